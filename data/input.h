@@ -1,0 +1,269 @@
+// The input of ./prepare: from files, standard input or the story grammar to tokens.
+//
+// The input is read as a sequence of chunks: a line of JSONL, a story, a document, or a part of a long document. The
+// chunks of a batch are encoded at the same time; what comes out, in their order, depends neither on the number of
+// threads nor on where a document was cut: a text is cut only between a visible ASCII character and a line's end, and
+// there GPT-2's pattern cuts too (of its pieces, only the beginning may be white space).
+#pragma once
+#include "../llmc/base.h"
+#include "../llmc/tokenizer.h"
+#include "stories.h"
+#include <inttypes.h>
+#include <jansson.h>
+
+enum { CHUNK_BYTES = 1 << 20, BATCH_BYTES = 16 << 20, BATCH_CHUNKS = 1024 };
+
+typedef struct {
+    const char *out, *tokenizer, *split, *format, *field;
+    uint64_t val_size, shard_size, stories, seed, threads;
+    bool force, help;
+    char** inputs;
+    size_t num_inputs;
+} PrepareOptions;
+
+// A place in the input from which reading can go on.
+typedef struct {
+    size_t input;         // which file
+    uint64_t offset;      // in bytes; without files, the number of a story
+    uint64_t line;        // lines of the file before the offset
+    bool inside_document; // not at the beginning of one
+} Position;
+
+// A piece of input and the tokens it becomes.
+typedef struct {
+    Position at;
+    StoryText text; // of JSONL: the whole line
+    TokenList tokens;
+    double nll; // of a story
+    bool ok;
+    Error err;
+} Chunk;
+
+typedef struct {
+    const PrepareOptions* options;
+    Position at;
+    FILE* file; // NULL before the file of `at` is opened
+    char* line;
+    size_t line_room;
+} Reader;
+
+static inline bool is_standard_input(const PrepareOptions* o) {
+    return o->num_inputs == 1 && strcmp(o->inputs[0], "-") == 0;
+}
+
+static inline bool ends_with(const char* text, const char* end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static inline bool is_jsonl(const PrepareOptions* o, const char* path) {
+    if (strcmp(o->format, "auto") != 0) { return strcmp(o->format, "jsonl") == 0; }
+    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") || ends_with(path, ".json");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// reading chunks
+
+static inline void reader_open(Reader* r, const PrepareOptions* options, Position at) {
+    memset(r, 0, sizeof *r);
+    r->options = options;
+    r->at = at;
+}
+
+static inline void reader_close(Reader* r) {
+    if (r->file && r->file != stdin) { fclose(r->file); }
+    free(r->line);
+    r->file = NULL;
+    r->line = NULL;
+}
+
+static inline void reader_open_file(Reader* r) {
+    const char* path = r->options->inputs[r->at.input];
+    r->file = is_standard_input(r->options) ? stdin : fopen(path, "rb");
+    if (!r->file) { fatal("%s: cannot open: %s", path, strerror(errno)); }
+    if (r->at.offset > 0 && fseeko(r->file, (off_t)r->at.offset, SEEK_SET) != 0) {
+        fatal("%s: cannot go to byte %" PRIu64 ": %s", path, r->at.offset, strerror(errno));
+    }
+}
+
+// The bytes of the next line, its end included, which are in r->line; 0 at the end of the file.
+static inline size_t reader_line(Reader* r) {
+    ssize_t n = getline(&r->line, &r->line_room, r->file);
+    if (n < 0 && !feof(r->file)) { fatal("%s: cannot read: %s", r->options->inputs[r->at.input], strerror(errno)); }
+    if (n < 0) { return 0; }
+    r->at.offset += (uint64_t)n;
+    r->at.line++;
+    return (size_t)n;
+}
+
+// The next line that is not blank; false at the end of the file.
+static inline bool reader_json_line(Reader* r, Chunk* c) {
+    for (size_t n; c->at = r->at, (n = reader_line(r)) > 0;) {
+        if (strspn(r->line, " \t\r\n") == n) { continue; }
+        story_append(&c->text, r->line, n);
+        return true;
+    }
+    return false;
+}
+
+// Whether the line that was read last separates documents. A blank line belongs to the document that it ends, and does
+// not count as its first line; any other separator belongs to none.
+static inline bool reader_at_separator(const Reader* r, const StoryText* text, size_t line_bytes) {
+    const char* split = r->options->split;
+    if (strcmp(split, "none") == 0) { return false; }
+    if (strcmp(split, "blank") == 0) {
+        return line_bytes == 1 && r->line[0] == '\n' && text->bytes > 0 && text->data[text->bytes - 1] == '\n';
+    }
+    return line_bytes - (r->line[line_bytes - 1] == '\n') == strlen(split) && !strncmp(r->line, split, strlen(split));
+}
+
+// A document, or a part of a long one; false at the end of the file.
+static inline bool reader_text(Reader* r, Chunk* c) {
+    StoryText* text = &c->text;
+    c->at = r->at;
+    for (size_t n; (n = reader_line(r)) > 0;) {
+        bool ends = reader_at_separator(r, text, n);
+        if (!ends || r->line[0] == '\n') { story_append(text, r->line, n); }
+        r->at.inside_document = !ends;
+        if (ends) { return true; }
+        const char* end = text->data + text->bytes;
+        if (text->bytes >= CHUNK_BYTES && end[-1] == '\n' && end[-2] > ' ' && end[-2] < 127) {
+            ungetc('\n', r->file);
+            text->bytes--;
+            r->at.offset--;
+            r->at.line--;
+            return true;
+        }
+    }
+    return text->bytes > 0;
+}
+
+// Reads the next chunk; false at the end of all input. The story grammar has no end.
+static inline bool reader_next(Reader* r, Chunk* c) {
+    const PrepareOptions* o = r->options;
+    c->text.bytes = 0;
+    c->at = r->at;
+    if (o->stories > 0) { r->at.offset++; return true; }
+    while (r->at.input < o->num_inputs) {
+        if (!r->file) { reader_open_file(r); }
+        if (is_jsonl(o, o->inputs[r->at.input]) ? reader_json_line(r, c) : reader_text(r, c)) { return true; }
+        if (r->file != stdin) { fclose(r->file); }
+        r->file = NULL;
+        size_t next = r->at.input + 1;
+        memset(&r->at, 0, sizeof r->at);
+        r->at.input = next;
+    }
+    return false;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// encoding chunks
+
+// Appends the tokens of a document that begins here; an empty document has none.
+static inline void encode_document(const Tokenizer* t, const char* text, size_t bytes, TokenList* out) {
+    if (bytes == 0) { return; }
+    token_list_append(out, t->eot);
+    tokenizer_encode(t, text, bytes, out);
+}
+
+static inline bool encode_json(const PrepareOptions* o, const Tokenizer* t, Chunk* c) {
+    const char* path = o->inputs[c->at.input];
+    unsigned long long line = c->at.line + 1;
+    json_error_t error;
+    json_t* object = json_loadb(c->text.data, c->text.bytes, JSON_ALLOW_NUL, &error);
+    json_t* text = json_object_get(object, o->field);
+    bool ok = true;
+    if (!object) {
+        ok = fail(&c->err, "%s:%llu: invalid JSON: %s (column %d)", path, line, error.text, error.column);
+    } else if (!json_is_object(object)) {
+        ok = fail(&c->err, "%s:%llu: not a JSON object like {\"%s\": \"...\"}", path, line, o->field);
+    } else if (!text) {
+        ok = fail(&c->err, "%s:%llu: no field \"%s\": name the one with the text by --field", path, line, o->field);
+    } else if (!json_is_string(text)) {
+        ok = fail(&c->err, "%s:%llu: field \"%s\" is not a string", path, line, o->field);
+    } else {
+        encode_document(t, json_string_value(text), json_string_length(text), &c->tokens);
+    }
+    json_decref(object);
+    return ok;
+}
+
+static inline void encode_chunk(const PrepareOptions* o, const Tokenizer* t, Chunk* c) {
+    c->tokens.count = 0;
+    c->ok = true;
+    if (o->stories > 0) {
+        c->nll = 0;
+        story_make(o->seed, c->at.offset, &c->text, &c->nll);
+        encode_document(t, c->text.data, c->text.bytes, &c->tokens);
+    } else if (is_jsonl(o, o->inputs[c->at.input])) {
+        c->ok = encode_json(o, t, c);
+    } else if (c->at.inside_document) {
+        tokenizer_encode(t, c->text.data, c->text.bytes, &c->tokens);
+    } else {
+        encode_document(t, c->text.data, c->text.bytes, &c->tokens);
+    }
+}
+
+// Takes the next chunk, whose tokens are ready; false if no more are wanted.
+typedef bool ChunkTaker(void* context, const Chunk* chunk);
+
+// Hands the chunks of the input from a position on, in order, to `take`, until that wants no more or the input ends.
+static inline void encode_input(const PrepareOptions* o, const Tokenizer* t, Position at, ChunkTaker* take,
+                                void* context) {
+    Chunk* chunks = (Chunk*)alloc_or_die(BATCH_CHUNKS, sizeof *chunks, "a batch of documents");
+    Reader reader;
+    reader_open(&reader, o, at);
+    for (bool more = true; more;) {
+        int count = 0;
+        for (size_t bytes = 0; more && count < BATCH_CHUNKS && bytes < BATCH_BYTES;) {
+            more = reader_next(&reader, &chunks[count]);
+            if (more) { bytes += chunks[count++].text.bytes; }
+        }
+#ifdef _OPENMP
+#pragma omp parallel for schedule(dynamic)
+#endif
+        for (int i = 0; i < count; i++) { encode_chunk(o, t, &chunks[i]); }
+        for (int i = 0; i < count; i++) {
+            if (!chunks[i].ok) { fatal("%s", chunks[i].err.text); }
+            if (!take(context, &chunks[i])) { more = false; break; }
+        }
+    }
+    for (int i = 0; i < BATCH_CHUNKS; i++) {
+        free(chunks[i].text.data);
+        token_list_free(&chunks[i].tokens);
+    }
+    free(chunks);
+    reader_close(&reader);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// what the input is
+
+static inline const char* compressed_format(const unsigned char* p, size_t bytes) {
+    if (bytes >= 2 && memcmp(p, "\x1f\x8b", 2) == 0) { return "gzip: zcat"; }
+    if (bytes >= 4 && memcmp(p, "\x28\xb5\x2f\xfd", 4) == 0) { return "zstd: zstdcat"; }
+    return NULL;
+}
+
+// Name, size and checksum of an input file, all of which is read; ends the program if it cannot serve as one.
+static inline json_t* describe_input(const char* path) {
+    FILE* f = fopen(path, "rb");
+    if (!f) { fatal("%s: cannot open: %s", path, strerror(errno)); }
+    struct stat s;
+    if (fstat(fileno(f), &s) != 0) { fatal("%s: cannot stat: %s", path, strerror(errno)); }
+    if (!S_ISREG(s.st_mode)) { fatal("%s: not a regular file: pipe it in, cat ... | ./prepare - ...", path); }
+    unsigned char* buffer = (unsigned char*)alloc_or_die(CHUNK_BYTES, 1, path);
+    uint64_t hash = 0, size = 0;
+    for (size_t n; (n = fread(buffer, 1, CHUNK_BYTES, f)) > 0; size += n) {
+        const char* compressed = size == 0 ? compressed_format(buffer, n) : NULL;
+        if (compressed) { fatal("%s: compressed by %s %s | ./prepare - ...", path, compressed, path); }
+        if (size == 0 && n >= 4 && memcmp(buffer, "PAR1", 4) == 0) { fatal("%s: Parquet: convert it to JSONL", path); }
+        hash = hash64(buffer, n, hash);
+    }
+    if (ferror(f)) { fatal("%s: cannot read: %s", path, strerror(errno)); }
+    fclose(f);
+    free(buffer);
+    char hex[17];
+    snprintf(hex, sizeof hex, "%016" PRIx64, hash);
+    return json_pack("{s:s, s:I, s:s}", "name", path, "bytes", (json_int_t)size, "hash", hex);
+}

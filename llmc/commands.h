@@ -1,0 +1,200 @@
+// The commands beside train that need a model: generate, eval and info.
+#pragma once
+#include "train.h"
+
+// The folder that a command's weights come from: --init or, if that was not given, the newest checkpoint in --out. NULL
+// stands for random weights. Settings that go with the weights are put under those of the command line.
+static inline char* weights_folder(Config* c) {
+    Error err;
+    if (strcmp(c->init, "random")) { return format("%s", c->init); }
+    if (config_source(c, "init") >= FROM_FILE) { return NULL; }
+    json_t* state = NULL;
+    char* folder = *c->out ? checkpoint_newest(c->out, &state) : NULL;
+    if (!folder) { fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)", c->out); }
+    json_decref(state);
+    notice("using %s", folder);
+    (void)err;
+    return folder;
+}
+
+// What a checkpoint of ours remembers of its tokens.
+static inline void take_data_options(Config* c, const char* folder) {
+    static const char* const names[] = {"tokenizer", "val_data", "seq_len"};
+    Error err;
+    json_t* state = folder ? checkpoint_read_state(folder, &err) : NULL; // a Hugging Face folder has none
+    json_t *options = json_object_get(state, "options"), *taken = json_object();
+    for (int i = 0; options && i < 3; i++) { json_object_set(taken, names[i], json_object_get(options, names[i])); }
+    if (!config_from_json(c, taken, folder ? folder : "", &err)) { fatal("%s", err.text); }
+    json_decref(taken);
+    json_decref(state);
+}
+
+// A model without backward, of the shape and weights that the options name, for batches of B x T.
+static inline void open_model(GPT2* g, Config* c, const char* folder, const GPT2Config* shape, int B, int T) {
+    Error err;
+    gpt2_layout(g, shape, B, T, FORWARD_ONLY);
+    if (!check_memory(g, c, &err)) { fatal("%s", err.text); }
+    gpt2_alloc(g);
+    if (!folder) { init_weights(g, (uint64_t)c->seed, c->wpe_std); }
+    else if (!hf_load_weights(g, folder, &err)) { fatal("%s", err.text); }
+}
+
+static inline void write_text(void* file, const char* text, size_t bytes) {
+    fwrite(text, 1, bytes, (FILE*)file);
+    if (fflush((FILE*)file) != 0) { fatal("standard output: cannot write: %s", strerror(errno)); }
+}
+
+static inline int generate_command(Config* c) {
+    Error err;
+    GPT2Config shape;
+    GPT2 g;
+    char* folder = weights_folder(c);
+    take_data_options(c, folder);
+    device_open_for(c);
+    if (!shape_from_config(c, folder, &shape, &err)) { usage_error("%s", err.text); }
+    Tokenizer tokenizer = tokenizer_open(c->tokenizer);
+    if (!tokenizer_fits(&tokenizer, &shape, c->tokenizer, &err)) { usage_error("%s", err.text); }
+    c->sample_every = 1; // the plan of memory counts the cache
+    open_model(&g, c, folder, &shape, 1, (int)min_size((size_t)shape.max_seq_len, 256));
+    const Sampling s = {c->temperature, (int)c->top_k, c->top_p, (uint64_t)c->seed};
+    write_text(stdout, c->prompt, strlen(c->prompt));
+    generate(&g, &tokenizer, c->prompt, (size_t)c->sample_tokens, &s, write_text, stdout);
+    write_text(stdout, "\n", 1);
+    gpt2_free(&g);
+    tokenizer_free(&tokenizer);
+    free(folder);
+    return EXIT_DONE;
+}
+
+static inline int eval_command(Config* c, Comm* comm) {
+    Error err;
+    GPT2Config shape;
+    GPT2 g;
+    Dataset data;
+    EvalLoader loader;
+    char* folder = weights_folder(c);
+    take_data_options(c, folder);
+    device_open_for(c);
+    if (config_source(c, "val_tokens") < FROM_FILE) { c->val_tokens = -1; }
+    if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err)) { usage_error("%s", err.text); }
+    const int T = (int)c->seq_len, B = c->batch_size ? (int)c->batch_size : 4;
+    if (!dataset_open(&data, "--val_data", c->val_data, T, shape.vocab_size, &err)) { fatal("%s", err.text); }
+    c->sample_every = 0;
+    open_model(&g, c, folder, &shape, B, T);
+    int* memory = open_batches(B, T);
+    evalloader_open(&loader, &data, c->val_tokens, B, memory);
+    const double start = seconds_now(), loss = validation_loss(&g, &loader, comm);
+    notice("%llu windows of %d tokens in %.1f s", (unsigned long long)loader.num_windows, T, seconds_now() - start);
+    printf("val loss %f\n", loss);
+    const double floor_loss = corpus_floor(&data);
+    if (isfinite(floor_loss)) { notice("the corpus' own entropy is %f nats a token", floor_loss); }
+    evalloader_close(&loader);
+    dataset_close(&data);
+    host_free(memory);
+    gpt2_free(&g);
+    free(folder);
+    return isfinite(loss) ? EXIT_DONE : EXIT_NONFINITE;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// info
+
+static inline void print_tensors(const TensorTable* table) {
+    printf("%-10s %-28s %4s %14s %7s %14s\n", "tensor", "in files", "of", "shape", "decays", "elements");
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        char shape[32];
+        if (t->rows > 1) { snprintf(shape, sizeof shape, "%zu x %zu", t->rows, t->cols); }
+        else { snprintf(shape, sizeof shape, "%zu", t->cols); }
+        printf("%-10s %-28s %4d %14s %7s %14zu\n", t->name, t->file_name, t->layers, shape, tensor_decays(t) ? "yes" : "no",
+               (size_t)t->layers * t->used_rows * t->cols);
+    }
+    const TensorCount decayed = tensors_count(table, true), others = tensors_count(table, false);
+    printf("\ndecayed: %zu tensors, %zu parameters\nnot decayed: %zu tensors, %zu parameters\n", decayed.tensors, decayed.elements,
+           others.tensors, others.elements);
+    printf("parameters: %zu, in memory with padding: %zu\n", decayed.elements + others.elements, table->size);
+}
+
+static inline void print_memory(const GPT2* g, const Config* c) {
+    MemoryLine line[MEMORY_LINES];
+    gpt2_memory(g, line);
+    printf("\nmemory to train with --batch_size %d --seq_len %d --recompute %s:\n", g->B, g->T, c->recompute);
+    for (int i = 0; i < MEMORY_LINES; i++) {
+        if (line[i].bytes > 1 << 16) { printf("  %-28s %10.1f MiB\n", line[i].what, (double)line[i].bytes / 1048576); }
+    }
+    const size_t need = run_bytes(g, c), available = device_memory_available();
+    printf("  %-28s %10.1f MiB of %.1f available%s\n", "in all, with what is small", (double)need / 1048576,
+           (double)available / 1048576, need > available ? ": does not fit" : "");
+}
+
+// The standard deviation of the residual stream at each depth, on random tokens: how the initial scale of 1/sqrt(2L) on
+// what each block adds keeps it from growing with the depth.
+static inline void print_residual_stream(Config* c, const char* folder, const GPT2Config* shape) {
+    Error err;
+    GPT2 g;
+    const int T = (int)min_size((size_t)shape->max_seq_len, 32), C = shape->channels, N = T * C;
+    gpt2_layout(&g, shape, 1, T, FORWARD_ONLY);
+    if (run_bytes(&g, c) > device_memory_available()) { printf("\nthe weights do not fit into memory: no residual stream\n"); return; }
+    gpt2_alloc(&g);
+    if (!folder) { init_weights(&g, (uint64_t)c->seed, c->wpe_std); }
+    else if (!hf_load_weights(&g, folder, &err)) { fatal("%s", err.text); }
+    int* tokens = (int*)alloc_or_die((size_t)T, sizeof *tokens, "tokens");
+    float* stream = (float*)alloc_or_die((size_t)N, sizeof *stream, "the residual stream");
+    for (int t = 0; t < T; t++) { tokens[t] = (int)(rng_u64((uint64_t)c->seed, RNG_TEST, (uint64_t)t) % (uint64_t)shape->vocab_size); }
+    device_copy_in(g.tokens, tokens, (size_t)T * sizeof *tokens);
+    gpt2_embed(&g, 1, T, NULL);
+    printf("\nstandard deviation of the residual stream by depth:");
+    const float* at = acts_at(&g, 0).residual1;
+    for (int l = 0; l <= shape->num_layers; l++) {
+        device_copy_out(stream, at, (size_t)N * sizeof(float));
+        double sum = 0, squares = 0;
+        for (int i = 0; i < N; i++) { sum += stream[i], squares += (double)stream[i] * stream[i]; }
+        printf("%s%d: %.4f", l % 6 ? "   " : "\n  ", l, sqrt(squares / N - (sum / N) * (sum / N)));
+        if (l < shape->num_layers) { at = gpt2_layer(&g, l, 1, T, NULL); }
+    }
+    putchar('\n');
+    free(tokens);
+    free(stream);
+    gpt2_free(&g);
+}
+
+// Reads every token of the files that an option names.
+static inline void verify_files(const char* option, const char* patterns, int T, int vocab_size) {
+    Error err;
+    Dataset data;
+    if (!dataset_open(&data, option, patterns, T, vocab_size, &err)) { fatal("%s", err.text); }
+    for (int i = 0; i < data.num_files; i++) {
+        size_t tokens;
+        if (!shard_verify(data.files[i].path, vocab_size, &tokens, &err)) { fatal("%s", err.text); }
+        printf("%s: %zu tokens, all below %d\n", data.files[i].path, tokens, vocab_size);
+    }
+    printf("%s: %zu tokens in %d files, %llu windows of %d\n", option, (size_t)data.num_tokens, data.num_files,
+           (unsigned long long)data.num_windows, T);
+    dataset_close(&data);
+}
+
+static inline int info_command(Config* c) {
+    Error err;
+    GPT2Config shape;
+    GPT2 g;
+    const char* folder = strcmp(c->init, "random") ? c->init : NULL;
+    preset_apply(c);
+    device_open_for(c);
+    if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) || !resolve_batch(c, &shape, 1, &err)) {
+        usage_error("%s", err.text);
+    }
+    if (config_source(c, "train_data") >= FROM_FILE || config_source(c, "val_data") >= FROM_FILE) {
+        const int T = (int)c->seq_len;
+        if (config_source(c, "train_data") >= FROM_FILE) { verify_files("--train_data", c->train_data, T, shape.vocab_size); }
+        if (config_source(c, "val_data") >= FROM_FILE) { verify_files("--val_data", c->val_data, T, shape.vocab_size); }
+        return EXIT_DONE;
+    }
+    gpt2_layout(&g, &shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
+    printf("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : c->model, shape.num_layers, shape.num_heads, shape.channels,
+           shape.max_seq_len, shape.vocab_size);
+    print_tensors(&g.params_table);
+    print_memory(&g, c);
+    fflush(stdout);
+    print_residual_stream(c, folder, &shape);
+    return EXIT_DONE;
+}

@@ -1,0 +1,347 @@
+// GPT-2 (Radford et al. 2019), written once in terms of llmc/ops.h and floatX: pre-layernorm blocks, learned positions,
+// tanh GELU, biases everywhere but in the classifier, whose weight is the token embedding. No dropout.
+//
+// It is compiled once for each storage type, so it includes no kernels: see train_gpt2.c for the order.
+#pragma once
+#include "models.h"
+#include "ops.h"
+
+// Every parameter in memory order: field, once or for each layer, rows, columns, rows in use, initial value, how its
+// matrix lies in a Hugging Face file, its name there. Two-dimensional parameters decay. All sums, files, reports and
+// views follow from this list. Matrices of linear layers lie (out, in); Hugging Face's Conv1D has them (in, out).
+#define GPT2_PARAMS(_)                                                                        \
+    _(wte,      ONCE, Vp,    C,     V,     INIT_NORMAL,   AS_IS,      "wte.weight")           \
+    _(wpe,      ONCE, maxT,  C,     maxT,  INIT_POSITION, AS_IS,      "wpe.weight")           \
+    _(ln1w,     EACH, 1,     C,     1,     INIT_ONE,      AS_IS,      "h.%d.ln_1.weight")     \
+    _(ln1b,     EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "h.%d.ln_1.bias")       \
+    _(qkvw,     EACH, 3 * C, C,     3 * C, INIT_NORMAL,   TRANSPOSED, "h.%d.attn.c_attn.weight") \
+    _(qkvb,     EACH, 1,     3 * C, 1,     INIT_ZERO,     AS_IS,      "h.%d.attn.c_attn.bias") \
+    _(attprojw, EACH, C,     C,     C,     INIT_RESIDUAL, TRANSPOSED, "h.%d.attn.c_proj.weight") \
+    _(attprojb, EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "h.%d.attn.c_proj.bias") \
+    _(ln2w,     EACH, 1,     C,     1,     INIT_ONE,      AS_IS,      "h.%d.ln_2.weight")     \
+    _(ln2b,     EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "h.%d.ln_2.bias")       \
+    _(fcw,      EACH, 4 * C, C,     4 * C, INIT_NORMAL,   TRANSPOSED, "h.%d.mlp.c_fc.weight") \
+    _(fcb,      EACH, 1,     4 * C, 1,     INIT_ZERO,     AS_IS,      "h.%d.mlp.c_fc.bias")   \
+    _(fcprojw,  EACH, C,     4 * C, C,     INIT_RESIDUAL, TRANSPOSED, "h.%d.mlp.c_proj.weight") \
+    _(fcprojb,  EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "h.%d.mlp.c_proj.bias") \
+    _(lnfw,     ONCE, 1,     C,     1,     INIT_ONE,      AS_IS,      "ln_f.weight")          \
+    _(lnfb,     ONCE, 1,     C,     1,     INIT_ZERO,     AS_IS,      "ln_f.bias")
+
+// Every activation: type, field, kept for each layer or once for all, rows, columns. `kept` and `kept_gelu` are EACH
+// unless backward computes those again (--recompute) or there is no backward. The scratch of backward has no rows
+// (`train` = 0) where nothing is trained.
+#define GPT2_ACTS(_)                                                                     \
+    _(float,  residual1, residual, N,     C)  /* what enters the block */                \
+    _(floatX, ln1,       kept, N,         C)                                             \
+    _(float,  ln1_mean,  kept, 1,         N)                                             \
+    _(float,  ln1_rstd,  kept, 1,         N)                                             \
+    _(floatX, qkv,       kept, N,         3 * C)                                         \
+    _(float,  lse,       kept, B * NH,    T)                                             \
+    _(floatX, atty,      kept, N,         C)                                             \
+    _(float,  residual2, kept, N,         C)  /* between attention and MLP */            \
+    _(floatX, ln2,       kept, N,         C)                                             \
+    _(float,  ln2_mean,  kept, 1,         N)                                             \
+    _(float,  ln2_rstd,  kept, 1,         N)                                             \
+    _(floatX, fch,       kept, N,         4 * C)                                         \
+    _(floatX, fch_gelu,  kept_gelu, N,    4 * C)                                         \
+    _(floatX, proj,      ONCE, N,         C)  /* what a block's half adds to the stream */ \
+    _(float,  residualf, ONCE, N,         C)  /* what leaves the last block */           \
+    _(floatX, lnf,       ONCE, N,         C)                                             \
+    _(float,  lnf_mean,  ONCE, 1,         N)                                             \
+    _(float,  lnf_rstd,  ONCE, 1,         N)                                             \
+    _(floatX, logits,    ONCE, chunk,     Vp) /* scratch of the classifier */            \
+    _(float,  losses,    ONCE, 1,         N)                                             \
+    _(float,  dresidual, ONCE, train * N, C)                                             \
+    _(floatX, dresidual_x, ONCE, rounded * N, C)                                         \
+    _(floatX, dbtc,      ONCE, train * N, C)                                             \
+    _(floatX, dbt4c,     ONCE, train * N, 4 * C)
+
+#define PARAM_FIELD(field, ...) floatX* field;
+#define GRAD_FIELD(field, ...) float* field;
+#define ACT_FIELD(type, field, ...) type* field;
+typedef struct { GPT2_PARAMS(PARAM_FIELD) } Params;
+typedef struct { GPT2_PARAMS(GRAD_FIELD) } Grads;
+typedef struct { GPT2_ACTS(ACT_FIELD) } Acts;
+
+typedef enum { FORWARD_ONLY, KEEP_ALL, RECOMPUTE_GELU, RECOMPUTE_ALL } Keep;
+
+// Called when the gradients [begin, begin + count) of the parameters' layout will not change any more in this step, so
+// that a reduction over processes can begin while the layers below are still being worked on.
+typedef void (*GradsReady)(void* context, float* grads, size_t begin, size_t count);
+
+// Keys and values of a sequence that is being generated: attention_cached's cache for each layer, B = 1.
+typedef struct {
+    floatX* memory;
+    int length, capacity;
+} KVCache;
+
+typedef struct {
+    GPT2Config config;
+    int B, T; // the most that memory was laid out for
+    Keep keep;
+    TensorTable params_table, acts_table;
+    // device memory
+    floatX* params;
+    float* masters; // the parameters in fp32; params itself if floatX is float
+    float *grads, *m, *v;
+    char* acts;
+    int *tokens, *targets, *order; // (B,T)
+    double* sums;                  // [0] the losses of this step, [1] the squared norm of the gradient
+    AdamW* hyper;
+    size_t kv_size; // elements of a KVCache
+} GPT2;
+
+enum { CLASSIFIER_CHUNK = 1024 }; // rows of logits held at a time
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+#define PARAM_ROW(field, repeat, rows, cols, used, init, layout, name) \
+    {#field, 1, repeat, (size_t)(rows), (size_t)(cols), (size_t)(used), init, layout, name, 0, 0, 0},
+#define ACT_ROW(type, field, repeat, rows, cols) \
+    {#field, sizeof(type), repeat, (size_t)(rows), (size_t)(cols), (size_t)(rows), INIT_ZERO, AS_IS, NULL, 0, 0, 0},
+
+static inline TensorTable gpt2_params_table(const GPT2Config* m) {
+    const int C = m->channels, V = m->vocab_size, Vp = m->padded_vocab_size, maxT = m->max_seq_len;
+    const Tensor rows[] = {GPT2_PARAMS(PARAM_ROW)};
+    return tensors_layout(rows, sizeof rows / sizeof *rows, m->num_layers);
+}
+
+static inline TensorTable gpt2_acts_table(const GPT2Config* m, int B, int T, Keep keep) {
+    const int C = m->channels, Vp = m->padded_vocab_size, NH = m->num_heads;
+    const size_t N = (size_t)B * T, chunk = min_size(N, CLASSIFIER_CHUNK);
+    const size_t train = keep != FORWARD_ONLY, rounded = train && sizeof(floatX) != sizeof(float);
+    const Repeat residual = keep == FORWARD_ONLY ? ONCE : EACH;
+    const Repeat kept = keep == KEEP_ALL || keep == RECOMPUTE_GELU ? EACH : ONCE;
+    const Repeat kept_gelu = keep == KEEP_ALL ? EACH : ONCE;
+    const Tensor rows[] = {GPT2_ACTS(ACT_ROW)};
+    return tensors_layout(rows, sizeof rows / sizeof *rows, m->num_layers);
+}
+
+// Fills the tables and sizes of `g`; allocates nothing.
+static inline void gpt2_layout(GPT2* g, const GPT2Config* config, int B, int T, Keep keep) {
+    memset(g, 0, sizeof *g);
+    g->config = *config;
+    g->B = B;
+    g->T = T;
+    g->keep = keep;
+    g->params_table = gpt2_params_table(config);
+    g->acts_table = gpt2_acts_table(config, B, T, keep);
+    g->kv_size = (size_t)config->num_layers * (size_t)config->max_seq_len * 2 * (size_t)config->channels;
+}
+
+// What the model will take, line by line: the one list behind allocating, freeing and printing. `field` is the pointer.
+typedef struct {
+    const char* what;
+    size_t bytes, field;
+} MemoryLine;
+enum { MEMORY_LINES = 11 };
+
+static inline void gpt2_memory(const GPT2* g, MemoryLine line[MEMORY_LINES]) {
+    const size_t n = g->params_table.size, train = g->keep != FORWARD_ONLY, tokens = (size_t)g->B * g->T * sizeof(int);
+    const MemoryLine lines[MEMORY_LINES] = {
+        {"parameters", n * sizeof(floatX), offsetof(GPT2, params)},
+        {"master weights", sizeof(floatX) == sizeof(float) ? 0 : train * n * sizeof(float), offsetof(GPT2, masters)},
+        {"gradients", train * n * sizeof(float), offsetof(GPT2, grads)},
+        {"first moments", train * n * sizeof(float), offsetof(GPT2, m)},
+        {"second moments", train * n * sizeof(float), offsetof(GPT2, v)},
+        {"activations", g->acts_table.size, offsetof(GPT2, acts)},
+        {"tokens", tokens, offsetof(GPT2, tokens)},
+        {"targets", tokens, offsetof(GPT2, targets)},
+        {"order of tokens", tokens, offsetof(GPT2, order)},
+        {"sums", 2 * sizeof(double), offsetof(GPT2, sums)},
+        {"settings of the optimizer", sizeof(AdamW), offsetof(GPT2, hyper)},
+    };
+    memcpy(line, lines, sizeof lines);
+}
+
+static inline size_t gpt2_bytes(const GPT2* g) {
+    MemoryLine line[MEMORY_LINES];
+    size_t bytes = 0;
+    gpt2_memory(g, line);
+    for (int i = 0; i < MEMORY_LINES; i++) { bytes += line[i].bytes; }
+    return bytes;
+}
+
+static inline void gpt2_alloc(GPT2* g) {
+    MemoryLine line[MEMORY_LINES];
+    gpt2_memory(g, line);
+    for (int i = 0; i < MEMORY_LINES; i++) {
+        void* p = line[i].bytes ? device_alloc(line[i].bytes, line[i].what) : NULL;
+        memcpy((char*)g + line[i].field, &p, sizeof p);
+    }
+    if (!g->masters) { g->masters = (float*)g->params; }
+}
+
+static inline void gpt2_free(GPT2* g) {
+    MemoryLine line[MEMORY_LINES];
+    gpt2_memory(g, line);
+    for (int i = 0; i < MEMORY_LINES; i++) {
+        void* p = NULL;
+        memcpy(&p, (char*)g + line[i].field, sizeof p);
+        if (line[i].bytes) { device_free(p, line[i].bytes); }
+    }
+    memset(g, 0, sizeof *g);
+}
+
+static inline KVCache kv_cache_alloc(const GPT2* g) {
+    KVCache cache = {(floatX*)device_alloc(g->kv_size * sizeof(floatX), "the cache of keys and values"), 0, g->config.max_seq_len};
+    return cache;
+}
+static inline void kv_cache_free(const GPT2* g, KVCache* cache) { device_free(cache->memory, g->kv_size * sizeof(floatX)); }
+
+static inline Params params_at(const GPT2* g, int layer) {
+    Params p;
+    tensors_bind(&p, sizeof p, &g->params_table, g->params, sizeof(floatX), layer);
+    return p;
+}
+static inline Grads grads_at(const GPT2* g, int layer) {
+    Grads d;
+    tensors_bind(&d, sizeof d, &g->params_table, g->grads, sizeof(float), layer);
+    return d;
+}
+static inline Acts acts_at(const GPT2* g, int layer) {
+    Acts a;
+    tensors_bind(&a, sizeof a, &g->acts_table, g->acts, 1, layer);
+    return a;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// forward
+
+// Block `l`, whose residual1 and ln1 are there: all but the last addition, which is left in `proj` so that it can be
+// fused with the layernorm that comes next.
+static inline void gpt2_block_forward(const GPT2* g, int l, int B, int T, KVCache* cache) {
+    const int N = B * T, C = g->config.channels, NH = g->config.num_heads;
+    const Params p = params_at(g, l);
+    const Acts a = acts_at(g, l);
+    matmul_forward(a.qkv, a.ln1, p.qkvw, p.qkvb, N, C, 3 * C);
+    if (cache) {
+        floatX* memory = cache->memory + (size_t)l * cache->capacity * 2 * C;
+        attention_cached(a.atty, memory, a.qkv, B, T, cache->length, cache->capacity, C, NH);
+    } else {
+        attention_forward(a.atty, a.lse, a.qkv, B, T, C, NH);
+    }
+    matmul_forward(a.proj, a.atty, p.attprojw, p.attprojb, N, C, C);
+    residual_layernorm_forward(a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, a.residual1, a.proj, p.ln2w, p.ln2b, N, C);
+    matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C);
+    matmul_forward(a.proj, a.fch_gelu, p.fcprojw, p.fcprojb, N, 4 * C, C);
+}
+
+// g->tokens (B,T) -> the residual stream that enters block 0, and its layernorm.
+static inline void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache) {
+    const int N = B * T, C = g->config.channels;
+    const Params p = params_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    encoder_forward(a.residual1, g->tokens, p.wte, p.wpe + (size_t)(cache ? cache->length : 0) * C, B, T, C);
+    layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, a.residual1, p.ln1w, p.ln1b, N, C);
+}
+
+// Block `l` and what follows it: the residual stream and its layernorm, for the next block or for the classifier.
+// Returns where the stream is.
+static inline float* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache) {
+    const int N = B * T, C = g->config.channels, last = l == g->config.num_layers - 1;
+    const Acts a = acts_at(g, l), b = acts_at(g, last ? l : l + 1);
+    const Params p = params_at(g, last ? l : l + 1);
+    gpt2_block_forward(g, l, B, T, cache);
+    if (last) {
+        residual_layernorm_forward(a.residualf, a.lnf, a.lnf_mean, a.lnf_rstd, a.residual2, a.proj, p.lnfw, p.lnfb, N, C);
+        return a.residualf;
+    }
+    residual_layernorm_forward(b.residual1, b.ln1, b.ln1_mean, b.ln1_rstd, a.residual2, a.proj, p.ln1w, p.ln1b, N, C);
+    return b.residual1;
+}
+
+// g->tokens (B,T) -> acts.lnf (B*T,C), the classifier's input. With a cache, the tokens are those that follow what the
+// cache holds, which they join. B * T is at most what was allocated.
+static inline void gpt2_forward(const GPT2* g, int B, int T, KVCache* cache) {
+    gpt2_embed(g, B, T, cache);
+    for (int l = 0; l < g->config.num_layers; l++) { gpt2_layer(g, l, B, T, cache); }
+    if (cache) { cache->length += T; }
+}
+
+// After gpt2_forward: adds the losses of g->targets (B,T) to sums[0].
+static inline void gpt2_loss(GPT2* g, int B, int T) {
+    const GPT2Config* m = &g->config;
+    const Params p = params_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, CLASSIFIER_CHUNK, B * T, m->channels, m->vocab_size, m->padded_vocab_size);
+    loss_add(&g->sums[0], a.losses, B * T);
+}
+
+// After gpt2_forward of B*T tokens: logits (count,V) in device memory, for the rows from `first` on.
+static inline void gpt2_logits(GPT2* g, float* logits, int first, int count) {
+    const GPT2Config* m = &g->config;
+    const Params p = params_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    const floatX* rows = a.lnf + (size_t)first * m->channels;
+    const int chunk = (int)min_size((size_t)g->B * g->T, CLASSIFIER_CHUNK);
+    classifier_logits(logits, a.logits, rows, p.wte, chunk, count, m->channels, m->vocab_size, m->padded_vocab_size);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// backward
+
+// The gradient through block `l`: `d` (N,C) is that of its output and becomes that of its input.
+static inline void gpt2_block_backward(GPT2* g, int l, int B, int T, float* d, floatX* dx) {
+    const int N = B * T, C = g->config.channels, NH = g->config.num_heads;
+    const Params p = params_at(g, l);
+    const Grads dp = grads_at(g, l);
+    const Acts a = acts_at(g, l);
+    if (g->keep == RECOMPUTE_ALL) {
+        layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, a.residual1, p.ln1w, p.ln1b, N, C);
+        gpt2_block_forward(g, l, B, T, NULL);
+    } else if (g->keep == RECOMPUTE_GELU) {
+        gelu_forward(a.fch_gelu, a.fch, (size_t)N * 4 * C);
+    }
+    matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, dx, a.fch_gelu, a.fch, p.fcprojw, N, 4 * C, C);
+    matmul_backward(a.dbtc, dp.fcw, dp.fcb, a.dbt4c, a.ln2, p.fcw, N, C, 4 * C);
+    layernorm_backward(d, dx, dp.ln2w, dp.ln2b, a.dbtc, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd, N, C);
+    matmul_backward(a.dbtc, dp.attprojw, dp.attprojb, dx, a.atty, p.attprojw, N, C, C);
+    attention_backward(a.dbt4c, a.dbtc, a.atty, a.lse, a.qkv, B, T, C, NH);
+    matmul_backward(a.dbtc, dp.qkvw, dp.qkvb, a.dbt4c, a.ln1, p.qkvw, N, C, 3 * C);
+    layernorm_backward(d, dx, dp.ln1w, dp.ln1b, a.dbtc, a.residual1, p.ln1w, a.ln1_mean, a.ln1_rstd, N, C);
+}
+
+// After gpt2_forward: adds the gradient of dloss * sum(losses) to grads and the losses to sums[0]. `ready` (or NULL) is
+// told of each range of gradients that is finished.
+static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
+    const GPT2Config* m = &g->config;
+    const int N = B * T, L = m->num_layers, C = m->channels;
+    const TensorTable* table = &g->params_table;
+    const size_t layers_end = table->layers_begin + (size_t)L * table->layer_size;
+    const Params p = params_at(g, 0);
+    const Grads dp = grads_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    floatX* dx = sizeof(floatX) == sizeof(float) ? (floatX*)a.dresidual : a.dresidual_x;
+    classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss, CLASSIFIER_CHUNK, N, C,
+                        m->vocab_size, m->padded_vocab_size);
+    loss_add(&g->sums[0], a.losses, N);
+    device_zero(a.dresidual, (size_t)N * C * sizeof(float));
+    layernorm_backward(a.dresidual, dx, dp.lnfw, dp.lnfb, a.dbtc, a.residualf, p.lnfw, a.lnf_mean, a.lnf_rstd, N, C);
+    if (ready) { ready(context, g->grads, layers_end, table->size - layers_end); }
+    for (int l = L - 1; l >= 0; l--) {
+        gpt2_block_backward(g, l, B, T, a.dresidual, dx);
+        if (ready) { ready(context, g->grads, table->layers_begin + (size_t)l * table->layer_size, table->layer_size); }
+    }
+    encoder_backward(dp.wte, dp.wpe, a.dresidual, g->tokens, g->order, B, T, C);
+    if (ready) { ready(context, g->grads, 0, table->layers_begin); }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// update
+
+static inline void gpt2_zero_grads(GPT2* g) {
+    device_zero(g->grads, g->params_table.size * sizeof(float));
+    device_zero(g->sums, 2 * sizeof(double));
+}
+
+// Leaves the squared norm of the whole gradient in sums[1]; padding is zero and does not count.
+static inline void gpt2_grad_norm(GPT2* g) { norm_squared(&g->sums[1], g->grads, g->params_table.size); }
+
+static inline void gpt2_update(GPT2* g, const AdamW* hyper) {
+    const size_t n = g->params_table.size;
+    device_copy_in(g->hyper, hyper, sizeof *hyper);
+    adamw_update(g->params, g->masters, g->m, g->v, g->grads, &g->sums[1], g->hyper, &g->params_table, 0, n);
+    params_changed(g->params, g->masters, n);
+}

@@ -1,0 +1,10 @@
+// Model FLOPs utilization (Chowdhery et al. 2022, appendix B): the operations that a step needs by its formula, over what
+// the machine could do in that time. The peak is measured, not looked up.
+#pragma once
+#include "gpt2.h"
+
+// Forward and backward: two operations for each weight and token forward, four backward, and the attention scores.
+static inline double model_flops_per_token(const GPT2* g) {
+    const GPT2Config* m = &g->config;
+    return 6.0 * (double)g->params_table.size + 6.0 * m->num_layers * (double)m->channels * (double)g->T;
+}

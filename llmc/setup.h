@@ -1,0 +1,363 @@
+// How a training run comes to be: options and checkpoint into settings that fit together, then data, memory, weights and
+// logs. Everything that can be refused is refused here, before anything is allocated or overwritten.
+#pragma once
+#include "checkpoint.h"
+#include "evalloader.h"
+#include "generate.h"
+#include "mfu.h"
+#include "schedule.h"
+#include <signal.h>
+#include <sys/file.h>
+
+// The next micro-batch to ask for: the step it belongs to begins after `tokens` tokens, at window `window`.
+typedef struct {
+    long long tokens, row;
+    uint64_t window;
+} Cursor;
+
+typedef struct {
+    Config* config;
+    Comm* comm;
+    GPT2 model;
+    Tokenizer tokenizer;
+    Dataset train_data, val_data;
+    DataLoader loader;
+    EvalLoader val;
+    int *train_memory, *val_memory; // of the loaders' batches
+    bool has_val, resumed;
+    BatchRamp ramp;
+    long long num_steps, total_tokens; // that the run will have made and seen at its end
+    TrainState state;
+    Cursor cursor;
+    Logger log;
+    double peak_flops; // of one process
+    int lock;          // file descriptor of out/.lock, -1 without --out
+} TrainRun;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// settings
+
+static inline Keep keep_of(const Config* c) {
+    return !strcmp(c->recompute, "all") ? RECOMPUTE_ALL : !strcmp(c->recompute, "gelu") ? RECOMPUTE_GELU : KEEP_ALL;
+}
+
+static inline void device_open_for(const Config* c) {
+    device_open((int)c->threads, !strcmp(c->kernels, "plain") ? KERNELS_PLAIN : KERNELS_FAST);
+}
+
+// The shape: that of the folder weights come from, else --model.
+static inline bool shape_from_config(const Config* c, const char* folder, GPT2Config* m, Error* err) {
+    GPT2Config named;
+    if (!folder) { return model_parse(c->model, c->pad_vocab, m, err); }
+    if (!hf_load_config(folder, c->pad_vocab, m, err)) { return false; }
+    if (config_source(c, "model") < FROM_FILE) { return true; }
+    if (!model_parse(c->model, c->pad_vocab, &named, err)) { return false; }
+    if (!memcmp(&named, m, sizeof named)) { return true; }
+    return fail(err, "--model %s is not the model in %s, which is L=%d,H=%d,C=%d,T=%d,V=%d: leave --model out, or give another folder",
+                c->model, folder, m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size);
+}
+
+static inline bool resolve_seq_len(Config* c, const GPT2Config* m, Error* err) {
+    if (c->seq_len == 0) { c->seq_len = m->max_seq_len; }
+    if (c->seq_len <= m->max_seq_len) { return true; }
+    return fail(err, "--seq_len %lld: the model has only %d positions; give at most that, or a --model with a larger T", c->seq_len,
+                m->max_seq_len);
+}
+
+// What the model and its surroundings will take, with a margin for what is small.
+static inline size_t run_bytes(const GPT2* g, const Config* c) {
+    const size_t tokens = dataloader_ints(g->B, g->T) * sizeof(int);
+    return gpt2_bytes(g) + (c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0) + 2 * tokens + ((size_t)64 << 20);
+}
+
+// The largest B whose model fits, of those that divide `windows` sequences evenly among micro-batches; 0: none.
+static inline int largest_batch(const Config* c, const GPT2Config* m, long long windows) {
+    const size_t available = device_memory_available();
+    int best = 0;
+    GPT2 g;
+    for (long long B = 1; B <= windows && B <= 1024; B++) {
+        if (windows % B) { continue; }
+        gpt2_layout(&g, m, (int)B, (int)c->seq_len, keep_of(c));
+        if (run_bytes(&g, c) <= available - available / 8) { best = (int)B; }
+    }
+    return best;
+}
+
+static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Error* err) {
+    const long long T = c->seq_len;
+    if (c->batch_size == 0) {
+        c->batch_size = largest_batch(c, m, c->total_batch_size ? c->total_batch_size / T / ranks : 64);
+        if (!c->batch_size) { return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T); }
+        notice("batch_size %lld fits", c->batch_size);
+    }
+    const long long micro = c->batch_size * T * ranks;
+    if (c->total_batch_size == 0) { c->total_batch_size = micro; }
+    if (c->total_batch_size % micro == 0) { return true; }
+    const long long below = c->total_batch_size / micro * micro;
+    long long B = c->batch_size; // the largest smaller micro-batch that would do
+    while (B > 1 && c->total_batch_size % (B * T * ranks)) { B--; }
+    char other[64] = "";
+    if (c->total_batch_size % (B * T * ranks) == 0) { snprintf(other, sizeof other, ", or --batch_size %lld", B); }
+    return fail(err, "--total_batch_size %lld is not a multiple of batch_size * seq_len * processes = %lld * %lld * %d = %lld: give %lld%s%.0lld%s",
+                c->total_batch_size, c->batch_size, T, ranks, micro, below ? below : micro, below ? " or " : "",
+                below ? below + micro : 0, other);
+}
+
+// Refuses a run that would not fit, with its plan and what would help.
+static inline bool check_memory(const GPT2* g, const Config* c, Error* err) {
+    const size_t need = run_bytes(g, c), available = device_memory_available();
+    if (need <= available) { return true; }
+    MemoryLine line[MEMORY_LINES];
+    gpt2_memory(g, line);
+    for (int i = 0; i < MEMORY_LINES; i++) {
+        if (line[i].bytes >> 20) { notice("  %-28s %10.1f MiB", line[i].what, (double)line[i].bytes / 1048576); }
+    }
+    const int fits = largest_batch(c, &g->config, g->B);
+    char advice[64] = "a smaller --model or --seq_len";
+    if (fits && fits < g->B) { snprintf(advice, sizeof advice, "--batch_size %d", fits); }
+    return fail(err, "not enough memory: %.1f MiB are needed, %.1f MiB are available; give %s%s", (double)need / 1048576,
+                (double)available / 1048576, advice, g->keep == RECOMPUTE_ALL ? "" : ", or --recompute all");
+}
+
+// Options that a resumed run takes from this start alone, not from the checkpoint.
+static inline bool option_is_of_this_start(const char* name) {
+    return is_one_of(name, "resume|out|config|init|threads|price|preset");
+}
+
+// Prints which options differ from the checkpoint's, and refuses those that would make it another run.
+static inline bool check_changes(const Config* c, json_t* state, Error* err) {
+    Config old;
+    config_defaults(&old);
+    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", err)) { return false; }
+    bool ok = true;
+    for (int i = 0; ok && i < NUM_ROWS; i++) {
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (!o->name || option_is_of_this_start(o->name)) { continue; }
+        char *now = config_value(c, o), *then = config_value(&old, o);
+        if (strcmp(now, then)) {
+            if (is_one_of(o->name, "seq_len|seed|shuffle|overfit|tokenizer")) {
+                ok = fail(err, "--%s %s: the run being resumed has %s, and would not be the same run; begin a new one in another --out", o->name, now, then);
+            } else if (!is_one_of(o->name, "train_data|val_data")) {
+                notice("changed since the checkpoint: --%s %s (was %s)", o->name, now, then);
+            }
+        }
+        free(now);
+        free(then);
+    }
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// phases of opening
+
+// Only one run at a time writes into a folder; the lock goes with the process, however it ends.
+static inline void lock_out(TrainRun* run) {
+    Error err;
+    run->lock = -1;
+    if (!*run->config->out) { return; }
+    if (!make_directories(run->config->out, &err)) { fatal("--out %s", err.text); }
+    char* path = format("%s/.lock", run->config->out);
+    run->lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    if (run->lock < 0) { fatal("--out %s: cannot write there: %s", path, strerror(errno)); }
+    if (flock(run->lock, LOCK_EX | LOCK_NB) != 0) {
+        fatal("--out %s: another run is writing to this folder; wait for it, or give another --out", run->config->out);
+    }
+    free(path);
+    checkpoint_clean(run->config->out);
+}
+
+// The checkpoint to go on from and its state, NULL for a fresh run; its options are put under those of this start.
+static inline char* find_checkpoint(TrainRun* run, json_t** state) {
+    Error err;
+    Config* c = run->config;
+    char* path = NULL;
+    *state = NULL;
+    if (!*c->resume) {
+        size_t count = 0;
+        free(*c->out ? checkpoint_list(c->out, &count) : NULL);
+        if (count) { fatal("--out %s holds checkpoints of another run: go on with --resume auto, or give another --out", c->out); }
+        return NULL;
+    }
+    if (strcmp(c->resume, "auto")) {
+        path = format("%s", c->resume);
+        *state = checkpoint_verify(path, &err);
+        if (!*state) { fatal("--resume %s", err.text); }
+    } else {
+        if (!*c->out) { usage_error("--resume auto looks for checkpoints in --out, which is empty"); }
+        path = checkpoint_newest(c->out, state);
+        if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); return NULL; }
+    }
+    json_t* options = json_deep_copy(json_object_get(*state, "options"));
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const char* name = CONFIG_OPTIONS[i].name;
+        if (name && option_is_of_this_start(name)) { json_object_del(options, name); }
+    }
+    if (!config_from_json(c, options, path, &err)) { fatal("%s", err.text); }
+    json_decref(options);
+    return path;
+}
+
+static inline int* open_batches(int B, int T) {
+    return (int*)host_alloc(dataloader_ints(B, T) * sizeof(int), "batches of tokens");
+}
+
+static inline void open_data(TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    const int T = (int)c->seq_len, B = (int)c->batch_size, V = run->model.config.vocab_size;
+    if (!dataset_open(&run->train_data, "--train_data", c->train_data, T, V, &err)) { fatal("%s", err.text); }
+    run->has_val = *c->val_data && c->val_every > 0;
+    if (run->has_val && !dataset_open(&run->val_data, "--val_data", c->val_data, T, V, &err)) { fatal("%s", err.text); }
+    run->tokenizer = tokenizer_open(c->tokenizer);
+    if (!tokenizer_fits(&run->tokenizer, &run->model.config, c->tokenizer, &err)) { fatal("%s", err.text); }
+    if (!ramp_parse(c->batch_ramp, c->total_batch_size, T, &run->ramp, &err)) { usage_error("%s", err.text); }
+    const long long epoch = (long long)run->train_data.num_windows * T;
+    run->total_tokens = c->max_steps >= 0 ? c->max_steps * c->total_batch_size : epoch / c->total_batch_size * c->total_batch_size;
+    if (run->total_tokens == 0 && c->max_steps < 0) {
+        fatal("--train_data %s: an epoch of %lld tokens is less than --total_batch_size %lld: give --max_steps or a smaller batch",
+              c->train_data, epoch, c->total_batch_size);
+    }
+    run->num_steps = ramp_steps(&run->ramp, run->total_tokens);
+    if (run->num_steps > 2000000000) { usage_error("--max_steps: more than 2000000000 steps"); }
+    (void)B;
+}
+
+// Initial weights are functions of the seed and of each element's place in its tensor: the same for every device, dtype,
+// padding and number of processes. Padded rows stay zero.
+static inline void init_weights(GPT2* g, uint64_t seed, double wpe_std) {
+    TensorBuffers b = tensor_buffers(&g->params_table);
+    for (int i = 0; i < g->params_table.count; i++) {
+        const Tensor* t = &g->params_table.row[i];
+        const double residual = 0.02 / sqrt(2.0 * g->config.num_layers); // 2L additions to the stream (Radford et al. 2019)
+        const float std = (float)(t->init == INIT_NORMAL ? 0.02 : t->init == INIT_RESIDUAL ? residual : wpe_std);
+        const size_t n = t->used_rows * t->cols;
+        for (int l = 0; l < t->layers; l++) {
+            const uint64_t stream = RNG_INIT + ((uint64_t)(i + 1) << 32) + ((uint64_t)l << 8);
+            const bool normal = t->init != INIT_ZERO && t->init != INIT_ONE;
+            #pragma omp parallel for
+            for (size_t j = 0; j < n; j++) { b.ours[j] = normal ? std * rng_normal(seed, stream, j) : t->init == INIT_ONE ? 1.0f : 0.0f; }
+            device_copy_in(g->masters + tensor_at(t, l), b.ours, n * sizeof(float));
+        }
+    }
+    tensor_buffers_free(&b);
+    params_changed(g->params, g->masters, g->params_table.size);
+}
+
+static inline void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
+    Error err;
+    const Config* c = run->config;
+    TrainState* s = &run->state;
+    gpt2_alloc(&run->model);
+    run->resumed = checkpoint != NULL;
+    bool ok = true;
+    if (checkpoint) { ok = checkpoint_load(&run->model, s, checkpoint, state, &err); }
+    else if (strcmp(c->init, "random")) { ok = hf_load_weights(&run->model, c->init, &err); }
+    else { init_weights(&run->model, (uint64_t)c->seed, c->wpe_std); }
+    if (!ok) { fatal("%s", err.text); }
+    if (checkpoint && s->data_hash != run->train_data.hash) {
+        fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give those, "
+              "or begin a new run with --init %s", c->train_data, checkpoint, checkpoint);
+    }
+    s->data_hash = run->train_data.hash;
+}
+
+static inline void open_loaders(TrainRun* run) {
+    const Config* c = run->config;
+    const int B = run->model.B, T = run->model.T;
+    run->train_memory = open_batches(B, T);
+    dataloader_open(&run->loader, &run->train_data, c->shuffle ? DATA_SHUFFLED : DATA_IN_ORDER, (uint64_t)c->seed, B, run->train_memory);
+    if (run->has_val) {
+        run->val_memory = open_batches(B, T);
+        evalloader_open(&run->val, &run->val_data, c->val_tokens, B, run->val_memory);
+    }
+    run->cursor.tokens = run->state.tokens;
+    run->cursor.window = run->state.window;
+    run->cursor.row = (long long)B * run->comm->rank;
+}
+
+// The floor of a corpus whose entropy is known, from the file that prepare left beside its shards; NAN if there is none.
+static inline double corpus_floor(const Dataset* data) {
+    char* path = format("%s", data->files[0].path);
+    const size_t n = strlen(path), tail = strlen("_000000.bin");
+    double floor_loss = NAN;
+    if (n > tail) {
+        path[n - tail] = 0;
+        char* json = format("%s.json", path);
+        json_t* value = path_exists(json) ? json_load_file(json, 0, NULL) : NULL;
+        if (json_is_number(json_object_get(value, "floor"))) { floor_loss = json_number_value(json_object_get(value, "floor")); }
+        json_decref(value);
+        free(json);
+    }
+    free(path);
+    return floor_loss;
+}
+
+static inline void open_log(TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    const GPT2Config* m = &run->model.config;
+    const LoggerOptions options = {*c->out ? c->out : NULL, c->dtype, run->comm->rank, (int)run->num_steps,
+                                   run->resumed ? (int)run->state.step : -1, c->price};
+    if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
+    json_t* record = json_pack("{s:o, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i}, s:s, s:s}", "options", config_to_json(c), "model",
+        "name", c->model, "parameters", (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads, "C", m->channels,
+        "T", run->model.T, "V", m->vocab_size, "device", device_name(), "program", "gpt2.c");
+    const double floor_loss = run->has_val ? corpus_floor(&run->val_data) : NAN;
+    if (record && isfinite(floor_loss)) { json_object_set_new(record, "floor", json_real(floor_loss)); }
+    logger_config(&run->log, (int)run->state.step, record);
+    notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", c->model, model_parameters(m), m->num_layers, m->num_heads,
+           m->channels, run->model.T, m->vocab_size, m->padded_vocab_size);
+    notice("%s, %d threads, %s, %s kernels, %.0f GFLOP/s measured peak; %.1f MiB of memory", device_name(), cpu.threads, c->dtype,
+           c->kernels, run->peak_flops / 1e9, (double)run_bytes(&run->model, c) / 1048576);
+    notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
+           (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps, c->total_batch_size,
+           c->total_batch_size / ((long long)run->model.B * run->model.T * run->comm->size), run->model.B, run->model.T);
+    if (run->resumed) { notice("resumed after step %lld, %lld tokens", run->state.step, run->state.tokens); }
+}
+
+static inline TrainRun* train_open(Config* c, Comm* comm) {
+    Error err;
+    GPT2Config shape;
+    TrainRun* run = (TrainRun*)alloc_or_die(1, sizeof *run, "the run"); // it must not move: loaders know its address
+    run->config = c;
+    run->comm = comm;
+    preset_apply(c);
+    if (*c->resume && config_source(c, "init") >= FROM_FILE) { usage_error("--init begins a run and --resume goes on with one: give one of them"); }
+    lock_out(run);
+    json_t* state;
+    char* checkpoint = find_checkpoint(run, &state);
+    const char* folder = checkpoint ? checkpoint : strcmp(c->init, "random") ? c->init : NULL;
+    device_open_for(c);
+    if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) || !resolve_batch(c, &shape, comm->size, &err)) {
+        usage_error("%s", err.text);
+    }
+    if (state && !check_changes(c, state, &err)) { usage_error("%s", err.text); }
+    gpt2_layout(&run->model, &shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
+    open_data(run);
+    if (!check_memory(&run->model, c, &err)) { fatal("%s", err.text); }
+    open_weights(run, checkpoint, state);
+    open_loaders(run);
+    run->peak_flops = device_peak_flops();
+    open_log(run);
+    free(checkpoint);
+    json_decref(state);
+    return run;
+}
+
+static inline int train_close(TrainRun* run) {
+    Error err;
+    if (!logger_close(&run->log, &err)) { fatal("%s", err.text); }
+    dataloader_close(&run->loader);
+    dataset_close(&run->train_data);
+    if (run->has_val) {
+        evalloader_close(&run->val);
+        dataset_close(&run->val_data);
+        host_free(run->val_memory);
+    }
+    host_free(run->train_memory);
+    tokenizer_free(&run->tokenizer);
+    gpt2_free(&run->model);
+    if (run->lock >= 0) { close(run->lock); }
+    free(run);
+    return EXIT_DONE;
+}

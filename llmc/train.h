@@ -1,0 +1,194 @@
+// The training loop, once for all devices and storage types: like gpt2.h it is compiled for each, after the kernels.
+//
+//   train()           the run as a sequence of one-line phases
+//     train_open()    settings, data, model, weights or checkpoint, logs     (setup.h)
+//     train_step()    one update: micro-batches, norm, clipping, AdamW
+//     train_validate(), train_sample(), train_save()
+#pragma once
+#include "setup.h"
+
+#include "report.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// data
+
+// Asks for this rank's next micro-batch. Row r of a step's windows belongs to the same micro-batch for any number of
+// ranks, and a step's windows are the same for any micro-batch size.
+static inline void train_request(TrainRun* run) {
+    Cursor* c = &run->cursor;
+    const long long B = run->model.B, stride = B * run->comm->size, first_row = B * run->comm->rank;
+    const long long windows = ramp_batch(&run->ramp, c->tokens) / run->model.T;
+    const long long left = windows - c->row;
+    dataloader_request(&run->loader, (run->config->overfit ? 0 : c->window) + (uint64_t)c->row, (int)(left < B ? left : B));
+    c->row += stride;
+    if (c->row < windows) { return; }
+    c->row = first_row;
+    c->window += (uint64_t)windows;
+    c->tokens += windows * run->model.T;
+}
+
+static inline void batch_to_device(GPT2* g, const Batch* b) {
+    const size_t bytes = (size_t)b->rows * (size_t)b->T * sizeof(int);
+    device_copy_in(g->tokens, b->tokens, bytes);
+    device_copy_in(g->targets, b->targets, bytes);
+    if (g->keep != FORWARD_ONLY) { device_copy_in(g->order, b->order, bytes); }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// one update
+
+// Gradients of the mean loss over `windows` sequences, accumulated over micro-batches and ranks. Returns that loss;
+// *norm is the gradient's.
+static inline double train_gradients(TrainRun* run, long long windows, double* norm) {
+    GPT2* g = &run->model;
+    const long long stride = (long long)g->B * run->comm->size;
+    const double tokens = (double)windows * g->T;
+    double sums[2];
+    gpt2_zero_grads(g);
+    for (long long row = (long long)g->B * run->comm->rank; row < windows; row += stride) {
+        const Batch* b = dataloader_wait(&run->loader);
+        train_request(run);
+        batch_to_device(g, b);
+        gpt2_forward(g, b->rows, b->T, NULL);
+        gpt2_backward(g, b->rows, b->T, (float)(1.0 / tokens), row + stride >= windows ? comm_reduce_begin : NULL, run->comm);
+    }
+    comm_reduce_end(run->comm);
+    gpt2_grad_norm(g);
+    device_copy_out(sums, g->sums, sizeof sums);
+    comm_sum(run->comm, sums, 1);
+    *norm = sqrt(sums[1]);
+    return sums[0] / tokens;
+}
+
+// Whether this step's update is to be left out: its loss or norm is too far above the last 128 (--skip_loss_z, _norm_z).
+static inline bool train_is_outlier(TrainRun* run, double loss_z, double norm_z) {
+    const Config* c = run->config;
+    const int step = (int)run->state.step + 1;
+    const bool skip_loss = c->skip_loss_z > 0 && loss_z > c->skip_loss_z, skip_norm = c->skip_norm_z > 0 && norm_z > c->skip_norm_z;
+    if (skip_loss) { logger_skip(&run->log, step, "loss", loss_z); }
+    else if (skip_norm) { logger_skip(&run->log, step, "grad", norm_z); }
+    return skip_loss || skip_norm;
+}
+
+static inline void ATTR_NORETURN train_stop_nonfinite(TrainRun* run, double loss, double norm) {
+    size_t count = 0;
+    logger_erase_bar(&run->log);
+    long long* steps = *run->config->out ? checkpoint_list(run->config->out, &count) : NULL;
+    notice("error: step %lld: loss %f, norm of the gradient %f: not finite, so the update was not made. Lower --lr, or raise "
+           "--warmup_steps.", run->state.step + 1, loss, norm);
+    if (count) { notice("The last good checkpoint is %s/step_%08lld; go on from it with --resume auto.", run->config->out, steps[0]); }
+    exit(EXIT_NONFINITE);
+}
+
+static inline void train_step(TrainRun* run) {
+    const Config* c = run->config;
+    TrainState* s = &run->state;
+    const double start = seconds_now();
+    const long long tokens = ramp_batch(&run->ramp, s->tokens), windows = tokens / run->model.T;
+    double norm, loss = train_gradients(run, windows, &norm);
+    if (!isfinite(loss) || !isfinite(norm)) { train_stop_nonfinite(run, loss, norm); }
+    const double loss_z = outlier_update(&s->loss_window, loss), norm_z = outlier_update(&s->norm_window, norm);
+    const double full = (double)run->ramp.full;
+    const double lr = run->ramp.start ? schedule_lr(c, (double)s->tokens / full, (double)run->total_tokens / full)
+                                      : schedule_lr(c, (double)s->step, (double)run->num_steps);
+    if (!train_is_outlier(run, loss_z, norm_z)) {
+        const AdamW hyper = {(float)lr, (float)c->beta1, (float)c->beta2, (float)c->eps, (float)c->weight_decay,
+                             (float)c->grad_clip, (int)s->step + 1};
+        gpt2_update(&run->model, &hyper);
+    }
+    s->step++;
+    s->tokens += tokens;
+    s->window += (uint64_t)windows;
+    const double seconds = seconds_now() - start;
+    const double mfu = model_flops_per_token(&run->model) * (double)tokens / seconds / (run->peak_flops * run->comm->size);
+    const StepRecord record = {(int)s->step, (size_t)s->tokens, (size_t)tokens, loss, norm, lr, loss_z, norm_z, 1e3 * seconds, mfu};
+    logger_step(&run->log, &record);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// now and then
+
+// The mean loss over the validation windows.
+static inline double validation_loss(GPT2* g, EvalLoader* val, Comm* comm) {
+    double sums[2] = {0, 0}; // losses, tokens
+    device_zero(g->sums, 2 * sizeof(double));
+    evalloader_begin(val, comm->rank, comm->size);
+    for (const Batch* b; (b = evalloader_next(val));) {
+        batch_to_device(g, b);
+        gpt2_forward(g, b->rows, b->T, NULL);
+        gpt2_loss(g, b->rows, b->T);
+        sums[1] += (double)b->rows * b->T;
+    }
+    device_copy_out(sums, g->sums, sizeof *sums);
+    comm_sum(comm, sums, 2);
+    return sums[0] / sums[1];
+}
+
+static inline void train_validate(TrainRun* run) {
+    logger_val(&run->log, (int)run->state.step, validation_loss(&run->model, &run->val, run->comm));
+}
+
+typedef struct {
+    char* text;
+    size_t bytes;
+} TextBuffer;
+
+static inline void text_append(void* buffer, const char* text, size_t bytes) {
+    TextBuffer* b = (TextBuffer*)buffer;
+    b->text = (char*)realloc_or_die(b->text, b->bytes + bytes, "a sample");
+    memcpy(b->text + b->bytes, text, bytes);
+    b->bytes += bytes;
+}
+
+static inline void train_sample(TrainRun* run) {
+    const Config* c = run->config;
+    const Sampling s = {c->temperature, (int)c->top_k, c->top_p, (uint64_t)c->seed};
+    TextBuffer b = {NULL, 0};
+    text_append(&b, c->prompt, strlen(c->prompt));
+    generate(&run->model, &run->tokenizer, c->prompt, (size_t)c->sample_tokens, &s, text_append, &b);
+    logger_sample(&run->log, (int)run->state.step, b.text, b.bytes);
+    free(b.text);
+}
+
+static inline void train_save(TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    if (run->comm->rank != 0) { return; }
+    char* path = checkpoint_save(c->out, &run->model, &run->state, c, run->tokenizer.eot, &err);
+    if (!path) { fatal("%s", err.text); }
+    logger_save(&run->log, (int)run->state.step, path);
+    free(path);
+    char* report = format("%s/report.html", c->out);
+    const char* folders[1] = {c->out};
+    if (!report_write(report, folders, 1, &err)) { notice("warning: %s", err.text); }
+    free(report);
+}
+
+static volatile sig_atomic_t stop_requested; // SIGINT or SIGTERM came: save and end
+
+static inline void request_stop(int signal_number) {
+    stop_requested = 1;
+    signal(signal_number, SIG_DFL); // who asks twice does not want to wait
+}
+
+// True at the first step, at every multiple of `every`, and at the last one; never if `every` is 0.
+static inline bool train_due(const TrainRun* run, long long every) {
+    return every > 0 && (run->state.step % every == 0 || run->state.step >= run->num_steps);
+}
+
+static inline int train(Config* config, Comm* comm) {
+    TrainRun* run = train_open(config, comm);
+    signal(SIGINT, request_stop);
+    signal(SIGTERM, request_stop);
+    train_request(run);
+    for (bool fresh = !run->resumed;; fresh = true) { // what was due at the step resumed from has been done
+        const bool stop = stop_requested || run->state.step >= run->num_steps;
+        if (fresh && run->has_val && train_due(run, config->val_every)) { train_validate(run); }
+        if (fresh && train_due(run, config->sample_every)) { train_sample(run); }
+        const bool save = train_due(run, config->save_every) || (stop_requested && config->save_every > 0);
+        if (fresh && *config->out && run->state.step > 0 && save) { train_save(run); }
+        if (stop) { break; }
+        train_step(run);
+    }
+    return train_close(run);
+}

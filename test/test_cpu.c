@@ -1,0 +1,253 @@
+// The CPU's operations: gradients against finite differences, fast kernels against the plain loops, sums that do not
+// depend on the number of threads, and what single operations promise.
+#include "../llmc/cpu/kernels.h"
+#include "ops.h"
+#include "test.h"
+
+Cpu cpu;
+
+// The scalar whose gradient is checked: sum(dout * out), in double. A backward operation without a `dout` differentiates
+// dloss * sum(losses).
+static double scalar(OpCase* forward, const double* dout) {
+    OpTensor* out = op_find_tensor(forward, dout ? "out" : "losses");
+    double *values = op_values(out), sum = 0;
+    for (size_t i = 0; i < out->n; i++) { sum += dout ? dout[i] * values[i] : (double)forward->dloss * values[i]; }
+    free(values);
+    return sum;
+}
+
+// d scalar / d x[i] by central differences; x is an input of the forward operation.
+static double finite_difference(OpCase* forward, const OpEntry* op, float* x, const double* dout) {
+    const float kept = *x, h = 1e-2f;
+    *x = kept + h;
+    op_run(forward, op);
+    const double up = scalar(forward, dout);
+    *x = kept - h;
+    op_run(forward, op);
+    const double down = scalar(forward, dout);
+    *x = kept;
+    return (up - down) / (2.0 * (double)h);
+}
+
+static void check_gradients(const OpEntry* op) {
+    const OpEntry* back = op_find(op->backward);
+    OpCase f = op_sizes_small(), b = op_sizes_small();
+    op_open(&f, op, 1);
+    op_open(&b, back, 2);
+    op_run(&f, op);
+    OpTensor* dout_tensor = op_find_tensor(&b, "dout");
+    double *dout = dout_tensor ? op_values(dout_tensor) : NULL, *before[MAX_OP_TENSORS] = {NULL};
+    for (int i = 0; i < b.count; i++) {
+        OpTensor *to = &b.tensor[i], *from = op_find_tensor(&f, to->name);
+        if (to->role == ROLE_READ && from) { memcpy(to->data, from->data, to->n * op_elem_size(to->elem)); }
+        if (to->role == ROLE_ADD) { before[i] = op_values(to); } // not zero: so that = in place of += is found
+    }
+    OpTensor *order = op_find_tensor(&b, "order"), *tokens = op_find_tensor(&b, "tokens");
+    for (size_t n = 0, v = 0; order && v < (size_t)b.V; v++) { // the tokens are now those of the forward operation
+        for (size_t i = 0; i < order->n; i++) {
+            if (((int*)tokens->data)[i] == (int)v) { ((int*)order->data)[n++] = (int)i; }
+        }
+    }
+    op_run(&b, back);
+    int checked = 0;
+    for (int i = 0; i < b.count; i++) {
+        OpTensor *grad = &b.tensor[i], *x = grad->name[0] == 'd' ? op_find_tensor(&f, grad->name + 1) : NULL;
+        if (!x || grad->role == ROLE_READ) { continue; }
+        double* got = op_values(grad);
+        enum { SAMPLES = 48 };
+        double a[SAMPLES], want[SAMPLES];
+        for (size_t s = 0; s < SAMPLES; s++) {
+            const size_t at = rng_u64(5, RNG_TEST, s) % x->n;
+            a[s] = got[at] - (before[i] ? before[i][at] : 0.0);
+            want[s] = finite_difference(&f, op, (float*)x->data + at, dout);
+        }
+        const double error = relative_error(a, want, SAMPLES);
+        if (!(error < 2e-3)) { TEST_FAIL("%s: %s is off its finite differences by %.2g", back->name, grad->name, error); }
+        free(got);
+        checked++;
+    }
+    if (checked == 0) { TEST_FAIL("%s: no gradient was checked", back->name); }
+    for (int i = 0; i < b.count; i++) { free(before[i]); }
+    free(dout);
+    op_close(&f);
+    op_close(&b);
+}
+
+TEST(gradients_match_finite_differences) {
+    const Kernels both[2] = {KERNELS_PLAIN, KERNELS_FAST};
+    for (int k = 0; k < 2; k++) {
+        device_open(0, both[k]);
+        for (int i = 0; i < NUM_OPS; i++) {
+            if (OPS[i].backward) { check_gradients(&OPS[i]); }
+        }
+    }
+}
+
+// Runs `op` under one setting; all tensors as doubles.
+static void run_case(const OpEntry* op, OpCase sizes, int threads, Kernels kernels, double** out, OpCase* c) {
+    *c = sizes;
+    device_open(threads, kernels);
+    op_open(c, op, 3);
+    op_run(c, op);
+    for (int i = 0; i < c->count; i++) { out[i] = op_values(&c->tensor[i]); }
+}
+
+// The largest relative error of any tensor between two settings.
+static void compare_settings(OpCase sizes, int threads_a, Kernels a, int threads_b, Kernels b, double tolerance) {
+    for (int i = 0; i < NUM_OPS; i++) {
+        OpCase x, y;
+        double *vx[MAX_OP_TENSORS], *vy[MAX_OP_TENSORS];
+        run_case(&OPS[i], sizes, threads_a, a, vx, &x);
+        run_case(&OPS[i], sizes, threads_b, b, vy, &y);
+        for (int t = 0; t < x.count; t++) {
+            const double error = relative_error(vx[t], vy[t], x.tensor[t].n);
+            if (!(error <= tolerance)) { TEST_FAIL("%s: %s differs by %.3g", OPS[i].name, x.tensor[t].name, error); }
+            free(vx[t]);
+            free(vy[t]);
+        }
+        op_close(&x);
+        op_close(&y);
+    }
+}
+
+// Sizes beyond one block of gemm.h in every direction.
+static OpCase op_sizes_blocks(void) {
+    OpCase c = op_sizes_small();
+    c.T = 61, c.C = 294, c.OC = 1090, c.V = 301, c.Vp = 384, c.past = 10, c.capacity = 80;
+    return c;
+}
+
+TEST(fast_kernels_equal_the_plain_loops) {
+    compare_settings(op_sizes_small(), 2, KERNELS_FAST, 2, KERNELS_PLAIN, 2e-6);
+    compare_settings(op_sizes_blocks(), 2, KERNELS_FAST, 2, KERNELS_PLAIN, 4e-6);
+}
+
+TEST(bits_do_not_depend_on_the_number_of_threads) {
+    const Kernels both[2] = {KERNELS_PLAIN, KERNELS_FAST};
+    for (int k = 0; k < 2; k++) {
+        compare_settings(op_sizes_small(), 1, both[k], 3, both[k], 0.0);
+        compare_settings(op_sizes_blocks(), 1, both[k], 2, both[k], 0.0);
+        compare_settings(op_sizes_blocks(), 2, both[k], 7, both[k], 0.0);
+    }
+}
+
+TEST(gelu_is_the_tanh_form) {
+    // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in double
+    for (double x = -6; x <= 6; x += 0.25) {
+        const double u = sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+        EXPECT_NEAR(gelu((float)x), 0.5 * x * (1 + tanh(u)), 1e-6);
+    }
+}
+
+TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
+    device_open(0, KERNELS_FAST);
+    OpCase c = op_sizes_small();
+    const OpEntry* op = op_find("classifier_backward");
+    op_open(&c, op, 4);
+    float *weight = (float*)op_find_tensor(&c, "weight")->data, *dweight = (float*)op_find_tensor(&c, "dweight")->data;
+    const size_t first = (size_t)c.V * c.C, end = (size_t)c.Vp * c.C;
+    for (size_t i = first; i < end; i++) { weight[i] = 3.0f, dweight[i] = 0; } // as a careless checkpoint would have it
+    op_run(&c, op);
+    double *losses = op_values(op_find_tensor(&c, "losses")), padding = 0;
+    for (size_t i = first; i < end; i++) { padding += fabs((double)dweight[i]); }
+    EXPECT(padding == 0);
+    for (size_t i = first; i < end; i++) { weight[i] = 0; }
+    OpTensor* again = op_find_tensor(&c, "losses");
+    op_run(&c, op);
+    EXPECT(memcmp(losses, op_values(again), again->n * sizeof *losses) == 0); // softmax is over V only
+    op_close(&c);
+}
+
+TEST(attention_sees_no_later_token) {
+    device_open(0, KERNELS_FAST);
+    OpCase c = op_sizes_small();
+    const OpEntry* op = op_find("attention_forward");
+    op_open(&c, op, 4);
+    op_run(&c, op);
+    double* before = op_values(op_find_tensor(&c, "out"));
+    float* qkv = (float*)op_find_tensor(&c, "qkv")->data;
+    const int t = 5;
+    for (int i = 0; i < 3 * c.C; i++) { qkv[(size_t)t * 3 * c.C + i] += 1.0f; } // token t of the first sequence
+    op_run(&c, op);
+    double* after = op_values(op_find_tensor(&c, "out"));
+    for (int n = 0; n < c.B * c.T; n++) {
+        const bool same = !memcmp(before + (size_t)n * c.C, after + (size_t)n * c.C, (size_t)c.C * sizeof *before);
+        EXPECT(same == (n < t || n >= c.T));
+    }
+    op_close(&c);
+}
+
+TEST(cached_attention_equals_attention_piece_by_piece) {
+    device_open(0, KERNELS_FAST);
+    enum { T = 11, C = 24, NH = 3, CAPACITY = 16 };
+    floatX* qkv = (floatX*)device_alloc(sizeof(floatX) * T * 3 * C, "qkv");
+    floatX out[T * C], pieces[T * C], cache[CAPACITY * 2 * C];
+    float lse[NH * T];
+    for (int i = 0; i < T * 3 * C; i++) { qkv[i] = to_floatX(rng_normal(8, RNG_TEST, (uint64_t)i)); }
+    attention_forward(out, lse, qkv, 1, T, C, NH);
+    const int piece[] = {1, 4, 1, 5};
+    for (int i = 0, past = 0; i < 4; past += piece[i++]) {
+        attention_cached(pieces + past * C, cache, qkv + past * 3 * C, 1, piece[i], past, CAPACITY, C, NH);
+    }
+    EXPECT(memcmp(out, pieces, sizeof out) == 0);
+    device_free(qkv, sizeof(floatX) * T * 3 * C);
+}
+
+// AdamW as the paper writes it, in double, for one element.
+static double adamw_in_double(double x, double g, double m, double v, double decay, const AdamW* h) {
+    m = h->beta1 * m + (1 - (double)h->beta1) * g;
+    v = h->beta2 * v + (1 - (double)h->beta2) * g * g;
+    const double mhat = m / (1 - pow(h->beta1, h->step)), vhat = v / (1 - pow(h->beta2, h->step));
+    return x - h->lr * (mhat / (sqrt(vhat) + h->eps) + decay * x);
+}
+
+TEST(adamw_decays_matrices_only_clips_and_keeps_to_its_range) {
+    device_open(0, KERNELS_FAST);
+    OpCase c = op_sizes_small();
+    const OpEntry* op = op_find("adamw_update");
+    op_open(&c, op, 4);
+    float* masters = (float*)op_find_tensor(&c, "masters")->data;
+    const size_t n = op_find_tensor(&c, "masters")->n, matrix = (size_t)c.OC * c.C;
+    double *x = op_values(op_find_tensor(&c, "masters")), *g = op_values(op_find_tensor(&c, "grads"));
+    double *m = op_values(op_find_tensor(&c, "m")), *v = op_values(op_find_tensor(&c, "v"));
+    const double norm = sqrt(*(double*)op_find_tensor(&c, "norm")->data);
+    EXPECT(norm > 1.0);
+    op_run(&c, op);
+    for (size_t i = 0; i < n; i += 13) {
+        const bool inside = i >= n / 5 && i < n - n / 7;
+        const size_t in_vector = i >= round_up(matrix, TENSOR_ALIGN) ? (i - round_up(matrix, TENSOR_ALIGN)) % TENSOR_ALIGN : 0;
+        if (inside && (i < matrix || in_vector < (size_t)c.C)) {
+            EXPECT_NEAR(masters[i], adamw_in_double(x[i], g[i] / norm, m[i], v[i], i < matrix ? 0.1 : 0.0, &c.hyper), 1e-6);
+        } else if (!inside) {
+            EXPECT(masters[i] == (float)x[i]);
+        }
+    }
+    *(double*)op_find_tensor(&c, "norm")->data = NAN;
+    float kept = masters[n / 2];
+    op_run(&c, op);
+    EXPECT(masters[n / 2] == kept); // a gradient that is not finite changes nothing
+    op_close(&c);
+}
+
+TEST(bf16_rounds_to_nearest_even) {
+    EXPECT(bf16_from_float(1.0f).bits == 0x3f80);
+    EXPECT(bf16_from_float(1.00390625f).bits == 0x3f80); // halfway: to the even one
+    EXPECT(bf16_from_float(1.01171875f).bits == 0x3f82);
+    EXPECT(bf16_from_float(-1.004f).bits == 0xbf81);
+    EXPECT(bf16_to_float(bf16_from_float(INFINITY)) == INFINITY);
+    EXPECT(isnan(bf16_to_float(bf16_from_float(NAN))));
+}
+
+TEST(memory_that_is_available_is_bounded) {
+    const size_t bytes = device_memory_available();
+    EXPECT(bytes > 1 << 20 && bytes < (size_t)1 << 50);
+    struct rlimit r, small;
+    getrlimit(RLIMIT_AS, &r);
+    small = r;
+    small.rlim_cur = (rlim_t)1 << 36;
+    setrlimit(RLIMIT_AS, &small);
+    EXPECT(device_memory_available() <= (size_t)1 << 36);
+    setrlimit(RLIMIT_AS, &r);
+}
+
+TEST_MAIN()

@@ -1,0 +1,22 @@
+// Trains GPT-2 on the CPU. This file is compiled once for each storage type (-DFLOATX=fp32) and exports one Trainer;
+// llmc/main.c reads the command line and picks it.
+//
+// Read in this order:
+#include "llmc/config.h"      // every option
+#include "llmc/models.h"      // shapes by name
+#include "llmc/cpu/device.h"  // the device, and the storage type floatX
+#include "llmc/ops.h"         // the contract between model and kernels
+#include "llmc/cpu/kernels.h" // the kernels, a header for each
+#include "llmc/comm/none.h"   // other processes
+#include "llmc/gpt2.h"        // the model: memory, forward, backward, update
+#include "llmc/generate.h"    // text from it
+#include "llmc/checkpoint.h"  // its weights on disk
+#include "llmc/setup.h"       // a run's settings, data and memory
+#include "llmc/train.h"       // the loop
+#include "llmc/commands.h"    // generate, eval, info
+#include "llmc/trainer.h"
+
+__attribute__((weak)) Cpu cpu; // one for all storage types
+
+extern const Trainer JOIN(cpu_, FLOATX);
+const Trainer JOIN(cpu_, FLOATX) = {"cpu", STRING(FLOATX), train, generate_command, eval_command, info_command};
