@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-enum { CHUNK_BYTES = 1 << 20, BATCH_BYTES = 16 << 20, BATCH_CHUNKS = 1024 };
+enum { CHUNK_BYTES = 1 << 20, BATCH_BYTES = 16 << 20, BATCH_CHUNKS = 256 };
 
 typedef struct {
     const char *out, *tokenizer, *split, *format, *field;

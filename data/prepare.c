@@ -101,7 +101,7 @@ static size_t room_in_shard(const Output* out) {
 
 static bool write_chunk(void* context, const Chunk* c) {
     Output* out = (Output*)context;
-    if (out->options->stories > 0) {
+    if (out->options->stories > 0 && out->skip == 0) { // not in the middle of a story
         bool val_is_full = out->number == 0 && out->writing && out->shard.num_tokens >= out->val_size;
         if (val_is_full) { finish_shard(out, &c->at, 0); }
         if (out->number > 0 && out->total >= out->options->stories) { return false; }
@@ -136,7 +136,10 @@ static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
     uint64_t total = o->stories;
     Position start;
     memset(&start, 0, sizeof start);
-    if (total == 0) { encode_input(o, t, start, count_chunk, &total); }
+    if (total == 0) {
+        notice("counting tokens, for lack of --val_size");
+        encode_input(o, t, start, count_chunk, &total);
+    }
     if (total == 0) { fatal("%s: the input is empty", o->inputs[0]); }
     if (total < DEFAULT_VAL_FRACTION) { fatal("only %" PRIu64 " tokens: too few to split, give --val_size", total); }
     return total / DEFAULT_VAL_FRACTION < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_FRACTION : MAX_DEFAULT_VAL;
@@ -186,6 +189,7 @@ static void write_shards(Output* out, const Tokenizer* t) {
         fatal("%s: the input is empty", o->inputs[0]);
     }
     json_object_set_new(out->manifest, "complete", json_true());
+    memset(&at, 0, sizeof at); // no place to go on from
     finish_shard(out, &at, 0);
 }
 
@@ -203,7 +207,11 @@ static void print_summary(const Output* out) {
 
 int main(int argc, char** argv) {
     PrepareOptions o = parse_options(argc, argv);
-    if (o.help) { print_help(); return EXIT_DONE; }
+    if (o.help) {
+        print_help();
+        free(o.inputs);
+        return EXIT_DONE;
+    }
 #ifdef _OPENMP
     if (o.threads > 0) { omp_set_num_threads((int)o.threads); }
 #endif

@@ -80,15 +80,25 @@ static inline int parse_option(PrepareOptions* o, int argc, char** argv, int i) 
     return i + 1;
 }
 
+static inline bool is_same_file(const char* a, const char* b) {
+    struct stat s, t;
+    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
 static inline void check_options(const PrepareOptions* o) {
     if (!o->out || !*o->out) { usage_error("--out is missing: the PREFIX of the shards to be made, like data/mytext"); }
     if (o->stories > 0 && o->num_inputs > 0) { usage_error("--stories and input files: give one or the other"); }
     if (o->stories == 0 && o->num_inputs == 0) {
         usage_error("no input: give text or JSONL files, - for standard input, or --stories N; see --help");
     }
+    char* manifest = format("%s.json", o->out);
     for (size_t i = 0; i < o->num_inputs; i++) {
         if (o->num_inputs > 1 && !strcmp(o->inputs[i], "-")) { usage_error("- must be the only input"); }
+        if (is_same_file(o->inputs[i], manifest)) {
+            usage_error("--out %s: its record would be written over the input %s", o->out, o->inputs[i]);
+        }
     }
+    free(manifest);
     if (o->num_inputs > 0 && is_standard_input(o) && o->val_size == NOT_GIVEN) {
         usage_error("--val_size must be given with standard input, whose length is not known in advance");
     }
@@ -249,24 +259,24 @@ static inline uint64_t check_shards(const PrepareOptions* o, const char* path, c
     return sum;
 }
 
-// The manifest of an earlier run of the same work, checked, or NULL if there is none. Anything else is an error.
+// The manifest of an earlier run of the same work, or NULL if nothing has been done. Anything else is an error.
 static inline json_t* load_manifest(const PrepareOptions* o, const char* path, const json_t* work) {
-    if (!path_exists(path)) {
-        glob_t shards = find_shards(o);
-        if (shards.gl_pathc > 0) {
-            fatal("%s exists already: use another --out, or --force to replace it", shards.gl_pathv[0]);
-        }
-        globfree(&shards);
-        return NULL;
+    json_error_t error;
+    bool exists = path_exists(path);
+    json_t* manifest = exists ? json_load_file(path, 0, &error) : NULL;
+    const json_t *made_from = json_object_get(manifest, "made_from"), *shards = json_object_get(manifest, "shards");
+    if (exists && (!json_is_object(made_from) || !json_is_array(shards))) {
+        fatal("%s: damaged, or no record of ./prepare: use --force to make everything anew", path);
     }
+    glob_t found = find_shards(o);
+    if (found.gl_pathc > 0 && !exists) {
+        fatal("%s exists already: use another --out, or --force to replace it", found.gl_pathv[0]);
+    }
+    bool begun = json_array_size(shards) > 0 || found.gl_pathc > 0;
+    globfree(&found);
+    if (!begun) { json_decref(manifest); return NULL; }
     if (o->num_inputs > 0 && is_standard_input(o)) {
         fatal("%s exists already, and standard input cannot be continued: use another --out, or --force", path);
-    }
-    json_error_t error;
-    json_t* manifest = json_load_file(path, 0, &error);
-    const json_t *made_from = json_object_get(manifest, "made_from"), *shards = json_object_get(manifest, "shards");
-    if (!json_is_object(made_from) || !json_is_array(shards) || !json_is_object(json_object_get(manifest, "next"))) {
-        fatal("%s: damaged, or no record of ./prepare: use --force to make everything anew", path);
     }
     check_same_work(path, made_from, work);
     return manifest;

@@ -334,7 +334,11 @@ static inline const Batch* dataloader_wait(DataLoader* l) {
     loader_lock(l);
     if (l->taken == l->asked) { fatal("the data loader is waited for, but nothing was asked"); }
     while (l->taken == l->filled && !l->failed) { loader_await_change(l); }
-    if (l->taken == l->filled) { fatal("%s", l->error.text); }
+    if (l->taken == l->filled) {
+        loader_unlock(l);
+        pthread_join(l->thread, NULL); // it has nothing left to do
+        fatal("%s", l->error.text);
+    }
     const Batch* b = &l->queue[l->taken++ % LOADER_BATCHES];
     loader_unlock(l);
     return b;

@@ -132,6 +132,6 @@ static inline void generate(GPT2* model, const Tokenizer* tokenizer, const char*
 // The tokenizer must speak the model's language: its ids must be the model's.
 static inline bool tokenizer_fits(const Tokenizer* t, const GPT2Config* m, const char* option, Error* err) {
     if (t->vocab_size <= m->vocab_size) { return true; }
-    return fail(err, "--tokenizer %s has %d tokens, the model only %d: give the tokenizer that its data was prepared with", option,
+    return fail(err, "--tokenizer %s has %d tokens, the model's vocabulary only %d: give the tokenizer that its data was prepared with", option,
                 t->vocab_size, m->vocab_size);
 }

@@ -49,7 +49,7 @@ static inline void device_open_for(const Config* c) {
 static inline bool shape_from_config(const Config* c, const char* folder, GPT2Config* m, Error* err) {
     GPT2Config named;
     if (!folder) { return model_parse(c->model, c->pad_vocab, m, err); }
-    if (!hf_load_config(folder, c->pad_vocab, m, err)) { return false; }
+    if (!hf_load_config(folder, c->pad_vocab, m, err)) { fatal("%s", err->text); }
     if (config_source(c, "model") < FROM_FILE) { return true; }
     if (!model_parse(c->model, c->pad_vocab, &named, err)) { return false; }
     if (!memcmp(&named, m, sizeof named)) { return true; }

@@ -132,11 +132,26 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
 }
 
 TEST(gelu_is_the_tanh_form) {
-    // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in double
-    for (double x = -6; x <= 6; x += 0.25) {
-        const double u = sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
-        EXPECT_NEAR(gelu((float)x), 0.5 * x * (1 + tanh(u)), 1e-6);
+    const Kernels both[2] = {KERNELS_PLAIN, KERNELS_FAST};
+    for (int k = 0; k < 2; k++) {
+        device_open(0, both[k]);
+        for (float x = -6; x <= 6; x += 0.25f) { // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in double
+            const double u = sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+            floatX inp = to_floatX(x), out;
+            gelu_forward(&out, &inp, 1);
+            EXPECT_NEAR(to_float(out), 0.5 * x * (1 + tanh(u)), 1e-6);
+        }
     }
+}
+
+TEST(vector_exp_and_tanh_keep_their_stated_errors) {
+    double worst_exp = 0, worst_tanh = 0;
+    for (float x = -87.0f; x < 88.0f; x += 0.0011f) { worst_exp = fmax(worst_exp, fabs(exp_fast(x) / exp((double)x) - 1)); }
+    for (float x = -12.0f; x < 12.0f; x += 0.00017f) { worst_tanh = fmax(worst_tanh, fabs(tanh_fast(x) - tanh((double)x))); }
+    EXPECT_NEAR(worst_exp, 0, 2e-7);
+    EXPECT_NEAR(worst_tanh, 0, 3e-7);
+    EXPECT(exp_fast(-INFINITY) < 1e-37f && exp_fast(-1000) < 1e-37f && tanh_fast(1e30f) == 1 && tanh_fast(-1e30f) == -1);
+    EXPECT(isnan(exp_fast(NAN)) && isnan(tanh_fast(NAN))); // a loss that is not finite must show
 }
 
 TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
@@ -178,7 +193,7 @@ TEST(attention_sees_no_later_token) {
 }
 
 TEST(cached_attention_equals_attention_piece_by_piece) {
-    device_open(0, KERNELS_FAST);
+    device_open(0, KERNELS_PLAIN); // decoding has one kernel, the plain one
     enum { T = 11, C = 24, NH = 3, CAPACITY = 16 };
     floatX* qkv = (floatX*)device_alloc(sizeof(floatX) * T * 3 * C, "qkv");
     floatX out[T * C], pieces[T * C], cache[CAPACITY * 2 * C];

@@ -104,6 +104,28 @@ static void write_bytes(const char* name, const char* text, size_t bytes) {
 
 static void write_text(const char* name, const char* text) { write_bytes(name, text, strlen(text)); }
 
+// 22 tokens of bytes: "#One two.\n\nThree\n#Four" in the notation of expect_documents.
+static void write_short_texts(void) {
+    write_text("a.txt", "One two.\n\nThree\n");
+    write_text("b.txt", "Four");
+    write_text("empty.txt", "");
+}
+
+// A text of several chunks. At the size of the first there are four line ends, which must not be taken apart.
+static StoryText write_long_text(void) {
+    static const char* const pieces[] = {"word ", " \n",  "\n\n\n",  "\xc2\xa0\n", "don't",
+                                         "12,3",  "\r\n", "x\n \ty", "\xff\n",     ".\n"};
+    StoryText text = {NULL, 0, 0};
+    while (text.bytes < CHUNK_BYTES - 2) { story_append(&text, " w", 2); }
+    story_append(&text, "\n\n\n\nA", 5);
+    for (uint64_t i = 0; text.bytes < 3 * CHUNK_BYTES; i++) {
+        const char* piece = pieces[rng_u64(1, RNG_TEST, i) % 10];
+        story_append(&text, piece, strlen(piece));
+    }
+    write_bytes("long.txt", text.data, text.bytes);
+    return text;
+}
+
 // Appends the tokens of a shard; false if there is none.
 static bool append_shard(const char* name, TokenList* out) {
     char* path = in_folder(name);
@@ -153,22 +175,22 @@ static void expect_documents(const char* prefix, size_t expected_val, const char
 // what stands in the shards
 
 TEST(a_file_is_a_document) {
-    write_text("a.txt", "One two.\n\nThree\n");
-    write_text("b.txt", "Four");
-    write_text("empty.txt", "");
-    EXPECT_RUN(0, "a_train_*.bin: 17 tokens in 1 shard\n", "--out a --tokenizer bytes --val_size 5 a.txt empty.txt b.txt");
+    write_short_texts();
+    EXPECT_RUN(0, "a_train_*.bin: 17 tokens in 1 shard\n",
+               "--out a --tokenizer bytes --val_size 5 a.txt empty.txt b.txt");
     expect_documents("a", 5, "#One two.\n\nThree\n#Four");
 }
 
 TEST(shards_have_the_size_asked_for) {
+    write_short_texts();
     EXPECT_RUN(0, "16 tokens in 3 shards", "--out size --tokenizer bytes --val_size 6 --shard_size 7 a.txt b.txt");
     char* path = in_folder("size_train_000003.bin");
     size_t num_tokens;
     Error err;
     EXPECT(shard_verify(path, 257, &num_tokens, &err) && num_tokens == 2);
     expect_documents("size", 6, "#One two.\n\nThree\n#Four");
-    EXPECT_RUN(0, "2 shards", "--out exact --tokenizer bytes --val_size 6 --shard_size 8 a.txt b.txt"); // no empty third
-    EXPECT(exists("exact_train_000002.bin") && !exists("exact_train_000003.bin"));
+    EXPECT_RUN(0, "2 shards", "--out exact --tokenizer bytes --val_size 6 --shard_size 8 a.txt b.txt");
+    EXPECT(exists("exact_train_000002.bin") && !exists("exact_train_000003.bin")); // no empty third
     EXPECT_RUN(0, "22 tokens in 1 shard", "--out noval --tokenizer bytes --val_size 0 a.txt b.txt");
     EXPECT(!exists("noval_val_000000.bin"));
     expect_documents("noval", 0, "#One two.\n\nThree\n#Four");
@@ -176,6 +198,7 @@ TEST(shards_have_the_size_asked_for) {
 }
 
 TEST(validation_is_a_tenth_by_default) {
+    write_short_texts();
     EXPECT_RUN(0, "tenth_val_000000.bin: 2 tokens", "--out tenth --tokenizer bytes a.txt b.txt"); // of 22
     expect_documents("tenth", 2, "#One two.\n\nThree\n#Four");
     write_text("few.txt", "Few");
@@ -207,7 +230,8 @@ TEST(tiny_shakespeare_as_in_llmc) {
 TEST(jsonl_in_order_for_any_number_of_threads) {
     StoryText text = {NULL, 0, 0};
     for (int i = 0; i < 3000; i++) {
-        char* line = format("{\"id\": %d, \"body\": \"caf\\u00e9 \\ud83d\\ude00 %d\\u0000\", \"text\": 1}\n%s", i, i, i % 7 ? "" : " \n");
+        char* line = format("{\"id\": %d, \"body\": \"caf\\u00e9 \\ud83d\\ude00 %d\\u0000\", \"text\": 1}\n%s", i, i,
+                            i % 7 ? "" : " \n");
         story_append(&text, line, strlen(line));
         free(line);
     }
@@ -232,15 +256,8 @@ TEST(jsonl_in_order_for_any_number_of_threads) {
     tokenizer_free(&t);
 }
 
-// A text of several chunks becomes the same tokens as in one piece, whatever white space is near the cuts.
 TEST(long_documents_are_cut_without_a_trace) {
-    static const char* const pieces[] = {"word ", " \n", "\n\n\n", "\xc2\xa0\n", "don't", "12,3", "\r\n", "x\n \ty", "\xff\n", ".\n"};
-    StoryText text = {NULL, 0, 0};
-    for (uint64_t i = 0; text.bytes < 3 * CHUNK_BYTES; i++) {
-        const char* piece = pieces[rng_u64(1, RNG_TEST, i) % 10];
-        story_append(&text, piece, strlen(piece));
-    }
-    write_bytes("long.txt", text.data, text.bytes);
+    StoryText text = write_long_text();
     Tokenizer t = tokenizer_open("gpt2");
     TokenList expected = token_list();
     size_t val;
@@ -278,6 +295,9 @@ TEST(stories_and_their_floor) {
         free(story.data);
     }
     EXPECT(val == n); // whole stories
+    char* floor = format(" %.6f nats", nll / (double)n);
+    EXPECT(strstr(run_out, floor));
+    free(floor);
     EXPECT(got.count == expected.count && got.count >= 40000 && got.count < 42000);
     EXPECT(memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
     char* path = in_folder("st_val.json");
@@ -296,7 +316,7 @@ TEST(stories_and_their_floor) {
 // ---------------------------------------------------------------------------------------------------------------------
 // interruptions, and what is there already
 
-static bool same_file(const char* a, const char* b) {
+static bool same_content(const char* a, const char* b) {
     char *path_a = in_folder(a), *path_b = in_folder(b);
     size_t n = 0, m = 0;
     Error err;
@@ -309,7 +329,7 @@ static bool same_file(const char* a, const char* b) {
     return same;
 }
 
-// Kills a run at its first event, and goes on; then another at its second, ...; then one at every third event.
+// Kills a run at its first event and goes on, then another one at its second, ...; at last one run again and again.
 static void expect_resumable(const char* arguments, const char* const* files) {
     char* whole = format("--out whole %s", arguments);
     char* part = format("--out part %s", arguments);
@@ -321,7 +341,7 @@ static void expect_resumable(const char* arguments, const char* const* files) {
         kills++;
         EXPECT_RUN(0, "part_train", part);
         for (int i = 0; files[i]; i += 2) {
-            if (!same_file(files[i], files[i + 1])) { TEST_FAIL("killed at event %d, %s differs", at, files[i]); }
+            if (!same_content(files[i], files[i + 1])) { TEST_FAIL("killed at event %d, %s differs", at, files[i]); }
         }
         if (test_failures) { break; }
     }
@@ -330,7 +350,7 @@ static void expect_resumable(const char* arguments, const char* const* files) {
     int steps = 1;
     for (int at = 6; run_until(at, NULL, part) == KILLED && steps < 1000; steps++) { at += steps % 2; }
     EXPECT(steps > 2 && steps < 1000);
-    for (int i = 0; files[i]; i += 2) { EXPECT(same_file(files[i], files[i + 1])); }
+    for (int i = 0; files[i]; i += 2) { EXPECT(same_content(files[i], files[i + 1])); }
     EXPECT(!exists("part_train_000001.bin.tmp") && !exists("part.json.tmp"));
     free(whole);
     free(part);
@@ -339,29 +359,37 @@ static void expect_resumable(const char* arguments, const char* const* files) {
 }
 
 TEST(killed_and_resumed_is_byte_identical) {
-    static const char* const text[] = {"whole_val_000000.bin", "part_val_000000.bin", "whole_train_000001.bin",
-                                       "part_train_000001.bin", "whole_train_000003.bin", "part_train_000003.bin", NULL};
+    static const char* const text[] = {
+        "whole_val_000000.bin",   "part_val_000000.bin",   "whole_train_000001.bin", "part_train_000001.bin",
+        "whole_train_000003.bin", "part_train_000003.bin", NULL};
     write_text("docs.txt", "One.\n\nTwo two.\n\nThree three three.\n\nFour.\n\nAnd a fifth one.\n");
     expect_resumable("--tokenizer bytes --split blank --val_size 11 --shard_size 17 docs.txt", text);
-    static const char* const stories[] = {"whole_val_000000.bin", "part_val_000000.bin", "whole_val.json", "part_val.json",
-                                          "whole_train_000004.bin", "part_train_000004.bin", "whole.json", "part.json", NULL};
+    static const char* const stories[] = {
+        "whole_val_000000.bin",   "part_val_000000.bin",   "whole_val.json", "part_val.json",
+        "whole_train_000004.bin", "part_train_000004.bin", "whole.json",     "part.json", NULL};
     expect_resumable("--tokenizer bytes --stories 9000 --shard_size 2000", stories);
 }
 
 TEST(resume_within_a_long_document) {
+    write_short_texts();
+    free(write_long_text().data);
     static const char* const files[] = {"whole_val_000000.bin", "part_val_000000.bin", "whole_train_000001.bin",
                                         "part_train_000001.bin", "whole_train_000002.bin", "part_train_000002.bin"};
-    EXPECT_RUN(0, "", "--out whole --force --val_size 600000 --shard_size 500000 a.txt long.txt");
+    const char* arguments = "--out part --val_size 600000 --shard_size 500000 a.txt long.txt";
+    char* fresh = format("--force %s", arguments);
+    EXPECT_RUN(0, "", "--force --out whole --val_size 600000 --shard_size 500000 a.txt long.txt");
     int killed = 0;
-    for (int at = 100; run_until(at, NULL, "--out part --force --val_size 600000 --shard_size 500000 a.txt long.txt") == KILLED; at += 150) {
+    for (int at = 100; run_until(at, NULL, fresh) == KILLED; at += 150) {
         killed++;
-        EXPECT_RUN(0, "", "--out part --val_size 600000 --shard_size 500000 a.txt long.txt");
-        for (int i = 0; i < 6; i += 2) { EXPECT(same_file(files[i], files[i + 1])); }
+        EXPECT_RUN(0, "", arguments);
+        for (int i = 0; i < 6; i += 2) { EXPECT(same_content(files[i], files[i + 1])); }
     }
     EXPECT(killed >= 2);
+    free(fresh);
 }
 
 TEST(nothing_is_overwritten_silently) {
+    write_short_texts();
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT_RUN(0, "done already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT(strstr(run_out, "keep_train_*.bin: 17 tokens"));
@@ -379,7 +407,7 @@ TEST(nothing_is_overwritten_silently) {
     expect_documents("keep", 5, "#One two.\n\nThree\n#Five");
     char* path = in_folder("keep_train_000001.bin");
     EXPECT(truncate(path, 1030) == 0);
-    EXPECT_RUN(1, "keep.json; --force", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT_RUN(1, "recorded in keep.json", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT(unlink(path) == 0);
     EXPECT_RUN(1, "keep_train_000001.bin: cannot open", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     write_text("keep.json", "{");
@@ -395,19 +423,20 @@ TEST(nothing_is_overwritten_silently) {
 // errors
 
 TEST(bad_input) {
+    write_short_texts();
     EXPECT_RUN(1, "absent.txt: cannot open: No such file", "--out x absent.txt");
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out x empty.txt");
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out x --val_size 5 empty.txt");
     EXPECT_RUN(1, "/: not a regular file", "--out x /");
     write_text("bad.jsonl", "{\"text\": \"fine\"}\n\n{\"text\": \n");
-    EXPECT_RUN(1, "bad.jsonl:3: invalid JSON", "--out x --val_size 1 bad.jsonl");
+    EXPECT_RUN(1, "bad.jsonl:3: invalid JSON", "--out x --force --val_size 1 bad.jsonl");
     write_text("bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"no\"}\n");
-    EXPECT_RUN(1, "bad.jsonl:2: no field \"text\"", "--out x --val_size 1 bad.jsonl");
+    EXPECT_RUN(1, "bad.jsonl:2: no field \"text\"", "--out x --force --val_size 1 bad.jsonl");
     EXPECT(strstr(run_err, "--field"));
     write_text("bad.jsonl", "{\"text\": 3}\n");
-    EXPECT_RUN(1, "bad.jsonl:1: field \"text\" is not a string", "--out x --val_size 1 bad.jsonl");
+    EXPECT_RUN(1, "bad.jsonl:1: field \"text\" is not a string", "--out x --force --val_size 1 bad.jsonl");
     write_text("bad.jsonl", "[1]\n");
-    EXPECT_RUN(1, "bad.jsonl:1: not a JSON object", "--out x --val_size 1 bad.jsonl");
+    EXPECT_RUN(1, "bad.jsonl:1: not a JSON object", "--out x --force --val_size 1 bad.jsonl");
     write_text("x.gz", "\x1f\x8b\x08");
     EXPECT_RUN(1, "zcat x.gz | ./prepare", "--out x --val_size 1 x.gz");
     write_text("x.zst", "\x28\xb5\x2f\xfd");
@@ -421,6 +450,8 @@ TEST(bad_input) {
 }
 
 TEST(bad_output) {
+    write_short_texts();
+    free(write_long_text().data);
     EXPECT_RUN(1, "a.txt", "--out a.txt/x --val_size 1 b.txt"); // a file where a folder should be
     EXPECT_RUN(0, "", "--out new/folder/x --val_size 1 b.txt a.txt");
     EXPECT(exists("new/folder/x_val_000000.bin"));
@@ -449,6 +480,9 @@ TEST(bad_usage) {
     EXPECT_RUN(2, "needs a value", "a.txt --out");
     EXPECT_RUN(2, "one or the other", "--out x --stories 5 a.txt");
     EXPECT_RUN(2, "only input", "--out x --val_size 5 a.txt -");
+    write_text("record.json", "{\"text\": \"precious\"}\n");
+    EXPECT_RUN(2, "over the input ./record.json", "--out record --force --val_size 1 ./record.json");
+    EXPECT(exists("record.json"));
     EXPECT_RUN(2, "--format 'xml'", "--out x --format xml a.txt");
     EXPECT_RUN(0, "--stories", "--help");
     EXPECT_RUN(0, "usage:", "-h");

@@ -162,7 +162,8 @@ TEST(an_old_shard_stays_until_the_new_one_is_complete) {
     EXPECT(shard_verify(path, 65536, &num_tokens, &err) && num_tokens == 10);
     shard_abandon(&w);
     EXPECT(!path_exists(in_folder("old.bin.tmp")));
-    write_file(in_folder("old.bin.tmp"), "left over by a killed process, longer than the new shard", 56);
+    static const char left_over[5000]; // by a killed process
+    write_file(in_folder("old.bin.tmp"), left_over, sizeof left_over);
     make_shard(path, 4);
     EXPECT(shard_verify(path, 65536, &num_tokens, &err) && num_tokens == 4);
     EXPECT(!shard_create(&w, in_folder("no/such/folder.bin"), &err) && strstr(err.text, "folder.bin"));

@@ -2,26 +2,50 @@
 // the largest tensor of a GPT-2, logits (N,Vp), is never held in full.
 #pragma once
 #include "device.h"
+#include "math.h"
 #include "../ops.h"
 #include "matmul.h"
 
-// Loss of each row of logits. With dloss != 0 the logits turn into dloss * its gradient, softmax - onehot(target), which
+// Loss of one row of logits. With dloss != 0 the logits turn into dloss * its gradient, softmax - onehot(target), which
 // is exactly zero in the padding columns V..Vp: the padded rows of the embedding must never move.
+static inline float softmax_row_plain(floatX* row, int target, float dloss, int V, int Vp) {
+    float max = -INFINITY, sum = 0;
+    for (int v = 0; v < V; v++) { max = fmaxf(max, to_float(row[v])); }
+    for (int v = 0; v < V; v++) { sum += expf(to_float(row[v]) - max); }
+    const float loss = max + logf(sum) - to_float(row[target]);
+    if (dloss == 0.0f) { return loss; }
+    for (int v = 0; v < V; v++) {
+        const float onehot = v == target ? dloss : 0.0f;
+        row[v] = to_floatX(expf(to_float(row[v]) - max) * (dloss / sum) - onehot);
+    }
+    for (int v = V; v < Vp; v++) { row[v] = to_floatX(0.0f); }
+    return loss;
+}
+
+// The same in vector code; the sum is kept in double, lane by lane, for 50257 numbers of like size.
+static inline float softmax_row_fast(floatX* row, int target, float dloss, int V, int Vp) {
+    float max = -INFINITY;
+    double sum = 0;
+    #pragma omp simd reduction(max : max)
+    for (int v = 0; v < V; v++) { max = to_float(row[v]) > max ? to_float(row[v]) : max; }
+    #pragma omp simd reduction(+ : sum)
+    for (int v = 0; v < V; v++) { sum += (double)exp_fast(to_float(row[v]) - max); }
+    const float at_target = to_float(row[target]), loss = max + (float)log(sum) - at_target;
+    if (dloss == 0.0f) { return loss; }
+    const float scale = (float)((double)dloss / sum);
+    #pragma omp simd
+    for (int v = 0; v < V; v++) { row[v] = to_floatX(exp_fast(to_float(row[v]) - max) * scale); }
+    row[target] = to_floatX(exp_fast(at_target - max) * scale - dloss);
+    for (int v = V; v < Vp; v++) { row[v] = to_floatX(0.0f); }
+    return loss;
+}
+
 static inline void softmax_rows(float* losses, floatX* logits, const int* targets, float dloss, int rows, int V, int Vp) {
     #pragma omp parallel for
     for (int n = 0; n < rows; n++) {
         floatX* row = logits + (size_t)n * Vp;
-        float max = -INFINITY, sum = 0;
-        for (int v = 0; v < V; v++) { max = fmaxf(max, to_float(row[v])); }
-        for (int v = 0; v < V; v++) { sum += expf(to_float(row[v]) - max); }
-        losses[n] = max + logf(sum) - to_float(row[targets[n]]);
-        if (dloss == 0.0f) { continue; }
-        const float scale = dloss / sum;
-        for (int v = 0; v < V; v++) {
-            const float onehot = v == targets[n] ? dloss : 0.0f;
-            row[v] = to_floatX(expf(to_float(row[v]) - max) * scale - onehot);
-        }
-        for (int v = V; v < Vp; v++) { row[v] = to_floatX(0.0f); }
+        losses[n] = cpu.kernels == KERNELS_PLAIN ? softmax_row_plain(row, targets[n], dloss, V, Vp)
+                                                 : softmax_row_fast(row, targets[n], dloss, V, Vp);
     }
 }
 

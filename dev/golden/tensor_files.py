@@ -1,8 +1,9 @@
 """Makes test/golden/mixed.safetensors with the safetensors library, and checks files that llmc/safetensors.h wrote.
 
-    python dev/golden/safetensors.py                 writes test/golden/mixed.safetensors and empty.safetensors
-    python dev/golden/safetensors.py --check FILE    FILE must hold the same tensors and metadata as mixed.safetensors
+    python dev/golden/tensor_files.py                 writes test/golden/mixed.safetensors and empty.safetensors
+    python dev/golden/tensor_files.py --check FILE    FILE must hold the same tensors and metadata as mixed.safetensors
 
+(A script called safetensors.py would hide the library from its neighbours.)
 Needs a virtual environment with torch and safetensors. Run it from the repository root.
 
 test_safetensors copies mixed.safetensors through our reader and writer and compares the result with
@@ -11,9 +12,7 @@ which makes it afresh, and put it through --check.
 """
 
 import argparse
-import sys
 
-sys.path.pop(0)  # this folder, where a file of the library's own name lies
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file

@@ -1,0 +1,99 @@
+#!/bin/sh
+# Downloads real data sets into data/, with curl, and checks what came.
+#
+#   data/fetch.sh shakespeare        Tiny Shakespeare, 1.1 MB of text, made into shards if ./prepare is built
+#   data/fetch.sh fineweb [N]        FineWeb, 10B sample: the validation shard and the first N of 103 others (1)
+#   data/fetch.sh fineweb-edu [N]    FineWeb-Edu, 10B sample: the same, N of 99 (1)
+#
+# The FineWeb sets come as shards of GPT-2's tokens, 200 MB each, ready for --train_data and --val_data.
+# A file that is there and whole is not fetched again; a download that was interrupted goes on where it stopped.
+# Exit codes: 0 done, 1 a download failed or is damaged, 2 usage.
+# Its arguments, checks and errors were tested, its downloads were not: it was written without a network.
+set -eu
+
+cd "$(dirname "$0")"
+
+die() { echo "error: $2" >&2; exit "$1"; }
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$(basename "$0")"; }
+
+# int32 number $2 of the header of file $1
+header_int() { od -An -v -td4 -j $((4 * $2)) -N 4 "$1" | tr -d ' '; }
+
+size_of() { wc -c <"$1" | tr -d ' '; }
+
+# Whether file $1 is a whole token shard (data/README.md): magic, version, and a size that fits the number of tokens.
+is_shard() {
+    [ -f "$1" ] && [ "$(size_of "$1")" -ge 1024 ] && [ "$(header_int "$1" 0)" = 20240520 ] &&
+        [ "$(header_int "$1" 1)" = 1 ] && [ "$(size_of "$1")" = $((1024 + 2 * $(header_int "$1" 2))) ]
+}
+
+# Whether file $1 is Tiny Shakespeare: its size, and how it begins.
+is_shakespeare() { [ -f "$1" ] && [ "$(size_of "$1")" = 1115394 ] && [ "$(head -n 1 "$1")" = "First Citizen:" ]; }
+
+# download URL FILE CHECK: the file gets its name only after the check.
+download() {
+    if "$3" "$2"; then echo "data/$2 is there"; return; fi
+    echo "data/$2 from $1"
+    code=0
+    "$3" "$2.part" || curl --fail --location --retry 3 --continue-at - --output "$2.part" "$1" || code=$?
+    # 33: the server has no more than we have, or cannot go on in the middle: the check decides
+    case $code in
+        0 | 33) ;;
+        6 | 7 | 28) die 1 "cannot reach $1: is there a network? (what came so far is kept, run this again)" ;;
+        22) die 1 "$1: the server refused: has the data set moved?" ;;
+        *) die 1 "$1: curl failed with code $code (what came so far is kept, run this again)" ;;
+    esac
+    if ! "$3" "$2.part"; then
+        rm -f "$2.part"
+        die 1 "data/$2: what came is not the file expected, and was removed: run this again"
+    fi
+    mv "$2.part" "$2"
+}
+
+# fetch_shards URL PREFIX COUNT: validation shard 0 and training shards 1..COUNT.
+fetch_shards() {
+    download "$1/$2_val_000000.bin" "$2_val_000000.bin" is_shard
+    i=1
+    while [ "$i" -le "$3" ]; do
+        name=$(printf '%s_train_%06d.bin' "$2" "$i")
+        download "$1/$name" "$name" is_shard
+        i=$((i + 1))
+    done
+    echo "train with --train_data 'data/$2_train_*.bin' --val_data data/$2_val_000000.bin"
+}
+
+# shards_wanted WORD MAX: checks and prints a number of shards.
+shards_wanted() {
+    case $1 in
+        '' | *[!0-9]* | ?????*) die 2 "'$1': give the number of training shards, 1 to $2" ;;
+    esac
+    number=$(printf '%s' "$1" | sed 's/^0*//')
+    if [ "${number:-0}" -lt 1 ] || [ "$number" -gt "$2" ]; then die 2 "'$1': give 1 to $2 training shards"; fi
+    echo "$number"
+}
+
+[ $# -ge 1 ] || { usage >&2; exit 2; }
+case $1 in -h | --help) usage; exit 0 ;; esac
+[ $# -le 2 ] || die 2 "too many arguments: see data/fetch.sh --help"
+
+case $1 in
+    shakespeare)
+        [ $# -eq 1 ] || die 2 "shakespeare takes no number"
+        ;;
+    fineweb) count=$(shards_wanted "${2:-1}" 103) ;;
+    fineweb-edu) count=$(shards_wanted "${2:-1}" 99) ;;
+    *) die 2 "no data set '$1': shakespeare, fineweb or fineweb-edu" ;;
+esac
+command -v curl >/dev/null || die 1 "curl is missing: apt install curl"
+
+hub=https://huggingface.co/datasets
+case $1 in
+    shakespeare)
+        raw=https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt
+        download $raw tinyshakespeare.txt is_shakespeare
+        [ -x ../prepare ] || { echo "now: make prepare, and run this again for the shards"; exit 0; }
+        cd .. && ./prepare --out data/tiny_shakespeare --split blank --val_size 32768 data/tinyshakespeare.txt
+        ;;
+    fineweb) fetch_shards $hub/kjj0/fineweb10B-gpt2/resolve/main fineweb "$count" ;;
+    fineweb-edu) fetch_shards $hub/kjj0/finewebedu10B-gpt2/resolve/main finewebedu "$count" ;;
+esac
