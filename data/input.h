@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-enum { CHUNK_BYTES = 1 << 20, BATCH_BYTES = 16 << 20, BATCH_CHUNKS = 256 };
+enum { CHUNK_BYTES = 1 << 20, BATCH_BYTES = 16 << 20, BATCH_CHUNKS = 4096, FIRST_BATCH = 16 };
 
 typedef struct {
     const char *out, *tokenizer, *split, *format, *field;
@@ -213,9 +213,10 @@ static inline void encode_input(const PrepareOptions* o, const Tokenizer* t, Pos
     Chunk* chunks = (Chunk*)alloc_or_die(BATCH_CHUNKS, sizeof *chunks, "a batch of documents");
     Reader reader;
     reader_open(&reader, o, at);
-    for (bool more = true; more;) {
+    int limit = FIRST_BATCH; // grows, so that a short corpus of stories does not cost a long one
+    for (bool more = true; more; limit = limit < BATCH_CHUNKS ? 2 * limit : limit) {
         int count = 0;
-        for (size_t bytes = 0; more && count < BATCH_CHUNKS && bytes < BATCH_BYTES;) {
+        for (size_t bytes = 0; more && count < limit && bytes < BATCH_BYTES;) {
             more = reader_next(&reader, &chunks[count]);
             if (more) { bytes += chunks[count++].text.bytes; }
         }

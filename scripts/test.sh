@@ -1,0 +1,64 @@
+#!/bin/sh
+# Everything that can be tested on this machine; says what was skipped and why, and closes with
+# `N passed, N failed, N skipped`. Installs what is missing (see setup.sh). Takes a few minutes on two cores.
+# usage: sh scripts/test.sh [GROUP...]     groups: build headers unit end_to_end sanitize plain fuzz
+set -u
+cd "$(dirname "$0")/.."
+sh scripts/setup.sh || exit 1
+
+log=$(mktemp)
+passed=0 failed=0 skipped=0
+trap 'rm -f "$log"' EXIT
+groups=${*:-build headers unit end_to_end sanitize plain fuzz}
+
+# A group is one command. If its last line counts tests they are added up; if not, the group counts as one.
+group() {
+    name=$1
+    shift
+    case " $groups " in *" $name "*) ;; *) return ;; esac
+    echo "== $name"
+    start=$(date +%s)
+    "$@" >"$log" 2>&1
+    status=$?
+    cat "$log"
+    counts=$(sed -n 's/^\(.*: \)\{0,1\}\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
+    if [ -n "$counts" ]; then add $counts
+    elif [ $status = 0 ]; then passed=$((passed + 1))
+    elif [ $status = 77 ]; then skipped=$((skipped + 1))
+    else failed=$((failed + 1)); fi
+    echo "== $name: $(($(date +%s) - start)) s"
+}
+add() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
+
+build() { make -s all tests; }
+headers() {
+    command -v c++ >/dev/null || { echo "skipped: no C++ compiler"; return 77; }
+    make -s headers
+}
+unit() { sh test/run.sh build/release; }
+end_to_end() { sh test/end_to_end.sh build/release; }
+sanitize() { # the same tests with every address and every integer operation checked
+    make -s config=sanitize all tests || return 1
+    # fork() in the tests leaves memory behind on purpose: an exit in a child frees nothing
+    ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive sh test/run.sh build/sanitize
+}
+plain() { # a build without OpenMP and for an older processor gives the same answers
+    make -s BUILD=build/plain ARCH=x86-64 OPENMP= build/plain/test_cpu build/plain/test_gpt2 || return 1
+    sh test/run.sh build/plain test_cpu test_gpt2
+}
+fuzz() { # each reader of a file for a few seconds; `make fuzz` builds them for longer runs
+    command -v clang >/dev/null || { echo "skipped: no clang"; return 77; }
+    make -s fuzz || { echo "skipped: clang here has no libFuzzer"; return 77; }
+    for f in build/fuzz/fuzz_*; do
+        case $f in *.d) continue ;; esac
+        "$f" -max_total_time=5 -verbosity=0 -close_fd_mask=1 || return 1
+        echo "$(basename "$f"): nothing found in 5 s"
+    done
+}
+
+for g in build headers unit end_to_end sanitize plain fuzz; do
+    group "$g" "$g"
+    if [ "$g" = build ] && [ $failed != 0 ]; then break; fi
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
