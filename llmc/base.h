@@ -39,8 +39,14 @@ static inline bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...) {
     return false;
 }
 
-static inline void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_list args) {
+// What every line on standard error begins with: the erasure of a progress bar that a terminal may show there.
+static inline void begin_line(void) {
     fflush(stdout);
+    if (isatty(STDERR_FILENO)) { fputs("\r\033[K", stderr); }
+}
+
+static inline void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_list args) {
+    begin_line();
     fputs("error: ", stderr);
     vfprintf(stderr, fmt, args);
     fputc('\n', stderr);
@@ -65,7 +71,7 @@ static inline void ATTR_NORETURN ATTR_PRINTF(1, 2) usage_error(const char* fmt, 
 static inline void ATTR_PRINTF(1, 2) notice(const char* fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    fflush(stdout);
+    begin_line();
     vfprintf(stderr, fmt, args);
     fputc('\n', stderr);
     va_end(args);
@@ -147,6 +153,26 @@ static inline uint64_t hash64(const void* data, size_t bytes, uint64_t seed) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// text
+
+// The bytes of the well-formed UTF-8 character (RFC 3629) at text < end, and its code point; 0 if there is none.
+static inline size_t utf8_decode(const void* text, const void* end, uint32_t* code_point) {
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char* p = (const unsigned char*)text;
+    if (*p < 0x80) { *code_point = *p; return 1; }
+    size_t bytes = *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
+    if (*p < 0xc2 || *p > 0xf4 || (size_t)((const unsigned char*)end - p) < bytes) { return 0; }
+    uint32_t c = *p & (0x7fu >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        if ((p[i] & 0xc0) != 0x80) { return 0; }
+        c = c << 6 | (p[i] & 0x3f);
+    }
+    *code_point = c;
+    bool surrogate = c >= 0xd800 && c <= 0xdfff;
+    return c < least[bytes] || c > 0x10ffff || surrogate ? 0 : bytes;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
 // files
 
 static inline bool path_exists(const char* path) { return access(path, F_OK) == 0; }
@@ -164,7 +190,9 @@ static inline bool make_directories(const char* path, Error* err) {
         if (*c != '/' && *c != 0) { continue; }
         char end = *c;
         *c = 0;
-        if (mkdir(p, 0777) != 0 && !is_directory(p)) { ok = fail(err, "%s: cannot make the folder: %s", p, strerror(errno)); }
+        if (mkdir(p, 0777) != 0 && !is_directory(p)) {
+            ok = fail(err, "%s: cannot make the folder: %s", p, strerror(errno));
+        }
         *c = end;
         if (end == 0) { break; }
     }
@@ -172,23 +200,41 @@ static inline bool make_directories(const char* path, Error* err) {
     return ok;
 }
 
-// The whole of a file in fresh memory with a 0 behind it; `size` may be NULL. NULL on failure.
-static inline char* read_file(const char* path, size_t* size, Error* err) {
-    FILE* f = fopen(path, "rb");
-    if (!f) { fail(err, "%s: cannot open: %s", path, strerror(errno)); return NULL; }
+// All that is left of `f` in fresh memory with a 0 behind it; `name` is for messages, `size` may be NULL. NULL on
+// failure.
+static inline char* read_stream(FILE* f, const char* name, size_t* size, Error* err) {
     size_t used = 0, room = 1 << 16;
-    char* text = (char*)alloc_or_die(room, 1, path);
+    char* text = (char*)alloc_or_die(room, 1, name);
     for (size_t n; (n = fread(text + used, 1, room - 1 - used, f)) > 0;) {
         used += n;
-        if (room - 1 - used == 0) { text = (char*)realloc_or_die(text, room *= 2, path); }
+        if (room - 1 - used == 0) { text = (char*)realloc_or_die(text, room *= 2, name); }
     }
-    bool ok = !ferror(f);
-    int error = errno;
-    fclose(f);
-    if (!ok) { fail(err, "%s: cannot read: %s", path, strerror(error)); free(text); return NULL; }
+    if (ferror(f)) { fail(err, "%s: cannot read: %s", name, strerror(errno)); free(text); return NULL; }
     text[used] = 0;
     if (size) { *size = used; }
     return text;
+}
+
+// The whole of a file, as read_stream; on failure a size of 0.
+static inline char* read_file(const char* path, size_t* size, Error* err) {
+    FILE* f = fopen(path, "rb");
+    if (size) { *size = 0; }
+    if (!f) { fail(err, "%s: cannot open: %s", path, strerror(errno)); return NULL; }
+    char* text = read_stream(f, path, size, err);
+    fclose(f);
+    return text;
+}
+
+// Reads exactly `bytes` at `offset`; `path` is for messages. Several threads may read from one descriptor.
+static inline bool read_exactly(int fd, const char* path, void* out, size_t bytes, size_t offset, Error* err) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(fd, (char*)out + done, bytes - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n < 0) { return fail(err, "%s: cannot read: %s", path, strerror(errno)); }
+        if (n == 0) { return fail(err, "%s: the file was cut short while it was open: make it again", path); }
+        done += (size_t)n;
+    }
+    return true;
 }
 
 // Makes a finished rename or creation in the folder of `path` survive a power cut.
@@ -210,4 +256,21 @@ static inline bool close_synced(FILE* f, const char* path, Error* err) {
     int error = errno;
     if (fclose(f) != 0 && ok) { ok = false; error = errno; }
     return ok ? true : fail(err, "%s: cannot write: %s", path, strerror(error));
+}
+
+// Replaces the file in one step: whoever reads it meanwhile, or after a power cut, sees the old text or the new one.
+static inline bool write_file_atomically(const char* path, const char* text, size_t size, Error* err) {
+    const char* slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash + 1 - path) : 0;
+    char* temporary = format("%.*s.tmp-%s", folder, path, path + folder);
+    FILE* f = fopen(temporary, "wb");
+    bool ok = f || fail(err, "%s: cannot write: %s", temporary, strerror(errno));
+    if (f) {
+        fwrite(text, 1, size, f);
+        ok = close_synced(f, temporary, err);
+    }
+    if (ok && rename(temporary, path) != 0) { ok = fail(err, "%s: cannot replace: %s", path, strerror(errno)); }
+    if (f && !ok) { unlink(temporary); }
+    free(temporary);
+    return ok && sync_parent(path, err);
 }

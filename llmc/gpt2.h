@@ -91,7 +91,9 @@ typedef struct {
     size_t kv_size; // elements of a KVCache
 } GPT2;
 
-enum { CLASSIFIER_CHUNK = 1024 }; // rows of logits held at a time
+// Rows of logits held at a time. Each chunk goes over the weight and its gradient again, V * C numbers, and is itself gone
+// over, V * chunk numbers: with about C rows the two cost the same.
+static inline int classifier_chunk(const GPT2Config* m) { return m->channels < 128 ? 128 : m->channels > 1024 ? 1024 : m->channels; }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
@@ -109,7 +111,7 @@ static inline TensorTable gpt2_params_table(const GPT2Config* m) {
 
 static inline TensorTable gpt2_acts_table(const GPT2Config* m, int B, int T, Keep keep) {
     const int C = m->channels, Vp = m->padded_vocab_size, NH = m->num_heads;
-    const size_t N = (size_t)B * T, chunk = min_size(N, CLASSIFIER_CHUNK);
+    const size_t N = (size_t)B * T, chunk = min_size(N, (size_t)classifier_chunk(m));
     const size_t train = keep != FORWARD_ONLY, rounded = train && sizeof(floatX) != sizeof(float);
     const Repeat residual = keep == FORWARD_ONLY ? ONCE : EACH;
     const Repeat kept = keep == KEEP_ALL || keep == RECOMPUTE_GELU ? EACH : ONCE;
@@ -265,7 +267,7 @@ static inline void gpt2_loss(GPT2* g, int B, int T) {
     const GPT2Config* m = &g->config;
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
-    classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, CLASSIFIER_CHUNK, B * T, m->channels, m->vocab_size, m->padded_vocab_size);
+    classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, classifier_chunk(m), B * T, m->channels, m->vocab_size, m->padded_vocab_size);
     loss_add(&g->sums[0], a.losses, B * T);
 }
 
@@ -275,8 +277,7 @@ static inline void gpt2_logits(GPT2* g, float* logits, int first, int count) {
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
     const floatX* rows = a.lnf + (size_t)first * m->channels;
-    const int chunk = (int)min_size((size_t)g->B * g->T, CLASSIFIER_CHUNK);
-    classifier_logits(logits, a.logits, rows, p.wte, chunk, count, m->channels, m->vocab_size, m->padded_vocab_size);
+    classifier_logits(logits, a.logits, rows, p.wte, classifier_chunk(m), count, m->channels, m->vocab_size, m->padded_vocab_size);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -314,7 +315,7 @@ static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady 
     const Grads dp = grads_at(g, 0);
     const Acts a = acts_at(g, 0);
     floatX* dx = sizeof(floatX) == sizeof(float) ? (floatX*)a.dresidual : a.dresidual_x;
-    classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss, CLASSIFIER_CHUNK, N, C,
+    classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss, classifier_chunk(m), N, C,
                         m->vocab_size, m->padded_vocab_size);
     loss_add(&g->sums[0], a.losses, N);
     device_zero(a.dresidual, (size_t)N * C * sizeof(float));

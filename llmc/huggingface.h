@@ -3,6 +3,7 @@
 #pragma once
 #include "gpt2.h"
 #include "safetensors.h"
+#include "safetensors_write.h"
 
 // A block of fp32 numbers laid out by the table of parameters, and how it stands in a file.
 typedef struct {

@@ -6,159 +6,13 @@
 // Both files are flushed line by line and cut back to the resumed step, so that a run that was interrupted leaves the
 // same records as one that was not. A file that cannot be written ends the program with an error that names it.
 #pragma once
-#include "base.h"
-#include <jansson.h>
+#include "outlier.h"
+#include "text.h"
 #include <limits.h>
 #include <sys/ioctl.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
-// outliers
-
-enum { OUTLIER_WINDOW = 128 };
-
-// The last values, oldest first: these are the whole state, and importing them restores it bit for bit.
-typedef struct {
-    double values[OUTLIER_WINDOW];
-    size_t count;
-} OutlierDetector;
-
-// Adds `value` and returns how many standard deviations it lies above the window's mean, itself included (as llm.c
-// counts). NaN until the window was full before. A value that is not finite stays outside and gives NaN.
-// Both sums are made anew each time, relative to one of the values: no drift, and equal values give exactly 0.
-static inline double outlier_update(OutlierDetector* d, double value) {
-    if (!isfinite(value)) { return NAN; }
-    bool full = d->count == OUTLIER_WINDOW;
-    if (full) { memmove(d->values, d->values + 1, (OUTLIER_WINDOW - 1) * sizeof d->values[0]); }
-    else { d->count++; }
-    d->values[d->count - 1] = value;
-    if (!full) { return NAN; }
-    double sum = 0.0, squares = 0.0;
-    for (int i = 0; i < OUTLIER_WINDOW; i++) { sum += d->values[i] - value; }
-    double mean = value + sum / OUTLIER_WINDOW;
-    for (int i = 0; i < OUTLIER_WINDOW; i++) { squares += (d->values[i] - mean) * (d->values[i] - mean); }
-    return squares == 0.0 ? 0.0 : (value - mean) / sqrt(squares / OUTLIER_WINDOW);
-}
-
-// Copies the state to `values` (room for OUTLIER_WINDOW) and returns how many there are.
-static inline size_t outlier_export(const OutlierDetector* d, double* values) {
-    memcpy(values, d->values, d->count * sizeof values[0]);
-    return d->count;
-}
-
-static inline bool outlier_import(OutlierDetector* d, const double* values, size_t count, Error* err) {
-    if (count > OUTLIER_WINDOW) { return fail(err, "%zu values for a z-score window of %d", count, OUTLIER_WINDOW); }
-    for (size_t i = 0; i < count; i++) {
-        if (!isfinite(values[i])) { return fail(err, "value %zu of a z-score window is not finite", i); }
-    }
-    memset(d, 0, sizeof *d);
-    memcpy(d->values, values, count * sizeof values[0]);
-    d->count = count;
-    return true;
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// text for people: all of these write to `out` of 32 bytes and return it
-
-// Three digits and a suffix: 950, 1.75M, 10.3B.
-static inline const char* si_text(char* out, double v) {
-    static const char* const suffix[] = {"", "k", "M", "B", "T"};
-    int i = 0;
-    for (; fabs(v) >= 999.5 && i < 4; i++) { v /= 1000.0; }
-    double a = fabs(v);
-    int digits = i == 0 && v == floor(v) ? 0 : a < 9.995 ? 2 : a < 99.95 ? 1 : 0;
-    if (isfinite(v) && a < 1e6) { snprintf(out, 32, "%.*f%s", digits, v, suffix[i]); }
-    else { snprintf(out, 32, "%.3g%s", v, isfinite(v) ? suffix[i] : ""); }
-    return out;
-}
-
-// 4:05, 1:23:45 or 2d 03:00:00.
-static inline const char* duration_text(char* out, double seconds) {
-    if (!(seconds >= 0.0 && seconds < 1e10)) { snprintf(out, 32, "--:--"); return out; }
-    long long s = llround(seconds);
-    int hours = (int)(s / 3600 % 24), minutes = (int)(s / 60 % 60), rest = (int)(s % 60);
-    if (s >= 86400) { snprintf(out, 32, "%lldd %02d:%02d:%02d", s / 86400, hours, minutes, rest); }
-    else if (s >= 3600) { snprintf(out, 32, "%d:%02d:%02d", hours, minutes, rest); }
-    else { snprintf(out, 32, "%d:%02d", minutes, rest); }
-    return out;
-}
-
-// A z-score. C libraries disagree on the sign that "%+.2f" gives NaN; scripts expect +nan.
-static inline const char* z_text(char* out, double z) {
-    if (isnan(z)) { snprintf(out, 32, "+nan"); }
-    else { snprintf(out, 32, "%+.2f", z); }
-    return out;
-}
-
-// NaN without a sign, which printf would show.
-static inline double plain_nan(double v) { return isnan(v) ? fabs(NAN) : v; }
-
-// ---------------------------------------------------------------------------------------------------------------------
-// lines and records
-
-// The next whole line from `*at`, its newline left out; NULL at `end` and at a torn last line, which has no newline.
-static inline const char* next_line(const char** at, const char* end, size_t* size) {
-    const char* line = *at;
-    const char* newline = line < end ? (const char*)memchr(line, '\n', (size_t)(end - line)) : NULL;
-    if (!newline) { return NULL; }
-    *size = (size_t)(newline - line);
-    *at = newline + 1;
-    return line;
-}
-
-// Bytes of the well-formed UTF-8 character at `p` (RFC 3629), or 0.
-static inline size_t utf8_size(const char* text, size_t left) {
-    const unsigned char* p = (const unsigned char*)text;
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-    if (n > left) { return 0; }
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) { return 0; }
-    }
-    bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    bool surrogate = p[0] == 0xed && p[1] > 0x9f, too_large = p[0] == 0xf4 && p[1] > 0x8f;
-    return overlong || surrogate || too_large ? 0 : n;
-}
-
-// A JSON string of any bytes: what is not UTF-8 (a sample may end inside a character), and 0, becomes U+FFFD.
-static inline json_t* json_text(const char* text, size_t size) {
-    char* clean = (char*)alloc_or_die(3 * size + 1, 1, "a text for metrics.jsonl");
-    size_t used = 0;
-    for (size_t i = 0, n; i < size; i += n) {
-        n = text[i] ? utf8_size(text + i, size - i) : 0;
-        if (n > 0) { memcpy(clean + used, text + i, n); used += n; }
-        else { memcpy(clean + used, "\xef\xbf\xbd", 3); used += 3; n = 1; }
-    }
-    json_t* string = json_stringn(clean, used);
-    free(clean);
-    return string;
-}
-
-// A JSON number with as few digits as tell a float from its neighbours; null if it is not finite.
-static inline json_t* json_float(double v) {
-    char text[32];
-    if (!isfinite(v)) { return json_null(); }
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtof(text, NULL) == (float)v) { break; }
-    }
-    return json_real(strtod(text, NULL));
-}
-
-// Replaces the file in one step: whoever reads it meanwhile, or after a power cut, sees the old text or the new one.
-static inline bool write_file_atomically(const char* path, const char* text, size_t size, Error* err) {
-    const char* slash = strrchr(path, '/');
-    int folder = slash ? (int)(slash + 1 - path) : 0;
-    char* temporary = format("%.*s.tmp-%s", folder, path, path + folder);
-    FILE* f = fopen(temporary, "wb");
-    bool ok = f || fail(err, "%s: cannot write: %s", temporary, strerror(errno));
-    if (f) {
-        fwrite(text, 1, size, f);
-        ok = close_synced(f, temporary, err);
-    }
-    if (ok && rename(temporary, path) != 0) { ok = fail(err, "%s: cannot replace: %s", path, strerror(errno)); }
-    if (f && !ok) { unlink(temporary); }
-    free(temporary);
-    return ok && sync_parent(path, err);
-}
+// cutting logs back
 
 // The step that a line of a log belongs to; `before` is that of the line before.
 typedef long (*LineStep)(const char* line, size_t size, long before);
@@ -292,24 +146,21 @@ static inline void logger_draw_bar(const Logger* l) {
     fflush(stderr);
 }
 
-// To be called before anything else writes to the terminal.
+// To be called before something is written to standard output. Notices and errors erase the bar by themselves.
 static inline void logger_erase_bar(const Logger* l) {
     if (l->bar) { fputs("\r\033[K", stderr); fflush(stderr); }
 }
 
-static inline void logger_flush(const Logger* l, FILE* f, const char* path) {
+static inline void logger_flush(FILE* f, const char* path) {
     if (fflush(f) == 0 && !ferror(f)) { return; }
-    int error = errno;
-    logger_erase_bar(l);
-    fatal("%s: cannot write: %s; make room, then go on with --resume auto", path, strerror(error));
+    fatal("%s: cannot write: %s; make room, then go on with --resume auto", path, strerror(errno));
 }
 
 // A line on `to` (standard output for results, standard error for notices) and in log.txt.
 static inline void logger_line(Logger* l, FILE* to, const char* text) {
-    logger_erase_bar(l);
     if (to == stderr) { notice("%s", text); }
-    else { fprintf(to, "%s\n", text); logger_flush(l, to, "standard output"); }
-    if (l->text) { fprintf(l->text, "%s\n", text); logger_flush(l, l->text, l->text_path); }
+    else { logger_erase_bar(l); fprintf(to, "%s\n", text); logger_flush(to, "standard output"); }
+    if (l->text) { fprintf(l->text, "%s\n", text); logger_flush(l->text, l->text_path); }
     logger_draw_bar(l);
 }
 
@@ -335,7 +186,7 @@ static inline void logger_record(Logger* l, const char* kind, int step, json_t* 
         }
         if (!text) { fatal("%s: cannot make a %s record: no memory, or text not UTF-8", l->metrics_path, kind); }
         fprintf(l->metrics, "%s\n", text);
-        logger_flush(l, l->metrics, l->metrics_path);
+        logger_flush(l->metrics, l->metrics_path);
         free(text);
         json_decref(record);
     }
@@ -392,14 +243,14 @@ static inline void logger_val(Logger* l, int step, double loss) {
     logger_record(l, "val", step, json_pack("{s:o}", "loss", json_float(loss)));
 }
 
-// A text made by the model after `step` updates: any bytes, written to standard output as they are.
+// A text made by the model after `step` updates: any bytes.
 static inline void logger_sample(Logger* l, int step, const char* text, size_t size) {
     if (l->options.rank != 0) { return; }
     logger_erase_bar(l);
     printf("generating:\n---\n");
-    fwrite(text, 1, size, stdout);
+    put_text(stdout, text, size);
     printf("\n---\n");
-    logger_flush(l, stdout, "standard output");
+    logger_flush(stdout, "standard output");
     logger_draw_bar(l);
     logger_record(l, "sample", step, json_pack("{s:o}", "text", json_text(text, size)));
 }

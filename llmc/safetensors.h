@@ -1,95 +1,7 @@
-// Safetensors, the file format of Hugging Face models (https://github.com/huggingface/safetensors), read in pieces and
-// written as a stream.
-//
-//   8 bytes    n, the length of the header, uint64
-//   n bytes    JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...,
-//              "__metadata__": {"key": "value", ...}}, padded with spaces
-//   the rest   the tensors' elements, row by row, without holes or overlaps; offsets count from here
-//
-// All numbers are little-endian, as are the processors that this program runs on. Nothing in a file is trusted:
-// whatever safetensors_open lets through can be read within the file's bounds.
+// Reading safetensors files (see safetensors_format.h) in pieces. Nothing in a file is trusted: whatever
+// safetensors_open lets through can be read within the file's bounds.
 #pragma once
-#include "base.h"
-#include <jansson.h>
-#include <limits.h>
-
-enum { SAFETENSORS_MAX_DIMS = 8, SAFETENSORS_MAX_HEADER = 100 * 1000 * 1000 };
-
-// ---------------------------------------------------------------------------------------------------------------------
-// types of elements
-
-// IEEE 754 binary16 to float. Only normal floats enter the arithmetic, for the processor may flush denormal ones.
-static inline float half_to_float(uint16_t half) {
-    uint32_t exponent = half >> 10 & 31, mantissa = half & 1023, bits;
-    float f;
-    if (exponent == 0) {
-        f = (float)mantissa * 0x1p-24f;
-        return half >> 15 ? -f : f;
-    }
-    exponent = exponent == 31 ? 255 : exponent + (127 - 15);
-    bits = (uint32_t)(half >> 15) << 31 | exponent << 23 | mantissa << 13;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-// Conversions of n elements.
-static inline void float_from_f32(float* out, const void* in, size_t n) { memcpy(out, in, n * sizeof *out); }
-static inline void float_from_f16(float* out, const void* in, size_t n) {
-    for (size_t i = 0; i < n; i++) { out[i] = half_to_float(((const uint16_t*)in)[i]); }
-}
-static inline void float_from_bf16(float* out, const void* in, size_t n) { // the upper half of a float
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = (uint32_t)((const uint16_t*)in)[i] << 16;
-        memcpy(&out[i], &bits, sizeof bits);
-    }
-}
-static inline void float_from_f64(float* out, const void* in, size_t n) {
-    for (size_t i = 0; i < n; i++) { out[i] = (float)((const double*)in)[i]; }
-}
-
-typedef struct {
-    const char* name;
-    size_t bytes;                                           // of an element
-    void (*to_float)(float* out, const void* in, size_t n); // NULL for those that no weights are stored in
-} SafeTensorType;
-
-static const SafeTensorType safetensor_types[] = {
-    {"F32", 4, float_from_f32}, {"F16", 2, float_from_f16}, {"BF16", 2, float_from_bf16}, {"F64", 8, float_from_f64},
-    {"I64", 8, NULL}, {"I32", 4, NULL}, {"I16", 2, NULL}, {"I8", 1, NULL}, {"U64", 8, NULL}, {"U32", 4, NULL},
-    {"U16", 2, NULL}, {"U8", 1, NULL}, {"BOOL", 1, NULL}, {"C64", 8, NULL}, {"F8_E4M3", 1, NULL}, {"F8_E5M2", 1, NULL},
-    {"F8_E8M0", 1, NULL}, {"F8_E4M3FNUZ", 1, NULL}, {"F8_E5M2FNUZ", 1, NULL},
-};
-
-// NULL if there is none of this name. The formats of less than a byte (F4, F6) are left out.
-static inline const SafeTensorType* safetensor_type(const char* name) {
-    for (size_t i = 0; i < sizeof safetensor_types / sizeof safetensor_types[0]; i++) {
-        if (strcmp(safetensor_types[i].name, name) == 0) { return &safetensor_types[i]; }
-    }
-    return NULL;
-}
-
-typedef struct {
-    char* name;
-    const SafeTensorType* type;
-    size_t shape[SAFETENSORS_MAX_DIMS];
-    int dims;            // 0: a scalar, which is one element
-    int file;            // index into SafeTensors.files
-    size_t begin, bytes; // within the data of the file
-} SafeTensor;
-
-static inline size_t safetensor_elements(const SafeTensor* t) { return t->bytes / t->type->bytes; }
-
-// The product of the shape times the size of an element, into `bytes`; false if that overflows.
-static inline bool safetensor_size(const SafeTensor* t, size_t* bytes) {
-    *bytes = t->type->bytes;
-    for (int d = 0; d < t->dims; d++) {
-        if (__builtin_mul_overflow(*bytes, t->shape[d], bytes)) { return false; }
-    }
-    return true;
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// reading
+#include "safetensors_format.h"
 
 typedef struct {
     char* path;
@@ -116,17 +28,6 @@ static inline void safetensors_close(SafeTensors* s) {
     free(s->tensors);
     json_decref(s->metadata);
     memset(s, 0, sizeof *s);
-}
-
-static inline bool safetensors_pread(const SafeTensorsFile* f, void* out, size_t bytes, size_t offset, Error* err) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = pread(f->fd, (char*)out + done, bytes - done, (off_t)(offset + done));
-        if (n < 0 && errno == EINTR) { continue; }
-        if (n < 0) { return fail(err, "%s: cannot read: %s", f->path, strerror(errno)); }
-        if (n == 0) { return fail(err, "%s: the file was cut short while it was open", f->path); }
-        done += (size_t)n;
-    }
-    return true;
 }
 
 // A non-negative integer of the header.
@@ -236,7 +137,7 @@ static inline json_t* safetensors_load_header(SafeTensorsFile* f, Error* err) {
     if (!S_ISREG(st.st_mode)) { fail(err, "%s: not a regular file", f->path); return NULL; }
     size_t size = (size_t)st.st_size;
     if (size < sizeof n) { fail(err, "%s: %zu bytes are too few for a safetensors file", f->path, size); return NULL; }
-    if (!safetensors_pread(f, &n, sizeof n, 0, err)) { return NULL; }
+    if (!read_exactly(f->fd, f->path, &n, sizeof n, 0, err)) { return NULL; }
     if (n > SAFETENSORS_MAX_HEADER || n > size - sizeof n) {
         fail(err, "%s: a header of %llu bytes in a file of %zu: not a safetensors file, or one that was cut short",
              f->path, (unsigned long long)n, size);
@@ -247,7 +148,7 @@ static inline json_t* safetensors_load_header(SafeTensorsFile* f, Error* err) {
     char* text = (char*)alloc_or_die((size_t)n, 1, "a safetensors header");
     json_t* header = NULL;
     json_error_t e;
-    if (safetensors_pread(f, text, (size_t)n, sizeof n, err)) {
+    if (read_exactly(f->fd, f->path, text, (size_t)n, sizeof n, err)) {
         if (n == 0 || text[0] != '{') {
             fail(err, "%s: the header does not begin with {: not a safetensors file", f->path);
         } else if (!(header = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &e))) {
@@ -377,7 +278,7 @@ static inline bool safetensors_read(const SafeTensors* s, const SafeTensor* t, s
         return fail(err, "%s: tensor %s: asked for %zu bytes at %zu, but it has %zu", f->path, t->name, bytes,
                     first_byte, t->bytes);
     }
-    return safetensors_pread(f, out, bytes, f->data_begin + t->begin + first_byte, err);
+    return read_exactly(f->fd, f->path, out, bytes, f->data_begin + t->begin + first_byte, err);
 }
 
 // Reads a part of a tensor as floats, whichever floating type it is stored in.
@@ -400,149 +301,4 @@ static inline bool safetensors_read_float(const SafeTensors* s, const SafeTensor
         t->type->to_float(out, piece, n);
     }
     return true;
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// writing: create; annotate and declare; write every tensor's bytes in the order of declaration; finish
-
-typedef struct {
-    char* path;
-    FILE* file;
-    json_t* header;
-    SafeTensor* tensors;
-    int count;
-    size_t bytes;   // of all tensors declared
-    int current;    // the tensor that is being written; -1: the header is not written yet
-    size_t written; // bytes of it
-} SafeTensorsWriter;
-
-// Gives up, leaving the unfinished file. Harmless after any of the functions below.
-static inline void safetensors_abandon(SafeTensorsWriter* w) {
-    if (w->file) { fclose(w->file); }
-    for (int i = 0; i < w->count; i++) { free(w->tensors[i].name); }
-    free(w->tensors);
-    free(w->path);
-    json_decref(w->header);
-    memset(w, 0, sizeof *w);
-}
-
-// Begins a file, in place: who wants it to appear whole or not at all renames it afterwards. Here as in the functions
-// below the caller calls safetensors_abandon after a failure.
-static inline bool safetensors_create(SafeTensorsWriter* w, const char* path, Error* err) {
-    memset(w, 0, sizeof *w);
-    w->path = format("%s", path);
-    w->current = -1;
-    w->header = json_object();
-    if (!w->header) { fatal("out of memory: the header of %s", path); }
-    w->file = fopen(path, "wb");
-    return w->file ? true : fail(err, "%s: cannot create: %s", path, strerror(errno));
-}
-
-// Puts an entry into an object of the header; takes `value` over. Fails on text that is not UTF-8.
-static inline bool safetensors_put(SafeTensorsWriter* w, json_t* object, const char* key, json_t* value, Error* err) {
-    if (w->current >= 0) {
-        json_decref(value);
-        return fail(err, "%s: %s comes after the header was written", w->path, key);
-    }
-    return json_object_set_new(object, key, value) == 0 ? true : fail(err, "%s: %s: not UTF-8 text", w->path, key);
-}
-
-// Adds a string to the metadata, or replaces it.
-static inline bool safetensors_annotate(SafeTensorsWriter* w, const char* key, const char* value, Error* err) {
-    json_t* metadata = json_object_get(w->header, "__metadata__");
-    if (!metadata) {
-        metadata = json_object();
-        if (!safetensors_put(w, w->header, "__metadata__", metadata, err)) { return false; }
-    }
-    return safetensors_put(w, metadata, key, json_string(value), err);
-}
-
-// Declares a tensor. Readers that map files want larger types before smaller ones.
-static inline bool safetensors_declare(SafeTensorsWriter* w, const char* name, const char* type, const size_t* shape,
-                                       int dims, Error* err) {
-    SafeTensor t;
-    memset(&t, 0, sizeof t);
-    t.type = safetensor_type(type);
-    t.begin = w->bytes;
-    t.dims = dims;
-    if (!t.type) { return fail(err, "%s: tensor %s: unknown dtype %s", w->path, name, type); }
-    if (dims > SAFETENSORS_MAX_DIMS) { return fail(err, "%s: tensor %s: %d dimensions", w->path, name, dims); }
-    if (strcmp(name, "__metadata__") == 0 || json_object_get(w->header, name)) {
-        return fail(err, "%s: tensor %s: the name is taken", w->path, name);
-    }
-    if (dims > 0) { memcpy(t.shape, shape, (size_t)dims * sizeof *shape); }
-    if (!safetensor_size(&t, &t.bytes) || t.bytes > SSIZE_MAX - t.begin) {
-        return fail(err, "%s: tensor %s: the shape overflows", w->path, name);
-    }
-    json_t* sizes = json_array();
-    json_t* entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type, "shape", sizes, "data_offsets",
-                              (json_int_t)t.begin, (json_int_t)(t.begin + t.bytes));
-    bool made = entry != NULL;
-    for (int d = 0; made && d < dims; d++) {
-        made = json_array_append_new(sizes, json_integer((json_int_t)t.shape[d])) == 0;
-    }
-    if (!made) { fatal("out of memory: the header of %s", w->path); }
-    if (!safetensors_put(w, w->header, name, entry, err)) { return false; }
-    t.name = format("%s", name);
-    w->tensors = (SafeTensor*)realloc_or_die(w->tensors, ((size_t)w->count + 1) * sizeof t, "the list of tensors");
-    w->tensors[w->count++] = t;
-    w->bytes += t.bytes;
-    return true;
-}
-
-static inline bool safetensors_write_header(SafeTensorsWriter* w, Error* err) {
-    char* text = json_dumps(w->header, JSON_COMPACT);
-    if (!text) { fatal("out of memory: the header of %s", w->path); }
-    const size_t used = strlen(text);
-    uint64_t n = round_up(used, 8);
-    bool ok = n <= SAFETENSORS_MAX_HEADER ? true : fail(err, "%s: a header of %zu bytes is too long", w->path, used);
-    if (ok && (fwrite(&n, sizeof n, 1, w->file) != 1 || fprintf(w->file, "%-*s", (int)n, text) != (int)n)) {
-        ok = fail(err, "%s: cannot write: %s", w->path, strerror(errno));
-    }
-    free(text);
-    w->current = 0;
-    return ok;
-}
-
-// Moves on to the next tensor that lacks bytes, if the current one is complete.
-static inline bool safetensors_advance(SafeTensorsWriter* w, Error* err) {
-    if (w->current < 0 && !safetensors_write_header(w, err)) { return false; }
-    while (w->current < w->count && w->written == w->tensors[w->current].bytes) {
-        w->current++;
-        w->written = 0;
-    }
-    return true;
-}
-
-// Appends bytes of tensor `name`, all of whose predecessors must be complete. An empty tensor needs no call.
-static inline bool safetensors_write(SafeTensorsWriter* w, const char* name, const void* data, size_t bytes,
-                                     Error* err) {
-    if (!safetensors_advance(w, err)) { return false; }
-    if (bytes == 0) { return true; }
-    if (w->current == w->count || strcmp(w->tensors[w->current].name, name) != 0) {
-        return fail(err, "%s: tensor %s is written out of order: expected %s", w->path, name,
-                    w->current == w->count ? "the end" : w->tensors[w->current].name);
-    }
-    if (bytes > w->tensors[w->current].bytes - w->written) {
-        return fail(err, "%s: tensor %s gets more than its %zu bytes", w->path, name, w->tensors[w->current].bytes);
-    }
-    if (fwrite(data, 1, bytes, w->file) != bytes) {
-        return fail(err, "%s: cannot write: %s", w->path, strerror(errno));
-    }
-    w->written += bytes;
-    return true;
-}
-
-// Completes the file: when this returns true it survives a power cut, once sync_parent() was called too.
-static inline bool safetensors_finish(SafeTensorsWriter* w, Error* err) {
-    if (!safetensors_advance(w, err)) { return false; }
-    if (w->current < w->count) {
-        return fail(err, "%s: tensor %s lacks %zu bytes", w->path, w->tensors[w->current].name,
-                    w->tensors[w->current].bytes - w->written);
-    }
-    FILE* file = w->file;
-    w->file = NULL;
-    bool ok = close_synced(file, w->path, err);
-    safetensors_abandon(w);
-    return ok;
 }

@@ -21,18 +21,6 @@ typedef struct {
     size_t num_tokens;
 } Shard;
 
-// Reads exactly `bytes` at `offset`; false, with the reason in `err`, if the file ends before.
-static inline bool shard_pread(int fd, const char* path, void* out, size_t bytes, size_t offset, Error* err) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = pread(fd, (char*)out + done, bytes - done, (off_t)(offset + done));
-        if (n < 0 && errno == EINTR) { continue; }
-        if (n < 0) { return fail(err, "%s: cannot read: %s", path, strerror(errno)); }
-        if (n == 0) { return fail(err, "%s: the file was cut short while it was open: make it again", path); }
-        done += (size_t)n;
-    }
-    return true;
-}
-
 // What a file that does not begin like a shard seems to be. `header` may be shorter than a header; `bytes` is its size.
 static inline const char* shard_guess_format(const unsigned char* header, size_t bytes) {
     static const int32_t llama3 = 20240801;
@@ -53,7 +41,7 @@ static inline bool shard_check_header(Shard* s, Error* err) {
     if (fstat(s->fd, &st) != 0) { return fail(err, "%s: cannot stat: %s", s->path, strerror(errno)); }
     if (!S_ISREG(st.st_mode)) { return fail(err, "%s: not a regular file: make shards with ./prepare", s->path); }
     size_t size = (size_t)st.st_size, known = min_size(size, SHARD_HEADER_BYTES);
-    if (!shard_pread(s->fd, s->path, header, known, 0, err)) { return false; }
+    if (!read_exactly(s->fd, s->path, header, known, 0, err)) { return false; }
     if (known < 4 || header[0] != SHARD_MAGIC) {
         return fail(err, "%s: not a token shard: it looks like %s; make shards with ./prepare", s->path,
                     known == 0 ? "an empty file" : shard_guess_format((const unsigned char*)header, known));
@@ -97,7 +85,7 @@ static inline bool shard_read(const Shard* s, size_t first, size_t count, uint16
     if (first > s->num_tokens || count > s->num_tokens - first) {
         return fail(err, "%s: asked for %zu tokens at %zu, but it has %zu", s->path, count, first, s->num_tokens);
     }
-    return shard_pread(s->fd, s->path, out, count * sizeof *out, SHARD_HEADER_BYTES + first * sizeof *out, err);
+    return read_exactly(s->fd, s->path, out, count * sizeof *out, SHARD_HEADER_BYTES + first * sizeof *out, err);
 }
 
 // Reads a whole shard and checks that every token is below `vocab_size`. `num_tokens` may be NULL.

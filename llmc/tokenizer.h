@@ -63,22 +63,6 @@ static inline void token_list_append(TokenList* list, int id) {
 // ---------------------------------------------------------------------------------------------------------------------
 // cutting text into pieces
 
-// The bytes of the UTF-8 sequence at p < end, and its code point; 0 if there is none. Surrogates and numbers a little
-// above U+10FFFF, which are not well-formed either, pass: they are of class other, as their bytes would be.
-static inline size_t utf8_decode(const unsigned char* p, const unsigned char* end, uint32_t* code_point) {
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    if (*p < 0x80) { *code_point = *p; return 1; }
-    size_t bytes = *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
-    if (*p < 0xc2 || *p > 0xf4 || (size_t)(end - p) < bytes) { return 0; }
-    uint32_t c = *p & (0x7fu >> bytes);
-    for (size_t i = 1; i < bytes; i++) {
-        if ((p[i] & 0xc0) != 0x80) { return 0; }
-        c = c << 6 | (p[i] & 0x3f);
-    }
-    *code_point = c;
-    return c < least[bytes] ? 0 : bytes; // longer than need be
-}
-
 // The class of the character at p < end, and its bytes.
 static inline int tokenizer_class(const Tokenizer* t, const unsigned char* p, const unsigned char* end, size_t* bytes) {
     if (*p < 0x80) { *bytes = 1; return t->ascii_class[*p]; }
@@ -225,15 +209,12 @@ static inline size_t tokenizer_encode(const Tokenizer* t, const char* text, size
 
 // Writes the tokens of everything in `in` to `out`: decimal ids on one line, with spaces between.
 static inline void tokenize_text(const Tokenizer* t, FILE* in, FILE* out) {
-    size_t used = 0, room = 1 << 16;
-    char* text = (char*)alloc_or_die(room, 1, "the text");
-    for (size_t n; (n = fread(text + used, 1, room - used, in)) > 0;) {
-        used += n;
-        if (used == room) { text = (char*)realloc_or_die(text, room *= 2, "the text"); }
-    }
-    if (ferror(in)) { fatal("tokenize: cannot read the text: %s", strerror(errno)); }
+    Error err;
+    size_t bytes;
+    char* text = read_stream(in, "the text", &bytes, &err);
+    if (!text) { fatal("tokenize: %s", err.text); }
     TokenList list = token_list();
-    tokenizer_encode(t, text, used, &list);
+    tokenizer_encode(t, text, bytes, &list);
     for (size_t i = 0; i < list.count; i++) { fprintf(out, i ? " %d" : "%d", list.ids[i]); }
     fputc('\n', out);
     if (fflush(out) != 0 || ferror(out)) { fatal("tokenize: cannot write the ids: %s", strerror(errno)); }

@@ -57,7 +57,7 @@ set -f # globs are for the programs
 # learning
 
 tiny_shakespeare_learns_as_in_the_lecture() {
-    [ -f data/tinyshakespeare.txt ] || { skip='no data/tinyshakespeare.txt (sh data/fetch.sh tinyshakespeare)'; return; }
+    [ -f data/tinyshakespeare.txt ] || { skip='no data/tinyshakespeare.txt (data/fetch.sh shakespeare)'; return; }
     must "$prepare" --out "$dir/ts" --val_size 32768 data/tinyshakespeare.txt
     must "$train" --model d12 --batch_size 4 --seq_len 32 --total_batch_size 128 --lr 3e-4 --schedule constant --weight_decay 0.01 \
         --max_steps 50 --train_data "$dir/ts_train_*.bin" --val_data "" --sample_every 0 --save_every 0 --out ""

@@ -73,6 +73,18 @@ static void check_gradients(const OpEntry* op) {
     op_close(&b);
 }
 
+TEST(layernorm_backward_hands_over_the_rounded_sum) {
+    device_open(0, KERNELS_FAST);
+    OpCase c = op_sizes_small();
+    const OpEntry* op = op_find("layernorm_backward");
+    op_open(&c, op, 5);
+    op_run(&c, op);
+    const float* dinp = (const float*)op_find_tensor(&c, "dinp")->data;
+    const floatX* dinp_x = (const floatX*)op_find_tensor(&c, "dinp_x")->data;
+    for (int i = 0; i < c.B * c.T * c.C; i++) { EXPECT(to_float(dinp_x[i]) == to_float(to_floatX(dinp[i]))); }
+    op_close(&c);
+}
+
 TEST(gradients_match_finite_differences) {
     const Kernels both[2] = {KERNELS_PLAIN, KERNELS_FAST};
     for (int k = 0; k < 2; k++) {
@@ -173,6 +185,31 @@ TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
     op_close(&c);
 }
 
+TEST(the_classifier_does_not_depend_on_its_chunks) {
+    enum { N = 39, CHANNELS = 42, COLUMNS = 133, PADDED = 160, CHUNKS = 3 };
+    static const int chunk[CHUNKS] = {N, 7, 38};
+    static floatX inp[N * CHANNELS], weight[PADDED * CHANNELS], logits[N * PADDED], dinp[CHUNKS][N * CHANNELS];
+    static float out[CHUNKS][N * COLUMNS], losses[CHUNKS][N], losses_too[CHUNKS][N], dweight[CHUNKS][PADDED * CHANNELS];
+    int targets[N];
+    device_open(0, KERNELS_PLAIN); // one way of summing for any number of rows
+    for (int i = 0; i < N * CHANNELS; i++) { inp[i] = to_floatX(rng_normal(1, RNG_TEST, (uint64_t)i)); }
+    for (int i = 0; i < COLUMNS * CHANNELS; i++) { weight[i] = to_floatX(0.3f * rng_normal(2, RNG_TEST, (uint64_t)i)); }
+    for (int n = 0; n < N; n++) { targets[n] = (int)(rng_u64(3, RNG_TEST, (uint64_t)n) % COLUMNS); }
+    for (int k = 0; k < CHUNKS; k++) {
+        classifier_logits(out[k], logits, inp, weight, chunk[k], N, CHANNELS, COLUMNS, PADDED);
+        classifier_loss(losses[k], logits, inp, weight, targets, chunk[k], N, CHANNELS, COLUMNS, PADDED);
+        classifier_backward(losses_too[k], dinp[k], dweight[k], logits, inp, weight, targets, 0.5f, chunk[k], N, CHANNELS, COLUMNS, PADDED);
+        EXPECT(!memcmp(out[k], out[0], sizeof out[0]) && !memcmp(losses[k], losses[0], sizeof losses[0]));
+        EXPECT(!memcmp(losses_too[k], losses[0], sizeof losses[0]) && !memcmp(dinp[k], dinp[0], sizeof dinp[0]));
+        EXPECT(!memcmp(dweight[k], dweight[0], sizeof dweight[0]));
+    }
+    for (int n = 0; n < N; n++) { // the losses are those of the logits
+        double sum = 0;
+        for (int v = 0; v < COLUMNS; v++) { sum += exp((double)out[0][n * COLUMNS + v]); }
+        EXPECT_NEAR(losses[0][n], log(sum) - (double)out[0][n * COLUMNS + targets[n]], 1e-5);
+    }
+}
+
 TEST(attention_sees_no_later_token) {
     device_open(0, KERNELS_FAST);
     OpCase c = op_sizes_small();
@@ -194,18 +231,18 @@ TEST(attention_sees_no_later_token) {
 
 TEST(cached_attention_equals_attention_piece_by_piece) {
     device_open(0, KERNELS_PLAIN); // decoding has one kernel, the plain one
-    enum { T = 11, C = 24, NH = 3, CAPACITY = 16 };
-    floatX* qkv = (floatX*)device_alloc(sizeof(floatX) * T * 3 * C, "qkv");
-    floatX out[T * C], pieces[T * C], cache[CAPACITY * 2 * C];
-    float lse[NH * T];
-    for (int i = 0; i < T * 3 * C; i++) { qkv[i] = to_floatX(rng_normal(8, RNG_TEST, (uint64_t)i)); }
-    attention_forward(out, lse, qkv, 1, T, C, NH);
+    enum { B = 2, T = 11, C = 24, NH = 3, CAPACITY = 16 };
+    static floatX qkv[B * T * 3 * C], out[B * T * C], part[B * T * 3 * C], part_out[B * T * C], cache[B * CAPACITY * 2 * C];
+    float lse[B * NH * T];
+    for (int i = 0; i < B * T * 3 * C; i++) { qkv[i] = to_floatX(rng_normal(8, RNG_TEST, (uint64_t)i)); }
+    attention_forward(out, lse, qkv, B, T, C, NH);
     const int piece[] = {1, 4, 1, 5};
     for (int i = 0, past = 0; i < 4; past += piece[i++]) {
-        attention_cached(pieces + past * C, cache, qkv + past * 3 * C, 1, piece[i], past, CAPACITY, C, NH);
+        const size_t n = (size_t)piece[i];
+        for (int b = 0; b < B; b++) { memcpy(part + b * n * 3 * C, qkv + (b * T + past) * 3 * C, n * 3 * C * sizeof *qkv); }
+        attention_cached(part_out, cache, part, B, piece[i], past, CAPACITY, C, NH);
+        for (int b = 0; b < B; b++) { EXPECT(!memcmp(part_out + b * n * C, out + (b * T + past) * C, n * C * sizeof *out)); }
     }
-    EXPECT(memcmp(out, pieces, sizeof out) == 0);
-    device_free(qkv, sizeof(floatX) * T * 3 * C);
 }
 
 // AdamW as the paper writes it, in double, for one element.
@@ -216,32 +253,48 @@ static double adamw_in_double(double x, double g, double m, double v, double dec
     return x - h->lr * (mhat / (sqrt(vhat) + h->eps) + decay * x);
 }
 
-TEST(adamw_decays_matrices_only_clips_and_keeps_to_its_range) {
+// The update of one element after another against adamw_in_double: `scale` is what clipping should make of the gradient.
+static void check_adamw(float grad_clip, double norm, double scale) {
     device_open(0, KERNELS_FAST);
     OpCase c = op_sizes_small();
+    c.OC = 2; // few enough for the range of op_case_adamw_update, which cuts the matrix, to hold a whole vector
+    c.hyper.grad_clip = grad_clip;
     const OpEntry* op = op_find("adamw_update");
     op_open(&c, op, 4);
-    float* masters = (float*)op_find_tensor(&c, "masters")->data;
-    const size_t n = op_find_tensor(&c, "masters")->n, matrix = (size_t)c.OC * c.C;
+    *(double*)op_find_tensor(&c, "norm")->data = norm * norm;
+    const float* masters = (const float*)op_find_tensor(&c, "masters")->data;
+    const size_t n = op_find_tensor(&c, "masters")->n, matrix = (size_t)c.OC * c.C, vectors = round_up(matrix, TENSOR_ALIGN);
     double *x = op_values(op_find_tensor(&c, "masters")), *g = op_values(op_find_tensor(&c, "grads"));
     double *m = op_values(op_find_tensor(&c, "m")), *v = op_values(op_find_tensor(&c, "v"));
-    const double norm = sqrt(*(double*)op_find_tensor(&c, "norm")->data);
-    EXPECT(norm > 1.0);
+    int decayed = 0, others = 0, outside = 0;
     op_run(&c, op);
-    for (size_t i = 0; i < n; i += 13) {
-        const bool inside = i >= n / 5 && i < n - n / 7;
-        const size_t in_vector = i >= round_up(matrix, TENSOR_ALIGN) ? (i - round_up(matrix, TENSOR_ALIGN)) % TENSOR_ALIGN : 0;
-        if (inside && (i < matrix || in_vector < (size_t)c.C)) {
-            EXPECT_NEAR(masters[i], adamw_in_double(x[i], g[i] / norm, m[i], v[i], i < matrix ? 0.1 : 0.0, &c.hyper), 1e-6);
-        } else if (!inside) {
+    for (size_t i = 0; i < n; i++) {
+        const bool inside = i >= n / 5 && i < n - n / 7 && isfinite(norm), in_vector = i >= vectors && (i - vectors) % TENSOR_ALIGN < (size_t)c.C;
+        if (!inside) { // or nowhere, where the gradient is not finite
             EXPECT(masters[i] == (float)x[i]);
+            outside++;
+        } else if (i < matrix || in_vector) {
+            EXPECT_NEAR(masters[i], adamw_in_double(x[i], g[i] * scale, m[i], v[i], i < matrix ? 0.1 : 0.0, &c.hyper), 1e-6);
+            decayed += i < matrix, others += in_vector;
         }
     }
-    *(double*)op_find_tensor(&c, "norm")->data = NAN;
-    float kept = masters[n / 2];
-    op_run(&c, op);
-    EXPECT(masters[n / 2] == kept); // a gradient that is not finite changes nothing
+    EXPECT(outside > 0 && (!isfinite(norm) || (decayed > 20 && others > c.C)));
+    free(x), free(g), free(m), free(v);
     op_close(&c);
+}
+
+TEST(adamw_decays_matrices_only_and_keeps_to_its_range) { check_adamw(1.0f, 0.5, 1.0); }
+
+TEST(adamw_clips_what_is_above_the_limit_alone) {
+    check_adamw(1.0f, 4.0, 0.25);
+    check_adamw(5.0f, 4.0, 1.0);
+    check_adamw(0.0f, 4.0, 1.0); // 0: no limit
+}
+
+TEST(a_gradient_that_is_not_finite_changes_nothing) {
+    check_adamw(1.0f, (double)NAN, 1.0);
+    check_adamw(1.0f, (double)INFINITY, 1.0);
+    check_adamw(0.0f, (double)INFINITY, 1.0);
 }
 
 TEST(bf16_rounds_to_nearest_even) {

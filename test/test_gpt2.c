@@ -308,7 +308,13 @@ TEST(decoding_with_a_cache_gives_the_logits_of_the_whole) {
         token_list_append(&gen.tokens, batch.tokens[t]);
         generator_feed(&gen);
         EXPECT(gen.cache.length <= g.config.max_seq_len && gen.fed == gen.tokens.count);
+        if (gen.tokens.count == 20) { EXPECT(gen.cache.length == 9); } // and makes room for more than one
     }
+    Generator anew = generator_open(&g); // what it says then is what it says of these tokens alone
+    for (size_t i = gen.tokens.count - (size_t)gen.cache.length; i < gen.tokens.count; i++) { token_list_append(&anew.tokens, gen.tokens.ids[i]); }
+    generator_feed(&anew);
+    for (int v = 0; v < V; v++) { EXPECT_NEAR(anew.logits[v], gen.logits[v], 1e-5); }
+    generator_close(&anew);
     generator_close(&gen);
     gpt2_free(&g);
     safetensors_close(&s);
@@ -340,6 +346,50 @@ TEST(sampling_keeps_to_top_k_top_p_and_temperature) {
     memset(count, 0, sizeof count);
     for (int i = 0; i < DRAWS; i++) { count[sample_token(logits, 8, &s, (i + 0.5) / DRAWS, scratch)]++; }
     EXPECT_NEAR((double)count[5] / count[1], exp(2.0), 0.01);
+}
+
+TEST(top_p_counts_probabilities_at_the_temperature) {
+    float logits[4] = {2.0f, 1.0f, 0.0f, -9.0f};
+    Candidate scratch[4];
+    const Sampling cold = {0.25, 0, 0.9, 1}, warm = {4.0, 0, 0.9, 1}; // 0 has 0.98 of it when cold; warm, 0, 1 and 2 have 0.98
+    int least = 4, most = 0;
+    for (int i = 0; i < 1000; i++) {
+        const double u = (i + 0.5) / 1000;
+        EXPECT(sample_token(logits, 4, &cold, u, scratch) == 0);
+        const int id = sample_token(logits, 4, &warm, u, scratch);
+        least = id < least ? id : least, most = id > most ? id : most;
+    }
+    EXPECT(least == 0 && most == 2);
+}
+
+TEST(each_token_takes_its_own_random_number_and_end_of_text_ends) {
+    Error err;
+    GPT2Config m;
+    GPT2 g;
+    device_open(0, KERNELS_FAST);
+    Tokenizer bytes = tokenizer_open("bytes");
+    model_parse("L=1,H=1,C=4,T=8,V=257", true, &m, &err);
+    gpt2_layout(&g, &m, 1, 8, FORWARD_ONLY);
+    gpt2_alloc(&g); // all weights are zero: every token is as likely as any other
+    int ended = 0, full = 0;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        enum { COUNT = 120 };
+        const Sampling s = {1.0, 0, 1.0, seed};
+        TextBuffer b = {NULL, 0};
+        generate(&g, &bytes, "ab", COUNT, &s, text_append, &b);
+        size_t i = 0;
+        for (; i < COUNT; i++) {
+            const int id = (int)(rng_uniform(seed, RNG_SAMPLE, i) * 257);
+            if (id == bytes.eot) { break; }
+            EXPECT(i < b.bytes && (unsigned char)b.text[i] == id);
+        }
+        EXPECT(b.bytes == i);
+        ended += i < COUNT, full += i == COUNT;
+        free(b.text);
+    }
+    EXPECT(ended > 2 && full > 2);
+    tokenizer_free(&bytes);
+    gpt2_free(&g);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -112,6 +112,28 @@ TEST(texts) {
     EXPECT(strcmp(z_text(t, -1.005), "-1.00") == 0 && strcmp(z_text(t, 2.5), "+2.50") == 0);
 }
 
+// Every code point comes back, surrogates aside, and no other bytes than its own give it.
+TEST(utf8) {
+    uint32_t c;
+    for (uint32_t want = 0; want < 0x110000; want++) {
+        char text[4] = {(char)want};
+        size_t n = want < 0x80 ? 1 : want < 0x800 ? 2 : want < 0x10000 ? 3 : 4, got = 0;
+        for (size_t i = n; n > 1 && i-- > 0;) {
+            text[i] = (char)(i > 0 ? 0x80 | (want >> 6 * (n - 1 - i) & 0x3f) : 0xf00 >> n | want >> 6 * (n - 1));
+        }
+        bool surrogate = want >= 0xd800 && want <= 0xdfff;
+        got = utf8_decode(text, text + n, &c);
+        if (surrogate ? got != 0 : got != n || c != want) { TEST_FAIL("U+%04X gives %zu bytes", want, got); return; }
+        if (utf8_decode(text, text + n - (n > 1), &c) != (n == 1)) { TEST_FAIL("U+%04X cut short", want); return; }
+    }
+    static const char* const malformed[] = {
+        "\x80", "\xbf\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80", "\xff", "\xe2\x82(", "\xc3\xc3"};
+    for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
+        if (utf8_decode(malformed[i], malformed[i] + strlen(malformed[i]), &c) != 0) { TEST_FAIL("malformed %zu", i); }
+    }
+}
+
 // The step line is llm.c's to the column: with one precision named, 1-based steps, and z-scores that print +nan.
 TEST(step_line) {
     Logger l;
@@ -351,7 +373,14 @@ TEST(bar_text) {
     EXPECT(strstr(text, "  0% ") && !strchr(text, '$'));
 }
 
-// On a terminal of 100 columns every line is printed whole after the bar was erased, and the bar is gone at the end.
+// Whether the terminal's line was erased just before `line` was written.
+static bool bar_is_erased_before(const char* text, const char* line) {
+    const char* at = strstr(text, line);
+    return at && at - text >= 4 && memcmp(at - 4, "\r\033[K", 4) == 0;
+}
+
+// On a terminal of 100 columns every line is printed whole after the bar was erased, whoever prints it, and the bar is
+// gone at the end. A sample cannot send the terminal anything but characters to show.
 TEST(terminal) {
     Logger l;
     Error err;
@@ -371,6 +400,9 @@ TEST(terminal) {
         if (!logger_open(&l, &o, &err)) { _exit(1); }
         for (int i = 1; i <= 3; i++) { StepRecord r = step_record(i); logger_step(&l, &r); }
         logger_notice(&l, "a notice");
+        notice("a notice of another module");
+        logger_draw_bar(&l);
+        logger_sample(&l, 3, "a\tb\n\033[2J\b\177\xc2\x9b\xff\0\r\xe2\x82\xac\xc2\xa0.\xe2\x82", 23);
         _exit(!logger_close(&l, &err));
     }
     close(slave);
@@ -384,8 +416,12 @@ TEST(terminal) {
     text[size] = 0;
     EXPECT(strncmp(text, "\r\033[Kstep    1/10", 16) == 0);
     EXPECT(strstr(text, "\r\033[Kstep    2/10 | loss"));
-    EXPECT(strstr(text, "\r\033[Ka notice\r\n"));
-    EXPECT(strstr(text, "\r\033[Ktotal average iteration time: 262.144000 ms\r\n"));
+    EXPECT(bar_is_erased_before(text, "a notice\r\n") && bar_is_erased_before(text, "a notice of another module\r\n"));
+    EXPECT(bar_is_erased_before(text, "generating:\r\n---\r\n") && bar_is_erased_before(text, "total average"));
+    EXPECT(strstr(text, "total average iteration time: 262.144000 ms\r\n"));
+    #define BAD "\xef\xbf\xbd"
+    EXPECT(strstr(text, "\r\n---\r\na\tb\r\n" BAD "[2J" BAD BAD BAD BAD BAD BAD "\xe2\x82\xac\xc2\xa0." BAD BAD
+                        "\r\n---\r\n"));
     char* bar = strstr(text, "\r[");
     EXPECT(bar && strstr(bar, "| step 1/10 |") && strcspn(bar, "\033") <= 100);
     EXPECT(strcmp(text + size - 5, " ms\r\n") == 0);

@@ -63,7 +63,8 @@ static bool well_formed(const char* text) {
     const char *open_tag[DEPTH], *p = text;
     int depth = 0, roots = 0;
     for (const char* c = text; *c;) {
-        size_t n = utf8_size(c, strlen(c));
+        uint32_t code_point;
+        size_t n = utf8_decode(c, c + strlen(c), &code_point);
         if (n == 0 || ((unsigned char)*c < 32 && *c != '\n' && *c != '\t')) { return false; }
         c += n;
     }

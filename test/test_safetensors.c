@@ -1,5 +1,6 @@
 #include "test.h"
 #include "../llmc/safetensors.h"
+#include "../llmc/safetensors_write.h"
 #ifdef __SSE__
 #include <xmmintrin.h>
 #endif
@@ -312,7 +313,7 @@ TEST(a_file_cut_while_open_is_an_error) {
     SafeTensors s;
     float wte[12];
     char* path = format("%s/shrinks.safetensors", test_folder);
-    EXPECT(copy_mixed(path, 16, &err) && safetensors_open(&s, path, &err));
+    if (!copy_mixed(path, 16, &err) || !safetensors_open(&s, path, &err)) { fatal("%s", err.text); }
     EXPECT(truncate(path, 16) == 0);
     EXPECT(!safetensors_read_float(&s, safetensors_find(&s, "wte.weight"), 0, wte, 12, &err));
     EXPECT(strstr(err.text, "cut short while it was open"));

@@ -22,14 +22,20 @@ static inline float softmax_row_plain(floatX* row, int target, float dloss, int 
     return loss;
 }
 
-// The same in vector code; the sum is kept in double, lane by lane, for 50257 numbers of like size.
+// The same in vector code. Sums of 50257 numbers lose digits in float: they are added up in double every few thousand.
 static inline float softmax_row_fast(floatX* row, int target, float dloss, int V, int Vp) {
+    enum { BLOCK = 2048 };
     float max = -INFINITY;
     double sum = 0;
     #pragma omp simd reduction(max : max)
     for (int v = 0; v < V; v++) { max = to_float(row[v]) > max ? to_float(row[v]) : max; }
-    #pragma omp simd reduction(+ : sum)
-    for (int v = 0; v < V; v++) { sum += (double)exp_fast(to_float(row[v]) - max); }
+    for (int begin = 0; begin < V; begin += BLOCK) {
+        const int end = begin + BLOCK < V ? begin + BLOCK : V;
+        float part = 0;
+        #pragma omp simd reduction(+ : part)
+        for (int v = begin; v < end; v++) { part += exp_fast(to_float(row[v]) - max); }
+        sum += (double)part;
+    }
     const float at_target = to_float(row[target]), loss = max + (float)log(sum) - at_target;
     if (dloss == 0.0f) { return loss; }
     const float scale = (float)((double)dloss / sum);

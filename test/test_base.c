@@ -1,0 +1,169 @@
+// The few things that every file uses: the checksum, whole files, folders, fresh strings, errors.
+#include "test.h"
+
+enum { LONGEST = 100 }; // three rounds of hash64's four lanes, and a tail
+
+static void fill(unsigned char* bytes, size_t n) {
+    for (size_t i = 0; i < n; i++) { bytes[i] = (unsigned char)mix64(i); }
+}
+
+TEST(hash_sees_every_bit_that_changes) {
+    unsigned char bytes[LONGEST];
+    fill(bytes, sizeof bytes);
+    for (size_t n = 1; n <= LONGEST; n++) {
+        const uint64_t before = hash64(bytes, n, 7);
+        for (size_t bit = 0; bit < 8 * n; bit++) {
+            bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+            if (hash64(bytes, n, 7) == before) { TEST_FAIL("bit %zu of %zu bytes does not count", bit, n); }
+            bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        }
+        EXPECT(hash64(bytes, n, 7) == before); // a function of the bytes alone
+    }
+}
+
+TEST(hash_sees_length_order_and_seed) {
+    unsigned char zeros[LONGEST] = {0}, bytes[LONGEST];
+    uint64_t of_length[LONGEST + 1];
+    for (size_t n = 0; n <= LONGEST; n++) { // zeros differ in nothing but their number
+        of_length[n] = hash64(zeros, n, 0);
+        for (size_t i = 0; i < n; i++) { EXPECT(of_length[i] != of_length[n]); }
+    }
+    EXPECT(hash64(NULL, 0, 0) == of_length[0] && hash64(NULL, 0, 1) != of_length[0]);
+    fill(bytes, sizeof bytes);
+    const uint64_t before = hash64(bytes, sizeof bytes, 0);
+    EXPECT(hash64(bytes, sizeof bytes, 1) != before);
+    for (size_t i = 0; i + 16 <= sizeof bytes; i += 8) { // words that change places
+        unsigned char swapped[LONGEST];
+        memcpy(swapped, bytes, sizeof bytes);
+        memcpy(swapped + i, bytes + i + 8, 8);
+        memcpy(swapped + i + 8, bytes + i, 8);
+        EXPECT(hash64(swapped, sizeof swapped, 0) != before);
+    }
+    for (size_t i = 0; i + 64 <= sizeof bytes; i++) { // whole rounds that change places
+        unsigned char swapped[LONGEST];
+        memcpy(swapped, bytes, sizeof bytes);
+        memcpy(swapped + i, bytes + i + 32, 32);
+        memcpy(swapped + i + 32, bytes + i, 32);
+        EXPECT(hash64(swapped, sizeof swapped, 0) != before);
+    }
+}
+
+TEST(hash_does_not_depend_on_alignment_and_stays_what_it_is) {
+    unsigned char room[LONGEST + 8], bytes[LONGEST];
+    fill(bytes, sizeof bytes);
+    for (size_t shift = 0; shift < 8; shift++) {
+        memcpy(room + shift, bytes, sizeof bytes);
+        EXPECT(hash64(room + shift, sizeof bytes, 3) == hash64(bytes, sizeof bytes, 3));
+    }
+    // checkpoints carry these numbers: if one changes, CHECKPOINT_FORMAT must too
+    EXPECT(hash64("", 0, 0) == 0x002bb742d0bce1f3ull);
+    EXPECT(hash64("gpt2", 4, 0) == 0x1e1f6fae3e0dae26ull);
+    EXPECT(hash64(bytes, sizeof bytes, 1337) == 0xbbca65289cde94f4ull);
+}
+
+TEST(sizes_are_rounded_up) {
+    EXPECT(ceil_div(0, 8) == 0 && ceil_div(1, 8) == 1 && ceil_div(8, 8) == 1 && ceil_div(9, 8) == 2);
+    EXPECT(round_up(50257, 128) == 50304 && round_up(50304, 128) == 50304 && round_up(0, 128) == 0);
+    EXPECT(min_size(2, 3) == 2 && max_size(2, 3) == 3);
+}
+
+TEST(format_and_allocation) {
+    char* text = format("%s=%d%%", "x", 42);
+    EXPECT(!strcmp(text, "x=42%"));
+    free(text);
+    text = format("%*s|", 5000, "far");
+    EXPECT(strlen(text) == 5001 && !strcmp(text + 4997, "far|"));
+    free(text);
+    text = format("%s", "");
+    EXPECT(text && !*text);
+    free(text);
+    unsigned char* zeroed = (unsigned char*)alloc_or_die(1000, 3, "a test");
+    for (int i = 0; i < 3000; i++) { EXPECT(zeroed[i] == 0); }
+    zeroed = (unsigned char*)realloc_or_die(zeroed, 0, "a test");
+    EXPECT(zeroed != NULL);
+    free(zeroed);
+}
+
+TEST(errors_end_the_program_with_their_code) {
+    Error err;
+    EXPECT_DEATH(EXIT_RUNTIME, "error: file x: 3", fatal("file %s: %d", "x", 3));
+    EXPECT_DEATH(EXIT_USAGE, "error: --lr takes", usage_error("--lr takes"));
+    EXPECT(!fail(&err, "%s is %d", "it", 1) && !strcmp(err.text, "it is 1"));
+    char* endless = format("%*s", 5000, "x");
+    EXPECT(!fail(&err, "%s", endless) && strlen(err.text) == sizeof err.text - 1);
+    free(endless);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// files
+
+static char* path_of(const char* name) { return format("%s/%s", test_folder, name); }
+
+static void check_whole_file(size_t size) {
+    Error err;
+    char* path = path_of("file");
+    unsigned char* bytes = (unsigned char*)alloc_or_die(size, 1, "a file");
+    for (size_t i = 0; i < size; i++) { bytes[i] = (unsigned char)mix64(i / 2); } // some are zero
+    FILE* f = fopen(path, "wb");
+    EXPECT(f && fwrite(bytes, 1, size, f) == size && close_synced(f, path, &err) && sync_parent(path, &err));
+    size_t got = size + 1;
+    char* text = read_file(path, &got, &err);
+    EXPECT(text && got == size && !memcmp(text, bytes, size) && text[size] == 0);
+    free(text);
+    free(bytes);
+    free(path);
+}
+
+TEST(files_are_read_whole) {
+    const size_t room = 1 << 16; // read_file's first buffer
+    const size_t sizes[] = {0, 1, room - 2, room - 1, room, room + 1, 2 * room - 1, 5 * room + 3};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) { check_whole_file(sizes[i]); }
+}
+
+TEST(files_that_cannot_be_read_are_named) {
+    Error err;
+    char* none = path_of("none");
+    EXPECT(!read_file(none, NULL, &err) && strstr(err.text, none) && strstr(err.text, "cannot open: No such file"));
+    EXPECT(!path_exists(none) && !is_directory(none));
+    EXPECT(!read_file(test_folder, NULL, &err) && strstr(err.text, test_folder) && strstr(err.text, "cannot read: Is a directory"));
+    free(none);
+}
+
+TEST(folders_are_made_with_those_above) {
+    Error err;
+    const char* const good[] = {"a/b/c", "a/b/c", "a/b/c/", "a//d", "with space/ä"};
+    for (int i = 0; i < 5; i++) {
+        char* path = path_of(good[i]);
+        EXPECT(make_directories(path, &err) && is_directory(path));
+        free(path);
+    }
+    char *file = path_of("plain"), *below = path_of("plain/folder");
+    fclose(fopen(file, "wb"));
+    EXPECT(!make_directories(below, &err) && strstr(err.text, file) && strstr(err.text, "cannot make the folder"));
+    EXPECT(!make_directories(file, &err) && strstr(err.text, file));
+    EXPECT(path_exists(file) && !is_directory(file));
+    free(below);
+    free(file);
+}
+
+TEST(a_full_disk_shows_when_closing) {
+    Error err;
+    if (!path_exists("/dev/full")) { SKIP("no /dev/full here"); }
+    FILE* f = fopen("/dev/full", "wb");
+    if (!f) { SKIP("cannot open /dev/full"); }
+    fputs("buffered, so that the write itself seems to go well", f);
+    EXPECT(!close_synced(f, "run/file", &err));
+    EXPECT(strstr(err.text, "run/file: cannot write: No space left"));
+    f = fopen("/dev/full", "wb");
+    for (int i = 0; i < 100000; i++) { fputs("more than the buffer", f); } // failed before: must not be forgotten
+    EXPECT(!close_synced(f, "run/file", &err) && strstr(err.text, "run/file: cannot write"));
+}
+
+TEST(the_folder_of_a_path_is_synced) {
+    Error err;
+    EXPECT(sync_parent("relative", &err)); // the current folder
+    EXPECT(sync_parent("/tmp", &err));     // the root
+    EXPECT(!sync_parent("/none/file", &err) && strstr(err.text, "/none: cannot sync the folder"));
+}
+
+TEST_MAIN()

@@ -1,0 +1,157 @@
+// llm.c's letters: what each becomes, what stands where it is not given, what is refused.
+#include "../llmc/flags.h"
+#include "test.h"
+
+// The configuration that a command line of letters gives; it ends at NULL.
+static Config parse(const char* first, ...) {
+    enum { MOST = 24 };
+    char* argv[MOST];
+    int argc = 0;
+    va_list args;
+    va_start(args, first);
+    for (char* a = (char*)first; argc < MOST && a; a = va_arg(args, char*)) { argv[argc++] = a; }
+    va_end(args);
+    char** rewritten = flags_rewrite(&argc, argv);
+    Config c;
+    config_defaults(&c);
+    config_parse(&c, TRAIN, "train", argc, rewritten);
+    return c;
+}
+#define PARSE(...) parse(__VA_ARGS__, (char*)NULL)
+
+typedef struct {
+    const char *letters, *value, *option, *want; // want: as config_value() gives it
+} LetterCase;
+
+static const LetterCase GIVEN[] = {
+    {"-i", "a*.bin", "train_data", "a*.bin"}, {"-j", "", "val_data", ""},            {"-e", "d24", "model", "d24"},
+    {"-e", "gpt2:d36", "model", "d36"},       {"-o", "log", "out", "log"},           {"-n", "500", "save_every", "500"},
+    {"-nk", "5", "keep", "5"},                {"-y", "1", "resume", "auto"},         {"-y", "0", "resume", ""},
+    {"-b", "64", "batch_size", "64"},         {"-t", "512", "seq_len", "512"},       {"-d", "524288", "total_batch_size", "524288"},
+    {"-x", "19560", "max_steps", "19560"},    {"-x", "-1", "max_steps", "-1"},       {"-k", "wsd", "schedule", "wsd"},
+    {"-l", "0.0006", "lr", "0.0006"},         {"-u", "700", "warmup_steps", "700"},  {"-q", "0.0", "min_lr_frac", "0"},
+    {"-c", "0.1", "weight_decay", "0.1"},     {"-sl", "5.5", "skip_loss_z", "5.5"},  {"-sg", "4", "skip_norm_z", "4"},
+    {"-v", "250", "val_every", "250"},        {"-m", "-1", "val_tokens", "-1"},      {"-m", "3", "val_tokens", "12288"}, // 3 * 4 * 1024
+    {"-m", "0", "val_tokens", "0"},           {"-s", "20000", "sample_every", "20000"}, {"-g", "144", "sample_tokens", "144"},
+    {"-a", "1", "overfit", "1"},              {"-r", "0", "recompute", "none"},      {"-r", "1", "recompute", "gelu"},
+    {"-r", "2", "recompute", "all"},
+};
+enum { NUM_GIVEN = sizeof GIVEN / sizeof *GIVEN };
+
+// llm.c's defaults (train_gpt2.cu), where a flag is not given.
+static const LetterCase DEFAULTS[] = {
+    {"-i", NULL, "train_data", "dev/data/tinyshakespeare/tiny_shakespeare_train.bin"},
+    {"-j", NULL, "val_data", "dev/data/tinyshakespeare/tiny_shakespeare_val.bin"},
+    {"-o", NULL, "out", ""},            {"-n", NULL, "save_every", "0"},  {"-nk", NULL, "keep", "0"},
+    {"-y", NULL, "resume", ""},         {"-b", NULL, "batch_size", "4"},  {"-t", NULL, "seq_len", "1024"},
+    {"-d", NULL, "total_batch_size", "0"}, {"-x", NULL, "max_steps", "-1"}, {"-k", NULL, "schedule", "cosine"},
+    {"-l", NULL, "lr", "0.0003"},       {"-u", NULL, "warmup_steps", "0"}, {"-q", NULL, "min_lr_frac", "1"},
+    {"-c", NULL, "weight_decay", "0"},  {"-sl", NULL, "skip_loss_z", "0"}, {"-sg", NULL, "skip_norm_z", "0"},
+    {"-v", NULL, "val_every", "20"},    {"-m", NULL, "val_tokens", "81920"}, // 20 batches of 4 * 1024
+    {"-s", NULL, "sample_every", "20"}, {"-g", NULL, "sample_tokens", "64"}, {"-a", NULL, "overfit", "0"},
+    {"-r", NULL, "recompute", "gelu"},
+};
+enum { NUM_DEFAULTS = sizeof DEFAULTS / sizeof *DEFAULTS };
+
+static void check(const Config* c, const LetterCase* l) {
+    char* got = config_value(c, config_find(l->option));
+    if (strcmp(got, l->want)) { TEST_FAIL("%s %s: --%s is '%s', not '%s'", l->letters, l->value ? l->value : "left out", l->option, got, l->want); }
+    free(got);
+}
+
+TEST(each_letter_becomes_its_option) {
+    for (int i = 0; i < NUM_GIVEN; i++) {
+        const LetterCase* l = &GIVEN[i];
+        const Config c = !strcmp(l->letters, "-e") ? PARSE(l->letters, l->value) : PARSE(l->letters, l->value, "-e", "d12");
+        check(&c, l);
+        for (int k = 0; k < NUM_DEFAULTS; k++) { // and touches no other
+            if (strcmp(DEFAULTS[k].option, l->option) && strcmp(l->letters, "-b") && strcmp(l->letters, "-t")) { check(&c, &DEFAULTS[k]); }
+        }
+    }
+}
+
+TEST(left_out_it_is_as_in_llmc) {
+    const Config c = PARSE("-e", "d12");
+    for (int i = 0; i < NUM_DEFAULTS; i++) { check(&c, &DEFAULTS[i]); }
+    EXPECT(c.beta1 == 0.9 && c.beta2 == 0.95 && c.eps == 1e-8 && c.grad_clip == 1.0); // its constants are our defaults
+}
+
+TEST(every_letter_is_tested_here) {
+    for (int i = 0; i < NUM_LETTER_FLAGS; i++) {
+        const LetterFlag* flag = &LETTER_FLAGS[i];
+        EXPECT(strlen(flag->letters) <= 2 && (flag->name ? !flag->only && !flag->why : flag->why != NULL));
+        EXPECT(!flag->name || config_find(flag->name));
+        for (int k = 0; k < i; k++) { EXPECT(strcmp(flag->letters, LETTER_FLAGS[k].letters)); }
+        bool given = !flag->name, left_out = !flag->name || !strcmp(flag->letters, "e");
+        for (int k = 0; k < NUM_GIVEN; k++) { given |= !strcmp(GIVEN[k].letters + 1, flag->letters); }
+        for (int k = 0; k < NUM_DEFAULTS; k++) { left_out |= !strcmp(DEFAULTS[k].letters + 1, flag->letters); }
+        if (!given || !left_out) { TEST_FAIL("-%s has no test", flag->letters); }
+    }
+}
+
+TEST(batches_to_validate_become_tokens) {
+    EXPECT(PARSE("-e", "d12", "-m", "7", "-b", "2", "-t", "64").val_tokens == 7 * 2 * 64);
+    EXPECT(PARSE("-t", "64", "-b", "2", "-e", "d12").val_tokens == 20 * 2 * 64);
+    EXPECT(PARSE("-e", "d12", "-m", "1000000", "-b", "64", "-t", "1024").val_tokens == 65536000000LL);
+}
+
+TEST(the_command_line_of_the_124M_run) {
+    const Config c = PARSE("-i", "fineweb_train_*.bin", "-o", "log124M", "-v", "250", "-l", "0.0006", "-u", "700", "-e", "d12");
+    EXPECT(!strcmp(c.train_data, "fineweb_train_*.bin") && !strcmp(c.out, "log124M") && c.val_every == 250 && c.lr == 6e-4);
+    EXPECT(c.warmup_steps == 700 && !strcmp(c.model, "d12") && !strcmp(c.init, "random"));
+    EXPECT(config_source(&c, "lr") == FROM_COMMAND_LINE);
+}
+
+TEST(later_letters_override_earlier_ones) { EXPECT(PARSE("-e", "d12", "-b", "2", "-b", "8").batch_size == 8); }
+
+TEST(what_is_not_supported_is_refused_unless_it_changes_nothing) {
+    static const char* const harmless[][2] = {{"-lg", "-1"}, {"-nm", "0"}, {"-h", "0"}, {"-w", "1"}, {"-ge", "0"}, {"-z", "0"}, {"-pn", "1"}, {"-pr", "0"}};
+    static const char* const refused[][3] = {
+        {"-lg", "10", "GPU statistics"},  {"-nm", "5", "major checkpoints"}, {"-h", "1", "HellaSwag"}, {"-f", "1", "TF32"},
+        {"-w", "0", "master weights"},    {"-ge", "2", "GELU"},              {"-z", "1", "shard"},     {"-pn", "8", "one process"},
+        {"-pr", "1", "one process"},      {"-pg", "8", "one process"},       {"-pi", "fs", "one process"},
+        {"-ps", "host", "one process"},   {"-pf", "/tmp", "one process"}};
+    for (int i = 0; i < 8; i++) {
+        const Config c = PARSE("-e", "d12", harmless[i][0], harmless[i][1]);
+        EXPECT(c.batch_size == 4);
+    }
+    int unsupported = 0;
+    for (int i = 0; i < NUM_LETTER_FLAGS; i++) { unsupported += !LETTER_FLAGS[i].name; }
+    EXPECT(unsupported == 13); // all of them are below
+    for (int i = 0; i < 13; i++) {
+        char* said = format("%s %s is not supported: ", refused[i][0], refused[i][1]);
+        EXPECT_DEATH(EXIT_USAGE, said, PARSE("-e", "d12", refused[i][0], refused[i][1]));
+        EXPECT_DEATH(EXIT_USAGE, refused[i][2], PARSE("-e", "d12", refused[i][0], refused[i][1]));
+        free(said);
+    }
+}
+
+TEST(wrong_letters_and_values_are_refused) {
+    EXPECT_DEATH(EXIT_USAGE, "-e is missing", PARSE("-b", "4"));
+    EXPECT_DEATH(EXIT_USAGE, "llm.c's model files are not read", PARSE("-e", "log/model_00019560.bin"));
+    EXPECT_DEATH(EXIT_USAGE, "-zz is not one of llm.c's flags", PARSE("-e", "d12", "-zz", "1"));
+    EXPECT_DEATH(EXIT_USAGE, "-pm is not one of", PARSE("-e", "d12", "-pm", "mpi")); // in its help, not in its parser
+    EXPECT_DEATH(EXIT_USAGE, "-b needs a value", PARSE("-e", "d12", "-b"));
+    EXPECT_DEATH(EXIT_USAGE, "do not mix", PARSE("-e", "d12", "--lr", "1"));
+    EXPECT_DEATH(EXIT_USAGE, "do not mix", PARSE("-e", "d12", "d24"));
+    EXPECT_DEATH(EXIT_USAGE, "'-b' is not an option", PARSE("--lr", "1", "-b", "4"));
+    EXPECT_DEATH(EXIT_USAGE, "-y takes 0 or 1, not '2'", PARSE("-e", "d12", "-y", "2"));
+    EXPECT_DEATH(EXIT_USAGE, "-r takes 0, 1 or 2, not '3'", PARSE("-e", "d12", "-r", "3"));
+    EXPECT_DEATH(EXIT_USAGE, "-r takes 0, 1 or 2, not '01'", PARSE("-e", "d12", "-r", "01"));
+    EXPECT_DEATH(EXIT_USAGE, "-m takes a number of batches", PARSE("-e", "d12", "-m", "all"));
+    EXPECT_DEATH(EXIT_USAGE, "-m takes a number of batches", PARSE("-e", "d12", "-m", "-2"));
+    EXPECT_DEATH(EXIT_USAGE, "--batch_size takes a whole number", PARSE("-e", "d12", "-b", "4x")); // by the option's own rules
+    EXPECT_DEATH(EXIT_USAGE, "--overfit takes 0 or 1", PARSE("-e", "d12", "-a", "2"));
+}
+
+TEST(long_options_are_left_alone) {
+    char* long_options[] = {(char*)"--lr", (char*)"1"};
+    int argc = 2;
+    EXPECT(flags_rewrite(&argc, long_options) == long_options && argc == 2);
+    argc = 0;
+    EXPECT(flags_rewrite(&argc, long_options) == long_options && argc == 0);
+    EXPECT(is_letter_flag("-e") && is_letter_flag("-nk") && !is_letter_flag("-") && !is_letter_flag("--") && !is_letter_flag("-1"));
+    EXPECT(!is_letter_flag("-abc") && !is_letter_flag("-E") && !is_letter_flag("e") && !is_letter_flag("") && !is_letter_flag("-e1"));
+}
+
+TEST_MAIN()
