@@ -29,7 +29,8 @@ JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&
 NVCC := $(shell command -v nvcc 2>/dev/null)
 
 .PHONY: all train_gpt2 prepare test headers fuzz bench clean help check-packages
-all: train_gpt2 prepare
+# only the optimized programs get a name in the top folder
+all: $(if $(filter release,$(config)),train_gpt2 prepare,$(BUILD)/train_gpt2 $(BUILD)/prepare)
 
 help:
 	@echo 'make                 train_gpt2 (the CPU trainer) and prepare (text to token files)'
@@ -49,7 +50,7 @@ check-packages:
 TRAINER_OBJECTS := $(BUILD)/cpu_fp32.o $(BUILD)/main.o $(BUILD)/tokenizer_data.o
 PREPARE_OBJECTS := $(BUILD)/prepare.o $(BUILD)/tokenizer_data.o
 
-train_gpt2 prepare: %: $(BUILD)/%
+train_gpt2 prepare: %: build/release/%
 	@ln -sf $< $@
 
 $(BUILD)/train_gpt2: $(TRAINER_OBJECTS)

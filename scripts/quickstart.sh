@@ -17,19 +17,19 @@ echo "2. making the built-in corpus: short stories whose entropy is known exactl
 ./prepare --stories 3000000 --val_size 20000 --out "$out/data/stories"
 echo "3. training a small GPT-2 on them"
 ./train_gpt2 --model L=4,H=4,C=64,T=64 --train_data "$out/data/stories_train_*.bin" --val_data "$out/data/stories_val_*.bin" \
-    --batch_size 16 --max_steps 450 --lr 6e-3 --warmup_steps 30 --val_every 150 --sample_every 450 --sample_tokens 100 \
-    --save_every 450 --out "$out"
+    --batch_size 8 --max_steps 800 --lr 4e-3 --warmup_steps 80 --val_every 200 --sample_every 800 --prompt "Once upon a time," --sample_tokens 100 \
+    --save_every 400 --out "$out"
 echo "4. a story from the model"
-./train_gpt2 generate --out "$out" --sample_tokens 200 --temperature 0.8
+./train_gpt2 generate --out "$out" --prompt "Once upon a time," --sample_tokens 200 --temperature 0.8
 cat <<END
 
 The run is in $out/:
   report.html      the curves; open it in a browser
   metrics.jsonl    the same as numbers, one JSON object a line
-  step_00000450/   the model, a Hugging Face folder: GPT2LMHeadModel.from_pretrained("$out/step_00000450") loads it
+  step_00000800/   the model, a Hugging Face folder: GPT2LMHeadModel.from_pretrained("$out/step_00000800") loads it
 
 Go on with:
   ./train_gpt2 generate --out $out --prompt "One day, a little fox"
-  ./train_gpt2 --out $out --resume auto --max_steps 900
+  ./train_gpt2 --out $out --resume auto --max_steps 1600
   ./train_gpt2 --help
 END

@@ -51,7 +51,7 @@ fuzz() { # each reader of a file for a few seconds; `make fuzz` builds them for 
     make -s fuzz || { echo "skipped: clang here has no libFuzzer"; return 77; }
     for f in build/fuzz/fuzz_*; do
         case $f in *.d) continue ;; esac
-        "$f" -max_total_time=5 -verbosity=0 -close_fd_mask=1 || return 1
+        "$f" -max_total_time=5 -close_fd_mask=1 >build/fuzz/log 2>&1 || { cat build/fuzz/log; return 1; }
         echo "$(basename "$f"): nothing found in 5 s"
     done
 }

@@ -66,17 +66,17 @@ tiny_shakespeare_learns_as_in_the_lecture() {
          exit !(NR == 50 && first >= 10.8 && first <= 11.2 && last >= 6.2 && last <= 7.0) }' "$dir/losses" >"$dir/said" || note "$(cat "$dir/said")"
 }
 
-# The lowest loss a model with T = 128 bytes of context can reach lies between the corpus' floor and floor + H/T. 0.15 nats
-# are for what 1000 short steps leave unlearnt: a model that has only learnt words and not who the story is about stays
-# above 0.6.
+# The lowest loss a model with T = 64 bytes of context can reach lies between the corpus' floor and floor + H/T
+# (data/stories.h). A model must come into that bracket, without a margin: it has then learnt all of the grammar but for less
+# than what a perfect one may lack for want of context. At no time may it be below the floor: then the floor is wrong, or
+# the model has seen the validation text.
 the_corpus_is_learnt_down_to_its_floor() {
     must "$prepare" --stories 4000000 --tokenizer bytes --val_size 60000 --out "$dir/c"
-    must "$train" --model L=4,H=4,C=128,T=128,V=257 --tokenizer bytes --train_data "$dir/c_train_*.bin" --val_data "$dir/c_val_*.bin" \
-        --batch_size 16 --max_steps 1000 --lr 4e-3 --warmup_steps 50 --weight_decay 0.1 --val_every 1000 --val_tokens -1 \
-        --sample_every 0 --save_every 0 --out ""
+    must "$train" --model L=4,H=4,C=128,T=64,V=257 --tokenizer bytes --train_data "$dir/c_train_*.bin" --val_data "$dir/c_val_*.bin" \
+        --batch_size 32 --max_steps 700 --lr 4e-3 --warmup_steps 50 --val_every 700 --val_tokens -1 --sample_every 0 --save_every 0 --out ""
     floor=$(sed -n 's/.*"floor": *\([0-9.]*\).*/\1/p' "$dir/c_val.json") H=$(sed -n 's/.*"H": *\([0-9.]*\).*/\1/p' "$dir/c_val.json")
     loss=$(sed -n 's/^val loss //p' "$dir/out" | tail -n 1)
-    echo "$loss $floor $H" | awk '{ exit !($1 >= $2 && $1 <= $2 + $3 / 128 + 0.15) }' || note "loss $loss, floor $floor, H $H"
+    echo "$loss $floor $H" | awk '{ exit !($1 >= $2 && $1 <= $2 + $3 / 64) }' || note "loss $loss, floor $floor, H $H"
 }
 
 one_batch_is_learnt_by_heart() {
@@ -105,6 +105,50 @@ a_batch_ramp_doubles_up_to_the_full_batch() {
     sizes=$(sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*/\1/p' "$dir/run/metrics.jsonl" | awk '{ print $1 - last; last = $1 }' | uniq | tr '\n' ' ')
     [ "$sizes" = "128 256 512 1024 " ] || note "sizes of the steps: $sizes"
     expect 2 'double up to --total_batch_size' "$train" $small $data --total_batch_size 1024 --batch_ramp 96:6000 --out ""
+}
+
+# Steps of 1, 2, 4 ... windows and micro-batches of 4: the last one of a step has fewer rows. The schedule counts tokens.
+a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
+    corpus
+    common="$small $data --total_batch_size 1024 --batch_ramp 32:6000 --max_steps 12 --schedule linear --min_lr_frac 0 --val_every 0 --save_every 40 --keep 0"
+    must "$train" $common --out "$dir/run"
+    losses "$dir/out" >"$dir/a"
+    must "$train" $common --batch_size 1 --save_every 0 --out ""
+    losses "$dir/out" >"$dir/b"
+    paste "$dir/a" "$dir/b" | awk '{ a = $2 / $5 - 1; b = $3 / $6 - 1; if (a * a > 1e-8 || b * b > 1e-6) bad = 1 } END { exit bad || NR < 50 }' ||
+        note "batch_size 1 differs from 4"
+    sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*"lr":\([^,]*\).*/\1 \2/p' "$dir/run/metrics.jsonl" |
+        awk '{ want = 3e-3 * (1 - before / (12 * 1024)); d = $2 / want - 1; if (d * d > 1e-8) bad = 1; before = $1 } END { exit bad || NR < 50 }' ||
+        note "the learning rate does not follow the tokens"
+    last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
+    mkdir "$dir/again"
+    cp -r "$dir/run/step_00000040" "$dir/again" # still inside the ramp
+    must "$train" --out "$dir/again" --resume auto
+    same_checkpoint "$dir/run/$last" "$dir/again/$last"
+}
+
+windows_come_in_order_without_shuffle() {
+    corpus
+    must "$train" eval --init random --model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --batch_size 4 --seq_len 32 --val_tokens 128 --val_data "$root/corpus_train_*.bin"
+    first=$(sed -n 's/^val loss //p' "$dir/out") # of the first four windows
+    for shuffle in 0 1; do
+        must "$train" $small $data --shuffle $shuffle --max_steps 1 --val_every 0 --save_every 0 --out ""
+        same=$(losses "$dir/out" | awk -v first="$first" '{ d = $2 - first; print (d * d < 1e-10) }')
+        [ "$same" = $((1 - shuffle)) ] || note "--shuffle $shuffle: $(losses "$dir/out") against $first"
+    done
+}
+
+# On one batch for ever a step that was skipped is followed by one with the same loss and norm. A warm-up to an absurd rate
+# makes both rise.
+updates_of_outliers_are_left_out() {
+    corpus
+    for what in loss norm; do
+        must "$train" $small $data --overfit --skip_${what}_z 0.0001 --max_steps 160 --lr 0.3 --warmup_steps 160 --weight_decay 0 \
+            --val_every 0 --save_every 0 --out "$dir/$what"
+        awk -F'[:,]' '/"kind":"skip"/ { skipped++; now = 1 }
+            /"kind":"train"/ { if (before && ($8 != loss || $10 != norm)) bad = 1; loss = $8; norm = $10; before = now; now = 0 }
+            END { exit bad || skipped < 2 }' "$dir/$what/metrics.jsonl" || note "--skip_${what}_z: $(grep -c '"skip"' "$dir/$what/metrics.jsonl") skipped"
+    done
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -183,6 +227,18 @@ resuming_keeps_the_settings_and_names_what_changed() {
     expect 2 'give one of them' "$train" --out "$dir/run" --resume auto --init random
 }
 
+what_was_done_before_a_checkpoint_is_not_done_again() {
+    corpus
+    must "$train" $small $data --max_steps 10 --val_every 5 --save_every 5 --val_tokens 256 --sample_every 5 --sample_tokens 4 --out "$dir/run"
+    must "$train" --out "$dir/run" --resume auto --max_steps 15
+    for kind in val sample; do
+        steps=$(sed -n "s/.*\"kind\":\"$kind\",\"step\":\([0-9]*\).*/\1/p" "$dir/run/metrics.jsonl" | tr '\n' ' ')
+        [ "$steps" = "0 5 10 15 " ] || note "$kind at steps $steps"
+    done
+    steps=$(sed -n 's/.*"kind":"save","step":\([0-9]*\).*/\1/p' "$dir/run/metrics.jsonl" | tr '\n' ' ')
+    [ "$steps" = "5 10 15 " ] || note "saved at steps $steps"
+}
+
 a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoints() {
     corpus
     expect 4 'The last good checkpoint is' "$train" $small $data --max_steps 40 --val_every 0 --save_every 2 --lr 1e3 --grad_clip 0 --weight_decay 100 --schedule constant --out "$dir/run"
@@ -198,6 +254,7 @@ evaluating_a_checkpoint_gives_the_loss_of_training() {
     want=$(grep '^val loss' "$dir/out" | tail -n 1)
     for B in 1 7; do
         must "$train" eval --out "$dir/run" --batch_size $B
+        grep -q 'windows of 32 tokens' "$dir/err" || note "not the run's --seq_len: $(cat "$dir/err")"
         echo "$want $(cat "$dir/out")" | awk '{ d = $3 / $6 - 1; exit !(d * d < 1e-10) }' || note "$want against $(cat "$dir/out")"
     done
     must "$train" eval --init "$dir/run/step_00000010" --val_data "$root/corpus_val_*.bin" --seq_len 32
@@ -339,7 +396,7 @@ a_full_disk_leaves_the_older_checkpoints() {
 }
 
 for t in $(sed -n 's/^\([a-z_0-9]*\)() {$/\1/p' "$0"); do
-    case $t in run_test | same_checkpoint) ;; *) run_test "$t" ;; esac
+    case $t in run_test | expect | same_checkpoint) ;; *) run_test "$t" ;; esac
 done
 echo "end_to_end: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

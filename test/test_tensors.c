@@ -11,8 +11,9 @@ static Tensor row(const char* name, size_t unit, Repeat repeat, size_t rows, siz
 
 // Once, twice in each layer, once: with sizes that alignment must round.
 static TensorTable open_table(size_t unit) {
-    const Tensor rows[ROWS] = {row("first", unit, ONCE, 10, 7, 9), row("vector", unit, ONCE, 1, 5, 1), row("a", unit, EACH, 3, 41, 3),
-                               row("b", unit, EACH, 1, 64, 1),     row("c", unit, EACH, 1, 1, 1),      row("last", unit, ONCE, 2, 65, 2)};
+    const Tensor rows[ROWS] = {row("first", unit, ONCE, 10, 7, 9), row("vector", unit, ONCE, 1, 5, 1),
+                               row("a", unit, EACH, 3, 41, 3),     row("b", unit, EACH, 1, 64, 1),
+                               row("c", unit, EACH, 1, 1, 1),      row("last", unit, ONCE, 2, 65, 2)};
     return tensors_layout(rows, ROWS, LAYERS);
 }
 
@@ -46,7 +47,8 @@ TEST(a_layer_is_one_range) {
     const TensorTable t = open_table(4);
     for (int i = 0; i < t.count; i++) {
         for (int l = 0; l < t.row[i].layers; l++) {
-            const size_t at = tensor_at(&t.row[i], l), end = at + tensor_size(&t.row[i]), begin = t.layers_begin + (size_t)l * t.layer_size;
+            const size_t at = tensor_at(&t.row[i], l), end = at + tensor_size(&t.row[i]),
+                         begin = t.layers_begin + (size_t)l * t.layer_size;
             if (t.row[i].repeat == EACH) { EXPECT(at >= begin && end <= begin + t.layer_size); }
             else { EXPECT(end <= t.layers_begin || at >= t.layers_begin + LAYERS * t.layer_size); }
         }
@@ -60,7 +62,8 @@ TEST(views_point_into_memory) {
     for (int l = 0; l < LAYERS; l++) {
         tensors_bind(&view, sizeof view, &t, memory, 4, l);
         EXPECT(view.first == memory && view.vector == memory + 4 * 128 && view.last == memory + 4 * t.row[5].offset);
-        EXPECT(view.a == memory + 4 * (192 + (size_t)l * 256) && view.b == view.a + 4 * 128 && view.c == view.b + 4 * 64);
+        EXPECT(view.a == memory + 4 * (192 + (size_t)l * 256) && view.b == view.a + 4 * 128 &&
+               view.c == view.b + 4 * 64);
     }
     EXPECT_DEATH(EXIT_RUNTIME, "disagree", tensors_bind(&view, sizeof view - sizeof(char*), &t, memory, 4, 0));
     free(memory);

@@ -18,7 +18,7 @@ static inline float exp_fast(float x) {
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    int32_t bits;
+    uint32_t bits;
     memcpy(&bits, &shifted, sizeof bits);
     bits = (bits + 127) << 23; // 2^n as a float
     float scale;
