@@ -186,7 +186,7 @@ static inline bool is_directory(const char* path) {
 static inline bool make_directories(const char* path, Error* err) {
     char* p = format("%s", path);
     bool ok = true;
-    for (char* c = p + 1; ok; c++) {
+    for (char* c = p + (*p != 0); ok; c++) {
         if (*c != '/' && *c != 0) { continue; }
         char end = *c;
         *c = 0;

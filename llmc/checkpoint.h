@@ -47,9 +47,11 @@ static inline void checkpoint_remove(const char* path) {
 
 // The step of a folder's name; -1 if it is not a checkpoint's.
 static inline long long checkpoint_step(const char* name) {
-    int used = 0;
+    char same[32];
     long long step = -1;
-    return sscanf(name, "step_%lld%n", &step, &used) == 1 && name[used] == 0 && used >= 13 ? step : -1;
+    if (sscanf(name, "step_%lld", &step) != 1 || step < 0) { return -1; }
+    snprintf(same, sizeof same, "step_%08lld", step);
+    return strcmp(same, name) ? -1 : step; // no other spelling of the number
 }
 
 static inline int compare_steps(const void* a, const void* b) {
@@ -107,29 +109,37 @@ static inline json_t* json_hex(uint64_t x) {
     return json_string(hex);
 }
 
-// The hash of everything in state.json but this hash itself.
-static inline uint64_t state_checksum(json_t* state) {
-    json_t* rest = json_copy(state);
-    json_object_del(rest, "checksum");
-    char* text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS);
-    const uint64_t h = text ? hash64(text, strlen(text), 0) : 0;
-    free(text);
-    json_decref(rest);
-    return h;
+// The checksum in the text of state.json: 16 hexadecimal digits, NULL if there is none. It is the hash of the text with
+// zeros in their place.
+static inline char* state_checksum_digits(char* text) {
+    static const char key[] = "\"checksum\": \"";
+    char* at = strstr(text, key);
+    return at && strlen(at) > strlen(key) + 16 ? at + strlen(key) : NULL;
+}
+
+static inline bool state_checksum_is_right(char* text) {
+    char* digits = state_checksum_digits(text);
+    if (!digits) { return false; }
+    const uint64_t written = strtoull(digits, NULL, 16);
+    memset(digits, '0', 16);
+    return written == hash64(text, strlen(text), 0);
 }
 
 // The state.json of a checkpoint, checked; NULL if it is missing or damaged.
 static inline json_t* checkpoint_read_state(const char* folder, Error* err) {
     json_t* state = json_load_from(folder, "state.json", err);
     if (!state) { return NULL; }
-    const char* hex = json_string_value(json_object_get(state, "checksum"));
+    char* path = format("%s/state.json", folder);
+    char* text = read_file(path, NULL, err);
     const long long form = json_integer_value(json_object_get(state, "format"));
-    bool ok = true;
-    if (form != CHECKPOINT_FORMAT) {
-        ok = fail(err, "%s/state.json: format %lld, this program reads %d: it was written by another version", folder, form, CHECKPOINT_FORMAT);
-    } else if (!hex || strtoull(hex, NULL, 16) != state_checksum(state)) {
-        ok = fail(err, "%s/state.json: damaged or edited (its checksum is wrong)", folder);
+    bool ok = text != NULL;
+    if (ok && form != CHECKPOINT_FORMAT) {
+        ok = fail(err, "%s: format %lld, this program reads %d: it was written by another version", path, form, CHECKPOINT_FORMAT);
+    } else if (ok && !state_checksum_is_right(text)) {
+        ok = fail(err, "%s: damaged or edited (its checksum is wrong)", path);
     }
+    free(text);
+    free(path);
     if (ok) { return state; }
     json_decref(state);
     return NULL;
@@ -198,8 +208,19 @@ static inline json_t* state_to_json(const TrainState* s, const Config* c, json_t
         "loss_window", outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window),
         "options", config_to_json(c), "checksums", checksums, "kernels", "cpu", c->kernels);
     if (!state) { fatal("out of memory: state.json"); }
-    json_object_set_new(state, "checksum", json_hex(state_checksum(state)));
+    json_object_set_new(state, "checksum", json_hex(0));
     return state;
+}
+
+static inline bool state_save(const char* folder, json_t* state, Error* err) {
+    char *path = format("%s/state.json", folder), *text = json_dumps(state, JSON_INDENT(2) | JSON_SORT_KEYS), hex[17];
+    if (!text) { fatal("out of memory: state.json"); }
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash64(text, strlen(text), 0));
+    memcpy(state_checksum_digits(text), hex, 16);
+    const bool ok = write_file_atomically(path, text, strlen(text), err);
+    free(text);
+    free(path);
+    return ok;
 }
 
 static inline bool checkpoint_write(const char* folder, const GPT2* g, const TrainState* s, const Config* c, int eot, Error* err) {
@@ -211,7 +232,7 @@ static inline bool checkpoint_write(const char* folder, const GPT2* g, const Tra
               hf_save_config(folder, &g->config, eot, err);
     json_t* checksums = json_pack("{s:o, s:o}", "model.safetensors", model_sums, "optimizer.safetensors", optimizer_sums);
     json_t* state = state_to_json(s, c, checksums);
-    ok = ok && json_save(folder, "state.json", state, err) && sync_parent(model, err);
+    ok = ok && state_save(folder, state, err) && sync_parent(model, err);
     json_decref(checksums);
     json_decref(state);
     free(model);
@@ -241,9 +262,10 @@ static inline char* checkpoint_save(const char* out, const GPT2* g, const TrainS
     ok = ok && sync_parent(path, err);
     if (!ok) { nftw(temporary, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
     free(temporary);
-    size_t count;
+    size_t count, behind = 0;
     long long* steps = checkpoint_list(out, &count);
-    for (size_t i = (size_t)c->keep; ok && c->keep > 0 && i < count; i++) {
+    for (size_t i = 0; ok && c->keep > 0 && i < count; i++) { // those ahead are damaged ones, which the run went round
+        if (steps[i] <= s->step && behind++ < (size_t)c->keep) { continue; }
         char* old = format("%s/step_%08lld", out, steps[i]);
         checkpoint_remove(old);
         free(old);

@@ -5,7 +5,6 @@
 // The folder that a command's weights come from: --init or, if that was not given, the newest checkpoint in --out. NULL
 // stands for random weights. Settings that go with the weights are put under those of the command line.
 static inline char* weights_folder(Config* c) {
-    Error err;
     if (strcmp(c->init, "random")) { return format("%s", c->init); }
     if (config_source(c, "init") >= FROM_FILE) { return NULL; }
     json_t* state = NULL;
@@ -13,7 +12,6 @@ static inline char* weights_folder(Config* c) {
     if (!folder) { fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)", c->out); }
     json_decref(state);
     notice("using %s", folder);
-    (void)err;
     return folder;
 }
 
@@ -21,7 +19,10 @@ static inline char* weights_folder(Config* c) {
 static inline void take_data_options(Config* c, const char* folder) {
     static const char* const names[] = {"tokenizer", "val_data", "seq_len"};
     Error err;
-    json_t* state = folder ? checkpoint_read_state(folder, &err) : NULL; // a Hugging Face folder has none
+    char* file = format("%s/state.json", folder ? folder : "");
+    json_t* state = folder && path_exists(file) ? checkpoint_read_state(folder, &err) : NULL; // a Hugging Face folder has none
+    if (folder && path_exists(file) && !state) { fatal("%s", err.text); }
+    free(file);
     json_t *options = json_object_get(state, "options"), *taken = json_object();
     for (int i = 0; options && i < 3; i++) { json_object_set(taken, names[i], json_object_get(options, names[i])); }
     if (!config_from_json(c, taken, folder ? folder : "", &err)) { fatal("%s", err.text); }

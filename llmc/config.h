@@ -39,7 +39,7 @@ enum {
     FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch")                            \
     FLAG(overfit, 0, TRAIN, "train on the first batch for ever")                                                            \
     GROUP("schedule")                                                                                                       \
-    INT(max_steps, -1, -1, HUGE_COUNT, NULL, TRAIN, "optimizer steps; -1: one epoch")                                       \
+    INT(max_steps, -1, -1, HUGE_COUNT, NULL, TRAIN, "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch")                                       \
     REAL(lr, 3e-4, 0, 1e3, TRAIN, "peak learning rate")                                                                     \
     REAL(min_lr_frac, 0.1, 0, 1, TRAIN, "learning rate at the end, as a part of the peak")                                  \
     INT(warmup_steps, 0, 0, HUGE_COUNT, NULL, TRAIN, "steps of linear warm-up")                                             \
@@ -47,7 +47,7 @@ enum {
     REAL(weight_decay, 0.1, 0, 1e3, TRAIN, "decoupled decay, of matrices only")                                             \
     REAL(beta1, 0.9, 0, 0.999999, TRAIN, "AdamW")                                                                           \
     REAL(beta2, 0.95, 0, 0.999999, TRAIN, "AdamW")                                                                          \
-    REAL(eps, 1e-8, 0, 1, TRAIN, "AdamW")                                                                                   \
+    REAL(eps, 1e-8, 1e-30, 1, TRAIN, "AdamW")                                                                               \
     REAL(grad_clip, 1.0, 0, 1e9, TRAIN, "largest global norm of the gradient; 0: do not clip")                              \
     REAL(skip_loss_z, 0, 0, 1e9, TRAIN, "skip the update when the loss is this many standard deviations high; 0: never")    \
     REAL(skip_norm_z, 0, 0, 1e9, TRAIN, "the same for the gradient's norm")                                                 \
@@ -174,6 +174,7 @@ static inline const char* config_nearest(const char* name, bool commands) {
     for (int i = 0; i < (commands ? (int)NUM_COMMANDS : (int)NUM_ROWS); i++) {
         const char* other = commands ? COMMANDS[i].name : CONFIG_OPTIONS[i].name;
         int d = other ? edit_distance(name, other) : least;
+        if (other && strlen(name) > 2 && !strncmp(other, name, strlen(name))) { d = 0; } // an abbreviation
         if (d < least) { least = d; best = other; }
     }
     return best;
@@ -195,8 +196,8 @@ static inline Source config_source(const Config* c, const char* name) {
 // values
 
 static inline bool is_one_of(const char* value, const char* choices) {
-    const size_t n = strlen(value);
-    for (const char* c = choices; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL) {
+    const size_t n = strcspn(value, "|");
+    for (const char* c = value[n] ? NULL : choices; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL) {
         if (n > 0 && !strncmp(c, value, n) && (c[n] == 0 || c[n] == '|')) { return true; }
     }
     return false;
@@ -207,6 +208,12 @@ static inline bool option_parse(const Option* o, const char* value, void* field,
     char* end = NULL;
     errno = 0;
     if (o->type == TYPE_TEXT) {
+        uint32_t ignored;
+        for (const char *at = value, *stop = value + strlen(value); at < stop;) { // it will stand in JSON files
+            const size_t n = utf8_decode(at, stop, &ignored);
+            if (n == 0) { return fail(err, "takes UTF-8 text; byte %zu is not", (size_t)(at - value)); }
+            at += n;
+        }
         if (o->choices && !is_one_of(value, o->choices)) { return fail(err, "takes %s, not '%s'", o->choices, value); }
         Text copy = format("%s", value);
         memcpy(field, &copy, sizeof copy);

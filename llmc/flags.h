@@ -37,7 +37,7 @@ static const LetterFlag LETTER_FLAGS[] = {
     {"lg", NULL, NULL, "-1", "there are no GPU statistics"},
     {"nm", NULL, NULL, "0", "there are no major checkpoints: see --keep"},
     {"h", NULL, NULL, "0", "HellaSwag is not evaluated"},
-    {"f", NULL, NULL, NULL, "there is no TF32 on a CPU"},
+    {"f", NULL, NULL, "0", "there is no TF32 on a CPU"},
     {"w", NULL, NULL, "1", "master weights are always fp32"},
     {"ge", NULL, NULL, "0", "GELU is not fused into matmuls"},
     {"z", NULL, NULL, "0", "there is one process, so there is nothing to shard"},
@@ -83,8 +83,8 @@ static inline const char* letter_translate(const LetterValues* v, const LetterFl
         char* end;
         const long long batches = value ? strtoll(value, &end, 10) : 20;
         if (value && (*end || end == value || batches < -1)) { usage_error("-m takes a number of batches, or -1 for all, not '%s'", value); }
-        const long long tokens = batches * atoll(letter_value(v, "b")) * atoll(letter_value(v, "t"));
-        return batches < 0 ? "-1" : format("%lld", tokens);
+        const double tokens = (double)batches * atof(letter_value(v, "b")) * atof(letter_value(v, "t"));
+        return batches < 0 ? "-1" : format("%.0f", tokens);
     }
     if (!strcmp(flag->letters, "r")) {
         if (!value) { return flag->fallback; }

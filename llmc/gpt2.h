@@ -36,7 +36,7 @@
     _(float,  ln1_mean,  kept, 1,         N)                                             \
     _(float,  ln1_rstd,  kept, 1,         N)                                             \
     _(floatX, qkv,       kept, N,         3 * C)                                         \
-    _(float,  lse,       kept, B * NH,    T)                                             \
+    _(float,  lse,       kept, (size_t)B * NH, T)                                             \
     _(floatX, atty,      kept, N,         C)                                             \
     _(float,  residual2, kept, N,         C)  /* between attention and MLP */            \
     _(floatX, ln2,       kept, N,         C)                                             \

@@ -29,6 +29,10 @@ static const ModelSize MODEL_SIZES[] = {
     {"gpt3:760m", 24, 16, 1536, 2048},   {"gpt3:1.3b", 24, 16, 2048, 2048},
     {"gpt3:2.7b", 32, 32, 2560, 2048},   {"gpt3:6.7b", 32, 32, 4096, 2048},
     {"gpt3:13b", 40, 40, 5120, 2048},
+    // llm.c's names of the same, by channels
+    {"gpt3:c768", 12, 12, 768, 2048},    {"gpt3:c1024", 24, 16, 1024, 2048},
+    {"gpt3:c1536", 24, 16, 1536, 2048},  {"gpt3:c2048", 24, 16, 2048, 2048},
+    {"gpt3:c2560", 32, 32, 2560, 2048},  {"gpt3:c4096", 32, 32, 4096, 2048},
 };
 enum { NUM_MODEL_SIZES = sizeof MODEL_SIZES / sizeof *MODEL_SIZES };
 

@@ -6,6 +6,7 @@
 #include "generate.h"
 #include "mfu.h"
 #include "schedule.h"
+#include <limits.h>
 #include <signal.h>
 #include <sys/file.h>
 
@@ -85,10 +86,16 @@ static inline int largest_batch(const Config* c, const GPT2Config* m, long long 
 
 static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Error* err) {
     const long long T = c->seq_len;
+    if (c->batch_size == 0 && c->total_batch_size && c->total_batch_size < T * ranks) {
+        return fail(err, "--total_batch_size %lld is less than one sequence of --seq_len %lld on each of %d processes", c->total_batch_size, T, ranks);
+    }
     if (c->batch_size == 0) {
         c->batch_size = largest_batch(c, m, c->total_batch_size ? c->total_batch_size / T / ranks : 64);
         if (!c->batch_size) { return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T); }
         notice("batch_size %lld fits", c->batch_size);
+    }
+    if (c->batch_size * T > INT_MAX) {
+        return fail(err, "--batch_size %lld of %lld tokens is more than a micro-batch can hold: give at most %lld", c->batch_size, T, INT_MAX / T);
     }
     const long long micro = c->batch_size * T * ranks;
     if (c->total_batch_size == 0) { c->total_batch_size = micro; }
@@ -166,6 +173,16 @@ static inline void lock_out(TrainRun* run) {
     checkpoint_clean(run->config->out);
 }
 
+// Going on from an older checkpoint would in time delete the newer ones.
+static inline void check_nothing_ahead(const Config* c, long long step) {
+    size_t count = 0;
+    long long* steps = *c->out ? checkpoint_list(c->out, &count) : NULL;
+    if (count && steps[0] > step) {
+        fatal("--resume %s: --out %s holds checkpoints up to step %lld, ahead of it: give another --out, or remove those", c->resume, c->out, steps[0]);
+    }
+    free(steps);
+}
+
 // The checkpoint to go on from and its state, NULL for a fresh run; its options are put under those of this start.
 static inline char* find_checkpoint(TrainRun* run, json_t** state) {
     Error err;
@@ -182,6 +199,7 @@ static inline char* find_checkpoint(TrainRun* run, json_t** state) {
         path = format("%s", c->resume);
         *state = checkpoint_verify(path, &err);
         if (!*state) { fatal("--resume %s", err.text); }
+        check_nothing_ahead(c, json_integer_value(json_object_get(*state, "step")));
     } else {
         if (!*c->out) { usage_error("--resume auto looks for checkpoints in --out, which is empty"); }
         path = checkpoint_newest(c->out, state);
@@ -204,7 +222,7 @@ static inline int* open_batches(int B, int T) {
 static inline void open_data(TrainRun* run) {
     Error err;
     const Config* c = run->config;
-    const int T = (int)c->seq_len, B = (int)c->batch_size, V = run->model.config.vocab_size;
+    const int T = (int)c->seq_len, V = run->model.config.vocab_size;
     if (!dataset_open(&run->train_data, "--train_data", c->train_data, T, V, &err)) { fatal("%s", err.text); }
     run->has_val = *c->val_data && c->val_every > 0;
     if (run->has_val && !dataset_open(&run->val_data, "--val_data", c->val_data, T, V, &err)) { fatal("%s", err.text); }
@@ -212,14 +230,14 @@ static inline void open_data(TrainRun* run) {
     if (!tokenizer_fits(&run->tokenizer, &run->model.config, c->tokenizer, &err)) { fatal("%s", err.text); }
     if (!ramp_parse(c->batch_ramp, c->total_batch_size, T, &run->ramp, &err)) { usage_error("%s", err.text); }
     const long long epoch = (long long)run->train_data.num_windows * T;
+    if (c->max_steps > 2000000000 || c->max_steps > (1LL << 62) / c->total_batch_size) { usage_error("--max_steps %lld is too many", c->max_steps); }
     run->total_tokens = c->max_steps >= 0 ? c->max_steps * c->total_batch_size : epoch / c->total_batch_size * c->total_batch_size;
     if (run->total_tokens == 0 && c->max_steps < 0) {
         fatal("--train_data %s: an epoch of %lld tokens is less than --total_batch_size %lld: give --max_steps or a smaller batch",
               c->train_data, epoch, c->total_batch_size);
     }
     run->num_steps = ramp_steps(&run->ramp, run->total_tokens);
-    if (run->num_steps > 2000000000) { usage_error("--max_steps: more than 2000000000 steps"); }
-    (void)B;
+    if (run->num_steps > 2000000000) { usage_error("%lld steps are too many: give a larger --total_batch_size", run->num_steps); }
 }
 
 // Initial weights are functions of the seed and of each element's place in its tensor: the same for every device, dtype,

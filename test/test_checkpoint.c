@@ -87,10 +87,11 @@ static void expect_list(const char* out, int count, long long first, long long s
 TEST(only_checkpoints_are_listed_newest_first) {
     static const char* const others[] = {
         "step_1",        "step_0000001",      "step_00000010x",     "step_",         "step_0000001x", "xstep_00000001",
-        "step_-0000001", "step_00000007.tmp", ".tmp-step_00000005", "STEP_00000009", "step-00000009", "metrics.jsonl"};
+        "step_-0000001", "step_00000007.tmp", ".tmp-step_00000005", "STEP_00000009", "step-00000009", "metrics.jsonl",
+        "step_+0000001", "step_ 0000001", "step_000000010"}; // other spellings of a number
     char* out = new_folder();
     expect_list(out, 0, 0, 0);
-    for (int i = 0; i < 12; i++) { make_folder(out, others[i]); }
+    for (int i = 0; i < 15; i++) { make_folder(out, others[i]); }
     expect_list(out, 0, 0, 0);
     make_folder(out, "step_00000009");
     make_folder(out, "step_00000100");
@@ -176,6 +177,21 @@ TEST(the_newest_are_kept) {
     free(save(out, &g, 80, 0));  // over one of the same name
     expect_list(out, 4, 80, 70);
     EXPECT(!has(out, ".tmp-step_00000080") && !has(out, ".tmp-removed-step_00000080"));
+    free(out);
+    gpt2_free(&g);
+}
+
+TEST(a_run_taken_back_keeps_what_it_saves) {
+    GPT2 g = open_model(C);
+    char* out = new_folder();
+    for (long long step = 10; step <= 30; step += 10) { free(save(out, &g, step, 0)); }
+    char* path = save(out, &g, 15, 1); // after resuming from step 10, by choice or because the newer ones are damaged
+    EXPECT(is_directory(path));
+    expect_list(out, 1, 15, 0);
+    free(path);
+    path = save(out, &g, 20, 0); // 0: all are kept
+    expect_list(out, 2, 20, 15);
+    free(path);
     free(out);
     gpt2_free(&g);
 }
@@ -281,8 +297,8 @@ static void edit_state(const char* folder, const char* key, json_t* value, bool 
     if (!state) { fatal("%s", err.text); }
     if (value) { json_object_set_new(state, key, value); }
     else { json_object_del(state, key); }
-    if (seal) { json_object_set_new(state, "checksum", json_hex(state_checksum(state))); }
-    if (!json_save(folder, "state.json", state, &err)) { fatal("%s", err.text); }
+    if (seal) { json_object_set_new(state, "checksum", json_hex(0)); }
+    if (!(seal ? state_save(folder, state, &err) : json_save(folder, "state.json", state, &err))) { fatal("%s", err.text); }
     json_decref(state);
 }
 

@@ -108,6 +108,7 @@ static const ValueCase VALUES[] = {
     {"lr", "3e-4x", false, "takes a number, not '3e-4x'"},
     {"lr", "", false, "takes a number, not ''"},
     {"beta1", "0.999999", true, "0.999999"},
+    {"eps", "0", false, "from 1e-30 to 1"}, // 0/0 where a gradient is exactly zero, as in padding
     {"beta1", "1", false, "from 0 to 0.999999"},
     {"top_p", "1.01", false, "from 0 to 1"},
     {"shuffle", "0", true, "0"},
@@ -118,6 +119,7 @@ static const ValueCase VALUES[] = {
     {"schedule", "wsd", true, "wsd"},
     {"schedule", "cosine", true, "cosine"},
     {"schedule", "cos", false, "takes cosine|linear|constant|wsd, not 'cos'"},
+    {"schedule", "linear|constant", false, "takes cosine"},
     {"schedule", "", false, "takes cosine"},
     {"recompute", "all", true, "all"},
     {"recompute", "al", false, "takes none|gelu|all"},

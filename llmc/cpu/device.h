@@ -134,6 +134,8 @@ static inline size_t device_memory_available(void) {
         limit = number_in_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "", 1, SIZE_MAX);
         used = number_in_file("/sys/fs/cgroup/memory/memory.usage_in_bytes", "", 1, 0);
     }
+    // files that were read count as used, but make way
+    used -= min_size(used, number_in_file("/sys/fs/cgroup/memory.stat", "\ninactive_file ", 1, 0));
     if (limit != SIZE_MAX) { bytes = min_size(bytes, limit > used ? limit - used : 0); }
     const int resources[2] = {RLIMIT_AS, RLIMIT_DATA};
     for (int i = 0; i < 2; i++) {
