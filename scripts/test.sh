@@ -30,7 +30,8 @@ group() {
 }
 add() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
 
-build() { make -s all tests; }
+jobs=$(nproc 2>/dev/null || echo 1)
+build() { make -s -j "$jobs" all tests; }
 headers() {
     command -v c++ >/dev/null || { echo "skipped: no C++ compiler"; return 77; }
     make -s headers
@@ -38,17 +39,17 @@ headers() {
 unit() { sh test/run.sh build/release; }
 end_to_end() { sh test/end_to_end.sh build/release; }
 sanitize() { # the same tests with every address and every integer operation checked
-    make -s config=sanitize all tests || return 1
+    make -s -j "$jobs" config=sanitize all tests || return 1
     # fork() in the tests leaves memory behind on purpose: an exit in a child frees nothing
     ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive sh test/run.sh build/sanitize
 }
 plain() { # a build without OpenMP and for an older processor gives the same answers
-    make -s BUILD=build/plain ARCH=x86-64 OPENMP= build/plain/test_cpu build/plain/test_gpt2 || return 1
+    make -s -j "$jobs" BUILD=build/plain ARCH=x86-64 OPENMP= build/plain/test_cpu build/plain/test_gpt2 || return 1
     sh test/run.sh build/plain test_cpu test_gpt2
 }
 fuzz() { # each reader of a file for a few seconds; `make fuzz` builds them for longer runs
     command -v clang >/dev/null || { echo "skipped: no clang"; return 77; }
-    make -s fuzz || { echo "skipped: clang here has no libFuzzer"; return 77; }
+    make -s -j "$jobs" fuzz || { echo "skipped: clang here has no libFuzzer"; return 77; }
     for f in build/fuzz/fuzz_*; do
         case $f in *.d) continue ;; esac
         "$f" -max_total_time=5 -close_fd_mask=1 >build/fuzz/log 2>&1 || { cat build/fuzz/log; return 1; }
