@@ -2,10 +2,11 @@
 //
 //   model.safetensors, config.json, generation_config.json    see huggingface.h
 //   optimizer.safetensors                                     both moments, m.* and v.*, in our layout
-//   state.json                                                where the run stands, its options, a checksum of every tensor
+//   state.json                                                where the run stands, its options, a checksum of every
+//   tensor
 //
-// A checkpoint is written under another name (.tmp-*), synced and renamed, so that one under its own name is whole. It is
-// verified before it is used; if it is damaged the one before is taken.
+// A checkpoint is written under another name (.tmp-*), synced and renamed, so that one under its own name is whole. It
+// is verified before it is used; if it is damaged the one before is taken.
 #pragma once
 #include "huggingface.h"
 #include "logger.h"
@@ -134,7 +135,8 @@ static inline json_t* checkpoint_read_state(const char* folder, Error* err) {
     const long long form = json_integer_value(json_object_get(state, "format"));
     bool ok = text != NULL;
     if (ok && form != CHECKPOINT_FORMAT) {
-        ok = fail(err, "%s: format %lld, this program reads %d: it was written by another version", path, form, CHECKPOINT_FORMAT);
+        ok = fail(err, "%s: format %lld, this program reads %d: it was written by another version", path, form,
+                  CHECKPOINT_FORMAT);
     } else if (ok && !state_checksum_is_right(text)) {
         ok = fail(err, "%s: damaged or edited (its checksum is wrong)", path);
     }
@@ -173,7 +175,8 @@ static inline json_t* checkpoint_verify(const char* folder, Error* err) {
     json_t* state = checkpoint_read_state(folder, err);
     if (!state) { return NULL; }
     GPT2Config ignored;
-    if (hf_load_config(folder, false, &ignored, err) && checkpoint_verify_file(folder, "model.safetensors", state, err) &&
+    if (hf_load_config(folder, false, &ignored, err) &&
+        checkpoint_verify_file(folder, "model.safetensors", state, err) &&
         checkpoint_verify_file(folder, "optimizer.safetensors", state, err)) {
         return state;
     }
@@ -203,10 +206,11 @@ static inline char* checkpoint_newest(const char* out, json_t** state) {
 // saving and loading
 
 static inline json_t* state_to_json(const TrainState* s, const Config* c, json_t* checksums) {
-    json_t* state = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:O, s:{s:s}}", "format", CHECKPOINT_FORMAT, "step",
-        (json_int_t)s->step, "tokens", (json_int_t)s->tokens, "window", (json_int_t)s->window, "data_hash", json_hex(s->data_hash),
-        "loss_window", outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window),
-        "options", config_to_json(c), "checksums", checksums, "kernels", "cpu", c->kernels);
+    json_t* state = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:O, s:{s:s}}", "format", CHECKPOINT_FORMAT,
+                              "step", (json_int_t)s->step, "tokens", (json_int_t)s->tokens, "window",
+                              (json_int_t)s->window, "data_hash", json_hex(s->data_hash), "loss_window",
+                              outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window),
+                              "options", config_to_json(c), "checksums", checksums, "kernels", "cpu", c->kernels);
     if (!state) { fatal("out of memory: state.json"); }
     json_object_set_new(state, "checksum", json_hex(0));
     return state;
@@ -223,14 +227,17 @@ static inline bool state_save(const char* folder, json_t* state, Error* err) {
     return ok;
 }
 
-static inline bool checkpoint_write(const char* folder, const GPT2* g, const TrainState* s, const Config* c, int eot, Error* err) {
+static inline bool checkpoint_write(const char* folder, const GPT2* g, const TrainState* s, const Config* c, int eot,
+                                    Error* err) {
     char *model = format("%s/model.safetensors", folder), *optimizer = format("%s/optimizer.safetensors", folder);
-    const TensorBlock weights = {"transformer.", g->masters, true}, moments[2] = {{"m.", g->m, false}, {"v.", g->v, false}};
+    const TensorBlock weights = {"transformer.", g->masters, true},
+                      moments[2] = {{"m.", g->m, false}, {"v.", g->v, false}};
     json_t *model_sums = json_object(), *optimizer_sums = json_object();
     bool ok = tensors_save(model, &g->params_table, &weights, 1, model_sums, err) &&
               tensors_save(optimizer, &g->params_table, moments, 2, optimizer_sums, err) &&
               hf_save_config(folder, &g->config, eot, err);
-    json_t* checksums = json_pack("{s:o, s:o}", "model.safetensors", model_sums, "optimizer.safetensors", optimizer_sums);
+    json_t* checksums =
+        json_pack("{s:o, s:o}", "model.safetensors", model_sums, "optimizer.safetensors", optimizer_sums);
     json_t* state = state_to_json(s, c, checksums);
     ok = ok && state_save(folder, state, err) && sync_parent(model, err);
     json_decref(checksums);
@@ -248,15 +255,19 @@ static inline bool checkpoint_room(const char* out, const GPT2* g, Error* err) {
     if (statvfs(out, &v) != 0) { return fail(err, "%s: %s", out, strerror(errno)); }
     const size_t room = (size_t)v.f_bavail * v.f_frsize, need = checkpoint_bytes(g);
     if (room >= need) { return true; }
-    return fail(err, "%s: a checkpoint takes %.1f MB, but only %.1f MB are free: make room, lower --keep, or give another --out",
-                out, (double)need / 1e6, (double)room / 1e6);
+    return fail(
+        err,
+        "%s: a checkpoint takes %.1f MB, but only %.1f MB are free: make room, lower --keep, or give another --out",
+        out, (double)need / 1e6, (double)room / 1e6);
 }
 
-// Writes a checkpoint to `out` and removes all but the newest `keep` (0: none). Returns its path, which the caller frees;
-// NULL on failure, with nothing but the older checkpoints left.
-static inline char* checkpoint_save(const char* out, const GPT2* g, const TrainState* s, const Config* c, int eot, Error* err) {
+// Writes a checkpoint to `out` and removes all but the newest `keep` (0: none). Returns its path, which the caller
+// frees; NULL on failure, with nothing but the older checkpoints left.
+static inline char* checkpoint_save(const char* out, const GPT2* g, const TrainState* s, const Config* c, int eot,
+                                    Error* err) {
     char *path = format("%s/step_%08lld", out, s->step), *temporary = format("%s/.tmp-step_%08lld", out, s->step);
-    bool ok = checkpoint_room(out, g, err) && make_directories(temporary, err) && checkpoint_write(temporary, g, s, c, eot, err);
+    bool ok = checkpoint_room(out, g, err) && make_directories(temporary, err) &&
+              checkpoint_write(temporary, g, s, c, eot, err);
     if (ok && path_exists(path)) { checkpoint_remove(path); } // a damaged one, which the run went round
     if (ok && rename(temporary, path) != 0) { ok = fail(err, "%s: cannot rename to it: %s", path, strerror(errno)); }
     ok = ok && sync_parent(path, err);

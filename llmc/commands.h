@@ -9,7 +9,9 @@ static inline char* weights_folder(Config* c) {
     if (config_source(c, "init") >= FROM_FILE) { return NULL; }
     json_t* state = NULL;
     char* folder = *c->out ? checkpoint_newest(c->out, &state) : NULL;
-    if (!folder) { fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)", c->out); }
+    if (!folder) {
+        fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)", c->out);
+    }
     json_decref(state);
     notice("using %s", folder);
     return folder;
@@ -20,7 +22,8 @@ static inline void take_data_options(Config* c, const char* folder) {
     static const char* const names[] = {"tokenizer", "val_data", "seq_len"};
     Error err;
     char* file = format("%s/state.json", folder ? folder : "");
-    json_t* state = folder && path_exists(file) ? checkpoint_read_state(folder, &err) : NULL; // a Hugging Face folder has none
+    json_t* state =
+        folder && path_exists(file) ? checkpoint_read_state(folder, &err) : NULL; // a Hugging Face folder has none
     if (folder && path_exists(file) && !state) { fatal("%s", err.text); }
     free(file);
     json_t *options = json_object_get(state, "options"), *taken = json_object();
@@ -77,7 +80,9 @@ static inline int eval_command(Config* c, Comm* comm) {
     take_data_options(c, folder);
     device_open_for(c);
     if (config_source(c, "val_tokens") < FROM_FILE) { c->val_tokens = -1; }
-    if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err)) { usage_error("%s", err.text); }
+    if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err)) {
+        usage_error("%s", err.text);
+    }
     const int T = (int)c->seq_len, B = c->batch_size ? (int)c->batch_size : 4;
     if (!dataset_open(&data, "--val_data", c->val_data, T, shape.vocab_size, &err)) { fatal("%s", err.text); }
     c->sample_every = 0;
@@ -107,12 +112,12 @@ static inline void print_tensors(const TensorTable* table) {
         char shape[32];
         if (t->rows > 1) { snprintf(shape, sizeof shape, "%zu x %zu", t->rows, t->cols); }
         else { snprintf(shape, sizeof shape, "%zu", t->cols); }
-        printf("%-10s %-28s %4d %14s %7s %14zu\n", t->name, t->file_name, t->layers, shape, tensor_decays(t) ? "yes" : "no",
-               (size_t)t->layers * t->used_rows * t->cols);
+        printf("%-10s %-28s %4d %14s %7s %14zu\n", t->name, t->file_name, t->layers, shape,
+               tensor_decays(t) ? "yes" : "no", (size_t)t->layers * t->used_rows * t->cols);
     }
     const TensorCount decayed = tensors_count(table, true), others = tensors_count(table, false);
-    printf("\ndecayed: %zu tensors, %zu parameters\nnot decayed: %zu tensors, %zu parameters\n", decayed.tensors, decayed.elements,
-           others.tensors, others.elements);
+    printf("\ndecayed: %zu tensors, %zu parameters\nnot decayed: %zu tensors, %zu parameters\n", decayed.tensors,
+           decayed.elements, others.tensors, others.elements);
     printf("parameters: %zu, in memory with padding: %zu\n", decayed.elements + others.elements, table->size);
 }
 
@@ -135,13 +140,18 @@ static inline void print_residual_stream(Config* c, const char* folder, const GP
     GPT2 g;
     const int T = (int)min_size((size_t)shape->max_seq_len, 32), C = shape->channels, N = T * C;
     gpt2_layout(&g, shape, 1, T, FORWARD_ONLY);
-    if (run_bytes(&g, c) > device_memory_available()) { printf("\nthe weights do not fit into memory: no residual stream\n"); return; }
+    if (run_bytes(&g, c) > device_memory_available()) {
+        printf("\nthe weights do not fit into memory: no residual stream\n");
+        return;
+    }
     gpt2_alloc(&g);
     if (!folder) { init_weights(&g, (uint64_t)c->seed, c->wpe_std); }
     else if (!hf_load_weights(&g, folder, &err)) { fatal("%s", err.text); }
     int* tokens = (int*)alloc_or_die((size_t)T, sizeof *tokens, "tokens");
     float* stream = (float*)alloc_or_die((size_t)N, sizeof *stream, "the residual stream");
-    for (int t = 0; t < T; t++) { tokens[t] = (int)(rng_u64((uint64_t)c->seed, RNG_TEST, (uint64_t)t) % (uint64_t)shape->vocab_size); }
+    for (int t = 0; t < T; t++) {
+        tokens[t] = (int)(rng_u64((uint64_t)c->seed, RNG_TEST, (uint64_t)t) % (uint64_t)shape->vocab_size);
+    }
     device_copy_in(g.tokens, tokens, (size_t)T * sizeof *tokens);
     gpt2_embed(&g, 1, T, NULL);
     printf("\nstandard deviation of the residual stream by depth:");
@@ -181,18 +191,21 @@ static inline int info_command(Config* c) {
     const char* folder = strcmp(c->init, "random") ? c->init : NULL;
     preset_apply(c);
     device_open_for(c);
-    if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) || !resolve_batch(c, &shape, 1, &err)) {
+    if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) ||
+        !resolve_batch(c, &shape, 1, &err)) {
         usage_error("%s", err.text);
     }
     if (config_source(c, "train_data") >= FROM_FILE || config_source(c, "val_data") >= FROM_FILE) {
         const int T = (int)c->seq_len;
-        if (config_source(c, "train_data") >= FROM_FILE) { verify_files("--train_data", c->train_data, T, shape.vocab_size); }
+        if (config_source(c, "train_data") >= FROM_FILE) {
+            verify_files("--train_data", c->train_data, T, shape.vocab_size);
+        }
         if (config_source(c, "val_data") >= FROM_FILE) { verify_files("--val_data", c->val_data, T, shape.vocab_size); }
         return EXIT_DONE;
     }
     gpt2_layout(&g, &shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
-    printf("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : c->model, shape.num_layers, shape.num_heads, shape.channels,
-           shape.max_seq_len, shape.vocab_size);
+    printf("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : c->model, shape.num_layers, shape.num_heads,
+           shape.channels, shape.max_seq_len, shape.vocab_size);
     print_tensors(&g.params_table);
     print_memory(&g, c);
     fflush(stdout);

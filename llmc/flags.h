@@ -51,7 +51,8 @@ static const LetterFlag LETTER_FLAGS[] = {
 enum { NUM_LETTER_FLAGS = sizeof LETTER_FLAGS / sizeof *LETTER_FLAGS };
 
 static inline bool is_letter_flag(const char* arg) {
-    return arg[0] == '-' && arg[1] >= 'a' && arg[1] <= 'z' && (arg[2] == 0 || (arg[2] >= 'a' && arg[2] <= 'z' && arg[3] == 0));
+    return arg[0] == '-' && arg[1] >= 'a' && arg[1] <= 'z' &&
+           (arg[2] == 0 || (arg[2] >= 'a' && arg[2] <= 'z' && arg[3] == 0));
 }
 
 typedef struct {
@@ -68,10 +69,15 @@ static inline const char* letter_value(const LetterValues* v, const char* letter
 // The values whose form differs from ours; in fresh memory where it does.
 static inline const char* letter_translate(const LetterValues* v, const LetterFlag* flag, const char* value) {
     if (!strcmp(flag->letters, "e")) {
-        if (!value) { usage_error("-e is missing: llm.c would load gpt2_124M_bf16.bin, this program starts from random weights: give -e d12"); }
+        if (!value) {
+            usage_error("-e is missing: llm.c would load gpt2_124M_bf16.bin, this program starts from random weights: "
+                        "give -e d12");
+        }
         const size_t n = strlen(value);
         if (n > 4 && !strcmp(value + n - 4, ".bin")) {
-            usage_error("-e %s: llm.c's model files are not read; give -e d12 for random weights, or --init with a Hugging Face folder", value);
+            usage_error("-e %s: llm.c's model files are not read; give -e d12 for random weights, or --init with a "
+                        "Hugging Face folder",
+                        value);
         }
         return !strncmp(value, "gpt2:", 5) ? value + 5 : value;
     }
@@ -82,7 +88,9 @@ static inline const char* letter_translate(const LetterValues* v, const LetterFl
     if (!strcmp(flag->letters, "m")) {
         char* end;
         const long long batches = value ? strtoll(value, &end, 10) : 20;
-        if (value && (*end || end == value || batches < -1)) { usage_error("-m takes a number of batches, or -1 for all, not '%s'", value); }
+        if (value && (*end || end == value || batches < -1)) {
+            usage_error("-m takes a number of batches, or -1 for all, not '%s'", value);
+        }
         const double tokens = (double)batches * atof(letter_value(v, "b")) * atof(letter_value(v, "t"));
         return batches < 0 ? "-1" : format("%.0f", tokens);
     }
@@ -94,7 +102,8 @@ static inline const char* letter_translate(const LetterValues* v, const LetterFl
     return value ? value : flag->fallback;
 }
 
-// Turns `argv` (after the program) into ours, in fresh memory, if its first word is a letter flag; else leaves it alone.
+// Turns `argv` (after the program) into ours, in fresh memory, if its first word is a letter flag; else leaves it
+// alone.
 static inline char** flags_rewrite(int* argc, char** argv) {
     LetterValues values;
     memset(&values, 0, sizeof values);
@@ -102,7 +111,8 @@ static inline char** flags_rewrite(int* argc, char** argv) {
     for (int i = 0; i < *argc; i += 2) {
         int at = 0;
         if (!is_letter_flag(argv[i])) {
-            usage_error("'%s': llm.c's letters and long options do not mix; give all as letters or all as --name value", argv[i]);
+            usage_error("'%s': llm.c's letters and long options do not mix; give all as letters or all as --name value",
+                        argv[i]);
         }
         while (at < NUM_LETTER_FLAGS && strcmp(LETTER_FLAGS[at].letters, argv[i] + 1)) { at++; }
         if (at == NUM_LETTER_FLAGS) { usage_error("%s is not one of llm.c's flags", argv[i]); }

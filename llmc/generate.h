@@ -88,8 +88,8 @@ static inline void generator_close(Generator* g) {
     token_list_free(&g->tokens);
 }
 
-// Shows the model the tokens that it has not seen, and fetches the logits of what comes next. Where they do not fit into
-// its context any more, it begins anew with the last half context of them.
+// Shows the model the tokens that it has not seen, and fetches the logits of what comes next. Where they do not fit
+// into its context any more, it begins anew with the last half context of them.
 static inline void generator_feed(Generator* g) {
     const int rows = g->model->B * g->model->T, V = g->model->config.vocab_size;
     const size_t capacity = (size_t)g->cache.capacity, count = g->tokens.count;
@@ -110,16 +110,17 @@ static inline void generator_feed(Generator* g) {
 
 typedef void (*TextSink)(void* context, const char* text, size_t bytes);
 
-// Continues `prompt` (nothing: begins a document) by up to `count` tokens, or to the end of the document, and hands each
-// token's text to `sink` as it comes. The prompt is not handed over.
-static inline void generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count, const Sampling* s,
-                            TextSink sink, void* context) {
+// Continues `prompt` (nothing: begins a document) by up to `count` tokens, or to the end of the document, and hands
+// each token's text to `sink` as it comes. The prompt is not handed over.
+static inline void generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count,
+                            const Sampling* s, TextSink sink, void* context) {
     Generator g = generator_open(model);
     tokenizer_encode(tokenizer, prompt, strlen(prompt), &g.tokens);
     if (g.tokens.count == 0) { token_list_append(&g.tokens, tokenizer->eot); }
     for (size_t i = 0; i < count; i++) {
         generator_feed(&g);
-        const int id = sample_token(g.logits, model->config.vocab_size, s, rng_uniform(s->seed, RNG_SAMPLE, i), g.candidates);
+        const int id =
+            sample_token(g.logits, model->config.vocab_size, s, rng_uniform(s->seed, RNG_SAMPLE, i), g.candidates);
         if (id == tokenizer->eot) { break; }
         size_t bytes = 0;
         const char* text = tokenizer_token(tokenizer, id, &bytes);
@@ -132,6 +133,8 @@ static inline void generate(GPT2* model, const Tokenizer* tokenizer, const char*
 // The tokenizer must speak the model's language: its ids must be the model's.
 static inline bool tokenizer_fits(const Tokenizer* t, const GPT2Config* m, const char* option, Error* err) {
     if (t->vocab_size <= m->vocab_size) { return true; }
-    return fail(err, "--tokenizer %s has %d tokens, the model's vocabulary only %d: give the tokenizer that its data was prepared with", option,
-                t->vocab_size, m->vocab_size);
+    return fail(err,
+                "--tokenizer %s has %d tokens, the model's vocabulary only %d: give the tokenizer that its data was "
+                "prepared with",
+                option, t->vocab_size, m->vocab_size);
 }

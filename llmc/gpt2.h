@@ -91,9 +91,11 @@ typedef struct {
     size_t kv_size; // elements of a KVCache
 } GPT2;
 
-// Rows of logits held at a time. Each chunk goes over the weight and its gradient again, V * C numbers, and is itself gone
-// over, V * chunk numbers: with about C rows the two cost the same.
-static inline int classifier_chunk(const GPT2Config* m) { return m->channels < 128 ? 128 : m->channels > 1024 ? 1024 : m->channels; }
+// Rows of logits held at a time. Each chunk goes over the weight and its gradient again, V * C numbers, and is itself
+// gone over, V * chunk numbers: with about C rows the two cost the same.
+static inline int classifier_chunk(const GPT2Config* m) {
+    return m->channels < 128 ? 128 : m->channels > 1024 ? 1024 : m->channels;
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
@@ -187,10 +189,13 @@ static inline void gpt2_free(GPT2* g) {
 }
 
 static inline KVCache kv_cache_alloc(const GPT2* g) {
-    KVCache cache = {(floatX*)device_alloc(g->kv_size * sizeof(floatX), "the cache of keys and values"), 0, g->config.max_seq_len};
+    KVCache cache = {(floatX*)device_alloc(g->kv_size * sizeof(floatX), "the cache of keys and values"), 0,
+                     g->config.max_seq_len};
     return cache;
 }
-static inline void kv_cache_free(const GPT2* g, KVCache* cache) { device_free(cache->memory, g->kv_size * sizeof(floatX)); }
+static inline void kv_cache_free(const GPT2* g, KVCache* cache) {
+    device_free(cache->memory, g->kv_size * sizeof(floatX));
+}
 
 static inline Params params_at(const GPT2* g, int layer) {
     Params p;
@@ -247,7 +252,8 @@ static inline float* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cac
     const Params p = params_at(g, last ? l : l + 1);
     gpt2_block_forward(g, l, B, T, cache);
     if (last) {
-        residual_layernorm_forward(a.residualf, a.lnf, a.lnf_mean, a.lnf_rstd, a.residual2, a.proj, p.lnfw, p.lnfb, N, C);
+        residual_layernorm_forward(a.residualf, a.lnf, a.lnf_mean, a.lnf_rstd, a.residual2, a.proj, p.lnfw, p.lnfb, N,
+                                   C);
         return a.residualf;
     }
     residual_layernorm_forward(b.residual1, b.ln1, b.ln1_mean, b.ln1_rstd, a.residual2, a.proj, p.ln1w, p.ln1b, N, C);
@@ -267,7 +273,8 @@ static inline void gpt2_loss(GPT2* g, int B, int T) {
     const GPT2Config* m = &g->config;
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
-    classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, classifier_chunk(m), B * T, m->channels, m->vocab_size, m->padded_vocab_size);
+    classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, classifier_chunk(m), B * T, m->channels,
+                    m->vocab_size, m->padded_vocab_size);
     loss_add(&g->sums[0], a.losses, B * T);
 }
 
@@ -277,7 +284,8 @@ static inline void gpt2_logits(GPT2* g, float* logits, int first, int count) {
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
     const floatX* rows = a.lnf + (size_t)first * m->channels;
-    classifier_logits(logits, a.logits, rows, p.wte, classifier_chunk(m), count, m->channels, m->vocab_size, m->padded_vocab_size);
+    classifier_logits(logits, a.logits, rows, p.wte, classifier_chunk(m), count, m->channels, m->vocab_size,
+                      m->padded_vocab_size);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -54,7 +54,8 @@ typedef struct {
 static inline TensorBuffers tensor_buffers(const TensorTable* table) {
     size_t most = 0;
     for (int i = 0; i < table->count; i++) { most = max_size(most, tensor_elements(&table->row[i])); }
-    TensorBuffers b = {(float*)alloc_or_die(most, sizeof(float), "a tensor"), (float*)alloc_or_die(most, sizeof(float), "a tensor")};
+    TensorBuffers b = {(float*)alloc_or_die(most, sizeof(float), "a tensor"),
+                       (float*)alloc_or_die(most, sizeof(float), "a tensor")};
     return b;
 }
 static inline void tensor_buffers_free(TensorBuffers* b) {
@@ -74,8 +75,8 @@ static inline size_t tensor_fetch(TensorBuffers* b, const Tensor* t, int layer, 
     return n;
 }
 
-static inline bool tensors_write(SafeTensorsWriter* w, const TensorTable* table, const TensorBlock* blocks, int num_blocks,
-                                 json_t* checksums, Error* err) {
+static inline bool tensors_write(SafeTensorsWriter* w, const TensorTable* table, const TensorBlock* blocks,
+                                 int num_blocks, json_t* checksums, Error* err) {
     size_t shape[2];
     bool ok = safetensors_annotate(w, "format", "pt", err); // transformers asks for it
     for (int b = 0; b < num_blocks; b++) {
@@ -132,15 +133,18 @@ static inline bool json_save(const char* folder, const char* file, json_t* value
 // config.json and generation_config.json; `eot` is the tokenizer's end-of-text id, -1 if there is none.
 static inline bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err) {
     json_t* id = eot >= 0 && eot < m->vocab_size ? json_integer(eot) : json_null();
-    json_t* config = json_pack("{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:n, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:O, s:O}",
-        "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
-        "vocab_size", m->vocab_size, "n_positions", m->max_seq_len, "n_embd", m->channels, "n_layer", m->num_layers,
-        "n_head", m->num_heads, "n_inner", "layer_norm_epsilon", 1e-5, "initializer_range", 0.02, "resid_pdrop", 0.0,
+    json_t* config = json_pack(
+        "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:n, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:O, s:O}",
+        "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new", "vocab_size",
+        m->vocab_size, "n_positions", m->max_seq_len, "n_embd", m->channels, "n_layer", m->num_layers, "n_head",
+        m->num_heads, "n_inner", "layer_norm_epsilon", 1e-5, "initializer_range", 0.02, "resid_pdrop", 0.0,
         "embd_pdrop", 0.0, "attn_pdrop", 0.0, "tie_word_embeddings", 1, "scale_attn_weights", 1, "use_cache", 1,
         "torch_dtype", "float32", "bos_token_id", id, "eos_token_id", id);
-    json_t* generation = json_pack("{s:b, s:i, s:O, s:O}", "do_sample", 1, "top_k", 50, "bos_token_id", id, "eos_token_id", id);
+    json_t* generation =
+        json_pack("{s:b, s:i, s:O, s:O}", "do_sample", 1, "top_k", 50, "bos_token_id", id, "eos_token_id", id);
     if (!config || !generation) { fatal("out of memory: config.json"); }
-    const bool ok = json_save(folder, "config.json", config, err) && json_save(folder, "generation_config.json", generation, err);
+    const bool ok =
+        json_save(folder, "config.json", config, err) && json_save(folder, "generation_config.json", generation, err);
     json_decref(config);
     json_decref(generation);
     json_decref(id);
@@ -154,9 +158,10 @@ static inline json_t* json_load_from(const char* folder, const char* file, Error
     char* path = format("%s/%s", folder, file);
     json_error_t e;
     json_t* value = NULL;
-    if (!path_exists(path)) { fail(err, "%s: there is no such file", path); }
-    else if (!(value = json_load_file(path, JSON_REJECT_DUPLICATES, &e))) { fail(err, "%s:%d: %s", path, e.line, e.text); }
-    else if (!json_is_object(value)) {
+    if (!path_exists(path)) { fail(err, "%s: there is no such file", path);
+    } else if (!(value = json_load_file(path, JSON_REJECT_DUPLICATES, &e))) {
+        fail(err, "%s:%d: %s", path, e.line, e.text);
+    } else if (!json_is_object(value)) {
         fail(err, "%s: not a JSON object", path);
         json_decref(value);
         value = NULL;
@@ -168,8 +173,9 @@ static inline json_t* json_load_from(const char* folder, const char* file, Error
 // A setting of config.json that must have one value, where it is there at all, for the model to be the one we compute.
 static inline bool hf_require(json_t* config, const char* folder, const char* key, json_t* wanted, Error* err) {
     json_t* value = json_object_get(config, key);
-    const bool ok = !value || json_is_null(value) || json_equal(value, wanted) ||
-                    (json_is_number(value) && json_is_number(wanted) && json_number_value(value) == json_number_value(wanted));
+    const bool ok =
+        !value || json_is_null(value) || json_equal(value, wanted) ||
+        (json_is_number(value) && json_is_number(wanted) && json_number_value(value) == json_number_value(wanted));
     char *has = json_dumps(value, JSON_ENCODE_ANY), *want = json_dumps(wanted, JSON_ENCODE_ANY);
     if (!ok) { fail(err, "%s/config.json: %s is %s: this program's GPT-2 has %s", folder, key, has, want); }
     free(has);
@@ -219,17 +225,19 @@ static inline bool tensor_shape_is(const SafeTensor* found, const size_t* shape,
 }
 
 // Reads one tensor from the file into the block.
-static inline bool tensor_load(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, const TensorBlock* block,
-                               const char* name, Error* err) {
+static inline bool tensor_load(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer,
+                               const TensorBlock* block, const char* name, Error* err) {
     const SafeTensor* found = safetensors_find(s, name);
     size_t shape[2] = {0, 0};
     const int dims = tensor_file_shape(t, block->hf_layout, shape);
-    if (!found && !strncmp(name, "transformer.", 12)) { found = safetensors_find(s, name + 12); } // OpenAI's own has no prefix
+    if (!found && !strncmp(name, "transformer.", 12)) {
+        found = safetensors_find(s, name + 12);
+    } // OpenAI's own has no prefix
     if (!found) { return fail(err, "%s: tensor %s is missing", s->files[0].path, name); }
     const char* path = s->files[found->file].path;
     if (!tensor_shape_is(found, shape, dims)) {
-        return fail(err, "%s: tensor %s is (%zu,%zu) in %d dimensions, the model's is (%zu,%zu) in %d", path, name, found->shape[0],
-                    found->shape[1], found->dims, shape[0], shape[1], dims);
+        return fail(err, "%s: tensor %s is (%zu,%zu) in %d dimensions, the model's is (%zu,%zu) in %d", path, name,
+                    found->shape[0], found->shape[1], found->dims, shape[0], shape[1], dims);
     }
     const size_t n = t->used_rows * t->cols;
     if (!safetensors_read_float(s, found, 0, b->file, n, err)) { return false; }
@@ -242,9 +250,10 @@ static inline bool tensor_load(const SafeTensors* s, TensorBuffers* b, const Ten
     return true;
 }
 
-// Reads every tensor of the blocks from an open file or folder. Tensors that no block has are passed over: mask buffers,
-// and the classifier's weight, which is wte.
-static inline bool tensors_load(const SafeTensors* s, const TensorTable* table, const TensorBlock* blocks, int num_blocks, Error* err) {
+// Reads every tensor of the blocks from an open file or folder. Tensors that no block has are passed over: mask
+// buffers, and the classifier's weight, which is wte.
+static inline bool tensors_load(const SafeTensors* s, const TensorTable* table, const TensorBlock* blocks,
+                                int num_blocks, Error* err) {
     bool ok = true;
     TensorBuffers buffers = tensor_buffers(table);
     for (int b = 0; b < num_blocks; b++) {

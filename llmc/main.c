@@ -20,7 +20,9 @@ static void check_single_process(void) {
     for (int i = 0; i < 4; i++) {
         const char* size = getenv(variables[i]);
         if (size && atoi(size) > 1) {
-            usage_error("%s=%s: started as one of several processes, but this program trains in one: start it without mpirun", variables[i], size);
+            usage_error(
+                "%s=%s: started as one of several processes, but this program trains in one: start it without mpirun",
+                variables[i], size);
         }
     }
 }
@@ -53,7 +55,9 @@ int main(int argc, char** argv) {
     if (argc > 0 && argv[0][0] != '-') {
         int i = 0;
         while (i < NUM_COMMANDS && strcmp(COMMANDS[i].name, argv[0])) { i++; }
-        if (i == NUM_COMMANDS) { usage_error("no command '%s'; did you mean %s? (see --help)", argv[0], config_nearest(argv[0], true)); }
+        if (i == NUM_COMMANDS) {
+            usage_error("no command '%s'; did you mean %s? (see --help)", argv[0], config_nearest(argv[0], true));
+        }
         command = &COMMANDS[i];
         argc--, argv++;
     }

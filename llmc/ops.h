@@ -22,28 +22,30 @@
 // out (B,T,C) = wte (V,C) at the tokens + wpe (T,C). To begin at a later position, pass wpe + position * C.
 OP void encoder_forward(float* out, const int* tokens, const floatX* wte, const floatX* wpe, int B, int T, int C);
 
-// `order` (B*T): the positions 0 .. B*T-1 sorted by their token, stably: each row of dwte is then one deterministic sum.
-OP void encoder_backward(float* dwte, float* dwpe, const float* dout, const int* tokens, const int* order, int B, int T, int C);
+// `order` (B*T): the positions 0 .. B*T-1 sorted by their token, stably: each row of dwte is then one deterministic
+// sum.
+OP void encoder_backward(float* dwte, float* dwpe, const float* dout, const int* tokens, const int* order, int B, int T,
+                         int C);
 
 // out (N,C) = (inp - mean) * rstd * weight + bias with eps = 1e-5; mean and rstd (N) are kept for backward.
-OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight, const floatX* bias,
-                          int N, int C);
+OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight,
+                          const floatX* bias, int N, int C);
 
 // residual (N,C) = inp1 + inp2, then its layernorm. residual may be inp1.
 OP void residual_layernorm_forward(float* residual, floatX* out, float* mean, float* rstd, const float* inp1,
                                    const floatX* inp2, const floatX* weight, const floatX* bias, int N, int C);
 
 // dinp (N,C) += the gradient through the layernorm; dinp_x = the sum rounded to floatX (dinp itself if that is float).
-OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout, const float* inp,
-                           const floatX* weight, const float* mean, const float* rstd, int N, int C);
+OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
+                           const float* inp, const floatX* weight, const float* mean, const float* rstd, int N, int C);
 
 // out (N,OC) = inp (N,C) @ weight (OC,C)^T + bias (OC). A weight is known by its address: an implementation may keep a
 // packed form of it until params_changed().
 OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N, int C, int OC);
 
 // The same followed by GELU (Hendrycks & Gimpel 2016, the tanh form): pre (N,OC) is what enters it, kept for backward.
-OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias, int N,
-                            int C, int OC);
+OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias,
+                            int N, int C, int OC);
 
 // dinp (N,C) = dout @ weight; dweight (OC,C) += dout^T @ inp; dbias (OC) += the column sums of dout.
 OP void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
@@ -59,15 +61,17 @@ OP void gelu_forward(floatX* out, const floatX* inp, size_t n);
 // Causal attention of NH heads: qkv (B,T,3,NH,C/NH) -> out (B,T,C). The log-sum-exp of the scores, lse (B,NH,T), is all
 // that backward needs besides qkv and out: nothing of size T*T is kept (Dao et al. 2022, FlashAttention).
 OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH);
-OP void attention_backward(floatX* dqkv, const floatX* dout, const floatX* out, const float* lse, const floatX* qkv, int B,
-                           int T, int C, int NH);
+OP void attention_backward(floatX* dqkv, const floatX* dout, const floatX* out, const float* lse, const floatX* qkv,
+                           int B, int T, int C, int NH);
 
-// The form for generation: T new positions that follow `past` earlier ones. cache (B,capacity,2,C) holds keys and values
-// of the earlier ones; those of the new ones are put behind them. past + T <= capacity. T = 1 is one decoding step.
-OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C, int NH);
+// The form for generation: T new positions that follow `past` earlier ones. cache (B,capacity,2,C) holds keys and
+// values of the earlier ones; those of the new ones are put behind them. past + T <= capacity. T = 1 is one decoding
+// step.
+OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C,
+                         int NH);
 
-// The classifier: logits = inp (N,C) @ weight (Vp,C)^T, softmax over the first V columns, cross entropy with targets (N).
-// It goes over the rows in chunks, `logits` (chunk,Vp) being the scratch, so that logits are never held in full.
+// The classifier: logits = inp (N,C) @ weight (Vp,C)^T, softmax over the first V columns, cross entropy with targets
+// (N). It goes over the rows in chunks, `logits` (chunk,Vp) being the scratch, so that logits are never held in full.
 //   classifier_loss      losses (N)
 //   classifier_backward  losses (N); with the gradient of dloss * sum(losses): dinp (N,C) =, dweight (Vp,C) +=.
 //                        Rows V..Vp of dweight get exact zeros, whatever the padding of weight holds.
@@ -75,7 +79,8 @@ OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, i
 OP void classifier_loss(float* losses, floatX* logits, const floatX* inp, const floatX* weight, const int* targets,
                         int chunk, int N, int C, int V, int Vp);
 OP void classifier_backward(float* losses, floatX* dinp, float* dweight, floatX* logits, const floatX* inp,
-                            const floatX* weight, const int* targets, float dloss, int chunk, int N, int C, int V, int Vp);
+                            const floatX* weight, const int* targets, float dloss, int chunk, int N, int C, int V,
+                            int Vp);
 OP void classifier_logits(float* out, floatX* logits, const floatX* inp, const floatX* weight, int chunk, int N, int C,
                           int V, int Vp);
 
@@ -96,9 +101,10 @@ typedef struct {
 // the table's layout. Only matrices decay. The gradient is first scaled to a norm of at most grad_clip, its squared
 // global norm being *grad_norm_squared; where that is not finite nothing changes. params are the masters rounded to
 // floatX; masters may be params if that is float.
-OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads, const double* grad_norm_squared,
-                     const AdamW* hyper, const TensorTable* table, size_t begin, size_t end);
+OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
+                     const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
+                     size_t end);
 
-// Masters have been written from outside: params are rounded from them again, and packed forms of weights are forgotten.
-// Also called after each adamw_update.
+// Masters have been written from outside: params are rounded from them again, and packed forms of weights are
+// forgotten. Also called after each adamw_update.
 OP void params_changed(floatX* params, const float* masters, size_t n);

@@ -3,7 +3,8 @@
 #pragma once
 #include "config.h"
 
-// The learning rate at `step` of `steps` (both may be fractions: with a batch ramp, tokens seen / tokens of a full step).
+// The learning rate at `step` of `steps` (both may be fractions: with a batch ramp, tokens seen / tokens of a full
+// step).
 //   warm-up   lr * (step + 1) / warmup_steps
 //   cosine    half a wave from lr down to lr * min_lr_frac at the end (Loshchilov & Hutter 2017)
 //   linear    a straight line between the same two
@@ -37,7 +38,9 @@ static inline bool ramp_parse(const char* text, long long full, int T, BatchRamp
     ramp->full = full;
     if (!*text) { return true; }
     ramp->start = strtoll(text, &end, 10);
-    if (end == text || *end != ':') { return fail(err, "--batch_ramp '%s': give START:TOKENS, such as 32768:4000000000", text); }
+    if (end == text || *end != ':') {
+        return fail(err, "--batch_ramp '%s': give START:TOKENS, such as 32768:4000000000", text);
+    }
     const char* second = end + 1;
     ramp->tokens = strtoll(second, &end, 10);
     if (end == second || *end || ramp->start < 1 || ramp->tokens < 1) {
@@ -46,8 +49,11 @@ static inline bool ramp_parse(const char* text, long long full, int T, BatchRamp
     long long size = ramp->start;
     while (size < full) { size *= 2; }
     if (ramp->start % T || size != full) {
-        return fail(err, "--batch_ramp %s: START must be whole sequences (a multiple of %d) and double up to --total_batch_size %lld, "
-                    "as %lld does", text, T, full, full % (2LL * T) ? full : full / 2);
+        return fail(err,
+                    "--batch_ramp %s: START must be whole sequences (a multiple of %d) and double up to "
+                    "--total_batch_size %lld, "
+                    "as %lld does",
+                    text, T, full, full % (2LL * T) ? full : full / 2);
     }
     return true;
 }

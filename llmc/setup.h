@@ -1,5 +1,5 @@
-// How a training run comes to be: options and checkpoint into settings that fit together, then data, memory, weights and
-// logs. Everything that can be refused is refused here, before anything is allocated or overwritten.
+// How a training run comes to be: options and checkpoint into settings that fit together, then data, memory, weights
+// and logs. Everything that can be refused is refused here, before anything is allocated or overwritten.
 #pragma once
 #include "checkpoint.h"
 #include "evalloader.h"
@@ -54,15 +54,17 @@ static inline bool shape_from_config(const Config* c, const char* folder, GPT2Co
     if (config_source(c, "model") < FROM_FILE) { return true; }
     if (!model_parse(c->model, c->pad_vocab, &named, err)) { return false; }
     if (!memcmp(&named, m, sizeof named)) { return true; }
-    return fail(err, "--model %s is not the model in %s, which is L=%d,H=%d,C=%d,T=%d,V=%d: leave --model out, or give another folder",
+    return fail(err,
+                "--model %s is not the model in %s, which is L=%d,H=%d,C=%d,T=%d,V=%d: leave --model out, or give "
+                "another folder",
                 c->model, folder, m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size);
 }
 
 static inline bool resolve_seq_len(Config* c, const GPT2Config* m, Error* err) {
     if (c->seq_len == 0) { c->seq_len = m->max_seq_len; }
     if (c->seq_len <= m->max_seq_len) { return true; }
-    return fail(err, "--seq_len %lld: the model has only %d positions; give at most that, or a --model with a larger T", c->seq_len,
-                m->max_seq_len);
+    return fail(err, "--seq_len %lld: the model has only %d positions; give at most that, or a --model with a larger T",
+                c->seq_len, m->max_seq_len);
 }
 
 // What the model and its surroundings will take, with a margin for what is small.
@@ -87,15 +89,19 @@ static inline int largest_batch(const Config* c, const GPT2Config* m, long long 
 static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Error* err) {
     const long long T = c->seq_len;
     if (c->batch_size == 0 && c->total_batch_size && c->total_batch_size < T * ranks) {
-        return fail(err, "--total_batch_size %lld is less than one sequence of --seq_len %lld on each of %d processes", c->total_batch_size, T, ranks);
+        return fail(err, "--total_batch_size %lld is less than one sequence of --seq_len %lld on each of %d processes",
+                    c->total_batch_size, T, ranks);
     }
     if (c->batch_size == 0) {
         c->batch_size = largest_batch(c, m, c->total_batch_size ? c->total_batch_size / T / ranks : 64);
-        if (!c->batch_size) { return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T); }
+        if (!c->batch_size) {
+            return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T);
+        }
         notice("batch_size %lld fits", c->batch_size);
     }
     if (c->batch_size * T > INT_MAX) {
-        return fail(err, "--batch_size %lld of %lld tokens is more than a micro-batch can hold: give at most %lld", c->batch_size, T, INT_MAX / T);
+        return fail(err, "--batch_size %lld of %lld tokens is more than a micro-batch can hold: give at most %lld",
+                    c->batch_size, T, INT_MAX / T);
     }
     const long long micro = c->batch_size * T * ranks;
     if (c->total_batch_size == 0) { c->total_batch_size = micro; }
@@ -105,7 +111,9 @@ static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Erro
     while (B > 1 && c->total_batch_size % (B * T * ranks)) { B--; }
     char other[64] = "";
     if (c->total_batch_size % (B * T * ranks) == 0) { snprintf(other, sizeof other, ", or --batch_size %lld", B); }
-    return fail(err, "--total_batch_size %lld is not a multiple of batch_size * seq_len * processes = %lld * %lld * %d = %lld: give %lld%s%.0lld%s",
+    return fail(err,
+                "--total_batch_size %lld is not a multiple of batch_size * seq_len * processes = %lld * %lld * %d = "
+                "%lld: give %lld%s%.0lld%s",
                 c->total_batch_size, c->batch_size, T, ranks, micro, below ? below : micro, below ? " or " : "",
                 below ? below + micro : 0, other);
 }
@@ -122,8 +130,9 @@ static inline bool check_memory(const GPT2* g, const Config* c, Error* err) {
     const int fits = largest_batch(c, &g->config, g->B);
     char advice[64] = "a smaller --model or --seq_len";
     if (fits && fits < g->B) { snprintf(advice, sizeof advice, "--batch_size %d", fits); }
-    return fail(err, "not enough memory: %.1f MiB are needed, %.1f MiB are available; give %s%s", (double)need / 1048576,
-                (double)available / 1048576, advice, g->keep == RECOMPUTE_ALL ? "" : ", or --recompute all");
+    return fail(err, "not enough memory: %.1f MiB are needed, %.1f MiB are available; give %s%s",
+                (double)need / 1048576, (double)available / 1048576, advice,
+                g->keep == RECOMPUTE_ALL ? "" : ", or --recompute all");
 }
 
 // Options that a resumed run takes from this start alone, not from the checkpoint.
@@ -143,7 +152,10 @@ static inline bool check_changes(const Config* c, json_t* state, Error* err) {
         char *now = config_value(c, o), *then = config_value(&old, o);
         if (strcmp(now, then)) {
             if (is_one_of(o->name, "seq_len|seed|shuffle|overfit|tokenizer")) {
-                ok = fail(err, "--%s %s: the run being resumed has %s, and would not be the same run; begin a new one in another --out", o->name, now, then);
+                ok = fail(err,
+                          "--%s %s: the run being resumed has %s, and would not be the same run; begin a new one in "
+                          "another --out",
+                          o->name, now, then);
             } else if (!is_one_of(o->name, "train_data|val_data")) {
                 notice("changed since the checkpoint: --%s %s (was %s)", o->name, now, then);
             }
@@ -178,7 +190,9 @@ static inline void check_nothing_ahead(const Config* c, long long step) {
     size_t count = 0;
     long long* steps = *c->out ? checkpoint_list(c->out, &count) : NULL;
     if (count && steps[0] > step) {
-        fatal("--resume %s: --out %s holds checkpoints up to step %lld, ahead of it: give another --out, or remove those", c->resume, c->out, steps[0]);
+        fatal(
+            "--resume %s: --out %s holds checkpoints up to step %lld, ahead of it: give another --out, or remove those",
+            c->resume, c->out, steps[0]);
     }
     free(steps);
 }
@@ -192,7 +206,9 @@ static inline char* find_checkpoint(TrainRun* run, json_t** state) {
     if (!*c->resume) {
         size_t count = 0;
         free(*c->out ? checkpoint_list(c->out, &count) : NULL);
-        if (count) { fatal("--out %s holds checkpoints of another run: go on with --resume auto, or give another --out", c->out); }
+        if (count) {
+            fatal("--out %s holds checkpoints of another run: go on with --resume auto, or give another --out", c->out);
+        }
         return NULL;
     }
     if (strcmp(c->resume, "auto")) {
@@ -230,30 +246,39 @@ static inline void open_data(TrainRun* run) {
     if (!tokenizer_fits(&run->tokenizer, &run->model.config, c->tokenizer, &err)) { fatal("%s", err.text); }
     if (!ramp_parse(c->batch_ramp, c->total_batch_size, T, &run->ramp, &err)) { usage_error("%s", err.text); }
     const long long epoch = (long long)run->train_data.num_windows * T;
-    if (c->max_steps > 2000000000 || c->max_steps > (1LL << 62) / c->total_batch_size) { usage_error("--max_steps %lld is too many", c->max_steps); }
-    run->total_tokens = c->max_steps >= 0 ? c->max_steps * c->total_batch_size : epoch / c->total_batch_size * c->total_batch_size;
+    if (c->max_steps > 2000000000 || c->max_steps > (1LL << 62) / c->total_batch_size) {
+        usage_error("--max_steps %lld is too many", c->max_steps);
+    }
+    run->total_tokens =
+        c->max_steps >= 0 ? c->max_steps * c->total_batch_size : epoch / c->total_batch_size * c->total_batch_size;
     if (run->total_tokens == 0 && c->max_steps < 0) {
-        fatal("--train_data %s: an epoch of %lld tokens is less than --total_batch_size %lld: give --max_steps or a smaller batch",
+        fatal("--train_data %s: an epoch of %lld tokens is less than --total_batch_size %lld: give --max_steps or a "
+              "smaller batch",
               c->train_data, epoch, c->total_batch_size);
     }
     run->num_steps = ramp_steps(&run->ramp, run->total_tokens);
-    if (run->num_steps > 2000000000) { usage_error("%lld steps are too many: give a larger --total_batch_size", run->num_steps); }
+    if (run->num_steps > 2000000000) {
+        usage_error("%lld steps are too many: give a larger --total_batch_size", run->num_steps);
+    }
 }
 
-// Initial weights are functions of the seed and of each element's place in its tensor: the same for every device, dtype,
-// padding and number of processes. Padded rows stay zero.
+// Initial weights are functions of the seed and of each element's place in its tensor: the same for every device,
+// dtype, padding and number of processes. Padded rows stay zero.
 static inline void init_weights(GPT2* g, uint64_t seed, double wpe_std) {
     TensorBuffers b = tensor_buffers(&g->params_table);
     for (int i = 0; i < g->params_table.count; i++) {
         const Tensor* t = &g->params_table.row[i];
-        const double residual = 0.02 / sqrt(2.0 * g->config.num_layers); // 2L additions to the stream (Radford et al. 2019)
+        const double residual =
+            0.02 / sqrt(2.0 * g->config.num_layers); // 2L additions to the stream (Radford et al. 2019)
         const float std = (float)(t->init == INIT_NORMAL ? 0.02 : t->init == INIT_RESIDUAL ? residual : wpe_std);
         const size_t n = t->used_rows * t->cols;
         for (int l = 0; l < t->layers; l++) {
             const uint64_t stream = RNG_INIT + ((uint64_t)(i + 1) << 32) + ((uint64_t)l << 8);
             const bool normal = t->init != INIT_ZERO && t->init != INIT_ONE;
             #pragma omp parallel for
-            for (size_t j = 0; j < n; j++) { b.ours[j] = normal ? std * rng_normal(seed, stream, j) : t->init == INIT_ONE ? 1.0f : 0.0f; }
+            for (size_t j = 0; j < n; j++) {
+                b.ours[j] = normal ? std * rng_normal(seed, stream, j) : t->init == INIT_ONE ? 1.0f : 0.0f;
+            }
             device_copy_in(g->masters + tensor_at(t, l), b.ours, n * sizeof(float));
         }
     }
@@ -273,8 +298,10 @@ static inline void open_weights(TrainRun* run, const char* checkpoint, json_t* s
     else { init_weights(&run->model, (uint64_t)c->seed, c->wpe_std); }
     if (!ok) { fatal("%s", err.text); }
     if (checkpoint && s->data_hash != run->train_data.hash) {
-        fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give those, "
-              "or begin a new run with --init %s", c->train_data, checkpoint, checkpoint);
+        fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); "
+              "give those, "
+              "or begin a new run with --init %s",
+              c->train_data, checkpoint, checkpoint);
     }
     s->data_hash = run->train_data.hash;
 }
@@ -283,7 +310,8 @@ static inline void open_loaders(TrainRun* run) {
     const Config* c = run->config;
     const int B = run->model.B, T = run->model.T;
     run->train_memory = open_batches(B, T);
-    dataloader_open(&run->loader, &run->train_data, c->shuffle ? DATA_SHUFFLED : DATA_IN_ORDER, (uint64_t)c->seed, B, run->train_memory);
+    dataloader_open(&run->loader, &run->train_data, c->shuffle ? DATA_SHUFFLED : DATA_IN_ORDER, (uint64_t)c->seed, B,
+                    run->train_memory);
     if (run->has_val) {
         run->val_memory = open_batches(B, T);
         evalloader_open(&run->val, &run->val_data, c->val_tokens, B, run->val_memory);
@@ -293,7 +321,8 @@ static inline void open_loaders(TrainRun* run) {
     run->cursor.row = (long long)B * run->comm->rank;
 }
 
-// The floor of a corpus whose entropy is known, from the file that prepare left beside its shards; NAN if there is none.
+// The floor of a corpus whose entropy is known, from the file that prepare left beside its shards; NAN if there is
+// none.
 static inline double corpus_floor(const Dataset* data) {
     char* path = format("%s", data->files[0].path);
     const size_t n = strlen(path), tail = strlen("_000000.bin");
@@ -302,7 +331,9 @@ static inline double corpus_floor(const Dataset* data) {
         path[n - tail] = 0;
         char* json = format("%s.json", path);
         json_t* value = path_exists(json) ? json_load_file(json, 0, NULL) : NULL;
-        if (json_is_number(json_object_get(value, "floor"))) { floor_loss = json_number_value(json_object_get(value, "floor")); }
+        if (json_is_number(json_object_get(value, "floor"))) {
+            floor_loss = json_number_value(json_object_get(value, "floor"));
+        }
         json_decref(value);
         free(json);
     }
@@ -317,19 +348,21 @@ static inline void open_log(TrainRun* run) {
     const LoggerOptions options = {*c->out ? c->out : NULL, c->dtype, run->comm->rank, (int)run->num_steps,
                                    run->resumed ? (int)run->state.step : -1, c->price};
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
-    json_t* record = json_pack("{s:o, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i}, s:s, s:s}", "options", config_to_json(c), "model",
-        "name", c->model, "parameters", (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads, "C", m->channels,
-        "T", run->model.T, "V", m->vocab_size, "device", device_name(), "program", "gpt2.c");
+    json_t* record = json_pack("{s:o, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i}, s:s, s:s}", "options", config_to_json(c),
+                               "model", "name", c->model, "parameters", (json_int_t)model_parameters(m), "L",
+                               m->num_layers, "NH", m->num_heads, "C", m->channels, "T", run->model.T, "V",
+                               m->vocab_size, "device", device_name(), "program", "gpt2.c");
     const double floor_loss = run->has_val ? corpus_floor(&run->val_data) : NAN;
     if (record && isfinite(floor_loss)) { json_object_set_new(record, "floor", json_real(floor_loss)); }
     logger_config(&run->log, (int)run->state.step, record);
-    notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", c->model, model_parameters(m), m->num_layers, m->num_heads,
-           m->channels, run->model.T, m->vocab_size, m->padded_vocab_size);
-    notice("%s, %d threads, %s, %s kernels, %.0f GFLOP/s measured peak; %.1f MiB of memory", device_name(), cpu.threads, c->dtype,
-           c->kernels, run->peak_flops / 1e9, (double)run_bytes(&run->model, c) / 1048576);
+    notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", c->model, model_parameters(m), m->num_layers,
+           m->num_heads, m->channels, run->model.T, m->vocab_size, m->padded_vocab_size);
+    notice("%s, %d threads, %s, %s kernels, %.0f GFLOP/s measured peak; %.1f MiB of memory", device_name(), cpu.threads,
+           c->dtype, c->kernels, run->peak_flops / 1e9, (double)run_bytes(&run->model, c) / 1048576);
     notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
-           (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps, c->total_batch_size,
-           c->total_batch_size / ((long long)run->model.B * run->model.T * run->comm->size), run->model.B, run->model.T);
+           (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
+           c->total_batch_size, c->total_batch_size / ((long long)run->model.B * run->model.T * run->comm->size),
+           run->model.B, run->model.T);
     if (run->resumed) { notice("resumed after step %lld, %lld tokens", run->state.step, run->state.tokens); }
 }
 
@@ -340,13 +373,16 @@ static inline TrainRun* train_open(Config* c, Comm* comm) {
     run->config = c;
     run->comm = comm;
     preset_apply(c);
-    if (*c->resume && config_source(c, "init") >= FROM_FILE) { usage_error("--init begins a run and --resume goes on with one: give one of them"); }
+    if (*c->resume && config_source(c, "init") >= FROM_FILE) {
+        usage_error("--init begins a run and --resume goes on with one: give one of them");
+    }
     lock_out(run);
     json_t* state;
     char* checkpoint = find_checkpoint(run, &state);
     const char* folder = checkpoint ? checkpoint : strcmp(c->init, "random") ? c->init : NULL;
     device_open_for(c);
-    if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) || !resolve_batch(c, &shape, comm->size, &err)) {
+    if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) ||
+        !resolve_batch(c, &shape, comm->size, &err)) {
         usage_error("%s", err.text);
     }
     if (state && !check_changes(c, state, &err)) { usage_error("%s", err.text); }

@@ -68,7 +68,8 @@ static inline TensorTable tensors_layout(const Tensor* rows, int count, int num_
 }
 
 // Points the fields of a struct of pointers, one for each row, into `memory` at a layer; `unit` is the bytes of a unit.
-static inline void tensors_bind(void* fields, size_t size, const TensorTable* table, void* memory, size_t unit, int layer) {
+static inline void tensors_bind(void* fields, size_t size, const TensorTable* table, void* memory, size_t unit,
+                                int layer) {
     if (size != (size_t)table->count * sizeof(void*)) { fatal("a struct of tensors and its table disagree"); }
     for (size_t i = 0; i < size / sizeof(void*); i++) {
         const Tensor* t = &table->row[i];

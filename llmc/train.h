@@ -19,7 +19,8 @@ static inline void train_request(TrainRun* run) {
     const long long B = run->model.B, stride = B * run->comm->size, first_row = B * run->comm->rank;
     const long long windows = ramp_batch(&run->ramp, c->tokens) / run->model.T;
     const long long left = windows - c->row;
-    dataloader_request(&run->loader, (run->config->overfit ? 0 : c->window) + (uint64_t)c->row, (int)(left < B ? left : B));
+    dataloader_request(&run->loader, (run->config->overfit ? 0 : c->window) + (uint64_t)c->row,
+                       (int)(left < B ? left : B));
     c->row += stride;
     if (c->row < windows) { return; }
     c->row = first_row;
@@ -50,7 +51,8 @@ static inline double train_gradients(TrainRun* run, long long windows, double* n
         train_request(run);
         batch_to_device(g, b);
         gpt2_forward(g, b->rows, b->T, NULL);
-        gpt2_backward(g, b->rows, b->T, (float)(1.0 / tokens), row + stride >= windows ? comm_reduce_begin : NULL, run->comm);
+        gpt2_backward(g, b->rows, b->T, (float)(1.0 / tokens), row + stride >= windows ? comm_reduce_begin : NULL,
+                      run->comm);
     }
     comm_reduce_end(run->comm);
     gpt2_grad_norm(g);
@@ -60,11 +62,13 @@ static inline double train_gradients(TrainRun* run, long long windows, double* n
     return sums[0] / tokens;
 }
 
-// Whether this step's update is to be left out: its loss or norm is too far above the last 128 (--skip_loss_z, _norm_z).
+// Whether this step's update is to be left out: its loss or norm is too far above the last 128 (--skip_loss_z,
+// _norm_z).
 static inline bool train_is_outlier(TrainRun* run, double loss_z, double norm_z) {
     const Config* c = run->config;
     const int step = (int)run->state.step + 1;
-    const bool skip_loss = c->skip_loss_z > 0 && loss_z > c->skip_loss_z, skip_norm = c->skip_norm_z > 0 && norm_z > c->skip_norm_z;
+    const bool skip_loss = c->skip_loss_z > 0 && loss_z > c->skip_loss_z,
+               skip_norm = c->skip_norm_z > 0 && norm_z > c->skip_norm_z;
     if (skip_loss) { logger_skip(&run->log, step, "loss", loss_z); }
     else if (skip_norm) { logger_skip(&run->log, step, "grad", norm_z); }
     return skip_loss || skip_norm;
@@ -74,9 +78,14 @@ static inline void ATTR_NORETURN train_stop_nonfinite(TrainRun* run, double loss
     size_t count = 0;
     logger_erase_bar(&run->log);
     long long* steps = *run->config->out ? checkpoint_list(run->config->out, &count) : NULL;
-    notice("error: step %lld: loss %f, norm of the gradient %f: not finite, so the update was not made. Lower --lr, or raise "
-           "--warmup_steps.", run->state.step + 1, loss, norm);
-    if (count) { notice("The last good checkpoint is %s/step_%08lld; go on from it with --resume auto.", run->config->out, steps[0]); }
+    notice("error: step %lld: loss %f, norm of the gradient %f: not finite, so the update was not made. Lower --lr, or "
+           "raise "
+           "--warmup_steps.",
+           run->state.step + 1, loss, norm);
+    if (count) {
+        notice("The last good checkpoint is %s/step_%08lld; go on from it with --resume auto.", run->config->out,
+               steps[0]);
+    }
     exit(EXIT_NONFINITE);
 }
 
@@ -100,8 +109,10 @@ static inline void train_step(TrainRun* run) {
     s->tokens += tokens;
     s->window += (uint64_t)windows;
     const double seconds = seconds_now() - start;
-    const double mfu = model_flops_per_token(&run->model) * (double)tokens / seconds / (run->peak_flops * run->comm->size);
-    const StepRecord record = {(int)s->step, (size_t)s->tokens, (size_t)tokens, loss, norm, lr, loss_z, norm_z, 1e3 * seconds, mfu};
+    const double mfu =
+        model_flops_per_token(&run->model) * (double)tokens / seconds / (run->peak_flops * run->comm->size);
+    const StepRecord record = {
+        (int)s->step, (size_t)s->tokens, (size_t)tokens, loss, norm, lr, loss_z, norm_z, 1e3 * seconds, mfu};
     logger_step(&run->log, &record);
 }
 

@@ -298,7 +298,9 @@ static void edit_state(const char* folder, const char* key, json_t* value, bool 
     if (value) { json_object_set_new(state, key, value); }
     else { json_object_del(state, key); }
     if (seal) { json_object_set_new(state, "checksum", json_hex(0)); }
-    if (!(seal ? state_save(folder, state, &err) : json_save(folder, "state.json", state, &err))) { fatal("%s", err.text); }
+    if (!(seal ? state_save(folder, state, &err) : json_save(folder, "state.json", state, &err))) {
+        fatal("%s", err.text);
+    }
     json_decref(state);
 }
 

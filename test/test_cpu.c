@@ -11,8 +11,8 @@ enum { HAS_THREADS = 1 };
 enum { HAS_THREADS = 0 };
 #endif
 
-// The scalar whose gradient is checked: sum(dout * out), in double. A backward operation without a `dout` differentiates
-// dloss * sum(losses).
+// The scalar whose gradient is checked: sum(dout * out), in double. A backward operation without a `dout`
+// differentiates dloss * sum(losses).
 static double scalar(OpCase* forward, const double* dout) {
     OpTensor* out = op_find_tensor(forward, dout ? "out" : "losses");
     double *values = op_values(out), sum = 0;
@@ -67,7 +67,9 @@ static void check_gradients(const OpEntry* op) {
             want[s] = finite_difference(&f, op, (float*)x->data + at, dout);
         }
         const double error = relative_error(a, want, SAMPLES);
-        if (!(error < 2e-3)) { TEST_FAIL("%s: %s is off its finite differences by %.2g", back->name, grad->name, error); }
+        if (!(error < 2e-3)) {
+            TEST_FAIL("%s: %s is off its finite differences by %.2g", back->name, grad->name, error);
+        }
         free(got);
         checked++;
     }
@@ -163,11 +165,16 @@ TEST(gelu_is_the_tanh_form) {
 
 TEST(vector_exp_and_tanh_keep_their_stated_errors) {
     double worst_exp = 0, worst_tanh = 0;
-    for (float x = -87.0f; x < 88.0f; x += 0.0011f) { worst_exp = fmax(worst_exp, fabs(exp_fast(x) / exp((double)x) - 1)); }
-    for (float x = -12.0f; x < 12.0f; x += 0.00017f) { worst_tanh = fmax(worst_tanh, fabs(tanh_fast(x) - tanh((double)x))); }
+    for (float x = -87.0f; x < 88.0f; x += 0.0011f) {
+        worst_exp = fmax(worst_exp, fabs(exp_fast(x) / exp((double)x) - 1));
+    }
+    for (float x = -12.0f; x < 12.0f; x += 0.00017f) {
+        worst_tanh = fmax(worst_tanh, fabs(tanh_fast(x) - tanh((double)x)));
+    }
     EXPECT_NEAR(worst_exp, 0, 2e-7);
     EXPECT_NEAR(worst_tanh, 0, 3e-7);
-    EXPECT(exp_fast(-INFINITY) < 1e-37f && exp_fast(-1000) < 1e-37f && tanh_fast(1e30f) == 1 && tanh_fast(-1e30f) == -1);
+    EXPECT(exp_fast(-INFINITY) < 1e-37f && exp_fast(-1000) < 1e-37f && tanh_fast(1e30f) == 1 &&
+           tanh_fast(-1e30f) == -1);
     EXPECT(isnan(exp_fast(NAN)) && isnan(tanh_fast(NAN))); // a loss that is not finite must show
 }
 
@@ -206,7 +213,8 @@ TEST(the_classifier_does_not_depend_on_its_chunks) {
     for (int k = 0; k < CHUNKS; k++) {
         classifier_logits(out[k], logits, inp, weight, chunk[k], N, CHANNELS, COLUMNS, PADDED);
         classifier_loss(losses[k], logits, inp, weight, targets, chunk[k], N, CHANNELS, COLUMNS, PADDED);
-        classifier_backward(losses_too[k], dinp[k], dweight[k], logits, inp, weight, targets, 0.5f, chunk[k], N, CHANNELS, COLUMNS, PADDED);
+        classifier_backward(losses_too[k], dinp[k], dweight[k], logits, inp, weight, targets, 0.5f, chunk[k], N,
+                            CHANNELS, COLUMNS, PADDED);
         EXPECT(!memcmp(out[k], out[0], sizeof out[0]) && !memcmp(losses[k], losses[0], sizeof losses[0]));
         EXPECT(!memcmp(losses_too[k], losses[0], sizeof losses[0]) && !memcmp(dinp[k], dinp[0], sizeof dinp[0]));
         EXPECT(!memcmp(dweight[k], dweight[0], sizeof dweight[0]));
@@ -242,16 +250,21 @@ TEST(attention_sees_no_later_token) {
 TEST(cached_attention_equals_attention_piece_by_piece) {
     device_open(0, KERNELS_PLAIN); // decoding has one kernel, the plain one
     enum { B = 2, T = 11, C = 24, NH = 3, CAPACITY = 16 };
-    static floatX qkv[B * T * 3 * C], out[B * T * C], part[B * T * 3 * C], part_out[B * T * C], cache[B * CAPACITY * 2 * C];
+    static floatX qkv[B * T * 3 * C], out[B * T * C], part[B * T * 3 * C], part_out[B * T * C],
+        cache[B * CAPACITY * 2 * C];
     float lse[B * NH * T];
     for (int i = 0; i < B * T * 3 * C; i++) { qkv[i] = to_floatX(rng_normal(8, RNG_TEST, (uint64_t)i)); }
     attention_forward(out, lse, qkv, B, T, C, NH);
     const int piece[] = {1, 4, 1, 5};
     for (int i = 0, past = 0; i < 4; past += piece[i++]) {
         const size_t n = (size_t)piece[i];
-        for (int b = 0; b < B; b++) { memcpy(part + b * n * 3 * C, qkv + (b * T + past) * 3 * C, n * 3 * C * sizeof *qkv); }
+        for (int b = 0; b < B; b++) {
+            memcpy(part + b * n * 3 * C, qkv + (b * T + past) * 3 * C, n * 3 * C * sizeof *qkv);
+        }
         attention_cached(part_out, cache, part, B, piece[i], past, CAPACITY, C, NH);
-        for (int b = 0; b < B; b++) { EXPECT(!memcmp(part_out + b * n * C, out + (b * T + past) * C, n * C * sizeof *out)); }
+        for (int b = 0; b < B; b++) {
+            EXPECT(!memcmp(part_out + b * n * C, out + (b * T + past) * C, n * C * sizeof *out));
+        }
     }
 }
 
@@ -263,7 +276,8 @@ static double adamw_in_double(double x, double g, double m, double v, double dec
     return x - h->lr * (mhat / (sqrt(vhat) + h->eps) + decay * x);
 }
 
-// The update of one element after another against adamw_in_double: `scale` is what clipping should make of the gradient.
+// The update of one element after another against adamw_in_double: `scale` is what clipping should make of the
+// gradient.
 static void check_adamw(float grad_clip, double norm, double scale) {
     device_open(0, KERNELS_FAST);
     OpCase c = op_sizes_small();
@@ -273,18 +287,21 @@ static void check_adamw(float grad_clip, double norm, double scale) {
     op_open(&c, op, 4);
     *(double*)op_find_tensor(&c, "norm")->data = norm * norm;
     const float* masters = (const float*)op_find_tensor(&c, "masters")->data;
-    const size_t n = op_find_tensor(&c, "masters")->n, matrix = (size_t)c.OC * c.C, vectors = round_up(matrix, TENSOR_ALIGN);
+    const size_t n = op_find_tensor(&c, "masters")->n, matrix = (size_t)c.OC * c.C,
+                 vectors = round_up(matrix, TENSOR_ALIGN);
     double *x = op_values(op_find_tensor(&c, "masters")), *g = op_values(op_find_tensor(&c, "grads"));
     double *m = op_values(op_find_tensor(&c, "m")), *v = op_values(op_find_tensor(&c, "v"));
     int decayed = 0, others = 0, outside = 0;
     op_run(&c, op);
     for (size_t i = 0; i < n; i++) {
-        const bool inside = i >= n / 5 && i < n - n / 7 && isfinite(norm), in_vector = i >= vectors && (i - vectors) % TENSOR_ALIGN < (size_t)c.C;
+        const bool inside = i >= n / 5 && i < n - n / 7 && isfinite(norm),
+                   in_vector = i >= vectors && (i - vectors) % TENSOR_ALIGN < (size_t)c.C;
         if (!inside) { // or nowhere, where the gradient is not finite
             EXPECT(masters[i] == (float)x[i]);
             outside++;
         } else if (i < matrix || in_vector) {
-            EXPECT_NEAR(masters[i], adamw_in_double(x[i], g[i] * scale, m[i], v[i], i < matrix ? 0.1 : 0.0, &c.hyper), 1e-6);
+            EXPECT_NEAR(masters[i], adamw_in_double(x[i], g[i] * scale, m[i], v[i], i < matrix ? 0.1 : 0.0, &c.hyper),
+                        1e-6);
             decayed += i < matrix, others += in_vector;
         }
     }

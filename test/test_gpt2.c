@@ -49,7 +49,9 @@ static Batch recorded_batch(const SafeTensors* s) {
     b.targets = b.tokens + B * T;
     b.order = b.targets + B * T;
     if (!safetensors_read(s, safetensors_find(s, "x"), 0, b.tokens, B * T * sizeof(int), &err) ||
-        !safetensors_read(s, safetensors_find(s, "y"), 0, b.targets, B * T * sizeof(int), &err)) { fatal("%s", err.text); }
+        !safetensors_read(s, safetensors_find(s, "y"), 0, b.targets, B * T * sizeof(int), &err)) {
+        fatal("%s", err.text);
+    }
     sort_tokens(b.order, b.tokens, B * T);
     return b;
 }
@@ -153,7 +155,9 @@ TEST(ten_adamw_steps_follow_pytorch) {
         gpt2_update(&g, &hyper);
     }
     const Tensor* wte = &g.params_table.row[0];
-    for (size_t i = (size_t)V * wte->cols; i < tensor_elements(wte); i++) { EXPECT(g.params[i] == 0); } // padding never moves
+    for (size_t i = (size_t)V * wte->cols; i < tensor_elements(wte); i++) {
+        EXPECT(g.params[i] == 0);
+    } // padding never moves
     gpt2_free(&g);
     safetensors_close(&s);
 }
@@ -190,7 +194,8 @@ TEST(recomputing_activations_changes_no_bit) {
         EXPECT(loss[i] == loss[0]);
         EXPECT(memcmp(grads[i], grads[0], g.params_table.size * sizeof(float)) == 0);
     }
-    TensorTable all = gpt2_acts_table(&g.config, B, T, KEEP_ALL), gelu = gpt2_acts_table(&g.config, B, T, RECOMPUTE_GELU);
+    TensorTable all = gpt2_acts_table(&g.config, B, T, KEEP_ALL),
+                gelu = gpt2_acts_table(&g.config, B, T, RECOMPUTE_GELU);
     TensorTable none = gpt2_acts_table(&g.config, B, T, RECOMPUTE_ALL);
     EXPECT(none.size < gelu.size && gelu.size < all.size);
     gpt2_free(&g);
@@ -227,13 +232,18 @@ TEST(tied_embedding_gets_both_gradients) {
     forward_backward(&g, &batch, B * T, NULL, NULL);
     Acts a = acts_at(&g, 0);
     Params p = params_at(&g, 0);
-    float *parts = (float*)device_alloc(n * sizeof(float), "head + embedding"), *wpe = (float*)device_alloc(sizeof(float) * m->max_seq_len * C, "wpe");
-    encoder_backward(parts, wpe, a.dresidual, g.tokens, g.order, B, T, C); // what is left there is the embedding's gradient
+    float *parts = (float*)device_alloc(n * sizeof(float), "head + embedding"),
+          *wpe = (float*)device_alloc(sizeof(float) * m->max_seq_len * C, "wpe");
+    encoder_backward(parts, wpe, a.dresidual, g.tokens, g.order, B, T,
+                     C); // what is left there is the embedding's gradient
     double embedding = 0;
     for (size_t i = 0; i < n; i++) { embedding += fabs((double)parts[i]); }
-    classifier_backward(a.losses, a.dbtc, parts, a.logits, a.lnf, p.wte, g.targets, (float)(1.0 / (B * T)), 64, B * T, C, V, m->padded_vocab_size);
+    classifier_backward(a.losses, a.dbtc, parts, a.logits, a.lnf, p.wte, g.targets, (float)(1.0 / (B * T)), 64, B * T,
+                        C, V, m->padded_vocab_size);
     double error = 0, size = 0;
-    for (size_t i = 0; i < n; i++) { error += fabs((double)parts[i] - grads_at(&g, 0).wte[i]), size += fabs((double)parts[i]); }
+    for (size_t i = 0; i < n; i++) {
+        error += fabs((double)parts[i] - grads_at(&g, 0).wte[i]), size += fabs((double)parts[i]);
+    }
     EXPECT(embedding > 0.05 * size);
     EXPECT_NEAR(error / size, 0, 1e-6);
     gpt2_free(&g);
@@ -315,7 +325,9 @@ TEST(decoding_with_a_cache_gives_the_logits_of_the_whole) {
         if (gen.tokens.count == 20) { EXPECT(gen.cache.length == 9); } // and makes room for more than one
     }
     Generator anew = generator_open(&g); // what it says then is what it says of these tokens alone
-    for (size_t i = gen.tokens.count - (size_t)gen.cache.length; i < gen.tokens.count; i++) { token_list_append(&anew.tokens, gen.tokens.ids[i]); }
+    for (size_t i = gen.tokens.count - (size_t)gen.cache.length; i < gen.tokens.count; i++) {
+        token_list_append(&anew.tokens, gen.tokens.ids[i]);
+    }
     generator_feed(&anew);
     for (int v = 0; v < V; v++) { EXPECT_NEAR(anew.logits[v], gen.logits[v], 1e-5); }
     generator_close(&anew);
@@ -355,7 +367,8 @@ TEST(sampling_keeps_to_top_k_top_p_and_temperature) {
 TEST(top_p_counts_probabilities_at_the_temperature) {
     float logits[4] = {2.0f, 1.0f, 0.0f, -9.0f};
     Candidate scratch[4];
-    const Sampling cold = {0.25, 0, 0.9, 1}, warm = {4.0, 0, 0.9, 1}; // 0 has 0.98 of it when cold; warm, 0, 1 and 2 have 0.98
+    const Sampling cold = {0.25, 0, 0.9, 1},
+                   warm = {4.0, 0, 0.9, 1}; // 0 has 0.98 of it when cold; warm, 0, 1 and 2 have 0.98
     int least = 4, most = 0;
     for (int i = 0; i < 1000; i++) {
         const double u = (i + 0.5) / 1000;
@@ -422,7 +435,8 @@ TEST(named_models_have_the_published_numbers_of_parameters) {
     EXPECT(tensors_count(&table, true).tensors == 50 && tensors_count(&table, true).elements == 124318464);
     EXPECT(tensors_count(&table, false).tensors == 98 && tensors_count(&table, false).elements == 121344);
     EXPECT(table.size == 124475904);
-    EXPECT(!model_parse("L=6,H=5,C=384,T=256", true, &m, &err) && strstr(err.text, "384 channels cannot be shared by 5 heads"));
+    EXPECT(!model_parse("L=6,H=5,C=384,T=256", true, &m, &err) &&
+           strstr(err.text, "384 channels cannot be shared by 5 heads"));
     EXPECT(!model_parse("L=6,H=6,T=256", true, &m, &err) && strstr(err.text, "C is missing"));
     EXPECT(!model_parse("L=6,H=6,C=x,T=256", true, &m, &err) && strstr(err.text, "'C=x,T=256'"));
     EXPECT(!model_parse("gpt5", true, &m, &err));
@@ -449,7 +463,8 @@ TEST(initial_weights_have_the_published_spread_and_do_not_depend_on_padding) {
     EXPECT_NEAR(spread(p.qkvw, 3 * 128 * 128), 0.02, 3e-4);
     EXPECT_NEAR(spread(p.attprojw, 128 * 128), 0.02 / 4, 1e-4); // 1/sqrt(2 * 8)
     EXPECT_NEAR(spread(p.fcprojw, 4 * 128 * 128), 0.02 / 4, 1e-4);
-    EXPECT(spread(p.wte + 500 * 128, 12 * 128) == 0 && spread(p.qkvb, 3 * 128) == 0 && spread(p.ln1w, 128) == 1 && p.ln1w[0] == 1);
+    EXPECT(spread(p.wte + 500 * 128, 12 * 128) == 0 && spread(p.qkvb, 3 * 128) == 0 && spread(p.ln1w, 128) == 1 &&
+           p.ln1w[0] == 1);
     EXPECT(memcmp(params_at(&g, 4).fcw, p.fcw, sizeof(float) * 128) != 0);
     m.padded_vocab_size = 500;
     gpt2_layout(&h, &m, 1, 16, FORWARD_ONLY);
@@ -499,7 +514,8 @@ TEST(a_model_saved_and_loaded_is_the_same_and_damage_is_named) {
         for (int l = 0; l < a->layers; l++) {
             const size_t bytes = a->used_rows * a->cols * sizeof(float);
             EXPECT(!memcmp(g.masters + tensor_at(a, l), h.masters + tensor_at(b, l), bytes));
-            EXPECT(!memcmp(g.m + tensor_at(a, l), h.m + tensor_at(b, l), bytes) && !memcmp(g.v + tensor_at(a, l), h.v + tensor_at(b, l), bytes));
+            EXPECT(!memcmp(g.m + tensor_at(a, l), h.m + tensor_at(b, l), bytes) &&
+                   !memcmp(g.v + tensor_at(a, l), h.v + tensor_at(b, l), bytes));
         }
     }
     static const char* const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};

@@ -18,8 +18,9 @@ static inline void adamw_range(floatX* params, float* masters, float* m, float* 
     }
 }
 
-OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads, const double* grad_norm_squared,
-                     const AdamW* hyper, const TensorTable* table, size_t begin, size_t end) {
+OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
+                     const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
+                     size_t end) {
     const double norm = sqrt(*grad_norm_squared);
     if (!isfinite(norm)) { return; }
     const bool clip = hyper->grad_clip > 0 && norm > (double)hyper->grad_clip;
@@ -27,7 +28,8 @@ OP void adamw_update(floatX* params, float* masters, float* m, float* v, const f
     for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
         for (int l = 0; l < t->layers; l++) {
-            const size_t first = max_size(begin, tensor_at(t, l)), last = min_size(end, tensor_at(t, l) + tensor_elements(t));
+            const size_t first = max_size(begin, tensor_at(t, l)),
+                         last = min_size(end, tensor_at(t, l) + tensor_elements(t));
             if (first >= last) { continue; }
             adamw_range(params + first, masters + first, m + first, v + first, grads + first, grad_scale,
                         tensor_decays(t) ? hyper->weight_decay : 0.0f, hyper, last - first);

@@ -10,7 +10,8 @@
 enum { MAX_HEAD_SIZE = 256 };
 
 // ---------------------------------------------------------------------------------------------------------------------
-// plain: a query and a key at a time. The softmax is kept up to date as keys go by ("online": Milakov & Gimelshein 2018).
+// plain: a query and a key at a time. The softmax is kept up to date as keys go by ("online": Milakov & Gimelshein
+// 2018).
 
 static inline float attention_score(const floatX* q, const floatX* k, int HS) {
     float dot = 0;
@@ -20,7 +21,8 @@ static inline float attention_score(const floatX* q, const floatX* k, int HS) {
 }
 
 // One query over `keys` keys; key s and its value stand at k + s * stride and v + s * stride. Returns the log-sum-exp.
-static inline float attention_query(floatX* out, const floatX* q, const floatX* k, const floatX* v, size_t stride, int keys, int HS) {
+static inline float attention_query(floatX* out, const floatX* q, const floatX* k, const floatX* v, size_t stride,
+                                    int keys, int HS) {
     float o[MAX_HEAD_SIZE] = {0}, max = -INFINITY, sum = 0;
     for (int s = 0; s < keys; s++) {
         const float score = attention_score(q, k + s * stride, HS), old = max;
@@ -34,8 +36,9 @@ static inline float attention_query(floatX* out, const floatX* q, const floatX* 
 }
 
 // One query's part of the backward pass: dq, and additions to dk and dv (keys,HS) of the keys up to its own.
-static inline void attention_backward_query(floatX* dq, float* dk, float* dv, const floatX* dout, const floatX* out, float lse,
-                                            const floatX* q, const floatX* k, const floatX* v, size_t stride, int keys, int HS) {
+static inline void attention_backward_query(floatX* dq, float* dk, float* dv, const floatX* dout, const floatX* out,
+                                            float lse, const floatX* q, const floatX* k, const floatX* v, size_t stride,
+                                            int keys, int HS) {
     const float scale = 1.0f / sqrtf((float)HS);
     float sum[MAX_HEAD_SIZE] = {0}, delta = 0;
     for (int i = 0; i < HS; i++) { delta += to_float(dout[i]) * to_float(out[i]); }
@@ -67,7 +70,8 @@ typedef struct {
 static inline HeadScratch head_scratch(const floatX* k, const floatX* v, size_t stride, int T, int HS) {
     const size_t n = (size_t)T * HS;
     float* memory = (float*)alloc_or_die(6 * n + 2 * (size_t)T, sizeof(float), "one head of attention");
-    HeadScratch h = {memory, memory + n, memory + 2 * n, memory + 3 * n, memory + 6 * n, memory + 6 * n + T, memory + 4 * n, memory + 5 * n};
+    HeadScratch h = {memory,         memory + n,         memory + 2 * n, memory + 3 * n,
+                     memory + 6 * n, memory + 6 * n + T, memory + 4 * n, memory + 5 * n};
     for (int t = 0; t < T; t++) {
         for (int i = 0; i < HS; i++) {
             h.k[(size_t)t * HS + i] = h.kt[(size_t)i * T + t] = to_float(k[t * stride + i]);
@@ -109,8 +113,9 @@ static inline float attention_query_fast(floatX* out, const floatX* q, const Hea
     return max + logf(sum);
 }
 
-static inline void attention_backward_query_fast(floatX* dq, const HeadScratch* h, const floatX* dout, const floatX* out, float lse,
-                                                 const floatX* q, int keys, int T, int HS) {
+static inline void attention_backward_query_fast(floatX* dq, const HeadScratch* h, const floatX* dout,
+                                                 const floatX* out, float lse, const floatX* q, int keys, int T,
+                                                 int HS) {
     const float scale = 1.0f / sqrtf((float)HS);
     float sum[MAX_HEAD_SIZE], qf[MAX_HEAD_SIZE], df[MAX_HEAD_SIZE], delta = 0;
     for (int i = 0; i < HS; i++) {
@@ -148,18 +153,22 @@ OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int
             floatX* o = out + (size_t)b * T * C + h * HS;
             float* l = lse + ((size_t)b * NH + h) * T;
             if (cpu.kernels == KERNELS_PLAIN) {
-                for (int t = 0; t < T; t++) { l[t] = attention_query(o + (size_t)t * C, q + t * stride, k, v, stride, t + 1, HS); }
+                for (int t = 0; t < T; t++) {
+                    l[t] = attention_query(o + (size_t)t * C, q + t * stride, k, v, stride, t + 1, HS);
+                }
                 continue;
             }
             const HeadScratch head = head_scratch(k, v, stride, T, HS);
-            for (int t = 0; t < T; t++) { l[t] = attention_query_fast(o + (size_t)t * C, q + t * stride, &head, t + 1, T, HS); }
+            for (int t = 0; t < T; t++) {
+                l[t] = attention_query_fast(o + (size_t)t * C, q + t * stride, &head, t + 1, T, HS);
+            }
             free(head.k);
         }
     }
 }
 
-OP void attention_backward(floatX* dqkv, const floatX* dout, const floatX* out, const float* lse, const floatX* qkv, int B,
-                           int T, int C, int NH) {
+OP void attention_backward(floatX* dqkv, const floatX* dout, const floatX* out, const float* lse, const floatX* qkv,
+                           int B, int T, int C, int NH) {
     const int HS = C / NH;
     const size_t stride = (size_t)3 * C;
     #pragma omp parallel for collapse(2) schedule(dynamic)
@@ -172,9 +181,11 @@ OP void attention_backward(floatX* dqkv, const floatX* dout, const floatX* out, 
                 const size_t at = ((size_t)b * T + t) * C + h * HS;
                 const float l = lse[((size_t)b * NH + h) * T + t];
                 if (cpu.kernels == KERNELS_PLAIN) {
-                    attention_backward_query(dq + t * stride, head.dk, head.dv, dout + at, out + at, l, q + t * stride, k, v, stride, t + 1, HS);
+                    attention_backward_query(dq + t * stride, head.dk, head.dv, dout + at, out + at, l, q + t * stride,
+                                             k, v, stride, t + 1, HS);
                 } else {
-                    attention_backward_query_fast(dq + t * stride, &head, dout + at, out + at, l, q + t * stride, t + 1, T, HS);
+                    attention_backward_query_fast(dq + t * stride, &head, dout + at, out + at, l, q + t * stride, t + 1,
+                                                  T, HS);
                 }
             }
             for (int t = 0; t < T; t++) {
@@ -188,12 +199,14 @@ OP void attention_backward(floatX* dqkv, const floatX* dout, const floatX* out, 
     }
 }
 
-OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C, int NH) {
+OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C,
+                         int NH) {
     const int HS = C / NH;
     for (int b = 0; b < B; b++) {
         floatX* rows = cache + (size_t)b * capacity * 2 * C;
         for (int t = 0; t < T; t++) {
-            memcpy(rows + (size_t)(past + t) * 2 * C, qkv + ((size_t)b * T + t) * 3 * C + C, (size_t)2 * C * sizeof(floatX));
+            memcpy(rows + (size_t)(past + t) * 2 * C, qkv + ((size_t)b * T + t) * 3 * C + C,
+                   (size_t)2 * C * sizeof(floatX));
         }
     }
     #pragma omp parallel for collapse(3) schedule(dynamic)
@@ -202,7 +215,8 @@ OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, i
             for (int t = 0; t < T; t++) {
                 const floatX* rows = cache + (size_t)b * capacity * 2 * C + h * HS;
                 const size_t n = (size_t)b * T + t;
-                attention_query(out + n * C + h * HS, qkv + n * 3 * C + h * HS, rows, rows + C, (size_t)2 * C, past + t + 1, HS);
+                attention_query(out + n * C + h * HS, qkv + n * 3 * C + h * HS, rows, rows + C, (size_t)2 * C,
+                                past + t + 1, HS);
             }
         }
     }

@@ -1,5 +1,5 @@
-// The classifier: logits, softmax over the first V columns, cross entropy, and both gradients, in chunks of rows, so that
-// the largest tensor of a GPT-2, logits (N,Vp), is never held in full.
+// The classifier: logits, softmax over the first V columns, cross entropy, and both gradients, in chunks of rows, so
+// that the largest tensor of a GPT-2, logits (N,Vp), is never held in full.
 #pragma once
 #include "device.h"
 #include "math.h"
@@ -46,8 +46,9 @@ static inline float softmax_row_fast(floatX* row, int target, float dloss, int V
     return loss;
 }
 
-static inline void softmax_rows(float* losses, floatX* logits, const int* targets, float dloss, int rows, int V, int Vp) {
-    #pragma omp parallel for
+static inline void softmax_rows(float* losses, floatX* logits, const int* targets, float dloss, int rows, int V,
+                                int Vp) {
+#pragma omp parallel for
     for (int n = 0; n < rows; n++) {
         floatX* row = logits + (size_t)n * Vp;
         losses[n] = cpu.kernels == KERNELS_PLAIN ? softmax_row_plain(row, targets[n], dloss, V, Vp)
@@ -65,7 +66,8 @@ OP void classifier_loss(float* losses, floatX* logits, const floatX* inp, const 
 }
 
 OP void classifier_backward(float* losses, floatX* dinp, float* dweight, floatX* logits, const floatX* inp,
-                            const floatX* weight, const int* targets, float dloss, int chunk, int N, int C, int V, int Vp) {
+                            const floatX* weight, const int* targets, float dloss, int chunk, int N, int C, int V,
+                            int Vp) {
     for (int n = 0; n < N; n += chunk) {
         const int rows = N - n < chunk ? N - n : chunk;
         const floatX* x = inp + (size_t)n * C;

@@ -124,8 +124,8 @@ static inline size_t number_in_file(const char* path, const char* key, size_t un
     return result;
 }
 
-// Bytes that can be allocated: the least of what the system has free, what the container allows and the process's limits.
-// malloc and mmap promise more than that and the process is killed later, so this is asked before.
+// Bytes that can be allocated: the least of what the system has free, what the container allows and the process's
+// limits. malloc and mmap promise more than that and the process is killed later, so this is asked before.
 static inline size_t device_memory_available(void) {
     size_t bytes = number_in_file("/proc/meminfo", "MemAvailable:", 1024, SIZE_MAX);
     size_t limit = number_in_file("/sys/fs/cgroup/memory.max", "", 1, SIZE_MAX);
@@ -140,7 +140,9 @@ static inline size_t device_memory_available(void) {
     const int resources[2] = {RLIMIT_AS, RLIMIT_DATA};
     for (int i = 0; i < 2; i++) {
         struct rlimit r;
-        if (getrlimit(resources[i], &r) == 0 && r.rlim_cur != RLIM_INFINITY) { bytes = min_size(bytes, (size_t)r.rlim_cur); }
+        if (getrlimit(resources[i], &r) == 0 && r.rlim_cur != RLIM_INFINITY) {
+            bytes = min_size(bytes, (size_t)r.rlim_cur);
+        }
     }
     return bytes;
 }

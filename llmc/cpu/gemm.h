@@ -1,10 +1,10 @@
 // The fast fp32 matrix product behind matmul.h: c (M,N) = or += a (M,K) @ b (K,N), any strides of a and b.
 //
 // The plan is Goto & van de Geijn's ("Anatomy of high-performance matrix multiplication", 2008). The innermost kernel
-// keeps a tile of c, MR x NR, in vector registers and adds K rank-one products to it, each of which reads MR + NR numbers
-// for MR * NR multiply-adds. To feed it at full speed, a and b are copied ("packed") into the order in which the kernel
-// reads them: b in panels of NR columns, one of which stays in the L1 cache while a block of a streams past it from L2.
-// Each element of c is summed over k in one order, whatever the number of threads.
+// keeps a tile of c, MR x NR, in vector registers and adds K rank-one products to it, each of which reads MR + NR
+// numbers for MR * NR multiply-adds. To feed it at full speed, a and b are copied ("packed") into the order in which
+// the kernel reads them: b in panels of NR columns, one of which stays in the L1 cache while a block of a streams past
+// it from L2. Each element of c is summed over k in one order, whatever the number of threads.
 #pragma once
 #include "device.h"
 #include "../ops.h"
@@ -67,10 +67,10 @@ static inline void gemm_pack(float* packed, const float* x, size_t row, size_t c
     }
 }
 
-// One block: c (rows,cols) += a packed @ b packed, tile by tile. Where `set`, c is not added to: it begins with bias, or
-// with zeros if that is NULL. Tiles that stick out go through a buffer.
-static inline void gemm_block(float* c, size_t ldc, bool set, const float* bias, const float* a, const float* b, int rows,
-                              int cols, int k) {
+// One block: c (rows,cols) += a packed @ b packed, tile by tile. Where `set`, c is not added to: it begins with bias,
+// or with zeros if that is NULL. Tiles that stick out go through a buffer.
+static inline void gemm_block(float* c, size_t ldc, bool set, const float* bias, const float* a, const float* b,
+                              int rows, int cols, int k) {
     float edge[MR * NR], start[NR];
     for (int j = 0; j < cols; j += NR) {
         const int width = cols - j < NR ? cols - j : NR;
@@ -84,7 +84,9 @@ static inline void gemm_block(float* c, size_t ldc, bool set, const float* bias,
             }
             gemm_tile(edge, NR, start, pa, pb, k);
             for (int r = 0; r < MR && i + r < rows; r++) {
-                for (int s = 0; s < width; s++) { tile[(size_t)r * ldc + s] = edge[r * NR + s] + (set ? 0.0f : tile[(size_t)r * ldc + s]); }
+                for (int s = 0; s < width; s++) {
+                    tile[(size_t)r * ldc + s] = edge[r * NR + s] + (set ? 0.0f : tile[(size_t)r * ldc + s]);
+                }
             }
         }
     }
@@ -118,8 +120,8 @@ static inline void gemm(float* c, GemmMode mode, const float* bias, const float*
                         gemm_pack(packed_a + (size_t)p * depth, a + (i + p) * a_row + k * a_col, a_row, a_col,
                                   rows - p < MR ? rows - p : MR, MR, depth);
                     }
-                    gemm_block(c + (size_t)i * N + j, (size_t)N, mode == GEMM_SET && k == 0, bias ? bias + j : NULL, packed_a,
-                               packed_b, rows, cols, depth);
+                    gemm_block(c + (size_t)i * N + j, (size_t)N, mode == GEMM_SET && k == 0, bias ? bias + j : NULL,
+                               packed_a, packed_b, rows, cols, depth);
                 }
             }
         }

@@ -24,9 +24,9 @@ static inline void layernorm_row(floatX* out, float* mean, float* rstd, const fl
     *rstd = r;
 }
 
-OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight, const floatX* bias,
-                          int N, int C) {
-    #pragma omp parallel for
+OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight,
+                          const floatX* bias, int N, int C) {
+#pragma omp parallel for
     for (int n = 0; n < N; n++) {
         layernorm_row(out + (size_t)n * C, mean + n, rstd + n, inp + (size_t)n * C, weight, bias, C);
     }
@@ -42,9 +42,9 @@ OP void residual_layernorm_forward(float* residual, floatX* out, float* mean, fl
     }
 }
 
-OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout, const float* inp,
-                           const floatX* weight, const float* mean, const float* rstd, int N, int C) {
-    #pragma omp parallel for
+OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
+                           const float* inp, const floatX* weight, const float* mean, const float* rstd, int N, int C) {
+#pragma omp parallel for
     for (int n = 0; n < N; n++) {
         const size_t row = (size_t)n * C;
         float dnorm_mean = 0, dnorm_norm_mean = 0;
