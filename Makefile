@@ -4,9 +4,12 @@
 #   ARCH=native                     the processor to build for (gcc's -march); `make ARCH=x86-64-v3` runs on any with AVX2
 #   CC=gcc                          or clang
 
+MAKEFLAGS += --no-builtin-rules
+
 config ?= release
 ARCH   ?= native
 CC     ?= cc
+CXX    ?= c++
 
 BUILD := build/$(config)
 OPT_release  := -O3
@@ -24,11 +27,13 @@ LDLIBS  := -ljansson -lm -lpthread
 # Optional: OpenMP. Without it the programs run on one thread.
 OPENMP := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
 FLAGS += $(OPENMP) $(if $(OPENMP),,-Wno-unknown-pragmas -fopenmp-simd)
+# clang says which `omp simd` loops it left scalar; that is no fault of theirs
+FLAGS += $(if $(findstring clang,$(shell $(CC) --version)),-Wno-pass-failed)
 LDFLAGS += $(OPENMP)
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 NVCC := $(shell command -v nvcc 2>/dev/null)
 
-.PHONY: all train_gpt2 prepare test headers fuzz bench clean help check-packages
+.PHONY: all train_gpt2 prepare tests test headers fuzz clean help check-packages
 # only the optimized programs get a name in the top folder
 all: $(if $(filter release,$(config)),train_gpt2 prepare,$(BUILD)/train_gpt2 $(BUILD)/prepare)
 
@@ -59,7 +64,7 @@ $(BUILD)/prepare: $(PREPARE_OBJECTS)
 	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
 # one object for each storage type
-$(BUILD)/cpu_%.o: train_gpt2.c | $(BUILD) check-packages
+$(BUILD)/cpu_fp32.o: $(BUILD)/cpu_%.o: train_gpt2.c | $(BUILD) check-packages
 	$(CC) $(CFLAGS) -DFLOATX=$* -c $< -o $@
 $(BUILD)/main.o: llmc/main.c | $(BUILD) check-packages
 	$(CC) $(CFLAGS) -c $< -o $@
@@ -74,7 +79,7 @@ $(BUILD):
 # tests
 
 TESTS := $(patsubst test/%.c,$(BUILD)/%,$(wildcard test/test_*.c))
-$(BUILD)/test_%: test/test_%.c $(BUILD)/tokenizer_data.o | $(BUILD) check-packages
+$(TESTS): $(BUILD)/test_%: test/test_%.c $(BUILD)/tokenizer_data.o | $(BUILD) check-packages
 	$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/tokenizer_data.o -o $@ $(LDLIBS)
 
 tests: $(TESTS)
@@ -93,7 +98,7 @@ headers: check-packages
 	done; echo "$(words $(HEADERS)) headers compile alone, as C11 and as C++17"
 
 FUZZERS := $(patsubst test/fuzz/%.c,build/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
-build/fuzz/%: test/fuzz/%.c $(BUILD)/tokenizer_data.o
+$(FUZZERS): build/fuzz/%: test/fuzz/%.c $(BUILD)/tokenizer_data.o
 	@mkdir -p $(@D)
 	clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined $< $(BUILD)/tokenizer_data.o -o $@ $(LDLIBS)
 fuzz: $(FUZZERS)
