@@ -31,7 +31,6 @@ FLAGS += $(OPENMP) $(if $(OPENMP),,-Wno-unknown-pragmas -fopenmp-simd)
 FLAGS += $(if $(findstring clang,$(shell $(CC) --version)),-Wno-pass-failed)
 LDFLAGS += $(OPENMP)
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
-NVCC := $(shell command -v nvcc 2>/dev/null)
 
 .PHONY: all train_gpt2 prepare tests test headers fuzz clean help check-packages
 # only the optimized programs get a name in the top folder
@@ -75,11 +74,20 @@ $(BUILD)/tokenizer_data.o: llmc/tokenizer_data.S data/gpt2_tokenizer.bin | $(BUI
 $(BUILD):
 	@mkdir -p $@
 
+# What everything is built with: when that changes, everything is built again.
+SETTINGS := $(CC) $(CFLAGS) $(LDFLAGS)
+ifneq ($(SETTINGS),$(shell cat $(BUILD)/settings 2>/dev/null))
+$(shell mkdir -p $(BUILD))
+$(file >$(BUILD)/settings,$(SETTINGS))
+endif
+$(TRAINER_OBJECTS) $(PREPARE_OBJECTS): $(BUILD)/settings
+$(BUILD)/settings:
+
 # ----------------------------------------------------------------------------------------------------------------------
 # tests
 
 TESTS := $(patsubst test/%.c,$(BUILD)/%,$(wildcard test/test_*.c))
-$(TESTS): $(BUILD)/test_%: test/test_%.c $(BUILD)/tokenizer_data.o | $(BUILD) check-packages
+$(TESTS): $(BUILD)/test_%: test/test_%.c $(BUILD)/tokenizer_data.o $(BUILD)/settings | $(BUILD) check-packages
 	$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/tokenizer_data.o -o $@ $(LDLIBS)
 
 tests: $(TESTS)

@@ -39,8 +39,7 @@ static inline void open_model(GPT2* g, Config* c, const char* folder, const GPT2
     gpt2_layout(g, shape, B, T, FORWARD_ONLY);
     if (!check_memory(g, c, &err)) { fatal("%s", err.text); }
     gpt2_alloc(g);
-    if (!folder) { init_weights(g, (uint64_t)c->seed, c->wpe_std); }
-    else if (!hf_load_weights(g, folder, &err)) { fatal("%s", err.text); }
+    load_weights(g, c, folder);
 }
 
 static inline void write_text(void* file, const char* text, size_t bytes) {
@@ -136,7 +135,6 @@ static inline void print_memory(const GPT2* g, const Config* c) {
 // The standard deviation of the residual stream at each depth, on random tokens: how the initial scale of 1/sqrt(2L) on
 // what each block adds keeps it from growing with the depth.
 static inline void print_residual_stream(Config* c, const char* folder, const GPT2Config* shape) {
-    Error err;
     GPT2 g;
     const int T = (int)min_size((size_t)shape->max_seq_len, 32), C = shape->channels, N = T * C;
     gpt2_layout(&g, shape, 1, T, FORWARD_ONLY);
@@ -145,8 +143,7 @@ static inline void print_residual_stream(Config* c, const char* folder, const GP
         return;
     }
     gpt2_alloc(&g);
-    if (!folder) { init_weights(&g, (uint64_t)c->seed, c->wpe_std); }
-    else if (!hf_load_weights(&g, folder, &err)) { fatal("%s", err.text); }
+    load_weights(&g, c, folder);
     int* tokens = (int*)alloc_or_die((size_t)T, sizeof *tokens, "tokens");
     float* stream = (float*)alloc_or_die((size_t)N, sizeof *stream, "the residual stream");
     for (int t = 0; t < T; t++) {
@@ -169,19 +166,20 @@ static inline void print_residual_stream(Config* c, const char* folder, const GP
     gpt2_free(&g);
 }
 
-// Reads every token of the files that an option names.
-static inline void verify_files(const char* option, const char* patterns, int T, int vocab_size) {
+// Reads every token of the files that an option names; false if one is damaged.
+static inline bool verify_files(const char* option, const char* patterns, int T, int vocab_size) {
     Error err;
     Dataset data;
     if (!dataset_open(&data, option, patterns, T, vocab_size, &err)) { fatal("%s", err.text); }
     for (int i = 0; i < data.num_files; i++) {
         size_t tokens;
-        if (!shard_verify(data.files[i].path, vocab_size, &tokens, &err)) { fatal("%s", err.text); }
+        if (!shard_verify(data.files[i].path, vocab_size, &tokens, &err)) { notice("error: %s", err.text); return false; }
         printf("%s: %zu tokens, all below %d\n", data.files[i].path, tokens, vocab_size);
     }
     printf("%s: %zu tokens in %d files, %llu windows of %d\n", option, (size_t)data.num_tokens, data.num_files,
            (unsigned long long)data.num_windows, T);
     dataset_close(&data);
+    return true;
 }
 
 static inline int info_command(Config* c) {
@@ -197,11 +195,10 @@ static inline int info_command(Config* c) {
     }
     if (config_source(c, "train_data") >= FROM_FILE || config_source(c, "val_data") >= FROM_FILE) {
         const int T = (int)c->seq_len;
-        if (config_source(c, "train_data") >= FROM_FILE) {
-            verify_files("--train_data", c->train_data, T, shape.vocab_size);
-        }
-        if (config_source(c, "val_data") >= FROM_FILE) { verify_files("--val_data", c->val_data, T, shape.vocab_size); }
-        return EXIT_DONE;
+        const bool train = config_source(c, "train_data") >= FROM_FILE, val = config_source(c, "val_data") >= FROM_FILE;
+        const bool ok = (!train || verify_files("--train_data", c->train_data, T, shape.vocab_size)) &&
+                        (!val || verify_files("--val_data", c->val_data, T, shape.vocab_size));
+        return ok ? EXIT_DONE : EXIT_CHECK_FAILED;
     }
     gpt2_layout(&g, &shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
     printf("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : c->model, shape.num_layers, shape.num_heads,

@@ -23,7 +23,7 @@ static inline int candidate_order(const void* a, const void* b) {
     return (x->id > y->id) - (x->id < y->id);
 }
 
-// The k likeliest of V candidates to the front, in order: what stays out never moves a heap of k, so this is one pass.
+// The k likeliest of V candidates to the front, in order. Those that do not belong there cost one comparison each.
 static inline void candidates_select(Candidate* c, int k, int V) {
     qsort(c, (size_t)k, sizeof *c, candidate_order);
     for (int i = k; i < V; i++) {

@@ -216,8 +216,7 @@ static inline Acts acts_at(const GPT2* g, int layer) {
 // ---------------------------------------------------------------------------------------------------------------------
 // forward
 
-// Block `l`, whose residual1 and ln1 are there: all but the last addition, which is left in `proj` so that it can be
-// fused with the layernorm that comes next.
+// Block `l`, whose residual1 and ln1 are there, up to the last matmul's input: all that backward looks at.
 static inline void gpt2_block_forward(const GPT2* g, int l, int B, int T, KVCache* cache) {
     const int N = B * T, C = g->config.channels, NH = g->config.num_heads;
     const Params p = params_at(g, l);
@@ -232,7 +231,6 @@ static inline void gpt2_block_forward(const GPT2* g, int l, int B, int T, KVCach
     matmul_forward(a.proj, a.atty, p.attprojw, p.attprojb, N, C, C);
     residual_layernorm_forward(a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, a.residual1, a.proj, p.ln2w, p.ln2b, N, C);
     matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C);
-    matmul_forward(a.proj, a.fch_gelu, p.fcprojw, p.fcprojb, N, 4 * C, C);
 }
 
 // g->tokens (B,T) -> the residual stream that enters block 0, and its layernorm.
@@ -250,7 +248,9 @@ static inline float* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cac
     const int N = B * T, C = g->config.channels, last = l == g->config.num_layers - 1;
     const Acts a = acts_at(g, l), b = acts_at(g, last ? l : l + 1);
     const Params p = params_at(g, last ? l : l + 1);
+    const Params mine = params_at(g, l);
     gpt2_block_forward(g, l, B, T, cache);
+    matmul_forward(a.proj, a.fch_gelu, mine.fcprojw, mine.fcprojb, N, 4 * C, C);
     if (last) {
         residual_layernorm_forward(a.residualf, a.lnf, a.lnf_mean, a.lnf_rstd, a.residual2, a.proj, p.lnfw, p.lnfb, N,
                                    C);

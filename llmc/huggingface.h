@@ -52,8 +52,7 @@ typedef struct {
 } TensorBuffers;
 
 static inline TensorBuffers tensor_buffers(const TensorTable* table) {
-    size_t most = 0;
-    for (int i = 0; i < table->count; i++) { most = max_size(most, tensor_elements(&table->row[i])); }
+    const size_t most = tensors_largest(table);
     TensorBuffers b = {(float*)alloc_or_die(most, sizeof(float), "a tensor"),
                        (float*)alloc_or_die(most, sizeof(float), "a tensor")};
     return b;

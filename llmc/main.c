@@ -16,7 +16,7 @@ static const Trainer* find_trainer(const char* dtype) {
 
 // A launcher started us as one of several, and this build knows nothing of the others.
 static void check_single_process(void) {
-    static const char* const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"};
+    static const char* const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "WORLD_SIZE"};
     for (int i = 0; i < 4; i++) {
         const char* size = getenv(variables[i]);
         if (size && atoi(size) > 1) {

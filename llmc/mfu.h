@@ -3,6 +3,8 @@
 #pragma once
 #include "gpt2.h"
 
+// As llm.c counts, so that figures compare: all stored parameters, positions and padding included, and half of the
+// 12 L C T of that appendix for attention, since half of the scores are masked.
 // Forward and backward: two operations for each weight and token forward, four backward, and the attention scores.
 static inline double model_flops_per_token(const GPT2* g) {
     const GPT2Config* m = &g->config;

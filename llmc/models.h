@@ -96,8 +96,8 @@ static inline int padded_vocab(int vocab_size, bool pad) {
 
 // What no model can be; `where` (an option or a file) begins the message.
 static inline bool model_check(const GPT2Config* m, const char* where, Error* err) {
-    if (m->num_layers < 1 || m->num_heads < 1 || m->channels < 1 || m->max_seq_len < 1 || m->vocab_size < 1) {
-        return fail(err, "%s: L, H, C, T and V must all be at least 1", where);
+    if (m->num_layers < 1 || m->num_heads < 1 || m->channels < 2 || m->max_seq_len < 2 || m->vocab_size < 2) {
+        return fail(err, "%s: L and H must be at least 1, and C, T and V at least 2", where);
     }
     if (m->channels % m->num_heads) {
         return fail(err, "%s: %d channels cannot be shared by %d heads: C must be a multiple of H", where, m->channels, m->num_heads);

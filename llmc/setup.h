@@ -1,5 +1,5 @@
 // How a training run comes to be: options and checkpoint into settings that fit together, then data, memory, weights
-// and logs. Everything that can be refused is refused here, before anything is allocated or overwritten.
+// and logs. Everything that can be refused is refused here, before the model is allocated or a log is touched.
 #pragma once
 #include "checkpoint.h"
 #include "evalloader.h"
@@ -46,12 +46,21 @@ static inline void device_open_for(const Config* c) {
     device_open((int)c->threads, !strcmp(c->kernels, "plain") ? KERNELS_PLAIN : KERNELS_FAST);
 }
 
+// Lets --model say what the model is, where weights have decided it.
+static inline bool name_shape(Config* c, const GPT2Config* m) {
+    Error err;
+    GPT2Config named;
+    if (model_parse(c->model, c->pad_vocab, &named, &err) && !memcmp(&named, m, sizeof named)) { return true; }
+    c->model = format("L=%d,H=%d,C=%d,T=%d,V=%d", m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size);
+    return true;
+}
+
 // The shape: that of the folder weights come from, else --model.
-static inline bool shape_from_config(const Config* c, const char* folder, GPT2Config* m, Error* err) {
+static inline bool shape_from_config(Config* c, const char* folder, GPT2Config* m, Error* err) {
     GPT2Config named;
     if (!folder) { return model_parse(c->model, c->pad_vocab, m, err); }
     if (!hf_load_config(folder, c->pad_vocab, m, err)) { fatal("%s", err->text); }
-    if (config_source(c, "model") < FROM_FILE) { return true; }
+    if (config_source(c, "model") < FROM_FILE) { return name_shape(c, m); }
     if (!model_parse(c->model, c->pad_vocab, &named, err)) { return false; }
     if (!memcmp(&named, m, sizeof named)) { return true; }
     return fail(err,
@@ -70,17 +79,18 @@ static inline bool resolve_seq_len(Config* c, const GPT2Config* m, Error* err) {
 // What the model and its surroundings will take, with a margin for what is small.
 static inline size_t run_bytes(const GPT2* g, const Config* c) {
     const size_t tokens = dataloader_ints(g->B, g->T) * sizeof(int);
-    return gpt2_bytes(g) + (c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0) + 2 * tokens + ((size_t)64 << 20);
+    const size_t files = 2 * tensors_largest(&g->params_table) * sizeof(float); // to read and write weights
+    return gpt2_bytes(g) + (c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0) + 2 * tokens + files + ((size_t)64 << 20);
 }
 
 // The largest B whose model fits, of those that divide `windows` sequences evenly among micro-batches; 0: none.
-static inline int largest_batch(const Config* c, const GPT2Config* m, long long windows) {
+static inline int largest_batch(const Config* c, const GPT2Config* m, long long windows, int T, Keep keep) {
     const size_t available = device_memory_available();
     int best = 0;
     GPT2 g;
     for (long long B = 1; B <= windows && B <= 1024; B++) {
         if (windows % B) { continue; }
-        gpt2_layout(&g, m, (int)B, (int)c->seq_len, keep_of(c));
+        gpt2_layout(&g, m, (int)B, T, keep);
         if (run_bytes(&g, c) <= available - available / 8) { best = (int)B; }
     }
     return best;
@@ -93,7 +103,7 @@ static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Erro
                     c->total_batch_size, T, ranks);
     }
     if (c->batch_size == 0) {
-        c->batch_size = largest_batch(c, m, c->total_batch_size ? c->total_batch_size / T / ranks : 64);
+        c->batch_size = largest_batch(c, m, c->total_batch_size ? c->total_batch_size / T / ranks : 64, (int)T, keep_of(c));
         if (!c->batch_size) {
             return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T);
         }
@@ -127,12 +137,13 @@ static inline bool check_memory(const GPT2* g, const Config* c, Error* err) {
     for (int i = 0; i < MEMORY_LINES; i++) {
         if (line[i].bytes >> 20) { notice("  %-28s %10.1f MiB", line[i].what, (double)line[i].bytes / 1048576); }
     }
-    const int fits = largest_batch(c, &g->config, g->B);
-    char advice[64] = "a smaller --model or --seq_len";
+    const bool training = g->keep != FORWARD_ONLY;
+    const int fits = training ? largest_batch(c, &g->config, g->B, g->T, g->keep) : 0;
+    char advice[64] = "a smaller model";
     if (fits && fits < g->B) { snprintf(advice, sizeof advice, "--batch_size %d", fits); }
     return fail(err, "not enough memory: %.1f MiB are needed, %.1f MiB are available; give %s%s",
                 (double)need / 1048576, (double)available / 1048576, advice,
-                g->keep == RECOMPUTE_ALL ? "" : ", or --recompute all");
+                !training || g->keep == RECOMPUTE_ALL ? "" : ", or --recompute all");
 }
 
 // Options that a resumed run takes from this start alone, not from the checkpoint.
@@ -185,14 +196,26 @@ static inline void lock_out(TrainRun* run) {
     checkpoint_clean(run->config->out);
 }
 
-// Going on from an older checkpoint would in time delete the newer ones.
+// Whether `path` names something that stands in `folder`.
+static inline bool stands_in(const char* path, const char* folder) {
+    char *above = format("%s/..", path), *a = realpath(above, NULL), *b = realpath(folder, NULL);
+    const bool same = a && b && !strcmp(a, b);
+    free(above);
+    free(a);
+    free(b);
+    return same;
+}
+
+// Going on from a checkpoint of another run, or from an older one, would in time delete those that are in --out.
 static inline void check_nothing_ahead(const Config* c, long long step) {
     size_t count = 0;
     long long* steps = *c->out ? checkpoint_list(c->out, &count) : NULL;
+    if (count && !stands_in(c->resume, c->out)) {
+        fatal("--resume %s: --out %s holds checkpoints of another run: give another --out", c->resume, c->out);
+    }
     if (count && steps[0] > step) {
-        fatal(
-            "--resume %s: --out %s holds checkpoints up to step %lld, ahead of it: give another --out, or remove those",
-            c->resume, c->out, steps[0]);
+        fatal("--resume %s: --out %s holds checkpoints up to step %lld, ahead of it: give another --out, or remove those",
+              c->resume, c->out, steps[0]);
     }
     free(steps);
 }
@@ -286,24 +309,37 @@ static inline void init_weights(GPT2* g, uint64_t seed, double wpe_std) {
     params_changed(g->params, g->masters, g->params_table.size);
 }
 
+// The data must be those that the run being resumed has been trained on.
+static inline void check_data(const TrainRun* run, const char* checkpoint, json_t* state) {
+    const char* hash = json_string_value(json_object_get(state, "data_hash"));
+    if (!checkpoint || (hash && strtoull(hash, NULL, 16) == run->train_data.hash)) { return; }
+    fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give "
+          "those, or begin a new run with --init %s",
+          run->config->train_data, checkpoint, checkpoint);
+}
+
+// Weights from a Hugging Face folder (NULL: random ones). If it is a checkpoint of ours its checksums are verified.
+static inline void load_weights(GPT2* g, const Config* c, const char* folder) {
+    Error err;
+    if (!folder) { init_weights(g, (uint64_t)c->seed, c->wpe_std); return; }
+    char* file = format("%s/state.json", folder);
+    if (path_exists(file)) {
+        json_t* state = checkpoint_read_state(folder, &err);
+        if (!state || !checkpoint_verify_file(folder, "model.safetensors", state, &err)) { fatal("%s", err.text); }
+        json_decref(state);
+    }
+    free(file);
+    if (!hf_load_weights(g, folder, &err)) { fatal("%s", err.text); }
+}
+
 static inline void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
     Error err;
     const Config* c = run->config;
-    TrainState* s = &run->state;
     gpt2_alloc(&run->model);
     run->resumed = checkpoint != NULL;
-    bool ok = true;
-    if (checkpoint) { ok = checkpoint_load(&run->model, s, checkpoint, state, &err); }
-    else if (strcmp(c->init, "random")) { ok = hf_load_weights(&run->model, c->init, &err); }
-    else { init_weights(&run->model, (uint64_t)c->seed, c->wpe_std); }
-    if (!ok) { fatal("%s", err.text); }
-    if (checkpoint && s->data_hash != run->train_data.hash) {
-        fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); "
-              "give those, "
-              "or begin a new run with --init %s",
-              c->train_data, checkpoint, checkpoint);
-    }
-    s->data_hash = run->train_data.hash;
+    if (!checkpoint) { load_weights(&run->model, c, strcmp(c->init, "random") ? c->init : NULL); }
+    else if (!checkpoint_load(&run->model, &run->state, checkpoint, state, &err)) { fatal("%s", err.text); }
+    run->state.data_hash = run->train_data.hash;
 }
 
 static inline void open_loaders(TrainRun* run) {
@@ -357,7 +393,7 @@ static inline void open_log(TrainRun* run) {
     logger_config(&run->log, (int)run->state.step, record);
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", c->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, run->model.T, m->vocab_size, m->padded_vocab_size);
-    notice("%s, %d threads, %s, %s kernels, %.0f GFLOP/s measured peak; %.1f MiB of memory", device_name(), cpu.threads,
+    notice("%s, %d threads, %s, %s kernels, %.0f GFLOP/s measured peak; %.1f MiB of memory", device_name(), device_threads(),
            c->dtype, c->kernels, run->peak_flops / 1e9, (double)run_bytes(&run->model, c) / 1048576);
     notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
            (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
@@ -388,6 +424,7 @@ static inline TrainRun* train_open(Config* c, Comm* comm) {
     if (state && !check_changes(c, state, &err)) { usage_error("%s", err.text); }
     gpt2_layout(&run->model, &shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
     open_data(run);
+    check_data(run, checkpoint, state);
     if (!check_memory(&run->model, c, &err)) { fatal("%s", err.text); }
     open_weights(run, checkpoint, state);
     open_loaders(run);

@@ -78,6 +78,13 @@ static inline void tensors_bind(void* fields, size_t size, const TensorTable* ta
     }
 }
 
+// Elements of the largest tensor.
+static inline size_t tensors_largest(const TensorTable* table) {
+    size_t most = 0;
+    for (int i = 0; i < table->count; i++) { most = max_size(most, tensor_elements(&table->row[i])); }
+    return most;
+}
+
 // Elements in use, without padding rows or alignment; and how many tensors they are, over all layers.
 typedef struct {
     size_t tensors, elements;

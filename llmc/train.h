@@ -201,5 +201,8 @@ static inline int train(Config* config, Comm* comm) {
         if (stop) { break; }
         train_step(run);
     }
+    if (stop_requested && (!*config->out || config->save_every == 0)) {
+        notice("stopped; nothing was saved, as --out or --save_every asked");
+    }
     return train_close(run);
 }

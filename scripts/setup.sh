@@ -29,7 +29,7 @@ elif have sudo && [ -t 0 ]; then
     read -r answer
     case $answer in y* | Y*) command="sudo $command" ;; *) exit 1 ;; esac
 else
-    echo "error: missing:$missing; run: sudo $command" >&2
+    echo "error: missing:$missing; run: sudo sh -c 'apt-get update && $command'" >&2
     exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive

@@ -9,7 +9,11 @@ sh scripts/setup.sh || exit 1
 log=$(mktemp)
 passed=0 failed=0 skipped=0
 trap 'rm -f "$log"' EXIT
-groups=${*:-build headers unit end_to_end sanitize plain fuzz}
+all="build headers unit end_to_end sanitize plain fuzz"
+groups="build ${*:-$all}" # nothing can be tested that was not built
+for g in $groups; do
+    case " $all " in *" $g "*) ;; *) echo "error: no group '$g'; there are: $all" >&2; exit 2 ;; esac
+done
 
 # A group is one command. If its last line counts tests they are added up; if not, the group counts as one.
 group() {
@@ -21,8 +25,11 @@ group() {
     "$@" >"$log" 2>&1
     status=$?
     cat "$log"
-    counts=$(sed -n 's/^\(.*: \)\{0,1\}\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
-    if [ -n "$counts" ]; then add $counts
+    counts=$(sed -n 's/^\(end_to_end: \)\{0,1\}\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
+    if [ -n "$counts" ]; then
+        add $counts
+        set -- $counts
+        if [ $status != 0 ] && [ "$2" = 0 ]; then failed=$((failed + 1)); fi # it ended before its last line
     elif [ $status = 0 ]; then passed=$((passed + 1))
     elif [ $status = 77 ]; then skipped=$((skipped + 1))
     else failed=$((failed + 1)); fi
@@ -44,7 +51,8 @@ sanitize() { # the same tests with every address and every integer operation che
     ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive sh test/run.sh build/sanitize
 }
 plain() { # a build without OpenMP and for an older processor gives the same answers
-    make -s -j "$jobs" BUILD=build/plain ARCH=x86-64 OPENMP= build/plain/test_cpu build/plain/test_gpt2 || return 1
+    case $(uname -m) in x86_64) arch=x86-64 ;; *) arch=armv8-a ;; esac
+    make -s -j "$jobs" BUILD=build/plain "ARCH=$arch" OPENMP= build/plain/test_cpu build/plain/test_gpt2 || return 1
     sh test/run.sh build/plain test_cpu test_gpt2
 }
 fuzz() { # each reader of a file for a few seconds; `make fuzz` builds them for longer runs
@@ -57,7 +65,7 @@ fuzz() { # each reader of a file for a few seconds; `make fuzz` builds them for 
     done
 }
 
-for g in build headers unit end_to_end sanitize plain fuzz; do
+for g in $all; do
     group "$g" "$g"
     if [ "$g" = build ] && [ $failed != 0 ]; then break; fi
 done

@@ -204,6 +204,10 @@ a_damaged_checkpoint_is_passed_over() {
     must "$train" $small $data --max_steps 20 --save_every 10 --val_every 0 --out "$dir/run" --resume auto
     grep -q 'is damaged.*trying the checkpoint before it' "$dir/err" || note "no warning: $(cat "$dir/err")"
     same_checkpoint "$dir/run/step_00000020" "$dir/copy/step_00000020"
+    printf x >>"$dir/copy/step_00000010/model.safetensors"
+    expect 1 'model.safetensors' "$train" generate --init "$dir/copy/step_00000010" --sample_tokens 1
+    expect 1 'holds checkpoints of another run' "$train" $small $data --out "$dir/run" --resume "$dir/copy/step_00000020"
+    expect 1 'ahead of it' "$train" $small $data --out "$dir/run" --resume "$dir/run/step_00000010"
     rm -r "$dir/run/step_00000010"
     printf x >>"$dir/run/step_00000020/model.safetensors"
     expect 1 'none of its 1 checkpoints can be read' "$train" $small $data --out "$dir/run" --resume auto
@@ -366,6 +370,7 @@ bad_data_is_named() {
     printf 'A b c d.' >"$dir/few.txt"
     must "$prepare" --tokenizer bytes --val_size 0 --out "$dir/few" "$dir/few.txt"
     expect 1 'few_train_000001.bin' "$train" $small --train_data "$dir/few_train_*.bin" --val_data "" --out ""
+    expect 3 'vocabulary' "$train" info --model L=1,H=2,C=32,T=32,V=64 --train_data "$root/corpus_train_*.bin"
     expect 1 'there is no such folder' "$train" $small $data --init "$dir/none" --out ""
 }
 

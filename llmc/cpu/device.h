@@ -59,13 +59,7 @@ extern Cpu cpu; // defined in train_gpt2.c, one for all storage types
 
 #define DEVICE_NAME "cpu"
 
-static inline int thread_id(void) {
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
-}
+static inline int device_threads(void) { return cpu.threads; }
 
 // threads = 0 leaves the number to OpenMP (OMP_NUM_THREADS, or one for each processor this process may use).
 static inline void device_open(int threads, Kernels kernels) {
@@ -87,7 +81,7 @@ static inline void device_open(int threads, Kernels kernels) {
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-// Zeroed, page-aligned, in huge pages where the system offers them. The caller made sure that it fits (memory_plan).
+// Zeroed, page-aligned, in huge pages where the system offers them. The caller made sure that it fits (setup.h: check_memory).
 static inline void* device_alloc(size_t bytes, const char* what) {
     void* p = mmap(NULL, max_size(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) { fatal("out of memory: %zu bytes for %s", bytes, what); }
