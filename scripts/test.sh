@@ -55,13 +55,13 @@ plain() { # a build without OpenMP and for an older processor gives the same ans
     make -s -j "$jobs" BUILD=build/plain "ARCH=$arch" OPENMP= build/plain/test_cpu build/plain/test_gpt2 || return 1
     sh test/run.sh build/plain test_cpu test_gpt2
 }
-fuzz() { # each reader of a file for a few seconds; `make fuzz` builds them for longer runs
+fuzz() { # each reader of a file for two seconds; `make fuzz` builds them for longer runs
     command -v clang >/dev/null || { echo "skipped: no clang"; return 77; }
     make -s -j "$jobs" fuzz || { echo "skipped: clang here has no libFuzzer"; return 77; }
     for f in build/fuzz/fuzz_*; do
         case $f in *.d) continue ;; esac
-        "$f" -max_total_time=5 -close_fd_mask=1 >build/fuzz/log 2>&1 || { cat build/fuzz/log; return 1; }
-        echo "$(basename "$f"): nothing found in 5 s"
+        "$f" -max_total_time=2 -close_fd_mask=1 >build/fuzz/log 2>&1 || { cat build/fuzz/log; return 1; }
+        echo "$(basename "$f"): nothing found in 2 s"
     done
 }
 
