@@ -47,12 +47,11 @@ static inline void device_open_for(const Config* c) {
 }
 
 // Lets --model say what the model is, where weights have decided it.
-static inline bool name_shape(Config* c, const GPT2Config* m) {
+static inline void name_shape(Config* c, const GPT2Config* m) {
     Error err;
     GPT2Config named;
-    if (model_parse(c->model, c->pad_vocab, &named, &err) && !memcmp(&named, m, sizeof named)) { return true; }
+    if (model_parse(c->model, c->pad_vocab, &named, &err) && !memcmp(&named, m, sizeof named)) { return; }
     c->model = format("L=%d,H=%d,C=%d,T=%d,V=%d", m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size);
-    return true;
 }
 
 // The shape: that of the folder weights come from, else --model.
@@ -60,7 +59,10 @@ static inline bool shape_from_config(Config* c, const char* folder, GPT2Config* 
     GPT2Config named;
     if (!folder) { return model_parse(c->model, c->pad_vocab, m, err); }
     if (!hf_load_config(folder, c->pad_vocab, m, err)) { fatal("%s", err->text); }
-    if (config_source(c, "model") < FROM_FILE) { return name_shape(c, m); }
+    if (config_source(c, "model") < FROM_FILE) {
+        name_shape(c, m);
+        return true;
+    }
     if (!model_parse(c->model, c->pad_vocab, &named, err)) { return false; }
     if (!memcmp(&named, m, sizeof named)) { return true; }
     return fail(err,
