@@ -173,7 +173,10 @@ static inline bool verify_files(const char* option, const char* patterns, int T,
     if (!dataset_open(&data, option, patterns, T, vocab_size, &err)) { fatal("%s", err.text); }
     for (int i = 0; i < data.num_files; i++) {
         size_t tokens;
-        if (!shard_verify(data.files[i].path, vocab_size, &tokens, &err)) { notice("error: %s", err.text); return false; }
+        if (!shard_verify(data.files[i].path, vocab_size, &tokens, &err)) {
+            notice("error: %s", err.text);
+            return false;
+        }
         printf("%s: %zu tokens, all below %d\n", data.files[i].path, tokens, vocab_size);
     }
     printf("%s: %zu tokens in %d files, %llu windows of %d\n", option, (size_t)data.num_tokens, data.num_files,

@@ -51,7 +51,8 @@ static inline void name_shape(Config* c, const GPT2Config* m) {
     Error err;
     GPT2Config named;
     if (model_parse(c->model, c->pad_vocab, &named, &err) && !memcmp(&named, m, sizeof named)) { return; }
-    c->model = format("L=%d,H=%d,C=%d,T=%d,V=%d", m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size);
+    c->model =
+        format("L=%d,H=%d,C=%d,T=%d,V=%d", m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size);
 }
 
 // The shape: that of the folder weights come from, else --model.
@@ -82,7 +83,8 @@ static inline bool resolve_seq_len(Config* c, const GPT2Config* m, Error* err) {
 static inline size_t run_bytes(const GPT2* g, const Config* c) {
     const size_t tokens = dataloader_ints(g->B, g->T) * sizeof(int);
     const size_t files = 2 * tensors_largest(&g->params_table) * sizeof(float); // to read and write weights
-    return gpt2_bytes(g) + (c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0) + 2 * tokens + files + ((size_t)64 << 20);
+    return gpt2_bytes(g) + (c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0) + 2 * tokens + files +
+           ((size_t)64 << 20);
 }
 
 // The largest B whose model fits, of those that divide `windows` sequences evenly among micro-batches; 0: none.
@@ -105,7 +107,8 @@ static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Erro
                     c->total_batch_size, T, ranks);
     }
     if (c->batch_size == 0) {
-        c->batch_size = largest_batch(c, m, c->total_batch_size ? c->total_batch_size / T / ranks : 64, (int)T, keep_of(c));
+        c->batch_size =
+            largest_batch(c, m, c->total_batch_size ? c->total_batch_size / T / ranks : 64, (int)T, keep_of(c));
         if (!c->batch_size) {
             return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T);
         }
@@ -216,8 +219,9 @@ static inline void check_nothing_ahead(const Config* c, long long step) {
         fatal("--resume %s: --out %s holds checkpoints of another run: give another --out", c->resume, c->out);
     }
     if (count && steps[0] > step) {
-        fatal("--resume %s: --out %s holds checkpoints up to step %lld, ahead of it: give another --out, or remove those",
-              c->resume, c->out, steps[0]);
+        fatal(
+            "--resume %s: --out %s holds checkpoints up to step %lld, ahead of it: give another --out, or remove those",
+            c->resume, c->out, steps[0]);
     }
     free(steps);
 }
@@ -395,8 +399,8 @@ static inline void open_log(TrainRun* run) {
     logger_config(&run->log, (int)run->state.step, record);
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", c->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, run->model.T, m->vocab_size, m->padded_vocab_size);
-    notice("%s, %d threads, %s, %s kernels, %.0f GFLOP/s measured peak; %.1f MiB of memory", device_name(), device_threads(),
-           c->dtype, c->kernels, run->peak_flops / 1e9, (double)run_bytes(&run->model, c) / 1048576);
+    notice("%s, %d threads, %s, %s kernels, %.0f GFLOP/s measured peak; %.1f MiB of memory", device_name(),
+           device_threads(), c->dtype, c->kernels, run->peak_flops / 1e9, (double)run_bytes(&run->model, c) / 1048576);
     notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
            (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
            c->total_batch_size, c->total_batch_size / ((long long)run->model.B * run->model.T * run->comm->size),
