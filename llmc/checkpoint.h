@@ -2,8 +2,7 @@
 //
 //   model.safetensors, config.json, generation_config.json    see huggingface.h
 //   optimizer.safetensors                                     both moments, m.* and v.*, in our layout
-//   state.json                                                where the run stands, its options, a checksum of every
-//   tensor
+//   state.json                                                where the run stands, its options, checksums of tensors
 //
 // A checkpoint is written under another name (.tmp-*), synced and renamed, so that one under its own name is whole. It
 // is verified before it is used; if it is damaged the one before is taken.

@@ -21,11 +21,7 @@ static inline char* weights_folder(Config* c) {
 static inline void take_data_options(Config* c, const char* folder) {
     static const char* const names[] = {"tokenizer", "val_data", "seq_len"};
     Error err;
-    char* file = format("%s/state.json", folder ? folder : "");
-    json_t* state =
-        folder && path_exists(file) ? checkpoint_read_state(folder, &err) : NULL; // a Hugging Face folder has none
-    if (folder && path_exists(file) && !state) { fatal("%s", err.text); }
-    free(file);
+    json_t* state = folder ? folder_state(folder) : NULL;
     json_t *options = json_object_get(state, "options"), *taken = json_object();
     for (int i = 0; options && i < 3; i++) { json_object_set(taken, names[i], json_object_get(options, names[i])); }
     if (!config_from_json(c, taken, folder ? folder : "", &err)) { fatal("%s", err.text); }

@@ -324,17 +324,23 @@ static inline void check_data(const TrainRun* run, const char* checkpoint, json_
           run->config->train_data, checkpoint, checkpoint);
 }
 
+// The state of a folder that is a checkpoint of ours; NULL for one that only Hugging Face knows.
+static inline json_t* folder_state(const char* folder) {
+    Error err;
+    char* file = format("%s/state.json", folder);
+    json_t* state = path_exists(file) ? checkpoint_read_state(folder, &err) : NULL;
+    if (!state && path_exists(file)) { fatal("%s", err.text); }
+    free(file);
+    return state;
+}
+
 // Weights from a Hugging Face folder (NULL: random ones). If it is a checkpoint of ours its checksums are verified.
 static inline void load_weights(GPT2* g, const Config* c, const char* folder) {
     Error err;
     if (!folder) { init_weights(g, (uint64_t)c->seed, c->wpe_std); return; }
-    char* file = format("%s/state.json", folder);
-    if (path_exists(file)) {
-        json_t* state = checkpoint_read_state(folder, &err);
-        if (!state || !checkpoint_verify_file(folder, "model.safetensors", state, &err)) { fatal("%s", err.text); }
-        json_decref(state);
-    }
-    free(file);
+    json_t* state = folder_state(folder);
+    if (state && !checkpoint_verify_file(folder, "model.safetensors", state, &err)) { fatal("%s", err.text); }
+    json_decref(state);
     if (!hf_load_weights(g, folder, &err)) { fatal("%s", err.text); }
 }
 

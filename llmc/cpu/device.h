@@ -81,7 +81,8 @@ static inline void device_open(int threads, Kernels kernels) {
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-// Zeroed, page-aligned, in huge pages where the system offers them. The caller made sure that it fits (setup.h: check_memory).
+// Zeroed, page-aligned, in huge pages where the system offers them. The caller made sure that it fits (check_memory in
+// setup.h).
 static inline void* device_alloc(size_t bytes, const char* what) {
     void* p = mmap(NULL, max_size(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) { fatal("out of memory: %zu bytes for %s", bytes, what); }
