@@ -4,7 +4,7 @@
 // Read in this order:
 #include "llmc/config.h"      // every option
 #include "llmc/models.h"      // shapes by name
-#include "llmc/cpu/device.h"  // the device, and the storage type floatX
+#include "llmc/cpu/device.h"  // the device, and the storage type floatX (contract: llmc/device.h)
 #include "llmc/ops.h"         // the contract between model and kernels
 #include "llmc/cpu/kernels.h" // the kernels, a header for each
 #include "llmc/comm/none.h"   // other processes
@@ -19,4 +19,5 @@
 __attribute__((weak)) Cpu cpu; // one for all storage types
 
 extern const Trainer JOIN(cpu_, FLOATX);
-const Trainer JOIN(cpu_, FLOATX) = {"cpu", STRING(FLOATX), train, generate_command, eval_command, info_command};
+const Trainer JOIN(cpu_, FLOATX) = {"cpu", STRING(FLOATX), train, generate_command, eval_command, info_command,
+                                    saved_dtype};

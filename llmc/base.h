@@ -23,6 +23,13 @@
 enum { EXIT_DONE = 0, EXIT_RUNTIME = 1, EXIT_USAGE = 2, EXIT_CHECK_FAILED = 3, EXIT_NONFINITE = 4 };
 
 #define ATTR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+// Functions that CUDA kernels call too.
+#ifdef __CUDACC__
+#define HOST_DEVICE __host__ __device__
+#else
+#define HOST_DEVICE
+#endif
+
 #define ATTR_NORETURN __attribute__((noreturn))
 
 // The text of an error that the caller may recover from.
@@ -123,7 +130,7 @@ static inline double seconds_now(void) {
 
 // A bijection of 64-bit integers that leaves no visible pattern (the finalizer of splitmix64: Steele et al. 2014,
 // "Fast splittable pseudorandom number generators").
-static inline uint64_t mix64(uint64_t x) {
+static inline HOST_DEVICE uint64_t mix64(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);

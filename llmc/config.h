@@ -12,7 +12,8 @@ typedef enum { FROM_DEFAULT, FROM_PRESET, FROM_CHECKPOINT, FROM_FILE, FROM_COMMA
 // Which commands an option belongs to.
 enum {
     TRAIN = 1, GENERATE = 2, EVAL = 4, TOKENIZE = 8, INFO = 16, REPORT = 32,
-    MODEL_COMMANDS = TRAIN | GENERATE | EVAL | INFO
+    CHECK = 64, BENCH = 128,
+    MODEL_COMMANDS = TRAIN | GENERATE | EVAL | INFO | CHECK | BENCH, SHAPE_COMMANDS = TRAIN | INFO | CHECK | BENCH
 };
 
 #define BILLION 1000000000.0
@@ -23,17 +24,17 @@ enum {
 // `word` may be given in place of a number, and is stored as 0.
 #define CONFIG(GROUP, INT, REAL, FLAG, TEXT, CHOICE)                                                                        \
     GROUP("model")                                                                                                          \
-    TEXT(model, "d12", TRAIN | INFO | EVAL | GENERATE, "d12|d24|d36|d48, gpt2|gpt2-medium|gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]") \
+    TEXT(model, "d12", MODEL_COMMANDS, "d12|d24|d36|d48, gpt2|gpt2-medium|gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]") \
     TEXT(init, "random", MODEL_COMMANDS, "initial weights: random, or a Hugging Face folder or checkpoint (the model is then read from it)") \
     REAL(wpe_std, 0.02, 0, 10, TRAIN | INFO, "standard deviation of the initial position embedding (OpenAI's code has 0.01)") \
-    INT(seed, 1337, 0, HUGE_COUNT, NULL, TRAIN | INFO | GENERATE, "of the initial weights, of the order of the data and of samples") \
+    INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE, "of the initial weights, of the order of the data and of samples") \
     TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE, "gpt2 (built in), bytes, or a tokenizer file")              \
     TEXT(preset, "", TRAIN | INFO, "published settings by name: gpt2:124m, gpt3:125m..13b")                                 \
     GROUP("data")                                                                                                           \
     TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO, "token shards to train on (glob)")                           \
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO, "token shards to validate on (glob); empty: none")        \
-    INT(batch_size, 4, 1, 1e6, "auto", TRAIN | EVAL | INFO, "sequences in a micro-batch, B; auto: the largest that fits")   \
-    INT(seq_len, 0, 1, 1e6, "model", TRAIN | EVAL | INFO, "tokens in a sequence, T; model: the model's own")                \
+    INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL, "sequences in a micro-batch, B; auto: the largest that fits")   \
+    INT(seq_len, 0, 1, 1e6, "model", SHAPE_COMMANDS | EVAL, "tokens in a sequence, T; model: the model's own")                \
     INT(total_batch_size, 0, 1, HUGE_COUNT, "B*T", TRAIN | INFO, "tokens in an optimizer step, over all micro-batches")     \
     TEXT(batch_ramp, "", TRAIN | INFO, "START:TOKENS: begin with START tokens a step and double to the total batch over TOKENS tokens") \
     FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch")                            \
@@ -52,11 +53,15 @@ enum {
     REAL(skip_loss_z, 0, 0, 1e9, TRAIN, "skip the update when the loss is this many standard deviations high; 0: never")    \
     REAL(skip_norm_z, 0, 0, 1e9, TRAIN, "the same for the gradient's norm")                                                 \
     GROUP("speed")                                                                                                          \
-    CHOICE(dtype, "fp32", "fp32", MODEL_COMMANDS, "storage of activations and weights")                                     \
-    CHOICE(kernels, "fast", "fast|plain", MODEL_COMMANDS, "plain: the readable loops that the fast kernels are tested against") \
+    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16", MODEL_COMMANDS, "precision of activations, weights and matmuls; auto: bf16 on a GPU, fp32 on a CPU") \
+    CHOICE(kernels, "fast", "fast|plain", MODEL_COMMANDS, "plain: the readable kernels that the fast ones are tested against") \
+    FLAG(fused, 1, MODEL_COMMANDS, "GPU: bias, GELU and bias gradients inside the matmuls")                                  \
+    FLAG(flash, 1, MODEL_COMMANDS, "GPU: attention in tiles, as FlashAttention")                                             \
     FLAG(pad_vocab, 1, MODEL_COMMANDS, "round the vocabulary up to a multiple of 128 in memory (50257 -> 50304)")           \
-    CHOICE(recompute, "none", "none|gelu|all", TRAIN | INFO, "what backward computes again to save memory: GELUs, or all but each block's input") \
+    CHOICE(recompute, "none", "none|gelu|all", SHAPE_COMMANDS, "what backward computes again to save memory: GELUs, or all but each block's input") \
+    FLAG(stochastic_round, 0, TRAIN, "round updated weights to bf16 at random, by how near they are, instead of to the nearest") \
     INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice")                                    \
+    INT(device, 0, 0, 1023, NULL, MODEL_COMMANDS, "which of the GPUs that this process can see")                            \
     GROUP("watch")                                                                                                          \
     INT(val_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between validations; 0: never")                                  \
     INT(val_tokens, 1048576, -1, HUGE_COUNT, NULL, TRAIN | EVAL, "tokens to validate on; -1: all (eval's default)")         \
@@ -132,6 +137,8 @@ static const Command COMMANDS[] = {
     {"eval", EVAL, "the validation loss of a checkpoint"},
     {"tokenize", TOKENIZE, "text on standard input to token ids, or back with --decode"},
     {"info", INFO, "a model's tensors and memory, before anything is allocated; and check whole token files"},
+    {"check", CHECK, "every kernel and ten training steps against the CPU's, in the shapes and precision given"},
+    {"bench", BENCH, "bench ladder: what each technique brings, measured on this machine"},
     {"report", REPORT, "an HTML page of one or several runs: report FOLDER..."},
 };
 enum { NUM_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };
@@ -213,6 +220,9 @@ static inline bool option_parse(const Option* o, const char* value, void* field,
             const size_t n = utf8_decode(at, stop, &ignored);
             if (n == 0) { return fail(err, "takes UTF-8 text; byte %zu is not", (size_t)(at - value)); }
             at += n;
+        }
+        if (!strcmp(value, "fp16") && is_one_of("bf16", o->choices ? o->choices : "")) {
+            return fail(err, "fp16 is not supported: its 5 bits of exponent need a loss scaler; give bf16, whose range is fp32's");
         }
         if (o->choices && !is_one_of(value, o->choices)) { return fail(err, "takes %s, not '%s'", o->choices, value); }
         Text copy = format("%s", value);
@@ -360,7 +370,7 @@ static inline void config_parse(Config* c, int command, const char* command_name
     c->args = (char**)alloc_or_die((size_t)argc + 1, sizeof *c->args, "the command line");
     for (int i = 0; i < argc; i++) {
         if (strncmp(argv[i], "--", 2)) {
-            if (command != REPORT) { usage_error("'%s' is not an option; options are --name value (see --help)", argv[i]); }
+            if (command != REPORT && command != BENCH) { usage_error("'%s' is not an option; options are --name value (see --help)", argv[i]); }
             c->args[c->num_args++] = argv[i];
             continue;
         }

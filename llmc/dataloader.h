@@ -61,8 +61,9 @@ typedef struct {
     int rows, T;
 } Batch;
 
-// Batches asked for and not yet taken, at most; and their memory, with one more for the batch in use.
-enum { LOADER_AHEAD = 2, LOADER_BATCHES = LOADER_AHEAD + 1 };
+// Batches asked for and not yet taken, at most; and their memory, with one more for the batch in use, and one for the
+// batch before it, which may still be on its way to a GPU.
+enum { LOADER_AHEAD = 2, LOADER_BATCHES = LOADER_AHEAD + 2 };
 
 // It must stay where it is while it is open: its thread knows the address.
 typedef struct {

@@ -54,7 +54,8 @@
     _(float,  dresidual, ONCE, train * N, C)                                             \
     _(floatX, dresidual_x, ONCE, rounded * N, C)                                         \
     _(floatX, dbtc,      ONCE, train * N, C)                                             \
-    _(floatX, dbt4c,     ONCE, train * N, 4 * C)
+    _(floatX, dbt4c,     ONCE, train * N, 4 * C)                                         \
+    _(float,  delta,     ONCE, train * B * NH, T) /* scratch of attention's backward */
 
 #define PARAM_FIELD(field, ...) floatX* field;
 #define GRAD_FIELD(field, ...) float* field;
@@ -75,6 +76,12 @@ typedef struct {
     int length, capacity;
 } KVCache;
 
+// Host memory that is copied to and from the device while work goes on there.
+typedef struct Mailbox {
+    double sums[2];
+    AdamW hyper;
+} Mailbox;
+
 typedef struct {
     GPT2Config config;
     int B, T; // the most that memory was laid out for
@@ -85,17 +92,13 @@ typedef struct {
     float* masters; // the parameters in fp32; params itself if floatX is float
     float *grads, *m, *v;
     char* acts;
-    int *tokens, *targets, *order; // (B,T)
+    int* batches;                  // two of (3,B,T): the next one comes in while one is worked on
+    int *tokens, *targets, *order; // (B,T) each, in one of them
     double* sums;                  // [0] the losses of this step, [1] the squared norm of the gradient
     AdamW* hyper;
+    Mailbox* mailbox;
     size_t kv_size; // elements of a KVCache
 } GPT2;
-
-// Rows of logits held at a time. Each chunk goes over the weight and its gradient again, V * C numbers, and is itself
-// gone over, V * chunk numbers: with about C rows the two cost the same.
-static inline int classifier_chunk(const GPT2Config* m) {
-    return m->channels < 128 ? 128 : m->channels > 1024 ? 1024 : m->channels;
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
@@ -113,7 +116,7 @@ static inline TensorTable gpt2_params_table(const GPT2Config* m) {
 
 static inline TensorTable gpt2_acts_table(const GPT2Config* m, int B, int T, Keep keep) {
     const int C = m->channels, Vp = m->padded_vocab_size, NH = m->num_heads;
-    const size_t N = (size_t)B * T, chunk = min_size(N, (size_t)classifier_chunk(m));
+    const size_t N = (size_t)B * T, chunk = min_size(N, (size_t)classifier_chunk(C));
     const size_t train = keep != FORWARD_ONLY, rounded = train && sizeof(floatX) != sizeof(float);
     const Repeat residual = keep == FORWARD_ONLY ? ONCE : EACH;
     const Repeat kept = keep == KEEP_ALL || keep == RECOMPUTE_GELU ? EACH : ONCE;
@@ -139,10 +142,12 @@ typedef struct {
     const char* what;
     size_t bytes, field;
 } MemoryLine;
-enum { MEMORY_LINES = 11 };
+enum { MEMORY_LINES = 9 };
+
+static inline size_t gpt2_batch_size(const GPT2* g) { return (size_t)3 * g->B * g->T; }
 
 static inline void gpt2_memory(const GPT2* g, MemoryLine line[MEMORY_LINES]) {
-    const size_t n = g->params_table.size, train = g->keep != FORWARD_ONLY, tokens = (size_t)g->B * g->T * sizeof(int);
+    const size_t n = g->params_table.size, train = g->keep != FORWARD_ONLY;
     const MemoryLine lines[MEMORY_LINES] = {
         {"parameters", n * sizeof(floatX), offsetof(GPT2, params)},
         {"master weights", sizeof(floatX) == sizeof(float) ? 0 : train * n * sizeof(float), offsetof(GPT2, masters)},
@@ -150,9 +155,7 @@ static inline void gpt2_memory(const GPT2* g, MemoryLine line[MEMORY_LINES]) {
         {"first moments", train * n * sizeof(float), offsetof(GPT2, m)},
         {"second moments", train * n * sizeof(float), offsetof(GPT2, v)},
         {"activations", g->acts_table.size, offsetof(GPT2, acts)},
-        {"tokens", tokens, offsetof(GPT2, tokens)},
-        {"targets", tokens, offsetof(GPT2, targets)},
-        {"order of tokens", tokens, offsetof(GPT2, order)},
+        {"batches", 2 * gpt2_batch_size(g) * sizeof(int), offsetof(GPT2, batches)},
         {"sums", 2 * sizeof(double), offsetof(GPT2, sums)},
         {"settings of the optimizer", sizeof(AdamW), offsetof(GPT2, hyper)},
     };
@@ -167,6 +170,14 @@ static inline size_t gpt2_bytes(const GPT2* g) {
     return bytes;
 }
 
+// Points tokens, targets and order, n each, into the other of the two batches: one may come in there while the device
+// still works on what was in this one.
+static inline void gpt2_next_batch(GPT2* g, size_t n) {
+    g->tokens = g->batches + (g->tokens == g->batches ? gpt2_batch_size(g) : 0);
+    g->targets = g->tokens + n;
+    g->order = g->targets + n;
+}
+
 static inline void gpt2_alloc(GPT2* g) {
     MemoryLine line[MEMORY_LINES];
     gpt2_memory(g, line);
@@ -175,6 +186,8 @@ static inline void gpt2_alloc(GPT2* g) {
         memcpy((char*)g + line[i].field, &p, sizeof p);
     }
     if (!g->masters) { g->masters = (float*)g->params; }
+    g->mailbox = (Mailbox*)host_alloc(sizeof *g->mailbox, "what goes to and from the device");
+    gpt2_next_batch(g, (size_t)g->B * g->T);
 }
 
 static inline void gpt2_free(GPT2* g) {
@@ -185,6 +198,7 @@ static inline void gpt2_free(GPT2* g) {
         memcpy(&p, (char*)g + line[i].field, sizeof p);
         if (line[i].bytes) { device_free(p, line[i].bytes); }
     }
+    host_free(g->mailbox);
     memset(g, 0, sizeof *g);
 }
 
@@ -249,15 +263,18 @@ static inline float* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cac
     const Acts a = acts_at(g, l), b = acts_at(g, last ? l : l + 1);
     const Params p = params_at(g, last ? l : l + 1);
     const Params mine = params_at(g, l);
+    device_range_push("forward of layer", l);
     gpt2_block_forward(g, l, B, T, cache);
     matmul_forward(a.proj, a.fch_gelu, mine.fcprojw, mine.fcprojb, N, 4 * C, C);
     if (last) {
         residual_layernorm_forward(a.residualf, a.lnf, a.lnf_mean, a.lnf_rstd, a.residual2, a.proj, p.lnfw, p.lnfb, N,
                                    C);
-        return a.residualf;
+    } else {
+        residual_layernorm_forward(b.residual1, b.ln1, b.ln1_mean, b.ln1_rstd, a.residual2, a.proj, p.ln1w, p.ln1b, N,
+                                   C);
     }
-    residual_layernorm_forward(b.residual1, b.ln1, b.ln1_mean, b.ln1_rstd, a.residual2, a.proj, p.ln1w, p.ln1b, N, C);
-    return b.residual1;
+    device_range_pop();
+    return last ? a.residualf : b.residual1;
 }
 
 // g->tokens (B,T) -> acts.lnf (B*T,C), the classifier's input. With a cache, the tokens are those that follow what the
@@ -273,7 +290,7 @@ static inline void gpt2_loss(GPT2* g, int B, int T) {
     const GPT2Config* m = &g->config;
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
-    classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, classifier_chunk(m), B * T, m->channels,
+    classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, classifier_chunk(m->channels), B * T, m->channels,
                     m->vocab_size, m->padded_vocab_size);
     loss_add(&g->sums[0], a.losses, B * T);
 }
@@ -284,7 +301,7 @@ static inline void gpt2_logits(GPT2* g, float* logits, int first, int count) {
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
     const floatX* rows = a.lnf + (size_t)first * m->channels;
-    classifier_logits(logits, a.logits, rows, p.wte, classifier_chunk(m), count, m->channels, m->vocab_size,
+    classifier_logits(logits, a.logits, rows, p.wte, classifier_chunk(m->channels), count, m->channels, m->vocab_size,
                       m->padded_vocab_size);
 }
 
@@ -297,6 +314,7 @@ static inline void gpt2_block_backward(GPT2* g, int l, int B, int T, float* d, f
     const Params p = params_at(g, l);
     const Grads dp = grads_at(g, l);
     const Acts a = acts_at(g, l);
+    device_range_push("backward of layer", l);
     if (g->keep == RECOMPUTE_ALL) {
         layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, a.residual1, p.ln1w, p.ln1b, N, C);
         gpt2_block_forward(g, l, B, T, NULL);
@@ -307,9 +325,10 @@ static inline void gpt2_block_backward(GPT2* g, int l, int B, int T, float* d, f
     matmul_backward(a.dbtc, dp.fcw, dp.fcb, a.dbt4c, a.ln2, p.fcw, N, C, 4 * C);
     layernorm_backward(d, dx, dp.ln2w, dp.ln2b, a.dbtc, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd, N, C);
     matmul_backward(a.dbtc, dp.attprojw, dp.attprojb, dx, a.atty, p.attprojw, N, C, C);
-    attention_backward(a.dbt4c, a.dbtc, a.atty, a.lse, a.qkv, B, T, C, NH);
+    attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, B, T, C, NH);
     matmul_backward(a.dbtc, dp.qkvw, dp.qkvb, a.dbt4c, a.ln1, p.qkvw, N, C, 3 * C);
     layernorm_backward(d, dx, dp.ln1w, dp.ln1b, a.dbtc, a.residual1, p.ln1w, a.ln1_mean, a.ln1_rstd, N, C);
+    device_range_pop();
 }
 
 // After gpt2_forward: adds the gradient of dloss * sum(losses) to grads and the losses to sums[0]. `ready` (or NULL) is
@@ -323,9 +342,11 @@ static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady 
     const Grads dp = grads_at(g, 0);
     const Acts a = acts_at(g, 0);
     floatX* dx = sizeof(floatX) == sizeof(float) ? (floatX*)a.dresidual : a.dresidual_x;
-    classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss, classifier_chunk(m), N, C,
+    device_range_push("classifier", -1);
+    classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss, classifier_chunk(m->channels), N, C,
                         m->vocab_size, m->padded_vocab_size);
     loss_add(&g->sums[0], a.losses, N);
+    device_range_pop();
     device_zero(a.dresidual, (size_t)N * C * sizeof(float));
     layernorm_backward(a.dresidual, dx, dp.lnfw, dp.lnfb, a.dbtc, a.residualf, p.lnfw, a.lnf_mean, a.lnf_rstd, N, C);
     if (ready) { ready(context, g->grads, layers_end, table->size - layers_end); }
@@ -348,9 +369,22 @@ static inline void gpt2_zero_grads(GPT2* g) {
 // Leaves the squared norm of the whole gradient in sums[1]; padding is zero and does not count.
 static inline void gpt2_grad_norm(GPT2* g) { norm_squared(&g->sums[1], g->grads, g->params_table.size); }
 
+// Queues the copy of sums to mailbox->sums, there to be read after device_sync().
+static inline void gpt2_fetch_sums(GPT2* g) { device_fetch(g->mailbox->sums, g->sums, sizeof g->mailbox->sums); }
+
+// To be called when masters have been written from outside.
+static inline void gpt2_masters_changed(GPT2* g) {
+    params_round(g->params, g->masters, g->params_table.size);
+    params_changed();
+}
+
+// Queues one AdamW step, after gpt2_grad_norm. Once in each step that ends with device_sync().
 static inline void gpt2_update(GPT2* g, const AdamW* hyper) {
     const size_t n = g->params_table.size;
-    device_copy_in(g->hyper, hyper, sizeof *hyper);
+    device_range_push("update", -1);
+    g->mailbox->hyper = *hyper;
+    device_send(g->hyper, &g->mailbox->hyper, sizeof *hyper);
     adamw_update(g->params, g->masters, g->m, g->v, g->grads, &g->sums[1], g->hyper, &g->params_table, 0, n);
-    params_changed(g->params, g->masters, n);
+    params_changed();
+    device_range_pop();
 }

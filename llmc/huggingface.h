@@ -275,6 +275,6 @@ static inline bool hf_load_weights(GPT2* g, const char* folder, Error* err) {
     const TensorBlock weights = {"transformer.", g->masters, true};
     const bool ok = tensors_load(&s, &g->params_table, &weights, 1, err);
     safetensors_close(&s);
-    if (ok) { params_changed(g->params, g->masters, g->params_table.size); }
+    if (ok) { gpt2_masters_changed(g); }
     return ok;
 }

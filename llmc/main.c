@@ -4,14 +4,27 @@
 #include "tokenizer.h"
 #include "trainer.h"
 
-extern const Trainer cpu_fp32;
-static const Trainer* const trainers[] = {&cpu_fp32}; // the first is the default
+// A program is linked from some of these: train_gpt2 has none for GPUs, train_gpt2cu has the CPU's to check against.
+extern const Trainer cuda_bf16 __attribute__((weak)), cuda_fp32 __attribute__((weak)), cpu_fp32 __attribute__((weak));
 
+// The trainer of a --dtype on this program's device, a GPU if it can use one; NULL if there is none. "auto" is bf16 on
+// a GPU and fp32 on a CPU.
 static const Trainer* find_trainer(const char* dtype) {
-    for (size_t i = 0; i < sizeof trainers / sizeof *trainers; i++) {
-        if (!strcmp(trainers[i]->dtype, dtype)) { return trainers[i]; }
-    }
-    usage_error("--dtype %s: this program has no trainer of that type", dtype);
+    const Trainer* const gpu = strcmp(dtype, "auto") && strcmp(dtype, "bf16") ? &cuda_fp32 : &cuda_bf16;
+    if (&cuda_fp32) { return gpu; }
+    return is_one_of(dtype, "auto|fp32") ? &cpu_fp32 : NULL;
+}
+
+// Decides about --dtype auto: that of the run to be resumed where this program has it, else the device's own.
+static const Trainer* choose_trainer(Config* c) {
+    const Trainer* trainer = find_trainer(c->dtype);
+    if (!trainer) { usage_error("--dtype %s: on a CPU this program trains in fp32 alone", c->dtype); }
+    if (strcmp(c->dtype, "auto")) { return trainer; }
+    const char* saved = trainer->saved_dtype(c);
+    if (saved && find_trainer(saved)) { trainer = find_trainer(saved); }
+    c->dtype = saved && find_trainer(saved) ? saved : trainer->storage;
+    c->source[config_index(config_find("dtype"))] = FROM_COMMAND_LINE; // the checkpoint has no say any more
+    return trainer;
 }
 
 // A launcher started us as one of several, and this build knows nothing of the others.
@@ -73,7 +86,7 @@ int main(int argc, char** argv) {
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
     check_single_process();
-    const Trainer* trainer = find_trainer(config.dtype);
+    const Trainer* trainer = choose_trainer(&config);
     Comm comm = comm_open();
     const int status = command->bit == TRAIN      ? trainer->train(&config, &comm)
                        : command->bit == GENERATE ? trainer->generate(&config)

@@ -11,13 +11,8 @@
 // A function here is declared and then defined by a header of the device, in the same translation unit; this file is
 // therefore complete only after llmc/cpu/kernels.h or llmc/cuda/kernels.cuh.
 #pragma once
+#include "device.h"
 #include "tensors.h"
-
-#ifdef __CUDACC__
-#define OP static
-#else
-#define OP static inline
-#endif
 
 // out (B,T,C) = wte (V,C) at the tokens + wpe (T,C). To begin at a later position, pass wpe + position * C.
 OP void encoder_forward(float* out, const int* tokens, const floatX* wte, const floatX* wpe, int B, int T, int C);
@@ -59,10 +54,11 @@ OP void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const f
 OP void gelu_forward(floatX* out, const floatX* inp, size_t n);
 
 // Causal attention of NH heads: qkv (B,T,3,NH,C/NH) -> out (B,T,C). The log-sum-exp of the scores, lse (B,NH,T), is all
-// that backward needs besides qkv and out: nothing of size T*T is kept (Dao et al. 2022, FlashAttention).
+// that backward needs besides qkv and out: nothing of size T*T is kept (Dao et al. 2022, FlashAttention). delta (B,NH,T)
+// is scratch, for the sums over each head of dout * out.
 OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH);
-OP void attention_backward(floatX* dqkv, const floatX* dout, const floatX* out, const float* lse, const floatX* qkv,
-                           int B, int T, int C, int NH);
+OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out, const float* lse,
+                           const floatX* qkv, int B, int T, int C, int NH);
 
 // The form for generation: T new positions that follow `past` earlier ones. cache (B,capacity,2,C) holds keys and
 // values of the earlier ones; those of the new ones are put behind them. past + T <= capacity. T = 1 is one decoding
@@ -76,6 +72,8 @@ OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, i
 //   classifier_backward  losses (N); with the gradient of dloss * sum(losses): dinp (N,C) =, dweight (Vp,C) +=.
 //                        Rows V..Vp of dweight get exact zeros, whatever the padding of weight holds.
 //   classifier_logits    out (N,V) in float
+// classifier_chunk is how many rows suit this device.
+OP int classifier_chunk(int C);
 OP void classifier_loss(float* losses, floatX* logits, const floatX* inp, const floatX* weight, const int* targets,
                         int chunk, int N, int C, int V, int Vp);
 OP void classifier_backward(float* losses, floatX* dinp, float* dweight, floatX* logits, const floatX* inp,
@@ -95,16 +93,19 @@ typedef struct {
     float lr, beta1, beta2, eps, weight_decay;
     float grad_clip; // largest global norm of the gradient; 0: do not clip
     int step;        // 1 for the first
+    uint64_t rounding_seed; // 0: params are the masters rounded to nearest; else stochastically, by this seed
 } AdamW;
 
 // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction, for the elements [begin, end) of
 // the table's layout. Only matrices decay. The gradient is first scaled to a norm of at most grad_clip, its squared
-// global norm being *grad_norm_squared; where that is not finite nothing changes. params are the masters rounded to
-// floatX; masters may be params if that is float.
+// global norm being *grad_norm_squared; where that is not finite nothing changes. params become the masters rounded to
+// floatX; masters may be params if that is float. Call params_changed() afterwards.
 OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
                      const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
                      size_t end);
 
-// Masters have been written from outside: params are rounded from them again, and packed forms of weights are
-// forgotten. Also called after each adamw_update.
-OP void params_changed(floatX* params, const float* masters, size_t n);
+// params (n) = masters rounded to floatX, after those have been written from outside. Call params_changed() afterwards.
+OP void params_round(floatX* params, const float* masters, size_t n);
+
+// Weights have changed: packed forms of them are forgotten.
+OP void params_changed(void);

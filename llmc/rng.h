@@ -5,9 +5,9 @@
 #include "base.h"
 
 // One stream for each purpose, so that no two of them see related numbers.
-enum { RNG_INIT = 1, RNG_SHUFFLE = 2, RNG_SAMPLE = 3, RNG_STORIES = 4, RNG_TEST = 5 };
+enum { RNG_INIT = 1, RNG_SHUFFLE = 2, RNG_SAMPLE = 3, RNG_STORIES = 4, RNG_TEST = 5, RNG_ROUND = 6 };
 
-static inline uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index) {
+static inline HOST_DEVICE uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index) {
     uint64_t key = mix64(seed + 0x9e3779b97f4a7c15ull * (stream + 1));
     return mix64(mix64(key ^ index) + key);
 }

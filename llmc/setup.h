@@ -43,7 +43,9 @@ static inline Keep keep_of(const Config* c) {
 }
 
 static inline void device_open_for(const Config* c) {
-    device_open((int)c->threads, !strcmp(c->kernels, "plain") ? KERNELS_PLAIN : KERNELS_FAST);
+    const DeviceOptions options = {(int)c->device,    (int)c->threads, !strcmp(c->kernels, "plain"),
+                                   c->fused != 0,     c->flash != 0,   !strcmp(c->dtype, "tf32")};
+    device_open(&options);
 }
 
 // Lets --model say what the model is, where weights have decided it.
@@ -79,12 +81,17 @@ static inline bool resolve_seq_len(Config* c, const GPT2Config* m, Error* err) {
                 c->seq_len, m->max_seq_len);
 }
 
-// What the model and its surroundings will take, with a margin for what is small.
-static inline size_t run_bytes(const GPT2* g, const Config* c) {
+// Host memory that a run takes: batches, and buffers to read and write weights.
+static inline size_t run_host_bytes(const GPT2* g) {
     const size_t tokens = dataloader_ints(g->B, g->T) * sizeof(int);
-    const size_t files = 2 * tensors_largest(&g->params_table) * sizeof(float); // to read and write weights
-    return gpt2_bytes(g) + (c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0) + 2 * tokens + files +
-           ((size_t)64 << 20);
+    const size_t files = 2 * tensors_largest(&g->params_table) * sizeof(float);
+    return 2 * tokens + files + ((size_t)16 << 20);
+}
+
+// Device memory that the model and its surroundings will take, with a margin for what is small.
+static inline size_t run_bytes(const GPT2* g, const Config* c) {
+    const size_t cache = c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0;
+    return gpt2_bytes(g) + cache + (DEVICE_IS_HOST ? run_host_bytes(g) : 0) + ((size_t)48 << 20);
 }
 
 // The largest B whose model fits, of those that divide `windows` sequences evenly among micro-batches; 0: none.
@@ -136,6 +143,11 @@ static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Erro
 // Refuses a run that would not fit, with its plan and what would help.
 static inline bool check_memory(const GPT2* g, const Config* c, Error* err) {
     const size_t need = run_bytes(g, c), available = device_memory_available();
+    const size_t host_need = run_host_bytes(g), host_available = host_memory_available();
+    if (!DEVICE_IS_HOST && host_need > host_available) {
+        return fail(err, "not enough memory beside the GPU's: %.1f MiB are needed, %.1f MiB are available",
+                    (double)host_need / 1048576, (double)host_available / 1048576);
+    }
     if (need <= available) { return true; }
     MemoryLine line[MEMORY_LINES];
     gpt2_memory(g, line);
@@ -146,14 +158,14 @@ static inline bool check_memory(const GPT2* g, const Config* c, Error* err) {
     const int fits = training ? largest_batch(c, &g->config, g->B, g->T, g->keep) : 0;
     char advice[64] = "a smaller model";
     if (fits && fits < g->B) { snprintf(advice, sizeof advice, "--batch_size %d", fits); }
-    return fail(err, "not enough memory: %.1f MiB are needed, %.1f MiB are available; give %s%s",
-                (double)need / 1048576, (double)available / 1048576, advice,
+    return fail(err, "not enough memory%s: %.1f MiB are needed, %.1f MiB are available; give %s%s",
+                DEVICE_IS_HOST ? "" : " on the GPU", (double)need / 1048576, (double)available / 1048576, advice,
                 !training || g->keep == RECOMPUTE_ALL ? "" : ", or --recompute all");
 }
 
 // Options that a resumed run takes from this start alone, not from the checkpoint.
 static inline bool option_is_of_this_start(const char* name) {
-    return is_one_of(name, "resume|out|config|init|threads|price|preset");
+    return is_one_of(name, "resume|out|config|init|threads|device|price|preset");
 }
 
 // Prints which options differ from the checkpoint's, and refuses those that would make it another run.
@@ -260,6 +272,22 @@ static inline char* find_checkpoint(TrainRun* run, json_t** state) {
     return path;
 }
 
+// The dtype of the run that --resume asks for; NULL if there is none to go on with.
+static inline const char* saved_dtype(const Config* c) {
+    size_t count = 0;
+    const bool newest = !strcmp(c->resume, "auto");
+    long long* steps = newest ? checkpoint_list(c->out, &count) : NULL;
+    char* path = newest && count ? format("%s/step_%08lld/state.json", c->out, steps[0])
+                                 : format("%s/state.json", newest ? c->out : c->resume);
+    json_t* state = *c->resume && path_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    const char* dtype = json_string_value(json_object_get(json_object_get(state, "options"), "dtype"));
+    char* copy = dtype ? format("%s", dtype) : NULL;
+    json_decref(state);
+    free(path);
+    free(steps);
+    return copy;
+}
+
 static inline int* open_batches(int B, int T) {
     return (int*)host_alloc(dataloader_ints(B, T) * sizeof(int), "batches of tokens");
 }
@@ -312,7 +340,7 @@ static inline void init_weights(GPT2* g, uint64_t seed, double wpe_std) {
         }
     }
     tensor_buffers_free(&b);
-    params_changed(g->params, g->masters, g->params_table.size);
+    gpt2_masters_changed(g);
 }
 
 // The data must be those that the run being resumed has been trained on.
@@ -405,8 +433,10 @@ static inline void open_log(TrainRun* run) {
     logger_config(&run->log, (int)run->state.step, record);
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", c->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, run->model.T, m->vocab_size, m->padded_vocab_size);
-    notice("%s, %d threads, %s, %s kernels, %.0f GFLOP/s measured peak; %.1f MiB of memory", device_name(),
-           device_threads(), c->dtype, c->kernels, run->peak_flops / 1e9, (double)run_bytes(&run->model, c) / 1048576);
+    char threads[32] = "";
+    if (device_threads()) { snprintf(threads, sizeof threads, ", %d threads", device_threads()); }
+    notice("%s%s, %s, %s kernels, a peak of %.4g TFLOP/s; %.1f MiB of memory", device_name(), threads, c->dtype,
+           c->kernels, run->peak_flops / 1e12, (double)run_bytes(&run->model, c) / 1048576);
     notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
            (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
            c->total_batch_size, c->total_batch_size / ((long long)run->model.B * run->model.T * run->comm->size),

@@ -29,37 +29,32 @@ static inline void train_request(TrainRun* run) {
 }
 
 static inline void batch_to_device(GPT2* g, const Batch* b) {
-    const size_t bytes = (size_t)b->rows * (size_t)b->T * sizeof(int);
-    device_copy_in(g->tokens, b->tokens, bytes);
-    device_copy_in(g->targets, b->targets, bytes);
-    if (g->keep != FORWARD_ONLY) { device_copy_in(g->order, b->order, bytes); }
+    const size_t n = (size_t)b->rows * (size_t)b->T;
+    gpt2_next_batch(g, n);
+    device_upload(g->tokens, b->tokens, 3 * n * sizeof(int)); // targets and order lie behind them
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // one update
 
-// Gradients of the mean loss over `windows` sequences, accumulated over micro-batches and ranks. Returns that loss;
-// *norm is the gradient's.
-static inline double train_gradients(TrainRun* run, long long windows, double* norm) {
+// Queues the gradients of the mean loss over `windows` sequences, accumulated over micro-batches and ranks, and their
+// norm.
+static inline void train_gradients(TrainRun* run, long long windows) {
     GPT2* g = &run->model;
     const long long stride = (long long)g->B * run->comm->size;
     const double tokens = (double)windows * g->T;
-    double sums[2];
     gpt2_zero_grads(g);
     for (long long row = (long long)g->B * run->comm->rank; row < windows; row += stride) {
         const Batch* b = dataloader_wait(&run->loader);
-        train_request(run);
         batch_to_device(g, b);
+        train_request(run);
         gpt2_forward(g, b->rows, b->T, NULL);
         gpt2_backward(g, b->rows, b->T, (float)(1.0 / tokens), row + stride >= windows ? comm_reduce_begin : NULL,
                       run->comm);
     }
     comm_reduce_end(run->comm);
     gpt2_grad_norm(g);
-    device_copy_out(sums, g->sums, sizeof sums);
-    comm_sum(run->comm, sums, 1);
-    *norm = sqrt(sums[1]);
-    return sums[0] / tokens;
+    gpt2_fetch_sums(g);
 }
 
 // Whether this step's update is to be left out: its loss or norm is too far above the last 128 (--skip_loss_z,
@@ -78,8 +73,7 @@ static inline void ATTR_NORETURN train_stop_nonfinite(TrainRun* run, double loss
     size_t count = 0;
     logger_erase_bar(&run->log);
     long long* steps = *run->config->out ? checkpoint_list(run->config->out, &count) : NULL;
-    notice("error: step %lld: loss %f, norm of the gradient %f: not finite, so the update was not made. Lower --lr, or "
-           "raise "
+    notice("error: step %lld: loss %f, norm of the gradient %f: not finite, so the run ends here. Lower --lr, or raise "
            "--warmup_steps.",
            run->state.step + 1, loss, norm);
     if (count) {
@@ -89,21 +83,47 @@ static inline void ATTR_NORETURN train_stop_nonfinite(TrainRun* run, double loss
     exit(EXIT_NONFINITE);
 }
 
+static inline double train_lr(const TrainRun* run) {
+    const TrainState* s = &run->state;
+    const double full = (double)run->ramp.full;
+    return run->ramp.start ? schedule_lr(run->config, (double)s->tokens / full, (double)run->total_tokens / full)
+                           : schedule_lr(run->config, (double)s->step, (double)run->num_steps);
+}
+
+static inline AdamW train_hyper(const TrainRun* run, double lr) {
+    const Config* c = run->config;
+    const AdamW hyper = {(float)lr,
+                         (float)c->beta1,
+                         (float)c->beta2,
+                         (float)c->eps,
+                         (float)c->weight_decay,
+                         (float)c->grad_clip,
+                         (int)run->state.step + 1,
+                         c->stochastic_round ? mix64((uint64_t)c->seed) | 1 : 0};
+    return hyper;
+}
+
+// Everything is queued first and waited for once; unless the update may have to be left out, it is queued too, and then
+// changes nothing if the norm turns out not to be finite.
 static inline void train_step(TrainRun* run) {
     const Config* c = run->config;
     TrainState* s = &run->state;
     const double start = seconds_now();
     const long long tokens = ramp_batch(&run->ramp, s->tokens), windows = tokens / run->model.T;
-    double norm, loss = train_gradients(run, windows, &norm);
+    const bool may_skip = c->skip_loss_z > 0 || c->skip_norm_z > 0;
+    const double lr = train_lr(run);
+    const AdamW hyper = train_hyper(run, lr);
+    train_gradients(run, windows);
+    if (!may_skip) { gpt2_update(&run->model, &hyper); }
+    device_sync();
+    double sums[2] = {run->model.mailbox->sums[0], run->model.mailbox->sums[1]};
+    comm_sum(run->comm, sums, 1);
+    const double loss = sums[0] / (double)tokens, norm = sqrt(sums[1]);
     if (!isfinite(loss) || !isfinite(norm)) { train_stop_nonfinite(run, loss, norm); }
     const double loss_z = outlier_update(&s->loss_window, loss), norm_z = outlier_update(&s->norm_window, norm);
-    const double full = (double)run->ramp.full;
-    const double lr = run->ramp.start ? schedule_lr(c, (double)s->tokens / full, (double)run->total_tokens / full)
-                                      : schedule_lr(c, (double)s->step, (double)run->num_steps);
-    if (!train_is_outlier(run, loss_z, norm_z)) {
-        const AdamW hyper = {(float)lr, (float)c->beta1, (float)c->beta2, (float)c->eps, (float)c->weight_decay,
-                             (float)c->grad_clip, (int)s->step + 1};
+    if (may_skip && !train_is_outlier(run, loss_z, norm_z)) {
         gpt2_update(&run->model, &hyper);
+        device_sync();
     }
     s->step++;
     s->tokens += tokens;

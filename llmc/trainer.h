@@ -1,13 +1,14 @@
-// What an object file of a device and storage type offers to main: train_gpt2.c is compiled once for each type and
-// exports one of these.
+// What an object file of a device and storage type offers to main: train_gpt2.c and train_gpt2.cu are compiled once for
+// each type, and each object exports one of these.
 #pragma once
 #include "comm/none.h"
 #include "config.h"
 
 typedef struct {
-    const char *device, *dtype;
+    const char *device, *storage;             // cpu or cuda; fp32 or bf16
     int (*train)(Config* config, Comm* comm); // these return the exit code
     int (*generate)(Config* config);
     int (*eval)(Config* config, Comm* comm);
     int (*info)(Config* config);
+    const char* (*saved_dtype)(const Config* config); // of the run that --resume goes on with; NULL: there is none
 } Trainer;

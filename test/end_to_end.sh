@@ -341,7 +341,7 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 '--lr needs a value' "$train" --lr
     expect 2 'is not an option of generate' "$train" generate --lr 1
     expect 2 "'4' is not an option" "$train" --lr 1 4
-    expect 2 'takes fp32' "$train" --dtype bf16
+    expect 2 'trains in fp32 alone' "$train" --dtype bf16
     printf 'lr 1e-3\nbatchsize 3\n' >"$dir/file"
     expect 2 "file:2: no option 'batchsize'; did you mean 'batch_size'?" "$train" --config "$dir/file"
     expect 2 'cannot open' "$train" --config "$dir/none"

@@ -7,7 +7,7 @@
 #include "../llmc/gpt2.h"
 #include "../llmc/rng.h"
 
-typedef enum { ROLE_READ, ROLE_WRITE, ROLE_ADD } Role;
+typedef enum { ROLE_READ, ROLE_WRITE, ROLE_ADD, ROLE_SCRATCH } Role;
 typedef enum { ELEM_FLOATX, ELEM_FLOAT, ELEM_INT, ELEM_DOUBLE } Elem;
 
 typedef struct {
@@ -124,8 +124,8 @@ OP_CASE(attention_forward) {
 }
 OP_CASE(attention_backward) {
     SIZES;
-    X(WRITE, dqkv, N * 3 * C); X(READ, dout, N * C); X(READ, out, N * C); F(READ, lse, N * NH); X(READ, qkv, N * 3 * C);
-    RUN(attention_backward(dqkv, dout, out, lse, qkv, B, T, C, NH))
+    X(WRITE, dqkv, N * 3 * C); F(SCRATCH, delta, N * NH); X(READ, dout, N * C); X(READ, out, N * C); F(READ, lse, N * NH); X(READ, qkv, N * 3 * C);
+    RUN(attention_backward(dqkv, delta, dout, out, lse, qkv, B, T, C, NH))
 }
 OP_CASE(attention_cached) {
     SIZES;
@@ -169,7 +169,7 @@ OP_CASE(adamw_update) {
     F(ADD, masters, n); X(WRITE, params, n); F(ADD, m, n); F(ADD, v, n); F(READ, grads, n); D(READ, norm, 1);
     RUN(AdamW* hyper = (AdamW*)device_alloc(sizeof *hyper, "hyper");
         device_copy_in(hyper, &c->hyper, sizeof *hyper);
-        params_changed(params, masters, n); // outside the range params stay what they are
+        params_round(params, masters, n); // outside the range params stay what they are
         adamw_update(params, masters, m, v, grads, norm, hyper, &table, begin, end);
         device_free(hyper, sizeof *hyper))
 }
@@ -212,7 +212,7 @@ static inline OpCase op_sizes_small(void) {
     memset(&c, 0, sizeof c);
     c.B = 3, c.T = 13, c.C = 42, c.NH = 3, c.OC = 75, c.V = 133, c.Vp = 160, c.past = 4, c.capacity = 19;
     c.dloss = 0.37f;
-    AdamW hyper = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 3};
+    AdamW hyper = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 3, 0};
     c.hyper = hyper;
     return c;
 }

@@ -16,7 +16,7 @@ enum { L = 2, NH = 2, C = 8, MAX_T = 6, V = 11 };
 static GPT2 open_model(int channels) {
     GPT2 g;
     const GPT2Config m = {MAX_T, V, 128, L, NH, channels};
-    device_open(1, KERNELS_FAST);
+    cpu_open(1, KERNELS_FAST);
     gpt2_layout(&g, &m, 1, MAX_T, KEEP_ALL);
     gpt2_alloc(&g);
     return g;

@@ -408,7 +408,7 @@ TEST(help_lists_exactly_the_options_of_a_command) {
         free(text);
     }
     char* text = help_of(TRAIN);
-    EXPECT(strstr(text, "cosine|linear|constant|wsd: of the learning rate") && strstr(text, "(auto)") == NULL &&
+    EXPECT(strstr(text, "cosine|linear|constant|wsd: of the learning rate") && strstr(text, "auto: the largest that fits (4)") &&
            strstr(text, "B*T)"));
     EXPECT(strstr(text, "peak learning rate (3e-4)") && strstr(text, "(model)") && strstr(text, "(all)"));
     free(text);

@@ -81,7 +81,7 @@ static void check_gradients(const OpEntry* op) {
 }
 
 TEST(layernorm_backward_hands_over_the_rounded_sum) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     OpCase c = op_sizes_small();
     const OpEntry* op = op_find("layernorm_backward");
     op_open(&c, op, 5);
@@ -95,7 +95,7 @@ TEST(layernorm_backward_hands_over_the_rounded_sum) {
 TEST(gradients_match_finite_differences) {
     const Kernels both[2] = {KERNELS_PLAIN, KERNELS_FAST};
     for (int k = 0; k < 2; k++) {
-        device_open(0, both[k]);
+        cpu_open(0, both[k]);
         for (int i = 0; i < NUM_OPS; i++) {
             if (OPS[i].backward) { check_gradients(&OPS[i]); }
         }
@@ -105,7 +105,7 @@ TEST(gradients_match_finite_differences) {
 // Runs `op` under one setting; all tensors as doubles.
 static void run_case(const OpEntry* op, OpCase sizes, int threads, Kernels kernels, double** out, OpCase* c) {
     *c = sizes;
-    device_open(HAS_THREADS ? threads : 0, kernels);
+    cpu_open(HAS_THREADS ? threads : 0, kernels);
     op_open(c, op, 3);
     op_run(c, op);
     for (int i = 0; i < c->count; i++) { out[i] = op_values(&c->tensor[i]); }
@@ -153,7 +153,7 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
 TEST(gelu_is_the_tanh_form) {
     const Kernels both[2] = {KERNELS_PLAIN, KERNELS_FAST};
     for (int k = 0; k < 2; k++) {
-        device_open(0, both[k]);
+        cpu_open(0, both[k]);
         for (float x = -6; x <= 6; x += 0.25f) { // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in double
             const double u = sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
             floatX inp = to_floatX(x), out;
@@ -179,7 +179,7 @@ TEST(vector_exp_and_tanh_keep_their_stated_errors) {
 }
 
 TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     OpCase c = op_sizes_small();
     const OpEntry* op = op_find("classifier_backward");
     op_open(&c, op, 4);
@@ -206,7 +206,7 @@ TEST(the_classifier_does_not_depend_on_its_chunks) {
     static floatX inp[N * CHANNELS], weight[PADDED * CHANNELS], logits[N * PADDED], dinp[CHUNKS][N * CHANNELS];
     static float out[CHUNKS][N * COLUMNS], losses[CHUNKS][N], losses_too[CHUNKS][N], dweight[CHUNKS][PADDED * CHANNELS];
     int targets[N];
-    device_open(0, KERNELS_PLAIN); // one way of summing for any number of rows
+    cpu_open(0, KERNELS_PLAIN); // one way of summing for any number of rows
     for (int i = 0; i < N * CHANNELS; i++) { inp[i] = to_floatX(rng_normal(1, RNG_TEST, (uint64_t)i)); }
     for (int i = 0; i < COLUMNS * CHANNELS; i++) { weight[i] = to_floatX(0.3f * rng_normal(2, RNG_TEST, (uint64_t)i)); }
     for (int n = 0; n < N; n++) { targets[n] = (int)(rng_u64(3, RNG_TEST, (uint64_t)n) % COLUMNS); }
@@ -227,7 +227,7 @@ TEST(the_classifier_does_not_depend_on_its_chunks) {
 }
 
 TEST(attention_sees_no_later_token) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     OpCase c = op_sizes_small();
     const OpEntry* op = op_find("attention_forward");
     op_open(&c, op, 4);
@@ -248,7 +248,7 @@ TEST(attention_sees_no_later_token) {
 }
 
 TEST(cached_attention_equals_attention_piece_by_piece) {
-    device_open(0, KERNELS_PLAIN); // decoding has one kernel, the plain one
+    cpu_open(0, KERNELS_PLAIN); // decoding has one kernel, the plain one
     enum { B = 2, T = 11, C = 24, NH = 3, CAPACITY = 16 };
     static floatX qkv[B * T * 3 * C], out[B * T * C], part[B * T * 3 * C], part_out[B * T * C],
         cache[B * CAPACITY * 2 * C];
@@ -279,7 +279,7 @@ static double adamw_in_double(double x, double g, double m, double v, double dec
 // The update of one element after another against adamw_in_double: `scale` is what clipping should make of the
 // gradient.
 static void check_adamw(float grad_clip, double norm, double scale) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     OpCase c = op_sizes_small();
     c.OC = 2; // few enough for the range of op_case_adamw_update, which cuts the matrix, to hold a whole vector
     c.hyper.grad_clip = grad_clip;

@@ -56,11 +56,14 @@ static Batch recorded_batch(const SafeTensors* s) {
     return b;
 }
 
-// Rows first .. first+rows-1 of a batch.
-static Batch batch_rows(const Batch* b, int first, int rows, int* order) {
+// Rows first .. first+rows-1 of a batch; `memory` holds 3 * rows * T.
+static Batch batch_rows(const Batch* b, int first, int rows, int* memory) {
     Batch part = *b;
-    part.tokens += first * b->T, part.targets += first * b->T, part.rows = rows, part.order = order;
-    sort_tokens(order, part.tokens, (size_t)rows * b->T);
+    const size_t n = (size_t)rows * b->T, at = (size_t)first * b->T;
+    part.tokens = memory, part.targets = memory + n, part.order = memory + 2 * n, part.rows = rows;
+    memcpy(part.tokens, b->tokens + at, n * sizeof(int));
+    memcpy(part.targets, b->targets + at, n * sizeof(int));
+    sort_tokens(part.order, part.tokens, n);
     return part;
 }
 
@@ -117,7 +120,7 @@ TEST(logits_loss_and_every_gradient_equal_pytorch) {
     Batch batch = recorded_batch(&s);
     double *logits = recorded(&s, "logits", (size_t)B * T * V), *loss = recorded(&s, "loss", 1);
     for (int k = 0; k < 2; k++) {
-        device_open(0, kernels[k]);
+        cpu_open(0, kernels[k]);
         GPT2 g = open_golden(B, KEEP_ALL, k == 0);
         float* out = (float*)device_alloc(sizeof(float) * B * T * V, "logits");
         double* got = (double*)alloc_or_die((size_t)B * T * V, sizeof *got, "logits");
@@ -140,7 +143,7 @@ TEST(logits_loss_and_every_gradient_equal_pytorch) {
 }
 
 TEST(ten_adamw_steps_follow_pytorch) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     SafeTensors s = open_recorded();
     Batch batch = recorded_batch(&s);
     double *losses = recorded(&s, "losses", 10), *norms = recorded(&s, "norms", 10);
@@ -151,7 +154,7 @@ TEST(ten_adamw_steps_follow_pytorch) {
         gpt2_grad_norm(&g);
         EXPECT_NEAR(loss_of(&g, B * T), losses[step], 1e-4);
         EXPECT_NEAR(sqrt(g.sums[1]) / norms[step], 1, 1e-4);
-        const AdamW hyper = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, step + 1};
+        const AdamW hyper = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, step + 1, 0};
         gpt2_update(&g, &hyper);
     }
     const Tensor* wte = &g.params_table.row[0];
@@ -166,11 +169,11 @@ TEST(ten_adamw_steps_follow_pytorch) {
 static float* split_gradients(Keep keep, const int* parts, int count, double* loss) {
     SafeTensors s = open_recorded();
     Batch batch = recorded_batch(&s);
-    int order[B * T];
+    int memory[3 * B * T];
     GPT2 g = open_golden(B, keep, true);
     gpt2_zero_grads(&g);
     for (int i = 0, first = 0; i < count; first += parts[i++]) {
-        Batch part = batch_rows(&batch, first, parts[i], order);
+        Batch part = batch_rows(&batch, first, parts[i], memory);
         forward_backward(&g, &part, B * T, NULL, NULL);
     }
     *loss = loss_of(&g, B * T);
@@ -183,7 +186,7 @@ static float* split_gradients(Keep keep, const int* parts, int count, double* lo
 }
 
 TEST(recomputing_activations_changes_no_bit) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     const int whole[1] = {B};
     const Keep keep[3] = {KEEP_ALL, RECOMPUTE_GELU, RECOMPUTE_ALL};
     float* grads[3];
@@ -202,7 +205,7 @@ TEST(recomputing_activations_changes_no_bit) {
 }
 
 TEST(a_batch_in_parts_gives_the_gradient_of_the_whole) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     const int whole[1] = {3}, single[3] = {1, 1, 1}, uneven[2] = {2, 1};
     double loss[3];
     float* grads[3] = {split_gradients(KEEP_ALL, whole, 1, &loss[0]), split_gradients(KEEP_ALL, single, 3, &loss[1]),
@@ -221,7 +224,7 @@ TEST(a_batch_in_parts_gives_the_gradient_of_the_whole) {
 }
 
 TEST(tied_embedding_gets_both_gradients) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     SafeTensors s = open_recorded();
     Batch batch = recorded_batch(&s);
     GPT2 g = open_golden(B, KEEP_ALL, true);
@@ -267,7 +270,7 @@ static void log_ready(void* context, float* grads, size_t begin, size_t count) {
 }
 
 TEST(ranges_of_gradients_are_final_when_reported_and_cover_all_once) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     SafeTensors s = open_recorded();
     Batch batch = recorded_batch(&s);
     GPT2 g = open_golden(B, KEEP_ALL, true);
@@ -283,7 +286,7 @@ TEST(ranges_of_gradients_are_final_when_reported_and_cover_all_once) {
 }
 
 TEST(one_batch_can_be_learnt_by_heart) {
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     SafeTensors s = open_recorded();
     Batch batch = recorded_batch(&s);
     GPT2 g = open_golden(B, KEEP_ALL, true);
@@ -293,7 +296,7 @@ TEST(one_batch_can_be_learnt_by_heart) {
         forward_backward(&g, &batch, B * T, NULL, NULL);
         gpt2_grad_norm(&g);
         loss = loss_of(&g, B * T);
-        const AdamW hyper = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.0f, 1.0f, step + 1};
+        const AdamW hyper = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.0f, 1.0f, step + 1, 0};
         gpt2_update(&g, &hyper);
     }
     EXPECT(loss < 0.1);
@@ -305,7 +308,7 @@ TEST(one_batch_can_be_learnt_by_heart) {
 // generation
 
 TEST(decoding_with_a_cache_gives_the_logits_of_the_whole) {
-    device_open(0, KERNELS_PLAIN); // one way of summing for any number of rows
+    cpu_open(0, KERNELS_PLAIN); // one way of summing for any number of rows
     SafeTensors s = open_recorded();
     double* logits = recorded(&s, "logits", (size_t)B * T * V);
     Batch batch = recorded_batch(&s);
@@ -383,7 +386,7 @@ TEST(each_token_takes_its_own_random_number_and_end_of_text_ends) {
     Error err;
     GPT2Config m;
     GPT2 g;
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     Tokenizer bytes = tokenizer_open("bytes");
     model_parse("L=1,H=1,C=4,T=8,V=257", true, &m, &err);
     gpt2_layout(&g, &m, 1, 8, FORWARD_ONLY);
@@ -452,7 +455,7 @@ TEST(initial_weights_have_the_published_spread_and_do_not_depend_on_padding) {
     Error err;
     GPT2Config m;
     GPT2 g, h;
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     model_parse("L=8,H=4,C=128,T=200,V=500", true, &m, &err);
     gpt2_layout(&g, &m, 1, 16, FORWARD_ONLY);
     gpt2_alloc(&g);
@@ -492,7 +495,7 @@ TEST(the_residual_stream_does_not_grow_with_depth) { // 100 additions of N(0,1) 
 
 TEST(a_model_saved_and_loaded_is_the_same_and_damage_is_named) {
     Error err;
-    device_open(0, KERNELS_FAST);
+    cpu_open(0, KERNELS_FAST);
     GPT2 g = open_golden(B, KEEP_ALL, true), h = open_golden(B, KEEP_ALL, false);
     Config c;
     config_defaults(&c);

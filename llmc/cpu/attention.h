@@ -167,8 +167,9 @@ OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int
     }
 }
 
-OP void attention_backward(floatX* dqkv, const floatX* dout, const floatX* out, const float* lse, const floatX* qkv,
-                           int B, int T, int C, int NH) {
+OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out, const float* lse,
+                           const floatX* qkv, int B, int T, int C, int NH) {
+    (void)delta; // a query's is summed where it is used
     const int HS = C / NH;
     const size_t stride = (size_t)3 * C;
     #pragma omp parallel for collapse(2) schedule(dynamic)

@@ -56,6 +56,10 @@ static inline void softmax_rows(float* losses, floatX* logits, const int* target
     }
 }
 
+// Each chunk goes over the weight and its gradient again, V * C numbers, and is itself gone over, V * chunk numbers: with
+// about C rows the two cost the same.
+OP int classifier_chunk(int C) { return C < 128 ? 128 : C > 1024 ? 1024 : C; }
+
 OP void classifier_loss(float* losses, floatX* logits, const floatX* inp, const floatX* weight, const int* targets,
                         int chunk, int N, int C, int V, int Vp) {
     for (int n = 0; n < N; n += chunk) {

@@ -1,8 +1,8 @@
 // The device is the host: memory, threads, the storage types, and what the processor can do.
 #pragma once
-#include "../base.h"
+#include "../device.h"
+#include "../host_memory.h"
 #include <sys/mman.h>
-#include <sys/resource.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -34,13 +34,6 @@ static inline bf16 bf16_from_float(float f) { // to nearest, ties to even; NaN s
     return x;
 }
 
-#ifndef FLOATX
-#define FLOATX fp32
-#endif
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define STRING_(a) #a
-#define STRING(a) STRING_(a)
 typedef FLOATX floatX;
 static inline float to_float(floatX x) { return JOIN(FLOATX, _to_float)(x); }
 static inline floatX to_floatX(float x) { return JOIN(FLOATX, _from_float)(x); }
@@ -58,11 +51,12 @@ typedef struct {
 extern Cpu cpu; // defined in train_gpt2.c, one for all storage types
 
 #define DEVICE_NAME "cpu"
+enum { DEVICE_IS_HOST = 1 };
 
-static inline int device_threads(void) { return cpu.threads; }
+OP int device_threads(void) { return cpu.threads; }
 
 // threads = 0 leaves the number to OpenMP (OMP_NUM_THREADS, or one for each processor this process may use).
-static inline void device_open(int threads, Kernels kernels) {
+static inline void cpu_open(int threads, Kernels kernels) {
     cpu.kernels = kernels;
     cpu.threads = 1;
 #ifdef _OPENMP
@@ -78,72 +72,48 @@ static inline void device_open(int threads, Kernels kernels) {
 #endif
 }
 
+OP void device_open(const DeviceOptions* o) {
+    if (o->index > 0) { usage_error("--device %d: this program trains on the CPU", o->index); }
+    if (!o->fused || !o->flash) { usage_error("--fused 0 and --flash 0 are for GPUs; on the CPU give --kernels plain"); }
+    cpu_open(o->threads, o->plain ? KERNELS_PLAIN : KERNELS_FAST);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
 // Zeroed, page-aligned, in huge pages where the system offers them. The caller made sure that it fits (check_memory in
 // setup.h).
-static inline void* device_alloc(size_t bytes, const char* what) {
+OP void* device_alloc(size_t bytes, const char* what) {
     void* p = mmap(NULL, max_size(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) { fatal("out of memory: %zu bytes for %s", bytes, what); }
     madvise(p, bytes, MADV_HUGEPAGE);
     return p;
 }
-static inline void device_free(void* p, size_t bytes) {
+OP void device_free(void* p, size_t bytes) {
     if (p) { munmap(p, max_size(bytes, 1)); }
 }
-static inline void device_zero(void* p, size_t bytes) {
+OP void device_zero(void* p, size_t bytes) {
     const size_t piece = 1 << 20;
     #pragma omp parallel for
     for (size_t i = 0; i < ceil_div(bytes, piece); i++) {
         memset((char*)p + i * piece, 0, min_size(piece, bytes - i * piece));
     }
 }
-static inline void device_copy_in(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
-static inline void device_copy_out(void* host, const void* device, size_t bytes) { memcpy(host, device, bytes); }
-static inline void device_sync(void) {}
+OP void device_copy_in(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
+OP void device_copy_out(void* host, const void* device, size_t bytes) { memcpy(host, device, bytes); }
+OP void device_upload(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
+OP void device_send(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
+OP void device_fetch(void* host, const void* device, size_t bytes) { memcpy(host, device, bytes); }
+OP void device_sync(void) {}
+OP void device_range_push(const char* name, int layer) { (void)name, (void)layer; }
+OP void device_range_pop(void) {}
 
-// Host memory that batches are copied from; pinned, on a GPU.
-static inline void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }
-static inline void host_free(void* p) { free(p); }
-
-// One number out of a small file of /proc or /sys; `fallback` if it is not there or says "max".
-static inline size_t number_in_file(const char* path, const char* key, size_t unit, size_t fallback) {
-    Error err;
-    char* text = path_exists(path) ? read_file(path, NULL, &err) : NULL;
-    const char* at = text ? strstr(text, key) : NULL;
-    char* end = NULL;
-    unsigned long long value = at ? strtoull(at + strlen(key), &end, 10) : 0;
-    size_t result = at && end != at + strlen(key) ? (size_t)value * unit : fallback;
-    free(text);
-    return result;
-}
-
-// Bytes that can be allocated: the least of what the system has free, what the container allows and the process's
-// limits. malloc and mmap promise more than that and the process is killed later, so this is asked before.
-static inline size_t device_memory_available(void) {
-    size_t bytes = number_in_file("/proc/meminfo", "MemAvailable:", 1024, SIZE_MAX);
-    size_t limit = number_in_file("/sys/fs/cgroup/memory.max", "", 1, SIZE_MAX);
-    size_t used = number_in_file("/sys/fs/cgroup/memory.current", "", 1, 0);
-    if (limit == SIZE_MAX) {
-        limit = number_in_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "", 1, SIZE_MAX);
-        used = number_in_file("/sys/fs/cgroup/memory/memory.usage_in_bytes", "", 1, 0);
-    }
-    // files that were read count as used, but make way
-    used -= min_size(used, number_in_file("/sys/fs/cgroup/memory.stat", "\ninactive_file ", 1, 0));
-    if (limit != SIZE_MAX) { bytes = min_size(bytes, limit > used ? limit - used : 0); }
-    const int resources[2] = {RLIMIT_AS, RLIMIT_DATA};
-    for (int i = 0; i < 2; i++) {
-        struct rlimit r;
-        if (getrlimit(resources[i], &r) == 0 && r.rlim_cur != RLIM_INFINITY) {
-            bytes = min_size(bytes, (size_t)r.rlim_cur);
-        }
-    }
-    return bytes;
-}
+OP void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }
+OP void host_free(void* p) { free(p); }
+OP size_t device_memory_available(void) { return host_memory_available(); }
 
 // The processor's name as the system gives it; it goes into logs and reports.
-static inline const char* device_name(void) {
+OP const char* device_name(void) {
     static char name[128];
     if (name[0]) { return name; }
     snprintf(name, sizeof name, "unknown processor");

@@ -20,7 +20,7 @@ static float peak_loop(long rounds, float start) {
 
 // Operations per second, a multiply-add being two: each thread's best of several bursts of about a millisecond, so that
 // other programs on the machine make no difference, added up. Takes a few hundredths of a second.
-static inline double device_peak_flops(void) {
+OP double device_peak_flops(void) {
     enum { BURSTS = 24, ROUNDS = 8000 };
     double total = 0;
     #pragma omp parallel reduction(+ : total)
