@@ -3,6 +3,7 @@
 #   config=release|debug|sanitize   optimized (default); for the debugger; with address and undefined behaviour checks
 #   ARCH=native                     the processor to build for (gcc's -march); `make ARCH=x86-64-v3` runs on any with AVX2
 #   CC=gcc                          or clang
+#   GPU="80 90"                     compute capabilities to build train_gpt2cu for; the GPU present, else 8.0 and 9.0
 
 MAKEFLAGS += --no-builtin-rules
 
@@ -30,20 +31,28 @@ FLAGS += $(OPENMP) $(if $(OPENMP),,-Wno-unknown-pragmas -fopenmp-simd)
 # clang says which `omp simd` loops it left scalar; that is no fault of theirs
 FLAGS += $(if $(findstring clang,$(shell $(CC) --version)),-Wno-pass-failed)
 LDFLAGS += $(OPENMP)
+# Optional: the CUDA toolkit. Without it only the CPU half is built.
+CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
+NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
+GPU       ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un),80 90)
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 
-.PHONY: all train_gpt2 prepare tests test headers fuzz clean help check-packages
+.PHONY: all train_gpt2 train_gpt2cu prepare emu tests test headers fuzz clean help check-packages
 # only the optimized programs get a name in the top folder
-all: $(if $(filter release,$(config)),train_gpt2 prepare,$(BUILD)/train_gpt2 $(BUILD)/prepare)
+PROGRAMS := train_gpt2 prepare $(if $(NVCC),$(if $(filter release,$(config)),train_gpt2cu))
+all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
+	@$(if $(NVCC),,echo 'no nvcc in the path or in $(CUDA_HOME): train_gpt2cu was not built (CUDA_HOME=... says where it is)')
 
 help:
 	@echo 'make                 train_gpt2 (the CPU trainer) and prepare (text to token files)'
+	@echo 'make train_gpt2cu    the GPU trainer (part of make where nvcc is)'
+	@echo 'make emu             the GPU trainer on the CPU, every kernel emulated: build/emu/train_gpt2cu'
 	@echo 'make test            build and run the tests'
 	@echo 'make headers         compile each header alone, as C11 and as C++17'
 	@echo 'make fuzz            the fuzz targets, with clang (build/fuzz/*)'
 	@echo 'make clean           remove everything that was built'
-	@echo 'config=release|debug|sanitize   ARCH=native|x86-64-v3|...   CC=gcc|clang'
-	@echo 'found: $(CC)$(if $(OPENMP),, without OpenMP), $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)'
+	@echo 'config=release|debug|sanitize   ARCH=native|x86-64-v3|...   CC=gcc|clang   GPU="80 90"'
+	@echo 'found: $(CC)$(if $(OPENMP),, without OpenMP), $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPU))",no nvcc), $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)'
 
 check-packages:
 	$(if $(JANSSON),,$(error jansson.h is missing: install libjansson-dev, or run `sh scripts/setup.sh`))
@@ -54,7 +63,7 @@ check-packages:
 TRAINER_OBJECTS := $(BUILD)/cpu_fp32.o $(BUILD)/main.o $(BUILD)/tokenizer_data.o
 PREPARE_OBJECTS := $(BUILD)/prepare.o $(BUILD)/tokenizer_data.o
 
-train_gpt2 prepare: %: build/release/%
+train_gpt2 train_gpt2cu prepare: %: build/release/%
 	@ln -sf $< $@
 
 $(BUILD)/train_gpt2: $(TRAINER_OBJECTS)
@@ -74,6 +83,26 @@ $(BUILD)/tokenizer_data.o: llmc/tokenizer_data.S data/gpt2_tokenizer.bin | $(BUI
 $(BUILD):
 	@mkdir -p $@
 
+# The GPU trainer: machine code for each GPU named, and PTX of the newest for those that come later. The driver's library
+# is not linked: without a driver the program starts all the same, and says what is missing.
+CUDA_OBJECTS := $(BUILD)/cuda_fp32.o $(BUILD)/cuda_bf16.o
+GENCODE      := $(foreach sm,$(GPU),-gencode arch=compute_$(sm),code=sm_$(sm)) \
+                -gencode arch=compute_$(lastword $(GPU)),code=compute_$(lastword $(GPU))
+NVCC_release  := -O3 -lineinfo
+NVCC_debug    := -O0 -g -lineinfo
+NVCC_sanitize := -O1 -g -lineinfo -Xcompiler -fsanitize=undefined
+NVCCFLAGS     = $(NVCC_$(config)) -std=c++17 -D_GNU_SOURCE $(GENCODE) --threads 0 -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas \
+                $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v
+CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
+
+$(BUILD)/train_gpt2cu: $(CUDA_OBJECTS) $(TRAINER_OBJECTS)
+	$(CXX) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+# the compiler's account of registers and spills is kept beside the object: a test reads it
+$(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu | $(BUILD) check-packages
+	$(if $(NVCC),,$(error no nvcc in the path or in $(CUDA_HOME): install the CUDA toolkit, or give CUDA_HOME=...; `make train_gpt2` builds the CPU trainer))
+	$(NVCC) $(NVCCFLAGS) -DFLOATX=$* -MD -MP -MF $(@:.o=.d) -c $< -o $@ >$(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas) >&2; exit 1; }
+	@grep -v -E '^ptxas info|bytes stack frame|^$$' $(@:.o=.ptxas) >&2 || true
+
 # What everything is built with: when that changes, everything is built again.
 SETTINGS := $(CC) $(CFLAGS) $(LDFLAGS)
 ifneq ($(SETTINGS),$(shell cat $(BUILD)/settings 2>/dev/null))
@@ -82,6 +111,35 @@ $(file >$(BUILD)/settings,$(SETTINGS))
 endif
 $(TRAINER_OBJECTS) $(PREPARE_OBJECTS): $(BUILD)/settings
 $(BUILD)/settings:
+ifneq ($(NVCC) $(NVCCFLAGS),$(shell cat $(BUILD)/cuda_settings 2>/dev/null))
+$(file >$(BUILD)/cuda_settings,$(NVCC) $(NVCCFLAGS))
+endif
+$(CUDA_OBJECTS): $(BUILD)/cuda_settings
+$(BUILD)/cuda_settings:
+
+# ----------------------------------------------------------------------------------------------------------------------
+# the GPU trainer without a GPU: test/emulator/ compiles the same files for the CPU
+#
+#   make emu                 build/emu/train_gpt2cu, optimized
+#   make emu EMU=check       build/emu-check/...: addresses and undefined behaviour
+#   make emu EMU=race        build/emu-race/...: accesses that nothing orders
+#   make emu EMU=coverage    build/emu-coverage/...: which lines ran
+
+EMU ?= plain
+EMU_BUILD := build/emu$(if $(filter plain,$(EMU)),,-$(EMU))
+EMU_FLAGS := $(if $(filter plain,$(EMU)),-O2 $(OPENMP)) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -D_GNU_SOURCE
+EMU_OBJECTS := $(EMU_BUILD)/cuda_fp32.o $(EMU_BUILD)/cuda_bf16.o
+EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
+
+emu: $(EMU_BUILD)/train_gpt2cu
+$(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
+	@mkdir -p $(@D)
+	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DFLOATX=$* -c $< -o $@
+EMU_LINK_check    := -fsanitize=address,undefined
+EMU_LINK_coverage := --coverage
+$(EMU_BUILD)/train_gpt2cu: $(EMU_OBJECTS) $(TRAINER_OBJECTS)
+	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
+
 
 # ----------------------------------------------------------------------------------------------------------------------
 # tests
@@ -95,8 +153,8 @@ test: all $(TESTS)
 	@sh test/run.sh $(BUILD)
 
 # Headers that stand for themselves; ops.h, gpt2.h and what is built on them need floatX and the kernels before them.
-NEED_KERNELS := llmc/ops.h llmc/gpt2.h llmc/generate.h llmc/huggingface.h llmc/checkpoint.h llmc/mfu.h llmc/setup.h \
-                llmc/train.h llmc/commands.h test/ops.h
+NEED_KERNELS := llmc/ops.h llmc/gpt2.h llmc/generate.h llmc/huggingface.h llmc/checkpoint.h llmc/mfu.h llmc/settings.h llmc/setup.h \
+                llmc/train.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h
 HEADERS := $(wildcard llmc/*.h llmc/cpu/*.h llmc/comm/*.h data/*.h test/*.h)
 headers: check-packages
 	@for h in $(HEADERS); do \
@@ -112,6 +170,6 @@ $(FUZZERS): build/fuzz/%: test/fuzz/%.c $(BUILD)/tokenizer_data.o
 fuzz: $(FUZZERS)
 
 clean:
-	rm -rf build train_gpt2 prepare
+	rm -rf build train_gpt2 train_gpt2cu prepare
 
 -include $(wildcard $(BUILD)/*.d)

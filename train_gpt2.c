@@ -11,13 +11,15 @@
 #include "llmc/gpt2.h"        // the model: memory, forward, backward, update
 #include "llmc/generate.h"    // text from it
 #include "llmc/checkpoint.h"  // its weights on disk
-#include "llmc/setup.h"       // a run's settings, data and memory
+#include "llmc/settings.h"    // options that fit together and into memory
+#include "llmc/setup.h"       // a run's data, weights and logs
 #include "llmc/train.h"       // the loop
 #include "llmc/commands.h"    // generate, eval, info
+#include "llmc/harness_impl.h" // what check and bench need
 #include "llmc/trainer.h"
 
 __attribute__((weak)) Cpu cpu; // one for all storage types
 
 extern const Trainer JOIN(cpu_, FLOATX);
 const Trainer JOIN(cpu_, FLOATX) = {"cpu", STRING(FLOATX), train, generate_command, eval_command, info_command,
-                                    saved_dtype};
+                                    saved_dtype, &HARNESS};

@@ -31,7 +31,7 @@ enum {
     TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE, "gpt2 (built in), bytes, or a tokenizer file")              \
     TEXT(preset, "", TRAIN | INFO, "published settings by name: gpt2:124m, gpt3:125m..13b")                                 \
     GROUP("data")                                                                                                           \
-    TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO, "token shards to train on (glob)")                           \
+    TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO | BENCH, "token shards to train on (glob)")                           \
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO, "token shards to validate on (glob); empty: none")        \
     INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL, "sequences in a micro-batch, B; auto: the largest that fits")   \
     INT(seq_len, 0, 1, 1e6, "model", SHAPE_COMMANDS | EVAL, "tokens in a sequence, T; model: the model's own")                \
@@ -40,7 +40,7 @@ enum {
     FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch")                            \
     FLAG(overfit, 0, TRAIN, "train on the first batch for ever")                                                            \
     GROUP("schedule")                                                                                                       \
-    INT(max_steps, -1, -1, HUGE_COUNT, NULL, TRAIN, "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch")                                       \
+    INT(max_steps, -1, -1, HUGE_COUNT, NULL, TRAIN | BENCH, "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch")                                       \
     REAL(lr, 3e-4, 0, 1e3, TRAIN, "peak learning rate")                                                                     \
     REAL(min_lr_frac, 0.1, 0, 1, TRAIN, "learning rate at the end, as a part of the peak")                                  \
     INT(warmup_steps, 0, 0, HUGE_COUNT, NULL, TRAIN, "steps of linear warm-up")                                             \
@@ -74,7 +74,7 @@ enum {
     INT(save_every, 1000, 0, HUGE_COUNT, NULL, TRAIN, "steps between checkpoints (and one after the last step); 0: none")   \
     INT(keep, 3, 0, 1e9, NULL, TRAIN, "newest checkpoints kept; 0: all")                                                    \
     TEXT(resume, "", TRAIN, "auto: go on from the newest checkpoint in --out; or the path of a checkpoint")                 \
-    TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT, "folder of checkpoints, logs and the report; empty: write nothing")  \
+    TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH, "folder of checkpoints, logs and the report; empty: write nothing")  \
     REAL(price, 0, 0, 1e9, TRAIN, "of this machine per hour, to print the cost of the run")                                 \
     GROUP("other")                                                                                                          \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                              \

@@ -1,4 +1,6 @@
 // The command line: which command, which options, which trainer.
+#include "bench.h"
+#include "check.h"
 #include "flags.h"
 #include "report.h"
 #include "tokenizer.h"
@@ -86,7 +88,9 @@ int main(int argc, char** argv) {
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
     check_single_process();
+    if (command->bit == BENCH) { return bench_command(&config, find_trainer); }
     const Trainer* trainer = choose_trainer(&config);
+    if (command->bit == CHECK) { return check_command(&config, trainer, &cpu_fp32); }
     Comm comm = comm_open();
     const int status = command->bit == TRAIN      ? trainer->train(&config, &comm)
                        : command->bit == GENERATE ? trainer->generate(&config)

@@ -132,7 +132,7 @@ static inline bool tokenizer_parse(Tokenizer* t, size_t size, const char* name, 
 
 // Fills the hash table and what goes with it.
 static inline bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
-    size_t num_slots = 1024, bytes;
+    size_t num_slots = 1024, bytes = 0;
     while (num_slots < 2 * (size_t)t->vocab_size) { num_slots *= 2; }
     t->mask = num_slots - 1;
     t->slots = (TokenSlot*)alloc_or_die(num_slots, sizeof *t->slots, "the tokenizer");

@@ -144,7 +144,7 @@ static inline double validation_loss(GPT2* g, EvalLoader* val, Comm* comm) {
     double sums[2] = {0, 0}; // losses, tokens
     device_zero(g->sums, 2 * sizeof(double));
     evalloader_begin(val, comm->rank, comm->size);
-    for (const Batch* b; (b = evalloader_next(val));) {
+    for (const Batch* b; (b = evalloader_next(val)) != NULL;) {
         batch_to_device(g, b);
         gpt2_forward(g, b->rows, b->T, NULL);
         gpt2_loss(g, b->rows, b->T);

@@ -3,6 +3,7 @@
 #pragma once
 #include "comm/none.h"
 #include "config.h"
+#include "harness.h"
 
 typedef struct {
     const char *device, *storage;             // cpu or cuda; fp32 or bf16
@@ -11,4 +12,5 @@ typedef struct {
     int (*eval)(Config* config, Comm* comm);
     int (*info)(Config* config);
     const char* (*saved_dtype)(const Config* config); // of the run that --resume goes on with; NULL: there is none
+    const Harness* harness;                           // for check and bench
 } Trainer;

@@ -1,7 +1,8 @@
 // The CPU's operations: gradients against finite differences, fast kernels against the plain loops, sums that do not
 // depend on the number of threads, and what single operations promise.
 #include "../llmc/cpu/kernels.h"
-#include "ops.h"
+#include "../llmc/compare.h"
+#include "../llmc/op_cases.h"
 #include "test.h"
 
 Cpu cpu;
@@ -36,19 +37,18 @@ static double finite_difference(OpCase* forward, const OpEntry* op, float* x, co
 
 static void check_gradients(const OpEntry* op) {
     const OpEntry* back = op_find(op->backward);
-    OpCase f = op_sizes_small(), b = op_sizes_small();
-    op_open(&f, op, 1);
-    op_open(&b, back, 2);
+    const OpSizes sizes = op_sizes_small();
+    OpCase f = op_open(op, &sizes, 1), b = op_open(back, &sizes, 2);
     op_run(&f, op);
     OpTensor* dout_tensor = op_find_tensor(&b, "dout");
     double *dout = dout_tensor ? op_values(dout_tensor) : NULL, *before[MAX_OP_TENSORS] = {NULL};
     for (int i = 0; i < b.count; i++) {
         OpTensor *to = &b.tensor[i], *from = op_find_tensor(&f, to->name);
-        if (to->role == ROLE_READ && from) { memcpy(to->data, from->data, to->n * op_elem_size(to->elem)); }
+        if (to->role == ROLE_READ && from) { memcpy(to->data, from->data, op_bytes(to)); }
         if (to->role == ROLE_ADD) { before[i] = op_values(to); } // not zero: so that = in place of += is found
     }
     OpTensor *order = op_find_tensor(&b, "order"), *tokens = op_find_tensor(&b, "tokens");
-    for (size_t n = 0, v = 0; order && v < (size_t)b.V; v++) { // the tokens are now those of the forward operation
+    for (size_t n = 0, v = 0; order && v < (size_t)sizes.V; v++) { // the tokens are now those of the forward operation
         for (size_t i = 0; i < order->n; i++) {
             if (((int*)tokens->data)[i] == (int)v) { ((int*)order->data)[n++] = (int)i; }
         }
@@ -66,7 +66,7 @@ static void check_gradients(const OpEntry* op) {
             a[s] = got[at] - (before[i] ? before[i][at] : 0.0);
             want[s] = finite_difference(&f, op, (float*)x->data + at, dout);
         }
-        const double error = relative_error(a, want, SAMPLES);
+        const double error = compare(a, want, SAMPLES).error;
         if (!(error < 2e-3)) {
             TEST_FAIL("%s: %s is off its finite differences by %.2g", back->name, grad->name, error);
         }
@@ -82,13 +82,13 @@ static void check_gradients(const OpEntry* op) {
 
 TEST(layernorm_backward_hands_over_the_rounded_sum) {
     cpu_open(0, KERNELS_FAST);
-    OpCase c = op_sizes_small();
+    const OpSizes sizes = op_sizes_small();
     const OpEntry* op = op_find("layernorm_backward");
-    op_open(&c, op, 5);
+    OpCase c = op_open(op, &sizes, 5);
     op_run(&c, op);
     const float* dinp = (const float*)op_find_tensor(&c, "dinp")->data;
     const floatX* dinp_x = (const floatX*)op_find_tensor(&c, "dinp_x")->data;
-    for (int i = 0; i < c.B * c.T * c.C; i++) { EXPECT(to_float(dinp_x[i]) == to_float(to_floatX(dinp[i]))); }
+    for (int i = 0; i < sizes.B * sizes.T * sizes.C; i++) { EXPECT(to_float(dinp_x[i]) == to_float(to_floatX(dinp[i]))); }
     op_close(&c);
 }
 
@@ -103,23 +103,23 @@ TEST(gradients_match_finite_differences) {
 }
 
 // Runs `op` under one setting; all tensors as doubles.
-static void run_case(const OpEntry* op, OpCase sizes, int threads, Kernels kernels, double** out, OpCase* c) {
-    *c = sizes;
+static void run_case(const OpEntry* op, OpSizes sizes, int threads, Kernels kernels, double** out, OpCase* c) {
     cpu_open(HAS_THREADS ? threads : 0, kernels);
-    op_open(c, op, 3);
+    *c = op_open(op, &sizes, 3);
     op_run(c, op);
     for (int i = 0; i < c->count; i++) { out[i] = op_values(&c->tensor[i]); }
 }
 
 // The largest relative error of any tensor between two settings.
-static void compare_settings(OpCase sizes, int threads_a, Kernels a, int threads_b, Kernels b, double tolerance) {
+static void compare_settings(OpSizes sizes, int threads_a, Kernels a, int threads_b, Kernels b, double tolerance) {
     for (int i = 0; i < NUM_OPS; i++) {
         OpCase x, y;
         double *vx[MAX_OP_TENSORS], *vy[MAX_OP_TENSORS];
         run_case(&OPS[i], sizes, threads_a, a, vx, &x);
         run_case(&OPS[i], sizes, threads_b, b, vy, &y);
         for (int t = 0; t < x.count; t++) {
-            const double error = relative_error(vx[t], vy[t], x.tensor[t].n);
+            const bool is_scratch = x.tensor[t].role == ROLE_SCRATCH;
+            const double error = is_scratch ? 0.0 : compare(vx[t], vy[t], x.tensor[t].n).error;
             if (!(error <= tolerance)) { TEST_FAIL("%s: %s differs by %.3g", OPS[i].name, x.tensor[t].name, error); }
             free(vx[t]);
             free(vy[t]);
@@ -130,10 +130,9 @@ static void compare_settings(OpCase sizes, int threads_a, Kernels a, int threads
 }
 
 // Sizes beyond one block of gemm.h in every direction.
-static OpCase op_sizes_blocks(void) {
-    OpCase c = op_sizes_small();
-    c.T = 61, c.C = 294, c.OC = 1090, c.V = 301, c.Vp = 384, c.past = 10, c.capacity = 80;
-    return c;
+static OpSizes op_sizes_blocks(void) {
+    const OpSizes sizes = {3, 61, 294, 3, 1090, 301, 384, 10, 80, 7};
+    return sizes;
 }
 
 TEST(fast_kernels_equal_the_plain_loops) {
@@ -180,11 +179,11 @@ TEST(vector_exp_and_tanh_keep_their_stated_errors) {
 
 TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
     cpu_open(0, KERNELS_FAST);
-    OpCase c = op_sizes_small();
+    const OpSizes sizes = op_sizes_small();
     const OpEntry* op = op_find("classifier_backward");
-    op_open(&c, op, 4);
+    OpCase c = op_open(op, &sizes, 4);
     float *weight = (float*)op_find_tensor(&c, "weight")->data, *dweight = (float*)op_find_tensor(&c, "dweight")->data;
-    const size_t first = (size_t)c.V * c.C, end = (size_t)c.Vp * c.C;
+    const size_t first = (size_t)sizes.V * sizes.C, end = (size_t)sizes.Vp * sizes.C;
     for (size_t i = first; i < end; i++) { weight[i] = 3.0f, dweight[i] = 0; } // as a careless checkpoint would have it
     op_run(&c, op);
     double *losses = op_values(op_find_tensor(&c, "losses")), padding = 0;
@@ -228,19 +227,19 @@ TEST(the_classifier_does_not_depend_on_its_chunks) {
 
 TEST(attention_sees_no_later_token) {
     cpu_open(0, KERNELS_FAST);
-    OpCase c = op_sizes_small();
+    const OpSizes sizes = op_sizes_small();
     const OpEntry* op = op_find("attention_forward");
-    op_open(&c, op, 4);
+    OpCase c = op_open(op, &sizes, 4);
     op_run(&c, op);
     double* before = op_values(op_find_tensor(&c, "out"));
     float* qkv = (float*)op_find_tensor(&c, "qkv")->data;
-    const int t = 5;
-    for (int i = 0; i < 3 * c.C; i++) { qkv[(size_t)t * 3 * c.C + i] += 1.0f; } // token t of the first sequence
+    const int t = 5, C = sizes.C;
+    for (int i = 0; i < 3 * C; i++) { qkv[(size_t)t * 3 * C + i] += 1.0f; } // token t of the first sequence
     op_run(&c, op);
     double* after = op_values(op_find_tensor(&c, "out"));
-    for (int n = 0; n < c.B * c.T; n++) {
-        const bool same = !memcmp(before + (size_t)n * c.C, after + (size_t)n * c.C, (size_t)c.C * sizeof *before);
-        EXPECT(same == (n < t || n >= c.T));
+    for (int n = 0; n < sizes.B * sizes.T; n++) {
+        const bool same = !memcmp(before + (size_t)n * C, after + (size_t)n * C, (size_t)C * sizeof *before);
+        EXPECT(same == (n < t || n >= sizes.T));
     }
     free(before);
     free(after);
@@ -280,14 +279,14 @@ static double adamw_in_double(double x, double g, double m, double v, double dec
 // gradient.
 static void check_adamw(float grad_clip, double norm, double scale) {
     cpu_open(0, KERNELS_FAST);
-    OpCase c = op_sizes_small();
-    c.OC = 2; // few enough for the range of op_case_adamw_update, which cuts the matrix, to hold a whole vector
-    c.hyper.grad_clip = grad_clip;
+    OpSizes sizes = op_sizes_small();
+    sizes.OC = 2; // few enough for the range of op_case_adamw_update, which cuts the matrix, to hold a whole vector
     const OpEntry* op = op_find("adamw_update");
-    op_open(&c, op, 4);
+    OpCase c = op_open(op, &sizes, 4);
+    c.hyper.grad_clip = grad_clip;
     *(double*)op_find_tensor(&c, "norm")->data = norm * norm;
     const float* masters = (const float*)op_find_tensor(&c, "masters")->data;
-    const size_t n = op_find_tensor(&c, "masters")->n, matrix = (size_t)c.OC * c.C,
+    const size_t n = op_find_tensor(&c, "masters")->n, matrix = (size_t)sizes.OC * sizes.C,
                  vectors = round_up(matrix, TENSOR_ALIGN);
     double *x = op_values(op_find_tensor(&c, "masters")), *g = op_values(op_find_tensor(&c, "grads"));
     double *m = op_values(op_find_tensor(&c, "m")), *v = op_values(op_find_tensor(&c, "v"));
@@ -295,7 +294,7 @@ static void check_adamw(float grad_clip, double norm, double scale) {
     op_run(&c, op);
     for (size_t i = 0; i < n; i++) {
         const bool inside = i >= n / 5 && i < n - n / 7 && isfinite(norm),
-                   in_vector = i >= vectors && (i - vectors) % TENSOR_ALIGN < (size_t)c.C;
+                   in_vector = i >= vectors && (i - vectors) % TENSOR_ALIGN < (size_t)sizes.C;
         if (!inside) { // or nowhere, where the gradient is not finite
             EXPECT(masters[i] == (float)x[i]);
             outside++;
@@ -305,7 +304,7 @@ static void check_adamw(float grad_clip, double norm, double scale) {
             decayed += i < matrix, others += in_vector;
         }
     }
-    EXPECT(outside > 0 && (!isfinite(norm) || (decayed > 20 && others > c.C)));
+    EXPECT(outside > 0 && (!isfinite(norm) || (decayed > 20 && others > sizes.C)));
     free(x), free(g), free(m), free(v);
     op_close(&c);
 }

@@ -1,0 +1,169 @@
+// AdamW over the whole table of parameters in one launch, with clipping and the rounding of masters to floatX in it.
+#pragma once
+#include "../ops.h"
+#include "../rounding.h"
+#include "vector.cuh"
+
+// What a kernel needs of a TensorTable, which is too large for a parameter: where the tensors lie, of those that each
+// layer has the first layer's, and which decay.
+typedef struct {
+    size_t layers_begin, layers_end, layer_size;
+    int count;
+    struct {
+        size_t begin, end;
+        bool decays;
+    } row[MAX_TENSORS];
+} AdamWTensors;
+
+// The run of elements that begins at i and has the same weight decay; none in the gaps between tensors.
+typedef struct {
+    size_t end;
+    bool decays;
+} AdamWRun;
+
+static __device__ inline AdamWRun adamw_run(const AdamWTensors& tensors, size_t i) {
+    const bool in_layer = i >= tensors.layers_begin && i < tensors.layers_end;
+    const size_t at = in_layer ? tensors.layers_begin + (i - tensors.layers_begin) % tensors.layer_size : i;
+    AdamWRun run = {i, false};
+    for (int r = 0; r < tensors.count; r++) {
+        if (at >= tensors.row[r].begin && at < tensors.row[r].end) {
+            run.end = i + (tensors.row[r].end - at);
+            run.decays = tensors.row[r].decays;
+        }
+    }
+    return run;
+}
+
+// What one step has in common for all elements. skip: the gradient is not finite.
+typedef struct {
+    AdamW hyper;
+    float grad_scale, correct_m, correct_v;
+    bool skip;
+} AdamWStep;
+
+static __device__ inline AdamWStep adamw_step(const AdamW* hyper, const double* grad_norm_squared) {
+    AdamWStep step;
+    step.hyper = *hyper;
+    const double norm = sqrt(*grad_norm_squared), clip = (double)hyper->grad_clip;
+    step.skip = !isfinite(norm);
+    step.grad_scale = clip > 0 && norm > clip ? (float)(clip / norm) : 1.0f;
+    step.correct_m = 1.0f / (1.0f - powf(hyper->beta1, (float)hyper->step));
+    step.correct_v = 1.0f / (1.0f - powf(hyper->beta2, (float)hyper->step));
+    return step;
+}
+
+// Elements i .. i + WIDTH of one tensor.
+template <int WIDTH>
+static __device__ inline void adamw_elements(floatX* params, float* masters, float* m, float* v, const float* grads,
+                                             const AdamWStep& step, bool decays, size_t i) {
+    const AdamW& h = step.hyper;
+    const bool stochastic = sizeof(floatX) < sizeof(float) && h.rounding_seed != 0;
+    const float decay = decays ? h.weight_decay : 0.0f;
+    float grad[WIDTH], mean[WIDTH], variance[WIDTH], master[WIDTH], param[WIDTH];
+    load_floats(grad, grads + i);
+    load_floats(mean, m + i);
+    load_floats(variance, v + i);
+    load_floats(master, masters + i);
+    for (int k = 0; k < WIDTH; k++) {
+        const float g = step.grad_scale * grad[k];
+        mean[k] = h.beta1 * mean[k] + (1.0f - h.beta1) * g;
+        variance[k] = h.beta2 * variance[k] + (1.0f - h.beta2) * g * g;
+        const float direction = mean[k] * step.correct_m / (sqrtf(variance[k] * step.correct_v) + h.eps);
+        master[k] -= h.lr * (direction + decay * master[k]);
+        param[k] = master[k];
+        if (stochastic) {
+            param[k] = round_stochastically(master[k], rounding_random(h.rounding_seed, h.step, i + k));
+        }
+    }
+    store_floats(m + i, mean);
+    store_floats(v + i, variance);
+    store_floats(masters + i, master);
+    store_floats(params + i, param);
+}
+
+// Threads take WIDTH elements at a time, at multiples of WIDTH; where these are cut, by a tensor's end or that of the
+// range, they take them one by one. No group belongs to two tensors, because tensors begin at multiples of TENSOR_ALIGN.
+template <int WIDTH>
+static __global__ void adamw_update_kernel(floatX* params, float* masters, float* m, float* v, const float* grads,
+                                           const double* grad_norm_squared, const AdamW* hyper,
+                                           const AdamWTensors tensors, size_t begin, size_t end) {
+    static_assert(TENSOR_ALIGN % WIDTH == 0, "a group of elements must not belong to two tensors");
+    __shared__ AdamWStep step;
+    if (threadIdx.x == 0) { step = adamw_step(hyper, grad_norm_squared); }
+    __syncthreads();
+    if (step.skip) { return; }
+    const size_t threads = (size_t)gridDim.x * blockDim.x, thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (size_t at = (begin / WIDTH + thread) * WIDTH; at < end; at += threads * WIDTH) {
+        const AdamWRun run = adamw_run(tensors, at);
+        const size_t last = at + WIDTH < end ? at + WIDTH : end;
+        if (at >= begin && at + WIDTH <= end && at + WIDTH <= run.end) {
+            adamw_elements<WIDTH>(params, masters, m, v, grads, step, run.decays, at);
+        } else {
+            for (size_t i = at < begin ? begin : at; i < last && i < run.end; i++) {
+                adamw_elements<1>(params, masters, m, v, grads, step, run.decays, i);
+            }
+        }
+    }
+}
+
+template <int WIDTH> static __global__ void params_round_kernel(floatX* params, const float* masters, size_t n) {
+    const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
+    if (i >= n) { return; }
+    float x[WIDTH];
+    load_rest(x, masters + i, n - i);
+    store_rest(params + i, x, n - i);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// launchers
+
+static inline AdamWTensors adamw_tensors(const TensorTable* table) {
+    AdamWTensors tensors;
+    memset(&tensors, 0, sizeof tensors);
+    tensors.layers_begin = tensors.layers_end = table->layers_begin;
+    tensors.layer_size = table->layer_size;
+    tensors.count = table->count;
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        tensors.row[i].begin = t->offset;
+        tensors.row[i].end = t->offset + tensor_elements(t);
+        tensors.row[i].decays = tensor_decays(t);
+        if (t->repeat == EACH) { tensors.layers_end = table->layers_begin + (size_t)t->layers * table->layer_size; }
+    }
+    return tensors;
+}
+
+OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
+                     const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
+                     size_t end) {
+    enum { WIDE = FLOAT_WIDTH, BLOCKS_PER_SM = 8 };
+    if (begin >= end) { return; }
+    const AdamWTensors tensors = adamw_tensors(table);
+    const bool wide = is_wide<WIDE>(params, 0) && is_wide<WIDE>(masters, 0) && is_wide<WIDE>(m, 0) &&
+                      is_wide<WIDE>(v, 0) && is_wide<WIDE>(grads, 0);
+    const size_t most_blocks = (size_t)BLOCKS_PER_SM * cuda.num_sms;
+    const unsigned blocks = (unsigned)min_size(most_blocks, ceil_div(end - begin, THREADS_IN_BLOCK));
+    if (wide) {
+        adamw_update_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(
+            params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
+    } else {
+        adamw_update_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(
+            params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
+    }
+    cuda_launched("adamw_update");
+}
+
+OP void params_round(floatX* params, const float* masters, size_t n) {
+    enum { WIDE = FLOAT_WIDTH };
+    if ((const void*)params == (const void*)masters) { return; }
+    if (is_wide<WIDE>(params, 0) && is_wide<WIDE>(masters, 0)) {
+        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * WIDE);
+        params_round_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(params, masters, n);
+    } else {
+        params_round_kernel<1><<<blocks_for(n, THREADS_IN_BLOCK), THREADS_IN_BLOCK, 0, cuda.stream>>>(params, masters,
+                                                                                                     n);
+    }
+    cuda_launched("params_round");
+}
+
+OP void params_changed(void) {} // kernels read the parameters as they are

@@ -1,0 +1,243 @@
+// Causal multi-head attention, softmax(q k^T / sqrt(HS)) v: the plain kernels for any size, the form for generation,
+// and the choice between these and flash.cuh. Nothing of size T*T is kept: backward computes each probability again
+// from the log-sum-exp of its row,
+//   p = exp(q k / sqrt(HS) - lse),  dp = dout v,  ds = p (dp - delta) / sqrt(HS),  delta = sum(dout * out)
+// A plain kernel gives each query, or each key, to a warp, whose lanes share the head's channels; sums over a sequence
+// run in the order of its positions.
+#pragma once
+#include "common.cuh"
+#include "flash.cuh"
+
+enum {
+    MAX_HEAD_SIZE = 256, // models.h allows no more
+    LANE_CHANNELS = MAX_HEAD_SIZE / WARP_SIZE,
+    QUERY_WARPS = 8, // that share the keys of one query
+    ROW_WARPS = 4,   // of a block in backward, each with a row of its own
+    DELTA_LANES = 8,
+};
+
+// Channels lane, lane+32, ... of one head's row, zeros behind its end.
+struct HeadRow {
+    float x[LANE_CHANNELS];
+};
+
+static __device__ inline HeadRow load_head_row(const floatX* row, int HS) {
+    HeadRow r;
+    #pragma unroll
+    for (int i = 0; i < LANE_CHANNELS; i++) {
+        const int channel = threadIdx.x % WARP_SIZE + i * WARP_SIZE;
+        r.x[i] = channel < HS ? to_float(row[channel]) : 0.0f;
+    }
+    return r;
+}
+
+static __device__ inline void store_head_row(floatX* row, const HeadRow& r, int HS) {
+    #pragma unroll
+    for (int i = 0; i < LANE_CHANNELS; i++) {
+        const int channel = threadIdx.x % WARP_SIZE + i * WARP_SIZE;
+        if (channel < HS) { row[channel] = to_floatX(r.x[i]); }
+    }
+}
+
+static __device__ inline float head_dot(const HeadRow& a, const HeadRow& b) {
+    float sum = 0;
+    #pragma unroll
+    for (int i = 0; i < LANE_CHANNELS; i++) { sum += a.x[i] * b.x[i]; }
+    return warp_sum(sum);
+}
+
+static __device__ inline void add_scaled(HeadRow* sum, float factor, const HeadRow& r) {
+    #pragma unroll
+    for (int i = 0; i < LANE_CHANNELS; i++) { sum->x[i] += factor * r.x[i]; }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// forward, and the form for generation
+
+// Where keys are read: key s of sequence b begins at p + b * batch + s * row, its value C behind it.
+typedef struct {
+    const floatX* p;
+    size_t batch, row;
+} KeyRows;
+
+// Row blockIdx.x of (B,T), head blockIdx.y: the query at position past + t and the keys up to it. Each warp keeps a
+// softmax over its own keys up to date as they go by ("online": Milakov & Gimelshein 2018); the block then joins them.
+// lse may be NULL.
+static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
+    attention_query_kernel(floatX* out, float* lse, const floatX* qkv, KeyRows keys, int T, int past, int C, int NH) {
+    const int HS = C / NH, h = blockIdx.y, b = blockIdx.x / T, t = blockIdx.x % T;
+    const int warp = threadIdx.x / WARP_SIZE, lane = threadIdx.x % WARP_SIZE;
+    const HeadRow q = load_head_row(qkv + (size_t)blockIdx.x * 3 * C + h * HS, HS);
+    const float scale = 1.0f / sqrtf((float)HS);
+    HeadRow o = {};
+    float max = -INFINITY, sum = 0;
+    #pragma unroll 2
+    for (int s = warp; s <= past + t; s += QUERY_WARPS) {
+        const floatX* k = keys.p + b * keys.batch + s * keys.row + h * HS;
+        const HeadRow key = load_head_row(k, HS), value = load_head_row(k + C, HS);
+        const float score = head_dot(q, key) * scale, old = max;
+        max = fmaxf(old, score);
+        const float shrink = expf(old - max), p = expf(score - max);
+        sum = sum * shrink + p;
+        #pragma unroll
+        for (int i = 0; i < LANE_CHANNELS; i++) { o.x[i] = o.x[i] * shrink + p * value.x[i]; }
+    }
+
+    __shared__ float maxima[QUERY_WARPS], sums[QUERY_WARPS], outs[QUERY_WARPS][MAX_HEAD_SIZE];
+    if (lane == 0) {
+        maxima[warp] = max;
+        sums[warp] = sum;
+    }
+    #pragma unroll
+    for (int i = 0; i < LANE_CHANNELS; i++) { outs[warp][lane + i * WARP_SIZE] = o.x[i]; }
+    __syncthreads();
+    for (int w = 0; w < QUERY_WARPS; w++) { max = fmaxf(max, maxima[w]); }
+    sum = 0;
+    for (int w = 0; w < QUERY_WARPS; w++) { sum += sums[w] * expf(maxima[w] - max); }
+    for (int channel = threadIdx.x; channel < HS; channel += blockDim.x) {
+        float x = 0;
+        for (int w = 0; w < QUERY_WARPS; w++) { x += outs[w][channel] * expf(maxima[w] - max); }
+        out[(size_t)blockIdx.x * C + h * HS + channel] = to_floatX(x / sum);
+    }
+    if (lse && threadIdx.x == 0) { lse[((size_t)b * NH + h) * T + t] = max + logf(sum); }
+}
+
+static inline void attention_query(floatX* out, float* lse, const floatX* qkv, KeyRows keys, int B, int T, int past, int C,
+                                   int NH) {
+    const dim3 grid((unsigned)B * (unsigned)T, NH);
+    attention_query_kernel<<<grid, QUERY_WARPS * WARP_SIZE, 0, cuda.stream>>>(out, lse, qkv, keys, T, past, C, NH);
+    cuda_launched("attention_query");
+}
+
+OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
+    if (cuda.flash && flash_takes(qkv, C / NH) && flash_takes(out, C / NH)) {
+        flash_forward_sized(out, lse, qkv, B, T, C, NH);
+        return;
+    }
+    const KeyRows keys = {qkv + C, (size_t)T * 3 * C, (size_t)3 * C};
+    attention_query(out, lse, qkv, keys, B, T, 0, C, NH);
+}
+
+// Row blockIdx.x of (B,T): its keys and values, in one piece in both places.
+static __global__ void attention_cache_kernel(floatX* cache, const floatX* qkv, int T, int past, int capacity, int C) {
+    const int b = blockIdx.x / T, t = blockIdx.x % T;
+    const floatX* from = qkv + (size_t)blockIdx.x * 3 * C + C;
+    floatX* to = cache + ((size_t)b * capacity + past + t) * 2 * C;
+    for (int i = threadIdx.x; i < 2 * C; i += blockDim.x) { to[i] = from[i]; }
+}
+
+static inline void attention_cache(floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C) {
+    attention_cache_kernel<<<(unsigned)B * (unsigned)T, 256, 0, cuda.stream>>>(cache, qkv, T, past, capacity, C);
+    cuda_launched("attention_cache");
+}
+
+OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C,
+                         int NH) {
+    attention_cache(cache, qkv, B, T, past, capacity, C);
+    const KeyRows keys = {cache, (size_t)capacity * 2 * C, (size_t)2 * C};
+    attention_query(out, NULL, qkv, keys, B, T, past, C, NH);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// backward
+
+// delta (B,NH,T) = the sum over each head of dout * out: DELTA_LANES threads for a row of (B,T), head blockIdx.y.
+static __global__ void attention_delta_kernel(float* delta, const floatX* dout, const floatX* out, unsigned rows, int T,
+                                              int C, int NH, bool packable) {
+    enum { PACK = Pack<floatX>::SIZE };
+    const int HS = C / NH, h = blockIdx.y, lane = threadIdx.x % DELTA_LANES;
+    const unsigned n = blockIdx.x * (blockDim.x / DELTA_LANES) + threadIdx.x / DELTA_LANES, b = n / T, t = n % T;
+    const size_t at = (size_t)n * C + h * HS;
+    float sum = 0;
+    if (n < rows && packable) {
+        for (int i = lane * PACK; i < HS; i += DELTA_LANES * PACK) {
+            const Pack<floatX> d = load_pack(dout + at + i), o = load_pack(out + at + i);
+            #pragma unroll
+            for (int k = 0; k < PACK; k++) { sum += to_float(d.x[k]) * to_float(o.x[k]); }
+        }
+    } else if (n < rows) {
+        for (int i = lane; i < HS; i += DELTA_LANES) { sum += to_float(dout[at + i]) * to_float(out[at + i]); }
+    }
+    #pragma unroll
+    for (int lanes = DELTA_LANES / 2; lanes > 0; lanes /= 2) { sum += __shfl_xor_sync(~0u, sum, lanes); }
+    if (n < rows && lane == 0) { delta[((size_t)b * NH + h) * T + t] = sum; }
+}
+
+static inline void attention_delta(float* delta, const floatX* dout, const floatX* out, int B, int T, int C, int NH) {
+    const unsigned rows = (unsigned)B * (unsigned)T, threads = 256;
+    const bool packable = is_packable(dout, C / NH) && is_packable(out, C / NH);
+    const dim3 grid((unsigned)ceil_div(rows, threads / DELTA_LANES), NH);
+    attention_delta_kernel<<<grid, threads, 0, cuda.stream>>>(delta, dout, out, rows, T, C, NH, packable);
+    cuda_launched("attention_delta");
+}
+
+// The row of (B,T) that a warp works on in the two kernels below; the head is blockIdx.y.
+static __device__ inline unsigned attention_warp_row() { return blockIdx.x * ROW_WARPS + threadIdx.x / WARP_SIZE; }
+
+// A warp for each query: dq, a sum over the keys up to it.
+static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
+    attention_backward_queries_kernel(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
+                                      const floatX* qkv, unsigned rows, int T, int C, int NH) {
+    const unsigned n = attention_warp_row();
+    if (n >= rows) { return; }
+    const int HS = C / NH, h = blockIdx.y, t = (int)(n % T);
+    const size_t stride = (size_t)3 * C, b = n / T, statistic = (b * NH + h) * T + t;
+    const float scale = 1.0f / sqrtf((float)HS);
+    const HeadRow q = load_head_row(qkv + n * stride + h * HS, HS);
+    const HeadRow d = load_head_row(dout + (size_t)n * C + h * HS, HS);
+    HeadRow dq = {};
+    for (int s = 0; s <= t; s++) {
+        const floatX* k = qkv + (b * T + s) * stride + C + h * HS;
+        const HeadRow key = load_head_row(k, HS), value = load_head_row(k + C, HS);
+        const float p = expf(head_dot(q, key) * scale - lse[statistic]);
+        add_scaled(&dq, p * (head_dot(d, value) - delta[statistic]) * scale, key);
+    }
+    store_head_row(dqkv + n * stride + h * HS, dq, HS);
+}
+
+// A warp for each key: dk and dv, sums over the queries from it on.
+static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
+    attention_backward_keys_kernel(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
+                                   const floatX* qkv, unsigned rows, int T, int C, int NH) {
+    const unsigned n = attention_warp_row();
+    if (n >= rows) { return; }
+    const int HS = C / NH, h = blockIdx.y, s = (int)(n % T);
+    const size_t stride = (size_t)3 * C, b = n / T;
+    const float scale = 1.0f / sqrtf((float)HS);
+    const floatX* k = qkv + n * stride + C + h * HS;
+    const HeadRow key = load_head_row(k, HS), value = load_head_row(k + C, HS);
+    HeadRow dk = {}, dv = {};
+    for (int t = s; t < T; t++) {
+        const size_t query = b * T + t, statistic = (b * NH + h) * T + t;
+        const HeadRow q = load_head_row(qkv + query * stride + h * HS, HS);
+        const HeadRow d = load_head_row(dout + query * C + h * HS, HS);
+        const float p = expf(head_dot(q, key) * scale - lse[statistic]);
+        add_scaled(&dv, p, d);
+        add_scaled(&dk, p * (head_dot(d, value) - delta[statistic]) * scale, q);
+    }
+    floatX* out = dqkv + n * stride + C + h * HS;
+    store_head_row(out, dk, HS);
+    store_head_row(out + C, dv, HS);
+}
+
+static inline void attention_backward_plain(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
+                                            const floatX* qkv, int B, int T, int C, int NH) {
+    const unsigned rows = (unsigned)B * (unsigned)T;
+    const dim3 grid((unsigned)ceil_div(rows, ROW_WARPS), NH);
+    const int threads = ROW_WARPS * WARP_SIZE;
+    attention_backward_queries_kernel<<<grid, threads, 0, cuda.stream>>>(dqkv, dout, lse, delta, qkv, rows, T, C, NH);
+    cuda_launched("attention_backward_queries");
+    attention_backward_keys_kernel<<<grid, threads, 0, cuda.stream>>>(dqkv, dout, lse, delta, qkv, rows, T, C, NH);
+    cuda_launched("attention_backward_keys");
+}
+
+OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out, const float* lse,
+                           const floatX* qkv, int B, int T, int C, int NH) {
+    const int HS = C / NH;
+    attention_delta(delta, dout, out, B, T, C, NH);
+    if (cuda.flash && flash_takes(qkv, HS) && flash_takes(dqkv, HS) && flash_takes(dout, HS)) {
+        flash_backward_sized(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+    } else {
+        attention_backward_plain(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+    }
+}

@@ -1,0 +1,62 @@
+// Sums over the rows of a matrix, for the gradients of biases: sums (OC) += the column sums of x (N,OC).
+//
+// Rows are divided among blocks, which leave one partial sum each; a second launch adds these up. Both are the same
+// kernel, since partial sums are a matrix as well. Which rows belong together depends on N and OC alone, so that the
+// result has the same bits on every GPU.
+#pragma once
+#include "vector.cuh"
+
+// Rows that a block reads side by side, the most partial sums of a column, and the fewest rows worth a partial sum.
+enum { COLUMN_SUM_ROWS = 16, COLUMN_SUM_PARTS = 128, COLUMN_SUM_PART_ROWS = 64 };
+
+// Block (i,p) sums rows p * part_rows .. of WARP_SIZE * WIDTH columns: sums[p * OC + o], set or added to.
+template <int WIDTH, bool ADD, class Type>
+static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, size_t OC, size_t part_rows) {
+    __shared__ float of_row[COLUMN_SUM_ROWS][WIDTH][WARP_SIZE];
+    const size_t o = ((size_t)blockIdx.x * WARP_SIZE + threadIdx.x) * WIDTH;
+    const size_t begin = blockIdx.y * part_rows, end = begin + part_rows < N ? begin + part_rows : N;
+    float sum[WIDTH] = {0};
+    if (o < OC) {
+        for (size_t n = begin + threadIdx.y; n < end; n += COLUMN_SUM_ROWS) {
+            float row[WIDTH];
+            load_floats(row, x + n * OC + o);
+            for (int k = 0; k < WIDTH; k++) { sum[k] += row[k]; }
+        }
+    }
+    for (int k = 0; k < WIDTH; k++) { of_row[threadIdx.y][k][threadIdx.x] = sum[k]; }
+    __syncthreads();
+    for (int k = threadIdx.y; k < WIDTH && o < OC; k += COLUMN_SUM_ROWS) {
+        float total = 0;
+        for (int r = 0; r < COLUMN_SUM_ROWS; r++) { total += of_row[r][k][threadIdx.x]; }
+        float* out = &sums[blockIdx.y * OC + o + k];
+        *out = ADD ? *out + total : total;
+    }
+}
+
+// sums (parts,OC) = or += the column sums of `parts` groups of rows.
+template <bool ADD, class Type>
+static inline void column_sums(float* sums, const Type* x, size_t N, size_t OC, size_t parts) {
+    enum { WIDE = 16 / sizeof(Type) };
+    const dim3 threads(WARP_SIZE, COLUMN_SUM_ROWS);
+    const size_t part_rows = ceil_div(N, parts);
+    if (is_wide<WIDE>(x, OC)) {
+        const dim3 blocks(blocks_for(OC, WARP_SIZE * WIDE), (unsigned)parts);
+        column_sums_kernel<WIDE, ADD><<<blocks, threads, 0, cuda.stream>>>(sums, x, N, OC, part_rows);
+    } else {
+        const dim3 blocks(blocks_for(OC, WARP_SIZE), (unsigned)parts);
+        column_sums_kernel<1, ADD><<<blocks, threads, 0, cuda.stream>>>(sums, x, N, OC, part_rows);
+    }
+    cuda_launched("column_sums");
+}
+
+template <class Type> static inline void add_column_sums(float* sums, const Type* x, size_t N, size_t OC) {
+    const size_t most = min_size(COLUMN_SUM_PARTS, SCRATCH_BYTES / (OC * sizeof(float)));
+    const size_t parts = min_size(ceil_div(N, COLUMN_SUM_PART_ROWS), most);
+    if (parts <= 1) {
+        column_sums<true>(sums, x, N, OC, 1);
+        return;
+    }
+    float* partial = (float*)cuda.scratch;
+    column_sums<false>(partial, x, N, OC, parts);
+    column_sums<true>(sums, partial, parts, OC, 1);
+}

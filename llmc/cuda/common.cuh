@@ -1,0 +1,63 @@
+// What several kernels need: 128-bit loads and stores, and sums and maxima over warps and blocks. The order in which
+// these add up is fixed, so a result has the same bits in every run.
+#pragma once
+#include "device.cuh"
+
+// As many elements as one 128-bit access moves; the address must be a multiple of 16.
+template <class Type> struct alignas(16) Pack {
+    enum { SIZE = 16 / sizeof(Type) };
+    Type x[SIZE];
+};
+
+template <class Type> static __device__ inline Pack<Type> load_pack(const Type* p) {
+    const int4 bits = *(const int4*)p;
+    Pack<Type> pack;
+    memcpy(&pack, &bits, sizeof pack);
+    return pack;
+}
+template <class Type> static __device__ inline void store_pack(Type* p, const Pack<Type>& pack) {
+    int4 bits;
+    memcpy(&bits, &pack, sizeof bits);
+    *(int4*)p = bits;
+}
+
+// Whether rows of n elements that begin at p can be read in packs.
+template <class Type> static inline bool is_packable(const Type* p, size_t n) {
+    return (uintptr_t)p % 16 == 0 && n % Pack<Type>::SIZE == 0;
+}
+
+static __device__ inline float warp_sum(float x) {
+    for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { x += __shfl_xor_sync(~0u, x, lanes); }
+    return x;
+}
+static __device__ inline double warp_sum(double x) {
+    for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { x += __shfl_xor_sync(~0u, x, lanes); }
+    return x;
+}
+static __device__ inline float warp_max(float x) {
+    for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { x = fmaxf(x, __shfl_xor_sync(~0u, x, lanes)); }
+    return x;
+}
+
+// The sum of x over a block of whole warps, for every thread. All threads must call it.
+template <class Number> static __device__ inline Number block_sum(Number x) {
+    __shared__ Number of_warp[WARP_SIZE];
+    const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE, warps = blockDim.x / WARP_SIZE;
+    x = warp_sum(x);
+    if (lane == 0) { of_warp[warp] = x; }
+    __syncthreads();
+    x = warp_sum(lane < warps ? of_warp[lane] : (Number)0);
+    __syncthreads(); // of_warp may be used again
+    return x;
+}
+
+static __device__ inline float block_max(float x) {
+    __shared__ float of_warp[WARP_SIZE];
+    const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE, warps = blockDim.x / WARP_SIZE;
+    x = warp_max(x);
+    if (lane == 0) { of_warp[warp] = x; }
+    __syncthreads();
+    x = warp_max(lane < warps ? of_warp[lane] : -INFINITY);
+    __syncthreads();
+    return x;
+}

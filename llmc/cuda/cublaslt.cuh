@@ -1,0 +1,214 @@
+// Matrix products by cuBLASLt, the one place that calls it.
+//
+// The library thinks in columns: to it, our row-major matrix is its own transpose. So instead of out = a @ b it is asked
+// for out^T = b^T @ a^T, which lies in memory just as our out does: its A is our b, its B is our a, its m, n and k are
+// our cols, rows and depth.
+//
+// Which algorithm suits a product is asked once and kept, with all descriptors, as a plan. Some forms have none,
+// depending on the GPU, the types, the shape and the library's version: such a plan says so, and the caller does the
+// product in another way.
+//
+// For one version of the library on one kind of GPU results have the same bits in every run, as its documentation
+// promises for work that has a workspace to itself (section "Results Reproducibility").
+#pragma once
+#include "matmul_plain.cuh"
+
+// Alignments beyond this are all the same to the library's kernels, whose widest access is 16 bytes; telling them apart
+// would only multiply the plans, and let layers of one shape differ in algorithm.
+enum { MAX_ALIGNMENT = 16 };
+// GELU's gradient and its saved input: "leading dimension must be divisible by 8" (EPILOGUE_AUX_LD).
+enum { GELU_ROW_MULTIPLE = 8 };
+
+// All that the choice of an algorithm depends on. Only ints: two are compared as bytes.
+typedef struct {
+    int rows, cols, depth;
+    int a_transposed, b_transposed, adds, tf32;
+    int fusion;
+    int a_alignment, b_alignment, out_alignment, vector_alignment, pre_alignment; // in bytes
+} PlanKey;
+
+typedef struct {
+    PlanKey key;
+    bool exists; // false: the library has no algorithm for this
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, out; // ours: the library's B, A and D
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace_bytes;
+} Plan;
+
+// A training run needs about 20; more come with each length of text that is generated from. The oldest makes room.
+enum { MAX_PLANS = 128 };
+
+static inline int alignment_of(const void* p) {
+    int alignment = MAX_ALIGNMENT;
+    while ((uintptr_t)p % alignment != 0) { alignment /= 2; }
+    return alignment;
+}
+
+static inline const void* matmul_output(const Matmul* m) { return m->out ? (const void*)m->out : m->sum; }
+
+// The vector that goes with the product: the library has one attribute for biases and their gradients.
+static inline const void* matmul_vector(const Matmul* m) {
+    switch (m->fusion) {
+    case FUSE_BIAS:
+    case FUSE_BIAS_GELU: return m->bias;
+    case FUSE_A_SUMS: return m->a_sums;
+    default: return NULL;
+    }
+}
+
+static inline PlanKey plan_key(const Matmul* m) {
+    PlanKey key;
+    memset(&key, 0, sizeof key);
+    key.rows = m->rows;
+    key.cols = m->cols;
+    key.depth = m->depth;
+    key.a_transposed = m->a_transposed;
+    key.b_transposed = m->b_transposed;
+    key.adds = m->sum != NULL;
+    key.tf32 = cuda.tf32;
+    key.fusion = m->fusion;
+    key.a_alignment = alignment_of(m->a);
+    key.b_alignment = alignment_of(m->b);
+    key.out_alignment = alignment_of(matmul_output(m));
+    key.vector_alignment = alignment_of(matmul_vector(m));
+    key.pre_alignment = alignment_of(m->pre);
+    return key;
+}
+
+static inline cublasLtEpilogue_t matmul_epilogue(const Matmul* m) {
+    switch (m->fusion) {
+    case FUSE_BIAS: return CUBLASLT_EPILOGUE_BIAS;
+    case FUSE_BIAS_GELU: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case FUSE_GELU_BACKWARD: return CUBLASLT_EPILOGUE_DGELU;
+    case FUSE_A_SUMS: return CUBLASLT_EPILOGUE_BGRADB;
+    default: return CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// plans
+
+template <class Value>
+static inline void product_set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, Value value) {
+    cublas_check(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value), "describing a matmul");
+}
+
+// The pointers that belong to a call but lie in the descriptor; the choice of an algorithm looks at their alignment.
+static inline void product_set_pointers(cublasLtMatmulDesc_t product, const Matmul* m) {
+    if (matmul_vector(m)) { product_set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul_vector(m)); }
+    if (m->pre) { product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, (void*)m->pre); }
+}
+
+// bf16 is multiplied exactly and summed in fp32; fp32 likewise, or with its factors rounded to TF32's 10 bits.
+static inline cublasLtMatmulDesc_t product_create(const Matmul* m) {
+    const bool tf32 = sizeof(floatX) == sizeof(float) && cuda.tf32;
+    cublasLtMatmulDesc_t product;
+    cublas_check(cublasLtMatmulDescCreate(&product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+                 "describing a matmul");
+    product_set(product, CUBLASLT_MATMUL_DESC_TRANSA, m->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    product_set(product, CUBLASLT_MATMUL_DESC_TRANSB, m->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul_epilogue(m));
+    if (m->pre) { product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (int64_t)m->cols); }
+    product_set_pointers(product, m);
+    return product;
+}
+
+// What lies row-major as (rows,cols).
+static inline cublasLtMatrixLayout_t layout_create(bool is_floatX, int rows, int cols) {
+    const cudaDataType_t type = is_floatX && sizeof(floatX) == sizeof(bf16) ? CUDA_R_16BF : CUDA_R_32F;
+    cublasLtMatrixLayout_t layout;
+    cublas_check(cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)cols, (uint64_t)rows, cols), "describing a matrix");
+    return layout;
+}
+
+template <class Value>
+static inline void preference_set(cublasLtMatmulPreference_t preference,
+                                  cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
+    cublas_check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+                 "describing what a matmul may use");
+}
+
+// Alignments have to be told: left out, the library takes all pointers for multiples of 256. Where the depth is split
+// among blocks, the parts are to be added up in fp32, not in the output's type.
+static inline cublasLtMatmulPreference_t preference_create(const PlanKey* key) {
+    cublasLtMatmulPreference_t preference;
+    cublas_check(cublasLtMatmulPreferenceCreate(&preference), "describing what a matmul may use");
+    preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)WORKSPACE_BYTES);
+    preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)key->b_alignment);
+    preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)key->a_alignment);
+    preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)key->out_alignment);
+    preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)key->out_alignment);
+    return preference;
+}
+
+static inline void plan_destroy(Plan* p) {
+    if (!p->exists) { return; }
+    cublas_check(cublasLtMatmulDescDestroy(p->product), "forgetting a matmul");
+    cublas_check(cublasLtMatrixLayoutDestroy(p->a), "forgetting a matrix");
+    cublas_check(cublasLtMatrixLayoutDestroy(p->b), "forgetting a matrix");
+    cublas_check(cublasLtMatrixLayoutDestroy(p->out), "forgetting a matrix");
+}
+
+// What the documentation asks of a fused form. Whether there is an algorithm the library says itself.
+static inline bool matmul_is_describable(const Matmul* m) {
+    return !m->pre || (m->cols % GELU_ROW_MULTIPLE == 0 && alignment_of(m->pre) == MAX_ALIGNMENT);
+}
+
+static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
+    p->key = *key;
+    p->exists = false;
+    if (!matmul_is_describable(m)) { return; }
+    p->product = product_create(m);
+    p->a = m->a_transposed ? layout_create(true, m->depth, m->rows) : layout_create(true, m->rows, m->depth);
+    p->b = m->b_transposed ? layout_create(true, m->cols, m->depth) : layout_create(true, m->depth, m->cols);
+    p->out = layout_create(m->out != NULL, m->rows, m->cols);
+    cublasLtMatmulPreference_t preference = preference_create(key);
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cuda.cublaslt, p->product, p->b, p->a, p->out, p->out,
+                                                                 preference, 1, &result, &found);
+    cublas_check(cublasLtMatmulPreferenceDestroy(preference), "forgetting what a matmul may use");
+    p->exists = true;
+    if (status == CUBLAS_STATUS_SUCCESS && found > 0 && result.state == CUBLAS_STATUS_SUCCESS) {
+        p->algorithm = result.algo;
+        p->workspace_bytes = result.workspaceSize;
+        return;
+    }
+    plan_destroy(p);
+    p->exists = false;
+    // A fusion that a version does not know is an invalid value to it; a simple product is never one.
+    const bool is_unknown = status == CUBLAS_STATUS_INVALID_VALUE && m->fusion != FUSE_NOTHING;
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED && !is_unknown) { cublas_check(status, "choosing how to do a matmul"); }
+}
+
+static inline const Plan* plan_for(const Matmul* m) {
+    static Plan plans[MAX_PLANS];
+    static size_t made;
+    const PlanKey key = plan_key(m);
+    for (size_t i = 0; i < min_size(made, MAX_PLANS); i++) {
+        if (memcmp(&plans[i].key, &key, sizeof key) == 0) { return &plans[i]; }
+    }
+    Plan* p = &plans[made % MAX_PLANS];
+    if (made >= MAX_PLANS) { plan_destroy(p); }
+    plan_create(p, m, &key);
+    made++;
+    return p;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+// Queues the product; false, and nothing is done, if the library has no algorithm for it.
+static inline bool cublaslt_matmul(const Matmul* m) {
+    const Plan* p = plan_for(m);
+    if (!p->exists) { return false; }
+    product_set_pointers(p->product, m);
+    const float alpha = 1.0f, beta = m->out ? 0.0f : 1.0f;
+    void* out = (void*)matmul_output(m);
+    cublas_check(cublasLtMatmul(cuda.cublaslt, p->product, &alpha, m->b, p->b, m->a, p->a, &beta, out, p->out, out,
+                                p->out, &p->algorithm, cuda.workspace, p->workspace_bytes, cuda.stream),
+                 "a matmul (try --fused 0 or --kernels plain)");
+    return true;
+}

@@ -1,0 +1,237 @@
+// The device is an NVIDIA GPU of compute capability 8.0 (Ampere) or later: errors, memory, streams, the storage types.
+//
+// All kernels run in cuda.stream, one after another. Batches arrive through a stream of their own, cuda.upload.
+#pragma once
+#include "../device.h"
+#include "../host_memory.h"
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <nvtx3/nvToolsExt.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// storage types: a kernel reads and writes floatX, and float, through to_float() and from_float<type>() alone
+
+typedef float fp32;
+typedef __nv_bfloat16 bf16;
+typedef FLOATX floatX;
+
+static inline HOST_DEVICE float to_float(fp32 x) { return x; }
+static inline HOST_DEVICE float to_float(bf16 x) { return __bfloat162float(x); }
+template <class Type> static inline HOST_DEVICE Type from_float(float x);
+template <> inline HOST_DEVICE fp32 from_float<fp32>(float x) { return x; }
+template <> inline HOST_DEVICE bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
+static inline HOST_DEVICE floatX to_floatX(float x) { return from_float<floatX>(x); }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// state
+
+#define DEVICE_NAME "cuda"
+enum { DEVICE_IS_HOST = 0 };
+enum { WARP_SIZE = 32 };
+enum : size_t { WORKSPACE_BYTES = (size_t)32 << 20, SCRATCH_BYTES = (size_t)16 << 20 };
+
+typedef struct {
+    bool plain, fused, flash, tf32; // DeviceOptions
+    bool is_open;
+    int index, num_sms;
+    int major, minor; // compute capability
+    char name[256];
+    cudaStream_t stream, upload;
+    cudaEvent_t uploaded;    // the last upload has come
+    cudaEvent_t consumed[2]; // [k]: work that was queued before the last upload number 2n + k
+    int uploads;
+    cublasLtHandle_t cublaslt;
+    char* workspace; // WORKSPACE_BYTES, cuBLASLt's alone
+    char* scratch;   // SCRATCH_BYTES, for sums in two steps: of use from one launch to the next
+} Cuda;
+
+extern Cuda cuda; // defined in train_gpt2.cu, one for all storage types
+
+// ---------------------------------------------------------------------------------------------------------------------
+// errors
+
+// Ends the program over a failed call. After an error of the GPU itself nothing on it can be used any more; checkpoints
+// on disk are whole, because they are written under another name first.
+static inline void ATTR_NORETURN cuda_fail(cudaError_t error, const char* what) {
+    const char *name = cudaGetErrorName(error), *text = cudaGetErrorString(error);
+    if (error == cudaErrorMemoryAllocation) {
+        fatal("%s: the GPU is out of memory (%s): another program may have taken it; give a smaller --batch_size, or "
+              "--recompute all",
+              what, name);
+    }
+    if (error == cudaErrorECCUncorrectable) {
+        fatal("%s: the GPU's memory is damaged (%s: %s). Checkpoints on disk are whole: go on with --resume auto, on "
+              "another GPU if this happens again",
+              what, name, text);
+    }
+    fatal("%s: the GPU failed (%s: %s). Checkpoints on disk are whole: go on with --resume auto", what, name, text);
+}
+
+static inline void cuda_check(cudaError_t error, const char* what) {
+    if (error != cudaSuccess) { cuda_fail(error, what); }
+}
+
+// After each launch: a launch that could not be made. What goes wrong inside a kernel shows at the next synchronization.
+static inline void cuda_launched(const char* kernel) { cuda_check(cudaGetLastError(), kernel); }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// opening
+
+static __global__ void probe_kernel() {}
+
+// Ends the program, with what to do, unless there is a driver, a GPU of that number, and code for it in this program.
+static inline void cuda_require_gpu(int index) {
+    int driver = 0, runtime = 0, count = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (driver == 0) {
+        fatal("no NVIDIA driver: this program trains on NVIDIA GPUs. Install the driver (nvidia-smi must work), or train "
+              "on the CPU with ./train_gpt2");
+    }
+    if (error == cudaErrorInsufficientDriver) {
+        fatal("the NVIDIA driver is too old: it knows CUDA %d.%d, this program needs %d.%d. Update the driver, or build "
+              "with an older CUDA toolkit",
+              driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    }
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+        fatal("there is a driver, but no NVIDIA GPU that this process can see: look at nvidia-smi and at "
+              "CUDA_VISIBLE_DEVICES, or train on the CPU with ./train_gpt2");
+    }
+    cuda_check(error, "looking for GPUs");
+    if (index >= count) {
+        usage_error("--device %d: there are %d GPUs, numbered from 0: give at most %d", index, count, count - 1);
+    }
+}
+
+static inline void cuda_require_architecture(void) {
+    if (cuda.major < 8) {
+        fatal("%s has compute capability %d.%d: this program needs 8.0 (Ampere) or later, for bf16, TF32 and "
+              "asynchronous copies. Train on the CPU with ./train_gpt2",
+              cuda.name, cuda.major, cuda.minor);
+    }
+    cudaFuncAttributes attributes;
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, (const void*)probe_kernel);
+    if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+        fatal("%s (compute capability %d.%d): this program was built without code for it. Build it again with `make "
+              "train_gpt2cu GPU=%d%d`",
+              cuda.name, cuda.major, cuda.minor, cuda.major, cuda.minor);
+    }
+    cuda_check(error, "looking for this GPU's code");
+}
+
+static inline void cublas_check(cublasStatus_t status, const char* what) {
+    if (status != CUBLAS_STATUS_SUCCESS) { fatal("%s: cuBLASLt failed: %s", what, cublasLtGetStatusString(status)); }
+}
+
+// May be called again, with other options, for the same GPU.
+OP void device_open(const DeviceOptions* o) {
+    if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
+    cuda.plain = o->plain;
+    cuda.fused = o->fused && !o->plain;
+    cuda.flash = o->flash && !o->plain;
+    cuda.tf32 = o->tf32;
+    if (cuda.is_open) { return; }
+    cuda_require_gpu(o->index);
+    cudaDeviceProp properties;
+    cuda_check(cudaSetDevice(o->index), "choosing the GPU");
+    cuda_check(cudaGetDeviceProperties(&properties, o->index), "asking for the GPU's properties");
+    cuda.index = o->index;
+    cuda.num_sms = properties.multiProcessorCount;
+    cuda.major = properties.major;
+    cuda.minor = properties.minor;
+    snprintf(cuda.name, sizeof cuda.name, "%s", properties.name);
+    cuda_require_architecture();
+    cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "creating a stream");
+    cuda_check(cudaStreamCreateWithFlags(&cuda.upload, cudaStreamNonBlocking), "creating a stream");
+    cudaEvent_t* const events[3] = {&cuda.uploaded, &cuda.consumed[0], &cuda.consumed[1]};
+    for (int i = 0; i < 3; i++) {
+        cuda_check(cudaEventCreateWithFlags(events[i], cudaEventDisableTiming), "creating an event");
+    }
+    cublas_check(cublasLtCreate(&cuda.cublaslt), "opening cuBLASLt");
+    cuda_check(cudaMalloc(&cuda.workspace, WORKSPACE_BYTES), "cuBLASLt's workspace");
+    cuda_check(cudaMalloc(&cuda.scratch, SCRATCH_BYTES), "scratch memory");
+    cuda.is_open = true;
+}
+
+OP const char* device_name(void) { return cuda.name; }
+OP int device_threads(void) { return 0; }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+OP void device_zero(void* p, size_t bytes) { cuda_check(cudaMemsetAsync(p, 0, bytes, cuda.stream), "zeroing memory"); }
+
+OP void* device_alloc(size_t bytes, const char* what) {
+    void* p = NULL;
+    cuda_check(cudaMalloc(&p, max_size(bytes, 1)), what);
+    device_zero(p, max_size(bytes, 1));
+    return p;
+}
+OP void device_free(void* p, size_t bytes) {
+    (void)bytes;
+    cuda_check(cudaFree(p), "freeing memory");
+}
+
+// A part is left for what the driver itself takes, and for fragments.
+OP size_t device_memory_available(void) {
+    size_t available = 0, total = 0;
+    cuda_check(cudaMemGetInfo(&available, &total), "asking for the free memory");
+    const size_t margin = total / 64;
+    return available > margin ? available - margin : 0;
+}
+
+OP void* host_alloc(size_t bytes, const char* what) {
+    void* p = NULL;
+    cuda_check(cudaMallocHost(&p, max_size(bytes, 1)), what);
+    memset(p, 0, bytes);
+    return p;
+}
+OP void host_free(void* p) {
+    if (p) { cuda_check(cudaFreeHost(p), "freeing host memory"); }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// copies
+
+OP void device_sync(void) { cuda_check(cudaStreamSynchronize(cuda.stream), "waiting for the GPU"); }
+
+OP void device_send(void* device, const void* host, size_t bytes) {
+    cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda.stream), "copying to the GPU");
+}
+OP void device_fetch(void* host, const void* device, size_t bytes) {
+    cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda.stream), "copying from the GPU");
+}
+OP void device_copy_in(void* device, const void* host, size_t bytes) {
+    device_send(device, host, bytes);
+    device_sync();
+}
+OP void device_copy_out(void* host, const void* device, size_t bytes) {
+    device_fetch(host, device, bytes);
+    device_sync();
+}
+
+// Upload k overwrites what upload k-2 wrote. All that reads that was queued before upload k-1 was asked for, which is
+// when consumed[k-1] was recorded.
+OP void device_upload(void* device, const void* host, size_t bytes) {
+    const int k = cuda.uploads++;
+    cuda_check(cudaEventRecord(cuda.consumed[k % 2], cuda.stream), "recording an event");
+    if (k > 0) {
+        cuda_check(cudaEventSynchronize(cuda.uploaded), "waiting for a batch");
+        cuda_check(cudaStreamWaitEvent(cuda.upload, cuda.consumed[(k + 1) % 2], 0), "waiting for a batch");
+    }
+    cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda.upload), "copying a batch to the GPU");
+    cuda_check(cudaEventRecord(cuda.uploaded, cuda.upload), "recording an event");
+    cuda_check(cudaStreamWaitEvent(cuda.stream, cuda.uploaded, 0), "waiting for a batch");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// names for a profiler (Nsight Systems)
+
+OP void device_range_push(const char* name, int layer) {
+    char text[64];
+    if (layer >= 0) { snprintf(text, sizeof text, "%s %d", name, layer); }
+    nvtxRangePushA(layer >= 0 ? text : name);
+}
+OP void device_range_pop(void) { nvtxRangePop(); }

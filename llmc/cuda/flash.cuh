@@ -1,0 +1,361 @@
+// Causal attention in tiles (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). A block keeps 16 rows for
+// each of its warps, its own rows, and streams the rows they attend to, or are attended by, through shared memory, a
+// tile being copied while the one before is worked on. Scores live in registers only.
+//
+// Forward: own rows are queries, keys and values stream by, and the softmax is kept up to date as they do ("online":
+// Milakov & Gimelshein 2018). Backward computes the probabilities again from the log-sum-exp of their row, twice: for
+// dk and dv own rows are keys, queries stream; for dq it is the other way round. So every sum is one thread's, in a
+// fixed order, for 7 products where atomic additions would need 5.
+//
+// Scores are scaled by 1/sqrt(HS), and exponentials are powers of two: `scale_log2` is log2(e)/sqrt(HS).
+#pragma once
+#include "flash_tile.cuh"
+
+enum { FLASH_MAX_HEAD_SIZE = 128 };
+static constexpr float LOG2_E = 1.4426950408889634f;
+
+// How many rows make up a block's own tile, and one that streams by, and what shared memory the block needs: at most 99
+// KB, which all GPUs since Ampere have.
+template <class Type, int HD> struct Flash {
+    enum {
+        PITCH = Tile<Type, HD>::PITCH,
+        ROW_BYTES = HD * sizeof(Type),
+        ROWS = ROW_BYTES > 384 ? 32 : 64,
+        THREADS = ROWS / 16 * WARP_SIZE,
+        STREAM_FORWARD = ROW_BYTES > 256 ? 16 : ROW_BYTES > 128 ? 32 : 64,
+        STREAM_BACKWARD = ROW_BYTES > 128 ? 16 : 32,
+        BYTES_FORWARD = (ROWS + 2 * 2 * STREAM_FORWARD) * PITCH * sizeof(Type),
+        BYTES_BACKWARD = (2 * ROWS + 2 * 2 * STREAM_BACKWARD) * PITCH * sizeof(Type),
+        BYTES_STATISTICS = 2 * 2 * STREAM_BACKWARD * sizeof(float), // lse and delta of queries that stream by
+    };
+    static_assert(BYTES_FORWARD <= 99 * 1024 && BYTES_BACKWARD + BYTES_STATISTICS <= 99 * 1024, "too large a tile");
+};
+
+// Which head, and which of its tiles, this block works on. The tiles of a head are neighbours, for they read the same
+// rows.
+struct FlashPlace {
+    int tile;
+    size_t qkv, out, lse; // where the head's rows begin in qkv and dqkv, in out and dout, in lse and delta
+    size_t stride;        // between rows of qkv
+    int C;
+};
+
+static __device__ inline FlashPlace flash_place(int rows, int T, int HS, int NH) {
+    const int tiles = (T + rows - 1) / rows, head = blockIdx.x / tiles, b = head / NH, h = head % NH;
+    const int C = NH * HS;
+    const size_t first = (size_t)b * T * C;
+    return {(int)(blockIdx.x % tiles), 3 * first + h * HS, first + h * HS, (size_t)head * T, (size_t)3 * C, C};
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// forward
+
+// Of each of a lane's two rows: the highest score so far, and the lane's own part of the sum of exp(score - max).
+struct OnlineSoftmax {
+    float max[2], sum[2];
+};
+
+// Turns the scores of 8N more keys, masked ones being -INFINITY, into exp(score - max), and scales what was summed
+// under a lower maximum, `out` too. A row's first tile must have a key that is not masked.
+template <int HD, int N>
+static __device__ inline void online_softmax(float (&scores)[N][4], OnlineSoftmax* state, float (&out)[HD / 8][4],
+                                             float scale_log2) {
+    #pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float max = state->max[r];
+        #pragma unroll
+        for (int n = 0; n < N; n++) { max = fmaxf(max, fmaxf(scores[n][2 * r], scores[n][2 * r + 1])); }
+        max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
+        max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
+        const float shrink = exp2f((state->max[r] - max) * scale_log2), offset = max * scale_log2;
+        state->max[r] = max;
+        state->sum[r] *= shrink;
+        #pragma unroll
+        for (int n = 0; n < N; n++) {
+            #pragma unroll
+            for (int i = 2 * r; i < 2 * r + 2; i++) {
+                scores[n][i] = exp2f(fmaf(scores[n][i], scale_log2, -offset));
+                state->sum[r] += scores[n][i];
+            }
+        }
+        #pragma unroll
+        for (int n = 0; n < HD / 8; n++) {
+            out[n][2 * r] *= shrink;
+            out[n][2 * r + 1] *= shrink;
+        }
+    }
+}
+
+template <class Type, int HD>
+static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
+    flash_forward_kernel(Type* out, float* lse, const Type* qkv, float scale_log2, int T, int NH, int HS) {
+    typedef Flash<Type, HD> Shape;
+    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM_FORWARD, PITCH = Shape::PITCH };
+    extern __shared__ int4 flash_memory[];
+    Type* own = (Type*)flash_memory;
+    Type* stream = own + QUERIES * PITCH; // two stages of keys and values
+    const FlashPlace at = flash_place(QUERIES, T, HS, NH);
+    const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C;
+    // the last queries have the most keys: they begin first
+    const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES;
+    const int warp_first = first + threadIdx.x / WARP_SIZE * 16;
+    Type* warp_own = own + threadIdx.x / WARP_SIZE * 16 * PITCH;
+    const int tiles = (min(first + QUERIES, T) + KEYS - 1) / KEYS;
+    const auto begin_load = [&](int j) {
+        Type* rows = stream + j % 2 * 2 * KEYS * PITCH;
+        tile_load<HD, KEYS>(rows, k, at.stride, j * KEYS, T, HS);
+        tile_load<HD, KEYS>(rows + KEYS * PITCH, v, at.stride, j * KEYS, T, HS);
+        cp_async_commit();
+    };
+
+    tile_load<HD, QUERIES>(own, q, at.stride, first, T, HS);
+    cp_async_commit();
+    begin_load(0);
+    cp_async_wait<1>();
+    __syncthreads();
+    WarpRows<Type, HD> queries;
+    queries.load(warp_own);
+
+    float acc[HD / 8][4] = {};
+    OnlineSoftmax state = {{-INFINITY, -INFINITY}, {0, 0}};
+    for (int j = 0; j < tiles; j++) {
+        cp_async_wait<0>();
+        __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
+        if (j + 1 < tiles) { begin_load(j + 1); }
+        const Type *keys = stream + j % 2 * 2 * KEYS * PITCH, *values = keys + KEYS * PITCH;
+        float p[KEYS / 8][4] = {};
+        tile_scores(p, queries, keys);
+        if ((j + 1) * KEYS > warp_first + 1) {
+            #pragma unroll
+            for (int n = 0; n < KEYS / 8; n++) {
+                #pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    if (j * KEYS + acc_column(n, i) > warp_first + acc_row(i)) { p[n][i] = -INFINITY; }
+                }
+            }
+        }
+        online_softmax<HD>(p, &state, acc, scale_log2);
+        #pragma unroll
+        for (int n = 0; n < KEYS / 8; n += 2) { tile_weighted_sum<HD>(acc, &p[n], values + n * 8 * PITCH); }
+    }
+
+    float factor[2];
+    #pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float sum = state.sum[r] + __shfl_xor_sync(~0u, state.sum[r], 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        factor[r] = 1.0f / sum;
+        const int row = warp_first + acc_row(2 * r);
+        if (warp_lane() % 4 == 0 && row < T) { lse[at.lse + row] = state.max[r] * scale_log2 / LOG2_E + logf(sum); }
+    }
+    tile_store<HD>(out + at.out, at.C, warp_first, T, HS, acc, factor, warp_own);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// backward, by the formulas of attention.cuh; the scale of ds is left to the end. Rows from T on are zeros in q, k, v
+// and dout, and so is what they add to any sum. The work goes in chunks of 16 by 16 scores, of which those on the
+// diagonal alone need a mask.
+
+// Own rows are keys. Products are transposed: an accumulator has a key in each row and a query in each column.
+template <class Type, int HD>
+static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
+    flash_backward_keys_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
+                               float scale, int T, int NH, int HS) {
+    typedef Flash<Type, HD> Shape;
+    enum { KEYS = Shape::ROWS, QUERIES = Shape::STREAM_BACKWARD, PITCH = Shape::PITCH };
+    extern __shared__ int4 flash_memory[];
+    Type* own = (Type*)flash_memory;                           // keys and values
+    Type* stream = own + 2 * KEYS * PITCH;                     // two stages of q and dout
+    float* statistics = (float*)(stream + 4 * QUERIES * PITCH); // two stages of lse and delta
+    const FlashPlace at = flash_place(KEYS, T, HS, NH);
+    const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C, *d = dout + at.out;
+    const int first = at.tile * KEYS; // the first keys have the most queries: they begin first
+    const int warp_first = first + threadIdx.x / WARP_SIZE * 16;
+    Type* warp_own = own + threadIdx.x / WARP_SIZE * 16 * PITCH;
+    const int tiles = (T + QUERIES - 1) / QUERIES, first_tile = first / QUERIES;
+    const auto begin_load = [&](int j) {
+        Type* rows = stream + j % 2 * 2 * QUERIES * PITCH;
+        tile_load<HD, QUERIES>(rows, q, at.stride, j * QUERIES, T, HS);
+        tile_load<HD, QUERIES>(rows + QUERIES * PITCH, d, at.C, j * QUERIES, T, HS);
+        const int i = threadIdx.x, row = j * QUERIES + i % QUERIES;
+        if (i < 2 * QUERIES) {
+            const float* from = (i < QUERIES ? lse : delta) + at.lse;
+            cp_async_4(statistics + j % 2 * 2 * QUERIES + i, row < T ? from + row : from, row < T);
+        }
+        cp_async_commit();
+    };
+
+    tile_load<HD, KEYS>(own, k, at.stride, first, T, HS);
+    tile_load<HD, KEYS>(own + KEYS * PITCH, v, at.stride, first, T, HS);
+    cp_async_commit();
+    begin_load(first_tile);
+    cp_async_wait<1>();
+    __syncthreads();
+    WarpRows<Type, HD> keys, values;
+    keys.load(warp_own);
+    values.load(warp_own + KEYS * PITCH);
+
+    const float scale_log2 = scale * LOG2_E;
+    float dk[HD / 8][4] = {}, dv[HD / 8][4] = {};
+    for (int j = first_tile; j < tiles; j++) {
+        cp_async_wait<0>();
+        __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
+        if (j + 1 < tiles) { begin_load(j + 1); }
+        for (int chunk = 0; chunk < QUERIES; chunk += 16) {
+            const int query = j * QUERIES + chunk;
+            if (query < warp_first) { continue; } // these see none of the warp's keys
+            const Type* queries = stream + (j % 2 * 2 * QUERIES + chunk) * PITCH;
+            const Type* douts = queries + QUERIES * PITCH;
+            const float *lses = statistics + j % 2 * 2 * QUERIES + chunk, *deltas = lses + QUERIES;
+            float p[2][4] = {}, ds[2][4] = {};
+            tile_scores(p, keys, queries);
+            tile_scores(ds, values, douts);
+            #pragma unroll
+            for (int n = 0; n < 2; n++) {
+                #pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const int column = acc_column(n, i);
+                    p[n][i] = exp2f(p[n][i] * scale_log2 - lses[column] * LOG2_E);
+                    if (query == warp_first && column < acc_row(i)) { p[n][i] = 0; } // on the diagonal
+                    ds[n][i] = p[n][i] * (ds[n][i] - deltas[column]);
+                }
+            }
+            tile_weighted_sum<HD>(dv, p, douts);
+            tile_weighted_sum<HD>(dk, ds, queries);
+        }
+    }
+    Type* head = dqkv + at.qkv;
+    tile_store<HD>(head + at.C, at.stride, warp_first, T, HS, dk, {scale, scale}, warp_own);
+    tile_store<HD>(head + 2 * at.C, at.stride, warp_first, T, HS, dv, {1.0f, 1.0f}, warp_own);
+}
+
+// Own rows are queries.
+template <class Type, int HD>
+static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
+    flash_backward_queries_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
+                                  float scale, int T, int NH, int HS) {
+    typedef Flash<Type, HD> Shape;
+    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM_BACKWARD, PITCH = Shape::PITCH };
+    extern __shared__ int4 flash_memory[];
+    Type* own = (Type*)flash_memory;          // q and dout
+    Type* stream = own + 2 * QUERIES * PITCH; // two stages of keys and values
+    const FlashPlace at = flash_place(QUERIES, T, HS, NH);
+    const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C, *d = dout + at.out;
+    const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES; // as in forward
+    const int warp_first = first + threadIdx.x / WARP_SIZE * 16;
+    Type* warp_own = own + threadIdx.x / WARP_SIZE * 16 * PITCH;
+    const int tiles = (min(first + QUERIES, T) + KEYS - 1) / KEYS;
+    const auto begin_load = [&](int j) {
+        Type* rows = stream + j % 2 * 2 * KEYS * PITCH;
+        tile_load<HD, KEYS>(rows, k, at.stride, j * KEYS, T, HS);
+        tile_load<HD, KEYS>(rows + KEYS * PITCH, v, at.stride, j * KEYS, T, HS);
+        cp_async_commit();
+    };
+
+    tile_load<HD, QUERIES>(own, q, at.stride, first, T, HS);
+    tile_load<HD, QUERIES>(own + QUERIES * PITCH, d, at.C, first, T, HS);
+    cp_async_commit();
+    begin_load(0);
+    cp_async_wait<1>();
+    __syncthreads();
+    WarpRows<Type, HD> queries, douts;
+    queries.load(warp_own);
+    douts.load(warp_own + QUERIES * PITCH);
+    float row_lse[2], row_delta[2];
+    #pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int row = warp_first + acc_row(2 * r);
+        row_lse[r] = row < T ? lse[at.lse + row] : 0.0f;
+        row_delta[r] = row < T ? delta[at.lse + row] : 0.0f;
+    }
+
+    const float scale_log2 = scale * LOG2_E;
+    float dq[HD / 8][4] = {};
+    for (int j = 0; j < tiles; j++) {
+        cp_async_wait<0>();
+        __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
+        if (j + 1 < tiles) { begin_load(j + 1); }
+        for (int chunk = 0; chunk < KEYS; chunk += 16) {
+            const int key = j * KEYS + chunk;
+            if (key > warp_first) { break; } // none of the warp's queries sees these
+            const Type* keys = stream + (j % 2 * 2 * KEYS + chunk) * PITCH;
+            float p[2][4] = {}, ds[2][4] = {};
+            tile_scores(p, queries, keys);
+            tile_scores(ds, douts, keys + KEYS * PITCH);
+            #pragma unroll
+            for (int n = 0; n < 2; n++) {
+                #pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    p[n][i] = exp2f(p[n][i] * scale_log2 - row_lse[i / 2] * LOG2_E);
+                    if (key == warp_first && acc_column(n, i) > acc_row(i)) { p[n][i] = 0; } // on the diagonal
+                    ds[n][i] = p[n][i] * (ds[n][i] - row_delta[i / 2]);
+                }
+            }
+            tile_weighted_sum<HD>(dq, ds, keys);
+        }
+    }
+    tile_store<HD>(dqkv + at.qkv, at.stride, warp_first, T, HS, dq, {scale, scale}, warp_own);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// launchers
+
+static inline unsigned flash_blocks(int rows, int B, int T, int NH) { return (unsigned)(ceil_div(T, rows) * B * NH); }
+
+template <int HD, class Type>
+static inline void flash_forward(Type* out, float* lse, const Type* qkv, int B, int T, int C, int NH) {
+    typedef Flash<Type, HD> Shape;
+    const int HS = C / NH, bytes = Shape::BYTES_FORWARD;
+    const unsigned blocks = flash_blocks(Shape::ROWS, B, T, NH);
+    cuda_check(cudaFuncSetAttribute(flash_forward_kernel<Type, HD>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+               "flash_forward");
+    flash_forward_kernel<Type, HD><<<blocks, Shape::THREADS, bytes, cuda.stream>>>(
+        out, lse, qkv, LOG2_E / sqrtf((float)HS), T, NH, HS);
+    cuda_launched("flash_forward");
+}
+
+template <int HD, class Type>
+static inline void flash_backward(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
+                                  int B, int T, int C, int NH) {
+    typedef Flash<Type, HD> Shape;
+    const int HS = C / NH, bytes = Shape::BYTES_BACKWARD, keys_bytes = bytes + Shape::BYTES_STATISTICS;
+    const unsigned blocks = flash_blocks(Shape::ROWS, B, T, NH);
+    const float scale = 1.0f / sqrtf((float)HS);
+    cuda_check(cudaFuncSetAttribute(flash_backward_keys_kernel<Type, HD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    keys_bytes),
+               "flash_backward_keys");
+    cuda_check(cudaFuncSetAttribute(flash_backward_queries_kernel<Type, HD>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+               "flash_backward_queries");
+    flash_backward_keys_kernel<Type, HD><<<blocks, Shape::THREADS, keys_bytes, cuda.stream>>>(
+        dqkv, dout, lse, delta, qkv, scale, T, NH, HS);
+    cuda_launched("flash_backward_keys");
+    flash_backward_queries_kernel<Type, HD><<<blocks, Shape::THREADS, bytes, cuda.stream>>>(
+        dqkv, dout, lse, delta, qkv, scale, T, NH, HS);
+    cuda_launched("flash_backward_queries");
+}
+
+// Rows must be made of whole 128-bit accesses.
+static inline bool flash_takes(const floatX* activations, int HS) {
+    return HS % 8 == 0 && HS <= FLASH_MAX_HEAD_SIZE && is_packable(activations, HS);
+}
+
+// Kernels exist for four head sizes: the next one that is large enough is taken.
+static inline void flash_forward_sized(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
+    switch (ceil_div(C / NH, 32)) {
+    case 1: flash_forward<32>(out, lse, qkv, B, T, C, NH); break;
+    case 2: flash_forward<64>(out, lse, qkv, B, T, C, NH); break;
+    case 3: flash_forward<96>(out, lse, qkv, B, T, C, NH); break;
+    default: flash_forward<128>(out, lse, qkv, B, T, C, NH); break;
+    }
+}
+
+static inline void flash_backward_sized(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
+                                        const floatX* qkv, int B, int T, int C, int NH) {
+    switch (ceil_div(C / NH, 32)) {
+    case 1: flash_backward<32>(dqkv, dout, lse, delta, qkv, B, T, C, NH); break;
+    case 2: flash_backward<64>(dqkv, dout, lse, delta, qkv, B, T, C, NH); break;
+    case 3: flash_backward<96>(dqkv, dout, lse, delta, qkv, B, T, C, NH); break;
+    default: flash_backward<128>(dqkv, dout, lse, delta, qkv, B, T, C, NH); break;
+    }
+}

@@ -1,0 +1,168 @@
+// What the kernels of flash.cuh are made of: tiles of rows in shared memory, filled asynchronously, and two products of
+// a warp's 16 rows with them. These two are all that depends on the type: bf16 goes to the tensor cores, fp32 is
+// multiplied and added by the threads themselves.
+//
+// HD is the head size that a kernel is compiled for; heads of HS <= HD channels are filled up with zeros.
+//
+// An accumulator `float x[N][4]` is 16 rows of 8 * N columns over a warp, in mma's layout (ptx.cuh): x[n][i] is row
+// acc_row(i), column acc_column(n, i).
+#pragma once
+#include "common.cuh"
+#include "ptx.cuh"
+
+static __device__ inline int warp_lane() { return threadIdx.x % WARP_SIZE; }
+static __device__ inline int acc_row(int i) { return warp_lane() / 4 + i / 2 * 8; }
+static __device__ inline int acc_column(int n, int i) { return n * 8 + warp_lane() % 4 * 2 + i % 2; }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// tiles: rows of HD elements, and 16 bytes more, so that eight rows begin in different banks of shared memory
+
+template <class Type, int HD> struct Tile {
+    enum { PACK = Pack<Type>::SIZE, PACKS = HD / PACK, PITCH = HD + PACK };
+};
+
+// Begins to copy the rows first .. first+ROWS-1 of a head, which stand `stride` elements apart in global memory; zeros
+// take the place of rows from T on and channels from HS on.
+template <int HD, int ROWS, class Type>
+static __device__ inline void tile_load(Type* tile, const Type* head, size_t stride, int first, int T, int HS) {
+    typedef Tile<Type, HD> Shape;
+    for (int i = threadIdx.x; i < ROWS * Shape::PACKS; i += blockDim.x) {
+        const int row = i / Shape::PACKS, column = i % Shape::PACKS * Shape::PACK;
+        const bool inside = first + row < T && column < HS;
+        const Type* from = inside ? head + (size_t)(first + row) * stride + column : head;
+        cp_async_16(tile + row * Shape::PITCH + column, from, inside);
+    }
+}
+
+// Writes a warp's accumulator, row acc_row(i) times factor[i / 2], as rows first .. first+15 of a head; those from T on
+// and channels from HS on are left out. It goes through the warp's own 16 rows of a tile, so that global memory is
+// written in 128 bits.
+template <int HD, class Type>
+static __device__ inline void tile_store(Type* head, size_t stride, int first, int T, int HS,
+                                         const float (&acc)[HD / 8][4], const float (&factor)[2], Type* tile) {
+    typedef Tile<Type, HD> Shape;
+    __syncwarp(); // all lanes have read what the tile held
+    #pragma unroll
+    for (int n = 0; n < HD / 8; n++) {
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            tile[acc_row(i) * Shape::PITCH + acc_column(n, i)] = from_float<Type>(acc[n][i] * factor[i / 2]);
+        }
+    }
+    __syncwarp();
+    for (int i = warp_lane(); i < 16 * Shape::PACKS; i += WARP_SIZE) {
+        const int row = i / Shape::PACKS, column = i % Shape::PACKS * Shape::PACK;
+        if (first + row >= T || column >= HS) { continue; }
+        store_pack(head + (size_t)(first + row) * stride + column, load_pack(tile + row * Shape::PITCH + column));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the products
+//   WarpRows            16 rows of a tile that a warp multiplies again and again
+//   tile_scores         acc (16,8N) += rows (16,HD) @ tile (8N,HD)^T
+//   tile_weighted_sum   acc (16,HD) += p (16,16) @ tile (16,HD), where p is an accumulator
+
+template <class Type, int HD> struct WarpRows;
+
+// On tensor cores the rows stay in registers. ldmatrix fetches 16 by 16 elements of the other operand at a time.
+template <int HD> struct WarpRows<bf16, HD> {
+    uint32_t x[HD / 16][4];
+
+    __device__ void load(const bf16* tile) {
+        const bf16* corner = tile + warp_lane() % 16 * Tile<bf16, HD>::PITCH + warp_lane() / 16 * 8;
+        #pragma unroll
+        for (int i = 0; i < HD / 16; i++) { ldmatrix_x4(x[i], corner + i * 16); }
+    }
+};
+
+template <int HD, int N>
+static __device__ inline void tile_scores(float (&acc)[N][4], const WarpRows<bf16, HD>& rows, const bf16* tile) {
+    enum { PITCH = Tile<bf16, HD>::PITCH };
+    const int lane = warp_lane();
+    const bf16* corner = tile + (lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * 8;
+    #pragma unroll
+    for (int n = 0; n < N; n += 2) {
+        #pragma unroll
+        for (int i = 0; i < HD / 16; i++) {
+            uint32_t b[4];
+            ldmatrix_x4(b, corner + n * 8 * PITCH + i * 16);
+            mma_bf16(acc[n], rows.x[i], b[0], b[1]);
+            mma_bf16(acc[n + 1], rows.x[i], b[2], b[3]);
+        }
+    }
+}
+
+static __device__ inline uint32_t bf16_pair(float low, float high) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    uint32_t bits;
+    memcpy(&bits, &pair, sizeof bits);
+    return bits;
+}
+
+// An accumulator, rounded to bf16, is laid out as mma wants its first operand.
+template <int HD>
+static __device__ inline void tile_weighted_sum(float (&acc)[HD / 8][4], const float (*p)[4], const bf16* tile) {
+    const bf16* corner = tile + warp_lane() % 16 * Tile<bf16, HD>::PITCH + warp_lane() / 16 * 8;
+    const uint32_t a[4] = {bf16_pair(p[0][0], p[0][1]), bf16_pair(p[0][2], p[0][3]), bf16_pair(p[1][0], p[1][1]),
+                           bf16_pair(p[1][2], p[1][3])};
+    #pragma unroll
+    for (int i = 0; i < HD / 16; i++) {
+        uint32_t b[4];
+        ldmatrix_x4_trans(b, corner + i * 16);
+        mma_bf16(acc[2 * i], a, b[0], b[1]);
+        mma_bf16(acc[2 * i + 1], a, b[2], b[3]);
+    }
+}
+
+// Without tensor cores a thread computes the elements of the accumulator that it holds: 2 rows by 2N columns.
+template <int HD> struct WarpRows<fp32, HD> {
+    const fp32* tile;
+
+    __device__ void load(const fp32* rows) { tile = rows; }
+};
+
+static __device__ inline float dot4(const Pack<fp32>& a, const Pack<fp32>& b, float sum) {
+    #pragma unroll
+    for (int i = 0; i < 4; i++) { sum = fmaf(a.x[i], b.x[i], sum); }
+    return sum;
+}
+
+template <int HD, int N>
+static __device__ inline void tile_scores(float (&acc)[N][4], const WarpRows<fp32, HD>& rows, const fp32* tile) {
+    enum { PITCH = Tile<fp32, HD>::PITCH };
+    const fp32* a = rows.tile + acc_row(0) * PITCH;
+    const fp32* b = tile + acc_column(0, 0) * PITCH;
+    #pragma unroll 2
+    for (int c = 0; c < HD; c += 4) {
+        const Pack<fp32> a0 = load_pack(a + c), a1 = load_pack(a + 8 * PITCH + c);
+        #pragma unroll
+        for (int n = 0; n < N; n++) {
+            const Pack<fp32> b0 = load_pack(b + n * 8 * PITCH + c), b1 = load_pack(b + (n * 8 + 1) * PITCH + c);
+            acc[n][0] = dot4(a0, b0, acc[n][0]);
+            acc[n][1] = dot4(a0, b1, acc[n][1]);
+            acc[n][2] = dot4(a1, b0, acc[n][2]);
+            acc[n][3] = dot4(a1, b1, acc[n][3]);
+        }
+    }
+}
+
+// Column k of p is held by the lanes l with l % 4 == k % 8 / 2: each lane gets its two rows of it from the one of these
+// that has the same rows.
+template <int HD>
+static __device__ inline void tile_weighted_sum(float (&acc)[HD / 8][4], const float (*p)[4], const fp32* tile) {
+    #pragma unroll
+    for (int k = 0; k < 16; k++) {
+        const int holder = warp_lane() / 4 * 4 + k % 8 / 2;
+        const float p0 = __shfl_sync(~0u, p[k / 8][k % 2], holder), p1 = __shfl_sync(~0u, p[k / 8][2 + k % 2], holder);
+        const fp32* row = tile + k * Tile<fp32, HD>::PITCH;
+        #pragma unroll
+        for (int n = 0; n < HD / 8; n++) {
+            const float2 x = *(const float2*)(row + acc_column(n, 0));
+            acc[n][0] = fmaf(p0, x.x, acc[n][0]);
+            acc[n][1] = fmaf(p0, x.y, acc[n][1]);
+            acc[n][2] = fmaf(p1, x.x, acc[n][2]);
+            acc[n][3] = fmaf(p1, x.y, acc[n][3]);
+        }
+    }
+}

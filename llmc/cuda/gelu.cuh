@@ -1,0 +1,60 @@
+// GELU in its tanh form (Hendrycks & Gimpel 2016): gelu(x) = x/2 (1 + tanh(k (x + 0.044715 x^3))), k = sqrt(2/pi). Its
+// gradient is the exact derivative of this form. Only for where the matmuls do not do it on the way.
+#pragma once
+#include "../ops.h"
+#include "vector.cuh"
+
+static constexpr float GELU_K = 0.7978845608028654f, GELU_CUBIC = 0.044715f;
+
+static __device__ inline float gelu_tanh(float x) { return tanhf(GELU_K * (x + GELU_CUBIC * x * x * x)); }
+static __device__ inline float gelu(float x) { return 0.5f * x * (1.0f + gelu_tanh(x)); }
+static __device__ inline float gelu_derivative(float x) {
+    const float t = gelu_tanh(x);
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * GELU_K * (1.0f + 3.0f * GELU_CUBIC * x * x);
+}
+
+template <int WIDTH> static __global__ void gelu_forward_kernel(floatX* out, const floatX* inp, size_t n) {
+    const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
+    if (i >= n) { return; }
+    float x[WIDTH];
+    load_rest(x, inp + i, n - i);
+    for (int k = 0; k < WIDTH; k++) { x[k] = gelu(x[k]); }
+    store_rest(out + i, x, n - i);
+}
+
+template <int WIDTH> static __global__ void gelu_backward_inplace_kernel(floatX* d, const floatX* pre, size_t n) {
+    const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
+    if (i >= n) { return; }
+    float x[WIDTH], dx[WIDTH];
+    load_rest(x, pre + i, n - i);
+    load_rest(dx, d + i, n - i);
+    for (int k = 0; k < WIDTH; k++) { dx[k] *= gelu_derivative(x[k]); }
+    store_rest(d + i, dx, n - i);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// launchers
+
+OP void gelu_forward(floatX* out, const floatX* inp, size_t n) {
+    enum { WIDE = FLOATX_WIDTH };
+    if (is_wide<WIDE>(out, 0) && is_wide<WIDE>(inp, 0)) {
+        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * WIDE);
+        gelu_forward_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(out, inp, n);
+    } else {
+        gelu_forward_kernel<1><<<blocks_for(n, THREADS_IN_BLOCK), THREADS_IN_BLOCK, 0, cuda.stream>>>(out, inp, n);
+    }
+    cuda_launched("gelu_forward");
+}
+
+// d (n) *= gelu'(pre): d holds the gradient of gelu(pre) and gets that of pre.
+static inline void gelu_backward_inplace(floatX* d, const floatX* pre, size_t n) {
+    enum { WIDE = FLOATX_WIDTH };
+    if (is_wide<WIDE>(d, 0) && is_wide<WIDE>(pre, 0)) {
+        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * WIDE);
+        gelu_backward_inplace_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(d, pre, n);
+    } else {
+        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK);
+        gelu_backward_inplace_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(d, pre, n);
+    }
+    cuda_launched("gelu_backward_inplace");
+}

@@ -1,0 +1,194 @@
+// Layer normalization (Ba et al. 2016), and the residual addition that stands before it.
+//
+// Forward gives each row to a warp, which keeps it in shared memory, so that it is read once.
+//
+// Backward, with norm = (inp - mean) * rstd and dnorm = dout * weight, for each row of C:
+//   dinp += rstd * (dnorm - mean(dnorm) - norm * mean(dnorm * norm))
+//   dweight += dout * norm, dbias += dout, summed over all rows
+// A block goes over a few rows twice: first with a warp for each row, for the two means, and again with a thread for each
+// few columns, which sees all of these rows and so needs nobody's help to sum dweight and dbias. The second time the
+// rows come from the caches. The blocks' partial sums are then added up as column_sums.cuh does it.
+#pragma once
+#include "../ops.h"
+#include "column_sums.cuh"
+
+static constexpr float LAYERNORM_EPS = 1e-5f;
+enum { LAYERNORM_SHARED = 48 << 10 };  // bytes of shared memory that a block has without asking
+enum { LAYERNORM_BLOCKS_PER_SM = 4 };  // of layernorm_backward_kernel
+
+// `cached`: there is shared memory for the rows; if not, they are read again. residual is inp + add.
+template <int WIDTH, bool RESIDUAL>
+static __global__ void layernorm_forward_kernel(float* residual, floatX* out, float* mean, float* rstd,
+                                                const float* inp, const floatX* add, const floatX* weight,
+                                                const floatX* bias, size_t N, int C, bool cached) {
+    extern __shared__ float4 layernorm_rows[];
+    const size_t n = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
+    if (n >= N) { return; }
+    float* cache = (float*)layernorm_rows + (size_t)threadIdx.y * C;
+    const float* row = cached ? cache : RESIDUAL ? residual + n * C : inp + n * C;
+    const int first = threadIdx.x * WIDTH, step = WARP_SIZE * WIDTH;
+    float x[WIDTH], sum = 0, squares = 0;
+    for (int c = first; c < C; c += step) {
+        load_floats(x, inp + n * C + c);
+        if (RESIDUAL) {
+            float y[WIDTH];
+            load_floats(y, add + n * C + c);
+            for (int k = 0; k < WIDTH; k++) { x[k] += y[k]; }
+            store_floats(residual + n * C + c, x);
+        }
+        if (cached) { store_floats(cache + c, x); }
+        for (int k = 0; k < WIDTH; k++) { sum += x[k]; }
+    }
+    const float m = warp_sum(sum) / (float)C;
+    for (int c = first; c < C; c += step) { // each thread reads what it wrote itself
+        load_floats(x, row + c);
+        for (int k = 0; k < WIDTH; k++) { squares += (x[k] - m) * (x[k] - m); }
+    }
+    const float r = 1.0f / sqrtf(warp_sum(squares) / (float)C + LAYERNORM_EPS);
+    for (int c = first; c < C; c += step) {
+        float w[WIDTH], b[WIDTH];
+        load_floats(x, row + c);
+        load_floats(w, weight + c);
+        load_floats(b, bias + c);
+        for (int k = 0; k < WIDTH; k++) { x[k] = (x[k] - m) * r * w[k] + b[k]; }
+        store_floats(out + n * C + c, x);
+    }
+    if (threadIdx.x == 0) {
+        mean[n] = m;
+        rstd[n] = r;
+    }
+}
+
+// What backward needs to know of a row.
+typedef struct {
+    float mean, rstd, dnorm_mean, dnorm_norm_mean;
+} LayernormRow;
+
+// One warp: the two means over row n.
+template <int WIDTH>
+static __device__ inline LayernormRow layernorm_row_means(const floatX* dout, const float* inp, const floatX* weight,
+                                                          float mean, float rstd, int C) {
+    float dnorm_sum = 0, dnorm_norm_sum = 0;
+    for (int c = threadIdx.x * WIDTH; c < C; c += WARP_SIZE * WIDTH) {
+        float d[WIDTH], x[WIDTH], w[WIDTH];
+        load_floats(d, dout + c);
+        load_floats(x, inp + c);
+        load_floats(w, weight + c);
+        for (int k = 0; k < WIDTH; k++) {
+            dnorm_sum += d[k] * w[k];
+            dnorm_norm_sum += d[k] * w[k] * (x[k] - mean) * rstd;
+        }
+    }
+    const LayernormRow row = {mean, rstd, warp_sum(dnorm_sum) / (float)C, warp_sum(dnorm_norm_sum) / (float)C};
+    return row;
+}
+
+// dweight and dbias (blocks,C) are set to the sums over the rows of each block. There is no more than one row for each
+// warp at a time; dinp_x may be dinp.
+template <int WIDTH>
+static __global__ void layernorm_backward_kernel(float* dinp, floatX* dinp_x, float* dweight, float* dbias,
+                                                 const floatX* dout, const float* inp, const floatX* weight,
+                                                 const float* mean, const float* rstd, size_t N, int C) {
+    __shared__ LayernormRow rows[WARPS_IN_BLOCK];
+    const bool rounded = (const void*)dinp_x != (const void*)dinp;
+    const int thread = threadIdx.y * WARP_SIZE + threadIdx.x;
+    const size_t first = (size_t)blockIdx.x * WARPS_IN_BLOCK, step = (size_t)gridDim.x * WARPS_IN_BLOCK;
+    for (size_t begin = first; begin < N; begin += step) {
+        const int count = begin + WARPS_IN_BLOCK < N ? WARPS_IN_BLOCK : (int)(N - begin);
+        const size_t n = begin + threadIdx.y;
+        if (n < N) {
+            const LayernormRow row = layernorm_row_means<WIDTH>(dout + n * C, inp + n * C, weight, mean[n], rstd[n], C);
+            if (threadIdx.x == 0) { rows[threadIdx.y] = row; }
+        }
+        __syncthreads();
+        for (int c = thread * WIDTH; c < C; c += THREADS_IN_BLOCK * WIDTH) {
+            float w[WIDTH], dw[WIDTH] = {0}, db[WIDTH] = {0};
+            load_floats(w, weight + c);
+            if (begin != first) {
+                load_floats(dw, dweight + (size_t)blockIdx.x * C + c);
+                load_floats(db, dbias + (size_t)blockIdx.x * C + c);
+            }
+            for (int i = 0; i < count; i++) {
+                const LayernormRow row = rows[i];
+                const size_t at = (begin + i) * C + c;
+                float d[WIDTH], x[WIDTH], sum[WIDTH];
+                load_floats(d, dout + at);
+                load_floats(x, inp + at);
+                load_floats(sum, dinp + at);
+                for (int k = 0; k < WIDTH; k++) {
+                    const float norm = (x[k] - row.mean) * row.rstd;
+                    sum[k] += row.rstd * (d[k] * w[k] - row.dnorm_mean - norm * row.dnorm_norm_mean);
+                    dw[k] += d[k] * norm;
+                    db[k] += d[k];
+                }
+                store_floats(dinp + at, sum);
+                if (rounded) { store_floats(dinp_x + at, sum); }
+            }
+            store_floats(dweight + (size_t)blockIdx.x * C + c, dw);
+            store_floats(dbias + (size_t)blockIdx.x * C + c, db);
+        }
+        __syncthreads(); // rows may be used again
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// launchers
+
+template <int WIDTH, bool RESIDUAL>
+static inline void layernorm_forward_launch(float* residual, floatX* out, float* mean, float* rstd, const float* inp,
+                                            const floatX* add, const floatX* weight, const floatX* bias, size_t N,
+                                            int C) {
+    const size_t row_bytes = (size_t)C * sizeof(float), rows = LAYERNORM_SHARED / row_bytes;
+    const bool cached = rows > 0;
+    const unsigned warps = (unsigned)(cached ? min_size(rows, WARPS_IN_BLOCK) : (size_t)WARPS_IN_BLOCK);
+    const dim3 threads(WARP_SIZE, warps);
+    layernorm_forward_kernel<WIDTH, RESIDUAL>
+        <<<blocks_for(N, warps), threads, cached ? warps * row_bytes : 0, cuda.stream>>>(
+            residual, out, mean, rstd, inp, add, weight, bias, N, C, cached);
+}
+
+OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight,
+                          const floatX* bias, int N, int C) {
+    enum { WIDE = FLOAT_WIDTH };
+    float* const residual = nullptr;
+    const floatX* const add = nullptr;
+    if (is_wide<WIDE>(out, C) && is_wide<WIDE>(inp, C) && is_wide<WIDE>(weight, C) && is_wide<WIDE>(bias, C)) {
+        layernorm_forward_launch<WIDE, false>(residual, out, mean, rstd, inp, add, weight, bias, N, C);
+    } else {
+        layernorm_forward_launch<1, false>(residual, out, mean, rstd, inp, add, weight, bias, N, C);
+    }
+    cuda_launched("layernorm_forward");
+}
+
+OP void residual_layernorm_forward(float* residual, floatX* out, float* mean, float* rstd, const float* inp1,
+                                   const floatX* inp2, const floatX* weight, const floatX* bias, int N, int C) {
+    enum { WIDE = FLOAT_WIDTH };
+    if (is_wide<WIDE>(residual, C) && is_wide<WIDE>(out, C) && is_wide<WIDE>(inp1, C) && is_wide<WIDE>(inp2, C) &&
+        is_wide<WIDE>(weight, C) && is_wide<WIDE>(bias, C)) {
+        layernorm_forward_launch<WIDE, true>(residual, out, mean, rstd, inp1, inp2, weight, bias, N, C);
+    } else {
+        layernorm_forward_launch<1, true>(residual, out, mean, rstd, inp1, inp2, weight, bias, N, C);
+    }
+    cuda_launched("residual_layernorm_forward");
+}
+
+OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
+                           const float* inp, const floatX* weight, const float* mean, const float* rstd, int N, int C) {
+    enum { WIDE = FLOAT_WIDTH };
+    const size_t most_blocks = min_size((size_t)LAYERNORM_BLOCKS_PER_SM * cuda.num_sms,
+                                        SCRATCH_BYTES / (2 * C * sizeof(float)));
+    const size_t blocks = min_size(ceil_div(N, WARPS_IN_BLOCK), most_blocks);
+    const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
+    float *dweights = (float*)cuda.scratch, *dbiases = dweights + blocks * C;
+    if (is_wide<WIDE>(dinp, C) && is_wide<WIDE>(dinp_x, C) && is_wide<WIDE>(dout, C) && is_wide<WIDE>(inp, C) &&
+        is_wide<WIDE>(weight, C)) {
+        layernorm_backward_kernel<WIDE><<<(unsigned)blocks, threads, 0, cuda.stream>>>(
+            dinp, dinp_x, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
+    } else {
+        layernorm_backward_kernel<1><<<(unsigned)blocks, threads, 0, cuda.stream>>>(
+            dinp, dinp_x, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
+    }
+    cuda_launched("layernorm_backward");
+    column_sums<true>(dweight, dweights, blocks, C, 1);
+    column_sums<true>(dbias, dbiases, blocks, C, 1);
+}

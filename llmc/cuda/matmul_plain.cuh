@@ -1,0 +1,107 @@
+// A product of matrices, and the plain kernel for it: the first rung of the ladder (--kernels plain), and what is left
+// where cuBLASLt has nothing.
+//
+// Each block computes a square tile of the output. It walks along the depth in slices, which it first brings to shared
+// memory, so that an element is read from global memory once for a whole tile (Volkov & Demmel 2008, "Benchmarking GPUs
+// to tune dense linear algebra"), and each thread keeps a small square of sums in registers.
+#pragma once
+#include "device.cuh"
+
+// What is done to the product on the way, for cuBLASLt; the plain kernel knows FUSE_NOTHING and FUSE_BIAS.
+typedef enum {
+    FUSE_NOTHING,
+    FUSE_BIAS,          // + bias
+    FUSE_BIAS_GELU,     // + bias, kept in pre; then GELU
+    FUSE_GELU_BACKWARD, // * gelu'(pre)
+    FUSE_A_SUMS,        // a_sums = the sums over the depth of a, beside the product
+} Fusion;
+
+// out (rows,cols) = a (rows,depth) @ b (depth,cols), row-major and dense.
+typedef struct {
+    int rows, cols, depth;
+    const floatX *a, *b;
+    bool a_transposed; // a lies in memory as (depth,rows)
+    bool b_transposed; // b lies in memory as (cols,depth)
+    floatX* out;       // set, or, if this is NULL,
+    float* sum;        // added to
+    Fusion fusion;
+    const floatX* bias; // (cols)
+    floatX* pre;        // (rows,cols)
+    float* a_sums;      // (rows)
+} Matmul;
+
+// A slice is 64 x 16 elements, four for each of the 16 x 16 threads; a thread owns 4 x 4 elements of the output.
+enum { TILE = 64, SLICE = 16, OWN = 4, TILE_THREADS = TILE / OWN };
+// In shared memory its rows are a little longer, which spreads a column over the banks and keeps a thread's four
+// elements aligned for 128-bit reads.
+enum { SLICE_PADDING = 4 };
+struct alignas(16) Slice {
+    float x[SLICE][TILE + SLICE_PADDING];
+};
+
+// slice->x[k][i] = element (from + i, depth_from + k) of a matrix (size,depth), which may lie in memory as (depth,size);
+// zeros outside of it. Neighbouring threads read neighbouring addresses either way.
+template <bool TRANSPOSED>
+static __device__ inline void load_slice(Slice* slice, const floatX* matrix, int size, int depth, size_t from,
+                                         size_t depth_from) {
+    const int thread = threadIdx.y * TILE_THREADS + threadIdx.x;
+    for (int at = thread; at < TILE * SLICE; at += TILE_THREADS * TILE_THREADS) {
+        const int i = TRANSPOSED ? at % TILE : at / SLICE, k = TRANSPOSED ? at / TILE : at % SLICE;
+        const size_t row = from + i, column = depth_from + k;
+        float x = 0;
+        if (row < (size_t)size && column < (size_t)depth) {
+            x = to_float(TRANSPOSED ? matrix[column * size + row] : matrix[row * depth + column]);
+        }
+        slice->x[k][i] = x;
+    }
+}
+
+// The tile of block (x,y) begins at row x * TILE and column y * TILE: the grid may be long in x only.
+template <bool A_TRANSPOSED, bool B_TRANSPOSED>
+static __global__ void __launch_bounds__(TILE_THREADS * TILE_THREADS) matmul_plain_kernel(Matmul m) {
+    __shared__ Slice a, b;
+    const size_t tile_row = (size_t)blockIdx.x * TILE, tile_col = (size_t)blockIdx.y * TILE;
+    float sums[OWN][OWN] = {{0}};
+    for (size_t k = 0; k < (size_t)m.depth; k += SLICE) {
+        load_slice<A_TRANSPOSED>(&a, m.a, m.rows, m.depth, tile_row, k);
+        load_slice<!B_TRANSPOSED>(&b, m.b, m.cols, m.depth, tile_col, k);
+        __syncthreads();
+        for (int s = 0; s < SLICE; s++) {
+            float x[OWN], y[OWN];
+            for (int i = 0; i < OWN; i++) { x[i] = a.x[s][threadIdx.y * OWN + i]; }
+            for (int j = 0; j < OWN; j++) { y[j] = b.x[s][threadIdx.x * OWN + j]; }
+            for (int i = 0; i < OWN; i++) {
+                for (int j = 0; j < OWN; j++) { sums[i][j] += x[i] * y[j]; }
+            }
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < OWN; i++) {
+        const size_t row = tile_row + threadIdx.y * OWN + i;
+        for (int j = 0; j < OWN; j++) {
+            const size_t col = tile_col + threadIdx.x * OWN + j, at = row * m.cols + col;
+            if (row >= (size_t)m.rows || col >= (size_t)m.cols) { continue; }
+            const float x = m.bias ? sums[i][j] + to_float(m.bias[col]) : sums[i][j];
+            if (m.out) {
+                m.out[at] = to_floatX(x);
+            } else {
+                m.sum[at] += x;
+            }
+        }
+    }
+}
+
+static inline void matmul_plain(const Matmul* m) {
+    const dim3 blocks((unsigned)ceil_div(m->rows, TILE), (unsigned)ceil_div(m->cols, TILE));
+    const dim3 threads(TILE_THREADS, TILE_THREADS);
+    if (m->a_transposed && m->b_transposed) {
+        matmul_plain_kernel<true, true><<<blocks, threads, 0, cuda.stream>>>(*m);
+    } else if (m->a_transposed) {
+        matmul_plain_kernel<true, false><<<blocks, threads, 0, cuda.stream>>>(*m);
+    } else if (m->b_transposed) {
+        matmul_plain_kernel<false, true><<<blocks, threads, 0, cuda.stream>>>(*m);
+    } else {
+        matmul_plain_kernel<false, false><<<blocks, threads, 0, cuda.stream>>>(*m);
+    }
+    cuda_launched("matmul_plain");
+}

@@ -1,0 +1,52 @@
+// Sums in double over long vectors: of squares, for the norm of the gradient, and of losses. Each block sums a part, then
+// one block sums the parts. Where the parts lie depends on n alone, so that the result has the same bits on every GPU.
+#pragma once
+#include "../ops.h"
+#include "vector.cuh"
+
+enum { NORM_PART = 16 << 10, SUM_THREADS = 1024 }; // elements of a part, at least; threads of a block that sums alone
+
+template <int WIDTH>
+static __global__ void norm_squared_kernel(double* parts, const float* x, size_t n, size_t part) {
+    const size_t begin = blockIdx.x * part, end = begin + part < n ? begin + part : n;
+    double sum = 0;
+    for (size_t i = begin + threadIdx.x * WIDTH; i < end; i += blockDim.x * WIDTH) {
+        float value[WIDTH];
+        load_rest(value, x + i, end - i);
+        for (int k = 0; k < WIDTH; k++) { sum += (double)value[k] * (double)value[k]; }
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) { parts[blockIdx.x] = sum; }
+}
+
+// One block: *out = or += the sum of x.
+template <bool ADD, class Number> static __global__ void sum_kernel(double* out, const Number* x, size_t n) {
+    double sum = 0;
+    for (size_t i = threadIdx.x; i < n; i += blockDim.x) { sum += (double)x[i]; }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) { *out = ADD ? *out + sum : sum; }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// launchers
+
+OP void norm_squared(double* out, const float* x, size_t n) {
+    enum { WIDE = FLOAT_WIDTH };
+    double* parts = (double*)cuda.scratch;
+    const size_t most_parts = SCRATCH_BYTES / sizeof(double);
+    const size_t part = max_size(NORM_PART, round_up(ceil_div(n, most_parts), WIDE));
+    const unsigned blocks = blocks_for(n, part);
+    if (is_wide<WIDE>(x, 0)) {
+        norm_squared_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(parts, x, n, part);
+    } else {
+        norm_squared_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(parts, x, n, part);
+    }
+    cuda_launched("norm_squared");
+    sum_kernel<false><<<1, SUM_THREADS, 0, cuda.stream>>>(out, parts, blocks);
+    cuda_launched("norm_squared's parts");
+}
+
+OP void loss_add(double* total, const float* losses, int N) {
+    sum_kernel<true><<<1, SUM_THREADS, 0, cuda.stream>>>(total, losses, N);
+    cuda_launched("loss_add");
+}

@@ -1,0 +1,64 @@
+// WIDTH neighbouring elements, moved at once and computed with as floats: how the kernels that are bound by memory read
+// and write. Each comes in two instances: a wide one for rows that all begin at a multiple of what one access moves, and
+// one of WIDTH 1 for any other rows, and for --kernels plain.
+#pragma once
+#include "common.cuh"
+
+// What one instruction moves of so many bytes: at most 16.
+template <int BYTES> struct Access { typedef uint4 Type; };
+template <> struct Access<2> { typedef uint16_t Type; };
+template <> struct Access<4> { typedef uint32_t Type; };
+template <> struct Access<8> { typedef uint2 Type; };
+
+template <int WIDTH, class Type> static __device__ inline void load_floats(float (&x)[WIDTH], const Type* p) {
+    typedef typename Access<WIDTH * sizeof(Type)>::Type Word;
+    enum { WORDS = WIDTH * sizeof(Type) / sizeof(Word) };
+    Type stored[WIDTH];
+    for (int i = 0; i < WORDS; i++) {
+        const Word word = ((const Word*)p)[i];
+        memcpy((char*)stored + i * sizeof word, &word, sizeof word);
+    }
+    for (int k = 0; k < WIDTH; k++) { x[k] = to_float(stored[k]); }
+}
+
+template <int WIDTH, class Type> static __device__ inline void store_floats(Type* p, const float (&x)[WIDTH]) {
+    typedef typename Access<WIDTH * sizeof(Type)>::Type Word;
+    enum { WORDS = WIDTH * sizeof(Type) / sizeof(Word) };
+    Type stored[WIDTH];
+    for (int k = 0; k < WIDTH; k++) { stored[k] = from_float<Type>(x[k]); }
+    for (int i = 0; i < WORDS; i++) {
+        Word word;
+        memcpy(&word, (const char*)stored + i * sizeof word, sizeof word);
+        ((Word*)p)[i] = word;
+    }
+}
+
+// The same where only `left` elements may remain, at the end of an array: the others read as 0.
+template <int WIDTH, class Type> static __device__ inline void load_rest(float (&x)[WIDTH], const Type* p, size_t left) {
+    if (left >= WIDTH) {
+        load_floats(x, p);
+    } else {
+        for (int k = 0; k < WIDTH; k++) { x[k] = (size_t)k < left ? to_float(p[k]) : 0.0f; }
+    }
+}
+
+template <int WIDTH, class Type> static __device__ inline void store_rest(Type* p, const float (&x)[WIDTH], size_t left) {
+    if (left >= WIDTH) {
+        store_floats(p, x);
+    } else {
+        for (int k = 0; k < (int)left; k++) { p[k] = from_float<Type>(x[k]); }
+    }
+}
+
+// Whether rows of n elements, the first of which begins at p, can be moved WIDTH elements at a time.
+template <int WIDTH, class Type> static inline bool is_wide(const Type* p, size_t n) {
+    return !cuda.plain && (uintptr_t)p % sizeof(typename Access<WIDTH * sizeof(Type)>::Type) == 0 && n % WIDTH == 0;
+}
+
+// Widths for kernels that move mostly floats, and mostly floatX.
+enum { FLOAT_WIDTH = 4, FLOATX_WIDTH = 16 / sizeof(floatX) };
+
+// Kernels that give each row to a warp have blocks of (WARP_SIZE, warps) threads.
+enum { WARPS_IN_BLOCK = 8, THREADS_IN_BLOCK = WARPS_IN_BLOCK * WARP_SIZE };
+
+static inline unsigned blocks_for(size_t n, size_t in_block) { return (unsigned)ceil_div(n, in_block); }

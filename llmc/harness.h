@@ -1,0 +1,138 @@
+// What `check` and `bench` see of an object file of a device and storage type, in terms of host memory alone: floatX
+// and the kernels exist only inside such an object, and the two commands compare several of them. harness_impl.h is
+// the other side.
+#pragma once
+#include "dataloader.h"
+#include "models.h"
+#include "rng.h"
+#include "tensors.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// operations
+
+typedef enum { ROLE_READ, ROLE_WRITE, ROLE_ADD, ROLE_SCRATCH } Role; // ADD: read and written
+typedef enum { ELEM_FLOATX, ELEM_FLOAT, ELEM_INT, ELEM_DOUBLE } Elem;
+
+typedef struct {
+    const char* name;
+    Role role;
+    Elem elem;
+    size_t n;
+    void* data; // device memory, for op_cases.h alone
+} OpTensor;
+enum { MAX_OP_TENSORS = 16 };
+
+// OC: columns that a linear layer makes of C. past, capacity: of attention's cache. chunk: rows of logits at a time; 0:
+// as many as suit the device.
+typedef struct {
+    int B, T, C, NH, OC, V, Vp, past, capacity, chunk;
+} OpSizes;
+
+// Tails everywhere: nothing is a multiple of a vector, a tile or a block, and 7 rows of logits do not divide N.
+static inline OpSizes op_sizes_small(void) {
+    const OpSizes s = {3, 13, 42, 3, 75, 133, 160, 4, 19, 7};
+    return s;
+}
+
+// The linear layer is the widest one of a block; the cache has room behind the new positions.
+static inline OpSizes op_sizes_of(const GPT2Config* m, int B, int T) {
+    const int past = T / 2 + 1;
+    const OpSizes s = {B, T, m->channels, m->num_heads, 4 * m->channels, m->vocab_size, m->padded_vocab_size, past,
+                       past + T + 1, 0};
+    return s;
+}
+
+// Values of a tensor that an operation reads: normal with a deviation of 1/2; matrices of weights of 1/sqrt(C), so that
+// what comes out of them, logits above all, is about 1.
+static inline void op_fill_tensor(double* values, const OpTensor* t, const OpSizes* s, uint64_t seed) {
+    const bool is_matrix = !strcmp(t->name, "weight") && t->n > (size_t)s->C;
+    const bool is_square = !strcmp(t->name, "v") || !strcmp(t->name, "norm");
+    const float deviation = is_matrix ? 1.0f / sqrtf((float)s->C) : 0.5f;
+    #pragma omp parallel for
+    for (size_t i = 0; i < t->n; i++) {
+        const float x = deviation * rng_normal(seed, RNG_TEST, i);
+        values[i] = t->elem == ELEM_INT ? (double)(rng_u64(seed, RNG_TEST, i) % (uint64_t)s->V)
+                    : !is_square        ? x
+                    : t->elem == ELEM_DOUBLE ? 4.0 + (double)(x * x) : x * x;
+    }
+}
+
+// `order` is not random: it sorts `tokens`.
+static inline void op_fill_order(double* order, const double* tokens, size_t n, int V) {
+    int* memory = (int*)alloc_or_die(2 * n + (size_t)V + 1, sizeof *memory, "the order of tokens");
+    for (size_t i = 0; i < n; i++) { memory[i] = (int)tokens[i]; }
+    data_sort(memory + n, memory, n, memory + 2 * n, V);
+    for (size_t i = 0; i < n; i++) { order[i] = memory[n + i]; }
+    free(memory);
+}
+
+// Fills the tensors of an operation, reproducibly; with NaN where the operation has to write, or may scribble.
+// values[i] may be NULL for scratch.
+static inline void op_fill(double* const* values, const OpTensor* tensors, int count, const OpSizes* s, uint64_t seed) {
+    const double *tokens = NULL, *order = NULL;
+    for (int i = 0; i < count; i++) {
+        const OpTensor* t = &tensors[i];
+        const bool has_input = t->role == ROLE_READ || t->role == ROLE_ADD;
+        if (!values[i]) { continue; }
+        if (has_input) { op_fill_tensor(values[i], t, s, mix64(seed) + (uint64_t)i); }
+        for (size_t k = 0; !has_input && k < t->n; k++) { values[i][k] = (double)NAN; }
+        if (!strcmp(t->name, "tokens")) { tokens = values[i]; }
+        if (!strcmp(t->name, "order")) { order = values[i]; }
+        if (order && tokens) { op_fill_order((double*)values[i], tokens, t->n, s->V); }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// batches
+
+// tokens, targets and order (B*T each), one behind another, as the trainer takes them. Fills in the order.
+static inline void batch_sort(int* batch, size_t n, int V) {
+    int* counts = (int*)alloc_or_die((size_t)V + 1, sizeof *counts, "counts of tokens");
+    data_sort(batch + 2 * n, batch, n, counts, V);
+    free(counts);
+}
+
+// Random tokens with random targets.
+static inline void batch_random(int* batch, size_t n, int V, uint64_t seed, uint64_t index) {
+    for (size_t i = 0; i < 2 * n; i++) { batch[i] = (int)(rng_u64(seed, RNG_TEST, index * 2 * n + i) % (uint64_t)V); }
+    batch_sort(batch, n, V);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the interface
+
+// What training a model takes.
+typedef struct {
+    size_t bytes;           // of memory
+    double flops_per_token; // as MFU counts them
+} ModelPlan;
+
+typedef enum { MODEL_GRADS, MODEL_MASTERS } ModelPart;
+typedef struct HarnessModel HarnessModel;
+
+typedef struct {
+    // Chooses the device and its kernels; may be called again, with other options. First of all.
+    void (*open)(const Config* config);
+    const char* (*device_name)(void);
+    double (*peak_flops)(void);
+    size_t (*memory_available)(void);
+
+    // Operation number `op` for given sizes. op_name: NULL beyond the last. op_tensors returns how many there are.
+    const char* (*op_name)(int op);
+    int (*op_tensors)(int op, const OpSizes* sizes, OpTensor tensors[MAX_OP_TENSORS]);
+    // Runs it with values[i], which then are what the tensors hold; NULL, for scratch, are filled with NaN.
+    void (*op_run)(int op, const OpSizes* sizes, double* const* values);
+
+    // Decides shape, --seq_len and --batch_size from the options; a usage error if they do not fit together.
+    void (*resolve)(Config* config, GPT2Config* shape);
+    // A model of --batch_size and --seq_len with initial weights; NULL, with the reason, if memory does not suffice.
+    HarnessModel* (*model_open)(const Config* config, const GPT2Config* shape, Error* err);
+    ModelPlan (*model_plan)(const Config* config, const GPT2Config* shape);
+    TensorTable (*model_table)(const GPT2Config* shape);
+    // One update, as the options say, from the gradients of all the micro-batches, which lie one behind another in
+    // `batches`; waits until it is done.
+    void (*model_step)(HarnessModel* model, const int* batches, int micro_batches, double* loss, double* norm);
+    // Gradients of the last step, or the fp32 weights: table.size floats.
+    void (*model_read)(HarnessModel* model, ModelPart part, float* out);
+    void (*model_close)(HarnessModel* model);
+} Harness;

@@ -1,0 +1,139 @@
+// The harness of one device and storage type: what harness.h offers to main, in terms of the model and the operations.
+#pragma once
+#include "op_cases.h"
+#include "train.h"
+
+static inline void harness_open(const Config* config) { device_open_for(config); }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// operations
+
+static inline const char* harness_op_name(int op) { return op < NUM_OPS ? OPS[op].name : NULL; }
+
+static inline int harness_op_tensors(int op, const OpSizes* sizes, OpTensor tensors[MAX_OP_TENSORS]) {
+    const OpCase c = op_declare(&OPS[op], sizes);
+    memcpy(tensors, c.tensor, sizeof c.tensor);
+    return c.count;
+}
+
+static inline void harness_op_run(int op, const OpSizes* sizes, double* const* values) {
+    OpCase c = op_declare(&OPS[op], sizes);
+    op_alloc(&c);
+    for (int i = 0; i < c.count; i++) { op_put(&c.tensor[i], values[i]); }
+    params_changed();
+    op_run(&c, &OPS[op]);
+    for (int i = 0; i < c.count; i++) {
+        if (values[i]) { op_get(&c.tensor[i], values[i]); }
+    }
+    op_close(&c);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// models
+
+struct HarnessModel {
+    GPT2 g;
+    Config config;
+    int* host;   // two batches: one may be on its way while the next one comes
+    int batches; // so far
+    int steps;   // so far
+};
+
+static inline void harness_resolve(Config* c, GPT2Config* shape) {
+    Error err;
+    const char* folder = strcmp(c->init, "random") ? c->init : NULL;
+    if (!shape_from_config(c, folder, shape, &err) || !resolve_seq_len(c, shape, &err) ||
+        !resolve_batch(c, shape, 1, &err)) {
+        usage_error("%s", err.text);
+    }
+}
+
+static inline void harness_layout(GPT2* g, const Config* c, const GPT2Config* shape) {
+    gpt2_layout(g, shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
+}
+
+// There are no samples, so the plan has no cache of keys and values.
+static inline Config harness_config(const Config* c) {
+    Config config = *c;
+    config.sample_every = 0;
+    return config;
+}
+
+static inline ModelPlan harness_model_plan(const Config* c, const GPT2Config* shape) {
+    GPT2 g;
+    const Config config = harness_config(c);
+    harness_layout(&g, c, shape);
+    const ModelPlan plan = {run_bytes(&g, &config), model_flops_per_token(&g)};
+    return plan;
+}
+
+static inline TensorTable harness_model_table(const GPT2Config* shape) { return gpt2_params_table(shape); }
+
+static inline HarnessModel* harness_model_open(const Config* c, const GPT2Config* shape, Error* err) {
+    const Config config = harness_config(c);
+    HarnessModel* model = (HarnessModel*)alloc_or_die(1, sizeof *model, "a model");
+    GPT2* g = &model->g;
+    harness_layout(g, c, shape);
+    if (!check_memory(g, &config, err)) {
+        free(model);
+        return NULL;
+    }
+    gpt2_alloc(g);
+    model->config = config;
+    load_weights(g, &config, strcmp(c->init, "random") ? c->init : NULL);
+    model->host = (int*)host_alloc(2 * gpt2_batch_size(g) * sizeof(int), "batches of tokens");
+    return model;
+}
+
+static inline void harness_model_step(HarnessModel* model, const int* batches, int micro_batches, double* loss,
+                                      double* norm) {
+    GPT2* g = &model->g;
+    const Config* c = &model->config;
+    const size_t n = (size_t)g->B * g->T, size = gpt2_batch_size(g);
+    const double tokens = (double)n * micro_batches;
+    const AdamW hyper = {(float)c->lr,           (float)c->beta1,     (float)c->beta2,  (float)c->eps,
+                         (float)c->weight_decay, (float)c->grad_clip, ++model->steps, 0};
+    gpt2_zero_grads(g);
+    for (int i = 0; i < micro_batches; i++) {
+        int* host = model->host + size * (size_t)(model->batches++ % 2);
+        memcpy(host, batches + size * (size_t)i, size * sizeof *host);
+        const Batch batch = {host, host + n, host + 2 * n, 0, g->B, g->T};
+        batch_to_device(g, &batch);
+        gpt2_forward(g, g->B, g->T, NULL);
+        gpt2_backward(g, g->B, g->T, (float)(1.0 / tokens), NULL, NULL);
+    }
+    gpt2_grad_norm(g);
+    gpt2_fetch_sums(g);
+    gpt2_update(g, &hyper);
+    device_sync();
+    *loss = g->mailbox->sums[0] / tokens;
+    *norm = sqrt(g->mailbox->sums[1]);
+}
+
+static inline void harness_model_read(HarnessModel* model, ModelPart part, float* out) {
+    const GPT2* g = &model->g;
+    device_copy_out(out, part == MODEL_GRADS ? g->grads : g->masters, g->params_table.size * sizeof(float));
+}
+
+static inline void harness_model_close(HarnessModel* model) {
+    host_free(model->host);
+    gpt2_free(&model->g);
+    free(model);
+}
+
+static const Harness HARNESS = {
+    harness_open,
+    device_name,
+    device_peak_flops,
+    device_memory_available,
+    harness_op_name,
+    harness_op_tensors,
+    harness_op_run,
+    harness_resolve,
+    harness_model_open,
+    harness_model_plan,
+    harness_model_table,
+    harness_model_step,
+    harness_model_read,
+    harness_model_close,
+};

@@ -1,0 +1,313 @@
+// A stand-in for cuBLASLt: the library's calls and descriptors, computed by plain loops in stream order. It takes what
+// the library takes and complains of what the library refuses (emu/lt_rules.h); values are those of NVIDIA's header,
+// which test_enums.cu compares where that is installed.
+//
+// Emulated: fp32 and bf16 matrices in columns, strided batches, compute types 32F, 32F_FAST_TF32 and 32F_FAST_16BF, the
+// epilogues made of BIAS, GELU, DGELU and bias gradients. A workspace is overwritten up to the size that an algorithm
+// asks for, so that sharing it between streams shows. The heuristic's algorithms cut the sum over k differently and so
+// differ in their last bits, as on a GPU.
+#pragma once
+#include "cuda_runtime.h"
+#include <cstddef>
+#include <cstdint>
+
+#define CUBLAS_VER_MAJOR 13
+#define CUBLAS_VER_MINOR 1
+#define CUBLAS_VER_PATCH 0
+#define CUBLAS_VERSION (CUBLAS_VER_MAJOR * 10000 + CUBLAS_VER_MINOR * 100 + CUBLAS_VER_PATCH)
+
+typedef enum {
+    CUBLAS_STATUS_SUCCESS = 0,
+    CUBLAS_STATUS_NOT_INITIALIZED = 1,
+    CUBLAS_STATUS_ALLOC_FAILED = 3,
+    CUBLAS_STATUS_INVALID_VALUE = 7,
+    CUBLAS_STATUS_ARCH_MISMATCH = 8,
+    CUBLAS_STATUS_MAPPING_ERROR = 11,
+    CUBLAS_STATUS_EXECUTION_FAILED = 13,
+    CUBLAS_STATUS_INTERNAL_ERROR = 14,
+    CUBLAS_STATUS_NOT_SUPPORTED = 15,
+    CUBLAS_STATUS_LICENSE_ERROR = 16,
+} cublasStatus_t;
+
+typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 } cublasOperation_t;
+
+typedef enum {
+    CUBLAS_COMPUTE_32F = 68,
+    CUBLAS_COMPUTE_32F_PEDANTIC = 69,
+    CUBLAS_COMPUTE_32F_FAST_16F = 74,
+    CUBLAS_COMPUTE_32F_FAST_16BF = 75,
+    CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
+} cublasComputeType_t;
+
+typedef enum { CUBLASLT_POINTER_MODE_HOST = 0, CUBLASLT_POINTER_MODE_DEVICE = 1 } cublasLtPointerMode_t;
+typedef enum { CUBLASLT_ORDER_COL = 0, CUBLASLT_ORDER_ROW = 1 } cublasLtOrder_t;
+
+typedef enum {
+    CUBLASLT_EPILOGUE_DEFAULT = 1,
+    CUBLASLT_EPILOGUE_RELU = 2,
+    CUBLASLT_EPILOGUE_BIAS = 4,
+    CUBLASLT_EPILOGUE_GELU = 32,
+    CUBLASLT_EPILOGUE_GELU_BIAS = 36,
+    CUBLASLT_EPILOGUE_GELU_AUX = 160,
+    CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
+    CUBLASLT_EPILOGUE_DGELU = 192,
+    CUBLASLT_EPILOGUE_DGELU_BGRAD = 208,
+    CUBLASLT_EPILOGUE_BGRADA = 256,
+    CUBLASLT_EPILOGUE_BGRADB = 512,
+} cublasLtEpilogue_t;
+
+typedef enum {
+    CUBLASLT_MATMUL_DESC_COMPUTE_TYPE = 0,
+    CUBLASLT_MATMUL_DESC_SCALE_TYPE = 1,
+    CUBLASLT_MATMUL_DESC_POINTER_MODE = 2,
+    CUBLASLT_MATMUL_DESC_TRANSA = 3,
+    CUBLASLT_MATMUL_DESC_TRANSB = 4,
+    CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
+    CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE = 22,
+    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,
+} cublasLtMatmulDescAttributes_t;
+
+typedef enum {
+    CUBLASLT_MATRIX_LAYOUT_TYPE = 0,
+    CUBLASLT_MATRIX_LAYOUT_ORDER = 1,
+    CUBLASLT_MATRIX_LAYOUT_ROWS = 2,
+    CUBLASLT_MATRIX_LAYOUT_COLS = 3,
+    CUBLASLT_MATRIX_LAYOUT_LD = 4,
+    CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
+    CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
+} cublasLtMatrixLayoutAttribute_t;
+
+typedef enum { // how an algorithm that splits k adds its parts up
+    CUBLASLT_REDUCTION_SCHEME_NONE = 0,
+    CUBLASLT_REDUCTION_SCHEME_INPLACE = 1, // by atomics, in any order
+    CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,
+    CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE = 4,
+    CUBLASLT_REDUCTION_SCHEME_MASK = 7,
+} cublasLtReductionScheme_t;
+
+typedef enum {
+    CUBLASLT_MATMUL_PREF_SEARCH_MODE = 0,
+    CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
+    CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
+    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
+} cublasLtMatmulPreferenceAttributes_t;
+
+#include "emu/lt_attributes.h"
+
+typedef struct cublasLtContext* cublasLtHandle_t;
+typedef emu::lt::MatmulDesc* cublasLtMatmulDesc_t;
+typedef emu::lt::Layout* cublasLtMatrixLayout_t;
+typedef emu::lt::Preference* cublasLtMatmulPreference_t;
+
+typedef struct {
+    uint64_t data[8];
+} cublasLtMatmulAlgo_t;
+
+typedef struct {
+    cublasLtMatmulAlgo_t algo;
+    size_t workspaceSize;
+    cublasStatus_t state;
+    float wavesCount;
+    int reserved[4];
+} cublasLtMatmulHeuristicResult_t;
+
+struct cublasLtContext {};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// handles, the version, names
+
+inline cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+    if (!handle) { return CUBLAS_STATUS_INVALID_VALUE; }
+    *handle = new cublasLtContext;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+// As the library does, waits for the device.
+inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    if (!handle) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+    cudaDeviceSynchronize();
+    delete handle;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+inline size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+
+inline const char* cublasLtGetStatusName(cublasStatus_t status) {
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case CUBLAS_STATUS_MAPPING_ERROR: return "CUBLAS_STATUS_MAPPING_ERROR";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_INTERNAL_ERROR: return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_LICENSE_ERROR: return "CUBLAS_STATUS_LICENSE_ERROR";
+    }
+    return "unknown cuBLAS status";
+}
+inline const char* cublasLtGetStatusString(cublasStatus_t status) { return cublasLtGetStatusName(status); }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// descriptors
+
+inline cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                                               cudaDataType_t scale) {
+    *desc = new emu::lt::MatmulDesc{(int32_t)compute, (int32_t)scale};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+    delete desc;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which,
+                                                     const void* value, size_t size) {
+    return emu::lt::set(desc, which, value, size);
+}
+inline cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which,
+                                                     void* value, size_t size, size_t* written) {
+    return emu::lt::get(desc, which, value, size, written);
+}
+
+inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows,
+                                                 uint64_t cols, int64_t ld) {
+    *layout = new emu::lt::Layout{(uint32_t)type, rows, cols, ld};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+    delete layout;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                       cublasLtMatrixLayoutAttribute_t which, const void* value,
+                                                       size_t size) {
+    return emu::lt::set(layout, which, value, size);
+}
+inline cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout,
+                                                       cublasLtMatrixLayoutAttribute_t which, void* value, size_t size,
+                                                       size_t* written) {
+    return emu::lt::get(layout, which, value, size, written);
+}
+
+inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+    *preference = new emu::lt::Preference;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+    delete preference;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                           cublasLtMatmulPreferenceAttributes_t which,
+                                                           const void* value, size_t size) {
+    return emu::lt::set(preference, which, value, size);
+}
+inline cublasStatus_t cublasLtMatmulPreferenceGetAttribute(cublasLtMatmulPreference_t preference,
+                                                           cublasLtMatmulPreferenceAttributes_t which, void* value,
+                                                           size_t size, size_t* written) {
+    return emu::lt::get(preference, which, value, size, written);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// search and product
+
+namespace emu::lt {
+
+enum { ALGORITHMS = 4, LARGEST_WORKSPACE = 64 << 10 };
+
+// The algorithm of this rank. The faster ones use a workspace, where the preference allows one.
+inline Algorithm algorithm(int rank, uint64_t problem, const MatmulDesc& desc, const Preference& preference) {
+    const uint64_t allowed = preference.workspace < LARGEST_WORKSPACE ? preference.workspace : LARGEST_WORKSPACE;
+    Algorithm x = {problem, rank < ALGORITHMS / 2 ? (uint32_t)(allowed >> rank) : 0, (uint32_t)rank + 1, {}, 0, 0};
+    for (int i = 0; i < 4; i++) { x.alignment[i] = (uint16_t)(preference.alignment[i] ? preference.alignment[i] : 1); }
+    x.bias_alignment = alignment_of(desc.bias);
+    x.aux_alignment = alignment_of(desc.aux);
+    return x;
+}
+
+} // namespace emu::lt
+
+inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                                     cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                                     cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                                     cublasLtMatmulPreference_t preference, int requested,
+                                                     cublasLtMatmulHeuristicResult_t results[], int* returned) {
+    using namespace emu::lt;
+    if (!handle) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+    if (!desc || !a || !b || !c || !d || !preference || requested <= 0 || !results || !returned) {
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "AlgoGetHeuristic: a NULL argument, or no result is asked for");
+    }
+    *returned = 0;
+    const cublasStatus_t status = check_problem(*desc, *a, *b, *c, *d);
+    if (status != CUBLAS_STATUS_SUCCESS) { return status; }
+    const uint64_t problem = problem_id(*desc, *a, *b, *c, *d);
+    for (; *returned < requested && *returned < ALGORITHMS; ++*returned) {
+        const Algorithm x = algorithm(*returned, problem, *desc, *preference);
+        cublasLtMatmulHeuristicResult_t* result = &results[*returned];
+        *result = {};
+        static_assert(sizeof x <= sizeof result->algo, "an Algorithm is kept in a cublasLtMatmulAlgo_t");
+        memcpy(&result->algo, &x, sizeof x);
+        result->workspaceSize = x.workspace;
+        result->state = CUBLAS_STATUS_SUCCESS;
+        result->wavesCount = 1;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
+                                     const void* A, cublasLtMatrixLayout_t a, const void* B, cublasLtMatrixLayout_t b,
+                                     const void* beta, const void* C, cublasLtMatrixLayout_t c, void* D,
+                                     cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algo, void* workspace,
+                                     size_t workspace_size, cudaStream_t stream) {
+    using namespace emu::lt;
+    if (!handle) { return CUBLAS_STATUS_NOT_INITIALIZED; }
+    if (!desc || !alpha || !beta || !a || !b || !c || !d) {
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "Matmul: a descriptor, alpha or beta is NULL");
+    }
+    cublasStatus_t status = check_problem(*desc, *a, *b, *c, *d);
+    if (status != CUBLAS_STATUS_SUCCESS) { return status; }
+
+    const uint64_t problem = problem_id(*desc, *a, *b, *c, *d);
+    Algorithm x = algorithm(0, problem, *desc, Preference()); // guide: without one, that of a default search
+    if (algo) { memcpy(&x, algo, sizeof x); }
+    if (x.problem != problem) {
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "the algorithm was not found by the heuristic for this problem");
+    }
+    if (workspace_size < x.workspace || (x.workspace && !workspace)) { // header, cublasLtMatmul()
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "the algorithm needs a workspace of %u bytes, there are %zu",
+                        x.workspace, workspace ? workspace_size : 0);
+    }
+    if ((size_t)workspace % 256) { // guide
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "the workspace %p is not aligned to 256 bytes", workspace);
+    }
+    if (workspace && workspace_size) { emu::check_range(workspace, workspace_size, "cublasLt workspace"); }
+
+    Matmul product = {*desc, *a, *b, *c, *d, A, B, C, D, 0, 0, nullptr, nullptr, x.parts};
+    if (desc->pointer_mode == CUBLASLT_POINTER_MODE_HOST) {
+        product.alpha = *(const float*)alpha;
+        product.beta = *(const float*)beta;
+    } else {
+        emu::check_range(alpha, sizeof(float), "alpha of cublasLtMatmul");
+        emu::check_range(beta, sizeof(float), "beta of cublasLtMatmul");
+        product.device_alpha = (const float*)alpha;
+        product.device_beta = (const float*)beta;
+    }
+    status = check_pointers(product, x);
+    if (status == CUBLAS_STATUS_SUCCESS) { status = check_epilogue_pointers(product, x); }
+    if (status != CUBLAS_STATUS_SUCCESS) { return status; }
+    emu::enqueue(stream, [=]() mutable {
+        {
+            emu::Open open;
+            if (x.workspace) { memset(workspace, 0xff, x.workspace); }
+        }
+        product.run();
+    });
+    return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,152 @@
+// Errors: CUDA's codes with their texts, what ends the program, and failures that the environment asks for.
+//
+//   EMU_DEVICES=N      devices there are (8); 0: every call fails with cudaErrorNoDevice
+//   EMU_DRIVER=V       version of the driver (13000); 0: there is none; below 13000: cudaErrorInsufficientDriver
+//   EMU_FAIL=N:ERR     the Nth kernel launch breaks the device: ERR (a number) is what every later call returns
+#pragma once
+#include "types.h"
+#include <cstdarg>
+
+#define CUDART_VERSION 13000
+
+// Name, value and text as the runtime has them.
+#define EMU_ERRORS(_)                                                                                                  \
+    _(cudaSuccess, 0, "no error") \
+    _(cudaErrorInvalidValue, 1, "invalid argument") \
+    _(cudaErrorMemoryAllocation, 2, "out of memory") \
+    _(cudaErrorInitializationError, 3, "initialization error") \
+    _(cudaErrorInvalidConfiguration, 9, "invalid configuration argument") \
+    _(cudaErrorInvalidSymbol, 13, "invalid device symbol") \
+    _(cudaErrorInvalidHostPointer, 16, "invalid host pointer") \
+    _(cudaErrorInvalidDevicePointer, 17, "invalid device pointer") \
+    _(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy") \
+    _(cudaErrorStubLibrary, 34, "CUDA driver is a stub library") \
+    _(cudaErrorInsufficientDriver, 35, "CUDA driver version is insufficient for CUDA runtime version") \
+    _(cudaErrorCallRequiresNewerDriver, 36, "API call is not supported in the installed CUDA driver") \
+    _(cudaErrorDevicesUnavailable, 46, "CUDA-capable device(s) is/are busy or unavailable") \
+    _(cudaErrorInvalidDeviceFunction, 98, "invalid device function") \
+    _(cudaErrorNoDevice, 100, "no CUDA-capable device is detected") \
+    _(cudaErrorInvalidDevice, 101, "invalid device ordinal") \
+    _(cudaErrorInvalidKernelImage, 200, "device kernel image is invalid") \
+    _(cudaErrorDeviceUninitialized, 201, "invalid device context") \
+    _(cudaErrorNoKernelImageForDevice, 209, "no kernel image is available for execution on the device") \
+    _(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered") \
+    _(cudaErrorInvalidPtx, 218, "a PTX JIT compilation failed") \
+    _(cudaErrorNvlinkUncorrectable, 220, "uncorrectable NVLink error detected during the execution") \
+    _(cudaErrorUnsupportedPtxVersion, 222, "the provided PTX was compiled with an unsupported toolchain.") \
+    _(cudaErrorContained, 226, "Invalid access of peer GPU memory over nvlink or a hardware error") \
+    _(cudaErrorOperatingSystem, 304, "OS call failed or operation not supported on this OS") \
+    _(cudaErrorInvalidResourceHandle, 400, "invalid resource handle") \
+    _(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state") \
+    _(cudaErrorNotReady, 600, "device not ready") \
+    _(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered") \
+    _(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch") \
+    _(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated") \
+    _(cudaErrorContextIsDestroyed, 709, "context is destroyed") \
+    _(cudaErrorAssert, 710, "device-side assert triggered") \
+    _(cudaErrorHardwareStackError, 714, "hardware stack error") \
+    _(cudaErrorIllegalInstruction, 715, "an illegal instruction was encountered") \
+    _(cudaErrorMisalignedAddress, 716, "misaligned address") \
+    _(cudaErrorInvalidAddressSpace, 717, "operation not supported on global/shared address space") \
+    _(cudaErrorInvalidPc, 718, "invalid program counter") \
+    _(cudaErrorLaunchFailure, 719, "unspecified launch failure") \
+    _(cudaErrorCooperativeLaunchTooLarge, 720, "too many blocks in cooperative launch") \
+    _(cudaErrorNotPermitted, 800, "operation not permitted") \
+    _(cudaErrorNotSupported, 801, "operation not supported") \
+    _(cudaErrorSystemNotReady, 802, "system not yet initialized") \
+    _(cudaErrorSystemDriverMismatch, 803, "system has unsupported display driver / cuda driver combination") \
+    _(cudaErrorCompatNotSupportedOnDevice, 804, "forward compatibility was attempted on non supported HW") \
+    _(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing") \
+    _(cudaErrorStreamCaptureInvalidated, 901, "operation failed due to a previous error during capture") \
+    _(cudaErrorStreamCaptureMerge, 902, "operation would result in a merge of separate capture sequences") \
+    _(cudaErrorStreamCaptureUnmatched, 903, "capture was not ended in the same stream as it began") \
+    _(cudaErrorStreamCaptureUnjoined, 904, "capturing stream has unjoined work") \
+    _(cudaErrorStreamCaptureIsolation, 905, "dependency created on uncaptured work in another stream") \
+    _(cudaErrorStreamCaptureImplicit, 906, "operation would make the legacy stream depend on a capturing blocking stream") \
+    _(cudaErrorCapturedEvent, 907, "operation not permitted on an event last recorded in a capturing stream") \
+    _(cudaErrorUnknown, 999, "unknown error") \
+
+#define EMU_ERROR(name, value, text) name = value,
+enum cudaError { EMU_ERRORS(EMU_ERROR) };
+#undef EMU_ERROR
+typedef cudaError cudaError_t;
+
+inline const char* cudaGetErrorName(cudaError_t error) {
+#define EMU_ERROR(name, value, text) case value: return #name;
+    switch ((int)error) { EMU_ERRORS(EMU_ERROR) }
+#undef EMU_ERROR
+    return "unrecognized error code";
+}
+
+inline const char* cudaGetErrorString(cudaError_t error) {
+#define EMU_ERROR(name, value, text) case value: return text;
+    switch ((int)error) { EMU_ERRORS(EMU_ERROR) }
+#undef EMU_ERROR
+    return "unrecognized error code";
+}
+#undef EMU_ERRORS
+
+namespace emu {
+
+// What only a bug can cause, and what no error code would explain, ends the program.
+[[noreturn]] __attribute__((format(printf, 1, 2))) inline void die(const char* fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    fflush(stdout);
+    fputs("emu: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    fflush(stderr);
+    abort();
+}
+
+// The number in an environment variable, or `otherwise` if it is not set.
+inline long long option(const char* name, long long otherwise) {
+    const char* text = getenv(name);
+    if (!text || !*text) { return otherwise; }
+    char* end;
+    long long value = strtoll(text, &end, 0);
+    if (*end) { die("%s=%s is not a number", name, text); }
+    return value;
+}
+
+inline cudaError_t last_error = cudaSuccess;   // what cudaGetLastError returns
+inline cudaError_t broken_by = cudaSuccess;    // not cudaSuccess: the device is lost
+inline size_t launches = 0;                    // kernel launches begun so far
+
+// Records an error that CUDA would return without a word; the emulator says why.
+__attribute__((format(printf, 2, 3))) inline cudaError_t fail(cudaError_t error, const char* fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "emu: %s: ", cudaGetErrorName(error));
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return last_error = error;
+}
+
+// Records an error that needs no words.
+inline cudaError_t quietly(cudaError_t error) { return last_error = error; }
+
+inline int device_count() { return (int)option("EMU_DEVICES", 8); }
+inline int driver_version() { return (int)option("EMU_DRIVER", CUDART_VERSION); }
+
+// What every call of the runtime begins with: is there a device that works?
+inline cudaError_t enter() {
+    static const cudaError_t absent = driver_version() < CUDART_VERSION ? cudaErrorInsufficientDriver
+                                      : device_count() < 1              ? cudaErrorNoDevice
+                                                                        : cudaSuccess;
+    cudaError_t error = absent != cudaSuccess ? absent : broken_by;
+    return error == cudaSuccess ? cudaSuccess : quietly(error);
+}
+
+// Called at each launch: is it the one that EMU_FAIL names?
+inline void count_launch() {
+    static size_t victim = 0;
+    static int error = 0;
+    static const char* text = getenv("EMU_FAIL");
+    if (text && !victim && sscanf(text, "%zu:%d", &victim, &error) != 2) { die("EMU_FAIL=%s is not N:ERROR", text); }
+    if (++launches == victim) { broken_by = (cudaError_t)error; }
+}
+
+} // namespace emu

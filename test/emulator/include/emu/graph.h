@@ -1,0 +1,172 @@
+// CUDA graphs: work that is captured from streams, with what each piece depends on, and replayed.
+//
+// A graph is replayed in the order of its capture; with EMU_LAZY=1 in the order that is furthest from that and still
+// allowed by the dependencies, so that a missing one shows.
+#pragma once
+#include "stream.h"
+#include <algorithm>
+
+namespace emu {
+
+struct Node {
+    Work work;
+    std::vector<size_t> depends; // on these nodes
+};
+
+struct Graph {
+    std::vector<Node> nodes;
+};
+
+struct Capture {
+    std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+    Stream* origin = nullptr;     // where it began and must end
+    bool relaxed = false;         // calls that are no stream's work are allowed
+    bool invalid = false;
+};
+
+// The captures under way.
+inline std::vector<std::shared_ptr<Capture>> captures;
+
+inline void capture_work(Stream* s, Work work) {
+    std::vector<Node>& nodes = s->capture->graph->nodes;
+    nodes.push_back({std::move(work), s->frontier});
+    s->frontier = {nodes.size() - 1};
+}
+
+// Legacy: work in the default stream would have to wait for a blocking stream that is being captured.
+inline cudaError_t begin_enqueue(Stream* s) {
+    if (s->capture && s->capture->invalid) {
+        return fail(cudaErrorStreamCaptureInvalidated, "an earlier call made the capture of this stream invalid");
+    }
+    if (s != &default_stream) { return cudaSuccess; }
+    for (auto& capture : captures) {
+        if (capture->origin->blocking) {
+            capture->invalid = true;
+            return fail(cudaErrorStreamCaptureImplicit, "the default stream is used while a blocking stream is captured");
+        }
+    }
+    return cudaSuccess;
+}
+
+// What cannot be recorded: waiting for a stream that is captured (null: for all streams), and calls outside streams.
+inline cudaError_t not_while_capturing(const char* call, const Stream* s = nullptr) {
+    for (auto& capture : captures) {
+        if (s ? s->capture == capture : !capture->relaxed) {
+            capture->invalid = true;
+            return fail(cudaErrorStreamCaptureUnsupported, "%s while a stream is captured", call);
+        }
+    }
+    return cudaSuccess;
+}
+
+inline cudaError_t begin_capture(Stream* s, bool relaxed) {
+    if (s == &default_stream) {
+        return fail(cudaErrorStreamCaptureUnsupported, "the default stream cannot be captured: use one of your own");
+    }
+    if (s->capture) { return fail(cudaErrorIllegalState, "cudaStreamBeginCapture: the stream is captured already"); }
+    s->capture = std::make_shared<Capture>();
+    s->capture->origin = s;
+    s->capture->relaxed = relaxed;
+    s->frontier.clear();
+    captures.push_back(s->capture);
+    return cudaSuccess;
+}
+
+// Every node must be one that the last of the origin stream waits for.
+inline bool all_joined(const Graph& graph, const std::vector<size_t>& frontier) {
+    std::vector<bool> reached(graph.nodes.size(), false);
+    for (size_t node : frontier) { reached[node] = true; }
+    bool all = true;
+    for (size_t i = graph.nodes.size(); i-- > 0;) {
+        if (!reached[i]) { all = false; }
+        if (reached[i]) {
+            for (size_t node : graph.nodes[i].depends) { reached[node] = true; }
+        }
+    }
+    return all;
+}
+
+// On success *graph is what was captured; in any case the streams are back to normal.
+inline cudaError_t end_capture(Stream* s, std::shared_ptr<Graph>* graph) {
+    std::shared_ptr<Capture> capture = s->capture;
+    if (!capture) { return fail(cudaErrorIllegalState, "cudaStreamEndCapture: the stream is not captured"); }
+    if (capture->origin != s) {
+        capture->invalid = true;
+        return fail(cudaErrorStreamCaptureUnmatched, "cudaStreamEndCapture: the capture began in another stream");
+    }
+    bool joined = all_joined(*capture->graph, s->frontier);
+    for (Stream* other : streams) {
+        if (other->capture == capture) {
+            other->capture.reset();
+            other->frontier.clear();
+        }
+    }
+    for (size_t i = captures.size(); i-- > 0;) {
+        if (captures[i] == capture) { captures.erase(captures.begin() + (long)i); }
+    }
+    if (capture->invalid) { return fail(cudaErrorStreamCaptureInvalidated, "cudaStreamEndCapture: a call failed before"); }
+    if (!joined) { return fail(cudaErrorStreamCaptureUnjoined, "a stream that joined the capture was not waited for"); }
+    *graph = capture->graph;
+    return cudaSuccess;
+}
+
+// The nodes that `node` depends on, latest first, then the node itself.
+inline void order_backwards(const Graph& graph, size_t node, std::vector<bool>& placed, std::vector<size_t>& order) {
+    if (placed[node]) { return; }
+    placed[node] = true;
+    std::vector<size_t> depends = graph.nodes[node].depends;
+    std::sort(depends.rbegin(), depends.rend());
+    for (size_t d : depends) { order_backwards(graph, d, placed, order); }
+    order.push_back(node);
+}
+
+inline void replay(const Graph& graph) {
+    std::vector<size_t> order;
+    std::vector<bool> placed(graph.nodes.size(), false);
+    for (size_t i = 0; i < graph.nodes.size(); i++) {
+        if (!lazy()) { order.push_back(i); }
+    }
+    for (size_t i = graph.nodes.size(); lazy() && i-- > 0;) { order_backwards(graph, i, placed, order); }
+    for (size_t node : order) { graph.nodes[node].work(); }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// events
+
+inline void record(Event* e, Stream* s) {
+    auto mark = std::make_shared<Mark>();
+    mark->stream = s;
+    mark->capture = s->capture;
+    mark->frontier = s->frontier;
+    e->mark = mark;
+    if (s->capture) { return; }
+    enqueue(s, [mark] {
+        mark->seconds = seconds_now();
+        mark->happened = true;
+    });
+    mark->position = s->queued;
+}
+
+inline cudaError_t wait_event(Stream* s, const Event* e) {
+    std::shared_ptr<Mark> mark = e->mark;
+    if (!mark) { return cudaSuccess; } // never recorded: nothing to wait for
+    if (!mark->capture && s->capture) {
+        s->capture->invalid = true;
+        return fail(cudaErrorStreamCaptureIsolation, "a captured stream waits for an event recorded outside the capture");
+    }
+    if (!mark->capture) {
+        enqueue(s, [mark] { drain(mark->stream, mark->position); });
+        return cudaSuccess;
+    }
+    if (std::find(captures.begin(), captures.end(), mark->capture) == captures.end()) {
+        return fail(cudaErrorCapturedEvent, "a stream waits for an event of a capture that has ended");
+    }
+    if (s->capture && s->capture != mark->capture) {
+        return fail(cudaErrorStreamCaptureMerge, "a captured stream waits for an event of another capture");
+    }
+    s->capture = mark->capture; // from here on the stream is captured too
+    s->frontier.insert(s->frontier.end(), mark->frontier.begin(), mark->frontier.end());
+    return cudaSuccess;
+}
+
+} // namespace emu

@@ -1,0 +1,148 @@
+// Kernel launches: the limits, the arguments, and the loop over blocks.
+#pragma once
+#include "graph.h"
+#include "shared.h"
+
+namespace emu {
+
+// One for each kernel, and for each instantiation of a template: the rewriter puts it into the kernel's body,
+//     static emu::Kernel emu_kernel = {__PRETTY_FUNCTION__, LAUNCH_BOUNDS}; if (emu::probe(emu_kernel)) { return; }
+struct Kernel {
+    const char* signature;
+    int max_threads;
+    int max_dynamic = MAX_STATIC_SHARED; // bytes of dynamic shared memory, raised by cudaFuncSetAttribute
+    size_t static_bytes = 0;             // of shared memory, as far as the kernel has run
+    const char* name = nullptr;
+};
+
+// What __launch_bounds__ was given.
+constexpr int launch_bounds(int threads = MAX_THREADS, int = 0, int = 0) { return threads; }
+
+inline bool probing;
+inline Kernel* probed;
+
+inline bool probe(Kernel& kernel) {
+    if (!probing) { return false; }
+    probed = &kernel;
+    return true;
+}
+
+// "void ns::k(float*) [with T = int]" -> "ns::k [with T = int]"
+inline const char* name_of(const Kernel& kernel) {
+    std::string text = kernel.signature, with;
+    if (size_t at = text.find(" [with"); at != std::string::npos) {
+        with = text.substr(at);
+        text.resize(at);
+    }
+    text = text.substr(0, text.find('('));
+    return strdup((text.substr(text.rfind(' ') + 1) + with).c_str());
+}
+
+// A kernel is found by calling it: it hands over its Kernel and returns. Null if `call` is none.
+template <class F> Kernel* kernel_of(F call) {
+    probed = nullptr;
+    probing = true;
+    call();
+    probing = false;
+    if (probed && !probed->name) { probed->name = name_of(*probed); }
+    return probed;
+}
+
+// A kernel named by its address. Its arguments are never read, so that any type will do.
+inline Kernel* kernel_at(const void* function) {
+    return kernel_of([=] { ((void (*)())function)(); });
+}
+
+// A pointer must be device or page-locked memory, and not freed. Pointers inside of structs are not looked at.
+template <class T> void check_argument(const char* kernel, int i, const T& value) {
+    if constexpr (std::is_pointer_v<T>) {
+        const void* p = (const void*)value;
+        if (!p || is_pinned(p)) { return; }
+        if (!on_device(p)) { die("%s: argument %d (%p) is a host pointer", kernel, i, p); }
+        auto* a = allocation_before(mem.live, p);
+        if (!a || (size_t)((char*)p - a->first) > a->second) { die("%s: argument %d (%p) is freed memory", kernel, i, p); }
+    }
+}
+
+struct Launch {
+    const char* text; // the kernel as the source names it
+    dim3 grid, block;
+    size_t dynamic;
+    Stream* stream;
+
+    Launch(const char* text, dim3 grid, dim3 block, size_t dynamic = 0, Stream* stream = nullptr)
+        : text(text), grid(grid), block(block), dynamic(dynamic), stream(stream) {}
+
+    size_t threads() const { return (size_t)block.x * block.y * block.z; }
+
+    bool within_limits(const Kernel& k) const {
+        bool block_fits = threads() > 0 && block.x <= MAX_THREADS && block.y <= MAX_THREADS && block.z <= 64 &&
+                          threads() <= MAX_THREADS;
+        bool grid_fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffff && grid.y <= 65535 &&
+                         grid.z <= 65535;
+        if (!block_fits || !grid_fits) {
+            fail(cudaErrorInvalidConfiguration, "%s<<<(%u,%u,%u), (%u,%u,%u)>>>: the %s is empty or too large", k.name,
+                 grid.x, grid.y, grid.z, block.x, block.y, block.z, block_fits ? "grid" : "block");
+        } else if (threads() > (size_t)k.max_threads) {
+            fail(cudaErrorInvalidConfiguration, "%s: %zu threads in a block, but __launch_bounds__(%d)", k.name, threads(),
+                 k.max_threads);
+        } else if (dynamic > (size_t)k.max_dynamic) {
+            fail(cudaErrorInvalidValue, "%s: %zu bytes of dynamic shared memory, but %d allowed: cudaFuncSetAttribute",
+                 k.name, dynamic, k.max_dynamic);
+        } else {
+            return true;
+        }
+        return false;
+    }
+
+    template <class F, class... A> void operator()(F call, A... args) const {
+        if (enter() != cudaSuccess) { return; }
+        Kernel* kernel = kernel_of([&] { call(args...); });
+        if (!kernel) { die("%s is launched but is no __global__ function", text); }
+        if (!within_limits(*kernel)) { return; }
+        int i = 0;
+        (check_argument(kernel->name, ++i, args), ...);
+        (void)i;
+        enqueue(stream, [=, launch = *this] {
+            auto body = [&] { call(args...); };
+            launch.run(*kernel, [](void* p) { (*(decltype(body)*)p)(); }, &body);
+        });
+    }
+
+    void run(Kernel& kernel, void (*body)(void*), void* arg) const {
+        count_launch();
+        if (broken_by != cudaSuccess) { return; }
+        Open open;
+        const size_t blocks = (size_t)grid.x * grid.y * grid.z;
+        uint64_t rng = (uint64_t)order() * 0x9e3779b97f4a7c15ull + launches;
+        std::vector<unsigned> list;
+        if (order() > 1) {
+            list.resize(blocks);
+            arrange(list.data(), blocks, rng);
+        }
+#ifdef _OPENMP
+#pragma omp parallel for schedule(dynamic)
+#endif
+        for (size_t i = 0; i < blocks; i++) {
+            size_t b = order() > 1 ? list[i] : order() == 1 ? blocks - 1 - i : i;
+            if (!S) { S = new Scheduler; }
+            S->rng = rng + b;
+            S->name = kernel.name;
+            S->body = body;
+            S->body_arg = arg;
+            S->dyn = dynamic_memory;
+            S->dyn_n = dynamic;
+            gridDim = grid;
+            blockDim = block;
+            blockIdx = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y), (unsigned)(b / grid.x / grid.y)};
+            ASAN_UNPOISON_MEMORY_REGION(dynamic_memory, sizeof dynamic_memory);
+            ASAN_POISON_MEMORY_REGION(dynamic_memory + dynamic, sizeof dynamic_memory - dynamic);
+            run_block();
+            race_barrier();
+            if (i == 0) { kernel.static_bytes = S->shared_bytes; }
+        }
+        race_launch_end();
+    }
+};
+
+} // namespace emu

@@ -1,0 +1,219 @@
+// The arithmetic of the cuBLASLt stand-in: D = epilogue(alpha op(A) op(B) + beta C + bias), column-major, summed in
+// float.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace emu::lt {
+
+// What a cublasLtMatmulDesc_t, a cublasLtMatrixLayout_t and a cublasLtMatmulPreference_t hold, with the library's
+// defaults. Fields have the widths of the attributes.
+struct MatmulDesc {
+    int32_t compute, scale;
+    int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
+    int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
+    uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    void *bias = nullptr, *aux = nullptr;
+    int32_t bias_type = -1, aux_type = -1; // -1: that of D
+    int64_t aux_ld = 0;
+};
+
+struct Layout {
+    uint32_t type;
+    uint64_t rows, cols;
+    int64_t ld;
+    int32_t order = CUBLASLT_ORDER_COL;
+    int32_t batch_count = 1;
+    int64_t batch_stride = 0;
+
+    size_t element_size() const { return type == CUDA_R_32F ? 4 : 2; }
+    // Elements from the first to the last of one matrix.
+    size_t extent() const { return rows && cols ? (cols - 1) * (size_t)ld + rows : 0; }
+};
+
+struct Preference {
+    uint32_t search_mode = 0, reduction_mask = ~0u;
+    uint64_t workspace = 0;
+    uint32_t alignment[4] = {256, 256, 256, 256}; // of A, B, C, D
+};
+
+// An epilogue is a set of bits; these are the parts of which the enumeration's values are made.
+enum : uint32_t {
+    EPILOGUE_BIAS = 4,
+    EPILOGUE_BIAS_GRADIENT = 16, // of D's rows, beside DGELU
+    EPILOGUE_GELU = 32,
+    EPILOGUE_DGELU = 64,
+    EPILOGUE_AUX = 128,
+    EPILOGUE_GRADIENT_A = 256,
+    EPILOGUE_GRADIENT_B = 512,
+    EPILOGUE_USES_BIAS = EPILOGUE_BIAS | EPILOGUE_BIAS_GRADIENT | EPILOGUE_GRADIENT_A | EPILOGUE_GRADIENT_B,
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// numbers
+
+inline float from_bf16(uint16_t h) {
+    const uint32_t bits = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// `x` rounded to a float without its low `drop` bits, to the nearest, ties to even.
+inline float round_bits(float x, int drop) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7fffffffu) <= 0x7f800000u) { bits += (1u << (drop - 1)) - 1 + (bits >> drop & 1); }
+    bits = bits >> drop << drop;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+enum { DROP_BF16 = 16, DROP_TF32 = 13 };
+
+inline float load(const void* p, uint32_t type, size_t i) {
+    return type == CUDA_R_32F ? ((const float*)p)[i] : from_bf16(((const uint16_t*)p)[i]);
+}
+
+inline void store(void* p, uint32_t type, size_t i, float x) {
+    if (type == CUDA_R_32F) {
+        ((float*)p)[i] = x;
+        return;
+    }
+    uint32_t bits;
+    x = round_bits(x, DROP_BF16);
+    memcpy(&bits, &x, sizeof bits);
+    ((uint16_t*)p)[i] = x != x ? 0x7fff : (uint16_t)(bits >> 16);
+}
+
+// The tanh form (Hendrycks & Gimpel 2016), and its derivative.
+inline float gelu(float x) {
+    const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+    return 0.5f * x * (1 + tanhf(u));
+}
+inline float gelu_derivative(float x) {
+    const float u = 0.7978845608f * (x + 0.044715f * x * x * x), t = tanhf(u);
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// one matrix product
+
+enum { TILE_ROWS = 8, TILE_COLS = 4 };
+typedef float Vector __attribute__((vector_size(TILE_ROWS * sizeof(float)))); // a column of a tile
+
+// op(X) with `lines` lines (rows of A, columns of B) of `depth` elements, cut into panels of `width` lines in which the
+// lines' elements lie side by side; lines beyond the last are zero. Element (l, p) of op(X) is x[l * step + p * next].
+inline std::vector<float> pack(const void* x, const Layout& layout, int32_t compute, size_t lines, size_t depth,
+                               size_t step, size_t next, size_t width) {
+    const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32, bf16 = compute == CUBLAS_COMPUTE_32F_FAST_16BF;
+    std::vector<float> packed((lines + width - 1) / width * width * depth);
+    for (size_t l = 0; l < lines; l++) {
+        float* panel = &packed[l / width * width * depth + l % width];
+        for (size_t p = 0; p < depth; p++) {
+            const float value = load(x, layout.type, l * step + p * next);
+            panel[p * width] = tf32 ? round_bits(value, DROP_TF32) : bf16 ? round_bits(value, DROP_BF16) : value;
+        }
+    }
+    return packed;
+}
+
+// out (TILE_COLS, TILE_ROWS) = the product of two panels, summed over k in `parts` parts one after the other.
+inline void tile_product(float out[TILE_COLS][TILE_ROWS], const float* a, const float* b, size_t depth, size_t parts) {
+    Vector total[TILE_COLS] = {};
+    for (size_t part = 0; part < parts; part++) {
+        Vector s0 = {}, s1 = {}, s2 = {}, s3 = {};
+        const size_t end = depth * (part + 1) / parts;
+        for (size_t p = depth * part / parts; p < end; p++) {
+            Vector column;
+            memcpy(&column, a + p * TILE_ROWS, sizeof column);
+            const float* row = b + p * TILE_COLS;
+            s0 += column * row[0];
+            s1 += column * row[1];
+            s2 += column * row[2];
+            s3 += column * row[3];
+        }
+        total[0] += s0;
+        total[1] += s1;
+        total[2] += s2;
+        total[3] += s3;
+    }
+    memcpy(out, total, sizeof total);
+}
+
+// One cublasLtMatmul, with all that it needs when its turn in the stream comes.
+struct Matmul {
+    MatmulDesc desc;
+    Layout layout_a, layout_b, layout_c, layout_d;
+    const void *a, *b, *c;
+    void* d;
+    float alpha, beta;
+    const float *device_alpha, *device_beta; // or null
+    size_t parts;
+
+    uint32_t bias_type() const { return desc.bias_type < 0 ? layout_d.type : (uint32_t)desc.bias_type; }
+    uint32_t aux_type() const { return desc.aux_type < 0 ? layout_d.type : (uint32_t)desc.aux_type; }
+
+    // The epilogue of element (i, j), whose product of A and B is `x`; returns what D gets.
+    float finish(float x, size_t batch, size_t i, size_t j) const {
+        x *= alpha;
+        if (beta != 0) {
+            const size_t at = batch * (size_t)layout_c.batch_stride + j * (size_t)layout_c.ld + i;
+            x += beta * load(c, layout_c.type, at);
+        }
+        if (desc.epilogue & EPILOGUE_BIAS) { x += load(desc.bias, bias_type(), i); }
+        const size_t at = j * (size_t)desc.aux_ld + i;
+        if (desc.epilogue & EPILOGUE_DGELU) { return x * gelu_derivative(load(desc.aux, aux_type(), at)); }
+        if (desc.epilogue & EPILOGUE_AUX) { store(desc.aux, aux_type(), at, x); }
+        return desc.epilogue & EPILOGUE_GELU ? gelu(x) : x;
+    }
+
+    // Sums of op(X)'s lines over k.
+    void bias_gradient(const void* x, const Layout& layout, size_t lines, size_t depth, size_t step,
+                       size_t next) const {
+        for (size_t l = 0; l < lines; l++) {
+            float sum = 0;
+            for (size_t p = 0; p < depth; p++) { sum += load(x, layout.type, l * step + p * next); }
+            store(desc.bias, bias_type(), l, sum);
+        }
+    }
+
+    void run_one(size_t batch) {
+        const size_t rows = layout_d.rows, cols = layout_d.cols, lda = (size_t)layout_a.ld, ldb = (size_t)layout_b.ld;
+        const bool ta = desc.trans_a != CUBLAS_OP_N, tb = desc.trans_b != CUBLAS_OP_N;
+        const size_t depth = ta ? layout_a.rows : layout_a.cols;
+        const size_t step_a = ta ? lda : 1, next_a = ta ? 1 : lda, step_b = tb ? 1 : ldb, next_b = tb ? ldb : 1;
+        const char* xa = (const char*)a + batch * (size_t)layout_a.batch_stride * layout_a.element_size();
+        const char* xb = (const char*)b + batch * (size_t)layout_b.batch_stride * layout_b.element_size();
+        const auto pa = pack(xa, layout_a, desc.compute, rows, depth, step_a, next_a, TILE_ROWS);
+        const auto pb = pack(xb, layout_b, desc.compute, cols, depth, step_b, next_b, TILE_COLS);
+        std::vector<float> sums(desc.epilogue & EPILOGUE_BIAS_GRADIENT ? rows : 0);
+        for (size_t j0 = 0; j0 < cols; j0 += TILE_COLS) {
+            for (size_t i0 = 0; i0 < rows; i0 += TILE_ROWS) {
+                float tile[TILE_COLS][TILE_ROWS];
+                tile_product(tile, pa.data() + i0 * depth, pb.data() + j0 * depth, depth, parts);
+                for (size_t j = j0; j < j0 + TILE_COLS && j < cols; j++) {
+                    for (size_t i = i0; i < i0 + TILE_ROWS && i < rows; i++) {
+                        const float x = finish(tile[j - j0][i - i0], batch, i, j);
+                        const size_t at = batch * (size_t)layout_d.batch_stride + j * (size_t)layout_d.ld + i;
+                        store(d, layout_d.type, at, x);
+                        if (!sums.empty()) { sums[i] += x; }
+                    }
+                }
+            }
+        }
+        for (size_t i = 0; i < sums.size(); i++) { store(desc.bias, bias_type(), i, sums[i]); }
+        if (desc.epilogue & EPILOGUE_GRADIENT_A) { bias_gradient(xa, layout_a, rows, depth, step_a, next_a); }
+        if (desc.epilogue & EPILOGUE_GRADIENT_B) { bias_gradient(xb, layout_b, cols, depth, step_b, next_b); }
+    }
+
+    void run() {
+        Open open;
+        if (device_alpha) { alpha = *device_alpha; }
+        if (device_beta) { beta = *device_beta; }
+        for (int32_t batch = 0; batch < layout_d.batch_count; batch++) { run_one((size_t)batch); }
+    }
+};
+
+} // namespace emu::lt

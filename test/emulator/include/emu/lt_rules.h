@@ -1,0 +1,226 @@
+// What cuBLASLt refuses. Each complaint goes to standard error, with the status that the library returns. "Header" is
+// what cublasLt.h says of the attribute or function, "guide" the library's user guide at cublasLtMatmul(); a rule that
+// comes from elsewhere says so. What the library can do and the stand-in cannot is refused as "not emulated".
+#pragma once
+#include "lt_matmul.h"
+#include <cstdarg>
+#include <cstdio>
+
+namespace emu::lt {
+
+inline cublasStatus_t __attribute__((format(printf, 2, 3))) complain(cublasStatus_t status, const char* format, ...) {
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "emu: cublasLt: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    return status;
+}
+
+inline const char* type_name(int64_t type) {
+    return type == CUDA_R_32F ? "fp32" : type == CUDA_R_16BF ? "bf16" : "a type not emulated";
+}
+
+inline cublasStatus_t check_layout(const Layout& x, char name) {
+    if (x.type != CUDA_R_32F && x.type != CUDA_R_16BF) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "%c: data type %u is not emulated", name, x.type);
+    }
+    if (x.order != CUBLASLT_ORDER_COL) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "%c: order %d is not emulated, only columns", name, x.order);
+    }
+    if (x.ld < (int64_t)x.rows) { // header, CUBLASLT_MATRIX_LAYOUT_LD
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "%c: the leading dimension %lld is less than the %llu rows", name,
+                        (long long)x.ld, (unsigned long long)x.rows);
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+// Guide, "A, B, C, and D are regular column- or row-major matrices": the table of types.
+inline cublasStatus_t check_types(const MatmulDesc& desc, const Layout& a, const Layout& b, const Layout& d) {
+    const bool plain = desc.compute == CUBLAS_COMPUTE_32F || desc.compute == CUBLAS_COMPUTE_32F_PEDANTIC;
+    const bool fast = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 || desc.compute == CUBLAS_COMPUTE_32F_FAST_16BF;
+    if (!plain && !fast) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "compute type %d is not emulated", desc.compute);
+    }
+    if (desc.scale != CUDA_R_32F) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "with compute type 32F the scale type is fp32");
+    }
+    const bool bf16 = a.type == CUDA_R_16BF;
+    if (a.type != b.type || (!bf16 && d.type != CUDA_R_32F)) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "A %s, B %s, D %s: no such combination", type_name(a.type),
+                        type_name(b.type), type_name(d.type));
+    }
+    if (fast && bf16) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "compute type 32F_FAST_* is for fp32 matrices, A is bf16");
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+inline cublasStatus_t check_shapes(const MatmulDesc& desc, const Layout& a, const Layout& b, const Layout& c,
+                                   const Layout& d) {
+    const bool ta = desc.trans_a != CUBLAS_OP_N, tb = desc.trans_b != CUBLAS_OP_N;
+    const uint64_t m = ta ? a.cols : a.rows, ka = ta ? a.rows : a.cols;
+    const uint64_t n = tb ? b.rows : b.cols, kb = tb ? b.cols : b.rows;
+    if (ka != kb || m != d.rows || n != d.cols) {
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "op(A) is (%llu,%llu), op(B) (%llu,%llu), D (%llu,%llu)",
+                        (unsigned long long)m, (unsigned long long)ka, (unsigned long long)kb, (unsigned long long)n,
+                        (unsigned long long)d.rows, (unsigned long long)d.cols);
+    }
+    if (m == 0 || n == 0 || ka == 0) { return complain(CUBLAS_STATUS_INVALID_VALUE, "a matrix is empty"); }
+    // Guide: out of place, C and D have the same data type, rows, columns, batch size and order; ld may differ.
+    if (c.rows != d.rows || c.cols != d.cols || c.type != d.type || c.batch_count != d.batch_count) {
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "C and D differ in data type, rows, columns or batch count");
+    }
+    if (a.batch_count != d.batch_count || b.batch_count != d.batch_count) {
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "the batch counts of A, B and D are %d, %d and %d", a.batch_count,
+                        b.batch_count, d.batch_count);
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+inline bool known_epilogue(uint32_t epilogue) {
+    switch (epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_GELU:
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
+    case CUBLASLT_EPILOGUE_DGELU_BGRAD:
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB: return true;
+    default: return false;
+    }
+}
+
+inline cublasStatus_t check_epilogue(const MatmulDesc& desc, const Layout& d) {
+    const uint32_t e = desc.epilogue;
+    if (!known_epilogue(e)) { return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u is not emulated", e); }
+    // Header, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE and ..._EPILOGUE_AUX_DATA_TYPE: the exceptions are int8 and fp8.
+    if ((e & EPILOGUE_USES_BIAS) && desc.bias_type >= 0 && (uint32_t)desc.bias_type != d.type) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u: the bias is %s, D is %s: they must be the same", e,
+                        type_name(desc.bias_type), type_name(d.type));
+    }
+    if ((e & EPILOGUE_AUX) && desc.aux_type >= 0 && (uint32_t)desc.aux_type != d.type) {
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "epilogue %u: aux is %s, D is %s: they must be the same", e,
+                        type_name(desc.aux_type), type_name(d.type));
+    }
+    if ((e & EPILOGUE_AUX) && (desc.aux_ld % 8 != 0 || desc.aux_ld < (int64_t)d.rows)) { // header, ..._AUX_LD
+        return complain(CUBLAS_STATUS_INVALID_VALUE,
+                        "epilogue %u: EPILOGUE_AUX_LD %lld must be divisible by 8 and no less than the %llu rows", e,
+                        (long long)desc.aux_ld, (unsigned long long)d.rows);
+    }
+    // NVIDIA's nvmath-python, which plans every epilogue: BGRADA wants A not transposed, BGRADB wants B transposed.
+    if ((e == CUBLASLT_EPILOGUE_BGRADA && desc.trans_a != CUBLAS_OP_N) ||
+        (e == CUBLASLT_EPILOGUE_BGRADB && desc.trans_b == CUBLAS_OP_N)) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "BGRADA is for TRANSA = N, BGRADB for TRANSB = T");
+    }
+    if (d.batch_count > 1 && (e & (EPILOGUE_USES_BIAS | EPILOGUE_AUX) & ~(uint32_t)EPILOGUE_BIAS)) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u with a batch is not emulated", e);
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+// All that can be said without the matrices' addresses.
+inline cublasStatus_t check_problem(const MatmulDesc& desc, const Layout& a, const Layout& b, const Layout& c,
+                                    const Layout& d) {
+    const Layout* const all[] = {&a, &b, &c, &d};
+    for (int i = 0; i < 4; i++) {
+        const cublasStatus_t status = check_layout(*all[i], "ABCD"[i]);
+        if (status != CUBLAS_STATUS_SUCCESS) { return status; }
+    }
+    if (desc.pointer_mode != CUBLASLT_POINTER_MODE_HOST && desc.pointer_mode != CUBLASLT_POINTER_MODE_DEVICE) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "pointer mode %d is not emulated", desc.pointer_mode);
+    }
+    cublasStatus_t status = check_types(desc, a, b, d);
+    if (status == CUBLAS_STATUS_SUCCESS) { status = check_shapes(desc, a, b, c, d); }
+    if (status == CUBLAS_STATUS_SUCCESS) { status = check_epilogue(desc, d); }
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// algorithms
+
+// What the stand-in keeps in a cublasLtMatmulAlgo_t: for which problem it was found, and under which promises.
+struct Algorithm {
+    uint64_t problem;     // 0: not filled in
+    uint32_t workspace;   // bytes that it uses
+    uint32_t parts;       // into which it cuts the sum over k: algorithms differ in their rounding
+    uint16_t alignment[4];
+    uint16_t bias_alignment, aux_alignment;
+};
+
+inline uint64_t hash(uint64_t seed, uint64_t x) { return (seed ^ x) * 0x9e3779b97f4a7c15ull ^ (seed >> 29); }
+
+inline uint64_t problem_id(const MatmulDesc& desc, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
+    uint64_t h = 1;
+    for (int64_t x : {desc.compute, desc.scale, desc.pointer_mode, desc.trans_a, desc.trans_b, desc.bias_type,
+                      desc.aux_type, (int32_t)desc.epilogue}) {
+        h = hash(h, (uint64_t)x);
+    }
+    h = hash(h, (uint64_t)desc.aux_ld);
+    for (const Layout* x : {&a, &b, &c, &d}) {
+        h = hash(hash(hash(h, x->type), x->rows), x->cols);
+        h = hash(hash(hash(h, (uint64_t)x->ld), (uint64_t)x->batch_count), (uint64_t)x->batch_stride);
+    }
+    return h | 1;
+}
+
+// The largest power of two up to 16 that divides the address.
+inline uint16_t alignment_of(const void* p) {
+    const size_t bits = (size_t)p | 16;
+    return (uint16_t)(bits & (~bits + 1));
+}
+
+inline cublasStatus_t check_pointers(const Matmul& x, const Algorithm& algorithm) {
+    const void* const all[] = {x.a, x.b, x.c, x.d};
+    const Layout* const layouts[] = {&x.layout_a, &x.layout_b, &x.layout_c, &x.layout_d};
+    const bool reads_c = x.device_beta || x.beta != 0;
+    const bool same = x.layout_c.ld == x.layout_d.ld && x.layout_c.batch_stride == x.layout_d.batch_stride;
+    if (reads_c && x.c == x.d && !same) { // guide
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "in place (C == D), but the layouts of C and D differ");
+    }
+    for (int i = 0; i < 4; i++) {
+        if (i == 2 && !reads_c) { continue; }
+        if (!all[i]) { return complain(CUBLAS_STATUS_INVALID_VALUE, "%c is NULL", "ABCD"[i]); }
+        // Header, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_*: the search was promised this much.
+        if ((size_t)all[i] % algorithm.alignment[i]) {
+            return complain(CUBLAS_STATUS_NOT_SUPPORTED,
+                            "%c at %p is not aligned to the %u bytes of MIN_ALIGNMENT_%c_BYTES (default 256)",
+                            "ABCD"[i], all[i], algorithm.alignment[i], "ABCD"[i]);
+        }
+        const size_t last = (size_t)(layouts[i]->batch_count - 1) * (size_t)layouts[i]->batch_stride;
+        check_range(all[i], (last + layouts[i]->extent()) * layouts[i]->element_size(), "a matrix of cublasLtMatmul");
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+inline cublasStatus_t check_epilogue_pointers(const Matmul& x, const Algorithm& algorithm) {
+    const MatmulDesc& desc = x.desc;
+    const Layout& d = x.layout_d;
+    if (desc.epilogue & EPILOGUE_USES_BIAS) {
+        if (!desc.bias) { return complain(CUBLAS_STATUS_INVALID_VALUE, "epilogue %u: no BIAS_POINTER", desc.epilogue); }
+        // Header, CUBLASLT_MATMUL_DESC_BIAS_POINTER: the search takes its alignment for granted.
+        if ((size_t)desc.bias % algorithm.bias_alignment) {
+            return complain(CUBLAS_STATUS_NOT_SUPPORTED, "the bias is less aligned than at the search (%u bytes)",
+                            algorithm.bias_alignment);
+        }
+        const size_t n = desc.epilogue & EPILOGUE_GRADIENT_B ? d.cols : d.rows;
+        check_range(desc.bias, n * (x.bias_type() == CUDA_R_32F ? 4 : 2), "the bias of cublasLtMatmul");
+    }
+    if (desc.epilogue & EPILOGUE_AUX) {
+        if (!desc.aux) { return complain(CUBLAS_STATUS_INVALID_VALUE, "epilogue %u: no AUX pointer", desc.epilogue); }
+        // Rows of a multiple of 8 elements are there to be read 16 bytes at a time.
+        if ((size_t)desc.aux % 16 || (size_t)desc.aux % algorithm.aux_alignment) {
+            return complain(CUBLAS_STATUS_NOT_SUPPORTED, "EPILOGUE_AUX_POINTER %p is not aligned to 16 bytes",
+                            desc.aux);
+        }
+        const size_t n = (d.cols - 1) * (size_t)desc.aux_ld + d.rows;
+        check_range(desc.aux, n * (x.aux_type() == CUDA_R_32F ? 4 : 2), "the aux matrix of cublasLtMatmul");
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+} // namespace emu::lt

@@ -1,0 +1,170 @@
+// Device memory: one reserved range of addresses, in which allocations have their exact size, 256 bytes of red zone
+// behind them, and 0xff (NaN as float and as bf16) in them. It is closed to the host except while device work runs
+// (EMU_GUARD=0 leaves it open). Freed addresses are not used again.
+#pragma once
+#include "error.h"
+#include <map>
+#include <csignal>
+#include <sys/mman.h>
+#include <unistd.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
+namespace emu {
+
+constexpr size_t ALIGNMENT = 256; // of allocations, as cudaMalloc promises
+constexpr size_t RED_ZONE = 256;
+constexpr size_t PAGE = 4096;
+constexpr int POISON = 0xff;
+
+inline size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+struct Memory {
+    char* base = nullptr;
+    size_t reserved = 0;            // bytes of address space
+    size_t top = 0;                 // bytes of it ever handed out
+    size_t used = 0;                // bytes in live allocations
+    int open = 0;                   // nesting of Open: device work is running
+    std::map<char*, size_t> live;   // device allocations and their sizes
+    std::map<char*, size_t> pinned; // page-locked host allocations, which the device may use too
+};
+inline Memory mem;
+
+// The size of the device's memory. Pages that are never touched cost nothing.
+inline size_t device_memory() {
+    static const size_t bytes = (size_t)option("EMU_MEMORY", 16ll << 30);
+    return bytes;
+}
+
+inline bool on_device(const void* p) { return mem.base && p >= mem.base && p < mem.base + mem.reserved; }
+
+// The allocation of `map` that p lies in or behind, or null.
+inline const std::pair<char* const, size_t>* allocation_before(const std::map<char*, size_t>& map, const void* p) {
+    auto next = map.upper_bound((char*)p);
+    return next == map.begin() ? nullptr : &*std::prev(next);
+}
+
+inline bool is_pinned(const void* p) {
+    auto* a = allocation_before(mem.pinned, p);
+    return a && (char*)p < a->first + a->second;
+}
+
+// Ends the program unless [p, p + n) lies within one device allocation.
+inline void check_range(const void* p, size_t n, const char* what) {
+    if (!on_device(p)) { die("%s: %p is not device memory", what, p); }
+    auto* a = allocation_before(mem.live, p);
+    if (!a) { die("%s: %p is not allocated", what, p); }
+    size_t offset = (size_t)((char*)p - a->first);
+    if (offset > a->second || n > a->second - offset) {
+        die("%s: %zu bytes at offset %zu of an allocation of %zu", what, n, offset, a->second);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the guard
+
+inline void protect(int protection) {
+    static const bool guard = option("EMU_GUARD", 1) != 0;
+    if (guard && mem.top && mprotect(mem.base, round_up(mem.top, PAGE), protection) != 0) {
+        die("mprotect of device memory failed; EMU_GUARD=0 does without");
+    }
+}
+
+// Device memory can be read and written while one of these lives.
+struct Open {
+    Open() {
+        if (mem.open++ == 0) { protect(PROT_READ | PROT_WRITE); }
+    }
+    ~Open() {
+        if (--mem.open == 0) { protect(PROT_NONE); }
+    }
+    Open(const Open&) = delete;
+};
+
+inline struct sigaction segv_before;
+inline const char* describe_fault(const void* p); // fiber.h: what a kernel may have done
+
+// Says what a fault at a device address means; then the access is repeated under the handler that was there before.
+inline void on_segv(int, siginfo_t* info, void*) {
+    const char* text = describe_fault(info->si_addr);
+    if (on_device(info->si_addr)) {
+        text = mem.open ? "emu: a kernel touches device memory behind all allocations\n"
+                        : "emu: host code touches device memory: copy with cudaMemcpy\n";
+    }
+    if (text && write(STDERR_FILENO, text, strlen(text)) < 0) { _exit(1); }
+    sigaction(SIGSEGV, &segv_before, nullptr);
+}
+
+inline void install_segv_handler() {
+    static bool installed = false;
+    if (installed) { return; }
+    installed = true;
+    static char stack[64 << 10]; // a kernel that overflows its own stack leaves none for the handler
+    stack_t alternative = {};
+    if (sigaltstack(nullptr, &alternative) == 0 && (alternative.ss_flags & SS_DISABLE)) {
+        alternative = {};
+        alternative.ss_sp = stack;
+        alternative.ss_size = sizeof stack;
+        sigaltstack(&alternative, nullptr);
+    }
+    struct sigaction action = {};
+    action.sa_sigaction = on_segv;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &action, &segv_before);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// allocation
+
+// Containers may limit address space: take what can be had.
+inline void reserve() {
+    install_segv_handler();
+    for (mem.reserved = (size_t)1 << 40; mem.reserved >= 1 << 30; mem.reserved /= 2) {
+        void* p = mmap(nullptr, mem.reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p != MAP_FAILED) {
+            mem.base = (char*)p;
+            return;
+        }
+    }
+    die("cannot reserve 1 GB of address space for device memory: raise `ulimit -v`");
+}
+
+// Null if the device has no n > 0 bytes left.
+inline void* allocate(size_t n) {
+    if (!mem.base) { reserve(); }
+    if (n > device_memory() - mem.used) { return nullptr; }
+    size_t span = round_up(n, ALIGNMENT) + RED_ZONE;
+    if (span > mem.reserved - mem.top) { die("the device's address space is used up: freed addresses are not reused"); }
+    char* p = mem.base + mem.top;
+    mem.top += span;
+    mem.used += n;
+    mem.live[p] = n;
+    if (mprotect(mem.base, round_up(mem.top, PAGE), PROT_READ | PROT_WRITE) != 0) { die("mprotect failed"); }
+    ASAN_UNPOISON_MEMORY_REGION(p, n);
+    memset(p, POISON, n);
+    ASAN_POISON_MEMORY_REGION(p + n, span - n);
+    if (!mem.open) { protect(PROT_NONE); }
+    return p;
+}
+
+// False if p is no allocation. Its whole pages go back to the system, the rest is poisoned.
+inline bool release(void* p) {
+    auto it = mem.live.find((char*)p);
+    if (it == mem.live.end()) { return false; }
+    {
+        Open o;
+        memset(p, POISON, it->second);
+    }
+    ASAN_POISON_MEMORY_REGION(p, it->second);
+    size_t begin = round_up((size_t)p, PAGE), end = ((size_t)p + it->second) / PAGE * PAGE;
+    if (begin < end) { madvise((void*)begin, end - begin, MADV_DONTNEED); }
+    mem.used -= it->second;
+    mem.live.erase(it);
+    return true;
+}
+
+} // namespace emu

@@ -1,0 +1,193 @@
+// The runtime's functions for memory.
+#pragma once
+#include "graph.h"
+
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost = 0,
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3,
+    cudaMemcpyDefault = 4,
+};
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2,
+    cudaMemoryTypeManaged = 3,
+};
+enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaHostAllocWriteCombined = 4 };
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+    int device;
+    void *devicePointer, *hostPointer;
+};
+
+typedef emu::Stream* cudaStream_t;
+typedef emu::Event* cudaEvent_t;
+#define cudaStreamLegacy ((cudaStream_t) nullptr)
+
+namespace emu {
+
+// Runs `body` if the device works and the call is allowed now.
+#define EMU_ENTER()                                                                  \
+    if (cudaError_t error = emu::enter(); error != cudaSuccess) { return error; }
+#define EMU_ENTER_OUTSIDE_CAPTURE(call)                                              \
+    EMU_ENTER()                                                                      \
+    if (cudaError_t error = emu::not_while_capturing(call); error != cudaSuccess) { return error; }
+
+inline void check_side(const void* p, size_t n, bool device, const char* what) {
+    if (device) {
+        check_range(p, n, what);
+    } else if (on_device(p)) {
+        die("%s: %p is device memory, but the kind of the copy says host", what, p);
+    }
+}
+
+inline void check_copy(const void* dst, const void* src, size_t n, cudaMemcpyKind kind) {
+    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (kind == cudaMemcpyDefault) {
+        to_device = on_device(dst);
+        from_device = on_device(src);
+    }
+    check_side(dst, n, to_device, "cudaMemcpy to");
+    check_side(src, n, from_device, "cudaMemcpy from");
+}
+
+inline void copy_now(void* dst, const void* src, size_t n) {
+    Open open;
+    memmove(dst, src, n);
+}
+
+} // namespace emu
+
+// ---------------------------------------------------------------------------------------------------------------------
+// allocation
+
+inline cudaError_t cudaMalloc(void** p, size_t n) {
+    EMU_ENTER_OUTSIDE_CAPTURE("cudaMalloc")
+    *p = nullptr;
+    if (n == 0) { return cudaSuccess; }
+    *p = emu::allocate(n);
+    return *p ? cudaSuccess : emu::quietly(cudaErrorMemoryAllocation);
+}
+template <class T> cudaError_t cudaMalloc(T** p, size_t n) { return cudaMalloc((void**)p, n); }
+
+// Waits for the device, as the real one does.
+inline cudaError_t cudaFree(void* p) {
+    EMU_ENTER_OUTSIDE_CAPTURE("cudaFree")
+    emu::drain_all();
+    if (p && !emu::release(p)) { emu::die("cudaFree(%p): not a device allocation, or freed already", p); }
+    return cudaSuccess;
+}
+
+// Page-locked memory is ordinary host memory here; only it is copied asynchronously, and only it may be given to a
+// kernel.
+inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
+    EMU_ENTER_OUTSIDE_CAPTURE("cudaHostAlloc")
+    *p = malloc(n ? n : 1);
+    if (!*p) { return emu::quietly(cudaErrorMemoryAllocation); }
+    memset(*p, emu::POISON, n);
+    emu::mem.pinned[(char*)*p] = n;
+    return cudaSuccess;
+}
+inline cudaError_t cudaMallocHost(void** p, size_t n, unsigned flags = cudaHostAllocDefault) {
+    return cudaHostAlloc(p, n, flags);
+}
+template <class T> cudaError_t cudaHostAlloc(T** p, size_t n, unsigned flags) { return cudaHostAlloc((void**)p, n, flags); }
+template <class T> cudaError_t cudaMallocHost(T** p, size_t n, unsigned flags = cudaHostAllocDefault) {
+    return cudaHostAlloc((void**)p, n, flags);
+}
+inline cudaError_t cudaFreeHost(void* p) {
+    EMU_ENTER_OUTSIDE_CAPTURE("cudaFreeHost")
+    emu::drain_all();
+    if (p && emu::mem.pinned.erase((char*)p) == 0) { emu::die("cudaFreeHost(%p): not from cudaMallocHost", p); }
+    free(p);
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
+    EMU_ENTER()
+    *total = emu::device_memory();
+    *free_bytes = *total - emu::mem.used;
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
+    EMU_ENTER()
+    *attributes = {};
+    void* q = const_cast<void*>(p);
+    if (emu::on_device(p)) {
+        *attributes = {cudaMemoryTypeDevice, 0, q, nullptr};
+    } else if (emu::is_pinned(p)) {
+        *attributes = {cudaMemoryTypeHost, 0, q, q};
+    } else {
+        *attributes = {cudaMemoryTypeUnregistered, -1, nullptr, q};
+    }
+    return cudaSuccess;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// copying
+
+// As CUDA: a copy from pageable memory has read it before the call returns, one to pageable memory is done by then; only
+// device and page-locked memory is copied asynchronously ("API synchronization behavior" of the runtime's manual).
+inline cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t n, cudaMemcpyKind kind, cudaStream_t stream = 0) {
+    EMU_ENTER()
+    emu::Stream* s = emu::st(stream);
+    emu::check_copy(dst, src, n, kind);
+    bool from_pageable = !emu::on_device(src) && !emu::is_pinned(src);
+    bool to_pageable = !emu::on_device(dst) && !emu::is_pinned(dst);
+    if (s->capture && (from_pageable || to_pageable)) {
+        return emu::not_while_capturing("cudaMemcpyAsync of pageable memory", s);
+    }
+    if (from_pageable) {
+        std::vector<char> bytes((const char*)src, (const char*)src + n);
+        emu::enqueue(s, [=] { emu::copy_now(dst, bytes.data(), n); });
+    } else {
+        emu::enqueue(s, [=] { emu::copy_now(dst, src, n); });
+    }
+    if (to_pageable) { emu::drain(s); }
+    return emu::broken_by;
+}
+
+inline cudaError_t cudaMemcpy(void* dst, const void* src, size_t n, cudaMemcpyKind kind) {
+    EMU_ENTER_OUTSIDE_CAPTURE("cudaMemcpy")
+    cudaError_t error = cudaMemcpyAsync(dst, src, n, kind, nullptr);
+    emu::drain(&emu::default_stream);
+    return error;
+}
+
+inline cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t stream = 0) {
+    EMU_ENTER()
+    emu::check_range(p, n, "cudaMemset");
+    emu::enqueue(stream, [=] {
+        emu::Open open;
+        memset(p, value, n);
+    });
+    return emu::broken_by;
+}
+inline cudaError_t cudaMemset(void* p, int value, size_t n) {
+    EMU_ENTER_OUTSIDE_CAPTURE("cudaMemset")
+    return cudaMemsetAsync(p, value, n, nullptr);
+}
+
+// Global __device__ and __constant__ variables are ordinary variables here, so that their address is the same for both.
+template <class T>
+cudaError_t cudaMemcpyToSymbol(T& symbol, const void* src, size_t n, size_t offset = 0,
+                               cudaMemcpyKind = cudaMemcpyHostToDevice) {
+    EMU_ENTER_OUTSIDE_CAPTURE("cudaMemcpyToSymbol")
+    if (offset + n > sizeof symbol) { return emu::fail(cudaErrorInvalidValue, "cudaMemcpyToSymbol beyond the symbol"); }
+    emu::drain_all();
+    emu::copy_now((char*)&symbol + offset, src, n);
+    return cudaSuccess;
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbol(void* dst, const T& symbol, size_t n, size_t offset = 0,
+                                 cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+    EMU_ENTER_OUTSIDE_CAPTURE("cudaMemcpyFromSymbol")
+    if (offset + n > sizeof symbol) { return emu::fail(cudaErrorInvalidValue, "cudaMemcpyFromSymbol beyond the symbol"); }
+    emu::drain_all();
+    emu::copy_now(dst, (const char*)&symbol + offset, n);
+    return cudaSuccess;
+}

@@ -1,0 +1,92 @@
+// Streams and events. Work is a queue of functions. By default it runs when it is enqueued; with EMU_LAZY=1 only when
+// somebody waits for it, so that a wait that is missing shows as poison. Recording into graphs is in graph.h.
+#pragma once
+#include "memory.h"
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace emu {
+
+typedef std::function<void()> Work;
+
+struct Capture; // graph.h
+
+struct Stream {
+    bool blocking = true; // ordered with the legacy default stream
+    int priority = 0;
+    std::deque<Work> queue;
+    size_t queued = 0, done = 0;           // items ever put in, and taken out
+    std::shared_ptr<Capture> capture;      // being recorded instead of run
+    std::vector<size_t> frontier;          // nodes of the capture that the next one depends on
+};
+
+// What an event stands for is shared with the streams that wait for it: the event may be recorded again or destroyed.
+struct Mark {
+    Stream* stream = nullptr;
+    size_t position = 0; // of the stream: the event has happened when so many items are done
+    double seconds = 0;  // when it happened
+    bool happened = false;
+    std::shared_ptr<Capture> capture;
+    std::vector<size_t> frontier;
+};
+struct Event {
+    bool timing = true;
+    std::shared_ptr<Mark> mark; // null: never recorded
+};
+
+inline Stream default_stream; // the legacy one, named 0
+inline std::vector<Stream*> streams{&default_stream};
+
+inline bool lazy() {
+    static const bool value = option("EMU_LAZY", 0) != 0;
+    return value;
+}
+
+inline double seconds_now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+inline Stream* st(Stream* s) { return s ? s : &default_stream; }
+
+// Runs what is queued in a stream, up to a position of it.
+inline void drain(Stream* s, size_t position = ~(size_t)0) {
+    while (!s->queue.empty() && s->done < position) {
+        Work work = std::move(s->queue.front());
+        s->queue.pop_front();
+        s->done++;
+        if (broken_by == cudaSuccess) { work(); }
+    }
+}
+
+inline void drain_all() {
+    for (size_t i = 0; i < streams.size(); i++) { drain(streams[i]); }
+}
+
+void capture_work(Stream* s, Work work); // graph.h
+cudaError_t begin_enqueue(Stream* s);    // graph.h: may this stream take work now?
+
+// Puts work into a stream, or into the graph that it is being recorded into.
+inline void enqueue(Stream* s, Work work) {
+    s = st(s);
+    if (begin_enqueue(s) != cudaSuccess) { return; }
+    if (s->capture) {
+        capture_work(s, std::move(work));
+        return;
+    }
+    // The legacy default stream waits for all blocking streams, and they for it.
+    if (s == &default_stream) {
+        for (size_t i = 0; i < streams.size(); i++) {
+            if (streams[i] != s && streams[i]->blocking) { drain(streams[i]); }
+        }
+    } else if (s->blocking) {
+        drain(&default_stream);
+    }
+    s->queued++;
+    s->queue.push_back(std::move(work));
+    if (!lazy()) { drain(s); }
+}
+
+} // namespace emu

@@ -1,0 +1,635 @@
+// A stand-in for NCCL: collectives between processes of one machine, over Unix sockets, in stream order.
+//
+// Every rank is connected to every other. Of a collective, rank 0 first hears from each rank what it calls: if they do
+// not agree, all end with a message that names both. Then rank 0 takes the inputs, in the order of ranks, and sends out
+// the results; sends and receives go directly. A rank that ends makes those that wait for it end with a message, and so
+// does silence for EMU_NCCL_TIMEOUT seconds (60). Values are those of NVIDIA's header, which test_enums.cu compares
+// where that is installed.
+//
+// Unlike NCCL, a call returns only after its work is done, unless streams are lazy (EMU_LAZY=1). bf16 is summed in
+// float and rounded once.
+#pragma once
+#include "cuda_bf16.h"
+#include "cuda_runtime.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <thread>
+#include <time.h>
+#include <unistd.h>
+#include <vector>
+
+#define NCCL_MAJOR 2
+#define NCCL_MINOR 28
+#define NCCL_PATCH 9
+#define NCCL_VERSION(x, y, z) ((x) * 10000 + (y) * 100 + (z))
+#define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH)
+#define NCCL_UNIQUE_ID_BYTES 128
+
+typedef struct {
+    char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
+
+typedef enum {
+    ncclSuccess = 0,
+    ncclUnhandledCudaError = 1,
+    ncclSystemError = 2,
+    ncclInternalError = 3,
+    ncclInvalidArgument = 4,
+    ncclInvalidUsage = 5,
+    ncclRemoteError = 6,
+    ncclInProgress = 7,
+} ncclResult_t;
+
+typedef enum { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4 } ncclRedOp_t;
+
+typedef enum {
+    ncclInt8 = 0,
+    ncclChar = 0,
+    ncclUint8 = 1,
+    ncclInt32 = 2,
+    ncclInt = 2,
+    ncclUint32 = 3,
+    ncclInt64 = 4,
+    ncclUint64 = 5,
+    ncclFloat16 = 6,
+    ncclHalf = 6,
+    ncclFloat32 = 7,
+    ncclFloat = 7,
+    ncclFloat64 = 8,
+    ncclDouble = 8,
+    ncclBfloat16 = 9,
+} ncclDataType_t;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// names and sizes
+
+namespace emu::nccl {
+
+enum Kind : int32_t { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, SEND, RECV };
+
+inline const char* kind_name(int32_t kind) {
+    static const char* const names[] = {"AllReduce", "ReduceScatter", "AllGather", "Broadcast",
+                                        "Reduce",    "Send",          "Recv"};
+    return names[kind];
+}
+
+struct Type {
+    const char* name;
+    size_t size;
+};
+inline Type type_of(int32_t type) {
+    switch (type) {
+    case ncclUint8: return {"uint8", 1};
+    case ncclInt32: return {"int32", 4};
+    case ncclUint64: return {"uint64", 8};
+    case ncclFloat32: return {"float", 4};
+    case ncclFloat64: return {"double", 8};
+    case ncclBfloat16: return {"bfloat16", 2};
+    default: return {"a type not emulated", 0};
+    }
+}
+
+inline const char* op_name(int32_t op) {
+    static const char* const names[] = {"sum", "prod", "max", "min", "avg"};
+    return names[op];
+}
+
+// What a rank calls, as it is sent to rank 0 or to the peer. -1: does not apply.
+struct Call {
+    Kind kind;
+    int32_t type, op, root;
+    uint64_t count, number; // number: of the collective, or of the message between two ranks
+};
+
+inline std::string describe(const Call& call) {
+    char text[160];
+    snprintf(text, sizeof text, "%s of %llu %s%s%s", kind_name(call.kind), (unsigned long long)call.count,
+             type_of(call.type).name, call.op < 0 ? "" : ", ", call.op < 0 ? "" : op_name(call.op));
+    std::string s = text;
+    if (call.root >= 0) { s += ", root " + std::to_string(call.root); }
+    return s;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// sockets
+
+struct Communicator {
+    int rank, ranks;
+    std::vector<int> sockets; // by rank; -1 for this one
+    uint64_t collectives = 0; // calls so far
+    std::vector<uint64_t> sent, received;
+};
+
+// Ends the program. Rank 0 tells the others first, so that they end with the same message.
+struct Frame {
+    uint32_t failed, size;
+};
+[[noreturn]] inline void fail(const Communicator& c, const std::string& message) {
+    for (int r = 1; c.rank == 0 && r < c.ranks; r++) {
+        const Frame frame = {1, (uint32_t)message.size()};
+        if (send(c.sockets[r], &frame, sizeof frame, MSG_NOSIGNAL) == sizeof frame) {
+            (void)!send(c.sockets[r], message.data(), message.size(), MSG_NOSIGNAL);
+        }
+    }
+    die("NCCL rank %d: %s", c.rank, message.c_str());
+}
+
+inline int timeout_seconds() {
+    const char* text = getenv("EMU_NCCL_TIMEOUT");
+    return text ? atoi(text) : 60;
+}
+
+inline void put(const Communicator& c, int peer, const void* data, size_t size, const char* during) {
+    for (size_t done = 0; done < size;) {
+        const ssize_t n = send(c.sockets[peer], (const char*)data + done, size - done, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n <= 0) {
+            const char* why = errno == EAGAIN ? " does not answer, in " : " has ended, in ";
+            fail(c, "rank " + std::to_string(peer) + why + during);
+        }
+        done += (size_t)n;
+    }
+}
+
+inline void take(const Communicator& c, int peer, void* data, size_t size, const char* during) {
+    for (size_t done = 0; done < size;) {
+        const ssize_t n = recv(c.sockets[peer], (char*)data + done, size - done, 0);
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n <= 0) {
+            const char* why = n < 0 && errno == EAGAIN ? " does not answer, in " : " has ended, in ";
+            fail(c, "rank " + std::to_string(peer) + why + during);
+        }
+        done += (size_t)n;
+    }
+}
+
+// From rank 0: that it may go on, or why not.
+inline void take_leave(const Communicator& c, const char* during) {
+    Frame frame;
+    take(c, 0, &frame, sizeof frame, during);
+    if (!frame.failed) { return; }
+    std::string message(frame.size, 0);
+    take(c, 0, &message[0], message.size(), during);
+    fail(c, message);
+}
+
+// The abstract Unix socket on which a rank listens: its name goes with its last process.
+inline socklen_t address_of(const ncclUniqueId& id, int rank, sockaddr_un* address) {
+    *address = {};
+    address->sun_family = AF_UNIX;
+    const int n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "%.64s-%d", id.internal, rank);
+    return (socklen_t)(offsetof(sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+inline void set_timeout(int fd) {
+    const timeval limit = {timeout_seconds(), 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+inline int listen_as(const ncclUniqueId& id, int rank, int ranks) {
+    sockaddr_un address;
+    const socklen_t size = address_of(id, rank, &address);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (const sockaddr*)&address, size) != 0 || listen(fd, ranks) != 0) {
+        die("NCCL rank %d: cannot listen: %s (is this rank there twice?)", rank, strerror(errno));
+    }
+    set_timeout(fd);
+    return fd;
+}
+
+inline int connect_to(const ncclUniqueId& id, int rank, int peer) {
+    sockaddr_un address;
+    const socklen_t size = address_of(id, peer, &address);
+    for (int tries = timeout_seconds() * 100; tries >= 0; tries--) {
+        const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (fd < 0) { die("NCCL rank %d: cannot make a socket: %s", rank, strerror(errno)); }
+        if (connect(fd, (const sockaddr*)&address, size) == 0) {
+            set_timeout(fd);
+            return fd;
+        }
+        close(fd);
+        const timespec pause = {0, 10 * 1000 * 1000};
+        nanosleep(&pause, nullptr);
+    }
+    die("NCCL rank %d: rank %d did not call ncclCommInitRank", rank, peer);
+}
+
+// What the two ends of a new connection tell each other.
+struct Hello {
+    int32_t rank, ranks, device;
+};
+
+inline void check_hello(const Hello& mine, const Hello& other) {
+    if (other.ranks != mine.ranks) {
+        die("NCCL rank %d counts %d ranks, rank %d counts %d", mine.rank, mine.ranks, other.rank, other.ranks);
+    }
+    if (other.device == mine.device) {
+        die("NCCL ranks %d and %d both use device %d: call cudaSetDevice first", std::min(mine.rank, other.rank),
+            std::max(mine.rank, other.rank), mine.device);
+    }
+}
+
+// Connects to the ranks below, and waits for those above.
+inline void connect_all(Communicator* c, const ncclUniqueId& id) {
+    const int listening = listen_as(id, c->rank, c->ranks);
+    Hello mine = {c->rank, c->ranks, 0};
+    if (cudaGetDevice(&mine.device) != cudaSuccess) { die("NCCL rank %d: no device", c->rank); }
+    for (int peer = 0; peer < c->rank; peer++) {
+        Hello other;
+        c->sockets[peer] = connect_to(id, c->rank, peer);
+        put(*c, peer, &mine, sizeof mine, "ncclCommInitRank");
+        take(*c, peer, &other, sizeof other, "ncclCommInitRank");
+        check_hello(mine, other);
+    }
+    for (int arrived = c->rank + 1; arrived < c->ranks; arrived++) {
+        const int fd = accept(listening, nullptr, nullptr);
+        Hello other;
+        if (fd < 0) { die("NCCL rank %d: only %d of %d ranks came", c->rank, arrived, c->ranks); }
+        set_timeout(fd);
+        if (recv(fd, &other, sizeof other, MSG_WAITALL) != sizeof other) {
+            die("NCCL rank %d: another rank ended in ncclCommInitRank", c->rank);
+        }
+        const int peer = other.rank;
+        if (peer <= c->rank || peer >= c->ranks) { die("NCCL rank %d: rank %d of %d", c->rank, peer, other.ranks); }
+        c->sockets[peer] = fd;
+        put(*c, peer, &mine, sizeof mine, "ncclCommInitRank");
+        check_hello(mine, other);
+    }
+    close(listening);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// reduction
+
+template <class T, class Sum>
+void reduce_as(T* out, const std::vector<const T*>& in, size_t count, int32_t op) {
+    for (size_t i = 0; i < count; i++) {
+        Sum x = (Sum)in[0][i];
+        for (size_t r = 1; r < in.size(); r++) {
+            const Sum y = (Sum)in[r][i];
+            switch (op) {
+            case ncclProd: x = (Sum)(x * y); break;
+            case ncclMax: x = y > x ? y : x; break;
+            case ncclMin: x = y < x ? y : x; break;
+            default: x = (Sum)(x + y); break;
+            }
+        }
+        if (op == ncclAvg) { x = (Sum)(x / (Sum)in.size()); }
+        out[i] = (T)x;
+    }
+}
+
+typedef std::vector<char> Bytes;
+
+template <class T, class Sum>
+Bytes reduce_bytes(const std::vector<Bytes>& in, size_t count, int32_t op) {
+    Bytes out(count * sizeof(T));
+    std::vector<const T*> pointers;
+    for (const Bytes& x : in) { pointers.push_back((const T*)x.data()); }
+    reduce_as<T, Sum>((T*)out.data(), pointers, count, op);
+    return out;
+}
+
+inline Bytes reduce(const std::vector<Bytes>& in, size_t count, int32_t type, int32_t op) {
+    switch (type) {
+    case ncclUint8: return reduce_bytes<uint8_t, uint8_t>(in, count, op);
+    case ncclInt32: return reduce_bytes<int32_t, int64_t>(in, count, op);
+    case ncclUint64: return reduce_bytes<uint64_t, uint64_t>(in, count, op);
+    case ncclFloat64: return reduce_bytes<double, double>(in, count, op);
+    case ncclBfloat16: return reduce_bytes<__nv_bfloat16, float>(in, count, op);
+    default: return reduce_bytes<float, float>(in, count, op);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// operations
+
+struct Operation {
+    Communicator* c;
+    Call call;
+    const void* in;
+    void* out;
+    cudaStream_t stream;
+
+    // Bytes that a rank gives and gets.
+    size_t bytes() const { return (size_t)call.count * type_of(call.type).size; }
+    size_t gives(int rank) const {
+        switch (call.kind) {
+        case REDUCE_SCATTER: return bytes() * (size_t)c->ranks;
+        case BROADCAST: return rank == call.root ? bytes() : 0;
+        case RECV: return 0;
+        default: return bytes();
+        }
+    }
+    size_t gets(int rank) const {
+        switch (call.kind) {
+        case ALL_GATHER: return bytes() * (size_t)c->ranks;
+        case REDUCE: return rank == call.root ? bytes() : 0;
+        case SEND: return 0;
+        default: return bytes();
+        }
+    }
+};
+
+inline bool same_call(const Call& a, const Call& b) {
+    return a.kind == b.kind && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count;
+}
+
+// What each rank gets, from what all have given.
+inline std::vector<Bytes> results(const Operation& x, std::vector<Bytes>& in) {
+    const int ranks = x.c->ranks;
+    const size_t bytes = x.bytes();
+    std::vector<Bytes> out(ranks);
+    Bytes all;
+    switch (x.call.kind) {
+    case BROADCAST: all = in[x.call.root]; break;
+    case ALL_GATHER:
+        for (const Bytes& part : in) { all.insert(all.end(), part.begin(), part.end()); }
+        break;
+    case REDUCE_SCATTER: all = reduce(in, x.call.count * (size_t)ranks, x.call.type, x.call.op); break;
+    default: all = reduce(in, x.call.count, x.call.type, x.call.op); break;
+    }
+    for (int r = 0; r < ranks; r++) {
+        const char* begin = all.data() + (x.call.kind == REDUCE_SCATTER ? (size_t)r * bytes : 0);
+        out[r].assign(begin, begin + x.gets(r));
+    }
+    return out;
+}
+
+inline void run_as_root(const Operation& x, const char* name) {
+    Communicator& c = *x.c;
+    std::vector<Bytes> in(c.ranks);
+    for (int r = 1; r < c.ranks; r++) {
+        Call other;
+        take(c, r, &other, sizeof other, name);
+        if (!same_call(other, x.call)) {
+            fail(c, "the ranks do not agree on collective " + std::to_string(x.call.number) + ": rank 0 calls " +
+                        describe(x.call) + "; rank " + std::to_string(r) + " calls " + describe(other));
+        }
+    }
+    const Frame go = {0, 0};
+    for (int r = 1; r < c.ranks; r++) { put(c, r, &go, sizeof go, name); }
+    in[0].assign((const char*)x.in, (const char*)x.in + x.gives(0));
+    for (int r = 1; r < c.ranks; r++) {
+        in[r].resize(x.gives(r));
+        take(c, r, in[r].data(), in[r].size(), name);
+    }
+    const std::vector<Bytes> out = results(x, in);
+    for (int r = 1; r < c.ranks; r++) {
+        put(c, r, &go, sizeof go, name);
+        put(c, r, out[r].data(), out[r].size(), name);
+    }
+    if (!out[0].empty()) { memcpy(x.out, out[0].data(), out[0].size()); }
+}
+
+inline void run_collective(Operation x) {
+    Open open;
+    Communicator& c = *x.c;
+    const char* name = kind_name(x.call.kind);
+    x.call.number = ++c.collectives;
+    if (c.rank == 0) {
+        run_as_root(x, name);
+        return;
+    }
+    put(c, 0, &x.call, sizeof x.call, name);
+    take_leave(c, name);
+    put(c, 0, x.in, x.gives(c.rank), name);
+    take_leave(c, name);
+    take(c, 0, x.out, x.gets(c.rank), name);
+}
+
+// Sends and receives that belong together: sends go beside, since both ends may begin with one.
+inline void run_exchange(const std::vector<Operation>& all) {
+    Open open;
+    std::thread sender([&all] {
+        for (const Operation& x : all) {
+            if (x.call.kind != SEND) { continue; }
+            Call call = x.call;
+            call.number = ++x.c->sent[x.call.root];
+            put(*x.c, x.call.root, &call, sizeof call, "Send");
+            put(*x.c, x.call.root, x.in, x.bytes(), "Send");
+        }
+    });
+    for (const Operation& x : all) {
+        if (x.call.kind != RECV) { continue; }
+        Call sent;
+        const int peer = x.call.root;
+        const uint64_t number = ++x.c->received[peer];
+        take(*x.c, peer, &sent, sizeof sent, "Recv");
+        if (sent.kind != SEND || sent.type != x.call.type || sent.count != x.call.count || sent.number != number) {
+            fail(*x.c, "the ranks do not agree: this one calls " + describe(x.call) + "; rank " + std::to_string(peer) +
+                           " calls " + describe(sent));
+        }
+        take(*x.c, peer, x.out, x.bytes(), "Recv");
+    }
+    sender.join();
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// calls
+
+inline std::string last_error;
+inline int group_depth = 0;
+inline std::vector<Operation> group;
+
+inline ncclResult_t __attribute__((format(printf, 2, 3))) complain(ncclResult_t result, const char* format, ...) {
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    last_error = text;
+    fprintf(stderr, "emu: NCCL: %s\n", text);
+    return result;
+}
+
+// Queues what has been called: a collective by itself, sends and receives of one stream together.
+inline void launch() {
+    for (size_t i = 0; i < group.size();) {
+        const Operation& x = group[i++];
+        if (x.call.kind < SEND) {
+            enqueue(x.stream, [x] { run_collective(x); });
+            continue;
+        }
+        std::vector<Operation> exchange = {x};
+        while (i < group.size() && group[i].call.kind >= SEND && group[i].stream == x.stream) {
+            exchange.push_back(group[i++]);
+        }
+        enqueue(x.stream, [exchange] { run_exchange(exchange); });
+    }
+    group.clear();
+}
+
+inline bool overlap(const char* a, size_t size_a, const char* b, size_t size_b) {
+    return a < b + size_b && b < a + size_a;
+}
+
+// In place, the smaller buffer lies in the larger one where this rank's part is.
+inline bool in_place(const Operation& x) {
+    const char *in = (const char*)x.in, *out = (const char*)x.out;
+    const size_t shift = x.bytes() * (size_t)x.c->rank;
+    switch (x.call.kind) {
+    case ALL_GATHER: return in == out + shift;
+    case REDUCE_SCATTER: return out == in + shift;
+    default: return in == out;
+    }
+}
+
+inline ncclResult_t call(Kind kind, const void* in, void* out, size_t count, ncclDataType_t type, int op, int root,
+                         Communicator* c, cudaStream_t stream) {
+    const char* name = kind_name(kind);
+    if (!c) { return complain(ncclInvalidArgument, "%s: the communicator is NULL", name); }
+    if (!type_of(type).size) { return complain(ncclInvalidArgument, "%s: type %d is not emulated", name, (int)type); }
+    if (op > ncclAvg) { return complain(ncclInvalidArgument, "%s: operation %d is not emulated", name, op); }
+    const bool rooted = kind == BROADCAST || kind == REDUCE || kind >= SEND;
+    if (rooted && (root < 0 || root >= c->ranks || (kind >= SEND && root == c->rank))) {
+        return complain(ncclInvalidArgument, "%s: rank %d of %d cannot take that part", name, root, c->ranks);
+    }
+    const Operation x = {c, {kind, type, op, rooted ? root : -1, count, 0}, in, out, stream};
+    const size_t gives = x.gives(c->rank), gets = x.gets(c->rank);
+    if (gives) { check_range(in, gives, "sendbuff of NCCL"); }
+    if (gets) { check_range(out, gets, "recvbuff of NCCL"); }
+    if (gives && gets && !in_place(x) && overlap((const char*)in, gives, (const char*)out, gets)) {
+        return complain(ncclInvalidArgument, "%s: sendbuff and recvbuff overlap, but are not in place", name);
+    }
+    group.push_back(x);
+    if (group_depth == 0) { launch(); }
+    return ncclSuccess;
+}
+
+} // namespace emu::nccl
+
+typedef emu::nccl::Communicator* ncclComm_t;
+
+inline const char* ncclGetErrorString(ncclResult_t result) {
+    switch (result) {
+    case ncclSuccess: return "no error";
+    case ncclUnhandledCudaError: return "unhandled cuda error";
+    case ncclSystemError: return "unhandled system error";
+    case ncclInternalError: return "internal error";
+    case ncclInvalidArgument: return "invalid argument";
+    case ncclInvalidUsage: return "invalid usage";
+    case ncclRemoteError: return "remote process exited or there was a network error";
+    case ncclInProgress: return "operation in progress";
+    }
+    return "unknown result code";
+}
+inline const char* ncclGetLastError(ncclComm_t) { return emu::nccl::last_error.c_str(); }
+
+inline ncclResult_t ncclGetVersion(int* version) {
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+inline ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+    static int calls = 0;
+    timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *id = {};
+    snprintf(id->internal, sizeof id->internal, "emu-nccl-%ld-%lld-%ld-%d", (long)getpid(), (long long)now.tv_sec,
+             now.tv_nsec, ++calls);
+    return ncclSuccess;
+}
+
+inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+    using namespace emu::nccl;
+    if (!comm || ranks < 1 || rank < 0 || rank >= ranks) {
+        return complain(ncclInvalidArgument, "ncclCommInitRank: rank %d of %d", rank, ranks);
+    }
+    if (strncmp(id.internal, "emu-nccl-", 9) != 0) {
+        return complain(ncclInvalidArgument, "ncclCommInitRank: the id does not come from ncclGetUniqueId");
+    }
+    auto c = std::make_unique<Communicator>();
+    c->rank = rank;
+    c->ranks = ranks;
+    c->sockets.assign(ranks, -1);
+    c->sent.assign(ranks, 0);
+    c->received.assign(ranks, 0);
+    connect_all(c.get(), id);
+    *comm = c.release();
+    return ncclSuccess;
+}
+
+inline ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    for (int fd : comm->sockets) {
+        if (fd >= 0) { close(fd); }
+    }
+    delete comm;
+    return ncclSuccess;
+}
+
+inline ncclResult_t ncclCommFinalize(ncclComm_t) {
+    return cudaDeviceSynchronize() == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+inline ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    const ncclResult_t result = ncclCommFinalize(comm);
+    ncclCommAbort(comm);
+    return result;
+}
+
+inline ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+    *count = comm->ranks;
+    return ncclSuccess;
+}
+inline ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+    *rank = comm->rank;
+    return ncclSuccess;
+}
+
+// Faults end the program, so there is never one to report.
+inline ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* result) {
+    *result = ncclSuccess;
+    return ncclSuccess;
+}
+
+inline ncclResult_t ncclGroupStart() {
+    emu::nccl::group_depth++;
+    return ncclSuccess;
+}
+inline ncclResult_t ncclGroupEnd() {
+    using namespace emu::nccl;
+    if (group_depth == 0) { return complain(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart"); }
+    if (--group_depth == 0) { launch(); }
+    return ncclSuccess;
+}
+
+inline ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                  ncclComm_t comm, cudaStream_t stream) {
+    return emu::nccl::call(emu::nccl::ALL_REDUCE, in, out, count, type, op, -1, comm, stream);
+}
+inline ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                      ncclComm_t comm, cudaStream_t stream) {
+    return emu::nccl::call(emu::nccl::REDUCE_SCATTER, in, out, count, type, op, -1, comm, stream);
+}
+inline ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                  cudaStream_t stream) {
+    return emu::nccl::call(emu::nccl::ALL_GATHER, in, out, count, type, -1, -1, comm, stream);
+}
+inline ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
+                                  ncclComm_t comm, cudaStream_t stream) {
+    return emu::nccl::call(emu::nccl::BROADCAST, in, out, count, type, -1, root, comm, stream);
+}
+inline ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                               ncclComm_t comm, cudaStream_t stream) {
+    return emu::nccl::call(emu::nccl::REDUCE, in, out, count, type, op, root, comm, stream);
+}
+inline ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                             cudaStream_t stream) {
+    return emu::nccl::call(emu::nccl::SEND, in, nullptr, count, type, -1, peer, comm, stream);
+}
+inline ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                             cudaStream_t stream) {
+    return emu::nccl::call(emu::nccl::RECV, nullptr, out, count, type, -1, peer, comm, stream);
+}

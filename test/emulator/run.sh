@@ -1,0 +1,154 @@
+#!/bin/bash
+# The emulator's own tests: every test_*.cu in the plain, the checking and the race-checking build, and the tools.
+# usage: run.sh [NAME...]     test_emulator, test_ptx, ..., tools; without names, all. Exits 1 if anything failed.
+cd "$(dirname "$0")" || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0 skipped=0
+add() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
+
+# Builds one program ($1) in one way ($2) and runs it; what it says is printed later, at once.
+run_program() {
+    local program=$work/$2/$1 flags=(-O1)
+    case $2 in
+    check) flags=(--check -O0) ;;
+    race) flags=(--race) ;;
+    esac
+    mkdir -p "$work/$2"
+    { ./emucc "${flags[@]}" -Wall -Wextra -Werror "$1.cu" -o "$program" && "$program"; } >"$program.log" 2>&1
+}
+
+summary() { # the counts in the last line of a log: "NAME: 3 passed, 0 failed, 1 skipped"
+    sed -n '$s/.*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$1"
+}
+
+report() {
+    local log=$work/$2/$1.log counts
+    counts=$(summary "$log")
+    if [ -z "$counts" ]; then # it was not built, or ended before its time
+        cat "$log"
+        echo "$1 ($2): did not finish"
+        add 0 1 0
+        return
+    fi
+    sed "\$s/:/ ($2):/" "$log"
+    add $counts
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# the tools
+
+expect() { # NAME, then a command that must succeed
+    local name=$1
+    shift
+    if "$@" >"$work/tool.log" 2>&1; then
+        add 1 0 0
+    else
+        echo "FAILED  $name"
+        cat "$work/tool.log"
+        add 0 1 0
+    fi
+}
+
+# CUDA ($1) that cu2cpp must refuse with a message that begins with the place and contains $2.
+refuses() {
+    printf '# 1 "bad.cu"\n\n%s\n' "$1" >"$work/bad.ii"
+    ! "$work/cu2cpp" <"$work/bad.ii" >/dev/null 2>"$work/bad.log" && grep -q "^bad.cu:2: cu2cpp: .*$2" "$work/bad.log"
+}
+
+# What cu2cpp writes has each line where it was.
+keeps_lines() {
+    printf 'k<int,\n  4><<<1,\n 2>>>(a,\n b); int line4;\n__shared__ float\n x[2],\n y[3]; int line7;\nasm volatile("a"\n "b" : "=r"(x)\n : "r"(y)); int line10;\n' |
+        "$work/cu2cpp" | awk '/line/ { match($0, /line[0-9]+/); if (substr($0, RSTART + 4, RLENGTH - 4) != NR) exit 1; n++ } END { exit n != 3 }'
+}
+
+# Two objects share one emulator, beside one that knows nothing of it; the second one's kernel sees the first one's memory.
+links_objects() {
+    cat >"$work/one.cu" <<'CODE'
+#include <cuda_runtime.h>
+float* shared_floats;
+void two();
+extern "C" int plain_c(int);
+int main() {
+    cudaMalloc(&shared_floats, 4);
+    two();
+    float x = 0;
+    cudaMemcpy(&x, shared_floats, 4, cudaMemcpyDeviceToHost);
+    return x != (float)plain_c(6);
+}
+CODE
+    cat >"$work/two.cu" <<'CODE'
+#include "two.h"
+extern float* shared_floats;
+static __global__ void two_kernel(float* x) { *x = SEVEN; }
+void two() { two_kernel<<<1, 1>>>(shared_floats); }
+CODE
+    echo '#define SEVEN 7' >"$work/two.h"
+    echo 'int plain_c(int x) { return x + 1; }' | gcc -x c -c - -o "$work/plain.o" &&
+        ./emucc -c "$work/one.cu" -o "$work/one.o" && ./emucc -MMD -MP -c "$work/two.cu" -o "$work/two.o" &&
+        ./emucc "$work/one.o" "$work/two.o" "$work/plain.o" -o "$work/both" && "$work/both" &&
+        grep -q 'two\.o:.*two\.h' <(tr -d '\\\n' <"$work/two.d")
+}
+
+# gcov names the original file, and counts how often the threads came by.
+counts_coverage() {
+    cat >"$work/covered.cu" <<'CODE'
+#include <cuda_runtime.h>
+__global__ void covered_kernel(int n) {
+    if ((int)threadIdx.x < n) {
+        __syncwarp(0xff);
+    }
+    if (n > 100) {
+        __trap();
+    }
+}
+int main() { covered_kernel<<<1, 32>>>(8); }
+CODE
+    (
+        cd "$work" && "$emulator/emucc" --coverage covered.cu -o covered && ./covered &&
+            gcov covered.o >/dev/null && grep -q ' 8: *4:' covered.cu.gcov && grep -q '#####: *7:' covered.cu.gcov
+    )
+}
+
+run_tools() {
+    emulator=$PWD
+    gcc -O1 -Wall -Wextra -Werror cu2cpp.c -o "$work/cu2cpp" || add 0 1 0
+    expect "cu2cpp refuses named operands" refuses 'asm("x" : [d] "=r"(d));' 'named operands'
+    expect "cu2cpp refuses a launch without a kernel" refuses '= <<<1, 1>>>(x);' 'name of the kernel'
+    expect "cu2cpp refuses a launch without arguments" refuses 'k<<<1, 1>>>;' 'arguments of the launch'
+    expect "cu2cpp refuses an initialized array" refuses '__shared__ int a[2] = {1, 2};' 'cannot be initialized'
+    expect "cu2cpp refuses a dynamic scalar" refuses 'extern __shared__ int a;' 'must declare one array'
+    expect "cu2cpp refuses a bracket left open" refuses 'k<<<1, 1>>>(x;' 'expected'
+    expect "cu2cpp keeps lines" keeps_lines
+    expect "objects are linked" links_objects
+    expect "coverage is counted" counts_coverage
+    expect "fibers without assembly" ./emucc -DEMU_UCONTEXT test_emulator.cu -o "$work/ucontext"
+    expect "fibers without assembly run" "$work/ucontext"
+    expect "blocks in parallel" ./emucc -fopenmp test_emulator.cu -o "$work/openmp"
+    expect "blocks in parallel run" "$work/openmp"
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+[ $# -gt 0 ] || set -- test_*.cu tools
+programs=()
+tools=0
+for name in "$@"; do
+    case $name in
+    tools) tools=1 ;;
+    *) programs+=("${name%.cu}") ;;
+    esac
+done
+for program in "${programs[@]}"; do
+    for build in plain check race; do
+        while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+        run_program "$program" "$build" &
+    done
+done
+wait
+for program in "${programs[@]}"; do
+    for build in plain check race; do report "$program" "$build"; done
+done
+[ $tools = 0 ] || run_tools
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

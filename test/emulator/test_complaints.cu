@@ -1,0 +1,229 @@
+// What the emulator must complain about: each mistake once, in the builds that can see it.
+#include <cuda_runtime.h>
+#include "cases.h"
+
+static float* device_floats(size_t n) {
+    float* p;
+    OK(cudaMalloc(&p, n * sizeof(float)));
+    return p;
+}
+
+__global__ void fill_kernel(float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { out[i] = 1; }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+static void host_pointer_as_argument() {
+    float x[32];
+    fill_kernel<<<1, 32>>>(x, 32);
+}
+static void freed_pointer_as_argument() {
+    float* p = device_floats(32);
+    OK(cudaFree(p));
+    fill_kernel<<<1, 32>>>(p, 32);
+}
+static void host_reads_device_memory() { expectations_failed += *(volatile float*)device_floats(1) == 0; }
+static void copy_too_long() {
+    float x[33];
+    cudaMemcpy(x, device_floats(32), sizeof x, cudaMemcpyDeviceToHost);
+}
+static void copy_of_wrong_kind() {
+    float x[32];
+    cudaMemcpy(x, device_floats(32), sizeof x, cudaMemcpyHostToHost);
+}
+static void free_twice() {
+    float* p = device_floats(32);
+    OK(cudaFree(p));
+    cudaFree(p);
+}
+static void one_element_too_many() { fill_kernel<<<1, 64>>>(device_floats(33), 34); }
+static void far_behind_the_end() { fill_kernel<<<1 << 12, 1024>>>(device_floats(1), 1 << 22); }
+
+__global__ void misaligned_kernel(float* out) { *(float4*)(out + 1) = make_float4(1, 2, 3, 4); }
+static void misaligned_vector() { misaligned_kernel<<<1, 1>>>(device_floats(8)); }
+
+struct Tensor {
+    float* data;
+};
+__global__ void tensor_kernel(Tensor t) { t.data[threadIdx.x] = 1; }
+static void freed_pointer_in_struct() {
+    Tensor t = {device_floats(32)};
+    OK(cudaFree(t.data));
+    tensor_kernel<<<1, 32>>>(t);
+}
+
+template <int n> __device__ __noinline__ int recurse(volatile char* above) {
+    volatile char here[1024];
+    here[0] = above[0];
+    if constexpr (n > 0) { return recurse<n - 1>(here) + here[0]; }
+    return here[0];
+}
+__global__ void deep_kernel() {
+    char zero = 0;
+    recurse<200>(&zero);
+}
+static void stack_overflow() { deep_kernel<<<1, 1>>>(); }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// shared memory
+
+__global__ void large_static_kernel() {
+    __shared__ float a[8192], b[8192];
+    a[threadIdx.x] = b[threadIdx.x] = 0;
+}
+static void large_static_shared() { large_static_kernel<<<1, 32>>>(); }
+
+__global__ void static_and_dynamic_kernel() {
+    __shared__ float a[1024];
+    extern __shared__ float b[];
+    a[threadIdx.x] = b[threadIdx.x] = 0;
+}
+static void static_and_dynamic_shared() {
+    OK(cudaFuncSetAttribute(static_and_dynamic_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 225 << 10));
+    static_and_dynamic_kernel<<<1, 32, 225 << 10>>>();
+}
+
+__global__ void static_overrun_kernel() {
+    __shared__ float a[32];
+    a[threadIdx.x + 1] = 0;
+}
+static void static_shared_overrun() { static_overrun_kernel<<<1, 32>>>(); }
+
+__global__ void dynamic_overrun_kernel() {
+    extern __shared__ float a[];
+    a[threadIdx.x + 1] = 0;
+}
+static void dynamic_shared_overrun() { dynamic_overrun_kernel<<<1, 32, 32 * sizeof(float)>>>(); }
+
+__global__ void generic_address_kernel(float* p) { __cvta_generic_to_shared(p); }
+static void device_pointer_as_shared() { generic_address_kernel<<<1, 1>>>(device_floats(1)); }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// barriers and warps
+
+enum Divergence { EXITED, OTHER_BARRIER, OTHER_SHUFFLE, SHUFFLE_AND_VOTE, LANES_EXITED, LANES_ELSEWHERE, NOT_IN_MASK, WIDTH };
+
+__global__ void diverge_kernel(Divergence how) {
+    int i = threadIdx.x;
+    if (how == EXITED && i == 5) { return; }
+    if (how == EXITED) { __syncthreads(); }
+    if (how == OTHER_BARRIER) {
+        if (i < 32) {
+            __syncthreads();
+        } else {
+            __syncthreads();
+        }
+    }
+    if (how == OTHER_SHUFFLE) {
+        if (i % 2) {
+            __shfl_xor_sync(~0u, i, 1);
+        } else {
+            __shfl_xor_sync(~0u, i, 1);
+        }
+    }
+    if (how == SHUFFLE_AND_VOTE) {
+        if (i % 2) {
+            __shfl_xor_sync(~0u, i, 1);
+        } else {
+            __any_sync(~0u, i);
+        }
+    }
+    if (how == LANES_EXITED && i >= 48) { return; }
+    if (how == LANES_EXITED) { __shfl_xor_sync(~0u, i, 1); }
+    if (how == LANES_ELSEWHERE && i < 8) { __syncwarp(); }
+    if (how == LANES_ELSEWHERE) { __syncthreads(); }
+    if (how == NOT_IN_MASK) { __syncwarp(0xffff); }
+    if (how == WIDTH) { __shfl_xor_sync(~0u, i, 1, 12); }
+}
+template <Divergence how> static void diverge() { diverge_kernel<<<1, 64>>>(how); }
+
+static void barrier_on_the_host() { __syncthreads(); }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// races
+
+enum Exchange { NOTHING, SYNCWARP, SYNCTHREADS, SHUFFLE };
+
+// Threads exchange values with a neighbour through shared memory.
+__global__ void exchange_kernel(float* out, int distance, Exchange order) {
+    __shared__ float s[64];
+    int i = threadIdx.x;
+    s[i] = (float)i;
+    if (order == SYNCWARP) { __syncwarp(); }
+    if (order == SYNCTHREADS) { __syncthreads(); }
+    if (order == SHUFFLE) { __shfl_xor_sync(~0u, i, 1); }
+    out[i] = i >= distance ? s[i - distance] : 0;
+}
+template <int distance, Exchange order> static void exchange() {
+    exchange_kernel<<<1, 64>>>(device_floats(64), distance, order);
+}
+// A warp reads, another one writes, and a barrier stands only before.
+__global__ void write_after_read_kernel(float* out) {
+    __shared__ float s[64];
+    int i = threadIdx.x;
+    s[i] = (float)i;
+    __syncthreads();
+    out[i] = s[63 - i];
+    s[i] = 0;
+}
+static void write_after_read() { write_after_read_kernel<<<1, 64>>>(device_floats(64)); }
+
+__global__ void blocks_kernel(float* out, int each) { out[each ? blockIdx.x : 0] = 1; }
+template <int each> static void blocks() { blocks_kernel<<<4, 1>>>(device_floats(4), each); }
+
+__global__ void atomics_kernel(int* out) { atomicAdd(out, 1); }
+static void atomics() { atomics_kernel<<<4, 64>>>((int*)device_floats(1)); }
+
+static void launch_after_launch() {
+    float* p = device_floats(64);
+    fill_kernel<<<1, 64>>>(p, 64);
+    exchange_kernel<<<1, 64>>>(p, 1, SYNCTHREADS);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+static const Case CASES[] = {
+    {"host pointer as argument", host_pointer_as_argument, nullptr, "fill_kernel: argument 1 (", EVERY},
+    {"freed pointer as argument", freed_pointer_as_argument, nullptr, "is freed memory", EVERY},
+    {"host reads device memory", host_reads_device_memory, nullptr, "host code touches device memory", EVERY},
+    {"host reads unguarded memory", host_reads_device_memory, "EMU_GUARD=0", nullptr, EVERY},
+    {"copy too long", copy_too_long, nullptr, "132 bytes at offset 0 of an allocation of 128", EVERY},
+    {"copy of the wrong kind", copy_of_wrong_kind, nullptr, "the kind of the copy says host", EVERY},
+    {"free twice", free_twice, nullptr, "or freed already", EVERY},
+    {"one element too many", one_element_too_many, nullptr, "use-after-poison", CHECK},
+    {"far behind the end", far_behind_the_end, nullptr, "behind all allocations", PLAIN | RACE},
+    {"misaligned vector", misaligned_vector, nullptr, "misaligned address", CHECK},
+    {"freed pointer in a struct", freed_pointer_in_struct, nullptr, "use-after-poison", CHECK},
+    {"stack overflow", stack_overflow, nullptr, "more than its stack", PLAIN | RACE},
+    {"large static shared memory", large_static_shared, nullptr, "65536 bytes of static shared memory", EVERY},
+    {"static and dynamic shared memory", static_and_dynamic_shared, nullptr, "the limit is 227 KB together", EVERY},
+    {"static shared overrun", static_shared_overrun, nullptr, "out of bounds", CHECK},
+    {"dynamic shared overrun", dynamic_shared_overrun, nullptr, "use-after-poison", CHECK},
+    {"device pointer as shared", device_pointer_as_shared, nullptr, "is not shared memory", EVERY},
+    {"barrier: thread exited", diverge<EXITED>, nullptr, "but thread (5,0,0) has exited", EVERY},
+    {"barrier: two of them", diverge<OTHER_BARRIER>, nullptr, "thread (32,0,0) at another one", EVERY},
+    {"shuffle: two of them", diverge<OTHER_SHUFFLE>, nullptr, "different warp instructions", EVERY},
+    {"shuffle and vote", diverge<SHUFFLE_AND_VOTE>, nullptr, "different warp instructions", EVERY},
+    {"shuffle: lanes exited", diverge<LANES_EXITED>, nullptr, "only 0000ffff are there: ffff0000 have exited", EVERY},
+    {"syncwarp: lanes elsewhere", diverge<LANES_ELSEWHERE>, nullptr, "only 000000ff are there: ffffff00 wait elsewhere", EVERY},
+    {"mask without the lane", diverge<NOT_IN_MASK>, nullptr, "lacks the calling lane 16", EVERY},
+    {"width of a shuffle", diverge<WIDTH>, nullptr, "the width 12", EVERY},
+    {"barrier on the host", barrier_on_the_host, nullptr, "called on the host", EVERY},
+    {"race: no barrier", exchange<32, NOTHING>, nullptr, "nothing orders them", RACE},
+    {"race: not in reverse order", exchange<32, NOTHING>, "EMU_ORDER=1", "nothing orders them", RACE},
+    {"race: within a warp", exchange<1, NOTHING>, nullptr, "test_complaints.cu:", RACE},
+    {"race: shuffles order nothing", exchange<1, SHUFFLE>, nullptr, "nothing orders them", RACE},
+    {"race: syncwarp between warps", exchange<32, SYNCWARP>, nullptr, "nothing orders them", RACE},
+    {"race: write after read", write_after_read, nullptr, "read it", RACE},
+    {"race: blocks", blocks<0>, nullptr, "byte 0 of 16 device bytes", RACE},
+    {"no race: syncwarp within a warp", exchange<0, SYNCWARP>, nullptr, nullptr, EVERY},
+    {"no race: barrier", exchange<32, SYNCTHREADS>, nullptr, nullptr, EVERY},
+    {"no race: blocks apart", blocks<1>, nullptr, nullptr, EVERY},
+    {"no race: atomics", atomics, nullptr, nullptr, EVERY},
+    {"no race: launches", launch_after_launch, nullptr, nullptr, EVERY},
+};
+
+int main(int argc, char** argv) { return run_cases(CASES, sizeof CASES / sizeof *CASES, argc, argv); }

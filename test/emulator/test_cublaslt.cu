@@ -1,0 +1,447 @@
+// The stand-in for cuBLASLt against plain loops: every kind of product that is asked of it, and every complaint once.
+// Built by nvcc and linked with the library, the products are asked of a GPU.
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include "../test.h"
+#include <signal.h>
+#include <vector>
+
+#define OK(call) EXPECT((call) == cudaSuccess)
+#define LT(call) EXPECT((call) == CUBLAS_STATUS_SUCCESS)
+
+typedef std::vector<float> Floats;
+
+// A matrix, or a vector, in device memory: column-major, with `ld` from column to column, in fp32 or bf16.
+struct Matrix {
+    cudaDataType type = CUDA_R_32F;
+    size_t rows = 0, cols = 0, ld = 0, batch = 1, stride = 0;
+    Floats host;
+    char* device = NULL;
+    size_t offset = 0; // bytes from the allocation's beginning to `device`
+
+    size_t count() const { return (batch - 1) * stride + (cols - 1) * ld + rows; }
+    float& at(size_t i, size_t j, size_t b = 0) { return host[b * stride + j * ld + i]; }
+};
+
+static size_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
+
+// Small whole numbers, exact in either type, and different from their neighbours.
+static Matrix make(cudaDataType type, size_t rows, size_t cols, size_t ld, size_t batch, size_t offset, int seed) {
+    Matrix x;
+    x.type = type;
+    x.rows = rows;
+    x.cols = cols;
+    x.ld = ld;
+    x.batch = batch;
+    x.stride = batch > 1 ? ld * cols + 8 : 0;
+    x.offset = offset;
+    x.host.resize(x.count());
+    for (size_t i = 0; i < x.host.size(); i++) { x.host[i] = (float)(mix64(i * 31 + seed) % 9) - 4; }
+    return x;
+}
+
+static void upload(Matrix* x) {
+    const size_t n = x->host.size();
+    OK(cudaMalloc(&x->device, n * size_of(x->type) + x->offset));
+    x->device += x->offset;
+    std::vector<__nv_bfloat16> rounded(n);
+    for (size_t i = 0; i < n; i++) { rounded[i] = __float2bfloat16(x->host[i]); }
+    const void* from = x->type == CUDA_R_32F ? (const void*)x->host.data() : (const void*)rounded.data();
+    OK(cudaMemcpy(x->device, from, n * size_of(x->type), cudaMemcpyHostToDevice));
+}
+
+static Floats download(const Matrix& x) {
+    const size_t n = x.host.size();
+    Floats out(n);
+    std::vector<__nv_bfloat16> rounded(n);
+    void* to = x.type == CUDA_R_32F ? (void*)out.data() : (void*)rounded.data();
+    OK(cudaMemcpy(to, x.device, n * size_of(x.type), cudaMemcpyDeviceToHost));
+    if (x.type == CUDA_R_16BF) {
+        for (size_t i = 0; i < n; i++) { out[i] = __bfloat162float(rounded[i]); }
+    }
+    return out;
+}
+
+static void release(Matrix* x) {
+    if (x->device) { OK(cudaFree(x->device - x->offset)); }
+    x->device = NULL;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// a product, and how it may go wrong
+
+enum { SAME = -1 };
+
+struct Product {
+    size_t m = 40, n = 24, k = 32;
+    bool ta = false, tb = false;
+    cudaDataType type = CUDA_R_32F, type_d = CUDA_R_32F;
+    cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    float alpha = 1, beta = 0;
+    float all_a = 0; // the value of every element of A, if it is not 0; B is then all ones
+    size_t pad = 0; // added to the leading dimensions of A, B and D
+    size_t batch = 1;
+    bool device_scalars = false;
+    bool in_place = true; // C is D
+    int algorithm = 0;
+    size_t workspace = 1 << 16;
+    // for the complaints
+    int bias_type = SAME, aux_type = SAME, scale = CUDA_R_32F, order = 0;
+    int64_t aux_ld = SAME, ld_c = SAME;
+    size_t offset_a = 0, offset_aux = 0, workspace_offset = 0, short_a = 0, workspace_given = SIZE_MAX;
+    uint32_t alignment_a = 256;
+    bool no_bias = false, no_aux = false, wrong_k = false, other_problem = false, blank_algorithm = false;
+
+    Matrix a, b, c, d, bias, aux;
+};
+
+static bool has_bias(const Product& p) { return p.epilogue & (4 | 16 | 256 | 512); }
+static bool has_aux(const Product& p) { return p.epilogue & 128; }
+
+static void prepare(Product* p) {
+    const size_t rows_a = p->ta ? p->k : p->m, cols_a = p->ta ? p->m : p->k;
+    const size_t rows_b = p->tb ? p->n : p->k, cols_b = p->tb ? p->k : p->n;
+    p->a = make(p->type, rows_a, cols_a, rows_a + p->pad, p->batch, p->offset_a, 1);
+    p->b = make(p->type, rows_b, cols_b, rows_b + p->pad, p->batch, 0, 2);
+    p->d = make(p->type_d, p->m, p->n, p->m + p->pad, p->batch, 0, 3);
+    p->c = make(p->type_d, p->m, p->n, p->in_place ? p->d.ld : p->m + 8, p->batch, 0, p->in_place ? 3 : 4);
+    const size_t length = p->epilogue == CUBLASLT_EPILOGUE_BGRADB ? p->n : p->m;
+    p->bias = make(p->type_d, length, 1, length, 1, 0, 5);
+    p->aux = make(p->type_d, p->m, p->n, (p->m + 7) / 8 * 8, 1, p->offset_aux, 6);
+    if (p->all_a != 0) {
+        p->a.host.assign(p->a.host.size(), p->all_a);
+        p->b.host.assign(p->b.host.size(), 1);
+    }
+    if (p->short_a) { p->a.host.resize(p->a.host.size() - p->short_a); }
+    Matrix* const all[] = {&p->a, &p->b, &p->c, &p->d, &p->bias, &p->aux};
+    for (Matrix* x : all) { upload(x); }
+}
+
+static void finish(Product* p) {
+    Matrix* const all[] = {&p->a, &p->b, &p->c, &p->d, &p->bias, &p->aux};
+    for (Matrix* x : all) { release(x); }
+}
+
+template <class Attribute, class T>
+static cublasStatus_t set(cublasLtMatmulDesc_t desc, Attribute attribute, T value) {
+    return cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value);
+}
+
+static cublasLtMatmulDesc_t make_desc(const Product& p) {
+    cublasLtMatmulDesc_t desc;
+    LT(cublasLtMatmulDescCreate(&desc, p.compute, (cudaDataType)p.scale));
+    LT(set(desc, CUBLASLT_MATMUL_DESC_TRANSA, (int32_t)(p.ta ? CUBLAS_OP_T : CUBLAS_OP_N)));
+    LT(set(desc, CUBLASLT_MATMUL_DESC_TRANSB, (int32_t)(p.tb ? CUBLAS_OP_T : CUBLAS_OP_N)));
+    LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)p.epilogue));
+    const int32_t mode = p.device_scalars ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST;
+    LT(set(desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, mode));
+    if (has_bias(p) && !p.no_bias) { LT(set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (void*)p.bias.device)); }
+    if (p.bias_type != SAME) { LT(set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)p.bias_type)); }
+    if (has_aux(p)) {
+        if (!p.no_aux) { LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, (void*)p.aux.device)); }
+        const int64_t ld = p.aux_ld != SAME ? p.aux_ld : (int64_t)p.aux.ld;
+        LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ld));
+        if (p.aux_type != SAME) { LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, (int32_t)p.aux_type)); }
+    }
+    return desc;
+}
+
+static cublasLtMatrixLayout_t make_layout(const Matrix& x, size_t rows, int64_t ld, int order) {
+    cublasLtMatrixLayout_t layout;
+    const int32_t batch = (int32_t)x.batch, order32 = order;
+    const int64_t stride = (int64_t)x.stride;
+    LT(cublasLtMatrixLayoutCreate(&layout, x.type, rows, x.cols, ld));
+    LT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order32, sizeof order32));
+    LT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
+    LT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+    return layout;
+}
+
+// The two scalars where the pointer mode wants them.
+struct Scalars {
+    float host[2];
+    float* device;
+};
+static Scalars make_scalars(const Product& p) {
+    Scalars s = {{p.alpha, p.beta}, NULL};
+    if (p.device_scalars) {
+        OK(cudaMalloc(&s.device, sizeof s.host));
+        OK(cudaMemcpy(s.device, s.host, sizeof s.host, cudaMemcpyHostToDevice));
+    }
+    return s;
+}
+
+// Searches an algorithm and runs it; returns the first status that is not success.
+static cublasStatus_t run(Product* p) {
+    cublasLtHandle_t handle;
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t found[8];
+    cudaStream_t stream = NULL;
+    char* workspace = NULL;
+    int count = 0;
+    prepare(p);
+    LT(cublasLtCreate(&handle));
+    OK(cudaStreamCreate(&stream));
+    OK(cudaMalloc(&workspace, p->workspace + 256));
+    cublasLtMatmulDesc_t desc = make_desc(*p);
+    cublasLtMatrixLayout_t a = make_layout(p->a, p->a.rows, (int64_t)p->a.ld, p->order);
+    cublasLtMatrixLayout_t b = make_layout(p->b, p->b.rows + p->wrong_k, (int64_t)p->b.ld + p->wrong_k, 0);
+    cublasLtMatrixLayout_t c = make_layout(p->c, p->c.rows, p->ld_c != SAME ? p->ld_c : (int64_t)p->c.ld, 0);
+    cublasLtMatrixLayout_t d = make_layout(p->d, p->d.rows, (int64_t)p->d.ld, 0);
+    LT(cublasLtMatmulPreferenceCreate(&preference));
+    LT(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p->workspace,
+                                            sizeof p->workspace));
+    LT(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &p->alignment_a,
+                                            sizeof p->alignment_a));
+    const int wanted = p->algorithm + 1;
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, desc, a, b, c, d, preference, wanted, found, &count);
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        const Scalars s = make_scalars(*p);
+        const float* scalars = s.device ? s.device : s.host;
+        EXPECT(count == wanted);
+        if (p->other_problem) { LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)CUBLASLT_EPILOGUE_GELU)); }
+        if (p->blank_algorithm) { memset(&found[0], 0, sizeof found[0]); }
+        const size_t given = p->workspace_given == SIZE_MAX ? p->workspace : p->workspace_given;
+        status = cublasLtMatmul(handle, desc, scalars, p->a.device, a, p->b.device, b, scalars + 1,
+                                p->in_place ? p->d.device : p->c.device, c, p->d.device, d, &found[p->algorithm].algo,
+                                workspace + p->workspace_offset, given, stream);
+        OK(cudaStreamSynchronize(stream));
+        OK(cudaFree(s.device));
+    }
+    LT(cublasLtMatmulPreferenceDestroy(preference));
+    cublasLtMatrixLayout_t const layouts[] = {a, b, c, d};
+    for (cublasLtMatrixLayout_t layout : layouts) { LT(cublasLtMatrixLayoutDestroy(layout)); }
+    LT(cublasLtMatmulDescDestroy(desc));
+    OK(cudaFree(workspace));
+    OK(cudaStreamDestroy(stream));
+    LT(cublasLtDestroy(handle));
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the same by plain loops
+
+static double gelu(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+static double gelu_slope(double x) { return (gelu(x + 1e-4) - gelu(x - 1e-4)) / 2e-4; }
+
+// |got - want| within the rounding of the type, and a little for tanh.
+static void expect_close(const Product& p, double got, double want) {
+    EXPECT_NEAR(got, want, (p.type_d == CUDA_R_16BF ? 1.0 / 256 : 2e-6) * fabs(want) + 2e-5);
+}
+
+static double op_a(Product* p, size_t i, size_t l, size_t b) { return p->ta ? p->a.at(l, i, b) : p->a.at(i, l, b); }
+static double op_b(Product* p, size_t l, size_t j, size_t b) { return p->tb ? p->b.at(j, l, b) : p->b.at(l, j, b); }
+
+static void expect_product(Product p) {
+    LT(run(&p));
+    Matrix d = p.d, aux = p.aux, bias = p.bias;
+    d.host = download(p.d);
+    aux.host = download(p.aux);
+    bias.host = download(p.bias);
+    std::vector<double> row_sums(p.m), sums_a(p.m), sums_b(p.n);
+    for (size_t b = 0; b < p.batch; b++) {
+        for (size_t j = 0; j < p.n; j++) {
+            for (size_t i = 0; i < p.m; i++) {
+                double x = 0;
+                for (size_t l = 0; l < p.k; l++) { x += op_a(&p, i, l, b) * op_b(&p, l, j, b); }
+                x = p.alpha * x + (p.beta != 0 ? p.beta * p.c.at(i, j, b) : 0);
+                if (p.epilogue & 4) { x += p.bias.at(i, 0); }
+                if (has_aux(p) && (p.epilogue & 32)) { expect_close(p, aux.at(i, j), x); }
+                if (p.epilogue & 32) { x = gelu(x); }
+                if (p.epilogue & 64) { x *= gelu_slope(p.aux.at(i, j)); }
+                expect_close(p, d.at(i, j, b), x);
+                row_sums[i] += x;
+            }
+        }
+    }
+    for (size_t l = 0; l < p.k; l++) {
+        for (size_t i = 0; i < p.m; i++) { sums_a[i] += op_a(&p, i, l, 0); }
+        for (size_t j = 0; j < p.n; j++) { sums_b[j] += op_b(&p, l, j, 0); }
+    }
+    for (size_t i = 0; i < bias.rows; i++) {
+        if (p.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) { EXPECT_NEAR(bias.at(i, 0), row_sums[i], 1e-2 * p.n); }
+        if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) { expect_close(p, bias.at(i, 0), sums_a[i]); }
+        if (p.epilogue == CUBLASLT_EPILOGUE_BGRADB) { expect_close(p, bias.at(i, 0), sums_b[i]); }
+    }
+    // what lies between the columns of D is left alone
+    for (size_t j = 0; p.pad && j + 1 < p.n; j++) { EXPECT(d.at(p.m, j) == p.d.at(p.m, j)); }
+    finish(&p);
+}
+
+static Product bf16(Product p = Product()) {
+    p.type = p.type_d = CUDA_R_16BF;
+    return p;
+}
+
+TEST(transposes) {
+    for (int i = 0; i < 4; i++) {
+        Product p;
+        p.ta = i & 1;
+        p.tb = i & 2;
+        expect_product(p);
+        expect_product(bf16(p));
+    }
+}
+
+TEST(odd_sizes_and_leading_dimensions) {
+    Product p;
+    p.m = 13, p.n = 7, p.k = 5, p.pad = 3;
+    expect_product(p);
+    expect_product(bf16(p));
+    p.m = p.n = p.k = 1;
+    expect_product(p);
+}
+
+TEST(beta_and_c_elsewhere) {
+    Product p;
+    p.alpha = 0.5f, p.beta = 1;
+    expect_product(p);
+    p.type = CUDA_R_16BF;
+    expect_product(p); // bf16 matrices into an fp32 sum: a weight's gradient
+    p.in_place = false, p.beta = -2;
+    expect_product(p);
+}
+
+TEST(scalars_on_the_device) {
+    Product p;
+    p.alpha = 3, p.beta = 1, p.device_scalars = true;
+    expect_product(p);
+}
+
+TEST(batches) {
+    Product p;
+    p.batch = 3, p.beta = 1;
+    expect_product(p);
+    p.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    expect_product(bf16(p));
+}
+
+TEST(epilogues) {
+    const cublasLtEpilogue_t all[] = {
+        CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_GELU,          CUBLASLT_EPILOGUE_GELU_BIAS,
+        CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
+        CUBLASLT_EPILOGUE_BGRADA,   CUBLASLT_EPILOGUE_BGRADB,        CUBLASLT_EPILOGUE_DGELU_BGRAD,
+    };
+    for (cublasLtEpilogue_t epilogue : all) {
+        Product p;
+        p.epilogue = epilogue;
+        p.tb = epilogue == CUBLASLT_EPILOGUE_BGRADB;
+        p.alpha = 0.125f;
+        expect_product(p);
+        expect_product(bf16(p));
+        p.beta = 1;
+        expect_product(p);
+    }
+}
+
+TEST(every_algorithm_found) {
+    for (int i = 0; i < 4; i++) {
+        Product p;
+        p.algorithm = i;
+        expect_product(p);
+    }
+}
+
+// 1 + 2^-12 is 1 as a tf32, 1 + 2^-9 as a bf16; the sums of fp32 keep both.
+TEST(fast_types_round_their_inputs) {
+    const struct { cublasComputeType_t compute; float x, want; } cases[] = {
+        {CUBLAS_COMPUTE_32F, 1 + 0x1p-12f, 8 + 0x1p-9f},
+        {CUBLAS_COMPUTE_32F_FAST_TF32, 1 + 0x1p-12f, 8},
+        {CUBLAS_COMPUTE_32F_FAST_TF32, 1 + 0x1p-9f, 8 + 0x1p-6f},
+        {CUBLAS_COMPUTE_32F_FAST_16BF, 1 + 0x1p-9f, 8},
+    };
+    for (const auto& c : cases) {
+        Product p;
+        p.m = p.n = p.k = 8;
+        p.compute = c.compute;
+        p.all_a = c.x;
+        LT(run(&p));
+        for (float got : download(p.d)) { EXPECT_NEAR(got, c.want, 0); }
+        finish(&p);
+    }
+}
+
+#ifndef __NVCC__
+// ---------------------------------------------------------------------------------------------------------------------
+// complaints: the status is the child's exit code
+
+#define EXPECT_REFUSED(status, words, change)                        \
+    do {                                                             \
+        Product p;                                                   \
+        change;                                                      \
+        EXPECT_DEATH(CUBLAS_STATUS_##status, words, _exit(run(&p))); \
+    } while (0)
+
+TEST(refused_layouts) {
+    EXPECT_REFUSED(INVALID_VALUE, "C: the leading dimension 39 is less than the 40 rows", p.ld_c = 39);
+    EXPECT_REFUSED(INVALID_VALUE, "op(A) is (40,32), op(B) (33,24), D (40,24)", p.wrong_k = true);
+    EXPECT_REFUSED(NOT_SUPPORTED, "order 1 is not emulated", p.order = 1);
+    EXPECT_REFUSED(INVALID_VALUE, "in place (C == D), but the layouts", (p.beta = 1, p.ld_c = 48));
+}
+
+TEST(refused_types) {
+    EXPECT_REFUSED(NOT_SUPPORTED, "A fp32, B fp32, D bf16: no such combination", p.type_d = CUDA_R_16BF);
+    EXPECT_REFUSED(NOT_SUPPORTED, "is for fp32 matrices", (p = bf16(), p.compute = CUBLAS_COMPUTE_32F_FAST_TF32));
+    EXPECT_REFUSED(NOT_SUPPORTED, "compute type 74 is not emulated", p.compute = CUBLAS_COMPUTE_32F_FAST_16F);
+    EXPECT_REFUSED(NOT_SUPPORTED, "the scale type is fp32", p.scale = CUDA_R_16BF);
+}
+
+TEST(refused_epilogues) {
+    EXPECT_REFUSED(NOT_SUPPORTED, "epilogue 2 is not emulated", p.epilogue = CUBLASLT_EPILOGUE_RELU);
+    EXPECT_REFUSED(INVALID_VALUE, "no BIAS_POINTER", (p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.no_bias = true));
+    EXPECT_REFUSED(NOT_SUPPORTED, "the bias is bf16, D is fp32",
+                   (p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias_type = CUDA_R_16BF));
+    EXPECT_REFUSED(INVALID_VALUE, "aux is bf16, D is fp32",
+                   (p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX, p.aux_type = CUDA_R_16BF));
+    EXPECT_REFUSED(INVALID_VALUE, "EPILOGUE_AUX_LD 41 must be divisible by 8",
+                   (p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX, p.aux_ld = 41));
+    EXPECT_REFUSED(INVALID_VALUE, "no less than the 40 rows", (p.epilogue = CUBLASLT_EPILOGUE_DGELU, p.aux_ld = 32));
+    EXPECT_REFUSED(INVALID_VALUE, "no AUX pointer", (p.epilogue = CUBLASLT_EPILOGUE_DGELU, p.no_aux = true));
+    EXPECT_REFUSED(NOT_SUPPORTED, "EPILOGUE_AUX_POINTER", (p.epilogue = CUBLASLT_EPILOGUE_DGELU, p.offset_aux = 8));
+    EXPECT_REFUSED(NOT_SUPPORTED, "BGRADB for TRANSB = T", p.epilogue = CUBLASLT_EPILOGUE_BGRADB);
+    EXPECT_REFUSED(NOT_SUPPORTED, "BGRADA is for TRANSA = N", (p.epilogue = CUBLASLT_EPILOGUE_BGRADA, p.ta = true));
+    EXPECT_REFUSED(NOT_SUPPORTED, "with a batch is not emulated",
+                   (p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX, p.batch = 2));
+}
+
+TEST(refused_pointers_and_algorithms) {
+    EXPECT_REFUSED(NOT_SUPPORTED, "MIN_ALIGNMENT_A_BYTES", p.offset_a = 16);
+    EXPECT_REFUSED(INVALID_VALUE, "the workspace", p.workspace_offset = 16);
+    EXPECT_REFUSED(INVALID_VALUE, "needs a workspace of 65536 bytes, there are 1024", p.workspace_given = 1024);
+    EXPECT_REFUSED(INVALID_VALUE, "not found by the heuristic for this problem", p.other_problem = true);
+    EXPECT_REFUSED(INVALID_VALUE, "not found by the heuristic for this problem", p.blank_algorithm = true);
+    Product p;
+    p.short_a = 1;
+    EXPECT_DEATH(EXIT_RUNTIME, "a matrix of cublasLtMatmul", run(&p));
+}
+
+TEST(refused_attributes) {
+    cublasLtMatmulDesc_t desc;
+    int64_t wide = 0;
+    int32_t narrow = 7;
+    size_t size = 0;
+    LT(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    EXPECT_DEATH(CUBLAS_STATUS_INVALID_VALUE, "attribute 3 has 4 bytes, not 8",
+                 _exit(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &wide, sizeof wide)));
+    const cublasLtMatmulDescAttributes_t transc = (cublasLtMatmulDescAttributes_t)5;
+    EXPECT_DEATH(CUBLAS_STATUS_INVALID_VALUE, "attribute 5 is not emulated",
+                 _exit(cublasLtMatmulDescSetAttribute(desc, transc, &narrow, sizeof narrow)));
+    LT(cublasLtMatmulDescGetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &narrow, sizeof narrow, &size));
+    EXPECT(narrow == CUBLAS_OP_N && size == sizeof narrow);
+    LT(cublasLtMatmulDescDestroy(desc));
+}
+#endif
+
+TEST(a_promise_of_less_alignment_is_kept) {
+    Product p;
+    p.offset_a = 16, p.alignment_a = 16;
+    expect_product(p);
+}
+
+// The emulator ends by abort(); EXPECT_DEATH knows exit codes.
+int main(int argc, char** argv) {
+    signal(SIGABRT, [](int) { _exit(EXIT_RUNTIME); });
+    return test_main(argc, argv, argv[0]);
+}

@@ -1,0 +1,615 @@
+// What the emulator does as CUDA does: kernels, shared memory, warps, atomics, bf16, streams, graphs, errors.
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <nvtx3/nvToolsExt.h>
+#include "cases.h"
+#include <cmath>
+#include <vector>
+
+// An array on the device whose contents the host can ask for.
+template <class T> struct Array {
+    T* data;
+    size_t n;
+    explicit Array(size_t n) : data(nullptr), n(n) { OK(cudaMalloc(&data, n * sizeof(T))); }
+    std::vector<T> host() const {
+        std::vector<T> h(n);
+        OK(cudaDeviceSynchronize());
+        OK(cudaMemcpy(h.data(), data, n * sizeof(T), cudaMemcpyDeviceToHost));
+        return h;
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// kernels and launches
+
+__global__ void index_kernel(int* out) {
+    int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    int threads = blockDim.x * blockDim.y * blockDim.z;
+    out[block * threads + thread] = block * threads + thread;
+}
+static void indices() {
+    Array<int> a(2 * 3 * 4 * 5 * 6 * 7);
+    index_kernel<<<dim3(2, 3, 4), dim3(5, 6, 7)>>>(a.data);
+    std::vector<int> h = a.host();
+    for (size_t i = 0; i < a.n; i++) { EXPECT(h[i] == (int)i); }
+}
+
+namespace outer {
+namespace {
+template <class T, int n> __global__ void __launch_bounds__(32 * n) scaled_kernel(T* out, T factor) {
+    out[threadIdx.x] = factor * (T)threadIdx.x + n;
+}
+} // namespace
+struct View {
+    int *out, bias;
+};
+static __global__ __launch_bounds__(64, 2) void view_kernel(View v, const char* text) {
+    v.out[threadIdx.x] = v.bias + (text == nullptr);
+}
+} // namespace outer
+template <class T> __global__ void deduced_kernel(T* out, size_t n);
+template <class T> __global__ void deduced_kernel(T* out, size_t n) { *out = (T)n; }
+
+#define LAUNCH_IN_MACRO(kernel, blocks, ...) kernel<<<blocks, (blocks) > 0 ? 32 : 1>>>(__VA_ARGS__)
+static void launches() {
+    Array<int> a(64);
+    Array<float> f(32);
+    LAUNCH_IN_MACRO((outer::scaled_kernel<int, (2 > 1 ? 2 : 1)>), 1, a.data, 3);
+    EXPECT(a.host()[31] == 95);
+    if (a.n)
+        outer::scaled_kernel<float, 1><<<1, 32, 0, nullptr>>>(f.data,
+                                                             0.5f);
+    else
+        outer::scaled_kernel<float, 1><<<1, 64 >> 1>>>(f.data, 1.5f);
+    EXPECT(f.host()[31] == 16.5f);
+    outer::view_kernel<<<1, 64>>>(outer::View{a.data, 7}, nullptr);
+    EXPECT(a.host()[63] == 8);
+    deduced_kernel<<<1, 1>>>(f.data, 9);
+    EXPECT(f.host()[0] == 9);
+    const char* raw = R"x(a "<<<" b)x";
+    EXPECT(strlen(raw) == 9 && '"' == 34 && 1'000 == 1000);
+}
+
+// Every thread takes a number when it starts.
+__global__ void order_kernel(int* out, int* counter) {
+    out[blockIdx.x * blockDim.x + threadIdx.x] = (*counter)++;
+}
+static std::vector<int> running_order() {
+    Array<int> a(256), counter(1);
+    OK(cudaMemset(counter.data, 0, 4));
+    order_kernel<<<4, 64>>>(a.data, counter.data);
+    return a.host();
+}
+static void forward_order() {
+    std::vector<int> order = running_order();
+    for (int i = 0; i < 256; i++) { EXPECT(order[i] == i); }
+}
+static void reverse_order() {
+    std::vector<int> order = running_order();
+    for (int i = 0; i < 256; i++) { EXPECT(order[i] == 255 - i); }
+}
+static void random_order() {
+    std::vector<int> order = running_order();
+    bool seen[256] = {}, ascending = true, descending = true;
+    for (int i = 0; i < 256; i++) {
+        seen[order[i]] = true;
+        ascending &= i == 0 || order[i] > order[i - 1];
+        descending &= i == 0 || order[i] < order[i - 1];
+    }
+    for (bool s : seen) { EXPECT(s); }
+    EXPECT(!ascending && !descending);
+}
+
+template <int bounds> __global__ void __launch_bounds__(bounds) limited_kernel() {
+    extern __shared__ int s[];
+    s[threadIdx.x] = 0;
+}
+static void launch_limits() {
+    limited_kernel<1024><<<1, 1025>>>();
+    EXPECT(cudaPeekAtLastError() == cudaErrorInvalidConfiguration);
+    EXPECT(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    EXPECT(cudaGetLastError() == cudaSuccess);
+    limited_kernel<1024><<<0, 32>>>();
+    EXPECT(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    limited_kernel<1024><<<1, 0>>>();
+    EXPECT(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    limited_kernel<1024><<<dim3(1, 65536), 32>>>();
+    EXPECT(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    limited_kernel<1024><<<1, dim3(1, 1, 65)>>>();
+    EXPECT(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    limited_kernel<128><<<1, 256>>>();
+    EXPECT(cudaGetLastError() != cudaSuccess);
+    limited_kernel<128><<<1, 128, 48 << 10>>>();
+    EXPECT(cudaGetLastError() == cudaSuccess);
+    limited_kernel<128><<<1, 128, 64 << 10>>>();
+    EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
+    OK(cudaFuncSetAttribute(limited_kernel<128>, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10));
+    limited_kernel<128><<<1, 128, 64 << 10>>>();
+    EXPECT(cudaGetLastError() == cudaSuccess);
+    limited_kernel<64><<<1, 32, 64 << 10>>>(); // another instantiation
+    EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
+    EXPECT(cudaFuncSetAttribute(limited_kernel<64>, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10) ==
+           cudaErrorInvalidValue);
+    cudaFuncAttributes attributes;
+    OK(cudaFuncGetAttributes(&attributes, (const void*)limited_kernel<128>));
+    EXPECT(attributes.maxThreadsPerBlock == 128 && attributes.maxDynamicSharedSizeBytes == 64 << 10);
+    int blocks = 0;
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, limited_kernel<128>, 128, 0));
+    EXPECT(blocks == 16);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// shared memory
+
+struct alignas(16) Pair {
+    float x;
+    int y;
+};
+template <class T, int n> __global__ void static_shared_kernel(float* out) {
+    __shared__ T a[n], b[n][2];
+    __shared__ Pair pair;
+    static __shared__ __align__(32) float c[2][3][4];
+    bool poisoned = b[threadIdx.x][1] != b[threadIdx.x][1] && pair.x != pair.x;
+    __syncthreads();
+    a[threadIdx.x] = (T)(float)threadIdx.x;
+    b[n - 1 - threadIdx.x][1] = a[threadIdx.x];
+    if (threadIdx.x == 0) {
+        c[1][2][0] = (float)((size_t)c % 32);
+        pair.y = 100;
+    }
+    __syncthreads();
+    out[threadIdx.x] = poisoned ? (float)b[threadIdx.x][1] + (float)pair.y + c[1][2][0] : -1.0f;
+}
+__global__ void dynamic_shared_kernel(float* out) {
+    extern __shared__ __align__(16) unsigned char bytes[];
+    float* s = (float*)bytes;
+    bool poisoned = s[threadIdx.x] != s[threadIdx.x];
+    s[threadIdx.x] = (float)((size_t)bytes % 16);
+    __syncthreads();
+    out[threadIdx.x] = poisoned ? s[31 - threadIdx.x] : -1.0f;
+}
+__global__ void rows_kernel(float* out) {
+    extern __shared__ float rows[][8];
+    rows[threadIdx.x / 8][threadIdx.x % 8] = (float)threadIdx.x;
+    __syncthreads();
+    out[threadIdx.x] = rows[3 - threadIdx.x / 8][threadIdx.x % 8];
+}
+static void shared_memory() {
+    Array<float> a(32);
+    static_shared_kernel<float, 32><<<1, 32>>>(a.data);
+    EXPECT(a.host()[3] == 128);
+    static_shared_kernel<__nv_bfloat16, 16><<<1, 16>>>(a.data);
+    EXPECT(a.host()[3] == 112);
+    dynamic_shared_kernel<<<1, 32, 128>>>(a.data);
+    EXPECT(a.host()[31] == 0);
+    rows_kernel<<<1, 32, 128>>>(a.data);
+    EXPECT(a.host()[0] == 24 && a.host()[31] == 7);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// barriers and warps
+
+__global__ void block_votes_kernel(int* out) {
+    int i = threadIdx.x;
+    int count = __syncthreads_count(i % 3 == 0), any = __syncthreads_or(i == 70), all = __syncthreads_and(i < 95);
+    out[i] = count * 100 + any * 10 + all;
+}
+static void block_votes() {
+    Array<int> a(96);
+    block_votes_kernel<<<1, 96>>>(a.data);
+    for (int x : a.host()) { EXPECT(x == 3210); }
+}
+
+__global__ void shuffle_kernel(int* out) {
+    int i = threadIdx.x, k = 0;
+    auto put = [&](int value) { out[32 * k++ + i] = value; };
+    put(__shfl_sync(~0u, i, 5));
+    put(__shfl_xor_sync(~0u, i, 3));
+    put(__shfl_up_sync(~0u, i, 2));
+    put(__shfl_down_sync(~0u, i, 2));
+    put(__shfl_sync(~0u, i, 9, 8));
+    put(__shfl_up_sync(~0u, i, 3, 8));
+    put(__shfl_down_sync(~0u, i, 3, 8));
+    put(__shfl_xor_sync(~0u, i, 8, 8)); // towards a later segment: its own value; an earlier one: that value
+    put(i < 16 ? __shfl_sync(0xffff, i, 3) : __shfl_sync(0xffff0000, i, 3)); // the other half has nothing to give
+    float x = (float)i;
+    for (int o = 16; o > 0; o /= 2) { x += __shfl_xor_sync(~0u, x, o); }
+    put((int)x);
+}
+static void shuffles() {
+    Array<int> a(320);
+    shuffle_kernel<<<1, 32>>>(a.data);
+    std::vector<int> h = a.host();
+    for (int i = 0; i < 32; i++) {
+        const int first = i / 8 * 8;
+        EXPECT(h[i] == 5);
+        EXPECT(h[32 + i] == (i ^ 3));
+        EXPECT(h[64 + i] == (i < 2 ? i : i - 2));
+        EXPECT(h[96 + i] == (i > 29 ? i : i + 2));
+        EXPECT(h[128 + i] == first + 1);
+        EXPECT(h[160 + i] == (i - 3 < first ? i : i - 3));
+        EXPECT(h[192 + i] == (i + 3 > first + 7 ? i : i + 3));
+        EXPECT(h[224 + i] == (i & 8 ? i ^ 8 : i));
+        EXPECT(h[256 + i] == (i < 16 ? 3 : -1));
+        EXPECT(h[288 + i] == 496);
+    }
+}
+
+__global__ void warp_votes_kernel(unsigned* out) {
+    unsigned i = threadIdx.x, k = 0;
+    auto put = [&](unsigned value) { out[32 * k++ + i] = value; };
+    put(__ballot_sync(~0u, i % 4 == 0));
+    put((unsigned)__any_sync(~0u, i == 31));
+    put((unsigned)__all_sync(~0u, i != 31));
+    put(__reduce_add_sync(~0u, i));
+    put((unsigned)__reduce_min_sync(~0u, -(int)i));
+    put((unsigned)__reduce_max_sync(~0u, (int)i - 40));
+    put(__reduce_xor_sync(~0u, 1u << i));
+    put(__match_any_sync(~0u, i % 2));
+}
+static void warp_votes() {
+    Array<unsigned> a(256);
+    warp_votes_kernel<<<1, 32>>>(a.data);
+    std::vector<unsigned> h = a.host();
+    const unsigned expected[8] = {0x11111111, 1, 0, 496, (unsigned)-31, (unsigned)-9, ~0u, 0x55555555};
+    for (int k = 0; k < 8; k++) { EXPECT(h[32 * k] == expected[k]); }
+    EXPECT(h[32 * 7 + 1] == 0xaaaaaaaa);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// what kernels call
+
+__global__ void atomics_kernel(int* i, unsigned* u, unsigned long long* l, float* f, double* d) {
+    int t = threadIdx.x;
+    atomicAdd(i, 1);
+    atomicSub(i + 1, 2);
+    atomicMax(i + 2, t);
+    atomicMin(i + 3, -t);
+    atomicOr(u, 1u << t % 32);
+    atomicInc(u + 1, 9);
+    if (atomicCAS(u + 2, 0u, 5u) == 0) { atomicExch(u + 3, 7u); }
+    atomicAdd(l, 1ull << 32);
+    atomicAdd(f, 0.5f);
+    atomicAdd(d, 0.25);
+}
+static void atomics() {
+    Array<int> i(4);
+    Array<unsigned> u(4);
+    Array<unsigned long long> l(1);
+    Array<float> f(1);
+    Array<double> d(1);
+    for (void* p : {(void*)i.data, (void*)u.data}) { OK(cudaMemset(p, 0, 16)); }
+    OK(cudaMemset(l.data, 0, 8));
+    OK(cudaMemset(f.data, 0, 4));
+    OK(cudaMemset(d.data, 0, 8));
+    atomics_kernel<<<2, 64>>>(i.data, u.data, l.data, f.data, d.data);
+    EXPECT(i.host() == (std::vector<int>{128, -256, 63, -63}));
+    EXPECT(u.host() == (std::vector<unsigned>{~0u, 8, 5, 7}));
+    EXPECT(l.host()[0] == 128ull << 32 && f.host()[0] == 64 && d.host()[0] == 32);
+}
+
+__constant__ float table[4];
+__device__ int calls;
+__global__ void functions_kernel(float* out, const float4* in) {
+    float4 v = __ldcs(in);
+    v.x += __ldg(table + 1);
+    __stcs((float4*)out, v);
+    __stcg(out + 4, max(3, 2u) + min(1.5f, 2.0f) + (float)max((size_t)7, 5));
+    out[5] = rsqrtf(4) + __uint_as_float(__float_as_uint(1.0f)) + (float)__popc(255) + (float)__clz(1);
+    out[6] = (float)(clock64() > 0);
+    calls++;
+}
+static void functions() {
+    Array<float> a(8);
+    const float in[8] = {1, 2, 3, 4}, values[4] = {0, 10, 0, 0};
+    OK(cudaMemcpy(a.data, in, sizeof in, cudaMemcpyHostToDevice));
+    OK(cudaMemcpyToSymbol(table, values, sizeof values));
+    functions_kernel<<<1, 1>>>(a.data, (const float4*)a.data);
+    EXPECT(a.host() == (std::vector<float>{11, 2, 3, 4, 11.5f, 40.5f, 1, 0}));
+    int n = 0;
+    OK(cudaMemcpyFromSymbol(&n, calls, sizeof n));
+    EXPECT(n == 1);
+}
+
+static void bf16() {
+    for (unsigned u = 0; u < 65536; u++) { // every number survives, and what lies between goes to the nearest
+        __nv_bfloat16 h = __ushort_as_bfloat16((unsigned short)u);
+        float f = __bfloat162float(h);
+        if (f != f) {
+            EXPECT(__hisnan(__float2bfloat16(f)));
+            continue;
+        }
+        EXPECT(__bfloat16_as_ushort(__float2bfloat16_rn(f)) == u);
+        if (std::isinf(f) || (u & 0x7fff) == 0x7f7f) { continue; }
+        float half = __uint_as_float(u << 16 | 0x8000), above = __uint_as_float(u << 16 | 0x8001);
+        EXPECT(__bfloat16_as_ushort(__float2bfloat16(half)) == u + u % 2);
+        EXPECT(__bfloat16_as_ushort(__float2bfloat16(above)) == u + 1);
+    }
+    // A double is rounded once: by way of float this would be a tie.
+    EXPECT((float)__double2bfloat16(1.0 + 0x1p-8 + 0x1p-40) == 1.0f + 0x1p-7f);
+    EXPECT((float)__double2bfloat16(1.0 + 0x1p-7 + 0x1p-8 - 0x1p-40) == 1.0f + 0x1p-7f);
+    EXPECT((float)__float2bfloat16_rz(1.999f) == 1.9921875f);
+    __nv_bfloat162 pair = __floats2bfloat162_rn(1.5f, -2.0f);
+    EXPECT(__low2float(pair) == 1.5f && __bfloat1622float2(pair).y == -2.0f && sizeof pair == 4);
+    __nv_bfloat16 x = 3.0f;
+    x += __nv_bfloat16(1.0f);
+    EXPECT((float)x == 4.0f && x > __nv_bfloat16(2) && (float)-x == -4.0f && (float)__hfma(x, x, x) == 20.0f);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+__global__ void copy_kernel(float* out, const float* in) { out[threadIdx.x] = in[threadIdx.x]; }
+static void memory() {
+    size_t before, after, total;
+    OK(cudaMemGetInfo(&before, &total));
+    EXPECT(before == 1 << 20 && total == 1 << 20);
+    Array<float> a(1000);
+    EXPECT((size_t)a.data % 256 == 0);
+    for (float x : a.host()) { EXPECT(x != x); }
+    OK(cudaMemGetInfo(&after, &total));
+    EXPECT(before - after == 4000);
+    float* p = (float*)1;
+    EXPECT(cudaMalloc(&p, 1 << 20) == cudaErrorMemoryAllocation && cudaGetLastError() == cudaErrorMemoryAllocation);
+    OK(cudaMalloc(&p, 0));
+    EXPECT(p == nullptr);
+    OK(cudaFree(p));
+    OK(cudaFree(a.data));
+    OK(cudaMemGetInfo(&after, &total));
+    EXPECT(before == after);
+    OK(cudaMallocHost(&p, 128)); // a kernel may use page-locked memory
+    p[3] = 5;
+    Array<float> b(4);
+    copy_kernel<<<1, 4>>>(b.data, p);
+    EXPECT(b.host()[3] == 5);
+    cudaPointerAttributes attributes;
+    OK(cudaPointerGetAttributes(&attributes, b.data));
+    EXPECT(attributes.type == cudaMemoryTypeDevice);
+    OK(cudaFreeHost(p));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// streams and graphs
+
+__global__ void add_kernel(float* x, float y) { *x += y; }
+__global__ void multiply_kernel(float* x, const float* y) { *x *= *y; }
+
+struct Pinned {
+    float* x;
+    explicit Pinned(float value) : x(nullptr) {
+        OK(cudaMallocHost(&x, sizeof *x));
+        *x = value;
+    }
+};
+
+static void lazy_streams() {
+    Array<float> a(1);
+    Pinned one(1), result(0);
+    float pageable = 2;
+    cudaStream_t s, t;
+    cudaEvent_t e;
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithPriority(&t, cudaStreamNonBlocking, -1));
+    OK(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+    OK(cudaMemcpyAsync(a.data, &pageable, 4, cudaMemcpyHostToDevice, s));
+    pageable = 3; // was read before
+    OK(cudaMemcpyAsync(result.x, a.data, 4, cudaMemcpyDeviceToHost, s));
+    EXPECT(*result.x == 0 && cudaStreamQuery(s) == cudaErrorNotReady); // nobody has waited yet
+    OK(cudaStreamSynchronize(s));
+    EXPECT(*result.x == 2 && cudaStreamQuery(s) == cudaSuccess);
+    OK(cudaMemcpyAsync(a.data, one.x, 4, cudaMemcpyHostToDevice, s));
+    *one.x = 10; // too early: the copy of page-locked memory has not run
+    OK(cudaEventRecord(e, s));
+    OK(cudaStreamWaitEvent(t, e));
+    EXPECT(cudaEventQuery(e) == cudaErrorNotReady);
+    add_kernel<<<1, 1, 0, t>>>(a.data, 5);
+    OK(cudaMemcpyAsync(result.x, a.data, 4, cudaMemcpyDeviceToHost, t));
+    OK(cudaStreamSynchronize(t));
+    EXPECT(*result.x == 15 && cudaEventQuery(e) == cudaSuccess);
+    add_kernel<<<1, 1, 0, s>>>(a.data, 1); // not waited for
+    OK(cudaMemcpyAsync(result.x, a.data, 4, cudaMemcpyDeviceToHost, t));
+    OK(cudaStreamSynchronize(t));
+    EXPECT(*result.x == 15);
+    OK(cudaStreamDestroy(s));
+    OK(cudaEventDestroy(e));
+}
+
+static void events() {
+    cudaEvent_t a, b;
+    cudaStream_t s;
+    float ms = -1;
+    OK(cudaStreamCreate(&s));
+    OK(cudaEventCreate(&a));
+    OK(cudaEventCreate(&b));
+    EXPECT(cudaEventElapsedTime(&ms, a, b) == cudaErrorInvalidResourceHandle);
+    OK(cudaEventRecord(a, s));
+    OK(cudaLaunchHostFunc(s, [](void*) { usleep(2000); }, nullptr));
+    OK(cudaEventRecord(b, s));
+    OK(cudaEventSynchronize(b));
+    OK(cudaEventElapsedTime(&ms, a, b));
+    EXPECT(ms >= 2);
+    int least, greatest;
+    OK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    EXPECT(greatest < least);
+    EXPECT(nvtxRangePushA("range") == 0 && nvtxRangePop() == 0);
+}
+
+// x = (x + 1) * y on two streams, captured, and replayed with other y.
+static void graphs() {
+    Array<float> a(2);
+    const float start[2] = {1, 2};
+    OK(cudaMemcpy(a.data, start, 8, cudaMemcpyHostToDevice));
+    cudaStream_t s, t;
+    cudaEvent_t fork, join;
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking));
+    OK(cudaEventCreate(&fork));
+    OK(cudaEventCreate(&join));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    cudaStreamCaptureStatus status;
+    add_kernel<<<1, 1, 0, s>>>(a.data, 1);
+    OK(cudaEventRecord(fork, s));
+    OK(cudaStreamWaitEvent(t, fork));
+    OK(cudaStreamIsCapturing(t, &status));
+    EXPECT(status == cudaStreamCaptureStatusActive);
+    multiply_kernel<<<1, 1, 0, t>>>(a.data, a.data + 1);
+    OK(cudaEventRecord(join, t));
+    OK(cudaStreamWaitEvent(s, join));
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    size_t nodes = 0;
+    OK(cudaStreamEndCapture(s, &graph));
+    OK(cudaGraphGetNodes(graph, nullptr, &nodes));
+    EXPECT(nodes == 2 && a.host()[0] == 1); // recorded, not run
+    OK(cudaGraphInstantiate(&exec, graph));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaGraphLaunch(exec, s));
+    OK(cudaStreamSynchronize(s));
+    EXPECT(a.host()[0] == 4);
+    Pinned ten(10);
+    OK(cudaMemcpyAsync(a.data + 1, ten.x, 4, cudaMemcpyHostToDevice, s));
+    OK(cudaGraphLaunch(exec, s));
+    OK(cudaStreamSynchronize(s));
+    EXPECT(a.host()[0] == 50);
+    OK(cudaGraphExecDestroy(exec));
+}
+
+// The second stream does not wait for the first one's addition: replayed in another order, that shows.
+static void graph_without_dependency() {
+    Array<float> a(2);
+    const float start[2] = {1, 2};
+    OK(cudaMemcpy(a.data, start, 8, cudaMemcpyHostToDevice));
+    cudaStream_t s, t;
+    cudaEvent_t fork, join;
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking));
+    OK(cudaEventCreate(&fork));
+    OK(cudaEventCreate(&join));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    OK(cudaEventRecord(fork, s));
+    OK(cudaStreamWaitEvent(t, fork));
+    add_kernel<<<1, 1, 0, s>>>(a.data, 1);
+    multiply_kernel<<<1, 1, 0, t>>>(a.data, a.data + 1);
+    OK(cudaEventRecord(join, t));
+    OK(cudaStreamWaitEvent(s, join));
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamEndCapture(s, &graph));
+    OK(cudaGraphInstantiate(&exec, graph));
+    OK(cudaGraphLaunch(exec, s));
+    OK(cudaStreamSynchronize(s));
+    EXPECT(a.host()[0] == (getenv("EMU_LAZY") ? 3 : 4));
+}
+
+// What must not happen during a capture. Each mistake ends it.
+static void capture_errors() {
+    Array<float> a(1);
+    float x = 0, *p;
+    cudaStream_t s, t;
+    cudaEvent_t outside, fork;
+    cudaGraph_t graph;
+    OK(cudaStreamCreate(&s));
+    OK(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking));
+    OK(cudaEventCreate(&outside));
+    OK(cudaEventCreate(&fork));
+    OK(cudaEventRecord(outside, t));
+    auto begin = [&] { OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal)); };
+    auto is_invalid = [&] { return cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated; };
+    begin();
+    EXPECT(cudaStreamSynchronize(s) == cudaErrorStreamCaptureUnsupported && is_invalid());
+    begin();
+    EXPECT(cudaDeviceSynchronize() == cudaErrorStreamCaptureUnsupported && is_invalid());
+    begin();
+    EXPECT(cudaMalloc(&p, 4) == cudaErrorStreamCaptureUnsupported && is_invalid());
+    begin();
+    EXPECT(cudaMemcpyAsync(a.data, &x, 4, cudaMemcpyHostToDevice, s) == cudaErrorStreamCaptureUnsupported && is_invalid());
+    begin();
+    EXPECT(cudaStreamWaitEvent(s, outside) == cudaErrorStreamCaptureIsolation && is_invalid());
+    begin();
+    add_kernel<<<1, 1>>>(a.data, 1); // the default stream would have to wait for s
+    EXPECT(cudaGetLastError() == cudaErrorStreamCaptureImplicit && is_invalid());
+    begin();
+    OK(cudaEventRecord(fork, s));
+    OK(cudaStreamWaitEvent(t, fork));
+    add_kernel<<<1, 1, 0, t>>>(a.data, 1);
+    EXPECT(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureUnjoined);
+    EXPECT(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal) == cudaErrorStreamCaptureUnsupported);
+    begin();
+    OK(cudaStreamEndCapture(s, &graph));
+    cudaStreamCaptureStatus status;
+    OK(cudaStreamIsCapturing(s, &status));
+    EXPECT(status == cudaStreamCaptureStatusNone);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// devices and their failures
+
+static void device() {
+    int count = 0, driver = 0, value = 0;
+    OK(cudaGetDeviceCount(&count));
+    OK(cudaDriverGetVersion(&driver));
+    EXPECT(count == 8 && driver == 13000);
+    EXPECT(cudaSetDevice(8) == cudaErrorInvalidDevice);
+    cudaDeviceProp p;
+    OK(cudaGetDeviceProperties(&p, 0));
+    OK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+    EXPECT(p.major == 7 && p.minor == 5 && value == 227 << 10);
+    EXPECT(strcmp(cudaGetErrorName(cudaErrorECCUncorrectable), "cudaErrorECCUncorrectable") == 0);
+    EXPECT(strcmp(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory") == 0);
+}
+static void no_device() {
+    int count = 1;
+    EXPECT(cudaGetDeviceCount(&count) == cudaErrorNoDevice && count == 0);
+    EXPECT(cudaFree(nullptr) == cudaErrorNoDevice);
+}
+static void no_driver() {
+    int count, version = 1;
+    EXPECT(cudaGetDeviceCount(&count) == cudaErrorInsufficientDriver);
+    OK(cudaDriverGetVersion(&version));
+    EXPECT(version == atoi(getenv("EMU_DRIVER")));
+}
+static void failing_launch() {
+    Array<float> a(1);
+    OK(cudaMemset(a.data, 0, 4));
+    add_kernel<<<1, 1>>>(a.data, 1);
+    EXPECT(a.host()[0] == 1);
+    add_kernel<<<1, 1>>>(a.data, 1);
+    EXPECT(cudaDeviceSynchronize() == cudaErrorECCUncorrectable);
+    EXPECT(cudaGetLastError() == cudaErrorECCUncorrectable && cudaGetLastError() == cudaErrorECCUncorrectable);
+    float x;
+    EXPECT(cudaMemcpy(&x, a.data, 4, cudaMemcpyDeviceToHost) == cudaErrorECCUncorrectable);
+}
+
+static const Case CASES[] = {
+    {"indices", indices, nullptr, nullptr, EVERY},
+    {"launches", launches, nullptr, nullptr, EVERY},
+    {"launch limits", launch_limits, nullptr, nullptr, EVERY},
+    {"forward order", forward_order, nullptr, nullptr, PLAIN | CHECK},
+    {"reverse order", reverse_order, "EMU_ORDER=1", nullptr, PLAIN | CHECK},
+    {"random order", random_order, "EMU_ORDER=7", nullptr, PLAIN | CHECK},
+    {"shared memory", shared_memory, nullptr, nullptr, EVERY},
+    {"block votes", block_votes, nullptr, nullptr, EVERY},
+    {"shuffles", shuffles, nullptr, nullptr, EVERY},
+    {"shuffles, reverse", shuffles, "EMU_ORDER=1", nullptr, EVERY},
+    {"shuffles, random", shuffles, "EMU_ORDER=3", nullptr, EVERY},
+    {"warp votes", warp_votes, nullptr, nullptr, EVERY},
+    {"atomics", atomics, nullptr, nullptr, EVERY},
+    {"functions", functions, nullptr, nullptr, EVERY},
+    {"bf16", bf16, nullptr, nullptr, EVERY},
+    {"memory", memory, "EMU_MEMORY=0x100000", nullptr, EVERY},
+    {"lazy streams", lazy_streams, "EMU_LAZY=1", nullptr, EVERY},
+    {"events", events, nullptr, nullptr, EVERY},
+    {"graphs", graphs, nullptr, nullptr, EVERY},
+    {"graphs, lazy", graphs, "EMU_LAZY=1", nullptr, EVERY},
+    {"graph without dependency", graph_without_dependency, nullptr, nullptr, EVERY},
+    {"graph without dependency, lazy", graph_without_dependency, "EMU_LAZY=1", nullptr, EVERY},
+    {"capture errors", capture_errors, nullptr, nullptr, EVERY},
+    {"device", device, "EMU_CC=75", nullptr, EVERY},
+    {"no device", no_device, "EMU_DEVICES=0", nullptr, EVERY},
+    {"no driver", no_driver, "EMU_DRIVER=0", nullptr, EVERY},
+    {"old driver", no_driver, "EMU_DRIVER=12020", nullptr, EVERY},
+    {"failing launch", failing_launch, "EMU_FAIL=2:214", nullptr, EVERY},
+};
+
+int main(int argc, char** argv) { return run_cases(CASES, sizeof CASES / sizeof *CASES, argc, argv); }
