@@ -2,65 +2,9 @@
 // kernels if the device is a GPU, the plain loops if it is the CPU itself. Exit code 3 if anything differs by more than
 // rounding explains.
 #pragma once
-#include "compare.h"
+#include "bounds.h"
 #include "host_memory.h"
 #include "trainer.h"
-
-// ---------------------------------------------------------------------------------------------------------------------
-// bounds
-
-// The largest relative errors that rounding explains, by tensor (Difference.error).
-//
-// Operations see the same numbers on both sides. u is the unit roundoff of a type: fp32 2^-24, TF32 2^-11 (2^-10 where
-// inputs are cut, not rounded), bf16 2^-9.
-//   exact     float results without products: rounding grows with the square root of the K terms of a sum, and
-//             u sqrt(50304) is 1.3e-5 at worst, for one long chain; sums in parts do better. exp and tanh add some u.
-//   stored    of those what is stored as floatX: one more rounding
-//   product   float results of matmuls and attention. fp32: as above. tf32: both factors are rounded, 2 u. bf16:
-//             factors are exact, but tensor cores cut what they add, some u of fp32 for each of up to K / 16 additions
-//   rounded   those as floatX. bf16: up to five roundings in a row (scores, probabilities, their gradients, results)
-//   logits    float results of the classifier, which come through logits and their gradients as floatX
-//
-// Training starts from the same weights, but bf16 rounds them at once.
-//   loss      relative, at each of the steps
-//   norm      the same, of the gradient's norm
-//   gradient  after one step. bf16: 4.4e-2 is a cosine of 0.999
-//   change    of the weights after the last step from the initial ones. fp32: that is about 1e-3 of a layernorm's
-//             weight, which is rounded to u of itself
-typedef struct {
-    const char* dtype;
-    double exact, stored, product, rounded, logits;
-    double loss, norm, gradient, change;
-} Bounds;
-
-static const Bounds BOUNDS[] = {
-    //       exact stored product rounded logits  loss  norm  gradient change
-    {"fp32", 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-4},
-    {"tf32", 1e-5, 1e-5, 2e-3, 2e-3, 2e-3, 1e-3, 1e-2, 1e-2, 1e-2},
-    {"bf16", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 5e-3, 4e-2, 4.4e-2, 1e-1},
-};
-
-// How far a single element may be off, in bounds (Difference.worst): the largest of 10^8 normal numbers is below 6
-// deviations; one element in a million that is simply wrong does not show in the error of the tensor, but here.
-enum { ELEMENT_FACTOR = 16 };
-
-static inline const Bounds* bounds_of(const char* dtype) {
-    for (size_t i = 0; i < sizeof BOUNDS / sizeof *BOUNDS; i++) {
-        if (!strcmp(BOUNDS[i].dtype, dtype)) { return &BOUNDS[i]; }
-    }
-    fatal("check knows no bounds for --dtype %s", dtype);
-}
-
-static inline double op_bound(const Bounds* b, const char* op, Elem elem) {
-    const bool classifies = strstr(op, "classifier") != NULL;
-    const bool multiplies = classifies || strstr(op, "matmul") || strstr(op, "attention");
-    if (!multiplies) { return elem == ELEM_FLOATX ? b->stored : b->exact; }
-    return elem == ELEM_FLOATX ? b->rounded : classifies ? b->logits : b->product;
-}
-
-static inline bool is_within(const Difference* d, double bound) {
-    return d->error <= bound && d->worst <= ELEMENT_FACTOR * bound;
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // state
@@ -297,7 +241,9 @@ static inline void check_reduce(Check* k) {
     const bool plain = !strcmp(c->kernels, "plain");
     const double flops = k->reference->peak_flops() * (plain ? 0.02 : 0.3); // what they reach, about
     const long long B = c->batch_size, T = c->seq_len;
-    const size_t traces = 6 * k->reference->model_table(&k->shape).size * sizeof(float);
+    const TensorTable table = k->reference->model_table(&k->shape);
+    // three traces, and the tensor being compared
+    const size_t traces = 9 * table.size * sizeof(float) + 2 * tensors_largest(&table) * sizeof(double);
     for (;;) {
         const long long tokens = c->batch_size * c->seq_len;
         const ModelPlan plan = k->reference->model_plan(c, &k->shape);

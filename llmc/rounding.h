@@ -1,6 +1,6 @@
-// Rounding of a float to the 8 significant bits of a bf16 up or down at random, with a probability such that the mean is
-// the float itself. So an update too small for bf16 is not lost but comes through now and then (Gupta et al. 2015, "Deep
-// learning with limited numerical precision"). The same bits on every device.
+// Rounding of a float to the 8 significant bits of a bf16, up or down at random, with probabilities such that the mean
+// is the float itself. So an update too small for bf16 is not lost but comes through now and then (Gupta et al. 2015,
+// "Deep learning with limited numerical precision"). The same bits on every device.
 #pragma once
 #include "rng.h"
 

@@ -2,14 +2,15 @@
 # Everything that can be tested on this machine; says what was skipped and why, and closes with
 # `N passed, N failed, N skipped`. Installs what is missing (see setup.sh). Takes a few minutes on two cores.
 # usage: sh scripts/test.sh [GROUP...]     groups: build headers unit end_to_end sanitize plain fuzz
+#                                                  spills emulator emulated emulated_check emulated_race plants coverage
 set -u
 cd "$(dirname "$0")/.."
-sh scripts/setup.sh || exit 1
+sh scripts/setup.sh c++:g++ || exit 1
 
 log=$(mktemp)
 passed=0 failed=0 skipped=0
 trap 'rm -f "$log"' EXIT
-all="build headers unit end_to_end sanitize plain fuzz"
+all="build headers unit end_to_end sanitize plain fuzz spills emulator emulated emulated_check emulated_race plants coverage"
 groups="build ${*:-$all}" # nothing can be tested that was not built
 for g in $groups; do
     case " $all " in *" $g "*) ;; *) echo "error: no group '$g'; there are: $all" >&2; exit 2 ;; esac
@@ -25,7 +26,7 @@ group() {
     "$@" >"$log" 2>&1
     status=$?
     cat "$log"
-    counts=$(sed -n 's/^\(end_to_end: \)\{0,1\}\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
+    counts=$(sed -n 's/^\([a-z_]*: \)\{0,1\}\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
     if [ -n "$counts" ]; then
         add $counts
         set -- $counts
@@ -64,6 +65,20 @@ fuzz() { # each reader of a file for two seconds; `make fuzz` builds them for lo
         echo "$(basename "$f"): nothing found in 2 s"
     done
 }
+
+# ----------------------------------------------------------------------------------------------------------------------
+# the GPU trainer
+
+spills() {
+    [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }
+    sh test/spills.sh build/release
+}
+emulator() { sh test/emulator/run.sh; }
+emulated() { make -s -j "$jobs" emu && sh test/emulated.sh build/emu; }
+emulated_check() { make -s -j "$jobs" emu EMU=check && sh test/emulated.sh build/emu-check kernels; }
+emulated_race() { make -s -j "$jobs" emu EMU=race && sh test/emulated.sh build/emu-race kernels_agree; }
+plants() { sh test/plants.sh; }
+coverage() { make -s -j "$jobs" emu EMU=coverage && sh test/coverage.sh build/emu-coverage; }
 
 for g in $all; do
     group "$g" "$g"

@@ -90,6 +90,82 @@ TEST(inputs_are_filled_and_outputs_are_not) {
     }
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// a device that computes out = 2 inp, sum += inp, with a fault of choice
+
+typedef enum { NO_FAULT, SETS_SUM, LEAVES_ONE_OUT, WRITES_INPUT } Fault;
+static Fault fault;
+enum { FAKE_N = 10 };
+
+static void fake_open(const Config* config) { (void)config; }
+
+static const char* fake_op_name(int op) { return op == 0 ? "fake" : NULL; }
+
+static int fake_op_tensors(int op, const OpSizes* sizes, OpTensor tensors[MAX_OP_TENSORS]) {
+    static const OpTensor all[4] = {{"out", ROLE_WRITE, ELEM_FLOAT, FAKE_N, NULL},
+                                    {"sum", ROLE_ADD, ELEM_FLOAT, FAKE_N, NULL},
+                                    {"inp", ROLE_READ, ELEM_FLOATX, FAKE_N, NULL},
+                                    {"scratch", ROLE_SCRATCH, ELEM_FLOAT, FAKE_N, NULL}};
+    (void)op, (void)sizes;
+    memcpy(tensors, all, sizeof all);
+    return 4;
+}
+
+static void fake_op_run(int op, const OpSizes* sizes, double* const* values) {
+    (void)op, (void)sizes;
+    for (int i = 0; i < FAKE_N; i++) {
+        values[0][i] = 2 * values[2][i];
+        values[1][i] += values[2][i];
+    }
+    EXPECT(values[3] == NULL);
+}
+
+static void faulty_op_run(int op, const OpSizes* sizes, double* const* values) {
+    const double out = values[0][3], sum = values[1][3];
+    fake_op_run(op, sizes, values);
+    if (fault == SETS_SUM) { values[1][3] -= sum; }
+    if (fault == LEAVES_ONE_OUT) { values[0][3] = out; }
+    if (fault == WRITES_INPUT) { values[2][3] += 1; }
+}
+
+// How many comparisons of the fake operation fail; what it prints is thrown away.
+static int failures_with(Fault which) {
+    Harness device, reference;
+    Check k;
+    const OpSizes sizes = op_sizes_small();
+    memset(&device, 0, sizeof device);
+    device.open = fake_open;
+    device.op_name = fake_op_name;
+    device.op_tensors = fake_op_tensors;
+    reference = device;
+    reference.op_run = fake_op_run;
+    device.op_run = faulty_op_run;
+    memset(&k, 0, sizeof k);
+    k.device = &device;
+    k.reference = &reference;
+    k.bounds = bounds_of("fp32");
+    fault = which;
+    fflush(stdout);
+    const int kept = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    check_op(&k, 0, &sizes);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    close(nowhere);
+    EXPECT(k.compared == 2 + (which == WRITES_INPUT));
+    return k.failed;
+}
+
+TEST(an_operation_with_a_fault_fails) {
+    EXPECT(failures_with(NO_FAULT) == 0);
+    EXPECT(failures_with(SETS_SUM) == 1);
+    EXPECT(failures_with(LEAVES_ONE_OUT) == 1);
+    EXPECT(failures_with(WRITES_INPUT) == 1);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the ladder
+
 TEST(the_median_is_the_middle) {
     double odd[3] = {3, 1, 2}, even[4] = {4, 1, 3, 2};
     EXPECT(median(odd, 3) == 2 && median(even, 4) == 2.5);

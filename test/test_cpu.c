@@ -88,7 +88,9 @@ TEST(layernorm_backward_hands_over_the_rounded_sum) {
     op_run(&c, op);
     const float* dinp = (const float*)op_find_tensor(&c, "dinp")->data;
     const floatX* dinp_x = (const floatX*)op_find_tensor(&c, "dinp_x")->data;
-    for (int i = 0; i < sizes.B * sizes.T * sizes.C; i++) { EXPECT(to_float(dinp_x[i]) == to_float(to_floatX(dinp[i]))); }
+    for (int i = 0; i < sizes.B * sizes.T * sizes.C; i++) {
+        EXPECT(to_float(dinp_x[i]) == to_float(to_floatX(dinp[i])));
+    }
     op_close(&c);
 }
 

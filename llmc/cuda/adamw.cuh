@@ -4,8 +4,8 @@
 #include "../rounding.h"
 #include "vector.cuh"
 
-// What a kernel needs of a TensorTable, which is too large for a parameter: where the tensors lie, of those that each
-// layer has the first layer's, and which decay.
+// What the kernel needs of a TensorTable, as a parameter: where the tensors lie, the first layer's of those that every
+// layer has, and which of them decay.
 typedef struct {
     size_t layers_begin, layers_end, layer_size;
     int count;
@@ -15,12 +15,12 @@ typedef struct {
     } row[MAX_TENSORS];
 } AdamWTensors;
 
-// The run of elements that begins at i and has the same weight decay; none in the gaps between tensors.
 typedef struct {
     size_t end;
     bool decays;
 } AdamWRun;
 
+// The elements [i, end) of one tensor; none if i lies in the gap between two.
 static __device__ inline AdamWRun adamw_run(const AdamWTensors& tensors, size_t i) {
     const bool in_layer = i >= tensors.layers_begin && i < tensors.layers_end;
     const size_t at = in_layer ? tensors.layers_begin + (i - tensors.layers_begin) % tensors.layer_size : i;

@@ -102,8 +102,8 @@ static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
     if (lse && threadIdx.x == 0) { lse[((size_t)b * NH + h) * T + t] = max + logf(sum); }
 }
 
-static inline void attention_query(floatX* out, float* lse, const floatX* qkv, KeyRows keys, int B, int T, int past, int C,
-                                   int NH) {
+static inline void attention_query(floatX* out, float* lse, const floatX* qkv, KeyRows keys, int B, int T, int past,
+                                   int C, int NH) {
     const dim3 grid((unsigned)B * (unsigned)T, NH);
     attention_query_kernel<<<grid, QUERY_WARPS * WARP_SIZE, 0, cuda.stream>>>(out, lse, qkv, keys, T, past, C, NH);
     cuda_launched("attention_query");

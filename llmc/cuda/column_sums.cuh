@@ -14,12 +14,14 @@ template <int WIDTH, bool ADD, class Type>
 static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, size_t OC, size_t part_rows) {
     __shared__ float of_row[COLUMN_SUM_ROWS][WIDTH][WARP_SIZE];
     const size_t o = ((size_t)blockIdx.x * WARP_SIZE + threadIdx.x) * WIDTH;
-    const size_t begin = blockIdx.y * part_rows, end = begin + part_rows < N ? begin + part_rows : N;
+    const size_t begin = blockIdx.y * part_rows;
+    const int rows = begin >= N ? 0 : (int)(begin + part_rows < N ? part_rows : N - begin);
     float sum[WIDTH] = {0};
     if (o < OC) {
-        for (size_t n = begin + threadIdx.y; n < end; n += COLUMN_SUM_ROWS) {
+        #pragma unroll 4 // so that several loads are on their way at once
+        for (int n = threadIdx.y; n < rows; n += COLUMN_SUM_ROWS) {
             float row[WIDTH];
-            load_floats(row, x + n * OC + o);
+            load_floats(row, x + (begin + n) * OC + o);
             for (int k = 0; k < WIDTH; k++) { sum[k] += row[k]; }
         }
     }

@@ -6,10 +6,11 @@
 #include "matmul.cuh"
 #include "softmax.cuh"
 
-// Each chunk goes over the weight twice and over its fp32 gradient twice (it is added to): 12 Vp C bytes in bf16, beside
-// 6 rows Vp C operations. An H100 does about 200 operations in the time of a byte, so these cost the same at 400 rows:
-// 8192 rows keep the first below 5 %. fp32 is content with half as many: 16 Vp C bytes, and operations take at least
-// twice as long. Logits of 50304 columns take 786 MiB either way, and less where B*T is less, as on a small GPU.
+// Each chunk goes over the weight twice and over its fp32 gradient twice (it is added to): 12 Vp C bytes in bf16,
+// beside 6 rows Vp C operations. An H100 does about 200 operations in the time of a byte, so these cost the same at 400
+// rows: 8192 rows keep the first below 5 %. fp32 is content with half as many: there are 16 Vp C bytes, but operations
+// take at least twice as long. Logits of 50304 columns take 786 MiB either way, and less where B*T is less, as on a
+// small GPU.
 OP int classifier_chunk(int C) {
     (void)C;
     return 16384 / (int)sizeof(floatX);

@@ -1,8 +1,8 @@
 // Matrix products by cuBLASLt, the one place that calls it.
 //
-// The library thinks in columns: to it, our row-major matrix is its own transpose. So instead of out = a @ b it is asked
-// for out^T = b^T @ a^T, which lies in memory just as our out does: its A is our b, its B is our a, its m, n and k are
-// our cols, rows and depth.
+// The library thinks in columns: to it, our row-major matrix is its own transpose. So instead of out = a @ b it is
+// asked for out^T = b^T @ a^T, which lies in memory just as our out does: its A is our b, its B is our a, and its m, n
+// and k are our cols, rows and depth.
 //
 // Which algorithm suits a product is asked once and kept, with all descriptors, as a plan. Some forms have none,
 // depending on the GPU, the types, the shape and the library's version: such a plan says so, and the caller does the
@@ -12,6 +12,8 @@
 // promises for work that has a workspace to itself (section "Results Reproducibility").
 #pragma once
 #include "matmul_plain.cuh"
+
+static const cudaDataType_t FLOATX_TYPE = sizeof(floatX) == sizeof(bf16) ? CUDA_R_16BF : CUDA_R_32F;
 
 // Alignments beyond this are all the same to the library's kernels, whose widest access is 16 bytes; telling them apart
 // would only multiply the plans, and let layers of one shape differ in algorithm.
@@ -102,10 +104,10 @@ static inline void product_set_pointers(cublasLtMatmulDesc_t product, const Matm
 
 // bf16 is multiplied exactly and summed in fp32; fp32 likewise, or with its factors rounded to TF32's 10 bits.
 static inline cublasLtMatmulDesc_t product_create(const Matmul* m) {
-    const bool tf32 = sizeof(floatX) == sizeof(float) && cuda.tf32;
+    const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && cuda.tf32;
+    const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     cublasLtMatmulDesc_t product;
-    cublas_check(cublasLtMatmulDescCreate(&product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
-                 "describing a matmul");
+    cublas_check(cublasLtMatmulDescCreate(&product, compute, CUDA_R_32F), "describing a matmul");
     product_set(product, CUBLASLT_MATMUL_DESC_TRANSA, m->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     product_set(product, CUBLASLT_MATMUL_DESC_TRANSB, m->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul_epilogue(m));
@@ -115,10 +117,10 @@ static inline cublasLtMatmulDesc_t product_create(const Matmul* m) {
 }
 
 // What lies row-major as (rows,cols).
-static inline cublasLtMatrixLayout_t layout_create(bool is_floatX, int rows, int cols) {
-    const cudaDataType_t type = is_floatX && sizeof(floatX) == sizeof(bf16) ? CUDA_R_16BF : CUDA_R_32F;
+static inline cublasLtMatrixLayout_t layout_create(cudaDataType_t type, int rows, int cols) {
     cublasLtMatrixLayout_t layout;
-    cublas_check(cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)cols, (uint64_t)rows, cols), "describing a matrix");
+    cublas_check(cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)cols, (uint64_t)rows, cols),
+                 "describing a matrix");
     return layout;
 }
 
@@ -162,9 +164,11 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
     p->exists = false;
     if (!matmul_is_describable(m)) { return; }
     p->product = product_create(m);
-    p->a = m->a_transposed ? layout_create(true, m->depth, m->rows) : layout_create(true, m->rows, m->depth);
-    p->b = m->b_transposed ? layout_create(true, m->cols, m->depth) : layout_create(true, m->depth, m->cols);
-    p->out = layout_create(m->out != NULL, m->rows, m->cols);
+    p->a = m->a_transposed ? layout_create(FLOATX_TYPE, m->depth, m->rows)
+                           : layout_create(FLOATX_TYPE, m->rows, m->depth);
+    p->b = m->b_transposed ? layout_create(FLOATX_TYPE, m->cols, m->depth)
+                           : layout_create(FLOATX_TYPE, m->depth, m->cols);
+    p->out = layout_create(m->out ? FLOATX_TYPE : CUDA_R_32F, m->rows, m->cols);
     cublasLtMatmulPreference_t preference = preference_create(key);
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;

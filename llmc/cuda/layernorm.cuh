@@ -5,9 +5,9 @@
 // Backward, with norm = (inp - mean) * rstd and dnorm = dout * weight, for each row of C:
 //   dinp += rstd * (dnorm - mean(dnorm) - norm * mean(dnorm * norm))
 //   dweight += dout * norm, dbias += dout, summed over all rows
-// A block goes over a few rows twice: first with a warp for each row, for the two means, and again with a thread for each
-// few columns, which sees all of these rows and so needs nobody's help to sum dweight and dbias. The second time the
-// rows come from the caches. The blocks' partial sums are then added up as column_sums.cuh does it.
+// A block goes over a few rows twice: first with a warp for each row, for the two means, and again with a thread for
+// each few columns, which sees all of these rows and so needs nobody's help to sum dweight and dbias. The second time
+// the rows come from the caches. The blocks' partial sums are then added up as column_sums.cuh does it.
 #pragma once
 #include "../ops.h"
 #include "column_sums.cuh"

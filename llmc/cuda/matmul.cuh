@@ -1,7 +1,7 @@
 // The linear layers, by cuBLASLt. Weights lie (out,in), as in PyTorch: out = inp @ weight^T + bias.
 //
-// With cuda.fused the bias, GELU and the gradients of both are left to the library, which does them while the product is
-// still in registers, and so saves the way to memory and back. Every fused form has an unfused one behind it, for
+// With cuda.fused the bias, GELU and the gradients of both are left to the library, which does them while the product
+// is still in registers, and so saves the way to memory and back. Every fused form has an unfused one behind it, for
 // --fused 0 and for where the library has no algorithm.
 #pragma once
 #include "../ops.h"
@@ -60,7 +60,7 @@ static inline void multiply(const Matmul* m) {
     if (!cuda.plain) {
         if (cublaslt_matmul(m)) { return; }
         static bool is_told;
-        if (!is_told) { notice("cuBLASLt has no algorithm for a matmul of this shape: the plain kernel does it, slowly"); }
+        if (!is_told) { notice("cuBLASLt has no algorithm for a matmul of this shape: our slow plain kernel does it"); }
         is_told = true;
     }
     matmul_plain(m);
@@ -86,14 +86,16 @@ static inline Matmul forward_product(floatX* out, const floatX* inp, const float
 }
 
 // dinp (N,C) = dout (N,OC) @ weight (OC,C)
-static inline Matmul backward_inp_product(floatX* dinp, const floatX* dout, const floatX* weight, int N, int C, int OC) {
+static inline Matmul backward_inp_product(floatX* dinp, const floatX* dout, const floatX* weight, int N, int C,
+                                          int OC) {
     Matmul m = matmul_of(dout, weight, N, C, OC);
     m.out = dinp;
     return m;
 }
 
 // dweight (OC,C) += dout (N,OC)^T @ inp (N,C)
-static inline Matmul backward_weight_product(float* dweight, const floatX* dout, const floatX* inp, int N, int C, int OC) {
+static inline Matmul backward_weight_product(float* dweight, const floatX* dout, const floatX* inp, int N, int C,
+                                             int OC) {
     Matmul m = matmul_of(dout, inp, OC, C, N);
     m.a_transposed = true;
     m.sum = dweight;
@@ -101,18 +103,16 @@ static inline Matmul backward_weight_product(float* dweight, const floatX* dout,
 }
 
 OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N, int C, int OC) {
-    Matmul m = forward_product(out, inp, weight, N, C, OC);
-    if (bias && (cuda.fused || cuda.plain)) {
-        m.bias = bias;
-        m.fusion = FUSE_BIAS;
-        if (cuda.plain) {
-            matmul_plain(&m);
-            return;
-        }
-        if (cublaslt_matmul(&m)) { return; }
-        m = forward_product(out, inp, weight, N, C, OC);
+    const Matmul simple = forward_product(out, inp, weight, N, C, OC);
+    Matmul fused = simple;
+    fused.fusion = FUSE_BIAS;
+    fused.bias = bias;
+    if (bias && cuda.plain) {
+        matmul_plain(&fused);
+        return;
     }
-    multiply(&m);
+    if (bias && cuda.fused && cublaslt_matmul(&fused)) { return; }
+    multiply(&simple);
     if (bias) { add_bias(out, bias, N, OC); }
 }
 
@@ -122,54 +122,46 @@ static inline bool gelu_is_fused() { return cuda.fused && cuda.major >= 9; }
 
 OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias,
                             int N, int C, int OC) {
-    if (gelu_is_fused()) {
-        Matmul m = forward_product(out, inp, weight, N, C, OC);
-        m.fusion = FUSE_BIAS_GELU;
-        m.bias = bias;
-        m.pre = pre;
-        if (cublaslt_matmul(&m)) { return; }
-    }
+    Matmul fused = forward_product(out, inp, weight, N, C, OC);
+    fused.fusion = FUSE_BIAS_GELU;
+    fused.bias = bias;
+    fused.pre = pre;
+    if (gelu_is_fused() && cublaslt_matmul(&fused)) { return; }
     matmul_forward(pre, inp, weight, bias, N, C, OC);
     gelu_forward(out, pre, (size_t)N * OC);
 }
 
-// dweight and dbias. Fused, the bias' gradient comes with the product, which reads dout anyway, for a tenth of what it
-// costs to read it again; the library sets what we add, so a short vector lies between.
-static inline void matmul_backward_weight_bias(float* dweight, float* dbias, const floatX* dout, const floatX* inp, int N,
-                                               int C, int OC) {
-    Matmul m = backward_weight_product(dweight, dout, inp, N, C, OC);
-    if (cuda.fused && OC * sizeof(float) <= SCRATCH_BYTES) {
-        m.fusion = FUSE_A_SUMS;
-        m.a_sums = (float*)cuda.scratch;
-        if (cublaslt_matmul(&m)) {
-            add_vector(dbias, m.a_sums, OC);
-            return;
-        }
-        m = backward_weight_product(dweight, dout, inp, N, C, OC);
+// dweight (OC,C) += and dbias (OC) +=. Fused, the sums for dbias come with the product, which reads dout anyway. The
+// library can only set them, so they wait in scratch memory until they are added: a short vector.
+static inline void matmul_backward_weight_bias(float* dweight, float* dbias, const floatX* dout, const floatX* inp,
+                                               int N, int C, int OC) {
+    const Matmul simple = backward_weight_product(dweight, dout, inp, N, C, OC);
+    Matmul fused = simple;
+    fused.fusion = FUSE_A_SUMS;
+    fused.a_sums = (float*)cuda.scratch;
+    if (cuda.fused && OC * sizeof(float) <= SCRATCH_BYTES && cublaslt_matmul(&fused)) {
+        add_vector(dbias, fused.a_sums, OC);
+        return;
     }
-    multiply(&m);
+    multiply(&simple);
     add_column_sums(dbias, dout, N, OC);
 }
 
 OP void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
                         const floatX* weight, int N, int C, int OC) {
-    const Matmul m = backward_inp_product(dinp, dout, weight, N, C, OC);
-    multiply(&m);
+    const Matmul to_inp = backward_inp_product(dinp, dout, weight, N, C, OC);
+    multiply(&to_inp);
     matmul_backward_weight_bias(dweight, dbias, dout, inp, N, C, OC);
 }
 
 OP void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
                              const floatX* pre, const floatX* weight, int N, int C, int OC) {
-    Matmul m = backward_inp_product(dinp, dout, weight, N, C, OC);
-    bool is_done = false;
-    if (gelu_is_fused()) {
-        m.fusion = FUSE_GELU_BACKWARD;
-        m.pre = (floatX*)pre; // only read
-        is_done = cublaslt_matmul(&m);
-    }
-    if (!is_done) {
-        m = backward_inp_product(dinp, dout, weight, N, C, OC);
-        multiply(&m);
+    const Matmul simple = backward_inp_product(dinp, dout, weight, N, C, OC);
+    Matmul fused = simple;
+    fused.fusion = FUSE_GELU_BACKWARD;
+    fused.pre = (floatX*)pre; // only read
+    if (!gelu_is_fused() || !cublaslt_matmul(&fused)) {
+        multiply(&simple);
         gelu_backward_inplace(dinp, pre, (size_t)N * C);
     }
     matmul_backward_weight_bias(dweight, dbias, dout, inp, N, C, OC);

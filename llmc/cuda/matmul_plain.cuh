@@ -32,6 +32,7 @@ typedef struct {
 
 // A slice is 64 x 16 elements, four for each of the 16 x 16 threads; a thread owns 4 x 4 elements of the output.
 enum { TILE = 64, SLICE = 16, OWN = 4, TILE_THREADS = TILE / OWN };
+enum { TILE_BLOCKS_ON_SM = 3 }; // bounds the registers: four would spill
 // In shared memory its rows are a little longer, which spreads a column over the banks and keeps a thread's four
 // elements aligned for 128-bit reads.
 enum { SLICE_PADDING = 4 };
@@ -39,32 +40,31 @@ struct alignas(16) Slice {
     float x[SLICE][TILE + SLICE_PADDING];
 };
 
-// slice->x[k][i] = element (from + i, depth_from + k) of a matrix (size,depth), which may lie in memory as (depth,size);
-// zeros outside of it. Neighbouring threads read neighbouring addresses either way.
-template <bool TRANSPOSED>
-static __device__ inline void load_slice(Slice* slice, const floatX* matrix, int size, int depth, size_t from,
-                                         size_t depth_from) {
+// slice->x[k][i] = element (from + i, depth_from + k) of a matrix (size,depth), which, if it is transposed, lies in
+// memory as (depth,size); zeros outside of it. Neighbouring threads read neighbouring addresses either way.
+static __device__ inline void load_slice(Slice* slice, const floatX* matrix, bool transposed, int size, int depth,
+                                         size_t from, size_t depth_from) {
     const int thread = threadIdx.y * TILE_THREADS + threadIdx.x;
     for (int at = thread; at < TILE * SLICE; at += TILE_THREADS * TILE_THREADS) {
-        const int i = TRANSPOSED ? at % TILE : at / SLICE, k = TRANSPOSED ? at / TILE : at % SLICE;
-        const size_t row = from + i, column = depth_from + k;
+        const int i = transposed ? at % TILE : at / SLICE, k = transposed ? at / TILE : at % SLICE;
+        const size_t row = from + i, col = depth_from + k;
         float x = 0;
-        if (row < (size_t)size && column < (size_t)depth) {
-            x = to_float(TRANSPOSED ? matrix[column * size + row] : matrix[row * depth + column]);
+        if (row < (size_t)size && col < (size_t)depth) {
+            x = to_float(matrix[transposed ? col * size + row : row * depth + col]);
         }
         slice->x[k][i] = x;
     }
 }
 
 // The tile of block (x,y) begins at row x * TILE and column y * TILE: the grid may be long in x only.
-template <bool A_TRANSPOSED, bool B_TRANSPOSED>
-static __global__ void __launch_bounds__(TILE_THREADS * TILE_THREADS) matmul_plain_kernel(Matmul m) {
+static __global__ void __launch_bounds__(TILE_THREADS * TILE_THREADS, TILE_BLOCKS_ON_SM)
+matmul_plain_kernel(Matmul m) {
     __shared__ Slice a, b;
     const size_t tile_row = (size_t)blockIdx.x * TILE, tile_col = (size_t)blockIdx.y * TILE;
     float sums[OWN][OWN] = {{0}};
     for (size_t k = 0; k < (size_t)m.depth; k += SLICE) {
-        load_slice<A_TRANSPOSED>(&a, m.a, m.rows, m.depth, tile_row, k);
-        load_slice<!B_TRANSPOSED>(&b, m.b, m.cols, m.depth, tile_col, k);
+        load_slice(&a, m.a, m.a_transposed, m.rows, m.depth, tile_row, k);
+        load_slice(&b, m.b, !m.b_transposed, m.cols, m.depth, tile_col, k);
         __syncthreads();
         for (int s = 0; s < SLICE; s++) {
             float x[OWN], y[OWN];
@@ -93,15 +93,6 @@ static __global__ void __launch_bounds__(TILE_THREADS * TILE_THREADS) matmul_pla
 
 static inline void matmul_plain(const Matmul* m) {
     const dim3 blocks((unsigned)ceil_div(m->rows, TILE), (unsigned)ceil_div(m->cols, TILE));
-    const dim3 threads(TILE_THREADS, TILE_THREADS);
-    if (m->a_transposed && m->b_transposed) {
-        matmul_plain_kernel<true, true><<<blocks, threads, 0, cuda.stream>>>(*m);
-    } else if (m->a_transposed) {
-        matmul_plain_kernel<true, false><<<blocks, threads, 0, cuda.stream>>>(*m);
-    } else if (m->b_transposed) {
-        matmul_plain_kernel<false, true><<<blocks, threads, 0, cuda.stream>>>(*m);
-    } else {
-        matmul_plain_kernel<false, false><<<blocks, threads, 0, cuda.stream>>>(*m);
-    }
+    matmul_plain_kernel<<<blocks, dim3(TILE_THREADS, TILE_THREADS), 0, cuda.stream>>>(*m);
     cuda_launched("matmul_plain");
 }

@@ -1,5 +1,6 @@
-// Sums in double over long vectors: of squares, for the norm of the gradient, and of losses. Each block sums a part, then
-// one block sums the parts. Where the parts lie depends on n alone, so that the result has the same bits on every GPU.
+// Sums in double over long vectors: of squares, for the norm of the gradient, and of losses. Each block sums a part,
+// then one block sums the parts. Where the parts lie depends on n alone, so that the result has the same bits on every
+// GPU.
 #pragma once
 #include "../ops.h"
 #include "vector.cuh"

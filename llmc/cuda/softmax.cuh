@@ -1,6 +1,7 @@
 // Softmax and cross entropy of rows of logits, and their gradient in place. A block takes a row, of a whole vocabulary,
-// and goes over it twice: once for the maximum and the sum of exponentials together, the sum being rescaled whenever the
-// maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"), and again for the gradient.
+// and goes over it twice: once for the maximum and the sum of exponentials together, the sum being rescaled whenever
+// the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"), and again for the
+// gradient.
 #pragma once
 #include "vector.cuh"
 #include <float.h>

@@ -1,6 +1,6 @@
 // WIDTH neighbouring elements, moved at once and computed with as floats: how the kernels that are bound by memory read
-// and write. Each comes in two instances: a wide one for rows that all begin at a multiple of what one access moves, and
-// one of WIDTH 1 for any other rows, and for --kernels plain.
+// and write. Each comes in two instances: a wide one for rows that all begin at a multiple of what one access moves,
+// and one of WIDTH 1 for any other rows, and for --kernels plain.
 #pragma once
 #include "common.cuh"
 
@@ -34,7 +34,8 @@ template <int WIDTH, class Type> static __device__ inline void store_floats(Type
 }
 
 // The same where only `left` elements may remain, at the end of an array: the others read as 0.
-template <int WIDTH, class Type> static __device__ inline void load_rest(float (&x)[WIDTH], const Type* p, size_t left) {
+template <int WIDTH, class Type>
+static __device__ inline void load_rest(float (&x)[WIDTH], const Type* p, size_t left) {
     if (left >= WIDTH) {
         load_floats(x, p);
     } else {
@@ -42,7 +43,8 @@ template <int WIDTH, class Type> static __device__ inline void load_rest(float (
     }
 }
 
-template <int WIDTH, class Type> static __device__ inline void store_rest(Type* p, const float (&x)[WIDTH], size_t left) {
+template <int WIDTH, class Type>
+static __device__ inline void store_rest(Type* p, const float (&x)[WIDTH], size_t left) {
     if (left >= WIDTH) {
         store_floats(p, x);
     } else {

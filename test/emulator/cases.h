@@ -1,5 +1,5 @@
-// The runner of the emulator's own tests. The emulator reads its environment once and ends the program when something is
-// wrong, so that each case is a process of its own: with an environment, and with the complaint that must end it.
+// The runner of the emulator's own tests. The emulator reads its environment once and ends the program when something
+// is wrong, so that each case is a process of its own: with an environment, and with the complaint that must end it.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

@@ -114,7 +114,9 @@ static size_t skip_space(size_t i) {
 }
 
 // A quote begins a literal, unless it separates digits (1'000).
-static bool is_literal(size_t i) { return in[i] == '"' || (in[i] == '\'' && (i == 0 || !isxdigit((unsigned char)in[i - 1]))); }
+static bool is_literal(size_t i) {
+    return in[i] == '"' || (in[i] == '\'' && (i == 0 || !isxdigit((unsigned char)in[i - 1])));
+}
 
 // Behind the literal whose quote is at `begin`; R"delimiter( ... )delimiter" has no escapes.
 static size_t literal_end(size_t begin) {

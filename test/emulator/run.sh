@@ -58,11 +58,14 @@ refuses() {
 
 # What cu2cpp writes has each line where it was.
 keeps_lines() {
-    printf 'k<int,\n  4><<<1,\n 2>>>(a,\n b); int line4;\n__shared__ float\n x[2],\n y[3]; int line7;\nasm volatile("a"\n "b" : "=r"(x)\n : "r"(y)); int line10;\n' |
-        "$work/cu2cpp" | awk '/line/ { match($0, /line[0-9]+/); if (substr($0, RSTART + 4, RLENGTH - 4) != NR) exit 1; n++ } END { exit n != 3 }'
+    local code='k<int,\n  4><<<1,\n 2>>>(a,\n b); int line4;\n__shared__ float\n x[2],\n y[3]; int line7;\n'
+    code+='asm volatile("a"\n "b" : "=r"(x)\n : "r"(y)); int line10;\n'
+    printf "$code" | "$work/cu2cpp" | awk '
+        /line/ { match($0, /line[0-9]+/); wrong += substr($0, RSTART + 4, RLENGTH - 4) != NR; n++ }
+        END { exit wrong || n != 3 }'
 }
 
-# Two objects share one emulator, beside one that knows nothing of it; the second one's kernel sees the first one's memory.
+# Two objects share one emulator, beside one that knows nothing of it: a kernel of the second sees the first's memory.
 links_objects() {
     cat >"$work/one.cu" <<'CODE'
 #include <cuda_runtime.h>

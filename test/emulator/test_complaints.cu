@@ -104,7 +104,16 @@ static void device_pointer_as_shared() { generic_address_kernel<<<1, 1>>>(device
 // ---------------------------------------------------------------------------------------------------------------------
 // barriers and warps
 
-enum Divergence { EXITED, OTHER_BARRIER, OTHER_SHUFFLE, SHUFFLE_AND_VOTE, LANES_EXITED, LANES_ELSEWHERE, NOT_IN_MASK, WIDTH };
+enum Divergence {
+    EXITED,
+    OTHER_BARRIER,
+    OTHER_SHUFFLE,
+    SHUFFLE_AND_VOTE,
+    LANES_EXITED,
+    LANES_ELSEWHERE,
+    NOT_IN_MASK,
+    WIDTH
+};
 
 __global__ void diverge_kernel(Divergence how) {
     int i = threadIdx.x;
@@ -208,7 +217,8 @@ static const Case CASES[] = {
     {"shuffle: two of them", diverge<OTHER_SHUFFLE>, nullptr, "different warp instructions", EVERY},
     {"shuffle and vote", diverge<SHUFFLE_AND_VOTE>, nullptr, "different warp instructions", EVERY},
     {"shuffle: lanes exited", diverge<LANES_EXITED>, nullptr, "only 0000ffff are there: ffff0000 have exited", EVERY},
-    {"syncwarp: lanes elsewhere", diverge<LANES_ELSEWHERE>, nullptr, "only 000000ff are there: ffffff00 wait elsewhere", EVERY},
+    {"syncwarp: lanes elsewhere", diverge<LANES_ELSEWHERE>, nullptr, "only 000000ff are there: ffffff00 wait elsewhere",
+     EVERY},
     {"mask without the lane", diverge<NOT_IN_MASK>, nullptr, "lacks the calling lane 16", EVERY},
     {"width of a shuffle", diverge<WIDTH>, nullptr, "the width 12", EVERY},
     {"barrier on the host", barrier_on_the_host, nullptr, "called on the host", EVERY},

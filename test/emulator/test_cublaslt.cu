@@ -24,6 +24,8 @@ struct Matrix {
     float& at(size_t i, size_t j, size_t b = 0) { return host[b * stride + j * ld + i]; }
 };
 
+static cudaStream_t stream; // of all products
+
 static size_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
 
 // Small whole numbers, exact in either type, and different from their neighbours.
@@ -95,6 +97,7 @@ struct Product {
     bool no_bias = false, no_aux = false, wrong_k = false, other_problem = false, blank_algorithm = false;
 
     Matrix a, b, c, d, bias, aux;
+    unsigned char workspace_after = 0; // its first byte, 0 before
 };
 
 static bool has_bias(const Product& p) { return p.epilogue & (4 | 16 | 256 | 512); }
@@ -178,13 +181,13 @@ static cublasStatus_t run(Product* p) {
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t found[8];
-    cudaStream_t stream = NULL;
     char* workspace = NULL;
     int count = 0;
     prepare(p);
     LT(cublasLtCreate(&handle));
-    OK(cudaStreamCreate(&stream));
+    if (!stream) { OK(cudaStreamCreate(&stream)); }
     OK(cudaMalloc(&workspace, p->workspace + 256));
+    OK(cudaMemset(workspace, 0, p->workspace + 256));
     cublasLtMatmulDesc_t desc = make_desc(*p);
     cublasLtMatrixLayout_t a = make_layout(p->a, p->a.rows, (int64_t)p->a.ld, p->order);
     cublasLtMatrixLayout_t b = make_layout(p->b, p->b.rows + p->wrong_k, (int64_t)p->b.ld + p->wrong_k, 0);
@@ -214,8 +217,8 @@ static cublasStatus_t run(Product* p) {
     cublasLtMatrixLayout_t const layouts[] = {a, b, c, d};
     for (cublasLtMatrixLayout_t layout : layouts) { LT(cublasLtMatrixLayoutDestroy(layout)); }
     LT(cublasLtMatmulDescDestroy(desc));
+    OK(cudaMemcpy(&p->workspace_after, workspace, 1, cudaMemcpyDeviceToHost));
     OK(cudaFree(workspace));
-    OK(cudaStreamDestroy(stream));
     LT(cublasLtDestroy(handle));
     return status;
 }
@@ -364,6 +367,26 @@ TEST(fast_types_round_their_inputs) {
 }
 
 #ifndef __NVCC__
+TEST(a_workspace_is_overwritten) {
+    Product p;
+    LT(run(&p));
+    EXPECT(p.workspace_after == 0xff);
+    finish(&p);
+}
+
+TEST(algorithms_round_differently) {
+    float got[2];
+    for (int i = 0; i < 2; i++) {
+        Product p;
+        p.k = 1000, p.all_a = 0.1f, p.algorithm = i;
+        LT(run(&p));
+        got[i] = download(p.d)[0];
+        finish(&p);
+    }
+    EXPECT(got[0] != got[1]);
+    EXPECT_NEAR(got[0], got[1], 1e-2);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // complaints: the status is the child's exit code
 

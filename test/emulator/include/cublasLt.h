@@ -82,7 +82,7 @@ typedef enum {
 
 typedef enum { // how an algorithm that splits k adds its parts up
     CUBLASLT_REDUCTION_SCHEME_NONE = 0,
-    CUBLASLT_REDUCTION_SCHEME_INPLACE = 1, // by atomics, in any order
+    CUBLASLT_REDUCTION_SCHEME_INPLACE = 1, // in the output itself, one after another
     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,
     CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE = 4,
     CUBLASLT_REDUCTION_SCHEME_MASK = 7,

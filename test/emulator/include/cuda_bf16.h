@@ -70,7 +70,8 @@ typedef __nv_bfloat162 nv_bfloat162;
 inline __nv_bfloat16 __float2bfloat16(float f) { return f; }
 inline __nv_bfloat16 __float2bfloat16_rn(float f) { return f; }
 inline __nv_bfloat16 __float2bfloat16_rz(float f) {
-    return std::isnan(f) ? __nv_bfloat16(f) : __nv_bfloat16(__nv_bfloat16_raw{(unsigned short)(__float_as_uint(f) >> 16)});
+    return std::isnan(f) ? __nv_bfloat16(f)
+                         : __nv_bfloat16(__nv_bfloat16_raw{(unsigned short)(__float_as_uint(f) >> 16)});
 }
 inline __nv_bfloat16 __double2bfloat16(double d) { return d; }
 inline __nv_bfloat16 __int2bfloat16_rn(int i) { return i; }
@@ -100,11 +101,13 @@ inline __nv_bfloat162 __lowhigh2highlow(__nv_bfloat162 v) { return {v.y, v.x}; }
 // ---------------------------------------------------------------------------------------------------------------------
 // arithmetic and comparison, as operators and under CUDA's names
 
-#define EMU_ARITHMETIC(op, name)                                                                             \
+#define EMU_ARITHMETIC(op, name)                                                                                       \
     inline __nv_bfloat16 operator op(const __nv_bfloat16& a, const __nv_bfloat16& b) { return (float)a op (float)b; } \
-    inline __nv_bfloat16& operator op##=(__nv_bfloat16& a, const __nv_bfloat16& b) { return a = a op b; }    \
-    inline __nv_bfloat162 operator op(const __nv_bfloat162& a, const __nv_bfloat162& b) { return {a.x op b.x, a.y op b.y}; } \
-    inline __nv_bfloat162& operator op##=(__nv_bfloat162& a, const __nv_bfloat162& b) { return a = a op b; } \
+    inline __nv_bfloat16& operator op##=(__nv_bfloat16& a, const __nv_bfloat16& b) { return a = a op b; }              \
+    inline __nv_bfloat162 operator op(const __nv_bfloat162& a, const __nv_bfloat162& b) {                              \
+        return {a.x op b.x, a.y op b.y};                                                                               \
+    }                                                                                                                  \
+    inline __nv_bfloat162& operator op##=(__nv_bfloat162& a, const __nv_bfloat162& b) { return a = a op b; }           \
     inline __nv_bfloat16 __h##name(__nv_bfloat16 a, __nv_bfloat16 b) { return a op b; }
 EMU_ARITHMETIC(+, add)
 EMU_ARITHMETIC(-, sub)
@@ -128,7 +131,9 @@ EMU_COMPARISON(>=, ge)
 #undef EMU_COMPARISON
 
 inline __nv_bfloat16 operator+(const __nv_bfloat16& h) { return h; }
-inline __nv_bfloat16 operator-(const __nv_bfloat16& h) { return __ushort_as_bfloat16(__bfloat16_as_ushort(h) ^ 0x8000); }
+inline __nv_bfloat16 operator-(const __nv_bfloat16& h) {
+    return __ushort_as_bfloat16(__bfloat16_as_ushort(h) ^ 0x8000);
+}
 inline __nv_bfloat16 __hneg(__nv_bfloat16 h) { return -h; }
 inline __nv_bfloat16 __habs(__nv_bfloat16 h) { return __ushort_as_bfloat16(__bfloat16_as_ushort(h) & 0x7fff); }
 inline bool __hisnan(__nv_bfloat16 h) { return std::isnan((float)h); }

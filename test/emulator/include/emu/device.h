@@ -2,7 +2,6 @@
 #pragma once
 #include "warp.h"
 #include <ctime>
-#include <limits>
 
 // ---------------------------------------------------------------------------------------------------------------------
 // atomics: each returns what was there before
@@ -134,25 +133,28 @@ inline float __uint2float_rn(unsigned x) { return (float)x; }
 inline float __double2float_rn(double x) { return (float)x; }
 inline float fdividef(float x, float y) { return x / y; }
 
-// min and max without std::, for every two numbers. NaN loses, as in fminf.
-#define EMU_MINMAX(T)                                                                \
-    inline T min(T a, T b) { return a < b ? a : b; }                                 \
-    inline T max(T a, T b) { return a > b ? a : b; }
-EMU_MINMAX(int)
-EMU_MINMAX(unsigned)
-EMU_MINMAX(long)
-EMU_MINMAX(unsigned long)
-EMU_MINMAX(long long)
-EMU_MINMAX(unsigned long long)
+// min and max without std::, for the pairs of types that CUDA has; others are ambiguous, as they are there. NaN loses.
+#define EMU_MINMAX(A, B, T)                                                          \
+    inline T min(A a, B b) { return (T)a < (T)b ? (T)a : (T)b; }                     \
+    inline T max(A a, B b) { return (T)a > (T)b ? (T)a : (T)b; }
+#define EMU_MINMAX_SIGNED(T)                                                         \
+    EMU_MINMAX(T, T, T)                                                              \
+    EMU_MINMAX(unsigned T, unsigned T, unsigned T)                                   \
+    EMU_MINMAX(T, unsigned T, unsigned T)                                            \
+    EMU_MINMAX(unsigned T, T, unsigned T)
+EMU_MINMAX_SIGNED(int)
+EMU_MINMAX_SIGNED(long)
+EMU_MINMAX_SIGNED(long long)
+#undef EMU_MINMAX_SIGNED
 #undef EMU_MINMAX
 inline float min(float a, float b) { return fminf(a, b); }
 inline float max(float a, float b) { return fmaxf(a, b); }
 inline double min(double a, double b) { return fmin(a, b); }
 inline double max(double a, double b) { return fmax(a, b); }
-template <class A, class B> using EmuBoth =
-    std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B> && !std::is_same_v<A, B>, std::common_type_t<A, B>>;
-template <class A, class B> EmuBoth<A, B> min(A a, B b) { return min((EmuBoth<A, B>)a, (EmuBoth<A, B>)b); }
-template <class A, class B> EmuBoth<A, B> max(A a, B b) { return max((EmuBoth<A, B>)a, (EmuBoth<A, B>)b); }
+inline double min(float a, double b) { return fmin(a, b); }
+inline double max(float a, double b) { return fmax(a, b); }
+inline double min(double a, float b) { return fmin(a, b); }
+inline double max(double a, float b) { return fmax(a, b); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the rest

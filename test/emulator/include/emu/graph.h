@@ -42,7 +42,8 @@ inline cudaError_t begin_enqueue(Stream* s) {
     for (auto& capture : captures) {
         if (capture->origin->blocking) {
             capture->invalid = true;
-            return fail(cudaErrorStreamCaptureImplicit, "the default stream is used while a blocking stream is captured");
+            return fail(cudaErrorStreamCaptureImplicit,
+                        "the default stream is used while a blocking stream is captured");
         }
     }
     return cudaSuccess;
@@ -104,7 +105,9 @@ inline cudaError_t end_capture(Stream* s, std::shared_ptr<Graph>* graph) {
     for (size_t i = captures.size(); i-- > 0;) {
         if (captures[i] == capture) { captures.erase(captures.begin() + (long)i); }
     }
-    if (capture->invalid) { return fail(cudaErrorStreamCaptureInvalidated, "cudaStreamEndCapture: a call failed before"); }
+    if (capture->invalid) {
+        return fail(cudaErrorStreamCaptureInvalidated, "cudaStreamEndCapture: a call failed before");
+    }
     if (!joined) { return fail(cudaErrorStreamCaptureUnjoined, "a stream that joined the capture was not waited for"); }
     *graph = capture->graph;
     return cudaSuccess;
@@ -152,10 +155,11 @@ inline cudaError_t wait_event(Stream* s, const Event* e) {
     if (!mark) { return cudaSuccess; } // never recorded: nothing to wait for
     if (!mark->capture && s->capture) {
         s->capture->invalid = true;
-        return fail(cudaErrorStreamCaptureIsolation, "a captured stream waits for an event recorded outside the capture");
+        return fail(cudaErrorStreamCaptureIsolation,
+                    "a captured stream waits for an event recorded outside the capture");
     }
     if (!mark->capture) {
-        enqueue(s, [mark] { drain(mark->stream, mark->position); });
+        enqueue(s, [mark] { drain(*mark); });
         return cudaSuccess;
     }
     if (std::find(captures.begin(), captures.end(), mark->capture) == captures.end()) {

@@ -60,7 +60,9 @@ template <class T> void check_argument(const char* kernel, int i, const T& value
         if (!p || is_pinned(p)) { return; }
         if (!on_device(p)) { die("%s: argument %d (%p) is a host pointer", kernel, i, p); }
         auto* a = allocation_before(mem.live, p);
-        if (!a || (size_t)((char*)p - a->first) > a->second) { die("%s: argument %d (%p) is freed memory", kernel, i, p); }
+        if (!a || (size_t)((char*)p - a->first) > a->second) {
+            die("%s: argument %d (%p) is freed memory", kernel, i, p);
+        }
     }
 }
 
@@ -84,8 +86,8 @@ struct Launch {
             fail(cudaErrorInvalidConfiguration, "%s<<<(%u,%u,%u), (%u,%u,%u)>>>: the %s is empty or too large", k.name,
                  grid.x, grid.y, grid.z, block.x, block.y, block.z, block_fits ? "grid" : "block");
         } else if (threads() > (size_t)k.max_threads) {
-            fail(cudaErrorInvalidConfiguration, "%s: %zu threads in a block, but __launch_bounds__(%d)", k.name, threads(),
-                 k.max_threads);
+            fail(cudaErrorInvalidConfiguration, "%s: %zu threads in a block, but __launch_bounds__(%d)", k.name,
+                 threads(), k.max_threads);
         } else if (dynamic > (size_t)k.max_dynamic) {
             fail(cudaErrorInvalidValue, "%s: %zu bytes of dynamic shared memory, but %d allowed: cudaFuncSetAttribute",
                  k.name, dynamic, k.max_dynamic);

@@ -34,9 +34,9 @@ inline void note_access([[maybe_unused]] const void* p, [[maybe_unused]] size_t 
 
 // One operand: its constraint, and the variable (outputs) or its value (inputs). An Op without mode ends the list.
 struct Op {
-    char mode = 0;        // '=' written, '+' read and written, 'i' read only
+    char mode = 0;       // '=' written, '+' read and written, 'i' read only
     char constraint = 0; // 'r' 32-bit integer, 'l' 64-bit integer or pointer, 'f' float, 'n' constant
-    bool fits = false;    // the C++ type is one that nvcc takes for the constraint
+    bool fits = false;   // the C++ type is one that nvcc takes for the constraint
     void* variable = nullptr;
     uint64_t value = 0;
 };
@@ -81,7 +81,7 @@ struct PtxThread;
 typedef void (*PtxThreadFunction)(const PtxThread& thread);
 
 // `operands` is their shape: {..} a vector, [.] an address, one letter for each register's constraint; a leading '='
-// says that the first operand is written. A warp-wide instruction has a WarpOp and no function for a single thread.
+// says that the first operand is written. Each thread does `run`, where there is one; then its warp meets for run_warp.
 struct PtxFormat {
     const char* opcode;
     const char* operands;
@@ -91,14 +91,14 @@ struct PtxFormat {
 };
 
 struct PtxArgument {
-    int index;         // of the asm statement's operand; -1: a literal in the text
+    int index; // of the asm statement's operand; -1: a literal in the text
     uint64_t literal;
 };
 
 struct PtxInstruction {
-    std::string text;    // for messages
+    std::string text; // for messages
     std::string opcode;
-    std::string marks;   // the operands' punctuation, with '%' for each argument: "{%%%%} [%]"
+    std::string marks; // the operands' punctuation, with '%' for each argument: "{%%%%} [%]"
     std::vector<PtxArgument> arguments;
     const PtxFormat* format = nullptr;
 };

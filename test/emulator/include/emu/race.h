@@ -105,8 +105,8 @@ inline void report_race(const void* p, const Access& before, bool wrote, const A
     }
     fprintf(stderr, "emu: race: %s: thread %u %s %s (%s), %s%u of block %u %s it (%s), nothing orders them\n",
             where().c_str(), now.thread, writes ? "writes" : "reads", memory.c_str(), place_of(now.pc).c_str(),
-            before.many == ONE ? "thread " : "others and thread ", before.thread, before.block, wrote ? "wrote" : "read",
-            place_of(before.pc).c_str());
+            before.many == ONE ? "thread " : "others and thread ", before.thread, before.block,
+            wrote ? "wrote" : "read", place_of(before.pc).c_str());
 }
 
 inline void race_launch_end() {
@@ -120,8 +120,9 @@ inline void race_access(const void* p, size_t n, bool writes, void* pc) {
     static const uintptr_t base = program_base();
     const unsigned thread = (unsigned)(cur - S->fibers.data());
     const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-    Access now = {(unsigned)launches, block, block_epoch, warp_epochs[thread / 32], (unsigned)((uintptr_t)pc - base - 1),
-                  (uint16_t)thread, ONE};
+    Access now = {
+        (unsigned)launches, block, block_epoch, warp_epochs[thread / 32], (unsigned)((uintptr_t)pc - base - 1),
+        (uint16_t)thread,   ONE};
     for (uintptr_t a = (uintptr_t)p / CELL_BYTES * CELL_BYTES; a < (uintptr_t)p + n; a += CELL_BYTES) {
         Cell& cell = cell_at(a);
         if (!ordered(cell.write, now, device)) { return report_race(p, cell.write, true, now, writes); }

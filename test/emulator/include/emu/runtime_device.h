@@ -29,7 +29,8 @@ struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem, sharedMemPerBlock;
     int regsPerBlock, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
-    int major, minor, multiProcessorCount, integrated, concurrentKernels, ECCEnabled, pciBusID, pciDeviceID, pciDomainID;
+    int major, minor, multiProcessorCount, integrated, concurrentKernels, ECCEnabled, pciBusID, pciDeviceID,
+        pciDomainID;
     int asyncEngineCount, unifiedAddressing, memoryBusWidth, l2CacheSize, maxThreadsPerMultiProcessor;
     size_t sharedMemPerMultiprocessor;
     int regsPerMultiprocessor, managedMemory, cooperativeLaunch;
@@ -170,7 +171,8 @@ inline cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute 
     if (!kernel) { return emu::fail(cudaErrorInvalidDeviceFunction, "cudaFuncSetAttribute: not a kernel"); }
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) { return cudaSuccess; }
     if (value < 0 || (size_t)value + kernel->static_bytes > emu::MAX_DYNAMIC_SHARED) {
-        return emu::fail(cudaErrorInvalidValue, "cudaFuncSetAttribute: %s: %d bytes of dynamic shared memory", kernel->name, value);
+        return emu::fail(cudaErrorInvalidValue, "cudaFuncSetAttribute: %s: %d bytes of dynamic shared memory",
+                         kernel->name, value);
     }
     kernel->max_dynamic = value;
     return cudaSuccess;
@@ -197,15 +199,17 @@ template <class T> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attribu
 }
 
 // As far as threads and shared memory go: registers are not known.
-inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int threads, size_t dynamic) {
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int threads,
+                                                                 size_t dynamic) {
     EMU_ENTER()
     emu::Kernel* kernel = emu::kernel_at(function);
     if (!kernel) { return emu::fail(cudaErrorInvalidDeviceFunction, "cudaOccupancy...: not a kernel"); }
     if (threads < 1) { return emu::fail(cudaErrorInvalidValue, "cudaOccupancy...: blocks of %d threads", threads); }
     size_t shared = kernel->static_bytes + dynamic + 1024; // the system takes 1 KB of each block
-    *blocks = threads > kernel->max_threads || dynamic > (size_t)kernel->max_dynamic
-                  ? 0
-                  : min(min(emu::MULTIPROCESSOR_THREADS / threads, 32), (int)((emu::MAX_DYNAMIC_SHARED + 1024) / shared));
+    *blocks =
+        threads > kernel->max_threads || dynamic > (size_t)kernel->max_dynamic
+            ? 0
+            : min(min(emu::MULTIPROCESSOR_THREADS / threads, 32), (int)((emu::MAX_DYNAMIC_SHARED + 1024) / shared));
     return cudaSuccess;
 }
 template <class T>

@@ -94,7 +94,9 @@ inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
 inline cudaError_t cudaMallocHost(void** p, size_t n, unsigned flags = cudaHostAllocDefault) {
     return cudaHostAlloc(p, n, flags);
 }
-template <class T> cudaError_t cudaHostAlloc(T** p, size_t n, unsigned flags) { return cudaHostAlloc((void**)p, n, flags); }
+template <class T> cudaError_t cudaHostAlloc(T** p, size_t n, unsigned flags) {
+    return cudaHostAlloc((void**)p, n, flags);
+}
 template <class T> cudaError_t cudaMallocHost(T** p, size_t n, unsigned flags = cudaHostAllocDefault) {
     return cudaHostAlloc((void**)p, n, flags);
 }
@@ -130,8 +132,8 @@ inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, c
 // ---------------------------------------------------------------------------------------------------------------------
 // copying
 
-// As CUDA: a copy from pageable memory has read it before the call returns, one to pageable memory is done by then; only
-// device and page-locked memory is copied asynchronously ("API synchronization behavior" of the runtime's manual).
+// As CUDA: a copy from pageable memory has read it before the call returns, one to pageable memory is done by then;
+// only device and page-locked memory is copied asynchronously ("API synchronization behavior" of the runtime's manual).
 inline cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t n, cudaMemcpyKind kind, cudaStream_t stream = 0) {
     EMU_ENTER()
     emu::Stream* s = emu::st(stream);
@@ -186,7 +188,9 @@ template <class T>
 cudaError_t cudaMemcpyFromSymbol(void* dst, const T& symbol, size_t n, size_t offset = 0,
                                  cudaMemcpyKind = cudaMemcpyDeviceToHost) {
     EMU_ENTER_OUTSIDE_CAPTURE("cudaMemcpyFromSymbol")
-    if (offset + n > sizeof symbol) { return emu::fail(cudaErrorInvalidValue, "cudaMemcpyFromSymbol beyond the symbol"); }
+    if (offset + n > sizeof symbol) {
+        return emu::fail(cudaErrorInvalidValue, "cudaMemcpyFromSymbol beyond the symbol");
+    }
     emu::drain_all();
     emu::copy_now(dst, (const char*)&symbol + offset, n);
     return cudaSuccess;

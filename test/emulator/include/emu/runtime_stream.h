@@ -56,12 +56,15 @@ inline cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     EMU_ENTER()
     auto& all = emu::streams;
-    if (!stream || std::find(all.begin(), all.end(), stream) == all.end()) {
+    auto it = std::find(all.begin(), all.end(), stream);
+    if (it == all.end()) {
         return emu::fail(cudaErrorInvalidResourceHandle, "cudaStreamDestroy: no such stream");
     }
     if (stream->capture) { return emu::not_while_capturing("cudaStreamDestroy", stream); }
-    emu::drain(stream); // events may still name it: it is kept
-    return cudaSuccess;
+    emu::drain(stream);
+    all.erase(it);
+    delete stream;
+    return emu::enter();
 }
 
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -123,13 +126,15 @@ inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (event->mark->capture) {
         return emu::fail(cudaErrorCapturedEvent, "cudaEventSynchronize of an event recorded in a capture");
     }
-    emu::drain(event->mark->stream, event->mark->position);
+    emu::drain(*event->mark);
     return emu::enter();
 }
 inline cudaError_t cudaEventQuery(cudaEvent_t event) {
     EMU_ENTER()
     if (!event->mark) { return cudaSuccess; }
-    if (event->mark->capture) { return emu::fail(cudaErrorCapturedEvent, "cudaEventQuery of an event recorded in a capture"); }
+    if (event->mark->capture) {
+        return emu::fail(cudaErrorCapturedEvent, "cudaEventQuery of an event recorded in a capture");
+    }
     return event->mark->happened ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -138,7 +143,8 @@ inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_
     EMU_ENTER()
     for (cudaEvent_t e : {start, end}) {
         if (!e->timing || !e->mark || e->mark->capture) {
-            return emu::fail(cudaErrorInvalidResourceHandle, "cudaEventElapsedTime: an event without timing or not recorded");
+            return emu::fail(cudaErrorInvalidResourceHandle,
+                             "cudaEventElapsedTime: an event without timing or not recorded");
         }
         if (!e->mark->happened) { return emu::quietly(cudaErrorNotReady); }
     }

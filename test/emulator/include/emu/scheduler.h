@@ -62,12 +62,13 @@ inline void prepare_block(size_t n) {
 // warps
 
 [[noreturn]] inline void die_of_missing_lanes(const Fiber& f, unsigned missing, const char* why) {
-    die("%s at %s:%d waits for lanes %08x and only %08x are there: %08x %s", where(f).c_str(), f.at.file, f.at.line, f.mask,
-        f.mask & ~missing, missing, why);
+    die("%s at %s:%d waits for lanes %08x and only %08x are there: %08x %s", where(f).c_str(), f.at.file, f.at.line,
+        f.mask, f.mask & ~missing, missing, why);
 }
 
 // Runs the warp-wide instruction that `first` waits in, if all its lanes are there. Returns the lanes found waiting.
-inline unsigned complete_instruction(Fiber* warp, const Fiber& first, unsigned waiting, unsigned gone, bool* completed) {
+inline unsigned complete_instruction(Fiber* warp, const Fiber& first, unsigned waiting, unsigned gone,
+                                     bool* completed) {
     if (!(first.mask >> first.lane & 1)) {
         die("%s: %s:%d: the mask %08x lacks the calling lane %u", where(first).c_str(), first.at.file, first.at.line,
             first.mask, first.lane);
@@ -137,8 +138,8 @@ inline void complete_barrier() {
     S->vote = 0;
     for (const Fiber& f : S->fibers) {
         if (f.st == DONE) {
-            die("%s waits at __syncthreads (%s:%d), but thread (%u,%u,%u) has exited", where(*first).c_str(), first->at.file,
-                first->at.line, f.tid.x, f.tid.y, f.tid.z);
+            die("%s waits at __syncthreads (%s:%d), but thread (%u,%u,%u) has exited", where(*first).c_str(),
+                first->at.file, first->at.line, f.tid.x, f.tid.y, f.tid.z);
         }
         if (f.at.line != first->at.line) {
             die("%s waits at __syncthreads in %s:%d, thread (%u,%u,%u) at another one in %s:%d", where(*first).c_str(),

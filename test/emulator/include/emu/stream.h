@@ -38,7 +38,7 @@ struct Event {
 };
 
 inline Stream default_stream; // the legacy one, named 0
-inline std::vector<Stream*> streams{&default_stream};
+inline std::vector<Stream*>& streams = *new std::vector<Stream*>{&default_stream}; // outlives all static objects
 
 inline bool lazy() {
     static const bool value = option("EMU_LAZY", 0) != 0;
@@ -59,6 +59,11 @@ inline void drain(Stream* s, size_t position = ~(size_t)0) {
         s->done++;
         if (broken_by == cudaSuccess) { work(); }
     }
+}
+
+// Runs what an event stands for. Its stream may be gone once it has happened.
+inline void drain(const Mark& mark) {
+    if (!mark.happened) { drain(mark.stream, mark.position); }
 }
 
 inline void drain_all() {

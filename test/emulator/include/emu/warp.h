@@ -96,7 +96,8 @@ namespace emu {
 template <class T> struct Reduce {
     T value, result;
 };
-template <class T, void (*combine)(T& total, T value, unsigned lane)> T reduce(unsigned mask, T value, T start, CallSite at) {
+template <class T, void (*combine)(T& total, T value, unsigned lane)>
+T reduce(unsigned mask, T value, T start, CallSite at) {
     Reduce<T> r = {value, start};
     wait(WARP, mask, [](void** lane, unsigned here) {
         T total = ((Reduce<T>*)lane[__builtin_ctz(here)])->result;

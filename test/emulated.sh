@@ -1,0 +1,193 @@
+#!/bin/sh
+# The GPU trainer, every kernel emulated on the CPU (test/emulator/), against the CPU trainer.
+# usage: emulated.sh build/emu [WORD...]      the folder of `make emu`; only the tests whose names contain a word
+emu=${1:?usage: emulated.sh build/emu [WORD...]}
+shift
+chosen=$*
+cuda="$emu/train_gpt2cu" train=build/release/train_gpt2 prepare=build/release/prepare
+. "$(dirname "$0")/lib.sh"
+# Closing device memory to the host between launches takes as long as the launches: one test does it.
+export ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 EMU_GUARD=0
+
+tiny="$small --batch_size 2 --val_every 0"
+
+# ----------------------------------------------------------------------------------------------------------------------
+# kernels: all operations at two shapes, one with tails everywhere, and ten training steps, against the CPU's
+
+# heads of 16 and tiles that are cut; heads of 7, which tiles do not take
+even="--model L=2,H=2,C=32,T=72,V=133 --batch_size 2 --seq_len 70"
+odd="--model L=2,H=3,C=21,T=40,V=133 --batch_size 3 --seq_len 37"
+
+kernels_agree_in_fp32() {
+    must "$cuda" check $even --dtype fp32
+    must "$cuda" check $odd --dtype fp32
+}
+kernels_agree_in_tf32() {
+    must env EMU_CC=90 "$cuda" check $even --dtype tf32
+}
+kernels_agree_in_bf16() {
+    must env EMU_CC=90 "$cuda" check $even --dtype bf16
+    must "$cuda" check $odd --dtype bf16
+}
+unfused_kernels_agree() {
+    must "$cuda" check $even --dtype fp32 --fused 0 --flash 0
+    must "$cuda" check $even --dtype bf16 --fused 0 --flash 0
+}
+plain_kernels_agree() {
+    must "$cuda" check $even --dtype fp32 --kernels plain
+    must "$cuda" check $odd --dtype bf16 --kernels plain
+}
+# A thread that is right only because another one ran before it is wrong in another order.
+kernels_agree_in_any_order_of_threads() {
+    for order in 1 7; do
+        must env EMU_ORDER=$order "$cuda" check $even --dtype bf16
+        must env EMU_ORDER=$order "$cuda" check $odd --dtype fp32
+    done
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# training
+
+# the losses and norms of a run's metrics with all their digits
+all_digits() { sed -n 's/.*"kind":"train".*"loss":\([^,]*\),"norm":\([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
+
+# near FILE FILE TOLERANCE: two lists of losses and norms, relative
+near() { paste -d ' ' "$1" "$2" | awk -v most="$3" '{ for (i = 1; i <= 2; i++) { d = $i / $(i + 2) - 1; if (d < 0) { d = -d }; if (d > most) bad = 1 }; if (NF != 4) bad = 1 }
+    END { exit bad || !NR }' || note "not within $3: $(paste -d ' ' "$1" "$2")"; }
+
+it_trains_as_the_cpu_does() {
+    corpus
+    must "$train" $tiny $data --total_batch_size 128 --max_steps 10 --save_every 0 --out "$dir/cpu"
+    all_digits "$dir/cpu" >"$dir/cpu.txt"
+    must "$cuda" $tiny $data --total_batch_size 128 --max_steps 10 --save_every 0 --out "$dir/fp32" --dtype fp32
+    all_digits "$dir/fp32" >"$dir/fp32.txt"
+    near "$dir/fp32.txt" "$dir/cpu.txt" 1e-5
+    must "$cuda" $tiny $data --total_batch_size 128 --max_steps 10 --save_every 0 --out "$dir/bf16" --recompute all
+    all_digits "$dir/bf16" >"$dir/bf16.txt"
+    near "$dir/bf16.txt" "$dir/cpu.txt" 0.02
+    grep -q 'bf16 MFU' "$dir/out" || note "the step line does not name bf16"
+}
+
+the_host_never_touches_device_memory() {
+    corpus
+    must env EMU_GUARD=1 "$cuda" $tiny $data --total_batch_size 128 --max_steps 2 --val_every 2 --val_tokens 300 --sample_every 2 --sample_tokens 4 --save_every 2 --out "$dir/run"
+}
+
+# The same run in another order of threads and blocks, with streams that run only when somebody waits for them, and
+# once more: the same bits of weights and moments.
+the_same_run_gives_the_same_bits() {
+    corpus
+    for type in fp32 bf16; do
+        run="$tiny $data --dtype $type --max_steps 3 --save_every 3"
+        must "$cuda" $run --out "$dir/$type"
+        must env EMU_ORDER=1 "$cuda" $run --out "$dir/$type.reverse"
+        must env EMU_ORDER=5 EMU_LAZY=1 "$cuda" $run --out "$dir/$type.lazy"
+        for other in reverse lazy; do
+            for file in model optimizer; do
+                cmp -s "$dir/$type/step_00000003/$file.safetensors" "$dir/$type.$other/step_00000003/$file.safetensors" ||
+                    note "$type, $other: another $file"
+            done
+        done
+    done
+}
+
+checkpoints_go_from_one_device_to_the_other() {
+    corpus
+    run="$tiny $data --max_steps 8 --save_every 4"
+    must "$train" $run --out "$dir/cpu"
+    all_digits "$dir/cpu" >"$dir/cpu.txt"
+    mkdir "$dir/to_gpu" "$dir/to_cpu"
+    cp -r "$dir/cpu/step_00000004" "$dir/cpu/metrics.jsonl" "$dir/to_gpu"
+    must "$cuda" --out "$dir/to_gpu" --resume auto
+    all_digits "$dir/to_gpu" >"$dir/to_gpu.txt"
+    near "$dir/to_gpu.txt" "$dir/cpu.txt" 1e-5
+    must "$cuda" $run --dtype fp32 --out "$dir/gpu"
+    cp -r "$dir/gpu/step_00000004" "$dir/gpu/metrics.jsonl" "$dir/to_cpu"
+    must "$train" --out "$dir/to_cpu" --resume auto
+    all_digits "$dir/to_cpu" >"$dir/to_cpu.txt"
+    near "$dir/to_cpu.txt" "$dir/cpu.txt" 1e-5
+}
+
+a_resumed_run_keeps_its_bits_and_its_dtype() {
+    corpus
+    run="$tiny $data --max_steps 4 --save_every 2"
+    for type in tf32 bf16; do
+        must "$cuda" $run --dtype $type --out "$dir/$type"
+        mkdir "$dir/again"
+        cp -r "$dir/$type/step_00000002" "$dir/$type/metrics.jsonl" "$dir/again"
+        must "$cuda" --out "$dir/again" --resume auto
+        grep -q ", $type, " "$dir/err" || note "$type run resumed in another dtype: $(grep TFLOP "$dir/err")"
+        for file in model optimizer; do
+            cmp -s "$dir/$type/step_00000004/$file.safetensors" "$dir/again/step_00000004/$file.safetensors" || note "$type: another $file"
+        done
+        rm -r "$dir/again"
+    done
+}
+
+stochastic_rounding_is_a_run_of_its_own() {
+    corpus
+    must "$cuda" $tiny $data --max_steps 3 --save_every 0 --out "$dir/nearest"
+    must "$cuda" $tiny $data --max_steps 3 --save_every 0 --out "$dir/random" --stochastic_round
+    all_digits "$dir/nearest" >"$dir/nearest.txt"
+    all_digits "$dir/random" >"$dir/random.txt"
+    near "$dir/random.txt" "$dir/nearest.txt" 0.02
+    cmp -s "$dir/random.txt" "$dir/nearest.txt" && note "no different"
+}
+
+text_and_validation_are_the_cpus() {
+    corpus
+    must "$train" $tiny $data --max_steps 30 --save_every 30 --out "$dir/run"
+    "$train" generate --out "$dir/run" --temperature 0 --sample_tokens 60 --prompt 'Once upon' >"$dir/cpu.txt" 2>/dev/null
+    must "$cuda" generate --dtype fp32 --out "$dir/run" --temperature 0 --sample_tokens 60 --prompt 'Once upon'
+    cmp -s "$dir/out" "$dir/cpu.txt" || note "another text: $(cat "$dir/out")"
+    "$train" eval --out "$dir/run" --val_tokens 2000 >"$dir/cpu.txt" 2>/dev/null
+    must "$cuda" eval --dtype fp32 --out "$dir/run" --val_tokens 2000
+    paste -d ' ' "$dir/out" "$dir/cpu.txt" | awk '{ d = $3 / $6 - 1; exit !(d * d < 1e-10) }' || note "$(cat "$dir/out" "$dir/cpu.txt")"
+    must "$cuda" info --model d12 --batch_size 4 --seq_len 64
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# what can be wrong with a GPU
+
+a_missing_driver_or_gpu_is_named() {
+    corpus
+    run="$cuda $tiny $data --max_steps 2 --out $dir/run"
+    expect 1 'no NVIDIA driver' env EMU_DRIVER=0 $run
+    expect 1 'driver is too old: it knows CUDA 11.4' env EMU_DRIVER=11040 $run
+    expect 1 'no NVIDIA GPU that this process can see' env EMU_DEVICES=0 $run
+    expect 2 'there are 2 GPUs, numbered from 0' env EMU_DEVICES=2 $run --device 2
+    expect 1 'has compute capability 7.5' env EMU_CC=75 $run
+    expect 2 'loss scaler' $run --dtype fp16
+    expect 0 'usage:' env EMU_DRIVER=0 "$cuda" --help
+    [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
+}
+
+too_little_memory_is_refused_before_anything_is_allocated() {
+    corpus
+    expect 1 'not enough memory on the GPU' env EMU_MEMORY=150000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --batch_size 512 --out "$dir/run"
+    grep -q -- '--batch_size [1-9]' "$dir/err" || note "no batch size that fits: $(cat "$dir/err")"
+    expect 0 'fits' env EMU_MEMORY=150000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --batch_size auto --max_steps 1 --save_every 0 --out "$dir/auto"
+}
+
+# The Nth launch or synchronization fails, and all that follow; the checkpoint before it is good.
+a_gpu_that_fails_leaves_the_last_checkpoint_good() {
+    corpus
+    run="$tiny $data --max_steps 6 --save_every 2"
+    must "$cuda" $run --out "$dir/whole"
+    for error in 214 719 700; do
+        env EMU_FAIL=300:$error "$cuda" $run --out "$dir/run" >"$dir/out" 2>"$dir/err"
+        [ $? = 1 ] || note "error $error: exit code not 1: $(tail -n 1 "$dir/err")"
+        grep -q 'go on with --resume auto' "$dir/err" || note "error $error: $(tail -n 1 "$dir/err")"
+        ls "$dir/run" | grep -q step_0 || note "error $error came before the first checkpoint"
+        must "$cuda" --out "$dir/run" --resume auto
+        for file in model optimizer; do
+            cmp -s "$dir/whole/step_00000006/$file.safetensors" "$dir/run/step_00000006/$file.safetensors" || note "error $error: another $file"
+        done
+        rm -r "$dir/run"
+    done
+    env EMU_FAIL=300:214 "$cuda" $run --out "$dir/run" >/dev/null 2>"$dir/err"
+    grep -q 'memory is damaged' "$dir/err" || note "ECC error not named: $(tail -n 1 "$dir/err")"
+}
+
+run_tests "$0"
+end_tests emulated
