@@ -94,7 +94,7 @@ static inline void check_ops(Check* k, const OpSizes* s, const char* title) {
 // ---------------------------------------------------------------------------------------------------------------------
 // training
 
-enum { CHECK_STEPS = 10, CHECK_MICRO_BATCHES = 2, CHECK_REPEATED_STEPS = 2 };
+enum { CHECK_STEPS = 10, CHECK_MICRO_BATCHES = 2, CHECK_REPEATED_STEPS = 2 }; // at most: --max_steps asks for fewer
 
 // What a few steps did: weights before them, gradients after the first, weights after the last.
 typedef struct {
@@ -158,11 +158,16 @@ static inline Difference compare_tensor(const float* got, const float* want, con
     return farthest;
 }
 
+static inline int check_steps(const Check* k) {
+    const long long asked = k->device_config.max_steps;
+    return asked > 0 && asked < CHECK_STEPS ? (int)asked : CHECK_STEPS;
+}
+
 static inline void check_trace(Check* k, const Trace* got, const Trace* want) {
     const Bounds* b = k->bounds;
     printf("%-6s %10s %10s %10s %10s   %10s %10s %10s %10s\n", "step", "loss", "reference", "error", "bound", "norm",
            "reference", "error", "bound");
-    for (int i = 0; i < CHECK_STEPS; i++) {
+    for (int i = 0; i < check_steps(k); i++) {
         const Difference loss = compare(&got->loss[i], &want->loss[i], 1);
         const Difference norm = compare(&got->norm[i], &want->norm[i], 1);
         printf("%-6d %10.6f %10.6f %10.2e %10.2e   %10.5f %10.5f %10.2e %10.2e  %s\n", i + 1, got->loss[i],
@@ -188,31 +193,32 @@ static inline void check_trace(Check* k, const Trace* got, const Trace* want) {
 // The same steps again give the same bits.
 static inline void check_repeated(Check* k, const Trace* first, const int* batches) {
     const size_t bytes = k->device->model_table(&k->shape).size * sizeof(float);
-    Trace again = trace_run(k->device, &k->device_config, &k->shape, batches, CHECK_REPEATED_STEPS);
-    const size_t steps = CHECK_REPEATED_STEPS * sizeof(double);
-    const bool same = !memcmp(first->loss, again.loss, steps) && !memcmp(first->norm, again.norm, steps) &&
+    const int steps = check_steps(k) < CHECK_REPEATED_STEPS ? check_steps(k) : CHECK_REPEATED_STEPS;
+    Trace again = trace_run(k->device, &k->device_config, &k->shape, batches, steps);
+    const size_t numbers = (size_t)steps * sizeof(double);
+    const bool same = !memcmp(first->loss, again.loss, numbers) && !memcmp(first->norm, again.norm, numbers) &&
                       !memcmp(first->grads, again.grads, bytes);
-    printf("%d of these steps again: the same bits  %s\n", CHECK_REPEATED_STEPS, check_verdict(k, same));
+    printf("%d of these steps again: the same bits  %s\n", steps, check_verdict(k, same));
     trace_free(&again);
 }
 
 static inline void check_training(Check* k) {
     static const char* const modes[] = {"none", "gelu", "all"};
     const size_t n = (size_t)k->device_config.batch_size * (size_t)k->device_config.seq_len;
-    const int count = CHECK_STEPS * CHECK_MICRO_BATCHES;
+    const int steps = check_steps(k), count = steps * CHECK_MICRO_BATCHES;
     const bool all_modes = config_source(&k->device_config, "recompute") == FROM_DEFAULT;
     const char* given = k->device_config.recompute;
     int* batches = (int*)alloc_or_die((size_t)count * 3 * n, sizeof *batches, "batches of tokens");
     for (int i = 0; i < count; i++) {
         batch_random(batches + (size_t)i * 3 * n, n, k->shape.vocab_size, (uint64_t)k->device_config.seed, (uint64_t)i);
     }
-    Trace want = trace_run(k->reference, &k->reference_config, &k->shape, batches, CHECK_STEPS);
+    Trace want = trace_run(k->reference, &k->reference_config, &k->shape, batches, steps);
     for (int i = 0; i < 3; i++) {
         if (!all_modes && strcmp(modes[i], given)) { continue; }
         k->device_config.recompute = modes[i];
-        printf("\n%d training steps, each of %d micro-batches of %lld x %lld tokens, --recompute %s\n", CHECK_STEPS,
+        printf("\n%d training steps, each of %d micro-batches of %lld x %lld tokens, --recompute %s\n", steps,
                CHECK_MICRO_BATCHES, k->device_config.batch_size, k->device_config.seq_len, modes[i]);
-        Trace got = trace_run(k->device, &k->device_config, &k->shape, batches, CHECK_STEPS);
+        Trace got = trace_run(k->device, &k->device_config, &k->shape, batches, steps);
         check_trace(k, &got, &want);
         check_repeated(k, &got, batches);
         trace_free(&got);

@@ -36,6 +36,7 @@ static inline void open_model(GPT2* g, Config* c, const char* folder, const GPT2
     if (!check_memory(g, c, &err)) { fatal("%s", err.text); }
     gpt2_alloc(g);
     load_weights(g, c, folder);
+    gpt2_free_masters(g);
 }
 
 static inline void write_text(void* file, const char* text, size_t bytes) {

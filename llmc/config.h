@@ -40,7 +40,7 @@ enum {
     FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch")                            \
     FLAG(overfit, 0, TRAIN, "train on the first batch for ever")                                                            \
     GROUP("schedule")                                                                                                       \
-    INT(max_steps, -1, -1, HUGE_COUNT, NULL, TRAIN | BENCH, "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch")                                       \
+    INT(max_steps, -1, -1, HUGE_COUNT, NULL, TRAIN | BENCH | CHECK, "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch")                                       \
     REAL(lr, 3e-4, 0, 1e3, TRAIN, "peak learning rate")                                                                     \
     REAL(min_lr_frac, 0.1, 0, 1, TRAIN, "learning rate at the end, as a part of the peak")                                  \
     INT(warmup_steps, 0, 0, HUGE_COUNT, NULL, TRAIN, "steps of linear warm-up")                                             \

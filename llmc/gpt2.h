@@ -150,7 +150,7 @@ static inline void gpt2_memory(const GPT2* g, MemoryLine line[MEMORY_LINES]) {
     const size_t n = g->params_table.size, train = g->keep != FORWARD_ONLY;
     const MemoryLine lines[MEMORY_LINES] = {
         {"parameters", n * sizeof(floatX), offsetof(GPT2, params)},
-        {"master weights", sizeof(floatX) == sizeof(float) ? 0 : train * n * sizeof(float), offsetof(GPT2, masters)},
+        {"master weights", sizeof(floatX) == sizeof(float) ? 0 : n * sizeof(float), offsetof(GPT2, masters)},
         {"gradients", train * n * sizeof(float), offsetof(GPT2, grads)},
         {"first moments", train * n * sizeof(float), offsetof(GPT2, m)},
         {"second moments", train * n * sizeof(float), offsetof(GPT2, v)},
@@ -196,10 +196,16 @@ static inline void gpt2_free(GPT2* g) {
     for (int i = 0; i < MEMORY_LINES; i++) {
         void* p = NULL;
         memcpy(&p, (char*)g + line[i].field, sizeof p);
-        if (line[i].bytes) { device_free(p, line[i].bytes); }
+        if (line[i].bytes && p) { device_free(p, line[i].bytes); }
     }
     host_free(g->mailbox);
     memset(g, 0, sizeof *g);
+}
+
+// Where nothing is trained, masters only serve to load weights: frees them.
+static inline void gpt2_free_masters(GPT2* g) {
+    if ((void*)g->masters != (void*)g->params) { device_free(g->masters, g->params_table.size * sizeof(float)); }
+    g->masters = NULL;
 }
 
 static inline KVCache kv_cache_alloc(const GPT2* g) {

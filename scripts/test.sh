@@ -75,8 +75,8 @@ spills() {
 }
 emulator() { sh test/emulator/run.sh; }
 emulated() { make -s -j "$jobs" emu && sh test/emulated.sh build/emu; }
-emulated_check() { make -s -j "$jobs" emu EMU=check && sh test/emulated.sh build/emu-check kernels; }
-emulated_race() { make -s -j "$jobs" emu EMU=race && sh test/emulated.sh build/emu-race kernels_agree; }
+emulated_check() { make -s -j "$jobs" emu EMU=check && sh test/emulated.sh build/emu-check agree trains; }
+emulated_race() { make -s -j "$jobs" emu EMU=race && sh test/emulated.sh build/emu-race odd plain unfused tf32; }
 plants() { sh test/plants.sh; }
 coverage() { make -s -j "$jobs" emu EMU=coverage && sh test/coverage.sh build/emu-coverage; }
 
