@@ -8,22 +8,23 @@ trap 'rm -rf "$work"' EXIT
 
 # part of the line | why it does not run here
 cat >"$work/reasons" <<'REASONS'
+the GPU is out of memory|memory is asked for before it is allocated: only another program could take it in between
+built without code for it|the emulator has code for every GPU
+is_too_much_memory|measuring a peak ends before that, because the emulator is slow
+return bytes * growth|measuring a peak ends before that, because the emulator is slow
 REASONS
 
 find "$folder" -name '*.gcda' -delete
-sh test/emulated.sh "$folder" agree stochastic text driver memory fails >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-for object in "$folder"/cuda_fp32 "$folder"/cuda_bf16; do
-    mkdir -p "$work/$(basename "$object")"
-    (cd "$work/$(basename "$object")" && gcov -p -m "$OLDPWD/$object.gcda" >/dev/null 2>&1)
-done
-
+sh test/emulated.sh "$folder" agree stochastic text missing memory fails >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 # A line counts as run if it ran in any object and any instance of a template.
-cat "$work"/cuda_*/*llmc#cuda#*.gcov 2>/dev/null | awk -F: -v least="$least" -v reasons="$work/reasons" '
+gcov --stdout --demangled-names "$folder"/cuda_fp32.gcda "$folder"/cuda_bf16.gcda 2>/dev/null >"$work/lines"
+awk -F: -v least="$least" -v reasons="$work/reasons" '
     BEGIN { while ((getline line < reasons) > 0) { n++; split(line, part, "|"); text[n] = part[1]; why[n] = part[2] } }
-    $2 + 0 == 0 { if ($3 == "Source") { file = $4; sub(/.*llmc/, "llmc", file) } next }
-    { gsub(/[ *]/, "", $1); number = $2 + 0; key = file ":" number }
-    $1 == "-" { next }
-    { line = $0; sub(/^[^:]*:[^:]*:/, "", line); source[key] = line; if ($1 !~ /^[#=]/) ran[key] = 1; else if (!(key in ran)) ran[key] += 0 }
+    $2 ~ /^ *0$/ { if ($3 == "Source") { file = $4; ours = file ~ /^llmc\/cuda\/[a-z_0-9]*[.]cuh$/ } next }
+    !ours || NF < 3 { next }
+    { count = $1; gsub(/[ *]/, "", count); key = file ":" $2 + 0; line = $0; sub(/^[^:]*:[^:]*:/, "", line) }
+    count == "-" { next }
+    { source[key] = line; if (count !~ /^[#=]/) ran[key] = 1 }
     END {
         for (key in source) { total++; if (ran[key]) { covered++; continue }
             reason = ""
@@ -34,4 +35,4 @@ cat "$work"/cuda_*/*llmc#cuda#*.gcov 2>/dev/null | awk -F: -v least="$least" -v 
         if (!total) { print "no line of llmc/cuda was found"; exit 1 }
         printf "coverage: %d of %d lines of llmc/cuda ran: %.1f%%\n", covered, total, 100 * covered / total
         exit bad > 0 || 100 * covered < least * total
-    }'
+    }' "$work/lines"

@@ -39,6 +39,21 @@ plain_kernels_agree() {
     must "$cuda" check $even --dtype fp32 --kernels plain $short
     must "$cuda" check $odd --dtype bf16 --kernels plain $short
 }
+# The sizes of heads that attention in tiles is compiled for, and one that fills its tile only in part.
+every_head_size_agrees() {
+    for size in 64 80 128; do
+        for type in fp32 bf16; do
+            must "$cuda" check --model L=1,H=1,C=$size,T=72,V=70 --batch_size 1 --seq_len 50 --dtype $type $short
+        done
+    done
+}
+# Which fused forms cuBLASLt has depends on its version: what it lacks is done in another way.
+products_agree_that_cublaslt_does_not_know() {
+    must env EMU_LT=1 EMU_CC=90 "$cuda" check $even --dtype bf16 $short
+    must env EMU_LT=0 "$cuda" check $even --dtype fp32 $short
+    grep -q 'no algorithm for a matmul' "$dir/err" || note "no word about slow products"
+}
+
 # A thread that is right only because another one ran before it is wrong in another order.
 kernels_agree_in_any_order_of_threads() {
     for order in 1 7; do
@@ -165,6 +180,7 @@ a_missing_driver_or_gpu_is_named() {
     expect 1 'has compute capability 7.5' env EMU_CC=75 $run
     expect 2 'loss scaler' $run --dtype fp16
     expect 0 'usage:' env EMU_DRIVER=0 "$cuda" --help
+    expect 0 'a peak of 312 TFLOP/s' env EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" $tiny $data --max_steps 1 --save_every 0 --out "$dir/a100"
     [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
 }
 

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Plants a bug in a copy of the GPU's kernels, one at a time, builds that with the emulator and sees `check` find it: so the
-# tests of the kernels are tests. usage: plants.sh [WORD...]      only the bugs whose names contain a word
+# tests of the kernels are tests. usage: plants.sh [WORD]      only the bugs whose names contain a word
 # Needs the programs of `make` and `make emu`.
 chosen=$*
 . "$(dirname "$0")/lib.sh"
-jobs=$(nproc 2>/dev/null || echo 1)
-export OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0
+workers=$(nproc 2>/dev/null || echo 1) # before the next line, which nproc would obey
+export OMP_NUM_THREADS=1 EMU_GUARD=0
 
-# name | type it is built for | file | text | what becomes of it (a pattern of sed's s command, with | for its own |)
+# name | type it is built for | file | text | what becomes of it 
 # The shape has heads of 8, which fill tiles only in part, and rows that end within tiles, blocks and vectors.
 bugs='
 a missing barrier in flash attention | bf16 | flash.cuh | __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more | //
@@ -24,60 +24,74 @@ a matrix described with its rows for its columns | bf16 | cublaslt.cuh | (uint64
 a forgotten beta | bf16 | cublaslt.cuh | beta = m->out ? 0.0f : 1.0f | beta = 0.0f
 a bias gradient that is set, not added | bf16 | matmul.cuh | sums[i] += x[i]; | sums[i] = x[i];
 a plain matmul without its barrier | fp32 | matmul_plain.cuh | __syncthreads(); |
-a column behind the last | fp32 | column_sums.cuh | if (o < OC) { | if (true) {
+a sum that goes on behind the last row | fp32 | column_sums.cuh | part_rows : N - begin); | part_rows : part_rows);
 a layernorm without its epsilon | fp32 | layernorm.cuh | + LAYERNORM_EPS |
 a layernorm that takes full blocks for granted | fp32 | layernorm.cuh | < N ? WARPS_IN_BLOCK : (int)(N - begin) | < N ? WARPS_IN_BLOCK : WARPS_IN_BLOCK
-a token whose run is cut | fp32 | encoder.cuh | const bool goes_on = run_goes_on(s, i + 1); | const bool goes_on = i + 1 < end \&\& run_goes_on(s, i + 1);
+a token whose run is cut | fp32 | encoder.cuh | const bool goes_on = run_goes_on(s, i + 1); | const bool goes_on = i + 1 < end && run_goes_on(s, i + 1);
 a derivative of GELU without its cubic term | fp32 | gelu.cuh | (1.0f + 3.0f * GELU_CUBIC * x * x) | 1.0f
 a loss of the wrong target | bf16 | softmax.cuh | targets[blockIdx.x] | targets[0]
 an AdamW without bias correction | fp32 | adamw.cuh | (float)hyper->step)); | 1e9f));
 an AdamW that decays vectors | fp32 | adamw.cuh | tensors.row[i].decays = tensor_decays(t); | tensors.row[i].decays = true;
 a norm that leaves out the last elements | fp32 | norm.cuh | i < n; i += | i + 1 < n; i +=
 '
-shape="--model L=1,H=3,C=24,T=72,V=133 --batch_size 2 --seq_len 70 --recompute none"
+shape="--model L=1,H=3,C=24,T=72,V=133 --batch_size 2 --seq_len 70 --recompute none --max_steps 1"
 
-copy="$root/copy"
-mkdir -p "$copy/build" "$root/objects"
-cp -r llmc test train_gpt2.cu "$copy"
-
-# builds the copy's kernels of one type beside the objects of the other, as they are
-build_copy() { # TYPE
+# Each worker has a copy of its own. The copy's kernels of one type are built beside the objects of the other, as they are.
+build_copy() { # WORKER TYPE
     other=fp32
-    [ "$1" = fp32 ] && other=bf16
-    (cd "$copy" && test/emulator/emucc -O1 -D_GNU_SOURCE -w -DFLOATX="$1" -c train_gpt2.cu -o "$root/objects/$1.o") || return 1
-    c++ -fopenmp "$root/objects/$1.o" "build/emu/cuda_$other.o" build/release/cpu_fp32.o build/release/main.o build/release/tokenizer_data.o \
-        -o "$root/objects/program" -ljansson -lm -lpthread -ldl
+    [ "$2" = fp32 ] && other=bf16
+    (cd "$1" && test/emulator/emucc -O0 -D_GNU_SOURCE -w -DFLOATX="$2" -c train_gpt2.cu -o "kernels_$2.o") || return 1
+    c++ -fopenmp "$1/kernels_$2.o" "build/emu/cuda_$other.o" build/release/cpu_fp32.o build/release/main.o \
+        build/release/tokenizer_data.o -o "$1/program" -ljansson -lm -lpthread -ldl
 }
 
-# exit code 0: all is as it should be, in both orders of threads and with streams that run late
-checked() { # TYPE
+# Exit code 0 if all is as it should be, also with threads in reverse order and streams that run late.
+checked() { # WORKER TYPE
     for flags in "" "--fused 0 --flash 0" "--kernels plain"; do
         for order in 0 1; do
-            timeout 300 env EMU_ORDER=$order EMU_LAZY=$order "$root/objects/program" check $shape --dtype "$1" $flags >"$root/log" 2>&1 || return 1
+            timeout 300 env EMU_ORDER=$order EMU_LAZY=$order "$1/program" check $shape --dtype "$2" $flags >"$1/log" 2>&1 || return 1
         done
     done
 }
 
-try() { # NAME TYPE FILE TEXT REPLACEMENT
-    case "$chosen" in "") ;; *) for word in $chosen; do case $1 in *"$word"*) ;; *) return ;; esac; done ;; esac
-    file="llmc/cuda/$3"
-    awk -v text="$4" -v new="$5" '{ while ((i = index($0, text)) > 0) { out = out substr($0, 1, i - 1) "\001"; $0 = substr($0, i + length(text)) }
-        gsub(/&/, "\\\\&", new); line = out $0; out = ""; gsub("\001", new, line); print line }' "$file" >"$copy/$file"
-    if cmp -s "$file" "$copy/$file"; then echo "FAILED  $1: nothing to plant it in: no '$4' in $file"; failed=$((failed + 1)); return; fi
-    if ! build_copy "$2" >"$root/log" 2>&1; then echo "FAILED  $1: it does not compile: $(grep -m 1 error "$root/log")"; failed=$((failed + 1))
-    elif checked "$2"; then echo "FAILED  $1: nobody noticed"; failed=$((failed + 1))
-    else passed=$((passed + 1)); echo "found   $1: $(grep -m 1 -E 'FAILED|emu:|error' "$root/log" | tr -s ' ' | cut -c 1-110)"; fi
-    cp "$file" "$copy/$file"
+as_they_are() { # WORKER TYPE: without a bug nothing is found
+    if build_copy "$1" "$2" >"$1/log" 2>&1 && checked "$1" "$2"; then echo "found   nothing in the $2 kernels as they are"
+    else echo "FAILED  the $2 kernels as they are: $(grep -m 1 -E 'FAILED|emu:|error:' "$1/log")"; fi
 }
 
-for type in fp32 bf16; do # without a bug nothing is found
-    [ -z "$chosen" ] || continue
-    build_copy $type && checked $type && passed=$((passed + 1)) || { echo "FAILED  $type kernels as they are: $(tail -n 3 "$root/log")"; failed=$((failed + 1)); }
+plant() { # WORKER NAME TYPE FILE TEXT REPLACEMENT
+    file="llmc/cuda/$4"
+    awk -v text="$5" -v new="$6" '{ line = $0; out = ""
+        while ((i = index(line, text)) > 0) { out = out substr(line, 1, i - 1) new; line = substr(line, i + length(text)) }
+        print out line }' "$file" >"$1/$file"
+    if cmp -s "$file" "$1/$file"; then echo "FAILED  $2: nothing to plant it in: no '$5' in $file"
+    elif ! build_copy "$1" "$3" >"$1/log" 2>&1; then echo "FAILED  $2: it does not compile: $(grep -m 1 error "$1/log")"
+    elif checked "$1" "$3"; then echo "FAILED  $2: nobody noticed"
+    else echo "found   $2: $(grep -m 1 -E 'FAILED|emu:|error:' "$1/log" | tr -s ' ' | cut -c 1-100)"; fi
+    cp "$file" "$1/$file"
+}
+
+work() { # NUMBER
+    copy="$root/$1"
+    mkdir -p "$copy"
+    cp -r llmc test train_gpt2.cu "$copy"
+    [ "$1" != 0 ] || [ -n "$chosen" ] || as_they_are "$copy" fp32
+    [ "$1" != $((workers - 1)) ] || [ -n "$chosen" ] || as_they_are "$copy" bf16
+    awk "NR % $workers == $1" "$root/bugs" | while IFS= read -r line; do
+        field() { printf '%s\n' "$line" | awk -F ' [|] ?' -v i="$1" '{ print $i }'; }
+        plant "$copy" "$(field 1)" "$(field 2)" "$(field 3)" "$(field 4)" "$(field 5)"
+    done
+}
+
+printf '%s\n' "$bugs" | grep ' | ' | grep -e "$chosen" >"$root/bugs"
+i=0
+while [ $i -lt "$workers" ]; do
+    work $i >"$root/said.$i" &
+    i=$((i + 1))
 done
-echo "$bugs" | grep '|' >"$root/bugs"
-while IFS= read -r line; do
-    set -- "$(echo "$line" | awk -F ' [|] ?' '{ print $1 }')" "$(echo "$line" | awk -F ' [|] ?' '{ print $2 }')" \
-        "$(echo "$line" | awk -F ' [|] ?' '{ print $3 }')" "$(echo "$line" | awk -F ' [|] ?' '{ print $4 }')" "$(echo "$line" | awk -F ' [|] ?' '{ print $5 }')"
-    try "$@"
-done <"$root/bugs"
+wait
+set +f
+cat "$root"/said.*
+passed=$(cat "$root"/said.* | grep -c '^found') failed=$(cat "$root"/said.* | grep -c '^FAILED')
+[ $((passed + failed)) -ge "$(wc -l <"$root/bugs")" ] || { echo "some bugs were not tried"; failed=$((failed + 1)); }
 end_tests plants

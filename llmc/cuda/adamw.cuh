@@ -81,8 +81,8 @@ static __device__ inline void adamw_elements(floatX* params, float* masters, flo
     store_floats(params + i, param);
 }
 
-// Threads take WIDTH elements at a time, at multiples of WIDTH; where these are cut, by a tensor's end or that of the
-// range, they take them one by one. No group belongs to two tensors, because tensors begin at multiples of TENSOR_ALIGN.
+// Threads take WIDTH elements at a time, at multiples of WIDTH, or one by one where these are cut by a tensor's end or
+// by that of the range. No group belongs to two tensors, because tensors begin at multiples of TENSOR_ALIGN.
 template <int WIDTH>
 static __global__ void adamw_update_kernel(floatX* params, float* masters, float* m, float* v, const float* grads,
                                            const double* grad_norm_squared, const AdamW* hyper,

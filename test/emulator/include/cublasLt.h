@@ -247,6 +247,9 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     *returned = 0;
     const cublasStatus_t status = check_problem(*desc, *a, *b, *c, *d);
     if (status != CUBLAS_STATUS_SUCCESS) { return status; }
+    static const int forms = (int)emu::option("EMU_LT", 2); // 0: no product has an algorithm, 1: no fused one has
+    const bool is_fused = desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+    if (forms == 0 || (forms == 1 && is_fused)) { return CUBLAS_STATUS_NOT_SUPPORTED; }
     const uint64_t problem = problem_id(*desc, *a, *b, *c, *d);
     for (; *returned < requested && *returned < ALGORITHMS; ++*returned) {
         const Algorithm x = algorithm(*returned, problem, *desc, *preference);

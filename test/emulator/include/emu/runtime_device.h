@@ -115,7 +115,9 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     EMU_ENTER()
     if (device < 0 || device >= emu::device_count()) { return emu::quietly(cudaErrorInvalidDevice); }
     *p = {};
+    const char* name = getenv("EMU_NAME");
     snprintf(p->name, sizeof p->name, "emulated sm_%d", emu::compute_capability());
+    if (name) { snprintf(p->name, sizeof p->name, "%s", name); }
     p->totalGlobalMem = emu::device_memory();
     p->sharedMemPerBlock = emu::MAX_STATIC_SHARED;
     p->sharedMemPerBlockOptin = emu::MAX_DYNAMIC_SHARED;
