@@ -34,7 +34,7 @@ LDFLAGS += $(OPENMP)
 # Optional: the CUDA toolkit. Without it only the CPU half is built.
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
-GPU       ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un),80 90)
+GPU       := $(or $(GPU),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | grep -xE '[0-9]+' | sort -un),80 90)
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 
 .PHONY: all train_gpt2 train_gpt2cu prepare emu tests test headers fuzz clean help check-packages

@@ -18,8 +18,6 @@
 #include "llmc/harness_impl.h"   // what check and bench need
 #include "llmc/trainer.h"
 
-__attribute__((weak)) Cuda cuda; // one for all storage types
-
 extern const Trainer JOIN(cuda_, FLOATX);
 const Trainer JOIN(cuda_, FLOATX) = {"cuda", STRING(FLOATX), train, generate_command, eval_command, info_command,
                                      saved_dtype, &HARNESS};

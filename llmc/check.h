@@ -84,11 +84,14 @@ static inline void check_op(Check* k, int op, const OpSizes* sizes) {
     fflush(stdout);
 }
 
-static inline void check_ops(Check* k, const OpSizes* s, const char* title) {
+// `only`: what the operations' names must contain.
+static inline void check_ops(Check* k, const OpSizes* s, const char* only, const char* title) {
     printf("\n%s: B=%d T=%d C=%d NH=%d OC=%d V=%d (%d in memory)\n", title, s->B, s->T, s->C, s->NH, s->OC, s->V,
            s->Vp);
     printf("%-28s %-10s %12s %10s %10s %10s\n", "operation", "tensor", "elements", "error", "worst", "bound");
-    for (int op = 0; k->device->op_name(op); op++) { check_op(k, op, s); }
+    for (int op = 0; k->device->op_name(op); op++) {
+        if (strstr(k->device->op_name(op), only)) { check_op(k, op, s); }
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -248,8 +251,8 @@ static inline void check_reduce(Check* k) {
     const double flops = k->reference->peak_flops() * (plain ? 0.02 : 0.3); // what they reach, about
     const long long B = c->batch_size, T = c->seq_len;
     const TensorTable table = k->reference->model_table(&k->shape);
-    // three traces, and the tensor being compared
-    const size_t traces = 9 * table.size * sizeof(float) + 2 * tensors_largest(&table) * sizeof(double);
+    // three traces; and the classifier's weight and its gradient, in doubles, for both sides, and as they are stored
+    const size_t traces = 9 * table.size * sizeof(float) + 6 * tensors_largest(&table) * sizeof(double);
     for (;;) {
         const long long tokens = c->batch_size * c->seq_len;
         const ModelPlan plan = k->reference->model_plan(c, &k->shape);
@@ -318,9 +321,10 @@ static inline int check_command(Config* config, const Trainer* device, const Tra
     check_heading(&k, on_cpu);
     check_reduce(&k);
     const OpSizes given = op_sizes_of(&k.shape, (int)k.device_config.batch_size, (int)k.device_config.seq_len);
-    const OpSizes tails = op_sizes_small();
-    check_ops(&k, &given, "operations in the shapes of the model");
-    check_ops(&k, &tails, "operations in shapes full of tails");
+    const OpSizes tails = op_sizes_small(), tiles = op_sizes_tiles();
+    check_ops(&k, &given, "", "operations in the shapes of the model");
+    check_ops(&k, &tails, "", "operations in shapes full of tails");
+    check_ops(&k, &tiles, "attention", "attention over many tiles");
     check_training(&k);
     printf("\n%d comparisons, %d failed\n", k.compared, k.failed);
     return k.failed ? EXIT_CHECK_FAILED : EXIT_DONE;

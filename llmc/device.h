@@ -36,8 +36,9 @@ OP double device_peak_flops(void);
 
 // Zeroed device memory; `what` names its purpose in errors.
 OP void* device_alloc(size_t bytes, const char* what);
+// Waits for all work queued before.
 OP void device_free(void* p, size_t bytes);
-// Bytes that can be allocated now. The caller asks before (check_memory in setup.h).
+// Bytes that can be allocated now. The caller asks before (check_memory in settings.h).
 OP size_t device_memory_available(void);
 // Host memory that batches are copied from: pinned, for a GPU.
 OP void* host_alloc(size_t bytes, const char* what);

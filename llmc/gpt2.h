@@ -188,6 +188,7 @@ static inline void gpt2_alloc(GPT2* g) {
     if (!g->masters) { g->masters = (float*)g->params; }
     g->mailbox = (Mailbox*)host_alloc(sizeof *g->mailbox, "what goes to and from the device");
     gpt2_next_batch(g, (size_t)g->B * g->T);
+    device_sync(); // memory is zero now, also for uploads, which do not wait for that
 }
 
 static inline void gpt2_free(GPT2* g) {
@@ -349,8 +350,8 @@ static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady 
     const Acts a = acts_at(g, 0);
     floatX* dx = sizeof(floatX) == sizeof(float) ? (floatX*)a.dresidual : a.dresidual_x;
     device_range_push("classifier", -1);
-    classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss, classifier_chunk(m->channels), N, C,
-                        m->vocab_size, m->padded_vocab_size);
+    classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss,
+                        classifier_chunk(m->channels), N, C, m->vocab_size, m->padded_vocab_size);
     loss_add(&g->sums[0], a.losses, N);
     device_range_pop();
     device_zero(a.dresidual, (size_t)N * C * sizeof(float));

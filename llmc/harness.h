@@ -34,6 +34,13 @@ static inline OpSizes op_sizes_small(void) {
     return s;
 }
 
+// For attention in tiles: heads that fill a tile only in part, and so many positions that tiles of keys and queries follow
+// one another until their shared memory is used again, the last one in part.
+static inline OpSizes op_sizes_tiles(void) {
+    const OpSizes s = {2, 197, 80, 2, 80, 133, 160, 70, 300, 7};
+    return s;
+}
+
 // The linear layer is the widest one of a block; the cache has room behind the new positions.
 static inline OpSizes op_sizes_of(const GPT2Config* m, int B, int T) {
     const int past = T / 2 + 1;
@@ -43,11 +50,11 @@ static inline OpSizes op_sizes_of(const GPT2Config* m, int B, int T) {
 }
 
 // Values of a tensor that an operation reads: normal with a deviation of 1/2; matrices of weights of 1/sqrt(C), so that
-// what comes out of them, logits above all, is about 1.
+// what comes out of them, logits above all, is about 1; queries and keys of 1, so that scores differ.
 static inline void op_fill_tensor(double* values, const OpTensor* t, const OpSizes* s, uint64_t seed) {
     const bool is_matrix = !strcmp(t->name, "weight") && t->n > (size_t)s->C;
     const bool is_square = !strcmp(t->name, "v") || !strcmp(t->name, "norm");
-    const float deviation = is_matrix ? 1.0f / sqrtf((float)s->C) : 0.5f;
+    const float deviation = is_matrix ? 1.0f / sqrtf((float)s->C) : !strcmp(t->name, "qkv") ? 1.0f : 0.5f;
     #pragma omp parallel for
     for (size_t i = 0; i < t->n; i++) {
         const float x = deviation * rng_normal(seed, RNG_TEST, i);

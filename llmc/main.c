@@ -12,8 +12,7 @@ extern const Trainer cuda_bf16 __attribute__((weak)), cuda_fp32 __attribute__((w
 // The trainer of a --dtype on this program's device, a GPU if it can use one; NULL if there is none. "auto" is bf16 on
 // a GPU and fp32 on a CPU.
 static const Trainer* find_trainer(const char* dtype) {
-    const Trainer* const gpu = strcmp(dtype, "auto") && strcmp(dtype, "bf16") ? &cuda_fp32 : &cuda_bf16;
-    if (&cuda_fp32) { return gpu; }
+    if (&cuda_fp32) { return is_one_of(dtype, "auto|bf16") ? &cuda_bf16 : &cuda_fp32; }
     return is_one_of(dtype, "auto|fp32") ? &cpu_fp32 : NULL;
 }
 
@@ -23,10 +22,10 @@ static const Trainer* choose_trainer(Config* c) {
     if (!trainer) { usage_error("--dtype %s: on a CPU this program trains in fp32 alone", c->dtype); }
     if (strcmp(c->dtype, "auto")) { return trainer; }
     const char* saved = trainer->saved_dtype(c);
-    if (saved && find_trainer(saved)) { trainer = find_trainer(saved); }
-    c->dtype = saved && find_trainer(saved) ? saved : trainer->storage;
+    const Trainer* as_saved = saved ? find_trainer(saved) : NULL;
+    c->dtype = as_saved ? saved : trainer->storage; // "fp32" and "bf16" name both a storage type and a dtype
     c->source[config_index(config_find("dtype"))] = FROM_COMMAND_LINE; // the checkpoint has no say any more
-    return trainer;
+    return as_saved ? as_saved : trainer;
 }
 
 // A launcher started us as one of several, and this build knows nothing of the others.

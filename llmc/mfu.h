@@ -1,5 +1,6 @@
-// Model FLOPs utilization (Chowdhery et al. 2022, appendix B): the operations that a step needs by its formula, over what
-// the machine could do in that time. The peak is measured, or that of a GPU whose data sheet is known (llmc/cuda/peak.cuh).
+// Model FLOPs utilization (Chowdhery et al. 2022, appendix B): the operations that a step needs by its formula, over
+// what the machine could do in that time. The peak is measured, or that of a GPU whose data sheet is known
+// (llmc/cuda/peak.cuh).
 #pragma once
 #include "gpt2.h"
 

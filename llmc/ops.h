@@ -54,8 +54,8 @@ OP void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const f
 OP void gelu_forward(floatX* out, const floatX* inp, size_t n);
 
 // Causal attention of NH heads: qkv (B,T,3,NH,C/NH) -> out (B,T,C). The log-sum-exp of the scores, lse (B,NH,T), is all
-// that backward needs besides qkv and out: nothing of size T*T is kept (Dao et al. 2022, FlashAttention). delta (B,NH,T)
-// is scratch, for the sums over each head of dout * out.
+// that backward needs besides qkv and out: nothing of size T*T is kept (Dao et al. 2022, FlashAttention). delta
+// (B,NH,T) is scratch, for the sums over each head of dout * out.
 OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH);
 OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out, const float* lse,
                            const floatX* qkv, int B, int T, int C, int NH);

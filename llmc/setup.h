@@ -113,20 +113,30 @@ static inline char* find_checkpoint(TrainRun* run, json_t** state) {
     return path;
 }
 
-// The dtype of the run that --resume asks for; NULL if there is none to go on with.
-static inline const char* saved_dtype(const Config* c) {
-    size_t count = 0;
-    const bool newest = !strcmp(c->resume, "auto");
-    long long* steps = newest ? checkpoint_list(c->out, &count) : NULL;
-    char* path = newest && count ? format("%s/step_%08lld/state.json", c->out, steps[0])
-                                 : format("%s/state.json", newest ? c->out : c->resume);
-    json_t* state = *c->resume && path_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+// The dtype in a checkpoint's state.json; NULL if there is none to be read. The caller frees it.
+static inline char* folder_dtype(const char* folder) {
+    char* path = format("%s/state.json", folder);
+    json_t* state = path_exists(path) ? json_load_file(path, 0, NULL) : NULL;
     const char* dtype = json_string_value(json_object_get(json_object_get(state, "options"), "dtype"));
     char* copy = dtype ? format("%s", dtype) : NULL;
     json_decref(state);
     free(path);
-    free(steps);
     return copy;
+}
+
+// The dtype of the run that --resume asks for, by the newest of its checkpoints that says; NULL if none does.
+static inline const char* saved_dtype(const Config* c) {
+    if (strcmp(c->resume, "auto")) { return *c->resume ? folder_dtype(c->resume) : NULL; }
+    size_t count = 0;
+    char* dtype = NULL;
+    long long* steps = checkpoint_list(c->out, &count);
+    for (size_t i = 0; i < count && !dtype; i++) {
+        char* folder = format("%s/step_%08lld", c->out, steps[i]);
+        dtype = folder_dtype(folder);
+        free(folder);
+    }
+    free(steps);
+    return dtype;
 }
 
 static inline int* open_batches(int B, int T) {

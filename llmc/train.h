@@ -5,9 +5,8 @@
 //     train_step()    one update: micro-batches, norm, clipping, AdamW
 //     train_validate(), train_sample(), train_save()
 #pragma once
-#include "setup.h"
-
 #include "report.h"
+#include "setup.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // data

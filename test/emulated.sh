@@ -186,9 +186,9 @@ a_missing_driver_or_gpu_is_named() {
 
 too_little_memory_is_refused_before_anything_is_allocated() {
     corpus
-    expect 1 'not enough memory on the GPU' env EMU_MEMORY=150000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --batch_size 512 --out "$dir/run"
+    expect 1 'not enough memory on the GPU' env EMU_MEMORY=500000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --batch_size 2048 --max_steps 1 --out "$dir/run"
     grep -q -- '--batch_size [1-9]' "$dir/err" || note "no batch size that fits: $(cat "$dir/err")"
-    expect 0 'fits' env EMU_MEMORY=150000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --batch_size auto --max_steps 1 --save_every 0 --out "$dir/auto"
+    expect 0 'fits' env EMU_MEMORY=500000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --total_batch_size 512 --batch_size auto --max_steps 1 --save_every 0 --out "$dir/auto"
 }
 
 # The Nth launch or synchronization fails, and all that follow; the checkpoint before it is good.

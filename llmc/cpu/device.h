@@ -82,7 +82,7 @@ OP void device_open(const DeviceOptions* o) {
 // memory
 
 // Zeroed, page-aligned, in huge pages where the system offers them. The caller made sure that it fits (check_memory in
-// setup.h).
+// settings.h).
 OP void* device_alloc(size_t bytes, const char* what) {
     void* p = mmap(NULL, max_size(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) { fatal("out of memory: %zu bytes for %s", bytes, what); }

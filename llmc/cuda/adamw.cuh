@@ -141,13 +141,13 @@ OP void adamw_update(floatX* params, float* masters, float* m, float* v, const f
     const AdamWTensors tensors = adamw_tensors(table);
     const bool wide = is_wide<WIDE>(params, 0) && is_wide<WIDE>(masters, 0) && is_wide<WIDE>(m, 0) &&
                       is_wide<WIDE>(v, 0) && is_wide<WIDE>(grads, 0);
-    const size_t most_blocks = (size_t)BLOCKS_PER_SM * cuda.num_sms;
+    const size_t most_blocks = (size_t)BLOCKS_PER_SM * gpu.num_sms;
     const unsigned blocks = (unsigned)min_size(most_blocks, ceil_div(end - begin, THREADS_IN_BLOCK));
     if (wide) {
-        adamw_update_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(
+        adamw_update_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(
             params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
     } else {
-        adamw_update_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(
+        adamw_update_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(
             params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
     }
     cuda_launched("adamw_update");
@@ -158,9 +158,9 @@ OP void params_round(floatX* params, const float* masters, size_t n) {
     if ((const void*)params == (const void*)masters) { return; }
     if (is_wide<WIDE>(params, 0) && is_wide<WIDE>(masters, 0)) {
         const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * WIDE);
-        params_round_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(params, masters, n);
+        params_round_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters, n);
     } else {
-        params_round_kernel<1><<<blocks_for(n, THREADS_IN_BLOCK), THREADS_IN_BLOCK, 0, cuda.stream>>>(params, masters,
+        params_round_kernel<1><<<blocks_for(n, THREADS_IN_BLOCK), THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters,
                                                                                                      n);
     }
     cuda_launched("params_round");

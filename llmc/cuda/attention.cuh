@@ -105,12 +105,12 @@ static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
 static inline void attention_query(floatX* out, float* lse, const floatX* qkv, KeyRows keys, int B, int T, int past,
                                    int C, int NH) {
     const dim3 grid((unsigned)B * (unsigned)T, NH);
-    attention_query_kernel<<<grid, QUERY_WARPS * WARP_SIZE, 0, cuda.stream>>>(out, lse, qkv, keys, T, past, C, NH);
+    attention_query_kernel<<<grid, QUERY_WARPS * WARP_SIZE, 0, gpu.stream>>>(out, lse, qkv, keys, T, past, C, NH);
     cuda_launched("attention_query");
 }
 
 OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
-    if (cuda.flash && flash_takes(qkv, C / NH) && flash_takes(out, C / NH)) {
+    if (gpu.flash && flash_takes(qkv, C / NH) && flash_takes(out, C / NH)) {
         flash_forward_sized(out, lse, qkv, B, T, C, NH);
         return;
     }
@@ -127,7 +127,7 @@ static __global__ void attention_cache_kernel(floatX* cache, const floatX* qkv, 
 }
 
 static inline void attention_cache(floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C) {
-    attention_cache_kernel<<<(unsigned)B * (unsigned)T, 256, 0, cuda.stream>>>(cache, qkv, T, past, capacity, C);
+    attention_cache_kernel<<<(unsigned)B * (unsigned)T, 256, 0, gpu.stream>>>(cache, qkv, T, past, capacity, C);
     cuda_launched("attention_cache");
 }
 
@@ -167,7 +167,7 @@ static inline void attention_delta(float* delta, const floatX* dout, const float
     const unsigned rows = (unsigned)B * (unsigned)T, threads = 256;
     const bool packable = is_packable(dout, C / NH) && is_packable(out, C / NH);
     const dim3 grid((unsigned)ceil_div(rows, threads / DELTA_LANES), NH);
-    attention_delta_kernel<<<grid, threads, 0, cuda.stream>>>(delta, dout, out, rows, T, C, NH, packable);
+    attention_delta_kernel<<<grid, threads, 0, gpu.stream>>>(delta, dout, out, rows, T, C, NH, packable);
     cuda_launched("attention_delta");
 }
 
@@ -225,9 +225,9 @@ static inline void attention_backward_plain(floatX* dqkv, const floatX* dout, co
     const unsigned rows = (unsigned)B * (unsigned)T;
     const dim3 grid((unsigned)ceil_div(rows, ROW_WARPS), NH);
     const int threads = ROW_WARPS * WARP_SIZE;
-    attention_backward_queries_kernel<<<grid, threads, 0, cuda.stream>>>(dqkv, dout, lse, delta, qkv, rows, T, C, NH);
+    attention_backward_queries_kernel<<<grid, threads, 0, gpu.stream>>>(dqkv, dout, lse, delta, qkv, rows, T, C, NH);
     cuda_launched("attention_backward_queries");
-    attention_backward_keys_kernel<<<grid, threads, 0, cuda.stream>>>(dqkv, dout, lse, delta, qkv, rows, T, C, NH);
+    attention_backward_keys_kernel<<<grid, threads, 0, gpu.stream>>>(dqkv, dout, lse, delta, qkv, rows, T, C, NH);
     cuda_launched("attention_backward_keys");
 }
 
@@ -235,7 +235,7 @@ OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const
                            const floatX* qkv, int B, int T, int C, int NH) {
     const int HS = C / NH;
     attention_delta(delta, dout, out, B, T, C, NH);
-    if (cuda.flash && flash_takes(qkv, HS) && flash_takes(dqkv, HS) && flash_takes(dout, HS)) {
+    if (gpu.flash && flash_takes(qkv, HS) && flash_takes(dqkv, HS) && flash_takes(dout, HS)) {
         flash_backward_sized(dqkv, dout, lse, delta, qkv, B, T, C, NH);
     } else {
         attention_backward_plain(dqkv, dout, lse, delta, qkv, B, T, C, NH);

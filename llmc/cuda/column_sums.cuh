@@ -43,10 +43,10 @@ static inline void column_sums(float* sums, const Type* x, size_t N, size_t OC, 
     const size_t part_rows = ceil_div(N, parts);
     if (is_wide<WIDE>(x, OC)) {
         const dim3 blocks(blocks_for(OC, WARP_SIZE * WIDE), (unsigned)parts);
-        column_sums_kernel<WIDE, ADD><<<blocks, threads, 0, cuda.stream>>>(sums, x, N, OC, part_rows);
+        column_sums_kernel<WIDE, ADD><<<blocks, threads, 0, gpu.stream>>>(sums, x, N, OC, part_rows);
     } else {
         const dim3 blocks(blocks_for(OC, WARP_SIZE), (unsigned)parts);
-        column_sums_kernel<1, ADD><<<blocks, threads, 0, cuda.stream>>>(sums, x, N, OC, part_rows);
+        column_sums_kernel<1, ADD><<<blocks, threads, 0, gpu.stream>>>(sums, x, N, OC, part_rows);
     }
     cuda_launched("column_sums");
 }
@@ -58,7 +58,7 @@ template <class Type> static inline void add_column_sums(float* sums, const Type
         column_sums<true>(sums, x, N, OC, 1);
         return;
     }
-    float* partial = (float*)cuda.scratch;
+    float* partial = (float*)gpu.scratch;
     column_sums<false>(partial, x, N, OC, parts);
     column_sums<true>(sums, partial, parts, OC, 1);
 }

@@ -26,11 +26,7 @@ template <class Type> static inline bool is_packable(const Type* p, size_t n) {
     return (uintptr_t)p % 16 == 0 && n % Pack<Type>::SIZE == 0;
 }
 
-static __device__ inline float warp_sum(float x) {
-    for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { x += __shfl_xor_sync(~0u, x, lanes); }
-    return x;
-}
-static __device__ inline double warp_sum(double x) {
+template <class Number> static __device__ inline Number warp_sum(Number x) {
     for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { x += __shfl_xor_sync(~0u, x, lanes); }
     return x;
 }

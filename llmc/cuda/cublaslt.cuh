@@ -68,7 +68,7 @@ static inline PlanKey plan_key(const Matmul* m) {
     key.a_transposed = m->a_transposed;
     key.b_transposed = m->b_transposed;
     key.adds = m->sum != NULL;
-    key.tf32 = cuda.tf32;
+    key.tf32 = gpu.tf32;
     key.fusion = m->fusion;
     key.a_alignment = alignment_of(m->a);
     key.b_alignment = alignment_of(m->b);
@@ -104,13 +104,18 @@ static inline void product_set_pointers(cublasLtMatmulDesc_t product, const Matm
 
 // bf16 is multiplied exactly and summed in fp32; fp32 likewise, or with its factors rounded to TF32's 10 bits.
 static inline cublasLtMatmulDesc_t product_create(const Matmul* m) {
-    const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && cuda.tf32;
+    const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && gpu.tf32;
     const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     cublasLtMatmulDesc_t product;
     cublas_check(cublasLtMatmulDescCreate(&product, compute, CUDA_R_32F), "describing a matmul");
     product_set(product, CUBLASLT_MATMUL_DESC_TRANSA, m->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     product_set(product, CUBLASLT_MATMUL_DESC_TRANSB, m->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul_epilogue(m));
+    if (m->fusion == FUSE_BIAS || m->fusion == FUSE_BIAS_GELU) {
+        product_set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, FLOATX_TYPE);
+    } else if (m->fusion == FUSE_A_SUMS) {
+        product_set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+    }
     if (m->pre) { product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (int64_t)m->cols); }
     product_set_pointers(product, m);
     return product;
@@ -172,7 +177,7 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
     cublasLtMatmulPreference_t preference = preference_create(key);
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cuda.cublaslt, p->product, p->b, p->a, p->out, p->out,
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(gpu.cublaslt, p->product, p->b, p->a, p->out, p->out,
                                                                  preference, 1, &result, &found);
     cublas_check(cublasLtMatmulPreferenceDestroy(preference), "forgetting what a matmul may use");
     p->exists = true;
@@ -211,8 +216,8 @@ static inline bool cublaslt_matmul(const Matmul* m) {
     product_set_pointers(p->product, m);
     const float alpha = 1.0f, beta = m->out ? 0.0f : 1.0f;
     void* out = (void*)matmul_output(m);
-    cublas_check(cublasLtMatmul(cuda.cublaslt, p->product, &alpha, m->b, p->b, m->a, p->a, &beta, out, p->out, out,
-                                p->out, &p->algorithm, cuda.workspace, p->workspace_bytes, cuda.stream),
+    cublas_check(cublasLtMatmul(gpu.cublaslt, p->product, &alpha, m->b, p->b, m->a, p->a, &beta, out, p->out, out,
+                                p->out, &p->algorithm, gpu.workspace, p->workspace_bytes, gpu.stream),
                  "a matmul (try --fused 0 or --kernels plain)");
     return true;
 }

@@ -1,6 +1,6 @@
 // The device is an NVIDIA GPU of compute capability 8.0 (Ampere) or later: errors, memory, streams, the storage types.
 //
-// All kernels run in cuda.stream, one after another. Batches arrive through a stream of their own, cuda.upload.
+// All kernels run in gpu.stream, one after another. Batches arrive through a stream of their own, gpu.upload.
 #pragma once
 #include "../device.h"
 #include "../host_memory.h"
@@ -44,9 +44,9 @@ typedef struct {
     cublasLtHandle_t cublaslt;
     char* workspace; // WORKSPACE_BYTES, cuBLASLt's alone
     char* scratch;   // SCRATCH_BYTES, for sums in two steps: of use from one launch to the next
-} Cuda;
+} Gpu;
 
-extern Cuda cuda; // defined in train_gpt2.cu, one for all storage types
+inline Gpu gpu; // one for all storage types
 
 // ---------------------------------------------------------------------------------------------------------------------
 // errors
@@ -65,6 +65,7 @@ static inline void ATTR_NORETURN cuda_fail(cudaError_t error, const char* what) 
               "another GPU if this happens again",
               what, name, text);
     }
+    if (!gpu.is_open) { fatal("%s: the GPU cannot be used (%s: %s): look at nvidia-smi", what, name, text); }
     fatal("%s: the GPU failed (%s: %s). Checkpoints on disk are whole: go on with --resume auto", what, name, text);
 }
 
@@ -72,7 +73,8 @@ static inline void cuda_check(cudaError_t error, const char* what) {
     if (error != cudaSuccess) { cuda_fail(error, what); }
 }
 
-// After each launch: a launch that could not be made. What goes wrong inside a kernel shows at the next synchronization.
+// After each launch: a launch that could not be made. What goes wrong inside a kernel shows at the next
+// synchronization.
 static inline void cuda_launched(const char* kernel) { cuda_check(cudaGetLastError(), kernel); }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -87,13 +89,15 @@ static inline void cuda_require_gpu(int index) {
     cudaRuntimeGetVersion(&runtime);
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (driver == 0) {
-        fatal("no NVIDIA driver: this program trains on NVIDIA GPUs. Install the driver (nvidia-smi must work), or train "
-              "on the CPU with ./train_gpt2");
+        fatal(
+            "no NVIDIA driver: this program trains on NVIDIA GPUs. Install the driver (nvidia-smi must work), or train "
+            "on the CPU with ./train_gpt2");
     }
     if (error == cudaErrorInsufficientDriver) {
-        fatal("the NVIDIA driver is too old: it knows CUDA %d.%d, this program needs %d.%d. Update the driver, or build "
-              "with an older CUDA toolkit",
-              driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+        fatal(
+            "the NVIDIA driver is too old: it knows CUDA %d.%d, this program needs %d.%d. Update the driver, or build "
+            "with an older CUDA toolkit",
+            driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     }
     if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
         fatal("there is a driver, but no NVIDIA GPU that this process can see: look at nvidia-smi and at "
@@ -106,17 +110,18 @@ static inline void cuda_require_gpu(int index) {
 }
 
 static inline void cuda_require_architecture(void) {
-    if (cuda.major < 8) {
+    if (gpu.major < 8) {
         fatal("%s has compute capability %d.%d: this program needs 8.0 (Ampere) or later, for bf16, TF32 and "
               "asynchronous copies. Train on the CPU with ./train_gpt2",
-              cuda.name, cuda.major, cuda.minor);
+              gpu.name, gpu.major, gpu.minor);
     }
     cudaFuncAttributes attributes;
     const cudaError_t error = cudaFuncGetAttributes(&attributes, (const void*)probe_kernel);
-    if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+    if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+        error == cudaErrorUnsupportedPtxVersion) {
         fatal("%s (compute capability %d.%d): this program was built without code for it. Build it again with `make "
               "train_gpt2cu GPU=%d%d`",
-              cuda.name, cuda.major, cuda.minor, cuda.major, cuda.minor);
+              gpu.name, gpu.major, gpu.minor, gpu.major, gpu.minor);
     }
     cuda_check(error, "looking for this GPU's code");
 }
@@ -128,40 +133,40 @@ static inline void cublas_check(cublasStatus_t status, const char* what) {
 // May be called again, with other options, for the same GPU.
 OP void device_open(const DeviceOptions* o) {
     if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
-    cuda.plain = o->plain;
-    cuda.fused = o->fused && !o->plain;
-    cuda.flash = o->flash && !o->plain;
-    cuda.tf32 = o->tf32;
-    if (cuda.is_open) { return; }
+    gpu.plain = o->plain;
+    gpu.fused = o->fused && !o->plain;
+    gpu.flash = o->flash && !o->plain;
+    gpu.tf32 = o->tf32;
+    if (gpu.is_open) { return; }
     cuda_require_gpu(o->index);
     cudaDeviceProp properties;
     cuda_check(cudaSetDevice(o->index), "choosing the GPU");
     cuda_check(cudaGetDeviceProperties(&properties, o->index), "asking for the GPU's properties");
-    cuda.index = o->index;
-    cuda.num_sms = properties.multiProcessorCount;
-    cuda.major = properties.major;
-    cuda.minor = properties.minor;
-    snprintf(cuda.name, sizeof cuda.name, "%s", properties.name);
+    gpu.index = o->index;
+    gpu.num_sms = properties.multiProcessorCount;
+    gpu.major = properties.major;
+    gpu.minor = properties.minor;
+    snprintf(gpu.name, sizeof gpu.name, "%s", properties.name);
     cuda_require_architecture();
-    cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "creating a stream");
-    cuda_check(cudaStreamCreateWithFlags(&cuda.upload, cudaStreamNonBlocking), "creating a stream");
-    cudaEvent_t* const events[3] = {&cuda.uploaded, &cuda.consumed[0], &cuda.consumed[1]};
+    cuda_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "creating a stream");
+    cuda_check(cudaStreamCreateWithFlags(&gpu.upload, cudaStreamNonBlocking), "creating a stream");
+    cudaEvent_t* const events[3] = {&gpu.uploaded, &gpu.consumed[0], &gpu.consumed[1]};
     for (int i = 0; i < 3; i++) {
         cuda_check(cudaEventCreateWithFlags(events[i], cudaEventDisableTiming), "creating an event");
     }
-    cublas_check(cublasLtCreate(&cuda.cublaslt), "opening cuBLASLt");
-    cuda_check(cudaMalloc(&cuda.workspace, WORKSPACE_BYTES), "cuBLASLt's workspace");
-    cuda_check(cudaMalloc(&cuda.scratch, SCRATCH_BYTES), "scratch memory");
-    cuda.is_open = true;
+    cublas_check(cublasLtCreate(&gpu.cublaslt), "opening cuBLASLt");
+    cuda_check(cudaMalloc(&gpu.workspace, WORKSPACE_BYTES), "cuBLASLt's workspace");
+    cuda_check(cudaMalloc(&gpu.scratch, SCRATCH_BYTES), "scratch memory");
+    gpu.is_open = true;
 }
 
-OP const char* device_name(void) { return cuda.name; }
+OP const char* device_name(void) { return gpu.name; }
 OP int device_threads(void) { return 0; }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-OP void device_zero(void* p, size_t bytes) { cuda_check(cudaMemsetAsync(p, 0, bytes, cuda.stream), "zeroing memory"); }
+OP void device_zero(void* p, size_t bytes) { cuda_check(cudaMemsetAsync(p, 0, bytes, gpu.stream), "zeroing memory"); }
 
 OP void* device_alloc(size_t bytes, const char* what) {
     void* p = NULL;
@@ -171,20 +176,26 @@ OP void* device_alloc(size_t bytes, const char* what) {
 }
 OP void device_free(void* p, size_t bytes) {
     (void)bytes;
+    device_sync();
     cuda_check(cudaFree(p), "freeing memory");
 }
 
-// A part is left for what the driver itself takes, and for fragments.
+// A part is left for fragments, and for kernels of the libraries, which are loaded when they are first used.
 OP size_t device_memory_available(void) {
     size_t available = 0, total = 0;
     cuda_check(cudaMemGetInfo(&available, &total), "asking for the free memory");
-    const size_t margin = total / 64;
+    const size_t margin = total / 64 + ((size_t)256 << 20);
     return available > margin ? available - margin : 0;
 }
 
 OP void* host_alloc(size_t bytes, const char* what) {
     void* p = NULL;
-    cuda_check(cudaMallocHost(&p, max_size(bytes, 1)), what);
+    const cudaError_t error = cudaMallocHost(&p, max_size(bytes, 1));
+    if (error == cudaErrorMemoryAllocation) {
+        fatal("%s: %zu bytes of host memory cannot be locked in place: free some, or give a smaller --batch_size", what,
+              bytes);
+    }
+    cuda_check(error, what);
     memset(p, 0, bytes);
     return p;
 }
@@ -195,13 +206,13 @@ OP void host_free(void* p) {
 // ---------------------------------------------------------------------------------------------------------------------
 // copies
 
-OP void device_sync(void) { cuda_check(cudaStreamSynchronize(cuda.stream), "waiting for the GPU"); }
+OP void device_sync(void) { cuda_check(cudaStreamSynchronize(gpu.stream), "waiting for the GPU"); }
 
 OP void device_send(void* device, const void* host, size_t bytes) {
-    cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda.stream), "copying to the GPU");
+    cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, gpu.stream), "copying to the GPU");
 }
 OP void device_fetch(void* host, const void* device, size_t bytes) {
-    cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda.stream), "copying from the GPU");
+    cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, gpu.stream), "copying from the GPU");
 }
 OP void device_copy_in(void* device, const void* host, size_t bytes) {
     device_send(device, host, bytes);
@@ -215,15 +226,15 @@ OP void device_copy_out(void* host, const void* device, size_t bytes) {
 // Upload k overwrites what upload k-2 wrote. All that reads that was queued before upload k-1 was asked for, which is
 // when consumed[k-1] was recorded.
 OP void device_upload(void* device, const void* host, size_t bytes) {
-    const int k = cuda.uploads++;
-    cuda_check(cudaEventRecord(cuda.consumed[k % 2], cuda.stream), "recording an event");
+    const int k = gpu.uploads++;
+    cuda_check(cudaEventRecord(gpu.consumed[k % 2], gpu.stream), "recording an event");
     if (k > 0) {
-        cuda_check(cudaEventSynchronize(cuda.uploaded), "waiting for a batch");
-        cuda_check(cudaStreamWaitEvent(cuda.upload, cuda.consumed[(k + 1) % 2], 0), "waiting for a batch");
+        cuda_check(cudaEventSynchronize(gpu.uploaded), "waiting for a batch");
+        cuda_check(cudaStreamWaitEvent(gpu.upload, gpu.consumed[(k + 1) % 2], 0), "waiting for a batch");
     }
-    cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda.upload), "copying a batch to the GPU");
-    cuda_check(cudaEventRecord(cuda.uploaded, cuda.upload), "recording an event");
-    cuda_check(cudaStreamWaitEvent(cuda.stream, cuda.uploaded, 0), "waiting for a batch");
+    cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, gpu.upload), "copying a batch to the GPU");
+    cuda_check(cudaEventRecord(gpu.uploaded, gpu.upload), "recording an event");
+    cuda_check(cudaStreamWaitEvent(gpu.stream, gpu.uploaded, 0), "waiting for a batch");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

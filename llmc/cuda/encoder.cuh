@@ -107,9 +107,9 @@ OP void encoder_forward(float* out, const int* tokens, const floatX* wte, const 
     const unsigned blocks = blocks_for(N, WARPS_IN_BLOCK);
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
     if (is_wide<FLOAT_WIDTH>(out, C) && is_wide<FLOAT_WIDTH>(wte, C) && is_wide<FLOAT_WIDTH>(wpe, C)) {
-        encoder_forward_kernel<FLOAT_WIDTH><<<blocks, threads, 0, cuda.stream>>>(out, tokens, wte, wpe, N, T, C);
+        encoder_forward_kernel<FLOAT_WIDTH><<<blocks, threads, 0, gpu.stream>>>(out, tokens, wte, wpe, N, T, C);
     } else {
-        encoder_forward_kernel<1><<<blocks, threads, 0, cuda.stream>>>(out, tokens, wte, wpe, N, T, C);
+        encoder_forward_kernel<1><<<blocks, threads, 0, gpu.stream>>>(out, tokens, wte, wpe, N, T, C);
     }
     cuda_launched("encoder_forward");
 }
@@ -117,13 +117,13 @@ OP void encoder_forward(float* out, const int* tokens, const floatX* wte, const 
 template <int WIDTH>
 static inline void encoder_backward_wte(float* dwte, const float* dout, const int* tokens, const int* order, size_t N,
                                         int C) {
-    float* partials = (float*)cuda.scratch;
+    float* partials = (float*)gpu.scratch;
     const size_t most_pieces = SCRATCH_BYTES / (PARTIALS_OF_PIECE * C * sizeof(float));
     const SortedTokens s = {tokens, order, N, max_size(ENCODER_PIECE, ceil_div(N, most_pieces))};
     const dim3 blocks(blocks_for(N, s.piece), blocks_for((size_t)C, ENCODER_THREADS * WIDTH));
-    encoder_backward_kernel<WIDTH><<<blocks, ENCODER_THREADS, 0, cuda.stream>>>(dwte, partials, dout, s, C);
+    encoder_backward_kernel<WIDTH><<<blocks, ENCODER_THREADS, 0, gpu.stream>>>(dwte, partials, dout, s, C);
     cuda_launched("encoder_backward");
-    encoder_backward_runs_kernel<WIDTH><<<blocks, ENCODER_THREADS, 0, cuda.stream>>>(dwte, partials, s, C);
+    encoder_backward_runs_kernel<WIDTH><<<blocks, ENCODER_THREADS, 0, gpu.stream>>>(dwte, partials, s, C);
     cuda_launched("encoder_backward_runs");
 }
 

@@ -309,7 +309,7 @@ static inline void flash_forward(Type* out, float* lse, const Type* qkv, int B, 
     const unsigned blocks = flash_blocks(Shape::ROWS, B, T, NH);
     cuda_check(cudaFuncSetAttribute(flash_forward_kernel<Type, HD>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                "flash_forward");
-    flash_forward_kernel<Type, HD><<<blocks, Shape::THREADS, bytes, cuda.stream>>>(
+    flash_forward_kernel<Type, HD><<<blocks, Shape::THREADS, bytes, gpu.stream>>>(
         out, lse, qkv, LOG2_E / sqrtf((float)HS), T, NH, HS);
     cuda_launched("flash_forward");
 }
@@ -327,10 +327,10 @@ static inline void flash_backward(Type* dqkv, const Type* dout, const float* lse
     cuda_check(cudaFuncSetAttribute(flash_backward_queries_kernel<Type, HD>,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                "flash_backward_queries");
-    flash_backward_keys_kernel<Type, HD><<<blocks, Shape::THREADS, keys_bytes, cuda.stream>>>(
+    flash_backward_keys_kernel<Type, HD><<<blocks, Shape::THREADS, keys_bytes, gpu.stream>>>(
         dqkv, dout, lse, delta, qkv, scale, T, NH, HS);
     cuda_launched("flash_backward_keys");
-    flash_backward_queries_kernel<Type, HD><<<blocks, Shape::THREADS, bytes, cuda.stream>>>(
+    flash_backward_queries_kernel<Type, HD><<<blocks, Shape::THREADS, bytes, gpu.stream>>>(
         dqkv, dout, lse, delta, qkv, scale, T, NH, HS);
     cuda_launched("flash_backward_queries");
 }

@@ -143,7 +143,7 @@ static inline void layernorm_forward_launch(float* residual, floatX* out, float*
     const unsigned warps = (unsigned)(cached ? min_size(rows, WARPS_IN_BLOCK) : (size_t)WARPS_IN_BLOCK);
     const dim3 threads(WARP_SIZE, warps);
     layernorm_forward_kernel<WIDTH, RESIDUAL>
-        <<<blocks_for(N, warps), threads, cached ? warps * row_bytes : 0, cuda.stream>>>(
+        <<<blocks_for(N, warps), threads, cached ? warps * row_bytes : 0, gpu.stream>>>(
             residual, out, mean, rstd, inp, add, weight, bias, N, C, cached);
 }
 
@@ -175,17 +175,17 @@ OP void residual_layernorm_forward(float* residual, floatX* out, float* mean, fl
 OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
                            const float* inp, const floatX* weight, const float* mean, const float* rstd, int N, int C) {
     enum { WIDE = FLOAT_WIDTH };
-    const size_t most_blocks = min_size((size_t)LAYERNORM_BLOCKS_PER_SM * cuda.num_sms,
+    const size_t most_blocks = min_size((size_t)LAYERNORM_BLOCKS_PER_SM * gpu.num_sms,
                                         SCRATCH_BYTES / (2 * C * sizeof(float)));
     const size_t blocks = min_size(ceil_div(N, WARPS_IN_BLOCK), most_blocks);
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
-    float *dweights = (float*)cuda.scratch, *dbiases = dweights + blocks * C;
+    float *dweights = (float*)gpu.scratch, *dbiases = dweights + blocks * C;
     if (is_wide<WIDE>(dinp, C) && is_wide<WIDE>(dinp_x, C) && is_wide<WIDE>(dout, C) && is_wide<WIDE>(inp, C) &&
         is_wide<WIDE>(weight, C)) {
-        layernorm_backward_kernel<WIDE><<<(unsigned)blocks, threads, 0, cuda.stream>>>(
+        layernorm_backward_kernel<WIDE><<<(unsigned)blocks, threads, 0, gpu.stream>>>(
             dinp, dinp_x, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
     } else {
-        layernorm_backward_kernel<1><<<(unsigned)blocks, threads, 0, cuda.stream>>>(
+        layernorm_backward_kernel<1><<<(unsigned)blocks, threads, 0, gpu.stream>>>(
             dinp, dinp_x, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
     }
     cuda_launched("layernorm_backward");

@@ -1,6 +1,6 @@
 // The linear layers, by cuBLASLt. Weights lie (out,in), as in PyTorch: out = inp @ weight^T + bias.
 //
-// With cuda.fused the bias, GELU and the gradients of both are left to the library, which does them while the product
+// With gpu.fused the bias, GELU and the gradients of both are left to the library, which does them while the product
 // is still in registers, and so saves the way to memory and back. Every fused form has an unfused one behind it, for
 // --fused 0 and for where the library has no algorithm.
 #pragma once
@@ -39,28 +39,33 @@ static __global__ void add_vector_kernel(float* sums, const float* x, int n) {
 static inline void add_bias(floatX* out, const floatX* bias, int N, int OC) {
     enum { WIDE = FLOATX_WIDTH, BLOCKS_ON_SM = 16 };
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
-    const unsigned down = (unsigned)min_size(ceil_div(N, WARPS_IN_BLOCK), (size_t)BLOCKS_ON_SM * cuda.num_sms);
+    const unsigned down = (unsigned)min_size(ceil_div(N, WARPS_IN_BLOCK), (size_t)BLOCKS_ON_SM * gpu.num_sms);
     if (is_wide<WIDE>(out, OC) && is_wide<WIDE>(bias, OC)) {
         const dim3 blocks(down, blocks_for(OC, WARP_SIZE * WIDE));
-        add_bias_kernel<WIDE><<<blocks, threads, 0, cuda.stream>>>(out, bias, N, OC);
+        add_bias_kernel<WIDE><<<blocks, threads, 0, gpu.stream>>>(out, bias, N, OC);
     } else {
         const dim3 blocks(down, blocks_for(OC, WARP_SIZE));
-        add_bias_kernel<1><<<blocks, threads, 0, cuda.stream>>>(out, bias, N, OC);
+        add_bias_kernel<1><<<blocks, threads, 0, gpu.stream>>>(out, bias, N, OC);
     }
     cuda_launched("add_bias");
 }
 
 static inline void add_vector(float* sums, const float* x, int n) {
-    add_vector_kernel<<<blocks_for(n, THREADS_IN_BLOCK), THREADS_IN_BLOCK, 0, cuda.stream>>>(sums, x, n);
+    add_vector_kernel<<<blocks_for(n, THREADS_IN_BLOCK), THREADS_IN_BLOCK, 0, gpu.stream>>>(sums, x, n);
     cuda_launched("add_vector");
 }
 
 // A product with nothing fused into it.
 static inline void multiply(const Matmul* m) {
-    if (!cuda.plain) {
+    if (!gpu.plain) {
         if (cublaslt_matmul(m)) { return; }
         static bool is_told;
-        if (!is_told) { notice("cuBLASLt has no algorithm for a matmul of this shape: our slow plain kernel does it"); }
+        if (!is_told) {
+            notice(
+                "cuBLASLt has no algorithm for a matmul of this shape (%d x %d x %d, the first such): our slow plain "
+                "kernel does it",
+                m->rows, m->cols, m->depth);
+        }
         is_told = true;
     }
     matmul_plain(m);
@@ -107,18 +112,19 @@ OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, con
     Matmul fused = simple;
     fused.fusion = FUSE_BIAS;
     fused.bias = bias;
-    if (bias && cuda.plain) {
+    if (bias && gpu.plain) {
         matmul_plain(&fused);
         return;
     }
-    if (bias && cuda.fused && cublaslt_matmul(&fused)) { return; }
+    if (bias && gpu.fused && cublaslt_matmul(&fused)) { return; }
     multiply(&simple);
     if (bias) { add_bias(out, bias, N, OC); }
 }
 
 // Fused GELU pays from Hopper on. On the GPUs before it the library's bf16 and fp32 kernels with GELU write the output
-// twice, and are slower than a simple product followed by a kernel for GELU.
-static inline bool gelu_is_fused() { return cuda.fused && cuda.major >= 9; }
+// twice, and are slower than a simple product followed by a kernel for GELU. And only for bf16, which hides how exactly
+// the library computes tanh: it does not say.
+static inline bool gelu_is_fused() { return gpu.fused && gpu.major >= 9 && sizeof(floatX) == sizeof(bf16); }
 
 OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias,
                             int N, int C, int OC) {
@@ -138,8 +144,8 @@ static inline void matmul_backward_weight_bias(float* dweight, float* dbias, con
     const Matmul simple = backward_weight_product(dweight, dout, inp, N, C, OC);
     Matmul fused = simple;
     fused.fusion = FUSE_A_SUMS;
-    fused.a_sums = (float*)cuda.scratch;
-    if (cuda.fused && OC * sizeof(float) <= SCRATCH_BYTES && cublaslt_matmul(&fused)) {
+    fused.a_sums = (float*)gpu.scratch;
+    if (gpu.fused && OC * sizeof(float) <= SCRATCH_BYTES && cublaslt_matmul(&fused)) {
         add_vector(dbias, fused.a_sums, OC);
         return;
     }

@@ -93,6 +93,6 @@ matmul_plain_kernel(Matmul m) {
 
 static inline void matmul_plain(const Matmul* m) {
     const dim3 blocks((unsigned)ceil_div(m->rows, TILE), (unsigned)ceil_div(m->cols, TILE));
-    matmul_plain_kernel<<<blocks, dim3(TILE_THREADS, TILE_THREADS), 0, cuda.stream>>>(*m);
+    matmul_plain_kernel<<<blocks, dim3(TILE_THREADS, TILE_THREADS), 0, gpu.stream>>>(*m);
     cuda_launched("matmul_plain");
 }

@@ -33,21 +33,21 @@ template <bool ADD, class Number> static __global__ void sum_kernel(double* out,
 
 OP void norm_squared(double* out, const float* x, size_t n) {
     enum { WIDE = FLOAT_WIDTH };
-    double* parts = (double*)cuda.scratch;
+    double* parts = (double*)gpu.scratch;
     const size_t most_parts = SCRATCH_BYTES / sizeof(double);
     const size_t part = max_size(NORM_PART, round_up(ceil_div(n, most_parts), WIDE));
     const unsigned blocks = blocks_for(n, part);
     if (is_wide<WIDE>(x, 0)) {
-        norm_squared_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(parts, x, n, part);
+        norm_squared_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(parts, x, n, part);
     } else {
-        norm_squared_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, cuda.stream>>>(parts, x, n, part);
+        norm_squared_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(parts, x, n, part);
     }
     cuda_launched("norm_squared");
-    sum_kernel<false><<<1, SUM_THREADS, 0, cuda.stream>>>(out, parts, blocks);
+    sum_kernel<false><<<1, SUM_THREADS, 0, gpu.stream>>>(out, parts, blocks);
     cuda_launched("norm_squared's parts");
 }
 
 OP void loss_add(double* total, const float* losses, int N) {
-    sum_kernel<true><<<1, SUM_THREADS, 0, cuda.stream>>>(total, losses, N);
+    sum_kernel<true><<<1, SUM_THREADS, 0, gpu.stream>>>(total, losses, N);
     cuda_launched("loss_add");
 }

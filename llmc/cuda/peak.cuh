@@ -45,7 +45,7 @@ static inline double published_peak_flops(const char* name) {
     for (size_t i = 0; i < sizeof PUBLISHED_PEAKS / sizeof *PUBLISHED_PEAKS; i++) {
         const PublishedPeak* p = &PUBLISHED_PEAKS[i];
         if (strcmp(name, p->name) == 0) {
-            return 1e12 * (FLOATX_TYPE == CUDA_R_16BF ? p->bf16 : cuda.tf32 ? p->tf32 : p->fp32);
+            return 1e12 * (FLOATX_TYPE == CUDA_R_16BF ? p->bf16 : gpu.tf32 ? p->tf32 : p->fp32);
         }
     }
     return 0;
@@ -87,14 +87,14 @@ static inline double measured_peak_flops() {
 }
 
 OP double device_peak_flops(void) {
-    const double published = published_peak_flops(cuda.name);
+    const double published = published_peak_flops(gpu.name);
     return published > 0 ? published : measured_peak_flops();
 }
 
 static inline double seconds_of_copy(char* to, const char* from, size_t bytes) {
     device_sync();
     const double start = seconds_now();
-    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda.stream), "copying on the GPU");
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, gpu.stream), "copying on the GPU");
     device_sync();
     return seconds_now() - start;
 }

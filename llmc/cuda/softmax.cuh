@@ -59,15 +59,15 @@ static inline void softmax_rows(float* losses, floatX* logits, const int* target
     enum { WIDE = FLOATX_WIDTH };
     const unsigned blocks = (unsigned)rows;
     if (is_wide<WIDE>(logits, Vp)) {
-        softmax_rows_kernel<WIDE><<<blocks, SOFTMAX_THREADS, 0, cuda.stream>>>(losses, logits, targets, dloss, V, Vp);
+        softmax_rows_kernel<WIDE><<<blocks, SOFTMAX_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
     } else {
-        softmax_rows_kernel<1><<<blocks, SOFTMAX_THREADS, 0, cuda.stream>>>(losses, logits, targets, dloss, V, Vp);
+        softmax_rows_kernel<1><<<blocks, SOFTMAX_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
     }
     cuda_launched("softmax_rows");
 }
 
 // out (rows,V) in float = the first V columns of logits (rows,Vp).
 static inline void copy_logits(float* out, const floatX* logits, int rows, int V, int Vp) {
-    copy_logits_kernel<<<(unsigned)rows, THREADS_IN_BLOCK, 0, cuda.stream>>>(out, logits, V, Vp);
+    copy_logits_kernel<<<(unsigned)rows, THREADS_IN_BLOCK, 0, gpu.stream>>>(out, logits, V, Vp);
     cuda_launched("copy_logits");
 }

@@ -54,7 +54,7 @@ static __device__ inline void store_rest(Type* p, const float (&x)[WIDTH], size_
 
 // Whether rows of n elements, the first of which begins at p, can be moved WIDTH elements at a time.
 template <int WIDTH, class Type> static inline bool is_wide(const Type* p, size_t n) {
-    return !cuda.plain && (uintptr_t)p % sizeof(typename Access<WIDTH * sizeof(Type)>::Type) == 0 && n % WIDTH == 0;
+    return !gpu.plain && (uintptr_t)p % sizeof(typename Access<WIDTH * sizeof(Type)>::Type) == 0 && n % WIDTH == 0;
 }
 
 // Widths for kernels that move mostly floats, and mostly floatX.
