@@ -353,5 +353,27 @@ a_full_disk_leaves_the_older_checkpoints() {
     umount "$dir/disk"
 }
 
+# ----------------------------------------------------------------------------------------------------------------------
+# check and bench
+
+fast_kernels_are_checked_against_the_plain_ones() {
+    must "$train" check --model L=1,H=2,C=32,T=16,V=50 --seq_len 16
+    tail -n 1 "$dir/out" | grep -q '^[1-9][0-9]* comparisons, 0 failed$' || note "$(tail -n 1 "$dir/out")"
+    expect 2 'are what the others are checked against' "$train" check --kernels plain
+    expect 2 'trains in fp32 alone' "$train" check --dtype bf16
+    expect 2 'loss scaler' "$train" check --dtype fp16
+}
+
+the_ladder_leaves_a_table_and_a_picture() {
+    must "$train" bench ladder --model L=1,H=2,C=32,T=16,V=50 --max_steps 2 --out "$dir/ladder"
+    for rung in 'plain loops' 'fast kernels' 'padded vocabulary'; do
+        grep -q "^$rung .*[0-9]x .* ok" "$dir/out" || note "no rung '$rung'"
+        grep -q "\"$rung\"" "$dir/ladder/ladder.json" || note "ladder.json lacks '$rung'"
+    done
+    grep -q '<svg' "$dir/ladder/ladder.html" || note "no picture"
+    expect 2 'ladder' "$train" bench
+    expect 2 'ladder' "$train" bench latter
+}
+
 run_tests "$0"
 end_tests end_to_end
