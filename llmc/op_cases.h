@@ -348,7 +348,7 @@ static inline void op_alloc(OpCase* c) {
 // A case that is ready to run, filled as op_fill says.
 static inline OpCase op_open(const OpEntry* op, const OpSizes* sizes, uint64_t seed) {
     OpCase c = op_declare(op, sizes);
-    double* values[MAX_OP_TENSORS];
+    double* values[MAX_OP_TENSORS] = {NULL};
     op_alloc(&c);
     for (int i = 0; i < c.count; i++) {
         values[i] = (double*)alloc_or_die(c.tensor[i].n, sizeof *values[i], c.tensor[i].name);

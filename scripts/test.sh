@@ -73,7 +73,7 @@ spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }
     sh test/spills.sh build/release
 }
-emulator() { sh test/emulator/run.sh; }
+emulator() { bash test/emulator/run.sh; }
 emulated() { make -s -j "$jobs" emu && sh test/emulated.sh build/emu; }
 # addresses, undefined behaviour, and accesses that nothing orders: two builds, side by side
 emulated_sanitize() {
