@@ -127,7 +127,9 @@ $(BUILD)/cuda_settings:
 
 EMU ?= plain
 EMU_BUILD := build/emu$(if $(filter plain,$(EMU)),,-$(EMU))
-EMU_FLAGS := $(if $(filter plain,$(EMU)),-O2) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -D_GNU_SOURCE
+EMU_OPT_plain := -O2
+EMU_OPT_coverage := -O1
+EMU_FLAGS := $(EMU_OPT_$(EMU)) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -D_GNU_SOURCE
 EMU_OBJECTS := $(EMU_BUILD)/cuda_fp32.o $(EMU_BUILD)/cuda_bf16.o
 EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
 

@@ -206,7 +206,8 @@ static inline int bench_ladder(Config* config, FindTrainer find) {
     l.rungs = l.on_gpu ? GPU_RUNGS : CPU_RUNGS;
     l.count = l.on_gpu ? NUM_GPU_RUNGS : NUM_CPU_RUNGS;
     ladder_options(&l);
-    // --batch_size auto is what fits the first rung, whose activations are the largest; a rung that does not fit says so
+    // --batch_size auto is what fits the first rung, whose activations are the largest; a rung that does not fit says
+    // so
     Config first = rung_config(config, &l.rungs[0]);
     const Harness* h = find(first.dtype)->harness;
     h->open(&first);

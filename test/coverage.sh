@@ -9,6 +9,7 @@ trap 'rm -rf "$work"' EXIT
 # part of the line | why it does not run here
 cat >"$work/reasons" <<'REASONS'
 the GPU is out of memory|memory is asked for before it is allocated: only another program could take it in between
+cannot be locked in place|host memory, likewise
 built without code for it|the emulator has code for every GPU
 REASONS
 
