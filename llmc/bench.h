@@ -14,6 +14,8 @@ static inline void print_heading(const Ladder* l) {
     printf("ladder: %s, %s: L=%d H=%d C=%d T=%d V=%d, %lld x %lld tokens, median of %lld steps after %d\n", l->device,
            c->model, m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size, c->batch_size,
            c->seq_len, c->max_steps, BENCH_WARM_UP);
+    printf("memory moves %.1f GB/s when it is copied; MFU is against the peak of each precision\n",
+           l->copy_bandwidth / 1e9);
     printf("%-22s %10s %10s %6s %9s %7s %7s %10s %9s %9s %-6s", "rung", "ms/step", "tok/s", "MFU", "MiB", "gain",
            "total", "loss", "error", "bound", "");
     for (int i = 0; l->on_gpu && i < NUM_PUBLISHED; i++) { printf(" %13s", PUBLISHED[i]); }
@@ -83,11 +85,11 @@ static inline json_t* ladder_json(const Ladder* l) {
     json_t *rungs = json_array(), *options = config_to_json(l->config);
     for (int i = 0; i < NUM_DECIDED; i++) { json_object_del(options, DECIDED[i]); }
     for (int i = 0; i < l->count; i++) { json_array_append_new(rungs, rung_json(&l->result[i])); }
-    json_t* record = json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i}, s:o, s:o}", "kind",
-                               "ladder", "program", "gpt2.c", "date", date, "device", l->device, "command", command,
-                               "model", "name", l->config->model, "parameters", (json_int_t)model_parameters(m), "L",
-                               m->num_layers, "NH", m->num_heads, "C", m->channels, "T", (int)l->config->seq_len, "V",
-                               m->vocab_size, "options", options, "rungs", rungs);
+    json_t* record = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:f, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i}, s:o, s:o}", "kind", "ladder", "program",
+        "gpt2.c", "date", date, "device", l->device, "command", command, "copy_gb_s", l->copy_bandwidth / 1e9, "model",
+        "name", l->config->model, "parameters", (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads,
+        "C", m->channels, "T", (int)l->config->seq_len, "V", m->vocab_size, "options", options, "rungs", rungs);
     free(command);
     return record;
 }
@@ -216,6 +218,7 @@ static inline int bench_ladder(Config* config, FindTrainer find) {
     config->seq_len = first.seq_len;
     config->model = first.model;
     l.device = h->device_name();
+    l.copy_bandwidth = h->copy_bandwidth();
     ladder_batch(&l);
     print_heading(&l);
     const RungResult *begin = NULL, *before = NULL;

@@ -33,6 +33,8 @@ OP const char* device_name(void);
 OP int device_threads(void);
 // Operations per second at most in matmuls of the type in use, a multiply-add being two: known or measured.
 OP double device_peak_flops(void);
+// Bytes that memory moves per second while it is copied, those read and those written: measured.
+OP double device_copy_bandwidth(void);
 
 // Zeroed device memory; `what` names its purpose in errors.
 OP void* device_alloc(size_t bytes, const char* what);

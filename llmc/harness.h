@@ -122,6 +122,7 @@ typedef struct {
     void (*open)(const Config* config);
     const char* (*device_name)(void);
     double (*peak_flops)(void);
+    double (*copy_bandwidth)(void);
     size_t (*memory_available)(void);
 
     // Operation number `op` for given sizes. op_name: NULL beyond the last. op_tensors returns how many there are.

@@ -125,6 +125,7 @@ static const Harness HARNESS = {
     harness_open,
     device_name,
     device_peak_flops,
+    device_copy_bandwidth,
     device_memory_available,
     harness_op_name,
     harness_op_tensors,

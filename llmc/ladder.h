@@ -82,6 +82,7 @@ typedef struct {
     RungResult result[MAX_RUNGS];
     GPT2Config shape;
     const char* device;
+    double copy_bandwidth; // bytes per second
     int* batch;
 } Ladder;
 

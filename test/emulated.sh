@@ -167,6 +167,11 @@ text_and_validation_are_the_cpus() {
     grep -q 'standard deviation of the residual stream' "$dir/out" || note "info ended early"
 }
 
+every_rung_of_the_ladder_arrives_at_the_same_loss() {
+    must "$cuda" bench ladder --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --max_steps 1 --out "$dir/ladder"
+    [ "$(grep -c ' ok ' "$dir/out")" = 7 ] || note "not seven rungs: $(cat "$dir/out")"
+}
+
 # ----------------------------------------------------------------------------------------------------------------------
 # what can be wrong with a GPU
 

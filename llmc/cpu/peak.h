@@ -36,3 +36,19 @@ OP double device_peak_flops(void) {
     }
     return total;
 }
+
+// More than caches hold, a piece for each thread; the best of a few rounds.
+OP double device_copy_bandwidth(void) {
+    enum { ROUNDS = 5 };
+    const size_t piece = (size_t)1 << 20, pieces = 128, bytes = piece * pieces;
+    char* memory = (char*)device_alloc(2 * bytes, "measuring the bandwidth of memory");
+    double best = INFINITY;
+    for (int round = 0; round < ROUNDS; round++) {
+        const double start = seconds_now();
+        #pragma omp parallel for
+        for (size_t i = 0; i < pieces; i++) { memcpy(memory + bytes + i * piece, memory + i * piece, piece); }
+        best = fmin(best, seconds_now() - start);
+    }
+    device_free(memory, 2 * bytes);
+    return 2.0 * (double)bytes / best;
+}

@@ -99,8 +99,7 @@ static inline double seconds_of_copy(char* to, const char* from, size_t bytes) {
     return seconds_now() - start;
 }
 
-// Bytes that the GPU's memory moves per second while it is copied to itself: those read and those written.
-static inline double device_copy_bandwidth() {
+OP double device_copy_bandwidth(void) {
     for (size_t bytes = (size_t)1 << 20;; bytes *= 2) {
         char* memory = (char*)device_alloc(2 * bytes, "measuring the bandwidth of memory");
         double best = seconds_of_copy(memory + bytes, memory, bytes);
