@@ -37,7 +37,7 @@ static inline OpSizes op_sizes_small(void) {
 // For attention in tiles: heads that fill a tile only in part, and so many positions that tiles of keys and queries
 // follow one another until their shared memory is used again, the last one in part.
 static inline OpSizes op_sizes_tiles(void) {
-    const OpSizes s = {2, 197, 80, 2, 80, 133, 160, 70, 300, 7};
+    const OpSizes s = {1, 197, 80, 2, 80, 133, 160, 70, 300, 7};
     return s;
 }
 
