@@ -4,6 +4,7 @@
 #pragma once
 #include "bounds.h"
 #include "host_memory.h"
+#include "rounding.h"
 #include "trainer.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -27,15 +28,7 @@ static inline const char* check_verdict(Check* k, bool ok) {
 // ---------------------------------------------------------------------------------------------------------------------
 // operations
 
-static inline double round_to_bf16(double x) {
-    const float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
-    float rounded;
-    memcpy(&rounded, &bits, sizeof rounded);
-    return f == f ? (double)rounded : x;
-}
+static inline double round_to_bf16(double x) { return bf16_value(bf16_nearest((float)x)); }
 
 // Fills `inputs`, rounded as the device will store them, and copies them to `copies`.
 static inline void check_fill(const Check* k, double** inputs, double** copies, const OpTensor* tensors, int count,

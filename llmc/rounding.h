@@ -1,16 +1,33 @@
-// Rounding of a float to the 8 significant bits of a bf16, up or down at random, with probabilities such that the mean
-// is the float itself. So an update too small for bf16 is not lost but comes through now and then (Gupta et al. 2015,
-// "Deep learning with limited numerical precision"). The same bits on every device.
+// bf16 is the upper half of a float: 8 bits of exponent, 7 of mantissa. Rounding to it, to the nearest and at random.
 #pragma once
 #include "rng.h"
+
+// The bits of the bf16 nearest to x, ties to even; NaN stays NaN.
+static inline uint16_t bf16_nearest(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((x != x) ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline float bf16_value(uint16_t upper_half) {
+    const uint32_t bits = (uint32_t)upper_half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// At random, up or down, with probabilities such that the mean is the float itself: so an update too small for bf16 is
+// not lost but comes through now and then (Gupta et al. 2015, "Deep learning with limited numerical precision"). The
+// same bits on every device.
 
 // The random number for element i of the parameters in a step.
 static inline HOST_DEVICE uint64_t rounding_random(uint64_t seed, int step, size_t i) {
     return rng_u64(seed, RNG_ROUND + ((uint64_t)step << 32), i);
 }
 
-// A bf16 is the upper half of a float: adding 16 random bits carries into it as often as the lower half is large. The
-// result is a float whose lower half is zero. Infinities and NaN stay what they are.
+// Adding 16 random bits carries into the upper half as often as the lower half is large. The result is a float whose
+// lower half is zero. Infinities and NaN stay what they are.
 static inline HOST_DEVICE float round_stochastically(float x, uint64_t random) {
     const uint32_t exponent = 0x7f800000, upper_half = 0xffff0000;
     uint32_t bits;

@@ -2,6 +2,7 @@
 #pragma once
 #include "../device.h"
 #include "../host_memory.h"
+#include "../rounding.h"
 #include <sys/mman.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -20,17 +21,9 @@ typedef struct {
 
 static inline float fp32_to_float(fp32 x) { return x; }
 static inline fp32 fp32_from_float(float x) { return x; }
-static inline float bf16_to_float(bf16 x) {
-    uint32_t bits = (uint32_t)x.bits << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-static inline bf16 bf16_from_float(float f) { // to nearest, ties to even; NaN stays NaN
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    bf16 x;
-    x.bits = (uint16_t)((f != f) ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+static inline float bf16_to_float(bf16 x) { return bf16_value(x.bits); }
+static inline bf16 bf16_from_float(float f) {
+    const bf16 x = {bf16_nearest(f)};
     return x;
 }
 
