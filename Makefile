@@ -1,14 +1,14 @@
 # GPT-2 in C and CUDA. `make help` lists the targets.
 #
 #   config=release|debug|sanitize   optimized (default); for the debugger; with address and undefined behaviour checks
-#   ARCH=native                     the processor to build for (gcc's -march); `make ARCH=x86-64-v3` runs on any with AVX2
+#   LEVELS="generic avx2 ..."       instructions to build the CPU's kernels for; the program takes the best its processor has
+#   ARCH=...                        the processor that all else is built for (gcc's -march); the compiler's default
 #   CC=gcc                          or clang
 #   GPU="80 90"                     compute capabilities to build train_gpt2cu for; the GPU present, else 8.0 and 9.0
 
 MAKEFLAGS += --no-builtin-rules
 
 config ?= release
-ARCH   ?= native
 CC     ?= cc
 CXX    ?= c++
 
@@ -19,8 +19,10 @@ OPT_sanitize := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefi
 OPT := $(OPT_$(config))
 $(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize))
 
-# -ffp-contract=fast: multiply-adds, which -std=c11 would switch off. Never -ffast-math: NaN must stay NaN.
-FLAGS   := $(OPT) -march=$(ARCH) -ffp-contract=fast -D_GNU_SOURCE -Wall -Wextra -MMD -MP
+# -ffp-contract=fast: multiply-adds, which -std=c11 would switch off. -fno-math-errno, -fno-trapping-math: nobody asks whether
+# a square root set errno or a comparison raised a flag, and loops with them become vector code. Never -ffast-math: NaN
+# must stay NaN.
+FLAGS   := $(OPT) $(if $(ARCH),-march=$(ARCH)) -ffp-contract=fast -fno-math-errno -fno-trapping-math -D_GNU_SOURCE -Wall -Wextra -MMD -MP
 CFLAGS   = -std=c11 $(FLAGS)
 LDFLAGS := $(filter -fsanitize%,$(OPT))
 LDLIBS  := -ljansson -lm -lpthread
@@ -37,7 +39,7 @@ NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
 GPU       := $(or $(GPU),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | grep -xE '[0-9]+' | sort -un),80 90)
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 
-.PHONY: all train_gpt2 train_gpt2cu prepare emu tests test headers fuzz clean help check-packages
+.PHONY: all train_gpt2 train_gpt2cu prepare emu amx tests level-tests test headers fuzz clean help check-packages
 # only the optimized programs get a name in the top folder
 PROGRAMS := train_gpt2 prepare $(if $(NVCC),$(if $(filter release,$(config)),train_gpt2cu))
 all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
@@ -47,11 +49,12 @@ help:
 	@echo 'make                 train_gpt2 (the CPU trainer) and prepare (text to token files)'
 	@echo 'make train_gpt2cu    the GPU trainer (part of make where nvcc is)'
 	@echo 'make emu             the GPU trainer on the CPU, every kernel emulated: build/emu/train_gpt2cu'
+	@echo 'make amx             the CPU trainer with AMX, its tiles emulated: build/amx/train_gpt2'
 	@echo 'make test            build and run the tests'
 	@echo 'make headers         compile each header alone, as C11 and as C++17'
 	@echo 'make fuzz            the fuzz targets, with clang (build/fuzz/*)'
 	@echo 'make clean           remove everything that was built'
-	@echo 'config=release|debug|sanitize   ARCH=native|x86-64-v3|...   CC=gcc|clang   GPU="80 90"'
+	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang   GPU="80 90"'
 	@echo 'found: $(CC)$(if $(OPENMP),, without OpenMP), $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPU))",no nvcc), $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)'
 
 check-packages:
@@ -60,20 +63,30 @@ check-packages:
 # ----------------------------------------------------------------------------------------------------------------------
 # programs: built under build/CONFIG, the release ones linked into the top folder
 
-TRAINER_OBJECTS := $(BUILD)/cpu_fp32.o $(BUILD)/main.o $(BUILD)/tokenizer_data.o
+# one object of the CPU trainer for each storage type and level of instructions (llmc/cpu/processor.h)
+LEVELS ?= generic $(if $(filter x86_64,$(shell uname -m)),avx2 avx512 avx512_bf16 amx)
+LEVEL_generic     :=
+LEVEL_avx2        := -march=x86-64-v3
+LEVEL_avx512      := -march=x86-64-v4 -mprefer-vector-width=512
+LEVEL_avx512_bf16 := $(LEVEL_avx512) -mavx512bf16
+LEVEL_amx         := $(LEVEL_avx512_bf16) -mamx-tile -mamx-bf16
+FP32_OBJECTS := $(patsubst %,$(BUILD)/cpu_fp32_%.o,$(filter generic avx2 avx512,$(LEVELS)))
+BF16_OBJECTS := $(patsubst %,$(BUILD)/cpu_bf16_%.o,$(LEVELS))
+MAIN_OBJECTS := $(BUILD)/main.o $(BUILD)/tokenizer_data.o
 PREPARE_OBJECTS := $(BUILD)/prepare.o $(BUILD)/tokenizer_data.o
 
 train_gpt2 train_gpt2cu prepare: %: build/release/%
 	@ln -sf $< $@
 
-$(BUILD)/train_gpt2: $(TRAINER_OBJECTS)
+$(BUILD)/train_gpt2: $(FP32_OBJECTS) $(BF16_OBJECTS) $(MAIN_OBJECTS)
 	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 $(BUILD)/prepare: $(PREPARE_OBJECTS)
 	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
-# one object for each storage type
-$(BUILD)/cpu_fp32.o: $(BUILD)/cpu_%.o: train_gpt2.c | $(BUILD) check-packages
-	$(CC) $(CFLAGS) -DFLOATX=$* -c $< -o $@
+$(FP32_OBJECTS): $(BUILD)/cpu_fp32_%.o: train_gpt2.c | $(BUILD) check-packages
+	$(CC) $(CFLAGS) $(LEVEL_$*) -DFLOATX=fp32 -DLEVEL=$* -c $< -o $@
+$(BF16_OBJECTS): $(BUILD)/cpu_bf16_%.o: train_gpt2.c | $(BUILD) check-packages
+	$(CC) $(CFLAGS) $(LEVEL_$*) -DFLOATX=bf16 -DLEVEL=$* -c $< -o $@
 $(BUILD)/main.o: llmc/main.c | $(BUILD) check-packages
 	$(CC) $(CFLAGS) -c $< -o $@
 $(BUILD)/prepare.o: data/prepare.c | $(BUILD) check-packages
@@ -95,7 +108,7 @@ NVCCFLAGS     = $(NVCC_$(config)) -std=c++17 -D_GNU_SOURCE $(GENCODE) --threads 
                 $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v
 CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
 
-$(BUILD)/train_gpt2cu: $(CUDA_OBJECTS) $(TRAINER_OBJECTS)
+$(BUILD)/train_gpt2cu: $(CUDA_OBJECTS) $(FP32_OBJECTS) $(MAIN_OBJECTS)
 	$(CXX) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 # the compiler's account of registers and spills is kept beside the object: a test reads it
 $(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu | $(BUILD) check-packages
@@ -104,12 +117,12 @@ $(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu | $(BUILD) check-packages
 	@grep -v -E '^ptxas info|bytes stack frame|^$$' $(@:.o=.ptxas) >&2 || true
 
 # What everything is built with: when that changes, everything is built again.
-SETTINGS := $(CC) $(CFLAGS) $(LDFLAGS)
+SETTINGS := $(CC) $(CFLAGS) $(LDFLAGS) $(LEVELS)
 ifneq ($(SETTINGS),$(shell cat $(BUILD)/settings 2>/dev/null))
 $(shell mkdir -p $(BUILD))
 $(file >$(BUILD)/settings,$(SETTINGS))
 endif
-$(TRAINER_OBJECTS) $(PREPARE_OBJECTS): $(BUILD)/settings
+$(FP32_OBJECTS) $(BF16_OBJECTS) $(MAIN_OBJECTS) $(PREPARE_OBJECTS): $(BUILD)/settings
 $(BUILD)/settings:
 ifneq ($(NVCC) $(NVCCFLAGS),$(shell cat $(BUILD)/cuda_settings 2>/dev/null))
 $(file >$(BUILD)/cuda_settings,$(NVCC) $(NVCCFLAGS))
@@ -139,7 +152,7 @@ $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
 	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DFLOATX=$* -c $< -o $@
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
-$(EMU_BUILD)/train_gpt2cu: $(EMU_OBJECTS) $(TRAINER_OBJECTS)
+$(EMU_BUILD)/train_gpt2cu: $(EMU_OBJECTS) $(FP32_OBJECTS) $(MAIN_OBJECTS)
 	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
 
 
@@ -151,13 +164,46 @@ $(TESTS): $(BUILD)/test_%: test/test_%.c $(BUILD)/tokenizer_data.o $(BUILD)/sett
 	$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/tokenizer_data.o -o $@ $(LDLIBS)
 
 tests: $(TESTS)
+
+# The tests of the kernels for each storage type and level, as test_cpu_bf16_avx2. For AMX its tiles are emulated, so that
+# they are tested on any processor with AVX512_BF16 (test/amx).
+define LEVEL_TEST
+LEVEL_TESTS += $(BUILD)/$(1)_$(2)_$(3)
+$(BUILD)/$(1)_$(2)_$(3): test/$(1).c $(BUILD)/tokenizer_data.o $(BUILD)/settings | $(BUILD) check-packages
+	$$(CC) $$(CFLAGS) $(if $(filter amx,$(3)),-Itest/amx) $$(LEVEL_$(3)) -DFLOATX=$(2) -DLEVEL=$(3:amx=avx512_bf16) $$(LDFLAGS) $$< $(BUILD)/tokenizer_data.o -o $$@ $$(LDLIBS)
+endef
+KERNEL_TESTS := $(filter test_cpu test_tile test_attention,$(notdir $(TESTS)))
+$(foreach t,$(KERNEL_TESTS),$(foreach l,$(LEVELS),$(eval $(call LEVEL_TEST,$(t),bf16,$(l)))))
+$(foreach t,$(KERNEL_TESTS) test_gpt2,$(foreach l,$(filter avx2 avx512,$(LEVELS)),$(eval $(call LEVEL_TEST,$(t),fp32,$(l)))))
+# The whole trainer so: build/amx/train_gpt2
+amx: build/amx/train_gpt2
+build/amx/%.o: CFLAGS += -Itest/amx
+build/amx/cpu_bf16_amx.o: train_gpt2.c $(BUILD)/settings | check-packages
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LEVEL_amx) -DFLOATX=bf16 -DLEVEL=amx -c $< -o $@
+build/amx/main.o: test/amx/main.c $(BUILD)/settings | check-packages
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c $< -o $@
+build/amx/train_gpt2: build/amx/cpu_bf16_amx.o build/amx/main.o $(FP32_OBJECTS) $(BUILD)/tokenizer_data.o
+	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+
+# the emulation itself
+ifneq ($(filter amx,$(LEVELS)),)
+LEVEL_TESTS += $(BUILD)/test_amx
+$(BUILD)/test_amx: test/amx/test_amx.c $(BUILD)/settings | $(BUILD) check-packages
+	$(CC) $(CFLAGS) -Itest/amx $(LEVEL_amx) -DLEVEL=avx512_bf16 $(LDFLAGS) $< -o $@ $(LDLIBS)
+endif
+
+level-tests: $(LEVEL_TESTS)
+	@sh test/run.sh $(BUILD) $(notdir $(LEVEL_TESTS))
 test: all $(TESTS)
 	@sh test/run.sh $(BUILD)
 
 # Headers that stand for themselves; ops.h, gpt2.h and what is built on them need floatX and the kernels before them.
 NEED_KERNELS := llmc/ops.h llmc/gpt2.h llmc/generate.h llmc/huggingface.h llmc/checkpoint.h llmc/mfu.h llmc/settings.h llmc/setup.h \
-                llmc/train.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h
-HEADERS := $(wildcard llmc/*.h llmc/cpu/*.h llmc/comm/*.h data/*.h test/*.h)
+                llmc/train.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h llmc/cpu/tile_fp32.h
+# those for some levels alone are compiled with the objects of these
+HEADERS := $(filter-out llmc/cpu/tile_pairs.h llmc/cpu/tile_bf16.h llmc/cpu/tile_amx.h,$(wildcard llmc/*.h llmc/cpu/*.h llmc/comm/*.h data/*.h test/*.h))
 headers: check-packages
 	@for h in $(HEADERS); do \
 	    case " $(NEED_KERNELS) " in *" $$h "*) before='-include llmc/cpu/kernels.h -include llmc/comm/none.h';; *) before=;; esac; \
@@ -174,4 +220,4 @@ fuzz: $(FUZZERS)
 clean:
 	rm -rf build train_gpt2 train_gpt2cu prepare
 
--include $(wildcard $(BUILD)/*.d)
+-include $(wildcard $(BUILD)/*.d build/amx/*.d)

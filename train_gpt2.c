@@ -1,5 +1,5 @@
-// Trains GPT-2 on the CPU. This file is compiled once for each storage type (-DFLOATX=fp32) and exports one Trainer;
-// llmc/main.c reads the command line and picks it.
+// Trains GPT-2 on the CPU. This file is compiled once for each storage type (-DFLOATX=fp32) and each level of instructions
+// (-DLEVEL=avx2, llmc/cpu/processor.h) and exports one Trainer; llmc/main.c reads the command line and picks it.
 //
 // Read in this order:
 #include "llmc/config.h"      // every option
@@ -18,8 +18,9 @@
 #include "llmc/harness_impl.h" // what check and bench need
 #include "llmc/trainer.h"
 
-__attribute__((weak)) Cpu cpu; // one for all storage types
+__attribute__((weak)) Cpu cpu; // one for all these objects
 
-extern const Trainer JOIN(cpu_, FLOATX);
-const Trainer JOIN(cpu_, FLOATX) = {"cpu", STRING(FLOATX), train, generate_command, eval_command, info_command,
-                                    saved_dtype, &HARNESS};
+#define TRAINER JOIN(JOIN(cpu_, FLOATX), JOIN(_, LEVEL)) // cpu_fp32_avx2, say
+extern const Trainer TRAINER;
+const Trainer TRAINER = {"cpu", STRING(FLOATX), STRING(LEVEL), device_kernel_flops, train, generate_command, eval_command,
+                         info_command, saved_choice, &HARNESS};

@@ -19,5 +19,5 @@
 #include "llmc/trainer.h"
 
 extern const Trainer JOIN(cuda_, FLOATX);
-const Trainer JOIN(cuda_, FLOATX) = {"cuda", STRING(FLOATX), train, generate_command, eval_command, info_command,
-                                     saved_dtype, &HARNESS};
+const Trainer JOIN(cuda_, FLOATX) = {"cuda", STRING(FLOATX), NULL, NULL, train, generate_command, eval_command,
+                                     info_command, saved_choice, &HARNESS};

@@ -1,7 +1,11 @@
-// `bench ladder`: the rungs of ladder.h on this machine, as a table, as JSON and as a picture.
+// `bench`: speed, measured. `bench ladder` is the rungs of ladder.h on this machine, as a table, as JSON and as a
+// picture; `bench ops` is bench_ops.h.
 #pragma once
+#include "bench_ops.h"
 #include "ladder.h"
 #include "report.h"
+
+static inline double in_mib(size_t bytes) { return (double)bytes / 1048576; }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the table, and the same as JSON
@@ -13,132 +17,164 @@ static inline void print_heading(const Ladder* l) {
     const GPT2Config* m = &l->shape;
     printf("ladder: %s, %s: L=%d H=%d C=%d T=%d V=%d, %lld x %lld tokens, median of %lld steps after %d\n", l->device,
            c->model, m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size, c->batch_size,
-           c->seq_len, c->max_steps, BENCH_WARM_UP);
-    printf("memory moves %.1f GB/s when it is copied; MFU is against the peak of each precision\n",
-           l->copy_bandwidth / 1e9);
-    printf("%-22s %10s %10s %6s %9s %7s %7s %10s %9s %9s %-6s", "rung", "ms/step", "tok/s", "MFU", "MiB", "gain",
-           "total", "loss", "error", "bound", "");
+           c->seq_len, c->max_steps, l->kind->warm_up);
+    printf("memory moves %.1f GB/s when it is copied; peak: of the arithmetic of the rung's type%s\n",
+           l->copy_bandwidth / 1e9, l->on_gpu ? "" : " and threads, measured");
+    printf("loss: after %lld updates on one batch; error: against the rung before\n",
+           c->max_steps + l->kind->warm_up > UPDATES_COMPARED ? (long long)UPDATES_COMPARED
+                                                              : c->max_steps + l->kind->warm_up - 1);
+    printf("%-22s %-11s %7s %10s %9s %9s %6s %9s %9s %7s %7s %10s %9s %9s %-6s", "rung", l->on_gpu ? "" : "built for",
+           "threads", "ms/step", "tok/s", "GFLOP/s", "peak", "plan MiB", "used MiB", "gain", "total", "loss", "error",
+           "bound", "");
     for (int i = 0; l->on_gpu && i < NUM_PUBLISHED; i++) { printf(" %13s", PUBLISHED[i]); }
     putchar('\n');
     fflush(stdout);
 }
 
-static inline void print_rung(const Ladder* l, const RungResult* r) {
-    printf("%-22s", r->rung->name);
+static inline void print_rung(const Ladder* l, int index) {
+    const Rung* rung = &l->rung[index];
+    const RungResult* r = &l->result[index];
+    printf("%-22s", rung->name);
     if (r->ran) {
-        printf(" %10.2f %10.0f %5.1f%% %9.1f %6.2fx %6.2fx %10.6f %9.2e %9.2e %-6s", r->ms, r->tokens_per_second,
-               100 * r->mfu, (double)r->bytes / 1048576, r->gain, r->total_gain, r->loss, r->loss_error, r->tolerance,
-               rung_verdict(r));
+        printf(" %-11s %7.0d %10.2f %9.1f %9.1f %5.1f%% %9.1f %9.1f %6.2fx %6.2fx %10.6f %9.2e %9.2e %-6s", r->level,
+               r->threads, r->ms, r->tokens_per_second, r->flops / 1e9, 100 * r->flops / r->peak_flops,
+               in_mib(r->plan_bytes), in_mib(r->peak_bytes), r->gain, r->total_gain, r->loss, r->loss_error,
+               r->tolerance, rung_verdict(r));
     } else {
-        printf(" %10s %10s %6s %9.1f %-57s", "", "", "", (double)r->bytes / 1048576, " does not fit into memory");
+        printf(" %56s %9.1f %9s %-55s", "", in_mib(r->plan_bytes), "", r->why_not);
     }
-    for (int i = 0; l->on_gpu && i < NUM_PUBLISHED; i++) { printf(" %13s", r->rung->published[i]); }
+    for (int i = 0; l->on_gpu && i < NUM_PUBLISHED; i++) { printf(" %13s", rung->published[i]); }
     putchar('\n');
     fflush(stdout);
 }
 
-static inline json_t* rung_json(const RungResult* r) {
+static inline json_t* rung_json(const Rung* rung, const RungResult* r) {
     const struct {
         const char* name;
         double value;
-    } measured[] = {{"ms", r->ms},         {"tok_s", r->tokens_per_second}, {"mfu", r->mfu},
-                    {"gain", r->gain},     {"total_gain", r->total_gain},   {"loss", r->loss},
-                    {"loss_error", r->loss_error}, {"tolerance", r->tolerance}};
-    json_t *record = json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:I, s:b}", "name", r->rung->name, "dtype",
-                               r->rung->dtype, "kernels", r->rung->kernels, "fused", r->rung->fused, "flash",
-                               r->rung->flash, "pad_vocab", r->rung->pad_vocab, "bytes", (json_int_t)r->bytes, "ran",
-                               (int)r->ran);
+    } measured[] = {{"ms", r->ms},
+                    {"tok_s", r->tokens_per_second},
+                    {"gflop_s", r->flops / 1e9},
+                    {"peak_gflop_s", r->peak_flops / 1e9},
+                    {"mfu", r->flops / r->peak_flops},
+                    {"gain", r->gain},
+                    {"total_gain", r->total_gain},
+                    {"loss", r->loss},
+                    {"loss_error", r->loss_error},
+                    {"tolerance", r->tolerance}};
+    json_t *record = json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:i, s:I, s:b}", "name", rung->name, "dtype",
+                               rung->dtype, "kernels", rung->kernels, "fused", rung->fused, "flash", rung->flash,
+                               "pad_vocab", rung->pad_vocab, "threads", r->threads, "plan_bytes",
+                               (json_int_t)r->plan_bytes, "ran", (int)r->ran);
     for (size_t i = 0; r->ran && i < sizeof measured / sizeof *measured; i++) {
         json_object_set_new(record, measured[i].name, json_float(measured[i].value));
     }
-    if (r->ran) { json_object_set_new(record, "ok", json_boolean(rung_is_ok(r))); }
+    if (r->ran) {
+        json_object_set_new(record, "level", json_string(r->level));
+        json_object_set_new(record, "used_bytes", json_integer((json_int_t)r->peak_bytes));
+        json_object_set_new(record, "ok", json_boolean(rung_is_ok(r)));
+    } else {
+        json_object_set_new(record, "why_not", json_string(r->why_not));
+    }
     json_t* published = json_object();
     for (int i = 0; i < NUM_PUBLISHED; i++) {
-        if (*r->rung->published[i]) {
-            json_object_set_new(published, PUBLISHED[i], json_real(atof(r->rung->published[i])));
+        if (*rung->published[i]) {
+            json_object_set_new(published, PUBLISHED[i], json_real(atof(rung->published[i])));
         }
     }
     json_object_set_new(record, "published", published);
     return record;
 }
 
-// The options as they were given.
-static inline char* given_options(const Config* c) {
-    char* line = format("bench ladder");
-    for (int i = 0; i < NUM_ROWS; i++) {
-        const Option* o = &CONFIG_OPTIONS[i];
-        if (!o->name || (Source)c->source[config_index(o)] < FROM_FILE) { continue; }
-        char *value = config_value(c, o), *longer = format("%s --%s %s", line, o->name, value);
-        free(value);
-        free(line);
-        line = longer;
-    }
-    return line;
-}
-
 static inline json_t* ladder_json(const Ladder* l) {
-    const GPT2Config* m = &l->shape;
-    char date[32];
-    const time_t now = time(NULL);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
-    char* command = given_options(l->config);
     json_t *rungs = json_array(), *options = config_to_json(l->config);
     for (int i = 0; i < NUM_DECIDED; i++) { json_object_del(options, DECIDED[i]); }
-    for (int i = 0; i < l->count; i++) { json_array_append_new(rungs, rung_json(&l->result[i])); }
-    json_t* record = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:f, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i}, s:o, s:o}", "kind", "ladder", "program",
-        "gpt2.c", "date", date, "device", l->device, "command", command, "copy_gb_s", l->copy_bandwidth / 1e9, "model",
-        "name", l->config->model, "parameters", (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads,
-        "C", m->channels, "T", (int)l->config->seq_len, "V", m->vocab_size, "options", options, "rungs", rungs);
-    free(command);
-    return record;
+    for (int i = 0; i < l->count; i++) { json_array_append_new(rungs, rung_json(&l->rung[i], &l->result[i])); }
+    return bench_record("ladder", l->config, &l->shape, l->device, l->copy_bandwidth, options, "rungs", rungs);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the picture
 
-// A bar for each rung: tokens per second, and the gain against the first.
-static inline void page_bars(Page* page, const Ladder* l) {
-    enum { WIDTH = 1120, LEFT = 160, RIGHT = 170, ROW = 34 };
-    double most = 0;
-    for (int i = 0; i < l->count; i++) { most = fmax(most, l->result[i].tokens_per_second); }
-    page_add(page, "<figure class=\"wide one\">\n<figcaption><h2>Tokens per second</h2></figcaption>\n");
-    page_add(page, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Tokens per second by rung\">\n", WIDTH,
-             l->count * ROW + 6);
-    for (int i = 0; i < l->count; i++) {
-        const RungResult* r = &l->result[i];
-        const double width = r->ran ? (WIDTH - LEFT - RIGHT) * r->tokens_per_second / most : 0;
-        const int y = ROW * i + ROW / 2 + 3;
-        page_add(page, "<g class=\"y\"><text x=\"%d\" y=\"%d\">", LEFT - 10, y + 4);
-        page_escape(page, r->rung->name);
-        page_add(page, "</text></g>\n<path class=\"bar c%d\" d=\"M%d %dh%.1f\"/>", rung_is_ok(r) ? 0 : 1, LEFT, y,
-                 width);
-        page_add(page, "<text x=\"%.1f\" y=\"%d\">", LEFT + width + 8, y + 4);
-        if (r->ran) { page_add(page, "%.0f tok/s, %.2fx", r->tokens_per_second, r->total_gain); }
-        else { page_add(page, "does not fit into memory"); }
-        page_add(page, "%s</text>\n", r->ran && !rung_is_ok(r) ? ", wrong loss" : "");
+static const char LADDER_STYLE[] =
+    ".ladder { font: 12px system-ui, sans-serif; --ink: #1b1f27; --soft: #667085; --speed: #2563c9;\n"
+    "    --memory: #8fb0e3; --wrong: #d9601a }\n"
+    "@media (prefers-color-scheme: dark) { .ladder { --ink: #e6e9ee; --soft: #98a2b3; --speed: #6aa5ff;\n"
+    "    --memory: #3c5f96; --wrong: #ff9a5c } }\n"
+    ".ladder text { font-size: 12px; fill: var(--soft) }\n"
+    ".ladder .name, .ladder .title { fill: var(--ink) }\n"
+    ".ladder .name { text-anchor: end }\n"
+    ".ladder .title { font-weight: 600 }\n"
+    ".ladder .speed { fill: var(--speed) }\n"
+    ".ladder .memory { fill: var(--memory) }\n"
+    ".ladder .wrong { fill: var(--wrong) }\n";
+
+enum { PICTURE_WIDTH = 1120, PICTURE_TOP = 50, PICTURE_ROW = 30, PICTURE_BAR = 18 };
+enum { SPEED_LEFT = 160, SPEED_WIDTH = 420, MEMORY_LEFT = 860, MEMORY_WIDTH = 170 };
+
+// A row: the name, a bar of tokens per second and one of memory, each beside what it says.
+static inline void picture_row(Page* page, const Ladder* l, int index, double most_speed, double most_memory) {
+    const RungResult* r = &l->result[index];
+    const int y = PICTURE_TOP + PICTURE_ROW * index, text = y + 13;
+    page_add(page, "<text class=\"name\" x=\"%d\" y=\"%d\">", SPEED_LEFT - 10, text);
+    page_escape(page, l->rung[index].name);
+    page_add(page, "</text>");
+    if (!r->ran) {
+        page_add(page, "<text x=\"%d\" y=\"%d\">%s</text>\n", SPEED_LEFT + 8, text, r->why_not);
+        return;
     }
-    page_add(page, "</svg>\n</figure>\n");
+    const double speed = SPEED_WIDTH * r->tokens_per_second / most_speed;
+    const double memory = MEMORY_WIDTH * (double)r->peak_bytes / most_memory;
+    page_add(page, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>",
+             rung_is_ok(r) ? "speed" : "wrong", SPEED_LEFT, y, fmax(speed, 1), PICTURE_BAR);
+    page_add(page, "<text x=\"%.1f\" y=\"%d\">%.*f tok/s", SPEED_LEFT + speed + 8, text,
+             r->tokens_per_second < 100 ? 1 : 0, r->tokens_per_second);
+    if (index > 0) { page_add(page, ", %.2fx; in all %.1fx", r->gain, r->total_gain); }
+    page_add(page, "%s</text>", rung_is_ok(r) ? "" : "; wrong loss");
+    page_add(page, "<rect class=\"memory\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>", MEMORY_LEFT, y,
+             fmax(memory, 1), PICTURE_BAR);
+    page_add(page, "<text x=\"%.1f\" y=\"%d\">%.*f MiB</text>\n", MEMORY_LEFT + memory + 8, text,
+             r->peak_bytes < (size_t)100 << 20 ? 1 : 0, in_mib(r->peak_bytes));
+}
+
+// It stands for itself, and in the page.
+static inline void page_picture(Page* page, const Ladder* l) {
+    double most_speed = 0, most_memory = 1;
+    for (int i = 0; i < l->count; i++) {
+        most_speed = fmax(most_speed, l->result[i].tokens_per_second);
+        most_memory = fmax(most_memory, (double)l->result[i].peak_bytes);
+    }
+    page_add(page, "<svg class=\"ladder\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
+             "aria-label=\"Tokens per second and memory by rung\">\n<style>\n%s</style>\n", PICTURE_WIDTH,
+             PICTURE_TOP + PICTURE_ROW * l->count, LADDER_STYLE);
+    page_add(page, "<text class=\"title\" x=\"%d\" y=\"14\">Tokens per second</text>", SPEED_LEFT);
+    page_fact(page, "<text x=\"160\" y=\"32\">", format("%s, %lld x %lld tokens a step; %s", l->config->model,
+              l->config->batch_size, l->config->seq_len, l->device), "</text>\n");
+    page_add(page, "<text class=\"title\" x=\"%d\" y=\"14\">Memory used</text>\n", MEMORY_LEFT);
+    for (int i = 0; i < l->count; i++) { picture_row(page, l, i, most_speed, most_memory); }
+    page_add(page, "</svg>\n");
 }
 
 static inline void page_rungs(Page* page, const Ladder* l) {
-    static const char* const titles[] = {"ms/step", "tok/s", "MFU", "MiB", "Gain", "Total", "Loss"};
+    static const char* const titles[] = {"Threads", "ms/step", "tok/s", "GFLOP/s", "of peak", "MiB planned",
+                                         "MiB used", "Gain", "In all", "Loss", "Error"};
+    enum { NUM_TITLES = sizeof titles / sizeof *titles };
     page_add(page, "<section><h2>Rungs</h2>\n<table class=\"runs\"><thead><tr><th>Rung</th>");
-    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) { page_add(page, "<th>%s</th>", titles[i]); }
+    for (int i = 0; i < NUM_TITLES; i++) { page_add(page, "<th>%s</th>", titles[i]); }
     for (int i = 0; l->on_gpu && i < NUM_PUBLISHED; i++) { page_add(page, "<th>%s</th>", PUBLISHED[i]); }
     page_add(page, "</tr></thead>\n<tbody>\n");
     for (int i = 0; i < l->count; i++) {
         const RungResult* r = &l->result[i];
-        page_fact(page, "<tr><th>", format("%s", r->rung->name), "</th>");
+        page_fact(page, "<tr><th>", format("%s", l->rung[i].name), "</th>");
         if (r->ran) {
-            page_add(page, "<td>%.2f</td><td>%.0f</td><td>%.1f%%</td><td>%.1f</td>", r->ms, r->tokens_per_second,
-                     100 * r->mfu, (double)r->bytes / 1048576);
-            page_add(page, "<td>%.2fx</td><td>%.2fx</td><td>%.6f</td>", r->gain, r->total_gain, r->loss);
+            page_add(page, "<td>%.0d</td><td>%.2f</td><td>%.1f</td><td>%.1f</td><td>%.1f%%</td>", r->threads, r->ms,
+                     r->tokens_per_second, r->flops / 1e9, 100 * r->flops / r->peak_flops);
+            page_add(page, "<td>%.1f</td><td>%.1f</td><td>%.2fx</td><td>%.2fx</td><td>%.6f</td><td>%.1e</td>",
+                     in_mib(r->plan_bytes), in_mib(r->peak_bytes), r->gain, r->total_gain, r->loss, r->loss_error);
         } else {
-            page_add(page, "<td></td><td></td><td></td><td>%.1f</td><td></td><td></td><td></td>",
-                     (double)r->bytes / 1048576);
+            page_add(page, "<td colspan=\"%d\">%s</td>", NUM_TITLES, r->why_not);
         }
-        for (int k = 0; l->on_gpu && k < NUM_PUBLISHED; k++) { page_add(page, "<td>%s</td>", r->rung->published[k]); }
+        for (int k = 0; l->on_gpu && k < NUM_PUBLISHED; k++) { page_add(page, "<td>%s</td>", l->rung[i].published[k]); }
         page_add(page, "</tr>\n");
     }
     page_add(page, "</tbody></table>\n%s%s%s</section>\n", l->on_gpu ? "<p>" : "", l->on_gpu ? PUBLISHED_NOTE : "",
@@ -147,44 +183,36 @@ static inline void page_rungs(Page* page, const Ladder* l) {
 
 static inline void page_ladder(Page* page, const Ladder* l) {
     page_add(page, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
-             "<meta charset=\"utf-8\"/>\n<title>ladder</title>\n<style>\n%s"
-             ".bar { stroke: currentColor; stroke-width: 20 }\n</style>\n</head>\n<body>\n<main>\n", REPORT_STYLE);
-    char* command = given_options(l->config);
+             "<meta charset=\"utf-8\"/>\n<title>ladder</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n",
+             REPORT_STYLE);
     page_fact(page, "<header><h1>The ladder on ", format("%s", l->device), "</h1>\n");
     page_fact(page, "<p>", format("%s, %lld x %lld tokens, median of %lld steps", l->config->model,
                                   l->config->batch_size, l->config->seq_len, l->config->max_steps), "</p>\n");
-    page_fact(page, "<p>", command, "</p></header>\n");
-    page_bars(page, l);
+    page_fact(page, "<p>", given_options(l->config), "</p></header>\n<figure class=\"wide one\">\n");
+    page_picture(page, l);
+    page_add(page, "</figure>\n");
     page_rungs(page, l);
     page_add(page, "</main>\n</body>\n</html>\n");
 }
 
-// Writes ladder.json and ladder.html into --out, unless that is empty.
+// Writes ladder.json, ladder.html and ladder.svg into --out, unless that is empty.
 static inline void ladder_write(const Ladder* l) {
-    Error err;
     const char* out = l->config->out;
     if (!*out) { return; }
-    Page page = {NULL, 0, 0};
+    Page page = {NULL, 0, 0}, picture = {NULL, 0, 0};
     page_ladder(&page, l);
-    json_t* record = ladder_json(l);
-    char* text = record ? json_dumps(record, JSON_INDENT(2)) : NULL;
-    if (!text) { fatal("ladder.json: a value that JSON cannot hold"); }
-    char *json = format("%s/ladder.json", out), *html = format("%s/ladder.html", out);
-    if (!make_directories(out, &err) || !write_file_atomically(json, text, strlen(text), &err) ||
-        !write_file_atomically(html, page.text, page.size, &err)) {
-        fatal("--out %s", err.text);
-    }
-    free(json);
-    free(html);
-    free(text);
+    page_picture(&picture, l);
+    bench_write_json(out, "ladder.json", ladder_json(l));
+    bench_write(out, "ladder.html", page.text);
+    bench_write(out, "ladder.svg", picture.text);
     free(page.text);
-    json_decref(record);
+    free(picture.text);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the command
 
-// What the rungs decide is not the user's to give; what was not given suits the device: a CPU takes about a minute.
+// What the rungs decide is not the user's to give; what was not given suits the device.
 static inline void ladder_options(Ladder* l) {
     Config* c = l->config;
     for (int i = 0; i < NUM_DECIDED; i++) {
@@ -192,57 +220,54 @@ static inline void ladder_options(Ladder* l) {
             usage_error("bench ladder: --%s is what the rungs are about; leave it out", DECIDED[i]);
         }
     }
-    if (c->max_steps < 0) { c->max_steps = BENCH_STEPS; }
+    if (c->max_steps < 0) { c->max_steps = l->kind->steps; }
     if (c->max_steps == 0) { usage_error("bench ladder: --max_steps 0 leaves nothing to measure"); }
     if (c->max_steps > 1000000) { usage_error("bench ladder: --max_steps %lld is too many", c->max_steps); }
-    const bool named = config_source(c, "model") > FROM_DEFAULT || strcmp(c->init, "random");
-    if (!named && !l->on_gpu) { c->model = "L=4,H=4,C=256,T=64,V=50257"; }
+}
+
+static inline void ladder_climb(Ladder* l) {
+    int first = -1, before = -1;
+    for (int i = 0; i < l->count; i++) {
+        rung_measure(l, i);
+        rung_compare(l, i, first, before);
+        print_rung(l, i);
+        if (l->result[i].ran) { before = i; }
+        if (first < 0) { first = before; }
+    }
+    if (first < 0) { fatal("bench ladder: no rung ran; give a smaller --batch_size, --seq_len or --model"); }
 }
 
 static inline int bench_ladder(Config* config, FindTrainer find) {
-    Ladder l;
-    memset(&l, 0, sizeof l);
-    l.config = config;
-    l.find = find;
-    l.on_gpu = strcmp(find("auto")->device, "cpu") != 0;
-    l.rungs = l.on_gpu ? GPU_RUNGS : CPU_RUNGS;
-    l.count = l.on_gpu ? NUM_GPU_RUNGS : NUM_CPU_RUNGS;
-    ladder_options(&l);
-    // --batch_size auto is what fits the first rung, whose activations are the largest; a rung that does not fit says
-    // so
-    Config first = rung_config(config, &l.rungs[0]);
-    const Harness* h = find(first.dtype)->harness;
-    h->open(&first);
-    h->resolve(&first, &l.shape);
-    config->batch_size = first.batch_size;
-    config->seq_len = first.seq_len;
-    config->model = first.model;
-    l.device = h->device_name();
-    l.copy_bandwidth = h->copy_bandwidth();
-    ladder_batch(&l);
-    print_heading(&l);
-    const RungResult *begin = NULL, *before = NULL;
-    for (int i = 0; i < l.count; i++) {
-        RungResult* r = &l.result[i];
-        r->rung = &l.rungs[i];
-        rung_run(&l, r);
-        rung_compare(&l, r, begin, before);
-        print_rung(&l, r);
-        if (r->ran) { before = r; }
-        if (!begin) { begin = before; }
-    }
-    if (!begin) { fatal("bench ladder: no rung fits into memory; give a smaller --batch_size, --seq_len or --model"); }
-    if (l.on_gpu) { puts(PUBLISHED_NOTE); }
-    ladder_write(&l);
-    if (*config->out) { printf("%s/ladder.json\n%s/ladder.html\n", config->out, config->out); }
-    free(l.batch);
-    return l.failed ? EXIT_CHECK_FAILED : EXIT_DONE;
+    Ladder* l = (Ladder*)mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (l == MAP_FAILED) { fatal("out of memory: %zu bytes for the ladder", sizeof *l); }
+    size_t ignored;
+    l->config = config;
+    l->find = find;
+    l->on_gpu = strcmp(find("auto")->device, "cpu") != 0;
+    l->kind = l->on_gpu ? &GPU_LADDER : &CPU_LADDER;
+    ladder_options(l);
+    const int code = in_child(ladder_probe, l, 0, &ignored);
+    if (code != EXIT_DONE) { exit(code); } // it has said why
+    config->batch_size = l->B;
+    config->seq_len = l->T;
+    config->model = l->model;
+    ladder_batch(l);
+    print_heading(l);
+    ladder_climb(l);
+    if (l->on_gpu) { puts(PUBLISHED_NOTE); }
+    ladder_write(l);
+    const char* out = config->out;
+    if (*out) { printf("%s/ladder.json\n%s/ladder.html\n%s/ladder.svg\n", out, out, out); }
+    const bool failed = l->failed > 0;
+    free(l->batch);
+    munmap(l, sizeof *l);
+    return failed ? EXIT_CHECK_FAILED : EXIT_DONE;
 }
 
 static inline int bench_command(Config* config, FindTrainer find) {
-    if (config->num_args != 1 || strcmp(config->args[0], "ladder")) {
-        usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured)",
-                    config->num_args ? config->args[config->num_args - 1] : "what?");
-    }
-    return bench_ladder(config, find);
+    const char* what = config->num_args > 0 ? config->args[0] : "what?";
+    if (!strcmp(what, "ladder") && config->num_args == 1) { return bench_ladder(config, find); }
+    if (!strcmp(what, "ops")) { return bench_ops(config, find); }
+    usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
+                "(each operation beside what limits it)", what);
 }

@@ -271,12 +271,12 @@ static inline void check_reduce(Check* k) {
     k->device_config.seq_len = c->seq_len;
 }
 
-static inline void check_heading(const Check* k, bool on_cpu) {
+static inline void check_heading(const Check* k, const char* kernels) {
     const Config *c = &k->device_config, *r = &k->reference_config;
     const GPT2Config* m = &k->shape;
-    printf("check: %s, %s, %s kernels", k->device->device_name(), c->dtype, c->kernels);
-    if (!on_cpu) { printf(", --fused %d --flash %d", c->fused, c->flash); }
-    printf("\nagainst: %s, %s, %s kernels\n", k->reference->device_name(), r->dtype, r->kernels);
+    printf("check: %s, %s, %s kernels, --fused %d --flash %d\n", k->device->device_name(), c->dtype, kernels, c->fused,
+           c->flash);
+    printf("against: %s, %s, %s kernels\n", k->reference->device_name(), r->dtype, r->kernels);
     printf("model: L=%d H=%d C=%d T=%d V=%d (%d in memory), %lld x %lld tokens\n", m->num_layers, m->num_heads,
            m->channels, m->max_seq_len, m->vocab_size, m->padded_vocab_size, c->batch_size, c->seq_len);
 }
@@ -311,7 +311,7 @@ static inline int check_command(Config* config, const Trainer* device, const Tra
     k.reference_config.fused = k.reference_config.flash = 1;
     k.reference_config.device = 0;
     k.reference->open(&k.reference_config);
-    check_heading(&k, on_cpu);
+    check_heading(&k, device->level ? device->level : config->kernels);
     check_reduce(&k);
     const OpSizes given = op_sizes_of(&k.shape, (int)k.device_config.batch_size, (int)k.device_config.seq_len);
     const OpSizes tails = op_sizes_small(), tiles = op_sizes_tiles();

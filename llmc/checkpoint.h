@@ -209,7 +209,8 @@ static inline json_t* state_to_json(const TrainState* s, const Config* c, json_t
                               "step", (json_int_t)s->step, "tokens", (json_int_t)s->tokens, "window",
                               (json_int_t)s->window, "data_hash", json_hex(s->data_hash), "loss_window",
                               outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window),
-                              "options", config_to_json(c), "checksums", checksums, "kernels", DEVICE_NAME, c->kernels);
+                              "options", config_to_json(c), "checksums", checksums, "kernels", DEVICE_NAME,
+                              device_kernels());
     if (!state) { fatal("out of memory: state.json"); }
     json_object_set_new(state, "checksum", json_hex(0));
     return state;

@@ -54,9 +54,9 @@ enum {
     REAL(skip_norm_z, 0, 0, 1e9, TRAIN, "the same for the gradient's norm")                                                 \
     GROUP("speed")                                                                                                          \
     CHOICE(dtype, "auto", "auto|fp32|tf32|bf16", MODEL_COMMANDS, "precision of activations, weights and matmuls; auto: bf16 on a GPU, fp32 on a CPU") \
-    CHOICE(kernels, "fast", "fast|plain", MODEL_COMMANDS, "plain: the readable kernels that the fast ones are tested against") \
-    FLAG(fused, 1, MODEL_COMMANDS, "GPU: bias, GELU and bias gradients inside the matmuls")                                  \
-    FLAG(flash, 1, MODEL_COMMANDS, "GPU: attention in tiles, as FlashAttention")                                             \
+    CHOICE(kernels, "fast", "fast|plain|generic|avx2|avx512|avx512_bf16|amx", MODEL_COMMANDS, "plain: the readable ones that the fast are tested against; by name: the fast ones for those instructions of a CPU") \
+    FLAG(fused, 1, MODEL_COMMANDS, "bias and GELU inside the matmuls, addition and layernorm in one pass")                                  \
+    FLAG(flash, 1, MODEL_COMMANDS, "attention in tiles, as FlashAttention")                                             \
     FLAG(pad_vocab, 1, MODEL_COMMANDS, "round the vocabulary up to a multiple of 128 in memory (50257 -> 50304)")           \
     CHOICE(recompute, "none", "none|gelu|all", SHAPE_COMMANDS, "what backward computes again to save memory: GELUs, or all but each block's input") \
     FLAG(stochastic_round, 0, TRAIN, "round updated weights to bf16 at random, by how near they are, instead of to the nearest") \
@@ -138,7 +138,7 @@ static const Command COMMANDS[] = {
     {"tokenize", TOKENIZE, "text on standard input to token ids, or back with --decode"},
     {"info", INFO, "a model's tensors and memory, before anything is allocated; and check whole token files"},
     {"check", CHECK, "every kernel and ten training steps against the CPU's, in the shapes and precision given"},
-    {"bench", BENCH, "bench ladder: what each technique brings, measured on this machine"},
+    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit"},
     {"report", REPORT, "an HTML page of one or several runs: report FOLDER..."},
 };
 enum { NUM_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };

@@ -31,6 +31,8 @@ typedef struct {
 OP void device_open(const DeviceOptions* options);
 OP const char* device_name(void);
 OP int device_threads(void);
+// The kernels in use: state.json names them, so that a resumed run takes the same.
+OP const char* device_kernels(void);
 // Operations per second at most in matmuls of the type in use, a multiply-add being two: known or measured.
 OP double device_peak_flops(void);
 // Bytes that memory moves per second while it is copied, those read and those written: measured.

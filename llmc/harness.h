@@ -55,13 +55,15 @@ static inline void op_fill_tensor(double* values, const OpTensor* t, const OpSiz
     const bool is_matrix = !strcmp(t->name, "weight") && t->n > (size_t)s->C;
     const bool is_square = !strcmp(t->name, "v") || !strcmp(t->name, "norm");
     const float deviation = is_matrix ? 1.0f / sqrtf((float)s->C) : !strcmp(t->name, "qkv") ? 1.0f : 0.5f;
+    const size_t period = min_size(t->n, 1048573); // large tensors repeat themselves, but no two rows: a prime
     #pragma omp parallel for
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0; i < period; i++) {
         const float x = deviation * rng_normal(seed, RNG_TEST, i);
         values[i] = t->elem == ELEM_INT ? (double)(rng_u64(seed, RNG_TEST, i) % (uint64_t)s->V)
                     : !is_square        ? x
                     : t->elem == ELEM_DOUBLE ? 4.0 + (double)(x * x) : x * x;
     }
+    for (size_t i = period; i < t->n; i++) { values[i] = values[i - period]; }
 }
 
 // `order` is not random: it sorts `tokens`.
@@ -108,6 +110,13 @@ static inline void batch_random(int* batch, size_t n, int V, uint64_t seed, uint
 // ---------------------------------------------------------------------------------------------------------------------
 // the interface
 
+enum { COLD_MIB = 512 }; // op_time fills caches with that much before each run
+
+// What an operation takes: the arithmetic and bytes that it cannot do without (op_cases.h), the time of its best run.
+typedef struct {
+    double flops, bytes, seconds;
+} OpTime;
+
 // What training a model takes.
 typedef struct {
     size_t bytes;           // of memory
@@ -121,6 +130,7 @@ typedef struct {
     // Chooses the device and its kernels; may be called again, with other options. First of all.
     void (*open)(const Config* config);
     const char* (*device_name)(void);
+    int (*threads)(void); // of the CPU; 0 on a GPU
     double (*peak_flops)(void);
     double (*copy_bandwidth)(void);
     size_t (*memory_available)(void);
@@ -130,6 +140,8 @@ typedef struct {
     int (*op_tensors)(int op, const OpSizes* sizes, OpTensor tensors[MAX_OP_TENSORS]);
     // Runs it with values[i], which then are what the tensors hold; NULL, for scratch, are filled with NaN.
     void (*op_run)(int op, const OpSizes* sizes, double* const* values);
+    // Runs it several times, from cold caches, with tensors that op_fill filled.
+    OpTime (*op_time)(int op, const OpSizes* sizes);
 
     // Decides shape, --seq_len and --batch_size from the options; a usage error if they do not fit together.
     void (*resolve)(Config* config, GPT2Config* shape);

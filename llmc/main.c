@@ -1,31 +1,87 @@
 // The command line: which command, which options, which trainer.
 #include "bench.h"
 #include "check.h"
+#include "cpu/processor.h"
 #include "flags.h"
 #include "report.h"
 #include "tokenizer.h"
 #include "trainer.h"
 
-// A program is linked from some of these: train_gpt2 has none for GPUs, train_gpt2cu has the CPU's to check against.
-extern const Trainer cuda_bf16 __attribute__((weak)), cuda_fp32 __attribute__((weak)), cpu_fp32 __attribute__((weak));
+// A program is linked from some of these, the best first: train_gpt2 has none for GPUs, train_gpt2cu has the CPU's fp32
+// to check against.
+#define CPU_TRAINERS(_)                                                                      \
+    _(cpu_fp32_avx512) _(cpu_fp32_avx2) _(cpu_fp32_generic)                                  \
+    _(cpu_bf16_amx) _(cpu_bf16_avx512_bf16) _(cpu_bf16_avx512) _(cpu_bf16_avx2) _(cpu_bf16_generic)
+#define DECLARE_TRAINER(name) extern const Trainer name __attribute__((weak));
+#define ADDRESS_OF_TRAINER(name) &name,
+DECLARE_TRAINER(cuda_bf16)
+DECLARE_TRAINER(cuda_fp32)
+CPU_TRAINERS(DECLARE_TRAINER)
+static const Trainer* const cpu_trainers[] = {CPU_TRAINERS(ADDRESS_OF_TRAINER)};
+enum { NUM_CPU_TRAINERS = sizeof cpu_trainers / sizeof *cpu_trainers };
+
+static bool is_level(const char* kernels) { return !is_one_of(kernels, "fast|plain"); }
+
+// AVX512_BF16 is slower than fp32's instructions on some processors, so both are timed.
+static bool is_outdone(const Trainer* t) {
+    return !strcmp(t->level, "avx512_bf16") && &cpu_bf16_avx512 &&
+           t->kernel_flops() < cpu_bf16_avx512.kernel_flops();
+}
+
+// The best of the CPU's trainers that store in fp32 or bf16 and run on this processor, or the one that `kernels` names;
+// NULL if there is none.
+static const Trainer* find_cpu_trainer(const char* storage, const char* kernels) {
+    for (int i = 0; i < NUM_CPU_TRAINERS; i++) {
+        const Trainer* t = cpu_trainers[i];
+        if (!t || strcmp(t->storage, storage) || !processor_has(t->level)) { continue; }
+        if (is_level(kernels) ? !strcmp(t->level, kernels) : !is_outdone(t)) { return t; }
+    }
+    return NULL;
+}
 
 // The trainer of a --dtype on this program's device, a GPU if it can use one; NULL if there is none. "auto" is bf16 on
 // a GPU and fp32 on a CPU.
-static const Trainer* find_trainer(const char* dtype) {
-    if (&cuda_fp32) { return is_one_of(dtype, "auto|bf16") ? &cuda_bf16 : &cuda_fp32; }
-    return is_one_of(dtype, "auto|fp32") ? &cpu_fp32 : NULL;
+static const Trainer* find_trainer(const char* dtype, const char* kernels) {
+    if (&cuda_fp32) { return is_level(kernels) ? NULL : is_one_of(dtype, "auto|bf16") ? &cuda_bf16 : &cuda_fp32; }
+    return strcmp(dtype, "tf32") ? find_cpu_trainer(strcmp(dtype, "auto") ? dtype : "fp32", kernels) : NULL;
 }
 
-// Decides about --dtype auto: that of the run to be resumed where this program has it, else the device's own.
+static const Trainer* find_fast(const char* dtype) { return find_trainer(dtype, "fast"); }
+
+// What --kernels could have been.
+static void ATTR_NORETURN no_trainer(const Config* c) {
+    if (&cuda_fp32) { usage_error("--kernels %s: on a GPU give fast or plain", c->kernels); }
+    if (!strcmp(c->dtype, "tf32")) { usage_error("--dtype tf32: that is a GPU's; on a CPU give fp32 or bf16"); }
+    char names[128] = "fast, plain";
+    for (int i = 0; i < NUM_CPU_TRAINERS; i++) {
+        const Trainer* t = cpu_trainers[i];
+        if (!t || strcmp(t->storage, strcmp(c->dtype, "bf16") ? "fp32" : "bf16") || !processor_has(t->level)) { continue; }
+        snprintf(names + strlen(names), sizeof names - strlen(names), ", %s", t->level);
+    }
+    usage_error("--kernels %s: not on this processor, not in this build, or not for --dtype %s; there are: %s", c->kernels,
+                strcmp(c->dtype, "auto") ? c->dtype : "fp32", names);
+}
+
+// Decides about --dtype auto, and about --kernels fast on a CPU: as in the run to be resumed where this program and
+// processor have that, else the device's own.
 static const Trainer* choose_trainer(Config* c) {
-    const Trainer* trainer = find_trainer(c->dtype);
-    if (!trainer) { usage_error("--dtype %s: on a CPU this program trains in fp32 alone", c->dtype); }
-    if (strcmp(c->dtype, "auto")) { return trainer; }
-    const char* saved = trainer->saved_dtype(c);
-    const Trainer* as_saved = saved ? find_trainer(saved) : NULL;
-    c->dtype = as_saved ? saved : trainer->storage; // "fp32" and "bf16" name both a storage type and a dtype
-    c->source[config_index(config_find("dtype"))] = FROM_COMMAND_LINE; // the checkpoint has no say any more
-    return as_saved ? as_saved : trainer;
+    const Trainer* trainer = find_trainer(c->dtype, c->kernels);
+    if (!trainer) { no_trainer(c); }
+    const bool resumes = *c->resume != 0;
+    if (!strcmp(c->dtype, "auto")) {
+        const char* saved = resumes ? trainer->saved_choice(c, "options", "dtype") : NULL;
+        const Trainer* as_saved = saved ? find_trainer(saved, c->kernels) : NULL;
+        c->dtype = as_saved ? saved : trainer->storage; // "fp32" and "bf16" name both a storage type and a dtype
+        c->source[config_index(config_find("dtype"))] = FROM_COMMAND_LINE; // the checkpoint has no say any more
+        if (as_saved) { trainer = as_saved; }
+    }
+    if (resumes && trainer->level && !strcmp(c->kernels, "fast")) {
+        const char* saved = trainer->saved_choice(c, "kernels", trainer->device);
+        const Trainer* as_saved = saved ? find_trainer(c->dtype, saved) : NULL;
+        if (as_saved) { return as_saved; }
+        if (saved) { notice("this processor has no %s kernels, as the run had: going on with %s", saved, trainer->level); }
+    }
+    return trainer;
 }
 
 // A launcher started us as one of several, and this build knows nothing of the others.
@@ -87,9 +143,9 @@ int main(int argc, char** argv) {
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
     check_single_process();
-    if (command->bit == BENCH) { return bench_command(&config, find_trainer); }
+    if (command->bit == BENCH) { return bench_command(&config, find_fast); }
     const Trainer* trainer = choose_trainer(&config);
-    if (command->bit == CHECK) { return check_command(&config, trainer, &cpu_fp32); }
+    if (command->bit == CHECK) { return check_command(&config, trainer, find_cpu_trainer("fp32", "plain")); }
     Comm comm = comm_open();
     const int status = command->bit == TRAIN      ? trainer->train(&config, &comm)
                        : command->bit == GENERATE ? trainer->generate(&config)

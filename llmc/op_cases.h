@@ -1,19 +1,24 @@
 // Every operation of ops.h once: its tensors by name, what it does with each, and the call. The one list behind the
-// checks of gradients (test_cpu.c) and of one device against another (`check`).
+// checks of gradients (test_cpu.c), of one device against another (`check`) and of speed (`bench ops`).
 //
-// A case is one function that runs twice: first to declare its tensors, then, with memory behind them, to make the
-// call. Gradients are found by name: a backward operation's `dinp` is the gradient of its forward operation's `inp`.
+// A case is one function that runs several times: first to declare its tensors and its work, then, with memory behind
+// them, to prepare and to make the call. Gradients are found by name: a backward operation's `dinp` is the gradient of
+// its forward operation's `inp`.
 #pragma once
 #include "gpt2.h"
 #include "harness.h"
 
+typedef enum { CASE_DECLARE, CASE_PREPARE, CASE_CALL } CaseStage;
+
 typedef struct {
     OpSizes size;
     float dloss;
-    AdamW hyper;
+    AdamW hyper, *device_hyper;
     OpTensor tensor[MAX_OP_TENSORS];
+    size_t touched[MAX_OP_TENSORS]; // elements of each tensor that the operation needs
+    double flops;                   // operations it needs
     int count, next;
-    bool run;
+    CaseStage stage;
 } OpCase;
 
 typedef struct {
@@ -31,10 +36,23 @@ static inline size_t op_bytes(const OpTensor* t) {
 }
 
 static inline void* op_tensor(OpCase* c, const char* name, Role role, Elem elem, size_t n) {
-    if (c->run) { return c->tensor[c->next++].data; }
+    if (c->stage != CASE_DECLARE) { return c->tensor[c->next++].data; }
     const OpTensor t = {name, role, elem, n, NULL};
+    c->touched[c->count] = n;
     c->tensor[c->count++] = t;
     return NULL;
+}
+
+// Bytes that have to move between memory and processor, if caches held nothing before and everything during the
+// operation: inputs and outputs once, sums twice, scratch never.
+static inline double op_least_bytes(const OpCase* c) {
+    double bytes = 0;
+    for (int i = 0; i < c->count; i++) {
+        const OpTensor* t = &c->tensor[i];
+        const double times = t->role == ROLE_ADD ? 2 : t->role == ROLE_SCRATCH ? 0 : 1;
+        bytes += times * (double)op_bytes(t) * ((double)c->touched[i] / (double)t->n);
+    }
+    return bytes;
 }
 
 #define X(role, name, n) floatX* name = (floatX*)op_tensor(c, #name, ROLE_##role, ELEM_FLOATX, n)
@@ -45,22 +63,33 @@ static inline void* op_tensor(OpCase* c, const char* name, Role role, Elem elem,
 #define SIZES                                                                                                      \
     const OpSizes* s = &c->size;                                                                                   \
     const int B = s->B, T = s->T, C = s->C, NH = s->NH, OC = s->OC, V = s->V, Vp = s->Vp;                          \
-    const size_t N = (size_t)B * T;                                                                                \
+    const size_t N = (size_t)B * T, rows = min_size(N, (size_t)V); /* of an embedding that N tokens need */        \
+    const double scores = 0.5 * B * T * (T + 1.0); /* of one head's causal attention */                            \
     const int chunk = s->chunk ? s->chunk : (int)min_size(N, (size_t)classifier_chunk(C));                         \
-    (void)B, (void)T, (void)C, (void)NH, (void)OC, (void)V, (void)Vp, (void)N, (void)chunk
-#define RUN(call) if (c->run) { call; }
+    (void)B, (void)T, (void)C, (void)NH, (void)OC, (void)V, (void)Vp, (void)N, (void)chunk, (void)rows, (void)scores
+#define PREPARE(call) if (c->stage == CASE_PREPARE) { call; }
+#define RUN(call) if (c->stage == CASE_CALL) { call; }
+// The operation needs `n` elements of the tensor declared last, not all.
+#define TOUCHES(n) if (c->stage == CASE_DECLARE) { c->touched[c->count - 1] = (n); }
+// What the operation computes: a multiply-add is two; a division, a root, exp and tanh are one. Where there are matrix
+// products only those count; of causal attention, those of the scores that are not masked.
+#define FLOPS(formula) c->flops = (formula)
 
 OP_CASE(encoder_forward) {
     SIZES;
+    FLOPS(1.0 * N * C);
     F(WRITE, out, N * C);
     I(READ, tokens, N);
     X(READ, wte, (size_t)V * C);
+    TOUCHES(rows * C);
     X(READ, wpe, (size_t)T * C);
     RUN(encoder_forward(out, tokens, wte, wpe, B, T, C))
 }
 OP_CASE(encoder_backward) {
     SIZES;
+    FLOPS(2.0 * N * C);
     F(ADD, dwte, (size_t)V * C);
+    TOUCHES(rows * C);
     F(ADD, dwpe, (size_t)T * C);
     F(READ, dout, N * C);
     I(READ, tokens, N);
@@ -69,6 +98,7 @@ OP_CASE(encoder_backward) {
 }
 OP_CASE(layernorm_forward) {
     SIZES;
+    FLOPS(8.0 * N * C);
     X(WRITE, out, N * C);
     F(WRITE, mean, N);
     F(WRITE, rstd, N);
@@ -79,6 +109,7 @@ OP_CASE(layernorm_forward) {
 }
 OP_CASE(layernorm_backward) {
     SIZES;
+    FLOPS(14.0 * N * C);
     F(ADD, dinp, N * C);
     X(WRITE, dinp_x, N * C);
     F(ADD, dweight, C);
@@ -92,6 +123,7 @@ OP_CASE(layernorm_backward) {
 }
 OP_CASE(residual_layernorm_forward) {
     SIZES;
+    FLOPS(9.0 * N * C);
     F(WRITE, residual, N * C);
     X(WRITE, out, N * C);
     F(WRITE, mean, N);
@@ -104,6 +136,7 @@ OP_CASE(residual_layernorm_forward) {
 }
 OP_CASE(matmul_forward) {
     SIZES;
+    FLOPS(2.0 * N * C * OC);
     X(WRITE, out, N * OC);
     X(READ, inp, N * C);
     X(READ, weight, (size_t)OC * C);
@@ -112,6 +145,7 @@ OP_CASE(matmul_forward) {
 }
 OP_CASE(matmul_backward) {
     SIZES;
+    FLOPS(4.0 * N * C * OC);
     X(WRITE, dinp, N * C);
     F(ADD, dweight, (size_t)OC * C);
     F(ADD, dbias, OC);
@@ -122,6 +156,7 @@ OP_CASE(matmul_backward) {
 }
 OP_CASE(matmul_gelu_forward) {
     SIZES;
+    FLOPS(2.0 * N * C * OC);
     X(WRITE, out, N * OC);
     X(WRITE, pre, N * OC);
     X(READ, inp, N * C);
@@ -132,6 +167,7 @@ OP_CASE(matmul_gelu_forward) {
 // gelu, then a linear layer: the forward operation that matmul_gelu_backward is the gradient of
 OP_CASE(gelu_matmul_forward) {
     SIZES;
+    FLOPS(2.0 * N * C * OC);
     X(WRITE, out, N * OC);
     X(WRITE, inp, N * C);
     X(READ, pre, N * C);
@@ -141,6 +177,7 @@ OP_CASE(gelu_matmul_forward) {
 }
 OP_CASE(matmul_gelu_backward) {
     SIZES;
+    FLOPS(4.0 * N * C * OC);
     X(WRITE, dpre, N * C);
     F(ADD, dweight, (size_t)OC * C);
     F(ADD, dbias, OC);
@@ -152,12 +189,14 @@ OP_CASE(matmul_gelu_backward) {
 }
 OP_CASE(gelu_forward) {
     SIZES;
+    FLOPS(9.0 * N * C);
     X(WRITE, out, N * C);
     X(READ, inp, N * C);
     RUN(gelu_forward(out, inp, N * C))
 }
 OP_CASE(attention_forward) {
     SIZES;
+    FLOPS(4.0 * C * scores);
     X(WRITE, out, N * C);
     F(WRITE, lse, N * NH);
     X(READ, qkv, N * 3 * C);
@@ -165,6 +204,7 @@ OP_CASE(attention_forward) {
 }
 OP_CASE(attention_backward) {
     SIZES;
+    FLOPS(10.0 * C * scores);
     X(WRITE, dqkv, N * 3 * C);
     F(SCRATCH, delta, N * NH);
     X(READ, dout, N * C);
@@ -175,13 +215,16 @@ OP_CASE(attention_backward) {
 }
 OP_CASE(attention_cached) {
     SIZES;
+    FLOPS(4.0 * C * (scores + (double)N * s->past));
     X(WRITE, out, N * C);
     X(ADD, cache, (size_t)B * s->capacity * 2 * C);
+    TOUCHES((size_t)B * (s->past + T) * C); // earlier positions are read and new ones written: each half of ADD
     X(READ, qkv, N * 3 * C);
     RUN(attention_cached(out, cache, qkv, B, T, s->past, s->capacity, C, NH))
 }
 OP_CASE(classifier_loss) {
     SIZES;
+    FLOPS(2.0 * N * C * V);
     F(WRITE, losses, N);
     X(SCRATCH, logits, (size_t)chunk * Vp);
     X(READ, inp, N * C);
@@ -191,6 +234,7 @@ OP_CASE(classifier_loss) {
 }
 OP_CASE(classifier_backward) {
     SIZES;
+    FLOPS(6.0 * N * C * V);
     F(WRITE, losses, N);
     X(WRITE, dinp, N * C);
     F(ADD, dweight, (size_t)Vp * C);
@@ -202,6 +246,7 @@ OP_CASE(classifier_backward) {
 }
 OP_CASE(classifier_logits) {
     SIZES;
+    FLOPS(2.0 * N * C * V);
     F(WRITE, out, N * V);
     X(SCRATCH, logits, (size_t)chunk * Vp);
     X(READ, inp, N * C);
@@ -210,33 +255,39 @@ OP_CASE(classifier_logits) {
 }
 OP_CASE(loss_add) {
     SIZES;
+    FLOPS(1.0 * N);
     D(ADD, total, 1);
     F(READ, losses, N);
     RUN(loss_add(total, losses, (int)N))
 }
 OP_CASE(norm_squared) {
     SIZES;
+    FLOPS(2.0 * N * C);
     D(WRITE, out, 1);
     F(READ, x, N * C);
     RUN(norm_squared(out, x, N * C))
 }
 OP_CASE(adamw_update) {
     SIZES;
-    const Tensor rows[] = {{"matrix", 1, ONCE, (size_t)OC, (size_t)C, (size_t)OC, INIT_ZERO, AS_IS, NULL, 0, 0, 0},
+    const Tensor list[] = {{"matrix", 1, ONCE, (size_t)OC, (size_t)C, (size_t)OC, INIT_ZERO, AS_IS, NULL, 0, 0, 0},
                            {"vector", 1, EACH, 1, (size_t)C, 1, INIT_ZERO, AS_IS, NULL, 0, 0, 0}};
-    const TensorTable table = tensors_layout(rows, 2, 2);
+    const TensorTable table = tensors_layout(list, 2, 2);
     const size_t n = table.size, begin = n / 5, end = n - n / 7; // a range that cuts tensors
+    FLOPS(17.0 * (double)(end - begin));
     F(ADD, masters, n);
+    TOUCHES(end - begin);
     X(WRITE, params, n);
+    TOUCHES(end - begin);
     F(ADD, m, n);
+    TOUCHES(end - begin);
     F(ADD, v, n);
+    TOUCHES(end - begin);
     F(READ, grads, n);
+    TOUCHES(end - begin);
     D(READ, norm, 1);
-    RUN(AdamW* hyper = (AdamW*)device_alloc(sizeof *hyper, "hyper");
-        device_copy_in(hyper, &c->hyper, sizeof *hyper);
-        params_round(params, masters, n); // outside the range params stay what they are
-        adamw_update(params, masters, m, v, grads, norm, hyper, &table, begin, end);
-        device_free(hyper, sizeof *hyper))
+    PREPARE(device_copy_in(c->device_hyper, &c->hyper, sizeof c->hyper);
+            params_round(params, masters, n)) // outside the range params stay what they are
+    RUN(adamw_update(params, masters, m, v, grads, norm, c->device_hyper, &table, begin, end))
 }
 
 #define OP_ENTRY(op, backward) {#op, op_case_##op, backward}
@@ -269,7 +320,10 @@ enum { NUM_OPS = sizeof OPS / sizeof *OPS };
 #undef D
 #undef OP_CASE
 #undef SIZES
+#undef PREPARE
 #undef RUN
+#undef TOUCHES
+#undef FLOPS
 #undef OP_ENTRY
 
 static inline const OpEntry* op_find(const char* name) {
@@ -342,6 +396,7 @@ static inline OpCase op_declare(const OpEntry* op, const OpSizes* sizes) {
 }
 
 static inline void op_alloc(OpCase* c) {
+    c->device_hyper = (AdamW*)device_alloc(sizeof c->hyper, "hyper");
     for (int i = 0; i < c->count; i++) { c->tensor[i].data = device_alloc(op_bytes(&c->tensor[i]), c->tensor[i].name); }
 }
 
@@ -361,14 +416,20 @@ static inline OpCase op_open(const OpEntry* op, const OpSizes* sizes, uint64_t s
     return c;
 }
 
-static inline void op_run(OpCase* c, const OpEntry* op) {
-    c->run = true;
+static inline void op_stage(OpCase* c, const OpEntry* op, CaseStage stage) {
+    c->stage = stage;
     c->next = 0;
     op->function(c);
+}
+
+static inline void op_run(OpCase* c, const OpEntry* op) {
+    op_stage(c, op, CASE_PREPARE);
+    op_stage(c, op, CASE_CALL);
     device_sync();
 }
 
 static inline void op_close(OpCase* c) {
     for (int i = 0; i < c->count; i++) { device_free(c->tensor[i].data, op_bytes(&c->tensor[i])); }
+    device_free(c->device_hyper, sizeof c->hyper);
     c->count = 0;
 }

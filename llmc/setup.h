@@ -113,30 +113,31 @@ static inline char* find_checkpoint(TrainRun* run, json_t** state) {
     return path;
 }
 
-// The dtype in a checkpoint's state.json; NULL if there is none to be read. The caller frees it.
-static inline char* folder_dtype(const char* folder) {
+// The text at object.key of a checkpoint's state.json; NULL if there is none to be read. The caller frees it.
+static inline char* folder_choice(const char* folder, const char* object, const char* key) {
     char* path = format("%s/state.json", folder);
     json_t* state = path_exists(path) ? json_load_file(path, 0, NULL) : NULL;
-    const char* dtype = json_string_value(json_object_get(json_object_get(state, "options"), "dtype"));
-    char* copy = dtype ? format("%s", dtype) : NULL;
+    const char* text = json_string_value(json_object_get(json_object_get(state, object), key));
+    char* copy = text ? format("%s", text) : NULL;
     json_decref(state);
     free(path);
     return copy;
 }
 
-// The dtype of the run that --resume asks for, by the newest of its checkpoints that says; NULL if none does.
-static inline const char* saved_dtype(const Config* c) {
-    if (strcmp(c->resume, "auto")) { return *c->resume ? folder_dtype(c->resume) : NULL; }
+// What the run that --resume goes on with has in state.json at object.key, by the newest of its checkpoints that says;
+// NULL if none does.
+static inline const char* saved_choice(const Config* c, const char* object, const char* key) {
+    if (strcmp(c->resume, "auto")) { return *c->resume ? folder_choice(c->resume, object, key) : NULL; }
     size_t count = 0;
-    char* dtype = NULL;
+    char* text = NULL;
     long long* steps = checkpoint_list(c->out, &count);
-    for (size_t i = 0; i < count && !dtype; i++) {
+    for (size_t i = 0; i < count && !text; i++) {
         char* folder = format("%s/step_%08lld", c->out, steps[i]);
-        dtype = folder_dtype(folder);
+        text = folder_choice(folder, object, key);
         free(folder);
     }
     free(steps);
-    return dtype;
+    return text;
 }
 
 static inline int* open_batches(int B, int T) {
@@ -287,7 +288,7 @@ static inline void open_log(TrainRun* run) {
     char threads[32] = "";
     if (device_threads()) { snprintf(threads, sizeof threads, ", %d threads", device_threads()); }
     notice("%s%s, %s, %s kernels, a peak of %.4g TFLOP/s; %.1f MiB of memory", device_name(), threads, c->dtype,
-           c->kernels, run->peak_flops / 1e12, (double)run_bytes(&run->model, c) / 1048576);
+           device_kernels(), run->peak_flops / 1e12, (double)run_bytes(&run->model, c) / 1048576);
     notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
            (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
            c->total_batch_size, c->total_batch_size / ((long long)run->model.B * run->model.T * run->comm->size),

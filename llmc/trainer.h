@@ -7,10 +7,13 @@
 
 typedef struct {
     const char *device, *storage;             // cpu or cuda; fp32 or bf16
+    const char* level;                        // the instructions it is compiled for (cpu/processor.h); NULL for a GPU
+    double (*kernel_flops)(void);             // what one thread reaches in matmuls; NULL for a GPU
     int (*train)(Config* config, Comm* comm); // these return the exit code
     int (*generate)(Config* config);
     int (*eval)(Config* config, Comm* comm);
     int (*info)(Config* config);
-    const char* (*saved_dtype)(const Config* config); // of the run that --resume goes on with; NULL: there is none
-    const Harness* harness;                           // for check and bench
+    // What state.json of the run that --resume goes on with has at object.key; NULL: nothing
+    const char* (*saved_choice)(const Config* config, const char* object, const char* key);
+    const Harness* harness; // for check and bench
 } Trainer;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that can be tested on this machine; says what was skipped and why, and closes with
 # `N passed, N failed, N skipped`. Installs what is missing (see setup.sh). Takes a few minutes on two cores.
-# usage: sh scripts/test.sh [GROUP...]     groups: build headers unit end_to_end sanitize plain fuzz
+# usage: sh scripts/test.sh [GROUP...]     groups: build headers unit levels amx end_to_end sanitize plain fuzz
 #                                                  spills emulator emulated emulated_sanitize plants coverage
 set -u
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ sh scripts/setup.sh c++:g++ || exit 1
 log=$(mktemp)
 passed=0 failed=0 skipped=0
 trap 'rm -f "$log"' EXIT
-all="build headers unit end_to_end sanitize plain fuzz spills emulator emulated emulated_sanitize plants coverage"
+all="build headers unit levels amx end_to_end sanitize plain fuzz spills emulator emulated emulated_sanitize plants coverage"
 groups="build ${*:-$all}" # nothing can be tested that was not built
 for g in $groups; do
     case " $all " in *" $g "*) ;; *) echo "error: no group '$g'; there are: $all" >&2; exit 2 ;; esac
@@ -47,13 +47,14 @@ headers() {
 unit() { sh test/run.sh build/release; }
 end_to_end() { sh test/end_to_end.sh build/release; }
 sanitize() { # the same tests with every address and every integer operation checked
-    make -s -j "$jobs" config=sanitize all tests || return 1
+    make -s -j "$jobs" config=sanitize tests || return 1
     # fork() in the tests leaves memory behind on purpose: an exit in a child frees nothing
     ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive sh test/run.sh build/sanitize
 }
-plain() { # a build without OpenMP and for an older processor gives the same answers
-    case $(uname -m) in x86_64) arch=x86-64 ;; *) arch=armv8-a ;; esac
-    make -s -j "$jobs" BUILD=build/plain "ARCH=$arch" OPENMP= build/plain/test_cpu build/plain/test_gpt2 || return 1
+levels() { make -s -j "$jobs" level-tests; } # the kernels of each level of instructions that this processor has
+amx() { make -s -j "$jobs" amx && sh test/amx.sh build/amx build/release; }
+plain() { # a build without OpenMP gives the same answers
+    make -s -j "$jobs" BUILD=build/plain OPENMP= build/plain/test_cpu build/plain/test_gpt2 || return 1
     sh test/run.sh build/plain test_cpu test_gpt2
 }
 fuzz() { # each reader of a file for two seconds; `make fuzz` builds them for longer runs

@@ -184,6 +184,39 @@ resuming_keeps_the_settings_and_names_what_changed() {
     expect 2 'give one of them' "$train" --out "$dir/run" --resume auto --init random
 }
 
+# a level of instructions that this processor or build lacks is refused, with those there are
+has_level() { # LEVEL DTYPE
+    "$train" check --kernels "$1" --dtype "$2" --model nonsense 2>&1 | grep -q 'there are:' && return 1
+    return 0
+}
+
+every_level_of_instructions_trains_alike() {
+    corpus
+    for dtype in fp32 bf16; do
+        levels=0
+        for level in generic avx2 avx512 avx512_bf16 amx; do
+            has_level $level $dtype || continue
+            levels=$((levels + 1))
+            must "$train" $small $data --val_data "" --max_steps 12 --dtype $dtype --kernels $level --save_every 0 --out ""
+            grep -q " $dtype, $level kernels" "$dir/err" || note "$dtype $level: $(head -n 3 "$dir/err")"
+            losses "$dir/out" | tail -n 1 >>"$dir/$dtype"
+        done
+        [ "$(wc -l <"$dir/$dtype")" = $levels ] || note "$dtype: not $levels levels"
+        awk -v most=$([ $dtype = fp32 ] && echo 1e-5 || echo 2e-3) 'NR == 1 { first = $2 } { d = $2 / first - 1; if (d < 0) { d = -d } if (d > most) { bad = 1 } }
+            END { exit bad }' "$dir/$dtype" || note "$dtype losses: $(cut -d ' ' -f 2 "$dir/$dtype" | tr '\n' ' ')"
+    done
+    cmp -s "$dir/fp32" "$dir/bf16" && note "bf16 is fp32"
+}
+
+a_resumed_run_keeps_its_kernels_and_its_dtype() {
+    corpus
+    must "$train" $small $data --max_steps 3 --val_every 0 --dtype bf16 --kernels generic --out "$dir/run"
+    grep -q '"cpu": "generic"' "$dir/run/step_00000003/state.json" || note "state.json names no kernels"
+    must "$train" --out "$dir/run" --resume auto --max_steps 6
+    grep -q ' bf16, generic kernels' "$dir/err" || note "resumed with: $(grep kernels "$dir/err")"
+    losses "$dir/out" | awk 'END { exit NR != 3 }' || note "not 3 more steps"
+}
+
 what_was_done_before_a_checkpoint_is_not_done_again() {
     corpus
     must "$train" $small $data --max_steps 10 --val_every 5 --save_every 5 --val_tokens 256 --sample_every 5 --sample_tokens 4 --out "$dir/run"
@@ -295,7 +328,8 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 '--lr needs a value' "$train" --lr
     expect 2 'is not an option of generate' "$train" generate --lr 1
     expect 2 "'4' is not an option" "$train" --lr 1 4
-    expect 2 'trains in fp32 alone' "$train" --dtype bf16
+    expect 2 "that is a GPU's" "$train" --dtype tf32
+    expect 2 'there are: fast, plain, ' "$train" --kernels amx --dtype fp32
     printf 'lr 1e-3\nbatchsize 3\n' >"$dir/file"
     expect 2 "file:2: no option 'batchsize'; did you mean 'batch_size'?" "$train" --config "$dir/file"
     expect 2 'cannot open' "$train" --config "$dir/none"
@@ -360,19 +394,60 @@ fast_kernels_are_checked_against_the_plain_ones() {
     must "$train" check --model L=1,H=2,C=32,T=16,V=50 --seq_len 16
     tail -n 1 "$dir/out" | grep -q '^[1-9][0-9]* comparisons, 0 failed$' || note "$(tail -n 1 "$dir/out")"
     expect 2 'are what the others are checked against' "$train" check --kernels plain
-    expect 2 'trains in fp32 alone' "$train" check --dtype bf16
+    must "$train" check --model L=1,H=2,C=32,T=16,V=50 --seq_len 16 --dtype bf16
     expect 2 'loss scaler' "$train" check --dtype fp16
 }
 
+# values_of NAME FILE: the values of that name in a JSON file that has a line for each, in order
+values_of() { sed -n "s/^ *\"$1\": //p" "$2" | sed 's/,$//; s/^"//; s/"$//'; }
+
 the_ladder_leaves_a_table_and_a_picture() {
-    must "$train" bench ladder --model L=1,H=2,C=32,T=16,V=50 --max_steps 2 --out "$dir/ladder"
-    for rung in 'plain loops' 'fast kernels' 'padded vocabulary'; do
+    must "$train" bench ladder --model L=1,H=2,C=32,T=16,V=50 --max_steps 2 --threads 2 --out "$dir/ladder"
+    json="$dir/ladder/ladder.json"
+    for rung in 'plain loops' 'vectors and blocks' fused 'flash attention' bf16 'padded vocabulary' 'all threads'; do
+        grep -q "this program has no $rung" "$dir/err" && continue
         grep -q "^$rung .*[0-9]x .* ok" "$dir/out" || note "no rung '$rung'"
-        grep -q "\"$rung\"" "$dir/ladder/ladder.json" || note "ladder.json lacks '$rung'"
+        [ "$(values_of name "$json" | grep -cx "$rung")" = 1 ] || note "ladder.json has '$rung' not once"
+        grep -q ">$rung<" "$dir/ladder/ladder.svg" || note "the picture lacks '$rung'"
     done
-    grep -q '<svg' "$dir/ladder/ladder.html" || note "no picture"
+    [ "$(values_of ok "$json" | sort -u)" = true ] || note "a rung is not ok: $(cat "$dir/out")"
+    # gains are ratios of tokens per second, which are a step's tokens over its time; memory and the peak were measured
+    values_of tok_s "$json" >"$dir/tok_s"
+    for name in ms gain total_gain mfu used_bytes; do values_of $name "$json" | paste -d ' ' "$dir/tok_s" - >"$dir/both"; mv "$dir/both" "$dir/tok_s"; done
+    awk 'function off(a, b) { return a / b > 1.000001 || a / b < 0.999999 }
+         NR == 1 { first = before = $1 }
+         off($1, 64 / $2 * 1e3) || off($3, $1 / before) || off($4, $1 / first) || !($5 > 0 && $6 > 1e6) { print "rung " NR ": " $0 }
+         { before = $1 }
+         END { if (NR < 6) print NR " rungs" }' "$dir/tok_s" >"$dir/wrong"
+    [ ! -s "$dir/wrong" ] || note "tok_s ms gain total_gain mfu used_bytes do not agree: $(cat "$dir/wrong")"
+    [ "$(values_of threads "$json" | tail -n 1)" = 2 ] || note "the last rung has other than 2 threads"
+    values_of level "$json" | grep -qvE '^(generic|avx2|avx512|avx512_bf16|amx)$' && note "a rung built for: $(values_of level "$json")"
+    grep -q '<svg' "$dir/ladder/ladder.html" || note "no picture in the page"
+    expect 0 "'all threads' is left out" "$train" bench ladder --model L=1,H=2,C=32,T=16,V=50 --max_steps 1 --threads 1 --out ""
+    expect 2 'leave it out' "$train" bench ladder --flash 0
+    expect 1 'no such folder' "$train" bench ladder --init "$dir/none"
     expect 2 'ladder' "$train" bench
     expect 2 'ladder' "$train" bench latter
+}
+
+every_operation_is_timed() {
+    must "$train" bench ops --model L=1,H=2,C=32,T=16,V=50 --out "$dir/ops"
+    json="$dir/ops/ops.json"
+    sed -n 's/^ *OP_ENTRY(\([a-z_]*\),.*/\1/p' llmc/op_cases.h | sort >"$dir/want"
+    values_of name "$json" | sed 1d >"$dir/names" # the first is the model's
+    sort -u "$dir/names" | cmp -s - "$dir/want" || note "not the operations of op_cases.h: $(cat "$dir/out")"
+    values_of layer "$json" | paste -d ' ' "$dir/names" - | sort | uniq -d >"$dir/twice"
+    [ ! -s "$dir/twice" ] || note "twice: $(cat "$dir/twice")"
+    [ "$(grep -cx matmul_forward "$dir/names")" = 4 ] || note "not the four layers of a block"
+    for name in ms bytes flops reached; do
+        values_of $name "$json" | awk '$1 > 0 { n++ } END { print n + 0 }' >"$dir/count"
+        [ "$(cat "$dir/count")" = "$(wc -l <"$dir/names")" ] || note "an operation has no $name"
+    done
+    must "$train" bench ops 'backward qkv' --model L=1,H=2,C=32,T=16,V=50 --batch_size 2 --seq_len 8 --out "$dir/ops"
+    # 4 N C OC; inp, dout and weight are read, dinp written, dweight and dbias added to: 4 bytes each
+    [ "$(values_of flops "$json")" = 196608.0 ] || note "flops of the qkv layer: $(values_of flops "$json")"
+    [ "$(values_of bytes "$json")" = 47872.0 ] || note "bytes of the qkv layer: $(values_of bytes "$json")"
+    expect 2 'no operation has that' "$train" bench ops nothing --model L=1,H=2,C=32,T=16,V=50 --out ""
 }
 
 run_tests "$0"

@@ -7,10 +7,15 @@
 //   SKIP("reason")                          leaves the test, which counts as skipped
 //
 // A test program prints one line for each test that failed or was skipped, and closes with `name: N passed, N failed, N skipped`.
-// Arguments choose tests by a part of their names.
+// Arguments choose tests by a part of their names. Where the processor lacks the instructions that the program was compiled
+// for (-DLEVEL), it skips them all.
 #pragma once
 #include "../llmc/base.h"
+#include "../llmc/cpu/processor.h"
 #include <sys/wait.h>
+
+#define TEXT_OF_(x) #x
+#define TEXT_OF(x) TEXT_OF_(x)
 
 typedef struct TestCase {
     const char* name;
@@ -67,6 +72,14 @@ static inline void test_check_death(pid_t child, FILE* errors, int code, const c
 static inline int test_main(int argc, char** argv, const char* program) {
     char folder[] = "/tmp/gpt2c-test-XXXXXX";
     int passed = 0, failed = 0, skipped = 0;
+    const char* slash = strrchr(program, '/');
+    const char* name = slash ? slash + 1 : program;
+#ifdef LEVEL
+    if (!processor_has(TEXT_OF(LEVEL))) {
+        printf("skipped %s: this processor has no %s\n%s: 0 passed, 0 failed, 1 skipped\n", name, TEXT_OF(LEVEL), name);
+        return 0;
+    }
+#endif
     test_folder = mkdtemp(folder);
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (TestCase* t = test_first; t; t = t->next) {
@@ -83,8 +96,7 @@ static inline int test_main(int argc, char** argv, const char* program) {
     char* clean = format("rm -rf %s", test_folder);
     if (system(clean) != 0) { printf("cannot remove %s\n", test_folder); }
     free(clean);
-    const char* name = strrchr(program, '/');
-    printf("%s: %d passed, %d failed, %d skipped\n", name ? name + 1 : program, passed, failed, skipped);
+    printf("%s: %d passed, %d failed, %d skipped\n", name, passed, failed, skipped);
     return failed != 0;
 }
 

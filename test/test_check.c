@@ -1,7 +1,8 @@
-// What `check` and `bench ladder` judge by: the measure of a difference, bounds, the numbers that operations are given.
+// What `check` and `bench` judge by: the measure of a difference, bounds, the numbers that operations are given, rungs.
 #include "../llmc/bench.h"
 #include "../llmc/check.h"
 #include "test.h"
+#include <signal.h>
 
 TEST(equal_tensors_do_not_differ) {
     const double x[3] = {1, -2, 3}, zero[3] = {0, 0, 0};
@@ -171,25 +172,31 @@ TEST(the_median_is_the_middle) {
     EXPECT(median(odd, 3) == 2 && median(even, 4) == 2.5);
 }
 
-// A ladder that was run, with one rung that has a wrong loss and one that did not fit.
+// A ladder of three rungs that was run: the second has a wrong loss, the third did not fit.
 static Ladder example_ladder(Config* config) {
     Ladder l;
     memset(&l, 0, sizeof l);
     config_defaults(config);
     l.config = config;
-    l.rungs = CPU_RUNGS;
-    l.count = NUM_CPU_RUNGS;
-    l.device = "a <processor> & more";
-    for (int i = 0; i < l.count; i++) { l.result[i].rung = &CPU_RUNGS[i]; }
+    l.kind = &CPU_LADDER;
+    l.count = 3;
+    snprintf(l.device, sizeof l.device, "a <processor> & more");
+    for (int i = 0; i < l.count; i++) { l.rung[i] = CPU_RUNGS[i]; }
     for (int i = 0; i < 2; i++) {
-        l.result[i].ran = true;
-        l.result[i].ms = 20 - 10 * i;
-        l.result[i].tokens_per_second = 100 * (i + 1);
-        l.result[i].loss = 5.0 + i;
+        RungResult* r = &l.result[i];
+        r->ran = true;
+        r->threads = 1;
+        r->ms = 20 - 10 * i;
+        r->tokens_per_second = 100 * (i + 1);
+        r->flops = 1e9 * (i + 1);
+        r->peak_flops = 8e9;
+        r->peak_bytes = r->plan_bytes = (size_t)1 << 30;
+        r->loss = 5.0 + i;
     }
-    rung_compare(&l, &l.result[0], NULL, NULL);
-    rung_compare(&l, &l.result[1], &l.result[0], &l.result[0]);
-    rung_compare(&l, &l.result[2], &l.result[0], &l.result[1]);
+    snprintf(l.result[2].why_not, sizeof l.result[2].why_not, "does not fit into memory");
+    rung_compare(&l, 0, -1, -1);
+    rung_compare(&l, 1, 0, 0);
+    rung_compare(&l, 2, 0, 1);
     return l;
 }
 
@@ -203,6 +210,81 @@ TEST(a_rung_with_another_loss_fails) {
     EXPECT(!rung_is_ok(&l.result[0]));
 }
 
+TEST(each_rung_is_one_switch_on_top_of_the_one_before) {
+    const LadderKind* kinds[2] = {&CPU_LADDER, &GPU_LADDER};
+    for (int k = 0; k < 2; k++) {
+        EXPECT(kinds[k]->count <= MAX_RUNGS && !strcmp(kinds[k]->rungs[0].kernels, "plain"));
+        for (int i = 1; i < kinds[k]->count; i++) {
+            const Rung *a = &kinds[k]->rungs[i - 1], *b = &kinds[k]->rungs[i];
+            const int turned_on = (b->fused - a->fused) + (b->flash - a->flash) + (b->pad_vocab - a->pad_vocab);
+            const int others = (strcmp(a->dtype, b->dtype) != 0) + (strcmp(a->kernels, b->kernels) != 0) +
+                               (a->threads != b->threads);
+            EXPECT(turned_on + others == 1 && turned_on >= 0);
+        }
+    }
+}
+
+TEST(threads_must_not_change_the_loss_at_all) {
+    Rung a = CPU_RUNGS[1], b = a;
+    b.threads = ALL_THREADS;
+    EXPECT(rung_tolerance(&a, &b) == 0);
+    b.fused = 1;
+    EXPECT(rung_tolerance(&a, &b) == loss_tolerance("fp32", "fp32"));
+    b.dtype = "bf16";
+    EXPECT(rung_tolerance(&a, &b) == loss_tolerance("fp32", "bf16"));
+}
+
+static const Trainer* find_all(const char* dtype) {
+    static const Trainer trainer;
+    (void)dtype;
+    return &trainer;
+}
+static const Trainer* find_no_bf16(const char* dtype) { return strcmp(dtype, "bf16") ? find_all(dtype) : NULL; }
+
+static Ladder chosen_ladder(FindTrainer find, int threads) {
+    Ladder l;
+    memset(&l, 0, sizeof l);
+    l.kind = &CPU_LADDER;
+    l.find = find;
+    l.threads = threads;
+    ladder_choose(&l);
+    return l;
+}
+
+TEST(rungs_that_this_machine_cannot_do_are_left_out) {
+    const Ladder all = chosen_ladder(find_all, 2), one = chosen_ladder(find_all, 1);
+    const Ladder fp32 = chosen_ladder(find_no_bf16, 2);
+    EXPECT(all.count == CPU_LADDER.count && one.count == all.count - 1 && fp32.count == all.count - 1);
+    EXPECT(one.rung[one.count - 1].threads == 1);
+    for (int i = 0; i < fp32.count; i++) { EXPECT(!strcmp(fp32.rung[i].dtype, "fp32")); }
+    EXPECT(!strcmp(fp32.rung[fp32.count - 1].name, all.rung[all.count - 1].name));
+}
+
+static void touch_memory(Ladder* l, int mib) {
+    volatile char* memory = (volatile char*)alloc_or_die((size_t)mib << 20, 1, "a test");
+    for (size_t i = 0; i < (size_t)mib << 20; i += 1024) { memory[i] = 1; }
+    l->result[0].ran = true;
+}
+static void fail_at_run_time(Ladder* l, int code) {
+    (void)l;
+    exit(code);
+}
+static void be_killed(Ladder* l, int signal) {
+    (void)l;
+    raise(signal);
+}
+
+TEST(a_rung_has_memory_and_an_end_of_its_own) {
+    Ladder* l = (Ladder*)mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    size_t large = 0, small = 0;
+    EXPECT(in_child(touch_memory, l, 64, &large) == EXIT_DONE && l->result[0].ran);
+    EXPECT(in_child(touch_memory, l, 1, &small) == EXIT_DONE);
+    EXPECT(large >= (size_t)64 << 20 && small < large - ((size_t)32 << 20));
+    EXPECT(in_child(fail_at_run_time, l, EXIT_USAGE, &small) == EXIT_USAGE);
+    EXPECT(in_child(be_killed, l, SIGKILL, &small) == 128 + SIGKILL);
+    munmap(l, sizeof *l);
+}
+
 TEST(the_ladder_is_written_as_json_and_as_a_page) {
     Error err;
     Config config;
@@ -211,19 +293,53 @@ TEST(the_ladder_is_written_as_json_and_as_a_page) {
     config.out = format("%s/ladder", test_folder);
     ladder_write(&l);
     char *path = format("%s/ladder.json", config.out), *page = format("%s/ladder.html", config.out);
+    char* picture = format("%s/ladder.svg", config.out);
     json_t *record = json_load_file(path, 0, NULL), *rungs = json_object_get(record, "rungs");
     EXPECT(json_array_size(rungs) == 3 && !strcmp(record_text(record, "device"), l.device));
     EXPECT(json_is_true(json_object_get(json_array_get(rungs, 0), "ok")));
+    EXPECT_NEAR(json_real_value(json_object_get(json_array_get(rungs, 0), "mfu")), 0.125, 1e-15);
     EXPECT(json_is_false(json_object_get(json_array_get(rungs, 1), "ok")));
     EXPECT(json_is_null(json_object_get(json_array_get(rungs, 1), "loss")));
     EXPECT(json_is_false(json_object_get(json_array_get(rungs, 2), "ran")));
-    char* text = read_file(page, NULL, &err);
-    EXPECT(text && strstr(text, "a &#60;processor&#62; &#38; more") && strstr(text, "wrong loss"));
-    EXPECT(text && strstr(text, "does not fit into memory"));
-    free(text);
+    const char* paths[2] = {page, picture};
+    for (int i = 0; i < 2; i++) {
+        char* text = read_file(paths[i], NULL, &err);
+        EXPECT(text && strstr(text, "a &#60;processor&#62; &#38; more") && strstr(text, "wrong loss"));
+        EXPECT(text && strstr(text, "does not fit into memory") && strstr(text, "</svg>"));
+        free(text);
+    }
     json_decref(record);
     free(path);
     free(page);
+    free(picture);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// operations
+
+TEST(the_limit_is_the_longer_of_the_two_times) {
+    BenchOps b;
+    bool by_memory;
+    memset(&b, 0, sizeof b);
+    b.bandwidth = 1e9;
+    b.peak_flops = 4e9;
+    const OpTime product = {8e6, 1e6, 4e-3}, copy = {1e6, 1e6, 4e-3}; // flops, bytes, seconds
+    EXPECT_NEAR(op_reached(&b, &product, &by_memory), 0.5, 1e-12);
+    EXPECT(!by_memory);
+    EXPECT_NEAR(op_reached(&b, &copy, &by_memory), 0.25, 1e-12);
+    EXPECT(by_memory);
+}
+
+TEST(operations_are_chosen_by_their_names) {
+    Config c;
+    const char* args[3] = {"ops", "gelu", "backward qkv"};
+    memset(&c, 0, sizeof c);
+    c.args = (char**)args;
+    c.num_args = 1;
+    EXPECT(op_is_asked_for(&c, "adamw_update", ""));
+    c.num_args = 3;
+    EXPECT(op_is_asked_for(&c, "matmul_gelu_forward", "fc") && op_is_asked_for(&c, "matmul_backward", "qkv"));
+    EXPECT(!op_is_asked_for(&c, "matmul_backward", "fc") && !op_is_asked_for(&c, "adamw_update", ""));
 }
 
 TEST_MAIN()

@@ -238,7 +238,7 @@ TEST(the_state_of_a_run_comes_back) {
     EXPECT(outlier_update(&back.loss_window, 3.7) == outlier_update(&s.loss_window, 3.7));
     json_t* options = json_object_get(state, "options");
     EXPECT(json_object_size(options) == NUM_OPTIONS && json_real_value(json_object_get(options, "lr")) == 3e-4);
-    EXPECT(!strcmp(json_string_value(json_object_get(json_object_get(state, "kernels"), "cpu")), "fast"));
+    EXPECT(!strcmp(json_string_value(json_object_get(json_object_get(state, "kernels"), "cpu")), "generic"));
     json_decref(state);
     free(path);
     free(out);

@@ -1,19 +1,34 @@
 #!/usr/bin/env python3
-"""Times a GPT-2 training step of this program and of PyTorch, in turn, on the same machine, and prints their ratio.
+"""A training step of GPT-2 in this program and in PyTorch, timed in turn on the same machine, and their ratio.
 
-Machines are shared and their clocks change, so the two alternate (ours, PyTorch, ours, ...) and the ratio is taken pair by
-pair; the median pair is the figure to quote. Each run is a process of its own: two warm-up steps, then --steps timed ones,
-of which the median counts. Both train the same model in the same precision on random tokens: forward, loss, backward,
-clipping to norm 1, AdamW. PyTorch's bf16 is autocast, with weights in fp32, as in the lecture.
+Machines are shared and their clocks change, so contenders alternate (ours, PyTorch eager, PyTorch compiled, ours, ...), each
+run a process of its own, and what counts are ratios within a round. Of a run's steps after the warm-up the median counts; of
+PyTorch's two forms the one with the better median over all rounds; of the rounds' ratios against that one the median.
 
-usage: peers.py [--device cpu|cuda] [--dtype fp32|tf32|bf16] [--model d12] [-B 4] [-T 64] [--threads 2] [--rounds 5]
-                [--steps 5] [--compile] [--json FILE]
-needs a virtual environment with torch and transformers; run it from the repository's root, after `make`.
+All train the same shape in the same precision on random tokens: forward, loss, backward, clipping to norm 1, AdamW, 50304
+rows of vocabulary, no dropout. PyTorch is Hugging Face's GPT2LMHeadModel with its fused attention (sdpa), fused AdamW and,
+for bf16, autocast, which keeps weights in fp32. Threads are the same for all.
+
+Recorded besides: the time from starting a process until its first step is done, which holds PyTorch's imports and compiling
+(its cache of compiled kernels is left as it is: the first round may compile, later ones load); and the most memory a process
+had, on a GPU the most that PyTorch's allocator gave out. Every run's steps are in the JSON file, with the command, the
+machine and the versions.
+
+  dev/bench/peers.py --python VENV/bin/python                                         B 4, T 64: some minutes
+  dev/bench/peers.py --python VENV/bin/python -T 1024 --rounds 2 --warmup 1 --steps 2  B 4, T 1024: 10 to 20 s a step
+  dev/bench/peers.py --python VENV/bin/python --device cuda --dtype fp32 tf32 bf16 -B 16 -T 1024 --steps 20
+
+Run it from the repository's root after `make`. VENV is a virtual environment with torch and transformers.
 """
 import argparse
+import itertools
 import json
+import os
 import pathlib
+import platform
+import pty
 import re
+import resource
 import statistics
 import struct
 import subprocess
@@ -22,26 +37,30 @@ import tempfile
 import time
 
 SIZES = {"d12": (12, 12, 768), "d24": (24, 16, 1024), "d36": (36, 20, 1280), "d48": (48, 25, 1600)}
-WARMUP = 2
+VOCAB, ROWS = 50257, 50304
 
 
-def pytorch_step(a):
+# ----------------------------------------------------------------------------------------------------------------------
+# PyTorch's run: this file again, in the other Python
+
+
+def pytorch_run(a):
     import torch
     import torch.nn.functional as F
-    from transformers import GPT2Config, GPT2LMHeadModel
+    import transformers
 
     torch.manual_seed(0)
     torch.set_num_threads(a.threads)
     torch.set_float32_matmul_precision("highest" if a.dtype == "fp32" else "high")
     layers, heads, channels = SIZES[a.model]
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=50304, n_positions=1024, n_layer=layers, n_head=heads, n_embd=channels,
-                                       resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, attn_implementation="sdpa")).to(a.device)
-    forward = torch.compile(model) if a.compile else model
+    config = transformers.GPT2Config(vocab_size=ROWS, n_positions=max(1024, a.T), n_layer=layers, n_head=heads, n_embd=channels,
+                                     resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, attn_implementation="sdpa")
+    model = transformers.GPT2LMHeadModel(config).to(a.device)
+    forward = torch.compile(model) if a.contender == "compiled" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    tokens = torch.randint(0, 50257, (a.B, a.T + 1), device=a.device)
+    tokens = torch.randint(0, VOCAB, (a.B, a.T + 1), device=a.device)
     x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-    ms = []
-    for i in range(WARMUP + a.steps):
+    for _ in range(a.warmup + a.steps):
         start = time.perf_counter()
         with torch.autocast(a.device, torch.bfloat16, enabled=a.dtype == "bf16"):
             logits = forward(x).logits
@@ -50,73 +69,175 @@ def pytorch_step(a):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        loss.item()  # waits for the device
-        ms.append(1e3 * (time.perf_counter() - start))
-    machine = torch.cuda.get_device_name() if a.device == "cuda" else ""
-    print(json.dumps({"ms": ms[WARMUP:], "version": torch.__version__, "machine": machine}))
+        value = loss.item()  # waits for the device
+        print(f"step loss {value:.6f} | {1e3 * (time.perf_counter() - start):.2f} ms |", flush=True)
+    on_gpu = a.device == "cuda"
+    print("facts " + json.dumps({
+        "torch": torch.__version__, "transformers": transformers.__version__, "python": platform.python_version(),
+        "gpu": torch.cuda.get_device_name() if on_gpu else None,
+        "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
-def run(command):
-    """The standard output of a command that must succeed."""
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if result.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
-    return result.stdout
+def pytorch_command(a, contender, dtype, B, T):
+    return [a.python, __file__, "--contender", contender, "--device", a.device, "--dtype", dtype, "--model", a.model, "-B", str(B),
+            "-T", str(T), "--threads", str(a.threads), "--warmup", str(a.warmup), "--steps", str(a.steps)]
 
 
-def ours(a, shard):
-    device = ["./train_gpt2", "--threads", str(a.threads)] if a.device == "cpu" else ["./train_gpt2cu"]
-    out = run(device + ["--dtype", a.dtype, "--model", a.model, "--batch_size", str(a.B), "--seq_len", str(a.T), "--max_steps", str(WARMUP + a.steps),
-                        "--train_data", shard, "--val_data", "", "--out", "", "--sample_every", "0", "--save_every", "0"])
-    return [float(ms) for ms in re.findall(r"\| ([\d.]+) ms \|", out)][WARMUP:]
+# ----------------------------------------------------------------------------------------------------------------------
+# our run
 
 
-def pytorch(a):
-    flags = ["--compile"] if a.compile else []
-    out = run([sys.executable, __file__, "--pytorch", "--device", a.device, "--dtype", a.dtype, "--model", a.model, "-B", str(a.B), "-T", str(a.T), "--threads",
-               str(a.threads), "--steps", str(a.steps)] + flags)
-    answer = json.loads(out.splitlines()[-1])
-    return answer
+def write_tokens(path, count):
+    """A shard of tokens without a pattern that a model could use in a few steps."""
+    tokens = [(i * 48271 + i // 7) % VOCAB for i in range(count)]
+    path.write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) + struct.pack(f"<{count}H", *tokens))
+
+
+def our_command(a, dtype, B, T, shard):
+    program = ["./train_gpt2", "--threads", str(a.threads)] if a.device == "cpu" else ["./train_gpt2cu"]
+    return program + ["--dtype", dtype, "--model", a.model, "--batch_size", str(B), "--seq_len", str(T), "--lr", "1e-4",
+                      "--schedule", "constant", "--max_steps", str(a.warmup + a.steps), "--train_data", str(shard), "--val_data",
+                      "", "--out", "", "--sample_every", "0", "--save_every", "0"]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# running
+
+
+def lines_of(command, env, errors):
+    """Starts a command; gives its lines as they come, each with the seconds since the start, then its resource usage."""
+    ours, theirs = pty.openpty()  # a terminal, so that lines come at once
+    start = time.monotonic()
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=errors, env=env)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            piece = b""
+        if not piece:
+            break
+        *lines, text = (text + piece).split(b"\n")
+        for line in lines:
+            yield time.monotonic() - start, line.decode(errors="replace").strip()
+    os.close(ours)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    yield process.returncode, usage
+
+
+def run(command, a):
+    """Runs a contender: its steps' times, the time until the first was done, its memory, and what it says of itself."""
+    env = dict(os.environ, OMP_NUM_THREADS=str(a.threads))
+    steps, losses, first, facts = [], [], None, {}
+    with tempfile.TemporaryFile("w+") as errors:
+        *lines, (code, usage) = lines_of(command, env, errors)
+        errors.seek(0)
+        message = errors.read()
+    for seconds, line in lines:
+        step = re.match(r"step .*?loss ([\d.]+|nan).*\| ([\d.]+) ms \|", line)
+        if step:
+            first = first or seconds
+            losses.append(float(step.group(1)))
+            steps.append(float(step.group(2)))
+        elif line.startswith("facts "):
+            facts = json.loads(line[6:])
+    if code or len(steps) != a.warmup + a.steps:
+        sys.exit(f"{' '.join(command)}: exit code {code}, {len(steps)} steps\n{message}")
+    on_gpu = a.device == "cuda"
+    peak = facts.pop("peak_bytes", None if on_gpu else usage.ru_maxrss * 1024)
+    return {"ms": steps[a.warmup:], "first_step_s": round(first, 2), "peak_mib": peak and round(peak / 2**20, 1),
+            "loss": losses[-1]}, facts
+
+
+def compare(a, dtype, B, T, shard):
+    """Alternates the contenders at one shape and precision; the record, and what PyTorch says of itself."""
+    runs, facts = {name: [] for name in ["ours"] + a.pytorch}, {}
+    for number in range(a.rounds):
+        for name in runs:
+            command = our_command(a, dtype, B, T, shard) if name == "ours" else pytorch_command(a, name, dtype, B, T)
+            result, said = run(command, a)
+            facts.update(said)
+            runs[name].append(result)
+            peak = f", {result['peak_mib']:.0f} MiB" if result["peak_mib"] else ""
+            print(f"{dtype} B {B} T {T} round {number + 1}: {name:8} {statistics.median(result['ms']):9.1f} ms a step, first done "
+                  f"after {result['first_step_s']:.1f} s{peak}, loss {result['loss']:.3f}", flush=True)
+    medians = {name: [statistics.median(r["ms"]) for r in results] for name, results in runs.items()}
+    better = min(a.pytorch, key=lambda name: statistics.median(medians[name]))
+    ratios = [theirs / ours for ours, theirs in zip(medians["ours"], medians[better])]
+    record = {"dtype": dtype, "B": B, "T": T, "better": better, "ratio": round(statistics.median(ratios), 3),
+              "ratios": [round(r, 3) for r in ratios],
+              "tok_s": {name: round(B * T / statistics.median(ms) * 1e3, 1) for name, ms in medians.items()},
+              "peak_mib": {name: max((r["peak_mib"] or 0) for r in results) or None for name, results in runs.items()},
+              "first_step_s": {name: min(r["first_step_s"] for r in results) for name, results in runs.items()}, "runs": runs}
+    return record, facts
+
+
+def print_table(records):
+    print("\n{:5} {:>4} {:>5}  {:9} {:>9} {:>13} {:>15}  {}".format("dtype", "B", "T", "", "tok/s", "peak MiB", "first step s", "ratio"))
+    for r in records:
+        for name in r["runs"]:
+            ratio = f"{r['ratio']:.2f} ({min(r['ratios']):.2f} to {max(r['ratios']):.2f}) against {r['better']}" if name == "ours" else ""
+            print("{:5} {:4} {:5}  {:9} {:9.1f} {:>13} {:15.1f}  {}".format(
+                r["dtype"], r["B"], r["T"], name, r["tok_s"][name], r["peak_mib"][name] or "", r["first_step_s"][name], ratio))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# the record
+
+
+def output_of(*command):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return result.stdout.strip()
+
+
+def machine(facts, load):
+    cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"processor": cpu.group(1) if cpu else platform.processor(), "processors": os.cpu_count(),
+            "memory_gib": round(memory / 2**30, 1),
+            "system": platform.platform(), "gpu": facts.pop("gpu", None), "load_before": load}
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--python", default=sys.executable, help="a Python with torch and transformers (default: this one)")
+    p.add_argument("--pytorch", nargs="+", default=["eager", "compiled"], choices=["eager", "compiled"], help="PyTorch's forms to run")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    p.add_argument("--dtype", default="fp32", choices=["fp32", "tf32", "bf16"])
+    p.add_argument("--dtype", nargs="+", default=["fp32", "bf16"], choices=["fp32", "tf32", "bf16"])
     p.add_argument("--model", default="d12", choices=sorted(SIZES))
-    p.add_argument("-B", type=int, default=4)
-    p.add_argument("-T", type=int, default=64)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--steps", type=int, default=5)
-    p.add_argument("--compile", action="store_true")
-    p.add_argument("--json", metavar="FILE")
-    p.add_argument("--pytorch", action="store_true", help=argparse.SUPPRESS)
+    p.add_argument("-B", type=int, nargs="+", default=[4])
+    p.add_argument("-T", type=int, nargs="+", default=[64])
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each contender (default: all)")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--warmup", type=int, default=2, help="steps that do not count")
+    p.add_argument("--steps", type=int, default=5, help="steps that do")
+    p.add_argument("--json", metavar="FILE", help="write the record there")
+    p.add_argument("--contender", help=argparse.SUPPRESS)
     a = p.parse_args()
-    if a.pytorch:
-        return pytorch_step(a)
-    rounds, version = [], ""
+    if a.contender:
+        a.dtype, a.B, a.T = a.dtype[0], a.B[0], a.T[0]
+        return pytorch_run(a)
+    if min(a.rounds, a.warmup, a.steps) < 1:
+        p.error("--rounds, --warmup and --steps must be at least 1")
+    records, facts, load = [], {}, round(os.getloadavg()[0], 2)  # what others did in the last minute
     with tempfile.TemporaryDirectory() as folder:
-        shard = folder + "/random.bin"
-        count = a.B * a.T * (WARMUP + a.steps) + 1
-        tokens = [(i * 48271 + i // 7) % 50257 for i in range(count)]
-        pathlib.Path(shard).write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) + struct.pack(f"<{count}H", *tokens))
-        for i in range(a.rounds):
-            mine = statistics.median(ours(a, shard))
-            answer = pytorch(a)
-            theirs, version, gpu = statistics.median(answer["ms"]), answer["version"], answer["machine"]
-            rounds.append({"ours_ms": round(mine, 1), "pytorch_ms": round(theirs, 1), "ratio": round(theirs / mine, 3)})
-            print(f"round {i + 1}: ours {mine:.0f} ms, PyTorch {theirs:.0f} ms, ours is {theirs / mine:.2f}x as fast", flush=True)
-    ratio = statistics.median(r["ratio"] for r in rounds)
-    tokens_per_step = a.B * a.T
-    print(f"median of {a.rounds} pairs: {ratio:.2f}x; ours {tokens_per_step / min(r['ours_ms'] for r in rounds) * 1e3:.0f} tok/s at best, "
-          f"PyTorch {version} {tokens_per_step / min(r['pytorch_ms'] for r in rounds) * 1e3:.0f} tok/s")
+        shard = pathlib.Path(folder) / "random.bin"
+        for dtype, B, T in itertools.product(a.dtype, a.B, a.T):
+            write_tokens(shard, B * T * (a.warmup + a.steps) + 1)
+            record, said = compare(a, dtype, B, T, shard)
+            records.append(record)
+            facts.update(said)
+    print_table(records)
     if a.json:
-        cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
-        pathlib.Path(a.json).write_text(json.dumps({
-            "date": time.strftime("%Y-%m-%d"), "machine": gpu or (cpu.group(1) if cpu else "unknown"), "threads": a.threads,
-            "command": " ".join(["dev/bench/peers.py"] + sys.argv[1:]), "model": a.model, "B": a.B, "T": a.T, "dtype": a.dtype,
-            "compile": a.compile, "torch": version, "median_ratio": ratio, "rounds": rounds}, indent=1) + "\n")
+        at = sys.argv.index("--python") if "--python" in sys.argv else len(sys.argv)
+        options = sys.argv[1:at] + sys.argv[at + 2:]  # where that Python lies is nobody's business
+        record = {"kind": "peers", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                  "command": " ".join(["dev/bench/peers.py"] + options), "machine": machine(facts, load), "threads": a.threads,
+                  "model": a.model, "warmup": a.warmup, "steps": a.steps,
+                  "versions": dict(facts, gpt2_c=output_of("git", "describe", "--always", "--dirty")), "results": records}
+        pathlib.Path(a.json).write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,28 +4,36 @@
 #include "../ops.h"
 #include "../rounding.h"
 
+// The new master of element i, whose moments are brought up to date.
+static inline float adamw_element(size_t i, float master, float* m, float* v, float grad, float decay, float correct_m,
+                                  float correct_v, const AdamW* h) {
+    m[i] = h->beta1 * m[i] + (1.0f - h->beta1) * grad;
+    v[i] = h->beta2 * v[i] + (1.0f - h->beta2) * grad * grad;
+    return master - h->lr * (m[i] * correct_m / (sqrtf(v[i] * correct_v) + h->eps) + decay * master);
+}
+
 // Elements [begin, end) of one tensor.
 static inline void adamw_range(floatX* params, float* masters, float* m, float* v, const float* grads, float grad_scale,
                                float decay, const AdamW* hyper, size_t begin, size_t end) {
-    const float correct_m = 1.0f / (1.0f - powf(hyper->beta1, (float)hyper->step));
-    const float correct_v = 1.0f / (1.0f - powf(hyper->beta2, (float)hyper->step));
-    #pragma omp parallel for simd
-    for (size_t i = begin; i < end; i++) {
-        const float g = grad_scale * grads[i];
-        m[i] = hyper->beta1 * m[i] + (1.0f - hyper->beta1) * g;
-        v[i] = hyper->beta2 * v[i] + (1.0f - hyper->beta2) * g * g;
-        const float update = m[i] * correct_m / (sqrtf(v[i] * correct_v) + hyper->eps) + decay * masters[i];
-        masters[i] -= hyper->lr * update;
-        params[i] = to_floatX(masters[i]);
+    const AdamW h = *hyper;
+    const float correct_m = 1.0f / (1.0f - powf(h.beta1, (float)h.step));
+    const float correct_v = 1.0f / (1.0f - powf(h.beta2, (float)h.step));
+    if (sizeof(floatX) == sizeof(float) || h.rounding_seed == 0) {
+        #pragma omp simd
+        for (size_t i = begin; i < end; i++) {
+            masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], decay, correct_m, correct_v, &h);
+            params[i] = to_floatX(masters[i]);
+        }
+        return;
     }
-    if (sizeof(floatX) == sizeof(float) || hyper->rounding_seed == 0) { return; }
-    #pragma omp parallel for
+    #pragma omp simd
     for (size_t i = begin; i < end; i++) {
-        const uint64_t random = rounding_random(hyper->rounding_seed, hyper->step, i);
-        params[i] = to_floatX(round_stochastically(masters[i], random));
+        masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], decay, correct_m, correct_v, &h);
+        params[i] = to_floatX(round_stochastically(masters[i], rounding_random(h.rounding_seed, h.step, i)));
     }
 }
 
+// Every thread takes one contiguous share of [begin, end), the same in each step, and walks the tensors in it.
 OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
                      const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
                      size_t end) {
@@ -33,21 +41,26 @@ OP void adamw_update(floatX* params, float* masters, float* m, float* v, const f
     if (!isfinite(norm)) { return; }
     const bool clip = hyper->grad_clip > 0 && norm > (double)hyper->grad_clip;
     const float grad_scale = clip ? (float)((double)hyper->grad_clip / norm) : 1.0f;
-    for (int i = 0; i < table->count; i++) {
-        const Tensor* t = &table->row[i];
-        for (int l = 0; l < t->layers; l++) {
-            const size_t first = max_size(begin, tensor_at(t, l)),
-                         last = min_size(end, tensor_at(t, l) + tensor_elements(t));
-            if (first >= last) { continue; }
-            adamw_range(params, masters, m, v, grads, grad_scale, tensor_decays(t) ? hyper->weight_decay : 0.0f, hyper,
-                        first, last);
+    const size_t share = round_up(ceil_div(end - begin, (size_t)cpu.threads), TENSOR_ALIGN);
+    #pragma omp parallel for
+    for (size_t mine = begin; mine < end; mine += share) {
+        for (int i = 0; i < table->count; i++) {
+            const Tensor* t = &table->row[i];
+            for (int l = 0; l < t->layers; l++) {
+                const size_t at = tensor_at(t, l), first = max_size(mine, at),
+                             last = min_size(min_size(mine + share, end), at + tensor_elements(t));
+                if (first < last) {
+                    adamw_range(params, masters, m, v, grads, grad_scale, tensor_decays(t) ? hyper->weight_decay : 0.0f,
+                                hyper, first, last);
+                }
+            }
         }
     }
 }
 
 OP void params_round(floatX* params, const float* masters, size_t n) {
     if ((const void*)params == (const void*)masters) { return; }
-    #pragma omp parallel for
+    #pragma omp parallel for simd
     for (size_t i = 0; i < n; i++) { params[i] = to_floatX(masters[i]); }
 }
 

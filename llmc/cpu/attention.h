@@ -1,8 +1,11 @@
 // Causal multi-head attention, softmax(q k^T / sqrt(HS)) v. Nothing of size T*T is kept: backward rebuilds each
 // probability from the log-sum-exp of its row,
 //   p = exp(q k / sqrt(HS) - lse),  dp = dout v,  ds = p (dp - sum(dout * out)) / sqrt(HS)
-// Threads split batch and heads; within a head everything is summed in one order.
+//
+// Three forms: a query and a key at a time (plain), a query and all its keys at a time (fast without flash), and
+// attention_flash.h's blocks of queries and keys.
 #pragma once
+#include "attention_flash_backward.h"
 #include "device.h"
 #include "math.h"
 #include "../ops.h"
@@ -58,31 +61,20 @@ static inline void attention_backward_query(floatX* dq, float* dk, float* dv, co
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// fast: a query and all its keys at a time. Keys and values are copied once for a head, also transposed, so that the
-// inner loops run over neighbours in memory: over keys for scores, over the head's channels for sums.
+// fast, without flash: a query and all its keys at a time. Keys, and for backward values, are copied once for a head
+// with positions as columns, so that inner loops run over neighbours in memory: over keys for scores, over the head's
+// channels for sums.
 
-typedef struct {
-    float *k, *v, *kt, *vt; // (T,HS), (T,HS), (HS,T), (HS,T)
-    float *p, *ds;          // (T): of one query
-    float *dk, *dv;         // (T,HS)
-} HeadScratch;
-
-static inline HeadScratch head_scratch(const floatX* k, const floatX* v, size_t stride, int T, int HS) {
-    const size_t n = (size_t)T * HS;
-    float* memory = (float*)alloc_or_die(6 * n + 2 * (size_t)T, sizeof(float), "one head of attention");
-    HeadScratch h = {memory,         memory + n,         memory + 2 * n, memory + 3 * n,
-                     memory + 6 * n, memory + 6 * n + T, memory + 4 * n, memory + 5 * n};
+// xt (HS,T) = x (T,HS), which stands in rows of `stride`
+static inline void attention_transpose(float* xt, const floatX* x, size_t stride, int T, int HS) {
     for (int t = 0; t < T; t++) {
-        for (int i = 0; i < HS; i++) {
-            h.k[(size_t)t * HS + i] = h.kt[(size_t)i * T + t] = to_float(k[t * stride + i]);
-            h.v[(size_t)t * HS + i] = h.vt[(size_t)i * T + t] = to_float(v[t * stride + i]);
-        }
+        for (int i = 0; i < HS; i++) { xt[(size_t)i * T + t] = to_float(x[t * stride + i]); }
     }
-    return h;
 }
 
 // out (keys) = scale * x (HS) @ xt (HS,T), the first `keys` columns
-static inline void head_scores(float* out, const floatX* x, const float* xt, float scale, int keys, int T, int HS) {
+static inline void attention_scores(float* out, const floatX* x, const float* xt, float scale, int keys, int T,
+                                    int HS) {
     memset(out, 0, (size_t)keys * sizeof *out);
     for (int i = 0; i < HS; i++) {
         const float xi = scale * to_float(x[i]), *row = xt + (size_t)i * T;
@@ -90,79 +82,122 @@ static inline void head_scores(float* out, const floatX* x, const float* xt, flo
     }
 }
 
-// out (HS) = p (keys) @ rows (keys,HS)
-static inline void head_weighted_sum(float* out, const float* p, const float* rows, int keys, int HS) {
-    memset(out, 0, (size_t)HS * sizeof *out);
+// out (HS) = scale * p (keys) @ x (keys,HS)
+static inline void attention_weighted_sum(floatX* out, const float* p, const floatX* x, size_t stride, float scale,
+                                          int keys, int HS) {
+    float sum[MAX_HEAD_SIZE] = {0};
     for (int s = 0; s < keys; s++) {
-        for (int i = 0; i < HS; i++) { out[i] += p[s] * rows[(size_t)s * HS + i]; }
+        for (int i = 0; i < HS; i++) { sum[i] += p[s] * to_float(x[s * stride + i]); }
     }
+    for (int i = 0; i < HS; i++) { out[i] = to_floatX(scale * sum[i]); }
 }
 
-static inline float attention_query_fast(floatX* out, const floatX* q, const HeadScratch* h, int keys, int T, int HS) {
-    float o[MAX_HEAD_SIZE], max = -INFINITY, sum = 0;
-    head_scores(h->p, q, h->kt, 1.0f / sqrtf((float)HS), keys, T, HS);
+// attention_query with its keys transposed. p (keys) is scratch.
+static inline float attention_query_fast(floatX* out, const floatX* q, const float* kt, const floatX* v, size_t stride,
+                                         float* p, int keys, int T, int HS) {
+    float max = -INFINITY, sum = 0;
+    attention_scores(p, q, kt, 1.0f / sqrtf((float)HS), keys, T, HS);
     #pragma omp simd reduction(max : max)
-    for (int s = 0; s < keys; s++) { max = h->p[s] > max ? h->p[s] : max; }
+    for (int s = 0; s < keys; s++) { max = p[s] > max ? p[s] : max; }
     #pragma omp simd reduction(+ : sum)
     for (int s = 0; s < keys; s++) {
-        h->p[s] = exp_fast(h->p[s] - max);
-        sum += h->p[s];
+        p[s] = exp_fast(p[s] - max);
+        sum += p[s];
     }
-    head_weighted_sum(o, h->p, h->v, keys, HS);
-    for (int i = 0; i < HS; i++) { out[i] = to_floatX(o[i] / sum); }
+    attention_weighted_sum(out, p, v, stride, 1.0f / sum, keys, HS);
     return max + logf(sum);
 }
 
-static inline void attention_backward_query_fast(floatX* dq, const HeadScratch* h, const floatX* dout,
-                                                 const floatX* out, float lse, const floatX* q, int keys, int T,
-                                                 int HS) {
+// attention_backward_query with keys and values transposed as well. p and ds (keys) are scratch.
+static inline void attention_backward_query_fast(floatX* dq, float* dk, float* dv, const floatX* dout,
+                                                 const floatX* out, float lse, const floatX* q, const floatX* k,
+                                                 const float* kt, const float* vt, size_t stride, float* p, float* ds,
+                                                 int keys, int T, int HS) {
     const float scale = 1.0f / sqrtf((float)HS);
-    float sum[MAX_HEAD_SIZE], qf[MAX_HEAD_SIZE], df[MAX_HEAD_SIZE], delta = 0;
+    float qf[MAX_HEAD_SIZE], df[MAX_HEAD_SIZE], delta = 0;
     for (int i = 0; i < HS; i++) {
-        qf[i] = to_float(q[i]), df[i] = to_float(dout[i]);
+        qf[i] = to_float(q[i]);
+        df[i] = to_float(dout[i]);
         delta += df[i] * to_float(out[i]);
     }
-    head_scores(h->p, q, h->kt, scale, keys, T, HS);
-    head_scores(h->ds, dout, h->vt, 1.0f, keys, T, HS);
+    attention_scores(p, q, kt, scale, keys, T, HS);
+    attention_scores(ds, dout, vt, 1.0f, keys, T, HS);
     #pragma omp simd
     for (int s = 0; s < keys; s++) {
-        h->p[s] = exp_fast(h->p[s] - lse);
-        h->ds[s] = h->p[s] * (h->ds[s] - delta) * scale;
+        p[s] = exp_fast(p[s] - lse);
+        ds[s] = p[s] * (ds[s] - delta) * scale;
     }
-    head_weighted_sum(sum, h->ds, h->k, keys, HS);
+    attention_weighted_sum(dq, ds, k, stride, 1.0f, keys, HS);
     for (int s = 0; s < keys; s++) {
-        float *dks = h->dk + (size_t)s * HS, *dvs = h->dv + (size_t)s * HS;
+        float *dks = dk + (size_t)s * HS, *dvs = dv + (size_t)s * HS;
         for (int i = 0; i < HS; i++) {
-            dks[i] += h->ds[s] * qf[i];
-            dvs[i] += h->p[s] * df[i];
+            dks[i] += ds[s] * qf[i];
+            dvs[i] += p[s] * df[i];
         }
     }
-    for (int i = 0; i < HS; i++) { dq[i] = to_floatX(sum[i]); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the operations: head h of sequence b has its queries at qkv + b*T*3C + h*HS, its keys C behind them, its values 2C
 
+// One head, without flash: out and lse of its first query; out in rows of C.
+static inline void attention_forward_head(floatX* out, float* lse, const floatX* q, int T, int C, int HS) {
+    const size_t stride = (size_t)3 * C;
+    const floatX *k = q + C, *v = q + 2 * C;
+    if (cpu.kernels == KERNELS_PLAIN) {
+        for (int t = 0; t < T; t++) {
+            lse[t] = attention_query(out + (size_t)t * C, q + t * stride, k, v, stride, t + 1, HS);
+        }
+        return;
+    }
+    float *kt = (float*)thread_scratch((size_t)(HS + 1) * T * sizeof *kt), *p = kt + (size_t)HS * T;
+    attention_transpose(kt, k, stride, T, HS);
+    for (int t = 0; t < T; t++) {
+        lse[t] = attention_query_fast(out + (size_t)t * C, q + t * stride, kt, v, stride, p, t + 1, T, HS);
+    }
+}
+
 OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
     const int HS = C / NH;
-    const size_t stride = (size_t)3 * C;
+    if (cpu.kernels == KERNELS_FAST && cpu.flash) {
+        flash_forward(out, lse, qkv, B, T, C, NH);
+        return;
+    }
     #pragma omp parallel for collapse(2) schedule(dynamic)
     for (int b = 0; b < B; b++) {
         for (int h = 0; h < NH; h++) {
-            const floatX *q = qkv + (size_t)b * T * stride + h * HS, *k = q + C, *v = q + 2 * C;
-            floatX* o = out + (size_t)b * T * C + h * HS;
-            float* l = lse + ((size_t)b * NH + h) * T;
-            if (cpu.kernels == KERNELS_PLAIN) {
-                for (int t = 0; t < T; t++) {
-                    l[t] = attention_query(o + (size_t)t * C, q + t * stride, k, v, stride, t + 1, HS);
-                }
-                continue;
-            }
-            const HeadScratch head = head_scratch(k, v, stride, T, HS);
-            for (int t = 0; t < T; t++) {
-                l[t] = attention_query_fast(o + (size_t)t * C, q + t * stride, &head, t + 1, T, HS);
-            }
-            free(head.k);
+            attention_forward_head(out + (size_t)b * T * C + h * HS, lse + ((size_t)b * NH + h) * T,
+                                   qkv + (size_t)b * T * 3 * C + h * HS, T, C, HS);
+        }
+    }
+}
+
+static inline void attention_backward_head(floatX* dq, const floatX* dout, const floatX* out, const float* lse,
+                                           const floatX* q, int T, int C, int HS) {
+    const size_t stride = (size_t)3 * C, n = (size_t)T * HS;
+    const bool plain = cpu.kernels == KERNELS_PLAIN;
+    const floatX *k = q + C, *v = q + 2 * C;
+    float *dk = (float*)thread_scratch((plain ? 2 * n : 4 * n + 2 * (size_t)T) * sizeof *dk), *dv = dk + n;
+    float *kt = dv + n, *vt = kt + n, *p = vt + n, *ds = p + T;
+    memset(dk, 0, 2 * n * sizeof *dk);
+    if (!plain) {
+        attention_transpose(kt, k, stride, T, HS);
+        attention_transpose(vt, v, stride, T, HS);
+    }
+    for (int t = 0; t < T; t++) {
+        const size_t at = (size_t)t * C;
+        if (plain) {
+            attention_backward_query(dq + t * stride, dk, dv, dout + at, out + at, lse[t], q + t * stride, k, v, stride,
+                                     t + 1, HS);
+        } else {
+            attention_backward_query_fast(dq + t * stride, dk, dv, dout + at, out + at, lse[t], q + t * stride, k, kt,
+                                          vt, stride, p, ds, t + 1, T, HS);
+        }
+    }
+    for (int t = 0; t < T; t++) {
+        for (int i = 0; i < HS; i++) {
+            dq[t * stride + C + i] = to_floatX(dk[(size_t)t * HS + i]);
+            dq[t * stride + 2 * C + i] = to_floatX(dv[(size_t)t * HS + i]);
         }
     }
 }
@@ -171,31 +206,16 @@ OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const
                            const floatX* qkv, int B, int T, int C, int NH) {
     (void)delta; // a query's is summed where it is used
     const int HS = C / NH;
-    const size_t stride = (size_t)3 * C;
+    if (cpu.kernels == KERNELS_FAST && cpu.flash) {
+        flash_backward(dqkv, dout, out, lse, qkv, B, T, C, NH);
+        return;
+    }
     #pragma omp parallel for collapse(2) schedule(dynamic)
     for (int b = 0; b < B; b++) {
         for (int h = 0; h < NH; h++) {
-            const floatX *q = qkv + (size_t)b * T * stride + h * HS, *k = q + C, *v = q + 2 * C;
-            floatX* dq = dqkv + (size_t)b * T * stride + h * HS;
-            const HeadScratch head = head_scratch(k, v, stride, T, HS);
-            for (int t = 0; t < T; t++) {
-                const size_t at = ((size_t)b * T + t) * C + h * HS;
-                const float l = lse[((size_t)b * NH + h) * T + t];
-                if (cpu.kernels == KERNELS_PLAIN) {
-                    attention_backward_query(dq + t * stride, head.dk, head.dv, dout + at, out + at, l, q + t * stride,
-                                             k, v, stride, t + 1, HS);
-                } else {
-                    attention_backward_query_fast(dq + t * stride, &head, dout + at, out + at, l, q + t * stride, t + 1,
-                                                  T, HS);
-                }
-            }
-            for (int t = 0; t < T; t++) {
-                for (int i = 0; i < HS; i++) {
-                    dq[t * stride + C + i] = to_floatX(head.dk[(size_t)t * HS + i]);
-                    dq[t * stride + 2 * C + i] = to_floatX(head.dv[(size_t)t * HS + i]);
-                }
-            }
-            free(head.k);
+            const size_t at = (size_t)b * T * C + h * HS, at3 = (size_t)b * T * 3 * C + h * HS;
+            attention_backward_head(dqkv + at3, dout + at, out + at, lse + ((size_t)b * NH + h) * T, qkv + at3, T, C,
+                                    HS);
         }
     }
 }

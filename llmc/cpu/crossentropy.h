@@ -22,18 +22,38 @@ static inline float softmax_row_plain(floatX* row, int target, float dloss, int 
     return loss;
 }
 
-// The same in vector code. Sums of 50257 numbers lose digits in float: they are added up in double every few thousand.
+// The largest of max and x (n), NaN left out. Many running maxima side by side: compilers make no vector code of one.
+static inline float row_max(float max, const floatX* x, int n) {
+    enum { WIDE = 64 };
+    float best[WIDE];
+    int i = 0;
+    for (int j = 0; j < WIDE; j++) { best[j] = max; }
+    for (; i + WIDE <= n; i += WIDE) {
+        #pragma omp simd
+        for (int j = 0; j < WIDE; j++) { best[j] = to_float(x[i + j]) > best[j] ? to_float(x[i + j]) : best[j]; }
+    }
+    for (; i < n; i++) { best[0] = to_float(x[i]) > best[0] ? to_float(x[i]) : best[0]; }
+    for (int half = WIDE / 2; half > 0; half /= 2) {
+        for (int j = 0; j < half; j++) { best[j] = best[j + half] > best[j] ? best[j + half] : best[j]; }
+    }
+    return best[0];
+}
+
+// The same in vector code and two sweeps over the row, which is larger than the L1 cache: the first finds the maximum and
+// the sum block by block, the second writes the gradient. Sums of 50257 numbers lose digits in float: those of the blocks
+// are added up in double, after each has been brought to the maximum so far.
 static inline float softmax_row_fast(floatX* row, int target, float dloss, int V, int Vp) {
     enum { BLOCK = 2048 };
     float max = -INFINITY;
     double sum = 0;
-    #pragma omp simd reduction(max : max)
-    for (int v = 0; v < V; v++) { max = to_float(row[v]) > max ? to_float(row[v]) : max; }
     for (int begin = 0; begin < V; begin += BLOCK) {
-        const int end = begin + BLOCK < V ? begin + BLOCK : V;
+        const int end = (int)min_size((size_t)V, (size_t)begin + BLOCK);
+        const float old = max;
         float part = 0;
+        max = row_max(old, row + begin, end - begin);
         #pragma omp simd reduction(+ : part)
         for (int v = begin; v < end; v++) { part += exp_fast(to_float(row[v]) - max); }
+        if (max > old) { sum *= exp((double)old - (double)max); }
         sum += (double)part;
     }
     const float at_target = to_float(row[target]), loss = max + (float)log(sum) - at_target;

@@ -7,8 +7,8 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#ifdef __SSE__
-#include <xmmintrin.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
 #endif
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -38,19 +38,27 @@ typedef enum { KERNELS_FAST, KERNELS_PLAIN } Kernels;
 
 typedef struct {
     Kernels kernels;
+    bool fused; // fast kernels: bias and GELU in the matmul, addition and layernorm in one pass
+    bool flash; // fast kernels: attention in blocks of queries and keys
     int threads;
 } Cpu;
 
 extern Cpu cpu; // defined in train_gpt2.c, one for all storage types
 
+// The instructions that this object is compiled for (processor.h).
+#ifndef LEVEL
+#define LEVEL generic
+#endif
 #define DEVICE_NAME "cpu"
 enum { DEVICE_IS_HOST = 1 };
 
 OP int device_threads(void) { return cpu.threads; }
+OP const char* device_kernels(void) { return cpu.kernels == KERNELS_PLAIN ? "plain" : STRING(LEVEL); }
 
 // threads = 0 leaves the number to OpenMP (OMP_NUM_THREADS, or one for each processor this process may use).
 static inline void cpu_open(int threads, Kernels kernels) {
     cpu.kernels = kernels;
+    cpu.fused = cpu.flash = true;
     cpu.threads = 1;
 #ifdef _OPENMP
     if (threads > 0) { omp_set_num_threads(threads); }
@@ -67,29 +75,55 @@ static inline void cpu_open(int threads, Kernels kernels) {
 
 OP void device_open(const DeviceOptions* o) {
     if (o->index > 0) { usage_error("--device %d: this program trains on the CPU", o->index); }
-    if (!o->fused || !o->flash) { usage_error("--fused 0 and --flash 0 are for GPUs; on the CPU give --kernels plain"); }
     cpu_open(o->threads, o->plain ? KERNELS_PLAIN : KERNELS_FAST);
+    cpu.fused = o->fused;
+    cpu.flash = o->flash;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
+// Bytes that a thread takes at a time where memory is touched or zeroed. Threads get contiguous shares, as static loops
+// over the same memory give them: whose first touch decides in which node's memory a page lies.
+enum { MEMORY_PIECE = 1 << 20 };
+
 // Zeroed, page-aligned, in huge pages where the system offers them. The caller made sure that it fits (check_memory in
 // settings.h).
 OP void* device_alloc(size_t bytes, const char* what) {
+    enum { PAGE = 4096 };
     void* p = mmap(NULL, max_size(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) { fatal("out of memory: %zu bytes for %s", bytes, what); }
     madvise(p, bytes, MADV_HUGEPAGE);
+    #pragma omp parallel for if (bytes > MEMORY_PIECE)
+    for (size_t i = 0; i < bytes; i += PAGE) { ((volatile char*)p)[i] = 0; }
     return p;
 }
 OP void device_free(void* p, size_t bytes) {
     if (p) { munmap(p, max_size(bytes, 1)); }
 }
+
+// Zeros that go to memory past the caches: what is overwritten need not be read, nor anything else make way for it.
+static inline void zero_past_caches(char* p, size_t bytes) {
+#ifdef __SSE2__
+    enum { LINE = 64 };
+    const size_t head = min_size(bytes, (size_t)(-(uintptr_t)p % LINE));
+    memset(p, 0, head);
+    for (p += head, bytes -= head; bytes >= LINE; p += LINE, bytes -= LINE) {
+        for (int i = 0; i < LINE; i += 16) { _mm_stream_si128((__m128i*)(p + i), _mm_setzero_si128()); }
+    }
+    _mm_sfence();
+#endif
+    memset(p, 0, bytes);
+}
+
 OP void device_zero(void* p, size_t bytes) {
-    const size_t piece = 1 << 20;
-    #pragma omp parallel for
-    for (size_t i = 0; i < ceil_div(bytes, piece); i++) {
-        memset((char*)p + i * piece, 0, min_size(piece, bytes - i * piece));
+    const size_t more_than_caches = (size_t)1 << 26;
+    #pragma omp parallel for if (bytes > MEMORY_PIECE)
+    for (size_t i = 0; i < bytes; i += MEMORY_PIECE) {
+        char* piece = (char*)p + i;
+        const size_t size = min_size(MEMORY_PIECE, bytes - i);
+        if (bytes > more_than_caches) { zero_past_caches(piece, size); }
+        else { memset(piece, 0, size); }
     }
 }
 OP void device_copy_in(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
@@ -100,6 +134,19 @@ OP void device_fetch(void* host, const void* device, size_t bytes) { memcpy(host
 OP void device_sync(void) {}
 OP void device_range_push(const char* name, int layer) { (void)name, (void)layer; }
 OP void device_range_pop(void) {}
+
+// Memory of this thread, of at least `bytes`, aligned to a cache line and kept for its next call, which gets the same:
+// what lies there is lost. Packed operands and intermediate tiles of one operation live in it.
+static inline void* thread_scratch(size_t bytes) {
+    static __thread void* memory;
+    static __thread size_t size;
+    if (bytes > size) {
+        device_free(memory, size);
+        memory = device_alloc(bytes, "packed matrices");
+        size = bytes;
+    }
+    return memory;
+}
 
 OP void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }
 OP void host_free(void* p) { free(p); }

@@ -1,129 +1,192 @@
-// The fast fp32 matrix product behind matmul.h: c (M,N) = or += a (M,K) @ b (K,N), any strides of a and b.
+// The fast matrix product behind matmul.h: c (M,N) = a (M,K) @ b (K,N), with something done to each finished row of c.
 //
-// The plan is Goto & van de Geijn's ("Anatomy of high-performance matrix multiplication", 2008). The innermost kernel
-// keeps a tile of c, MR x NR, in vector registers and adds K rank-one products to it, each of which reads MR + NR
-// numbers for MR * NR multiply-adds. To feed it at full speed, a and b are copied ("packed") into the order in which
-// the kernel reads them: b in panels of NR columns, one of which stays in the L1 cache while a block of a streams past
-// it from L2. Each element of c is summed over k in one order, whatever the number of threads.
+// Built of tile.h's product. Where the data lies while it works follows from how often it is read again (Goto & van de
+// Geijn, "Anatomy of high-performance matrix multiplication", 2008; the order is the one that was fastest here):
+//
+//   L1         a panel of a, MR x DEPTH, which stays while
+//   L2         a block of b, DEPTH x COLUMNS, streams past it, panel by panel, and is read again for each panel of a
+//   L2 and L3  unfinished tiles of c, in float, ROWS x COLUMNS, each asked for while the one before is computed
+//
+// Each thread computes a rectangle of c from memory of its own: nobody waits for anybody. An element of c is summed
+// over k in one order, whatever the number of threads.
 #pragma once
-#include "device.h"
-#include "../ops.h"
+#include "tile.h"
 
-#if defined(__AVX512F__)
-enum { LANES = 16, MR = 12 }; // 24 accumulators in 32 registers
-#elif defined(__AVX__)
-enum { LANES = 8, MR = 6 }; // 12 accumulators in 16 registers
-#else
-enum { LANES = 4, MR = 6 };
-#endif
+// Element (i, j) of a matrix stands at x[i*row + j*col]; one of row and col is 1.
+typedef struct {
+    const floatX* x;
+    size_t row, col;
+} Matrix;
+
+// An array of as many rows and columns as c that `finish` reads or writes.
+typedef struct {
+    const void* at;
+    size_t row, element; // bytes
+} Touched;
+
+static inline Touched touched_array(const void* at, size_t element, int columns) {
+    const Touched t = {at, (size_t)columns * element, element};
+    return t;
+}
+
+// Takes `cols` sums of a row, from column `col` on; called once for each element of c.
+typedef void (*GemmFinish)(const void* result, size_t row, size_t col, const float* sums, int cols);
+
+typedef struct {
+    Matrix a, b;
+    const Packed* packed_b; // all of b in panels of depth K, or NULL: b is packed as it is needed
+    int M, N, K;
+    GemmFinish finish;
+    const void* result;
+    Touched touched[2];
+} Gemm;
+
+// Multiples of every MR and NR, of every KR.
 enum {
-    NR = 2 * LANES,
-    KC = 256,      // depth of a block: a panel of b, KC x NR floats, fits the L1 cache
-    MC = 8 * MR,   // rows of a block of a, MC x KC floats: fits the L2 cache
-    PACKED = KC * 1024 // floats of b packed at a time: 1024 columns of a block, or more if it is less deep
+    DEPTH = 384,
+    COLUMNS = 384,
+    GROUP = 96, // rows of a packed together
+    ROWS = 12 * GROUP,
+    PACK_STEP = 32 // rows of a or b packed at a time where they lie along k, so that memory is read in order
 };
-typedef float Vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
-typedef enum { GEMM_SET, GEMM_ADD } GemmMode;
-
-// c (MR,NR) = start (NR), or c where that is NULL, + a @ b over k steps; a is packed MR to a step, b NR to a step.
-static inline __attribute__((always_inline)) void gemm_tile(float* c, size_t ldc, const float* start, const float* a,
-                                                            const float* b, int k) {
-    Vec acc[MR][2];
-    #pragma GCC unroll 12
-    for (int i = 0; i < MR; i++) {
-        const float* from = start ? start : c + (size_t)i * ldc;
-        acc[i][0] = *(const Vec*)from;
-        acc[i][1] = *(const Vec*)(from + LANES);
-    }
-    for (; k > 0; k--, a += MR, b += NR) {
-        const Vec b0 = *(const Vec*)b, b1 = *(const Vec*)(b + LANES);
-        #pragma GCC unroll 12
-        for (int i = 0; i < MR; i++) {
-            acc[i][0] += a[i] * b0;
-            acc[i][1] += a[i] * b1;
-        }
-    }
-    #pragma GCC unroll 12
-    for (int i = 0; i < MR; i++) {
-        *(Vec*)(c + (size_t)i * ldc) = acc[i][0];
-        *(Vec*)(c + (size_t)i * ldc + LANES) = acc[i][1];
-    }
+// The depth of the blocks that K is cut into: a multiple of 32, and so of any KR.
+static inline int gemm_depth(int K) {
+    return (int)round_up(ceil_div((size_t)K, ceil_div((size_t)K, DEPTH)), PACK_STEP);
 }
 
-// Copies x (rows,k), element (i, j) at x[i*row + j*col], k-major: `width` rows to a step, zeros beyond `rows`.
-static inline void gemm_pack(float* packed, const float* x, size_t row, size_t col, int rows, int width, int k) {
-    for (int i = 0; i < width; i++) {
-        if (i >= rows) {
-            for (int j = 0; j < k; j++) { packed[(size_t)j * width + i] = 0; }
-        } else if (row != 1) {
-            for (int j = 0; j < k; j++) { packed[(size_t)j * width + i] = x[i * row + j * col]; }
-        }
-    }
-    if (row == 1) { // neighbours in memory go to neighbours
-        for (int j = 0; j < k; j++) {
-            for (int i = 0; i < rows; i++) { packed[(size_t)j * width + i] = x[i + j * col]; }
+typedef struct {
+    int begin, end;
+} Range;
+
+// Piece `i` of `pieces` of n, in whole units.
+static inline Range range_piece(int n, int unit, int pieces, int i) {
+    const size_t units = ceil_div((size_t)n, (size_t)unit);
+    const size_t begin = units * (size_t)i / (size_t)pieces * (size_t)unit;
+    const size_t end = units * (size_t)(i + 1) / (size_t)pieces * (size_t)unit;
+    const Range r = {(int)min_size(begin, (size_t)n), (int)min_size(end, (size_t)n)};
+    return r;
+}
+
+static inline int lesser(int a, int b) { return a < b ? a : b; }
+
+// Panels of rows [i, i + rows) of a, k steps from k0 on; each of them panel_size(MR, k).
+static inline void gemm_pack_a(Packed* packed, Matrix a, int i, int rows, int k0, int k) {
+    const int step = a.col == 1 ? k : PACK_STEP;
+    for (int s = 0; s < k; s += step) {
+        for (int p = 0; p < rows; p += MR) {
+            pack_a(packed + (size_t)(p / MR) * panel_size(MR, k) + (size_t)s * MR,
+                   a.x + (size_t)(i + p) * a.row + (size_t)(k0 + s) * a.col, a.row, a.col, lesser(MR, rows - p),
+                   lesser(step, k - s));
         }
     }
 }
 
-// One block: c (rows,cols) += a packed @ b packed, tile by tile. Where `set`, c is not added to: it begins with bias,
-// or with zeros if that is NULL. Tiles that stick out go through a buffer.
-static inline void gemm_block(float* c, size_t ldc, bool set, const float* bias, const float* a, const float* b,
-                              int rows, int cols, int k) {
-    float edge[MR * NR], start[NR];
-    for (int j = 0; j < cols; j += NR) {
-        const int width = cols - j < NR ? cols - j : NR;
-        for (int s = 0; s < NR; s++) { start[s] = set && bias && s < width ? bias[j + s] : 0.0f; }
-        for (int i = 0; i < rows; i += MR) {
-            const float *pa = a + (size_t)i * k, *pb = b + (size_t)j * k;
-            float* tile = c + (size_t)i * ldc + j;
-            if (i + MR <= rows && width == NR) {
-                gemm_tile(tile, ldc, set ? start : NULL, pa, pb, k);
-                continue;
-            }
-            gemm_tile(edge, NR, start, pa, pb, k);
-            for (int r = 0; r < MR && i + r < rows; r++) {
-                for (int s = 0; s < width; s++) {
-                    tile[(size_t)r * ldc + s] = edge[r * NR + s] + (set ? 0.0f : tile[(size_t)r * ldc + s]);
-                }
-            }
+// Panels of columns [j, j + cols) of b, k steps from k0 on; each of them panel_size(NR, k).
+static inline void gemm_pack_b(Packed* packed, Matrix b, int j, int cols, int k0, int k) {
+    const int step = b.row == 1 ? k : PACK_STEP;
+    for (int s = 0; s < k; s += step) {
+        for (int p = 0; p < cols; p += NR) {
+            pack_b(packed + (size_t)(p / NR) * panel_size(NR, k) + (size_t)s * NR,
+                   b.x + (size_t)(k0 + s) * b.row + (size_t)(j + p) * b.col, b.row, b.col, lesser(step, k - s),
+                   lesser(NR, cols - p));
         }
     }
 }
 
-// a: element (i, k) at a[i*a_row + k*a_col]; b: element (k, j) at b[k*b_row + j*b_col]; c is dense (M,N).
-// GEMM_SET begins with bias (N), or zeros if it is NULL; GEMM_ADD with what c holds.
-static inline void gemm(float* c, GemmMode mode, const float* bias, const float* a, size_t a_row, size_t a_col,
-                        const float* b, size_t b_row, size_t b_col, int M, int N, int K) {
-    static float packed_b[PACKED] __attribute__((aligned(64))); // shared by the threads of the one product that runs
-    const int nc = (int)(PACKED / min_size(KC, (size_t)K) / NR * NR);
-    // as many blocks of rows as share out evenly
-    const int blocks = (int)round_up(ceil_div((size_t)M, MC), (size_t)cpu.threads);
-    const int mc = (int)min_size(MC, round_up(ceil_div((size_t)M, (size_t)blocks), MR));
-    #pragma omp parallel
-    {
-        float packed_a[MC * KC] __attribute__((aligned(64)));
-        for (int j = 0; j < N; j += nc) {
-            const int cols = N - j < nc ? N - j : nc;
-            for (int k = 0; k < K; k += KC) {
-                const int depth = K - k < KC ? K - k : KC;
-                #pragma omp for
-                for (int p = 0; p < cols; p += NR) {
-                    gemm_pack(packed_b + (size_t)p * depth, b + (j + p) * b_col + k * b_row, b_col, b_row,
-                              cols - p < NR ? cols - p : NR, NR, depth);
-                }
-                #pragma omp for schedule(dynamic)
-                for (int i = 0; i < M; i += mc) {
-                    const int rows = M - i < mc ? M - i : mc;
-                    for (int p = 0; p < rows; p += MR) {
-                        gemm_pack(packed_a + (size_t)p * depth, a + (i + p) * a_row + k * a_col, a_row, a_col,
-                                  rows - p < MR ? rows - p : MR, MR, depth);
-                    }
-                    gemm_block(c + (size_t)i * N + j, (size_t)N, mode == GEMM_SET && k == 0, bias ? bias + j : NULL,
-                               packed_a, packed_b, rows, cols, depth);
-                }
-            }
+// Hands MR finished rows, which lie in tiles, to `finish`.
+static inline void gemm_finish(const Gemm* g, const float* tiles, int i, int rows, int j, int cols) {
+    float sums[COLUMNS] __attribute__((aligned(64)));
+    for (int r = 0; r < rows; r++) {
+        const float* row = tiles + (size_t)r * NR;
+        for (int p = 0; p < cols; p += NR) { memcpy(sums + p, row + (size_t)p * MR, NR * sizeof *sums); }
+        g->finish(g->result, (size_t)(i + r), (size_t)j, sums, cols);
+    }
+}
+
+// Asks for what `finish` will touch of a tile.
+static inline void gemm_prefetch(const Gemm* g, int i, int rows, int j) {
+    for (int t = 0; t < 2 && g->touched[t].at; t++) {
+        const Touched* x = &g->touched[t];
+        for (int r = 0; r < rows; r++) {
+            const char* row = (const char*)x->at + (size_t)(i + r) * x->row + (size_t)j * x->element;
+            for (size_t b = 0; b < NR * x->element; b += 64) { __builtin_prefetch(row + b, 1); }
         }
+    }
+}
+
+// The block of c at (i, j), at most ROWS x COLUMNS.
+static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tiles, int i, int rows, int j, int cols) {
+    const int depth = gemm_depth(g->K);
+    for (int k0 = 0; k0 < g->K; k0 += depth) {
+        const int k = lesser(depth, g->K - k0);
+        const bool last = k0 + k == g->K;
+        const Packed* b = pb;
+        size_t b_panel = panel_size(NR, k);
+        if (g->packed_b) {
+            b_panel = panel_size(NR, g->K);
+            b = g->packed_b + (size_t)(j / NR) * b_panel + (size_t)k0 * NR;
+        } else {
+            gemm_pack_b(pb, g->b, j, cols, k0, k);
+        }
+        for (int p = 0; p < rows; p += MR) {
+            const int height = lesser(MR, rows - p);
+            if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i + p, lesser(GROUP, rows - p), k0, k); }
+            const Packed* a = pa + (size_t)(p % GROUP / MR) * panel_size(MR, k);
+            float* c = tiles + (size_t)p * COLUMNS;
+            for (int q = 0; q < cols; q += NR) {
+                if (last) { gemm_prefetch(g, i + p, height, j + q); }
+                tile_product(c + (size_t)q * MR, NR, k0 ? TILE_ADD : TILE_SET, a, b + (size_t)(q / NR) * b_panel,
+                             (int)round_up((size_t)k, KR));
+            }
+            if (last) { gemm_finish(g, c, i + p, height, j, cols); }
+        }
+    }
+}
+
+// A rectangle of c, by one thread.
+static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
+    const size_t pa = panel_size(GROUP, DEPTH), pb = panel_size(COLUMNS, DEPTH);
+    Packed* packed = (Packed*)thread_scratch((pa + pb) * sizeof(Packed) + sizeof(float) * ROWS * COLUMNS);
+    float* tiles = (float*)(packed + pa + pb);
+    tile_begin();
+    const int row_blocks = (int)ceil_div((size_t)(rows.end - rows.begin), ROWS);
+    const int col_blocks = (int)ceil_div((size_t)(cols.end - cols.begin), COLUMNS);
+    for (int y = 0; y < col_blocks; y++) { // blocks of about one size
+        const Range c = range_piece(cols.end - cols.begin, NR, col_blocks, y);
+        for (int x = 0; x < row_blocks; x++) {
+            const Range r = range_piece(rows.end - rows.begin, MR, row_blocks, x);
+            gemm_block(g, packed, packed + pa, tiles, rows.begin + r.begin, r.end - r.begin, cols.begin + c.begin,
+                       c.end - c.begin);
+        }
+    }
+}
+
+// How many pieces the rows are cut into, the columns being cut into threads / pieces: what leaves the slowest thread
+// the least to do, in units of a tile's work. Packing a panel costs about PACK of a tile; a is packed again for each
+// block of columns.
+static inline int gemm_row_pieces(const Gemm* g, int threads) {
+    const float PACK = 0.5f, PACK_B = g->packed_b ? 0.0f : PACK;
+    const size_t rows = ceil_div((size_t)g->M, MR), cols = ceil_div((size_t)g->N, NR);
+    int best = 1;
+    float least = INFINITY;
+    for (int pieces = 1; pieces <= threads; pieces++) {
+        const size_t r = ceil_div(rows, (size_t)pieces), c = ceil_div(cols, (size_t)(threads / pieces));
+        const float work = (float)(r * c) + PACK * (float)(r * ceil_div(c, COLUMNS / NR)) + PACK_B * (float)c;
+        if (work < least) {
+            least = work;
+            best = pieces;
+        }
+    }
+    return best;
+}
+
+static inline void gemm(const Gemm* g) {
+    const int row_pieces = gemm_row_pieces(g, cpu.threads), col_pieces = cpu.threads / row_pieces;
+    #pragma omp parallel for
+    for (int piece = 0; piece < row_pieces * col_pieces; piece++) {
+        const Range rows = range_piece(g->M, MR, row_pieces, piece % row_pieces);
+        const Range cols = range_piece(g->N, NR, col_pieces, piece / row_pieces);
+        if (rows.begin < rows.end && cols.begin < cols.end) { gemm_rectangle(g, rows, cols); }
     }
 }

@@ -2,13 +2,16 @@
 //
 // Backward, with norm = (inp - mean) * rstd and dnorm = dout * weight, for each row of C:
 //   dinp += rstd * (dnorm - mean(dnorm) - norm * mean(dnorm * norm))
-// The gradients of weight and bias are sums over rows; threads split the columns, so that the order of a sum is fixed.
+// The gradients of weight and bias are sums over rows.
 #pragma once
 #include "device.h"
 #include "../ops.h"
 
 static const float LAYERNORM_EPS = 1e-5f;
 enum { COLUMN_BLOCK = 64 }; // columns that one thread sums at a time
+
+// ---------------------------------------------------------------------------------------------------------------------
+// forward: a row stays in the L1 cache between its loops
 
 static inline void layernorm_row(floatX* out, float* mean, float* rstd, const float* x, const floatX* weight,
                                  const floatX* bias, int C) {
@@ -19,14 +22,20 @@ static inline void layernorm_row(floatX* out, float* mean, float* rstd, const fl
     #pragma omp simd reduction(+ : squares)
     for (int c = 0; c < C; c++) { squares += (x[c] - m) * (x[c] - m); }
     const float r = 1.0f / sqrtf(squares / (float)C + LAYERNORM_EPS);
+    #pragma omp simd
     for (int c = 0; c < C; c++) { out[c] = to_floatX((x[c] - m) * r * to_float(weight[c]) + to_float(bias[c])); }
     *mean = m;
     *rstd = r;
 }
 
+static inline void residual_row(float* residual, const float* inp1, const floatX* inp2, int C) {
+    #pragma omp simd
+    for (int c = 0; c < C; c++) { residual[c] = inp1[c] + to_float(inp2[c]); }
+}
+
 OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight,
                           const floatX* bias, int N, int C) {
-#pragma omp parallel for
+    #pragma omp parallel for
     for (int n = 0; n < N; n++) {
         layernorm_row(out + (size_t)n * C, mean + n, rstd + n, inp + (size_t)n * C, weight, bias, C);
     }
@@ -34,43 +43,85 @@ OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* in
 
 OP void residual_layernorm_forward(float* residual, floatX* out, float* mean, float* rstd, const float* inp1,
                                    const floatX* inp2, const floatX* weight, const floatX* bias, int N, int C) {
+    const bool in_one_pass = cpu.kernels == KERNELS_PLAIN || cpu.fused;
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
         const size_t row = (size_t)n * C;
-        for (int c = 0; c < C; c++) { residual[row + c] = inp1[row + c] + to_float(inp2[row + c]); }
-        layernorm_row(out + row, mean + n, rstd + n, residual + row, weight, bias, C);
+        residual_row(residual + row, inp1 + row, inp2 + row, C);
+        if (in_one_pass) { layernorm_row(out + row, mean + n, rstd + n, residual + row, weight, bias, C); }
+    }
+    if (!in_one_pass) { layernorm_forward(out, mean, rstd, residual, weight, bias, N, C); }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// backward
+
+// One row's dinp, and what it adds to dweight and dbias.
+static inline void layernorm_backward_row(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
+                                          const float* inp, const floatX* weight, float mean, float rstd, int C) {
+    float dnorm_mean = 0, dnorm_norm_mean = 0;
+    #pragma omp simd reduction(+ : dnorm_mean, dnorm_norm_mean)
+    for (int c = 0; c < C; c++) {
+        const float d = to_float(dout[c]), norm = (inp[c] - mean) * rstd, dnorm = d * to_float(weight[c]);
+        dnorm_mean += dnorm;
+        dnorm_norm_mean += dnorm * norm;
+        dweight[c] += d * norm;
+        dbias[c] += d;
+    }
+    dnorm_mean /= (float)C;
+    dnorm_norm_mean /= (float)C;
+    #pragma omp simd
+    for (int c = 0; c < C; c++) {
+        const float norm = (inp[c] - mean) * rstd, dnorm = to_float(dout[c]) * to_float(weight[c]);
+        dinp[c] += rstd * (dnorm - dnorm_mean - norm * dnorm_norm_mean);
+        dinp_x[c] = to_floatX(dinp[c]);
     }
 }
 
-OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
-                           const float* inp, const floatX* weight, const float* mean, const float* rstd, int N, int C) {
-#pragma omp parallel for
+// Plain: row after row, by one thread.
+static inline void layernorm_backward_plain(float* dinp, floatX* dinp_x, float* dweight, float* dbias,
+                                            const floatX* dout, const float* inp, const floatX* weight,
+                                            const float* mean, const float* rstd, int N, int C) {
     for (int n = 0; n < N; n++) {
         const size_t row = (size_t)n * C;
-        float dnorm_mean = 0, dnorm_norm_mean = 0;
-        #pragma omp simd reduction(+ : dnorm_mean, dnorm_norm_mean)
-        for (int c = 0; c < C; c++) {
-            float dnorm = to_float(dout[row + c]) * to_float(weight[c]);
-            dnorm_mean += dnorm;
-            dnorm_norm_mean += dnorm * (inp[row + c] - mean[n]) * rstd[n];
-        }
-        dnorm_mean /= (float)C;
-        dnorm_norm_mean /= (float)C;
-        for (int c = 0; c < C; c++) {
-            float norm = (inp[row + c] - mean[n]) * rstd[n];
-            float dnorm = to_float(dout[row + c]) * to_float(weight[c]);
-            dinp[row + c] += rstd[n] * (dnorm - dnorm_mean - norm * dnorm_norm_mean);
-            dinp_x[row + c] = to_floatX(dinp[row + c]);
-        }
+        layernorm_backward_row(dinp + row, dinp_x + row, dweight, dbias, dout + row, inp + row, weight, mean[n], rstd[n],
+                               C);
     }
-    #pragma omp parallel for
-    for (int begin = 0; begin < C; begin += COLUMN_BLOCK) {
-        const int end = begin + COLUMN_BLOCK < C ? begin + COLUMN_BLOCK : C;
-        for (int n = 0; n < N; n++) {
-            for (int c = begin; c < end; c++) {
-                float d = to_float(dout[(size_t)n * C + c]);
-                dweight[c] += d * (inp[(size_t)n * C + c] - mean[n]) * rstd[n];
-                dbias[c] += d;
+}
+
+// Fast: rows in blocks that do not depend on the number of threads. A block has sums of its own, and they are added up in
+// order: `sums` (blocks,2,C).
+OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
+                           const float* inp, const floatX* weight, const float* mean, const float* rstd, int N, int C) {
+    enum { LEAST_ROWS = 16, MOST_BLOCKS = 256 };
+    if (cpu.kernels == KERNELS_PLAIN) {
+        layernorm_backward_plain(dinp, dinp_x, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+        return;
+    }
+    const int rows = (int)max_size(LEAST_ROWS, ceil_div((size_t)N, MOST_BLOCKS)), blocks = (N + rows - 1) / rows;
+    float* sums = (float*)thread_scratch((size_t)blocks * 2 * C * sizeof *sums);
+    #pragma omp parallel
+    {
+        #pragma omp for
+        for (int b = 0; b < blocks; b++) {
+            float *dw = sums + (size_t)b * 2 * C, *db = dw + C;
+            memset(dw, 0, (size_t)2 * C * sizeof *dw);
+            for (int n = b * rows; n < N && n < (b + 1) * rows; n++) {
+                const size_t row = (size_t)n * C;
+                layernorm_backward_row(dinp + row, dinp_x + row, dw, db, dout + row, inp + row, weight, mean[n], rstd[n],
+                                       C);
+            }
+        }
+        #pragma omp for
+        for (int begin = 0; begin < C; begin += COLUMN_BLOCK) {
+            const int end = (int)min_size((size_t)C, (size_t)begin + COLUMN_BLOCK);
+            for (int b = 0; b < blocks; b++) {
+                const float *dw = sums + (size_t)b * 2 * C, *db = dw + C;
+                #pragma omp simd
+                for (int c = begin; c < end; c++) {
+                    dweight[c] += dw[c];
+                    dbias[c] += db[c];
+                }
             }
         }
     }

@@ -1,16 +1,10 @@
 // The linear layers. Weights lie (out, in), as in PyTorch: out = inp @ weight^T + bias.
-// First the loops that say what is computed; --kernels fast takes gemm.h's blocked product instead.
+// First the loops that say what is computed; then, for --kernels fast, the same by gemm.h's blocked product.
 #pragma once
 #include "device.h"
 #include "gelu.h"
-#include "gemm.h"
-#include "layernorm.h"
+#include "packed.h"
 #include "../ops.h"
-
-// gemm() wants floats, and enough rows to pay for packing the weight.
-static inline bool matmul_is_blocked(int N) {
-    return cpu.kernels == KERNELS_FAST && sizeof(floatX) == sizeof(float) && N >= 8;
-}
 
 static inline float dot_row(const floatX* x, const floatX* y, int n) {
     float sum = 0;
@@ -19,32 +13,26 @@ static inline float dot_row(const floatX* x, const floatX* y, int n) {
     return sum;
 }
 
-OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N, int C, int OC) {
-    if (matmul_is_blocked(N)) {
-        gemm((float*)out, GEMM_SET, (const float*)bias, (const float*)inp, C, 1, (const float*)weight, 1, C, N, OC, C);
-        return;
-    }
+static inline void matmul_forward_plain(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N,
+                                        int C, int OC) {
     #pragma omp parallel for
     for (int o = 0; o < OC; o++) { // a row of the weight is read once, for all rows of inp
         for (int n = 0; n < N; n++) {
-            float sum = dot_row(inp + (size_t)n * C, weight + (size_t)o * C, C);
+            const float sum = dot_row(inp + (size_t)n * C, weight + (size_t)o * C, C);
             out[(size_t)n * OC + o] = to_floatX(bias ? sum + to_float(bias[o]) : sum);
         }
     }
 }
 
 // dinp (N,C) = dout (N,OC) @ weight (OC,C)
-static inline void matmul_backward_inp(floatX* dinp, const floatX* dout, const floatX* weight, int N, int C, int OC) {
-    if (matmul_is_blocked(N)) {
-        gemm((float*)dinp, GEMM_SET, NULL, (const float*)dout, OC, 1, (const float*)weight, C, 1, N, C, OC);
-        return;
-    }
-    const int block = COLUMN_BLOCK;
+static inline void matmul_backward_inp_plain(floatX* dinp, const floatX* dout, const floatX* weight, int N, int C,
+                                             int OC) {
+    enum { BLOCK = 64 };
     #pragma omp parallel for collapse(2)
     for (int n = 0; n < N; n++) {
-        for (int begin = 0; begin < C; begin += block) {
-            const int width = begin + block < C ? block : C - begin;
-            float sum[COLUMN_BLOCK] = {0};
+        for (int begin = 0; begin < C; begin += BLOCK) {
+            const int width = begin + BLOCK < C ? BLOCK : C - begin;
+            float sum[BLOCK] = {0};
             for (int o = 0; o < OC; o++) {
                 const float d = to_float(dout[(size_t)n * OC + o]);
                 for (int c = 0; c < width; c++) { sum[c] += d * to_float(weight[(size_t)o * C + begin + c]); }
@@ -55,11 +43,8 @@ static inline void matmul_backward_inp(floatX* dinp, const floatX* dout, const f
 }
 
 // dweight (OC,C) += dout (N,OC)^T @ inp (N,C)
-static inline void matmul_backward_weight(float* dweight, const floatX* dout, const floatX* inp, int N, int C, int OC) {
-    if (matmul_is_blocked(N)) {
-        gemm(dweight, GEMM_ADD, NULL, (const float*)dout, 1, OC, (const float*)inp, C, 1, OC, C, N);
-        return;
-    }
+static inline void matmul_backward_weight_plain(float* dweight, const floatX* dout, const floatX* inp, int N, int C,
+                                                int OC) {
     #pragma omp parallel for
     for (int o = 0; o < OC; o++) {
         for (int n = 0; n < N; n++) {
@@ -71,12 +56,116 @@ static inline void matmul_backward_weight(float* dweight, const floatX* dout, co
 
 // dbias (OC) += the column sums of dout (N,OC)
 static inline void matmul_backward_bias(float* dbias, const floatX* dout, int N, int OC) {
+    enum { BLOCK = 256 };
     #pragma omp parallel for
-    for (int begin = 0; begin < OC; begin += COLUMN_BLOCK) {
-        const int end = begin + COLUMN_BLOCK < OC ? begin + COLUMN_BLOCK : OC;
+    for (int begin = 0; begin < OC; begin += BLOCK) {
+        const int width = begin + BLOCK < OC ? BLOCK : OC - begin;
+        float sum[BLOCK] = {0};
         for (int n = 0; n < N; n++) {
-            for (int o = begin; o < end; o++) { dbias[o] += to_float(dout[(size_t)n * OC + o]); }
+            for (int o = 0; o < width; o++) { sum[o] += to_float(dout[(size_t)n * OC + begin + o]); }
         }
+        for (int o = 0; o < width; o++) { dbias[begin + o] += sum[o]; }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// fast
+
+// Below that many rows, as in generation, packing the weight costs more than it saves.
+static inline bool matmul_is_blocked(int N) { return cpu.kernels == KERNELS_FAST && N >= 8; }
+
+// What becomes of the finished sums of a product.
+typedef struct {
+    floatX* out;
+    floatX* pre;        // what enters GELU
+    const floatX* bias; // or NULL
+    float* dweight;
+    size_t columns;
+} MatmulResult;
+
+// row = sums + bias, or the sums alone where that is NULL
+static inline void store_row(floatX* row, const float* sums, const floatX* bias, int cols) {
+    if (!bias) {
+        for (int c = 0; c < cols; c++) { row[c] = to_floatX(sums[c]); }
+        return;
+    }
+    for (int c = 0; c < cols; c++) { row[c] = to_floatX(sums[c] + to_float(bias[c])); }
+}
+
+static inline void finish_store(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = (const MatmulResult*)result;
+    store_row(r->out + row * r->columns + col, sums, r->bias ? r->bias + col : NULL, cols);
+}
+
+static inline void finish_gelu(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = (const MatmulResult*)result;
+    const size_t at = row * r->columns + col;
+    store_row(r->pre + at, sums, r->bias ? r->bias + col : NULL, cols);
+    gelu_row(r->out + at, r->pre + at, (size_t)cols);
+}
+
+static inline void finish_gelu_backward(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = (const MatmulResult*)result;
+    const size_t at = row * r->columns + col;
+    store_row(r->out + at, sums, NULL, cols);
+    gelu_backward_row(r->out + at, r->pre + at, (size_t)cols);
+}
+
+static inline void finish_add(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = (const MatmulResult*)result;
+    float* dweight = r->dweight + row * r->columns + col;
+    for (int c = 0; c < cols; c++) { dweight[c] += sums[c]; }
+}
+
+// result (M,N) from a (M,K) @ b (K,N); packed_b: b, or NULL, as in Gemm
+static inline void matmul_blocked(MatmulResult result, GemmFinish finish, Matrix a, Matrix b, const Packed* packed_b,
+                                  int M, int N, int K) {
+    result.columns = (size_t)N;
+    Gemm g = {a, b, packed_b, M, N, K, finish, &result, {{NULL, 0, 0}, {NULL, 0, 0}}};
+    int touched = 0;
+    if (result.out) { g.touched[touched++] = touched_array(result.out, sizeof(floatX), N); }
+    if (result.pre) { g.touched[touched++] = touched_array(result.pre, sizeof(floatX), N); }
+    if (result.dweight) { g.touched[touched++] = touched_array(result.dweight, sizeof(float), N); }
+    gemm(&g);
+}
+
+static inline void matmul_forward_blocked(MatmulResult result, GemmFinish finish, const floatX* inp,
+                                          const floatX* weight, int N, int C, int OC) {
+    const Matrix a = {inp, (size_t)C, 1}, b = {weight, 1, (size_t)C};
+    matmul_blocked(result, finish, a, b, packed_weight(b, C, OC), N, OC, C);
+}
+
+static inline void matmul_backward_inp_blocked(MatmulResult result, GemmFinish finish, const floatX* dout,
+                                               const floatX* weight, int N, int C, int OC) {
+    const Matrix a = {dout, (size_t)OC, 1}, b = {weight, (size_t)C, 1};
+    matmul_blocked(result, finish, a, b, packed_weight(b, OC, C), N, C, OC);
+}
+
+static inline void matmul_backward_inp(floatX* dinp, const floatX* dout, const floatX* weight, int N, int C, int OC) {
+    const MatmulResult result = {dinp, NULL, NULL, NULL, 0};
+    if (matmul_is_blocked(N)) {
+        matmul_backward_inp_blocked(result, finish_store, dout, weight, N, C, OC);
+    } else {
+        matmul_backward_inp_plain(dinp, dout, weight, N, C, OC);
+    }
+}
+
+static inline void matmul_backward_weight(float* dweight, const floatX* dout, const floatX* inp, int N, int C, int OC) {
+    if (matmul_is_blocked(N)) {
+        const MatmulResult result = {NULL, NULL, NULL, dweight, 0};
+        const Matrix a = {dout, 1, (size_t)OC}, b = {inp, (size_t)C, 1};
+        matmul_blocked(result, finish_add, a, b, NULL, OC, C, N);
+    } else {
+        matmul_backward_weight_plain(dweight, dout, inp, N, C, OC);
+    }
+}
+
+OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N, int C, int OC) {
+    if (matmul_is_blocked(N)) {
+        const MatmulResult result = {out, NULL, bias, NULL, 0};
+        matmul_forward_blocked(result, finish_store, inp, weight, N, C, OC);
+    } else {
+        matmul_forward_plain(out, inp, weight, bias, N, C, OC);
     }
 }
 
@@ -87,14 +176,26 @@ OP void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX
     matmul_backward_bias(dbias, dout, N, OC);
 }
 
-OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias, int N,
-                            int C, int OC) {
-    matmul_forward(pre, inp, weight, bias, N, C, OC);
-    gelu_forward(out, pre, (size_t)N * OC);
+OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias,
+                            int N, int C, int OC) {
+    if (cpu.fused && matmul_is_blocked(N)) {
+        const MatmulResult result = {out, pre, bias, NULL, 0};
+        matmul_forward_blocked(result, finish_gelu, inp, weight, N, C, OC);
+    } else {
+        matmul_forward(pre, inp, weight, bias, N, C, OC);
+        gelu_forward(out, pre, (size_t)N * OC);
+    }
 }
 
 OP void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
                              const floatX* pre, const floatX* weight, int N, int C, int OC) {
-    matmul_backward(dinp, dweight, dbias, dout, inp, weight, N, C, OC);
-    gelu_backward_inplace(dinp, pre, (size_t)N * C);
+    if (cpu.fused && matmul_is_blocked(N)) {
+        const MatmulResult result = {dinp, (floatX*)pre, NULL, NULL, 0};
+        matmul_backward_inp_blocked(result, finish_gelu_backward, dout, weight, N, C, OC);
+    } else {
+        matmul_backward_inp(dinp, dout, weight, N, C, OC);
+        gelu_backward_inplace(dinp, pre, (size_t)N * C);
+    }
+    matmul_backward_weight(dweight, dout, inp, N, C, OC);
+    matmul_backward_bias(dbias, dout, N, OC);
 }

@@ -1,40 +1,49 @@
-// What the processor can do at most, measured: fp32 multiply-adds from registers alone, on all threads.
+// What the processor can do at most, measured.
 #pragma once
-#include "gemm.h"
+#include "tile.h"
 
-static float peak_loop(long rounds, float start) {
-    Vec acc[MR];
-    const Vec a = start - (Vec){0}, b = a;
-    #pragma GCC unroll 12
-    for (int i = 0; i < MR; i++) { acc[i] = a * (float)i; } // different ones, or the compiler sees that one would do
-    for (long r = 0; r < rounds; r++) {
-        #pragma GCC unroll 12
-        for (int i = 0; i < MR; i++) { acc[i] = acc[i] * a + b; }
-        __asm__ volatile("" : : : "memory");
-    }
-    float sum = 0;
-    #pragma GCC unroll 12
-    for (int i = 0; i < MR; i++) { sum += acc[i][0]; }
-    return sum;
-}
+// Bursts of about a millisecond, the best of which counts, so that other programs make no difference.
+enum { PEAK_BURSTS = 24, PEAK_ROUNDS = 100000 };
 
-// Operations per second, a multiply-add being two: each thread's best of several bursts of about a millisecond, so that
-// other programs on the machine make no difference, added up. Takes a few hundredths of a second.
+// Operations per second, a multiply-add being two, of the matmuls' innermost instructions from registers alone: each
+// thread's best burst, added up. Takes a few hundredths of a second.
 OP double device_peak_flops(void) {
-    enum { BURSTS = 24, ROUNDS = 8000 };
     double total = 0;
     #pragma omp parallel reduction(+ : total)
     {
         double best = 0;
-        for (int burst = 0; burst < BURSTS; burst++) {
+        for (int burst = 0; burst < PEAK_BURSTS; burst++) {
+            long rounds = PEAK_ROUNDS;
+            double flops;
             const double start = seconds_now();
-            const float sink = peak_loop(ROUNDS, 0.5f);
-            const double flops = 2.0 * ROUNDS * MR * LANES / (seconds_now() - start);
-            if (flops > best && sink == sink) { best = flops; }
+            __asm__ volatile("" : "+r"(rounds)); // for all the compiler knows, the work begins and ends where it stands
+            const float result = tile_peak(rounds, &flops);
+            __asm__ volatile("" : : "m"(result));
+            best = fmax(best, flops / (seconds_now() - start));
         }
         total += best;
     }
     return total;
+}
+
+// Operations per second that one thread reaches in tiles with operands from the caches: main() compares kernels by it.
+OP double device_kernel_flops(void) {
+    enum { DEEP = 384, PANELS = 4, TILES = 64, TURNS = 6 };
+    const size_t a = panel_size(MR, DEEP), b = panel_size(NR, DEEP);
+    Packed* packed = (Packed*)thread_scratch((a + PANELS * b) * sizeof(Packed));
+    float c[MR * NR] __attribute__((aligned(64)));
+    memset(packed, 0, (a + PANELS * b) * sizeof(Packed));
+    double best = 0;
+    tile_begin();
+    for (int turn = 0; turn < TURNS; turn++) {
+        const double start = seconds_now();
+        for (int t = 0; t < TILES; t++) {
+            tile_product(c, NR, TILE_SET, packed, packed + a + (size_t)(t % PANELS) * b, DEEP);
+            __asm__ volatile("" : : "r"(c) : "memory"); // c is wanted
+        }
+        best = fmax(best, 2.0 * TILES * MR * NR * DEEP / (seconds_now() - start));
+    }
+    return best;
 }
 
 // More than caches hold, a piece for each thread; the best of a few rounds.

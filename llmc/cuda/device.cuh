@@ -162,6 +162,7 @@ OP void device_open(const DeviceOptions* o) {
 
 OP const char* device_name(void) { return gpu.name; }
 OP int device_threads(void) { return 0; }
+OP const char* device_kernels(void) { return gpu.plain ? "plain" : "fast"; }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory

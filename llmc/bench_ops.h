@@ -1,0 +1,121 @@
+// `bench ops`: each operation of op_cases.h by itself, at the shapes of a model, beside what limits it.
+//
+// The limit is the least time that the machine needs: for the bytes at the speed of a copy, for the arithmetic at its
+// peak, whichever is longer. Runs begin with cold caches: in training, other layers come between two uses of a
+// weight. What one operation leaves in the caches for the next is lost here, so their times add up to more than a step.
+// What is written may still be in the caches when a run ends, while a copy of much memory waits for it, and reads what
+// it overwrites besides: small tensors can therefore beat that limit.
+#pragma once
+#include "bench_record.h"
+
+// The linear layers that an operation serves, by channels in and out; all others run once, for the widest layer's
+// sizes.
+typedef struct {
+    const char *op, *layer;
+    int in, out; // multiples of the model's channels
+} OpLayer;
+
+static const OpLayer OP_LAYERS[] = {
+    {"matmul_forward", "qkv", 1, 3},         {"matmul_forward", "attproj", 1, 1},
+    {"matmul_forward", "fc", 1, 4},          {"matmul_forward", "fcproj", 4, 1},
+    {"matmul_backward", "qkv", 1, 3},        {"matmul_backward", "attproj", 1, 1},
+    {"matmul_backward", "fc", 1, 4},         {"matmul_backward", "fcproj", 4, 1},
+    {"matmul_gelu_forward", "fc", 1, 4},     {"gelu_matmul_forward", "fcproj", 4, 1},
+    {"matmul_gelu_backward", "fcproj", 4, 1}, {"gelu_forward", "fc", 4, 1},
+};
+enum { NUM_OP_LAYERS = sizeof OP_LAYERS / sizeof *OP_LAYERS };
+
+typedef struct {
+    Config* config;
+    const Harness* harness;
+    GPT2Config shape;
+    double bandwidth, peak_flops; // bytes and operations per second
+    json_t* rows;
+} BenchOps;
+
+// The part of its limit that a run reached.
+static inline double op_reached(const BenchOps* b, const OpTime* t, bool* by_memory) {
+    const double memory = t->bytes / b->bandwidth, arithmetic = t->flops / b->peak_flops;
+    *by_memory = memory > arithmetic;
+    return fmax(memory, arithmetic) / t->seconds;
+}
+
+static inline void bench_op(BenchOps* b, int op, const char* layer, const OpSizes* sizes) {
+    bool by_memory;
+    const char* name = b->harness->op_name(op);
+    const OpTime t = b->harness->op_time(op, sizes);
+    if (!(t.flops > 0)) { fatal("%s: op_cases.h does not say how many FLOPS it takes", name); }
+    const double reached = op_reached(b, &t, &by_memory);
+    const char* limit = by_memory ? "memory" : "arithmetic";
+    printf("%-27s %-8s %10.3f %10.2f %10.1f %10.3f %10.1f %7.1f%% of %s\n", name, layer, 1e3 * t.seconds,
+           t.bytes / 1e6, t.bytes / t.seconds / 1e9, t.flops / 1e9, t.flops / t.seconds / 1e9, 100 * reached, limit);
+    fflush(stdout);
+    json_t* row = json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:s, s:f}", "name", name, "layer", layer, "ms",
+                            1e3 * t.seconds, "bytes", t.bytes, "gb_s", t.bytes / t.seconds / 1e9, "flops", t.flops,
+                            "gflop_s", t.flops / t.seconds / 1e9, "limit", limit, "reached", reached);
+    if (!row) { fatal("%s: a time that JSON cannot hold", name); }
+    json_array_append_new(b->rows, row);
+}
+
+// Whether one of the words after `bench ops` is part of "name layer".
+static inline bool op_is_asked_for(const Config* c, const char* name, const char* layer) {
+    char* full = format("%s %s", name, layer);
+    bool asked = c->num_args == 1;
+    for (int i = 1; i < c->num_args; i++) { asked = asked || strstr(full, c->args[i]); }
+    free(full);
+    return asked;
+}
+
+static inline void bench_all_ops(BenchOps* b) {
+    const Harness* h = b->harness;
+    for (int op = 0; h->op_name(op); op++) {
+        const char* name = h->op_name(op);
+        OpSizes sizes = op_sizes_of(&b->shape, (int)b->config->batch_size, (int)b->config->seq_len);
+        int layers = 0;
+        for (int i = 0; i < NUM_OP_LAYERS; i++) {
+            const OpLayer* l = &OP_LAYERS[i];
+            if (strcmp(l->op, name)) { continue; }
+            layers++;
+            sizes.C = l->in * b->shape.channels;
+            sizes.OC = l->out * b->shape.channels;
+            if (op_is_asked_for(b->config, name, l->layer)) { bench_op(b, op, l->layer, &sizes); }
+        }
+        if (!layers && op_is_asked_for(b->config, name, "")) { bench_op(b, op, "", &sizes); }
+    }
+}
+
+static inline int bench_ops(Config* config, FindTrainer find) {
+    BenchOps b;
+    memset(&b, 0, sizeof b);
+    const Trainer* trainer = find(config->dtype);
+    if (!trainer) { usage_error("--dtype %s: this program has none for this device", config->dtype); }
+    if (!is_one_of(config->kernels, "fast|plain")) { usage_error("bench ops: --kernels takes fast or plain"); }
+    if (!strcmp(config->dtype, "auto")) { config->dtype = trainer->storage; }
+    b.config = config;
+    b.harness = trainer->harness;
+    b.rows = json_array();
+    b.harness->open(config);
+    bench_resolve(b.harness, config, &b.shape, strcmp(trainer->device, "cpu") != 0);
+    b.bandwidth = b.harness->copy_bandwidth();
+    b.peak_flops = b.harness->peak_flops();
+    printf("ops: %s, %s, %s kernels, %lld x %lld tokens of %s\n", b.harness->device_name(), config->dtype,
+           config->kernels, config->batch_size, config->seq_len, config->model);
+    printf("limits: memory moves %.1f GB/s when it is copied, arithmetic does %.1f GFLOP/s at most\n",
+           b.bandwidth / 1e9, b.peak_flops / 1e9);
+    printf("the best of several runs; before each, caches are filled with %d MiB of something else\n"
+           "(beyond 100%%: what was written had not left the caches when the run ended)\n", COLD_MIB);
+    printf("%-27s %-8s %10s %10s %10s %10s %10s %s\n", "operation", "layer", "ms", "MB", "GB/s", "GFLOP", "GFLOP/s",
+           " reached");
+    bench_all_ops(&b);
+    if (!json_array_size(b.rows)) { usage_error("bench ops: no operation has that in its name"); }
+    json_t* record = bench_record("ops", config, &b.shape, b.harness->device_name(), b.bandwidth,
+                                  config_to_json(config), "ops", b.rows);
+    if (record) { json_object_set_new(record, "peak_gflop_s", json_real(b.peak_flops / 1e9)); }
+    if (!*config->out) {
+        json_decref(record);
+        return EXIT_DONE;
+    }
+    bench_write_json(config->out, "ops.json", record);
+    printf("%s/ops.json\n", config->out);
+    return EXIT_DONE;
+}

@@ -1,0 +1,192 @@
+// The backward pass of attention_flash.h:
+//
+//   for each block of keys, over the blocks of queries from the diagonal on:
+//     p = exp(q k^T - lse),  ds = p (dout v^T - delta),  dv += p^T dout,  dk += ds^T q,  dq += ds k
+//   with delta = the sum of dout * out over the head
+#pragma once
+#include "attention_flash.h"
+
+// A part of a head's backward pass: queries and keys that have to do with each other. For dq these are all keys of the
+// queries, for dk and dv all queries of the keys. q_begin and k_begin are multiples of FLASH_KEYS.
+typedef struct {
+    int q_begin, q_end, k_begin, k_end;
+    bool dq, dkv;
+} FlashTask;
+
+typedef struct {
+    int q_begin, queries;              // of the task
+    Packed *q_left, *dout_left;        // (queries,HS)
+    Packed *q_right, *dout_right;      // (queries,HS)
+    Packed *kt_right, *vt_right;       // (HS,keys of a block)
+    Packed* k_right;                   // (keys of a block,HS)
+    const float* lse;                  // (queries)
+    float* delta;                      // (queries)
+    float *scores, *dp;                // a tile of q k^T and of dout v^T
+    floatX *p, *ds;                    // (queries of a block,keys)
+    Packed* panel;                     // one of p or ds, on the left
+    float *dq, *dk, *dv;               // sums (queries,HS), q_height high; (keys of a block,HS), FLASH_KEYS high
+    int q_height;
+} FlashBackward;
+
+static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int queries, int HS) {
+    size_t used = 0;
+    const size_t width = round_up((size_t)HS, NR), height = round_up((size_t)queries, MR), depth = flash_depth(queries);
+    f->queries = queries;
+    f->q_height = (int)height;
+    f->q_left = flash_packed(memory, &used, height * flash_depth(HS));
+    f->dout_left = flash_packed(memory, &used, height * flash_depth(HS));
+    f->q_right = flash_packed(memory, &used, width * depth);
+    f->dout_right = flash_packed(memory, &used, width * depth);
+    f->kt_right = flash_packed(memory, &used, FLASH_KEYS * flash_depth(HS));
+    f->vt_right = flash_packed(memory, &used, FLASH_KEYS * flash_depth(HS));
+    f->k_right = flash_packed(memory, &used, width * FLASH_KEYS);
+    f->delta = flash_floats(memory, &used, (size_t)queries);
+    f->scores = flash_floats(memory, &used, MR * NR);
+    f->dp = flash_floats(memory, &used, MR * NR);
+    f->p = (floatX*)flash_part(memory, &used, FLASH_QUERIES * FLASH_KEYS, sizeof(floatX));
+    f->ds = (floatX*)flash_part(memory, &used, FLASH_QUERIES * FLASH_KEYS, sizeof(floatX));
+    f->panel = flash_packed(memory, &used, MR * FLASH_KEYS);
+    f->dq = flash_floats(memory, &used, height * width);
+    f->dk = flash_floats(memory, &used, FLASH_KEYS * width);
+    f->dv = flash_floats(memory, &used, FLASH_KEYS * width);
+    return used;
+}
+
+// A tile of p and ds, in rows of FLASH_KEYS. Row r sees the keys s <= diagonal + r.
+static inline void flash_backward_tile(floatX* p, floatX* ds, const float* scores, const float* dp, const float* lse,
+                                       const float* delta, float scale, int diagonal, int rows) {
+    for (int r = 0; r < rows; r++, p += FLASH_KEYS, ds += FLASH_KEYS) {
+        #pragma omp simd
+        for (int s = 0; s < NR; s++) {
+            const float x = exp_fast(scale * scores[r * NR + s] - lse[r]);
+            p[s] = to_floatX(x);
+            ds[s] = to_floatX(x * (dp[r * NR + s] - delta[r]) * scale);
+        }
+        for (int s = max_int(0, diagonal + r + 1); s < NR; s++) { p[s] = ds[s] = to_floatX(0); }
+    }
+}
+
+// p and ds of a block. Tiles beyond the diagonal stay what they were: the products below do not read them, since panels of
+// MR queries and of MR keys begin at the same positions.
+static inline void flash_backward_scores(FlashBackward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
+    const size_t depth = flash_depth(h->HS);
+    for (int s = 0; s < keys; s += NR) {
+        for (int t = 0; t < queries; t += MR) {
+            const int row = q0 - f->q_begin + t, rows = min_int(MR, queries - t), diagonal = q0 + t - (k0 + s);
+            if (diagonal + rows <= 0) { continue; } // not even the last row sees the first key
+            tile_product(f->scores, NR, TILE_SET, f->q_left + row * depth, f->kt_right + s * depth, (int)depth);
+            tile_product(f->dp, NR, TILE_SET, f->dout_left + row * depth, f->vt_right + s * depth, (int)depth);
+            flash_backward_tile(f->p + (size_t)t * FLASH_KEYS + s, f->ds + (size_t)t * FLASH_KEYS + s, f->scores, f->dp,
+                                f->lse + row, f->delta + row, h->scale, diagonal, rows);
+        }
+    }
+}
+
+// sums (keys,HS) += x (queries,keys)^T @ right (queries,HS), x being p or ds; without queries before a panel's keys
+static inline void flash_backward_keys(FlashBackward* f, float* sums, const floatX* x, const Packed* right, int q0,
+                                       int queries, int k0, int keys, int HS) {
+    const size_t depth = flash_depth(f->queries);
+    for (int s = 0; s < keys; s += MR) {
+        const int first = max_int(0, k0 + s - q0) / KR * KR;
+        if (first >= queries) { break; }
+        pack_a(f->panel, x + (size_t)first * FLASH_KEYS + s, 1, FLASH_KEYS, min_int(MR, keys - s), queries - first);
+        for (int i = 0; i < HS; i += NR) {
+            tile_product(sums + (size_t)i * FLASH_KEYS + (size_t)s * NR, NR, TILE_ADD, f->panel,
+                         right + i * depth + (size_t)(q0 - f->q_begin + first) * NR, (int)flash_depth(queries - first));
+        }
+    }
+}
+
+// dq (queries,HS) += ds (queries,keys) @ k (keys,HS), without keys behind a panel's queries
+static inline void flash_backward_queries(FlashBackward* f, int q0, int queries, int k0, int keys, int HS) {
+    const size_t depth = flash_depth(keys);
+    for (int t = 0; t < queries; t += MR) {
+        const int seen = min_int(keys, q0 + t + MR - k0), row = q0 - f->q_begin + t;
+        pack_a(f->panel, f->ds + (size_t)t * FLASH_KEYS, FLASH_KEYS, 1, min_int(MR, queries - t), seen);
+        for (int i = 0; i < HS; i += NR) {
+            tile_product(f->dq + (size_t)i * f->q_height + (size_t)row * NR, NR, TILE_ADD, f->panel,
+                         f->k_right + i * depth, (int)flash_depth(seen));
+        }
+    }
+}
+
+// Packs what a task needs of its queries, and their keys' gradients begin at 0.
+static inline void flash_backward_begin(FlashBackward* f, const floatX* dout, const floatX* out, const float* lse,
+                                        const FlashHead* h, const FlashTask* task, int C) {
+    const int HS = h->HS, queries = task->q_end - task->q_begin;
+    const size_t used = flash_backward_memory(f, NULL, queries, HS);
+    flash_backward_memory(f, (char*)thread_scratch(used), queries, HS);
+    const floatX* q = h->q + (size_t)task->q_begin * h->stride;
+    dout += (size_t)task->q_begin * C;
+    out += (size_t)task->q_begin * C;
+    f->q_begin = task->q_begin;
+    f->lse = lse + task->q_begin;
+    for (int t = 0; t < queries; t++) {
+        float sum = 0;
+        #pragma omp simd reduction(+ : sum)
+        for (int i = 0; i < HS; i++) { sum += to_float(dout[(size_t)t * C + i]) * to_float(out[(size_t)t * C + i]); }
+        f->delta[t] = sum;
+    }
+    flash_pack_a(f->q_left, q, h->stride, 1, queries, HS);
+    flash_pack_a(f->dout_left, dout, (size_t)C, 1, queries, HS);
+    if (task->dkv) {
+        flash_pack_b(f->q_right, q, h->stride, 1, queries, HS);
+        flash_pack_b(f->dout_right, dout, (size_t)C, 1, queries, HS);
+    }
+    memset(f->dq, 0, f->q_height * round_up((size_t)HS, NR) * sizeof *f->dq);
+}
+
+// dq: of position 0, in rows of h->stride; dk and dv stand C and 2C behind it. dout and out: likewise, in rows of C.
+static inline void flash_backward_task(floatX* dq, const floatX* dout, const floatX* out, const float* lse,
+                                       const FlashHead* h, const FlashTask* task, int C) {
+    FlashBackward f;
+    const int HS = h->HS;
+    const size_t stride = h->stride, bytes = FLASH_KEYS * round_up((size_t)HS, NR) * sizeof(float);
+    flash_backward_begin(&f, dout, out, lse, h, task, C);
+    for (int k0 = task->k_begin; k0 < task->k_end; k0 += FLASH_KEYS) {
+        const int keys = min_int(FLASH_KEYS, task->k_end - k0);
+        const floatX *k = h->k + k0 * stride, *v = h->v + k0 * stride;
+        flash_pack_b(f.kt_right, k, 1, stride, HS, keys);
+        flash_pack_b(f.vt_right, v, 1, stride, HS, keys);
+        if (task->dq) { flash_pack_b(f.k_right, k, stride, 1, keys, HS); }
+        memset(f.dk, 0, bytes);
+        memset(f.dv, 0, bytes);
+        for (int q0 = max_int(task->q_begin, k0); q0 < task->q_end; q0 += FLASH_QUERIES) {
+            const int queries = min_int(FLASH_QUERIES, task->q_end - q0);
+            flash_backward_scores(&f, h, q0, queries, k0, keys);
+            if (task->dkv) {
+                flash_backward_keys(&f, f.dv, f.p, f.dout_right, q0, queries, k0, keys, HS);
+                flash_backward_keys(&f, f.dk, f.ds, f.q_right, q0, queries, k0, keys, HS);
+            }
+            if (task->dq) { flash_backward_queries(&f, q0, queries, k0, keys, HS); }
+        }
+        if (task->dkv) {
+            flash_store(dq + k0 * stride + C, stride, f.dk, FLASH_KEYS, keys, HS);
+            flash_store(dq + k0 * stride + 2 * C, stride, f.dv, FLASH_KEYS, keys, HS);
+        }
+    }
+    if (task->dq) { flash_store(dq + task->q_begin * stride, stride, f.dq, f.q_height, f.queries, HS); }
+}
+
+static inline void flash_backward(floatX* dqkv, const floatX* dout, const floatX* out, const float* lse,
+                                  const floatX* qkv, int B, int T, int C, int NH) {
+    const int heads = B * NH, threads = cpu.threads, rounds = (int)ceil_div((size_t)heads, (size_t)threads);
+    // A head in ranges takes seven products in place of five, dk and dv having scores of their own and dq too: about
+    // 3/2 of the time. Worth it only where threads had nothing to do.
+    const bool whole = 3 * heads >= 2 * threads * rounds;
+    const int range = whole ? T : flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
+    #pragma omp parallel
+    {
+        tile_begin();
+        #pragma omp for schedule(dynamic) nowait
+        for (int n = 0; n < heads * ranges * (whole ? 1 : 2); n++) {
+            const int head = n % heads, begin = n / heads % ranges * range, end = min_int(T, begin + range);
+            const FlashTask all = {0, T, 0, T, true, true}, of_keys = {begin, T, begin, end, false, true},
+                            of_queries = {begin, end, 0, end, true, false};
+            const FlashTask* task = whole ? &all : n < heads * ranges ? &of_keys : &of_queries;
+            const FlashHead h = flash_head(qkv, head, T, C, NH);
+            const size_t at = flash_out(head, T, C, NH);
+            flash_backward_task(dqkv + (h.q - qkv), dout + at, out + at, lse + (size_t)head * T, &h, task, C);
+        }
+    }
+}

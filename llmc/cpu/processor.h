@@ -1,0 +1,63 @@
+// Which instructions this processor and its system offer, of those that train_gpt2.c is compiled for: `make` builds an
+// object for each of these levels, and main picks one of them (--kernels).
+//
+//   generic       what the compiler assumes of any processor
+//   avx2          x86-64-v3: AVX2 and FMA
+//   avx512        x86-64-v4: AVX-512 F, BW, CD, DQ, VL
+//   avx512_bf16   that and AVX512_BF16, products of bf16
+//   amx           that and AMX, tiles of bf16
+#pragma once
+#include "../base.h"
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef struct {
+    unsigned a, b, c, d;
+} Cpuid;
+
+static inline Cpuid cpuid(unsigned leaf, unsigned subleaf) {
+    Cpuid r = {0, 0, 0, 0};
+    __get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d);
+    return r;
+}
+
+// Registers that the system saves when it switches between threads (XCR0; Intel's manual, volume 1, chapter 13).
+static inline unsigned system_saves(void) {
+    unsigned low, high;
+    if (!(cpuid(1, 0).c >> 27 & 1)) { return 0; } // OSXSAVE
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+// Linux gives a process the 8 KB of tiles only if it asks, once, before it starts threads.
+static inline bool system_permits_tiles(void) {
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+// All bits of `mask` are set.
+static inline bool has_bits(unsigned bits, unsigned mask) { return (bits & mask) == mask; }
+
+static inline bool processor_has(const char* level) {
+    enum { YMM = 0x6, ZMM = 0xe6, TILES = 0x60000 };
+    const unsigned saves = system_saves();
+    const Cpuid leaf1 = cpuid(1, 0), leaf7 = cpuid(7, 0), extended = cpuid(0x80000001u, 0);
+    const bool avx2 = has_bits(saves, YMM) && has_bits(leaf1.c, 1u << 12 | 1u << 22 | 1u << 28 | 1u << 29) && // FMA, MOVBE, AVX, F16C
+                      has_bits(leaf7.b, 1u << 3 | 1u << 5 | 1u << 8) && has_bits(extended.c, 1u << 5);        // BMI1, AVX2, BMI2; LZCNT
+    const bool avx512 = avx2 && has_bits(saves, ZMM) &&
+                        has_bits(leaf7.b, 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31); // F, DQ, CD, BW, VL
+    const bool avx512_bf16 = avx512 && has_bits(cpuid(7, 1).a, 1u << 5);
+    if (!strcmp(level, "avx2")) { return avx2; }
+    if (!strcmp(level, "avx512")) { return avx512; }
+    if (!strcmp(level, "avx512_bf16")) { return avx512_bf16; }
+    if (!strcmp(level, "amx")) {
+        return avx512_bf16 && has_bits(saves, TILES) && has_bits(leaf7.d, 1u << 22 | 1u << 24) && system_permits_tiles();
+    }
+    return !strcmp(level, "generic");
+}
+#else
+static inline bool processor_has(const char* level) { return !strcmp(level, "generic"); }
+#endif

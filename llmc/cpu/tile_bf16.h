@@ -1,0 +1,69 @@
+// tile.h in bf16 with AVX512_BF16, which multiplies pairs with products and sums in float. How fast that is differs much: a
+// Xeon (Emerald Rapids) does half of what tile_fp32.h does there, so the choice between them is made by timing.
+#pragma once
+#include "tile_pairs.h"
+
+enum { MR = 12, NR = 32, KR = 2 }; // 24 accumulators in 32 registers
+
+static inline void tile_begin(void) {}
+
+// A panel of a (rows <= MR, k), element (i, j) at x[i*row + j*col]; one of row and col is 1.
+static inline void pack_a(Packed* packed, const floatX* x, size_t row, size_t col, int rows, int k) {
+    pack_pairs(packed, MR, (int)round_up((size_t)k, KR), x, row, col, rows, k);
+}
+
+// A panel of b (k, cols <= NR), element (i, j) at x[i*row + j*col]; one of row and col is 1.
+static inline void pack_b(Packed* packed, const floatX* x, size_t row, size_t col, int k, int cols) {
+    pack_pairs(packed, NR, (int)round_up((size_t)k, KR), x, col, row, cols, k);
+}
+
+// The pair at p, 16 times.
+static inline __m512bh broadcast_pair(const Packed* p) {
+    typedef int Pair __attribute__((may_alias, aligned(2)));
+    return (__m512bh)_mm512_set1_epi32(*(const Pair*)p);
+}
+
+// Writes, or reads and writes, all of the tile, MR x NR.
+static inline __attribute__((always_inline)) void tile_product(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                               const Packed* b, int k) {
+    __m512 acc[MR][2];
+    #pragma GCC unroll 12
+    for (int i = 0; i < MR; i++) { acc[i][0] = acc[i][1] = _mm512_setzero_ps(); }
+    for (; k > 0; k -= 2, a += 2 * MR, b += 2 * NR) {
+        const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 2 * LANES);
+        #pragma GCC unroll 12
+        for (int i = 0; i < MR; i++) {
+            const __m512bh ai = broadcast_pair(a + 2 * i);
+            acc[i][0] = _mm512_dpbf16_ps(acc[i][0], ai, b0);
+            acc[i][1] = _mm512_dpbf16_ps(acc[i][1], ai, b1);
+        }
+    }
+    #pragma GCC unroll 12
+    for (int i = 0; i < MR; i++) {
+        float* row = c + (size_t)i * ldc;
+        if (mode == TILE_ADD) {
+            acc[i][0] = _mm512_add_ps(acc[i][0], _mm512_loadu_ps(row));
+            acc[i][1] = _mm512_add_ps(acc[i][1], _mm512_loadu_ps(row + LANES));
+        }
+        _mm512_storeu_ps(row, acc[i][0]);
+        _mm512_storeu_ps(row + LANES, acc[i][1]);
+    }
+}
+
+// The product's innermost instruction from registers alone, `rounds` times for each accumulator. *flops: how many
+// operations that was, a multiply-add being two. The result depends on them all, and means nothing.
+static inline float tile_peak(long rounds, double* flops) {
+    enum { CHAINS = 2 * MR };
+    __m512 acc[CHAINS];
+    const __m512bh a = (__m512bh)_mm512_set1_epi16(0x3f80), b = a; // ones
+    #pragma GCC unroll 24
+    for (int i = 0; i < CHAINS; i++) { acc[i] = _mm512_set1_ps((float)i); } // all different, or one would do
+    for (long r = 0; r < rounds; r++) {
+        #pragma GCC unroll 24
+        for (int i = 0; i < CHAINS; i++) { acc[i] = _mm512_dpbf16_ps(acc[i], a, b); }
+    }
+    #pragma GCC unroll 24
+    for (int i = 1; i < CHAINS; i++) { acc[0] = _mm512_add_ps(acc[0], acc[i]); }
+    *flops = (double)rounds * CHAINS * LANES * 4;
+    return _mm512_reduce_add_ps(acc[0]);
+}

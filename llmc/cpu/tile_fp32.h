@@ -1,0 +1,134 @@
+// tile.h in fp32, for any vectors the compiler has: a tile of c lives in registers, and each step of k adds one
+// rank-one product to it, which reads MR + NR numbers for MR * NR multiply-adds (Goto & van de Geijn, "Anatomy of
+// high-performance matrix multiplication", 2008). bf16 becomes float when it is packed.
+#pragma once
+#include "tile.h"
+
+// The shape of a tile: as many accumulators as there are registers for.
+#if defined(__AVX512F__)
+enum { LANES = 16, MR = 12, VECS = 2 }; // 24 accumulators in 32 registers
+#elif defined(__AVX__)
+enum { LANES = 8, MR = 6, VECS = 2 }; // 12 accumulators in 16 registers
+#else
+enum { LANES = 4, MR = 6, VECS = 2 };
+#endif
+enum { NR = VECS * LANES, KR = 1 };
+
+typedef float Packed;
+typedef float Vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+
+static inline void tile_begin(void) {}
+
+static inline Four load_four(const floatX* x) {
+    if (sizeof(floatX) == sizeof(float)) { return *(const Four*)x; }
+    const Four v = {to_float(x[0]), to_float(x[1]), to_float(x[2]), to_float(x[3])};
+    return v;
+}
+
+// packed (4,width) at four columns = the transpose of x (4,4), whose rows are `row` apart.
+static inline __attribute__((always_inline)) void pack_four_by_four(Packed* packed, int width, const floatX* x,
+                                                                    size_t row) {
+    const Four x0 = load_four(x), x1 = load_four(x + row), x2 = load_four(x + 2 * row), x3 = load_four(x + 3 * row);
+    const Four low02 = __builtin_shufflevector(x0, x2, 0, 4, 1, 5);
+    const Four low13 = __builtin_shufflevector(x1, x3, 0, 4, 1, 5);
+    const Four high02 = __builtin_shufflevector(x0, x2, 2, 6, 3, 7);
+    const Four high13 = __builtin_shufflevector(x1, x3, 2, 6, 3, 7);
+    *(Four*)packed = __builtin_shufflevector(low02, low13, 0, 4, 1, 5);
+    *(Four*)(packed + width) = __builtin_shufflevector(low02, low13, 2, 6, 3, 7);
+    *(Four*)(packed + 2 * width) = __builtin_shufflevector(high02, high13, 0, 4, 1, 5);
+    *(Four*)(packed + 3 * width) = __builtin_shufflevector(high02, high13, 2, 6, 3, 7);
+}
+
+// packed (k,width): element (i, j) of x (width,k) stands at x[i*row + j*col]; zeros beyond `rows`. Inlined for each
+// width, which makes copies of neighbours vector moves.
+static inline __attribute__((always_inline)) void pack_panel(Packed* packed, const floatX* x, size_t row, size_t col,
+                                                             int rows, int width, int k) {
+    int j = 0;
+    if (rows == width && row == 1) { // rows are neighbours in memory: copy
+        for (; j < k; j++) {
+            for (int i = 0; i < width; i++) { packed[(size_t)j * width + i] = to_float(x[(size_t)j * col + i]); }
+        }
+    } else if (rows == width && col == 1) { // columns are: transpose, in few rows, or they push each other out of L1
+        for (int block = 0; block < width; block += 16) {
+            const int end = block + 16 < width ? block + 16 : width;
+            for (j = 0; j + 4 <= k; j += 4) {
+                for (int i = block; i < end; i += 4) {
+                    const int first = i + 4 <= end ? i : end - 4; // the last four overlap those before
+                    pack_four_by_four(packed + (size_t)j * width + first, width, x + (size_t)first * row + j, row);
+                }
+            }
+        }
+    }
+    for (; j < k; j++) {
+        for (int i = 0; i < width; i++) {
+            packed[(size_t)j * width + i] = i < rows ? to_float(x[(size_t)i * row + (size_t)j * col]) : 0.0f;
+        }
+    }
+}
+
+// A panel of a (rows <= MR, k), element (i, j) at x[i*row + j*col]; one of row and col is 1.
+static inline void pack_a(Packed* packed, const floatX* x, size_t row, size_t col, int rows, int k) {
+    pack_panel(packed, x, row, col, rows, MR, k);
+}
+
+// A panel of b (k, cols <= NR), element (i, j) at x[i*row + j*col]; one of row and col is 1.
+static inline void pack_b(Packed* packed, const floatX* x, size_t row, size_t col, int k, int cols) {
+    pack_panel(packed, x, col, row, cols, NR, k);
+}
+
+// Writes, or reads and writes, all of the tile, MR x NR. The tile is asked for before the long loop, to be there after.
+static inline __attribute__((always_inline)) void tile_product(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                               const Packed* b, int k) {
+    Vec acc[MR][VECS];
+    #pragma GCC unroll 12
+    for (int i = 0; i < MR; i++) {
+        #pragma GCC unroll 4
+        for (int v = 0; v < VECS; v++) {
+            acc[i][v] = (Vec){0};
+            __builtin_prefetch(c + (size_t)i * ldc + v * LANES, 1);
+        }
+    }
+    #pragma GCC unroll 2
+    for (int s = 0; s < k; s++, a += MR, b += NR) {
+        Vec row[VECS];
+        #pragma GCC unroll 4
+        for (int v = 0; v < VECS; v++) { row[v] = *(const Vec*)(b + v * LANES); }
+        #pragma GCC unroll 12
+        for (int i = 0; i < MR; i++) {
+            #pragma GCC unroll 4
+            for (int v = 0; v < VECS; v++) { acc[i][v] += a[i] * row[v]; }
+        }
+        __asm__ volatile(""); // keeps gcc from loading much ahead, for which there are no registers
+    }
+    #pragma GCC unroll 12
+    for (int i = 0; i < MR; i++) {
+        #pragma GCC unroll 4
+        for (int v = 0; v < VECS; v++) {
+            Vec* to = (Vec*)(c + (size_t)i * ldc + v * LANES);
+            if (mode == TILE_ADD) { acc[i][v] += *to; }
+            *to = acc[i][v];
+        }
+    }
+}
+
+// The product's innermost operation from registers alone, `rounds` times for each accumulator. *flops: how many
+// operations that was, a multiply-add being two. The result depends on them all, and means nothing.
+static inline float tile_peak(long rounds, double* flops) {
+    enum { CHAINS = VECS * MR };
+    Vec acc[CHAINS], first;
+    const Vec half = (Vec){0} + 0.5f;
+    for (int i = 0; i < LANES; i++) { first[i] = (float)i; }
+    #pragma GCC unroll 24
+    for (int i = 0; i < CHAINS; i++) { acc[i] = first + (float)i; } // all different, or gcc would see that one will do
+    for (long r = 0; r < rounds; r++) {
+        #pragma GCC unroll 24
+        for (int i = 0; i < CHAINS; i++) { acc[i] = acc[i] * half + half; }
+    }
+    #pragma GCC unroll 24
+    for (int i = 1; i < CHAINS; i++) { acc[0] += acc[i]; }
+    *flops = (double)rounds * CHAINS * LANES * 2;
+    float sum = 0;
+    for (int i = 0; i < LANES; i++) { sum += acc[0][i]; }
+    return sum;
+}
