@@ -116,6 +116,8 @@ static inline char* ATTR_PRINTF(1, 2) format(const char* fmt, ...) {
 // ---------------------------------------------------------------------------------------------------------------------
 // numbers
 
+static inline int min_int(int a, int b) { return a < b ? a : b; }
+static inline int max_int(int a, int b) { return a > b ? a : b; }
 static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static inline size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }

@@ -413,6 +413,7 @@ static inline OpCase op_open(const OpEntry* op, const OpSizes* sizes, uint64_t s
         op_put(&c.tensor[i], values[i]);
         free(values[i]);
     }
+    params_changed(); // weights of an earlier case may have stood at the same address
     return c;
 }
 

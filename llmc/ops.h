@@ -109,3 +109,7 @@ OP void params_round(floatX* params, const float* masters, size_t n);
 
 // Weights have changed: packed forms of them are forgotten.
 OP void params_changed(void);
+
+// Bytes of device memory that the operations take beside what they are given, to train or only forward: packed weights,
+// scratch.
+OP size_t operations_bytes(const TensorTable* params, bool trains, int T, int C, int NH);

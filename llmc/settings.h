@@ -59,7 +59,11 @@ static inline size_t run_host_bytes(const GPT2* g) {
 // Device memory that the model and its surroundings will take, with a margin for what is small.
 static inline size_t run_bytes(const GPT2* g, const Config* c) {
     const size_t cache = c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0;
-    return gpt2_bytes(g) + cache + (DEVICE_IS_HOST ? run_host_bytes(g) : 0) + ((size_t)48 << 20);
+    const GPT2Config* m = &g->config;
+    const size_t ops =
+        operations_bytes(&g->params_table, g->keep != FORWARD_ONLY, g->T, m->channels, m->num_heads);
+    const size_t host = DEVICE_IS_HOST ? run_host_bytes(g) : 0, margin = (size_t)48 << 20;
+    return gpt2_bytes(g) + cache + ops + host + margin;
 }
 
 // The largest B whose model fits, of those that divide `windows` sequences evenly among micro-batches; 0: none.

@@ -174,7 +174,8 @@ static inline void open_data(TrainRun* run) {
 // Initial weights are functions of the seed and of each element's place in its tensor: the same for every device,
 // dtype, padding and number of processes. Padded rows stay zero.
 static inline void init_weights(GPT2* g, uint64_t seed, double wpe_std) {
-    TensorBuffers b = tensor_buffers(&g->params_table);
+    const size_t largest = DEVICE_IS_HOST ? 0 : tensors_largest(&g->params_table);
+    float* buffer = (float*)alloc_or_die(largest, sizeof *buffer, "initial weights");
     for (int i = 0; i < g->params_table.count; i++) {
         const Tensor* t = &g->params_table.row[i];
         const double residual =
@@ -184,14 +185,15 @@ static inline void init_weights(GPT2* g, uint64_t seed, double wpe_std) {
         for (int l = 0; l < t->layers; l++) {
             const uint64_t stream = RNG_INIT + ((uint64_t)(i + 1) << 32) + ((uint64_t)l << 8);
             const bool normal = t->init != INIT_ZERO && t->init != INIT_ONE;
+            float *masters = g->masters + tensor_at(t, l), *to = DEVICE_IS_HOST ? masters : buffer;
             #pragma omp parallel for
             for (size_t j = 0; j < n; j++) {
-                b.ours[j] = normal ? std * rng_normal(seed, stream, j) : t->init == INIT_ONE ? 1.0f : 0.0f;
+                to[j] = normal ? std * rng_normal(seed, stream, j) : t->init == INIT_ONE ? 1.0f : 0.0f;
             }
-            device_copy_in(g->masters + tensor_at(t, l), b.ours, n * sizeof(float));
+            if (to != masters) { device_copy_in(masters, to, n * sizeof(float)); }
         }
     }
-    tensor_buffers_free(&b);
+    free(buffer);
     gpt2_masters_changed(g);
 }
 

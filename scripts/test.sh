@@ -52,7 +52,10 @@ sanitize() { # the same tests with every address and every integer operation che
     ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive sh test/run.sh build/sanitize
 }
 levels() { make -s -j "$jobs" level-tests; } # the kernels of each level of instructions that this processor has
-amx() { make -s -j "$jobs" amx && sh test/amx.sh build/amx build/release; }
+amx() { # the trainer with AMX, its tiles emulated
+    grep -q avx512_bf16 /proc/cpuinfo || { echo "skipped: this processor lacks AVX512_BF16, which packs AMX's tiles"; return 77; }
+    make -s -j "$jobs" amx && sh test/amx.sh build/amx build/release
+}
 plain() { # a build without OpenMP gives the same answers
     make -s -j "$jobs" BUILD=build/plain OPENMP= build/plain/test_cpu build/plain/test_gpt2 || return 1
     sh test/run.sh build/plain test_cpu test_gpt2

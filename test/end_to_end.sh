@@ -232,7 +232,7 @@ what_was_done_before_a_checkpoint_is_not_done_again() {
 a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoints() {
     corpus
     expect 4 'The last good checkpoint is' "$train" $small $data --max_steps 40 --val_every 0 --save_every 2 --lr 1e3 --grad_clip 0 --weight_decay 100 --schedule constant --out "$dir/run"
-    must "$train" eval --out "$dir/run" --val_tokens 512
+    must "$train" eval --init "$dir/run/step_00000002" --val_data "$root/corpus_val_*.bin" --val_tokens 512 --tokenizer bytes --seq_len 32
 }
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -141,10 +141,45 @@ static OpSizes op_sizes_blocks(void) {
     return sizes;
 }
 
+// More rows than a block has, and more than one block of depth in each product of a linear layer.
+static OpSizes op_sizes_deep(void) {
+    const OpSizes sizes = {2, 650, 400, 4, 450, 301, 384, 10, 700, 700};
+    return sizes;
+}
+
+// The linear layers and the classifier under two settings that must give the same bits.
+static void expect_same_matmuls(OpSizes sizes, int threads, bool fused, int other_threads, bool other_fused) {
+    for (int i = 0; i < NUM_OPS; i++) {
+        if (!strstr(OPS[i].name, "matmul") && !strstr(OPS[i].name, "classifier")) { continue; }
+        OpCase c[2];
+        for (int k = 0; k < 2; k++) {
+            cpu_open(HAS_THREADS ? (k ? other_threads : threads) : 0, KERNELS_FAST);
+            cpu.fused = k ? other_fused : fused;
+            c[k] = op_open(&OPS[i], &sizes, 3);
+            params_changed();
+            op_run(&c[k], &OPS[i]);
+        }
+        for (int t = 0; t < c[0].count; t++) {
+            const OpTensor *x = &c[0].tensor[t], *y = &c[1].tensor[t];
+            if (memcmp(x->data, y->data, op_bytes(x)) != 0) { TEST_FAIL("%s: %s differs", OPS[i].name, x->name); }
+        }
+        op_close(&c[0]);
+        op_close(&c[1]);
+    }
+    cpu_open(0, KERNELS_FAST);
+}
+
+TEST(matmuls_in_many_blocks_do_not_depend_on_threads_or_fusion) {
+    expect_same_matmuls(op_sizes_deep(), 1, true, 3, true);
+    expect_same_matmuls(op_sizes_deep(), 2, true, 2, false);
+    expect_same_matmuls(op_sizes_blocks(), 2, true, 16, true);
+}
+
 TEST(fast_kernels_equal_the_plain_loops) {
     const double factor = sizeof(floatX) == sizeof(float) ? 32 : 1; // sums are float in both types
     compare_settings(op_sizes_small(), 2, KERNELS_FAST, 2, KERNELS_PLAIN, factor * UNIT_ROUNDOFF);
     compare_settings(op_sizes_blocks(), 2, KERNELS_FAST, 2, KERNELS_PLAIN, 2 * factor * UNIT_ROUNDOFF);
+    compare_settings(op_sizes_deep(), 2, KERNELS_FAST, 2, KERNELS_PLAIN, 2 * factor * UNIT_ROUNDOFF);
 }
 
 TEST(bits_do_not_depend_on_the_number_of_threads) {
@@ -154,6 +189,85 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
         compare_settings(op_sizes_blocks(), 1, both[k], 2, both[k], 0.0);
         compare_settings(op_sizes_blocks(), 2, both[k], 7, both[k], 0.0);
     }
+}
+
+TEST(layernorm_gives_the_same_bits_in_one_pass_and_in_two) {
+    const OpSizes sizes = op_sizes_small();
+    const OpEntry* op = op_find("residual_layernorm_forward");
+    double* values[2][MAX_OP_TENSORS];
+    OpCase c[2];
+    for (int fused = 0; fused < 2; fused++) {
+        cpu_open(0, KERNELS_FAST);
+        cpu.fused = fused;
+        c[fused] = op_open(op, &sizes, 3);
+        op_run(&c[fused], op);
+        for (int i = 0; i < c[fused].count; i++) { values[fused][i] = op_values(&c[fused].tensor[i]); }
+    }
+    for (int i = 0; i < c[0].count; i++) {
+        EXPECT(!memcmp(values[0][i], values[1][i], c[0].tensor[i].n * sizeof(double)));
+        free(values[0][i]), free(values[1][i]);
+    }
+    op_close(&c[0]), op_close(&c[1]);
+}
+
+// More rows than layernorm_backward has blocks of its least size.
+TEST(layernorm_backward_sums_any_number_of_rows) {
+    OpSizes sizes = op_sizes_small();
+    sizes.B = 5, sizes.T = 1003, sizes.C = 24;
+    const OpEntry* op = op_find("layernorm_backward");
+    OpCase fast, plain;
+    double *x[MAX_OP_TENSORS], *y[MAX_OP_TENSORS];
+    run_case(op, sizes, 3, KERNELS_FAST, x, &fast);
+    run_case(op, sizes, 1, KERNELS_PLAIN, y, &plain);
+    for (int i = 0; i < fast.count; i++) {
+        EXPECT_NEAR(compare(x[i], y[i], fast.tensor[i].n).error, 0, 5e-6); // the plain sums are long
+        free(x[i]), free(y[i]);
+    }
+    op_close(&fast), op_close(&plain);
+}
+
+// Also where that is done by other instructions, in areas larger than caches.
+TEST(zeroed_is_what_was_asked_for_and_nothing_else) {
+    const size_t sizes[] = {1, 100, 3000000, (size_t)70 << 20};
+    const size_t room = (size_t)71 << 20;
+    unsigned char* memory = (unsigned char*)device_alloc(room, "a test");
+    for (size_t i = 0; i < room; i += 997) { EXPECT(memory[i] == 0); }
+    for (int s = 0; s < 4; s++) {
+        const size_t begin = 77, end = begin + sizes[s] + 5;
+        size_t wrong = 0;
+        memset(memory, 0xff, room);
+        device_zero(memory + begin, end - begin);
+        for (size_t i = 0; i < room; i++) { wrong += memory[i] != (i >= begin && i < end ? 0 : 0xff); }
+        EXPECT(wrong == 0);
+    }
+    device_free(memory, room);
+}
+
+// The masters do not depend on how params are rounded, and every one of those is what rounding.h makes of its master.
+TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
+    if (sizeof(floatX) == sizeof(float)) { SKIP("nothing is rounded in fp32"); }
+    cpu_open(0, KERNELS_FAST);
+    const OpSizes sizes = op_sizes_small();
+    const OpEntry* op = op_find("adamw_update");
+    OpCase nearest = op_open(op, &sizes, 4), random = op_open(op, &sizes, 4);
+    random.hyper.rounding_seed = 12345;
+    op_run(&nearest, op);
+    op_run(&random, op);
+    const float* masters = (const float*)op_find_tensor(&random, "masters")->data;
+    const floatX *to_nearest = (const floatX*)op_find_tensor(&nearest, "params")->data,
+                 *at_random = (const floatX*)op_find_tensor(&random, "params")->data;
+    const size_t n = op_find_tensor(&random, "masters")->n;
+    size_t different = 0;
+    EXPECT(!memcmp(masters, op_find_tensor(&nearest, "masters")->data, n * sizeof *masters));
+    for (size_t i = n / 5; i < n - n / 7; i++) {
+        const float want = round_stochastically(masters[i], rounding_random(12345, random.hyper.step, i));
+        const bool in_tensor = i < (size_t)sizes.OC * sizes.C;
+        EXPECT(!in_tensor || to_float(at_random[i]) == want);
+        EXPECT(!in_tensor || to_float(to_nearest[i]) == to_float(to_floatX(masters[i])));
+        different += to_float(at_random[i]) != to_float(to_nearest[i]);
+    }
+    EXPECT(different > n / 10);
+    op_close(&nearest), op_close(&random);
 }
 
 // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) and its derivative
@@ -200,6 +314,42 @@ TEST(vector_exp_keeps_its_stated_error) {
     EXPECT_NEAR(worst, 0, 2e-7);
     EXPECT(exp_fast(-INFINITY) < 2e-38f && exp_fast(-1000) < 2e-38f);
     EXPECT(isnan(exp_fast(NAN))); // a loss that is not finite must show
+}
+
+// A row longer than the blocks that the fast form adds up, with its largest number in the first of them, in the last,
+// and on the way.
+TEST(softmax_of_a_long_row_does_not_depend_on_where_its_maximum_is) {
+    enum { COLUMNS = 6001, PADDED = 6016 };
+    static floatX fast[PADDED], plain[PADDED];
+    static double got[PADDED], want[PADDED];
+    const int at[] = {0, 2047, 2048, 4000, COLUMNS - 1, COLUMNS - 1};
+    const float height[] = {9.0f, 9.0f, 9.0f, 9.0f, 9.0f, 200.0f}; // the last one's exp is not a float
+    const double tolerance = sizeof(floatX) == sizeof(float) ? 1e-5 : UNIT_ROUNDOFF; // the plain sums are long
+    for (int k = 0; k < 6; k++) {
+        for (int v = 0; v < PADDED; v++) {
+            const float level = v == at[k] ? height[k] : 0.001f * (float)(k % 2 ? v : -v);
+            fast[v] = plain[v] = to_floatX(v < COLUMNS ? level + rng_normal(6, RNG_TEST, (uint64_t)v) : 3.0f);
+        }
+        const float loss = softmax_row_plain(plain, 17, 0.5f, COLUMNS, PADDED);
+        EXPECT_NEAR(softmax_row_fast(fast, 17, 0.0f, COLUMNS, PADDED), loss, 1e-5);
+        EXPECT_NEAR(softmax_row_fast(fast, 17, 0.5f, COLUMNS, PADDED), loss, 1e-5);
+        for (int v = 0; v < PADDED; v++) { got[v] = to_float(fast[v]), want[v] = to_float(plain[v]); }
+        EXPECT_NEAR(compare(got, want, PADDED).error, 0, tolerance);
+        EXPECT(got[COLUMNS] == 0 && got[PADDED - 1] == 0);
+    }
+}
+
+TEST(norm_is_the_sum_of_all_squares) {
+    const size_t sizes[] = {1, 3, 1023, 4099, 123457};
+    float* x = (float*)alloc_or_die(123457, sizeof *x, "a test");
+    for (size_t i = 0; i < 123457; i++) { x[i] = rng_normal(7, RNG_TEST, i); }
+    for (int s = 0; s < 5; s++) {
+        double got, want = 0;
+        for (size_t i = 0; i < sizes[s]; i++) { want += (double)x[i] * (double)x[i]; }
+        norm_squared(&got, x, sizes[s]);
+        EXPECT_NEAR(got, want, 1e-13 * want);
+    }
+    free(x);
 }
 
 TEST(padding_of_the_vocabulary_gets_exactly_nothing) {

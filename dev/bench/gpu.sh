@@ -35,12 +35,13 @@ for tool in memcheck racecheck initcheck; do
 done
 
 note ladder.txt ./train_gpt2cu bench ladder --model gpt2 --batch_size 16 --seq_len 1024 --out "$out"
+for dtype in fp32 bf16; do
+    note ops_$dtype.txt ./train_gpt2cu bench ops --model gpt2 --dtype $dtype --batch_size 16 --seq_len 1024 --out "$out/ops_$dtype"
+done
 
 python=${PYTHON:-python3}
 if "$python" -c 'import torch, transformers' 2>/dev/null; then
-    for dtype in fp32 tf32 bf16; do
-        note "pytorch_$dtype.txt" "$python" dev/bench/peers.py --device cuda --dtype $dtype --compile -B 16 -T 1024 --rounds 3 \
-            --steps 20 --json "$out/pytorch_$dtype.json"
-    done
+    note pytorch.txt "$python" dev/bench/peers.py --device cuda --dtype fp32 tf32 bf16 -B 16 -T 1024 --rounds 3 --steps 20 \
+        --json "$out/pytorch.json"
 else echo "no PyTorch in $python: not compared"; fi
 exit $failed

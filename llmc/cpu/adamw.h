@@ -1,6 +1,7 @@
 // AdamW over the whole table of parameters in one sweep, with clipping and the rounding of masters to floatX in it.
 #pragma once
 #include "device.h"
+#include "packed.h"
 #include "../ops.h"
 #include "../rounding.h"
 
@@ -64,4 +65,4 @@ OP void params_round(floatX* params, const float* masters, size_t n) {
     for (size_t i = 0; i < n; i++) { params[i] = to_floatX(masters[i]); }
 }
 
-OP void params_changed(void) {} // nothing is packed
+OP void params_changed(void) { packed_weights_expire(); }

@@ -17,7 +17,7 @@
 #include <assert.h>
 
 // Scores of such a block fit an L2 cache with the operands around them; two or four times as many make no difference.
-enum { FLASH_QUERIES = 96, FLASH_KEYS = 192 };
+enum { FLASH_QUERIES = 192, FLASH_KEYS = 192 };
 static_assert(FLASH_QUERIES % MR == 0 && FLASH_QUERIES % NR == 0 && FLASH_QUERIES % KR == 0 &&
                   FLASH_KEYS % FLASH_QUERIES == 0,
               "blocks begin where tiles do, and those of keys where blocks of queries do");
@@ -29,9 +29,6 @@ typedef struct {
     int HS;
     float scale;
 } FlashHead;
-
-static inline int min_int(int a, int b) { return a < b ? a : b; }
-static inline int max_int(int a, int b) { return a > b ? a : b; }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // packed operands, panel after panel: that of row or column i begins at i * flash_depth(k)
@@ -173,9 +170,9 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
             memset(f->p + (size_t)s * FLASH_QUERIES + t, 0, NR * sizeof *f->p);
         }
     }
-    for (int t = 0; t < queries; t += MR) {
+    for (int t = 0; t < queries; t += MR) { // columns beyond the last query make rows of sums that nobody reads
         const int seen = min_int(keys, q0 + t + MR - k0);
-        pack_a(f->p_packed + (size_t)t * FLASH_KEYS, f->p + t, 1, FLASH_QUERIES, min_int(MR, queries - t), seen);
+        pack_a(f->p_packed + (size_t)t * FLASH_KEYS, f->p + t, 1, FLASH_QUERIES, MR, seen);
     }
     if (k0 > 0) { flash_scale(f->out, FLASH_QUERIES, f->factor, queries, HS); }
     for (int i = 0; i < HS; i += NR) {

@@ -66,8 +66,9 @@ static inline void flash_backward_tile(floatX* p, floatX* ds, const float* score
     }
 }
 
-// p and ds of a block. Tiles beyond the diagonal stay what they were: the products below do not read them, since panels of
-// MR queries and of MR keys begin at the same positions.
+// p and ds of a block. Tiles beyond the diagonal stay what they were: the products below do not read them, since panels
+// of MR queries and of MR keys begin at the same positions. Rows beyond the last query and columns beyond the last key
+// stay as well: what they make is rows of sums that nobody reads.
 static inline void flash_backward_scores(FlashBackward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
     const size_t depth = flash_depth(h->HS);
     for (int s = 0; s < keys; s += NR) {
@@ -89,7 +90,7 @@ static inline void flash_backward_keys(FlashBackward* f, float* sums, const floa
     for (int s = 0; s < keys; s += MR) {
         const int first = max_int(0, k0 + s - q0) / KR * KR;
         if (first >= queries) { break; }
-        pack_a(f->panel, x + (size_t)first * FLASH_KEYS + s, 1, FLASH_KEYS, min_int(MR, keys - s), queries - first);
+        pack_a(f->panel, x + (size_t)first * FLASH_KEYS + s, 1, FLASH_KEYS, MR, queries - first);
         for (int i = 0; i < HS; i += NR) {
             tile_product(sums + (size_t)i * FLASH_KEYS + (size_t)s * NR, NR, TILE_ADD, f->panel,
                          right + i * depth + (size_t)(q0 - f->q_begin + first) * NR, (int)flash_depth(queries - first));
@@ -102,7 +103,7 @@ static inline void flash_backward_queries(FlashBackward* f, int q0, int queries,
     const size_t depth = flash_depth(keys);
     for (int t = 0; t < queries; t += MR) {
         const int seen = min_int(keys, q0 + t + MR - k0), row = q0 - f->q_begin + t;
-        pack_a(f->panel, f->ds + (size_t)t * FLASH_KEYS, FLASH_KEYS, 1, min_int(MR, queries - t), seen);
+        pack_a(f->panel, f->ds + (size_t)t * FLASH_KEYS, FLASH_KEYS, 1, MR, seen);
         for (int i = 0; i < HS; i += NR) {
             tile_product(f->dq + (size_t)i * f->q_height + (size_t)row * NR, NR, TILE_ADD, f->panel,
                          f->k_right + i * depth, (int)flash_depth(seen));

@@ -33,8 +33,8 @@ static inline void gelu_backward_row_plain(floatX* dinp, const floatX* inp, size
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)), which takes one exp and one division. matmul.h calls
-// these on what is still in the cache of its thread.
+// fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)), which takes one exp and one division. matmul.h
+// calls these on what is still in the cache of its thread.
 
 // Beyond 10 the gate is 0 or 1, and its argument out of range for exp.
 static inline float gelu_clamp(float x) { return at_most(at_least(x, -10.0f), 10.0f); }

@@ -5,12 +5,13 @@
 //
 //   L1         a panel of a, MR x DEPTH, which stays while
 //   L2         a block of b, DEPTH x COLUMNS, streams past it, panel by panel, and is read again for each panel of a
-//   L2 and L3  unfinished tiles of c, in float, ROWS x COLUMNS, each asked for while the one before is computed
+//   L2 and L3  unfinished tiles of c, in float, ROWS x COLUMNS; what a finished one goes into is asked for just before
 //
 // Each thread computes a rectangle of c from memory of its own: nobody waits for anybody. An element of c is summed
 // over k in one order, whatever the number of threads.
 #pragma once
 #include "tile.h"
+#include <assert.h>
 
 // Element (i, j) of a matrix stands at x[i*row + j*col]; one of row and col is 1.
 typedef struct {
@@ -41,7 +42,6 @@ typedef struct {
     Touched touched[2];
 } Gemm;
 
-// Multiples of every MR and NR, of every KR.
 enum {
     DEPTH = 384,
     COLUMNS = 384,
@@ -49,6 +49,8 @@ enum {
     ROWS = 12 * GROUP,
     PACK_STEP = 32 // rows of a or b packed at a time where they lie along k, so that memory is read in order
 };
+static_assert(GROUP % MR == 0 && ROWS % MR == 0 && COLUMNS % NR == 0 && DEPTH % PACK_STEP == 0 && PACK_STEP % KR == 0,
+              "blocks are made of whole tiles");
 
 // The depth of the blocks that K is cut into: a multiple of 32, and so of any KR.
 static inline int gemm_depth(int K) {
@@ -68,16 +70,14 @@ static inline Range range_piece(int n, int unit, int pieces, int i) {
     return r;
 }
 
-static inline int lesser(int a, int b) { return a < b ? a : b; }
-
 // Panels of rows [i, i + rows) of a, k steps from k0 on; each of them panel_size(MR, k).
 static inline void gemm_pack_a(Packed* packed, Matrix a, int i, int rows, int k0, int k) {
     const int step = a.col == 1 ? k : PACK_STEP;
     for (int s = 0; s < k; s += step) {
         for (int p = 0; p < rows; p += MR) {
             pack_a(packed + (size_t)(p / MR) * panel_size(MR, k) + (size_t)s * MR,
-                   a.x + (size_t)(i + p) * a.row + (size_t)(k0 + s) * a.col, a.row, a.col, lesser(MR, rows - p),
-                   lesser(step, k - s));
+                   a.x + (size_t)(i + p) * a.row + (size_t)(k0 + s) * a.col, a.row, a.col, min_int(MR, rows - p),
+                   min_int(step, k - s));
         }
     }
 }
@@ -88,8 +88,8 @@ static inline void gemm_pack_b(Packed* packed, Matrix b, int j, int cols, int k0
     for (int s = 0; s < k; s += step) {
         for (int p = 0; p < cols; p += NR) {
             pack_b(packed + (size_t)(p / NR) * panel_size(NR, k) + (size_t)s * NR,
-                   b.x + (size_t)(k0 + s) * b.row + (size_t)(j + p) * b.col, b.row, b.col, lesser(step, k - s),
-                   lesser(NR, cols - p));
+                   b.x + (size_t)(k0 + s) * b.row + (size_t)(j + p) * b.col, b.row, b.col, min_int(step, k - s),
+                   min_int(NR, cols - p));
         }
     }
 }
@@ -119,7 +119,7 @@ static inline void gemm_prefetch(const Gemm* g, int i, int rows, int j) {
 static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tiles, int i, int rows, int j, int cols) {
     const int depth = gemm_depth(g->K);
     for (int k0 = 0; k0 < g->K; k0 += depth) {
-        const int k = lesser(depth, g->K - k0);
+        const int k = min_int(depth, g->K - k0);
         const bool last = k0 + k == g->K;
         const Packed* b = pb;
         size_t b_panel = panel_size(NR, k);
@@ -130,8 +130,8 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tile
             gemm_pack_b(pb, g->b, j, cols, k0, k);
         }
         for (int p = 0; p < rows; p += MR) {
-            const int height = lesser(MR, rows - p);
-            if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i + p, lesser(GROUP, rows - p), k0, k); }
+            const int height = min_int(MR, rows - p);
+            if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i + p, min_int(GROUP, rows - p), k0, k); }
             const Packed* a = pa + (size_t)(p % GROUP / MR) * panel_size(MR, k);
             float* c = tiles + (size_t)p * COLUMNS;
             for (int q = 0; q < cols; q += NR) {
@@ -144,10 +144,15 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tile
     }
 }
 
+// Of each thread: a group of a, a block of b, a block of c.
+static inline size_t gemm_scratch_bytes(void) {
+    return (panel_size(GROUP, DEPTH) + panel_size(COLUMNS, DEPTH)) * sizeof(Packed) + sizeof(float) * ROWS * COLUMNS;
+}
+
 // A rectangle of c, by one thread.
 static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
     const size_t pa = panel_size(GROUP, DEPTH), pb = panel_size(COLUMNS, DEPTH);
-    Packed* packed = (Packed*)thread_scratch((pa + pb) * sizeof(Packed) + sizeof(float) * ROWS * COLUMNS);
+    Packed* packed = (Packed*)thread_scratch(gemm_scratch_bytes());
     float* tiles = (float*)(packed + pa + pb);
     tile_begin();
     const int row_blocks = (int)ceil_div((size_t)(rows.end - rows.begin), ROWS);

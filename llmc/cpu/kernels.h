@@ -10,4 +10,5 @@
 #include "crossentropy.h"
 #include "norm.h"
 #include "adamw.h"
+#include "plan.h"
 #include "peak.h"

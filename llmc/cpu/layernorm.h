@@ -8,7 +8,7 @@
 #include "../ops.h"
 
 static const float LAYERNORM_EPS = 1e-5f;
-enum { COLUMN_BLOCK = 64 }; // columns that one thread sums at a time
+enum { LAYERNORM_BLOCKS = 256 }; // of rows, at most, whose sums backward keeps apart
 
 // ---------------------------------------------------------------------------------------------------------------------
 // forward: a row stays in the L1 cache between its loops
@@ -84,21 +84,21 @@ static inline void layernorm_backward_plain(float* dinp, floatX* dinp_x, float* 
                                             const float* mean, const float* rstd, int N, int C) {
     for (int n = 0; n < N; n++) {
         const size_t row = (size_t)n * C;
-        layernorm_backward_row(dinp + row, dinp_x + row, dweight, dbias, dout + row, inp + row, weight, mean[n], rstd[n],
-                               C);
+        layernorm_backward_row(dinp + row, dinp_x + row, dweight, dbias, dout + row, inp + row, weight, mean[n],
+                               rstd[n], C);
     }
 }
 
-// Fast: rows in blocks that do not depend on the number of threads. A block has sums of its own, and they are added up in
-// order: `sums` (blocks,2,C).
+// Fast: rows in blocks that do not depend on the number of threads. A block has sums of its own, and they are added up
+// in order: `sums` (blocks,2,C).
 OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
                            const float* inp, const floatX* weight, const float* mean, const float* rstd, int N, int C) {
-    enum { LEAST_ROWS = 16, MOST_BLOCKS = 256 };
+    enum { LEAST_ROWS = 16, COLUMNS = 64 }; // COLUMNS: that a thread adds up at a time
     if (cpu.kernels == KERNELS_PLAIN) {
         layernorm_backward_plain(dinp, dinp_x, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
         return;
     }
-    const int rows = (int)max_size(LEAST_ROWS, ceil_div((size_t)N, MOST_BLOCKS)), blocks = (N + rows - 1) / rows;
+    const int rows = (int)max_size(LEAST_ROWS, ceil_div((size_t)N, LAYERNORM_BLOCKS)), blocks = (N + rows - 1) / rows;
     float* sums = (float*)thread_scratch((size_t)blocks * 2 * C * sizeof *sums);
     #pragma omp parallel
     {
@@ -108,13 +108,13 @@ OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* d
             memset(dw, 0, (size_t)2 * C * sizeof *dw);
             for (int n = b * rows; n < N && n < (b + 1) * rows; n++) {
                 const size_t row = (size_t)n * C;
-                layernorm_backward_row(dinp + row, dinp_x + row, dw, db, dout + row, inp + row, weight, mean[n], rstd[n],
-                                       C);
+                layernorm_backward_row(dinp + row, dinp_x + row, dw, db, dout + row, inp + row, weight, mean[n],
+                                       rstd[n], C);
             }
         }
         #pragma omp for
-        for (int begin = 0; begin < C; begin += COLUMN_BLOCK) {
-            const int end = (int)min_size((size_t)C, (size_t)begin + COLUMN_BLOCK);
+        for (int begin = 0; begin < C; begin += COLUMNS) {
+            const int end = (int)min_size((size_t)C, (size_t)begin + COLUMNS);
             for (int b = 0; b < blocks; b++) {
                 const float *dw = sums + (size_t)b * 2 * C, *db = dw + C;
                 #pragma omp simd

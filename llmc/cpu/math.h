@@ -26,11 +26,11 @@ static inline float choose(bool condition, float a, float b) {
 static inline float at_least(float x, float least) { return choose(x < least, least, x); }
 static inline float at_most(float x, float most) { return choose(x > most, most, x); }
 
-// exp(x) = 2^n exp(r), n the integer nearest to x / ln 2, so that |r| <= ln 2 / 2, where a polynomial will do: the one of
-// degree 5 that begins with 1 + r and whose largest relative error there is least, 1.05e-7. For x from -87.5 to 88; NaN
-// stays NaN.
+// exp(x) = 2^n exp(r), n the integer nearest to x / ln 2, so that |r| <= ln 2 / 2, where a polynomial will do: the one
+// of degree 5 that begins with 1 + r and whose largest relative error there is least, 1.05e-7. For x from -87.5 to 88;
+// NaN stays NaN.
 static inline float exp_in_range(float x) {
-    const float shift = 12582912.0f + 127.0f; // 1.5 * 2^23: adding it rounds to an integer, in the low bits; 127: a bias
+    const float shift = 12582912.0f + 127.0f; // 1.5 * 2^23: adding it rounds to an integer, in the low bits; 127: bias
     const float shifted = x * 1.44269504f + shift;
     const float n = shifted - shift;
     const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f; // ln 2 in two parts, the first exact in few bits

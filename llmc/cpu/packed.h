@@ -1,8 +1,9 @@
-// Weights in the order in which products read them, kept from one update of the parameters to the next: where packing
-// costs as much as it does beside AMX, and the copy, in bf16, is small. In fp32 it is not small, and packing is cheap
-// beside the product: there the table stays empty.
+// Weights in the order in which products read them, kept from one update of the parameters to the next: beside the
+// quick products of AMX, packing costs a tenth to a quarter of the time, and the copy, in bf16, is small. In fp32 it is
+// not small, and packing is cheap beside the product: there the table stays empty. (AVX512_BF16 has AMX's habits.)
 #pragma once
 #include "gemm.h"
+#include "../tensors.h"
 
 enum { WEIGHTS_ARE_KEPT_PACKED = sizeof(Packed) == sizeof(bf16) };
 
@@ -23,12 +24,20 @@ static inline size_t packed_weight_bytes(int K, int N) {
     return ceil_div((size_t)N, NR) * panel_size(NR, K) * sizeof(Packed);
 }
 
-// What keeping both forms of a weight (OC,C), for forward and for backward, takes: for the plan of memory.
-static inline size_t packed_bytes(int OC, int C) {
-    return WEIGHTS_ARE_KEPT_PACKED ? packed_weight_bytes(C, OC) + packed_weight_bytes(OC, C) : 0;
+// What keeping a model's matrices packed takes: for forward, and another time for backward.
+static inline size_t packed_weights_bytes(const TensorTable* params, bool trains) {
+    size_t bytes = 0;
+    if (!WEIGHTS_ARE_KEPT_PACKED || cpu.kernels == KERNELS_PLAIN) { return 0; }
+    for (int i = 0; i < params->count; i++) {
+        const Tensor* t = &params->row[i];
+        const int OC = (int)t->rows, C = (int)t->cols;
+        if (t->rows == 1 || t->init == INIT_POSITION) { continue; } // enters no product
+        bytes += (size_t)t->layers * (packed_weight_bytes(C, OC) + (trains ? packed_weight_bytes(OC, C) : 0));
+    }
+    return bytes;
 }
 
-// Parameters have changed. What was not used since they last did is freed: its model is gone.
+// Parameters have changed. What was not used since they last did is freed: its model may be gone.
 static inline void packed_weights_expire(void) {
     size_t kept = 0;
     for (size_t i = 0; i < packed_weights.count; i++) {
@@ -59,7 +68,7 @@ static inline const Packed* packed_weight(Matrix b, int K, int N) {
     }
     #pragma omp parallel for
     for (int j = 0; j < N; j += COLUMNS) {
-        gemm_pack_b(w->panels + (size_t)(j / NR) * panel_size(NR, K), b, j, lesser(COLUMNS, N - j), 0, K);
+        gemm_pack_b(w->panels + (size_t)(j / NR) * panel_size(NR, K), b, j, min_int(COLUMNS, N - j), 0, K);
     }
     w->version = packed_weights.version;
     return w->panels;

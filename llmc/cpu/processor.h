@@ -32,7 +32,7 @@ static inline unsigned system_saves(void) {
     return low;
 }
 
-// Linux gives a process the 8 KB of tiles only if it asks, once, before it starts threads.
+// Linux gives a process the 8 KB of tiles only if it asks, which this does; before it starts threads.
 static inline bool system_permits_tiles(void) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;

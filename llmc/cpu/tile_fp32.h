@@ -6,7 +6,7 @@
 
 // The shape of a tile: as many accumulators as there are registers for.
 #if defined(__AVX512F__)
-enum { LANES = 16, MR = 12, VECS = 2 }; // 24 accumulators in 32 registers
+enum { LANES = 16, MR = 6, VECS = 4 }; // 24 accumulators in 32 registers
 #elif defined(__AVX__)
 enum { LANES = 8, MR = 6, VECS = 2 }; // 12 accumulators in 16 registers
 #else
