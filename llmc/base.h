@@ -31,6 +31,13 @@ enum { EXIT_DONE = 0, EXIT_RUNTIME = 1, EXIT_USAGE = 2, EXIT_CHECK_FAILED = 3, E
 #endif
 
 #define ATTR_NORETURN __attribute__((noreturn))
+// One copy of the machine code, wherever it is called: in several, a compiler may fuse different multiply-adds, and a
+// result would depend on where it was computed.
+#ifdef __clang__
+#define ATTR_ONE_COPY __attribute__((noinline))
+#else
+#define ATTR_ONE_COPY __attribute__((noinline, noclone))
+#endif
 
 // The text of an error that the caller may recover from.
 typedef struct {

@@ -69,7 +69,8 @@ static inline void flash_backward_tile(floatX* p, floatX* ds, const float* score
 // p and ds of a block. Tiles beyond the diagonal stay what they were: the products below do not read them, since panels
 // of MR queries and of MR keys begin at the same positions. Rows beyond the last query and columns beyond the last key
 // stay as well: what they make is rows of sums that nobody reads.
-static inline void flash_backward_scores(FlashBackward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
+ATTR_ONE_COPY static void flash_backward_scores(FlashBackward* f, const FlashHead* h, int q0, int queries, int k0,
+                                                int keys) {
     const size_t depth = flash_depth(h->HS);
     for (int s = 0; s < keys; s += NR) {
         for (int t = 0; t < queries; t += MR) {
@@ -112,8 +113,8 @@ static inline void flash_backward_queries(FlashBackward* f, int q0, int queries,
 }
 
 // Packs what a task needs of its queries, and their keys' gradients begin at 0.
-static inline void flash_backward_begin(FlashBackward* f, const floatX* dout, const floatX* out, const float* lse,
-                                        const FlashHead* h, const FlashTask* task, int C) {
+ATTR_ONE_COPY static void flash_backward_begin(FlashBackward* f, const floatX* dout, const floatX* out,
+                                               const float* lse, const FlashHead* h, const FlashTask* task, int C) {
     const int HS = h->HS, queries = task->q_end - task->q_begin;
     const size_t used = flash_backward_memory(f, NULL, queries, HS);
     flash_backward_memory(f, (char*)thread_scratch(used), queries, HS);
