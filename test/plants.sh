@@ -41,7 +41,7 @@ build_copy() { # WORKER TYPE
     other=fp32
     [ "$2" = fp32 ] && other=bf16
     (cd "$1" && test/emulator/emucc -O0 -D_GNU_SOURCE -w -DFLOATX="$2" -c train_gpt2.cu -o "kernels_$2.o") || return 1
-    c++ -fopenmp "$1/kernels_$2.o" "build/emu/cuda_$other.o" build/release/cpu_fp32_*.o build/release/main.o \
+    c++ -fopenmp "$1/kernels_$2.o" "build/emu/cuda_$other.o" build/release/cpu_fp32_generic.o build/release/main.o \
         build/release/tokenizer_data.o -o "$1/program" -ljansson -lm -lpthread -ldl
 }
 
