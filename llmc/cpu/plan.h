@@ -1,6 +1,7 @@
 // How much memory the operations take beside the tensors of the model.
 #pragma once
 #include "attention.h"
+#include "layernorm.h"
 #include "packed.h"
 #include "../ops.h"
 
