@@ -123,6 +123,17 @@ static inline char* ATTR_PRINTF(1, 2) format(const char* fmt, ...) {
 // ---------------------------------------------------------------------------------------------------------------------
 // numbers
 
+static inline HOST_DEVICE float float_of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline HOST_DEVICE uint32_t bits_of_float(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 static inline int min_int(int a, int b) { return a < b ? a : b; }
 static inline int max_int(int a, int b) { return a > b ? a : b; }
 static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }

@@ -4,16 +4,12 @@
 
 // The bits of the bf16 nearest to x, ties to even; NaN stays NaN.
 static inline uint16_t bf16_nearest(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
+    const uint32_t bits = bits_of_float(x);
     return (uint16_t)((x != x) ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 static inline float bf16_value(uint16_t upper_half) {
-    const uint32_t bits = (uint32_t)upper_half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    return float_of_bits((uint32_t)upper_half << 16);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -30,10 +26,7 @@ static inline HOST_DEVICE uint64_t rounding_random(uint64_t seed, int step, size
 // lower half is zero. Infinities and NaN stay what they are.
 static inline HOST_DEVICE float round_stochastically(float x, uint64_t random) {
     const uint32_t exponent = 0x7f800000, upper_half = 0xffff0000;
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
+    const uint32_t bits = bits_of_float(x);
     if ((bits & exponent) == exponent) { return x; }
-    bits = (bits + (uint32_t)(random & 0xffff)) & upper_half;
-    memcpy(&x, &bits, sizeof bits);
-    return x;
+    return float_of_bits((bits + (uint32_t)(random & 0xffff)) & upper_half);
 }

@@ -2,24 +2,12 @@
 #include "../llmc/rounding.h"
 #include "test.h"
 
-static uint32_t bits_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float float_of(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 TEST(only_the_two_neighbours_come_and_their_mean_is_the_number) {
     enum { DRAWS = 1 << 16 };
     const float numbers[] = {1.0f + 0x1p-9f, -3.14159265f, 1e-20f, 0.0123456f, -65504.5f};
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {
-        const float x = numbers[n], toward_zero = float_of(bits_of(x) & 0xffff0000u);
-        const float away = float_of((bits_of(x) & 0xffff0000u) + 0x10000u);
+        const float x = numbers[n], toward_zero = float_of_bits(bits_of_float(x) & 0xffff0000u);
+        const float away = float_of_bits((bits_of_float(x) & 0xffff0000u) + 0x10000u);
         double sum = 0;
         for (int i = 0; i < DRAWS; i++) {
             const float rounded = round_stochastically(x, rounding_random(7, 3, (size_t)i));
@@ -35,7 +23,7 @@ TEST(what_bf16_can_hold_stays_what_it_is) {
     const float numbers[] = {0.0f, -0.0f, 1.0f, -1.5f, 0x1p-120f, INFINITY, -INFINITY};
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {
         for (uint64_t random = 0; random < 1 << 16; random += 4095) {
-            EXPECT(bits_of(round_stochastically(numbers[n], random)) == bits_of(numbers[n]));
+            EXPECT(bits_of_float(round_stochastically(numbers[n], random)) == bits_of_float(numbers[n]));
         }
     }
     const float nan = round_stochastically(NAN, 0xffff);

@@ -3,18 +3,6 @@
 #pragma once
 #include "../base.h"
 
-static inline float float_of_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint32_t bits_of_float(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 // a or b; written so that it is a choice between bits. Of `condition ? a : b` gcc makes two copies of all that follows,
 // one of them for a constant, and in vector code both are run.
 static inline float choose(bool condition, float a, float b) {

@@ -7,18 +7,8 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // the manual's pseudocode once more, number by number
 
-static uint32_t bits_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-static float float_of(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 static float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
-static float make_fp32(uint16_t bf16) { return flush(float_of((uint32_t)bf16 << 16)); }
+static float make_fp32(uint16_t bf16) { return flush(float_of_bits((uint32_t)bf16 << 16)); }
 
 // c (rows,cols) += a (rows,2*pairs) @ b (2*pairs,cols), b in pairs
 static void product(float* c, const uint16_t* a, const uint16_t* b, int rows, int cols, int pairs) {
@@ -85,7 +75,7 @@ static void check_product(int rows, int cols, int pairs, Range range, uint64_t s
     int wrong = 0;
     for (int i = 0; i < 16 * 16; i++) {
         const bool both_nan = c[i] != c[i] && want[i] != want[i];
-        wrong += !both_nan && bits_of(c[i]) != bits_of(want[i]);
+        wrong += !both_nan && bits_of_float(c[i]) != bits_of_float(want[i]);
     }
     if (wrong) { TEST_FAIL("(%d,%d) @ (%d,%d): %d numbers differ", rows, 2 * pairs, 2 * pairs, cols, wrong); }
 }
