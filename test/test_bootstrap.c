@@ -1,0 +1,623 @@
+// Ranks as processes on the loopback: how they meet and exchange, who is turned away, and how each way to die is noticed.
+//
+//   test_bootstrap --as-rank SECONDS TIMEOUT     a rank as launch_detect finds it, for test/netns.sh
+#include "test.h"
+#include "../llmc/comm/bootstrap.h"
+#include "../llmc/comm/local.h"
+
+enum { MOST = 64 };
+
+typedef struct {
+    Launch launch;
+    pid_t pid;
+    FILE* errors;
+} Child;
+
+typedef void Body(const Launch* launch);
+static double test_timeout; // of those that are started next
+static const char* test_key;
+
+static Launch launch_of(int rank, int size, int port) {
+    Launch l;
+    memset(&l, 0, sizeof l);
+    l.meeting = MEET_BY_TCP;
+    l.rank = rank;
+    l.size = size;
+    l.launcher = "a test";
+    snprintf(l.address, sizeof l.address, "127.0.0.1");
+    l.port = port;
+    return l;
+}
+
+static void start_launch(Child* c, Launch launch, Body* body) {
+    c->launch = launch;
+    c->errors = tmpfile();
+    fflush(stdout);
+    c->pid = fork();
+    if (c->pid != 0) { return; }
+    dup2(fileno(c->errors), STDERR_FILENO);
+    body(&c->launch);
+    _exit(0);
+}
+
+static void start(Child* c, int rank, int size, int port, Body* body) { start_launch(c, launch_of(rank, size, port), body); }
+
+// A signal's number is its exit code here, plus 128.
+static void finish(Child* c, int code, const char* words) {
+    static char text[1 << 16];
+    int status = 0;
+    waitpid(c->pid, &status, 0);
+    rewind(c->errors);
+    text[fread(text, 1, sizeof text - 1, c->errors)] = 0;
+    fclose(c->errors);
+    const int got = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (got != code || !strstr(text, words)) {
+        TEST_FAIL("rank %d: exit code %d, expected %d and \"%s\"; it said: %s", c->launch.rank, got, code, words, text);
+    }
+    const char* first = strstr(text, "error: ");
+    if (first && strstr(first + 1, "error: ")) { TEST_FAIL("rank %d says it twice: %s", c->launch.rank, text); }
+}
+
+static void begin(double timeout, const char* key) {
+    test_timeout = timeout;
+    test_key = key;
+}
+
+static Bootstrap* open_or_die(const Launch* launch) {
+    Error err;
+    Bootstrap* b = bootstrap_open(launch, test_key, test_timeout, &err);
+    if (!b) { notice("error: %s", err.text); _exit(1); }
+    return b;
+}
+
+static void check(bool ok, const char* what) {
+    if (!ok) { notice("wrong: %s", what); _exit(99); }
+}
+#define CHECK(cond) check(cond, #cond)
+
+static void run_all(int size, int port, Body* body, int code, const char* words) {
+    Child c[MOST];
+    for (int i = 0; i < size; i++) { start(&c[i], i, size, port, body); }
+    for (int i = 0; i < size; i++) { finish(&c[i], code, words); }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// exchanges
+
+static void exchange_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    enum { MANY = 100000 };
+    static unsigned char data[MANY];
+    uint64_t mine[3], all[3 * MOST];
+    char host[HOST_BYTES] = {0};
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < MANY; i++) { data[i] = (unsigned char)(l->rank ? 0 : mix64(i + (size_t)round)); }
+        bootstrap_broadcast(b, data, MANY);
+        for (size_t i = 0; i < MANY; i++) { CHECK(data[i] == (unsigned char)mix64(i + (size_t)round)); }
+        for (uint64_t i = 0; i < 3; i++) { mine[i] = mix64((uint64_t)l->rank * 3 + i + (uint64_t)round); }
+        bootstrap_gather(b, mine, sizeof mine, all);
+        for (uint64_t i = 0; i < 3 * (uint64_t)l->size; i++) { CHECK(all[i] == mix64(i + (uint64_t)round)); }
+        bootstrap_barrier(b);
+    }
+    bootstrap_broadcast(b, data, 0);
+    bootstrap_gather(b, mine, 0, all);
+    gethostname(host, sizeof host - 1);
+    for (int i = 0; i < l->size; i++) { CHECK(!strcmp(bootstrap_host(b, i), host)); }
+    bootstrap_close(b);
+}
+
+TEST(one_to_eight_ranks_exchange) {
+    begin(20, "key");
+    const int port = local_port(); // the same every time: none has to wait for the end of old connections
+    for (int size = 1; size <= 8; size++) { run_all(size, port, exchange_body, 0, ""); }
+}
+
+TEST(sixty_four_ranks_exchange) {
+    begin(60, "key");
+    run_all(64, local_port(), exchange_body, 0, "");
+}
+
+TEST(one_process_needs_no_socket) {
+    begin(1, "key");
+    Launch l = launch_of(0, 1, 0);
+    snprintf(l.address, sizeof l.address, "no.such.host.invalid");
+    exchange_body(&l);
+}
+
+static void late_body(const Launch* l) {
+    if (l->rank % 2 == 0) { sleep_seconds(0.3); }
+    exchange_body(l);
+}
+
+TEST(late_ranks_are_waited_for) { // rank 0 too
+    begin(20, "key");
+    run_all(4, local_port(), late_body, 0, "");
+}
+
+static void by_name_body(const Launch* l) {
+    Launch named = *l;
+    snprintf(named.address, sizeof named.address, "localhost");
+    exchange_body(&named);
+}
+
+static void ipv6_body(const Launch* l) {
+    Launch named = *l;
+    snprintf(named.address, sizeof named.address, "::1");
+    exchange_body(&named);
+}
+
+TEST(names_and_ipv6) {
+    begin(20, "key");
+    run_all(3, local_port(), by_name_body, 0, "");
+    const int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    struct sockaddr_in6 a;
+    memset(&a, 0, sizeof a);
+    a.sin6_family = AF_INET6;
+    a.sin6_addr = in6addr_loopback;
+    if (fd < 0 || bind(fd, (struct sockaddr*)&a, sizeof a) != 0) { SKIP("no IPv6 here"); }
+    close(fd);
+    run_all(3, local_port(), ipv6_body, 0, "");
+}
+
+// Parts of an exchange are waited for as long as all live, past the time-out, and so is the end.
+static void patient_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    int mine = l->rank, all[MOST];
+    if (l->rank == 1) { sleep_seconds(2.5 * test_timeout); }
+    bootstrap_gather(b, &mine, sizeof mine, all);
+    CHECK(all[2] == 2);
+    if (l->rank == 0) { sleep_seconds(2.5 * test_timeout); }
+    bootstrap_close(b);
+}
+
+TEST(a_slow_main_thread_is_no_dead_rank) {
+    begin(1, "key");
+    run_all(3, local_port(), patient_body, 0, "");
+}
+
+static void mismatch_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    char bytes[16 * MOST] = {0};
+    bootstrap_barrier(b);
+    if (l->rank == 1) { bootstrap_barrier(b); }
+    else { bootstrap_gather(b, bytes, 16, bytes); }
+    bootstrap_close(b);
+}
+static void sizes_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    char bytes[64] = {0};
+    bootstrap_broadcast(b, bytes, l->rank == 2 ? 63 : 64);
+    bootstrap_close(b);
+}
+
+TEST(ranks_that_do_different_things_end) {
+    begin(20, "key");
+    run_all(3, local_port(), mismatch_body, 1, "a barrier of 0 bytes; number 2, a gather of 16 bytes");
+    run_all(3, local_port(), sizes_body, 1, "rank 2 on ");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// who is turned away
+
+// A connection to a port that may be listened at only in a moment.
+static int raw_connect(int port) {
+    Error err;
+    for (int i = 0; i < 1000; i++) {
+        const int fd = tcp_connect("127.0.0.1", port, seconds_now() + 10, &err);
+        if (fd >= 0) { return fd; }
+        sleep_seconds(0.01);
+    }
+    return -1;
+}
+
+static Hello hello_of(int rank, int size, const char* key) {
+    Hello h;
+    Launch l = launch_of(rank, size, 0);
+    memset(&h, 0, sizeof h);
+    h.version = FRAME_VERSION;
+    h.rank = (uint32_t)rank;
+    h.size = (uint32_t)size;
+    h.key = bootstrap_key(&l, key);
+    snprintf(h.host, sizeof h.host, "hand\nmade");
+    return h;
+}
+
+// The type of the next frame, 0 at the end of the connection, and its text.
+static uint32_t raw_read(int fd, char* text, size_t room) {
+    FrameReader r = {{0, 0, 0, 0}, NULL, 0, 4096};
+    struct pollfd p = {fd, POLLIN, 0};
+    FrameState state;
+    while ((state = frame_receive(&r, fd)) == FRAME_PART) { poll(&p, 1, 10000); }
+    const uint32_t type = state == FRAME_WHOLE ? r.header.type : 0;
+    if (text) { clean_text(text, room, type ? r.payload : (const void*)"", type ? r.header.bytes : 0); }
+    frame_next(&r);
+    return type;
+}
+
+static void other_key_body(const Launch* l) {
+    test_key = "another";
+    exchange_body(l);
+}
+static void other_size_body(const Launch* l) {
+    Launch other = *l;
+    other.size = 4;
+    exchange_body(&other);
+}
+
+// Each impostor is refused on its side and named on rank 0's; the run goes on when the right rank comes.
+static void refuse(Body* impostor, const char* words) {
+    Child zero, one, bad;
+    const int port = local_port();
+    start(&zero, 0, 2, port, exchange_body);
+    start(&bad, 1, 2, port, impostor);
+    finish(&bad, 1, words);
+    start(&one, 1, 2, port, exchange_body);
+    finish(&one, 0, "");
+    finish(&zero, 0, words);
+}
+
+TEST(wrong_key_and_wrong_size_are_refused) {
+    begin(20, "key");
+    refuse(other_key_body, "has another key than rank 0");
+    refuse(other_size_body, "belongs to 4 ranks, rank 0 on ");
+}
+
+static void other_run_body(const Launch* l) {
+    Launch other = *l;
+    snprintf(other.run_id, sizeof other.run_id, "tuesday");
+    exchange_body(&other);
+}
+
+TEST(another_run_id_is_another_run) {
+    begin(20, "key");
+    refuse(other_run_body, "it is of another run");
+}
+
+TEST(hand_made_hellos_are_refused_by_what_is_wrong) {
+    static const struct { uint32_t version; int rank, size; const char* words; } wrong[] = {
+        {FRAME_VERSION + 1, 1, 2, "speaks version 2"},
+        {FRAME_VERSION, 0, 2, "waits for ranks 1 to 1"},
+        {FRAME_VERSION, 2, 2, "waits for ranks 1 to 1"},
+        {FRAME_VERSION, -1, 2, "waits for ranks 1 to 1"},
+        {FRAME_VERSION, 1, 3, "rank 1 on hand?made"},
+    };
+    begin(20, "key");
+    Child zero, one;
+    char text[FRAME_TEXT];
+    const int port = local_port();
+    start(&zero, 0, 2, port, exchange_body);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const int fd = raw_connect(port);
+        Hello h = hello_of(wrong[i].rank, wrong[i].size, "key");
+        h.version = wrong[i].version;
+        EXPECT(frame_send(fd, FRAME_HELLO, 0, &h, sizeof h, seconds_now() + 10));
+        EXPECT(raw_read(fd, text, sizeof text) == FRAME_REFUSED && strstr(text, wrong[i].words));
+        EXPECT(raw_read(fd, NULL, 0) == 0);
+        close(fd);
+    }
+    start(&one, 1, 2, port, exchange_body);
+    finish(&one, 0, "");
+    finish(&zero, 0, "speaks version 2");
+}
+
+// A rank that comes twice; then the first one goes, and with it the run.
+TEST(a_rank_that_is_there_already_is_refused) {
+    begin(20, "key");
+    Child zero, again;
+    const int port = local_port();
+    start(&zero, 0, 3, port, exchange_body);
+    const int fd = raw_connect(port);
+    const Hello h = hello_of(1, 3, "key");
+    EXPECT(frame_send(fd, FRAME_HELLO, 0, &h, sizeof h, seconds_now() + 10));
+    EXPECT(raw_read(fd, NULL, 0) == FRAME_WELCOME);
+    start(&again, 1, 3, port, exchange_body);
+    finish(&again, 1, "that rank is there already, on hand?made");
+    close(fd);
+    finish(&zero, 1, "rank 1 on hand?made (127.0.0.1 port ");
+}
+
+TEST(a_hello_may_come_byte_by_byte) {
+    begin(20, "key");
+    Child zero;
+    const int port = local_port();
+    start(&zero, 0, 3, port, exchange_body);
+    const int fd = raw_connect(port);
+    const Hello h = hello_of(2, 3, "key");
+    uint8_t* frame = frame_make(FRAME_HELLO, 0, &h, sizeof h);
+    for (size_t i = 0; i < sizeof(FrameHeader) + sizeof h; i++) {
+        EXPECT(tcp_send(fd, frame + i, 1, seconds_now() + 10));
+        sleep_seconds(0.001);
+    }
+    free(frame);
+    EXPECT(raw_read(fd, NULL, 0) == FRAME_WELCOME);
+    close(fd);
+    finish(&zero, 1, "ended while the others were waited for");
+}
+
+// Silent ones and half hellos stay connected all the while, more of them than rank 0 keeps.
+TEST(strangers_do_no_harm) {
+    begin(20, "key");
+    Child zero, one;
+    int silent[MOST_VISITORS + 10], loud[4];
+    const int port = local_port();
+    const char* request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const FrameHeader huge = {FRAME_MAGIC, FRAME_HELLO, 0, 0xffffffffu}, beat = {FRAME_MAGIC, FRAME_BEAT, 0, sizeof(Beat)};
+    uint8_t garbage[200];
+    for (size_t i = 0; i < sizeof garbage; i++) { garbage[i] = (uint8_t)mix64(i); }
+    start(&zero, 0, 2, port, exchange_body);
+    for (int i = 0; i < 4; i++) { EXPECT((loud[i] = raw_connect(port)) >= 0); }
+    EXPECT(tcp_send(loud[0], request, strlen(request), seconds_now() + 10));
+    EXPECT(tcp_send(loud[1], garbage, sizeof garbage, seconds_now() + 10));
+    EXPECT(tcp_send(loud[2], &huge, sizeof huge, seconds_now() + 10));
+    EXPECT(tcp_send(loud[3], &beat, sizeof beat, seconds_now() + 10) && tcp_send(loud[3], garbage, sizeof(Beat), seconds_now() + 10));
+    for (int i = 0; i < 4; i++) { EXPECT(raw_read(loud[i], NULL, 0) == 0); } // shown the door
+    for (int i = 0; i < MOST_VISITORS + 10; i++) {
+        EXPECT((silent[i] = raw_connect(port)) >= 0);
+        if (i % 2) { EXPECT(tcp_send(silent[i], &huge, 7, seconds_now() + 10)); }
+    }
+    start(&one, 1, 2, port, exchange_body);
+    finish(&one, 0, "");
+    finish(&zero, 0, "");
+    for (int i = 0; i < MOST_VISITORS + 10; i++) { close(silent[i]); }
+    for (int i = 0; i < 4; i++) { close(loud[i]); }
+}
+
+TEST(a_missing_rank_is_named_to_all) {
+    begin(1, "key");
+    Child zero, two, five;
+    const int port = local_port();
+    start(&zero, 0, 6, port, exchange_body);
+    start(&two, 2, 6, port, exchange_body);
+    start(&five, 5, 6, port, exchange_body);
+    finish(&zero, 1, "of 6 ranks, rank 1, 3-4 did not come");
+    finish(&two, 1, "rank 1, 3-4 did not come");
+    finish(&five, 1, "rank 1, 3-4 did not come");
+}
+
+TEST(a_missing_rank_0_is_named_by_address) {
+    begin(0.3, "key");
+    Child one;
+    char words[128];
+    const int port = local_port();
+    start(&one, 1, 2, port, exchange_body);
+    snprintf(words, sizeof words, "rank 1 could not reach rank 0 at 127.0.0.1 port %d within 0.3 s: Connection refused", port);
+    finish(&one, 1, words);
+    Launch l = launch_of(1, 2, port);
+    snprintf(l.address, sizeof l.address, "no.such.host.invalid");
+    start_launch(&one, l, exchange_body);
+    finish(&one, 1, "at no.such.host.invalid port");
+}
+
+// Others hold the port: one that says nothing, one that talks nonsense.
+TEST(another_program_at_the_port_is_told_from_rank_0) {
+    begin(0.3, "key");
+    Error err;
+    Child zero, one;
+    const int port = local_port(), listener = tcp_listen("127.0.0.1", port, &err);
+    EXPECT(listener >= 0);
+    start(&zero, 0, 2, port, exchange_body);
+    finish(&zero, 1, "another program, perhaps another run, has it: give another MASTER_PORT");
+    start(&one, 1, 2, port, exchange_body);
+    finish(&one, 1, "who listens there does not answer");
+    close(accept(listener, NULL, NULL));
+    start(&one, 1, 2, port, exchange_body);
+    struct pollfd p = {listener, POLLIN, 0};
+    poll(&p, 1, 10000);
+    const int fd = accept(listener, NULL, NULL);
+    EXPECT(send(fd, "220 mail.example.org ESMTP\r\n", 28, MSG_NOSIGNAL) == 28);
+    close(listener);
+    finish(&one, 1, "port");
+    close(fd);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the watch
+
+static void train_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    bootstrap_barrier(b);
+    for (int step = 7;; step++) {
+        bootstrap_progress(b, step, RANK_TRAINS);
+        sleep_seconds(0.02);
+    }
+}
+
+// The rank gets a signal when all train; all others end with its name.
+static void lose(int size, int rank, int signal_number, const char* words) {
+    Child c[MOST];
+    char text[256];
+    const int port = local_port();
+    for (int i = 0; i < size; i++) { start(&c[i], i, size, port, train_body); }
+    sleep_seconds(1.5); // a beat has told of steps by now
+    kill(c[rank].pid, signal_number);
+    snprintf(text, sizeof text, "error: rank %d on %s %s", rank, "%s", words);
+    char host[HOST_BYTES] = {0}, expected[512];
+    gethostname(host, sizeof host - 1);
+    snprintf(expected, sizeof expected, text, host);
+    for (int i = 0; i < size; i++) {
+        if (i != rank) { finish(&c[i], 1, expected); }
+    }
+    kill(c[rank].pid, SIGKILL);
+    finish(&c[rank], 128 + SIGKILL, "");
+}
+
+TEST(a_killed_rank_is_named_by_all) {
+    begin(20, "key");
+    lose(4, 2, SIGKILL, "ended before the run did");
+    lose(3, 0, SIGKILL, "ended before the run did");
+}
+
+TEST(a_stopped_rank_is_named_by_all) {
+    begin(1, "key");
+    lose(3, 1, SIGSTOP, "has sent no sign of life for 1");
+    lose(3, 0, SIGSTOP, "has sent no sign of life for 1");
+}
+
+static void die_at_step_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    bootstrap_progress(b, 41, l->rank == 1 ? RANK_SAVES : RANK_TRAINS);
+    bootstrap_barrier(b);
+    if (l->rank == 1) { sleep_seconds(1.5); _exit(3); } // a beat has told the step by then
+    bootstrap_barrier(b);
+}
+
+TEST(the_last_step_is_told) {
+    begin(20, "key");
+    Child c[3];
+    const int port = local_port();
+    for (int i = 0; i < 3; i++) { start(&c[i], i, 3, port, die_at_step_body); }
+    for (int i = 0; i < 3; i++) { finish(&c[i], i == 1 ? 3 : 1, i == 1 ? "" : "last heard of at step 41, saving"); }
+}
+
+// All end for a reason of their own: none is ended by another's end.
+static void end_alike_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    bootstrap_barrier(b);
+    sleep_seconds(0.05 * l->rank);
+    notice("error: the loss is not finite");
+    _exit(EXIT_NONFINITE);
+}
+
+TEST(ranks_that_end_alike_keep_their_exit_codes) {
+    begin(20, "key");
+    run_all(4, local_port(), end_alike_body, EXIT_NONFINITE, "not finite");
+}
+
+static void work_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    for (int step = 0; step < 100; step++) {
+        bootstrap_progress(b, step, RANK_TRAINS);
+        sleep_seconds(0.02);
+    }
+    bootstrap_close(b);
+}
+
+TEST(a_job_that_was_suspended_goes_on) {
+    begin(1, "key");
+    Child c[3];
+    const int port = local_port();
+    for (int i = 0; i < 3; i++) { start(&c[i], i, 3, port, work_body); }
+    sleep_seconds(0.5);
+    for (int i = 0; i < 3; i++) { kill(c[i].pid, SIGSTOP); }
+    sleep_seconds(2);
+    for (int i = 0; i < 3; i++) { kill(c[i].pid, SIGCONT); }
+    for (int i = 0; i < 3; i++) { finish(&c[i], 0, ""); }
+}
+
+// The clock of hangs, turned by hand: ranks that all say they train.
+static Bootstrap* watched(int size) {
+    Bootstrap* b = (Bootstrap*)alloc_or_die(1, sizeof *b, "a test");
+    b->size = size;
+    b->timeout = 10;
+    b->peers = (Peer*)alloc_or_die((size_t)size, sizeof *b->peers, "a test");
+    b->hosts = (char(*)[HOST_BYTES])alloc_or_die((size_t)size, HOST_BYTES, "a test");
+    pthread_mutex_init(&b->lock, NULL);
+    for (int i = 0; i < size; i++) {
+        b->peers[i].fd = -1;
+        b->peers[i].step = 42;
+        b->peers[i].activity = RANK_TRAINS;
+        snprintf(b->hosts[i], HOST_BYTES, "node%d", i);
+    }
+    b->steps = 2;
+    b->longest_step = 3;
+    return b;
+}
+static void turn(Bootstrap* b, int seconds) {
+    for (int i = 0; i < seconds; i++) { watch_hang(b, 1); }
+}
+
+TEST(a_hang_of_all_is_found) {
+    Bootstrap* b = watched(3);
+    b->peers[2].step = 41;
+    EXPECT_DEATH(0, "", turn(b, 100); exit(0));
+    EXPECT_DEATH(1, "they hang. The earliest step is that of rank 2 on node2: 41", turn(b, 102); exit(0));
+    b->longest_step = 10; // twenty of them are longer than ten time-outs
+    EXPECT_DEATH(0, "", turn(b, 200); exit(0));
+    EXPECT_DEATH(1, "they hang", turn(b, 202); exit(0));
+}
+
+TEST(what_may_take_long_is_no_hang) {
+    Bootstrap* b = watched(3);
+    b->peers[0].activity = RANK_SAVES;
+    EXPECT_DEATH(0, "", turn(b, 1000); exit(0));
+    b->peers[0].activity = RANK_TRAINS;
+    EXPECT_DEATH(0, "", b->steps = 1; turn(b, 1000); exit(0)); // how long a step takes is not known yet
+    EXPECT_DEATH(0, "", for (int i = 0; i < 20; i++) { turn(b, 90); b->peers[1].step++; } exit(0));
+}
+
+TEST(steps_are_measured) {
+    Bootstrap* b = watched(1);
+    b->steps = 0;
+    b->longest_step = 0;
+    watch_progress(b, 1, RANK_VALIDATES);
+    watch_progress(b, 1, RANK_TRAINS); // validation is no step
+    EXPECT(b->steps == 0);
+    sleep_seconds(0.05);
+    watch_progress(b, 2, RANK_TRAINS);
+    watch_progress(b, 3, RANK_SAVES);
+    EXPECT(b->steps == 2 && b->longest_step >= 0.05);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// frames
+
+TEST(frames_come_in_pieces_of_any_size) {
+    const char* text = "a frame's text";
+    uint8_t* frame = frame_make(FRAME_REFUSED, 5, text, strlen(text));
+    const size_t bytes = sizeof(FrameHeader) + strlen(text);
+    for (size_t piece = 1; piece <= bytes; piece++) {
+        FrameReader r = {{0, 0, 0, 0}, NULL, 0, 100};
+        FrameState state = FRAME_PART;
+        for (size_t done = 0, room; state == FRAME_PART && done < bytes; done += room) {
+            void* to = frame_room(&r, &room);
+            room = min_size(room, min_size(piece, bytes - done));
+            memcpy(to, frame + done, room);
+            state = frame_add(&r, room);
+        }
+        EXPECT(state == FRAME_WHOLE && r.header.sequence == 5 && r.header.bytes == strlen(text));
+        EXPECT(!memcmp(r.payload, text, strlen(text)));
+        frame_next(&r);
+    }
+    free(frame);
+}
+
+TEST(frames_that_cannot_be_are_refused_before_memory_is_taken) {
+    static const FrameHeader bad[] = {
+        {FRAME_MAGIC + 1, FRAME_HELLO, 0, 10},  {FRAME_MAGIC, 0, 0, 0},
+        {FRAME_MAGIC, NUM_FRAME_TYPES, 0, 0},   {FRAME_MAGIC, FRAME_HELLO, 0, 101},
+        {FRAME_MAGIC, FRAME_BEAT, 0, 8},        {FRAME_MAGIC, FRAME_WELCOME, 0, 1},
+        {FRAME_MAGIC, FRAME_ABORT, 0, FRAME_TEXT + 1}, {FRAME_MAGIC, FRAME_GATHER, 0, 0xffffffffu},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        FrameReader r = {{0, 0, 0, 0}, NULL, 0, 100};
+        size_t room;
+        memcpy(frame_room(&r, &room), &bad[i], sizeof bad[i]);
+        EXPECT(room == sizeof bad[i] && frame_add(&r, room) == FRAME_BAD && !r.payload);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+// Trains for some seconds, prints its step at the end.
+static int as_rank(double seconds, double timeout) {
+    Launch l;
+    Error err;
+    if (!launch_detect(&l, MPI_ABSENT, &err)) { usage_error("%s", err.text); }
+    Bootstrap* b = bootstrap_open(&l, "test_bootstrap", timeout, &err);
+    if (!b) { fatal("%s", err.text); }
+    bootstrap_barrier(b);
+    printf("rank %d of %d on %s\n", l.rank, l.size, bootstrap_host(b, l.rank));
+    fflush(stdout);
+    const double end = seconds_now() + seconds;
+    for (int step = 1; seconds_now() < end; step++) {
+        bootstrap_progress(b, step, RANK_TRAINS);
+        sleep_seconds(0.05);
+    }
+    bootstrap_close(b);
+    return 0;
+}
+
+int main(int argc, char** argv) {
+    if (argc == 4 && !strcmp(argv[1], "--as-rank")) { return as_rank(atof(argv[2]), atof(argv[3])); }
+    return test_main(argc, argv, argv[0]);
+}
