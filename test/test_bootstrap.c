@@ -163,10 +163,10 @@ TEST(names_and_ipv6) {
 static void patient_body(const Launch* l) {
     Bootstrap* b = open_or_die(l);
     int mine = l->rank, all[MOST];
-    if (l->rank == 1) { sleep_seconds(2.5 * test_timeout); }
+    if (l->rank == 1) { sleep_seconds(1.5 * test_timeout); }
     bootstrap_gather(b, &mine, sizeof mine, all);
     CHECK(all[2] == 2);
-    if (l->rank == 0) { sleep_seconds(2.5 * test_timeout); }
+    if (l->rank == 0) { sleep_seconds(1.5 * test_timeout); }
     bootstrap_close(b);
 }
 
@@ -422,42 +422,53 @@ static void train_body(const Launch* l) {
     }
 }
 
-// The rank gets a signal when all train; all others end with its name.
-static void lose(int size, int rank, int signal_number, const char* words) {
-    Child c[MOST];
-    char text[256];
-    const int port = local_port();
-    for (int i = 0; i < size; i++) { start(&c[i], i, size, port, train_body); }
-    sleep_seconds(1.5); // a beat has told of steps by now
-    kill(c[rank].pid, signal_number);
-    snprintf(text, sizeof text, "error: rank %d on %s %s", rank, "%s", words);
+// Several runs side by side, as most of their time is waiting. In each, one rank gets a signal when all train; all others
+// end with its name.
+typedef struct {
+    int size, rank, signal_number;
+    const char* words;
+} Loss;
+
+static void lose(const Loss* losses, int count) {
+    Child c[4][4];
     char host[HOST_BYTES] = {0}, expected[512];
     gethostname(host, sizeof host - 1);
-    snprintf(expected, sizeof expected, text, host);
-    for (int i = 0; i < size; i++) {
-        if (i != rank) { finish(&c[i], 1, expected); }
+    for (int n = 0; n < count; n++) {
+        const int port = local_port();
+        for (int i = 0; i < losses[n].size; i++) { start(&c[n][i], i, losses[n].size, port, train_body); }
     }
-    kill(c[rank].pid, SIGKILL);
-    finish(&c[rank], 128 + SIGKILL, "");
+    sleep_seconds(0.5);
+    for (int n = 0; n < count; n++) { kill(c[n][losses[n].rank].pid, losses[n].signal_number); }
+    for (int n = 0; n < count; n++) {
+        const Loss* l = &losses[n];
+        snprintf(expected, sizeof expected, "error: rank %d on %s %s", l->rank, host, l->words);
+        for (int i = 0; i < l->size; i++) {
+            if (i != l->rank) { finish(&c[n][i], 1, expected); }
+        }
+        kill(c[n][l->rank].pid, SIGKILL);
+        finish(&c[n][l->rank], 128 + SIGKILL, "");
+    }
 }
 
 TEST(a_killed_rank_is_named_by_all) {
+    static const Loss losses[] = {{4, 2, SIGKILL, "ended before the run did"}, {3, 0, SIGKILL, "ended before the run did"},
+                                  {2, 1, SIGKILL, "ended before the run did"}};
     begin(20, "key");
-    lose(4, 2, SIGKILL, "ended before the run did");
-    lose(3, 0, SIGKILL, "ended before the run did");
+    lose(losses, 3);
 }
 
 TEST(a_stopped_rank_is_named_by_all) {
+    static const Loss losses[] = {{3, 1, SIGSTOP, "has sent no sign of life for 1"},
+                                  {3, 0, SIGSTOP, "has sent no sign of life for 1"}};
     begin(1, "key");
-    lose(3, 1, SIGSTOP, "has sent no sign of life for 1");
-    lose(3, 0, SIGSTOP, "has sent no sign of life for 1");
+    lose(losses, 2);
 }
 
 static void die_at_step_body(const Launch* l) {
     Bootstrap* b = open_or_die(l);
     bootstrap_progress(b, 41, l->rank == 1 ? RANK_SAVES : RANK_TRAINS);
     bootstrap_barrier(b);
-    if (l->rank == 1) { sleep_seconds(1.5); _exit(3); } // a beat has told the step by then
+    if (l->rank == 1) { sleep_seconds(1.2); _exit(3); } // a beat has told the step by then
     bootstrap_barrier(b);
 }
 
@@ -485,7 +496,7 @@ TEST(ranks_that_end_alike_keep_their_exit_codes) {
 
 static void work_body(const Launch* l) {
     Bootstrap* b = open_or_die(l);
-    for (int step = 0; step < 100; step++) {
+    for (int step = 0; step < 50; step++) {
         bootstrap_progress(b, step, RANK_TRAINS);
         sleep_seconds(0.02);
     }
@@ -499,7 +510,7 @@ TEST(a_job_that_was_suspended_goes_on) {
     for (int i = 0; i < 3; i++) { start(&c[i], i, 3, port, work_body); }
     sleep_seconds(0.5);
     for (int i = 0; i < 3; i++) { kill(c[i].pid, SIGSTOP); }
-    sleep_seconds(2);
+    sleep_seconds(1.5);
     for (int i = 0; i < 3; i++) { kill(c[i].pid, SIGCONT); }
     for (int i = 0; i < 3; i++) { finish(&c[i], 0, ""); }
 }
