@@ -102,7 +102,7 @@ static int finish(Command* c) {
 
 TEST(ranks_meet_and_end) {
     Command c;
-    char words[64];
+    char words[96];
     start(&c, 4, "meet", 1);
     EXPECT(finish(&c) == 0);
     for (int i = 0; i < 4; i++) {

@@ -1,0 +1,96 @@
+#!/bin/sh
+# Ranks on two hosts, and a cable between them that can be pulled: two network namespaces with names of their own.
+# usage: netns.sh build/CONFIG [WORD...]     words choose tests by a part of their names; needs root and ip (iproute2)
+build=${1:?usage: netns.sh build/CONFIG [WORD...]}
+shift
+chosen="$*"
+rank="$build/test_bootstrap --as-rank"
+. test/lib.sh
+
+hosts="gpt2c-$$-0 gpt2c-$$-1"
+remove_hosts() { for h in $hosts; do ip netns delete "$h" 2>/dev/null; done; }
+trap 'remove_hosts; rm -rf "$root"' EXIT
+make_hosts() { # two, joined by a cable
+    ip netns add "gpt2c-$$-0" && ip netns add "gpt2c-$$-1" &&
+    ip -n "gpt2c-$$-0" link add cable type veth peer name cable netns "gpt2c-$$-1" || return 1
+    for n in 0 1; do
+        ip -n "gpt2c-$$-$n" link set lo up && ip -n "gpt2c-$$-$n" link set cable up &&
+        ip -n "gpt2c-$$-$n" address add "10.77.0.$((n + 1))/24" dev cable || return 1
+        ip -n "gpt2c-$$-$n" address add "fd77::$((n + 1))/64" dev cable nodad 2>/dev/null || no_ipv6=1
+    done
+}
+
+# as rank N of 2 on host "nodeN"; rank 0's address is in $address, what it says goes to $dir/N
+on() { # N command...
+    n=$1
+    shift
+    ip netns exec "gpt2c-$$-$n" unshare --uts sh -c 'hostname "$0"; exec "$@"' "node$n" env RANK="$n" WORLD_SIZE=2 LOCAL_RANK=0 \
+        MASTER_ADDR="$address" MASTER_PORT=29500 "$@" >"$dir/$n" 2>&1
+}
+await() { # FILE WORDS: until they are in it, 10 s at most
+    tries=0
+    while ! grep -qF -- "$2" "$1" 2>/dev/null && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+}
+said() { grep -qF -- "$2" "$dir/$1" || note "no '$2' from rank $1, but: $(tail -n 1 "$dir/$1")"; }
+ended() { # N CODE PID
+    wait "$3"
+    got=$?
+    [ "$got" = "$2" ] || note "rank $1: exit code $got, not $2: $(tail -n 1 "$dir/$1")"
+}
+
+two_hosts_meet() {
+    for address in 10.77.0.1 ${no_ipv6:-fd77::1}; do
+        on 1 $rank 0.2 10 & one=$!
+        on 0 $rank 0.2 10 & zero=$!
+        ended 0 0 $zero
+        ended 1 0 $one
+        said 0 'rank 0 of 2 on node0'
+        said 1 'rank 1 of 2 on node1'
+    done
+}
+
+# Nothing closes a connection when a cable is pulled: only silence tells.
+a_cut_link_is_found_by_both() {
+    address=10.77.0.1
+    on 0 $rank 60 2 & zero=$!
+    on 1 $rank 60 2 & one=$!
+    await "$dir/0" 'rank 0 of 2'
+    await "$dir/1" 'rank 1 of 2'
+    ip -n "gpt2c-$$-1" link set cable down
+    ended 0 1 $zero
+    ended 1 1 $one
+    said 0 'error: rank 1 on node1 has sent no sign of life for 2'
+    said 1 'error: rank 0 on node0 has sent no sign of life for 2'
+    ip -n "gpt2c-$$-1" link set cable up
+}
+
+# A cable that is pulled and put back within the time-out costs nothing.
+a_short_cut_is_survived() {
+    address=10.77.0.1
+    on 0 $rank 4 8 & zero=$!
+    on 1 $rank 4 8 & one=$!
+    await "$dir/0" 'rank 0 of 2'
+    await "$dir/1" 'rank 1 of 2'
+    ip -n "gpt2c-$$-1" link set cable down
+    sleep 1
+    ip -n "gpt2c-$$-1" link set cable up
+    ended 0 0 $zero
+    ended 1 0 $one
+}
+
+a_host_that_is_off_is_named() {
+    address=10.77.0.1
+    ip -n "gpt2c-$$-0" link set cable down
+    on 1 $rank 1 1 & one=$!
+    ended 1 1 $one
+    said 1 'rank 1 could not reach rank 0 at 10.77.0.1 port 29500 within 1 s: '
+    ip -n "gpt2c-$$-0" link set cable up
+}
+
+set +f
+if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null || ! command -v unshare >/dev/null || ! make_hosts 2>/dev/null; then
+    echo "skipped: two hosts need root, ip (iproute2) and the right to make network namespaces"
+    exit 77
+fi
+run_tests "$0"
+end_tests netns
