@@ -10,10 +10,22 @@ static inline Keep keep_of(const Config* c) {
     return !strcmp(c->recompute, "all") ? RECOMPUTE_ALL : !strcmp(c->recompute, "gelu") ? RECOMPUTE_GELU : KEEP_ALL;
 }
 
-static inline void device_open_for(const Config* c) {
-    const DeviceOptions options = {(int)c->device,    (int)c->threads, !strcmp(c->kernels, "plain"),
-                                   c->fused != 0,     c->flash != 0,   !strcmp(c->dtype, "tf32")};
+static inline void device_open_at(const Config* c, int index, bool of_rank) {
+    const DeviceOptions options = {index,
+                                   of_rank,
+                                   (int)c->threads,
+                                   !strcmp(c->kernels, "plain"),
+                                   c->fused != 0,
+                                   c->flash != 0,
+                                   !strcmp(c->dtype, "tf32")};
     device_open(&options);
+}
+static inline void device_open_for(const Config* c) { device_open_at(c, (int)c->device, false); }
+
+// Of several processes on a machine each takes a GPU of its own, by its rank there, unless --device says which.
+static inline void device_open_for_rank(const Config* c, const Comm* comm) {
+    if (comm->size == 1 || config_source(c, "device") > FROM_DEFAULT) { device_open_for(c); }
+    else { device_open_at(c, comm->local_rank, true); }
 }
 
 // Lets --model say what the model is, where weights have decided it.
@@ -137,7 +149,7 @@ static inline bool check_memory(const GPT2* g, const Config* c, Error* err) {
 
 // Options that a resumed run takes from this start alone, not from the checkpoint.
 static inline bool option_is_of_this_start(const char* name) {
-    return is_one_of(name, "resume|out|config|init|threads|device|price|preset");
+    return is_one_of(name, "resume|out|config|init|threads|device|gpus|connect_timeout|comm_timeout|price|preset");
 }
 
 // Prints which options differ from the checkpoint's, and refuses those that would make it another run.
