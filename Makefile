@@ -33,6 +33,15 @@ FLAGS += $(OPENMP) $(if $(OPENMP),,-Wno-unknown-pragmas -fopenmp-simd)
 # clang says which `omp simd` loops it left scalar; that is no fault of theirs
 FLAGS += $(if $(findstring clang,$(shell $(CC) --version)),-Wno-pass-failed)
 LDFLAGS += $(OPENMP)
+# Optional: MPI, for several CPU processes, and to start GPU processes by mpirun. Its compiler knows where it lies.
+MPICC ?= mpicc
+MPI   ?= $(if $(shell command -v $(MPICC) 2>/dev/null),1,0)
+ifeq ($(MPI),1)
+WITH_MPI = OMPI_CC='$(1)' MPICH_CC='$(1)' $(MPICC)
+MPI_FLAGS := -DHAS_MPI
+else
+WITH_MPI = $(1)
+endif
 # Optional: the CUDA toolkit. Without it only the CPU half is built.
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
@@ -79,7 +88,7 @@ train_gpt2 train_gpt2cu prepare: %: build/release/%
 	@ln -sf $< $@
 
 $(BUILD)/train_gpt2: $(FP32_OBJECTS) $(BF16_OBJECTS) $(MAIN_OBJECTS)
-	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 $(BUILD)/prepare: $(PREPARE_OBJECTS)
 	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
@@ -88,7 +97,7 @@ $(FP32_OBJECTS): $(BUILD)/cpu_fp32_%.o: train_gpt2.c | $(BUILD) check-packages
 $(BF16_OBJECTS): $(BUILD)/cpu_bf16_%.o: train_gpt2.c | $(BUILD) check-packages
 	$(CC) $(CFLAGS) $(LEVEL_$*) -DFLOATX=bf16 -DLEVEL=$* -c $< -o $@
 $(BUILD)/main.o: llmc/main.c | $(BUILD) check-packages
-	$(CC) $(CFLAGS) -c $< -o $@
+	$(call WITH_MPI,$(CC)) $(CFLAGS) $(MPI_FLAGS) -c $< -o $@
 $(BUILD)/prepare.o: data/prepare.c | $(BUILD) check-packages
 	$(CC) $(CFLAGS) -c $< -o $@
 $(BUILD)/tokenizer_data.o: llmc/tokenizer_data.S data/gpt2_tokenizer.bin | $(BUILD)
@@ -106,18 +115,21 @@ NVCC_debug    := -O0 -g -lineinfo
 NVCC_sanitize := -O1 -g -lineinfo -Xcompiler -fsanitize=undefined
 NVCCFLAGS     = $(NVCC_$(config)) -std=c++17 -D_GNU_SOURCE $(GENCODE) --threads 0 -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas \
                 $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v
-CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
+# Optional: NCCL, for several GPUs.
+NCCL       ?= $(if $(NVCC),$(shell echo '\#include <nccl.h>' | $(NVCC) -E -x cu - >/dev/null 2>&1 && echo 1 || echo 0),0)
+NCCL_FLAGS := $(if $(filter 1,$(NCCL)),-DHAS_NCCL)
+CUDA_LIBS    := $(if $(filter 1,$(NCCL)),-lnccl) -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
 
 $(BUILD)/train_gpt2cu: $(CUDA_OBJECTS) $(FP32_OBJECTS) $(MAIN_OBJECTS)
-	$(CXX) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 # the compiler's account of registers and spills is kept beside the object: a test reads it
 $(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu | $(BUILD) check-packages
 	$(if $(NVCC),,$(error no nvcc in the path or in $(CUDA_HOME): install the CUDA toolkit, or give CUDA_HOME=...; `make train_gpt2` builds the CPU trainer))
-	$(NVCC) $(NVCCFLAGS) -DFLOATX=$* -MD -MP -MF $(@:.o=.d) -c $< -o $@ >$(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas) >&2; exit 1; }
+	$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS) -DFLOATX=$* -MD -MP -MF $(@:.o=.d) -c $< -o $@ >$(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas) >&2; exit 1; }
 	@grep -v -E '^ptxas info|bytes stack frame|^$$' $(@:.o=.ptxas) >&2 || true
 
 # What everything is built with: when that changes, everything is built again.
-SETTINGS := $(CC) $(CFLAGS) $(LDFLAGS) $(LEVELS)
+SETTINGS := $(CC) $(CFLAGS) $(LDFLAGS) $(LEVELS) $(MPI_FLAGS) $(NCCL_FLAGS)
 ifneq ($(SETTINGS),$(shell cat $(BUILD)/settings 2>/dev/null))
 $(shell mkdir -p $(BUILD))
 $(file >$(BUILD)/settings,$(SETTINGS))
@@ -149,11 +161,11 @@ EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh test/emulator/*.c 
 emu: $(EMU_BUILD)/train_gpt2cu
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
-	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DFLOATX=$* -c $< -o $@
+	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DHAS_NCCL -DFLOATX=$* -c $< -o $@
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
 $(EMU_BUILD)/train_gpt2cu: $(EMU_OBJECTS) $(FP32_OBJECTS) $(MAIN_OBJECTS)
-	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
+	$(call WITH_MPI,$(CXX)) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -163,7 +175,14 @@ TESTS := $(patsubst test/%.c,$(BUILD)/%,$(wildcard test/test_*.c))
 $(TESTS): $(BUILD)/test_%: test/test_%.c $(BUILD)/tokenizer_data.o $(BUILD)/settings | $(BUILD) check-packages
 	$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/tokenizer_data.o -o $@ $(LDLIBS)
 
-tests: $(TESTS)
+# what the tests of several processes need
+RANK_TOOLS := $(BUILD)/compare_checkpoints $(if $(filter 1,$(MPI)),$(BUILD)/count_collectives.so)
+$(BUILD)/compare_checkpoints: test/compare_checkpoints.c $(BUILD)/settings | $(BUILD) check-packages
+	$(CC) $(CFLAGS) $(LDFLAGS) $< -o $@ $(LDLIBS)
+$(BUILD)/count_collectives.so: test/count_collectives.c | $(BUILD)
+	$(call WITH_MPI,$(CC)) -O1 -fPIC -shared $< -o $@
+
+tests: $(TESTS) $(RANK_TOOLS)
 
 # The tests of the kernels for each storage type and level, as test_cpu_bf16_avx2. For AMX its tiles are emulated, so that
 # they are tested on any processor with AVX512_BF16 (test/amx).
@@ -201,14 +220,14 @@ test: all $(TESTS)
 
 # Headers that stand for themselves; ops.h, gpt2.h and what is built on them need floatX and the kernels before them.
 NEED_KERNELS := llmc/ops.h llmc/gpt2.h llmc/generate.h llmc/huggingface.h llmc/checkpoint.h llmc/mfu.h llmc/settings.h llmc/setup.h \
-                llmc/train.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h llmc/cpu/tile_fp32.h
+                llmc/agreement.h llmc/train.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h llmc/cpu/tile_fp32.h
 # those for some levels alone are compiled with the objects of these
-HEADERS := $(filter-out llmc/cpu/tile_pairs.h llmc/cpu/tile_bf16.h llmc/cpu/tile_amx.h,$(wildcard llmc/*.h llmc/cpu/*.h llmc/comm/*.h data/*.h test/*.h))
+HEADERS := $(filter-out llmc/cpu/tile_pairs.h llmc/cpu/tile_bf16.h llmc/cpu/tile_amx.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),$(wildcard llmc/*.h llmc/cpu/*.h llmc/comm/*.h data/*.h test/*.h))
 headers: check-packages
 	@for h in $(HEADERS); do \
-	    case " $(NEED_KERNELS) " in *" $$h "*) before='-include llmc/cpu/kernels.h -include llmc/comm/none.h';; *) before=;; esac; \
-	    echo "#include \"$$h\"" | $(CC) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -I. $$before -x c -fsyntax-only - || exit 1; \
-	    echo "#include \"$$h\"" | $(CXX) $(FLAGS) -std=c++17 -Wno-unused-function -Werror -MF /dev/null -I. $$before -x c++ -fsyntax-only - || exit 1; \
+	    case " $(NEED_KERNELS) " in *" $$h "*) before='-include llmc/cpu/kernels.h -include llmc/comm.h';; *) before=;; esac; \
+	    echo "#include \"$$h\"" | $(call WITH_MPI,$(CC)) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -I. $$before -x c -fsyntax-only - || exit 1; \
+	    echo "#include \"$$h\"" | $(call WITH_MPI,$(CXX)) $(FLAGS) -std=c++17 -Wno-unused-function -Werror -MF /dev/null -I. $$before -x c++ -fsyntax-only - || exit 1; \
 	done; echo "$(words $(HEADERS)) headers compile alone, as C11 and as C++17"
 
 FUZZERS := $(patsubst test/fuzz/%.c,build/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))

@@ -7,7 +7,7 @@
 #include "llmc/cpu/device.h"  // the device, and the storage type floatX (contract: llmc/device.h)
 #include "llmc/ops.h"         // the contract between model and kernels
 #include "llmc/cpu/kernels.h" // the kernels, a header for each
-#include "llmc/comm/none.h"   // other processes
+#include "llmc/comm.h"        // other processes
 #include "llmc/gpt2.h"        // the model: memory, forward, backward, update
 #include "llmc/generate.h"    // text from it
 #include "llmc/checkpoint.h"  // its weights on disk
@@ -23,4 +23,5 @@ __attribute__((weak)) Cpu cpu; // one for all these objects
 #define TRAINER JOIN(JOIN(cpu_, FLOATX), JOIN(_, LEVEL)) // cpu_fp32_avx2, say
 extern const Trainer TRAINER;
 const Trainer TRAINER = {"cpu", STRING(FLOATX), STRING(LEVEL), device_kernel_flops, train, generate_command, eval_command,
-                         info_command, saved_choice, &HARNESS};
+                         info_command, saved_choice, NULL,
+                         &HARNESS};

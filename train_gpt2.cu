@@ -7,7 +7,10 @@
 #include "llmc/cuda/device.cuh"  // the device, and the storage type floatX (contract: llmc/device.h)
 #include "llmc/ops.h"            // the contract between model and kernels
 #include "llmc/cuda/kernels.cuh" // the kernels, a header for each
-#include "llmc/comm/none.h"      // other processes
+#include "llmc/comm.h"           // other processes
+#ifdef HAS_NCCL
+#include "llmc/comm/nccl.cuh"
+#endif
 #include "llmc/gpt2.h"           // the model: memory, forward, backward, update
 #include "llmc/generate.h"       // text from it
 #include "llmc/checkpoint.h"     // its weights on disk
@@ -18,6 +21,12 @@
 #include "llmc/harness_impl.h"   // what check and bench need
 #include "llmc/trainer.h"
 
+#ifdef HAS_NCCL
+static const CommEngine* const engine = &NCCL_ENGINE;
+#else
+static const CommEngine* const engine = NULL;
+#endif
 extern const Trainer JOIN(cuda_, FLOATX);
 const Trainer JOIN(cuda_, FLOATX) = {"cuda", STRING(FLOATX), NULL, NULL, train, generate_command, eval_command,
-                                     info_command, saved_choice, &HARNESS};
+                                     info_command, saved_choice, engine,
+                                     &HARNESS};

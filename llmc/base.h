@@ -39,6 +39,10 @@ enum { EXIT_DONE = 0, EXIT_RUNTIME = 1, EXIT_USAGE = 2, EXIT_CHECK_FAILED = 3, E
 #define ATTR_ONE_COPY __attribute__((noinline, noclone))
 #endif
 
+// The rank of this process among several that train together, for messages alone: notices are those of the first, errors
+// name the others. One variable for all object files of a program, set by main.
+__attribute__((weak)) int process_rank;
+
 // The text of an error that the caller may recover from.
 typedef struct {
     char text[1024];
@@ -60,7 +64,11 @@ static inline void begin_line(void) {
 }
 
 static inline void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_list args) {
+    // What is wrong on the first process is mostly wrong on all: those wait, for their launcher to end them, before they
+    // say the same.
+    if (process_rank > 0) { sleep(1); }
     begin_line();
+    if (process_rank > 0) { fprintf(stderr, "rank %d: ", process_rank); }
     fputs("error: ", stderr);
     vfprintf(stderr, fmt, args);
     fputc('\n', stderr);
@@ -81,9 +89,10 @@ static inline void ATTR_NORETURN ATTR_PRINTF(1, 2) usage_error(const char* fmt, 
     vdie(EXIT_USAGE, fmt, args);
 }
 
-// A line for the user on standard error: standard output carries results only.
+// A line for the user on standard error, from the first process: standard output carries results only.
 static inline void ATTR_PRINTF(1, 2) notice(const char* fmt, ...) {
     va_list args;
+    if (process_rank > 0) { return; }
     va_start(args, fmt);
     begin_line();
     vfprintf(stderr, fmt, args);

@@ -227,14 +227,14 @@ static inline bool state_save(const char* folder, json_t* state, Error* err) {
     return ok;
 }
 
-static inline bool checkpoint_write(const char* folder, const GPT2* g, const TrainState* s, const Config* c, int eot,
+static inline bool checkpoint_write(const char* folder, GPT2* g, const TrainState* s, const Config* c, int eot,
                                     Error* err) {
     char *model = format("%s/model.safetensors", folder), *optimizer = format("%s/optimizer.safetensors", folder);
     const TensorBlock weights = {"transformer.", g->masters, true},
                       moments[2] = {{"m.", g->m, false}, {"v.", g->v, false}};
     json_t *model_sums = json_object(), *optimizer_sums = json_object();
-    bool ok = tensors_save(model, &g->params_table, &weights, 1, model_sums, err) &&
-              tensors_save(optimizer, &g->params_table, moments, 2, optimizer_sums, err) &&
+    bool ok = tensors_save(model, g, &weights, 1, model_sums, err) &&
+              tensors_save(optimizer, g, moments, 2, optimizer_sums, err) &&
               hf_save_config(folder, &g->config, eot, err);
     json_t* checksums =
         json_pack("{s:o, s:o}", "model.safetensors", model_sums, "optimizer.safetensors", optimizer_sums);
@@ -245,6 +245,13 @@ static inline bool checkpoint_write(const char* folder, const GPT2* g, const Tra
     free(model);
     free(optimizer);
     return ok;
+}
+
+// What the other processes do while the first one writes: they hand it their shards, in the order of checkpoint_write.
+static inline void checkpoint_hand_over(GPT2* g) {
+    gpt2_whole(g, g->masters);
+    gpt2_whole(g, g->m);
+    gpt2_whole(g, g->v);
 }
 
 // Bytes that a checkpoint takes, a little over.
@@ -263,7 +270,7 @@ static inline bool checkpoint_room(const char* out, const GPT2* g, Error* err) {
 
 // Writes a checkpoint to `out` and removes all but the newest `keep` (0: none). Returns its path, which the caller
 // frees; NULL on failure, with nothing but the older checkpoints left.
-static inline char* checkpoint_save(const char* out, const GPT2* g, const TrainState* s, const Config* c, int eot,
+static inline char* checkpoint_save(const char* out, GPT2* g, const TrainState* s, const Config* c, int eot,
                                     Error* err) {
     char *path = format("%s/step_%08lld", out, s->step), *temporary = format("%s/.tmp-step_%08lld", out, s->step);
     bool ok = checkpoint_room(out, g, err) && make_directories(temporary, err) &&
@@ -295,7 +302,7 @@ static inline bool checkpoint_load(GPT2* g, TrainState* s, const char* folder, j
     bool ok = hf_load_weights(g, folder, err) && safetensors_open(&file, path, err);
     free(path);
     if (!ok) { return false; }
-    ok = tensors_load(&file, &g->params_table, moments, 2, err);
+    ok = tensors_load(&file, g, moments, 2, err);
     safetensors_close(&file);
     const char* hash = json_string_value(json_object_get(state, "data_hash"));
     s->step = json_integer_value(json_object_get(state, "step"));

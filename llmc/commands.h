@@ -87,7 +87,7 @@ static inline int eval_command(Config* c, Comm* comm) {
     evalloader_open(&loader, &data, c->val_tokens, B, memory);
     const double start = seconds_now(), loss = validation_loss(&g, &loader, comm);
     notice("%llu windows of %d tokens in %.1f s", (unsigned long long)loader.num_windows, T, seconds_now() - start);
-    printf("val loss %f\n", loss);
+    if (comm->rank == 0) { printf("val loss %f\n", loss); }
     const double floor_loss = corpus_floor(&data);
     if (isfinite(floor_loss)) { notice("the corpus' own entropy is %f nats a token", floor_loss); }
     evalloader_close(&loader);

@@ -21,6 +21,7 @@
 // What a run asks of its device.
 typedef struct {
     int index;   // which GPU
+    bool of_rank; // the index is the process's rank on its machine: where it sees one GPU of its own, that one
     int threads; // of the CPU; 0: OpenMP's choice
     bool plain;  // the readable kernels that the fast ones are tested against
     bool fused;  // bias, GELU and bias gradients inside the matmuls
@@ -30,6 +31,8 @@ typedef struct {
 
 OP void device_open(const DeviceOptions* options);
 OP const char* device_name(void);
+// Which of the machine's GPUs it is: a name that no other has; empty for a CPU, which processes may share.
+OP const char* device_identity(void);
 OP int device_threads(void);
 // The kernels in use: state.json names them, so that a resumed run takes the same.
 OP const char* device_kernels(void);
@@ -49,6 +52,8 @@ OP void* host_alloc(size_t bytes, const char* what);
 OP void host_free(void* p);
 
 OP void device_zero(void* p, size_t bytes);
+// Queues a copy within device memory; the two do not overlap.
+OP void device_copy(void* to, const void* from, size_t bytes);
 // host may be changed or read when these return.
 OP void device_copy_in(void* device, const void* host, size_t bytes);
 OP void device_copy_out(void* host, const void* device, size_t bytes);

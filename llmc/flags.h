@@ -40,13 +40,13 @@ static const LetterFlag LETTER_FLAGS[] = {
     {"f", NULL, NULL, "0", "there is no TF32 on a CPU"},
     {"w", NULL, NULL, "1", "master weights are always fp32"},
     {"ge", NULL, NULL, "0", "GELU is not fused into matmuls"},
-    {"z", NULL, NULL, "0", "there is one process, so there is nothing to shard"},
-    {"pn", NULL, NULL, "1", "there is one process"},
-    {"pr", NULL, NULL, "0", "there is one process"},
-    {"pg", NULL, NULL, NULL, "there is one process"},
-    {"pi", NULL, NULL, NULL, "there is one process"},
-    {"ps", NULL, NULL, NULL, "there is one process"},
-    {"pf", NULL, NULL, NULL, "there is one process"},
+    {"z", "zero", "0", NULL, NULL},
+    {"pn", NULL, NULL, "1", "start the processes with mpirun, srun, torchrun or --gpus"},
+    {"pr", NULL, NULL, "0", "start the processes with mpirun, srun, torchrun or --gpus"},
+    {"pg", NULL, NULL, NULL, "start the processes with mpirun, srun, torchrun or --gpus"},
+    {"pi", NULL, NULL, "mpi", "start the processes with mpirun, srun, torchrun or --gpus"},
+    {"ps", NULL, NULL, NULL, "start the processes with mpirun, srun or torchrun, whose MASTER_ADDR is the server"},
+    {"pf", NULL, NULL, NULL, "processes find each other by MPI or TCP, not by a shared file"},
 };
 enum { NUM_LETTER_FLAGS = sizeof LETTER_FLAGS / sizeof *LETTER_FLAGS };
 

@@ -3,6 +3,7 @@
 //
 // It is compiled once for each storage type, so it includes no kernels: see train_gpt2.c for the order.
 #pragma once
+#include "comm.h"
 #include "models.h"
 #include "ops.h"
 
@@ -66,9 +67,9 @@ typedef struct { GPT2_ACTS(ACT_FIELD) } Acts;
 
 typedef enum { FORWARD_ONLY, KEEP_ALL, RECOMPUTE_GELU, RECOMPUTE_ALL } Keep;
 
-// Called when the gradients [begin, begin + count) of the parameters' layout will not change any more in this step, so
-// that a reduction over processes can begin while the layers below are still being worked on.
-typedef void (*GradsReady)(void* context, float* grads, size_t begin, size_t count);
+// Called when the gradients of a range of the parameters' layout will not change any more in this step, so that they can
+// be added up over processes while the layers below are still being worked on.
+typedef void (*GradsReady)(void* context, float* grads, TensorRange range);
 
 // Keys and values of a sequence that is being generated: attention_cached's cache for each layer, B = 1.
 typedef struct {
@@ -76,9 +77,12 @@ typedef struct {
     int length, capacity;
 } KVCache;
 
+// What a step adds up: losses, processes that were asked to stop, the squared norm of the gradient.
+enum { SUM_LOSS, SUM_STOP, SUM_NORM, NUM_SUMS };
+
 // Host memory that is copied to and from the device while work goes on there.
 typedef struct Mailbox {
-    double sums[2];
+    double sums[NUM_SUMS], stop;
     AdamW hyper;
 } Mailbox;
 
@@ -87,6 +91,7 @@ typedef struct {
     int B, T; // the most that memory was laid out for
     Keep keep;
     TensorTable params_table, acts_table;
+    Comm* sharers; // ZeRO-1: each of these processes keeps masters and moments of its shards alone; NULL: all is here
     // device memory
     floatX* params;
     float* masters; // the parameters in fp32; params itself if floatX is float
@@ -94,7 +99,7 @@ typedef struct {
     char* acts;
     int* batches;                  // two of (3,B,T): the next one comes in while one is worked on
     int *tokens, *targets, *order; // (B,T) each, in one of them
-    double* sums;                  // [0] the losses of this step, [1] the squared norm of the gradient
+    double* sums;                  // NUM_SUMS
     AdamW* hyper;
     Mailbox* mailbox;
     size_t kv_size; // elements of a KVCache
@@ -108,11 +113,12 @@ typedef struct {
 #define ACT_ROW(type, field, repeat, rows, cols) \
     {#field, sizeof(type), repeat, (size_t)(rows), (size_t)(cols), (size_t)(rows), INIT_ZERO, AS_IS, NULL, 0, 0, 0},
 
-static inline TensorTable gpt2_params_table(const GPT2Config* m) {
+static inline TensorTable gpt2_params_table_in_shards(const GPT2Config* m, int shards) {
     const int C = m->channels, V = m->vocab_size, Vp = m->padded_vocab_size, maxT = m->max_seq_len;
     const Tensor rows[] = {GPT2_PARAMS(PARAM_ROW)};
-    return tensors_layout(rows, sizeof rows / sizeof *rows, m->num_layers);
+    return tensors_layout_in_shards(rows, sizeof rows / sizeof *rows, m->num_layers, shards);
 }
+static inline TensorTable gpt2_params_table(const GPT2Config* m) { return gpt2_params_table_in_shards(m, 1); }
 
 static inline TensorTable gpt2_acts_table(const GPT2Config* m, int B, int T, Keep keep) {
     const int C = m->channels, Vp = m->padded_vocab_size, NH = m->num_heads;
@@ -137,6 +143,14 @@ static inline void gpt2_layout(GPT2* g, const GPT2Config* config, int B, int T, 
     g->kv_size = (size_t)config->num_layers * (size_t)config->max_seq_len * 2 * (size_t)config->channels;
 }
 
+// Shares masters and moments with the other processes (ZeRO-1: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations
+// Toward Training Trillion Parameter Models"): after gpt2_layout, before gpt2_alloc.
+static inline void gpt2_share(GPT2* g, Comm* sharers) {
+    if (sharers->size == 1) { return; }
+    g->sharers = sharers;
+    g->params_table = gpt2_params_table_in_shards(&g->config, sharers->size);
+}
+
 // What the model will take, line by line: the one list behind allocating, freeing and printing. `field` is the pointer.
 typedef struct {
     const char* what;
@@ -148,15 +162,16 @@ static inline size_t gpt2_batch_size(const GPT2* g) { return (size_t)3 * g->B * 
 
 static inline void gpt2_memory(const GPT2* g, MemoryLine line[MEMORY_LINES]) {
     const size_t n = g->params_table.size, train = g->keep != FORWARD_ONLY;
+    const size_t kept = g->sharers ? n / (size_t)g->sharers->size : n;
     const MemoryLine lines[MEMORY_LINES] = {
         {"parameters", n * sizeof(floatX), offsetof(GPT2, params)},
-        {"master weights", sizeof(floatX) == sizeof(float) ? 0 : n * sizeof(float), offsetof(GPT2, masters)},
+        {"master weights", sizeof(floatX) == sizeof(float) ? 0 : kept * sizeof(float), offsetof(GPT2, masters)},
         {"gradients", train * n * sizeof(float), offsetof(GPT2, grads)},
-        {"first moments", train * n * sizeof(float), offsetof(GPT2, m)},
-        {"second moments", train * n * sizeof(float), offsetof(GPT2, v)},
+        {"first moments", train * kept * sizeof(float), offsetof(GPT2, m)},
+        {"second moments", train * kept * sizeof(float), offsetof(GPT2, v)},
         {"activations", g->acts_table.size, offsetof(GPT2, acts)},
         {"batches", 2 * gpt2_batch_size(g) * sizeof(int), offsetof(GPT2, batches)},
-        {"sums", 2 * sizeof(double), offsetof(GPT2, sums)},
+        {"sums", NUM_SUMS * sizeof(double), offsetof(GPT2, sums)},
         {"settings of the optimizer", sizeof(AdamW), offsetof(GPT2, hyper)},
     };
     memcpy(line, lines, sizeof lines);
@@ -235,6 +250,80 @@ static inline Acts acts_at(const GPT2* g, int layer) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// what this process keeps of masters and moments
+
+// A range of the parameters' layout, and where it stands in masters, m and v.
+typedef struct {
+    TensorRange range;
+    size_t at;
+} Kept;
+
+// All in one piece, or the shards of this process, one of each of the table's ranges.
+static inline int gpt2_num_kept(const GPT2* g) { return g->sharers ? tensors_num_ranges(&g->params_table) : 1; }
+static inline Kept gpt2_kept(const GPT2* g, int i) {
+    Kept k = {{0, g->params_table.size}, 0};
+    if (g->sharers) {
+        const size_t shards = (size_t)g->sharers->size;
+        const TensorRange r = tensors_range(&g->params_table, i);
+        k.range.size = r.size / shards;
+        k.range.begin = r.begin + (size_t)g->sharers->rank * k.range.size;
+        k.at = r.begin / shards;
+    }
+    return k;
+}
+
+// In fp32 the parameters are the masters, and here as a whole.
+static inline bool gpt2_is_whole(const GPT2* g, const float* block) {
+    return !g->sharers || (const void*)block == (const void*)g->params;
+}
+
+// Where masters, m or v have what is kept at k.
+static inline float* gpt2_block_at(const GPT2* g, float* block, const Kept* k) {
+    return block + (gpt2_is_whole(g, block) ? k->range.begin : k->at);
+}
+
+// Puts the n elements from number `begin` of the layout on, or those of them that this process keeps, into masters, m or
+// v. They lie in one of the table's ranges.
+static inline void gpt2_put(const GPT2* g, float* block, size_t begin, const float* host, size_t n) {
+    if (gpt2_is_whole(g, block)) {
+        device_copy_in(block + begin, host, n * sizeof(float));
+        return;
+    }
+    for (int i = 0; i < gpt2_num_kept(g); i++) {
+        const Kept k = gpt2_kept(g, i);
+        const size_t first = max_size(begin, k.range.begin), last = min_size(begin + n, k.range.begin + k.range.size);
+        if (first < last) {
+            device_copy_in(block + k.at + (first - k.range.begin), host + (first - begin),
+                           (last - first) * sizeof(float));
+        }
+    }
+}
+
+// All of masters, m or v, in device memory: the block itself or, put together from all processes' shards, in the memory
+// of the gradients, which are lost. Called by all processes at once.
+static inline const float* gpt2_whole(GPT2* g, float* block) {
+    if (gpt2_is_whole(g, block)) { return block; }
+    for (int i = 0; i < gpt2_num_kept(g); i++) {
+        const Kept k = gpt2_kept(g, i);
+        const TensorRange r = tensors_range(&g->params_table, i);
+        device_copy(g->grads + k.range.begin, block + k.at, k.range.size * sizeof(float));
+        comm_gather_begin(g->sharers, g->grads + r.begin, r.size * sizeof(float));
+    }
+    comm_end(g->sharers);
+    return g->grads;
+}
+
+// Each process's shards of the parameters to all.
+static inline void gpt2_gather_params(GPT2* g) {
+    if (!g->sharers) { return; }
+    for (int i = 0; i < gpt2_num_kept(g); i++) {
+        const TensorRange r = tensors_range(&g->params_table, i);
+        comm_gather_begin(g->sharers, g->params + r.begin, r.size * sizeof(floatX));
+    }
+    comm_end(g->sharers);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
 // forward
 
 // Block `l`, whose residual1 and ln1 are there, up to the last matmul's input: all that backward looks at.
@@ -292,14 +381,14 @@ static inline void gpt2_forward(const GPT2* g, int B, int T, KVCache* cache) {
     if (cache) { cache->length += T; }
 }
 
-// After gpt2_forward: adds the losses of g->targets (B,T) to sums[0].
+// After gpt2_forward: adds the losses of g->targets (B,T) to sums[SUM_LOSS].
 static inline void gpt2_loss(GPT2* g, int B, int T) {
     const GPT2Config* m = &g->config;
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
     classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, classifier_chunk(m->channels), B * T, m->channels,
                     m->vocab_size, m->padded_vocab_size);
-    loss_add(&g->sums[0], a.losses, B * T);
+    loss_add(&g->sums[SUM_LOSS], a.losses, B * T);
 }
 
 // After gpt2_forward of B*T tokens: logits (count,V) in device memory, for the rows from `first` on.
@@ -338,13 +427,12 @@ static inline void gpt2_block_backward(GPT2* g, int l, int B, int T, float* d, f
     device_range_pop();
 }
 
-// After gpt2_forward: adds the gradient of dloss * sum(losses) to grads and the losses to sums[0]. `ready` (or NULL) is
+// After gpt2_forward: adds the gradient of dloss * sum(losses) to grads and the losses to sums[SUM_LOSS]. `ready` (or NULL) is
 // told of each range of gradients that is finished.
 static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
     const GPT2Config* m = &g->config;
     const int N = B * T, L = m->num_layers, C = m->channels;
     const TensorTable* table = &g->params_table;
-    const size_t layers_end = table->layers_begin + (size_t)L * table->layer_size;
     const Params p = params_at(g, 0);
     const Grads dp = grads_at(g, 0);
     const Acts a = acts_at(g, 0);
@@ -352,17 +440,17 @@ static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady 
     device_range_push("classifier", -1);
     classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss,
                         classifier_chunk(m->channels), N, C, m->vocab_size, m->padded_vocab_size);
-    loss_add(&g->sums[0], a.losses, N);
+    loss_add(&g->sums[SUM_LOSS], a.losses, N);
     device_range_pop();
     device_zero(a.dresidual, (size_t)N * C * sizeof(float));
     layernorm_backward(a.dresidual, dx, dp.lnfw, dp.lnfb, a.dbtc, a.residualf, p.lnfw, a.lnf_mean, a.lnf_rstd, N, C);
-    if (ready) { ready(context, g->grads, layers_end, table->size - layers_end); }
+    if (ready) { ready(context, g->grads, tensors_range(table, L + 1)); }
     for (int l = L - 1; l >= 0; l--) {
         gpt2_block_backward(g, l, B, T, a.dresidual, dx);
-        if (ready) { ready(context, g->grads, table->layers_begin + (size_t)l * table->layer_size, table->layer_size); }
+        if (ready) { ready(context, g->grads, tensors_range(table, l + 1)); }
     }
     encoder_backward(dp.wte, dp.wpe, a.dresidual, g->tokens, g->order, B, T, C);
-    if (ready) { ready(context, g->grads, 0, table->layers_begin); }
+    if (ready) { ready(context, g->grads, tensors_range(table, 0)); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -370,28 +458,57 @@ static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady 
 
 static inline void gpt2_zero_grads(GPT2* g) {
     device_zero(g->grads, g->params_table.size * sizeof(float));
-    device_zero(g->sums, 2 * sizeof(double));
+    device_zero(g->sums, NUM_SUMS * sizeof(double));
 }
 
-// Leaves the squared norm of the whole gradient in sums[1]; padding is zero and does not count.
-static inline void gpt2_grad_norm(GPT2* g) { norm_squared(&g->sums[1], g->grads, g->params_table.size); }
+// Adds to sums[SUM_NORM] the squared norm of the gradient, or of this process's shards of it; padding is zero and does
+// not count.
+static inline void gpt2_grad_norm(GPT2* g) {
+    for (int i = 0; i < gpt2_num_kept(g); i++) {
+        const Kept k = gpt2_kept(g, i);
+        norm_squared(&g->sums[SUM_NORM], g->grads + k.range.begin, k.range.size);
+    }
+}
+
+// Tells `ready` of all ranges: for a process that has no micro-batch of its own, when others have one.
+static inline void gpt2_all_ready(GPT2* g, GradsReady ready, void* context) {
+    for (int i = tensors_num_ranges(&g->params_table) - 1; i >= 0; i--) {
+        ready(context, g->grads, tensors_range(&g->params_table, i));
+    }
+}
+
+// Queues whether this process was asked to stop, to be added up over all.
+static inline void gpt2_send_stop(GPT2* g, bool stop) {
+    g->mailbox->stop = stop;
+    device_send(&g->sums[SUM_STOP], &g->mailbox->stop, sizeof g->mailbox->stop);
+}
 
 // Queues the copy of sums to mailbox->sums, there to be read after device_sync().
 static inline void gpt2_fetch_sums(GPT2* g) { device_fetch(g->mailbox->sums, g->sums, sizeof g->mailbox->sums); }
 
 // To be called when masters have been written from outside.
 static inline void gpt2_masters_changed(GPT2* g) {
-    params_round(g->params, g->masters, g->params_table.size);
+    for (int i = 0; i < gpt2_num_kept(g); i++) {
+        const Kept k = gpt2_kept(g, i);
+        params_round(g->params + k.range.begin, gpt2_block_at(g, g->masters, &k), k.range.size);
+    }
+    gpt2_gather_params(g);
     params_changed();
 }
 
 // Queues one AdamW step, after gpt2_grad_norm. Once in each step that ends with device_sync().
 static inline void gpt2_update(GPT2* g, const AdamW* hyper) {
-    const size_t n = g->params_table.size;
     device_range_push("update", -1);
     g->mailbox->hyper = *hyper;
     device_send(g->hyper, &g->mailbox->hyper, sizeof *hyper);
-    adamw_update(g->params, g->masters, g->m, g->v, g->grads, &g->sums[1], g->hyper, &g->params_table, 0, n);
+    for (int i = 0; i < gpt2_num_kept(g); i++) {
+        const Kept k = gpt2_kept(g, i);
+        const size_t begin = k.range.begin, end = begin + k.range.size;
+        adamw_update(g->params + begin, gpt2_block_at(g, g->masters, &k), gpt2_block_at(g, g->m, &k),
+                     gpt2_block_at(g, g->v, &k), g->grads + begin, &g->sums[SUM_NORM], g->hyper, &g->params_table, begin,
+                     end);
+    }
+    gpt2_gather_params(g);
     params_changed();
     device_range_pop();
 }

@@ -137,8 +137,8 @@ static inline void harness_model_step(HarnessModel* model, const int* batches, i
     gpt2_fetch_sums(g);
     gpt2_update(g, &hyper);
     device_sync();
-    *loss = g->mailbox->sums[0] / tokens;
-    *norm = sqrt(g->mailbox->sums[1]);
+    *loss = g->mailbox->sums[SUM_LOSS] / tokens;
+    *norm = sqrt(g->mailbox->sums[SUM_NORM]);
 }
 
 static inline void harness_model_read(HarnessModel* model, ModelPart part, float* out) {

@@ -8,7 +8,7 @@
 // A block of fp32 numbers laid out by the table of parameters, and how it stands in a file.
 typedef struct {
     const char* prefix; // of the names: "transformer." for weights, "m." and "v." for moments
-    float* data;        // device memory
+    float* data;        // device memory: all of it or, where processes share it, this one's shards
     bool hf_layout;     // matrices as Hugging Face has them (GPT2_PARAMS says which are transposed), else as ours
 } TensorBlock;
 
@@ -74,8 +74,9 @@ static inline size_t tensor_fetch(TensorBuffers* b, const Tensor* t, int layer, 
     return n;
 }
 
-static inline bool tensors_write(SafeTensorsWriter* w, const TensorTable* table, const TensorBlock* blocks,
-                                 int num_blocks, json_t* checksums, Error* err) {
+static inline bool tensors_write(SafeTensorsWriter* w, GPT2* g, const TensorBlock* blocks, int num_blocks,
+                                 json_t* checksums, Error* err) {
+    const TensorTable* table = &g->params_table;
     size_t shape[2];
     bool ok = safetensors_annotate(w, "format", "pt", err); // transformers asks for it
     for (int b = 0; b < num_blocks; b++) {
@@ -90,10 +91,11 @@ static inline bool tensors_write(SafeTensorsWriter* w, const TensorTable* table,
     }
     TensorBuffers buffers = tensor_buffers(table);
     for (int b = 0; b < num_blocks; b++) {
+        const TensorBlock whole = {blocks[b].prefix, (float*)gpt2_whole(g, blocks[b].data), blocks[b].hf_layout};
         for (int i = 0; i < table->count; i++) {
             for (int l = 0; ok && l < table->row[i].layers; l++) {
                 char *name = tensor_file_name(&table->row[i], l, blocks[b].prefix), hex[17];
-                const size_t bytes = tensor_fetch(&buffers, &table->row[i], l, &blocks[b]) * sizeof(float);
+                const size_t bytes = tensor_fetch(&buffers, &table->row[i], l, &whole) * sizeof(float);
                 snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash64(buffers.file, bytes, 0));
                 json_object_set_new(checksums, name, json_string(hex));
                 ok = safetensors_write(w, name, buffers.file, bytes, err);
@@ -105,11 +107,12 @@ static inline bool tensors_write(SafeTensorsWriter* w, const TensorTable* table,
     return ok && safetensors_finish(w, err);
 }
 
-// Writes blocks of parameters' shape to a file and the hash64 of every tensor's bytes to `checksums`, by name.
-static inline bool tensors_save(const char* path, const TensorTable* table, const TensorBlock* blocks, int num_blocks,
-                                json_t* checksums, Error* err) {
+// Writes blocks of parameters' shape to a file and the hash64 of every tensor's bytes to `checksums`, by name. Where
+// processes share a block, they call gpt2_whole() for it meanwhile.
+static inline bool tensors_save(const char* path, GPT2* g, const TensorBlock* blocks, int num_blocks, json_t* checksums,
+                                Error* err) {
     SafeTensorsWriter w;
-    const bool ok = safetensors_create(&w, path, err) && tensors_write(&w, table, blocks, num_blocks, checksums, err);
+    const bool ok = safetensors_create(&w, path, err) && tensors_write(&w, g, blocks, num_blocks, checksums, err);
     if (!ok) { safetensors_abandon(&w); }
     return ok;
 }
@@ -224,7 +227,7 @@ static inline bool tensor_shape_is(const SafeTensor* found, const size_t* shape,
 }
 
 // Reads one tensor from the file into the block.
-static inline bool tensor_load(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer,
+static inline bool tensor_load(const SafeTensors* s, TensorBuffers* b, const GPT2* g, const Tensor* t, int layer,
                                const TensorBlock* block, const char* name, Error* err) {
     const SafeTensor* found = safetensors_find(s, name);
     size_t shape[2] = {0, 0};
@@ -245,21 +248,22 @@ static inline bool tensor_load(const SafeTensors* s, TensorBuffers* b, const Ten
     }
     const bool swap = block->hf_layout && t->layout == TRANSPOSED;
     if (swap) { transpose(b->ours, b->file, t->cols, t->used_rows); }
-    device_copy_in(block->data + tensor_at(t, layer), swap ? b->ours : b->file, n * sizeof(float));
+    gpt2_put(g, block->data, tensor_at(t, layer), swap ? b->ours : b->file, n);
     return true;
 }
 
 // Reads every tensor of the blocks from an open file or folder. Tensors that no block has are passed over: mask
 // buffers, and the classifier's weight, which is wte.
-static inline bool tensors_load(const SafeTensors* s, const TensorTable* table, const TensorBlock* blocks,
-                                int num_blocks, Error* err) {
+static inline bool tensors_load(const SafeTensors* s, const GPT2* g, const TensorBlock* blocks, int num_blocks,
+                                Error* err) {
+    const TensorTable* table = &g->params_table;
     bool ok = true;
     TensorBuffers buffers = tensor_buffers(table);
     for (int b = 0; b < num_blocks; b++) {
         for (int i = 0; i < table->count; i++) {
             for (int l = 0; ok && l < table->row[i].layers; l++) {
                 char* name = tensor_file_name(&table->row[i], l, blocks[b].prefix);
-                ok = tensor_load(s, &buffers, &table->row[i], l, &blocks[b], name, err);
+                ok = tensor_load(s, &buffers, g, &table->row[i], l, &blocks[b], name, err);
                 free(name);
             }
         }
@@ -273,7 +277,7 @@ static inline bool hf_load_weights(GPT2* g, const char* folder, Error* err) {
     SafeTensors s;
     if (!safetensors_open_folder(&s, folder, err)) { return false; }
     const TensorBlock weights = {"transformer.", g->masters, true};
-    const bool ok = tensors_load(&s, &g->params_table, &weights, 1, err);
+    const bool ok = tensors_load(&s, g, &weights, 1, err);
     safetensors_close(&s);
     if (ok) { gpt2_masters_changed(g); }
     return ok;

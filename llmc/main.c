@@ -1,6 +1,13 @@
 // The command line: which command, which options, which trainer.
 #include "bench.h"
 #include "check.h"
+#ifdef HAS_MPI
+#include "comm/mpi.h"
+#define MPI_SUPPORT MPI_BUILT_IN
+#else
+#define MPI_SUPPORT MPI_ABSENT
+#endif
+#include "comm/local.h"
 #include "cpu/processor.h"
 #include "flags.h"
 #include "report.h"
@@ -86,17 +93,44 @@ static const Trainer* choose_trainer(Config* c) {
     return trainer;
 }
 
-// A launcher started us as one of several, and this build knows nothing of the others.
-static void check_single_process(void) {
-    static const char* const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "WORLD_SIZE"};
-    for (int i = 0; i < 4; i++) {
-        const char* size = getenv(variables[i]);
-        if (size && atoi(size) > 1) {
-            usage_error(
-                "%s=%s: started as one of several processes, but this program trains in one: start it without mpirun",
-                variables[i], size);
-        }
+// Tells how this process was started. Commands other than train and eval are for one process.
+static Launch detect_launch(int command) {
+    Error err;
+    Launch launch;
+    if (!launch_detect(&launch, MPI_SUPPORT, &err)) { usage_error("%s", err.text); }
+    process_rank = launch.rank;
+    if (launch.size > 1 && !(command & (TRAIN | EVAL | BENCH))) {
+        usage_error("started by %s as one of %d processes, but only train, eval and bench run in several", launch.launcher,
+                    launch.size);
     }
+    return launch;
+}
+
+// How the trainer's processes add up their gradients; NULL if this build cannot.
+static const CommEngine* find_engine(const Trainer* trainer) {
+#ifdef HAS_MPI
+    if (!strcmp(trainer->device, MPI_ENGINE.device)) { return &MPI_ENGINE; }
+#endif
+    return trainer->engine;
+}
+
+// Meets the other processes of the run.
+static Comm open_comm(Launch* launch, const Config* c, const Trainer* trainer) {
+    Error err;
+    Comm comm = comm_alone();
+    if (launch->size == 1) { return comm; }
+    comm.engine = find_engine(trainer);
+    if (!comm.engine) {
+        usage_error("started by %s as one of %d processes, but this program was built without %s: install it and build "
+                    "again, or start one process", launch->launcher, launch->size,
+                    strcmp(trainer->device, "cpu") ? "NCCL" : "MPI");
+    }
+#ifdef HAS_MPI
+    if (launch->meeting == MEET_BY_MPI && !mpi_meet(launch, &err)) { fatal("%s", err.text); }
+#endif
+    const CommOptions options = {c->connect_timeout, c->comm_timeout};
+    if (!comm_open(&comm, launch, &options, &err)) { fatal("%s", err.text); }
+    return comm;
 }
 
 static int report_command(const Config* c) {
@@ -121,6 +155,7 @@ static int tokenize_command(const Config* c) {
 
 int main(int argc, char** argv) {
     Config config;
+    char** arguments = argv;
     const char* program = argv[0];
     argc--, argv++;
     const Command* command = &COMMANDS[0];
@@ -144,15 +179,19 @@ int main(int argc, char** argv) {
     config_parse(&config, command->bit, command->name, argc, argv);
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
-    check_single_process();
+    Launch launch = detect_launch(command->bit);
+    if (config.gpus > 1 && launch.size == 1) { return launch_local((int)config.gpus, arguments, config.comm_timeout); }
     if (command->bit == BENCH) { return bench_command(&config, find_fast); }
     const Trainer* trainer = choose_trainer(&config);
     if (command->bit == CHECK) { return check_command(&config, trainer, find_cpu_trainer("fp32", "plain")); }
-    Comm comm = comm_open();
+    Comm comm = open_comm(&launch, &config, trainer);
     const int status = command->bit == TRAIN      ? trainer->train(&config, &comm)
                        : command->bit == GENERATE ? trainer->generate(&config)
                        : command->bit == EVAL     ? trainer->eval(&config, &comm)
                                                   : trainer->info(&config);
     comm_close(&comm);
+#ifdef HAS_MPI
+    mpi_leave();
+#endif
     return status;
 }

@@ -85,7 +85,7 @@ OP void classifier_logits(float* out, floatX* logits, const floatX* inp, const f
 // *total += the sum of losses (N), in an order that does not depend on the number of threads.
 OP void loss_add(double* total, const float* losses, int N);
 
-// *out = the sum of squares of x (n), in an order that does not depend on the number of threads.
+// *out += the sum of squares of x (n), in an order that does not depend on the number of threads.
 OP void norm_squared(double* out, const float* x, size_t n);
 
 // What one AdamW step needs to know; it lies in device memory, so that a recorded graph can be replayed.
@@ -97,7 +97,8 @@ typedef struct {
 } AdamW;
 
 // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction, for the elements [begin, end) of
-// the table's layout. Only matrices decay. The gradient is first scaled to a norm of at most grad_clip, its squared
+// the table's layout; the five pointers are to element `begin`, whether all or only these are in memory. Only matrices
+// decay. The gradient is first scaled to a norm of at most grad_clip, its squared
 // global norm being *grad_norm_squared; where that is not finite nothing changes. params become the masters rounded to
 // floatX; masters may be params if that is float. Call params_changed() afterwards.
 OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,

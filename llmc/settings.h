@@ -10,10 +10,22 @@ static inline Keep keep_of(const Config* c) {
     return !strcmp(c->recompute, "all") ? RECOMPUTE_ALL : !strcmp(c->recompute, "gelu") ? RECOMPUTE_GELU : KEEP_ALL;
 }
 
-static inline void device_open_for(const Config* c) {
-    const DeviceOptions options = {(int)c->device,    (int)c->threads, !strcmp(c->kernels, "plain"),
-                                   c->fused != 0,     c->flash != 0,   !strcmp(c->dtype, "tf32")};
+static inline void device_open_at(const Config* c, int index, bool of_rank) {
+    const DeviceOptions options = {index,
+                                   of_rank,
+                                   (int)c->threads,
+                                   !strcmp(c->kernels, "plain"),
+                                   c->fused != 0,
+                                   c->flash != 0,
+                                   !strcmp(c->dtype, "tf32")};
     device_open(&options);
+}
+static inline void device_open_for(const Config* c) { device_open_at(c, (int)c->device, false); }
+
+// Of several processes on a machine each takes a GPU of its own, by its rank there, unless --device says which.
+static inline void device_open_for_rank(const Config* c, const Comm* comm) {
+    if (comm->size == 1 || config_source(c, "device") > FROM_DEFAULT) { device_open_for(c); }
+    else { device_open_at(c, comm->local_rank, true); }
 }
 
 // Lets --model say what the model is, where weights have decided it.
@@ -79,6 +91,19 @@ static inline int largest_batch(const Config* c, const GPT2Config* m, long long 
     return best;
 }
 
+// Appends which numbers of processes would do, up to `most`.
+static inline void ranks_that_divide(long long total, long long micro, int most, char* text, size_t size) {
+    const char* between = ", or start ";
+    bool any = false;
+    for (int n = 1; n <= most && strlen(text) + 32 < size; n++) {
+        if (total % (micro * n)) { continue; }
+        snprintf(text + strlen(text), size - strlen(text), "%s%d", between, n);
+        between = ", ";
+        any = true;
+    }
+    if (any) { snprintf(text + strlen(text), size - strlen(text), " processes"); }
+}
+
 static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Error* err) {
     const long long T = c->seq_len;
     if (c->batch_size == 0 && c->total_batch_size && c->total_batch_size < T * ranks) {
@@ -103,8 +128,9 @@ static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Erro
     const long long below = c->total_batch_size / micro * micro;
     long long B = c->batch_size; // the largest smaller micro-batch that would do
     while (B > 1 && c->total_batch_size % (B * T * ranks)) { B--; }
-    char other[64] = "";
+    char other[160] = "";
     if (c->total_batch_size % (B * T * ranks) == 0) { snprintf(other, sizeof other, ", or --batch_size %lld", B); }
+    if (ranks > 1) { ranks_that_divide(c->total_batch_size, c->batch_size * T, 2 * ranks, other, sizeof other); }
     return fail(err,
                 "--total_batch_size %lld is not a multiple of batch_size * seq_len * processes = %lld * %lld * %d = "
                 "%lld: give %lld%s%.0lld%s",
@@ -137,7 +163,7 @@ static inline bool check_memory(const GPT2* g, const Config* c, Error* err) {
 
 // Options that a resumed run takes from this start alone, not from the checkpoint.
 static inline bool option_is_of_this_start(const char* name) {
-    return is_one_of(name, "resume|out|config|init|threads|device|price|preset");
+    return is_one_of(name, "resume|out|config|init|threads|device|gpus|connect_timeout|comm_timeout|price|preset");
 }
 
 // Prints which options differ from the checkpoint's, and refuses those that would make it another run.

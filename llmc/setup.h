@@ -6,6 +6,7 @@
 #include "generate.h"
 #include "mfu.h"
 #include "schedule.h"
+#include "agreement.h"
 #include "settings.h"
 #include <signal.h>
 #include <sys/file.h>
@@ -26,6 +27,7 @@ typedef struct {
     EvalLoader val;
     int *train_memory, *val_memory; // of the loaders' batches
     bool has_val, resumed;
+    bool stops; // SIGINT or SIGTERM came to one of the ranks
     BatchRamp ramp;
     long long num_steps, total_tokens; // that the run will have made and seen at its end
     TrainState state;
@@ -38,11 +40,12 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------------------------------
 // phases of opening
 
-// Only one run at a time writes into a folder; the lock goes with the process, however it ends.
+// Only one run at a time writes into a folder; the lock goes with the process, however it ends. The first process alone
+// writes.
 static inline void lock_out(TrainRun* run) {
     Error err;
     run->lock = -1;
-    if (!*run->config->out) { return; }
+    if (!*run->config->out || run->comm->rank > 0) { return; }
     if (!make_directories(run->config->out, &err)) { fatal("--out %s", err.text); }
     char* path = format("%s/.lock", run->config->out);
     run->lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
@@ -79,7 +82,7 @@ static inline void check_nothing_ahead(const Config* c, long long step) {
     free(steps);
 }
 
-// The checkpoint to go on from and its state, NULL for a fresh run; its options are put under those of this start.
+// The checkpoint to go on from and its state, NULL for a fresh run.
 static inline char* find_checkpoint(TrainRun* run, json_t** state) {
     Error err;
     Config* c = run->config;
@@ -103,6 +106,19 @@ static inline char* find_checkpoint(TrainRun* run, json_t** state) {
         path = checkpoint_newest(c->out, state);
         if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); return NULL; }
     }
+    return path;
+}
+
+// The checkpoint that the first process has found, and its state, for all; its options are put under those of this start.
+static inline char* open_checkpoint(TrainRun* run, json_t** state) {
+    Error err;
+    Config* c = run->config;
+    *state = NULL;
+    char* path = run->comm->rank == 0 ? find_checkpoint(run, state) : NULL;
+    path = share_text(run->comm, path);
+    if (!path) { return NULL; }
+    if (!*state) { *state = checkpoint_read_state(path, &err); }
+    if (!*state) { fatal("%s: the first process sees this checkpoint; all must see the same files", err.text); }
     json_t* options = json_deep_copy(json_object_get(*state, "options"));
     for (int i = 0; i < NUM_ROWS; i++) {
         const char* name = CONFIG_OPTIONS[i].name;
@@ -174,8 +190,9 @@ static inline void open_data(TrainRun* run) {
 // Initial weights are functions of the seed and of each element's place in its tensor: the same for every device,
 // dtype, padding and number of processes. Padded rows stay zero.
 static inline void init_weights(GPT2* g, uint64_t seed, double wpe_std) {
-    const size_t largest = DEVICE_IS_HOST ? 0 : tensors_largest(&g->params_table);
-    float* buffer = (float*)alloc_or_die(largest, sizeof *buffer, "initial weights");
+    const bool direct = DEVICE_IS_HOST && gpt2_is_whole(g, g->masters);
+    float* buffer = (float*)alloc_or_die(direct ? 0 : tensors_largest(&g->params_table), sizeof *buffer,
+                                         "initial weights");
     for (int i = 0; i < g->params_table.count; i++) {
         const Tensor* t = &g->params_table.row[i];
         const double residual =
@@ -185,12 +202,12 @@ static inline void init_weights(GPT2* g, uint64_t seed, double wpe_std) {
         for (int l = 0; l < t->layers; l++) {
             const uint64_t stream = RNG_INIT + ((uint64_t)(i + 1) << 32) + ((uint64_t)l << 8);
             const bool normal = t->init != INIT_ZERO && t->init != INIT_ONE;
-            float *masters = g->masters + tensor_at(t, l), *to = DEVICE_IS_HOST ? masters : buffer;
+            float* to = direct ? g->masters + tensor_at(t, l) : buffer;
             #pragma omp parallel for
             for (size_t j = 0; j < n; j++) {
                 to[j] = normal ? std * rng_normal(seed, stream, j) : t->init == INIT_ONE ? 1.0f : 0.0f;
             }
-            if (to != masters) { device_copy_in(masters, to, n * sizeof(float)); }
+            if (!direct) { gpt2_put(g, g->masters, tensor_at(t, l), to, n); }
         }
     }
     free(buffer);
@@ -310,19 +327,22 @@ static inline TrainRun* train_open(Config* c, Comm* comm) {
     }
     lock_out(run);
     json_t* state;
-    char* checkpoint = find_checkpoint(run, &state);
+    char* checkpoint = open_checkpoint(run, &state);
     const char* folder = checkpoint ? checkpoint : strcmp(c->init, "random") ? c->init : NULL;
-    device_open_for(c);
+    device_open_for_rank(c, comm);
     if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) ||
         !resolve_batch(c, &shape, comm->size, &err)) {
         usage_error("%s", err.text);
     }
     if (state && !check_changes(c, state, &err)) { usage_error("%s", err.text); }
     gpt2_layout(&run->model, &shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
+    if (!strcmp(c->zero, "1")) { gpt2_share(&run->model, comm); }
     open_data(run);
+    check_same_run(comm, c, run->train_data.hash, run->has_val ? run->val_data.hash : 0);
     check_data(run, checkpoint, state);
     if (!check_memory(&run->model, c, &err)) { fatal("%s", err.text); }
     open_weights(run, checkpoint, state);
+    check_same_weights(&run->model, comm);
     open_loaders(run);
     run->peak_flops = device_peak_flops();
     open_log(run);

@@ -32,20 +32,27 @@ typedef struct {
     Tensor row[MAX_TENSORS];
     int count;
     size_t size;                             // units in all
+    int num_layers;
     size_t layers_begin, layer_size;         // layer l is the range that begins at layers_begin + l * layer_size
 } TensorTable;
+
+typedef struct {
+    size_t begin, size;
+} TensorRange;
 
 static inline size_t tensor_elements(const Tensor* t) { return t->rows * t->cols; }
 static inline size_t tensor_size(const Tensor* t) { return round_up(tensor_elements(t) * t->unit, TENSOR_ALIGN); }
 static inline size_t tensor_at(const Tensor* t, int layer) { return t->offset + (size_t)layer * t->stride; }
 static inline bool tensor_decays(const Tensor* t) { return t->rows > 1; }
 
-// Places `count` rows; the EACH rows must stand together.
-static inline TensorTable tensors_layout(const Tensor* rows, int count, int num_layers) {
+// Places `count` rows; the EACH rows must stand together. Every run of rows of the same kind, and so every range, can be
+// cut into `shards` parts that are all multiples of TENSOR_ALIGN.
+static inline TensorTable tensors_layout_in_shards(const Tensor* rows, int count, int num_layers, int shards) {
     TensorTable table;
     memset(&table, 0, sizeof table);
     if (count > MAX_TENSORS) { fatal("MAX_TENSORS is too small for %d tensors", count); }
     table.count = count;
+    table.num_layers = num_layers;
     memcpy(table.row, rows, (size_t)count * sizeof *rows);
     for (int i = 0, j; i < count; i = j) { // [i, j) is a run of rows of the same kind
         size_t run = 0;
@@ -56,6 +63,7 @@ static inline TensorTable tensors_layout(const Tensor* rows, int count, int num_
             table.row[j].layers = layers;
             run += tensor_size(&table.row[j]);
         }
+        run = round_up(run, (size_t)shards * TENSOR_ALIGN);
         for (int k = i; k < j; k++) { table.row[k].stride = repeat == EACH ? run : 0; }
         if (repeat == EACH) {
             if (table.layer_size) { fatal("the per-layer rows of a table of tensors do not stand together"); }
@@ -65,6 +73,21 @@ static inline TensorTable tensors_layout(const Tensor* rows, int count, int num_
         table.size += run * (size_t)layers;
     }
     return table;
+}
+
+static inline TensorTable tensors_layout(const Tensor* rows, int count, int num_layers) {
+    return tensors_layout_in_shards(rows, count, num_layers, 1);
+}
+
+// The ranges that a table consists of: number 0 stands before the layers, then comes one for each layer, then what
+// stands behind them. (For tables that have rows for each layer.)
+static inline int tensors_num_ranges(const TensorTable* table) { return table->num_layers + 2; }
+static inline TensorRange tensors_range(const TensorTable* table, int number) {
+    const size_t layers = (size_t)table->num_layers, layers_end = table->layers_begin + layers * table->layer_size;
+    TensorRange r = {table->layers_begin + (size_t)(number - 1) * table->layer_size, table->layer_size};
+    if (number == 0) { r.begin = 0, r.size = table->layers_begin; }
+    if (number == table->num_layers + 1) { r.begin = layers_end, r.size = table->size - layers_end; }
+    return r;
 }
 
 // Points the fields of a struct of pointers, one for each row, into `memory` at a layer; `unit` is the bytes of a unit.

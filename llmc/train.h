@@ -12,19 +12,22 @@
 // data
 
 // Asks for this rank's next micro-batch. Row r of a step's windows belongs to the same micro-batch for any number of
-// ranks, and a step's windows are the same for any micro-batch size.
+// ranks, and a step's windows are the same for any micro-batch size. The first steps of a batch ramp may have none for
+// the last ranks.
 static inline void train_request(TrainRun* run) {
     Cursor* c = &run->cursor;
     const long long B = run->model.B, stride = B * run->comm->size, first_row = B * run->comm->rank;
-    const long long windows = ramp_batch(&run->ramp, c->tokens) / run->model.T;
+    long long windows = ramp_batch(&run->ramp, c->tokens) / run->model.T;
+    while (c->row >= windows) { // on to the next step
+        c->row = first_row;
+        c->window += (uint64_t)windows;
+        c->tokens += windows * run->model.T;
+        windows = ramp_batch(&run->ramp, c->tokens) / run->model.T;
+    }
     const long long left = windows - c->row;
     dataloader_request(&run->loader, (run->config->overfit ? 0 : c->window) + (uint64_t)c->row,
                        (int)(left < B ? left : B));
     c->row += stride;
-    if (c->row < windows) { return; }
-    c->row = first_row;
-    c->window += (uint64_t)windows;
-    c->tokens += windows * run->model.T;
 }
 
 static inline void batch_to_device(GPT2* g, const Batch* b) {
@@ -36,23 +39,46 @@ static inline void batch_to_device(GPT2* g, const Batch* b) {
 // ---------------------------------------------------------------------------------------------------------------------
 // one update
 
+static volatile sig_atomic_t stop_requested; // SIGINT or SIGTERM came: save and end after this step, on all ranks
+
+static inline void request_stop(int signal_number) {
+    stop_requested = 1;
+    signal(signal_number, SIG_DFL); // who asks twice does not want to wait
+}
+
+// Begins to add up a range of the gradients over all ranks, or for each rank the part of it that it keeps the moments of.
+static inline void train_range_ready(void* train_run, float* grads, TensorRange range) {
+    TrainRun* run = (TrainRun*)train_run;
+    if (run->model.sharers) { comm_scatter_begin(run->comm, grads + range.begin, range.size); }
+    else { comm_sum_begin(run->comm, grads + range.begin, range.size); }
+}
+
+// A micro-batch forward and backward. Gradients go out to the other ranks with a step's last one, layer by layer.
+static inline void train_micro_step(TrainRun* run, double tokens, bool is_last) {
+    GPT2* g = &run->model;
+    const Batch* b = dataloader_wait(&run->loader);
+    batch_to_device(g, b);
+    train_request(run);
+    gpt2_forward(g, b->rows, b->T, NULL);
+    gpt2_backward(g, b->rows, b->T, (float)(1.0 / tokens), is_last && run->comm->size > 1 ? train_range_ready : NULL,
+                  run);
+}
+
 // Queues the gradients of the mean loss over `windows` sequences, accumulated over micro-batches and ranks, and their
 // norm.
 static inline void train_gradients(TrainRun* run, long long windows) {
     GPT2* g = &run->model;
-    const long long stride = (long long)g->B * run->comm->size;
-    const double tokens = (double)windows * g->T;
+    const long long B = g->B, stride = B * run->comm->size;
     gpt2_zero_grads(g);
-    for (long long row = (long long)g->B * run->comm->rank; row < windows; row += stride) {
-        const Batch* b = dataloader_wait(&run->loader);
-        batch_to_device(g, b);
-        train_request(run);
-        gpt2_forward(g, b->rows, b->T, NULL);
-        gpt2_backward(g, b->rows, b->T, (float)(1.0 / tokens), row + stride >= windows ? comm_reduce_begin : NULL,
-                      run->comm);
+    for (long long first = 0; first < windows; first += stride) {
+        const bool is_last = first + stride >= windows;
+        if (first + B * run->comm->rank < windows) { train_micro_step(run, (double)windows * g->T, is_last); }
+        else { gpt2_all_ready(g, train_range_ready, run); } // no rows for this rank
     }
-    comm_reduce_end(run->comm);
+    comm_end(run->comm);
     gpt2_grad_norm(g);
+    gpt2_send_stop(g, stop_requested);
+    comm_sum(run->comm, g->sums, g->sharers ? NUM_SUMS : SUM_NORM); // unshared, each rank has the whole norm
     gpt2_fetch_sums(g);
 }
 
@@ -115,15 +141,15 @@ static inline void train_step(TrainRun* run) {
     train_gradients(run, windows);
     if (!may_skip) { gpt2_update(&run->model, &hyper); }
     device_sync();
-    double sums[2] = {run->model.mailbox->sums[0], run->model.mailbox->sums[1]};
-    comm_sum(run->comm, sums, 1);
-    const double loss = sums[0] / (double)tokens, norm = sqrt(sums[1]);
+    const double* sums = run->model.mailbox->sums;
+    const double loss = sums[SUM_LOSS] / (double)tokens, norm = sqrt(sums[SUM_NORM]);
     if (!isfinite(loss) || !isfinite(norm)) { train_stop_nonfinite(run, loss, norm); }
     const double loss_z = outlier_update(&s->loss_window, loss), norm_z = outlier_update(&s->norm_window, norm);
     if (may_skip && !train_is_outlier(run, loss_z, norm_z)) {
         gpt2_update(&run->model, &hyper);
         device_sync();
     }
+    run->stops = sums[SUM_STOP] > 0;
     s->step++;
     s->tokens += tokens;
     s->window += (uint64_t)windows;
@@ -140,21 +166,21 @@ static inline void train_step(TrainRun* run) {
 
 // The mean loss over the validation windows.
 static inline double validation_loss(GPT2* g, EvalLoader* val, Comm* comm) {
-    double sums[2] = {0, 0}; // losses, tokens
-    device_zero(g->sums, 2 * sizeof(double));
+    double loss = 0;
+    device_zero(g->sums, NUM_SUMS * sizeof(double));
     evalloader_begin(val, comm->rank, comm->size);
     for (const Batch* b; (b = evalloader_next(val)) != NULL;) {
         batch_to_device(g, b);
         gpt2_forward(g, b->rows, b->T, NULL);
         gpt2_loss(g, b->rows, b->T);
-        sums[1] += (double)b->rows * b->T;
     }
-    device_copy_out(sums, g->sums, sizeof *sums);
-    comm_sum(comm, sums, 2);
-    return sums[0] / sums[1];
+    comm_sum(comm, &g->sums[SUM_LOSS], 1);
+    device_copy_out(&loss, &g->sums[SUM_LOSS], sizeof loss);
+    return loss / ((double)val->num_windows * g->T);
 }
 
 static inline void train_validate(TrainRun* run) {
+    check_same_weights(&run->model, run->comm);
     logger_val(&run->log, (int)run->state.step, validation_loss(&run->model, &run->val, run->comm));
 }
 
@@ -172,6 +198,7 @@ static inline void text_append(void* buffer, const char* text, size_t bytes) {
 
 static inline void train_sample(TrainRun* run) {
     const Config* c = run->config;
+    if (run->comm->rank != 0) { return; }
     const Sampling s = {c->temperature, (int)c->top_k, c->top_p, (uint64_t)c->seed};
     TextBuffer b = {NULL, 0};
     text_append(&b, c->prompt, strlen(c->prompt));
@@ -183,7 +210,8 @@ static inline void train_sample(TrainRun* run) {
 static inline void train_save(TrainRun* run) {
     Error err;
     const Config* c = run->config;
-    if (run->comm->rank != 0) { return; }
+    check_same_weights(&run->model, run->comm);
+    if (run->comm->rank != 0) { checkpoint_hand_over(&run->model); return; }
     char* path = checkpoint_save(c->out, &run->model, &run->state, c, run->tokenizer.eot, &err);
     if (!path) { fatal("%s", err.text); }
     logger_save(&run->log, (int)run->state.step, path);
@@ -194,16 +222,15 @@ static inline void train_save(TrainRun* run) {
     free(report);
 }
 
-static volatile sig_atomic_t stop_requested; // SIGINT or SIGTERM came: save and end
-
-static inline void request_stop(int signal_number) {
-    stop_requested = 1;
-    signal(signal_number, SIG_DFL); // who asks twice does not want to wait
-}
-
 // True at the first step, at every multiple of `every`, and at the last one; never if `every` is 0.
 static inline bool train_due(const TrainRun* run, long long every) {
     return every > 0 && (run->state.step % every == 0 || run->state.step >= run->num_steps);
+}
+
+// A phase of the loop, of which the other ranks are told, should they have to wait for it.
+static inline void train_now(TrainRun* run, RankActivity activity, void (*phase)(TrainRun*)) {
+    comm_tell(run->comm, run->state.step, activity);
+    phase(run);
 }
 
 static inline int train(Config* config, Comm* comm) {
@@ -212,15 +239,16 @@ static inline int train(Config* config, Comm* comm) {
     signal(SIGTERM, request_stop);
     train_request(run);
     for (bool fresh = !run->resumed;; fresh = true) { // what was due at the step resumed from has been done
-        const bool stop = stop_requested || run->state.step >= run->num_steps;
-        if (fresh && run->has_val && train_due(run, config->val_every)) { train_validate(run); }
-        if (fresh && train_due(run, config->sample_every)) { train_sample(run); }
-        const bool save = train_due(run, config->save_every) || (stop_requested && config->save_every > 0);
-        if (fresh && *config->out && run->state.step > 0 && save) { train_save(run); }
+        if (comm->size == 1) { run->stops = stop_requested; } // else all ranks must stop after the same step
+        const bool stop = run->stops || run->state.step >= run->num_steps;
+        if (fresh && run->has_val && train_due(run, config->val_every)) { train_now(run, RANK_VALIDATES, train_validate); }
+        if (fresh && train_due(run, config->sample_every)) { train_now(run, RANK_SAMPLES, train_sample); }
+        const bool save = train_due(run, config->save_every) || (run->stops && config->save_every > 0);
+        if (fresh && *config->out && run->state.step > 0 && save) { train_now(run, RANK_SAVES, train_save); }
         if (stop) { break; }
-        train_step(run);
+        train_now(run, RANK_TRAINS, train_step);
     }
-    if (stop_requested && (!*config->out || config->save_every == 0)) {
+    if (run->stops && (!*config->out || config->save_every == 0)) {
         notice("stopped; nothing was saved, as --out or --save_every asked");
     }
     return train_close(run);

@@ -1,7 +1,7 @@
 // What an object file of a device and storage type offers to main: train_gpt2.c and train_gpt2.cu are compiled once for
 // each type, and each object exports one of these.
 #pragma once
-#include "comm/none.h"
+#include "comm.h"
 #include "config.h"
 #include "harness.h"
 
@@ -15,5 +15,6 @@ typedef struct {
     int (*info)(Config* config);
     // What state.json of the run that --resume goes on with has at object.key; NULL: nothing
     const char* (*saved_choice)(const Config* config, const char* object, const char* key);
-    const Harness* harness; // for check and bench
+    const CommEngine* engine; // how its processes add up gradients; NULL: not in this build, or for a CPU MPI's, in main
+    const Harness* harness;   // for check and bench
 } Trainer;

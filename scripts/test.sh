@@ -2,15 +2,16 @@
 # Everything that can be tested on this machine; says what was skipped and why, and closes with
 # `N passed, N failed, N skipped`. Installs what is missing (see setup.sh). Takes a few minutes on two cores.
 # usage: sh scripts/test.sh [GROUP...]     groups: build headers unit levels amx end_to_end sanitize plain fuzz
-#                                                  spills emulator emulated emulated_sanitize plants coverage
+#                                                  spills emulator emulated ranks hosts emulated_sanitize plants
+#                                                  coverage
 set -u
 cd "$(dirname "$0")/.."
-sh scripts/setup.sh c++:g++ || exit 1
+sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 || exit 1
 
 log=$(mktemp)
 passed=0 failed=0 skipped=0
 trap 'rm -f "$log"' EXIT
-all="build headers unit levels amx end_to_end sanitize plain fuzz spills emulator emulated emulated_sanitize plants coverage"
+all="build headers unit levels amx end_to_end sanitize plain fuzz spills emulator emulated ranks hosts emulated_sanitize plants coverage"
 groups="build ${*:-$all}" # nothing can be tested that was not built
 for g in $groups; do
     case " $all " in *" $g "*) ;; *) echo "error: no group '$g'; there are: $all" >&2; exit 2 ;; esac
@@ -79,6 +80,8 @@ spills() {
 }
 emulator() { bash test/emulator/run.sh; }
 emulated() { make -s -j "$jobs" emu && sh test/emulated.sh build/emu; }
+ranks() { make -s -j "$jobs" emu && sh test/ranks.sh build/release build/emu; }
+hosts() { make -s -j "$jobs" emu && sh test/netns.sh build/release; }
 # addresses, undefined behaviour, and accesses that nothing orders: two builds, side by side
 emulated_sanitize() {
     { make -s -j "$jobs" emu EMU=check && make -s -j "$jobs" emu EMU=race; } || return 1

@@ -6,6 +6,8 @@ shift
 chosen="$*"
 rank="$build/test_bootstrap --as-rank"
 . test/lib.sh
+cuda=build/emu/train_gpt2cu prepare=build/release/prepare
+export OMP_NUM_THREADS=1 EMU_GUARD=0
 
 hosts="gpt2c-$$-0 gpt2c-$$-1"
 remove_hosts() { for h in $hosts; do ip netns delete "$h" 2>/dev/null; done; }
@@ -47,6 +49,27 @@ two_hosts_meet() {
         said 0 'rank 0 of 2 on node0'
         said 1 'rank 1 of 2 on node1'
     done
+}
+
+# The GPU trainer, emulated: started over TCP, then parted.
+trainers_meet_and_are_parted() {
+    corpus
+    address=10.77.0.1
+    run="$cuda --model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 --val_every 0 --sample_every 0 $data"
+    on 0 $run --max_steps 3 --save_every 0 --out "$dir/run" & zero=$!
+    on 1 $run --max_steps 3 --save_every 0 --out "$dir/run" & one=$!
+    ended 0 0 $zero
+    ended 1 0 $one
+    said 0 'step    3/3'
+    on 0 $run --max_steps 1000000 --save_every 0 --comm_timeout 3 --out "$dir/cut" & zero=$!
+    on 1 $run --max_steps 1000000 --save_every 0 --comm_timeout 3 --out "$dir/cut" & one=$!
+    await "$dir/0" 'step    5/'
+    ip -n "gpt2c-$$-1" link set cable down
+    ended 0 1 $zero
+    ended 1 1 $one
+    said 0 'rank 1 on node1'
+    said 1 'rank 0 on node0'
+    ip -n "gpt2c-$$-1" link set cable up
 }
 
 # Nothing closes a connection when a cable is pulled: only silence tells.

@@ -65,7 +65,7 @@ static void begin(double timeout, const char* key) {
 
 static Bootstrap* open_or_die(const Launch* launch) {
     Error err;
-    Bootstrap* b = bootstrap_open(launch, test_key, test_timeout, &err);
+    Bootstrap* b = bootstrap_open(launch, test_key, test_timeout, test_timeout, &err);
     if (!b) { notice("error: %s", err.text); _exit(1); }
     return b;
 }
@@ -229,7 +229,7 @@ static uint32_t raw_read(int fd, char* text, size_t room) {
     FrameState state;
     while ((state = frame_receive(&r, fd)) == FRAME_PART) { poll(&p, 1, 10000); }
     const uint32_t type = state == FRAME_WHOLE ? r.header.type : 0;
-    if (text) { clean_text(text, room, type ? r.payload : (const void*)"", type ? r.header.bytes : 0); }
+    if (text) { printable_text(text, room, type ? r.payload : (const void*)"", type ? r.header.bytes : 0); }
     frame_next(&r);
     return type;
 }
@@ -614,7 +614,7 @@ static int as_rank(double seconds, double timeout) {
     Launch l;
     Error err;
     if (!launch_detect(&l, MPI_ABSENT, &err)) { usage_error("%s", err.text); }
-    Bootstrap* b = bootstrap_open(&l, "test_bootstrap", timeout, &err);
+    Bootstrap* b = bootstrap_open(&l, "test_bootstrap", timeout, timeout, &err);
     if (!b) { fatal("%s", err.text); }
     bootstrap_barrier(b);
     printf("rank %d of %d on %s\n", l.rank, l.size, bootstrap_host(b, l.rank));

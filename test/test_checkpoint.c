@@ -149,7 +149,7 @@ static TrainState state_at(long long step) {
 }
 
 // Saves a checkpoint of that step; returns its path, which the caller frees.
-static char* save(const char* out, const GPT2* g, long long step, long long keep) {
+static char* save(const char* out, GPT2* g, long long step, long long keep) {
     Error err;
     Config c;
     config_defaults(&c);

@@ -344,7 +344,7 @@ TEST(norm_is_the_sum_of_all_squares) {
     float* x = (float*)alloc_or_die(123457, sizeof *x, "a test");
     for (size_t i = 0; i < 123457; i++) { x[i] = rng_normal(7, RNG_TEST, i); }
     for (int s = 0; s < 5; s++) {
-        double got, want = 0;
+        double got = 0, want = 0;
         for (size_t i = 0; i < sizes[s]; i++) { want += (double)x[i] * (double)x[i]; }
         norm_squared(&got, x, sizes[s]);
         EXPECT_NEAR(got, want, 1e-13 * want);

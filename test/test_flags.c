@@ -59,6 +59,7 @@ static const LetterCase GIVEN[] = {
     {"-r", "0", "recompute", "none"},
     {"-r", "1", "recompute", "gelu"},
     {"-r", "2", "recompute", "all"},
+    {"-z", "1", "zero", "1"},
 };
 enum { NUM_GIVEN = sizeof GIVEN / sizeof *GIVEN };
 
@@ -73,6 +74,7 @@ static const LetterCase DEFAULTS[] = {
     {"-c", NULL, "weight_decay", "0"},  {"-sl", NULL, "skip_loss_z", "0"}, {"-sg", NULL, "skip_norm_z", "0"},
     {"-v", NULL, "val_every", "20"},    {"-m", NULL, "val_tokens", "81920"}, // 20 batches of 4 * 1024
     {"-s", NULL, "sample_every", "20"}, {"-g", NULL, "sample_tokens", "64"}, {"-a", NULL, "overfit", "0"},
+    {"-z", NULL, "zero", "0"},
     {"-r", NULL, "recompute", "gelu"},
 };
 enum { NUM_DEFAULTS = sizeof DEFAULTS / sizeof *DEFAULTS };
@@ -138,27 +140,26 @@ TEST(later_letters_override_earlier_ones) { EXPECT(PARSE("-e", "d12", "-b", "2",
 
 TEST(what_is_not_supported_is_refused_unless_it_changes_nothing) {
     static const char* const harmless[][2] = {{"-lg", "-1"}, {"-nm", "0"}, {"-h", "0"},  {"-w", "1"},
-                                              {"-ge", "0"},  {"-z", "0"},  {"-pn", "1"}, {"-pr", "0"}};
+                                              {"-ge", "0"},  {"-pi", "mpi"}, {"-pn", "1"}, {"-pr", "0"}};
     static const char* const refused[][3] = {{"-lg", "10", "GPU statistics"},
                                              {"-nm", "5", "major checkpoints"},
                                              {"-h", "1", "HellaSwag"},
                                              {"-f", "1", "TF32"},
                                              {"-w", "0", "master weights"},
                                              {"-ge", "2", "GELU"},
-                                             {"-z", "1", "shard"},
-                                             {"-pn", "8", "one process"},
-                                             {"-pr", "1", "one process"},
-                                             {"-pg", "8", "one process"},
-                                             {"-pi", "fs", "one process"},
-                                             {"-ps", "host", "one process"},
-                                             {"-pf", "/tmp", "one process"}};
+                                             {"-pn", "8", "mpirun"},
+                                             {"-pr", "1", "mpirun"},
+                                             {"-pg", "8", "--gpus"},
+                                             {"-pi", "fs", "mpirun"},
+                                             {"-ps", "host", "MASTER_ADDR"},
+                                             {"-pf", "/tmp", "shared file"}};
     for (int i = 0; i < 8; i++) {
         const Config c = PARSE("-e", "d12", harmless[i][0], harmless[i][1]);
         EXPECT(c.batch_size == 4);
     }
     int unsupported = 0;
     for (int i = 0; i < NUM_LETTER_FLAGS; i++) { unsupported += !LETTER_FLAGS[i].name; }
-    EXPECT(unsupported == 13); // all of them are below
+    EXPECT(unsupported == 12); // all of them are below
     for (int i = 0; i < 13; i++) {
         char* said = format("%s %s is not supported: ", refused[i][0], refused[i][1]);
         EXPECT_DEATH(EXIT_USAGE, said, PARSE("-e", "d12", refused[i][0], refused[i][1]));

@@ -1,7 +1,7 @@
 // The model against PyTorch's recorded values (test/golden/gpt2, made by dev/golden/gpt2.py): logits, loss, every
 // gradient, ten AdamW steps; and against itself: recomputation, splits of a batch, generation with a cache, files.
 #include "../llmc/cpu/kernels.h"
-#include "../llmc/comm/none.h"
+#include "../llmc/comm.h"
 #include "../llmc/commands.h"
 #include "../llmc/compare.h"
 #include "test.h"
@@ -85,7 +85,7 @@ static void forward_backward(GPT2* g, const Batch* b, int tokens, GradsReady rea
     gpt2_backward(g, b->rows, b->T, (float)(1.0 / tokens), ready, context);
 }
 
-static double loss_of(const GPT2* g, int tokens) { return g->sums[0] / tokens; }
+static double loss_of(const GPT2* g, int tokens) { return g->sums[SUM_LOSS] / tokens; }
 
 // Gradients by tensor in the recorded order and layout, handed to `check`.
 typedef void (*GradientCheck)(const char* name, const double* got, const double* want, size_t n);
@@ -153,7 +153,7 @@ TEST(ten_adamw_steps_follow_pytorch) {
         forward_backward(&g, &batch, B * T, NULL, NULL);
         gpt2_grad_norm(&g);
         EXPECT_NEAR(loss_of(&g, B * T), losses[step], 1e-4);
-        EXPECT_NEAR(sqrt(g.sums[1]) / norms[step], 1, 1e-4);
+        EXPECT_NEAR(sqrt(g.sums[SUM_NORM]) / norms[step], 1, 1e-4);
         const AdamW hyper = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, step + 1, 0};
         gpt2_update(&g, &hyper);
     }
@@ -260,9 +260,9 @@ typedef struct {
     int calls;
 } ReadyLog;
 
-static void log_ready(void* context, float* grads, size_t begin, size_t count) {
+static void log_ready(void* context, float* grads, TensorRange range) {
     ReadyLog* log = (ReadyLog*)context;
-    for (size_t i = begin; i < begin + count; i++) {
+    for (size_t i = range.begin; i < range.begin + range.size; i++) {
         log->reported[i]++;
         log->seen[i] = grads[i];
     }

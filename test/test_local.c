@@ -25,7 +25,7 @@ static int as_rank(const char* what) {
     signal(SIGTERM, on_signal);
     if (!strcmp(what, "meet")) {
         int ranks[16];
-        Bootstrap* b = bootstrap_open(&l, "test_local", 20, &err);
+        Bootstrap* b = bootstrap_open(&l, "test_local", 20, 20, &err);
         if (!b) { fatal("%s", err.text); }
         bootstrap_gather(b, &l.rank, sizeof l.rank, ranks);
         for (int i = 0; i < l.size; i++) { if (ranks[i] != i) { return 9; } }

@@ -6,7 +6,7 @@
 // Then it ends the process with exit code 1 (by _exit: the main thread may hang in NCCL for ever) and one message, which
 // names the rank, its host, its last step and what it was doing. All ranks end so, since the first tells the others.
 //
-//   Bootstrap* b = bootstrap_open(&launch, version, 60, &err);
+//   Bootstrap* b = bootstrap_open(&launch, version, 300, 60, &err);
 //   bootstrap_broadcast(b, &nccl_id, sizeof nccl_id);              // from rank 0
 //   bootstrap_gather(b, &my_hash, sizeof my_hash, hashes);         // to all, in order of rank
 //   for (...) { bootstrap_progress(b, step, RANK_TRAINS); ... }
@@ -24,14 +24,15 @@ static inline uint64_t bootstrap_key(const Launch* launch, const char* key) {
 }
 
 // The connections to all ranks that this one talks to, in b->peers.
-static inline bool bootstrap_meet(Bootstrap* b, const Launch* launch, const char* key, Error* err) {
+static inline bool bootstrap_meet(Bootstrap* b, const Launch* launch, const char* key, double seconds,
+                                  Error* err) {
     const size_t size = (size_t)launch->size;
     Reception* r = (Reception*)alloc_or_die(1, sizeof *r, "connections");
-    const double deadline = seconds_now() + b->timeout;
+    const double deadline = seconds_now() + seconds;
     r->launch = launch;
     r->key = bootstrap_key(launch, key);
     r->host = b->hosts[launch->rank];
-    r->seconds = b->timeout;
+    r->seconds = seconds;
     r->hosts = b->hosts;
     r->fds = (int*)alloc_or_die(size, sizeof *r->fds, "connections");
     r->addresses = (char(*)[ADDRESS_BYTES])alloc_or_die(size, ADDRESS_BYTES, "connections");
@@ -63,16 +64,17 @@ static inline void bootstrap_free(Bootstrap* b) {
 }
 
 // Waits until all ranks are there. `key` is any text that must be the same in all of them, such as the program's version;
-// the launch's run id is added to it. NULL if not all came within the time, with a message that says who is missing or
+// the launch's run id is added to it. NULL if not all came within `connect_seconds`, with a message that says who is missing or
 // what was not reached, or if this rank does not belong (another key, version or number of ranks; a rank that is there
-// already). Silence of another rank for `timeout_seconds` ends the process from then on. With a launch of one process
+// already). Silence of another rank for `silence_seconds` ends the process from then on. With a launch of one process
 // all functions here do nothing or copy.
-static inline Bootstrap* bootstrap_open(const Launch* launch, const char* key, double timeout_seconds, Error* err) {
+static inline Bootstrap* bootstrap_open(const Launch* launch, const char* key, double connect_seconds,
+                                        double silence_seconds, Error* err) {
     const size_t size = (size_t)launch->size;
     Bootstrap* b = (Bootstrap*)alloc_or_die(1, sizeof *b, "connections");
     b->rank = launch->rank;
     b->size = launch->size;
-    b->timeout = timeout_seconds;
+    b->timeout = silence_seconds;
     b->wake = -1;
     b->peers = (Peer*)alloc_or_die(size, sizeof *b->peers, "connections");
     b->hosts = (char(*)[HOST_BYTES])alloc_or_die(size, HOST_BYTES, "names of hosts");
@@ -86,7 +88,7 @@ static inline Bootstrap* bootstrap_open(const Launch* launch, const char* key, d
     }
     if (error) { fatal("cannot make a lock: %s", strerror(error)); }
     if (size == 1) { return b; }
-    if (!bootstrap_meet(b, launch, key, err)) { bootstrap_free(b); return NULL; }
+    if (!bootstrap_meet(b, launch, key, connect_seconds, err)) { bootstrap_free(b); return NULL; }
     watch_start(b);
     return b;
 }

@@ -121,7 +121,7 @@ static inline bool frame_send(int fd, FrameType type, uint32_t sequence, const v
 }
 
 // Text that another process sent, fit to be printed: cut at `size` and at its first 0, one line, in ASCII.
-static inline void clean_text(char* to, size_t size, const void* from, size_t bytes) {
+static inline void printable_text(char* to, size_t size, const void* from, size_t bytes) {
     size_t n = 0;
     for (const char* p = (const char*)from; n < bytes && n + 1 < size && p[n]; n++) {
         to[n] = p[n];
@@ -138,7 +138,7 @@ static inline bool hello_parse(const FrameReader* r, Hello* hello) {
     memcpy(&hello->version, r->payload, sizeof hello->version);
     if (hello->version != FRAME_VERSION || r->header.bytes != sizeof *hello) { return false; }
     memcpy(hello, r->payload, sizeof *hello);
-    clean_text(hello->host, sizeof hello->host, r->payload + offsetof(Hello, host), HOST_BYTES);
+    printable_text(hello->host, sizeof hello->host, r->payload + offsetof(Hello, host), HOST_BYTES);
     return true;
 }
 

@@ -223,12 +223,12 @@ static inline Knock knock_talk(Reception* r, int fd, double deadline, Error* err
             frame_next(&reader);
             continue;
         } else if (type == FRAME_REFUSED || type == FRAME_ABORT) {
-            clean_text(text, sizeof text, reader.payload, reader.header.bytes);
+            printable_text(text, sizeof text, reader.payload, reader.header.bytes);
             fail(err, "%s%s", type == FRAME_REFUSED ? "rank 0 refused this process: " : "", text);
             result = KNOCK_REFUSED;
         } else if (type == FRAME_START && welcome && reader.header.bytes == table) {
             for (int i = 0; i < l->size; i++) {
-                clean_text(r->hosts[i], HOST_BYTES, reader.payload + (size_t)i * HOST_BYTES, HOST_BYTES);
+                printable_text(r->hosts[i], HOST_BYTES, reader.payload + (size_t)i * HOST_BYTES, HOST_BYTES);
             }
             result = KNOCK_ENTERED;
         } else { fail(err, "who listens there says what rank 0 would not"); }

@@ -132,7 +132,7 @@ static inline bool watch_hear(Bootstrap* b, Peer* p) {
     if (h.type == FRAME_BEAT) { watch_hear_beat(b, p); }
     else if (h.type == FRAME_ABORT && b->rank != 0) {
         char text[FRAME_TEXT];
-        clean_text(text, sizeof text, p->reader.payload, h.bytes);
+        printable_text(text, sizeof text, p->reader.payload, h.bytes);
         watch_end(b, "%s", text);
     } else { ok = h.type >= FRAME_BROADCAST && h.type <= FRAME_CLOSE && watch_hear_part(b, p); }
     frame_next(&p->reader);

@@ -13,24 +13,24 @@ static inline float adamw_element(size_t i, float master, float* m, float* v, fl
     return master - h->lr * (m[i] * correct_m / (sqrtf(v[i] * correct_v) + h->eps) + decay * master);
 }
 
-// Elements [begin, end) of one tensor.
+// n elements of one tensor, the first of which is number `first` of the table's layout.
 static inline void adamw_range(floatX* params, float* masters, float* m, float* v, const float* grads, float grad_scale,
-                               float decay, const AdamW* hyper, size_t begin, size_t end) {
+                               float decay, const AdamW* hyper, size_t first, size_t n) {
     const AdamW h = *hyper;
     const float correct_m = 1.0f / (1.0f - powf(h.beta1, (float)h.step));
     const float correct_v = 1.0f / (1.0f - powf(h.beta2, (float)h.step));
     if (sizeof(floatX) == sizeof(float) || h.rounding_seed == 0) {
         #pragma omp simd
-        for (size_t i = begin; i < end; i++) {
+        for (size_t i = 0; i < n; i++) {
             masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], decay, correct_m, correct_v, &h);
             params[i] = to_floatX(masters[i]);
         }
         return;
     }
     #pragma omp simd
-    for (size_t i = begin; i < end; i++) {
+    for (size_t i = 0; i < n; i++) {
         masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], decay, correct_m, correct_v, &h);
-        params[i] = to_floatX(round_stochastically(masters[i], rounding_random(h.rounding_seed, h.step, i)));
+        params[i] = to_floatX(round_stochastically(masters[i], rounding_random(h.rounding_seed, h.step, first + i)));
     }
 }
 
@@ -45,14 +45,14 @@ OP void adamw_update(floatX* params, float* masters, float* m, float* v, const f
     const size_t share = round_up(ceil_div(end - begin, (size_t)cpu.threads), TENSOR_ALIGN);
     #pragma omp parallel for
     for (size_t mine = begin; mine < end; mine += share) {
-        for (int i = 0; i < table->count; i++) {
-            const Tensor* t = &table->row[i];
+        for (int k = 0; k < table->count; k++) {
+            const Tensor* t = &table->row[k];
             for (int l = 0; l < t->layers; l++) {
-                const size_t at = tensor_at(t, l), first = max_size(mine, at),
+                const size_t at = tensor_at(t, l), first = max_size(mine, at), i = first - begin,
                              last = min_size(min_size(mine + share, end), at + tensor_elements(t));
                 if (first < last) {
-                    adamw_range(params, masters, m, v, grads, grad_scale, tensor_decays(t) ? hyper->weight_decay : 0.0f,
-                                hyper, first, last);
+                    adamw_range(params + i, masters + i, m + i, v + i, grads + i, grad_scale,
+                                tensor_decays(t) ? hyper->weight_decay : 0.0f, hyper, first, last - first);
                 }
             }
         }

@@ -52,6 +52,7 @@ extern Cpu cpu; // defined in train_gpt2.c, one for all storage types
 #define DEVICE_NAME "cpu"
 enum { DEVICE_IS_HOST = 1 };
 
+OP const char* device_identity(void) { return ""; }
 OP int device_threads(void) { return cpu.threads; }
 OP const char* device_kernels(void) { return cpu.kernels == KERNELS_PLAIN ? "plain" : STRING(LEVEL); }
 
@@ -74,7 +75,7 @@ static inline void cpu_open(int threads, Kernels kernels) {
 }
 
 OP void device_open(const DeviceOptions* o) {
-    if (o->index > 0) { usage_error("--device %d: this program trains on the CPU", o->index); }
+    if (o->index > 0 && !o->of_rank) { usage_error("--device %d: this program trains on the CPU", o->index); }
     cpu_open(o->threads, o->plain ? KERNELS_PLAIN : KERNELS_FAST);
     cpu.fused = o->fused;
     cpu.flash = o->flash;
@@ -126,6 +127,7 @@ OP void device_zero(void* p, size_t bytes) {
         else { memset(piece, 0, size); }
     }
 }
+OP void device_copy(void* to, const void* from, size_t bytes) { memcpy(to, from, bytes); }
 OP void device_copy_in(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
 OP void device_copy_out(void* host, const void* device, size_t bytes) { memcpy(host, device, bytes); }
 OP void device_upload(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }

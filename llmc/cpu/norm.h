@@ -29,6 +29,7 @@ OP void norm_squared(double* out, const float* x, size_t n) {
         const size_t begin = min_size(n, (size_t)p * part), end = min_size(n, begin + part);
         parts[p] = sum_of_squares(x + begin, end - begin);
     }
-    *out = 0;
-    for (int p = 0; p < NORM_PARTS; p++) { *out += parts[p]; }
+    double sum = 0;
+    for (int p = 0; p < NORM_PARTS; p++) { sum += parts[p]; }
+    *out += sum;
 }

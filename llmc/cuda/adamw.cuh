@@ -52,10 +52,10 @@ static __device__ inline AdamWStep adamw_step(const AdamW* hyper, const double* 
     return step;
 }
 
-// Elements i .. i + WIDTH of one tensor.
+// Elements i .. i + WIDTH of the arrays, which are of one tensor; the first is number `element` of the table's layout.
 template <int WIDTH>
 static __device__ inline void adamw_elements(floatX* params, float* masters, float* m, float* v, const float* grads,
-                                             const AdamWStep& step, bool decays, size_t i) {
+                                             const AdamWStep& step, bool decays, size_t i, size_t element) {
     const AdamW& h = step.hyper;
     const bool stochastic = sizeof(floatX) < sizeof(float) && h.rounding_seed != 0;
     const float decay = decays ? h.weight_decay : 0.0f;
@@ -72,7 +72,7 @@ static __device__ inline void adamw_elements(floatX* params, float* masters, flo
         master[k] -= h.lr * (direction + decay * master[k]);
         param[k] = master[k];
         if (stochastic) {
-            param[k] = round_stochastically(master[k], rounding_random(h.rounding_seed, h.step, i + k));
+            param[k] = round_stochastically(master[k], rounding_random(h.rounding_seed, h.step, element + k));
         }
     }
     store_floats(m + i, mean);
@@ -97,10 +97,10 @@ static __global__ void adamw_update_kernel(floatX* params, float* masters, float
         const AdamWRun run = adamw_run(tensors, at);
         const size_t last = at + WIDTH < end ? at + WIDTH : end;
         if (at >= begin && at + WIDTH <= end && at + WIDTH <= run.end) {
-            adamw_elements<WIDTH>(params, masters, m, v, grads, step, run.decays, at);
+            adamw_elements<WIDTH>(params, masters, m, v, grads, step, run.decays, at - begin, at);
         } else {
             for (size_t i = at < begin ? begin : at; i < last && i < run.end; i++) {
-                adamw_elements<1>(params, masters, m, v, grads, step, run.decays, i);
+                adamw_elements<1>(params, masters, m, v, grads, step, run.decays, i - begin, i);
             }
         }
     }
@@ -139,8 +139,10 @@ OP void adamw_update(floatX* params, float* masters, float* m, float* v, const f
     enum { WIDE = FLOAT_WIDTH, BLOCKS_PER_SM = 8 };
     if (begin >= end) { return; }
     const AdamWTensors tensors = adamw_tensors(table);
-    const bool wide = is_wide<WIDE>(params, 0) && is_wide<WIDE>(masters, 0) && is_wide<WIDE>(m, 0) &&
-                      is_wide<WIDE>(v, 0) && is_wide<WIDE>(grads, 0);
+    const size_t to_group = round_up(begin, WIDE) - begin; // elements to the first whole group
+    const bool wide = is_wide<WIDE>(params + to_group, 0) && is_wide<WIDE>(masters + to_group, 0) &&
+                      is_wide<WIDE>(m + to_group, 0) && is_wide<WIDE>(v + to_group, 0) &&
+                      is_wide<WIDE>(grads + to_group, 0);
     const size_t most_blocks = (size_t)BLOCKS_PER_SM * gpu.num_sms;
     const unsigned blocks = (unsigned)min_size(most_blocks, ceil_div(end - begin, THREADS_IN_BLOCK));
     if (wide) {

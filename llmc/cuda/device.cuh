@@ -36,7 +36,7 @@ typedef struct {
     bool is_open;
     int index, num_sms;
     int major, minor; // compute capability
-    char name[256];
+    char name[256], identity[33];
     cudaStream_t stream, upload;
     cudaEvent_t uploaded;    // the last upload has come
     cudaEvent_t consumed[2]; // [k]: work that was queued before the last upload number 2n + k
@@ -82,8 +82,8 @@ static inline void cuda_launched(const char* kernel) { cuda_check(cudaGetLastErr
 
 static __global__ void probe_kernel() {}
 
-// Ends the program, with what to do, unless there is a driver, a GPU of that number, and code for it in this program.
-static inline void cuda_require_gpu(int index) {
+// Ends the program, with what to do, unless there is a driver and a GPU of that number, which it returns.
+static inline int cuda_require_gpu(const DeviceOptions* o) {
     int driver = 0, runtime = 0, count = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
@@ -104,9 +104,15 @@ static inline void cuda_require_gpu(int index) {
               "CUDA_VISIBLE_DEVICES, or train on the CPU with ./train_gpt2");
     }
     cuda_check(error, "looking for GPUs");
-    if (index >= count) {
-        usage_error("--device %d: there are %d GPUs, numbered from 0: give at most %d", index, count, count - 1);
+    if (o->of_rank && count == 1) { return 0; }
+    if (o->of_rank && o->index >= count) {
+        usage_error("%d or more processes on this machine, but %d GPUs: start at most %d here, one for each GPU",
+                    o->index + 1, count, count);
     }
+    if (o->index >= count) {
+        usage_error("--device %d: there are %d GPUs, numbered from 0: give at most %d", o->index, count, count - 1);
+    }
+    return o->index;
 }
 
 static inline void cuda_require_architecture(void) {
@@ -138,11 +144,13 @@ OP void device_open(const DeviceOptions* o) {
     gpu.flash = o->flash && !o->plain;
     gpu.tf32 = o->tf32;
     if (gpu.is_open) { return; }
-    cuda_require_gpu(o->index);
+    gpu.index = cuda_require_gpu(o);
     cudaDeviceProp properties;
-    cuda_check(cudaSetDevice(o->index), "choosing the GPU");
-    cuda_check(cudaGetDeviceProperties(&properties, o->index), "asking for the GPU's properties");
-    gpu.index = o->index;
+    cuda_check(cudaSetDevice(gpu.index), "choosing the GPU");
+    cuda_check(cudaGetDeviceProperties(&properties, gpu.index), "asking for the GPU's properties");
+    for (int i = 0; i < 16; i++) { // one of a GPU's instances (MIG) has the bus of the whole, but a number of its own
+        snprintf(gpu.identity + 2 * i, 3, "%02x", (unsigned char)properties.uuid.bytes[i]);
+    }
     gpu.num_sms = properties.multiProcessorCount;
     gpu.major = properties.major;
     gpu.minor = properties.minor;
@@ -161,6 +169,7 @@ OP void device_open(const DeviceOptions* o) {
 }
 
 OP const char* device_name(void) { return gpu.name; }
+OP const char* device_identity(void) { return gpu.identity; }
 OP int device_threads(void) { return 0; }
 OP const char* device_kernels(void) { return gpu.plain ? "plain" : "fast"; }
 
@@ -209,6 +218,9 @@ OP void host_free(void* p) {
 
 OP void device_sync(void) { cuda_check(cudaStreamSynchronize(gpu.stream), "waiting for the GPU"); }
 
+OP void device_copy(void* to, const void* from, size_t bytes) {
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, gpu.stream), "copying on the GPU");
+}
 OP void device_send(void* device, const void* host, size_t bytes) {
     cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, gpu.stream), "copying to the GPU");
 }

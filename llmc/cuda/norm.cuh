@@ -20,12 +20,12 @@ static __global__ void norm_squared_kernel(double* parts, const float* x, size_t
     if (threadIdx.x == 0) { parts[blockIdx.x] = sum; }
 }
 
-// One block: *out = or += the sum of x.
-template <bool ADD, class Number> static __global__ void sum_kernel(double* out, const Number* x, size_t n) {
+// One block: *out += the sum of x.
+template <class Number> static __global__ void sum_kernel(double* out, const Number* x, size_t n) {
     double sum = 0;
     for (size_t i = threadIdx.x; i < n; i += blockDim.x) { sum += (double)x[i]; }
     sum = block_sum(sum);
-    if (threadIdx.x == 0) { *out = ADD ? *out + sum : sum; }
+    if (threadIdx.x == 0) { *out += sum; }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -43,11 +43,11 @@ OP void norm_squared(double* out, const float* x, size_t n) {
         norm_squared_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(parts, x, n, part);
     }
     cuda_launched("norm_squared");
-    sum_kernel<false><<<1, SUM_THREADS, 0, gpu.stream>>>(out, parts, blocks);
+    sum_kernel<<<1, SUM_THREADS, 0, gpu.stream>>>(out, parts, blocks);
     cuda_launched("norm_squared's parts");
 }
 
 OP void loss_add(double* total, const float* losses, int N) {
-    sum_kernel<true><<<1, SUM_THREADS, 0, gpu.stream>>>(total, losses, N);
+    sum_kernel<<<1, SUM_THREADS, 0, gpu.stream>>>(total, losses, N);
     cuda_launched("loss_add");
 }

@@ -19,7 +19,7 @@ static void check_frame(const FrameReader* r) {
     if (r->header.bytes > r->most && r->header.bytes > FRAME_TEXT) { abort(); }
     if (r->have != sizeof r->header + r->header.bytes) { abort(); }
     if (hello_parse(r, &hello)) { check_text(hello.host, sizeof hello.host); }
-    clean_text(text, sizeof text, r->payload, r->header.bytes);
+    printable_text(text, sizeof text, r->payload, r->header.bytes);
     check_text(text, sizeof text);
 }
 

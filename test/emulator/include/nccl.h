@@ -183,12 +183,12 @@ inline void take_leave(const Communicator& c, const char* during) {
     fail(c, message);
 }
 
-// The abstract Unix socket on which a rank listens: its name goes with its last process.
+// The Unix socket on which a rank listens: a file, so that processes in different network namespaces find it too.
 inline socklen_t address_of(const ncclUniqueId& id, int rank, sockaddr_un* address) {
     *address = {};
     address->sun_family = AF_UNIX;
-    const int n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "%.64s-%d", id.internal, rank);
-    return (socklen_t)(offsetof(sockaddr_un, sun_path) + 1 + (size_t)n);
+    snprintf(address->sun_path, sizeof address->sun_path, "/tmp/%.64s-%d", id.internal, rank);
+    return (socklen_t)sizeof *address;
 }
 
 inline void set_timeout(int fd) {
@@ -228,13 +228,14 @@ inline int connect_to(const ncclUniqueId& id, int rank, int peer) {
 // What the two ends of a new connection tell each other.
 struct Hello {
     int32_t rank, ranks, device;
+    char host[64];
 };
 
 inline void check_hello(const Hello& mine, const Hello& other) {
     if (other.ranks != mine.ranks) {
         die("NCCL rank %d counts %d ranks, rank %d counts %d", mine.rank, mine.ranks, other.rank, other.ranks);
     }
-    if (other.device == mine.device) {
+    if (other.device == mine.device && !strncmp(other.host, mine.host, sizeof mine.host)) {
         die("NCCL ranks %d and %d both use device %d: call cudaSetDevice first", std::min(mine.rank, other.rank),
             std::max(mine.rank, other.rank), mine.device);
     }
@@ -243,7 +244,8 @@ inline void check_hello(const Hello& mine, const Hello& other) {
 // Connects to the ranks below, and waits for those above.
 inline void connect_all(Communicator* c, const ncclUniqueId& id) {
     const int listening = listen_as(id, c->rank, c->ranks);
-    Hello mine = {c->rank, c->ranks, 0};
+    Hello mine = {c->rank, c->ranks, 0, {}};
+    gethostname(mine.host, sizeof mine.host);
     if (cudaGetDevice(&mine.device) != cudaSuccess) { die("NCCL rank %d: no device", c->rank); }
     for (int peer = 0; peer < c->rank; peer++) {
         Hello other;
@@ -267,6 +269,9 @@ inline void connect_all(Communicator* c, const ncclUniqueId& id) {
         check_hello(mine, other);
     }
     close(listening);
+    sockaddr_un address;
+    address_of(id, c->rank, &address);
+    unlink(address.sun_path);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -25,8 +25,12 @@ enum cudaDeviceAttr {
 };
 
 // The fields that the emulator knows, in the order of CUDA 13.
+struct cudaUUID_t {
+    char bytes[16];
+};
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     size_t totalGlobalMem, sharedMemPerBlock;
     int regsPerBlock, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
     int major, minor, multiProcessorCount, integrated, concurrentKernels, ECCEnabled, pciBusID, pciDeviceID,
@@ -137,6 +141,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     p->memoryBusWidth = 5120;
     p->l2CacheSize = 40 << 20;
     p->pciBusID = device;
+    p->uuid.bytes[0] = (char)device;
     return cudaSuccess;
 }
 

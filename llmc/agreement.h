@@ -1,0 +1,128 @@
+// What the processes of a run must have in common, checked: options, data and program at the start, and the weights now and
+// then. Whoever differs is named.
+#pragma once
+#include "checkpoint.h"
+#include "settings.h"
+
+// Text of the first process, or NULL, for all; what it returns is the caller's to free.
+static inline char* share_text(Comm* comm, char* text) {
+    if (comm->size == 1) { return text; }
+    int bytes = text ? (int)strlen(text) + 1 : 0;
+    bootstrap_broadcast(comm->peers, &bytes, sizeof bytes);
+    if (bytes == 0) { return NULL; }
+    if (!text) { text = (char*)alloc_or_die((size_t)bytes, 1, "a text of the first process"); }
+    bootstrap_broadcast(comm->peers, text, (size_t)bytes);
+    return text;
+}
+
+typedef struct {
+    uint64_t program, options, train_data, val_data;
+    char gpu[40];
+} Identity;
+
+static inline uint64_t program_hash(void) {
+    Error err;
+    size_t bytes;
+    char* program = read_file("/proc/self/exe", &bytes, &err);
+    const uint64_t hash = program ? hash64(program, bytes, 0) : 0;
+    free(program);
+    return hash;
+}
+
+// The options that make the run what it is, as text.
+static inline char* shared_options(const Config* c) {
+    json_t* options = config_to_json(c);
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const char* name = CONFIG_OPTIONS[i].name;
+        if (name && option_is_of_this_start(name)) { json_object_del(options, name); }
+    }
+    char* text = json_dumps(options, JSON_COMPACT | JSON_SORT_KEYS);
+    if (!text) { fatal("out of memory: options"); }
+    json_decref(options);
+    return text;
+}
+
+// Ends the program over the first option in which this process differs from the first one.
+static inline void ATTR_NORETURN options_differ(const Config* c, const char* text, const char* mine, const char* host) {
+    json_t *theirs = json_loads(text, 0, NULL), *ours = json_loads(mine, 0, NULL);
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const char* name = CONFIG_OPTIONS[i].name;
+        json_t *a = name ? json_object_get(theirs, name) : NULL, *b = name ? json_object_get(ours, name) : NULL;
+        if (!a || !b || json_equal(a, b)) { continue; }
+        char *there = json_dumps(a, JSON_ENCODE_ANY), *here = json_dumps(b, JSON_ENCODE_ANY);
+        usage_error("on %s --%s is %s, for the first process it is %s: give all processes the same options", host, name,
+                    here, there);
+    }
+    (void)c;
+    usage_error("on %s the options differ from those of the first process", host);
+}
+
+static inline void check_gpus(const Comm* comm, const Identity* all) {
+    for (int r = 0; r < comm->rank; r++) {
+        const char *host = bootstrap_host(comm->peers, comm->rank), *other = bootstrap_host(comm->peers, r);
+        if (*all[r].gpu && !strcmp(all[r].gpu, all[comm->rank].gpu) && !strcmp(host, other)) {
+            usage_error("ranks %d and %d share a GPU of %s: leave --device out, or start at most as many processes as "
+                        "there are GPUs", r, comm->rank, host);
+        }
+    }
+}
+
+// All processes must be the same program, with the same options and data, each on a GPU of its own. To be called by all.
+static inline void check_same_run(Comm* comm, const Config* c, uint64_t train_data, uint64_t val_data) {
+    if (comm->size == 1) { return; }
+    char* options = shared_options(c);
+    Identity mine = {program_hash(), hash64(options, strlen(options), 0), train_data, val_data, ""};
+    snprintf(mine.gpu, sizeof mine.gpu, "%s", device_identity());
+    Identity* all = (Identity*)alloc_or_die((size_t)comm->size, sizeof *all, "what the processes have in common");
+    bootstrap_gather(comm->peers, &mine, sizeof mine, all);
+    bool same_options = true;
+    for (int r = 1; r < comm->size; r++) { same_options = same_options && all[r].options == all[0].options; }
+    char* first = same_options ? NULL : share_text(comm, comm->rank ? NULL : format("%s", options));
+    const Identity* them = &all[0];
+    const char* host = bootstrap_host(comm->peers, comm->rank);
+    if (mine.program != them->program) {
+        fatal("%s has another version of this program than %s: copy the same file to all machines", host,
+              bootstrap_host(comm->peers, 0));
+    }
+    if (mine.options != them->options) { options_differ(c, first, options, host); }
+    if (mine.train_data != them->train_data || mine.val_data != them->val_data) {
+        fatal("%s: on %s the data is not that of the first process: copy the same files to all machines",
+              mine.train_data != them->train_data ? "--train_data" : "--val_data", host);
+    }
+    check_gpus(comm, all);
+    bootstrap_barrier(comm->peers); // whoever differs has ended by now, or will not pass
+    free(first);
+    free(options);
+    free(all);
+}
+
+static inline uint64_t weights_hash(const GPT2* g) {
+    enum { PIECE = 4 << 20 };
+    const size_t bytes = g->params_table.size * sizeof(floatX);
+    if (DEVICE_IS_HOST) { return hash64(g->params, bytes, 0); }
+    uint64_t hash = 0;
+    void* piece = host_alloc(PIECE, "comparing weights");
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        const size_t n = min_size(PIECE, bytes - at);
+        device_copy_out(piece, (const char*)g->params + at, n);
+        hash = hash64(piece, n, hash);
+    }
+    host_free(piece);
+    return hash;
+}
+
+// All processes must have the same weights, bit for bit: they began so, and get the same updates.
+static inline void check_same_weights(const GPT2* g, Comm* comm) {
+    if (comm->size == 1) { return; }
+    const uint64_t mine = weights_hash(g);
+    uint64_t* all = (uint64_t*)alloc_or_die((size_t)comm->size, sizeof *all, "comparing weights");
+    bootstrap_gather(comm->peers, &mine, sizeof mine, all);
+    for (int r = 1; r < comm->size; r++) {
+        if (all[r] != all[0]) {
+            fatal("the weights of rank %d on %s are not those of rank 0 on %s: one of these machines computes or "
+                  "communicates wrongly; find out which (check), and go on without it from the last checkpoint",
+                  r, bootstrap_host(comm->peers, r), bootstrap_host(comm->peers, 0));
+        }
+    }
+    free(all);
+}

@@ -1,0 +1,260 @@
+#!/bin/sh
+# Several processes train as one does: the CPU trainer under mpirun, and the GPU trainer, emulated, with NCCL's stand-in
+# (test/emulator/include/nccl.h), under mpirun and started by itself.
+# usage: ranks.sh build/release [build/emu [WORD...]]     only the tests whose names contain a word
+release=${1:?usage: ranks.sh build/release [build/emu [WORD...]]}
+cuda="${2:-build/emu}/train_gpt2cu"
+[ $# -ge 2 ] && shift
+shift
+chosen=$*
+train="$release/train_gpt2" prepare=build/release/prepare
+. "$(dirname "$0")/lib.sh"
+export OMP_NUM_THREADS=1 EMU_GUARD=0 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+run="--model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --seq_len 32 --sample_tokens 12 --max_steps 20 --lr 1e-4"
+often="--val_every 10 --val_tokens 1000 --sample_every 10 --save_every 10 --total_batch_size 512"
+ranks() { n=$1; shift; timeout 120 mpirun -np "$n" "$@"; } # a test that hangs has failed
+
+# numbers FOLDER: the losses and norms of a run with all their digits, its validations, its samples
+numbers() {
+    sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/train \1 \2 \3/p; s/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/val \1 \2 \2/p' "$1/metrics.jsonl"
+}
+samples() { sed -n 's/.*"kind":"sample".*"text":\(.*\)}/\1/p' "$1/metrics.jsonl"; }
+
+# same FOLDER FOLDER: two runs within 1e-5 in every loss and norm, their samples and the parameters and moments of their
+# last checkpoint within 1e-5 of each tensor's norm, relative (but for the biases of keys, whose true gradient is zero)
+same() {
+    numbers "$1" >"$dir/a"
+    numbers "$2" >"$dir/b"
+    [ -s "$dir/a" ] || note "no metrics in $1"
+    paste -d ' ' "$dir/a" "$dir/b" | awk -v most="${close:-1e-5}" '{ for (i = 3; i <= 4; i++) { d = $i / $(i + 4) - 1; if (d < 0) { d = -d }; if (d > most) bad = 1 }
+        if ($1 != $5 || $2 != $6) bad = 1 } END { exit bad }' || note "not the same run: $2: $(paste -d ' ' "$dir/a" "$dir/b" | head -n 3)"
+    [ "$(samples "$1")" = "$(samples "$2")" ] || note "other samples in $2"
+    last=$(ls "$1" | grep step_ | tail -n 1)
+    [ "${weights:-1e-5}" = any ] || "$tensors" "$1/$last" "$2/$last" "${weights:-1e-5}" >"$dir/out" 2>&1 || note "$2: $(tail -n 1 "$dir/out")"
+}
+
+one() { [ -d "$root/one" ] || "$train" $run $often $data --batch_size 4 --out "$root/one" >/dev/null 2>&1; }
+
+cpu_ranks_train_as_one_process_does() {
+    corpus
+    one
+    for zero in 0 1; do
+        for split in 2:8 2:2 4:4 4:1; do # processes:rows, so that a step has 1 or 4 micro-batches on each
+            n=${split%:*}
+            must ranks "$n" "$train" $run $often $data --batch_size "${split#*:}" --zero $zero --out "$dir/$zero-$split"
+            same "$root/one" "$dir/$zero-$split"
+        done
+    done
+}
+
+cpu_ranks_train_so_in_bf16_and_with_recomputation() {
+    corpus
+    must "$train" $run $often $data --dtype bf16 --batch_size 4 --out "$dir/one"
+    for zero in 0 1; do
+        must ranks 2 "$train" $run $often $data --dtype bf16 --recompute all --batch_size 4 --zero $zero --out "$dir/$zero"
+        close=2e-3; weights=any; same "$dir/one" "$dir/$zero" # params are rounded to bf16, here and there to the other neighbour
+    done
+    unset close weights
+    cmp -s "$dir/0/step_00000020/model.safetensors" "$dir/1/step_00000020/model.safetensors" || note "ZeRO gives other bits in bf16"
+}
+
+# A step of a ramp may have fewer rows than there are processes.
+a_batch_ramp_may_leave_ranks_without_rows() {
+    corpus
+    ramp="$run --max_steps 8 --total_batch_size 256 --batch_ramp 32:1200 --val_every 0 --sample_every 0 --save_every 100"
+    must "$train" $ramp $data --batch_size 4 --out "$dir/one"
+    for zero in 0 1; do
+        must ranks 4 "$train" $ramp $data --batch_size 1 --zero $zero --out "$dir/four$zero"
+        same "$dir/one" "$dir/four$zero"
+    done
+}
+
+# A layer is one sum, begun with the last of four micro-batches alone; the numbers are the losses of each step and of each
+# validation. MPI itself counts.
+gradients_are_added_up_once_a_step() {
+    corpus
+    for zero in 0 1; do
+        must ranks 2 env LD_PRELOAD="$release/count_collectives.so" "$train" $run $data --total_batch_size 256 --batch_size 1 --max_steps 5 --val_every 5 --val_tokens 100 --sample_every 0 --save_every 0 --zero $zero --out "$dir/$zero"
+        case $zero in
+        0) want="20 sums, 0 scatters, 0 gathers, 7 numbers" ;;  # 2 layers, what is before, what is behind
+        1) want="0 sums, 20 scatters, 24 gathers, 7 numbers" ;; # gathers: of the initial weights too
+        esac
+        grep -q "collectives: $want" "$dir/out" || note "zero $zero: $(grep collectives "$dir/out"), not $want"
+    done
+}
+
+the_same_ranks_give_the_same_bits() {
+    corpus
+    for zero in 0 1; do
+        for i in 1 2; do must ranks 3 "$train" $run $data --total_batch_size 192 --batch_size 1 --max_steps 6 --val_every 0 --sample_every 0 --zero $zero --out "$dir/$zero.$i"; done
+        for file in model optimizer; do
+            cmp -s "$dir/$zero.1/step_00000006/$file.safetensors" "$dir/$zero.2/step_00000006/$file.safetensors" || note "zero $zero: another $file"
+        done
+    done
+}
+
+# From N ranks to M, with another micro-batch: the same run goes on.
+a_run_goes_on_with_other_ranks() {
+    corpus
+    one
+    for change in 4:1:2:4:0 1:4:4:2:1 4:2:1:8:1; do # ranks:rows:ranks:rows:ZeRO
+        set -- $(echo $change | tr : ' ')
+        must ranks "$1" "$train" $run $often $data --batch_size "$2" --zero "$5" --max_steps 20 --save_every 10 --out "$dir/$change"
+        rm -r "$dir/$change/step_00000020"
+        must ranks "$3" "$train" --resume auto --batch_size "$4" --zero $((1 - $5)) --out "$dir/$change"
+        same "$root/one" "$dir/$change"
+    done
+}
+
+validation_is_over_the_same_windows() {
+    corpus
+    one
+    "$train" eval --out "$root/one" --seq_len 32 >"$dir/one" 2>/dev/null
+    for n in 2 3; do
+        ranks $n "$train" eval --out "$root/one" --seq_len 32 >"$dir/$n" 2>/dev/null
+        cmp -s "$dir/one" "$dir/$n" || note "$n ranks: $(cat "$dir/$n"), not $(cat "$dir/one")"
+    done
+}
+
+stopping_one_rank_saves_and_stops_all() {
+    corpus
+    ranks 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 --val_every 0 --sample_every 0 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
+    pid=$!
+    await 'step .*/' "$dir/out"
+    kill -TERM "$(rank_pid "$dir/run" 1)"
+    wait $pid
+    code=$?
+    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
+    ls "$dir/run" | grep -q step_ || note "nothing was saved"
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# GPUs, emulated
+
+gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 20 --total_batch_size 64 --dtype fp32 --val_every 10 --val_tokens 100 --sample_every 20 --sample_tokens 4 --save_every 20"
+one_gpu() { [ -d "$root/one_gpu" ] || "$cuda" $gpu $data --batch_size 4 --out "$root/one_gpu" >/dev/null 2>&1; }
+
+gpus_train_as_one_does() {
+    corpus
+    one_gpu
+    must "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/two"
+    same "$root/one_gpu" "$dir/two"
+    must "$cuda" $gpu $data --batch_size 1 --gpus 2 --zero 1 --out "$dir/two_zero"
+    same "$root/one_gpu" "$dir/two_zero"
+    must ranks 4 "$cuda" $gpu $data --batch_size 1 --zero 1 --out "$dir/four"
+    same "$root/one_gpu" "$dir/four"
+    must env EMU_LAZY=1 EMU_ORDER=3 "$cuda" $gpu $data --batch_size 2 --gpus 2 --zero 1 --max_steps 5 --save_every 5 --val_every 0 --out "$dir/lazy"
+    must "$cuda" $gpu $data --batch_size 2 --gpus 2 --zero 0 --max_steps 5 --save_every 5 --val_every 0 --out "$dir/eager"
+    same "$dir/eager" "$dir/lazy"
+}
+
+gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
+    corpus
+    for zero in 0 1; do must "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 --val_every 0 --save_every 4 --zero $zero --out "$dir/$zero"; done
+    for file in model optimizer; do
+        cmp -s "$dir/0/step_00000004/$file.safetensors" "$dir/1/step_00000004/$file.safetensors" || note "another $file"
+    done
+}
+
+too_few_gpus_are_refused() {
+    corpus
+    expect 2 '2 GPUs: start at most 2 here' env EMU_DEVICES=2 "$cuda" $gpu $data --batch_size 1 --gpus 4 --out "$dir/run"
+    expect 2 'share a GPU' env EMU_DEVICES=1 "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/run"
+    [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# what can go wrong
+
+# await PATTERN FILE: until it is there, half a minute at most
+await() {
+    for i in $(seq 300); do grep -q -- "$1" "$2" 2>/dev/null && return; sleep 0.1; done
+    note "never: $1"
+}
+forever="--max_steps 100000000 --total_batch_size 256 --val_every 0 --sample_every 0 --save_every 50"
+rank_pid() { pgrep -f -- "--out $1" | while read -r p; do tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qE "^(OMPI_COMM_WORLD_RANK|RANK)=$2\$" && echo "$p"; done | head -n 1; }
+none_left() {
+    for i in $(seq 100); do pgrep -f -- "--out $1" >/dev/null || return; sleep 0.1; done
+    note "still there: $(pgrep -af -- "--out $1")"
+    pkill -KILL -f -- "--out $1"
+}
+
+a_stopped_or_killed_rank_ends_the_run() {
+    corpus
+    for signal in STOP KILL; do
+        ranks 4 "$train" $run $data $forever --batch_size 1 --comm_timeout 3 --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
+        pid=$!
+        await 'saved step' "$dir/err"
+        kill -$signal "$(rank_pid "$dir/$signal" 2)"
+        wait $pid
+        code=$?
+        [ $code != 0 ] || note "$signal: exit code 0"
+        [ $signal = KILL ] || grep -q 'rank 2.* on .*step' "$dir/err" || note "$signal: rank, host and step not named: $(grep -v '^-' "$dir/err" | tail -n 3)"
+        none_left "$dir/$signal"
+    done
+}
+
+# ... and goes on with two, with the losses of one that never stopped.
+a_run_whose_rank_was_killed_goes_on_with_two() {
+    corpus
+    long="$run $data --total_batch_size 256 --max_steps 600 --save_every 100 --val_every 300 --val_tokens 500 --sample_every 0"
+    must "$train" $long --batch_size 4 --out "$dir/one"
+    ranks 4 "$train" $long --batch_size 1 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
+    pid=$!
+    await 'saved step 100' "$dir/err"
+    kill -KILL "$(rank_pid "$dir/run" 3)" 2>/dev/null
+    wait $pid && note "it ended well, before it could be killed"
+    none_left "$dir/run"
+    must ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/run"
+    weights=1e-4
+    same "$dir/one" "$dir/run"
+    unset weights
+}
+
+a_killed_gpu_rank_ends_the_run() {
+    corpus
+    for signal in STOP KILL; do
+        "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 --comm_timeout 3 --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
+        pid=$!
+        await 'saved step' "$dir/err"
+        kill -$signal "$(rank_pid "$dir/$signal" 2)"
+        wait $pid
+        code=$?
+        [ $code != 0 ] || note "$signal: exit code 0"
+        grep -q 'rank 2' "$dir/err" || note "$signal: not named: $(tail -n 3 "$dir/err")"
+        none_left "$dir/$signal"
+    done
+}
+
+ranks_that_differ_are_named() {
+    corpus
+    common="$run $data --total_batch_size 256 --batch_size 2 --val_every 0 --sample_every 0 --out $dir/run"
+    expect 2 'on ' timeout 60 mpirun -np 1 "$train" $common --lr 1e-3 : -np 1 "$train" $common --lr 2e-3
+    grep -q -- '--lr is 0.002, for the first process it is 0.001' "$dir/err" || note "not named: $(cat "$dir/err")"
+    cp "$train" "$dir/other"
+    echo other >>"$dir/other"
+    expect 1 'another version of this program' timeout 60 mpirun -np 1 "$train" $common : -np 1 "$dir/other" $common
+    mkdir "$dir/a" "$dir/b"
+    cp "$root/corpus_train_000001.bin" "$dir/a"
+    cp "$root/corpus_train_000001.bin" "$dir/b"
+    printf 'ab' | dd of="$dir/b/corpus_train_000001.bin" bs=1 seek=1030 conv=notrunc 2>/dev/null
+    common="$common --train_data corpus_train_*.bin"
+    expect 1 'the data is not that of the first process' timeout 60 mpirun -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
+}
+
+bad_ranks_are_refused() {
+    corpus
+    expect 2 'not a multiple of batch_size * seq_len * processes' ranks 3 "$train" $run $data --total_batch_size 256 --batch_size 1 --out "$dir/run"
+    grep -q 'or start 1, 2, 4 processes' "$dir/err" || note "says not how many would do: $(cat "$dir/err")"
+    expect 2 'only train, eval and bench run in several' ranks 2 "$train" generate --out "$root/one"
+    expect 1 'start them with mpirun -np 2' "$train" $run $data --gpus 2 --out "$dir/run"
+    expect 2 'WORLD_SIZE' env RANK=0 "$train" $run $data --out "$dir/run"
+    [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
+}
+
+command -v mpirun >/dev/null || { echo "skipped: no mpirun (openmpi-bin)"; exit 77; }
+tensors="$release/compare_checkpoints"
+[ -x "$cuda" ] || { echo "skipped: no $cuda; make emu builds it"; exit 77; }
+run_tests "$0"
+end_tests ranks
