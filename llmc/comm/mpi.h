@@ -7,6 +7,8 @@
 #include "../comm.h"
 #include "local.h"
 #include <limits.h>
+#define OMPI_SKIP_MPICXX 1 // no C++ of MPI's own: it is gone from the standard, and does not compile without warnings
+#define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
 // Large ranges go in pieces: their messages overlap, and the library's buffers stay small.
