@@ -63,7 +63,7 @@ enum {
     INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice")                                    \
     INT(device, 0, 0, 1023, NULL, MODEL_COMMANDS, "which of the GPUs that this process can see")                            \
     GROUP("processes")                                                                                                      \
-    INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL, "start so many processes on this machine, one for each GPU, without mpirun")  \
+    INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | INFO | BENCH, "start so many processes on this machine, one for each GPU, without mpirun")  \
     CHOICE(zero, "0", "0|1", TRAIN | INFO, "1: each process keeps a share of master weights and moments (ZeRO-1), not all of them") \
     REAL(connect_timeout, 300, 0.1, 1e6, TRAIN | EVAL | BENCH, "seconds to wait for the other processes at the start")              \
     REAL(comm_timeout, 120, 0.1, 1e6, TRAIN | EVAL | BENCH, "seconds of silence after which another process is given up, and the run ended") \

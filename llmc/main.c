@@ -93,6 +93,9 @@ static const Trainer* choose_trainer(Config* c) {
     return trainer;
 }
 
+// What processes that --gpus started have to end by themselves when one of them has failed.
+enum { GRACE_SECONDS = 5 };
+
 // Tells how this process was started. Commands other than train and eval are for one process.
 static Launch detect_launch(int command) {
     Error err;
@@ -180,7 +183,7 @@ int main(int argc, char** argv) {
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
     Launch launch = detect_launch(command->bit);
-    if (config.gpus > 1 && launch.size == 1) { return launch_local((int)config.gpus, arguments, config.comm_timeout); }
+    if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) { return launch_local((int)config.gpus, arguments, GRACE_SECONDS); }
     if (command->bit == BENCH) { return bench_command(&config, find_fast); }
     const Trainer* trainer = choose_trainer(&config);
     if (command->bit == CHECK) { return check_command(&config, trainer, find_cpu_trainer("fp32", "plain")); }
