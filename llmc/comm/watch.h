@@ -69,9 +69,12 @@ static inline void ATTR_NORETURN ATTR_PRINTF(2, 3) watch_end(Bootstrap* b, const
     b->ending = true;
     pthread_mutex_unlock(&b->lock);
     while (!first) { pause(); } // the process is about to end
+    struct timespec patience; // for a frame that another thread is sending: not for ever, as that rank may be the lost one
+    clock_gettime(CLOCK_REALTIME, &patience);
+    patience.tv_sec++;
     for (int i = 0; b->rank == 0 && i < b->size; i++) {
         Peer* p = &b->peers[i];
-        if (p->fd < 0 || pthread_mutex_trylock(&p->sending) != 0) { continue; } // in the middle of another frame
+        if (p->fd < 0 || pthread_mutex_timedlock(&p->sending, &patience) != 0) { continue; }
         frame_send(p->fd, FRAME_ABORT, 0, text, strlen(text), seconds_now());
         pthread_mutex_unlock(&p->sending);
     }
