@@ -36,6 +36,7 @@ static void start_launch(Child* c, Launch launch, Body* body) {
     c->pid = fork();
     if (c->pid != 0) { return; }
     dup2(fileno(c->errors), STDERR_FILENO);
+    dup2(fileno(c->errors), STDOUT_FILENO);
     body(&c->launch);
     _exit(0);
 }
@@ -508,6 +509,7 @@ static void die_at_step_body(const Launch* l) {
     Bootstrap* b = open_or_die(l);
     bootstrap_progress(b, 41, l->rank == 1 ? RANK_SAVES : RANK_TRAINS);
     bootstrap_barrier(b);
+    if (l->rank == 2) { printf("a line in the buffer"); }
     if (l->rank == 1) { sleep_seconds(1.2); _exit(3); } // a beat has told the step by then
     bootstrap_barrier(b);
 }
@@ -517,7 +519,9 @@ TEST(the_last_step_is_told) {
     Child c[3];
     const int port = local_port();
     for (int i = 0; i < 3; i++) { start(&c[i], i, 3, port, die_at_step_body); }
-    for (int i = 0; i < 3; i++) { finish(&c[i], i == 1 ? 3 : 1, i == 1 ? "" : "last heard of at step 41, saving"); }
+    finish(&c[0], 1, "last heard of at step 41, saving");
+    finish(&c[1], 3, "");
+    finish(&c[2], 1, "a line in the buffererror: rank 1 on "); // what was printed before is not lost
 }
 
 // All end for a reason of their own: none is ended by another's end.
@@ -611,6 +615,14 @@ TEST(steps_are_measured) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // frames
+
+TEST(sending_to_who_is_gone_is_no_signal) {
+    int ends[2];
+    EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    close(ends[1]);
+    EXPECT(!tcp_send(ends[0], "x", 1, seconds_now() + 10));
+    close(ends[0]);
+}
 
 TEST(frames_come_in_pieces_of_any_size) {
     const char* text = "a frame's text";
