@@ -581,6 +581,20 @@ static void turn(Bootstrap* b, int seconds) {
     for (int i = 0; i < seconds; i++) { watch_hang(b, 1); }
 }
 
+static void end_again_body(const Launch* l) {
+    (void)l;
+    Bootstrap* b = watched(2);
+    b->ending = true; // another thread is at it
+    alarm(2);
+    watch_end(b, "seen once more");
+}
+
+TEST(an_end_is_told_once) { // whoever sees it second waits for the first to end the process
+    Child c;
+    start(&c, 0, 2, 1, end_again_body);
+    finish(&c, 128 + SIGALRM, "");
+}
+
 TEST(a_hang_of_all_is_found) {
     Bootstrap* b = watched(3);
     b->peers[2].step = 41;
