@@ -24,8 +24,8 @@ typedef struct {
     // of the thread and whoever waits for an exchange: under the lock
     FrameHeader part_header;
     uint8_t* part; // what it sent for an exchange, until that is taken
-    bool may_end;  // it has been told that the run is over
-    bool ended;    // and has closed the connection
+    bool may_end;  // all are done, so it may close the connection (rank 0 waits for that, and closes its end last)
+    bool ended;    // it has
     // where its main thread is, as told last; of this rank, in its own place: under the lock
     long long step;
     uint32_t activity;
@@ -69,14 +69,19 @@ static inline void ATTR_NORETURN ATTR_PRINTF(2, 3) watch_end(Bootstrap* b, const
     b->ending = true;
     pthread_mutex_unlock(&b->lock);
     while (!first) { pause(); } // the process is about to end
+    struct timespec patience; // for a frame that another thread is sending: not for ever, as that rank may be the lost one
+    clock_gettime(CLOCK_REALTIME, &patience);
+    patience.tv_sec++;
     for (int i = 0; b->rank == 0 && i < b->size; i++) {
         Peer* p = &b->peers[i];
-        if (p->fd < 0 || pthread_mutex_trylock(&p->sending) != 0) { continue; } // in the middle of another frame
+        if (p->fd < 0 || pthread_mutex_timedlock(&p->sending, &patience) != 0) { continue; }
         frame_send(p->fd, FRAME_ABORT, 0, text, strlen(text), seconds_now());
         pthread_mutex_unlock(&p->sending);
     }
     sleep_seconds(WATCH_GRACE);
-    // the main thread may hold stderr's lock
+    // What was printed before, if nobody holds the lock and the reader takes it at once; stderr without its lock.
+    struct pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+    if (poll(&out, 1, 0) == 1 && ftrylockfile(stdout) == 0) { fflush(stdout); }
     char line[FRAME_TEXT + 32];
     const int n = snprintf(line, sizeof line, "%serror: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", text);
     if (write(STDERR_FILENO, line, min_size((size_t)n, sizeof line - 1)) < 0) {} // nobody is left to be told
@@ -118,7 +123,6 @@ static inline bool watch_hear_part(Bootstrap* b, Peer* p) {
         p->part_header = h;
         p->part = p->reader.payload;
         p->reader.payload = NULL;
-        if (b->rank != 0 && h.type == FRAME_CLOSE) { p->may_end = true; } // rank 0's answer: everybody is done
     }
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
