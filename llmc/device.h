@@ -26,6 +26,7 @@ typedef struct {
     bool fused;  // bias, GELU and bias gradients inside the matmuls
     bool flash;  // attention in tiles
     bool tf32;   // matmuls of fp32 storage in TF32
+    bool graph;  // replay recorded work (device_replay) on a GPU
 } DeviceOptions;
 
 OP void device_open(const DeviceOptions* options);
@@ -59,6 +60,17 @@ OP void device_upload(void* device, const void* host, size_t bytes);
 OP void device_send(void* device, const void* host, size_t bytes);
 OP void device_fetch(void* host, const void* device, size_t bytes);
 OP void device_sync(void);
+
+// Work that is queued again and again: a GPU records what `work` queues and replays that as a whole. Recordings belong
+// to one piece of work; a NULL one is empty. `work` may only queue: what else it does on the host is not repeated, and
+// copies, sync and memory functions other than device_send, device_fetch and device_zero are not for it. All that it
+// depends on, and that changes from one time to the next, must lie in device memory or in `arguments` (`bytes` of them,
+// padding zeroed); other arguments than last time cost a new recording, two sets in turn do not.
+typedef struct Recording Recording;
+typedef void (*Work)(const void* arguments);
+OP void device_replay(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes);
+// To be called before memory that the work uses is freed.
+OP void device_forget(Recording** recording);
 
 // Names what is queued between the two, for a profiler: `name`, or `name` and a layer's number if that is not negative.
 OP void device_range_push(const char* name, int layer);

@@ -98,6 +98,7 @@ typedef struct {
     AdamW* hyper;
     Mailbox* mailbox;
     size_t kv_size; // elements of a KVCache
+    Recording *micro_step, *norm, *update;
 } GPT2;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -193,6 +194,9 @@ static inline void gpt2_alloc(GPT2* g) {
 
 static inline void gpt2_free(GPT2* g) {
     MemoryLine line[MEMORY_LINES];
+    device_forget(&g->micro_step);
+    device_forget(&g->norm);
+    device_forget(&g->update);
     gpt2_memory(g, line);
     for (int i = 0; i < MEMORY_LINES; i++) {
         void* p = NULL;
@@ -365,6 +369,34 @@ static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady 
     if (ready) { ready(context, g->grads, 0, table->layers_begin); }
 }
 
+// What a recording of a micro-step holds by value.
+typedef struct {
+    GPT2* g;
+    int* batch;
+    float dloss;
+} MicroStep;
+
+static inline void micro_step_work(const void* arguments) {
+    const MicroStep* s = (const MicroStep*)arguments;
+    gpt2_forward(s->g, s->g->B, s->g->T, NULL);
+    gpt2_backward(s->g, s->g->B, s->g->T, s->dloss, NULL, NULL);
+}
+
+// Forward and backward of the batch at g->tokens, as gpt2_backward says. Full ones that nobody waits for are replayed.
+static inline void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
+    if (ready || B != g->B || T != g->T) {
+        gpt2_forward(g, B, T, NULL);
+        gpt2_backward(g, B, T, dloss, ready, context);
+        return;
+    }
+    MicroStep step;
+    memset(&step, 0, sizeof step); // its padding too
+    step.g = g;
+    step.batch = g->tokens;
+    step.dloss = dloss;
+    device_replay(&g->micro_step, "micro-step", micro_step_work, &step, sizeof step);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // update
 
@@ -373,11 +405,15 @@ static inline void gpt2_zero_grads(GPT2* g) {
     device_zero(g->sums, 2 * sizeof(double));
 }
 
-// Leaves the squared norm of the whole gradient in sums[1]; padding is zero and does not count.
-static inline void gpt2_grad_norm(GPT2* g) { norm_squared(&g->sums[1], g->grads, g->params_table.size); }
+static inline void norm_work(const void* arguments) {
+    GPT2* g = *(GPT2* const*)arguments;
+    norm_squared(&g->sums[1], g->grads, g->params_table.size);
+    device_fetch(g->mailbox->sums, g->sums, sizeof g->mailbox->sums);
+}
 
-// Queues the copy of sums to mailbox->sums, there to be read after device_sync().
-static inline void gpt2_fetch_sums(GPT2* g) { device_fetch(g->mailbox->sums, g->sums, sizeof g->mailbox->sums); }
+// Leaves the squared norm of the whole gradient in sums[1] (padding is zero and does not count) and queues the copy of
+// sums to mailbox->sums, there to be read after device_sync().
+static inline void gpt2_grad_norm(GPT2* g) { device_replay(&g->norm, "norm", norm_work, &g, sizeof g); }
 
 // To be called when masters have been written from outside.
 static inline void gpt2_masters_changed(GPT2* g) {
@@ -385,13 +421,16 @@ static inline void gpt2_masters_changed(GPT2* g) {
     params_changed();
 }
 
+static inline void update_work(const void* arguments) {
+    GPT2* g = *(GPT2* const*)arguments;
+    device_send(g->hyper, &g->mailbox->hyper, sizeof *g->hyper);
+    adamw_update(g->params, g->masters, g->m, g->v, g->grads, &g->sums[1], g->hyper, &g->params_table, 0,
+                 g->params_table.size);
+    params_changed();
+}
+
 // Queues one AdamW step, after gpt2_grad_norm. Once in each step that ends with device_sync().
 static inline void gpt2_update(GPT2* g, const AdamW* hyper) {
-    const size_t n = g->params_table.size;
-    device_range_push("update", -1);
     g->mailbox->hyper = *hyper;
-    device_send(g->hyper, &g->mailbox->hyper, sizeof *hyper);
-    adamw_update(g->params, g->masters, g->m, g->v, g->grads, &g->sums[1], g->hyper, &g->params_table, 0, n);
-    params_changed();
-    device_range_pop();
+    device_replay(&g->update, "update", update_work, &g, sizeof g);
 }

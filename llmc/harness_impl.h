@@ -130,11 +130,9 @@ static inline void harness_model_step(HarnessModel* model, const int* batches, i
         memcpy(host, batches + size * (size_t)i, size * sizeof *host);
         const Batch batch = {host, host + n, host + 2 * n, 0, g->B, g->T};
         batch_to_device(g, &batch);
-        gpt2_forward(g, g->B, g->T, NULL);
-        gpt2_backward(g, g->B, g->T, (float)(1.0 / tokens), NULL, NULL);
+        gpt2_micro_step(g, g->B, g->T, (float)(1.0 / tokens), NULL, NULL);
     }
     gpt2_grad_norm(g);
-    gpt2_fetch_sums(g);
     gpt2_update(g, &hyper);
     device_sync();
     *loss = g->mailbox->sums[0] / tokens;

@@ -12,7 +12,7 @@ static inline Keep keep_of(const Config* c) {
 
 static inline void device_open_for(const Config* c) {
     const DeviceOptions options = {(int)c->device,    (int)c->threads, !strcmp(c->kernels, "plain"),
-                                   c->fused != 0,     c->flash != 0,   !strcmp(c->dtype, "tf32")};
+                                   c->fused != 0,     c->flash != 0,   !strcmp(c->dtype, "tf32"), c->graph != 0};
     device_open(&options);
 }
 

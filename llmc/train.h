@@ -47,13 +47,11 @@ static inline void train_gradients(TrainRun* run, long long windows) {
         const Batch* b = dataloader_wait(&run->loader);
         batch_to_device(g, b);
         train_request(run);
-        gpt2_forward(g, b->rows, b->T, NULL);
-        gpt2_backward(g, b->rows, b->T, (float)(1.0 / tokens), row + stride >= windows ? comm_reduce_begin : NULL,
-                      run->comm);
+        const bool reduces = run->comm->size > 1 && row + stride >= windows;
+        gpt2_micro_step(g, b->rows, b->T, (float)(1.0 / tokens), reduces ? comm_reduce_begin : NULL, run->comm);
     }
     comm_reduce_end(run->comm);
     gpt2_grad_norm(g);
-    gpt2_fetch_sums(g);
 }
 
 // Whether this step's update is to be left out: its loss or norm is too far above the last 128 (--skip_loss_z,

@@ -134,6 +134,11 @@ OP void device_fetch(void* host, const void* device, size_t bytes) { memcpy(host
 OP void device_sync(void) {}
 OP void device_range_push(const char* name, int layer) { (void)name, (void)layer; }
 OP void device_range_pop(void) {}
+OP void device_replay(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes) {
+    (void)recording, (void)name, (void)bytes;
+    work(arguments);
+}
+OP void device_forget(Recording** recording) { (void)recording; }
 
 // Memory of this thread, of at least `bytes`, aligned to a cache line and kept for its next call, which gets the same:
 // what lies there is lost. Packed operands and intermediate tiles of one operation live in it.

@@ -32,7 +32,7 @@ enum { WARP_SIZE = 32 };
 enum : size_t { WORKSPACE_BYTES = (size_t)32 << 20, SCRATCH_BYTES = (size_t)16 << 20 };
 
 typedef struct {
-    bool plain, fused, flash, tf32; // DeviceOptions
+    bool plain, fused, flash, tf32, graph; // DeviceOptions
     bool is_open;
     int index, num_sms;
     int major, minor; // compute capability
@@ -44,6 +44,8 @@ typedef struct {
     cublasLtHandle_t cublaslt;
     char* workspace; // WORKSPACE_BYTES, cuBLASLt's alone
     char* scratch;   // SCRATCH_BYTES, for sums in two steps: of use from one launch to the next
+    bool is_capturing;          // what is queued goes into a graph (graph.cuh)
+    const char* capture_failed; // the first thing that could not; NULL: nothing
 } Gpu;
 
 inline Gpu gpu; // one for all storage types
@@ -69,8 +71,15 @@ static inline void ATTR_NORETURN cuda_fail(cudaError_t error, const char* what) 
     fatal("%s: the GPU failed (%s: %s). Checkpoints on disk are whole: go on with --resume auto", what, name, text);
 }
 
+// While a graph is captured nothing runs, so a failure harms nothing: it is noted, and the graph done without. True if
+// that is so.
+static inline bool capture_has_failed(const char* what) {
+    if (gpu.is_capturing && !gpu.capture_failed) { gpu.capture_failed = what; }
+    return gpu.is_capturing;
+}
+
 static inline void cuda_check(cudaError_t error, const char* what) {
-    if (error != cudaSuccess) { cuda_fail(error, what); }
+    if (error != cudaSuccess && !capture_has_failed(what)) { cuda_fail(error, what); }
 }
 
 // After each launch: a launch that could not be made. What goes wrong inside a kernel shows at the next
@@ -127,7 +136,9 @@ static inline void cuda_require_architecture(void) {
 }
 
 static inline void cublas_check(cublasStatus_t status, const char* what) {
-    if (status != CUBLAS_STATUS_SUCCESS) { fatal("%s: cuBLASLt failed: %s", what, cublasLtGetStatusString(status)); }
+    if (status != CUBLAS_STATUS_SUCCESS && !capture_has_failed(what)) {
+        fatal("%s: cuBLASLt failed: %s", what, cublasLtGetStatusString(status));
+    }
 }
 
 // May be called again, with other options, for the same GPU.
@@ -137,6 +148,7 @@ OP void device_open(const DeviceOptions* o) {
     gpu.fused = o->fused && !o->plain;
     gpu.flash = o->flash && !o->plain;
     gpu.tf32 = o->tf32;
+    gpu.graph = o->graph;
     if (gpu.is_open) { return; }
     cuda_require_gpu(o->index);
     cudaDeviceProp properties;
