@@ -137,7 +137,7 @@ static const Command COMMANDS[] = {
     {"generate", GENERATE, "print text that a checkpoint goes on with"},
     {"eval", EVAL, "the validation loss of a checkpoint"},
     {"tokenize", TOKENIZE, "text on standard input to token ids, or back with --decode"},
-    {"info", INFO, "a model's tensors and memory, before anything is allocated; and check whole token files"},
+    {"info", INFO, "a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's sizes); and check whole token files"},
     {"check", CHECK, "every kernel and ten training steps against the CPU's, in the shapes and precision given"},
     {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit"},
     {"report", REPORT, "an HTML page of one or several runs: report FOLDER..."},

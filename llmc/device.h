@@ -29,6 +29,8 @@ typedef struct {
     bool graph;  // replay recorded work (device_replay) on a GPU
 } DeviceOptions;
 
+// Whether there is a device to be opened.
+OP bool device_exists(void);
 OP void device_open(const DeviceOptions* options);
 OP const char* device_name(void);
 OP int device_threads(void);
@@ -45,6 +47,8 @@ OP void* device_alloc(size_t bytes, const char* what);
 OP void device_free(void* p, size_t bytes);
 // Bytes that can be allocated now. The caller asks before (check_memory in settings.h).
 OP size_t device_memory_available(void);
+// The same for a device with `total` bytes that does nothing else; it need not be here.
+OP size_t device_memory_usable(size_t total);
 // Host memory that batches are copied from: pinned, for a GPU.
 OP void* host_alloc(size_t bytes, const char* what);
 OP void host_free(void* p);

@@ -73,6 +73,8 @@ static inline void cpu_open(int threads, Kernels kernels) {
 #endif
 }
 
+OP bool device_exists(void) { return true; }
+
 OP void device_open(const DeviceOptions* o) {
     if (o->index > 0) { usage_error("--device %d: this program trains on the CPU", o->index); }
     cpu_open(o->threads, o->plain ? KERNELS_PLAIN : KERNELS_FAST);
@@ -156,6 +158,10 @@ static inline void* thread_scratch(size_t bytes) {
 OP void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }
 OP void host_free(void* p) { free(p); }
 OP size_t device_memory_available(void) { return host_memory_available(); }
+OP size_t device_memory_usable(size_t total) {
+    const size_t system = (size_t)512 << 20;
+    return total - min_size(total, system);
+}
 
 // The processor's name as the system gives it; it goes into logs and reports.
 OP const char* device_name(void) {

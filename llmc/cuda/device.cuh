@@ -141,6 +141,11 @@ static inline void cublas_check(cublasStatus_t status, const char* what) {
     }
 }
 
+OP bool device_exists(void) {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
 // May be called again, with other options, for the same GPU.
 OP void device_open(const DeviceOptions* o) {
     if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
@@ -193,12 +198,18 @@ OP void device_free(void* p, size_t bytes) {
     cuda_check(cudaFree(p), "freeing memory");
 }
 
-// A part is left for fragments, and for kernels of the libraries, which are loaded when they are first used.
+// Left for fragments, for graphs, and for kernels of the libraries, which are loaded when they are first used.
+static inline size_t memory_margin(size_t total) { return total / 64 + ((size_t)256 << 20); }
+
 OP size_t device_memory_available(void) {
     size_t available = 0, total = 0;
     cuda_check(cudaMemGetInfo(&available, &total), "asking for the free memory");
-    const size_t margin = total / 64 + ((size_t)256 << 20);
-    return available > margin ? available - margin : 0;
+    return available - min_size(available, memory_margin(total));
+}
+// Assumed is that driver, context and kernels take half a GiB of a GPU before anything is allocated.
+OP size_t device_memory_usable(size_t total) {
+    const size_t context = (size_t)512 << 20, opened = WORKSPACE_BYTES + SCRATCH_BYTES; // by device_open()
+    return total - min_size(total, context + opened + memory_margin(total));
 }
 
 OP void* host_alloc(size_t bytes, const char* what) {
