@@ -41,12 +41,10 @@ static inline void graph_destroy(Graph* g) {
     g->exec = NULL;
 }
 
-// True if a step of recording went well; else its name is noted, and the runtime's own note of the error is cleared.
+// True if a step of recording went well; the first that did not is noted.
 static inline bool graph_step(cudaError_t error, const char* what) {
-    if (error == cudaSuccess) { return true; }
-    if (!gpu.capture_failed) { gpu.capture_failed = what; }
-    cudaGetLastError();
-    return false;
+    if (error != cudaSuccess && !gpu.capture_failed) { gpu.capture_failed = what; }
+    return error == cudaSuccess;
 }
 
 // What `work` queues, as a graph; NULL if something in it cannot be captured. Of calls that a capture forbids, only
@@ -82,6 +80,7 @@ static inline Graph* graph_record(Recording* r, const char* name, Work work, con
         notice("%s: cannot be recorded as a CUDA graph (%s failed): its kernels are launched one by one, as with "
                "--graph 0",
                name, gpu.capture_failed);
+        cudaGetLastError(); // the runtime's own note of it must not be taken for that of a later launch
         graph_destroy(g);
         r->is_given_up = true;
         return NULL;
