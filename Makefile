@@ -220,7 +220,7 @@ test: all $(TESTS)
 
 # Headers that stand for themselves; ops.h, gpt2.h and what is built on them need floatX and the kernels before them.
 NEED_KERNELS := llmc/ops.h llmc/gpt2.h llmc/generate.h llmc/huggingface.h llmc/checkpoint.h llmc/mfu.h llmc/settings.h llmc/setup.h \
-                llmc/agreement.h llmc/train.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h llmc/cpu/tile_fp32.h
+                llmc/agreement.h llmc/train.h llmc/memory_table.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h llmc/cpu/tile_fp32.h
 # those for some levels alone are compiled with the objects of these
 HEADERS := $(filter-out llmc/cpu/tile_pairs.h llmc/cpu/tile_bf16.h llmc/cpu/tile_amx.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),$(wildcard llmc/*.h llmc/cpu/*.h llmc/comm/*.h data/*.h test/*.h))
 headers: check-packages

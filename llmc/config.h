@@ -58,6 +58,7 @@ enum {
     FLAG(fused, 1, MODEL_COMMANDS, "bias and GELU inside the matmuls, addition and layernorm in one pass")                                  \
     FLAG(flash, 1, MODEL_COMMANDS, "attention in tiles, as FlashAttention")                                             \
     FLAG(pad_vocab, 1, MODEL_COMMANDS, "round the vocabulary up to a multiple of 128 in memory (50257 -> 50304)")           \
+    FLAG(graph, 1, TRAIN | CHECK | BENCH, "on a GPU: record a micro-step and an update as CUDA graphs and replay them")     \
     CHOICE(recompute, "none", "none|gelu|all", SHAPE_COMMANDS, "what backward computes again to save memory: GELUs, or all but each block's input") \
     FLAG(stochastic_round, 0, TRAIN, "round updated weights to bf16 at random, by how near they are, instead of to the nearest") \
     INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice")                                    \
@@ -141,7 +142,7 @@ static const Command COMMANDS[] = {
     {"generate", GENERATE, "print text that a checkpoint goes on with"},
     {"eval", EVAL, "the validation loss of a checkpoint"},
     {"tokenize", TOKENIZE, "text on standard input to token ids, or back with --decode"},
-    {"info", INFO, "a model's tensors and memory, before anything is allocated; and check whole token files"},
+    {"info", INFO, "a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's sizes); and check whole token files"},
     {"check", CHECK, "every kernel and ten training steps against the CPU's, in the shapes and precision given"},
     {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit"},
     {"report", REPORT, "an HTML page of one or several runs: report FOLDER..."},

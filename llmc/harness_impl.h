@@ -72,9 +72,10 @@ struct HarnessModel {
 
 static inline void harness_resolve(Config* c, GPT2Config* shape) {
     Error err;
+    Comm alone = comm_alone();
     const char* folder = strcmp(c->init, "random") ? c->init : NULL;
     if (!shape_from_config(c, folder, shape, &err) || !resolve_seq_len(c, shape, &err) ||
-        !resolve_batch(c, shape, 1, &err)) {
+        !resolve_batch(c, shape, &alone, &err)) {
         usage_error("%s", err.text);
     }
 }
@@ -105,7 +106,8 @@ static inline HarnessModel* harness_model_open(const Config* c, const GPT2Config
     HarnessModel* model = (HarnessModel*)alloc_or_die(1, sizeof *model, "a model");
     GPT2* g = &model->g;
     harness_layout(g, c, shape);
-    if (!check_memory(g, &config, err)) {
+    const Comm alone = comm_alone();
+    if (!check_memory(g, &config, &alone, err)) {
         free(model);
         return NULL;
     }
@@ -130,8 +132,7 @@ static inline void harness_model_step(HarnessModel* model, const int* batches, i
         memcpy(host, batches + size * (size_t)i, size * sizeof *host);
         const Batch batch = {host, host + n, host + 2 * n, 0, g->B, g->T};
         batch_to_device(g, &batch);
-        gpt2_forward(g, g->B, g->T, NULL);
-        gpt2_backward(g, g->B, g->T, (float)(1.0 / tokens), NULL, NULL);
+        gpt2_micro_step(g, g->B, g->T, (float)(1.0 / tokens), NULL, NULL);
     }
     gpt2_grad_norm(g);
     gpt2_fetch_sums(g);

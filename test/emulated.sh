@@ -151,6 +151,59 @@ stochastic_rounding_is_a_run_of_its_own() {
     cmp -s "$dir/random.txt" "$dir/nearest.txt" && note "no different"
 }
 
+same_files() { # FOLDER FOLDER STEP: weights and moments are the same
+    for file in model optimizer; do
+        name="step_$(printf %08d "$3")/$file.safetensors"
+        cmp -s "$1/$name" "$2/$name" || note "another $2/$name"
+    done
+}
+
+# Replayed graphs give the bits of kernels launched one by one: for one, two and three micro-batches a step, which meet
+# the two buffers of batches in another rhythm; with streams that run late; with validation and text in between.
+graphs_change_no_bit() {
+    corpus
+    for tokens in 64 128 192; do
+        run="$tiny $data --seq_len 16 --batch_size 4 --total_batch_size $tokens --max_steps 4 --save_every 4 --val_every 2 --val_tokens 160 --sample_every 3 --sample_tokens 3"
+        must "$cuda" $run --graph 0 --out "$dir/launches"
+        must env EMU_COUNT=1 EMU_LAZY=1 "$cuda" $run --out "$dir/graphs"
+        grep -q ' 4 graphs' "$dir/err" || note "not the graphs of two micro-steps, norm and update: $(tail -n 1 "$dir/err")"
+        same_files "$dir/launches" "$dir/graphs" 4
+        rm -r "$dir/launches" "$dir/graphs"
+    done
+}
+
+# What a graph holds by value changes: the share of a token in the loss, and a micro-batch that is not full.
+graphs_follow_a_growing_batch_and_a_resumed_run() {
+    corpus
+    run="$tiny $data --seq_len 16 --batch_size 4 --total_batch_size 192 --batch_ramp 48:400 --max_steps 5 --save_every 6 --keep 0"
+    must "$cuda" $run --dtype fp32 --graph 0 --out "$dir/launches"
+    must env EMU_COUNT=1 EMU_LAZY=1 "$cuda" $run --dtype fp32 --out "$dir/graphs"
+    [ "$(sed -n 's/^emu: .* \([0-9]*\) graphs.*/\1/p' "$dir/err")" -gt 4 ] || note "nothing was recorded again: $(tail -n 1 "$dir/err")"
+    same_files "$dir/launches" "$dir/graphs" 10
+    all_digits "$dir/launches" >"$dir/launches.txt"
+    all_digits "$dir/graphs" | cmp -s - "$dir/launches.txt" || note "other losses and norms"
+    mkdir "$dir/resumed"
+    cp -r "$dir/graphs/step_00000006" "$dir/graphs/metrics.jsonl" "$dir/resumed"
+    must "$cuda" --out "$dir/resumed" --resume auto
+    same_files "$dir/launches" "$dir/resumed" 10
+}
+
+# A piece of the micro-step, then of the update, cannot be captured: training goes on without, and says so once. And
+# where an update may be left out.
+training_does_without_graphs_that_cannot_be_recorded() {
+    corpus
+    run="$tiny $data --max_steps 4 --save_every 4"
+    must "$cuda" $run --graph 0 --out "$dir/launches"
+    for piece in 20 77; do
+        must env EMU_CAPTURE=$piece "$cuda" $run --out "$dir/graphs"
+        [ "$(grep -c 'cannot be recorded as a CUDA graph' "$dir/err")" = 1 ] || note "piece $piece: $(grep -a graph "$dir/err")"
+        same_files "$dir/launches" "$dir/graphs" 4
+        rm -r "$dir/graphs"
+    done
+    must "$cuda" $run --skip_loss_z 9 --skip_norm_z 9 --out "$dir/graphs"
+    same_files "$dir/launches" "$dir/graphs" 4
+}
+
 text_and_validation_are_the_cpus() {
     corpus
     must "$train" $tiny $data --max_steps 30 --save_every 30 --out "$dir/run"
@@ -169,7 +222,7 @@ text_and_validation_are_the_cpus() {
 
 every_rung_of_the_ladder_arrives_at_the_same_loss() {
     must "$cuda" bench ladder --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --max_steps 1 --out "$dir/ladder"
-    [ "$(grep -c ' ok ' "$dir/out")" = 7 ] || note "not seven rungs: $(cat "$dir/out")"
+    [ "$(grep -c ' ok ' "$dir/out")" = 8 ] || note "not eight rungs: $(cat "$dir/out")"
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -194,6 +247,39 @@ too_little_memory_is_refused_before_anything_is_allocated() {
     expect 1 'not enough memory on the GPU' env EMU_MEMORY=500000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --batch_size 2048 --max_steps 1 --out "$dir/run"
     grep -q -- '--batch_size [1-9]' "$dir/err" || note "no batch size that fits: $(cat "$dir/err")"
     expect 0 'fits' env EMU_MEMORY=500000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --total_batch_size 512 --batch_size auto --max_steps 1 --save_every 0 --out "$dir/auto"
+}
+
+# 1558M on 40 GB; and not on 24, which is less than its weights, gradients and moments take.
+what_fits_is_known_without_a_gpu() {
+    expect 0 'no GPU here' env EMU_DEVICES=0 "$cuda" info --model all
+    awk '$1 == "gpt2-xl" && $2 == "all" { found = $5 == "-" && $6 >= 4 && $7 > $6 } END { exit !found }' "$dir/out" || note "$(cat "$dir/out")"
+    expect 0 'a sequence more' env EMU_DRIVER=0 "$cuda" info --model gpt2-xl --batch_size 4
+    expect 2 'there is no GPU here' env EMU_DEVICES=0 "$cuda" info --batch_size auto
+}
+
+# What a run says that it needs is what it allocates: the most there was, to a tenth of a MiB. Both have 48 MiB more than
+# the model: the plan its margin, the GPU what device_open() takes. An A100's peak is known: nothing is taken to measure it.
+the_plan_is_what_is_allocated() {
+    corpus
+    for options in "--recompute none" "--recompute gelu --dtype fp32" "--recompute all --model L=2,H=2,C=32,T=1024,V=257 --sample_every 1 --sample_tokens 2"; do
+        must env EMU_COUNT=1 EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" $tiny $data --max_steps 1 --save_every 0 --out "$dir/run" $options
+        plan=$(sed -n 's/.* \([0-9.]*\) MiB of memory$/\1/p' "$dir/err")
+        most=$(sed -n 's/^emu: .* \([0-9]*\) bytes at most$/\1/p' "$dir/err")
+        awk -v plan="$plan" -v most="$most" 'BEGIN { d = plan - most / 1048576; exit !(most > 0 && d > -0.1 && d < 0.1) }' || note "$options: $plan MiB planned, $most bytes allocated"
+    done
+}
+
+# The table of info, --batch_size auto and the check before a run agree, and what they let through does run.
+the_largest_batch_runs_and_a_larger_one_is_refused() {
+    corpus
+    export EMU_MEMORY=379000000
+    run="$tiny $data --seq_len 16 --max_steps 1 --save_every 0"
+    must "$cuda" info --model L=2,H=2,C=32,T=48,V=257 --seq_len 16
+    most=$(awk '$2 == "none" { print $8 }' "$dir/out")
+    expect 0 "batch_size $most fits" "$cuda" $run --sample_every 1 --sample_tokens 2 --batch_size auto --total_batch_size $((16 * most)) --out "$dir/auto"
+    expect 1 "give --batch_size" "$cuda" $run --sample_every 1 --batch_size $((2 * most)) --out "$dir/run"
+    expect 1 "not enough memory on the GPU" "$cuda" $run --sample_every 1 --batch_size $((most + 1)) --out "$dir/run"
+    unset EMU_MEMORY
 }
 
 # The Nth launch or synchronization fails, and all that follow; the checkpoint before it is good.

@@ -295,6 +295,7 @@ help_and_info_answer() {
     expect 0 'decayed: 50 tensors, 124318464 parameters' "$train" info --model d12 --seq_len 64
     grep -q 'not decayed: 98 tensors, 121344' "$dir/out" || note "not decayed"
     expect 0 'standard deviation of the residual stream' "$train" info --model L=4,H=4,C=64,T=64,V=512
+    expect 0 'gpt2-xl          all' "$train" info --model all
     corpus
     expect 0 'windows of 64' "$train" info --model L=4,H=4,C=64,T=64,V=257 --train_data "$root/corpus_train_*.bin"
 }

@@ -216,7 +216,8 @@ TEST(each_rung_is_one_switch_on_top_of_the_one_before) {
         EXPECT(kinds[k]->count <= MAX_RUNGS && !strcmp(kinds[k]->rungs[0].kernels, "plain"));
         for (int i = 1; i < kinds[k]->count; i++) {
             const Rung *a = &kinds[k]->rungs[i - 1], *b = &kinds[k]->rungs[i];
-            const int turned_on = (b->fused - a->fused) + (b->flash - a->flash) + (b->pad_vocab - a->pad_vocab);
+            const int turned_on = (b->fused - a->fused) + (b->flash - a->flash) + (b->pad_vocab - a->pad_vocab) +
+                                  (b->graph - a->graph);
             const int others = (strcmp(a->dtype, b->dtype) != 0) + (strcmp(a->kernels, b->kernels) != 0) +
                                (a->threads != b->threads);
             EXPECT(turned_on + others == 1 && turned_on >= 0);
@@ -224,9 +225,10 @@ TEST(each_rung_is_one_switch_on_top_of_the_one_before) {
     }
 }
 
-TEST(threads_must_not_change_the_loss_at_all) {
+TEST(threads_and_graphs_must_not_change_the_loss_at_all) {
     Rung a = CPU_RUNGS[1], b = a;
     b.threads = ALL_THREADS;
+    b.graph = 1;
     EXPECT(rung_tolerance(&a, &b) == 0);
     b.fused = 1;
     EXPECT(rung_tolerance(&a, &b) == loss_tolerance("fp32", "fp32"));

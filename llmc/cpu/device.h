@@ -74,6 +74,8 @@ static inline void cpu_open(int threads, Kernels kernels) {
 #endif
 }
 
+OP bool device_exists(void) { return true; }
+
 OP void device_open(const DeviceOptions* o) {
     if (o->index > 0 && !o->of_rank) { usage_error("--device %d: this program trains on the CPU", o->index); }
     cpu_open(o->threads, o->plain ? KERNELS_PLAIN : KERNELS_FAST);
@@ -136,6 +138,11 @@ OP void device_fetch(void* host, const void* device, size_t bytes) { memcpy(host
 OP void device_sync(void) {}
 OP void device_range_push(const char* name, int layer) { (void)name, (void)layer; }
 OP void device_range_pop(void) {}
+OP void device_replay(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes) {
+    (void)recording, (void)name, (void)bytes;
+    work(arguments);
+}
+OP void device_forget(Recording** recording) { (void)recording; }
 
 // Memory of this thread, of at least `bytes`, aligned to a cache line and kept for its next call, which gets the same:
 // what lies there is lost. Packed operands and intermediate tiles of one operation live in it.
@@ -153,6 +160,10 @@ static inline void* thread_scratch(size_t bytes) {
 OP void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }
 OP void host_free(void* p) { free(p); }
 OP size_t device_memory_available(void) { return host_memory_available(); }
+OP size_t device_memory_usable(size_t total) {
+    const size_t system = (size_t)512 << 20;
+    return total - min_size(total, system);
+}
 
 // The processor's name as the system gives it; it goes into logs and reports.
 OP const char* device_name(void) {

@@ -32,7 +32,7 @@ enum { WARP_SIZE = 32 };
 enum : size_t { WORKSPACE_BYTES = (size_t)32 << 20, SCRATCH_BYTES = (size_t)16 << 20 };
 
 typedef struct {
-    bool plain, fused, flash, tf32; // DeviceOptions
+    bool plain, fused, flash, tf32, graph; // DeviceOptions
     bool is_open;
     int index, num_sms;
     int major, minor; // compute capability
@@ -44,6 +44,8 @@ typedef struct {
     cublasLtHandle_t cublaslt;
     char* workspace; // WORKSPACE_BYTES, cuBLASLt's alone
     char* scratch;   // SCRATCH_BYTES, for sums in two steps: of use from one launch to the next
+    bool is_capturing;          // what is queued goes into a graph (graph.cuh)
+    const char* capture_failed; // the first thing that could not; NULL: nothing
 } Gpu;
 
 inline Gpu gpu; // one for all storage types
@@ -69,8 +71,15 @@ static inline void ATTR_NORETURN cuda_fail(cudaError_t error, const char* what) 
     fatal("%s: the GPU failed (%s: %s). Checkpoints on disk are whole: go on with --resume auto", what, name, text);
 }
 
+// While a graph is captured nothing runs, so a failure harms nothing: it is noted, and the graph done without. True if
+// that is so.
+static inline bool capture_has_failed(const char* what) {
+    if (gpu.is_capturing && !gpu.capture_failed) { gpu.capture_failed = what; }
+    return gpu.is_capturing;
+}
+
 static inline void cuda_check(cudaError_t error, const char* what) {
-    if (error != cudaSuccess) { cuda_fail(error, what); }
+    if (error != cudaSuccess && !capture_has_failed(what)) { cuda_fail(error, what); }
 }
 
 // After each launch: a launch that could not be made. What goes wrong inside a kernel shows at the next
@@ -133,7 +142,14 @@ static inline void cuda_require_architecture(void) {
 }
 
 static inline void cublas_check(cublasStatus_t status, const char* what) {
-    if (status != CUBLAS_STATUS_SUCCESS) { fatal("%s: cuBLASLt failed: %s", what, cublasLtGetStatusString(status)); }
+    if (status != CUBLAS_STATUS_SUCCESS && !capture_has_failed(what)) {
+        fatal("%s: cuBLASLt failed: %s", what, cublasLtGetStatusString(status));
+    }
+}
+
+OP bool device_exists(void) {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
 // May be called again, with other options, for the same GPU.
@@ -143,6 +159,7 @@ OP void device_open(const DeviceOptions* o) {
     gpu.fused = o->fused && !o->plain;
     gpu.flash = o->flash && !o->plain;
     gpu.tf32 = o->tf32;
+    gpu.graph = o->graph;
     if (gpu.is_open) { return; }
     gpu.index = cuda_require_gpu(o);
     cudaDeviceProp properties;
@@ -190,12 +207,19 @@ OP void device_free(void* p, size_t bytes) {
     cuda_check(cudaFree(p), "freeing memory");
 }
 
-// A part is left for fragments, and for kernels of the libraries, which are loaded when they are first used.
+// Left for fragments, for graphs, and for kernels of the libraries, which are loaded when they are first used.
+static inline size_t memory_margin(size_t total) { return total / 64 + ((size_t)256 << 20); }
+
 OP size_t device_memory_available(void) {
     size_t available = 0, total = 0;
     cuda_check(cudaMemGetInfo(&available, &total), "asking for the free memory");
-    const size_t margin = total / 64 + ((size_t)256 << 20);
-    return available > margin ? available - margin : 0;
+    return available - min_size(available, memory_margin(total));
+}
+// Assumed is that a GPU reports up to a fiftieth less than its name says, and that driver, context and kernels take half
+// a GiB before anything is allocated.
+OP size_t device_memory_usable(size_t total) {
+    const size_t missing = total / 50, context = (size_t)512 << 20, opened = WORKSPACE_BYTES + SCRATCH_BYTES;
+    return total - min_size(total, missing + context + opened + memory_margin(total));
 }
 
 OP void* host_alloc(size_t bytes, const char* what) {

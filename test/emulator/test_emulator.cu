@@ -507,6 +507,24 @@ static void graph_without_dependency() {
     EXPECT(a.host()[0] == (getenv("EMU_LAZY") ? 3 : 4));
 }
 
+// The second piece of work that is captured cannot be: its capture is invalid, the next one is not.
+static void refused_capture() {
+    Array<float> a(1);
+    cudaStream_t s;
+    cudaGraph_t graph;
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    for (int attempt = 0; attempt < 2; attempt++) {
+        OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+        add_kernel<<<1, 1, 0, s>>>(a.data, 1);
+        OK(cudaGetLastError());
+        add_kernel<<<1, 1, 0, s>>>(a.data, 1);
+        EXPECT(cudaGetLastError() == (attempt ? cudaSuccess : cudaErrorStreamCaptureUnsupported));
+        EXPECT(cudaStreamEndCapture(s, &graph) == (attempt ? cudaSuccess : cudaErrorStreamCaptureInvalidated));
+        cudaGetLastError();
+    }
+    OK(cudaGraphDestroy(graph));
+}
+
 // What must not happen during a capture. Each mistake ends it.
 static void capture_errors() {
     Array<float> a(1);
@@ -611,6 +629,7 @@ static const Case CASES[] = {
     {"graph without dependency", graph_without_dependency, nullptr, nullptr, EVERY},
     {"graph without dependency, lazy", graph_without_dependency, "EMU_LAZY=1", nullptr, EVERY},
     {"capture errors", capture_errors, nullptr, nullptr, EVERY},
+    {"refused capture", refused_capture, "EMU_CAPTURE=2", nullptr, EVERY},
     {"device", device, "EMU_CC=75", nullptr, EVERY},
     {"no device", no_device, "EMU_DEVICES=0", nullptr, EVERY},
     {"no driver", no_driver, "EMU_DRIVER=0", nullptr, EVERY},

@@ -186,6 +186,7 @@ inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph
     EMU_ENTER()
     *exec = new emu_graph_exec;
     (*exec)->graph = graph->graph;
+    emu::counts.graphs++;
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return emu::enter(); }
