@@ -1,4 +1,5 @@
-// Ranks as processes on the loopback: how they meet and exchange, who is turned away, and how each way to die is noticed.
+// Ranks as processes on the loopback: how they meet and exchange, who is turned away, and how each way to die is
+// noticed.
 //
 //   test_bootstrap --as-rank SECONDS TIMEOUT     a rank as launch_detect finds it, for test/netns.sh
 #include "test.h"
@@ -41,7 +42,9 @@ static void start_launch(Child* c, Launch launch, Body* body) {
     _exit(0);
 }
 
-static void start(Child* c, int rank, int size, int port, Body* body) { start_launch(c, launch_of(rank, size, port), body); }
+static void start(Child* c, int rank, int size, int port, Body* body) {
+    start_launch(c, launch_of(rank, size, port), body);
+}
 
 // A signal's number is its exit code here, plus 128.
 static void finish(Child* c, int code, const char* words) {
@@ -355,7 +358,8 @@ TEST(strangers_do_no_harm) {
     int silent[MOST_VISITORS + 10], loud[4];
     const int port = local_port();
     const char* request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    const FrameHeader huge = {FRAME_MAGIC, FRAME_HELLO, 0, 0xffffffffu}, beat = {FRAME_MAGIC, FRAME_BEAT, 0, sizeof(Beat)};
+    const FrameHeader huge = {FRAME_MAGIC, FRAME_HELLO, 0, 0xffffffffu},
+                      beat = {FRAME_MAGIC, FRAME_BEAT, 0, sizeof(Beat)};
     uint8_t garbage[200];
     for (size_t i = 0; i < sizeof garbage; i++) { garbage[i] = (uint8_t)mix64(i); }
     start(&zero, 0, 2, port, exchange_body);
@@ -363,7 +367,8 @@ TEST(strangers_do_no_harm) {
     EXPECT(tcp_send(loud[0], request, strlen(request), seconds_now() + 10));
     EXPECT(tcp_send(loud[1], garbage, sizeof garbage, seconds_now() + 10));
     EXPECT(tcp_send(loud[2], &huge, sizeof huge, seconds_now() + 10));
-    EXPECT(tcp_send(loud[3], &beat, sizeof beat, seconds_now() + 10) && tcp_send(loud[3], garbage, sizeof(Beat), seconds_now() + 10));
+    EXPECT(tcp_send(loud[3], &beat, sizeof beat, seconds_now() + 10) &&
+           tcp_send(loud[3], garbage, sizeof(Beat), seconds_now() + 10));
     for (int i = 0; i < 4; i++) { EXPECT(raw_read(loud[i], NULL, 0) == 0); } // shown the door
     for (int i = 0; i < MOST_VISITORS + 10; i++) {
         EXPECT((silent[i] = raw_connect(port)) >= 0);
@@ -387,7 +392,8 @@ TEST(a_silent_visitor_is_dropped_in_time) {
     r->fds = fds;
     r->polled = (struct pollfd*)alloc_or_die(1 + MOST_VISITORS + 2, sizeof *r->polled, "a test");
     r->listener = tcp_listen("127.0.0.1", launch.port, &err);
-    EXPECT(r->listener >= 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, first) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, second) == 0);
+    EXPECT(r->listener >= 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, first) == 0 &&
+           socketpair(AF_UNIX, SOCK_STREAM, 0, second) == 0);
     for (int i = 0; i < MOST_VISITORS; i++) { r->visitors[i].fd = -1; }
     r->visitors[0].fd = first[0];
     r->visitors[1].fd = second[0];
@@ -421,7 +427,8 @@ TEST(a_missing_rank_0_is_named_by_address) {
     char words[128];
     const int port = local_port();
     start(&one, 1, 2, port, exchange_body);
-    snprintf(words, sizeof words, "rank 1 could not reach rank 0 at 127.0.0.1 port %d within 0.3 s: Connection refused", port);
+    snprintf(words, sizeof words, "rank 1 could not reach rank 0 at 127.0.0.1 port %d within 0.3 s: Connection refused",
+             port);
     finish(&one, 1, words);
     Launch l = launch_of(1, 2, port);
     snprintf(l.address, sizeof l.address, "no.such.host.invalid");
@@ -463,8 +470,8 @@ static void train_body(const Launch* l) {
     }
 }
 
-// Several runs side by side, as most of their time is waiting. In each, one rank gets a signal when all train; all others
-// end with its name.
+// Several runs side by side, as most of their time is waiting. In each, one rank gets a signal when all train; all
+// others end with its name.
 typedef struct {
     int size, rank, signal_number;
     const char* words;
@@ -492,7 +499,8 @@ static void lose(const Loss* losses, int count) {
 }
 
 TEST(a_killed_rank_is_named_by_all) {
-    static const Loss losses[] = {{4, 2, SIGKILL, "ended before the run did"}, {3, 0, SIGKILL, "ended before the run did"},
+    static const Loss losses[] = {{4, 2, SIGKILL, "ended before the run did"},
+                                  {3, 0, SIGKILL, "ended before the run did"},
                                   {2, 1, SIGKILL, "ended before the run did"}};
     begin(20, "key");
     lose(losses, 3);

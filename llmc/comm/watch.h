@@ -13,7 +13,15 @@
 #define WATCH_GRACE 1.0    // seconds that a rank has to end by itself, with a better message, when another is gone
 
 // What a rank's main thread is doing, as others are told when something is wrong.
-typedef enum { RANK_SETS_UP, RANK_TRAINS, RANK_VALIDATES, RANK_SAMPLES, RANK_SAVES, RANK_ENDS, NUM_ACTIVITIES } RankActivity;
+typedef enum {
+    RANK_SETS_UP,
+    RANK_TRAINS,
+    RANK_VALIDATES,
+    RANK_SAMPLES,
+    RANK_SAVES,
+    RANK_ENDS,
+    NUM_ACTIVITIES
+} RankActivity;
 
 static const char* const ACTIVITIES[] = {"setting up", "training", "validating", "sampling", "saving", "ending"};
 
@@ -69,7 +77,8 @@ static inline void ATTR_NORETURN ATTR_PRINTF(2, 3) watch_end(Bootstrap* b, const
     b->ending = true;
     pthread_mutex_unlock(&b->lock);
     while (!first) { pause(); } // the process is about to end
-    struct timespec patience; // for a frame that another thread is sending: not for ever, as that rank may be the lost one
+    struct timespec
+        patience; // for a frame that another thread is sending: not for ever, as that rank may be the lost one
     clock_gettime(CLOCK_REALTIME, &patience);
     patience.tv_sec++;
     for (int i = 0; b->rank == 0 && i < b->size; i++) {
@@ -159,7 +168,9 @@ static inline void watch_read(Bootstrap* b, int rank) {
     const bool lost = !p->ended;
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
-    if (lost) { watch_lost(b, rank, "ended before the run did, or its connection broke: see its output for the reason"); }
+    if (lost) {
+        watch_lost(b, rank, "ended before the run did, or its connection broke: see its output for the reason");
+    }
 }
 
 // Tells a rank that this one lives; if it takes no more bytes just now, it has others to read.
@@ -195,9 +206,11 @@ static inline void watch_hang(Bootstrap* b, double elapsed) {
     b->same_for = all_train && told == b->told ? b->same_for + elapsed : 0;
     b->told = told;
     if (steps >= 2 && b->same_for > limit) {
-        watch_end(b, "all ranks are training, but none has begun a step for %.0f s (the longest took %.3g s): they hang. The "
-                     "earliest step is that of rank %d on %s: %lld. NCCL_DEBUG=INFO may show why; go on with --resume auto",
-                  b->same_for, longest, slowest, b->hosts[slowest], step);
+        watch_end(
+            b,
+            "all ranks are training, but none has begun a step for %.0f s (the longest took %.3g s): they hang. The "
+            "earliest step is that of rank %d on %s: %lld. NCCL_DEBUG=INFO may show why; go on with --resume auto",
+            b->same_for, longest, slowest, b->hosts[slowest], step);
     }
 }
 
@@ -210,7 +223,8 @@ static inline void watch_tick(Bootstrap* b, double elapsed) {
         watch_beat(b, p);
         p->silence += elapsed;
         if (p->silence <= b->timeout) { continue; }
-        snprintf(how, sizeof how, "has sent no sign of life for %.3g s: it was stopped, or its network was cut", p->silence);
+        snprintf(how, sizeof how, "has sent no sign of life for %.3g s: it was stopped, or its network was cut",
+                 p->silence);
         watch_lost(b, i, how);
     }
     if (b->rank == 0) { watch_hang(b, elapsed); }
@@ -280,8 +294,8 @@ static inline void watch_let_go(Bootstrap* b) {
     pthread_mutex_unlock(&b->lock);
 }
 
-// Rank 0 hangs up last: bytes of the others that nobody has read would make the kernel break the connection off, and the
-// answer that is on its way to them could be lost.
+// Rank 0 hangs up last: bytes of the others that nobody has read would make the kernel break the connection off, and
+// the answer that is on its way to them could be lost.
 static inline void watch_await_ends(Bootstrap* b) {
     pthread_mutex_lock(&b->lock);
     for (int i = 1; i < b->size; i++) {
