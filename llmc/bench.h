@@ -1,7 +1,8 @@
 // `bench`: speed, measured. `bench ladder` is the rungs of ladder.h on this machine, as a table, as JSON and as a
-// picture; `bench ops` is bench_ops.h.
+// picture; `bench ops` is bench_ops.h, `bench predict` bench_predict.h.
 #pragma once
 #include "bench_ops.h"
+#include "bench_predict.h"
 #include "ladder.h"
 #include "report.h"
 
@@ -266,8 +267,12 @@ static inline int bench_ladder(Config* config, FindTrainer find) {
 
 static inline int bench_command(Config* config, FindTrainer find) {
     const char* what = config->num_args > 0 ? config->args[0] : "what?";
+    if (!strcmp(what, "predict")) { return bench_predict(config, find); }
+    if (config_source(config, "total_batch_size") > FROM_DEFAULT) {
+        usage_error("bench %s: --total_batch_size is an option of bench predict alone", what);
+    }
     if (!strcmp(what, "ladder") && config->num_args == 1) { return bench_ladder(config, find); }
     if (!strcmp(what, "ops")) { return bench_ops(config, find); }
     usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
-                "(each operation beside what limits it)", what);
+                "(each operation beside what limits it), predict GPU (a training step on a GPU, computed)", what);
 }

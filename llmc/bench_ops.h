@@ -6,24 +6,7 @@
 // What is written may still be in the caches when a run ends, while a copy of much memory waits for it, and reads what
 // it overwrites besides: small tensors can therefore beat that limit.
 #pragma once
-#include "bench_record.h"
-
-// The linear layers that an operation serves, by channels in and out; all others run once, for the widest layer's
-// sizes.
-typedef struct {
-    const char *op, *layer;
-    int in, out; // multiples of the model's channels
-} OpLayer;
-
-static const OpLayer OP_LAYERS[] = {
-    {"matmul_forward", "qkv", 1, 3},         {"matmul_forward", "attproj", 1, 1},
-    {"matmul_forward", "fc", 1, 4},          {"matmul_forward", "fcproj", 4, 1},
-    {"matmul_backward", "qkv", 1, 3},        {"matmul_backward", "attproj", 1, 1},
-    {"matmul_backward", "fc", 1, 4},         {"matmul_backward", "fcproj", 4, 1},
-    {"matmul_gelu_forward", "fc", 1, 4},     {"gelu_matmul_forward", "fcproj", 4, 1},
-    {"matmul_gelu_backward", "fcproj", 4, 1}, {"gelu_forward", "fc", 4, 1},
-};
-enum { NUM_OP_LAYERS = sizeof OP_LAYERS / sizeof *OP_LAYERS };
+#include "bench_step.h"
 
 typedef struct {
     Config* config;

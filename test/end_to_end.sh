@@ -450,5 +450,17 @@ every_operation_is_timed() {
     expect 2 'no operation has that' "$train" bench ops nothing --model L=1,H=2,C=32,T=16,V=50 --out ""
 }
 
+a_step_on_a_gpu_is_predicted() {
+    must "$train" bench predict h100 --batch_size 16 --total_batch_size 32768 --recompute gelu --out "$dir/predicted"
+    json="$dir/predicted/predict.json"
+    head -n 2 "$dir/out" | grep -q 'computed, not measured' || note "it does not say what it is"
+    grep -q '^  "kind": "prediction: computed, not measured"' "$json" || note "the record does not say what it is"
+    values_of predicted_ms "$json" | awk '{ ms[NR] = $1 } # the operations, the step, three forms of it
+        END { for (i = 1; i <= NR - 4; i++) sum += ms[i]; exit !(NR > 20 && sum / ms[NR - 3] > 0.999999 && sum / ms[NR - 3] < 1.000001) }' || note "the rows are not the step: $(cat "$dir/out")"
+    expect 2 'give one of: A100' "$train" bench predict V100
+    expect 2 'give a number' "$train" bench predict A100 --batch_size auto
+    expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
+}
+
 run_tests "$0"
 end_tests end_to_end
