@@ -443,6 +443,8 @@ every_operation_is_timed() {
         values_of $name "$json" | awk '$1 > 0 { n++ } END { print n + 0 }' >"$dir/count"
         [ "$(cat "$dir/count")" = "$(wc -l <"$dir/names")" ] || note "an operation has no $name"
     done
+    [ "$(grep -c '<circle.*<title>' "$dir/ops/ops.svg")" = "$(wc -l <"$dir/names")" ] || note "not a point for each row"
+    grep -q '<svg' "$dir/ops/ops.html" || note "no picture in the page"
     must "$train" bench ops 'backward qkv' --model L=1,H=2,C=32,T=16,V=50 --batch_size 2 --seq_len 8 --out "$dir/ops"
     # 4 N C OC; inp, dout and weight are read, dinp written, dweight and dbias added to: 4 bytes each
     [ "$(values_of flops "$json")" = 196608.0 ] || note "flops of the qkv layer: $(values_of flops "$json")"
