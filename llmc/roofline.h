@@ -30,7 +30,7 @@ static const char ROOFLINE_STYLE[] =
     ".bench .end { text-anchor: end }\n"
     ".bench .middle { text-anchor: middle }\n";
 
-enum { ROOF_WIDTH = 1120, ROOF_LEFT = 84, ROOF_RIGHT = 690, ROOF_TOP = 52, ROOF_BOTTOM = 570, ROOF_HEIGHT = 622,
+enum { ROOF_WIDTH = 1120, ROOF_LEFT = 84, ROOF_RIGHT = 690, ROOF_TOP = 66, ROOF_BOTTOM = 570, ROOF_HEIGHT = 622,
        ROOF_LIST = 730, ROOF_ROW = 21, MAX_MARKS = 64 };
 
 // The picture's scales: powers of ten at the ends.
@@ -51,7 +51,8 @@ static inline RoofScale roof_scale(const Roofline* r) {
     enum { MOST_DECADES = 6 };
     const double peak = fmax(r->matmul_flops, r->published_flops);
     const double ridge = r->matmul_flops / r->copy_bandwidth;
-    double low_x = ridge, high_x = 4 * ridge, low_y = peak;
+    const double paper_ridge = r->published_flops > 0 ? r->published_flops / r->published_bandwidth : ridge;
+    double low_x = ridge, high_x = 3 * fmax(ridge, paper_ridge), low_y = peak;
     for (int i = 0; i < r->count; i++) {
         low_x = fmin(low_x, r->point[i].intensity);
         high_x = fmax(high_x, r->point[i].intensity);
@@ -106,8 +107,8 @@ static inline void roof_heading(Page* page, const Roofline* r) {
     page_add(page, "</text><text x=\"%d\" y=\"34\">measured: %.4g GB/s copying, %sFLOP/s in a large matmul", ROOF_LEFT,
              r->copy_bandwidth / 1e9, flops_text(flops, r->matmul_flops));
     if (r->published_flops > 0) {
-        page_add(page, "; dashed, by data sheet: %.4g GB/s, %sFLOP/s", r->published_bandwidth / 1e9,
-                 flops_text(paper, r->published_flops));
+        page_add(page, "</text><text x=\"%d\" y=\"50\">dashed, by data sheet: %.4g GB/s, %sFLOP/s", ROOF_LEFT,
+                 r->published_bandwidth / 1e9, flops_text(paper, r->published_flops));
     }
     page_add(page, "</text>\n");
 }
@@ -142,7 +143,7 @@ static inline bool is_free(const RoofMarks* m, double x, double y) {
         if (fabs(m->dot[i].x - x) < 12 && fabs(m->dot[i].y - y) < 10) { return false; }
     }
     for (int i = 0; i < m->marks; i++) {
-        if (fabs(m->mark[i].x - x) < 16 && fabs(m->mark[i].y - y) < 12) { return false; }
+        if (fabs(m->mark[i].x - x) < 18 && fabs(m->mark[i].y - y) < 12) { return false; }
     }
     return true;
 }

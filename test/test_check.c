@@ -368,7 +368,7 @@ TEST(numbers_do_not_cover_each_other) {
     const RoofScale s = roof_scale(&r);
     const RoofMarks m = roof_marks(&r, &s);
     for (int i = 0; i < N; i++) {
-        for (int j = 0; j < i; j++) { EXPECT(fabs(m.mark[i].x - m.mark[j].x) >= 16 || fabs(m.mark[i].y - m.mark[j].y) >= 12); }
+        for (int j = 0; j < i; j++) { EXPECT(fabs(m.mark[i].x - m.mark[j].x) >= 18 || fabs(m.mark[i].y - m.mark[j].y) >= 12); }
         EXPECT(fabs(m.mark[i].y - roof_above(&m, m.mark[i].x)) > 6);
     }
     Page page = {NULL, 0, 0};
