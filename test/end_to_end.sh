@@ -464,5 +464,24 @@ a_step_on_a_gpu_is_predicted() {
     expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
 }
 
+# The tables that are kept, and the page that quotes them, are what the program says today.
+kept_predictions_are_the_programs() {
+    set +f
+    set -- dev/bench/results/predicted/*/predict.txt
+    set -f
+    for file in "$@"; do
+        command=$(sed -n '1s/^[$] [^ ]* //p' "$file")
+        must "$train" $command --out ""
+        sed 1d "$file" | cmp -s - "$dir/out" || note "$file is out of date: sh dev/bench/predict.sh"
+    done
+    [ $# -ge 8 ] || note "only $# predictions"
+    must "$train" bench predict A100 --batch_size 16 --out ""
+    for form in 'attention by matmuls, unfused' 'flash attention, unfused' 'flash attention, fused'; do
+        awk -v form="$form" 'index($0, form) == 1 { bytes = sprintf("%.0f", $(NF - 2)); launches = $(NF - 1)
+            print "^| bf16, " form " .* " int(bytes / 1000) "," substr(bytes, length(bytes) - 2) " | " launches " |" }' "$dir/out" >"$dir/row"
+        grep -q "$(cat "$dir/row")" dev/ladder.md || note "dev/ladder.md has no row $(cat "$dir/row")"
+    done
+}
+
 run_tests "$0"
 end_tests end_to_end
