@@ -51,12 +51,13 @@ static inline void bench_op(BenchOps* b, int op, const char* layer, const OpSize
            t.flops / t.seconds / 1e9, 100 * reached, limit);
     fflush(stdout);
     if (b->count == MAX_OP_ROWS) { fatal("bench ops: more than %d rows", MAX_OP_ROWS); }
-    const RooflinePoint point = {name, layer, t.flops / t.bytes, t.flops / t.seconds, 1e3 * t.seconds, reached, by_memory};
+    const double ms = 1e3 * t.seconds;
+    const RooflinePoint point = {name, layer, t.flops / t.bytes, t.flops / t.seconds, ms, reached, by_memory};
     b->row[b->count++] = point;
-    json_t* row = json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:f}", "name", name, "layer", layer, "ms",
-                            1e3 * t.seconds, "bytes", t.bytes, "gb_s", t.bytes / t.seconds / 1e9, "flops", t.flops,
-                            "gflop_s", t.flops / t.seconds / 1e9, "intensity", point.intensity, "limit", limit, "reached",
-                            reached);
+    json_t* row =
+        json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:f}", "name", name, "layer", layer, "ms",
+                  1e3 * t.seconds, "bytes", t.bytes, "gb_s", t.bytes / t.seconds / 1e9, "flops", t.flops, "gflop_s",
+                  t.flops / t.seconds / 1e9, "intensity", point.intensity, "limit", limit, "reached", reached);
     if (!row) { fatal("%s: a time that JSON cannot hold", name); }
     if (b->gpu) { json_object_set_new(row, "predicted_ms", json_real(1e3 * predicted_seconds(b, name, sizes))); }
     json_array_append_new(b->rows, row);
@@ -103,8 +104,10 @@ static inline void page_ops(Page* page, const BenchOps* b) {
     const Roofline r = ops_roofline(b);
     page_begin(page, "ops");
     page_fact(page, "<header><h1>The operations on ", format("%s", r.device), "</h1>\n");
-    page_fact(page, "<p>", format("%s, %lld x %lld tokens, %s; each operation by itself, caches cold, the best of several runs",
-                                  c->model, c->batch_size, c->seq_len, c->dtype), "</p>\n");
+    page_fact(page, "<p>",
+              format("%s, %lld x %lld tokens, %s; each operation by itself, caches cold, the best of several runs",
+                     c->model, c->batch_size, c->seq_len, c->dtype),
+              "</p>\n");
     page_fact(page, "<p>", given_options(c), "</p></header>\n<figure class=\"wide one\">\n");
     page_roofline(page, &r);
     page_add(page, "</figure>\n");
@@ -143,9 +146,9 @@ static inline void print_ops_heading(const BenchOps* b) {
     const Config* c = b->config;
     printf("ops: %s, %s, %s kernels, %lld x %lld tokens of %s\n", b->harness->device_name(), c->dtype, c->kernels,
            c->batch_size, c->seq_len, c->model);
-    printf("limits: memory moves %.1f GB/s when it is copied%s, arithmetic does %.1f GFLOP/s at most%s; a large matmul does "
-           "%.1f\n", b->bandwidth / 1e9, b->gpu ? " (measured)" : "", b->peak_flops / 1e9,
-           b->gpu ? " (data sheet)" : "", b->matmul_flops / 1e9);
+    printf("limits: memory moves %.1f GB/s when it is copied%s, arithmetic does %.1f GFLOP/s at most%s; ",
+           b->bandwidth / 1e9, b->gpu ? " (measured)" : "", b->peak_flops / 1e9, b->gpu ? " (data sheet)" : "");
+    printf("a large matmul does %.1f\n", b->matmul_flops / 1e9);
     printf("the best of several runs; before each, caches are filled with %d MiB of something else\n"
            "(beyond 100%%: what was written had not left the caches when the run ended)\n", COLD_MIB);
     printf("%-27s %-8s %10s", "operation", "layer", "ms");

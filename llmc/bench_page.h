@@ -1,13 +1,13 @@
-// What the pages of `bench` share: how they begin and end, and the colours of their pictures, which stand for themselves
-// as .svg files too.
+// What the pages of `bench` share: how they begin and end, and the colours of their pictures, which stand for
+// themselves as .svg files too.
 #pragma once
 #include "report.h"
 
 static const char PICTURE_STYLE[] =
-    ".bench { font: 12px system-ui, sans-serif; --ink: #1b1f27; --soft: #667085; --edge: #dfe3e9; --speed: #2563c9;\n"
-    "    --memory: #8fb0e3; --wrong: #d9601a }\n"
-    "@media (prefers-color-scheme: dark) { .bench { --ink: #e6e9ee; --soft: #98a2b3; --edge: #2a303a; --speed: #6aa5ff;\n"
-    "    --memory: #3c5f96; --wrong: #ff9a5c } }\n"
+    ".bench { font: 12px system-ui, sans-serif; --ink: #1b1f27; --soft: #667085; --edge: #dfe3e9;\n"
+    "    --speed: #2563c9; --memory: #8fb0e3; --wrong: #d9601a }\n"
+    "@media (prefers-color-scheme: dark) { .bench { --ink: #e6e9ee; --soft: #98a2b3; --edge: #2a303a;\n"
+    "    --speed: #6aa5ff; --memory: #3c5f96; --wrong: #ff9a5c } }\n"
     ".bench text { font-size: 12px; fill: var(--soft) }\n"
     ".bench .name, .bench .title { fill: var(--ink) }\n"
     ".bench .name { text-anchor: end }\n"

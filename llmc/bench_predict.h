@@ -12,8 +12,8 @@ static const double KERNEL_GAP = 2e-6; // seconds to start a kernel and to end i
 
 // The assumptions, all of them: parts of the data sheet's figure that a kernel reaches, on GPUs before Hopper and from
 // Hopper on. The best matmuls published reach 0.87 of an A100's bf16 peak and 0.80 of an H100's; those of a small model
-// are less deep. FlashAttention-2, not causal, heads of 64, 1024 tokens, reaches 0.31 and 0.24 of an H100's peak forward
-// and backward; ours is simpler, and its backward computes the scores twice.
+// are less deep. FlashAttention-2, not causal, heads of 64, 1024 tokens, reaches 0.31 and 0.24 of an H100's peak
+// forward and backward; ours is simpler, and its backward computes the scores twice.
 typedef struct {
     const char* what;
     const char* peak; // of which figure: the dtype of gpu_peak_flops; NULL: of the products' own
@@ -99,7 +99,8 @@ static inline const char* prediction_bound(const Prediction* p) {
 static inline void plain_name(char* to, size_t room, const char* name) {
     size_t n = 0;
     for (; *name && n + 1 < room; name++) {
-        const bool upper = *name >= 'A' && *name <= 'Z', kept = (*name >= 'a' && *name <= 'z') || (*name >= '0' && *name <= '9');
+        const bool upper = *name >= 'A' && *name <= 'Z',
+                   kept = (*name >= 'a' && *name <= 'z') || (*name >= '0' && *name <= '9');
         if (upper || kept) { to[n++] = (char)(upper ? *name - 'A' + 'a' : *name); }
     }
     to[n] = 0;
@@ -185,8 +186,8 @@ static inline void print_assumptions(const Step* s) {
                gpu_peak_flops(s->gpu, dtype) / 1e12, dtype);
     }
     printf("  %-30s %3.0f us for each\n", "starting and ending a kernel", 1e6 * KERNEL_GAP);
-    printf("\n%-27s %-9s %6s %8s %10s %10s %10s %8s %-10s %9s %6s\n", "operation", "layer", "times", "launches", "GFLOP",
-           "MB read", "written", "FLOP/B", "bound by", "ms", "share");
+    printf("\n%-27s %-9s %6s %8s %10s %10s %10s %8s %-10s %9s %6s\n", "operation", "layer", "times", "launches",
+           "GFLOP", "MB read", "written", "FLOP/B", "bound by", "ms", "share");
 }
 
 static inline double intensity(const Prediction* p) { return p->flops / (p->read + p->written); }
@@ -219,8 +220,9 @@ enum { NUM_FORMS = sizeof STEP_FORMS / sizeof *STEP_FORMS };
 static inline json_t* print_bytes_per_token(const Step* step) {
     const double tokens = step->micro_batches * step->B * step->T;
     json_t* forms = json_array();
-    printf("\nKB through memory for each token (attention by matmuls is PyTorch's before flash attention; this program has "
-           "none)\n%-30s", "");
+    puts("\nKB through memory for each token (attention by matmuls is PyTorch's before flash attention; this program has "
+         "none)");
+    printf("%-30s", "");
     for (int part = 0; part < NUM_PARTS; part++) { printf(" %13s", STEP_PARTS[part]); }
     printf(" %10s %9s %9s\n", "in all", "launches", "ms");
     for (int i = 0; i < NUM_FORMS; i++) {
@@ -249,9 +251,13 @@ static inline json_t* print_bytes_per_token(const Step* step) {
 
 static inline const Harness* predict_options(Config* c, FindTrainer find, const GpuFacts* gpu, GPT2Config* shape) {
     if (!strcmp(c->dtype, "auto")) { c->dtype = "bf16"; }
-    if (!is_one_of(c->kernels, "fast|plain")) { usage_error("bench predict: --kernels takes fast or plain, those of a GPU"); }
+    if (!is_one_of(c->kernels, "fast|plain")) {
+        usage_error("bench predict: --kernels takes fast or plain, those of a GPU");
+    }
     if (c->batch_size == 0) { usage_error("bench predict: --batch_size auto needs a GPU to look at; give a number"); }
-    if (!(gpu_peak_flops(gpu, c->dtype) > 0)) { usage_error("--dtype %s: the %s has no such products", c->dtype, gpu->alias); }
+    if (!(gpu_peak_flops(gpu, c->dtype) > 0)) {
+        usage_error("--dtype %s: the %s has no such products", c->dtype, gpu->alias);
+    }
     const Trainer* trainer = find(storage_of(c->dtype));
     if (!trainer) { usage_error("--dtype %s: this program has none for this processor", c->dtype); }
     trainer->harness->resolve(c, shape);
@@ -279,12 +285,13 @@ static inline int bench_predict(Config* c, FindTrainer find) {
         json_array_append_new(rows, prediction_json(row->op, row->layer, &p));
     }
     print_prediction("step", "", &all, all.seconds);
-    printf("\npredicted step: %.2f ms, %.0f tok/s, %.1f%% %s MFU (memory %.1f ms, arithmetic %.1f ms, launches %.1f ms)\n",
-           1e3 * all.seconds, tokens / all.seconds, 100 * mfu, s.dtype, 1e3 * all.memory_seconds,
-           1e3 * all.arithmetic_seconds, 1e3 * KERNEL_GAP * all.launches);
+    printf(
+        "\npredicted step: %.2f ms, %.0f tok/s, %.1f%% %s MFU (memory %.1f ms, arithmetic %.1f ms, launches %.1f ms)\n",
+        1e3 * all.seconds, tokens / all.seconds, 100 * mfu, s.dtype, 1e3 * all.memory_seconds,
+        1e3 * all.arithmetic_seconds, 1e3 * KERNEL_GAP * all.launches);
     json_t* forms = print_bytes_per_token(&s);
-    json_t* record = bench_record("prediction: computed, not measured", c, &shape, gpu->name, NAN, config_to_json(c), "ops",
-                                  rows);
+    json_t* record =
+        bench_record("prediction: computed, not measured", c, &shape, gpu->name, NAN, config_to_json(c), "ops", rows);
     if (record) {
         json_object_set_new(record, "predicted_ms", json_real(1e3 * all.seconds));
         json_object_set_new(record, "predicted_tok_s", json_real(tokens / all.seconds));

@@ -1,9 +1,9 @@
-// One training step as a list: which operations of ops.h it runs, how often, and which kernels an operation comes to on a
-// GPU. Operations and bytes that cannot be done without come from op_cases.h, through the harness; what is added here is
-// what our kernels do beside that: passes that are not fused, tensors that two kernels read.
+// One training step as a list: which operations of ops.h it runs, how often, and which kernels an operation comes to on
+// a GPU. Operations and bytes that cannot be done without come from op_cases.h, through the harness; what is added here
+// is what our kernels do beside that: passes that are not fused, tensors that two kernels read.
 //
-// Bytes are those between a GPU's memory and its chip: a kernel reads each of its tensors once, and finds nothing in the
-// caches of what the kernel before it left there.
+// Bytes are those between a GPU's memory and its chip: a kernel reads each of its tensors once, and finds nothing in
+// the caches of what the kernel before it left there.
 #pragma once
 #include "bench_record.h"
 #include "gpus.h"
@@ -176,8 +176,8 @@ static inline void classifier_kernels(const Step* s, KernelList* k, const OpCost
         return;
     }
     const double inp = tokens * s->shape.channels * x, again = (chunks - 1) * weight * 4;
-    add_kernel(k, product_work(s), 3 * chunks, c->flops, c->read + inp + (2 * chunks - 1) * weight * x + 2 * logits + again,
-               c->written + logits + again);
+    add_kernel(k, product_work(s), 3 * chunks, c->flops,
+               c->read + inp + (2 * chunks - 1) * weight * x + 2 * logits + again, c->written + logits + again);
     add_kernel(k, WORK_ELEMENTS, chunks, 0, logits, logits);
 }
 

@@ -1,5 +1,5 @@
-// What is known of GPUs without having one: what they can do at most, by data sheet, and the choices of our kernels that
-// depend on the GPU. The kernels use these (llmc/cuda/), and so does `bench predict`, which needs no GPU.
+// What is known of GPUs without having one: what they can do at most, by data sheet, and the choices of our kernels
+// that depend on the GPU. The kernels use these (llmc/cuda/), and so does `bench predict`, which needs no GPU.
 #pragma once
 #include "base.h"
 

@@ -79,8 +79,8 @@ static inline void roof_axes(Page* page, const RoofScale* s) {
     char text[32];
     for (int d = (int)s->left; d <= (int)s->right; d++) {
         const double x = roof_x(s, pow(10, d));
-        page_add(page, "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text class=\"middle\" x=\"%.1f\" y=\"%d\">%g</text>\n", x,
-                 ROOF_TOP, ROOF_BOTTOM, x, ROOF_BOTTOM + 18, pow(10, d));
+        page_add(page, "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text class=\"middle\" x=\"%.1f\" y=\"%d\">%g</text>\n",
+                 x, ROOF_TOP, ROOF_BOTTOM, x, ROOF_BOTTOM + 18, pow(10, d));
     }
     for (int d = (int)s->bottom; d <= (int)floor(s->top); d++) {
         const double y = roof_y(s, pow(10, d));
@@ -195,17 +195,22 @@ static inline void roof_points(Page* page, const Roofline* r, const RoofScale* s
 }
 
 static inline void roof_list(Page* page, const Roofline* r) {
-    page_add(page, "<text class=\"title\" x=\"%d\" y=\"16\">Operation</text><text class=\"title end\" x=\"1046\" y=\"16\">ms"
-             "</text><text class=\"title end\" x=\"%d\" y=\"16\">of roof</text>\n", ROOF_LIST + 24, ROOF_WIDTH - 4);
+    page_add(page,
+             "<text class=\"title\" x=\"%d\" y=\"16\">Operation</text><text class=\"title end\" x=\"1046\" y=\"16\">ms"
+             "</text><text class=\"title end\" x=\"%d\" y=\"16\">of roof</text>\n",
+             ROOF_LIST + 24, ROOF_WIDTH - 4);
     for (int i = 0; i < r->count; i++) {
         const RooflinePoint* p = &r->point[i];
         const int y = 38 + ROOF_ROW * i;
-        page_add(page, "<circle class=\"%s\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", p->by_memory ? "by-memory" : "by-arithmetic",
-                 ROOF_LIST - 12, y - 4);
-        page_add(page, "<text class=\"end\" x=\"%d\" y=\"%d\">%d</text><text x=\"%d\" y=\"%d\" style=\"fill: var(--ink)\">%s "
-                 "%s</text><text class=\"end\" x=\"1046\" y=\"%d\">%.3f</text><text class=\"end\" x=\"%d\" y=\"%d\">%.0f%%"
-                 "</text>\n", ROOF_LIST + 14, y, i + 1, ROOF_LIST + 24, y, p->name, p->layer, y, p->ms, ROOF_WIDTH - 4, y,
-                 100 * p->reached);
+        page_add(page, "<circle class=\"%s\" cx=\"%d\" cy=\"%d\" r=\"4\"/>",
+                 p->by_memory ? "by-memory" : "by-arithmetic", ROOF_LIST - 12, y - 4);
+        page_add(
+            page,
+            "<text class=\"end\" x=\"%d\" y=\"%d\">%d</text><text x=\"%d\" y=\"%d\" style=\"fill: var(--ink)\">%s "
+            "%s</text><text class=\"end\" x=\"1046\" y=\"%d\">%.3f</text><text class=\"end\" x=\"%d\" y=\"%d\">%.0f%%"
+            "</text>\n",
+            ROOF_LIST + 14, y, i + 1, ROOF_LIST + 24, y, p->name, p->layer, y, p->ms, ROOF_WIDTH - 4, y,
+            100 * p->reached);
     }
 }
 
@@ -221,7 +226,10 @@ static inline void page_roofline(Page* page, const Roofline* r) {
     roof_line(page, &s, "roof", r->copy_bandwidth, r->matmul_flops);
     roof_points(page, r, &s);
     roof_list(page, r);
-    page_add(page, "<circle class=\"by-memory\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">bound by memory</text>"
-             "<circle class=\"by-arithmetic\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">by arithmetic</text>\n"
-             "</svg>\n", ROOF_LIST - 12, y - 4, ROOF_LIST + 2, y, ROOF_LIST + 130, y - 4, ROOF_LIST + 144, y);
+    page_add(
+        page,
+        "<circle class=\"by-memory\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">bound by memory</text>"
+        "<circle class=\"by-arithmetic\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">by arithmetic</text>\n"
+        "</svg>\n",
+        ROOF_LIST - 12, y - 4, ROOF_LIST + 2, y, ROOF_LIST + 130, y - 4, ROOF_LIST + 144, y);
 }

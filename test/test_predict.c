@@ -1,5 +1,5 @@
-// `bench predict`: what a training step takes, computed. Its operations against the formula of MFU, its bytes against sums
-// made by hand, its time against the assumptions it is made of.
+// `bench predict`: what a training step takes, computed. Its operations against the formula of MFU, its bytes against
+// sums made by hand, its time against the assumptions it is made of.
 #define FLOATX bf16 // what there is most to predict in
 #include "../llmc/cpu/kernels.h"
 #include "../llmc/comm/none.h"
@@ -80,7 +80,8 @@ TEST(fusing_saves_the_bytes_of_its_passes) {
     const double tokens = 16 * 1024, unit = tokens * 768 * sizeof(floatX), L = 12;
     const double fused = step_bytes(&s);
     s.fused = false;
-    const double adding = 2 * (3 + 1 + 4 + 1), summing = 3 + 1 + 4 + 1; // read and write each output; read each gradient
+    const double adding = 2 * (3 + 1 + 4 + 1),
+                 summing = 3 + 1 + 4 + 1; // read and write each output; read each gradient
     const double scratch = 12.0 * (3 + 1 + 4 + 1) * 768 * L;             // sums that wait for their addition
     EXPECT_NEAR((step_bytes(&s) - fused + scratch) / (L * unit * (adding + summing)), 1, 1e-9);
     s.attention = ATTENTION_BY_MATMULS;
