@@ -220,8 +220,8 @@ enum { NUM_FORMS = sizeof STEP_FORMS / sizeof *STEP_FORMS };
 static inline json_t* print_bytes_per_token(const Step* step) {
     const double tokens = step->micro_batches * step->B * step->T;
     json_t* forms = json_array();
-    puts("\nKB through memory for each token (attention by matmuls is PyTorch's before flash attention; this program has "
-         "none)");
+    puts("\nKB through memory for each token (attention by matmuls is PyTorch's before flash attention; this program "
+         "has none)");
     printf("%-30s", "");
     for (int part = 0; part < NUM_PARTS; part++) { printf(" %13s", STEP_PARTS[part]); }
     printf(" %10s %9s %9s\n", "in all", "launches", "ms");
