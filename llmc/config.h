@@ -35,7 +35,7 @@ enum {
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO, "token shards to validate on (glob); empty: none")        \
     INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL, "sequences in a micro-batch, B; auto: the largest that fits")   \
     INT(seq_len, 0, 1, 1e6, "model", SHAPE_COMMANDS | EVAL, "tokens in a sequence, T; model: the model's own")                \
-    INT(total_batch_size, 0, 1, HUGE_COUNT, "B*T", TRAIN | INFO, "tokens in an optimizer step, over all micro-batches")     \
+    INT(total_batch_size, 0, 1, HUGE_COUNT, "B*T", TRAIN | INFO | BENCH, "tokens in an optimizer step, over all micro-batches")     \
     TEXT(batch_ramp, "", TRAIN | INFO, "START:TOKENS: begin with START tokens a step and double to the total batch over TOKENS tokens") \
     FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch")                            \
     FLAG(overfit, 0, TRAIN, "train on the first batch for ever")                                                            \
@@ -144,7 +144,7 @@ static const Command COMMANDS[] = {
     {"tokenize", TOKENIZE, "text on standard input to token ids, or back with --decode"},
     {"info", INFO, "a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's sizes); and check whole token files"},
     {"check", CHECK, "every kernel and ten training steps against the CPU's, in the shapes and precision given"},
-    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit"},
+    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit; bench predict GPU: a step there, computed"},
     {"report", REPORT, "an HTML page of one or several runs: report FOLDER..."},
 };
 enum { NUM_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };

@@ -41,6 +41,8 @@ OP int device_threads(void);
 OP const char* device_kernels(void);
 // Operations per second at most in matmuls of the type in use, a multiply-add being two: known or measured.
 OP double device_peak_flops(void);
+// The same, always measured: what a large matmul reaches.
+OP double device_matmul_flops(void);
 // Bytes that memory moves per second while it is copied, those read and those written: measured.
 OP double device_copy_bandwidth(void);
 

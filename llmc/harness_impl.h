@@ -28,6 +28,11 @@ static inline void harness_op_run(int op, const OpSizes* sizes, double* const* v
     op_close(&c);
 }
 
+static inline OpCost harness_op_cost(int op, const OpSizes* sizes) {
+    const OpCase c = op_declare(&OPS[op], sizes);
+    return op_cost(&c);
+}
+
 // Seconds that a run takes when caches hold nothing of it: they are filled with `cold` before. Packed weights are
 // forgotten too, as after each update. A GPU gets the filling and the run in one go, and the time is that of both: so
 // what it takes to start a kernel does not show. Without `op` there is the filling alone.
@@ -54,7 +59,8 @@ static inline OpTime harness_op_time(int op, const OpSizes* sizes) {
         if (!DEVICE_IS_HOST) { filling = fmin(filling, seconds_of_run(&c, NULL, cold)); }
     }
     device_free(cold, (size_t)COLD_MIB << 20);
-    const OpTime time = {c.flops, op_least_bytes(&c), fmax(best - filling, resolution)};
+    const OpCost cost = op_cost(&c);
+    const OpTime time = {cost.flops, cost.read + cost.written, fmax(best - filling, resolution)};
     op_close(&c);
     return time;
 }
@@ -158,11 +164,13 @@ static const Harness HARNESS = {
     device_name,
     device_threads,
     device_peak_flops,
+    device_matmul_flops,
     device_copy_bandwidth,
     device_memory_available,
     harness_op_name,
     harness_op_tensors,
     harness_op_run,
+    harness_op_cost,
     harness_op_time,
     harness_resolve,
     harness_model_open,

@@ -225,6 +225,16 @@ every_rung_of_the_ladder_arrives_at_the_same_loss() {
     [ "$(grep -c ' ok ' "$dir/out")" = 8 ] || note "not eight rungs: $(cat "$dir/out")"
 }
 
+a_prediction_needs_no_gpu_and_is_the_same_in_both_programs() {
+    for options in "--dtype bf16" "--dtype tf32 --fused 0" "--dtype fp32 --kernels plain --recompute all"; do
+        must env EMU_DEVICES=0 "$cuda" bench predict A100 $options --batch_size 16 --out ""
+        "$train" bench predict A100 $options --batch_size 16 --out "" | cmp -s - "$dir/out" || note "$options: two predictions"
+    done
+    must env EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" bench ops loss_add --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --out "$dir/ops"
+    grep -q '"predicted_ms": 0.002' "$dir/ops/ops.json" || note "no prediction beside the measured time: $(cat "$dir/out")"
+    grep -q 'dashed, by data sheet' "$dir/ops/ops.svg" || note "no data sheet's roof in the picture"
+}
+
 # ----------------------------------------------------------------------------------------------------------------------
 # what can be wrong with a GPU
 

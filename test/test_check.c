@@ -344,4 +344,43 @@ TEST(operations_are_chosen_by_their_names) {
     EXPECT(!op_is_asked_for(&c, "matmul_backward", "fc") && !op_is_asked_for(&c, "adamw_update", ""));
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// the roofline
+
+TEST(points_lie_where_their_numbers_say) {
+    RooflinePoint point[3] = {{"on the slope", "", 0.1, 1e8, 1, 1, true},
+                              {"at half the peak", "", 100, 2e9, 1, 0.5, false},
+                              {"far below", "", 1, 1, 1, 1e-9, true}};
+    const Roofline r = {"a machine", 1e9, 4e9, 0, 0, point, 3};
+    const RoofScale s = roof_scale(&r);
+    const RoofMarks m = roof_marks(&r, &s);
+    EXPECT(s.left <= -1 && s.right >= 2);
+    EXPECT_NEAR(m.dot[0].y, roof_above(&m, m.dot[0].x), 1e-6);
+    EXPECT_NEAR(m.dot[1].y - roof_above(&m, m.dot[1].x), (ROOF_BOTTOM - ROOF_TOP) * log10(2) / (s.top - s.bottom),
+                1e-6);
+    EXPECT_NEAR(m.dot[2].y, ROOF_BOTTOM, 1e-9);
+}
+
+TEST(numbers_do_not_cover_each_other) {
+    enum { N = 30 };
+    RooflinePoint point[N];
+    for (int i = 0; i < N; i++) {
+        const RooflinePoint p = {"op", "", 50 + i % 5, 2e9 + 1e7 * i, 1, 0.5, false};
+        point[i] = p;
+    }
+    const Roofline r = {"<a machine>", 1e9, 4e9, 2e9, 5e9, point, N};
+    const RoofScale s = roof_scale(&r);
+    const RoofMarks m = roof_marks(&r, &s);
+    for (int i = 0; i < N; i++) {
+        for (int j = 0; j < i; j++) {
+            EXPECT(fabs(m.mark[i].x - m.mark[j].x) >= 18 || fabs(m.mark[i].y - m.mark[j].y) >= 12);
+        }
+        EXPECT(fabs(m.mark[i].y - roof_above(&m, m.mark[i].x)) > 6);
+    }
+    Page page = {NULL, 0, 0};
+    page_roofline(&page, &r);
+    EXPECT(strstr(page.text, "by data sheet") && strstr(page.text, ">30</text>") && !strstr(page.text, "<a machine>"));
+    free(page.text);
+}
+
 TEST_MAIN()

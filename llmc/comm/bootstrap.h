@@ -65,22 +65,13 @@ static inline void bootstrap_free(Bootstrap* b) {
     free(b);
 }
 
-<<<<<<< HEAD
-// Waits until all ranks are there. `key` is any text that must be the same in all of them, such as the program's version;
-// the launch's run id is added to it. NULL if not all came within `connect_seconds`, with a message that says who is missing or
-// what was not reached, or if this rank does not belong (another key, version or number of ranks; a rank that is there
-// already). Silence of another rank for `silence_seconds` ends the process from then on. With a launch of one process
-// all functions here do nothing or copy.
+// Waits until all ranks are there. `key` is any text that must be the same in all of them, such as the program's
+// version; the launch's run id is added to it. NULL if not all came within `connect_seconds`, with a message that says
+// who is missing or what was not reached, or if this rank does not belong (another key, version or number of ranks; a
+// rank that is there already). Silence of another rank for `silence_seconds` ends the process from then on. With a
+// launch of one process all functions here do nothing or copy.
 static inline Bootstrap* bootstrap_open(const Launch* launch, const char* key, double connect_seconds,
                                         double silence_seconds, Error* err) {
-=======
-// Waits until all ranks are there. `key` is any text that must be the same in all of them, such as the program's
-// version; the launch's run id is added to it. NULL if not all came within the time, with a message that says who is
-// missing or what was not reached, or if this rank does not belong (another key, version or number of ranks; a rank
-// that is there already). Silence of another rank for `timeout_seconds` ends the process from then on. With a launch
-// of one process all functions here do nothing or copy.
-static inline Bootstrap* bootstrap_open(const Launch* launch, const char* key, double timeout_seconds, Error* err) {
->>>>>>> 970daf10403beceb2115a729e47a7d8349778d9d
     const size_t size = (size_t)launch->size;
     Bootstrap* b = (Bootstrap*)alloc_or_die(1, sizeof *b, "connections");
     b->rank = launch->rank;

@@ -2,6 +2,7 @@
 // that the largest tensor of a GPT-2, logits (N,Vp), is never held in full. The logits of a chunk turn into their own
 // gradient in place.
 #pragma once
+#include "../gpus.h"
 #include "../ops.h"
 #include "matmul.cuh"
 #include "softmax.cuh"
@@ -13,7 +14,7 @@
 // small GPU.
 OP int classifier_chunk(int C) {
     (void)C;
-    return 16384 / (int)sizeof(floatX);
+    return gpu_classifier_chunk(sizeof(floatX));
 }
 
 OP void classifier_loss(float* losses, floatX* logits, const floatX* inp, const floatX* weight, const int* targets,

@@ -4,6 +4,7 @@
 // is still in registers, and so saves the way to memory and back. Every fused form has an unfused one behind it, for
 // --fused 0 and for where the library has no algorithm.
 #pragma once
+#include "../gpus.h"
 #include "../ops.h"
 #include "column_sums.cuh"
 #include "cublaslt.cuh"
@@ -124,7 +125,7 @@ OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, con
 // Fused GELU pays from Hopper on. On the GPUs before it the library's bf16 and fp32 kernels with GELU write the output
 // twice, and are slower than a simple product followed by a kernel for GELU. And only for bf16, which hides how exactly
 // the library computes tanh: it does not say.
-static inline bool gelu_is_fused() { return gpu.fused && gpu.major >= 9 && sizeof(floatX) == sizeof(bf16); }
+static inline bool gelu_is_fused() { return gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX)); }
 
 OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias,
                             int N, int C, int OC) {
