@@ -26,13 +26,17 @@ typedef struct {
     bool fused;  // bias, GELU and bias gradients inside the matmuls
     bool flash;  // attention in tiles
     bool tf32;   // matmuls of fp32 storage in TF32
+    const char* attention; // whose, by name (--kernels flash, cudnn); NULL: the device's choice
 } DeviceOptions;
 
 OP void device_open(const DeviceOptions* options);
 OP const char* device_name(void);
 OP int device_threads(void);
-// The kernels in use: state.json names them, so that a resumed run takes the same.
+// The kernels in use, with all that was chosen (choose.h): state.json names them, so that a resumed run takes the same.
 OP const char* device_kernels(void);
+// Seconds that the device takes for what is queued between the two; the second one waits for it.
+OP void device_timer_start(void);
+OP double device_timer_stop(void);
 // Operations per second at most in matmuls of the type in use, a multiply-add being two: known or measured.
 OP double device_peak_flops(void);
 // Bytes that memory moves per second while it is copied, those read and those written: measured.

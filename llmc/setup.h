@@ -2,6 +2,7 @@
 // and logs. Everything that can be refused is refused here, before the model is allocated or a log is touched.
 #pragma once
 #include "checkpoint.h"
+#include "choose.h"
 #include "evalloader.h"
 #include "generate.h"
 #include "mfu.h"
@@ -323,6 +324,7 @@ static inline TrainRun* train_open(Config* c, Comm* comm) {
     check_data(run, checkpoint, state);
     if (!check_memory(&run->model, c, &err)) { fatal("%s", err.text); }
     open_weights(run, checkpoint, state);
+    choose_kernels(&run->model, comm, json_string_value(json_object_get(json_object_get(state, "kernels"), DEVICE_NAME)));
     open_loaders(run);
     run->peak_flops = device_peak_flops();
     open_log(run);
