@@ -129,6 +129,10 @@ $(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu | $(BUILD) check-packages
 	$(NVCC) $(NVCCFLAGS) -DFLOATX=$* -MD -MP -MF $(@:.o=.d) -c $< -o $@ >$(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas) >&2; exit 1; }
 	@grep -v -E '^ptxas info|bytes stack frame|^$$' $(@:.o=.ptxas) >&2 || true
 
+# what it asks of cuDNN, checked without a GPU (test/cudnn.sh)
+$(BUILD)/test_cudnn_graphs: test/cudnn/test_graphs.cpp llmc/cuda/attention_cudnn.cpp llmc/cuda/attention_cudnn.h | $(BUILD)
+	$(CXX) $(CUDNN_FLAGS) $< -o $@ -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcudnn
+
 # What everything is built with: when that changes, everything is built again.
 SETTINGS := $(CC) $(CFLAGS) $(LDFLAGS) $(LEVELS)
 ifneq ($(SETTINGS),$(shell cat $(BUILD)/settings 2>/dev/null))
@@ -166,13 +170,17 @@ EMU_OBJECTS := $(EMU_BUILD)/cuda_fp32.o $(EMU_BUILD)/cuda_bf16.o
 EMU_CUDNN   := $(EMU_BUILD)/attention_cudnn.o
 EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
 
-emu: $(EMU_BUILD)/train_gpt2cu
+EMU_TESTS   := $(EMU_BUILD)/test_attention_fp32 $(EMU_BUILD)/test_attention_bf16
+
+emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS)
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
 	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DFLOATX=$* -c $< -o $@
 $(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
 	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -c $< -o $@
+$(EMU_TESTS): $(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(EMU_SOURCES)
+	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DFLOATX=$* $< $(EMU_CUDNN) -o $@
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
 $(EMU_BUILD)/train_gpt2cu: $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(MAIN_OBJECTS)

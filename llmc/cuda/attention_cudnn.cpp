@@ -22,7 +22,8 @@ static fe::graph::Tensor_attributes head_rows(const AttentionShape* s, const cha
         .set_name(name)
         .set_uid(id)
         .set_dim({s->B, s->NH, s->T, s->HS})
-        .set_stride({s->T * row, s->HS, row, 1});
+        .set_stride({s->T * row, s->HS, row, 1})
+        .set_data_type(fe::DataType_t::BFLOAT16);
 }
 
 static fe::graph::Tensor_attributes lse_rows(const AttentionShape* s) {
@@ -35,7 +36,11 @@ static fe::graph::Tensor_attributes lse_rows(const AttentionShape* s) {
 }
 
 static void is_output(const TensorPointer& t, const fe::graph::Tensor_attributes& like) {
-    t->set_output(true).set_uid(like.get_uid()).set_dim(like.get_dim()).set_stride(like.get_stride());
+    t->set_output(true)
+        .set_uid(like.get_uid())
+        .set_dim(like.get_dim())
+        .set_stride(like.get_stride())
+        .set_data_type(like.get_data_type());
 }
 
 static int64_t qkv_row(const AttentionShape* s) { return (int64_t)3 * s->NH * s->HS; }
@@ -63,7 +68,6 @@ static GraphPointer forward_graph(const AttentionShape* s) {
     const auto [out, lse] = graph->sdpa(q, k, v, options);
     is_output(out, head_rows(s, "out", OUT, out_row(s)));
     is_output(lse, lse_rows(s));
-    lse->set_data_type(fe::DataType_t::FLOAT);
     return graph;
 }
 
