@@ -1,7 +1,7 @@
-// Which kernels a run takes where its device can do the same in several ways (operations_way in ops.h): those of the run
-// that it goes on with, else the fastest, measured on this model's own shapes when it starts. Ways differ in the last
-// bits of their results, so what was chosen is part of the run: state.json names it (device_kernels), and a resumed
-// run takes that without measuring again.
+// Which kernels a run takes where its device can do the same in several ways (operations_way in ops.h): those of the
+// run that it goes on with, else the fastest, measured on this model's own shapes when it starts. Ways differ in the
+// last bits of their results, so what was chosen is part of the run: state.json names it (device_kernels), and a
+// resumed run takes that without measuring again.
 #pragma once
 #include "comm/none.h"
 #include "gpt2.h"
@@ -42,7 +42,7 @@ static inline double seconds_of_choice(const GPT2* g, Choice choice) {
 // seconds[i] = the shortest time of way i. The ways take turns, so that what disturbs one disturbs them all.
 static inline void choice_measure(const GPT2* g, Choice choice, double seconds[MAX_WAYS]) {
     enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 20 };
-    const double enough = 0.1; // seconds, for all
+    const double enough = 0.05; // seconds, for all
     const double begin = seconds_now();
     for (int round = 0; round < LEAST_ROUNDS || (round < MOST_ROUNDS && seconds_now() - begin < enough); round++) {
         for (int i = 0; i < MAX_WAYS; i++) {
@@ -72,8 +72,8 @@ static inline const char* way_of(const GPT2* g, Choice choice, int i) {
     return i < MAX_WAYS ? operations_way(choice, i, g->B, g->T, g->config.channels, g->config.num_heads) : NULL;
 }
 
-// The way that `saved`, the words "choice=way", names for a choice; -1 if it says nothing of it, or names one that there
-// is not.
+// The way that `saved`, the words "choice=way", names for a choice; -1 if it says nothing of it, or names one that
+// there is not.
 static inline int saved_way(const GPT2* g, Choice choice, const char* saved) {
     char* word = format("%s=", CHOICE_NAMES[choice]);
     const char* at = saved ? strstr(saved, word) : NULL;
@@ -85,7 +85,9 @@ static inline int saved_way(const GPT2* g, Choice choice, const char* saved) {
         const char* name = way_of(g, choice, i);
         if (strlen(name) == n && !strncmp(at, name, n)) { return i; }
     }
-    if (at) { notice("this start has no %s=%.*s, which the run had: choosing again", CHOICE_NAMES[choice], (int)n, at); }
+    if (at) {
+        notice("this start has no %s=%.*s, which the run had: choosing again", CHOICE_NAMES[choice], (int)n, at);
+    }
     return -1;
 }
 

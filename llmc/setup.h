@@ -324,7 +324,7 @@ static inline TrainRun* train_open(Config* c, Comm* comm) {
     check_data(run, checkpoint, state);
     if (!check_memory(&run->model, c, &err)) { fatal("%s", err.text); }
     open_weights(run, checkpoint, state);
-    choose_kernels(&run->model, comm, json_string_value(json_object_get(json_object_get(state, "kernels"), DEVICE_NAME)));
+    choose_kernels(&run->model, comm, state_kernels(state));
     open_loaders(run);
     run->peak_flops = device_peak_flops();
     open_log(run);

@@ -245,10 +245,11 @@ too_little_memory_is_refused_before_anything_is_allocated() {
     expect 0 'fits' env EMU_MEMORY=500000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --total_batch_size 512 --batch_size auto --max_steps 1 --save_every 0 --out "$dir/auto"
 }
 
-# The Nth launch or synchronization fails, and all that follow; the checkpoint before it is good.
+# The Nth launch or synchronization fails, and all that follow; the checkpoint before it is good. In fp32, where nothing
+# is chosen by timing, the number of launches before it is always the same.
 a_gpu_that_fails_leaves_the_last_checkpoint_good() {
     corpus
-    run="$tiny $data --max_steps 6 --save_every 2"
+    run="$tiny $data --dtype fp32 --max_steps 6 --save_every 2"
     must "$cuda" $run --out "$dir/whole"
     for error in 214 719 700; do
         env EMU_FAIL=160:$error "$cuda" $run --out "$dir/run" >"$dir/out" 2>"$dir/err"

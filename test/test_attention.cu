@@ -53,7 +53,8 @@ static void host_forward(const AttentionShape* s, const Doubles* x) {
             x->lse[at.lse + t] = max + log(sum);
             for (int j = 0; j <= t; j++) {
                 const double weight = exp(p[j] - x->lse[at.lse + t]);
-                for (int c = 0; c < s->HS; c++) { x->out[at.out + t * at.row + c] += weight * at.v[j * 3 * at.row + c]; }
+                double* out = x->out + at.out + t * at.row;
+                for (int c = 0; c < s->HS; c++) { out[c] += weight * at.v[j * 3 * at.row + c]; }
             }
         }
     }
@@ -116,16 +117,19 @@ struct DeviceTensors {
     float *lse, *delta;
 };
 
+// Without values NaN, so that what is not written shows.
 template <class Type> static Type* to_device(const double* values, size_t n) {
-    Type *host = (Type*)alloc_or_die(n, sizeof *host, "values"), *device = (Type*)device_alloc(n * sizeof *host, "values");
-    for (size_t i = 0; i < n; i++) { host[i] = from_float<Type>(values ? (float)values[i] : NAN); } // what is not written shows
+    Type* host = (Type*)alloc_or_die(n, sizeof *host, "values");
+    Type* device = (Type*)device_alloc(n * sizeof *host, "values");
+    for (size_t i = 0; i < n; i++) { host[i] = from_float<Type>(values ? (float)values[i] : NAN); }
     device_copy_in(device, host, n * sizeof *host);
     free(host);
     return device;
 }
 
-template <class Type> static void expect_near(const AttentionShape* s, const char* name, const char* way, const Type* got,
-                                              const double* want, size_t n, double bound) {
+template <class Type>
+static void expect_near(const AttentionShape* s, const char* name, const char* way, const Type* got, const double* want,
+                        size_t n, double bound) {
     Type* host = (Type*)alloc_or_die(n, sizeof *host, "values");
     double* values = doubles(n);
     device_copy_out(host, got, n * sizeof *host);

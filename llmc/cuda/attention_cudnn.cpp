@@ -184,8 +184,11 @@ static void execute(const GraphPointer& graph, std::unordered_map<int64_t, void*
 
 void attention_cudnn_forward(void* out, float* lse, const void* qkv, const AttentionShape* shape, void* workspace,
                              cudaStream_t stream) {
-    std::unordered_map<int64_t, void*> tensors = {
-        {Q, qkv_part(qkv, 0, shape)}, {K, qkv_part(qkv, 1, shape)}, {V, qkv_part(qkv, 2, shape)}, {OUT, out}, {LSE, lse}};
+    std::unordered_map<int64_t, void*> tensors = {{Q, qkv_part(qkv, 0, shape)},
+                                                  {K, qkv_part(qkv, 1, shape)},
+                                                  {V, qkv_part(qkv, 2, shape)},
+                                                  {OUT, out},
+                                                  {LSE, lse}};
     execute(plans_of(shape, 0)->forward, tensors, workspace, stream, "attention_forward");
 }
 

@@ -1,6 +1,6 @@
-// The stand-in for cuDNN's attention (llmc/cuda/attention_cudnn.h): the same tensors and results by the shortest kernels
-// there are, a thread for each row. It keeps to what cuDNN is known to refuse, and uses all of the workspace that it
-// asks for.
+// The stand-in for cuDNN's attention (llmc/cuda/attention_cudnn.h): the same tensors and results by the shortest
+// kernels there are, a thread for each row. It refuses what cuDNN is known to refuse, and uses all of the workspace
+// that it asks for.
 #include "../../llmc/cuda/attention_cudnn.h"
 #include <cuda_bf16.h>
 
