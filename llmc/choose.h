@@ -54,8 +54,8 @@ static inline void choice_measure(const GPT2* g, Choice choice, double seconds[M
     }
 }
 
-// The fastest of ways that took so long, INFINITY for one that there is not. Another than the first has to be faster by
-// a margin, so that the choice is the same every time.
+// The fastest of ways that took so long, INFINITY for one that is not to be had. Another than the first has to be
+// faster by a margin, so that the choice is the same every time.
 static inline int fastest_way(const double* seconds, int count) {
     const double margin = 0.97;
     int best = 0;
@@ -94,9 +94,10 @@ static inline int saved_way(const GPT2* g, Choice choice, const char* saved) {
 static inline int choose_one(const GPT2* g, Comm* comm, Choice choice, const char* saved) {
     double seconds[MAX_WAYS];
     const int way = saved_way(g, choice, saved);
-    if (way >= 0) { return way; }
-    for (int i = 0; i < MAX_WAYS; i++) { seconds[i] = way_of(g, choice, i) ? 0 : INFINITY; }
-    if (isfinite(seconds[1])) { choice_measure(g, choice, seconds); }
+    for (int i = 0; i < MAX_WAYS; i++) {
+        seconds[i] = (way < 0 || i == way) && way_of(g, choice, i) ? 0 : INFINITY;
+    }
+    if (isfinite(seconds[0]) && isfinite(seconds[1])) { choice_measure(g, choice, seconds); }
     if (comm) { comm_sum(comm, seconds, MAX_WAYS); } // all ranks see the same times, and choose the same
     return fastest_way(seconds, MAX_WAYS);
 }
