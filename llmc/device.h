@@ -28,6 +28,7 @@ typedef struct {
     bool flash;  // attention in tiles
     bool tf32;   // matmuls of fp32 storage in TF32
     bool graph;  // replay recorded work (device_replay) on a GPU
+    const char* attention; // whose, by name (--kernels flash, cudnn); NULL: the device's choice
 } DeviceOptions;
 
 // Whether there is a device to be opened.
@@ -37,8 +38,11 @@ OP const char* device_name(void);
 // Which of the machine's GPUs it is: a name that no other has; empty for a CPU, which processes may share.
 OP const char* device_identity(void);
 OP int device_threads(void);
-// The kernels in use: state.json names them, so that a resumed run takes the same.
+// The kernels in use, with all that was chosen (choose.h): state.json names them, so that a resumed run takes the same.
 OP const char* device_kernels(void);
+// Seconds that the device takes for what is queued between the two; the second one waits for it.
+OP void device_timer_start(void);
+OP double device_timer_stop(void);
 // Operations per second at most in matmuls of the type in use, a multiply-add being two: known or measured.
 OP double device_peak_flops(void);
 // The same, always measured: what a large matmul reaches.

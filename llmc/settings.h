@@ -18,7 +18,8 @@ static inline void device_open_at(const Config* c, int index, bool of_rank) {
                                    c->fused != 0,
                                    c->flash != 0,
                                    !strcmp(c->dtype, "tf32"),
-                                   c->graph != 0};
+                                   c->graph != 0,
+                                   is_one_of(c->kernels, "flash|cudnn") ? c->kernels : NULL};
     device_open(&options);
 }
 static inline void device_open_for(const Config* c) { device_open_at(c, (int)c->device, false); }
@@ -74,7 +75,7 @@ static inline size_t run_bytes(const GPT2* g, const Config* c) {
     const size_t cache = c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0;
     const GPT2Config* m = &g->config;
     const size_t ops =
-        operations_bytes(&g->params_table, g->keep != FORWARD_ONLY, g->T, m->channels, m->num_heads);
+        operations_bytes(&g->params_table, g->keep != FORWARD_ONLY, g->B, g->T, m->channels, m->num_heads);
     const size_t host = DEVICE_IS_HOST ? run_host_bytes(g) : 0, margin = (size_t)48 << 20;
     return gpt2_bytes(g) + cache + ops + host + margin;
 }

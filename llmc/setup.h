@@ -2,6 +2,7 @@
 // and logs. Everything that can be refused is refused here, before the model is allocated or a log is touched.
 #pragma once
 #include "checkpoint.h"
+#include "choose.h"
 #include "evalloader.h"
 #include "generate.h"
 #include "mfu.h"
@@ -343,6 +344,7 @@ static inline TrainRun* train_open(Config* c, Comm* comm) {
     if (!check_memory(&run->model, c, comm, &err)) { fatal("%s", err.text); }
     open_weights(run, checkpoint, state);
     check_same_weights(&run->model, comm);
+    choose_kernels(&run->model, comm, state_kernels(state));
     open_loaders(run);
     run->peak_flops = device_peak_flops();
     open_log(run);

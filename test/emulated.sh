@@ -8,6 +8,7 @@ cuda="$emu/train_gpt2cu" train=build/release/train_gpt2 prepare=build/release/pr
 . "$(dirname "$0")/lib.sh"
 # Closing device memory to the host between launches takes as long as the launches: one test does it.
 export ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 EMU_GUARD=0
+export EMU_CUDNN=0 # every start would measure it: some tests have it
 
 tiny="$small --batch_size 2 --val_every 0"
 
@@ -46,6 +47,22 @@ every_head_size_agrees() {
             must "$cuda" check --model L=1,H=1,C=$size,T=72,V=70 --batch_size 1 --seq_len 50 --dtype $type $short
         done
     done
+}
+# Each length that ends before, at and behind a tile, in every head size, against double precision.
+attention_agrees_at_every_length() {
+    for type in fp32 bf16; do
+        must env EMU_CUDNN=1 "$emu/test_attention_$type"
+        [ "$(grep -c 'do not fit attention in tiles' "$dir/err")" = 1 ] || note "$type: no word, or several, about slow kernels"
+    done
+}
+cudnns_attention_agrees() {
+    must env EMU_CUDNN=1 "$cuda" check $even $short --kernels cudnn
+    grep -q 'cuDNN has no attention for 3 x 13 tokens, 3 heads of 14' "$dir/err" || note "no word about what cuDNN lacks"
+    must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" check $even $short
+    expect 2 'the stand-in has nothing for this device; give --kernels flash' "$cuda" check $even --kernels cudnn
+    expect 2 'is for --dtype bf16' "$cuda" check $even --kernels cudnn --dtype fp32
+    expect 2 'one or the other' "$cuda" check $even --kernels cudnn --flash 0
+    expect 2 'give fast, plain, flash or cudnn' "$cuda" check $even --kernels avx2
 }
 # Which fused forms cuBLASLt has depends on its version: what it lacks is done in another way.
 products_agree_that_cublaslt_does_not_know() {
@@ -139,6 +156,38 @@ a_resumed_run_keeps_its_bits_and_its_dtype() {
         done
         rm -r "$dir/again"
     done
+}
+
+# What was chosen by timing is part of the run: it is kept, where it is to be had, though other kernels are faster now.
+chosen_is() { # RUN NAME: the kernels that its last checkpoint names
+    set +f
+    grep -qF "\"$2\"" "$1"/step_*4/state.json || note "not $2: $(grep -h attention= "$1"/step_*4/state.json)"
+    set -f
+}
+the_fastest_kernels_are_chosen_and_kept() {
+    corpus
+    run="$tiny $data --batch_size 4 --val_every 4 --val_tokens 200 --max_steps 4 --save_every 2"
+    must "$cuda" $run --out "$dir/none"
+    chosen_is "$dir/none" 'attention=flash gelu_forward=apart gelu_backward=apart'
+    must env EMU_CC=90 EMU_CUDNN=1 "$cuda" $run --out "$dir/equal"
+    chosen_is "$dir/equal" 'attention=flash gelu_forward=fused gelu_backward=fused'
+    must env EMU_CUDNN=1 EMU_SLOW=gelu_forward "$cuda" $run --out "$dir/gelu"
+    chosen_is "$dir/gelu" 'attention=flash gelu_forward=fused gelu_backward=apart'
+    must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" $run --kernels flash --out "$dir/forced"
+    chosen_is "$dir/forced" 'attention=flash gelu_forward=apart gelu_backward=apart'
+    must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" $run --out "$dir/cudnn"
+    chosen_is "$dir/cudnn" 'attention=cudnn gelu_forward=apart gelu_backward=apart'
+    cmp -s "$dir/cudnn/step_00000004/model.safetensors" "$dir/none/step_00000004/model.safetensors" && note "no other bits"
+    mkdir "$dir/again" "$dir/lacking"
+    cp -r "$dir/cudnn/step_00000002" "$dir/again"
+    cp -r "$dir/cudnn/step_00000002" "$dir/lacking"
+    must env EMU_CUDNN=1 EMU_SLOW=gelu "$cuda" --out "$dir/again" --resume auto
+    chosen_is "$dir/again" 'attention=cudnn gelu_forward=apart gelu_backward=apart'
+    for file in model optimizer; do
+        cmp -s "$dir/cudnn/step_00000004/$file.safetensors" "$dir/again/step_00000004/$file.safetensors" || note "another $file"
+    done
+    expect 0 'this start has no attention=cudnn, which the run had' "$cuda" --out "$dir/lacking" --resume auto
+    chosen_is "$dir/lacking" 'attention=flash gelu_forward=apart gelu_backward=apart'
 }
 
 stochastic_rounding_is_a_run_of_its_own() {
@@ -292,10 +341,11 @@ the_largest_batch_runs_and_a_larger_one_is_refused() {
     unset EMU_MEMORY
 }
 
-# The Nth launch or synchronization fails, and all that follow; the checkpoint before it is good.
+# The Nth launch or synchronization fails, and all that follow; the checkpoint before it is good. In fp32, where nothing
+# is chosen by timing, the number of launches before it is always the same.
 a_gpu_that_fails_leaves_the_last_checkpoint_good() {
     corpus
-    run="$tiny $data --max_steps 6 --save_every 2"
+    run="$tiny $data --dtype fp32 --max_steps 6 --save_every 2"
     must "$cuda" $run --out "$dir/whole"
     for error in 214 719 700; do
         env EMU_FAIL=160:$error "$cuda" $run --out "$dir/run" >"$dir/out" 2>"$dir/err"

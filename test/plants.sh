@@ -12,10 +12,10 @@ export OMP_NUM_THREADS=1 EMU_GUARD=0
 bugs='
 a missing barrier in flash attention | bf16 | flash.cuh | __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more | //
 a missing wait for an asynchronous copy | bf16 | flash.cuh | cp_async_wait<0>(); | cp_async_wait<2>();
-a wrong fragment in the scores | bf16 | flash_tile.cuh | mma_bf16(acc[n + 1], rows.x[i], b[2], b[3]); | mma_bf16(acc[n + 1], rows.x[i], b[1], b[3]);
-a wrong fragment in the weighted sum | bf16 | flash_tile.cuh | mma_bf16(acc[2 * i], a, b[0], b[1]); | mma_bf16(acc[2 * i], a, b[0], b[2]);
+a wrong fragment in the scores | bf16 | flash_tile.cuh | mma_bf16(acc[g][n + 1], rows[g].x[i], b[2], b[3]); | mma_bf16(acc[g][n + 1], rows[g].x[i], b[1], b[3]);
+a wrong fragment in the weighted sum | bf16 | flash_tile.cuh | mma_bf16(acc[g][2 * i], a[g], b[0], b[1]); | mma_bf16(acc[g][2 * i], a[g], b[0], b[2]);
 a tile that reads behind the last row | bf16 | flash_tile.cuh | first + row < T | first + row <= T
-a mask that is off by one | fp32 | flash.cuh | > warp_first + acc_row(i)) | >= warp_first + acc_row(i))
+a mask that is off by one | fp32 | flash.cuh | acc_column(n, i) > group_first + acc_row(i)) | acc_column(n, i) >= group_first + acc_row(i))
 a softmax that forgets to scale what it summed | fp32 | flash.cuh | state->sum[r] *= shrink; |
 a barrier missing before sums are joined | fp32 | attention.cuh | __syncthreads(); |
 a query that does not see its own key | fp32 | attention.cuh | s <= past + t | s < past + t

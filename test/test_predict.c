@@ -2,7 +2,7 @@
 // sums made by hand, its time against the assumptions it is made of.
 #define FLOATX bf16 // what there is most to predict in
 #include "../llmc/cpu/kernels.h"
-#include "../llmc/comm/none.h"
+#include "../llmc/comm.h"
 #include "../llmc/bench_predict.h"
 #include "../llmc/commands.h"
 #include "../llmc/harness_impl.h"

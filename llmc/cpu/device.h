@@ -41,6 +41,7 @@ typedef struct {
     bool fused; // fast kernels: bias and GELU in the matmul, addition and layernorm in one pass
     bool flash; // fast kernels: attention in blocks of queries and keys
     int threads;
+    double timer; // when device_timer_start() was called
 } Cpu;
 
 extern Cpu cpu; // defined in train_gpt2.c, one for all storage types
@@ -55,6 +56,9 @@ enum { DEVICE_IS_HOST = 1 };
 OP const char* device_identity(void) { return ""; }
 OP int device_threads(void) { return cpu.threads; }
 OP const char* device_kernels(void) { return cpu.kernels == KERNELS_PLAIN ? "plain" : STRING(LEVEL); }
+
+OP void device_timer_start(void) { cpu.timer = seconds_now(); }
+OP double device_timer_stop(void) { return seconds_now() - cpu.timer; }
 
 // threads = 0 leaves the number to OpenMP (OMP_NUM_THREADS, or one for each processor this process may use).
 static inline void cpu_open(int threads, Kernels kernels) {

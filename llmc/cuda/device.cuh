@@ -3,7 +3,9 @@
 // All kernels run in gpu.stream, one after another. Batches arrive through a stream of their own, gpu.upload.
 #pragma once
 #include "../device.h"
+#include "../gpus.h"
 #include "../host_memory.h"
+#include "attention_cudnn.h"
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -31,8 +33,15 @@ enum { DEVICE_IS_HOST = 0 };
 enum { WARP_SIZE = 32 };
 enum : size_t { WORKSPACE_BYTES = (size_t)32 << 20, SCRATCH_BYTES = (size_t)16 << 20 };
 
+// Whose attention: attention.cuh's plain kernels, flash.cuh, or cuDNN.
+typedef enum { ATTENTION_PLAIN, ATTENTION_FLASH, ATTENTION_CUDNN } Attention;
+
 typedef struct {
     bool plain, fused, flash, tf32, graph; // DeviceOptions
+    const char* attention_asked;           // DeviceOptions
+    Attention attention;                   // what operations_choose() left, or device_open()
+    bool gelu_forward_fused, gelu_backward_fused; // the same
+    int cudnn_B, cudnn_T; // cuDNN's attention takes micro-batches of this shape; 0: of any
     bool is_open;
     int index, num_sms;
     int major, minor; // compute capability
@@ -41,9 +50,12 @@ typedef struct {
     cudaEvent_t uploaded;    // the last upload has come
     cudaEvent_t consumed[2]; // [k]: work that was queued before the last upload number 2n + k
     int uploads;
+    cudaEvent_t timer[2]; // device_timer_start() and _stop()
     cublasLtHandle_t cublaslt;
     char* workspace; // WORKSPACE_BYTES, cuBLASLt's alone
     char* scratch;   // SCRATCH_BYTES, for sums in two steps: of use from one launch to the next
+    char* attention_workspace; // cuDNN's
+    size_t attention_workspace_bytes;
     bool is_capturing;          // what is queued goes into a graph (graph.cuh)
     const char* capture_failed; // the first thing that could not; NULL: nothing
 } Gpu;
@@ -88,6 +100,24 @@ static inline void cuda_launched(const char* kernel) { cuda_check(cudaGetLastErr
 
 // ---------------------------------------------------------------------------------------------------------------------
 // opening
+
+static inline bool attention_asked_is(const char* name) {
+    return gpu.attention_asked && !strcmp(gpu.attention_asked, name);
+}
+
+// Refuses a --kernels that asks for attention that is not in this program, or that other options exclude.
+static inline void attention_require(const DeviceOptions* o) {
+    if (!o->attention) { return; }
+    if (!o->flash) { usage_error("--kernels %s and --flash 0: attention is one or the other", o->attention); }
+    if (strcmp(o->attention, "cudnn")) { return; }
+    if (sizeof(floatX) != sizeof(bf16)) {
+        usage_error("--kernels cudnn: cuDNN's attention is for --dtype bf16: give that, or --kernels flash");
+    }
+    if (!attention_cudnn_prepare) {
+        usage_error("--kernels cudnn: this program was built without cuDNN: `sh scripts/setup.sh cudnn`, then `make "
+                    "train_gpt2cu CUDNN=1`; or give --kernels flash");
+    }
+}
 
 static __global__ void probe_kernel() {}
 
@@ -152,15 +182,15 @@ OP bool device_exists(void) {
     return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-// May be called again, with other options, for the same GPU.
-OP void device_open(const DeviceOptions* o) {
-    if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
-    gpu.plain = o->plain;
-    gpu.fused = o->fused && !o->plain;
-    gpu.flash = o->flash && !o->plain;
-    gpu.tf32 = o->tf32;
-    gpu.graph = o->graph;
-    if (gpu.is_open) { return; }
+static inline void open_events() {
+    cudaEvent_t* const events[3] = {&gpu.uploaded, &gpu.consumed[0], &gpu.consumed[1]};
+    for (int i = 0; i < 3; i++) {
+        cuda_check(cudaEventCreateWithFlags(events[i], cudaEventDisableTiming), "creating an event");
+    }
+    for (int i = 0; i < 2; i++) { cuda_check(cudaEventCreate(&gpu.timer[i]), "creating an event"); }
+}
+
+static inline void open_gpu(const DeviceOptions* o) {
     gpu.index = cuda_require_gpu(o);
     cudaDeviceProp properties;
     cuda_check(cudaSetDevice(gpu.index), "choosing the GPU");
@@ -175,20 +205,56 @@ OP void device_open(const DeviceOptions* o) {
     cuda_require_architecture();
     cuda_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "creating a stream");
     cuda_check(cudaStreamCreateWithFlags(&gpu.upload, cudaStreamNonBlocking), "creating a stream");
-    cudaEvent_t* const events[3] = {&gpu.uploaded, &gpu.consumed[0], &gpu.consumed[1]};
-    for (int i = 0; i < 3; i++) {
-        cuda_check(cudaEventCreateWithFlags(events[i], cudaEventDisableTiming), "creating an event");
-    }
+    open_events();
     cublas_check(cublasLtCreate(&gpu.cublaslt), "opening cuBLASLt");
     cuda_check(cudaMalloc(&gpu.workspace, WORKSPACE_BYTES), "cuBLASLt's workspace");
     cuda_check(cudaMalloc(&gpu.scratch, SCRATCH_BYTES), "scratch memory");
     gpu.is_open = true;
 }
 
+// Only for bf16 is GELU ever fused, which hides how exactly the library computes tanh: it does not say.
+static inline bool gelu_can_be_fused() { return gpu.fused && sizeof(floatX) == sizeof(bf16); }
+
+// May be called again, with other options, for the same GPU. What is chosen later begins with the likeliest: fused GELU
+// pays from Hopper on, while the library's kernels for the GPUs before write the output twice.
+OP void device_open(const DeviceOptions* o) {
+    if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
+    gpu.plain = o->plain;
+    gpu.fused = o->fused && !o->plain;
+    gpu.flash = o->flash && !o->plain;
+    gpu.tf32 = o->tf32;
+    gpu.graph = o->graph;
+    gpu.attention_asked = o->attention;
+    attention_require(o);
+    if (!gpu.is_open) { open_gpu(o); }
+    gpu.attention = !gpu.flash ? ATTENTION_PLAIN : attention_asked_is("cudnn") ? ATTENTION_CUDNN : ATTENTION_FLASH;
+    gpu.gelu_forward_fused = gpu.gelu_backward_fused = gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX));
+    gpu.cudnn_B = gpu.cudnn_T = 0;
+}
+
 OP const char* device_name(void) { return gpu.name; }
 OP const char* device_identity(void) { return gpu.identity; }
 OP int device_threads(void) { return 0; }
-OP const char* device_kernels(void) { return gpu.plain ? "plain" : "fast"; }
+
+static const char* const ATTENTION_NAMES[] = {"plain", "flash", "cudnn"};
+static const char* const GELU_NAMES[] = {"apart", "fused"};
+
+OP const char* device_kernels(void) {
+    static char text[96];
+    if (gpu.plain) { return "plain"; }
+    snprintf(text, sizeof text, "attention=%s gelu_forward=%s gelu_backward=%s", ATTENTION_NAMES[gpu.attention],
+             GELU_NAMES[gpu.gelu_forward_fused], GELU_NAMES[gpu.gelu_backward_fused]);
+    return text;
+}
+
+OP void device_timer_start(void) { cuda_check(cudaEventRecord(gpu.timer[0], gpu.stream), "recording an event"); }
+OP double device_timer_stop(void) {
+    float ms = 0;
+    cuda_check(cudaEventRecord(gpu.timer[1], gpu.stream), "recording an event");
+    cuda_check(cudaEventSynchronize(gpu.timer[1]), "waiting for the GPU");
+    cuda_check(cudaEventElapsedTime(&ms, gpu.timer[0], gpu.timer[1]), "timing kernels");
+    return 1e-3 * ms;
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory

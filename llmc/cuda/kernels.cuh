@@ -12,3 +12,4 @@
 #include "norm.cuh"
 #include "adamw.cuh"
 #include "peak.cuh"
+#include "choices.cuh"

@@ -4,7 +4,6 @@
 // is still in registers, and so saves the way to memory and back. Every fused form has an unfused one behind it, for
 // --fused 0 and for where the library has no algorithm.
 #pragma once
-#include "../gpus.h"
 #include "../ops.h"
 #include "column_sums.cuh"
 #include "cublaslt.cuh"
@@ -122,18 +121,13 @@ OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, con
     if (bias) { add_bias(out, bias, N, OC); }
 }
 
-// Fused GELU pays from Hopper on. On the GPUs before it the library's bf16 and fp32 kernels with GELU write the output
-// twice, and are slower than a simple product followed by a kernel for GELU. And only for bf16, which hides how exactly
-// the library computes tanh: it does not say.
-static inline bool gelu_is_fused() { return gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX)); }
-
 OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias,
                             int N, int C, int OC) {
     Matmul fused = forward_product(out, inp, weight, N, C, OC);
     fused.fusion = FUSE_BIAS_GELU;
     fused.bias = bias;
     fused.pre = pre;
-    if (gelu_is_fused() && cublaslt_matmul(&fused)) { return; }
+    if (gpu.gelu_forward_fused && cublaslt_matmul(&fused)) { return; }
     matmul_forward(pre, inp, weight, bias, N, C, OC);
     gelu_forward(out, pre, (size_t)N * OC);
 }
@@ -167,7 +161,7 @@ OP void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const f
     Matmul fused = simple;
     fused.fusion = FUSE_GELU_BACKWARD;
     fused.pre = (floatX*)pre; // only read
-    if (!gelu_is_fused() || !cublaslt_matmul(&fused)) {
+    if (!gpu.gelu_backward_fused || !cublaslt_matmul(&fused)) {
         multiply(&simple);
         gelu_backward_inplace(dinp, pre, (size_t)N * C);
     }

@@ -155,7 +155,8 @@ inline void record(Event* e, Stream* s) {
     e->mark = mark;
     if (s->capture) { return; }
     enqueue(s, [mark] {
-        mark->seconds = seconds_now();
+        clock_event();
+        mark->seconds = clock_seconds;
         mark->happened = true;
     });
     mark->position = s->queued;

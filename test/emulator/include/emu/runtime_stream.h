@@ -138,7 +138,7 @@ inline cudaError_t cudaEventQuery(cudaEvent_t event) {
     return event->mark->happened ? cudaSuccess : cudaErrorNotReady;
 }
 
-// Milliseconds of real time between the two.
+// Milliseconds between the two, by the emulator's own clock (stream.h).
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
     EMU_ENTER()
     for (cudaEvent_t e : {start, end}) {
