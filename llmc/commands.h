@@ -124,7 +124,7 @@ static inline void print_memory(const GPT2* g, const Config* c) {
     for (int i = 0; i < MEMORY_LINES; i++) {
         if (line[i].bytes > 1 << 16) { printf("  %-28s %10.1f MiB\n", line[i].what, (double)line[i].bytes / 1048576); }
     }
-    printf("  %-28s %10.1f MiB\n", "packed weights, scratch", (double)operations_bytes(&g->params_table, true, g->T, g->config.channels, g->config.num_heads) / 1048576);
+    printf("  %-28s %10.1f MiB\n", "packed weights, scratch", (double)operations_bytes(&g->params_table, true, g->B, g->T, g->config.channels, g->config.num_heads) / 1048576);
     const size_t need = run_bytes(g, c), available = device_memory_available();
     printf("  %-28s %10.1f MiB of %.1f available%s\n", "in all, with what is small", (double)need / 1048576,
            (double)available / 1048576, need > available ? ": does not fit" : "");

@@ -26,8 +26,11 @@ typedef struct {
     bool fused;  // bias, GELU and bias gradients inside the matmuls
     bool flash;  // attention in tiles
     bool tf32;   // matmuls of fp32 storage in TF32
+    bool fp8;    // matmuls of the blocks, of bf16 storage, in FP8
 } DeviceOptions;
 
+// What the device cannot do of what is asked, in words; NULL: nothing. Before device_open(), which would refuse it.
+OP const char* device_lacks(const DeviceOptions* options);
 OP void device_open(const DeviceOptions* options);
 OP const char* device_name(void);
 OP int device_threads(void);

@@ -39,6 +39,7 @@ static const Rung GPU_RUNGS[] = {
     {"fused", "bf16", "fast", 1, 0, 0, ALL_THREADS, {"126000", "", "", "1.3"}},
     {"flash attention", "bf16", "fast", 1, 1, 0, ALL_THREADS, {"170000", "15000", "", "1.1"}},
     {"padded vocabulary", "bf16", "fast", 1, 1, 1, ALL_THREADS, {"175000", "15300", "100", "1.06"}},
+    {"fp8", "fp8", "fast", 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
 };
 static const Rung CPU_RUNGS[] = {
     {"plain loops", "fp32", "plain", 0, 0, 0, 1, {"", "", "", ""}},
@@ -71,7 +72,7 @@ typedef struct {
     const char* dtype;
     double tolerance;
 } LossTolerance;
-static const LossTolerance LOSS_TOLERANCES[] = {{"bf16", 4e-3}, {"tf32", 2e-3}, {"fp32", 1e-5}}; // coarsest first
+static const LossTolerance LOSS_TOLERANCES[] = {{"fp8", 2e-2}, {"bf16", 4e-3}, {"tf32", 2e-3}, {"fp32", 1e-5}}; // coarsest first
 
 static inline double loss_tolerance(const char* a, const char* b) {
     for (size_t i = 0; i < sizeof LOSS_TOLERANCES / sizeof *LOSS_TOLERANCES; i++) {
@@ -230,6 +231,11 @@ static inline void rung_run(Ladder* l, int index) {
     Config c = rung_config(l->config, &l->rung[index]);
     const Trainer* trainer = l->find(c.dtype);
     const Harness* h = trainer->harness;
+    const char* lack = h->lacks(&c);
+    if (lack) {
+        snprintf(r->why_not, sizeof r->why_not, "%s", lack);
+        return;
+    }
     h->open(&c);
     h->resolve(&c, &shape);
     const ModelPlan plan = h->model_plan(&c, &shape);

@@ -111,5 +111,5 @@ OP void params_round(floatX* params, const float* masters, size_t n);
 OP void params_changed(void);
 
 // Bytes of device memory that the operations take beside what they are given, to train or only forward: packed weights,
-// scratch.
-OP size_t operations_bytes(const TensorTable* params, bool trains, int T, int C, int NH);
+// scratch. B, T: the most that they will be given.
+OP size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH);

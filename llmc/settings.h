@@ -10,9 +10,15 @@ static inline Keep keep_of(const Config* c) {
     return !strcmp(c->recompute, "all") ? RECOMPUTE_ALL : !strcmp(c->recompute, "gelu") ? RECOMPUTE_GELU : KEEP_ALL;
 }
 
-static inline void device_open_for(const Config* c) {
+static inline DeviceOptions device_options(const Config* c) {
     const DeviceOptions options = {(int)c->device,    (int)c->threads, !strcmp(c->kernels, "plain"),
-                                   c->fused != 0,     c->flash != 0,   !strcmp(c->dtype, "tf32")};
+                                   c->fused != 0,     c->flash != 0,   !strcmp(c->dtype, "tf32"),
+                                   !strcmp(c->dtype, "fp8")};
+    return options;
+}
+
+static inline void device_open_for(const Config* c) {
+    const DeviceOptions options = device_options(c);
     device_open(&options);
 }
 
@@ -61,7 +67,7 @@ static inline size_t run_bytes(const GPT2* g, const Config* c) {
     const size_t cache = c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0;
     const GPT2Config* m = &g->config;
     const size_t ops =
-        operations_bytes(&g->params_table, g->keep != FORWARD_ONLY, g->T, m->channels, m->num_heads);
+        operations_bytes(&g->params_table, g->keep != FORWARD_ONLY, g->B, g->T, m->channels, m->num_heads);
     const size_t host = DEVICE_IS_HOST ? run_host_bytes(g) : 0, margin = (size_t)48 << 20;
     return gpt2_bytes(g) + cache + ops + host + margin;
 }

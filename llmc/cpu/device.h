@@ -73,6 +73,11 @@ static inline void cpu_open(int threads, Kernels kernels) {
 #endif
 }
 
+OP const char* device_lacks(const DeviceOptions* o) {
+    (void)o;
+    return NULL;
+}
+
 OP void device_open(const DeviceOptions* o) {
     if (o->index > 0) { usage_error("--device %d: this program trains on the CPU", o->index); }
     cpu_open(o->threads, o->plain ? KERNELS_PLAIN : KERNELS_FAST);

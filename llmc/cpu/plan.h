@@ -7,7 +7,8 @@
 
 // The most that thread_scratch() will be asked for: by a block of a product, by a head of attention in backward, by the
 // partial sums of layernorm's (LAYERNORM_BLOCKS rows of two gradients, in one thread).
-OP size_t operations_bytes(const TensorTable* params, bool trains, int T, int C, int NH) {
+OP size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
+    (void)B;
     FlashBackward head;
     const size_t product = gemm_scratch_bytes(), attention = flash_backward_memory(&head, NULL, T, C / NH);
     const size_t layernorm = (size_t)LAYERNORM_BLOCKS * 2 * C * sizeof(float);

@@ -1,6 +1,7 @@
 // AdamW over the whole table of parameters in one launch, with clipping and the rounding of masters to floatX in it.
 #pragma once
 #include "../ops.h"
+#include "fp8.cuh"
 #include "../rounding.h"
 #include "vector.cuh"
 
@@ -166,7 +167,10 @@ OP void params_round(floatX* params, const float* masters, size_t n) {
     cuda_launched("params_round");
 }
 
-OP void params_changed(void) {} // kernels read the parameters as they are
-OP size_t operations_bytes(const TensorTable* params, bool trains, int T, int C, int NH) {
-    return (void)params, (void)trains, (void)T, (void)C, (void)NH, 0; // device_open() took what they need
+OP void params_changed(void) { fp8_weights_changed(); } // all other kernels read the parameters as they are
+
+// What else they need device_open() took.
+OP size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
+    (void)NH;
+    return gpu.fp8 ? fp8_bytes(params, trains, (size_t)B * (size_t)T, (size_t)C) : 0;
 }

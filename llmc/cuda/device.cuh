@@ -32,7 +32,7 @@ enum { WARP_SIZE = 32 };
 enum : size_t { WORKSPACE_BYTES = (size_t)32 << 20, SCRATCH_BYTES = (size_t)16 << 20 };
 
 typedef struct {
-    bool plain, fused, flash, tf32; // DeviceOptions
+    bool plain, fused, flash, tf32, fp8; // DeviceOptions
     bool is_open;
     int index, num_sms;
     int major, minor; // compute capability
@@ -44,6 +44,7 @@ typedef struct {
     cublasLtHandle_t cublaslt;
     char* workspace; // WORKSPACE_BYTES, cuBLASLt's alone
     char* scratch;   // SCRATCH_BYTES, for sums in two steps: of use from one launch to the next
+    void (*freed)(const void* memory, size_t bytes); // is told of memory that is given back; or NULL
 } Gpu;
 
 inline Gpu gpu; // one for all storage types
@@ -130,13 +131,29 @@ static inline void cublas_check(cublasStatus_t status, const char* what) {
     if (status != CUBLAS_STATUS_SUCCESS) { fatal("%s: cuBLASLt failed: %s", what, cublasLtGetStatusString(status)); }
 }
 
+// FP8 has instructions from Ada on.
+OP const char* device_lacks(const DeviceOptions* o) {
+    static char text[64];
+    int major = 0, minor = 0;
+    if (!o->fp8) { return NULL; }
+    if (o->plain) { return "the plain kernels have no FP8"; }
+    cuda_require_gpu(o->index);
+    cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, o->index), "asking for FP8");
+    cuda_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, o->index), "asking for FP8");
+    if (10 * major + minor >= 89) { return NULL; }
+    snprintf(text, sizeof text, "FP8 needs compute capability 8.9, this GPU has %d.%d", major, minor);
+    return text;
+}
+
 // May be called again, with other options, for the same GPU.
 OP void device_open(const DeviceOptions* o) {
     if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
+    if (device_lacks(o)) { usage_error("--dtype fp8: %s: give --dtype bf16", device_lacks(o)); }
     gpu.plain = o->plain;
     gpu.fused = o->fused && !o->plain;
     gpu.flash = o->flash && !o->plain;
     gpu.tf32 = o->tf32;
+    gpu.fp8 = o->fp8;
     if (gpu.is_open) { return; }
     cuda_require_gpu(o->index);
     cudaDeviceProp properties;
@@ -176,8 +193,8 @@ OP void* device_alloc(size_t bytes, const char* what) {
     return p;
 }
 OP void device_free(void* p, size_t bytes) {
-    (void)bytes;
     device_sync();
+    if (gpu.freed) { gpu.freed(p, bytes); }
     cuda_check(cudaFree(p), "freeing memory");
 }
 
