@@ -25,7 +25,7 @@
 // would help is to leave the amax, and the cast, to the kernel that writes the tensor: layernorm, GELU, attention.
 // Memory: two bytes for each weight of the blocks, and 9 N C for what lies between two products (fp8_bytes).
 #pragma once
-#include "../ops.h"
+#include "../tensors.h"
 #include "vector.cuh"
 #include <cuda_fp8.h>
 
@@ -122,12 +122,15 @@ fp8_cast_transpose_kernel(uint8_t* rows, uint8_t* transposed, Fp8Scale* scale, c
     if (row == 0 && col == 0) { scale->inverse = 1.0f / factor; }
     if (row < N && col < C) {
         uint8_t bytes[FP8_OWN_ROWS][FP8_WIDTH];
+        #pragma unroll
         for (int r = 0; r < FP8_OWN_ROWS; r++) {
             fp8_convert<FORMAT>(bytes[r], x + (row + r) * C + col, factor);
             if (KEEP_ROWS) { fp8_store(rows + (row + r) * C + col, bytes[r]); }
         }
+        #pragma unroll
         for (int k = 0; k < FP8_WIDTH; k++) {
             uint32_t four = 0;
+            #pragma unroll
             for (int r = 0; r < FP8_OWN_ROWS; r++) { four |= (uint32_t)bytes[r][k] << (8 * r); }
             tile[group * FP8_WIDTH + k][(word + 4 * group) % WARP_SIZE] = four;
         }
