@@ -45,8 +45,7 @@ inline cublasStatus_t check_layout(const Layout& x, char name) {
 // Guide, "To use FP8 kernels, the following set of requirements must be satisfied", and the table of types below it. A
 // GPU before 8.9 has no such kernels; from 10.0 on transposes are free, which is not emulated.
 inline cublasStatus_t check_fp8(const MatmulDesc& desc, const Layout& a, const Layout& b, const Layout& d) {
-    static const long capability = option("EMU_CC", 80);
-    if (capability < 89) { return complain(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 needs compute capability 8.9"); }
+    if (compute_capability() < 89) { return complain(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 needs compute capability 8.9"); }
     if (!a.is_fp8() || !b.is_fp8() || (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2)) {
         return complain(CUBLAS_STATUS_NOT_SUPPORTED, "A %s, B %s: no such combination", type_name(a.type),
                         type_name(b.type));
