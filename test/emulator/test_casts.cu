@@ -113,7 +113,7 @@ TEST(the_largest_magnitude_is_found_wherever_it_is) {
     Fp8Scale* scale = (Fp8Scale*)device_alloc(sizeof *scale, "a test");
     float most = 4096; // smaller every time: nothing is left of the last one
     for (size_t n : {(size_t)8, (size_t)264, (size_t)2056, (size_t)300008}) {
-        for (size_t at : {(size_t)0, n / 2, n - 1}) {
+        for (size_t at : {(size_t)0, min_size(n, 2048) - 1, n - 1}) { // 2048: what a block reads at once
             std::vector<float> x(n, 0.5f);
             x[at] = -(most *= 0.5f);
             floatX* input = put(x);
@@ -167,6 +167,17 @@ TEST(a_weight_is_cast_when_it_is_new_or_changed_and_goes_with_its_memory) {
     EXPECT(fp8_weights.count == 0);
     fp8_weights_changed();
     device_sync();
+}
+
+// Of a model's parameters the matrices of the blocks are cast: the embedding is not, and vectors are not.
+TEST(the_plan_of_memory_counts_the_matrices_of_the_blocks) {
+    const Tensor list[] = {{"wte", 1, ONCE, 64, 32, 64, INIT_ZERO, AS_IS, NULL, 0, 0, 0},
+                           {"bias", 1, EACH, 1, 96, 1, INIT_ZERO, AS_IS, NULL, 0, 0, 0},
+                           {"weight", 1, EACH, 96, 32, 96, INIT_ZERO, AS_IS, NULL, 0, 0, 0}};
+    const TensorTable table = tensors_layout(list, 3, 5);
+    const size_t N = 48, C = 32, matrices = 5 * 96 * 32;
+    EXPECT(fp8_bytes(&table, true, N, C) == 2 * matrices + 9 * N * C);
+    EXPECT(fp8_bytes(&table, false, N, C) == matrices + 4 * N * C);
 }
 
 int main(int argc, char** argv) {
