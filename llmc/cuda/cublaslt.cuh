@@ -111,8 +111,9 @@ static inline void product_set_pointers(cublasLtMatmulDesc_t product, const Matm
     if (m->a_scale) { product_set(product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, m->a_scale); }
 }
 
-// bf16 and FP8 are multiplied exactly and summed in fp32 (FP8 on Hopper in a little less, but for FAST_ACCUM, which is
-// left off, so that partial sums are moved to fp32 now and then); fp32 likewise, or with its factors rounded to TF32's 10 bits.
+// bf16 is multiplied exactly and summed in fp32; fp32 likewise, or with its factors rounded to TF32's 10 bits. FP8 is
+// multiplied exactly too; Hopper sums it with fewer bits, and moves the sums to fp32 now and then, unless FAST_ACCUM
+// asks it not to: nothing does here.
 static inline cublasLtMatmulDesc_t product_create(const Matmul* m) {
     const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && gpu.tf32;
     const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
