@@ -72,7 +72,8 @@ typedef struct {
     const char* dtype;
     double tolerance;
 } LossTolerance;
-static const LossTolerance LOSS_TOLERANCES[] = {{"fp8", 2e-2}, {"bf16", 4e-3}, {"tf32", 2e-3}, {"fp32", 1e-5}}; // coarsest first
+static const LossTolerance LOSS_TOLERANCES[] = { // coarsest first
+    {"fp8", 2e-2}, {"bf16", 4e-3}, {"tf32", 2e-3}, {"fp32", 1e-5}};
 
 static inline double loss_tolerance(const char* a, const char* b) {
     for (size_t i = 0; i < sizeof LOSS_TOLERANCES / sizeof *LOSS_TOLERANCES; i++) {

@@ -462,7 +462,8 @@ TEST(refused_fp8) {
     EXPECT_REFUSED(NOT_SUPPORTED, "multiples of 16", (p = fp8(e4m3, e4m3), p.k = 72));
     EXPECT_REFUSED(NOT_SUPPORTED, "aligned to 16 bytes",
                    (p = fp8(e4m3, e4m3), p.offset_a = 8, p.alignment_a = 8));
-    EXPECT_REFUSED(NOT_SUPPORTED, "compute type 32F and", (p = fp8(e4m3, e4m3), p.compute = CUBLAS_COMPUTE_32F_FAST_16BF));
+    EXPECT_REFUSED(NOT_SUPPORTED, "compute type 32F and",
+                   (p = fp8(e4m3, e4m3), p.compute = CUBLAS_COMPUTE_32F_FAST_16BF));
     EXPECT_REFUSED(NOT_SUPPORTED, "the bias is fp32, D is fp32: it must be bf16",
                    (p = fp8(e4m3, e4m3), p.type_d = CUDA_R_32F, p.epilogue = CUBLASLT_EPILOGUE_BIAS));
     EXPECT_REFUSED(NOT_SUPPORTED, "epilogue 164 of fp8",
