@@ -28,7 +28,7 @@ static const Efficiency EFFICIENCIES[NUM_WORKS] = {
     {"element by element", "fp32", 0.25, 0.25},
 };
 
-static inline double efficiency_of(const GpuFacts* gpu, Work work) {
+static inline double efficiency_of(const GpuFacts* gpu, WorkKind work) {
     return gpu->major >= 9 ? EFFICIENCIES[work].hopper : EFFICIENCIES[work].before_hopper;
 }
 
@@ -165,7 +165,7 @@ static inline Step step_of(const Harness* h, const Config* c, const GPT2Config* 
 // ---------------------------------------------------------------------------------------------------------------------
 // tables
 
-static inline bool step_has(const Step* s, Work work) {
+static inline bool step_has(const Step* s, WorkKind work) {
     for (int i = 0; i < NUM_STEP_OPS; i++) {
         const KernelList k = step_kernels(s, &STEP_OPS[i]);
         for (int j = 0; j < k.count; j++) {
@@ -181,8 +181,8 @@ static inline void print_assumptions(const Step* s) {
     for (int w = 0; w < NUM_WORKS; w++) {
         const Efficiency* e = &EFFICIENCIES[w];
         const char* dtype = e->peak ? e->peak : s->dtype;
-        if (!step_has(s, (Work)w)) { continue; }
-        printf("  %-30s %3.0f%% of %.5g TFLOP/s (%s)\n", e->what, 100 * efficiency_of(s->gpu, (Work)w),
+        if (!step_has(s, (WorkKind)w)) { continue; }
+        printf("  %-30s %3.0f%% of %.5g TFLOP/s (%s)\n", e->what, 100 * efficiency_of(s->gpu, (WorkKind)w),
                gpu_peak_flops(s->gpu, dtype) / 1e12, dtype);
     }
     printf("  %-30s %3.0f us for each\n", "starting and ending a kernel", 1e6 * KERNEL_GAP);

@@ -81,11 +81,11 @@ typedef struct {
 
 // What a kernel's arithmetic is limited by (EFFICIENCIES in bench_predict.h).
 typedef enum { WORK_PRODUCT, WORK_PLAIN_PRODUCT, WORK_FLASH_FORWARD, WORK_FLASH_BACKWARD, WORK_FLASH_FP32,
-               WORK_SIMPLE_ATTENTION, WORK_ELEMENTS, NUM_WORKS } Work;
+               WORK_SIMPLE_ATTENTION, WORK_ELEMENTS, NUM_WORKS } WorkKind;
 
 // One launch, or several of a kind.
 typedef struct {
-    Work work;
+    WorkKind work;
     int launches;
     double flops, read, written; // in all launches
 } Kernel;
@@ -95,14 +95,14 @@ typedef struct {
     int count;
 } KernelList;
 
-static inline Kernel* add_kernel(KernelList* k, Work work, int launches, double flops, double read, double written) {
+static inline Kernel* add_kernel(KernelList* k, WorkKind work, int launches, double flops, double read, double written) {
     if (k->count == (int)(sizeof k->kernel / sizeof *k->kernel)) { fatal("an operation of more kernels than 8"); }
     const Kernel kernel = {work, launches, flops, read, written};
     k->kernel[k->count] = kernel;
     return &k->kernel[k->count++];
 }
 
-static inline Work product_work(const Step* s) { return s->plain ? WORK_PLAIN_PRODUCT : WORK_PRODUCT; }
+static inline WorkKind product_work(const Step* s) { return s->plain ? WORK_PLAIN_PRODUCT : WORK_PRODUCT; }
 static inline bool step_fuses_gelu(const Step* s) {
     return gpu_fuses_gelu(s->fused && !s->plain, s->gpu->major, s->elem);
 }
@@ -128,7 +128,7 @@ static inline void linear_backward(const Step* s, KernelList* k, const OpCost* c
     else { add_kernel(k, WORK_ELEMENTS, 2, 0, out, 0); }
 }
 
-static inline Work attention_work(const Step* s, bool forward) {
+static inline WorkKind attention_work(const Step* s, bool forward) {
     return s->attention == ATTENTION_SIMPLE ? WORK_SIMPLE_ATTENTION
            : s->elem == 4                   ? WORK_FLASH_FP32
            : forward                        ? WORK_FLASH_FORWARD
@@ -152,7 +152,7 @@ static inline void attention_kernels(const Step* s, KernelList* k, const OpCost*
 static inline void textbook_attention(const Step* s, KernelList* k, bool forward) {
     const double tokens = (double)s->B * s->T, C = s->shape.channels, x = (double)s->elem, rows = tokens * C * x;
     const double scores = tokens * s->T * s->shape.num_heads * x, product = 2 * tokens * s->T * C;
-    const Work work = product_work(s);
+    const WorkKind work = product_work(s);
     if (forward) {
         add_kernel(k, work, 1, product, 2 * rows, scores);
         add_kernel(k, WORK_ELEMENTS, 3, 0, 3 * scores, 3 * scores);

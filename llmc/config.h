@@ -53,7 +53,7 @@ enum {
     REAL(skip_loss_z, 0, 0, 1e9, TRAIN, "skip the update when the loss is this many standard deviations high; 0: never")    \
     REAL(skip_norm_z, 0, 0, 1e9, TRAIN, "the same for the gradient's norm")                                                 \
     GROUP("speed")                                                                                                          \
-    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16", MODEL_COMMANDS, "precision of activations, weights and matmuls; auto: bf16 on a GPU, fp32 on a CPU") \
+    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16|fp8", MODEL_COMMANDS, "precision of activations, weights and matmuls; fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from Ada on); auto: bf16 on a GPU, fp32 on a CPU") \
     CHOICE(kernels, "fast", "fast|plain|flash|cudnn|generic|avx2|avx512|avx512_bf16|amx", MODEL_COMMANDS, "plain: the readable ones that the fast are tested against; by name: whose attention on a GPU, or the fast ones for those instructions of a CPU") \
     FLAG(fused, 1, MODEL_COMMANDS, "bias and GELU inside the matmuls, addition and layernorm in one pass")                                  \
     FLAG(flash, 1, MODEL_COMMANDS, "attention in tiles, as FlashAttention")                                             \

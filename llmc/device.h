@@ -27,12 +27,15 @@ typedef struct {
     bool fused;  // bias, GELU and bias gradients inside the matmuls
     bool flash;  // attention in tiles
     bool tf32;   // matmuls of fp32 storage in TF32
+    bool fp8;    // matmuls of the blocks, of bf16 storage, in FP8
     bool graph;  // replay recorded work (device_replay) on a GPU
     const char* attention; // whose, by name (--kernels flash, cudnn); NULL: the device's choice
 } DeviceOptions;
 
 // Whether there is a device to be opened.
 OP bool device_exists(void);
+// What the device cannot do of what is asked, in words; NULL: nothing. Before device_open(), which would refuse it.
+OP const char* device_lacks(const DeviceOptions* options);
 OP void device_open(const DeviceOptions* options);
 OP const char* device_name(void);
 // Which of the machine's GPUs it is: a name that no other has; empty for a CPU, which processes may share.

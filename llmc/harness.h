@@ -133,6 +133,8 @@ typedef enum { MODEL_GRADS, MODEL_MASTERS } ModelPart;
 typedef struct HarnessModel HarnessModel;
 
 typedef struct {
+    // What the device cannot do of these options, in words; NULL: nothing. open() would refuse it.
+    const char* (*lacks)(const Config* config);
     // Chooses the device and its kernels; may be called again, with other options. First of all.
     void (*open)(const Config* config);
     const char* (*device_name)(void);

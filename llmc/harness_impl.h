@@ -3,6 +3,10 @@
 #include "op_cases.h"
 #include "train.h"
 
+static inline const char* harness_lacks(const Config* config) {
+    const DeviceOptions options = device_options(config, (int)config->device, false);
+    return device_lacks(&options);
+}
 static inline void harness_open(const Config* config) { device_open_for(config); }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -175,6 +179,7 @@ static inline void harness_model_close(HarnessModel* model) {
 }
 
 static const Harness HARNESS = {
+    harness_lacks,
     harness_open,
     device_name,
     device_threads,

@@ -53,9 +53,9 @@ static const Trainer* find_cpu_trainer(const char* storage, const char* kernels)
 static const Trainer* find_trainer(const char* dtype, const char* kernels) {
     if (&cuda_fp32) {
         const bool is_known = is_one_of(kernels, "fast|plain|flash|cudnn");
-        return !is_known ? NULL : is_one_of(dtype, "auto|bf16") ? &cuda_bf16 : &cuda_fp32;
+        return !is_known ? NULL : is_one_of(dtype, "auto|bf16|fp8") ? &cuda_bf16 : &cuda_fp32;
     }
-    return strcmp(dtype, "tf32") ? find_cpu_trainer(strcmp(dtype, "auto") ? dtype : "fp32", kernels) : NULL;
+    return !is_one_of(dtype, "tf32|fp8") ? find_cpu_trainer(strcmp(dtype, "auto") ? dtype : "fp32", kernels) : NULL;
 }
 
 static const Trainer* find_fast(const char* dtype) { return find_trainer(dtype, "fast"); }
@@ -63,7 +63,7 @@ static const Trainer* find_fast(const char* dtype) { return find_trainer(dtype, 
 // What --kernels could have been.
 static void ATTR_NORETURN no_trainer(const Config* c) {
     if (&cuda_fp32) { usage_error("--kernels %s: on a GPU give fast, plain, flash or cudnn", c->kernels); }
-    if (!strcmp(c->dtype, "tf32")) { usage_error("--dtype tf32: that is a GPU's; on a CPU give fp32 or bf16"); }
+    if (is_one_of(c->dtype, "tf32|fp8")) { usage_error("--dtype %s: that is a GPU's; on a CPU give fp32 or bf16", c->dtype); }
     char names[128] = "fast, plain";
     for (int i = 0; i < NUM_CPU_TRAINERS; i++) {
         const Trainer* t = cpu_trainers[i];

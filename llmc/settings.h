@@ -10,7 +10,7 @@ static inline Keep keep_of(const Config* c) {
     return !strcmp(c->recompute, "all") ? RECOMPUTE_ALL : !strcmp(c->recompute, "gelu") ? RECOMPUTE_GELU : KEEP_ALL;
 }
 
-static inline void device_open_at(const Config* c, int index, bool of_rank) {
+static inline DeviceOptions device_options(const Config* c, int index, bool of_rank) {
     const DeviceOptions options = {index,
                                    of_rank,
                                    (int)c->threads,
@@ -18,8 +18,14 @@ static inline void device_open_at(const Config* c, int index, bool of_rank) {
                                    c->fused != 0,
                                    c->flash != 0,
                                    !strcmp(c->dtype, "tf32"),
+                                   !strcmp(c->dtype, "fp8"),
                                    c->graph != 0,
                                    is_one_of(c->kernels, "flash|cudnn") ? c->kernels : NULL};
+    return options;
+}
+
+static inline void device_open_at(const Config* c, int index, bool of_rank) {
+    const DeviceOptions options = device_options(c, index, of_rank);
     device_open(&options);
 }
 static inline void device_open_for(const Config* c) { device_open_at(c, (int)c->device, false); }

@@ -330,6 +330,7 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 'is not an option of generate' "$train" generate --lr 1
     expect 2 "'4' is not an option" "$train" --lr 1 4
     expect 2 "that is a GPU's" "$train" --dtype tf32
+    expect 2 '--dtype fp8: that is a GPU' "$train" --dtype fp8
     expect 2 'there are: fast, plain, ' "$train" --kernels amx --dtype fp32
     printf 'lr 1e-3\nbatchsize 3\n' >"$dir/file"
     expect 2 "file:2: no option 'batchsize'; did you mean 'batch_size'?" "$train" --config "$dir/file"

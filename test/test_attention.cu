@@ -189,7 +189,7 @@ static void test_shape(const AttentionShape* s) {
 
 int main() {
     const int lengths[] = {1, 31, 64, 127, 256}, heads[] = {64, 80, 96, 128};
-    const DeviceOptions options = {0, 0, false, true, true, false, NULL};
+    const DeviceOptions options = {0, false, 0, false, true, true, false, false, false, NULL};
     device_open(&options);
     int shapes = 0;
     for (int T : lengths) {

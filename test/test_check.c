@@ -62,7 +62,13 @@ TEST(bounds_follow_the_type_and_what_the_operation_does) {
     EXPECT(op_bound(bf16, "matmul_gelu_backward", ELEM_FLOAT) == bf16->product);
     EXPECT(op_bound(bf16, "attention_forward", ELEM_FLOATX) == bf16->rounded);
     EXPECT(op_bound(bf16, "classifier_loss", ELEM_FLOAT) == bf16->logits);
-    EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype fp8", bounds_of("fp8"));
+    EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype fp4", bounds_of("fp4"));
+    const Bounds* fp8 = bounds_of("fp8"); // for linear layers alone, and gradients are coarser
+    EXPECT(op_bound(fp8, "matmul_gelu_backward", ELEM_FLOAT) == fp8->linear);
+    EXPECT(op_bound(fp8, "matmul_forward", ELEM_FLOATX) == fp8->linear / 2);
+    EXPECT(op_bound(fp8, "attention_forward", ELEM_FLOATX) == bf16->rounded);
+    EXPECT(op_bound(fp8, "classifier_backward", ELEM_FLOAT) == bf16->logits);
+    EXPECT(loss_tolerance("fp8", "bf16") > loss_tolerance("bf16", "tf32"));
     EXPECT(loss_tolerance("fp32", "fp32") < loss_tolerance("fp32", "tf32"));
     EXPECT(loss_tolerance("tf32", "bf16") == loss_tolerance("bf16", "tf32"));
 }

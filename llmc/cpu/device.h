@@ -79,6 +79,10 @@ static inline void cpu_open(int threads, Kernels kernels) {
 }
 
 OP bool device_exists(void) { return true; }
+OP const char* device_lacks(const DeviceOptions* o) {
+    (void)o;
+    return NULL;
+}
 
 OP void device_open(const DeviceOptions* o) {
     if (o->index > 0 && !o->of_rank) { usage_error("--device %d: this program trains on the CPU", o->index); }

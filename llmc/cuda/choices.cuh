@@ -11,9 +11,10 @@ static inline bool cudnn_is_possible() {
 }
 
 OP size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
-    (void)params; // device_open() took what matmuls need
     const bool is_asked = attention_asked_is("cudnn");
-    return cudnn_is_possible() && (trains || is_asked) ? cudnn_workspace_most(B, T, C, NH) : 0;
+    const size_t cudnn = cudnn_is_possible() && (trains || is_asked) ? cudnn_workspace_most(B, T, C, NH) : 0;
+    const size_t fp8 = gpu.fp8 ? fp8_bytes(params, trains, (size_t)B * (size_t)T, (size_t)C) : 0;
+    return cudnn + fp8; // what else they need device_open() took
 }
 
 // Ends the program if cuDNN was asked for and cannot.

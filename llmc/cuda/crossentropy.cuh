@@ -21,7 +21,7 @@ OP void classifier_loss(float* losses, floatX* logits, const floatX* inp, const 
                         int chunk, int N, int C, int V, int Vp) {
     for (int n = 0, rows; n < N; n += rows) {
         rows = N - n < chunk ? N - n : chunk;
-        matmul_forward(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
+        matmul_forward_floatX(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
         softmax_rows(losses + n, logits, targets + n, 0.0f, rows, V, Vp);
     }
 }
@@ -32,7 +32,7 @@ OP void classifier_backward(float* losses, floatX* dinp, float* dweight, floatX*
     for (int n = 0, rows; n < N; n += rows) {
         rows = N - n < chunk ? N - n : chunk;
         const floatX* x = inp + (size_t)n * C;
-        matmul_forward(logits, x, weight, NULL, rows, C, Vp);
+        matmul_forward_floatX(logits, x, weight, NULL, rows, C, Vp);
         softmax_rows(losses + n, logits, targets + n, dloss, rows, V, Vp);
         const Matmul to_inp = backward_inp_product(dinp + (size_t)n * C, logits, weight, rows, C, Vp);
         multiply(&to_inp);
@@ -45,7 +45,7 @@ OP void classifier_logits(float* out, floatX* logits, const floatX* inp, const f
                           int V, int Vp) {
     for (int n = 0, rows; n < N; n += rows) {
         rows = N - n < chunk ? N - n : chunk;
-        matmul_forward(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
+        matmul_forward_floatX(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
         copy_logits(out + (size_t)n * V, logits, rows, V, Vp);
     }
 }

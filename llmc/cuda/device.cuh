@@ -37,9 +37,9 @@ enum : size_t { WORKSPACE_BYTES = (size_t)32 << 20, SCRATCH_BYTES = (size_t)16 <
 typedef enum { ATTENTION_PLAIN, ATTENTION_FLASH, ATTENTION_CUDNN } Attention;
 
 typedef struct {
-    bool plain, fused, flash, tf32, graph; // DeviceOptions
-    const char* attention_asked;           // DeviceOptions
-    Attention attention;                   // what operations_choose() left, or device_open()
+    bool plain, fused, flash, tf32, fp8, graph; // DeviceOptions
+    const char* attention_asked;                // DeviceOptions
+    Attention attention;                        // what operations_choose() left, or device_open()
     bool gelu_forward_fused, gelu_backward_fused; // the same
     int cudnn_B, cudnn_T; // cuDNN's attention takes micro-batches of this shape; 0: of any
     bool is_open;
@@ -58,6 +58,7 @@ typedef struct {
     size_t attention_workspace_bytes;
     bool is_capturing;          // what is queued goes into a graph (graph.cuh)
     const char* capture_failed; // the first thing that could not; NULL: nothing
+    void (*freed)(const void* memory, size_t bytes); // is told of memory that is given back; or NULL
 } Gpu;
 
 inline Gpu gpu; // one for all storage types
@@ -182,6 +183,20 @@ OP bool device_exists(void) {
     return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
+// FP8 has instructions from Ada on.
+OP const char* device_lacks(const DeviceOptions* o) {
+    static char text[64];
+    int major = 0, minor = 0;
+    if (!o->fp8) { return NULL; }
+    if (o->plain) { return "the plain kernels have no FP8"; }
+    const int index = cuda_require_gpu(o);
+    cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "asking for FP8");
+    cuda_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index), "asking for FP8");
+    if (10 * major + minor >= 89) { return NULL; }
+    snprintf(text, sizeof text, "FP8 needs compute capability 8.9, this GPU has %d.%d", major, minor);
+    return text;
+}
+
 static inline void open_events() {
     cudaEvent_t* const events[3] = {&gpu.uploaded, &gpu.consumed[0], &gpu.consumed[1]};
     for (int i = 0; i < 3; i++) {
@@ -219,10 +234,12 @@ static inline bool gelu_can_be_fused() { return gpu.fused && sizeof(floatX) == s
 // pays from Hopper on, while the library's kernels for the GPUs before write the output twice.
 OP void device_open(const DeviceOptions* o) {
     if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
+    if (device_lacks(o)) { usage_error("--dtype fp8: %s: give --dtype bf16", device_lacks(o)); }
     gpu.plain = o->plain;
     gpu.fused = o->fused && !o->plain;
     gpu.flash = o->flash && !o->plain;
     gpu.tf32 = o->tf32;
+    gpu.fp8 = o->fp8;
     gpu.graph = o->graph;
     gpu.attention_asked = o->attention;
     attention_require(o);
@@ -268,8 +285,8 @@ OP void* device_alloc(size_t bytes, const char* what) {
     return p;
 }
 OP void device_free(void* p, size_t bytes) {
-    (void)bytes;
     device_sync();
+    if (gpu.freed) { gpu.freed(p, bytes); }
     cuda_check(cudaFree(p), "freeing memory");
 }
 

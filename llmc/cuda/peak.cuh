@@ -6,7 +6,7 @@
 // Operations per second that are published for a GPU of this name (gpus.h); 0 if it is not in the table.
 static inline double published_peak_flops(const char* name) {
     const GpuFacts* facts = gpu_named(name);
-    const char* dtype = FLOATX_TYPE == CUDA_R_16BF ? "bf16" : gpu.tf32 ? "tf32" : "fp32";
+    const char* dtype = gpu.fp8 ? "fp8" : FLOATX_TYPE == CUDA_R_16BF ? "bf16" : gpu.tf32 ? "tf32" : "fp32";
     return facts ? gpu_peak_flops(facts, dtype) : 0;
 }
 
@@ -35,7 +35,8 @@ OP double device_matmul_flops(void) {
     for (size_t n = 128;; n *= 2) {
         const size_t bytes = 2 * n * n * sizeof(floatX);
         floatX* matrices = (floatX*)device_alloc(bytes, "measuring the peak of matmuls");
-        const Matmul m = forward_product(matrices + n * n, matrices, matrices, (int)n, (int)n, (int)n);
+        Matmul m = forward_product(matrices + n * n, matrices, matrices, (int)n, (int)n, (int)n);
+        if (gpu.fp8) { m.a_storage = m.b_storage = AS_E4M3; } // without scales they are 1
         double best = seconds_of_product(&m);
         for (int run = 1; run < PEAK_RUNS; run++) { best = fmin(best, seconds_of_product(&m)); }
         device_free(matrices, bytes);
