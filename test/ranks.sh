@@ -249,6 +249,7 @@ bad_ranks_are_refused() {
     grep -q 'or start 1, 2, 4 processes' "$dir/err" || note "says not how many would do: $(cat "$dir/err")"
     expect 2 'only train, eval and bench run in several' ranks 2 "$train" generate --out "$root/one"
     expect 1 'start them with mpirun -np 2' "$train" $run $data --gpus 2 --out "$dir/run"
+    expect 1 'srun started 2 processes, but for MPI there are 1' env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$train" $run $data --out "$dir/run"
     expect 2 'WORLD_SIZE' env RANK=0 "$train" $run $data --out "$dir/run"
     [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
 }
