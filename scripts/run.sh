@@ -38,7 +38,7 @@ check_data() { # NUMBER of shards that the run is made for
         die "no ${data}_train_*.bin with ${data}_val_000000.bin: fetch them with: sh data/fetch.sh $DATA $1" \
             "(0.2 GB each), or give --train_data and --val_data"
     fi
-    [ $found -ge "$1" ] || echo "note: $found of the $1 shards of $DATA are there; the run goes over them again and again" >&2
+    [ $found -ge "$1" ] || echo "note: $found of $1 shards of $DATA are there: the run goes over them more often" >&2
 }
 
 check_gpus() {

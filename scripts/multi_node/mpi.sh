@@ -13,7 +13,10 @@
 set -eu
 hostfile=${HOSTFILE:-hosts}
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
-[ -f "$hostfile" ] || { echo "error: no file $hostfile: HOSTFILE names one, with lines such as 'node1 slots=8'" >&2; exit 2; }
+if [ ! -f "$hostfile" ]; then
+    echo "error: no file $hostfile: HOSTFILE names one, with lines such as 'node1 slots=8'" >&2
+    exit 2
+fi
 
 pass_on=
 for variable in TRAINER DATA OMP_NUM_THREADS $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do

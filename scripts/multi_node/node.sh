@@ -1,7 +1,7 @@
 #!/bin/sh
 # One machine's part of a run on several, over TCP alone, without MPI and Slurm: a process for each GPU, with torchrun's
 # variables.
-# usage: MASTER_ADDR=node1 NODES=2 NODE=0 [GPUS=8] sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh [--option value ...]
+# usage: MASTER_ADDR=node1 NODES=2 NODE=0 [GPUS=8] sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh [--option ...]
 #
 # The same on each machine, with NODE=0 on that which MASTER_ADDR names (as the others reach it), NODE=1 on the next and
 # so on; ssh.sh does that. Port MASTER_PORT (29500) must be open there, and the ports that NCCL takes on all. Ctrl-C or

@@ -1,11 +1,11 @@
 #!/bin/sh
-# A run on several machines by Slurm, without MPI: a task for each GPU, which meet by TCP on the first machine. At the end
-# of its time the job saves and goes back into the queue, from where it goes on.
+# A run on several machines by Slurm, without MPI: a task for each GPU, which meet by TCP on the first machine. At the
+# end of its time the job saves and goes back into the queue, from where it goes on.
 # usage: sbatch [--nodes N ...] scripts/multi_node/slurm.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
 # To be submitted from the root of the repository, on a file system that all machines share. MPI=pmix (sbatch
-# --export=ALL,MPI=pmix) starts the tasks by MPI instead, if the program was built with it; `srun --mpi=list` says what else
-# there is.
+# --export=ALL,MPI=pmix) starts the tasks by MPI instead, if the program was built with it; `srun --mpi=list` says what
+# else there is.
 #SBATCH --job-name=gpt2
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8
@@ -18,7 +18,7 @@
 #SBATCH --output=slurm-%j.out
 set -u
 cd "${SLURM_SUBMIT_DIR:?this is a batch script: sbatch $0}" || exit 1
-[ $# -gt 0 ] || { echo "usage: sbatch scripts/multi_node/slurm.sh scripts/run_gpt2_124M.sh [--option value ...]" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) # jobs that share a machine do not meet

@@ -37,7 +37,8 @@ trap 'exec 4>&-' INT TERM HUP
 connections=
 node=0
 for host; do
-    ${SSH:-ssh} "$host" "cd $(quote "$PWD") && export MASTER_ADDR=$(quote "$1") NODES=$# NODE=$node $settings && sh -c $(quote "$remote") - $arguments" \
+    place="MASTER_ADDR=$(quote "$1") NODES=$# NODE=$node"
+    ${SSH:-ssh} "$host" "cd $(quote "$PWD") && $place $settings sh -c $(quote "$remote") - $arguments" \
         <"$folder/open" 4>&- &
     connections="$connections $!"
     node=$((node + 1))
