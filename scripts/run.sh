@@ -6,9 +6,9 @@
 #   DATA=fineweb-edu         a data set of data/fetch.sh
 #   TRAINER=./train_gpt2cu   another program; then no GPU is looked for. TRAINER=echo shows the command
 #
-# Options after a script's name go to the program and override the script's. All runs are started with --resume auto, so
-# the same command begins, goes on after whatever stopped it, and says so when all is done. Under mpirun, srun, torchrun
-# or multi_node/* a script is one process of many, and GPUS does not count.
+# Options after a script's name go to the program and override the script's; paths in them begin at the root of the
+# repository. All runs have --resume auto: the same command begins, goes on after whatever stopped it, and does nothing
+# once all is done. Under mpirun, srun, torchrun or multi_node/* a script is one process of many, and GPUS does not count.
 set -eu
 cd "$(dirname "$0")/.."
 
