@@ -8,7 +8,7 @@
 #
 # Options after a script's name go to the program and override the script's; paths in them begin at the root of the
 # repository. All runs have --resume auto: the same command begins, goes on after whatever stopped it, and does nothing
-# once all is done. Under mpirun, srun, torchrun or multi_node/* a script is one process of many, and GPUS does not count.
+# once all is done. Under mpirun, srun, torchrun or multi_node/* a script is one process of many; GPUS does not count.
 set -eu
 cd "$(dirname "$0")/.."
 

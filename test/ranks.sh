@@ -285,8 +285,9 @@ gpt3_125M L=12,H=12,C=768,T=2048 total_batch_size=524288 lr=0.0006 max_steps=495
 END
 }
 
-# In a copy of scripts/ with a nvidia-smi that finds two GPUs.
+# In a copy of scripts/ with a nvidia-smi that finds two GPUs, and a curl that finds every file.
 run_scripts_say_what_is_missing() {
+    corpus
     mkdir -p "$dir/scripts" "$dir/data" "$dir/bin"
     cp scripts/run.sh scripts/run_gpt2_124M.sh "$dir/scripts"
     script="env PATH=$dir/bin:$PATH sh $dir/scripts/run_gpt2_124M.sh"
@@ -299,7 +300,15 @@ run_scripts_say_what_is_missing() {
     expect 1 'sh data/fetch.sh fineweb100b 99' env DATA=fineweb100b $script
     : >"$dir/data/finewebedu_train_000001.bin"
     expect 1 'no data/finewebedu_train_*.bin with data/finewebedu_val_000000.bin' $script
-    : >"$dir/data/finewebedu_val_000000.bin"
+    rm "$dir/data/finewebedu_train_000001.bin"
+    cp data/fetch.sh "$dir/data"
+    printf '#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\ncp %s/corpus_val_000000.bin "$2"\n' "$root" >"$dir/bin/curl"
+    chmod +x "$dir/bin/curl"
+    for set in fineweb fineweb-edu fineweb100b fineweb-edu100b; do # the names that one gives and the other looks for
+        expect 1 'fetch.sh' env DATA=$set $script
+        must env PATH="$dir/bin:$PATH" sh "$dir/data/fetch.sh" $set 1
+        expect 1 'no NVIDIA GPU here' env DATA=$set $script
+    done
     expect 1 'no NVIDIA GPU here' $script
     printf '#!/bin/sh\necho "GPU 0: A"\necho "  MIG 1"\necho "GPU 1: A"\n' >"$dir/bin/nvidia-smi"
     expect 1 'start with: GPUS=2 sh' $script
