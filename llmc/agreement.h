@@ -1,5 +1,5 @@
-// What the processes of a run must have in common, checked: options, data and program at the start, and the weights now and
-// then. Whoever differs is named.
+// What the processes of a run must have in common, checked: program, options, checkpoint and data at the start, and the
+// weights now and then. Whoever differs is named.
 #pragma once
 #include "checkpoint.h"
 #include "settings.h"
@@ -16,9 +16,11 @@ static inline char* share_text(Comm* comm, char* text) {
 }
 
 typedef struct {
-    uint64_t program, options, train_data, val_data;
-    char gpu[40];
+    uint64_t program, options, checkpoint;
 } Identity;
+typedef struct {
+    char name[40];
+} GpuIdentity;
 
 static inline uint64_t program_hash(void) {
     Error err;
@@ -43,8 +45,8 @@ static inline char* shared_options(const Config* c) {
 }
 
 // Ends the program over the first option in which this process differs from the first one.
-static inline void ATTR_NORETURN options_differ(const Config* c, const char* text, const char* mine, const char* host) {
-    json_t *theirs = json_loads(text, 0, NULL), *ours = json_loads(mine, 0, NULL);
+static inline void ATTR_NORETURN options_differ(const char* first, const char* mine, const char* host) {
+    json_t *theirs = json_loads(first, 0, NULL), *ours = json_loads(mine, 0, NULL);
     for (int i = 0; i < NUM_ROWS; i++) {
         const char* name = CONFIG_OPTIONS[i].name;
         json_t *a = name ? json_object_get(theirs, name) : NULL, *b = name ? json_object_get(ours, name) : NULL;
@@ -53,47 +55,70 @@ static inline void ATTR_NORETURN options_differ(const Config* c, const char* tex
         usage_error("on %s --%s is %s, for the first process it is %s: give all processes the same options", host, name,
                     here, there);
     }
-    (void)c;
     usage_error("on %s the options differ from those of the first process", host);
 }
 
-static inline void check_gpus(const Comm* comm, const Identity* all) {
-    for (int r = 0; r < comm->rank; r++) {
-        const char *host = bootstrap_host(comm->peers, comm->rank), *other = bootstrap_host(comm->peers, r);
-        if (*all[r].gpu && !strcmp(all[r].gpu, all[comm->rank].gpu) && !strcmp(host, other)) {
-            usage_error("ranks %d and %d share a GPU of %s: leave --device out, or start at most as many processes as "
-                        "there are GPUs", r, comm->rank, host);
-        }
-    }
+static inline uint64_t json_hash(json_t* value) {
+    char* text = value ? json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    const uint64_t hash = text ? hash64(text, strlen(text), 0) : 0;
+    free(text);
+    return hash;
 }
 
-// All processes must be the same program, with the same options and data, each on a GPU of its own. To be called by all.
-static inline void check_same_run(Comm* comm, const Config* c, uint64_t train_data, uint64_t val_data) {
+// All processes must be the same program, with the same options, and go on from the same checkpoint, whose state.json
+// has the checksums of all its tensors. To be called by all.
+static inline void check_same_run(Comm* comm, const Config* c, json_t* state) {
     if (comm->size == 1) { return; }
-    char* options = shared_options(c);
-    Identity mine = {program_hash(), hash64(options, strlen(options), 0), train_data, val_data, ""};
-    snprintf(mine.gpu, sizeof mine.gpu, "%s", device_identity());
+    char *options = shared_options(c), *first = share_text(comm, comm->rank ? NULL : format("%s", options));
+    const Identity mine = {program_hash(), hash64(options, strlen(options), 0), json_hash(state)};
     Identity* all = (Identity*)alloc_or_die((size_t)comm->size, sizeof *all, "what the processes have in common");
     bootstrap_gather(comm->peers, &mine, sizeof mine, all);
-    bool same_options = true;
-    for (int r = 1; r < comm->size; r++) { same_options = same_options && all[r].options == all[0].options; }
-    char* first = same_options ? NULL : share_text(comm, comm->rank ? NULL : format("%s", options));
-    const Identity* them = &all[0];
     const char* host = bootstrap_host(comm->peers, comm->rank);
-    if (mine.program != them->program) {
+    if (mine.program != all[0].program) {
         fatal("%s has another version of this program than %s: copy the same file to all machines", host,
               bootstrap_host(comm->peers, 0));
     }
-    if (mine.options != them->options) { options_differ(c, first, options, host); }
-    if (mine.train_data != them->train_data || mine.val_data != them->val_data) {
-        fatal("%s: on %s the data is not that of the first process: copy the same files to all machines",
-              mine.train_data != them->train_data ? "--train_data" : "--val_data", host);
+    if (mine.options != all[0].options) { options_differ(first, options, host); }
+    if (mine.checkpoint != all[0].checkpoint) {
+        fatal("--resume: on %s the checkpoint is not that of the first process: all must see the same files", host);
     }
-    check_gpus(comm, all);
-    bootstrap_barrier(comm->peers); // whoever differs has ended by now, or will not pass
+    comm_barrier(comm); // whoever differs has ended by now, or will not pass
     free(first);
     free(options);
     free(all);
+}
+
+static inline void check_same_data(Comm* comm, uint64_t train_data, uint64_t val_data) {
+    if (comm->size == 1) { return; }
+    const uint64_t mine[2] = {train_data, val_data};
+    uint64_t* all = (uint64_t*)alloc_or_die((size_t)comm->size, sizeof mine, "comparing data");
+    bootstrap_gather(comm->peers, mine, sizeof mine, all);
+    if (memcmp(mine, all, sizeof mine)) {
+        fatal("%s: on %s the data is not that of the first process: copy the same files to all machines",
+              mine[0] != all[0] ? "--train_data" : "--val_data", bootstrap_host(comm->peers, comm->rank));
+    }
+    comm_barrier(comm);
+    free(all);
+}
+
+// Opens this process's device, which no other may use if it is a GPU, and connects it with the others'.
+static inline void open_devices(Comm* comm, const Config* c) {
+    device_open_for_rank(c, comm);
+    if (comm->size == 1) { return; }
+    GpuIdentity mine;
+    memset(&mine, 0, sizeof mine);
+    snprintf(mine.name, sizeof mine.name, "%s", device_identity());
+    GpuIdentity* all = (GpuIdentity*)alloc_or_die((size_t)comm->size, sizeof *all, "comparing GPUs");
+    bootstrap_gather(comm->peers, &mine, sizeof mine, all);
+    for (int r = 0; r < comm->size; r++) {
+        const char *host = bootstrap_host(comm->peers, comm->rank), *other = bootstrap_host(comm->peers, r);
+        if (r != comm->rank && *mine.name && !strcmp(all[r].name, mine.name) && !strcmp(host, other)) {
+            usage_error("ranks %d and %d share a GPU of %s: leave --device out, or start at most as many processes as "
+                        "there are GPUs", min_int(r, comm->rank), max_int(r, comm->rank), host);
+        }
+    }
+    free(all);
+    comm_connect(comm);
 }
 
 static inline uint64_t weights_hash(const GPT2* g) {

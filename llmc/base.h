@@ -57,6 +57,12 @@ static inline bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...) {
     return false;
 }
 
+// What is wrong on the first process is mostly wrong on all: the others wait, for their launcher to end them, before
+// they say the same. Less than a second: after that they are missed by processes that have nothing to say.
+static inline void let_first_speak(void) {
+    if (process_rank > 0) { usleep(500000); }
+}
+
 // What every line on standard error begins with: the erasure of a progress bar that a terminal may show there.
 static inline void begin_line(void) {
     fflush(stdout);
@@ -64,9 +70,7 @@ static inline void begin_line(void) {
 }
 
 static inline void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_list args) {
-    // What is wrong on the first process is mostly wrong on all: those wait, for their launcher to end them, before they
-    // say the same.
-    if (process_rank > 0) { sleep(1); }
+    let_first_speak();
     begin_line();
     if (process_rank > 0) { fprintf(stderr, "rank %d: ", process_rank); }
     fputs("error: ", stderr);

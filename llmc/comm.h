@@ -6,9 +6,9 @@
 //                   comm/nccl.cuh for GPUs
 //
 // The functions of an engine take part in the order of the device's work: they read what was queued before, and what is
-// queued after comm_end() sees what they wrote. Sums are made in fp32 (of gradients) and in double (of a few numbers),
-// in an order that depends on the number of processes alone, so that a run repeats bit for bit. All processes call the
-// same functions in the same order.
+// queued after comm_end() sees what they wrote. Sums are made in fp32 (of gradients) and in double (of a few numbers). The
+// same build on the same machines with the same number of processes gives the same bits; that all processes have the
+// same ones is checked now and then (agreement.h). All processes call the same functions in the same order.
 #pragma once
 #include "comm/bootstrap.h"
 
@@ -18,6 +18,7 @@ typedef struct {
     const char* name;
     const char* device; // of the trainers it serves
     bool (*open)(Comm* comm, Error* err);
+    void (*connect)(Comm* comm); // once the device is open, and before its memory is planned
     void (*sum_begin)(Comm* comm, float* x, size_t n);
     void (*scatter_begin)(Comm* comm, float* x, size_t n);
     void (*gather_begin)(Comm* comm, void* x, size_t bytes);
@@ -93,6 +94,14 @@ static inline void comm_sum_host(Comm* comm, double* x, int n) {
 // Tells the others where this process is, for messages should they wait for it.
 static inline void comm_tell(Comm* comm, long long step, RankActivity activity) {
     if (comm->size > 1) { bootstrap_progress(comm->peers, step, activity); }
+}
+
+static inline void comm_connect(Comm* comm) {
+    if (comm->size > 1) { comm->engine->connect(comm); }
+}
+
+static inline void comm_barrier(Comm* comm) {
+    if (comm->size > 1) { bootstrap_barrier(comm->peers); }
 }
 
 // x (n) becomes its sum over all processes: begins; done after comm_end().

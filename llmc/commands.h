@@ -31,11 +31,11 @@ static inline void take_data_options(Config* c, const char* folder) {
 }
 
 // A model without backward, of the shape and weights that the options name, for batches of B x T.
-static inline void open_model(GPT2* g, Config* c, const char* folder, const GPT2Config* shape, int B, int T) {
+static inline void open_model(GPT2* g, Config* c, const Comm* comm, const char* folder, const GPT2Config* shape, int B,
+                              int T) {
     Error err;
     gpt2_layout(g, shape, B, T, FORWARD_ONLY);
-    const Comm alone = comm_alone();
-    if (!check_memory(g, c, &alone, &err)) { fatal("%s", err.text); }
+    if (!check_memory(g, c, comm, &err)) { fatal("%s", err.text); }
     gpt2_alloc(g);
     load_weights(g, c, folder);
     gpt2_free_masters(g);
@@ -57,7 +57,8 @@ static inline int generate_command(Config* c) {
     Tokenizer tokenizer = tokenizer_open(c->tokenizer);
     if (!tokenizer_fits(&tokenizer, &shape, c->tokenizer, &err)) { usage_error("%s", err.text); }
     c->sample_every = 1; // the plan of memory counts the cache
-    open_model(&g, c, folder, &shape, 1, (int)min_size((size_t)shape.max_seq_len, 256));
+    const Comm alone = comm_alone();
+    open_model(&g, c, &alone, folder, &shape, 1, (int)min_size((size_t)shape.max_seq_len, 256));
     const Sampling s = {c->temperature, (int)c->top_k, c->top_p, (uint64_t)c->seed};
     write_text(stdout, c->prompt, strlen(c->prompt));
     generate(&g, &tokenizer, c->prompt, (size_t)c->sample_tokens, &s, write_text, stdout);
@@ -74,17 +75,21 @@ static inline int eval_command(Config* c, Comm* comm) {
     GPT2 g;
     Dataset data;
     EvalLoader loader;
-    char* folder = weights_folder(c);
+    char* folder = share_text(comm, comm->rank == 0 ? weights_folder(c) : NULL); // the newest may be another by now
     take_data_options(c, folder);
-    device_open_for(c);
     if (config_source(c, "val_tokens") < FROM_FILE) { c->val_tokens = -1; }
+    check_same_run(comm, c, NULL);
+    open_devices(comm, c);
     if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err)) {
         usage_error("%s", err.text);
     }
     const int T = (int)c->seq_len, B = c->batch_size ? (int)c->batch_size : 4;
     if (!dataset_open(&data, "--val_data", c->val_data, T, shape.vocab_size, &err)) { fatal("%s", err.text); }
+    check_same_data(comm, 0, data.hash);
     c->sample_every = 0;
-    open_model(&g, c, folder, &shape, B, T);
+    open_model(&g, c, comm, folder, &shape, B, T);
+    check_same_weights(&g, comm);
+    comm_tell(comm, 0, RANK_VALIDATES);
     int* memory = open_batches(B, T);
     evalloader_open(&loader, &data, c->val_tokens, B, memory);
     const double start = seconds_now(), loss = validation_loss(&g, &loader, comm);

@@ -60,7 +60,7 @@ enum {
     FLAG(pad_vocab, 1, MODEL_COMMANDS, "round the vocabulary up to a multiple of 128 in memory (50257 -> 50304)")           \
     FLAG(graph, 1, TRAIN | CHECK | BENCH, "on a GPU: record a micro-step and an update as CUDA graphs and replay them")     \
     CHOICE(recompute, "none", "none|gelu|all", SHAPE_COMMANDS, "what backward computes again to save memory: GELUs, or all but each block's input") \
-    FLAG(stochastic_round, 0, TRAIN, "round updated weights to bf16 at random, by how near they are, instead of to the nearest") \
+    FLAG(stochastic_round, 0, TRAIN, "round updated weights to bf16 at random, by how near they are, instead of to the nearest (with --zero 1 the numbers depend on the processes)") \
     INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice")                                    \
     INT(device, 0, 0, 1023, NULL, MODEL_COMMANDS, "which of the GPUs that this process can see")                            \
     GROUP("processes")                                                                                                      \

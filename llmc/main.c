@@ -133,6 +133,7 @@ static Comm open_comm(Launch* launch, const Config* c, const Trainer* trainer) {
     }
 #ifdef HAS_MPI
     if (launch->meeting == MEET_BY_MPI && !mpi_meet(launch, &err)) { fatal("%s", err.text); }
+    process_rank = launch->rank; // the same, as a rule
 #endif
     const CommOptions options = {c->connect_timeout, c->comm_timeout};
     if (!comm_open(&comm, launch, &options, &err)) { fatal("%s", err.text); }
@@ -186,6 +187,9 @@ int main(int argc, char** argv) {
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
     Launch launch = detect_launch(command->bit);
+    if (config.gpus > 1 && launch.size > 1 && config.gpus != launch.size) {
+        usage_error("--gpus %lld, but %s started %d processes: leave --gpus out", config.gpus, launch.launcher, launch.size);
+    }
     if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) { return launch_local((int)config.gpus, arguments, GRACE_SECONDS); }
     if (command->bit == BENCH) { return bench_command(&config, find_fast); }
     const Trainer* trainer = choose_trainer(&config);

@@ -98,9 +98,9 @@ typedef struct {
 
 // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction, for the elements [begin, end) of
 // the table's layout; the five pointers are to element `begin`, whether all or only these are in memory. Only matrices
-// decay. The gradient is first scaled to a norm of at most grad_clip, its squared
-// global norm being *grad_norm_squared; where that is not finite nothing changes. params become the masters rounded to
-// floatX; masters may be params if that is float. Call params_changed() afterwards.
+// decay. The gradient is first scaled to a norm of at most grad_clip, its squared global norm being *grad_norm_squared;
+// where that is not finite nothing changes. params become the masters rounded to floatX; masters may be params if that
+// is float. Call params_changed() afterwards.
 OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
                      const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
                      size_t end);

@@ -118,11 +118,10 @@ static inline int dividing_batch(int B, long long windows) {
     return B;
 }
 
-// What --batch_size auto takes of the memory there is, where there is least: of a host's not all, because others take
-// some while it runs.
-static inline size_t memory_for_auto(Comm* comm) {
+// What --batch_size auto takes of the memory there is: of a host's not all, because others take some while it runs.
+static inline size_t memory_for_auto(const Comm* comm) {
     const size_t available = memory_for(comm);
-    return comm_least(comm, DEVICE_IS_HOST ? available - available / 8 : available);
+    return DEVICE_IS_HOST ? available - available / 8 : available;
 }
 
 // Appends which numbers of processes would do, up to `most`.
@@ -149,7 +148,7 @@ static inline bool resolve_batch(Config* c, const GPT2Config* m, Comm* comm, Err
         const long long windows = c->total_batch_size ? c->total_batch_size / T / ranks : 64;
         const long long most = (long long)min_size((size_t)windows, MAX_BATCH);
         const int fits = largest_batch(c, m, most, (int)T, keep_of(c), sharers_of(c, comm), memory_for_auto(comm));
-        c->batch_size = dividing_batch(fits, windows);
+        c->batch_size = dividing_batch((int)comm_least(comm, (size_t)fits), windows);
         if (!c->batch_size) {
             return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T);
         }

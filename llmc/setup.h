@@ -1,13 +1,13 @@
 // How a training run comes to be: options and checkpoint into settings that fit together, then data, memory, weights
 // and logs. Everything that can be refused is refused here, before the model is allocated or a log is touched.
 #pragma once
+#include "agreement.h"
 #include "checkpoint.h"
 #include "choose.h"
 #include "evalloader.h"
 #include "generate.h"
 #include "mfu.h"
 #include "schedule.h"
-#include "agreement.h"
 #include "settings.h"
 #include <signal.h>
 #include <sys/file.h>
@@ -118,7 +118,9 @@ static inline char* open_checkpoint(TrainRun* run, json_t** state) {
     char* path = run->comm->rank == 0 ? find_checkpoint(run, state) : NULL;
     path = share_text(run->comm, path);
     if (!path) { return NULL; }
-    if (!*state) { *state = checkpoint_read_state(path, &err); }
+    if (!*state) { // once on each machine; whether it is the same one, check_same_run asks
+        *state = run->comm->local_rank == 0 ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
+    }
     if (!*state) { fatal("%s: the first process sees this checkpoint; all must see the same files", err.text); }
     json_t* options = json_deep_copy(json_object_get(*state, "options"));
     for (int i = 0; i < NUM_ROWS; i++) {
@@ -330,7 +332,8 @@ static inline TrainRun* train_open(Config* c, Comm* comm) {
     json_t* state;
     char* checkpoint = open_checkpoint(run, &state);
     const char* folder = checkpoint ? checkpoint : strcmp(c->init, "random") ? c->init : NULL;
-    device_open_for_rank(c, comm);
+    check_same_run(comm, c, state);
+    open_devices(comm, c);
     if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) ||
         !resolve_batch(c, &shape, comm, &err)) {
         usage_error("%s", err.text);
@@ -339,9 +342,10 @@ static inline TrainRun* train_open(Config* c, Comm* comm) {
     gpt2_layout(&run->model, &shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
     gpt2_share(&run->model, sharers_of(c, comm));
     open_data(run);
-    check_same_run(comm, c, run->train_data.hash, run->has_val ? run->val_data.hash : 0);
+    check_same_data(comm, run->train_data.hash, run->has_val ? run->val_data.hash : 0);
     check_data(run, checkpoint, state);
     if (!check_memory(&run->model, c, comm, &err)) { fatal("%s", err.text); }
+    comm_barrier(comm); // all have asked what there is before one takes it
     open_weights(run, checkpoint, state);
     check_same_weights(&run->model, comm);
     choose_kernels(&run->model, comm, state_kernels(state));

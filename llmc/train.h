@@ -104,6 +104,7 @@ static inline void ATTR_NORETURN train_stop_nonfinite(TrainRun* run, double loss
         notice("The last good checkpoint is %s/step_%08lld; go on from it with --resume auto.", run->config->out,
                steps[0]);
     }
+    let_first_speak();
     exit(EXIT_NONFINITE);
 }
 
@@ -247,6 +248,7 @@ static inline int train(Config* config, Comm* comm) {
         if (stop) { break; }
         train_now(run, RANK_TRAINS, train_step);
     }
+    comm_tell(comm, run->state.step, RANK_ENDS);
     if (run->stops && (!*config->out || config->save_every == 0)) {
         notice("stopped; nothing was saved, as --out or --save_every asked");
     }

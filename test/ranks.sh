@@ -157,6 +157,46 @@ gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
     done
 }
 
+# Two micro-batches on each, so that all but the last are replayed; from two ranks to three to one.
+gpus_go_on_with_other_gpus_in_bf16_and_fp8() {
+    corpus
+    export EMU_CC=90
+    for type in bf16 fp8; do
+        wide="$gpu --dtype $type --total_batch_size 192 --max_steps 6 --val_every 6 --sample_every 0 --save_every 3"
+        must "$cuda" $wide $data --batch_size 4 --out "$dir/$type"
+        must "$cuda" $wide $data --batch_size 2 --gpus 2 --zero 1 --out "$dir/$type.two"
+        close=2e-3 weights=any
+        same "$dir/$type" "$dir/$type.two"
+        rm -r "$dir/$type.two/step_00000006"
+        must "$cuda" --resume auto --gpus 3 --batch_size 1 --out "$dir/$type.two"
+        same "$dir/$type" "$dir/$type.two"
+        unset close weights
+    done
+    unset EMU_CC
+}
+
+gpus_validate_as_one_does() {
+    corpus
+    one_gpu
+    must "$cuda" eval --dtype fp32 --out "$root/one_gpu"
+    cp "$dir/out" "$dir/one"
+    must "$cuda" eval --dtype fp32 --gpus 2 --out "$root/one_gpu"
+    cmp -s "$dir/one" "$dir/out" || note "$(cat "$dir/out"), not $(cat "$dir/one")"
+}
+
+# As a user does it, to the process that --gpus made a launcher.
+interrupting_all_gpus_saves() {
+    corpus
+    "$cuda" $gpu $data --zero 1 --max_steps 1000000 --val_every 0 --sample_every 0 --save_every 1000000 --batch_size 2 --gpus 2 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
+    pid=$!
+    await 'step .*/' "$dir/out"
+    kill -INT $pid
+    wait $pid
+    code=$?
+    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
+    ls "$dir/run" | grep -q step_ || note "nothing was saved"
+}
+
 too_few_gpus_are_refused() {
     corpus
     expect 2 '2 GPUs: start at most 2 here' env EMU_DEVICES=2 "$cuda" $gpu $data --batch_size 1 --gpus 4 --out "$dir/run"
@@ -225,6 +265,19 @@ a_killed_gpu_rank_ends_the_run() {
         grep -q 'rank 2' "$dir/err" || note "$signal: not named: $(tail -n 3 "$dir/err")"
         none_left "$dir/$signal"
     done
+}
+
+# Losses that are not finite end all ranks alike; updates are left out by all.
+jumps_are_seen_by_all_ranks() {
+    corpus
+    wild="$run $data --total_batch_size 256 --batch_size 4 --val_every 0 --sample_every 0 --save_every 0"
+    for zero in 0 1; do
+        expect 4 'Lower --lr' ranks 2 "$train" $wild --zero $zero --lr 1e3 --grad_clip 0 --max_steps 200 --out "$dir/wild$zero"
+        must ranks 2 "$train" $wild --zero $zero --skip_norm_z 0.1 --max_steps 160 --out "$dir/skip$zero"
+        grep -q '"kind":"skip"' "$dir/skip$zero/metrics.jsonl" || note "zero $zero: no update was left out"
+    done
+    must "$train" $wild --skip_norm_z 0.1 --max_steps 160 --out "$dir/skip"
+    [ "$(grep -c '"kind":"skip"' "$dir/skip/metrics.jsonl")" = "$(grep -c '"kind":"skip"' "$dir/skip1/metrics.jsonl")" ] || note "other updates are left out"
 }
 
 ranks_that_differ_are_named() {

@@ -1,8 +1,7 @@
 // The engine for memory of the host, and the start under mpirun or srun: any MPI 3.
 //
 // Operations are non-blocking collectives, which an MPI library moves on only while it is called: each new range of
-// gradients is such a call, so that the sums of the layers above go on while backward works on those below. The library
-// chooses its algorithm by sizes alone, and every process gets the same bits.
+// gradients is such a call, so that the sums of the layers above go on while backward works on those below.
 #pragma once
 #include "../comm.h"
 #include "local.h"
@@ -32,7 +31,7 @@ static inline void mpi_check(int error, const char* what) {
     int length = 0;
     if (error == MPI_SUCCESS) { return; }
     MPI_Error_string(error, text, &length);
-    fatal("%s: MPI failed: %.*s", what, length, text);
+    fatal("%s: MPI failed: %.*s. Checkpoints on disk are whole: go on with --resume auto", what, length, text);
 }
 
 // Fills in rank and size, and where the first rank can be reached by TCP; the name that its own machine has, unless all
@@ -80,10 +79,15 @@ static inline bool mpi_open(Comm* comm, Error* err) {
     return true;
 }
 
+static inline void mpi_connect(Comm* comm) { (void)comm; } // MPI_Init did
+
 static inline MPI_Request* mpi_request(Comm* comm) {
     MpiState* s = (MpiState*)comm->state;
     int done = 0;
-    if (s->requests == MPI_MOST_REQUESTS) { fatal("too many messages at once: MPI_MOST_REQUESTS in mpi.h"); }
+    if (s->requests == MPI_MOST_REQUESTS) { // on all processes at the same call
+        mpi_check(MPI_Waitall(s->requests, s->request, MPI_STATUSES_IGNORE), "adding up gradients");
+        s->requests = 0;
+    }
     mpi_check(MPI_Testall(s->requests, s->request, &done, MPI_STATUSES_IGNORE), "adding up gradients"); // moves all on
     return &s->request[s->requests++];
 }
@@ -99,7 +103,7 @@ static inline void mpi_sum_begin(Comm* comm, float* x, size_t n) {
 static inline void mpi_scatter_begin(Comm* comm, float* x, size_t n) {
     MpiState* s = (MpiState*)comm->state;
     const MpiScatter scatter = {x, n / (size_t)comm->size};
-    if (scatter.part > INT_MAX) { fatal("a shard of %zu gradients is more than MPI counts", scatter.part); }
+    if (scatter.part > INT_MAX) { fatal("a shard of %zu gradients is more than MPI counts: start more processes", scatter.part); }
     mpi_check(MPI_Ireduce_scatter_block(MPI_IN_PLACE, x, (int)scatter.part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
                                         mpi_request(comm)),
               "adding up gradients");
@@ -108,7 +112,7 @@ static inline void mpi_scatter_begin(Comm* comm, float* x, size_t n) {
 
 static inline void mpi_gather_begin(Comm* comm, void* x, size_t bytes) {
     const size_t part = bytes / (size_t)comm->size;
-    if (part > INT_MAX) { fatal("a shard of %zu bytes is more than MPI counts", part); }
+    if (part > INT_MAX) { fatal("a shard of %zu bytes is more than MPI counts: start more processes", part); }
     mpi_check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, x, (int)part, MPI_BYTE, MPI_COMM_WORLD,
                              mpi_request(comm)),
               "exchanging parameters");
@@ -138,5 +142,5 @@ static inline void mpi_leave(void) {
     if (started) { MPI_Finalize(); }
 }
 
-static const CommEngine MPI_ENGINE = {"MPI",          "cpu",   mpi_open, mpi_sum_begin, mpi_scatter_begin,
+static const CommEngine MPI_ENGINE = {"MPI",          "cpu",   mpi_open, mpi_connect, mpi_sum_begin, mpi_scatter_begin,
                                       mpi_gather_begin, mpi_end, mpi_sum,  mpi_close};

@@ -1,8 +1,7 @@
 // The engine for GPUs: NCCL, in a stream of its own, so that the gradients of finished layers go out while kernels of the
 // layers below run. Events order the two streams: a sum begins when what it adds up is there, and comm_end() holds the
 // kernels that come next until all sums are made.
-//
-// NCCL chooses rings or trees by sizes and by how the GPUs are connected, so that the same machines give the same bits.
+// NCCL chooses rings or trees by sizes and by how the GPUs are connected.
 #pragma once
 #include "../comm.h"
 #include "../cuda/device.cuh"
@@ -16,8 +15,12 @@ typedef struct {
 
 static inline void nccl_check(ncclResult_t result, const char* what) {
     if (result == ncclSuccess || result == ncclInProgress) { return; }
-    fatal("%s: NCCL failed: %s. NCCL_DEBUG=WARN says more; checkpoints on disk are whole: go on with --resume auto", what,
-          ncclGetErrorString(result));
+    const char* way_out = result == ncclUnhandledCudaError ? "the GPU failed, or has too little memory left: look at "
+                                                             "nvidia-smi, give a smaller --batch_size"
+                          : result == ncclSystemError      ? "the network failed: NCCL_SOCKET_IFNAME names the one to use"
+                                                           : "NCCL_DEBUG=WARN says more";
+    fatal("%s: NCCL failed: %s: %s. Checkpoints on disk are whole: go on with --resume auto", what,
+          ncclGetErrorString(result), way_out);
 }
 
 // What is queued in `later` from now on waits for what is queued in `earlier` now.
@@ -29,30 +32,34 @@ static inline void nccl_order(NcclState* s, cudaStream_t earlier, cudaStream_t l
 static inline bool nccl_open(Comm* comm, Error* err) {
     (void)err;
     comm->state = alloc_or_die(1, sizeof(NcclState), "NCCL's state");
-    return true; // the rest is done with the first operation, when the GPU has been opened
+    return true;
 }
 
-// The communicator, made when it is first needed.
-static inline NcclState* nccl_state(Comm* comm) {
+static inline void nccl_sum(Comm* comm, double* x, int n);
+
+// The first sum is made here: NCCL takes most of its memory with that, which the plan of a run's memory has to know.
+static inline void nccl_connect(Comm* comm) {
     NcclState* s = (NcclState*)comm->state;
-    if (s->comm) { return s; }
     ncclUniqueId id;
+    memset(&id, 0, sizeof id);
     if (comm->rank == 0) { nccl_check(ncclGetUniqueId(&id), "starting NCCL"); }
     bootstrap_broadcast(comm->peers, &id, sizeof id);
     nccl_check(ncclCommInitRank(&s->comm, comm->size, id, comm->rank), "connecting the GPUs");
     cuda_check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "creating a stream");
     cuda_check(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming), "creating an event");
-    return s;
+    double* first = (double*)device_alloc(sizeof *first, "connecting the GPUs");
+    nccl_sum(comm, first, 1);
+    device_free(first, sizeof *first);
 }
 
 static inline void nccl_sum_begin(Comm* comm, float* x, size_t n) {
-    NcclState* s = nccl_state(comm);
+    NcclState* s = (NcclState*)comm->state;
     nccl_order(s, gpu.stream, s->stream);
     nccl_check(ncclAllReduce(x, x, n, ncclFloat, ncclSum, s->comm, s->stream), "adding up gradients");
 }
 
 static inline void nccl_scatter_begin(Comm* comm, float* x, size_t n) {
-    NcclState* s = nccl_state(comm);
+    NcclState* s = (NcclState*)comm->state;
     const size_t part = n / (size_t)comm->size;
     nccl_order(s, gpu.stream, s->stream);
     nccl_check(ncclReduceScatter(x, x + (size_t)comm->rank * part, part, ncclFloat, ncclSum, s->comm, s->stream),
@@ -60,7 +67,7 @@ static inline void nccl_scatter_begin(Comm* comm, float* x, size_t n) {
 }
 
 static inline void nccl_gather_begin(Comm* comm, void* x, size_t bytes) {
-    NcclState* s = nccl_state(comm);
+    NcclState* s = (NcclState*)comm->state;
     const size_t part = bytes / (size_t)comm->size;
     nccl_order(s, gpu.stream, s->stream);
     nccl_check(ncclAllGather((char*)x + (size_t)comm->rank * part, x, part, ncclUint8, s->comm, s->stream),
@@ -68,12 +75,12 @@ static inline void nccl_gather_begin(Comm* comm, void* x, size_t bytes) {
 }
 
 static inline void nccl_end(Comm* comm) {
-    NcclState* s = nccl_state(comm);
+    NcclState* s = (NcclState*)comm->state;
     nccl_order(s, s->stream, gpu.stream);
 }
 
 static inline void nccl_sum(Comm* comm, double* x, int n) {
-    NcclState* s = nccl_state(comm);
+    NcclState* s = (NcclState*)comm->state;
     nccl_order(s, gpu.stream, s->stream);
     nccl_check(ncclAllReduce(x, x, (size_t)n, ncclDouble, ncclSum, s->comm, s->stream), "adding up losses");
     nccl_order(s, s->stream, gpu.stream);
@@ -90,5 +97,5 @@ static inline void nccl_close(Comm* comm) {
     free(s);
 }
 
-static const CommEngine NCCL_ENGINE = {"NCCL",           "cuda",   nccl_open, nccl_sum_begin, nccl_scatter_begin,
+static const CommEngine NCCL_ENGINE = {"NCCL",           "cuda",   nccl_open, nccl_connect, nccl_sum_begin, nccl_scatter_begin,
                                        nccl_gather_begin, nccl_end, nccl_sum,  nccl_close};

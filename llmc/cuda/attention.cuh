@@ -58,10 +58,8 @@ static __device__ inline void add_scaled(HeadRow* sum, float factor, const HeadR
 // taken where it is not needed: the gradients of the scores in bf16, should backward put them down in order to add them
 // up in a fixed order, and dq in float; but no more than a sixteenth of the GPU's memory.
 static inline size_t cudnn_workspace_most(int B, int T, int C, int NH) {
-    size_t available = 0, total = 0;
-    cuda_check(cudaMemGetInfo(&available, &total), "asking for the free memory");
     const size_t rows = ceil_div(T, 64) * 64, scores = (size_t)B * NH * rows * rows * sizeof(bf16);
-    return min_size(scores + (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20), total / 16);
+    return min_size(scores + (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20), gpu.memory_bytes / 16);
 }
 
 static inline void cudnn_forget_workspace() {

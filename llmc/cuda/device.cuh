@@ -44,6 +44,7 @@ typedef struct {
     int cudnn_B, cudnn_T; // cuDNN's attention takes micro-batches of this shape; 0: of any
     bool is_open;
     int index, num_sms;
+    size_t memory_bytes;
     int major, minor; // compute capability
     char name[256], identity[33];
     cudaStream_t stream, upload;
@@ -214,6 +215,7 @@ static inline void open_gpu(const DeviceOptions* o) {
         snprintf(gpu.identity + 2 * i, 3, "%02x", (unsigned char)properties.uuid.bytes[i]);
     }
     gpu.num_sms = properties.multiProcessorCount;
+    gpu.memory_bytes = properties.totalGlobalMem;
     gpu.major = properties.major;
     gpu.minor = properties.minor;
     snprintf(gpu.name, sizeof gpu.name, "%s", properties.name);
