@@ -87,9 +87,12 @@ static inline void prediction_add(Prediction* sum, const Prediction* p) {
     sum->gap_seconds += p->gap_seconds;
 }
 
+// Weights are cast after the update's graph, and in none.
 static inline Prediction predict_row(const Step* s, const StepOp* row) {
+    Step as_run = *s;
+    as_run.graph = s->graph && row->op != CAST_WEIGHTS;
     const KernelList k = step_kernels(s, row);
-    return predict_kernels(s, &k, step_times(s, row));
+    return predict_kernels(&as_run, &k, step_times(s, row));
 }
 
 // The step in all, or one part of it (NUM_PARTS: all).
