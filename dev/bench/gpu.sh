@@ -1,11 +1,11 @@
 #!/bin/sh
 # Everything that only a real GPU can show, in parts of less than ten minutes each, three quarters of an hour in all on a
-# machine with one GPU and 16 processors. Results go to a folder (default: dev/bench/results/GPU'S NAME), each with its command, the
-# machine and the date. What a machine lacks is said and left out; what fails is said, and the rest goes on.
+# machine with one GPU and 16 processors. Results go to a folder (default: dev/bench/results/GPU'S NAME), each with its
+# command, the machine and the date. What a machine lacks is said and left out; what fails is said, and the rest goes on.
 #
 # Attention by cuDNN is built in where cuDNN is and the headers of its frontend, which `build` fetches. Where there is no
 # network they have to be carried: run `sh scripts/setup.sh cudnn` where there is one, and bring build/cudnn_frontend
-# along, a folder of headers that is the same for all machines, and that git does not have. FP8 is left out before compute capability 8.9.
+# along, which git ignores: headers, the same for all machines. FP8 is left out before compute capability 8.9.
 #
 # usage: sh dev/bench/gpu.sh [--out FOLDER] [PART...]      PYTHON=... names a Python with torch and transformers
 #   build     the programs, for this GPU                                                        2 minutes
