@@ -29,7 +29,8 @@ static const char* const PUBLISHED[NUM_PUBLISHED] = {"A100 tok/s", "4060 Ti tok/
 static const char PUBLISHED_NOTE[] =
     "Published, in PyTorch, for the 124M model, as rounded by their authors: tokens/s on an A100 and an RTX 4060 Ti,\n"
     "ms for 16 x 1024 tokens on an A100, speed-up on an RTX 3090 over the rung before. Before the flash rung their\n"
-    "attention is made of matmuls, ours of simple kernels: our flash rung gains more, those before it less.";
+    "attention is made of matmuls, ours of simple kernels: our flash rung gains more, those before it less.\n"
+    "From there on ours is the faster of our own kernels and cuDNN's, if the program has that.";
 
 static const Rung GPU_RUNGS[] = {
     {"plain kernels, fp32", "fp32", "plain", 0, 0, 0, 0, ALL_THREADS, {"", "", "", ""}},
