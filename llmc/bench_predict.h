@@ -8,19 +8,21 @@
 #include "bench_step.h"
 #include <strings.h>
 
-// Seconds to start a kernel and to end it, while others wait: launched one by one, and from a graph. NVIDIA's example
-// of graphs (on a V100) lost 0.9 us to each of many short kernels, and 0.5 us in a graph; ours fill the GPU, so that its
-// emptying and filling come to that.
+// Seconds to start a kernel and to end it, while others wait: launched one by one, and from a graph. NVIDIA's example of
+// graphs (on a V100) lost 0.9 us to each of many short kernels, and 0.5 us in a graph; twice that is assumed, for ours
+// fill the GPU, which empties and fills again in between.
 static const double KERNEL_GAP = 2e-6, GRAPH_KERNEL_GAP = 1e-6;
 
 // The assumptions, all of them: parts of the data sheet's figure that a kernel reaches, on GPUs before Hopper and from
 // Hopper on. The best matmuls published reach 0.87 of an A100's bf16 peak and 0.80 of an H100's; those of a small model
-// are less deep. In FP8 the best reach 0.71 of an H100's peak, and others' share of that is taken to be bf16's. Attention
-// that is not causal, with heads of 64 and 1024 tokens, has been measured on an H100 (Shah et al. 2024, FlashAttention-3):
-// FlashAttention-2 reaches 0.31 and 0.24 of its peak forward and backward, cuDNN 0.38 and 0.35. Of cuDNN's three
-// quarters are assumed, for the tiles that a causal mask leaves half empty. Ours is simpler than FlashAttention-2, and
-// its backward computes the scores twice. On an A100 others found cuDNN at 0.82 of the speed of PyTorch's flash
-// attention: there it has nothing ahead of ours but the scores that it computes once.
+// are less deep. In FP8 the best reach 0.71 of an H100's peak, and ours the same part of that as in bf16.
+//
+// Attention, not causal, with heads of 64 and 1024 tokens, has been measured on an H100 (Shah et al. 2024,
+// FlashAttention-3): FlashAttention-2 reaches 0.31 and 0.24 of its peak forward and backward, cuDNN 0.38 and 0.35. Ours
+// is simpler than FlashAttention-2, and its backward computes the scores twice. Of cuDNN's three quarters are assumed:
+// a causal mask leaves tiles half empty, and we ask for a backward that gives the same bits each time. On an A100
+// others found cuDNN at 0.82 of the speed of PyTorch's flash attention: there it has nothing ahead of ours but the
+// scores that it computes once.
 typedef struct {
     const char* what;
     const char* peak; // of which figure: the dtype of gpu_peak_flops; NULL: of what is multiplied

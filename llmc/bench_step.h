@@ -97,7 +97,8 @@ typedef struct {
     int count;
 } KernelList;
 
-static inline Kernel* add_kernel(KernelList* k, WorkKind work, int launches, double flops, double read, double written) {
+static inline Kernel* add_kernel(KernelList* k, WorkKind work, int launches, double flops, double read,
+                                 double written) {
     if (k->count == (int)(sizeof k->kernel / sizeof *k->kernel)) { fatal("an operation of more kernels than 8"); }
     const Kernel kernel = {work, launches, flops, read, written};
     k->kernel[k->count] = kernel;
@@ -171,8 +172,8 @@ static inline WorkKind attention_work(const Step* s, bool forward) {
 }
 
 // attention.cuh, flash.cuh. Backward is one kernel for the sums of dout * out, and two that each read q, k, v and dout.
-// cuDNN has one in the place of these two, assumed to be like FlashAttention-2's: the gradient of q is added up in fp32,
-// and converted at the end.
+// cuDNN has one in the place of these two, assumed to be like FlashAttention-2's: the gradient of q is added up in
+// fp32, and converted at the end.
 static inline void attention_kernels(const Step* s, KernelList* k, const OpCost* c, bool forward) {
     const double tokens = (double)s->B * s->T, rows = tokens * s->shape.channels * (double)s->elem;
     const double statistic = 4.0 * tokens * s->shape.num_heads;

@@ -347,6 +347,10 @@ a_prediction_needs_no_gpu_and_is_the_same_in_both_programs() {
     must env EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" bench ops loss_add --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --out "$dir/ops"
     grep -q '"predicted_ms": 0.002' "$dir/ops/ops.json" || note "no prediction beside the measured time: $(cat "$dir/out")"
     grep -q 'dashed, by data sheet' "$dir/ops/ops.svg" || note "no data sheet's roof in the picture"
+    ops="bench ops attention_forward attention_backward --kernels cudnn --model L=1,H=2,C=32,T=16,V=50 --batch_size 1 --out"
+    must env EMU_CUDNN=1 "$cuda" $ops "$dir/ops"
+    [ "$(grep -c '^attention_.* of ' "$dir/out")" = 2 ] && ! grep -q 'our own does it' "$dir/err" || note "not cuDNN's: $(cat "$dir/out" "$dir/err")"
+    expect 0 'our own does it' env EMU_CUDNN=0 "$cuda" $ops ""
 }
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -46,8 +46,8 @@ TEST(operations_of_a_step_are_those_of_the_formula) {
     EXPECT_NEAR(want / model_flops_per_token(&g), 1, 0.02);
 }
 
-// fp8.cuh says what the casts are: forward a layer's input takes 5 bytes an element, backward its gradient 6 and its input
-// 5, which is 124 C for each token of a block; a weight 6, once in a step.
+// fp8.cuh says what the casts are: forward a layer's input takes 5 bytes an element, backward its gradient 6 and its
+// input 5, which is 124 C for each token of a block; a weight 6, once in a step.
 TEST(fp8_casts_what_its_products_read) {
     Step s = example_step("H100");
     const double C = 768, L = 12, tokens = 16 * 1024, weights = L * 12 * C * C, scales = 16 * 4 * L;
