@@ -8,9 +8,8 @@
 #include "bench_step.h"
 #include <strings.h>
 
-// Seconds to start a kernel and to end it, while others wait: launched one by one, and from a graph. NVIDIA's example of
-// graphs (on a V100) lost 0.9 us to each of many short kernels, and 0.5 us in a graph; twice that is assumed, for ours
-// fill the GPU, which empties and fills again in between.
+// Seconds to start a kernel and to end it, while others wait: launched one by one, and from a graph, whose kernels the
+// GPU need not be told of one by one. Guesses, both.
 static const double KERNEL_GAP = 2e-6, GRAPH_KERNEL_GAP = 1e-6;
 
 // The assumptions, all of them: parts of the data sheet's figure that a kernel reaches, on GPUs before Hopper and from
