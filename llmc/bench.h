@@ -72,6 +72,7 @@ static inline json_t* rung_json(const Rung* rung, const RungResult* r) {
     }
     if (r->ran) {
         json_object_set_new(record, "level", json_string(r->level));
+        json_object_set_new(record, "device_kernels", json_string(r->kernels));
         json_object_set_new(record, "used_bytes", json_integer((json_int_t)r->peak_bytes));
         json_object_set_new(record, "ok", json_boolean(rung_is_ok(r)));
     } else {

@@ -162,19 +162,23 @@ static inline int bench_ops(Config* config, FindTrainer find) {
     memset(&b, 0, sizeof b);
     const Trainer* trainer = find(config->dtype);
     if (!trainer) { usage_error("--dtype %s: this program has none for this device", config->dtype); }
-    if (!is_one_of(config->kernels, "fast|plain")) { usage_error("bench ops: --kernels takes fast or plain"); }
+    const bool on_gpu = strcmp(trainer->device, "cpu") != 0;
+    if (!is_one_of(config->kernels, on_gpu ? "fast|plain|flash|cudnn" : "fast|plain")) {
+        usage_error("bench ops: --kernels takes fast or plain, and on a GPU flash or cudnn");
+    }
     if (!strcmp(config->dtype, "auto")) { config->dtype = trainer->storage; }
     b.config = config;
     b.harness = trainer->harness;
     b.rows = json_array();
     b.harness->open(config);
-    bench_resolve(b.harness, config, &b.shape, strcmp(trainer->device, "cpu") != 0);
+    bench_resolve(b.harness, config, &b.shape, on_gpu);
     b.bandwidth = b.harness->copy_bandwidth();
     b.peak_flops = b.harness->matmul_flops();
     b.gpu = gpu_named(b.harness->device_name());
     if (b.gpu) {
         b.published_flops = gpu_peak_flops(b.gpu, config->dtype);
         b.step = step_of(b.harness, config, &b.shape, b.gpu);
+        b.step.graph = false;
     }
     print_ops_heading(&b);
     bench_all_ops(&b);

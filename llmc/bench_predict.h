@@ -3,29 +3,38 @@
 // below, which are assumptions until a GPU has run the program.
 //
 // A kernel takes the longer of two times, that of its bytes and that of its arithmetic, each at its efficiency, and
-// KERNEL_GAP besides.
+// step_gap() besides.
 #pragma once
 #include "bench_step.h"
 #include <strings.h>
 
-static const double KERNEL_GAP = 2e-6; // seconds to start a kernel and to end it, while others wait
+// Seconds to start a kernel and to end it, while others wait: launched one by one, and from a graph, whose kernels the
+// GPU need not be told of one by one. Guesses, both.
+static const double KERNEL_GAP = 2e-6, GRAPH_KERNEL_GAP = 1e-6;
 
 // The assumptions, all of them: parts of the data sheet's figure that a kernel reaches, on GPUs before Hopper and from
 // Hopper on. The best matmuls published reach 0.87 of an A100's bf16 peak and 0.80 of an H100's; those of a small model
-// are less deep. FlashAttention-2, not causal, heads of 64, 1024 tokens, reaches 0.31 and 0.24 of an H100's peak
-// forward and backward; ours is simpler, and its backward computes the scores twice.
+// are less deep. In FP8 the best reach 0.71 of an H100's peak, and ours the same part of that as in bf16.
+//
+// Attention, not causal, with heads of 64 and 1024 tokens, has been measured on an H100 (Shah et al. 2024,
+// FlashAttention-3): FlashAttention-2 reaches 0.31 and 0.24 of its peak forward and backward, cuDNN 0.38 and 0.35. Ours
+// is simpler than FlashAttention-2, and its backward computes the scores twice. Of cuDNN's three quarters are assumed:
+// a causal mask leaves tiles half empty, and we ask for a backward that gives the same bits each time. On an A100
+// others found cuDNN at 0.82 of the speed of PyTorch's flash attention: there it has nothing ahead of ours but the
+// scores that it computes once.
 typedef struct {
     const char* what;
-    const char* peak; // of which figure: the dtype of gpu_peak_flops; NULL: of the products' own
+    const char* peak; // of which figure: the dtype of gpu_peak_flops; NULL: of what is multiplied
     double before_hopper, hopper;
 } Efficiency;
 
 static const double MEMORY_EFFICIENCY = 0.80; // of the data sheet's bandwidth
 static const Efficiency EFFICIENCIES[NUM_WORKS] = {
-    {"products by cuBLASLt", NULL, 0.70, 0.60},     {"plain products", "fp32", 0.15, 0.10},
-    {"flash attention, forward", "bf16", 0.30, 0.20}, {"flash attention, backward", "bf16", 0.22, 0.14},
-    {"flash attention in fp32", "fp32", 0.25, 0.25}, {"attention by simple kernels", "fp32", 0.05, 0.05},
-    {"element by element", "fp32", 0.25, 0.25},
+    {"products by cuBLASLt", NULL, 0.70, 0.60},       {"products in FP8 by cuBLASLt", "fp8", 0.62, 0.53},
+    {"plain products", "fp32", 0.15, 0.10},           {"flash attention, forward", "bf16", 0.30, 0.20},
+    {"flash attention, backward", "bf16", 0.22, 0.14}, {"flash attention in fp32", "fp32", 0.25, 0.25},
+    {"cuDNN's attention, forward", "bf16", 0.30, 0.28}, {"cuDNN's attention, backward", "bf16", 0.28, 0.26},
+    {"attention by simple kernels", "fp32", 0.05, 0.05}, {"element by element", "fp32", 0.25, 0.25},
 };
 
 static inline double efficiency_of(const GpuFacts* gpu, WorkKind work) {
@@ -35,15 +44,23 @@ static inline double efficiency_of(const GpuFacts* gpu, WorkKind work) {
 // What an operation comes to, in all its runs in a step.
 typedef struct {
     double times, launches, flops, product_flops, read, written; // product_flops: without element by element
-    double seconds, memory_seconds, arithmetic_seconds;          // the latter two: what bounds its kernels
+    double seconds, memory_seconds, arithmetic_seconds, gap_seconds; // the latter three: what bounds its kernels
 } Prediction;
 
+static inline double step_gap(const Step* s) { return s->graph ? GRAPH_KERNEL_GAP : KERNEL_GAP; }
+
+// The dtype in which a kernel's arithmetic is done.
+static inline const char* work_dtype(const Step* s, WorkKind work) {
+    const char* peak = EFFICIENCIES[work].peak;
+    return peak ? peak : s->fp8 ? "bf16" : s->dtype;
+}
+
 static inline Prediction predict_kernels(const Step* s, const KernelList* k, double times) {
-    Prediction p = {times, 0, 0, 0, 0, 0, 0, 0, 0};
+    Prediction p = {times, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     for (int i = 0; i < k->count; i++) {
         const Kernel* kernel = &k->kernel[i];
-        const Efficiency* e = &EFFICIENCIES[kernel->work];
-        const double peak = gpu_peak_flops(s->gpu, e->peak ? e->peak : s->dtype) * efficiency_of(s->gpu, kernel->work);
+        const double peak =
+            gpu_peak_flops(s->gpu, work_dtype(s, kernel->work)) * efficiency_of(s->gpu, kernel->work);
         const double memory = (kernel->read + kernel->written) / (1e9 * s->gpu->memory * MEMORY_EFFICIENCY);
         const double arithmetic = kernel->flops / peak;
         p.launches += times * kernel->launches;
@@ -53,7 +70,8 @@ static inline Prediction predict_kernels(const Step* s, const KernelList* k, dou
         p.written += times * kernel->written;
         *(memory > arithmetic ? &p.memory_seconds : &p.arithmetic_seconds) += times * fmax(memory, arithmetic);
     }
-    p.seconds = p.memory_seconds + p.arithmetic_seconds + KERNEL_GAP * p.launches;
+    p.gap_seconds = step_gap(s) * p.launches;
+    p.seconds = p.memory_seconds + p.arithmetic_seconds + p.gap_seconds;
     return p;
 }
 
@@ -67,16 +85,20 @@ static inline void prediction_add(Prediction* sum, const Prediction* p) {
     sum->seconds += p->seconds;
     sum->memory_seconds += p->memory_seconds;
     sum->arithmetic_seconds += p->arithmetic_seconds;
+    sum->gap_seconds += p->gap_seconds;
 }
 
+// Weights are cast after the update's graph, and in none.
 static inline Prediction predict_row(const Step* s, const StepOp* row) {
+    Step as_run = *s;
+    as_run.graph = s->graph && row->op != CAST_WEIGHTS;
     const KernelList k = step_kernels(s, row);
-    return predict_kernels(s, &k, step_times(s, row));
+    return predict_kernels(&as_run, &k, step_times(s, row));
 }
 
 // The step in all, or one part of it (NUM_PARTS: all).
 static inline Prediction predict_step(const Step* s, StepPart part) {
-    Prediction sum = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+    Prediction sum = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     for (int i = 0; i < NUM_STEP_OPS; i++) {
         if (part != NUM_PARTS && STEP_OPS[i].part != part) { continue; }
         const Prediction p = predict_row(s, &STEP_OPS[i]);
@@ -86,10 +108,9 @@ static inline Prediction predict_step(const Step* s, StepPart part) {
 }
 
 static inline const char* prediction_bound(const Prediction* p) {
-    const double gaps = KERNEL_GAP * p->launches;
-    return gaps > fmax(p->memory_seconds, p->arithmetic_seconds)   ? "launches"
-           : p->memory_seconds > p->arithmetic_seconds ? "memory"
-                                                       : "arithmetic";
+    return p->gap_seconds > fmax(p->memory_seconds, p->arithmetic_seconds) ? "launches"
+           : p->memory_seconds > p->arithmetic_seconds                     ? "memory"
+                                                                           : "arithmetic";
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -157,7 +178,11 @@ static inline Step step_of(const Harness* h, const Config* c, const GPT2Config* 
     s.recompute = c->recompute;
     s.plain = !strcmp(c->kernels, "plain");
     s.fused = c->fused != 0;
-    s.attention = c->flash && !s.plain ? ATTENTION_FLASH : ATTENTION_SIMPLE;
+    s.graph = c->graph != 0;
+    s.fp8 = !strcmp(c->dtype, "fp8");
+    s.attention = !c->flash || s.plain            ? ATTENTION_SIMPLE
+                  : !strcmp(c->kernels, "cudnn") ? ATTENTION_BY_CUDNN
+                                                  : ATTENTION_FLASH;
     s.gpu = gpu;
     return s;
 }
@@ -180,12 +205,13 @@ static inline void print_assumptions(const Step* s) {
     printf("  %-30s %3.0f%% of %.5g GB/s\n", "memory", 100 * MEMORY_EFFICIENCY, s->gpu->memory);
     for (int w = 0; w < NUM_WORKS; w++) {
         const Efficiency* e = &EFFICIENCIES[w];
-        const char* dtype = e->peak ? e->peak : s->dtype;
+        const char* dtype = work_dtype(s, (WorkKind)w);
         if (!step_has(s, (WorkKind)w)) { continue; }
         printf("  %-30s %3.0f%% of %.5g TFLOP/s (%s)\n", e->what, 100 * efficiency_of(s->gpu, (WorkKind)w),
                gpu_peak_flops(s->gpu, dtype) / 1e12, dtype);
     }
-    printf("  %-30s %3.0f us for each\n", "starting and ending a kernel", 1e6 * KERNEL_GAP);
+    printf("  %-30s %3.0f us for each, %s\n", "starting and ending a kernel", 1e6 * step_gap(s),
+           s->graph ? "from a graph" : "launched one by one");
     printf("\n%-27s %-9s %6s %8s %10s %10s %10s %8s %-10s %9s %6s\n", "operation", "layer", "times", "launches",
            "GFLOP", "MB read", "written", "FLOP/B", "bound by", "ms", "share");
 }
@@ -251,8 +277,16 @@ static inline json_t* print_bytes_per_token(const Step* step) {
 
 static inline const Harness* predict_options(Config* c, FindTrainer find, const GpuFacts* gpu, GPT2Config* shape) {
     if (!strcmp(c->dtype, "auto")) { c->dtype = "bf16"; }
-    if (!is_one_of(c->kernels, "fast|plain")) {
-        usage_error("bench predict: --kernels takes fast or plain, those of a GPU");
+    const bool named = is_one_of(c->kernels, "flash|cudnn");
+    if (!named && !is_one_of(c->kernels, "fast|plain")) {
+        usage_error("bench predict: --kernels takes fast, plain, flash or cudnn, those of a GPU");
+    }
+    if (named && !c->flash) { usage_error("--kernels %s and --flash 0: attention is one or the other", c->kernels); }
+    if (!strcmp(c->kernels, "cudnn") && strcmp(storage_of(c->dtype), "bf16")) {
+        usage_error("--kernels cudnn: cuDNN's attention is for --dtype bf16: give that, or --kernels flash");
+    }
+    if (!strcmp(c->dtype, "fp8") && !strcmp(c->kernels, "plain")) {
+        usage_error("--dtype fp8: the plain kernels have no FP8: give --dtype bf16");
     }
     if (c->batch_size == 0) { usage_error("bench predict: --batch_size auto needs a GPU to look at; give a number"); }
     if (!(gpu_peak_flops(gpu, c->dtype) > 0)) {
@@ -273,8 +307,11 @@ static inline int bench_predict(Config* c, FindTrainer find) {
     const double tokens = (double)c->total_batch_size, flops = h->model_plan(c, &shape).flops_per_token * tokens;
     const double mfu = flops / all.seconds / gpu_peak_flops(gpu, s.dtype);
     json_t* rows = json_array();
-    printf("predicted: %s, %s, %s kernels%s%s, %.0f x %d x %d tokens of %s, --recompute %s\n", gpu->name, s.dtype,
-           c->kernels, s.fused && !s.plain ? ", fused" : "", s.attention == ATTENTION_FLASH ? ", flash attention" : "",
+    const char* attention = s.attention == ATTENTION_FLASH      ? ", flash attention"
+                            : s.attention == ATTENTION_BY_CUDNN ? ", cuDNN's attention"
+                                                                : "";
+    printf("predicted: %s, %s, %s kernels%s%s%s, %.0f x %d x %d tokens of %s, --recompute %s\n", gpu->name, s.dtype,
+           c->kernels, s.fused && !s.plain ? ", fused" : "", attention, s.graph ? ", CUDA graphs" : "",
            s.micro_batches, s.B, s.T, c->model, s.recompute);
     print_assumptions(&s);
     for (int i = 0; i < NUM_STEP_OPS; i++) {
@@ -288,7 +325,7 @@ static inline int bench_predict(Config* c, FindTrainer find) {
     printf(
         "\npredicted step: %.2f ms, %.0f tok/s, %.1f%% %s MFU (memory %.1f ms, arithmetic %.1f ms, launches %.1f ms)\n",
         1e3 * all.seconds, tokens / all.seconds, 100 * mfu, s.dtype, 1e3 * all.memory_seconds,
-        1e3 * all.arithmetic_seconds, 1e3 * KERNEL_GAP * all.launches);
+        1e3 * all.arithmetic_seconds, 1e3 * all.gap_seconds);
     json_t* forms = print_bytes_per_token(&s);
     json_t* record =
         bench_record("prediction: computed, not measured", c, &shape, gpu->name, NAN, config_to_json(c), "ops", rows);

@@ -36,7 +36,7 @@ typedef struct {
     int batch, each, all, gelu, step;
 } StepOp;
 
-static const char ZERO[] = "device_zero"; // not an operation of ops.h
+static const char ZERO[] = "device_zero", CAST_WEIGHTS[] = "params_changed"; // without a case in op_cases.h
 static const StepOp STEP_OPS[] = {
     {"encoder_forward", "", PART_EMBED, 1, 0, 0, 0, 0},
     {"layernorm_forward", "", PART_NORM, 1, 0, 1, 0, 0}, // the others are fused with an addition
@@ -60,12 +60,13 @@ static const StepOp STEP_OPS[] = {
     {ZERO, "gradients", PART_UPDATE, 0, 0, 0, 0, 1},
     {"norm_squared", "", PART_UPDATE, 0, 0, 0, 0, 1},
     {"adamw_update", "", PART_UPDATE, 0, 0, 0, 0, 1},
+    {CAST_WEIGHTS, "fp8", PART_UPDATE, 0, 0, 0, 0, 1}, // with --dtype fp8 alone
 };
 enum { NUM_STEP_OPS = sizeof STEP_OPS / sizeof *STEP_OPS };
 
 // How attention is done. By matmuls: as in PyTorch before flash attention, with scores (B,NH,T,T) in memory. This
 // program has no such form; it is here to be compared with.
-typedef enum { ATTENTION_BY_MATMULS, ATTENTION_SIMPLE, ATTENTION_FLASH } AttentionForm;
+typedef enum { ATTENTION_BY_MATMULS, ATTENTION_SIMPLE, ATTENTION_FLASH, ATTENTION_BY_CUDNN } AttentionForm;
 
 typedef struct {
     const Harness* harness; // of the storage type; asked for costs alone
@@ -74,14 +75,15 @@ typedef struct {
     double micro_batches, parameters;
     size_t elem; // bytes of a floatX
     const char *dtype, *recompute;
-    bool plain, fused;
+    bool plain, fused, graph, fp8;
     AttentionForm attention;
     const GpuFacts* gpu;
 } Step;
 
 // What a kernel's arithmetic is limited by (EFFICIENCIES in bench_predict.h).
-typedef enum { WORK_PRODUCT, WORK_PLAIN_PRODUCT, WORK_FLASH_FORWARD, WORK_FLASH_BACKWARD, WORK_FLASH_FP32,
-               WORK_SIMPLE_ATTENTION, WORK_ELEMENTS, NUM_WORKS } WorkKind;
+typedef enum { WORK_PRODUCT, WORK_FP8_PRODUCT, WORK_PLAIN_PRODUCT, WORK_FLASH_FORWARD, WORK_FLASH_BACKWARD,
+               WORK_FLASH_FP32, WORK_CUDNN_FORWARD, WORK_CUDNN_BACKWARD, WORK_SIMPLE_ATTENTION, WORK_ELEMENTS,
+               NUM_WORKS } WorkKind;
 
 // One launch, or several of a kind.
 typedef struct {
@@ -95,7 +97,8 @@ typedef struct {
     int count;
 } KernelList;
 
-static inline Kernel* add_kernel(KernelList* k, WorkKind work, int launches, double flops, double read, double written) {
+static inline Kernel* add_kernel(KernelList* k, WorkKind work, int launches, double flops, double read,
+                                 double written) {
     if (k->count == (int)(sizeof k->kernel / sizeof *k->kernel)) { fatal("an operation of more kernels than 8"); }
     const Kernel kernel = {work, launches, flops, read, written};
     k->kernel[k->count] = kernel;
@@ -106,6 +109,8 @@ static inline WorkKind product_work(const Step* s) { return s->plain ? WORK_PLAI
 static inline bool step_fuses_gelu(const Step* s) {
     return gpu_fuses_gelu(s->fused && !s->plain, s->gpu->major, s->elem);
 }
+
+enum { FP8_SCALE_BYTES = 16 }; // of a tensor: its Fp8Scale, zeroed before the largest magnitude is found
 
 // ---------------------------------------------------------------------------------------------------------------------
 // kernels of an operation
@@ -128,7 +133,38 @@ static inline void linear_backward(const Step* s, KernelList* k, const OpCost* c
     else { add_kernel(k, WORK_ELEMENTS, 2, 0, out, 0); }
 }
 
+// Whether a layer's products are in FP8 (fp8_takes in matmul.cuh).
+static inline bool step_in_fp8(const Step* s, const OpSizes* z) {
+    return s->fp8 && s->B * s->T % FP8_MULTIPLE == 0 && z->C % FP8_MULTIPLE == 0 && z->OC % FP8_MULTIPLE == 0;
+}
+
+// fp8.cuh: n elements, `copies` times. The scale is zeroed, the largest magnitude found, and what the cast reads again
+// is written: three launches.
+static inline void fp8_cast_kernels(KernelList* k, double n, int copies) {
+    add_kernel(k, WORK_ELEMENTS, 3, 0, 2 * (2 * n), FP8_SCALE_BYTES + copies * n);
+}
+
+// A layer in FP8: its products read a byte of each element where `c` says two. Bias apart, nothing is fused. inp, out:
+// elements of the layer's input and output.
+static inline void fp8_forward(const Step* s, KernelList* k, const OpCost* c, double inp, double out, double weight,
+                               bool gelu) {
+    fp8_cast_kernels(k, inp, 1);
+    add_kernel(k, WORK_FP8_PRODUCT, 1, c->flops, c->read - inp - weight, c->written - (gelu ? 2 * out : 0));
+    if (!s->fused) { add_kernel(k, WORK_ELEMENTS, 1, 0, 2 * out, 2 * out); } // the bias
+    if (gelu) { add_kernel(k, WORK_ELEMENTS, 1, 0, 2 * out, 2 * out); }
+}
+
+// The gradient of the output is read twice, as it is and transposed, and the input transposed.
+static inline void fp8_backward(KernelList* k, const OpCost* c, double inp, double out, double weight, bool gelu) {
+    fp8_cast_kernels(k, out, 2);
+    fp8_cast_kernels(k, inp, 1);
+    add_kernel(k, WORK_FP8_PRODUCT, 2, c->flops, c->read - inp - weight - (gelu ? 2 * inp : 0), c->written);
+    if (gelu) { add_kernel(k, WORK_ELEMENTS, 1, 0, 2 * (2 * inp), 2 * inp); }
+    add_kernel(k, WORK_ELEMENTS, 2, 0, 2 * out, 0); // the bias's gradient
+}
+
 static inline WorkKind attention_work(const Step* s, bool forward) {
+    if (s->attention == ATTENTION_BY_CUDNN) { return forward ? WORK_CUDNN_FORWARD : WORK_CUDNN_BACKWARD; }
     return s->attention == ATTENTION_SIMPLE ? WORK_SIMPLE_ATTENTION
            : s->elem == 4                   ? WORK_FLASH_FP32
            : forward                        ? WORK_FLASH_FORWARD
@@ -136,6 +172,8 @@ static inline WorkKind attention_work(const Step* s, bool forward) {
 }
 
 // attention.cuh, flash.cuh. Backward is one kernel for the sums of dout * out, and two that each read q, k, v and dout.
+// cuDNN has one in the place of these two, assumed to be like FlashAttention-2's: the gradient of q is added up in
+// fp32, and converted at the end.
 static inline void attention_kernels(const Step* s, KernelList* k, const OpCost* c, bool forward) {
     const double tokens = (double)s->B * s->T, rows = tokens * s->shape.channels * (double)s->elem;
     const double statistic = 4.0 * tokens * s->shape.num_heads;
@@ -144,6 +182,12 @@ static inline void attention_kernels(const Step* s, KernelList* k, const OpCost*
         return;
     }
     add_kernel(k, WORK_ELEMENTS, 1, 0, 2 * rows, statistic);
+    if (s->attention == ATTENTION_BY_CUDNN) {
+        const double sums = 4 * rows / (double)s->elem;
+        add_kernel(k, WORK_CUDNN_BACKWARD, 1, c->flops, 4 * rows + 2 * statistic, c->written - rows + sums);
+        add_kernel(k, WORK_ELEMENTS, 1, 0, sums, rows);
+        return;
+    }
     add_kernel(k, attention_work(s, false), 2, c->flops, 2 * (4 * rows + 2 * statistic), c->written);
 }
 
@@ -190,24 +234,39 @@ static inline int harness_op(const Harness* h, const char* name) {
 
 static inline bool is_op(const char* name, const char* other) { return !strcmp(name, other); }
 
+// The kernels of an operation on a linear layer; false if it is another.
+static inline bool layer_kernels(const Step* s, KernelList* k, const char* name, const OpSizes* z, OpCost c) {
+    const double tokens = (double)s->B * s->T, inp = tokens * z->C, out = tokens * z->OC, x = (double)s->elem;
+    const double weight = (double)z->C * z->OC;
+    const bool before = is_op(name, "gelu_matmul_forward"), after = is_op(name, "matmul_gelu_forward");
+    if (before || after || is_op(name, "matmul_forward")) {
+        if (before) {
+            add_kernel(k, WORK_ELEMENTS, 1, 0, x * inp, x * inp);
+            c.written -= x * inp;
+        }
+        if (step_in_fp8(s, z)) { fp8_forward(s, k, &c, inp, out, weight, after); }
+        else { linear_forward(s, k, &c, x * out, after); }
+        return true;
+    }
+    const bool gelu = is_op(name, "matmul_gelu_backward");
+    if (!gelu && !is_op(name, "matmul_backward")) { return false; }
+    if (step_in_fp8(s, z)) { fp8_backward(k, &c, inp, out, weight, gelu); }
+    else { linear_backward(s, k, &c, x * inp, x * out, z->OC, gelu); }
+    return true;
+}
+
 // The kernels that an operation comes to, once, at the given sizes.
 static inline KernelList op_kernels(const Step* s, const char* name, const OpSizes* z) {
     const OpCost c = s->harness->op_cost(harness_op(s->harness, name), z);
-    const double tokens = (double)s->B * s->T, inp = tokens * z->C * (double)s->elem,
-                 out = tokens * z->OC * (double)s->elem;
+    const double tokens = (double)s->B * s->T;
     KernelList k;
     memset(&k, 0, sizeof k);
-    if (is_op(name, "matmul_forward")) { linear_forward(s, &k, &c, out, false); }
-    else if (is_op(name, "matmul_gelu_forward")) { linear_forward(s, &k, &c, out, true); }
-    else if (is_op(name, "matmul_backward")) { linear_backward(s, &k, &c, inp, out, z->OC, false); }
-    else if (is_op(name, "matmul_gelu_backward")) { linear_backward(s, &k, &c, inp, out, z->OC, true); }
-    else if (!strncmp(name, "classifier", 10)) { classifier_kernels(s, &k, &c, is_op(name, "classifier_backward")); }
+    if (layer_kernels(s, &k, name, z, c)) { return k; }
+    if (!strncmp(name, "classifier", 10)) { classifier_kernels(s, &k, &c, is_op(name, "classifier_backward")); }
     else if (is_op(name, "attention_forward") || is_op(name, "attention_backward")) {
         const bool forward = is_op(name, "attention_forward");
         if (s->attention == ATTENTION_BY_MATMULS) { textbook_attention(s, &k, forward); }
         else { attention_kernels(s, &k, &c, forward); }
-    } else if (is_op(name, "gelu_matmul_forward")) {
-        add_kernel(&k, product_work(s), 2, c.flops, c.read, c.written);
     } else if (is_op(name, "attention_cached")) {
         add_kernel(&k, WORK_SIMPLE_ATTENTION, 2, c.flops, c.read, c.written);
     } else {
@@ -223,6 +282,7 @@ static inline KernelList op_kernels(const Step* s, const char* name, const OpSiz
 
 // How often a step runs a row of STEP_OPS.
 static inline double step_times(const Step* s, const StepOp* row) {
+    if (row->op == CAST_WEIGHTS && !s->fp8) { return 0; }
     const int again = !strcmp(s->recompute, "all") ? row->all : !strcmp(s->recompute, "gelu") ? row->gelu : 0;
     return row->step + s->micro_batches * (row->batch + (row->each + again) * (double)s->shape.num_layers);
 }
@@ -238,12 +298,30 @@ static inline OpSizes step_sizes(const Step* s, const char* op, const char* laye
     return sizes;
 }
 
+// Weights of all blocks into FP8, each with its transpose.
+static inline void fp8_weights_kernels(const Step* s, KernelList* k) {
+    for (int i = 0; i < NUM_OP_LAYERS; i++) {
+        const OpLayer* l = &OP_LAYERS[i];
+        const OpSizes z = step_sizes(s, l->op, l->layer);
+        if (strcmp(l->op, "matmul_backward") || !step_in_fp8(s, &z)) { continue; }
+        fp8_cast_kernels(k, (double)z.C * z.OC, 2);
+        Kernel* each = &k->kernel[k->count - 1];
+        each->launches *= s->shape.num_layers;
+        each->read *= s->shape.num_layers;
+        each->written *= s->shape.num_layers;
+    }
+}
+
 // The kernels of a row, once. An operation over all parameters is one over fewer, scaled up.
 static inline KernelList step_kernels(const Step* s, const StepOp* row) {
     KernelList k;
+    memset(&k, 0, sizeof k);
+    if (row->op == CAST_WEIGHTS) {
+        fp8_weights_kernels(s, &k);
+        return k;
+    }
     if (row->op == ZERO) {
         const double n = row->step ? s->parameters : (double)s->B * s->T * s->shape.channels;
-        memset(&k, 0, sizeof k);
         add_kernel(&k, WORK_ELEMENTS, 1, 0, 0, 4 * n);
         return k;
     }

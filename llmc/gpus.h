@@ -71,3 +71,6 @@ static inline int gpu_classifier_chunk(size_t floatx_bytes) { return 16384 / (in
 static inline bool gpu_fuses_gelu(bool fused, int major, size_t floatx_bytes) {
     return fused && major >= 9 && floatx_bytes == 2;
 }
+
+// Of which cuBLASLt wants rows, columns and addresses of FP8 in bytes to be (fp8.cuh, matmul.cuh).
+enum { FP8_MULTIPLE = 16 };

@@ -138,6 +138,7 @@ typedef struct {
     // Chooses the device and its kernels; may be called again, with other options. First of all.
     void (*open)(const Config* config);
     const char* (*device_name)(void);
+    const char* (*device_kernels)(void); // those that the last model was opened with (device.h)
     int (*threads)(void); // of the CPU; 0 on a GPU
     double (*peak_flops)(void);
     double (*matmul_flops)(void); // that a large matmul reaches

@@ -182,6 +182,7 @@ static const Harness HARNESS = {
     harness_lacks,
     harness_open,
     device_name,
+    device_kernels,
     device_threads,
     device_peak_flops,
     device_matmul_flops,

@@ -324,14 +324,33 @@ every_rung_of_the_ladder_arrives_at_the_same_loss() {
     awk '$1 == "fp8" { found = / ok / && $7 <= $6 } END { exit !found }' "$dir/out" || note "fp8: $(cat "$dir/out")"
 }
 
+# What graphs replay in a step (the first of three runs without them, and the weights' casts do always) is the list that
+# predictions are made of.
+as_many_kernels_run_as_are_predicted() {
+    corpus
+    shape="--model L=1,H=2,C=32,T=48,V=257 --batch_size 16 --seq_len 48 --total_batch_size 768"
+    for options in "--dtype bf16" "--dtype tf32 --fused 0 --recompute all" "--dtype fp8"; do
+        must env EMU_COUNT=1 EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3' "$cuda" $small $data --val_every 0 $shape $options --max_steps 3 --save_every 0 --out "$dir/run"
+        ran=$(sed -n 's/^emu: .* replays of \([0-9]*\) pieces.*/\1/p' "$dir/err")
+        must "$cuda" bench predict H100 $shape $options --out ""
+        predicted=$(awk '$1 == "step" { all = $3 } $1 == "params_changed" { casts = $4 } END { print all - casts }' "$dir/out")
+        [ "$ran" = $((2 * predicted)) ] || note "$options: $ran in two steps, $predicted predicted for one"
+        rm -r "$dir/run"
+    done
+}
+
 a_prediction_needs_no_gpu_and_is_the_same_in_both_programs() {
-    for options in "--dtype bf16" "--dtype tf32 --fused 0" "--dtype fp32 --kernels plain --recompute all"; do
-        must env EMU_DEVICES=0 "$cuda" bench predict A100 $options --batch_size 16 --out ""
-        "$train" bench predict A100 $options --batch_size 16 --out "" | cmp -s - "$dir/out" || note "$options: two predictions"
+    for options in "--dtype bf16" "--dtype tf32 --fused 0" "--dtype fp32 --kernels plain --recompute all" "--dtype fp8" "--kernels cudnn --graph 0"; do
+        must env EMU_DEVICES=0 "$cuda" bench predict H100 $options --batch_size 16 --out ""
+        "$train" bench predict H100 $options --batch_size 16 --out "" | cmp -s - "$dir/out" || note "$options: two predictions"
     done
     must env EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" bench ops loss_add --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --out "$dir/ops"
     grep -q '"predicted_ms": 0.002' "$dir/ops/ops.json" || note "no prediction beside the measured time: $(cat "$dir/out")"
     grep -q 'dashed, by data sheet' "$dir/ops/ops.svg" || note "no data sheet's roof in the picture"
+    ops="bench ops attention_forward attention_backward --kernels cudnn --model L=1,H=2,C=32,T=16,V=50 --batch_size 1 --out"
+    must env EMU_CUDNN=1 "$cuda" $ops "$dir/ops"
+    [ "$(grep -c '^attention_.* of ' "$dir/out")" = 2 ] && ! grep -q 'our own does it' "$dir/err" || note "not cuDNN's: $(cat "$dir/out" "$dir/err")"
+    expect 0 'our own does it' env EMU_CUDNN=0 "$cuda" $ops ""
 }
 
 # ----------------------------------------------------------------------------------------------------------------------

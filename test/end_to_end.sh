@@ -463,6 +463,11 @@ a_step_on_a_gpu_is_predicted() {
         END { for (i = 1; i <= NR - 4; i++) sum += ms[i]; exit !(NR > 20 && sum / ms[NR - 3] > 0.999999 && sum / ms[NR - 3] < 1.000001) }' || note "the rows are not the step: $(cat "$dir/out")"
     expect 2 'give one of: A100' "$train" bench predict V100
     expect 2 'give a number' "$train" bench predict A100 --batch_size auto
+    expect 2 'has no such products' "$train" bench predict A100 --dtype fp8
+    expect 2 'the plain kernels have no FP8' "$train" bench predict H100 --dtype fp8 --kernels plain
+    expect 2 'is for --dtype bf16' "$train" bench predict H100 --dtype tf32 --kernels cudnn
+    expect 2 'one or the other' "$train" bench predict H100 --kernels flash --flash 0
+    expect 2 'on a GPU flash or cudnn' "$train" bench ops --kernels flash --out ""
     expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
 }
 
@@ -476,11 +481,11 @@ kept_predictions_are_the_programs() {
         must "$train" $command --out ""
         sed 1d "$file" | cmp -s - "$dir/out" || note "$file is out of date: sh dev/bench/predict.sh"
     done
-    [ $# -ge 8 ] || note "only $# predictions"
-    must "$train" bench predict A100 --batch_size 16 --out ""
+    [ $# -ge 10 ] || note "only $# predictions"
+    must "$train" bench predict A100 --batch_size 16 --graph 0 --out ""
     for form in 'attention by matmuls, unfused' 'flash attention, unfused' 'flash attention, fused'; do
         awk -v form="$form" 'index($0, form) == 1 { bytes = sprintf("%.0f", $(NF - 2)); launches = $(NF - 1)
-            print "^| bf16, " form " .* " int(bytes / 1000) "," substr(bytes, length(bytes) - 2) " | " launches " |" }' "$dir/out" >"$dir/row"
+            print "^| bf16, " form " .* " int(bytes / 1000) "," substr(bytes, length(bytes) - 2) " | " launches " | " sprintf("%.0f", $NF) " |" }' "$dir/out" >"$dir/row"
         grep -q "$(cat "$dir/row")" dev/ladder.md || note "dev/ladder.md has no row $(cat "$dir/row")"
     done
 }

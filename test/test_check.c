@@ -235,11 +235,24 @@ TEST(threads_and_graphs_must_not_change_the_loss_at_all) {
     Rung a = CPU_RUNGS[1], b = a;
     b.threads = ALL_THREADS;
     b.graph = 1;
-    EXPECT(rung_tolerance(&a, &b) == 0);
+    EXPECT(rung_tolerance(&a, &b, true) == 0);
+    EXPECT(rung_tolerance(&a, &b, false) == loss_tolerance("fp32", "fp32")); // they were chosen differently
     b.fused = 1;
-    EXPECT(rung_tolerance(&a, &b) == loss_tolerance("fp32", "fp32"));
+    EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance("fp32", "fp32"));
     b.dtype = "bf16";
-    EXPECT(rung_tolerance(&a, &b) == loss_tolerance("fp32", "bf16"));
+    EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance("fp32", "bf16"));
+}
+
+TEST(rungs_that_chose_other_kernels_may_differ_a_little) {
+    Config config;
+    Ladder l = example_ladder(&config);
+    l.rung[1] = l.rung[0];
+    l.result[1].loss = l.result[0].loss * (1 + 1e-6);
+    rung_compare(&l, 1, 0, 0);
+    EXPECT(l.result[1].tolerance == 0 && !rung_is_ok(&l.result[1]));
+    snprintf(l.result[1].kernels, sizeof l.result[1].kernels, "attention=cudnn");
+    rung_compare(&l, 1, 0, 0);
+    EXPECT(l.result[1].tolerance > 0 && rung_is_ok(&l.result[1]));
 }
 
 static const Trainer* find_all(const char* dtype) {

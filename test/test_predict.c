@@ -46,6 +46,71 @@ TEST(operations_of_a_step_are_those_of_the_formula) {
     EXPECT_NEAR(want / model_flops_per_token(&g), 1, 0.02);
 }
 
+// fp8.cuh says what the casts are: forward a layer's input takes 5 bytes an element, backward its gradient 6 and its
+// input 5, which is 124 C for each token of a block; a weight 6, once in a step.
+TEST(fp8_casts_what_its_products_read) {
+    Step s = example_step("H100");
+    const double C = 768, L = 12, tokens = 16 * 1024, weights = L * 12 * C * C, scales = 16 * 4 * L;
+    const Prediction bf16 = predict_step(&s, NUM_PARTS), bf16_update = predict_step(&s, PART_UPDATE);
+    s.dtype = "fp8";
+    s.fp8 = true;
+    const Prediction fp8 = predict_step(&s, NUM_PARTS), update = predict_step(&s, PART_UPDATE);
+    const double in_update = update.read + update.written - bf16_update.read - bf16_update.written;
+    EXPECT_NEAR(in_update, 6 * weights + scales, 1);
+    EXPECT(update.launches - bf16_update.launches == 4 * 3 * L);
+    EXPECT(fp8.product_flops == bf16.product_flops);
+    // three launches for each of three casts; GELU and its gradient; sums of columns are two launches, for one addition
+    EXPECT(fp8.launches - update.launches == bf16.launches - bf16_update.launches + L * (4 * 3 * 3 + 2 + 4));
+    const double gelu = 2 * 4 + 2 * 2 * 4; // `pre` is read again; dinp is read and written again
+    const double bias = 2 * 9 - 2 * 9;     // dout is read for it, but by one product less
+    const double products = -7 - 7;        // the input, forward and backward
+    const double sums = 12 * 9 * C * L;    // of bias gradients, which waited to be added
+    const double more = step_bytes(&s) - bf16.read - bf16.written - in_update;
+    EXPECT_NEAR(more, tokens * L * C * (124 + gelu + bias + products) - 2 * weights - sums + 3 * scales, 1);
+}
+
+TEST(fp8_leaves_the_classifier_and_odd_layers_in_bf16) {
+    Step s = example_step("H100");
+    const Prediction bf16 = predict_step(&s, PART_CLASSIFIER);
+    s.dtype = "fp8";
+    s.fp8 = true;
+    EXPECT(predict_step(&s, PART_CLASSIFIER).seconds == bf16.seconds);
+    const StepOp* row = STEP_OPS;
+    while (!is_op(row->op, "matmul_forward")) { row++; }
+    const KernelList k = step_kernels(&s, row);
+    EXPECT(k.count == 2 && k.kernel[1].work == WORK_FP8_PRODUCT);
+    EXPECT(!strcmp(work_dtype(&s, WORK_FP8_PRODUCT), "fp8") && !strcmp(work_dtype(&s, WORK_PRODUCT), "bf16"));
+    s.B = 1;
+    s.T = 1000; // no multiple of 16
+    const KernelList odd = step_kernels(&s, row);
+    EXPECT(odd.count == 1 && odd.kernel[0].work == WORK_PRODUCT);
+}
+
+TEST(a_graph_halves_the_gaps_and_nothing_else) {
+    Step s = example_step("A100");
+    s.graph = false;
+    const Prediction launched = predict_step(&s, NUM_PARTS);
+    s.graph = true;
+    const Prediction replayed = predict_step(&s, NUM_PARTS);
+    EXPECT(replayed.launches == launched.launches && replayed.read == launched.read);
+    EXPECT_NEAR(launched.gap_seconds, KERNEL_GAP * launched.launches, 1e-12);
+    EXPECT_NEAR(launched.seconds - replayed.seconds, (KERNEL_GAP - GRAPH_KERNEL_GAP) * launched.launches, 1e-12);
+}
+
+// One kernel where ours has two, which does not read q, k, v, dout and the statistics again, but keeps sums in fp32.
+TEST(cudnns_attention_is_one_kernel_of_its_own_efficiency) {
+    Step s = example_step("H100");
+    const Prediction ours = predict_step(&s, PART_ATTENTION);
+    s.attention = ATTENTION_BY_CUDNN;
+    const Prediction cudnns = predict_step(&s, PART_ATTENTION);
+    const double tokens = 16 * 1024, rows = tokens * 768 * sizeof(floatX), statistic = 4 * tokens * 12, L = 12;
+    EXPECT(cudnns.launches == ours.launches && cudnns.product_flops == ours.product_flops);
+    EXPECT_NEAR(ours.read - cudnns.read, L * (4 * rows + 2 * statistic - 2 * rows), 1);
+    EXPECT_NEAR(cudnns.written - ours.written, L * 2 * rows, 1);
+    EXPECT(step_has(&s, WORK_CUDNN_FORWARD) && step_has(&s, WORK_CUDNN_BACKWARD) && !step_has(&s, WORK_FLASH_BACKWARD));
+    EXPECT(cudnns.seconds < ours.seconds);
+}
+
 TEST(accumulation_repeats_all_but_the_update) {
     Step s = example_step("A100");
     const Prediction once = predict_step(&s, NUM_PARTS), update = predict_step(&s, PART_UPDATE);
@@ -106,11 +171,11 @@ TEST(a_kernel_takes_the_longer_of_two_times) {
     memset(&k, 0, sizeof k);
     add_kernel(&k, WORK_ELEMENTS, 2, 1, 1e9 * s.gpu->memory * MEMORY_EFFICIENCY, 0);
     Prediction p = predict_kernels(&s, &k, 3);
-    EXPECT_NEAR(p.seconds, 3 * (1 + 2 * KERNEL_GAP), 1e-9);
+    EXPECT_NEAR(p.seconds, 3 * (1 + 2 * step_gap(&s)), 1e-9);
     EXPECT(!strcmp(prediction_bound(&p), "memory"));
     k.kernel[0].flops = 2 * 19.5e12 * efficiency_of(s.gpu, WORK_ELEMENTS);
     p = predict_kernels(&s, &k, 1);
-    EXPECT_NEAR(p.seconds, 2 + 2 * KERNEL_GAP, 1e-9);
+    EXPECT_NEAR(p.seconds, 2 + 2 * step_gap(&s), 1e-9);
     EXPECT(!strcmp(prediction_bound(&p), "arithmetic"));
 }
 
@@ -137,7 +202,7 @@ TEST(the_list_names_operations_that_exist) {
     for (int i = 0; i < NUM_STEP_OPS; i++) {
         const Step s = example_step("A100");
         const KernelList k = step_kernels(&s, &STEP_OPS[i]);
-        EXPECT(k.count > 0);
+        EXPECT(k.count > 0 || step_times(&s, &STEP_OPS[i]) == 0);
         for (int j = 0; j < k.count; j++) { EXPECT(k.kernel[j].read >= 0 && k.kernel[j].written >= 0); }
     }
 }

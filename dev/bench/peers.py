@@ -8,7 +8,8 @@ is the same formula for all (llmc/mfu.h) over the peak that our program names: b
 
 All train the same shape in the same precision on random tokens: forward, loss, backward, clipping to norm 1, AdamW, 50304
 rows of vocabulary, no dropout. PyTorch is Hugging Face's GPT2LMHeadModel with its fused attention (sdpa: flash attention on
-a GPU in bf16), fused AdamW and, for bf16, autocast, which keeps weights in fp32. A step ends when the device has done its
+a GPU in bf16), fused AdamW and, for bf16, autocast, which keeps weights in fp32. PyTorch alone has no training step in FP8:
+--dtype fp8 is ours beside PyTorch's bf16, and the record says so; MFU is then, of both, the part of FP8's peak. A step ends when the device has done its
 work, not when it has been asked to. Threads are the same for all.
 
 Recorded besides: the time from starting a process until its first step is done, which holds PyTorch's imports and compiling
@@ -85,8 +86,12 @@ def pytorch_run(a):
         "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
+def pytorch_dtype(dtype):
+    return "bf16" if dtype == "fp8" else dtype
+
+
 def pytorch_command(a, contender, dtype, B, T):
-    return [a.python, __file__, "--contender", contender, "--device", a.device, "--dtype", dtype, "--model", a.model, "-B", str(B),
+    return [a.python, __file__, "--contender", contender, "--device", a.device, "--dtype", pytorch_dtype(dtype), "--model", a.model, "-B", str(B),
             "-T", str(T), "--threads", str(a.threads), "--warmup", str(a.warmup), "--steps", str(a.steps)]
 
 
@@ -187,7 +192,7 @@ def compare(a, dtype, B, T, shard):
     better = min(a.pytorch, key=lambda name: statistics.median(medians[name]))
     ratios = [theirs / ours for ours, theirs in zip(medians["ours"], medians[better])]
     tok_s = {name: round(B * T / statistics.median(ms) * 1e3, 1) for name, ms in medians.items()}
-    record = {"dtype": dtype, "B": B, "T": T, "better": better, "ratio": round(statistics.median(ratios), 3),
+    record = {"dtype": dtype, "pytorch_dtype": pytorch_dtype(dtype), "B": B, "T": T, "better": better, "ratio": round(statistics.median(ratios), 3),
               "ratios": [round(r, 3) for r in ratios],
               "tok_s": tok_s, "peak_tflops": round(peak_flops / 1e12, 4),
               "mfu": {name: round(flops_per_token(a.model, T) * speed / peak_flops, 4) for name, speed in tok_s.items()},
@@ -202,6 +207,7 @@ def print_table(records):
     for r in records:
         for name in r["runs"]:
             ratio = f"{r['ratio']:.2f} ({min(r['ratios']):.2f} to {max(r['ratios']):.2f}) against {r['better']}" if name == "ours" else ""
+            ratio += f" in {r['pytorch_dtype']}" if ratio and r["pytorch_dtype"] != r["dtype"] else ""
             print("{:5} {:4} {:5}  {:9} {:9.1f} {:5.1f}% {:>13} {:15.1f}  {}".format(
                 r["dtype"], r["B"], r["T"], name, r["tok_s"][name], 100 * r["mfu"][name], r["peak_mib"][name] or "", r["first_step_s"][name], ratio))
 
@@ -241,7 +247,7 @@ def main():
     p.add_argument("--python", default=sys.executable, help="a Python with torch and transformers (default: this one)")
     p.add_argument("--pytorch", nargs="+", default=["eager", "compiled"], choices=["eager", "compiled"], help="PyTorch's forms to run")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    p.add_argument("--dtype", nargs="+", default=["fp32", "bf16"], choices=["fp32", "tf32", "bf16"])
+    p.add_argument("--dtype", nargs="+", default=["fp32", "bf16"], choices=["fp32", "tf32", "bf16", "fp8"])
     p.add_argument("--model", default="d12", choices=sorted(SIZES))
     p.add_argument("-B", type=int, nargs="+", default=[4])
     p.add_argument("-T", type=int, nargs="+", default=[64])
@@ -257,8 +263,9 @@ def main():
         return pytorch_run(a)
     if min(a.rounds, a.warmup, a.steps) < 1:
         p.error("--rounds, --warmup and --steps must be at least 1")
-    if a.device == "cpu" and "tf32" in a.dtype:
-        p.error("--dtype tf32 is a GPU's: give --device cuda")
+    for dtype in ("tf32", "fp8"):
+        if a.device == "cpu" and dtype in a.dtype:
+            p.error(f"--dtype {dtype} is a GPU's: give --device cuda")
     check_contenders(a)
     records, facts, load = [], {}, round(os.getloadavg()[0], 2)  # what others did in the last minute
     with tempfile.TemporaryDirectory() as folder:

@@ -25,6 +25,7 @@
 // would help is to leave the amax, and the cast, to the kernel that writes the tensor: layernorm, GELU, attention.
 // Memory: two bytes for each weight of the blocks, and 9 N C for what lies between two products (fp8_bytes).
 #pragma once
+#include "../gpus.h"
 #include "../tensors.h"
 #include "vector.cuh"
 #include <cuda_fp8.h>
@@ -36,8 +37,6 @@ struct alignas(16) Fp8Scale {
     float inverse; // what its FP8 numbers are to be multiplied by
     uint32_t amax; // the bits of its largest magnitude as a float
 };
-
-enum { FP8_MULTIPLE = 16 }; // of which cuBLASLt wants rows, columns and addresses in bytes to be
 
 // ---------------------------------------------------------------------------------------------------------------------
 // kernels: a thread reads, or converts, FP8_WIDTH elements at a time
