@@ -35,7 +35,7 @@ enum {
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO, "token shards to validate on (glob); empty: none")        \
     INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL, "sequences in a micro-batch, B; auto: the largest that fits")   \
     INT(seq_len, 0, 1, 1e6, "model", SHAPE_COMMANDS | EVAL, "tokens in a sequence, T; model: the model's own")                \
-    INT(total_batch_size, 0, 1, HUGE_COUNT, "B*T", TRAIN | INFO, "tokens in an optimizer step, over all micro-batches")     \
+    INT(total_batch_size, 0, 1, HUGE_COUNT, "B*T", TRAIN | INFO | BENCH, "tokens in an optimizer step, over all micro-batches")     \
     TEXT(batch_ramp, "", TRAIN | INFO, "START:TOKENS: begin with START tokens a step and double to the total batch over TOKENS tokens") \
     FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch")                            \
     FLAG(overfit, 0, TRAIN, "train on the first batch for ever")                                                            \
@@ -63,7 +63,7 @@ enum {
     INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice")                                    \
     INT(device, 0, 0, 1023, NULL, MODEL_COMMANDS, "which of the GPUs that this process can see")                            \
     GROUP("processes")                                                                                                      \
-    INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL, "start so many processes on this machine, one for each GPU, without mpirun")  \
+    INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | BENCH, "start so many processes on this machine, one for each GPU, without mpirun")  \
     CHOICE(zero, "0", "0|1", TRAIN | INFO, "1: each process keeps a share of master weights and moments (ZeRO-1), not all of them") \
     REAL(connect_timeout, 300, 0.1, 1e6, TRAIN | EVAL | BENCH, "seconds to wait for the other processes at the start")              \
     REAL(comm_timeout, 120, 0.1, 1e6, TRAIN | EVAL | BENCH, "seconds of silence after which another process is given up, and the run ended") \
@@ -80,7 +80,11 @@ enum {
     INT(keep, 3, 0, 1e9, NULL, TRAIN, "newest checkpoints kept; 0: all")                                                    \
     TEXT(resume, "", TRAIN, "auto: go on from the newest checkpoint in --out; or the path of a checkpoint")                 \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH, "folder of checkpoints, logs and the report; empty: write nothing")  \
-    REAL(price, 0, 0, 1e9, TRAIN, "of this machine per hour, to print the cost of the run")                                 \
+    REAL(price, 0, 0, 1e9, TRAIN | BENCH, "of this machine per hour, to print the cost of the run (bench scale: of a GPU)")                                 \
+    GROUP("bench scale")                                                                                                    \
+    TEXT(link, "", BENCH, "what connects the GPUs, if not measured: 300GB/s:5us, or 8x300GB/s:5us,50GB/s:15us: 8 in a machine, then between machines") \
+    REAL(step_ms, 0, 0, 1e9, BENCH, "time of a step of --total_batch_size tokens on one GPU, if not measured")              \
+    REAL(update_ms, 0, 0, 1e9, BENCH, "the part of --step_ms that the update takes")                                        \
     GROUP("other")                                                                                                          \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                              \
     TEXT(config, "", TRAIN | GENERATE | EVAL | INFO, "file of `name value` lines; the command line overrides it")
@@ -143,7 +147,7 @@ static const Command COMMANDS[] = {
     {"tokenize", TOKENIZE, "text on standard input to token ids, or back with --decode"},
     {"info", INFO, "a model's tensors and memory, before anything is allocated; and check whole token files"},
     {"check", CHECK, "every kernel and ten training steps against the CPU's, in the shapes and precision given"},
-    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit"},
+    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit; bench comm: sums over processes; bench scale: many GPUs, predicted"},
     {"report", REPORT, "an HTML page of one or several runs: report FOLDER..."},
 };
 enum { NUM_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };

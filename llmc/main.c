@@ -181,13 +181,14 @@ int main(int argc, char** argv) {
     if (command->bit == REPORT) { return report_command(&config); }
     Launch launch = detect_launch(command->bit);
     if (config.gpus > 1 && launch.size == 1) { return launch_local((int)config.gpus, arguments, config.comm_timeout); }
-    if (command->bit == BENCH) { return bench_command(&config, find_fast); }
-    const Trainer* trainer = choose_trainer(&config);
+    // bench finds its trainers itself; those of a device share an engine
+    const Trainer* trainer = command->bit == BENCH ? find_fast("auto") : choose_trainer(&config);
     if (command->bit == CHECK) { return check_command(&config, trainer, find_cpu_trainer("fp32", "plain")); }
     Comm comm = open_comm(&launch, &config, trainer);
     const int status = command->bit == TRAIN      ? trainer->train(&config, &comm)
                        : command->bit == GENERATE ? trainer->generate(&config)
                        : command->bit == EVAL     ? trainer->eval(&config, &comm)
+                       : command->bit == BENCH    ? bench_command(&config, find_fast, &comm)
                                                   : trainer->info(&config);
     comm_close(&comm);
 #ifdef HAS_MPI
