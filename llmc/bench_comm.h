@@ -126,7 +126,7 @@ static inline double comm_slowest(Comm* comm, double mine) {
 // The median over repetitions, each of so many operations that the clock does not matter, on the slowest process. Zeros are
 // added up: they stay what they are.
 static inline CommTime collective_time(CommBench* b, Collective what, size_t bytes) {
-    enum { LEAST = 5, MOST = 25, MOST_TIMES = 200 };
+    enum { LEAST = 5, MOST = 15, MOST_TIMES = 200 };
     const double enough = 1.0, resolution = 2e-3; // seconds for all, and for one repetition
     double seconds[MOST];
     const int n = b->comm->size;

@@ -245,7 +245,7 @@ static const char SCALE_STYLE[] =
 
 enum { SCALE_WIDTH = 1120, SCALE_HEIGHT = 400, SCALE_TOP = 76, SCALE_PLOT_WIDTH = 430, SCALE_PLOT_HEIGHT = 280 };
 
-// One of the two plots: x and y in powers of two, or y from 0 to 1.
+// One of the two plots: x and y logarithmic, or y from 0 to 1.
 typedef struct {
     const BenchScale* bench;
     int left;
@@ -262,18 +262,25 @@ static inline double scale_y(const ScalePlot* p, double value) {
     return SCALE_TOP + SCALE_PLOT_HEIGHT * (1 - (y - p->low) / (p->high - p->low));
 }
 
-static inline void scale_grid(Page* page, const ScalePlot* p) {
+// A line across, and what it stands for.
+static inline void scale_tick(Page* page, const ScalePlot* p, double value) {
     char text[32];
+    const double y = scale_y(p, value);
+    if (p->is_speed) { tick_text(text, value, value); }
+    else { snprintf(text, sizeof text, "%.0f%%", 100 * value); }
+    page_add(page, "<path class=\"grid\" d=\"M%d %.1fh%d\"/><text class=\"y\" x=\"%d\" y=\"%.1f\">%s</text>\n", p->left, y,
+             SCALE_PLOT_WIDTH, p->left - 8, y + 4, text);
+}
+
+static inline void scale_grid(Page* page, const ScalePlot* p) {
     const BenchScale* b = p->bench;
-    const int ticks = p->is_speed ? (int)(p->high - p->low) : 5, bottom = SCALE_TOP + SCALE_PLOT_HEIGHT;
-    const int every = (ticks + 7) / 8;
-    for (int k = 0; k <= ticks; k += every) {
-        const double value = p->is_speed ? pow(2, p->low + k) : k / 5.0;
-        const double y = scale_y(p, value);
-        if (p->is_speed) { value_text(text, value); }
-        else { snprintf(text, sizeof text, "%.0f%%", 100 * value); }
-        page_add(page, "<path class=\"grid\" d=\"M%d %.1fh%d\"/><text class=\"y\" x=\"%d\" y=\"%.1f\">%s</text>\n", p->left,
-                 y, SCALE_PLOT_WIDTH, p->left - 8, y + 4, text);
+    const int bottom = SCALE_TOP + SCALE_PLOT_HEIGHT;
+    const bool is_wide = p->high - p->low > 12; // powers of ten alone, beside the first
+    for (int k = 0; !p->is_speed && k <= 5; k++) { scale_tick(page, p, k / 5.0); }
+    double value = exp2(p->low);
+    for (; p->is_speed && log2(value) < p->high + 0.01; value = nice_step(1.5 * value)) {
+        const double digit = value / pow(10, floor(log10(value) + 1e-9));
+        if (!is_wide || digit < 1.5) { scale_tick(page, p, value); }
     }
     for (int i = 0; i < b->count; i++) {
         page_add(page, "<text class=\"x\" x=\"%.1f\" y=\"%d\">%d</text>\n", scale_x(p, i), bottom + 20, b->n[i]);
@@ -296,8 +303,8 @@ static inline void scale_plot(Page* page, const BenchScale* b, int left, bool is
     const int last = b->count - 1;
     const double first = scale_tokens_per_second(b, &b->at[0][SCALE_OVERLAP]);
     if (is_speed) {
-        p.low = floor(log2(first));
-        p.high = ceil(log2(first * b->n[last]) + 1e-9);
+        p.low = -log2(nice_step(1 / first)); // the numbers next to both, of 1, 2, 5 times a power of ten
+        p.high = log2(nice_step(first * b->n[last]));
     }
     page_add(page, "<text class=\"title\" x=\"%d\" y=\"%d\">%s</text>\n", left, SCALE_TOP - 16,
              is_speed ? "Tokens per second" : "Efficiency: speed over that of one, by the number");

@@ -176,6 +176,7 @@ static inline const char* link_parse_one(const char* text, Link* link) {
 // --link: one line between all, or that within machines of so many processes and that between them.
 static inline bool link_parse(const char* text, Network* net, Error* err) {
     int per_machine = INT32_MAX, used = 0;
+    memset(net, 0, sizeof *net);
     if (sscanf(text, "%dx%n", &per_machine, &used) != 1 || !used) { per_machine = INT32_MAX, used = 0; }
     const char* end = link_parse_one(text + used, &net->within);
     net->between = net->within;
