@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 . dev/bench/common.sh
-[ $# -gt 0 ] || set -- --model L=6,H=6,C=384,T=64 --batch_size 4 --seq_len 64 --total_batch_size 2048
+[ $# -gt 0 ] || set -- --model L=4,H=4,C=256,T=64 --batch_size 4 --seq_len 64 --total_batch_size 1024
 
 # foretold PROCESSES KEY: ms of a step in scale.json
 foretold() {
@@ -67,6 +67,6 @@ awk '{ printf "%9d %6d %12.1f %26.1f (%.3f) %9.1f (%.3f)\n", $1, $2, $3, $4, $4 
   "runs": [
 END
     awk '{ printf "%s    {\"processes\": %d, \"zero\": %d, \"measured_ms\": %.2f, \"foretold_ms\": %.2f, \"foretold_overlap_ms\": %.2f}",
-        NR > 1 ? ",\n" : "", $1, $2, $3, $4, $5 } END { print "" }' "$folder/table"
+        (NR > 1 ? ",\n" : ""), $1, $2, $3, $4, $5 } END { print "" }' "$folder/table"
     printf '  ]\n}\n'
 } >"$json"
