@@ -4,9 +4,11 @@
 #   LEVELS="generic avx2 ..."       instructions to build the CPU's kernels for; the program takes the best its processor has
 #   ARCH=...                        the processor that all else is built for (gcc's -march); the compiler's default
 #   CC=gcc                          or clang
+#   CUDNN=0|1                       attention by cuDNN too; 1 where cuDNN and its frontend's headers are
 #   GPU="80 90"                     compute capabilities to build train_gpt2cu for; the GPU present, else 8.0 and 9.0
 
 MAKEFLAGS += --no-builtin-rules
+comma := ,
 
 config ?= release
 CC     ?= cc
@@ -46,6 +48,11 @@ endif
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
 GPU       := $(or $(GPU),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | grep -xE '[0-9]+' | sort -un),80 90)
+# Optional: attention by cuDNN, where the library and the headers of its frontend are (CUDNN=0|1 forces; `sh
+# scripts/setup.sh cudnn` fetches the headers).
+CUDNN_FRONTEND ?= $(patsubst %/cudnn_frontend.h,%,$(firstword $(wildcard $(addsuffix /cudnn_frontend.h,build/cudnn_frontend/include $(CUDA_HOME)/include /usr/local/include /usr/include))))
+CUDNN_HEADER   := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h /usr/include/$(shell uname -m)-linux-gnu/cudnn.h))
+CUDNN          ?= $(if $(and $(NVCC),$(CUDNN_HEADER),$(CUDNN_FRONTEND)),1,0)
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 
 .PHONY: all train_gpt2 train_gpt2cu prepare emu amx tests level-tests test headers fuzz clean help check-packages
@@ -64,7 +71,7 @@ help:
 	@echo 'make fuzz            the fuzz targets, with clang (build/fuzz/*)'
 	@echo 'make clean           remove everything that was built'
 	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang   GPU="80 90"'
-	@echo 'found: $(CC)$(if $(OPENMP),, without OpenMP), $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPU))",no nvcc), $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)'
+	@echo 'found: $(CC)$(if $(OPENMP),, without OpenMP), $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPU))",no nvcc), $(if $(filter 1,$(CUDNN)),cuDNN,no cuDNN or no frontend for it: sh scripts/setup.sh cudnn), $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)'
 
 check-packages:
 	$(if $(JANSSON),,$(error jansson.h is missing: install libjansson-dev, or run `sh scripts/setup.sh`))
@@ -115,18 +122,28 @@ NVCC_debug    := -O0 -g -lineinfo
 NVCC_sanitize := -O1 -g -lineinfo -Xcompiler -fsanitize=undefined
 NVCCFLAGS     = $(NVCC_$(config)) -std=c++17 -D_GNU_SOURCE $(GENCODE) --threads 0 -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas \
                 $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v
+CUDNN_OBJECT := $(if $(filter 1,$(CUDNN)),$(BUILD)/attention_cudnn.o)
 # Optional: NCCL, for several GPUs.
 NCCL       ?= $(if $(NVCC),$(shell echo '\#include <nccl.h>' | $(NVCC) -E -x cu - >/dev/null 2>&1 && echo 1 || echo 0),0)
 NCCL_FLAGS := $(if $(filter 1,$(NCCL)),-DHAS_NCCL)
-CUDA_LIBS    := $(if $(filter 1,$(NCCL)),-lnccl) -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
+CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 $(if $(CUDNN_OBJECT),-lcudnn) $(if $(NCCL_FLAGS),-lnccl) -lcublasLt -lcudart_static -ldl -lrt
 
-$(BUILD)/train_gpt2cu: $(CUDA_OBJECTS) $(FP32_OBJECTS) $(MAIN_OBJECTS)
-	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+$(BUILD)/train_gpt2cu: $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(FP32_OBJECTS) $(MAIN_OBJECTS)
+	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $(filter %.o,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
+# -O1: it only calls the library, and takes the compiler long enough
+CUDNN_FLAGS := -std=c++17 -O1 -D_GNU_SOURCE -Wall -Wextra -DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem $(CUDA_HOME)/include -isystem $(CUDNN_FRONTEND)
+$(BUILD)/attention_cudnn.o: llmc/cuda/attention_cudnn.cpp | $(BUILD)
+	$(if $(and $(CUDNN_HEADER),$(CUDNN_FRONTEND)),,$(error CUDNN=1: no $(if $(CUDNN_HEADER),cudnn_frontend.h: run `sh scripts/setup.sh cudnn`$(comma) or give CUDNN_FRONTEND=FOLDER,cudnn.h: install cuDNN$(comma) or leave CUDNN out)))
+	$(CXX) $(CUDNN_FLAGS) -MMD -MP -c $< -o $@
 # the compiler's account of registers and spills is kept beside the object: a test reads it
 $(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu | $(BUILD) check-packages
 	$(if $(NVCC),,$(error no nvcc in the path or in $(CUDA_HOME): install the CUDA toolkit, or give CUDA_HOME=...; `make train_gpt2` builds the CPU trainer))
 	$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS) -DFLOATX=$* -MD -MP -MF $(@:.o=.d) -c $< -o $@ >$(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas) >&2; exit 1; }
 	@grep -v -E '^ptxas info|bytes stack frame|^$$' $(@:.o=.ptxas) >&2 || true
+
+# what it asks of cuDNN, checked without a GPU (test/cudnn.sh)
+$(BUILD)/test_cudnn_graphs: test/cudnn/test_graphs.cpp llmc/cuda/attention_cudnn.cpp llmc/cuda/attention_cudnn.h | $(BUILD)
+	$(CXX) $(CUDNN_FLAGS) $< -o $@ -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcudnn
 
 # What everything is built with: when that changes, everything is built again.
 SETTINGS := $(CC) $(CFLAGS) $(LDFLAGS) $(LEVELS) $(MPI_FLAGS) $(NCCL_FLAGS)
@@ -140,6 +157,12 @@ ifneq ($(NVCC) $(NVCCFLAGS),$(shell cat $(BUILD)/cuda_settings 2>/dev/null))
 $(file >$(BUILD)/cuda_settings,$(NVCC) $(NVCCFLAGS))
 endif
 $(CUDA_OBJECTS): $(BUILD)/cuda_settings
+# with or without cuDNN: linked again when that changes
+ifneq ($(CUDNN_OBJECT),$(shell cat $(BUILD)/cudnn_settings 2>/dev/null))
+$(file >$(BUILD)/cudnn_settings,$(CUDNN_OBJECT))
+endif
+$(BUILD)/train_gpt2cu: $(BUILD)/cudnn_settings
+$(BUILD)/cudnn_settings:
 $(BUILD)/cuda_settings:
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -156,15 +179,23 @@ EMU_OPT_plain := -O2
 EMU_OPT_coverage := -O1
 EMU_FLAGS := $(EMU_OPT_$(EMU)) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -D_GNU_SOURCE
 EMU_OBJECTS := $(EMU_BUILD)/cuda_fp32.o $(EMU_BUILD)/cuda_bf16.o
-EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
+EMU_CUDNN   := $(EMU_BUILD)/attention_cudnn.o
+EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
 
-emu: $(EMU_BUILD)/train_gpt2cu
+EMU_TESTS   := $(EMU_BUILD)/test_attention_fp32 $(EMU_BUILD)/test_attention_bf16
+
+emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS)
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
 	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DHAS_NCCL -DFLOATX=$* -c $< -o $@
+$(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
+	@mkdir -p $(@D)
+	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -c $< -o $@
+$(EMU_TESTS): $(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(EMU_SOURCES)
+	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DFLOATX=$* $< $(EMU_CUDNN) -o $@
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
-$(EMU_BUILD)/train_gpt2cu: $(EMU_OBJECTS) $(FP32_OBJECTS) $(MAIN_OBJECTS)
+$(EMU_BUILD)/train_gpt2cu: $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(MAIN_OBJECTS)
 	$(call WITH_MPI,$(CXX)) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
 
 
@@ -219,8 +250,8 @@ test: all $(TESTS)
 	@sh test/run.sh $(BUILD)
 
 # Headers that stand for themselves; ops.h, gpt2.h and what is built on them need floatX and the kernels before them.
-NEED_KERNELS := llmc/ops.h llmc/gpt2.h llmc/generate.h llmc/huggingface.h llmc/checkpoint.h llmc/mfu.h llmc/settings.h llmc/setup.h \
-                llmc/agreement.h llmc/train.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h llmc/cpu/tile_fp32.h
+NEED_KERNELS := llmc/ops.h llmc/gpt2.h llmc/generate.h llmc/huggingface.h llmc/checkpoint.h llmc/choose.h llmc/mfu.h llmc/settings.h llmc/setup.h \
+                llmc/agreement.h llmc/train.h llmc/memory_table.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h llmc/cpu/tile_fp32.h
 # those for some levels alone are compiled with the objects of these
 HEADERS := $(filter-out llmc/cpu/tile_pairs.h llmc/cpu/tile_bf16.h llmc/cpu/tile_amx.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),$(wildcard llmc/*.h llmc/cpu/*.h llmc/comm/*.h data/*.h test/*.h))
 headers: check-packages

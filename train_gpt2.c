@@ -12,6 +12,7 @@
 #include "llmc/generate.h"    // text from it
 #include "llmc/checkpoint.h"  // its weights on disk
 #include "llmc/settings.h"    // options that fit together and into memory
+#include "llmc/memory_table.h" // what fits, for info
 #include "llmc/setup.h"       // a run's data, weights and logs
 #include "llmc/train.h"       // the loop
 #include "llmc/commands.h"    // generate, eval, info

@@ -1,11 +1,12 @@
 // `bench`: speed, measured. `bench ladder` is the rungs of ladder.h on this machine, as a table, as JSON and as a
-// picture; the others are bench_ops.h, bench_comm.h and bench_scale.h.
+// picture; the others are bench_ops.h, bench_comm.h, bench_scale.h and bench_predict.h.
 #pragma once
 #include "bench_comm.h"
 #include "bench_ops.h"
+#include "bench_page.h"
+#include "bench_predict.h"
 #include "bench_scale.h"
 #include "ladder.h"
-#include "report.h"
 
 static inline double in_mib(size_t bytes) { return (double)bytes / 1048576; }
 
@@ -99,17 +100,9 @@ static inline json_t* ladder_json(const Ladder* l) {
 // the picture
 
 static const char LADDER_STYLE[] =
-    ".ladder { font: 12px system-ui, sans-serif; --ink: #1b1f27; --soft: #667085; --speed: #2563c9;\n"
-    "    --memory: #8fb0e3; --wrong: #d9601a }\n"
-    "@media (prefers-color-scheme: dark) { .ladder { --ink: #e6e9ee; --soft: #98a2b3; --speed: #6aa5ff;\n"
-    "    --memory: #3c5f96; --wrong: #ff9a5c } }\n"
-    ".ladder text { font-size: 12px; fill: var(--soft) }\n"
-    ".ladder .name, .ladder .title { fill: var(--ink) }\n"
-    ".ladder .name { text-anchor: end }\n"
-    ".ladder .title { font-weight: 600 }\n"
-    ".ladder .speed { fill: var(--speed) }\n"
-    ".ladder .memory { fill: var(--memory) }\n"
-    ".ladder .wrong { fill: var(--wrong) }\n";
+    ".bench .speed { fill: var(--speed) }\n"
+    ".bench .memory { fill: var(--memory) }\n"
+    ".bench .wrong { fill: var(--wrong) }\n";
 
 enum { PICTURE_WIDTH = 1120, PICTURE_TOP = 50, PICTURE_ROW = 30, PICTURE_BAR = 18 };
 enum { SPEED_LEFT = 160, SPEED_WIDTH = 420, MEMORY_LEFT = 860, MEMORY_WIDTH = 170 };
@@ -146,9 +139,8 @@ static inline void page_picture(Page* page, const Ladder* l) {
         most_speed = fmax(most_speed, l->result[i].tokens_per_second);
         most_memory = fmax(most_memory, (double)l->result[i].peak_bytes);
     }
-    page_add(page, "<svg class=\"ladder\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
-             "aria-label=\"Tokens per second and memory by rung\">\n<style>\n%s</style>\n", PICTURE_WIDTH,
-             PICTURE_TOP + PICTURE_ROW * l->count, LADDER_STYLE);
+    picture_begin(page, PICTURE_WIDTH, PICTURE_TOP + PICTURE_ROW * l->count, "Tokens per second and memory by rung",
+                  LADDER_STYLE);
     page_add(page, "<text class=\"title\" x=\"%d\" y=\"14\">Tokens per second</text>", SPEED_LEFT);
     page_fact(page, "<text x=\"160\" y=\"32\">", format("%s, %lld x %lld tokens a step; %s", l->config->model,
               l->config->batch_size, l->config->seq_len, l->device), "</text>\n");
@@ -184,9 +176,7 @@ static inline void page_rungs(Page* page, const Ladder* l) {
 }
 
 static inline void page_ladder(Page* page, const Ladder* l) {
-    page_add(page, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
-             "<meta charset=\"utf-8\"/>\n<title>ladder</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n",
-             REPORT_STYLE);
+    page_begin(page, "ladder");
     page_fact(page, "<header><h1>The ladder on ", format("%s", l->device), "</h1>\n");
     page_fact(page, "<p>", format("%s, %lld x %lld tokens, median of %lld steps", l->config->model,
                                   l->config->batch_size, l->config->seq_len, l->config->max_steps), "</p>\n");
@@ -194,7 +184,7 @@ static inline void page_ladder(Page* page, const Ladder* l) {
     page_picture(page, l);
     page_add(page, "</figure>\n");
     page_rungs(page, l);
-    page_add(page, "</main>\n</body>\n</html>\n");
+    page_end(page);
 }
 
 // Writes ladder.json, ladder.html and ladder.svg into --out, unless that is empty.
@@ -271,9 +261,13 @@ static inline int bench_command(Config* config, FindTrainer find, Comm* comm) {
     if (!strcmp(what, "comm") && config->num_args == 1) { return bench_comm(config, find, comm); }
     if (!strcmp(what, "scale") && config->num_args == 1) { return bench_scale(config, find, comm); }
     if (comm->size > 1) { usage_error("bench %s is for one process; comm and scale run in several", what); }
+    if (!strcmp(what, "predict")) { return bench_predict(config, find); }
+    if (config_source(config, "total_batch_size") > FROM_DEFAULT) {
+        usage_error("bench %s: --total_batch_size is an option of bench predict and bench scale alone", what);
+    }
     if (!strcmp(what, "ladder") && config->num_args == 1) { return bench_ladder(config, find); }
     if (!strcmp(what, "ops")) { return bench_ops(config, find); }
     usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
-                "(each operation beside what limits it), comm (sums over several processes), scale (many GPUs, predicted)",
-                what);
+                "(each operation beside what limits it), predict GPU (a training step on a GPU, computed), comm (sums "
+                "over several processes), scale (a step on many GPUs, foretold)", what);
 }

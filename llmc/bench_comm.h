@@ -154,10 +154,9 @@ static inline size_t comm_bytes(size_t bytes, int size) { return round_up(bytes,
 static inline CommBench comm_bench_open(const Harness* h, Comm* comm, size_t bytes) {
     CommBench b = {h, comm, NULL, 0, false};
     const int sharers = h->threads() ? comm->local_size : 1; // of a CPU's memory; a GPU is this process's own
-    const double half = (double)h->memory_available() / (2.0 * sharers);
-    const double room = -comm_slowest(comm, -fmin((double)bytes, half));
-    if (room < (double)bytes) { notice("up to %.0f MiB: there is no memory for more", room / 1048576); }
-    b.room = comm_bytes((size_t)room, comm->size);
+    const size_t room = comm_least(comm, min_size(bytes, h->memory_available() / (size_t)(2 * sharers)));
+    if (room < bytes) { notice("up to %zu MiB: there is no memory for more", room >> 20); }
+    b.room = comm_bytes(room, comm->size);
     b.x = h->alloc(b.room, "what is added up");
     return b;
 }
@@ -234,10 +233,13 @@ static inline void bench_collectives(CommBench* b, const TensorTable* table, jso
 }
 
 // The trainer that --dtype names.
-static inline const Trainer* bench_trainer(Config* config, FindTrainer find) {
+static inline const Trainer* bench_trainer(Config* config, FindTrainer find, const Comm* several) {
     const Trainer* trainer = find(config->dtype);
     if (!trainer) { usage_error("--dtype %s: this program has none for this device", config->dtype); }
     if (!strcmp(config->dtype, "auto")) { config->dtype = trainer->storage; }
+    if (config->batch_size == 0 && several->size > 1) {
+        usage_error("bench: --batch_size auto is for one process: give a number, the same for all");
+    }
     return trainer;
 }
 
@@ -249,7 +251,7 @@ static inline void how_to_start_several(const char* command, const char* otherwi
 static inline int bench_comm(Config* config, FindTrainer find, Comm* comm) {
     GPT2Config shape;
     if (comm->size == 1) { how_to_start_several("comm", ""); }
-    const Trainer* trainer = bench_trainer(config, find);
+    const Trainer* trainer = bench_trainer(config, find, comm);
     const Harness* h = trainer->harness;
     h->open_for_rank(config, comm);
     bench_resolve(h, config, &shape, strcmp(trainer->device, "cpu") != 0);

@@ -35,20 +35,20 @@ static inline char* given_options(const Config* c) {
     return line;
 }
 
-// What every record begins with: of which run, model and machine. Takes the references `options` and `rows`, which
-// `rows_name` names.
+// What every record begins with: of which run, model and machine. copy_bandwidth: measured, or NAN. Takes the
+// references `options` and `rows`, which `rows_name` names.
 static inline json_t* bench_record(const char* kind, const Config* c, const GPT2Config* m, const char* device,
                                    double copy_bandwidth, json_t* options, const char* rows_name, json_t* rows) {
     char date[32];
     const time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
     char* command = given_options(c);
-    json_t* record = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:f, s:{s:s, s:I, s:i, s:i, s:i, s:I, s:I, s:i}, s:o, s:o}", "kind", kind, "program",
-        "gpt2.c", "date", date, "device", device, "command", command, "copy_gb_s", copy_bandwidth / 1e9, "model",
-        "name", c->model, "parameters", (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads, "C",
-        m->channels, "B", (json_int_t)c->batch_size, "T", (json_int_t)c->seq_len, "V", m->vocab_size, "options",
-        options, rows_name, rows);
+    json_t* record = json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s, s:I, s:i, s:i, s:i, s:I, s:I, s:i}, s:o, s:o}",
+                               "kind", kind, "program", "gpt2.c", "date", date, "device", device, "command", command,
+                               "model", "name", c->model, "parameters", (json_int_t)model_parameters(m), "L",
+                               m->num_layers, "NH", m->num_heads, "C", m->channels, "B", (json_int_t)c->batch_size, "T",
+                               (json_int_t)c->seq_len, "V", m->vocab_size, "options", options, rows_name, rows);
+    if (copy_bandwidth > 0) { json_object_set_new(record, "copy_gb_s", json_real(copy_bandwidth / 1e9)); }
     free(command);
     return record;
 }

@@ -22,10 +22,10 @@ typedef struct {
     double copy_bandwidth;
     char device[128];
     int n[SCALE_COUNTS], count; // processes
-    Prediction at[SCALE_COUNTS][SCALE_WAYS];
+    ScaledStep at[SCALE_COUNTS][SCALE_WAYS];
 } BenchScale;
 
-static inline double scale_tokens_per_second(const BenchScale* b, const Prediction* p) {
+static inline double scale_tokens_per_second(const BenchScale* b, const ScaledStep* p) {
     return (double)b->config->total_batch_size / p->seconds;
 }
 static inline double scale_efficiency(const BenchScale* b, int i, int way) {
@@ -161,7 +161,7 @@ static inline void print_scale_table(const BenchScale* b) {
     printf("%6s %14s %11s %11s %11s %11s %11s %11s %12s %10s %10s%s\n", "GPUs", "micro-batches", "computing", "sums", "ms/step",
            "overlap", "ZeRO-1", "ZeRO+over.", "tok/s", "efficiency", "ZeRO", costs ? "  cost/Gtok" : "");
     for (int i = 0; i < b->count; i++) {
-        const Prediction* p = b->at[i];
+        const ScaledStep* p = b->at[i];
         char micro[32];
         snprintf(micro, sizeof micro, "%lld x %d", p->micro_steps, p->rows);
         printf("%6d %14s %11.2f %11.2f %11.2f %11.2f %11.2f %11.2f %12.0f %9.1f%% %9.1f%%", b->n[i], micro,
@@ -183,8 +183,8 @@ static inline void print_scale_table(const BenchScale* b) {
 // ---------------------------------------------------------------------------------------------------------------------
 // JSON
 
-static inline json_t* prediction_json(const BenchScale* b, int i, int way) {
-    const Prediction* p = &b->at[i][way];
+static inline json_t* scaled_json(const BenchScale* b, int i, int way) {
+    const ScaledStep* p = &b->at[i][way];
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "ms", 1e3 * p->seconds, "computing_ms",
                      1e3 * p->computing, "update_ms", 1e3 * p->update, "communication_ms", 1e3 * p->sent, "exposed_ms",
                      1e3 * p->exposed, "bytes", p->bytes, "tok_s", scale_tokens_per_second(b, p), "efficiency",
@@ -214,7 +214,7 @@ static inline json_t* scale_json(const BenchScale* b) {
         json_t* row = json_pack("{s:i, s:I, s:i}", "gpus", b->n[i], "micro_batches", (json_int_t)b->at[i][0].micro_steps,
                                 "rows", b->at[i][0].rows);
         for (int way = 0; way < SCALE_WAYS; way++) {
-            json_object_set_new(row, SCALE_KEYS[way], prediction_json(b, i, way));
+            json_object_set_new(row, SCALE_KEYS[way], scaled_json(b, i, way));
         }
         json_array_append_new(rows, row);
     }
@@ -341,7 +341,7 @@ static inline void scale_picture(Page* page, const BenchScale* b) {
 static inline int bench_scale(Config* config, FindTrainer find, Comm* comm) {
     BenchScale b;
     memset(&b, 0, sizeof b);
-    const Trainer* trainer = bench_trainer(config, find);
+    const Trainer* trainer = bench_trainer(config, find, comm);
     b.config = config;
     b.comm = comm;
     b.harness = trainer->harness;

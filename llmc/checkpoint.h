@@ -216,6 +216,11 @@ static inline json_t* state_to_json(const TrainState* s, const Config* c, json_t
     return state;
 }
 
+// The kernels that a run had on this device (device_kernels); NULL if there was none.
+static inline const char* state_kernels(const json_t* state) {
+    return json_string_value(json_object_get(json_object_get(state, "kernels"), DEVICE_NAME));
+}
+
 static inline bool state_save(const char* folder, json_t* state, Error* err) {
     char *path = format("%s/state.json", folder), *text = json_dumps(state, JSON_INDENT(2) | JSON_SORT_KEYS), hex[17];
     if (!text) { fatal("out of memory: state.json"); }

@@ -68,6 +68,28 @@ static inline void comm_close(Comm* comm) {
     bootstrap_close(comm->peers);
 }
 
+// The least of the numbers that the processes have.
+static inline size_t comm_least(Comm* comm, size_t mine) {
+    if (comm->size == 1) { return mine; }
+    size_t* all = (size_t*)alloc_or_die((size_t)comm->size, sizeof *all, "a number of each process");
+    bootstrap_gather(comm->peers, &mine, sizeof mine, all);
+    for (int r = 0; r < comm->size; r++) { mine = min_size(mine, all[r]); }
+    free(all);
+    return mine;
+}
+
+// x (n, in host memory) becomes its sum over all processes. Between steps.
+static inline void comm_sum_host(Comm* comm, double* x, int n) {
+    if (comm->size == 1) { return; }
+    double* all = (double*)alloc_or_die((size_t)comm->size * (size_t)n, sizeof *all, "numbers of each process");
+    bootstrap_gather(comm->peers, x, (size_t)n * sizeof *x, all);
+    for (int i = 0; i < n; i++) {
+        x[i] = 0;
+        for (int r = 0; r < comm->size; r++) { x[i] += all[r * n + i]; }
+    }
+    free(all);
+}
+
 // Tells the others where this process is, for messages should they wait for it.
 static inline void comm_tell(Comm* comm, long long step, RankActivity activity) {
     if (comm->size > 1) { bootstrap_progress(comm->peers, step, activity); }

@@ -1,5 +1,6 @@
 // The commands beside train that need a model: generate, eval and info.
 #pragma once
+#include "memory_table.h"
 #include "train.h"
 
 // The folder that a command's weights come from: --init or, if that was not given, the newest checkpoint in --out. NULL
@@ -33,7 +34,8 @@ static inline void take_data_options(Config* c, const char* folder) {
 static inline void open_model(GPT2* g, Config* c, const char* folder, const GPT2Config* shape, int B, int T) {
     Error err;
     gpt2_layout(g, shape, B, T, FORWARD_ONLY);
-    if (!check_memory(g, c, &err)) { fatal("%s", err.text); }
+    const Comm alone = comm_alone();
+    if (!check_memory(g, c, &alone, &err)) { fatal("%s", err.text); }
     gpt2_alloc(g);
     load_weights(g, c, folder);
     gpt2_free_masters(g);
@@ -117,19 +119,6 @@ static inline void print_tensors(const TensorTable* table) {
     printf("parameters: %zu, in memory with padding: %zu\n", decayed.elements + others.elements, table->size);
 }
 
-static inline void print_memory(const GPT2* g, const Config* c) {
-    MemoryLine line[MEMORY_LINES];
-    gpt2_memory(g, line);
-    printf("\nmemory to train with --batch_size %d --seq_len %d --recompute %s:\n", g->B, g->T, c->recompute);
-    for (int i = 0; i < MEMORY_LINES; i++) {
-        if (line[i].bytes > 1 << 16) { printf("  %-28s %10.1f MiB\n", line[i].what, (double)line[i].bytes / 1048576); }
-    }
-    printf("  %-28s %10.1f MiB\n", "packed weights, scratch", (double)operations_bytes(&g->params_table, true, g->T, g->config.channels, g->config.num_heads) / 1048576);
-    const size_t need = run_bytes(g, c), available = device_memory_available();
-    printf("  %-28s %10.1f MiB of %.1f available%s\n", "in all, with what is small", (double)need / 1048576,
-           (double)available / 1048576, need > available ? ": does not fit" : "");
-}
-
 // The standard deviation of the residual stream at each depth, on random tokens: how the initial scale of 1/sqrt(2L) on
 // what each block adds keeps it from growing with the depth.
 static inline void print_residual_stream(Config* c, const char* folder, const GPT2Config* shape) {
@@ -183,15 +172,46 @@ static inline bool verify_files(const char* option, const char* patterns, int T,
     return true;
 }
 
+// So many processes as --gpus names, for plans alone.
+static inline Comm comm_planned(const Config* c) {
+    Comm planned = comm_alone();
+    planned.size = (int)c->gpus;
+    return planned;
+}
+
+// The plan of memory, and whether it would do here.
+static inline void print_plans(const GPT2Config* shape, const Config* c, bool device_is_here) {
+    Comm planned = comm_planned(c);
+    GPT2 g;
+    const size_t here = device_is_here ? device_memory_available() : 0;
+    print_memory(shape, c, &planned);
+    if (device_is_here) {
+        gpt2_layout(&g, shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
+        printf("  available here: %.1f MiB%s\n", mib_of(here),
+               run_bytes(&g, c) > here ? ": too little for this" : "");
+    }
+    print_batches_heading(c, &planned, here);
+    print_batches(c->model, shape, c, &planned, here);
+}
+
+// What can be said of a model without a device, then what only one can tell.
 static inline int info_command(Config* c) {
     Error err;
     GPT2Config shape;
-    GPT2 g;
+    Comm alone = comm_alone();
     const char* folder = strcmp(c->init, "random") ? c->init : NULL;
+    const bool device_is_here = device_exists();
     preset_apply(c);
-    device_open_for(c);
+    if (device_is_here) { device_open_for(c); }
+    else { notice("there is no GPU here: what only one can tell is left out"); }
+    if (!strcmp(c->model, "all")) {
+        Comm planned = comm_planned(c);
+        print_batches_of_all(c, &planned, device_is_here ? device_memory_available() : 0);
+        return EXIT_DONE;
+    }
+    if (!device_is_here && !c->batch_size) { usage_error("--batch_size auto: there is no GPU here; give a number"); }
     if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) ||
-        !resolve_batch(c, &shape, 1, &err)) {
+        !resolve_batch(c, &shape, &alone, &err)) {
         usage_error("%s", err.text);
     }
     if (config_source(c, "train_data") >= FROM_FILE || config_source(c, "val_data") >= FROM_FILE) {
@@ -201,12 +221,12 @@ static inline int info_command(Config* c) {
                         (!val || verify_files("--val_data", c->val_data, T, shape.vocab_size));
         return ok ? EXIT_DONE : EXIT_CHECK_FAILED;
     }
-    gpt2_layout(&g, &shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
     printf("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : c->model, shape.num_layers, shape.num_heads,
            shape.channels, shape.max_seq_len, shape.vocab_size);
-    print_tensors(&g.params_table);
-    print_memory(&g, c);
+    const TensorTable table = gpt2_params_table(&shape);
+    print_tensors(&table);
+    print_plans(&shape, c, device_is_here);
     fflush(stdout);
-    print_residual_stream(c, folder, &shape);
+    if (device_is_here) { print_residual_stream(c, folder, &shape); }
     return EXIT_DONE;
 }

@@ -53,17 +53,18 @@ enum {
     REAL(skip_loss_z, 0, 0, 1e9, TRAIN, "skip the update when the loss is this many standard deviations high; 0: never")    \
     REAL(skip_norm_z, 0, 0, 1e9, TRAIN, "the same for the gradient's norm")                                                 \
     GROUP("speed")                                                                                                          \
-    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16", MODEL_COMMANDS, "precision of activations, weights and matmuls; auto: bf16 on a GPU, fp32 on a CPU") \
-    CHOICE(kernels, "fast", "fast|plain|generic|avx2|avx512|avx512_bf16|amx", MODEL_COMMANDS, "plain: the readable ones that the fast are tested against; by name: the fast ones for those instructions of a CPU") \
+    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16|fp8", MODEL_COMMANDS, "precision of activations, weights and matmuls; fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from Ada on); auto: bf16 on a GPU, fp32 on a CPU") \
+    CHOICE(kernels, "fast", "fast|plain|flash|cudnn|generic|avx2|avx512|avx512_bf16|amx", MODEL_COMMANDS, "plain: the readable ones that the fast are tested against; by name: whose attention on a GPU, or the fast ones for those instructions of a CPU") \
     FLAG(fused, 1, MODEL_COMMANDS, "bias and GELU inside the matmuls, addition and layernorm in one pass")                                  \
     FLAG(flash, 1, MODEL_COMMANDS, "attention in tiles, as FlashAttention")                                             \
     FLAG(pad_vocab, 1, MODEL_COMMANDS, "round the vocabulary up to a multiple of 128 in memory (50257 -> 50304)")           \
+    FLAG(graph, 1, TRAIN | CHECK | BENCH, "on a GPU: record a micro-step and an update as CUDA graphs and replay them")     \
     CHOICE(recompute, "none", "none|gelu|all", SHAPE_COMMANDS, "what backward computes again to save memory: GELUs, or all but each block's input") \
     FLAG(stochastic_round, 0, TRAIN, "round updated weights to bf16 at random, by how near they are, instead of to the nearest") \
     INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice")                                    \
     INT(device, 0, 0, 1023, NULL, MODEL_COMMANDS, "which of the GPUs that this process can see")                            \
     GROUP("processes")                                                                                                      \
-    INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | BENCH, "start so many processes on this machine, one for each GPU, without mpirun")  \
+    INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | INFO | BENCH, "start so many processes on this machine, one for each GPU, without mpirun")  \
     CHOICE(zero, "0", "0|1", TRAIN | INFO, "1: each process keeps a share of master weights and moments (ZeRO-1), not all of them") \
     REAL(connect_timeout, 300, 0.1, 1e6, TRAIN | EVAL | BENCH, "seconds to wait for the other processes at the start")              \
     REAL(comm_timeout, 120, 0.1, 1e6, TRAIN | EVAL | BENCH, "seconds of silence after which another process is given up, and the run ended") \
@@ -145,9 +146,9 @@ static const Command COMMANDS[] = {
     {"generate", GENERATE, "print text that a checkpoint goes on with"},
     {"eval", EVAL, "the validation loss of a checkpoint"},
     {"tokenize", TOKENIZE, "text on standard input to token ids, or back with --decode"},
-    {"info", INFO, "a model's tensors and memory, before anything is allocated; and check whole token files"},
+    {"info", INFO, "a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's sizes); and check whole token files"},
     {"check", CHECK, "every kernel and ten training steps against the CPU's, in the shapes and precision given"},
-    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit; bench comm: sums over processes; bench scale: many GPUs, predicted"},
+    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit; bench predict GPU: a step there, computed; bench comm: sums over processes; bench scale: a step on many GPUs, foretold"},
     {"report", REPORT, "an HTML page of one or several runs: report FOLDER..."},
 };
 enum { NUM_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };

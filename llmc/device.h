@@ -27,17 +27,29 @@ typedef struct {
     bool fused;  // bias, GELU and bias gradients inside the matmuls
     bool flash;  // attention in tiles
     bool tf32;   // matmuls of fp32 storage in TF32
+    bool fp8;    // matmuls of the blocks, of bf16 storage, in FP8
+    bool graph;  // replay recorded work (device_replay) on a GPU
+    const char* attention; // whose, by name (--kernels flash, cudnn); NULL: the device's choice
 } DeviceOptions;
 
+// Whether there is a device to be opened.
+OP bool device_exists(void);
+// What the device cannot do of what is asked, in words; NULL: nothing. Before device_open(), which would refuse it.
+OP const char* device_lacks(const DeviceOptions* options);
 OP void device_open(const DeviceOptions* options);
 OP const char* device_name(void);
 // Which of the machine's GPUs it is: a name that no other has; empty for a CPU, which processes may share.
 OP const char* device_identity(void);
 OP int device_threads(void);
-// The kernels in use: state.json names them, so that a resumed run takes the same.
+// The kernels in use, with all that was chosen (choose.h): state.json names them, so that a resumed run takes the same.
 OP const char* device_kernels(void);
+// Seconds that the device takes for what is queued between the two; the second one waits for it.
+OP void device_timer_start(void);
+OP double device_timer_stop(void);
 // Operations per second at most in matmuls of the type in use, a multiply-add being two: known or measured.
 OP double device_peak_flops(void);
+// The same, always measured: what a large matmul reaches.
+OP double device_matmul_flops(void);
 // Bytes that memory moves per second while it is copied, those read and those written: measured.
 OP double device_copy_bandwidth(void);
 
@@ -47,6 +59,8 @@ OP void* device_alloc(size_t bytes, const char* what);
 OP void device_free(void* p, size_t bytes);
 // Bytes that can be allocated now. The caller asks before (check_memory in settings.h).
 OP size_t device_memory_available(void);
+// The same for a device with `total` bytes that does nothing else; it need not be here.
+OP size_t device_memory_usable(size_t total);
 // Host memory that batches are copied from: pinned, for a GPU.
 OP void* host_alloc(size_t bytes, const char* what);
 OP void host_free(void* p);
@@ -64,6 +78,17 @@ OP void device_upload(void* device, const void* host, size_t bytes);
 OP void device_send(void* device, const void* host, size_t bytes);
 OP void device_fetch(void* host, const void* device, size_t bytes);
 OP void device_sync(void);
+
+// Work that is queued again and again: a GPU records what `work` queues and replays that as a whole. Recordings belong
+// to one piece of work; a NULL one is empty. `work` may only queue: what else it does on the host is not repeated, and
+// copies, sync and memory functions other than device_send, device_fetch and device_zero are not for it. All that it
+// depends on, and that changes from one time to the next, must lie in device memory or in `arguments` (`bytes` of them,
+// padding zeroed); other arguments than last time cost a new recording, two sets in turn do not.
+typedef struct Recording Recording;
+typedef void (*Work)(const void* arguments);
+OP void device_replay(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes);
+// To be called before memory that the work uses is freed.
+OP void device_forget(Recording** recording);
 
 // Names what is queued between the two, for a profiler: `name`, or `name` and a layer's number if that is not negative.
 OP void device_range_push(const char* name, int layer);

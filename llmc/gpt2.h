@@ -103,6 +103,7 @@ typedef struct {
     AdamW* hyper;
     Mailbox* mailbox;
     size_t kv_size; // elements of a KVCache
+    Recording *micro_step, *norm, *update;
 } GPT2;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ static inline void gpt2_layout(GPT2* g, const GPT2Config* config, int B, int T, 
 // Shares masters and moments with the other processes (ZeRO-1: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations
 // Toward Training Trillion Parameter Models"): after gpt2_layout, before gpt2_alloc.
 static inline void gpt2_share(GPT2* g, Comm* sharers) {
-    if (sharers->size == 1) { return; }
+    if (!sharers || sharers->size == 1) { return; }
     g->sharers = sharers;
     g->params_table = gpt2_params_table_in_shards(&g->config, sharers->size);
 }
@@ -208,6 +209,9 @@ static inline void gpt2_alloc(GPT2* g) {
 
 static inline void gpt2_free(GPT2* g) {
     MemoryLine line[MEMORY_LINES];
+    device_forget(&g->micro_step);
+    device_forget(&g->norm);
+    device_forget(&g->update);
     gpt2_memory(g, line);
     for (int i = 0; i < MEMORY_LINES; i++) {
         void* p = NULL;
@@ -453,21 +457,40 @@ static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady 
     if (ready) { ready(context, g->grads, tensors_range(table, 0)); }
 }
 
+// What a recording of a micro-step holds by value.
+typedef struct {
+    GPT2* g;
+    int* batch;
+    float dloss;
+} MicroStep;
+
+static inline void micro_step_work(const void* arguments) {
+    const MicroStep* s = (const MicroStep*)arguments;
+    gpt2_forward(s->g, s->g->B, s->g->T, NULL);
+    gpt2_backward(s->g, s->g->B, s->g->T, s->dloss, NULL, NULL);
+}
+
+// Forward and backward of the batch at g->tokens, as gpt2_backward says. Full ones that nobody waits for are replayed.
+static inline void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
+    if (ready || B != g->B || T != g->T) {
+        gpt2_forward(g, B, T, NULL);
+        gpt2_backward(g, B, T, dloss, ready, context);
+        return;
+    }
+    MicroStep step;
+    memset(&step, 0, sizeof step); // its padding too
+    step.g = g;
+    step.batch = g->tokens;
+    step.dloss = dloss;
+    device_replay(&g->micro_step, "micro-step", micro_step_work, &step, sizeof step);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // update
 
 static inline void gpt2_zero_grads(GPT2* g) {
     device_zero(g->grads, g->params_table.size * sizeof(float));
     device_zero(g->sums, NUM_SUMS * sizeof(double));
-}
-
-// Adds to sums[SUM_NORM] the squared norm of the gradient, or of this process's shards of it; padding is zero and does
-// not count.
-static inline void gpt2_grad_norm(GPT2* g) {
-    for (int i = 0; i < gpt2_num_kept(g); i++) {
-        const Kept k = gpt2_kept(g, i);
-        norm_squared(&g->sums[SUM_NORM], g->grads + k.range.begin, k.range.size);
-    }
 }
 
 // Tells `ready` of all ranges: for a process that has no micro-batch of its own, when others have one.
@@ -483,6 +506,18 @@ static inline void gpt2_send_stop(GPT2* g, bool stop) {
     device_send(&g->sums[SUM_STOP], &g->mailbox->stop, sizeof g->mailbox->stop);
 }
 
+static inline void norm_work(const void* arguments) {
+    GPT2* g = *(GPT2* const*)arguments;
+    for (int i = 0; i < gpt2_num_kept(g); i++) {
+        const Kept k = gpt2_kept(g, i);
+        norm_squared(&g->sums[SUM_NORM], g->grads + k.range.begin, k.range.size);
+    }
+}
+
+// Adds to sums[SUM_NORM] the squared norm of the gradient, or of this process's shards of it; padding is zero and does
+// not count.
+static inline void gpt2_grad_norm(GPT2* g) { device_replay(&g->norm, "norm", norm_work, &g, sizeof g); }
+
 // Queues the copy of sums to mailbox->sums, there to be read after device_sync().
 static inline void gpt2_fetch_sums(GPT2* g) { device_fetch(g->mailbox->sums, g->sums, sizeof g->mailbox->sums); }
 
@@ -496,11 +531,10 @@ static inline void gpt2_masters_changed(GPT2* g) {
     params_changed();
 }
 
-// Queues one AdamW step, after gpt2_grad_norm. Once in each step that ends with device_sync().
-static inline void gpt2_update(GPT2* g, const AdamW* hyper) {
-    device_range_push("update", -1);
-    g->mailbox->hyper = *hyper;
-    device_send(g->hyper, &g->mailbox->hyper, sizeof *hyper);
+// The learning rate and the like come from the mailbox, so that a recording can be replayed.
+static inline void update_work(const void* arguments) {
+    GPT2* g = *(GPT2* const*)arguments;
+    device_send(g->hyper, &g->mailbox->hyper, sizeof *g->hyper);
     for (int i = 0; i < gpt2_num_kept(g); i++) {
         const Kept k = gpt2_kept(g, i);
         const size_t begin = k.range.begin, end = begin + k.range.size;
@@ -508,7 +542,12 @@ static inline void gpt2_update(GPT2* g, const AdamW* hyper) {
                      gpt2_block_at(g, g->v, &k), g->grads + begin, &g->sums[SUM_NORM], g->hyper, &g->params_table, begin,
                      end);
     }
+}
+
+// Queues one AdamW step, after gpt2_grad_norm. Once in each step that ends with device_sync().
+static inline void gpt2_update(GPT2* g, const AdamW* hyper) {
+    g->mailbox->hyper = *hyper;
+    device_replay(&g->update, "update", update_work, &g, sizeof g);
     gpt2_gather_params(g);
     params_changed();
-    device_range_pop();
 }

@@ -123,7 +123,13 @@ static inline double median(double* x, size_t n) {
 
 enum { COLD_MIB = 512 }; // op_time fills caches with that much before each run
 
-// What an operation takes: the arithmetic and bytes that it cannot do without (op_cases.h), the time of its best run.
+// What an operation cannot do without (op_cases.h): arithmetic, bytes read and written, and elements of the largest of
+// its tensors.
+typedef struct {
+    double flops, read, written, items;
+} OpCost;
+
+// The same in sum, and the time of its best run.
 typedef struct {
     double flops, bytes, seconds;
 } OpTime;
@@ -146,6 +152,8 @@ typedef enum { MODEL_GRADS, MODEL_MASTERS } ModelPart;
 typedef struct HarnessModel HarnessModel;
 
 typedef struct {
+    // What the device cannot do of these options, in words; NULL: nothing. open() would refuse it.
+    const char* (*lacks)(const Config* config);
     // Chooses the device and its kernels; may be called again, with other options. First of all.
     void (*open)(const Config* config);
     // The same for one of several processes, each with a GPU of its own.
@@ -153,6 +161,7 @@ typedef struct {
     const char* (*device_name)(void);
     int (*threads)(void); // of the CPU; 0 on a GPU
     double (*peak_flops)(void);
+    double (*matmul_flops)(void); // that a large matmul reaches
     double (*copy_bandwidth)(void);
     size_t (*memory_available)(void);
     // Of the device's contract (device.h), for what Comm works on.
@@ -167,6 +176,8 @@ typedef struct {
     int (*op_tensors)(int op, const OpSizes* sizes, OpTensor tensors[MAX_OP_TENSORS]);
     // Runs it with values[i], which then are what the tensors hold; NULL, for scratch, are filled with NaN.
     void (*op_run)(int op, const OpSizes* sizes, double* const* values);
+    // What it takes; asks no device, so it may be called before open().
+    OpCost (*op_cost)(int op, const OpSizes* sizes);
     // Runs it several times, from cold caches, with tensors that op_fill filled.
     OpTime (*op_time)(int op, const OpSizes* sizes);
 

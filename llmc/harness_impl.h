@@ -3,6 +3,10 @@
 #include "op_cases.h"
 #include "train.h"
 
+static inline const char* harness_lacks(const Config* config) {
+    const DeviceOptions options = device_options(config, (int)config->device, false);
+    return device_lacks(&options);
+}
 static inline void harness_open(const Config* config) { device_open_for(config); }
 static inline void harness_open_for_rank(const Config* config, const Comm* comm) { device_open_for_rank(config, comm); }
 
@@ -27,6 +31,11 @@ static inline void harness_op_run(int op, const OpSizes* sizes, double* const* v
         if (values[i]) { op_get(&c.tensor[i], values[i]); }
     }
     op_close(&c);
+}
+
+static inline OpCost harness_op_cost(int op, const OpSizes* sizes) {
+    const OpCase c = op_declare(&OPS[op], sizes);
+    return op_cost(&c);
 }
 
 // Seconds that a run takes when caches hold nothing of it: they are filled with `cold` before. Packed weights are
@@ -55,7 +64,8 @@ static inline OpTime harness_op_time(int op, const OpSizes* sizes) {
         if (!DEVICE_IS_HOST) { filling = fmin(filling, seconds_of_run(&c, NULL, cold)); }
     }
     device_free(cold, (size_t)COLD_MIB << 20);
-    const OpTime time = {c.flops, op_least_bytes(&c), fmax(best - filling, resolution)};
+    const OpCost cost = op_cost(&c);
+    const OpTime time = {cost.flops, cost.read + cost.written, fmax(best - filling, resolution)};
     op_close(&c);
     return time;
 }
@@ -73,9 +83,10 @@ struct HarnessModel {
 
 static inline void harness_resolve(Config* c, GPT2Config* shape) {
     Error err;
+    Comm alone = comm_alone();
     const char* folder = strcmp(c->init, "random") ? c->init : NULL;
     if (!shape_from_config(c, folder, shape, &err) || !resolve_seq_len(c, shape, &err) ||
-        !resolve_batch(c, shape, 1, &err)) {
+        !resolve_batch(c, shape, &alone, &err)) {
         usage_error("%s", err.text);
     }
 }
@@ -101,18 +112,34 @@ static inline ModelPlan harness_model_plan(const Config* c, const GPT2Config* sh
 
 static inline TensorTable harness_model_table(const GPT2Config* shape) { return gpt2_params_table(shape); }
 
+// As a run would have it; the same for a model that is opened again, so that it gives the same bits again.
+static inline void harness_choose(const GPT2* g) {
+    static char *asked, *chosen; // of the last model
+    const GPT2Config* m = &g->config;
+    char* now = format("%d x %d, C=%d NH=%d, %s", g->B, g->T, m->channels, m->num_heads, device_kernels());
+    const bool again = asked && !strcmp(asked, now);
+    choose_kernels(g, NULL, again ? chosen : NULL);
+    free(asked);
+    asked = now;
+    if (again) { return; }
+    free(chosen);
+    chosen = format("%s", device_kernels());
+}
+
 static inline HarnessModel* harness_model_open(const Config* c, const GPT2Config* shape, Error* err) {
     const Config config = harness_config(c);
     HarnessModel* model = (HarnessModel*)alloc_or_die(1, sizeof *model, "a model");
     GPT2* g = &model->g;
     harness_layout(g, c, shape);
-    if (!check_memory(g, &config, err)) {
+    const Comm alone = comm_alone();
+    if (!check_memory(g, &config, &alone, err)) {
         free(model);
         return NULL;
     }
     gpt2_alloc(g);
     model->config = config;
     load_weights(g, &config, strcmp(c->init, "random") ? c->init : NULL);
+    harness_choose(g);
     model->host = (int*)host_alloc(2 * gpt2_batch_size(g) * sizeof(int), "batches of tokens");
     return model;
 }
@@ -131,8 +158,7 @@ static inline void harness_model_step(HarnessModel* model, const int* batches, i
         memcpy(host, batches + size * (size_t)i, size * sizeof *host);
         const Batch batch = {host, host + n, host + 2 * n, 0, g->B, g->T};
         batch_to_device(g, &batch);
-        gpt2_forward(g, g->B, g->T, NULL);
-        gpt2_backward(g, g->B, g->T, (float)(1.0 / tokens), NULL, NULL);
+        gpt2_micro_step(g, g->B, g->T, (float)(1.0 / tokens), NULL, NULL);
     }
     gpt2_grad_norm(g);
     gpt2_fetch_sums(g);
@@ -227,11 +253,13 @@ static inline void harness_model_close(HarnessModel* model) {
 }
 
 static const Harness HARNESS = {
+    harness_lacks,
     harness_open,
     harness_open_for_rank,
     device_name,
     device_threads,
     device_peak_flops,
+    device_matmul_flops,
     device_copy_bandwidth,
     device_memory_available,
     device_alloc,
@@ -242,6 +270,7 @@ static const Harness HARNESS = {
     harness_op_name,
     harness_op_tensors,
     harness_op_run,
+    harness_op_cost,
     harness_op_time,
     harness_resolve,
     harness_model_open,

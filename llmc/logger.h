@@ -57,7 +57,7 @@ static inline bool cut_log(const char* path, long step, LineStep line_step, Erro
 
 typedef struct {
     const char* folder;    // receives metrics.jsonl and log.txt; NULL: neither is written
-    const char* precision; // named in the step line: fp32, tf32, bf16
+    const char* precision; // named in the step line: fp32, tf32, bf16, fp8
     int rank;              // ranks other than 0 write nothing: every call returns at once
     int max_steps;         // updates that the run will have made at its end
     int resume_step;       // updates made before this start; -1: a fresh run, which replaces the logs

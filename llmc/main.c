@@ -51,16 +51,19 @@ static const Trainer* find_cpu_trainer(const char* storage, const char* kernels)
 // The trainer of a --dtype on this program's device, a GPU if it can use one; NULL if there is none. "auto" is bf16 on
 // a GPU and fp32 on a CPU.
 static const Trainer* find_trainer(const char* dtype, const char* kernels) {
-    if (&cuda_fp32) { return is_level(kernels) ? NULL : is_one_of(dtype, "auto|bf16") ? &cuda_bf16 : &cuda_fp32; }
-    return strcmp(dtype, "tf32") ? find_cpu_trainer(strcmp(dtype, "auto") ? dtype : "fp32", kernels) : NULL;
+    if (&cuda_fp32) {
+        const bool is_known = is_one_of(kernels, "fast|plain|flash|cudnn");
+        return !is_known ? NULL : is_one_of(dtype, "auto|bf16|fp8") ? &cuda_bf16 : &cuda_fp32;
+    }
+    return !is_one_of(dtype, "tf32|fp8") ? find_cpu_trainer(strcmp(dtype, "auto") ? dtype : "fp32", kernels) : NULL;
 }
 
 static const Trainer* find_fast(const char* dtype) { return find_trainer(dtype, "fast"); }
 
 // What --kernels could have been.
 static void ATTR_NORETURN no_trainer(const Config* c) {
-    if (&cuda_fp32) { usage_error("--kernels %s: on a GPU give fast or plain", c->kernels); }
-    if (!strcmp(c->dtype, "tf32")) { usage_error("--dtype tf32: that is a GPU's; on a CPU give fp32 or bf16"); }
+    if (&cuda_fp32) { usage_error("--kernels %s: on a GPU give fast, plain, flash or cudnn", c->kernels); }
+    if (is_one_of(c->dtype, "tf32|fp8")) { usage_error("--dtype %s: that is a GPU's; on a CPU give fp32 or bf16", c->dtype); }
     char names[128] = "fast, plain";
     for (int i = 0; i < NUM_CPU_TRAINERS; i++) {
         const Trainer* t = cpu_trainers[i];
@@ -92,6 +95,9 @@ static const Trainer* choose_trainer(Config* c) {
     }
     return trainer;
 }
+
+// What processes that --gpus started have to end by themselves when one of them has failed.
+enum { GRACE_SECONDS = 5 };
 
 // Tells how this process was started. Commands other than train and eval are for one process.
 static Launch detect_launch(int command) {
@@ -180,7 +186,7 @@ int main(int argc, char** argv) {
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
     Launch launch = detect_launch(command->bit);
-    if (config.gpus > 1 && launch.size == 1) { return launch_local((int)config.gpus, arguments, config.comm_timeout); }
+    if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) { return launch_local((int)config.gpus, arguments, GRACE_SECONDS); }
     // bench finds its trainers itself; those of a device share an engine
     const Trainer* trainer = command->bit == BENCH ? find_fast("auto") : choose_trainer(&config);
     if (command->bit == CHECK) { return check_command(&config, trainer, find_cpu_trainer("fp32", "plain")); }

@@ -43,16 +43,18 @@ static inline void* op_tensor(OpCase* c, const char* name, Role role, Elem elem,
     return NULL;
 }
 
-// Bytes that have to move between memory and processor, if caches held nothing before and everything during the
-// operation: inputs and outputs once, sums twice, scratch never.
-static inline double op_least_bytes(const OpCase* c) {
-    double bytes = 0;
+// What the operation cannot do without. Bytes are those that have to move between memory and processor, if caches held
+// nothing before and everything during the operation: inputs and outputs once, sums in both directions, scratch never.
+static inline OpCost op_cost(const OpCase* c) {
+    OpCost cost = {c->flops, 0, 0, 0};
     for (int i = 0; i < c->count; i++) {
         const OpTensor* t = &c->tensor[i];
-        const double times = t->role == ROLE_ADD ? 2 : t->role == ROLE_SCRATCH ? 0 : 1;
-        bytes += times * (double)op_bytes(t) * ((double)c->touched[i] / (double)t->n);
+        const double bytes = (double)op_bytes(t) * ((double)c->touched[i] / (double)t->n);
+        if (t->role == ROLE_READ || t->role == ROLE_ADD) { cost.read += bytes; }
+        if (t->role == ROLE_WRITE || t->role == ROLE_ADD) { cost.written += bytes; }
+        if (t->role != ROLE_SCRATCH) { cost.items = fmax(cost.items, (double)c->touched[i]); }
     }
-    return bytes;
+    return cost;
 }
 
 #define X(role, name, n) floatX* name = (floatX*)op_tensor(c, #name, ROLE_##role, ELEM_FLOATX, n)

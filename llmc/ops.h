@@ -111,6 +111,16 @@ OP void params_round(floatX* params, const float* masters, size_t n);
 // Weights have changed: packed forms of them are forgotten.
 OP void params_changed(void);
 
-// Bytes of device memory that the operations take beside what they are given, to train or only forward: packed weights,
-// scratch.
-OP size_t operations_bytes(const TensorTable* params, bool trains, int T, int C, int NH);
+// Bytes of device memory that the operations take at most beside what they are given, to train or only forward, for
+// micro-batches of (B,T): packed weights, scratch, workspaces of libraries.
+OP size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH);
+
+// What can be done in more than one way, on some devices; which way is the fastest is measured there (choose.h).
+typedef enum { CHOICE_ATTENTION, CHOICE_GELU_FORWARD, CHOICE_GELU_BACKWARD, NUM_CHOICES } Choice;
+
+// The name of way `i`, for micro-batches of (B,T). Way 0 is what the device takes if nobody chooses, and is always
+// there; NULL: there are no more, or this device has nothing to choose.
+OP const char* operations_way(Choice choice, int i, int B, int T, int C, int NH);
+
+// From now on operations take way `i` for micro-batches of (B,T).
+OP void operations_choose(Choice choice, int i, int B, int T, int C, int NH);

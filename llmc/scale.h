@@ -66,7 +66,7 @@ typedef struct {
     double computing, update, sent, exposed; // seconds; sent: communication, exposed: what of it is waited for
     double bytes;                            // that each process sends
     double seconds;                          // all of the step
-} Prediction;
+} ScaledStep;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // communication
@@ -138,8 +138,8 @@ static inline double scale_exposed(const ScaleModel* m, const Network* net, cons
 }
 
 // `ways`: SCALE_OVERLAP, SCALE_ZERO or both or 0. n divides the sequences of a step.
-static inline Prediction scale_predict(const ScaleModel* m, const Network* net, int n, int ways) {
-    Prediction p;
+static inline ScaledStep scale_predict(const ScaleModel* m, const Network* net, int n, int ways) {
+    ScaledStep p;
     const long long windows = m->windows / n;
     p.rows = scale_rows(windows, m->most_rows);
     p.micro_steps = windows / p.rows;

@@ -10,14 +10,22 @@ static inline Keep keep_of(const Config* c) {
     return !strcmp(c->recompute, "all") ? RECOMPUTE_ALL : !strcmp(c->recompute, "gelu") ? RECOMPUTE_GELU : KEEP_ALL;
 }
 
-static inline void device_open_at(const Config* c, int index, bool of_rank) {
+static inline DeviceOptions device_options(const Config* c, int index, bool of_rank) {
     const DeviceOptions options = {index,
                                    of_rank,
                                    (int)c->threads,
                                    !strcmp(c->kernels, "plain"),
                                    c->fused != 0,
                                    c->flash != 0,
-                                   !strcmp(c->dtype, "tf32")};
+                                   !strcmp(c->dtype, "tf32"),
+                                   !strcmp(c->dtype, "fp8"),
+                                   c->graph != 0,
+                                   is_one_of(c->kernels, "flash|cudnn") ? c->kernels : NULL};
+    return options;
+}
+
+static inline void device_open_at(const Config* c, int index, bool of_rank) {
+    const DeviceOptions options = device_options(c, index, of_rank);
     device_open(&options);
 }
 static inline void device_open_for(const Config* c) { device_open_at(c, (int)c->device, false); }
@@ -73,22 +81,48 @@ static inline size_t run_bytes(const GPT2* g, const Config* c) {
     const size_t cache = c->sample_every > 0 ? g->kv_size * sizeof(floatX) : 0;
     const GPT2Config* m = &g->config;
     const size_t ops =
-        operations_bytes(&g->params_table, g->keep != FORWARD_ONLY, g->T, m->channels, m->num_heads);
+        operations_bytes(&g->params_table, g->keep != FORWARD_ONLY, g->B, g->T, m->channels, m->num_heads);
     const size_t host = DEVICE_IS_HOST ? run_host_bytes(g) : 0, margin = (size_t)48 << 20;
     return gpt2_bytes(g) + cache + ops + host + margin;
 }
 
-// The largest B whose model fits, of those that divide `windows` sequences evenly among micro-batches; 0: none.
-static inline int largest_batch(const Config* c, const GPT2Config* m, long long windows, int T, Keep keep) {
-    const size_t available = device_memory_available();
-    int best = 0;
+// The processes that share masters and moments, if --zero says so.
+static inline Comm* sharers_of(const Config* c, Comm* comm) { return strcmp(c->zero, "1") ? NULL : comm; }
+
+// Memory of the device for this process: of a host, its part.
+static inline size_t memory_for(const Comm* comm) {
+    return device_memory_available() / (DEVICE_IS_HOST ? (size_t)comm->local_size : 1);
+}
+
+// Micro-batches are not made larger than this by themselves: a step gains no speed from it.
+enum { MAX_BATCH = 1024 };
+
+// The largest B up to `most` whose run fits into `available` bytes; 0: none. A larger batch never takes less.
+static inline int largest_batch(const Config* c, const GPT2Config* m, long long most, int T, Keep keep,
+                                Comm* sharers, size_t available) {
     GPT2 g;
-    for (long long B = 1; B <= windows && B <= 1024; B++) {
-        if (windows % B) { continue; }
+    long long fits = 0, too_many = min_size((size_t)most, (size_t)(INT_MAX / T)) + 1;
+    while (too_many - fits > 1) {
+        const long long B = (fits + too_many) / 2;
         gpt2_layout(&g, m, (int)B, T, keep);
-        if (run_bytes(&g, c) <= available - available / 8) { best = (int)B; }
+        gpt2_share(&g, sharers);
+        if (run_bytes(&g, c) <= available) { fits = B; }
+        else { too_many = B; }
     }
-    return best;
+    return (int)fits;
+}
+
+// The largest batch of at most B that divides `windows` sequences evenly among micro-batches.
+static inline int dividing_batch(int B, long long windows) {
+    while (B > 0 && windows % B) { B--; }
+    return B;
+}
+
+// What --batch_size auto takes of the memory there is, where there is least: of a host's not all, because others take
+// some while it runs.
+static inline size_t memory_for_auto(Comm* comm) {
+    const size_t available = memory_for(comm);
+    return comm_least(comm, DEVICE_IS_HOST ? available - available / 8 : available);
 }
 
 // Appends which numbers of processes would do, up to `most`.
@@ -104,15 +138,18 @@ static inline void ranks_that_divide(long long total, long long micro, int most,
     if (any) { snprintf(text + strlen(text), size - strlen(text), " processes"); }
 }
 
-static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Error* err) {
+static inline bool resolve_batch(Config* c, const GPT2Config* m, Comm* comm, Error* err) {
+    const int ranks = comm->size;
     const long long T = c->seq_len;
     if (c->batch_size == 0 && c->total_batch_size && c->total_batch_size < T * ranks) {
         return fail(err, "--total_batch_size %lld is less than one sequence of --seq_len %lld on each of %d processes",
                     c->total_batch_size, T, ranks);
     }
     if (c->batch_size == 0) {
-        c->batch_size =
-            largest_batch(c, m, c->total_batch_size ? c->total_batch_size / T / ranks : 64, (int)T, keep_of(c));
+        const long long windows = c->total_batch_size ? c->total_batch_size / T / ranks : 64;
+        const long long most = (long long)min_size((size_t)windows, MAX_BATCH);
+        const int fits = largest_batch(c, m, most, (int)T, keep_of(c), sharers_of(c, comm), memory_for_auto(comm));
+        c->batch_size = dividing_batch(fits, windows);
         if (!c->batch_size) {
             return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T);
         }
@@ -139,8 +176,8 @@ static inline bool resolve_batch(Config* c, const GPT2Config* m, int ranks, Erro
 }
 
 // Refuses a run that would not fit, with its plan and what would help.
-static inline bool check_memory(const GPT2* g, const Config* c, Error* err) {
-    const size_t need = run_bytes(g, c), available = device_memory_available();
+static inline bool check_memory(const GPT2* g, const Config* c, const Comm* comm, Error* err) {
+    const size_t need = run_bytes(g, c), available = memory_for(comm);
     const size_t host_need = run_host_bytes(g), host_available = host_memory_available();
     if (!DEVICE_IS_HOST && host_need > host_available) {
         return fail(err, "not enough memory beside the GPU's: %.1f MiB are needed, %.1f MiB are available",
@@ -153,7 +190,8 @@ static inline bool check_memory(const GPT2* g, const Config* c, Error* err) {
         if (line[i].bytes >> 20) { notice("  %-28s %10.1f MiB", line[i].what, (double)line[i].bytes / 1048576); }
     }
     const bool training = g->keep != FORWARD_ONLY;
-    const int fits = training ? largest_batch(c, &g->config, g->B, g->T, g->keep) : 0;
+    const int most = training ? largest_batch(c, &g->config, g->B, g->T, g->keep, g->sharers, available) : 0;
+    const int fits = dividing_batch(most, g->B);
     char advice[64] = "a smaller model";
     if (fits && fits < g->B) { snprintf(advice, sizeof advice, "--batch_size %d", fits); }
     return fail(err, "not enough memory%s: %.1f MiB are needed, %.1f MiB are available; give %s%s",

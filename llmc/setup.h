@@ -2,6 +2,7 @@
 // and logs. Everything that can be refused is refused here, before the model is allocated or a log is touched.
 #pragma once
 #include "checkpoint.h"
+#include "choose.h"
 #include "evalloader.h"
 #include "generate.h"
 #include "mfu.h"
@@ -331,18 +332,19 @@ static inline TrainRun* train_open(Config* c, Comm* comm) {
     const char* folder = checkpoint ? checkpoint : strcmp(c->init, "random") ? c->init : NULL;
     device_open_for_rank(c, comm);
     if (!shape_from_config(c, folder, &shape, &err) || !resolve_seq_len(c, &shape, &err) ||
-        !resolve_batch(c, &shape, comm->size, &err)) {
+        !resolve_batch(c, &shape, comm, &err)) {
         usage_error("%s", err.text);
     }
     if (state && !check_changes(c, state, &err)) { usage_error("%s", err.text); }
     gpt2_layout(&run->model, &shape, (int)c->batch_size, (int)c->seq_len, keep_of(c));
-    if (!strcmp(c->zero, "1")) { gpt2_share(&run->model, comm); }
+    gpt2_share(&run->model, sharers_of(c, comm));
     open_data(run);
     check_same_run(comm, c, run->train_data.hash, run->has_val ? run->val_data.hash : 0);
     check_data(run, checkpoint, state);
-    if (!check_memory(&run->model, c, &err)) { fatal("%s", err.text); }
+    if (!check_memory(&run->model, c, comm, &err)) { fatal("%s", err.text); }
     open_weights(run, checkpoint, state);
     check_same_weights(&run->model, comm);
+    choose_kernels(&run->model, comm, state_kernels(state));
     open_loaders(run);
     run->peak_flops = device_peak_flops();
     open_log(run);

@@ -59,9 +59,8 @@ static inline void train_micro_step(TrainRun* run, double tokens, bool is_last) 
     const Batch* b = dataloader_wait(&run->loader);
     batch_to_device(g, b);
     train_request(run);
-    gpt2_forward(g, b->rows, b->T, NULL);
-    gpt2_backward(g, b->rows, b->T, (float)(1.0 / tokens), is_last && run->comm->size > 1 ? train_range_ready : NULL,
-                  run);
+    gpt2_micro_step(g, b->rows, b->T, (float)(1.0 / tokens), is_last && run->comm->size > 1 ? train_range_ready : NULL,
+                    run);
 }
 
 // Queues the gradients of the mean loss over `windows` sequences, accumulated over micro-batches and ranks, and their

@@ -1,7 +1,25 @@
 #!/bin/sh
 # Installs what the project needs and this machine lacks: a C compiler, make and the JSON library, from the system's own
 # package manager. As root it installs at once, with sudo after asking; otherwise it prints the one line to run.
+#   setup.sh [COMMAND:PACKAGE...]   these commands too
+#   setup.sh cudnn                  only the headers of cuDNN's frontend, from PyPI, into build/cudnn_frontend: with them
+#                                   and cuDNN itself, `make train_gpt2cu` has cuDNN's attention. Nothing needs them.
 set -eu
+
+if [ "${1:-}" = cudnn ]; then
+    version=1.15.0 # later ones need NVRTC
+    folder="$(dirname "$0")/../build/cudnn_frontend"
+    mkdir -p "$folder"
+    # the headers are the same for every Python and processor
+    if ! python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.11 --dest "$folder" \
+        "nvidia-cudnn-frontend==$version" || ! python3 -m zipfile -e "$folder"/nvidia_cudnn_frontend-$version-*.whl "$folder"; then
+        echo "error: could not fetch nvidia-cudnn-frontend $version with pip (python3 -m pip must work); or give make CUDNN_FRONTEND=FOLDER, where cudnn_frontend.h is" >&2
+        exit 1
+    fi
+    rm -f "$folder"/*.whl
+    echo "cuDNN's frontend $version is in build/cudnn_frontend: now run make train_gpt2cu"
+    exit 0
+fi
 
 missing=
 have() { command -v "$1" >/dev/null 2>&1; }

@@ -2,8 +2,8 @@
 # Everything that can be tested on this machine; says what was skipped and why, and closes with
 # `N passed, N failed, N skipped`. Installs what is missing (see setup.sh). Takes a few minutes on two cores.
 # usage: sh scripts/test.sh [GROUP...]     groups: build headers unit levels amx end_to_end sanitize plain fuzz
-#                                                  spills emulator emulated ranks hosts emulated_sanitize plants
-#                                                  coverage
+#                                                  spills cudnn emulator emulated ranks hosts emulated_sanitize
+#                                                  plants coverage
 set -u
 cd "$(dirname "$0")/.."
 sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 || exit 1
@@ -11,7 +11,7 @@ sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 
 log=$(mktemp)
 passed=0 failed=0 skipped=0
 trap 'rm -f "$log"' EXIT
-all="build headers unit levels amx end_to_end sanitize plain fuzz spills emulator emulated ranks hosts emulated_sanitize plants coverage"
+all="build headers unit levels amx end_to_end sanitize plain fuzz spills cudnn emulator emulated ranks hosts emulated_sanitize plants coverage"
 groups="build ${*:-$all}" # nothing can be tested that was not built
 for g in $groups; do
     case " $all " in *" $g "*) ;; *) echo "error: no group '$g'; there are: $all" >&2; exit 2 ;; esac
@@ -78,6 +78,7 @@ spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }
     sh test/spills.sh build/release
 }
+cudnn() { sh test/cudnn.sh build/release; } # what is asked of cuDNN, by its own check
 emulator() { bash test/emulator/run.sh; }
 emulated() { make -s -j "$jobs" emu && sh test/emulated.sh build/emu; }
 ranks() { make -s -j "$jobs" emu && sh test/ranks.sh build/release build/emu; }

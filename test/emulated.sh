@@ -8,6 +8,7 @@ cuda="$emu/train_gpt2cu" train=build/release/train_gpt2 prepare=build/release/pr
 . "$(dirname "$0")/lib.sh"
 # Closing device memory to the host between launches takes as long as the launches: one test does it.
 export ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 EMU_GUARD=0
+export EMU_CUDNN=0 # every start would measure it: some tests have it
 
 tiny="$small --batch_size 2 --val_every 0"
 
@@ -47,11 +48,39 @@ every_head_size_agrees() {
         done
     done
 }
+# Each length that ends before, at and behind a tile, in every head size, against double precision.
+attention_agrees_at_every_length() {
+    for type in fp32 bf16; do
+        must env EMU_CUDNN=1 "$emu/test_attention_$type"
+        [ "$(grep -c 'do not fit attention in tiles' "$dir/err")" = 1 ] || note "$type: no word, or several, about slow kernels"
+    done
+}
+cudnns_attention_agrees() {
+    must env EMU_CUDNN=1 "$cuda" check $even $short --kernels cudnn
+    grep -q 'cuDNN has no attention for 3 x 13 tokens, 3 heads of 14' "$dir/err" || note "no word about what cuDNN lacks"
+    must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" check $even $short
+    expect 2 'the stand-in has nothing for this device; give --kernels flash' "$cuda" check $even --kernels cudnn
+    expect 2 'is for --dtype bf16' "$cuda" check $even --kernels cudnn --dtype fp32
+    expect 2 'one or the other' "$cuda" check $even --kernels cudnn --flash 0
+    expect 2 'give fast, plain, flash or cudnn' "$cuda" check $even --kernels avx2
+}
 # Which fused forms cuBLASLt has depends on its version: what it lacks is done in another way.
 products_agree_that_cublaslt_does_not_know() {
     must env EMU_LT=1 EMU_CC=90 "$cuda" check $even --dtype bf16 $short
     must env EMU_LT=0 "$cuda" check $even --dtype fp32 $short
     grep -q 'no algorithm for a matmul' "$dir/err" || note "no word about slow products"
+}
+
+# Sizes that cut tiles and are multiples of 16, as FP8 wants them; all three products, with and without the bias inside;
+# on Ada, which has it too; and shapes that bf16 has to take.
+eight="--model L=1,H=3,C=48,T=80,V=133 --batch_size 2 --seq_len 72 --dtype fp8"
+fp8_agrees() {
+    must env EMU_CC=90 "$cuda" check $eight --max_steps 4
+    must env EMU_CC=89 EMU_LT=1 EMU_ORDER=1 EMU_LAZY=1 "$cuda" check $eight $short
+    must env EMU_CC=90 EMU_LT=0 "$cuda" check $eight $short
+    grep -q 'no FP8 algorithm' "$dir/err" || note "no word that there is no FP8"
+    must env EMU_CC=90 "$cuda" check $odd --dtype fp8 $short
+    grep -q 'FP8 takes multiples of 16 alone, a layer has 21 x 84: bf16' "$dir/err" || note "no word about odd shapes: $(cat "$dir/err")"
 }
 
 # A thread that is right only because another one ran before it is wrong in another order.
@@ -83,6 +112,36 @@ it_trains_as_the_cpu_does() {
     all_digits "$dir/bf16" >"$dir/bf16.txt"
     near "$dir/bf16.txt" "$dir/cpu.txt" 0.02
     grep -q 'bf16 MFU' "$dir/out" || note "the step line does not name bf16"
+}
+
+# The losses of 200 steps: on average fp32 is 2e-4 from bf16 here, and fp8 1.3e-4; with a scale that is wrong by a half, or
+# with the weight untransposed in the gradient of the activations, it is 3e-3 and 1.6e-3.
+two_hundred_steps_in_fp8_are_those_in_bf16() {
+    corpus
+    run="--model L=2,H=1,C=16,T=32,V=257 --tokenizer bytes --batch_size 1 --seq_len 32 --lr 2e-3 --warmup_steps 20 --max_steps 200"
+    for type in bf16 fp8; do
+        must env EMU_CC=90 "$cuda" $run $data --val_every 0 --sample_every 0 --save_every 0 --out "$dir/$type" --dtype $type
+        all_digits "$dir/$type" >"$dir/$type.txt"
+    done
+    grep -q 'fp8 MFU' "$dir/out" || note "the step line does not name fp8"
+    paste -d ' ' "$dir/fp8.txt" "$dir/bf16.txt" | awk '{ d = $1 / $3 - 1; sum += d < 0 ? -d : d; if ($1 != $3) other = 1 }
+        END { print sum / NR; exit !(NR == 200 && other && sum / NR < 6e-4) }' >"$dir/mean" || note "losses differ by $(cat "$dir/mean")"
+}
+
+# A weight that is infinite, as the largest float is in bf16, must not become the largest number of its format.
+fp8_hides_no_infinity() {
+    corpus
+    export EMU_CC=90
+    must "$train" $tiny $data --max_steps 1 --out "$dir/run"
+    mkdir "$dir/bad"
+    cp "$dir/run/step_00000001/config.json" "$dir/run/step_00000001/model.safetensors" "$dir/bad"
+    file="$dir/bad/model.safetensors"
+    header=$(od -An -tu8 -N8 "$file" | tr -d ' ')
+    begin=$(head -c $((8 + header)) "$file" | sed 's/.*"transformer.h.1.mlp.c_fc.weight": *{[^}]*"data_offsets": *\[\([0-9]*\),.*/\1/' | tail -n 1)
+    must "$cuda" $tiny $data --dtype fp8 --max_steps 1 --save_every 0 --init "$dir/bad" --out "$dir/good"
+    printf '\377\377\177\177' | dd of="$file" bs=1 seek=$((8 + header + begin)) conv=notrunc 2>/dev/null
+    expect 4 'not finite' "$cuda" $tiny $data --dtype fp8 --max_steps 1 --init "$dir/bad" --out "$dir/inf"
+    unset EMU_CC
 }
 
 the_host_never_touches_device_memory() {
@@ -128,7 +187,8 @@ checkpoints_go_from_one_device_to_the_other() {
 a_resumed_run_keeps_its_bits_and_its_dtype() {
     corpus
     run="$tiny $data --max_steps 4 --save_every 2"
-    for type in tf32 bf16; do
+    export EMU_CC=90
+    for type in tf32 bf16 fp8; do
         must "$cuda" $run --dtype $type --out "$dir/$type"
         mkdir "$dir/again"
         cp -r "$dir/$type/step_00000002" "$dir/$type/metrics.jsonl" "$dir/again"
@@ -139,6 +199,42 @@ a_resumed_run_keeps_its_bits_and_its_dtype() {
         done
         rm -r "$dir/again"
     done
+    cp -r "$dir/fp8/step_00000002" "$dir/fp8/metrics.jsonl" "$dir/tf32" && rm -r "$dir/tf32/step_00000004"
+    must "$cuda" --out "$dir/tf32" --resume auto --dtype bf16
+    grep -q 'changed since the checkpoint: --dtype bf16 (was fp8)' "$dir/err" || note "fp8 to bf16: $(cat "$dir/err")"
+    unset EMU_CC
+}
+
+# What was chosen by timing is part of the run: it is kept, where it is to be had, though other kernels are faster now.
+chosen_is() { # RUN NAME: the kernels that its last checkpoint names
+    set +f
+    grep -qF "\"$2\"" "$1"/step_*4/state.json || note "not $2: $(grep -h attention= "$1"/step_*4/state.json)"
+    set -f
+}
+the_fastest_kernels_are_chosen_and_kept() {
+    corpus
+    run="$tiny $data --batch_size 4 --val_every 4 --val_tokens 200 --max_steps 4 --save_every 2"
+    must "$cuda" $run --out "$dir/none"
+    chosen_is "$dir/none" 'attention=flash gelu_forward=apart gelu_backward=apart'
+    must env EMU_CC=90 EMU_CUDNN=1 "$cuda" $run --out "$dir/equal"
+    chosen_is "$dir/equal" 'attention=flash gelu_forward=fused gelu_backward=fused'
+    must env EMU_CUDNN=1 EMU_SLOW=gelu_forward "$cuda" $run --out "$dir/gelu"
+    chosen_is "$dir/gelu" 'attention=flash gelu_forward=fused gelu_backward=apart'
+    must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" $run --kernels flash --out "$dir/forced"
+    chosen_is "$dir/forced" 'attention=flash gelu_forward=apart gelu_backward=apart'
+    must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" $run --out "$dir/cudnn"
+    chosen_is "$dir/cudnn" 'attention=cudnn gelu_forward=apart gelu_backward=apart'
+    cmp -s "$dir/cudnn/step_00000004/model.safetensors" "$dir/none/step_00000004/model.safetensors" && note "no other bits"
+    mkdir "$dir/again" "$dir/lacking"
+    cp -r "$dir/cudnn/step_00000002" "$dir/again"
+    cp -r "$dir/cudnn/step_00000002" "$dir/lacking"
+    must env EMU_CUDNN=1 EMU_SLOW=gelu "$cuda" --out "$dir/again" --resume auto
+    chosen_is "$dir/again" 'attention=cudnn gelu_forward=apart gelu_backward=apart'
+    for file in model optimizer; do
+        cmp -s "$dir/cudnn/step_00000004/$file.safetensors" "$dir/again/step_00000004/$file.safetensors" || note "another $file"
+    done
+    expect 0 'this start has no attention=cudnn, which the run had' "$cuda" --out "$dir/lacking" --resume auto
+    chosen_is "$dir/lacking" 'attention=flash gelu_forward=apart gelu_backward=apart'
 }
 
 stochastic_rounding_is_a_run_of_its_own() {
@@ -149,6 +245,59 @@ stochastic_rounding_is_a_run_of_its_own() {
     all_digits "$dir/random" >"$dir/random.txt"
     near "$dir/random.txt" "$dir/nearest.txt" 0.02
     cmp -s "$dir/random.txt" "$dir/nearest.txt" && note "no different"
+}
+
+same_files() { # FOLDER FOLDER STEP: weights and moments are the same
+    for file in model optimizer; do
+        name="step_$(printf %08d "$3")/$file.safetensors"
+        cmp -s "$1/$name" "$2/$name" || note "another $2/$name"
+    done
+}
+
+# Replayed graphs give the bits of kernels launched one by one: for one, two and three micro-batches a step, which meet
+# the two buffers of batches in another rhythm; with streams that run late; with validation and text in between.
+graphs_change_no_bit() {
+    corpus
+    for tokens in 64 128 192; do
+        run="$tiny $data --seq_len 16 --batch_size 4 --total_batch_size $tokens --max_steps 4 --save_every 4 --val_every 2 --val_tokens 160 --sample_every 3 --sample_tokens 3"
+        must "$cuda" $run --graph 0 --out "$dir/launches"
+        must env EMU_COUNT=1 EMU_LAZY=1 "$cuda" $run --out "$dir/graphs"
+        grep -q ' 4 graphs' "$dir/err" || note "not the graphs of two micro-steps, norm and update: $(tail -n 1 "$dir/err")"
+        same_files "$dir/launches" "$dir/graphs" 4
+        rm -r "$dir/launches" "$dir/graphs"
+    done
+}
+
+# What a graph holds by value changes: the share of a token in the loss, and a micro-batch that is not full.
+graphs_follow_a_growing_batch_and_a_resumed_run() {
+    corpus
+    run="$tiny $data --seq_len 16 --batch_size 4 --total_batch_size 192 --batch_ramp 48:400 --max_steps 5 --save_every 6 --keep 0"
+    must "$cuda" $run --dtype fp32 --graph 0 --out "$dir/launches"
+    must env EMU_COUNT=1 EMU_LAZY=1 "$cuda" $run --dtype fp32 --out "$dir/graphs"
+    [ "$(sed -n 's/^emu: .* \([0-9]*\) graphs.*/\1/p' "$dir/err")" -gt 4 ] || note "nothing was recorded again: $(tail -n 1 "$dir/err")"
+    same_files "$dir/launches" "$dir/graphs" 10
+    all_digits "$dir/launches" >"$dir/launches.txt"
+    all_digits "$dir/graphs" | cmp -s - "$dir/launches.txt" || note "other losses and norms"
+    mkdir "$dir/resumed"
+    cp -r "$dir/graphs/step_00000006" "$dir/graphs/metrics.jsonl" "$dir/resumed"
+    must "$cuda" --out "$dir/resumed" --resume auto
+    same_files "$dir/launches" "$dir/resumed" 10
+}
+
+# A piece of the micro-step, then of the update, cannot be captured: training goes on without, and says so once. And
+# where an update may be left out.
+training_does_without_graphs_that_cannot_be_recorded() {
+    corpus
+    run="$tiny $data --max_steps 4 --save_every 4"
+    must "$cuda" $run --graph 0 --out "$dir/launches"
+    for piece in 20 77; do
+        must env EMU_CAPTURE=$piece "$cuda" $run --out "$dir/graphs"
+        [ "$(grep -c 'cannot be recorded as a CUDA graph' "$dir/err")" = 1 ] || note "piece $piece: $(grep -a graph "$dir/err")"
+        same_files "$dir/launches" "$dir/graphs" 4
+        rm -r "$dir/graphs"
+    done
+    must "$cuda" $run --skip_loss_z 9 --skip_norm_z 9 --out "$dir/graphs"
+    same_files "$dir/launches" "$dir/graphs" 4
 }
 
 text_and_validation_are_the_cpus() {
@@ -169,7 +318,20 @@ text_and_validation_are_the_cpus() {
 
 every_rung_of_the_ladder_arrives_at_the_same_loss() {
     must "$cuda" bench ladder --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --max_steps 1 --out "$dir/ladder"
-    [ "$(grep -c ' ok ' "$dir/out")" = 7 ] || note "not seven rungs: $(cat "$dir/out")"
+    [ "$(grep -c ' ok ' "$dir/out")" = 8 ] || note "not eight rungs: $(cat "$dir/out")"
+    grep -q '^fp8 .*FP8 needs compute capability 8.9, this GPU has 8.0' "$dir/out" || note "no reason why there is no FP8"
+    must env EMU_CC=90 "$cuda" bench ladder --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --max_steps 1 --out "$dir/ladder"
+    awk '$1 == "fp8" { found = / ok / && $7 <= $6 } END { exit !found }' "$dir/out" || note "fp8: $(cat "$dir/out")"
+}
+
+a_prediction_needs_no_gpu_and_is_the_same_in_both_programs() {
+    for options in "--dtype bf16" "--dtype tf32 --fused 0" "--dtype fp32 --kernels plain --recompute all"; do
+        must env EMU_DEVICES=0 "$cuda" bench predict A100 $options --batch_size 16 --out ""
+        "$train" bench predict A100 $options --batch_size 16 --out "" | cmp -s - "$dir/out" || note "$options: two predictions"
+    done
+    must env EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" bench ops loss_add --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --out "$dir/ops"
+    grep -q '"predicted_ms": 0.002' "$dir/ops/ops.json" || note "no prediction beside the measured time: $(cat "$dir/out")"
+    grep -q 'dashed, by data sheet' "$dir/ops/ops.svg" || note "no data sheet's roof in the picture"
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -184,6 +346,9 @@ a_missing_driver_or_gpu_is_named() {
     expect 2 'there are 2 GPUs, numbered from 0' env EMU_DEVICES=2 $run --device 2
     expect 1 'has compute capability 7.5' env EMU_CC=75 $run
     expect 2 'loss scaler' $run --dtype fp16
+    expect 2 'this GPU has 8.6: give --dtype bf16' env EMU_CC=86 $run --dtype fp8
+    expect 2 'the plain kernels have no FP8: give --dtype bf16' env EMU_CC=90 $run --dtype fp8 --kernels plain
+    expect 0 'a peak of 1979 TFLOP/s' env EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3' "$cuda" $tiny $data --dtype fp8 --max_steps 1 --save_every 0 --out "$dir/h100"
     expect 0 'usage:' env EMU_DRIVER=0 "$cuda" --help
     expect 0 'a peak of 312 TFLOP/s' env EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" $tiny $data --max_steps 1 --save_every 0 --out "$dir/a100"
     [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
@@ -196,10 +361,44 @@ too_little_memory_is_refused_before_anything_is_allocated() {
     expect 0 'fits' env EMU_MEMORY=500000000 "$cuda" $tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --total_batch_size 512 --batch_size auto --max_steps 1 --save_every 0 --out "$dir/auto"
 }
 
-# The Nth launch or synchronization fails, and all that follow; the checkpoint before it is good.
+# 1558M on 40 GB; and not on 24, which is less than its weights, gradients and moments take.
+what_fits_is_known_without_a_gpu() {
+    expect 0 'no GPU here' env EMU_DEVICES=0 "$cuda" info --model all
+    awk '$1 == "gpt2-xl" && $2 == "all" { found = $5 == "-" && $6 >= 4 && $7 > $6 } END { exit !found }' "$dir/out" || note "$(cat "$dir/out")"
+    expect 0 'a sequence more' env EMU_DRIVER=0 "$cuda" info --model gpt2-xl --batch_size 4
+    expect 2 'there is no GPU here' env EMU_DEVICES=0 "$cuda" info --batch_size auto
+}
+
+# What a run says that it needs is what it allocates: the most there was, to a tenth of a MiB. Both have 48 MiB more than
+# the model: the plan its margin, the GPU what device_open() takes. An A100's peak is known: nothing is taken to measure it.
+the_plan_is_what_is_allocated() {
+    corpus
+    for options in "--recompute none" "--recompute gelu --dtype fp32" "--recompute all --model L=2,H=2,C=32,T=1024,V=257 --sample_every 1 --sample_tokens 2"; do
+        must env EMU_COUNT=1 EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" $tiny $data --max_steps 1 --save_every 0 --out "$dir/run" $options
+        plan=$(sed -n 's/.* \([0-9.]*\) MiB of memory$/\1/p' "$dir/err")
+        most=$(sed -n 's/^emu: .* \([0-9]*\) bytes at most$/\1/p' "$dir/err")
+        awk -v plan="$plan" -v most="$most" 'BEGIN { d = plan - most / 1048576; exit !(most > 0 && d > -0.1 && d < 0.1) }' || note "$options: $plan MiB planned, $most bytes allocated"
+    done
+}
+
+# The table of info, --batch_size auto and the check before a run agree, and what they let through does run.
+the_largest_batch_runs_and_a_larger_one_is_refused() {
+    corpus
+    export EMU_MEMORY=379000000
+    run="$tiny $data --seq_len 16 --max_steps 1 --save_every 0"
+    must "$cuda" info --model L=2,H=2,C=32,T=48,V=257 --seq_len 16
+    most=$(awk '$2 == "none" { print $8 }' "$dir/out")
+    expect 0 "batch_size $most fits" "$cuda" $run --sample_every 1 --sample_tokens 2 --batch_size auto --total_batch_size $((16 * most)) --out "$dir/auto"
+    expect 1 "give --batch_size" "$cuda" $run --sample_every 1 --batch_size $((2 * most)) --out "$dir/run"
+    expect 1 "not enough memory on the GPU" "$cuda" $run --sample_every 1 --batch_size $((most + 1)) --out "$dir/run"
+    unset EMU_MEMORY
+}
+
+# The Nth launch or synchronization fails, and all that follow; the checkpoint before it is good. In fp32, where nothing
+# is chosen by timing, the number of launches before it is always the same.
 a_gpu_that_fails_leaves_the_last_checkpoint_good() {
     corpus
-    run="$tiny $data --max_steps 6 --save_every 2"
+    run="$tiny $data --dtype fp32 --max_steps 6 --save_every 2"
     must "$cuda" $run --out "$dir/whole"
     for error in 214 719 700; do
         env EMU_FAIL=160:$error "$cuda" $run --out "$dir/run" >"$dir/out" 2>"$dir/err"

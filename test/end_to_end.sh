@@ -295,6 +295,7 @@ help_and_info_answer() {
     expect 0 'decayed: 50 tensors, 124318464 parameters' "$train" info --model d12 --seq_len 64
     grep -q 'not decayed: 98 tensors, 121344' "$dir/out" || note "not decayed"
     expect 0 'standard deviation of the residual stream' "$train" info --model L=4,H=4,C=64,T=64,V=512
+    expect 0 'gpt2-xl          all' "$train" info --model all
     corpus
     expect 0 'windows of 64' "$train" info --model L=4,H=4,C=64,T=64,V=257 --train_data "$root/corpus_train_*.bin"
 }
@@ -329,6 +330,7 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 'is not an option of generate' "$train" generate --lr 1
     expect 2 "'4' is not an option" "$train" --lr 1 4
     expect 2 "that is a GPU's" "$train" --dtype tf32
+    expect 2 '--dtype fp8: that is a GPU' "$train" --dtype fp8
     expect 2 'there are: fast, plain, ' "$train" --kernels amx --dtype fp32
     printf 'lr 1e-3\nbatchsize 3\n' >"$dir/file"
     expect 2 "file:2: no option 'batchsize'; did you mean 'batch_size'?" "$train" --config "$dir/file"
@@ -443,11 +445,44 @@ every_operation_is_timed() {
         values_of $name "$json" | awk '$1 > 0 { n++ } END { print n + 0 }' >"$dir/count"
         [ "$(cat "$dir/count")" = "$(wc -l <"$dir/names")" ] || note "an operation has no $name"
     done
+    [ "$(grep -c '<circle.*<title>' "$dir/ops/ops.svg")" = "$(wc -l <"$dir/names")" ] || note "not a point for each row"
+    grep -q '<svg' "$dir/ops/ops.html" || note "no picture in the page"
     must "$train" bench ops 'backward qkv' --model L=1,H=2,C=32,T=16,V=50 --batch_size 2 --seq_len 8 --out "$dir/ops"
     # 4 N C OC; inp, dout and weight are read, dinp written, dweight and dbias added to: 4 bytes each
     [ "$(values_of flops "$json")" = 196608.0 ] || note "flops of the qkv layer: $(values_of flops "$json")"
     [ "$(values_of bytes "$json")" = 47872.0 ] || note "bytes of the qkv layer: $(values_of bytes "$json")"
     expect 2 'no operation has that' "$train" bench ops nothing --model L=1,H=2,C=32,T=16,V=50 --out ""
+}
+
+a_step_on_a_gpu_is_predicted() {
+    must "$train" bench predict h100 --batch_size 16 --total_batch_size 32768 --recompute gelu --out "$dir/predicted"
+    json="$dir/predicted/predict.json"
+    head -n 2 "$dir/out" | grep -q 'computed, not measured' || note "it does not say what it is"
+    grep -q '^  "kind": "prediction: computed, not measured"' "$json" || note "the record does not say what it is"
+    values_of predicted_ms "$json" | awk '{ ms[NR] = $1 } # the operations, the step, three forms of it
+        END { for (i = 1; i <= NR - 4; i++) sum += ms[i]; exit !(NR > 20 && sum / ms[NR - 3] > 0.999999 && sum / ms[NR - 3] < 1.000001) }' || note "the rows are not the step: $(cat "$dir/out")"
+    expect 2 'give one of: A100' "$train" bench predict V100
+    expect 2 'give a number' "$train" bench predict A100 --batch_size auto
+    expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
+}
+
+# The tables that are kept, and the page that quotes them, are what the program says today.
+kept_predictions_are_the_programs() {
+    set +f
+    set -- dev/bench/results/predicted/*/predict.txt
+    set -f
+    for file in "$@"; do
+        command=$(sed -n '1s/^[$] [^ ]* //p' "$file")
+        must "$train" $command --out ""
+        sed 1d "$file" | cmp -s - "$dir/out" || note "$file is out of date: sh dev/bench/predict.sh"
+    done
+    [ $# -ge 8 ] || note "only $# predictions"
+    must "$train" bench predict A100 --batch_size 16 --out ""
+    for form in 'attention by matmuls, unfused' 'flash attention, unfused' 'flash attention, fused'; do
+        awk -v form="$form" 'index($0, form) == 1 { bytes = sprintf("%.0f", $(NF - 2)); launches = $(NF - 1)
+            print "^| bf16, " form " .* " int(bytes / 1000) "," substr(bytes, length(bytes) - 2) " | " launches " |" }' "$dir/out" >"$dir/row"
+        grep -q "$(cat "$dir/row")" dev/ladder.md || note "dev/ladder.md has no row $(cat "$dir/row")"
+    done
 }
 
 run_tests "$0"

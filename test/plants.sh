@@ -12,10 +12,10 @@ export OMP_NUM_THREADS=1 EMU_GUARD=0
 bugs='
 a missing barrier in flash attention | bf16 | flash.cuh | __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more | //
 a missing wait for an asynchronous copy | bf16 | flash.cuh | cp_async_wait<0>(); | cp_async_wait<2>();
-a wrong fragment in the scores | bf16 | flash_tile.cuh | mma_bf16(acc[n + 1], rows.x[i], b[2], b[3]); | mma_bf16(acc[n + 1], rows.x[i], b[1], b[3]);
-a wrong fragment in the weighted sum | bf16 | flash_tile.cuh | mma_bf16(acc[2 * i], a, b[0], b[1]); | mma_bf16(acc[2 * i], a, b[0], b[2]);
+a wrong fragment in the scores | bf16 | flash_tile.cuh | mma_bf16(acc[g][n + 1], rows[g].x[i], b[2], b[3]); | mma_bf16(acc[g][n + 1], rows[g].x[i], b[1], b[3]);
+a wrong fragment in the weighted sum | bf16 | flash_tile.cuh | mma_bf16(acc[g][2 * i], a[g], b[0], b[1]); | mma_bf16(acc[g][2 * i], a[g], b[0], b[2]);
 a tile that reads behind the last row | bf16 | flash_tile.cuh | first + row < T | first + row <= T
-a mask that is off by one | fp32 | flash.cuh | > warp_first + acc_row(i)) | >= warp_first + acc_row(i))
+a mask that is off by one | fp32 | flash.cuh | acc_column(n, i) > group_first + acc_row(i)) | acc_column(n, i) >= group_first + acc_row(i))
 a softmax that forgets to scale what it summed | fp32 | flash.cuh | state->sum[r] *= shrink; |
 a barrier missing before sums are joined | fp32 | attention.cuh | __syncthreads(); |
 a query that does not see its own key | fp32 | attention.cuh | s <= past + t | s < past + t
@@ -32,27 +32,37 @@ a derivative of GELU without its cubic term | fp32 | gelu.cuh | (1.0f + 3.0f * G
 a loss of the wrong target | bf16 | softmax.cuh | targets[blockIdx.x] | targets[0]
 an AdamW without bias correction | fp32 | adamw.cuh | (float)hyper->step)); | 1e9f));
 an AdamW that decays vectors | fp32 | adamw.cuh | tensors.row[i].decays = tensor_decays(t); | tensors.row[i].decays = true;
+a weight that is not transposed | fp8 | matmul.cuh | w->transposed, w->scale); | w->rows, w->scale);
+a factor whose scale is forgotten | fp8 | matmul.cuh | m.a_scale = &a_scale->inverse; |
+a scale for the other format | fp8 | fp8.cuh | FORMAT == __NV_E4M3 ? 8 : 15 | FORMAT == __NV_E4M3 ? 15 : 8
+a cast without its barrier | fp8 | fp8.cuh | __syncthreads(); |
+a cast that turns its rows around | fp8 | fp8.cuh | bytes[r][k] << (8 * r) | bytes[r][k] << (24 - 8 * r)
 a norm that leaves out the last elements | fp32 | norm.cuh | i < n; i += | i + 1 < n; i +=
 '
 shape="--model L=1,H=3,C=24,T=72,V=133 --batch_size 2 --seq_len 70 --recompute none --max_steps 1"
+# FP8 takes multiples of 16, and a GPU of Hopper's kind; its storage is bf16.
+fp8_shape="--model L=1,H=3,C=48,T=72,V=133 --batch_size 2 --seq_len 72 --recompute none --max_steps 1"
 
 # Each worker has a copy of its own. The copy's kernels of one type are built beside the objects of the other, as they are.
 build_copy() { # WORKER TYPE
-    other=fp32
-    [ "$2" = fp32 ] && other=bf16
-    (cd "$1" && test/emulator/emucc -O0 -D_GNU_SOURCE -w -DFLOATX="$2" -c train_gpt2.cu -o "kernels_$2.o") || return 1
-    c++ -fopenmp "$1/kernels_$2.o" "build/emu/cuda_$other.o" build/release/cpu_fp32_generic.o build/release/main.o \
+    stored=bf16 other=fp32
+    [ "$2" = fp32 ] && stored=fp32 other=bf16
+    (cd "$1" && test/emulator/emucc -O0 -D_GNU_SOURCE -w -DFLOATX=$stored -c train_gpt2.cu -o kernels_$stored.o) || return 1
+    c++ -fopenmp "$1/kernels_$stored.o" "build/emu/cuda_$other.o" build/release/cpu_fp32_generic.o build/release/main.o \
         build/release/tokenizer_data.o -o "$1/program" -ljansson -lm -lpthread -ldl
 }
 
 # Sets `found` to the first complaint of a check, nothing if all is as it should be. It ends there, for want of a reader.
 # Reverse order of threads goes with streams that run late.
 look_once() { # WORKER TYPE ORDER FLAGS
-    found=$({ timeout 300 env EMU_ORDER="$3" EMU_LAZY="$3" "$1/program" check $shape --dtype "$2" $4 2>&1
+    capability=80 sizes=$shape
+    [ "$2" = fp8 ] && capability=90 sizes=$fp8_shape
+    found=$({ timeout 300 env EMU_CC=$capability EMU_ORDER="$3" EMU_LAZY="$3" "$1/program" check $sizes --dtype "$2" $4 2>&1
         echo "exit code $?"; } | grep -m 1 -E 'FAILED|emu:|error:|^exit code [1-9]' | tr -s ' ' | cut -c 1-100)
 }
 look_everywhere() { # WORKER TYPE
     for flags in "" "--fused 0 --flash 0" "--kernels plain"; do
+        [ "$2 $flags" != 'fp8 --kernels plain' ] || continue # there are none
         for order in 0 1; do
             look_once "$1" "$2" $order "$flags"
             [ -z "$found" ] || return 0
@@ -86,6 +96,7 @@ work() { # NUMBER
     cp -r llmc test train_gpt2.cu "$copy"
     [ "$1" != 0 ] || [ -n "$chosen" ] || as_they_are "$copy" fp32
     [ "$1" != $((workers - 1)) ] || [ -n "$chosen" ] || as_they_are "$copy" bf16
+    [ "$1" != $((workers - 1)) ] || [ -n "$chosen" ] || as_they_are "$copy" fp8
     awk "NR % $workers == $1" "$root/bugs" | while IFS= read -r line; do
         field() { printf '%s\n' "$line" | awk -F ' [|] ?' -v i="$1" '{ print $i }'; }
         plant "$copy" "$(field 1)" "$(field 2)" "$(field 3)" "$(field 4)" "$(field 5)"

@@ -1,4 +1,5 @@
-// Ranks as processes on the loopback: how they meet and exchange, who is turned away, and how each way to die is noticed.
+// Ranks as processes on the loopback: how they meet and exchange, who is turned away, and how each way to die is
+// noticed.
 //
 //   test_bootstrap --as-rank SECONDS TIMEOUT     a rank as launch_detect finds it, for test/netns.sh
 #include "test.h"
@@ -36,11 +37,14 @@ static void start_launch(Child* c, Launch launch, Body* body) {
     c->pid = fork();
     if (c->pid != 0) { return; }
     dup2(fileno(c->errors), STDERR_FILENO);
+    dup2(fileno(c->errors), STDOUT_FILENO);
     body(&c->launch);
     _exit(0);
 }
 
-static void start(Child* c, int rank, int size, int port, Body* body) { start_launch(c, launch_of(rank, size, port), body); }
+static void start(Child* c, int rank, int size, int port, Body* body) {
+    start_launch(c, launch_of(rank, size, port), body);
+}
 
 // A signal's number is its exit code here, plus 128.
 static void finish(Child* c, int code, const char* words) {
@@ -189,11 +193,24 @@ static void sizes_body(const Launch* l) {
     bootstrap_broadcast(b, bytes, l->rank == 2 ? 63 : 64);
     bootstrap_close(b);
 }
+static void early_end_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    if (l->rank == 1) { bootstrap_barrier(b); }
+    bootstrap_close(b);
+}
+static void parts_body(const Launch* l) {
+    Bootstrap* b = open_or_die(l);
+    char part[8] = {0}, all[8 * 3];
+    bootstrap_gather(b, part, l->rank == 1 ? 4 : 8, all);
+    bootstrap_close(b);
+}
 
 TEST(ranks_that_do_different_things_end) {
     begin(20, "key");
+    run_all(3, local_port(), early_end_body, 1, "a barrier of 0 bytes; number 1, the end of 0 bytes");
+    run_all(3, local_port(), parts_body, 1, "a gather of 4 bytes; number 1, a gather of 8 bytes");
     run_all(3, local_port(), mismatch_body, 1, "a barrier of 0 bytes; number 2, a gather of 16 bytes");
-    run_all(3, local_port(), sizes_body, 1, "rank 2 on ");
+    run_all(3, local_port(), sizes_body, 1, "expects another number of bytes than rank 0");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -336,12 +353,13 @@ TEST(a_hello_may_come_byte_by_byte) {
 
 // Silent ones and half hellos stay connected all the while, more of them than rank 0 keeps.
 TEST(strangers_do_no_harm) {
-    begin(20, "key");
+    begin(HELLO_SECONDS - 1, "key"); // no time to wait for the silent ones
     Child zero, one;
     int silent[MOST_VISITORS + 10], loud[4];
     const int port = local_port();
     const char* request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    const FrameHeader huge = {FRAME_MAGIC, FRAME_HELLO, 0, 0xffffffffu}, beat = {FRAME_MAGIC, FRAME_BEAT, 0, sizeof(Beat)};
+    const FrameHeader huge = {FRAME_MAGIC, FRAME_HELLO, 0, 0xffffffffu},
+                      beat = {FRAME_MAGIC, FRAME_BEAT, 0, sizeof(Beat)};
     uint8_t garbage[200];
     for (size_t i = 0; i < sizeof garbage; i++) { garbage[i] = (uint8_t)mix64(i); }
     start(&zero, 0, 2, port, exchange_body);
@@ -349,7 +367,8 @@ TEST(strangers_do_no_harm) {
     EXPECT(tcp_send(loud[0], request, strlen(request), seconds_now() + 10));
     EXPECT(tcp_send(loud[1], garbage, sizeof garbage, seconds_now() + 10));
     EXPECT(tcp_send(loud[2], &huge, sizeof huge, seconds_now() + 10));
-    EXPECT(tcp_send(loud[3], &beat, sizeof beat, seconds_now() + 10) && tcp_send(loud[3], garbage, sizeof(Beat), seconds_now() + 10));
+    EXPECT(tcp_send(loud[3], &beat, sizeof beat, seconds_now() + 10) &&
+           tcp_send(loud[3], garbage, sizeof(Beat), seconds_now() + 10));
     for (int i = 0; i < 4; i++) { EXPECT(raw_read(loud[i], NULL, 0) == 0); } // shown the door
     for (int i = 0; i < MOST_VISITORS + 10; i++) {
         EXPECT((silent[i] = raw_connect(port)) >= 0);
@@ -360,6 +379,34 @@ TEST(strangers_do_no_harm) {
     finish(&zero, 0, "");
     for (int i = 0; i < MOST_VISITORS + 10; i++) { close(silent[i]); }
     for (int i = 0; i < 4; i++) { close(loud[i]); }
+}
+
+// Time is over for the first visitor, not for the second.
+TEST(a_silent_visitor_is_dropped_in_time) {
+    begin(20, "key");
+    Error err;
+    int first[2], second[2], fds[2] = {-1, -1};
+    Launch launch = launch_of(0, 2, local_port());
+    Reception* r = (Reception*)alloc_or_die(1, sizeof *r, "a test");
+    r->launch = &launch;
+    r->fds = fds;
+    r->polled = (struct pollfd*)alloc_or_die(1 + MOST_VISITORS + 2, sizeof *r->polled, "a test");
+    r->listener = tcp_listen("127.0.0.1", launch.port, &err);
+    EXPECT(r->listener >= 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, first) == 0 &&
+           socketpair(AF_UNIX, SOCK_STREAM, 0, second) == 0);
+    for (int i = 0; i < MOST_VISITORS; i++) { r->visitors[i].fd = -1; }
+    r->visitors[0].fd = first[0];
+    r->visitors[1].fd = second[0];
+    r->visitors[0].until = seconds_now() - 1;
+    r->visitors[1].until = seconds_now() + 1000;
+    EXPECT(reception_step(r, seconds_now() + 1000, &err));
+    EXPECT(r->visitors[0].fd == -1 && r->visitors[1].fd == second[0]);
+    visitor_leave(&r->visitors[1]);
+    close(first[1]);
+    close(second[1]);
+    close(r->listener);
+    free(r->polled);
+    free(r);
 }
 
 TEST(a_missing_rank_is_named_to_all) {
@@ -380,7 +427,8 @@ TEST(a_missing_rank_0_is_named_by_address) {
     char words[128];
     const int port = local_port();
     start(&one, 1, 2, port, exchange_body);
-    snprintf(words, sizeof words, "rank 1 could not reach rank 0 at 127.0.0.1 port %d within 0.3 s: Connection refused", port);
+    snprintf(words, sizeof words, "rank 1 could not reach rank 0 at 127.0.0.1 port %d within 0.3 s: Connection refused",
+             port);
     finish(&one, 1, words);
     Launch l = launch_of(1, 2, port);
     snprintf(l.address, sizeof l.address, "no.such.host.invalid");
@@ -422,8 +470,8 @@ static void train_body(const Launch* l) {
     }
 }
 
-// Several runs side by side, as most of their time is waiting. In each, one rank gets a signal when all train; all others
-// end with its name.
+// Several runs side by side, as most of their time is waiting. In each, one rank gets a signal when all train; all
+// others end with its name.
 typedef struct {
     int size, rank, signal_number;
     const char* words;
@@ -451,7 +499,8 @@ static void lose(const Loss* losses, int count) {
 }
 
 TEST(a_killed_rank_is_named_by_all) {
-    static const Loss losses[] = {{4, 2, SIGKILL, "ended before the run did"}, {3, 0, SIGKILL, "ended before the run did"},
+    static const Loss losses[] = {{4, 2, SIGKILL, "ended before the run did"},
+                                  {3, 0, SIGKILL, "ended before the run did"},
                                   {2, 1, SIGKILL, "ended before the run did"}};
     begin(20, "key");
     lose(losses, 3);
@@ -468,6 +517,7 @@ static void die_at_step_body(const Launch* l) {
     Bootstrap* b = open_or_die(l);
     bootstrap_progress(b, 41, l->rank == 1 ? RANK_SAVES : RANK_TRAINS);
     bootstrap_barrier(b);
+    if (l->rank == 2) { printf("a line in the buffer"); }
     if (l->rank == 1) { sleep_seconds(1.2); _exit(3); } // a beat has told the step by then
     bootstrap_barrier(b);
 }
@@ -477,7 +527,9 @@ TEST(the_last_step_is_told) {
     Child c[3];
     const int port = local_port();
     for (int i = 0; i < 3; i++) { start(&c[i], i, 3, port, die_at_step_body); }
-    for (int i = 0; i < 3; i++) { finish(&c[i], i == 1 ? 3 : 1, i == 1 ? "" : "last heard of at step 41, saving"); }
+    finish(&c[0], 1, "last heard of at step 41, saving");
+    finish(&c[1], 3, "");
+    finish(&c[2], 1, "a line in the buffererror: rank 1 on "); // what was printed before is not lost
 }
 
 // All end for a reason of their own: none is ended by another's end.
@@ -537,6 +589,20 @@ static void turn(Bootstrap* b, int seconds) {
     for (int i = 0; i < seconds; i++) { watch_hang(b, 1); }
 }
 
+static void end_again_body(const Launch* l) {
+    (void)l;
+    Bootstrap* b = watched(2);
+    b->ending = true; // another thread is at it
+    alarm(2);
+    watch_end(b, "seen once more");
+}
+
+TEST(an_end_is_told_once) { // whoever sees it second waits for the first to end the process
+    Child c;
+    start(&c, 0, 2, 1, end_again_body);
+    finish(&c, 128 + SIGALRM, "");
+}
+
 TEST(a_hang_of_all_is_found) {
     Bootstrap* b = watched(3);
     b->peers[2].step = 41;
@@ -571,6 +637,14 @@ TEST(steps_are_measured) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // frames
+
+TEST(sending_to_who_is_gone_is_no_signal) {
+    int ends[2];
+    EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    close(ends[1]);
+    EXPECT(!tcp_send(ends[0], "x", 1, seconds_now() + 10));
+    close(ends[0]);
+}
 
 TEST(frames_come_in_pieces_of_any_size) {
     const char* text = "a frame's text";

@@ -62,7 +62,13 @@ TEST(bounds_follow_the_type_and_what_the_operation_does) {
     EXPECT(op_bound(bf16, "matmul_gelu_backward", ELEM_FLOAT) == bf16->product);
     EXPECT(op_bound(bf16, "attention_forward", ELEM_FLOATX) == bf16->rounded);
     EXPECT(op_bound(bf16, "classifier_loss", ELEM_FLOAT) == bf16->logits);
-    EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype fp8", bounds_of("fp8"));
+    EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype fp4", bounds_of("fp4"));
+    const Bounds* fp8 = bounds_of("fp8"); // for linear layers alone, and gradients are coarser
+    EXPECT(op_bound(fp8, "matmul_gelu_backward", ELEM_FLOAT) == fp8->linear);
+    EXPECT(op_bound(fp8, "matmul_forward", ELEM_FLOATX) == fp8->linear / 2);
+    EXPECT(op_bound(fp8, "attention_forward", ELEM_FLOATX) == bf16->rounded);
+    EXPECT(op_bound(fp8, "classifier_backward", ELEM_FLOAT) == bf16->logits);
+    EXPECT(loss_tolerance("fp8", "bf16") > loss_tolerance("bf16", "tf32"));
     EXPECT(loss_tolerance("fp32", "fp32") < loss_tolerance("fp32", "tf32"));
     EXPECT(loss_tolerance("tf32", "bf16") == loss_tolerance("bf16", "tf32"));
 }
@@ -216,7 +222,8 @@ TEST(each_rung_is_one_switch_on_top_of_the_one_before) {
         EXPECT(kinds[k]->count <= MAX_RUNGS && !strcmp(kinds[k]->rungs[0].kernels, "plain"));
         for (int i = 1; i < kinds[k]->count; i++) {
             const Rung *a = &kinds[k]->rungs[i - 1], *b = &kinds[k]->rungs[i];
-            const int turned_on = (b->fused - a->fused) + (b->flash - a->flash) + (b->pad_vocab - a->pad_vocab);
+            const int turned_on = (b->fused - a->fused) + (b->flash - a->flash) + (b->pad_vocab - a->pad_vocab) +
+                                  (b->graph - a->graph);
             const int others = (strcmp(a->dtype, b->dtype) != 0) + (strcmp(a->kernels, b->kernels) != 0) +
                                (a->threads != b->threads);
             EXPECT(turned_on + others == 1 && turned_on >= 0);
@@ -224,9 +231,10 @@ TEST(each_rung_is_one_switch_on_top_of_the_one_before) {
     }
 }
 
-TEST(threads_must_not_change_the_loss_at_all) {
+TEST(threads_and_graphs_must_not_change_the_loss_at_all) {
     Rung a = CPU_RUNGS[1], b = a;
     b.threads = ALL_THREADS;
+    b.graph = 1;
     EXPECT(rung_tolerance(&a, &b) == 0);
     b.fused = 1;
     EXPECT(rung_tolerance(&a, &b) == loss_tolerance("fp32", "fp32"));
@@ -340,6 +348,45 @@ TEST(operations_are_chosen_by_their_names) {
     c.num_args = 3;
     EXPECT(op_is_asked_for(&c, "matmul_gelu_forward", "fc") && op_is_asked_for(&c, "matmul_backward", "qkv"));
     EXPECT(!op_is_asked_for(&c, "matmul_backward", "fc") && !op_is_asked_for(&c, "adamw_update", ""));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the roofline
+
+TEST(points_lie_where_their_numbers_say) {
+    RooflinePoint point[3] = {{"on the slope", "", 0.1, 1e8, 1, 1, true},
+                              {"at half the peak", "", 100, 2e9, 1, 0.5, false},
+                              {"far below", "", 1, 1, 1, 1e-9, true}};
+    const Roofline r = {"a machine", 1e9, 4e9, 0, 0, point, 3};
+    const RoofScale s = roof_scale(&r);
+    const RoofMarks m = roof_marks(&r, &s);
+    EXPECT(s.left <= -1 && s.right >= 2);
+    EXPECT_NEAR(m.dot[0].y, roof_above(&m, m.dot[0].x), 1e-6);
+    EXPECT_NEAR(m.dot[1].y - roof_above(&m, m.dot[1].x), (ROOF_BOTTOM - ROOF_TOP) * log10(2) / (s.top - s.bottom),
+                1e-6);
+    EXPECT_NEAR(m.dot[2].y, ROOF_BOTTOM, 1e-9);
+}
+
+TEST(numbers_do_not_cover_each_other) {
+    enum { N = 30 };
+    RooflinePoint point[N];
+    for (int i = 0; i < N; i++) {
+        const RooflinePoint p = {"op", "", 50 + i % 5, 2e9 + 1e7 * i, 1, 0.5, false};
+        point[i] = p;
+    }
+    const Roofline r = {"<a machine>", 1e9, 4e9, 2e9, 5e9, point, N};
+    const RoofScale s = roof_scale(&r);
+    const RoofMarks m = roof_marks(&r, &s);
+    for (int i = 0; i < N; i++) {
+        for (int j = 0; j < i; j++) {
+            EXPECT(fabs(m.mark[i].x - m.mark[j].x) >= 18 || fabs(m.mark[i].y - m.mark[j].y) >= 12);
+        }
+        EXPECT(fabs(m.mark[i].y - roof_above(&m, m.mark[i].x)) > 6);
+    }
+    Page page = {NULL, 0, 0};
+    page_roofline(&page, &r);
+    EXPECT(strstr(page.text, "by data sheet") && strstr(page.text, ">30</text>") && !strstr(page.text, "<a machine>"));
+    free(page.text);
 }
 
 TEST_MAIN()

@@ -546,4 +546,49 @@ TEST(a_model_saved_and_loaded_is_the_same_and_damage_is_named) {
     gpt2_free(&h);
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// what fits into memory
+
+static size_t bytes_of_run(const GPT2Config* m, const Config* c, int batch, int seq_len, Keep keep) {
+    GPT2 g;
+    gpt2_layout(&g, m, batch, seq_len, keep);
+    return run_bytes(&g, c);
+}
+
+// It fits and the next one does not; more memory never means less; nor does computing more again.
+TEST(the_largest_batch_is_the_largest) {
+    enum { MOST = 300, SEQ_LEN = 128, STEPS = 40 };
+    static const char* const models[2] = {"L=2,H=2,C=32,T=128,V=257", "gpt2"};
+    Config c;
+    GPT2Config m;
+    Error err;
+    cpu_open(0, KERNELS_FAST);
+    config_defaults(&c);
+    for (int i = 0; i < 2; i++) {
+        EXPECT(model_parse(models[i], true, &m, &err));
+        const size_t one = bytes_of_run(&m, &c, 1, SEQ_LEN, KEEP_ALL);
+        const size_t most = bytes_of_run(&m, &c, MOST, SEQ_LEN, KEEP_ALL);
+        int before[NUM_KEEPS] = {0, 0, 0}, between = 0;
+        for (int step = 0; step <= STEPS; step++) {
+            const size_t bytes = one - 1 + (most - one + 1) / STEPS * (size_t)step;
+            for (int k = 0; k < NUM_KEEPS; k++) {
+                const int fits = largest_batch(&c, &m, MOST, SEQ_LEN, KEEPS[k].keep, NULL, bytes);
+                EXPECT(fits >= before[k] && fits <= MOST && (k == 0 || fits >= before[k - 1]));
+                EXPECT(fits == 0 || bytes_of_run(&m, &c, fits, SEQ_LEN, KEEPS[k].keep) <= bytes);
+                EXPECT(fits == MOST || bytes_of_run(&m, &c, fits + 1, SEQ_LEN, KEEPS[k].keep) > bytes);
+                between += fits > 0 && fits < MOST;
+                before[k] = fits;
+            }
+            if (step == 0) { EXPECT(before[0] == 0); }
+        }
+        EXPECT(between > STEPS / 2);
+        EXPECT(largest_batch(&c, &m, MOST, SEQ_LEN, KEEP_ALL, NULL, most) == MOST);
+    }
+}
+
+TEST(a_batch_divides_the_windows_of_a_step) {
+    EXPECT(dividing_batch(7, 12) == 6 && dividing_batch(12, 12) == 12 && dividing_batch(4, 7) == 1);
+    EXPECT(dividing_batch(0, 12) == 0);
+}
+
 TEST_MAIN()

@@ -22,7 +22,8 @@ TEST(no_launcher_is_one_process) {
     Launch l;
     Error err;
     EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "HOME=/", "MASTER_ADDR=left-behind"));
-    EXPECT(l.meeting == MEET_NOBODY && l.rank == 0 && l.size == 1 && l.local_rank == 0 && !strcmp(l.launcher, "no launcher"));
+    EXPECT(l.meeting == MEET_NOBODY && l.rank == 0 && l.size == 1 && l.local_rank == 0 &&
+           !strcmp(l.launcher, "no launcher"));
 }
 
 TEST(torchrun_is_met_by_tcp) {
@@ -33,8 +34,9 @@ TEST(torchrun_is_met_by_tcp) {
     EXPECT(!strcmp(l.address, "node0") && !strcmp(l.run_id, "blue") && !strcmp(l.launcher, "torchrun"));
     EXPECT(DETECT(&l, MPI_BUILT_IN, &err, TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE=True") && l.port == 29501);
     EXPECT(DETECT(&l, MPI_BUILT_IN, &err, TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE=False") && l.port == 29500);
-    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a", "MASTER_PORT=65535",
-                  "TORCHELASTIC_USE_AGENT_STORE=True") && l.port == 65534);
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a",
+                  "MASTER_PORT=65535", "TORCHELASTIC_USE_AGENT_STORE=True") &&
+           l.port == 65534);
 }
 
 TEST(torchrun_under_srun_is_torchrun) {
@@ -48,12 +50,15 @@ TEST(torchrun_under_srun_is_torchrun) {
 TEST(mpirun_and_srun_are_met_by_mpi) {
     Launch l;
     Error err;
-    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_RANK=1"));
-    EXPECT(l.meeting == MEET_BY_MPI && l.rank == 1 && l.size == 4 && l.local_rank == 1 && !strcmp(l.launcher, "mpirun"));
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4",
+                  "OMPI_COMM_WORLD_LOCAL_RANK=1"));
+    EXPECT(l.meeting == MEET_BY_MPI && l.rank == 1 && l.size == 4 && l.local_rank == 1 &&
+           !strcmp(l.launcher, "mpirun"));
     EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "PMI_RANK=2", "PMI_SIZE=4")); // that does not always say which on its machine
     EXPECT(l.meeting == MEET_BY_MPI && l.rank == 2 && l.size == 4 && l.local_rank == -1);
     EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "PMI_RANK=2", "PMI_SIZE=4", "MPI_LOCALRANKID=0") && l.local_rank == 0);
-    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "SLURM_LOCALID=2", "SLURM_JOB_ID=77"));
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "SLURM_LOCALID=2",
+                  "SLURM_JOB_ID=77"));
     EXPECT(l.meeting == MEET_BY_MPI && l.rank == 5 && l.size == 6 && l.local_rank == 2 && !strcmp(l.run_id, "77"));
 }
 
@@ -79,7 +84,8 @@ TEST(one_rank_of_one_meets_nobody) {
     Launch l;
     Error err;
     EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "RANK=0", "WORLD_SIZE=1") && l.meeting == MEET_NOBODY && l.local_rank == 0);
-    EXPECT(DETECT(&l, MPI_ABSENT, &err, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1") && l.meeting == MEET_NOBODY);
+    EXPECT(DETECT(&l, MPI_ABSENT, &err, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1") &&
+           l.meeting == MEET_NOBODY);
 }
 
 TEST(half_given_sets_are_refused) {
@@ -87,7 +93,8 @@ TEST(half_given_sets_are_refused) {
     EXPECT_REFUSED(MPI_BUILT_IN, "RANK is not set", "WORLD_SIZE=2");
     EXPECT_REFUSED(MPI_BUILT_IN, "LOCAL_RANK is not set", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1");
     EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_ADDR", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0");
-    EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_ADDR", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=", "MASTER_PORT=1");
+    EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_ADDR", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0",
+                   "MASTER_ADDR=", "MASTER_PORT=1");
     EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_PORT", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a");
     EXPECT_REFUSED(MPI_BUILT_IN, "OMPI_COMM_WORLD_SIZE is not set", "OMPI_COMM_WORLD_RANK=0");
     EXPECT_REFUSED(MPI_BUILT_IN, "PMI_RANK is not set", "PMI_SIZE=2");
@@ -95,7 +102,8 @@ TEST(half_given_sets_are_refused) {
 }
 
 TEST(senseless_values_are_refused) {
-    static const char* const numbers[] = {"", "x", "1x", " 1", "-1", "+1", "0x1", "1.0", "99999999999999999999", "4097"};
+    static const char* const numbers[] = {"",    "x", "1x", " 1", "-1", "+1", "0x1", "1.0", "99999999999999999999",
+                                          "4097"};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         char rank[64], size[64], local[64], port[64];
         snprintf(rank, sizeof rank, "RANK=%s", numbers[i]);
@@ -108,7 +116,8 @@ TEST(senseless_values_are_refused) {
         EXPECT_REFUSED(MPI_BUILT_IN, port, "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a", port);
     }
     EXPECT_REFUSED(MPI_BUILT_IN, "WORLD_SIZE=0", "RANK=0", "WORLD_SIZE=0");
-    EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_PORT=0", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a", "MASTER_PORT=0");
+    EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_PORT=0", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a",
+                   "MASTER_PORT=0");
     EXPECT_REFUSED(MPI_BUILT_IN, "RANK=2 is not below WORLD_SIZE=2", "RANK=2", "WORLD_SIZE=2", "LOCAL_RANK=0");
     EXPECT_REFUSED(MPI_BUILT_IN, "LOCAL_RANK=2 is not below", "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=2");
     EXPECT_REFUSED(MPI_BUILT_IN, "RANK=1 is not below WORLD_SIZE=1", "RANK=1", "WORLD_SIZE=1");

@@ -38,7 +38,7 @@ static int as_rank(const char* what) {
     if (!strcmp(what, "fail") && l.rank == 1) { return 7; }
     if (!strcmp(what, "crash") && l.rank == 2) { raise(SIGKILL); }
     wait_until_asked(strcmp(what, "crash"));
-    return 0;
+    return strcmp(what, "fail") ? 0 : 5;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -52,14 +52,15 @@ typedef struct {
 } Command;
 
 static void start(Command* c, int ranks, const char* what, double grace) {
-    int ends[2];
+    int ends[2], input[2];
     char* argv[] = {(char*)test_program, (char*)"--as-rank", (char*)what, NULL};
     memset(c, 0, sizeof *c);
-    if (pipe(ends) != 0) { fatal("pipe: %s", strerror(errno)); }
+    if (pipe(ends) != 0 || pipe(input) != 0 || write(input[1], "x", 1) != 1) { fatal("pipe: %s", strerror(errno)); }
     fflush(stdout);
     c->pid = fork();
     c->output = ends[0];
     if (c->pid == 0) {
+        dup2(input[0], STDIN_FILENO);
         dup2(ends[1], STDOUT_FILENO);
         dup2(ends[1], STDERR_FILENO);
         close(ends[0]);
@@ -67,6 +68,8 @@ static void start(Command* c, int ranks, const char* what, double grace) {
         _exit(launch_local(ranks, argv, grace));
     }
     close(ends[1]);
+    close(input[0]);
+    close(input[1]);
 }
 
 static int count(const char* text, const char* words) {

@@ -31,7 +31,7 @@ TEST(one_process_takes_what_was_measured) {
     const ScaleModel m = open_model();
     const Network net = open_network(1, 1);
     for (int way = 0; way < SCALE_WAYS; way++) {
-        const Prediction p = scale_predict(&m, &net, 1, way);
+        const ScaledStep p = scale_predict(&m, &net, 1, way);
         EXPECT_NEAR(p.seconds, 0.25 + 8 * 3.0 + 0.5, 1e-12);
         EXPECT_NEAR(p.sent, 0, 0);
         EXPECT_NEAR(p.bytes, 0, 0);
@@ -52,7 +52,7 @@ TEST(overlap_hides_backward_at_most_and_never_the_embeddings) {
         for (int n = 2; n <= 64; n *= 2) {
             const Network net = open_network(bandwidth, 1e-3);
             for (int zero = 0; zero <= SCALE_ZERO; zero += SCALE_ZERO) {
-                const Prediction serial = scale_predict(&m, &net, n, zero), over = scale_predict(&m, &net, n, zero | SCALE_OVERLAP);
+                const ScaledStep serial = scale_predict(&m, &net, n, zero), over = scale_predict(&m, &net, n, zero | SCALE_OVERLAP);
                 const MicroTime t = scale_micro(&m, over.rows);
                 EXPECT_NEAR(serial.exposed, serial.sent, 1e-9 * serial.sent);
                 EXPECT(over.seconds <= serial.seconds * (1 + 1e-12));
@@ -68,14 +68,14 @@ TEST(overlap_hides_backward_at_most_and_never_the_embeddings) {
 TEST(two_processes_by_hand) {
     const ScaleModel m = open_model();
     const Network net = open_network(400, 0);
-    const Prediction serial = scale_predict(&m, &net, 2, 0), over = scale_predict(&m, &net, 2, SCALE_OVERLAP);
+    const ScaledStep serial = scale_predict(&m, &net, 2, 0), over = scale_predict(&m, &net, 2, SCALE_OVERLAP);
     EXPECT_NEAR(serial.sent, 0.1 + 2 * 1 + 4, 1e-12);
     EXPECT_NEAR(serial.seconds, 0.25 + 4 * 3.0 + 0.5 + 6.1, 1e-12);
     // ready at 0.5, 1.1, 1.7, 2.0; sent by 0.6, 2.1, 3.1, 7.1
     EXPECT_NEAR(over.exposed, 7.1 - 2.0, 1e-12);
     EXPECT_NEAR(over.seconds, 0.25 + 4 * 3.0 + 0.5 + 5.1, 1e-12);
     // half of each sum, and 610 parameters of 2 bytes: n-1 of n parts go out, at 400 bytes a second
-    const Prediction zero = scale_predict(&m, &net, 2, SCALE_ZERO);
+    const ScaledStep zero = scale_predict(&m, &net, 2, SCALE_ZERO);
     EXPECT_NEAR(zero.sent, 6.1 / 2 + 0.5 * 2 * 610 / 400, 1e-12);
     EXPECT_NEAR(zero.update, 0.25, 1e-12);
 }

@@ -1,47 +1,111 @@
 #!/bin/sh
-# Everything that only a real GPU can show, in one run: check, NVIDIA's sanitizers, the ladder and PyTorch beside it. Results
-# go to a folder (default: dev/bench/results/GPU'S NAME), each with its command, the machine and the date.
-# usage: sh dev/bench/gpu.sh [FOLDER]     PYTHON=... names a Python with torch and transformers
+# Everything that only a real GPU can show, in parts of less than ten minutes each, half an hour in all on a machine with
+# one GPU and 16 processors. Results go to a folder (default: dev/bench/results/GPU'S NAME), each with its command, the
+# machine and the date. What a machine lacks is said and left out; what fails is said, and the rest goes on.
+#
+# usage: sh dev/bench/gpu.sh [--out FOLDER] [PART...]      PYTHON=... names a Python with torch and transformers
+#   build     the programs, for this GPU                                                        2 minutes
+#   check     every kernel and some training steps against the CPU, in all dtypes               5 minutes
+#   ladder    each technique on top of the one before, 124M, 16 x 1024 tokens                   2 minutes
+#   ops       the roofline in fp32, tf32 and bf16, with what is predicted beside                4 minutes
+#   peers     PyTorch eager and compiled beside ours, 124M, tf32 and bf16                       6 minutes
+#   train     steps of 124M, 774M and 1558M, with what is predicted before                      4 minutes
+#   sanitize  NVIDIA's sanitizers over the kernels, small shapes                                8 minutes
+# The times beside the parts, and those printed, are expectations, not measurements.
 set -u
 cd "$(dirname "$0")/../.."
-name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' /' '__')
-[ -n "$name" ] || { echo "error: no NVIDIA GPU here (nvidia-smi found none)" >&2; exit 1; }
-out=${1:-dev/bench/results/$name}
-failed=0
+out=
+[ "${1:-}" != --out ] || { out=${2:?usage: gpu.sh [--out FOLDER] [PART...]}; shift 2; }
+parts=${*:-build check ladder ops peers train sanitize}
+gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
+[ -n "$gpu" ] || { echo "error: no NVIDIA GPU here (nvidia-smi found none)" >&2; exit 1; }
+out=${out:-dev/bench/results/$(echo "$gpu" | tr ' /' '__')}
+python=${PYTHON:-python3}
+failed=0 LONGEST=560 # seconds that a step may take
 mkdir -p "$out"
-make -j "$(nproc)" >/dev/null || exit 1
 
-# note FILE command...: what it prints goes to the file, under the command, the machine and the date
+has() { command -v "$1" >/dev/null 2>&1; }
+limit() { if has timeout; then timeout "$LONGEST" "$@"; else "$@"; fi; }
+
+# note SECONDS FILE command...: what it prints goes to the file, under the command, the machine and the date
 note() {
-    file="$out/$1"
-    shift
-    { echo "$ $*"; echo "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1), $(date +%F)"; } >"$file"
-    "$@" >>"$file" 2>&1 || { failed=1; echo "FAILED: $* ($file)"; }
-    tail -n 1 "$file"
+    expected=$1 file="$out/$2" begun=$(date +%s)
+    shift 2
+    echo "about $expected s: $*"
+    { echo "$ $*"
+      echo "$(nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm --format=csv,noheader | head -n 1), $(date +%F)"
+    } >"$file"
+    limit "$@" >>"$file" 2>&1
+    code=$?
+    echo "  $(($(date +%s) - begun)) s; $(tail -n 1 "$file")"
+    [ $code = 0 ] || { failed=1; echo "  FAILED with exit code $code: see $file"; }
 }
 
-for dtype in fp32 tf32 bf16; do
-    note "check_$dtype.txt" ./train_gpt2cu check --dtype $dtype --model gpt2 --batch_size 4 --seq_len 128
-    note "check_${dtype}_plain.txt" ./train_gpt2cu check --dtype $dtype --kernels plain --model L=2,H=4,C=256,T=256 --batch_size 2
-done
-note check_unfused.txt ./train_gpt2cu check --fused 0 --flash 0 --model L=2,H=4,C=256,T=256 --batch_size 2
+part_build() {
+    has nvcc || [ -x /usr/local/cuda/bin/nvcc ] || echo "no nvcc in the path: CUDA_HOME=... may say where it is"
+    note 120 build.txt make -j "$(nproc)"
+}
 
-for tool in memcheck racecheck initcheck; do
-    command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer: skipped"; break; }
-    for dtype in fp32 bf16; do
-        note "${tool}_$dtype.txt" compute-sanitizer --tool $tool --error-exitcode 9 ./train_gpt2cu check --dtype $dtype \
-            --model L=1,H=2,C=128,T=96,V=300 --batch_size 2
+# The reference is the CPU's plain loops, so sizes are small; the second shapes have the real widths.
+part_check() {
+    for dtype in fp32 tf32 bf16; do
+        note 40 check_$dtype.txt ./train_gpt2cu check --dtype $dtype --model L=2,H=4,C=256,T=256 --batch_size 2
+        note 60 check_${dtype}_wide.txt ./train_gpt2cu check --dtype $dtype --model L=2,H=12,C=768,T=256 --batch_size 1 --max_steps 2
     done
-done
+    note 40 check_plain.txt ./train_gpt2cu check --dtype fp32 --kernels plain --model L=2,H=4,C=256,T=128 --batch_size 2
+    note 40 check_unfused.txt ./train_gpt2cu check --dtype bf16 --fused 0 --flash 0 --model L=2,H=4,C=256,T=256 --batch_size 2
+}
 
-note ladder.txt ./train_gpt2cu bench ladder --model gpt2 --batch_size 16 --seq_len 1024 --out "$out"
-for dtype in fp32 bf16; do
-    note ops_$dtype.txt ./train_gpt2cu bench ops --model gpt2 --dtype $dtype --batch_size 16 --seq_len 1024 --out "$out/ops_$dtype"
-done
+part_ladder() {
+    note 120 ladder.txt ./train_gpt2cu bench ladder --model gpt2 --batch_size 16 --seq_len 1024 --out "$out"
+}
 
-python=${PYTHON:-python3}
-if "$python" -c 'import torch, transformers' 2>/dev/null; then
-    note pytorch.txt "$python" dev/bench/peers.py --device cuda --dtype fp32 tf32 bf16 -B 16 -T 1024 --rounds 3 --steps 20 \
-        --json "$out/pytorch.json"
-else echo "no PyTorch in $python: not compared"; fi
+part_ops() {
+    for dtype in fp32 tf32 bf16; do
+        note 80 ops_$dtype.txt ./train_gpt2cu bench ops --model gpt2 --dtype $dtype --batch_size 16 --seq_len 1024 --out "$out/ops_$dtype"
+    done
+}
+
+part_peers() {
+    "$python" -c 'import torch, transformers' 2>/dev/null || { echo "no torch and transformers in $python (PYTHON=...): not compared"; return; }
+    note 200 peers_bf16.txt "$python" dev/bench/peers.py --device cuda --dtype bf16 -B 16 -T 1024 --rounds 3 --warmup 5 --steps 30 \
+        --json "$out/peers_bf16.json"
+    note 150 peers_tf32.txt "$python" dev/bench/peers.py --device cuda --dtype tf32 -B 16 -T 1024 --rounds 2 --warmup 5 --steps 20 \
+        --json "$out/peers_tf32.json"
+}
+
+# train NAME MODEL TOKENS STEPS: tokens in a step, as many micro-batches as memory asks for
+train() {
+    data=build/gpu_corpus
+    [ -f ${data}_val.json ] || ./prepare --stories 4000000 --out $data >/dev/null 2>&1 || { echo "no corpus: prepare failed"; failed=1; return; }
+    note 5 "predicted_$1.txt" ./train_gpt2cu bench predict "$gpu" --model "$2" --batch_size 8 --seq_len 1024 --total_batch_size "$3" --out ""
+    note 60 "train_$1.txt" ./train_gpt2cu --model "$2" --batch_size auto --seq_len 1024 --total_batch_size "$3" --max_steps "$4" \
+        --train_data "${data}_train_*.bin" --val_data "" --sample_every 0 --save_every 0 --out ""
+}
+part_train() {
+    train 124m gpt2 524288 20
+    train 774m gpt2-large 131072 10
+    train 1558m gpt2-xl 131072 8
+}
+
+part_sanitize() {
+    has compute-sanitizer || { echo "no compute-sanitizer: skipped"; return; }
+    for tool in memcheck racecheck initcheck synccheck; do
+        for dtype in fp32 bf16; do
+            note 60 "${tool}_$dtype.txt" compute-sanitizer --tool $tool --error-exitcode 9 ./train_gpt2cu check --dtype $dtype \
+                --model L=1,H=2,C=128,T=96,V=300 --batch_size 2 --max_steps 1
+        done
+    done
+}
+
+for part in $parts; do
+    case $part in
+    build|check|ladder|ops|peers|train|sanitize)
+        [ "$part" = build ] || [ -x train_gpt2cu ] || { echo "no train_gpt2cu: run the part build first"; exit 1; }
+        echo "== $part"
+        part_$part ;;
+    *) echo "error: no part '$part'; parts are build, check, ladder, ops, peers, train, sanitize" >&2; exit 2 ;;
+    esac
+done
+echo "results in $out"
 exit $failed

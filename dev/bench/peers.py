@@ -3,15 +3,17 @@
 
 Machines are shared and their clocks change, so contenders alternate (ours, PyTorch eager, PyTorch compiled, ours, ...), each
 run a process of its own, and what counts are ratios within a round. Of a run's steps after the warm-up the median counts; of
-PyTorch's two forms the one with the better median over all rounds; of the rounds' ratios against that one the median.
+PyTorch's two forms the one with the better median over all rounds; of the rounds' ratios against that one the median. MFU
+is the same formula for all (llmc/mfu.h) over the peak that our program names: by data sheet on a GPU, measured on a CPU.
 
 All train the same shape in the same precision on random tokens: forward, loss, backward, clipping to norm 1, AdamW, 50304
-rows of vocabulary, no dropout. PyTorch is Hugging Face's GPT2LMHeadModel with its fused attention (sdpa), fused AdamW and,
-for bf16, autocast, which keeps weights in fp32. Threads are the same for all.
+rows of vocabulary, no dropout. PyTorch is Hugging Face's GPT2LMHeadModel with its fused attention (sdpa: flash attention on
+a GPU in bf16), fused AdamW and, for bf16, autocast, which keeps weights in fp32. A step ends when the device has done its
+work, not when it has been asked to. Threads are the same for all.
 
 Recorded besides: the time from starting a process until its first step is done, which holds PyTorch's imports and compiling
 (its cache of compiled kernels is left as it is: the first round may compile, later ones load); and the most memory a process
-had, on a GPU the most that PyTorch's allocator gave out. Every run's steps are in the JSON file, with the command, the
+had, on a GPU the most that PyTorch's allocator gave out, and what our program allocates. Every run's steps are in the JSON file, with the command, the
 machine and the versions.
 
   dev/bench/peers.py --python VENV/bin/python                                         B 4, T 64: some minutes
@@ -49,12 +51,15 @@ def pytorch_run(a):
     import torch.nn.functional as F
     import transformers
 
+    if a.contender == "compiled" and tuple(int(x) for x in torch.__version__.split(".")[:2]) < (2, 14):
+        print("facts " + json.dumps({"warning": "PyTorch before 2.14: transformers, compiled, passes a mask there, which keeps "
+                                                "flash attention from being used; take a newer one"}), flush=True)
     torch.manual_seed(0)
     torch.set_num_threads(a.threads)
     torch.set_float32_matmul_precision("highest" if a.dtype == "fp32" else "high")
     layers, heads, channels = SIZES[a.model]
     config = transformers.GPT2Config(vocab_size=ROWS, n_positions=max(1024, a.T), n_layer=layers, n_head=heads, n_embd=channels,
-                                     resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, attn_implementation="sdpa")
+                                     resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, use_cache=False, attn_implementation="sdpa")
     model = transformers.GPT2LMHeadModel(config).to(a.device)
     forward = torch.compile(model) if a.contender == "compiled" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
@@ -69,7 +74,9 @@ def pytorch_run(a):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        value = loss.item()  # waits for the device
+        value = loss.item()
+        if a.device == "cuda":
+            torch.cuda.synchronize()
         print(f"step loss {value:.6f} | {1e3 * (time.perf_counter() - start):.2f} ms |", flush=True)
     on_gpu = a.device == "cuda"
     print("facts " + json.dumps({
@@ -142,22 +149,35 @@ def run(command, a):
             losses.append(float(step.group(1)))
             steps.append(float(step.group(2)))
         elif line.startswith("facts "):
-            facts = json.loads(line[6:])
+            facts.update(json.loads(line[6:]))
     if code or len(steps) != a.warmup + a.steps:
         sys.exit(f"{' '.join(command)}: exit code {code}, {len(steps)} steps\n{message}")
     on_gpu = a.device == "cuda"
     peak = facts.pop("peak_bytes", None if on_gpu else usage.ru_maxrss * 1024)
+    said = re.search(r"a peak of ([\d.e+]+) TFLOP/s; ([\d.]+) MiB", message)  # by our program
+    if said:
+        facts["peak_tflops"] = float(said.group(1))
+        peak = peak or float(said.group(2)) * 2**20
     return {"ms": steps[a.warmup:], "first_step_s": round(first, 2), "peak_mib": peak and round(peak / 2**20, 1),
             "loss": losses[-1]}, facts
 
 
+def flops_per_token(model, T):
+    """The model's operations as llmc/mfu.h counts them: 6 for each parameter, padding included, and 6 L C T."""
+    layers, _, channels = SIZES[model]
+    parameters = layers * (12 * channels**2 + 13 * channels) + 2 * channels + (ROWS + max(1024, T)) * channels
+    return 6 * parameters + 6 * layers * channels * T
+
+
 def compare(a, dtype, B, T, shard):
     """Alternates the contenders at one shape and precision; the record, and what PyTorch says of itself."""
-    runs, facts = {name: [] for name in ["ours"] + a.pytorch}, {}
+    runs, facts, peak_flops = {name: [] for name in ["ours"] + a.pytorch}, {}, float("nan")
     for number in range(a.rounds):
         for name in runs:
             command = our_command(a, dtype, B, T, shard) if name == "ours" else pytorch_command(a, name, dtype, B, T)
             result, said = run(command, a)
+            if "peak_tflops" in said:
+                peak_flops = 1e12 * said.pop("peak_tflops")
             facts.update(said)
             runs[name].append(result)
             peak = f", {result['peak_mib']:.0f} MiB" if result["peak_mib"] else ""
@@ -166,21 +186,24 @@ def compare(a, dtype, B, T, shard):
     medians = {name: [statistics.median(r["ms"]) for r in results] for name, results in runs.items()}
     better = min(a.pytorch, key=lambda name: statistics.median(medians[name]))
     ratios = [theirs / ours for ours, theirs in zip(medians["ours"], medians[better])]
+    tok_s = {name: round(B * T / statistics.median(ms) * 1e3, 1) for name, ms in medians.items()}
     record = {"dtype": dtype, "B": B, "T": T, "better": better, "ratio": round(statistics.median(ratios), 3),
               "ratios": [round(r, 3) for r in ratios],
-              "tok_s": {name: round(B * T / statistics.median(ms) * 1e3, 1) for name, ms in medians.items()},
+              "tok_s": tok_s, "peak_tflops": round(peak_flops / 1e12, 4),
+              "mfu": {name: round(flops_per_token(a.model, T) * speed / peak_flops, 4) for name, speed in tok_s.items()},
               "peak_mib": {name: max((r["peak_mib"] or 0) for r in results) or None for name, results in runs.items()},
               "first_step_s": {name: min(r["first_step_s"] for r in results) for name, results in runs.items()}, "runs": runs}
     return record, facts
 
 
 def print_table(records):
-    print("\n{:5} {:>4} {:>5}  {:9} {:>9} {:>13} {:>15}  {}".format("dtype", "B", "T", "", "tok/s", "peak MiB", "first step s", "ratio"))
+    print("\n{:5} {:>4} {:>5}  {:9} {:>9} {:>6} {:>13} {:>15}  {}".format("dtype", "B", "T", "", "tok/s", "MFU", "peak MiB", "first step s",
+                                                                          "ratio"))
     for r in records:
         for name in r["runs"]:
             ratio = f"{r['ratio']:.2f} ({min(r['ratios']):.2f} to {max(r['ratios']):.2f}) against {r['better']}" if name == "ours" else ""
-            print("{:5} {:4} {:5}  {:9} {:9.1f} {:>13} {:15.1f}  {}".format(
-                r["dtype"], r["B"], r["T"], name, r["tok_s"][name], r["peak_mib"][name] or "", r["first_step_s"][name], ratio))
+            print("{:5} {:4} {:5}  {:9} {:9.1f} {:5.1f}% {:>13} {:15.1f}  {}".format(
+                r["dtype"], r["B"], r["T"], name, r["tok_s"][name], 100 * r["mfu"][name], r["peak_mib"][name] or "", r["first_step_s"][name], ratio))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -198,6 +221,19 @@ def machine(facts, load):
     return {"processor": cpu.group(1) if cpu else platform.processor(), "processors": os.cpu_count(),
             "memory_gib": round(memory / 2**30, 1),
             "system": platform.platform(), "gpu": facts.pop("gpu", None), "load_before": load}
+
+
+def check_contenders(a):
+    """Ends with the reason if one of them cannot run here, before minutes are spent on the other."""
+    program = "train_gpt2" if a.device == "cpu" else "train_gpt2cu"
+    if not os.access(program, os.X_OK):
+        sys.exit(f"error: no ./{program} here: run `make {program}` in the repository's root, and this script from there")
+    test = "import sys, torch, transformers; sys.exit(3 if sys.argv[1] == 'cuda' and not torch.cuda.is_available() else 0)"
+    result = subprocess.run([a.python, "-c", test, a.device], capture_output=True, text=True)
+    if result.returncode == 3:
+        sys.exit(f"error: PyTorch in {a.python} finds no GPU: is there one (nvidia-smi), and is this a build of PyTorch for CUDA?")
+    if result.returncode:
+        sys.exit(f"error: {a.python} has no torch and transformers that can be imported; --python names another\n{result.stderr.strip()}")
 
 
 def main():
@@ -221,6 +257,9 @@ def main():
         return pytorch_run(a)
     if min(a.rounds, a.warmup, a.steps) < 1:
         p.error("--rounds, --warmup and --steps must be at least 1")
+    if a.device == "cpu" and "tf32" in a.dtype:
+        p.error("--dtype tf32 is a GPU's: give --device cuda")
+    check_contenders(a)
     records, facts, load = [], {}, round(os.getloadavg()[0], 2)  # what others did in the last minute
     with tempfile.TemporaryDirectory() as folder:
         shard = pathlib.Path(folder) / "random.bin"

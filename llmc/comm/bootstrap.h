@@ -1,10 +1,12 @@
-// How processes find each other without MPI, exchange small things before training, and notice when one of them is gone.
+// How processes find each other without MPI, exchange small things before training, and notice when one of them is
+// gone.
 //
 // The first rank listens at the launch's address and port, the others connect to it: a star of TCP connections. Each
 // process has a thread, started by bootstrap_open, which does all reading: it sends and receives a sign of life every
 // second and so knows of a rank that died, was stopped, or whose network was cut, whatever the main thread waits for.
-// Then it ends the process with exit code 1 (by _exit: the main thread may hang in NCCL for ever) and one message, which
-// names the rank, its host, its last step and what it was doing. All ranks end so, since the first tells the others.
+// Then it ends the process with exit code 1 (by _exit: the main thread may hang in NCCL for ever) and one message,
+// which names the rank, its host, its last step and what it was doing. All ranks end so, since the first tells the
+// others.
 //
 //   Bootstrap* b = bootstrap_open(&launch, version, 300, 60, &err);
 //   bootstrap_broadcast(b, &nccl_id, sizeof nccl_id);              // from rank 0
@@ -63,11 +65,11 @@ static inline void bootstrap_free(Bootstrap* b) {
     free(b);
 }
 
-// Waits until all ranks are there. `key` is any text that must be the same in all of them, such as the program's version;
-// the launch's run id is added to it. NULL if not all came within `connect_seconds`, with a message that says who is missing or
-// what was not reached, or if this rank does not belong (another key, version or number of ranks; a rank that is there
-// already). Silence of another rank for `silence_seconds` ends the process from then on. With a launch of one process
-// all functions here do nothing or copy.
+// Waits until all ranks are there. `key` is any text that must be the same in all of them, such as the program's
+// version; the launch's run id is added to it. NULL if not all came within `connect_seconds`, with a message that says
+// who is missing or what was not reached, or if this rank does not belong (another key, version or number of ranks; a
+// rank that is there already). Silence of another rank for `silence_seconds` ends the process from then on. With a
+// launch of one process all functions here do nothing or copy.
 static inline Bootstrap* bootstrap_open(const Launch* launch, const char* key, double connect_seconds,
                                         double silence_seconds, Error* err) {
     const size_t size = (size_t)launch->size;
@@ -106,10 +108,11 @@ static inline uint8_t* exchange_await(Bootstrap* b, int from, FrameType type, si
     p->part = NULL;
     pthread_mutex_unlock(&b->lock);
     if (h.type != (uint32_t)type || h.sequence != b->sequence || h.bytes != bytes) {
-        watch_end(b, "rank %d on %s and rank %d on %s do not exchange the same thing (number %u, %s of %u bytes; number "
-                     "%u, %s of %zu bytes): they run different programs or options",
-                  from, b->hosts[from], b->rank, b->hosts[b->rank], h.sequence, frame_name(h.type), h.bytes, b->sequence,
-                  frame_name((uint32_t)type), bytes);
+        watch_end(b,
+                  "rank %d on %s and rank %d on %s do not exchange the same thing (number %u, %s of %u bytes; number "
+                  "%u, %s of %zu bytes): they run different programs or options",
+                  from, b->hosts[from], b->rank, b->hosts[b->rank], h.sequence, frame_name(h.type), h.bytes,
+                  b->sequence, frame_name((uint32_t)type), bytes);
     }
     return part;
 }
@@ -127,8 +130,8 @@ static inline void exchange_send(Bootstrap* b, int to, FrameType type, const voi
 typedef enum { PARTS_MAKE_ANSWER, PARTS_ARE_CHECKED } ExchangeParts;
 
 // `part` has `bytes`, the answer `answer_bytes`.
-static inline void exchange(Bootstrap* b, FrameType type, ExchangeParts parts, const void* part, size_t bytes, void* answer,
-                            size_t answer_bytes) {
+static inline void exchange(Bootstrap* b, FrameType type, ExchangeParts parts, const void* part, size_t bytes,
+                            void* answer, size_t answer_bytes) {
     if (answer_bytes > BOOTSTRAP_MOST_BYTES) { fatal("ranks cannot exchange %zu bytes at once", answer_bytes); }
     b->sequence++;
     if (b->rank != 0) {
@@ -143,8 +146,9 @@ static inline void exchange(Bootstrap* b, FrameType type, ExchangeParts parts, c
         const void* from = i ? got : part;
         if (parts == PARTS_MAKE_ANSWER) { memcpy((char*)answer + (size_t)i * bytes, from, bytes); }
         else if (bytes && memcmp(from, part, bytes) != 0) {
-            watch_end(b, "rank %d on %s expects another number of bytes than rank 0: they run different programs or options",
-                      i, b->hosts[i]);
+            watch_end(
+                b, "rank %d on %s expects another number of bytes than rank 0: they run different programs or options",
+                i, b->hosts[i]);
         }
         free(got);
     }
@@ -184,9 +188,9 @@ static inline void bootstrap_progress(Bootstrap* b, long long step, RankActivity
     if (b->size > 1) { watch_progress(b, step, activity); }
 }
 
-// An orderly end: waits for all ranks to call it, then gives the memory back. A process that ends without it, by exit()
-// or a signal, is missed by the others: they wait a second, so that ranks which all end for the same reason do so with
-// their own messages and exit codes, then end as described above.
+// An orderly end: waits for all ranks to call it, then gives the memory back. A process that ends without it, by
+// exit() or a signal, is missed by the others: they wait a second, so that ranks which all end for the same reason do
+// so with their own messages and exit codes, then end as described above.
 static inline void bootstrap_close(Bootstrap* b) {
     if (b->size > 1) {
         exchange(b, FRAME_CLOSE, PARTS_ARE_CHECKED, NULL, 0, NULL, 0);

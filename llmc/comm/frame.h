@@ -1,5 +1,6 @@
-// What ranks say to each other over TCP: frames, each a header and a payload, little-endian. Nothing that was received is
-// believed: every length has its limit before memory is taken for it, and text is cleaned before it is printed.
+// What ranks say to each other over TCP: frames, each a header and a payload, little-endian. Nothing that was
+// received is believed: every length has its limit before memory is taken for it, and text is cleaned before it is
+// printed.
 #pragma once
 #include "socket.h"
 

@@ -82,14 +82,17 @@ static inline bool launch_meeting(Launch* launch, const LauncherVariables* v, Mp
     Error why;
     launch->meeting = torchrun || mpi == MPI_ABSENT ? MEET_BY_TCP : MEET_BY_MPI;
     if (torchrun && launch->local_rank < 0) {
-        return fail(err, "LOCAL_RANK is not set, though RANK and WORLD_SIZE are: it is this rank's place on its machine, and "
-                         "so its GPU");
+        return fail(
+            err, "LOCAL_RANK is not set, though RANK and WORLD_SIZE are: it is this rank's place on its machine, and "
+                 "so its GPU");
     }
     snprintf(launch->run_id, sizeof launch->run_id, "%s", run_id ? run_id : "");
     if (launch->meeting == MEET_BY_MPI || launch_master(launch, &why)) { return true; }
     if (torchrun) { return fail(err, "%s, though RANK and WORLD_SIZE are: start all ranks by torchrun", why.text); }
-    return fail(err, "%s started %d processes, but this program was built without MPI, and %s: build it with MPI, or set "
-                "MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port there", v->name, launch->size, why.text);
+    return fail(err,
+                "%s started %d processes, but this program was built without MPI, and %s: build it with MPI, or set "
+                "MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port there",
+                v->name, launch->size, why.text);
 }
 
 // False for a set of variables that is incomplete or makes no sense; the message names the variable. A usage error.
@@ -108,7 +111,8 @@ static inline bool launch_detect(Launch* launch, MpiSupport mpi, Error* err) {
                     why.text, v->rank, v->size, v->local_rank, v->name);
     }
     if (launch->rank >= launch->size) {
-        return fail(err, "%s=%d is not below %s=%d: ranks are counted from 0", v->rank, launch->rank, v->size, launch->size);
+        return fail(err, "%s=%d is not below %s=%d: ranks are counted from 0", v->rank, launch->rank, v->size,
+                    launch->size);
     }
     if (local_rank >= launch->size) {
         return fail(err, "%s=%d is not below %s=%d", v->local_rank, local_rank, v->size, launch->size);

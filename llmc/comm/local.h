@@ -16,8 +16,8 @@ typedef struct {
     int kills;     // how many of SIGTERM and SIGKILL the others have got since
 } LocalRanks;
 
-// A port of the loopback that nobody else gets: it is bound here and never listened at, which with SO_REUSEADDR on both
-// sides leaves room for rank 0's socket, but not for one that asks for any free port. The descriptor stays open.
+// A port of the loopback that nobody else gets: it is bound here and never listened at, which with SO_REUSEADDR on
+// both sides leaves room for rank 0's socket, but not for one that asks for any free port. The descriptor stays open.
 static inline int local_port(void) {
     struct sockaddr_in a;
     socklen_t length = sizeof a;
@@ -25,7 +25,8 @@ static inline int local_port(void) {
     a.sin_family = AF_INET;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int fd = tcp_socket(AF_INET);
-    if (fd < 0 || !tcp_bind(fd, (struct sockaddr*)&a, sizeof a) || getsockname(fd, (struct sockaddr*)&a, &length) != 0) {
+    if (fd < 0 || !tcp_bind(fd, (struct sockaddr*)&a, sizeof a) ||
+        getsockname(fd, (struct sockaddr*)&a, &length) != 0) {
         fatal("no free port for the ranks to meet at: %s", strerror(errno));
     }
     return ntohs(a.sin_port);
@@ -62,7 +63,7 @@ static inline void ATTR_NORETURN local_become(char** argv, pid_t launcher, const
         notice("error: cannot start a rank: %s", strerror(errno));
         _exit(EXIT_RUNTIME);
     }
-    if (getppid() != launcher) { _exit(EXIT_RUNTIME); } // it was killed before the kernel knew that we want to go with it
+    if (getppid() != launcher) { _exit(EXIT_RUNTIME); } // killed before the kernel knew that we want to go with it
     execv("/proc/self/exe", argv);
     notice("error: %s: cannot start it once more: %s", argv[0], strerror(errno));
     _exit(EXIT_RUNTIME);
@@ -76,8 +77,8 @@ static inline void local_signal(const LocalRanks* l, int signal_number) {
     }
 }
 
-// The ranks have a process group of their own, so that a Ctrl-C reaches them once, through their launcher, and not from
-// the terminal too: a second one would end them without a checkpoint.
+// The ranks have a process group of their own, so that a Ctrl-C reaches them once, through their launcher, and not
+// from the terminal too: a second one would end them without a checkpoint.
 static inline void local_start(LocalRanks* l, char** argv, const sigset_t* signals) {
     const pid_t launcher = getpid();
     fflush(NULL);
@@ -124,12 +125,13 @@ static inline void local_pass_on(LocalRanks* l, int signal_number) {
     }
 }
 
-// Starts this program `ranks` times, with the same arguments and torchrun's variables for a run on this machine, waits
-// for all to end, and returns the exit code: 0, or that of the first rank which failed (128 + the signal if one ended
-// it). Standard output and error are the ranks' own, standard input is empty. SIGINT, SIGTERM and SIGHUP are passed on to
-// the ranks. When a rank fails, the others have `grace_seconds` to end by themselves before they get SIGTERM, and as long
-// again before SIGKILL. Should this process be killed, the kernel kills the ranks. To be called before threads are
-// started. A process started so finds itself launched (launch_detect), and so does not start others in its turn.
+// Starts this program `ranks` times, with the same arguments and torchrun's variables for a run on this machine,
+// waits for all to end, and returns the exit code: 0, or that of the first rank which failed (128 + the signal if one
+// ended it). Standard output and error are the ranks' own, standard input is empty. SIGINT, SIGTERM and SIGHUP are
+// passed on to the ranks. When a rank fails, the others have `grace_seconds` to end by themselves before they get
+// SIGTERM, and as long again before SIGKILL. Should this process be killed, the kernel kills the ranks. To be called
+// before threads are started. A process started so finds itself launched (launch_detect), and so does not start
+// others in its turn.
 static inline int launch_local(int ranks, char** argv, double grace_seconds) {
     static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD};
     LocalRanks l = {ranks, 0, (pid_t*)alloc_or_die((size_t)ranks, sizeof(pid_t), "ranks"), 0, 0, 0};

@@ -42,18 +42,23 @@ static inline bool reception_objects(const Reception* r, const Visitor* v, const
     char who[192];
     snprintf(who, sizeof who, "rank %u on %s (%s)", h->rank, h->host, v->address);
     if (!parsed) {
-        snprintf(text, room, "the process at %s speaks version %u of the ranks' protocol, rank 0 on %s version %d: start "
-                             "the same program everywhere", v->address, h->version, r->host, FRAME_VERSION);
+        snprintf(text, room,
+                 "the process at %s speaks version %u of the ranks' protocol, rank 0 on %s version %d: start "
+                 "the same program everywhere",
+                 v->address, h->version, r->host, FRAME_VERSION);
     } else if (h->size != (uint32_t)size) {
         snprintf(text, room, "%s belongs to %u ranks, rank 0 on %s to %d: they were started differently", who, h->size,
                  r->host, size);
     } else if (h->key != r->key) {
-        snprintf(text, room, "%s has another key than rank 0 on %s: it is of another run, or another build of the program; "
-                             "give each run its own MASTER_PORT, and build one program", who, r->host);
+        snprintf(text, room,
+                 "%s has another key than rank 0 on %s: it is of another run, or another build of the program; "
+                 "give each run its own MASTER_PORT, and build one program",
+                 who, r->host);
     } else if (h->rank == 0 || h->rank >= (uint32_t)size) {
         snprintf(text, room, "%s: rank 0 on %s waits for ranks 1 to %d", who, r->host, size - 1);
     } else if (r->fds[h->rank] >= 0) {
-        snprintf(text, room, "%s: that rank is there already, on %s (%s)", who, r->hosts[h->rank], r->addresses[h->rank]);
+        snprintf(text, room, "%s: that rank is there already, on %s (%s)", who, r->hosts[h->rank],
+                 r->addresses[h->rank]);
     } else { return false; }
     return true;
 }
@@ -121,8 +126,8 @@ static inline bool reception_step(Reception* r, double deadline, Error* err) {
     reception_poll(r, deadline);
     for (int i = 1; i < r->launch->size; i++) { // they have nothing to say yet, so it is their end
         if (r->polled[1 + MOST_VISITORS + i].revents) {
-            return fail(err, "rank %d on %s (%s) ended while the others were waited for: see its output for the reason", i,
-                        r->hosts[i], r->addresses[i]);
+            return fail(err, "rank %d on %s (%s) ended while the others were waited for: see its output for the reason",
+                        i, r->hosts[i], r->addresses[i]);
         }
     }
     for (int i = 0; i < MOST_VISITORS; i++) {
@@ -153,9 +158,9 @@ static inline bool reception_wait(Reception* r, double deadline, Error* err) {
         if (!reception_step(r, deadline, err)) { return false; }
         if (r->missing == 0 || seconds_now() < deadline) { continue; }
         reception_list_missing(r, missing, sizeof missing);
-        return fail(err, "of %d ranks, rank %s did not come to rank 0 on %s at port %d within %g s%s%.600s", r->launch->size,
-                    missing, r->host, r->launch->port, r->seconds, r->refused ? "; refused was, last, " : "",
-                    r->refused ? r->refusal : "");
+        return fail(err, "of %d ranks, rank %s did not come to rank 0 on %s at port %d within %g s%s%.600s",
+                    r->launch->size, missing, r->host, r->launch->port, r->seconds,
+                    r->refused ? "; refused was, last, " : "", r->refused ? r->refusal : "");
     }
     return true;
 }
@@ -182,8 +187,12 @@ static inline bool reception_hold(Reception* r, double deadline, Error* err) {
     const bool ok = reception_wait(r, deadline, err);
     for (int i = 1; i < size; i++) {
         if (r->fds[i] < 0) { continue; }
-        if (ok) { frame_send(r->fds[i], FRAME_START, 0, r->hosts, (size_t)size * HOST_BYTES, seconds_now() + r->seconds); }
-        else { frame_send(r->fds[i], FRAME_ABORT, 0, err->text, min_size(strlen(err->text), FRAME_TEXT), seconds_now() + 1); }
+        if (ok) {
+            frame_send(r->fds[i], FRAME_START, 0, r->hosts, (size_t)size * HOST_BYTES, seconds_now() + r->seconds);
+        } else {
+            frame_send(r->fds[i], FRAME_ABORT, 0, err->text, min_size(strlen(err->text), FRAME_TEXT),
+                       seconds_now() + 1);
+        }
     }
     for (int i = 0; i < MOST_VISITORS; i++) { visitor_leave(&r->visitors[i]); }
     free(r->polled);
@@ -206,7 +215,10 @@ static inline Knock knock_talk(Reception* r, int fd, double deadline, Error* err
     bool welcome = false;
     memcpy(hello.host, r->host, HOST_BYTES);
     Knock result = KNOCK_AGAIN;
-    if (!frame_send(fd, FRAME_HELLO, 0, &hello, sizeof hello, deadline)) { fail(err, "%s", strerror(errno)); return result; }
+    if (!frame_send(fd, FRAME_HELLO, 0, &hello, sizeof hello, deadline)) {
+        fail(err, "%s", strerror(errno));
+        return result;
+    }
     for (;;) {
         struct pollfd p = {fd, POLLIN, 0};
         const int ready = poll(&p, 1, poll_until(deadline));
@@ -253,7 +265,9 @@ static inline bool knock(Reception* r, double deadline, Error* err) {
         }
         if (result == KNOCK_REFUSED) { return fail(err, "%s", why.text); }
         if (seconds_now() + pause < deadline) { sleep_seconds(pause); continue; }
-        return fail(err, "rank %d could not reach rank 0 at %s port %d within %g s: %s. Is rank 0 running, is MASTER_ADDR "
-                         "its host, does a firewall let the port through?", l->rank, l->address, l->port, r->seconds, why.text);
+        return fail(err,
+                    "rank %d could not reach rank 0 at %s port %d within %g s: %s. Is rank 0 running, is MASTER_ADDR "
+                    "its host, does a firewall let the port through?",
+                    l->rank, l->address, l->port, r->seconds, why.text);
     }
 }

@@ -13,7 +13,15 @@
 #define WATCH_GRACE 1.0    // seconds that a rank has to end by itself, with a better message, when another is gone
 
 // What a rank's main thread is doing, as others are told when something is wrong.
-typedef enum { RANK_SETS_UP, RANK_TRAINS, RANK_VALIDATES, RANK_SAMPLES, RANK_SAVES, RANK_ENDS, NUM_ACTIVITIES } RankActivity;
+typedef enum {
+    RANK_SETS_UP,
+    RANK_TRAINS,
+    RANK_VALIDATES,
+    RANK_SAMPLES,
+    RANK_SAVES,
+    RANK_ENDS,
+    NUM_ACTIVITIES
+} RankActivity;
 
 static const char* const ACTIVITIES[] = {"setting up", "training", "validating", "sampling", "saving", "ending"};
 
@@ -24,8 +32,8 @@ typedef struct {
     // of the thread and whoever waits for an exchange: under the lock
     FrameHeader part_header;
     uint8_t* part; // what it sent for an exchange, until that is taken
-    bool may_end;  // it has been told that the run is over
-    bool ended;    // and has closed the connection
+    bool may_end;  // all are done, so it may close the connection (rank 0 waits for that, and closes its end last)
+    bool ended;    // it has
     // where its main thread is, as told last; of this rank, in its own place: under the lock
     long long step;
     uint32_t activity;
@@ -69,14 +77,20 @@ static inline void ATTR_NORETURN ATTR_PRINTF(2, 3) watch_end(Bootstrap* b, const
     b->ending = true;
     pthread_mutex_unlock(&b->lock);
     while (!first) { pause(); } // the process is about to end
+    struct timespec
+        patience; // for a frame that another thread is sending: not for ever, as that rank may be the lost one
+    clock_gettime(CLOCK_REALTIME, &patience);
+    patience.tv_sec++;
     for (int i = 0; b->rank == 0 && i < b->size; i++) {
         Peer* p = &b->peers[i];
-        if (p->fd < 0 || pthread_mutex_trylock(&p->sending) != 0) { continue; } // in the middle of another frame
+        if (p->fd < 0 || pthread_mutex_timedlock(&p->sending, &patience) != 0) { continue; }
         frame_send(p->fd, FRAME_ABORT, 0, text, strlen(text), seconds_now());
         pthread_mutex_unlock(&p->sending);
     }
     sleep_seconds(WATCH_GRACE);
-    // the main thread may hold stderr's lock
+    // What was printed before, if nobody holds the lock and the reader takes it at once; stderr without its lock.
+    struct pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+    if (poll(&out, 1, 0) == 1 && ftrylockfile(stdout) == 0) { fflush(stdout); }
     char line[FRAME_TEXT + 32];
     const int n = snprintf(line, sizeof line, "%serror: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", text);
     if (write(STDERR_FILENO, line, min_size((size_t)n, sizeof line - 1)) < 0) {} // nobody is left to be told
@@ -118,7 +132,6 @@ static inline bool watch_hear_part(Bootstrap* b, Peer* p) {
         p->part_header = h;
         p->part = p->reader.payload;
         p->reader.payload = NULL;
-        if (b->rank != 0 && h.type == FRAME_CLOSE) { p->may_end = true; } // rank 0's answer: everybody is done
     }
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
@@ -155,7 +168,9 @@ static inline void watch_read(Bootstrap* b, int rank) {
     const bool lost = !p->ended;
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
-    if (lost) { watch_lost(b, rank, "ended before the run did, or its connection broke: see its output for the reason"); }
+    if (lost) {
+        watch_lost(b, rank, "ended before the run did, or its connection broke: see its output for the reason");
+    }
 }
 
 // Tells a rank that this one lives; if it takes no more bytes just now, it has others to read.
@@ -191,9 +206,11 @@ static inline void watch_hang(Bootstrap* b, double elapsed) {
     b->same_for = all_train && told == b->told ? b->same_for + elapsed : 0;
     b->told = told;
     if (steps >= 2 && b->same_for > limit) {
-        watch_end(b, "all ranks are training, but none has begun a step for %.0f s (the longest took %.3g s): they hang. The "
-                     "earliest step is that of rank %d on %s: %lld. NCCL_DEBUG=INFO may show why; go on with --resume auto",
-                  b->same_for, longest, slowest, b->hosts[slowest], step);
+        watch_end(
+            b,
+            "all ranks are training, but none has begun a step for %.0f s (the longest took %.3g s): they hang. The "
+            "earliest step is that of rank %d on %s: %lld. NCCL_DEBUG=INFO may show why; go on with --resume auto",
+            b->same_for, longest, slowest, b->hosts[slowest], step);
     }
 }
 
@@ -206,7 +223,8 @@ static inline void watch_tick(Bootstrap* b, double elapsed) {
         watch_beat(b, p);
         p->silence += elapsed;
         if (p->silence <= b->timeout) { continue; }
-        snprintf(how, sizeof how, "has sent no sign of life for %.3g s: it was stopped, or its network was cut", p->silence);
+        snprintf(how, sizeof how, "has sent no sign of life for %.3g s: it was stopped, or its network was cut",
+                 p->silence);
         watch_lost(b, i, how);
     }
     if (b->rank == 0) { watch_hang(b, elapsed); }
@@ -276,8 +294,8 @@ static inline void watch_let_go(Bootstrap* b) {
     pthread_mutex_unlock(&b->lock);
 }
 
-// Rank 0 hangs up last: bytes of the others that nobody has read would make the kernel break the connection off, and the
-// answer that is on its way to them could be lost.
+// Rank 0 hangs up last: bytes of the others that nobody has read would make the kernel break the connection off, and
+// the answer that is on its way to them could be lost.
 static inline void watch_await_ends(Bootstrap* b) {
     pthread_mutex_lock(&b->lock);
     for (int i = 1; i < b->size; i++) {

@@ -41,6 +41,7 @@ typedef struct {
     bool fused; // fast kernels: bias and GELU in the matmul, addition and layernorm in one pass
     bool flash; // fast kernels: attention in blocks of queries and keys
     int threads;
+    double timer; // when device_timer_start() was called
 } Cpu;
 
 extern Cpu cpu; // defined in train_gpt2.c, one for all storage types
@@ -55,6 +56,9 @@ enum { DEVICE_IS_HOST = 1 };
 OP const char* device_identity(void) { return ""; }
 OP int device_threads(void) { return cpu.threads; }
 OP const char* device_kernels(void) { return cpu.kernels == KERNELS_PLAIN ? "plain" : STRING(LEVEL); }
+
+OP void device_timer_start(void) { cpu.timer = seconds_now(); }
+OP double device_timer_stop(void) { return seconds_now() - cpu.timer; }
 
 // threads = 0 leaves the number to OpenMP (OMP_NUM_THREADS, or one for each processor this process may use).
 static inline void cpu_open(int threads, Kernels kernels) {
@@ -72,6 +76,12 @@ static inline void cpu_open(int threads, Kernels kernels) {
     #pragma omp parallel
     _mm_setcsr(_mm_getcsr() | 0x8040);
 #endif
+}
+
+OP bool device_exists(void) { return true; }
+OP const char* device_lacks(const DeviceOptions* o) {
+    (void)o;
+    return NULL;
 }
 
 OP void device_open(const DeviceOptions* o) {
@@ -136,6 +146,11 @@ OP void device_fetch(void* host, const void* device, size_t bytes) { memcpy(host
 OP void device_sync(void) {}
 OP void device_range_push(const char* name, int layer) { (void)name, (void)layer; }
 OP void device_range_pop(void) {}
+OP void device_replay(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes) {
+    (void)recording, (void)name, (void)bytes;
+    work(arguments);
+}
+OP void device_forget(Recording** recording) { (void)recording; }
 
 // Memory of this thread, of at least `bytes`, aligned to a cache line and kept for its next call, which gets the same:
 // what lies there is lost. Packed operands and intermediate tiles of one operation live in it.
@@ -153,6 +168,10 @@ static inline void* thread_scratch(size_t bytes) {
 OP void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }
 OP void host_free(void* p) { free(p); }
 OP size_t device_memory_available(void) { return host_memory_available(); }
+OP size_t device_memory_usable(size_t total) {
+    const size_t system = (size_t)512 << 20;
+    return total - min_size(total, system);
+}
 
 // The processor's name as the system gives it; it goes into logs and reports.
 OP const char* device_name(void) {

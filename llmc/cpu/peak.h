@@ -26,6 +26,8 @@ OP double device_peak_flops(void) {
     return total;
 }
 
+OP double device_matmul_flops(void) { return device_peak_flops(); }
+
 // Operations per second that one thread reaches in tiles with operands from the caches: main() compares kernels by it.
 OP double device_kernel_flops(void) {
     enum { DEEP = 384, PANELS = 4, TILES = 64, TURNS = 6 };

@@ -1,6 +1,7 @@
 // AdamW over the whole table of parameters in one launch, with clipping and the rounding of masters to floatX in it.
 #pragma once
 #include "../ops.h"
+#include "fp8.cuh"
 #include "../rounding.h"
 #include "vector.cuh"
 
@@ -168,7 +169,4 @@ OP void params_round(floatX* params, const float* masters, size_t n) {
     cuda_launched("params_round");
 }
 
-OP void params_changed(void) {} // kernels read the parameters as they are
-OP size_t operations_bytes(const TensorTable* params, bool trains, int T, int C, int NH) {
-    return (void)params, (void)trains, (void)T, (void)C, (void)NH, 0; // device_open() took what they need
-}
+OP void params_changed(void) { fp8_weights_changed(); } // all other kernels read the parameters as they are

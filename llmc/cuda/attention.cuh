@@ -1,6 +1,6 @@
 // Causal multi-head attention, softmax(q k^T / sqrt(HS)) v: the plain kernels for any size, the form for generation,
-// and the choice between these and flash.cuh. Nothing of size T*T is kept: backward computes each probability again
-// from the log-sum-exp of its row,
+// and the way from a call to these, to flash.cuh or to cuDNN (attention_cudnn.h). Nothing of size T*T is kept: backward
+// computes each probability again from the log-sum-exp of its row,
 //   p = exp(q k / sqrt(HS) - lse),  dp = dout v,  ds = p (dp - delta) / sqrt(HS),  delta = sum(dout * out)
 // A plain kernel gives each query, or each key, to a warp, whose lanes share the head's channels; sums over a sequence
 // run in the order of its positions.
@@ -49,6 +49,67 @@ static __device__ inline float head_dot(const HeadRow& a, const HeadRow& b) {
 static __device__ inline void add_scaled(HeadRow* sum, float factor, const HeadRow& r) {
     #pragma unroll
     for (int i = 0; i < LANE_CHANNELS; i++) { sum->x[i] += factor * r.x[i]; }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// which way
+
+// cuDNN's workspace is bounded, so that it can be part of the memory plan before anybody has asked cuDNN, and is not
+// taken where it is not needed: the gradients of the scores in bf16, should backward put them down in order to add them
+// up in a fixed order, and dq in float; but no more than a sixteenth of the GPU's memory.
+static inline size_t cudnn_workspace_most(int B, int T, int C, int NH) {
+    size_t available = 0, total = 0;
+    cuda_check(cudaMemGetInfo(&available, &total), "asking for the free memory");
+    const size_t rows = ceil_div(T, 64) * 64, scores = (size_t)B * NH * rows * rows * sizeof(bf16);
+    return min_size(scores + (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20), total / 16);
+}
+
+static inline void cudnn_forget_workspace() {
+    if (gpu.attention_workspace) { device_free(gpu.attention_workspace, gpu.attention_workspace_bytes); }
+    gpu.attention_workspace = NULL;
+    gpu.attention_workspace_bytes = 0;
+}
+
+// Has cuDNN make its plans for a shape, the first time; false with a reason if it cannot.
+static inline bool cudnn_prepare(int B, int T, int C, int NH, Error* err) {
+    const AttentionShape shape = {B, T, NH, C / NH};
+    size_t bytes = 0;
+    if (!attention_cudnn_prepare(&shape, cudnn_workspace_most(B, T, C, NH), &bytes, err)) { return false; }
+    if (bytes > gpu.attention_workspace_bytes) {
+        cudnn_forget_workspace();
+        gpu.attention_workspace = (char*)device_alloc(bytes, "cuDNN's workspace");
+        gpu.attention_workspace_bytes = bytes;
+    }
+    return true;
+}
+
+// What cuDNN lacks, and what it was not opened for, as a last batch of fewer rows, flash.cuh does: they read each
+// other's results.
+static inline bool attention_is_cudnns(int B, int T, int C, int NH) {
+    Error err;
+    if (gpu.attention != ATTENTION_CUDNN || (gpu.cudnn_B && (B != gpu.cudnn_B || T != gpu.cudnn_T))) { return false; }
+    if (cudnn_prepare(B, T, C, NH, &err)) { return true; }
+    static bool is_told;
+    if (!is_told) {
+        notice("cuDNN has no attention for %d x %d tokens, %d heads of %d (%s): our own does it", B, T, NH, C / NH,
+               err.text);
+    }
+    is_told = true;
+    return false;
+}
+
+// `a` and `b`: the activations that tiles would read and write.
+static inline bool attention_is_tiled(const floatX* a, const floatX* b, int HS) {
+    if (gpu.attention == ATTENTION_PLAIN) { return false; }
+    if (flash_takes(a, HS) && flash_takes(b, HS)) { return true; }
+    static bool is_told;
+    if (!is_told) {
+        notice("heads of %d channels do not fit attention in tiles, which takes multiples of 8 up to %d: our slow "
+               "plain kernels do it",
+               HS, FLASH_MAX_HEAD_SIZE);
+    }
+    is_told = true;
+    return false;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -110,7 +171,12 @@ static inline void attention_query(floatX* out, float* lse, const floatX* qkv, K
 }
 
 OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
-    if (gpu.flash && flash_takes(qkv, C / NH) && flash_takes(out, C / NH)) {
+    if (attention_is_cudnns(B, T, C, NH)) {
+        const AttentionShape shape = {B, T, NH, C / NH};
+        attention_cudnn_forward(out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
+        return;
+    }
+    if (attention_is_tiled(qkv, out, C / NH)) {
         flash_forward_sized(out, lse, qkv, B, T, C, NH);
         return;
     }
@@ -234,8 +300,13 @@ static inline void attention_backward_plain(floatX* dqkv, const floatX* dout, co
 OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out, const float* lse,
                            const floatX* qkv, int B, int T, int C, int NH) {
     const int HS = C / NH;
+    if (attention_is_cudnns(B, T, C, NH)) {
+        const AttentionShape shape = {B, T, NH, HS};
+        attention_cudnn_backward(dqkv, dout, out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
+        return;
+    }
     attention_delta(delta, dout, out, B, T, C, NH);
-    if (gpu.flash && flash_takes(qkv, HS) && flash_takes(dqkv, HS) && flash_takes(dout, HS)) {
+    if (attention_is_tiled(qkv, dqkv, HS) && flash_takes(dout, HS)) {
         flash_backward_sized(dqkv, dout, lse, delta, qkv, B, T, C, NH);
     } else {
         attention_backward_plain(dqkv, dout, lse, delta, qkv, B, T, C, NH);

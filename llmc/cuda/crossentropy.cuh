@@ -2,6 +2,7 @@
 // that the largest tensor of a GPT-2, logits (N,Vp), is never held in full. The logits of a chunk turn into their own
 // gradient in place.
 #pragma once
+#include "../gpus.h"
 #include "../ops.h"
 #include "matmul.cuh"
 #include "softmax.cuh"
@@ -13,14 +14,14 @@
 // small GPU.
 OP int classifier_chunk(int C) {
     (void)C;
-    return 16384 / (int)sizeof(floatX);
+    return gpu_classifier_chunk(sizeof(floatX));
 }
 
 OP void classifier_loss(float* losses, floatX* logits, const floatX* inp, const floatX* weight, const int* targets,
                         int chunk, int N, int C, int V, int Vp) {
     for (int n = 0, rows; n < N; n += rows) {
         rows = N - n < chunk ? N - n : chunk;
-        matmul_forward(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
+        matmul_forward_floatX(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
         softmax_rows(losses + n, logits, targets + n, 0.0f, rows, V, Vp);
     }
 }
@@ -31,7 +32,7 @@ OP void classifier_backward(float* losses, floatX* dinp, float* dweight, floatX*
     for (int n = 0, rows; n < N; n += rows) {
         rows = N - n < chunk ? N - n : chunk;
         const floatX* x = inp + (size_t)n * C;
-        matmul_forward(logits, x, weight, NULL, rows, C, Vp);
+        matmul_forward_floatX(logits, x, weight, NULL, rows, C, Vp);
         softmax_rows(losses + n, logits, targets + n, dloss, rows, V, Vp);
         const Matmul to_inp = backward_inp_product(dinp + (size_t)n * C, logits, weight, rows, C, Vp);
         multiply(&to_inp);
@@ -44,7 +45,7 @@ OP void classifier_logits(float* out, floatX* logits, const floatX* inp, const f
                           int V, int Vp) {
     for (int n = 0, rows; n < N; n += rows) {
         rows = N - n < chunk ? N - n : chunk;
-        matmul_forward(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
+        matmul_forward_floatX(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
         copy_logits(out + (size_t)n * V, logits, rows, V, Vp);
     }
 }

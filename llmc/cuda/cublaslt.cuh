@@ -24,6 +24,7 @@ enum { GELU_ROW_MULTIPLE = 8 };
 // All that the choice of an algorithm depends on. Only ints: two are compared as bytes.
 typedef struct {
     int rows, cols, depth;
+    int a_storage, b_storage;
     int a_transposed, b_transposed, adds, tf32;
     int fusion;
     int a_alignment, b_alignment, out_alignment, vector_alignment, pre_alignment; // in bytes
@@ -47,6 +48,10 @@ static inline int alignment_of(const void* p) {
     return alignment;
 }
 
+static inline cudaDataType_t storage_type(Storage s) {
+    return s == AS_E4M3 ? CUDA_R_8F_E4M3 : s == AS_E5M2 ? CUDA_R_8F_E5M2 : FLOATX_TYPE;
+}
+
 static inline const void* matmul_output(const Matmul* m) { return m->out ? (const void*)m->out : m->sum; }
 
 // The vector that goes with the product: the library has one attribute for biases and their gradients.
@@ -65,6 +70,8 @@ static inline PlanKey plan_key(const Matmul* m) {
     key.rows = m->rows;
     key.cols = m->cols;
     key.depth = m->depth;
+    key.a_storage = m->a_storage;
+    key.b_storage = m->b_storage;
     key.a_transposed = m->a_transposed;
     key.b_transposed = m->b_transposed;
     key.adds = m->sum != NULL;
@@ -100,9 +107,13 @@ static inline void product_set(cublasLtMatmulDesc_t product, cublasLtMatmulDescA
 static inline void product_set_pointers(cublasLtMatmulDesc_t product, const Matmul* m) {
     if (matmul_vector(m)) { product_set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul_vector(m)); }
     if (m->pre) { product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, (void*)m->pre); }
+    if (m->b_scale) { product_set(product, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, m->b_scale); }
+    if (m->a_scale) { product_set(product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, m->a_scale); }
 }
 
-// bf16 is multiplied exactly and summed in fp32; fp32 likewise, or with its factors rounded to TF32's 10 bits.
+// bf16 is multiplied exactly and summed in fp32; fp32 likewise, or with its factors rounded to TF32's 10 bits. FP8 is
+// multiplied exactly too; Hopper sums it with fewer bits, and moves the sums to fp32 now and then, unless FAST_ACCUM
+// asks it not to: nothing does here.
 static inline cublasLtMatmulDesc_t product_create(const Matmul* m) {
     const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && gpu.tf32;
     const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -169,10 +180,10 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
     p->exists = false;
     if (!matmul_is_describable(m)) { return; }
     p->product = product_create(m);
-    p->a = m->a_transposed ? layout_create(FLOATX_TYPE, m->depth, m->rows)
-                           : layout_create(FLOATX_TYPE, m->rows, m->depth);
-    p->b = m->b_transposed ? layout_create(FLOATX_TYPE, m->cols, m->depth)
-                           : layout_create(FLOATX_TYPE, m->depth, m->cols);
+    p->a = m->a_transposed ? layout_create(storage_type(m->a_storage), m->depth, m->rows)
+                           : layout_create(storage_type(m->a_storage), m->rows, m->depth);
+    p->b = m->b_transposed ? layout_create(storage_type(m->b_storage), m->cols, m->depth)
+                           : layout_create(storage_type(m->b_storage), m->depth, m->cols);
     p->out = layout_create(m->out ? FLOATX_TYPE : CUDA_R_32F, m->rows, m->cols);
     cublasLtMatmulPreference_t preference = preference_create(key);
     cublasLtMatmulHeuristicResult_t result;

@@ -1,6 +1,6 @@
-// Causal attention in tiles (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). A block keeps 16 rows for
-// each of its warps, its own rows, and streams the rows they attend to, or are attended by, through shared memory, a
-// tile being copied while the one before is worked on. Scores live in registers only.
+// Causal attention in tiles (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). A block keeps 16 rows, or
+// twice that, for each of its warps, its own rows, and streams the rows they attend to, or are attended by, through
+// shared memory, a tile being copied while the one before is worked on. Scores live in registers only.
 //
 // Forward: own rows are queries, keys and values stream by, and the softmax is kept up to date as they do ("online":
 // Milakov & Gimelshein 2018). Backward computes the probabilities again from the log-sum-exp of their row, twice: for
@@ -15,15 +15,18 @@ enum { FLASH_MAX_HEAD_SIZE = 128 };
 static constexpr float LOG2_E = 1.4426950408889634f;
 
 // How many rows make up a block's own tile, and one that streams by, and what shared memory the block needs: at most 99
-// KB, which all GPUs since Ampere have.
+// KB, which all GPUs since Ampere have. Heads of up to 64 channels in bf16 leave registers for two groups of rows in a
+// warp; there a block needs half of that at most, so that two fit on any GPU.
 template <class Type, int HD> struct Flash {
     enum {
         PITCH = Tile<Type, HD>::PITCH,
         ROW_BYTES = HD * sizeof(Type),
-        ROWS = ROW_BYTES > 384 ? 32 : 64,
-        THREADS = ROWS / 16 * WARP_SIZE,
-        STREAM_FORWARD = ROW_BYTES > 256 ? 16 : ROW_BYTES > 128 ? 32 : 64,
-        STREAM_BACKWARD = ROW_BYTES > 128 ? 16 : 32,
+        GROUPS = sizeof(Type) == 2 && HD <= 64 ? 2 : 1,
+        WARP_ROWS = GROUPS * 16,
+        ROWS = GROUPS * (ROW_BYTES > 384 ? 32 : 64),
+        THREADS = ROWS / WARP_ROWS * WARP_SIZE,
+        STREAM_FORWARD = ROW_BYTES > 256 ? 16 : ROW_BYTES > 128 || GROUPS == 2 ? 32 : 64,
+        STREAM_BACKWARD = ROW_BYTES > 128 || GROUPS == 2 ? 16 : 32,
         BYTES_FORWARD = (ROWS + 2 * 2 * STREAM_FORWARD) * PITCH * sizeof(Type),
         BYTES_BACKWARD = (2 * ROWS + 2 * 2 * STREAM_BACKWARD) * PITCH * sizeof(Type),
         BYTES_STATISTICS = 2 * 2 * STREAM_BACKWARD * sizeof(float), // lse and delta of queries that stream by
@@ -90,7 +93,7 @@ template <class Type, int HD>
 static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     flash_forward_kernel(Type* out, float* lse, const Type* qkv, float scale_log2, int T, int NH, int HS) {
     typedef Flash<Type, HD> Shape;
-    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM_FORWARD, PITCH = Shape::PITCH };
+    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM_FORWARD, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
     Type* own = (Type*)flash_memory;
     Type* stream = own + QUERIES * PITCH; // two stages of keys and values
@@ -98,8 +101,8 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C;
     // the last queries have the most keys: they begin first
     const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES;
-    const int warp_first = first + threadIdx.x / WARP_SIZE * 16;
-    Type* warp_own = own + threadIdx.x / WARP_SIZE * 16 * PITCH;
+    const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
+    Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
     const int tiles = (min(first + QUERIES, T) + KEYS - 1) / KEYS;
     const auto begin_load = [&](int j) {
         Type* rows = stream + j % 2 * 2 * KEYS * PITCH;
@@ -113,48 +116,60 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     begin_load(0);
     cp_async_wait<1>();
     __syncthreads();
-    WarpRows<Type, HD> queries;
-    queries.load(warp_own);
-
-    float acc[HD / 8][4] = {};
-    OnlineSoftmax state = {{-INFINITY, -INFINITY}, {0, 0}};
+    WarpRows<Type, HD> queries[GROUPS];
+    float acc[GROUPS][HD / 8][4] = {};
+    OnlineSoftmax state[GROUPS];
+    #pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        queries[g].load(warp_own + g * 16 * PITCH);
+        state[g] = {{-INFINITY, -INFINITY}, {0, 0}};
+    }
     for (int j = 0; j < tiles; j++) {
         cp_async_wait<0>();
         __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
         if (j + 1 < tiles) { begin_load(j + 1); }
+        if (j * KEYS >= warp_first + Shape::WARP_ROWS) { continue; } // none of the warp's queries sees these
         const Type *keys = stream + j % 2 * 2 * KEYS * PITCH, *values = keys + KEYS * PITCH;
-        float p[KEYS / 8][4] = {};
+        float p[GROUPS][KEYS / 8][4] = {};
         tile_scores(p, queries, keys);
-        if ((j + 1) * KEYS > warp_first + 1) {
-            #pragma unroll
-            for (int n = 0; n < KEYS / 8; n++) {
+        #pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            const int group_first = warp_first + g * 16;
+            if ((j + 1) * KEYS > group_first + 1) {
                 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    if (j * KEYS + acc_column(n, i) > warp_first + acc_row(i)) { p[n][i] = -INFINITY; }
+                for (int n = 0; n < KEYS / 8; n++) {
+                    #pragma unroll
+                    for (int i = 0; i < 4; i++) {
+                        if (j * KEYS + acc_column(n, i) > group_first + acc_row(i)) { p[g][n][i] = -INFINITY; }
+                    }
                 }
             }
+            online_softmax<HD>(p[g], &state[g], acc[g], scale_log2);
         }
-        online_softmax<HD>(p, &state, acc, scale_log2);
         #pragma unroll
-        for (int n = 0; n < KEYS / 8; n += 2) { tile_weighted_sum<HD>(acc, &p[n], values + n * 8 * PITCH); }
+        for (int n = 0; n < KEYS / 8; n += 2) { tile_weighted_sum<HD>(acc, p, n, values + n * 8 * PITCH); }
     }
 
-    float factor[2];
     #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float sum = state.sum[r] + __shfl_xor_sync(~0u, state.sum[r], 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
-        factor[r] = 1.0f / sum;
-        const int row = warp_first + acc_row(2 * r);
-        if (warp_lane() % 4 == 0 && row < T) { lse[at.lse + row] = state.max[r] * scale_log2 / LOG2_E + logf(sum); }
+    for (int g = 0; g < GROUPS; g++) {
+        float factor[2];
+        #pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float sum = state[g].sum[r] + __shfl_xor_sync(~0u, state[g].sum[r], 1);
+            sum += __shfl_xor_sync(~0u, sum, 2);
+            factor[r] = 1.0f / sum;
+            const int row = warp_first + g * 16 + acc_row(2 * r);
+            const float max = state[g].max[r] * scale_log2 / LOG2_E;
+            if (warp_lane() % 4 == 0 && row < T) { lse[at.lse + row] = max + logf(sum); }
+        }
+        tile_store<HD>(out + at.out, at.C, warp_first + g * 16, T, HS, acc[g], factor, warp_own + g * 16 * PITCH);
     }
-    tile_store<HD>(out + at.out, at.C, warp_first, T, HS, acc, factor, warp_own);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // backward, by the formulas of attention.cuh; the scale of ds is left to the end. Rows from T on are zeros in q, k, v
-// and dout, and so is what they add to any sum. The work goes in chunks of 16 by 16 scores, of which those on the
-// diagonal alone need a mask.
+// and dout, and so is what they add to any sum. The work goes in chunks of 16 by 16 scores for each
+// group of rows; those on the diagonal and, where there is another group, beside it, need a mask.
 
 // Own rows are keys. Products are transposed: an accumulator has a key in each row and a query in each column.
 template <class Type, int HD>
@@ -162,7 +177,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     flash_backward_keys_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
                                float scale, int T, int NH, int HS) {
     typedef Flash<Type, HD> Shape;
-    enum { KEYS = Shape::ROWS, QUERIES = Shape::STREAM_BACKWARD, PITCH = Shape::PITCH };
+    enum { KEYS = Shape::ROWS, QUERIES = Shape::STREAM_BACKWARD, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
     Type* own = (Type*)flash_memory;                           // keys and values
     Type* stream = own + 2 * KEYS * PITCH;                     // two stages of q and dout
@@ -170,8 +185,8 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     const FlashPlace at = flash_place(KEYS, T, HS, NH);
     const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C, *d = dout + at.out;
     const int first = at.tile * KEYS; // the first keys have the most queries: they begin first
-    const int warp_first = first + threadIdx.x / WARP_SIZE * 16;
-    Type* warp_own = own + threadIdx.x / WARP_SIZE * 16 * PITCH;
+    const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
+    Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
     const int tiles = (T + QUERIES - 1) / QUERIES, first_tile = first / QUERIES;
     const auto begin_load = [&](int j) {
         Type* rows = stream + j % 2 * 2 * QUERIES * PITCH;
@@ -191,12 +206,15 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     begin_load(first_tile);
     cp_async_wait<1>();
     __syncthreads();
-    WarpRows<Type, HD> keys, values;
-    keys.load(warp_own);
-    values.load(warp_own + KEYS * PITCH);
+    WarpRows<Type, HD> keys[GROUPS], values[GROUPS];
+    #pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        keys[g].load(warp_own + g * 16 * PITCH);
+        values[g].load(warp_own + (KEYS + g * 16) * PITCH);
+    }
 
     const float scale_log2 = scale * LOG2_E;
-    float dk[HD / 8][4] = {}, dv[HD / 8][4] = {};
+    float dk[GROUPS][HD / 8][4] = {}, dv[GROUPS][HD / 8][4] = {};
     for (int j = first_tile; j < tiles; j++) {
         cp_async_wait<0>();
         __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
@@ -207,26 +225,36 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
             const Type* queries = stream + (j % 2 * 2 * QUERIES + chunk) * PITCH;
             const Type* douts = queries + QUERIES * PITCH;
             const float *lses = statistics + j % 2 * 2 * QUERIES + chunk, *deltas = lses + QUERIES;
-            float p[2][4] = {}, ds[2][4] = {};
+            float p[GROUPS][2][4] = {}, ds[GROUPS][2][4] = {};
             tile_scores(p, keys, queries);
             tile_scores(ds, values, douts);
             #pragma unroll
-            for (int n = 0; n < 2; n++) {
+            for (int g = 0; g < GROUPS; g++) {
+                const int group_first = warp_first + g * 16;
                 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    const int column = acc_column(n, i);
-                    p[n][i] = exp2f(p[n][i] * scale_log2 - lses[column] * LOG2_E);
-                    if (query == warp_first && column < acc_row(i)) { p[n][i] = 0; } // on the diagonal
-                    ds[n][i] = p[n][i] * (ds[n][i] - deltas[column]);
+                for (int n = 0; n < 2; n++) {
+                    #pragma unroll
+                    for (int i = 0; i < 4; i++) {
+                        const int column = acc_column(n, i);
+                        float x = exp2f(p[g][n][i] * scale_log2 - lses[column] * LOG2_E);
+                        if (query <= group_first && query + column < group_first + acc_row(i)) { x = 0; }
+                        p[g][n][i] = x;
+                        ds[g][n][i] = x * (ds[g][n][i] - deltas[column]);
+                    }
                 }
             }
-            tile_weighted_sum<HD>(dv, p, douts);
-            tile_weighted_sum<HD>(dk, ds, queries);
+            tile_weighted_sum<HD>(dv, p, 0, douts);
+            tile_weighted_sum<HD>(dk, ds, 0, queries);
         }
     }
     Type* head = dqkv + at.qkv;
-    tile_store<HD>(head + at.C, at.stride, warp_first, T, HS, dk, {scale, scale}, warp_own);
-    tile_store<HD>(head + 2 * at.C, at.stride, warp_first, T, HS, dv, {1.0f, 1.0f}, warp_own);
+    #pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        const int group_first = warp_first + g * 16;
+        Type* group_own = warp_own + g * 16 * PITCH;
+        tile_store<HD>(head + at.C, at.stride, group_first, T, HS, dk[g], {scale, scale}, group_own);
+        tile_store<HD>(head + 2 * at.C, at.stride, group_first, T, HS, dv[g], {1.0f, 1.0f}, group_own);
+    }
 }
 
 // Own rows are queries.
@@ -235,15 +263,15 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     flash_backward_queries_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
                                   float scale, int T, int NH, int HS) {
     typedef Flash<Type, HD> Shape;
-    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM_BACKWARD, PITCH = Shape::PITCH };
+    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM_BACKWARD, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
     Type* own = (Type*)flash_memory;          // q and dout
     Type* stream = own + 2 * QUERIES * PITCH; // two stages of keys and values
     const FlashPlace at = flash_place(QUERIES, T, HS, NH);
     const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C, *d = dout + at.out;
     const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES; // as in forward
-    const int warp_first = first + threadIdx.x / WARP_SIZE * 16;
-    Type* warp_own = own + threadIdx.x / WARP_SIZE * 16 * PITCH;
+    const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
+    Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
     const int tiles = (min(first + QUERIES, T) + KEYS - 1) / KEYS;
     const auto begin_load = [&](int j) {
         Type* rows = stream + j % 2 * 2 * KEYS * PITCH;
@@ -258,43 +286,54 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     begin_load(0);
     cp_async_wait<1>();
     __syncthreads();
-    WarpRows<Type, HD> queries, douts;
-    queries.load(warp_own);
-    douts.load(warp_own + QUERIES * PITCH);
-    float row_lse[2], row_delta[2];
+    WarpRows<Type, HD> queries[GROUPS], douts[GROUPS];
+    float row_lse[GROUPS][2], row_delta[GROUPS][2];
     #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const int row = warp_first + acc_row(2 * r);
-        row_lse[r] = row < T ? lse[at.lse + row] : 0.0f;
-        row_delta[r] = row < T ? delta[at.lse + row] : 0.0f;
+    for (int g = 0; g < GROUPS; g++) {
+        queries[g].load(warp_own + g * 16 * PITCH);
+        douts[g].load(warp_own + (QUERIES + g * 16) * PITCH);
+        #pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int row = warp_first + g * 16 + acc_row(2 * r);
+            row_lse[g][r] = row < T ? lse[at.lse + row] : 0.0f;
+            row_delta[g][r] = row < T ? delta[at.lse + row] : 0.0f;
+        }
     }
 
     const float scale_log2 = scale * LOG2_E;
-    float dq[HD / 8][4] = {};
+    float dq[GROUPS][HD / 8][4] = {};
     for (int j = 0; j < tiles; j++) {
         cp_async_wait<0>();
         __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
         if (j + 1 < tiles) { begin_load(j + 1); }
         for (int chunk = 0; chunk < KEYS; chunk += 16) {
             const int key = j * KEYS + chunk;
-            if (key > warp_first) { break; } // none of the warp's queries sees these
+            if (key >= warp_first + Shape::WARP_ROWS) { break; } // none of the warp's queries sees these
             const Type* keys = stream + (j % 2 * 2 * KEYS + chunk) * PITCH;
-            float p[2][4] = {}, ds[2][4] = {};
+            float p[GROUPS][2][4] = {}, ds[GROUPS][2][4] = {};
             tile_scores(p, queries, keys);
             tile_scores(ds, douts, keys + KEYS * PITCH);
             #pragma unroll
-            for (int n = 0; n < 2; n++) {
+            for (int g = 0; g < GROUPS; g++) {
+                const int group_first = warp_first + g * 16;
                 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    p[n][i] = exp2f(p[n][i] * scale_log2 - row_lse[i / 2] * LOG2_E);
-                    if (key == warp_first && acc_column(n, i) > acc_row(i)) { p[n][i] = 0; } // on the diagonal
-                    ds[n][i] = p[n][i] * (ds[n][i] - row_delta[i / 2]);
+                for (int n = 0; n < 2; n++) {
+                    #pragma unroll
+                    for (int i = 0; i < 4; i++) {
+                        float x = exp2f(p[g][n][i] * scale_log2 - row_lse[g][i / 2] * LOG2_E);
+                        if (key >= group_first && key + acc_column(n, i) > group_first + acc_row(i)) { x = 0; }
+                        ds[g][n][i] = x * (ds[g][n][i] - row_delta[g][i / 2]);
+                    }
                 }
             }
-            tile_weighted_sum<HD>(dq, ds, keys);
+            tile_weighted_sum<HD>(dq, ds, 0, keys);
         }
     }
-    tile_store<HD>(dqkv + at.qkv, at.stride, warp_first, T, HS, dq, {scale, scale}, warp_own);
+    #pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        tile_store<HD>(dqkv + at.qkv, at.stride, warp_first + g * 16, T, HS, dq[g], {scale, scale},
+                       warp_own + g * 16 * PITCH);
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -59,9 +59,12 @@ static __device__ inline void tile_store(Type* head, size_t stride, int first, i
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the products
-//   WarpRows            16 rows of a tile that a warp multiplies again and again
-//   tile_scores         acc (16,8N) += rows (16,HD) @ tile (8N,HD)^T
-//   tile_weighted_sum   acc (16,HD) += p (16,16) @ tile (16,HD), where p is an accumulator
+//   WarpRows            16 rows of a tile that a warp multiplies again and again; a warp has GROUPS of them
+//   tile_scores         acc (16,8N) += rows (16,HD) @ tile (8N,HD)^T, for each group
+//   tile_weighted_sum   acc (16,HD) += p (16,16) @ tile (16,HD), for each group, where p is columns 8n .. 8n+15 of an
+//                       accumulator
+// What comes from the tile is fetched once for all groups: tensor cores are as fast as shared memory where a warp has
+// one group, and twice as fast where it has two.
 
 template <class Type, int HD> struct WarpRows;
 
@@ -76,19 +79,22 @@ template <int HD> struct WarpRows<bf16, HD> {
     }
 };
 
-template <int HD, int N>
-static __device__ inline void tile_scores(float (&acc)[N][4], const WarpRows<bf16, HD>& rows, const bf16* tile) {
+template <int HD, int N, int GROUPS>
+static __device__ inline void tile_scores(float (&acc)[GROUPS][N][4], const WarpRows<bf16, HD> (&rows)[GROUPS],
+                                          const bf16* tile) {
     enum { PITCH = Tile<bf16, HD>::PITCH };
-    const int lane = warp_lane();
-    const bf16* corner = tile + (lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * 8;
+    const bf16* corner = tile + (warp_lane() % 8 + warp_lane() / 16 * 8) * PITCH + warp_lane() / 8 % 2 * 8;
     #pragma unroll
     for (int n = 0; n < N; n += 2) {
         #pragma unroll
         for (int i = 0; i < HD / 16; i++) {
             uint32_t b[4];
             ldmatrix_x4(b, corner + n * 8 * PITCH + i * 16);
-            mma_bf16(acc[n], rows.x[i], b[0], b[1]);
-            mma_bf16(acc[n + 1], rows.x[i], b[2], b[3]);
+            #pragma unroll
+            for (int g = 0; g < GROUPS; g++) {
+                mma_bf16(acc[g][n], rows[g].x[i], b[0], b[1]);
+                mma_bf16(acc[g][n + 1], rows[g].x[i], b[2], b[3]);
+            }
         }
     }
 }
@@ -101,17 +107,25 @@ static __device__ inline uint32_t bf16_pair(float low, float high) {
 }
 
 // An accumulator, rounded to bf16, is laid out as mma wants its first operand.
-template <int HD>
-static __device__ inline void tile_weighted_sum(float (&acc)[HD / 8][4], const float (*p)[4], const bf16* tile) {
+template <int HD, int N, int GROUPS>
+static __device__ inline void tile_weighted_sum(float (&acc)[GROUPS][HD / 8][4], const float (&p)[GROUPS][N][4], int n,
+                                                const bf16* tile) {
     const bf16* corner = tile + warp_lane() % 16 * Tile<bf16, HD>::PITCH + warp_lane() / 16 * 8;
-    const uint32_t a[4] = {bf16_pair(p[0][0], p[0][1]), bf16_pair(p[0][2], p[0][3]), bf16_pair(p[1][0], p[1][1]),
-                           bf16_pair(p[1][2], p[1][3])};
+    uint32_t a[GROUPS][4];
+    #pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        #pragma unroll
+        for (int i = 0; i < 4; i++) { a[g][i] = bf16_pair(p[g][n + i / 2][i % 2 * 2], p[g][n + i / 2][i % 2 * 2 + 1]); }
+    }
     #pragma unroll
     for (int i = 0; i < HD / 16; i++) {
         uint32_t b[4];
         ldmatrix_x4_trans(b, corner + i * 16);
-        mma_bf16(acc[2 * i], a, b[0], b[1]);
-        mma_bf16(acc[2 * i + 1], a, b[2], b[3]);
+        #pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            mma_bf16(acc[g][2 * i], a[g], b[0], b[1]);
+            mma_bf16(acc[g][2 * i + 1], a[g], b[2], b[3]);
+        }
     }
 }
 
@@ -129,9 +143,11 @@ static __device__ inline float dot4(const Pack<fp32>& a, const Pack<fp32>& b, fl
 }
 
 template <int HD, int N>
-static __device__ inline void tile_scores(float (&acc)[N][4], const WarpRows<fp32, HD>& rows, const fp32* tile) {
+static __device__ inline void tile_scores(float (&accs)[1][N][4], const WarpRows<fp32, HD> (&rows)[1],
+                                          const fp32* tile) {
     enum { PITCH = Tile<fp32, HD>::PITCH };
-    const fp32* a = rows.tile + acc_row(0) * PITCH;
+    float(&acc)[N][4] = accs[0];
+    const fp32* a = rows[0].tile + acc_row(0) * PITCH;
     const fp32* b = tile + acc_column(0, 0) * PITCH;
     #pragma unroll 2
     for (int c = 0; c < HD; c += 4) {
@@ -149,8 +165,11 @@ static __device__ inline void tile_scores(float (&acc)[N][4], const WarpRows<fp3
 
 // Column k of p is held by the lanes l with l % 4 == k % 8 / 2: each lane gets its two rows of it from the one of these
 // that has the same rows.
-template <int HD>
-static __device__ inline void tile_weighted_sum(float (&acc)[HD / 8][4], const float (*p)[4], const fp32* tile) {
+template <int HD, int N>
+static __device__ inline void tile_weighted_sum(float (&accs)[1][HD / 8][4], const float (&ps)[1][N][4], int n0,
+                                                const fp32* tile) {
+    float(&acc)[HD / 8][4] = accs[0];
+    const float(*p)[4] = &ps[0][n0];
     #pragma unroll
     for (int k = 0; k < 16; k++) {
         const int holder = warp_lane() / 4 * 4 + k % 8 / 2;

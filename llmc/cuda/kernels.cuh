@@ -1,6 +1,7 @@
 // All of the GPU: include this and llmc/ops.h is complete.
 #pragma once
 #include "device.cuh"
+#include "graph.cuh"
 #include "../ops.h"
 #include "encoder.cuh"
 #include "layernorm.cuh"
@@ -11,3 +12,4 @@
 #include "norm.cuh"
 #include "adamw.cuh"
 #include "peak.cuh"
+#include "choices.cuh"

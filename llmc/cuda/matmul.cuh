@@ -7,6 +7,7 @@
 #include "../ops.h"
 #include "column_sums.cuh"
 #include "cublaslt.cuh"
+#include "fp8.cuh"
 #include "gelu.cuh"
 #include "vector.cuh"
 
@@ -107,7 +108,89 @@ static inline Matmul backward_weight_product(float* dweight, const floatX* dout,
     return m;
 }
 
-OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N, int C, int OC) {
+// ---------------------------------------------------------------------------------------------------------------------
+// the same in FP8 (fp8.cuh): they return false, and the caller goes on in floatX, where it cannot be
+
+static inline bool is_fp8_multiple(const void* p, int columns) {
+    return (uintptr_t)p % FP8_MULTIPLE == 0 && columns % FP8_MULTIPLE == 0;
+}
+
+// That no FP8 is used is said once, and not of rows alone: one token that is generated is no multiple of 16 either.
+static inline bool fp8_takes(const floatX* inp, const floatX* weight, int N, int C, int OC) {
+    static bool is_told;
+    const bool fits = is_fp8_multiple(inp, C) && is_fp8_multiple(weight, OC);
+    if (!fits && !is_told) {
+        notice("FP8 takes multiples of %d alone, a layer has %d x %d: bf16 does it", FP8_MULTIPLE, C, OC);
+        is_told = true;
+    }
+    return fits && N % FP8_MULTIPLE == 0;
+}
+
+static inline bool fp8_multiply(const Matmul* m) {
+    static bool is_told;
+    if (cublaslt_matmul(m)) { return true; }
+    if (!is_told && m->fusion == FUSE_NOTHING) {
+        notice("cuBLASLt has no FP8 algorithm for a matmul of this shape (%d x %d x %d, the first such): bf16 does it",
+               m->rows, m->cols, m->depth);
+        is_told = true;
+    }
+    return false;
+}
+
+// `m` with its factors in FP8, both with the depth innermost.
+static inline Matmul in_fp8(Matmul m, Storage a_storage, const uint8_t* a, const Fp8Scale* a_scale, const uint8_t* b,
+                            const Fp8Scale* b_scale) {
+    m.a = a;
+    m.b = b;
+    m.a_storage = a_storage;
+    m.b_storage = AS_E4M3;
+    m.a_scale = &a_scale->inverse;
+    m.b_scale = &b_scale->inverse;
+    m.a_transposed = false;
+    m.b_transposed = true;
+    return m;
+}
+
+static inline bool fp8_matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N,
+                                      int C, int OC) {
+    if (!gpu.fp8 || !fp8_takes(inp, weight, N, C, OC)) { return false; }
+    uint8_t* x = fp8_scratch_of((size_t)N * C);
+    Fp8Scale* scale = fp8_scratch.scales;
+    const Fp8Weight* w = fp8_weight(weight, OC, C, FP8_ROWS);
+    fp8_cast<__NV_E4M3>(x, scale, inp, N, C);
+    const Matmul simple = in_fp8(forward_product(out, inp, weight, N, C, OC), AS_E4M3, x, scale, w->rows, w->scale);
+    Matmul fused = simple;
+    fused.fusion = FUSE_BIAS;
+    fused.bias = bias;
+    if (gpu.fused && fp8_multiply(&fused)) { return true; }
+    if (!fp8_multiply(&simple)) { return false; }
+    add_bias(out, bias, N, OC);
+    return true;
+}
+
+// The gradients of inp and weight; that of weight, which is added to, comes last.
+static inline bool fp8_matmul_backward(floatX* dinp, float* dweight, const floatX* dout, const floatX* inp,
+                                       const floatX* weight, int N, int C, int OC) {
+    if (!gpu.fp8 || !fp8_takes(inp, weight, N, C, OC)) { return false; }
+    uint8_t* d = fp8_scratch_of((size_t)N * (2 * (size_t)OC + C));
+    uint8_t* d_transposed = d + (size_t)N * OC;
+    uint8_t* x_transposed = d_transposed + (size_t)N * OC;
+    Fp8Scale *d_scale = &fp8_scratch.scales[0], *x_scale = &fp8_scratch.scales[1];
+    const Fp8Weight* w = fp8_weight(weight, OC, C, FP8_TRANSPOSED);
+    fp8_cast_transpose<__NV_E5M2>(d, d_transposed, d_scale, dout, N, OC);
+    fp8_cast_transpose<__NV_E4M3>(NULL, x_transposed, x_scale, inp, N, C);
+    const Matmul to_inp =
+        in_fp8(backward_inp_product(dinp, dout, weight, N, C, OC), AS_E5M2, d, d_scale, w->transposed, w->scale);
+    const Matmul to_weight = in_fp8(backward_weight_product(dweight, dout, inp, N, C, OC), AS_E5M2, d_transposed,
+                                    d_scale, x_transposed, x_scale);
+    return fp8_multiply(&to_inp) && fp8_multiply(&to_weight);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+// matmul_forward() where it is always in floatX; bias may be NULL.
+static inline void matmul_forward_floatX(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias,
+                                         int N, int C, int OC) {
     const Matmul simple = forward_product(out, inp, weight, N, C, OC);
     Matmul fused = simple;
     fused.fusion = FUSE_BIAS;
@@ -121,19 +204,24 @@ OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, con
     if (bias) { add_bias(out, bias, N, OC); }
 }
 
-// Fused GELU pays from Hopper on. On the GPUs before it the library's bf16 and fp32 kernels with GELU write the output
-// twice, and are slower than a simple product followed by a kernel for GELU. And only for bf16, which hides how exactly
-// the library computes tanh: it does not say.
-static inline bool gelu_is_fused() { return gpu.fused && gpu.major >= 9 && sizeof(floatX) == sizeof(bf16); }
+OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N, int C, int OC) {
+    if (!fp8_matmul_forward(out, inp, weight, bias, N, C, OC)) {
+        matmul_forward_floatX(out, inp, weight, bias, N, C, OC);
+    }
+}
 
 OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias,
                             int N, int C, int OC) {
+    if (fp8_matmul_forward(pre, inp, weight, bias, N, C, OC)) {
+        gelu_forward(out, pre, (size_t)N * OC);
+        return;
+    }
     Matmul fused = forward_product(out, inp, weight, N, C, OC);
     fused.fusion = FUSE_BIAS_GELU;
     fused.bias = bias;
     fused.pre = pre;
-    if (gelu_is_fused() && cublaslt_matmul(&fused)) { return; }
-    matmul_forward(pre, inp, weight, bias, N, C, OC);
+    if (gpu.gelu_forward_fused && cublaslt_matmul(&fused)) { return; }
+    matmul_forward_floatX(pre, inp, weight, bias, N, C, OC);
     gelu_forward(out, pre, (size_t)N * OC);
 }
 
@@ -155,6 +243,10 @@ static inline void matmul_backward_weight_bias(float* dweight, float* dbias, con
 
 OP void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
                         const floatX* weight, int N, int C, int OC) {
+    if (fp8_matmul_backward(dinp, dweight, dout, inp, weight, N, C, OC)) {
+        add_column_sums(dbias, dout, N, OC);
+        return;
+    }
     const Matmul to_inp = backward_inp_product(dinp, dout, weight, N, C, OC);
     multiply(&to_inp);
     matmul_backward_weight_bias(dweight, dbias, dout, inp, N, C, OC);
@@ -162,11 +254,16 @@ OP void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX
 
 OP void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
                              const floatX* pre, const floatX* weight, int N, int C, int OC) {
+    if (fp8_matmul_backward(dinp, dweight, dout, inp, weight, N, C, OC)) {
+        gelu_backward_inplace(dinp, pre, (size_t)N * C);
+        add_column_sums(dbias, dout, N, OC);
+        return;
+    }
     const Matmul simple = backward_inp_product(dinp, dout, weight, N, C, OC);
     Matmul fused = simple;
     fused.fusion = FUSE_GELU_BACKWARD;
     fused.pre = (floatX*)pre; // only read
-    if (!gelu_is_fused() || !cublaslt_matmul(&fused)) {
+    if (!gpu.gelu_backward_fused || !cublaslt_matmul(&fused)) {
         multiply(&simple);
         gelu_backward_inplace(dinp, pre, (size_t)N * C);
     }

@@ -16,10 +16,15 @@ typedef enum {
     FUSE_A_SUMS,        // a_sums = the sums over the depth of a, beside the product
 } Fusion;
 
+// How the elements of a factor are stored; the plain kernel knows AS_FLOATX alone.
+typedef enum { AS_FLOATX, AS_E4M3, AS_E5M2 } Storage;
+
 // out (rows,cols) = a (rows,depth) @ b (depth,cols), row-major and dense.
 typedef struct {
     int rows, cols, depth;
-    const floatX *a, *b;
+    const void *a, *b;
+    Storage a_storage, b_storage;
+    const float *a_scale, *b_scale; // of FP8: what the elements are to be multiplied by, in device memory
     bool a_transposed; // a lies in memory as (depth,rows)
     bool b_transposed; // b lies in memory as (cols,depth)
     floatX* out;       // set, or, if this is NULL,
@@ -63,8 +68,8 @@ matmul_plain_kernel(Matmul m) {
     const size_t tile_row = (size_t)blockIdx.x * TILE, tile_col = (size_t)blockIdx.y * TILE;
     float sums[OWN][OWN] = {{0}};
     for (size_t k = 0; k < (size_t)m.depth; k += SLICE) {
-        load_slice(&a, m.a, m.a_transposed, m.rows, m.depth, tile_row, k);
-        load_slice(&b, m.b, !m.b_transposed, m.cols, m.depth, tile_col, k);
+        load_slice(&a, (const floatX*)m.a, m.a_transposed, m.rows, m.depth, tile_row, k);
+        load_slice(&b, (const floatX*)m.b, !m.b_transposed, m.cols, m.depth, tile_col, k);
         __syncthreads();
         for (int s = 0; s < SLICE; s++) {
             float x[OWN], y[OWN];

@@ -1,54 +1,13 @@
 // What the GPU can do at most: operations per second in matrix products, and bytes per second to and from memory.
 #pragma once
+#include "../gpus.h"
 #include "matmul.cuh"
 
-// TFLOP/s of dense products summed in fp32, as NVIDIA publishes them, for devices of exactly these names: a variant (a
-// laptop's, a part of a GPU under MIG) is measured instead. From the white papers on the architectures (GA100, GA102,
-// AD102, GH100, GB202), and from data sheets for the A10, A30, A40, A5000, L4, L40, L40S, RTX 6000, GH200, B200 and
-// both NVL. Where only a figure with sparsity is given, half of it.
-typedef struct {
-    const char* name;
-    double fp32, tf32, bf16;
-} PublishedPeak;
-
-static const PublishedPeak PUBLISHED_PEAKS[] = {
-    {"NVIDIA A100-SXM4-40GB", 19.5, 156, 312},
-    {"NVIDIA A100-SXM4-80GB", 19.5, 156, 312},
-    {"NVIDIA A100-PCIE-40GB", 19.5, 156, 312},
-    {"NVIDIA A100 80GB PCIe", 19.5, 156, 312},
-    {"NVIDIA A10", 31.2, 62.5, 125},
-    {"NVIDIA A30", 10.3, 82, 165},
-    {"NVIDIA A40", 37.4, 74.8, 149.7},
-    {"NVIDIA RTX A5000", 27.8, 55.5, 111.1},
-    {"NVIDIA RTX A6000", 38.7, 77.4, 154.8},
-    {"NVIDIA GeForce RTX 3090", 35.6, 35.6, 71},
-    {"NVIDIA GeForce RTX 3090 Ti", 40, 40, 80},
-    {"NVIDIA L4", 30.3, 60, 121},
-    {"NVIDIA L40", 90.5, 90.5, 181},
-    {"NVIDIA L40S", 91.6, 183, 362},
-    {"NVIDIA RTX 6000 Ada Generation", 91.1, 182.1, 364.2},
-    {"NVIDIA GeForce RTX 4060 Ti", 22.1, 22.1, 44.1},
-    {"NVIDIA GeForce RTX 4080", 48.7, 48.7, 97.5},
-    {"NVIDIA GeForce RTX 4090", 82.6, 82.6, 165.2},
-    {"NVIDIA H100 PCIe", 51.2, 378, 756},
-    {"NVIDIA H100 NVL", 60, 417.5, 835.5},
-    {"NVIDIA H100 80GB HBM3", 66.9, 494.7, 989.4},
-    {"NVIDIA H200", 66.9, 494.7, 989.4},
-    {"NVIDIA H200 NVL", 60, 417.5, 835.5},
-    {"NVIDIA GH200 480GB", 66.9, 494.7, 989.4},
-    {"NVIDIA B200", 75, 1125, 2250},
-    {"NVIDIA GeForce RTX 5090", 104.8, 104.8, 209.5},
-};
-
-// Operations per second that are published for a GPU of this name; 0 if it is not in the table.
+// Operations per second that are published for a GPU of this name (gpus.h); 0 if it is not in the table.
 static inline double published_peak_flops(const char* name) {
-    for (size_t i = 0; i < sizeof PUBLISHED_PEAKS / sizeof *PUBLISHED_PEAKS; i++) {
-        const PublishedPeak* p = &PUBLISHED_PEAKS[i];
-        if (strcmp(name, p->name) == 0) {
-            return 1e12 * (FLOATX_TYPE == CUDA_R_16BF ? p->bf16 : gpu.tf32 ? p->tf32 : p->fp32);
-        }
-    }
-    return 0;
+    const GpuFacts* facts = gpu_named(name);
+    const char* dtype = gpu.fp8 ? "fp8" : FLOATX_TYPE == CUDA_R_16BF ? "bf16" : gpu.tf32 ? "tf32" : "fp32";
+    return facts ? gpu_peak_flops(facts, dtype) : 0;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -72,11 +31,12 @@ static inline double seconds_of_product(const Matmul* m) {
 
 // The matrices are zeros, which cost the least power, so that the clock stays at its highest. They grow until a product
 // takes long enough.
-static inline double measured_peak_flops() {
+OP double device_matmul_flops(void) {
     for (size_t n = 128;; n *= 2) {
         const size_t bytes = 2 * n * n * sizeof(floatX);
         floatX* matrices = (floatX*)device_alloc(bytes, "measuring the peak of matmuls");
-        const Matmul m = forward_product(matrices + n * n, matrices, matrices, (int)n, (int)n, (int)n);
+        Matmul m = forward_product(matrices + n * n, matrices, matrices, (int)n, (int)n, (int)n);
+        if (gpu.fp8) { m.a_storage = m.b_storage = AS_E4M3; } // without scales they are 1
         double best = seconds_of_product(&m);
         for (int run = 1; run < PEAK_RUNS; run++) { best = fmin(best, seconds_of_product(&m)); }
         device_free(matrices, bytes);
@@ -88,7 +48,7 @@ static inline double measured_peak_flops() {
 
 OP double device_peak_flops(void) {
     const double published = published_peak_flops(gpu.name);
-    return published > 0 ? published : measured_peak_flops();
+    return published > 0 ? published : device_matmul_flops();
 }
 
 static inline double seconds_of_copy(char* to, const char* from, size_t bytes) {

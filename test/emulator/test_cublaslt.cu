@@ -2,6 +2,7 @@
 // Built by nvcc and linked with the library, the products are asked of a GPU.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #include "../test.h"
 #include <signal.h>
@@ -12,7 +13,7 @@
 
 typedef std::vector<float> Floats;
 
-// A matrix, or a vector, in device memory: column-major, with `ld` from column to column, in fp32 or bf16.
+// A matrix, or a vector, in device memory: column-major, with `ld` from column to column, in fp32, bf16 or FP8.
 struct Matrix {
     cudaDataType type = CUDA_R_32F;
     size_t rows = 0, cols = 0, ld = 0, batch = 1, stride = 0;
@@ -26,7 +27,8 @@ struct Matrix {
 
 static cudaStream_t stream; // of all products
 
-static size_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
+static bool is_fp8(int type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+static size_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : is_fp8(type) ? 1 : 2; }
 
 // Small whole numbers, exact in either type, and different from their neighbours.
 static Matrix make(cudaDataType type, size_t rows, size_t cols, size_t ld, size_t batch, size_t offset, int seed) {
@@ -49,7 +51,12 @@ static void upload(Matrix* x) {
     x->device += x->offset;
     std::vector<__nv_bfloat16> rounded(n);
     for (size_t i = 0; i < n; i++) { rounded[i] = __float2bfloat16(x->host[i]); }
-    const void* from = x->type == CUDA_R_32F ? (const void*)x->host.data() : (const void*)rounded.data();
+    std::vector<uint8_t> fp8(n);
+    const __nv_fp8_interpretation_t kind = x->type == CUDA_R_8F_E5M2 ? __NV_E5M2 : __NV_E4M3;
+    for (size_t i = 0; i < n; i++) { fp8[i] = __nv_cvt_float_to_fp8(x->host[i], __NV_SATFINITE, kind); }
+    const void* from = x->type == CUDA_R_32F ? (const void*)x->host.data()
+                       : is_fp8(x->type)     ? (const void*)fp8.data()
+                                             : (const void*)rounded.data();
     OK(cudaMemcpy(x->device, from, n * size_of(x->type), cudaMemcpyHostToDevice));
 }
 
@@ -79,6 +86,8 @@ struct Product {
     size_t m = 40, n = 24, k = 32;
     bool ta = false, tb = false;
     cudaDataType type = CUDA_R_32F, type_d = CUDA_R_32F;
+    int type_b = SAME;
+    float scale_a = 0, scale_b = 0; // of FP8; 0: no pointer
     cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     float alpha = 1, beta = 0;
@@ -96,7 +105,7 @@ struct Product {
     uint32_t alignment_a = 256;
     bool no_bias = false, no_aux = false, wrong_k = false, other_problem = false, blank_algorithm = false;
 
-    Matrix a, b, c, d, bias, aux;
+    Matrix a, b, c, d, bias, aux, scales;
     unsigned char workspace_after = 0; // its first byte, 0 before
 };
 
@@ -107,23 +116,25 @@ static void prepare(Product* p) {
     const size_t rows_a = p->ta ? p->k : p->m, cols_a = p->ta ? p->m : p->k;
     const size_t rows_b = p->tb ? p->n : p->k, cols_b = p->tb ? p->k : p->n;
     p->a = make(p->type, rows_a, cols_a, rows_a + p->pad, p->batch, p->offset_a, 1);
-    p->b = make(p->type, rows_b, cols_b, rows_b + p->pad, p->batch, 0, 2);
+    p->b = make(p->type_b == SAME ? p->type : (cudaDataType)p->type_b, rows_b, cols_b, rows_b + p->pad, p->batch, 0, 2);
     p->d = make(p->type_d, p->m, p->n, p->m + p->pad, p->batch, 0, 3);
     p->c = make(p->type_d, p->m, p->n, p->in_place ? p->d.ld : p->m + 8, p->batch, 0, p->in_place ? 3 : 4);
     const size_t length = p->epilogue == CUBLASLT_EPILOGUE_BGRADB ? p->n : p->m;
-    p->bias = make(p->type_d, length, 1, length, 1, 0, 5);
+    p->bias = make(p->bias_type == SAME ? p->type_d : (cudaDataType)p->bias_type, length, 1, length, 1, 0, 5);
     p->aux = make(p->type_d, p->m, p->n, (p->m + 7) / 8 * 8, 1, p->offset_aux, 6);
+    p->scales = make(CUDA_R_32F, 2, 1, 2, 1, 0, 7);
+    p->scales.host = {p->scale_a, p->scale_b};
     if (p->all_a != 0) {
         p->a.host.assign(p->a.host.size(), p->all_a);
         p->b.host.assign(p->b.host.size(), 1);
     }
     if (p->short_a) { p->a.host.resize(p->a.host.size() - p->short_a); }
-    Matrix* const all[] = {&p->a, &p->b, &p->c, &p->d, &p->bias, &p->aux};
+    Matrix* const all[] = {&p->a, &p->b, &p->c, &p->d, &p->bias, &p->aux, &p->scales};
     for (Matrix* x : all) { upload(x); }
 }
 
 static void finish(Product* p) {
-    Matrix* const all[] = {&p->a, &p->b, &p->c, &p->d, &p->bias, &p->aux};
+    Matrix* const all[] = {&p->a, &p->b, &p->c, &p->d, &p->bias, &p->aux, &p->scales};
     for (Matrix* x : all) { release(x); }
 }
 
@@ -141,6 +152,9 @@ static cublasLtMatmulDesc_t make_desc(const Product& p) {
     const int32_t mode = p.device_scalars ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST;
     LT(set(desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, mode));
     if (has_bias(p) && !p.no_bias) { LT(set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (void*)p.bias.device)); }
+    const float* scales = (const float*)p.scales.device;
+    if (p.scale_a != 0) { LT(set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales)); }
+    if (p.scale_b != 0) { LT(set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales + 1)); }
     if (p.bias_type != SAME) { LT(set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)p.bias_type)); }
     if (has_aux(p)) {
         if (!p.no_aux) { LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, (void*)p.aux.device)); }
@@ -243,13 +257,14 @@ static void expect_product(Product p) {
     d.host = download(p.d);
     aux.host = download(p.aux);
     bias.host = download(p.bias);
+    const double scale = (p.scale_a != 0 ? p.scale_a : 1) * (p.scale_b != 0 ? p.scale_b : 1);
     std::vector<double> row_sums(p.m), sums_a(p.m), sums_b(p.n);
     for (size_t b = 0; b < p.batch; b++) {
         for (size_t j = 0; j < p.n; j++) {
             for (size_t i = 0; i < p.m; i++) {
                 double x = 0;
                 for (size_t l = 0; l < p.k; l++) { x += op_a(&p, i, l, b) * op_b(&p, l, j, b); }
-                x = p.alpha * x + (p.beta != 0 ? p.beta * p.c.at(i, j, b) : 0);
+                x = p.alpha * scale * x + (p.beta != 0 ? p.beta * p.c.at(i, j, b) : 0);
                 if (p.epilogue & 4) { x += p.bias.at(i, 0); }
                 if (has_aux(p) && (p.epilogue & 32)) { expect_close(p, aux.at(i, j), x); }
                 if (p.epilogue & 32) { x = gelu(x); }
@@ -339,6 +354,31 @@ TEST(epilogues) {
     }
 }
 
+static Product fp8(int type_a, int type_b) {
+    Product p;
+    p.m = 48, p.n = 32, p.k = 80, p.ta = true;
+    p.type = (cudaDataType)type_a, p.type_b = type_b, p.type_d = CUDA_R_16BF;
+    return p;
+}
+
+// The three pairs of the two formats that there are, with and without scales, into bf16 and added to fp32.
+TEST(products_of_fp8) {
+    const int pairs[][2] = {{CUDA_R_8F_E4M3, CUDA_R_8F_E4M3}, {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2},
+                            {CUDA_R_8F_E5M2, CUDA_R_8F_E4M3}};
+    for (const auto& pair : pairs) {
+        Product p = fp8(pair[0], pair[1]);
+        expect_product(p);
+        p.scale_a = 0.25f;
+        expect_product(p);
+        p.scale_b = 3;
+        p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias_type = CUDA_R_16BF;
+        expect_product(p);
+        p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+        p.type_d = CUDA_R_32F, p.beta = 1;
+        expect_product(p);
+    }
+}
+
 TEST(every_algorithm_found) {
     for (int i = 0; i < 4; i++) {
         Product p;
@@ -411,6 +451,27 @@ TEST(refused_types) {
     EXPECT_REFUSED(NOT_SUPPORTED, "the scale type is fp32", p.scale = CUDA_R_16BF);
 }
 
+TEST(refused_fp8) {
+    const int e4m3 = CUDA_R_8F_E4M3, e5m2 = CUDA_R_8F_E5M2;
+    EXPECT_REFUSED(NOT_SUPPORTED, "A e5m2, B e5m2: no such combination", p = fp8(e5m2, e5m2));
+    EXPECT_REFUSED(NOT_SUPPORTED, "A e4m3, B bf16: no such combination", p = fp8(e4m3, CUDA_R_16BF));
+    EXPECT_REFUSED(NOT_SUPPORTED, "A transposed and B not", (p = fp8(e4m3, e4m3), p.ta = false));
+    EXPECT_REFUSED(NOT_SUPPORTED, "A transposed and B not", (p = fp8(e4m3, e4m3), p.tb = true));
+    EXPECT_REFUSED(NOT_SUPPORTED, "multiples of 16", (p = fp8(e4m3, e4m3), p.m = 40));
+    EXPECT_REFUSED(NOT_SUPPORTED, "multiples of 16", (p = fp8(e4m3, e4m3), p.n = 24));
+    EXPECT_REFUSED(NOT_SUPPORTED, "multiples of 16", (p = fp8(e4m3, e4m3), p.k = 72));
+    EXPECT_REFUSED(NOT_SUPPORTED, "aligned to 16 bytes",
+                   (p = fp8(e4m3, e4m3), p.offset_a = 8, p.alignment_a = 8));
+    EXPECT_REFUSED(NOT_SUPPORTED, "compute type 32F and",
+                   (p = fp8(e4m3, e4m3), p.compute = CUBLAS_COMPUTE_32F_FAST_16BF));
+    EXPECT_REFUSED(NOT_SUPPORTED, "the bias is fp32, D is fp32: it must be bf16",
+                   (p = fp8(e4m3, e4m3), p.type_d = CUDA_R_32F, p.epilogue = CUBLASLT_EPILOGUE_BIAS));
+    EXPECT_REFUSED(NOT_SUPPORTED, "epilogue 164 of fp8",
+                   (p = fp8(e4m3, e4m3), p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS));
+    EXPECT_REFUSED(NOT_SUPPORTED, "compute capability 8.9", (p = fp8(e4m3, e4m3), setenv("EMU_CC", "86", 1)));
+    EXPECT_REFUSED(INVALID_VALUE, "the matrices are not fp8", (p = bf16(), p.scale_b = 2));
+}
+
 TEST(refused_epilogues) {
     EXPECT_REFUSED(NOT_SUPPORTED, "epilogue 2 is not emulated", p.epilogue = CUBLASLT_EPILOGUE_RELU);
     EXPECT_REFUSED(INVALID_VALUE, "no BIAS_POINTER", (p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.no_bias = true));
@@ -465,6 +526,7 @@ TEST(a_promise_of_less_alignment_is_kept) {
 
 // The emulator ends by abort(); EXPECT_DEATH knows exit codes.
 int main(int argc, char** argv) {
+    setenv("EMU_CC", "90", 1); // has FP8
     signal(SIGABRT, [](int) { _exit(EXIT_RUNTIME); });
     return test_main(argc, argv, argv[0]);
 }

@@ -429,15 +429,34 @@ static void events() {
     OK(cudaEventCreate(&b));
     EXPECT(cudaEventElapsedTime(&ms, a, b) == cudaErrorInvalidResourceHandle);
     OK(cudaEventRecord(a, s));
-    OK(cudaLaunchHostFunc(s, [](void*) { usleep(2000); }, nullptr));
     OK(cudaEventRecord(b, s));
     OK(cudaEventSynchronize(b));
     OK(cudaEventElapsedTime(&ms, a, b));
-    EXPECT(ms >= 2);
+    EXPECT(ms > 0 && ms < 0.01);
     int least, greatest;
     OK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     EXPECT(greatest < least);
     EXPECT(nvtxRangePushA("range") == 0 && nvtxRangePop() == 0);
+}
+
+// One kernel is slow (EMU_SLOW=add_kernel), another is not; the same in each run.
+static void clock_of_events() {
+    Array<float> x(1);
+    cudaEvent_t e[3];
+    float add = 0, other = 0;
+    for (int i = 0; i < 3; i++) { OK(cudaEventCreate(&e[i])); }
+    OK(cudaMemset(x.data, 0, 4));
+    OK(cudaEventRecord(e[0]));
+    add_kernel<<<1, 1>>>(x.data, 1);
+    add_kernel<<<1, 1>>>(x.data, 1);
+    OK(cudaEventRecord(e[1]));
+    multiply_kernel<<<1, 1>>>(x.data, x.data);
+    OK(cudaEventRecord(e[2]));
+    OK(cudaEventSynchronize(e[2]));
+    OK(cudaEventElapsedTime(&add, e[0], e[1]));
+    OK(cudaEventElapsedTime(&other, e[1], e[2]));
+    EXPECT(add > 1.99f && add < 2.01f);
+    EXPECT(other > 0 && other < 0.01f);
 }
 
 // x = (x + 1) * y on two streams, captured, and replayed with other y.
@@ -505,6 +524,24 @@ static void graph_without_dependency() {
     OK(cudaGraphLaunch(exec, s));
     OK(cudaStreamSynchronize(s));
     EXPECT(a.host()[0] == (getenv("EMU_LAZY") ? 3 : 4));
+}
+
+// The second piece of work that is captured cannot be: its capture is invalid, the next one is not.
+static void refused_capture() {
+    Array<float> a(1);
+    cudaStream_t s;
+    cudaGraph_t graph;
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    for (int attempt = 0; attempt < 2; attempt++) {
+        OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+        add_kernel<<<1, 1, 0, s>>>(a.data, 1);
+        OK(cudaGetLastError());
+        add_kernel<<<1, 1, 0, s>>>(a.data, 1);
+        EXPECT(cudaGetLastError() == (attempt ? cudaSuccess : cudaErrorStreamCaptureUnsupported));
+        EXPECT(cudaStreamEndCapture(s, &graph) == (attempt ? cudaSuccess : cudaErrorStreamCaptureInvalidated));
+        cudaGetLastError();
+    }
+    OK(cudaGraphDestroy(graph));
 }
 
 // What must not happen during a capture. Each mistake ends it.
@@ -606,11 +643,13 @@ static const Case CASES[] = {
     {"memory", memory, "EMU_MEMORY=0x100000", nullptr, EVERY},
     {"lazy streams", lazy_streams, "EMU_LAZY=1", nullptr, EVERY},
     {"events", events, nullptr, nullptr, EVERY},
+    {"clock of events", clock_of_events, "EMU_SLOW=add_kernel", nullptr, EVERY},
     {"graphs", graphs, nullptr, nullptr, EVERY},
     {"graphs, lazy", graphs, "EMU_LAZY=1", nullptr, EVERY},
     {"graph without dependency", graph_without_dependency, nullptr, nullptr, EVERY},
     {"graph without dependency, lazy", graph_without_dependency, "EMU_LAZY=1", nullptr, EVERY},
     {"capture errors", capture_errors, nullptr, nullptr, EVERY},
+    {"refused capture", refused_capture, "EMU_CAPTURE=2", nullptr, EVERY},
     {"device", device, "EMU_CC=75", nullptr, EVERY},
     {"no device", no_device, "EMU_DEVICES=0", nullptr, EVERY},
     {"no driver", no_driver, "EMU_DRIVER=0", nullptr, EVERY},

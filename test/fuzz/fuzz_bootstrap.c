@@ -1,5 +1,5 @@
-// Any bytes from the network: frames keep to their limits whatever the pieces they come in, and whoever knocks at rank 0
-// is let in with a hello that is right, told why not, or shown the door.
+// Any bytes from the network: frames keep to their limits whatever the pieces they come in, and whoever knocks at
+// rank 0 is let in with a hello that is right, told why not, or shown the door.
 #include "../../llmc/comm/bootstrap.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

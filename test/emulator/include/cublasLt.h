@@ -2,7 +2,7 @@
 // the library takes and complains of what the library refuses (emu/lt_rules.h); values are those of NVIDIA's header,
 // which test_enums.cu compares where that is installed.
 //
-// Emulated: fp32 and bf16 matrices in columns, strided batches, compute types 32F, 32F_FAST_TF32 and 32F_FAST_16BF, the
+// Emulated: fp32, bf16 and fp8 matrices in columns, strided batches, compute types 32F, 32F_FAST_TF32 and 32F_FAST_16BF, the
 // epilogues made of BIAS, GELU, DGELU and bias gradients. A workspace is overwritten up to the size that an algorithm
 // asks for, so that sharing it between streams shows. The heuristic's algorithms cut the sum over k differently and so
 // differ in their last bits, as on a GPU.
@@ -66,6 +66,8 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+    CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+    CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE = 22,
     CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,
 } cublasLtMatmulDescAttributes_t;

@@ -2,6 +2,7 @@
 //
 //   EMU_DEVICES=N      devices there are (8); 0: every call fails with cudaErrorNoDevice
 //   EMU_DRIVER=V       version of the driver (13000); 0: there is none; below 13000: cudaErrorInsufficientDriver
+//   EMU_COUNT=1        how many kernels, graphs and bytes there were is printed at the end
 //   EMU_FAIL=N:ERR     the Nth kernel launch breaks the device: ERR (a number) is what every later call returns
 #pragma once
 #include "types.h"
@@ -114,6 +115,18 @@ inline long long option(const char* name, long long otherwise) {
 inline cudaError_t last_error = cudaSuccess;   // what cudaGetLastError returns
 inline cudaError_t broken_by = cudaSuccess;    // not cudaSuccess: the device is lost
 inline size_t launches = 0;                    // kernel launches begun so far
+
+// What happened so far; EMU_COUNT=1 prints it at the end.
+struct Counts {
+    size_t graphs = 0, replays = 0, replayed = 0; // made ready; launched; work done by them
+    size_t memory = 0;                            // bytes of device memory at most
+    ~Counts() {
+        if (!option("EMU_COUNT", 0)) { return; }
+        fprintf(stderr, "emu: %zu kernels; %zu graphs, %zu replays of %zu pieces; %zu bytes at most\n", launches, graphs,
+                replays, replayed, memory);
+    }
+};
+inline Counts counts;
 
 // Records an error that CUDA would return without a word; the emulator says why.
 __attribute__((format(printf, 2, 3))) inline cudaError_t fail(cudaError_t error, const char* fmt, ...) {

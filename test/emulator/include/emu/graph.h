@@ -1,5 +1,7 @@
 // CUDA graphs: work that is captured from streams, with what each piece depends on, and replayed.
 //
+//   EMU_CAPTURE=N      the Nth piece of work to be captured cannot be
+//
 // A graph is replayed in the order of its capture; with EMU_LAZY=1 in the order that is furthest from that and still
 // allowed by the dependencies, so that a missing one shows.
 #pragma once
@@ -29,6 +31,13 @@ inline std::vector<std::shared_ptr<Capture>> captures;
 
 inline void capture_work(Stream* s, Work work) {
     std::vector<Node>& nodes = s->capture->graph->nodes;
+    static const long long refused = option("EMU_CAPTURE", 0);
+    static long long captured = 0;
+    if (++captured == refused) {
+        s->capture->invalid = true;
+        fail(cudaErrorStreamCaptureUnsupported, "EMU_CAPTURE: work number %lld cannot be captured", refused);
+        return;
+    }
     nodes.push_back({std::move(work), s->frontier});
     s->frontier = {nodes.size() - 1};
 }
@@ -131,6 +140,8 @@ inline void replay(const Graph& graph) {
     }
     for (size_t i = graph.nodes.size(); lazy() && i-- > 0;) { order_backwards(graph, i, placed, order); }
     for (size_t node : order) { graph.nodes[node].work(); }
+    counts.replays++;
+    counts.replayed += order.size();
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -144,7 +155,8 @@ inline void record(Event* e, Stream* s) {
     e->mark = mark;
     if (s->capture) { return; }
     enqueue(s, [mark] {
-        mark->seconds = seconds_now();
+        clock_event();
+        mark->seconds = clock_seconds;
         mark->happened = true;
     });
     mark->position = s->queued;

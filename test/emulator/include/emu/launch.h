@@ -114,6 +114,7 @@ struct Launch {
     void run(Kernel& kernel, void (*body)(void*), void* arg) const {
         count_launch();
         if (broken_by != cudaSuccess) { return; }
+        clock_launch(kernel.name);
         Open open;
         const size_t blocks = (size_t)grid.x * grid.y * grid.z;
         uint64_t rng = (uint64_t)order() * 0x9e3779b97f4a7c15ull + launches;

@@ -21,6 +21,8 @@ inline Field field(MatmulDesc* d, cublasLtMatmulDescAttributes_t attribute) {
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return {&d->bias, sizeof d->bias};
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return {&d->aux, sizeof d->aux};
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return {&d->aux_ld, sizeof d->aux_ld};
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return {&d->scale_a, sizeof d->scale_a};
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return {&d->scale_b, sizeof d->scale_b};
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: return {&d->aux_type, sizeof d->aux_type};
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return {&d->bias_type, sizeof d->bias_type};
     }

@@ -1,6 +1,7 @@
 // The arithmetic of the cuBLASLt stand-in: D = epilogue(alpha op(A) op(B) + beta C + bias), column-major, summed in
 // float.
 #pragma once
+#include "fp8.h"
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,7 @@ struct MatmulDesc {
     int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
     uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     void *bias = nullptr, *aux = nullptr;
+    const float *scale_a = nullptr, *scale_b = nullptr; // of fp8 matrices: what their elements are multiplied by
     int32_t bias_type = -1, aux_type = -1; // -1: that of D
     int64_t aux_ld = 0;
 };
@@ -28,7 +30,8 @@ struct Layout {
     int32_t batch_count = 1;
     int64_t batch_stride = 0;
 
-    size_t element_size() const { return type == CUDA_R_32F ? 4 : 2; }
+    bool is_fp8() const { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+    size_t element_size() const { return type == CUDA_R_32F ? 4 : is_fp8() ? 1 : 2; }
     // Elements from the first to the last of one matrix.
     size_t extent() const { return rows && cols ? (cols - 1) * (size_t)ld + rows : 0; }
 };
@@ -73,7 +76,12 @@ inline float round_bits(float x, int drop) {
 enum { DROP_BF16 = 16, DROP_TF32 = 13 };
 
 inline float load(const void* p, uint32_t type, size_t i) {
-    return type == CUDA_R_32F ? ((const float*)p)[i] : from_bf16(((const uint16_t*)p)[i]);
+    switch (type) {
+    case CUDA_R_32F: return ((const float*)p)[i];
+    case CUDA_R_8F_E4M3: return from_fp8(((const uint8_t*)p)[i], E4M3);
+    case CUDA_R_8F_E5M2: return from_fp8(((const uint8_t*)p)[i], E5M2);
+    default: return from_bf16(((const uint16_t*)p)[i]);
+    }
 }
 
 inline void store(void* p, uint32_t type, size_t i, float x) {
@@ -212,6 +220,8 @@ struct Matmul {
         Open open;
         if (device_alpha) { alpha = *device_alpha; }
         if (device_beta) { beta = *device_beta; }
+        if (desc.scale_a) { alpha *= *desc.scale_a; }
+        if (desc.scale_b) { alpha *= *desc.scale_b; }
         for (int32_t batch = 0; batch < layout_d.batch_count; batch++) { run_one((size_t)batch); }
     }
 };

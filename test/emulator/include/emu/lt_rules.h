@@ -19,11 +19,17 @@ inline cublasStatus_t __attribute__((format(printf, 2, 3))) complain(cublasStatu
 }
 
 inline const char* type_name(int64_t type) {
-    return type == CUDA_R_32F ? "fp32" : type == CUDA_R_16BF ? "bf16" : "a type not emulated";
+    switch (type) {
+    case CUDA_R_32F: return "fp32";
+    case CUDA_R_16BF: return "bf16";
+    case CUDA_R_8F_E4M3: return "e4m3";
+    case CUDA_R_8F_E5M2: return "e5m2";
+    default: return "a type not emulated";
+    }
 }
 
 inline cublasStatus_t check_layout(const Layout& x, char name) {
-    if (x.type != CUDA_R_32F && x.type != CUDA_R_16BF) {
+    if (x.type != CUDA_R_32F && x.type != CUDA_R_16BF && !x.is_fp8()) {
         return complain(CUBLAS_STATUS_NOT_SUPPORTED, "%c: data type %u is not emulated", name, x.type);
     }
     if (x.order != CUBLASLT_ORDER_COL) {
@@ -36,8 +42,39 @@ inline cublasStatus_t check_layout(const Layout& x, char name) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
+// Guide, "To use FP8 kernels, the following set of requirements must be satisfied", and the table of types below it. A
+// GPU before 8.9 has no such kernels; from 10.0 on transposes are free, which is not emulated.
+inline cublasStatus_t check_fp8(const MatmulDesc& desc, const Layout& a, const Layout& b, const Layout& d) {
+    if (compute_capability() < 89) { return complain(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 needs compute capability 8.9"); }
+    if (!a.is_fp8() || !b.is_fp8() || (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2)) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "A %s, B %s: no such combination", type_name(a.type),
+                        type_name(b.type));
+    }
+    if (d.is_fp8()) { return complain(CUBLAS_STATUS_NOT_SUPPORTED, "a D of fp8 is not emulated"); }
+    if (desc.compute != CUBLAS_COMPUTE_32F || desc.scale != CUDA_R_32F) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 has compute type 32F and scale type fp32");
+    }
+    if (desc.trans_a != CUBLAS_OP_T || desc.trans_b != CUBLAS_OP_N) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 wants A transposed and B not (TN)");
+    }
+    for (const Layout* x : {&a, &b, &d}) {
+        if (x->rows % 16 || x->cols % 16 || x->ld * (int64_t)x->element_size() % 16) {
+            return complain(CUBLAS_STATUS_NOT_SUPPORTED, "fp8 wants multiples of 16: a matrix is (%llu,%llu), ld %lld",
+                            (unsigned long long)x->rows, (unsigned long long)x->cols, (long long)x->ld);
+        }
+    }
+    if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT && desc.epilogue != CUBLASLT_EPILOGUE_BIAS) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u of fp8 matrices is not emulated", desc.epilogue);
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 // Guide, "A, B, C, and D are regular column- or row-major matrices": the table of types.
 inline cublasStatus_t check_types(const MatmulDesc& desc, const Layout& a, const Layout& b, const Layout& d) {
+    if (a.is_fp8() || b.is_fp8()) { return check_fp8(desc, a, b, d); }
+    if (desc.scale_a || desc.scale_b) { // header, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "a scale pointer is set, and the matrices are not fp8");
+    }
     const bool plain = desc.compute == CUBLAS_COMPUTE_32F || desc.compute == CUBLAS_COMPUTE_32F_PEDANTIC;
     const bool fast = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 || desc.compute == CUBLAS_COMPUTE_32F_FAST_16BF;
     if (!plain && !fast) {
@@ -95,14 +132,17 @@ inline bool known_epilogue(uint32_t epilogue) {
     }
 }
 
-inline cublasStatus_t check_epilogue(const MatmulDesc& desc, const Layout& d) {
-    const uint32_t e = desc.epilogue;
+// `bias_type`: of a vector that goes with matrices of these types. The guide's table has bf16 for fp8 matrices and a D
+// of bf16 or fp32; else it is D's (header, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE).
+inline cublasStatus_t check_epilogue(const MatmulDesc& desc, const Layout& a, const Layout& d) {
+    const uint32_t e = desc.epilogue, bias_type = a.is_fp8() ? (uint32_t)CUDA_R_16BF : d.type;
     if (!known_epilogue(e)) { return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u is not emulated", e); }
-    // Header, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE and ..._EPILOGUE_AUX_DATA_TYPE: the exceptions are int8 and fp8.
-    if ((e & EPILOGUE_USES_BIAS) && desc.bias_type >= 0 && (uint32_t)desc.bias_type != d.type) {
-        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u: the bias is %s, D is %s: they must be the same", e,
-                        type_name(desc.bias_type), type_name(d.type));
+    const uint32_t given = desc.bias_type >= 0 ? (uint32_t)desc.bias_type : d.type;
+    if ((e & EPILOGUE_USES_BIAS) && given != bias_type) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u: the bias is %s, D is %s: it must be %s", e,
+                        type_name(given), type_name(d.type), type_name(bias_type));
     }
+    // Header, ..._EPILOGUE_AUX_DATA_TYPE
     if ((e & EPILOGUE_AUX) && desc.aux_type >= 0 && (uint32_t)desc.aux_type != d.type) {
         return complain(CUBLAS_STATUS_INVALID_VALUE, "epilogue %u: aux is %s, D is %s: they must be the same", e,
                         type_name(desc.aux_type), type_name(d.type));
@@ -136,7 +176,7 @@ inline cublasStatus_t check_problem(const MatmulDesc& desc, const Layout& a, con
     }
     cublasStatus_t status = check_types(desc, a, b, d);
     if (status == CUBLAS_STATUS_SUCCESS) { status = check_shapes(desc, a, b, c, d); }
-    if (status == CUBLAS_STATUS_SUCCESS) { status = check_epilogue(desc, d); }
+    if (status == CUBLAS_STATUS_SUCCESS) { status = check_epilogue(desc, a, d); }
     return status;
 }
 
@@ -191,8 +231,15 @@ inline cublasStatus_t check_pointers(const Matmul& x, const Algorithm& algorithm
                             "%c at %p is not aligned to the %u bytes of MIN_ALIGNMENT_%c_BYTES (default 256)",
                             "ABCD"[i], all[i], algorithm.alignment[i], "ABCD"[i]);
         }
+        if (x.layout_a.is_fp8() && (size_t)all[i] % 16) { // guide, of FP8 kernels
+            return complain(CUBLAS_STATUS_NOT_SUPPORTED, "%c at %p: fp8 wants pointers aligned to 16 bytes", "ABCD"[i],
+                            all[i]);
+        }
         const size_t last = (size_t)(layouts[i]->batch_count - 1) * (size_t)layouts[i]->batch_stride;
         check_range(all[i], (last + layouts[i]->extent()) * layouts[i]->element_size(), "a matrix of cublasLtMatmul");
+    }
+    for (const float* scale : {x.desc.scale_a, x.desc.scale_b}) {
+        if (scale) { check_range(scale, sizeof *scale, "a scale of cublasLtMatmul"); }
     }
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -142,6 +142,7 @@ inline void* allocate(size_t n) {
     char* p = mem.base + mem.top;
     mem.top += span;
     mem.used += n;
+    counts.memory = mem.used > counts.memory ? mem.used : counts.memory;
     mem.live[p] = n;
     if (mprotect(mem.base, round_up(mem.top, PAGE), PROT_READ | PROT_WRITE) != 0) { die("mprotect failed"); }
     ASAN_UNPOISON_MEMORY_REGION(p, n);

@@ -138,7 +138,7 @@ inline cudaError_t cudaEventQuery(cudaEvent_t event) {
     return event->mark->happened ? cudaSuccess : cudaErrorNotReady;
 }
 
-// Milliseconds of real time between the two.
+// Milliseconds between the two, by the emulator's own clock (stream.h).
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
     EMU_ENTER()
     for (cudaEvent_t e : {start, end}) {
@@ -186,6 +186,7 @@ inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph
     EMU_ENTER()
     *exec = new emu_graph_exec;
     (*exec)->graph = graph->graph;
+    emu::counts.graphs++;
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return emu::enter(); }

@@ -1,0 +1,202 @@
+// Causal attention by cuDNN's graph interface (docs.nvidia.com/deeplearning/cudnn, "SDPA"). The frontend's headers take
+// a compiler longer than all of our kernels do, which is why this is an object of its own.
+//
+// A shape has two graphs, forward and backward, each with a plan: the kernel that cuDNN's heuristics put first. Their
+// tensors are views of ours: dimensions (B,NH,T,HS), with the strides of qkv or of out.
+#include "attention_cudnn.h"
+#include <cudnn_frontend.h>
+
+namespace fe = cudnn_frontend;
+typedef std::shared_ptr<fe::graph::Graph> GraphPointer;
+typedef std::shared_ptr<fe::graph::Tensor_attributes> TensorPointer;
+
+// How tensors are named in a call.
+enum TensorId : int64_t { Q = 1, K, V, OUT, LSE, DOUT, DQ, DK, DV };
+
+// ---------------------------------------------------------------------------------------------------------------------
+// graphs
+
+// One of (B,NH,T,HS), with `row` elements from a position to the next one.
+static fe::graph::Tensor_attributes head_rows(const AttentionShape* s, const char* name, TensorId id, int64_t row) {
+    return fe::graph::Tensor_attributes()
+        .set_name(name)
+        .set_uid(id)
+        .set_dim({s->B, s->NH, s->T, s->HS})
+        .set_stride({s->T * row, s->HS, row, 1})
+        .set_data_type(fe::DataType_t::BFLOAT16);
+}
+
+static fe::graph::Tensor_attributes lse_rows(const AttentionShape* s) {
+    return fe::graph::Tensor_attributes()
+        .set_name("lse")
+        .set_uid(LSE)
+        .set_dim({s->B, s->NH, s->T, 1})
+        .set_stride({(int64_t)s->NH * s->T, s->T, 1, 1})
+        .set_data_type(fe::DataType_t::FLOAT);
+}
+
+static void is_output(const TensorPointer& t, const fe::graph::Tensor_attributes& like) {
+    t->set_output(true)
+        .set_uid(like.get_uid())
+        .set_dim(like.get_dim())
+        .set_stride(like.get_stride())
+        .set_data_type(like.get_data_type());
+}
+
+static int64_t qkv_row(const AttentionShape* s) { return (int64_t)3 * s->NH * s->HS; }
+static int64_t out_row(const AttentionShape* s) { return (int64_t)s->NH * s->HS; }
+static float score_scale(const AttentionShape* s) { return 1.0f / sqrtf((float)s->HS); }
+
+static GraphPointer new_graph(void) {
+    GraphPointer graph = std::make_shared<fe::graph::Graph>();
+    graph->set_io_data_type(fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    return graph;
+}
+
+static GraphPointer forward_graph(const AttentionShape* s) {
+    GraphPointer graph = new_graph();
+    const TensorPointer q = graph->tensor(head_rows(s, "q", Q, qkv_row(s)));
+    const TensorPointer k = graph->tensor(head_rows(s, "k", K, qkv_row(s)));
+    const TensorPointer v = graph->tensor(head_rows(s, "v", V, qkv_row(s)));
+    const auto options = fe::graph::SDPA_attributes()
+                             .set_name("attention_forward")
+                             .set_causal_mask(true)
+                             .set_generate_stats(true)
+                             .set_attn_scale(score_scale(s));
+    const auto [out, lse] = graph->sdpa(q, k, v, options);
+    is_output(out, head_rows(s, "out", OUT, out_row(s)));
+    is_output(lse, lse_rows(s));
+    return graph;
+}
+
+static GraphPointer backward_graph(const AttentionShape* s) {
+    GraphPointer graph = new_graph();
+    const TensorPointer q = graph->tensor(head_rows(s, "q", Q, qkv_row(s)));
+    const TensorPointer k = graph->tensor(head_rows(s, "k", K, qkv_row(s)));
+    const TensorPointer v = graph->tensor(head_rows(s, "v", V, qkv_row(s)));
+    const TensorPointer out = graph->tensor(head_rows(s, "out", OUT, out_row(s)));
+    const TensorPointer dout = graph->tensor(head_rows(s, "dout", DOUT, out_row(s)));
+    const TensorPointer lse = graph->tensor(lse_rows(s));
+    const auto options = fe::graph::SDPA_backward_attributes()
+                             .set_name("attention_backward")
+                             .set_causal_mask(true)
+                             .set_attn_scale(score_scale(s))
+                             .set_deterministic_algorithm(true);
+    const auto [dq, dk, dv] = graph->sdpa_backward(q, k, v, out, dout, lse, options);
+    is_output(dq, head_rows(s, "dq", DQ, qkv_row(s)));
+    is_output(dk, head_rows(s, "dk", DK, qkv_row(s)));
+    is_output(dv, head_rows(s, "dv", DV, qkv_row(s)));
+    return graph;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// plans
+
+struct Plans {
+    AttentionShape shape;
+    GraphPointer forward, backward;
+    size_t workspace_bytes;
+    std::string reason; // why there are none; empty if there are
+};
+
+// Opened when it is first needed, and for as long as the program runs. NULL if that is not possible.
+static cudnnHandle_t open_cudnn(Error* err) {
+    static cudnnHandle_t handle;
+    if (handle) { return handle; }
+    const cudnnStatus_t status = cudnnCreate(&handle);
+    if (status == CUDNN_STATUS_SUCCESS) { return handle; }
+    fail(err, "opening cuDNN: %s", cudnnGetErrorString(status));
+    handle = NULL;
+    return NULL;
+}
+
+static bool succeeded(fe::error_t error, const char* what, Error* err) {
+    return error.is_good() || fail(err, "%s: %s", what, error.get_message().c_str());
+}
+
+static bool build(const GraphPointer& graph, const char* what, cudnnHandle_t handle, size_t most_bytes, Error* err) {
+    if (!succeeded(graph->validate(), what, err) || !succeeded(graph->build_operation_graph(handle), what, err) ||
+        !succeeded(graph->create_execution_plans({fe::HeurMode_t::A}), what, err)) {
+        return false;
+    }
+    graph->deselect_workspace_greater_than((int64_t)most_bytes);
+    return succeeded(graph->check_support(handle), what, err) &&
+           succeeded(graph->build_plans(handle, fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), what, err);
+}
+
+static bool make_plans(Plans* p, size_t most_bytes, Error* err) {
+    const cudnnHandle_t handle = open_cudnn(err);
+    if (!handle) { return false; }
+    p->forward = forward_graph(&p->shape);
+    p->backward = backward_graph(&p->shape);
+    if (!build(p->forward, "forward", handle, most_bytes, err) ||
+        !build(p->backward, "deterministic backward", handle, most_bytes, err)) {
+        return false;
+    }
+    int64_t forward = 0, backward = 0;
+    if (!succeeded(p->forward->get_workspace_size(forward), "forward's workspace", err) ||
+        !succeeded(p->backward->get_workspace_size(backward), "backward's workspace", err)) {
+        return false;
+    }
+    p->workspace_bytes = (size_t)std::max(forward, backward);
+    return true;
+}
+
+static Plans* plans_of(const AttentionShape* s, size_t most_bytes) {
+    static std::vector<std::unique_ptr<Plans>> all;
+    for (const auto& p : all) {
+        if (memcmp(&p->shape, s, sizeof *s) == 0) { return p.get(); }
+    }
+    Error err;
+    Plans* p = new Plans{*s, nullptr, nullptr, 0, ""};
+    all.emplace_back(p);
+    if (!make_plans(p, most_bytes, &err)) { p->reason = err.text; }
+    return p;
+}
+
+bool attention_cudnn_prepare(const AttentionShape* shape, size_t most_bytes, size_t* workspace_bytes, Error* err) {
+    const Plans* p = plans_of(shape, most_bytes);
+    *workspace_bytes = p->workspace_bytes;
+    return p->reason.empty() || fail(err, "%s", p->reason.c_str());
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// calls
+
+// The third `part` of the rows of q, k and v, or of their gradients; cuDNN's interface has no const.
+static void* qkv_part(const void* qkv, int part, const AttentionShape* s) {
+    enum { BF16_BYTES = 2 };
+    return (char*)qkv + part * out_row(s) * BF16_BYTES;
+}
+
+static void execute(const GraphPointer& graph, std::unordered_map<int64_t, void*>& tensors, void* workspace,
+                    cudaStream_t stream, const char* what) {
+    Error err;
+    const cudnnHandle_t handle = open_cudnn(&err);
+    const cudnnStatus_t status = handle ? cudnnSetStream(handle, stream) : CUDNN_STATUS_NOT_INITIALIZED;
+    if (status != CUDNN_STATUS_SUCCESS) { fatal("%s: cuDNN: %s", what, cudnnGetErrorString(status)); }
+    if (!succeeded(graph->execute(handle, tensors, workspace), what, &err)) {
+        fatal("cuDNN: %s (try --kernels flash)", err.text);
+    }
+}
+
+void attention_cudnn_forward(void* out, float* lse, const void* qkv, const AttentionShape* shape, void* workspace,
+                             cudaStream_t stream) {
+    std::unordered_map<int64_t, void*> tensors = {{Q, qkv_part(qkv, 0, shape)},
+                                                  {K, qkv_part(qkv, 1, shape)},
+                                                  {V, qkv_part(qkv, 2, shape)},
+                                                  {OUT, out},
+                                                  {LSE, lse}};
+    execute(plans_of(shape, 0)->forward, tensors, workspace, stream, "attention_forward");
+}
+
+void attention_cudnn_backward(void* dqkv, const void* dout, const void* out, const float* lse, const void* qkv,
+                              const AttentionShape* shape, void* workspace, cudaStream_t stream) {
+    std::unordered_map<int64_t, void*> tensors = {
+        {Q, qkv_part(qkv, 0, shape)},   {K, qkv_part(qkv, 1, shape)},   {V, qkv_part(qkv, 2, shape)},
+        {DQ, qkv_part(dqkv, 0, shape)}, {DK, qkv_part(dqkv, 1, shape)}, {DV, qkv_part(dqkv, 2, shape)},
+        {DOUT, (void*)dout},            {OUT, (void*)out},              {LSE, (void*)lse}};
+    execute(plans_of(shape, 0)->backward, tensors, workspace, stream, "attention_backward");
+}

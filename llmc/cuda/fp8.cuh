@@ -1,0 +1,277 @@
+// Matrices in 8-bit floats, for --dtype fp8 (compute capability 8.9 and later): the products of the blocks read FP8 and
+// add up in fp32; all else is what it is with bf16, storage above all. Micikevicius et al. 2022, "FP8 Formats for Deep
+// Learning": activations and weights in E4M3 (3 bits of mantissa, up to 448), gradients in E5M2 (2 bits, up to 57344).
+//
+//   out (N,OC)     = inp (N,C)       @ weight (OC,C)^T     E4M3, E4M3
+//   dinp (N,C)     = dout (N,OC)     @ weight^T (C,OC)^T   E5M2, E4M3
+//   dweight (OC,C) += dout^T (OC,N)  @ inp^T (C,N)^T       E5M2, E4M3
+//
+// The products are written as cuBLASLt wants them on Ada and Hopper: the depth is innermost in both factors, and all
+// sizes are multiples of 16. So backward needs transposed copies, which are made with the cast, in one pass.
+//
+// One scale for a tensor brings its largest magnitude, amax, to just below the format's largest number: so nothing is
+// ever too large, and nothing saturates. It is the amax of the tensor as it is, found in a pass before the cast, and
+// not the largest of earlier steps ("delayed scaling"), which would save that pass but make a step depend on a history:
+// a resumed run would have to restore it, recomputed activations would move it, and a sudden outlier would be cut off.
+// That pass reads 2 bytes an element, 46 of the 124 below. Scales are powers of two, so that they are exact, and how a
+// number is rounded does not depend on its neighbours (but for the smallest). A tensor that is not finite gets a scale
+// of NaN, and with it the whole product: the formats could hide an infinity, but the loss will not.
+//
+// Expected (nothing of this was measured). Bytes per element: forward 2 for amax, 2 + 1 for the cast of inp; backward
+// 2 + 2 + 2 for dout and 2 + 2 + 1 for inp; weights 6 once for each update. For the four layers of a block that is
+// 124 C bytes a token, against 72 C^2 operations. On an H100 (3.35 TB/s; 794 TFLOP/s in bf16 and 1403 in FP8 are the
+// best that others published for large products) casting takes as long as FP8 saves at C of about 1000: a loss for
+// GPT-2 124M (C = 768), a tenth to a fifth of the matmuls' time gained for 1558M (C = 1600), a third at C = 5120. What
+// would help is to leave the amax, and the cast, to the kernel that writes the tensor: layernorm, GELU, attention.
+// Memory: two bytes for each weight of the blocks, and 9 N C for what lies between two products (fp8_bytes).
+#pragma once
+#include "../tensors.h"
+#include "vector.cuh"
+#include <cuda_fp8.h>
+
+typedef __nv_fp8_interpretation_t Fp8Format; // __NV_E4M3 or __NV_E5M2
+
+// Of one tensor, in device memory.
+struct alignas(16) Fp8Scale {
+    float inverse; // what its FP8 numbers are to be multiplied by
+    uint32_t amax; // the bits of its largest magnitude as a float
+};
+
+enum { FP8_MULTIPLE = 16 }; // of which cuBLASLt wants rows, columns and addresses in bytes to be
+
+// ---------------------------------------------------------------------------------------------------------------------
+// kernels: a thread reads, or converts, FP8_WIDTH elements at a time
+
+enum { FP8_WIDTH = 8 };
+
+// scale->amax becomes the largest |x|, having been 0. Magnitudes compare as their bits do, with infinity and NaN above
+// all numbers; and a maximum does not depend on the order in which it is found.
+static __global__ void fp8_amax_kernel(Fp8Scale* scale, const floatX* x, size_t n) {
+    __shared__ uint32_t of_warp[WARPS_IN_BLOCK];
+    const size_t stride = (size_t)gridDim.x * blockDim.x * FP8_WIDTH;
+    const int lane = threadIdx.x % WARP_SIZE;
+    uint32_t most = 0;
+    #pragma unroll 2 // so that several loads are on their way at once
+    for (size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * FP8_WIDTH; i < n; i += stride) {
+        float value[FP8_WIDTH];
+        load_floats(value, x + i);
+        for (int k = 0; k < FP8_WIDTH; k++) { most = max(most, __float_as_uint(value[k]) & 0x7fffffffu); }
+    }
+    for (int lanes = WARP_SIZE / 2; lanes > 0; lanes /= 2) { most = max(most, __shfl_xor_sync(~0u, most, lanes)); }
+    if (lane == 0) { of_warp[threadIdx.x / WARP_SIZE] = most; }
+    __syncthreads();
+    if (threadIdx.x > 0) { return; }
+    for (int warp = 1; warp < WARPS_IN_BLOCK; warp++) { most = max(most, of_warp[warp]); }
+    atomicMax(&scale->amax, most);
+}
+
+// The power of two that takes amax as near to the format's largest number, 1.75 * 2^top, as it may: NaN if amax is not
+// finite. Its exponent ends where that of its inverse would be too small: tensors of less than 2^-110 become zero.
+template <Fp8Format FORMAT> static __device__ inline float fp8_scale(uint32_t amax) {
+    const int top = FORMAT == __NV_E4M3 ? 8 : 15, bias = 127, most = 126;
+    const uint32_t infinity = 0x7f800000, mantissa = 0x007fffff, three_quarters = 0x00600000;
+    if (amax >= infinity) { return __uint_as_float(infinity | mantissa); }
+    const int exponent = top - ((int)(amax >> 23) - bias) - ((amax & mantissa) > three_quarters);
+    return __uint_as_float((uint32_t)(min(exponent, most) + bias) << 23);
+}
+
+template <Fp8Format FORMAT>
+static __device__ inline void fp8_convert(uint8_t (&out)[FP8_WIDTH], const floatX* x, float scale) {
+    float value[FP8_WIDTH];
+    load_floats(value, x);
+    for (int k = 0; k < FP8_WIDTH; k += 2) {
+        const float2 two = make_float2(value[k] * scale, value[k + 1] * scale);
+        const __nv_fp8x2_storage_t bits = __nv_cvt_float2_to_fp8x2(two, __NV_SATFINITE, FORMAT);
+        memcpy(out + k, &bits, sizeof bits);
+    }
+}
+static __device__ inline void fp8_store(uint8_t* p, const uint8_t (&bytes)[FP8_WIDTH]) {
+    uint2 word;
+    memcpy(&word, bytes, sizeof word);
+    *(uint2*)p = word;
+}
+
+// out (n) = x * scale
+template <Fp8Format FORMAT>
+static __global__ void fp8_cast_kernel(uint8_t* out, Fp8Scale* scale, const floatX* x, size_t n) {
+    const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * FP8_WIDTH;
+    const float factor = fp8_scale<FORMAT>(scale->amax);
+    if (i == 0) { scale->inverse = 1.0f / factor; }
+    if (i >= n) { return; }
+    uint8_t bytes[FP8_WIDTH];
+    fp8_convert<FORMAT>(bytes, x + i, factor);
+    fp8_store(out + i, bytes);
+}
+
+// A block casts a tile of 128 x 64: each warp 16 rows, each thread FP8_OWN_ROWS of them and FP8_WIDTH columns.
+enum { FP8_OWN_ROWS = 4, FP8_TILE_ROWS = FP8_OWN_ROWS * WARP_SIZE, FP8_TILE_COLS = 64 };
+
+// transposed (C,N) = x (N,C) * scale, and, with KEEP_ROWS, rows (N,C) as well. In shared memory a word holds four rows
+// of a column; the words of a column are turned by four for every FP8_WIDTH columns, so that neither the threads that
+// write them, of 4 words and 8 columns, nor those that read a column meet in a bank.
+template <Fp8Format FORMAT, bool KEEP_ROWS>
+static __global__ void __launch_bounds__(THREADS_IN_BLOCK)
+fp8_cast_transpose_kernel(uint8_t* rows, uint8_t* transposed, Fp8Scale* scale, const floatX* x, size_t N, size_t C) {
+    enum { COLUMN_THREADS = FP8_TILE_COLS / FP8_WIDTH };
+    __shared__ uint32_t tile[FP8_TILE_COLS][WARP_SIZE];
+    const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE;
+    const int group = threadIdx.x % COLUMN_THREADS, word = threadIdx.x / COLUMN_THREADS;
+    const size_t first_row = (size_t)blockIdx.x * FP8_TILE_ROWS, first_col = (size_t)blockIdx.y * FP8_TILE_COLS;
+    const size_t row = first_row + word * FP8_OWN_ROWS, col = first_col + group * FP8_WIDTH;
+    const float factor = fp8_scale<FORMAT>(scale->amax);
+    if (row == 0 && col == 0) { scale->inverse = 1.0f / factor; }
+    if (row < N && col < C) {
+        uint8_t bytes[FP8_OWN_ROWS][FP8_WIDTH];
+        #pragma unroll
+        for (int r = 0; r < FP8_OWN_ROWS; r++) {
+            fp8_convert<FORMAT>(bytes[r], x + (row + r) * C + col, factor);
+            if (KEEP_ROWS) { fp8_store(rows + (row + r) * C + col, bytes[r]); }
+        }
+        #pragma unroll
+        for (int k = 0; k < FP8_WIDTH; k++) {
+            uint32_t four = 0;
+            #pragma unroll
+            for (int r = 0; r < FP8_OWN_ROWS; r++) { four |= (uint32_t)bytes[r][k] << (8 * r); }
+            tile[group * FP8_WIDTH + k][(word + 4 * group) % WARP_SIZE] = four;
+        }
+    }
+    __syncthreads();
+    const size_t out_row = first_row + lane * FP8_OWN_ROWS;
+    for (int c = warp; c < FP8_TILE_COLS; c += WARPS_IN_BLOCK) {
+        if (first_col + c >= C || out_row >= N) { continue; }
+        *(uint32_t*)(transposed + (first_col + c) * N + out_row) = tile[c][(lane + 4 * (c / FP8_WIDTH)) % WARP_SIZE];
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// launchers: x (N,C), N and C multiples of FP8_MULTIPLE, all addresses too
+
+// Finds the largest magnitude; the casts that follow go by it.
+static inline void fp8_amax(Fp8Scale* scale, const floatX* x, size_t n) {
+    enum { BLOCKS_ON_SM = 8 };
+    const size_t blocks = min_size(ceil_div(n, THREADS_IN_BLOCK * FP8_WIDTH), (size_t)BLOCKS_ON_SM * gpu.num_sms);
+    device_zero(scale, sizeof *scale);
+    fp8_amax_kernel<<<(unsigned)blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(scale, x, n);
+    cuda_launched("fp8_amax");
+}
+
+template <Fp8Format FORMAT>
+static inline void fp8_cast(uint8_t* out, Fp8Scale* scale, const floatX* x, size_t N, size_t C) {
+    fp8_amax(scale, x, N * C);
+    const unsigned blocks = blocks_for(N * C, THREADS_IN_BLOCK * FP8_WIDTH);
+    fp8_cast_kernel<FORMAT><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(out, scale, x, N * C);
+    cuda_launched("fp8_cast");
+}
+
+// `rows` may be NULL.
+template <Fp8Format FORMAT>
+static inline void fp8_cast_transpose(uint8_t* rows, uint8_t* transposed, Fp8Scale* scale, const floatX* x, size_t N,
+                                      size_t C) {
+    fp8_amax(scale, x, N * C);
+    const dim3 blocks(blocks_for(N, FP8_TILE_ROWS), blocks_for(C, FP8_TILE_COLS));
+    if (rows) {
+        fp8_cast_transpose_kernel<FORMAT, true>
+            <<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(rows, transposed, scale, x, N, C);
+    } else {
+        fp8_cast_transpose_kernel<FORMAT, false>
+            <<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(rows, transposed, scale, x, N, C);
+    }
+    cuda_launched("fp8_cast_transpose");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory: all of it is taken when it is first needed, in the first forward and backward of a run. From then on a step
+// allocates nothing, and queues the same work every time.
+
+enum { FP8_SCALES = 2 };
+static struct {
+    uint8_t* memory; // of use from one launch to the next
+    size_t bytes;
+    Fp8Scale* scales; // FP8_SCALES, for what lies there
+} fp8_scratch;
+
+static inline uint8_t* fp8_scratch_of(size_t bytes) {
+    if (!fp8_scratch.scales) {
+        fp8_scratch.scales = (Fp8Scale*)device_alloc(FP8_SCALES * sizeof(Fp8Scale), "scales of FP8");
+    }
+    if (bytes > fp8_scratch.bytes) {
+        if (fp8_scratch.memory) { device_free(fp8_scratch.memory, fp8_scratch.bytes); }
+        fp8_scratch.memory = (uint8_t*)device_alloc(bytes, "activations in FP8");
+        fp8_scratch.bytes = bytes;
+    }
+    return fp8_scratch.memory;
+}
+
+// A weight (OC,C) in E4M3 from one update of the parameters to the next, known by its address and shape.
+typedef struct {
+    const floatX* weight;
+    size_t OC, C;
+    uint8_t *rows, *transposed; // (OC,C); (C,OC) once backward has asked for it, or NULL
+    Fp8Scale* scale;            // behind the rows
+} Fp8Weight;
+
+static struct {
+    Fp8Weight* entry;
+    size_t count;
+} fp8_weights;
+
+static inline size_t fp8_rows_bytes(const Fp8Weight* w) { return w->OC * w->C + sizeof(Fp8Scale); }
+
+static inline void fp8_weight_cast(const Fp8Weight* w) {
+    if (w->transposed) { fp8_cast_transpose<__NV_E4M3>(w->rows, w->transposed, w->scale, w->weight, w->OC, w->C); }
+    else { fp8_cast<__NV_E4M3>(w->rows, w->scale, w->weight, w->OC, w->C); }
+}
+
+// Memory is given back: weights in there are forgotten (Gpu.freed).
+static inline void fp8_weights_forget(const void* memory, size_t bytes) {
+    size_t kept = 0;
+    for (size_t i = 0; i < fp8_weights.count; i++) {
+        const Fp8Weight w = fp8_weights.entry[i];
+        const uintptr_t at = (uintptr_t)w.weight, begin = (uintptr_t)memory;
+        if (at < begin || at >= begin + bytes) {
+            fp8_weights.entry[kept++] = w;
+            continue;
+        }
+        cuda_check(cudaFree(w.rows), "freeing a weight in FP8");
+        cuda_check(cudaFree(w.transposed), "freeing a weight in FP8");
+    }
+    fp8_weights.count = kept;
+}
+
+// Casts all weights that are in use, in params_changed() and not when they are next needed: the work of a micro-step
+// then does not depend on what came before it, as a recorded graph has to have it.
+static inline void fp8_weights_changed(void) {
+    for (size_t i = 0; i < fp8_weights.count; i++) { fp8_weight_cast(&fp8_weights.entry[i]); }
+}
+
+typedef enum { FP8_ROWS, FP8_TRANSPOSED } Fp8Layout;
+
+static inline const Fp8Weight* fp8_weight(const floatX* weight, size_t OC, size_t C, Fp8Layout layout) {
+    Fp8Weight* w = fp8_weights.entry;
+    Fp8Weight* end = w + fp8_weights.count;
+    while (w < end && !(w->weight == weight && w->OC == OC && w->C == C)) { w++; }
+    if (w < end && (layout == FP8_ROWS || w->transposed)) { return w; }
+    if (w == end) {
+        const size_t bytes = (fp8_weights.count + 1) * sizeof *w;
+        fp8_weights.entry = (Fp8Weight*)realloc_or_die(fp8_weights.entry, bytes, "weights in FP8");
+        w = &fp8_weights.entry[fp8_weights.count++];
+        *w = {weight, OC, C, NULL, NULL, NULL};
+        w->rows = (uint8_t*)device_alloc(fp8_rows_bytes(w), "a weight in FP8");
+        w->scale = (Fp8Scale*)(w->rows + OC * C);
+        gpu.freed = fp8_weights_forget;
+    }
+    if (layout == FP8_TRANSPOSED) { w->transposed = (uint8_t*)device_alloc(OC * C, "a weight in FP8, transposed"); }
+    fp8_weight_cast(w);
+    return w;
+}
+
+// What the above takes for a model: the matrices of its blocks, and, at the widest layer, dout in both forms beside
+// inp.
+static inline size_t fp8_bytes(const TensorTable* params, bool trains, size_t N, size_t C) {
+    size_t weights = 0;
+    for (int i = 0; i < params->count; i++) {
+        const Tensor* t = &params->row[i];
+        if (t->repeat == EACH && t->rows > 1) { weights += (size_t)t->layers * t->rows * t->cols; }
+    }
+    return trains ? 2 * weights + 9 * N * C : weights + 4 * N * C;
+}

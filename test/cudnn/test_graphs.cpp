@@ -1,0 +1,112 @@
+// What attention_cudnn.cpp asks of cuDNN, without a GPU: the library's own check of both graphs, for GPUs that a small
+// false CUDA runtime makes up, and where in our tensors each element of its tensors lies.
+#include "../../llmc/cuda/attention_cudnn.cpp"
+
+static int failures, architecture; // 80 is compute capability 8.0
+#define EXPECT(condition, ...)                                 \
+    if (!(condition)) {                                        \
+        failures++;                                            \
+        fprintf(stderr, "expected " #condition ": " __VA_ARGS__); \
+        fprintf(stderr, "\n");                                 \
+    }
+
+// The two functions of the runtime that checking a graph calls, and the others that the headers name.
+cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+    memset(p, 0, sizeof *p);
+    p->major = architecture / 10;
+    p->minor = architecture % 10;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() { return cudaErrorNoDevice; }
+cudaError_t cudaEventCreate(cudaEvent_t*) { return cudaErrorNoDevice; }
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaErrorNoDevice; }
+cudaError_t cudaEventElapsedTime(float*, cudaEvent_t, cudaEvent_t) { return cudaErrorNoDevice; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaErrorNoDevice; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaErrorNoDevice; }
+const char* cudaGetErrorString(cudaError_t) { return "no device"; }
+cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t) { return cudaErrorNoDevice; }
+cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t) { return cudaErrorNoDevice; }
+
+// Element (b,h,t,c) of a tensor of ours: part `part` of `parts` in a row of (B,T,parts,NH,HS).
+static int64_t place(const AttentionShape* s, int parts, int part, int b, int h, int t, int c) {
+    return ((((int64_t)b * s->T + t) * parts + part) * s->NH + h) * s->HS + c;
+}
+
+// `part` of a tensor begins where qkv_part() says; cuDNN goes on from there by its strides.
+static void expect_places(const GraphPointer& graph, TensorId id, const AttentionShape* s, int parts, int part) {
+    fe::graph::Tensor_attributes t;
+    const auto error = graph->query_tensor_attributes_of_uid(id, t);
+    const std::vector<int64_t> dim = {s->B, s->NH, s->T, s->HS}, x = t.get_stride();
+    EXPECT(error.code == fe::error_code_t::OK && x.size() == 4 && t.get_dim() == dim, "tensor %d", (int)id);
+    EXPECT(t.get_data_type() == fe::DataType_t::BFLOAT16, "tensor %d", (int)id);
+    if (x.size() != 4) { return; }
+    const int64_t begin = ((char*)qkv_part(NULL, part, s) - (char*)NULL) / 2;
+    const int last[4] = {s->B - 1, s->NH - 1, s->T - 1, s->HS - 1};
+    for (int corner = 0; corner < 16; corner++) {
+        int i[4];
+        int64_t at = begin;
+        for (int k = 0; k < 4; k++) {
+            i[k] = corner >> k & 1 ? last[k] : 0;
+            at += i[k] * x[k];
+        }
+        EXPECT(at == place(s, parts, part, i[0], i[1], i[2], i[3]), "tensor %d, corner %d", (int)id, corner);
+    }
+}
+
+static void expect_lse(const GraphPointer& graph, const AttentionShape* s) {
+    fe::graph::Tensor_attributes t;
+    const auto error = graph->query_tensor_attributes_of_uid(LSE, t);
+    const std::vector<int64_t> dim = {s->B, s->NH, s->T, 1}, stride = {(int64_t)s->NH * s->T, s->T, 1, 1};
+    EXPECT(error.code == fe::error_code_t::OK && t.get_dim() == dim && t.get_stride() == stride, "lse");
+    EXPECT(t.get_data_type() == fe::DataType_t::FLOAT, "lse");
+}
+
+static bool is_valid(const GraphPointer& graph, Error* err) {
+    err->text[0] = 0;
+    return succeeded(graph->validate(), "", err);
+}
+
+static void accepted(int capability, AttentionShape s) {
+    Error err;
+    architecture = capability;
+    const GraphPointer forward = forward_graph(&s), backward = backward_graph(&s);
+    EXPECT(is_valid(forward, &err), "sm_%d, T=%d HS=%d: %s", capability, s.T, s.HS, err.text);
+    EXPECT(is_valid(backward, &err), "sm_%d, T=%d HS=%d: %s", capability, s.T, s.HS, err.text);
+    const TensorId parts[3] = {Q, K, V}, grads[3] = {DQ, DK, DV};
+    for (int i = 0; i < 3; i++) {
+        expect_places(forward, parts[i], &s, 3, i);
+        expect_places(backward, parts[i], &s, 3, i);
+        expect_places(backward, grads[i], &s, 3, i);
+    }
+    expect_places(forward, OUT, &s, 1, 0);
+    expect_places(backward, OUT, &s, 1, 0);
+    expect_places(backward, DOUT, &s, 1, 0);
+    expect_lse(forward, &s);
+    expect_lse(backward, &s);
+}
+
+static void refused(int capability, AttentionShape s, const char* words) {
+    Error err;
+    architecture = capability;
+    const bool is_accepted = is_valid(forward_graph(&s), &err) && is_valid(backward_graph(&s), &err);
+    EXPECT(!is_accepted && strstr(err.text, words), "sm_%d, T=%d HS=%d: %s", capability, s.T, s.HS, err.text);
+}
+
+int main() {
+    for (int capability : {80, 90}) {
+        accepted(capability, {4, 1024, 12, 64});
+        accepted(capability, {2, 127, 3, 80});
+        accepted(capability, {1, 256, 1, 96});
+        accepted(capability, {3, 31, 2, 128});
+        refused(capability, {2, 1, 2, 64}, "not supported");
+        refused(capability, {2, 64, 2, 7}, "multiple of 8");
+    }
+    refused(100, {4, 1024, 12, 64}, "eterministic"); // backward that gives other bits each time is not for us
+    size_t bytes;
+    Error err;
+    const AttentionShape s = {4, 1024, 12, 64};
+    EXPECT(!attention_cudnn_prepare(&s, 1 << 30, &bytes, &err) && strstr(err.text, "opening cuDNN"), "%s", err.text);
+    printf("cuDNN %zu, frontend %d: %d failures\n", cudnnGetVersion(), CUDNN_FRONTEND_VERSION, failures);
+    return failures != 0;
+}

@@ -1,0 +1,117 @@
+// The stand-in for cuDNN's attention (llmc/cuda/attention_cudnn.h): the same tensors and results by the shortest
+// kernels there are, a thread for each row. It refuses what cuDNN is known to refuse, and uses all of the workspace
+// that it asks for.
+#include "../../llmc/cuda/attention_cudnn.h"
+#include <cuda_bf16.h>
+
+typedef __nv_bfloat16 bf16;
+enum { MOST_CHANNELS = 128 };
+
+struct Head {
+    size_t qkv, out, lse; // where the head's first row begins
+    size_t row;           // of qkv; C elements are a third of it
+    int C, T, HS, i;      // this thread's row
+};
+
+static __device__ Head head_of(AttentionShape s) {
+    const int h = blockIdx.y % s.NH, b = blockIdx.y / s.NH, C = s.NH * s.HS;
+    return {(size_t)b * s.T * 3 * C + h * s.HS, (size_t)b * s.T * C + h * s.HS, (size_t)blockIdx.y * s.T,
+            (size_t)3 * C, C, s.T, s.HS, (int)(blockIdx.x * blockDim.x + threadIdx.x)};
+}
+
+static __device__ float dot(const bf16* a, const bf16* b, int n) {
+    float sum = 0;
+    for (int i = 0; i < n; i++) { sum += __bfloat162float(a[i]) * __bfloat162float(b[i]); }
+    return sum;
+}
+
+static __global__ void cudnn_forward_kernel(bf16* out, float* lse, const bf16* qkv, AttentionShape s) {
+    const Head at = head_of(s);
+    if (at.i >= at.T) { return; }
+    const bf16 *q = qkv + at.qkv + at.i * at.row, *k = qkv + at.qkv + at.C, *v = k + at.C;
+    const float scale = 1.0f / sqrtf((float)at.HS);
+    float sums[MOST_CHANNELS] = {}, max = -INFINITY, total = 0;
+    for (int j = 0; j <= at.i; j++) { max = fmaxf(max, dot(q, k + j * at.row, at.HS) * scale); }
+    for (int j = 0; j <= at.i; j++) {
+        const float p = expf(dot(q, k + j * at.row, at.HS) * scale - max);
+        total += p;
+        for (int c = 0; c < at.HS; c++) { sums[c] += p * __bfloat162float(v[j * at.row + c]); }
+    }
+    for (int c = 0; c < at.HS; c++) { out[at.out + (size_t)at.i * at.C + c] = __float2bfloat16_rn(sums[c] / total); }
+    lse[at.lse + at.i] = max + logf(total);
+}
+
+static __global__ void cudnn_delta_kernel(float* delta, const bf16* dout, const bf16* out, AttentionShape s) {
+    const Head at = head_of(s);
+    if (at.i >= at.T) { return; }
+    const size_t row = at.out + (size_t)at.i * at.C;
+    delta[at.lse + at.i] = dot(dout + row, out + row, at.HS);
+}
+
+// Of one query and one key: the probability, and the gradient of the score.
+struct Pair {
+    float p, ds;
+};
+static __device__ Pair pair_of(const Head& at, const bf16* qkv, const bf16* dout, const float* lse, const float* delta,
+                               int query, int key) {
+    const bf16 *q = qkv + at.qkv + query * at.row, *k = qkv + at.qkv + key * at.row + at.C;
+    const float scale = 1.0f / sqrtf((float)at.HS), p = expf(dot(q, k, at.HS) * scale - lse[at.lse + query]);
+    const float dp = dot(dout + at.out + (size_t)query * at.C, k + at.C, at.HS);
+    return {p, p * (dp - delta[at.lse + query]) * scale};
+}
+
+static __global__ void cudnn_backward_kernel(bf16* dqkv, const bf16* dout, const float* lse, const float* delta,
+                                             const bf16* qkv, AttentionShape s) {
+    const Head at = head_of(s);
+    if (at.i >= at.T) { return; }
+    float dq[MOST_CHANNELS] = {}, dk[MOST_CHANNELS] = {}, dv[MOST_CHANNELS] = {};
+    for (int j = 0; j < at.T; j++) {
+        const Pair pair = j <= at.i ? pair_of(at, qkv, dout, lse, delta, at.i, j) // j as a key
+                                    : pair_of(at, qkv, dout, lse, delta, j, at.i); // as a query
+        const bf16 *q = qkv + at.qkv + j * at.row, *k = q + at.C, *d = dout + at.out + (size_t)j * at.C;
+        for (int c = 0; c < at.HS; c++) {
+            if (j <= at.i) { dq[c] += pair.ds * __bfloat162float(k[c]); }
+            if (j >= at.i) {
+                dk[c] += pair.ds * __bfloat162float(q[c]);
+                dv[c] += pair.p * __bfloat162float(d[c]);
+            }
+        }
+    }
+    bf16* to = dqkv + at.qkv + at.i * at.row;
+    for (int c = 0; c < at.HS; c++) {
+        to[c] = __float2bfloat16_rn(dq[c]);
+        to[at.C + c] = __float2bfloat16_rn(dk[c]);
+        to[2 * at.C + c] = __float2bfloat16_rn(dv[c]);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the interface
+
+static size_t delta_bytes(const AttentionShape* s) { return (size_t)s->B * s->NH * s->T * sizeof(float); }
+static dim3 blocks(const AttentionShape* s) { return dim3((s->T + 31) / 32, s->B * s->NH); }
+
+bool attention_cudnn_prepare(const AttentionShape* s, size_t most_bytes, size_t* workspace_bytes, Error* err) {
+    const char* there = getenv("EMU_CUDNN");
+    *workspace_bytes = 0;
+    if (there && !strcmp(there, "0")) { return fail(err, "the stand-in has nothing for this device"); }
+    if (s->T == 1) { return fail(err, "one query and one key are not supported"); }
+    if (s->HS % 8 || s->HS > MOST_CHANNELS) { return fail(err, "heads must be multiples of 8, at most 128"); }
+    if (delta_bytes(s) > most_bytes) { return fail(err, "a workspace of %zu bytes is needed", delta_bytes(s)); }
+    *workspace_bytes = delta_bytes(s);
+    return true;
+}
+
+void attention_cudnn_forward(void* out, float* lse, const void* qkv, const AttentionShape* s, void* workspace,
+                             cudaStream_t stream) {
+    (void)workspace;
+    cudnn_forward_kernel<<<blocks(s), 32, 0, stream>>>((bf16*)out, lse, (const bf16*)qkv, *s);
+}
+
+void attention_cudnn_backward(void* dqkv, const void* dout, const void* out, const float* lse, const void* qkv,
+                              const AttentionShape* s, void* workspace, cudaStream_t stream) {
+    float* delta = (float*)workspace;
+    cudnn_delta_kernel<<<blocks(s), 32, 0, stream>>>(delta, (const bf16*)dout, (const bf16*)out, *s);
+    cudnn_backward_kernel<<<blocks(s), 32, 0, stream>>>((bf16*)dqkv, (const bf16*)dout, lse, delta, (const bf16*)qkv,
+                                                         *s);
+}

@@ -1,0 +1,210 @@
+// Attention on a GPU at the edges of its tiles, for every size of head that these are made for: against the formulas in
+// double precision on the host, which finite differences confirm, and each way of doing it with the other's results.
+// Built once for each storage type.
+#include "../llmc/compare.h"
+#include "../llmc/cuda/attention.cuh"
+#include "../llmc/rng.h"
+
+static int failures;
+
+struct Doubles {
+    double *qkv, *dout, *out, *lse, *dqkv;
+};
+
+static size_t out_size(const AttentionShape* s) { return (size_t)s->B * s->T * s->NH * s->HS; }
+static size_t lse_size(const AttentionShape* s) { return (size_t)s->B * s->NH * s->T; }
+static double* doubles(size_t n) { return (double*)alloc_or_die(n, sizeof(double), "doubles"); }
+
+// Numbers that floatX holds exactly.
+static double random_value(uint64_t seed, size_t i) { return to_float(to_floatX(rng_normal(seed, RNG_TEST, i))); }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// in double precision
+
+struct HeadAt {
+    const double *q, *k, *v;
+    size_t out, lse, row;
+};
+static HeadAt head_at(const AttentionShape* s, const double* qkv, int b, int h) {
+    const size_t C = (size_t)s->NH * s->HS;
+    const double* q = qkv + (size_t)b * s->T * 3 * C + h * s->HS;
+    return {q, q + C, q + 2 * C, (size_t)b * s->T * C + h * s->HS, ((size_t)b * s->NH + h) * s->T, C};
+}
+
+static double dot_product(const double* a, const double* b, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) { sum += a[i] * b[i]; }
+    return sum;
+}
+
+static void host_forward(const AttentionShape* s, const Doubles* x) {
+    const double scale = 1 / sqrt(s->HS);
+    double* p = doubles(s->T);
+    memset(x->out, 0, out_size(s) * sizeof(double));
+    for (int head = 0; head < s->B * s->NH; head++) {
+        const HeadAt at = head_at(s, x->qkv, head / s->NH, head % s->NH);
+        for (int t = 0; t < s->T; t++) {
+            double max = -INFINITY, sum = 0;
+            for (int j = 0; j <= t; j++) {
+                p[j] = scale * dot_product(at.q + t * 3 * at.row, at.k + j * 3 * at.row, s->HS);
+                max = fmax(max, p[j]);
+            }
+            for (int j = 0; j <= t; j++) { sum += exp(p[j] - max); }
+            x->lse[at.lse + t] = max + log(sum);
+            for (int j = 0; j <= t; j++) {
+                const double weight = exp(p[j] - x->lse[at.lse + t]);
+                double* out = x->out + at.out + t * at.row;
+                for (int c = 0; c < s->HS; c++) { out[c] += weight * at.v[j * 3 * at.row + c]; }
+            }
+        }
+    }
+    free(p);
+}
+
+static void host_backward(const AttentionShape* s, const Doubles* x) {
+    const double scale = 1 / sqrt(s->HS);
+    memset(x->dqkv, 0, 3 * out_size(s) * sizeof(double));
+    for (int head = 0; head < s->B * s->NH; head++) {
+        const HeadAt at = head_at(s, x->qkv, head / s->NH, head % s->NH);
+        double *dq = x->dqkv + (at.q - x->qkv), *dk = dq + at.row, *dv = dk + at.row;
+        for (int t = 0; t < s->T; t++) {
+            const double *d = x->dout + at.out + t * at.row, *q = at.q + t * 3 * at.row;
+            const double delta = dot_product(d, x->out + at.out + t * at.row, s->HS);
+            for (int j = 0; j <= t; j++) {
+                const size_t row = j * 3 * at.row;
+                const double p = exp(scale * dot_product(q, at.k + row, s->HS) - x->lse[at.lse + t]);
+                const double ds = scale * p * (dot_product(d, at.v + row, s->HS) - delta);
+                for (int c = 0; c < s->HS; c++) {
+                    dq[t * 3 * at.row + c] += ds * at.k[row + c];
+                    dk[row + c] += ds * q[c];
+                    dv[row + c] += p * d[c];
+                }
+            }
+        }
+    }
+}
+
+static double scalar_of(const AttentionShape* s, const Doubles* x) {
+    host_forward(s, x);
+    return dot_product(x->dout, x->out, (int)out_size(s));
+}
+
+// A few elements of dqkv as differences of sum(dout * out).
+static void expect_finite_differences(const AttentionShape* s, const Doubles* x) {
+    const double step = 1e-4;
+    for (int k = 0; k < 6; k++) {
+        const size_t i = rng_u64(5, RNG_TEST, (uint64_t)k) % (3 * out_size(s));
+        const double value = x->qkv[i];
+        x->qkv[i] = value + step;
+        double difference = scalar_of(s, x);
+        x->qkv[i] = value - step;
+        difference = (difference - scalar_of(s, x)) / (2 * step);
+        x->qkv[i] = value;
+        if (!(fabs(difference - x->dqkv[i]) < 1e-6)) {
+            failures++;
+            fprintf(stderr, "T=%d HS=%d: dqkv[%zu] is %g, a finite difference %g\n", s->T, s->HS, i, x->dqkv[i],
+                    difference);
+        }
+    }
+    host_forward(s, x);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// on the device
+
+struct DeviceTensors {
+    floatX *qkv, *dout, *out, *dqkv;
+    float *lse, *delta;
+};
+
+// Without values NaN, so that what is not written shows.
+template <class Type> static Type* to_device(const double* values, size_t n) {
+    Type* host = (Type*)alloc_or_die(n, sizeof *host, "values");
+    Type* device = (Type*)device_alloc(n * sizeof *host, "values");
+    for (size_t i = 0; i < n; i++) { host[i] = from_float<Type>(values ? (float)values[i] : NAN); }
+    device_copy_in(device, host, n * sizeof *host);
+    free(host);
+    return device;
+}
+
+template <class Type>
+static void expect_near(const AttentionShape* s, const char* name, const char* way, const Type* got, const double* want,
+                        size_t n, double bound) {
+    Type* host = (Type*)alloc_or_die(n, sizeof *host, "values");
+    double* values = doubles(n);
+    device_copy_out(host, got, n * sizeof *host);
+    for (size_t i = 0; i < n; i++) { values[i] = to_float(host[i]); }
+    const Difference d = compare(values, want, n);
+    if (!(d.error <= bound && d.worst <= 10 * bound)) {
+        failures++;
+        fprintf(stderr, "%s, T=%d HS=%d: %s is off by %.2g, an element by %.2g\n", way, s->T, s->HS, name, d.error,
+                d.worst);
+    }
+    free(host);
+    free(values);
+}
+
+// One way does forward, one backward.
+static void expect_ways_agree(const AttentionShape* s, const Doubles* x, Attention forward, Attention backward) {
+    static const char* const NAMES[] = {"plain", "flash", "cudnn"};
+    const size_t n = out_size(s), heads = lse_size(s);
+    const double bound = sizeof(floatX) == 4 ? 1e-5 : 6e-3;
+    char way[32];
+    snprintf(way, sizeof way, "%s, %s", NAMES[forward], NAMES[backward]);
+    DeviceTensors t = {to_device<floatX>(x->qkv, 3 * n), to_device<floatX>(x->dout, n), to_device<floatX>(NULL, n),
+                       to_device<floatX>(NULL, 3 * n), to_device<float>(NULL, heads), to_device<float>(NULL, heads)};
+    gpu.attention = forward;
+    attention_forward(t.out, t.lse, t.qkv, s->B, s->T, s->NH * s->HS, s->NH);
+    gpu.attention = backward;
+    attention_backward(t.dqkv, t.delta, t.dout, t.out, t.lse, t.qkv, s->B, s->T, s->NH * s->HS, s->NH);
+    expect_near(s, "out", way, t.out, x->out, n, bound);
+    expect_near(s, "lse", way, t.lse, x->lse, heads, 1e-5);
+    expect_near(s, "dqkv", way, t.dqkv, x->dqkv, 3 * n, bound);
+    floatX* const typed[4] = {t.qkv, t.dout, t.out, t.dqkv};
+    for (int i = 0; i < 4; i++) { device_free(typed[i], 0); }
+    device_free(t.lse, 0);
+    device_free(t.delta, 0);
+}
+
+static void test_shape(const AttentionShape* s) {
+    const size_t n = out_size(s);
+    const Doubles x = {doubles(3 * n), doubles(n), doubles(n), doubles(lse_size(s)), doubles(3 * n)};
+    for (size_t i = 0; i < 3 * n; i++) { x.qkv[i] = random_value(1, i); }
+    for (size_t i = 0; i < n; i++) { x.dout[i] = random_value(2, i); }
+    host_forward(s, &x);
+    host_backward(s, &x);
+    if (s->T <= 64) { expect_finite_differences(s, &x); }
+    expect_ways_agree(s, &x, ATTENTION_FLASH, ATTENTION_FLASH);
+    if (s->T == 31 || s->T == 64) {
+        expect_ways_agree(s, &x, ATTENTION_PLAIN, ATTENTION_FLASH);
+        expect_ways_agree(s, &x, ATTENTION_FLASH, ATTENTION_PLAIN);
+    }
+    if (s->T == 31 && sizeof(floatX) == sizeof(bf16)) {
+        expect_ways_agree(s, &x, ATTENTION_CUDNN, ATTENTION_FLASH);
+        expect_ways_agree(s, &x, ATTENTION_FLASH, ATTENTION_CUDNN);
+    }
+    double* const all[5] = {x.qkv, x.dout, x.out, x.lse, x.dqkv};
+    for (int i = 0; i < 5; i++) { free(all[i]); }
+}
+
+int main() {
+    const int lengths[] = {1, 31, 64, 127, 256}, heads[] = {64, 80, 96, 128};
+    const DeviceOptions options = {0, false, 0, false, true, true, false, false, false, NULL};
+    device_open(&options);
+    int shapes = 0;
+    for (int T : lengths) {
+        for (int HS : heads) {
+            const AttentionShape s = {1, T, 1, HS};
+            test_shape(&s);
+            shapes++;
+        }
+    }
+    // several of each, and heads that tiles do not take, too wide ones among them: the plain kernels do it
+    const AttentionShape others[] = {{2, 31, 3, 64}, {1, 31, 2, 20}, {1, 64, 1, 136}};
+    for (const AttentionShape& s : others) {
+        test_shape(&s);
+        shapes++;
+    }
+    printf("attention, " STRING(FLOATX) ": %d shapes, %d failures\n", shapes, failures);
+    return failures ? EXIT_FAILURE : EXIT_SUCCESS;
+}
