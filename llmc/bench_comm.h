@@ -123,8 +123,8 @@ static inline double comm_slowest(Comm* comm, double mine) {
     return most;
 }
 
-// The median over repetitions, each of so many operations that the clock does not matter, on the slowest process. Zeros are
-// added up: they stay what they are.
+// The median over repetitions, each of so many operations that the clock does not matter, on the slowest process.
+// Zeros are added up: they stay what they are.
 static inline CommTime collective_time(CommBench* b, Collective what, size_t bytes) {
     enum { LEAST = 5, MOST = 15, MOST_TIMES = 200 };
     const double enough = 1.0, resolution = 2e-3; // seconds for all, and for one repetition
@@ -209,8 +209,8 @@ static inline void bench_collective(CommBench* b, Collective what, const CommSiz
     const bool right = !b->wrong;
     b->wrong = was_wrong || b->wrong;
     if (b->comm->rank == 0) {
-        printf("%-15s %13zu %-14s %12.4f %10.3f %10.3f  %s\n", COLLECTIVES[what], size->bytes, size->what, 1e3 * t.seconds,
-               t.algorithm / 1e9, t.bus / 1e9, right ? "ok" : "WRONG");
+        printf("%-15s %13zu %-14s %12.4f %10.3f %10.3f  %s\n", COLLECTIVES[what], size->bytes, size->what,
+               1e3 * t.seconds, t.algorithm / 1e9, t.bus / 1e9, right ? "ok" : "WRONG");
         fflush(stdout);
     }
     json_t* row = json_pack("{s:s, s:I, s:s, s:f, s:f, s:f, s:b}", "name", COLLECTIVES[what], "bytes",
@@ -261,7 +261,7 @@ static inline int bench_comm(Config* config, FindTrainer find, Comm* comm) {
     if (comm->rank == 0) {
         printf("comm: %s, %d processes, %d of them on this machine, %s\n", h->device_name(), comm->size,
                comm->local_size, comm->engine->name);
-        printf("the median, on the slowest process; GB/s of the algorithm: bytes / time; of the bus: as they have to move\n");
+        printf("the median, on the slowest process; GB/s: bytes / time; of the bus: those that have to move / time\n");
         printf("%-15s %13s %-14s %12s %10s %10s\n", "operation", "bytes", "", "ms", "GB/s", "bus GB/s");
     }
     bench_collectives(&b, &table, rows);

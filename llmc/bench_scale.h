@@ -1,8 +1,8 @@
-// `bench scale`: what 1, 2, 4, ... 1,024 GPUs (or CPU processes) would make of a step of --total_batch_size tokens: time,
-// tokens per second, efficiency and cost, by the method of scale.h. What goes into it is measured here or given:
+// `bench scale`: what 1, 2, 4, ... 1,024 GPUs (or CPU processes) would make of a step of --total_batch_size tokens:
+// time, tokens per second, efficiency and cost, by the method of scale.h. What goes into it is measured here or given:
 //
-//   the parts of a step     measured on this device, with as many processes as were started at work at the same time, so
-//                           that they share cores and memory as in training; or --step_ms, and --update_ms
+//   the parts of a step     measured on this device, with as many processes at work at the same time as were started,
+//                           so that they share cores and memory as in training; or --step_ms, and --update_ms
 //   what connects them      measured by adding up a layer's gradients, when several processes were started; or --link
 #pragma once
 #include "bench_comm.h"
@@ -98,7 +98,9 @@ static inline void scale_measure(BenchScale* b) {
 static inline void scale_take_step(BenchScale* b) {
     ScaleModel* m = &b->model;
     const Config* c = b->config;
-    if (c->update_ms >= c->step_ms) { usage_error("--update_ms %g is not a part of --step_ms %g", c->update_ms, c->step_ms); }
+    if (c->update_ms >= c->step_ms) {
+        usage_error("--update_ms %g is not a part of --step_ms %g", c->update_ms, c->step_ms);
+    }
     const int rows = scale_rows(m->windows, m->most_rows);
     const double micro = 1e-3 * (c->step_ms - c->update_ms) / ((double)m->windows / rows);
     m->update = 1e-3 * c->update_ms;
@@ -112,13 +114,15 @@ static inline void scale_open(BenchScale* b, const Trainer* trainer) {
     const bool measures = c->step_ms == 0 || !*c->link;
     if (*c->link && !link_parse(c->link, &b->net, &err)) { usage_error("%s", err.text); }
     if (!*c->link && b->comm->size == 1) {
-        how_to_start_several("scale", ", so that the line between them can be measured; or give --link, as 300GB/s:5us");
+        how_to_start_several("scale", ", so that the line between them can be measured; or give --link, such as "
+                             "300GB/s:5us");
     }
     if (c->total_batch_size == 0) { c->total_batch_size = SCALE_TOKENS; }
     if (measures) { b->harness->open_for_rank(c, b->comm); }
     bench_resolve(b->harness, c, &b->shape, c->step_ms > 0 || strcmp(trainer->device, "cpu") != 0);
     scale_model_init(b, trainer);
-    snprintf(b->device, sizeof b->device, "%s", c->step_ms > 0 ? "a GPU of the given speed" : b->harness->device_name());
+    const char* device = c->step_ms > 0 ? "a GPU of the given speed" : b->harness->device_name();
+    snprintf(b->device, sizeof b->device, "%s", device);
     if (c->step_ms > 0) { scale_take_step(b); }
     else { scale_measure(b); }
     if (!*c->link) {
@@ -146,7 +150,9 @@ static inline void print_scale_inputs(const BenchScale* b) {
         printf("; %.2f for %d sequence%s", 1e3 * micro_seconds(m, &m->micro[i]), m->micro[i].rows,
                m->micro[i].rows > 1 ? "s" : "");
     }
-    printf(" (%s)\n", c->step_ms > 0 ? "given, not measured" : b->comm->size > 1 ? "measured, with the others at work" : "measured");
+    printf(" (%s)\n", c->step_ms > 0       ? "given, not measured"
+                      : b->comm->size > 1 ? "measured, with the others at work"
+                                          : "measured");
     printf("connected by %.3f GB/s with %.1f us", net->within.bandwidth / 1e9, 1e6 * net->within.latency);
     if (!is_one) {
         printf(" within machines of %d, by %.3f GB/s with %.1f us between them", net->per_machine,
@@ -158,8 +164,8 @@ static inline void print_scale_inputs(const BenchScale* b) {
 
 static inline void print_scale_table(const BenchScale* b) {
     const bool costs = b->config->price > 0;
-    printf("%6s %14s %11s %11s %11s %11s %11s %11s %12s %10s %10s%s\n", "GPUs", "micro-batches", "computing", "sums", "ms/step",
-           "overlap", "ZeRO-1", "ZeRO+over.", "tok/s", "efficiency", "ZeRO", costs ? "  cost/Gtok" : "");
+    printf("%6s %14s %11s %11s %11s %11s %11s %11s %12s %10s %10s%s\n", "GPUs", "micro-batches", "computing", "sums",
+           "ms/step", "overlap", "ZeRO-1", "ZeRO+over.", "tok/s", "efficiency", "ZeRO", costs ? "  cost/Gtok" : "");
     for (int i = 0; i < b->count; i++) {
         const ScaledStep* p = b->at[i];
         char micro[32];
@@ -172,12 +178,16 @@ static inline void print_scale_table(const BenchScale* b) {
         if (costs) { printf(" %10.4g", scale_cost(b, i, SCALE_OVERLAP)); }
         putchar('\n');
     }
-    puts("Foretold, not measured. tok/s, efficiency and cost (per billion tokens): with overlap. The method (scale.h): n processes\n"
-         "share a step's sequences. A sum of S bytes takes twice (n-1)/n S/bandwidth + (n-1) latencies in a ring, or\n"
-         "S/bandwidth + log2 n latencies in trees. It begins when the last micro-batch's backward has done with a layer, and what\n"
-         "has not arrived at backward's end is waited for: the embeddings always, which come last. ZeRO-1 adds up half as\n"
-         "much, updates an n-th, and gathers the parameters in their storage type. That sums slow the computing beside\n"
-         "them down is left out.");
+    puts("Foretold, not measured. tok/s, efficiency and cost (per billion tokens): with overlap. Method (scale.h): n\n"
+         "processes share a step's sequences. A sum of S bytes takes twice (n-1)/n S/bandwidth + (n-1) latencies in\n"
+         "a ring, or S/bandwidth + log2 n latencies in trees. It begins when the last micro-batch's backward has done\n"
+         "with a layer, and what has not arrived at backward's end is waited for: the embeddings always, which come\n"
+         "last. ZeRO-1 adds up half as much, updates an n-th, and gathers the parameters in their storage type. That\n"
+         "sums slow the computing beside them down is left out.");
+    if (b->n[b->count - 1] < SCALE_MOST) {
+        printf("The sequences of a step do not go evenly among more than %d: that takes another --total_batch_size.\n",
+               b->n[b->count - 1]);
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -202,24 +212,25 @@ static inline json_t* scale_inputs_json(const BenchScale* b) {
                                                1e3 * t->head, "layer_ms", 1e3 * t->layer, "tail_ms", 1e3 * t->tail));
     }
     return json_pack("{s:b, s:b, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o}", "step_measured",
-                     b->config->step_ms == 0, "link_measured", !*b->config->link, "processes", b->comm->size, "begin_ms",
-                     1e3 * m->begin, "update_ms", 1e3 * m->update, "within_gb_s", net->within.bandwidth / 1e9,
-                     "within_us", 1e6 * net->within.latency, "between_gb_s", net->between.bandwidth / 1e9, "between_us",
-                     1e6 * net->between.latency, "per_machine", net->per_machine, "micro_batches", micro);
+                     b->config->step_ms == 0, "link_measured", !*b->config->link, "processes", b->comm->size,
+                     "begin_ms", 1e3 * m->begin, "update_ms", 1e3 * m->update, "within_gb_s",
+                     net->within.bandwidth / 1e9, "within_us", 1e6 * net->within.latency, "between_gb_s",
+                     net->between.bandwidth / 1e9, "between_us", 1e6 * net->between.latency, "per_machine",
+                     net->per_machine, "micro_batches", micro);
 }
 
 static inline json_t* scale_json(const BenchScale* b) {
     json_t* rows = json_array();
     for (int i = 0; i < b->count; i++) {
-        json_t* row = json_pack("{s:i, s:I, s:i}", "gpus", b->n[i], "micro_batches", (json_int_t)b->at[i][0].micro_steps,
-                                "rows", b->at[i][0].rows);
+        json_t* row = json_pack("{s:i, s:I, s:i}", "gpus", b->n[i], "micro_batches",
+                                (json_int_t)b->at[i][0].micro_steps, "rows", b->at[i][0].rows);
         for (int way = 0; way < SCALE_WAYS; way++) {
             json_object_set_new(row, SCALE_KEYS[way], scaled_json(b, i, way));
         }
         json_array_append_new(rows, row);
     }
-    json_t* record = bench_record("scale", b->config, &b->shape, b->device, b->copy_bandwidth, config_to_json(b->config),
-                                  "predictions", rows);
+    json_t* record = bench_record("scale", b->config, &b->shape, b->device, b->copy_bandwidth,
+                                  config_to_json(b->config), "predictions", rows);
     if (record) { json_object_set_new(record, "inputs", scale_inputs_json(b)); }
     return record;
 }
@@ -268,8 +279,8 @@ static inline void scale_tick(Page* page, const ScalePlot* p, double value) {
     const double y = scale_y(p, value);
     if (p->is_speed) { tick_text(text, value, value); }
     else { snprintf(text, sizeof text, "%.0f%%", 100 * value); }
-    page_add(page, "<path class=\"grid\" d=\"M%d %.1fh%d\"/><text class=\"y\" x=\"%d\" y=\"%.1f\">%s</text>\n", p->left, y,
-             SCALE_PLOT_WIDTH, p->left - 8, y + 4, text);
+    page_add(page, "<path class=\"grid\" d=\"M%d %.1fh%d\"/><text class=\"y\" x=\"%d\" y=\"%.1f\">%s</text>\n",
+             p->left, y, SCALE_PLOT_WIDTH, p->left - 8, y + 4, text);
 }
 
 static inline void scale_grid(Page* page, const ScalePlot* p) {
@@ -290,7 +301,8 @@ static inline void scale_grid(Page* page, const ScalePlot* p) {
 
 static inline void scale_line(Page* page, const ScalePlot* p, int way) {
     const BenchScale* b = p->bench;
-    page_add(page, "<path class=\"%s%s\" d=\"", way & SCALE_ZERO ? "share" : "all", way & SCALE_OVERLAP ? "" : " serial");
+    page_add(page, "<path class=\"%s%s\" d=\"", way & SCALE_ZERO ? "share" : "all",
+             way & SCALE_OVERLAP ? "" : " serial");
     for (int i = 0; i < b->count; i++) {
         const double y = p->is_speed ? scale_tokens_per_second(b, &b->at[i][way]) : scale_efficiency(b, i, way);
         page_add(page, "%s%.1f %.1f", i ? "L" : "M", scale_x(p, i), scale_y(p, y));
@@ -309,8 +321,8 @@ static inline void scale_plot(Page* page, const BenchScale* b, int left, bool is
     page_add(page, "<text class=\"title\" x=\"%d\" y=\"%d\">%s</text>\n", left, SCALE_TOP - 16,
              is_speed ? "Tokens per second" : "Efficiency: speed over that of one, by the number");
     scale_grid(page, &p);
-    page_add(page, "<path class=\"ideal\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", scale_x(&p, 0), scale_y(&p, is_speed ? first : 1),
-             scale_x(&p, last), scale_y(&p, is_speed ? first * b->n[last] : 1));
+    page_add(page, "<path class=\"ideal\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", scale_x(&p, 0),
+             scale_y(&p, is_speed ? first : 1), scale_x(&p, last), scale_y(&p, is_speed ? first * b->n[last] : 1));
     for (int way = 0; way < SCALE_WAYS; way++) { scale_line(page, &p, way); }
 }
 

@@ -190,7 +190,8 @@ typedef struct {
     // One update, as the options say, from the gradients of all the micro-batches, which lie one behind another in
     // `batches`; waits until it is done.
     void (*model_step)(HarnessModel* model, const int* batches, int micro_batches, double* loss, double* norm);
-    // Medians over updates with two micro-batches of the first `rows` sequences (at most --batch_size) that `batch` holds.
+    // Medians over updates with two micro-batches of the first `rows` sequences (at most --batch_size) that `batch`
+    // holds.
     StepTimes (*model_times)(HarnessModel* model, const int* batch, int rows, int repetitions);
     // Gradients of the last step, or the fp32 weights: table.size floats.
     void (*model_read)(HarnessModel* model, ModelPart part, float* out);

@@ -1,6 +1,6 @@
 // What a training step takes on n processes, foretold from what its parts take on one. Strong scaling: the tokens of a
-// step stay the same, so that n processes have fewer micro-batches each, and smaller ones once there is one sequence too
-// few for --batch_size.
+// step stay the same, so that n processes have fewer micro-batches each, and smaller ones once there is one sequence
+// too few for --batch_size.
 //
 // Computing. A process has windows/n sequences, in micro-batches of the largest divisor of that which --batch_size
 // allows; each takes what one of that size took when it was measured (or, of sizes not measured, its part of the next
@@ -16,15 +16,15 @@
 // and a tree's latency is that within the machines and between them. So `between` is what all processes of a machine
 // have together, as the bus bandwidth of nccl-tests (and of bench comm) over several machines is.
 //
-// Overlap. A range of gradients can be added up as soon as the backward of the last micro-batch is done with it: the final
-// layernorm first, then layer by layer, the embeddings at the very end. Ranges go out one after another. What the step
-// waits for is what has not arrived when backward ends: never less than the embeddings; hidden at most the backward of one
-// micro-batch. Without overlap all of it is waited for. That sums slow the computing beside them down (they take cores, or
-// multiprocessors and memory) is not in it.
+// Overlap. A range of gradients can be added up as soon as the backward of the last micro-batch is done with it: the
+// final layernorm first, then layer by layer, the embeddings at the very end. Ranges go out one after another. What
+// the step waits for is what has not arrived when backward ends: never less than the embeddings; hidden at most the
+// backward of one micro-batch. Without overlap all of it is waited for. That sums slow the computing beside them down
+// (they take cores, or multiprocessors and memory) is not in it.
 //
 // ZeRO-1. Gradients are reduce-scattered, half of a sum; each process updates its n-th, and the parameters are
-// all-gathered in their storage type after the update, which nothing hides: with bf16 that is 6 bytes each where the sum
-// moves 8; with fp32 it is the same.
+// all-gathered in their storage type after the update, which nothing hides: with bf16 that is 6 bytes each where the
+// sum moves 8; with fp32 it is the same.
 //
 // Beside it the three numbers of a step are added up: latency alone.
 #pragma once
@@ -96,7 +96,9 @@ static inline double scale_reduce_seconds(const Network* net, size_t elements, i
     return ways & SCALE_ZERO ? half : 2 * half;
 }
 
-static inline size_t scale_elements(const ScaleModel* m) { return m->first + (size_t)m->num_layers * m->layer + m->last; }
+static inline size_t scale_elements(const ScaleModel* m) {
+    return m->first + (size_t)m->num_layers * m->layer + m->last;
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // a step
@@ -184,12 +186,12 @@ static inline bool link_parse(const char* text, Network* net, Error* err) {
     if (end && *end == ',' && used) { end = link_parse_one(end + 1, &net->between); }
     else if (used) { end = NULL; }
     if (end && !*end && per_machine > 0) { return true; }
-    return fail(err, "--link '%s': give a bandwidth and a latency, as 300GB/s:5us, or those within machines and between "
-                "them, as 8x300GB/s:5us,50GB/s:15us", text);
+    return fail(err, "--link '%s': give a bandwidth and a latency, as 300GB/s:5us, or those within machines and "
+                "between them, as 8x300GB/s:5us,50GB/s:15us", text);
 }
 
-// The parts of a micro-step whose whole is known, by the operations of each: two for each weight and token forward, four
-// backward; the classifier does all of its six in backward.
+// The parts of a micro-step whose whole is known, by the operations of each: two for each weight and token forward,
+// four backward; the classifier does all of its six in backward.
 static inline MicroTime micro_of_whole(int rows, double seconds, const ScaleModel* m) {
     const double layers = (double)m->num_layers * (double)m->layer, whole = 6 * (layers + (double)m->first);
     const MicroTime t = {rows, seconds * 2 * layers / whole, seconds * 6 * (double)m->first / whole,
