@@ -4,6 +4,7 @@
 #   LEVELS="generic avx2 ..."       instructions to build the CPU's kernels for; the program takes the best its processor has
 #   ARCH=...                        the processor that all else is built for (gcc's -march); the compiler's default
 #   CC=gcc                          or clang
+#   MPI=0|1 NCCL=0|1                several processes; 1 where mpicc, or nccl.h, is
 #   CUDNN=0|1                       attention by cuDNN too; 1 where cuDNN and its frontend's headers are
 #   GPU="80 90"                     compute capabilities to build train_gpt2cu for; the GPU present, else 8.0 and 9.0
 
@@ -70,8 +71,8 @@ help:
 	@echo 'make headers         compile each header alone, as C11 and as C++17'
 	@echo 'make fuzz            the fuzz targets, with clang (build/fuzz/*)'
 	@echo 'make clean           remove everything that was built'
-	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang   GPU="80 90"'
-	@echo 'found: $(CC)$(if $(OPENMP),, without OpenMP), $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPU))",no nvcc), $(if $(filter 1,$(CUDNN)),cuDNN,no cuDNN or no frontend for it: sh scripts/setup.sh cudnn), $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)'
+	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang   GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1'
+	@echo 'found: $(CC)$(if $(OPENMP),, without OpenMP), $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPU))",no nvcc), $(if $(filter 1,$(MPI)),MPI,no mpicc), $(if $(filter 1,$(NCCL)),NCCL,no NCCL), $(if $(filter 1,$(CUDNN)),cuDNN,no cuDNN or no frontend for it: sh scripts/setup.sh cudnn), $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)'
 
 check-packages:
 	$(if $(JANSSON),,$(error jansson.h is missing: install libjansson-dev, or run `sh scripts/setup.sh`))

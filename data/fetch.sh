@@ -4,6 +4,8 @@
 #   data/fetch.sh shakespeare        Tiny Shakespeare, 1.1 MB of text, made into shards if ./prepare is built
 #   data/fetch.sh fineweb [N]        FineWeb, 10B sample: the validation shard and the first N of 103 others (1)
 #   data/fetch.sh fineweb-edu [N]    FineWeb-Edu, 10B sample: the same, N of 99 (1)
+#   data/fetch.sh fineweb100b [N]    FineWeb, 100B sample: N of 1030 (1)
+#   data/fetch.sh fineweb-edu100b [N]  FineWeb-Edu, 100B sample: N of 1001 (1)
 #
 # The FineWeb sets come as shards of GPT-2's tokens, 200 MB each, ready for --train_data and --val_data.
 # A file that is there and whole is not fetched again; a download that was interrupted goes on where it stopped.
@@ -14,7 +16,7 @@ set -eu
 cd "$(dirname "$0")"
 
 die() { echo "error: $2" >&2; exit "$1"; }
-usage() { sed -n '2,8s/^# \{0,1\}//p' "$(basename "$0")"; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' "$(basename "$0")"; }
 
 # int32 number $2 of the header of file $1
 header_int() { od -An -v -td4 -j $((4 * $2)) -N 4 "$1" | tr -d ' '; }
@@ -50,16 +52,17 @@ download() {
     mv "$2.part" "$2"
 }
 
-# fetch_shards URL PREFIX COUNT: validation shard 0 and training shards 1..COUNT.
+# fetch_shards URL THEIRS OURS COUNT: validation shard 0 and training shards 1..COUNT; THEIRS and OURS are how the names of
+# the files begin there and here.
 fetch_shards() {
-    download "$1/$2_val_000000.bin" "$2_val_000000.bin" is_shard
+    download "$1/$2_val_000000.bin" "$3_val_000000.bin" is_shard
     i=1
-    while [ "$i" -le "$3" ]; do
-        name=$(printf '%s_train_%06d.bin' "$2" "$i")
-        download "$1/$name" "$name" is_shard
+    while [ "$i" -le "$4" ]; do
+        tail=$(printf '_train_%06d.bin' "$i")
+        download "$1/$2$tail" "$3$tail" is_shard
         i=$((i + 1))
     done
-    echo "train with --train_data 'data/$2_train_*.bin' --val_data data/$2_val_000000.bin"
+    echo "train with --train_data 'data/$3_train_*.bin' --val_data data/$3_val_000000.bin"
 }
 
 # shards_wanted WORD MAX: checks and prints a number of shards.
@@ -82,7 +85,9 @@ case $1 in
         ;;
     fineweb) count=$(shards_wanted "${2:-1}" 103) ;;
     fineweb-edu) count=$(shards_wanted "${2:-1}" 99) ;;
-    *) die 2 "no data set '$1': shakespeare, fineweb or fineweb-edu" ;;
+    fineweb100b) count=$(shards_wanted "${2:-1}" 1030) ;;
+    fineweb-edu100b) count=$(shards_wanted "${2:-1}" 1001) ;;
+    *) die 2 "no data set '$1': shakespeare, fineweb, fineweb-edu, fineweb100b or fineweb-edu100b" ;;
 esac
 command -v curl >/dev/null || die 1 "curl is missing: apt install curl"
 
@@ -94,6 +99,9 @@ case $1 in
         [ -x ../prepare ] || { echo "now: make prepare, and run this again for the shards"; exit 0; }
         cd .. && ./prepare --out data/tiny_shakespeare --split blank --val_size 32768 data/tinyshakespeare.txt
         ;;
-    fineweb) fetch_shards $hub/kjj0/fineweb10B-gpt2/resolve/main fineweb "$count" ;;
-    fineweb-edu) fetch_shards $hub/kjj0/finewebedu10B-gpt2/resolve/main finewebedu "$count" ;;
+    fineweb) fetch_shards $hub/kjj0/fineweb10B-gpt2/resolve/main fineweb fineweb "$count" ;;
+    fineweb-edu) fetch_shards $hub/kjj0/finewebedu10B-gpt2/resolve/main finewebedu finewebedu "$count" ;;
+    fineweb100b) fetch_shards $hub/kjj0/fineweb100B-gpt2/resolve/main fineweb fineweb100b "$count" ;;
+    fineweb-edu100b)
+        fetch_shards $hub/karpathy/fineweb-edu-100B-gpt2-token-shards/resolve/main edu_fineweb finewebedu100b "$count" ;;
 esac

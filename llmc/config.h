@@ -29,7 +29,7 @@ enum {
     REAL(wpe_std, 0.02, 0, 10, TRAIN | INFO, "standard deviation of the initial position embedding (OpenAI's code has 0.01)") \
     INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE, "of the initial weights, of the order of the data and of samples") \
     TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE, "gpt2 (built in), bytes, or a tokenizer file")              \
-    TEXT(preset, "", TRAIN | INFO, "published settings by name: gpt2:124m, gpt3:125m..13b")                                 \
+    TEXT(preset, "", TRAIN | INFO, "published settings by name: gpt2:124m..1558m, gpt3:125m..13b")                                 \
     GROUP("data")                                                                                                           \
     TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO | BENCH, "token shards to train on (glob)")                           \
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO, "token shards to validate on (glob); empty: none")        \

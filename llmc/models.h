@@ -36,7 +36,8 @@ static const ModelSize MODEL_SIZES[] = {
 };
 enum { NUM_MODEL_SIZES = sizeof MODEL_SIZES / sizeof *MODEL_SIZES };
 
-// Published settings. gpt2:124m are the lecture's: 10B tokens of FineWeb-Edu in steps of 2^19, 375M tokens of warm-up.
+// Published settings. gpt2:124m are the lecture's: 10B tokens of FineWeb-Edu in steps of 2^19, 375M tokens of warm-up. The
+// larger GPT-2s are those of llm.c's scripts/run_gpt2_*.sh: 350M on 31B tokens, 774M on 150B, 1558M on 34B.
 // gpt3: table 2.1 and appendix B of the paper: 375M tokens of warm-up, cosine to 10% at 260B tokens, the batch growing
 // from 32k tokens over the first 4 to 12 billion.
 typedef struct {
@@ -44,18 +45,22 @@ typedef struct {
     long long total_batch_size;
     double lr;
     long long max_steps, warmup_steps;
+    double min_lr_frac;
     const char* batch_ramp;
 } Preset;
 
 static const Preset PRESETS[] = {
-    {"gpt2:124m", "d12", 524288, 6e-4, 19073, 715, ""},
-    {"gpt3:125m", "gpt3:125m", 524288, 6.0e-4, 495911, 715, "32768:4000000000"},
-    {"gpt3:350m", "gpt3:350m", 524288, 3.0e-4, 495911, 715, "32768:4000000000"},
-    {"gpt3:760m", "gpt3:760m", 524288, 2.5e-4, 495911, 715, "32768:4000000000"},
-    {"gpt3:1.3b", "gpt3:1.3b", 1048576, 2.0e-4, 247955, 358, "32768:6000000000"},
-    {"gpt3:2.7b", "gpt3:2.7b", 1048576, 1.6e-4, 247955, 358, "32768:6000000000"},
-    {"gpt3:6.7b", "gpt3:6.7b", 2097152, 1.2e-4, 123978, 179, "32768:10000000000"},
-    {"gpt3:13b", "gpt3:13b", 2097152, 1.0e-4, 123978, 179, "32768:12000000000"},
+    {"gpt2:124m", "d12", 524288, 6e-4, 19073, 715, 0.1, ""},
+    {"gpt2:350m", "d24", 524288, 3e-4, 60000, 700, 0, ""},
+    {"gpt2:774m", "d36", 524288, 2.5e-4, 286102, 700, 0, ""},
+    {"gpt2:1558m", "d48", 1048576, 6e-4, 32000, 700, 0.1, ""},
+    {"gpt3:125m", "gpt3:125m", 524288, 6.0e-4, 495911, 715, 0.1, "32768:4000000000"},
+    {"gpt3:350m", "gpt3:350m", 524288, 3.0e-4, 495911, 715, 0.1, "32768:4000000000"},
+    {"gpt3:760m", "gpt3:760m", 524288, 2.5e-4, 495911, 715, 0.1, "32768:4000000000"},
+    {"gpt3:1.3b", "gpt3:1.3b", 1048576, 2.0e-4, 247955, 358, 0.1, "32768:6000000000"},
+    {"gpt3:2.7b", "gpt3:2.7b", 1048576, 1.6e-4, 247955, 358, 0.1, "32768:6000000000"},
+    {"gpt3:6.7b", "gpt3:6.7b", 2097152, 1.2e-4, 123978, 179, 0.1, "32768:10000000000"},
+    {"gpt3:13b", "gpt3:13b", 2097152, 1.0e-4, 123978, 179, 0.1, "32768:12000000000"},
 };
 enum { NUM_PRESETS = sizeof PRESETS / sizeof *PRESETS };
 
@@ -78,7 +83,7 @@ static inline void preset_apply(Config* c) {
         preset_set(c, "warmup_steps", format("%lld", p->warmup_steps));
         preset_set(c, "batch_ramp", format("%s", p->batch_ramp));
         preset_set(c, "schedule", format("cosine"));
-        preset_set(c, "min_lr_frac", format("0.1"));
+        preset_set(c, "min_lr_frac", format("%g", p->min_lr_frac));
         preset_set(c, "weight_decay", format("0.1"));
         return;
     }

@@ -8,36 +8,36 @@ set -u
 cd "$(dirname "$0")/.."
 sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 || exit 1
 
-log=$(mktemp)
-passed=0 failed=0 skipped=0
-trap 'rm -f "$log"' EXIT
-all="build headers unit levels amx end_to_end sanitize plain fuzz spills cudnn emulator emulated ranks hosts emulated_sanitize plants coverage"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# The groups run in two lanes, side by side: tests of processes and time-outs mostly wait.
+cpu="headers unit levels amx end_to_end sanitize plain fuzz"
+gpu="spills cudnn emulator emulated ranks hosts emulated_sanitize plants coverage"
+all="build $cpu $gpu"
 groups="build ${*:-$all}" # nothing can be tested that was not built
 for g in $groups; do
     case " $all " in *" $g "*) ;; *) echo "error: no group '$g'; there are: $all" >&2; exit 2 ;; esac
 done
 
-# A group is one command. If its last line counts tests they are added up; if not, the group counts as one.
+# A group is one command. If its last line counts tests they are added up; if not, the group counts as one. What it said
+# is printed when it has ended.
 group() {
     name=$1
-    shift
     case " $groups " in *" $name "*) ;; *) return ;; esac
-    echo "== $name"
     start=$(date +%s)
-    "$@" >"$log" 2>&1
+    "$name" >"$work/$name" 2>&1
     status=$?
-    cat "$log"
-    counts=$(sed -n 's/^\([a-z_]*: \)\{0,1\}\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
+    counts=$(sed -n 's/^\([a-z_]*: \)\{0,1\}\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\2 \3 \4/p' "$work/$name" | tail -n 1)
     if [ -n "$counts" ]; then
-        add $counts
         set -- $counts
-        if [ $status != 0 ] && [ "$2" = 0 ]; then failed=$((failed + 1)); fi # it ended before its last line
-    elif [ $status = 0 ]; then passed=$((passed + 1))
-    elif [ $status = 77 ]; then skipped=$((skipped + 1))
-    else failed=$((failed + 1)); fi
-    echo "== $name: $(($(date +%s) - start)) s"
+        if [ $status != 0 ] && [ "$2" = 0 ]; then counts="$1 1 $3"; fi # it ended before its last line
+    elif [ $status = 0 ]; then counts="1 0 0"
+    elif [ $status = 77 ]; then counts="0 0 1"
+    else counts="0 1 0"; fi
+    echo "$counts" >"$work/$name.counts"
+    flock "$work" sh -c 'echo "== $1"; cat "$2"; echo "== $1: $3 s"' sh "$name" "$work/$name" $(($(date +%s) - start))
 }
-add() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
+lane() { for g in "$@"; do group "$g"; done; }
 
 jobs=$(nproc 2>/dev/null || echo 1)
 build() { make -s -j "$jobs" all tests; }
@@ -100,9 +100,12 @@ emulated_sanitize() {
 plants() { make -s -j "$jobs" emu && sh test/plants.sh; }
 coverage() { make -s -j "$jobs" emu EMU=coverage && sh test/coverage.sh build/emu-coverage; }
 
-for g in $all; do
-    group "$g" "$g"
-    if [ "$g" = build ] && [ $failed != 0 ]; then break; fi
+lane build
+case $(cat "$work/build.counts") in *" 0 "*) lane $cpu & lane $gpu; wait ;; esac
+passed=0 failed=0 skipped=0
+for counts in "$work"/*.counts; do
+    read -r p f s <"$counts"
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

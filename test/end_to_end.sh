@@ -336,7 +336,7 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 "file:2: no option 'batchsize'; did you mean 'batch_size'?" "$train" --config "$dir/file"
     expect 2 'cannot open' "$train" --config "$dir/none"
     expect 2 'is not one of gpt2:124m' "$train" --preset gpt4
-    expect 2 'started as one of several processes' env OMPI_COMM_WORLD_SIZE=2 "$train"
+    expect 2 'as mpirun sets them; unset them all' env OMPI_COMM_WORLD_SIZE=2 "$train"
 }
 
 shapes_that_do_not_fit_are_refused() {

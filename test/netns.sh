@@ -72,6 +72,25 @@ trainers_meet_and_are_parted() {
     ip -n "gpt2c-$$-1" link set cable up
 }
 
+# Two machines with two GPUs each, by scripts/multi_node/ssh.sh, and ip in place of ssh: it is stopped, and goes on.
+ssh_starts_stops_and_goes_on() {
+    corpus
+    printf '#!/bin/sh\nn=$((${1##*.} - 1))\nexec ip netns exec "gpt2c-%s-$n" unshare --uts sh -c "hostname node$n; $2"\n' $$ >"$dir/ssh"
+    run="env SSH=$dir/ssh TRAINER=$cuda GPUS=2 sh scripts/multi_node/ssh.sh scripts/run_gpt2_124M.sh --model L=1,H=2,C=32,T=16,V=257
+        --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 --val_every 0 --sample_every 0 $data --out $dir/run"
+    chmod +x "$dir/ssh"
+    HOSTS="10.77.0.1 10.77.0.2" $run --max_steps 100000 --prompt "it's" >"$dir/0" 2>&1 & pid=$!
+    await "$dir/0" 'step    5/'
+    kill -TERM $pid
+    ended 0 0 $pid
+    said 0 'saved step'
+    last=$(ls "$dir/run" | sed -n 's/step_0*//p' | tail -n 1)
+    HOSTS="10.77.0.1 10.77.0.2" $run --max_steps $((last + 2)) >"$dir/0" 2>&1 & pid=$!
+    ended 0 0 $pid
+    said 0 "resumed after step $last"
+    grep -q '"prompt":"it'"'"'s"' "$dir/run/metrics.jsonl" || note "a quoted argument did not arrive"
+}
+
 # Nothing closes a connection when a cable is pulled: only silence tells.
 a_cut_link_is_found_by_both() {
     address=10.77.0.1

@@ -321,8 +321,134 @@ bad_ranks_are_refused() {
     grep -q 'or start 1, 2, 4 processes' "$dir/err" || note "says not how many would do: $(cat "$dir/err")"
     expect 2 'only train, eval and bench run in several' ranks 2 "$train" generate --out "$root/one"
     expect 1 'start them with mpirun -np 2' "$train" $run $data --gpus 2 --out "$dir/run"
+    expect 1 'srun started 2 processes, but for MPI there are 1' env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$train" $run $data --out "$dir/run"
     expect 2 'WORLD_SIZE' env RANK=0 "$train" $run $data --out "$dir/run"
     [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# scripts/
+
+# Each is begun on the CPU with a tiny model, and stopped when it has said what it does.
+run_scripts_have_the_settings_of_their_sources() {
+    corpus
+    while read -r name model settings; do
+        TRAINER="$train" GPUS=1 sh scripts/run_$name.sh $data --model L=1,H=1,C=2,T=8,V=257 --tokenizer bytes --batch_size 1024 \
+            --val_every 0 --sample_every 0 --save_every 0 --out "$dir/$name" </dev/null >"$dir/out" 2>"$dir/err" &
+        pid=$!
+        await '"kind":"config"' "$dir/$name/metrics.jsonl"
+        kill -TERM $pid
+        wait $pid
+        code=$?
+        [ $code = 0 ] || [ $code = 143 ] || note "$name: exit code $code: $(tail -n 1 "$dir/err")" # 143: it was not yet training
+        for setting in $settings; do
+            grep -qF "\"${setting%%=*}\":${setting#*=}," "$dir/$name/metrics.jsonl" || note "$name: not $setting"
+        done
+        preset=$(sed -n 's/.*"preset":"\([^"]*\)".*/\1/p' "$dir/$name/metrics.jsonl")
+        "$train" info --preset "$preset" --batch_size 1 </dev/null >"$dir/$name/info" 2>/dev/null &
+        await ": $(echo "$model" | tr , ' ') V=50257" "$dir/$name/info" # the rest of what info says takes a while
+        kill $! 2>/dev/null
+    done <<END
+gpt2_124M L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0006 max_steps=19073 warmup_steps=715 min_lr_frac=0.1 weight_decay=0.1 schedule="cosine" beta2=0.95 grad_clip=1.0 batch_ramp="" zero="1" resume="auto"
+gpt2_350M L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.0003 max_steps=60000 warmup_steps=700 min_lr_frac=0.0 weight_decay=0.1 batch_ramp=""
+gpt2_774M L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00025 max_steps=286102 warmup_steps=700 min_lr_frac=0.0 weight_decay=0.1 batch_ramp=""
+gpt2_1558M L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.0006 max_steps=32000 warmup_steps=700 min_lr_frac=0.1 weight_decay=0.1 batch_ramp=""
+gpt3_125M L=12,H=12,C=768,T=2048 total_batch_size=524288 lr=0.0006 max_steps=495911 warmup_steps=715 min_lr_frac=0.1 weight_decay=0.1 batch_ramp="32768:4000000000"
+END
+}
+
+# In a copy of scripts/ with a nvidia-smi that finds two GPUs, and a curl that finds every file.
+run_scripts_say_what_is_missing() {
+    corpus
+    mkdir -p "$dir/scripts" "$dir/data" "$dir/bin"
+    cp scripts/run.sh scripts/run_gpt2_124M.sh "$dir/scripts"
+    script="env PATH=$dir/bin:$PATH sh $dir/scripts/run_gpt2_124M.sh"
+    printf '#!/bin/sh\nexit 9\n' >"$dir/bin/nvidia-smi"
+    chmod +x "$dir/bin/nvidia-smi"
+    expect 1 'build it with: make' $script
+    printf '#!/bin/sh\necho "$@"\n' >"$dir/train_gpt2cu"
+    chmod +x "$dir/train_gpt2cu"
+    expect 1 'sh data/fetch.sh fineweb-edu 99' $script
+    expect 1 'sh data/fetch.sh fineweb100b 99' env DATA=fineweb100b $script
+    : >"$dir/data/finewebedu_train_000001.bin"
+    expect 1 'no data/finewebedu_train_*.bin with data/finewebedu_val_000000.bin' $script
+    rm "$dir/data/finewebedu_train_000001.bin"
+    cp data/fetch.sh "$dir/data"
+    printf '#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\ncp %s/corpus_val_000000.bin "$2"\n' "$root" >"$dir/bin/curl"
+    chmod +x "$dir/bin/curl"
+    for set in fineweb fineweb-edu fineweb100b fineweb-edu100b; do # the names that one gives and the other looks for
+        expect 1 'fetch.sh' env DATA=$set $script
+        must env PATH="$dir/bin:$PATH" sh "$dir/data/fetch.sh" $set 1
+        expect 1 'no NVIDIA GPU here' env DATA=$set $script
+    done
+    expect 1 'no NVIDIA GPU here' $script
+    printf '#!/bin/sh\necho "GPU 0: A"\necho "  MIG 1"\necho "GPU 1: A"\n' >"$dir/bin/nvidia-smi"
+    expect 1 'start with: GPUS=2 sh' $script
+    expect 0 '1 of 99 shards' env GPUS=2 $script --lr 1
+    grep -q -- '--gpus 2 .*--preset gpt2:124m .*--lr 1$' "$dir/out" || note "not the command: $(cat "$dir/out")"
+    expect 0 '--preset' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 $script # of many: the first one's checks will do
+}
+
+# The GPU trainer, emulated, by a script: two steps, then two more.
+by_script="scripts/run_gpt2_124M.sh $gpu --total_batch_size 64 --batch_size 1 --val_every 0 --sample_every 0 --save_every 2"
+twice() { # FOLDER command...
+    folder=$1
+    shift
+    for steps in 2 4; do must env TRAINER="$cuda" GPUS=2 "$@" $by_script $data --max_steps $steps --out "$folder"; done
+    grep -q 'resumed after step 2' "$dir/err" || note "$folder: did not go on: $(tail -n 1 "$dir/err")"
+    [ -d "$folder/step_00000004" ] || note "$folder: nothing was saved"
+}
+
+scripts_start_several_processes() {
+    corpus
+    twice "$dir/local" sh
+    twice "$dir/node" env MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 NODES=1 NODE=0 sh scripts/multi_node/node.sh
+    echo 'localhost slots=2' >"$dir/hosts"
+    twice "$dir/mpi" env HOSTFILE="$dir/hosts" sh scripts/multi_node/mpi.sh
+    for way in node mpi; do close=1e-12; same "$dir/local" "$dir/$way"; done
+    unset close
+    expect 2 'HOSTFILE names one' env HOSTFILE="$dir/none" sh scripts/multi_node/mpi.sh scripts/run_gpt2_124M.sh
+    expect 2 'NODE must be from 0' env MASTER_ADDR=127.0.0.1 NODES=2 NODE=2 sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh
+    expect 2 'MASTER_ADDR' sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh
+}
+
+# Slurm's commands, as far as the script needs them: two tasks, whose ids are kept for scancel.
+slurm_commands() { # in $dir/bin
+    mkdir -p "$dir/bin"
+    cat >"$dir/bin/srun" <<'END'
+#!/bin/sh
+[ "$1 $2" = "--mpi=none --kill-on-bad-exit=1" ] || exit 9
+shift 2
+tasks=
+for id in 0 1; do
+    SLURM_PROCID=$id SLURM_LOCALID=$id SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 "$@" &
+    tasks="$tasks $!"
+done
+echo "$tasks" >"$SLURM_TEST/tasks"
+for task in $tasks; do wait "$task" || exit $?; done
+END
+    printf '#!/bin/sh\n[ "$*" = "--signal=TERM 77" ] && kill -TERM $(cat "$SLURM_TEST/tasks")\n' >"$dir/bin/scancel"
+    printf '#!/bin/sh\ncase $1 in show) echo 127.0.0.1; echo other ;; *) echo "$*" >"$SLURM_TEST/$1" ;; esac\n' >"$dir/bin/scontrol"
+    chmod +x "$dir/bin/srun" "$dir/bin/scancel" "$dir/bin/scontrol"
+}
+
+a_slurm_job_saves_at_its_end_and_goes_on() {
+    corpus
+    slurm_commands
+    slurm="env PATH=$dir/bin:$PATH SLURM_TEST=$dir SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=77 SLURM_JOB_NODELIST=n SLURM_CPUS_PER_TASK=1 TRAINER=$cuda sh scripts/multi_node/slurm.sh $by_script $data --out $dir/run"
+    $slurm --max_steps 100000 >"$dir/out" 2>"$dir/err" &
+    pid=$!
+    await 'step .*5/' "$dir/out"
+    kill -USR1 $pid
+    wait $pid
+    code=$?
+    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
+    [ "$(cat "$dir/requeue" 2>&1)" = "requeue 77" ] || note "not back into the queue"
+    rm -f "$dir/requeue"
+    last=$(ls "$dir/run" | sed -n 's/step_0*//p' | tail -n 1)
+    must $slurm --max_steps $((last + 2))
+    grep -q "resumed after step $last" "$dir/err" || note "did not go on after step $last: $(tail -n 1 "$dir/err")"
+    [ ! -e "$dir/requeue" ] || note "a finished run was queued again"
 }
 
 command -v mpirun >/dev/null || { echo "skipped: no mpirun (openmpi-bin)"; exit 77; }

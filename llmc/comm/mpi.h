@@ -44,9 +44,14 @@ static inline bool mpi_meet(Launch* launch, Error* err) {
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm here;
+    const int started = launch->size;
     int local_size = 0;
     mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &launch->rank), "asking for the rank");
     mpi_check(MPI_Comm_size(MPI_COMM_WORLD, &launch->size), "asking for the number of processes");
+    if (launch->size != started) { // the launcher and MPI know nothing of each other: each process would train for itself
+        return fail(err, "%s started %d processes, but for MPI there are %d: start them with the mpirun of the MPI that "
+                    "this program was built with, or with srun --mpi=pmix", launch->launcher, started, launch->size);
+    }
     mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here), "finding neighbours");
     mpi_check(MPI_Comm_rank(here, &launch->local_rank), "asking for the local rank");
     mpi_check(MPI_Comm_size(here, &local_size), "counting neighbours");

@@ -216,13 +216,15 @@ struct Matmul {
         if (desc.epilogue & EPILOGUE_GRADIENT_B) { bias_gradient(xb, layout_b, cols, depth, step_b, next_b); }
     }
 
-    void run() {
+    // Now, and again whenever a graph is replayed: factors in device memory may be others then.
+    void run() const {
         Open open;
-        if (device_alpha) { alpha = *device_alpha; }
-        if (device_beta) { beta = *device_beta; }
-        if (desc.scale_a) { alpha *= *desc.scale_a; }
-        if (desc.scale_b) { alpha *= *desc.scale_b; }
-        for (int32_t batch = 0; batch < layout_d.batch_count; batch++) { run_one((size_t)batch); }
+        Matmul m = *this;
+        if (device_alpha) { m.alpha = *device_alpha; }
+        if (device_beta) { m.beta = *device_beta; }
+        if (desc.scale_a) { m.alpha *= *desc.scale_a; }
+        if (desc.scale_b) { m.alpha *= *desc.scale_b; }
+        for (int32_t batch = 0; batch < layout_d.batch_count; batch++) { m.run_one((size_t)batch); }
     }
 };
 

@@ -1,0 +1,31 @@
+#!/bin/sh
+# One machine's part of a run on several, over TCP alone, without MPI and Slurm: a process for each GPU, with torchrun's
+# variables.
+# usage: MASTER_ADDR=node1 NODES=2 NODE=0 [GPUS=8] sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh [--option ...]
+#
+# The same on each machine, with NODE=0 on that which MASTER_ADDR names (as the others reach it), NODE=1 on the next and
+# so on; ssh.sh does that. Port MASTER_PORT (29500) must be open there, and the ports that NCCL takes on all. Ctrl-C or
+# SIGTERM on any machine saves and ends the run on all.
+set -u
+usage() { echo "error: $1; usage: $(sed -n '4s/^# usage: //p' "$0")" >&2; exit 2; }
+[ $# -gt 0 ] || usage "no script to run"
+[ -n "${MASTER_ADDR:-}" ] || usage "MASTER_ADDR, the first machine, is not set"
+if [ "${NODE:--1}" -lt 0 ] || [ "${NODE:-0}" -ge "${NODES:-0}" ]; then usage "NODE must be from 0 to NODES - 1"; fi
+
+GPUS=${GPUS:-8}
+threads=$(($(nproc) / GPUS))
+export MASTER_ADDR MASTER_PORT="${MASTER_PORT:-29500}" WORLD_SIZE=$((NODES * GPUS)) GPUS
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}"
+
+ranks=
+trap 'kill -TERM $ranks 2>/dev/null' INT TERM HUP
+for i in $(seq 0 $((GPUS - 1))); do
+    RANK=$((NODE * GPUS + i)) LOCAL_RANK=$i sh "$@" </dev/null &
+    ranks="$ranks $!"
+done
+code=0
+for rank in $ranks; do
+    while wait "$rank"; status=$?; kill -0 "$rank" 2>/dev/null; do :; done # a signal ends wait, but not the rank
+    [ $code != 0 ] || code=$status
+done
+exit $code
