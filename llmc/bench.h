@@ -263,7 +263,7 @@ static inline int bench_command(Config* config, FindTrainer find, Comm* comm) {
     if (comm->size > 1) { usage_error("bench %s is for one process; comm and scale run in several", what); }
     if (!strcmp(what, "predict")) { return bench_predict(config, find); }
     if (config_source(config, "total_batch_size") > FROM_DEFAULT) {
-        usage_error("bench %s: --total_batch_size is an option of bench predict and bench scale alone", what);
+        usage_error("bench %s: --total_batch_size is an option of bench scale and bench predict alone", what);
     }
     if (!strcmp(what, "ladder") && config->num_args == 1) { return bench_ladder(config, find); }
     if (!strcmp(what, "ops")) { return bench_ops(config, find); }
