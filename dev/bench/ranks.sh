@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.."
 command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
-rounds=3 steps=2 json='' options="$*"
+rounds=3 steps=2 json=''
 while [ $# -gt 0 ]; do
     case $1 in
     --rounds) rounds=$2 ;;
@@ -33,7 +33,7 @@ echo "median: $two ms, $one ms, ratio $ratio"
 [ -z "$json" ] || cat >"$json" <<END
 {
   "kind": "ranks",
-  "command": "sh dev/bench/ranks.sh $options",
+  "command": "sh dev/bench/ranks.sh --rounds $rounds --steps $steps $*",
   "date": "$(date -u +%FT%TZ)",
   "device": "$processor",
   "trainer": "$run $*",

@@ -7,7 +7,7 @@
 set -u
 cd "$(dirname "$0")/../.."
 command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
-rounds=9 steps=5 json='' options="$*"
+rounds=9 steps=5 json=''
 while [ $# -gt 0 ]; do
     case $1 in
     --rounds) rounds=$2 ;;
@@ -63,11 +63,11 @@ awk '{ printf "%9d %6d %11.1f | %24.1f %9.1f | %42.3f %8.3f\n", $1, $2, $3, $4, 
     cat <<END
 {
   "kind": "scale_check",
-  "command": "sh dev/bench/scale.sh${options:+ $options}",
+  "command": "sh dev/bench/scale.sh --rounds $rounds --steps $steps $*",
   "date": "$(date -u +%FT%TZ)",
   "device": "$processor",
   "cores": $(nproc),
-  "options": "$* --threads 1",
+  "threads": 1,
   "rounds": $rounds,
   "load_now": $(cut -d ' ' -f 1 /proc/loadavg),
   "runs": [
