@@ -1,9 +1,11 @@
 // `bench`: speed, measured. `bench ladder` is the rungs of ladder.h on this machine, as a table, as JSON and as a
-// picture; `bench ops` is bench_ops.h, `bench predict` bench_predict.h.
+// picture; the others are bench_ops.h, bench_comm.h, bench_scale.h and bench_predict.h.
 #pragma once
+#include "bench_comm.h"
 #include "bench_ops.h"
 #include "bench_page.h"
 #include "bench_predict.h"
+#include "bench_scale.h"
 #include "ladder.h"
 
 static inline double in_mib(size_t bytes) { return (double)bytes / 1048576; }
@@ -255,14 +257,18 @@ static inline int bench_ladder(Config* config, FindTrainer find) {
     return failed ? EXIT_CHECK_FAILED : EXIT_DONE;
 }
 
-static inline int bench_command(Config* config, FindTrainer find) {
+static inline int bench_command(Config* config, FindTrainer find, Comm* comm) {
     const char* what = config->num_args > 0 ? config->args[0] : "what?";
+    if (!strcmp(what, "comm") && config->num_args == 1) { return bench_comm(config, find, comm); }
+    if (!strcmp(what, "scale") && config->num_args == 1) { return bench_scale(config, find, comm); }
+    if (comm->size > 1) { usage_error("bench %s is for one process; comm and scale run in several", what); }
     if (!strcmp(what, "predict")) { return bench_predict(config, find); }
     if (config_source(config, "total_batch_size") > FROM_DEFAULT) {
-        usage_error("bench %s: --total_batch_size is an option of bench predict alone", what);
+        usage_error("bench %s: --total_batch_size is an option of bench scale and bench predict alone", what);
     }
     if (!strcmp(what, "ladder") && config->num_args == 1) { return bench_ladder(config, find); }
     if (!strcmp(what, "ops")) { return bench_ops(config, find); }
     usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
-                "(each operation beside what limits it), predict GPU (a training step on a GPU, computed)", what);
+                "(each operation beside what limits it), predict GPU (a training step on a GPU, computed), comm (sums "
+                "over several processes), scale (a step on many GPUs, foretold)", what);
 }

@@ -81,7 +81,11 @@ enum {
     INT(keep, 3, 0, 1e9, NULL, TRAIN, "newest checkpoints kept; 0: all")                                                    \
     TEXT(resume, "", TRAIN, "auto: go on from the newest checkpoint in --out; or the path of a checkpoint")                 \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH, "folder of checkpoints, logs and the report; empty: write nothing")  \
-    REAL(price, 0, 0, 1e9, TRAIN, "of this machine per hour, to print the cost of the run")                                 \
+    REAL(price, 0, 0, 1e9, TRAIN | BENCH, "of this machine per hour, to print the cost of the run (bench scale: of a GPU)")                                 \
+    GROUP("bench scale")                                                                                                    \
+    TEXT(link, "", BENCH, "what connects the GPUs, if not measured: 300GB/s:5us, or 8x300GB/s:5us,50GB/s:15us: 8 in a machine, then between machines") \
+    REAL(step_ms, 0, 0, 1e9, BENCH, "time of a step of --total_batch_size tokens on one GPU, if not measured")              \
+    REAL(update_ms, 0, 0, 1e9, BENCH, "the part of --step_ms that the update takes")                                        \
     GROUP("other")                                                                                                          \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                              \
     TEXT(config, "", TRAIN | GENERATE | EVAL | INFO, "file of `name value` lines; the command line overrides it")
@@ -144,7 +148,7 @@ static const Command COMMANDS[] = {
     {"tokenize", TOKENIZE, "text on standard input to token ids, or back with --decode"},
     {"info", INFO, "a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's sizes); and check whole token files"},
     {"check", CHECK, "every kernel and ten training steps against the CPU's, in the shapes and precision given"},
-    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit; bench predict GPU: a step there, computed"},
+    {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its limit; bench predict GPU: a step there, computed; bench comm: sums over processes; bench scale: a step on many GPUs, foretold"},
     {"report", REPORT, "an HTML page of one or several runs: report FOLDER..."},
 };
 enum { NUM_COMMANDS = sizeof COMMANDS / sizeof *COMMANDS };

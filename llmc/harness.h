@@ -2,6 +2,7 @@
 // and the kernels exist only inside such an object, and the two commands compare several of them. harness_impl.h is
 // the other side.
 #pragma once
+#include "comm.h"
 #include "dataloader.h"
 #include "models.h"
 #include "rng.h"
@@ -110,6 +111,16 @@ static inline void batch_random(int* batch, size_t n, int V, uint64_t seed, uint
 // ---------------------------------------------------------------------------------------------------------------------
 // the interface
 
+static inline int compare_doubles(const void* a, const void* b) {
+    const double x = *(const double*)a, y = *(const double*)b;
+    return (x > y) - (x < y);
+}
+
+static inline double median(double* x, size_t n) {
+    qsort(x, n, sizeof *x, compare_doubles);
+    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
+}
+
 enum { COLD_MIB = 512 }; // op_time fills caches with that much before each run
 
 // What an operation cannot do without (op_cases.h): arithmetic, bytes read and written, and elements of the largest of
@@ -129,6 +140,14 @@ typedef struct {
     double flops_per_token; // as MFU counts them
 } ModelPlan;
 
+// Seconds that the parts of a step take in one process, each waited for.
+typedef struct {
+    double begin;             // once a step: zeroing gradients, and what the first forward after an update takes longer
+    double forward;           // of a micro-batch
+    double head, layer, tail; // of its backward: the classifier, one layer, the embeddings
+    double update;            // the norm and AdamW
+} StepTimes;
+
 typedef enum { MODEL_GRADS, MODEL_MASTERS } ModelPart;
 typedef struct HarnessModel HarnessModel;
 
@@ -137,6 +156,8 @@ typedef struct {
     const char* (*lacks)(const Config* config);
     // Chooses the device and its kernels; may be called again, with other options. First of all.
     void (*open)(const Config* config);
+    // The same for one of several processes, each with a GPU of its own.
+    void (*open_for_rank)(const Config* config, Comm* comm);
     const char* (*device_name)(void);
     const char* (*device_kernels)(void); // those that the last model was opened with (device.h)
     int (*threads)(void); // of the CPU; 0 on a GPU
@@ -144,6 +165,12 @@ typedef struct {
     double (*matmul_flops)(void); // that a large matmul reaches
     double (*copy_bandwidth)(void);
     size_t (*memory_available)(void);
+    // Of the device's contract (device.h), for what Comm works on.
+    void* (*alloc)(size_t bytes, const char* what);
+    void (*free)(void* p, size_t bytes);
+    void (*copy_in)(void* device, const void* host, size_t bytes);
+    void (*copy_out)(void* host, const void* device, size_t bytes);
+    void (*sync)(void);
 
     // Operation number `op` for given sizes. op_name: NULL beyond the last. op_tensors returns how many there are.
     const char* (*op_name)(int op);
@@ -164,6 +191,9 @@ typedef struct {
     // One update, as the options say, from the gradients of all the micro-batches, which lie one behind another in
     // `batches`; waits until it is done.
     void (*model_step)(HarnessModel* model, const int* batches, int micro_batches, double* loss, double* norm);
+    // Medians over updates with two micro-batches of the first `rows` sequences (at most --batch_size) that `batch`
+    // holds.
+    StepTimes (*model_times)(HarnessModel* model, const int* batch, int rows, int repetitions);
     // Gradients of the last step, or the fp32 weights: table.size floats.
     void (*model_read)(HarnessModel* model, ModelPart part, float* out);
     void (*model_close)(HarnessModel* model);

@@ -8,6 +8,7 @@ static inline const char* harness_lacks(const Config* config) {
     return device_lacks(&options);
 }
 static inline void harness_open(const Config* config) { device_open_for(config); }
+static inline void harness_open_for_rank(const Config* config, Comm* comm) { open_devices(comm, config); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // operations
@@ -167,6 +168,79 @@ static inline void harness_model_step(HarnessModel* model, const int* batches, i
     *norm = sqrt(g->mailbox->sums[SUM_NORM]);
 }
 
+// When each range of the gradients was ready, on the device.
+typedef struct {
+    double at[1024 + 2]; // model_check allows 1,024 layers
+    int count;
+} ReadyTimes;
+
+static inline void harness_note_ready(void* ready_times, float* grads, TensorRange range) {
+    ReadyTimes* ready = (ReadyTimes*)ready_times;
+    (void)grads, (void)range;
+    device_sync();
+    ready->at[ready->count++] = seconds_now();
+}
+
+// A micro-batch forward and backward; returns what forward took, and sets the parts of backward.
+static inline double harness_micro_times(HarnessModel* model, const int* batch, int rows, StepTimes* t) {
+    GPT2* g = &model->g;
+    ReadyTimes ready;
+    const size_t n = (size_t)rows * (size_t)g->T;
+    int* host = model->host + gpt2_batch_size(g) * (size_t)(model->batches++ % 2);
+    memcpy(host, batch, 3 * n * sizeof *host);
+    const Batch b = {host, host + n, host + 2 * n, 0, rows, g->T};
+    const double start = seconds_now();
+    batch_to_device(g, &b);
+    gpt2_forward(g, rows, g->T, NULL);
+    device_sync();
+    const double middle = seconds_now();
+    ready.count = 0;
+    gpt2_backward(g, rows, g->T, (float)(0.5 / (double)n), harness_note_ready, &ready);
+    const int layers = g->config.num_layers;
+    t->head = ready.at[0] - middle;
+    t->layer = (ready.at[layers] - ready.at[0]) / layers;
+    t->tail = ready.at[layers + 1] - ready.at[layers];
+    return middle - start;
+}
+
+static inline StepTimes harness_step_times(HarnessModel* model, const int* batch, int rows) {
+    GPT2* g = &model->g;
+    const Config* c = &model->config;
+    StepTimes t;
+    const AdamW hyper = {(float)c->lr,           (float)c->beta1,     (float)c->beta2,  (float)c->eps,
+                         (float)c->weight_decay, (float)c->grad_clip, ++model->steps, 0};
+    double start = seconds_now();
+    gpt2_zero_grads(g);
+    device_sync();
+    const double zeroing = seconds_now() - start, first = harness_micro_times(model, batch, rows, &t);
+    t.forward = harness_micro_times(model, batch, rows, &t);
+    t.begin = zeroing + fmax(0, first - t.forward);
+    start = seconds_now();
+    gpt2_grad_norm(g);
+    gpt2_fetch_sums(g);
+    gpt2_update(g, &hyper);
+    device_sync();
+    t.update = seconds_now() - start;
+    return t;
+}
+
+static inline StepTimes harness_model_times(HarnessModel* model, const int* batch, int rows, int repetitions) {
+    enum { PARTS = sizeof(StepTimes) / sizeof(double) };
+    const size_t n = (size_t)repetitions;
+    double* values = (double*)alloc_or_die(PARTS * n, sizeof *values, "times"); // all of a part, then the next part
+    double part[PARTS];
+    StepTimes t = harness_step_times(model, batch, rows); // one to warm up
+    for (size_t i = 0; i < n; i++) {
+        t = harness_step_times(model, batch, rows);
+        memcpy(part, &t, sizeof part);
+        for (size_t k = 0; k < PARTS; k++) { values[k * n + i] = part[k]; }
+    }
+    for (size_t k = 0; k < PARTS; k++) { part[k] = median(values + k * n, n); }
+    memcpy(&t, part, sizeof t);
+    free(values);
+    return t;
+}
+
 static inline void harness_model_read(HarnessModel* model, ModelPart part, float* out) {
     const GPT2* g = &model->g;
     device_copy_out(out, part == MODEL_GRADS ? g->grads : g->masters, g->params_table.size * sizeof(float));
@@ -181,6 +255,7 @@ static inline void harness_model_close(HarnessModel* model) {
 static const Harness HARNESS = {
     harness_lacks,
     harness_open,
+    harness_open_for_rank,
     device_name,
     device_kernels,
     device_threads,
@@ -188,6 +263,11 @@ static const Harness HARNESS = {
     device_matmul_flops,
     device_copy_bandwidth,
     device_memory_available,
+    device_alloc,
+    device_free,
+    device_copy_in,
+    device_copy_out,
+    device_sync,
     harness_op_name,
     harness_op_tensors,
     harness_op_run,
@@ -198,6 +278,7 @@ static const Harness HARNESS = {
     harness_model_plan,
     harness_model_table,
     harness_model_step,
+    harness_model_times,
     harness_model_read,
     harness_model_close,
 };

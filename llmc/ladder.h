@@ -200,16 +200,6 @@ static inline void ladder_probe(Ladder* l, int unused) {
 // ---------------------------------------------------------------------------------------------------------------------
 // measuring
 
-static inline int compare_doubles(const void* a, const void* b) {
-    const double x = *(const double*)a, y = *(const double*)b;
-    return (x > y) - (x < y);
-}
-
-static inline double median(double* x, size_t n) {
-    qsort(x, n, sizeof *x, compare_doubles);
-    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
-}
-
 // The batch that all rungs train on: random tokens, or the first of --train_data.
 static inline void ladder_batch(Ladder* l) {
     const Config* c = l->config;

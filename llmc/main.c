@@ -99,7 +99,7 @@ static const Trainer* choose_trainer(Config* c) {
 // What processes that --gpus started have to end by themselves when one of them has failed.
 enum { GRACE_SECONDS = 5 };
 
-// Tells how this process was started. Commands other than train and eval are for one process.
+// Tells how this process was started. Commands other than train, eval and bench are for one process.
 static Launch detect_launch(int command) {
     Error err;
     Launch launch;
@@ -191,13 +191,14 @@ int main(int argc, char** argv) {
         usage_error("--gpus %lld, but %s started %d processes: leave --gpus out", config.gpus, launch.launcher, launch.size);
     }
     if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) { return launch_local((int)config.gpus, arguments, GRACE_SECONDS); }
-    if (command->bit == BENCH) { return bench_command(&config, find_fast); }
-    const Trainer* trainer = choose_trainer(&config);
+    // bench finds its trainers itself; those of a device share an engine
+    const Trainer* trainer = command->bit == BENCH ? find_fast("auto") : choose_trainer(&config);
     if (command->bit == CHECK) { return check_command(&config, trainer, find_cpu_trainer("fp32", "plain")); }
     Comm comm = open_comm(&launch, &config, trainer);
     const int status = command->bit == TRAIN      ? trainer->train(&config, &comm)
                        : command->bit == GENERATE ? trainer->generate(&config)
                        : command->bit == EVAL     ? trainer->eval(&config, &comm)
+                       : command->bit == BENCH    ? bench_command(&config, find_fast, &comm)
                                                   : trainer->info(&config);
     comm_close(&comm);
 #ifdef HAS_MPI

@@ -205,6 +205,78 @@ too_few_gpus_are_refused() {
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
+# bench
+
+# values_of NAME FILE: the values of that name in a JSON file that has a line for each, in order
+values_of() { sed -n "s/^ *\"$1\": //p" "$2" | sed 's/,$//; s/^"//; s/"$//'; }
+tiny="--model L=1,H=1,C=16,T=8,V=50 --batch_size 2 --seq_len 8"
+
+timed_well() { # N COMMAND...: N processes time all operations, with right sums, and bandwidths that fit times and bytes
+    n=$1
+    shift
+    must "$@" bench comm $tiny --out "$dir/comm" ${gpus:-}
+    json="$dir/comm/comm.json"
+    values_of name "$json" | sed 1d >"$dir/names" # the first is the model's
+    for name in bytes ms algorithm_gb_s bus_gb_s ok; do
+        values_of $name "$json" | paste -d ' ' "$dir/names" - >"$dir/both"
+        mv "$dir/both" "$dir/names"
+    done
+    awk -v n="$n" 'function off(a, b) { return a / b > 1.000001 || a / b < 0.999999 }
+        { moves = ($1 == "numbers" || $1 == "all-reduce" ? 2 : 1) * (n - 1) / n; seen[$1]++ }
+        $2 % n || off($4, $2 / $3 / 1e6) || off($5, $4 * moves) || $6 != "true" { print }
+        END { if (seen["numbers"] < 2 || seen["all-reduce"] < 6 || seen["reduce-scatter"] < 6 || seen["all-gather"] < 6) print NR " rows" }' "$dir/names" >"$dir/wrong"
+    [ ! -s "$dir/wrong" ] || note "$n: $(head -n 2 "$dir/wrong")"
+    [ "$(grep -c 'all gradients.* ok$' "$dir/out")" = 3 ] || note "$n: no line for all gradients: $(cat "$dir/out")"
+}
+
+sums_are_timed_and_looked_at() {
+    for n in 2 3; do timed_well $n ranks $n "$train"; done
+    expect 3 'a sum is wrong' ranks 2 env LD_PRELOAD="$release/count_collectives.so" SPOIL_SUMS=1 "$train" bench comm $tiny --out ""
+    grep -q '^all-reduce .*WRONG$' "$dir/out" || note "the wrong line does not say so: $(cat "$dir/out")"
+    grep -q '^all-gather .*WRONG$' "$dir/out" && note "another line says so"
+    expect 2 'start several, by mpirun' "$train" bench comm $tiny --out ""
+    expect 2 'is for one process' ranks 2 "$train" bench ladder $tiny --out ""
+}
+
+gpus_time_their_sums() {
+    gpus='--gpus 2' timed_well 2 "$cuda"
+    gpus='--dtype fp32' timed_well 3 ranks 3 "$cuda"
+}
+
+foretold() { # FOLDER [bound]: one process is the measure of all, overlap never loses, a step is the sum of its parts;
+    # `bound`: n processes are at most n times as fast (micro-batches that were measured may be so for less)
+    json="$1/predictions.json"
+    sed -n '/"predictions"/,/"inputs"/p' "$1/scale.json" >"$json"
+    values_of ms "$json" >"$dir/rows"
+    for name in computing_ms update_ms exposed_ms communication_ms efficiency; do values_of $name "$json" | paste -d ' ' "$dir/rows" - >"$dir/both"; mv "$dir/both" "$dir/rows"; done
+    awk -v most="${2:-}" 'function off(a, b) { return a / b > 1.000001 || a / b < 0.999999 }
+        { way = (NR - 1) % 4 }
+        off($1, $2 + $3 + $4) || $4 > $5 + 1e-12 || ($6 > 1.000001 && most) || (NR <= 4 && ($5 != 0 || off($6, 1))) { print }
+        way % 2 && $1 > before * 1.000001 { print "overlap loses: " $0 }
+        { before = $1 }
+        END { if (NR < 8 || NR % 4) print NR " rows" }' "$dir/rows" >"$dir/wrong"
+    [ ! -s "$dir/wrong" ] || note "$1: $(head -n 2 "$dir/wrong")"
+    tr -d '\n' <"$1/scale.svg" | grep -q '^<svg.*</svg>$' || note "no picture in $1"
+}
+
+many_gpus_are_foretold() {
+    given="--link 8x300GB/s:5us,50GB/s:15us --step_ms 1000 --update_ms 5"
+    must "$train" bench scale --model d12 --dtype bf16 --batch_size 32 --total_batch_size 1048576 $given --price 2 --out "$dir/given"
+    foretold "$dir/given" bound
+    [ "$(values_of gpus "$dir/given/predictions.json" | tr '\n' ' ')" = '1 2 4 8 16 32 64 128 256 512 1024 ' ] || note "counts: $(cat "$dir/out")"
+    # 2 an hour: a billion tokens take 1e9 / 1048576 s
+    grep -q '^ *1  *32 x 32 .* 0\.5298$' "$dir/out" || note "the cost of one: $(cat "$dir/out")"
+    must ranks 2 "$train" bench scale $tiny --total_batch_size 512 --out "$dir/cpu"
+    foretold "$dir/cpu"
+    [ "$(values_of rows "$dir/cpu/predictions.json" | tr '\n' ' ')" = '2 2 2 2 2 2 1 ' ] || note "rows: $(cat "$dir/out")"
+    must "$cuda" bench scale $tiny --total_batch_size 64 --max_steps 1 --gpus 2 --out "$dir/gpu"
+    foretold "$dir/gpu"
+    expect 2 'or give --link' "$train" bench scale $tiny --out ""
+    expect 2 "--link '5'" "$train" bench scale $tiny --link 5 --out ""
+    expect 2 'is not a part of --step_ms' "$train" bench scale $tiny $given --update_ms 2000 --out ""
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
 # what can go wrong
 
 # await PATTERN FILE: until it is there, half a minute at most
