@@ -39,8 +39,8 @@ enum { EXIT_DONE = 0, EXIT_RUNTIME = 1, EXIT_USAGE = 2, EXIT_CHECK_FAILED = 3, E
 #define ATTR_ONE_COPY __attribute__((noinline, noclone))
 #endif
 
-// The rank of this process among several that train together, for messages alone: notices are those of the first, errors
-// name the others. One variable for all object files of a program, set by main.
+// The rank of this process among several that train together, for messages alone: notices are those of the first,
+// errors name the others. One variable for all object files of a program, set by main.
 __attribute__((weak)) int process_rank;
 
 // The text of an error that the caller may recover from.

@@ -6,9 +6,9 @@
 //                   comm/nccl.cuh for GPUs
 //
 // The functions of an engine take part in the order of the device's work: they read what was queued before, and what is
-// queued after comm_end() sees what they wrote. Sums are made in fp32 (of gradients) and in double (of a few numbers). The
-// same build on the same machines with the same number of processes gives the same bits; that all processes have the
-// same ones is checked now and then (agreement.h). All processes call the same functions in the same order.
+// queued after comm_end() sees what they wrote. Sums are made in fp32 (of gradients) and in double (of a few numbers).
+// The same build on the same machines with the same number of processes gives the same bits; that all processes have
+// the same ones is checked now and then (agreement.h). All processes call the same functions in the same order.
 #pragma once
 #include "comm/bootstrap.h"
 

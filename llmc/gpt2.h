@@ -67,8 +67,8 @@ typedef struct { GPT2_ACTS(ACT_FIELD) } Acts;
 
 typedef enum { FORWARD_ONLY, KEEP_ALL, RECOMPUTE_GELU, RECOMPUTE_ALL } Keep;
 
-// Called when the gradients of a range of the parameters' layout will not change any more in this step, so that they can
-// be added up over processes while the layers below are still being worked on.
+// Called when the gradients of a range of the parameters' layout will not change any more in this step, so that they
+// can be added up over processes while the layers below are still being worked on.
 typedef void (*GradsReady)(void* context, float* grads, TensorRange range);
 
 // Keys and values of a sequence that is being generated: attention_cached's cache for each layer, B = 1.
@@ -286,8 +286,8 @@ static inline float* gpt2_block_at(const GPT2* g, float* block, const Kept* k) {
     return block + (gpt2_is_whole(g, block) ? k->range.begin : k->at);
 }
 
-// Puts the n elements from number `begin` of the layout on, or those of them that this process keeps, into masters, m or
-// v. They lie in one of the table's ranges.
+// Puts the n elements from number `begin` of the layout on, or those of them that this process keeps, into masters, m
+// or v. They lie in one of the table's ranges.
 static inline void gpt2_put(const GPT2* g, float* block, size_t begin, const float* host, size_t n) {
     if (gpt2_is_whole(g, block)) {
         device_copy_in(block + begin, host, n * sizeof(float));
@@ -431,8 +431,8 @@ static inline void gpt2_block_backward(GPT2* g, int l, int B, int T, float* d, f
     device_range_pop();
 }
 
-// After gpt2_forward: adds the gradient of dloss * sum(losses) to grads and the losses to sums[SUM_LOSS]. `ready` (or NULL) is
-// told of each range of gradients that is finished.
+// After gpt2_forward: adds the gradient of dloss * sum(losses) to grads and the losses to sums[SUM_LOSS]. `ready` (or
+// NULL) is told of each range of gradients that is finished.
 static inline void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
     const GPT2Config* m = &g->config;
     const int N = B * T, L = m->num_layers, C = m->channels;
@@ -539,8 +539,8 @@ static inline void update_work(const void* arguments) {
         const Kept k = gpt2_kept(g, i);
         const size_t begin = k.range.begin, end = begin + k.range.size;
         adamw_update(g->params + begin, gpt2_block_at(g, g->masters, &k), gpt2_block_at(g, g->m, &k),
-                     gpt2_block_at(g, g->v, &k), g->grads + begin, &g->sums[SUM_NORM], g->hyper, &g->params_table, begin,
-                     end);
+                     gpt2_block_at(g, g->v, &k), g->grads + begin, &g->sums[SUM_NORM], g->hyper, &g->params_table,
+                     begin, end);
     }
 }
 

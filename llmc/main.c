@@ -63,15 +63,18 @@ static const Trainer* find_fast(const char* dtype) { return find_trainer(dtype, 
 // What --kernels could have been.
 static void ATTR_NORETURN no_trainer(const Config* c) {
     if (&cuda_fp32) { usage_error("--kernels %s: on a GPU give fast, plain, flash or cudnn", c->kernels); }
-    if (is_one_of(c->dtype, "tf32|fp8")) { usage_error("--dtype %s: that is a GPU's; on a CPU give fp32 or bf16", c->dtype); }
+    if (is_one_of(c->dtype, "tf32|fp8")) {
+        usage_error("--dtype %s: that is a GPU's; on a CPU give fp32 or bf16", c->dtype);
+    }
     char names[128] = "fast, plain";
     for (int i = 0; i < NUM_CPU_TRAINERS; i++) {
         const Trainer* t = cpu_trainers[i];
-        if (!t || strcmp(t->storage, strcmp(c->dtype, "bf16") ? "fp32" : "bf16") || !processor_has(t->level)) { continue; }
+        const char* storage = strcmp(c->dtype, "bf16") ? "fp32" : "bf16";
+        if (!t || strcmp(t->storage, storage) || !processor_has(t->level)) { continue; }
         snprintf(names + strlen(names), sizeof names - strlen(names), ", %s", t->level);
     }
-    usage_error("--kernels %s: not on this processor, not in this build, or not for --dtype %s; there are: %s", c->kernels,
-                strcmp(c->dtype, "auto") ? c->dtype : "fp32", names);
+    usage_error("--kernels %s: not on this processor, not in this build, or not for --dtype %s; there are: %s",
+                c->kernels, strcmp(c->dtype, "auto") ? c->dtype : "fp32", names);
 }
 
 // Decides about --dtype auto, and about --kernels fast on a CPU: as in the run to be resumed where this program and
@@ -106,8 +109,8 @@ static Launch detect_launch(int command) {
     if (!launch_detect(&launch, MPI_SUPPORT, &err)) { usage_error("%s", err.text); }
     process_rank = launch.rank;
     if (launch.size > 1 && !(command & (TRAIN | EVAL | BENCH))) {
-        usage_error("started by %s as one of %d processes, but only train, eval and bench run in several", launch.launcher,
-                    launch.size);
+        usage_error("started by %s as one of %d processes, but only train, eval and bench run in several",
+                    launch.launcher, launch.size);
     }
     return launch;
 }
@@ -188,9 +191,12 @@ int main(int argc, char** argv) {
     if (command->bit == REPORT) { return report_command(&config); }
     Launch launch = detect_launch(command->bit);
     if (config.gpus > 1 && launch.size > 1 && config.gpus != launch.size) {
-        usage_error("--gpus %lld, but %s started %d processes: leave --gpus out", config.gpus, launch.launcher, launch.size);
+        usage_error("--gpus %lld, but %s started %d processes: leave --gpus out", config.gpus, launch.launcher,
+                    launch.size);
     }
-    if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) { return launch_local((int)config.gpus, arguments, GRACE_SECONDS); }
+    if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) {
+        return launch_local((int)config.gpus, arguments, GRACE_SECONDS);
+    }
     // bench finds its trainers itself; those of a device share an engine
     const Trainer* trainer = command->bit == BENCH ? find_fast("auto") : choose_trainer(&config);
     if (command->bit == CHECK) { return check_command(&config, trainer, find_cpu_trainer("fp32", "plain")); }

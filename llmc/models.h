@@ -36,10 +36,10 @@ static const ModelSize MODEL_SIZES[] = {
 };
 enum { NUM_MODEL_SIZES = sizeof MODEL_SIZES / sizeof *MODEL_SIZES };
 
-// Published settings. gpt2:124m are the lecture's: 10B tokens of FineWeb-Edu in steps of 2^19, 375M tokens of warm-up. The
-// larger GPT-2s are those of llm.c's scripts/run_gpt2_*.sh: 350M on 31B tokens, 774M on 150B, 1558M on 34B.
-// gpt3: table 2.1 and appendix B of the paper: 375M tokens of warm-up, cosine to 10% at 260B tokens, the batch growing
-// from 32k tokens over the first 4 to 12 billion.
+// Published settings. gpt2:124m are the lecture's: 10B tokens of FineWeb-Edu in steps of 2^19, 375M tokens of warm-up.
+// The larger GPT-2s are those of llm.c's scripts/run_gpt2_*.sh: 350M on 31B tokens, 774M on 150B, 1558M on 34B. gpt3:
+// table 2.1 and appendix B of the paper: 375M tokens of warm-up, cosine to 10% at 260B tokens, the batch growing from
+// 32k tokens over the first 4 to 12 billion.
 typedef struct {
     const char *name, *model;
     long long total_batch_size;

@@ -289,8 +289,8 @@ OP_CASE(adamw_update) {
     D(READ, norm, 1);
     PREPARE(device_copy_in(c->device_hyper, &c->hyper, sizeof c->hyper);
             params_round(params, masters, n)) // outside the range params stay what they are
-    RUN(adamw_update(params + begin, masters + begin, m + begin, v + begin, grads + begin, norm, c->device_hyper, &table,
-                     begin, end))
+    RUN(adamw_update(params + begin, masters + begin, m + begin, v + begin, grads + begin, norm, c->device_hyper,
+                     &table, begin, end))
 }
 
 #define OP_ENTRY(op, backward) {#op, op_case_##op, backward}

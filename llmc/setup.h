@@ -110,7 +110,8 @@ static inline char* find_checkpoint(TrainRun* run, json_t** state) {
     return path;
 }
 
-// The checkpoint that the first process has found, and its state, for all; its options are put under those of this start.
+// The checkpoint that the first process has found, and its state, for all; its options are put under those of this
+// start.
 static inline char* open_checkpoint(TrainRun* run, json_t** state) {
     Error err;
     Config* c = run->config;

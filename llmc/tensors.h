@@ -45,8 +45,8 @@ static inline size_t tensor_size(const Tensor* t) { return round_up(tensor_eleme
 static inline size_t tensor_at(const Tensor* t, int layer) { return t->offset + (size_t)layer * t->stride; }
 static inline bool tensor_decays(const Tensor* t) { return t->rows > 1; }
 
-// Places `count` rows; the EACH rows must stand together. Every run of rows of the same kind, and so every range, can be
-// cut into `shards` parts that are all multiples of TENSOR_ALIGN.
+// Places `count` rows; the EACH rows must stand together. Every run of rows of the same kind, and so every range, can
+// be cut into `shards` parts that are all multiples of TENSOR_ALIGN.
 static inline TensorTable tensors_layout_in_shards(const Tensor* rows, int count, int num_layers, int shards) {
     TensorTable table;
     memset(&table, 0, sizeof table);

@@ -46,7 +46,8 @@ static inline void request_stop(int signal_number) {
     signal(signal_number, SIG_DFL); // who asks twice does not want to wait
 }
 
-// Begins to add up a range of the gradients over all ranks, or for each rank the part of it that it keeps the moments of.
+// Begins to add up a range of the gradients over all ranks, or for each rank the part of it that it keeps the moments
+// of.
 static inline void train_range_ready(void* train_run, float* grads, TensorRange range) {
     TrainRun* run = (TrainRun*)train_run;
     if (run->model.sharers) { comm_scatter_begin(run->comm, grads + range.begin, range.size); }
@@ -241,7 +242,8 @@ static inline int train(Config* config, Comm* comm) {
     for (bool fresh = !run->resumed;; fresh = true) { // what was due at the step resumed from has been done
         if (comm->size == 1) { run->stops = stop_requested; } // else all ranks must stop after the same step
         const bool stop = run->stops || run->state.step >= run->num_steps;
-        if (fresh && run->has_val && train_due(run, config->val_every)) { train_now(run, RANK_VALIDATES, train_validate); }
+        const bool validates = run->has_val && train_due(run, config->val_every);
+        if (fresh && validates) { train_now(run, RANK_VALIDATES, train_validate); }
         if (fresh && train_due(run, config->sample_every)) { train_now(run, RANK_SAMPLES, train_sample); }
         const bool save = train_due(run, config->save_every) || (run->stops && config->save_every > 0);
         if (fresh && *config->out && run->state.step > 0 && save) { train_now(run, RANK_SAVES, train_save); }

@@ -15,6 +15,6 @@ typedef struct {
     int (*info)(Config* config);
     // What state.json of the run that --resume goes on with has at object.key; NULL: nothing
     const char* (*saved_choice)(const Config* config, const char* object, const char* key);
-    const CommEngine* engine; // how its processes add up gradients; NULL: not in this build, or for a CPU MPI's, in main
+    const CommEngine* engine; // how its processes add up gradients; NULL: not in this build; for a CPU main has MPI's
     const Harness* harness;   // for check and bench
 } Trainer;

@@ -1,6 +1,6 @@
-// Compares the weights and moments of two checkpoints, tensor by tensor. Exit code 1 if the error of one, relative to its
-// norm, is above a bound; the bias of the keys is left out, because its true gradient is zero and its moments are noise.
-// usage: compare_checkpoints FOLDER FOLDER BOUND
+// Compares the weights and moments of two checkpoints, tensor by tensor. Exit code 1 if the error of one, relative to
+// its norm, is above a bound; the bias of the keys is left out, because its true gradient is zero and its moments are
+// noise. usage: compare_checkpoints FOLDER FOLDER BOUND
 #include "../llmc/compare.h"
 #include "../llmc/safetensors.h"
 
@@ -27,7 +27,10 @@ static bool compare_files(const char* a, const char* b, const char* file, double
         for (int d = 0; d < x->dims; d++) { n *= x->shape[d]; }
         if (!y || y->bytes != x->bytes) { fatal("%s: no tensor %s as in %s", path_b, x->name, path_a); }
         double *got = values(&s, x, n), *want = values(&t, y, n);
-        if (strstr(x->name, "attn.c_attn.bias")) { memset(got + n / 3, 0, n / 3 * sizeof *got), memset(want + n / 3, 0, n / 3 * sizeof *want); }
+        if (strstr(x->name, "attn.c_attn.bias")) {
+            memset(got + n / 3, 0, n / 3 * sizeof *got);
+            memset(want + n / 3, 0, n / 3 * sizeof *want);
+        }
         const double error = compare(got, want, n).error;
         if (!(error <= bound)) {
             printf("%s: %s differs by %.3g\n", file, x->name, error);

@@ -1,5 +1,5 @@
-// Counts the collective operations of an MPI program, by MPI's own profiling interface: loaded before it (LD_PRELOAD), it
-// prints them on rank 0 when the program leaves MPI. With SPOIL_SUMS, rank 1 adds to what it contributes to sums.
+// Counts the collective operations of an MPI program, by MPI's own profiling interface: loaded before it (LD_PRELOAD),
+// it prints them on rank 0 when the program leaves MPI. With SPOIL_SUMS, rank 1 adds to what it contributes to sums.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +30,8 @@ int MPI_Allreduce(const void* in, void* out, int n, MPI_Datatype type, MPI_Op op
 int MPI_Finalize(void) {
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (rank == 0) { printf("collectives: %ld sums, %ld scatters, %ld gathers, %ld numbers\n", sums, scatters, gathers, numbers); }
+    if (rank == 0) {
+        printf("collectives: %ld sums, %ld scatters, %ld gathers, %ld numbers\n", sums, scatters, gathers, numbers);
+    }
     return PMPI_Finalize();
 }

@@ -110,7 +110,7 @@ static inline void local_reap(LocalRanks* l) {
         const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         if (code == 0 || l->code) { continue; }
         l->code = code;
-        l->failed = seconds_now() - (i == 0 ? l->grace : 0); // what is wrong on the first, the others need not say again
+        l->failed = seconds_now() - (i == 0 ? l->grace : 0); // what is wrong on the first, others need not say
         if (code > 128) { notice("error: rank %d was ended by signal %d (%s)", i, code - 128, strsignal(code - 128)); }
         else { notice("error: rank %d ended with exit code %d", i, code); }
     }
@@ -130,9 +130,9 @@ static inline void local_pass_on(LocalRanks* l, int signal_number) {
 // waits for all to end, and returns the exit code: 0, or that of the first rank which failed (128 + the signal if one
 // ended it). Standard output and error are the ranks' own, standard input is empty. SIGINT, SIGTERM and SIGHUP are
 // passed on to the ranks. When a rank fails, the others have `grace_seconds` to end by themselves before they get
-// SIGTERM (at once if it is the first), and as long again before SIGKILL. Should this process be killed, the kernel kills the ranks. To be called
-// before threads are started. A process started so finds itself launched (launch_detect), and so does not start
-// others in its turn.
+// SIGTERM (at once if it is the first), and as long again before SIGKILL. Should this process be killed, the kernel
+// kills the ranks. To be called before threads are started. A process started so finds itself launched (launch_detect),
+// and so does not start others in its turn.
 static inline int launch_local(int ranks, char** argv, double grace_seconds) {
     static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD};
     LocalRanks l = {ranks, 0, (pid_t*)alloc_or_die((size_t)ranks, sizeof(pid_t), "ranks"), 0, 0, 0, grace_seconds};

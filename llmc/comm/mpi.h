@@ -47,9 +47,11 @@ static inline bool mpi_meet(Launch* launch, Error* err) {
     int local_size = 0;
     mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &launch->rank), "asking for the rank");
     mpi_check(MPI_Comm_size(MPI_COMM_WORLD, &launch->size), "asking for the number of processes");
-    if (launch->size != started) { // the launcher and MPI know nothing of each other: each process would train for itself
-        return fail(err, "%s started %d processes, but for MPI there are %d: start them with the mpirun of the MPI that "
-                    "this program was built with, or with srun --mpi=pmix", launch->launcher, started, launch->size);
+    if (launch->size != started) { // the launcher and MPI know nothing of each other: each would train for itself
+        return fail(err,
+                    "%s started %d processes, but for MPI there are %d: start them with the mpirun of the MPI that this "
+                    "program was built with, or with srun --mpi=pmix",
+                    launch->launcher, started, launch->size);
     }
     mpi_check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here), "finding neighbours");
     mpi_check(MPI_Comm_rank(here, &launch->local_rank), "asking for the local rank");
@@ -103,7 +105,9 @@ static inline void mpi_sum_begin(Comm* comm, float* x, size_t n) {
 static inline void mpi_scatter_begin(Comm* comm, float* x, size_t n) {
     MpiState* s = (MpiState*)comm->state;
     const MpiScatter scatter = {x, n / (size_t)comm->size};
-    if (scatter.part > INT_MAX) { fatal("a shard of %zu gradients is more than MPI counts: start more processes", scatter.part); }
+    if (scatter.part > INT_MAX) {
+        fatal("a shard of %zu gradients is more than MPI counts: start more processes", scatter.part);
+    }
     mpi_check(MPI_Ireduce_scatter_block(MPI_IN_PLACE, x, (int)scatter.part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
                                         mpi_request(comm)),
               "adding up gradients");

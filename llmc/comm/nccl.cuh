@@ -1,7 +1,7 @@
-// The engine for GPUs: NCCL, in a stream of its own, so that the gradients of finished layers go out while kernels of the
-// layers below run. Events order the two streams: a sum begins when what it adds up is there, and comm_end() holds the
-// kernels that come next until all sums are made.
-// NCCL chooses rings or trees by sizes and by how the GPUs are connected.
+// The engine for GPUs: NCCL, in a stream of its own, so that the gradients of finished layers go out while kernels of
+// the layers below run. Events order the two streams: a sum begins when what it adds up is there, and comm_end() holds
+// the kernels that come next until all sums are made. NCCL chooses rings or trees by sizes and by how the GPUs are
+// connected.
 #pragma once
 #include "../comm.h"
 #include "../cuda/device.cuh"
@@ -17,7 +17,7 @@ static inline void nccl_check(ncclResult_t result, const char* what) {
     if (result == ncclSuccess || result == ncclInProgress) { return; }
     const char* way_out = result == ncclUnhandledCudaError ? "the GPU failed, or has too little memory left: look at "
                                                              "nvidia-smi, give a smaller --batch_size"
-                          : result == ncclSystemError      ? "the network failed: NCCL_SOCKET_IFNAME names the one to use"
+                          : result == ncclSystemError      ? "the network failed: NCCL_SOCKET_IFNAME chooses one"
                                                            : "NCCL_DEBUG=WARN says more";
     fatal("%s: NCCL failed: %s: %s. Checkpoints on disk are whole: go on with --resume auto", what,
           ncclGetErrorString(result), way_out);
@@ -97,5 +97,5 @@ static inline void nccl_close(Comm* comm) {
     free(s);
 }
 
-static const CommEngine NCCL_ENGINE = {"NCCL",           "cuda",   nccl_open, nccl_connect, nccl_sum_begin, nccl_scatter_begin,
-                                       nccl_gather_begin, nccl_end, nccl_sum,  nccl_close};
+static const CommEngine NCCL_ENGINE = {"NCCL",           "cuda",   nccl_open, nccl_connect, nccl_sum_begin,
+                                       nccl_scatter_begin, nccl_gather_begin, nccl_end,  nccl_sum,     nccl_close};

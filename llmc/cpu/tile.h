@@ -2,8 +2,8 @@
 //
 //   c (MR,NR) = or += a (MR,k) @ b (k,NR)       c float, in rows of ldc
 //
-// a and b are copied ("packed") beforehand into the order in which the kernel reads them, in panels of MR rows and of NR
-// columns. Three kernels offer the same names; which one this object has follows from its storage type and from the
+// a and b are copied ("packed") beforehand into the order in which the kernel reads them, in panels of MR rows and of
+// NR columns. Three kernels offer the same names; which one this object has follows from its storage type and from the
 // instructions it is compiled for:
 //
 //   Packed                 an element of a packed operand: float, or bf16

@@ -1,5 +1,5 @@
-// tile.h in bf16 with AVX512_BF16, which multiplies pairs with products and sums in float. How fast that is differs much: a
-// Xeon (Emerald Rapids) does half of what tile_fp32.h does there, so the choice between them is made by timing.
+// tile.h in bf16 with AVX512_BF16, which multiplies pairs with products and sums in float. How fast that is differs
+// much: a Xeon (Emerald Rapids) does half of what tile_fp32.h does there, so the choice between them is made by timing.
 #pragma once
 #include "tile_pairs.h"
 

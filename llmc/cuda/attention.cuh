@@ -59,7 +59,8 @@ static __device__ inline void add_scaled(HeadRow* sum, float factor, const HeadR
 // up in a fixed order, and dq in float; but no more than a sixteenth of the GPU's memory.
 static inline size_t cudnn_workspace_most(int B, int T, int C, int NH) {
     const size_t rows = ceil_div(T, 64) * 64, scores = (size_t)B * NH * rows * rows * sizeof(bf16);
-    return min_size(scores + (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20), gpu.memory_bytes / 16);
+    const size_t need = scores + (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20);
+    return min_size(need, gpu.memory_bytes / 16);
 }
 
 static inline void cudnn_forget_workspace() {

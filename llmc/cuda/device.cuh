@@ -300,8 +300,8 @@ OP size_t device_memory_available(void) {
     cuda_check(cudaMemGetInfo(&available, &total), "asking for the free memory");
     return available - min_size(available, memory_margin(total));
 }
-// Assumed is that a GPU reports up to a fiftieth less than its name says, and that driver, context and kernels take half
-// a GiB before anything is allocated.
+// Assumed is that a GPU reports up to a fiftieth less than its name says, and that driver, context and kernels take
+// half a GiB before anything is allocated.
 OP size_t device_memory_usable(size_t total) {
     const size_t missing = total / 50, context = (size_t)512 << 20, opened = WORKSPACE_BYTES + SCRATCH_BYTES;
     return total - min_size(total, missing + context + opened + memory_margin(total));

@@ -17,12 +17,10 @@
 // number is rounded does not depend on its neighbours (but for the smallest). A tensor that is not finite gets a scale
 // of NaN, and with it the whole product: the formats could hide an infinity, but the loss will not.
 //
-// Expected (nothing of this was measured). Bytes per element: forward 2 for amax, 2 + 1 for the cast of inp; backward
-// 2 + 2 + 2 for dout and 2 + 2 + 1 for inp; weights 6 once for each update. For the four layers of a block that is
-// 124 C bytes a token, against 72 C^2 operations. On an H100 (3.35 TB/s; 794 TFLOP/s in bf16 and 1403 in FP8 are the
-// best that others published for large products) casting takes as long as FP8 saves at C of about 1000: a loss for
-// GPT-2 124M (C = 768), a tenth to a fifth of the matmuls' time gained for 1558M (C = 1600), a third at C = 5120. What
-// would help is to leave the amax, and the cast, to the kernel that writes the tensor: layernorm, GELU, attention.
+// Bytes per element: forward 2 for amax, 2 + 1 for the cast of inp; backward 2 + 2 + 2 for dout and 2 + 2 + 1 for inp;
+// weights 6 once for each update. For the four layers of a block that is 124 C bytes a token, against 72 C^2
+// operations: a loss for GPT-2 124M (C = 768), a gain for 1558M (C = 1600), as `bench predict H100 --dtype fp8`
+// computes it; not measured. What would help is to leave the amax, and the cast, to the kernel that writes the tensor.
 // Memory: two bytes for each weight of the blocks, and 9 N C for what lies between two products (fp8_bytes).
 #pragma once
 #include "../gpus.h"

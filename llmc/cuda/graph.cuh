@@ -1,7 +1,8 @@
 // Work that recurs, recorded as a CUDA graph (stream capture) and replayed: the driver is called once for all of it,
-// not once for each kernel. A micro-step of GPT-2 124M is about 370 launches (counted by the emulator; cuBLASLt may make
-// two of one). What that is worth depends on how long the kernels are: next to nothing at large batches, where the next
-// launch is queued long before its turn comes; most at small ones, where starting a kernel takes longer than running it.
+// not once for each kernel. A micro-step of GPT-2 124M is about 370 launches (counted by the emulator; cuBLASLt may
+// make two of one). What that is worth depends on how long the kernels are: next to nothing at large batches, where the
+// next launch is queued long before its turn comes; most at small ones, where starting a kernel takes longer than
+// running it.
 //
 // A graph holds what launches were given by value: sizes, factors, addresses. So it is good for one value of the work's
 // arguments. A recording keeps graphs for two of them, because batches alternate between two buffers: two graphs cost a

@@ -1,5 +1,5 @@
-// The stand-in for CUDA's header of 8-bit floats, against the formats as Micikevicius et al. 2022 define them (table 1):
-// every code, every tie and its neighbours. Built by nvcc it runs without a GPU too, and tests NVIDIA's own header.
+// The stand-in for CUDA's header of 8-bit floats, against the formats as Micikevicius et al. 2022 define them (table
+// 1): every code, every tie and its neighbours. Built by nvcc it runs without a GPU too, and tests NVIDIA's own header.
 #include <cuda_fp8.h>
 #include "../test.h"
 
