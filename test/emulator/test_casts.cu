@@ -1,13 +1,10 @@
 // The kernels that cast to 8-bit floats (llmc/cuda/fp8.cuh) against plain loops, at sizes that cut their tiles and
 // blocks, and what is kept of weights.
 #define FLOATX bf16
-#include "../../llmc/cuda/fp8.cuh"
+#include "../../llmc/cuda/kernels.cuh"
 #include "../../llmc/rng.h"
 #include "../test.h"
 #include <vector>
-
-OP double device_peak_flops(void) { return 0; }
-OP double device_copy_bandwidth(void) { return 0; }
 
 enum { GUARD = 64, UNTOUCHED = 0xee };
 typedef std::vector<uint8_t> Bytes;
