@@ -132,21 +132,28 @@ stopping_one_rank_saves_and_stops_all() {
 # ----------------------------------------------------------------------------------------------------------------------
 # GPUs, emulated
 
-gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 20 --total_batch_size 64 --dtype fp32 --val_every 10 --val_tokens 100 --sample_every 20 --sample_tokens 4 --save_every 20"
+gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 20 --total_batch_size 128 --dtype fp32 --val_every 10 --val_tokens 100 --sample_every 20 --sample_tokens 4 --save_every 20"
 one_gpu() { [ -d "$root/one_gpu" ] || "$cuda" $gpu $data --batch_size 4 --out "$root/one_gpu" >/dev/null 2>&1; }
 
 gpus_train_as_one_does() {
     corpus
     one_gpu
-    must "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/two"
+    must "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/two" # four micro-batches on each
     same "$root/one_gpu" "$dir/two"
-    must "$cuda" $gpu $data --batch_size 1 --gpus 2 --zero 1 --out "$dir/two_zero"
+    must "$cuda" $gpu $data --batch_size 4 --gpus 2 --zero 1 --out "$dir/two_zero" # one
     same "$root/one_gpu" "$dir/two_zero"
-    must ranks 4 "$cuda" $gpu $data --batch_size 1 --zero 1 --out "$dir/four"
+    must ranks 4 "$cuda" $gpu $data --batch_size 1 --zero 1 --out "$dir/four" # two
     same "$root/one_gpu" "$dir/four"
-    must env EMU_LAZY=1 EMU_ORDER=3 "$cuda" $gpu $data --batch_size 2 --gpus 2 --zero 1 --max_steps 5 --save_every 5 --val_every 0 --out "$dir/lazy"
-    must "$cuda" $gpu $data --batch_size 2 --gpus 2 --zero 0 --max_steps 5 --save_every 5 --val_every 0 --out "$dir/eager"
-    same "$dir/eager" "$dir/lazy"
+}
+
+gpus_follow_a_ramp_and_run_late() {
+    corpus
+    ramp="$gpu --batch_ramp 16:300 --max_steps 6 --save_every 6 --val_every 0"
+    must "$cuda" $ramp $data --batch_size 4 --out "$dir/one"
+    must ranks 4 "$cuda" $ramp $data --batch_size 1 --out "$dir/four"
+    same "$dir/one" "$dir/four"
+    must env EMU_LAZY=1 EMU_ORDER=3 "$cuda" $ramp $data --batch_size 2 --gpus 2 --zero 1 --out "$dir/lazy"
+    same "$dir/one" "$dir/lazy"
 }
 
 gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
