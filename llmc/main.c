@@ -191,8 +191,7 @@ int main(int argc, char** argv) {
     if (command->bit == REPORT) { return report_command(&config); }
     Launch launch = detect_launch(command->bit);
     if (config.gpus > 1 && launch.size > 1 && config.gpus != launch.size) {
-        usage_error("--gpus %lld, but %s started %d processes: leave --gpus out", config.gpus, launch.launcher,
-                    launch.size);
+        notice("--gpus %lld has no say: %s started %d processes", config.gpus, launch.launcher, launch.size);
     }
     if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) {
         return launch_local((int)config.gpus, arguments, GRACE_SECONDS);

@@ -16,14 +16,14 @@ often="--val_every 10 --val_tokens 1000 --sample_every 10 --save_every 10 --tota
 ranks() { n=$1; shift; timeout 120 mpirun -np "$n" "$@"; } # a test that hangs has failed
 
 # numbers FOLDER: the losses and norms of a run with all their digits, its validations, its samples
-numbers() {
+numbers() { # FOLDER
     sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/train \1 \2 \3/p; s/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/val \1 \2 \2/p' "$1/metrics.jsonl"
 }
 samples() { sed -n 's/.*"kind":"sample".*"text":\(.*\)}/\1/p' "$1/metrics.jsonl"; }
 
 # same FOLDER FOLDER: two runs within 1e-5 in every loss and norm, their samples and the parameters and moments of their
 # last checkpoint within 1e-5 of each tensor's norm, relative (but for the biases of keys, whose true gradient is zero)
-same() {
+same() { # FOLDER FOLDER
     numbers "$1" >"$dir/a"
     numbers "$2" >"$dir/b"
     [ -s "$dir/a" ] || note "no metrics in $1"
@@ -287,13 +287,13 @@ many_gpus_are_foretold() {
 # what can go wrong
 
 # await PATTERN FILE: until it is there, half a minute at most
-await() {
+await() { # PATTERN FILE
     for i in $(seq 300); do grep -q -- "$1" "$2" 2>/dev/null && return; sleep 0.1; done
     note "never: $1"
 }
 forever="--max_steps 100000000 --total_batch_size 256 --val_every 0 --sample_every 0 --save_every 50"
 rank_pid() { pgrep -f -- "--out $1" | while read -r p; do tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qE "^(OMPI_COMM_WORLD_RANK|RANK)=$2\$" && echo "$p"; done | head -n 1; }
-none_left() {
+none_left() { # FOLDER
     for i in $(seq 100); do pgrep -f -- "--out $1" >/dev/null || return; sleep 0.1; done
     note "still there: $(pgrep -af -- "--out $1")"
     pkill -KILL -f -- "--out $1"
