@@ -43,12 +43,15 @@ shape="--model L=1,H=3,C=24,T=72,V=133 --batch_size 2 --seq_len 70 --recompute n
 # FP8 takes multiples of 16, and a GPU of Hopper's kind; its storage is bf16.
 fp8_shape="--model L=1,H=3,C=48,T=72,V=133 --batch_size 2 --seq_len 72 --recompute none --max_steps 1"
 
+link=c++
+if nm build/release/main.o | grep -q MPI_Init_thread; then link='env OMPI_CC=c++ MPICH_CC=c++ mpicc'; fi
+
 # Each worker has a copy of its own. The copy's kernels of one type are built beside the objects of the other, as they are.
 build_copy() { # WORKER TYPE
     stored=bf16 other=fp32
     [ "$2" = fp32 ] && stored=fp32 other=bf16
     (cd "$1" && test/emulator/emucc -O0 -D_GNU_SOURCE -w -DFLOATX=$stored -c train_gpt2.cu -o kernels_$stored.o) || return 1
-    c++ -fopenmp "$1/kernels_$stored.o" "build/emu/cuda_$other.o" build/release/cpu_fp32_generic.o build/release/main.o \
+    $link -fopenmp "$1/kernels_$stored.o" "build/emu/cuda_$other.o" build/release/cpu_fp32_generic.o build/release/main.o \
         build/release/tokenizer_data.o -o "$1/program" -ljansson -lm -lpthread -ldl
 }
 
