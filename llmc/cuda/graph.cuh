@@ -42,6 +42,12 @@ static inline void graph_destroy(Graph* g) {
     g->exec = NULL;
 }
 
+// The recorded work, of which a graph that is ready has a copy.
+static inline void graph_drop(cudaGraph_t* graph) {
+    if (*graph) { cuda_check(cudaGraphDestroy(*graph), "forgetting a graph"); }
+    *graph = NULL;
+}
+
 // True if a step of recording went well; the first that did not is noted.
 static inline bool graph_step(cudaError_t error, const char* what) {
     if (error != cudaSuccess && !gpu.capture_failed) { gpu.capture_failed = what; }
@@ -53,17 +59,13 @@ static inline bool graph_step(cudaError_t error, const char* what) {
 static inline cudaGraph_t graph_capture(Work work, const void* arguments) {
     cudaGraph_t graph = NULL;
     gpu.capture_failed = NULL;
-    if (!graph_step(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeThreadLocal), "beginning a graph")) {
-        return NULL;
-    }
+    const cudaError_t begun = cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeThreadLocal);
+    if (!graph_step(begun, "beginning a graph")) { return NULL; }
     gpu.is_capturing = true;
     work(arguments);
     gpu.is_capturing = false;
     graph_step(cudaStreamEndCapture(gpu.stream, &graph), "ending a graph");
-    if (graph && gpu.capture_failed) {
-        cuda_check(cudaGraphDestroy(graph), "forgetting a graph");
-        graph = NULL;
-    }
+    if (gpu.capture_failed) { graph_drop(&graph); }
     return graph;
 }
 
@@ -76,7 +78,7 @@ static inline Graph* graph_record(Recording* r, const char* name, Work work, con
     if (graph && graph_step(cudaGraphInstantiate(&g->exec, graph, 0), "making a graph ready")) {
         graph_step(cudaGraphUpload(g->exec, gpu.stream), "bringing a graph to the GPU");
     }
-    if (graph) { cuda_check(cudaGraphDestroy(graph), "forgetting a graph"); }
+    graph_drop(&graph);
     if (gpu.capture_failed) {
         notice("%s: cannot be recorded as a CUDA graph (%s failed): its kernels are launched one by one, as with "
                "--graph 0",
