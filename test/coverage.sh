@@ -11,6 +11,7 @@ cat >"$work/reasons" <<'REASONS'
 the GPU is out of memory|memory is asked for before it is allocated: only another program could take it in between
 cannot be locked in place|host memory, likewise
 built without code for it|the emulator has code for every GPU
+begun, "beginning a graph"|no other capture is under way, so none is refused at its beginning
 cuBLASLt failed|what is asked of it is right: anything else ends here
 OP void device_copy_|the compiler put its lines wherever it is called, and they ran there
 this program was built without cuDNN|the emulator always has a stand-in for it
