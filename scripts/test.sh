@@ -1,6 +1,6 @@
 #!/bin/sh
 # Everything that can be tested on this machine; says what was skipped and why, and closes with
-# `N passed, N failed, N skipped`. Installs what is missing (see setup.sh). Takes a few minutes on two cores.
+# `N passed, N failed, N skipped`. Installs what is missing (see setup.sh). Takes about 20 minutes on two cores.
 # usage: sh scripts/test.sh [GROUP...]     groups: build headers unit levels amx end_to_end sanitize plain fuzz
 #                                                  spills cudnn emulator emulated ranks hosts emulated_sanitize
 #                                                  plants coverage
