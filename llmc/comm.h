@@ -33,7 +33,6 @@ struct Comm {
     Bootstrap* peers;
     const CommEngine* engine;   // NULL: one process
     void* state;                // the engine's
-    long long begun;            // collective operations on gradients and parameters so far: what tests count
 };
 
 typedef struct {
@@ -107,7 +106,6 @@ static inline void comm_barrier(Comm* comm) {
 // x (n) becomes its sum over all processes: begins; done after comm_end().
 static inline void comm_sum_begin(Comm* comm, float* x, size_t n) {
     if (comm->size == 1 || n == 0) { return; }
-    comm->begun++;
     comm->engine->sum_begin(comm, x, n);
 }
 
@@ -115,14 +113,12 @@ static inline void comm_sum_begin(Comm* comm, float* x, size_t n) {
 // of use.
 static inline void comm_scatter_begin(Comm* comm, float* x, size_t n) {
     if (comm->size == 1 || n == 0) { return; }
-    comm->begun++;
     comm->engine->scatter_begin(comm, x, n);
 }
 
 // Each process has part number `rank` of the `size` equal parts of x; then all have all of them. x is in device memory.
 static inline void comm_gather_begin(Comm* comm, void* x, size_t bytes) {
     if (comm->size == 1 || bytes == 0) { return; }
-    comm->begun++;
     comm->engine->gather_begin(comm, x, bytes);
 }
 

@@ -122,10 +122,7 @@ stopping_one_rank_saves_and_stops_all() {
     ranks 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 --val_every 0 --sample_every 0 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'step .*/' "$dir/out"
-    kill -TERM "$(rank_pid "$dir/run" 1)"
-    wait $pid
-    code=$?
-    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
+    ends_well TERM "$(rank_pid "$dir/run" 1)" $pid
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
 }
 
@@ -197,10 +194,7 @@ interrupting_all_gpus_saves() {
     "$cuda" $gpu $data --zero 1 --max_steps 1000000 --val_every 0 --sample_every 0 --save_every 1000000 --batch_size 2 --gpus 2 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'step .*/' "$dir/out"
-    kill -INT $pid
-    wait $pid
-    code=$?
-    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
+    ends_well INT $pid $pid
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
 }
 
@@ -290,6 +284,13 @@ many_gpus_are_foretold() {
 await() { # PATTERN FILE
     for i in $(seq 300); do grep -q -- "$1" "$2" 2>/dev/null && return; sleep 0.1; done
     note "never: $1"
+}
+# the run, a child of ours, that ends well when one of its processes gets a signal
+ends_well() { # SIGNAL PROCESS RUN
+    kill -"$1" "$2"
+    wait "$3"
+    code=$?
+    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
 }
 forever="--max_steps 100000000 --total_batch_size 256 --val_every 0 --sample_every 0 --save_every 50"
 rank_pid() { pgrep -f -- "--out $1" | while read -r p; do tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qE "^(OMPI_COMM_WORLD_RANK|RANK)=$2\$" && echo "$p"; done | head -n 1; }
@@ -499,10 +500,7 @@ a_slurm_job_saves_at_its_end_and_goes_on() {
     $slurm --max_steps 100000 >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'step .*5/' "$dir/out"
-    kill -USR1 $pid
-    wait $pid
-    code=$?
-    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
+    ends_well USR1 $pid $pid
     [ "$(cat "$dir/requeue" 2>&1)" = "requeue 77" ] || note "not back into the queue"
     rm -f "$dir/requeue"
     last=$(ls "$dir/run" | sed -n 's/step_0*//p' | tail -n 1)

@@ -1,4 +1,16 @@
-# What the scripts here share: a corpus to train on (`tokenizer` says in which tokens), and the steps of a run.
+# What the scripts here share: their options (whose defaults they set before, what is left are the trainer's), a corpus to
+# train on (`tokenizer` says in which tokens), and the steps of a run.
+command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
+json=''
+while [ $# -gt 0 ]; do
+    case $1 in
+    --rounds) rounds=$2 ;;
+    --steps) steps=$2 ;;
+    --json) json=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_mpi_yield_when_idle=1 # a process that waits leaves its core to others
 make -s train_gpt2 prepare >/dev/null || exit 1

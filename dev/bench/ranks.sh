@@ -5,17 +5,7 @@
 # usage: sh dev/bench/ranks.sh [--rounds N] [--steps N] [--json FILE] [OPTIONS OF THE TRAINER]
 set -u
 cd "$(dirname "$0")/../.."
-command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
-rounds=3 steps=2 json=''
-while [ $# -gt 0 ]; do
-    case $1 in
-    --rounds) rounds=$2 ;;
-    --steps) steps=$2 ;;
-    --json) json=$2 ;;
-    *) break ;;
-    esac
-    shift 2
-done
+rounds=3 steps=2
 . dev/bench/common.sh
 
 run="./train_gpt2 --model gpt2 --seq_len 64 --batch_size 4 --total_batch_size 32768 --max_steps $((steps + 1))"

@@ -6,17 +6,7 @@
 # usage: sh dev/bench/scale.sh [--rounds N] [--steps N] [--json FILE] [OPTIONS OF BOTH COMMANDS]
 set -u
 cd "$(dirname "$0")/../.."
-command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
-rounds=9 steps=5 json=''
-while [ $# -gt 0 ]; do
-    case $1 in
-    --rounds) rounds=$2 ;;
-    --steps) steps=$2 ;;
-    --json) json=$2 ;;
-    *) break ;;
-    esac
-    shift 2
-done
+rounds=9 steps=5
 tokenizer=bytes
 . dev/bench/common.sh
 [ $# -gt 0 ] || set -- --model L=6,H=6,C=384,T=64,V=257 --batch_size 2 --seq_len 64 --total_batch_size 512
