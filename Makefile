@@ -19,8 +19,9 @@ BUILD := build/$(config)
 OPT_release  := -O3
 OPT_debug    := -O0 -g
 OPT_sanitize := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_fuzz     := -O1 -g -fsanitize=fuzzer-no-link,address,undefined
 OPT := $(OPT_$(config))
-$(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize))
+$(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, fuzz))
 
 # -ffp-contract=fast: multiply-adds, which -std=c11 would switch off. -fno-math-errno, -fno-trapping-math: nobody asks whether
 # a square root set errno or a comparison raised a flag, and loops with them become vector code. Never -ffast-math: NaN
@@ -56,7 +57,7 @@ CUDNN_HEADER   := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/inclu
 CUDNN          ?= $(if $(and $(NVCC),$(CUDNN_HEADER),$(CUDNN_FRONTEND)),1,0)
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 
-.PHONY: all train_gpt2 train_gpt2cu prepare emu amx tests level-tests test headers fuzz clean help check-packages
+.PHONY: all train_gpt2 train_gpt2cu prepare emu amx tests test headers fuzz fuzzers clean help check-packages
 # only the optimized programs get a name in the top folder
 PROGRAMS := train_gpt2 prepare $(if $(NVCC),$(if $(filter release,$(config)),train_gpt2cu))
 all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
@@ -68,7 +69,7 @@ help:
 	@echo 'make emu             the GPU trainer on the CPU, every kernel emulated: build/emu/train_gpt2cu'
 	@echo 'make amx             the CPU trainer with AMX, its tiles emulated: build/amx/train_gpt2'
 	@echo 'make test            build and run the tests'
-	@echo 'make headers         compile each header alone, as C11 and as C++17'
+	@echo 'make headers         compile each header alone, as C11 and, where C++ includes it, as C++20'
 	@echo 'make fuzz            the fuzz targets, with clang (build/fuzz/*)'
 	@echo 'make clean           remove everything that was built'
 	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang   GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1'
@@ -80,7 +81,13 @@ check-packages:
 # ----------------------------------------------------------------------------------------------------------------------
 # programs: built under build/CONFIG, the release ones linked into the top folder
 
-# one object of the CPU trainer for each storage type and level of instructions (llmc/cpu/processor.h)
+# The program without its kernels: every .c of llmc/ is compiled once, whatever the backend, into one library.
+ROOMS        := llmc llmc/comm llmc/data llmc/files llmc/log llmc/check llmc/bench
+HOST_SOURCES := $(filter-out llmc/main.c $(if $(filter 1,$(MPI)),,llmc/comm/mpi.c),$(wildcard $(ROOMS:%=%/*.c))) data/stories.c
+HOST_OBJECTS := $(HOST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/llmc/data/tokenizer_data.o
+LIBRARY      := $(BUILD)/libllmc.a
+
+# The CPU's backends: train_gpt2.c once for each storage type and level of instructions (llmc/cpu/processor.h).
 LEVELS ?= generic $(if $(filter x86_64,$(shell uname -m)),avx2 avx512 avx512_bf16 amx)
 LEVEL_generic     :=
 LEVEL_avx2        := -march=x86-64-v3
@@ -89,29 +96,42 @@ LEVEL_avx512_bf16 := $(LEVEL_avx512) -mavx512bf16
 LEVEL_amx         := $(LEVEL_avx512_bf16) -mamx-tile -mamx-bf16
 FP32_OBJECTS := $(patsubst %,$(BUILD)/cpu_fp32_%.o,$(filter generic avx2 avx512,$(LEVELS)))
 BF16_OBJECTS := $(patsubst %,$(BUILD)/cpu_bf16_%.o,$(LEVELS))
-MAIN_OBJECTS := $(BUILD)/main.o $(BUILD)/tokenizer_data.o
-PREPARE_OBJECTS := $(BUILD)/prepare.o $(BUILD)/tokenizer_data.o
+FP32_GENERIC := $(BUILD)/cpu_fp32_generic.o
 
 train_gpt2 train_gpt2cu prepare: %: build/release/%
 	@ln -sf $< $@
 
-$(BUILD)/train_gpt2: $(FP32_OBJECTS) $(BF16_OBJECTS) $(MAIN_OBJECTS)
+$(BUILD)/train_gpt2: $(BUILD)/llmc/main.o $(FP32_OBJECTS) $(BF16_OBJECTS) $(LIBRARY)
 	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
-$(BUILD)/prepare: $(PREPARE_OBJECTS)
+$(BUILD)/prepare: $(BUILD)/data/prepare.o $(LIBRARY)
 	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
-$(FP32_OBJECTS): $(BUILD)/cpu_fp32_%.o: train_gpt2.c | $(BUILD) check-packages
+$(LIBRARY): $(HOST_OBJECTS)
+	@rm -f $@
+	ar rcs $@ $^
+$(FP32_OBJECTS): $(BUILD)/cpu_fp32_%.o: train_gpt2.c | check-packages
+	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LEVEL_$*) -DFLOATX=fp32 -DLEVEL=$* -c $< -o $@
-$(BF16_OBJECTS): $(BUILD)/cpu_bf16_%.o: train_gpt2.c | $(BUILD) check-packages
+$(BF16_OBJECTS): $(BUILD)/cpu_bf16_%.o: train_gpt2.c | check-packages
+	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LEVEL_$*) -DFLOATX=bf16 -DLEVEL=$* -c $< -o $@
-$(BUILD)/main.o: llmc/main.c | $(BUILD) check-packages
+MPI_OBJECTS := $(BUILD)/llmc/main.o $(BUILD)/llmc/comm/mpi.o
+C_OBJECTS   := $(filter-out $(MPI_OBJECTS),$(HOST_SOURCES:%.c=$(BUILD)/%.o)) $(BUILD)/data/prepare.o
+$(C_OBJECTS): $(BUILD)/%.o: %.c | check-packages
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(FLAGS_$*) -c $< -o $@
+$(MPI_OBJECTS): $(BUILD)/%.o: %.c | check-packages
+	@mkdir -p $(@D)
 	$(call WITH_MPI,$(CC)) $(CFLAGS) $(MPI_FLAGS) -c $< -o $@
-$(BUILD)/prepare.o: data/prepare.c | $(BUILD) check-packages
-	$(CC) $(CFLAGS) -c $< -o $@
-$(BUILD)/tokenizer_data.o: llmc/tokenizer_data.S data/gpt2_tokenizer.bin | $(BUILD)
+$(BUILD)/llmc/data/tokenizer_data.o: llmc/data/tokenizer_data.S data/gpt2_tokenizer.bin
+	@mkdir -p $(@D)
 	$(CC) -c $< -o $@
-$(BUILD):
-	@mkdir -p $@
+
+# for --version
+COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown commit)
+FLAGS_llmc/version = -DBUILD_COMMIT='"$(COMMIT)"' \
+    -DBUILD_LIBRARIES='"$(if $(filter 1,$(MPI)),$(comma) MPI)"' \
+    -DBUILD_GPU_LIBRARIES='"$(comma) cuBLASLt$(if $(filter 1,$(NCCL)),$(comma) NCCL)$(if $(filter 1,$(CUDNN)),$(comma) cuDNN)"'
 
 # The GPU trainer: machine code for each GPU named, and PTX of the newest for those that come later. The driver's library
 # is not linked: without a driver the program starts all the same, and says what is missing.
@@ -121,7 +141,7 @@ GENCODE      := $(foreach sm,$(GPU),-gencode arch=compute_$(sm),code=sm_$(sm)) \
 NVCC_release  := -O3 -lineinfo
 NVCC_debug    := -O0 -g -lineinfo
 NVCC_sanitize := -O1 -g -lineinfo -Xcompiler -fsanitize=undefined
-NVCCFLAGS     = $(NVCC_$(config)) -std=c++17 -D_GNU_SOURCE $(GENCODE) --threads 0 -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas \
+NVCCFLAGS     = $(NVCC_$(config)) -std=c++20 -D_GNU_SOURCE $(GENCODE) --threads 0 -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas \
                 $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v
 CUDNN_OBJECT := $(if $(filter 1,$(CUDNN)),$(BUILD)/attention_cudnn.o)
 # Optional: NCCL, for several GPUs.
@@ -129,8 +149,8 @@ NCCL       ?= $(if $(NVCC),$(shell echo '\#include <nccl.h>' | $(NVCC) -E -x cu 
 NCCL_FLAGS := $(if $(filter 1,$(NCCL)),-DHAS_NCCL)
 CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 $(if $(CUDNN_OBJECT),-lcudnn) $(if $(NCCL_FLAGS),-lnccl) -lcublasLt -lcudart_static -ldl -lrt
 
-$(BUILD)/train_gpt2cu: $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(FP32_OBJECTS) $(MAIN_OBJECTS)
-	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $(filter %.o,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
+$(BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(FP32_OBJECTS) $(LIBRARY)
+	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $(filter %.o %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
 # -O1: it only calls the library, and takes the compiler long enough
 CUDNN_FLAGS := -std=c++17 -O1 -D_GNU_SOURCE -Wall -Wextra -DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem $(CUDA_HOME)/include -isystem $(CUDNN_FRONTEND)
 $(BUILD)/attention_cudnn.o: llmc/cuda/attention_cudnn.cpp | $(BUILD)
@@ -147,24 +167,18 @@ $(BUILD)/test_cudnn_graphs: test/cudnn/test_graphs.cpp llmc/cuda/attention_cudnn
 	$(CXX) $(CUDNN_FLAGS) $< -o $@ -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcudnn
 
 # What everything is built with: when that changes, everything is built again.
-SETTINGS := $(CC) $(CFLAGS) $(LDFLAGS) $(LEVELS) $(MPI_FLAGS) $(NCCL_FLAGS)
-ifneq ($(SETTINGS),$(shell cat $(BUILD)/settings 2>/dev/null))
 $(shell mkdir -p $(BUILD))
-$(file >$(BUILD)/settings,$(SETTINGS))
-endif
-$(FP32_OBJECTS) $(BF16_OBJECTS) $(MAIN_OBJECTS) $(PREPARE_OBJECTS): $(BUILD)/settings
-$(BUILD)/settings:
-ifneq ($(NVCC) $(NVCCFLAGS),$(shell cat $(BUILD)/cuda_settings 2>/dev/null))
-$(file >$(BUILD)/cuda_settings,$(NVCC) $(NVCCFLAGS))
-endif
+# $(call record,FILE,TEXT): a file that is newer than its objects only if TEXT has changed
+record = $(if $(filter-out x$(strip $(shell cat $(BUILD)/$(1) 2>/dev/null)),x$(strip $(2)))$(filter-out x$(strip $(2)),x$(strip $(shell cat $(BUILD)/$(1) 2>/dev/null))),$(file >$(BUILD)/$(1),$(strip $(2))))
+$(call record,settings,$(CC) $(CFLAGS) $(LDFLAGS) $(LEVELS) $(MPI_FLAGS))
+$(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
+$(call record,cudnn_settings,$(CUDNN_OBJECT))
+$(call record,version_settings,$(FLAGS_llmc/version))
+$(C_OBJECTS) $(MPI_OBJECTS) $(FP32_OBJECTS) $(BF16_OBJECTS): $(BUILD)/settings
 $(CUDA_OBJECTS): $(BUILD)/cuda_settings
-# with or without cuDNN: linked again when that changes
-ifneq ($(CUDNN_OBJECT),$(shell cat $(BUILD)/cudnn_settings 2>/dev/null))
-$(file >$(BUILD)/cudnn_settings,$(CUDNN_OBJECT))
-endif
 $(BUILD)/train_gpt2cu: $(BUILD)/cudnn_settings
-$(BUILD)/cudnn_settings:
-$(BUILD)/cuda_settings:
+$(BUILD)/llmc/version.o: $(BUILD)/version_settings
+$(BUILD)/settings $(BUILD)/cuda_settings $(BUILD)/cudnn_settings $(BUILD)/version_settings:
 
 # ----------------------------------------------------------------------------------------------------------------------
 # the GPU trainer without a GPU: test/emulator/ compiles the same files for the CPU
@@ -188,87 +202,88 @@ EMU_TESTS   := $(EMU_BUILD)/test_attention_fp32 $(EMU_BUILD)/test_attention_bf16
 emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS)
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
+	@rm -f $(@:.o=.gcda) # the counts of another object
 	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DHAS_NCCL -DFLOATX=$* -c $< -o $@
 $(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
+	@rm -f $(@:.o=.gcda)
 	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -c $< -o $@
-$(EMU_TESTS): $(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(EMU_SOURCES)
-	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DFLOATX=$* $< $(EMU_CUDNN) -o $@
+$(EMU_TESTS): $(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(LIBRARY) $(EMU_SOURCES)
+	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DFLOATX=$* $< $(EMU_CUDNN) $(LIBRARY) -o $@ -ljansson
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
-$(EMU_BUILD)/train_gpt2cu: $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(MAIN_OBJECTS)
+$(EMU_BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
 	$(call WITH_MPI,$(CXX)) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # tests
 
-TESTS := $(patsubst test/%.c,$(BUILD)/%,$(wildcard test/test_*.c))
-$(TESTS): $(BUILD)/test_%: test/test_%.c $(BUILD)/tokenizer_data.o $(BUILD)/settings | $(BUILD) check-packages
-	$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/tokenizer_data.o -o $@ $(LDLIBS)
+# The AMX backend with its tiles emulated (test/amx), for processors with AVX512_BF16 alone: tests take it in the place of
+# the real one, and build/amx/train_gpt2 is the whole trainer so.
+AMX_EMULATED := $(BUILD)/amx_emulated/cpu_bf16_amx.o
+$(AMX_EMULATED): train_gpt2.c $(wildcard test/amx/*.h) $(BUILD)/settings | check-packages
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Itest/amx $(LEVEL_amx) -DFLOATX=bf16 -DLEVEL=amx -c $< -o $@
+$(BUILD)/amx_emulated/backends.o: llmc/backends.c test/amx/processor.h $(BUILD)/settings | check-packages
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -include test/amx/processor.h -c $< -o $@
+WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %_amx.o,$(FP32_OBJECTS) $(BF16_OBJECTS))
+# AMX is emulated in the tests of all backends, unless this processor has it.
+TEST_BACKENDS := $(if $(shell grep -w amx_bf16 /proc/cpuinfo 2>/dev/null),$(FP32_OBJECTS) $(BF16_OBJECTS),$(WITH_AMX))
+# A test program is named like its source, and linked with all backends.
+TEST_SOURCES := $(filter-out test/amx/%,$(wildcard test/test_*.c test/*/test_*.c))
+TESTS := $(addprefix $(BUILD)/,$(notdir $(TEST_SOURCES:.c=)))
+vpath test_%.c $(sort $(dir $(TEST_SOURCES)))
+$(TESTS): $(BUILD)/test_%: test_%.c $(LIBRARY) $(BUILD)/settings | check-packages
+	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(filter %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
+BACKEND_TESTS := $(addprefix $(BUILD)/,test_backends test_operations test_cpu test_matmul test_attention test_gpt2 test_generate)
+$(BACKEND_TESTS): $(TEST_BACKENDS)
+$(filter-out $(BACKEND_TESTS),$(TESTS)): $(FP32_OBJECTS) $(BF16_OBJECTS)
 
-# what the tests of several processes need
+ifneq ($(filter amx,$(LEVELS)),)
+TESTS += $(BUILD)/test_amx
+$(BUILD)/test_amx: test/amx/test_amx.c $(LIBRARY) $(BUILD)/settings | check-packages
+	$(CC) $(CFLAGS) -I. -Itest/amx $(LEVEL_amx) $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
+endif
+amx: build/amx/train_gpt2
+build/amx/train_gpt2: $(BUILD)/llmc/main.o $(WITH_AMX) $(LIBRARY)
+	@mkdir -p $(@D)
+	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+
+# programs for the tests of several processes
 RANK_TOOLS := $(BUILD)/compare_checkpoints $(if $(filter 1,$(MPI)),$(BUILD)/count_collectives.so)
-$(BUILD)/compare_checkpoints: test/compare_checkpoints.c $(BUILD)/settings | $(BUILD) check-packages
-	$(CC) $(CFLAGS) $(LDFLAGS) $< -o $@ $(LDLIBS)
-$(BUILD)/count_collectives.so: test/count_collectives.c | $(BUILD)
+$(BUILD)/compare_checkpoints: test/compare_checkpoints.c $(LIBRARY) $(BUILD)/settings | check-packages
+	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
+$(BUILD)/count_collectives.so: test/count_collectives.c
+	@mkdir -p $(@D)
 	$(call WITH_MPI,$(CC)) -O1 -fPIC -shared $< -o $@
 
 tests: $(TESTS) $(RANK_TOOLS)
 
-# The tests of the kernels for each storage type and level, as test_cpu_bf16_avx2. For AMX its tiles are emulated, so that
-# they are tested on any processor with AVX512_BF16 (test/amx).
-define LEVEL_TEST
-LEVEL_TESTS += $(BUILD)/$(1)_$(2)_$(3)
-$(BUILD)/$(1)_$(2)_$(3): test/$(1).c $(BUILD)/tokenizer_data.o $(BUILD)/settings | $(BUILD) check-packages
-	$$(CC) $$(CFLAGS) $(if $(filter amx,$(3)),-Itest/amx) $$(LEVEL_$(3)) -DFLOATX=$(2) -DLEVEL=$(3:amx=avx512_bf16) $$(LDFLAGS) $$< $(BUILD)/tokenizer_data.o -o $$@ $$(LDLIBS)
-endef
-KERNEL_TESTS := $(filter test_cpu test_tile test_attention,$(notdir $(TESTS)))
-$(foreach t,$(KERNEL_TESTS),$(foreach l,$(LEVELS),$(eval $(call LEVEL_TEST,$(t),bf16,$(l)))))
-$(foreach t,$(KERNEL_TESTS) test_gpt2,$(foreach l,$(filter avx2 avx512,$(LEVELS)),$(eval $(call LEVEL_TEST,$(t),fp32,$(l)))))
-# The whole trainer so: build/amx/train_gpt2
-amx: build/amx/train_gpt2
-build/amx/%.o: CFLAGS += -Itest/amx
-build/amx/cpu_bf16_amx.o: train_gpt2.c $(BUILD)/settings | check-packages
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LEVEL_amx) -DFLOATX=bf16 -DLEVEL=amx -c $< -o $@
-build/amx/main.o: test/amx/main.c $(BUILD)/settings | check-packages
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
-build/amx/train_gpt2: build/amx/cpu_bf16_amx.o build/amx/main.o $(FP32_OBJECTS) $(BUILD)/tokenizer_data.o
-	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+# fuzz targets, with clang's libFuzzer: build/fuzz/fuzz_*
+fuzz:
+	@$(MAKE) --no-print-directory config=fuzz CC=clang MPI=0 fuzzers
+FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))
+fuzzers: $(FUZZERS)
+$(FUZZERS): $(BUILD)/%: test/fuzz/%.c $(FP32_GENERIC) $(LIBRARY)
+	$(CC) $(CFLAGS) -I. -fsanitize=fuzzer $(LDFLAGS) $< $(FP32_GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
 
-# the emulation itself
-ifneq ($(filter amx,$(LEVELS)),)
-LEVEL_TESTS += $(BUILD)/test_amx
-$(BUILD)/test_amx: test/amx/test_amx.c $(BUILD)/settings | $(BUILD) check-packages
-	$(CC) $(CFLAGS) -Itest/amx $(LEVEL_amx) -DLEVEL=avx512_bf16 $(LDFLAGS) $< -o $@ $(LDLIBS)
-endif
-
-level-tests: $(LEVEL_TESTS)
-	@sh test/run.sh $(BUILD) $(notdir $(LEVEL_TESTS))
-test: all $(TESTS)
-	@sh test/run.sh $(BUILD)
-
-# Headers that stand for themselves; ops.h, gpt2.h and what is built on them need floatX and the kernels before them.
-NEED_KERNELS := llmc/ops.h llmc/gpt2.h llmc/generate.h llmc/huggingface.h llmc/checkpoint.h llmc/choose.h llmc/mfu.h llmc/settings.h llmc/setup.h \
-                llmc/agreement.h llmc/train.h llmc/memory_table.h llmc/commands.h llmc/op_cases.h llmc/harness_impl.h llmc/cpu/tile_fp32.h
-# those for some levels alone are compiled with the objects of these
-HEADERS := $(filter-out llmc/cpu/tile_pairs.h llmc/cpu/tile_bf16.h llmc/cpu/tile_amx.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),$(wildcard llmc/*.h llmc/cpu/*.h llmc/comm/*.h data/*.h test/*.h))
+# Headers that stand for themselves: as C11, and those that .cu files include as C++20 too.
+HEADERS     := $(filter-out llmc/cpu/tile_%.h llmc/cuda/attention_cudnn.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),\
+                            $(wildcard llmc/*.h llmc/*/*.h data/*.h test/*.h))
+CPP_HEADERS := llmc/backend.h llmc/rng.h llmc/rounding.h $(wildcard llmc/cuda/*.h) $(shell grep -l '^BEGIN_C' llmc/*.h llmc/*/*.h)
 headers: check-packages
 	@for h in $(HEADERS); do \
-	    case " $(NEED_KERNELS) " in *" $$h "*) before='-include llmc/cpu/kernels.h -include llmc/comm.h';; *) before=;; esac; \
-	    echo "#include \"$$h\"" | $(call WITH_MPI,$(CC)) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -I. $$before -x c -fsyntax-only - || exit 1; \
-	    echo "#include \"$$h\"" | $(call WITH_MPI,$(CXX)) $(FLAGS) -std=c++17 -Wno-unused-function -Werror -MF /dev/null -I. $$before -x c++ -fsyntax-only - || exit 1; \
-	done; echo "$(words $(HEADERS)) headers compile alone, as C11 and as C++17"
-
-FUZZERS := $(patsubst test/fuzz/%.c,build/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
-$(FUZZERS): build/fuzz/%: test/fuzz/%.c $(BUILD)/tokenizer_data.o
-	@mkdir -p $(@D)
-	clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined $< $(BUILD)/tokenizer_data.o -o $@ $(LDLIBS)
-fuzz: $(FUZZERS)
+	    $(CC) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -fsyntax-only -include $$h -x c /dev/null || exit 1; \
+	done; echo "$(words $(HEADERS)) headers compile alone as C11"
+	@! command -v $(CXX) >/dev/null || { for h in $(CPP_HEADERS); do \
+	    $(CXX) $(FLAGS) -std=c++20 -Wno-unused-function -Werror -MF /dev/null -fsyntax-only -include $$h -x c++ /dev/null || exit 1; \
+	done; echo "$(words $(CPP_HEADERS)) of them as C++20"; }
+test: all tests
+	@sh test/run.sh $(BUILD)
 
 clean:
 	rm -rf build train_gpt2 train_gpt2cu prepare
 
--include $(wildcard $(BUILD)/*.d build/amx/*.d)
+-include $(wildcard $(BUILD)/*.d $(BUILD)/*/*.d $(BUILD)/*/*/*.d $(BUILD)/*/*/*/*.d)

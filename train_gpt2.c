@@ -1,28 +1,28 @@
-// Trains GPT-2 on the CPU. This file is compiled once for each storage type (-DFLOATX=fp32) and each level of instructions
-// (-DLEVEL=avx2, llmc/cpu/processor.h) and exports one Trainer; llmc/main.c reads the command line and picks it.
-//
-// Read in this order:
-#include "llmc/config.h"      // every option
-#include "llmc/models.h"      // shapes by name
-#include "llmc/cpu/device.h"  // the device, and the storage type floatX (contract: llmc/device.h)
-#include "llmc/ops.h"         // the contract between model and kernels
-#include "llmc/cpu/kernels.h" // the kernels, a header for each
-#include "llmc/comm.h"        // other processes
-#include "llmc/gpt2.h"        // the model: memory, forward, backward, update
-#include "llmc/generate.h"    // text from it
-#include "llmc/checkpoint.h"  // its weights on disk
-#include "llmc/settings.h"    // options that fit together and into memory
-#include "llmc/memory_table.h" // what fits, for info
-#include "llmc/setup.h"       // a run's data, weights and logs
-#include "llmc/train.h"       // the loop
-#include "llmc/commands.h"    // generate, eval, info
-#include "llmc/harness_impl.h" // what check and bench need
-#include "llmc/trainer.h"
+// The CPU's backend: its kernels in reading order. This file is compiled for each storage type (-DFLOATX=fp32) and each
+// level of instructions (-DLEVEL=avx2, llmc/cpu/processor.h). Each object exports one table of functions. The program
+// begins in llmc/main.c.
+#include "llmc/backend.h"          // the contract: every operation with its shapes
+#include "llmc/cpu/device.h"       // memory, threads, the storage type
+#include "llmc/cpu/encoder.h"      // embeddings
+#include "llmc/cpu/layernorm.h"    // layernorm, alone and after an addition
+#include "llmc/cpu/gelu.h"         // GELU
+#include "llmc/cpu/matmul.h"       // linear layers, over gemm.h and tile.h
+#include "llmc/cpu/attention.h"    // attention, plain and flash
+#include "llmc/cpu/crossentropy.h" // classifier, softmax and loss, in chunks of rows
+#include "llmc/cpu/norm.h"         // the norm of the gradient
+#include "llmc/cpu/adamw.h"        // the update
+#include "llmc/cpu/plan.h"         // memory that the operations take
+#include "llmc/cpu/peak.h"         // measured peaks of the processor
 
 __attribute__((weak)) Cpu cpu; // one for all these objects
 
-#define TRAINER JOIN(JOIN(cpu_, FLOATX), JOIN(_, LEVEL)) // cpu_fp32_avx2, say
-extern const Trainer TRAINER;
-const Trainer TRAINER = {"cpu", STRING(FLOATX), STRING(LEVEL), device_kernel_flops, train, generate_command, eval_command,
-                         info_command, saved_choice, NULL,
-                         &HARNESS};
+#define BACKEND JOIN(JOIN(cpu_, FLOATX), JOIN(_, LEVEL)) // for example cpu_fp32_avx2
+#define ENTRY(function) .function = function
+extern const Backend BACKEND;
+const Backend BACKEND = {.device = "cpu",
+                         .storage = STRING(FLOATX),
+                         .level = STRING(LEVEL),
+                         .is_host = true,
+                         .element_bytes = sizeof(Stored),
+                         .engine = NULL,
+                         BACKEND_FUNCTIONS(ENTRY)};

@@ -1,33 +1,35 @@
-// Trains GPT-2 on NVIDIA GPUs. This file is compiled once for each storage type (-DFLOATX=fp32 and bf16) and each
-// object exports one Trainer; llmc/main.c reads the command line and picks it.
-//
-// Read in this order:
-#include "llmc/config.h"         // every option
-#include "llmc/models.h"         // shapes by name
-#include "llmc/cuda/device.cuh"  // the device, and the storage type floatX (contract: llmc/device.h)
-#include "llmc/ops.h"            // the contract between model and kernels
-#include "llmc/cuda/kernels.cuh" // the kernels, a header for each
-#include "llmc/comm.h"           // other processes
-#ifdef HAS_NCCL
-#include "llmc/comm/nccl.cuh"
-#endif
-#include "llmc/gpt2.h"           // the model: memory, forward, backward, update
-#include "llmc/generate.h"       // text from it
-#include "llmc/checkpoint.h"     // its weights on disk
-#include "llmc/settings.h"       // options that fit together and into memory
-#include "llmc/memory_table.h"   // what fits, for info
-#include "llmc/setup.h"          // a run's data, weights and logs
-#include "llmc/train.h"          // the loop
-#include "llmc/commands.h"       // generate, eval, info
-#include "llmc/harness_impl.h"   // what check and bench need
-#include "llmc/trainer.h"
+// The GPU's backend: its kernels in reading order. This file is compiled once for each storage type (-DFLOATX=fp32 and
+// bf16); each object exports one table of functions. The program itself begins in llmc/main.c.
+#include "llmc/backend.h"             // the contract: every operation with its shapes
+#include "llmc/cuda/device.cuh"       // memory, streams, errors, the storage type
+#include "llmc/cuda/open.cuh"         // driver, options, opening the GPU
+#include "llmc/cuda/graph.cuh"        // recorded work, replayed as CUDA graphs
+#include "llmc/cuda/encoder.cuh"      // embeddings, over vector.cuh and column_sums.cuh
+#include "llmc/cuda/layernorm.cuh"    // layernorm, alone and after an addition
+#include "llmc/cuda/gelu.cuh"         // GELU
+#include "llmc/cuda/matmul.cuh"       // linear layers, over matmul_plain.cuh, cublaslt.cuh and fp8.cuh
+#include "llmc/cuda/attention.cuh"    // attention, plain and flash (flash.cuh)
+#include "llmc/cuda/crossentropy.cuh" // classifier, softmax and loss, in chunks of rows
+#include "llmc/cuda/norm.cuh"         // sums of losses and squares
+#include "llmc/cuda/adamw.cuh"        // the update
+#include "llmc/cuda/choices.cuh"      // variants and memory of the operations
+#include "llmc/cuda/peak.cuh"         // peak speeds of the GPU
+#include "llmc/cuda/entry.cuh"        // converts Stored* of the table to floatX* of the kernels
 
 #ifdef HAS_NCCL
-static const CommEngine* const engine = &NCCL_ENGINE;
+#include "llmc/comm/nccl.cuh" // collectives between GPUs
+#define ENGINE &NCCL_ENGINE
 #else
-static const CommEngine* const engine = NULL;
+#define ENGINE NULL
 #endif
-extern const Trainer JOIN(cuda_, FLOATX);
-const Trainer JOIN(cuda_, FLOATX) = {"cuda", STRING(FLOATX), NULL, NULL, train, generate_command, eval_command,
-                                     info_command, saved_choice, engine,
-                                     &HARNESS};
+
+#define BACKEND JOIN(cuda_, FLOATX) // for example cuda_bf16
+#define ENTRY(function) .function = Entry<function>{}
+extern "C" const Backend BACKEND;
+const Backend BACKEND = {.device = "cuda",
+                         .storage = STRING(FLOATX),
+                         .level = NULL,
+                         .is_host = false,
+                         .element_bytes = sizeof(floatX),
+                         .engine = ENGINE,
+                         BACKEND_FUNCTIONS(ENTRY)};

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Downloads real data sets into data/, with curl, and checks what came.
+# Downloads real data sets into data/, with curl, and checks each file.
 #
-#   data/fetch.sh shakespeare        Tiny Shakespeare, 1.1 MB of text, made into shards if ./prepare is built
-#   data/fetch.sh fineweb [N]        FineWeb, 10B sample: the validation shard and the first N of 103 others (1)
-#   data/fetch.sh fineweb-edu [N]    FineWeb-Edu, 10B sample: the same, N of 99 (1)
-#   data/fetch.sh fineweb100b [N]    FineWeb, 100B sample: N of 1030 (1)
-#   data/fetch.sh fineweb-edu100b [N]  FineWeb-Edu, 100B sample: N of 1001 (1)
+#   data/fetch.sh shakespeare          Tiny Shakespeare, 1.1 MB of text, made into shards if ./prepare is built
+#   data/fetch.sh fineweb [N]          FineWeb, 10B sample: the validation shard and N of 103 training shards
+#   data/fetch.sh fineweb-edu [N]      FineWeb-Edu, 10B sample: the same, N of 99
+#   data/fetch.sh fineweb100b [N]      FineWeb, 100B sample: the same, N of 1030
+#   data/fetch.sh fineweb-edu100b [N]  FineWeb-Edu, 100B sample: the same, N of 1001
 #
-# The FineWeb sets come as shards of GPT-2's tokens, 200 MB each, ready for --train_data and --val_data.
-# A file that is there and whole is not fetched again; a download that was interrupted goes on where it stopped.
+# N is 1 by default. The FineWeb sets are shards of GPT-2's tokens, 200 MB each, ready for --train_data and --val_data.
+# A complete file is not fetched again; an interrupted download continues where it stopped.
 # Exit codes: 0 done, 1 a download failed or is damaged, 2 usage.
-# Its arguments, checks and errors were tested, its downloads were not: it was written without a network.
+# Tested: arguments, checks and errors. Not tested: the downloads themselves (written without a network).
 set -eu
 
 cd "$(dirname "$0")"
@@ -23,37 +23,37 @@ header_int() { od -An -v -td4 -j $((4 * $2)) -N 4 "$1" | tr -d ' '; }
 
 size_of() { wc -c <"$1" | tr -d ' '; }
 
-# Whether file $1 is a whole token shard (data/README.md): magic, version, and a size that fits the number of tokens.
+# True if file $1 is a whole token shard (data/README.md): magic, version, and a size that fits the number of tokens.
 is_shard() {
     [ -f "$1" ] && [ "$(size_of "$1")" -ge 1024 ] && [ "$(header_int "$1" 0)" = 20240520 ] &&
         [ "$(header_int "$1" 1)" = 1 ] && [ "$(size_of "$1")" = $((1024 + 2 * $(header_int "$1" 2))) ]
 }
 
-# Whether file $1 is Tiny Shakespeare: its size, and how it begins.
+# True if file $1 is Tiny Shakespeare, by its size and first line.
 is_shakespeare() { [ -f "$1" ] && [ "$(size_of "$1")" = 1115394 ] && [ "$(head -n 1 "$1")" = "First Citizen:" ]; }
 
 # download URL FILE CHECK: the file gets its name only after the check.
 download() {
-    if "$3" "$2"; then echo "data/$2 is there"; return; fi
+    if "$3" "$2"; then echo "data/$2 is complete"; return; fi
     echo "data/$2 from $1"
     code=0
     "$3" "$2.part" || curl --fail --location --retry 3 --continue-at - --output "$2.part" "$1" || code=$?
-    # 33: the server has no more than we have, or cannot go on in the middle: the check decides
+    # 33: the server has no more than we have, or cannot resume: the check decides
     case $code in
         0 | 33) ;;
-        6 | 7 | 28) die 1 "cannot reach $1: is there a network? (what came so far is kept, run this again)" ;;
-        22) die 1 "$1: the server refused: has the data set moved?" ;;
-        *) die 1 "$1: curl failed with code $code (what came so far is kept, run this again)" ;;
+        6 | 7 | 28) die 1 "cannot reach $1: is there a network? Run this again: what was downloaded is kept" ;;
+        22) die 1 "$1: the server refused (HTTP error): has the data set moved?" ;;
+        *) die 1 "$1: curl failed with code $code. Run this again: what was downloaded is kept" ;;
     esac
     if ! "$3" "$2.part"; then
         rm -f "$2.part"
-        die 1 "data/$2: what came is not the file expected, and was removed: run this again"
+        die 1 "data/$2: the download is not the file expected and was removed: run this again"
     fi
     mv "$2.part" "$2"
 }
 
-# fetch_shards URL THEIRS OURS COUNT: validation shard 0 and training shards 1..COUNT; THEIRS and OURS are how the names of
-# the files begin there and here.
+# fetch_shards URL THEIRS OURS COUNT: validation shard 0 and training shards 1..COUNT. Names begin with THEIRS on the
+# server and with OURS here.
 fetch_shards() {
     download "$1/$2_val_000000.bin" "$3_val_000000.bin" is_shard
     i=1
@@ -96,12 +96,13 @@ case $1 in
     shakespeare)
         raw=https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt
         download $raw tinyshakespeare.txt is_shakespeare
-        [ -x ../prepare ] || { echo "now: make prepare, and run this again for the shards"; exit 0; }
+        [ -x ../prepare ] || { echo "for the shards run: make prepare, then this again"; exit 0; }
         cd .. && ./prepare --out data/tiny_shakespeare --split blank --val_size 32768 data/tinyshakespeare.txt
         ;;
     fineweb) fetch_shards $hub/kjj0/fineweb10B-gpt2/resolve/main fineweb fineweb "$count" ;;
     fineweb-edu) fetch_shards $hub/kjj0/finewebedu10B-gpt2/resolve/main finewebedu finewebedu "$count" ;;
     fineweb100b) fetch_shards $hub/kjj0/fineweb100B-gpt2/resolve/main fineweb fineweb100b "$count" ;;
     fineweb-edu100b)
-        fetch_shards $hub/karpathy/fineweb-edu-100B-gpt2-token-shards/resolve/main edu_fineweb finewebedu100b "$count" ;;
+        fetch_shards $hub/karpathy/fineweb-edu-100B-gpt2-token-shards/resolve/main edu_fineweb finewebedu100b \
+            "$count" ;;
 esac

@@ -1,23 +1,24 @@
 // Makes a tokenizer file from the two files in which OpenAI published GPT-2's vocabulary:
 //
-//     cc -std=c11 -D_GNU_SOURCE -O2 data/make_tokenizer.c -ljansson -o make_tokenizer
+//     cc -std=c11 -D_GNU_SOURCE -O2 data/make_tokenizer.c llmc/base.c -ljansson -lm -o make_tokenizer
 //     ./make_tokenizer vocab.bpe encoder.json data/gpt2_tokenizer.bin
 //
-// Nobody needs to run it, since data/gpt2_tokenizer.bin is in the repository: it says where that file comes from.
+// The repository contains the result, data/gpt2_tokenizer.bin, so this program need not be run.
 //
 // encoder.json gives every token its id, vocab.bpe lists the merges in order. Both write a byte as a visible character:
 // the 188 visible ones of Latin-1 stand for themselves, the other 68 bytes, in order, for U+0100 and on. The tokenizer
 // file holds ids and bytes only, for which the order of ids must be that of the merges: this is checked here.
-#include "../llmc/tokenizer.h"
+#include "../llmc/data/tokenizer.h"
 #include <jansson.h>
 
 enum { NUM_MERGES = 50000, VOCAB_SIZE = 256 + NUM_MERGES + 1, EOT = VOCAB_SIZE - 1, NUM_CHARACTERS = 256 + 68 };
 
+// Ends the program unless `ok`.
 static void check(bool ok, const char* path, const char* what, int id) {
     if (!ok) { fatal("%s: token %d: %s; these are not GPT-2's two files", path, id, what); }
 }
 
-// The byte that each character stands for, or -1.
+// Sets byte_of[c] to the byte that character c stands for, or -1.
 static void characters_to_bytes(int byte_of[NUM_CHARACTERS]) {
     int hidden = 256;
     for (int c = 0; c < NUM_CHARACTERS; c++) { byte_of[c] = -1; }
@@ -27,9 +28,9 @@ static void characters_to_bytes(int byte_of[NUM_CHARACTERS]) {
     }
 }
 
-// The name of each id in encoder.json.
+// Returns the name of each id in encoder.json.
 static const char** token_names(const json_t* ids, const char* path) {
-    const char** names = (const char**)alloc_or_die(VOCAB_SIZE, sizeof *names, path);
+    const char** names = alloc_or_die(VOCAB_SIZE, sizeof *names, path);
     const char* name;
     json_t* value;
     json_object_foreach((json_t*)ids, name, value) {
@@ -42,7 +43,7 @@ static const char** token_names(const json_t* ids, const char* path) {
     return names;
 }
 
-// The lines of vocab.bpe, behind the first, are the two halves of tokens 256 and on, with a space between.
+// Checks that the lines of vocab.bpe, behind the first, are the two halves of tokens 256 and on, with a space between.
 static void check_merges(const char* line, const char* const* names, const char* path) {
     for (int id = 256; id < EOT; id++) {
         line = strchr(line, '\n');
@@ -52,7 +53,7 @@ static void check_merges(const char* line, const char* const* names, const char*
         size_t first = (size_t)(right++ - left), second = strcspn(right, "\n");
         bool same = strlen(names[id]) == first + second && strncmp(names[id], left, first) == 0 &&
                     strncmp(names[id] + first, right, second) == 0;
-        check(same, path, "another merge than its name", id);
+        check(same, path, "the merge does not spell the token's name", id);
     }
 }
 

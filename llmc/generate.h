@@ -1,14 +1,15 @@
-// Text from a model: one token at a time, keys and values of the earlier ones kept (KVCache).
+// Generates text: one token at a time, with keys and values of the earlier tokens kept (KVCache).
 #pragma once
+#include "base.h"
+#include "data/tokenizer.h"
 #include "gpt2.h"
-#include "rng.h"
-#include "tokenizer.h"
+#include "models.h"
 
 typedef struct {
     double temperature; // 0: always the likeliest token
-    int top_k;          // 0: all
-    double top_p;       // 1: all
-    uint64_t seed;      // token number i of a text takes random number i of this seed
+    int top_k;          // sample among the k likeliest tokens; 0: among all
+    double top_p;       // sample among the likeliest tokens that hold this much probability; 1: among all
+    uint64_t seed;      // token number i of a text uses random number i of this seed
 } Sampling;
 
 typedef struct {
@@ -16,125 +17,33 @@ typedef struct {
     int id;
 } Candidate;
 
-// By falling logit; equal ones by id, so that a choice never depends on how a library sorts.
-static inline int candidate_order(const void* a, const void* b) {
-    const Candidate *x = (const Candidate*)a, *y = (const Candidate*)b;
-    if (x->logit != y->logit) { return x->logit < y->logit ? 1 : -1; }
-    return (x->id > y->id) - (x->id < y->id);
-}
+// Returns a token for logits (V), chosen by the uniform number u in [0,1). `candidates` (V) is scratch.
+int sample_token(const float* logits, int V, const Sampling* s, double u, Candidate* candidates);
 
-// The k likeliest of V candidates to the front, in order. Those that do not belong there cost one comparison each.
-static inline void candidates_select(Candidate* c, int k, int V) {
-    qsort(c, (size_t)k, sizeof *c, candidate_order);
-    for (int i = k; i < V; i++) {
-        if (candidate_order(&c[i], &c[k - 1]) > 0) { continue; }
-        int at = k - 1;
-        const Candidate mine = c[i];
-        for (; at > 0 && candidate_order(&mine, &c[at - 1]) < 0; at--) { c[at] = c[at - 1]; }
-        c[at] = mine;
-    }
-}
-
-// A token of logits (V), chosen by the uniform number u in [0,1). `candidates` (V) is scratch.
-static inline int sample_token(const float* logits, int V, const Sampling* s, double u, Candidate* candidates) {
-    const int k = s->temperature == 0 ? 1 : s->top_k > 0 && s->top_k < V ? s->top_k : V;
-    for (int v = 0; v < V; v++) {
-        candidates[v].logit = logits[v];
-        candidates[v].id = v;
-    }
-    candidates_select(candidates, k, V);
-    if (k == 1) { return candidates[0].id; }
-    double total = 0, kept = 0;
-    for (int i = 0; i < k; i++) { total += exp(((double)candidates[i].logit - candidates[0].logit) / s->temperature); }
-    int count = 0; // the fewest that hold top_p of the probability
-    for (; count < k && (count == 0 || kept < s->top_p * total); count++) {
-        kept += exp(((double)candidates[count].logit - candidates[0].logit) / s->temperature);
-    }
-    double left = u * kept;
-    for (int i = 0; i < count; i++) {
-        left -= exp(((double)candidates[i].logit - candidates[0].logit) / s->temperature);
-        if (left < 0) { return candidates[i].id; }
-    }
-    return candidates[count - 1].id;
-}
-
-// A text being written. The model's activations serve as scratch, so a training step must not be under way.
+// A text that is being generated. The model's activations serve as scratch, so no training step may be under way.
 typedef struct {
     GPT2* model;
     KVCache cache;
     float *device_logits, *logits; // (V)
     Candidate* candidates;         // (V)
     TokenList tokens;              // all so far
-    size_t fed;                    // how many of them the cache knows, or has forgotten
+    size_t fed;                    // tokens that went through the model, or were dropped from its context
 } Generator;
 
-static inline Generator generator_open(GPT2* model) {
-    const size_t V = (size_t)model->config.vocab_size;
-    Generator g;
-    memset(&g, 0, sizeof g);
-    g.model = model;
-    g.cache = kv_cache_alloc(model);
-    g.device_logits = (float*)device_alloc(V * sizeof(float), "logits");
-    g.logits = (float*)alloc_or_die(V, sizeof(float), "logits");
-    g.candidates = (Candidate*)alloc_or_die(V, sizeof *g.candidates, "candidates for the next token");
-    return g;
-}
+Generator generator_open(GPT2* model);
+void generator_close(Generator* g);
 
-static inline void generator_close(Generator* g) {
-    kv_cache_free(g->model, &g->cache);
-    device_free(g->device_logits, (size_t)g->model->config.vocab_size * sizeof(float));
-    free(g->logits);
-    free(g->candidates);
-    token_list_free(&g->tokens);
-}
-
-// Shows the model the tokens that it has not seen, and fetches the logits of what comes next. Where they do not fit
-// into its context any more, it begins anew with the last half context of them.
-static inline void generator_feed(Generator* g) {
-    const int rows = g->model->B * g->model->T, V = g->model->config.vocab_size;
-    const size_t capacity = (size_t)g->cache.capacity, count = g->tokens.count;
-    if ((size_t)g->cache.length + count - g->fed > capacity) {
-        g->fed = count - min_size(count, max_size(capacity / 2, 1));
-        g->cache.length = 0;
-    }
-    int n = 0;
-    while (g->fed < count) {
-        n = (int)min_size(count - g->fed, (size_t)rows);
-        device_copy_in(g->model->tokens, g->tokens.ids + g->fed, (size_t)n * sizeof(int));
-        gpt2_forward(g->model, 1, n, &g->cache);
-        g->fed += (size_t)n;
-    }
-    gpt2_logits(g->model, g->device_logits, n - 1, 1);
-    device_copy_out(g->logits, g->device_logits, (size_t)V * sizeof(float));
-}
+// Feeds the model the tokens that it has not seen, and fetches the logits of the next one. Tokens that do not fit into
+// the context restart it with its last half.
+void generator_feed(Generator* g);
 
 typedef void (*TextSink)(void* context, const char* text, size_t bytes);
 
-// Continues `prompt` (nothing: begins a document) by up to `count` tokens, or to the end of the document, and hands
-// each token's text to `sink` as it comes. The prompt is not handed over.
-static inline void generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count,
-                            const Sampling* s, TextSink sink, void* context) {
-    Generator g = generator_open(model);
-    tokenizer_encode(tokenizer, prompt, strlen(prompt), &g.tokens);
-    if (g.tokens.count == 0) { token_list_append(&g.tokens, tokenizer->eot); }
-    for (size_t i = 0; i < count; i++) {
-        generator_feed(&g);
-        const int id =
-            sample_token(g.logits, model->config.vocab_size, s, rng_uniform(s->seed, RNG_SAMPLE, i), g.candidates);
-        if (id == tokenizer->eot) { break; }
-        size_t bytes = 0;
-        const char* text = tokenizer_token(tokenizer, id, &bytes);
-        if (text) { sink(context, text, bytes); } // an id without a text: the model's vocabulary is larger
-        token_list_append(&g.tokens, id);
-    }
-    generator_close(&g);
-}
+// Continues `prompt` (empty: the start of a document) by up to `count` tokens, or to the end of the document, and
+// passes the text of each new token to `sink` as it comes.
+void generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count, const Sampling* s,
+              TextSink sink, void* context);
 
-// The tokenizer must speak the model's language: its ids must be the model's.
-static inline bool tokenizer_fits(const Tokenizer* t, const GPT2Config* m, const char* option, Error* err) {
-    if (t->vocab_size <= m->vocab_size) { return true; }
-    return fail(err,
-                "--tokenizer %s has %d tokens, the model's vocabulary only %d: give the tokenizer that its data was "
-                "prepared with",
-                option, t->vocab_size, m->vocab_size);
-}
+// Returns false if the tokenizer has ids that the model does not have. `option`: the value of --tokenizer, for the
+// error.
+bool tokenizer_fits(const Tokenizer* t, const GPT2Config* m, const char* option, Error* err);

@@ -1,39 +1,12 @@
-// How much memory this process can have.
+// Free host memory, as Linux, the container (cgroup) and the process's limits allow it.
 #pragma once
 #include "base.h"
-#include <sys/resource.h>
 
-// One number out of a small file of /proc or /sys; `fallback` if it is not there or says "max".
-static inline size_t number_in_file(const char* path, const char* key, size_t unit, size_t fallback) {
-    Error err;
-    char* text = path_exists(path) ? read_file(path, NULL, &err) : NULL;
-    const char* at = text ? strstr(text, key) : NULL;
-    char* end = NULL;
-    unsigned long long value = at ? strtoull(at + strlen(key), &end, 10) : 0;
-    size_t result = at && end != at + strlen(key) ? (size_t)value * unit : fallback;
-    free(text);
-    return result;
-}
+BEGIN_C
 
-// Bytes that can be allocated: the least of what the system has free, what the container allows and the process's
-// limits. malloc and mmap promise more than that and the process is killed later, so this is asked before.
-static inline size_t host_memory_available(void) {
-    size_t bytes = number_in_file("/proc/meminfo", "MemAvailable:", 1024, SIZE_MAX);
-    size_t limit = number_in_file("/sys/fs/cgroup/memory.max", "", 1, SIZE_MAX);
-    size_t used = number_in_file("/sys/fs/cgroup/memory.current", "", 1, 0);
-    if (limit == SIZE_MAX) {
-        limit = number_in_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "", 1, SIZE_MAX);
-        used = number_in_file("/sys/fs/cgroup/memory/memory.usage_in_bytes", "", 1, 0);
-    }
-    // files that were read count as used, but make way
-    used -= min_size(used, number_in_file("/sys/fs/cgroup/memory.stat", "\ninactive_file ", 1, 0));
-    if (limit != SIZE_MAX) { bytes = min_size(bytes, limit > used ? limit - used : 0); }
-    const int resources[2] = {RLIMIT_AS, RLIMIT_DATA};
-    for (int i = 0; i < 2; i++) {
-        struct rlimit r;
-        if (getrlimit(resources[i], &r) == 0 && r.rlim_cur != RLIM_INFINITY) {
-            bytes = min_size(bytes, (size_t)r.rlim_cur);
-        }
-    }
-    return bytes;
-}
+// Returns the bytes that this process can still use: the least of the system's free memory, the container's limit less
+// its use, and the process's limits; SIZE_MAX if none is known. malloc() and mmap() grant more than that, and the
+// process is killed when it touches the pages, so ask before allocating.
+size_t host_memory_available(void);
+
+END_C

@@ -1,27 +1,16 @@
-// What changes from step to step: the learning rate and the size of the batch. Pure functions of where the run stands,
-// so that a resumed run needs no state for them.
+// Schedules of the learning rate and of the batch size. Both are pure functions of the step and of the tokens seen, so
+// that a resumed run needs no state for them.
 #pragma once
+#include "base.h"
 #include "config.h"
 
-// The learning rate at `step` of `steps` (both may be fractions: with a batch ramp, tokens seen / tokens of a full
-// step).
+// Returns the learning rate at `step` of `steps` (both may be fractions: with a batch ramp, tokens seen / tokens of a
+// full step).
 //   warm-up   lr * (step + 1) / warmup_steps
 //   cosine    half a wave from lr down to lr * min_lr_frac at the end (Loshchilov & Hutter 2017)
 //   linear    a straight line between the same two
 //   wsd       flat, and over the last fifth lr * (1 - sqrt(part)) down to the minimum (Hägele et al. 2024)
-static inline double schedule_lr(const Config* c, double step, double steps) {
-    const double warmup = (double)c->warmup_steps, least = c->lr * c->min_lr_frac;
-    if (step < warmup) { return c->lr * (step + 1 < warmup ? step + 1 : warmup) / warmup; }
-    const double part = steps > warmup ? fmin((step - warmup) / (steps - warmup), 1.0) : 1.0;
-    if (!strcmp(c->schedule, "constant")) { return c->lr; }
-    if (!strcmp(c->schedule, "linear")) { return least + (c->lr - least) * (1 - part); }
-    if (!strcmp(c->schedule, "wsd")) {
-        const double decay_from = 0.8 * steps;
-        if (step < decay_from) { return c->lr; }
-        return least + (c->lr - least) * (1 - sqrt(fmin((step - decay_from) / (steps - decay_from), 1.0)));
-    }
-    return least + 0.5 * (c->lr - least) * (1 + cos(3.141592653589793 * part));
-}
+double schedule_lr(const Config* c, double step, double steps);
 
 // --batch_ramp START:TOKENS (Brown et al. 2020 grew the batch likewise): START tokens a step at first, doubled at equal
 // distances so that the full batch is reached after TOKENS tokens.
@@ -31,44 +20,12 @@ typedef struct {
     long long full;   // --total_batch_size
 } BatchRamp;
 
-static inline bool ramp_parse(const char* text, long long full, int T, BatchRamp* ramp, Error* err) {
-    char* end = NULL;
-    ramp->start = 0;
-    ramp->tokens = 0;
-    ramp->full = full;
-    if (!*text) { return true; }
-    ramp->start = strtoll(text, &end, 10);
-    if (end == text || *end != ':') {
-        return fail(err, "--batch_ramp '%s': give START:TOKENS, such as 32768:4000000000", text);
-    }
-    const char* second = end + 1;
-    ramp->tokens = strtoll(second, &end, 10);
-    if (end == second || *end || ramp->start < 1 || ramp->tokens < 1) {
-        return fail(err, "--batch_ramp '%s': give START:TOKENS, such as 32768:4000000000", text);
-    }
-    long long size = ramp->start;
-    while (size < full) { size *= 2; }
-    if (ramp->start % T || size != full) {
-        return fail(err,
-                    "--batch_ramp %s: START must be whole sequences (a multiple of %d) and double up to "
-                    "--total_batch_size %lld, "
-                    "as %lld does",
-                    text, T, full, full % (2LL * T) ? full : full / 2);
-    }
-    return true;
-}
+// Reads --batch_ramp (empty: no ramp) for a full batch of `full` tokens and sequences of T. Fails if the sizes on the
+// way would not be whole sequences, or not double up to the full batch.
+bool ramp_parse(const char* text, long long full, int T, BatchRamp* ramp, Error* err);
 
-// Tokens of the step that begins after `seen` tokens.
-static inline long long ramp_batch(const BatchRamp* ramp, long long seen) {
-    if (!ramp->start || seen >= ramp->tokens) { return ramp->full; }
-    int doublings = 0;
-    for (long long size = ramp->start; size < ramp->full; size *= 2) { doublings++; }
-    return ramp->start << (int)((double)doublings * (double)seen / (double)ramp->tokens);
-}
+// Returns the tokens of the step that begins after `seen` tokens.
+long long ramp_batch(const BatchRamp* ramp, long long seen);
 
-// Steps until at least `tokens` tokens were seen.
-static inline long long ramp_steps(const BatchRamp* ramp, long long tokens) {
-    long long seen = 0, steps = 0;
-    for (; ramp->start && seen < ramp->tokens && seen < tokens; steps++) { seen += ramp_batch(ramp, seen); }
-    return seen < tokens ? steps + (tokens - seen + ramp->full - 1) / ramp->full : steps;
-}
+// Returns the steps until at least `tokens` tokens were seen.
+long long ramp_steps(const BatchRamp* ramp, long long tokens);

@@ -1,12 +1,12 @@
 #!/bin/sh
-# From nothing to a GPT-2 that tells stories, in about three minutes on two cores: installs what is missing, builds, makes
-# the built-in corpus, trains a small model on it, and leaves a checkpoint and a report.
+# From nothing to a GPT-2 that tells stories, in about three minutes on two cores: installs what is missing, builds,
+# makes the built-in corpus, trains a small model on it, and leaves a checkpoint and a report.
 # usage: sh scripts/quickstart.sh [FOLDER]      FOLDER (default: quickstart) gets the run; it must not hold one already
 set -eu
 cd "$(dirname "$0")/.."
 out=${1:-quickstart}
 if [ -e "$out" ]; then
-    echo "error: $out is there already: remove it, or name another folder: sh scripts/quickstart.sh FOLDER" >&2
+    echo "error: $out exists already: remove it, or give another folder: sh scripts/quickstart.sh FOLDER" >&2
     exit 1
 fi
 
@@ -16,19 +16,19 @@ make -s train_gpt2 prepare
 echo "2. making the built-in corpus: short stories whose entropy is known exactly"
 ./prepare --stories 3000000 --val_size 20000 --out "$out/data/stories"
 echo "3. training a small GPT-2 on them"
-./train_gpt2 --model L=4,H=4,C=64,T=64 --train_data "$out/data/stories_train_*.bin" --val_data "$out/data/stories_val_*.bin" \
-    --batch_size 8 --max_steps 800 --lr 4e-3 --warmup_steps 80 --val_every 200 --sample_every 800 --prompt "Once upon a time," --sample_tokens 100 \
-    --save_every 400 --out "$out"
-echo "4. a story from the model"
+./train_gpt2 --model L=4,H=4,C=64,T=64 --train_data "$out/data/stories_train_*.bin" \
+    --val_data "$out/data/stories_val_*.bin" --batch_size 8 --max_steps 800 --lr 4e-3 --warmup_steps 80 \
+    --val_every 200 --sample_every 800 --prompt "Once upon a time," --sample_tokens 100 --save_every 400 --out "$out"
+echo "4. a story by the trained model"
 ./train_gpt2 generate --out "$out" --prompt "Once upon a time," --sample_tokens 200 --temperature 0.8
 cat <<END
 
 The run is in $out/:
   report.html      the curves; open it in a browser
   metrics.jsonl    the same as numbers, one JSON object a line
-  step_00000800/   the model, a Hugging Face folder: GPT2LMHeadModel.from_pretrained("$out/step_00000800") loads it
+  step_00000800/   the model, a Hugging Face folder: GPT2LMHeadModel.from_pretrained("$out/step_00000800")
 
-Go on with:
+Continue with:
   ./train_gpt2 generate --out $out --prompt "One day, a little fox"
   ./train_gpt2 --out $out --resume auto --max_steps 1600
   ./train_gpt2 --help

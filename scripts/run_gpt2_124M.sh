@@ -1,13 +1,13 @@
 #!/bin/sh
 # GPT-2 124M on 10B tokens of FineWeb-Edu, as in the lecture "Let's reproduce GPT-2": 19,073 steps of 524,288 tokens on
 # 8 GPUs. The settings are those of --preset gpt2:124m.
-# usage: [GPUS=8] sh scripts/run_gpt2_124M.sh [--option value ...]      again to go on after it was stopped
+# usage: [GPUS=8] sh scripts/run_gpt2_124M.sh [--option value ...]      the same command continues it after a stop
 #
 # data      sh data/fetch.sh fineweb-edu 99      (GPT-2's tokens, 20 GB; nothing to prepare)
-# memory    24 GiB a GPU with 64 sequences in a micro-batch; less where that does not fit (--batch_size auto)
+# memory    24 GiB a GPU with 64 sequences in a micro-batch; fewer where that does not fit (--batch_size auto)
 # takes     llm.c: 300 ms a step on 8 A100-80, 94 min, $20 at $14 an hour (its scripts/run_gpt2_124M.sh); 140 ms on 8
 #           H100, 46 min (modded-nanogpt, 2024-10-13_llmc). This program: not measured yet.
-# reaches   on FineWeb-Edu OpenAI's 124M has a validation loss of 3.2924 (build-nanogpt, play.ipynb): it must be passed.
+# reaches   a validation loss below 3.2924, that of OpenAI's 124M on FineWeb-Edu (build-nanogpt, play.ipynb).
 #           HellaSwag: OpenAI's 29.5%, llm.c's after 10B tokens 29.9 to 31.4%, GPT-3's 33.7%.
 #
 # The curve that is published step by step is llm.c's, on FineWeb proper, with another warm-up and end of the schedule

@@ -1,10 +1,10 @@
 #!/bin/sh
 # GPT-2 350M on 31B tokens of FineWeb, as llm.c's script of this name: 60,000 steps of 524,288 tokens on 8 GPUs. The
 # settings are those of --preset gpt2:350m.
-# usage: [GPUS=8] sh scripts/run_gpt2_350M.sh [--option value ...]      again to go on after it was stopped
+# usage: [GPUS=8] sh scripts/run_gpt2_350M.sh [--option value ...]      the same command continues it after a stop
 #
 # data      sh data/fetch.sh fineweb100b 320     (64 GB)
-# memory    62 GiB a GPU with 64 sequences in a micro-batch; less where that does not fit (--batch_size auto)
+# memory    62 GiB a GPU with 64 sequences in a micro-batch; fewer where that does not fit (--batch_size auto)
 # takes     llm.c: 820 ms a step on 8 A100-80, 13.7 hours, $200 at $14 an hour (its script). This program: not measured
 #           yet.
 # reaches   OpenAI's 350M: validation loss 3.0831, HellaSwag 37.5% (llm.c, dev/vislog.ipynb). llm.c's curve

@@ -1,12 +1,12 @@
 #!/bin/sh
 # GPT-3 125M with the paper's settings on FineWeb: 260B tokens, contexts of 2048, a batch that grows from 32,768 to
 # 524,288 tokens over the first 4B. The settings are those of --preset gpt3:125m.
-# usage: [GPUS=8] sh scripts/run_gpt3_125M.sh [--option value ...]      again to go on after it was stopped
+# usage: [GPUS=8] sh scripts/run_gpt3_125M.sh [--option value ...]      the same command continues it after a stop
 #
-# data      sh data/fetch.sh fineweb100b 1030    (206 GB; the run goes over it two and a half times)
+# data      sh data/fetch.sh fineweb100b 1030    (206 GB; the run repeats it two and a half times)
 # batch     8 sequences in a micro-batch, so that the small batches of the beginning reach all GPUs soon: 16 sequences
 #           occupy 2 of 8 GPUs, 64 all. After 4B tokens (see `tokens` in metrics.jsonl) a start with --batch_size 32 may
-#           be faster; it goes on with the same run.
+#           be faster; it continues the same run.
 # takes     llm.c, for 300B tokens without the ramp: 150 ms a step on 8 A100-80 is what its script assumes, 24 hours,
 #           $336 at $14 an hour; from its 300 ms with contexts of 1024 expect at least twice that. This program: not
 #           measured yet.

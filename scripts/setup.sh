@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs what the project needs and this machine lacks: a C compiler, make and the JSON library, from the system's own
 # package manager. As root it installs at once, with sudo after asking; otherwise it prints the one line to run.
-#   setup.sh [COMMAND:PACKAGE...]   these commands too
-#   setup.sh cudnn                  only the headers of cuDNN's frontend, from PyPI, into build/cudnn_frontend: with them
-#                                   and cuDNN itself, `make train_gpt2cu` has cuDNN's attention. Nothing needs them.
+#   setup.sh [COMMAND:PACKAGE...]   these too, each package unless its command exists
+#   setup.sh cudnn                  only the headers of cuDNN's frontend, from PyPI, into build/cudnn_frontend. With
+#                                   them and cuDNN, `make train_gpt2cu` builds cuDNN's attention in. Optional.
 set -eu
 
 if [ "${1:-}" = cudnn ]; then
@@ -12,12 +12,14 @@ if [ "${1:-}" = cudnn ]; then
     mkdir -p "$folder"
     # the headers are the same for every Python and processor
     if ! python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.11 --dest "$folder" \
-        "nvidia-cudnn-frontend==$version" || ! python3 -m zipfile -e "$folder"/nvidia_cudnn_frontend-$version-*.whl "$folder"; then
-        echo "error: could not fetch nvidia-cudnn-frontend $version with pip (python3 -m pip must work); or give make CUDNN_FRONTEND=FOLDER, where cudnn_frontend.h is" >&2
+        "nvidia-cudnn-frontend==$version" ||
+        ! python3 -m zipfile -e "$folder"/nvidia_cudnn_frontend-$version-*.whl "$folder"; then
+        echo "error: cannot fetch nvidia-cudnn-frontend $version: does python3 -m pip work, and is there a network?" \
+            "If cudnn_frontend.h is on this machine, give make CUDNN_FRONTEND=FOLDER" >&2
         exit 1
     fi
     rm -f "$folder"/*.whl
-    echo "cuDNN's frontend $version is in build/cudnn_frontend: now run make train_gpt2cu"
+    echo "cuDNN's frontend $version is in build/cudnn_frontend: now run: make train_gpt2cu"
     exit 0
 fi
 
@@ -30,14 +32,14 @@ if have cc; then
 else
     missing="$missing gcc libc6-dev libjansson-dev"
 fi
-for package in "$@"; do # more, for tests: command:package
+for package in "$@"; do # COMMAND:PACKAGE
     have "${package%%:*}" || missing="$missing ${package##*:}"
 done
 [ -n "$missing" ] || exit 0
 
 command="apt-get install -y --no-install-recommends$missing"
 if ! have apt-get; then
-    echo "error: missing:$missing (these are Debian's names); install them with your package manager" >&2
+    echo "error: missing:$missing (Debian's names): install them with your package manager" >&2
     exit 1
 fi
 if [ "$(id -u)" = 0 ]; then
@@ -55,7 +57,7 @@ case $command in sudo*) update="sudo apt-get update" ;; *) update="apt-get updat
 log=$(mktemp)
 if ! { $update && $command; } >"$log" 2>&1; then
     tail -n 20 "$log" >&2
-    echo "error: '$command' failed (all it said: $log)" >&2
+    echo "error: '$command' failed; its whole output is in $log" >&2
     exit 1
 fi
 rm -f "$log"

@@ -10,7 +10,7 @@ chosen=$*
 
 tiles_equal_the_plain_loops() {
     for more in "" "--fused 0 --flash 0" "--threads 1"; do
-        must "$amx" check --dtype bf16 --kernels amx --model L=2,H=3,C=96,T=64,V=517 --max_steps 4 $more
+        must "$amx" check --dtype bf16 --cpu amx --model L=2,H=3,C=96,T=64,V=517 --max_steps 4 $more
         grep -q 'bf16, amx kernels' "$dir/out" || note "not AMX: $(head -n 1 "$dir/out")"
     done
 }
@@ -25,7 +25,7 @@ any_number_of_threads_gives_the_same_bits() {
 }
 
 without_amx_its_run_goes_on_with_other_kernels() {
-    "$train" check --kernels amx --dtype bf16 --model nonsense 2>&1 | grep -q 'there are:' || { skip='this processor has AMX'; return; }
+    "$train" check --cpu amx --dtype bf16 --model nonsense 2>&1 | grep -q 'there are:' || { skip='this processor has AMX'; return; }
     corpus
     must "$amx" $small $data --dtype bf16 --max_steps 4 --val_every 0 --out "$dir/run"
     must "$amx" --out "$dir/run" --resume auto --max_steps 6

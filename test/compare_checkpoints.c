@@ -1,13 +1,13 @@
-// Compares the weights and moments of two checkpoints, tensor by tensor. Exit code 1 if the error of one, relative to
-// its norm, is above a bound; the bias of the keys is left out, because its true gradient is zero and its moments are
-// noise. usage: compare_checkpoints FOLDER FOLDER BOUND
-#include "../llmc/compare.h"
-#include "../llmc/safetensors.h"
+// Compares the weights and moments of two checkpoints, tensor by tensor. Returns 1 if the error of one, relative to its
+// norm, is above a bound. The bias of the keys is left out: its true gradient is zero, so its moments are noise.
+// usage: compare_checkpoints FOLDER FOLDER BOUND
+#include "llmc/check/compare.h"
+#include "llmc/files/safetensors.h"
 
 static double* values(const SafeTensors* s, const SafeTensor* t, size_t n) {
     Error err;
-    float* x = (float*)alloc_or_die(n, sizeof *x, t->name);
-    double* y = (double*)alloc_or_die(n, sizeof *y, t->name);
+    float* x = alloc_or_die(n, sizeof *x, t->name);
+    double* y = alloc_or_die(n, sizeof *y, t->name);
     if (!safetensors_read_float(s, t, 0, x, n, &err)) { fatal("%s", err.text); }
     for (size_t i = 0; i < n; i++) { y[i] = x[i]; }
     free(x);
@@ -19,12 +19,11 @@ static bool compare_files(const char* a, const char* b, const char* file, double
     SafeTensors s, t;
     char *path_a = format("%s/%s", a, file), *path_b = format("%s/%s", b, file);
     if (!safetensors_open(&s, path_a, &err) || !safetensors_open(&t, path_b, &err)) { fatal("%s", err.text); }
-    if (s.count != t.count || s.count == 0) { fatal("%s and %s have other tensors", path_a, path_b); }
+    if (s.count != t.count || s.count == 0) { fatal("%s and %s have different tensors", path_a, path_b); }
     bool ok = true;
     for (int i = 0; i < s.count; i++) {
         const SafeTensor *x = &s.tensors[i], *y = safetensors_find(&t, x->name);
-        size_t n = 1;
-        for (int d = 0; d < x->dims; d++) { n *= x->shape[d]; }
+        const size_t n = safetensor_elements(x);
         if (!y || y->bytes != x->bytes) { fatal("%s: no tensor %s as in %s", path_b, x->name, path_a); }
         double *got = values(&s, x, n), *want = values(&t, y, n);
         if (strstr(x->name, "attn.c_attn.bias")) {

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Which lines of llmc/cuda/ ran under the emulator, as gcov counts them: fails below 95%, or where a line that did not run
-# has no reason in the list below. usage: coverage.sh [FOLDER]      that of `make emu EMU=coverage`
+# Prints which lines of llmc/cuda/ did not run under the emulator, as gcov counted them in emulated.sh and ranks.sh, which
+# run before it. Fails below 95%, or if a line that did not run has no reason in the list below.
+# usage: coverage.sh [FOLDER]      that of `make emu EMU=coverage`
 folder=${1:-build/emu-coverage}
 least=95
 work=$(mktemp -d)
@@ -13,15 +14,13 @@ cannot be locked in place|host memory, likewise
 built without code for it|the emulator has code for every GPU
 begun, "beginning a graph"|no other capture is under way, so none is refused at its beginning
 cuBLASLt failed|what is asked of it is right: anything else ends here
-OP void device_copy_|the compiler put its lines wherever it is called, and they ran there
+static inline void device_copy_|the compiler put its lines wherever it is called, and they ran there
 this program was built without cuDNN|the emulator always has a stand-in for it
 REASONS
 
-find "$folder" -name '*.gcda' -delete
-sh test/emulated.sh "$folder" odd tf32 fp8_agrees unfused plain head know stochastic text missing memory fails trains ladder cudnns fastest recorded >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-sh test/ranks.sh build/release "$folder" in_bf16_give too_few >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+[ -s "$folder/cuda_bf16.gcda" ] || { echo "nothing ran in $folder: sh scripts/test.sh coverage runs it all"; exit 1; }
 # A line counts as run if it ran in any object and any instance of a template.
-gcov --stdout --demangled-names "$folder"/cuda_fp32.gcda "$folder"/cuda_bf16.gcda 2>/dev/null >"$work/lines"
+gcov --stdout --demangled-names "$folder"/cuda_*.gcda "$folder"/test_attention_*.gcda 2>/dev/null >"$work/lines"
 awk -F: -v least="$least" -v reasons="$work/reasons" '
     BEGIN { while ((getline line < reasons) > 0) { n++; split(line, part, "|"); text[n] = part[1]; why[n] = part[2] } }
     $2 ~ /^ *0$/ { if ($3 == "Source") { file = $4; ours = file ~ /^llmc\/cuda\/[a-z_0-9]*[.]cuh$/ } next }

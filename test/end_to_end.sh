@@ -20,17 +20,20 @@ tiny_shakespeare_learns_as_in_the_lecture() {
          exit !(NR == 50 && first >= 10.8 && first <= 11.2 && last >= 6.2 && last <= 7.0) }' "$dir/losses" >"$dir/said" || note "$(cat "$dir/said")"
 }
 
-# The lowest loss a model with T = 64 bytes of context can reach lies between the corpus' floor and floor + H/T
+# The lowest loss a model with T bytes of context can reach lies between the corpus' floor and floor + H/T
 # (data/stories.h). A model must come into that bracket, without a margin: it has then learnt all of the grammar but for less
 # than what a perfect one may lack for want of context. At no time may it be below the floor: then the floor is wrong, or
-# the model has seen the validation text.
+# the model has seen the validation text. (1.06 was reached in 25 s of one core, and 1.16 is the upper end; at full length,
+# in two minutes, 0.63 and 0.65.)
 the_corpus_is_learnt_down_to_its_floor() {
+    T=32 options="--model L=2,H=4,C=128,T=32,V=257 --max_steps 450 --lr 6e-3"
+    [ -z "$long" ] || T=64 options="--model L=4,H=4,C=128,T=64,V=257 --max_steps 700 --lr 4e-3"
     must "$prepare" --stories 4000000 --tokenizer bytes --val_size 60000 --out "$dir/c"
-    must "$train" --model L=4,H=4,C=128,T=64,V=257 --tokenizer bytes --train_data "$dir/c_train_*.bin" --val_data "$dir/c_val_*.bin" \
-        --batch_size 32 --max_steps 700 --lr 4e-3 --warmup_steps 50 --val_every 700 --val_tokens -1 --sample_every 0 --save_every 0 --out ""
-    floor=$(sed -n 's/.*"floor": *\([0-9.]*\).*/\1/p' "$dir/c_val.json") H=$(sed -n 's/.*"H": *\([0-9.]*\).*/\1/p' "$dir/c_val.json")
+    must "$train" $options --tokenizer bytes --train_data "$dir/c_train_*.bin" --val_data "$dir/c_val_*.bin" \
+        --batch_size 32 --warmup_steps 50 --val_every 1000 --val_tokens -1 --sample_every 0 --save_every 0 --out ""
+    floor=$(values_of floor "$dir/c_val.json") H=$(values_of H "$dir/c_val.json")
     loss=$(sed -n 's/^val loss //p' "$dir/out" | tail -n 1)
-    echo "$loss $floor $H" | awk '{ exit !($1 >= $2 && $1 <= $2 + $3 / 64) }' || note "loss $loss, floor $floor, H $H"
+    echo "$loss $floor $H $T" | awk '{ exit !($1 >= $2 && $1 <= $2 + $3 / $4) }' || note "loss $loss, floor $floor, H $H"
 }
 
 one_batch_is_learnt_by_heart() {
@@ -107,30 +110,29 @@ updates_of_outliers_are_left_out() {
 # ----------------------------------------------------------------------------------------------------------------------
 # surviving
 
-same_checkpoint() { # folder folder
-    for file in model.safetensors optimizer.safetensors; do
-        cmp -s "$1/$file" "$2/$file" || note "$file differs between $1 and $2"
-    done
-}
-
+# Each try is killed at another moment after it has made another checkpoint; some of them while they write the next.
 killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
     corpus
-    common="$small $data --total_batch_size 256 --max_steps 120 --val_every 30 --val_tokens 512 --save_every 7 --keep 2 --sample_every 40 --sample_tokens 8"
+    most=10
+    [ -z "$long" ] || most=100
+    common="$small $data --total_batch_size 256 --max_steps $((most * 12)) --val_every 30 --val_tokens 512 --save_every 7 --keep 2 --sample_every 40 --sample_tokens 8"
+    last=step_$(printf %08d $((most * 12)))
     must "$train" $common --out "$dir/whole"
     kills=0 tries=0
-    while [ $kills -lt 10 ] && [ $tries -lt 60 ]; do
+    while [ $kills -lt $most ] && [ $tries -lt $((6 * most)) ]; do
         tries=$((tries + 1))
-        "$train" $common --out "$dir/killed" --resume auto >/dev/null 2>>"$dir/log" &
+        rm -f "$dir/err"
+        "$train" $common --out "$dir/killed" --resume auto >/dev/null 2>"$dir/err" &
         pid=$!
-        # a moment that differs from try to try: some fall into a checkpoint being written
-        sleep "0.$(awk -v n=$tries 'BEGIN { srand(n); printf "%03d", 120 + 500 * rand() }')"
+        await 'saved step' "$dir/err" $pid || { problem=; rm -rf "$dir/killed"; wait $pid; continue; } # too fast: from the start
+        sleep "0.$(awk -v n=$tries 'BEGIN { srand(n); printf "%03d", 60 * rand() }')"
         if kill -9 $pid 2>/dev/null; then kills=$((kills + 1)); fi
         wait $pid 2>/dev/null
-        [ ! -d "$dir/killed/step_00000120" ] || { rm -rf "$dir/killed"; } # too fast: from the start
+        [ ! -d "$dir/killed/$last" ] || rm -rf "$dir/killed" # likewise
     done
     must "$train" $common --out "$dir/killed" --resume auto
-    [ $kills = 10 ] || note "only $kills kills"
-    same_checkpoint "$dir/whole/step_00000120" "$dir/killed/step_00000120"
+    [ $kills = $most ] || note "only $kills kills"
+    same_checkpoint "$dir/whole/$last" "$dir/killed/$last"
     grep -v '"config"\|"save"' "$dir/whole/metrics.jsonl" | sed 's/"ms".*"loss_z"/"loss_z"/' >"$dir/a"
     grep -v '"config"\|"save"' "$dir/killed/metrics.jsonl" | sed 's/"ms".*"loss_z"/"loss_z"/' >"$dir/b"
     cmp -s "$dir/a" "$dir/b" || note "metrics differ: $(diff "$dir/a" "$dir/b" | head -n 3)"
@@ -142,7 +144,7 @@ stopped_on_request_it_saves_and_ends_with_0() {
     corpus
     "$train" $small $data --max_steps 100000 --val_every 0 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
     pid=$!
-    while ! grep -q '^step .*5/' "$dir/out" && kill -0 $pid 2>/dev/null; do sleep 0.1; done
+    await '^step .*5/' "$dir/out" $pid
     kill -TERM $pid
     wait $pid
     status=$?
@@ -161,7 +163,7 @@ a_damaged_checkpoint_is_passed_over() {
     printf x >>"$dir/copy/step_00000010/model.safetensors"
     expect 1 'model.safetensors' "$train" generate --init "$dir/copy/step_00000010" --sample_tokens 1
     expect 1 'holds checkpoints of another run' "$train" $small $data --out "$dir/run" --resume "$dir/copy/step_00000020"
-    expect 1 'ahead of it' "$train" $small $data --out "$dir/run" --resume "$dir/run/step_00000010"
+    expect 1 'holds newer checkpoints' "$train" $small $data --out "$dir/run" --resume "$dir/run/step_00000010"
     rm -r "$dir/run/step_00000010"
     printf x >>"$dir/run/step_00000020/model.safetensors"
     expect 1 'none of its 1 checkpoints can be read' "$train" $small $data --out "$dir/run" --resume auto
@@ -186,7 +188,7 @@ resuming_keeps_the_settings_and_names_what_changed() {
 
 # a level of instructions that this processor or build lacks is refused, with those there are
 has_level() { # LEVEL DTYPE
-    "$train" check --kernels "$1" --dtype "$2" --model nonsense 2>&1 | grep -q 'there are:' && return 1
+    "$train" check --cpu "$1" --dtype "$2" --model nonsense 2>&1 | grep -q 'there are:' && return 1
     return 0
 }
 
@@ -197,7 +199,7 @@ every_level_of_instructions_trains_alike() {
         for level in generic avx2 avx512 avx512_bf16 amx; do
             has_level $level $dtype || continue
             levels=$((levels + 1))
-            must "$train" $small $data --val_data "" --max_steps 12 --dtype $dtype --kernels $level --save_every 0 --out ""
+            must "$train" $small $data --val_data "" --max_steps 12 --dtype $dtype --cpu $level --save_every 0 --out ""
             grep -q " $dtype, $level kernels" "$dir/err" || note "$dtype $level: $(head -n 3 "$dir/err")"
             losses "$dir/out" | tail -n 1 >>"$dir/$dtype"
         done
@@ -210,7 +212,7 @@ every_level_of_instructions_trains_alike() {
 
 a_resumed_run_keeps_its_kernels_and_its_dtype() {
     corpus
-    must "$train" $small $data --max_steps 3 --val_every 0 --dtype bf16 --kernels generic --out "$dir/run"
+    must "$train" $small $data --max_steps 3 --val_every 0 --dtype bf16 --cpu generic --out "$dir/run"
     grep -q '"cpu": "generic"' "$dir/run/step_00000003/state.json" || note "state.json names no kernels"
     must "$train" --out "$dir/run" --resume auto --max_steps 6
     grep -q ' bf16, generic kernels' "$dir/err" || note "resumed with: $(grep kernels "$dir/err")"
@@ -320,6 +322,8 @@ reports_are_written() {
 wrong_options_are_named_with_the_right_one() {
     expect 2 'did you mean --batch_size?' "$train" --batchsize 4
     expect 2 'did you mean train?' "$train" trian
+    expect 2 'no option --block_size; here it is called --seq_len' "$train" --block_size 64
+    expect 2 "takes fast|plain, not 'avx2'; give --cpu avx2" "$train" --kernels avx2
     expect 2 '--lr takes a number' "$train" --lr fast
     expect 2 '--lr takes a number from 0' "$train" --lr -1
     expect 2 '--batch_size takes a whole number or auto' "$train" --batch_size 4.5
@@ -329,14 +333,14 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 '--lr needs a value' "$train" --lr
     expect 2 'is not an option of generate' "$train" generate --lr 1
     expect 2 "'4' is not an option" "$train" --lr 1 4
-    expect 2 "that is a GPU's" "$train" --dtype tf32
-    expect 2 '--dtype fp8: that is a GPU' "$train" --dtype fp8
-    expect 2 'there are: fast, plain, ' "$train" --kernels amx --dtype fp32
+    expect 2 '--dtype tf32 is for GPUs' "$train" --dtype tf32
+    expect 2 '--dtype fp8 is for GPUs' "$train" --dtype fp8
+    expect 2 'there are: auto, ' "$train" --cpu amx --dtype fp32
     printf 'lr 1e-3\nbatchsize 3\n' >"$dir/file"
     expect 2 "file:2: no option 'batchsize'; did you mean 'batch_size'?" "$train" --config "$dir/file"
     expect 2 'cannot open' "$train" --config "$dir/none"
     expect 2 'is not one of gpt2:124m' "$train" --preset gpt4
-    expect 2 'as mpirun sets them; unset them all' env OMPI_COMM_WORLD_SIZE=2 "$train"
+    expect 2 'unset all of them to start a single process' env OMPI_COMM_WORLD_SIZE=2 "$train"
 }
 
 shapes_that_do_not_fit_are_refused() {
@@ -346,6 +350,7 @@ shapes_that_do_not_fit_are_refused() {
     expect 2 'give 896 or 1024, or --batch_size 3' "$train" $small $data --batch_size 4 --total_batch_size 960 --out ""
     expect 1 'vocabulary' "$train" $small $data --model L=1,H=2,C=32,T=32,V=64 --out ""
     expect 1 'not enough memory' "$train" $small $data --model gpt3:13b --seq_len 2048 --batch_size 64 --max_steps 1 --tokenizer gpt2 --out ""
+    expect 2 'cuDNN is for GPUs' "$train" $small $data --attention cudnn --out ''
     expect 1 "has 50257 tokens, the model's vocabulary only 257" "$train" $small $data --tokenizer gpt2 --out ""
     expect 1 'less than --total_batch_size' "$train" $small $data --total_batch_size 1280000 --out ""
 }
@@ -370,7 +375,7 @@ folders_are_not_overwritten() {
     expect 1 'holds checkpoints of another run' "$train" $small $data --max_steps 4 --out "$dir/run"
     "$train" $small $data --max_steps 100000 --val_every 0 --save_every 0 --out "$dir/busy" >"$dir/log" 2>&1 &
     pid=$!
-    while ! grep -q '^step' "$dir/log" && kill -0 $pid 2>/dev/null; do sleep 0.1; done
+    await '^step' "$dir/log" $pid
     expect 1 'another run is writing to this folder' "$train" $small $data --max_steps 4 --out "$dir/busy"
     kill -9 $pid
     wait $pid 2>/dev/null
@@ -399,9 +404,6 @@ fast_kernels_are_checked_against_the_plain_ones() {
     must "$train" check --model L=1,H=2,C=32,T=16,V=50 --seq_len 16 --dtype bf16
     expect 2 'loss scaler' "$train" check --dtype fp16
 }
-
-# values_of NAME FILE: the values of that name in a JSON file that has a line for each, in order
-values_of() { sed -n "s/^ *\"$1\": //p" "$2" | sed 's/,$//; s/^"//; s/"$//'; }
 
 the_ladder_leaves_a_table_and_a_picture() {
     must "$train" bench ladder --model L=1,H=2,C=32,T=16,V=50 --max_steps 2 --threads 2 --out "$dir/ladder"
@@ -435,9 +437,9 @@ the_ladder_leaves_a_table_and_a_picture() {
 every_operation_is_timed() {
     must "$train" bench ops --model L=1,H=2,C=32,T=16,V=50 --out "$dir/ops"
     json="$dir/ops/ops.json"
-    sed -n 's/^ *OP_ENTRY(\([a-z_]*\),.*/\1/p' llmc/op_cases.h | sort >"$dir/want"
+    sed -n 's/^ *OP_ENTRY(\([a-z_]*\),.*/\1/p' llmc/check/op_cases.c | sort >"$dir/want"
     values_of name "$json" | sed 1d >"$dir/names" # the first is the model's
-    sort -u "$dir/names" | cmp -s - "$dir/want" || note "not the operations of op_cases.h: $(cat "$dir/out")"
+    sort -u "$dir/names" | cmp -s - "$dir/want" || note "not the operations of op_cases.c: $(cat "$dir/out")"
     values_of layer "$json" | paste -d ' ' "$dir/names" - | sort | uniq -d >"$dir/twice"
     [ ! -s "$dir/twice" ] || note "twice: $(cat "$dir/twice")"
     [ "$(grep -cx matmul_forward "$dir/names")" = 4 ] || note "not the four layers of a block"
@@ -463,11 +465,11 @@ a_step_on_a_gpu_is_predicted() {
         END { for (i = 1; i <= NR - 4; i++) sum += ms[i]; exit !(NR > 20 && sum / ms[NR - 3] > 0.999999 && sum / ms[NR - 3] < 1.000001) }' || note "the rows are not the step: $(cat "$dir/out")"
     expect 2 'give one of: A100' "$train" bench predict V100
     expect 2 'give a number' "$train" bench predict A100 --batch_size auto
-    expect 2 'has no such products' "$train" bench predict A100 --dtype fp8
+    expect 2 'has no matmuls of that type' "$train" bench predict A100 --dtype fp8
     expect 2 'the plain kernels have no FP8' "$train" bench predict H100 --dtype fp8 --kernels plain
-    expect 2 'is for --dtype bf16' "$train" bench predict H100 --dtype tf32 --kernels cudnn
-    expect 2 'one or the other' "$train" bench predict H100 --kernels flash --flash 0
-    expect 2 'on a GPU flash or cudnn' "$train" bench ops --kernels flash --out ""
+    expect 2 'is for --dtype bf16' "$train" bench predict H100 --dtype tf32 --attention cudnn
+    expect 2 'one or the other' "$train" bench predict H100 --attention flash --flash 0
+    expect 2 'cuDNN is for GPUs' "$train" bench ops --attention cudnn --out ""
     expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
 }
 

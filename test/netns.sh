@@ -1,12 +1,13 @@
 #!/bin/sh
 # Ranks on two hosts, and a cable between them that can be pulled: two network namespaces with names of their own.
-# usage: netns.sh build/CONFIG [WORD...]     words choose tests by a part of their names; needs root and ip (iproute2)
-build=${1:?usage: netns.sh build/CONFIG [WORD...]}
-shift
+# usage: netns.sh build/release build/EMU [WORD...]     words choose tests by a part of their names; needs root and ip
+build=${1:?usage: netns.sh build/release build/EMU [WORD...]}
+cuda=${2:?usage: netns.sh build/release build/EMU [WORD...]}/train_gpt2cu
+shift 2
 chosen="$*"
-rank="$build/test_bootstrap --as-rank"
+rank="$build/test_connect --as-rank"
 . test/lib.sh
-cuda=build/emu/train_gpt2cu prepare=build/release/prepare
+prepare=build/release/prepare
 export OMP_NUM_THREADS=1 EMU_GUARD=0
 
 hosts="gpt2c-$$-0 gpt2c-$$-1"
@@ -29,10 +30,6 @@ on() { # N command...
     ip netns exec "gpt2c-$$-$n" unshare --uts sh -c 'hostname "$0"; exec "$@"' "node$n" env RANK="$n" WORLD_SIZE=2 LOCAL_RANK=0 \
         MASTER_ADDR="$address" MASTER_PORT=29500 "$@" >"$dir/$n" 2>&1
 }
-await() { # FILE WORDS: until they are in it, 10 s at most
-    tries=0
-    while ! grep -qF -- "$2" "$1" 2>/dev/null && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
-}
 said() { grep -qF -- "$2" "$dir/$1" || note "no '$2' from rank $1, but: $(tail -n 1 "$dir/$1")"; }
 ended() { # N CODE PID
     wait "$3"
@@ -42,8 +39,8 @@ ended() { # N CODE PID
 
 two_hosts_meet() {
     for address in 10.77.0.1 ${no_ipv6:-fd77::1}; do
-        on 1 $rank 0.2 10 & one=$!
-        on 0 $rank 0.2 10 & zero=$!
+        on 1 $rank 0.2 60 & one=$!
+        on 0 $rank 0.2 60 & zero=$!
         ended 0 0 $zero
         ended 1 0 $one
         said 0 'rank 0 of 2 on node0'
@@ -63,12 +60,12 @@ trainers_meet_and_are_parted() {
     said 0 'step    3/3'
     on 0 $run --max_steps 1000000 --save_every 0 --comm_timeout 3 --out "$dir/cut" & zero=$!
     on 1 $run --max_steps 1000000 --save_every 0 --comm_timeout 3 --out "$dir/cut" & one=$!
-    await "$dir/0" 'step    5/'
+    await 'step    5/' "$dir/0" $zero
     ip -n "gpt2c-$$-1" link set cable down
     wait $zero && note "rank 0 ended well"
     wait $one && note "rank 1 ended well"
     # NCCL's stand-in does not go by the cable: who sees it cut first ends, and takes the other along
-    grep -qF 'rank 1 on node1 has sent no sign of life' "$dir/0" || grep -qF 'rank 0 on node0 has sent no sign of life' "$dir/1" ||
+    grep -qF 'rank 1 on node1 has sent no heartbeat' "$dir/0" || grep -qF 'rank 0 on node0 has sent no heartbeat' "$dir/1" ||
         note "nobody says why: $(tail -n 1 "$dir/0"); $(tail -n 1 "$dir/1")"
     ip -n "gpt2c-$$-1" link set cable up
 }
@@ -81,7 +78,7 @@ ssh_starts_stops_and_goes_on() {
         --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 --val_every 0 --sample_every 0 $data --out $dir/run"
     chmod +x "$dir/ssh"
     HOSTS="10.77.0.1 10.77.0.2" $run --max_steps 100000 --prompt "it's" >"$dir/0" 2>&1 & pid=$!
-    await "$dir/0" 'step    5/'
+    await 'step    5/' "$dir/0" $pid
     kill -TERM $pid
     ended 0 0 $pid
     said 0 'saved step'
@@ -97,23 +94,23 @@ a_cut_link_is_found_by_both() {
     address=10.77.0.1
     on 0 $rank 60 2 & zero=$!
     on 1 $rank 60 2 & one=$!
-    await "$dir/0" 'rank 0 of 2'
-    await "$dir/1" 'rank 1 of 2'
+    await 'rank 0 of 2' "$dir/0" $zero
+    await 'rank 1 of 2' "$dir/1" $one
     ip -n "gpt2c-$$-1" link set cable down
     ended 0 1 $zero
     ended 1 1 $one
-    said 0 'error: rank 1 on node1 has sent no sign of life for 2'
-    said 1 'error: rank 0 on node0 has sent no sign of life for 2'
+    said 0 'error: rank 1 on node1 has sent no heartbeat for 2'
+    said 1 'error: rank 0 on node0 has sent no heartbeat for 2'
     ip -n "gpt2c-$$-1" link set cable up
 }
 
 # A cable that is pulled and put back within the time-out costs nothing.
 a_short_cut_is_survived() {
     address=10.77.0.1
-    on 0 $rank 4 8 & zero=$!
-    on 1 $rank 4 8 & one=$!
-    await "$dir/0" 'rank 0 of 2'
-    await "$dir/1" 'rank 1 of 2'
+    on 0 $rank 4 60 & zero=$!
+    on 1 $rank 4 60 & one=$!
+    await 'rank 0 of 2' "$dir/0" $zero
+    await 'rank 1 of 2' "$dir/1" $one
     ip -n "gpt2c-$$-1" link set cable down
     sleep 1
     ip -n "gpt2c-$$-1" link set cable up

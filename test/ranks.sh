@@ -13,7 +13,7 @@ export OMP_NUM_THREADS=1 EMU_GUARD=0 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_AL
 
 run="--model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --seq_len 32 --sample_tokens 12 --max_steps 20 --lr 1e-4"
 often="--val_every 10 --val_tokens 1000 --sample_every 10 --save_every 10 --total_batch_size 512"
-ranks() { n=$1; shift; timeout 120 mpirun -np "$n" "$@"; } # a test that hangs has failed
+ranks() { n=$1; shift; timeout 600 mpirun -np "$n" "$@"; } # a test that hangs has failed
 
 # numbers FOLDER: the losses and norms of a run with all their digits, its validations, its samples
 numbers() { # FOLDER
@@ -70,8 +70,8 @@ a_batch_ramp_may_leave_ranks_without_rows() {
     done
 }
 
-# A layer is one sum, begun with the last of four micro-batches alone; the numbers are the losses of each step and of each
-# validation. MPI itself counts.
+# A layer is one sum, begun with the last of four micro-batches alone; the numbers are the losses of each step and of
+# each validation. MPI itself counts.
 gradients_are_added_up_once_a_step() {
     corpus
     for zero in 0 1; do
@@ -121,7 +121,7 @@ stopping_one_rank_saves_and_stops_all() {
     corpus
     ranks 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 --val_every 0 --sample_every 0 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
     pid=$!
-    await 'step .*/' "$dir/out"
+    await 'step .*/' "$dir/out" $pid
     ends_well TERM "$(rank_pid "$dir/run" 1)" $pid
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
 }
@@ -129,7 +129,7 @@ stopping_one_rank_saves_and_stops_all() {
 # ----------------------------------------------------------------------------------------------------------------------
 # GPUs, emulated
 
-gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 20 --total_batch_size 128 --dtype fp32 --val_every 10 --val_tokens 100 --sample_every 20 --sample_tokens 4 --save_every 20"
+gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 8 --total_batch_size 128 --dtype fp32 --val_every 4 --val_tokens 100 --sample_every 8 --sample_tokens 4 --save_every 8"
 one_gpu() { [ -d "$root/one_gpu" ] || "$cuda" $gpu $data --batch_size 4 --out "$root/one_gpu" >/dev/null 2>&1; }
 
 gpus_train_as_one_does() {
@@ -182,9 +182,9 @@ gpus_go_on_with_other_gpus_in_bf16_and_fp8() {
 gpus_validate_as_one_does() {
     corpus
     one_gpu
-    must "$cuda" eval --dtype fp32 --out "$root/one_gpu"
+    must "$cuda" eval --dtype fp32 --val_tokens 1000 --out "$root/one_gpu"
     cp "$dir/out" "$dir/one"
-    must "$cuda" eval --dtype fp32 --gpus 2 --out "$root/one_gpu"
+    must "$cuda" eval --dtype fp32 --val_tokens 1000 --gpus 2 --out "$root/one_gpu"
     cmp -s "$dir/one" "$dir/out" || note "$(cat "$dir/out"), not $(cat "$dir/one")"
 }
 
@@ -193,7 +193,7 @@ interrupting_all_gpus_saves() {
     corpus
     "$cuda" $gpu $data --zero 1 --max_steps 1000000 --val_every 0 --sample_every 0 --save_every 1000000 --batch_size 2 --gpus 2 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
     pid=$!
-    await 'step .*/' "$dir/out"
+    await 'step .*/' "$dir/out" $pid
     ends_well INT $pid $pid
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
 }
@@ -208,8 +208,6 @@ too_few_gpus_are_refused() {
 # ----------------------------------------------------------------------------------------------------------------------
 # bench
 
-# values_of NAME FILE: the values of that name in a JSON file that has a line for each, in order
-values_of() { sed -n "s/^ *\"$1\": //p" "$2" | sed 's/,$//; s/^"//; s/"$//'; }
 tiny="--model L=1,H=1,C=16,T=8,V=50 --batch_size 2 --seq_len 8"
 
 timed_well() { # N COMMAND...: N processes time all operations, with right sums, and bandwidths that fit times and bytes
@@ -244,7 +242,7 @@ gpus_time_their_sums() {
     gpus='--dtype fp32' timed_well 3 ranks 3 "$cuda"
 }
 
-foretold() { # FOLDER [bound]: one process is the measure of all, overlap never loses, a step is the sum of its parts;
+predicted() { # FOLDER [bound]: one process is the measure of all, overlap never loses, a step is the sum of its parts;
     # `bound`: n processes are at most n times as fast (micro-batches that were measured may be so for less)
     json="$1/predictions.json"
     sed -n '/"predictions"/,/"inputs"/p' "$1/scale.json" >"$json"
@@ -260,18 +258,18 @@ foretold() { # FOLDER [bound]: one process is the measure of all, overlap never 
     tr -d '\n' <"$1/scale.svg" | grep -q '^<svg.*</svg>$' || note "no picture in $1"
 }
 
-many_gpus_are_foretold() {
+many_gpus_are_predicted() {
     given="--link 8x300GB/s:5us,50GB/s:15us --step_ms 1000 --update_ms 5"
     must "$train" bench scale --model d12 --dtype bf16 --batch_size 32 --total_batch_size 1048576 $given --price 2 --out "$dir/given"
-    foretold "$dir/given" bound
+    predicted "$dir/given" bound
     [ "$(values_of gpus "$dir/given/predictions.json" | tr '\n' ' ')" = '1 2 4 8 16 32 64 128 256 512 1024 ' ] || note "counts: $(cat "$dir/out")"
     # 2 an hour: a billion tokens take 1e9 / 1048576 s
     grep -q '^ *1  *32 x 32 .* 0\.5298$' "$dir/out" || note "the cost of one: $(cat "$dir/out")"
     must ranks 2 "$train" bench scale $tiny --total_batch_size 512 --out "$dir/cpu"
-    foretold "$dir/cpu"
+    predicted "$dir/cpu"
     [ "$(values_of rows "$dir/cpu/predictions.json" | tr '\n' ' ')" = '2 2 2 2 2 2 1 ' ] || note "rows: $(cat "$dir/out")"
     must "$cuda" bench scale $tiny --total_batch_size 64 --max_steps 1 --gpus 2 --out "$dir/gpu"
-    foretold "$dir/gpu"
+    predicted "$dir/gpu"
     expect 2 'or give --link' "$train" bench scale $tiny --out ""
     expect 2 "--link '5'" "$train" bench scale $tiny --link 5 --out ""
     expect 2 'is not a part of --step_ms' "$train" bench scale $tiny $given --update_ms 2000 --out ""
@@ -280,11 +278,6 @@ many_gpus_are_foretold() {
 # ----------------------------------------------------------------------------------------------------------------------
 # what can go wrong
 
-# await PATTERN FILE: until it is there, half a minute at most
-await() { # PATTERN FILE
-    for i in $(seq 300); do grep -q -- "$1" "$2" 2>/dev/null && return; sleep 0.1; done
-    note "never: $1"
-}
 # the run, a child of ours, that ends well when one of its processes gets a signal
 ends_well() { # SIGNAL PROCESS RUN
     kill -"$1" "$2"
@@ -293,19 +286,32 @@ ends_well() { # SIGNAL PROCESS RUN
     [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
 }
 forever="--max_steps 100000000 --total_batch_size 256 --val_every 0 --sample_every 0 --save_every 50"
-rank_pid() { pgrep -f -- "--out $1" | while read -r p; do tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qE "^(OMPI_COMM_WORLD_RANK|RANK)=$2\$" && echo "$p"; done | head -n 1; }
-none_left() { # FOLDER
-    for i in $(seq 100); do pgrep -f -- "--out $1" >/dev/null || return; sleep 0.1; done
-    note "still there: $(pgrep -af -- "--out $1")"
-    pkill -KILL -f -- "--out $1"
+processes_of() { # FOLDER: the ids of those that have the folder as an argument
+    echo "$1" >"$dir/argument" # not an argument of grep
+    set +f
+    grep -slzxF -f "$dir/argument" /proc/[0-9]*/cmdline | cut -d / -f 3
+    set -f
+}
+rank_pid() { # FOLDER RANK
+    for p in $(processes_of "$1"); do
+        grep -sqzxE "(OMPI_COMM_WORLD_RANK|RANK)=$2" "/proc/$p/environ" && { echo "$p"; return; }
+    done
+}
+none_left() { # FOLDER: all its processes end, within a minute
+    for i in $(seq 600); do
+        [ -n "$(processes_of "$1")" ] || return 0
+        sleep 0.1
+    done
+    note "still there: $(processes_of "$1")"
+    kill -KILL $(processes_of "$1") 2>/dev/null
 }
 
 a_stopped_or_killed_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
-        ranks 4 "$train" $run $data $forever --batch_size 1 --comm_timeout 3 --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
+        ranks 4 "$train" $run $data $forever --batch_size 1 --comm_timeout 5 --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
         pid=$!
-        await 'saved step' "$dir/err"
+        await 'saved step' "$dir/err" $pid
         kill -$signal "$(rank_pid "$dir/$signal" 2)"
         wait $pid
         code=$?
@@ -322,7 +328,7 @@ a_run_whose_rank_was_killed_goes_on_with_two() {
     must "$train" $long --batch_size 4 --out "$dir/one"
     ranks 4 "$train" $long --batch_size 1 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
     pid=$!
-    await 'saved step 100' "$dir/err"
+    await 'saved step 100' "$dir/err" $pid
     kill -KILL "$(rank_pid "$dir/run" 3)" 2>/dev/null
     wait $pid && note "it ended well, before it could be killed"
     none_left "$dir/run"
@@ -335,9 +341,9 @@ a_run_whose_rank_was_killed_goes_on_with_two() {
 a_killed_gpu_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
-        "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 --comm_timeout 3 --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
+        "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 --comm_timeout 5 --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
         pid=$!
-        await 'saved step' "$dir/err"
+        await 'saved step' "$dir/err" $pid
         kill -$signal "$(rank_pid "$dir/$signal" 2)"
         wait $pid
         code=$?
@@ -363,17 +369,17 @@ jumps_are_seen_by_all_ranks() {
 ranks_that_differ_are_named() {
     corpus
     common="$run $data --total_batch_size 256 --batch_size 2 --val_every 0 --sample_every 0 --out $dir/run"
-    expect 2 'on ' timeout 60 mpirun -np 1 "$train" $common --lr 1e-3 : -np 1 "$train" $common --lr 2e-3
-    grep -q -- '--lr is 0.002, for the first process it is 0.001' "$dir/err" || note "not named: $(cat "$dir/err")"
+    expect 2 'on ' timeout 600 mpirun -np 1 "$train" $common --lr 1e-3 : -np 1 "$train" $common --lr 2e-3
+    grep -q -- '--lr is 0.002, for rank 0 it is 0.001' "$dir/err" || note "not named: $(cat "$dir/err")"
     cp "$train" "$dir/other"
     echo other >>"$dir/other"
-    expect 1 'another version of this program' timeout 60 mpirun -np 1 "$train" $common : -np 1 "$dir/other" $common
+    expect 1 'another version of this program' timeout 600 mpirun -np 1 "$train" $common : -np 1 "$dir/other" $common
     mkdir "$dir/a" "$dir/b"
     cp "$root/corpus_train_000001.bin" "$dir/a"
     cp "$root/corpus_train_000001.bin" "$dir/b"
     printf 'ab' | dd of="$dir/b/corpus_train_000001.bin" bs=1 seek=1030 conv=notrunc 2>/dev/null
     common="$common --train_data corpus_train_*.bin"
-    expect 1 'the data is not that of the first process' timeout 60 mpirun -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
+    expect 1 'the data is not that of rank 0' timeout 600 mpirun -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
 }
 
 bad_ranks_are_refused() {
@@ -382,7 +388,7 @@ bad_ranks_are_refused() {
     grep -q 'or start 1, 2, 4 processes' "$dir/err" || note "says not how many would do: $(cat "$dir/err")"
     expect 2 'only train, eval and bench run in several' ranks 2 "$train" generate --out "$root/one"
     expect 1 'start them with mpirun -np 2' "$train" $run $data --gpus 2 --out "$dir/run"
-    expect 1 'srun started 2 processes, but for MPI there are 1' env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$train" $run $data --out "$dir/run"
+    expect 1 'srun started 2 processes, but MPI counts 1' env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$train" $run $data --out "$dir/run"
     expect 2 'WORLD_SIZE' env RANK=0 "$train" $run $data --out "$dir/run"
     [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
 }
@@ -397,7 +403,7 @@ run_scripts_have_the_settings_of_their_sources() {
         TRAINER="$train" GPUS=1 sh scripts/run_$name.sh $data --model L=1,H=1,C=2,T=8,V=257 --tokenizer bytes --batch_size 1024 \
             --val_every 0 --sample_every 0 --save_every 0 --out "$dir/$name" </dev/null >"$dir/out" 2>"$dir/err" &
         pid=$!
-        await '"kind":"config"' "$dir/$name/metrics.jsonl"
+        await '"kind":"config"' "$dir/$name/metrics.jsonl" $pid
         kill -TERM $pid
         wait $pid
         code=$?
@@ -407,7 +413,7 @@ run_scripts_have_the_settings_of_their_sources() {
         done
         preset=$(sed -n 's/.*"preset":"\([^"]*\)".*/\1/p' "$dir/$name/metrics.jsonl")
         "$train" info --preset "$preset" --batch_size 1 </dev/null >"$dir/$name/info" 2>/dev/null &
-        await ": $(echo "$model" | tr , ' ') V=50257" "$dir/$name/info" # the rest of what info says takes a while
+        await ": $(echo "$model" | tr , ' ') V=50257" "$dir/$name/info" $! # the rest of what info says takes a while
         kill $! 2>/dev/null
     done <<END
 gpt2_124M L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0006 max_steps=19073 warmup_steps=715 min_lr_frac=0.1 weight_decay=0.1 schedule="cosine" beta2=0.95 grad_clip=1.0 batch_ramp="" zero="1" resume="auto"
@@ -432,7 +438,7 @@ run_scripts_say_what_is_missing() {
     expect 1 'sh data/fetch.sh fineweb-edu 99' $script
     expect 1 'sh data/fetch.sh fineweb100b 99' env DATA=fineweb100b $script
     : >"$dir/data/finewebedu_train_000001.bin"
-    expect 1 'no data/finewebedu_train_*.bin with data/finewebedu_val_000000.bin' $script
+    expect 1 'data/finewebedu_train_*.bin or data/finewebedu_val_000000.bin is missing' $script
     rm "$dir/data/finewebedu_train_000001.bin"
     cp data/fetch.sh "$dir/data"
     printf '#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\ncp %s/corpus_val_000000.bin "$2"\n' "$root" >"$dir/bin/curl"
@@ -499,7 +505,7 @@ a_slurm_job_saves_at_its_end_and_goes_on() {
     slurm="env PATH=$dir/bin:$PATH SLURM_TEST=$dir SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=77 SLURM_JOB_NODELIST=n SLURM_CPUS_PER_TASK=1 TRAINER=$cuda sh scripts/multi_node/slurm.sh $by_script $data --out $dir/run"
     $slurm --max_steps 100000 >"$dir/out" 2>"$dir/err" &
     pid=$!
-    await 'step .*5/' "$dir/out"
+    await 'step .*5/' "$dir/out" $pid
     ends_well USR1 $pid $pid
     [ "$(cat "$dir/requeue" 2>&1)" = "requeue 77" ] || note "not back into the queue"
     rm -f "$dir/requeue"

@@ -1,28 +1,60 @@
 #!/bin/sh
-# Runs every test program of a build folder from the root of the repository, and adds up what they report.
-# usage: run.sh build/CONFIG [NAME...]     exits 1 if anything failed
-build=${1:?usage: run.sh build/CONFIG [NAME...]}
+# Runs every test program of a build folder from the root of the repository, as many at a time as there are processors,
+# and adds up what they report. usage: run.sh build/CONFIG [NAME[=WORD,...]...] [all]     exits 1 if anything failed
+# After NAME= only the tests run whose names contain a word, or with -WORD do not contain it. all: all other programs too,
+# as without names.
+build=${1:?usage: run.sh build/CONFIG [NAME[=WORD,...]...] [all]}
 shift
-passed=0 failed=0 skipped=0
-[ $# -gt 0 ] || set -- $(cd test && ls test_*.c | sed 's/\.c$//')
-output=$(mktemp)
+[ $# -gt 0 ] || set -- all
+case " $* " in *" all "*) # test_connect waits for time-outs, and test_backends computes longest: they begin first
+    set -- test_connect "$@" test_backends $(cd test && ls test_*.c */test_*.c | sed 's:.*/::; s/\.c$//') ;;
+esac
+workers=$(nproc 2>/dev/null || echo 1)
 export OMP_WAIT_POLICY=passive # threads of several programs may share the cores
-for name in "$@"; do
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+run_program() { # NAME WORD...
+    output="$work/$1"
     start=$(date +%s)
-    "$build/$name" >"$output" 2>&1
+    program="$build/$1"
+    name=$1
+    shift
+    if [ "$name" = test_amx ] && [ ! -x "$program" ]; then
+        echo "skipped $name: AMX is not among the levels of this build"
+        echo "$name: 0 passed, 0 failed, 1 skipped" >"$work/$name.counts"
+        return
+    fi
+    "$program" "$@" >"$output" 2>&1
     status=$?
     line=$(grep -E "^$name: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$" "$output" | tail -n 1)
     if [ -z "$line" ]; then # it ended before its time
         cat "$output"
-        echo "$name: ended with status $status before it had finished"
-        failed=$((failed + 1))
-        continue
+        echo "FAILED  $name: ended with status $status before it had finished"
+        echo "$name: 0 passed, 1 failed, 0 skipped" >"$work/$name.counts"
+        return
     fi
-    grep -vxF "$line" "$output"
-    echo "$line ($(($(date +%s) - start)) s)"
-    set_counts() { passed=$((passed + $2)) failed=$((failed + $4)) skipped=$((skipped + $6)); }
-    set_counts $(echo "$line" | tr -d ,)
+    echo "$line" >"$work/$name.counts"
+    { grep -vxF "$line" "$output"; echo "$line ($(($(date +%s) - start)) s)"; } >"$output.said"
+    cat "$output.said"
+}
+worker() {
+    for spec in "$@"; do
+        [ "$spec" != all ] || continue
+        [ "$spec" != test_amx ] || [ -x "$build/test_amx" ] || continue # only built with that level
+        mkdir "$work/${spec%%=*}.taken" 2>/dev/null || continue
+        case $spec in
+        *=*) run_program "${spec%%=*}" $(echo "${spec#*=}" | tr , ' ') ;;
+        *) run_program "$spec" ;;
+        esac
+    done
+}
+
+i=0
+while [ $i -lt "$workers" ]; do
+    worker "$@" &
+    i=$((i + 1))
 done
-rm -f "$output"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" = 0 ]
+wait
+cat "$work"/*.counts | tr -d , | awk '{ p += $2; f += $4; s += $6 }
+    END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 || !NR }'

@@ -5,32 +5,32 @@
 //   EXPECT_DEATH(code, "words", statement)  the statement, run in a child process, ends the program with this exit code
 //                                           and its standard error contains the words
 //   SKIP("reason")                          leaves the test, which counts as skipped
+//   test_case = "cpu fp32 avx2"             what the test looks at now, named by every failure; NULL: nothing to name
 //
-// A test program prints one line for each test that failed or was skipped, and closes with `name: N passed, N failed, N skipped`.
-// Arguments choose tests by a part of their names. Where the processor lacks the instructions that the program was compiled
-// for (-DLEVEL), it skips them all.
+// A test program prints each failure and each skipped test when it happens, and each test that took five seconds. At
+// the end it lists the tests that failed and closes with `name: N passed, N failed, N skipped`. It returns 1 if a test
+// failed. Arguments choose tests by a part of their names, or with -WORD leave them out; a word that chooses none is an
+// error.
 #pragma once
 #include "../llmc/base.h"
-#include "../llmc/cpu/processor.h"
 #include <sys/wait.h>
-
-#define TEXT_OF_(x) #x
-#define TEXT_OF(x) TEXT_OF_(x)
 
 typedef struct TestCase {
     const char* name;
     void (*run)(void);
+    bool failed;
     struct TestCase* next;
 } TestCase;
 
 static TestCase *test_first, **test_end = &test_first;
-static int test_failures;       // in the test that runs now
-static const char* test_skipped;
-static const char* test_folder; // an empty folder of this program's own, removed at the end
+static int test_failures;        // in the test that runs now
+static const char* test_skipped; // the reason
+static const char* test_case;
+static const char* test_folder;  // an empty folder of this program's own, removed at the end
 
 #define TEST(id)                                                             \
     static void test_##id(void);                                             \
-    static TestCase case_##id = {#id, test_##id, NULL};                      \
+    static TestCase case_##id = {#id, test_##id, false, NULL};               \
     __attribute__((constructor)) static void add_##id(void) {                \
         *test_end = &case_##id;                                              \
         test_end = &case_##id.next;                                          \
@@ -38,7 +38,7 @@ static const char* test_folder; // an empty folder of this program's own, remove
     static void test_##id(void)
 
 #define SKIP(reason) do { test_skipped = reason; return; } while (0)
-#define TEST_FAIL(...) (printf("%s:%d: ", __FILE__, __LINE__), printf(__VA_ARGS__), putchar('\n'), test_failures++)
+#define TEST_FAIL(...) (test_fail_at(__FILE__, __LINE__), printf(__VA_ARGS__), putchar('\n'))
 #define EXPECT(cond) do { if (!(cond)) TEST_FAIL("expected %s", #cond); } while (0)
 #define EXPECT_NEAR(got, want, tolerance)                                                                    \
     do {                                                                                                     \
@@ -54,7 +54,15 @@ static const char* test_folder; // an empty folder of this program's own, remove
         test_check_death(child_, errors_, code, words, __FILE__, __LINE__);                                  \
     } while (0)
 
-static inline void test_check_death(pid_t child, FILE* errors, int code, const char* words, const char* file, int line) {
+// Counts a failure and prints the beginning of its line.
+static inline void test_fail_at(const char* file, int line) {
+    test_failures++;
+    printf("%s:%d: ", file, line);
+    if (test_case) { printf("%s: ", test_case); }
+}
+
+static inline void test_check_death(pid_t child, FILE* errors, int code, const char* words, const char* file,
+                                    int line) {
     int status = 0;
     static char text[1 << 16];
     waitpid(child, &status, 0);
@@ -63,10 +71,37 @@ static inline void test_check_death(pid_t child, FILE* errors, int code, const c
     text[n] = 0;
     fclose(errors);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != code || !strstr(text, words)) {
-        printf("%s:%d: expected exit code %d and \"%s\", got %s %d and: %s\n", file, line, code, words,
-               WIFEXITED(status) ? "exit code" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), text);
-        test_failures++;
+        test_fail_at(file, line);
+        printf("expected exit code %d and \"%s\", got %s %d and: %s\n", code, words,
+               WIFEXITED(status) ? "exit code" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
+               text);
     }
+}
+
+// Returns true if an argument chooses the test, or there is none that could, and no argument -WORD leaves it out.
+static inline bool test_is_chosen(const TestCase* t, int argc, char** argv) {
+    bool chosen = false, words = false;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-') {
+            if (strstr(t->name, argv[i] + 1)) { return false; }
+            continue;
+        }
+        words = true;
+        chosen = chosen || strstr(t->name, argv[i]) != NULL;
+    }
+    return chosen || !words;
+}
+
+static inline void test_run(TestCase* t) {
+    const double start = seconds_now();
+    test_failures = 0;
+    test_skipped = test_case = NULL;
+    t->run();
+    t->failed = test_failures > 0;
+    const double seconds = seconds_now() - start;
+    if (t->failed) { printf("FAILED  %s\n", t->name); }
+    else if (test_skipped) { printf("skipped %s: %s\n", t->name, test_skipped); }
+    else if (seconds > 5) { printf("passed  %s (%.0f s)\n", t->name, seconds); }
 }
 
 static inline int test_main(int argc, char** argv, const char* program) {
@@ -74,28 +109,26 @@ static inline int test_main(int argc, char** argv, const char* program) {
     int passed = 0, failed = 0, skipped = 0;
     const char* slash = strrchr(program, '/');
     const char* name = slash ? slash + 1 : program;
-#ifdef LEVEL
-    if (!processor_has(TEXT_OF(LEVEL))) {
-        printf("skipped %s: this processor has no %s\n%s: 0 passed, 0 failed, 1 skipped\n", name, TEXT_OF(LEVEL), name);
-        return 0;
-    }
-#endif
     test_folder = mkdtemp(folder);
+    if (!test_folder) { fatal("%s: cannot make the folder: %s", folder, strerror(errno)); }
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (TestCase* t = test_first; t; t = t->next) {
-        bool chosen = argc < 2;
-        for (int i = 1; i < argc; i++) { chosen |= strstr(t->name, argv[i]) != NULL; }
-        if (!chosen) { continue; }
-        test_failures = 0;
-        test_skipped = NULL;
-        t->run();
-        if (test_failures) { failed++; printf("FAILED  %s\n", t->name); }
-        else if (test_skipped) { skipped++; printf("skipped %s: %s\n", t->name, test_skipped); }
-        else { passed++; }
+        if (!test_is_chosen(t, argc, argv)) { continue; }
+        test_run(t);
+        failed += t->failed;
+        skipped += !t->failed && test_skipped;
+        passed += !t->failed && !test_skipped;
     }
     char* clean = format("rm -rf %s", test_folder);
     if (system(clean) != 0) { printf("cannot remove %s\n", test_folder); }
     free(clean);
+    if (passed + failed + skipped == 0) {
+        printf("no test has such a name\n");
+        failed = 1;
+    }
+    for (const TestCase* t = test_first; t; t = t->next) {
+        if (t->failed) { printf("%s: failed: %s\n", name, t->name); }
+    }
     printf("%s: %d passed, %d failed, %d skipped\n", name, passed, failed, skipped);
     return failed != 0;
 }

@@ -1,9 +1,12 @@
 // Attention on a GPU at the edges of its tiles, for every size of head that these are made for: against the formulas in
 // double precision on the host, which finite differences confirm, and each way of doing it with the other's results.
 // Built once for each storage type.
-#include "../llmc/compare.h"
 #include "../llmc/cuda/attention.cuh"
+#include "../llmc/cuda/open.cuh"
 #include "../llmc/rng.h"
+extern "C" {
+#include "../llmc/check/compare.h"
+}
 
 static int failures;
 
@@ -187,12 +190,16 @@ static void test_shape(const AttentionShape* s) {
     for (int i = 0; i < 5; i++) { free(all[i]); }
 }
 
-int main() {
-    const int lengths[] = {1, 31, 64, 127, 256}, heads[] = {64, 80, 96, 128};
-    const DeviceOptions options = {0, false, 0, false, true, true, false, false, false, NULL};
+// Arguments are lengths to try, in place of all.
+int main(int argc, char** argv) {
+    const int all_lengths[] = {1, 31, 64, 127, 256}, heads[] = {64, 80, 96, 128};
+    const int num_lengths = argc > 1 ? argc - 1 : (int)(sizeof all_lengths / sizeof *all_lengths);
+    DeviceOptions options = {};
+    options.fused = options.flash = true;
     device_open(&options);
     int shapes = 0;
-    for (int T : lengths) {
+    for (int i = 0; i < num_lengths; i++) {
+        const int T = argc > 1 ? atoi(argv[i + 1]) : all_lengths[i];
         for (int HS : heads) {
             const AttentionShape s = {1, T, 1, HS};
             test_shape(&s);

@@ -1,5 +1,5 @@
 // The few things that every file uses: the checksum, whole files, folders, fresh strings, errors.
-#include "test.h"
+#include "test/test.h"
 
 enum { LONGEST = 100 }; // three rounds of hash64's four lanes, and a tail
 

@@ -1,6 +1,6 @@
 // Options: values and limits, which place wins, the configuration as JSON and as a file, the command line, help.
-#include "../llmc/config.h"
-#include "test.h"
+#include "llmc/config.h"
+#include "test/test.h"
 
 // Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
 int __lsan_is_turned_off(void);
@@ -16,14 +16,14 @@ static bool set(Config* c, const char* name, const char* value, Source source, E
     return config_set(c, config_find(name), value, source, err);
 }
 
-// What comes of a command line (after the program and its command); it ends at NULL.
+// The options that a command line gives (after the program and its command); it ends at NULL.
 static Config parse(int command, ...) {
-    enum { MOST = 24 };
-    char* argv[MOST];
+    enum { MAX_WORDS = 24 };
+    char* argv[MAX_WORDS];
     int argc = 0;
     va_list args;
     va_start(args, command);
-    while (argc < MOST && (argv[argc] = va_arg(args, char*)) != NULL) { argc++; }
+    while (argc < MAX_WORDS && (argv[argc] = va_arg(args, char*)) != NULL) { argc++; }
     va_end(args);
     Config c = defaults();
     config_parse(&c, command, "train", argc, argv);
@@ -297,7 +297,9 @@ TEST(wrong_command_lines_are_refused_by_name) {
                  PARSE(TRAIN, "--warmup_step", "5"));
     EXPECT_DEATH(EXIT_USAGE, "did you mean --seq_len?", PARSE(TRAIN, "--seqlen=5"));
     EXPECT_DEATH(EXIT_USAGE, "did you mean --lr?", PARSE(TRAIN, "--rl", "5"));
-    EXPECT_DEATH(EXIT_USAGE, "did you mean", PARSE(TRAIN, "--"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --; --help lists the options", PARSE(TRAIN, "--"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --version; --help lists", PARSE(TRAIN, "--version"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --dropout; --help lists", PARSE(TRAIN, "--dropout", "0.1"));
     EXPECT_DEATH(EXIT_USAGE, "--decode is not an option of train", PARSE(TRAIN, "--decode"));
     EXPECT_DEATH(EXIT_USAGE, "--lr is not an option of", PARSE(GENERATE, "--lr", "1"));
     EXPECT_DEATH(EXIT_USAGE, "--lr needs a value: peak learning rate", PARSE(TRAIN, "--seed", "1", "--lr"));
@@ -308,9 +310,57 @@ TEST(wrong_command_lines_are_refused_by_name) {
     EXPECT_DEATH(EXIT_USAGE, "no such file", PARSE(TRAIN, "--config", "/no such file"));
 }
 
+TEST(other_programs_names_lead_to_ours) {
+    EXPECT_DEATH(EXIT_USAGE, "no option --block_size; here it is called --seq_len\n",
+                 PARSE(TRAIN, "--block_size", "5"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --learning_rate; here it is called --lr\n", PARSE(TRAIN, "--learning_rate=1"));
+    EXPECT_DEATH(EXIT_USAGE, "here it is called --min_lr_frac (a fraction of --lr)", PARSE(TRAIN, "--min_lr", "1e-5"));
+    for (int i = 0; i < CONFIG_TABLE.num_aliases; i++) {
+        const OptionAlias* a = &CONFIG_TABLE.aliases[i];
+        if (config_find(a->alias) || !config_find(a->name)) { TEST_FAIL("alias %s for %s", a->alias, a->name); }
+        for (int k = 0; k < i; k++) { EXPECT(strcmp(a->alias, CONFIG_TABLE.aliases[k].alias)); }
+    }
+}
+
+TEST(kernels_attention_and_cpu_are_three_options) {
+    Config c = PARSE(TRAIN, "--kernels", "plain", "--attention", "cudnn", "--cpu", "avx2");
+    EXPECT(!strcmp(c.kernels, "plain") && !strcmp(c.attention, "cudnn") && !strcmp(c.cpu, "avx2"));
+    EXPECT_DEATH(EXIT_USAGE, "--kernels takes fast|plain, not 'avx2'; give --cpu avx2",
+                 PARSE(TRAIN, "--kernels", "avx2"));
+    EXPECT_DEATH(EXIT_USAGE, "--kernels takes fast|plain, not 'flash'; give --attention flash",
+                 PARSE(TRAIN, "--kernels=flash"));
+    EXPECT_DEATH(EXIT_USAGE, "--kernels takes fast|plain, not 'quick'\n", PARSE(TRAIN, "--kernels", "quick"));
+    EXPECT_DEATH(EXIT_USAGE, "--dtype fp16 is not supported", PARSE(TRAIN, "--dtype", "fp16"));
+}
+
+TEST(an_older_checkpoint_names_attention_and_instructions_as_kernels) {
+    static const char* const old[][4] = {{"flash", "fast", "flash", "auto"}, {"cudnn", "fast", "cudnn", "auto"},
+                                         {"avx512_bf16", "fast", "auto", "avx512_bf16"},
+                                         {"plain", "plain", "auto", "auto"}, {"fast", "fast", "auto", "auto"}};
+    Error err;
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
+        Config c = defaults();
+        json_t* object = json_pack("{s:s}", "kernels", old[i][0]);
+        EXPECT(config_from_json(&c, object, "state.json", &err));
+        EXPECT(!strcmp(c.kernels, old[i][1]) && !strcmp(c.attention, old[i][2]) && !strcmp(c.cpu, old[i][3]));
+        json_decref(object);
+    }
+}
+
+TEST(a_pattern_that_the_shell_expanded_is_recognized) {
+    char *a = format("%s/a_000.bin", test_folder), *b = format("%s/a_001.bin", test_folder);
+    Error err;
+    EXPECT(write_file_atomically(a, "", 0, &err) && write_file_atomically(b, "", 0, &err));
+    EXPECT_DEATH(EXIT_USAGE, "quote it: --train_data 'PATTERN'", PARSE(TRAIN, "--train_data", a, b));
+    free(a);
+    free(b);
+}
+
 TEST(report_takes_folders) {
     Config c = PARSE(REPORT, "a", "--out", "x", "b c");
     EXPECT(c.num_args == 2 && !strcmp(c.args[0], "a") && !strcmp(c.args[1], "b c") && !strcmp(c.out, "x"));
+    c = PARSE(BENCH, "--flash", "ladder", "--fused", "0"); // a word after a flag is no value of it
+    EXPECT(c.num_args == 1 && !strcmp(c.args[0], "ladder") && c.flash == 1 && c.fused == 0);
 }
 
 static char* write_config(const char* text) {
@@ -337,7 +387,8 @@ TEST(errors_of_a_file_name_the_line) {
     char* path = write_config("# one\n\nlr fast\n");
     EXPECT_DEATH(EXIT_USAGE, "config:3: lr takes a number, not 'fast'", PARSE(TRAIN, "--config", path));
     free(write_config("seed 1\nlearning_rate 1\n"));
-    EXPECT_DEATH(EXIT_USAGE, "config:2: no option 'learning_rate'", PARSE(TRAIN, "--config", path));
+    EXPECT_DEATH(EXIT_USAGE, "config:2: no option 'learning_rate'; here it is called 'lr'",
+                 PARSE(TRAIN, "--config", path));
     free(write_config("seed 1\n--lr 1\n"));
     EXPECT_DEATH(EXIT_USAGE, "config:2: no option '--lr'; did you mean 'lr'?", PARSE(TRAIN, "--config", path));
     free(write_config("seed\n"));
@@ -354,16 +405,21 @@ TEST(the_nearest_name_is_found) {
            edit_distance("same", "same") == 0);
     char* endless = format("%*s", 5000, "x");
     EXPECT(edit_distance(endless, "x") == 32); // longer names count as their first 32 letters
-    EXPECT(config_nearest(endless, false) != NULL);
+    EXPECT(!option_nearest(&CONFIG_TABLE, endless));
     free(endless);
     for (int i = 0; i < NUM_ROWS; i++) { // a letter too many leads back to every option
         const char* name = CONFIG_OPTIONS[i].name;
-        char* wrong = format("%sx", name ? name : "lr");
-        EXPECT(!strcmp(config_nearest(wrong, false), name ? name : "lr"));
+        if (!name) { continue; }
+        char* wrong = format("%sx", name);
+        EXPECT(option_nearest(&CONFIG_TABLE, wrong) == &CONFIG_OPTIONS[i]);
         free(wrong);
     }
-    EXPECT(!strcmp(config_nearest("genrate", true), "generate") &&
-           !strcmp(config_nearest("tokenise", true), "tokenize"));
+    EXPECT(!option_nearest(&CONFIG_TABLE, "version") && !option_nearest(&CONFIG_TABLE, "learning_rate"));
+    EXPECT(!option_nearest(&CONFIG_TABLE, "") && option_nearest(&CONFIG_TABLE, "sched") == config_find("schedule"));
+    EXPECT(command_find("train") == &COMMANDS[0] && command_find("report")->bit == REPORT);
+    EXPECT_DEATH(EXIT_USAGE, "no command 'genrate'; did you mean generate?", command_find("genrate"));
+    EXPECT_DEATH(EXIT_USAGE, "no command 'tokenise'; did you mean tokenize?", command_find("tokenise"));
+    EXPECT_DEATH(EXIT_USAGE, "no command 'serve'; --help lists the commands", command_find("serve"));
 }
 
 // The text that help prints.
@@ -408,8 +464,8 @@ TEST(help_lists_exactly_the_options_of_a_command) {
         free(text);
     }
     char* text = help_of(TRAIN);
-    EXPECT(strstr(text, "cosine|linear|constant|wsd: of the learning rate") && strstr(text, "auto: the largest that fits (4)") &&
-           strstr(text, "B*T)"));
+    EXPECT(strstr(text, "cosine|linear|constant|wsd: of the learning rate") &&
+           strstr(text, "auto: the largest that fits (4)") && strstr(text, "B*T)"));
     EXPECT(strstr(text, "peak learning rate (3e-4)") && strstr(text, "(model)") && strstr(text, "(all)"));
     free(text);
     text = help_of(TOKENIZE);

@@ -1,27 +1,29 @@
 // llm.c's letters: what each becomes, what stands where it is not given, what is refused.
-#include "../llmc/flags.h"
-#include "test.h"
+#include "llmc/config.h"
+#include "llmc/flags.h"
+#include "test/test.h"
 
 // Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) { return 1; }
 
 // The configuration that a command line of letters gives; it ends at NULL.
-static Config parse(const char* first, ...) {
-    enum { MOST = 24 };
-    char* argv[MOST];
+static Config parse(FlagsDevice device, const char* first, ...) {
+    enum { MAX_WORDS = 24 };
+    char* argv[MAX_WORDS];
     int argc = 0;
     va_list args;
     va_start(args, first);
-    for (char* a = (char*)first; argc < MOST && a; a = va_arg(args, char*)) { argv[argc++] = a; }
+    for (char* a = (char*)first; argc < MAX_WORDS && a; a = va_arg(args, char*)) { argv[argc++] = a; }
     va_end(args);
-    char** rewritten = flags_rewrite(&argc, argv);
+    char** rewritten = flags_rewrite(&argc, argv, device);
     Config c;
     config_defaults(&c);
     config_parse(&c, TRAIN, "train", argc, rewritten);
     return c;
 }
-#define PARSE(...) parse(__VA_ARGS__, (char*)NULL)
+#define PARSE(...) parse(FLAGS_CPU, __VA_ARGS__, (char*)NULL)
+#define PARSE_GPU(...) parse(FLAGS_GPU, __VA_ARGS__, (char*)NULL)
 
 typedef struct {
     const char *letters, *value, *option, *want; // want: as config_value() gives it
@@ -111,7 +113,8 @@ TEST(left_out_it_is_as_in_llmc) {
 TEST(every_letter_is_tested_here) {
     for (int i = 0; i < NUM_LETTER_FLAGS; i++) {
         const LetterFlag* flag = &LETTER_FLAGS[i];
-        EXPECT(strlen(flag->letters) <= 2 && (flag->name ? !flag->only && !flag->why : flag->why != NULL));
+        EXPECT(strlen(flag->letters) <= 2 && (flag->name != NULL) == (flag->why == NULL));
+        EXPECT(!flag->name || (!flag->on_cpu && !flag->on_gpu));
         EXPECT(!flag->name || config_find(flag->name));
         for (int k = 0; k < i; k++) { EXPECT(strcmp(flag->letters, LETTER_FLAGS[k].letters)); }
         bool given = !flag->name, left_out = !flag->name || !strcmp(flag->letters, "e");
@@ -168,6 +171,17 @@ TEST(what_is_not_supported_is_refused_unless_it_changes_nothing) {
     }
 }
 
+TEST(a_gpu_has_tf32_and_fused_gelu) {
+    static const char* const accepted[][2] = {{"-f", "0"}, {"-f", "1"}, {"-ge", "0"}, {"-ge", "1"}, {"-ge", "2"}};
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        const Config c = PARSE_GPU("-e", "d12", accepted[i][0], accepted[i][1]);
+        EXPECT(!strcmp(c.dtype, "auto") && c.fused == 1);
+    }
+    EXPECT_DEATH(EXIT_USAGE, "-f 2 is not supported", PARSE_GPU("-e", "d12", "-f", "2"));
+    EXPECT_DEATH(EXIT_USAGE, "-ge 3 is not supported", PARSE_GPU("-e", "d12", "-ge", "3"));
+    EXPECT_DEATH(EXIT_USAGE, "HellaSwag", PARSE_GPU("-e", "d12", "-h", "1"));
+}
+
 TEST(wrong_letters_and_values_are_refused) {
     EXPECT_DEATH(EXIT_USAGE, "-e is missing", PARSE("-b", "4"));
     EXPECT_DEATH(EXIT_USAGE, "llm.c's model files are not read", PARSE("-e", "log/model_00019560.bin"));
@@ -190,9 +204,9 @@ TEST(wrong_letters_and_values_are_refused) {
 TEST(long_options_are_left_alone) {
     char* long_options[] = {(char*)"--lr", (char*)"1"};
     int argc = 2;
-    EXPECT(flags_rewrite(&argc, long_options) == long_options && argc == 2);
+    EXPECT(flags_rewrite(&argc, long_options, FLAGS_CPU) == long_options && argc == 2);
     argc = 0;
-    EXPECT(flags_rewrite(&argc, long_options) == long_options && argc == 0);
+    EXPECT(flags_rewrite(&argc, long_options, FLAGS_CPU) == long_options && argc == 0);
     EXPECT(is_letter_flag("-e") && is_letter_flag("-nk") && !is_letter_flag("-") && !is_letter_flag("--") &&
            !is_letter_flag("-1"));
     EXPECT(!is_letter_flag("-abc") && !is_letter_flag("-E") && !is_letter_flag("e") && !is_letter_flag("") &&

@@ -1,8 +1,8 @@
 // Random numbers: their distribution, that streams have nothing to do with each other, and that they stay what they
 // are. Bounds are at least five standard deviations wide; all numbers are fixed by their seeds, so nothing here is
 // luck.
-#include "../llmc/rng.h"
-#include "test.h"
+#include "llmc/rng.h"
+#include "test/test.h"
 
 enum { N = 400000 };
 

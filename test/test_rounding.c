@@ -1,6 +1,7 @@
-// Stochastic rounding to bf16: only to the two neighbours, and on average to the number itself.
-#include "../llmc/rounding.h"
-#include "test.h"
+// Rounding to bf16: to the nearest, ties to even; stochastic rounding only to the two neighbours, and on average to the
+// number itself.
+#include "llmc/rounding.h"
+#include "test/test.h"
 
 TEST(only_the_two_neighbours_come_and_their_mean_is_the_number) {
     enum { DRAWS = 1 << 16 };
@@ -34,6 +35,15 @@ TEST(steps_elements_and_seeds_have_random_numbers_of_their_own) {
     const uint64_t first = rounding_random(7, 3, 5);
     EXPECT(first == rounding_random(7, 3, 5));
     EXPECT(first != rounding_random(8, 3, 5) && first != rounding_random(7, 4, 5) && first != rounding_random(7, 3, 6));
+}
+
+TEST(the_nearest_bf16_and_the_even_one_of_two) {
+    EXPECT(bf16_nearest(1.0f) == 0x3f80);
+    EXPECT(bf16_nearest(1.00390625f) == 0x3f80); // halfway: to the even one
+    EXPECT(bf16_nearest(1.01171875f) == 0x3f82);
+    EXPECT(bf16_nearest(-1.004f) == 0xbf81);
+    EXPECT(bf16_value(bf16_nearest(INFINITY)) == INFINITY);
+    EXPECT(isnan(bf16_value(bf16_nearest(NAN))));
 }
 
 TEST_MAIN()

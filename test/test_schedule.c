@@ -1,6 +1,6 @@
 // The learning rate and the size of the batch, against values computed by hand.
-#include "../llmc/schedule.h"
-#include "test.h"
+#include "llmc/schedule.h"
+#include "test/test.h"
 
 static Config open_config(const char* schedule, long long warmup) {
     Config c;

@@ -1,6 +1,6 @@
 // Tables of tensors: where everything lies.
-#include "../llmc/tensors.h"
-#include "test.h"
+#include "llmc/tensors.h"
+#include "test/test.h"
 
 enum { LAYERS = 3, ROWS = 6 };
 

@@ -78,8 +78,8 @@ part_check() {
         note 60 check_${dtype}_wide.txt ./train_gpt2cu check --dtype $dtype --model L=2,H=12,C=768,T=256 --batch_size 1 --max_steps 2
     done
     note 40 check_plain.txt ./train_gpt2cu check --dtype fp32 --kernels plain --model L=2,H=4,C=256,T=128 --batch_size 2
-    note 40 check_flash.txt ./train_gpt2cu check --dtype bf16 --kernels flash --model L=2,H=4,C=256,T=1024 --batch_size 1 --seq_len 1024 --max_steps 2
-    ! with_cudnn || note 40 check_cudnn.txt ./train_gpt2cu check --dtype bf16 --kernels cudnn --model L=2,H=4,C=256,T=1024 --batch_size 1 \
+    note 40 check_flash.txt ./train_gpt2cu check --dtype bf16 --attention flash --model L=2,H=4,C=256,T=1024 --batch_size 1 --seq_len 1024 --max_steps 2
+    ! with_cudnn || note 40 check_cudnn.txt ./train_gpt2cu check --dtype bf16 --attention cudnn --model L=2,H=4,C=256,T=1024 --batch_size 1 \
         --seq_len 1024 --max_steps 2
     note 40 check_unfused.txt ./train_gpt2cu check --dtype bf16 --fused 0 --flash 0 --model L=2,H=4,C=256,T=256 --batch_size 2
 }
@@ -98,7 +98,7 @@ part_ops() {
 
 # attention KERNELS: alone, with heads of 64 and 1024 tokens, forward and backward
 attention() {
-    note 15 attention_$1.txt ./train_gpt2cu bench ops attention_forward attention_backward --kernels $1 --model gpt2 --dtype bf16 \
+    note 15 attention_$1.txt ./train_gpt2cu bench ops attention_forward attention_backward --attention $1 --model gpt2 --dtype bf16 \
         --batch_size 16 --seq_len 1024 --out "$out/attention_$1"
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `bench scale` foretells against what happens: 1, 2 and 4 processes of one thread on this machine, foretold and
+# What `bench scale` predicts against what happens: 1, 2 and 4 processes of one thread on this machine, predicted and
 # trained in turn, with and without ZeRO-1. Processes beyond the cores share these, so each prediction comes from parts of a
 # step that were measured with as many processes at work as it is about, and from the line between these.
 # Models have the vocabulary of bytes, V=257: without its large embeddings a small model computes as larger ones do.
@@ -11,8 +11,8 @@ tokenizer=bytes
 . dev/bench/common.sh
 [ $# -gt 0 ] || set -- --model L=6,H=6,C=384,T=64,V=257 --batch_size 2 --seq_len 64 --total_batch_size 512
 
-# foretold PROCESSES KEY: ms of a step in scale.json
-foretold() {
+# predicted PROCESSES KEY: ms of a step in scale.json
+predicted() {
     sed -n '/"predictions"/,/"inputs"/p' "$folder/scale/scale.json" |
         awk -v n="\"gpus\": $1," -v key="\"$2\":" 'index($0, n) { here = 1 } here && index($0, key) { found = 1 }
             found && /"ms":/ { gsub(/[^0-9.e-]/, "", $2); print $2; exit }'
@@ -26,7 +26,7 @@ for round in $(seq "$rounds"); do
         $ranks bench scale --threads 1 --max_steps "$steps" $link "$@" --out "$folder/scale" >/dev/null 2>"$folder/err" ||
             { cat "$folder/err" >&2; exit 1; }
         link=''
-        for key in plain overlap zero zero_overlap; do foretold $n $key >>"$folder/$n.$key"; done
+        for key in plain overlap zero zero_overlap; do predicted $n $key >>"$folder/$n.$key"; done
         for zero in 0 1; do
             [ $n$zero != 11 ] || continue
             step_ms $ranks --threads 1 --max_steps $((steps + 1)) --zero $zero "$@" >"$folder/steps" || exit 1
@@ -35,7 +35,7 @@ for round in $(seq "$rounds"); do
     done
 done
 
-# ratio N KEY MEASURED: the median over rounds of foretold over measured
+# ratio N KEY MEASURED: the median over rounds of predicted over measured
 ratio() { paste -d ' ' "$folder/$1.$2" "$folder/$1.$3" | awk '{ print $1 / $2 }' | median; }
 
 for n in 1 2 4; do
@@ -47,7 +47,7 @@ for n in 1 2 4; do
             "$(median <"$folder/$n.$overlap") $(ratio $n $plain measured$zero) $(ratio $n $overlap measured$zero)"
     done
 done >"$folder/table"
-echo "processes ZeRO-1 measured ms | foretold ms: no overlap   overlap | foretold / measured, by rounds: no overlap  overlap"
+echo "processes ZeRO-1 measured ms | predicted ms: no overlap   overlap | predicted / measured, by rounds: no overlap  overlap"
 awk '{ printf "%9d %6d %11.1f | %24.1f %9.1f | %42.3f %8.3f\n", $1, $2, $3, $4, $5, $6, $7 }' "$folder/table"
 [ -z "$json" ] || {
     cat <<END
@@ -62,8 +62,8 @@ awk '{ printf "%9d %6d %11.1f | %24.1f %9.1f | %42.3f %8.3f\n", $1, $2, $3, $4, 
   "load_now": $(cut -d ' ' -f 1 /proc/loadavg),
   "runs": [
 END
-    awk '{ printf "%s    {\"processes\": %d, \"zero\": %d, \"measured_ms\": %.2f, \"foretold_ms\": %.2f, ",
+    awk '{ printf "%s    {\"processes\": %d, \"zero\": %d, \"measured_ms\": %.2f, \"predicted_ms\": %.2f, ",
         (NR > 1 ? ",\n" : ""), $1, $2, $3, $4
-        printf "\"foretold_overlap_ms\": %.2f, \"ratio\": %.4f, \"ratio_overlap\": %.4f}", $5, $6, $7 } END { print "" }' "$folder/table"
+        printf "\"predicted_overlap_ms\": %.2f, \"ratio\": %.4f, \"ratio_overlap\": %.4f}", $5, $6, $7 } END { print "" }' "$folder/table"
     printf '  ]\n}\n'
 } >"$json"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes test/golden/tokenizer.json: what tiktoken makes of many strings, which test/test_tokenizer.c repeats.
+"""Writes test/golden/tokenizer.json: what tiktoken makes of many strings, which test/data/test_tokenizer.c repeats.
 
 usage: tokenizer.py VOCAB.BPE ENCODER.JSON TINYSHAKESPEARE.TXT > test/golden/tokenizer.json
 

@@ -1,140 +1,39 @@
-// TCP: listen, connect, send all. Every socket is non-blocking, closed on exec, and never raises SIGPIPE.
+// TCP sockets: listen, connect, send. Every socket is non-blocking, closed on exec, and never raises SIGPIPE. Deadlines
+// are moments of seconds_now().
 #pragma once
 #include "../base.h"
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
-// Milliseconds until a moment of seconds_now(), for poll(); at least 0.
-static inline int poll_until(double moment) {
-    const double left = moment - seconds_now();
-    return left <= 0 ? 0 : left > 1e6 ? 1000000000 : (int)(1e3 * left) + 1;
-}
+BEGIN_C
 
-static inline void sleep_seconds(double seconds) {
-    struct timespec t = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    while (nanosleep(&t, &t) != 0 && errno == EINTR) {}
-}
+// Returns the milliseconds until a moment, at least 0, for poll().
+int poll_until(double moment);
 
-// "host port 29500", in numbers, of the other end.
-static inline void tcp_peer_name(int fd, char* name, size_t size) {
-    struct sockaddr_storage a;
-    socklen_t length = sizeof a;
-    char host[64], port[8];
-    const bool ok = getpeername(fd, (struct sockaddr*)&a, &length) == 0 &&
-                    getnameinfo((struct sockaddr*)&a, length, host, sizeof host, port, sizeof port,
-                                NI_NUMERICHOST | NI_NUMERICSERV) == 0;
-    if (!ok) { snprintf(name, size, "an unknown address"); return; }
-    const bool mapped = !strncmp(host, "::ffff:", 7); // IPv4 at a socket that takes both
-    snprintf(name, size, "%s port %s", host + (mapped ? 7 : 0), port);
-}
+// Sleeps for that long, signals or not.
+void sleep_seconds(double seconds);
 
-// Small messages leave at once, and a connection that nobody uses is probed now and then.
-static inline void tcp_prepare(int fd) {
-    const int on = 1;
-    if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0) {
-        notice("warning: a connection between ranks cannot be set up as wished: %s", strerror(errno));
-    }
-}
+// Returns a new TCP socket of a family (AF_INET, AF_INET6); -1 and errno on failure.
+int tcp_socket(int family);
 
-static inline int tcp_socket(int family) { return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
+// Binds a socket with SO_REUSEADDR; one of AF_INET6 takes IPv4 too. False and errno on failure.
+bool tcp_bind(int fd, const struct sockaddr* a, socklen_t length);
 
-static inline bool tcp_bind(int fd, const struct sockaddr* a, socklen_t length) {
-    const int on = 1, off = 0;
-    if (a->sa_family == AF_INET6) { // IPv4 too
-        if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0) { return false; }
-    }
-    return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 && bind(fd, a, length) == 0;
-}
+// Returns a socket that listens at a port: on the loopback if `address` is a numeric loopback address, so that a run on
+// one machine cannot be reached from others, else on all interfaces. -1 and a message that names the port on failure.
+int tcp_listen(const char* address, int port, Error* err);
 
-static inline bool is_loopback(const struct sockaddr* a) {
-    if (a->sa_family == AF_INET) { return ntohl(((const struct sockaddr_in*)a)->sin_addr.s_addr) >> 24 == 127; }
-    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6*)a)->sin6_addr);
-}
+// Returns a connection to a host (a name or a number), after trying each of its addresses once, for at most 5 s each.
+// -1 and a message on failure.
+int tcp_connect(const char* address, int port, double deadline, Error* err);
 
-// The addresses of a host's name, of a number, or with NULL those to listen at; NULL and a reason if there are none.
-static inline struct addrinfo* tcp_resolve(const char* host, int port, int flags, int* error) {
-    struct addrinfo hints, *list = NULL;
-    char service[8];
-    memset(&hints, 0, sizeof hints);
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = flags | AI_NUMERICSERV;
-    snprintf(service, sizeof service, "%d", port);
-    *error = getaddrinfo(host, service, &hints, &list);
-    return *error ? NULL : list;
-}
+// Sets the options of a connection: small messages are sent at once (TCP_NODELAY), and an idle connection is probed
+// (SO_KEEPALIVE).
+void tcp_prepare(int fd);
 
-// Listens at a port on every interface, whichever of them the others know; on the loopback alone if `address` is a
-// number of it, so that a run on one machine is seen by that machine only. -1 on failure.
-static inline int tcp_listen(const char* address, int port, Error* err) {
-    int error, fd = -1, last = EADDRNOTAVAIL;
-    struct addrinfo* list = tcp_resolve(address, port, AI_NUMERICHOST, &error);
-    if (list && !is_loopback(list->ai_addr)) { freeaddrinfo(list); list = NULL; }
-    if (!list) { list = tcp_resolve(NULL, port, AI_PASSIVE, &error); }
-    for (int family = AF_INET6; fd < 0; family = AF_INET) { // a socket for IPv6 takes IPv4 too, so it is tried first
-        for (struct addrinfo* a = list; a && fd < 0; a = a->ai_next) {
-            if (a->ai_family != family || (fd = tcp_socket(family)) < 0) { continue; }
-            if (tcp_bind(fd, a->ai_addr, a->ai_addrlen) && listen(fd, SOMAXCONN) == 0) { continue; }
-            last = errno;
-            close(fd);
-            fd = -1;
-        }
-        if (family == AF_INET || last == EADDRINUSE) { break; }
-    }
-    if (list) { freeaddrinfo(list); }
-    if (fd >= 0) { return fd; }
-    fail(err, "rank 0 cannot listen at port %d: %s%s", port, strerror(last),
-         last == EADDRINUSE ? "; another program, perhaps another run, has it: give another MASTER_PORT" : "");
-    return -1;
-}
+// Writes the peer's address to `name`, as "10.0.0.7 port 29500".
+void tcp_peer_name(int fd, char* name, size_t size);
 
-// Connects to one address until a deadline; -1 and errno on failure.
-static inline int tcp_connect_one(const struct addrinfo* a, double deadline) {
-    struct pollfd p = {tcp_socket(a->ai_family), POLLOUT, 0};
-    int error = 0, ready;
-    socklen_t length = sizeof error;
-    if (p.fd < 0) { return -1; }
-    if (connect(p.fd, a->ai_addr, a->ai_addrlen) != 0) {
-        if (errno != EINPROGRESS && errno != EINTR) { error = errno; }
-        while (!error && (ready = poll(&p, 1, poll_until(deadline))) <= 0) {
-            if (ready == 0) { error = ETIMEDOUT; }
-            else if (errno != EINTR) { error = errno; }
-        }
-        if (!error && getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) { error = errno; }
-    }
-    if (!error) { return p.fd; }
-    close(p.fd);
-    errno = error;
-    return -1;
-}
+// Sends all bytes, waiting until the other end takes them. False if the connection is lost or the deadline has passed.
+bool tcp_send(int fd, const void* data, size_t bytes, double deadline);
 
-// Tries each address of a host once; -1 and why on failure.
-static inline int tcp_connect(const char* address, int port, double deadline, Error* err) {
-    int error, fd = -1;
-    struct addrinfo* list = tcp_resolve(address, port, 0, &error);
-    if (!list) { fail(err, "%s", error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error)); return -1; }
-    for (struct addrinfo* a = list; a && fd < 0; a = a->ai_next) {
-        const double patience = seconds_now() + 5; // a machine that is off does not answer at all
-        fd = tcp_connect_one(a, patience < deadline ? patience : deadline);
-        if (fd < 0) { fail(err, "%s", strerror(errno)); }
-    }
-    freeaddrinfo(list);
-    return fd;
-}
-
-// Sends all, waiting for the other end to take it; false if the connection is gone or the deadline has passed.
-static inline bool tcp_send(int fd, const void* data, size_t bytes, double deadline) {
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t n = send(fd, (const char*)data + done, bytes - done, MSG_NOSIGNAL);
-        if (n >= 0) { done += (size_t)n; continue; }
-        if (errno == EINTR) { continue; }
-        struct pollfd p = {fd, POLLOUT, 0};
-        if (errno != EAGAIN && errno != EWOULDBLOCK) { return false; }
-        if (poll(&p, 1, poll_until(deadline)) == 0) { return false; }
-    }
-    return true;
-}
+END_C

@@ -1,11 +1,11 @@
-// AdamW over the whole table of parameters in one sweep, with clipping and the rounding of masters to floatX in it.
+// AdamW (Loshchilov & Hutter 2019) over the whole table of parameters in one sweep, which also clips the gradient and
+// rounds the masters to Stored.
 #pragma once
 #include "device.h"
 #include "packed.h"
-#include "../ops.h"
 #include "../rounding.h"
 
-// The new master of element i, whose moments are brought up to date.
+// Updates the moments of element i and returns its new master.
 static inline float adamw_element(size_t i, float master, float* m, float* v, float grad, float decay, float correct_m,
                                   float correct_v, const AdamW* h) {
     m[i] = h->beta1 * m[i] + (1.0f - h->beta1) * grad;
@@ -13,31 +13,32 @@ static inline float adamw_element(size_t i, float master, float* m, float* v, fl
     return master - h->lr * (m[i] * correct_m / (sqrtf(v[i] * correct_v) + h->eps) + decay * master);
 }
 
-// n elements of one tensor, the first of which is number `first` of the table's layout.
-static inline void adamw_range(floatX* params, float* masters, float* m, float* v, const float* grads, float grad_scale,
+// Updates n elements of one tensor, the first of which is number `first` of the table's layout.
+static inline void adamw_range(Stored* params, float* masters, float* m, float* v, const float* grads, float grad_scale,
                                float decay, const AdamW* hyper, size_t first, size_t n) {
     const AdamW h = *hyper;
     const float correct_m = 1.0f / (1.0f - powf(h.beta1, (float)h.step));
     const float correct_v = 1.0f / (1.0f - powf(h.beta2, (float)h.step));
-    if (sizeof(floatX) == sizeof(float) || h.rounding_seed == 0) {
+    if (sizeof(Stored) == sizeof(float) || h.rounding_seed == 0) {
         #pragma omp simd
         for (size_t i = 0; i < n; i++) {
             masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], decay, correct_m, correct_v, &h);
-            params[i] = to_floatX(masters[i]);
+            params[i] = to_stored(masters[i]);
         }
         return;
     }
     #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], decay, correct_m, correct_v, &h);
-        params[i] = to_floatX(round_stochastically(masters[i], rounding_random(h.rounding_seed, h.step, first + i)));
+        params[i] = to_stored(round_stochastically(masters[i], rounding_random(h.rounding_seed, h.step, first + i)));
     }
 }
 
-// Every thread takes one contiguous share of [begin, end), the same in each step, and walks the tensors in it.
-OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
-                     const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
-                     size_t end) {
+// Every thread takes one contiguous share of [begin, end), the same in each step, so that it lies in memory near that
+// thread (device_alloc), and goes over the tensors in it.
+static inline void adamw_update(Stored* params, float* masters, float* m, float* v, const float* grads,
+                                const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table,
+                                size_t begin, size_t end) {
     const double norm = sqrt(*grad_norm_squared);
     if (!isfinite(norm)) { return; }
     const bool clip = hyper->grad_clip > 0 && norm > (double)hyper->grad_clip;
@@ -59,10 +60,10 @@ OP void adamw_update(floatX* params, float* masters, float* m, float* v, const f
     }
 }
 
-OP void params_round(floatX* params, const float* masters, size_t n) {
+static inline void params_round(Stored* params, const float* masters, size_t n) {
     if ((const void*)params == (const void*)masters) { return; }
     #pragma omp parallel for simd
-    for (size_t i = 0; i < n; i++) { params[i] = to_floatX(masters[i]); }
+    for (size_t i = 0; i < n; i++) { params[i] = to_stored(masters[i]); }
 }
 
-OP void params_changed(void) { packed_weights_expire(); }
+static inline void params_changed(void) { packed_weights_expire(); }

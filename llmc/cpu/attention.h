@@ -2,29 +2,28 @@
 // probability from the log-sum-exp of its row,
 //   p = exp(q k / sqrt(HS) - lse),  dp = dout v,  ds = p (dp - sum(dout * out)) / sqrt(HS)
 //
-// Three forms: a query and a key at a time (plain), a query and all its keys at a time (fast without flash), and
-// attention_flash.h's blocks of queries and keys.
+// Three variants: a query and a key at a time (plain), a query and all its keys at a time (fast, --flash 0), and blocks
+// of queries and keys (attention_flash.h).
 #pragma once
 #include "attention_flash_backward.h"
 #include "device.h"
 #include "math.h"
-#include "../ops.h"
 
 enum { MAX_HEAD_SIZE = 256 };
 
 // ---------------------------------------------------------------------------------------------------------------------
-// plain: a query and a key at a time. The softmax is kept up to date as keys go by ("online": Milakov & Gimelshein
-// 2018).
+// plain: a query and a key at a time, with an online softmax (Milakov & Gimelshein 2018)
 
-static inline float attention_score(const floatX* q, const floatX* k, int HS) {
+static inline float attention_score(const Stored* q, const Stored* k, int HS) {
     float dot = 0;
     #pragma omp simd reduction(+ : dot)
     for (int i = 0; i < HS; i++) { dot += to_float(q[i]) * to_float(k[i]); }
     return dot / sqrtf((float)HS);
 }
 
-// One query over `keys` keys; key s and its value stand at k + s * stride and v + s * stride. Returns the log-sum-exp.
-static inline float attention_query(floatX* out, const floatX* q, const floatX* k, const floatX* v, size_t stride,
+// Attention of one query to `keys` keys; key s and its value stand at k + s * stride and v + s * stride. Returns the
+// log-sum-exp of the scores.
+static inline float attention_query(Stored* out, const Stored* q, const Stored* k, const Stored* v, size_t stride,
                                     int keys, int HS) {
     float o[MAX_HEAD_SIZE] = {0}, max = -INFINITY, sum = 0;
     for (int s = 0; s < keys; s++) {
@@ -34,19 +33,19 @@ static inline float attention_query(floatX* out, const floatX* q, const floatX* 
         sum = sum * shrink + p;
         for (int i = 0; i < HS; i++) { o[i] = o[i] * shrink + p * to_float(v[s * stride + i]); }
     }
-    for (int i = 0; i < HS; i++) { out[i] = to_floatX(o[i] / sum); }
+    for (int i = 0; i < HS; i++) { out[i] = to_stored(o[i] / sum); }
     return max + logf(sum);
 }
 
-// One query's part of the backward pass: dq, and additions to dk and dv (keys,HS) of the keys up to its own.
-static inline void attention_backward_query(floatX* dq, float* dk, float* dv, const floatX* dout, const floatX* out,
-                                            float lse, const floatX* q, const floatX* k, const floatX* v, size_t stride,
+// One query's part of backward: sets dq, and adds to dk and dv (keys,HS) of the keys up to its own position.
+static inline void attention_backward_query(Stored* dq, float* dk, float* dv, const Stored* dout, const Stored* out,
+                                            float lse, const Stored* q, const Stored* k, const Stored* v, size_t stride,
                                             int keys, int HS) {
     const float scale = 1.0f / sqrtf((float)HS);
     float sum[MAX_HEAD_SIZE] = {0}, delta = 0;
     for (int i = 0; i < HS; i++) { delta += to_float(dout[i]) * to_float(out[i]); }
     for (int s = 0; s < keys; s++) {
-        const floatX *ks = k + s * stride, *vs = v + s * stride;
+        const Stored *ks = k + s * stride, *vs = v + s * stride;
         float *dks = dk + (size_t)s * HS, *dvs = dv + (size_t)s * HS, dp = 0;
         const float p = expf(attention_score(q, ks, HS) - lse);
         for (int i = 0; i < HS; i++) { dp += to_float(dout[i]) * to_float(vs[i]); }
@@ -57,23 +56,22 @@ static inline void attention_backward_query(floatX* dq, float* dk, float* dv, co
             dvs[i] += p * to_float(dout[i]);
         }
     }
-    for (int i = 0; i < HS; i++) { dq[i] = to_floatX(sum[i]); }
+    for (int i = 0; i < HS; i++) { dq[i] = to_stored(sum[i]); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// fast, without flash: a query and all its keys at a time. Keys, and for backward values, are copied once for a head
-// with positions as columns, so that inner loops run over neighbours in memory: over keys for scores, over the head's
-// channels for sums.
+// fast, without flash: a query and all its keys at a time. Keys, and in backward values, of a head are transposed once,
+// so that inner loops run over neighbours in memory: over keys for scores, over the head's channels for sums.
 
 // xt (HS,T) = x (T,HS), which stands in rows of `stride`
-static inline void attention_transpose(float* xt, const floatX* x, size_t stride, int T, int HS) {
+static inline void attention_transpose(float* xt, const Stored* x, size_t stride, int T, int HS) {
     for (int t = 0; t < T; t++) {
         for (int i = 0; i < HS; i++) { xt[(size_t)i * T + t] = to_float(x[t * stride + i]); }
     }
 }
 
 // out (keys) = scale * x (HS) @ xt (HS,T), the first `keys` columns
-static inline void attention_scores(float* out, const floatX* x, const float* xt, float scale, int keys, int T,
+static inline void attention_scores(float* out, const Stored* x, const float* xt, float scale, int keys, int T,
                                     int HS) {
     memset(out, 0, (size_t)keys * sizeof *out);
     for (int i = 0; i < HS; i++) {
@@ -83,17 +81,17 @@ static inline void attention_scores(float* out, const floatX* x, const float* xt
 }
 
 // out (HS) = scale * p (keys) @ x (keys,HS)
-static inline void attention_weighted_sum(floatX* out, const float* p, const floatX* x, size_t stride, float scale,
+static inline void attention_weighted_sum(Stored* out, const float* p, const Stored* x, size_t stride, float scale,
                                           int keys, int HS) {
     float sum[MAX_HEAD_SIZE] = {0};
     for (int s = 0; s < keys; s++) {
         for (int i = 0; i < HS; i++) { sum[i] += p[s] * to_float(x[s * stride + i]); }
     }
-    for (int i = 0; i < HS; i++) { out[i] = to_floatX(scale * sum[i]); }
+    for (int i = 0; i < HS; i++) { out[i] = to_stored(scale * sum[i]); }
 }
 
 // attention_query with its keys transposed. p (keys) is scratch.
-static inline float attention_query_fast(floatX* out, const floatX* q, const float* kt, const floatX* v, size_t stride,
+static inline float attention_query_fast(Stored* out, const Stored* q, const float* kt, const Stored* v, size_t stride,
                                          float* p, int keys, int T, int HS) {
     float max = -INFINITY, sum = 0;
     attention_scores(p, q, kt, 1.0f / sqrtf((float)HS), keys, T, HS);
@@ -109,8 +107,8 @@ static inline float attention_query_fast(floatX* out, const floatX* q, const flo
 }
 
 // attention_backward_query with keys and values transposed as well. p and ds (keys) are scratch.
-static inline void attention_backward_query_fast(floatX* dq, float* dk, float* dv, const floatX* dout,
-                                                 const floatX* out, float lse, const floatX* q, const floatX* k,
+static inline void attention_backward_query_fast(Stored* dq, float* dk, float* dv, const Stored* dout,
+                                                 const Stored* out, float lse, const Stored* q, const Stored* k,
                                                  const float* kt, const float* vt, size_t stride, float* p, float* ds,
                                                  int keys, int T, int HS) {
     const float scale = 1.0f / sqrtf((float)HS);
@@ -141,23 +139,23 @@ static inline void attention_backward_query_fast(floatX* dq, float* dk, float* d
 // the operations: head h of sequence b has its queries at qkv + b*T*3C + h*HS, its keys C behind them, its values 2C
 
 // One head, without flash: out and lse of its first query; out in rows of C.
-static inline void attention_forward_head(floatX* out, float* lse, const floatX* q, int T, int C, int HS) {
+static inline void attention_forward_head(Stored* out, float* lse, const Stored* q, int T, int C, int HS) {
     const size_t stride = (size_t)3 * C;
-    const floatX *k = q + C, *v = q + 2 * C;
+    const Stored *k = q + C, *v = q + 2 * C;
     if (cpu.kernels == KERNELS_PLAIN) {
         for (int t = 0; t < T; t++) {
             lse[t] = attention_query(out + (size_t)t * C, q + t * stride, k, v, stride, t + 1, HS);
         }
         return;
     }
-    float *kt = (float*)thread_scratch((size_t)(HS + 1) * T * sizeof *kt), *p = kt + (size_t)HS * T;
+    float *kt = thread_scratch((size_t)(HS + 1) * T * sizeof *kt), *p = kt + (size_t)HS * T;
     attention_transpose(kt, k, stride, T, HS);
     for (int t = 0; t < T; t++) {
         lse[t] = attention_query_fast(out + (size_t)t * C, q + t * stride, kt, v, stride, p, t + 1, T, HS);
     }
 }
 
-OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
+static inline void attention_forward(Stored* out, float* lse, const Stored* qkv, int B, int T, int C, int NH) {
     const int HS = C / NH;
     if (cpu.kernels == KERNELS_FAST && cpu.flash) {
         flash_forward(out, lse, qkv, B, T, C, NH);
@@ -172,12 +170,12 @@ OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int
     }
 }
 
-static inline void attention_backward_head(floatX* dq, const floatX* dout, const floatX* out, const float* lse,
-                                           const floatX* q, int T, int C, int HS) {
+static inline void attention_backward_head(Stored* dq, const Stored* dout, const Stored* out, const float* lse,
+                                           const Stored* q, int T, int C, int HS) {
     const size_t stride = (size_t)3 * C, n = (size_t)T * HS;
     const bool plain = cpu.kernels == KERNELS_PLAIN;
-    const floatX *k = q + C, *v = q + 2 * C;
-    float *dk = (float*)thread_scratch((plain ? 2 * n : 4 * n + 2 * (size_t)T) * sizeof *dk), *dv = dk + n;
+    const Stored *k = q + C, *v = q + 2 * C;
+    float *dk = thread_scratch((plain ? 2 * n : 4 * n + 2 * (size_t)T) * sizeof *dk), *dv = dk + n;
     float *kt = dv + n, *vt = kt + n, *p = vt + n, *ds = p + T;
     memset(dk, 0, 2 * n * sizeof *dk);
     if (!plain) {
@@ -196,15 +194,15 @@ static inline void attention_backward_head(floatX* dq, const floatX* dout, const
     }
     for (int t = 0; t < T; t++) {
         for (int i = 0; i < HS; i++) {
-            dq[t * stride + C + i] = to_floatX(dk[(size_t)t * HS + i]);
-            dq[t * stride + 2 * C + i] = to_floatX(dv[(size_t)t * HS + i]);
+            dq[t * stride + C + i] = to_stored(dk[(size_t)t * HS + i]);
+            dq[t * stride + 2 * C + i] = to_stored(dv[(size_t)t * HS + i]);
         }
     }
 }
 
-OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out, const float* lse,
-                           const floatX* qkv, int B, int T, int C, int NH) {
-    (void)delta; // a query's is summed where it is used
+static inline void attention_backward(Stored* dqkv, float* delta, const Stored* dout, const Stored* out,
+                                      const float* lse, const Stored* qkv, int B, int T, int C, int NH) {
+    (void)delta; // computed for each query where it is used
     const int HS = C / NH;
     if (cpu.kernels == KERNELS_FAST && cpu.flash) {
         flash_backward(dqkv, dout, out, lse, qkv, B, T, C, NH);
@@ -220,21 +218,21 @@ OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const
     }
 }
 
-OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C,
-                         int NH) {
+static inline void attention_cached(Stored* out, Stored* cache, const Stored* qkv, int B, int T, int past,
+                                    int capacity, int C, int NH) {
     const int HS = C / NH;
     for (int b = 0; b < B; b++) {
-        floatX* rows = cache + (size_t)b * capacity * 2 * C;
+        Stored* rows = cache + (size_t)b * capacity * 2 * C;
         for (int t = 0; t < T; t++) {
             memcpy(rows + (size_t)(past + t) * 2 * C, qkv + ((size_t)b * T + t) * 3 * C + C,
-                   (size_t)2 * C * sizeof(floatX));
+                   (size_t)2 * C * sizeof(Stored));
         }
     }
     #pragma omp parallel for collapse(3) schedule(dynamic)
     for (int b = 0; b < B; b++) {
         for (int h = 0; h < NH; h++) {
             for (int t = 0; t < T; t++) {
-                const floatX* rows = cache + (size_t)b * capacity * 2 * C + h * HS;
+                const Stored* rows = cache + (size_t)b * capacity * 2 * C + h * HS;
                 const size_t n = (size_t)b * T + t;
                 attention_query(out + n * C + h * HS, qkv + n * 3 * C + h * HS, rows, rows + C, (size_t)2 * C,
                                 past + t + 1, HS);

@@ -1,22 +1,22 @@
-// Causal attention in blocks of queries and keys, every product made of tile.h's tiles (Dao et al. 2022,
-// FlashAttention). Scores exist for one block at a time, in the caches, and tiles beyond the diagonal are left out.
-// Here is the forward pass, and what it shares with attention_flash_backward.h:
+// Flash attention (Dao et al. 2022, FlashAttention): causal attention in blocks of queries and keys, with tile.h's
+// products. Scores exist for one block at a time, in the caches, and tiles beyond the diagonal are skipped. This header
+// has the forward pass and what attention_flash_backward.h shares with it:
 //
 //   for each block of queries, over the blocks of keys up to the diagonal:
 //     s^T = k q^T,  p = exp(s - max so far),  out += p v
 //
-// Scores have a column for each query: maxima and sums over keys are then those of vectors. Probabilities are rounded
-// to floatX before the next product reads them.
+// Scores are transposed, a column for each query, so that maxima and sums over keys are vector operations.
+// Probabilities are rounded to Stored before the next product reads them.
 //
-// A thread takes a whole head, or, where there are too few of them, a range of its queries or keys. What is summed, and
-// in which order, does not depend on it.
+// A thread takes a whole head or, if there are fewer heads than threads can share evenly, a range of its queries or
+// keys. The order of summation does not depend on it.
 #pragma once
 #include "device.h"
 #include "math.h"
 #include "tile.h"
 #include <assert.h>
 
-// Scores of such a block fit an L2 cache with the operands around them; two or four times as many make no difference.
+// The scores of a block fit into an L2 cache beside its operands. Blocks two or four times as large are as fast.
 enum { FLASH_QUERIES = 192, FLASH_KEYS = 192 };
 static_assert(FLASH_QUERIES % MR == 0 && FLASH_QUERIES % NR == 0 && FLASH_QUERIES % KR == 0 &&
                   FLASH_KEYS % FLASH_QUERIES == 0,
@@ -24,35 +24,35 @@ static_assert(FLASH_QUERIES % MR == 0 && FLASH_QUERIES % NR == 0 && FLASH_QUERIE
 
 // One head of one sequence: position t stands at q + t * stride, k + t * stride, v + t * stride.
 typedef struct {
-    const floatX *q, *k, *v;
+    const Stored *q, *k, *v;
     size_t stride;
     int HS;
     float scale;
 } FlashHead;
 
 // ---------------------------------------------------------------------------------------------------------------------
-// packed operands, panel after panel: that of row or column i begins at i * flash_depth(k)
+// packed operands, panel after panel: the panel of row or column i begins at i * flash_depth(k)
 
 static inline size_t flash_depth(int k) { return round_up((size_t)k, KR); }
 
-// x (rows,k), element (i, j) at x[i*row + j*col], as a left operand
-static inline void flash_pack_a(Packed* packed, const floatX* x, size_t row, size_t col, int rows, int k) {
+// Packs x (rows,k), element (i, j) at x[i*row + j*col], as a left operand.
+static inline void flash_pack_a(Packed* packed, const Stored* x, size_t row, size_t col, int rows, int k) {
     for (int i = 0; i < rows; i += MR) {
         pack_a(packed + (size_t)i * flash_depth(k), x + (size_t)i * row, row, col, min_int(MR, rows - i), k);
     }
 }
 
-// x (k,cols), element (i, j) at x[i*row + j*col], as a right operand
-static inline void flash_pack_b(Packed* packed, const floatX* x, size_t row, size_t col, int k, int cols) {
+// Packs x (k,cols), element (i, j) at x[i*row + j*col], as a right operand.
+static inline void flash_pack_b(Packed* packed, const Stored* x, size_t row, size_t col, int k, int cols) {
     for (int j = 0; j < cols; j += NR) {
         pack_b(packed + (size_t)j * flash_depth(k), x + (size_t)j * col, row, col, k, min_int(NR, cols - j));
     }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// sums (rows,HS) in float: panels of NR columns and `height` rows, so that each tile lies in one piece
+// sums (rows,HS) in float: panels of NR columns and `height` rows, so that each tile is contiguous
 
-// Row t times factor[t].
+// Multiplies row t by factor[t].
 static inline void flash_scale(float* sums, int height, const float* factor, int rows, int HS) {
     for (int i = 0; i < HS; i += NR, sums += (size_t)height * NR) {
         for (int t = 0; t < rows; t++) {
@@ -63,11 +63,11 @@ static inline void flash_scale(float* sums, int height, const float* factor, int
 }
 
 // out (rows,HS), in rows of `stride`, = sums
-static inline void flash_store(floatX* out, size_t stride, const float* sums, int height, int rows, int HS) {
+static inline void flash_store(Stored* out, size_t stride, const float* sums, int height, int rows, int HS) {
     for (int t = 0; t < rows; t++) {
         for (int i = 0; i < HS; i += NR) {
             const float* part = sums + (size_t)i * height + (size_t)t * NR;
-            for (int j = 0; j < min_int(NR, HS - i); j++) { out[(size_t)t * stride + i + j] = to_floatX(part[j]); }
+            for (int j = 0; j < min_int(NR, HS - i); j++) { out[(size_t)t * stride + i + j] = to_stored(part[j]); }
         }
     }
 }
@@ -75,34 +75,36 @@ static inline void flash_store(floatX* out, size_t stride, const float* sums, in
 // ---------------------------------------------------------------------------------------------------------------------
 // memory of one thread
 
-// The next `count` elements of `memory`; with NULL only `used` counts on, to find out how much will be needed.
+// Returns the next `count` elements of `memory`, 64-byte aligned, and advances *used. memory NULL: only measures how
+// many bytes will be needed.
 static inline void* flash_part(char* memory, size_t* used, size_t count, size_t size) {
     const size_t at = *used;
     *used += round_up(count * size, 64);
     return memory ? memory + at : NULL;
 }
 static inline Packed* flash_packed(char* memory, size_t* used, size_t count) {
-    return (Packed*)flash_part(memory, used, count, sizeof(Packed));
+    return flash_part(memory, used, count, sizeof(Packed));
 }
 static inline float* flash_floats(char* memory, size_t* used, size_t count) {
-    return (float*)flash_part(memory, used, count, sizeof(float));
+    return flash_part(memory, used, count, sizeof(float));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // forward
 
 typedef struct {
-    int keys;         // of the head, that are needed
-    Packed *k, *v;    // (keys,HS) on the left, (keys,HS) on the right
-    Packed* q;        // (HS,queries of a block) on the right
-    float* scores;    // (keys of a block,NR): of NR queries
-    floatX* p;        // (keys of a block,queries)
-    Packed* p_packed; // its transpose on the left, panels FLASH_KEYS deep
+    int keys;         // of the head, up to the last query of the task
+    Packed *k, *v;    // (keys,HS): k a left operand, v a right one
+    Packed* q;        // (HS,queries of a block), a right operand
+    float* scores;    // (keys of a block,NR), for NR queries
+    Stored* p;        // (keys of a block,queries)
+    Packed* p_packed; // its transpose, a left operand, panels FLASH_KEYS deep
     float* out;       // sums (queries,HS), FLASH_QUERIES high
     float *max, *sum; // (queries): of the scores so far, and of exp(scale * (score - max))
-    float* factor;    // (queries): by which the sums so far shrink as their maximum grows
+    float* factor;    // (queries): scales the sums so far to a new maximum
 } FlashForward;
 
+// Lays out a task's memory; returns its bytes. memory NULL: only measures.
 static inline size_t flash_forward_memory(FlashForward* f, char* memory, int keys, int HS) {
     size_t used = 0;
     const size_t width = round_up((size_t)HS, NR);
@@ -111,7 +113,7 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     f->v = flash_packed(memory, &used, width * flash_depth(keys));
     f->q = flash_packed(memory, &used, FLASH_QUERIES * flash_depth(HS));
     f->scores = flash_floats(memory, &used, FLASH_KEYS * NR);
-    f->p = (floatX*)flash_part(memory, &used, FLASH_KEYS * FLASH_QUERIES, sizeof(floatX));
+    f->p = flash_part(memory, &used, FLASH_KEYS * FLASH_QUERIES, sizeof(Stored));
     f->p_packed = flash_packed(memory, &used, FLASH_QUERIES * FLASH_KEYS);
     f->out = flash_floats(memory, &used, FLASH_QUERIES * width);
     f->max = flash_floats(memory, &used, FLASH_QUERIES);
@@ -120,10 +122,10 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     return used;
 }
 
-// p (keys,NR), in rows of FLASH_QUERIES, = exp(scale * (scores - max)) where key s is seen by query t, that is s <=
-// diagonal + t; elsewhere 0. max, sum and factor are kept up to date ("online softmax": Milakov & Gimelshein 2018).
-// Loops over what is not seen, near the diagonal, keep the others free of conditions.
-static inline void flash_softmax(floatX* p, float* max, float* sum, float* factor, float* scores, float scale,
+// p (keys,NR), in rows of FLASH_QUERIES, = exp(scale * (scores - max)) where query t sees key s, that is s <= diagonal
+// + t; elsewhere 0. Updates max, sum and factor (online softmax: Milakov & Gimelshein 2018). Separate loops over the
+// keys that a query does not see, near the diagonal, keep the others free of conditions.
+static inline void flash_softmax(Stored* p, float* max, float* sum, float* factor, float* scores, float scale,
                                  int diagonal, int keys) {
     float top[NR], total[NR];
     const int first_unseen = max_int(0, diagonal + 1);
@@ -147,16 +149,16 @@ static inline void flash_softmax(floatX* p, float* max, float* sum, float* facto
         for (int t = 0; t < NR; t++) {
             const float x = exp_fast(scale * scores[s * NR + t] - top[t]);
             total[t] += x;
-            p[(size_t)s * FLASH_QUERIES + t] = to_floatX(x);
+            p[(size_t)s * FLASH_QUERIES + t] = to_stored(x);
         }
     }
     for (int t = 0; t < NR; t++) { sum[t] = total[t]; }
-    for (int s = first_unseen; s < keys; s++) { // exp_fast(-INFINITY) is not quite 0: too little for a sum, but
-        for (int t = 0; t < min_int(NR, s - diagonal); t++) { p[(size_t)s * FLASH_QUERIES + t] = to_floatX(0); }
+    for (int s = first_unseen; s < keys; s++) { // exp_fast(-INFINITY) is 1e-38, not 0: harmless in a sum, but not in p
+        for (int t = 0; t < min_int(NR, s - diagonal); t++) { p[(size_t)s * FLASH_QUERIES + t] = to_stored(0); }
     }
 }
 
-// Adds the keys from k0 on to the queries from q0 on, a block of each.
+// Adds a block of keys, from k0 on, to the outputs of a block of queries, from q0 on.
 static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
     const int HS = h->HS;
     for (int t = 0; t < queries; t += NR) {
@@ -166,11 +168,11 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
                          f->q + (size_t)t * flash_depth(HS), (int)flash_depth(HS));
         }
         flash_softmax(f->p + t, f->max + t, f->sum + t, f->factor + t, f->scores, h->scale, q0 + t - k0, seen);
-        for (int s = seen; s < min_int(keys, seen + MR); s++) { // for panels of p that reach into the next NR queries
+        for (int s = seen; s < min_int(keys, seen + MR); s++) { // panels of p reach into the next NR queries
             memset(f->p + (size_t)s * FLASH_QUERIES + t, 0, NR * sizeof *f->p);
         }
     }
-    for (int t = 0; t < queries; t += MR) { // columns beyond the last query make rows of sums that nobody reads
+    for (int t = 0; t < queries; t += MR) { // columns beyond the last query yield sums that are never read
         const int seen = min_int(keys, q0 + t + MR - k0);
         pack_a(f->p_packed + (size_t)t * FLASH_KEYS, f->p + t, 1, FLASH_QUERIES, MR, seen);
     }
@@ -185,11 +187,12 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
     }
 }
 
-// The queries [begin, end) of a head, begin being a multiple of FLASH_QUERIES. out: of position 0, in rows of C.
-static inline void flash_forward_task(floatX* out, float* lse, const FlashHead* h, int begin, int end, int C) {
+// Computes the queries [begin, end) of a head; begin is a multiple of FLASH_QUERIES. out: position 0 of the head, in
+// rows of C.
+static inline void flash_forward_task(Stored* out, float* lse, const FlashHead* h, int begin, int end, int C) {
     FlashForward f;
     const int HS = h->HS;
-    flash_forward_memory(&f, (char*)thread_scratch(flash_forward_memory(&f, NULL, end, HS)), end, HS);
+    flash_forward_memory(&f, thread_scratch(flash_forward_memory(&f, NULL, end, HS)), end, HS);
     flash_pack_a(f.k, h->k, h->stride, 1, end, HS);
     flash_pack_b(f.v, h->v, h->stride, 1, end, HS);
     for (int q0 = begin; q0 < end; q0 += FLASH_QUERIES) {
@@ -214,32 +217,32 @@ static inline void flash_forward_task(floatX* out, float* lse, const FlashHead* 
 // ---------------------------------------------------------------------------------------------------------------------
 // heads and threads: head h of sequence b has its queries at qkv + b*T*3C + h*HS, its keys C behind them, its values 2C
 
-static inline FlashHead flash_head(const floatX* qkv, int head, int T, int C, int NH) {
+static inline FlashHead flash_head(const Stored* qkv, int head, int T, int C, int NH) {
     const int HS = C / NH;
-    const floatX* q = qkv + (size_t)(head / NH) * T * 3 * C + (size_t)(head % NH) * HS;
+    const Stored* q = qkv + (size_t)(head / NH) * T * 3 * C + (size_t)(head % NH) * HS;
     const FlashHead h = {q, q + C, q + 2 * C, (size_t)3 * C, HS, 1.0f / sqrtf((float)HS)};
     return h;
 }
 
-// Where a head's part of out (B,T,C) begins.
+// Returns the index at which a head's part of out (B,T,C) begins.
 static inline size_t flash_out(int head, int T, int C, int NH) {
     return (size_t)(head / NH) * T * C + (size_t)(head % NH) * (size_t)(C / NH);
 }
 
-// How many positions make a task if heads are cut until there are four tasks for each thread.
+// Returns the positions of a task if heads are cut until there are four tasks for each thread.
 static inline int flash_range(int heads, int T) {
     const size_t pieces = ceil_div((size_t)4 * (size_t)cpu.threads, (size_t)heads);
     return (int)round_up(ceil_div((size_t)T, pieces), FLASH_KEYS);
 }
 
-static inline void flash_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
+static inline void flash_forward(Stored* out, float* lse, const Stored* qkv, int B, int T, int C, int NH) {
     const int heads = B * NH, range = flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
     #pragma omp parallel
     {
         tile_begin();
         #pragma omp for schedule(dynamic) nowait
         for (int n = 0; n < heads * ranges; n++) {
-            const int head = n % heads, begin = (ranges - 1 - n / heads) * range; // the longest come first
+            const int head = n % heads, begin = (ranges - 1 - n / heads) * range; // the longest first
             const FlashHead h = flash_head(qkv, head, T, C, NH);
             flash_forward_task(out + flash_out(head, T, C, NH), lse + (size_t)head * T, &h, begin,
                                min_int(T, begin + range), C);

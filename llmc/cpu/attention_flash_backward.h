@@ -1,33 +1,36 @@
 // The backward pass of attention_flash.h:
 //
 //   for each block of keys, over the blocks of queries from the diagonal on:
-//     p = exp(q k^T - lse),  ds = p (dout v^T - delta),  dv += p^T dout,  dk += ds^T q,  dq += ds k
-//   with delta = the sum of dout * out over the head
+//     p = exp(scale q k^T - lse),  ds = scale p (dout v^T - delta),  dv += p^T dout,  dk += ds^T q,  dq += ds k
+//   with delta = the sum of dout * out over the head's channels, for each query
 #pragma once
 #include "attention_flash.h"
 
-// A part of a head's backward pass: queries and keys that have to do with each other. For dq these are all keys of the
-// queries, for dk and dv all queries of the keys. q_begin and k_begin are multiples of FLASH_KEYS.
+// A part of a head's backward pass: a range of queries and a range of keys. To compute dq, the keys are all that the
+// queries see; to compute dk and dv, the queries are all that see the keys. q_begin and k_begin are multiples of
+// FLASH_KEYS.
 typedef struct {
     int q_begin, q_end, k_begin, k_end;
-    bool dq, dkv;
+    bool dq, dkv; // which gradients to compute
 } FlashTask;
 
 typedef struct {
     int q_begin, queries;              // of the task
-    Packed *q_left, *dout_left;        // (queries,HS)
-    Packed *q_right, *dout_right;      // (queries,HS)
+    Packed *q_left, *dout_left;        // (queries,HS), left operands
+    Packed *q_right, *dout_right;      // (queries,HS), right operands
     Packed *kt_right, *vt_right;       // (HS,keys of a block)
     Packed* k_right;                   // (keys of a block,HS)
     const float* lse;                  // (queries)
     float* delta;                      // (queries)
     float *scores, *dp;                // a tile of q k^T and of dout v^T
-    floatX *p, *ds;                    // (queries of a block,keys)
-    Packed* panel;                     // one of p or ds, on the left
-    float *dq, *dk, *dv;               // sums (queries,HS), q_height high; (keys of a block,HS), FLASH_KEYS high
-    int q_height;
+    Stored *p, *ds;                    // (queries of a block,keys)
+    Packed* panel;                     // of p or ds, a left operand
+    float* dq;                         // sums (queries,HS): panels of NR columns and q_height rows (flash_store)
+    float *dk, *dv;                    // sums (keys of a block,HS): panels of NR columns and FLASH_KEYS rows
+    int q_height;                      // `queries`, rounded up to MR
 } FlashBackward;
 
+// Lays out a task's memory; returns its bytes. memory NULL: only measures.
 static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int queries, int HS) {
     size_t used = 0;
     const size_t width = round_up((size_t)HS, NR), height = round_up((size_t)queries, MR), depth = flash_depth(queries);
@@ -43,8 +46,8 @@ static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int q
     f->delta = flash_floats(memory, &used, (size_t)queries);
     f->scores = flash_floats(memory, &used, MR * NR);
     f->dp = flash_floats(memory, &used, MR * NR);
-    f->p = (floatX*)flash_part(memory, &used, FLASH_QUERIES * FLASH_KEYS, sizeof(floatX));
-    f->ds = (floatX*)flash_part(memory, &used, FLASH_QUERIES * FLASH_KEYS, sizeof(floatX));
+    f->p = flash_part(memory, &used, FLASH_QUERIES * FLASH_KEYS, sizeof(Stored));
+    f->ds = flash_part(memory, &used, FLASH_QUERIES * FLASH_KEYS, sizeof(Stored));
     f->panel = flash_packed(memory, &used, MR * FLASH_KEYS);
     f->dq = flash_floats(memory, &used, height * width);
     f->dk = flash_floats(memory, &used, FLASH_KEYS * width);
@@ -52,23 +55,23 @@ static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int q
     return used;
 }
 
-// A tile of p and ds, in rows of FLASH_KEYS. Row r sees the keys s <= diagonal + r.
-static inline void flash_backward_tile(floatX* p, floatX* ds, const float* scores, const float* dp, const float* lse,
+// Computes a tile of p and ds, in rows of FLASH_KEYS. Row r sees the keys s <= diagonal + r.
+static inline void flash_backward_tile(Stored* p, Stored* ds, const float* scores, const float* dp, const float* lse,
                                        const float* delta, float scale, int diagonal, int rows) {
     for (int r = 0; r < rows; r++, p += FLASH_KEYS, ds += FLASH_KEYS) {
         #pragma omp simd
         for (int s = 0; s < NR; s++) {
             const float x = exp_fast(scale * scores[r * NR + s] - lse[r]);
-            p[s] = to_floatX(x);
-            ds[s] = to_floatX(x * (dp[r * NR + s] - delta[r]) * scale);
+            p[s] = to_stored(x);
+            ds[s] = to_stored(x * (dp[r * NR + s] - delta[r]) * scale);
         }
-        for (int s = max_int(0, diagonal + r + 1); s < NR; s++) { p[s] = ds[s] = to_floatX(0); }
+        for (int s = max_int(0, diagonal + r + 1); s < NR; s++) { p[s] = ds[s] = to_stored(0); }
     }
 }
 
-// p and ds of a block. Tiles beyond the diagonal stay what they were: the products below do not read them, since panels
-// of MR queries and of MR keys begin at the same positions. Rows beyond the last query and columns beyond the last key
-// stay as well: what they make is rows of sums that nobody reads.
+// Computes p and ds of a block. Tiles beyond the diagonal keep old values. The products below do not read these, since
+// their panels begin at multiples of MR, as tiles do. Rows beyond the last query and columns beyond the last key keep
+// old values too: they yield sums that are never read.
 ATTR_ONE_COPY static void flash_backward_scores(FlashBackward* f, const FlashHead* h, int q0, int queries, int k0,
                                                 int keys) {
     const size_t depth = flash_depth(h->HS);
@@ -84,8 +87,8 @@ ATTR_ONE_COPY static void flash_backward_scores(FlashBackward* f, const FlashHea
     }
 }
 
-// sums (keys,HS) += x (queries,keys)^T @ right (queries,HS), x being p or ds; without queries before a panel's keys
-static inline void flash_backward_keys(FlashBackward* f, float* sums, const floatX* x, const Packed* right, int q0,
+// sums (keys,HS) += x (queries,keys)^T @ right (queries,HS), x being p or ds; skips queries before a panel's keys.
+static inline void flash_backward_keys(FlashBackward* f, float* sums, const Stored* x, const Packed* right, int q0,
                                        int queries, int k0, int keys, int HS) {
     const size_t depth = flash_depth(f->queries);
     for (int s = 0; s < keys; s += MR) {
@@ -99,7 +102,7 @@ static inline void flash_backward_keys(FlashBackward* f, float* sums, const floa
     }
 }
 
-// dq (queries,HS) += ds (queries,keys) @ k (keys,HS), without keys behind a panel's queries
+// dq (queries,HS) += ds (queries,keys) @ k (keys,HS); skips keys behind a panel's queries.
 static inline void flash_backward_queries(FlashBackward* f, int q0, int queries, int k0, int keys, int HS) {
     const size_t depth = flash_depth(keys);
     for (int t = 0; t < queries; t += MR) {
@@ -112,13 +115,13 @@ static inline void flash_backward_queries(FlashBackward* f, int q0, int queries,
     }
 }
 
-// Packs what a task needs of its queries, and their keys' gradients begin at 0.
-ATTR_ONE_COPY static void flash_backward_begin(FlashBackward* f, const floatX* dout, const floatX* out,
+// Packs a task's queries, computes their delta, and zeroes the sums of dq.
+ATTR_ONE_COPY static void flash_backward_begin(FlashBackward* f, const Stored* dout, const Stored* out,
                                                const float* lse, const FlashHead* h, const FlashTask* task, int C) {
     const int HS = h->HS, queries = task->q_end - task->q_begin;
     const size_t used = flash_backward_memory(f, NULL, queries, HS);
-    flash_backward_memory(f, (char*)thread_scratch(used), queries, HS);
-    const floatX* q = h->q + (size_t)task->q_begin * h->stride;
+    flash_backward_memory(f, thread_scratch(used), queries, HS);
+    const Stored* q = h->q + (size_t)task->q_begin * h->stride;
     dout += (size_t)task->q_begin * C;
     out += (size_t)task->q_begin * C;
     f->q_begin = task->q_begin;
@@ -138,8 +141,9 @@ ATTR_ONE_COPY static void flash_backward_begin(FlashBackward* f, const floatX* d
     memset(f->dq, 0, f->q_height * round_up((size_t)HS, NR) * sizeof *f->dq);
 }
 
-// dq: of position 0, in rows of h->stride; dk and dv stand C and 2C behind it. dout and out: likewise, in rows of C.
-static inline void flash_backward_task(floatX* dq, const floatX* dout, const floatX* out, const float* lse,
+// Does a task: sets its part of dq, of dk and dv, or of all three. dq, of position 0 of the head, is in rows of
+// h->stride; dk and dv stand C and 2C elements behind it. dout and out, of position 0 of the head, are in rows of C.
+static inline void flash_backward_task(Stored* dq, const Stored* dout, const Stored* out, const float* lse,
                                        const FlashHead* h, const FlashTask* task, int C) {
     FlashBackward f;
     const int HS = h->HS;
@@ -147,7 +151,7 @@ static inline void flash_backward_task(floatX* dq, const floatX* dout, const flo
     flash_backward_begin(&f, dout, out, lse, h, task, C);
     for (int k0 = task->k_begin; k0 < task->k_end; k0 += FLASH_KEYS) {
         const int keys = min_int(FLASH_KEYS, task->k_end - k0);
-        const floatX *k = h->k + k0 * stride, *v = h->v + k0 * stride;
+        const Stored *k = h->k + k0 * stride, *v = h->v + k0 * stride;
         flash_pack_b(f.kt_right, k, 1, stride, HS, keys);
         flash_pack_b(f.vt_right, v, 1, stride, HS, keys);
         if (task->dq) { flash_pack_b(f.k_right, k, stride, 1, keys, HS); }
@@ -170,11 +174,12 @@ static inline void flash_backward_task(floatX* dq, const floatX* dout, const flo
     if (task->dq) { flash_store(dq + task->q_begin * stride, stride, f.dq, f.q_height, f.queries, HS); }
 }
 
-static inline void flash_backward(floatX* dqkv, const floatX* dout, const floatX* out, const float* lse,
-                                  const floatX* qkv, int B, int T, int C, int NH) {
+static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored* out, const float* lse,
+                                  const Stored* qkv, int B, int T, int C, int NH) {
     const int heads = B * NH, threads = cpu.threads, rounds = (int)ceil_div((size_t)heads, (size_t)threads);
-    // A head in ranges takes seven products in place of five, dk and dv having scores of their own and dq too: about
-    // 3/2 of the time. Worth it only where threads had nothing to do.
+    // A head cut into ranges takes seven matmuls instead of five, because scores are computed once for dq and again for
+    // dk and dv: about 3/2 of the time. Heads that stay whole take `rounds` times the time of one; cut ones, shared
+    // evenly by all threads, 3/2 * heads / threads times. The shorter is taken.
     const bool whole = 3 * heads >= 2 * threads * rounds;
     const int range = whole ? T : flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
     #pragma omp parallel
@@ -183,8 +188,9 @@ static inline void flash_backward(floatX* dqkv, const floatX* dout, const floatX
         #pragma omp for schedule(dynamic) nowait
         for (int n = 0; n < heads * ranges * (whole ? 1 : 2); n++) {
             const int head = n % heads, begin = n / heads % ranges * range, end = min_int(T, begin + range);
-            const FlashTask all = {0, T, 0, T, true, true}, of_keys = {begin, T, begin, end, false, true},
-                            of_queries = {begin, end, 0, end, true, false};
+            const FlashTask all = {.q_end = T, .k_end = T, .dq = true, .dkv = true};
+            const FlashTask of_keys = {.q_begin = begin, .q_end = T, .k_begin = begin, .k_end = end, .dkv = true};
+            const FlashTask of_queries = {.q_begin = begin, .q_end = end, .k_end = end, .dq = true};
             const FlashTask* task = whole ? &all : n < heads * ranges ? &of_keys : &of_queries;
             const FlashHead h = flash_head(qkv, head, T, C, NH);
             const size_t at = flash_out(head, T, C, NH);

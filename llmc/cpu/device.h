@@ -1,6 +1,7 @@
-// The device is the host: memory, threads, the storage types, and what the processor can do.
+// The CPU as a device: its storage types, threads and memory. Device memory is host memory, and work is done at once,
+// so copies are memcpy() and nothing needs to be waited for.
 #pragma once
-#include "../device.h"
+#include "../backend.h"
 #include "../host_memory.h"
 #include "../rounding.h"
 #include <sys/mman.h>
@@ -12,7 +13,16 @@
 #endif
 
 // ---------------------------------------------------------------------------------------------------------------------
-// storage types: a kernel reads and writes floatX through to_float() and to_floatX() alone
+// storage types: kernels read and write Stored by to_float() and to_stored()
+
+// The storage type that this object is compiled for.
+#ifndef FLOATX
+#define FLOATX fp32
+#endif
+// The level of instructions that this object is compiled for (processor.h).
+#ifndef LEVEL
+#define LEVEL generic
+#endif
 
 typedef float fp32;
 typedef struct {
@@ -27,9 +37,14 @@ static inline bf16 bf16_from_float(float f) {
     return x;
 }
 
-typedef FLOATX floatX;
-static inline float to_float(floatX x) { return JOIN(FLOATX, _to_float)(x); }
-static inline floatX to_floatX(float x) { return JOIN(FLOATX, _from_float)(x); }
+struct Stored {
+    FLOATX value;
+};
+static inline float to_float(Stored x) { return JOIN(FLOATX, _to_float)(x.value); }
+static inline Stored to_stored(float x) {
+    const Stored stored = {JOIN(FLOATX, _from_float)(x)};
+    return stored;
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // state
@@ -44,23 +59,17 @@ typedef struct {
     double timer; // when device_timer_start() was called
 } Cpu;
 
-extern Cpu cpu; // defined in train_gpt2.c, one for all storage types
+extern Cpu cpu; // defined in train_gpt2.c, one for all backends of the CPU
 
-// The instructions that this object is compiled for (processor.h).
-#ifndef LEVEL
-#define LEVEL generic
-#endif
-#define DEVICE_NAME "cpu"
-enum { DEVICE_IS_HOST = 1 };
+static inline const char* device_identity(void) { return ""; }
+static inline int device_threads(void) { return cpu.threads; }
+static inline const char* device_kernels(void) { return cpu.kernels == KERNELS_PLAIN ? "plain" : STRING(LEVEL); }
 
-OP const char* device_identity(void) { return ""; }
-OP int device_threads(void) { return cpu.threads; }
-OP const char* device_kernels(void) { return cpu.kernels == KERNELS_PLAIN ? "plain" : STRING(LEVEL); }
+static inline void device_timer_start(void) { cpu.timer = seconds_now(); }
+static inline double device_timer_stop(void) { return seconds_now() - cpu.timer; }
 
-OP void device_timer_start(void) { cpu.timer = seconds_now(); }
-OP double device_timer_stop(void) { return seconds_now() - cpu.timer; }
-
-// threads = 0 leaves the number to OpenMP (OMP_NUM_THREADS, or one for each processor this process may use).
+// Sets threads and kernels. threads 0: OpenMP's choice (OMP_NUM_THREADS, or one for each processor that this process
+// may use).
 static inline void cpu_open(int threads, Kernels kernels) {
     cpu.kernels = kernels;
     cpu.fused = cpu.flash = true;
@@ -72,20 +81,23 @@ static inline void cpu_open(int threads, Kernels kernels) {
     if (threads > 1) { fatal("--threads %d: this program was built without OpenMP", threads); }
 #endif
 #ifdef __SSE__
-    // Moments that decay towards zero end as denormals, which cost a hundred times a normal number: flush them.
+    // Flush denormals to zero (FTZ and DAZ): moments that decay end as denormals, which take a hundred times as long.
     #pragma omp parallel
     _mm_setcsr(_mm_getcsr() | 0x8040);
 #endif
 }
 
-OP bool device_exists(void) { return true; }
-OP const char* device_lacks(const DeviceOptions* o) {
+static inline bool device_exists(void) { return true; }
+static inline const char* device_lacks(const DeviceOptions* o) {
     (void)o;
     return NULL;
 }
 
-OP void device_open(const DeviceOptions* o) {
-    if (o->index > 0 && !o->of_rank) { usage_error("--device %d: this program trains on the CPU", o->index); }
+static inline void device_open(const DeviceOptions* o) {
+    if (o->index > 0 && !o->is_local_rank) { usage_error("--device %d: this program trains on the CPU", o->index); }
+    if (o->attention && !strcmp(o->attention, "cudnn")) {
+        usage_error("--attention cudnn: cuDNN is for GPUs; give auto, flash or plain");
+    }
     cpu_open(o->threads, o->plain ? KERNELS_PLAIN : KERNELS_FAST);
     cpu.fused = o->fused;
     cpu.flash = o->flash;
@@ -94,13 +106,12 @@ OP void device_open(const DeviceOptions* o) {
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-// Bytes that a thread takes at a time where memory is touched or zeroed. Threads get contiguous shares, as static loops
-// over the same memory give them: whose first touch decides in which node's memory a page lies.
+// Bytes that a thread zeroes at a time. Threads get contiguous shares, the same as in static loops over the memory: a
+// page lies on the NUMA node of the thread that touched it first.
 enum { MEMORY_PIECE = 1 << 20 };
 
-// Zeroed, page-aligned, in huge pages where the system offers them. The caller made sure that it fits (check_memory in
-// settings.h).
-OP void* device_alloc(size_t bytes, const char* what) {
+// Page-aligned, in huge pages if the system offers them. plan_check_memory() has made sure that it fits.
+static inline void* device_alloc(size_t bytes, const char* what) {
     enum { PAGE = 4096 };
     void* p = mmap(NULL, max_size(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) { fatal("out of memory: %zu bytes for %s", bytes, what); }
@@ -109,11 +120,12 @@ OP void* device_alloc(size_t bytes, const char* what) {
     for (size_t i = 0; i < bytes; i += PAGE) { ((volatile char*)p)[i] = 0; }
     return p;
 }
-OP void device_free(void* p, size_t bytes) {
+static inline void device_free(void* p, size_t bytes) {
     if (p) { munmap(p, max_size(bytes, 1)); }
 }
 
-// Zeros that go to memory past the caches: what is overwritten need not be read, nor anything else make way for it.
+// Zeroes by streaming stores, which bypass the caches: lines are not read before they are overwritten, and evict
+// nothing.
 static inline void zero_past_caches(char* p, size_t bytes) {
 #ifdef __SSE2__
     enum { LINE = 64 };
@@ -127,7 +139,7 @@ static inline void zero_past_caches(char* p, size_t bytes) {
     memset(p, 0, bytes);
 }
 
-OP void device_zero(void* p, size_t bytes) {
+static inline void device_zero(void* p, size_t bytes) {
     const size_t more_than_caches = (size_t)1 << 26;
     #pragma omp parallel for if (bytes > MEMORY_PIECE)
     for (size_t i = 0; i < bytes; i += MEMORY_PIECE) {
@@ -137,23 +149,24 @@ OP void device_zero(void* p, size_t bytes) {
         else { memset(piece, 0, size); }
     }
 }
-OP void device_copy(void* to, const void* from, size_t bytes) { memcpy(to, from, bytes); }
-OP void device_copy_in(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
-OP void device_copy_out(void* host, const void* device, size_t bytes) { memcpy(host, device, bytes); }
-OP void device_upload(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
-OP void device_send(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
-OP void device_fetch(void* host, const void* device, size_t bytes) { memcpy(host, device, bytes); }
-OP void device_sync(void) {}
-OP void device_range_push(const char* name, int layer) { (void)name, (void)layer; }
-OP void device_range_pop(void) {}
-OP void device_replay(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes) {
+static inline void device_copy(void* to, const void* from, size_t bytes) { memcpy(to, from, bytes); }
+static inline void device_copy_in(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
+static inline void device_copy_out(void* host, const void* device, size_t bytes) { memcpy(host, device, bytes); }
+static inline void device_upload(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
+static inline void device_send(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
+static inline void device_fetch(void* host, const void* device, size_t bytes) { memcpy(host, device, bytes); }
+static inline void device_sync(void) {}
+static inline void device_range_push(const char* name, int layer) { (void)name, (void)layer; }
+static inline void device_range_pop(void) {}
+static inline void device_replay(Recording** recording, const char* name, Work work, const void* arguments,
+                                 size_t bytes) {
     (void)recording, (void)name, (void)bytes;
     work(arguments);
 }
-OP void device_forget(Recording** recording) { (void)recording; }
+static inline void device_forget(Recording** recording) { (void)recording; }
 
-// Memory of this thread, of at least `bytes`, aligned to a cache line and kept for its next call, which gets the same:
-// what lies there is lost. Packed operands and intermediate tiles of one operation live in it.
+// Returns at least `bytes` of scratch memory of this thread, aligned to a cache line: for packed operands and
+// intermediate tiles of one operation. It is allocated once and grown; the thread's next call returns the same memory.
 static inline void* thread_scratch(size_t bytes) {
     static __thread void* memory;
     static __thread size_t size;
@@ -165,16 +178,16 @@ static inline void* thread_scratch(size_t bytes) {
     return memory;
 }
 
-OP void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }
-OP void host_free(void* p) { free(p); }
-OP size_t device_memory_available(void) { return host_memory_available(); }
-OP size_t device_memory_usable(size_t total) {
+static inline void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }
+static inline void host_free(void* p) { free(p); }
+static inline size_t device_memory_available(void) { return host_memory_available(); }
+static inline size_t device_memory_usable(size_t total) {
     const size_t system = (size_t)512 << 20;
     return total - min_size(total, system);
 }
 
-// The processor's name as the system gives it; it goes into logs and reports.
-OP const char* device_name(void) {
+// The processor's name as in /proc/cpuinfo.
+static inline const char* device_name(void) {
     static char name[128];
     if (name[0]) { return name; }
     snprintf(name, sizeof name, "unknown processor");

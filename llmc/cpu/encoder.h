@@ -1,13 +1,13 @@
-// Token and position embeddings. Backward gathers instead of scattering: the positions come sorted by token, so that
-// each row of dwte is written by one thread, in one order.
+// Embeddings: a token's row of wte plus its position's row of wpe. Backward gathers instead of scattering: positions
+// come sorted by token, so that one thread sums each row of dwte, in a fixed order.
 #pragma once
 #include "device.h"
-#include "../ops.h"
 
-OP void encoder_forward(float* out, const int* tokens, const floatX* wte, const floatX* wpe, int B, int T, int C) {
+static inline void encoder_forward(float* out, const int* tokens, const Stored* wte, const Stored* wpe, int B, int T,
+                                   int C) {
     #pragma omp parallel for
     for (int n = 0; n < B * T; n++) {
-        const floatX *token = wte + (size_t)tokens[n] * C, *position = wpe + (size_t)(n % T) * C;
+        const Stored *token = wte + (size_t)tokens[n] * C, *position = wpe + (size_t)(n % T) * C;
         float* row = out + (size_t)n * C;
         #pragma omp simd
         for (int c = 0; c < C; c++) { row[c] = to_float(token[c]) + to_float(position[c]); }
@@ -19,15 +19,15 @@ static inline void add_row(float* sum, const float* row, int C) {
     for (int c = 0; c < C; c++) { sum[c] += row[c]; }
 }
 
-OP void encoder_backward(float* dwte, float* dwpe, const float* dout, const int* tokens, const int* order, int B, int T,
-                         int C) {
+static inline void encoder_backward(float* dwte, float* dwpe, const float* dout, const int* tokens, const int* order,
+                                    int B, int T, int C) {
     const int N = B * T;
     #pragma omp parallel
     {
         #pragma omp for nowait schedule(dynamic, 16)
         for (int first = 0; first < N; first++) {
             const int token = tokens[order[first]];
-            if (first > 0 && tokens[order[first - 1]] == token) { continue; } // in a run that another iteration sums
+            if (first > 0 && tokens[order[first - 1]] == token) { continue; } // summed by an iteration before
             for (int i = first; i < N && tokens[order[i]] == token; i++) {
                 add_row(dwte + (size_t)token * C, dout + (size_t)order[i] * C, C);
             }

@@ -1,15 +1,15 @@
 // GELU in its tanh form (Hendrycks & Gimpel 2016, as in GPT-2): gelu(x) = x/2 (1 + tanh(u)), u = k (x + 0.044715 x^3),
-// k = sqrt(2/pi). Its gradient here is the exact derivative of this form.
+// k = sqrt(2/pi). Backward uses the exact derivative of this form. The fast kernels compute tanh by one exp, so that
+// the loop becomes vector code.
 #pragma once
 #include "device.h"
 #include "math.h"
-#include "../ops.h"
 
 static const float GELU_K = 0.7978845608028654f, GELU_CUBIC = 0.044715f;
 
 static inline float gelu_argument(float x) { return GELU_K * x * (1.0f + GELU_CUBIC * x * x); }
 
-// gate = (1 + tanh(u)) / 2, so that gelu(x) = x gate and d gate / d 2u = gate (1 - gate).
+// Returns gelu'(x). With gate = (1 + tanh(u)) / 2, gelu(x) = x gate and d gate / d 2u = gate (1 - gate).
 static inline float gelu_derivative(float x, float gate) {
     const float slope = 2.0f * GELU_K + 6.0f * GELU_K * GELU_CUBIC * x * x; // d 2u / dx
     return gate + x * slope * gate * (1.0f - gate);
@@ -18,25 +18,25 @@ static inline float gelu_derivative(float x, float gate) {
 // ---------------------------------------------------------------------------------------------------------------------
 // plain
 
-static inline void gelu_row_plain(floatX* out, const floatX* inp, size_t n) {
+static inline void gelu_row_plain(Stored* out, const Stored* inp, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const float x = to_float(inp[i]);
-        out[i] = to_floatX(0.5f * x * (1.0f + tanhf(gelu_argument(x))));
+        out[i] = to_stored(0.5f * x * (1.0f + tanhf(gelu_argument(x))));
     }
 }
 
-static inline void gelu_backward_row_plain(floatX* dinp, const floatX* inp, size_t n) {
+static inline void gelu_backward_row_plain(Stored* dinp, const Stored* inp, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const float x = to_float(inp[i]), gate = 0.5f * (1.0f + tanhf(gelu_argument(x)));
-        dinp[i] = to_floatX(to_float(dinp[i]) * gelu_derivative(x, gate));
+        dinp[i] = to_stored(to_float(dinp[i]) * gelu_derivative(x, gate));
     }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)), which takes one exp and one division. matmul.h
-// calls these on what is still in the cache of its thread.
+// fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)): one exp and one division. matmul.h calls these on
+// rows that are still in the cache of its thread.
 
-// Beyond 10 the gate is 0 or 1, and its argument out of range for exp.
+// Beyond -10 and 10 the gate is as good as 0 or 1, and its argument leaves the range of exp_in_range().
 static inline float gelu_clamp(float x) { return at_most(at_least(x, -10.0f), 10.0f); }
 
 static inline float gelu_gate(float x) {
@@ -44,20 +44,20 @@ static inline float gelu_gate(float x) {
     return 1.0f / (1.0f + exp_in_range(minus_2u));
 }
 
-static inline void gelu_row(floatX* out, const floatX* inp, size_t n) {
+static inline void gelu_row(Stored* out, const Stored* inp, size_t n) {
     #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         const float x = to_float(inp[i]);
-        out[i] = to_floatX(x * gelu_gate(gelu_clamp(x)));
+        out[i] = to_stored(x * gelu_gate(gelu_clamp(x)));
     }
 }
 
-// dinp *= gelu'(inp): dinp holds the gradient of gelu(inp) and gets that of inp.
-static inline void gelu_backward_row(floatX* dinp, const floatX* inp, size_t n) {
+// dinp *= gelu'(inp): turns the gradient of gelu(inp) into that of inp.
+static inline void gelu_backward_row(Stored* dinp, const Stored* inp, size_t n) {
     #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         const float x = gelu_clamp(to_float(inp[i]));
-        dinp[i] = to_floatX(to_float(dinp[i]) * gelu_derivative(x, gelu_gate(x)));
+        dinp[i] = to_stored(to_float(dinp[i]) * gelu_derivative(x, gelu_gate(x)));
     }
 }
 
@@ -66,7 +66,7 @@ static inline void gelu_backward_row(floatX* dinp, const floatX* inp, size_t n) 
 
 enum { GELU_PIECE = 4096 }; // elements that a thread takes at a time
 
-OP void gelu_forward(floatX* out, const floatX* inp, size_t n) {
+static inline void gelu_forward(Stored* out, const Stored* inp, size_t n) {
     #pragma omp parallel for
     for (size_t i = 0; i < n; i += GELU_PIECE) {
         const size_t piece = min_size(GELU_PIECE, n - i);
@@ -75,7 +75,7 @@ OP void gelu_forward(floatX* out, const floatX* inp, size_t n) {
     }
 }
 
-static inline void gelu_backward_inplace(floatX* dinp, const floatX* inp, size_t n) {
+static inline void gelu_backward_inplace(Stored* dinp, const Stored* inp, size_t n) {
     #pragma omp parallel for
     for (size_t i = 0; i < n; i += GELU_PIECE) {
         const size_t piece = min_size(GELU_PIECE, n - i);

@@ -1,25 +1,26 @@
-// The fast matrix product behind matmul.h: c (M,N) = a (M,K) @ b (K,N), with something done to each finished row of c.
+// The fast matmul behind matmul.h: c (M,N) = a (M,K) @ b (K,N), with an epilogue that receives each finished row of c.
 //
-// Built of tile.h's product. Where the data lies while it works follows from how often it is read again (Goto & van de
-// Geijn, "Anatomy of high-performance matrix multiplication", 2008; the order is the one that was fastest here):
+// Built from tile.h's products, blocked for the caches: operands that are read again soonest lie in the fastest cache
+// (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; this order of loops was the fastest
+// here):
 //
-//   L1         a panel of a, MR x DEPTH, which stays while
-//   L2         a block of b, DEPTH x COLUMNS, streams past it, panel by panel, and is read again for each panel of a
-//   L2 and L3  unfinished tiles of c, in float, ROWS x COLUMNS; what a finished one goes into is asked for just before
+//   L1         a panel of a, MR x DEPTH: stays while all panels of b's block are multiplied with it
+//   L2         a block of b, DEPTH x COLUMNS: its panels are read in turn, again for each panel of a
+//   L2 and L3  unfinished tiles of c, in float, ROWS x COLUMNS; the destination of a finished tile is prefetched
 //
-// Each thread computes a rectangle of c from memory of its own: nobody waits for anybody. An element of c is summed
-// over k in one order, whatever the number of threads.
+// Each thread computes a rectangle of c in its own scratch memory, and no thread waits for another. The order in which
+// an element of c is summed over k does not depend on the number of threads.
 #pragma once
 #include "tile.h"
 #include <assert.h>
 
 // Element (i, j) of a matrix stands at x[i*row + j*col]; one of row and col is 1.
 typedef struct {
-    const floatX* x;
+    const Stored* x;
     size_t row, col;
 } Matrix;
 
-// An array of as many rows and columns as c that `finish` reads or writes.
+// An array with the shape of c that `finish` reads or writes.
 typedef struct {
     const void* at;
     size_t row, element; // bytes
@@ -30,16 +31,17 @@ static inline Touched touched_array(const void* at, size_t element, int columns)
     return t;
 }
 
-// Takes `cols` sums of a row, from column `col` on; called once for each element of c.
+// The epilogue: takes `cols` sums of a row, from column `col` on. Each element of c is passed to it once. result: that
+// of the Gemm.
 typedef void (*GemmFinish)(const void* result, size_t row, size_t col, const float* sums, int cols);
 
 typedef struct {
     Matrix a, b;
-    const Packed* packed_b; // all of b in panels of depth K, or NULL: b is packed as it is needed
+    const Packed* packed_b; // all of b in panels of depth K; NULL: b is packed block by block
     int M, N, K;
     GemmFinish finish;
-    const void* result;
-    Touched touched[2];
+    const void* result; // for finish
+    Touched touched[2]; // at == NULL: none
 } Gemm;
 
 enum {
@@ -61,7 +63,7 @@ typedef struct {
     int begin, end;
 } Range;
 
-// Piece `i` of `pieces` of n, in whole units.
+// Returns piece `i` of 0 .. n-1 cut into `pieces` of about equal size, which begin at multiples of `unit`.
 static inline Range range_piece(int n, int unit, int pieces, int i) {
     const size_t units = ceil_div((size_t)n, (size_t)unit);
     const size_t begin = units * (size_t)i / (size_t)pieces * (size_t)unit;
@@ -70,7 +72,7 @@ static inline Range range_piece(int n, int unit, int pieces, int i) {
     return r;
 }
 
-// Panels of rows [i, i + rows) of a, k steps from k0 on; each of them panel_size(MR, k).
+// Packs rows [i, i + rows) of a, k steps from k0 on, into panels of panel_size(MR, k).
 static inline void gemm_pack_a(Packed* packed, Matrix a, int i, int rows, int k0, int k) {
     const int step = a.col == 1 ? k : PACK_STEP;
     for (int s = 0; s < k; s += step) {
@@ -82,7 +84,7 @@ static inline void gemm_pack_a(Packed* packed, Matrix a, int i, int rows, int k0
     }
 }
 
-// Panels of columns [j, j + cols) of b, k steps from k0 on; each of them panel_size(NR, k).
+// Packs columns [j, j + cols) of b, k steps from k0 on, into panels of panel_size(NR, k).
 static inline void gemm_pack_b(Packed* packed, Matrix b, int j, int cols, int k0, int k) {
     const int step = b.row == 1 ? k : PACK_STEP;
     for (int s = 0; s < k; s += step) {
@@ -94,7 +96,7 @@ static inline void gemm_pack_b(Packed* packed, Matrix b, int j, int cols, int k0
     }
 }
 
-// Hands MR finished rows, which lie in tiles, to `finish`.
+// Calls `finish` for each of at most MR finished rows, which lie in tiles.
 static inline void gemm_finish(const Gemm* g, const float* tiles, int i, int rows, int j, int cols) {
     float sums[COLUMNS] __attribute__((aligned(64)));
     for (int r = 0; r < rows; r++) {
@@ -104,7 +106,7 @@ static inline void gemm_finish(const Gemm* g, const float* tiles, int i, int row
     }
 }
 
-// Asks for what `finish` will touch of a tile.
+// Prefetches what `finish` will read and write of a tile.
 static inline void gemm_prefetch(const Gemm* g, int i, int rows, int j) {
     for (int t = 0; t < 2 && g->touched[t].at; t++) {
         const Touched* x = &g->touched[t];
@@ -115,7 +117,7 @@ static inline void gemm_prefetch(const Gemm* g, int i, int rows, int j) {
     }
 }
 
-// The block of c at (i, j), at most ROWS x COLUMNS.
+// Computes the block of c at (i, j), at most ROWS x COLUMNS.
 static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tiles, int i, int rows, int j, int cols) {
     const int depth = gemm_depth(g->K);
     for (int k0 = 0; k0 < g->K; k0 += depth) {
@@ -144,20 +146,20 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tile
     }
 }
 
-// Of each thread: a group of a, a block of b, a block of c.
+// Scratch of each thread: a group of panels of a, a block of b, a block of c.
 static inline size_t gemm_scratch_bytes(void) {
     return (panel_size(GROUP, DEPTH) + panel_size(COLUMNS, DEPTH)) * sizeof(Packed) + sizeof(float) * ROWS * COLUMNS;
 }
 
-// A rectangle of c, by one thread.
+// Computes a rectangle of c in one thread.
 static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
     const size_t pa = panel_size(GROUP, DEPTH), pb = panel_size(COLUMNS, DEPTH);
-    Packed* packed = (Packed*)thread_scratch(gemm_scratch_bytes());
+    Packed* packed = thread_scratch(gemm_scratch_bytes());
     float* tiles = (float*)(packed + pa + pb);
     tile_begin();
     const int row_blocks = (int)ceil_div((size_t)(rows.end - rows.begin), ROWS);
     const int col_blocks = (int)ceil_div((size_t)(cols.end - cols.begin), COLUMNS);
-    for (int y = 0; y < col_blocks; y++) { // blocks of about one size
+    for (int y = 0; y < col_blocks; y++) { // blocks of about equal size
         const Range c = range_piece(cols.end - cols.begin, NR, col_blocks, y);
         for (int x = 0; x < row_blocks; x++) {
             const Range r = range_piece(rows.end - rows.begin, MR, row_blocks, x);
@@ -167,8 +169,8 @@ static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
     }
 }
 
-// How many pieces the rows are cut into, the columns being cut into threads / pieces: what leaves the slowest thread
-// the least to do, in units of a tile's work. Packing a panel costs about PACK of a tile; a is packed again for each
+// Returns the number of pieces that rows are cut into; columns are cut into threads / pieces. It minimizes the work of
+// the slowest thread, in units of a tile's work. Packing a panel costs about PACK of a tile; a is packed again for each
 // block of columns.
 static inline int gemm_row_pieces(const Gemm* g, int threads) {
     const float PACK = 0.5f, PACK_B = g->packed_b ? 0.0f : PACK;
@@ -186,6 +188,7 @@ static inline int gemm_row_pieces(const Gemm* g, int threads) {
     return best;
 }
 
+// Computes c and passes it to g->finish, in all threads; returns when it is done.
 static inline void gemm(const Gemm* g) {
     const int row_pieces = gemm_row_pieces(g, cpu.threads), col_pieces = cpu.threads / row_pieces;
     #pragma omp parallel for

@@ -1,7 +1,6 @@
-// All of the CPU: include this and llmc/ops.h is complete.
+// All kernels of the CPU, for tests that call them directly; backend.h is their contract.
 #pragma once
 #include "device.h"
-#include "../ops.h"
 #include "encoder.h"
 #include "layernorm.h"
 #include "gelu.h"

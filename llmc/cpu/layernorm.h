@@ -1,20 +1,19 @@
-// Layer normalization (Ba et al. 2016), and the residual addition that stands before it.
+// Layer normalization (Ba et al. 2016): norm * weight + bias, and the residual addition before it.
 //
-// Backward, with norm = (inp - mean) * rstd and dnorm = dout * weight, for each row of C:
+// With norm = (inp - mean) * rstd and dnorm = dout * weight, backward is for each row of C:
 //   dinp += rstd * (dnorm - mean(dnorm) - norm * mean(dnorm * norm))
 // The gradients of weight and bias are sums over rows.
 #pragma once
 #include "device.h"
-#include "../ops.h"
 
 static const float LAYERNORM_EPS = 1e-5f;
-enum { LAYERNORM_BLOCKS = 256 }; // of rows, at most, whose sums backward keeps apart
+enum { LAYERNORM_BLOCKS = 256 }; // most blocks of rows for which backward keeps partial sums
 
 // ---------------------------------------------------------------------------------------------------------------------
-// forward: a row stays in the L1 cache between its loops
+// forward: the three loops over a row find it in the L1 cache
 
-static inline void layernorm_row(floatX* out, float* mean, float* rstd, const float* x, const floatX* weight,
-                                 const floatX* bias, int C) {
+static inline void layernorm_row(Stored* out, float* mean, float* rstd, const float* x, const Stored* weight,
+                                 const Stored* bias, int C) {
     float sum = 0, squares = 0;
     #pragma omp simd reduction(+ : sum)
     for (int c = 0; c < C; c++) { sum += x[c]; }
@@ -23,26 +22,27 @@ static inline void layernorm_row(floatX* out, float* mean, float* rstd, const fl
     for (int c = 0; c < C; c++) { squares += (x[c] - m) * (x[c] - m); }
     const float r = 1.0f / sqrtf(squares / (float)C + LAYERNORM_EPS);
     #pragma omp simd
-    for (int c = 0; c < C; c++) { out[c] = to_floatX((x[c] - m) * r * to_float(weight[c]) + to_float(bias[c])); }
+    for (int c = 0; c < C; c++) { out[c] = to_stored((x[c] - m) * r * to_float(weight[c]) + to_float(bias[c])); }
     *mean = m;
     *rstd = r;
 }
 
-static inline void residual_row(float* residual, const float* inp1, const floatX* inp2, int C) {
+static inline void residual_row(float* residual, const float* inp1, const Stored* inp2, int C) {
     #pragma omp simd
     for (int c = 0; c < C; c++) { residual[c] = inp1[c] + to_float(inp2[c]); }
 }
 
-OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight,
-                          const floatX* bias, int N, int C) {
+static inline void layernorm_forward(Stored* out, float* mean, float* rstd, const float* inp, const Stored* weight,
+                                     const Stored* bias, int N, int C) {
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
         layernorm_row(out + (size_t)n * C, mean + n, rstd + n, inp + (size_t)n * C, weight, bias, C);
     }
 }
 
-OP void residual_layernorm_forward(float* residual, floatX* out, float* mean, float* rstd, const float* inp1,
-                                   const floatX* inp2, const floatX* weight, const floatX* bias, int N, int C) {
+static inline void residual_layernorm_forward(float* residual, Stored* out, float* mean, float* rstd,
+                                              const float* inp1, const Stored* inp2, const Stored* weight,
+                                              const Stored* bias, int N, int C) {
     const bool in_one_pass = cpu.kernels == KERNELS_PLAIN || cpu.fused;
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
@@ -56,9 +56,10 @@ OP void residual_layernorm_forward(float* residual, floatX* out, float* mean, fl
 // ---------------------------------------------------------------------------------------------------------------------
 // backward
 
-// One row's dinp, and what it adds to dweight and dbias.
-static inline void layernorm_backward_row(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
-                                          const float* inp, const floatX* weight, float mean, float rstd, int C) {
+// One row: adds to dinp, dweight and dbias.
+static inline void layernorm_backward_row(float* dinp, Stored* dinp_stored, float* dweight, float* dbias,
+                                          const Stored* dout, const float* inp, const Stored* weight, float mean,
+                                          float rstd, int C) {
     float dnorm_mean = 0, dnorm_norm_mean = 0;
     #pragma omp simd reduction(+ : dnorm_mean, dnorm_norm_mean)
     for (int c = 0; c < C; c++) {
@@ -74,32 +75,33 @@ static inline void layernorm_backward_row(float* dinp, floatX* dinp_x, float* dw
     for (int c = 0; c < C; c++) {
         const float norm = (inp[c] - mean) * rstd, dnorm = to_float(dout[c]) * to_float(weight[c]);
         dinp[c] += rstd * (dnorm - dnorm_mean - norm * dnorm_norm_mean);
-        dinp_x[c] = to_floatX(dinp[c]);
+        dinp_stored[c] = to_stored(dinp[c]);
     }
 }
 
 // Plain: row after row, by one thread.
-static inline void layernorm_backward_plain(float* dinp, floatX* dinp_x, float* dweight, float* dbias,
-                                            const floatX* dout, const float* inp, const floatX* weight,
+static inline void layernorm_backward_plain(float* dinp, Stored* dinp_stored, float* dweight, float* dbias,
+                                            const Stored* dout, const float* inp, const Stored* weight,
                                             const float* mean, const float* rstd, int N, int C) {
     for (int n = 0; n < N; n++) {
         const size_t row = (size_t)n * C;
-        layernorm_backward_row(dinp + row, dinp_x + row, dweight, dbias, dout + row, inp + row, weight, mean[n],
+        layernorm_backward_row(dinp + row, dinp_stored + row, dweight, dbias, dout + row, inp + row, weight, mean[n],
                                rstd[n], C);
     }
 }
 
-// Fast: rows in blocks that do not depend on the number of threads. A block has sums of its own, and they are added up
-// in order: `sums` (blocks,2,C).
-OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
-                           const float* inp, const floatX* weight, const float* mean, const float* rstd, int N, int C) {
-    enum { LEAST_ROWS = 16, COLUMNS = 64 }; // COLUMNS: that a thread adds up at a time
+// Fast: rows in blocks that do not depend on the number of threads. Each block has partial sums, in `sums`
+// (blocks,2,C), which are added up in order.
+static inline void layernorm_backward(float* dinp, Stored* dinp_stored, float* dweight, float* dbias,
+                                      const Stored* dout, const float* inp, const Stored* weight, const float* mean,
+                                      const float* rstd, int N, int C) {
+    enum { LEAST_ROWS = 16, COLUMNS = 64 }; // rows of a block; columns that a thread adds up at a time
     if (cpu.kernels == KERNELS_PLAIN) {
-        layernorm_backward_plain(dinp, dinp_x, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+        layernorm_backward_plain(dinp, dinp_stored, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
         return;
     }
     const int rows = (int)max_size(LEAST_ROWS, ceil_div((size_t)N, LAYERNORM_BLOCKS)), blocks = (N + rows - 1) / rows;
-    float* sums = (float*)thread_scratch((size_t)blocks * 2 * C * sizeof *sums);
+    float* sums = thread_scratch((size_t)blocks * 2 * C * sizeof *sums);
     #pragma omp parallel
     {
         #pragma omp for
@@ -108,7 +110,7 @@ OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* d
             memset(dw, 0, (size_t)2 * C * sizeof *dw);
             for (int n = b * rows; n < N && n < (b + 1) * rows; n++) {
                 const size_t row = (size_t)n * C;
-                layernorm_backward_row(dinp + row, dinp_x + row, dw, db, dout + row, inp + row, weight, mean[n],
+                layernorm_backward_row(dinp + row, dinp_stored + row, dw, db, dout + row, inp + row, weight, mean[n],
                                        rstd[n], C);
             }
         }

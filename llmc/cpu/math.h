@@ -1,10 +1,10 @@
 // exp that the compiler turns into vector code: no branches, no tables, no calls. Its relative error is at most 2e-7
-// (test_cpu.c goes over all its range).
+// (tested over its whole range).
 #pragma once
 #include "../base.h"
 
-// a or b; written so that it is a choice between bits. Of `condition ? a : b` gcc makes two copies of all that follows,
-// one of them for a constant, and in vector code both are run.
+// Returns a if the condition holds, else b, by masking bits. For `condition ? a : b` gcc makes two copies of the code
+// that follows, one of them for a constant, and vector code runs both.
 static inline float choose(bool condition, float a, float b) {
     const uint32_t mask = -(uint32_t)condition;
     return float_of_bits((bits_of_float(a) & mask) | (bits_of_float(b) & ~mask));
@@ -14,9 +14,9 @@ static inline float choose(bool condition, float a, float b) {
 static inline float at_least(float x, float least) { return choose(x < least, least, x); }
 static inline float at_most(float x, float most) { return choose(x > most, most, x); }
 
-// exp(x) = 2^n exp(r), n the integer nearest to x / ln 2, so that |r| <= ln 2 / 2, where a polynomial will do: the one
-// of degree 5 that begins with 1 + r and whose largest relative error there is least, 1.05e-7. For x from -87.5 to 88;
-// NaN stays NaN.
+// exp(x) = 2^n exp(r), where n is the integer nearest to x / ln 2, so that |r| <= ln 2 / 2 (range reduction: Cody &
+// Waite 1980). exp(r) is the minimax polynomial of degree 5 that begins with 1 + r; its relative error is at most
+// 1.05e-7. For x from -87.5 to 88; NaN stays NaN.
 static inline float exp_in_range(float x) {
     const float shift = 12582912.0f + 127.0f; // 1.5 * 2^23: adding it rounds to an integer, in the low bits; 127: bias
     const float shifted = x * 1.44269504f + shift;
@@ -31,5 +31,5 @@ static inline float exp_in_range(float x) {
     return p * float_of_bits(bits_of_float(shifted) << 23); // 2^n
 }
 
-// The same for any x up to 88. Below -87 it is what exp(-87) is, 1e-38, which is as good as zero wherever it is used.
+// The same for any x up to 88. Below -87 the result is exp(-87) = 1e-38, which counts as zero wherever this is used.
 static inline float exp_fast(float x) { return exp_in_range(at_least(x, -87.0f)); }

@@ -1,31 +1,31 @@
-// The linear layers. Weights lie (out, in), as in PyTorch: out = inp @ weight^T + bias.
-// First the loops that say what is computed; then, for --kernels fast, the same by gemm.h's blocked product.
+// The linear layers: out = inp @ weight^T + bias, with weights stored (out, in), as in PyTorch. First the plain loops,
+// then, for --kernels fast, the same by the blocked product of gemm.h, with bias and GELU applied to each row as it is
+// finished.
 #pragma once
 #include "device.h"
 #include "gelu.h"
 #include "packed.h"
-#include "../ops.h"
 
-static inline float dot_row(const floatX* x, const floatX* y, int n) {
+static inline float dot_row(const Stored* x, const Stored* y, int n) {
     float sum = 0;
     #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < n; i++) { sum += to_float(x[i]) * to_float(y[i]); }
     return sum;
 }
 
-static inline void matmul_forward_plain(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N,
+static inline void matmul_forward_plain(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N,
                                         int C, int OC) {
     #pragma omp parallel for
     for (int o = 0; o < OC; o++) { // a row of the weight is read once, for all rows of inp
         for (int n = 0; n < N; n++) {
             const float sum = dot_row(inp + (size_t)n * C, weight + (size_t)o * C, C);
-            out[(size_t)n * OC + o] = to_floatX(bias ? sum + to_float(bias[o]) : sum);
+            out[(size_t)n * OC + o] = to_stored(bias ? sum + to_float(bias[o]) : sum);
         }
     }
 }
 
 // dinp (N,C) = dout (N,OC) @ weight (OC,C)
-static inline void matmul_backward_inp_plain(floatX* dinp, const floatX* dout, const floatX* weight, int N, int C,
+static inline void matmul_backward_inp_plain(Stored* dinp, const Stored* dout, const Stored* weight, int N, int C,
                                              int OC) {
     enum { BLOCK = 64 };
     #pragma omp parallel for collapse(2)
@@ -37,13 +37,13 @@ static inline void matmul_backward_inp_plain(floatX* dinp, const floatX* dout, c
                 const float d = to_float(dout[(size_t)n * OC + o]);
                 for (int c = 0; c < width; c++) { sum[c] += d * to_float(weight[(size_t)o * C + begin + c]); }
             }
-            for (int c = 0; c < width; c++) { dinp[(size_t)n * C + begin + c] = to_floatX(sum[c]); }
+            for (int c = 0; c < width; c++) { dinp[(size_t)n * C + begin + c] = to_stored(sum[c]); }
         }
     }
 }
 
 // dweight (OC,C) += dout (N,OC)^T @ inp (N,C)
-static inline void matmul_backward_weight_plain(float* dweight, const floatX* dout, const floatX* inp, int N, int C,
+static inline void matmul_backward_weight_plain(float* dweight, const Stored* dout, const Stored* inp, int N, int C,
                                                 int OC) {
     #pragma omp parallel for
     for (int o = 0; o < OC; o++) {
@@ -55,7 +55,7 @@ static inline void matmul_backward_weight_plain(float* dweight, const floatX* do
 }
 
 // dbias (OC) += the column sums of dout (N,OC)
-static inline void matmul_backward_bias(float* dbias, const floatX* dout, int N, int OC) {
+static inline void matmul_backward_bias(float* dbias, const Stored* dout, int N, int OC) {
     enum { BLOCK = 256 };
     #pragma omp parallel for
     for (int begin = 0; begin < OC; begin += BLOCK) {
@@ -71,77 +71,80 @@ static inline void matmul_backward_bias(float* dbias, const floatX* dout, int N,
 // ---------------------------------------------------------------------------------------------------------------------
 // fast
 
-// Below that many rows, as in generation, packing the weight costs more than it saves.
+// With fewer than 8 rows, as in generation, packing the weight costs more than it saves.
 static inline bool matmul_is_blocked(int N) { return cpu.kernels == KERNELS_FAST && N >= 8; }
 
-// What becomes of the finished sums of a product.
+// Where the finished sums of a product go.
 typedef struct {
-    floatX* out;
-    floatX* pre;        // what enters GELU
-    const floatX* bias; // or NULL
+    Stored* out;
+    Stored* pre;        // the input of GELU
+    const Stored* bias; // or NULL
     float* dweight;
     size_t columns;
 } MatmulResult;
 
-// row = sums + bias, or the sums alone where that is NULL
-static inline void store_row(floatX* row, const float* sums, const floatX* bias, int cols) {
+// row = sums + bias; bias may be NULL
+static inline void store_row(Stored* row, const float* sums, const Stored* bias, int cols) {
     if (!bias) {
-        for (int c = 0; c < cols; c++) { row[c] = to_floatX(sums[c]); }
+        for (int c = 0; c < cols; c++) { row[c] = to_stored(sums[c]); }
         return;
     }
-    for (int c = 0; c < cols; c++) { row[c] = to_floatX(sums[c] + to_float(bias[c])); }
+    for (int c = 0; c < cols; c++) { row[c] = to_stored(sums[c] + to_float(bias[c])); }
 }
 
 static inline void finish_store(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = (const MatmulResult*)result;
+    const MatmulResult* r = result;
     store_row(r->out + row * r->columns + col, sums, r->bias ? r->bias + col : NULL, cols);
 }
 
 static inline void finish_gelu(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = (const MatmulResult*)result;
+    const MatmulResult* r = result;
     const size_t at = row * r->columns + col;
     store_row(r->pre + at, sums, r->bias ? r->bias + col : NULL, cols);
     gelu_row(r->out + at, r->pre + at, (size_t)cols);
 }
 
 static inline void finish_gelu_backward(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = (const MatmulResult*)result;
+    const MatmulResult* r = result;
     const size_t at = row * r->columns + col;
     store_row(r->out + at, sums, NULL, cols);
     gelu_backward_row(r->out + at, r->pre + at, (size_t)cols);
 }
 
 static inline void finish_add(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = (const MatmulResult*)result;
+    const MatmulResult* r = result;
     float* dweight = r->dweight + row * r->columns + col;
     for (int c = 0; c < cols; c++) { dweight[c] += sums[c]; }
 }
 
-// result (M,N) from a (M,K) @ b (K,N); packed_b: b, or NULL, as in Gemm
+// result (M,N) from a (M,K) @ b (K,N); packed_b: b packed, or NULL, as in Gemm
 static inline void matmul_blocked(MatmulResult result, GemmFinish finish, Matrix a, Matrix b, const Packed* packed_b,
                                   int M, int N, int K) {
     result.columns = (size_t)N;
     Gemm g = {a, b, packed_b, M, N, K, finish, &result, {{NULL, 0, 0}, {NULL, 0, 0}}};
     int touched = 0;
-    if (result.out) { g.touched[touched++] = touched_array(result.out, sizeof(floatX), N); }
-    if (result.pre) { g.touched[touched++] = touched_array(result.pre, sizeof(floatX), N); }
+    if (result.out) { g.touched[touched++] = touched_array(result.out, sizeof(Stored), N); }
+    if (result.pre) { g.touched[touched++] = touched_array(result.pre, sizeof(Stored), N); }
     if (result.dweight) { g.touched[touched++] = touched_array(result.dweight, sizeof(float), N); }
     gemm(&g);
 }
 
-static inline void matmul_forward_blocked(MatmulResult result, GemmFinish finish, const floatX* inp,
-                                          const floatX* weight, int N, int C, int OC) {
+static inline void matmul_forward_blocked(MatmulResult result, GemmFinish finish, const Stored* inp,
+                                          const Stored* weight, int N, int C, int OC) {
     const Matrix a = {inp, (size_t)C, 1}, b = {weight, 1, (size_t)C};
     matmul_blocked(result, finish, a, b, packed_weight(b, C, OC), N, OC, C);
 }
 
-static inline void matmul_backward_inp_blocked(MatmulResult result, GemmFinish finish, const floatX* dout,
-                                               const floatX* weight, int N, int C, int OC) {
+static inline void matmul_backward_inp_blocked(MatmulResult result, GemmFinish finish, const Stored* dout,
+                                               const Stored* weight, int N, int C, int OC) {
     const Matrix a = {dout, (size_t)OC, 1}, b = {weight, (size_t)C, 1};
     matmul_blocked(result, finish, a, b, packed_weight(b, OC, C), N, C, OC);
 }
 
-static inline void matmul_backward_inp(floatX* dinp, const floatX* dout, const floatX* weight, int N, int C, int OC) {
+// ---------------------------------------------------------------------------------------------------------------------
+// the operations
+
+static inline void matmul_backward_inp(Stored* dinp, const Stored* dout, const Stored* weight, int N, int C, int OC) {
     const MatmulResult result = {dinp, NULL, NULL, NULL, 0};
     if (matmul_is_blocked(N)) {
         matmul_backward_inp_blocked(result, finish_store, dout, weight, N, C, OC);
@@ -150,7 +153,7 @@ static inline void matmul_backward_inp(floatX* dinp, const floatX* dout, const f
     }
 }
 
-static inline void matmul_backward_weight(float* dweight, const floatX* dout, const floatX* inp, int N, int C, int OC) {
+static inline void matmul_backward_weight(float* dweight, const Stored* dout, const Stored* inp, int N, int C, int OC) {
     if (matmul_is_blocked(N)) {
         const MatmulResult result = {NULL, NULL, NULL, dweight, 0};
         const Matrix a = {dout, 1, (size_t)OC}, b = {inp, (size_t)C, 1};
@@ -160,7 +163,8 @@ static inline void matmul_backward_weight(float* dweight, const floatX* dout, co
     }
 }
 
-OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N, int C, int OC) {
+static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N,
+                                  int C, int OC) {
     if (matmul_is_blocked(N)) {
         const MatmulResult result = {out, NULL, bias, NULL, 0};
         matmul_forward_blocked(result, finish_store, inp, weight, N, C, OC);
@@ -169,15 +173,15 @@ OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, con
     }
 }
 
-OP void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
-                        const floatX* weight, int N, int C, int OC) {
+static inline void matmul_backward(Stored* dinp, float* dweight, float* dbias, const Stored* dout, const Stored* inp,
+                                   const Stored* weight, int N, int C, int OC) {
     matmul_backward_inp(dinp, dout, weight, N, C, OC);
     matmul_backward_weight(dweight, dout, inp, N, C, OC);
     matmul_backward_bias(dbias, dout, N, OC);
 }
 
-OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias,
-                            int N, int C, int OC) {
+static inline void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* inp, const Stored* weight,
+                                       const Stored* bias, int N, int C, int OC) {
     if (cpu.fused && matmul_is_blocked(N)) {
         const MatmulResult result = {out, pre, bias, NULL, 0};
         matmul_forward_blocked(result, finish_gelu, inp, weight, N, C, OC);
@@ -187,10 +191,11 @@ OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const f
     }
 }
 
-OP void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
-                             const floatX* pre, const floatX* weight, int N, int C, int OC) {
+static inline void matmul_gelu_backward(Stored* dinp, float* dweight, float* dbias, const Stored* dout,
+                                        const Stored* inp, const Stored* pre, const Stored* weight, int N, int C,
+                                        int OC) {
     if (cpu.fused && matmul_is_blocked(N)) {
-        const MatmulResult result = {dinp, (floatX*)pre, NULL, NULL, 0};
+        const MatmulResult result = {dinp, (Stored*)pre, NULL, NULL, 0};
         matmul_backward_inp_blocked(result, finish_gelu_backward, dout, weight, N, C, OC);
     } else {
         matmul_backward_inp(dinp, dout, weight, N, C, OC);

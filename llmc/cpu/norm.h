@@ -1,11 +1,12 @@
-// The squared norm of a long vector: a fixed number of partial sums, added in order, whatever the number of threads.
+// The squared norm of a long vector. The number of partial sums and the order in which they are added are fixed, so
+// that the result does not depend on the number of threads.
 #pragma once
 #include "device.h"
-#include "../ops.h"
 
 enum { NORM_PARTS = 1024 };
 
-// Four sums beside each other, of the quarters of x: one alone would wait for its own last addition.
+// Returns the sum of squares of x (n). It keeps four independent sums, of the quarters of x: in a single sum each
+// addition would wait for the one before.
 static inline double sum_of_squares(const float* x, size_t n) {
     const size_t quarter = n / 4;
     const float *x1 = x + quarter, *x2 = x1 + quarter, *x3 = x2 + quarter;
@@ -21,7 +22,7 @@ static inline double sum_of_squares(const float* x, size_t n) {
     return (s0 + s1) + (s2 + s3);
 }
 
-OP void norm_squared(double* out, const float* x, size_t n) {
+static inline void norm_squared(double* out, const float* x, size_t n) {
     double parts[NORM_PARTS];
     const size_t part = ceil_div(n, NORM_PARTS);
     #pragma omp parallel for

@@ -1,13 +1,13 @@
-// What the processor can do at most, measured.
+// Measures the processor: operations per second of matmuls at most, and bytes per second of a copy.
 #pragma once
 #include "tile.h"
 
-// Bursts of about a millisecond, the best of which counts, so that other programs make no difference.
+// Bursts of about a millisecond. The best one counts, so that other programs do not disturb the result.
 enum { PEAK_BURSTS = 24, PEAK_ROUNDS = 100000 };
 
-// Operations per second, a multiply-add being two, of the matmuls' innermost instructions from registers alone: each
-// thread's best burst, added up. Takes a few hundredths of a second.
-OP double device_peak_flops(void) {
+// The innermost instructions of a tile from registers alone (tile_peak): each thread's best burst, added up. Takes a
+// few hundredths of a second.
+static inline double device_peak_flops(void) {
     double total = 0;
     #pragma omp parallel reduction(+ : total)
     {
@@ -16,7 +16,7 @@ OP double device_peak_flops(void) {
             long rounds = PEAK_ROUNDS;
             double flops;
             const double start = seconds_now();
-            __asm__ volatile("" : "+r"(rounds)); // for all the compiler knows, the work begins and ends where it stands
+            __asm__ volatile("" : "+r"(rounds)); // keeps the compiler from moving the work out of the timing
             const float result = tile_peak(rounds, &flops);
             __asm__ volatile("" : : "m"(result));
             best = fmax(best, flops / (seconds_now() - start));
@@ -26,13 +26,13 @@ OP double device_peak_flops(void) {
     return total;
 }
 
-OP double device_matmul_flops(void) { return device_peak_flops(); }
+static inline double device_matmul_flops(void) { return device_peak_flops(); }
 
-// Operations per second that one thread reaches in tiles with operands from the caches: main() compares kernels by it.
-OP double device_kernel_flops(void) {
+// Tiles with operands from the caches, in one thread: backends.c compares levels by it.
+static inline double device_kernel_flops(void) {
     enum { DEEP = 384, PANELS = 4, TILES = 64, TURNS = 6 };
     const size_t a = panel_size(MR, DEEP), b = panel_size(NR, DEEP);
-    Packed* packed = (Packed*)thread_scratch((a + PANELS * b) * sizeof(Packed));
+    Packed* packed = thread_scratch((a + PANELS * b) * sizeof(Packed));
     float c[MR * NR] __attribute__((aligned(64)));
     memset(packed, 0, (a + PANELS * b) * sizeof(Packed));
     double best = 0;
@@ -41,18 +41,18 @@ OP double device_kernel_flops(void) {
         const double start = seconds_now();
         for (int t = 0; t < TILES; t++) {
             tile_product(c, NR, TILE_SET, packed, packed + a + (size_t)(t % PANELS) * b, DEEP);
-            __asm__ volatile("" : : "r"(c) : "memory"); // c is wanted
+            __asm__ volatile("" : : "r"(c) : "memory"); // keeps the compiler from dropping the product
         }
         best = fmax(best, 2.0 * TILES * MR * NR * DEEP / (seconds_now() - start));
     }
     return best;
 }
 
-// More than caches hold, a piece for each thread; the best of a few rounds.
-OP double device_copy_bandwidth(void) {
+// Copies 128 MiB, more than the caches hold, with all threads; the best of a few rounds.
+static inline double device_copy_bandwidth(void) {
     enum { ROUNDS = 5 };
     const size_t piece = (size_t)1 << 20, pieces = 128, bytes = piece * pieces;
-    char* memory = (char*)device_alloc(2 * bytes, "measuring the bandwidth of memory");
+    char* memory = device_alloc(2 * bytes, "measuring the bandwidth of memory");
     double best = INFINITY;
     for (int round = 0; round < ROUNDS; round++) {
         const double start = seconds_now();

@@ -1,20 +1,20 @@
-// The innermost product of two matrices, of which everything faster than a plain loop is made:
+// The micro-kernel of all fast matmuls, and of flash attention: the product of two small matrices.
 //
 //   c (MR,NR) = or += a (MR,k) @ b (k,NR)       c float, in rows of ldc
 //
 // a and b are copied ("packed") beforehand into the order in which the kernel reads them, in panels of MR rows and of
-// NR columns. Three kernels offer the same names; which one this object has follows from its storage type and from the
-// instructions it is compiled for:
+// NR columns. Three headers define the same names; the storage type and the level of instructions of this object
+// determine which one is included:
 //
 //   Packed                 an element of a packed operand: float, or bf16
-//   MR, NR, KR             rows and columns of a tile; packed depths are multiples of KR, filled up with zeros. Pieces
-//                          of a panel whose depths are such multiples may be packed one behind another
-//   tile_begin()           once by each thread of a parallel region before its first product
-//   pack_a, pack_b         one panel
-//   tile_product           one tile; a depth that is no multiple of KR is rounded up
-//   tile_peak              its innermost instruction from registers alone, to measure what the processor can do
+//   MR, NR, KR             rows and columns of a tile; packed depths are multiples of KR, padded with zeros. Pieces of
+//                          a panel whose depths are such multiples may be packed one behind another
+//   tile_begin()           each thread of a parallel region calls it before its first product
+//   pack_a, pack_b         pack one panel
+//   tile_product           computes one tile; a depth that is no multiple of KR is rounded up
+//   tile_peak              runs the innermost instruction from registers alone, to measure the peak
 //
-// Products are summed in float over k in one order, whatever stands around them.
+// An element of c is summed in float over k in one order, wherever the tile lies.
 #pragma once
 #include "device.h"
 

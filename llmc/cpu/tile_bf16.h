@@ -1,5 +1,6 @@
-// tile.h in bf16 with AVX512_BF16, which multiplies pairs with products and sums in float. How fast that is differs
-// much: a Xeon (Emerald Rapids) does half of what tile_fp32.h does there, so the choice between them is made by timing.
+// The micro-kernel of tile.h in bf16 with AVX512_BF16, which multiplies pairs of bf16 and sums in float. Its speed
+// differs much between processors: on a Xeon (Emerald Rapids) it is half of tile_fp32.h's, so backends.c chooses
+// between them by timing.
 #pragma once
 #include "tile_pairs.h"
 
@@ -7,23 +8,23 @@ enum { MR = 12, NR = 32, KR = 2 }; // 24 accumulators in 32 registers
 
 static inline void tile_begin(void) {}
 
-// A panel of a (rows <= MR, k), element (i, j) at x[i*row + j*col]; one of row and col is 1.
-static inline void pack_a(Packed* packed, const floatX* x, size_t row, size_t col, int rows, int k) {
+// Packs a panel of a (rows <= MR, k), element (i, j) at x[i*row + j*col]; one of row and col is 1.
+static inline void pack_a(Packed* packed, const Stored* x, size_t row, size_t col, int rows, int k) {
     pack_pairs(packed, MR, (int)round_up((size_t)k, KR), x, row, col, rows, k);
 }
 
-// A panel of b (k, cols <= NR), element (i, j) at x[i*row + j*col]; one of row and col is 1.
-static inline void pack_b(Packed* packed, const floatX* x, size_t row, size_t col, int k, int cols) {
+// Packs a panel of b (k, cols <= NR), element (i, j) at x[i*row + j*col]; one of row and col is 1.
+static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t col, int k, int cols) {
     pack_pairs(packed, NR, (int)round_up((size_t)k, KR), x, col, row, cols, k);
 }
 
-// The pair at p, 16 times.
+// Returns 16 copies of the pair at p.
 static inline __m512bh broadcast_pair(const Packed* p) {
     typedef int Pair __attribute__((may_alias, aligned(2)));
     return (__m512bh)_mm512_set1_epi32(*(const Pair*)p);
 }
 
-// Writes, or reads and writes, all of the tile, MR x NR.
+// Sets or adds to the whole tile of c, MR x NR.
 static inline __attribute__((always_inline)) void tile_product(float* c, size_t ldc, TileMode mode, const Packed* a,
                                                                const Packed* b, int k) {
     __m512 acc[MR][2];
@@ -50,14 +51,15 @@ static inline __attribute__((always_inline)) void tile_product(float* c, size_t 
     }
 }
 
-// The product's innermost instruction from registers alone, `rounds` times for each accumulator. *flops: how many
-// operations that was, a multiply-add being two. The result depends on them all, and means nothing.
+// Runs the innermost instruction of tile_product from registers alone, `rounds` times for each accumulator, and sets
+// *flops to the number of operations, a multiply-add counting as two. The result has no meaning; it keeps the compiler
+// from dropping any of them.
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = 2 * MR };
     __m512 acc[CHAINS];
     const __m512bh a = (__m512bh)_mm512_set1_epi16(0x3f80), b = a; // ones
     #pragma GCC unroll 24
-    for (int i = 0; i < CHAINS; i++) { acc[i] = _mm512_set1_ps((float)i); } // all different, or one would do
+    for (int i = 0; i < CHAINS; i++) { acc[i] = _mm512_set1_ps((float)i); } // all different, or gcc computes only one
     for (long r = 0; r < rounds; r++) {
         #pragma GCC unroll 24
         for (int i = 0; i < CHAINS; i++) { acc[i] = _mm512_dpbf16_ps(acc[i], a, b); }

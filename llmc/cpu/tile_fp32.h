@@ -1,10 +1,10 @@
-// tile.h in fp32, for any vectors the compiler has: a tile of c lives in registers, and each step of k adds one
-// rank-one product to it, which reads MR + NR numbers for MR * NR multiply-adds (Goto & van de Geijn, "Anatomy of
-// high-performance matrix multiplication", 2008). bf16 becomes float when it is packed.
+// The micro-kernel of tile.h in fp32, in the compiler's vector types. A tile of c stays in registers, and each step of
+// k adds an outer product to it, which reads MR + NR numbers for MR * NR multiply-adds (Goto & van de Geijn, "Anatomy
+// of high-performance matrix multiplication", 2008). bf16 operands are converted to float as they are packed.
 #pragma once
 #include "tile.h"
 
-// The shape of a tile: as many accumulators as there are registers for.
+// The shape of a tile: as many accumulators as the registers can hold.
 #if defined(__AVX512F__)
 enum { LANES = 16, MR = 6, VECS = 4 }; // 24 accumulators in 32 registers
 #elif defined(__AVX__)
@@ -20,14 +20,14 @@ typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 
 static inline void tile_begin(void) {}
 
-static inline Four load_four(const floatX* x) {
-    if (sizeof(floatX) == sizeof(float)) { return *(const Four*)x; }
+static inline Four load_four(const Stored* x) {
+    if (sizeof(Stored) == sizeof(float)) { return *(const Four*)x; }
     const Four v = {to_float(x[0]), to_float(x[1]), to_float(x[2]), to_float(x[3])};
     return v;
 }
 
-// packed (4,width) at four columns = the transpose of x (4,4), whose rows are `row` apart.
-static inline __attribute__((always_inline)) void pack_four_by_four(Packed* packed, int width, const floatX* x,
+// Writes the transpose of x (4,4), whose rows are `row` apart, to `packed` (4,4), whose rows are `width` apart.
+static inline __attribute__((always_inline)) void pack_four_by_four(Packed* packed, int width, const Stored* x,
                                                                     size_t row) {
     const Four x0 = load_four(x), x1 = load_four(x + row), x2 = load_four(x + 2 * row), x3 = load_four(x + 3 * row);
     const Four low02 = __builtin_shufflevector(x0, x2, 0, 4, 1, 5);
@@ -40,16 +40,16 @@ static inline __attribute__((always_inline)) void pack_four_by_four(Packed* pack
     *(Four*)(packed + 3 * width) = __builtin_shufflevector(high02, high13, 2, 6, 3, 7);
 }
 
-// packed (k,width): element (i, j) of x (width,k) stands at x[i*row + j*col]; zeros beyond `rows`. Inlined for each
-// width, which makes copies of neighbours vector moves.
-static inline __attribute__((always_inline)) void pack_panel(Packed* packed, const floatX* x, size_t row, size_t col,
+// packed (k,width) = the transpose of x (rows,k), whose element (i, j) stands at x[i*row + j*col]; zeros beyond `rows`.
+// Inlined with each constant width, so that copies of neighbours become vector moves.
+static inline __attribute__((always_inline)) void pack_panel(Packed* packed, const Stored* x, size_t row, size_t col,
                                                              int rows, int width, int k) {
     int j = 0;
     if (rows == width && row == 1) { // rows are neighbours in memory: copy
         for (; j < k; j++) {
             for (int i = 0; i < width; i++) { packed[(size_t)j * width + i] = to_float(x[(size_t)j * col + i]); }
         }
-    } else if (rows == width && col == 1) { // columns are: transpose, in few rows, or they push each other out of L1
+    } else if (rows == width && col == 1) { // columns are: transpose, a few rows at a time that fit into L1
         for (int block = 0; block < width; block += 16) {
             const int end = block + 16 < width ? block + 16 : width;
             for (j = 0; j + 4 <= k; j += 4) {
@@ -67,17 +67,17 @@ static inline __attribute__((always_inline)) void pack_panel(Packed* packed, con
     }
 }
 
-// A panel of a (rows <= MR, k), element (i, j) at x[i*row + j*col]; one of row and col is 1.
-static inline void pack_a(Packed* packed, const floatX* x, size_t row, size_t col, int rows, int k) {
+// Packs a panel of a (rows <= MR, k), element (i, j) at x[i*row + j*col]; one of row and col is 1.
+static inline void pack_a(Packed* packed, const Stored* x, size_t row, size_t col, int rows, int k) {
     pack_panel(packed, x, row, col, rows, MR, k);
 }
 
-// A panel of b (k, cols <= NR), element (i, j) at x[i*row + j*col]; one of row and col is 1.
-static inline void pack_b(Packed* packed, const floatX* x, size_t row, size_t col, int k, int cols) {
+// Packs a panel of b (k, cols <= NR), element (i, j) at x[i*row + j*col]; one of row and col is 1.
+static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t col, int k, int cols) {
     pack_panel(packed, x, col, row, cols, NR, k);
 }
 
-// Writes, or reads and writes, all of the tile, MR x NR. The tile is asked for before the long loop, to be there after.
+// Sets or adds to the whole tile of c, MR x NR. Prefetches it before the long loop.
 static inline __attribute__((always_inline)) void tile_product(float* c, size_t ldc, TileMode mode, const Packed* a,
                                                                const Packed* b, int k) {
     Vec acc[MR][VECS];
@@ -112,15 +112,16 @@ static inline __attribute__((always_inline)) void tile_product(float* c, size_t 
     }
 }
 
-// The product's innermost operation from registers alone, `rounds` times for each accumulator. *flops: how many
-// operations that was, a multiply-add being two. The result depends on them all, and means nothing.
+// Runs the innermost operation of tile_product from registers alone, `rounds` times for each accumulator, and sets
+// *flops to the number of operations, a multiply-add counting as two. The result has no meaning; it keeps the compiler
+// from dropping any of them.
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = VECS * MR };
     Vec acc[CHAINS], first;
     const Vec half = (Vec){0} + 0.5f;
     for (int i = 0; i < LANES; i++) { first[i] = (float)i; }
     #pragma GCC unroll 24
-    for (int i = 0; i < CHAINS; i++) { acc[i] = first + (float)i; } // all different, or gcc would see that one will do
+    for (int i = 0; i < CHAINS; i++) { acc[i] = first + (float)i; } // all different, or gcc would compute only one
     for (long r = 0; r < rounds; r++) {
         #pragma GCC unroll 24
         for (int i = 0; i < CHAINS; i++) { acc[i] = acc[i] * half + half; }

@@ -1,5 +1,5 @@
-// Packing for instructions that multiply pairs of bf16 (tile_bf16.h, tile_amx.h): c += a[k] * b[k] + a[k+1] * b[k+1].
-// Neighbours along k are therefore kept together, and what is moved about here are pairs, 16 to a vector.
+// Packs operands for instructions that multiply pairs of bf16 (tile_bf16.h, tile_amx.h): c += a[k] * b[k] + a[k+1] *
+// b[k+1]. Neighbours along k therefore stay together: the unit moved is a pair, and a vector holds 16 of them.
 #pragma once
 #include "tile.h"
 #include <immintrin.h>
@@ -8,22 +8,22 @@ typedef bf16 Packed;
 
 enum { LANES = 16 }; // pairs, or floats, in a vector
 
-// The first n numbers of row i, 32 at most, and then zeros; zeros from row `rows` on. Nothing else is read.
-static inline __m512i load_row(const floatX* x, size_t stride, int i, int rows, int n) {
+// Loads the first n numbers of row i, 32 at most, padded with zeros; zeros for rows from `rows` on. Reads nothing else.
+static inline __m512i load_row(const Stored* x, size_t stride, int i, int rows, int n) {
     const __mmask32 first = n < 2 * LANES ? (1u << n) - 1 : 0xffffffffu;
     return i < rows ? _mm512_maskz_loadu_epi16(first, x + (size_t)i * stride) : _mm512_setzero_si512();
 }
 
-// The first n pairs of v.
+// Stores the first n pairs of v.
 static inline void store_pairs(Packed* packed, __m512i v, int n) {
     _mm512_mask_storeu_epi32(packed, (__mmask16)(n < LANES ? (1u << n) - 1 : 0xffffu), v);
 }
 
-// The pairs (even[i], odd[i]) of two rows of numbers, for the first 16 of i or for the last.
+// Returns the pairs (even[i], odd[i]) of two rows of 32 numbers, for the first 16 of i (half 0) or the last (half 1).
 static inline __m512i interleave(__m512i even, __m512i odd, int half) {
     const __m512i i = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i first = _mm512_mullo_epi32(i, _mm512_set1_epi32(0x10001)); // i in both halves of a pair
-    const __m512i from = _mm512_add_epi32(first, _mm512_set1_epi32(0x200000 + half * 0x100010)); // 32 and on are odd's
+    const __m512i from = _mm512_add_epi32(first, _mm512_set1_epi32(0x200000 + half * 0x100010)); // from 32 on: of odd
     return _mm512_permutex2var_epi16(even, from, odd);
 }
 
@@ -57,8 +57,8 @@ static inline __attribute__((always_inline)) void transpose_pairs(__m512i v[LANE
 }
 
 // packed (depth / 2, width) pairs: element (i, j) of x (rows <= width, k <= depth) stands at x[i*row + j*col], one of
-// row and col being 1. The rest becomes zeros.
-static inline __attribute__((always_inline)) void pack_pairs(Packed* packed, int width, int depth, const floatX* x,
+// row and col being 1. The rest is set to zeros.
+static inline __attribute__((always_inline)) void pack_pairs(Packed* packed, int width, int depth, const Stored* x,
                                                              size_t row, size_t col, int rows, int k) {
     if (row == 1) { // a row of pairs from two rows of memory
         for (int j = 0; j < depth; j += 2, packed += 2 * width) {

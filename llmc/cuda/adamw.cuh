@@ -1,12 +1,12 @@
-// AdamW over the whole table of parameters in one launch, with clipping and the rounding of masters to floatX in it.
+// AdamW (Loshchilov & Hutter 2019) for all parameters of a table in one launch, which also clips the gradient and
+// rounds the masters to floatX.
 #pragma once
-#include "../ops.h"
 #include "fp8.cuh"
 #include "../rounding.h"
 #include "vector.cuh"
 
-// What the kernel needs of a TensorTable, as a parameter: where the tensors lie, the first layer's of those that every
-// layer has, and which of them decay.
+// A TensorTable reduced to a kernel parameter: the range of each tensor (of the first layer, if every layer has one),
+// and whether it decays.
 typedef struct {
     size_t layers_begin, layers_end, layer_size;
     int count;
@@ -21,7 +21,7 @@ typedef struct {
     bool decays;
 } AdamWRun;
 
-// The elements [i, end) of one tensor; none if i lies in the gap between two.
+// Returns the end of the tensor that element i belongs to; i itself if i lies in the gap between two tensors.
 static __device__ inline AdamWRun adamw_run(const AdamWTensors& tensors, size_t i) {
     const bool in_layer = i >= tensors.layers_begin && i < tensors.layers_end;
     const size_t at = in_layer ? tensors.layers_begin + (i - tensors.layers_begin) % tensors.layer_size : i;
@@ -35,7 +35,7 @@ static __device__ inline AdamWRun adamw_run(const AdamWTensors& tensors, size_t 
     return run;
 }
 
-// What one step has in common for all elements. skip: the gradient is not finite.
+// Values that all elements of a step share. skip: the gradient is not finite.
 typedef struct {
     AdamW hyper;
     float grad_scale, correct_m, correct_v;
@@ -53,7 +53,8 @@ static __device__ inline AdamWStep adamw_step(const AdamW* hyper, const double* 
     return step;
 }
 
-// Elements i .. i + WIDTH of the arrays, which are of one tensor; the first is number `element` of the table's layout.
+// Updates elements i .. i + WIDTH - 1 of the arrays, all of one tensor. The first is number `element` of the table's
+// layout.
 template <int WIDTH>
 static __device__ inline void adamw_elements(floatX* params, float* masters, float* m, float* v, const float* grads,
                                              const AdamWStep& step, bool decays, size_t i, size_t element) {
@@ -82,8 +83,8 @@ static __device__ inline void adamw_elements(floatX* params, float* masters, flo
     store_floats(params + i, param);
 }
 
-// Threads take WIDTH elements at a time, at multiples of WIDTH, or one by one where these are cut by a tensor's end or
-// by that of the range. No group belongs to two tensors, because tensors begin at multiples of TENSOR_ALIGN.
+// A thread takes groups of WIDTH elements, at multiples of WIDTH. Where a tensor or the range ends inside a group, it
+// takes the elements one by one. No group belongs to two tensors, because tensors begin at multiples of TENSOR_ALIGN.
 template <int WIDTH>
 static __global__ void adamw_update_kernel(floatX* params, float* masters, float* m, float* v, const float* grads,
                                            const double* grad_norm_squared, const AdamW* hyper,
@@ -134,9 +135,9 @@ static inline AdamWTensors adamw_tensors(const TensorTable* table) {
     return tensors;
 }
 
-OP void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
-                     const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
-                     size_t end) {
+static inline void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
+                                const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table,
+                                size_t begin, size_t end) {
     enum { WIDE = FLOAT_WIDTH, BLOCKS_PER_SM = 8 };
     if (begin >= end) { return; }
     const AdamWTensors tensors = adamw_tensors(table);
@@ -156,7 +157,7 @@ OP void adamw_update(floatX* params, float* masters, float* m, float* v, const f
     cuda_launched("adamw_update");
 }
 
-OP void params_round(floatX* params, const float* masters, size_t n) {
+static inline void params_round(floatX* params, const float* masters, size_t n) {
     enum { WIDE = FLOAT_WIDTH };
     if ((const void*)params == (const void*)masters) { return; }
     if (is_wide<WIDE>(params, 0) && is_wide<WIDE>(masters, 0)) {
@@ -169,4 +170,4 @@ OP void params_round(floatX* params, const float* masters, size_t n) {
     cuda_launched("params_round");
 }
 
-OP void params_changed(void) { fp8_weights_changed(); } // all other kernels read the parameters as they are
+static inline void params_changed(void) { fp8_weights_changed(); } // other kernels keep no packed weights

@@ -1,22 +1,21 @@
-// Causal multi-head attention, softmax(q k^T / sqrt(HS)) v: the plain kernels for any size, the form for generation,
-// and the way from a call to these, to flash.cuh or to cuDNN (attention_cudnn.h). Nothing of size T*T is kept: backward
-// computes each probability again from the log-sum-exp of its row,
+// Causal multi-head attention, softmax(q k^T / sqrt(HS)) v. This file has the plain kernels, which take any size, the
+// form for generation, and the choice between the plain kernels, flash.cuh and cuDNN (attention_cudnn.h).
+//
+// Nothing of size T*T is kept. Backward recomputes each probability from the log-sum-exp of its row (Dao et al. 2022):
 //   p = exp(q k / sqrt(HS) - lse),  dp = dout v,  ds = p (dp - delta) / sqrt(HS),  delta = sum(dout * out)
-// A plain kernel gives each query, or each key, to a warp, whose lanes share the head's channels; sums over a sequence
-// run in the order of its positions.
+// In the plain kernels of backward a warp takes a query, or a key, and its lanes share the head's channels. Sums over a
+// sequence add in the order of its positions.
 #pragma once
 #include "common.cuh"
 #include "flash.cuh"
 
-enum {
-    MAX_HEAD_SIZE = 256, // models.h allows no more
-    LANE_CHANNELS = MAX_HEAD_SIZE / WARP_SIZE,
-    QUERY_WARPS = 8, // that share the keys of one query
-    ROW_WARPS = 4,   // of a block in backward, each with a row of its own
-    DELTA_LANES = 8,
-};
+static constexpr int MAX_HEAD_SIZE = 256; // models.h allows no more
+static constexpr int LANE_CHANNELS = MAX_HEAD_SIZE / WARP_SIZE;
+static constexpr int QUERY_WARPS = 8; // warps that share the keys of one query
+static constexpr int ROW_WARPS = 4;   // warps of a block in backward, one per row
+static constexpr int DELTA_LANES = 8; // threads that share a row of attention_delta_kernel
 
-// Channels lane, lane+32, ... of one head's row, zeros behind its end.
+// A lane's channels of one head's row: number lane, lane + 32, ...; zeros behind the row's end.
 struct HeadRow {
     float x[LANE_CHANNELS];
 };
@@ -52,12 +51,12 @@ static __device__ inline void add_scaled(HeadRow* sum, float factor, const HeadR
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// which way
+// choice of the kernels
 
-// cuDNN's workspace is bounded, so that it can be part of the memory plan before anybody has asked cuDNN, and is not
-// taken where it is not needed: the gradients of the scores in bf16, should backward put them down in order to add them
-// up in a fixed order, and dq in float; but no more than a sixteenth of the GPU's memory.
-static inline size_t cudnn_workspace_most(int B, int T, int C, int NH) {
+// Returns the limit of cuDNN's workspace. The memory plan contains it before cuDNN is asked. It allows for the
+// gradients of the scores in bf16, which a deterministic backward may store to add them in a fixed order, and for dq in
+// float, but for no more than a sixteenth of the GPU's memory.
+static inline size_t cudnn_workspace_limit(int B, int T, int C, int NH) {
     const size_t rows = ceil_div(T, 64) * 64, scores = (size_t)B * NH * rows * rows * sizeof(bf16);
     const size_t need = scores + (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20);
     return min_size(need, gpu.memory_bytes / 16);
@@ -69,11 +68,12 @@ static inline void cudnn_forget_workspace() {
     gpu.attention_workspace_bytes = 0;
 }
 
-// Has cuDNN make its plans for a shape, the first time; false with a reason if it cannot.
+// Builds cuDNN's plans for a shape at its first use, and allocates their workspace. Returns false, with the reason, if
+// cuDNN cannot.
 static inline bool cudnn_prepare(int B, int T, int C, int NH, Error* err) {
     const AttentionShape shape = {B, T, NH, C / NH};
     size_t bytes = 0;
-    if (!attention_cudnn_prepare(&shape, cudnn_workspace_most(B, T, C, NH), &bytes, err)) { return false; }
+    if (!attention_cudnn_prepare(&shape, cudnn_workspace_limit(B, T, C, NH), &bytes, err)) { return false; }
     if (bytes > gpu.attention_workspace_bytes) {
         cudnn_forget_workspace();
         gpu.attention_workspace = (char*)device_alloc(bytes, "cuDNN's workspace");
@@ -82,47 +82,49 @@ static inline bool cudnn_prepare(int B, int T, int C, int NH, Error* err) {
     return true;
 }
 
-// What cuDNN lacks, and what it was not opened for, as a last batch of fewer rows, flash.cuh does: they read each
-// other's results.
-static inline bool attention_is_cudnns(int B, int T, int C, int NH) {
+// Returns true if cuDNN runs. flash.cuh runs for shapes that cuDNN lacks or was not chosen for, such as a smaller last
+// batch. The two can read each other's results.
+static inline bool uses_cudnn_attention(int B, int T, int C, int NH) {
     Error err;
     if (gpu.attention != ATTENTION_CUDNN || (gpu.cudnn_B && (B != gpu.cudnn_B || T != gpu.cudnn_T))) { return false; }
     if (cudnn_prepare(B, T, C, NH, &err)) { return true; }
-    static bool is_told;
-    if (!is_told) {
-        notice("cuDNN has no attention for %d x %d tokens, %d heads of %d (%s): our own does it", B, T, NH, C / NH,
-               err.text);
+    static bool is_reported;
+    if (!is_reported) {
+        notice("cuDNN has no attention for %d x %d tokens, %d heads of %d (%s): our own kernels run instead", B, T,
+               NH, C / NH, err.text);
     }
-    is_told = true;
+    is_reported = true;
     return false;
 }
 
-// `a` and `b`: the activations that tiles would read and write.
-static inline bool attention_is_tiled(const floatX* a, const floatX* b, int HS) {
+// Returns true if flash.cuh runs. a and b are the activations that it would read and write.
+static inline bool uses_flash_attention(const floatX* a, const floatX* b, int HS) {
     if (gpu.attention == ATTENTION_PLAIN) { return false; }
-    if (flash_takes(a, HS) && flash_takes(b, HS)) { return true; }
-    static bool is_told;
-    if (!is_told) {
-        notice("heads of %d channels do not fit attention in tiles, which takes multiples of 8 up to %d: our slow "
-               "plain kernels do it",
+    if (flash_supports(a, HS) && flash_supports(b, HS)) { return true; }
+    static bool is_reported;
+    if (!is_reported) {
+        notice("heads of %d channels do not fit attention in tiles, which takes multiples of 8 up to %d: the slow "
+               "plain kernels run instead",
                HS, FLASH_MAX_HEAD_SIZE);
     }
-    is_told = true;
+    is_reported = true;
     return false;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // forward, and the form for generation
 
-// Where keys are read: key s of sequence b begins at p + b * batch + s * row, its value C behind it.
-typedef struct {
+namespace { // has a member of type floatX: see device.cuh
+// Location of keys and values: key s of sequence b begins at p + b * batch + s * row, its value C elements further.
+struct KeyRows {
     const floatX* p;
     size_t batch, row;
-} KeyRows;
+};
+} // namespace
 
-// Row blockIdx.x of (B,T), head blockIdx.y: the query at position past + t and the keys up to it. Each warp keeps a
-// softmax over its own keys up to date as they go by ("online": Milakov & Gimelshein 2018); the block then joins them.
-// lse may be NULL.
+// Row blockIdx.x of (B,T), head blockIdx.y: attention of the query at position past + t to the keys up to it. Each warp
+// keeps an online softmax over its own keys (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax").
+// The block then merges the softmaxes of its warps. lse may be NULL.
 static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
     attention_query_kernel(floatX* out, float* lse, const floatX* qkv, KeyRows keys, int T, int past, int C, int NH) {
     const int HS = C / NH, h = blockIdx.y, b = blockIdx.x / T, t = blockIdx.x % T;
@@ -169,13 +171,13 @@ static inline void attention_query(floatX* out, float* lse, const floatX* qkv, K
     cuda_launched("attention_query");
 }
 
-OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
-    if (attention_is_cudnns(B, T, C, NH)) {
+static inline void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
+    if (uses_cudnn_attention(B, T, C, NH)) {
         const AttentionShape shape = {B, T, NH, C / NH};
         attention_cudnn_forward(out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
         return;
     }
-    if (attention_is_tiled(qkv, out, C / NH)) {
+    if (uses_flash_attention(qkv, out, C / NH)) {
         flash_forward_sized(out, lse, qkv, B, T, C, NH);
         return;
     }
@@ -183,7 +185,7 @@ OP void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int
     attention_query(out, lse, qkv, keys, B, T, 0, C, NH);
 }
 
-// Row blockIdx.x of (B,T): its keys and values, in one piece in both places.
+// Copies keys and values of row blockIdx.x of (B,T), which are contiguous in qkv and in the cache.
 static __global__ void attention_cache_kernel(floatX* cache, const floatX* qkv, int T, int past, int capacity, int C) {
     const int b = blockIdx.x / T, t = blockIdx.x % T;
     const floatX* from = qkv + (size_t)blockIdx.x * 3 * C + C;
@@ -196,8 +198,8 @@ static inline void attention_cache(floatX* cache, const floatX* qkv, int B, int 
     cuda_launched("attention_cache");
 }
 
-OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past, int capacity, int C,
-                         int NH) {
+static inline void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, int T, int past,
+                                    int capacity, int C, int NH) {
     attention_cache(cache, qkv, B, T, past, capacity, C);
     const KeyRows keys = {cache, (size_t)capacity * 2 * C, (size_t)2 * C};
     attention_query(out, NULL, qkv, keys, B, T, past, C, NH);
@@ -206,7 +208,8 @@ OP void attention_cached(floatX* out, floatX* cache, const floatX* qkv, int B, i
 // ---------------------------------------------------------------------------------------------------------------------
 // backward
 
-// delta (B,NH,T) = the sum over each head of dout * out: DELTA_LANES threads for a row of (B,T), head blockIdx.y.
+// delta (B,NH,T) = the sum over each head of dout * out. DELTA_LANES threads share a row of (B,T); the head is
+// blockIdx.y. packable: dout and out can be loaded 128 bits at a time.
 static __global__ void attention_delta_kernel(float* delta, const floatX* dout, const floatX* out, unsigned rows, int T,
                                               int C, int NH, bool packable) {
     enum { PACK = Pack<floatX>::SIZE };
@@ -236,10 +239,10 @@ static inline void attention_delta(float* delta, const floatX* dout, const float
     cuda_launched("attention_delta");
 }
 
-// The row of (B,T) that a warp works on in the two kernels below; the head is blockIdx.y.
+// Returns the row of (B,T) of this warp in the two kernels below; the head is blockIdx.y.
 static __device__ inline unsigned attention_warp_row() { return blockIdx.x * ROW_WARPS + threadIdx.x / WARP_SIZE; }
 
-// A warp for each query: dq, a sum over the keys up to it.
+// A warp computes dq of a query: a sum over the keys up to it.
 static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
     attention_backward_queries_kernel(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
                                       const floatX* qkv, unsigned rows, int T, int C, int NH) {
@@ -260,7 +263,7 @@ static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
     store_head_row(dqkv + n * stride + h * HS, dq, HS);
 }
 
-// A warp for each key: dk and dv, sums over the queries from it on.
+// A warp computes dk and dv of a key: sums over the queries from it on.
 static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
     attention_backward_keys_kernel(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
                                    const floatX* qkv, unsigned rows, int T, int C, int NH) {
@@ -296,16 +299,16 @@ static inline void attention_backward_plain(floatX* dqkv, const floatX* dout, co
     cuda_launched("attention_backward_keys");
 }
 
-OP void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out, const float* lse,
-                           const floatX* qkv, int B, int T, int C, int NH) {
+static inline void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out,
+                                      const float* lse, const floatX* qkv, int B, int T, int C, int NH) {
     const int HS = C / NH;
-    if (attention_is_cudnns(B, T, C, NH)) {
+    if (uses_cudnn_attention(B, T, C, NH)) {
         const AttentionShape shape = {B, T, NH, HS};
         attention_cudnn_backward(dqkv, dout, out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
         return;
     }
     attention_delta(delta, dout, out, B, T, C, NH);
-    if (attention_is_tiled(qkv, dqkv, HS) && flash_takes(dout, HS)) {
+    if (uses_flash_attention(qkv, dqkv, HS) && flash_supports(dout, HS)) {
         flash_backward_sized(dqkv, dout, lse, delta, qkv, B, T, C, NH);
     } else {
         attention_backward_plain(dqkv, dout, lse, delta, qkv, B, T, C, NH);

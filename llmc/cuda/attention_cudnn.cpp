@@ -1,8 +1,8 @@
-// Causal attention by cuDNN's graph interface (docs.nvidia.com/deeplearning/cudnn, "SDPA"). The frontend's headers take
-// a compiler longer than all of our kernels do, which is why this is an object of its own.
+// Causal attention by cuDNN's graph interface (docs.nvidia.com/deeplearning/cudnn, "SDPA"). This is an object file of
+// its own because the frontend's headers take longer to compile than all of our kernels.
 //
-// A shape has two graphs, forward and backward, each with a plan: the kernel that cuDNN's heuristics put first. Their
-// tensors are views of ours: dimensions (B,NH,T,HS), with the strides of qkv or of out.
+// A shape has two graphs, forward and backward. Each has a plan: the kernel that cuDNN's heuristics rank first. The
+// graphs' tensors are views of ours: dimensions (B,NH,T,HS), with the strides of qkv or of out.
 #include "attention_cudnn.h"
 #include <cudnn_frontend.h>
 
@@ -10,13 +10,13 @@ namespace fe = cudnn_frontend;
 typedef std::shared_ptr<fe::graph::Graph> GraphPointer;
 typedef std::shared_ptr<fe::graph::Tensor_attributes> TensorPointer;
 
-// How tensors are named in a call.
+// Identifies the tensors in a call.
 enum TensorId : int64_t { Q = 1, K, V, OUT, LSE, DOUT, DQ, DK, DV };
 
 // ---------------------------------------------------------------------------------------------------------------------
 // graphs
 
-// One of (B,NH,T,HS), with `row` elements from a position to the next one.
+// Describes a tensor (B,NH,T,HS) with `row` elements from one position to the next.
 static fe::graph::Tensor_attributes head_rows(const AttentionShape* s, const char* name, TensorId id, int64_t row) {
     return fe::graph::Tensor_attributes()
         .set_name(name)
@@ -35,7 +35,7 @@ static fe::graph::Tensor_attributes lse_rows(const AttentionShape* s) {
         .set_data_type(fe::DataType_t::FLOAT);
 }
 
-static void is_output(const TensorPointer& t, const fe::graph::Tensor_attributes& like) {
+static void make_output(const TensorPointer& t, const fe::graph::Tensor_attributes& like) {
     t->set_output(true)
         .set_uid(like.get_uid())
         .set_dim(like.get_dim())
@@ -66,8 +66,8 @@ static GraphPointer forward_graph(const AttentionShape* s) {
                              .set_generate_stats(true)
                              .set_attn_scale(score_scale(s));
     const auto [out, lse] = graph->sdpa(q, k, v, options);
-    is_output(out, head_rows(s, "out", OUT, out_row(s)));
-    is_output(lse, lse_rows(s));
+    make_output(out, head_rows(s, "out", OUT, out_row(s)));
+    make_output(lse, lse_rows(s));
     return graph;
 }
 
@@ -85,9 +85,9 @@ static GraphPointer backward_graph(const AttentionShape* s) {
                              .set_attn_scale(score_scale(s))
                              .set_deterministic_algorithm(true);
     const auto [dq, dk, dv] = graph->sdpa_backward(q, k, v, out, dout, lse, options);
-    is_output(dq, head_rows(s, "dq", DQ, qkv_row(s)));
-    is_output(dk, head_rows(s, "dk", DK, qkv_row(s)));
-    is_output(dv, head_rows(s, "dv", DV, qkv_row(s)));
+    make_output(dq, head_rows(s, "dq", DQ, qkv_row(s)));
+    make_output(dk, head_rows(s, "dk", DK, qkv_row(s)));
+    make_output(dv, head_rows(s, "dv", DV, qkv_row(s)));
     return graph;
 }
 
@@ -98,10 +98,10 @@ struct Plans {
     AttentionShape shape;
     GraphPointer forward, backward;
     size_t workspace_bytes;
-    std::string reason; // why there are none; empty if there are
+    std::string reason; // why cuDNN has no plans; empty if it has
 };
 
-// Opened when it is first needed, and for as long as the program runs. NULL if that is not possible.
+// Opens cuDNN at first use, until the program ends. Returns NULL if that fails.
 static cudnnHandle_t open_cudnn(Error* err) {
     static cudnnHandle_t handle;
     if (handle) { return handle; }
@@ -144,6 +144,8 @@ static bool make_plans(Plans* p, size_t most_bytes, Error* err) {
     return true;
 }
 
+// Returns the plans of a shape. Makes them in the first call for it, with at most `most_bytes` of workspace; later
+// calls look them up and ignore `most_bytes`. They last until the program ends.
 static Plans* plans_of(const AttentionShape* s, size_t most_bytes) {
     static std::vector<std::unique_ptr<Plans>> all;
     for (const auto& p : all) {
@@ -165,7 +167,7 @@ bool attention_cudnn_prepare(const AttentionShape* shape, size_t most_bytes, siz
 // ---------------------------------------------------------------------------------------------------------------------
 // calls
 
-// The third `part` of the rows of q, k and v, or of their gradients; cuDNN's interface has no const.
+// Returns part 0, 1 or 2 of qkv: the rows of q, k or v, or of their gradients. cuDNN's interface has no const.
 static void* qkv_part(const void* qkv, int part, const AttentionShape* s) {
     enum { BF16_BYTES = 2 };
     return (char*)qkv + part * out_row(s) * BF16_BYTES;
@@ -178,7 +180,7 @@ static void execute(const GraphPointer& graph, std::unordered_map<int64_t, void*
     const cudnnStatus_t status = handle ? cudnnSetStream(handle, stream) : CUDNN_STATUS_NOT_INITIALIZED;
     if (status != CUDNN_STATUS_SUCCESS) { fatal("%s: cuDNN: %s", what, cudnnGetErrorString(status)); }
     if (!succeeded(graph->execute(handle, tensors, workspace), what, &err)) {
-        fatal("cuDNN: %s (try --kernels flash)", err.text);
+        fatal("cuDNN: %s (try --attention flash)", err.text);
     }
 }
 

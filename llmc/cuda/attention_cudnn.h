@@ -1,6 +1,6 @@
-// Attention by cuDNN, in place of flash.cuh: the same tensors in the same layout, bf16, and the same log-sum-exp, so
-// that one may do forward and the other backward. A program has it where it is linked with attention_cudnn.cpp (the
-// Makefile does that where cuDNN and its frontend are): the functions are weak, and NULL in a program without.
+// Attention by cuDNN, in place of flash.cuh: the same bf16 tensors in the same layout and the same log-sum-exp, so that
+// one may compute forward and the other backward. The Makefile links attention_cudnn.cpp if cuDNN and its frontend are
+// installed. The functions are weak: NULL in a program without it.
 #pragma once
 #include "../base.h"
 #include <cuda_runtime.h>
@@ -11,14 +11,14 @@ typedef struct {
 
 extern "C" {
 
-// Makes forward and backward ready for a shape, the first time; later calls look that up. *workspace_bytes is what both
-// need to be given. False, with cuDNN's reason, if it has no kernels for this shape on this GPU, none for backward that
-// give the same bits each time, or none that make do with `most_bytes`.
+// Builds cuDNN's plans for forward and backward of a shape, which takes seconds; later calls look them up. Sets
+// *workspace_bytes to the larger of the two workspaces. Returns false, with cuDNN's reason, if cuDNN has no kernels for
+// this shape on this GPU, no deterministic backward, or none that needs at most most_bytes of workspace.
 __attribute__((weak)) bool attention_cudnn_prepare(const AttentionShape* shape, size_t most_bytes,
                                                    size_t* workspace_bytes, Error* err);
 
-// These queue their work, for a shape that is ready. out (B,T,NH*HS), lse (B,NH,T), qkv (B,T,3,NH,HS); all aligned to
-// 16 bytes. Errors end the program.
+// Queue attention in `stream`, for a shape that was prepared. out (B,T,NH*HS), lse (B,NH,T), qkv (B,T,3,NH,HS), all
+// aligned to 16 bytes; workspace: of the bytes that attention_cudnn_prepare() returned. Errors end the program.
 __attribute__((weak)) void attention_cudnn_forward(void* out, float* lse, const void* qkv, const AttentionShape* shape,
                                                    void* workspace, cudaStream_t stream);
 __attribute__((weak)) void attention_cudnn_backward(void* dqkv, const void* dout, const void* out, const float* lse,

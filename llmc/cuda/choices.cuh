@@ -1,52 +1,54 @@
-// What a GPU can do in more than one way: attention by our kernels or by cuDNN, GELU inside of the product before it or
-// after it. Which is faster depends on the GPU, the shape and the versions of the libraries.
+// Variants of operations on a GPU (autotune.h times them): attention by flash.cuh or by cuDNN; GELU fused into the
+// matmul or in a kernel of its own. Which one is faster depends on the GPU, the shape and the versions of the
+// libraries.
 #pragma once
-#include "../ops.h"
 #include "attention.cuh"
 #include "matmul.cuh"
+#include "open.cuh"
 
-// Whether cuDNN may be asked. It is told that its workspace has a bound, which the memory plan then contains.
-static inline bool cudnn_is_possible() {
-    return attention_cudnn_prepare && sizeof(floatX) == sizeof(bf16) && gpu.flash && !attention_asked_is("flash");
+// Returns true if options and program allow cuDNN's attention.
+static inline bool can_use_cudnn() {
+    return attention_cudnn_prepare && sizeof(floatX) == sizeof(bf16) && gpu.flash && !is_attention_requested("flash");
 }
 
-OP size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
-    const bool is_asked = attention_asked_is("cudnn");
-    const size_t cudnn = cudnn_is_possible() && (trains || is_asked) ? cudnn_workspace_most(B, T, C, NH) : 0;
+static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
+    const bool is_requested = is_attention_requested("cudnn");
+    const size_t cudnn = can_use_cudnn() && (trains || is_requested) ? cudnn_workspace_limit(B, T, C, NH) : 0;
     const size_t fp8 = gpu.fp8 ? fp8_bytes(params, trains, (size_t)B * (size_t)T, (size_t)C) : 0;
-    return cudnn + fp8; // what else they need device_open() took
+    return cudnn + fp8; // device_open() has allocated all else
 }
 
-// Ends the program if cuDNN was asked for and cannot.
-static inline bool cudnn_has(int B, int T, int C, int NH) {
+// Returns true if cuDNN has attention for this shape. Ends the program if it has not but --attention cudnn asks for it.
+static inline bool has_cudnn_attention(int B, int T, int C, int NH) {
     Error err;
-    if (!cudnn_is_possible()) { return false; }
+    if (!can_use_cudnn()) { return false; }
     if (cudnn_prepare(B, T, C, NH, &err)) { return true; }
-    if (attention_asked_is("cudnn")) {
-        usage_error("--kernels cudnn: %d x %d tokens, %d heads of %d: %s; give --kernels flash", B, T, NH, C / NH,
+    if (is_attention_requested("cudnn")) {
+        usage_error("--attention cudnn: %d x %d tokens, %d heads of %d: %s; give --attention flash", B, T, NH, C / NH,
                     err.text);
     }
     return false;
 }
 
-// cuDNN is asked only if its way is: to make its plans takes it seconds. --kernels cudnn leaves no other way.
-static inline const char* attention_way(int i, int B, int T, int C, int NH) {
-    const int cudnns = attention_asked_is("cudnn") ? 0 : 1;
-    if (i == cudnns && cudnn_has(B, T, C, NH)) { return ATTENTION_NAMES[ATTENTION_CUDNN]; }
+// cuDNN is variant 1, or the only one with --attention cudnn. Its plans are built only when its variant is asked for,
+// because building takes seconds.
+static inline const char* attention_variant(int i, int B, int T, int C, int NH) {
+    const int cudnn = is_attention_requested("cudnn") ? 0 : 1;
+    if (i == cudnn && has_cudnn_attention(B, T, C, NH)) { return ATTENTION_NAMES[ATTENTION_CUDNN]; }
     return i == 0 ? ATTENTION_NAMES[gpu.flash ? ATTENTION_FLASH : ATTENTION_PLAIN] : NULL;
 }
 
-static inline bool gelu_is_fused_in(int way) { return gelu_can_be_fused() && (way == 0) == (gpu.major >= 9); }
+static inline bool is_gelu_fused_in(int variant) { return can_fuse_gelu() && (variant == 0) == (gpu.major >= 9); }
 
-OP const char* operations_way(Choice choice, int i, int B, int T, int C, int NH) {
-    if (choice == CHOICE_ATTENTION) { return attention_way(i, B, T, C, NH); }
-    return i <= gelu_can_be_fused() ? GELU_NAMES[gelu_is_fused_in(i)] : NULL;
+static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {
+    if (choice == CHOICE_ATTENTION) { return attention_variant(i, B, T, C, NH); }
+    return i <= can_fuse_gelu() ? GELU_NAMES[is_gelu_fused_in(i)] : NULL;
 }
 
-OP void operations_choose(Choice choice, int i, int B, int T, int C, int NH) {
+static inline void choose_variant(Choice choice, int i, int B, int T, int C, int NH) {
     switch (choice) {
     case CHOICE_ATTENTION: {
-        const char* name = attention_way(i, B, T, C, NH);
+        const char* name = attention_variant(i, B, T, C, NH);
         gpu.attention = name == ATTENTION_NAMES[ATTENTION_CUDNN] ? ATTENTION_CUDNN
                         : gpu.flash                              ? ATTENTION_FLASH
                                                                  : ATTENTION_PLAIN;
@@ -55,7 +57,7 @@ OP void operations_choose(Choice choice, int i, int B, int T, int C, int NH) {
         if (gpu.attention != ATTENTION_CUDNN) { cudnn_forget_workspace(); }
         break;
     }
-    case CHOICE_GELU_FORWARD: gpu.gelu_forward_fused = gelu_is_fused_in(i); break;
-    default: gpu.gelu_backward_fused = gelu_is_fused_in(i); break;
+    case CHOICE_GELU_FORWARD: gpu.gelu_forward_fused = is_gelu_fused_in(i); break;
+    default: gpu.gelu_backward_fused = is_gelu_fused_in(i); break;
     }
 }

@@ -1,15 +1,17 @@
-// Sums over the rows of a matrix, for the gradients of biases: sums (OC) += the column sums of x (N,OC).
+// Column sums of a matrix, for gradients of biases: sums (OC) += the sums over the rows of x (N,OC).
 //
-// Rows are divided among blocks, which leave one partial sum each; a second launch adds these up. Both are the same
-// kernel, since partial sums are a matrix as well. Which rows belong together depends on N and OC alone, so that the
-// result has the same bits on every GPU.
+// The rows are divided among blocks, each of which writes partial sums; a second launch adds these. Partial sums are a
+// matrix too, so both launches run the same kernel. How the rows are divided depends on N and OC only, so the result
+// has the same bits on every GPU.
 #pragma once
 #include "vector.cuh"
 
-// Rows that a block reads side by side, the most partial sums of a column, and the fewest rows worth a partial sum.
-enum { COLUMN_SUM_ROWS = 16, COLUMN_SUM_PARTS = 128, COLUMN_SUM_PART_ROWS = 64 };
+static constexpr int COLUMN_SUM_ROWS = 16;      // rows that a block reads at a time
+static constexpr int COLUMN_SUM_PARTS = 128;    // most partial sums of a column
+static constexpr int COLUMN_SUM_PART_ROWS = 64; // fewest rows of a partial sum
 
-// Block (i,p) sums rows p * part_rows .. of WARP_SIZE * WIDTH columns: sums[p * OC + o], set or added to.
+// Block (i,p) sums part_rows rows, from row p * part_rows on, of WARP_SIZE * WIDTH columns. sums[p * OC + o] is set, or
+// with ADD added to.
 template <int WIDTH, bool ADD, class Type>
 static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, size_t OC, size_t part_rows) {
     __shared__ float of_row[COLUMN_SUM_ROWS][WIDTH][WARP_SIZE];
@@ -18,7 +20,7 @@ static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, 
     const int rows = begin >= N ? 0 : (int)(begin + part_rows < N ? part_rows : N - begin);
     float sum[WIDTH] = {0};
     if (o < OC) {
-        #pragma unroll 4 // so that several loads are on their way at once
+        #pragma unroll 4 // keeps several loads in flight
         for (int n = threadIdx.y; n < rows; n += COLUMN_SUM_ROWS) {
             float row[WIDTH];
             load_floats(row, x + (begin + n) * OC + o);
@@ -35,7 +37,7 @@ static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, 
     }
 }
 
-// sums (parts,OC) = or += the column sums of `parts` groups of rows.
+// sums (parts,OC) = (with ADD: +=) the column sums of `parts` groups of rows.
 template <bool ADD, class Type>
 static inline void column_sums(float* sums, const Type* x, size_t N, size_t OC, size_t parts) {
     enum { WIDE = 16 / sizeof(Type) };

@@ -1,9 +1,9 @@
-// What several kernels need: 128-bit loads and stores, and sums and maxima over warps and blocks. The order in which
-// these add up is fixed, so a result has the same bits in every run.
+// Helpers of several kernels: 128-bit loads and stores; sums and maxima over warps and blocks. Sums add in a fixed
+// order, so a result has the same bits in every run.
 #pragma once
 #include "device.cuh"
 
-// As many elements as one 128-bit access moves; the address must be a multiple of 16.
+// The elements of one 128-bit access. Their address must be a multiple of 16.
 template <class Type> struct alignas(16) Pack {
     enum { SIZE = 16 / sizeof(Type) };
     Type x[SIZE];
@@ -21,7 +21,7 @@ template <class Type> static __device__ inline void store_pack(Type* p, const Pa
     *(int4*)p = bits;
 }
 
-// Whether rows of n elements that begin at p can be read in packs.
+// Returns true if rows of n elements, the first of which begins at p, can be read in packs.
 template <class Type> static inline bool is_packable(const Type* p, size_t n) {
     return (uintptr_t)p % 16 == 0 && n % Pack<Type>::SIZE == 0;
 }
@@ -35,7 +35,7 @@ static __device__ inline float warp_max(float x) {
     return x;
 }
 
-// The sum of x over a block of whole warps, for every thread. All threads must call it.
+// Returns to every thread the sum of x over the block, which consists of whole warps. All threads must call it.
 template <class Number> static __device__ inline Number block_sum(Number x) {
     __shared__ Number of_warp[WARP_SIZE];
     const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE, warps = blockDim.x / WARP_SIZE;
@@ -43,7 +43,7 @@ template <class Number> static __device__ inline Number block_sum(Number x) {
     if (lane == 0) { of_warp[warp] = x; }
     __syncthreads();
     x = warp_sum(lane < warps ? of_warp[lane] : (Number)0);
-    __syncthreads(); // of_warp may be used again
+    __syncthreads(); // the next call may overwrite of_warp
     return x;
 }
 

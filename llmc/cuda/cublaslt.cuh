@@ -1,27 +1,27 @@
-// Matrix products by cuBLASLt, the one place that calls it.
+// Matmuls by cuBLASLt. No other file calls it for a matmul.
 //
-// The library thinks in columns: to it, our row-major matrix is its own transpose. So instead of out = a @ b it is
-// asked for out^T = b^T @ a^T, which lies in memory just as our out does: its A is our b, its B is our a, and its m, n
-// and k are our cols, rows and depth.
+// cuBLASLt is column-major: it sees a row-major matrix as its transpose. So instead of out = a @ b it is asked for
+// out^T = b^T @ a^T, which lies in memory exactly as out does. Its A is our b, its B is our a, and its m, n and k are
+// our cols, rows and depth.
 //
-// Which algorithm suits a product is asked once and kept, with all descriptors, as a plan. Some forms have none,
-// depending on the GPU, the types, the shape and the library's version: such a plan says so, and the caller does the
-// product in another way.
+// The algorithm for a matmul is asked for once (cublasLtMatmulAlgoGetHeuristic) and cached as a plan, with all
+// descriptors. Some forms have no algorithm, depending on GPU, types, shape and the library's version. Their plan has
+// exists = false, and the caller uses another form.
 //
-// For one version of the library on one kind of GPU results have the same bits in every run, as its documentation
-// promises for work that has a workspace to itself (section "Results Reproducibility").
+// Results have the same bits in every run with one version of the library on one kind of GPU, as its documentation
+// promises for work with a workspace of its own (section "Results Reproducibility").
 #pragma once
 #include "matmul_plain.cuh"
 
 static const cudaDataType_t FLOATX_TYPE = sizeof(floatX) == sizeof(bf16) ? CUDA_R_16BF : CUDA_R_32F;
 
-// Alignments beyond this are all the same to the library's kernels, whose widest access is 16 bytes; telling them apart
-// would only multiply the plans, and let layers of one shape differ in algorithm.
-enum { MAX_ALIGNMENT = 16 };
-// GELU's gradient and its saved input: "leading dimension must be divisible by 8" (EPILOGUE_AUX_LD).
-enum { GELU_ROW_MULTIPLE = 8 };
+// Larger alignments are treated as this one. The library's kernels access at most 16 bytes at once; telling larger
+// alignments apart would only multiply the plans, and let layers of one shape differ in algorithm.
+static constexpr int MAX_ALIGNMENT = 16;
+// Fused GELU and its gradient: "leading dimension must be divisible by 8" (documentation of EPILOGUE_AUX_LD).
+static constexpr int GELU_ROW_MULTIPLE = 8;
 
-// All that the choice of an algorithm depends on. Only ints: two are compared as bytes.
+// Everything that the choice of an algorithm depends on. All fields are ints, so that keys are compared as bytes.
 typedef struct {
     int rows, cols, depth;
     int a_storage, b_storage;
@@ -32,15 +32,15 @@ typedef struct {
 
 typedef struct {
     PlanKey key;
-    bool exists; // false: the library has no algorithm for this
+    bool exists; // false: the library has no algorithm
     cublasLtMatmulDesc_t product;
-    cublasLtMatrixLayout_t a, b, out; // ours: the library's B, A and D
+    cublasLtMatrixLayout_t a, b, out; // the library's B, A and D
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
 } Plan;
 
-// A training run needs about 20; more come with each length of text that is generated from. The oldest makes room.
-enum { MAX_PLANS = 128 };
+// A training run needs about 20; each length of text to generate from needs more. The oldest plan is replaced.
+static constexpr int MAX_PLANS = 128;
 
 static inline int alignment_of(const void* p) {
     int alignment = MAX_ALIGNMENT;
@@ -54,7 +54,7 @@ static inline cudaDataType_t storage_type(Storage s) {
 
 static inline const void* matmul_output(const Matmul* m) { return m->out ? (const void*)m->out : m->sum; }
 
-// The vector that goes with the product: the library has one attribute for biases and their gradients.
+// Returns the bias or its gradient, for which the library has one attribute; NULL: none.
 static inline const void* matmul_vector(const Matmul* m) {
     switch (m->fusion) {
     case FUSE_BIAS:
@@ -103,7 +103,7 @@ static inline void product_set(cublasLtMatmulDesc_t product, cublasLtMatmulDescA
     cublas_check(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value), "describing a matmul");
 }
 
-// The pointers that belong to a call but lie in the descriptor; the choice of an algorithm looks at their alignment.
+// Sets the pointers that differ from call to call but belong to the descriptor. The heuristic looks at their alignment.
 static inline void product_set_pointers(cublasLtMatmulDesc_t product, const Matmul* m) {
     if (matmul_vector(m)) { product_set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul_vector(m)); }
     if (m->pre) { product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, (void*)m->pre); }
@@ -111,9 +111,9 @@ static inline void product_set_pointers(cublasLtMatmulDesc_t product, const Matm
     if (m->a_scale) { product_set(product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, m->a_scale); }
 }
 
-// bf16 is multiplied exactly and summed in fp32; fp32 likewise, or with its factors rounded to TF32's 10 bits. FP8 is
-// multiplied exactly too; Hopper sums it with fewer bits, and moves the sums to fp32 now and then, unless FAST_ACCUM
-// asks it not to: nothing does here.
+// bf16 is multiplied exactly and summed in fp32. fp32 is multiplied and summed in fp32, or with TF32 its factors are
+// first rounded to 10 bits of mantissa. FP8 is multiplied exactly; Hopper sums it with fewer bits and moves the sums to
+// fp32 at intervals, unless FAST_ACCUM is set, which it is not here.
 static inline cublasLtMatmulDesc_t product_create(const Matmul* m) {
     const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && gpu.tf32;
     const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -132,7 +132,7 @@ static inline cublasLtMatmulDesc_t product_create(const Matmul* m) {
     return product;
 }
 
-// What lies row-major as (rows,cols).
+// Describes a row-major matrix (rows,cols).
 static inline cublasLtMatrixLayout_t layout_create(cudaDataType_t type, int rows, int cols) {
     cublasLtMatrixLayout_t layout;
     cublas_check(cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)cols, (uint64_t)rows, cols),
@@ -147,8 +147,8 @@ static inline void preference_set(cublasLtMatmulPreference_t preference,
                  "describing what a matmul may use");
 }
 
-// Alignments have to be told: left out, the library takes all pointers for multiples of 256. Where the depth is split
-// among blocks, the parts are to be added up in fp32, not in the output's type.
+// Alignments must be given: without them the library assumes multiples of 256. COMPUTE_TYPE: where an algorithm splits
+// the depth among blocks, it adds their parts in fp32, not in the output's type.
 static inline cublasLtMatmulPreference_t preference_create(const PlanKey* key) {
     cublasLtMatmulPreference_t preference;
     cublas_check(cublasLtMatmulPreferenceCreate(&preference), "describing what a matmul may use");
@@ -170,7 +170,7 @@ static inline void plan_destroy(Plan* p) {
     cublas_check(cublasLtMatrixLayoutDestroy(p->out), "forgetting a matrix");
 }
 
-// What the documentation asks of a fused form. Whether there is an algorithm the library says itself.
+// Returns true if the matmul meets the documented conditions of a fused GELU. The heuristic checks all others.
 static inline bool matmul_is_describable(const Matmul* m) {
     return !m->pre || (m->cols % GELU_ROW_MULTIPLE == 0 && alignment_of(m->pre) == MAX_ALIGNMENT);
 }
@@ -199,7 +199,7 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
     }
     plan_destroy(p);
     p->exists = false;
-    // A fusion that a version does not know is an invalid value to it; a simple product is never one.
+    // A version of the library reports an epilogue that it does not know as an invalid value.
     const bool is_unknown = status == CUBLAS_STATUS_INVALID_VALUE && m->fusion != FUSE_NOTHING;
     if (status != CUBLAS_STATUS_NOT_SUPPORTED && !is_unknown) { cublas_check(status, "choosing how to do a matmul"); }
 }
@@ -220,7 +220,7 @@ static inline const Plan* plan_for(const Matmul* m) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-// Queues the product; false, and nothing is done, if the library has no algorithm for it.
+// Queues the matmul. Returns false, and queues nothing, if the library has no algorithm for it.
 static inline bool cublaslt_matmul(const Matmul* m) {
     const Plan* p = plan_for(m);
     if (!p->exists) { return false; }

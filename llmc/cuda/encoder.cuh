@@ -1,16 +1,16 @@
 // Token and position embeddings.
 //
-// Backward gathers: positions come sorted by token, so that the positions of one token, a run, stand together, and each
-// row of dwte is one sum in one order. Runs differ in length: a common token may have a tenth of the batch, or, in an
-// extreme case, all of it. Therefore the sorted positions are cut into pieces of equal length, whatever the runs are. A
-// run inside a piece is added to dwte at once. One that goes on into the next pieces leaves a partial sum in each of
-// them, which a second kernel adds up, in order (a segmented sum: Blelloch 1990, "Prefix sums and their applications").
+// Backward gathers instead of using atomic additions. Positions come sorted by token, so the positions of one token
+// stand together as a run, and each row of dwte is one sum in a fixed order. Runs differ in length: a common token may
+// have a tenth of the batch or even all of it. The sorted positions are therefore cut into pieces of equal length,
+// independent of the runs. A run inside one piece is added to dwte directly. A run that spans several pieces leaves a
+// partial sum in each of them, and a second kernel adds these in order (a segmented sum: Blelloch 1990, "Prefix sums
+// and their applications").
 #pragma once
-#include "../ops.h"
 #include "column_sums.cuh"
 
-// Threads of a block in backward, one for a few columns each; and the least length of a piece.
-enum { ENCODER_THREADS = 64, ENCODER_PIECE = 128 };
+static constexpr int ENCODER_THREADS = 64; // of a block in backward; each has a few columns
+static constexpr int ENCODER_PIECE = 128;  // least length of a piece
 
 template <int WIDTH>
 static __global__ void encoder_forward_kernel(float* out, const int* tokens, const floatX* wte, const floatX* wpe,
@@ -31,18 +31,18 @@ static __global__ void encoder_forward_kernel(float* out, const int* tokens, con
 // The positions of a batch, sorted by token.
 typedef struct {
     const int *tokens, *order;
-    size_t N, piece; // positions, and how many of them are a piece
+    size_t N, piece; // number of positions; length of a piece
 } SortedTokens;
 
 static __device__ inline int sorted_token(const SortedTokens& s, size_t i) { return s.tokens[s.order[i]]; }
 
-// Whether sorted positions i - 1 and i belong to one run.
+// Returns true if sorted positions i - 1 and i belong to one run.
 static __device__ inline bool run_goes_on(const SortedTokens& s, size_t i) {
     return i > 0 && i < s.N && sorted_token(s, i - 1) == sorted_token(s, i);
 }
 
-// Each piece has two partial sums of C: that of a run which comes from the piece before, and that of a run which begins
-// here and goes on.
+// Each piece has two partial sums of C columns: that of a run which comes from the piece before, and that of a run
+// which begins in this piece and continues in the next one.
 enum { RUN_FROM_BEFORE, RUN_GOES_ON, PARTIALS_OF_PIECE };
 
 static __device__ inline float* run_partial(float* partials, size_t piece, int which, int C) {
@@ -56,7 +56,7 @@ template <int WIDTH> static __device__ inline void add_floats(float* p, const fl
     store_floats(p, sum);
 }
 
-// Block (p,i) goes over piece p in a slice of the columns.
+// Block (p,i) sums the runs of piece p, for slice i of the columns.
 template <int WIDTH>
 static __global__ void encoder_backward_kernel(float* dwte, float* partials, const float* dout, SortedTokens s, int C) {
     const int c = (blockIdx.y * blockDim.x + threadIdx.x) * WIDTH;
@@ -82,14 +82,14 @@ static __global__ void encoder_backward_kernel(float* dwte, float* partials, con
     }
 }
 
-// Block (p,i) adds up the run that begins in piece p and goes on, if there is one.
+// Block (p,i) adds the partial sums of the run that begins in piece p and continues in later pieces, if there is one.
 template <int WIDTH>
 static __global__ void encoder_backward_runs_kernel(float* dwte, float* partials, SortedTokens s, int C) {
     const int c = (blockIdx.y * blockDim.x + threadIdx.x) * WIDTH;
     const size_t begin = blockIdx.x * s.piece, next = begin + s.piece;
     if (c >= C || !run_goes_on(s, next)) { return; }
     const int token = sorted_token(s, next);
-    if (begin > 0 && sorted_token(s, begin - 1) == token) { return; } // it began before
+    if (begin > 0 && sorted_token(s, begin - 1) == token) { return; } // the run began in an earlier piece
     float sum[WIDTH], more[WIDTH];
     load_floats(sum, run_partial(partials, blockIdx.x, RUN_GOES_ON, C) + c);
     for (size_t i = next; i < s.N && sorted_token(s, i) == token; i += s.piece) {
@@ -102,7 +102,8 @@ static __global__ void encoder_backward_runs_kernel(float* dwte, float* partials
 // ---------------------------------------------------------------------------------------------------------------------
 // launchers
 
-OP void encoder_forward(float* out, const int* tokens, const floatX* wte, const floatX* wpe, int B, int T, int C) {
+static inline void encoder_forward(float* out, const int* tokens, const floatX* wte, const floatX* wpe, int B, int T,
+                                   int C) {
     const size_t N = (size_t)B * T;
     const unsigned blocks = blocks_for(N, WARPS_IN_BLOCK);
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
@@ -127,13 +128,13 @@ static inline void encoder_backward_wte(float* dwte, const float* dout, const in
     cuda_launched("encoder_backward_runs");
 }
 
-OP void encoder_backward(float* dwte, float* dwpe, const float* dout, const int* tokens, const int* order, int B, int T,
-                         int C) {
+static inline void encoder_backward(float* dwte, float* dwpe, const float* dout, const int* tokens, const int* order,
+                                    int B, int T, int C) {
     const size_t N = (size_t)B * T;
     if (is_wide<FLOAT_WIDTH>(dwte, C) && is_wide<FLOAT_WIDTH>(dout, C)) {
         encoder_backward_wte<FLOAT_WIDTH>(dwte, dout, tokens, order, N, C);
     } else {
         encoder_backward_wte<1>(dwte, dout, tokens, order, N, C);
     }
-    add_column_sums(dwpe, dout, (size_t)B, (size_t)T * C); // dout seen as (B,T*C)
+    add_column_sums(dwpe, dout, (size_t)B, (size_t)T * C); // dout as a matrix (B,T*C)
 }

@@ -1,22 +1,22 @@
-// Causal attention in tiles (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). A block keeps 16 rows, or
-// twice that, for each of its warps, its own rows, and streams the rows they attend to, or are attended by, through
-// shared memory, a tile being copied while the one before is worked on. Scores live in registers only.
+// Causal attention in tiles (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). A block has 16 or 32 rows
+// per warp, its own rows. It streams the rows that they attend to, or that attend to them, through shared memory: one
+// tile is copied asynchronously while the tile before is computed (double buffering). Scores exist in registers only.
 //
-// Forward: own rows are queries, keys and values stream by, and the softmax is kept up to date as they do ("online":
-// Milakov & Gimelshein 2018). Backward computes the probabilities again from the log-sum-exp of their row, twice: for
-// dk and dv own rows are keys, queries stream; for dq it is the other way round. So every sum is one thread's, in a
-// fixed order, for 7 products where atomic additions would need 5.
+// Forward: own rows are queries; keys and values are streamed; the softmax is online (Milakov & Gimelshein 2018).
+// Backward recomputes the probabilities from the log-sum-exp, in two kernels. For dk and dv own rows are keys and
+// queries are streamed; for dq own rows are queries and keys are streamed. So each sum is made by one thread in a fixed
+// order. This costs 7 matmuls where atomic additions would need 5.
 //
-// Scores are scaled by 1/sqrt(HS), and exponentials are powers of two: `scale_log2` is log2(e)/sqrt(HS).
+// Scores are scaled by 1/sqrt(HS). Exponentials are powers of two, with scale_log2 = log2(e)/sqrt(HS).
 #pragma once
 #include "flash_tile.cuh"
 
-enum { FLASH_MAX_HEAD_SIZE = 128 };
+static constexpr int FLASH_MAX_HEAD_SIZE = 128;
 static constexpr float LOG2_E = 1.4426950408889634f;
 
-// How many rows make up a block's own tile, and one that streams by, and what shared memory the block needs: at most 99
-// KB, which all GPUs since Ampere have. Heads of up to 64 channels in bf16 leave registers for two groups of rows in a
-// warp; there a block needs half of that at most, so that two fit on any GPU.
+// Rows of a block's own tile and of a streamed tile, and the block's shared memory: at most 99 KB, which all GPUs since
+// Ampere have. For heads of up to 64 channels in bf16 there are registers for two groups of 16 rows per warp. Such a
+// block needs at most half of that memory, so that two blocks fit on an SM of any of these GPUs.
 template <class Type, int HD> struct Flash {
     enum {
         PITCH = Tile<Type, HD>::PITCH,
@@ -29,16 +29,15 @@ template <class Type, int HD> struct Flash {
         STREAM_BACKWARD = ROW_BYTES > 128 || GROUPS == 2 ? 16 : 32,
         BYTES_FORWARD = (ROWS + 2 * 2 * STREAM_FORWARD) * PITCH * sizeof(Type),
         BYTES_BACKWARD = (2 * ROWS + 2 * 2 * STREAM_BACKWARD) * PITCH * sizeof(Type),
-        BYTES_STATISTICS = 2 * 2 * STREAM_BACKWARD * sizeof(float), // lse and delta of queries that stream by
+        BYTES_STATISTICS = 2 * 2 * STREAM_BACKWARD * sizeof(float), // lse and delta of streamed queries
     };
     static_assert(BYTES_FORWARD <= 99 * 1024 && BYTES_BACKWARD + BYTES_STATISTICS <= 99 * 1024, "too large a tile");
 };
 
-// Which head, and which of its tiles, this block works on. The tiles of a head are neighbours, for they read the same
-// rows.
+// The head and the tile of a block. Neighbouring blocks have tiles of one head, because these read the same rows.
 struct FlashPlace {
     int tile;
-    size_t qkv, out, lse; // where the head's rows begin in qkv and dqkv, in out and dout, in lse and delta
+    size_t qkv, out, lse; // offsets of the head's rows in qkv and dqkv, in out and dout, in lse and delta
     size_t stride;        // between rows of qkv
     int C;
 };
@@ -53,13 +52,14 @@ static __device__ inline FlashPlace flash_place(int rows, int T, int HS, int NH)
 // ---------------------------------------------------------------------------------------------------------------------
 // forward
 
-// Of each of a lane's two rows: the highest score so far, and the lane's own part of the sum of exp(score - max).
+// State of the softmax of a lane's two rows: the highest score so far, and the lane's part of the sum of
+// exp(score - max).
 struct OnlineSoftmax {
     float max[2], sum[2];
 };
 
-// Turns the scores of 8N more keys, masked ones being -INFINITY, into exp(score - max), and scales what was summed
-// under a lower maximum, `out` too. A row's first tile must have a key that is not masked.
+// Turns the scores of 8N more keys into exp(score - max); masked scores are -INFINITY. If the maximum has grown,
+// rescales the sum and `out`. The first tile of a row must have a key that is not masked.
 template <int HD, int N>
 static __device__ inline void online_softmax(float (&scores)[N][4], OnlineSoftmax* state, float (&out)[HD / 8][4],
                                              float scale_log2) {
@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     Type* stream = own + QUERIES * PITCH; // two stages of keys and values
     const FlashPlace at = flash_place(QUERIES, T, HS, NH);
     const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C;
-    // the last queries have the most keys: they begin first
+    // the last queries have the most keys: their blocks start first
     const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES;
     const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
     Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
@@ -128,7 +128,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
         cp_async_wait<0>();
         __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
         if (j + 1 < tiles) { begin_load(j + 1); }
-        if (j * KEYS >= warp_first + Shape::WARP_ROWS) { continue; } // none of the warp's queries sees these
+        if (j * KEYS >= warp_first + Shape::WARP_ROWS) { continue; } // all of these keys are masked
         const Type *keys = stream + j % 2 * 2 * KEYS * PITCH, *values = keys + KEYS * PITCH;
         float p[GROUPS][KEYS / 8][4] = {};
         tile_scores(p, queries, keys);
@@ -167,11 +167,12 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// backward, by the formulas of attention.cuh; the scale of ds is left to the end. Rows from T on are zeros in q, k, v
-// and dout, and so is what they add to any sum. The work goes in chunks of 16 by 16 scores for each
-// group of rows; those on the diagonal and, where there is another group, beside it, need a mask.
+// backward, by the formulas of attention.cuh; ds is scaled at the end. Rows from T on are zeros in q, k, v and dout, so
+// they add zeros to all sums. A group of rows is computed in chunks of 16 by 16 scores. Chunks on the diagonal need a
+// mask, and with two groups also those beside it.
 
-// Own rows are keys. Products are transposed: an accumulator has a key in each row and a query in each column.
+// dk and dv: own rows are keys. Products are transposed: an accumulator has a key in each row and a query in each
+// column.
 template <class Type, int HD>
 static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     flash_backward_keys_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
@@ -184,7 +185,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     float* statistics = (float*)(stream + 4 * QUERIES * PITCH); // two stages of lse and delta
     const FlashPlace at = flash_place(KEYS, T, HS, NH);
     const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C, *d = dout + at.out;
-    const int first = at.tile * KEYS; // the first keys have the most queries: they begin first
+    const int first = at.tile * KEYS; // the first keys have the most queries: their blocks start first
     const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
     Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
     const int tiles = (T + QUERIES - 1) / QUERIES, first_tile = first / QUERIES;
@@ -221,7 +222,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
         if (j + 1 < tiles) { begin_load(j + 1); }
         for (int chunk = 0; chunk < QUERIES; chunk += 16) {
             const int query = j * QUERIES + chunk;
-            if (query < warp_first) { continue; } // these see none of the warp's keys
+            if (query < warp_first) { continue; } // all of the warp's keys are masked
             const Type* queries = stream + (j % 2 * 2 * QUERIES + chunk) * PITCH;
             const Type* douts = queries + QUERIES * PITCH;
             const float *lses = statistics + j % 2 * 2 * QUERIES + chunk, *deltas = lses + QUERIES;
@@ -257,7 +258,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     }
 }
 
-// Own rows are queries.
+// dq: own rows are queries.
 template <class Type, int HD>
 static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     flash_backward_queries_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
@@ -308,7 +309,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
         if (j + 1 < tiles) { begin_load(j + 1); }
         for (int chunk = 0; chunk < KEYS; chunk += 16) {
             const int key = j * KEYS + chunk;
-            if (key >= warp_first + Shape::WARP_ROWS) { break; } // none of the warp's queries sees these
+            if (key >= warp_first + Shape::WARP_ROWS) { break; } // all further keys are masked
             const Type* keys = stream + (j % 2 * 2 * KEYS + chunk) * PITCH;
             float p[GROUPS][2][4] = {}, ds[GROUPS][2][4] = {};
             tile_scores(p, queries, keys);
@@ -374,12 +375,12 @@ static inline void flash_backward(Type* dqkv, const Type* dout, const float* lse
     cuda_launched("flash_backward_queries");
 }
 
-// Rows must be made of whole 128-bit accesses.
-static inline bool flash_takes(const floatX* activations, int HS) {
+// Returns true if the kernels take these activations: rows must consist of whole 128-bit accesses.
+static inline bool flash_supports(const floatX* activations, int HS) {
     return HS % 8 == 0 && HS <= FLASH_MAX_HEAD_SIZE && is_packable(activations, HS);
 }
 
-// Kernels exist for four head sizes: the next one that is large enough is taken.
+// Kernels are compiled for four head sizes. The smallest one that is large enough runs.
 static inline void flash_forward_sized(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
     switch (ceil_div(C / NH, 32)) {
     case 1: flash_forward<32>(out, lse, qkv, B, T, C, NH); break;

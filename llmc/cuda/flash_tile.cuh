@@ -1,8 +1,8 @@
-// What the kernels of flash.cuh are made of: tiles of rows in shared memory, filled asynchronously, and two products of
-// a warp's 16 rows with them. These two are all that depends on the type: bf16 goes to the tensor cores, fp32 is
-// multiplied and added by the threads themselves.
+// Parts of the kernels in flash.cuh: tiles of rows in shared memory, filled asynchronously, and two products of a
+// warp's 16 rows with a tile. Only the products depend on the type: bf16 runs on tensor cores, fp32 on the threads'
+// fused multiply-adds.
 //
-// HD is the head size that a kernel is compiled for; heads of HS <= HD channels are filled up with zeros.
+// HD is the head size that a kernel is compiled for. Heads of HS <= HD channels are padded with zeros.
 //
 // An accumulator `float x[N][4]` is 16 rows of 8 * N columns over a warp, in mma's layout (ptx.cuh): x[n][i] is row
 // acc_row(i), column acc_column(n, i).
@@ -15,14 +15,15 @@ static __device__ inline int acc_row(int i) { return warp_lane() / 4 + i / 2 * 8
 static __device__ inline int acc_column(int n, int i) { return n * 8 + warp_lane() % 4 * 2 + i % 2; }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// tiles: rows of HD elements, and 16 bytes more, so that eight rows begin in different banks of shared memory
+// tiles: rows of HD elements, padded by 16 bytes, so that eight consecutive rows begin in different banks of shared
+// memory
 
 template <class Type, int HD> struct Tile {
     enum { PACK = Pack<Type>::SIZE, PACKS = HD / PACK, PITCH = HD + PACK };
 };
 
-// Begins to copy the rows first .. first+ROWS-1 of a head, which stand `stride` elements apart in global memory; zeros
-// take the place of rows from T on and channels from HS on.
+// Starts to copy rows first .. first+ROWS-1 of a head, which lie `stride` elements apart in global memory. Rows from T
+// on and channels from HS on become zeros.
 template <int HD, int ROWS, class Type>
 static __device__ inline void tile_load(Type* tile, const Type* head, size_t stride, int first, int T, int HS) {
     typedef Tile<Type, HD> Shape;
@@ -34,14 +35,14 @@ static __device__ inline void tile_load(Type* tile, const Type* head, size_t str
     }
 }
 
-// Writes a warp's accumulator, row acc_row(i) times factor[i / 2], as rows first .. first+15 of a head; those from T on
-// and channels from HS on are left out. It goes through the warp's own 16 rows of a tile, so that global memory is
-// written in 128 bits.
+// Writes a warp's accumulator, with row acc_row(i) times factor[i / 2], to rows first .. first+15 of a head. Rows from
+// T on and channels from HS on are skipped. The accumulator is first written to 16 rows of a tile that only this warp
+// uses, so that global memory is written 128 bits at a time.
 template <int HD, class Type>
 static __device__ inline void tile_store(Type* head, size_t stride, int first, int T, int HS,
                                          const float (&acc)[HD / 8][4], const float (&factor)[2], Type* tile) {
     typedef Tile<Type, HD> Shape;
-    __syncwarp(); // all lanes have read what the tile held
+    __syncwarp(); // all lanes have read the tile's old contents
     #pragma unroll
     for (int n = 0; n < HD / 8; n++) {
         #pragma unroll
@@ -59,16 +60,17 @@ static __device__ inline void tile_store(Type* head, size_t stride, int first, i
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the products
-//   WarpRows            16 rows of a tile that a warp multiplies again and again; a warp has GROUPS of them
+//   WarpRows            16 rows of a tile that a warp multiplies repeatedly; a warp has GROUPS of them
 //   tile_scores         acc (16,8N) += rows (16,HD) @ tile (8N,HD)^T, for each group
 //   tile_weighted_sum   acc (16,HD) += p (16,16) @ tile (16,HD), for each group, where p is columns 8n .. 8n+15 of an
 //                       accumulator
-// What comes from the tile is fetched once for all groups: tensor cores are as fast as shared memory where a warp has
-// one group, and twice as fast where it has two.
+// Elements of the tile are loaded once for all groups. With one group a warp's tensor cores and its shared memory are
+// equally busy; with two groups each load is used twice, and the tensor cores are the limit.
 
 template <class Type, int HD> struct WarpRows;
 
-// On tensor cores the rows stay in registers. ldmatrix fetches 16 by 16 elements of the other operand at a time.
+// bf16: the rows stay in registers. ldmatrix loads 16 by 16 elements of the other operand at a time; `corner` is the
+// address that this lane passes to it, of 8 elements of one row.
 template <int HD> struct WarpRows<bf16, HD> {
     uint32_t x[HD / 16][4];
 
@@ -106,7 +108,7 @@ static __device__ inline uint32_t bf16_pair(float low, float high) {
     return bits;
 }
 
-// An accumulator, rounded to bf16, is laid out as mma wants its first operand.
+// An accumulator rounded to bf16 has the layout of mma's first operand.
 template <int HD, int N, int GROUPS>
 static __device__ inline void tile_weighted_sum(float (&acc)[GROUPS][HD / 8][4], const float (&p)[GROUPS][N][4], int n,
                                                 const bf16* tile) {
@@ -129,7 +131,7 @@ static __device__ inline void tile_weighted_sum(float (&acc)[GROUPS][HD / 8][4],
     }
 }
 
-// Without tensor cores a thread computes the elements of the accumulator that it holds: 2 rows by 2N columns.
+// fp32: a thread computes the elements of the accumulator that it holds, 2 rows by 2N columns.
 template <int HD> struct WarpRows<fp32, HD> {
     const fp32* tile;
 
@@ -163,8 +165,8 @@ static __device__ inline void tile_scores(float (&accs)[1][N][4], const WarpRows
     }
 }
 
-// Column k of p is held by the lanes l with l % 4 == k % 8 / 2: each lane gets its two rows of it from the one of these
-// that has the same rows.
+// Column k of p is held by the lanes l with l % 4 == k % 8 / 2. Each lane gets its two rows of that column, by a
+// shuffle, from the one of them that holds the same rows.
 template <int HD, int N>
 static __device__ inline void tile_weighted_sum(float (&accs)[1][HD / 8][4], const float (&ps)[1][N][4], int n0,
                                                 const fp32* tile) {

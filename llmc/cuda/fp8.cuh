@@ -1,54 +1,57 @@
-// Matrices in 8-bit floats, for --dtype fp8 (compute capability 8.9 and later): the products of the blocks read FP8 and
-// add up in fp32; all else is what it is with bf16, storage above all. Micikevicius et al. 2022, "FP8 Formats for Deep
-// Learning": activations and weights in E4M3 (3 bits of mantissa, up to 448), gradients in E5M2 (2 bits, up to 57344).
+// Casts to 8-bit floats, for --dtype fp8 (compute capability 8.9 and later). The matmuls of the transformer blocks read
+// FP8 and sum in fp32; everything else, storage included, is as with bf16. Activations and weights are in E4M3 (3 bits
+// of mantissa, up to 448), gradients in E5M2 (2 bits, up to 57344): Micikevicius et al. 2022, "FP8 Formats for Deep
+// Learning".
 //
 //   out (N,OC)     = inp (N,C)       @ weight (OC,C)^T     E4M3, E4M3
 //   dinp (N,C)     = dout (N,OC)     @ weight^T (C,OC)^T   E5M2, E4M3
 //   dweight (OC,C) += dout^T (OC,N)  @ inp^T (C,N)^T       E5M2, E4M3
 //
-// The products are written as cuBLASLt wants them on Ada and Hopper: the depth is innermost in both factors, and all
-// sizes are multiples of 16. So backward needs transposed copies, which are made with the cast, in one pass.
+// cuBLASLt on Ada and Hopper takes FP8 factors only with the depth innermost and sizes that are multiples of 16.
+// Backward therefore needs transposed copies, which the cast writes in the same pass.
 //
-// One scale for a tensor brings its largest magnitude, amax, to just below the format's largest number: so nothing is
-// ever too large, and nothing saturates. It is the amax of the tensor as it is, found in a pass before the cast, and
-// not the largest of earlier steps ("delayed scaling"), which would save that pass but make a step depend on a history:
-// a resumed run would have to restore it, recomputed activations would move it, and a sudden outlier would be cut off.
-// That pass reads 2 bytes an element, 46 of the 124 below. Scales are powers of two, so that they are exact, and how a
-// number is rounded does not depend on its neighbours (but for the smallest). A tensor that is not finite gets a scale
-// of NaN, and with it the whole product: the formats could hide an infinity, but the loss will not.
+// Scaling: each tensor has one scale, which brings its largest magnitude, amax, to just below the format's largest
+// number, so that nothing saturates. amax is that of the tensor itself, found in a pass before the cast ("current
+// scaling"). The alternative, the amax of earlier steps ("delayed scaling"), saves that pass, which is 46 C of the 124
+// C bytes below. But it makes a step depend on a history: a resumed run would have to restore the history, recomputed
+// activations would change it, and a sudden outlier would saturate. Scales are powers of two: multiplying by them is
+// exact, so how a number is rounded does not depend on the rest of its tensor (except for the smallest numbers). If a
+// tensor is not finite, its scale is NaN, and so is the whole product: the loss then shows an infinity that the formats
+// could hide.
 //
-// Bytes per element: forward 2 for amax, 2 + 1 for the cast of inp; backward 2 + 2 + 2 for dout and 2 + 2 + 1 for inp;
-// weights 6 once for each update. For the four layers of a block that is 124 C bytes a token, against 72 C^2
-// operations: a loss for GPT-2 124M (C = 768), a gain for 1558M (C = 1600), as `bench predict H100 --dtype fp8`
-// computes it; not measured. What would help is to leave the amax, and the cast, to the kernel that writes the tensor.
-// Memory: two bytes for each weight of the blocks, and 9 N C for what lies between two products (fp8_bytes).
+// Cost, in bytes per element: forward 2 for amax and 2 + 1 for the cast of inp; backward 2 + 2 + 2 for dout and
+// 2 + 2 + 1 for inp; weights 6 once per update. For the four layers of a block these are 124 C bytes per token, against
+// 72 C^2 operations. By `bench predict H100 --dtype fp8` (not measured) that is a loss for GPT-2 124M (C = 768) and a
+// gain for 1558M (C = 1600). It would be cheaper if the kernel that writes a tensor also computed its amax and cast.
+//
+// Memory: two bytes for each weight of the blocks, and 9 N C for the activations of one layer (fp8_bytes).
 #pragma once
-#include "../gpus.h"
+#include "gpus.h"
 #include "../tensors.h"
 #include "vector.cuh"
 #include <cuda_fp8.h>
 
 typedef __nv_fp8_interpretation_t Fp8Format; // __NV_E4M3 or __NV_E5M2
 
-// Of one tensor, in device memory.
+// Scale of a tensor, in device memory.
 struct alignas(16) Fp8Scale {
-    float inverse; // what its FP8 numbers are to be multiplied by
-    uint32_t amax; // the bits of its largest magnitude as a float
+    float inverse; // the FP8 numbers times this are the tensor
+    uint32_t amax; // the largest magnitude: the bits of a float
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
-// kernels: a thread reads, or converts, FP8_WIDTH elements at a time
+// kernels: a thread reads or converts FP8_WIDTH elements at a time
 
-enum { FP8_WIDTH = 8 };
+static constexpr int FP8_WIDTH = 8;
 
-// scale->amax becomes the largest |x|, having been 0. Magnitudes compare as their bits do, with infinity and NaN above
-// all numbers; and a maximum does not depend on the order in which it is found.
+// scale->amax, 0 before, becomes the largest |x|. Magnitudes are compared by their bits, which places infinity and NaN
+// above all numbers. A maximum does not depend on the order of the atomic operations.
 static __global__ void fp8_amax_kernel(Fp8Scale* scale, const floatX* x, size_t n) {
     __shared__ uint32_t of_warp[WARPS_IN_BLOCK];
     const size_t stride = (size_t)gridDim.x * blockDim.x * FP8_WIDTH;
     const int lane = threadIdx.x % WARP_SIZE;
     uint32_t most = 0;
-    #pragma unroll 2 // so that several loads are on their way at once
+    #pragma unroll 2 // keeps several loads in flight
     for (size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * FP8_WIDTH; i < n; i += stride) {
         float value[FP8_WIDTH];
         load_floats(value, x + i);
@@ -62,8 +65,8 @@ static __global__ void fp8_amax_kernel(Fp8Scale* scale, const floatX* x, size_t 
     atomicMax(&scale->amax, most);
 }
 
-// The power of two that takes amax as near to the format's largest number, 1.75 * 2^top, as it may: NaN if amax is not
-// finite. Its exponent ends where that of its inverse would be too small: tensors of less than 2^-110 become zero.
+// Returns the largest power of two that keeps amax within the format's largest number, 1.75 * 2^top; NaN if amax is not
+// finite. The exponent is limited so that the inverse is a normal number: tensors below 2^-110 become zero.
 template <Fp8Format FORMAT> static __device__ inline float fp8_scale(uint32_t amax) {
     const int top = FORMAT == __NV_E4M3 ? 8 : 15, bias = 127, most = 126;
     const uint32_t infinity = 0x7f800000, mantissa = 0x007fffff, three_quarters = 0x00600000;
@@ -100,12 +103,12 @@ static __global__ void fp8_cast_kernel(uint8_t* out, Fp8Scale* scale, const floa
     fp8_store(out + i, bytes);
 }
 
-// A block casts a tile of 128 x 64: each warp 16 rows, each thread FP8_OWN_ROWS of them and FP8_WIDTH columns.
-enum { FP8_OWN_ROWS = 4, FP8_TILE_ROWS = FP8_OWN_ROWS * WARP_SIZE, FP8_TILE_COLS = 64 };
+// A block casts a tile of 128 x 64: a warp 16 rows, a thread FP8_OWN_ROWS of them and FP8_WIDTH columns.
+static constexpr int FP8_OWN_ROWS = 4, FP8_TILE_ROWS = FP8_OWN_ROWS * WARP_SIZE, FP8_TILE_COLS = 64;
 
-// transposed (C,N) = x (N,C) * scale, and, with KEEP_ROWS, rows (N,C) as well. In shared memory a word holds four rows
-// of a column; the words of a column are turned by four for every FP8_WIDTH columns, so that neither the threads that
-// write them, of 4 words and 8 columns, nor those that read a column meet in a bank.
+// transposed (C,N) = x (N,C) * scale; with KEEP_ROWS also rows (N,C) = x * scale. A word of shared memory holds four
+// rows of a column. The words of a column are rotated by four for every FP8_WIDTH columns, so that there are no bank
+// conflicts: neither when a warp writes (4 words of 8 columns), nor when it reads (a column).
 template <Fp8Format FORMAT, bool KEEP_ROWS>
 static __global__ void __launch_bounds__(THREADS_IN_BLOCK)
 fp8_cast_transpose_kernel(uint8_t* rows, uint8_t* transposed, Fp8Scale* scale, const floatX* x, size_t N, size_t C) {
@@ -141,9 +144,9 @@ fp8_cast_transpose_kernel(uint8_t* rows, uint8_t* transposed, Fp8Scale* scale, c
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// launchers: x (N,C), N and C multiples of FP8_MULTIPLE, all addresses too
+// launchers: x (N,C), where N, C and all addresses are multiples of FP8_MULTIPLE
 
-// Finds the largest magnitude; the casts that follow go by it.
+// Sets scale->amax, which the casts read.
 static inline void fp8_amax(Fp8Scale* scale, const floatX* x, size_t n) {
     enum { BLOCKS_ON_SM = 8 };
     const size_t blocks = min_size(ceil_div(n, THREADS_IN_BLOCK * FP8_WIDTH), (size_t)BLOCKS_ON_SM * gpu.num_sms);
@@ -160,7 +163,7 @@ static inline void fp8_cast(uint8_t* out, Fp8Scale* scale, const floatX* x, size
     cuda_launched("fp8_cast");
 }
 
-// `rows` may be NULL.
+// rows may be NULL.
 template <Fp8Format FORMAT>
 static inline void fp8_cast_transpose(uint8_t* rows, uint8_t* transposed, Fp8Scale* scale, const floatX* x, size_t N,
                                       size_t C) {
@@ -177,14 +180,14 @@ static inline void fp8_cast_transpose(uint8_t* rows, uint8_t* transposed, Fp8Sca
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// memory: all of it is taken when it is first needed, in the first forward and backward of a run. From then on a step
-// allocates nothing, and queues the same work every time.
+// memory: allocated at first use, in the first forward and backward of a run. Later steps allocate nothing and queue
+// the same work every time.
 
-enum { FP8_SCALES = 2 };
+static constexpr int FP8_SCALES = 2;
 static struct {
-    uint8_t* memory; // of use from one launch to the next
+    uint8_t* memory; // activations, valid from one launch to the next
     size_t bytes;
-    Fp8Scale* scales; // FP8_SCALES, for what lies there
+    Fp8Scale* scales; // FP8_SCALES, those of the activations
 } fp8_scratch;
 
 static inline uint8_t* fp8_scratch_of(size_t bytes) {
@@ -199,13 +202,15 @@ static inline uint8_t* fp8_scratch_of(size_t bytes) {
     return fp8_scratch.memory;
 }
 
-// A weight (OC,C) in E4M3 from one update of the parameters to the next, known by its address and shape.
-typedef struct {
+namespace { // has a member of type floatX: see device.cuh
+// A weight (OC,C) cast to E4M3, cached from one update of the parameters to the next. Found by its address and shape.
+struct Fp8Weight {
     const floatX* weight;
     size_t OC, C;
-    uint8_t *rows, *transposed; // (OC,C); (C,OC) once backward has asked for it, or NULL
-    Fp8Scale* scale;            // behind the rows
-} Fp8Weight;
+    uint8_t *rows, *transposed; // (OC,C); (C,OC), or NULL before the first backward
+    Fp8Scale* scale;            // stored behind the rows
+};
+} // namespace
 
 static struct {
     Fp8Weight* entry;
@@ -219,7 +224,7 @@ static inline void fp8_weight_cast(const Fp8Weight* w) {
     else { fp8_cast<__NV_E4M3>(w->rows, w->scale, w->weight, w->OC, w->C); }
 }
 
-// Memory is given back: weights in there are forgotten (Gpu.freed).
+// Frees the casts of weights that lie in [memory, memory + bytes), which is about to be freed (Gpu.on_free).
 static inline void fp8_weights_forget(const void* memory, size_t bytes) {
     size_t kept = 0;
     for (size_t i = 0; i < fp8_weights.count; i++) {
@@ -235,14 +240,15 @@ static inline void fp8_weights_forget(const void* memory, size_t bytes) {
     fp8_weights.count = kept;
 }
 
-// Casts all weights that are in use, in params_changed() and not when they are next needed: the work of a micro-step
-// then does not depend on what came before it, as a recorded graph has to have it.
+// Casts all cached weights again. params_changed() does this right away, not at the next use of a weight: so the work
+// of a micro-step does not depend on what came before it, as a recorded graph requires.
 static inline void fp8_weights_changed(void) {
     for (size_t i = 0; i < fp8_weights.count; i++) { fp8_weight_cast(&fp8_weights.entry[i]); }
 }
 
 typedef enum { FP8_ROWS, FP8_TRANSPOSED } Fp8Layout;
 
+// Returns the weight in FP8, in the layout asked for; casts it at its first use.
 static inline const Fp8Weight* fp8_weight(const floatX* weight, size_t OC, size_t C, Fp8Layout layout) {
     Fp8Weight* w = fp8_weights.entry;
     Fp8Weight* end = w + fp8_weights.count;
@@ -255,15 +261,15 @@ static inline const Fp8Weight* fp8_weight(const floatX* weight, size_t OC, size_
         *w = {weight, OC, C, NULL, NULL, NULL};
         w->rows = (uint8_t*)device_alloc(fp8_rows_bytes(w), "a weight in FP8");
         w->scale = (Fp8Scale*)(w->rows + OC * C);
-        gpu.freed = fp8_weights_forget;
+        gpu.on_free = fp8_weights_forget;
     }
     if (layout == FP8_TRANSPOSED) { w->transposed = (uint8_t*)device_alloc(OC * C, "a weight in FP8, transposed"); }
     fp8_weight_cast(w);
     return w;
 }
 
-// What the above takes for a model: the matrices of its blocks, and, at the widest layer, dout in both forms beside
-// inp.
+// Returns the bytes of device memory that FP8 takes for a model: the matrices of its blocks, and for the widest layer
+// dout twice and inp.
 static inline size_t fp8_bytes(const TensorTable* params, bool trains, size_t N, size_t C) {
     size_t weights = 0;
     for (int i = 0; i < params->count; i++) {

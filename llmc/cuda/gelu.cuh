@@ -1,7 +1,6 @@
-// GELU in its tanh form (Hendrycks & Gimpel 2016): gelu(x) = x/2 (1 + tanh(k (x + 0.044715 x^3))), k = sqrt(2/pi). Its
-// gradient is the exact derivative of this form. Only for where the matmuls do not do it on the way.
+// GELU in its tanh form (Hendrycks & Gimpel 2016): gelu(x) = x/2 (1 + tanh(k (x + 0.044715 x^3))), k = sqrt(2/pi). The
+// gradient is the exact derivative of this form. These kernels run where GELU is not fused into a matmul (matmul.cuh).
 #pragma once
-#include "../ops.h"
 #include "vector.cuh"
 
 static constexpr float GELU_K = 0.7978845608028654f, GELU_CUBIC = 0.044715f;
@@ -35,7 +34,7 @@ template <int WIDTH> static __global__ void gelu_backward_inplace_kernel(floatX*
 // ---------------------------------------------------------------------------------------------------------------------
 // launchers
 
-OP void gelu_forward(floatX* out, const floatX* inp, size_t n) {
+static inline void gelu_forward(floatX* out, const floatX* inp, size_t n) {
     enum { WIDE = FLOATX_WIDTH };
     if (is_wide<WIDE>(out, 0) && is_wide<WIDE>(inp, 0)) {
         const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * WIDE);
@@ -46,7 +45,7 @@ OP void gelu_forward(floatX* out, const floatX* inp, size_t n) {
     cuda_launched("gelu_forward");
 }
 
-// d (n) *= gelu'(pre): d holds the gradient of gelu(pre) and gets that of pre.
+// d (n) *= gelu'(pre): turns the gradient of gelu(pre) into the gradient of pre.
 static inline void gelu_backward_inplace(floatX* d, const floatX* pre, size_t n) {
     enum { WIDE = FLOATX_WIDTH };
     if (is_wide<WIDE>(d, 0) && is_wide<WIDE>(pre, 0)) {

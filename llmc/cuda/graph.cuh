@@ -1,30 +1,30 @@
-// Work that recurs, recorded as a CUDA graph (stream capture) and replayed: the driver is called once for all of it,
-// not once for each kernel. A micro-step of GPT-2 124M is about 370 launches (counted by the emulator; cuBLASLt may
-// make two of one). What that is worth depends on how long the kernels are: next to nothing at large batches, where the
-// next launch is queued long before its turn comes; most at small ones, where starting a kernel takes longer than
-// running it.
+// Records recurring work as a CUDA graph (stream capture) and replays it, so that the driver is called once for all of
+// its kernels. A micro-step of GPT-2 124M is about 370 launches (counted by the emulator; cuBLASLt may make two
+// launches of one call). At large batches this gains almost nothing, because launches are queued long before they run.
+// It gains most at small batches, where launching a kernel takes longer than running it.
 //
-// A graph holds what launches were given by value: sizes, factors, addresses. So it is good for one value of the work's
-// arguments. A recording keeps graphs for two of them, because batches alternate between two buffers: two graphs cost a
-// little memory and one more capture, while a copy of each batch into one place would cost a launch each time. Uploads
-// of batches and the waiting for them stay outside, so that they overlap as they do without graphs.
+// A graph contains the arguments of its launches by value: sizes, factors, addresses. It is therefore valid for one set
+// of the work's arguments. Batches alternate between two buffers, so a recording keeps two graphs. The second graph
+// costs a little memory and one more capture; copying each batch to one fixed buffer would cost a launch per batch.
+// Uploads of batches are not recorded, so that they overlap with kernels as they do without graphs.
 //
-// The first time, work runs as it is: libraries choose algorithms and load kernels then, which a capture forbids.
+// The first call runs the work without recording it: libraries then choose algorithms and load kernels, which a capture
+// forbids.
 #pragma once
 #include "device.cuh"
 
-enum { GRAPHS_KEPT = 2, MAX_WORK_ARGUMENTS = 32 };
+static constexpr int GRAPHS_KEPT = 2, MAX_WORK_ARGUMENTS = 32;
 
 typedef struct {
-    cudaGraphExec_t exec; // NULL: none
+    cudaGraphExec_t exec; // NULL: no graph
     size_t bytes;
     char arguments[MAX_WORK_ARGUMENTS];
 } Graph;
 
 struct Recording {
-    bool is_warm;     // the work ran once
-    bool is_given_up; // it cannot be recorded
-    int next;         // the graph that makes room
+    bool is_warm;     // the work has run once
+    bool is_given_up; // the work cannot be recorded
+    int next;         // the graph to replace next
     Graph graph[GRAPHS_KEPT];
 };
 
@@ -36,54 +36,55 @@ static inline Graph* graph_find(Recording* r, const void* arguments, size_t byte
     return NULL;
 }
 
-// Must not be done to a graph that is still being replayed.
+// The graph must not be running: call device_sync() before.
 static inline void graph_destroy(Graph* g) {
     if (g->exec) { cuda_check(cudaGraphExecDestroy(g->exec), "forgetting a graph"); }
     g->exec = NULL;
 }
 
-// The recorded work, of which a graph that is ready has a copy.
+// Destroys the captured graph; an instantiated graph is a copy of it.
 static inline void graph_drop(cudaGraph_t* graph) {
     if (*graph) { cuda_check(cudaGraphDestroy(*graph), "forgetting a graph"); }
     *graph = NULL;
 }
 
-// True if a step of recording went well; the first that did not is noted.
-static inline bool graph_step(cudaError_t error, const char* what) {
+// Returns true on success, else notes the first failure.
+static inline bool graph_succeeded(cudaError_t error, const char* what) {
     if (error != cudaSuccess && !gpu.capture_failed) { gpu.capture_failed = what; }
     return error == cudaSuccess;
 }
 
-// What `work` queues, as a graph; NULL if something in it cannot be captured. Of calls that a capture forbids, only
-// those of this thread count: the loader of batches has one of its own.
+// Returns the work that `work` queues as a graph; NULL if some of it cannot be captured. ThreadLocal: calls that a
+// capture forbids may go on in other threads, such as the data loader's.
 static inline cudaGraph_t graph_capture(Work work, const void* arguments) {
     cudaGraph_t graph = NULL;
     gpu.capture_failed = NULL;
     const cudaError_t begun = cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeThreadLocal);
-    if (!graph_step(begun, "beginning a graph")) { return NULL; }
+    if (!graph_succeeded(begun, "beginning a graph")) { return NULL; }
     gpu.is_capturing = true;
     work(arguments);
     gpu.is_capturing = false;
-    graph_step(cudaStreamEndCapture(gpu.stream, &graph), "ending a graph");
+    graph_succeeded(cudaStreamEndCapture(gpu.stream, &graph), "ending a graph");
     if (gpu.capture_failed) { graph_drop(&graph); }
     return graph;
 }
 
-// Captures the work and makes it ready on the GPU; NULL, and no further attempt is made, if that fails.
+// Captures the work, instantiates the graph and uploads it to the GPU. On failure returns NULL and marks the recording
+// as given up.
 static inline Graph* graph_record(Recording* r, const char* name, Work work, const void* arguments, size_t bytes) {
     Graph* g = &r->graph[r->next];
     if (g->exec) { device_sync(); }
     graph_destroy(g);
     cudaGraph_t graph = graph_capture(work, arguments);
-    if (graph && graph_step(cudaGraphInstantiate(&g->exec, graph, 0), "making a graph ready")) {
-        graph_step(cudaGraphUpload(g->exec, gpu.stream), "bringing a graph to the GPU");
+    if (graph && graph_succeeded(cudaGraphInstantiate(&g->exec, graph, 0), "making a graph ready")) {
+        graph_succeeded(cudaGraphUpload(g->exec, gpu.stream), "bringing a graph to the GPU");
     }
     graph_drop(&graph);
     if (gpu.capture_failed) {
         notice("%s: cannot be recorded as a CUDA graph (%s failed): its kernels are launched one by one, as with "
                "--graph 0",
                name, gpu.capture_failed);
-        cudaGetLastError(); // the runtime's own note of it must not be taken for that of a later launch
+        cudaGetLastError(); // clears the runtime's error, which the next cuda_launched() would report
         graph_destroy(g);
         r->is_given_up = true;
         return NULL;
@@ -94,7 +95,8 @@ static inline Graph* graph_record(Recording* r, const char* name, Work work, con
     return g;
 }
 
-OP void device_replay(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes) {
+static inline void device_replay(Recording** recording, const char* name, Work work, const void* arguments,
+                                 size_t bytes) {
     if (!*recording) { *recording = (Recording*)alloc_or_die(1, sizeof **recording, "a recording"); }
     Recording* r = *recording;
     Graph* g = NULL;
@@ -110,7 +112,7 @@ OP void device_replay(Recording** recording, const char* name, Work work, const 
     r->is_warm = true;
 }
 
-OP void device_forget(Recording** recording) {
+static inline void device_forget(Recording** recording) {
     if (!*recording) { return; }
     device_sync();
     for (int i = 0; i < GRAPHS_KEPT; i++) { graph_destroy(&(*recording)->graph[i]); }

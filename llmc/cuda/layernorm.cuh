@@ -1,22 +1,21 @@
-// Layer normalization (Ba et al. 2016), and the residual addition that stands before it.
+// Layer normalization (Ba et al. 2016), also fused with the residual addition before it.
 //
-// Forward gives each row to a warp, which keeps it in shared memory, so that it is read once.
+// Forward: a warp computes a row. It keeps the row in shared memory, so that global memory is read once.
 //
 // Backward, with norm = (inp - mean) * rstd and dnorm = dout * weight, for each row of C:
 //   dinp += rstd * (dnorm - mean(dnorm) - norm * mean(dnorm * norm))
 //   dweight += dout * norm, dbias += dout, summed over all rows
-// A block goes over a few rows twice: first with a warp for each row, for the two means, and again with a thread for
-// each few columns, which sees all of these rows and so needs nobody's help to sum dweight and dbias. The second time
-// the rows come from the caches. The blocks' partial sums are then added up as column_sums.cuh does it.
+// A block reads a few rows twice. In the first pass each warp computes the two means of a row. In the second pass each
+// thread takes a few columns of all these rows, so that it sums dweight and dbias without any other thread; the rows
+// then come from the caches. column_sums.cuh adds the partial sums of the blocks.
 #pragma once
-#include "../ops.h"
 #include "column_sums.cuh"
 
 static constexpr float LAYERNORM_EPS = 1e-5f;
-enum { LAYERNORM_SHARED = 48 << 10 };  // bytes of shared memory that a block has without asking
-enum { LAYERNORM_BLOCKS_PER_SM = 4 };  // of layernorm_backward_kernel
+static constexpr int LAYERNORM_SHARED = 48 << 10; // bytes of shared memory that a block has by default
+static constexpr int LAYERNORM_BLOCKS_PER_SM = 4; // of layernorm_backward_kernel
 
-// `cached`: there is shared memory for the rows; if not, they are read again. residual is inp + add.
+// cached: the rows fit in shared memory; else they are read again. RESIDUAL: residual = inp + add is normalized.
 template <int WIDTH, bool RESIDUAL>
 static __global__ void layernorm_forward_kernel(float* residual, floatX* out, float* mean, float* rstd,
                                                 const float* inp, const floatX* add, const floatX* weight,
@@ -40,7 +39,7 @@ static __global__ void layernorm_forward_kernel(float* residual, floatX* out, fl
         for (int k = 0; k < WIDTH; k++) { sum += x[k]; }
     }
     const float m = warp_sum(sum) / (float)C;
-    for (int c = first; c < C; c += step) { // each thread reads what it wrote itself
+    for (int c = first; c < C; c += step) { // each thread reads the elements that it wrote
         load_floats(x, row + c);
         for (int k = 0; k < WIDTH; k++) { squares += (x[k] - m) * (x[k] - m); }
     }
@@ -59,12 +58,12 @@ static __global__ void layernorm_forward_kernel(float* residual, floatX* out, fl
     }
 }
 
-// What backward needs to know of a row.
+// Statistics of a row in backward.
 typedef struct {
     float mean, rstd, dnorm_mean, dnorm_norm_mean;
 } LayernormRow;
 
-// One warp: the two means over row n.
+// A warp computes the two means of a row.
 template <int WIDTH>
 static __device__ inline LayernormRow layernorm_row_means(const floatX* dout, const float* inp, const floatX* weight,
                                                           float mean, float rstd, int C) {
@@ -83,14 +82,14 @@ static __device__ inline LayernormRow layernorm_row_means(const floatX* dout, co
     return row;
 }
 
-// dweight and dbias (blocks,C) are set to the sums over the rows of each block. There is no more than one row for each
-// warp at a time; dinp_x may be dinp.
+// Sets dweight and dbias (blocks,C) to the sums over the rows of each block, which takes one row per warp at a time.
+// dinp_stored may be dinp.
 template <int WIDTH>
-static __global__ void layernorm_backward_kernel(float* dinp, floatX* dinp_x, float* dweight, float* dbias,
+static __global__ void layernorm_backward_kernel(float* dinp, floatX* dinp_stored, float* dweight, float* dbias,
                                                  const floatX* dout, const float* inp, const floatX* weight,
                                                  const float* mean, const float* rstd, size_t N, int C) {
     __shared__ LayernormRow rows[WARPS_IN_BLOCK];
-    const bool rounded = (const void*)dinp_x != (const void*)dinp;
+    const bool rounded = (const void*)dinp_stored != (const void*)dinp;
     const int thread = threadIdx.y * WARP_SIZE + threadIdx.x;
     const size_t first = (size_t)blockIdx.x * WARPS_IN_BLOCK, step = (size_t)gridDim.x * WARPS_IN_BLOCK;
     for (size_t begin = first; begin < N; begin += step) {
@@ -122,12 +121,12 @@ static __global__ void layernorm_backward_kernel(float* dinp, floatX* dinp_x, fl
                     db[k] += d[k];
                 }
                 store_floats(dinp + at, sum);
-                if (rounded) { store_floats(dinp_x + at, sum); }
+                if (rounded) { store_floats(dinp_stored + at, sum); }
             }
             store_floats(dweight + (size_t)blockIdx.x * C + c, dw);
             store_floats(dbias + (size_t)blockIdx.x * C + c, db);
         }
-        __syncthreads(); // rows may be used again
+        __syncthreads(); // the next rows overwrite `rows`
     }
 }
 
@@ -147,8 +146,8 @@ static inline void layernorm_forward_launch(float* residual, floatX* out, float*
             residual, out, mean, rstd, inp, add, weight, bias, N, C, cached);
 }
 
-OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight,
-                          const floatX* bias, int N, int C) {
+static inline void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight,
+                                     const floatX* bias, int N, int C) {
     enum { WIDE = FLOAT_WIDTH };
     float* const residual = nullptr;
     const floatX* const add = nullptr;
@@ -160,8 +159,9 @@ OP void layernorm_forward(floatX* out, float* mean, float* rstd, const float* in
     cuda_launched("layernorm_forward");
 }
 
-OP void residual_layernorm_forward(float* residual, floatX* out, float* mean, float* rstd, const float* inp1,
-                                   const floatX* inp2, const floatX* weight, const floatX* bias, int N, int C) {
+static inline void residual_layernorm_forward(float* residual, floatX* out, float* mean, float* rstd,
+                                              const float* inp1, const floatX* inp2, const floatX* weight,
+                                              const floatX* bias, int N, int C) {
     enum { WIDE = FLOAT_WIDTH };
     if (is_wide<WIDE>(residual, C) && is_wide<WIDE>(out, C) && is_wide<WIDE>(inp1, C) && is_wide<WIDE>(inp2, C) &&
         is_wide<WIDE>(weight, C) && is_wide<WIDE>(bias, C)) {
@@ -172,21 +172,22 @@ OP void residual_layernorm_forward(float* residual, floatX* out, float* mean, fl
     cuda_launched("residual_layernorm_forward");
 }
 
-OP void layernorm_backward(float* dinp, floatX* dinp_x, float* dweight, float* dbias, const floatX* dout,
-                           const float* inp, const floatX* weight, const float* mean, const float* rstd, int N, int C) {
+static inline void layernorm_backward(float* dinp, floatX* dinp_stored, float* dweight, float* dbias,
+                                      const floatX* dout, const float* inp, const floatX* weight, const float* mean,
+                                      const float* rstd, int N, int C) {
     enum { WIDE = FLOAT_WIDTH };
     const size_t most_blocks = min_size((size_t)LAYERNORM_BLOCKS_PER_SM * gpu.num_sms,
                                         SCRATCH_BYTES / (2 * C * sizeof(float)));
     const size_t blocks = min_size(ceil_div(N, WARPS_IN_BLOCK), most_blocks);
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
     float *dweights = (float*)gpu.scratch, *dbiases = dweights + blocks * C;
-    if (is_wide<WIDE>(dinp, C) && is_wide<WIDE>(dinp_x, C) && is_wide<WIDE>(dout, C) && is_wide<WIDE>(inp, C) &&
+    if (is_wide<WIDE>(dinp, C) && is_wide<WIDE>(dinp_stored, C) && is_wide<WIDE>(dout, C) && is_wide<WIDE>(inp, C) &&
         is_wide<WIDE>(weight, C)) {
         layernorm_backward_kernel<WIDE><<<(unsigned)blocks, threads, 0, gpu.stream>>>(
-            dinp, dinp_x, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
+            dinp, dinp_stored, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
     } else {
         layernorm_backward_kernel<1><<<(unsigned)blocks, threads, 0, gpu.stream>>>(
-            dinp, dinp_x, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
+            dinp, dinp_stored, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
     }
     cuda_launched("layernorm_backward");
     column_sums<true>(dweight, dweights, blocks, C, 1);

@@ -1,10 +1,9 @@
-// The linear layers, by cuBLASLt. Weights lie (out,in), as in PyTorch: out = inp @ weight^T + bias.
+// Linear layers, by cuBLASLt. Weights are (out,in), as in PyTorch: out = inp @ weight^T + bias.
 //
-// With gpu.fused the bias, GELU and the gradients of both are left to the library, which does them while the product
-// is still in registers, and so saves the way to memory and back. Every fused form has an unfused one behind it, for
-// --fused 0 and for where the library has no algorithm.
+// Epilogue fusion: with gpu.fused the library computes the bias, GELU and the gradients of both while the product is
+// still in registers, which saves a pass over memory. Each fused form has an unfused one, for --fused 0 and where the
+// library has no algorithm.
 #pragma once
-#include "../ops.h"
 #include "column_sums.cuh"
 #include "cublaslt.cuh"
 #include "fp8.cuh"
@@ -14,7 +13,7 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // kernels
 
-// out (N,OC) += bias (OC). A thread keeps its part of the bias and goes down the rows.
+// out (N,OC) += bias (OC). A thread keeps its columns of the bias in registers and loops over rows.
 template <int WIDTH>
 static __global__ void add_bias_kernel(floatX* out, const floatX* bias, int N, int OC) {
     const size_t o = ((size_t)blockIdx.y * blockDim.x + threadIdx.x) * WIDTH;
@@ -28,7 +27,7 @@ static __global__ void add_bias_kernel(floatX* out, const floatX* bias, int N, i
     }
 }
 
-// sums (n) += x (n), short vectors.
+// sums (n) += x (n), for short vectors.
 static __global__ void add_vector_kernel(float* sums, const float* x, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) { sums[i] += x[i]; }
@@ -56,18 +55,17 @@ static inline void add_vector(float* sums, const float* x, int n) {
     cuda_launched("add_vector");
 }
 
-// A product with nothing fused into it.
+// A matmul without fusion.
 static inline void multiply(const Matmul* m) {
     if (!gpu.plain) {
         if (cublaslt_matmul(m)) { return; }
-        static bool is_told;
-        if (!is_told) {
-            notice(
-                "cuBLASLt has no algorithm for a matmul of this shape (%d x %d x %d, the first such): our slow plain "
-                "kernel does it",
-                m->rows, m->cols, m->depth);
+        static bool is_reported;
+        if (!is_reported) {
+            notice("cuBLASLt has no algorithm for a matmul of %d x %d x %d: the slow plain kernel runs instead, also "
+                   "for further such shapes",
+                   m->rows, m->cols, m->depth);
         }
-        is_told = true;
+        is_reported = true;
     }
     matmul_plain(m);
 }
@@ -109,35 +107,37 @@ static inline Matmul backward_weight_product(float* dweight, const floatX* dout,
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// the same in FP8 (fp8.cuh): they return false, and the caller goes on in floatX, where it cannot be
+// linear layers in FP8 (fp8.cuh): return false where FP8 cannot be used; the caller then computes in floatX
 
 static inline bool is_fp8_multiple(const void* p, int columns) {
     return (uintptr_t)p % FP8_MULTIPLE == 0 && columns % FP8_MULTIPLE == 0;
 }
 
-// That no FP8 is used is said once, and not of rows alone: one token that is generated is no multiple of 16 either.
-static inline bool fp8_takes(const floatX* inp, const floatX* weight, int N, int C, int OC) {
-    static bool is_told;
+// Returns true if the shapes suit FP8. Reports an unsuitable layer once. An unsuitable N alone is not reported:
+// generation computes one token at a time, which is no multiple of 16.
+static inline bool fp8_supports(const floatX* inp, const floatX* weight, int N, int C, int OC) {
+    static bool is_reported;
     const bool fits = is_fp8_multiple(inp, C) && is_fp8_multiple(weight, OC);
-    if (!fits && !is_told) {
-        notice("FP8 takes multiples of %d alone, a layer has %d x %d: bf16 does it", FP8_MULTIPLE, C, OC);
-        is_told = true;
+    if (!fits && !is_reported) {
+        notice("a layer of %d x %d is computed in bf16: FP8 needs multiples of %d", C, OC, FP8_MULTIPLE);
+        is_reported = true;
     }
     return fits && N % FP8_MULTIPLE == 0;
 }
 
 static inline bool fp8_multiply(const Matmul* m) {
-    static bool is_told;
+    static bool is_reported;
     if (cublaslt_matmul(m)) { return true; }
-    if (!is_told && m->fusion == FUSE_NOTHING) {
-        notice("cuBLASLt has no FP8 algorithm for a matmul of this shape (%d x %d x %d, the first such): bf16 does it",
+    if (!is_reported && m->fusion == FUSE_NOTHING) {
+        notice("cuBLASLt has no FP8 algorithm for a matmul of %d x %d x %d: it is computed in bf16, as are further "
+               "such shapes",
                m->rows, m->cols, m->depth);
-        is_told = true;
+        is_reported = true;
     }
     return false;
 }
 
-// `m` with its factors in FP8, both with the depth innermost.
+// Returns `m` with its factors in FP8, both with the depth innermost.
 static inline Matmul in_fp8(Matmul m, Storage a_storage, const uint8_t* a, const Fp8Scale* a_scale, const uint8_t* b,
                             const Fp8Scale* b_scale) {
     m.a = a;
@@ -153,7 +153,7 @@ static inline Matmul in_fp8(Matmul m, Storage a_storage, const uint8_t* a, const
 
 static inline bool fp8_matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N,
                                       int C, int OC) {
-    if (!gpu.fp8 || !fp8_takes(inp, weight, N, C, OC)) { return false; }
+    if (!gpu.fp8 || !fp8_supports(inp, weight, N, C, OC)) { return false; }
     uint8_t* x = fp8_scratch_of((size_t)N * C);
     Fp8Scale* scale = fp8_scratch.scales;
     const Fp8Weight* w = fp8_weight(weight, OC, C, FP8_ROWS);
@@ -168,10 +168,11 @@ static inline bool fp8_matmul_forward(floatX* out, const floatX* inp, const floa
     return true;
 }
 
-// The gradients of inp and weight; that of weight, which is added to, comes last.
+// The gradients of inp and weight. That of weight is added to, so it comes last: if a matmul fails, the caller starts
+// over.
 static inline bool fp8_matmul_backward(floatX* dinp, float* dweight, const floatX* dout, const floatX* inp,
                                        const floatX* weight, int N, int C, int OC) {
-    if (!gpu.fp8 || !fp8_takes(inp, weight, N, C, OC)) { return false; }
+    if (!gpu.fp8 || !fp8_supports(inp, weight, N, C, OC)) { return false; }
     uint8_t* d = fp8_scratch_of((size_t)N * (2 * (size_t)OC + C));
     uint8_t* d_transposed = d + (size_t)N * OC;
     uint8_t* x_transposed = d_transposed + (size_t)N * OC;
@@ -187,8 +188,9 @@ static inline bool fp8_matmul_backward(floatX* dinp, float* dweight, const float
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// linear layers
 
-// matmul_forward() where it is always in floatX; bias may be NULL.
+// matmul_forward() without FP8; bias may be NULL.
 static inline void matmul_forward_floatX(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias,
                                          int N, int C, int OC) {
     const Matmul simple = forward_product(out, inp, weight, N, C, OC);
@@ -204,14 +206,15 @@ static inline void matmul_forward_floatX(floatX* out, const floatX* inp, const f
     if (bias) { add_bias(out, bias, N, OC); }
 }
 
-OP void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N, int C, int OC) {
+static inline void matmul_forward(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias, int N,
+                                  int C, int OC) {
     if (!fp8_matmul_forward(out, inp, weight, bias, N, C, OC)) {
         matmul_forward_floatX(out, inp, weight, bias, N, C, OC);
     }
 }
 
-OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight, const floatX* bias,
-                            int N, int C, int OC) {
+static inline void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const floatX* weight,
+                                       const floatX* bias, int N, int C, int OC) {
     if (fp8_matmul_forward(pre, inp, weight, bias, N, C, OC)) {
         gelu_forward(out, pre, (size_t)N * OC);
         return;
@@ -225,8 +228,8 @@ OP void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* inp, const f
     gelu_forward(out, pre, (size_t)N * OC);
 }
 
-// dweight (OC,C) += and dbias (OC) +=. Fused, the sums for dbias come with the product, which reads dout anyway. The
-// library can only set them, so they wait in scratch memory until they are added: a short vector.
+// dweight (OC,C) += and dbias (OC) +=. Fused, the matmul also sums dout for dbias. The library can only set these sums,
+// so it writes them to scratch memory, from where add_vector() adds them.
 static inline void matmul_backward_weight_bias(float* dweight, float* dbias, const floatX* dout, const floatX* inp,
                                                int N, int C, int OC) {
     const Matmul simple = backward_weight_product(dweight, dout, inp, N, C, OC);
@@ -241,8 +244,8 @@ static inline void matmul_backward_weight_bias(float* dweight, float* dbias, con
     add_column_sums(dbias, dout, N, OC);
 }
 
-OP void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
-                        const floatX* weight, int N, int C, int OC) {
+static inline void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
+                                   const floatX* weight, int N, int C, int OC) {
     if (fp8_matmul_backward(dinp, dweight, dout, inp, weight, N, C, OC)) {
         add_column_sums(dbias, dout, N, OC);
         return;
@@ -252,8 +255,9 @@ OP void matmul_backward(floatX* dinp, float* dweight, float* dbias, const floatX
     matmul_backward_weight_bias(dweight, dbias, dout, inp, N, C, OC);
 }
 
-OP void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout, const floatX* inp,
-                             const floatX* pre, const floatX* weight, int N, int C, int OC) {
+static inline void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const floatX* dout,
+                                        const floatX* inp, const floatX* pre, const floatX* weight, int N, int C,
+                                        int OC) {
     if (fp8_matmul_backward(dinp, dweight, dout, inp, weight, N, C, OC)) {
         gelu_backward_inplace(dinp, pre, (size_t)N * C);
         add_column_sums(dbias, dout, N, OC);
@@ -262,7 +266,7 @@ OP void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbias, const f
     const Matmul simple = backward_inp_product(dinp, dout, weight, N, C, OC);
     Matmul fused = simple;
     fused.fusion = FUSE_GELU_BACKWARD;
-    fused.pre = (floatX*)pre; // only read
+    fused.pre = (floatX*)pre; // not written
     if (!gpu.gelu_backward_fused || !cublaslt_matmul(&fused)) {
         multiply(&simple);
         gelu_backward_inplace(dinp, pre, (size_t)N * C);

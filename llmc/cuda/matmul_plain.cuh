@@ -1,52 +1,55 @@
-// A product of matrices, and the plain kernel for it: the first rung of the ladder (--kernels plain), and what is left
-// where cuBLASLt has nothing.
+// The description of a matmul, and a plain kernel for it. The kernel is the first rung of the ladder (--kernels plain),
+// and runs where cuBLASLt has no algorithm.
 //
-// Each block computes a square tile of the output. It walks along the depth in slices, which it first brings to shared
-// memory, so that an element is read from global memory once for a whole tile (Volkov & Demmel 2008, "Benchmarking GPUs
-// to tune dense linear algebra"), and each thread keeps a small square of sums in registers.
+// Tiling: each block computes a square tile of the output. It loads slices along the depth into shared memory, so that
+// an element is read from global memory once per tile (Volkov & Demmel 2008, "Benchmarking GPUs to tune dense linear
+// algebra"). Each thread keeps a small square of sums in registers.
 #pragma once
 #include "device.cuh"
 
-// What is done to the product on the way, for cuBLASLt; the plain kernel knows FUSE_NOTHING and FUSE_BIAS.
+// The epilogue: what cuBLASLt does with the product before it is stored. The plain kernel supports FUSE_NOTHING and
+// FUSE_BIAS only.
 typedef enum {
     FUSE_NOTHING,
     FUSE_BIAS,          // + bias
-    FUSE_BIAS_GELU,     // + bias, kept in pre; then GELU
+    FUSE_BIAS_GELU,     // + bias, stored in pre; then GELU
     FUSE_GELU_BACKWARD, // * gelu'(pre)
-    FUSE_A_SUMS,        // a_sums = the sums over the depth of a, beside the product
+    FUSE_A_SUMS,        // also a_sums = the sums of a over the depth
 } Fusion;
 
-// How the elements of a factor are stored; the plain kernel knows AS_FLOATX alone.
+// Element types of an operand. The plain kernel supports AS_FLOATX only.
 typedef enum { AS_FLOATX, AS_E4M3, AS_E5M2 } Storage;
 
+namespace { // has members of type floatX: see device.cuh
 // out (rows,cols) = a (rows,depth) @ b (depth,cols), row-major and dense.
-typedef struct {
+struct Matmul {
     int rows, cols, depth;
     const void *a, *b;
     Storage a_storage, b_storage;
-    const float *a_scale, *b_scale; // of FP8: what the elements are to be multiplied by, in device memory
+    const float *a_scale, *b_scale; // FP8: the elements are multiplied by these; in device memory
     bool a_transposed; // a lies in memory as (depth,rows)
     bool b_transposed; // b lies in memory as (cols,depth)
-    floatX* out;       // set, or, if this is NULL,
-    float* sum;        // added to
+    floatX* out;       // (rows,cols), set; NULL: the product is added to sum
+    float* sum;        // (rows,cols)
     Fusion fusion;
     const floatX* bias; // (cols)
     floatX* pre;        // (rows,cols)
     float* a_sums;      // (rows)
-} Matmul;
+};
+} // namespace
 
-// A slice is 64 x 16 elements, four for each of the 16 x 16 threads; a thread owns 4 x 4 elements of the output.
-enum { TILE = 64, SLICE = 16, OWN = 4, TILE_THREADS = TILE / OWN };
-enum { TILE_BLOCKS_ON_SM = 3 }; // bounds the registers: four would spill
-// In shared memory its rows are a little longer, which spreads a column over the banks and keeps a thread's four
-// elements aligned for 128-bit reads.
-enum { SLICE_PADDING = 4 };
+// A slice is 64 x 16 elements, four for each of the 16 x 16 threads. A thread owns 4 x 4 elements of the output.
+static constexpr int TILE = 64, SLICE = 16, OWN = 4, TILE_THREADS = TILE / OWN;
+static constexpr int TILE_BLOCKS_ON_SM = 3; // bounds the registers: four would spill
+// Rows of a slice are padded in shared memory: this spreads a column over the banks and keeps a thread's four elements
+// aligned for 128-bit reads.
+static constexpr int SLICE_PADDING = 4;
 struct alignas(16) Slice {
     float x[SLICE][TILE + SLICE_PADDING];
 };
 
-// slice->x[k][i] = element (from + i, depth_from + k) of a matrix (size,depth), which, if it is transposed, lies in
-// memory as (depth,size); zeros outside of it. Neighbouring threads read neighbouring addresses either way.
+// slice->x[k][i] = element (from + i, depth_from + k) of a matrix (size,depth); 0 outside of it. A transposed matrix
+// lies in memory as (depth,size). Neighbouring threads read neighbouring addresses in both cases.
 static __device__ inline void load_slice(Slice* slice, const floatX* matrix, bool transposed, int size, int depth,
                                          size_t from, size_t depth_from) {
     const int thread = threadIdx.y * TILE_THREADS + threadIdx.x;
@@ -61,7 +64,7 @@ static __device__ inline void load_slice(Slice* slice, const floatX* matrix, boo
     }
 }
 
-// The tile of block (x,y) begins at row x * TILE and column y * TILE: the grid may be long in x only.
+// Block (x,y) computes the tile at row x * TILE and column y * TILE. Rows are x, because a grid may be long in x only.
 static __global__ void __launch_bounds__(TILE_THREADS * TILE_THREADS, TILE_BLOCKS_ON_SM)
 matmul_plain_kernel(Matmul m) {
     __shared__ Slice a, b;

@@ -1,11 +1,11 @@
-// Sums in double over long vectors: of squares, for the norm of the gradient, and of losses. Each block sums a part,
-// then one block sums the parts. Where the parts lie depends on n alone, so that the result has the same bits on every
-// GPU.
+// Sums of long vectors in double: of squares, for the norm of the gradient, and of losses. For squares each block sums
+// a part, then one block sums the parts. How the vector is divided depends on n only, so the result has the same bits
+// on every GPU.
 #pragma once
-#include "../ops.h"
 #include "vector.cuh"
 
-enum { NORM_PART = 16 << 10, SUM_THREADS = 1024 }; // elements of a part, at least; threads of a block that sums alone
+static constexpr int NORM_PART = 16 << 10; // least elements of a part
+static constexpr int SUM_THREADS = 1024;   // of the block that sums the parts
 
 template <int WIDTH>
 static __global__ void norm_squared_kernel(double* parts, const float* x, size_t n, size_t part) {
@@ -31,7 +31,7 @@ template <class Number> static __global__ void sum_kernel(double* out, const Num
 // ---------------------------------------------------------------------------------------------------------------------
 // launchers
 
-OP void norm_squared(double* out, const float* x, size_t n) {
+static inline void norm_squared(double* out, const float* x, size_t n) {
     enum { WIDE = FLOAT_WIDTH };
     double* parts = (double*)gpu.scratch;
     const size_t most_parts = SCRATCH_BYTES / sizeof(double);
@@ -47,7 +47,7 @@ OP void norm_squared(double* out, const float* x, size_t n) {
     cuda_launched("norm_squared's parts");
 }
 
-OP void loss_add(double* total, const float* losses, int N) {
+static inline void loss_add(double* total, const float* losses, int N) {
     sum_kernel<<<1, SUM_THREADS, 0, gpu.stream>>>(total, losses, N);
     cuda_launched("loss_add");
 }

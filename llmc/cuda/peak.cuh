@@ -1,9 +1,9 @@
-// What the GPU can do at most: operations per second in matrix products, and bytes per second to and from memory.
+// Peak speeds of the GPU: operations per second of matmuls, and bytes per second of memory.
 #pragma once
-#include "../gpus.h"
+#include "gpus.h"
 #include "matmul.cuh"
 
-// Operations per second that are published for a GPU of this name (gpus.h); 0 if it is not in the table.
+// Returns the operations per second in the data sheet of a GPU of this name (gpus.h); 0 if it is not in the table.
 static inline double published_peak_flops(const char* name) {
     const GpuFacts* facts = gpu_named(name);
     const char* dtype = gpu.fp8 ? "fp8" : FLOATX_TYPE == CUDA_R_16BF ? "bf16" : gpu.tf32 ? "tf32" : "fp32";
@@ -11,12 +11,13 @@ static inline double published_peak_flops(const char* name) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// measuring: the shortest of a few runs, each long enough for starting and waiting to be nothing beside it
+// measuring: the shortest of PEAK_RUNS runs, each long enough that launching and waiting do not count
 
-enum { PEAK_RUNS = 8, PEAK_MOST_ROWS = 16384 };
+static constexpr int PEAK_RUNS = 8, PEAK_MOST_ROWS = 16384;
 static const double PEAK_SECONDS = 5e-3;
 
-// A measurement takes `bytes` of memory, the next one `growth` times that: whether that is out of proportion.
+// Returns true if the next measurement, with `growth` times the memory of this one, would take more than half of what
+// is available.
 static inline bool is_too_much_memory(size_t bytes, size_t growth) {
     return bytes * growth > device_memory_available() / 2;
 }
@@ -29,14 +30,14 @@ static inline double seconds_of_product(const Matmul* m) {
     return seconds_now() - start;
 }
 
-// The matrices are zeros, which cost the least power, so that the clock stays at its highest. They grow until a product
-// takes long enough.
-OP double device_matmul_flops(void) {
+// The matrices are zeros, which cost the least power, so that the clock stays highest. They grow until a matmul takes
+// long enough.
+static inline double device_matmul_flops(void) {
     for (size_t n = 128;; n *= 2) {
         const size_t bytes = 2 * n * n * sizeof(floatX);
         floatX* matrices = (floatX*)device_alloc(bytes, "measuring the peak of matmuls");
         Matmul m = forward_product(matrices + n * n, matrices, matrices, (int)n, (int)n, (int)n);
-        if (gpu.fp8) { m.a_storage = m.b_storage = AS_E4M3; } // without scales they are 1
+        if (gpu.fp8) { m.a_storage = m.b_storage = AS_E4M3; } // no scales: they are 1
         double best = seconds_of_product(&m);
         for (int run = 1; run < PEAK_RUNS; run++) { best = fmin(best, seconds_of_product(&m)); }
         device_free(matrices, bytes);
@@ -46,10 +47,12 @@ OP double device_matmul_flops(void) {
     }
 }
 
-OP double device_peak_flops(void) {
+static inline double device_peak_flops(void) {
     const double published = published_peak_flops(gpu.name);
     return published > 0 ? published : device_matmul_flops();
 }
+
+static inline double device_kernel_flops(void) { return 0; } // only a CPU has a speed of one thread
 
 static inline double seconds_of_copy(char* to, const char* from, size_t bytes) {
     device_sync();
@@ -59,7 +62,7 @@ static inline double seconds_of_copy(char* to, const char* from, size_t bytes) {
     return seconds_now() - start;
 }
 
-OP double device_copy_bandwidth(void) {
+static inline double device_copy_bandwidth(void) {
     for (size_t bytes = (size_t)1 << 20;; bytes *= 2) {
         char* memory = (char*)device_alloc(2 * bytes, "measuring the bandwidth of memory");
         double best = seconds_of_copy(memory + bytes, memory, bytes);

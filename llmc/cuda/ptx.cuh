@@ -1,9 +1,9 @@
-// The machine instructions that CUDA C++ has no name for, each one small function; no other file has inline assembly.
-// The names in quotes are sections of NVIDIA's manual "PTX ISA". In a warp, lane l has g = l / 4 and t = l % 4.
+// Instructions that CUDA C++ has no function for, one small function each. No other file has inline assembly. Names in
+// quotes are sections of NVIDIA's manual "PTX ISA". Lane l of a warp has g = l / 4 and t = l % 4.
 #pragma once
 #include "device.cuh"
 
-// Instructions name a place in shared memory by 32 bits.
+// Instructions address shared memory by 32 bits.
 static __device__ inline uint32_t shared_address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -38,10 +38,10 @@ static __device__ inline void ldmatrix_x4_trans(uint32_t (&x)[4], const bf16* ro
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// asynchronous copies to shared memory ("Non-bulk copy"): begun, closed into groups, waited for by the thread that
-// began them. Other threads see what has come after a barrier.
+// asynchronous copies to shared memory ("Non-bulk copy"): a thread starts copies, commits them as a group, and waits
+// for its groups. Other threads see the data after a barrier.
 
-// 16 bytes, or zeros if not `inside`; both addresses must be multiples of 16 even then.
+// Copies 16 bytes; writes zeros if not `inside`. Both addresses must be multiples of 16 in either case.
 static __device__ inline void cp_async_16(void* shared, const void* global, bool inside) {
     const int bytes = inside ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -50,7 +50,7 @@ static __device__ inline void cp_async_16(void* shared, const void* global, bool
                  : "memory");
 }
 
-// One float, or zero.
+// Copies one float; writes zero if not `inside`.
 static __device__ inline void cp_async_4(float* shared, const float* global, bool inside) {
     const int bytes = inside ? 4 : 0;
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
@@ -61,7 +61,7 @@ static __device__ inline void cp_async_4(float* shared, const float* global, boo
 
 static __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 
-// Until at most the `groups` newest groups are still under way.
+// Waits until at most the `groups` newest groups are unfinished.
 template <int groups> static __device__ inline void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(groups) : "memory");
 }

@@ -1,15 +1,15 @@
-// Softmax and cross entropy of rows of logits, and their gradient in place. A block takes a row, of a whole vocabulary,
-// and goes over it twice: once for the maximum and the sum of exponentials together, the sum being rescaled whenever
-// the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"), and again for the
-// gradient.
+// Softmax and cross-entropy of rows of logits, and their gradient in place. A block takes a row, which is a whole
+// vocabulary, and reads it twice. The first pass finds the maximum and the sum of exponentials together: the sum is
+// rescaled whenever the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The
+// second pass writes the gradient.
 #pragma once
 #include "vector.cuh"
 #include <float.h>
 
-enum { SOFTMAX_THREADS = 512 };
+static constexpr int SOFTMAX_THREADS = 512;
 
-// The error of __expf grows with its argument's distance from 0, which is the largest logit's, and so where terms are
-// too small for it to matter.
+// The error of __expf grows with the distance of its argument from 0. The largest logit has argument 0, so the error is
+// large only where terms are too small to matter.
 template <int WIDTH>
 static __global__ void softmax_rows_kernel(float* losses, floatX* logits, const int* targets, float dloss, int V,
                                            int Vp) {
@@ -51,9 +51,9 @@ static __global__ void copy_logits_kernel(float* out, const floatX* logits, int 
 // ---------------------------------------------------------------------------------------------------------------------
 // launchers
 
-// losses (rows) of logits (rows,Vp), the softmax being over the first V columns. With dloss != 0 the logits turn into
-// dloss times the gradient, softmax - onehot(target), which is exactly zero in the padding columns V..Vp whatever stood
-// there: the padded rows of the embedding must never move.
+// losses (rows) = the cross-entropy of logits (rows,Vp), with the softmax over the first V columns. With dloss != 0 the
+// logits are replaced by dloss times the gradient, softmax - onehot(target). It is exactly zero in the padding columns
+// V..Vp, whatever they held: the padding rows of the embedding must never change.
 static inline void softmax_rows(float* losses, floatX* logits, const int* targets, float dloss, int rows, int V,
                                 int Vp) {
     enum { WIDE = FLOATX_WIDTH };

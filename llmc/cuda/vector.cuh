@@ -1,10 +1,10 @@
-// WIDTH neighbouring elements, moved at once and computed with as floats: how the kernels that are bound by memory read
-// and write. Each comes in two instances: a wide one for rows that all begin at a multiple of what one access moves,
-// and one of WIDTH 1 for any other rows, and for --kernels plain.
+// Loads and stores of WIDTH neighbouring elements at once, converted to and from float, for kernels that are bound by
+// memory bandwidth. Each such kernel has two instances: a wide one for rows whose addresses are aligned to one access,
+// and one of WIDTH 1 for all other rows and for --kernels plain.
 #pragma once
 #include "common.cuh"
 
-// What one instruction moves of so many bytes: at most 16.
+// The type of one access for a vector of BYTES: at most 16 bytes.
 template <int BYTES> struct Access { typedef uint4 Type; };
 template <> struct Access<2> { typedef uint16_t Type; };
 template <> struct Access<4> { typedef uint32_t Type; };
@@ -33,7 +33,8 @@ template <int WIDTH, class Type> static __device__ inline void store_floats(Type
     }
 }
 
-// The same where only `left` elements may remain, at the end of an array: the others read as 0.
+// The same at the end of an array, where only `left` elements may remain: elements beyond them read as 0 and are not
+// stored.
 template <int WIDTH, class Type>
 static __device__ inline void load_rest(float (&x)[WIDTH], const Type* p, size_t left) {
     if (left >= WIDTH) {
@@ -52,15 +53,15 @@ static __device__ inline void store_rest(Type* p, const float (&x)[WIDTH], size_
     }
 }
 
-// Whether rows of n elements, the first of which begins at p, can be moved WIDTH elements at a time.
+// Returns true if rows of n elements, the first of which begins at p, can be accessed WIDTH elements at a time.
 template <int WIDTH, class Type> static inline bool is_wide(const Type* p, size_t n) {
     return !gpu.plain && (uintptr_t)p % sizeof(typename Access<WIDTH * sizeof(Type)>::Type) == 0 && n % WIDTH == 0;
 }
 
-// Widths for kernels that move mostly floats, and mostly floatX.
-enum { FLOAT_WIDTH = 4, FLOATX_WIDTH = 16 / sizeof(floatX) };
+// Widths of kernels that access mostly floats, or mostly floatX.
+static constexpr int FLOAT_WIDTH = 4, FLOATX_WIDTH = 16 / sizeof(floatX);
 
-// Kernels that give each row to a warp have blocks of (WARP_SIZE, warps) threads.
-enum { WARPS_IN_BLOCK = 8, THREADS_IN_BLOCK = WARPS_IN_BLOCK * WARP_SIZE };
+// Kernels with one warp per row have blocks of (WARP_SIZE, warps) threads.
+static constexpr int WARPS_IN_BLOCK = 8, THREADS_IN_BLOCK = WARPS_IN_BLOCK * WARP_SIZE;
 
 static inline unsigned blocks_for(size_t n, size_t in_block) { return (unsigned)ceil_div(n, in_block); }

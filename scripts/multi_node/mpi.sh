@@ -1,20 +1,20 @@
 #!/bin/sh
-# A run on several machines by Open MPI's mpirun, to be called on one of them. The program must be built with MPI, and
-# lie, with the data, at the same path on all; so must --out, which the first machine writes and all read to resume.
+# Starts a run on several machines by Open MPI's mpirun; to be called on one of them. The program must be built with MPI
+# and be, with the data, at the same path on all machines; so must --out, which rank 0 writes and all read to resume.
 # usage: [HOSTFILE=hosts] sh scripts/multi_node/mpi.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
-# HOSTFILE has a line for each machine and its number of GPUs, the first machine first:
+# HOSTFILE has a line for each machine with its number of GPUs, the machine of rank 0 first:
 #
 #   node1 slots=8
 #   node2 slots=8
 #
-# MPI starts the processes and tells each its rank. GPUs talk by NCCL, whose variables (NCCL_*) go along; CPU processes
-# talk by MPI: for these add --map-by and --bind-to here (dev/machines.md).
+# MPI starts the processes and tells each its rank. GPUs communicate by NCCL, whose variables (NCCL_*) are passed on;
+# CPU processes by MPI: for these add --map-by and --bind-to here (dev/machines.md).
 set -eu
 hostfile=${HOSTFILE:-hosts}
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
 if [ ! -f "$hostfile" ]; then
-    echo "error: no file $hostfile: HOSTFILE names one, with lines such as 'node1 slots=8'" >&2
+    echo "error: $hostfile: no such file; HOSTFILE names one, with lines such as 'node1 slots=8'" >&2
     exit 2
 fi
 
@@ -23,5 +23,5 @@ for variable in TRAINER DATA OMP_NUM_THREADS $(env | sed -n 's/^\(NCCL_[A-Z0-9_]
     if env | grep -q "^$variable="; then pass_on="$pass_on -x $variable"; fi
 done
 # a process that waits for its GPU needs no core of its own, and its loader thread must not be bound to the same one
-# shellcheck disable=SC2086 # words
+# shellcheck disable=SC2086 # splits pass_on into words
 exec mpirun --hostfile "$hostfile" --bind-to none $pass_on sh "$@"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# One machine's part of a run on several, over TCP alone, without MPI and Slurm: a process for each GPU, with torchrun's
-# variables.
+# Starts this machine's processes of a run on several machines, one process for each GPU, with torchrun's variables. The
+# processes connect over TCP: neither MPI nor Slurm is needed.
 # usage: MASTER_ADDR=node1 NODES=2 NODE=0 [GPUS=8] sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh [--option ...]
 #
-# The same on each machine, with NODE=0 on that which MASTER_ADDR names (as the others reach it), NODE=1 on the next and
-# so on; ssh.sh does that. Port MASTER_PORT (29500) must be open there, and the ports that NCCL takes on all. Ctrl-C or
-# SIGTERM on any machine saves and ends the run on all.
+# To be called on each machine: NODE=0 on the one that MASTER_ADDR names (as the others reach it), NODE=1 on the next
+# and so on; ssh.sh does that. MASTER_PORT (29500) must be open there, and NCCL's ports on all. Ctrl-C or SIGTERM on any
+# machine saves and ends the run on all.
 set -u
 usage() { echo "error: $1; usage: $(sed -n '4s/^# usage: //p' "$0")" >&2; exit 2; }
 [ $# -gt 0 ] || usage "no script to run"

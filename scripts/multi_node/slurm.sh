@@ -1,11 +1,11 @@
 #!/bin/sh
-# A run on several machines by Slurm, without MPI: a task for each GPU, which meet by TCP on the first machine. At the
-# end of its time the job saves and goes back into the queue, from where it goes on.
+# Starts a run on several machines by Slurm, without MPI: a task for each GPU; the tasks connect to the first machine by
+# TCP. Before its time limit the job saves and requeues itself, and continues when it is started again.
 # usage: sbatch [--nodes N ...] scripts/multi_node/slurm.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
 # To be submitted from the root of the repository, on a file system that all machines share. MPI=pmix (sbatch
-# --export=ALL,MPI=pmix) starts the tasks by MPI instead, if the program was built with it; `srun --mpi=list` says what
-# else there is.
+# --export=ALL,MPI=pmix) starts the tasks by MPI instead, if the program was built with it; `srun --mpi=list` lists the
+# alternatives.
 #SBATCH --job-name=gpt2
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=8
@@ -21,7 +21,7 @@ cd "${SLURM_SUBMIT_DIR:?this is a batch script: sbatch $0}" || exit 1
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) # jobs that share a machine do not meet
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) # jobs on one machine get different ports
 export MASTER_ADDR MASTER_PORT OMP_NUM_THREADS="${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-4}}"
 
 # Five minutes before the end all tasks are told to save and end, which they do with exit code 0.

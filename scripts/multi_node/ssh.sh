@@ -1,10 +1,10 @@
 #!/bin/sh
-# A run on several machines that can be reached by ssh without a password: starts node.sh on each. The repository, the
-# program and the data lie at the same path on all.
+# Starts a run on several machines that can be reached by ssh without a password: calls node.sh on each. The repository,
+# the program and the data must be at the same path on all.
 # usage: HOSTS="node1 node2" [GPUS=8] sh scripts/multi_node/ssh.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
-# The first host is the meeting place, under the name given here. Ctrl-C, or the end of this script's connections, saves
-# and ends the run. To be started under tmux, or on the first host. SSH="ssh -p 2222" is another way to reach hosts.
+# All processes connect to the first host, by its name in HOSTS. Ctrl-C saves and ends the run; so does a lost ssh
+# connection: start this script under tmux, or on the first host. SSH="ssh -p 2222" sets the command to reach hosts.
 set -u
 if [ $# = 0 ] || [ -z "${HOSTS:-}" ]; then sed -n '4s/^# //p' "$0" >&2; exit 2; fi
 
@@ -17,11 +17,11 @@ for variable in GPUS DATA TRAINER MASTER_PORT OMP_NUM_THREADS $(env | sed -n 's/
     # shellcheck disable=SC2154 # eval assigns it
     [ -z "$value" ] || settings="$settings $variable=$(quote "$value")"
 done
-# shellcheck disable=SC2086 # words
+# shellcheck disable=SC2086 # splits HOSTS into words
 set -- $HOSTS
 
-# On the other side: the end of the connection closes the input, and then node.sh is told to save and end.
-# shellcheck disable=SC2016 # variables of the other side
+# Runs on each host. When the connection ends, standard input closes; node.sh then gets SIGTERM: it saves and ends.
+# shellcheck disable=SC2016 # the host expands the variables
 remote='exec 3<&0
     sh scripts/multi_node/node.sh "$@" & node=$!
     { cat <&3; kill -TERM $node; } >/dev/null 2>&1 & watch=$!
@@ -32,7 +32,7 @@ remote='exec 3<&0
 folder=$(mktemp -d)
 mkfifo "$folder/open"
 trap 'rm -rf "$folder"' EXIT
-exec 4<>"$folder/open" # the hosts' input is open as long as this is
+exec 4<>"$folder/open" # closing it closes the standard input of all hosts
 trap 'exec 4>&-' INT TERM HUP
 connections=
 node=0
@@ -45,6 +45,7 @@ for host; do
 done
 code=0
 for connection in $connections; do
+    # A signal ends `wait` early: it is repeated until the connection's process has ended.
     while wait "$connection"; status=$?; kill -0 "$connection" 2>/dev/null; do :; done
     [ $code != 0 ] || code=$status
 done

@@ -1,16 +1,17 @@
-// The stand-in for cuDNN's attention (llmc/cuda/attention_cudnn.h): the same tensors and results by the shortest
-// kernels there are, a thread for each row. It refuses what cuDNN is known to refuse, and uses all of the workspace
-// that it asks for.
+// The stand-in for cuDNN's attention (llmc/cuda/attention_cudnn.h): computes the same tensors in plain kernels, one
+// thread for each query. It refuses the shapes that cuDNN is known to refuse, and uses all of the workspace that it
+// asks for. With EMU_CUDNN=0 it refuses every shape.
 #include "../../llmc/cuda/attention_cudnn.h"
 #include <cuda_bf16.h>
 
 typedef __nv_bfloat16 bf16;
 enum { MOST_CHANNELS = 128 };
 
+// One head of one sequence, and the row (position) of it that this thread computes.
 struct Head {
-    size_t qkv, out, lse; // where the head's first row begins
-    size_t row;           // of qkv; C elements are a third of it
-    int C, T, HS, i;      // this thread's row
+    size_t qkv, out, lse; // where the head's first row begins in each tensor, in elements
+    size_t row;           // elements from one row of qkv to the next: q, k and v, C elements each
+    int C, T, HS, i;      // i: this thread's row
 };
 
 static __device__ Head head_of(AttentionShape s) {
@@ -48,7 +49,7 @@ static __global__ void cudnn_delta_kernel(float* delta, const bf16* dout, const 
     delta[at.lse + at.i] = dot(dout + row, out + row, at.HS);
 }
 
-// Of one query and one key: the probability, and the gradient of the score.
+// The probability that one query gives to one key, and the gradient of their score.
 struct Pair {
     float p, ds;
 };
@@ -66,8 +67,8 @@ static __global__ void cudnn_backward_kernel(bf16* dqkv, const bf16* dout, const
     if (at.i >= at.T) { return; }
     float dq[MOST_CHANNELS] = {}, dk[MOST_CHANNELS] = {}, dv[MOST_CHANNELS] = {};
     for (int j = 0; j < at.T; j++) {
-        const Pair pair = j <= at.i ? pair_of(at, qkv, dout, lse, delta, at.i, j) // j as a key
-                                    : pair_of(at, qkv, dout, lse, delta, j, at.i); // as a query
+        const Pair pair = j <= at.i ? pair_of(at, qkv, dout, lse, delta, at.i, j) // j is the key
+                                    : pair_of(at, qkv, dout, lse, delta, j, at.i); // j is the query
         const bf16 *q = qkv + at.qkv + j * at.row, *k = q + at.C, *d = dout + at.out + (size_t)j * at.C;
         for (int c = 0; c < at.HS; c++) {
             if (j <= at.i) { dq[c] += pair.ds * __bfloat162float(k[c]); }

@@ -1,21 +1,39 @@
 #!/bin/bash
-# The emulator's own tests: every test_*.cu in the plain, the checking and the race-checking build, and the tools.
+# The emulator's own tests: test_*.cu in the plain, the checking and the race-checking build, and the tools.
 # usage: run.sh [NAME...]     test_emulator, test_ptx, ..., tools; without names, all. Exits 1 if anything failed.
+# `long=1 run.sh` makes every build of every program. Otherwise a program has those that could tell something new: the
+# emulator itself all three, constants the plain one, what reads and writes memory the checking one, what has to announce
+# its accesses the one that looks for races.
 cd "$(dirname "$0")" || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 long=${long:-}
 add() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
 
-# Builds one program ($1) in one way ($2) and runs it; what it says is printed later, at once.
-run_program() {
-    local program=$work/$2/$1 flags=(-O1)
-    case $2 in
-    check) flags=(--check -O0) ;;
-    race) flags=(--race) ;;
+# The C modules that the tests call.
+objects=()
+for module in base tensors; do
+    gcc -std=c11 -D_GNU_SOURCE -O1 -c "../../llmc/$module.c" -o "$work/$module.o" || exit 1
+    objects+=("$work/$module.o")
+done
+
+builds_of() {
+    case $1$long in
+    test_enums | test_fp8) echo plain ;;
+    test_casts | test_cublaslt) echo check ;;
+    test_nccl | test_ptx) echo check race ;;
+    *) echo plain check race ;;
     esac
+}
+
+# Builds one program ($1) in one way ($2) and runs it; what it says is printed when it has ended.
+run_program() {
+    local program=$work/$2/$1 flags=(-O0)
+    [ "$2" = plain ] || flags+=("--$2")
     mkdir -p "$work/$2"
-    { ./emucc "${flags[@]}" -Wall -Wextra -Werror "$1.cu" -o "$program" && "$program"; } >"$program.log" 2>&1
+    flags+=(-Wall -Wextra -Werror)
+    { ./emucc "${flags[@]}" "$1.cu" "${objects[@]}" -o "$program" && "$program"; } >"$program.log" 2>&1
+    cat "$program.log" | sed "\$s/:/ ($2):/"
 }
 
 summary() { # the counts in the last line of a log: "NAME: 3 passed, 0 failed, 1 skipped"
@@ -26,12 +44,10 @@ report() {
     local log=$work/$2/$1.log counts
     counts=$(summary "$log")
     if [ -z "$counts" ]; then # it was not built, or ended before its time
-        cat "$log"
-        echo "$1 ($2): did not finish"
+        echo "FAILED  $1 ($2) did not finish"
         add 0 1 0
         return
     fi
-    sed "\$s/:/ ($2):/" "$log"
     add $counts
 }
 
@@ -122,10 +138,10 @@ run_nvcc() {
         return
     fi
     # conversions run on the host: NVIDIA's own pass the tests that the stand-in passes
-    expect "nvcc builds test_fp8" "$nvcc" -std=c++17 -arch=sm_80 test_fp8.cu -o "$work/test_fp8.nvcc"
+    expect "nvcc builds test_fp8" "$nvcc" -std=c++20 -arch=sm_80 test_fp8.cu "${objects[@]}" -o "$work/test_fp8.nvcc"
     expect "NVIDIA's conversions to FP8 are ours" "$work/test_fp8.nvcc"
     for program in test_casts test_enums test_cublaslt test_nccl test_ptx; do
-        expect "nvcc compiles $program" "$nvcc" -std=c++17 -arch=sm_80 -c "$program.cu" -o "$work/$program.nvcc.o"
+        expect "nvcc compiles $program" "$nvcc" -std=c++20 -arch=sm_80 -c "$program.cu" -o "$work/$program.nvcc.o"
     done
 }
 
@@ -160,14 +176,14 @@ for name in "$@"; do
     esac
 done
 for program in "${programs[@]}"; do
-    for build in plain check race; do
+    for build in $(builds_of "$program"); do
         while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
         run_program "$program" "$build" &
     done
 done
 wait
 for program in "${programs[@]}"; do
-    for build in plain check race; do report "$program" "$build"; done
+    for build in $(builds_of "$program"); do report "$program" "$build"; done
 done
 [ $tools = 0 ] || run_tools
 echo "$passed passed, $failed failed, $skipped skipped"

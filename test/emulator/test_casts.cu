@@ -1,7 +1,8 @@
 // The kernels that cast to 8-bit floats (llmc/cuda/fp8.cuh) against plain loops, at sizes that cut their tiles and
 // blocks, and what is kept of weights.
 #define FLOATX bf16
-#include "../../llmc/cuda/kernels.cuh"
+#include "../../llmc/cuda/fp8.cuh"
+#include "../../llmc/cuda/open.cuh"
 #include "../../llmc/rng.h"
 #include "../test.h"
 #include <vector>
@@ -179,7 +180,8 @@ TEST(the_plan_of_memory_counts_the_matrices_of_the_blocks) {
 
 int main(int argc, char** argv) {
     setenv("EMU_CC", "90", 1);
-    const DeviceOptions options = {0, false, 0, false, true, true, false, true, false, NULL};
+    DeviceOptions options = {};
+    options.fused = options.flash = options.fp8 = true;
     device_open(&options);
     return test_main(argc, argv, argv[0]);
 }

@@ -1,4 +1,4 @@
-// What the emulator must complain about: each mistake once, in the builds that can see it.
+// Tests that the emulator reports each kind of mistake in a CUDA program, in the builds that can detect it.
 #include <cuda_runtime.h>
 #include "cases.h"
 
@@ -25,6 +25,7 @@ static void freed_pointer_as_argument() {
     OK(cudaFree(p));
     fill_kernel<<<1, 32>>>(p, 32);
 }
+// The comparison makes the compiler read the value; poisoned memory is NaN, so no expectation fails.
 static void host_reads_device_memory() { expectations_failed += *(volatile float*)device_floats(1) == 0; }
 static void copy_too_long() {
     float x[33];
@@ -156,7 +157,7 @@ static void barrier_on_the_host() { __syncthreads(); }
 
 enum Exchange { NOTHING, SYNCWARP, SYNCTHREADS, SHUFFLE };
 
-// Threads exchange values with a neighbour through shared memory.
+// Each thread reads what the thread `distance` before it wrote to shared memory, with `order` in between.
 __global__ void exchange_kernel(float* out, int distance, Exchange order) {
     __shared__ float s[64];
     int i = threadIdx.x;
@@ -169,7 +170,7 @@ __global__ void exchange_kernel(float* out, int distance, Exchange order) {
 template <int distance, Exchange order> static void exchange() {
     exchange_kernel<<<1, 64>>>(device_floats(64), distance, order);
 }
-// A warp reads, another one writes, and a barrier stands only before.
+// One warp reads what another one overwrites: a barrier is missing between the two.
 __global__ void write_after_read_kernel(float* out) {
     __shared__ float s[64];
     int i = threadIdx.x;

@@ -1,5 +1,5 @@
-// The stand-in for cuBLASLt against plain loops: every kind of product that is asked of it, and every complaint once.
-// Built by nvcc and linked with the library, the products are asked of a GPU.
+// Tests the stand-in for cuBLASLt: every kind of product that this program uses against plain loops, and every error
+// that the stand-in reports. Built by nvcc and linked with the real library, the products are tested on a GPU.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
@@ -30,7 +30,7 @@ static cudaStream_t stream; // of all products
 static bool is_fp8(int type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
 static size_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : is_fp8(type) ? 1 : 2; }
 
-// Small whole numbers, exact in either type, and different from their neighbours.
+// Makes a matrix of whole numbers from -4 to 4, which every type holds exactly.
 static Matrix make(cudaDataType type, size_t rows, size_t cols, size_t ld, size_t batch, size_t offset, int seed) {
     Matrix x;
     x.type = type;
@@ -78,10 +78,11 @@ static void release(Matrix* x) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// a product, and how it may go wrong
+// a product
 
-enum { SAME = -1 };
+enum { SAME = -1 }; // as the field that is the default: A's or D's type, the matrix's leading dimension
 
+// D = epilogue(alpha * op(A) op(B) + beta * C), op(A) (m,k), op(B) (k,n), and what a test may set wrong in the call.
 struct Product {
     size_t m = 40, n = 24, k = 32;
     bool ta = false, tb = false;
@@ -98,7 +99,7 @@ struct Product {
     bool in_place = true; // C is D
     int algorithm = 0;
     size_t workspace = 1 << 16;
-    // for the complaints
+    // for the tests of errors
     int bias_type = SAME, aux_type = SAME, scale = CUDA_R_32F, order = 0;
     int64_t aux_ld = SAME, ld_c = SAME;
     size_t offset_a = 0, offset_aux = 0, workspace_offset = 0, short_a = 0, workspace_given = SIZE_MAX;
@@ -106,11 +107,16 @@ struct Product {
     bool no_bias = false, no_aux = false, wrong_k = false, other_problem = false, blank_algorithm = false;
 
     Matrix a, b, c, d, bias, aux, scales;
-    unsigned char workspace_after = 0; // its first byte, 0 before
+    unsigned char workspace_after = 0; // the workspace's first byte after the call; it is 0 before
 };
 
-static bool has_bias(const Product& p) { return p.epilogue & (4 | 16 | 256 | 512); }
-static bool has_aux(const Product& p) { return p.epilogue & 128; }
+// Bits of cublasLtEpilogue_t.
+constexpr int EPILOGUE_BIAS = 4, EPILOGUE_BGRAD = 16, EPILOGUE_GELU = 32, EPILOGUE_DGELU = 64, EPILOGUE_AUX = 128;
+
+static bool has_bias(const Product& p) {
+    return p.epilogue & (EPILOGUE_BIAS | EPILOGUE_BGRAD | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB);
+}
+static bool has_aux(const Product& p) { return p.epilogue & EPILOGUE_AUX; }
 
 static void prepare(Product* p) {
     const size_t rows_a = p->ta ? p->k : p->m, cols_a = p->ta ? p->m : p->k;
@@ -176,7 +182,7 @@ static cublasLtMatrixLayout_t make_layout(const Matrix& x, size_t rows, int64_t 
     return layout;
 }
 
-// The two scalars where the pointer mode wants them.
+// alpha and beta, on the host or on the device, as the pointer mode says.
 struct Scalars {
     float host[2];
     float* device;
@@ -190,7 +196,7 @@ static Scalars make_scalars(const Product& p) {
     return s;
 }
 
-// Searches an algorithm and runs it; returns the first status that is not success.
+// Asks the heuristic for an algorithm and runs it; returns the first status that is not success.
 static cublasStatus_t run(Product* p) {
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
@@ -265,10 +271,10 @@ static void expect_product(Product p) {
                 double x = 0;
                 for (size_t l = 0; l < p.k; l++) { x += op_a(&p, i, l, b) * op_b(&p, l, j, b); }
                 x = p.alpha * scale * x + (p.beta != 0 ? p.beta * p.c.at(i, j, b) : 0);
-                if (p.epilogue & 4) { x += p.bias.at(i, 0); }
-                if (has_aux(p) && (p.epilogue & 32)) { expect_close(p, aux.at(i, j), x); }
-                if (p.epilogue & 32) { x = gelu(x); }
-                if (p.epilogue & 64) { x *= gelu_slope(p.aux.at(i, j)); }
+                if (p.epilogue & EPILOGUE_BIAS) { x += p.bias.at(i, 0); }
+                if (has_aux(p) && (p.epilogue & EPILOGUE_GELU)) { expect_close(p, aux.at(i, j), x); }
+                if (p.epilogue & EPILOGUE_GELU) { x = gelu(x); }
+                if (p.epilogue & EPILOGUE_DGELU) { x *= gelu_slope(p.aux.at(i, j)); }
                 expect_close(p, d.at(i, j, b), x);
                 row_sums[i] += x;
             }
@@ -283,7 +289,7 @@ static void expect_product(Product p) {
         if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) { expect_close(p, bias.at(i, 0), sums_a[i]); }
         if (p.epilogue == CUBLASLT_EPILOGUE_BGRADB) { expect_close(p, bias.at(i, 0), sums_b[i]); }
     }
-    // what lies between the columns of D is left alone
+    // The rows of padding between the columns of D must not be written.
     for (size_t j = 0; p.pad && j + 1 < p.n; j++) { EXPECT(d.at(p.m, j) == p.d.at(p.m, j)); }
     finish(&p);
 }
@@ -361,7 +367,7 @@ static Product fp8(int type_a, int type_b) {
     return p;
 }
 
-// The three pairs of the two formats that there are, with and without scales, into bf16 and added to fp32.
+// The three pairs of E4M3 and E5M2 that cuBLASLt multiplies, with and without scales, into bf16 and added to fp32.
 TEST(products_of_fp8) {
     const int pairs[][2] = {{CUDA_R_8F_E4M3, CUDA_R_8F_E4M3}, {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2},
                             {CUDA_R_8F_E5M2, CUDA_R_8F_E4M3}};
@@ -387,7 +393,7 @@ TEST(every_algorithm_found) {
     }
 }
 
-// 1 + 2^-12 is 1 as a tf32, 1 + 2^-9 as a bf16; the sums of fp32 keep both.
+// 1 + 2^-12 is rounded to 1 in tf32, and 1 + 2^-9 in bf16; fp32 holds both.
 TEST(fast_types_round_their_inputs) {
     const struct { cublasComputeType_t compute; float x, want; } cases[] = {
         {CUBLAS_COMPUTE_32F, 1 + 0x1p-12f, 8 + 0x1p-9f},
@@ -428,7 +434,7 @@ TEST(algorithms_round_differently) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// complaints: the status is the child's exit code
+// errors: each call runs in a child process that exits with its status
 
 #define EXPECT_REFUSED(status, words, change)                        \
     do {                                                             \
@@ -524,7 +530,7 @@ TEST(a_promise_of_less_alignment_is_kept) {
     expect_product(p);
 }
 
-// The emulator ends by abort(); EXPECT_DEATH knows exit codes.
+// The emulator ends by abort(), but EXPECT_DEATH compares exit codes.
 int main(int argc, char** argv) {
     setenv("EMU_CC", "90", 1); // has FP8
     signal(SIGABRT, [](int) { _exit(EXIT_RUNTIME); });

@@ -1,4 +1,4 @@
-// What the emulator does as CUDA does: kernels, shared memory, warps, atomics, bf16, streams, graphs, errors.
+// Tests that the emulator behaves as CUDA: kernels, shared memory, warps, atomics, bf16, streams, graphs, errors.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-// An array on the device whose contents the host can ask for.
+// An array on the device; host() copies it to the host.
 template <class T> struct Array {
     T* data;
     size_t n;
@@ -71,7 +71,7 @@ static void launches() {
     EXPECT(strlen(raw) == 9 && '"' == 34 && 1'000 == 1000);
 }
 
-// Every thread takes a number when it starts.
+// Records in which order the threads ran: each takes the next number.
 __global__ void order_kernel(int* out, int* counter) {
     out[blockIdx.x * blockDim.x + threadIdx.x] = (*counter)++;
 }
@@ -211,7 +211,8 @@ __global__ void shuffle_kernel(int* out) {
     put(__shfl_sync(~0u, i, 9, 8));
     put(__shfl_up_sync(~0u, i, 3, 8));
     put(__shfl_down_sync(~0u, i, 3, 8));
-    put(__shfl_xor_sync(~0u, i, 8, 8)); // towards a later segment: its own value; an earlier one: that value
+    // A lane of a later segment cannot be read (the result is the thread's own value), one of an earlier segment can.
+    put(__shfl_xor_sync(~0u, i, 8, 8));
     put(i < 16 ? __shfl_sync(0xffff, i, 3) : __shfl_sync(0xffff0000, i, 3)); // the other half has nothing to give
     float x = (float)i;
     for (int o = 16; o > 0; o /= 2) { x += __shfl_xor_sync(~0u, x, o); }
@@ -318,7 +319,7 @@ static float float_of(unsigned bits) {
     return x;
 }
 static void bf16() {
-    for (unsigned u = 0; u < 65536; u++) { // every number survives, and what lies between goes to the nearest
+    for (unsigned u = 0; u < 65536; u++) { // bf16 to float and back is exact; floats between two are rounded
         __nv_bfloat16 h = __ushort_as_bfloat16((unsigned short)u);
         float f = __bfloat162float(h);
         if (f != f) {
@@ -331,7 +332,7 @@ static void bf16() {
         EXPECT(__bfloat16_as_ushort(__float2bfloat16(half)) == u + u % 2);
         EXPECT(__bfloat16_as_ushort(__float2bfloat16(above)) == u + 1);
     }
-    // A double is rounded once: by way of float this would be a tie.
+    // A double is rounded once: rounded to float first, these would be ties.
     EXPECT((float)__double2bfloat16(1.0 + 0x1p-8 + 0x1p-40) == 1.0f + 0x1p-7f);
     EXPECT((float)__double2bfloat16(1.0 + 0x1p-7 + 0x1p-8 - 0x1p-40) == 1.0f + 0x1p-7f);
     EXPECT((float)__float2bfloat16_rz(1.999f) == 1.9921875f);
@@ -439,7 +440,7 @@ static void events() {
     EXPECT(nvtxRangePushA("range") == 0 && nvtxRangePop() == 0);
 }
 
-// One kernel is slow (EMU_SLOW=add_kernel), another is not; the same in each run.
+// EMU_SLOW=add_kernel makes that kernel take 1 ms on the clock of events; other kernels take no time.
 static void clock_of_events() {
     Array<float> x(1);
     cudaEvent_t e[3];
@@ -499,7 +500,8 @@ static void graphs() {
     OK(cudaGraphExecDestroy(exec));
 }
 
-// The second stream does not wait for the first one's addition: replayed in another order, that shows.
+// The second stream does not wait for the first one's addition: with EMU_LAZY the graph runs in another order, and the
+// result differs.
 static void graph_without_dependency() {
     Array<float> a(2);
     const float start[2] = {1, 2};
@@ -526,7 +528,7 @@ static void graph_without_dependency() {
     EXPECT(a.host()[0] == (getenv("EMU_LAZY") ? 3 : 4));
 }
 
-// The second piece of work that is captured cannot be: its capture is invalid, the next one is not.
+// With EMU_CAPTURE=2 the capture of the second launch fails: that capture is invalid, the next capture works.
 static void refused_capture() {
     Array<float> a(1);
     cudaStream_t s;
@@ -544,7 +546,7 @@ static void refused_capture() {
     OK(cudaGraphDestroy(graph));
 }
 
-// What must not happen during a capture. Each mistake ends it.
+// Calls that are not allowed during a capture: each fails and invalidates the capture.
 static void capture_errors() {
     Array<float> a(1);
     float x = 0, *p;

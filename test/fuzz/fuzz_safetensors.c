@@ -1,12 +1,12 @@
-// Any bytes at all as a safetensors file: it is refused, or all that it declares can be read within its bounds.
-#include "../../llmc/safetensors.h"
+// Any bytes as a safetensors file: it is refused, or all that it declares can be read within its bounds.
+#include "llmc/files/safetensors.h"
 #include <sys/mman.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 static bool read_all(const SafeTensors* s, const SafeTensor* t, Error* err) {
-    float* floats = (float*)alloc_or_die(safetensor_elements(t), sizeof *floats, "a tensor");
-    char* bytes = (char*)alloc_or_die(t->bytes, 1, "a tensor");
+    float* floats = alloc_or_die(safetensor_elements(t), sizeof *floats, "a tensor");
+    char* bytes = alloc_or_die(t->bytes, 1, "a tensor");
     bool ok = safetensors_read(s, t, 0, bytes, t->bytes, err);
     if (t->type->to_float) { ok = ok && safetensors_read_float(s, t, 0, floats, safetensor_elements(t), err); }
     free(floats);
@@ -36,8 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != (ssize_t)size) { fatal("%s: %s", path, strerror(errno)); }
     check(path);
-    // Once more with the length of the header put right, or few inputs would come past it.
-    const uint8_t* end = (const uint8_t*)memrchr(data, '}', size);
+    // Again with the right length of the header: few inputs have it.
+    const uint8_t* end = memrchr(data, '}', size);
     if (!end || end - data < 8) { return 0; }
     const uint64_t length = (uint64_t)(end + 1 - data) - sizeof length;
     if (pwrite(fd, &length, sizeof length, 0) != sizeof length) { fatal("%s: %s", path, strerror(errno)); }

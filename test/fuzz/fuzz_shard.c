@@ -1,6 +1,7 @@
 // Any bytes as a token shard: shard_verify accepts them or says why not, and a shard it accepts can be read.
-//     clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz/fuzz_shard.c -o fuzz_shard -lm
-#include "../../llmc/shard.h"
+//     clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz/fuzz_shard.c llmc/base.c
+//           llmc/data/shard.c -o fuzz_shard -lm
+#include "llmc/data/shard.h"
 #include <sys/mman.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

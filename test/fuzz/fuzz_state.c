@@ -1,11 +1,23 @@
-// Any bytes at all as state.json and config.json: a checkpoint or Hugging Face folder is refused, or what was read from
-// it keeps to its limits. The two files are parted by the first 0 byte.
-#include "../../llmc/cpu/kernels.h"
-#include "../../llmc/checkpoint.h"
-
-Cpu cpu;
+// Any bytes as state.json and config.json, or any edit of whole ones: a checkpoint or Hugging Face folder is refused,
+// or what was read from it keeps to its limits.
+//
+// The first byte of the input chooses: 0 (modulo 4): the rest is state.json, a 0 byte and config.json; 1: an edit of
+// config.json; else an edit of state.json. libFuzzer would not find these texts by itself: it does not see into the
+// library that parses JSON.
+#include "llmc/files/checkpoint.h"
+#include "llmc/files/huggingface.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+static const char STATE[] =
+    "{\"checksum\": \"0000000000000000\", \"checksums\": {\"model.safetensors\": {\"transformer.wte.weight\": "
+    "\"0123456789abcdef\"}, \"optimizer.safetensors\": {}}, \"data_hash\": \"0123456789abcdef\", \"files\": "
+    "{\"config.json\": \"0123456789abcdef\"}, \"format\": 1, \"kernels\": {\"cpu\": \"avx2\"}, \"loss_window\": [1.5, "
+    "2e300], \"norm_window\": [], \"options\": {\"model\": \"d12\", \"dtype\": \"bf16\", \"batch_size\": 4, \"lr\": "
+    "0.0003, \"shuffle\": 1, \"prompt\": \"a\"}, \"step\": 3, \"tokens\": 300, \"window\": 9}";
+static const char CONFIG_TEXT[] =
+    "{\"vocab_size\": 11, \"n_positions\": 6, \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_inner\": null, "
+    "\"layer_norm_epsilon\": 1e-05, \"activation_function\": \"gelu_new\", \"tie_word_embeddings\": true}";
 
 static void write_file(const char* folder, const char* name, const void* data, size_t size) {
     char* path = format("%s/%s", folder, name);
@@ -14,12 +26,14 @@ static void write_file(const char* folder, const char* name, const void* data, s
     free(path);
 }
 
-// Gives back the texts of `old` that `now` does not have (NULL: all). The program itself lets options live to its end.
+// Frees the texts of `old` that are not defaults and not in `now` (NULL: none are). The program itself lets options
+// live to its end.
 static void free_texts(const Config* old, const Config* now) {
     for (int i = 0; i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
         if (!o->name || o->type != TYPE_TEXT) { continue; }
         char* text = *(char* const*)((const char*)old + o->offset);
+        if (text == o->fallback) { continue; }
         if (!now || text != *(char* const*)((const char*)now + o->offset)) { free(text); }
     }
 }
@@ -55,7 +69,7 @@ static void check_state(const char* folder) {
     json_decref(state);
 }
 
-// As it came, and once more with the format and the checksum put right, or few inputs would come past them.
+// Checks the folder as it is, and again with the right format and checksum: few inputs have them.
 static void check_state_both_ways(const char* folder) {
     Error err;
     check_state(folder);
@@ -76,9 +90,19 @@ static void check_config(const char* folder) {
     if (m.padded_vocab_size < m.vocab_size || m.padded_vocab_size % VOCAB_MULTIPLE || model_parameters(&m) == 0) {
         abort();
     }
-    GPT2 g;
-    gpt2_layout(&g, &m, 1, 1, KEEP_ALL); // sizes alone: nothing is allocated
-    if (g.params_table.size < model_parameters(&m)) { abort(); }
+    if (gpt2_params_table(&m, 1).size < model_parameters(&m)) { abort(); }
+}
+
+// Writes `base` with some bytes replaced: data[0] and data[1] say where, data[2] how many, the rest takes their place.
+static void write_edited(const char* folder, const char* name, const char* base, const uint8_t* data, size_t size) {
+    const size_t length = strlen(base), at = size < 3 ? length : (data[0] | (size_t)data[1] << 8) % (length + 1);
+    const size_t removed = size < 3 ? 0 : min_size(data[2], length - at), inserted = size < 3 ? 0 : size - 3;
+    char* text = alloc_or_die(length - removed + inserted, 1, name);
+    memcpy(text, base, at);
+    memcpy(text + at, data + 3, inserted);
+    memcpy(text + at + inserted, base + at + removed, length - at - removed);
+    write_file(folder, name, text, length - removed + inserted);
+    free(text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -86,10 +110,18 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static bool made;
     if (!made && !mkdtemp(folder)) { fatal("%s: %s", folder, strerror(errno)); }
     made = true;
-    const uint8_t* cut = (const uint8_t*)memchr(data, 0, size);
-    const size_t first = cut ? (size_t)(cut - data) : size;
-    write_file(folder, "state.json", data, first);
-    write_file(folder, "config.json", cut ? cut + 1 : data, cut ? size - first - 1 : size);
+    if (size == 0) { return 0; }
+    const uint8_t how = *data++;
+    size--;
+    if (how % 4 == 0) {
+        const uint8_t* cut = size ? memchr(data, 0, size) : NULL;
+        const size_t first = cut ? (size_t)(cut - data) : size;
+        write_file(folder, "state.json", data, first);
+        write_file(folder, "config.json", cut ? cut + 1 : data, cut ? size - first - 1 : size);
+    } else {
+        write_edited(folder, "state.json", STATE, data, how % 4 == 1 ? 0 : size);
+        write_edited(folder, "config.json", CONFIG_TEXT, data, how % 4 == 1 ? size : 0);
+    }
     check_config(folder);
     check_state_both_ways(folder);
     return 0;

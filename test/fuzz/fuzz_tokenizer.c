@@ -1,11 +1,11 @@
 // A libFuzzer target for the tokenizer. From the root of the repository:
 //
 //     clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz/fuzz_tokenizer.c
-//           llmc/tokenizer_data.S -o fuzz_tokenizer
+//           llmc/base.c llmc/data/tokenizer.c llmc/data/unicode.c llmc/data/tokenizer_data.S -o fuzz_tokenizer
 //     ./fuzz_tokenizer -max_total_time=60 -max_len=4096
 //
 // The first byte of an input chooses what the rest is: text, a tokenizer file, or tokens behind those of the bytes.
-#include "../../llmc/tokenizer.h"
+#include "llmc/data/tokenizer.h"
 
 static void check(bool ok, const char* what) {
     if (!ok) { fprintf(stderr, "%s\n", what); abort(); }

@@ -1,11 +1,11 @@
-// A stand-in for cuBLASLt: the library's calls and descriptors, computed by plain loops in stream order. It takes what
-// the library takes and complains of what the library refuses (emu/lt_rules.h); values are those of NVIDIA's header,
-// which test_enums.cu compares where that is installed.
+// A stand-in for cuBLASLt: the library's calls and descriptors, computed by plain loops in stream order. It reports
+// an error for what the library refuses (emu/lt_rules.h). The values of constants are those of NVIDIA's header;
+// test_enums.cu compares them where that is installed.
 //
-// Emulated: fp32, bf16 and fp8 matrices in columns, strided batches, compute types 32F, 32F_FAST_TF32 and 32F_FAST_16BF, the
-// epilogues made of BIAS, GELU, DGELU and bias gradients. A workspace is overwritten up to the size that an algorithm
-// asks for, so that sharing it between streams shows. The heuristic's algorithms cut the sum over k differently and so
-// differ in their last bits, as on a GPU.
+// Emulated: fp32, bf16 and fp8 matrices, column-major, strided batches, compute types 32F, 32F_FAST_TF32 and
+// 32F_FAST_16BF, the epilogues made of BIAS, GELU, DGELU and bias gradients. A workspace is overwritten up to the size
+// that an algorithm asks for, so that sharing it between streams shows. The heuristic's algorithms cut the sum over k
+// differently and so differ in their last bits, as on a GPU.
 #pragma once
 #include "cuda_runtime.h"
 #include <cstddef>
@@ -224,9 +224,11 @@ namespace emu::lt {
 
 enum { ALGORITHMS = 4, LARGEST_WORKSPACE = 64 << 10 };
 
-// The algorithm of this rank. The faster ones use a workspace, where the preference allows one.
+// Returns the algorithm of this rank among the heuristic's results, 0 the best. The first half of them use a workspace,
+// as far as the preference allows one.
 inline Algorithm algorithm(int rank, uint64_t problem, const MatmulDesc& desc, const Preference& preference) {
-    const uint64_t allowed = preference.workspace < LARGEST_WORKSPACE ? preference.workspace : LARGEST_WORKSPACE;
+    const uint64_t largest = LARGEST_WORKSPACE;
+    const uint64_t allowed = preference.workspace < largest ? preference.workspace : largest;
     Algorithm x = {problem, rank < ALGORITHMS / 2 ? (uint32_t)(allowed >> rank) : 0, (uint32_t)rank + 1, {}, 0, 0};
     for (int i = 0; i < 4; i++) { x.alignment[i] = (uint16_t)(preference.alignment[i] ? preference.alignment[i] : 1); }
     x.bias_alignment = alignment_of(desc.bias);
@@ -257,7 +259,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
         const Algorithm x = algorithm(*returned, problem, *desc, *preference);
         cublasLtMatmulHeuristicResult_t* result = &results[*returned];
         *result = {};
-        static_assert(sizeof x <= sizeof result->algo, "an Algorithm is kept in a cublasLtMatmulAlgo_t");
+        static_assert(sizeof x <= sizeof result->algo, "an Algorithm must fit into a cublasLtMatmulAlgo_t");
         memcpy(&result->algo, &x, sizeof x);
         result->workspaceSize = x.workspace;
         result->state = CUBLAS_STATUS_SUCCESS;
@@ -280,16 +282,16 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     if (status != CUBLAS_STATUS_SUCCESS) { return status; }
 
     const uint64_t problem = problem_id(*desc, *a, *b, *c, *d);
-    Algorithm x = algorithm(0, problem, *desc, Preference()); // guide: without one, that of a default search
+    Algorithm x = algorithm(0, problem, *desc, Preference()); // algo NULL: as a default search finds
     if (algo) { memcpy(&x, algo, sizeof x); }
     if (x.problem != problem) {
         return complain(CUBLAS_STATUS_INVALID_VALUE, "the algorithm was not found by the heuristic for this problem");
     }
-    if (workspace_size < x.workspace || (x.workspace && !workspace)) { // header, cublasLtMatmul()
+    if (workspace_size < x.workspace || (x.workspace && !workspace)) { // rule of NVIDIA's header at cublasLtMatmul()
         return complain(CUBLAS_STATUS_INVALID_VALUE, "the algorithm needs a workspace of %u bytes, there are %zu",
                         x.workspace, workspace ? workspace_size : 0);
     }
-    if ((size_t)workspace % 256) { // guide
+    if ((size_t)workspace % 256) { // rule of the cuBLAS guide
         return complain(CUBLAS_STATUS_INVALID_VALUE, "the workspace %p is not aligned to 256 bytes", workspace);
     }
     if (workspace && workspace_size) { emu::check_range(workspace, workspace_size, "cublasLt workspace"); }

@@ -1,8 +1,8 @@
-// Errors: CUDA's codes with their texts, what ends the program, and failures that the environment asks for.
+// Errors: CUDA's codes with their texts, die() for mistakes that end the program, and failures set by the environment.
 //
-//   EMU_DEVICES=N      devices there are (8); 0: every call fails with cudaErrorNoDevice
+//   EMU_DEVICES=N      number of devices (8); 0: every call fails with cudaErrorNoDevice
 //   EMU_DRIVER=V       version of the driver (13000); 0: there is none; below 13000: cudaErrorInsufficientDriver
-//   EMU_COUNT=1        how many kernels, graphs and bytes there were is printed at the end
+//   EMU_COUNT=1        prints the number of kernels, graphs and bytes at the end
 //   EMU_FAIL=N:ERR     the Nth kernel launch breaks the device: ERR (a number) is what every later call returns
 #pragma once
 #include "types.h"
@@ -90,7 +90,7 @@ inline const char* cudaGetErrorString(cudaError_t error) {
 
 namespace emu {
 
-// What only a bug can cause, and what no error code would explain, ends the program.
+// Prints a message and aborts: for mistakes in the tested program that no error code of CUDA would explain.
 [[noreturn]] __attribute__((format(printf, 1, 2))) inline void die(const char* fmt, ...) {
     va_list args;
     va_start(args, fmt);
@@ -118,17 +118,19 @@ inline size_t launches = 0;                    // kernel launches begun so far
 
 // What happened so far; EMU_COUNT=1 prints it at the end.
 struct Counts {
-    size_t graphs = 0, replays = 0, replayed = 0; // made ready; launched; work done by them
-    size_t memory = 0;                            // bytes of device memory at most
+    size_t graphs = 0;   // graphs instantiated
+    size_t replays = 0;  // launches of graphs
+    size_t replayed = 0; // nodes that these launches ran
+    size_t memory = 0;   // the most bytes of device memory in use at once
     ~Counts() {
         if (!option("EMU_COUNT", 0)) { return; }
-        fprintf(stderr, "emu: %zu kernels; %zu graphs, %zu replays of %zu pieces; %zu bytes at most\n", launches, graphs,
-                replays, replayed, memory);
+        fprintf(stderr, "emu: %zu kernels; %zu graphs, %zu replays of %zu pieces; %zu bytes at most\n", launches,
+                graphs, replays, replayed, memory);
     }
 };
 inline Counts counts;
 
-// Records an error that CUDA would return without a word; the emulator says why.
+// Records an error for cudaGetLastError, prints why, and returns it.
 __attribute__((format(printf, 2, 3))) inline cudaError_t fail(cudaError_t error, const char* fmt, ...) {
     va_list args;
     va_start(args, fmt);
@@ -139,13 +141,13 @@ __attribute__((format(printf, 2, 3))) inline cudaError_t fail(cudaError_t error,
     return last_error = error;
 }
 
-// Records an error that needs no words.
+// Records an error for cudaGetLastError and returns it, without a message.
 inline cudaError_t quietly(cudaError_t error) { return last_error = error; }
 
 inline int device_count() { return (int)option("EMU_DEVICES", 8); }
 inline int driver_version() { return (int)option("EMU_DRIVER", CUDART_VERSION); }
 
-// What every call of the runtime begins with: is there a device that works?
+// Called first by every function of the runtime: returns an error if there is no driver, no device, or it is broken.
 inline cudaError_t enter() {
     static const cudaError_t absent = driver_version() < CUDART_VERSION ? cudaErrorInsufficientDriver
                                       : device_count() < 1              ? cudaErrorNoDevice
@@ -154,7 +156,7 @@ inline cudaError_t enter() {
     return error == cudaSuccess ? cudaSuccess : quietly(error);
 }
 
-// Called at each launch: is it the one that EMU_FAIL names?
+// Counts a launch; breaks the device if it is the one that EMU_FAIL names.
 inline void count_launch() {
     static size_t victim = 0;
     static int error = 0;

@@ -1,9 +1,9 @@
-// CUDA graphs: work that is captured from streams, with what each piece depends on, and replayed.
+// CUDA graphs: captures the work put into streams, with its dependencies, and replays it.
 //
-//   EMU_CAPTURE=N      the Nth piece of work to be captured cannot be
+//   EMU_CAPTURE=N      capturing the Nth piece of work fails
 //
-// A graph is replayed in the order of its capture; with EMU_LAZY=1 in the order that is furthest from that and still
-// allowed by the dependencies, so that a missing one shows.
+// A graph is replayed in the order of its capture. With EMU_LAZY=1 it is replayed in the order that differs most from
+// that and is still allowed by the dependencies: a missing dependency then changes the results.
 #pragma once
 #include "stream.h"
 #include <algorithm>
@@ -21,8 +21,8 @@ struct Graph {
 
 struct Capture {
     std::shared_ptr<Graph> graph = std::make_shared<Graph>();
-    Stream* origin = nullptr;     // where it began and must end
-    bool relaxed = false;         // calls that are no stream's work are allowed
+    Stream* origin = nullptr;     // the stream on which it began and must end
+    bool relaxed = false;         // cudaStreamCaptureModeRelaxed: calls like cudaMalloc are allowed
     bool invalid = false;
 };
 
@@ -42,7 +42,8 @@ inline void capture_work(Stream* s, Work work) {
     s->frontier = {nodes.size() - 1};
 }
 
-// Legacy: work in the default stream would have to wait for a blocking stream that is being captured.
+// Returns an error if this stream cannot take work now: its capture is invalid, or it is the default stream, whose work
+// would have to wait for a blocking stream that is being captured.
 inline cudaError_t begin_enqueue(Stream* s) {
     if (s->capture && s->capture->invalid) {
         return fail(cudaErrorStreamCaptureInvalidated, "an earlier call made the capture of this stream invalid");
@@ -58,7 +59,8 @@ inline cudaError_t begin_enqueue(Stream* s) {
     return cudaSuccess;
 }
 
-// What cannot be recorded: waiting for a stream that is captured (null: for all streams), and calls outside streams.
+// Returns an error, and makes the capture invalid, if `s` is being captured; s null: if any capture does not allow
+// calls outside of streams. `call` is named in the message.
 inline cudaError_t not_while_capturing(const char* call, const Stream* s = nullptr) {
     for (auto& capture : captures) {
         if (s ? s->capture == capture : !capture->relaxed) {
@@ -82,7 +84,7 @@ inline cudaError_t begin_capture(Stream* s, bool relaxed) {
     return cudaSuccess;
 }
 
-// Every node must be one that the last of the origin stream waits for.
+// Returns true if every node is one that the origin stream waits for, through `frontier`, its last nodes.
 inline bool all_joined(const Graph& graph, const std::vector<size_t>& frontier) {
     std::vector<bool> reached(graph.nodes.size(), false);
     for (size_t node : frontier) { reached[node] = true; }
@@ -96,7 +98,8 @@ inline bool all_joined(const Graph& graph, const std::vector<size_t>& frontier) 
     return all;
 }
 
-// On success *graph is what was captured; in any case the streams are back to normal.
+// Ends a capture and sets *graph to what was captured. On failure too no stream is captured afterwards, unless `s` is
+// not the stream on which the capture began.
 inline cudaError_t end_capture(Stream* s, std::shared_ptr<Graph>* graph) {
     std::shared_ptr<Capture> capture = s->capture;
     if (!capture) { return fail(cudaErrorIllegalState, "cudaStreamEndCapture: the stream is not captured"); }
@@ -122,7 +125,7 @@ inline cudaError_t end_capture(Stream* s, std::shared_ptr<Graph>* graph) {
     return cudaSuccess;
 }
 
-// The nodes that `node` depends on, latest first, then the node itself.
+// Appends to `order` the nodes that `node` depends on, latest first, then the node itself; each node once.
 inline void order_backwards(const Graph& graph, size_t node, std::vector<bool>& placed, std::vector<size_t>& order) {
     if (placed[node]) { return; }
     placed[node] = true;

@@ -1,5 +1,4 @@
-// The attributes of the cuBLASLt stand-in's descriptors: where each lies, and the library's conventions for setting and
-// reading them.
+// Sets and reads the attributes of the cuBLASLt stand-in's descriptors; field() maps an attribute to its member.
 #pragma once
 #include "lt_rules.h"
 
@@ -69,6 +68,8 @@ cublasStatus_t set(T* object, Attribute attribute, const void* value, size_t siz
     return CUBLAS_STATUS_SUCCESS;
 }
 
+// Copies an attribute's value of `size` bytes to `value`; with size 0, only its size to `written`. `written` may be
+// NULL if size is not 0.
 template <class T, class Attribute>
 cublasStatus_t get(T* object, Attribute attribute, void* value, size_t size, size_t* written) {
     const Field f = object ? field(object, attribute) : Field{nullptr, 0};

@@ -28,13 +28,15 @@ typedef emu::Event* cudaEvent_t;
 
 namespace emu {
 
-// Runs `body` if the device works and the call is allowed now.
-#define EMU_ENTER()                                                                  \
+// The beginning of a runtime function: returns an error if the device does not work (EMU_ENTER), or also if a stream is
+// being captured, when `call` is not allowed (EMU_ENTER_OUTSIDE_CAPTURE).
+#define EMU_ENTER()                                                                                                    \
     if (cudaError_t error = emu::enter(); error != cudaSuccess) { return error; }
-#define EMU_ENTER_OUTSIDE_CAPTURE(call)                                              \
-    EMU_ENTER()                                                                      \
+#define EMU_ENTER_OUTSIDE_CAPTURE(call)                                                                                \
+    EMU_ENTER()                                                                                                        \
     if (cudaError_t error = emu::not_while_capturing(call); error != cudaSuccess) { return error; }
 
+// Ends the program unless [p, p + n), one end of a copy, lies where the copy's kind says: on the device or not.
 inline void check_side(const void* p, size_t n, bool device, const char* what) {
     if (device) {
         check_range(p, n, what);
@@ -81,8 +83,8 @@ inline cudaError_t cudaFree(void* p) {
     return cudaSuccess;
 }
 
-// Page-locked memory is ordinary host memory here; only it is copied asynchronously, and only it may be given to a
-// kernel.
+// Page-locked memory is host memory that is noted in mem.pinned. As in CUDA, other host memory is not copied
+// asynchronously and must not be given to a kernel.
 inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
     EMU_ENTER_OUTSIDE_CAPTURE("cudaHostAlloc")
     *p = malloc(n ? n : 1);
@@ -132,8 +134,8 @@ inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, c
 // ---------------------------------------------------------------------------------------------------------------------
 // copying
 
-// As CUDA: a copy from pageable memory has read it before the call returns, one to pageable memory is done by then;
-// only device and page-locked memory is copied asynchronously ("API synchronization behavior" of the runtime's manual).
+// Copies as CUDA does ("API synchronization behavior" of the runtime's manual): pageable memory is read, or written,
+// before the call returns; only device and page-locked memory is copied asynchronously.
 inline cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t n, cudaMemcpyKind kind, cudaStream_t stream = 0) {
     EMU_ENTER()
     emu::Stream* s = emu::st(stream);
@@ -174,7 +176,7 @@ inline cudaError_t cudaMemset(void* p, int value, size_t n) {
     return cudaMemsetAsync(p, value, n, nullptr);
 }
 
-// Global __device__ and __constant__ variables are ordinary variables here, so that their address is the same for both.
+// Global __device__ and __constant__ variables are ordinary variables here: host and device see the same address.
 template <class T>
 cudaError_t cudaMemcpyToSymbol(T& symbol, const void* src, size_t n, size_t offset = 0,
                                cudaMemcpyKind = cudaMemcpyHostToDevice) {

@@ -72,7 +72,7 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     emu::Stream* s = emu::st(stream);
     if (s->capture) { return emu::not_while_capturing("cudaStreamSynchronize", s); }
     if (cudaError_t error = emu::begin_enqueue(s); error != cudaSuccess) { return error; }
-    if (s == &emu::default_stream) { emu::enqueue(s, [] {}); } // brings in the blocking streams
+    if (s == &emu::default_stream) { emu::enqueue(s, [] {}); } // waits for the blocking streams too
     emu::drain(s);
     return emu::enter();
 }

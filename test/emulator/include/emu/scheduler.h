@@ -1,6 +1,6 @@
-// Runs one block: warp after warp, each as far as it goes, until all threads have ended. Finds threads that wait for
-// others in vain. EMU_ORDER=0 runs threads and blocks in ascending order, 1 in descending order, any other number in a
-// random order with that seed.
+// Runs one block: warp after warp, each until all its threads wait or have ended, in rounds, until all threads of the
+// block have ended. Reports deadlocks. EMU_ORDER=0 runs threads and blocks in ascending order, 1 in descending order,
+// any other number in a random order with that seed.
 #pragma once
 #include "fiber.h"
 #include "race.h"
@@ -19,7 +19,7 @@ inline unsigned next_random(uint64_t& state) {
     return (unsigned)(state >> 33);
 }
 
-// Numbers 0 .. n-1 in the order that EMU_ORDER asks for.
+// Fills the list with 0 .. n-1 in the order that EMU_ORDER sets.
 template <class T> inline void arrange(T* list, size_t n, uint64_t& rng) {
     for (size_t i = 0; i < n; i++) { list[i] = (T)(order() == 1 ? n - 1 - i : i); }
     for (size_t i = n; order() > 1 && i > 1; i--) { std::swap(list[i - 1], list[next_random(rng) % i]); }
@@ -66,7 +66,9 @@ inline void prepare_block(size_t n) {
         f.mask, f.mask & ~missing, missing, why);
 }
 
-// Runs the warp-wide instruction that `first` waits in, if all its lanes are there. Returns the lanes found waiting.
+// Runs the warp-wide instruction in which `first` waits, if all lanes of its mask wait there too, and lets them run on.
+// `waiting`, `gone`: the warp's lanes that wait, and those that have exited or do not exist. Returns the lanes that
+// wait in this instruction. Ends the program if they can never all arrive.
 inline unsigned complete_instruction(Fiber* warp, const Fiber& first, unsigned waiting, unsigned gone,
                                      bool* completed) {
     if (!(first.mask >> first.lane & 1)) {
@@ -96,7 +98,8 @@ inline unsigned complete_instruction(Fiber* warp, const Fiber& first, unsigned w
     return here;
 }
 
-// Runs a warp until none of its lanes can go on. False if none could from the start.
+// Runs a warp until none of its lanes can go on. Returns false if none could at the beginning. In each pass the lanes
+// that can go on run one after another: each switches to the next in S->pass (fiber.h), the last one back to here.
 inline bool run_warp(size_t w) {
     Fiber* warp = &S->fibers[w * 32];
     const unsigned lanes = (unsigned)std::min<size_t>(32, S->fibers.size() - w * 32);
@@ -151,7 +154,7 @@ inline void complete_barrier() {
     for (Fiber& f : S->fibers) { f.st = RUN; }
 }
 
-// Nothing can go on: says who waits for whom.
+// Ends the program because no thread can go on, and names a thread and the lanes for which it waits.
 [[noreturn]] inline void die_of_deadlock() {
     for (const Fiber& f : S->fibers) {
         if (f.st != WARP) { continue; }

@@ -1,5 +1,5 @@
-// Shared memory. The rewriter makes each __shared__ array a static one and calls shared() where it is declared;
-// `extern __shared__` arrays lie at dyn().
+// Shared memory. cu2cpp makes each __shared__ array a static one and calls shared() where it is declared; dyn() is the
+// address of `extern __shared__` arrays.
 #pragma once
 #include "scheduler.h"
 
@@ -7,7 +7,8 @@ namespace emu {
 
 constexpr size_t MAX_STATIC_SHARED = 48 << 10;
 
-// Dynamic shared memory. PTX names shared memory by 32-bit addresses: here, the distance from this array.
+// Dynamic shared memory. PTX instructions take 32-bit addresses of shared memory: to_shared() and from_shared() make
+// them the distance from this array.
 alignas(1024) inline EMU_THREAD char dynamic_memory[MAX_DYNAMIC_SHARED + 1024];
 
 inline void* dyn() {
@@ -15,7 +16,7 @@ inline void* dyn() {
     return S->dyn;
 }
 
-// The first thread of a block that comes to the declaration of a static array poisons it.
+// Called by each thread at the declaration of a static array; the first one of a block poisons the array.
 inline void begin_shared(char* begin, size_t bytes) {
     if (!cur) { die("`__shared__` outside of a kernel"); }
     for (const SharedArray& a : S->shared) {

@@ -1,0 +1,114 @@
+#include "autotune.h"
+
+enum { MAX_VARIANTS = 2 }; // of a choice, on any device
+static const char* const CHOICE_NAMES[NUM_CHOICES] = {"attention", "gelu_forward", "gelu_backward"};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// measuring
+
+// Queues the operations of a choice, on the activations and gradients of layer 0. Output gradients there are still
+// zero, so it adds zeros to the gradients of parameters.
+static void run_choice(const GPT2* g, Choice choice) {
+    const Backend* b = g->backend;
+    const int B = g->B, T = g->T, N = B * T, C = g->config.channels;
+    const Params p = params_at(g, 0);
+    const Grads dp = grads_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    switch (choice) {
+    case CHOICE_ATTENTION:
+        b->attention_forward(a.atty, a.lse, a.qkv, B, T, C, g->config.num_heads);
+        b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, B, T, C, g->config.num_heads);
+        break;
+    case CHOICE_GELU_FORWARD: b->matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C); break;
+    default:
+        b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, a.dbtc, a.fch_gelu, a.fch, p.fcprojw, N, 4 * C, C);
+    }
+}
+
+// Returns seconds of one run. The first run is a warm-up: the device works on it while the timed ones are queued.
+static double seconds_of_choice(const GPT2* g, Choice choice) {
+    const Backend* b = g->backend;
+    enum { RUNS = 2 };
+    run_choice(g, choice);
+    b->device_timer_start();
+    for (int i = 0; i < RUNS; i++) { run_choice(g, choice); }
+    return b->device_timer_stop() / RUNS;
+}
+
+// Sets seconds[i] to the shortest time of variant i; skips variants whose seconds[i] is INFINITY. Variants alternate,
+// so that other load on the machine slows all of them.
+static void time_variants(const GPT2* g, Choice choice, double seconds[MAX_VARIANTS]) {
+    const Backend* b = g->backend;
+    enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 20 };
+    const double enough = 0.05; // seconds, for all variants
+    const double begin = seconds_now();
+    for (int round = 0; round < LEAST_ROUNDS || (round < MOST_ROUNDS && seconds_now() - begin < enough); round++) {
+        for (int i = 0; i < MAX_VARIANTS; i++) {
+            if (!isfinite(seconds[i])) { continue; }
+            b->choose_variant(choice, i, g->B, g->T, g->config.channels, g->config.num_heads);
+            const double now = seconds_of_choice(g, choice);
+            seconds[i] = round ? fmin(seconds[i], now) : now;
+        }
+    }
+}
+
+// Returns the fastest variant; INFINITY marks one that does not exist. A variant other than 0 has to be faster by a
+// margin, so that repeated starts choose the same.
+static int fastest_variant(const double* seconds, int count) {
+    const double margin = 0.97;
+    int best = 0;
+    for (int i = 1; i < count; i++) {
+        if (seconds[i] < (best ? seconds[best] : margin * seconds[0])) { best = i; }
+    }
+    return best;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// choosing
+
+// Returns the name of variant i, or NULL if there is none.
+static const char* name_of(const GPT2* g, Choice choice, int i) {
+    const Backend* b = g->backend;
+    return i < MAX_VARIANTS ? b->variant_name(choice, i, g->B, g->T, g->config.channels, g->config.num_heads) : NULL;
+}
+
+// Returns the variant that `saved`, a list of "choice=variant", names for a choice; -1 if it names none, or one that
+// does not exist here.
+static int saved_variant(const GPT2* g, Choice choice, const char* saved) {
+    char* word = format("%s=", CHOICE_NAMES[choice]);
+    const char* at = saved ? strstr(saved, word) : NULL;
+    while (at && at > saved && at[-1] != ' ') { at = strstr(at + 1, word); }
+    if (at) { at += strlen(word); }
+    free(word);
+    const size_t n = at ? strcspn(at, " ") : 0;
+    for (int i = 0; at && name_of(g, choice, i); i++) {
+        const char* name = name_of(g, choice, i);
+        if (strlen(name) == n && !strncmp(at, name, n)) { return i; }
+    }
+    if (at) {
+        notice("%s=%.*s, which the checkpoint was trained with, does not exist here: choosing again",
+               CHOICE_NAMES[choice], (int)n, at);
+    }
+    return -1;
+}
+
+// Returns the saved variant of a choice, or the fastest. seconds[i] is INFINITY for variants that do not exist, or are
+// not the saved one. If more than one is left, they are timed.
+static int choose_one(const GPT2* g, Comm* comm, Choice choice, const char* saved) {
+    double seconds[MAX_VARIANTS];
+    const int variant = saved_variant(g, choice, saved);
+    for (int i = 0; i < MAX_VARIANTS; i++) {
+        seconds[i] = (variant < 0 || i == variant) && name_of(g, choice, i) ? 0 : INFINITY;
+    }
+    if (isfinite(seconds[0]) && isfinite(seconds[1])) { time_variants(g, choice, seconds); }
+    if (comm) { comm_all_reduce_host(comm, seconds, MAX_VARIANTS); } // so that all ranks choose the same
+    return fastest_variant(seconds, MAX_VARIANTS);
+}
+
+void autotune(const GPT2* g, Comm* comm, const char* saved) {
+    const Backend* b = g->backend;
+    for (int choice = 0; choice < NUM_CHOICES; choice++) {
+        const int variant = choose_one(g, comm, (Choice)choice, saved);
+        b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
+    }
+}

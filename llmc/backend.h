@@ -1,0 +1,268 @@
+// The contract between the program and what computes for it. A backend is one device (a CPU or an NVIDIA GPU) with one
+// storage type (fp32 or bf16) and, on a CPU, one level of instructions. Each is an object file of its own, compiled
+// from train_gpt2.c or train_gpt2.cu, and exports one constant table: the operations of GPT-2 and the functions of the
+// device. Everything above is compiled once, over a `const Backend*`.
+//
+// Arguments of operations: what is written, what is read, sizes. Tensors are dense and row-major; N = B*T rows. All
+// pointers are device memory. Gradients of parameters and of the residual stream are added to (+=); all other outputs
+// are set (=).
+//
+// Types: weights and activations are `Stored`, an element in the backend's storage type. The residual stream, gradients
+// of parameters, statistics and losses are float in every backend. The gradient of the residual stream is kept twice
+// where the types differ: in float, where it is summed, and rounded to Stored for the matmuls that read it.
+//
+// Work is queued: functions may return before it is done. It is done in the order in which it was queued;
+// device_copy_out() and device_sync() wait for it. A failing device ends the program.
+#pragma once
+#include "base.h"
+#include "tensors.h"
+
+// One element of weights and activations. The type is complete only inside a backend; elsewhere sizes and addresses
+// come from Backend.element_bytes (stored_at).
+typedef struct Stored Stored;
+
+// Options of a device.
+typedef struct {
+    int index;         // which GPU
+    bool is_local_rank; // index is the rank on this machine; a process that sees one GPU alone takes that one
+    int threads;       // of the CPU; 0: OpenMP's choice
+    bool plain;        // the readable kernels that the fast ones are tested against
+    bool fused;        // bias, GELU and bias gradients inside the matmuls
+    bool flash;        // attention in tiles
+    bool tf32;         // matmuls of fp32 storage in TF32
+    bool fp8;          // matmuls of the blocks, of bf16 storage, in FP8
+    bool graph;        // replay recorded work as CUDA graphs (device_replay)
+    const char* attention; // whose attention: "flash" or "cudnn"; NULL: the fastest one
+} DeviceOptions;
+
+// Hyperparameters of one AdamW step. They lie in device memory, so that a recorded update can be replayed.
+typedef struct {
+    float lr, beta1, beta2, eps, weight_decay;
+    float grad_clip;        // largest global norm of the gradient; 0: do not clip
+    int step;               // 1 for the first
+    uint64_t rounding_seed; // 0: weights are the masters rounded to nearest; else rounded stochastically, by this seed
+} AdamW;
+
+// Operations that a device can do in several variants (autotune.h times them).
+typedef enum { CHOICE_ATTENTION, CHOICE_GELU_FORWARD, CHOICE_GELU_BACKWARD, NUM_CHOICES } Choice;
+
+// A recording of work that is queued again and again (device_replay).
+typedef struct Recording Recording;
+typedef void (*Work)(const void* arguments);
+
+typedef struct Backend {
+    const char* device;  // "cpu" or "cuda"
+    const char* storage; // "fp32" or "bf16"
+    const char* level;   // instructions that it is compiled for (cpu/processor.h); NULL on a GPU
+    bool is_host;        // device memory is host memory
+    size_t element_bytes; // of a Stored
+    const struct CommEngine* engine; // collectives between such devices (comm/comm.h); NULL: the host's
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // embedding and layernorm
+
+    // out (B,T,C) = wte (V,C) at the tokens + wpe (T,C). To begin at a later position, pass the row of wpe for it.
+    void (*encoder_forward)(float* out, const int* tokens, const Stored* wte, const Stored* wpe, int B, int T, int C);
+
+    // `order` (B*T): the positions 0 .. B*T-1 sorted by their token, stably, so that each row of dwte is one sum in a
+    // fixed order.
+    void (*encoder_backward)(float* dwte, float* dwpe, const float* dout, const int* tokens, const int* order, int B,
+                             int T, int C);
+
+    // out (N,C) = (inp - mean) * rstd * weight + bias with eps = 1e-5; mean and rstd (N) are kept for backward.
+    void (*layernorm_forward)(Stored* out, float* mean, float* rstd, const float* inp, const Stored* weight,
+                              const Stored* bias, int N, int C);
+
+    // residual (N,C) = inp1 + inp2, then its layernorm. residual may be inp1.
+    void (*residual_layernorm_forward)(float* residual, Stored* out, float* mean, float* rstd, const float* inp1,
+                                       const Stored* inp2, const Stored* weight, const Stored* bias, int N, int C);
+
+    // dinp (N,C) += the gradient through the layernorm; dinp_stored = the sum rounded to Stored (dinp itself in fp32).
+    void (*layernorm_backward)(float* dinp, Stored* dinp_stored, float* dweight, float* dbias, const Stored* dout,
+                               const float* inp, const Stored* weight, const float* mean, const float* rstd, int N,
+                               int C);
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // linear layers
+
+    // out (N,OC) = inp (N,C) @ weight (OC,C)^T + bias (OC). A backend may keep a packed form of a weight, found by its
+    // address, until params_changed().
+    void (*matmul_forward)(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N, int C,
+                           int OC);
+
+    // The same followed by GELU (Hendrycks & Gimpel 2016, the tanh form); pre (N,OC), the input of GELU, is kept for
+    // backward.
+    void (*matmul_gelu_forward)(Stored* out, Stored* pre, const Stored* inp, const Stored* weight, const Stored* bias,
+                                int N, int C, int OC);
+
+    // dinp (N,C) = dout @ weight; dweight (OC,C) += dout^T @ inp; dbias (OC) += the column sums of dout.
+    void (*matmul_backward)(Stored* dinp, float* dweight, float* dbias, const Stored* dout, const Stored* inp,
+                            const Stored* weight, int N, int C, int OC);
+
+    // The same where inp = gelu(pre): dinp is the gradient of pre.
+    void (*matmul_gelu_backward)(Stored* dinp, float* dweight, float* dbias, const Stored* dout, const Stored* inp,
+                                 const Stored* pre, const Stored* weight, int N, int C, int OC);
+
+    // out = gelu(inp), n elements: recomputes in backward what forward did not keep.
+    void (*gelu_forward)(Stored* out, const Stored* inp, size_t n);
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // attention
+
+    // Causal attention of NH heads: qkv (B,T,3,NH,C/NH) -> out (B,T,C). Backward needs the log-sum-exp of the scores,
+    // lse (B,NH,T), besides qkv and out: nothing of size T*T is kept (Dao et al. 2022, FlashAttention). delta (B,NH,T)
+    // is scratch, for the sums of dout * out over each head.
+    void (*attention_forward)(Stored* out, float* lse, const Stored* qkv, int B, int T, int C, int NH);
+    void (*attention_backward)(Stored* dqkv, float* delta, const Stored* dout, const Stored* out, const float* lse,
+                               const Stored* qkv, int B, int T, int C, int NH);
+
+    // For generation: T new positions that follow `past` earlier ones. cache (B,capacity,2,C) holds keys and values of
+    // the earlier ones; those of the new ones are appended. past + T <= capacity. T = 1 is one decoding step.
+    void (*attention_cached)(Stored* out, Stored* cache, const Stored* qkv, int B, int T, int past, int capacity, int C,
+                             int NH);
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // classifier and loss
+
+    // logits = inp (N,C) @ weight (Vp,C)^T, softmax over the first V columns, cross-entropy with targets (N). Rows are
+    // done in chunks with `logits` (chunk,Vp) as scratch, so that logits are never held in full.
+    //   classifier_loss      losses (N)
+    //   classifier_backward  losses (N); and the gradient of dloss * sum(losses): dinp (N,C) =, dweight (Vp,C) +=.
+    //                        Rows V..Vp of dweight get exact zeros, whatever the padding of weight holds.
+    //   classifier_logits    out (N,V) in float
+    // classifier_chunk returns the rows that suit this device.
+    int (*classifier_chunk)(int C);
+    void (*classifier_loss)(float* losses, Stored* logits, const Stored* inp, const Stored* weight, const int* targets,
+                            int chunk, int N, int C, int V, int Vp);
+    void (*classifier_backward)(float* losses, Stored* dinp, float* dweight, Stored* logits, const Stored* inp,
+                                const Stored* weight, const int* targets, float dloss, int chunk, int N, int C, int V,
+                                int Vp);
+    void (*classifier_logits)(float* out, Stored* logits, const Stored* inp, const Stored* weight, int chunk, int N,
+                              int C, int V, int Vp);
+
+    // *total += the sum of losses (N), in an order that does not depend on the number of threads.
+    void (*loss_add)(double* total, const float* losses, int N);
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // update
+
+    // *out += the sum of squares of x (n), in an order that does not depend on the number of threads.
+    void (*norm_squared)(double* out, const float* x, size_t n);
+
+    // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction, for the elements [begin,
+    // end) of the table's layout; the five pointers are to element `begin`. Only matrices decay. The gradient is first
+    // scaled to a norm of at most grad_clip, its squared global norm being *grad_norm_squared; where that is not finite
+    // nothing changes. params become the masters rounded to Stored; in fp32 masters may be params. Call
+    // params_changed() afterwards.
+    void (*adamw_update)(Stored* params, float* masters, float* m, float* v, const float* grads,
+                         const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
+                         size_t end);
+
+    // params (n) = masters rounded to Stored, after masters were loaded. Call params_changed() afterwards.
+    void (*params_round)(Stored* params, const float* masters, size_t n);
+
+    // Weights have changed: forgets packed forms of them.
+    void (*params_changed)(void);
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // facts about the operations
+
+    // Bytes of device memory that operations take at most beside their arguments, to train or only forward, with
+    // micro-batches of (B,T): packed weights, scratch, workspaces of libraries.
+    size_t (*operations_bytes)(const TensorTable* params, bool trains, int B, int T, int C, int NH);
+
+    // Name of variant `i` of a choice for micro-batches of (B,T). Variant 0 always exists and is the default; NULL:
+    // there are no more, or this device has only one.
+    const char* (*variant_name)(Choice choice, int i, int B, int T, int C, int NH);
+
+    // From now on operations use variant `i` for micro-batches of (B,T).
+    void (*choose_variant)(Choice choice, int i, int B, int T, int C, int NH);
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // the device
+
+    bool (*device_exists)(void);
+    // Returns what the device cannot do of the options, in words; NULL: nothing. device_open() would refuse it.
+    const char* (*device_lacks)(const DeviceOptions* options);
+    // Opens the device. May be called again with other options for the same device.
+    void (*device_open)(const DeviceOptions* options);
+    const char* (*device_name)(void);
+    // A name that no other GPU has; empty for a CPU, which processes may share.
+    const char* (*device_identity)(void);
+    int (*device_threads)(void); // of a CPU; 0 on a GPU
+    // Names the kernels in use with all chosen variants. state.json keeps it, so that a resumed run uses the same.
+    const char* (*device_kernels)(void);
+    // Returns the seconds that the device took for the work queued between the two; waits for it.
+    void (*device_timer_start)(void);
+    double (*device_timer_stop)(void);
+    // Peak operations per second of matmuls in the type in use, a multiply-add counting as two: from the data sheet if
+    // the GPU is known, else measured.
+    double (*device_peak_flops)(void);
+    // Operations per second that a large matmul reaches, measured.
+    double (*device_matmul_flops)(void);
+    // Operations per second of one thread in tiles whose operands are in the caches, measured; 0 on a GPU.
+    double (*device_kernel_flops)(void);
+    // Bytes per second of a copy within device memory, those read and those written, measured.
+    double (*device_copy_bandwidth)(void);
+
+    // Zeroed device memory; `what` names its purpose in errors.
+    void* (*device_alloc)(size_t bytes, const char* what);
+    // Waits for all work queued before. p may be NULL.
+    void (*device_free)(void* p, size_t bytes);
+    // Bytes that can be allocated now. plan.h asks before anything is allocated.
+    size_t (*device_memory_available)(void);
+    // The same for an idle device with `total` bytes, which need not be present.
+    size_t (*device_memory_usable)(size_t total);
+    // Zeroed host memory for copies to and from the device: pinned for a GPU.
+    void* (*host_alloc)(size_t bytes, const char* what);
+    void (*host_free)(void* p);
+
+    // Queues zeroing.
+    void (*device_zero)(void* p, size_t bytes);
+    // Queues a copy within device memory; the two ranges do not overlap.
+    void (*device_copy)(void* to, const void* from, size_t bytes);
+    // Copy and wait; host is ordinary memory.
+    void (*device_copy_in)(void* device, const void* host, size_t bytes);
+    void (*device_copy_out)(void* host, const void* device, size_t bytes);
+    // Copies a batch from host_alloc memory while earlier work goes on; work queued afterwards sees it. `device` must
+    // not be the destination of the call before; host must not change until the next call returns.
+    void (*device_upload)(void* device, const void* host, size_t bytes);
+    // Queue a copy from or to host_alloc memory, which must not change, or can be read, after device_sync().
+    void (*device_send)(void* device, const void* host, size_t bytes);
+    void (*device_fetch)(void* host, const void* device, size_t bytes);
+    // Waits for all queued work.
+    void (*device_sync)(void);
+
+    // Does `work`, which only queues operations, device_zero, device_send and device_fetch. A GPU records it once as a
+    // graph and replays that. Everything that changes between calls must lie in device memory or in `arguments`
+    // (`bytes` of them, padding zeroed); two sets of arguments are remembered, another one costs a new recording.
+    // *recording is NULL at first and belongs to one piece of work.
+    void (*device_replay)(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes);
+    // Frees a recording: before memory that its work uses is freed.
+    void (*device_forget)(Recording** recording);
+
+    // Names the work queued between the two for a profiler: `name`, followed by the layer's number if layer >= 0.
+    void (*device_range_push)(const char* name, int layer);
+    void (*device_range_pop)(void);
+} Backend;
+
+// All functions of the table, for the object files that fill it.
+#define BACKEND_FUNCTIONS(_)                                                                                   \
+    _(encoder_forward), _(encoder_backward), _(layernorm_forward), _(residual_layernorm_forward),             \
+    _(layernorm_backward), _(matmul_forward), _(matmul_gelu_forward), _(matmul_backward),                     \
+    _(matmul_gelu_backward), _(gelu_forward), _(attention_forward), _(attention_backward),                    \
+    _(attention_cached), _(classifier_chunk), _(classifier_loss), _(classifier_backward),                     \
+    _(classifier_logits), _(loss_add), _(norm_squared), _(adamw_update), _(params_round), _(params_changed),  \
+    _(operations_bytes), _(variant_name), _(choose_variant), _(device_exists), _(device_lacks),               \
+    _(device_open), _(device_name), _(device_identity), _(device_threads), _(device_kernels),                 \
+    _(device_timer_start), _(device_timer_stop), _(device_peak_flops), _(device_matmul_flops),                \
+    _(device_kernel_flops), _(device_copy_bandwidth), _(device_alloc), _(device_free),                        \
+    _(device_memory_available), _(device_memory_usable), _(host_alloc), _(host_free), _(device_zero),         \
+    _(device_copy), _(device_copy_in), _(device_copy_out), _(device_upload), _(device_send),                  \
+    _(device_fetch), _(device_sync), _(device_replay), _(device_forget), _(device_range_push),                \
+    _(device_range_pop)
+
+// Address of element number i.
+static inline Stored* stored_at(const Backend* b, const Stored* p, size_t i) {
+    return (Stored*)((uintptr_t)p + i * b->element_bytes);
+}

@@ -1,0 +1,252 @@
+#include "base.h"
+
+int process_rank;
+
+bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(err->text, sizeof err->text, fmt, args);
+    va_end(args);
+    return false;
+}
+
+void wait_for_rank0_message(void) {
+    if (process_rank > 0) { usleep(500000); }
+}
+
+// Begins a line on standard error: erases a line of progress() that a terminal may show there.
+static void begin_line(void) {
+    fflush(stdout);
+    if (isatty(STDERR_FILENO)) { fputs("\r\033[K", stderr); }
+}
+
+static void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_list args) {
+    wait_for_rank0_message();
+    begin_line();
+    if (process_rank > 0) { fprintf(stderr, "rank %d: ", process_rank); }
+    fputs("error: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    exit(code);
+}
+
+void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal(const char* fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vdie(EXIT_RUNTIME, fmt, args);
+}
+
+void ATTR_NORETURN ATTR_PRINTF(1, 2) usage_error(const char* fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vdie(EXIT_USAGE, fmt, args);
+}
+
+void ATTR_PRINTF(1, 2) notice(const char* fmt, ...) {
+    va_list args;
+    if (process_rank > 0) { return; }
+    va_start(args, fmt);
+    begin_line();
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+void ATTR_PRINTF(2, 3) progress(Progress* p, const char* fmt, ...) {
+    const bool is_terminal = isatty(STDERR_FILENO);
+    const double now = seconds_now(), wait = is_terminal ? 0.2 : 30;
+    va_list args;
+    if (p->start == 0) { p->start = p->last = now; }
+    if (process_rank > 0 || now - p->start < 2 || now - p->last < wait) { return; }
+    p->last = now;
+    va_start(args, fmt);
+    begin_line();
+    vfprintf(stderr, fmt, args);
+    if (!is_terminal) { fputc('\n', stderr); }
+    fflush(stderr);
+    va_end(args);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+void* alloc_or_die(size_t count, size_t size, const char* what) {
+    void* p = calloc(count ? count : 1, size);
+    if (!p) { fatal("out of memory: %zu bytes for %s", count * size, what); }
+    return p;
+}
+
+void* realloc_or_die(void* p, size_t bytes, const char* what) {
+    void* q = realloc(p, bytes ? bytes : 1);
+    if (!q) { fatal("out of memory: %zu bytes for %s", bytes, what); }
+    return q;
+}
+
+char* ATTR_PRINTF(1, 2) format(const char* fmt, ...) {
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    char* s = alloc_or_die((size_t)n + 1, 1, "a string");
+    vsnprintf(s, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return s;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// numbers
+
+double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+uint64_t hash64(const void* data, size_t bytes, uint64_t seed) {
+    const unsigned char* p = data;
+    uint64_t lane[4], word, h = seed ^ (bytes * 0x9e3779b97f4a7c15ull);
+    for (int i = 0; i < 4; i++) { lane[i] = mix64(seed + (uint64_t)i + 1); }
+    for (; bytes >= 32; bytes -= 32, p += 32) {
+        for (int i = 0; i < 4; i++) {
+            memcpy(&word, p + 8 * i, 8);
+            lane[i] = (lane[i] ^ word) * 0x9fb21c651e98df25ull;
+            lane[i] ^= lane[i] >> 29;
+        }
+    }
+    for (int i = 0; i < 4; i++) { h = mix64(h ^ lane[i]); }
+    for (; bytes > 0; bytes -= min_size(bytes, 8), p += 8) {
+        word = 0;
+        memcpy(&word, p, min_size(bytes, 8));
+        h = mix64(h ^ word) + 0x9e3779b97f4a7c15ull;
+        if (bytes <= 8) { break; }
+    }
+    return h;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// text
+
+size_t utf8_decode(const void* text, const void* end, uint32_t* code_point) {
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000}; // smallest code point of each length
+    const unsigned char* p = text;
+    if (*p < 0x80) {
+        *code_point = *p;
+        return 1;
+    }
+    size_t bytes = *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
+    if (*p < 0xc2 || *p > 0xf4 || (size_t)((const unsigned char*)end - p) < bytes) { return 0; }
+    uint32_t c = *p & (0x7fu >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        if ((p[i] & 0xc0) != 0x80) { return 0; }
+        c = c << 6 | (p[i] & 0x3f);
+    }
+    *code_point = c;
+    bool surrogate = c >= 0xd800 && c <= 0xdfff;
+    return c < least[bytes] || c > 0x10ffff || surrogate ? 0 : bytes;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// files
+
+bool path_exists(const char* path) { return access(path, F_OK) == 0; }
+
+bool is_directory(const char* path) {
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+bool make_directories(const char* path, Error* err) {
+    char* p = format("%s", path);
+    bool ok = true;
+    for (char* c = p + (*p != 0); ok; c++) {
+        if (*c != '/' && *c != 0) { continue; }
+        char end = *c;
+        *c = 0;
+        if (mkdir(p, 0777) != 0 && !is_directory(p)) {
+            ok = fail(err, "%s: cannot make the folder: %s", p, strerror(errno));
+        }
+        *c = end;
+        if (end == 0) { break; }
+    }
+    free(p);
+    return ok;
+}
+
+char* read_stream(FILE* f, const char* name, size_t* size, Error* err) {
+    size_t used = 0, room = 1 << 16;
+    char* text = alloc_or_die(room, 1, name);
+    for (size_t n; (n = fread(text + used, 1, room - 1 - used, f)) > 0;) {
+        used += n;
+        if (room - 1 - used == 0) { text = realloc_or_die(text, room *= 2, name); }
+    }
+    if (ferror(f)) {
+        fail(err, "%s: cannot read: %s", name, strerror(errno));
+        free(text);
+        return NULL;
+    }
+    text[used] = 0;
+    if (size) { *size = used; }
+    return text;
+}
+
+char* read_file(const char* path, size_t* size, Error* err) {
+    FILE* f = fopen(path, "rb");
+    if (size) { *size = 0; }
+    if (!f) {
+        fail(err, "%s: cannot open: %s", path, strerror(errno));
+        return NULL;
+    }
+    char* text = read_stream(f, path, size, err);
+    fclose(f);
+    return text;
+}
+
+bool read_exactly(int fd, const char* path, void* out, size_t bytes, size_t offset, Error* err) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(fd, (char*)out + done, bytes - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n < 0) { return fail(err, "%s: cannot read: %s", path, strerror(errno)); }
+        if (n == 0) { return fail(err, "%s: the file was cut short while it was open: make it again", path); }
+        done += (size_t)n;
+    }
+    return true;
+}
+
+bool sync_parent(const char* path, Error* err) {
+    char* folder = format("%s", path);
+    char* slash = strrchr(folder, '/');
+    if (slash) { slash[slash == folder] = 0; }
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+    if (!ok) { fail(err, "%s: cannot sync the folder: %s", folder, strerror(errno)); }
+    if (fd >= 0) { close(fd); }
+    free(folder);
+    return ok;
+}
+
+bool close_synced(FILE* f, const char* path, Error* err) {
+    bool ok = fflush(f) == 0 && !ferror(f) && fsync(fileno(f)) == 0;
+    int error = errno;
+    if (fclose(f) != 0 && ok) {
+        ok = false;
+        error = errno;
+    }
+    return ok ? true : fail(err, "%s: cannot write: %s", path, strerror(error));
+}
+
+bool write_file_atomically(const char* path, const char* text, size_t size, Error* err) {
+    const char* slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash + 1 - path) : 0;
+    char* temporary = format("%.*s.tmp-%s", folder, path, path + folder);
+    FILE* f = fopen(temporary, "wb");
+    bool ok = f || fail(err, "%s: cannot write: %s", temporary, strerror(errno));
+    if (f) {
+        fwrite(text, 1, size, f);
+        ok = close_synced(f, temporary, err);
+    }
+    if (ok && rename(temporary, path) != 0) { ok = fail(err, "%s: cannot replace: %s", path, strerror(errno)); }
+    if (f && !ok) { unlink(temporary); }
+    free(temporary);
+    return ok && sync_parent(path, err);
+}

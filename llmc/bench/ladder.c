@@ -1,0 +1,302 @@
+#include "ladder.h"
+#include "../backends.h"
+#include "../check/compare.h"
+#include "../check/trial.h"
+#include "../data/dataloader.h"
+#include "ladder_page.h"
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// rungs
+
+static const Rung GPU_RUNGS[] = {
+    {"plain kernels, fp32", "fp32", "plain", 0, 0, 0, 0, ALL_THREADS, {"", "", "", ""}},
+    {"cuBLASLt, fp32", "fp32", "fast", 0, 0, 0, 0, ALL_THREADS, {"16000", "1600", "1000", ""}},
+    {"tf32", "tf32", "fast", 0, 0, 0, 0, ALL_THREADS, {"49000", "2000", "380", "1.5"}},
+    {"bf16", "bf16", "fast", 0, 0, 0, 0, ALL_THREADS, {"54500", "3250", "334", "1.5"}},
+    {"fused", "bf16", "fast", 1, 0, 0, 0, ALL_THREADS, {"126000", "", "", "1.3"}},
+    {"flash attention", "bf16", "fast", 1, 1, 0, 0, ALL_THREADS, {"170000", "15000", "", "1.1"}},
+    {"padded vocabulary", "bf16", "fast", 1, 1, 1, 0, ALL_THREADS, {"175000", "15300", "100", "1.06"}},
+    {"CUDA graphs", "bf16", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
+    {"fp8", "fp8", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
+};
+
+static const Rung CPU_RUNGS[] = {
+    {"plain loops", "fp32", "plain", 0, 0, 0, 0, 1, {"", "", "", ""}},
+    {"vectors and blocks", "fp32", "fast", 0, 0, 0, 0, 1, {"", "", "", ""}},
+    {"fused", "fp32", "fast", 1, 0, 0, 0, 1, {"", "", "", ""}},
+    {"flash attention", "fp32", "fast", 1, 1, 0, 0, 1, {"", "", "", ""}},
+    {"bf16", "bf16", "fast", 1, 1, 0, 0, 1, {"", "", "", ""}},
+    {"padded vocabulary", "bf16", "fast", 1, 1, 1, 0, 1, {"", "", "", ""}},
+    {"all threads", "bf16", "fast", 1, 1, 1, 0, ALL_THREADS, {"", "", "", ""}},
+};
+
+// On a GPU graphs are recorded in the second step and, for the other buffer of batches, in the third.
+const LadderKind GPU_LADDER = {GPU_RUNGS, sizeof GPU_RUNGS / sizeof *GPU_RUNGS, 3, 10};
+const LadderKind CPU_LADDER = {CPU_RUNGS, sizeof CPU_RUNGS / sizeof *CPU_RUNGS, 1, 5};
+
+const char* const PUBLISHED[NUM_PUBLISHED] = {"A100 tok/s", "4060 Ti tok/s", "A100 ms", "3090 gain"};
+
+const char PUBLISHED_NOTE[] =
+    "Published, in PyTorch, for the 124M model, as rounded by their authors: tokens/s on an A100 and an RTX 4060 Ti,\n"
+    "ms for 16 x 1024 tokens on an A100, speed-up on an RTX 3090 over the rung before. Before the flash rung their\n"
+    "attention is made of matmuls, ours of plain kernels: our flash rung gains more, those before it less.\n"
+    "From there on ours is the faster of our own kernels and cuDNN's, if the program has that.";
+
+const char* const DECIDED[NUM_DECIDED] = {"dtype", "kernels", "attention", "fused", "flash", "pad_vocab", "graph"};
+
+// The loss that counts is that after so many updates on the one batch, or at the last step if there are fewer. Each
+// update multiplies what the rounding of the first one did, about thirtyfold in five for 124M and 4 x 64 tokens.
+enum { UPDATES_COMPARED = 5 };
+
+// How far that loss may be from the rung before, relatively, by the coarser of the two types: some ten times of what
+// was seen with bf16, 4e-4; five times that with fp8, whose gradients are some ten times as far off.
+typedef struct {
+    const char* dtype;
+    double tolerance;
+} LossTolerance;
+
+static const LossTolerance LOSS_TOLERANCES[] = { // coarsest first
+    {"fp8", 2e-2}, {"bf16", 4e-3}, {"tf32", 2e-3}, {"fp32", 1e-5}};
+
+double loss_tolerance(const char* a, const char* b) {
+    for (size_t i = 0; i < sizeof LOSS_TOLERANCES / sizeof *LOSS_TOLERANCES; i++) {
+        const LossTolerance* t = &LOSS_TOLERANCES[i];
+        if (!strcmp(t->dtype, a) || !strcmp(t->dtype, b)) { return t->tolerance; }
+    }
+    fatal("the ladder has no tolerance for %s", a);
+}
+
+double rung_tolerance(const Rung* a, const Rung* b, bool same_kernels) {
+    const bool same = same_kernels && !strcmp(a->dtype, b->dtype) && !strcmp(a->kernels, b->kernels) &&
+                      a->fused == b->fused && a->flash == b->flash && a->pad_vocab == b->pad_vocab;
+    return same ? 0 : loss_tolerance(a->dtype, b->dtype);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// processes
+
+int in_child(void (*work)(Ladder*, int), Ladder* l, int index, size_t* peak_bytes) {
+    int status;
+    struct rusage usage;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child < 0) { fatal("cannot start a process: %s", strerror(errno)); }
+    if (child == 0) {
+        work(l, index);
+        exit(EXIT_DONE);
+    }
+    while (wait4(child, &status, 0, &usage) < 0) {
+        if (errno != EINTR) { fatal("cannot wait for a process: %s", strerror(errno)); }
+    }
+    *peak_bytes = (size_t)usage.ru_maxrss * 1024;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// The options of a rung.
+static Config rung_config(const Config* config, const Rung* r) {
+    Config c = *config;
+    c.dtype = r->dtype;
+    c.kernels = r->kernels;
+    c.fused = r->fused;
+    c.flash = r->flash;
+    c.pad_vocab = r->pad_vocab;
+    c.graph = r->graph;
+    if (r->threads != ALL_THREADS) { c.threads = r->threads; }
+    return c;
+}
+
+void ladder_choose(Ladder* l, const Backend* (*find)(const char* dtype, const char* cpu)) {
+    for (int i = 0; i < l->kind->count; i++) {
+        Rung r = l->kind->rungs[i];
+        const Rung* below = i > 0 ? &l->kind->rungs[i - 1] : NULL;
+        if (!find(r.dtype, l->config->cpu)) {
+            if (l->count == 0 || strcmp(below->dtype, r.dtype)) {
+                notice("this program has no %s kernels for this processor: rung '%s' is left out", r.dtype, r.name);
+                continue;
+            }
+            r.dtype = l->rung[l->count - 1].dtype;
+        }
+        if (l->threads == 1 && l->count > 0 && below->threads != r.threads) {
+            notice("there is one processor, or --threads 1: rung '%s' is left out", r.name);
+            continue;
+        }
+        l->rung[l->count++] = r;
+    }
+}
+
+// Probes the machine and resolves the options. --batch_size auto is the largest that fits the first rung, whose
+// activations are the largest.
+static void ladder_probe(Ladder* l, int unused) {
+    (void)unused;
+    Config first = rung_config(l->config, &l->kind->rungs[0]);
+    first.threads = l->config->threads;
+    const Backend* b = bench_backend(&first, first.dtype);
+    const DeviceOptions options = device_options(&first, first.dtype);
+    b->device_open(&options);
+    l->plan = bench_plan(b, first.dtype, &first, bench_seq_len(b));
+    snprintf(l->model, sizeof l->model, "%s", l->plan.model);
+    l->plan.model = l->model; // shared memory
+    l->threads = b->device_threads();
+    l->copy_bandwidth = b->device_copy_bandwidth();
+    snprintf(l->device, sizeof l->device, "%s", b->device_name());
+    ladder_choose(l, find_backend);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// measuring
+
+// Makes the batch that all rungs train on: random tokens, or the first of --train_data.
+static void ladder_batch(Ladder* l) {
+    const Config* c = l->config;
+    Error err;
+    const int V = l->plan.shape.vocab_size;
+    const size_t B = (size_t)l->plan.B, T = (size_t)l->plan.T, n = B * T;
+    l->batch = alloc_or_die(3 * n, sizeof *l->batch, "a batch of tokens");
+    if (config_source(c, "train_data") == FROM_DEFAULT) {
+        batch_random(l->batch, n, V, (uint64_t)c->seed, 0);
+        return;
+    }
+    Dataset data;
+    bool ok = dataset_open(&data, "--train_data", c->train_data, (int)T, V, &err);
+    for (size_t row = 0; ok && row < B; row++) {
+        const uint64_t window = data_window(row, data.num_windows, DATA_SHUFFLED, (uint64_t)c->seed);
+        ok = dataset_read(&data, window, l->batch + row * T, l->batch + n + row * T, &err);
+    }
+    if (!ok) { fatal("%s", err.text); }
+    dataset_close(&data);
+    batch_sort(l->batch, n, V);
+}
+
+// Returns the milliseconds of a step, the median, and sets *loss, that after UPDATES_COMPARED updates.
+static double time_steps(const Ladder* l, Trial* trial, double* loss) {
+    const int warm_up = l->kind->warm_up;
+    double* ms = alloc_or_die((size_t)l->steps, sizeof *ms, "times");
+    for (int i = 0; i < warm_up + l->steps; i++) {
+        double now, norm;
+        const double start = seconds_now();
+        trial_step(trial, l->batch, 1, &now, &norm);
+        if (i >= warm_up) { ms[i - warm_up] = 1e3 * (seconds_now() - start); }
+        if (i <= UPDATES_COMPARED) { *loss = now; }
+    }
+    const double middle = median(ms, (size_t)l->steps);
+    free(ms);
+    return middle;
+}
+
+// Trains a few steps on a rung and fills in its result.
+static void rung_run(Ladder* l, int index) {
+    Error err;
+    RungResult* r = &l->result[index];
+    Config c = rung_config(l->config, &l->rung[index]);
+    c.batch_size = l->plan.B;
+    c.seq_len = l->plan.T;
+    const Backend* b = bench_backend(&c, c.dtype);
+    const DeviceOptions options = device_options(&c, c.dtype);
+    const char* lack = b->device_lacks(&options);
+    if (lack) {
+        snprintf(r->why_not, sizeof r->why_not, "%s", lack);
+        return;
+    }
+    b->device_open(&options);
+    const Plan plan = bench_plan(b, c.dtype, &c, 0);
+    const size_t available = b->device_memory_available();
+    r->plan_bytes = plan_bytes(&plan);
+    Trial* trial = trial_open(&plan, &c, NULL, &err);
+    if (!trial) {
+        notice("%s: %s", l->rung[index].name, err.text);
+        snprintf(r->why_not, sizeof r->why_not, "does not fit into memory");
+        return;
+    }
+    r->ms = time_steps(l, trial, &r->loss);
+    r->peak_bytes = available - min_size(available, b->device_memory_available());
+    snprintf(r->kernels, sizeof r->kernels, "%s", b->device_kernels());
+    r->tokens_per_second = 1e3 * (double)plan.B * plan.T / r->ms;
+    r->flops = gpt2_flops_per_token(trial_model(trial)) * r->tokens_per_second;
+    trial_close(trial);
+    r->peak_flops = device_is_emulated(b) ? (double)NAN : b->device_peak_flops();
+    r->threads = b->device_threads();
+    snprintf(r->level, sizeof r->level, "%s", b->level ? b->level : "");
+    r->ran = true;
+}
+
+// Runs a rung in a process of its own. On a CPU the system knows best how much memory that used.
+static void rung_measure(Ladder* l, int index) {
+    RungResult* r = &l->result[index];
+    size_t peak_bytes;
+    const int code = in_child(rung_run, l, index, &peak_bytes);
+    if (code == EXIT_RUNTIME || code == EXIT_USAGE) { exit(code); } // it printed the reason
+    if (code != EXIT_DONE) {
+        r->ran = false;
+        snprintf(r->why_not, sizeof r->why_not, "ended with code %d", code);
+    }
+    if (!l->on_gpu) { r->peak_bytes = peak_bytes; }
+}
+
+bool rung_is_ok(const RungResult* r) { return isfinite(r->loss) && r->loss_error <= r->tolerance; }
+
+void rung_compare(Ladder* l, int index, int first, int before) {
+    RungResult* r = &l->result[index];
+    if (!r->ran) { return; }
+    r->gain = before >= 0 ? r->tokens_per_second / l->result[before].tokens_per_second : 1.0;
+    r->total_gain = first >= 0 ? r->tokens_per_second / l->result[first].tokens_per_second : 1.0;
+    if (before >= 0) {
+        const RungResult* last = &l->result[before];
+        r->tolerance = rung_tolerance(&l->rung[before], &l->rung[index], !strcmp(last->kernels, r->kernels));
+        r->loss_error = fabs(r->loss / last->loss - 1.0);
+    }
+    l->failed += !rung_is_ok(r);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the command
+
+// Refuses options that the rungs decide, and counts the steps.
+static void ladder_options(Ladder* l) {
+    const Config* c = l->config;
+    for (int i = 0; i < NUM_DECIDED; i++) {
+        if (config_source(c, DECIDED[i]) > FROM_DEFAULT) {
+            usage_error("bench ladder: the rungs decide about --%s: leave it out", DECIDED[i]);
+        }
+    }
+    if (c->max_steps == 0) { usage_error("bench ladder: --max_steps 0 leaves nothing to measure"); }
+    if (c->max_steps > 1000000) { usage_error("bench ladder: --max_steps %lld is too many", c->max_steps); }
+    l->steps = c->max_steps < 0 ? l->kind->steps : (int)c->max_steps;
+}
+
+static void ladder_climb(Ladder* l) {
+    int first = -1, before = -1;
+    for (int i = 0; i < l->count; i++) {
+        rung_measure(l, i);
+        rung_compare(l, i, first, before);
+        print_rung(l, i);
+        if (l->result[i].ran) { before = i; }
+        if (first < 0) { first = before; }
+    }
+    if (first < 0) { fatal("bench ladder: no rung ran; give a smaller --batch_size, --seq_len or --model"); }
+}
+
+int bench_ladder(const Config* config) {
+    Ladder* l = mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (l == MAP_FAILED) { fatal("out of memory: %zu bytes for the ladder", sizeof *l); }
+    size_t ignored;
+    l->config = config;
+    l->on_gpu = program_has_gpu();
+    l->kind = l->on_gpu ? &GPU_LADDER : &CPU_LADDER;
+    ladder_options(l);
+    const int code = in_child(ladder_probe, l, 0, &ignored);
+    if (code != EXIT_DONE) { exit(code); } // it printed the reason
+    ladder_batch(l);
+    print_ladder_heading(l, min_int(UPDATES_COMPARED, l->steps + l->kind->warm_up - 1));
+    ladder_climb(l);
+    if (l->on_gpu) { puts(PUBLISHED_NOTE); }
+    ladder_write(l);
+    const char* out = config->out;
+    if (*out) { printf("%s/ladder.json\n%s/ladder.html\n%s/ladder.svg\n", out, out, out); }
+    const bool failed = l->failed > 0;
+    free(l->batch);
+    munmap(l, sizeof *l);
+    return failed ? EXIT_CHECK_FAILED : EXIT_DONE;
+}

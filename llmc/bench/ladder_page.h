@@ -1,0 +1,13 @@
+// Shows a ladder: as lines on standard output while rungs are measured, then as ladder.json, and as ladder.html with a
+// picture of speed and memory, which is also ladder.svg.
+#pragma once
+#include "ladder.h"
+
+// Prints the heading of the table. updates: the number of updates after which losses are compared.
+void print_ladder_heading(const Ladder* l, int updates);
+
+// Prints the line of a rung.
+void print_rung(const Ladder* l, int index);
+
+// Writes ladder.json, ladder.html and ladder.svg into --out, unless that is empty.
+void ladder_write(const Ladder* l);

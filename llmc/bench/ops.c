@@ -1,0 +1,170 @@
+#include "ops.h"
+#include "../files/json.h"
+#include "../log/report.h"
+#include "page.h"
+#include "predict.h"
+
+double op_reached(const BenchOps* b, const OpTime* t, bool* by_memory) {
+    const double memory = t->bytes / b->bandwidth, arithmetic = t->flops / b->peak_flops;
+    *by_memory = memory > arithmetic;
+    return b->is_emulated ? (double)NAN : fmax(memory, arithmetic) / t->seconds;
+}
+
+// The seconds of one run that predict.h expects.
+static double predicted_seconds(const BenchOps* b, const char* name, const OpSizes* sizes) {
+    const KernelList k = op_kernels(&b->step, name, sizes);
+    return predict_kernels(&b->step, &k, 1).seconds;
+}
+
+static void bench_op(BenchOps* b, int op, const char* layer, const OpSizes* sizes) {
+    bool by_memory;
+    char percent[32];
+    const char* name = op_name(op);
+    const OpTime t = op_time(b->plan.backend, op, sizes);
+    if (!(t.flops > 0)) { fatal("%s: op_cases.c does not say how many FLOPS it takes", name); }
+    const double reached = op_reached(b, &t, &by_memory);
+    const char* limit = by_memory ? "memory" : "arithmetic";
+    printf("%-27s %-8s %10.3f", name, layer, 1e3 * t.seconds);
+    if (b->gpu) { printf(" %10.3f", 1e3 * predicted_seconds(b, name, sizes)); }
+    printf(" %10.2f %10.1f %10.3f %10.1f %8s of %s\n", t.bytes / 1e6, t.bytes / t.seconds / 1e9, t.flops / 1e9,
+           t.flops / t.seconds / 1e9, percent_text(percent, reached), limit);
+    fflush(stdout);
+    if (b->count == MAX_OP_ROWS) { fatal("bench ops: more than %d rows", MAX_OP_ROWS); }
+    const RooflinePoint point = {.name = name,
+                                 .layer = layer,
+                                 .intensity = t.flops / t.bytes,
+                                 .flops = t.flops / t.seconds,
+                                 .ms = 1e3 * t.seconds,
+                                 .reached = reached,
+                                 .by_memory = by_memory};
+    b->row[b->count++] = point;
+    json_t* row = json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o}", "name", name, "layer", layer, "ms",
+                            point.ms, "bytes", t.bytes, "gb_s", t.bytes / t.seconds / 1e9, "flops", t.flops, "gflop_s",
+                            t.flops / t.seconds / 1e9, "intensity", point.intensity, "limit", limit, "reached",
+                            json_float(reached));
+    if (!row) { fatal("%s: a time that JSON cannot hold", name); }
+    if (b->gpu) { json_object_set_new(row, "predicted_ms", json_real(1e3 * predicted_seconds(b, name, sizes))); }
+    json_array_append_new(b->rows, row);
+}
+
+bool op_is_asked_for(const Config* c, const char* name, const char* layer) {
+    char* full = format("%s %s", name, layer);
+    bool asked = c->num_args == 1;
+    for (int i = 1; i < c->num_args; i++) { asked = asked || strstr(full, c->args[i]); }
+    free(full);
+    return asked;
+}
+
+static void bench_all_ops(BenchOps* b) {
+    const GPT2Config* m = &b->plan.shape;
+    for (int op = 0; op_name(op); op++) {
+        const char* name = op_name(op);
+        OpSizes sizes = op_sizes_of(m, b->plan.B, b->plan.T);
+        int layers = 0;
+        for (int i = 0; i < NUM_OP_LAYERS; i++) {
+            const OpLayer* l = &OP_LAYERS[i];
+            if (strcmp(l->op, name)) { continue; }
+            layers++;
+            sizes.C = l->in * m->channels;
+            sizes.OC = l->out * m->channels;
+            if (op_is_asked_for(b->config, name, l->layer)) { bench_op(b, op, l->layer, &sizes); }
+        }
+        if (!layers && op_is_asked_for(b->config, name, "")) { bench_op(b, op, "", &sizes); }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// files
+
+static Roofline ops_roofline(const BenchOps* b) {
+    const Roofline r = {.device = b->plan.backend->device_name(),
+                        .copy_bandwidth = b->bandwidth,
+                        .matmul_flops = b->peak_flops,
+                        .published_bandwidth = b->gpu ? 1e9 * b->gpu->memory : 0,
+                        .published_flops = b->published_flops,
+                        .point = b->row,
+                        .count = b->count};
+    return r;
+}
+
+static void page_ops(Page* page, const BenchOps* b) {
+    const Plan* p = &b->plan;
+    const Roofline r = ops_roofline(b);
+    page_begin(page, "ops");
+    page_fact(page, "<header><h1>The operations on ", format("%s", r.device), "</h1>\n");
+    page_fact(page, "<p>",
+              format("%s, %d x %d tokens, %s; each operation by itself, caches cold, the best of several runs",
+                     p->model, p->B, p->T, p->dtype),
+              "</p>\n");
+    page_fact(page, "<p>", given_options(b->config), "</p></header>\n<figure class=\"wide one\">\n");
+    page_roofline(page, &r);
+    page_add(page, "</figure>\n");
+    page_end(page);
+}
+
+// Writes ops.json, ops.html and ops.svg into --out, unless that is empty.
+static void ops_write(const BenchOps* b) {
+    const char* out = b->config->out;
+    json_t* record =
+        bench_record("ops", b->config, &b->plan, b->plan.backend->device_name(), b->bandwidth, "ops", b->rows);
+    if (!*out) {
+        json_decref(record);
+        return;
+    }
+    if (record) {
+        json_object_set_new(record, "peak_gflop_s", json_real(b->peak_flops / 1e9));
+        if (b->gpu) { json_object_set_new(record, "published_gflop_s", json_real(b->published_flops / 1e9)); }
+    }
+    const Roofline r = ops_roofline(b);
+    Page page = {NULL, 0, 0}, picture = {NULL, 0, 0};
+    page_ops(&page, b);
+    page_roofline(&picture, &r);
+    bench_write_json(out, "ops.json", record);
+    bench_write(out, "ops.html", page.text);
+    bench_write(out, "ops.svg", picture.text);
+    free(page.text);
+    free(picture.text);
+    printf("%s/ops.json\n%s/ops.html\n%s/ops.svg\n", out, out, out);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the command
+
+static void print_ops_heading(const BenchOps* b) {
+    const Plan* p = &b->plan;
+    printf("ops: %s, %s, %s kernels, %d x %d tokens of %s\n", p->backend->device_name(), p->dtype, b->config->kernels,
+           p->B, p->T, p->model);
+    printf("limits, measured: memory moves %.1f GB/s when it is copied, a large matmul does %.1f GFLOP/s",
+           b->bandwidth / 1e9, b->peak_flops / 1e9);
+    if (b->gpu) { printf("; by data sheet %.1f and %.1f", b->gpu->memory, b->published_flops / 1e9); }
+    putchar('\n');
+    printf("the best of several runs; before each, caches are filled with %d MiB of something else\n"
+           "(beyond 100%%: the output had not left the caches when the run ended)\n", COLD_MIB);
+    printf("%-27s %-8s %10s", "operation", "layer", "ms");
+    if (b->gpu) { printf(" %10s", "predicted"); }
+    printf(" %10s %10s %10s %10s %s\n", "MB", "GB/s", "GFLOP", "GFLOP/s", " reached");
+}
+
+int bench_ops(const Config* config) {
+    const Backend* device = bench_backend(config, config->dtype);
+    const char* dtype = bench_dtype(config, device);
+    Comm alone = comm_alone();
+    open_device(device, config, dtype, &alone);
+    BenchOps b = {.config = config,
+                  .plan = bench_plan(device, dtype, config, bench_seq_len(device)),
+                  .bandwidth = device->device_copy_bandwidth(),
+                  .peak_flops = device->device_matmul_flops(),
+                  .is_emulated = device_is_emulated(device),
+                  .gpu = gpu_named(device->device_name()),
+                  .rows = json_array()};
+    if (b.gpu) {
+        b.published_flops = gpu_peak_flops(b.gpu, dtype);
+        b.step = step_of(&b.plan, config, b.gpu);
+        b.step.graph = false;
+    }
+    print_ops_heading(&b);
+    bench_all_ops(&b);
+    if (!b.count) { usage_error("bench ops: no operation has that in its name"); }
+    ops_write(&b);
+    return EXIT_DONE;
+}

@@ -1,0 +1,38 @@
+// `bench ops`: times each operation of op_cases.h by itself, at the shapes of a model, beside its limit: as a table, as
+// JSON, and as a roofline. On a GPU whose data sheet is known (gpus.h) it also prints the time that predict.h expects.
+//
+// The limit is the least time that the machine needs: for the bytes at the speed of a copy, for the arithmetic at its
+// peak, whichever is longer. Runs begin with cold caches: in training, other layers come between two uses of a weight.
+// What one operation leaves in the caches for the next is lost here, so the times add up to more than a step. When a
+// run ends, its output may still be in the caches, while a copy of much memory waits for it, and also reads the memory
+// that it overwrites: small tensors can therefore be faster than the limit.
+#pragma once
+#include "../check/op_run.h"
+#include "record.h"
+#include "roofline.h"
+#include "step.h"
+
+enum { MAX_OP_ROWS = 64 };
+
+typedef struct {
+    const Config* config;
+    Plan plan;
+    const GpuFacts* gpu; // NULL: a CPU, or a GPU that is not in the table
+    Step step;           // if there is one
+    double bandwidth, peak_flops; // bytes and operations per second, measured: of a copy and of a large matmul
+    double published_flops;       // by data sheet; 0: unknown
+    bool is_emulated;
+    RooflinePoint row[MAX_OP_ROWS];
+    int count;
+    json_t* rows;
+} BenchOps;
+
+// Returns the least time that an operation needs, over the time that it took; NAN on an emulated GPU. Sets by_memory if
+// memory is the limit.
+double op_reached(const BenchOps* b, const OpTime* t, bool* by_memory);
+
+// Returns true if one of the words after `bench ops` is part of "name layer", or if there are no words.
+bool op_is_asked_for(const Config* c, const char* name, const char* layer);
+
+// Runs the command `bench ops`. Returns the exit code.
+int bench_ops(const Config* config);

@@ -1,0 +1,340 @@
+#include "predict.h"
+#include <strings.h>
+
+// The assumed part of the data sheet's peak that a kernel reaches, on GPUs before Hopper and from Hopper on. The best
+// published matmuls reach 0.87 of an A100's bf16 peak and 0.80 of an H100's; less is assumed, because a small model
+// sums over fewer channels (K). In FP8 the best reach 0.71 of an H100's peak; 3/4 of that is assumed, as of bf16's
+// 0.80.
+//
+// Attention, not causal, with heads of 64 and 1024 tokens, has been measured on an H100 (Shah et al. 2024,
+// FlashAttention-3): FlashAttention-2 reaches 0.31 and 0.24 of the peak forward and backward, cuDNN 0.38 and 0.35. Ours
+// is simpler than FlashAttention-2, and its backward computes the scores twice. For cuDNN three quarters of its figures
+// are assumed: a causal mask leaves tiles half empty, and we ask for a deterministic backward. On an A100 others
+// measured cuDNN at 0.82 of the speed of PyTorch's flash attention: its only advantage over ours there is that it
+// computes the scores once.
+typedef struct {
+    const char* what;
+    const char* peak; // the dtype whose peak (gpu_peak_flops) bounds it; NULL: the dtype of the matmuls' factors
+    double before_hopper, hopper;
+} Efficiency;
+
+static const Efficiency EFFICIENCIES[NUM_WORKS] = {
+    {"matmuls by cuBLASLt", NULL, 0.70, 0.60},        {"matmuls in FP8 by cuBLASLt", "fp8", 0.62, 0.53},
+    {"plain matmuls", "fp32", 0.15, 0.10},            {"flash attention, forward", "bf16", 0.30, 0.20},
+    {"flash attention, backward", "bf16", 0.22, 0.14}, {"flash attention in fp32", "fp32", 0.25, 0.25},
+    {"cuDNN's attention, forward", "bf16", 0.30, 0.28}, {"cuDNN's attention, backward", "bf16", 0.28, 0.26},
+    {"attention by plain kernels", "fp32", 0.05, 0.05}, {"element by element", "fp32", 0.25, 0.25},
+};
+
+double efficiency_of(const GpuFacts* gpu, WorkKind work) {
+    return gpu->major >= 9 ? EFFICIENCIES[work].hopper : EFFICIENCIES[work].before_hopper;
+}
+
+double step_gap(const Step* s) { return s->graph ? GRAPH_KERNEL_GAP : KERNEL_GAP; }
+
+const char* work_dtype(const Step* s, WorkKind work) {
+    const char* peak = EFFICIENCIES[work].peak;
+    return peak ? peak : s->fp8 ? "bf16" : s->dtype;
+}
+
+Prediction predict_kernels(const Step* s, const KernelList* k, double times) {
+    Prediction p = {.times = times};
+    for (int i = 0; i < k->count; i++) {
+        const Kernel* kernel = &k->kernel[i];
+        const double peak =
+            gpu_peak_flops(s->gpu, work_dtype(s, kernel->work)) * efficiency_of(s->gpu, kernel->work);
+        const double memory = (kernel->read + kernel->written) / (1e9 * s->gpu->memory * MEMORY_EFFICIENCY);
+        const double arithmetic = kernel->flops / peak;
+        p.launches += times * kernel->launches;
+        p.flops += times * kernel->flops;
+        p.matmul_flops += kernel->work == WORK_ELEMENTS ? 0 : times * kernel->flops;
+        p.read += times * kernel->read;
+        p.written += times * kernel->written;
+        *(memory > arithmetic ? &p.memory_seconds : &p.arithmetic_seconds) += times * fmax(memory, arithmetic);
+    }
+    p.gap_seconds = step_gap(s) * p.launches;
+    p.seconds = p.memory_seconds + p.arithmetic_seconds + p.gap_seconds;
+    return p;
+}
+
+static void prediction_add(Prediction* sum, const Prediction* p) {
+    sum->times += p->times;
+    sum->launches += p->launches;
+    sum->flops += p->flops;
+    sum->matmul_flops += p->matmul_flops;
+    sum->read += p->read;
+    sum->written += p->written;
+    sum->seconds += p->seconds;
+    sum->memory_seconds += p->memory_seconds;
+    sum->arithmetic_seconds += p->arithmetic_seconds;
+    sum->gap_seconds += p->gap_seconds;
+}
+
+// Predicts all runs of a row. Weights are cast outside of any graph.
+static Prediction predict_row(const Step* s, const StepOp* row) {
+    Step as_run = *s;
+    as_run.graph = s->graph && row->op != CAST_WEIGHTS;
+    const KernelList k = step_kernels(s, row);
+    return predict_kernels(&as_run, &k, step_times(s, row));
+}
+
+Prediction predict_step(const Step* s, StepPart part) {
+    Prediction sum = {.times = 0};
+    for (int i = 0; i < NUM_STEP_OPS; i++) {
+        if (part != NUM_PARTS && STEP_OPS[i].part != part) { continue; }
+        const Prediction p = predict_row(s, &STEP_OPS[i]);
+        prediction_add(&sum, &p);
+    }
+    return sum;
+}
+
+const char* prediction_bound(const Prediction* p) {
+    return p->gap_seconds > fmax(p->memory_seconds, p->arithmetic_seconds) ? "launches"
+           : p->memory_seconds > p->arithmetic_seconds                     ? "memory"
+                                                                           : "arithmetic";
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// which GPU, which step
+
+// Copies the letters and digits of a name, in lower case.
+static void plain_name(char* to, size_t room, const char* name) {
+    size_t n = 0;
+    for (; *name && n + 1 < room; name++) {
+        const bool upper = *name >= 'A' && *name <= 'Z';
+        const bool other = (*name >= 'a' && *name <= 'z') || (*name >= '0' && *name <= '9');
+        if (upper || other) { to[n++] = (char)(upper ? *name - 'A' + 'a' : *name); }
+    }
+    to[n] = 0;
+}
+
+const GpuFacts* gpu_find(const char* asked) {
+    char want[128], alias[128], name[128];
+    const GpuFacts* part = NULL;
+    plain_name(want, sizeof want, asked);
+    for (int i = 0; *want && i < NUM_GPUS; i++) {
+        plain_name(alias, sizeof alias, GPUS[i].alias);
+        plain_name(name, sizeof name, GPUS[i].name);
+        if (!strcmp(want, alias) || !strcmp(want, name)) { return &GPUS[i]; }
+        if (!part && strstr(alias, want)) { part = &GPUS[i]; }
+    }
+    return part;
+}
+
+// Returns the GPU that the arguments after `bench predict` name; a usage error if there is none.
+static const GpuFacts* gpu_asked_for(const Config* c) {
+    char* asked = format("%s", "");
+    for (int i = 1; i < c->num_args; i++) {
+        char* longer = format("%s%s%s", asked, i > 1 ? " " : "", c->args[i]);
+        free(asked);
+        asked = longer;
+    }
+    const GpuFacts* gpu = gpu_find(asked);
+    if (gpu) {
+        free(asked);
+        return gpu;
+    }
+    char names[1024] = "";
+    for (int i = 0; i < NUM_GPUS; i++) {
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", GPUS[i].alias);
+    }
+    usage_error("bench predict '%s': not a GPU of llmc/cuda/gpus.h; give one of: %s", asked, names);
+}
+
+// Returns the storage type of a --dtype, which names the backend that op_cost() asks.
+static const char* storage_of(const char* dtype) { return is_one_of(dtype, "fp32|tf32") ? "fp32" : "bf16"; }
+
+Step step_of(const Plan* p, const Config* c, const GpuFacts* gpu) {
+    const bool plain = !strcmp(c->kernels, "plain"), is_simple = plain || !c->flash || !strcmp(c->attention, "plain");
+    const Step s = {.backend = p->backend,
+                    .shape = p->shape,
+                    .B = p->B,
+                    .T = p->T,
+                    .keep = p->keep,
+                    .micro_batches = (double)p->total_batch_size / ((double)p->B * p->T),
+                    .parameters = (double)gpt2_params_table(&p->shape, 1).size,
+                    .element_bytes = strcmp(storage_of(p->dtype), "fp32") ? 2 : 4,
+                    .dtype = p->dtype,
+                    .plain = plain,
+                    .fused = c->fused != 0,
+                    .graph = c->graph != 0,
+                    .fp8 = !strcmp(p->dtype, "fp8"),
+                    .attention = is_simple                        ? ATTENTION_PLAIN
+                                 : !strcmp(c->attention, "cudnn") ? ATTENTION_BY_CUDNN
+                                                                  : ATTENTION_FLASH,
+                    .gpu = gpu};
+    return s;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// tables
+
+bool step_has(const Step* s, WorkKind work) {
+    for (int i = 0; i < NUM_STEP_OPS; i++) {
+        const KernelList k = step_kernels(s, &STEP_OPS[i]);
+        for (int j = 0; j < k.count; j++) {
+            if (k.kernel[j].work == work && step_times(s, &STEP_OPS[i]) > 0) { return true; }
+        }
+    }
+    return false;
+}
+
+static void print_assumptions(const Step* s) {
+    puts("A PREDICTION: computed, not measured. Assumed:");
+    printf("  %-30s %3.0f%% of %.5g GB/s\n", "memory", 100 * MEMORY_EFFICIENCY, s->gpu->memory);
+    for (int w = 0; w < NUM_WORKS; w++) {
+        const Efficiency* e = &EFFICIENCIES[w];
+        const char* dtype = work_dtype(s, (WorkKind)w);
+        if (!step_has(s, (WorkKind)w)) { continue; }
+        printf("  %-30s %3.0f%% of %.5g TFLOP/s (%s)\n", e->what, 100 * efficiency_of(s->gpu, (WorkKind)w),
+               gpu_peak_flops(s->gpu, dtype) / 1e12, dtype);
+    }
+    printf("  %-30s %3.0f us for each, %s\n", "starting and ending a kernel", 1e6 * step_gap(s),
+           s->graph ? "from a graph" : "launched one by one");
+    printf("\n%-27s %-9s %6s %8s %10s %10s %10s %8s %-10s %9s %6s\n", "operation", "layer", "times", "launches",
+           "GFLOP", "MB read", "written", "FLOP/B", "bound by", "ms", "share");
+}
+
+static double intensity(const Prediction* p) { return p->flops / (p->read + p->written); }
+
+static void print_prediction(const char* op, const char* layer, const Prediction* p, double total_seconds) {
+    printf("%-27s %-9s %6.0f %8.0f %10.2f %10.1f %10.1f %8.2f %-10s %9.3f %5.1f%%\n", op, layer, p->times, p->launches,
+           p->flops / 1e9, p->read / 1e6, p->written / 1e6, intensity(p), prediction_bound(p), 1e3 * p->seconds,
+           100 * p->seconds / total_seconds);
+}
+
+static json_t* prediction_json(const char* op, const char* layer, const Prediction* p) {
+    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:s, s:f}", "name", op, "layer", layer, "times", p->times,
+                     "launches", p->launches, "flops", p->flops, "bytes_read", p->read, "bytes_written", p->written,
+                     "bound", prediction_bound(p), "predicted_ms", 1e3 * p->seconds);
+}
+
+// Three ways to run a step; print_bytes_per_token() compares their bytes by part of the step.
+typedef struct {
+    const char* name;
+    bool fused;
+    AttentionForm attention;
+} StepForm;
+
+static const StepForm STEP_FORMS[] = {
+    {"attention by matmuls, unfused", false, ATTENTION_BY_MATMULS},
+    {"flash attention, unfused", false, ATTENTION_FLASH},
+    {"flash attention, fused", true, ATTENTION_FLASH},
+};
+
+enum { NUM_FORMS = sizeof STEP_FORMS / sizeof *STEP_FORMS };
+
+static json_t* print_bytes_per_token(const Step* step) {
+    const double tokens = step->micro_batches * step->B * step->T;
+    json_t* forms = json_array();
+    puts("\nKB through memory for each token (attention by matmuls is PyTorch's before flash attention; this program "
+         "has none)");
+    printf("%-30s", "");
+    for (int part = 0; part < NUM_PARTS; part++) { printf(" %13s", STEP_PARTS[part]); }
+    printf(" %10s %9s %9s\n", "in all", "launches", "ms");
+    for (int i = 0; i < NUM_FORMS; i++) {
+        Step s = *step;
+        s.plain = false;
+        s.fused = STEP_FORMS[i].fused;
+        s.attention = STEP_FORMS[i].attention;
+        const Prediction all = predict_step(&s, NUM_PARTS);
+        json_t* form = json_pack("{s:s, s:f, s:f, s:f}", "name", STEP_FORMS[i].name, "bytes_per_token",
+                                 (all.read + all.written) / tokens, "launches", all.launches, "predicted_ms",
+                                 1e3 * all.seconds);
+        printf("%-30s", STEP_FORMS[i].name);
+        for (int part = 0; part < NUM_PARTS; part++) {
+            const Prediction p = predict_step(&s, (StepPart)part);
+            printf(" %13.1f", (p.read + p.written) / tokens / 1e3);
+            json_object_set_new(form, STEP_PARTS[part], json_real((p.read + p.written) / tokens));
+        }
+        printf(" %10.1f %9.0f %9.2f\n", (all.read + all.written) / tokens / 1e3, all.launches, 1e3 * all.seconds);
+        json_array_append_new(forms, form);
+    }
+    return forms;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the command
+
+// Plans a step on this GPU; a usage error if the options contradict each other or the GPU cannot do them.
+static Plan predict_plan(const Config* c, const GpuFacts* gpu) {
+    const char* dtype = strcmp(c->dtype, "auto") ? c->dtype : "bf16";
+    const bool is_named = is_one_of(c->attention, "flash|cudnn"), plain = !strcmp(c->kernels, "plain");
+    if (is_named && !c->flash) {
+        usage_error("--attention %s contradicts --flash 0: give one or the other", c->attention);
+    }
+    if (is_named && plain) {
+        usage_error("--attention %s: the plain kernels have none in tiles: leave out --kernels plain", c->attention);
+    }
+    if (!strcmp(c->attention, "cudnn") && strcmp(storage_of(dtype), "bf16")) {
+        usage_error("--attention cudnn: cuDNN's attention is for --dtype bf16: give that, or --attention flash");
+    }
+    if (!strcmp(dtype, "fp8") && plain) {
+        usage_error("--dtype fp8: the plain kernels have no FP8: give --dtype bf16");
+    }
+    if (c->batch_size == 0) { usage_error("bench predict: --batch_size auto needs a GPU to look at; give a number"); }
+    if (!(gpu_peak_flops(gpu, dtype) > 0)) {
+        usage_error("--dtype %s: the %s has no matmuls of that type", dtype, gpu->alias);
+    }
+    return bench_plan(bench_backend(c, storage_of(dtype)), dtype, c, 0);
+}
+
+static double flops_per_token(const Plan* p) {
+    GPT2 g;
+    plan_layout(p, &g);
+    return gpt2_flops_per_token(&g);
+}
+
+static void print_step(const Step* s, const Plan* p, const Config* c) {
+    const char* attention = s->attention == ATTENTION_FLASH      ? ", flash attention"
+                            : s->attention == ATTENTION_BY_CUDNN ? ", cuDNN's attention"
+                                                                 : "";
+    printf("predicted: %s, %s, %s kernels%s%s%s, %.0f x %d x %d tokens of %s, --recompute %s\n", s->gpu->name, s->dtype,
+           c->kernels, s->fused && !s->plain ? ", fused" : "", attention, s->graph ? ", CUDA graphs" : "",
+           s->micro_batches, s->B, s->T, p->model, c->recompute);
+}
+
+// Prints the operations of a step; returns them as JSON.
+static json_t* print_operations(const Step* s, const Prediction* all) {
+    json_t* rows = json_array();
+    for (int i = 0; i < NUM_STEP_OPS; i++) {
+        const StepOp* row = &STEP_OPS[i];
+        const Prediction p = predict_row(s, row);
+        if (p.times == 0) { continue; }
+        print_prediction(row->op, row->layer, &p, all->seconds);
+        json_array_append_new(rows, prediction_json(row->op, row->layer, &p));
+    }
+    print_prediction("step", "", all, all->seconds);
+    return rows;
+}
+
+int bench_predict(const Config* c) {
+    const GpuFacts* gpu = gpu_asked_for(c);
+    const Plan plan = predict_plan(c, gpu);
+    const Step s = step_of(&plan, c, gpu);
+    const Prediction all = predict_step(&s, NUM_PARTS);
+    const double tokens = (double)plan.total_batch_size;
+    const double mfu = flops_per_token(&plan) * tokens / all.seconds / gpu_peak_flops(gpu, s.dtype);
+    print_step(&s, &plan, c);
+    print_assumptions(&s);
+    json_t* rows = print_operations(&s, &all);
+    printf(
+        "\npredicted step: %.2f ms, %.0f tok/s, %.1f%% %s MFU (memory %.1f ms, arithmetic %.1f ms, launches %.1f ms)\n",
+        1e3 * all.seconds, tokens / all.seconds, 100 * mfu, s.dtype, 1e3 * all.memory_seconds,
+        1e3 * all.arithmetic_seconds, 1e3 * all.gap_seconds);
+    json_t* forms = print_bytes_per_token(&s);
+    json_t* record = bench_record("prediction: computed, not measured", c, &plan, gpu->name, NAN, "ops", rows);
+    if (record) {
+        json_object_set_new(record, "predicted_ms", json_real(1e3 * all.seconds));
+        json_object_set_new(record, "predicted_tok_s", json_real(tokens / all.seconds));
+        json_object_set_new(record, "predicted_mfu", json_real(mfu));
+    }
+    json_object_set_new(record, "forms", forms);
+    if (!*c->out) {
+        json_decref(record);
+        return EXIT_DONE;
+    }
+    bench_write_json(c->out, "predict.json", record);
+    printf("%s/predict.json\n", c->out);
+    return EXIT_DONE;
+}

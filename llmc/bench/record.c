@@ -1,0 +1,87 @@
+#include "record.h"
+#include "../backends.h"
+
+const Backend* bench_backend(const Config* c, const char* dtype) {
+    const Backend* b = find_backend(dtype, c->cpu);
+    if (!b) {
+        usage_error("--dtype %s: this program has no kernels of that type for this device%s%s", dtype,
+                    strcmp(c->cpu, "auto") ? " with --cpu " : "", strcmp(c->cpu, "auto") ? c->cpu : "");
+    }
+    return b;
+}
+
+const char* bench_dtype(const Config* c, const Backend* b) { return strcmp(c->dtype, "auto") ? c->dtype : b->storage; }
+
+int bench_seq_len(const Backend* b) {
+    enum { CPU_SEQ_LEN = 64 };
+    return b->is_host ? CPU_SEQ_LEN : 0;
+}
+
+Plan bench_plan(const Backend* b, const char* dtype, const Config* config, int seq_len) {
+    Error err;
+    Plan p;
+    Config c = *config;
+    Comm alone = comm_alone();
+    const char* folder = strcmp(c.init, "random") ? c.init : NULL;
+    bool ok = plan_shape(&p, b, dtype, &c, folder, &err);
+    if (ok && seq_len && c.seq_len == 0) { c.seq_len = min_int(p.shape.max_seq_len, seq_len); }
+    ok = ok && plan_make(&p, b, dtype, &c, folder, &alone, &err);
+    if (!ok) { usage_error("%s", err.text); }
+    p.samples = false;
+    return p;
+}
+
+char* given_options(const Config* c) {
+    char* line = format("bench");
+    for (int i = 0; i < c->num_args + NUM_ROWS; i++) {
+        const Option* o = i < c->num_args ? NULL : &CONFIG_OPTIONS[i - c->num_args];
+        if (o && (!o->name || (Source)c->source[config_index(o)] < FROM_FILE)) { continue; }
+        char* value = o ? config_value(c, o) : format("%s", c->args[i]);
+        char* longer = o ? format("%s --%s %s", line, o->name, value) : format("%s %s", line, value);
+        free(value);
+        free(line);
+        line = longer;
+    }
+    return line;
+}
+
+json_t* bench_record(const char* kind, const Config* c, const Plan* p, const char* device, double copy_bandwidth,
+                     const char* rows_name, json_t* rows) {
+    const GPT2Config* m = &p->shape;
+    char date[32];
+    const time_t now = time(NULL);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    char* command = given_options(c);
+    json_t* record =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:i}, s:o, s:o}", "kind", kind,
+                  "program", "gpt2.c", "date", date, "device", device, "command", command, "model", "name", p->model,
+                  "parameters", (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads, "C",
+                  m->channels, "B", p->B, "T", p->T, "V", m->vocab_size, "options", plan_options(p, c), rows_name,
+                  rows);
+    if (copy_bandwidth > 0) { json_object_set_new(record, "copy_gb_s", json_real(copy_bandwidth / 1e9)); }
+    free(command);
+    return record;
+}
+
+void bench_write(const char* out, const char* name, const char* text) {
+    Error err;
+    char* path = format("%s/%s", out, name);
+    if (!make_directories(out, &err) || !write_file_atomically(path, text, strlen(text), &err)) {
+        fatal("--out %s", err.text);
+    }
+    free(path);
+}
+
+void bench_write_json(const char* out, const char* name, json_t* record) {
+    char* text = record ? json_dumps(record, JSON_INDENT(2)) : NULL;
+    if (!text) { fatal("%s: a value that JSON cannot hold", name); }
+    bench_write(out, name, text);
+    free(text);
+    json_decref(record);
+}
+
+const char* percent_text(char* out, double share) {
+    if (isfinite(share)) { snprintf(out, 32, "%.1f%%", 100 * share); }
+    else { snprintf(out, 32, "-"); }
+    return out;
+}

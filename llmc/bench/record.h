@@ -1,0 +1,43 @@
+// Chooses the backend and makes the plan that the options of a bench ask for, and writes the bench's record: functions
+// that all forms of `bench` share.
+#pragma once
+#include "../config.h"
+#include "../plan.h"
+#include <jansson.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// backend and plan
+
+// Returns the backend for a --dtype and the --cpu of `c`; a usage error if this program has none.
+const Backend* bench_backend(const Config* c, const char* dtype);
+
+// The --dtype of this backend, "auto" resolved.
+const char* bench_dtype(const Config* c, const Backend* b);
+
+// Plans a model for one process; a usage error if the options do not fit together. seq_len: tokens in a sequence if
+// --seq_len is not given; 0: the model's.
+Plan bench_plan(const Backend* b, const char* dtype, const Config* c, int seq_len);
+
+// Returns seq_len for bench_plan(): 64 on a CPU, so that the slowest kernels take a minute, not an hour; 0 on a GPU.
+int bench_seq_len(const Backend* b);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// files
+
+// Returns "bench" and the arguments and options that were given, in one line; the caller frees it.
+char* given_options(const Config* c);
+
+// Returns the record of a bench, a new reference: date, command, model, options, and `rows` under the name `rows_name`.
+// device: the processor's or GPU's name. copy_bandwidth: measured, in bytes/s, or NAN. Takes over the reference `rows`.
+json_t* bench_record(const char* kind, const Config* c, const Plan* p, const char* device, double copy_bandwidth,
+                     const char* rows_name, json_t* rows);
+
+// Writes the file OUT/NAME, and makes the folder if it is missing; ends the program if that fails.
+void bench_write(const char* out, const char* name, const char* text);
+
+// Writes JSON to OUT/NAME likewise. Takes over the reference `record`; NULL (json_pack failed) ends the program.
+void bench_write_json(const char* out, const char* name, json_t* record);
+
+// Writes a fraction of 1 to `out` (32 bytes) as "12.3%", or "-" if it is not finite, as on an emulated GPU; returns
+// `out`.
+const char* percent_text(char* out, double share);

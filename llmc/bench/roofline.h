@@ -1,0 +1,58 @@
+// Draws the roofline (Williams, Waterman & Patterson 2009, "Roofline: an insightful visual performance model for
+// multicore architectures") of `bench ops`: operations per second over operations for each byte, both axes logarithmic.
+// The slope is the limit by memory, the flat part that by arithmetic. A point lies below both; its distance shows how
+// much faster the operation could be.
+#pragma once
+#include "../log/chart.h"
+
+typedef struct {
+    const char *name, *layer;
+    double intensity, flops; // operations for a byte, and per second
+    double ms, reached;      // milliseconds; the part of its limit that was reached, NAN: unknown
+    bool by_memory;          // memory is the limit
+} RooflinePoint;
+
+typedef struct {
+    const char* device;
+    double copy_bandwidth, matmul_flops;         // measured
+    double published_bandwidth, published_flops; // 0: unknown
+    const RooflinePoint* point;
+    int count;
+} Roofline;
+
+// Pixels.
+enum { ROOF_WIDTH = 1120, ROOF_LEFT = 84, ROOF_RIGHT = 690, ROOF_TOP = 66, ROOF_BOTTOM = 570, ROOF_HEIGHT = 622,
+       ROOF_LIST = 730, ROOF_ROW = 21 };
+
+enum { MAX_MARKS = 64 };
+
+// The ends of the axes, as log10.
+typedef struct {
+    double left, right, bottom, top;
+} RoofScale;
+
+// Chooses axes that show the roof and the points, of at most 6 decades each: points beyond lie at the edge.
+RoofScale roof_scale(const Roofline* r);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// points: a dot, its number beside it where there is room, and a list with the names
+
+typedef struct {
+    double x, y;
+} Spot;
+
+typedef struct {
+    const Roofline* roof;
+    RoofScale scale;
+    Spot dot[MAX_MARKS], mark[MAX_MARKS];
+    int dots, marks; // marks: placed so far
+} RoofMarks;
+
+// The y of the roof at x.
+double roof_above(const RoofMarks* m, double x);
+
+// Places the dots, and numbers that cover neither the roof nor each other.
+RoofMarks roof_marks(const Roofline* r, const RoofScale* s);
+
+// Adds the picture, for a page or for a file of its own.
+void page_roofline(Page* page, const Roofline* r);

@@ -1,0 +1,182 @@
+#include "check.h"
+#include "../host_memory.h"
+#include "../rounding.h"
+#include "check_training.h"
+#include "op_run.h"
+
+const char* check_verdict(Check* k, bool ok) {
+    k->compared++;
+    k->failed += !ok;
+    return ok ? "ok" : "FAILED";
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// operations
+
+// Fills `inputs`, rounded as the device will store them, and copies them to `copies`; scratch stays NULL.
+static void fill_inputs(const Check* k, const OpCase* c, double** inputs, double** copies) {
+    const bool stores_bf16 = k->device->element_bytes == sizeof(uint16_t);
+    for (int i = 0; i < c->count; i++) {
+        const OpTensor* t = &c->tensor[i];
+        const bool is_scratch = t->role == ROLE_SCRATCH;
+        inputs[i] = is_scratch ? NULL : alloc_or_die(t->n, sizeof **inputs, t->name);
+        copies[i] = is_scratch ? NULL : alloc_or_die(t->n, sizeof **copies, t->name);
+    }
+    op_fill(inputs, c->tensor, c->count, &c->size, 1);
+    for (int i = 0; i < c->count; i++) {
+        const OpTensor* t = &c->tensor[i];
+        if (!inputs[i]) { continue; }
+        for (size_t j = 0; stores_bf16 && t->elem == ELEM_STORED && j < t->n; j++) {
+            inputs[i][j] = bf16_value(bf16_nearest((float)inputs[i][j]));
+        }
+        memcpy(copies[i], inputs[i], t->n * sizeof **inputs);
+    }
+}
+
+void check_op(Check* k, int op, const OpSizes* sizes) {
+    double *got[MAX_OP_TENSORS], *want[MAX_OP_TENSORS];
+    const char* name = op_name(op);
+    const OpCase c = op_declare(k->device, op, sizes);
+    fill_inputs(k, &c, want, got);
+    k->device->device_open(&k->device_options);
+    op_run_values(k->device, op, sizes, got);
+    for (int i = 0; i < c.count; i++) {
+        const OpTensor* t = &c.tensor[i];
+        if (t->role == ROLE_READ && memcmp(got[i], want[i], t->n * sizeof **got) != 0) {
+            printf("%-28s %-12s was written to  %s\n", name, t->name, check_verdict(k, false));
+        }
+    }
+    k->reference->device_open(&k->reference_options);
+    op_run_values(k->reference, op, sizes, want);
+    for (int i = 0; i < c.count; i++) {
+        const OpTensor* t = &c.tensor[i];
+        if (t->role == ROLE_WRITE || t->role == ROLE_ADD) {
+            const Difference d = compare(got[i], want[i], t->n);
+            const double bound = op_bound(k->bounds, name, t->elem);
+            printf("%-28s %-12s %12zu %10.2e %10.2e %10.2e %10.2e  %s\n", name, t->name, t->n, d.error, bound, d.worst,
+                   element_bound(bound), check_verdict(k, is_within(&d, bound)));
+        }
+        free(got[i]);
+        free(want[i]);
+    }
+    fflush(stdout);
+}
+
+// Checks the operations whose names contain `only`.
+static void check_ops(Check* k, const OpSizes* s, const char* only, const char* title) {
+    printf("\n%s: B=%d T=%d C=%d NH=%d OC=%d V=%d (%d in memory)\n", title, s->B, s->T, s->C, s->NH, s->OC, s->V,
+           s->Vp);
+    printf("%-28s %-12s %12s %10s %10s %10s %10s\n", "operation", "tensor", "elements", "error", "bound", "worst",
+           "bound");
+    for (int op = 0; op_name(op); op++) {
+        if (strstr(op_name(op), only)) { check_op(k, op, s); }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the command
+
+// A model for the CPU against itself, and a smaller one for an emulated GPU, so that `check` ends within a minute.
+static const char CPU_MODEL[] = "L=2,H=4,C=256,T=64,V=1003", EMULATED_MODEL[] = "L=2,H=2,C=32,T=16,V=130";
+
+enum { CHECK_TOKENS = 64 }; // --seq_len, if it is not given
+
+// The options of `config`, with defaults of check's own where the user gave none.
+static Config check_options(const Config* config, const Backend* device) {
+    Config c = *config;
+    const bool is_named = config_source(&c, "model") > FROM_DEFAULT || strcmp(c.init, "random");
+    if (!is_named && device->is_host) { c.model = CPU_MODEL; }
+    if (!is_named && device_is_emulated(device)) {
+        printf("emulated GPU: checking a small model; give --model for another\n");
+        c.model = EMULATED_MODEL;
+    }
+    if (c.batch_size == 0) { c.batch_size = 4; }
+    // AdamW divides by the gradient's own size. With its usual epsilon the first step is lr * sign(gradient), and an
+    // element whose gradient is rounding error moves by lr, one way or the other: nothing to compare.
+    c.eps = 1e-4;
+    return c;
+}
+
+// The device's plan, before its batch is reduced.
+static Plan check_plan(const Config* c, const Backend* device, const char* dtype) {
+    Error err;
+    Plan plan;
+    Comm alone = comm_alone();
+    const char* folder = strcmp(c->init, "random") ? c->init : NULL;
+    if (!plan_make(&plan, device, dtype, c, folder, &alone, &err)) { usage_error("%s", err.text); }
+    if (config_source(c, "seq_len") == FROM_DEFAULT) { plan.T = min_int(plan.T, CHECK_TOKENS); }
+    plan.samples = false;
+    return plan;
+}
+
+// Bytes of host memory that the reference takes: its model, three traces, and the classifier's weight and its gradient
+// in doubles for both sides, and as they are stored.
+static size_t reference_bytes(const Plan* reference) {
+    const TensorTable table = gpt2_params_table(&reference->shape, 1);
+    return plan_bytes(reference) + 9 * table.size * sizeof(float) + 6 * tensors_largest(&table) * sizeof(double);
+}
+
+// Makes the batch smaller where the reference would take too long, or would not fit. Widths and kernels stay the
+// user's.
+static void reduce_batch(const Check* k, Plan* plan) {
+    enum { MOST_SECONDS = 300, LEAST_TOKENS = 32 };
+    const double part_of_peak = k->reference_options.plain ? 0.02 : 0.3; // that the reference reaches, about
+    const double flops = k->reference->device_peak_flops() * part_of_peak;
+    const int B = plan->B, T = plan->T;
+    for (;;) {
+        GPT2 g;
+        Plan reference = *plan;
+        reference.backend = k->reference;
+        reference.keep = KEEP_ALL;
+        plan_layout(&reference, &g);
+        const int tokens = plan->B * plan->T;
+        const size_t bytes = reference_bytes(&reference), available = host_memory_available();
+        const double seconds = gpt2_flops_per_token(&g) * tokens * CHECK_STEPS * CHECK_MICRO_BATCHES / flops;
+        if (bytes <= available && (seconds <= MOST_SECONDS || tokens <= LEAST_TOKENS)) { break; }
+        if (tokens <= LEAST_TOKENS) {
+            fatal("not enough memory for the reference: %.1f MiB are needed, %.1f MiB are available; give a --model "
+                  "with fewer layers", (double)bytes / 1048576, (double)available / 1048576);
+        }
+        if (plan->B > 1) { plan->B = (plan->B + 1) / 2; }
+        else { plan->T = (plan->T + 1) / 2; }
+    }
+    if (plan->B == B && plan->T == T) { return; }
+    printf("reduced from %d x %d to %d x %d tokens: more would take the reference longer than %d minutes, or more "
+           "memory than there is\n", B, T, plan->B, plan->T, MOST_SECONDS / 60);
+}
+
+static void print_heading(const Check* k, const Plan* p, const Config* c) {
+    const GPT2Config* m = &p->shape;
+    printf("check: %s, %s, %s kernels, --fused %d --flash %d\n", k->device->device_name(), p->dtype,
+           k->device->level ? k->device->level : c->kernels, k->device_options.fused, k->device_options.flash);
+    printf("against: %s, fp32, %s kernels\n", k->reference->device_name(),
+           k->reference_options.plain ? "plain" : "fast");
+    printf("model: L=%d H=%d C=%d T=%d V=%d (%d in memory), %d x %d tokens\n", m->num_layers, m->num_heads,
+           m->channels, m->max_seq_len, m->vocab_size, m->padded_vocab_size, p->B, p->T);
+}
+
+int check_command(const Config* config, const Backend* device, const char* dtype, const Backend* reference) {
+    Comm alone = comm_alone();
+    Check k = {.device = device, .reference = reference, .bounds = bounds_of(dtype)};
+    if (device->is_host && !strcmp(config->kernels, "plain")) {
+        usage_error("check --kernels plain: on the CPU the plain kernels are what the others are checked against");
+    }
+    k.device_options = device_options(config, dtype);
+    if (!device->is_host) { k.device_options.threads = 0; } // --threads is the reference's
+    k.reference_options = (DeviceOptions){
+        .threads = (int)config->threads, .plain = device->is_host, .fused = true, .flash = true};
+    open_device(device, config, dtype, &alone);
+    const Config c = check_options(config, device);
+    Plan plan = check_plan(&c, device, dtype);
+    reference->device_open(&k.reference_options);
+    print_heading(&k, &plan, &c);
+    reduce_batch(&k, &plan);
+    const OpSizes given = op_sizes_of(&plan.shape, plan.B, plan.T);
+    const OpSizes tails = op_sizes_small(), tiles = op_sizes_tiles();
+    check_ops(&k, &given, "", "operations in the shapes of the model");
+    check_ops(&k, &tails, "", "operations in shapes full of tails");
+    check_ops(&k, &tiles, "attention", "attention over many tiles");
+    check_training(&k, &plan, &c);
+    printf("\n%d comparisons, %d failed\n", k.compared, k.failed);
+    return k.failed ? EXIT_CHECK_FAILED : EXIT_DONE;
+}

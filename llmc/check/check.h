@@ -1,0 +1,20 @@
+// `check`: runs every operation, and ten training steps, on a device and on the reference, and compares. The reference
+// is the CPU in fp32: its fast kernels for a GPU, the plain loops for the CPU itself.
+#pragma once
+#include "../plan.h"
+#include "compare.h"
+
+typedef struct {
+    const Backend *device, *reference;
+    DeviceOptions device_options, reference_options;
+    const Bounds* bounds;
+    int compared, failed;
+} Check;
+
+// Runs an operation on both backends, opening each with its options, and prints a line for each tensor compared.
+// Stored inputs are rounded to bf16 on both sides if the device stores bf16.
+void check_op(Check* k, int op, const OpSizes* sizes);
+
+// Runs `check` for a --dtype of the backend `device`. Returns the exit code: EXIT_CHECK_FAILED if anything differs by
+// more than rounding explains.
+int check_command(const Config* config, const Backend* device, const char* dtype, const Backend* reference);

@@ -1,0 +1,163 @@
+#include "check_training.h"
+#include "trial.h"
+
+enum { CHECK_REPEATED_STEPS = 2 };
+
+// The results of a few steps: weights before them, gradients after the first, weights after the last, and the kernels
+// that made them.
+typedef struct {
+    double loss[CHECK_STEPS], norm[CHECK_STEPS];
+    float *initial, *grads, *weights;
+    char* variants;
+} Trace;
+
+static int check_steps(const Config* c) {
+    return c->max_steps > 0 && c->max_steps < CHECK_STEPS ? (int)c->max_steps : CHECK_STEPS;
+}
+
+// Trains `steps` steps on an open device.
+static Trace trace_run(const Plan* p, const Config* c, const char* variants, const int* batches, int steps) {
+    Error err;
+    Trace trace;
+    const size_t step_ints = CHECK_MICRO_BATCHES * 3 * (size_t)p->B * (size_t)p->T;
+    Trial* trial = trial_open(p, c, variants, &err);
+    if (!trial) { fatal("%s", err.text); }
+    const size_t elements = trial_model(trial)->params_table.size;
+    trace.initial = alloc_or_die(elements, sizeof(float), "weights");
+    trace.grads = alloc_or_die(elements, sizeof(float), "gradients");
+    trace.weights = alloc_or_die(elements, sizeof(float), "weights");
+    trial_read(trial, TRIAL_MASTERS, trace.initial);
+    for (int i = 0; i < steps; i++) {
+        trial_step(trial, batches + step_ints * (size_t)i, CHECK_MICRO_BATCHES, &trace.loss[i], &trace.norm[i]);
+        if (i == 0) { trial_read(trial, TRIAL_GRADS, trace.grads); }
+    }
+    trial_read(trial, TRIAL_MASTERS, trace.weights);
+    trace.variants = format("%s", p->backend->device_kernels());
+    trial_close(trial);
+    return trace;
+}
+
+static void trace_free(Trace* trace) {
+    free(trace->initial);
+    free(trace->grads);
+    free(trace->weights);
+    free(trace->variants);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// comparing traces
+
+// Compares one layer's tensor, less `from` unless that is NULL. qkvb is compared as a whole: the true gradient of its
+// key third is zero, since a constant added to all scores of a query changes nothing. The computed one is rounding
+// error, small only beside the rest of qkvb.
+static Difference compare_layer(const float* got, const float* want, const float* from, const Tensor* t, int layer) {
+    const size_t n = t->used_rows * t->cols, at = tensor_at(t, layer);
+    double* values = alloc_or_die(2 * n, sizeof *values, t->name);
+    for (size_t i = 0; i < n; i++) {
+        const double start = from ? from[at + i] : 0.0;
+        values[i] = got[at + i] - start;
+        values[n + i] = want[at + i] - start;
+    }
+    const Difference d = compare(values, values + n, n);
+    free(values);
+    return d;
+}
+
+// The difference of the layer that is farthest off.
+static Difference compare_tensor(const float* got, const float* want, const float* from, const Tensor* t) {
+    Difference farthest = compare_layer(got, want, from, t, 0);
+    for (int l = 1; l < t->layers; l++) {
+        const Difference d = compare_layer(got, want, from, t, l);
+        if (!(d.error <= farthest.error)) { farthest = d; }
+    }
+    return farthest;
+}
+
+static void check_losses(Check* k, const Trace* got, const Trace* want, int steps) {
+    const Bounds* b = k->bounds;
+    printf("%-6s %10s %10s %10s %10s   %10s %10s %10s %10s\n", "step", "loss", "reference", "error", "bound", "norm",
+           "reference", "error", "bound");
+    for (int i = 0; i < steps; i++) {
+        const Difference loss = compare(&got->loss[i], &want->loss[i], 1);
+        const Difference norm = compare(&got->norm[i], &want->norm[i], 1);
+        printf("%-6d %10.6f %10.6f %10.2e %10.2e   %10.5f %10.5f %10.2e %10.2e  %s\n", i + 1, got->loss[i],
+               want->loss[i], loss.error, b->loss, got->norm[i], want->norm[i], norm.error, b->norm,
+               check_verdict(k, loss.error <= b->loss && norm.error <= b->norm));
+    }
+}
+
+static void check_tensors(Check* k, const Trace* got, const Trace* want, const TensorTable* table) {
+    const Bounds* b = k->bounds;
+    if (memcmp(got->initial, want->initial, table->size * sizeof(float)) != 0) {
+        printf("the initial weights differ  %s\n", check_verdict(k, false));
+    }
+    printf("%-10s %7s %14s %10s %10s   %14s %10s\n", "tensor", "layers", "gradient error", "cosine", "bound",
+           "change's error", "bound");
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        const Difference grad = compare_tensor(got->grads, want->grads, NULL, t);
+        const Difference change = compare_tensor(got->weights, want->weights, want->initial, t);
+        printf("%-10s %7d %14.2e %10.6f %10.2e   %14.2e %10.2e  %s\n", t->name, t->layers, grad.error, grad.cosine,
+               b->gradient, change.error, b->change,
+               check_verdict(k, grad.error <= b->gradient && change.error <= b->change));
+    }
+}
+
+// The first steps again, with the same variants, must give the same bits.
+static void check_repeated(Check* k, const Trace* first, const Plan* p, const Config* c, const int* batches) {
+    const size_t bytes = gpt2_params_table(&p->shape, 1).size * sizeof(float);
+    const int steps = min_int(check_steps(c), CHECK_REPEATED_STEPS);
+    const size_t numbers = (size_t)steps * sizeof(double);
+    Trace again = trace_run(p, c, first->variants, batches, steps);
+    const bool same = !memcmp(first->loss, again.loss, numbers) && !memcmp(first->norm, again.norm, numbers) &&
+                      !memcmp(first->grads, again.grads, bytes);
+    printf("%d of these steps again: the same bits  %s\n", steps, check_verdict(k, same));
+    trace_free(&again);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// training
+
+static Trace train_reference(const Check* k, const Plan* plan, const Config* c, const int* batches) {
+    Plan p = *plan;
+    p.backend = k->reference;
+    p.dtype = "fp32";
+    p.keep = KEEP_ALL;
+    k->reference->device_open(&k->reference_options);
+    return trace_run(&p, c, NULL, batches, check_steps(c));
+}
+
+void check_training(Check* k, const Plan* plan, const Config* c) {
+    static const struct {
+        Keep keep;
+        const char* name;
+    } modes[] = {{KEEP_ALL, "none"}, {RECOMPUTE_GELU, "gelu"}, {RECOMPUTE_ALL, "all"}};
+    const size_t n = (size_t)plan->B * (size_t)plan->T;
+    const int steps = check_steps(c), count = steps * CHECK_MICRO_BATCHES;
+    const bool all_modes = config_source(c, "recompute") == FROM_DEFAULT;
+    const TensorTable table = gpt2_params_table(&plan->shape, 1);
+    int* batches = alloc_or_die((size_t)count * 3 * n, sizeof *batches, "batches of tokens");
+    for (int i = 0; i < count; i++) {
+        batch_random(batches + (size_t)i * 3 * n, n, plan->shape.vocab_size, (uint64_t)c->seed, (uint64_t)i);
+    }
+    Trace want = train_reference(k, plan, c, batches);
+    char* variants = NULL; // of the first trace on the device, for the others
+    k->device->device_open(&k->device_options);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        Plan p = *plan;
+        p.keep = modes[i].keep;
+        if (!all_modes && p.keep != plan->keep) { continue; }
+        printf("\n%d training steps, each of %d micro-batches of %d x %d tokens, --recompute %s\n", steps,
+               CHECK_MICRO_BATCHES, p.B, p.T, modes[i].name);
+        Trace got = trace_run(&p, c, variants, batches, steps);
+        check_losses(k, &got, &want, steps);
+        check_tensors(k, &got, &want, &table);
+        check_repeated(k, &got, &p, c, batches);
+        if (!variants) { variants = format("%s", got.variants); }
+        trace_free(&got);
+        fflush(stdout);
+    }
+    trace_free(&want);
+    free(variants);
+    free(batches);
+}

@@ -1,0 +1,71 @@
+#include "compare.h"
+
+Difference compare(const double* got, const double* want, size_t n) {
+    double difference = 0, got_size = 0, want_size = 0, dot = 0, worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        difference += (got[i] - want[i]) * (got[i] - want[i]);
+        got_size += got[i] * got[i];
+        want_size += want[i] * want[i];
+        dot += got[i] * want[i];
+    }
+    if (!isfinite(difference) || !isfinite(want_size)) {
+        const Difference none = {(double)NAN, (double)NAN, (double)NAN};
+        return none;
+    }
+    if (want_size == 0 || got_size == 0) {
+        const double apart = want_size > 0 ? 1.0 : got_size > 0 ? (double)INFINITY : 0.0;
+        const Difference d = {apart, apart, apart > 0 ? 0.0 : 1.0};
+        return d;
+    }
+    const double rms = sqrt(want_size / (double)n);
+    for (size_t i = 0; i < n; i++) { worst = fmax(worst, fabs(got[i] - want[i]) / (fabs(want[i]) + rms)); }
+    const Difference d = {sqrt(difference / want_size), worst, dot / sqrt(got_size * want_size)};
+    return d;
+}
+
+static int compare_doubles(const void* a, const void* b) {
+    const double x = *(const double*)a, y = *(const double*)b;
+    return (x > y) - (x < y);
+}
+
+double median(double* x, size_t n) {
+    qsort(x, n, sizeof *x, compare_doubles);
+    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// bounds
+
+static const Bounds BOUNDS[] = {
+    //       exact stored product rounded logits linear loss  norm  gradient change
+    {"fp32", 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 0, 1e-5, 1e-5, 1e-5, 1e-4},
+    {"tf32", 1e-5, 1e-5, 2e-3, 2e-3, 2e-3, 0, 1e-4, 5e-3, 1e-2, 1e-2},
+    {"bf16", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 0, 1e-3, 2e-2, 4.4e-2, 5e-2},
+    {"fp8", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 8e-2, 2e-3, 3e-2, 2.5e-1, 7e-1},
+};
+
+// The bound of one element, as a multiple of its tensor's. Rounding stays below it: the largest of 10^8 normal numbers
+// is below 6 standard deviations. One wrong element in a million hardly changes the tensor's error, but exceeds this
+// bound.
+enum { ELEMENT_FACTOR = 16 };
+
+const Bounds* bounds_of(const char* dtype) {
+    for (size_t i = 0; i < sizeof BOUNDS / sizeof *BOUNDS; i++) {
+        if (!strcmp(BOUNDS[i].dtype, dtype)) { return &BOUNDS[i]; }
+    }
+    fatal("check knows no bounds for --dtype %s", dtype);
+}
+
+double op_bound(const Bounds* b, const char* op, Elem elem) {
+    const bool classifies = strstr(op, "classifier") != NULL;
+    const bool multiplies = classifies || strstr(op, "matmul") || strstr(op, "attention");
+    if (!multiplies) { return elem == ELEM_STORED ? b->stored : b->exact; }
+    if (b->linear > 0 && strstr(op, "matmul")) { return strstr(op, "forward") ? b->linear / 2 : b->linear; }
+    return elem == ELEM_STORED ? b->rounded : classifies ? b->logits : b->product;
+}
+
+double element_bound(double bound) { return ELEMENT_FACTOR * bound; }
+
+bool is_within(const Difference* d, double bound) {
+    return d->error <= bound && d->worst <= element_bound(bound);
+}

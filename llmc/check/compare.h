@@ -1,0 +1,63 @@
+// Measures the difference of two tensors, and bounds the difference that rounding explains between a device and the
+// reference. Also the median, which all measured times use.
+#pragma once
+#include "op_cases.h"
+
+typedef struct {
+    double error;  // |got - want| / |want|, Euclidean norms; infinite if only `want` is zero
+    double worst;  // the largest |got - want| of an element, over |want| of that element + the root mean square of all
+    double cosine; // of the angle between the two; 0 if one of them is zero, 1 if both are
+} Difference;
+
+// Compares two tensors of n >= 1 elements. If a number of either is not finite, all three results are NaN: test with
+// `error <= bound`, which is false for NaN.
+Difference compare(const double* got, const double* want, size_t n);
+
+// Returns the median of x (n >= 1), and sorts x.
+double median(double* x, size_t n);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// bounds
+
+// The largest relative errors of a tensor (Difference.error) that rounding explains, by --dtype.
+//
+// Operations see the same numbers on both sides. u is the unit roundoff of a type: fp32 2^-24, TF32 2^-11 (2^-10 where
+// inputs are truncated, not rounded), bf16 2^-8. Rounding changes a tensor of many elements by 0.42 u of its norm.
+//   exact     float results without products: rounding grows with the square root of the K terms of a sum, and
+//             u sqrt(50304) is 1.3e-5 at worst, for one long chain; sums in parts do better. exp and tanh add some u.
+//   stored    the same, stored in the storage type: one more rounding
+//   product   float results of matmuls and attention. fp32: as above. tf32: both factors are rounded, 2 u. bf16:
+//             factors are exact, but tensor cores truncate the terms of a sum, some u of fp32 for each of up to K / 16
+//             additions
+//   rounded   the same, stored. bf16: up to five roundings in a row (scores, probabilities, their gradients, results)
+//   logits    float results of the classifier, which pass through stored logits and their gradients
+//   linear    results of linear layers with fp8, in backward; half of it in forward. u is 2^-4 for E4M3 and 2^-3 for
+//             E5M2: 0.42 u is 3.7e-2 for the product of two E4M3, 5.9e-2 with E5M2. Other operations and types have
+//             the bounds above
+//
+// Training starts from the same fp32 weights on both sides; in bf16 they are rounded before the first step.
+//   loss      the relative error of the loss, at each of the steps
+//   norm      the relative error of the gradient's norm, at each of the steps
+//   gradient  of each tensor's gradient after one step. bf16: 4.4e-2 is a cosine of 0.999. fp8: twice the error
+//             measured with 12 layers (0.13)
+//   change    of each tensor's change from the initial to the last weights. fp32: this change is about 1e-3 of a
+//             layernorm's weight, and rounding the weight to u is an error of 1e3 u of its change. AdamW
+//             enlarges errors of small elements: of a bias tenfold with bf16, eightfold with fp8 (0.46)
+typedef struct {
+    const char* dtype;
+    double exact, stored, product, rounded, logits;
+    double linear; // of linear layers, where their factors are coarser than all others; else 0
+    double loss, norm, gradient, change;
+} Bounds;
+
+// Ends the program if there are no bounds for a dtype.
+const Bounds* bounds_of(const char* dtype);
+
+// The bound for the error of one tensor of an operation.
+double op_bound(const Bounds* b, const char* op, Elem elem);
+
+// The bound for a single element (Difference.worst) of a tensor with this bound.
+double element_bound(double bound);
+
+// Returns true if both the tensor and its worst element are within their bounds.
+bool is_within(const Difference* d, double bound);

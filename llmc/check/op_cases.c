@@ -1,0 +1,386 @@
+#include "op_cases.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// sizes
+
+OpSizes op_sizes_small(void) {
+    const OpSizes s = {.B = 3, .T = 13, .C = 42, .NH = 3, .OC = 75, .V = 133, .Vp = 160, .past = 4, .capacity = 19,
+                       .chunk = 7};
+    return s;
+}
+
+OpSizes op_sizes_tiles(void) {
+    const OpSizes s = {.B = 1, .T = 197, .C = 80, .NH = 2, .OC = 80, .V = 133, .Vp = 160, .past = 70, .capacity = 300,
+                       .chunk = 7};
+    return s;
+}
+
+OpSizes op_sizes_of(const GPT2Config* m, int B, int T) {
+    const int past = T / 2 + 1;
+    const OpSizes s = {.B = B,
+                       .T = T,
+                       .C = m->channels,
+                       .NH = m->num_heads,
+                       .OC = 4 * m->channels,
+                       .V = m->vocab_size,
+                       .Vp = m->padded_vocab_size,
+                       .past = past,
+                       .capacity = past + T + 1};
+    return s;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// macros of the list
+
+// Declares the next tensor, or returns its memory.
+static void* op_tensor(OpCase* c, const char* name, Role role, Elem elem, size_t n) {
+    if (c->stage != CASE_DECLARE) { return c->tensor[c->next++].data; }
+    const OpTensor t = {.name = name, .role = role, .elem = elem, .n = n};
+    c->touched[c->count] = n;
+    c->tensor[c->count++] = t;
+    return NULL;
+}
+
+#define S(role, name, n) Stored* name = op_tensor(c, #name, ROLE_##role, ELEM_STORED, n)
+#define F(role, name, n) float* name = op_tensor(c, #name, ROLE_##role, ELEM_FLOAT, n)
+#define I(role, name, n) int* name = op_tensor(c, #name, ROLE_##role, ELEM_INT, n)
+#define D(role, name, n) double* name = op_tensor(c, #name, ROLE_##role, ELEM_DOUBLE, n)
+
+#define OP_CASE(op) static void op_case_##op(OpCase* c)
+#define SIZES                                                                                                      \
+    const Backend* b = c->backend;                                                                                 \
+    const OpSizes* s = &c->size;                                                                                   \
+    const int B = s->B, T = s->T, C = s->C, NH = s->NH, OC = s->OC, V = s->V, Vp = s->Vp;                          \
+    const size_t N = (size_t)B * T, rows = min_size(N, (size_t)V); /* rows of wte that N tokens read */            \
+    const double scores = 0.5 * B * T * (T + 1.0); /* of one head: unmasked pairs of query and key */              \
+    const int chunk = s->chunk ? s->chunk : (int)min_size(N, (size_t)b->classifier_chunk(C));                      \
+    (void)B, (void)T, (void)C, (void)NH, (void)OC, (void)V, (void)Vp, (void)N, (void)chunk, (void)rows, (void)scores
+#define PREPARE(call) if (c->stage == CASE_PREPARE) { call; }
+#define RUN(call) if (c->stage == CASE_CALL) { call; }
+
+// The operation needs `n` elements of the tensor declared last, not all.
+#define TOUCHES(n) if (c->stage == CASE_DECLARE) { c->touched[c->count - 1] = (n); }
+
+// The arithmetic of the operation: a multiply-add is two; a division, a root, exp and tanh are one. Where there are
+// matrix products only those count; of causal attention, those of the scores that are not masked.
+#define FLOPS(formula) c->flops = (formula)
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the list
+
+OP_CASE(encoder_forward) {
+    SIZES;
+    FLOPS(1.0 * N * C);
+    F(WRITE, out, N * C);
+    I(READ, tokens, N);
+    S(READ, wte, (size_t)V * C);
+    TOUCHES(rows * C);
+    S(READ, wpe, (size_t)T * C);
+    RUN(b->encoder_forward(out, tokens, wte, wpe, B, T, C))
+}
+
+OP_CASE(encoder_backward) {
+    SIZES;
+    FLOPS(2.0 * N * C);
+    F(ADD, dwte, (size_t)V * C);
+    TOUCHES(rows * C);
+    F(ADD, dwpe, (size_t)T * C);
+    F(READ, dout, N * C);
+    I(READ, tokens, N);
+    I(READ, order, N);
+    RUN(b->encoder_backward(dwte, dwpe, dout, tokens, order, B, T, C))
+}
+
+OP_CASE(layernorm_forward) {
+    SIZES;
+    FLOPS(8.0 * N * C);
+    S(WRITE, out, N * C);
+    F(WRITE, mean, N);
+    F(WRITE, rstd, N);
+    F(READ, inp, N * C);
+    S(READ, weight, C);
+    S(READ, bias, C);
+    RUN(b->layernorm_forward(out, mean, rstd, inp, weight, bias, (int)N, C))
+}
+
+OP_CASE(layernorm_backward) {
+    SIZES;
+    FLOPS(14.0 * N * C);
+    F(ADD, dinp, N * C);
+    S(WRITE, dinp_stored, N * C);
+    F(ADD, dweight, C);
+    F(ADD, dbias, C);
+    S(READ, dout, N * C);
+    F(READ, inp, N * C);
+    S(READ, weight, C);
+    F(READ, mean, N);
+    F(READ, rstd, N);
+    RUN(b->layernorm_backward(dinp, dinp_stored, dweight, dbias, dout, inp, weight, mean, rstd, (int)N, C))
+}
+
+OP_CASE(residual_layernorm_forward) {
+    SIZES;
+    FLOPS(9.0 * N * C);
+    F(WRITE, residual, N * C);
+    S(WRITE, out, N * C);
+    F(WRITE, mean, N);
+    F(WRITE, rstd, N);
+    F(READ, inp1, N * C);
+    S(READ, inp2, N * C);
+    S(READ, weight, C);
+    S(READ, bias, C);
+    RUN(b->residual_layernorm_forward(residual, out, mean, rstd, inp1, inp2, weight, bias, (int)N, C))
+}
+
+OP_CASE(matmul_forward) {
+    SIZES;
+    FLOPS(2.0 * N * C * OC);
+    S(WRITE, out, N * OC);
+    S(READ, inp, N * C);
+    S(READ, weight, (size_t)OC * C);
+    S(READ, bias, OC);
+    RUN(b->matmul_forward(out, inp, weight, bias, (int)N, C, OC))
+}
+
+OP_CASE(matmul_backward) {
+    SIZES;
+    FLOPS(4.0 * N * C * OC);
+    S(WRITE, dinp, N * C);
+    F(ADD, dweight, (size_t)OC * C);
+    F(ADD, dbias, OC);
+    S(READ, dout, N * OC);
+    S(READ, inp, N * C);
+    S(READ, weight, (size_t)OC * C);
+    RUN(b->matmul_backward(dinp, dweight, dbias, dout, inp, weight, (int)N, C, OC))
+}
+
+OP_CASE(matmul_gelu_forward) {
+    SIZES;
+    FLOPS(2.0 * N * C * OC);
+    S(WRITE, out, N * OC);
+    S(WRITE, pre, N * OC);
+    S(READ, inp, N * C);
+    S(READ, weight, (size_t)OC * C);
+    S(READ, bias, OC);
+    RUN(b->matmul_gelu_forward(out, pre, inp, weight, bias, (int)N, C, OC))
+}
+
+// GELU, then a linear layer: matmul_gelu_backward computes its gradients
+OP_CASE(gelu_matmul_forward) {
+    SIZES;
+    FLOPS(2.0 * N * C * OC);
+    S(WRITE, out, N * OC);
+    S(WRITE, inp, N * C);
+    S(READ, pre, N * C);
+    S(READ, weight, (size_t)OC * C);
+    S(READ, bias, OC);
+    RUN(b->gelu_forward(inp, pre, N * C); b->matmul_forward(out, inp, weight, bias, (int)N, C, OC))
+}
+
+OP_CASE(matmul_gelu_backward) {
+    SIZES;
+    FLOPS(4.0 * N * C * OC);
+    S(WRITE, dpre, N * C);
+    F(ADD, dweight, (size_t)OC * C);
+    F(ADD, dbias, OC);
+    S(READ, dout, N * OC);
+    S(READ, inp, N * C);
+    S(READ, pre, N * C);
+    S(READ, weight, (size_t)OC * C);
+    RUN(b->matmul_gelu_backward(dpre, dweight, dbias, dout, inp, pre, weight, (int)N, C, OC))
+}
+
+OP_CASE(gelu_forward) {
+    SIZES;
+    FLOPS(9.0 * N * C);
+    S(WRITE, out, N * C);
+    S(READ, inp, N * C);
+    RUN(b->gelu_forward(out, inp, N * C))
+}
+
+OP_CASE(attention_forward) {
+    SIZES;
+    FLOPS(4.0 * C * scores);
+    S(WRITE, out, N * C);
+    F(WRITE, lse, N * NH);
+    S(READ, qkv, N * 3 * C);
+    RUN(b->attention_forward(out, lse, qkv, B, T, C, NH))
+}
+
+OP_CASE(attention_backward) {
+    SIZES;
+    FLOPS(10.0 * C * scores);
+    S(WRITE, dqkv, N * 3 * C);
+    F(SCRATCH, delta, N * NH);
+    S(READ, dout, N * C);
+    S(READ, out, N * C);
+    F(READ, lse, N * NH);
+    S(READ, qkv, N * 3 * C);
+    RUN(b->attention_backward(dqkv, delta, dout, out, lse, qkv, B, T, C, NH))
+}
+
+OP_CASE(attention_cached) {
+    SIZES;
+    FLOPS(4.0 * C * (scores + (double)N * s->past));
+    S(WRITE, out, N * C);
+    S(ADD, cache, (size_t)B * s->capacity * 2 * C);
+    TOUCHES((size_t)B * (s->past + T) * C); // ADD counts it twice: the past is read, T rows written
+    S(READ, qkv, N * 3 * C);
+    RUN(b->attention_cached(out, cache, qkv, B, T, s->past, s->capacity, C, NH))
+}
+
+OP_CASE(classifier_loss) {
+    SIZES;
+    FLOPS(2.0 * N * C * V);
+    F(WRITE, losses, N);
+    S(SCRATCH, logits, (size_t)chunk * Vp);
+    S(READ, inp, N * C);
+    S(READ, weight, (size_t)Vp * C);
+    I(READ, targets, N);
+    RUN(b->classifier_loss(losses, logits, inp, weight, targets, chunk, (int)N, C, V, Vp))
+}
+
+OP_CASE(classifier_backward) {
+    SIZES;
+    FLOPS(6.0 * N * C * V);
+    F(WRITE, losses, N);
+    S(WRITE, dinp, N * C);
+    F(ADD, dweight, (size_t)Vp * C);
+    S(SCRATCH, logits, (size_t)chunk * Vp);
+    S(READ, inp, N * C);
+    S(READ, weight, (size_t)Vp * C);
+    I(READ, targets, N);
+    RUN(b->classifier_backward(losses, dinp, dweight, logits, inp, weight, targets, c->dloss, chunk, (int)N, C, V, Vp))
+}
+
+OP_CASE(classifier_logits) {
+    SIZES;
+    FLOPS(2.0 * N * C * V);
+    F(WRITE, out, N * V);
+    S(SCRATCH, logits, (size_t)chunk * Vp);
+    S(READ, inp, N * C);
+    S(READ, weight, (size_t)Vp * C);
+    RUN(b->classifier_logits(out, logits, inp, weight, chunk, (int)N, C, V, Vp))
+}
+
+OP_CASE(loss_add) {
+    SIZES;
+    FLOPS(1.0 * N);
+    D(ADD, total, 1);
+    F(READ, losses, N);
+    RUN(b->loss_add(total, losses, (int)N))
+}
+
+OP_CASE(norm_squared) {
+    SIZES;
+    FLOPS(2.0 * N * C);
+    D(ADD, out, 1);
+    F(READ, x, N * C);
+    RUN(b->norm_squared(out, x, N * C))
+}
+
+OP_CASE(adamw_update) {
+    SIZES;
+    const size_t height = (size_t)OC, width = (size_t)C;
+    const Tensor list[] = {
+        {.name = "matrix", .unit = 1, .repeat = ONCE, .rows = height, .cols = width, .used_rows = height},
+        {.name = "vector", .unit = 1, .repeat = EACH, .rows = 1, .cols = width, .used_rows = 1}};
+    const TensorTable table = tensors_layout(list, 2, 2);
+    const size_t n = table.size, begin = n / 5, end = n - n / 7; // a range that cuts tensors
+    FLOPS(17.0 * (double)(end - begin));
+    F(ADD, masters, n);
+    TOUCHES(end - begin);
+    S(WRITE, params, n);
+    TOUCHES(end - begin);
+    F(ADD, m, n);
+    TOUCHES(end - begin);
+    F(ADD, v, n);
+    TOUCHES(end - begin);
+    F(READ, grads, n);
+    TOUCHES(end - begin);
+    D(READ, norm, 1);
+    PREPARE(b->device_copy_in(c->device_hyper, &c->hyper, sizeof c->hyper);
+            b->params_round(params, masters, n)) // outside the range params stay what they are
+    RUN(b->adamw_update(stored_at(b, params, begin), masters + begin, m + begin, v + begin, grads + begin, norm,
+                        c->device_hyper, &table, begin, end))
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// looking it up
+
+typedef struct {
+    const char* name;
+    void (*function)(OpCase* c);
+    const char* backward; // the operation that computes its gradients, or NULL
+} OpEntry;
+
+#define OP_ENTRY(op, backward) {#op, op_case_##op, backward}
+static const OpEntry OPS[] = {
+    OP_ENTRY(encoder_forward, "encoder_backward"),
+    OP_ENTRY(encoder_backward, NULL),
+    OP_ENTRY(layernorm_forward, "layernorm_backward"),
+    OP_ENTRY(layernorm_backward, NULL),
+    OP_ENTRY(residual_layernorm_forward, NULL),
+    OP_ENTRY(matmul_forward, "matmul_backward"),
+    OP_ENTRY(matmul_backward, NULL),
+    OP_ENTRY(matmul_gelu_forward, NULL),
+    OP_ENTRY(gelu_matmul_forward, "matmul_gelu_backward"),
+    OP_ENTRY(matmul_gelu_backward, NULL),
+    OP_ENTRY(gelu_forward, NULL),
+    OP_ENTRY(attention_forward, "attention_backward"),
+    OP_ENTRY(attention_backward, NULL),
+    OP_ENTRY(attention_cached, NULL),
+    OP_ENTRY(classifier_loss, "classifier_backward"),
+    OP_ENTRY(classifier_backward, NULL),
+    OP_ENTRY(classifier_logits, NULL),
+    OP_ENTRY(loss_add, NULL),
+    OP_ENTRY(norm_squared, NULL),
+    OP_ENTRY(adamw_update, NULL),
+};
+enum { NUM_OPS = sizeof OPS / sizeof *OPS };
+
+const char* op_name(int op) { return op < NUM_OPS ? OPS[op].name : NULL; }
+
+int op_number(const char* name) {
+    for (int op = 0; op < NUM_OPS; op++) {
+        if (!strcmp(OPS[op].name, name)) { return op; }
+    }
+    fatal("no operation %s in check/op_cases.c", name);
+}
+
+int op_backward(int op) { return OPS[op].backward ? op_number(OPS[op].backward) : -1; }
+
+OpCase op_declare(const Backend* b, int op, const OpSizes* sizes) {
+    const AdamW hyper = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
+                         .grad_clip = 1.0f, .step = 3};
+    OpCase c = {.backend = b, .op = op, .size = *sizes, .dloss = 0.37f, .hyper = hyper};
+    OPS[op].function(&c);
+    return c;
+}
+
+void op_stage(OpCase* c, CaseStage stage) {
+    c->stage = stage;
+    c->next = 0;
+    OPS[c->op].function(c);
+}
+
+size_t op_bytes(const OpCase* c, const OpTensor* t) {
+    const size_t size = t->elem == ELEM_STORED  ? c->backend->element_bytes
+                        : t->elem == ELEM_FLOAT ? sizeof(float)
+                        : t->elem == ELEM_INT   ? sizeof(int)
+                                                : sizeof(double);
+    return t->n * size;
+}
+
+OpCost op_cost(const Backend* b, int op, const OpSizes* sizes) {
+    const OpCase c = op_declare(b, op, sizes);
+    OpCost cost = {.flops = c.flops};
+    for (int i = 0; i < c.count; i++) {
+        const OpTensor* t = &c.tensor[i];
+        const double bytes = (double)op_bytes(&c, t) * ((double)c.touched[i] / (double)t->n);
+        if (t->role == ROLE_READ || t->role == ROLE_ADD) { cost.read += bytes; }
+        if (t->role == ROLE_WRITE || t->role == ROLE_ADD) { cost.written += bytes; }
+        if (t->role != ROLE_SCRATCH) { cost.items = fmax(cost.items, (double)c.touched[i]); }
+    }
+    return cost;
+}

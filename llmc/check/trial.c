@@ -1,0 +1,173 @@
+#include "trial.h"
+#include "../autotune.h"
+#include "../data/dataloader.h"
+#include "../rng.h"
+#include "../weights.h"
+#include "compare.h"
+
+struct Trial {
+    GPT2 g;
+    Optimizer o;
+    const Config* config;
+    int* host;    // two batches: one may be uploaded while the next one is written
+    double* sums; // the model's, fetched to the host
+    int batches, steps; // so far
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// batches
+
+void batch_sort(int* batch, size_t n, int V) {
+    int* counts = alloc_or_die((size_t)V + 1, sizeof *counts, "counts of tokens");
+    data_sort(batch + 2 * n, batch, n, counts, V);
+    free(counts);
+}
+
+void batch_random(int* batch, size_t n, int V, uint64_t seed, uint64_t index) {
+    for (size_t i = 0; i < 2 * n; i++) { batch[i] = (int)(rng_u64(seed, RNG_TEST, index * 2 * n + i) % (uint64_t)V); }
+    batch_sort(batch, n, V);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// opening
+
+Trial* trial_open(const Plan* p, const Config* c, const char* variants, Error* err) {
+    const Backend* b = p->backend;
+    const Comm alone = comm_alone();
+    if (!plan_check_memory(p, &alone, err)) { return NULL; }
+    Trial* t = alloc_or_die(1, sizeof *t, "a trial");
+    GPT2* g = &t->g;
+    t->config = c;
+    plan_layout(p, g);
+    gpt2_alloc(g);
+    optimizer_alloc(&t->o, g, NULL);
+    load_weights(g, &t->o, c, strcmp(c->init, "random") ? c->init : NULL);
+    autotune(g, NULL, variants);
+    t->host = b->host_alloc(2 * gpt2_batch_ints(g) * sizeof(int), "batches of tokens");
+    t->sums = b->host_alloc(NUM_SUMS * sizeof(double), "losses and norms");
+    return t;
+}
+
+void trial_close(Trial* t) {
+    const Backend* b = t->g.backend;
+    b->device_sync();
+    b->host_free(t->host);
+    b->host_free(t->sums);
+    optimizer_free(&t->o);
+    gpt2_free(&t->g);
+    free(t);
+}
+
+const GPT2* trial_model(const Trial* t) { return &t->g; }
+
+void trial_read(const Trial* t, TrialPart part, float* out) {
+    const float* from = part == TRIAL_GRADS ? t->g.grads : t->o.masters;
+    t->g.backend->device_copy_out(out, from, t->g.params_table.size * sizeof(float));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// steps
+
+// Queues the upload of a batch of `n` tokens.
+static void upload(Trial* t, const int* batch, size_t n) {
+    int* host = t->host + gpt2_batch_ints(&t->g) * (size_t)(t->batches++ % 2);
+    memcpy(host, batch, 3 * n * sizeof *host);
+    gpt2_upload(&t->g, host, n);
+}
+
+// Updates the weights from the gradients of a step, and waits.
+static void update(Trial* t) {
+    const Config* c = t->config;
+    const Backend* b = t->g.backend;
+    const AdamW hyper = {.lr = (float)c->lr,
+                         .beta1 = (float)c->beta1,
+                         .beta2 = (float)c->beta2,
+                         .eps = (float)c->eps,
+                         .weight_decay = (float)c->weight_decay,
+                         .grad_clip = (float)c->grad_clip,
+                         .step = ++t->steps};
+    optimizer_norm(&t->o);
+    b->device_fetch(t->sums, t->g.sums, NUM_SUMS * sizeof(double));
+    optimizer_update(&t->o, &hyper);
+    b->device_sync();
+}
+
+void trial_step(Trial* t, const int* batches, int micro_batches, double* loss, double* norm) {
+    GPT2* g = &t->g;
+    const size_t n = (size_t)g->B * (size_t)g->T;
+    const double tokens = (double)n * micro_batches;
+    gpt2_zero_grads(g);
+    for (int i = 0; i < micro_batches; i++) {
+        upload(t, batches + 3 * n * (size_t)i, n);
+        gpt2_micro_step(g, g->B, g->T, (float)(1.0 / tokens), NULL, NULL);
+    }
+    update(t);
+    *loss = t->sums[SUM_LOSS] / tokens;
+    *norm = sqrt(t->sums[SUM_NORM]);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// times
+
+// When each range of the gradients was ready, on the device.
+typedef struct {
+    const Backend* backend;
+    double at[1024 + 2]; // model_check allows 1,024 layers
+    int count;
+} ReadyTimes;
+
+static void note_ready(void* ready_times, float* grads, TensorRange range) {
+    ReadyTimes* ready = ready_times;
+    (void)grads, (void)range;
+    ready->backend->device_sync();
+    ready->at[ready->count++] = seconds_now();
+}
+
+// Runs a micro-batch forward and backward. Returns the seconds of forward and sets those of the parts of backward.
+static double micro_times(Trial* t, const int* batch, int rows, StepTimes* times) {
+    GPT2* g = &t->g;
+    ReadyTimes ready = {.backend = g->backend};
+    const size_t n = (size_t)rows * (size_t)g->T;
+    const double start = seconds_now();
+    upload(t, batch, n);
+    gpt2_forward(g, rows, g->T, NULL);
+    g->backend->device_sync();
+    const double middle = seconds_now();
+    gpt2_backward(g, rows, g->T, (float)(0.5 / (double)n), note_ready, &ready);
+    const int layers = g->config.num_layers;
+    times->classifier = ready.at[0] - middle;
+    times->layer = (ready.at[layers] - ready.at[0]) / layers;
+    times->embeddings = ready.at[layers + 1] - ready.at[layers];
+    return middle - start;
+}
+
+static StepTimes step_times_once(Trial* t, const int* batch, int rows) {
+    StepTimes times;
+    double start = seconds_now();
+    gpt2_zero_grads(&t->g);
+    t->g.backend->device_sync();
+    const double zeroing = seconds_now() - start, first = micro_times(t, batch, rows, &times);
+    times.forward = micro_times(t, batch, rows, &times);
+    times.begin = zeroing + fmax(0, first - times.forward);
+    start = seconds_now();
+    update(t);
+    times.update = seconds_now() - start;
+    return times;
+}
+
+StepTimes trial_times(Trial* t, const int* batch, int rows, int repetitions) {
+    enum { PARTS = sizeof(StepTimes) / sizeof(double) };
+    const size_t n = (size_t)repetitions;
+    double* values = alloc_or_die(PARTS * n, sizeof *values, "times"); // all of one part, then those of the next one
+    double part[PARTS];
+    StepTimes times = step_times_once(t, batch, rows); // warm-up
+    for (size_t i = 0; i < n; i++) {
+        times = step_times_once(t, batch, rows);
+        memcpy(part, &times, sizeof part);
+        for (size_t k = 0; k < PARTS; k++) { values[k * n + i] = part[k]; }
+    }
+    for (size_t k = 0; k < PARTS; k++) { part[k] = median(values + k * n, n); }
+    memcpy(&times, part, sizeof times);
+    free(values);
+    return times;
+}

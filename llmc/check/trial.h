@@ -1,0 +1,55 @@
+// A trial trains a model for a few steps on given batches, outside of train(): `check` compares trials on two devices,
+// `bench ladder` and `bench scale` time them.
+#pragma once
+#include "../plan.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// batches
+
+// A batch is 3 * n ints: tokens, targets and order, as gpt2_upload() takes it. Fills in the order.
+void batch_sort(int* batch, size_t n, int V);
+
+// Fills a batch (3 * n ints) with random tokens and targets below V, which depend on `seed` and `index` alone, and
+// their order.
+void batch_random(int* batch, size_t n, int V, uint64_t seed, uint64_t index);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// trials
+
+typedef struct Trial Trial;
+
+// Opens a model as planned, with initial weights from --init, and an optimizer with the options of `c`. `c` must
+// outlive the trial, and the device must be open. variants: device_kernels() of an earlier trial, so that this one uses
+// the same variants and gives the same bits; NULL: the fastest are chosen by timing. Returns NULL with an Error if
+// memory does not suffice.
+Trial* trial_open(const Plan* p, const Config* c, const char* variants, Error* err);
+
+// Frees the model, the optimizer and the trial.
+void trial_close(Trial* t);
+
+// Makes one update from the gradients of `micro_batches` full micro-batches, stored one after another in `batches`, and
+// waits for it. Sets *loss to the mean loss of their tokens before the update and *norm to the norm of the gradient.
+void trial_step(Trial* t, const int* batches, int micro_batches, double* loss, double* norm);
+
+// Copies the gradients of the last step, or the fp32 weights, in the layout of the parameters (model->params_table.size
+// floats).
+typedef enum { TRIAL_GRADS, TRIAL_MASTERS } TrialPart;
+void trial_read(const Trial* t, TrialPart part, float* out);
+
+// The model of a trial.
+const GPT2* trial_model(const Trial* t);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// times
+
+// Seconds of the parts of a step in one process; the device is synchronized after each.
+typedef struct {
+    double begin;             // once: zeroing gradients, and the extra time of the first forward after an update
+    double forward;           // of a micro-batch
+    double classifier, layer, embeddings; // of its backward: each of these parts; layer: one layer
+    double update;            // the norm and AdamW
+} StepTimes;
+
+// Measures updates with two micro-batches, each of the first `rows` sequences of `batch` (at most the plan's B).
+// Returns the medians over `repetitions` updates.
+StepTimes trial_times(Trial* t, const int* batch, int rows, int repetitions);

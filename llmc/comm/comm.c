@@ -1,0 +1,86 @@
+#include "comm.h"
+#include "connect.h"
+
+Comm comm_alone(void) {
+    const Comm comm = {.size = 1, .local_size = 1};
+    return comm;
+}
+
+bool comm_open(Comm* comm, const Launch* launch, const CommOptions* options, Error* err) {
+    comm->rank = launch->rank;
+    comm->size = launch->size;
+    comm->peers = connection_open(launch, comm->engine->name, options->connect_timeout, options->silence_timeout, err);
+    if (!comm->peers) { return false; }
+    comm->local_rank = comm->local_size = 0;
+    for (int r = 0; r < comm->size; r++) {
+        if (strcmp(connection_host(comm->peers, r), connection_host(comm->peers, comm->rank))) { continue; }
+        comm->local_rank += r < comm->rank;
+        comm->local_size++;
+    }
+    if (launch->local_rank >= 0) { comm->local_rank = launch->local_rank; }
+    return comm->engine->open(comm, err);
+}
+
+void comm_close(Comm* comm) {
+    if (comm->size == 1) { return; }
+    comm->engine->close(comm);
+    connection_close(comm->peers);
+}
+
+void comm_connect(Comm* comm) {
+    if (comm->size > 1) { comm->engine->connect(comm); }
+}
+
+void comm_report_activity(Comm* comm, long long step, RankActivity activity) {
+    if (comm->size > 1) { connection_report_activity(comm->peers, step, activity); }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// between steps
+
+void comm_barrier(Comm* comm) {
+    if (comm->size > 1) { connection_barrier(comm->peers); }
+}
+
+size_t comm_min_host(Comm* comm, size_t mine) {
+    if (comm->size == 1) { return mine; }
+    size_t* all = alloc_or_die((size_t)comm->size, sizeof *all, "a number of each process");
+    connection_gather(comm->peers, &mine, sizeof mine, all);
+    for (int r = 0; r < comm->size; r++) { mine = min_size(mine, all[r]); }
+    free(all);
+    return mine;
+}
+
+void comm_all_reduce_host(Comm* comm, double* x, int n) {
+    if (comm->size == 1) { return; }
+    double* all = alloc_or_die((size_t)comm->size * (size_t)n, sizeof *all, "numbers of each process");
+    connection_gather(comm->peers, x, (size_t)n * sizeof *x, all);
+    for (int i = 0; i < n; i++) {
+        x[i] = 0;
+        for (int r = 0; r < comm->size; r++) { x[i] += all[(size_t)r * (size_t)n + (size_t)i]; }
+    }
+    free(all);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// within a step
+
+void comm_all_reduce_begin(Comm* comm, float* x, size_t n) {
+    if (comm->size > 1 && n > 0) { comm->engine->all_reduce_begin(comm, x, n); }
+}
+
+void comm_reduce_scatter_begin(Comm* comm, float* x, size_t n) {
+    if (comm->size > 1 && n > 0) { comm->engine->reduce_scatter_begin(comm, x, n); }
+}
+
+void comm_all_gather_begin(Comm* comm, void* x, size_t bytes) {
+    if (comm->size > 1 && bytes > 0) { comm->engine->all_gather_begin(comm, x, bytes); }
+}
+
+void comm_end(Comm* comm) {
+    if (comm->size > 1) { comm->engine->end(comm); }
+}
+
+void comm_all_reduce_sums(Comm* comm, double* x, int n) {
+    if (comm->size > 1) { comm->engine->sum(comm, x, n); }
+}

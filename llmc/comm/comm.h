@@ -1,0 +1,98 @@
+// Collective operations of the processes that train together, each on its part of every batch. With one process they do
+// nothing.
+//
+//   between steps   small data in host memory, over TCP (connect.h), whose watchdog notices processes that are gone
+//   within a step   gradients, parameters and sums in device memory, by an engine: mpi.h for CPUs, nccl.cuh for GPUs
+//
+// An engine works in the order of the device's queue: an operation reads what was queued before it, and what is queued
+// after comm_end() reads its result. Gradients are summed in float, losses and norms in double. The same build on the
+// same machines with the same number of processes gives the same bits; consistency.h checks now and then that all
+// processes hold the same weights.
+//
+// All processes call the same functions in the same order. A failing engine ends the program.
+#pragma once
+#include "../base.h"
+#include "launch.h"
+#include "watchdog.h"
+
+typedef struct Comm Comm;
+
+// The functions that reduce and gather device memory. Each does what the function comm_NAME below says; it is called
+// only with more than one process and at least one element.
+typedef struct CommEngine {
+    const char* name;                      // "MPI" or "NCCL"
+    bool (*open)(Comm* comm, Error* err);  // makes comm->state; fails if the library (MPI) was not initialized
+    void (*connect)(Comm* comm);           // called once the device is open
+    void (*all_reduce_begin)(Comm* comm, float* x, size_t n);
+    void (*reduce_scatter_begin)(Comm* comm, float* x, size_t n);
+    void (*all_gather_begin)(Comm* comm, void* x, size_t bytes);
+    void (*end)(Comm* comm);
+    void (*sum)(Comm* comm, double* x, int n); // comm_all_reduce_sums
+    void (*close)(Comm* comm);
+} CommEngine;
+
+struct Comm {
+    int rank, size;
+    int local_rank, local_size; // among the processes on this machine
+    Connection* peers;          // NULL: one process
+    const CommEngine* engine;   // NULL: one process
+    void* state;                // the engine's
+};
+
+typedef struct {
+    double connect_timeout, silence_timeout; // seconds: --connect_timeout, --comm_timeout
+} CommOptions;
+
+BEGIN_C
+
+// One process alone. It needs no comm_open or comm_close.
+Comm comm_alone(void);
+
+// Connects to the other processes of the launch over TCP, then opens comm->engine, which the caller has set. Fails if a
+// process is missing or does not belong to this run (connection_open), or if the engine does not open.
+bool comm_open(Comm* comm, const Launch* launch, const CommOptions* options, Error* err);
+
+// Waits until all processes call it, then disconnects.
+void comm_close(Comm* comm);
+
+// Connects the devices of all processes. Call it after opening this process's device and before planning its memory:
+// NCCL allocates memory of the device.
+void comm_connect(Comm* comm);
+
+// Tells the others this process's step and activity, for their messages and for the watchdog
+// (connection_report_activity).
+void comm_report_activity(Comm* comm, long long step, RankActivity activity);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// between steps, in host memory
+
+// Returns when all processes have called it.
+void comm_barrier(Comm* comm);
+
+// Returns the smallest of all processes' numbers.
+size_t comm_min_host(Comm* comm, size_t mine);
+
+// All-reduce: x (n) becomes its sum over all processes, added up in order of rank.
+void comm_all_reduce_host(Comm* comm, double* x, int n);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// within a step, in device memory
+
+// All-reduce: x (n) becomes its sum over all processes. Complete after comm_end().
+void comm_all_reduce_begin(Comm* comm, float* x, size_t n);
+
+// Reduce-scatter: x (n) consists of `size` equal parts. Part number `rank` becomes its sum over all processes; the
+// other parts are undefined afterwards. Complete after comm_end().
+void comm_reduce_scatter_begin(Comm* comm, float* x, size_t n);
+
+// All-gather: x consists of `size` equal parts. Each process provides part number `rank` and receives the others.
+// Complete after comm_end().
+void comm_all_gather_begin(Comm* comm, void* x, size_t bytes);
+
+// Completes the operations begun: work that is queued from now on reads their results.
+void comm_end(Comm* comm);
+
+// All-reduce: x (n) becomes its sum over all processes, for the work that is queued next.
+void comm_all_reduce_sums(Comm* comm, double* x, int n);
+
+END_C

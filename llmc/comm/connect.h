@@ -1,0 +1,66 @@
+// Connections between the ranks over TCP, without MPI: they find each other at the start, exchange small data, and
+// notice when one of them is gone.
+//
+// Rank 0 listens at the launch's address and port, and the others connect to it: a star. In each process a watchdog
+// thread, started by connection_open, does all reading. It sends and receives a heartbeat every second, and so notices
+// a rank that has died, was stopped, or whose network is cut, whatever the main thread is waiting for. It then ends the
+// process with exit code 1 (by _exit, since the main thread may hang in NCCL) and one message, which names the rank,
+// its host, its last step and its activity. All ranks end so, since rank 0 passes the message on.
+//
+//   Connection* c = connection_open(&launch, version, 300, 60, &err);
+//   connection_broadcast(c, &nccl_id, sizeof nccl_id);              // from rank 0
+//   connection_gather(c, &my_hash, sizeof my_hash, hashes);         // to all, in order of rank
+//   for (...) { connection_report_activity(c, step, RANK_TRAINS); ... }
+//   connection_close(c);                                            // all wait for each other here
+//
+// The key distinguishes runs that meet at one port by mistake. It is no secret and keeps no attacker away: like MPI and
+// NCCL, this trusts the network. Other programs that connect (port scanners, browsers) are disconnected and do no harm.
+#pragma once
+#include "../base.h"
+#include "launch.h"
+#include "watchdog.h"
+
+BEGIN_C
+
+// Connects all ranks and starts the watchdog. `key` is any text that is the same on all ranks, such as the program's
+// version; the launch's run id is added to it. NULL if a rank is missing after `connect_seconds`, or if rank 0 refuses
+// this one: another key, version or number of ranks, or a rank that is connected already. The message names the missing
+// ranks or the address. From then on, silence of a rank for `silence_seconds` ends the process. In a launch of one
+// process nothing is connected, and all functions here do nothing or copy.
+Connection* connection_open(const Launch* launch, const char* key, double connect_seconds, double silence_seconds,
+                            Error* err);
+
+// Waits until all ranks call it, disconnects and frees. If a process ends without calling it, by exit() or a signal,
+// the others end as described above, one second later: ranks that all end for the same reason have printed their own
+// messages by then.
+void connection_close(Connection* c);
+
+// Returns the name of a rank's machine.
+const char* connection_host(const Connection* c, int rank);
+
+// Reports this rank's step and activity to the others: before each step, and before anything else that takes long.
+// Cheap; never waits. Rank 0 ends the run as hung when all ranks train and none has reported a new step for ten
+// time-outs and twenty times the longest step so far, after at least two steps. While one rank validates, samples or
+// saves, that clock stands still.
+void connection_report_activity(Connection* c, long long step, RankActivity activity);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// exchanges
+//
+// All ranks call the same ones in the same order, between connection_open and connection_close. They wait for a late
+// rank as long as it lives. If ranks call different ones, or with different numbers of bytes, the process ends with a
+// message.
+
+// Copies rank 0's bytes to all; at most MAX_FRAME_BYTES.
+void connection_broadcast(Connection* c, void* data, size_t bytes);
+
+// Copies each rank's bytes to all: `all` has room for size * bytes, at most MAX_FRAME_BYTES, in order of rank.
+void connection_gather(Connection* c, const void* mine, size_t bytes, void* all);
+
+// Returns when all ranks have called it.
+void connection_barrier(Connection* c);
+
+// Returns the key that a rank sends in its hello: a hash of `key`, the run id and the protocol's version.
+uint64_t connection_key(const Launch* launch, const char* key);
+
+END_C

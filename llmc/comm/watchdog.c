@@ -1,0 +1,257 @@
+#include "watchdog.h"
+#include "socket.h"
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#define GRACE_SECONDS 1.0 // that a rank has to end by itself, with a better message, when another is gone
+
+static const char* const ACTIVITIES[] = {"setting up", "training", "validating", "sampling", "saving", "ending"};
+
+// Returns the seconds between heartbeats.
+static double heartbeat_interval(const Connection* c) { return c->timeout < 4 ? c->timeout / 4 : 1; }
+
+void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* fmt, ...) {
+    char text[FRAME_TEXT_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    pthread_mutex_lock(&c->lock);
+    const bool first = !c->ending;
+    c->ending = true;
+    pthread_mutex_unlock(&c->lock);
+    while (!first) { pause(); } // another thread is ending the process
+    struct timespec deadline;   // for a frame that another thread is sending, perhaps to the lost rank
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec++;
+    for (int i = 0; c->rank == 0 && i < c->size; i++) {
+        Peer* p = &c->peers[i];
+        if (p->fd < 0 || pthread_mutex_timedlock(&p->sending, &deadline) != 0) { continue; }
+        frame_send(p->fd, FRAME_ABORT, 0, text, strlen(text), seconds_now());
+        pthread_mutex_unlock(&p->sending);
+    }
+    sleep_seconds(GRACE_SECONDS);
+    // Flush standard output unless another thread holds its lock or its reader is stuck. Write to standard error
+    // without its lock, which the main thread may hold.
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (poll(&out, 1, 0) == 1 && ftrylockfile(stdout) == 0) { fflush(stdout); }
+    char line[FRAME_TEXT_BYTES + 32];
+    const int n = snprintf(line, sizeof line, "%serror: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", text);
+    if (write(STDERR_FILENO, line, min_size((size_t)n, sizeof line - 1)) < 0) {} // an error here cannot be reported
+    _exit(EXIT_RUNTIME);
+}
+
+static const char* activity_name(uint32_t activity) {
+    return activity < NUM_ACTIVITIES ? ACTIVITIES[activity] : "busy";
+}
+
+// Ends the process because the connection to a rank is lost or useless; `how` completes "rank 3 on node0 ...".
+static void ATTR_NORETURN rank_lost(Connection* c, int rank, const char* how) {
+    pthread_mutex_lock(&c->lock);
+    const long long step = c->peers[rank].step;
+    const uint32_t activity = c->peers[rank].activity;
+    pthread_mutex_unlock(&c->lock);
+    watchdog_fatal(c, "rank %d on %s %s. It was last heard of at step %lld, %s", rank, c->hosts[rank], how, step,
+                   activity_name(activity));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the thread
+
+static void receive_heartbeat(Connection* c, Peer* p) {
+    Heartbeat heartbeat;
+    memcpy(&heartbeat, p->reader.payload, sizeof heartbeat);
+    pthread_mutex_lock(&c->lock);
+    p->step = heartbeat.step;
+    p->activity = heartbeat.activity;
+    pthread_mutex_unlock(&c->lock);
+}
+
+// Keeps a part of an exchange for the main thread. False if the part before was not taken.
+static bool receive_part(Connection* c, Peer* p) {
+    const FrameHeader h = p->reader.header;
+    pthread_mutex_lock(&c->lock);
+    const bool room = !p->part;
+    if (room) {
+        p->part_header = h;
+        p->part = p->reader.payload;
+        p->reader.payload = NULL;
+    }
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return room;
+}
+
+// Handles a complete frame. False if a rank may not send such a one.
+static bool receive_frame(Connection* c, Peer* p) {
+    const FrameHeader h = p->reader.header;
+    bool ok = true;
+    if (h.type == FRAME_HEARTBEAT) { receive_heartbeat(c, p); }
+    else if (h.type == FRAME_ABORT && c->rank != 0) {
+        char text[FRAME_TEXT_BYTES];
+        printable_text(text, sizeof text, p->reader.payload, h.bytes);
+        watchdog_fatal(c, "%s", text);
+    } else { ok = h.type >= FRAME_BROADCAST && h.type <= FRAME_CLOSE && receive_part(c, p); }
+    frame_next(&p->reader);
+    return ok;
+}
+
+// Receives what a rank has sent.
+static void read_rank(Connection* c, int rank) {
+    Peer* p = &c->peers[rank];
+    const size_t had = p->reader.have;
+    FrameState state;
+    while ((state = frame_receive(&p->reader, p->fd)) == FRAME_WHOLE) {
+        p->silence = 0;
+        if (!receive_frame(c, p)) { state = FRAME_BAD; break; }
+    }
+    if (p->reader.have != had) { p->silence = 0; }
+    if (state == FRAME_BAD) { rank_lost(c, rank, "sent an invalid message: is it the same program?"); }
+    if (state != FRAME_END) { return; }
+    pthread_mutex_lock(&c->lock);
+    p->ended = p->may_end;
+    const bool lost = !p->ended;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    if (lost) {
+        rank_lost(c, rank, "ended before the run did, or its connection broke: see its output for the reason");
+    }
+}
+
+// Sends a heartbeat, unless another frame is being sent, whose bytes count as one, or the connection takes no bytes
+// now: then the other end has unread ones.
+static void send_heartbeat(Connection* c, Peer* p) {
+    pthread_mutex_lock(&c->lock);
+    const Peer* own = &c->peers[c->rank];
+    const Heartbeat heartbeat = {.step = own->step, .activity = own->activity};
+    pthread_mutex_unlock(&c->lock);
+    if (pthread_mutex_trylock(&p->sending) != 0) { return; }
+    uint8_t* frame = frame_make(FRAME_HEARTBEAT, 0, &heartbeat, sizeof heartbeat);
+    const size_t bytes = sizeof(FrameHeader) + sizeof heartbeat;
+    const ssize_t n = send(p->fd, frame, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) { tcp_send(p->fd, frame + n, bytes - (size_t)n, seconds_now() + c->timeout); } // no half frames
+    free(frame);
+    pthread_mutex_unlock(&p->sending);
+}
+
+void watchdog_check_progress(Connection* c, double elapsed) {
+    uint64_t reported = 0;
+    bool all_train = true;
+    int slowest = 0;
+    pthread_mutex_lock(&c->lock);
+    for (int i = 0; i < c->size; i++) {
+        const Peer* p = &c->peers[i];
+        reported = mix64(reported ^ mix64((uint64_t)p->step * NUM_ACTIVITIES + p->activity));
+        all_train = all_train && p->activity == RANK_TRAINS;
+        if (p->step < c->peers[slowest].step) { slowest = i; }
+    }
+    const double longest = c->longest_step, limit = 10 * c->timeout > 20 * longest ? 10 * c->timeout : 20 * longest;
+    const long long step = c->peers[slowest].step, steps = c->steps;
+    pthread_mutex_unlock(&c->lock);
+    c->unchanged_seconds = all_train && reported == c->reported ? c->unchanged_seconds + elapsed : 0;
+    c->reported = reported;
+    if (steps >= 2 && c->unchanged_seconds > limit) {
+        watchdog_fatal(c,
+                       "all ranks are training, but none has begun a step for %.0f s (the longest took %.3g s): they "
+                       "hang. Furthest behind is rank %d on %s, at step %lld. NCCL_DEBUG=INFO may show why; go on with "
+                       "--resume auto",
+                       c->unchanged_seconds, longest, slowest, c->hosts[slowest], step);
+    }
+}
+
+// Sends heartbeats and looks for lost ranks; called once in each interval.
+static void heartbeat_turn(Connection* c, double elapsed) {
+    char how[160];
+    for (int i = 0; i < c->size; i++) {
+        Peer* p = &c->peers[i];
+        if (p->fd < 0 || p->ended) { continue; }
+        send_heartbeat(c, p);
+        p->silence += elapsed;
+        if (p->silence <= c->timeout) { continue; }
+        snprintf(how, sizeof how, "has sent no heartbeat for %.3g s: it was stopped, or its network was cut",
+                 p->silence);
+        rank_lost(c, i, how);
+    }
+    if (c->rank == 0) { watchdog_check_progress(c, elapsed); }
+}
+
+static void* watchdog_thread(void* connection) {
+    Connection* c = connection;
+    const double interval = heartbeat_interval(c);
+    struct pollfd* polled = alloc_or_die((size_t)c->size + 1, sizeof *polled, "connections");
+    double last_turn = seconds_now() - interval; // the first turn is at once
+    for (;;) {
+        for (int i = 0; i < c->size; i++) {
+            polled[i] = (struct pollfd){.fd = c->peers[i].ended ? -1 : c->peers[i].fd, .events = POLLIN};
+        }
+        polled[c->size] = (struct pollfd){.fd = c->wake, .events = POLLIN};
+        const int ready = poll(polled, (nfds_t)c->size + 1, poll_until(last_turn + interval));
+        pthread_mutex_lock(&c->lock);
+        const bool stop = c->stop;
+        pthread_mutex_unlock(&c->lock);
+        if (stop) { break; }
+        for (int i = 0; ready > 0 && i < c->size; i++) {
+            if (polled[i].revents) { read_rank(c, i); }
+        }
+        const double now = seconds_now(), elapsed = now - last_turn;
+        if (elapsed < interval) { continue; }
+        last_turn = now;
+        heartbeat_turn(c, elapsed < 2 * interval ? elapsed : 2 * interval);
+    }
+    free(polled);
+    return NULL;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// from other threads
+
+void watchdog_start(Connection* c) {
+    sigset_t all, before; // the thread blocks all signals: they are for the main thread
+    c->wake = eventfd(0, EFD_CLOEXEC);
+    if (c->wake < 0) { fatal("cannot create the eventfd of the watchdog thread: %s", strerror(errno)); }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&c->thread, NULL, watchdog_thread, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) { fatal("cannot start the watchdog thread: %s", strerror(error)); }
+}
+
+void watchdog_report_activity(Connection* c, long long step, RankActivity activity) {
+    const double now = seconds_now();
+    pthread_mutex_lock(&c->lock);
+    Peer* own = &c->peers[c->rank];
+    if (own->activity == RANK_TRAINS && step > own->step) {
+        c->steps++;
+        if (now - c->step_start > c->longest_step) { c->longest_step = now - c->step_start; }
+    }
+    c->step_start = now;
+    own->step = step;
+    own->activity = (uint32_t)activity;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void watchdog_allow_end(Connection* c) {
+    pthread_mutex_lock(&c->lock);
+    for (int i = 0; i < c->size; i++) { c->peers[i].may_end = true; }
+    pthread_mutex_unlock(&c->lock);
+}
+
+void watchdog_wait_for_ends(Connection* c) {
+    pthread_mutex_lock(&c->lock);
+    for (int i = 1; i < c->size; i++) {
+        while (!c->peers[i].ended) { pthread_cond_wait(&c->changed, &c->lock); }
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+void watchdog_stop(Connection* c) {
+    const uint64_t one = 1;
+    pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    pthread_mutex_unlock(&c->lock);
+    if (write(c->wake, &one, sizeof one) < 0) {
+        notice("warning: cannot wake the watchdog thread: %s", strerror(errno));
+    }
+    pthread_join(c->thread, NULL);
+}

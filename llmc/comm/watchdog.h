@@ -1,0 +1,87 @@
+// The watchdog: a thread that reads from all connected ranks, exchanges heartbeats with them, and ends the process when
+// a rank is gone or hangs. Used by connect.c, whose head says what users see.
+//
+// Silence is added up from the thread's own turns, each counted as two heartbeats at most. After this process was
+// suspended as a whole (SIGSTOP, a sleeping machine, a debugger), the other ranks therefore do not seem silent.
+#pragma once
+#include "../base.h"
+#include "frame.h"
+#include <pthread.h>
+
+#define NO_DEADLINE 1e18
+
+// What a rank's main thread is doing, for messages.
+typedef enum {
+    RANK_SETS_UP,
+    RANK_TRAINS,
+    RANK_VALIDATES,
+    RANK_SAMPLES,
+    RANK_SAVES,
+    RANK_ENDS,
+    NUM_ACTIVITIES
+} RankActivity;
+
+// Another rank, or at this rank's own place its step and activity.
+typedef struct {
+    int fd;                  // -1: not connected to this rank
+    pthread_mutex_t sending; // held while a frame is sent, so that frames do not mix
+    // used by the watchdog thread alone
+    FrameReader reader;
+    double silence; // seconds since the last byte
+    // under Connection.lock
+    FrameHeader part_header;
+    uint8_t* part;     // its part of the current exchange, until the main thread takes it
+    bool may_end;      // all ranks are done, so it may disconnect
+    bool ended;        // it has disconnected
+    long long step;    // as reported last
+    uint32_t activity;
+} Peer;
+
+typedef struct {
+    int rank, size;
+    double timeout;            // seconds of silence after which a rank is lost
+    Peer* peers;               // for each rank; rank 0 is connected to all, the others to rank 0
+    char (*hosts)[HOST_BYTES]; // for each rank
+    uint32_t sequence;         // number of the current exchange
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; // a part has arrived, or a rank has disconnected
+    int wake;               // an eventfd that ends the thread's poll()
+    bool stop, ending;      // under the lock
+
+    // steps of this rank, under the lock
+    double step_start, longest_step;
+    long long steps;
+    // used by the watchdog thread of rank 0 alone: a hash of all ranks' steps and activities, and the time since it
+    // changed
+    uint64_t reported;
+    double unchanged_seconds;
+} Connection;
+
+BEGIN_C
+
+// Starts the thread. The peers' connections must be set; ends the program if the thread cannot be started.
+void watchdog_start(Connection* c);
+
+// Ends the thread and waits for it.
+void watchdog_stop(Connection* c);
+
+// Ends the process with this message and exit code 1, and on rank 0 all other ranks too. May be called by any thread;
+// the first call counts.
+void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* fmt, ...);
+
+// Sets this rank's step and activity (connection_report_activity).
+void watchdog_report_activity(Connection* c, long long step, RankActivity activity);
+
+// Rank 0: ends the run if it hangs (connection_report_activity). `elapsed`: seconds since the last call.
+void watchdog_check_progress(Connection* c, double elapsed);
+
+// From now on the other ranks may disconnect.
+void watchdog_allow_end(Connection* c);
+
+// Rank 0: waits until all others have disconnected. If rank 0 disconnected first, the kernel would reset the connection
+// on unread heartbeats of theirs, and the last answer on its way to them could be lost.
+void watchdog_wait_for_ends(Connection* c);
+
+END_C

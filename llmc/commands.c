@@ -1,0 +1,288 @@
+#include "commands.h"
+#include "comm/consistency.h"
+#include "files/checkpoint.h"
+#include "generate.h"
+#include "log/report.h"
+#include "plan.h"
+#include "rng.h"
+#include "setup.h"
+#include "weights.h"
+#include "train.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// weights
+
+// Returns the folder to load weights from: --init or, if that was not given, the newest checkpoint in --out. NULL
+// stands for random weights.
+static char* weights_folder(const Config* c) {
+    if (strcmp(c->init, "random")) { return format("%s", c->init); }
+    if (config_source(c, "init") >= FROM_FILE) { return NULL; }
+    json_t* state = NULL;
+    char* folder = *c->out ? checkpoint_newest(c->out, &state) : NULL;
+    if (!folder) {
+        fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)", c->out);
+    }
+    json_decref(state);
+    notice("using %s", folder);
+    return folder;
+}
+
+// Takes from a checkpoint of ours the options that go with its tokens; those of the command line override them.
+static void take_data_options(Config* c, const char* folder) {
+    static const char* const names[] = {"tokenizer", "val_data", "seq_len"};
+    Error err;
+    json_t* state = folder ? folder_state(folder) : NULL;
+    json_t *options = json_object_get(state, "options"), *taken = json_object();
+    for (int i = 0; options && i < 3; i++) { json_object_set(taken, names[i], json_object_get(options, names[i])); }
+    if (!config_from_json(c, taken, folder ? folder : "", &err)) { fatal("%s", err.text); }
+    json_decref(taken);
+    json_decref(state);
+}
+
+// Opens a model without backward as planned, with weights.
+static void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm, const char* folder) {
+    Error err;
+    if (!plan_check_memory(p, comm, &err)) { fatal("%s", err.text); }
+    plan_layout(p, g);
+    gpt2_alloc(g);
+    load_weights(g, NULL, c, folder);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// generate, eval
+
+static void write_text(void* file, const char* text, size_t bytes) {
+    fwrite(text, 1, bytes, file);
+    if (fflush(file) != 0) { fatal("standard output: cannot write: %s", strerror(errno)); }
+}
+
+int generate_command(const Config* asked, const Backend* b, const char* dtype) {
+    enum { PROMPT_ROWS = 256 }; // tokens of a prompt that go through the model at once
+    Error err;
+    Plan plan;
+    GPT2 g;
+    Tokenizer tokenizer;
+    Comm alone = comm_alone();
+    Config with_run = *asked; // with the options that the checkpoint's tokens ask for
+    Config* c = &with_run;
+    char* folder = weights_folder(c);
+    take_data_options(c, folder);
+    open_device(b, c, dtype, &alone);
+    if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
+    if (!open_tokenizer(&tokenizer, c, &plan.shape)) {
+        usage_error("generate needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE");
+    }
+    plan.keep = FORWARD_ONLY;
+    plan.samples = true;
+    plan.B = 1;
+    plan.T = min_int(plan.shape.max_seq_len, PROMPT_ROWS);
+    open_model(&g, &plan, c, &alone, folder);
+    const Sampling s = {.temperature = c->temperature, .top_k = (int)c->top_k, .top_p = c->top_p,
+                        .seed = (uint64_t)c->seed};
+    write_text(stdout, c->prompt, strlen(c->prompt));
+    generate(&g, &tokenizer, c->prompt, (size_t)c->sample_tokens, &s, write_text, stdout);
+    write_text(stdout, "\n", 1);
+    gpt2_free(&g);
+    tokenizer_free(&tokenizer);
+    free(folder);
+    return EXIT_DONE;
+}
+
+int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
+    Error err;
+    Plan plan;
+    GPT2 g;
+    Dataset data;
+    EvalLoader loader;
+    char* folder = share_text(comm, comm->rank == 0 ? weights_folder(c) : NULL); // the newest may be another by now
+    take_data_options(c, folder);
+    const long long val_tokens = config_source(c, "val_tokens") < FROM_FILE ? -1 : c->val_tokens;
+    check_same_run(comm, c, NULL);
+    open_device(b, c, dtype, comm);
+    if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
+    plan.keep = FORWARD_ONLY;
+    plan.samples = false;
+    plan.B = c->batch_size ? (int)c->batch_size : 4;
+    if (!dataset_open(&data, "--val_data", c->val_data, plan.T, plan.shape.vocab_size, &err)) { fatal("%s", err.text); }
+    check_same_data(comm, 0, data.hash);
+    open_model(&g, &plan, c, comm, folder);
+    check_same_weights(&g, comm);
+    comm_report_activity(comm, 0, RANK_VALIDATES);
+    int* memory = open_batches(b, plan.B, plan.T);
+    evalloader_open(&loader, &data, val_tokens, plan.B, memory);
+    const double start = seconds_now(), loss = validation_loss(&g, &loader, comm, NULL);
+    notice("%llu windows of %d tokens in %.1f s", (unsigned long long)loader.num_windows, plan.T,
+           seconds_now() - start);
+    if (comm->rank == 0) { printf("val loss %f\n", loss); }
+    const double floor_loss = corpus_floor(&data);
+    if (isfinite(floor_loss)) { notice("the corpus' own entropy is %f nats a token", floor_loss); }
+    evalloader_close(&loader);
+    dataset_close(&data);
+    b->host_free(memory);
+    gpt2_free(&g);
+    free(folder);
+    return isfinite(loss) ? EXIT_DONE : EXIT_NONFINITE;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// info
+
+static void print_tensors(const TensorTable* table) {
+    printf("%-10s %-28s %4s %14s %7s %14s\n", "tensor", "in files", "of", "shape", "decays", "elements");
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        char shape[32];
+        if (t->rows > 1) { snprintf(shape, sizeof shape, "%zu x %zu", t->rows, t->cols); }
+        else { snprintf(shape, sizeof shape, "%zu", t->cols); }
+        printf("%-10s %-28s %4d %14s %7s %14zu\n", t->name, t->file_name, t->layers, shape,
+               tensor_decays(t) ? "yes" : "no", (size_t)t->layers * t->used_rows * t->cols);
+    }
+    const TensorCount decayed = tensors_count(table, true), others = tensors_count(table, false);
+    printf("\ndecayed: %zu tensors, %zu parameters\nnot decayed: %zu tensors, %zu parameters\n", decayed.tensors,
+           decayed.elements, others.tensors, others.elements);
+    printf("parameters: %zu, in memory with padding: %zu\n", decayed.elements + others.elements, table->size);
+}
+
+// Prints the standard deviation of the residual stream at each depth, on random tokens. The initial scale of 1/sqrt(2L)
+// of what each block adds keeps it from growing with the depth.
+static void print_residual_stream(const Plan* planned, const Config* c, const char* folder) {
+    Plan p = *planned;
+    const Backend* b = p.backend;
+    GPT2 g;
+    const int T = min_int(p.shape.max_seq_len, 32), C = p.shape.channels, N = T * C;
+    p.keep = FORWARD_ONLY;
+    p.samples = false;
+    p.B = 1;
+    p.T = T;
+    if (plan_bytes(&p) > b->device_memory_available()) {
+        printf("\nthe weights do not fit into memory: no residual stream\n");
+        return;
+    }
+    plan_layout(&p, &g);
+    gpt2_alloc(&g);
+    load_weights(&g, NULL, c, folder);
+    int* tokens = alloc_or_die((size_t)T, sizeof *tokens, "tokens");
+    float* stream = alloc_or_die((size_t)N, sizeof *stream, "the residual stream");
+    for (int t = 0; t < T; t++) {
+        tokens[t] = (int)(rng_u64((uint64_t)c->seed, RNG_TEST, (uint64_t)t) % (uint64_t)p.shape.vocab_size);
+    }
+    b->device_copy_in(g.tokens, tokens, (size_t)T * sizeof *tokens);
+    gpt2_embed(&g, 1, T, NULL);
+    printf("\nstandard deviation of the residual stream by depth:");
+    const float* at = acts_at(&g, 0).residual1;
+    for (int l = 0; l <= p.shape.num_layers; l++) {
+        b->device_copy_out(stream, at, (size_t)N * sizeof *stream);
+        double sum = 0, squares = 0;
+        for (int i = 0; i < N; i++) { sum += stream[i], squares += (double)stream[i] * stream[i]; }
+        printf("%s%d: %.4f", l % 6 ? "   " : "\n  ", l, sqrt(squares / N - (sum / N) * (sum / N)));
+        if (l < p.shape.num_layers) { at = gpt2_layer(&g, l, 1, T, NULL); }
+    }
+    putchar('\n');
+    free(tokens);
+    free(stream);
+    gpt2_free(&g);
+}
+
+// Reads every token of the files that an option names; false if one is damaged.
+static bool verify_files(const char* option, const char* patterns, int T, int vocab_size) {
+    Error err;
+    Dataset data;
+    if (!dataset_open(&data, option, patterns, T, vocab_size, &err)) { fatal("%s", err.text); }
+    for (int i = 0; i < data.num_files; i++) {
+        size_t tokens;
+        if (!shard_verify(data.files[i].path, vocab_size, &tokens, &err)) {
+            notice("error: %s", err.text);
+            return false;
+        }
+        printf("%s: %zu tokens, all below %d\n", data.files[i].path, tokens, vocab_size);
+    }
+    printf("%s: %zu tokens in %d files, %llu windows of %d\n", option, (size_t)data.num_tokens, data.num_files,
+           (unsigned long long)data.num_windows, T);
+    dataset_close(&data);
+    return true;
+}
+
+// Prints the memory plan, and whether it fits on this machine's device (`here`: its free memory; 0: there is none).
+static void print_plans(const Plan* p, const Config* c, size_t here) {
+    Plan planned = *p;
+    planned.shards = strcmp(c->zero, "1") ? 1 : (int)c->gpus;
+    print_memory(&planned);
+    if (here) {
+        const char* remark = plan_bytes(p) > here ? ": too little for this" : "";
+        printf("  available here: %.1f MiB%s\n", (double)here / 1048576, remark);
+    }
+    print_batches_heading(&planned, here);
+    print_batches(&planned, here);
+}
+
+// --model all: the largest batches of GPT-2's sizes.
+static void print_all_models(const Config* c, const Backend* b, const char* dtype, size_t here) {
+    static const char* const models[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
+    Error err;
+    Plan plan;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        Config one = *c; // one model of "all"
+        one.model = models[i];
+        if (!plan_shape(&plan, b, dtype, &one, NULL, &err)) { usage_error("%s", err.text); }
+        plan.shards = strcmp(c->zero, "1") ? 1 : (int)c->gpus;
+        if (i == 0) { print_batches_heading(&plan, here); }
+        print_batches(&plan, here);
+    }
+}
+
+int info_command(Config* c, const Backend* b, const char* dtype) {
+    Error err;
+    Plan plan;
+    Comm alone = comm_alone();
+    const char* folder = strcmp(c->init, "random") ? c->init : NULL;
+    const bool train = config_source(c, "train_data") >= FROM_FILE, val = config_source(c, "val_data") >= FROM_FILE;
+    preset_apply(c);
+    const bool is_here = b->device_exists();
+    if (is_here) { open_device(b, c, dtype, &alone); }
+    else { notice("there is no GPU here: what only one can tell is left out"); }
+    const size_t here = is_here ? b->device_memory_available() : 0;
+    if (!strcmp(c->model, "all")) {
+        print_all_models(c, b, dtype, here);
+        return EXIT_DONE;
+    }
+    if (!is_here && !c->batch_size) { usage_error("--batch_size auto: there is no GPU here; give a number"); }
+    if (!plan_make(&plan, b, dtype, c, folder, &alone, &err)) { usage_error("%s", err.text); }
+    const GPT2Config* m = &plan.shape;
+    if (train || val) {
+        const bool ok = (!train || verify_files("--train_data", c->train_data, plan.T, m->vocab_size)) &&
+                        (!val || verify_files("--val_data", c->val_data, plan.T, m->vocab_size));
+        return ok ? EXIT_DONE : EXIT_CHECK_FAILED;
+    }
+    printf("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : plan.model, m->num_layers, m->num_heads, m->channels,
+           m->max_seq_len, m->vocab_size);
+    const TensorTable table = gpt2_params_table(m, 1);
+    print_tensors(&table);
+    print_plans(&plan, c, here);
+    fflush(stdout);
+    if (is_here) { print_residual_stream(&plan, c, folder); }
+    return EXIT_DONE;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// report, tokenize
+
+int report_command(const Config* c) {
+    Error err;
+    const char* folders[1] = {c->out};
+    const bool several = c->num_args > 1;
+    const char* const* runs = c->num_args ? (const char* const*)c->args : folders;
+    char* path = several ? format("report.html") : format("%s/report.html", runs[0]);
+    if (!report_write(path, runs, c->num_args ? c->num_args : 1, &err)) { fatal("%s", err.text); }
+    printf("%s\n", path);
+    free(path);
+    return EXIT_DONE;
+}
+
+int tokenize_command(const Config* c) {
+    if (!strcmp(c->tokenizer, "none")) { usage_error("tokenize --tokenizer none: give gpt2, bytes, or a file"); }
+    Tokenizer t = tokenizer_open(c->tokenizer);
+    if (c->decode) { tokenize_ids(&t, stdin, stdout); }
+    else { tokenize_text(&t, stdin, stdout); }
+    tokenizer_free(&t);
+    return EXIT_DONE;
+}

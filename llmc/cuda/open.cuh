@@ -1,0 +1,161 @@
+// Opens the GPU: checks driver, GPU and options with messages that say what to do, then creates streams, events, the
+// handle of cuBLASLt and scratch memory.
+#pragma once
+#include "device.cuh"
+
+static inline bool is_attention_requested(const char* name) {
+    return gpu.requested_attention && !strcmp(gpu.requested_attention, name);
+}
+
+// Ends the program if --attention asks for kernels that this program lacks or that another option excludes.
+static inline void require_attention(const DeviceOptions* o) {
+    if (!o->attention) { return; }
+    if (!o->flash) { usage_error("--attention %s contradicts --flash 0: give one or the other", o->attention); }
+    if (strcmp(o->attention, "cudnn")) { return; }
+    if (sizeof(floatX) != sizeof(bf16)) {
+        usage_error("--attention cudnn: cuDNN's attention is for --dtype bf16: give that, or --attention flash");
+    }
+    if (!attention_cudnn_prepare) {
+        usage_error("--attention cudnn: this program was built without cuDNN: `sh scripts/setup.sh cudnn`, then `make "
+                    "train_gpt2cu CUDNN=1`; or give --attention flash");
+    }
+}
+
+static __global__ void probe_kernel() {} // exists to be looked up: see cuda_require_architecture
+
+// Returns the number of the GPU to use. Ends the program if there is no driver or no such GPU.
+static inline int cuda_require_gpu(const DeviceOptions* o) {
+    int driver = 0, runtime = 0, count = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (driver == 0) {
+        fatal(
+            "no NVIDIA driver: this program trains on NVIDIA GPUs. Install the driver (nvidia-smi must work), or train "
+            "on the CPU with ./train_gpt2");
+    }
+    if (error == cudaErrorInsufficientDriver) {
+        fatal(
+            "the NVIDIA driver is too old: it knows CUDA %d.%d, this program needs %d.%d. Update the driver, or build "
+            "with an older CUDA toolkit",
+            driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    }
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+        fatal("there is a driver, but no NVIDIA GPU that this process can see: look at nvidia-smi and at "
+              "CUDA_VISIBLE_DEVICES, or train on the CPU with ./train_gpt2");
+    }
+    cuda_check(error, "looking for GPUs");
+    if (o->is_local_rank && count == 1) { return 0; }
+    if (o->is_local_rank && o->index >= count) {
+        usage_error("%d or more processes on this machine, but %d GPUs: start at most %d here, one for each GPU",
+                    o->index + 1, count, count);
+    }
+    if (o->index >= count) {
+        usage_error("--device %d: there are %d GPUs, numbered from 0: give at most %d", o->index, count, count - 1);
+    }
+    return o->index;
+}
+
+static inline void cuda_require_architecture(void) {
+    if (gpu.major < 8) {
+        fatal("%s has compute capability %d.%d: this program needs 8.0 (Ampere) or later, for bf16, TF32 and "
+              "asynchronous copies. Train on the CPU with ./train_gpt2",
+              gpu.name, gpu.major, gpu.minor);
+    }
+    cudaFuncAttributes attributes;
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, (const void*)probe_kernel);
+    if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+        error == cudaErrorUnsupportedPtxVersion) {
+        fatal("%s (compute capability %d.%d): this program was built without code for it. Build it again with `make "
+              "train_gpt2cu GPU=%d%d`",
+              gpu.name, gpu.major, gpu.minor, gpu.major, gpu.minor);
+    }
+    cuda_check(error, "looking for this GPU's code");
+}
+
+static inline bool device_exists(void) {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+// GPUs before Ada have no FP8 instructions.
+static inline const char* device_lacks(const DeviceOptions* o) {
+    static char text[64];
+    int major = 0, minor = 0;
+    if (!o->fp8) { return NULL; }
+    if (o->plain) { return "the plain kernels have no FP8"; }
+    const int index = cuda_require_gpu(o);
+    cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "asking for FP8");
+    cuda_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index), "asking for FP8");
+    if (10 * major + minor >= 89) { return NULL; }
+    snprintf(text, sizeof text, "FP8 needs compute capability 8.9, this GPU has %d.%d", major, minor);
+    return text;
+}
+
+static inline void open_events() {
+    cudaEvent_t* const events[3] = {&gpu.uploaded, &gpu.consumed[0], &gpu.consumed[1]};
+    for (int i = 0; i < 3; i++) {
+        cuda_check(cudaEventCreateWithFlags(events[i], cudaEventDisableTiming), "creating an event");
+    }
+    for (int i = 0; i < 2; i++) { cuda_check(cudaEventCreate(&gpu.timer[i]), "creating an event"); }
+}
+
+static inline void open_gpu(const DeviceOptions* o) {
+    gpu.index = cuda_require_gpu(o);
+    cudaDeviceProp properties;
+    cuda_check(cudaSetDevice(gpu.index), "choosing the GPU");
+    cuda_check(cudaGetDeviceProperties(&properties, gpu.index), "asking for the GPU's properties");
+    for (int i = 0; i < 16; i++) { // a MIG instance shares its GPU's bus id, but has a UUID of its own
+        snprintf(gpu.identity + 2 * i, 3, "%02x", (unsigned char)properties.uuid.bytes[i]);
+    }
+    gpu.num_sms = properties.multiProcessorCount;
+    gpu.memory_bytes = properties.totalGlobalMem;
+    gpu.major = properties.major;
+    gpu.minor = properties.minor;
+    snprintf(gpu.name, sizeof gpu.name, "%s", properties.name);
+    cuda_require_architecture();
+    cuda_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "creating a stream");
+    cuda_check(cudaStreamCreateWithFlags(&gpu.upload, cudaStreamNonBlocking), "creating a stream");
+    open_events();
+    cublas_check(cublasLtCreate(&gpu.cublaslt), "opening cuBLASLt");
+    cuda_check(cudaMalloc(&gpu.workspace, WORKSPACE_BYTES), "cuBLASLt's workspace");
+    cuda_check(cudaMalloc(&gpu.scratch, SCRATCH_BYTES), "scratch memory");
+    gpu.is_open = true;
+}
+
+// GELU is fused for bf16 only: how exactly cuBLASLt computes tanh is not documented, and rounding to bf16 hides it.
+static inline bool can_fuse_gelu() { return gpu.fused && sizeof(floatX) == sizeof(bf16); }
+
+// The variants that choose_variant() sets later start with the ones most likely the fastest. Fused GELU pays from
+// Hopper on; on earlier GPUs the library's kernels write the output twice.
+static inline void device_open(const DeviceOptions* o) {
+    if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
+    if (device_lacks(o)) { usage_error("--dtype fp8: %s: give --dtype bf16", device_lacks(o)); }
+    gpu.plain = o->plain;
+    gpu.fused = o->fused && !o->plain;
+    gpu.flash = o->flash && !o->plain;
+    gpu.tf32 = o->tf32;
+    gpu.fp8 = o->fp8;
+    gpu.graph = o->graph;
+    gpu.requested_attention = o->attention;
+    require_attention(o);
+    if (!gpu.is_open) { open_gpu(o); }
+    gpu.attention = !gpu.flash ? ATTENTION_PLAIN : is_attention_requested("cudnn") ? ATTENTION_CUDNN : ATTENTION_FLASH;
+    gpu.gelu_forward_fused = gpu.gelu_backward_fused = gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX));
+    gpu.cudnn_B = gpu.cudnn_T = 0;
+}
+
+static inline const char* device_name(void) { return gpu.name; }
+static inline const char* device_identity(void) { return gpu.identity; }
+static inline int device_threads(void) { return 0; }
+
+static const char* const ATTENTION_NAMES[] = {"plain", "flash", "cudnn"};
+static const char* const GELU_NAMES[] = {"apart", "fused"};
+
+static inline const char* device_kernels(void) {
+    static char text[96];
+    if (gpu.plain) { return "plain"; }
+    snprintf(text, sizeof text, "attention=%s gelu_forward=%s gelu_backward=%s", ATTENTION_NAMES[gpu.attention],
+             GELU_NAMES[gpu.gelu_forward_fused], GELU_NAMES[gpu.gelu_backward_fused]);
+    return text;
+}

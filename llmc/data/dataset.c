@@ -1,0 +1,153 @@
+#include "dataset.h"
+#include <glob.h>
+#include <sys/resource.h>
+
+static int data_compare_paths(const void* a, const void* b) {
+    return strcmp(*(char* const*)a, *(char* const*)b);
+}
+
+// Finds all files that match, sorted as bytes whatever the locale. The caller calls globfree, also after a failure.
+static bool data_match(glob_t* found, const char* option, const char* patterns, Error* err) {
+    static const char* const separators = ", \t\n";
+    memset(found, 0, sizeof *found);
+    bool any = false;
+    for (const char *end, *p = patterns + strspn(patterns, separators); *p; p = end + strspn(end, separators)) {
+        for (end = p; *end && !strchr(separators, *end); end++) {
+            if (*end == '\\' && end[1]) { end++; } // glob() takes the backslash away
+        }
+        char* pattern = format("%.*s", (int)(end - p), p);
+        int error = glob(pattern, GLOB_NOSORT | (any ? GLOB_APPEND : 0), NULL, found);
+        any = true;
+        if (error) {
+            fail(err, "%s %s: %s", option, pattern,
+                 error == GLOB_NOMATCH ? "no such file: token shards are made by ./prepare or fetched by data/fetch.sh"
+                                       : "out of memory, or a folder that cannot be read");
+        }
+        free(pattern);
+        if (error) { return false; }
+    }
+    if (!any) { return fail(err, "%s: no file is given: name the token shards that ./prepare made", option); }
+    qsort(found->gl_pathv, found->gl_pathc, sizeof *found->gl_pathv, data_compare_paths);
+    return true;
+}
+
+bool dataset_exists(const char* option, const char* patterns, Error* err) {
+    glob_t found;
+    const bool ok = data_match(&found, option, patterns, err);
+    globfree(&found);
+    return ok;
+}
+
+// True for the records that ./prepare leaves beside its shards, which a pattern like data/stories* matches too.
+static bool is_record(const char* path) {
+    const size_t n = strlen(path);
+    return n > 5 && strcmp(path + n - 5, ".json") == 0;
+}
+
+// Lists the files of the data set, each once, and without records unless nothing else matches.
+static void data_list_files(Dataset* d, const glob_t* found) {
+    bool only_records = true;
+    for (size_t i = 0; i < found->gl_pathc; i++) { only_records = only_records && is_record(found->gl_pathv[i]); }
+    d->files = alloc_or_die(found->gl_pathc, sizeof *d->files, "the list of shards");
+    for (size_t i = 0; i < found->gl_pathc; i++) {
+        const char* path = found->gl_pathv[i];
+        if (i > 0 && strcmp(path, found->gl_pathv[i - 1]) == 0) { continue; } // two patterns may match one file
+        if (is_record(path) && !only_records) { continue; }
+        d->files[d->num_files++].path = format("%s", path);
+    }
+}
+
+// Returns file i, open, until the next call; NULL on failure.
+static const Shard* dataset_shard(Dataset* d, int i, Error* err) {
+    OpenShard* slot = &d->open[i % d->num_open];
+    if (slot->file == i) { return &slot->shard; }
+    if (slot->file >= 0) { shard_close(&slot->shard); }
+    slot->file = -1;
+    if (!shard_open(&slot->shard, d->files[i].path, err)) { return NULL; }
+    slot->file = i;
+    return &slot->shard;
+}
+
+// Adds one shard to the counts of windows and tokens and to the hash.
+static bool dataset_add(Dataset* d, int i, Error* err) {
+    enum { HASHED = 1 << 15 };
+    uint16_t tokens[HASHED];
+    const Shard* shard = dataset_shard(d, i, err);
+    if (!shard) { return false; }
+    size_t n = shard->num_tokens, hashed = min_size(n, HASHED), T = (size_t)d->T;
+    if (n < T + 1) {
+        return fail(err, "%s: %zu tokens are too few for one window of %d and its last target: leave the file out, or "
+                    "lower --seq_len", shard->path, n, d->T);
+    }
+    const char* slash = strrchr(shard->path, '/');
+    const char* name = slash ? slash + 1 : shard->path;
+    d->hash = hash64(name, strlen(name), d->hash);
+    d->hash = hash64(&n, sizeof n, d->hash);
+    for (int end = 0; end < 2; end++) {
+        if (!shard_read(shard, end ? n - hashed : 0, hashed, tokens, err)) { return false; }
+        d->hash = hash64(tokens, hashed * sizeof *tokens, d->hash);
+    }
+    d->files[i].num_tokens = n;
+    d->files[i].first_window = d->num_windows;
+    d->num_windows += (n - 1) / T;
+    d->num_tokens += n;
+    return true;
+}
+
+void dataset_close(Dataset* d) {
+    for (int i = 0; i < d->num_open; i++) {
+        if (d->open[i].file >= 0) { shard_close(&d->open[i].shard); }
+    }
+    for (int i = 0; i < d->num_files; i++) { free(d->files[i].path); }
+    free(d->files);
+    free(d->open);
+    free(d->window);
+    memset(d, 0, sizeof *d);
+}
+
+bool dataset_open(Dataset* d, const char* option, const char* patterns, int T, int vocab_size, Error* err) {
+    glob_t found;
+    memset(d, 0, sizeof *d);
+    d->T = T;
+    d->vocab_size = vocab_size;
+    bool ok = data_match(&found, option, patterns, err);
+    if (ok) {
+        data_list_files(d, &found);
+        struct rlimit descriptors;
+        if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) { fatal("getrlimit: %s", strerror(errno)); }
+        d->num_open = (int)max_size(1, min_size((size_t)d->num_files, descriptors.rlim_cur / 4));
+        d->open = alloc_or_die((size_t)d->num_open, sizeof *d->open, "open shards");
+        for (int i = 0; i < d->num_open; i++) { d->open[i].file = -1; }
+        d->window = alloc_or_die((size_t)T + 1, sizeof *d->window, "a window of tokens");
+    }
+    for (int i = 0; ok && i < d->num_files; i++) { ok = dataset_add(d, i, err); }
+    globfree(&found);
+    if (!ok) { dataset_close(d); }
+    return ok;
+}
+
+bool dataset_read(Dataset* d, uint64_t window, int* tokens, int* targets, Error* err) {
+    int i = 0;
+    for (int end = d->num_files; end - i > 1;) { // the last file that begins at or before the window
+        int middle = i + (end - i) / 2;
+        if (d->files[middle].first_window <= window) { i = middle; } else { end = middle; }
+    }
+    const size_t T = (size_t)d->T, first = (size_t)(window - d->files[i].first_window) * T;
+    const Shard* shard = dataset_shard(d, i, err);
+    if (!shard) { return false; }
+    if (shard->num_tokens != d->files[i].num_tokens) {
+        return fail(err, "%s: it had %zu tokens when the run began, and now has %zu: do not change the data of a run",
+                    shard->path, d->files[i].num_tokens, shard->num_tokens);
+    }
+    if (!shard_read(shard, first, T + 1, d->window, err)) { return false; }
+    for (size_t t = 0; t <= T; t++) {
+        if (d->window[t] < d->vocab_size) { continue; }
+        return fail(err, "%s: token %zu is %d, but the vocabulary has %d: was it prepared with another tokenizer? "
+                    "See --tokenizer and V of --model", shard->path, first + t, d->window[t], d->vocab_size);
+    }
+    for (size_t t = 0; t < T; t++) {
+        tokens[t] = d->window[t];
+        targets[t] = d->window[t + 1];
+    }
+    return true;
+}

@@ -1,0 +1,45 @@
+// Reads a data set: opens token shards and cuts them into windows.
+//
+// Each shard is cut into consecutive windows of T tokens, whose targets are the same tokens shifted by one. The rest of
+// a shard, at most T tokens, begins no window.
+#pragma once
+#include "../base.h"
+#include "shard.h"
+
+typedef struct {
+    char* path;
+    size_t num_tokens;
+    uint64_t first_window; // windows in the shards before this one
+} DataFile;
+
+typedef struct {
+    int file; // -1: none
+    Shard shard;
+} OpenShard;
+
+// One thread at a time may read it.
+typedef struct {
+    int T, vocab_size, num_files;
+    DataFile* files; // sorted by path
+    uint64_t num_windows, num_tokens;
+    uint64_t hash;    // of the shards' names (without folders), sizes, first and last tokens: a resumed run compares it
+    OpenShard* open;  // file i can only be at i % num_open, so that thousands of shards need few file descriptors
+    int num_open;
+    uint16_t* window; // T + 1 tokens
+} Dataset;
+
+// Closes the shards and frees all memory.
+void dataset_close(Dataset* d);
+
+// Opens the shards that match `patterns`, which commas or spaces separate (a backslash before one makes it part of a
+// name). Files named .json, which ./prepare writes beside its shards, are ignored unless nothing else matches. `option`
+// names the patterns' option in messages. Reads each shard's header, first and last tokens. Fails if nothing
+// matches, or a file is no shard or too short for a window; then nothing stays open.
+bool dataset_open(Dataset* d, const char* option, const char* patterns, int T, int vocab_size, Error* err);
+
+// Returns true if files match all of the patterns. Fails with the same error as dataset_open if not.
+bool dataset_exists(const char* option, const char* patterns, Error* err);
+
+// Reads window number `window` < num_windows in the order of the files: tokens (T), targets (T). Fails if a shard has
+// changed since dataset_open, or holds a token beyond the vocabulary.
+bool dataset_read(Dataset* d, uint64_t window, int* tokens, int* targets, Error* err);

@@ -1,0 +1,211 @@
+#include "prepare.h"
+#include "../../data/stories.h"
+#include "../files/json.h"
+#include "manifest.h"
+#include "shard.h"
+#include <inttypes.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// writing shards
+
+typedef struct {
+    const PrepareOptions* options;
+    char *manifest_path, *floor_path;
+    json_t* manifest;
+    ShardWriter shard;              // the one being written, if `writing`
+    bool writing, show;             // `show`: progress, on a terminal
+    size_t number;                  // of the shard being written, or of the next one
+    uint64_t val_size;              // tokens of the validation split
+    uint64_t skip;                  // tokens of the first chunk that an earlier run has written to finished shards
+    uint64_t total;                 // tokens written, earlier runs included
+    double nll;                     // -ln p of the stories of the validation split
+    double started, shown;          // seconds_now() at the start, and when progress was last shown
+} Output;
+
+// Writes PREFIX_val.json: the loss of a perfect model on the validation stories, which no model can go below.
+static void save_floor(const Output* out, size_t tokens) {
+    Error err;
+    json_t* floor = json_pack("{s:f, s:I, s:f, s:f}", "floor", out->nll / (double)tokens, "tokens", (json_int_t)tokens,
+                              "nll", out->nll, "H", story_state_entropy());
+    if (!json_save(floor, out->floor_path, &err)) { fatal("%s", err.text); }
+    json_decref(floor);
+}
+
+// Completes the shard being written and records it. The next one begins `skip` tokens after the position `next`.
+static void finish_shard(Output* out, const Position* next, uint64_t skip) {
+    size_t tokens = out->shard.num_tokens;
+    Error err;
+    if (!shard_commit(&out->shard, &err)) { fatal("%s", err.text); }
+    if (out->number == 0 && out->options->stories > 0) {
+        save_floor(out, tokens);
+        json_object_set_new(out->manifest, "nll", json_real(out->nll));
+    }
+    record_shard(out->manifest, tokens, next, skip);
+    save_manifest(out->manifest, out->manifest_path);
+    out->writing = false;
+    out->number++;
+    if (!out->show) { notice("%" PRIu64 " tokens", out->total); }
+}
+
+static void append_tokens(Output* out, const int* ids, size_t count) {
+    uint16_t tokens[4096];
+    Error err;
+    if (!out->writing) {
+        char* name = shard_name(out->options, out->number);
+        if (!shard_create(&out->shard, name, &err)) { fatal("%s", err.text); }
+        out->writing = true;
+        free(name);
+    }
+    out->total += count;
+    for (size_t n; count > 0; ids += n, count -= n) {
+        n = min_size(count, sizeof tokens / sizeof *tokens);
+        for (size_t i = 0; i < n; i++) { tokens[i] = (uint16_t)ids[i]; }
+        if (!shard_write(&out->shard, tokens, n, &err)) { fatal("%s", err.text); }
+    }
+}
+
+static void show_progress(Output* out) {
+    double now = seconds_now();
+    if (!out->show || now < out->shown + 0.5) { return; }
+    out->shown = now;
+    fprintf(stderr, "\r%.1f million tokens, %.0f s ", 1e-6 * (double)out->total, now - out->started);
+}
+
+// Returns how many tokens the shard being written can take. The validation split of the stories ends with a story.
+static size_t room_in_shard(const Output* out) {
+    bool whole_stories = out->number == 0 && out->options->stories > 0;
+    uint64_t size = whole_stories      ? SHARD_MAX_TOKENS
+                    : out->number == 0 ? out->val_size
+                                       : (uint64_t)out->options->shard_size;
+    return (size_t)size - (out->writing ? out->shard.num_tokens : 0);
+}
+
+// Returns true if --stories tokens have been written, at least one of them for training.
+static bool has_enough_stories(const Output* out) {
+    const bool has_training = out->number > 1 || (out->number == 1 && out->writing);
+    return has_training && out->total >= (uint64_t)out->options->stories;
+}
+
+static bool write_chunk(void* context, const Chunk* c) {
+    Output* out = context;
+    if (out->options->stories > 0 && out->skip == 0) { // a story begins
+        bool val_is_full = out->number == 0 && out->writing && out->shard.num_tokens >= out->val_size;
+        if (val_is_full) { finish_shard(out, &c->at, 0); }
+        if (has_enough_stories(out)) { return false; }
+    }
+    // A shard is finished when a token comes that it cannot take, so that the last one is never empty.
+    for (size_t i = (size_t)out->skip, n; i < c->tokens.count; i += n) {
+        if (out->writing && room_in_shard(out) == 0) { finish_shard(out, &c->at, i); }
+        n = min_size(c->tokens.count - i, room_in_shard(out));
+        append_tokens(out, c->tokens.ids + i, n);
+    }
+    out->skip = 0;
+    if (out->number == 0) { out->nll += c->nll; }
+    show_progress(out);
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// all shards
+
+// The default validation split is one in DEFAULT_VAL_DIVISOR tokens, at most MAX_DEFAULT_VAL.
+static const uint64_t DEFAULT_VAL_DIVISOR = 10, MAX_DEFAULT_VAL = 100000000;
+
+static bool count_chunk(void* context, const Chunk* c) {
+    uint64_t* total = context;
+    *total += c->tokens.count;
+    return *total < DEFAULT_VAL_DIVISOR * MAX_DEFAULT_VAL;
+}
+
+// Returns the size of the validation split. By default a tenth of all tokens, which takes a first pass over the input:
+// to its end, or until it is certain that the maximum applies.
+static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
+    if (o->val_size >= 0) { return (uint64_t)o->val_size; }
+    uint64_t total = (uint64_t)o->stories;
+    if (total == 0) {
+        const Position start = {.input = 0};
+        notice("counting tokens, because --val_size is not given");
+        encode_input(o, t, start, count_chunk, &total);
+    }
+    if (total == 0) { fatal("%s: the input is empty", o->inputs[0]); }
+    if (total < DEFAULT_VAL_DIVISOR) { fatal("only %" PRIu64 " tokens: too few to split, give --val_size", total); }
+    return total / DEFAULT_VAL_DIVISOR < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_DIVISOR : MAX_DEFAULT_VAL;
+}
+
+static void make_folder_of(const char* path) {
+    Error err;
+    const char* slash = strrchr(path, '/');
+    if (!slash || slash == path) { return; }
+    char* folder = format("%.*s", (int)(slash - path), path);
+    if (!make_directories(folder, &err)) { fatal("%s", err.text); }
+    free(folder);
+}
+
+// Ends the program because the input does not suffice for one shard. Removes the manifest, which records none.
+static void ATTR_NORETURN give_up(const Output* out, const char* why) {
+    remove_or_die(out->manifest_path);
+    fatal("%s", why);
+}
+
+static void write_shards(Output* out, const Tokenizer* t) {
+    const PrepareOptions* o = out->options;
+    out->val_size = (uint64_t)json_integer_value(json_object_get(out->manifest, "val_size"));
+    out->nll = json_real_value(json_object_get(out->manifest, "nll"));
+    out->number = first_shard(out->manifest) + json_array_size(json_object_get(out->manifest, "shards"));
+    out->total = check_shards(o, out->manifest_path, out->manifest);
+    if (json_is_true(json_object_get(out->manifest, "complete"))) {
+        notice("%s: done already", out->manifest_path);
+        return;
+    }
+    const Position at = next_position(out->manifest, &out->skip, out->manifest_path);
+    const Position nowhere = {.input = 0};
+    if (out->total > 0) { notice("going on after %" PRIu64 " tokens", out->total); }
+    encode_input(o, t, at, write_chunk, out);
+    if (out->show) { fputc('\n', stderr); }
+    if (out->total > 0 && out->number == 0) {
+        shard_abandon(&out->shard);
+        give_up(out, format("--val_size %" PRIu64 ": the input has only %" PRIu64 " tokens, and some must be left for "
+                            "training", out->val_size, out->total));
+    }
+    if (out->total == 0) { give_up(out, format("%s: the input is empty", o->inputs[0])); }
+    if (!out->writing) { fatal("%s: damaged: use --force to make everything anew", out->manifest_path); }
+    json_object_set_new(out->manifest, "complete", json_true());
+    finish_shard(out, &nowhere, 0);
+}
+
+static void print_summary(const Output* out) {
+    const json_t* shards = json_object_get(out->manifest, "shards");
+    uint64_t val = first_shard(out->manifest) == 0 ? (uint64_t)json_integer_value(json_array_get(shards, 0)) : 0;
+    const char* prefix = out->options->out;
+    if (val > 0) { printf("%s_val_000000.bin: %" PRIu64 " tokens\n", prefix, val); }
+    size_t count = out->number - 1;
+    printf("%s_train_*.bin: %" PRIu64 " tokens in %zu shard%s\n", prefix, out->total - val, count, &"s"[count == 1]);
+    if (out->options->stories > 0 && val > 0) {
+        printf("floor of the validation loss: %.6f nats per token\n", out->nll / (double)val);
+    }
+}
+
+void prepare(const PrepareOptions* o) {
+    Tokenizer tokenizer = tokenizer_open(o->tokenizer);
+    if (tokenizer.vocab_size > UINT16_MAX + 1) {
+        fatal("--tokenizer %s: %d tokens, but shards hold 16-bit ids", o->tokenizer, tokenizer.vocab_size);
+    }
+    Output out = {.options = o, .manifest_path = format("%s.json", o->out),
+                  .floor_path = format("%s_val.json", o->out), .show = isatty(STDERR_FILENO),
+                  .started = seconds_now()};
+    json_t* work = describe_work(o, &tokenizer);
+    if (o->force) { remove_output(o, out.manifest_path, out.floor_path); }
+    out.manifest = load_manifest(o, out.manifest_path, work);
+    if (!out.manifest) {
+        out.manifest = new_manifest(work, choose_val_size(o, &tokenizer));
+        make_folder_of(out.manifest_path);
+        save_manifest(out.manifest, out.manifest_path);
+    }
+    write_shards(&out, &tokenizer);
+    print_summary(&out);
+    json_decref(out.manifest);
+    json_decref(work);
+    tokenizer_free(&tokenizer);
+    free(out.manifest_path);
+    free(out.floor_path);
+}

@@ -1,0 +1,40 @@
+// Options of ./prepare (see options.h).
+#pragma once
+#include "../options.h"
+
+#define PREPARE_OPTIONS(GROUP, INT, REAL, FLAG, TEXT, CHOICE)                                                         \
+    GROUP("output")                                                                                                   \
+    TEXT(out, "", 1, "PREFIX of the shards: PREFIX_val_000000.bin, PREFIX_train_000001.bin, ...; must be given")      \
+    INT(val_size, -1, -1, SHARD_TOKENS_LIMIT, NULL, 1,                                                                \
+        "tokens of the validation split; -1: a tenth, at most 100000000; must be given with standard input")          \
+    INT(shard_size, 100000000, 1, SHARD_TOKENS_LIMIT, NULL, 1, "tokens of a training shard")                          \
+    FLAG(force, 0, 1, "remove the shards of this PREFIX first")                                                       \
+    GROUP("input")                                                                                                    \
+    TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file")                                                    \
+    TEXT(split, "none", 1,                                                                                            \
+         "where a text ends a document: none, blank (after a blank line), or at a line like this, which is dropped")  \
+    CHOICE(format, "auto", "auto|text|jsonl", 1, "auto: jsonl if the name ends in .jsonl, .ndjson or .json")          \
+    TEXT(field, "text", 1, "field of a line of JSONL that has the text")                                              \
+    INT(stories, 0, 0, 9e18, NULL, 1,                                                                                 \
+        "in place of input files: this many tokens of the built-in corpus, in whole stories")                         \
+    INT(seed, 1337, 0, 9e18, NULL, 1, "of the built-in corpus")                                                       \
+    GROUP("speed")                                                                                                    \
+    INT(threads, 0, 0, 4096, NULL, 1, "CPU threads; 0: OpenMP's choice")
+
+#define SHARD_TOKENS_LIMIT 2147483647 // see SHARD_MAX_TOKENS
+
+typedef struct {
+    OPTION_FIELDS(PREPARE_OPTIONS)
+    char** inputs; // names of files, or "-" alone
+    size_t num_inputs;
+} PrepareOptions;
+
+// Reads the command line after the program's name and checks that the options fit together. Ends the program with a
+// usage error if not. Texts lie in argv. The caller frees `inputs`.
+PrepareOptions prepare_options_parse(int argc, char** argv);
+
+// Prints the help of ./prepare to standard output.
+void prepare_options_help(void);
+
+// Returns true if the input is standard input ("-").
+bool is_standard_input(const PrepareOptions* o);

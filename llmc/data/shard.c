@@ -1,0 +1,159 @@
+#include "shard.h"
+#include <sys/file.h>
+
+// Guesses the format of a file that does not begin like a shard, from its first `bytes` bytes (SHARD_HEADER_BYTES or
+// fewer).
+static const char* shard_guess_format(const unsigned char* header, size_t bytes) {
+    static const int32_t llama3 = 20240801;
+    if (bytes >= 4 && memcmp(header, &llama3, 4) == 0) { return "a Llama-3 shard of llm.c (32-bit tokens)"; }
+    if (bytes >= 6 && memcmp(header, "\x93NUMPY", 6) == 0) { return "a NumPy array"; }
+    if (bytes >= 8 && memcmp(header, "BIN.TOK\n", 8) == 0) { return "a token file of llmq"; }
+    bool text = bytes > 0;
+    for (size_t i = 0; i < min_size(bytes, 64); i++) {
+        text = text && (header[i] >= ' ' || (header[i] && strchr("\t\n\r", header[i])));
+    }
+    return text ? "text" : "binary data, perhaps tokens without a header (nanoGPT)";
+}
+
+// Checks everything about a shard but its tokens.
+static bool shard_check_header(Shard* s, Error* err) {
+    int32_t header[SHARD_HEADER_INTS] = {0};
+    struct stat st;
+    if (fstat(s->fd, &st) != 0) { return fail(err, "%s: cannot stat: %s", s->path, strerror(errno)); }
+    if (!S_ISREG(st.st_mode)) { return fail(err, "%s: not a regular file: make shards with ./prepare", s->path); }
+    size_t size = (size_t)st.st_size, known = min_size(size, SHARD_HEADER_BYTES);
+    if (!read_exactly(s->fd, s->path, header, known, 0, err)) { return false; }
+    if (known < 4 || header[0] != SHARD_MAGIC) {
+        return fail(err, "%s: not a token shard: it looks like %s; make shards with ./prepare", s->path,
+                    known == 0 ? "an empty file" : shard_guess_format((const unsigned char*)header, known));
+    }
+    if (known < SHARD_HEADER_BYTES) {
+        return fail(err, "%s: cut short within the header: %zu bytes of %d", s->path, known, SHARD_HEADER_BYTES);
+    }
+    if (header[1] != SHARD_VERSION) {
+        return fail(err, "%s: version %d of the shard format, only version %d is known: make it again with ./prepare",
+                    s->path, header[1], SHARD_VERSION);
+    }
+    if (header[2] < 0) { return fail(err, "%s: a negative number of tokens: %d", s->path, header[2]); }
+    s->num_tokens = (size_t)header[2];
+    size_t expected = SHARD_HEADER_BYTES + sizeof(uint16_t) * s->num_tokens;
+    if (size != expected) {
+        return fail(err, "%s: %zu bytes, but its header promises %zu tokens (%zu bytes): download or make it again",
+                    s->path, size, s->num_tokens, expected);
+    }
+    return true;
+}
+
+void shard_close(Shard* s) {
+    if (s->fd >= 0) { close(s->fd); }
+    free(s->path);
+    s->fd = -1;
+    s->path = NULL;
+}
+
+bool shard_open(Shard* s, const char* path, Error* err) {
+    s->path = format("%s", path);
+    s->num_tokens = 0;
+    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // O_NONBLOCK: a named pipe is refused, not waited for
+    bool ok = s->fd >= 0 ? shard_check_header(s, err) : fail(err, "%s: cannot open: %s", path, strerror(errno));
+    if (!ok) { shard_close(s); }
+    return ok;
+}
+
+bool shard_read(const Shard* s, size_t first, size_t count, uint16_t* out, Error* err) {
+    if (first > s->num_tokens || count > s->num_tokens - first) {
+        return fail(err, "%s: asked for %zu tokens at %zu, but it has %zu", s->path, count, first, s->num_tokens);
+    }
+    return read_exactly(s->fd, s->path, out, count * sizeof *out, SHARD_HEADER_BYTES + first * sizeof *out, err);
+}
+
+bool shard_verify(const char* path, int vocab_size, size_t* num_tokens, Error* err) {
+    enum { CHUNK = 1 << 15 };
+    uint16_t tokens[CHUNK];
+    Shard s;
+    if (!shard_open(&s, path, err)) { return false; }
+    bool ok = true;
+    for (size_t first = 0; ok && first < s.num_tokens; first += CHUNK) {
+        size_t count = min_size(CHUNK, s.num_tokens - first);
+        ok = shard_read(&s, first, count, tokens, err);
+        for (size_t i = 0; ok && i < count; i++) {
+            if (tokens[i] < vocab_size) { continue; }
+            ok = fail(err, "%s: token %zu is %d, but the vocabulary has %d: was it prepared with another --tokenizer?",
+                      path, first + i, tokens[i], vocab_size);
+        }
+    }
+    if (ok && num_tokens) { *num_tokens = s.num_tokens; }
+    shard_close(&s);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// writing
+
+void shard_abandon(ShardWriter* w) {
+    if (w->file) { fclose(w->file); }
+    if (w->temporary) { unlink(w->temporary); }
+    free(w->path);
+    free(w->temporary);
+    memset(w, 0, sizeof *w);
+}
+
+static bool shard_write_header(ShardWriter* w, Error* err) {
+    int32_t header[SHARD_HEADER_INTS] = {SHARD_MAGIC, SHARD_VERSION, (int32_t)w->num_tokens};
+    bool ok = fseeko(w->file, 0, SEEK_SET) == 0 && fwrite(header, sizeof header, 1, w->file) == 1;
+    return ok ? true : fail(err, "%s: cannot write: %s", w->path, strerror(errno));
+}
+
+// Opens the temporary file, empty, and locks it against a second process that would write the same shard.
+static FILE* shard_open_temporary(const char* path, Error* err) {
+    FILE* file = NULL;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        fail(err, "%s: cannot create: %s", path, strerror(errno));
+    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        fail(err, "%s: cannot lock: %s; is another process writing it?", path, strerror(errno));
+    } else if (ftruncate(fd, 0) != 0 || !(file = fdopen(fd, "wb"))) {
+        fail(err, "%s: cannot open: %s", path, strerror(errno));
+    }
+    if (fd >= 0 && !file) { close(fd); }
+    return file;
+}
+
+bool shard_create(ShardWriter* w, const char* path, Error* err) {
+    memset(w, 0, sizeof *w);
+    char* temporary = format("%s.tmp", path);
+    w->file = shard_open_temporary(temporary, err);
+    if (!w->file) { free(temporary); return false; }
+    w->path = format("%s", path);
+    w->temporary = temporary;
+    if (shard_write_header(w, err)) { return true; }
+    shard_abandon(w);
+    return false;
+}
+
+bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* err) {
+    bool ok = count <= SHARD_MAX_TOKENS - w->num_tokens
+                  ? true
+                  : fail(err, "%s: a shard holds at most %zu tokens: use smaller shards", w->path, SHARD_MAX_TOKENS);
+    if (ok && fwrite(tokens, sizeof *tokens, count, w->file) != count) {
+        ok = fail(err, "%s: cannot write: %s", w->path, strerror(errno));
+    }
+    w->num_tokens += count;
+    if (!ok) { shard_abandon(w); }
+    return ok;
+}
+
+bool shard_commit(ShardWriter* w, Error* err) {
+    bool ok = shard_write_header(w, err);
+    if (ok) {
+        FILE* file = w->file;
+        w->file = NULL;
+        ok = close_synced(file, w->path, err);
+    }
+    if (ok && rename(w->temporary, w->path) != 0) {
+        ok = fail(err, "%s: cannot rename %s: %s", w->path, w->temporary, strerror(errno));
+    }
+    ok = ok && sync_parent(w->path, err);
+    shard_abandon(w);
+    return ok;
+}

@@ -1,0 +1,380 @@
+#include "tokenizer.h"
+#include "unicode.h"
+
+uint64_t token_hash(const unsigned char* p, size_t bytes) {
+    const uint64_t odd = 0x9fb21c651e98df25ull;
+    uint64_t h = bytes, word;
+    for (; bytes > 8; bytes -= 8, p += 8) {
+        memcpy(&word, p, 8);
+        h = (h ^ word) * odd;
+        h ^= h >> 32;
+    }
+    if (bytes >= 4) { // the first four and the last four, which may overlap
+        uint32_t first, last;
+        memcpy(&first, p, 4);
+        memcpy(&last, p + bytes - 4, 4);
+        word = first | (uint64_t)last << 32;
+    } else {
+        word = (uint64_t)p[0] | (uint64_t)p[bytes / 2] << 8 | (uint64_t)p[bytes - 1] << 16;
+    }
+    h = (h ^ word) * odd;
+    return h ^ h >> 32;
+}
+
+// Returns the slot of the token with these bytes (at least one), or the free slot where it would go.
+static TokenSlot* tokenizer_slot(const Tokenizer* t, const unsigned char* p, size_t bytes, uint64_t hash) {
+    for (size_t i = hash & t->mask;; i = (i + 1) & t->mask) {
+        TokenSlot* slot = &t->slots[i];
+        if (slot->id == NO_TOKEN) { return slot; }
+        if (slot->tag != (uint32_t)(hash >> 32)) { continue; }
+        const unsigned char* token = t->file + t->offset[slot->id];
+        if (token[-1] == bytes && memcmp(token, p, bytes) == 0) { return slot; }
+    }
+}
+
+int tokenizer_find(const Tokenizer* t, const unsigned char* p, size_t bytes) {
+    return bytes > t->longest ? NO_TOKEN : tokenizer_slot(t, p, bytes, token_hash(p, bytes))->id;
+}
+
+const char* tokenizer_token(const Tokenizer* t, int id, size_t* bytes) {
+    if (id < 0 || id >= t->vocab_size) { return NULL; }
+    const unsigned char* token = t->file + t->offset[id];
+    *bytes = token[-1];
+    return (const char*)token;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// loading
+
+void tokenizer_free(Tokenizer* t) {
+    free(t->owned);
+    free(t->offset);
+    free(t->slots);
+    memset(t, 0, sizeof *t);
+}
+
+// Checks the header and finds where each token is.
+static bool tokenizer_parse(Tokenizer* t, size_t size, const char* name, Error* err) {
+    uint32_t header[4];
+    if (size < TOKENIZER_HEADER) { return fail(err, "%s: not a tokenizer file: only %zu bytes", name, size); }
+    memcpy(header, t->file, sizeof header);
+    if (header[0] != TOKENIZER_MAGIC) {
+        return fail(err, "%s: not a tokenizer file: it begins with %u, not %d; give one like data/gpt2_tokenizer.bin",
+                    name, header[0], TOKENIZER_MAGIC);
+    }
+    if (header[1] != 1 && header[1] != 2) {
+        return fail(err, "%s: tokenizer file of version %u; only 1 and 2 are known", name, header[1]);
+    }
+    if (header[2] < TOKENIZER_MIN_VOCAB || header[2] > TOKENIZER_MAX_VOCAB) {
+        return fail(err, "%s: vocabulary of %u tokens; it should be %d to %d", name, header[2], TOKENIZER_MIN_VOCAB,
+                    TOKENIZER_MAX_VOCAB);
+    }
+    uint32_t eot = header[1] == 1 ? (uint32_t)TOKENIZER_V1_EOT : header[3];
+    if (eot >= header[2]) {
+        return fail(err, "%s: end of text is token %u, but there are only %u tokens", name, eot, header[2]);
+    }
+    t->vocab_size = (int)header[2];
+    t->eot = (int)eot;
+    t->offset = alloc_or_die(header[2], sizeof *t->offset, "the tokenizer");
+    size_t at = TOKENIZER_HEADER;
+    for (int id = 0; id < t->vocab_size; id++) {
+        size_t length = at < size ? t->file[at] : 0;
+        if (at >= size || length > size - at - 1) {
+            return fail(err, "%s: ends within token %d of %d: copy it again", name, id, t->vocab_size);
+        }
+        if (length == 0) { return fail(err, "%s: token %d is empty", name, id); }
+        t->offset[id] = (uint32_t)(at + 1);
+        at += 1 + length;
+    }
+    return at == size || fail(err, "%s: %zu bytes behind the last token", name, size - at);
+}
+
+// Fills the hash table and the tables of bytes and ASCII classes.
+static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
+    size_t num_slots = 1024, bytes = 0;
+    while (num_slots < 2 * (size_t)t->vocab_size) { num_slots *= 2; }
+    t->mask = num_slots - 1;
+    t->slots = alloc_or_die(num_slots, sizeof *t->slots, "the tokenizer");
+    for (size_t i = 0; i < num_slots; i++) { t->slots[i].id = NO_TOKEN; }
+    for (int id = 0; id < t->vocab_size; id++) {
+        const unsigned char* token = (const unsigned char*)tokenizer_token(t, id, &bytes);
+        if (id == t->eot) { continue; }
+        uint64_t hash = token_hash(token, bytes);
+        TokenSlot* slot = tokenizer_slot(t, token, bytes, hash);
+        if (slot->id != NO_TOKEN) { return fail(err, "%s: tokens %d and %d are the same", name, slot->id, id); }
+        slot->tag = (uint32_t)(hash >> 32);
+        slot->id = id;
+        t->longest = max_size(t->longest, bytes);
+    }
+    for (int b = 0; b < 256; b++) {
+        unsigned char byte = (unsigned char)b;
+        t->byte_id[b] = tokenizer_find(t, &byte, 1);
+        if (t->byte_id[b] == NO_TOKEN) { return fail(err, "%s: no token for the single byte 0x%02x", name, b); }
+    }
+    for (uint32_t c = 0; c < 128; c++) { t->ascii_class[c] = (unsigned char)unicode_class(c); }
+    return true;
+}
+
+bool tokenizer_from_memory(Tokenizer* t, const void* file, size_t size, const char* name, Error* err) {
+    memset(t, 0, sizeof *t);
+    t->file = (const unsigned char*)file;
+    if (tokenizer_parse(t, size, name, err) && tokenizer_index(t, name, err)) { return true; }
+    tokenizer_free(t);
+    return false;
+}
+
+bool tokenizer_load(Tokenizer* t, const char* path, Error* err) {
+    size_t size;
+    char* file = read_file(path, &size, err);
+    if (!file) { return false; }
+    if (!tokenizer_from_memory(t, file, size, path, err)) { free(file); return false; }
+    t->owned = (unsigned char*)file;
+    return true;
+}
+
+Tokenizer tokenizer_builtin(void) {
+    Tokenizer t;
+    Error err;
+    size_t size = (size_t)(gpt2_tokenizer_file_end - gpt2_tokenizer_file);
+    if (!tokenizer_from_memory(&t, gpt2_tokenizer_file, size, "the built-in file", &err)) { fatal("%s", err.text); }
+    return t;
+}
+
+Tokenizer tokenizer_bytes(void) {
+    const char* eot = "<|endoftext|>";
+    uint32_t header[4] = {TOKENIZER_MAGIC, 2, 257, 256};
+    size_t size = TOKENIZER_HEADER + 2 * 256 + 1 + strlen(eot);
+    unsigned char* file = alloc_or_die(size, 1, "the tokenizer");
+    unsigned char* p = file + TOKENIZER_HEADER;
+    memcpy(file, header, sizeof header);
+    for (int b = 0; b < 256; b++) { *p++ = 1; *p++ = (unsigned char)b; }
+    *p++ = (unsigned char)strlen(eot);
+    memcpy(p, eot, strlen(eot));
+    Tokenizer t;
+    Error err;
+    if (!tokenizer_from_memory(&t, file, size, "the tokenizer of bytes", &err)) { fatal("%s", err.text); }
+    t.owned = file;
+    return t;
+}
+
+Tokenizer tokenizer_open(const char* option) {
+    if (!*option || strcmp(option, "gpt2") == 0) { return tokenizer_builtin(); }
+    if (strcmp(option, "bytes") == 0) { return tokenizer_bytes(); }
+    Tokenizer t;
+    Error err;
+    if (!tokenizer_load(&t, option, &err)) { fatal("--tokenizer is gpt2, bytes or a file: %s", err.text); }
+    return t;
+}
+
+TokenList token_list(void) {
+    TokenList list;
+    memset(&list, 0, sizeof list);
+    return list;
+}
+
+void token_list_free(TokenList* list) {
+    free(list->ids);
+    free(list->parts);
+    free(list->heap);
+    *list = token_list();
+}
+
+// Makes room for `count` more ids.
+static void token_list_reserve(TokenList* list, size_t count) {
+    if (list->room - list->count >= count) { return; }
+    list->room = max_size(2 * list->room, list->count + max_size(count, 1024));
+    list->ids = realloc_or_die(list->ids, list->room * sizeof *list->ids, "token ids");
+}
+
+void token_list_append(TokenList* list, int id) {
+    token_list_reserve(list, 1);
+    list->ids[list->count++] = id;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// cutting text into pieces
+
+// Returns the class of the character at p < end, and its number of bytes.
+static int tokenizer_class(const Tokenizer* t, const unsigned char* p, const unsigned char* end, size_t* bytes) {
+    if (*p < 0x80) { *bytes = 1; return t->ascii_class[*p]; }
+    uint32_t code_point;
+    *bytes = utf8_decode(p, end, &code_point);
+    if (*bytes == 0) { *bytes = 1; return UNICODE_OTHER; }
+    return unicode_class(code_point);
+}
+
+// Returns the number of bytes of the contraction at p, which is an apostrophe; 0 if there is none.
+static size_t tokenizer_contraction(const unsigned char* p, const unsigned char* end) {
+    if (end - p >= 2 && memchr("sdmt", p[1], 4)) { return 2; }
+    if (end - p < 3) { return 0; }
+    return memcmp(p, "'ll", 3) == 0 || memcmp(p, "'ve", 3) == 0 || memcmp(p, "'re", 3) == 0 ? 3 : 0;
+}
+
+size_t tokenizer_piece(const Tokenizer* t, const unsigned char* p, const unsigned char* end) {
+    size_t bytes;
+    if (*p == '\'' && (bytes = tokenizer_contraction(p, end)) > 0) { return bytes; }
+    const unsigned char* q = p + (*p == ' ' && end - p > 1);
+    int class_ = tokenizer_class(t, q, end, &bytes);
+    if (class_ != UNICODE_SPACE) { // a word: letters, or numbers, or others
+        do { q += bytes; } while (q < end && tokenizer_class(t, q, end, &bytes) == class_);
+        return (size_t)(q - p);
+    }
+    // Of several white-space characters the last one goes to the next piece, unless the text ends: \s+(?!\S)
+    const unsigned char* last = q = p;
+    for (; q < end && tokenizer_class(t, q, end, &bytes) == UNICODE_SPACE; q += bytes) { last = q; }
+    return (size_t)((q == end || last == p ? q : last) - p);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// merging the bytes of a piece
+
+void tokenizer_merge_short(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out) {
+    size_t begin[TOKENIZER_SHORT + 1], count = bytes; // part i is [begin[i], begin[i + 1])
+    int id[TOKENIZER_SHORT], pair[TOKENIZER_SHORT];   // as in TokenPart
+    for (size_t i = 0; i < bytes; i++) {
+        begin[i] = i;
+        id[i] = t->byte_id[p[i]];
+        pair[i] = i + 1 < bytes ? tokenizer_find(t, p + i, 2) : NO_TOKEN;
+    }
+    begin[bytes] = bytes;
+    for (;;) {
+        size_t best = 0;
+        // As unsigned numbers, NO_TOKEN is the greatest.
+        for (size_t i = 1; i + 1 < count; i++) { if ((unsigned)pair[i] < (unsigned)pair[best]) { best = i; } }
+        out->work += count;
+        if (pair[best] == NO_TOKEN) { break; }
+        id[best] = pair[best];
+        count--;
+        for (size_t i = best + 1; i < count; i++) { begin[i] = begin[i + 1]; id[i] = id[i + 1]; pair[i] = pair[i + 1]; }
+        begin[count] = bytes;
+        for (size_t i = best > 0 ? best - 1 : 0; i <= best; i++) { // the merged part has two new pairs
+            pair[i] = i + 1 < count ? tokenizer_find(t, p + begin[i], begin[i + 2] - begin[i]) : NO_TOKEN;
+        }
+    }
+    for (size_t i = 0; i < count; i++) { token_list_append(out, id[i]); }
+}
+
+static void token_heap_push(TokenList* list, uint64_t key) {
+    size_t i = list->heap_count++;
+    for (; i > 0 && list->heap[(i - 1) / 2] > key; i = (i - 1) / 2) {
+        list->heap[i] = list->heap[(i - 1) / 2];
+        list->work++;
+    }
+    list->heap[i] = key;
+}
+
+static uint64_t token_heap_pop(TokenList* list) {
+    uint64_t top = list->heap[0], key = list->heap[--list->heap_count];
+    size_t i = 0, count = list->heap_count;
+    for (size_t child; (child = 2 * i + 1) < count; i = child) {
+        if (child + 1 < count && list->heap[child + 1] < list->heap[child]) { child++; }
+        if (list->heap[child] >= key) { break; }
+        list->heap[i] = list->heap[child];
+        list->work++;
+    }
+    list->heap[i] = key;
+    return top;
+}
+
+// Looks up the pair that begins at byte i of the piece and, if it is a token, pushes it onto the heap.
+static void tokenizer_push_pair(const Tokenizer* t, const unsigned char* p, size_t bytes, size_t i, TokenList* list) {
+    TokenPart* part = &list->parts[i];
+    list->work++;
+    part->pair = part->next < bytes ? tokenizer_find(t, p + i, list->parts[part->next].next - i) : NO_TOKEN;
+    if (part->pair != NO_TOKEN) { token_heap_push(list, (uint64_t)part->pair << TOKEN_POSITION_BITS | i); }
+}
+
+void tokenizer_merge_long(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out) {
+    if (out->scratch_room < bytes) {
+        out->scratch_room = bytes;
+        out->parts = realloc_or_die(out->parts, bytes * sizeof *out->parts, "the tokenizer");
+        // One entry for each pair at first, and each of less than `bytes` merges takes one and puts back two at most.
+        out->heap = realloc_or_die(out->heap, 2 * bytes * sizeof *out->heap, "the tokenizer");
+    }
+    TokenPart* parts = out->parts;
+    for (size_t i = 0; i < bytes; i++) {
+        parts[i].prev = i - 1; // never read for the first
+        parts[i].next = i + 1;
+        parts[i].id = t->byte_id[p[i]];
+    }
+    for (size_t i = 0; i < bytes; i++) { tokenizer_push_pair(t, p, bytes, i, out); }
+    while (out->heap_count > 0) {
+        uint64_t key = token_heap_pop(out);
+        size_t i = (size_t)(key & (((uint64_t)1 << TOKEN_POSITION_BITS) - 1)), gone = parts[i].next;
+        if (parts[i].pair != (int)(key >> TOKEN_POSITION_BITS)) { continue; } // has changed since it was pushed
+        parts[i].id = parts[i].pair;
+        parts[i].next = parts[gone].next;
+        parts[gone].pair = NO_TOKEN;
+        if (parts[i].next < bytes) { parts[parts[i].next].prev = i; }
+        tokenizer_push_pair(t, p, bytes, i, out);
+        if (i > 0) { tokenizer_push_pair(t, p, bytes, parts[i].prev, out); }
+    }
+    for (size_t i = 0; i < bytes; i = parts[i].next) { token_list_append(out, parts[i].id); }
+}
+
+size_t tokenizer_encode(const Tokenizer* t, const char* text, size_t bytes, TokenList* out) {
+    if (bytes == 0) { return 0; } // text may be NULL then
+    const unsigned char *p = (const unsigned char*)text, *end = p + bytes;
+    size_t before = out->count;
+    if (t->longest == 1) { // tokens are bytes: there is nothing to cut or to merge
+        token_list_reserve(out, bytes);
+        for (; p < end; p++) { out->ids[out->count++] = t->byte_id[*p]; }
+    }
+    for (size_t n; p < end; p += n) {
+        n = tokenizer_piece(t, p, end);
+        int id = tokenizer_find(t, p, n);
+        if (id != NO_TOKEN) { token_list_append(out, id); }
+        else if (n <= TOKENIZER_SHORT) { tokenizer_merge_short(t, p, n, out); }
+        else { tokenizer_merge_long(t, p, n, out); }
+    }
+    return out->count - before;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the command `tokenize`
+
+void tokenize_text(const Tokenizer* t, FILE* in, FILE* out) {
+    Error err;
+    size_t bytes;
+    char* text = read_stream(in, "the text", &bytes, &err);
+    if (!text) { fatal("tokenize: %s", err.text); }
+    TokenList list = token_list();
+    tokenizer_encode(t, text, bytes, &list);
+    for (size_t i = 0; i < list.count; i++) { fprintf(out, i ? " %d" : "%d", list.ids[i]); }
+    fputc('\n', out);
+    if (fflush(out) != 0 || ferror(out)) { fatal("tokenize: cannot write the ids: %s", strerror(errno)); }
+    token_list_free(&list);
+    free(text);
+}
+
+// Reads the next word, up to white space. Stores what fits into `room`, terminated, unprintable bytes replaced by '?'.
+// Returns the length of the whole word, 0 at the end of the file.
+static size_t tokenize_read_word(FILE* in, char* word, size_t room) {
+    size_t n = 0;
+    for (int c; (c = getc(in)) != EOF;) {
+        bool space = c == ' ' || (c >= '\t' && c <= '\r');
+        if (space && n > 0) { break; }
+        if (space) { continue; }
+        if (n + 1 < room) { word[n] = (char)(c > 32 && c < 127 ? c : '?'); }
+        n++;
+    }
+    word[min_size(n, room - 1)] = 0;
+    return n;
+}
+
+void tokenize_ids(const Tokenizer* t, FILE* in, FILE* out) {
+    char word[24];
+    size_t bytes;
+    for (uint64_t count = 1; (bytes = tokenize_read_word(in, word, sizeof word)) > 0; count++) {
+        bool digits = strspn(word, "0123456789") == bytes; // false if the word did not fit
+        long long id = digits ? strtoll(word, NULL, 10) : -1;
+        const char* token = id <= INT32_MAX ? tokenizer_token(t, (int)id, &bytes) : NULL;
+        if (!token) {
+            fatal("tokenize: word %llu, \"%s%s\", is not a token id: 0 to %d", (unsigned long long)count, word,
+                  bytes < sizeof word ? "" : "...", t->vocab_size - 1);
+        }
+        fwrite(token, 1, bytes, out);
+    }
+    if (ferror(in)) { fatal("tokenize: cannot read the ids: %s", strerror(errno)); }
+    if (fflush(out) != 0 || ferror(out)) { fatal("tokenize: cannot write the text: %s", strerror(errno)); }
+}

@@ -1,0 +1,145 @@
+// GPT-2's tokenizer: byte-level byte-pair encoding, token for token as tiktoken's `encode_ordinary`, with a vocabulary
+// from a file in llm.c's format or embedded in the program.
+//
+// The file is a header of 256 uint32, little-endian (magic, version, vocabulary size, end of text, zeros), then for
+// each token one byte of length, 1 to 255, and its bytes. Version 1 did not write the end of text.
+//
+// Encoding takes two steps. The text is cut into pieces (words with the space before them, mostly) by the pattern
+//     '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// and in each piece, starting from single bytes, the adjacent pair whose concatenation is the token of lowest id is
+// merged, the leftmost first, until no pair is a token. (Radford et al. 2019, "Language models are unsupervised
+// multitask learners"; Sennrich et al. 2016, "Neural machine translation of rare words with subword units".) That the
+// lowest id is the earliest merge is a property of GPT-2's vocabulary, and makes the list of tokens all there is to
+// load. A piece that is a token itself, as most are, takes one look-up.
+//
+// Any bytes can be encoded, and decode to themselves: what is no UTF-8 counts as characters of class "other", a byte
+// each. Text never gives the end-of-text token, even if it spells <|endoftext|>.
+//
+// A const Tokenizer may be used by any number of threads; each has a TokenList of its own.
+#pragma once
+#include "../base.h"
+
+enum {
+    TOKENIZER_MAGIC = 20240328,
+    TOKENIZER_HEADER = 1024,       // bytes
+    TOKENIZER_V1_EOT = 50256,
+    TOKENIZER_MIN_VOCAB = 257,     // the bytes and the end of text
+    TOKENIZER_MAX_VOCAB = 1 << 23, // so that offsets fit into 32 bits, an id and a position in the text into 64
+    NO_TOKEN = -1,
+};
+
+typedef struct {
+    uint32_t tag; // upper half of the token's hash: most other tokens are passed over by it alone
+    int id;       // NO_TOKEN: a free slot
+} TokenSlot;
+
+typedef struct {
+    int vocab_size, eot;
+    int byte_id[256];               // the token of each byte
+    unsigned char ascii_class[128]; // unicode_class() of the first code points
+    size_t longest;                 // bytes of the longest token but the end of text
+    const unsigned char* file;      // the tokenizer file: the header, then length and bytes of each token
+    unsigned char* owned;           // the same, unless it is embedded
+    uint32_t* offset;               // [vocab_size] where in `file` a token's bytes begin; the byte before: how many
+    TokenSlot* slots;               // hash table of all tokens but the end of text, linear probing
+    size_t mask;                    // its size, a power of two, minus 1
+} Tokenizer;
+
+extern const unsigned char gpt2_tokenizer_file[], gpt2_tokenizer_file_end[]; // tokenizer_data.S
+
+// Returns the hash of a token's bytes (at least one). The lower bits are its slot, the upper half its tag.
+uint64_t token_hash(const unsigned char* p, size_t bytes);
+
+// Returns the token with these bytes (at least one), or NO_TOKEN.
+int tokenizer_find(const Tokenizer* t, const unsigned char* p, size_t bytes);
+
+// Returns the bytes of a token, not terminated, which live as long as `t`, and sets `bytes` to their number; NULL for
+// an id out of range. To decode a text, concatenate the bytes of its tokens.
+const char* tokenizer_token(const Tokenizer* t, int id, size_t* bytes);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// loading
+
+// Frees the tables, and the file if it was read.
+void tokenizer_free(Tokenizer* t);
+
+// Sets up `t` from a tokenizer file in memory, which must live as long as `t`; `name` is for messages. On failure there
+// is nothing to free.
+bool tokenizer_from_memory(Tokenizer* t, const void* file, size_t size, const char* name, Error* err);
+
+// Reads a tokenizer file (llm.c's format, versions 1 and 2). On failure there is nothing to free.
+bool tokenizer_load(Tokenizer* t, const char* path, Error* err);
+
+// GPT-2's tokens, from the file embedded in the program.
+Tokenizer tokenizer_builtin(void);
+
+// The smallest vocabulary: tokens 0 to 255 are the bytes, 256 is the end of text.
+Tokenizer tokenizer_bytes(void);
+
+// The tokenizer that an option names: "gpt2" or "", "bytes", or else the path of a tokenizer file. Ends the program if
+// that cannot be read.
+Tokenizer tokenizer_open(const char* option);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// lists of tokens
+
+enum {
+    TOKENIZER_SHORT = 32,    // bytes of the longest piece whose pairs are searched one by one
+    TOKEN_POSITION_BITS = 40 // of a key of the heap; those above are the id
+};
+
+typedef struct {
+    size_t prev, next; // where the parts before and behind begin
+    int id, pair;      // the part as a token; the token of it and the next part together, or NO_TOKEN
+} TokenPart;
+
+// A growing array of ids, and the scratch memory of the encoder that fills it.
+typedef struct {
+    int* ids;
+    size_t count, room;
+    TokenPart* parts; // of a long piece: parts[i] begins at byte i
+    uint64_t* heap;   // its pairs: id << 40 | position, the least on top
+    size_t heap_count; // 0 between calls
+    size_t scratch_room; // bytes of the longest piece that parts and heap have room for
+    uint64_t work;    // steps of merging so far: pairs looked up or compared, moves in the heap
+} TokenList;
+
+// An empty list.
+TokenList token_list(void);
+
+// Frees the ids and the scratch memory; the list is empty then.
+void token_list_free(TokenList* list);
+
+// Appends one id. Like all functions below, ends the program if memory is exhausted.
+void token_list_append(TokenList* list, int id);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// cutting text into pieces
+
+// The number of bytes of the first piece of the text from p < end.
+size_t tokenizer_piece(const Tokenizer* t, const unsigned char* p, const unsigned char* end);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// merging the bytes of a piece
+
+// Appends the tokens of a piece of up to TOKENIZER_SHORT bytes: searches all pairs for each merge.
+void tokenizer_merge_short(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out);
+
+// The same for any number of bytes n, in O(n log n) steps: parts in a linked list, pairs in a heap. A pair that has
+// changed since it was pushed stays in the heap; when it is popped, its id differs from the current one and it is
+// skipped.
+void tokenizer_merge_long(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out);
+
+// Appends the tokens of a text to `out`; returns how many.
+size_t tokenizer_encode(const Tokenizer* t, const char* text, size_t bytes, TokenList* out);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the command `tokenize`
+
+// Encodes everything that can be read from `in` and writes the tokens to `out`: decimal ids on one line, separated by
+// spaces. Ends the program if reading or writing fails.
+void tokenize_text(const Tokenizer* t, FILE* in, FILE* out);
+
+// Reads decimal ids, separated by white space, from `in` and writes the bytes of these tokens to `out`. Ends the
+// program if one is no id of the vocabulary, or if reading or writing fails.
+void tokenize_ids(const Tokenizer* t, FILE* in, FILE* out);

@@ -1,0 +1,263 @@
+#include "huggingface.h"
+#include "json.h"
+
+char* tensor_file_name(const Tensor* t, int layer, const char* prefix) {
+    char name[128];
+    if (t->repeat == EACH) {
+        const char* at = strstr(t->file_name, "%d");
+        snprintf(name, sizeof name, "%.*s%d%s", (int)(at - t->file_name), t->file_name, layer, at + 2);
+    } else {
+        snprintf(name, sizeof name, "%s", t->file_name);
+    }
+    return format("%s%s", prefix, name);
+}
+
+int tensor_file_shape(const Tensor* t, bool hf_layout, size_t shape[2]) {
+    const bool swap = hf_layout && t->layout == TRANSPOSED;
+    shape[0] = swap ? t->cols : t->used_rows;
+    shape[1] = swap ? t->used_rows : t->cols;
+    if (t->rows > 1) { return 2; }
+    shape[0] = t->cols;
+    return 1;
+}
+
+// out (cols,rows) = in (rows,cols)^T, in squares of 32 x 32 that stay in the cache
+static void transpose(float* out, const float* in, size_t rows, size_t cols) {
+    const size_t square = 32;
+    #pragma omp parallel for
+    for (size_t r = 0; r < rows; r += square) {
+        for (size_t c = 0; c < cols; c += square) {
+            for (size_t i = r; i < min_size(rows, r + square); i++) {
+                for (size_t j = c; j < min_size(cols, c + square); j++) { out[j * rows + i] = in[i * cols + j]; }
+            }
+        }
+    }
+}
+
+TensorBuffers tensor_buffers(const TensorTable* table) {
+    const size_t most = tensors_largest(table);
+    return (TensorBuffers){.file = alloc_or_die(most, sizeof(float), "a tensor"),
+                           .ours = alloc_or_die(most, sizeof(float), "a tensor")};
+}
+
+void tensor_buffers_free(TensorBuffers* b) {
+    free(b->file);
+    free(b->ours);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// writing
+
+size_t tensor_fetch(const Backend* backend, TensorBuffers* b, const Tensor* t, int layer, const TensorBlock* block) {
+    const size_t n = t->used_rows * t->cols;
+    const bool swap = block->hf_layout && t->layout == TRANSPOSED;
+    backend->device_copy_out(swap ? b->ours : b->file, block->data + tensor_at(t, layer), n * sizeof(float));
+    if (swap) { transpose(b->file, b->ours, t->used_rows, t->cols); }
+    return n;
+}
+
+static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const TensorBlock* blocks, int num_blocks,
+                          json_t* checksums, Error* err) {
+    const Backend* backend = o->model->backend;
+    const TensorTable* table = &o->model->params_table;
+    size_t shape[2];
+    bool ok = safetensors_annotate(w, "format", "pt", err); // transformers asks for it
+    for (int b = 0; b < num_blocks; b++) {
+        for (int i = 0; i < table->count; i++) {
+            for (int l = 0; ok && l < table->row[i].layers; l++) {
+                char* name = tensor_file_name(&table->row[i], l, blocks[b].prefix);
+                const int dims = tensor_file_shape(&table->row[i], blocks[b].hf_layout, shape);
+                ok = safetensors_declare(w, name, "F32", shape, dims, err);
+                free(name);
+            }
+        }
+    }
+    TensorBuffers buffers = tensor_buffers(table);
+    for (int b = 0; b < num_blocks; b++) {
+        const TensorBlock whole = {blocks[b].prefix, (float*)optimizer_whole(o, blocks[b].data), blocks[b].hf_layout};
+        for (int i = 0; i < table->count; i++) {
+            for (int l = 0; ok && l < table->row[i].layers; l++) {
+                char *name = tensor_file_name(&table->row[i], l, blocks[b].prefix), hex[17];
+                const size_t bytes = tensor_fetch(backend, &buffers, &table->row[i], l, &whole) * sizeof(float);
+                snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash64(buffers.file, bytes, 0));
+                json_object_set_new(checksums, name, json_string(hex));
+                ok = safetensors_write(w, name, buffers.file, bytes, err);
+                free(name);
+            }
+        }
+    }
+    tensor_buffers_free(&buffers);
+    return ok && safetensors_finish(w, err);
+}
+
+bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* blocks, int num_blocks, json_t* checksums,
+                  Error* err) {
+    SafeTensorsWriter w;
+    const bool ok = safetensors_create(&w, path, err) && tensors_write(&w, o, blocks, num_blocks, checksums, err);
+    if (!ok) { safetensors_abandon(&w); }
+    return ok;
+}
+
+// Writes a JSON file into a folder.
+static bool save_in(const char* folder, const char* file, const json_t* value, Error* err) {
+    char* path = format("%s/%s", folder, file);
+    const bool ok = json_save(value, path, err);
+    free(path);
+    return ok;
+}
+
+bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err) {
+    json_t* id = eot >= 0 && eot < m->vocab_size ? json_integer(eot) : json_null();
+    json_t* config = json_pack(
+        "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:n, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:O, s:O}",
+        "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new", "vocab_size",
+        m->vocab_size, "n_positions", m->max_seq_len, "n_embd", m->channels, "n_layer", m->num_layers, "n_head",
+        m->num_heads, "n_inner", "layer_norm_epsilon", 1e-5, "initializer_range", 0.02, "resid_pdrop", 0.0,
+        "embd_pdrop", 0.0, "attn_pdrop", 0.0, "tie_word_embeddings", 1, "scale_attn_weights", 1, "use_cache", 1,
+        "torch_dtype", "float32", "bos_token_id", id, "eos_token_id", id);
+    json_t* generation =
+        json_pack("{s:b, s:i, s:O, s:O}", "do_sample", 1, "top_k", 50, "bos_token_id", id, "eos_token_id", id);
+    if (!config || !generation) { fatal("out of memory: config.json"); }
+    const bool ok =
+        save_in(folder, "config.json", config, err) && save_in(folder, "generation_config.json", generation, err);
+    json_decref(config);
+    json_decref(generation);
+    json_decref(id);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// reading
+
+json_t* json_load_from(const char* folder, const char* file, Error* err) {
+    char* path = format("%s/%s", folder, file);
+    json_error_t e;
+    json_t* value = NULL;
+    if (!path_exists(path)) {
+        fail(err, "%s: there is no such file", path);
+    } else if (!(value = json_load_file(path, JSON_REJECT_DUPLICATES, &e))) {
+        fail(err, "%s:%d: %s", path, e.line, e.text);
+    } else if (!json_is_object(value)) {
+        fail(err, "%s: not a JSON object", path);
+        json_decref(value);
+        value = NULL;
+    }
+    free(path);
+    return value;
+}
+
+// Fails if `key` is in config.json with another value than `wanted`: the model would be one that this program does not
+// compute. Takes over the reference to `wanted`.
+static bool hf_require(json_t* config, const char* folder, const char* key, json_t* wanted, Error* err) {
+    json_t* value = json_object_get(config, key);
+    const bool ok =
+        !value || json_is_null(value) || json_equal(value, wanted) ||
+        (json_is_number(value) && json_is_number(wanted) && json_number_value(value) == json_number_value(wanted));
+    char *has = json_dumps(value, JSON_ENCODE_ANY), *want = json_dumps(wanted, JSON_ENCODE_ANY);
+    if (!ok) { fail(err, "%s/config.json: %s is %s: this program's GPT-2 has %s", folder, key, has, want); }
+    free(has);
+    free(want);
+    json_decref(wanted);
+    return ok;
+}
+
+static bool hf_shape_from_json(json_t* config, const char* folder, GPT2Config* m, Error* err) {
+    int* const field[] = {&m->vocab_size, &m->max_seq_len, &m->channels, &m->num_layers, &m->num_heads};
+    const char* const key[] = {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head"};
+    for (int i = 0; i < 5; i++) {
+        json_t* value = json_object_get(config, key[i]);
+        if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > 1 << 24) {
+            return fail(err, "%s/config.json: %s is missing or not a size: not a GPT-2?", folder, key[i]);
+        }
+        *field[i] = (int)json_integer_value(value);
+    }
+    return hf_require(config, folder, "model_type", json_string("gpt2"), err) &&
+           hf_require(config, folder, "activation_function", json_string("gelu_new"), err) &&
+           hf_require(config, folder, "layer_norm_epsilon", json_real(1e-5), err) &&
+           hf_require(config, folder, "n_inner", json_integer(4 * (json_int_t)m->channels), err) &&
+           hf_require(config, folder, "tie_word_embeddings", json_true(), err) &&
+           hf_require(config, folder, "scale_attn_weights", json_true(), err) &&
+           hf_require(config, folder, "scale_attn_by_inverse_layer_idx", json_false(), err) &&
+           model_check(m, folder, err);
+}
+
+bool hf_load_config(const char* folder, bool pad_vocab, GPT2Config* m, Error* err) {
+    if (!is_directory(folder)) {
+        return fail(err, "%s: %s; give a folder with config.json and model.safetensors", folder,
+                    path_exists(folder) ? "not a folder" : "there is no such folder");
+    }
+    memset(m, 0, sizeof *m);
+    json_t* config = json_load_from(folder, "config.json", err);
+    const bool ok = config && hf_shape_from_json(config, folder, m, err);
+    m->padded_vocab_size = padded_vocab(m->vocab_size, pad_vocab);
+    json_decref(config);
+    return ok;
+}
+
+static bool tensor_shape_is(const SafeTensor* found, const size_t* shape, int dims) {
+    bool same = found->dims == dims;
+    for (int d = 0; same && d < dims; d++) { same = found->shape[d] == shape[d]; }
+    return same;
+}
+
+// Reads one tensor into b->ours, in our layout. Fails if it is missing, has another shape, or is not finite.
+static bool tensor_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, const TensorBlock* block,
+                        const char* name, Error* err) {
+    const SafeTensor* found = safetensors_find(s, name);
+    size_t shape[2] = {0, 0};
+    const int dims = tensor_file_shape(t, block->hf_layout, shape);
+    if (!found && !strncmp(name, "transformer.", 12)) { // OpenAI's own files have no prefix
+        found = safetensors_find(s, name + 12);
+    }
+    if (!found) { return fail(err, "%s: tensor %s is missing", s->files[0].path, name); }
+    const char* path = s->files[found->file].path;
+    if (!tensor_shape_is(found, shape, dims)) {
+        return fail(err, "%s: tensor %s is (%zu,%zu) in %d dimensions, the model's is (%zu,%zu) in %d", path, name,
+                    found->shape[0], found->shape[1], found->dims, shape[0], shape[1], dims);
+    }
+    const size_t n = t->used_rows * t->cols;
+    if (!safetensors_read_float(s, found, 0, b->file, n, err)) { return false; }
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(b->file[i])) { return fail(err, "%s: tensor %s: element %zu is not finite", path, name, i); }
+    }
+    const bool swap = block->hf_layout && t->layout == TRANSPOSED;
+    if (swap) { transpose(b->ours, b->file, t->cols, t->used_rows); }
+    else { memcpy(b->ours, b->file, n * sizeof *b->ours); }
+    return true;
+}
+
+// Reads a block: into o's memory, or into the parameters of `g` if o is NULL.
+static bool block_load(const SafeTensors* s, const GPT2* g, const Optimizer* o, const TensorBlock* block, Error* err) {
+    const TensorTable* table = &g->params_table;
+    TensorBuffers buffers = tensor_buffers(table);
+    bool ok = true;
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        for (int l = 0; ok && l < t->layers; l++) {
+            char* name = tensor_file_name(t, l, block->prefix);
+            ok = tensor_read(s, &buffers, t, block, name, err);
+            if (ok && o) { optimizer_put(o, block->data, tensor_at(t, l), buffers.ours, t->used_rows * t->cols); }
+            else if (ok) { gpt2_put(g, tensor_at(t, l), buffers.ours, t->used_rows * t->cols); }
+            free(name);
+        }
+    }
+    tensor_buffers_free(&buffers);
+    return ok;
+}
+
+bool tensors_load(const SafeTensors* s, const Optimizer* o, const TensorBlock* blocks, int num_blocks, Error* err) {
+    bool ok = true;
+    for (int b = 0; ok && b < num_blocks; b++) { ok = block_load(s, o->model, o, &blocks[b], err); }
+    return ok;
+}
+
+bool hf_load_weights(const GPT2* g, const Optimizer* o, const char* folder, Error* err) {
+    SafeTensors s;
+    if (!safetensors_open_folder(&s, folder, err)) { return false; }
+    const TensorBlock weights = {"transformer.", o ? o->masters : NULL, true};
+    const bool ok = block_load(&s, g, o, &weights, err);
+    safetensors_close(&s);
+    if (ok && o) { optimizer_masters_changed(o); }
+    else if (ok) { g->backend->params_changed(); }
+    return ok;
+}

@@ -1,0 +1,68 @@
+// Writes and reads weights and moments in safetensors files, and the two JSON files that make a folder a Hugging Face
+// model: GPT2LMHeadModel.from_pretrained(folder) loads what is written here, and folders by save_pretrained(folder) are
+// read here.
+#pragma once
+#include "../base.h"
+#include "../optimizer.h"
+#include "../models.h"
+#include "../tensors.h"
+#include "safetensors.h"
+#include <jansson.h>
+
+// A block of fp32 numbers in the layout of the table of parameters (weights, or moments), and its form in a file.
+typedef struct {
+    const char* prefix; // of the names: "transformer." for weights, "m." and "v." for moments
+    float* data;        // device memory: the whole block or, with ZeRO, this rank's shards of it
+    bool hf_layout;     // in the file, the tensors that GPT2_PARAMS names TRANSPOSED are transposed
+} TensorBlock;
+
+// Returns the tensor's name in a file, like "transformer.h.3.ln_1.weight". `layer` counts where the tensor repeats in
+// each layer. The caller frees it.
+char* tensor_file_name(const Tensor* t, int layer, const char* prefix);
+
+// Sets the tensor's shape in the file, without padded rows; returns the number of dimensions, 1 or 2.
+int tensor_file_shape(const Tensor* t, bool hf_layout, size_t shape[2]);
+
+// Host memory for the largest tensor, in the file's layout and in ours.
+typedef struct {
+    float *file, *ours;
+} TensorBuffers;
+
+// Allocates the buffers, which tensor_buffers_free() frees; ends the program if memory is exhausted.
+TensorBuffers tensor_buffers(const TensorTable* table);
+void tensor_buffers_free(TensorBuffers* b);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// writing
+
+// Copies one tensor of a whole block from the device to b->file, in the file's layout; returns its number of elements.
+size_t tensor_fetch(const Backend* backend, TensorBuffers* b, const Tensor* t, int layer, const TensorBlock* block);
+
+// Writes the tensors of the blocks to a file, and the hash64 of each tensor's bytes to `checksums` by its name. With
+// ZeRO the other ranks of the group call optimizer_whole() for each block in the same order meanwhile. Fails if the
+// file cannot be written; an unfinished file may remain.
+bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* blocks, int num_blocks, json_t* checksums,
+                  Error* err);
+
+// Writes config.json and generation_config.json. `eot`: the tokenizer's end-of-text id, -1 if there is none.
+bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// reading
+
+// Reads a JSON object from FOLDER/FILE; a new reference. Returns NULL with an Error that names the file if it is
+// missing or is no JSON object.
+json_t* json_load_from(const char* folder, const char* file, Error* err);
+
+// Reads the model's shape from the config.json of a Hugging Face folder; pad_vocab: padded_vocab_size is padded. Fails
+// if it is missing, or describes another model than this program's GPT-2.
+bool hf_load_config(const char* folder, bool pad_vocab, GPT2Config* m, Error* err);
+
+// Reads every tensor of the blocks from an open file or folder into the optimizer's memory. Ignores other tensors in
+// the file: mask buffers, and the classifier's weight, which is wte. Fails if a tensor is missing, has another shape or
+// holds a number that is not finite.
+bool tensors_load(const SafeTensors* s, const Optimizer* o, const TensorBlock* blocks, int num_blocks, Error* err);
+
+// Reads the parameters from a Hugging Face folder into a model of its shape: into the masters of its optimizer `o` and
+// from there into the model, or, if `o` is NULL, into the model alone. Fails as tensors_load() does.
+bool hf_load_weights(const GPT2* g, const Optimizer* o, const char* folder, Error* err);

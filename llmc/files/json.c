@@ -1,0 +1,113 @@
+#include "json.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// numbers
+
+const char* double_text(char* out, double v) {
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, 32, "%.*g", digits, v);
+        if (strtod(out, NULL) == v) { break; }
+    }
+    return out;
+}
+
+const char* float_text(char* out, float v) {
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(out, 32, "%.*g", digits, (double)v);
+        if (strtof(out, NULL) == v) { break; }
+    }
+    return out;
+}
+
+const char* si_text(char* out, double v) {
+    static const char* const suffix[] = {"", "k", "M", "B", "T"};
+    int i = 0;
+    for (; fabs(v) >= 999.5 && i < 4; i++) { v /= 1000.0; }
+    double a = fabs(v);
+    int digits = i == 0 && v == floor(v) ? 0 : a < 9.995 ? 2 : a < 99.95 ? 1 : 0;
+    if (isfinite(v) && a < 1e6) { snprintf(out, 32, "%.*f%s", digits, v, suffix[i]); }
+    else { snprintf(out, 32, "%.3g%s", v, isfinite(v) ? suffix[i] : ""); }
+    return out;
+}
+
+const char* duration_text(char* out, double seconds) {
+    if (!(seconds >= 0.0 && seconds < 1e10)) { snprintf(out, 32, "--:--"); return out; }
+    long long s = llround(seconds);
+    int hours = (int)(s / 3600 % 24), minutes = (int)(s / 60 % 60), rest = (int)(s % 60);
+    if (s >= 86400) { snprintf(out, 32, "%lldd %02d:%02d:%02d", s / 86400, hours, minutes, rest); }
+    else if (s >= 3600) { snprintf(out, 32, "%d:%02d:%02d", hours, minutes, rest); }
+    else { snprintf(out, 32, "%d:%02d", minutes, rest); }
+    return out;
+}
+
+const char* z_text(char* out, double z) {
+    if (isnan(z)) { snprintf(out, 32, "+nan"); }
+    else { snprintf(out, 32, "%+.2f", z); }
+    return out;
+}
+
+double plain_nan(double v) { return isnan(v) ? fabs(NAN) : v; }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// lines and characters
+
+const char* next_line(const char** at, const char* end, size_t* size) {
+    const char* line = *at;
+    const char* newline = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
+    if (!newline) { return NULL; }
+    *size = (size_t)(newline - line);
+    *at = newline + 1;
+    return line;
+}
+
+char* clean_text(const char* text, size_t size, bool (*keep)(uint32_t), size_t* clean_size) {
+    static const char replacement[] = "\xef\xbf\xbd";
+    char* clean = alloc_or_die(3 * size + 1, 1, "a text");
+    size_t used = 0;
+    uint32_t c;
+    for (size_t i = 0, n; i < size; i += max_size(n, 1)) {
+        n = utf8_decode(text + i, text + size, &c);
+        bool kept = n > 0 && keep(c);
+        memcpy(clean + used, kept ? text + i : replacement, kept ? n : 3);
+        used += kept ? n : 3;
+    }
+    if (clean_size) { *clean_size = used; }
+    return clean;
+}
+
+// True for line ends, tabs, and every character that is no control character.
+static bool is_harmless(uint32_t c) { return c == '\n' || c == '\t' || (c >= 32 && (c < 127 || c >= 160)); }
+
+void put_text(FILE* to, const char* text, size_t size) {
+    if (!isatty(fileno(to))) { fwrite(text, 1, size, to); return; }
+    char* clean = clean_text(text, size, is_harmless, &size);
+    fwrite(clean, 1, size, to);
+    free(clean);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// JSON values
+
+static bool json_can_hold(uint32_t c) { return c != 0; }
+
+json_t* json_text(const char* text, size_t size) {
+    char* clean = clean_text(text, size, json_can_hold, &size);
+    json_t* string = json_stringn(clean, size);
+    free(clean);
+    return string;
+}
+
+json_t* json_float(double v) {
+    char text[32];
+    return isfinite(v) ? json_real(strtod(float_text(text, (float)v), NULL)) : json_null();
+}
+
+bool json_save(const json_t* value, const char* path, Error* err) {
+    char* text = json_dumps(value, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    if (!text) { return fail(err, "%s: cannot make its JSON: no memory, or text not UTF-8", path); }
+    char* line = format("%s\n", text);
+    const bool ok = write_file_atomically(path, line, strlen(line), err);
+    free(line);
+    free(text);
+    return ok;
+}

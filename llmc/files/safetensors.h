@@ -1,0 +1,108 @@
+// Reads and writes safetensors, the file format of Hugging Face models (https://github.com/huggingface/safetensors).
+//
+//   8 bytes    n, the length of the header, uint64
+//   n bytes    JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...,
+//              "__metadata__": {"key": "value", ...}}, padded with spaces
+//   the rest   the tensors' elements, row by row, without holes or overlaps; offsets count from here
+//
+// All numbers are little-endian, as are the processors that this program runs on.
+//
+// Files are read in pieces. Nothing in a file is trusted: whatever safetensors_open lets through can be read within the
+// file's bounds. Files are written as a stream: create; annotate and declare; write every tensor's bytes in the order
+// of declaration; finish.
+#pragma once
+#include "../base.h"
+#include <jansson.h>
+
+enum { SAFETENSORS_MAX_DIMS = 8, SAFETENSORS_MAX_HEADER = 100 * 1000 * 1000 };
+
+// Converts IEEE 754 binary16 to float, exactly. Computes with normal floats only: a processor may flush denormal ones.
+float half_to_float(uint16_t half);
+
+typedef struct {
+    const char* name;
+    size_t bytes;                                           // of an element
+    void (*to_float)(float* out, const void* in, size_t n); // NULL: not read as floats (integers, FP8, ...)
+} SafeTensorType;
+
+typedef struct {
+    char* name;
+    const SafeTensorType* type;
+    size_t shape[SAFETENSORS_MAX_DIMS];
+    int dims;            // 0: a scalar, which is one element
+    int file;            // index into SafeTensors.files
+    size_t begin, bytes; // within the data of the file
+} SafeTensor;
+
+// Returns the number of elements, the product of the shape.
+size_t safetensor_elements(const SafeTensor* t);
+
+typedef struct {
+    char* path;
+    int fd;
+    size_t data_begin, data_bytes;
+} SafeTensorsFile;
+
+// The tensors of one file, or of all the files of a model that was cut into several.
+typedef struct {
+    SafeTensorsFile* files;
+    int num_files;
+    SafeTensor* tensors; // sorted by name
+    int count;
+    json_t* metadata;    // an object of strings; empty if there is none
+} SafeTensors;
+
+// Closes the files and frees all memory.
+void safetensors_close(SafeTensors* s);
+
+// Returns the tensor of this name, or NULL. It belongs to `s`.
+const SafeTensor* safetensors_find(const SafeTensors* s, const char* name);
+
+// Opens a file and checks its header; the caller closes it. Nothing is left open on failure.
+bool safetensors_open(SafeTensors* s, const char* path, Error* err);
+
+// Opens the model in a Hugging Face folder: model.safetensors or, if there is none, the files that
+// model.safetensors.index.json names. Nothing is left open on failure.
+bool safetensors_open_folder(SafeTensors* s, const char* folder, Error* err);
+
+// Reads a part of a tensor's bytes. Fails beyond the tensor's end. Several threads may read at once.
+bool safetensors_read(const SafeTensors* s, const SafeTensor* t, size_t first_byte, void* out,
+                      size_t bytes, Error* err);
+
+// Reads a part of a tensor as floats, whichever floating type it is stored in. Fails if it is stored in another type.
+bool safetensors_read_float(const SafeTensors* s, const SafeTensor* t, size_t first, float* out,
+                            size_t count, Error* err);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// writing
+
+typedef struct {
+    char* path;
+    FILE* file;
+    json_t* header;
+    SafeTensor* tensors;
+    int count;
+    size_t bytes;   // of all tensors declared
+    int current;    // the tensor that is being written; -1: the header is not written yet
+    size_t written; // bytes of it
+} SafeTensorsWriter;
+
+// Closes the file, unfinished, without removing it, and frees the writer. Harmless after any of the functions below.
+void safetensors_abandon(SafeTensorsWriter* w);
+
+// Begins a file under its own name: a caller that wants it to appear complete or not at all writes to another name and
+// renames it. After a failure of this or of a function below the caller calls safetensors_abandon.
+bool safetensors_create(SafeTensorsWriter* w, const char* path, Error* err);
+
+// Adds a string to the metadata, or replaces it.
+bool safetensors_annotate(SafeTensorsWriter* w, const char* key, const char* value, Error* err);
+
+// Declares a tensor. Declare larger types before smaller ones: readers that map files need aligned elements.
+bool safetensors_declare(SafeTensorsWriter* w, const char* name, const char* type, const size_t* shape,
+                         int dims, Error* err);
+
+// Appends bytes of tensor `name`, all of whose predecessors must be complete. An empty tensor needs no call.
+bool safetensors_write(SafeTensorsWriter* w, const char* name, const void* data, size_t bytes, Error* err);
+
+// Completes the file: when this returns true it survives a power cut, once sync_parent() was called too.
+bool safetensors_finish(SafeTensorsWriter* w, Error* err);

@@ -1,0 +1,321 @@
+#include "gpt2.h"
+#include "rounding.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+#define PARAM_ROW(field, when, num_rows, num_cols, used, first, file, hf_name)                             \
+    {.name = #field, .unit = 1, .repeat = when, .rows = (size_t)(num_rows), .cols = (size_t)(num_cols),    \
+     .used_rows = (size_t)(used), .init = first, .layout = file, .file_name = hf_name},
+#define BYTES_OF_float sizeof(float)
+#define BYTES_OF_Stored b->element_bytes
+#define ACT_ROW(type, field, when, num_rows, num_cols)                                                     \
+    {.name = #field, .unit = BYTES_OF_##type, .repeat = when, .rows = (size_t)(num_rows),                  \
+     .cols = (size_t)(num_cols), .used_rows = (size_t)(num_rows)},
+
+TensorTable gpt2_params_table(const GPT2Config* m, int shards) {
+    const int C = m->channels, V = m->vocab_size, Vp = m->padded_vocab_size, maxT = m->max_seq_len;
+    const Tensor rows[] = {GPT2_PARAMS(PARAM_ROW)};
+    return tensors_layout_in_shards(rows, sizeof rows / sizeof *rows, m->num_layers, shards);
+}
+
+static TensorTable gpt2_acts_table(const Backend* b, const GPT2Config* m, int B, int T, Keep keep) {
+    const int C = m->channels, Vp = m->padded_vocab_size, NH = m->num_heads;
+    const size_t N = (size_t)B * T, chunk = min_size(N, (size_t)b->classifier_chunk(C));
+    const size_t train = keep != FORWARD_ONLY, rounded = train && b->element_bytes != sizeof(float);
+    const Repeat residual = keep == FORWARD_ONLY ? ONCE : EACH;
+    const Repeat kept = keep == KEEP_ALL || keep == RECOMPUTE_GELU ? EACH : ONCE;
+    const Repeat kept_gelu = keep == KEEP_ALL ? EACH : ONCE;
+    const Tensor rows[] = {GPT2_ACTS(ACT_ROW)};
+    return tensors_layout(rows, sizeof rows / sizeof *rows, m->num_layers);
+}
+
+void gpt2_layout(GPT2* g, const Backend* backend, const GPT2Config* config, int B, int T, Keep keep, int shards) {
+    memset(g, 0, sizeof *g);
+    g->backend = backend;
+    g->config = *config;
+    g->B = B;
+    g->T = T;
+    g->keep = keep;
+    g->params_table = gpt2_params_table(config, shards);
+    g->acts_table = gpt2_acts_table(backend, config, B, T, keep);
+}
+
+size_t gpt2_batch_ints(const GPT2* g) { return (size_t)3 * g->B * g->T; }
+
+void gpt2_memory(const GPT2* g, MemoryLine line[GPT2_MEMORY_LINES]) {
+    const size_t n = g->params_table.size, train = g->keep != FORWARD_ONLY;
+    const MemoryLine lines[GPT2_MEMORY_LINES] = {
+        {"parameters", n * g->backend->element_bytes, offsetof(GPT2, params)},
+        {"gradients", train * n * sizeof(float), offsetof(GPT2, grads)},
+        {"activations", g->acts_table.size, offsetof(GPT2, acts)},
+        {"batches", 2 * gpt2_batch_ints(g) * sizeof(int), offsetof(GPT2, batches)},
+        {"sums", NUM_SUMS * sizeof(double), offsetof(GPT2, sums)},
+    };
+    memcpy(line, lines, sizeof lines);
+}
+
+void memory_lines_alloc(const Backend* b, void* owner, const MemoryLine* line, int count) {
+    for (int i = 0; i < count; i++) {
+        void* p = line[i].bytes ? b->device_alloc(line[i].bytes, line[i].what) : NULL;
+        memcpy((char*)owner + line[i].field, &p, sizeof p);
+    }
+}
+
+void memory_lines_free(const Backend* b, void* owner, const MemoryLine* line, int count) {
+    for (int i = 0; i < count; i++) {
+        void* p = NULL;
+        memcpy(&p, (char*)owner + line[i].field, sizeof p);
+        if (line[i].bytes && p) { b->device_free(p, line[i].bytes); }
+    }
+}
+
+size_t memory_lines_bytes(const MemoryLine* line, int count) {
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) { bytes += line[i].bytes; }
+    return bytes;
+}
+
+// Points tokens, targets and order, n each, into the other one of the two batches: it may be uploaded while the device
+// still works on this one.
+static void gpt2_next_batch(GPT2* g, size_t n) {
+    g->tokens = g->batches + (g->tokens == g->batches ? gpt2_batch_ints(g) : 0);
+    g->targets = g->tokens + n;
+    g->order = g->targets + n;
+}
+
+void gpt2_upload(GPT2* g, const int* batch, size_t n) {
+    gpt2_next_batch(g, n);
+    g->backend->device_upload(g->tokens, batch, 3 * n * sizeof *batch);
+}
+
+void gpt2_alloc(GPT2* g) {
+    MemoryLine line[GPT2_MEMORY_LINES];
+    gpt2_memory(g, line);
+    memory_lines_alloc(g->backend, g, line, GPT2_MEMORY_LINES);
+    gpt2_next_batch(g, (size_t)g->B * g->T);
+    g->backend->device_sync(); // memory is zero now, also for uploads, which do not wait for that
+}
+
+void gpt2_free(GPT2* g) {
+    MemoryLine line[GPT2_MEMORY_LINES];
+    g->backend->device_forget(&g->micro_step);
+    gpt2_memory(g, line);
+    memory_lines_free(g->backend, g, line, GPT2_MEMORY_LINES);
+    memset(g, 0, sizeof *g);
+}
+
+void gpt2_put(const GPT2* g, size_t begin, const float* host, size_t n) {
+    const Backend* b = g->backend;
+    Stored* to = stored_at(b, g->params, begin);
+    if (b->element_bytes == sizeof(float)) {
+        b->device_copy_in(to, host, n * sizeof *host);
+        return;
+    }
+    uint16_t* rounded = alloc_or_die(n, sizeof *rounded, "weights in bf16");
+    #pragma omp parallel for
+    for (size_t i = 0; i < n; i++) { rounded[i] = bf16_nearest(host[i]); }
+    b->device_copy_in(to, rounded, n * sizeof *rounded);
+    free(rounded);
+}
+
+size_t kv_cache_bytes(const Backend* b, const GPT2Config* m) {
+    return (size_t)m->num_layers * (size_t)m->max_seq_len * 2 * (size_t)m->channels * b->element_bytes;
+}
+
+KVCache kv_cache_alloc(const GPT2* g) {
+    const Backend* b = g->backend;
+    const KVCache cache = {.memory = b->device_alloc(kv_cache_bytes(b, &g->config), "the cache of keys and values"),
+                           .capacity = g->config.max_seq_len};
+    return cache;
+}
+
+void kv_cache_free(const GPT2* g, KVCache* cache) {
+    g->backend->device_free(cache->memory, kv_cache_bytes(g->backend, &g->config));
+}
+
+Params params_at(const GPT2* g, int layer) {
+    Params p;
+    tensors_bind(&p, sizeof p, &g->params_table, g->params, g->backend->element_bytes, layer);
+    return p;
+}
+
+Grads grads_at(const GPT2* g, int layer) {
+    Grads d;
+    tensors_bind(&d, sizeof d, &g->params_table, g->grads, sizeof(float), layer);
+    return d;
+}
+
+Acts acts_at(const GPT2* g, int layer) {
+    Acts a;
+    tensors_bind(&a, sizeof a, &g->acts_table, g->acts, 1, layer);
+    return a;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// forward
+
+// Block `l`, whose residual1 and ln1 are there, up to the last matmul's input: all that backward looks at.
+static void gpt2_block_forward(const GPT2* g, int l, int B, int T, KVCache* cache) {
+    const Backend* b = g->backend;
+    const int N = B * T, C = g->config.channels, NH = g->config.num_heads;
+    const Params p = params_at(g, l);
+    const Acts a = acts_at(g, l);
+    b->matmul_forward(a.qkv, a.ln1, p.qkvw, p.qkvb, N, C, 3 * C);
+    if (cache) {
+        Stored* memory = stored_at(b, cache->memory, (size_t)l * cache->capacity * 2 * C);
+        b->attention_cached(a.atty, memory, a.qkv, B, T, cache->length, cache->capacity, C, NH);
+    } else {
+        b->attention_forward(a.atty, a.lse, a.qkv, B, T, C, NH);
+    }
+    b->matmul_forward(a.proj, a.atty, p.attprojw, p.attprojb, N, C, C);
+    b->residual_layernorm_forward(a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, a.residual1, a.proj, p.ln2w, p.ln2b, N,
+                                  C);
+    b->matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C);
+}
+
+void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache) {
+    const Backend* b = g->backend;
+    const int N = B * T, C = g->config.channels;
+    const Params p = params_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    const Stored* wpe = stored_at(b, p.wpe, (size_t)(cache ? cache->length : 0) * C);
+    b->encoder_forward(a.residual1, g->tokens, p.wte, wpe, B, T, C);
+    b->layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, a.residual1, p.ln1w, p.ln1b, N, C);
+}
+
+float* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache) {
+    const Backend* b = g->backend;
+    const int N = B * T, C = g->config.channels, last = l == g->config.num_layers - 1;
+    const Acts a = acts_at(g, l), next = acts_at(g, last ? l : l + 1);
+    const Params p = params_at(g, last ? l : l + 1);
+    const Params mine = params_at(g, l);
+    b->device_range_push("forward of layer", l);
+    gpt2_block_forward(g, l, B, T, cache);
+    b->matmul_forward(a.proj, a.fch_gelu, mine.fcprojw, mine.fcprojb, N, 4 * C, C);
+    if (last) {
+        b->residual_layernorm_forward(a.residualf, a.lnf, a.lnf_mean, a.lnf_rstd, a.residual2, a.proj, p.lnfw, p.lnfb,
+                                      N, C);
+    } else {
+        b->residual_layernorm_forward(next.residual1, next.ln1, next.ln1_mean, next.ln1_rstd, a.residual2, a.proj,
+                                      p.ln1w, p.ln1b, N, C);
+    }
+    b->device_range_pop();
+    return last ? a.residualf : next.residual1;
+}
+
+void gpt2_forward(const GPT2* g, int B, int T, KVCache* cache) {
+    gpt2_embed(g, B, T, cache);
+    for (int l = 0; l < g->config.num_layers; l++) { gpt2_layer(g, l, B, T, cache); }
+    if (cache) { cache->length += T; }
+}
+
+void gpt2_loss(GPT2* g, int B, int T) {
+    const Backend* b = g->backend;
+    const GPT2Config* m = &g->config;
+    const Params p = params_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    b->classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, b->classifier_chunk(m->channels), B * T,
+                       m->channels, m->vocab_size, m->padded_vocab_size);
+    b->loss_add(&g->sums[SUM_LOSS], a.losses, B * T);
+}
+
+void gpt2_logits(GPT2* g, float* logits, int first, int count) {
+    const Backend* b = g->backend;
+    const GPT2Config* m = &g->config;
+    const Params p = params_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    const Stored* rows = stored_at(b, a.lnf, (size_t)first * m->channels);
+    b->classifier_logits(logits, a.logits, rows, p.wte, b->classifier_chunk(m->channels), count, m->channels,
+                         m->vocab_size, m->padded_vocab_size);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// backward
+
+void gpt2_zero_grads(GPT2* g) {
+    g->backend->device_zero(g->grads, g->params_table.size * sizeof(float));
+    g->backend->device_zero(g->sums, NUM_SUMS * sizeof(double));
+}
+
+// The gradient through block `l`: `d` (N,C) is that of its output and becomes that of its input.
+static void gpt2_block_backward(GPT2* g, int l, int B, int T, float* d, Stored* dx) {
+    const Backend* b = g->backend;
+    const int N = B * T, C = g->config.channels, NH = g->config.num_heads;
+    const Params p = params_at(g, l);
+    const Grads dp = grads_at(g, l);
+    const Acts a = acts_at(g, l);
+    b->device_range_push("backward of layer", l);
+    if (g->keep == RECOMPUTE_ALL) {
+        b->layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, a.residual1, p.ln1w, p.ln1b, N, C);
+        gpt2_block_forward(g, l, B, T, NULL);
+    } else if (g->keep == RECOMPUTE_GELU) {
+        b->gelu_forward(a.fch_gelu, a.fch, (size_t)N * 4 * C);
+    }
+    b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, dx, a.fch_gelu, a.fch, p.fcprojw, N, 4 * C, C);
+    b->matmul_backward(a.dbtc, dp.fcw, dp.fcb, a.dbt4c, a.ln2, p.fcw, N, C, 4 * C);
+    b->layernorm_backward(d, dx, dp.ln2w, dp.ln2b, a.dbtc, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd, N, C);
+    b->matmul_backward(a.dbtc, dp.attprojw, dp.attprojb, dx, a.atty, p.attprojw, N, C, C);
+    b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, B, T, C, NH);
+    b->matmul_backward(a.dbtc, dp.qkvw, dp.qkvb, a.dbt4c, a.ln1, p.qkvw, N, C, 3 * C);
+    b->layernorm_backward(d, dx, dp.ln1w, dp.ln1b, a.dbtc, a.residual1, p.ln1w, a.ln1_mean, a.ln1_rstd, N, C);
+    b->device_range_pop();
+}
+
+void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
+    const Backend* b = g->backend;
+    const GPT2Config* m = &g->config;
+    const int N = B * T, L = m->num_layers, C = m->channels;
+    const TensorTable* table = &g->params_table;
+    const Params p = params_at(g, 0);
+    const Grads dp = grads_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    Stored* dx = b->element_bytes == sizeof(float) ? (Stored*)a.dresidual : a.dresidual_stored;
+    b->device_range_push("classifier", -1);
+    b->classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss,
+                           b->classifier_chunk(m->channels), N, C, m->vocab_size, m->padded_vocab_size);
+    b->loss_add(&g->sums[SUM_LOSS], a.losses, N);
+    b->device_range_pop();
+    b->device_zero(a.dresidual, (size_t)N * C * sizeof(float));
+    b->layernorm_backward(a.dresidual, dx, dp.lnfw, dp.lnfb, a.dbtc, a.residualf, p.lnfw, a.lnf_mean, a.lnf_rstd, N, C);
+    if (ready) { ready(context, g->grads, tensors_range(table, L + 1)); }
+    for (int l = L - 1; l >= 0; l--) {
+        gpt2_block_backward(g, l, B, T, a.dresidual, dx);
+        if (ready) { ready(context, g->grads, tensors_range(table, l + 1)); }
+    }
+    b->encoder_backward(dp.wte, dp.wpe, a.dresidual, g->tokens, g->order, B, T, C);
+    if (ready) { ready(context, g->grads, tensors_range(table, 0)); }
+}
+
+// Arguments of a recorded micro-step.
+typedef struct {
+    GPT2* g;
+    int* batch;
+    float dloss;
+} MicroStep;
+
+static void micro_step_work(const void* arguments) {
+    const MicroStep* s = arguments;
+    gpt2_forward(s->g, s->g->B, s->g->T, NULL);
+    gpt2_backward(s->g, s->g->B, s->g->T, s->dloss, NULL, NULL);
+}
+
+void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
+    const Backend* b = g->backend;
+    if (ready || B != g->B || T != g->T) {
+        gpt2_forward(g, B, T, NULL);
+        gpt2_backward(g, B, T, dloss, ready, context);
+        return;
+    }
+    MicroStep step;
+    memset(&step, 0, sizeof step); // its padding too
+    step.g = g;
+    step.batch = g->tokens;
+    step.dloss = dloss;
+    b->device_replay(&g->micro_step, "micro-step", micro_step_work, &step, sizeof step);
+}
+
+double gpt2_flops_per_token(const GPT2* g) {
+    const GPT2Config* m = &g->config;
+    return 6.0 * (double)g->params_table.size + 6.0 * m->num_layers * (double)m->channels * (double)g->T;
+}

@@ -1,0 +1,95 @@
+// Logs a training run while it runs, on rank 0 alone:
+//   standard output   the step line (llm.c's columns, which scripts parse), validation losses, samples; on a terminal
+//                     the line is shortened to one row
+//   standard error    notices and, on a terminal, a progress bar redrawn in place
+//   metrics.jsonl     one JSON object per line, for programs; report.h makes a page of it
+//   log.txt           step lines, whole, and notices again, for people
+// Both files are flushed line by line and cut back to the resumed step, so that a run that was interrupted leaves the
+// same records as one that was not. A file that cannot be written ends the program with an error that names it.
+#pragma once
+#include "../base.h"
+#include <jansson.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the logger
+
+typedef struct {
+    const char* folder;    // receives metrics.jsonl and log.txt; NULL: neither is written
+    const char* precision; // named in the step line: fp32, tf32, bf16, fp8
+    int rank;              // ranks other than 0 write nothing: every call returns at once
+    int max_steps;         // updates that the run will have made at its end
+    int resume_step;       // updates made before this start; -1: a fresh run, which replaces the logs
+    double price;          // of the machines, per hour; 0: not shown
+} LoggerOptions;
+
+// One update. NaN stands for an unknown value.
+typedef struct {
+    int step;              // updates made, this one included
+    size_t tokens;         // seen by the run so far, on all ranks
+    size_t step_tokens;    // of these, in this update
+    double loss, norm, lr;
+    double loss_z, norm_z; // of outlier_update
+    double ms;             // time of the update
+    double mfu;            // model FLOPs utilization, as a fraction of 1; not finite: the device's peak is unknown
+} StepRecord;
+
+typedef struct {
+    LoggerOptions options;
+    char *metrics_path, *text_path;
+    FILE *metrics, *text;      // NULL without a folder
+    bool bar;
+    double start, after_first; // seconds_now() at the start, and after the first update
+    int steps;                 // updates in this start
+    double total_ms;           // over all of them but the first, which warms up
+    double ema, tok_s;         // tokens per second, smoothed; before and after the correction of its bias
+    StepRecord last;
+} Logger;
+
+// Opens the logs, cut back to the resumed step or empty. Strings in `options` must outlive the logger.
+bool logger_open(Logger* l, const LoggerOptions* options, Error* err);
+
+// The step line: llm.c's columns, with -100.0% as MFU where the peak is unknown. `width` > 0 is that of a terminal:
+// fields that do not fit are left out (the z-scores first, then MFU, then ms), as are those that are unknown. The
+// caller frees it.
+char* logger_step_line(const Logger* l, const StepRecord* r, int width);
+
+// Writes the bar as it stands at time `now`, at most `width` - 1 characters (the last column would wrap on some
+// terminals).
+void logger_bar_text(const Logger* l, double now, int width, char* out, size_t size);
+
+// Draws the bar in the terminal's last row. Does nothing without a terminal or before the first update.
+void logger_draw_bar(const Logger* l);
+
+// Erases the bar. Call it before writing to standard output; notices and errors erase the bar by themselves.
+void logger_erase_bar(const Logger* l);
+
+// Writes a notice to standard error and to log.txt.
+void ATTR_PRINTF(2, 3) logger_notice(Logger* l, const char* fmt, ...);
+
+// Records a start of the program, fresh or resumed at `step`. Takes over `members`: "options": {name: value}, "model":
+// {"name", "parameters", "L", "NH", "C", "T", "V"}, "device", "program", and "floor" where the lowest reachable loss is
+// known.
+void logger_config(Logger* l, int step, json_t* members);
+
+// Logs an update: the step line, its record, and the bar. Tokens per second are a running average (0.95), its bias
+// towards the start at 0 taken out, that leaves out the first update of this start.
+void logger_step(Logger* l, const StepRecord* r);
+
+// Logs the validation loss after `step` updates.
+void logger_val(Logger* l, int step, double loss);
+
+// Logs a text that the model made after `step` updates, any bytes.
+void logger_sample(Logger* l, int step, const char* text, size_t size);
+
+// Logs that a checkpoint now stands at `path`.
+void logger_save(Logger* l, int step, const char* path);
+
+// Logs that the update was skipped because `what` ("loss" or "grad") was an outlier.
+void logger_skip(Logger* l, int step, const char* what, double z);
+
+// Logs the result of a test set, "HellaSwag" for instance: `correct` of `total` answers.
+void logger_eval(Logger* l, int step, const char* name, int correct, int total);
+
+// Prints the mean time of an update, if more than the first was made, and closes the logs. Fails if a log could not be
+// written.
+bool logger_close(Logger* l, Error* err);

@@ -1,0 +1,126 @@
+#include "metrics.h"
+#include "../files/json.h"
+
+static void series_add(Series* s, double x, double y) {
+    if (s->count == s->room) {
+        s->room = s->room ? 2 * s->room : 256;
+        s->at = realloc_or_die(s->at, s->room * sizeof s->at[0], "the points of a chart");
+    }
+    s->at[s->count].x = x;
+    s->at[s->count].y = y;
+    s->count++;
+}
+
+double record_number(json_t* record, const char* key) {
+    json_t* v = json_object_get(record, key);
+    return json_is_number(v) ? fmax(-1e30, fmin(1e30, json_number_value(v))) : NAN;
+}
+
+const char* record_text(json_t* record, const char* key) {
+    const char* text = json_string_value(json_object_get(record, key));
+    return text ? text : "";
+}
+
+static void replace_json(json_t** place, json_t* with) {
+    json_incref(with);
+    json_decref(*place);
+    *place = with;
+}
+
+static void run_add_train(Run* run, double step, json_t* record) {
+    static const struct { int series; const char* key; } fields[] = {
+        {RUN_LOSS, "loss"}, {RUN_NORM, "norm"}, {RUN_LR, "lr"}, {RUN_SPEED, "tok_s"}, {RUN_TOKENS, "tokens"}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        double v = record_number(record, fields[i].key);
+        if (isfinite(v)) { series_add(&run->series[fields[i].series], step, v); }
+    }
+    double ms = record_number(record, "ms"), mfu = record_number(record, "mfu");
+    run->steps = fmax(run->steps, step);
+    if (isfinite(ms)) { run->ms += ms; }
+    if (isfinite(mfu)) { run->mfu += mfu; run->mfu_count++; }
+}
+
+static void run_add_record(Run* run, json_t* record) {
+    const char* kind = record_text(record, "kind");
+    double step = record_number(record, "step"), loss = record_number(record, "loss");
+    if (!isfinite(step)) { return; }
+    bool event = strcmp(kind, "save") == 0 || strcmp(kind, "skip") == 0;
+    if (strcmp(kind, "train") == 0) {
+        run_add_train(run, step, record);
+        event = !isfinite(loss);
+    } else if (strcmp(kind, "val") == 0) {
+        if (isfinite(loss)) { series_add(&run->series[RUN_VAL], step, loss); }
+        if (isfinite(loss) && !(loss >= run->best_val)) { run->best_val = loss; run->best_step = step; }
+    } else if (strcmp(kind, "config") == 0) {
+        double floor_loss = record_number(record, "floor");
+        if (isfinite(floor_loss)) { run->floor = floor_loss; }
+        event = run->config != NULL || step > 0.0;
+        replace_json(&run->config, record);
+    } else if (strcmp(kind, "sample") == 0) {
+        if (!run->first_sample) { replace_json(&run->first_sample, record); }
+        replace_json(&run->last_sample, record);
+    } else if (strcmp(kind, "eval") == 0) {
+        json_object_set(run->evals, record_text(record, "name"), record);
+    }
+    if (event) { json_array_append(run->events, record); }
+}
+
+// Smooths the loss: the mean of those around each, over a twenty-fifth of the run, but over fewer at its start, where
+// the loss falls fast.
+static void run_smooth(Run* run) {
+    const Series* loss = &run->series[RUN_LOSS];
+    double* sum = alloc_or_die(loss->count + 1, sizeof *sum, "the smoothed loss"); // of the losses before i
+    for (size_t i = 0; i < loss->count; i++) { sum[i + 1] = sum[i] + loss->at[i].y; }
+    for (size_t i = 0; i < loss->count; i++) {
+        size_t reach = min_size(loss->count / 50, i / 4), begin = i - reach, end = min_size(i + reach + 1, loss->count);
+        series_add(&run->series[RUN_SMOOTH], loss->at[i].x, (sum[end] - sum[begin]) / (double)(end - begin));
+    }
+    free(sum);
+}
+
+bool run_read(Run* run, const char* folder, Error* err) {
+    memset(run, 0, sizeof *run);
+    run->best_val = run->floor = NAN;
+    run->events = json_array();
+    run->evals = json_object();
+    run->name = format("%s", folder);
+    for (size_t n = strlen(run->name); n > 1 && run->name[n - 1] == '/';) { run->name[--n] = 0; }
+    size_t size, n;
+    char* path = format("%s/metrics.jsonl", folder);
+    char* text = read_file(path, &size, err);
+    free(path);
+    if (!text) { return false; }
+    const char *at = text, *line;
+    while ((line = next_line(&at, text + size, &n)) != NULL) {
+        json_t* record = json_loadb(line, n, 0, NULL);
+        if (json_is_object(record)) { run_add_record(run, record); }
+        json_decref(record);
+    }
+    free(text);
+    run_smooth(run);
+    return true;
+}
+
+void run_free(Run* run) {
+    for (int i = 0; i < RUN_SERIES; i++) { free(run->series[i].at); }
+    json_decref(run->config);
+    json_decref(run->first_sample);
+    json_decref(run->last_sample);
+    json_decref(run->events);
+    json_decref(run->evals);
+    free(run->name);
+}
+
+double series_last(const Series* s) { return s->count ? s->at[s->count - 1].y : NAN; }
+
+double run_tokens(const Run* run, double step) {
+    const Series* s = &run->series[RUN_TOKENS];
+    size_t low = 0, high = s->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (s->at[middle].x < step) { low = middle + 1; } else { high = middle; }
+    }
+    if (s->count == 0 || low == s->count) { return series_last(s); }
+    double x0 = low ? s->at[low - 1].x : 0.0, y0 = low ? s->at[low - 1].y : 0.0, x1 = s->at[low].x, y1 = s->at[low].y;
+    return x1 > x0 ? y0 + (y1 - y0) * (step - x0) / (x1 - x0) : y1;
+}

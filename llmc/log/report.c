@@ -1,0 +1,313 @@
+#include "report.h"
+#include "../files/json.h"
+
+const Chart REPORT_CHARTS[CHART_COUNT] = {
+    {"Training loss", RUN_SMOOTH, RUN_LOSS, CHART_FALL, 1120, 340},
+    {"Validation loss", RUN_VAL, -1, CHART_FALL | CHART_DOTS, 548, 250},
+    {"Gradient norm", RUN_NORM, -1, CHART_LOG, 548, 250},
+    {"Learning rate", RUN_LR, -1, CHART_ZERO, 548, 250},
+    {"Tokens per second", RUN_SPEED, -1, CHART_ZERO, 548, 250},
+};
+
+// The facts that head the page of one run and are the columns of several, as text that the caller frees.
+typedef struct {
+    const char* title;
+    char* (*text)(const Run* run);
+} Fact;
+
+static char* copy_number(double v) {
+    char text[32];
+    return format("%s", value_text(text, v));
+}
+
+static char* copy_amount(double v) {
+    char text[32];
+    return isfinite(v) ? format("%s", si_text(text, v)) : copy_number(v);
+}
+
+static char* fact_model(const Run* run) {
+    const char* name = record_text(json_object_get(run->config, "model"), "name");
+    return *name ? format("%s", name) : copy_number(NAN);
+}
+
+static char* fact_parameters(const Run* run) {
+    return copy_amount(record_number(json_object_get(run->config, "model"), "parameters"));
+}
+
+static char* fact_steps(const Run* run) { return format("%.0f", run->steps); }
+
+static char* fact_tokens(const Run* run) { return copy_amount(series_last(&run->series[RUN_TOKENS])); }
+
+static char* fact_time(const Run* run) {
+    char text[32];
+    return format("%s", duration_text(text, run->ms / 1000.0));
+}
+
+static char* fact_speed(const Run* run) { return copy_amount(series_last(&run->series[RUN_SPEED])); }
+
+static char* fact_mfu(const Run* run) {
+    return run->mfu_count > 0.0 ? format("%.1f%%", 100.0 * run->mfu / run->mfu_count) : copy_number(NAN);
+}
+
+static char* fact_loss(const Run* run) { return copy_number(series_last(&run->series[RUN_SMOOTH])); }
+
+static char* fact_val(const Run* run) { return copy_number(run->best_val); }
+
+static const Fact REPORT_FACTS[] = {
+    {"Model", fact_model}, {"Parameters", fact_parameters}, {"Best val loss", fact_val}, {"Training loss", fact_loss},
+    {"Steps", fact_steps}, {"Tokens", fact_tokens}, {"Training time", fact_time}, {"Tokens/s", fact_speed},
+    {"Mean MFU", fact_mfu},
+};
+
+enum { FACT_COUNT = sizeof REPORT_FACTS / sizeof REPORT_FACTS[0], FACT_FIRST_TILE = 2 }; // the header has the others
+
+void page_fact(Page* page, const char* before, char* text, const char* after) {
+    page_add(page, "%s", before);
+    page_escape(page, text);
+    page_add(page, "%s", after);
+    free(text);
+}
+
+static char* eval_text(json_t* eval) {
+    double accuracy = record_number(eval, "accuracy");
+    return isfinite(accuracy) ? format("%.2f%%", 100.0 * accuracy) : copy_number(NAN);
+}
+
+static void page_facts(Page* page, const Report* r) {
+    const char* name;
+    json_t *eval, *names = json_object();
+    for (int i = 0; i < r->count; i++) { json_object_update(names, r->runs[i].evals); }
+    if (r->count == 1) {
+        page_add(page, "<div class=\"tiles\">\n");
+        for (int k = FACT_FIRST_TILE; k < FACT_COUNT; k++) {
+            page_add(page, "<div><span>%s</span>", REPORT_FACTS[k].title);
+            page_fact(page, "<b>", REPORT_FACTS[k].text(&r->runs[0]), "</b></div>\n");
+        }
+        json_object_foreach(names, name, eval) {
+            page_fact(page, "<div><span>", format("%s", name), "</span>");
+            page_fact(page, "<b>", eval_text(eval), "</b></div>\n");
+        }
+        page_add(page, "</div>\n");
+    } else {
+        page_add(page, "<section><h2>Runs</h2>\n<table class=\"runs\"><thead><tr><th>Run</th>");
+        for (int k = 0; k < FACT_COUNT; k++) { page_add(page, "<th>%s</th>", REPORT_FACTS[k].title); }
+        json_object_foreach(names, name, eval) { page_fact(page, "<th>", format("%s", name), "</th>"); }
+        page_add(page, "</tr></thead>\n<tbody>\n");
+        for (int i = 0; i < r->count; i++) {
+            page_add(page, "<tr><th><i class=\"c%d\"></i>", i % CHART_COLORS);
+            page_fact(page, "", format("%s", r->runs[i].name), "</th>");
+            for (int k = 0; k < FACT_COUNT; k++) {
+                page_fact(page, "<td>", REPORT_FACTS[k].text(&r->runs[i]), "</td>");
+            }
+            json_object_foreach(names, name, eval) {
+                page_fact(page, "<td>", eval_text(json_object_get(r->runs[i].evals, name)), "</td>");
+            }
+            page_add(page, "</tr>\n");
+        }
+        page_add(page, "</tbody></table></section>\n");
+    }
+    json_decref(names);
+}
+
+static void page_header(Page* page, const Report* r) {
+    json_t* config = r->runs[0].config;
+    if (r->count > 1) {
+        page_add(page, "<header><h1>%d runs compared</h1></header>\n", r->count);
+        return;
+    }
+    char* date = format("%.16s", record_text(config, "date"));
+    char* model = fact_model(&r->runs[0]);
+    char* parameters = fact_parameters(&r->runs[0]);
+    char* size = format("%s parameters", parameters);
+    if (strlen(date) == 16 && date[10] == 'T') { date[10] = ' '; }
+    const char* parts[] = {record_text(config, "program"), model, size, record_text(config, "device"),
+                           record_text(json_object_get(config, "options"), "dtype"), date};
+    page_fact(page, "<header><h1>", format("%s", r->runs[0].name), "</h1>\n<p>");
+    for (int i = 0, shown = 0; config && i < 6; i++) {
+        if (*parts[i]) { page_fact(page, shown++ ? " \xc2\xb7 " : "", format("%s", parts[i]), ""); }
+    }
+    page_add(page, "</p></header>\n");
+    free(date);
+    free(model);
+    free(parameters);
+    free(size);
+}
+
+// Returns every setting of a run as one flat object of texts.
+static json_t* run_settings(const Run* run) {
+    json_t *all = json_object(), *parts[3], *value;
+    const char *key, *prefix[] = {"", "model.", ""};
+    parts[0] = json_object_get(run->config, "options");
+    parts[1] = json_object_get(run->config, "model");
+    parts[2] = run->config;
+    for (int i = 0; i < 3; i++) {
+        json_object_foreach(parts[i], key, value) {
+            bool heading = i == 2 && (strcmp(key, "kind") == 0 || strcmp(key, "step") == 0);
+            if (heading || json_is_object(value)) { continue; }
+            char* name = format("%s%s", prefix[i], key);
+            char* text = json_is_string(value) ? format("%s", json_string_value(value))
+                                               : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+            json_object_set_new(all, name, json_string(text ? text : ""));
+            free(name);
+            free(text);
+        }
+    }
+    return all;
+}
+
+static void page_settings(Page* page, const Report* r) {
+    const char* name;
+    json_t *value, *names = json_object(), **settings;
+    settings = alloc_or_die((size_t)r->count, sizeof *settings, "the settings of runs");
+    for (int i = 0; i < r->count; i++) {
+        settings[i] = run_settings(&r->runs[i]);
+        json_object_update_missing(names, settings[i]);
+    }
+    page_add(page, "<section><h2>Configuration</h2>\n");
+    if (json_object_size(names) == 0) { page_add(page, "<p>not recorded</p>\n"); }
+    else if (r->count == 1) {
+        page_add(page, "<dl>\n");
+        json_object_foreach(names, name, value) {
+            page_fact(page, "<div><dt>", format("%s", name), "</dt>");
+            page_fact(page, "<dd>", format("%s", json_string_value(value)), "</dd></div>\n");
+        }
+        page_add(page, "</dl>\n");
+    } else {
+        page_add(page, "<table class=\"options\"><thead><tr><th></th>");
+        for (int i = 0; i < r->count; i++) { page_fact(page, "<th>", format("%s", r->runs[i].name), "</th>"); }
+        page_add(page, "</tr></thead>\n<tbody>\n");
+        json_object_foreach(names, name, value) {
+            bool differs = false;
+            for (int i = 0; i < r->count; i++) { differs |= !json_equal(json_object_get(settings[i], name), value); }
+            page_fact(page, differs ? "<tr class=\"differs\"><th>" : "<tr><th>", format("%s", name), "</th>");
+            for (int i = 0; i < r->count; i++) {
+                page_fact(page, "<td>", format("%s", record_text(settings[i], name)), "</td>");
+            }
+            page_add(page, "</tr>\n");
+        }
+        page_add(page, "</tbody></table>\n");
+    }
+    page_add(page, "</section>\n");
+    for (int i = 0; i < r->count; i++) { json_decref(settings[i]); }
+    free(settings);
+    json_decref(names);
+}
+
+static void page_sample(Page* page, const Run* run, json_t* sample, const char* which, bool named) {
+    page_add(page, "<div><h3>");
+    if (named) { page_escape(page, run->name); page_add(page, ", "); }
+    page_add(page, "%s, step %.0f</h3><pre>", which, record_number(sample, "step"));
+    page_escape(page, record_text(sample, "text"));
+    page_add(page, "</pre></div>\n");
+}
+
+static void page_samples(Page* page, const Report* r) {
+    bool any = false;
+    for (int i = 0; i < r->count; i++) { any |= r->runs[i].first_sample != NULL; }
+    if (!any) { return; }
+    page_add(page, "<section><h2>Samples</h2>\n");
+    for (int i = 0; i < r->count; i++) {
+        const Run* run = &r->runs[i];
+        if (!run->first_sample) { continue; }
+        page_add(page, "<div class=\"pair\">\n");
+        page_sample(page, run, run->first_sample, "first", r->count > 1);
+        if (run->last_sample != run->first_sample) { page_sample(page, run, run->last_sample, "last", r->count > 1); }
+        page_add(page, "</div>\n");
+    }
+    page_add(page, "</section>\n");
+}
+
+static void page_event(Page* page, json_t* event) {
+    const char* kind = record_text(event, "kind");
+    const char *what = "loss not finite", *detail = "";
+    char z[32] = "";
+    if (strcmp(kind, "save") == 0) { what = "saved"; detail = record_text(event, "path"); }
+    if (strcmp(kind, "config") == 0) { what = "resumed"; detail = record_text(event, "date"); }
+    if (strcmp(kind, "skip") == 0) {
+        what = "update skipped";
+        detail = record_text(event, "what");
+        snprintf(z, sizeof z, " z-score %.2f", record_number(event, "z"));
+    }
+    page_add(page, "<tr><td>%.0f</td><td>%s</td><td>", record_number(event, "step"), what);
+    page_fact(page, "", format("%s%s", detail, z), "</td></tr>\n");
+}
+
+static void page_events(Page* page, const Report* r) {
+    enum { SHOWN = 200 };
+    for (int i = 0; i < r->count; i++) {
+        size_t n = json_array_size(r->runs[i].events);
+        if (n == 0) { continue; }
+        page_add(page, "<section><details%s>", n <= 8 && r->count == 1 ? " open=\"open\"" : "");
+        page_fact(page, "<summary>Events", r->count > 1 ? format(" of %s", r->runs[i].name) : format("%s", ""), "");
+        page_add(page, " (%zu)</summary>\n", n);
+        page_add(page, "<table class=\"events\"><thead><tr><th>Step</th><th>Event</th><th></th></tr></thead><tbody>\n");
+        for (size_t k = 0; k < min_size(n, SHOWN); k++) { page_event(page, json_array_get(r->runs[i].events, k)); }
+        if (n > SHOWN) { page_add(page, "<tr><td></td><td>and %zu more</td><td></td></tr>\n", n - SHOWN); }
+        page_add(page, "</tbody></table></details></section>\n");
+    }
+}
+
+// Names the runs: by the last parts of the folders' paths where these differ, otherwise by the paths.
+static void report_name_runs(Report* r) {
+    for (int i = 0; i < r->count; i++) {
+        const char* slash = strrchr(r->runs[i].name, '/');
+        if (!slash || !slash[1]) { return; }
+        for (int k = 0; k < i; k++) {
+            const char* other = strrchr(r->runs[k].name, '/');
+            if (other && strcmp(slash, other) == 0) { return; }
+        }
+    }
+    for (int i = 0; i < r->count; i++) {
+        char* name = format("%s", strrchr(r->runs[i].name, '/') + 1);
+        free(r->runs[i].name);
+        r->runs[i].name = name;
+    }
+}
+
+static void report_x_axis(Report* r) {
+    r->by_tokens = r->count > 1;
+    for (int i = 0; i < r->count; i++) { r->by_tokens &= r->runs[i].series[RUN_TOKENS].count > 0; }
+    r->x_end = 1.0;
+    for (int i = 0; i < r->count; i++) {
+        for (int k = 0; k < RUN_SERIES; k++) {
+            const Series* s = &r->runs[i].series[k];
+            if (s->count) { r->x_end = fmax(r->x_end, report_x(r, &r->runs[i], s->at[s->count - 1].x)); }
+        }
+    }
+}
+
+static void page_report(Page* page, const Report* r) {
+    page_add(page, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
+             "<meta charset=\"utf-8\"/>\n"
+             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
+    if (r->count == 1) { page_escape(page, r->runs[0].name); }
+    else { page_add(page, "%d runs", r->count); }
+    page_add(page, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", REPORT_STYLE);
+    page_header(page, r);
+    page_facts(page, r);
+    for (int i = 0; i < CHART_COUNT; i++) { page_chart(page, r, &REPORT_CHARTS[i]); }
+    page_samples(page, r);
+    page_settings(page, r);
+    page_events(page, r);
+    page_add(page, "</main>\n<div id=\"tip\"></div>\n<script>\n%s</script>\n</body>\n</html>\n", REPORT_SCRIPT);
+}
+
+bool report_write(const char* out_path, const char* const* run_folders, int n, Error* err) {
+    if (n < 1) { return fail(err, "%s: no run to report on; name at least one folder with metrics.jsonl", out_path); }
+    Report r;
+    memset(&r, 0, sizeof r);
+    r.runs = alloc_or_die((size_t)n, sizeof *r.runs, "the runs of a report");
+    bool ok = true;
+    for (; ok && r.count < n; r.count += ok) { ok = run_read(&r.runs[r.count], run_folders[r.count], err); }
+    if (ok) {
+        Page page = {NULL, 0, 0};
+        report_name_runs(&r);
+        report_x_axis(&r);
+        page_report(&page, &r);
+        ok = write_file_atomically(out_path, page.text, page.size, err);
+        free(page.text);
+    }
+    for (int i = 0; i < n; i++) { run_free(&r.runs[i]); }
+    free(r.runs);
+    return ok;
+}

@@ -1,0 +1,370 @@
+#include "setup.h"
+#include "autotune.h"
+#include "comm/consistency.h"
+#include "generate.h"
+#include "weights.h"
+#include <sys/file.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// phases of opening
+
+// Locks --out: one run at a time writes into a folder. The lock ends with the process, however that ends. Rank 0 alone
+// writes.
+static void lock_out(TrainRun* run) {
+    Error err;
+    run->lock = -1;
+    if (!*run->config->out || run->comm->rank > 0) { return; }
+    if (!make_directories(run->config->out, &err)) { fatal("--out %s", err.text); }
+    char* path = format("%s/.lock", run->config->out);
+    run->lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    if (run->lock < 0) { fatal("--out %s: cannot write there: %s", path, strerror(errno)); }
+    if (flock(run->lock, LOCK_EX | LOCK_NB) != 0) {
+        fatal("--out %s: another run is writing to this folder; wait for it, or give another --out", run->config->out);
+    }
+    free(path);
+    checkpoint_clean(run->config->out);
+}
+
+// Returns true if `path` is an entry of `folder`.
+static bool is_entry_of(const char* path, const char* folder) {
+    char *above = format("%s/..", path), *a = realpath(above, NULL), *b = realpath(folder, NULL);
+    const bool same = a && b && !strcmp(a, b);
+    free(above);
+    free(a);
+    free(b);
+    return same;
+}
+
+// Ends the program if --out holds checkpoints of another run, or newer ones than --resume names: --keep would make this
+// run delete them.
+static void check_no_newer_checkpoints(const Config* c, long long step) {
+    size_t count = 0;
+    long long* steps = *c->out ? checkpoint_list(c->out, &count) : NULL;
+    if (count && !is_entry_of(c->resume, c->out)) {
+        fatal("--resume %s: --out %s holds checkpoints of another run: give another --out", c->resume, c->out);
+    }
+    if (count && steps[0] > step) {
+        fatal("--resume %s: --out %s holds newer checkpoints, up to step %lld: give another --out, or remove the newer "
+              "ones", c->resume, c->out, steps[0]);
+    }
+    free(steps);
+}
+
+// Returns the checkpoint to resume from, and its state; NULL for a fresh run.
+static char* find_checkpoint(TrainRun* run, json_t** state) {
+    Error err;
+    Config* c = run->config;
+    char* path = NULL;
+    *state = NULL;
+    if (!*c->resume) {
+        size_t count = 0;
+        free(*c->out ? checkpoint_list(c->out, &count) : NULL);
+        if (count) {
+            fatal("--out %s holds checkpoints of another run: continue with --resume auto, or give another --out",
+                  c->out);
+        }
+        return NULL;
+    }
+    if (strcmp(c->resume, "auto")) {
+        path = format("%s", c->resume);
+        *state = checkpoint_verify(path, &err);
+        if (!*state) { fatal("--resume %s", err.text); }
+        check_no_newer_checkpoints(c, json_integer_value(json_object_get(*state, "step")));
+    } else {
+        if (!*c->out) { usage_error("--resume auto looks for checkpoints in --out, which is empty"); }
+        path = checkpoint_newest(c->out, state);
+        if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); return NULL; }
+    }
+    return path;
+}
+
+// Takes the options that a run was started with, except where this start gives others. `where` names their source in
+// errors.
+static void take_run_options(Config* c, const json_t* recorded, const char* where) {
+    Error err;
+    json_t* options = json_deep_copy(recorded);
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const char* name = CONFIG_OPTIONS[i].name;
+        if (name && is_per_start_option(name)) { json_object_del(options, name); }
+    }
+    if (!config_from_json(c, options, where, &err)) { fatal("%s", err.text); }
+    json_decref(options);
+}
+
+// Takes the options of a run without a checkpoint, from options.json (run_write_options).
+static void take_first_options(Config* c) {
+    json_t* options = strcmp(c->resume, "auto") ? NULL : run_read_options(c->out);
+    if (options) { take_run_options(c, options, "options.json"); }
+    json_decref(options);
+}
+
+// Returns rank 0's checkpoint, and its state, on every rank, and takes its options; NULL for a fresh run.
+static char* open_checkpoint(TrainRun* run, json_t** state) {
+    Error err;
+    Config* c = run->config;
+    *state = NULL;
+    char* path = run->comm->rank == 0 ? find_checkpoint(run, state) : NULL;
+    path = share_text(run->comm, path);
+    if (!path) {
+        take_first_options(c);
+        return NULL;
+    }
+    if (!*state) { // verified once on each machine; check_same_run() compares what the ranks read
+        *state = run->comm->local_rank == 0 ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
+    }
+    if (!*state) { fatal("%s: rank 0 sees this checkpoint; all ranks must see the same files", err.text); }
+    take_run_options(c, json_object_get(*state, "options"), path);
+    return path;
+}
+
+int* open_batches(const Backend* b, int B, int T) {
+    return b->host_alloc(dataloader_ints(B, T) * sizeof(int), "batches of tokens");
+}
+
+bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m) {
+    Error err;
+    if (!strcmp(c->tokenizer, "none")) { return false; }
+    *t = tokenizer_open(c->tokenizer);
+    if (!tokenizer_fits(t, m, c->tokenizer, &err)) { fatal("%s", err.text); }
+    return true;
+}
+
+// Ends the program if there is no training data, before anything is created. A run that resumes may have its data named
+// in the checkpoint.
+static void require_data(const Config* c) {
+    Error err;
+    const bool is_default = config_source(c, "train_data") == FROM_DEFAULT;
+    if (*c->resume || *c->preset || dataset_exists("--train_data", c->train_data, &err)) { return; }
+    if (!is_default) { fatal("%s", err.text); }
+    fatal("there is no training data in data/ yet: `./prepare --stories 3000000 --out data/stories` writes a "
+          "small corpus there; or give --train_data 'FILES'. `sh scripts/quickstart.sh` makes the corpus and trains a "
+          "small model on it");
+}
+
+// Sets the number of steps and tokens of the run.
+static void plan_steps(TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    const long long T = run->plan.T, batch = run->plan.total_batch_size, most = 2000000000;
+    if (!ramp_parse(c->batch_ramp, batch, (int)T, &run->ramp, &err)) { usage_error("%s", err.text); }
+    if (c->max_steps > most || c->max_steps > (1LL << 62) / batch) {
+        usage_error("--max_steps %lld is too many", c->max_steps);
+    }
+    const long long epoch = (long long)run->train_data.num_windows * T;
+    run->total_tokens = c->max_steps >= 0 ? c->max_steps * batch : epoch / batch * batch;
+    if (run->total_tokens == 0 && c->max_steps < 0) {
+        fatal("--train_data %s: an epoch of %lld tokens is less than --total_batch_size %lld: give --max_steps or a "
+              "smaller batch", c->train_data, epoch, batch);
+    }
+    run->num_steps = ramp_steps(&run->ramp, run->total_tokens);
+    if (run->num_steps > most) {
+        usage_error("%lld steps are too many: give a larger --total_batch_size", run->num_steps);
+    }
+}
+
+static void open_data(TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    const int T = run->plan.T, V = run->plan.shape.vocab_size;
+    if (!dataset_open(&run->train_data, "--train_data", c->train_data, T, V, &err)) { fatal("%s", err.text); }
+    run->has_val = *c->val_data && c->val_every > 0;
+    if (run->has_val && !dataset_open(&run->val_data, "--val_data", c->val_data, T, V, &err)) { fatal("%s", err.text); }
+    run->has_tokenizer = open_tokenizer(&run->tokenizer, c, &run->plan.shape);
+    if (!run->has_tokenizer && c->sample_every > 0 && config_source(c, "sample_every") >= FROM_FILE) {
+        usage_error("--sample_every %lld: samples need a tokenizer, and --tokenizer is none: give --sample_every 0, or "
+                    "a tokenizer", c->sample_every);
+    }
+    if (!run->has_tokenizer) { notice("--tokenizer none: token ids only, so there are no samples"); }
+    plan_steps(run);
+}
+
+// Ends the program unless the data is what the run being resumed was trained on.
+static void check_data(const TrainRun* run, const char* checkpoint, json_t* state) {
+    const char* hash = json_string_value(json_object_get(state, "data_hash"));
+    if (!checkpoint || (hash && strtoull(hash, NULL, 16) == run->train_data.hash)) { return; }
+    fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give "
+          "the same data, or begin a new run with --init %s",
+          run->config->train_data, checkpoint, checkpoint);
+}
+
+static void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
+    Error err;
+    const Config* c = run->config;
+    const Backend* b = run->plan.backend;
+    gpt2_alloc(&run->model);
+    optimizer_alloc(&run->optimizer, &run->model, run->plan.shards > 1 ? run->comm : NULL);
+    run->mailbox = b->host_alloc(sizeof *run->mailbox, "sums of a step");
+    b->device_sync();
+    run->resumed = checkpoint != NULL;
+    if (!checkpoint) {
+        load_weights(&run->model, &run->optimizer, c, strcmp(c->init, "random") ? c->init : NULL);
+    } else if (!checkpoint_load(&run->optimizer, &run->state, checkpoint, state, &err)) {
+        fatal("%s", err.text);
+    }
+    run->state.data_hash = run->train_data.hash;
+}
+
+static void open_loaders(TrainRun* run) {
+    const Config* c = run->config;
+    const Backend* b = run->plan.backend;
+    const int B = run->plan.B, T = run->plan.T;
+    run->train_memory = open_batches(b, B, T);
+    dataloader_open(&run->loader, &run->train_data, c->shuffle ? DATA_SHUFFLED : DATA_IN_ORDER, (uint64_t)c->seed, B,
+                    run->train_memory);
+    if (run->has_val) {
+        run->val_memory = open_batches(b, B, T);
+        evalloader_open(&run->val, &run->val_data, c->val_tokens, B, run->val_memory);
+    }
+    run->cursor.tokens = run->state.tokens;
+    run->cursor.window = run->state.window;
+    run->cursor.row = (long long)B * run->comm->rank;
+}
+
+double corpus_floor(const Dataset* data) {
+    char* path = format("%s", data->files[0].path);
+    const size_t n = strlen(path), tail = strlen("_000000.bin");
+    double floor_loss = NAN;
+    if (n > tail) {
+        path[n - tail] = 0;
+        char* json = format("%s.json", path);
+        json_t* value = path_exists(json) ? json_load_file(json, 0, NULL) : NULL;
+        if (json_is_number(json_object_get(value, "floor"))) {
+            floor_loss = json_number_value(json_object_get(value, "floor"));
+        }
+        json_decref(value);
+        free(json);
+    }
+    free(path);
+    return floor_loss;
+}
+
+// Returns the first record of metrics.jsonl and of the report: options, model, device.
+static json_t* config_record(const TrainRun* run) {
+    const GPT2Config* m = &run->model.config;
+    json_t* record = json_pack("{s:o, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i}, s:s, s:s}", "options",
+                               plan_options(&run->plan, run->config), "model", "name", run->plan.model, "parameters",
+                               (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads, "C",
+                               m->channels, "T", run->plan.T, "V", m->vocab_size, "device",
+                               run->plan.backend->device_name(), "program", "gpt2.c");
+    const double floor_loss = run->has_val ? corpus_floor(&run->val_data) : NAN;
+    if (record && isfinite(floor_loss)) { json_object_set_new(record, "floor", json_real(floor_loss)); }
+    return record;
+}
+
+static void print_heading(const TrainRun* run) {
+    const Plan* p = &run->plan;
+    const Backend* b = p->backend;
+    const GPT2Config* m = &p->shape;
+    char threads[32] = "", processes[48] = "", peak[48] = "";
+    notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", p->model, model_parameters(m), m->num_layers,
+           m->num_heads, m->channels, p->T, m->vocab_size, m->padded_vocab_size);
+    if (b->device_threads()) { snprintf(threads, sizeof threads, ", %d threads", b->device_threads()); }
+    if (run->comm->size > 1) {
+        snprintf(processes, sizeof processes, "%d processes by %s, each: ", run->comm->size, run->comm->engine->name);
+    }
+    if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
+    notice("%s%s%s, %s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads, p->dtype,
+           b->device_kernels(), peak, (double)plan_bytes(p) / 1048576);
+    notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
+           (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
+           p->total_batch_size, p->total_batch_size / ((long long)p->B * p->T * run->comm->size), p->B, p->T);
+    if (run->resumed) { notice("resumed after step %lld, %lld tokens", run->state.step, run->state.tokens); }
+}
+
+// Warns if the learning rate jumps at a resumption because options of the schedule changed.
+static void warn_of_lr_jump(const TrainRun* run, json_t* state) {
+    Error err;
+    Config old;
+    config_defaults(&old);
+    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", &err)) { fatal("%s", err.text); }
+    const long long batch = old.total_batch_size ? old.total_batch_size : run->plan.total_batch_size;
+    const double step = (double)run->state.step;
+    const double steps = old.max_steps >= 0 ? (double)old.max_steps : (double)run->total_tokens / (double)batch;
+    if (run->ramp.start || *old.batch_ramp) { return; }
+    const double before = schedule_lr(&old, step, steps), now = schedule_lr(run->config, step, (double)run->num_steps);
+    if (fabs(now - before) <= 0.02 * before) { return; }
+    notice("warning: the learning rate goes from %.2e to %.2e at this resumption, because options of the schedule "
+           "changed (%.0f steps then, %lld now)", before, now, steps, run->num_steps);
+}
+
+static void open_log(TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    const LoggerOptions options = {.folder = *c->out ? c->out : NULL,
+                                   .precision = run->plan.dtype,
+                                   .rank = run->comm->rank,
+                                   .max_steps = (int)run->num_steps,
+                                   .resume_step = run->resumed ? (int)run->state.step : -1,
+                                   .price = c->price};
+    if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
+    logger_config(&run->log, (int)run->state.step, config_record(run));
+    print_heading(run);
+}
+
+// Records the options of a fresh run, so that it can be resumed before its first checkpoint.
+static void record_options(const TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    if (run->resumed || !*c->out || c->save_every == 0 || run->comm->rank > 0) { return; }
+    json_t* options = plan_options(&run->plan, c);
+    if (!run_write_options(c->out, options, &err)) { fatal("--out %s", err.text); }
+    json_decref(options);
+}
+
+TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm) {
+    Error err;
+    TrainRun* run = alloc_or_die(1, sizeof *run, "the run"); // it must not move: loaders know its address
+    run->config = c;
+    run->comm = comm;
+    preset_apply(c);
+    if (*c->resume && config_source(c, "init") >= FROM_FILE) {
+        usage_error("--init begins a run and --resume continues one: give one of them");
+    }
+    require_data(c);
+    lock_out(run);
+    json_t* state;
+    char* checkpoint = open_checkpoint(run, &state);
+    const char* folder = checkpoint ? checkpoint : strcmp(c->init, "random") ? c->init : NULL;
+    check_same_run(comm, c, state);
+    open_device(b, c, dtype, comm);
+    if (!plan_make(&run->plan, b, dtype, c, folder, comm, &err)) { usage_error("%s", err.text); }
+    if (state && !plan_check_changes(&run->plan, c, state, &err)) { usage_error("%s", err.text); }
+    open_data(run);
+    check_same_data(comm, run->train_data.hash, run->has_val ? run->val_data.hash : 0);
+    check_data(run, checkpoint, state);
+    if (!plan_check_memory(&run->plan, comm, &err)) { fatal("%s", err.text); }
+    comm_barrier(comm); // no rank allocates before all have checked the free memory
+    plan_layout(&run->plan, &run->model);
+    open_weights(run, checkpoint, state);
+    check_same_weights(&run->model, comm);
+    autotune(&run->model, comm, state_kernels(state, b));
+    open_loaders(run);
+    run->peak_flops = device_is_emulated(b) ? 0 : b->device_peak_flops();
+    open_log(run);
+    record_options(run);
+    if (state) { warn_of_lr_jump(run, state); }
+    free(checkpoint);
+    json_decref(state);
+    return run;
+}
+
+int train_close(TrainRun* run) {
+    Error err;
+    const Backend* b = run->plan.backend;
+    if (!logger_close(&run->log, &err)) { fatal("%s", err.text); }
+    dataloader_close(&run->loader);
+    dataset_close(&run->train_data);
+    if (run->has_val) {
+        evalloader_close(&run->val);
+        dataset_close(&run->val_data);
+        b->host_free(run->val_memory);
+    }
+    b->host_free(run->train_memory);
+    if (run->has_tokenizer) { tokenizer_free(&run->tokenizer); }
+    b->host_free(run->mailbox);
+    optimizer_free(&run->optimizer);
+    gpt2_free(&run->model);
+    if (run->lock >= 0) { close(run->lock); }
+    free(run);
+    return EXIT_DONE;
+}

@@ -1,0 +1,69 @@
+#include "tensors.h"
+
+TensorTable tensors_layout_in_shards(const Tensor* rows, int count, int num_layers, int shards) {
+    TensorTable table;
+    memset(&table, 0, sizeof table);
+    if (count > MAX_TENSORS) { fatal("MAX_TENSORS is too small for %d tensors", count); }
+    table.count = count;
+    table.num_layers = num_layers;
+    memcpy(table.row, rows, (size_t)count * sizeof *rows);
+    for (int i = 0, j; i < count; i = j) { // [i, j) is a run of rows of the same kind
+        size_t run = 0;
+        Repeat repeat = table.row[i].repeat;
+        int layers = repeat == EACH ? num_layers : 1;
+        for (j = i; j < count && table.row[j].repeat == repeat; j++) {
+            table.row[j].offset = table.size + run;
+            table.row[j].layers = layers;
+            run += tensor_size(&table.row[j]);
+        }
+        run = round_up(run, (size_t)shards * TENSOR_ALIGN);
+        for (int k = i; k < j; k++) { table.row[k].stride = repeat == EACH ? run : 0; }
+        if (repeat == EACH) {
+            if (table.layer_size) { fatal("the per-layer rows of a table of tensors do not stand together"); }
+            table.layers_begin = table.size;
+            table.layer_size = run;
+        }
+        table.size += run * (size_t)layers;
+    }
+    return table;
+}
+
+TensorTable tensors_layout(const Tensor* rows, int count, int num_layers) {
+    return tensors_layout_in_shards(rows, count, num_layers, 1);
+}
+
+int tensors_num_ranges(const TensorTable* table) { return table->num_layers + 2; }
+
+TensorRange tensors_range(const TensorTable* table, int number) {
+    const size_t layers = (size_t)table->num_layers, layers_end = table->layers_begin + layers * table->layer_size;
+    TensorRange r = {table->layers_begin + (size_t)(number - 1) * table->layer_size, table->layer_size};
+    if (number == 0) { r.begin = 0, r.size = table->layers_begin; }
+    if (number == table->num_layers + 1) { r.begin = layers_end, r.size = table->size - layers_end; }
+    return r;
+}
+
+void tensors_bind(void* fields, size_t size, const TensorTable* table, void* memory, size_t unit, int layer) {
+    if (size != (size_t)table->count * sizeof(void*)) { fatal("a struct of tensors and its table disagree"); }
+    for (size_t i = 0; i < size / sizeof(void*); i++) {
+        const Tensor* t = &table->row[i];
+        void* p = (char*)memory + unit * tensor_at(t, t->repeat == EACH ? layer : 0);
+        memcpy((char*)fields + i * sizeof p, &p, sizeof p);
+    }
+}
+
+size_t tensors_largest(const TensorTable* table) {
+    size_t most = 0;
+    for (int i = 0; i < table->count; i++) { most = max_size(most, tensor_elements(&table->row[i])); }
+    return most;
+}
+
+TensorCount tensors_count(const TensorTable* table, bool decayed) {
+    TensorCount n = {0, 0};
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        if (tensor_decays(t) != decayed) { continue; }
+        n.tensors += (size_t)t->layers;
+        n.elements += (size_t)t->layers * t->used_rows * t->cols;
+    }
+    return n;
+}

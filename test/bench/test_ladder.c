@@ -1,0 +1,239 @@
+// `bench ladder` and `bench ops`: rungs and their tolerances, processes of their own, what is written, rooflines.
+#include "llmc/bench/ladder_page.h"
+#include "llmc/bench/ops.h"
+#include "llmc/log/metrics.h"
+#include "test/test.h"
+#include <signal.h>
+#include <sys/mman.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the ladder
+
+// A ladder of three rungs that was run: the second has a wrong loss, the third did not fit.
+static Ladder example_ladder(Config* config) {
+    config_defaults(config);
+    Ladder l = {.config = config, .kind = &CPU_LADDER, .steps = 5, .count = 3};
+    l.plan.model = "a model";
+    l.plan.dtype = "fp32";
+    snprintf(l.device, sizeof l.device, "a <processor> & more");
+    for (int i = 0; i < l.count; i++) { l.rung[i] = CPU_LADDER.rungs[i]; }
+    for (int i = 0; i < 2; i++) {
+        RungResult* r = &l.result[i];
+        r->ran = true;
+        r->threads = 1;
+        r->ms = 20 - 10 * i;
+        r->tokens_per_second = 100 * (i + 1);
+        r->flops = 1e9 * (i + 1);
+        r->peak_flops = 8e9;
+        r->peak_bytes = r->plan_bytes = (size_t)1 << 30;
+        r->loss = 5.0 + i;
+    }
+    snprintf(l.result[2].why_not, sizeof l.result[2].why_not, "does not fit into memory");
+    rung_compare(&l, 0, -1, -1);
+    rung_compare(&l, 1, 0, 0);
+    rung_compare(&l, 2, 0, 1);
+    return l;
+}
+
+TEST(a_rung_with_another_loss_fails) {
+    Config config;
+    Ladder l = example_ladder(&config);
+    EXPECT(l.failed == 1 && rung_is_ok(&l.result[0]) && !rung_is_ok(&l.result[1]));
+    EXPECT_NEAR(l.result[1].gain, 2, 1e-12);
+    EXPECT_NEAR(l.result[1].loss_error, 0.2, 1e-12);
+    l.result[0].loss = (double)NAN;
+    EXPECT(!rung_is_ok(&l.result[0]));
+}
+
+TEST(each_rung_is_one_switch_on_top_of_the_one_before) {
+    const LadderKind* kinds[2] = {&CPU_LADDER, &GPU_LADDER};
+    for (int k = 0; k < 2; k++) {
+        EXPECT(kinds[k]->count <= MAX_RUNGS && !strcmp(kinds[k]->rungs[0].kernels, "plain"));
+        for (int i = 1; i < kinds[k]->count; i++) {
+            const Rung *a = &kinds[k]->rungs[i - 1], *b = &kinds[k]->rungs[i];
+            const int turned_on = (b->fused - a->fused) + (b->flash - a->flash) + (b->pad_vocab - a->pad_vocab) +
+                                  (b->graph - a->graph);
+            const int others = (strcmp(a->dtype, b->dtype) != 0) + (strcmp(a->kernels, b->kernels) != 0) +
+                               (a->threads != b->threads);
+            EXPECT(turned_on + others == 1 && turned_on >= 0);
+        }
+    }
+}
+
+TEST(tolerances_follow_the_coarser_type) {
+    EXPECT(loss_tolerance("fp8", "bf16") > loss_tolerance("bf16", "tf32"));
+    EXPECT(loss_tolerance("fp32", "fp32") < loss_tolerance("fp32", "tf32"));
+    EXPECT(loss_tolerance("tf32", "bf16") == loss_tolerance("bf16", "tf32"));
+}
+
+TEST(threads_and_graphs_must_not_change_the_loss_at_all) {
+    Rung a = CPU_LADDER.rungs[1], b = a;
+    b.threads = ALL_THREADS;
+    b.graph = 1;
+    EXPECT(rung_tolerance(&a, &b, true) == 0);
+    EXPECT(rung_tolerance(&a, &b, false) == loss_tolerance("fp32", "fp32")); // they were chosen differently
+    b.fused = 1;
+    EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance("fp32", "fp32"));
+    b.dtype = "bf16";
+    EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance("fp32", "bf16"));
+}
+
+TEST(rungs_that_chose_other_kernels_may_differ_a_little) {
+    Config config;
+    Ladder l = example_ladder(&config);
+    l.rung[1] = l.rung[0];
+    l.result[1].loss = l.result[0].loss * (1 + 1e-6);
+    rung_compare(&l, 1, 0, 0);
+    EXPECT(l.result[1].tolerance == 0 && !rung_is_ok(&l.result[1]));
+    snprintf(l.result[1].kernels, sizeof l.result[1].kernels, "attention=cudnn");
+    rung_compare(&l, 1, 0, 0);
+    EXPECT(l.result[1].tolerance > 0 && rung_is_ok(&l.result[1]));
+}
+
+static const Backend* find_all(const char* dtype, const char* cpu) {
+    static const Backend backend;
+    (void)dtype, (void)cpu;
+    return &backend;
+}
+
+static const Backend* find_no_bf16(const char* dtype, const char* cpu) {
+    return strcmp(dtype, "bf16") ? find_all(dtype, cpu) : NULL;
+}
+
+static Ladder chosen_ladder(const Backend* (*find)(const char* dtype, const char* cpu), int threads) {
+    static Config config;
+    config_defaults(&config);
+    Ladder l = {.config = &config, .kind = &CPU_LADDER, .threads = threads};
+    ladder_choose(&l, find);
+    return l;
+}
+
+TEST(rungs_that_this_machine_cannot_do_are_left_out) {
+    const Ladder all = chosen_ladder(find_all, 2), one = chosen_ladder(find_all, 1);
+    const Ladder fp32 = chosen_ladder(find_no_bf16, 2);
+    EXPECT(all.count == CPU_LADDER.count && one.count == all.count - 1 && fp32.count == all.count - 1);
+    EXPECT(one.rung[one.count - 1].threads == 1);
+    for (int i = 0; i < fp32.count; i++) { EXPECT(!strcmp(fp32.rung[i].dtype, "fp32")); }
+    EXPECT(!strcmp(fp32.rung[fp32.count - 1].name, all.rung[all.count - 1].name));
+}
+
+static void touch_memory(Ladder* l, int mib) {
+    volatile char* memory = alloc_or_die((size_t)mib << 20, 1, "a test");
+    for (size_t i = 0; i < (size_t)mib << 20; i += 1024) { memory[i] = 1; }
+    l->result[0].ran = true;
+}
+static void fail_at_run_time(Ladder* l, int code) {
+    (void)l;
+    exit(code);
+}
+static void be_killed(Ladder* l, int signal) {
+    (void)l;
+    raise(signal);
+}
+
+TEST(a_rung_has_memory_and_an_end_of_its_own) {
+    Ladder* l = mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    size_t large = 0, small = 0;
+    EXPECT(in_child(touch_memory, l, 64, &large) == EXIT_DONE && l->result[0].ran);
+    EXPECT(in_child(touch_memory, l, 1, &small) == EXIT_DONE);
+    EXPECT(large >= (size_t)64 << 20 && small < large - ((size_t)32 << 20));
+    EXPECT(in_child(fail_at_run_time, l, EXIT_USAGE, &small) == EXIT_USAGE);
+    EXPECT(in_child(be_killed, l, SIGKILL, &small) == 128 + SIGKILL);
+    munmap(l, sizeof *l);
+}
+
+TEST(the_ladder_is_written_as_json_and_as_a_page) {
+    Error err;
+    Config config;
+    Ladder l = example_ladder(&config);
+    l.result[1].loss = (double)NAN; // must not make the file unreadable
+    config.out = format("%s/ladder", test_folder);
+    ladder_write(&l);
+    char *path = format("%s/ladder.json", config.out), *page = format("%s/ladder.html", config.out);
+    char* picture = format("%s/ladder.svg", config.out);
+    json_t *record = json_load_file(path, 0, NULL), *rungs = json_object_get(record, "rungs");
+    EXPECT(json_array_size(rungs) == 3 && !strcmp(record_text(record, "device"), l.device));
+    EXPECT(json_is_true(json_object_get(json_array_get(rungs, 0), "ok")));
+    EXPECT_NEAR(json_real_value(json_object_get(json_array_get(rungs, 0), "mfu")), 0.125, 1e-15);
+    EXPECT(json_is_false(json_object_get(json_array_get(rungs, 1), "ok")));
+    EXPECT(json_is_null(json_object_get(json_array_get(rungs, 1), "loss")));
+    EXPECT(json_is_false(json_object_get(json_array_get(rungs, 2), "ran")));
+    const char* paths[2] = {page, picture};
+    for (int i = 0; i < 2; i++) {
+        char* text = read_file(paths[i], NULL, &err);
+        EXPECT(text && strstr(text, "a &#60;processor&#62; &#38; more") && strstr(text, "wrong loss"));
+        EXPECT(text && strstr(text, "does not fit into memory") && strstr(text, "</svg>"));
+        free(text);
+    }
+    json_decref(record);
+    free(path);
+    free(page);
+    free(picture);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// operations
+
+TEST(the_limit_is_the_longer_of_the_two_times) {
+    BenchOps b = {.bandwidth = 1e9, .peak_flops = 4e9};
+    bool by_memory;
+    const OpTime product = {8e6, 1e6, 4e-3}, copy = {1e6, 1e6, 4e-3}; // flops, bytes, seconds
+    EXPECT_NEAR(op_reached(&b, &product, &by_memory), 0.5, 1e-12);
+    EXPECT(!by_memory);
+    EXPECT_NEAR(op_reached(&b, &copy, &by_memory), 0.25, 1e-12);
+    EXPECT(by_memory);
+    char text[32];
+    b.is_emulated = true; // its speed says nothing
+    EXPECT(!strcmp(percent_text(text, op_reached(&b, &copy, &by_memory)), "-"));
+    EXPECT(!strcmp(percent_text(text, 0.125), "12.5%"));
+}
+
+TEST(operations_are_chosen_by_their_names) {
+    const char* args[3] = {"ops", "gelu", "backward qkv"};
+    Config c = {.args = (char**)args, .num_args = 1};
+    EXPECT(op_is_asked_for(&c, "adamw_update", ""));
+    c.num_args = 3;
+    EXPECT(op_is_asked_for(&c, "matmul_gelu_forward", "fc") && op_is_asked_for(&c, "matmul_backward", "qkv"));
+    EXPECT(!op_is_asked_for(&c, "matmul_backward", "fc") && !op_is_asked_for(&c, "adamw_update", ""));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the roofline
+
+TEST(points_lie_where_their_numbers_say) {
+    RooflinePoint point[3] = {{"on the slope", "", 0.1, 1e8, 1, 1, true},
+                              {"at half the peak", "", 100, 2e9, 1, 0.5, false},
+                              {"far below", "", 1, 1, 1, 1e-9, true}};
+    const Roofline r = {"a machine", 1e9, 4e9, 0, 0, point, 3};
+    const RoofScale s = roof_scale(&r);
+    const RoofMarks m = roof_marks(&r, &s);
+    EXPECT(s.left <= -1 && s.right >= 2);
+    EXPECT_NEAR(m.dot[0].y, roof_above(&m, m.dot[0].x), 1e-6);
+    EXPECT_NEAR(m.dot[1].y - roof_above(&m, m.dot[1].x), (ROOF_BOTTOM - ROOF_TOP) * log10(2) / (s.top - s.bottom),
+                1e-6);
+    EXPECT_NEAR(m.dot[2].y, ROOF_BOTTOM, 1e-9);
+}
+
+TEST(numbers_do_not_cover_each_other) {
+    enum { N = 30 };
+    RooflinePoint point[N];
+    for (int i = 0; i < N; i++) {
+        const RooflinePoint p = {"op", "", 50 + i % 5, 2e9 + 1e7 * i, 1, 0.5, false};
+        point[i] = p;
+    }
+    const Roofline r = {"<a machine>", 1e9, 4e9, 2e9, 5e9, point, N};
+    const RoofScale s = roof_scale(&r);
+    const RoofMarks m = roof_marks(&r, &s);
+    for (int i = 0; i < N; i++) {
+        for (int j = 0; j < i; j++) {
+            EXPECT(fabs(m.mark[i].x - m.mark[j].x) >= 18 || fabs(m.mark[i].y - m.mark[j].y) >= 12);
+        }
+        EXPECT(fabs(m.mark[i].y - roof_above(&m, m.mark[i].x)) > 6);
+    }
+    Page page = {NULL, 0, 0};
+    page_roofline(&page, &r);
+    EXPECT(strstr(page.text, "by data sheet") && strstr(page.text, ">30</text>") && !strstr(page.text, "<a machine>"));
+    free(page.text);
+}
+
+TEST_MAIN()

@@ -1,0 +1,216 @@
+// `bench predict`: what a training step takes, computed. Its operations against the formula of MFU, its bytes against
+// sums made by hand, its time against the assumptions it is made of.
+#include "llmc/bench/predict.h"
+#include "test/test.h"
+
+extern const Backend cpu_bf16_generic; // for the bytes of bf16: predictions ask no device
+
+static const GPT2Config SHAPE = {.max_seq_len = 1024,
+                                 .vocab_size = 50257,
+                                 .padded_vocab_size = 50304,
+                                 .num_layers = 12,
+                                 .num_heads = 12,
+                                 .channels = 768};
+enum { BF16 = 2 }; // bytes
+
+static Step example_step(const char* gpu) {
+    Config c;
+    config_defaults(&c);
+    const Plan p = {.backend = &cpu_bf16_generic,
+                    .dtype = "bf16",
+                    .shape = SHAPE,
+                    .B = 16,
+                    .T = 1024,
+                    .total_batch_size = 16 * 1024,
+                    .keep = KEEP_ALL,
+                    .shards = 1};
+    return step_of(&p, &c, gpu_find(gpu));
+}
+
+static double step_bytes(const Step* s) {
+    const Prediction p = predict_step(s, NUM_PARTS);
+    return p.read + p.written;
+}
+
+// All products of a step are the formula's operations but for what the formula takes in (positions, biases, layernorms,
+// padding) and leaves out (scores are computed again in backward, and those on the diagonal are whole).
+TEST(operations_of_a_step_are_those_of_the_formula) {
+    GPT2 g;
+    const Step s = example_step("A100");
+    const double C = 768, L = 12, T = 1024, tokens = 16 * T;
+    gpt2_layout(&g, &cpu_bf16_generic, &SHAPE, 16, 1024, KEEP_ALL, 1);
+    const double vectors = L * (4 * C + 9 * C) + 2 * C; // layernorms, then biases of qkv, attproj, fc, fcproj
+    const double no_products = 6 * (T * C + vectors + (50304 - 50257) * C);
+    const double scores = L * C * (7 * (T + 1) - 6 * T);
+    const double want = gpt2_flops_per_token(&g) - no_products + scores;
+    EXPECT_NEAR(predict_step(&s, NUM_PARTS).matmul_flops / tokens / want, 1, 1e-12);
+    EXPECT_NEAR(want / gpt2_flops_per_token(&g), 1, 0.02);
+}
+
+// fp8.cuh says what the casts are: forward a layer's input takes 5 bytes an element, backward its gradient 6 and its
+// input 5, which is 124 C for each token of a block; a weight 6, once in a step.
+TEST(fp8_casts_what_its_products_read) {
+    Step s = example_step("H100");
+    const double C = 768, L = 12, tokens = 16 * 1024, weights = L * 12 * C * C, scales = 16 * 4 * L;
+    const Prediction bf16 = predict_step(&s, NUM_PARTS), bf16_update = predict_step(&s, PART_UPDATE);
+    s.dtype = "fp8";
+    s.fp8 = true;
+    const Prediction fp8 = predict_step(&s, NUM_PARTS), update = predict_step(&s, PART_UPDATE);
+    const double in_update = update.read + update.written - bf16_update.read - bf16_update.written;
+    EXPECT_NEAR(in_update, 6 * weights + scales, 1);
+    EXPECT(update.launches - bf16_update.launches == 4 * 3 * L);
+    EXPECT(fp8.matmul_flops == bf16.matmul_flops);
+    // three launches for each of three casts; GELU and its gradient; sums of columns are two launches, for one addition
+    EXPECT(fp8.launches - update.launches == bf16.launches - bf16_update.launches + L * (4 * 3 * 3 + 2 + 4));
+    const double gelu = 2 * 4 + 2 * 2 * 4; // `pre` is read again; dinp is read and written again
+    const double bias = 2 * 9 - 2 * 9;     // dout is read for it, but by one product less
+    const double products = -7 - 7;        // the input, forward and backward
+    const double sums = 12 * 9 * C * L;    // of bias gradients, which waited to be added
+    const double more = step_bytes(&s) - bf16.read - bf16.written - in_update;
+    EXPECT_NEAR(more, tokens * L * C * (124 + gelu + bias + products) - 2 * weights - sums + 3 * scales, 1);
+}
+
+TEST(fp8_leaves_the_classifier_and_odd_layers_in_bf16) {
+    Step s = example_step("H100");
+    const Prediction bf16 = predict_step(&s, PART_CLASSIFIER);
+    s.dtype = "fp8";
+    s.fp8 = true;
+    EXPECT(predict_step(&s, PART_CLASSIFIER).seconds == bf16.seconds);
+    const StepOp* row = STEP_OPS;
+    while (strcmp(row->op, "matmul_forward")) { row++; }
+    const KernelList k = step_kernels(&s, row);
+    EXPECT(k.count == 2 && k.kernel[1].work == WORK_FP8_MATMUL);
+    EXPECT(!strcmp(work_dtype(&s, WORK_FP8_MATMUL), "fp8") && !strcmp(work_dtype(&s, WORK_MATMUL), "bf16"));
+    s.B = 1;
+    s.T = 1000; // no multiple of 16
+    const KernelList odd = step_kernels(&s, row);
+    EXPECT(odd.count == 1 && odd.kernel[0].work == WORK_MATMUL);
+}
+
+TEST(a_graph_halves_the_gaps_and_nothing_else) {
+    Step s = example_step("A100");
+    s.graph = false;
+    const Prediction launched = predict_step(&s, NUM_PARTS);
+    s.graph = true;
+    const Prediction replayed = predict_step(&s, NUM_PARTS);
+    EXPECT(replayed.launches == launched.launches && replayed.read == launched.read);
+    EXPECT_NEAR(launched.gap_seconds, KERNEL_GAP * launched.launches, 1e-12);
+    EXPECT_NEAR(launched.seconds - replayed.seconds, (KERNEL_GAP - GRAPH_KERNEL_GAP) * launched.launches, 1e-12);
+}
+
+// One kernel where ours has two, which does not read q, k, v, dout and the statistics again, but keeps sums in fp32.
+TEST(cudnns_attention_is_one_kernel_of_its_own_efficiency) {
+    Step s = example_step("H100");
+    const Prediction ours = predict_step(&s, PART_ATTENTION);
+    s.attention = ATTENTION_BY_CUDNN;
+    const Prediction cudnns = predict_step(&s, PART_ATTENTION);
+    const double tokens = 16 * 1024, rows = tokens * 768 * BF16, statistic = 4 * tokens * 12, L = 12;
+    EXPECT(cudnns.launches == ours.launches && cudnns.matmul_flops == ours.matmul_flops);
+    EXPECT_NEAR(ours.read - cudnns.read, L * (4 * rows + 2 * statistic - 2 * rows), 1);
+    EXPECT_NEAR(cudnns.written - ours.written, L * 2 * rows, 1);
+    EXPECT(step_has(&s, WORK_CUDNN_FORWARD) && step_has(&s, WORK_CUDNN_BACKWARD) && !step_has(&s, WORK_FLASH_BACKWARD));
+    EXPECT(cudnns.seconds < ours.seconds);
+}
+
+TEST(accumulation_repeats_all_but_the_update) {
+    Step s = example_step("A100");
+    const Prediction once = predict_step(&s, NUM_PARTS), update = predict_step(&s, PART_UPDATE);
+    s.micro_batches = 4;
+    const Prediction four = predict_step(&s, NUM_PARTS);
+    EXPECT_NEAR(four.matmul_flops / once.matmul_flops, 4, 1e-12);
+    EXPECT_NEAR(four.read + 3 * update.read, 4 * once.read, 1);
+    EXPECT_NEAR(four.launches + 3 * update.launches, 4 * once.launches, 1e-9);
+}
+
+// A block's forward again, without its last product: 2 C (3 C + C + 4 C) and attention; or its GELUs alone.
+TEST(recomputing_runs_forward_again) {
+    Step s = example_step("A100");
+    const double C = 768, L = 12, T = 1024, tokens = 16 * T;
+    const Prediction none = predict_step(&s, NUM_PARTS);
+    s.keep = RECOMPUTE_ALL;
+    const Prediction all = predict_step(&s, NUM_PARTS);
+    EXPECT_NEAR((all.matmul_flops - none.matmul_flops) / tokens / (L * (16 * C * C + 2 * C * (T + 1))), 1, 1e-12);
+    s.keep = RECOMPUTE_GELU;
+    const Prediction gelu = predict_step(&s, NUM_PARTS);
+    EXPECT(gelu.matmul_flops == none.matmul_flops && gelu.launches == none.launches + 12);
+    EXPECT_NEAR(gelu.read - none.read, L * tokens * 4 * C * BF16, 1);
+}
+
+// AdamW: masters and moments in both directions, the gradient once, the parameters written.
+TEST(the_update_goes_over_all_parameters) {
+    const Step s = example_step("A100");
+    const double n = (double)gpt2_params_table(&SHAPE, 1).size, x = BF16;
+    const Prediction p = predict_step(&s, PART_UPDATE);
+    EXPECT_NEAR(p.written / n, 4 + 3 * 4 + x, 1e-4); // zeroing besides
+    EXPECT_NEAR(p.read / n, 4 + 4 * 4, 1e-4);        // the norm besides
+}
+
+TEST(fusing_saves_the_bytes_of_its_passes) {
+    Step s = example_step("A100"); // before Hopper GELU is a pass of its own
+    const double tokens = 16 * 1024, unit = tokens * 768 * BF16, L = 12;
+    const double fused = step_bytes(&s);
+    s.fused = false;
+    const double adding = 2 * (3 + 1 + 4 + 1),
+                 summing = 3 + 1 + 4 + 1; // read and write each output; read each gradient
+    const double scratch = 12.0 * (3 + 1 + 4 + 1) * 768 * L;             // sums that wait for their addition
+    EXPECT_NEAR((step_bytes(&s) - fused + scratch) / (L * unit * (adding + summing)), 1, 1e-9);
+    s.attention = ATTENTION_BY_MATMULS;
+    EXPECT(step_bytes(&s) > 2 * fused);
+}
+
+TEST(gelu_is_fused_from_hopper_on_in_bf16_alone) {
+    const Step a100 = example_step("A100"), h100 = example_step("H100");
+    EXPECT(gpu_fuses_gelu(true, 9, 2) && !gpu_fuses_gelu(true, 9, 4) && !gpu_fuses_gelu(false, 9, 2));
+    const double saved = step_bytes(&a100) - step_bytes(&h100);
+    const double unit = 16.0 * 1024 * 4 * 768 * BF16 * 12; // all layers' GELUs, once
+    EXPECT_NEAR(saved / unit, 1 + 2, 1e-9); // forward reads it again, backward both ways
+}
+
+TEST(a_kernel_takes_the_longer_of_two_times) {
+    const Step s = example_step("A100");
+    KernelList k;
+    memset(&k, 0, sizeof k);
+    add_kernel(&k, WORK_ELEMENTS, 2, 1, 1e9 * s.gpu->memory * MEMORY_EFFICIENCY, 0);
+    Prediction p = predict_kernels(&s, &k, 3);
+    EXPECT_NEAR(p.seconds, 3 * (1 + 2 * step_gap(&s)), 1e-9);
+    EXPECT(!strcmp(prediction_bound(&p), "memory"));
+    k.kernel[0].flops = 2 * 19.5e12 * efficiency_of(s.gpu, WORK_ELEMENTS);
+    p = predict_kernels(&s, &k, 1);
+    EXPECT_NEAR(p.seconds, 2 + 2 * step_gap(&s), 1e-9);
+    EXPECT(!strcmp(prediction_bound(&p), "arithmetic"));
+}
+
+static bool finds(const char* asked, const char* name) {
+    const GpuFacts* gpu = gpu_find(asked);
+    return gpu && !strcmp(gpu->name, name);
+}
+
+TEST(gpus_are_found_by_what_people_call_them) {
+    EXPECT(finds("h100", "NVIDIA H100 80GB HBM3"));
+    EXPECT(finds("H100-PCIe", "NVIDIA H100 PCIe"));
+    EXPECT(finds("A100", "NVIDIA A100-SXM4-80GB"));
+    EXPECT(finds("L4", "NVIDIA L4") && finds("l40", "NVIDIA L40"));
+    EXPECT(finds("4090", "NVIDIA GeForce RTX 4090") && finds("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"));
+    EXPECT(!gpu_find("") && !gpu_find("V100"));
+}
+
+TEST(every_gpu_is_known_in_full) {
+    for (int i = 0; i < NUM_GPUS; i++) {
+        const GpuFacts* g = &GPUS[i];
+        EXPECT(finds(g->alias, g->name) && finds(g->name, g->name) && gpu_named(g->name) == g);
+        EXPECT(g->fp32 > 0 && g->tf32 >= g->fp32 && g->bf16 > 1.9 * g->tf32 && g->bf16 < 2.1 * g->tf32);
+        EXPECT((g->fp8 == 0 || (g->fp8 > 1.9 * g->bf16 && g->fp8 < 2.1 * g->bf16)) && g->memory > 100);
+    }
+}
+
+// Every operation that a step runs is in the list, and the list names no other.
+TEST(the_list_names_operations_that_exist) {
+    for (int i = 0; i < NUM_STEP_OPS; i++) {
+        const Step s = example_step("A100");
+        const KernelList k = step_kernels(&s, &STEP_OPS[i]);
+        EXPECT(k.count > 0 || step_times(&s, &STEP_OPS[i]) == 0);
+        for (int j = 0; j < k.count; j++) { EXPECT(k.kernel[j].read >= 0 && k.kernel[j].written >= 0); }
+    }
+}
+
+TEST_MAIN()

@@ -1,0 +1,149 @@
+// How `check` judges: the measure of a difference, bounds, the numbers that operations are given, and that faults of an
+// operation are found.
+#include "llmc/check/check.h"
+#include "llmc/check/op_run.h"
+#include "llmc/rng.h"
+#include "llmc/rounding.h"
+#include "test/test.h"
+
+TEST(equal_tensors_do_not_differ) {
+    const double x[3] = {1, -2, 3}, zero[3] = {0, 0, 0};
+    const Difference same = compare(x, x, 3), zeros = compare(zero, zero, 3);
+    EXPECT(same.error == 0 && same.worst == 0);
+    EXPECT_NEAR(same.cosine, 1, 1e-15);
+    EXPECT(zeros.error == 0 && zeros.worst == 0 && zeros.cosine == 1);
+}
+
+TEST(a_difference_is_relative_to_what_is_wanted) {
+    const double want[4] = {3, 4, 0, 0}, got[4] = {3, 4, 0.5, 0}, twice[4] = {6, 8, 0, 0}, turned[4] = {-4, 3, 0, 0};
+    const Difference d = compare(got, want, 4);
+    EXPECT_NEAR(d.error, 0.1, 1e-15);
+    EXPECT_NEAR(d.worst, 0.5 / 2.5, 1e-15); // the element is 0, the root mean square 2.5
+    EXPECT_NEAR(compare(twice, want, 4).error, 1, 1e-15);
+    EXPECT_NEAR(compare(twice, want, 4).cosine, 1, 1e-15);
+    EXPECT_NEAR(compare(turned, want, 4).cosine, 0, 1e-15);
+}
+
+TEST(zero_where_something_is_wanted_and_something_where_zero_is) {
+    const double x[2] = {1e-30, 0}, zero[2] = {0, 0};
+    const Difference nothing = compare(zero, x, 2), something = compare(x, zero, 2);
+    EXPECT(nothing.error == 1 && nothing.cosine == 0);
+    EXPECT(isinf(something.error) && !is_within(&something, 1e9));
+}
+
+TEST(what_is_not_finite_is_within_no_bound) {
+    const double bad[3] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    for (int i = 0; i < 3; i++) {
+        const double good[2] = {1, 1}, broken[2] = {1, bad[i]};
+        const Difference got = compare(broken, good, 2), want = compare(good, broken, 2);
+        const Difference both = compare(broken, broken, 2);
+        EXPECT(!is_within(&got, INFINITY) && !is_within(&want, INFINITY) && !is_within(&both, INFINITY));
+    }
+}
+
+// The error of a whole tensor does not show it; the worst element does.
+TEST(one_wrong_element_in_a_million_is_found) {
+    enum { N = 1000000 };
+    static double want[N], got[N];
+    for (int i = 0; i < N; i++) { got[i] = want[i] = (double)rng_normal(1, RNG_TEST, (uint64_t)i); }
+    got[N / 3] += 1;
+    const Difference d = compare(got, want, N);
+    const double bf16 = bounds_of("bf16")->rounded;
+    EXPECT(d.error <= bf16 && !is_within(&d, bf16));
+    for (int i = 0; i < N; i++) { got[i] = bf16_value(bf16_nearest((float)want[i])); }
+    const Difference rounded = compare(got, want, N);
+    EXPECT(is_within(&rounded, bounds_of("bf16")->stored) && !is_within(&rounded, bounds_of("bf16")->exact));
+}
+
+TEST(bounds_follow_the_type_and_what_the_operation_does) {
+    const Bounds *fp32 = bounds_of("fp32"), *tf32 = bounds_of("tf32"), *bf16 = bounds_of("bf16");
+    EXPECT(op_bound(tf32, "layernorm_forward", ELEM_STORED) == fp32->exact); // TF32 is for products alone
+    EXPECT(op_bound(tf32, "matmul_forward", ELEM_STORED) == tf32->rounded);
+    EXPECT(op_bound(bf16, "layernorm_forward", ELEM_FLOAT) == bf16->exact);
+    EXPECT(op_bound(bf16, "layernorm_forward", ELEM_STORED) == bf16->stored);
+    EXPECT(op_bound(bf16, "matmul_gelu_backward", ELEM_FLOAT) == bf16->product);
+    EXPECT(op_bound(bf16, "attention_forward", ELEM_STORED) == bf16->rounded);
+    EXPECT(op_bound(bf16, "classifier_loss", ELEM_FLOAT) == bf16->logits);
+    EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype fp4", bounds_of("fp4"));
+    const Bounds* fp8 = bounds_of("fp8"); // for linear layers alone, and gradients are coarser
+    EXPECT(op_bound(fp8, "matmul_gelu_backward", ELEM_FLOAT) == fp8->linear);
+    EXPECT(op_bound(fp8, "matmul_forward", ELEM_STORED) == fp8->linear / 2);
+    EXPECT(op_bound(fp8, "attention_forward", ELEM_STORED) == bf16->rounded);
+    EXPECT(op_bound(fp8, "classifier_backward", ELEM_FLOAT) == bf16->logits);
+}
+
+TEST(inputs_are_filled_and_outputs_are_not) {
+    const OpSizes sizes = op_sizes_small();
+    enum { N = 39, TENSORS = 5 };
+    const OpTensor tensors[TENSORS] = {{"out", ROLE_WRITE, ELEM_STORED, N, NULL},
+                                       {"dwte", ROLE_ADD, ELEM_FLOAT, N, NULL},
+                                       {"tokens", ROLE_READ, ELEM_INT, N, NULL},
+                                       {"order", ROLE_READ, ELEM_INT, N, NULL},
+                                       {"delta", ROLE_SCRATCH, ELEM_FLOAT, N, NULL}};
+    double out[N], dwte[N], tokens[N], order[N], *values[TENSORS] = {out, dwte, tokens, order, NULL};
+    op_fill(values, tensors, TENSORS, &sizes, 1);
+    for (int i = 0; i < N; i++) {
+        EXPECT(isnan(out[i]) && isfinite(dwte[i]) && dwte[i] != 0);
+        EXPECT(tokens[i] >= 0 && tokens[i] < sizes.V);
+        if (i == 0) { continue; }
+        const double before = tokens[(int)order[i - 1]], here = tokens[(int)order[i]];
+        EXPECT(before < here || (before == here && order[i - 1] < order[i]));
+    }
+}
+
+TEST(the_median_is_the_middle) {
+    double odd[3] = {3, 1, 2}, even[4] = {4, 1, 3, 2};
+    EXPECT(median(odd, 3) == 2 && median(even, 4) == 2.5);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// a backend whose layernorm_backward has a fault
+
+extern const Backend cpu_fp32_generic;
+
+typedef enum { NO_FAULT, SETS_A_SUM, LEAVES_ONE_OUT, WRITES_TO_AN_INPUT } Fault;
+static Fault fault;
+
+static void faulty_layernorm_backward(float* dinp, Stored* dinp_stored, float* dweight, float* dbias,
+                                      const Stored* dout, const float* inp, const Stored* weight, const float* mean,
+                                      const float* rstd, int N, int C) {
+    const float before = dweight[3];
+    cpu_fp32_generic.layernorm_backward(dinp, dinp_stored, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+    if (fault == SETS_A_SUM) { dweight[3] -= before; }
+    if (fault == LEAVES_ONE_OUT) { ((float*)dinp_stored)[3] = NAN; }
+    if (fault == WRITES_TO_AN_INPUT) { ((float*)inp)[3] += 1; }
+}
+
+// How many comparisons of the operation fail; its lines are thrown away.
+static int failures_with(Fault which) {
+    Backend device = cpu_fp32_generic;
+    device.layernorm_backward = faulty_layernorm_backward;
+    Check k = {.device = &device, .reference = &cpu_fp32_generic, .bounds = bounds_of("fp32")};
+    const OpSizes sizes = op_sizes_small();
+    fault = which;
+    fflush(stdout);
+    const int terminal = dup(STDOUT_FILENO), nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    check_op(&k, op_number("layernorm_backward"), &sizes);
+    dup2(terminal, STDOUT_FILENO);
+    close(terminal);
+    close(nowhere);
+    EXPECT(k.compared == 4 + (which == WRITES_TO_AN_INPUT)); // outputs, and an input only if it has changed
+    return k.failed;
+}
+
+TEST(an_operation_with_a_fault_fails) {
+    EXPECT(failures_with(NO_FAULT) == 0);
+    EXPECT(failures_with(SETS_A_SUM) == 1);
+    EXPECT(failures_with(LEAVES_ONE_OUT) == 1);
+    EXPECT(failures_with(WRITES_TO_AN_INPUT) == 1);
+}
+
+TEST(no_printed_error_exceeds_the_bound_beside_it) {
+    const double bound = bounds_of("bf16")->rounded;
+    const Difference just = {.error = bound, .worst = element_bound(bound), .cosine = 1};
+    const Difference above = {.error = bound, .worst = 1.01 * element_bound(bound), .cosine = 1};
+    EXPECT(is_within(&just, bound) && !is_within(&above, bound));
+}
+
+TEST_MAIN()

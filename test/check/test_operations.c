@@ -1,0 +1,191 @@
+// What single operations promise on every backend, besides their results for random inputs (test_backends.c): rounded
+// copies, padding, causality, and AdamW as the paper writes it.
+#include "test/check/backends.h"
+#include "llmc/check/op_run.h"
+#include "test/check/op_tensors.h"
+
+TEST(layernorm_backward_returns_the_rounded_sum) {
+    const OpSizes sizes = op_sizes_small();
+    EACH_BACKEND(b) {
+        OpCase c = op_open(b, op_number("layernorm_backward"), &sizes, 5);
+        op_run(&c);
+        double* dinp = op_values(&c, op_find_tensor(&c, "dinp"));
+        double* rounded = op_values(&c, op_find_tensor(&c, "dinp_stored"));
+        for (int i = 0; i < sizes.B * sizes.T * sizes.C; i++) { EXPECT(rounded[i] == as_stored(b, (float)dinp[i])); }
+        free(dinp), free(rounded);
+        op_close(&c);
+    }
+}
+
+TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
+    const OpSizes sizes = op_sizes_small();
+    const size_t first = (size_t)sizes.V * (size_t)sizes.C;
+    EACH_BACKEND(b) {
+        OpCase c = op_open(b, op_number("classifier_backward"), &sizes, 4);
+        OpTensor *weight = op_find_tensor(&c, "weight"), *dweight = op_find_tensor(&c, "dweight");
+        OpTensor* losses = op_find_tensor(&c, "losses");
+        double *w = op_values(&c, weight), *dw = op_values(&c, dweight), *before, *after, padding = 0;
+        for (size_t i = first; i < weight->n; i++) { w[i] = 3.0, dw[i] = 0; } // as a careless file has it
+        op_put(&c, weight, w);
+        op_put(&c, dweight, dw);
+        b->params_changed();
+        op_run(&c);
+        before = op_values(&c, losses);
+        op_get(&c, dweight, dw);
+        for (size_t i = first; i < weight->n; i++) { padding += fabs(dw[i]); }
+        EXPECT(padding == 0);
+        for (size_t i = first; i < weight->n; i++) { w[i] = 0; }
+        op_put(&c, weight, w);
+        b->params_changed();
+        op_run(&c);
+        after = op_values(&c, losses);
+        EXPECT(!memcmp(before, after, losses->n * sizeof *before)); // softmax is over V only
+        free(w), free(dw), free(before), free(after);
+        op_close(&c);
+    }
+}
+
+TEST(losses_are_those_of_the_logits) {
+    const OpSizes sizes = op_sizes_small();
+    const size_t V = (size_t)sizes.V;
+    EACH_BACKEND(b) {
+        OpCase l = op_open(b, op_number("classifier_loss"), &sizes, 4);
+        OpCase o = op_open(b, op_number("classifier_logits"), &sizes, 4);
+        const char* const inputs[] = {"inp", "weight"};
+        for (int i = 0; i < 2; i++) {
+            double* values = op_values(&l, op_find_tensor(&l, inputs[i]));
+            op_put(&o, op_find_tensor(&o, inputs[i]), values);
+            free(values);
+        }
+        b->params_changed();
+        op_run(&l);
+        op_run(&o);
+        double *losses = op_values(&l, op_find_tensor(&l, "losses")), *out = op_values(&o, op_find_tensor(&o, "out"));
+        double* targets = op_values(&l, op_find_tensor(&l, "targets"));
+        for (size_t n = 0; n < (size_t)sizes.B * (size_t)sizes.T; n++) {
+            double sum = 0;
+            for (size_t v = 0; v < V; v++) { sum += exp(out[n * V + v]); }
+            EXPECT_NEAR(losses[n], log(sum) - out[n * V + (size_t)targets[n]], 1e-5);
+        }
+        free(losses), free(out), free(targets);
+        op_close(&l), op_close(&o);
+    }
+}
+
+TEST(attention_sees_no_later_token) {
+    enum { LATER = 5 }; // a position of the first sequence
+    const OpSizes sizes = op_sizes_small();
+    const size_t C = (size_t)sizes.C;
+    EACH_BACKEND(b) {
+        OpCase c = op_open(b, op_number("attention_forward"), &sizes, 4);
+        OpTensor *out = op_find_tensor(&c, "out"), *qkv = op_find_tensor(&c, "qkv");
+        op_run(&c);
+        double *before = op_values(&c, out), *values = op_values(&c, qkv);
+        for (size_t i = 0; i < 3 * C; i++) { values[LATER * 3 * C + i] += 1; }
+        op_put(&c, qkv, values);
+        op_run(&c);
+        double* after = op_values(&c, out);
+        for (int n = 0; n < sizes.B * sizes.T; n++) {
+            const bool same = !memcmp(before + (size_t)n * C, after + (size_t)n * C, C * sizeof *before);
+            EXPECT(same == (n < LATER || n >= sizes.T));
+        }
+        free(before), free(after), free(values);
+        op_close(&c);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the update
+
+// The masters do not depend on how params are rounded, and every one of those is what rounding.h makes of its master.
+TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
+    const OpSizes sizes = op_sizes_small();
+    const int op = op_number("adamw_update");
+    EACH_BACKEND(b) {
+        if (!stores_bf16(b)) { continue; } // nothing is rounded
+        OpCase nearest = op_open(b, op, &sizes, 4), random = op_open(b, op, &sizes, 4);
+        random.hyper.rounding_seed = 12345;
+        op_run(&nearest);
+        op_run(&random);
+        double* masters = op_values(&random, op_find_tensor(&random, "masters"));
+        double* masters_too = op_values(&nearest, op_find_tensor(&nearest, "masters"));
+        double* to_nearest = op_values(&nearest, op_find_tensor(&nearest, "params"));
+        double* at_random = op_values(&random, op_find_tensor(&random, "params"));
+        const size_t n = op_find_tensor(&random, "masters")->n;
+        size_t different = 0;
+        EXPECT(!memcmp(masters, masters_too, n * sizeof *masters));
+        for (size_t i = n / 5; i < n - n / 7; i++) {
+            const float master = (float)masters[i];
+            const float want = round_stochastically(master, rounding_random(12345, random.hyper.step, i));
+            const bool in_tensor = i < (size_t)sizes.OC * (size_t)sizes.C;
+            EXPECT(!in_tensor || at_random[i] == want);
+            EXPECT(!in_tensor || to_nearest[i] == as_stored(b, master));
+            different += at_random[i] != to_nearest[i];
+        }
+        EXPECT(different > n / 10);
+        free(masters), free(masters_too), free(to_nearest), free(at_random);
+        op_close(&nearest), op_close(&random);
+    }
+}
+
+// AdamW as the paper writes it, in double, for one element.
+static double adamw_in_double(double x, double g, double m, double v, double decay, const AdamW* h) {
+    m = h->beta1 * m + (1 - (double)h->beta1) * g;
+    v = h->beta2 * v + (1 - (double)h->beta2) * g * g;
+    const double mhat = m / (1 - pow(h->beta1, h->step)), vhat = v / (1 - pow(h->beta2, h->step));
+    return x - h->lr * (mhat / (sqrt(vhat) + h->eps) + decay * x);
+}
+
+// The update of each element against adamw_in_double: `scale` is what clipping should make of the gradient.
+static void check_adamw(const Backend* b, float grad_clip, double norm, double scale) {
+    OpSizes sizes = op_sizes_small();
+    sizes.OC = 2; // few enough for the range of the case, which cuts the matrix, to hold a whole vector
+    OpCase c = op_open(b, op_number("adamw_update"), &sizes, 4);
+    const double squared = norm * norm;
+    c.hyper.grad_clip = grad_clip;
+    op_put(&c, op_find_tensor(&c, "norm"), &squared);
+    OpTensor* masters = op_find_tensor(&c, "masters");
+    const size_t n = masters->n, C = (size_t)sizes.C, matrix = 2 * C, vectors = round_up(matrix, TENSOR_ALIGN);
+    double *x = op_values(&c, masters), *g = op_values(&c, op_find_tensor(&c, "grads"));
+    double *m = op_values(&c, op_find_tensor(&c, "m")), *v = op_values(&c, op_find_tensor(&c, "v"));
+    size_t decayed = 0, others = 0, outside = 0;
+    op_run(&c);
+    double* got = op_values(&c, masters);
+    for (size_t i = 0; i < n; i++) {
+        const bool inside = i >= n / 5 && i < n - n / 7 && isfinite(norm);
+        const bool in_vector = i >= vectors && (i - vectors) % TENSOR_ALIGN < C;
+        if (!inside) { // or nowhere, where the gradient is not finite
+            EXPECT(got[i] == x[i]);
+            outside++;
+        } else if (i < matrix || in_vector) {
+            EXPECT_NEAR(got[i], adamw_in_double(x[i], g[i] * scale, m[i], v[i], i < matrix ? 0.1 : 0.0, &c.hyper),
+                        1e-6);
+            decayed += i < matrix, others += in_vector;
+        }
+    }
+    EXPECT(outside > 0 && (!isfinite(norm) || (decayed > 20 && others > C)));
+    free(x), free(g), free(m), free(v), free(got);
+    op_close(&c);
+}
+
+TEST(adamw_decays_matrices_only_and_keeps_to_its_range) {
+    EACH_BACKEND(b) { check_adamw(b, 1.0f, 0.5, 1.0); }
+}
+
+TEST(adamw_clips_what_is_above_the_limit_alone) {
+    EACH_BACKEND(b) {
+        check_adamw(b, 1.0f, 4.0, 0.25);
+        check_adamw(b, 5.0f, 4.0, 1.0);
+        check_adamw(b, 0.0f, 4.0, 1.0); // 0: no limit
+    }
+}
+
+TEST(a_gradient_that_is_not_finite_changes_nothing) {
+    EACH_BACKEND(b) {
+        check_adamw(b, 1.0f, (double)NAN, 1.0);
+        check_adamw(b, 1.0f, (double)INFINITY, 1.0);
+        check_adamw(b, 0.0f, (double)INFINITY, 1.0);
+    }
+}
+
+TEST_MAIN()

@@ -1,0 +1,129 @@
+// Who started us: every launcher's variables, and every way in which they can be wrong.
+#include "llmc/comm/launch.h"
+#include "test/test.h"
+
+// Detects a launch with these variables and none else; NAME=VALUE, NULL at the end.
+static bool detect(Launch* launch, MpiSupport mpi, Error* err, const char* const* variables) {
+    clearenv();
+    for (; *variables; variables++) { putenv((char*)*variables); }
+    return launch_detect(launch, mpi, err);
+}
+#define DETECT(launch, mpi, err, ...) (detect(launch, mpi, err, (const char* const[]){__VA_ARGS__, NULL}))
+#define EXPECT_REFUSED(mpi, words, ...)                                                                     \
+    do {                                                                                                    \
+        Launch l_;                                                                                          \
+        Error e_ = {{0}};                                                                                   \
+        if (DETECT(&l_, mpi, &e_, __VA_ARGS__)) { TEST_FAIL("was accepted, not refused for: %s", words); }  \
+        else if (!strstr(e_.text, words)) { TEST_FAIL("no \"%s\" in: %s", words, e_.text); }                \
+    } while (0)
+#define TORCHRUN "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=node0", "MASTER_PORT=29500"
+
+TEST(no_launcher_is_one_process) {
+    Launch l;
+    Error err;
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "HOME=/", "MASTER_ADDR=left-behind"));
+    EXPECT(l.rendezvous == RENDEZVOUS_NONE && l.rank == 0 && l.size == 1 && l.local_rank == 0 &&
+           !strcmp(l.launcher, "no launcher"));
+}
+
+TEST(torchrun_is_met_by_tcp) {
+    Launch l;
+    Error err;
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, TORCHRUN, "TORCHELASTIC_RUN_ID=blue"));
+    EXPECT(l.rendezvous == RENDEZVOUS_TCP && l.rank == 3 && l.size == 8 && l.local_rank == 1 && l.port == 29500);
+    EXPECT(!strcmp(l.address, "node0") && !strcmp(l.run_id, "blue") && !strcmp(l.launcher, "torchrun"));
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE=True") && l.port == 29501);
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE=False") && l.port == 29500);
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a",
+                  "MASTER_PORT=65535", "TORCHELASTIC_USE_AGENT_STORE=True") &&
+           l.port == 65534);
+}
+
+TEST(torchrun_under_srun_is_torchrun) {
+    Launch l;
+    Error err;
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "OMPI_COMM_WORLD_RANK=1",
+                  "OMPI_COMM_WORLD_SIZE=2", TORCHRUN));
+    EXPECT(l.size == 8 && l.rank == 3 && !strcmp(l.launcher, "torchrun"));
+}
+
+TEST(mpirun_and_srun_are_met_by_mpi) {
+    Launch l;
+    Error err;
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4",
+                  "OMPI_COMM_WORLD_LOCAL_RANK=1"));
+    EXPECT(l.rendezvous == RENDEZVOUS_MPI && l.rank == 1 && l.size == 4 && l.local_rank == 1 &&
+           !strcmp(l.launcher, "mpirun"));
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "PMI_RANK=2", "PMI_SIZE=4")); // that does not always say which on its machine
+    EXPECT(l.rendezvous == RENDEZVOUS_MPI && l.rank == 2 && l.size == 4 && l.local_rank == -1);
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "PMI_RANK=2", "PMI_SIZE=4", "MPI_LOCALRANKID=0") && l.local_rank == 0);
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "SLURM_LOCALID=2",
+                  "SLURM_JOB_ID=77"));
+    EXPECT(l.rendezvous == RENDEZVOUS_MPI && l.rank == 5 && l.size == 6 && l.local_rank == 2 && !strcmp(l.run_id, "77"));
+}
+
+TEST(without_mpi_they_are_met_by_tcp) {
+    Launch l;
+    Error err;
+    EXPECT(DETECT(&l, MPI_ABSENT, &err, "SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "SLURM_LOCALID=2", "MASTER_ADDR=a",
+                  "MASTER_PORT=1"));
+    EXPECT(l.rendezvous == RENDEZVOUS_TCP && !strcmp(l.address, "a") && l.port == 1);
+    EXPECT_REFUSED(MPI_ABSENT, "built without MPI, and MASTER_ADDR", "SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6");
+    EXPECT_REFUSED(MPI_ABSENT, "mpirun started 2 processes", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2");
+    EXPECT_REFUSED(MPI_ABSENT, "MASTER_PORT is not set", "PMI_RANK=1", "PMI_SIZE=2", "MASTER_ADDR=a");
+}
+
+TEST(a_batch_script_is_one_process) { // sbatch sets these in the script itself
+    Launch l;
+    Error err;
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_LOCALID=0", "SLURM_JOB_ID=7"));
+    EXPECT(l.rendezvous == RENDEZVOUS_NONE && l.size == 1);
+}
+
+TEST(one_rank_of_one_meets_nobody) {
+    Launch l;
+    Error err;
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "RANK=0", "WORLD_SIZE=1") && l.rendezvous == RENDEZVOUS_NONE && l.local_rank == 0);
+    EXPECT(DETECT(&l, MPI_ABSENT, &err, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1") &&
+           l.rendezvous == RENDEZVOUS_NONE);
+}
+
+TEST(half_given_sets_are_refused) {
+    EXPECT_REFUSED(MPI_BUILT_IN, "WORLD_SIZE is not set", "RANK=0");
+    EXPECT_REFUSED(MPI_BUILT_IN, "RANK is not set", "WORLD_SIZE=2");
+    EXPECT_REFUSED(MPI_BUILT_IN, "LOCAL_RANK is not set", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1");
+    EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_ADDR", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0");
+    EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_ADDR", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0",
+                   "MASTER_ADDR=", "MASTER_PORT=1");
+    EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_PORT", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a");
+    EXPECT_REFUSED(MPI_BUILT_IN, "OMPI_COMM_WORLD_SIZE is not set", "OMPI_COMM_WORLD_RANK=0");
+    EXPECT_REFUSED(MPI_BUILT_IN, "PMI_RANK is not set", "PMI_SIZE=2");
+    EXPECT_REFUSED(MPI_BUILT_IN, "SLURM_PROCID is not set", "SLURM_STEP_NUM_TASKS=2");
+}
+
+TEST(senseless_values_are_refused) {
+    static const char* const numbers[] = {"",    "x", "1x", " 1", "-1", "+1", "0x1", "1.0", "99999999999999999999",
+                                          "4097"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        char rank[64], size[64], local[64], port[64];
+        snprintf(rank, sizeof rank, "RANK=%s", numbers[i]);
+        snprintf(size, sizeof size, "WORLD_SIZE=%s", numbers[i]);
+        snprintf(local, sizeof local, "LOCAL_RANK=%s", numbers[i]);
+        snprintf(port, sizeof port, "MASTER_PORT=%s", i == 9 ? "65536" : numbers[i]);
+        EXPECT_REFUSED(MPI_BUILT_IN, rank, rank, "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a", "MASTER_PORT=1");
+        EXPECT_REFUSED(MPI_BUILT_IN, size, "RANK=0", size, "LOCAL_RANK=0", "MASTER_ADDR=a", "MASTER_PORT=1");
+        EXPECT_REFUSED(MPI_BUILT_IN, local, "RANK=0", "WORLD_SIZE=2", local, "MASTER_ADDR=a", "MASTER_PORT=1");
+        EXPECT_REFUSED(MPI_BUILT_IN, port, "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a", port);
+    }
+    EXPECT_REFUSED(MPI_BUILT_IN, "WORLD_SIZE=0", "RANK=0", "WORLD_SIZE=0");
+    EXPECT_REFUSED(MPI_BUILT_IN, "MASTER_PORT=0", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=a",
+                   "MASTER_PORT=0");
+    EXPECT_REFUSED(MPI_BUILT_IN, "RANK=2 is not below WORLD_SIZE=2", "RANK=2", "WORLD_SIZE=2", "LOCAL_RANK=0");
+    EXPECT_REFUSED(MPI_BUILT_IN, "LOCAL_RANK=2 is not below", "RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=2");
+    EXPECT_REFUSED(MPI_BUILT_IN, "RANK=1 is not below WORLD_SIZE=1", "RANK=1", "WORLD_SIZE=1");
+    char* address = format("MASTER_ADDR=%0300d", 0);
+    EXPECT_REFUSED(MPI_BUILT_IN, "too long", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", address, "MASTER_PORT=1");
+    free(address);
+}
+
+TEST_MAIN()

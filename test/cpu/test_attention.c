@@ -1,0 +1,150 @@
+// The CPU's attention at the edges of its blocks: sequences that end before, at and behind a block of queries or keys,
+// heads that fill tiles only in part, more threads than heads. Other sizes are in test_backends.c.
+#include "test/cpu/stored.h"
+#include "llmc/check/compare.h"
+#include "llmc/rng.h"
+
+typedef struct {
+    int B, T, NH, HS;
+} Shape;
+
+typedef enum { OUT, LSE, DQKV, NUM_RESULTS } Result;
+static const char* const RESULT_NAMES[NUM_RESULTS] = {"out", "lse", "dqkv"};
+
+static size_t result_size(const Shape* s, Result r) {
+    const size_t heads = (size_t)s->B * s->T * s->NH;
+    return r == LSE ? heads : heads * s->HS * (r == DQKV ? 3 : 1);
+}
+
+// Forward and backward of one form of attention, from the same numbers each time. Results are doubles, to be freed.
+static void run(const Backend* b, const Shape* s, const DeviceOptions* options, double* result[NUM_RESULTS]) {
+    const int C = s->NH * s->HS;
+    const size_t n = result_size(s, OUT), heads = result_size(s, LSE);
+    Stored *qkv = stored_alloc(b, 3 * n), *dqkv = stored_alloc(b, 3 * n);
+    Stored *out = stored_alloc(b, n), *dout = stored_alloc(b, n);
+    float* lse = alloc_or_die(2 * heads, sizeof *lse, "statistics");
+    for (size_t i = 0; i < 3 * n; i++) {
+        stored_put(b, qkv, i, rng_normal(1, RNG_TEST, i));
+        stored_put(b, dqkv, i, NAN); // elements that are left out show
+    }
+    for (size_t i = 0; i < n; i++) {
+        stored_put(b, dout, i, rng_normal(2, RNG_TEST, i));
+        stored_put(b, out, i, NAN);
+    }
+    for (size_t i = 0; i < 2 * heads; i++) { lse[i] = NAN; }
+    b->device_open(options);
+    b->attention_forward(out, lse, qkv, s->B, s->T, C, s->NH);
+    b->attention_backward(dqkv, lse + heads, dout, out, lse, qkv, s->B, s->T, C, s->NH);
+    for (int r = OUT; r < NUM_RESULTS; r++) {
+        const size_t size = result_size(s, (Result)r);
+        result[r] = alloc_or_die(size, sizeof **result, "results");
+        for (size_t i = 0; i < size; i++) {
+            result[r][i] = r == LSE ? lse[i] : stored_get(b, r == OUT ? out : dqkv, i);
+        }
+    }
+    free(qkv), free(dqkv), free(out), free(dout), free(lse);
+}
+
+// The largest error of any result between two runs, and of any single element of them.
+static void compare_runs(const Shape* s, double* const* got, double* const* want, double error, double worst) {
+    for (int r = OUT; r < NUM_RESULTS; r++) {
+        const Difference d = compare(got[r], want[r], result_size(s, (Result)r));
+        if (!(d.error <= error && d.worst <= worst)) {
+            TEST_FAIL("B=%d T=%d NH=%d HS=%d: %s is off by %.2g, an element by %.2g", s->B, s->T, s->NH, s->HS,
+                      RESULT_NAMES[r], d.error, d.worst);
+        }
+    }
+}
+
+static void free_results(double** result) {
+    for (int r = 0; r < NUM_RESULTS; r++) { free(result[r]); }
+}
+
+// Blocks are of 96 and 192 positions, tiles of up to 32, vectors of up to 16.
+static const Shape SHAPES[] = {
+    {2, 1, 3, 16},  {1, 2, 2, 1},   {2, 31, 2, 7},  {1, 33, 2, 20}, {1, 64, 3, 64},   {1, 95, 1, 33},
+    {2, 96, 1, 32}, {1, 97, 3, 48}, {1, 191, 1, 5}, {1, 192, 2, 80}, {3, 193, 1, 12}, {1, 289, 2, 100},
+    {1, 385, 1, 64}, {1, 107, 1, 255}, {1, 205, 1, 256}, {1, 700, 1, 24},
+};
+enum { NUM_SHAPES = sizeof SHAPES / sizeof *SHAPES };
+
+// bf16: the plain loops keep scores and probabilities in float, flash rounds probabilities and their gradients. Single
+// elements are the sum of few products where few keys are seen.
+TEST(every_form_equals_the_plain_loops) {
+    EACH_CPU_BACKEND(b) {
+        const double error = stores_bf16(b) ? 6e-3 : 2e-6, worst = stores_bf16(b) ? 5e-2 : 3e-5;
+        for (int i = 0; i < NUM_SHAPES; i++) {
+            double *plain[NUM_RESULTS], *unfused[NUM_RESULTS], *flash[NUM_RESULTS];
+            run(b, &SHAPES[i], &PLAIN, plain);
+            run(b, &SHAPES[i], &UNFUSED, unfused);
+            run(b, &SHAPES[i], &FAST, flash);
+            compare_runs(&SHAPES[i], unfused, plain, error, worst);
+            compare_runs(&SHAPES[i], flash, plain, error, worst);
+            free_results(plain), free_results(unfused), free_results(flash);
+        }
+    }
+}
+
+// With one thread a head is one task; with more, heads are cut.
+TEST(bits_do_not_depend_on_the_number_of_threads) {
+    const int threads[] = {1, 2, 5, 7, 16};
+    EACH_CPU_BACKEND(b) {
+        for (int i = 0; i < NUM_SHAPES; i++) {
+            double *want[NUM_RESULTS], *got[NUM_RESULTS];
+            for (int k = 0; k < 5; k++) {
+                const DeviceOptions options = with_threads(FAST, threads[k]);
+                run(b, &SHAPES[i], &options, k ? got : want);
+                if (k) { compare_runs(&SHAPES[i], got, want, 0, 0); }
+                if (k) { free_results(got); }
+            }
+            free_results(want);
+        }
+    }
+}
+
+// However large they are: the probability of a later position is exactly 0.
+TEST(nothing_is_seen_of_later_values) {
+    enum { T = 200, HS = 24, LATER = 150 };
+    EACH_CPU_BACKEND(b) {
+        const size_t n = (size_t)T * HS, seen = (size_t)LATER * HS * b->element_bytes;
+        Stored *qkv = stored_alloc(b, 3 * n), *out[2] = {stored_alloc(b, n), stored_alloc(b, n)};
+        float lse[T];
+        for (size_t i = 0; i < 3 * n; i++) { stored_put(b, qkv, i, rng_normal(4, RNG_TEST, i)); }
+        b->attention_forward(out[0], lse, qkv, 1, T, HS, 1);
+        for (size_t i = 0; i < HS; i++) { stored_put(b, qkv, LATER * 3 * HS + 2 * HS + i, 3e38f); }
+        b->attention_forward(out[1], lse, qkv, 1, T, HS, 1);
+        EXPECT(!memcmp(out[0], out[1], seen));
+        EXPECT(memcmp(stored_at(b, out[0], (size_t)LATER * HS), stored_at(b, out[1], (size_t)LATER * HS),
+                      HS * b->element_bytes) != 0);
+        free(qkv), free(out[0]), free(out[1]);
+    }
+}
+
+// Decoding has one kernel, the plain one: with the plain kernels it gives the bits of attention_forward.
+TEST(cached_attention_equals_attention_piece_by_piece) {
+    enum { B = 2, T = 11, C = 24, NH = 3, CAPACITY = 16, PIECES = 4 };
+    const int piece[PIECES] = {1, 4, 1, 5};
+    EACH_CPU_BACKEND(b) {
+        b->device_open(&PLAIN);
+        const size_t e = b->element_bytes;
+        Stored *qkv = stored_alloc(b, B * T * 3 * C), *part = stored_alloc(b, B * T * 3 * C);
+        Stored *out = stored_alloc(b, B * T * C), *part_out = stored_alloc(b, B * T * C);
+        Stored* cache = stored_alloc(b, B * CAPACITY * 2 * C);
+        float lse[B * NH * T];
+        for (size_t i = 0; i < B * T * 3 * C; i++) { stored_put(b, qkv, i, rng_normal(8, RNG_TEST, i)); }
+        b->attention_forward(out, lse, qkv, B, T, C, NH);
+        for (size_t i = 0, past = 0; i < PIECES; past += (size_t)piece[i++]) {
+            const size_t n = (size_t)piece[i];
+            for (size_t s = 0; s < B; s++) {
+                memcpy(stored_at(b, part, s * n * 3 * C), stored_at(b, qkv, (s * T + past) * 3 * C), n * 3 * C * e);
+            }
+            b->attention_cached(part_out, cache, part, B, piece[i], (int)past, CAPACITY, C, NH);
+            for (size_t s = 0; s < B; s++) {
+                EXPECT(!memcmp(stored_at(b, part_out, s * n * C), stored_at(b, out, (s * T + past) * C), n * C * e));
+            }
+        }
+        free(qkv), free(out), free(part), free(part_out), free(cache);
+    }
+}
+
+TEST_MAIN()

@@ -1,0 +1,220 @@
+// Single operations of the CPU's backends on special inputs: numbers far out and not finite, long rows, chunks of
+// logits, large memory. Random inputs are in test/check/test_backends.c.
+#include "test/cpu/stored.h"
+#include "llmc/check/compare.h"
+#include "llmc/check/op_run.h"
+#include "test/check/op_tensors.h"
+#include "llmc/cpu/math.h"
+#include "llmc/rng.h"
+#include <sys/resource.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// GELU, exp
+
+// out = gelu(inp), derivative = gelu'(inp), n numbers: the gradient through a layer of one weight, which is 1.
+static void gelu_both(const Backend* b, Stored* out, Stored* derivative, const Stored* inp, int n) {
+    Stored *one = stored_alloc(b, 1), *dout = stored_alloc(b, (size_t)n);
+    float dweight = 0, dbias = 0;
+    stored_put(b, one, 0, 1);
+    for (int i = 0; i < n; i++) { stored_put(b, dout, (size_t)i, 1); }
+    b->params_changed();
+    b->gelu_forward(out, inp, (size_t)n);
+    b->matmul_gelu_backward(derivative, &dweight, &dbias, dout, out, inp, one, n, 1, 1);
+    free(one), free(dout);
+}
+
+// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) and its derivative
+static double gelu_in_double(double x, double* derivative) {
+    const double k = sqrt(2.0 / 3.14159265358979323846), t = tanh(k * (x + 0.044715 * x * x * x));
+    *derivative = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * k * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * x * (1 + t);
+}
+
+TEST(gelu_is_the_tanh_form) {
+    enum { COUNT = 769 };
+    const DeviceOptions* const forms[] = {&PLAIN, &FAST, &UNFUSED};
+    EACH_CPU_BACKEND(b) {
+        Stored *inp = stored_alloc(b, COUNT), *out = stored_alloc(b, COUNT), *derivative = stored_alloc(b, COUNT);
+        for (int i = 0; i < COUNT; i++) { stored_put(b, inp, (size_t)i, -12 + 0.03125f * (float)i); }
+        for (int k = 0; k < 3; k++) {
+            b->device_open(forms[k]);
+            gelu_both(b, out, derivative, inp, COUNT);
+            for (size_t i = 0; i < COUNT; i++) {
+                double slope;
+                const double value = gelu_in_double((double)stored_get(b, inp, i), &slope);
+                EXPECT_NEAR(stored_get(b, out, i), value, 1e-6 + unit_roundoff(b) * fabs(value));
+                EXPECT_NEAR(stored_get(b, derivative, i), slope, 2e-6 + unit_roundoff(b) * fabs(slope));
+            }
+        }
+        free(inp), free(out), free(derivative);
+    }
+}
+
+TEST(fast_gelu_of_numbers_far_out_is_0_or_the_number_and_nan_stays) {
+    const float far[] = {20.0f, 1e5f, 1e18f, 1e30f, -20.0f, -1e5f, -1e18f, -1e30f, NAN};
+    enum { COUNT = sizeof far / sizeof *far };
+    EACH_CPU_BACKEND(b) {
+        Stored *inp = stored_alloc(b, COUNT), *out = stored_alloc(b, COUNT), *derivative = stored_alloc(b, COUNT);
+        for (size_t i = 0; i < COUNT; i++) { stored_put(b, inp, i, far[i]); }
+        gelu_both(b, out, derivative, inp, COUNT);
+        for (size_t i = 0; i < COUNT - 1; i++) {
+            const double want = far[i] > 0 ? stored_get(b, inp, i) : 0.0;
+            EXPECT_NEAR(stored_get(b, out, i), want, 1e-37 * fabs((double)far[i]));
+            EXPECT_NEAR(stored_get(b, derivative, i), far[i] > 0, 1e-30);
+        }
+        EXPECT(isnan(stored_get(b, out, COUNT - 1)) && isnan(stored_get(b, derivative, COUNT - 1)));
+        free(inp), free(out), free(derivative);
+    }
+}
+
+TEST(vector_exp_keeps_its_stated_error) {
+    double worst = 0;
+    for (float x = -87.0f; x < 88.0f; x += 0.00011f) { worst = fmax(worst, fabs(exp_fast(x) / exp((double)x) - 1)); }
+    EXPECT_NEAR(worst, 0, 2e-7);
+    EXPECT(exp_fast(-INFINITY) < 2e-38f && exp_fast(-1000) < 2e-38f);
+    EXPECT(isnan(exp_fast(NAN))); // a loss that is not finite must show
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the classifier
+
+enum { COLUMNS = 6001, PADDED = 6016, TARGET = 17 };
+
+// Softmax of one row of logits, through a classifier of one channel: *loss, and gradient (PADDED) = softmax - onehot,
+// as it was stored times dloss = 1/2.
+static void softmax(const Backend* b, const Stored* logits, float* loss, float* loss_too, float* gradient) {
+    Stored *inp = stored_alloc(b, 1), *dinp = stored_alloc(b, 1), *scratch = stored_alloc(b, PADDED);
+    const int target = TARGET;
+    stored_put(b, inp, 0, 1);
+    memset(gradient, 0, PADDED * sizeof *gradient);
+    b->params_changed();
+    b->classifier_loss(loss, scratch, inp, logits, &target, 1, 1, 1, COLUMNS, PADDED);
+    b->classifier_backward(loss_too, dinp, gradient, scratch, inp, logits, &target, 0.5f, 1, 1, 1, COLUMNS, PADDED);
+    free(inp), free(dinp), free(scratch);
+}
+
+// A row longer than the blocks that the fast form adds up, with its largest number in the first of them, in the last,
+// and on the way.
+TEST(softmax_of_a_long_row_does_not_depend_on_where_its_maximum_is) {
+    enum { CASES = 6 };
+    static float fast[PADDED], plain[PADDED];
+    static double got[PADDED], want[PADDED];
+    const int at[CASES] = {0, 2047, 2048, 4000, COLUMNS - 1, COLUMNS - 1};
+    const float height[CASES] = {9.0f, 9.0f, 9.0f, 9.0f, 9.0f, 200.0f}; // the last one's exp is not a float
+    EACH_CPU_BACKEND(b) {
+        const double tolerance = stores_bf16(b) ? unit_roundoff(b) : 1e-5; // the plain sums are long
+        Stored* logits = stored_alloc(b, PADDED);
+        for (int k = 0; k < CASES; k++) {
+            float loss[4];
+            for (int v = 0; v < PADDED; v++) {
+                const float level = v == at[k] ? height[k] : 0.001f * (float)(k % 2 ? v : -v);
+                stored_put(b, logits, (size_t)v, v < COLUMNS ? level + rng_normal(6, RNG_TEST, (uint64_t)v) : 3.0f);
+            }
+            b->device_open(&PLAIN);
+            softmax(b, logits, &loss[0], &loss[1], plain);
+            b->device_open(&FAST);
+            softmax(b, logits, &loss[2], &loss[3], fast);
+            for (int i = 1; i < 4; i++) { EXPECT_NEAR(loss[i], loss[0], 1e-5); }
+            for (int v = 0; v < PADDED; v++) { got[v] = fast[v], want[v] = plain[v]; }
+            EXPECT_NEAR(compare(got, want, PADDED).error, 0, tolerance);
+            EXPECT(fast[COLUMNS] == 0 && fast[PADDED - 1] == 0);
+        }
+        free(logits);
+    }
+}
+
+// The values of a tensor after an operation with so many rows of logits at a time; the caller frees them.
+static double* after_chunks(const Backend* b, const char* op, const char* tensor, int chunk) {
+    OpSizes sizes = op_sizes_small();
+    sizes.chunk = chunk;
+    OpCase c = op_open(b, op_number(op), &sizes, 1);
+    op_run(&c);
+    double* values = op_values(&c, op_find_tensor(&c, tensor));
+    op_close(&c);
+    return values;
+}
+
+TEST(the_classifier_does_not_depend_on_its_chunks) {
+    enum { N = 39, V = 133, C = 42, VP = 160 };
+    static const struct {
+        const char *op, *tensor;
+        size_t n;
+    } results[] = {{"classifier_logits", "out", N * V},
+                   {"classifier_loss", "losses", N},
+                   {"classifier_backward", "losses", N},
+                   {"classifier_backward", "dinp", N * C},
+                   {"classifier_backward", "dweight", VP * C}};
+    const int chunks[] = {7, 38};
+    EACH_CPU_BACKEND(b) {
+        b->device_open(&PLAIN); // one order of sums for any number of rows
+        for (size_t r = 0; r < sizeof results / sizeof *results; r++) {
+            double* whole = after_chunks(b, results[r].op, results[r].tensor, N);
+            for (int k = 0; k < 2; k++) {
+                double* parts = after_chunks(b, results[r].op, results[r].tensor, chunks[k]);
+                EXPECT(!memcmp(whole, parts, results[r].n * sizeof *whole));
+                free(parts);
+            }
+            free(whole);
+        }
+    }
+}
+
+TEST(norm_is_the_sum_of_all_squares) {
+    enum { MOST = 123457 };
+    const size_t sizes[] = {1, 3, 1023, 4099, MOST};
+    float* x = alloc_or_die(MOST, sizeof *x, "a test");
+    for (size_t i = 0; i < MOST; i++) { x[i] = rng_normal(7, RNG_TEST, i); }
+    EACH_CPU_BACKEND(b) {
+        for (int s = 0; s < 5; s++) {
+            double got = 0, want = 0;
+            for (size_t i = 0; i < sizes[s]; i++) { want += (double)x[i] * (double)x[i]; }
+            b->norm_squared(&got, x, sizes[s]);
+            EXPECT_NEAR(got, want, 1e-13 * want);
+        }
+    }
+    free(x);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the device
+
+// Also where that is done by other instructions, in areas larger than caches.
+TEST(zeroed_is_the_range_asked_for_and_nothing_else) {
+    const size_t sizes[] = {1, 100, 3000000, (size_t)70 << 20}, room = (size_t)71 << 20;
+    const Backend* b = &cpu_fp32_generic; // one form for all levels
+    b->device_open(&FAST);
+    unsigned char* memory = b->device_alloc(room, "a test");
+    for (size_t i = 0; i < room; i += 997) { EXPECT(memory[i] == 0); }
+    for (int s = 0; s < 4; s++) {
+        const size_t begin = 77, end = begin + sizes[s] + 5;
+        size_t wrong = 0;
+        memset(memory, 0xff, room);
+        b->device_zero(memory + begin, end - begin);
+        for (size_t i = 0; i < room; i++) { wrong += memory[i] != (i >= begin && i < end ? 0 : 0xff); }
+        EXPECT(wrong == 0);
+    }
+    b->device_free(memory, room);
+}
+
+TEST(speeds_are_measured) {
+    EACH_CPU_BACKEND(b) {
+        const double peak = b->device_peak_flops(), kernel = b->device_kernel_flops();
+        EXPECT(isfinite(peak) && peak > 1e6 && isfinite(kernel) && kernel > 1e6);
+    }
+    EXPECT(cpu_fp32_generic.device_copy_bandwidth() > 1e6);
+}
+
+TEST(memory_that_is_available_is_bounded) {
+    const Backend* b = &cpu_fp32_generic;
+    const size_t bytes = b->device_memory_available();
+    EXPECT(bytes > 1 << 20 && bytes < (size_t)1 << 50);
+    struct rlimit r, small;
+    getrlimit(RLIMIT_AS, &r);
+    small = r;
+    small.rlim_cur = (rlim_t)1 << 36;
+    setrlimit(RLIMIT_AS, &small);
+    EXPECT(b->device_memory_available() <= (size_t)1 << 36);
+    setrlimit(RLIMIT_AS, &r);
+}
+
+TEST_MAIN()

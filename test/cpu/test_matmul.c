@@ -1,0 +1,255 @@
+// The CPU's linear layers number by number: sums of small integers, which must be exact, in all sizes of rows, columns
+// and depths around a tile, with tensors that end at memory that may not be touched; and numbers that are not finite.
+#include "test/cpu/stored.h"
+#include "llmc/rng.h"
+
+// out, dinp (N,C) and (N,OC), weight (OC,C) and their gradients.
+typedef struct {
+    int N, C, OC;
+    Stored *out, *inp, *weight, *bias, *dinp, *dout;
+    float *dweight, *dbias;
+} Layer;
+
+typedef struct {
+    size_t out, inp, weight, bias, dweight, dbias;
+} LayerBytes;
+
+static LayerBytes layer_bytes(const Backend* b, const Layer* l) {
+    const size_t N = (size_t)l->N, C = (size_t)l->C, OC = (size_t)l->OC, e = b->element_bytes;
+    const LayerBytes bytes = {.out = N * OC * e,
+                              .inp = N * C * e,
+                              .weight = OC * C * e,
+                              .bias = OC * e,
+                              .dweight = OC * C * sizeof(float),
+                              .dbias = OC * sizeof(float)};
+    return bytes;
+}
+
+static float small_integer(uint64_t seed, size_t i) { return (float)(int)(rng_u64(seed, RNG_TEST, i) % 17) - 8.0f; }
+
+static void fill(const Backend* b, Stored* x, size_t bytes, uint64_t seed) {
+    for (size_t i = 0; i < bytes / b->element_bytes; i++) { stored_put(b, x, i, small_integer(seed, i)); }
+}
+
+// Inputs are small integers, gradients that are added to as well; outputs are NaN.
+static Layer layer_open(const Backend* b, int N, int C, int OC) {
+    Layer l = {.N = N, .C = C, .OC = OC};
+    const LayerBytes n = layer_bytes(b, &l);
+    l.out = guarded_alloc(n.out), l.dout = guarded_alloc(n.out);
+    l.inp = guarded_alloc(n.inp), l.dinp = guarded_alloc(n.inp);
+    l.weight = guarded_alloc(n.weight), l.bias = guarded_alloc(n.bias);
+    l.dweight = guarded_alloc(n.dweight), l.dbias = guarded_alloc(n.dbias);
+    fill(b, l.inp, n.inp, 1);
+    fill(b, l.weight, n.weight, 2);
+    fill(b, l.bias, n.bias, 3);
+    fill(b, l.dout, n.out, 4);
+    for (size_t i = 0; i < (size_t)OC * (size_t)C; i++) { l.dweight[i] = small_integer(5, i); }
+    for (size_t i = 0; i < (size_t)OC; i++) { l.dbias[i] = small_integer(6, i); }
+    b->params_changed(); // an earlier weight may have had this address
+    return l;
+}
+
+static void layer_close(const Backend* b, Layer* l) {
+    const LayerBytes n = layer_bytes(b, l);
+    guarded_free(l->out, n.out), guarded_free(l->dout, n.out);
+    guarded_free(l->inp, n.inp), guarded_free(l->dinp, n.inp);
+    guarded_free(l->weight, n.weight), guarded_free(l->bias, n.bias);
+    guarded_free(l->dweight, n.dweight), guarded_free(l->dbias, n.dbias);
+}
+
+static void layer_run(const Backend* b, const Layer* l) {
+    b->matmul_forward(l->out, l->inp, l->weight, l->bias, l->N, l->C, l->OC);
+    b->matmul_backward(l->dinp, l->dweight, l->dbias, l->dout, l->inp, l->weight, l->N, l->C, l->OC);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// exact sums
+
+// Small integers as float arrays, in the layouts of the layer's tensors.
+typedef struct {
+    float *inp, *weight, *dout;
+} Integers;
+
+static float* integers(uint64_t seed, size_t n) {
+    float* x = alloc_or_die(n, sizeof *x, "integers");
+    for (size_t i = 0; i < n; i++) { x[i] = small_integer(seed, i); }
+    return x;
+}
+
+// sum over k of x[k * x_step] y[k * y_step]: sums of small integers are exact in float.
+static float dot(const float* x, size_t x_step, const float* y, size_t y_step, int n) {
+    float sum = 0;
+    for (int k = 0; k < n; k++) { sum += x[(size_t)k * x_step] * y[(size_t)k * y_step]; }
+    return sum;
+}
+
+static int wrong_sums(const Backend* b, const Layer* l, const Integers* x) {
+    const size_t N = (size_t)l->N, C = (size_t)l->C, OC = (size_t)l->OC;
+    int wrong = 0;
+    for (size_t n = 0; n < N; n++) {
+        for (size_t o = 0; o < OC; o++) {
+            const float sum = dot(x->inp + n * C, 1, x->weight + o * C, 1, l->C) + small_integer(3, o);
+            wrong += !(stored_get(b, l->out, n * OC + o) == as_stored(b, sum));
+        }
+        for (size_t c = 0; c < C; c++) {
+            const float sum = dot(x->dout + n * OC, 1, x->weight + c, C, l->OC);
+            wrong += !(stored_get(b, l->dinp, n * C + c) == as_stored(b, sum));
+        }
+    }
+    for (size_t o = 0; o < OC; o++) {
+        float sum = small_integer(6, o);
+        for (size_t n = 0; n < N; n++) { sum += x->dout[n * OC + o]; }
+        wrong += !(l->dbias[o] == sum);
+        for (size_t c = 0; c < C; c++) {
+            const float product = dot(x->dout + o, OC, x->inp + c, C, l->N);
+            wrong += !(l->dweight[o * C + c] == small_integer(5, o * C + c) + product);
+        }
+    }
+    return wrong;
+}
+
+static void check_layer(const Backend* b, int N, int C, int OC) {
+    Layer l = layer_open(b, N, C, OC);
+    Integers x = {integers(1, (size_t)N * (size_t)C), integers(2, (size_t)OC * (size_t)C),
+                  integers(4, (size_t)N * (size_t)OC)};
+    layer_run(b, &l);
+    const int wrong = wrong_sums(b, &l, &x);
+    const bool untouched = untouched_before(l.out) && untouched_before(l.dinp) && untouched_before(l.dweight) &&
+                           untouched_before(l.dbias);
+    if (wrong || !untouched) {
+        TEST_FAIL("N=%d C=%d OC=%d: %d sums are wrong%s", N, C, OC, wrong, untouched ? "" : ", memory before a tensor");
+    }
+    free(x.inp), free(x.weight), free(x.dout);
+    layer_close(b, &l);
+}
+
+// Leaves NaN wherever packed operands and tiles lie: panels must be filled up with zeros.
+static void poison_scratch(const Backend* b) {
+    Layer l = layer_open(b, 97, 400, 97);
+    const LayerBytes n = layer_bytes(b, &l);
+    memset(l.inp, 0xff, n.inp);
+    memset(l.weight, 0xff, n.weight);
+    memset(l.dout, 0xff, n.out);
+    layer_run(b, &l);
+    layer_close(b, &l);
+}
+
+// Each of the three sizes is the depth of one product, the rows of another, the columns of the third. Tiles have 6 to
+// 32 rows, 8 to 64 columns; depths are rounded up to as many as 32 and cut at 384.
+static const int DEPTHS[] = {1, 2, 3, 31, 32, 33, 64, 65, 384, 385, 1000};
+enum { NUM_DEPTHS = sizeof DEPTHS / sizeof *DEPTHS };
+
+TEST(sums_of_small_integers_are_exact_in_all_sizes_around_a_tile) {
+    EACH_CPU_BACKEND(b) {
+        poison_scratch(b);
+        for (int d = 0; d < NUM_DEPTHS; d++) {
+            const int k = DEPTHS[d], step = k > 64 ? 13 : k > 33 ? 5 : 1;
+            for (int i = 1; i <= 66; i += step) {
+                check_layer(b, max_int(i, 8), k, 35); // the plain loops take fewer than 8 rows
+                check_layer(b, 33, k, i);
+                if (k >= 8) { check_layer(b, k, 35, i); }
+            }
+        }
+        for (int n = 1; n < 8; n++) { check_layer(b, n, 37, 70); }
+    }
+}
+
+// Pieces of depth lie one behind another in a panel of a packed weight.
+TEST(sums_are_exact_over_several_pieces_of_depth_and_blocks) {
+    EACH_CPU_BACKEND(b) {
+        check_layer(b, 40, 1000, 450);
+        check_layer(b, 1200, 40, 36);
+        check_layer(b, 1000, 70, 33);
+    }
+}
+
+// Normal numbers: each of the products and sums is rounded to float once, in any order. dweight is float in every
+// backend; factors that are stored as bf16 are exact.
+TEST(sums_are_as_near_as_rounding_each_step_allows) {
+    enum { OUTPUTS = 35 };
+    EACH_CPU_BACKEND(b) {
+        for (int d = 0; d < NUM_DEPTHS; d++) {
+            const int N = max_int(DEPTHS[d], 8);
+            Layer l = layer_open(b, N, OUTPUTS, OUTPUTS);
+            for (size_t i = 0; i < (size_t)N * OUTPUTS; i++) {
+                stored_put(b, l.inp, i, rng_normal(1, RNG_TEST, i));
+                stored_put(b, l.dout, i, rng_normal(2, RNG_TEST, i));
+            }
+            layer_run(b, &l);
+            int wrong = 0;
+            for (size_t i = 0; i < OUTPUTS * OUTPUTS; i++) {
+                double sum = (double)small_integer(5, i), size = fabs(sum);
+                for (size_t n = 0; n < (size_t)N; n++) {
+                    const double product = (double)stored_get(b, l.dout, n * OUTPUTS + i / OUTPUTS) *
+                                           (double)stored_get(b, l.inp, n * OUTPUTS + i % OUTPUTS);
+                    sum += product;
+                    size += fabs(product);
+                }
+                wrong += !(fabs(sum - (double)l.dweight[i]) <= (N + 2) * 0x1p-24 * size);
+            }
+            if (wrong) { TEST_FAIL("%d sums over %d products are too far off", wrong, N); }
+            layer_close(b, &l);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// numbers that are not finite, and denormals
+
+enum { ROWS = 33, COLS = 35 };
+
+// Runs a layer whose inputs are `other`, but for one element, `special`; its weights are `weight`, biases 0. Sets the
+// output in the row with the special one, and in all other rows.
+static void product_with(const Backend* b, float special, float other, float weight, int C, float* with,
+                         float* without) {
+    Layer l = layer_open(b, ROWS, C, COLS);
+    for (size_t i = 0; i < (size_t)ROWS * (size_t)C; i++) { stored_put(b, l.inp, i, other); }
+    for (size_t i = 0; i < (size_t)COLS * (size_t)C; i++) { stored_put(b, l.weight, i, weight); }
+    for (size_t i = 0; i < COLS; i++) { stored_put(b, l.bias, i, 0); }
+    stored_put(b, l.inp, (size_t)(ROWS / 2) * (size_t)C + (size_t)(C / 2), special);
+    b->matmul_forward(l.out, l.inp, l.weight, l.bias, ROWS, C, COLS);
+    *with = stored_get(b, l.out, ROWS / 2 * COLS);
+    *without = stored_get(b, l.out, 0);
+    for (size_t i = 0; i < ROWS * COLS; i++) {
+        const float got = stored_get(b, l.out, i), want = i / COLS == ROWS / 2 ? *with : *without;
+        EXPECT(!memcmp(&got, &want, sizeof want));
+    }
+    layer_close(b, &l);
+}
+
+TEST(what_is_not_finite_stays_in_its_row) {
+    float with, without;
+    EACH_CPU_BACKEND(b) {
+        for (int k = 1; k < 70; k += 3) {
+            product_with(b, INFINITY, 1, 1, k, &with, &without);
+            EXPECT(with == INFINITY && without == (float)k);
+            product_with(b, -INFINITY, 1, 2, k, &with, &without);
+            EXPECT(with == -INFINITY && without == 2 * (float)k);
+            product_with(b, INFINITY, 1, 0, k, &with, &without);
+            EXPECT(with != with && without == 0);
+            product_with(b, NAN, 1, 1, k, &with, &without);
+            EXPECT(with != with && without == (float)k);
+        }
+        product_with(b, 0x1.fep127f, 0, 2, 5, &with, &without); // finite in bf16; twice that is not, in float
+        EXPECT(with == INFINITY && without == 0);
+    }
+}
+
+// The instructions for bf16 take denormals for zeros, and flush results to zero; device_open() asks the same of others.
+TEST(denormals_are_zeros_in_products) {
+#ifdef __SSE__
+    float with, without;
+    EACH_CPU_BACKEND(b) {
+        product_with(b, 0x1p-127f, 1, 0x1p126f, 1, &with, &without);
+        EXPECT(without == 0x1p126f && with == 0);
+        product_with(b, 0x1p-126f, 0, 0x1p-1f, 1, &with, &without); // the product is denormal
+        EXPECT(without == 0 && with == 0);
+        product_with(b, 0x1p-126f, 0, 1, 1, &with, &without);
+        EXPECT(without == 0 && with == 0x1p-126f);
+    }
+#else
+    SKIP("the processor has other ways to flush denormals");
+#endif
+}
+
+TEST_MAIN()

@@ -1,0 +1,537 @@
+// ./prepare: what stands in the shards, that an interrupted run goes on to the same bytes, and every error.
+//
+// Each run of the program is a child process. rename and fwrite are replaced in this test program by functions that
+// count, so that a test can kill it at each of the points between two changes of what is on the disk.
+#include "llmc/data/documents.h"
+#include "llmc/data/shard.h"
+#include "llmc/rng.h"
+#include <signal.h>
+#include <sys/resource.h>
+
+static int events_until_kill = -1; // counted down to 0 by rename (before and after) and fwrite; -1: never
+
+static void event(void) {
+    if (events_until_kill >= 0 && events_until_kill-- == 0) { raise(SIGKILL); }
+}
+
+int rename(const char* from, const char* to) {
+    event();
+    int result = renameat(AT_FDCWD, from, AT_FDCWD, to);
+    event();
+    return result;
+}
+
+size_t fwrite(const void* data, size_t size, size_t count, FILE* f) {
+    event();
+    return fwrite_unlocked(data, size, count, f);
+}
+
+#define main prepare_main
+#include "data/prepare.c"
+#include "test/test.h"
+#undef main
+
+// ---------------------------------------------------------------------------------------------------------------------
+// running it
+
+static char run_out[1 << 14], run_err[1 << 14]; // what the last run printed
+
+static void read_back(FILE* f, char* out, size_t room) {
+    rewind(f);
+    out[fread(out, 1, room - 1, f)] = 0;
+    fclose(f);
+}
+
+enum { KILLED = 1000 };
+
+// Runs prepare in the test's folder with these words as arguments, `input` (or NULL) as standard input; after some
+// events it gets killed (-1: it does not). Returns the exit code, or KILLED.
+static int run_until(int events, const char* input, const char* arguments) {
+    char* words = format("prepare %s", arguments);
+    char* argv[64];
+    int argc = 0, status = 0;
+    for (char* w = strtok(words, " "); w && argc < 63; w = strtok(NULL, " ")) { argv[argc++] = w; }
+    argv[argc] = NULL;
+    FILE *out = tmpfile(), *err = tmpfile(), *in = tmpfile();
+    if (input) { fputs(input, in); }
+    rewind(in);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(fileno(in), 0);
+        dup2(fileno(out), 1);
+        dup2(fileno(err), 2);
+        events_until_kill = events;
+        if (chdir(test_folder) != 0) { _exit(99); }
+        exit(prepare_main(argc, argv));
+    }
+    waitpid(child, &status, 0);
+    read_back(out, run_out, sizeof run_out);
+    read_back(err, run_err, sizeof run_err);
+    fclose(in);
+    free(words);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : KILLED;
+}
+
+static int run(const char* arguments) { return run_until(-1, NULL, arguments); }
+
+static void expect_run(int line, int code, const char* words, const char* arguments) {
+    int got = run(arguments);
+    if (got == code && (strstr(run_err, words) || strstr(run_out, words))) { return; }
+    printf("%s:%d: `prepare %s`: expected exit code %d and \"%s\", got %d and: %s%s\n", __FILE__, line, arguments, code,
+           words, got, run_out, run_err);
+    test_failures++;
+}
+#define EXPECT_RUN(code, words, arguments) expect_run(__LINE__, code, words, arguments)
+
+static char* in_folder(const char* name) { return format("%s/%s", test_folder, name); }
+
+static bool exists(const char* name) {
+    char* path = in_folder(name);
+    bool yes = path_exists(path);
+    free(path);
+    return yes;
+}
+
+static void write_bytes(const char* name, const char* text, size_t bytes) {
+    char* path = in_folder(name);
+    FILE* f = fopen(path, "wb");
+    if (!f || fwrite(text, 1, bytes, f) != bytes) { TEST_FAIL("cannot write %s", path); }
+    fclose(f);
+    free(path);
+}
+
+static void write_text(const char* name, const char* text) { write_bytes(name, text, strlen(text)); }
+
+// 22 tokens of bytes: "#One two.\n\nThree\n#Four" in the notation of expect_documents.
+static void write_short_texts(void) {
+    write_text("a.txt", "One two.\n\nThree\n");
+    write_text("b.txt", "Four");
+    write_text("empty.txt", "");
+}
+
+// A text of several chunks. At the size of the first there are four line ends, which must not be taken apart.
+static StoryText write_long_text(void) {
+    static const char* const pieces[] = {"word ", " \n",  "\n\n\n",  "\xc2\xa0\n", "don't",
+                                         "12,3",  "\r\n", "x\n \ty", "\xff\n",     ".\n"};
+    StoryText text = {NULL, 0, 0};
+    while (text.bytes < CHUNK_BYTES - 2) { story_append(&text, " w", 2); }
+    story_append(&text, "\n\n\n\nA", 5);
+    for (uint64_t i = 0; text.bytes < 3 * CHUNK_BYTES; i++) {
+        const char* piece = pieces[rng_u64(1, RNG_TEST, i) % 10];
+        story_append(&text, piece, strlen(piece));
+    }
+    write_bytes("long.txt", text.data, text.bytes);
+    return text;
+}
+
+// Appends the tokens of a shard; false if there is none.
+static bool append_shard(const char* name, TokenList* out) {
+    char* path = in_folder(name);
+    Shard s;
+    Error err;
+    bool ok = shard_open(&s, path, &err);
+    if (ok) {
+        uint16_t* tokens = (uint16_t*)alloc_or_die(s.num_tokens, sizeof *tokens, path);
+        EXPECT(s.num_tokens > 0 && shard_read(&s, 0, s.num_tokens, tokens, &err));
+        for (size_t i = 0; i < s.num_tokens; i++) { token_list_append(out, tokens[i]); }
+        free(tokens);
+        shard_close(&s);
+    }
+    free(path);
+    return ok;
+}
+
+// All tokens of a prefix, validation first; `val` gets the number of those.
+static TokenList tokens_of(const char* prefix, size_t* val) {
+    TokenList list = token_list();
+    char* name = format("%s_val_000000.bin", prefix);
+    append_shard(name, &list);
+    *val = list.count;
+    bool more = true;
+    for (int i = 1; more; i++) {
+        free(name);
+        name = format("%s_train_%06d.bin", prefix, i);
+        more = append_shard(name, &list);
+    }
+    free(name);
+    return list;
+}
+
+// The documents that the shards of a prefix, made with the tokenizer of bytes, hold, each with a '#' before it.
+static void expect_documents(const char* prefix, size_t expected_val, const char* documents) {
+    size_t val, n = strlen(documents);
+    TokenList list = tokens_of(prefix, &val);
+    char* text = (char*)alloc_or_die(list.count + 1, 1, "a text");
+    for (size_t i = 0; i < list.count; i++) { text[i] = (char)(list.ids[i] == 256 ? '#' : list.ids[i]); }
+    if (list.count != n || memcmp(text, documents, n) != 0) { TEST_FAIL("got %s, expected %s", text, documents); }
+    EXPECT_NEAR((double)val, (double)expected_val, 0);
+    free(text);
+    token_list_free(&list);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// what stands in the shards
+
+TEST(a_file_is_a_document) {
+    write_short_texts();
+    EXPECT_RUN(0, "a_train_*.bin: 17 tokens in 1 shard\n",
+               "--out a --tokenizer bytes --val_size 5 a.txt empty.txt b.txt");
+    expect_documents("a", 5, "#One two.\n\nThree\n#Four");
+}
+
+TEST(shards_have_the_size_asked_for) {
+    write_short_texts();
+    EXPECT_RUN(0, "16 tokens in 3 shards", "--out size --tokenizer bytes --val_size 6 --shard_size 7 a.txt b.txt");
+    char* path = in_folder("size_train_000003.bin");
+    size_t num_tokens;
+    Error err;
+    EXPECT(shard_verify(path, 257, &num_tokens, &err) && num_tokens == 2);
+    expect_documents("size", 6, "#One two.\n\nThree\n#Four");
+    EXPECT_RUN(0, "2 shards", "--out exact --tokenizer bytes --val_size 6 --shard_size 8 a.txt b.txt");
+    EXPECT(exists("exact_train_000002.bin") && !exists("exact_train_000003.bin")); // no empty third
+    EXPECT_RUN(0, "22 tokens in 1 shard", "--out noval --tokenizer bytes --val_size 0 a.txt b.txt");
+    EXPECT(!exists("noval_val_000000.bin"));
+    expect_documents("noval", 0, "#One two.\n\nThree\n#Four");
+    free(path);
+}
+
+TEST(validation_is_a_tenth_by_default) {
+    write_short_texts();
+    EXPECT_RUN(0, "tenth_val_000000.bin: 2 tokens", "--out tenth --tokenizer bytes a.txt b.txt"); // of 22
+    expect_documents("tenth", 2, "#One two.\n\nThree\n#Four");
+    write_text("few.txt", "Few");
+    EXPECT_RUN(1, "give --val_size", "--out few --tokenizer bytes few.txt");
+}
+
+TEST(split_at_blank_lines_and_at_a_line) {
+    write_text("blank.txt", "a\nb\n\nc\n\n\nd\n\n");
+    EXPECT_RUN(0, "", "--out blank --tokenizer bytes --split blank --val_size 1 blank.txt");
+    expect_documents("blank", 1, "#a\nb\n\n#c\n\n#\nd\n\n");
+    write_text("line.txt", "---\na\n--- \n---\n---\nb\n\n---\nc\n---");
+    EXPECT_RUN(0, "", "--out line --tokenizer bytes --split --- --val_size 1 line.txt");
+    expect_documents("line", 1, "#a\n--- \n#b\n\n#c\n");
+}
+
+TEST(tiny_shakespeare_as_in_llmc) {
+    if (!path_exists("data/tinyshakespeare.txt")) { SKIP("data/tinyshakespeare.txt is not there (data/fetch.sh)"); }
+    char folder[2048];
+    EXPECT(getcwd(folder, sizeof folder) != NULL);
+    char* arguments = format("--out ts --split blank --val_size 32768 %s/data/tinyshakespeare.txt", folder);
+    EXPECT_RUN(0, "ts_train_*.bin: 305260 tokens", arguments);
+    size_t val;
+    TokenList list = tokens_of("ts", &val);
+    EXPECT(val == 32768 && list.ids[0] == 50256 && list.ids[1] == 5962 && list.ids[2] == 22307); // "First Citizen"
+    token_list_free(&list);
+    free(arguments);
+}
+
+TEST(jsonl_in_order_for_any_number_of_threads) {
+    StoryText text = {NULL, 0, 0};
+    for (int i = 0; i < 3000; i++) {
+        char* line = format("{\"id\": %d, \"body\": \"caf\\u00e9 \\ud83d\\ude00 %d\\u0000\", \"text\": 1}\n%s", i, i,
+                            i % 7 ? "" : " \n");
+        story_append(&text, line, strlen(line));
+        free(line);
+    }
+    write_bytes("many.jsonl", text.data, text.bytes);
+    free(text.data);
+    EXPECT_RUN(0, "", "--out one --field body --val_size 999 --shard_size 10000 --threads 1 many.jsonl");
+    EXPECT_RUN(0, "", "--out four --field body --val_size 999 --shard_size 10000 --threads 4 many.jsonl");
+    size_t val;
+    TokenList one = tokens_of("one", &val), four = tokens_of("four", &val), expected = token_list();
+    Tokenizer t = tokenizer_open("gpt2");
+    for (int i = 0; i < 3000; i++) {
+        char* document = format("caf\xc3\xa9 \xf0\x9f\x98\x80 %d", i);
+        encode_document(&t, document, strlen(document) + 1, &expected); // with the 0
+        free(document);
+    }
+    EXPECT(val == 999 && one.count == expected.count && four.count == expected.count);
+    EXPECT(memcmp(one.ids, expected.ids, one.count * sizeof(int)) == 0);
+    EXPECT(memcmp(four.ids, expected.ids, one.count * sizeof(int)) == 0);
+    token_list_free(&one);
+    token_list_free(&four);
+    token_list_free(&expected);
+    tokenizer_free(&t);
+}
+
+TEST(long_documents_are_cut_without_a_trace) {
+    StoryText text = write_long_text();
+    Tokenizer t = tokenizer_open("gpt2");
+    TokenList expected = token_list();
+    size_t val;
+    encode_document(&t, text.data, text.bytes, &expected);
+    EXPECT_RUN(0, "", "--out long --val_size 777 --shard_size 100000 long.txt");
+    TokenList got = tokens_of("long", &val);
+    EXPECT(got.count == expected.count && memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
+    token_list_free(&got);
+    token_list_free(&expected);
+    tokenizer_free(&t);
+    free(text.data);
+}
+
+TEST(standard_input) {
+    EXPECT(run_until(-1, "{\"text\":\"abc\"}\n{\"text\":\"\"}\n{\"text\":\"de\"}",
+                     "--out in --tokenizer bytes --format jsonl --val_size 2 -") == 0);
+    expect_documents("in", 2, "#abc#de");
+    EXPECT(run_until(-1, "abc", "--out in --tokenizer bytes --val_size 2 -") == 1);
+    EXPECT(strstr(run_err, "standard input cannot be continued"));
+    EXPECT_RUN(2, "--val_size must be given", "--out in2 --tokenizer bytes -");
+}
+
+TEST(a_tiny_corpus_of_stories_has_one_to_train_on) {
+    EXPECT_RUN(0, "tiny_train_*.bin: ", "--out tiny --stories 100");
+    size_t val;
+    TokenList got = tokens_of("tiny", &val);
+    EXPECT(val > 10 && got.count > val && got.ids[0] == 50256 && got.ids[val] == 50256);
+    EXPECT_RUN(0, "done already", "--out tiny --stories 100");
+    EXPECT_RUN(0, "1 shard", "--out tiny0 --stories 1 --val_size 0");
+    token_list_free(&got);
+}
+
+TEST(stories_and_their_floor) {
+    EXPECT_RUN(0, "floor of the validation loss", "--out st --tokenizer bytes --stories 40000 --seed 5");
+    size_t val, n = 0;
+    double nll = 0;
+    TokenList got = tokens_of("st", &val), expected = token_list();
+    Tokenizer t = tokenizer_open("bytes");
+    for (uint64_t i = 0; expected.count < got.count; i++) {
+        StoryText story = {NULL, 0, 0};
+        double cost = 0;
+        story_make(5, i, &story, &cost);
+        if (expected.count < 4000) { nll += cost; n = expected.count + story.bytes + 1; }
+        encode_document(&t, story.data, story.bytes, &expected);
+        free(story.data);
+    }
+    EXPECT(val == n); // whole stories
+    char* floor = format(" %.6f nats", nll / (double)n);
+    EXPECT(strstr(run_out, floor));
+    free(floor);
+    EXPECT(got.count == expected.count && got.count >= 40000 && got.count < 42000);
+    EXPECT(memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
+    char* path = in_folder("st_val.json");
+    json_t* json = json_load_file(path, 0, NULL);
+    EXPECT_NEAR(json_real_value(json_object_get(json, "nll")), nll, 1e-6);
+    EXPECT_NEAR(json_real_value(json_object_get(json, "floor")), nll / (double)n, 1e-9);
+    EXPECT_NEAR(json_real_value(json_object_get(json, "H")), story_state_entropy(), 1e-9);
+    EXPECT(json_integer_value(json_object_get(json, "tokens")) == (json_int_t)n);
+    json_decref(json);
+    free(path);
+    token_list_free(&got);
+    token_list_free(&expected);
+    tokenizer_free(&t);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// interruptions, and what is there already
+
+static bool same_content(const char* a, const char* b) {
+    char *path_a = in_folder(a), *path_b = in_folder(b);
+    size_t n = 0, m = 0;
+    Error err;
+    char *x = read_file(path_a, &n, &err), *y = read_file(path_b, &m, &err);
+    bool same = x && y && n == m && memcmp(x, y, n) == 0;
+    free(x);
+    free(y);
+    free(path_a);
+    free(path_b);
+    return same;
+}
+
+// Kills a run at its first event and goes on, then another one at its second, ...; at last one run again and again.
+static void expect_resumable(const char* arguments, const char* const* files) {
+    char* whole = format("--out whole %s", arguments);
+    char* part = format("--out part %s", arguments);
+    char* fresh = format("--force %s", part);
+    char* forced = format("--force %s", whole);
+    EXPECT(run(forced) == 0);
+    int kills = 0;
+    for (int at = 0; run_until(at, NULL, fresh) == KILLED; at++) {
+        kills++;
+        EXPECT_RUN(0, "part_train", part);
+        for (int i = 0; files[i]; i += 2) {
+            if (!same_content(files[i], files[i + 1])) { TEST_FAIL("killed at event %d, %s differs", at, files[i]); }
+        }
+        if (test_failures) { break; }
+    }
+    EXPECT(kills > 20);
+    EXPECT(run_until(4, NULL, fresh) == KILLED);
+    int steps = 1;
+    for (int at = 6; run_until(at, NULL, part) == KILLED && steps < 1000; steps++) { at += steps % 2; }
+    EXPECT(steps > 2 && steps < 1000);
+    for (int i = 0; files[i]; i += 2) { EXPECT(same_content(files[i], files[i + 1])); }
+    EXPECT(!exists("part_train_000001.bin.tmp") && !exists(".tmp-part.json"));
+    free(whole);
+    free(part);
+    free(fresh);
+    free(forced);
+}
+
+TEST(killed_and_resumed_is_byte_identical) {
+    static const char* const text[] = {
+        "whole_val_000000.bin",   "part_val_000000.bin",   "whole_train_000001.bin", "part_train_000001.bin",
+        "whole_train_000003.bin", "part_train_000003.bin", NULL};
+    write_text("docs.txt", "One.\n\nTwo two.\n\nThree three three.\n\nFour.\n\nAnd a fifth one.\n");
+    expect_resumable("--tokenizer bytes --split blank --val_size 11 --shard_size 17 docs.txt", text);
+    static const char* const stories[] = {
+        "whole_val_000000.bin",   "part_val_000000.bin",   "whole_val.json", "part_val.json",
+        "whole_train_000004.bin", "part_train_000004.bin", "whole.json",     "part.json", NULL};
+    expect_resumable("--tokenizer bytes --stories 9000 --shard_size 2000", stories);
+}
+
+TEST(resume_within_a_long_document) {
+    write_short_texts();
+    free(write_long_text().data);
+    static const char* const files[] = {"whole_val_000000.bin", "part_val_000000.bin", "whole_train_000001.bin",
+                                        "part_train_000001.bin", "whole_train_000002.bin", "part_train_000002.bin"};
+    const char* arguments = "--out part --val_size 600000 --shard_size 500000 a.txt long.txt";
+    char* fresh = format("--force %s", arguments);
+    EXPECT_RUN(0, "", "--force --out whole --val_size 600000 --shard_size 500000 a.txt long.txt");
+    int killed = 0;
+    for (int at = 100; run_until(at, NULL, fresh) == KILLED; at += 150) {
+        killed++;
+        EXPECT_RUN(0, "", arguments);
+        for (int i = 0; i < 6; i += 2) { EXPECT(same_content(files[i], files[i + 1])); }
+    }
+    EXPECT(killed >= 2);
+    free(fresh);
+}
+
+TEST(options_come_with_a_space_or_an_equals_sign) {
+    write_short_texts();
+    EXPECT_RUN(0, "17 tokens", "--force --out=equals --tokenizer=bytes a.txt --val_size=5 b.txt");
+    EXPECT_RUN(0, "17 tokens", "--out equals --tokenizer bytes --val_size 5 --force 1 a.txt b.txt");
+    EXPECT_RUN(0, "done already", "--out equals --tokenizer bytes --val_size 5 --force 0 a.txt b.txt");
+}
+
+// A record with members missing, or that promises what is not there, is refused and not followed.
+TEST(damaged_records_are_refused) {
+    static const char* const next = "\"next\": {\"input\": 9, \"offset\": 0, \"line\": 0, \"inside_document\": false, "
+                                    "\"skip\": 0}";
+    write_short_texts();
+    const char* arguments = "--out damaged --tokenizer bytes --val_size 5 a.txt b.txt";
+    EXPECT_RUN(0, "17 tokens", arguments);
+    char* path = in_folder("damaged.json");
+    json_t* whole = json_load_file(path, 0, NULL);
+    char* made_from = json_dumps(json_object_get(whole, "made_from"), 0);
+    static const char* const words[] = {"made from something else", "damaged", "damaged", "damaged", "damaged"};
+    char* records[] = {
+        format("{\"made_from\": {}, \"shards\": []}"),
+        format("{\"made_from\": %s, \"shards\": []}", made_from),
+        format("{\"made_from\": %s, \"shards\": {}, \"complete\": true}", made_from),
+        format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [], \"complete\": true}", made_from),
+        format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [5], %s}", made_from, next)};
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
+        write_text("damaged.json", records[i]);
+        EXPECT_RUN(1, words[i], arguments);
+        free(records[i]);
+    }
+    EXPECT_RUN(0, "17 tokens", "--force --out damaged --tokenizer bytes --val_size 5 a.txt b.txt");
+    free(made_from);
+    free(path);
+    json_decref(whole);
+}
+
+TEST(nothing_is_overwritten_silently) {
+    write_short_texts();
+    EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT_RUN(0, "done already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT(strstr(run_out, "keep_train_*.bin: 17 tokens"));
+    EXPECT_RUN(1, "val_size was 5, is now 6", "--out keep --tokenizer bytes --val_size 6 a.txt b.txt");
+    EXPECT(strstr(run_err, "--force"));
+    EXPECT_RUN(1, "tokenizer_hash", "--out keep --val_size 5 a.txt b.txt");
+    EXPECT_RUN(1, "inputs was", "--out keep --tokenizer bytes --val_size 5 b.txt a.txt");
+    write_text("b.txt", "Five"); // as long as it was
+    EXPECT_RUN(1, "inputs was", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    expect_documents("keep", 5, "#One two.\n\nThree\n#Four");
+    EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --shard_size 2 --force a.txt b.txt");
+    expect_documents("keep", 5, "#One two.\n\nThree\n#Five");
+    EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --force a.txt b.txt");
+    EXPECT(!exists("keep_train_000002.bin")); // the former shards are gone, or the trainer's glob would find them
+    expect_documents("keep", 5, "#One two.\n\nThree\n#Five");
+    char* path = in_folder("keep_train_000001.bin");
+    EXPECT(truncate(path, 1030) == 0);
+    EXPECT_RUN(1, "recorded in keep.json", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT(unlink(path) == 0);
+    EXPECT_RUN(1, "keep_train_000001.bin: cannot open", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    write_text("keep.json", "{");
+    EXPECT_RUN(1, "keep.json: damaged", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    free(path);
+    path = in_folder("keep.json");
+    EXPECT(unlink(path) == 0);
+    EXPECT_RUN(1, "keep_val_000000.bin exists already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    free(path);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// errors
+
+TEST(bad_input) {
+    write_short_texts();
+    EXPECT_RUN(1, "absent.txt: cannot open: No such file", "--out x absent.txt");
+    EXPECT_RUN(1, "empty.txt: the input is empty", "--out x empty.txt");
+    EXPECT_RUN(1, "empty.txt: the input is empty", "--out x --val_size 5 empty.txt");
+    EXPECT_RUN(1, "/: not a regular file", "--out x /");
+    write_text("bad.jsonl", "{\"text\": \"fine\"}\n\n{\"text\": \n");
+    EXPECT_RUN(1, "bad.jsonl:3: invalid JSON", "--out x --force --val_size 1 bad.jsonl");
+    write_text("bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"no\"}\n");
+    EXPECT_RUN(1, "bad.jsonl:2: no field \"text\"", "--out x --force --val_size 1 bad.jsonl");
+    EXPECT(strstr(run_err, "--field"));
+    write_text("bad.jsonl", "{\"text\": 3}\n");
+    EXPECT_RUN(1, "bad.jsonl:1: field \"text\" is not a string", "--out x --force --val_size 1 bad.jsonl");
+    write_text("bad.jsonl", "[1]\n");
+    EXPECT_RUN(1, "bad.jsonl:1: not a JSON object", "--out x --force --val_size 1 bad.jsonl");
+    write_text("x.gz", "\x1f\x8b\x08");
+    EXPECT_RUN(1, "zcat x.gz | ./prepare", "--out x --val_size 1 x.gz");
+    write_text("x.zst", "\x28\xb5\x2f\xfd");
+    EXPECT_RUN(1, "zstdcat x.zst | ./prepare", "--out x --val_size 1 x.zst");
+    write_text("x.parquet", "PAR1");
+    EXPECT_RUN(1, "Parquet", "--out x --val_size 1 x.parquet");
+    EXPECT_RUN(1, "only 22 tokens", "--out large --tokenizer bytes --val_size 22 a.txt b.txt");
+    EXPECT_RUN(1, "only 22 tokens", "--out large --tokenizer bytes --val_size 23 a.txt b.txt");
+    EXPECT(!exists("large_val_000000.bin") && !exists("large_val_000000.bin.tmp") && !exists("large.json"));
+    EXPECT_RUN(1, "absent.tok", "--out x --tokenizer absent.tok a.txt");
+}
+
+TEST(bad_output) {
+    write_short_texts();
+    free(write_long_text().data);
+    EXPECT_RUN(1, "a.txt", "--out a.txt/x --val_size 1 b.txt"); // a file where a folder should be
+    EXPECT_RUN(0, "", "--out new/folder/x --val_size 1 b.txt a.txt");
+    EXPECT(exists("new/folder/x_val_000000.bin"));
+    struct rlimit before, limit;
+    EXPECT(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    limit = before;
+    limit.rlim_cur = 100000; // a full disk, or the like of it
+    signal(SIGXFSZ, SIG_IGN);
+    EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    EXPECT_RUN(1, "full_train_000001.bin: cannot write: File too large", "--out full --val_size 9 long.txt");
+    EXPECT(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    EXPECT(exists("full_val_000000.bin") && !exists("full_train_000001.bin") && !exists("full_train_000001.bin.tmp"));
+    EXPECT_RUN(0, "going on after 9 tokens", "--out full --val_size 9 long.txt"); // there is room again
+}
+
+TEST(bad_usage) {
+    EXPECT_RUN(2, "for example: ./prepare --out data/mytext book.txt", "");
+    EXPECT_RUN(2, "--out is missing", "a.txt");
+    EXPECT_RUN(2, "no input", "--out x");
+    EXPECT_RUN(2, "did you mean --shard_size?", "--out x --shard_sise 5 a.txt");
+    EXPECT_RUN(2, "no option -o", "-o x a.txt");
+    EXPECT_RUN(2, "--val_size takes a whole number, not '1e6'", "--out x --val_size 1e6 a.txt");
+    EXPECT_RUN(2, "--val_size takes a number from -1", "--out x --val_size -2 a.txt");
+    EXPECT_RUN(2, "--seed takes a number from 0", "--out x --seed 99999999999999999999 --stories 5");
+    EXPECT_RUN(2, "--shard_size takes a number from 1", "--out x --shard_size 0 a.txt");
+    EXPECT_RUN(2, "--shard_size takes a number from 1 to 2147483647", "--out x --shard_size 2147483648 a.txt");
+    EXPECT_RUN(2, "needs a value", "a.txt --out");
+    EXPECT_RUN(2, "one or the other", "--out x --stories 5 a.txt");
+    EXPECT_RUN(2, "only input", "--out x --val_size 5 a.txt -");
+    write_text("record.json", "{\"text\": \"precious\"}\n");
+    EXPECT_RUN(2, "over the input ./record.json", "--out record --force --val_size 1 ./record.json");
+    EXPECT(exists("record.json"));
+    EXPECT_RUN(2, "--format takes auto|text|jsonl, not 'xml'", "--out x --format xml a.txt");
+    EXPECT_RUN(2, "no option --output; here it is called --out", "--output x a.txt");
+    EXPECT_RUN(0, "--stories", "--help");
+    EXPECT_RUN(0, "usage:", "-h");
+}
+
+TEST_MAIN()

@@ -1,0 +1,172 @@
+// Token shards: what is written is read back, and each way in which a file can be wrong is named.
+#include "llmc/data/shard.h"
+#include "test/test.h"
+#include <signal.h>
+#include <sys/resource.h>
+
+// The path of a file in the test's folder; valid until the fourth call from now.
+static const char* in_folder(const char* name) {
+    static char path[4][256];
+    static int next;
+    char* p = path[next++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", test_folder, name);
+    return p;
+}
+
+static void write_file(const char* path, const void* data, size_t bytes) {
+    FILE* f = fopen(path, "wb");
+    EXPECT(f && fwrite(data, 1, bytes, f) == bytes);
+    fclose(f);
+}
+
+static void make_shard(const char* path, size_t count) {
+    ShardWriter w;
+    Error err;
+    EXPECT(shard_create(&w, path, &err));
+    for (size_t i = 0; i < count; i++) {
+        uint16_t token = (uint16_t)(i * 7);
+        EXPECT(shard_write(&w, &token, 1, &err));
+    }
+    EXPECT(shard_commit(&w, &err));
+}
+
+// Opening `data` as a shard fails with these words.
+static void expect_refused(const void* data, size_t bytes, const char* words) {
+    const char* path = in_folder("refused.bin");
+    Shard s;
+    Error err = {""};
+    write_file(path, data, bytes);
+    EXPECT(!shard_open(&s, path, &err));
+    if (!strstr(err.text, words) || !strstr(err.text, path)) { TEST_FAIL("\"%s\" is not in: %s", words, err.text); }
+}
+
+TEST(bytes_of_the_format) {
+    const char* path = in_folder("format.bin");
+    size_t size;
+    Error err;
+    make_shard(path, 3);
+    unsigned char* data = (unsigned char*)read_file(path, &size, &err);
+    static const unsigned char start[12] = {0x88, 0xd8, 0x34, 0x01, 1, 0, 0, 0, 3, 0, 0, 0};
+    static const unsigned char tokens[6] = {0, 0, 7, 0, 14, 0};
+    EXPECT(size == 1030 && memcmp(data, start, 12) == 0 && memcmp(data + 1024, tokens, 6) == 0);
+    for (int i = 12; i < 1024; i++) { EXPECT(data[i] == 0); }
+    free(data);
+}
+
+TEST(round_trip) {
+    const char* path = in_folder("a.bin");
+    enum { COUNT = 100000 };
+    static uint16_t out[COUNT];
+    size_t num_tokens = 0;
+    Shard s;
+    Error err;
+    make_shard(path, COUNT);
+    EXPECT(shard_open(&s, path, &err) && s.num_tokens == COUNT);
+    EXPECT(shard_read(&s, 0, COUNT, out, &err) && out[0] == 0 && out[COUNT - 1] == (uint16_t)((COUNT - 1) * 7));
+    EXPECT(shard_read(&s, 12345, 2, out, &err) && out[0] == (uint16_t)(12345 * 7) && out[1] == (uint16_t)(12346 * 7));
+    EXPECT(shard_read(&s, COUNT, 0, out, &err));
+    EXPECT(!shard_read(&s, COUNT - 1, 2, out, &err) && strstr(err.text, "99999"));
+    EXPECT(!shard_read(&s, SIZE_MAX, 2, out, &err));
+    shard_close(&s);
+    EXPECT(shard_verify(path, 65536, &num_tokens, &err) && num_tokens == COUNT);
+}
+
+TEST(verify_names_the_first_offender) {
+    const char* path = in_folder("verify.bin");
+    Error err;
+    make_shard(path, 40000); // token i is 7 i modulo 65536; 7 * 5715 is the first above 40000
+    EXPECT(!shard_verify(path, 40000, NULL, &err));
+    EXPECT(strstr(err.text, "token 5715 is 40005") && strstr(err.text, "--tokenizer"));
+    EXPECT(shard_verify(path, 65536, NULL, &err));
+    EXPECT(!shard_verify(path, 65535, NULL, &err)); // not within the first piece that is read
+    EXPECT(strstr(err.text, "token 37449 is 65535"));
+}
+
+TEST(wrong_files_are_named) {
+    int32_t header[SHARD_HEADER_INTS + 1] = {SHARD_MAGIC, SHARD_VERSION, 2}; // 4 bytes of tokens behind
+    Shard s;
+    Error err;
+    expect_refused("", 0, "empty");
+    expect_refused(header, 2, "not a token shard");
+    expect_refused(header, 500, "header");
+    expect_refused(header, 1026, "promises 2 tokens");
+    header[2] = 1;
+    expect_refused(header, 1028, "promises 1 tokens");
+    header[2] = -1;
+    expect_refused(header, 1028, "negative");
+    header[2] = 2;
+    header[1] = 7;
+    expect_refused(header, 1028, "version 7");
+    header[0] = 20240801;
+    expect_refused(header, 1028, "Llama-3");
+    expect_refused("\x93NUMPY\x01\x00v\x00{'descr': '<u2'", 25, "NumPy");
+    expect_refused("BIN.TOK\n\x02\x00\x00\x00", 12, "llmq");
+    expect_refused("Once upon a time\n", 17, "text");
+    expect_refused("\x12\x34\x00\x01\x56\x78\x9a\xbc", 8, "nanoGPT");
+    expect_refused("BIN.TOK\n\x02\x00\x00\x00", 12, "./prepare");
+    EXPECT(!shard_open(&s, in_folder("absent.bin"), &err) && strstr(err.text, "absent.bin: cannot open"));
+    EXPECT(!shard_open(&s, test_folder, &err) && strstr(err.text, "not a regular file"));
+    EXPECT(mkfifo(in_folder("pipe"), 0600) == 0);
+    EXPECT(!shard_open(&s, in_folder("pipe"), &err) && strstr(err.text, "not a regular file"));
+}
+
+TEST(file_cut_short_while_open) {
+    const char* path = in_folder("cut.bin");
+    uint16_t out[100];
+    Shard s;
+    Error err;
+    make_shard(path, 100);
+    EXPECT(shard_open(&s, path, &err));
+    EXPECT(truncate(path, 1100) == 0);
+    EXPECT(shard_read(&s, 0, 38, out, &err));
+    EXPECT(!shard_read(&s, 0, 39, out, &err) && strstr(err.text, "cut.bin") && strstr(err.text, "cut short"));
+    shard_close(&s);
+}
+
+// A full disk, played by a limit on the size of files: the error comes from whatever call meets it.
+static void write_on_full_disk(const char* path, size_t count) {
+    struct rlimit limit = {4096, 4096};
+    ShardWriter w;
+    Error err;
+    signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) { _exit(9); }
+    bool ok = shard_create(&w, path, &err);
+    for (size_t i = 0; ok && i < count; i++) {
+        uint16_t token = 1;
+        ok = shard_write(&w, &token, 1, &err);
+    }
+    ok = ok && shard_commit(&w, &err);
+    if (ok) { _exit(8); }
+    fatal("%s", err.text);
+}
+
+TEST(full_disk_leaves_nothing) {
+    const char* path = in_folder("full.bin");
+    const char* words = "full.bin: cannot write: File too large";
+    EXPECT_DEATH(EXIT_RUNTIME, words, write_on_full_disk(path, 2000));   // met at the end
+    EXPECT_DEATH(EXIT_RUNTIME, words, write_on_full_disk(path, 200000)); // met on the way
+    EXPECT(!path_exists(path));
+    EXPECT(!path_exists(in_folder("full.bin.tmp")));
+}
+
+TEST(an_old_shard_stays_until_the_new_one_is_complete) {
+    const char* path = in_folder("old.bin");
+    uint16_t token = 5;
+    ShardWriter w, second;
+    size_t num_tokens;
+    Error err;
+    make_shard(path, 10);
+    EXPECT(shard_create(&w, path, &err) && shard_write(&w, &token, 1, &err));
+    EXPECT(path_exists(in_folder("old.bin.tmp")));
+    EXPECT(!shard_create(&second, path, &err) && strstr(err.text, "another process")); // and harms nothing
+    EXPECT(shard_verify(path, 65536, &num_tokens, &err) && num_tokens == 10);
+    shard_abandon(&w);
+    EXPECT(!path_exists(in_folder("old.bin.tmp")));
+    static const char left_over[5000]; // by a killed process
+    write_file(in_folder("old.bin.tmp"), left_over, sizeof left_over);
+    make_shard(path, 4);
+    EXPECT(shard_verify(path, 65536, &num_tokens, &err) && num_tokens == 4);
+    EXPECT(!shard_create(&w, in_folder("no/such/folder.bin"), &err) && strstr(err.text, "folder.bin"));
+}
+
+TEST_MAIN()

@@ -1,0 +1,478 @@
+// Checkpoints: which folders count, rotation, what a damaged one is refused for, options.json. Every message must name
+// the file and, where there is one, the tensor. test_gpt2.c saves and loads a model on every backend.
+#include "llmc/files/checkpoint.h"
+#include "llmc/files/huggingface.h"
+#include "test/files/small_model.h"
+#include "test/test.h"
+#include <sys/resource.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// folders
+
+static void expect_list(const char* out, int count, long long first, long long second) {
+    size_t n;
+    long long* steps = checkpoint_list(out, &n);
+    if ((int)n != count || (count > 0 && steps[0] != first) || (count > 1 && steps[1] != second)) {
+        TEST_FAIL("%zu checkpoints, the newest %lld, not %d, the newest %lld and %lld", n, n ? steps[0] : -1LL, count,
+                  first, second);
+    }
+    free(steps);
+}
+
+TEST(only_checkpoints_are_listed_newest_first) {
+    static const char* const others[] = {
+        "step_1",        "step_0000001",      "step_00000010x",     "step_",         "step_0000001x", "xstep_00000001",
+        "step_-0000001", "step_00000007.tmp", ".tmp-step_00000005", "STEP_00000009", "step-00000009", "metrics.jsonl",
+        "step_+0000001", "step_ 0000001", "step_000000010"}; // other spellings of a number
+    char* out = new_folder();
+    expect_list(out, 0, 0, 0);
+    for (int i = 0; i < 15; i++) { make_folder(out, others[i]); }
+    expect_list(out, 0, 0, 0);
+    make_folder(out, "step_00000009");
+    make_folder(out, "step_00000100");
+    make_folder(out, "step_00000000");
+    make_folder(out, "step_00000020");
+    expect_list(out, 4, 100, 20);
+    make_folder(out, "step_1234567890"); // more digits than the format's eight
+    expect_list(out, 5, 1234567890, 100);
+    expect_list("/none", 0, 0, 0);
+    free(out);
+}
+
+static void forbid_more_files(void) {
+    const struct rlimit none = {3, 3}; // standard input, output and error are open
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0) { fatal("setrlimit: %s", strerror(errno)); }
+}
+
+TEST(a_folder_that_cannot_be_listed_ends_the_program_and_loses_nothing) {
+    size_t n;
+    json_t* state;
+    char *out = new_folder(), *file = below(out, "file");
+    write_text(out, "file", "x");
+    EXPECT_DEATH(EXIT_RUNTIME, "file: cannot list the folder: Not a directory", checkpoint_list(file, &n));
+    EXPECT_DEATH(EXIT_RUNTIME, "file: cannot list the folder: Not a directory", checkpoint_clean(file));
+    make_folder(out, "step_00000003");
+    make_folder(out, ".tmp-step_00000005");
+    static const char words[] = "cannot list the folder: Too many open files; nothing was changed";
+    EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_list(out, &n));
+    EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_newest(out, &state));
+    EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_clean(out));
+    EXPECT(has(out, "file") && has(out, "step_00000003") && has(out, ".tmp-step_00000005"));
+    free(file);
+    free(out);
+}
+
+TEST(cleaning_removes_the_half_written_and_nothing_else) {
+    char* out = new_folder();
+    make_folder(out, ".tmp-step_00000005/deep/er");
+    make_folder(out, ".tmp-removed-step_00000001");
+    make_folder(out, "step_00000003");
+    make_folder(out, ".tmpfile");
+    write_text(out, ".tmp-file", "x");
+    write_text(out, ".tmp-step_00000005/model.safetensors", "x");
+    write_text(out, "metrics.jsonl", "x");
+    char* link = below(out, ".tmp-link");
+    if (symlink("step_00000003", link) != 0) { fatal("symlink"); }
+    checkpoint_clean(out);
+    EXPECT(!has(out, ".tmp-step_00000005") && !has(out, ".tmp-removed-step_00000001") && !has(out, ".tmp-file") &&
+           !has(out, ".tmp-link"));
+    EXPECT(has(out, "step_00000003") && has(out, "metrics.jsonl") &&
+           has(out, ".tmpfile")); // a link is removed, not what it names
+    checkpoint_clean("/none");
+    free(link);
+    free(out);
+}
+
+TEST(removing_takes_all_of_one_checkpoint) {
+    char* out = new_folder();
+    make_folder(out, "step_00000003/more");
+    make_folder(out, "step_00000004");
+    write_text(out, "step_00000003/state.json", "x");
+    char* path = below(out, "step_00000003");
+    checkpoint_remove(path);
+    EXPECT(!has(out, "step_00000003") && !has(out, ".tmp-removed-step_00000003") && has(out, "step_00000004"));
+    EXPECT_DEATH(0, "cannot remove the old checkpoint: No such file", checkpoint_remove(path); exit(0)); // a warning
+    free(path);
+    free(out);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// saving
+
+static TrainState state_at(long long step) {
+    TrainState s;
+    memset(&s, 0, sizeof s);
+    s.step = step, s.tokens = 100 * step, s.window = (uint64_t)step * 3, s.data_hash = 0x8000000000000001ull;
+    return s;
+}
+
+static char* save_with(const char* out, const Model* m, const TrainState* s, const Config* c, Error* err) {
+    const Plan plan = {.backend = m->g.backend,
+                       .dtype = "fp32",
+                       .model = "L=2,H=2,C=8,T=6,V=11",
+                       .shape = m->g.config,
+                       .B = 1,
+                       .T = MAX_T,
+                       .total_batch_size = MAX_T,
+                       .keep = KEEP_ALL,
+                       .shards = 1};
+    return checkpoint_save(out, &m->o, s, &plan, c, -1, err);
+}
+
+// Saves a checkpoint of that step; returns its path, which the caller frees.
+static char* save(const char* out, const Model* m, long long step, long long keep) {
+    Error err;
+    Config c;
+    config_defaults(&c);
+    c.keep = keep;
+    const TrainState s = state_at(step);
+    char* path = save_with(out, m, &s, &c, &err);
+    if (!path) { fatal("%s", err.text); }
+    return path;
+}
+
+TEST(the_newest_are_kept) {
+    Model* m = open_model(C);
+    char* out = new_folder();
+    for (long long step = 10; step <= 40; step += 10) {
+        char *path = save(out, m, step, 2), *want = format("%s/step_%08lld", out, step);
+        EXPECT(!strcmp(path, want) && is_directory(path));
+        free(path);
+        free(want);
+    }
+    expect_list(out, 2, 40, 30);
+    free(save(out, m, 50, 1));
+    expect_list(out, 1, 50, 0);
+    for (long long step = 60; step <= 80; step += 10) { free(save(out, m, step, 0)); }
+    expect_list(out, 4, 80, 70); // 0: all are kept
+    free(save(out, m, 80, 0));  // over one of the same name
+    expect_list(out, 4, 80, 70);
+    EXPECT(!has(out, ".tmp-step_00000080") && !has(out, ".tmp-removed-step_00000080"));
+    free(out);
+    close_model(m);
+}
+
+TEST(a_run_taken_back_keeps_what_it_saves) {
+    Model* m = open_model(C);
+    char* out = new_folder();
+    for (long long step = 10; step <= 30; step += 10) { free(save(out, m, step, 0)); }
+    char* path = save(out, m, 15, 1); // after resuming from step 10, by choice or because the newer ones are damaged
+    EXPECT(is_directory(path));
+    expect_list(out, 1, 15, 0);
+    free(path);
+    path = save(out, m, 20, 0); // 0: all are kept
+    expect_list(out, 2, 20, 15);
+    free(path);
+    free(out);
+    close_model(m);
+}
+
+TEST(a_failed_save_leaves_the_older_checkpoints) {
+    Error err;
+    Model* m = open_model(C);
+    Config c;
+    config_defaults(&c);
+    char* out = new_folder();
+    free(save(out, m, 1, 3));
+    const TrainState s = state_at(2);
+    write_text(out, ".tmp-step_00000002", "in the way");
+    c.keep = 1;
+    EXPECT(!save_with(out, m, &s, &c, &err) &&
+           strstr(err.text, ".tmp-step_00000002: cannot make the folder"));
+    expect_list(out, 1, 1, 0);
+    EXPECT(!has(out, ".tmp-step_00000002"));
+    char* none = below(out, "none");
+    EXPECT(!save_with(none, m, &s, &c, &err) && strstr(err.text, none));
+    free(none);
+    free(out);
+    close_model(m);
+}
+
+TEST(the_state_of_a_run_comes_back) {
+    Error err;
+    Model *m = open_model(C), *h = open_model(C);
+    Config c;
+    config_defaults(&c);
+    TrainState s = state_at(123456789), back = state_at(0);
+    s.tokens = 300000000000, s.window = 1ull << 40;
+    for (int i = 0; i < OUTLIER_WINDOW + 9; i++) { // full, and gone round
+        outlier_update(&s.loss_window, 3.0 + rng_uniform(1, RNG_TEST, (uint64_t)i));
+        if (i < 50) { outlier_update(&s.norm_window, 1.0 / (i + 3)); }
+    }
+    char *out = new_folder(), *path = save_with(out, m, &s, &c, &err);
+    json_t* state = path ? checkpoint_verify(path, &err) : NULL;
+    EXPECT(state && checkpoint_load(&h->o, &back, path, state, &err));
+    EXPECT(back.step == s.step && back.tokens == s.tokens && back.window == s.window && back.data_hash == s.data_hash);
+    EXPECT(back.loss_window.count == OUTLIER_WINDOW && back.norm_window.count == 50);
+    EXPECT(!memcmp(back.loss_window.values, s.loss_window.values, sizeof s.loss_window.values));
+    EXPECT(!memcmp(back.norm_window.values, s.norm_window.values, 50 * sizeof(double)));
+    EXPECT(outlier_update(&back.loss_window, 3.7) == outlier_update(&s.loss_window, 3.7));
+    json_t* options = json_object_get(state, "options");
+    EXPECT(json_object_size(options) == NUM_OPTIONS && json_real_value(json_object_get(options, "lr")) == 3e-4);
+    EXPECT(!strcmp(json_string_value(json_object_get(json_object_get(state, "kernels"), "cpu")), "generic"));
+    json_decref(state);
+    free(path);
+    free(out);
+    close_model(m);
+    close_model(h);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// damage
+
+// A checkpoint for a test to damage.
+static char* new_checkpoint(void) {
+    Model* m = open_model(C);
+    fill_weights(m);
+    char *out = new_folder(), *path = save(out, m, 5, 0);
+    free(out);
+    close_model(m);
+    return path;
+}
+
+static void expect_refused(const char* folder, const char* file, const char* words) {
+    Error err = {""};
+    json_t* state = checkpoint_verify(folder, &err);
+    char* name = below(folder, file);
+    if (state || !strstr(err.text, name) || !strstr(err.text, words)) {
+        TEST_FAIL("%s: no '%s' but '%s'", file, words, err.text);
+    }
+    json_decref(state);
+    free(name);
+}
+
+TEST(missing_files_are_named) {
+    static const char* const files[] = {"model.safetensors", "optimizer.safetensors", "config.json",
+                                        "generation_config.json", "state.json"};
+    char* folder = new_checkpoint();
+    for (int i = 0; i < 5; i++) {
+        char *file = below(folder, files[i]), *away = below(folder, "away");
+        EXPECT(rename(file, away) == 0);
+        expect_refused(folder, files[i], i < 4 ? "cannot open: No such file" : "there is no such file");
+        EXPECT(rename(away, file) == 0);
+        free(file);
+        free(away);
+    }
+    Error err;
+    json_t* state = checkpoint_verify(folder, &err);
+    EXPECT(state != NULL);
+    json_decref(state);
+    free(folder);
+}
+
+// Changes (value NULL: removes) an entry of a JSON file.
+static void edit_json(const char* folder, const char* file, const char* key, json_t* value) {
+    Error err;
+    json_t* object = json_load_from(folder, file, &err);
+    if (!object) { fatal("%s", err.text); }
+    if (value) { json_object_set_new(object, key, value); }
+    else { json_object_del(object, key); }
+    write_json(folder, file, object);
+    json_decref(object);
+}
+
+// The same for state.json, and puts its checksum right again.
+static void edit_state(const char* folder, const char* key, json_t* value) {
+    Error err;
+    edit_json(folder, "state.json", key, value);
+    edit_json(folder, "state.json", "checksum", json_hex(0));
+    json_t* state = json_load_from(folder, "state.json", &err);
+    if (!state || !state_save(folder, state, &err)) { fatal("%s", err.text); }
+    json_decref(state);
+}
+
+TEST(states_that_are_newer_edited_or_torn_are_refused) {
+    char* folder = new_checkpoint();
+    edit_state(folder, "format", json_integer(2));
+    expect_refused(folder, "state.json", "format 2, this program reads 1: it was written by another version");
+    edit_state(folder, "format", json_integer(1));
+    edit_json(folder, "state.json", "step", json_integer(6));
+    expect_refused(folder, "state.json", "damaged or edited (its checksum is wrong)");
+    edit_state(folder, "step", json_integer(5));
+    edit_json(folder, "state.json", "checksum", json_string("0"));
+    expect_refused(folder, "state.json", "checksum is wrong");
+    edit_json(folder, "state.json", "checksum", NULL);
+    expect_refused(folder, "state.json", "checksum is wrong");
+    edit_state(folder, "checksums", NULL);
+    expect_refused(folder, "model.safetensors", "tensors are missing");
+    write_text(folder, "state.json", "{\"format\": 1,");
+    expect_refused(folder, "state.json", "state.json:1: ");
+    write_text(folder, "state.json", "[1]");
+    expect_refused(folder, "state.json", "not a JSON object");
+    write_text(folder, "state.json", "");
+    expect_refused(folder, "state.json", "state.json:");
+    free(folder);
+}
+
+// Without its checksum the weights would load as another model: n_head is in no tensor's shape.
+TEST(another_shape_in_config_json_is_refused) {
+    char* folder = new_checkpoint();
+    edit_json(folder, "config.json", "n_head", json_integer(4));
+    expect_refused(folder, "config.json", "damaged or edited (its checksum is wrong)");
+    edit_json(folder, "config.json", "n_head", json_integer(NH));
+    Error err;
+    json_t* state = checkpoint_verify(folder, &err);
+    EXPECT(state != NULL); // the same text as before
+    json_decref(state);
+    edit_json(folder, "generation_config.json", "top_k", json_integer(1));
+    expect_refused(folder, "generation_config.json", "damaged or edited (its checksum is wrong)");
+    free(folder);
+}
+
+TEST(checkpoints_without_checksums_of_their_json_files_load) { // those of early versions
+    Error err;
+    TrainState s = state_at(0);
+    Model* m = open_model(C);
+    char* folder = new_checkpoint();
+    edit_state(folder, "files", NULL);
+    json_t* state = checkpoint_verify(folder, &err);
+    EXPECT(state && !json_object_get(state, "files"));
+    EXPECT(state && checkpoint_load(&m->o, &s, folder, state, &err) && s.step == 5);
+    json_decref(state);
+    edit_state(folder, "files", json_pack("{s:s}", "config.json", "0"));
+    expect_refused(folder, "config.json", "damaged or edited");
+    free(folder);
+    close_model(m);
+}
+
+static void flip_last_byte(const char* folder, const char* file) {
+    char* path = below(folder, file);
+    FILE* f = fopen(path, "r+b");
+    if (!f || fseek(f, -1, SEEK_END)) { fatal("%s", path); }
+    const int byte = fgetc(f);
+    fseek(f, -1, SEEK_END);
+    fputc(byte ^ 1, f);
+    fclose(f);
+    free(path);
+}
+
+TEST(damaged_tensors_are_named) {
+    char* folder = new_checkpoint();
+    flip_last_byte(folder, "model.safetensors");
+    expect_refused(folder, "model.safetensors", "tensor transformer.ln_f.bias is damaged");
+    flip_last_byte(folder, "model.safetensors");
+    flip_last_byte(folder, "optimizer.safetensors");
+    expect_refused(folder, "optimizer.safetensors", "tensor v.ln_f.bias is damaged");
+    char* path = below(folder, "optimizer.safetensors");
+    EXPECT(truncate(path, 5000) == 0);
+    expect_refused(folder, "optimizer.safetensors", "cut short");
+    free(path);
+    free(folder);
+}
+
+TEST(the_newest_that_is_whole_is_taken) {
+    Model* m = open_model(C);
+    json_t* state = NULL;
+    char* out = new_folder();
+    EXPECT(checkpoint_newest(out, &state) == NULL);
+    for (long long step = 1; step <= 3; step++) { free(save(out, m, step, 0)); }
+    char *path = checkpoint_newest(out, &state), *third = below(out, "step_00000003"),
+         *second = below(out, "step_00000002");
+    EXPECT(!strcmp(path, third) && json_integer_value(json_object_get(state, "step")) == 3);
+    free(path);
+    json_decref(state);
+    flip_last_byte(third, "optimizer.safetensors");
+    EXPECT_DEATH(0, "tensor v.ln_f.bias is damaged (its checksum is wrong); trying the checkpoint before it",
+                 path = checkpoint_newest(out, &state);
+                 exit(strcmp(path, second) || json_integer_value(json_object_get(state, "step")) != 2));
+    flip_last_byte(second, "model.safetensors");
+    char* first = below(out, "step_00000001");
+    flip_last_byte(first, "state.json");
+    write_text(first, "state.json", "{}");
+    EXPECT_DEATH(EXIT_RUNTIME, "none of its 3 checkpoints can be read", checkpoint_newest(out, &state));
+    free(first);
+    free(second);
+    free(third);
+    free(out);
+    close_model(m);
+}
+
+TEST(a_model_of_another_size_is_refused) {
+    Error err;
+    Model* large = open_model(2 * C);
+    TrainState s = state_at(0);
+    char* folder = new_checkpoint();
+    EXPECT(!hf_load_weights(&large->g, &large->o, folder, &err));
+    EXPECT(strstr(
+        err.text,
+        "model.safetensors: tensor transformer.wte.weight is (11,8) in 2 dimensions, the model's is (11,16) in 2"));
+    json_t* state = checkpoint_verify(folder, &err);
+    EXPECT(state && !checkpoint_load(&large->o, &s, folder, state, &err) && strstr(err.text, "transformer.wte.weight"));
+    json_decref(state);
+    free(folder);
+    close_model(large);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// options
+
+static void expect_saved(const char* out, const char* resume, const char* key, const char* want) {
+    char* text = checkpoint_saved_text(out, resume, "options", key);
+    if (want ? !text || strcmp(text, want) : text != NULL) {
+        TEST_FAIL("%s of --resume '%s' is %s, expected %s", key, resume, text ? text : "nothing",
+                  want ? want : "nothing");
+    }
+    free(text);
+}
+
+TEST(texts_of_the_checkpoint_to_be_resumed_are_found) {
+    Model* m = open_model(C);
+    char *out = new_folder(), *first = save(out, m, 1, 0), *second = save(out, m, 2, 0);
+    edit_state(first, "options", json_pack("{s:s, s:i}", "dtype", "bf16", "seed", 7));
+    expect_saved(out, "", "dtype", NULL); // a new run
+    expect_saved(out, "auto", "dtype", "fp32");
+    expect_saved(out, first, "dtype", "bf16");
+    expect_saved("/none", first, "dtype", "bf16");
+    expect_saved(out, first, "seed", NULL); // not a text
+    expect_saved(out, first, "unknown", NULL);
+    expect_saved("/none", "auto", "dtype", NULL);
+    expect_saved(out, "/none", "dtype", NULL);
+    write_text(second, "state.json", "{");
+    expect_saved(out, "auto", "dtype", "bf16"); // that of the checkpoint before
+    char* kernels = checkpoint_saved_text(out, "auto", "kernels", "cpu");
+    EXPECT(kernels && !strcmp(kernels, "generic"));
+    free(kernels);
+    free(second);
+    free(first);
+    free(out);
+    close_model(m);
+}
+
+TEST(options_of_a_run_come_back) {
+    Error err;
+    char *out = new_folder(), *none = below(out, "none");
+    EXPECT(run_read_options(out) == NULL && run_read_options(none) == NULL);
+    json_t* options = json_pack("{s:s, s:i, s:f}", "model", "d12 \"\xc3\xa9\"", "seed", 1337, "lr", 3e-4);
+    EXPECT(run_write_options(out, options, &err));
+    json_t* back = run_read_options(out);
+    EXPECT(back && json_equal(back, options));
+    json_decref(back);
+    json_object_set_new(options, "seed", json_integer(1));
+    EXPECT(run_write_options(out, options, &err)); // in the place of the others
+    back = run_read_options(out);
+    EXPECT(back && json_equal(back, options));
+    json_decref(back);
+    json_decref(options);
+    free(none);
+    free(out);
+}
+
+TEST(damaged_options_are_refused_with_what_to_do) {
+    static const char* const texts[] = {"", "{\"seed\": 1,", "[1]", "{\"seed\": 1, \"seed\": 2}"};
+    char* out = new_folder();
+    for (int i = 0; i < 4; i++) {
+        write_text(out, "options.json", texts[i]);
+        EXPECT_DEATH(EXIT_RUNTIME, "options.json", run_read_options(out));
+        EXPECT_DEATH(EXIT_RUNTIME, "remove it to begin a new run there", run_read_options(out));
+        EXPECT(has(out, "options.json"));
+    }
+    json_t* options = json_object();
+    Error err;
+    char* none = below(out, "none");
+    EXPECT(!run_write_options(none, options, &err) && strstr(err.text, none));
+    json_decref(options);
+    free(none);
+    free(out);
+}
+
+TEST_MAIN()

@@ -1,0 +1,407 @@
+#include "llmc/files/safetensors.h"
+#include "test/test.h"
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
+// Written by the safetensors library: see dev/golden/tensor_files.py.
+static const char* MIXED = "test/golden/mixed.safetensors";
+
+// Returns the metadata's string under `key`, or NULL.
+static const char* metadata_string(const SafeTensors* s, const char* key) {
+    return json_string_value(json_object_get(s->metadata, key));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// files of the safetensors library
+
+static void expect_floats(const SafeTensors* s, const char* name, const float* want, size_t n) {
+    Error err;
+    float got[16];
+    const SafeTensor* t = safetensors_find(s, name);
+    if (!t || safetensor_elements(t) != n) { TEST_FAIL("%s: not there, or of another size", name); return; }
+    for (size_t piece = 1; piece <= n; piece += n - 1) { // element by element, and all at once
+        for (size_t i = 0; i < n; i += piece) { EXPECT(safetensors_read_float(s, t, i, got + i, piece, &err)); }
+        for (size_t i = 0; i < n; i++) {
+            if (memcmp(&got[i], &want[i], 4) != 0 && !(isnan(got[i]) && isnan(want[i]))) {
+                TEST_FAIL("%s[%zu] = %g, expected %g", name, i, (double)got[i], (double)want[i]);
+            }
+        }
+    }
+}
+
+TEST(reads_what_the_library_wrote) {
+    SafeTensors s;
+    Error err;
+    if (!safetensors_open(&s, MIXED, &err)) { TEST_FAIL("%s", err.text); return; }
+    EXPECT(s.count == 10 && s.num_files == 1);
+    EXPECT(strcmp(metadata_string(&s, "format"), "pt") == 0);
+    EXPECT(strcmp(metadata_string(&s, "note"), "quotes \", a backslash \\, a tab \t and ünïcödé") == 0);
+    EXPECT(metadata_string(&s, "missing") == NULL && safetensors_find(&s, "missing") == NULL);
+
+    const SafeTensor* wte = safetensors_find(&s, "wte.weight");
+    EXPECT(wte->dims == 2 && wte->shape[0] == 3 && wte->shape[1] == 4 && strcmp(wte->type->name, "F32") == 0);
+    const SafeTensor* scalar = safetensors_find(&s, "scalar");
+    EXPECT(scalar->dims == 0 && safetensor_elements(scalar) == 1);
+    const SafeTensor* empty = safetensors_find(&s, "empty");
+    EXPECT(empty->dims == 3 && empty->shape[0] == 4 && empty->shape[1] == 0 && empty->bytes == 0);
+    const SafeTensor* eight = safetensors_find(&s, "eight");
+    EXPECT(eight->dims == 8 && eight->shape[3] == 2 && eight->shape[7] == 1);
+
+    int64_t unicode[2];
+    EXPECT(safetensors_read(&s, safetensors_find(&s, "größe/重み"), 0, unicode, sizeof unicode, &err));
+    EXPECT(unicode[0] == -7 && unicode[1] == 8);
+    char mask[3], bytes[2];
+    EXPECT(safetensors_read(&s, safetensors_find(&s, "mask"), 0, mask, 3, &err) && memcmp(mask, "\1\0\1", 3) == 0);
+    EXPECT(safetensors_read(&s, safetensors_find(&s, "bytes"), 3, bytes, 2, &err) && memcmp(bytes, "\3\4", 2) == 0);
+    safetensors_close(&s);
+}
+
+TEST(converts_to_float) {
+    SafeTensors s;
+    Error err;
+    float ramp[12], scalar[1] = {42.5f};
+    for (int i = 0; i < 12; i++) { ramp[i] = (float)i / 8; }
+    const float half[12] = {0, -0.0f, 1, -1.5f, INFINITY, -INFINITY, NAN, 65504, 0x1p-14f, 0x1p-24f, -1023 * 0x1p-24f,
+                            0x1.554p-2f};
+    const float brain[10] = {0, -0.0f, 1, -1.5f, INFINITY, -INFINITY, NAN, 0x1.c4p127f, 0x1p-133f, 0x1.56p-2f};
+    const float wide[10] = {0, -0.0f, 1, -1.5f, INFINITY, -INFINITY, NAN, INFINITY, 0, 0x1.555556p-2f};
+    if (!safetensors_open(&s, MIXED, &err)) { TEST_FAIL("%s", err.text); return; }
+    expect_floats(&s, "wte.weight", ramp, 12);
+    expect_floats(&s, "half", half, 12);
+    expect_floats(&s, "brain", brain, 10);
+    expect_floats(&s, "double", wide, 10);
+    EXPECT(safetensors_read_float(&s, safetensors_find(&s, "scalar"), 0, ramp, 1, &err) && ramp[0] == scalar[0]);
+    EXPECT(safetensors_read_float(&s, safetensors_find(&s, "empty"), 0, ramp, 0, &err));
+
+    const SafeTensor* wte = safetensors_find(&s, "wte.weight");
+    EXPECT(!safetensors_read_float(&s, wte, 10, ramp, 3, &err) && strstr(err.text, "asked for 3 elements at 10"));
+    EXPECT(!safetensors_read_float(&s, wte, 13, ramp, 0, &err));
+    EXPECT(!safetensors_read_float(&s, wte, 1, ramp, SIZE_MAX, &err) && strstr(err.text, "elements at 1"));
+    EXPECT(!safetensors_read(&s, wte, 1, ramp, SIZE_MAX, &err));
+    EXPECT(!safetensors_read(&s, wte, 47, ramp, 2, &err) && strstr(err.text, "asked for 2 bytes at 47"));
+    const SafeTensor* masks = safetensors_find(&s, "mask");
+    EXPECT(!safetensors_read_float(&s, masks, 0, ramp, 1, &err) && strstr(err.text, "cannot be of type BOOL"));
+    safetensors_close(&s);
+}
+
+TEST(converts_half_where_denormals_are_flushed) { // as the trainers set the processor
+#ifdef __SSE__
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    const volatile uint16_t halves[2] = {1, 0x83ff}; // volatile: not to be computed by the compiler
+    const float smallest = half_to_float(halves[0]), largest_denormal = half_to_float(halves[1]);
+    _mm_setcsr(before);
+    EXPECT(smallest == 0x1p-24f && largest_denormal == -1023 * 0x1p-24f);
+#else
+    SKIP("not an x86 processor");
+#endif
+}
+
+TEST(reads_an_empty_file) {
+    SafeTensors s;
+    Error err;
+    if (!safetensors_open(&s, "test/golden/empty.safetensors", &err)) { TEST_FAIL("%s", err.text); return; }
+    EXPECT(s.count == 0 && safetensors_find(&s, "x") == NULL);
+    safetensors_close(&s);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// writing
+
+// Copies MIXED to `path`, tensors in pieces of `piece` bytes.
+static bool copy_mixed(const char* path, size_t piece, Error* err) {
+    char data[16];
+    SafeTensors s;
+    SafeTensorsWriter w;
+    if (!safetensors_open(&s, MIXED, err)) { return false; }
+    bool ok = safetensors_create(&w, path, err) &&
+              safetensors_annotate(&w, "format", metadata_string(&s, "format"), err) &&
+              safetensors_annotate(&w, "note", metadata_string(&s, "note"), err);
+    for (int i = 0; ok && i < s.count; i++) {
+        const SafeTensor* t = &s.tensors[i];
+        ok = safetensors_declare(&w, t->name, t->type->name, t->shape, t->dims, err);
+    }
+    for (int i = 0; ok && i < s.count; i++) {
+        const SafeTensor* t = &s.tensors[i];
+        for (size_t at = 0, n; ok && at < t->bytes; at += n) {
+            n = min_size(piece, t->bytes - at);
+            ok = safetensors_read(&s, t, at, data, n, err) && safetensors_write(&w, t->name, data, n, err);
+        }
+    }
+    ok = ok && safetensors_finish(&w, err);
+    if (!ok) { safetensors_abandon(&w); }
+    safetensors_close(&s);
+    return ok;
+}
+
+TEST(writes_what_the_library_reads) {
+    static const char* ours = "test/golden/ours.safetensors"; // the library has read this very file
+    Error err;
+    char* path = format("%s/copy.safetensors", test_folder);
+    for (size_t piece = 1; piece <= 16; piece += 15) {
+        if (!copy_mixed(path, piece, &err)) { TEST_FAIL("%s", err.text); continue; }
+        if (!path_exists(ours)) {
+            EXPECT(copy_mixed(ours, 16, &err));
+            TEST_FAIL("%s was made afresh: now run dev/golden/tensor_files.py --check on it", ours);
+        }
+        size_t size, expected;
+        char* got = read_file(path, &size, &err);
+        char* want = read_file(ours, &expected, &err);
+        EXPECT(got && want && size == expected && memcmp(got, want, size) == 0);
+        free(got);
+        free(want);
+    }
+    SafeTensors s;
+    EXPECT(safetensors_open(&s, path, &err) && s.count == 10 && s.files[0].data_begin % 8 == 0);
+    safetensors_close(&s);
+    free(path);
+}
+
+TEST(writer_refuses_misuse) {
+    Error err;
+    SafeTensorsWriter w;
+    const size_t two = 2, huge[2] = {SIZE_MAX / 2, 4};
+    const float data[3] = {1, 2, 3};
+    char* path = format("%s/misuse.safetensors", test_folder);
+    EXPECT(safetensors_create(&w, path, &err));
+    EXPECT(safetensors_declare(&w, "a", "F32", &two, 1, &err) && safetensors_declare(&w, "none", "F32", NULL, 0, &err));
+    EXPECT(!safetensors_declare(&w, "a", "F32", &two, 1, &err) && strstr(err.text, "tensor a: the name is taken"));
+    EXPECT(!safetensors_declare(&w, "__metadata__", "F32", &two, 1, &err));
+    EXPECT(!safetensors_declare(&w, "b", "F31", &two, 1, &err) && strstr(err.text, "unknown dtype F31"));
+    EXPECT(!safetensors_declare(&w, "b", "F32", huge, 2, &err) && strstr(err.text, "overflows"));
+    EXPECT(!safetensors_declare(&w, "b", "F32", huge, 9, &err) && strstr(err.text, "9 dimensions"));
+    EXPECT(!safetensors_declare(&w, "\xff", "F32", &two, 1, &err) && strstr(err.text, "UTF-8"));
+    EXPECT(!safetensors_annotate(&w, "key", "\xff", &err) && strstr(err.text, "UTF-8"));
+    EXPECT(!safetensors_write(&w, "none", data, 4, &err) && strstr(err.text, "out of order: expected a"));
+    EXPECT(!safetensors_write(&w, "a", data, 12, &err) && strstr(err.text, "more than its 8 bytes"));
+    EXPECT(safetensors_write(&w, "a", data, 4, &err));
+    EXPECT(!safetensors_declare(&w, "late", "F32", &two, 1, &err) && strstr(err.text, "after the header"));
+    EXPECT(!safetensors_annotate(&w, "late", "x", &err) && strstr(err.text, "after the header"));
+    EXPECT(!safetensors_finish(&w, &err) && strstr(err.text, "tensor a lacks 4 bytes"));
+    EXPECT(safetensors_write(&w, "a", data, 4, &err) && safetensors_write(&w, "none", data, 4, &err));
+    EXPECT(!safetensors_write(&w, "a", data, 4, &err) && strstr(err.text, "expected the end"));
+    EXPECT(safetensors_finish(&w, &err));
+    SafeTensors s;
+    EXPECT(safetensors_open(&s, path, &err) && s.count == 2);
+    safetensors_close(&s);
+    free(path);
+}
+
+TEST(a_full_disk_is_an_error) {
+    Error err;
+    SafeTensorsWriter w;
+    static float data[1 << 16]; // larger than any buffer on the way
+    const size_t n = 1 << 16, one = 1;
+    if (!path_exists("/dev/full")) { SKIP("there is no /dev/full"); }
+    for (int large = 0; large < 2; large++) {
+        const size_t bytes = (large ? n : one) * sizeof *data;
+        EXPECT(safetensors_create(&w, "/dev/full", &err));
+        EXPECT(safetensors_declare(&w, "x", "F32", large ? &n : &one, 1, &err));
+        err.text[0] = 0;
+        EXPECT(!(safetensors_write(&w, "x", data, bytes, &err) && safetensors_finish(&w, &err)));
+        EXPECT(strstr(err.text, "/dev/full: cannot write: No space left on device"));
+        safetensors_abandon(&w);
+    }
+    EXPECT(!safetensors_create(&w, "/nowhere/x", &err) && strstr(err.text, "/nowhere/x: cannot create"));
+    safetensors_abandon(&w);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// damaged files
+
+static void put_file(const char* path, const void* data, size_t bytes) {
+    FILE* f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0) { fatal("%s: %s", path, strerror(errno)); }
+}
+
+// A file with this header and so many bytes of data is refused with these words (accepted, if NULL).
+static void expect_refusal(const char* header, size_t data_bytes, const char* words) {
+    Error err;
+    SafeTensors s;
+    char* path = format("%s/damaged.safetensors", test_folder);
+    uint64_t n = strlen(header);
+    size_t size = sizeof n + n + data_bytes;
+    char* file = (char*)alloc_or_die(size, 1, "a file");
+    memcpy(file, &n, sizeof n);
+    memcpy(file + sizeof n, header, n);
+    put_file(path, file, size);
+    bool ok = safetensors_open(&s, path, &err);
+    if (ok != !words) { TEST_FAIL("%s: %s", header, ok ? "accepted" : err.text); }
+    if (!ok && words && !(strstr(err.text, words) && strstr(err.text, path))) {
+        TEST_FAIL("%s: expected \"%s\", got: %s", header, words, err.text);
+    }
+    if (ok) { safetensors_close(&s); }
+    free(file);
+    free(path);
+}
+
+#define X(dtype, shape, offsets) "\"x\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+#define Y(dtype, shape, offsets) "\"y\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+#define F32 "\"F32\""
+
+TEST(refuses_bad_headers) {
+    expect_refusal("{" X(F32, "[2]", "[0,8]") "}   ", 8, NULL);
+    expect_refusal("{" X(F32, "[2]", "[0,8]") "," Y("\"U8\"", "[3]", "[8,11]") "}", 11, NULL);
+    expect_refusal("{" Y(F32, "[2,0]", "[8,8]") "," X(F32, "[2]", "[0,8]") "}", 8, NULL);
+    expect_refusal("{" X(F32, "[2]", "[0,8]") "," Y(F32, "[0]", "[0,0]") "}", 8, NULL);
+    expect_refusal("", 0, "does not begin with {");
+    expect_refusal(" {}", 0, "does not begin with {");
+    expect_refusal("[]", 0, "does not begin with {");
+    expect_refusal("{\n\"x\": }", 0, "line 2 column 6");
+    expect_refusal("{}x", 0, "line 1 column 3");
+    expect_refusal("{\"\xff\":{}}", 0, "column");
+    expect_refusal("{\"x\":1}", 0, "x is not a JSON object");
+    expect_refusal("{\"x\":{}}", 0, "tensor x: needs a dtype");
+    expect_refusal("{\"x\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor x: needs a dtype");
+    expect_refusal("{" X("7", "[2]", "[0,8]") "}", 8, "tensor x: needs a dtype");
+    expect_refusal("{" X("\"F4\"", "[2]", "[0,1]") "}", 1, "tensor x: unknown dtype F4");
+    expect_refusal("{" X(F32, "[1,1,1,1,1,1,1,1,1]", "[0,4]") "}", 4, "tensor x: 9 dimensions");
+    expect_refusal("{" X(F32, "[1,-2]", "[0,8]") "}", 8, "tensor x: dimension 1 is not a size");
+    expect_refusal("{" X(F32, "[2.0]", "[0,8]") "}", 8, "tensor x: dimension 0 is not a size");
+    expect_refusal("{" X(F32, "[9223372036854775808]", "[0,8]") "}", 8, "too big integer");
+    expect_refusal("{" X(F32, "[4611686018427387905]", "[0,4]") "}", 4, "tensor x: the shape overflows");
+    expect_refusal("{" X(F32, "[4294967296,4294967296]", "[0,0]") "}", 0, "tensor x: the shape overflows");
+    expect_refusal("{" X(F32, "[3]", "[0,8]") "}", 8, "tensor x: dtype and shape make 12 bytes, data_offsets 8");
+    expect_refusal("{" X(F32, "[2]", "[0]") "}", 8, "tensor x: data_offsets are not [begin, end]");
+    expect_refusal("{" X(F32, "[2]", "[0,4,8]") "}", 8, "tensor x: data_offsets are not [begin, end]");
+    expect_refusal("{" X(F32, "[2]", "[8,0]") "}", 8, "tensor x: data_offsets are not [begin, end]");
+    expect_refusal("{" X(F32, "[2]", "[-8,0]") "}", 8, "tensor x: data_offsets are not [begin, end]");
+    expect_refusal("{\"__metadata__\":{\"k\":1}}", 0, "__metadata__: k is not a string");
+    expect_refusal("{\"__metadata__\":[]}", 0, "__metadata__ is not a JSON object");
+}
+
+TEST(refuses_bad_layouts) {
+    expect_refusal("{" X(F32, "[2]", "[0,8]") "}", 7, "tensor x ends at byte 8 of the data, of which there are 7");
+    expect_refusal("{" X(F32, "[2]", "[0,8]") "}", 9, "9 bytes of data, but the tensors are 8 bytes");
+    expect_refusal("{}", 1, "1 bytes of data, but the tensors are 0 bytes");
+    expect_refusal("{" X(F32, "[1]", "[4,8]") "}", 8, "tensor x begins at byte 4 of the data, where 0 was expected");
+    expect_refusal("{" X(F32, "[1]", "[0,4]") "," Y(F32, "[1]", "[8,12]") "}", 12, "tensors leave a hole");
+    expect_refusal("{" X(F32, "[2]", "[0,8]") "," Y(F32, "[2]", "[4,12]") "}", 12, "tensors overlap");
+    expect_refusal("{" X(F32, "[2]", "[0,8]") "," Y(F32, "[2]", "[0,8]") "}", 8, "tensors overlap");
+    expect_refusal("{" X(F32, "[2]", "[0,8]") "," Y(F32, "[0]", "[4,4]") "}", 8, "tensors overlap");
+    expect_refusal("{" X(F32, "[1]", "[0,4]") "," X(F32, "[1]", "[4,8]") "}", 8, "duplicate object key");
+}
+
+// Every prefix of a good file is refused, and so are lengths of the header that cannot be.
+TEST(refuses_truncated_files) {
+    Error err;
+    SafeTensors s;
+    size_t size;
+    char* path = format("%s/cut.safetensors", test_folder);
+    char* whole = read_file(MIXED, &size, &err);
+    for (size_t n = 0; n < size; n++) {
+        put_file(path, whole, n);
+        if (safetensors_open(&s, path, &err)) { TEST_FAIL("the first %zu bytes are accepted", n); }
+        else { EXPECT(strstr(err.text, path)); }
+    }
+    const uint64_t lengths[] = {100 * 1000 * 1000 + 1, 0x7fffffffffffffff, UINT64_MAX, size, size - 7};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        memcpy(whole, &lengths[i], 8);
+        put_file(path, whole, size);
+        EXPECT(!safetensors_open(&s, path, &err) && strstr(err.text, "a header of"));
+    }
+    // a header longer than allowed is refused unread, even where the file has the bytes: 101 MB, all hole
+    const uint64_t long_header = 100 * 1000 * 1000 + 1;
+    put_file(path, &long_header, sizeof long_header);
+    EXPECT(truncate(path, 101 * 1000 * 1000) == 0);
+    EXPECT(!safetensors_open(&s, path, &err) && strstr(err.text, "a header of 100000001 bytes"));
+    EXPECT(!safetensors_open(&s, test_folder, &err) && strstr(err.text, "not a regular file"));
+    EXPECT(!safetensors_open(&s, "/nowhere/x", &err) && strstr(err.text, "/nowhere/x: cannot open"));
+    free(whole);
+    free(path);
+}
+
+TEST(a_file_cut_while_open_is_an_error) {
+    Error err;
+    SafeTensors s;
+    float wte[12];
+    char* path = format("%s/shrinks.safetensors", test_folder);
+    if (!copy_mixed(path, 16, &err) || !safetensors_open(&s, path, &err)) { fatal("%s", err.text); }
+    EXPECT(truncate(path, 16) == 0);
+    EXPECT(!safetensors_read_float(&s, safetensors_find(&s, "wte.weight"), 0, wte, 12, &err));
+    EXPECT(strstr(err.text, "cut short while it was open"));
+    safetensors_close(&s);
+    free(path);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// folders
+
+static char* make_model(const char* name, const char* index) {
+    Error err;
+    char* folder = format("%s/%s", test_folder, name);
+    char* path = format("%s/model.safetensors.index.json", folder);
+    if (!make_directories(folder, &err)) { fatal("%s", err.text); }
+    put_file(path, index, strlen(index));
+    free(path);
+    return folder;
+}
+
+static void put_tensor(const char* folder, const char* file, const char* name, float value) {
+    Error err;
+    SafeTensorsWriter w;
+    char* path = format("%s/%s", folder, file);
+    if (!safetensors_create(&w, path, &err) || !safetensors_declare(&w, name, "F32", NULL, 0, &err) ||
+        !safetensors_annotate(&w, "format", "pt", &err) || !safetensors_write(&w, name, &value, sizeof value, &err) ||
+        !safetensors_finish(&w, &err)) {
+        fatal("%s", err.text);
+    }
+    free(path);
+}
+
+TEST(reads_a_model_in_several_files) {
+    Error err;
+    SafeTensors s;
+    float value = 0;
+    char* folder = make_model("sharded", "{\"metadata\":{\"total_size\":8},\"weight_map\":{\"b\":\"2.safetensors\","
+                                         "\"a\":\"1.safetensors\"}}");
+    put_tensor(folder, "1.safetensors", "a", 1);
+    put_tensor(folder, "2.safetensors", "b", 2);
+    EXPECT(safetensors_open_folder(&s, folder, &err) && s.num_files == 2 && s.count == 2);
+    EXPECT(strcmp(metadata_string(&s, "format"), "pt") == 0);
+    EXPECT(safetensors_read_float(&s, safetensors_find(&s, "a"), 0, &value, 1, &err) && value == 1);
+    EXPECT(safetensors_read_float(&s, safetensors_find(&s, "b"), 0, &value, 1, &err) && value == 2);
+    EXPECT(s.files[0].data_begin % 8 == 0 && s.files[1].data_begin % 8 == 0);
+    safetensors_close(&s);
+
+    put_tensor(folder, "2.safetensors", "a", 2); // the index says otherwise
+    EXPECT(!safetensors_open_folder(&s, folder, &err) && strstr(err.text, "tensor a is in "));
+    put_tensor(folder, "2.safetensors", "c", 2);
+    EXPECT(!safetensors_open_folder(&s, folder, &err) && strstr(err.text, "tensor b is not in 2.safetensors"));
+    put_tensor(folder, "1.safetensors", "b", 1);
+    put_tensor(folder, "2.safetensors", "a", 2);
+    EXPECT(!safetensors_open_folder(&s, folder, &err) && strstr(err.text, "is not in"));
+
+    put_tensor(folder, "model.safetensors", "whole", 3); // comes before the index
+    EXPECT(safetensors_open_folder(&s, folder, &err) && s.count == 1);
+    EXPECT(safetensors_read_float(&s, safetensors_find(&s, "whole"), 0, &value, 1, &err) && value == 3);
+    EXPECT(s.files[0].data_begin % 8 == 0); // the name is longer by 4 than those above, so one of the headers is padded
+    safetensors_close(&s);
+    free(folder);
+}
+
+TEST(refuses_bad_indexes) {
+    static const struct { const char *index, *words; } cases[] = {
+        {"{\"weight_map\":{\"a\":\"../x.safetensors\"}}", "tensor a: not the name of a file"},
+        {"{\"weight_map\":{\"a\":7}}", "tensor a: not the name of a file"},
+        {"{\"weight_map\":{\"a\":\"absent.safetensors\"}}", "absent.safetensors: cannot open"},
+        {"{\"weight_map\":7}", "there is no weight_map"},
+        {"[]", "there is no weight_map"},
+        {"{", "model.safetensors.index.json: line 1"},
+        {"{\"weight_map\": {}}", "index.json: its weight_map names no tensors"},
+    };
+    Error err;
+    SafeTensors s;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char* folder = make_model("bad", cases[i].index);
+        bool ok = safetensors_open_folder(&s, folder, &err);
+        if (ok || !strstr(err.text, cases[i].words)) {
+            TEST_FAIL("%s: %s", cases[i].index, ok ? "accepted" : err.text);
+        }
+        free(folder);
+    }
+    EXPECT(!safetensors_open_folder(&s, "/nowhere", &err) && strstr(err.text, "/nowhere: there is neither"));
+}
+
+TEST_MAIN()

@@ -1,0 +1,471 @@
+#include "llmc/files/json.h"
+#include "llmc/log/logger.h"
+#include "llmc/log/outlier.h"
+#include "llmc/rng.h"
+#include "test/test.h"
+#include <poll.h>
+#include <sys/ioctl.h>
+
+static const char* test_path(const char* name) {
+    static char path[4][256];
+    static int next;
+    char* p = path[next++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", test_folder, name);
+    return p;
+}
+
+static LoggerOptions options_for(const char* folder, int resume_step) {
+    LoggerOptions o;
+    memset(&o, 0, sizeof o);
+    o.folder = folder;
+    o.precision = "bf16";
+    o.max_steps = 10;
+    o.resume_step = resume_step;
+    return o;
+}
+
+static StepRecord step_record(int step) {
+    StepRecord r;
+    memset(&r, 0, sizeof r);
+    r.step = step;
+    r.tokens = (size_t)step * 524288;
+    r.step_tokens = 524288;
+    r.loss = 10.98f;
+    r.norm = 15.4f;
+    r.lr = 8.4e-7f;
+    r.loss_z = r.norm_z = -NAN;
+    r.ms = step == 1 ? 5000.0 : 262.144;
+    r.mfu = 0.5612;
+    return r;
+}
+
+// Runs the statements with standard output going to a file, and gives what they wrote.
+#define CAPTURE(text, ...)                                                        \
+    do {                                                                          \
+        fflush(stdout);                                                           \
+        int kept_ = dup(STDOUT_FILENO), to_ = open(test_path("stdout"), O_RDWR | O_CREAT | O_TRUNC, 0600); \
+        dup2(to_, STDOUT_FILENO);                                                 \
+        __VA_ARGS__;                                                              \
+        fflush(stdout);                                                           \
+        dup2(kept_, STDOUT_FILENO);                                               \
+        close(kept_);                                                             \
+        close(to_);                                                               \
+        Error err_;                                                               \
+        text = read_file(test_path("stdout"), NULL, &err_);                       \
+    } while (0)
+
+static json_t* record_of(const char* text, int line) {
+    for (; line > 0 && text; line--) { text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL; }
+    return text ? json_loads(text, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+}
+
+TEST(outlier_z_scores) {
+    OutlierDetector d, e;
+    Error err;
+    double values[600];
+    memset(&d, 0, sizeof d);
+    for (int i = 0; i < 600; i++) { values[i] = 1000.0 + rng_normal(1, RNG_TEST, (uint64_t)i); }
+    for (int i = 0; i < 600; i++) {
+        if (i == 300) {
+            EXPECT(isnan(outlier_update(&d, NAN)) && isnan(outlier_update(&d, INFINITY)));
+            EXPECT(d.count == OUTLIER_WINDOW && outlier_import(&e, d.values, d.count, &err));
+        }
+        double z = outlier_update(&d, values[i]);
+        EXPECT(isnan(z) == (i < OUTLIER_WINDOW));
+        if (i >= 300) { EXPECT(outlier_update(&e, values[i]) == z); }
+        if (i < OUTLIER_WINDOW) { continue; }
+        double mean = 0.0, squares = 0.0;
+        for (int k = 0; k < OUTLIER_WINDOW; k++) { mean += values[i - k] / OUTLIER_WINDOW; }
+        for (int k = 0; k < OUTLIER_WINDOW; k++) { squares += pow(values[i - k] - mean, 2.0) / OUTLIER_WINDOW; }
+        EXPECT_NEAR(z, (values[i] - mean) / sqrt(squares), 1e-9);
+    }
+}
+
+TEST(outlier_state) {
+    OutlierDetector d, e;
+    Error err;
+    double bad[OUTLIER_WINDOW + 1] = {0.0};
+    memset(&d, 0, sizeof d);
+    double z = 1.0;
+    for (int i = 0; i < 5 + OUTLIER_WINDOW; i++) { z = outlier_update(&d, 0.1); }
+    EXPECT(z == 0.0); // exactly, though 0.1 is not a sum of powers of two
+    memset(&d, 0, sizeof d);
+    for (int i = 0; i < 5; i++) { outlier_update(&d, i); }
+    EXPECT(d.count == 5 && outlier_import(&e, d.values, 5, &err));
+    EXPECT(memcmp(&d, &e, sizeof d) == 0);
+    EXPECT(!outlier_import(&e, bad, OUTLIER_WINDOW + 1, &err) && strstr(err.text, "129"));
+    bad[3] = NAN;
+    EXPECT(!outlier_import(&e, bad, 10, &err) && strstr(err.text, "value 3"));
+}
+
+TEST(texts) {
+    char t[32];
+    EXPECT(strcmp(si_text(t, 0), "0") == 0);
+    EXPECT(strcmp(si_text(t, 950), "950") == 0);
+    EXPECT(strcmp(si_text(t, 1747000), "1.75M") == 0);
+    EXPECT(strcmp(si_text(t, 999999), "1.00M") == 0);
+    EXPECT(strcmp(si_text(t, 10.25e9), "10.2B") == 0);
+    EXPECT(strcmp(si_text(t, 1e30), "1e+18T") == 0);
+    EXPECT(strcmp(duration_text(t, 245), "4:05") == 0);
+    EXPECT(strcmp(duration_text(t, 5025), "1:23:45") == 0);
+    EXPECT(strcmp(duration_text(t, 2 * 86400 + 3 * 3600), "2d 03:00:00") == 0);
+    EXPECT(strcmp(duration_text(t, NAN), "--:--") == 0);
+    EXPECT(strcmp(z_text(t, NAN), "+nan") == 0 && strcmp(z_text(t, -NAN), "+nan") == 0);
+    EXPECT(strcmp(z_text(t, -1.005), "-1.00") == 0 && strcmp(z_text(t, 2.5), "+2.50") == 0);
+}
+
+// Every code point comes back, surrogates aside, and no other bytes than its own give it.
+TEST(utf8) {
+    uint32_t c;
+    for (uint32_t want = 0; want < 0x110000; want++) {
+        char text[4] = {(char)want};
+        size_t n = want < 0x80 ? 1 : want < 0x800 ? 2 : want < 0x10000 ? 3 : 4, got = 0;
+        for (size_t i = n; n > 1 && i-- > 0;) {
+            text[i] = (char)(i > 0 ? 0x80 | (want >> 6 * (n - 1 - i) & 0x3f) : 0xf00 >> n | want >> 6 * (n - 1));
+        }
+        bool surrogate = want >= 0xd800 && want <= 0xdfff;
+        got = utf8_decode(text, text + n, &c);
+        if (surrogate ? got != 0 : got != n || c != want) { TEST_FAIL("U+%04X gives %zu bytes", want, got); return; }
+        if (utf8_decode(text, text + n - (n > 1), &c) != (n == 1)) { TEST_FAIL("U+%04X cut short", want); return; }
+    }
+    static const char* const malformed[] = {
+        "\x80", "\xbf\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80", "\xff", "\xe2\x82(", "\xc3\xc3"};
+    for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
+        if (utf8_decode(malformed[i], malformed[i] + strlen(malformed[i]), &c) != 0) { TEST_FAIL("malformed %zu", i); }
+    }
+}
+
+// The step line is llm.c's to the column: with one precision named, 1-based steps, and z-scores that print +nan.
+TEST(step_line) {
+    Logger l;
+    Error err;
+    char* text;
+    LoggerOptions o = options_for(NULL, -1);
+    CAPTURE(text, {
+        logger_open(&l, &o, &err);
+        for (int i = 1; i <= 3; i++) {
+            StepRecord r = step_record(i);
+            if (i == 3) { r.mfu = NAN; r.loss_z = 1.234; r.norm_z = -0.5; r.step_tokens *= 2; }
+            logger_step(&l, &r);
+        }
+        logger_val(&l, 3, 5.25);
+        logger_eval(&l, 3, "HellaSwag", 1, 4);
+        logger_sample(&l, 3, "a\xff", 2);
+        logger_close(&l, &err);
+    });
+    double weight = 0.05 / (1.0 - 0.95 * 0.95); // the bias-corrected average of v and 2 v, newest last
+    char* want = format(
+        "step    1/10 | loss 10.980000 (+nanz)| norm 15.4000 (+nanz)| lr 8.40e-07 | 5000.00 ms | "
+        "56.1%% bf16 MFU | 104858 tok/s\n"
+        "step    2/10 | loss 10.980000 (+nanz)| norm 15.4000 (+nanz)| lr 8.40e-07 | 262.14 ms | "
+        "56.1%% bf16 MFU | 2000000 tok/s\n"
+        "step    3/10 | loss 10.980000 (+1.23z)| norm 15.4000 (-0.50z)| lr 8.40e-07 | 262.14 ms | "
+        "-100.0%% bf16 MFU | %.0f tok/s\n"
+        "val loss 5.250000\nHellaSwag: 1/4 = 0.250000\ngenerating:\n---\na\xff\n---\n"
+        "total average iteration time: 262.144000 ms\n", 2e6 * weight * (0.95 + 2.0));
+    EXPECT(strcmp(text, want) == 0);
+    if (strcmp(text, want) != 0) { printf("got:\n%swanted:\n%s", text, want); }
+    free(text);
+    free(want);
+}
+
+static void write_run(const char* folder, int resume_step, int from, int to) {
+    Logger l;
+    Error err;
+    char* text;
+    LoggerOptions o = options_for(folder, resume_step);
+    CAPTURE(text, {
+        bool ok = logger_open(&l, &o, &err);
+        EXPECT(ok);
+        if (ok) {
+            logger_config(&l, from - 1, json_pack("{s:{s:i}, s:s}", "options", "batch_size", 4, "device", "a \"CPU\""));
+            for (int i = from; i <= to; i++) {
+                StepRecord r = step_record(i);
+                logger_step(&l, &r);
+                if (i % 2 == 0) { logger_val(&l, i, 5.0 + i); }
+                if (i % 3 == 0) { logger_sample(&l, i, "step 9/10 \xe2\x82", 12); }
+            }
+            EXPECT(logger_close(&l, &err));
+        }
+    });
+    free(text);
+}
+
+TEST(records) {
+    Logger l;
+    Error err;
+    char *text, *ignored;
+    LoggerOptions o = options_for(test_path("records"), -1);
+    CAPTURE(ignored, {
+        EXPECT(logger_open(&l, &o, &err));
+        logger_config(&l, 0, json_pack("{s:{s:i}, s:f}", "options", "batch_size", 4, "floor", 1.5));
+        StepRecord r = step_record(1);
+        r.loss = (double)0.1f;
+        r.norm = 1.00000012f;
+        r.ms = 300.1;
+        logger_step(&l, &r);
+        logger_val(&l, 0, NAN);
+        logger_sample(&l, 1, "\"<\n\xe2\x82\xac\xe2\x82\0\xff", 10);
+        int errors = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
+        dup2(null, STDERR_FILENO);
+        logger_save(&l, 1, "run/step_00000001");
+        logger_skip(&l, 2, "grad", 6.5);
+        dup2(errors, STDERR_FILENO);
+        close(errors);
+        close(null);
+        logger_eval(&l, 1, "HellaSwag", 1, 4);
+        // Flushed line by line: all is there before the logger is closed.
+        text = read_file(test_path("records/metrics.jsonl"), NULL, &err);
+        EXPECT(logger_close(&l, &err));
+    });
+    free(ignored);
+    EXPECT(text != NULL);
+    if (!text) { return; }
+    const char* train = strchr(text, '\n') + 1;
+    const char* config = "{\"kind\":\"config\",\"step\":0,\"options\":{\"batch_size\":4},\"floor\":1.5,\"date\":\"20";
+    EXPECT(strncmp(text, config, strlen(config)) == 0);
+    const char* want = "{\"kind\":\"train\",\"step\":1,\"tokens\":524288,\"loss\":0.1,\"norm\":1.0000001,"
+                       "\"lr\":8.4e-7,\"ms\":300.1,\"tok_s\":1747044,\"mfu\":0.5612,\"loss_z\":null,\"norm_z\":null}\n"
+                       "{\"kind\":\"val\",\"step\":0,\"loss\":null}\n";
+    EXPECT(strncmp(train, want, strlen(want)) == 0);
+    json_t* sample = record_of(text, 3);
+    const char* got = json_string_value(json_object_get(sample, "text"));
+    EXPECT(got && strcmp(got, "\"<\n\xe2\x82\xac\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd") == 0);
+    json_decref(sample);
+    EXPECT(strstr(text, "{\"kind\":\"save\",\"step\":1,\"path\":\"run/step_00000001\"}\n"));
+    EXPECT(strstr(text, "{\"kind\":\"skip\",\"step\":2,\"what\":\"grad\",\"z\":6.5}\n"));
+    EXPECT(strstr(text, "{\"kind\":\"eval\",\"step\":1,\"name\":\"HellaSwag\",\"correct\":1,\"total\":4,"
+                        "\"accuracy\":0.25}\n"));
+    free(text);
+    text = read_file(test_path("records/log.txt"), NULL, &err);
+    EXPECT(text && strstr(text, "step    1/10 | loss 0.100000") && strstr(text, "\nval loss nan\n"));
+    EXPECT(text && strstr(text, "\nskipping update due to grad z-score of 6.500000\n"));
+    free(text);
+}
+
+// A terminal's line is whole where it fits; else z-scores, MFU and ms are left out, in this order. What is unknown is
+// left out too.
+TEST(a_line_fits_its_terminal) {
+    Logger l;
+    memset(&l, 0, sizeof l);
+    l.options = options_for(NULL, -1);
+    l.tok_s = 2e6;
+    StepRecord r = step_record(2);
+    r.loss_z = 1.234;
+    r.norm_z = -0.5;
+    static const struct { int width; const char* want; } lines[] = {
+        {0, "step    2/10 | loss 10.980000 (+1.23z)| norm 15.4000 (-0.50z)| lr 8.40e-07 | 262.14 ms | "
+         "56.1% bf16 MFU | 2000000 tok/s"},
+        {200, "step    2/10 | loss 10.980000 (+1.23z)| norm 15.4000 (-0.50z)| lr 8.40e-07 | 262.14 ms | "
+         "56.1% bf16 MFU | 2000000 tok/s"},
+        {110, "step    2/10 | loss 10.980000 | norm 15.4000 | lr 8.40e-07 | 262.14 ms | "
+         "56.1% bf16 MFU | 2000000 tok/s"},
+        {90, "step    2/10 | loss 10.980000 | norm 15.4000 | lr 8.40e-07 | 262.14 ms | 2000000 tok/s"},
+        {80, "step    2/10 | loss 10.980000 | norm 15.4000 | lr 8.40e-07 | 2000000 tok/s"},
+        {20, "step    2/10 | loss"}};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char* line = logger_step_line(&l, &r, lines[i].width);
+        if (strcmp(line, lines[i].want)) { TEST_FAIL("width %d: '%s'", lines[i].width, line); }
+        free(line);
+    }
+    for (int width = 1; width < 200; width++) {
+        char* line = logger_step_line(&l, &r, width);
+        EXPECT((int)strlen(line) <= (width > 1 ? width - 1 : 1));
+        free(line);
+    }
+    r.loss_z = NAN;
+    r.mfu = INFINITY; // the FLOP/s of a step by an unknown peak of 0
+    char *piped = logger_step_line(&l, &r, 0), *shown = logger_step_line(&l, &r, 200);
+    EXPECT(strstr(piped, "loss 10.980000 (+nanz)| norm") && strstr(piped, "| -100.0% bf16 MFU |"));
+    EXPECT(strstr(shown, "loss 10.980000 | norm 15.4000 (-0.50z)|") && !strstr(shown, "MFU"));
+    free(piped);
+    free(shown);
+}
+
+// Every float comes back from its text, and short ones stay short.
+TEST(numbers_restore_floats) {
+    for (int i = 0; i < 20000; i++) {
+        uint32_t bits = (uint32_t)rng_u64(2, RNG_TEST, (uint64_t)i);
+        float v, back;
+        memcpy(&v, &bits, sizeof v);
+        json_t* number = json_float(v);
+        char* text = json_dumps(number, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        if (!isfinite(v)) { EXPECT(json_is_null(number)); }
+        else { back = strtof(text, NULL); EXPECT(memcmp(&v, &back, sizeof v) == 0); }
+        free(text);
+        json_decref(number);
+    }
+}
+
+static void append(const char* path, const char* text) {
+    FILE* f = fopen(path, "a");
+    EXPECT(f && fputs(text, f) >= 0);
+    if (f) { fclose(f); }
+}
+
+// A run cut off at step 9 with torn last lines and resumed at 4 leaves what a run to 4 would have, and then goes on.
+TEST(resume_cuts_logs) {
+    Error err;
+    Logger l;
+    write_run(test_path("long"), -1, 1, 9);
+    write_run(test_path("short"), -1, 1, 4);
+    append(test_path("long/metrics.jsonl"), "not a record\n{\"kind\":\"train\",\"step\":4");
+    append(test_path("long/log.txt"), "step    4/10 | lo");
+    LoggerOptions o = options_for(test_path("long"), 4);
+    EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err));
+    char* log[2] = {read_file(test_path("long/log.txt"), NULL, &err),
+                    read_file(test_path("short/log.txt"), NULL, &err)};
+    char* metrics[2] = {read_file(test_path("long/metrics.jsonl"), NULL, &err),
+                        read_file(test_path("short/metrics.jsonl"), NULL, &err)};
+    const char* total = strstr(log[1], "total average");
+    EXPECT(total && strlen(log[0]) == (size_t)(total - log[1]) && strncmp(log[0], log[1], strlen(log[0])) == 0);
+    char* first[2] = {strchr(metrics[0], '\n'), strchr(metrics[1], '\n')}; // after config, which has a date
+    EXPECT(strcmp(first[0], first[1]) == 0 && strstr(first[0], "\"step\":4"));
+    EXPECT(!path_exists(test_path("long/.tmp-metrics.jsonl")));
+    for (int i = 0; i < 2; i++) { free(log[i]); free(metrics[i]); }
+    write_run(test_path("long"), 4, 5, 6);
+    char* text = read_file(test_path("long/metrics.jsonl"), NULL, &err);
+    int configs = 0, last = 0;
+    for (int i = 0; ; i++) {
+        json_t* record = record_of(text, i);
+        if (!record) { break; }
+        configs += strcmp(json_string_value(json_object_get(record, "kind")), "config") == 0;
+        EXPECT(json_integer_value(json_object_get(record, "step")) >= last);
+        last = (int)json_integer_value(json_object_get(record, "step"));
+        json_decref(record);
+    }
+    EXPECT(configs == 2 && last == 6);
+    free(text);
+    write_run(test_path("long"), -1, 1, 1); // a fresh run replaces the logs
+    text = read_file(test_path("long/metrics.jsonl"), NULL, &err);
+    EXPECT(text && !strstr(text, "\"step\":2"));
+    free(text);
+}
+
+TEST(other_ranks_are_silent) {
+    Logger l;
+    Error err;
+    char* text;
+    LoggerOptions o = options_for(test_path("rank1"), -1);
+    o.rank = 1;
+    CAPTURE(text, {
+        EXPECT(logger_open(&l, &o, &err));
+        StepRecord r = step_record(1);
+        logger_config(&l, 0, json_object());
+        logger_step(&l, &r);
+        r.step = 2;
+        logger_step(&l, &r);
+        logger_val(&l, 1, 2.0);
+        logger_save(&l, 1, "x");
+        logger_sample(&l, 1, "x", 1);
+        EXPECT(logger_close(&l, &err));
+    });
+    EXPECT(text && !*text && !path_exists(test_path("rank1")));
+    free(text);
+}
+
+
+TEST(errors_name_the_file) {
+    Logger l;
+    Error err;
+    if (access("/dev/full", W_OK) != 0) { SKIP("no /dev/full"); }
+    append(test_path("file"), "x");
+    LoggerOptions o = options_for(test_path("file/run"), -1);
+    EXPECT(!logger_open(&l, &o, &err) && strstr(err.text, "/file: cannot make"));
+    EXPECT(make_directories(test_path("taken/metrics.jsonl"), &err));
+    o = options_for(test_path("taken"), -1);
+    EXPECT(!logger_open(&l, &o, &err) && strstr(err.text, "taken/metrics.jsonl"));
+    EXPECT(!write_file_atomically(test_path("none/x"), "x", 1, &err) && strstr(err.text, "none/.tmp-x"));
+    EXPECT(make_directories(test_path("full"), &err) && symlink("/dev/full", test_path("full/metrics.jsonl")) == 0);
+    o = options_for(test_path("full"), -1);
+    EXPECT_DEATH(EXIT_RUNTIME, "full/metrics.jsonl: cannot write: No space", {
+        if (logger_open(&l, &o, &err)) { logger_config(&l, 0, json_object()); }
+    });
+    EXPECT_DEATH(EXIT_RUNTIME, "standard output: cannot write: No space", {
+        o.folder = NULL;
+        if (logger_open(&l, &o, &err) && freopen("/dev/full", "w", stdout)) { logger_val(&l, 0, 1.0); }
+    });
+}
+
+TEST(bar_text) {
+    Logger l;
+    char text[512];
+    memset(&l, 0, sizeof l);
+    l.options.max_steps = 1000;
+    l.options.price = 6.0;
+    l.last = step_record(421);
+    l.steps = 421;
+    l.tok_s = 1747000.0;
+    l.after_first = 100.0; // 420 updates in 840 s: 579 more take 1158 s
+    logger_bar_text(&l, 940.0, 150, text, sizeof text);
+    EXPECT(strcmp(text, "[================>                       ]  42% | step 421/1000 | loss 10.9800 | 1.75M tok/s"
+                        " | ETA 19:18 | $1.57 of $3.50") == 0);
+    for (int width = 1; width < 200; width++) {
+        logger_bar_text(&l, 940.0, width, text, sizeof text);
+        EXPECT((int)strlen(text) <= (width > 2 ? width - 1 : 1));
+    }
+    l.steps = 1;
+    logger_bar_text(&l, 940.0, 120, text, sizeof text);
+    EXPECT(strstr(text, "ETA --:--") && strstr(text, "| $1.57") && !strstr(text, " of "));
+    l.options.max_steps = 0;
+    l.options.price = 0.0;
+    logger_bar_text(&l, 940.0, 120, text, sizeof text);
+    EXPECT(strstr(text, "  0% ") && !strchr(text, '$'));
+}
+
+// True if the terminal's line was erased just before `line` was written.
+static bool bar_is_erased_before(const char* text, const char* line) {
+    const char* at = strstr(text, line);
+    return at && at - text >= 4 && memcmp(at - 4, "\r\033[K", 4) == 0;
+}
+
+// On a terminal of 100 columns every line is printed whole after the bar was erased, whoever prints it, and the bar is
+// gone at the end. A sample cannot send the terminal anything but characters to show.
+TEST(terminal) {
+    Logger l;
+    Error err;
+    static char text[1 << 16];
+    size_t size = 0;
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) { SKIP("no pseudo-terminal"); }
+    struct winsize window = {24, 100, 0, 0};
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    EXPECT(slave >= 0 && ioctl(slave, TIOCSWINSZ, &window) == 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(slave, STDOUT_FILENO);
+        dup2(slave, STDERR_FILENO);
+        LoggerOptions o = options_for(NULL, -1);
+        if (!logger_open(&l, &o, &err)) { _exit(1); }
+        for (int i = 1; i <= 3; i++) { StepRecord r = step_record(i); logger_step(&l, &r); }
+        logger_notice(&l, "a notice");
+        notice("a notice of another module");
+        logger_draw_bar(&l);
+        logger_sample(&l, 3, "a\tb\n\033[2J\b\177\xc2\x9b\xff\0\r\xe2\x82\xac\xc2\xa0.\xe2\x82", 23);
+        _exit(!logger_close(&l, &err));
+    }
+    close(slave);
+    for (ssize_t n; size < sizeof text - 1 && (n = read(master, text + size, sizeof text - 1 - size)) > 0;) {
+        size += (size_t)n;
+    }
+    close(master);
+    int status = 1;
+    waitpid(child, &status, 0);
+    EXPECT(status == 0);
+    text[size] = 0;
+    EXPECT(strncmp(text, "\r\033[Kstep    1/10", 16) == 0);
+    EXPECT(strstr(text, "\r\033[Kstep    2/10 | loss"));
+    EXPECT(bar_is_erased_before(text, "a notice\r\n") && bar_is_erased_before(text, "a notice of another module\r\n"));
+    EXPECT(bar_is_erased_before(text, "generating:\r\n---\r\n") && bar_is_erased_before(text, "total average"));
+    EXPECT(strstr(text, "total average iteration time: 262.144000 ms\r\n"));
+    #define BAD "\xef\xbf\xbd"
+    EXPECT(strstr(text, "\r\n---\r\na\tb\r\n" BAD "[2J" BAD BAD BAD BAD BAD BAD "\xe2\x82\xac\xc2\xa0." BAD BAD
+                        "\r\n---\r\n"));
+    char* bar = strstr(text, "\r[");
+    EXPECT(bar && strstr(bar, "| step 1/10 |") && strcspn(bar, "\033") <= 100);
+    EXPECT(strcmp(text + size - 5, " ms\r\n") == 0);
+}
+
+TEST_MAIN()

@@ -1,0 +1,308 @@
+#include "llmc/log/report.h"
+#include "llmc/rng.h"
+#include "test/test.h"
+
+static char* test_path(const char* name) { return format("%s/%s", test_folder, name); }
+
+// A run's folder with this metrics.jsonl; the caller frees the path.
+static char* make_run(const char* name, const char* metrics) {
+    Error err;
+    char* folder = test_path(name);
+    char* path = format("%s/metrics.jsonl", folder);
+    if (!make_directories(folder, &err) || !write_file_atomically(path, metrics, strlen(metrics), &err)) {
+        fatal("%s", err.text);
+    }
+    free(path);
+    return folder;
+}
+
+// A config with batch_size 32 or not, then `steps` updates of 1000 tokens whose loss falls from 11 to `end`, with one
+// spike, a validation every tenth of the run, samples, a save, a skip and a resumed start.
+static char* make_curve(const char* name, int steps, double end, int batch_size) {
+    Page page = {NULL, 0, 0};
+    page_add(&page, "{\"kind\":\"config\",\"step\":0,\"options\":{\"lr\":0.0006,\"batch_size\":%d,\"dtype\":\"bf16\"},"
+             "\"model\":{\"name\":\"d12\",\"parameters\":124439808,\"L\":12},"
+             "\"device\":\"H100 <8>\",\"program\":\"train_gpt2cu\","
+             "\"date\":\"2026-03-01T12:30:00+0000\",\"floor\":1.4375}\n", batch_size);
+    for (int s = 0; s <= steps; s++) {
+        double loss = end + (11.0 - end) * exp(-20.0 * s / steps) + 0.01 * rng_normal(3, RNG_TEST, (uint64_t)s);
+        if (s == steps / 2) { loss = 5.55; }
+        if (s % (steps / 10) == 0) {
+            double val = s == steps ? end : loss + 1.0;
+            page_add(&page, "{\"kind\":\"val\",\"step\":%d,\"loss\":%.6f}\n", s, val);
+        }
+        if (s == 0) { continue; }
+        page_add(&page, "{\"kind\":\"train\",\"step\":%d,\"tokens\":%d,\"loss\":%.6f,\"norm\":%.4f,\"lr\":%.4g,"
+                 "\"ms\":250.0,\"tok_s\":4000,\"mfu\":0.5,\"loss_z\":null,\"norm_z\":null}\n", s, 1000 * s, loss,
+                 15.0 * exp(-0.1 * s) + 0.2, 6e-4 * s / steps);
+    }
+    page_add(&page, "{\"kind\":\"save\",\"step\":%d,\"path\":\"run/step_1\"}\n"
+             "{\"kind\":\"skip\",\"step\":2,\"what\":\"loss\",\"z\":6.5}\n", steps);
+    page_add(&page, "{\"kind\":\"sample\",\"step\":0,\"text\":\"first <b> & \\\"x\\\" \\u0001 \xe2\x82\xac\"}\n"
+             "{\"kind\":\"sample\",\"step\":1,\"text\":\"in between\"}\n"
+             "{\"kind\":\"sample\",\"step\":%d,\"text\":\"the last\"}\n", steps);
+    page_add(&page, "{\"kind\":\"eval\",\"step\":1,\"name\":\"HellaSwag\",\"correct\":1,\"total\":4,"
+             "\"accuracy\":0.2955}\n");
+    char* folder = make_run(name, page.text);
+    free(page.text);
+    return folder;
+}
+
+// The report on these runs, or NULL; its error goes to `err`.
+static char* report_on(char** folders, int n, Error* err) {
+    char* out = test_path("report.html");
+    char* text = report_write(out, (const char* const*)folders, n, err) ? read_file(out, NULL, err) : NULL;
+    free(out);
+    return text;
+}
+
+// Checks that the text is well-formed XML as far as the page uses it: tags nest, attributes are quoted, "<" and "&"
+// stand only where markup or a reference begins, control characters nowhere, and all is UTF-8.
+static bool well_formed(const char* text) {
+    enum { DEPTH = 32 };
+    const char *open_tag[DEPTH], *p = text;
+    int depth = 0, roots = 0;
+    for (const char* c = text; *c;) {
+        uint32_t code_point;
+        size_t n = utf8_decode(c, c + strlen(c), &code_point);
+        if (n == 0 || ((unsigned char)*c < 32 && *c != '\n' && *c != '\t')) { return false; }
+        c += n;
+    }
+    if (strncmp(p, "<!DOCTYPE html>\n", 16) != 0) { return false; }
+    for (p += 16; *p;) {
+        if (*p == '&') {
+            size_t digits = strncmp(p, "&#", 2) == 0 ? strspn(p + 2, "0123456789") : 0;
+            if (digits == 0 || p[2 + digits] != ';') { return false; }
+            p += 3 + digits;
+            continue;
+        }
+        if (*p != '<') {
+            if (depth == 0 && *p != '\n') { return false; }
+            p++;
+            continue;
+        }
+        bool closing = *++p == '/';
+        p += closing;
+        const char* name = p;
+        size_t size = strspn(p, "abcdefghijklmnopqrstuvwxyz123");
+        if (size == 0) { return false; }
+        p += size;
+        if (closing) {
+            if (*p++ != '>' || depth == 0) { return false; }
+            const char* opened = open_tag[--depth];
+            if (strncmp(opened, name, size) != 0 || !strchr(" >", opened[size])) { return false; }
+            continue;
+        }
+        while (*p == ' ') {
+            p += 1 + strspn(p + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-");
+            if (p[0] != '=' || p[1] != '"') { return false; }
+            for (p += 2; *p && *p != '"'; p++) {
+                if (*p == '<') { return false; }
+            }
+            if (*p++ != '"') { return false; }
+        }
+        bool empty = *p == '/';
+        p += empty;
+        if (*p++ != '>' || (depth == 0 && roots++ > 0) || depth == DEPTH) { return false; }
+        if (!empty) { open_tag[depth++] = name; }
+    }
+    return depth == 0 && roots == 1;
+}
+
+static size_t count_of(const char* text, const char* words) {
+    size_t n = 0;
+    for (const char* p = text; (p = strstr(p, words)) != NULL; p += strlen(words)) { n++; }
+    return n;
+}
+
+// No path has more points than allowed or a number that is none; returns the most points of a path.
+static size_t check_paths(const char* text) {
+    size_t most = 0;
+    for (const char* p = text; (p = strstr(p, " d=\"")) != NULL;) {
+        p += 4;
+        size_t size = strcspn(p, "\""), points = 1;
+        for (size_t i = 0; i < size; i++) {
+            points += p[i] == ' ';
+            EXPECT(strchr("MHhv-. 0123456789", p[i]) || strncmp(p, "M' + at", 7) == 0);
+        }
+        most = max_size(most, points / 2);
+    }
+    return most;
+}
+
+static void expect_all(const char* text, const char* const* words, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!strstr(text, words[i])) { TEST_FAIL("the report lacks %s", words[i]); }
+    }
+}
+
+#define EXPECT_ALL(text, ...)                                              \
+    do {                                                                   \
+        static const char* const words_[] = {__VA_ARGS__};                 \
+        expect_all(text, words_, sizeof words_ / sizeof words_[0]);        \
+    } while (0)
+
+TEST(checker) {
+    EXPECT(well_formed("<!DOCTYPE html>\n<a b=\"&#60;\"><p/>x > y</a>\n"));
+    static const char* const bad[] = {"<a>", "</a>", "<a></b>", "<a></ab>", "<ab></a>", "<a><b></a></b>", "<a b></a>",
+                                      "<a>&</a>", "<a b=\"<\"/>", "<a>1 < 2</a>", "<a/><b/>", "<a>\001</a>",
+                                      "<a>\xff</a>", "<a>&#;</a>"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char* text = format("<!DOCTYPE html>\n%s", bad[i]);
+        if (well_formed(text)) { TEST_FAIL("not well-formed, but accepted: %s", bad[i]); }
+        free(text);
+    }
+}
+
+TEST(one_run) {
+    Error err;
+    char* folder = make_curve("one <&\"run\"> \xc3\xa9", 400, 3.2722, 64);
+    char* text = report_on(&folder, 1, &err);
+    EXPECT(text && well_formed(text));
+    if (!text) { printf("%s\n", err.text); return; }
+    EXPECT_ALL(text, "<h1>one &#60;&#38;&#34;run&#34;&#62; \xc3\xa9</h1>", "H100 &#60;8&#62;", "2026-03-01 12:30",
+               "train_gpt2cu", "124M parameters", "<span>Best val loss</span><b>3.2722</b>",
+               "<span>Steps</span><b>400</b>", "<span>Tokens</span><b>400k</b>",
+               "<span>Training time</span><b>1:40</b>", "<span>Tokens/s</span><b>4.00k</b>",
+               "<span>Mean MFU</span><b>50.0%</b>", "<span>HellaSwag</span><b>29.55%</b>");
+    EXPECT_ALL(text, "first &#60;b&#62; &#38; &#34;x&#34; \xef\xbf\xbd \xe2\x82\xac</pre>", "the last</pre>",
+               "floor 1.4375</text>", "<dt>batch_size</dt><dd>64</dd>", "<dt>model.L</dt><dd>12</dd>", "run/step_1",
+               "loss z-score 6.50", ">steps</text>");
+    EXPECT(!strstr(text, "in between") && !strstr(text, ">tokens</text>") && !strstr(text, "class=\"differs\""));
+    EXPECT(count_of(text, "<svg class=\"plot\"") == CHART_COUNT && count_of(text, "class=\"line c0\"") == CHART_COUNT);
+    EXPECT(count_of(text, "http") == 1 && !strstr(text, "src=") && !strstr(text, "url(")); // XHTML's name; no loads
+    EXPECT(!strstr(text, "nan") && !strstr(text, "inf"));
+    EXPECT(check_paths(text) == 400);
+    free(text);
+    free(folder);
+}
+
+TEST(several_runs) {
+    Error err;
+    char* folders[3] = {make_curve("a", 400, 3.25, 64), make_curve("b", 300, 3.5, 32), make_run("empty", "")};
+    char* text = report_on(folders, 3, &err);
+    EXPECT(text && well_formed(text));
+    if (!text) { return; }
+    EXPECT_ALL(text, "<h1>3 runs compared</h1>", "<th>Best val loss</th>", "</i>a</th>", "<td>3.2500</td>",
+               "<td>3.5000</td>", "<tr class=\"differs\"><th>batch_size</th><td>64</td><td>32</td><td></td>",
+               "Events of a (2)", "a, first, step 0", "b, last, step 300", "data-name=\"b\"");
+    EXPECT(strstr(text, ">steps</text>") != NULL); // the empty run has no tokens
+    EXPECT(count_of(text, "class=\"line c1\"") == CHART_COUNT && !strstr(text, "class=\"line c2\""));
+    free(text);
+    text = report_on(folders, 2, &err);
+    EXPECT(text && strstr(text, ">tokens</text>") && !strstr(text, ">steps</text>"));
+    EXPECT(text && strstr(text, "<tr><th>lr</th>") && count_of(text, "floor 1.4375</text>") == 1);
+    free(text);
+    for (int i = 0; i < 3; i++) { free(folders[i]); }
+}
+
+// A long run stays a small page, and thinning keeps its spike: the highest point stands where its value belongs.
+TEST(long_run_is_thinned) {
+    Error err;
+    char* folder = make_curve("long", 20000, 3.25, 64);
+    char* text = report_on(&folder, 1, &err);
+    EXPECT(text && well_formed(text) && strlen(text) < 150000);
+    if (!text) { return; }
+    size_t most = check_paths(text);
+    EXPECT(most <= CHART_MAX_POINTS && most > 1000);
+    const char* plot = strstr(text, "<svg class=\"plot\"");
+    double low = 0.0, high = 0.0, x = 0.0, y = 0.0, best = 1e9, height = 340 - CHART_TOP - CHART_BOTTOM;
+    EXPECT(plot && sscanf(strstr(plot, "data-low"), "data-low=\"%lf\" data-high=\"%lf\"", &low, &high) == 2);
+    double want = height * (1.0 - (5.55 - low) / (high - low)), middle = (1120 - CHART_LEFT - CHART_RIGHT) / 2.0;
+    const char* d = strstr(strstr(plot, "class=\"faint c0\""), " d=\"M") + 5;
+    for (char* end; ; d = end) {
+        x = strtod(d, &end);
+        y = strtod(end, &end);
+        if (fabs(x - middle) < 1.5) { best = fmin(best, y); }
+        if (*end != ' ') { break; }
+    }
+    EXPECT_NEAR(best, want, 0.02);
+    EXPECT_NEAR(x, 2.0 * middle, 1.5); // the line reaches the end
+    EXPECT(strstr(text, "at the start</text>")); // the first fall, from 11, lies above the frame
+    EXPECT(high < 9.0);
+    free(text);
+    free(folder);
+}
+
+// Whatever is missing or strange, a page comes out.
+TEST(strange_runs) {
+    static const char* const metrics[] = {
+        "",
+        "\n\n{}\n[1]\n\"x\"\n12\nnot json\n"
+        "{\"kind\":7,\"step\":1}\n{\"kind\":\"train\"}\n",
+        "{\"kind\":\"train\",\"step\":1,\"tokens\":10,\"loss\":5.0,\"norm\":1.0,\"lr\":0.0,\"ms\":1.0,\"tok_s\":10}\n",
+        "{\"kind\":\"train\",\"step\":1,\"loss\":null,\"norm\":null}\n{\"kind\":\"train\",\"step\":2,\"loss\":null}\n",
+        "{\"kind\":\"train\",\"step\":1,\"tokens\":10,\"loss\":1e300,\"norm\":1e-300}\n"
+        "{\"kind\":\"train\",\"step\":2,\"tokens\":5,\"loss\":-1e300,\"norm\":1e300}\n"
+        "{\"kind\":\"val\",\"step\":1,\"loss\":1e300}\n",
+        "{\"kind\":\"train\",\"step\":1,\"loss\":5.0,\"norm\":0.0,\"lr\":-1.0}\n"
+        "{\"kind\":\"train\",\"step\":2,\"norm\":0.0}\n",
+        "{\"kind\":\"val\",\"step\":0,\"loss\":3.0}\n{\"kind\":\"val\",\"step\":1,\"loss\":3.0}\n",
+        "{\"kind\":\"train\",\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"loss\":5.0}\n",
+        "{\"kind\":\"train\",\"step\":-5,\"tokens\":-7,\"loss\":5.0}\n{\"kind\":\"val\",\"step\":-9,\"loss\":5.0}\n",
+        "{\"kind\":\"config\",\"step\":0,\"options\":[1],\"model\":\"x\",\"device\":null,\"date\":1,\"floor\":-1e300}\n"
+        "{\"kind\":\"config\",\"step\":5,\"options\":{\"<\":{\"a\":[1,2]},\"&\":\"\\\"\"}}\n",
+        "{\"kind\":\"sample\",\"step\":0}\n{\"kind\":\"eval\",\"step\":0}\n"
+        "{\"kind\":\"skip\",\"step\":0}\n{\"kind\":\"save\",\"step\":1}\n",
+        "{\"kind\":\"train\",\"step\":1,\"loss\":5.0}\n{\"kind\":\"train\",\"step\":2,\"lo",
+    };
+    enum { COUNT = sizeof metrics / sizeof metrics[0] };
+    Error err;
+    char *folders[COUNT], *text;
+    for (int i = 0; i < COUNT; i++) {
+        char* name = format("strange%d", i);
+        folders[i] = make_run(name, metrics[i]);
+        free(name);
+        text = report_on(&folders[i], 1, &err);
+        EXPECT(text && well_formed(text));
+        if (!text) { continue; }
+        check_paths(text);
+        if (!well_formed(text) || strstr(text, "=\"nan") || strstr(text, "inf\"")) { TEST_FAIL("in run %d", i); }
+        if (i == 0) { EXPECT(count_of(text, ">no data yet<") == CHART_COUNT && strstr(text, "not recorded")); }
+        if (i == 2) { EXPECT(strstr(text, "class=\"dots c0\"")); }
+        if (i == 3) { EXPECT(count_of(text, "<td>loss not finite</td>") == 2); }
+        if (i == 9) { EXPECT(strstr(text, "<dt>&#38;</dt><dd>&#34;</dd>") && strstr(text, "<td>resumed</td>")); }
+        if (i == 11) { EXPECT(strstr(text, "<span>Steps</span><b>1</b>")); }
+        free(text);
+    }
+    text = report_on(folders, COUNT, &err); // more runs than colors
+    EXPECT(text && well_formed(text));
+    free(text);
+    for (int i = 0; i < COUNT; i++) { free(folders[i]); }
+}
+
+TEST(numbers) {
+    char t[32];
+    static const struct { double v, step; const char* text; } ticks[] = {
+        {0.0, 0.5, "0"}, {3.5, 0.5, "3.5"}, {3.0, 0.5, "3.0"}, {3.25, 0.05, "3.25"}, {10.0, 2.0, "10"},
+        {2000.0, 500.0, "2k"}, {1500.0, 500.0, "1.5k"}, {4e9, 2e9, "4B"}, {6e-4, 2e-4, "6e-4"},
+        {1.2e-3, 2e-4, "1.2e-3"}, {1e-17, 0.1, "0"},
+        {1e20, 1e20, "1e20"}, {-0.2, 0.2, "-0.2"}};
+    for (size_t i = 0; i < sizeof ticks / sizeof ticks[0]; i++) {
+        tick_text(t, ticks[i].v, ticks[i].step);
+        if (strcmp(t, ticks[i].text) != 0) { TEST_FAIL("%s for %s", t, ticks[i].text); }
+    }
+    static const struct { double v; const char* text; } values[] = {
+        {3.27218, "3.2722"}, {10.9801, "10.98"}, {6e-5, "6e-5"}, {0.001, "0.001"}, {0.0, "0"}, {2449.7, "2.45k"},
+        {1e30, "1e30"}};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        if (strcmp(value_text(t, values[i].v), values[i].text) != 0) { TEST_FAIL("%s for %s", t, values[i].text); }
+    }
+    static const double steps[][2] = {{1.0, 1.0}, {1.1, 2.0}, {3.0, 5.0}, {0.07, 0.1}, {6e9, 1e10}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        EXPECT_NEAR(nice_step(steps[i][0]) / steps[i][1], 1.0, 1e-9);
+    }
+}
+
+TEST(errors_name_the_file) {
+    Error err;
+    char* folders[2] = {make_curve("good", 20, 3.0, 64), test_path("missing")};
+    EXPECT(report_on(folders, 2, &err) == NULL && strstr(err.text, "missing/metrics.jsonl"));
+    EXPECT(report_on(folders, 0, &err) == NULL && strstr(err.text, "no run"));
+    EXPECT(!report_write("/nowhere/report.html", (const char* const*)folders, 1, &err));
+    EXPECT(strstr(err.text, "/nowhere/") != NULL);
+    free(folders[0]);
+    free(folders[1]);
+}
+
+TEST_MAIN()

@@ -1,0 +1,47 @@
+#!/bin/sh
+# One small run on each backend, for `scripts/test.sh quick`: two steps, a validation and a checkpoint, resumed for two more;
+# and the operations of the GPU's kernels, emulated, against the CPU's.
+# usage: smoke.sh build/release [build/EMU [WORD...]]     only the tests whose names contain a word
+build=${1:?usage: smoke.sh build/release [build/EMU [WORD...]]}
+cuda="${2:-build/emu-coverage}/train_gpt2cu"
+[ $# -ge 2 ] && shift
+shift
+chosen=$*
+train="$build/train_gpt2" prepare="$build/prepare"
+. "$(dirname "$0")/lib.sh"
+export OMP_NUM_THREADS=2 EMU_GUARD=0 EMU_CUDNN=0
+
+goes_on() { # NAME PROGRAM OPTIONS...: two steps and two more give the bits of four
+    run="$dir/$1"
+    shift
+    must "$@" $small $data --max_steps 4 --save_every 2 --val_every 2 --val_tokens 128 --out "$run"
+    mkdir "$run.again"
+    cp -r "$run/step_00000002" "$run/metrics.jsonl" "$run.again"
+    must "$1" --out "$run.again" --resume auto # the run's own dtype and level
+    same_checkpoint "$run/step_00000004" "$run.again/step_00000004"
+}
+
+each_level_of_the_cpu_trains() {
+    corpus
+    for dtype in fp32 bf16; do
+        for level in generic avx2 avx512 avx512_bf16 amx; do
+            "$train" check --cpu $level --dtype $dtype --model nonsense 2>&1 | grep -q 'there are:' && continue
+            goes_on $dtype-$level "$train" --dtype $dtype --cpu $level
+        done
+    done
+}
+
+each_dtype_of_the_gpu_trains() {
+    corpus
+    export EMU_CC=90
+    for dtype in fp32 tf32 bf16 fp8; do goes_on $dtype "$cuda" --dtype $dtype; done
+    unset EMU_CC
+}
+
+kernels_of_the_gpu_agree() {
+    shape="--model L=1,H=2,C=32,T=40,V=133 --batch_size 2 --seq_len 37 --recompute none --max_steps 1"
+    for dtype in fp32 bf16; do must "$cuda" check $shape --dtype $dtype; done
+}
+
+run_tests "$0"
+end_tests smoke
