@@ -123,6 +123,8 @@ static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static inline size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 static inline size_t round_up(size_t a, size_t b) { return ceil_div(a, b) * b; }
 
+static inline double in_mib(size_t bytes) { return (double)bytes / 1048576; }
+
 // Seconds on a monotonic clock.
 double seconds_now(void);
 

@@ -209,7 +209,7 @@ static void print_plans(const Plan* p, const Config* c, size_t here) {
     print_memory(&planned);
     if (here) {
         const char* remark = plan_bytes(p) > here ? ": too little for this" : "";
-        printf("  available here: %.1f MiB%s\n", (double)here / 1048576, remark);
+        printf("  available here: %.1f MiB%s\n", in_mib(here), remark);
     }
     print_batches_heading(&planned, here);
     print_batches(&planned, here);
@@ -234,7 +234,7 @@ int info_command(Config* c, const Backend* b, const char* dtype) {
     Error err;
     Plan plan;
     Comm alone = comm_alone();
-    const char* folder = strcmp(c->init, "random") ? c->init : NULL;
+    const char* folder = init_folder(c);
     const bool train = config_source(c, "train_data") >= FROM_FILE, val = config_source(c, "val_data") >= FROM_FILE;
     preset_apply(c);
     const bool is_here = b->device_exists();

@@ -147,8 +147,6 @@ static int dividing_batch(int B, long long windows) {
     return B;
 }
 
-static double in_mib(size_t bytes) { return (double)bytes / 1048576; }
-
 bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
     const Backend* b = p->backend;
     GPT2 g;

@@ -197,7 +197,7 @@ static void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
     b->device_sync();
     run->resumed = checkpoint != NULL;
     if (!checkpoint) {
-        load_weights(&run->model, &run->optimizer, c, strcmp(c->init, "random") ? c->init : NULL);
+        load_weights(&run->model, &run->optimizer, c, init_folder(c));
     } else if (!checkpoint_load(&run->optimizer, &run->state, checkpoint, state, &err)) {
         fatal("%s", err.text);
     }
@@ -264,7 +264,7 @@ static void print_heading(const TrainRun* run) {
     }
     if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
     notice("%s%s%s, %s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads, p->dtype,
-           b->device_kernels(), peak, (double)plan_bytes(p) / 1048576);
+           b->device_kernels(), peak, in_mib(plan_bytes(p)));
     notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
            (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
            p->total_batch_size, p->total_batch_size / ((long long)p->B * p->T * run->comm->size), p->B, p->T);
@@ -324,7 +324,7 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     lock_out(run);
     json_t* state;
     char* checkpoint = open_checkpoint(run, &state);
-    const char* folder = checkpoint ? checkpoint : strcmp(c->init, "random") ? c->init : NULL;
+    const char* folder = checkpoint ? checkpoint : init_folder(c);
     check_same_run(comm, c, state);
     open_device(b, c, dtype, comm);
     if (!plan_make(&run->plan, b, dtype, c, folder, comm, &err)) { usage_error("%s", err.text); }

@@ -3,6 +3,8 @@
 #include "files/huggingface.h"
 #include "rng.h"
 
+const char* init_folder(const Config* c) { return strcmp(c->init, "random") ? c->init : NULL; }
+
 // Draws one layer's tensor: n elements.
 static void draw_tensor(float* to, const Tensor* t, size_t n, float std, uint64_t seed, uint64_t stream) {
     const bool is_normal = t->init != INIT_ZERO && t->init != INIT_ONE;

@@ -4,6 +4,9 @@
 #include "optimizer.h"
 #include <jansson.h>
 
+// Returns the folder of --init; NULL if it is "random".
+const char* init_folder(const Config* c);
+
 // Draws initial weights. Each is a function of the seed and of the element's place in its tensor alone, so it is the
 // same for every device, dtype, padding and number of ranks. wpe_std: of the position embedding. Padding rows stay
 // zero. o: the model's optimizer, NULL if the model is not trained.

@@ -3,8 +3,6 @@
 #include "../log/report.h"
 #include "page.h"
 
-static double in_mib(size_t bytes) { return (double)bytes / 1048576; }
-
 // ---------------------------------------------------------------------------------------------------------------------
 // the table
 

@@ -1,6 +1,7 @@
 #include "check.h"
 #include "../host_memory.h"
 #include "../rounding.h"
+#include "../weights.h"
 #include "check_training.h"
 #include "op_run.h"
 
@@ -102,7 +103,7 @@ static Plan check_plan(const Config* c, const Backend* device, const char* dtype
     Error err;
     Plan plan;
     Comm alone = comm_alone();
-    const char* folder = strcmp(c->init, "random") ? c->init : NULL;
+    const char* folder = init_folder(c);
     if (!plan_make(&plan, device, dtype, c, folder, &alone, &err)) { usage_error("%s", err.text); }
     if (config_source(c, "seq_len") == FROM_DEFAULT) { plan.T = min_int(plan.T, CHECK_TOKENS); }
     plan.samples = false;
@@ -135,7 +136,7 @@ static void reduce_batch(const Check* k, Plan* plan) {
         if (bytes <= available && (seconds <= MOST_SECONDS || tokens <= LEAST_TOKENS)) { break; }
         if (tokens <= LEAST_TOKENS) {
             fatal("not enough memory for the reference: %.1f MiB are needed, %.1f MiB are available; give a --model "
-                  "with fewer layers", (double)bytes / 1048576, (double)available / 1048576);
+                  "with fewer layers", in_mib(bytes), in_mib(available));
         }
         if (plan->B > 1) { plan->B = (plan->B + 1) / 2; }
         else { plan->T = (plan->T + 1) / 2; }

@@ -41,7 +41,7 @@ Trial* trial_open(const Plan* p, const Config* c, const char* variants, Error* e
     plan_layout(p, g);
     gpt2_alloc(g);
     optimizer_alloc(&t->o, g, NULL);
-    load_weights(g, &t->o, c, strcmp(c->init, "random") ? c->init : NULL);
+    load_weights(g, &t->o, c, init_folder(c));
     autotune(g, NULL, variants);
     t->host = b->host_alloc(2 * gpt2_batch_ints(g) * sizeof(int), "batches of tokens");
     t->sums = b->host_alloc(NUM_SUMS * sizeof(double), "losses and norms");
