@@ -1,11 +1,12 @@
 #!/bin/sh
-# Runs the two commands of README.md on a bare machine: a fresh minimal root of this host's own release and mirror, with
-# nothing but its package manager. Reports how each ended, its seconds and its last line; logs are kept in build/bare/.
+# Runs the two commands of README.md on a bare machine: a fresh minimal root folder of this host's own release and
+# mirror, with nothing but its package manager. Reports how each ended, its seconds and its last line; keeps logs in
+# build/bare/.
 # Needs root; installs debootstrap if it is missing.
 # usage: sh dev/bare.sh [-w] [-k] [FOLDER [SCRIPT...]]
 #   -w        the working tree, with what is not committed (git's HEAD otherwise)
-#   -k        keep the root
-#   FOLDER    the root to make, which must not exist yet (a new folder under /tmp)
+#   -k        keep the root folder
+#   FOLDER    the root folder to make, which must not exist yet (a new folder under /tmp)
 #   SCRIPT    what to run (scripts/quickstart.sh scripts/test.sh)
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,7 +22,7 @@ shift $((OPTIND - 1))
 root=${1:-$(mktemp -u /tmp/gpt2c-bare-XXXXXX)}
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- scripts/quickstart.sh scripts/test.sh
-[ "$(id -u)" = 0 ] || { echo "error: a root of its own needs root" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "error: run it as root: it makes a root folder and chroots into it" >&2; exit 1; }
 [ ! -e "$root" ] || { echo "error: $root is there already: name a new folder" >&2; exit 1; }
 sh scripts/setup.sh debootstrap:debootstrap unshare:util-linux
 
@@ -42,7 +43,7 @@ echo "making a minimal $VERSION_CODENAME in $root"
 debootstrap --variant=minbase "$VERSION_CODENAME" "$root" "$mirror" >"$logs/debootstrap.log" 2>&1 ||
     { tail -n 5 "$logs/debootstrap.log"; echo "error: debootstrap failed: $logs/debootstrap.log" >&2; exit 1; }
 
-# apt there reaches what apt here reaches: sources, keys, proxies, certificates
+# Copies what apt needs to reach the same mirror: sources, keys, proxies, certificates.
 for file in sources.list sources.list.d trusted.gpg trusted.gpg.d keyrings auth.conf auth.conf.d apt.conf; do
     [ ! -e "/etc/apt/$file" ] || cp -rL "/etc/apt/$file" "$root/etc/apt/"
 done
@@ -62,7 +63,8 @@ inside() { # SCRIPT
         http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" no_proxy="${no_proxy:-}" \
         unshare --mount --pid --fork sh -c '
             mount -t proc proc "$0/proc" && mount -t sysfs -o ro sysfs "$0/sys" && mount --rbind /dev "$0/dev" &&
-                mount -t tmpfs tmpfs "$0/dev/shm" && cd / && exec chroot "$0" sh -c "cd /root/gpt2.c && sh $1"' "$root" "$1" </dev/null
+                mount -t tmpfs tmpfs "$0/dev/shm" && cd / && exec chroot "$0" sh -c "cd /root/gpt2.c && sh $1"' \
+        "$root" "$1" </dev/null
 }
 status=0
 for script in "$@"; do

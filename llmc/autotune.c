@@ -39,8 +39,8 @@ static double seconds_of_choice(const GPT2* g, Choice choice) {
 // so that other load on the machine slows all of them.
 static void time_variants(const GPT2* g, Choice choice, double seconds[MAX_VARIANTS]) {
     const Backend* b = g->backend;
-    enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 20 };
-    const double enough = 0.05; // seconds, for all variants
+    enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 20 }; // these and the seconds are chosen, not measured
+    const double enough = 0.05;                  // seconds, for all variants
     const double begin = seconds_now();
     for (int round = 0; round < LEAST_ROUNDS || (round < MOST_ROUNDS && seconds_now() - begin < enough); round++) {
         for (int i = 0; i < MAX_VARIANTS; i++) {
@@ -52,8 +52,8 @@ static void time_variants(const GPT2* g, Choice choice, double seconds[MAX_VARIA
     }
 }
 
-// Returns the fastest variant; INFINITY marks one that does not exist. A variant other than 0 has to be faster by a
-// margin, so that repeated starts choose the same.
+// Returns the fastest variant; INFINITY marks one that does not exist. A variant other than 0 has to be faster by 3%
+// (chosen, not measured), so that repeated starts choose the same.
 static int fastest_variant(const double* seconds, int count) {
     const double margin = 0.97;
     int best = 0;
@@ -92,8 +92,8 @@ static int saved_variant(const GPT2* g, Choice choice, const char* saved) {
     return -1;
 }
 
-// Returns the saved variant of a choice, or the fastest. seconds[i] is INFINITY for variants that do not exist, or are
-// not the saved one. If more than one is left, they are timed.
+// Returns the saved variant of a choice, or the fastest. Variants that do not exist, or are not the saved one, get the
+// time INFINITY. If more than one is left, they are timed.
 static int choose_one(const GPT2* g, Comm* comm, Choice choice, const char* saved) {
     double seconds[MAX_VARIANTS];
     const int variant = saved_variant(g, choice, saved);

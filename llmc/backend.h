@@ -1,7 +1,7 @@
-// The contract between the program and what computes for it. A backend is one device (a CPU or an NVIDIA GPU) with one
-// storage type (fp32 or bf16) and, on a CPU, one level of instructions. Each is an object file of its own, compiled
-// from train_gpt2.c or train_gpt2.cu, and exports one constant table: the operations of GPT-2 and the functions of the
-// device. Everything above is compiled once, over a `const Backend*`.
+// The contract between the program and a device. A backend is one device (a CPU or an NVIDIA GPU) with one storage type
+// (fp32 or bf16) and, on a CPU, one level of instructions. Each is an object file of its own, compiled from
+// train_gpt2.c or train_gpt2.cu, and exports one constant table: the operations of GPT-2 and the functions of the
+// device. The rest of the program is compiled once, over a `const Backend*`.
 //
 // Arguments of operations: what is written, what is read, sizes. Tensors are dense and row-major; N = B*T rows. All
 // pointers are device memory. Gradients of parameters and of the residual stream are added to (+=); all other outputs
@@ -11,8 +11,8 @@
 // of parameters, statistics and losses are float in every backend. The gradient of the residual stream is kept twice
 // where the types differ: in float, where it is summed, and rounded to Stored for the matmuls that read it.
 //
-// Work is queued: functions may return before it is done. It is done in the order in which it was queued;
-// device_copy_out() and device_sync() wait for it. A failing device ends the program.
+// Work is queued and runs in the order of the calls; functions may return before it is done. device_copy_out() and
+// device_sync() wait for it. A failing device ends the program.
 #pragma once
 #include "base.h"
 #include "tensors.h"
@@ -32,7 +32,7 @@ typedef struct {
     bool tf32;         // matmuls of fp32 storage in TF32
     bool fp8;          // matmuls of the blocks, of bf16 storage, in FP8
     bool graph;        // replay recorded work as CUDA graphs (device_replay)
-    const char* attention; // whose attention: "flash" or "cudnn"; NULL: the fastest one
+    const char* attention; // "flash" (this program's) or "cudnn"; NULL: the faster one
 } DeviceOptions;
 
 // Hyperparameters of one AdamW step. They lie in device memory, so that a recorded update can be replayed.
@@ -125,12 +125,12 @@ typedef struct Backend {
     // classifier and loss
 
     // logits = inp (N,C) @ weight (Vp,C)^T, softmax over the first V columns, cross-entropy with targets (N). Rows are
-    // done in chunks with `logits` (chunk,Vp) as scratch, so that logits are never held in full.
+    // computed in chunks with `logits` (chunk,Vp) as scratch, so that logits are never held in full.
     //   classifier_loss      losses (N)
     //   classifier_backward  losses (N); and the gradient of dloss * sum(losses): dinp (N,C) =, dweight (Vp,C) +=.
     //                        Rows V..Vp of dweight get exact zeros, whatever the padding of weight holds.
     //   classifier_logits    out (N,V) in float
-    // classifier_chunk returns the rows that suit this device.
+    // classifier_chunk returns the number of rows in a chunk that suits this device.
     int (*classifier_chunk)(int C);
     void (*classifier_loss)(float* losses, Stored* logits, const Stored* inp, const Stored* weight, const int* targets,
                             int chunk, int N, int C, int V, int Vp);
@@ -182,7 +182,7 @@ typedef struct Backend {
     // the device
 
     bool (*device_exists)(void);
-    // Returns what the device cannot do of the options, in words; NULL: nothing. device_open() would refuse it.
+    // Returns the reason why device_open() would refuse these options; NULL if the device supports them.
     const char* (*device_lacks)(const DeviceOptions* options);
     // Opens the device. May be called again with other options for the same device.
     void (*device_open)(const DeviceOptions* options);
@@ -192,7 +192,7 @@ typedef struct Backend {
     int (*device_threads)(void); // of a CPU; 0 on a GPU
     // Names the kernels in use with all chosen variants. state.json keeps it, so that a resumed run uses the same.
     const char* (*device_kernels)(void);
-    // Returns the seconds that the device took for the work queued between the two; waits for it.
+    // device_timer_stop() waits for the work queued since device_timer_start() and returns the seconds that it took.
     void (*device_timer_start)(void);
     double (*device_timer_stop)(void);
     // Peak operations per second of matmuls in the type in use, a multiply-add counting as two: from the data sheet if
@@ -233,12 +233,12 @@ typedef struct Backend {
     // Waits for all queued work.
     void (*device_sync)(void);
 
-    // Does `work`, which only queues operations, device_zero, device_send and device_fetch. A GPU records it once as a
+    // Runs `work`, which only queues operations, device_zero, device_send and device_fetch. A GPU records it once as a
     // graph and replays that. Everything that changes between calls must lie in device memory or in `arguments`
     // (`bytes` of them, padding zeroed); two sets of arguments are remembered, another one costs a new recording.
     // *recording is NULL at first and belongs to one piece of work.
     void (*device_replay)(Recording** recording, const char* name, Work work, const void* arguments, size_t bytes);
-    // Frees a recording: before memory that its work uses is freed.
+    // Frees a recording. Call it before memory that its work uses is freed.
     void (*device_forget)(Recording** recording);
 
     // Names the work queued between the two for a profiler: `name`, followed by the layer's number if layer >= 0.

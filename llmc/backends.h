@@ -1,4 +1,4 @@
-// The backends that this program is linked with, and which of them a run uses.
+// Lists the backends that this program is linked with, and chooses that of a run.
 #pragma once
 #include "backend.h"
 #include "config.h"

@@ -1,4 +1,4 @@
-// Errors, memory, whole files, small strings, a hash: what every file needs.
+// Errors, memory, files, text and a hash, for all other modules.
 //
 // A failure that the program cannot continue from ends it: fatal() (exit code 1) or usage_error() (exit code 2). After
 // a failure that the caller may recover from (a damaged checkpoint: load the one before), a function returns false and
@@ -67,11 +67,11 @@ typedef struct {
     char text[1024];
 } Error;
 
-// Fills `err` and returns false, so that `return fail(err, ...)` reads well.
+// Fills `err` and returns false, for `return fail(err, ...)`.
 bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...);
 
-// Rank 0 reports errors that all ranks share: other ranks wait half a second here, in which their launcher ends them,
-// before they report the same. (Longer waits would look like a hanging rank to the others.)
+// Lets rank 0 report an error that all ranks share: other ranks wait here for half a second, in which their launcher
+// ends them, before they report it too. (A rank that waits longer would look like a hanging one.)
 void wait_for_rank0_message(void);
 
 // Ends the program with a run-time error (exit code 1).
@@ -83,8 +83,8 @@ void ATTR_NORETURN ATTR_PRINTF(1, 2) usage_error(const char* fmt, ...);
 // Prints a line for the user on standard error, on rank 0 only. (Standard output carries results only.)
 void ATTR_PRINTF(1, 2) notice(const char* fmt, ...);
 
-// Shows the progress of long work on standard error, from its third second on: in a terminal on one line that the next
-// output replaces, else as a line every 30 seconds. Rank 0 only. Zero the struct when the work begins.
+// Shows the progress of work that takes longer than two seconds on standard error: in a terminal on one line that the
+// next output replaces, else as a line every 30 seconds. Rank 0 only. Zero the struct when the work begins.
 typedef struct {
     double start, last; // seconds_now()
 } Progress;
@@ -98,7 +98,7 @@ void ATTR_PRINTF(2, 3) progress(Progress* p, const char* fmt, ...);
 void* alloc_or_die(size_t count, size_t size, const char* what);
 void* realloc_or_die(void* p, size_t bytes, const char* what);
 
-// Prints into fresh memory, as printf(); the caller frees it.
+// Returns the text that printf() would print; the caller frees it.
 char* ATTR_PRINTF(1, 2) format(const char* fmt, ...);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -170,10 +170,10 @@ bool read_exactly(int fd, const char* path, void* out, size_t bytes, size_t offs
 // Syncs the folder of `path`, so that a rename or creation there survives a power cut.
 bool sync_parent(const char* path, Error* err);
 
-// Flushes, syncs and closes; false if any write to `f` failed on the way (a full disk shows here at the latest).
+// Flushes, syncs and closes; false if any write to `f` has failed, also an earlier one (a full disk).
 bool close_synced(FILE* f, const char* path, Error* err);
 
-// Replaces the file in one step: whoever reads it meanwhile, or after a power cut, sees the old text or the new one.
+// Replaces the file in one step: a reader, also after a power cut, sees either the old text or the new one.
 bool write_file_atomically(const char* path, const char* text, size_t size, Error* err);
 
 END_C

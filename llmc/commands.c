@@ -57,13 +57,13 @@ static void write_text(void* file, const char* text, size_t bytes) {
 }
 
 int generate_command(const Config* asked, const Backend* b, const char* dtype) {
-    enum { PROMPT_ROWS = 256 }; // tokens of a prompt that go through the model at once
+    enum { PROMPT_ROWS = 256 }; // tokens of a prompt that go through the model at once (chosen, not measured)
     Error err;
     Plan plan;
     GPT2 g;
     Tokenizer tokenizer;
     Comm alone = comm_alone();
-    Config with_run = *asked; // with the options that the checkpoint's tokens ask for
+    Config with_run = *asked; // and the checkpoint's data options
     Config* c = &with_run;
     char* folder = weights_folder(c);
     take_data_options(c, folder);
@@ -94,7 +94,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     GPT2 g;
     Dataset data;
     EvalLoader loader;
-    char* folder = share_text(comm, comm->rank == 0 ? weights_folder(c) : NULL); // the newest may be another by now
+    char* folder = share_text(comm, comm->rank == 0 ? weights_folder(c) : NULL); // another rank might find a newer one
     take_data_options(c, folder);
     const long long val_tokens = config_source(c, "val_tokens") < FROM_FILE ? -1 : c->val_tokens;
     check_same_run(comm, c, NULL);
@@ -143,8 +143,8 @@ static void print_tensors(const TensorTable* table) {
     printf("parameters: %zu, in memory with padding: %zu\n", decayed.elements + others.elements, table->size);
 }
 
-// Prints the standard deviation of the residual stream at each depth, on random tokens. The initial scale of 1/sqrt(2L)
-// of what each block adds keeps it from growing with the depth.
+// Prints the standard deviation of the residual stream at each depth, on random tokens. INIT_RESIDUAL, which scales the
+// initial weights by 1/sqrt(2L), keeps it from growing with the depth.
 static void print_residual_stream(const Plan* planned, const Config* c, const char* folder) {
     Plan p = *planned;
     const Backend* b = p.backend;
@@ -202,7 +202,7 @@ static bool verify_files(const char* option, const char* patterns, int T, int vo
     return true;
 }
 
-// Prints the memory plan, and whether it fits on this machine's device (`here`: its free memory; 0: there is none).
+// Prints the memory plan, and says if it does not fit into `here`, the free bytes of this machine's device; 0: none.
 static void print_plans(const Plan* p, const Config* c, size_t here) {
     Plan planned = *p;
     planned.shards = strcmp(c->zero, "1") ? 1 : (int)c->gpus;
@@ -239,7 +239,7 @@ int info_command(Config* c, const Backend* b, const char* dtype) {
     preset_apply(c);
     const bool is_here = b->device_exists();
     if (is_here) { open_device(b, c, dtype, &alone); }
-    else { notice("there is no GPU here: what only one can tell is left out"); }
+    else { notice("there is no GPU here: its free memory and the residual stream are left out"); }
     const size_t here = is_here ? b->device_memory_available() : 0;
     if (!strcmp(c->model, "all")) {
         print_all_models(c, b, dtype, here);

@@ -32,7 +32,7 @@ static const OptionAlias ALIASES[] = {
     {"n_head", "model", "H of L=12,H=12,C=768,T=1024"},
     {"n_embd", "model", "C of L=12,H=12,C=768,T=1024"},
     {"vocab_size", "model", "V of L=12,H=12,C=768,T=1024,V=50257"},
-    {"init_from", "init", "a folder; to go on with a run: --resume auto"},
+    {"init_from", "init", "a folder; to continue a run: --resume auto"},
     {"model_name_or_path", "init", NULL},
     {"resume_from_checkpoint", "resume", NULL},
     {"out_dir", "out", NULL},
@@ -72,16 +72,16 @@ const OptionTable CONFIG_TABLE = {.rows = CONFIG_OPTIONS, .num_rows = NUM_ROWS, 
 
 const Command COMMANDS[NUM_COMMANDS] = {
     {"train", TRAIN, "train a model (the default)"},
-    {"generate", GENERATE, "print text that a checkpoint goes on with"},
-    {"eval", EVAL, "the validation loss of a checkpoint"},
-    {"tokenize", TOKENIZE, "text on standard input to token ids, or back with --decode"},
-    {"info", INFO, "a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's sizes); "
-                   "and check whole token files"},
-    {"check", CHECK, "every kernel and ten training steps against the CPU's, in the shapes and precision given"},
+    {"generate", GENERATE, "print a continuation of --prompt by a checkpoint"},
+    {"eval", EVAL, "print the validation loss of a checkpoint"},
+    {"tokenize", TOKENIZE, "turn text on standard input into token ids, or back with --decode"},
+    {"info", INFO, "print a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's "
+                   "sizes); or check whole token files"},
+    {"check", CHECK, "compare every kernel and ten training steps with the CPU's, in the shapes and precision given"},
     {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its "
-                     "limit; bench predict GPU: a step there, computed; bench comm: sums over processes; "
+                     "limit; bench predict GPU: a step there, predicted; bench comm: collectives; "
                      "bench scale: a step on many GPUs, predicted"},
-    {"report", REPORT, "an HTML page of one or several runs: report FOLDER..."},
+    {"report", REPORT, "write an HTML page about one or several runs: report FOLDER..."},
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ static const char* moved_from_kernels(const char* value) {
     return is_one_of(value, "generic|avx2|avx512|avx512_bf16|amx") ? "cpu" : NULL;
 }
 
-// Adds to the error about a value what to give instead.
+// Replaces the error about a value by one that says what to give instead, if that is known. Returns false.
 static bool advise(const Option* o, const char* value, Error* err) {
     const char* moved = strcmp(o->name, "kernels") ? NULL : moved_from_kernels(value);
     if (moved) { return fail(err, "takes %s, not '%s'; give --%s %s", o->choices, value, moved, value); }
@@ -167,7 +167,7 @@ json_t* config_to_json(const Config* c) {
     return object;
 }
 
-// A value of JSON as it would be given on the command line; the caller frees it.
+// Returns a JSON value as it would be given on the command line; the caller frees it.
 static char* text_of_json(const json_t* value) {
     char number[32];
     if (json_is_integer(value)) { return format("%lld", (long long)json_integer_value(value)); }
@@ -212,7 +212,7 @@ void config_help(const char* program, int command) {
            program);
 }
 
-// `name value` lines; # begins a comment.
+// Reads lines of `name value`; # begins a comment.
 static void config_read_file(Config* c, const char* path) {
     Error err;
     char* text = read_file(path, NULL, &err);

@@ -16,7 +16,7 @@ enum {
     SHAPE_COMMANDS = TRAIN | INFO | CHECK | BENCH
 };
 
-#define HUGE_COUNT 1e15
+#define HUGE_COUNT 1e15 // no limit in practice; limits are doubles, which are exact up to 2^53
 
 #define CONFIG(GROUP, INT, REAL, FLAG, TEXT, CHOICE)                                                                  \
     GROUP("model")                                                                                                    \
@@ -89,20 +89,20 @@ enum {
     REAL(connect_timeout, 300, 0.1, 1e6, TRAIN | EVAL | BENCH,                                                        \
          "seconds to wait for the other processes at the start")                                                      \
     REAL(comm_timeout, 120, 0.1, 1e6, TRAIN | EVAL | BENCH,                                                           \
-         "seconds of silence after which another process is given up, and the run ended")                             \
+         "seconds of silence of another process after which the run ends")                                            \
     GROUP("watch")                                                                                                    \
     INT(val_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between validations; 0: never")                            \
     INT(val_tokens, 1048576, -1, HUGE_COUNT, NULL, TRAIN | EVAL, "tokens to validate on; -1: all (eval's default)")   \
     INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never")                             \
     INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate")                                      \
-    TEXT(prompt, "", TRAIN | GENERATE, "text that a sample goes on from; empty: the start of a document")             \
+    TEXT(prompt, "", TRAIN | GENERATE, "text that a sample continues; empty: the start of a document")                \
     REAL(temperature, 1.0, 0, 100, TRAIN | GENERATE, "of sampling; 0: always the likeliest token")                    \
     INT(top_k, 50, 0, 1e9, NULL, TRAIN | GENERATE, "sample among the k likeliest tokens; 0: all")                     \
     REAL(top_p, 1.0, 0, 1, TRAIN | GENERATE, "sample among the likeliest tokens that hold this much probability")     \
     INT(save_every, 1000, 0, HUGE_COUNT, NULL, TRAIN,                                                                 \
          "steps between checkpoints (and one after the last step); 0: none")                                          \
     INT(keep, 3, 0, 1e9, NULL, TRAIN, "newest checkpoints kept; 0: all")                                              \
-    TEXT(resume, "", TRAIN, "auto: go on from the newest checkpoint in --out; or the path of a checkpoint")           \
+    TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint")        \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH,                                                        \
          "folder of checkpoints, logs and the report; empty: write nothing")                                          \
     REAL(price, 0, 0, 1e9, TRAIN | BENCH,                                                                             \

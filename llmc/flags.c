@@ -61,7 +61,7 @@ static const char* letter_value(const LetterValues* v, const char* letters) {
     return NULL;
 }
 
-// The values whose form differs from ours; in fresh memory where it does.
+// Returns a flag's value in the form of our option; NULL if the option is left at its default.
 static const char* letter_translate(const LetterValues* v, const LetterFlag* flag, const char* value) {
     if (!strcmp(flag->letters, "e")) {
         if (!value) {
@@ -97,7 +97,7 @@ static const char* letter_translate(const LetterValues* v, const LetterFlag* fla
     return value ? value : flag->fallback;
 }
 
-// The command line that the letters stand for.
+// Returns our options for the letters, in fresh memory.
 static char** rewritten(const LetterValues* values, int* argc) {
     char** out = alloc_or_die(2 * NUM_LETTER_FLAGS + 2, sizeof *out, "the command line");
     *argc = 0;

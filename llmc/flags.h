@@ -3,7 +3,7 @@
 #pragma once
 #include "base.h"
 
-// The device that the program trains on. Some of llm.c's flags make sense on a GPU alone.
+// The device that the program trains on. Some of llm.c's flags make sense only on a GPU.
 typedef enum { FLAGS_CPU, FLAGS_GPU } FlagsDevice;
 
 typedef struct {

@@ -1,14 +1,14 @@
 #include "generate.h"
 #include "rng.h"
 
-// By falling logit; equal ones by id, so that a choice never depends on how a library sorts.
+// Orders by falling logit; equal ones by id, so that the result does not depend on the library's qsort().
 static int candidate_order(const void* a, const void* b) {
     const Candidate *x = (const Candidate*)a, *y = (const Candidate*)b;
     if (x->logit != y->logit) { return x->logit < y->logit ? 1 : -1; }
     return (x->id > y->id) - (x->id < y->id);
 }
 
-// The k likeliest of V candidates to the front, in order. Those that do not belong there cost one comparison each.
+// Moves the k likeliest of V candidates to the front, in order. Most others cost one comparison.
 static void candidates_select(Candidate* c, int k, int V) {
     qsort(c, (size_t)k, sizeof *c, candidate_order);
     for (int i = k; i < V; i++) {
@@ -80,8 +80,8 @@ void generator_feed(Generator* g) {
     g->model->backend->device_copy_out(g->logits, g->device_logits, (size_t)V * sizeof(float));
 }
 
-void generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count,
-                            const Sampling* s, TextSink sink, void* context) {
+void generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count, const Sampling* s,
+              TextSink sink, void* context) {
     Generator g = generator_open(model);
     tokenizer_encode(tokenizer, prompt, strlen(prompt), &g.tokens);
     if (g.tokens.count == 0) { token_list_append(&g.tokens, tokenizer->eot); }

@@ -1,4 +1,4 @@
-// Generates text: one token at a time, with keys and values of the earlier tokens kept (KVCache).
+// Generates text one token at a time, with a cache of the earlier tokens' keys and values (KVCache).
 #pragma once
 #include "base.h"
 #include "data/tokenizer.h"

@@ -76,8 +76,8 @@ size_t memory_lines_bytes(const MemoryLine* line, int count) {
     return bytes;
 }
 
-// Points tokens, targets and order, n each, into the other one of the two batches: it may be uploaded while the device
-// still works on this one.
+// Points tokens, targets and order, n each, into the other one of the two batches, so that it can be uploaded while the
+// device still works on the current one.
 static void gpt2_next_batch(GPT2* g, size_t n) {
     g->tokens = g->batches + (g->tokens == g->batches ? gpt2_batch_ints(g) : 0);
     g->targets = g->tokens + n;
@@ -94,7 +94,7 @@ void gpt2_alloc(GPT2* g) {
     gpt2_memory(g, line);
     memory_lines_alloc(g->backend, g, line, GPT2_MEMORY_LINES);
     gpt2_next_batch(g, (size_t)g->B * g->T);
-    g->backend->device_sync(); // memory is zero now, also for uploads, which do not wait for that
+    g->backend->device_sync(); // an upload does not wait for the queued zeroing of its memory
 }
 
 void gpt2_free(GPT2* g) {
@@ -155,7 +155,7 @@ Acts acts_at(const GPT2* g, int layer) {
 // ---------------------------------------------------------------------------------------------------------------------
 // forward
 
-// Block `l`, whose residual1 and ln1 are there, up to the last matmul's input: all that backward looks at.
+// Computes block `l`, from residual1 and ln1 to the input of its last matmul: all activations that backward reads.
 static void gpt2_block_forward(const GPT2* g, int l, int B, int T, KVCache* cache) {
     const Backend* b = g->backend;
     const int N = B * T, C = g->config.channels, NH = g->config.num_heads;
@@ -238,7 +238,8 @@ void gpt2_zero_grads(GPT2* g) {
     g->backend->device_zero(g->sums, NUM_SUMS * sizeof(double));
 }
 
-// The gradient through block `l`: `d` (N,C) is that of its output and becomes that of its input.
+// Computes the gradients of block `l`. d (N,C) is the gradient of its output and becomes that of its input; dx is d
+// rounded to Stored.
 static void gpt2_block_backward(GPT2* g, int l, int B, int T, float* d, Stored* dx) {
     const Backend* b = g->backend;
     const int N = B * T, C = g->config.channels, NH = g->config.num_heads;

@@ -3,7 +3,7 @@
 //
 //   gpt2_layout, gpt2_alloc, gpt2_free     memory
 //   gpt2_forward, gpt2_loss, gpt2_logits   forward
-//   gpt2_backward, gpt2_micro_step         backward: gradients are added up over micro-batches
+//   gpt2_backward, gpt2_micro_step         backward: gradients are accumulated over micro-batches
 //
 // Functions queue work on the model's device and return; optimizer.h has the update.
 #pragma once
@@ -11,8 +11,8 @@
 #include "models.h"
 #include "tensors.h"
 
-// Every parameter in memory order: field, once or for each layer, rows, columns, rows in use, initial value, how its
-// matrix lies in a Hugging Face file, its name there. Two-dimensional parameters decay. Sizes, files, reports and views
+// Every parameter in memory order: field, once or for each layer, rows, columns, rows in use, initial value, layout and
+// name in a Hugging Face file. Two-dimensional parameters decay. Sizes, files, reports and views
 // follow from this list. Matrices of linear layers lie (out, in); Hugging Face's Conv1D has them (in, out).
 #define GPT2_PARAMS(_)                                                                           \
     _(wte,      ONCE, Vp,    C,     V,     INIT_NORMAL,   AS_IS,      "wte.weight")              \
@@ -70,7 +70,7 @@ typedef struct { GPT2_PARAMS(PARAM_FIELD) } Params;
 typedef struct { GPT2_PARAMS(GRAD_FIELD) } Grads;
 typedef struct { GPT2_ACTS(ACT_FIELD) } Acts;
 
-// Which activations a model keeps for backward (--recompute); FORWARD_ONLY: there is no backward.
+// The activations that a model keeps for backward (--recompute); FORWARD_ONLY: there is no backward.
 typedef enum { FORWARD_ONLY, KEEP_ALL, RECOMPUTE_GELU, RECOMPUTE_ALL } Keep;
 
 // Called when the gradients of a range of the parameters' layout are final for this step, so that they can be reduced
@@ -106,8 +106,8 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-// A piece of device memory: its name in the memory report, its size, and where its owner (a struct) has the pointer to
-// it: `field` is the offset in bytes.
+// A piece of device memory: its name in the memory report, its size, and the offset in bytes of its pointer in the
+// struct that owns it.
 typedef struct {
     const char* what;
     size_t bytes, field;
@@ -149,8 +149,8 @@ Acts acts_at(const GPT2* g, int layer);
 // Returns the number of ints in the largest batch: tokens, targets and order, B*T each.
 size_t gpt2_batch_ints(const GPT2* g);
 
-// Queues the upload of a batch: tokens, targets and order (n each, one behind another, in host_alloc memory that stays
-// as it is until the next upload), and lets the operations that follow use it.
+// Queues the upload of a batch: tokens, targets and order (n each, one behind another, in host_alloc memory that must
+// not change until the next upload). Operations called afterwards use this batch.
 void gpt2_upload(GPT2* g, const int* batch, size_t n);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ void gpt2_logits(GPT2* g, float* logits, int first, int count);
 // ---------------------------------------------------------------------------------------------------------------------
 // backward
 
-// Zeroes gradients and sums: at the beginning of a step.
+// Zeroes gradients and sums. Call it at the beginning of a step.
 void gpt2_zero_grads(GPT2* g);
 
 // After gpt2_forward: adds the gradient of dloss * sum(losses) to grads and the losses to sums[SUM_LOSS]. `ready` (or

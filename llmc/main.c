@@ -1,4 +1,4 @@
-// The command line: which command, which options, which backend.
+// Reads the command line, chooses the backend and runs the command.
 #include "backends.h"
 #include "bench/bench.h"
 #include "check/check.h"
@@ -14,7 +14,7 @@
 #define MPI_SUPPORT MPI_ABSENT
 #endif
 
-// Seconds that the processes of --gpus have to end by themselves when one of them has failed.
+// Seconds that the processes of --gpus have to end by themselves when one of them has failed (chosen, not measured).
 enum { GRACE_SECONDS = 5 };
 
 // Detects how this process was started. Commands other than train, eval and bench run in one process.
@@ -50,7 +50,7 @@ static Comm open_comm(Launch* launch, const Config* c, const Backend* b) {
     }
 #ifdef HAS_MPI
     if (launch->rendezvous == RENDEZVOUS_MPI && !mpi_init(launch, &err)) { fatal("%s", err.text); }
-    process_rank = launch->rank; // the same, as a rule
+    process_rank = launch->rank; // MPI's; normally that of the launcher
 #endif
     const CommOptions options = {c->connect_timeout, c->comm_timeout};
     if (!comm_open(&comm, launch, &options, &err)) { fatal("%s", err.text); }
@@ -69,7 +69,7 @@ static int run_command(int command, Config* c, const Backend* b, const char* dty
     }
 }
 
-// Prints help or the version if the arguments ask for it.
+// Prints help or the version and returns true, if the arguments ask for one.
 static bool is_answered(const char* program, int command, int argc, char** argv) {
     for (int i = 0; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || (argc == 1 && !strcmp(argv[i], "-h"))) {
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
         return launch_local((int)config.gpus, arguments, GRACE_SECONDS);
     }
     const char* dtype = config.dtype;
-    // bench finds its backends itself, those of GPUs that are not present included; this one is for the processes alone
+    // bench finds its backends itself, also those of GPUs that are not present; this one only connects the processes
     const Backend* backend = command->bit == BENCH ? find_backend("auto", "auto") : choose_backend(&config, &dtype);
     Comm comm = open_comm(&launch, &config, backend);
     const int status = run_command(command->bit, &config, backend, dtype, &comm);

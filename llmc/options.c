@@ -79,7 +79,7 @@ bool is_one_of(const char* value, const char* choices) {
 
 static bool parse_text(const Option* o, const char* value, void* field, Error* err) {
     uint32_t ignored;
-    for (const char *at = value, *end = value + strlen(value); at < end;) { // it will stand in JSON files
+    for (const char *at = value, *end = value + strlen(value); at < end;) { // options are written to JSON files
         const size_t n = utf8_decode(at, end, &ignored);
         if (n == 0) { return fail(err, "takes UTF-8 text; byte %zu is not", (size_t)(at - value)); }
         at += n;
@@ -98,7 +98,7 @@ static bool parse_int(const Option* o, const char* value, long long* field, Erro
     if (o->word && !strcmp(value, o->word)) { *field = 0; return true; }
     errno = 0;
     const long long number = strtoll(value, &end, 10);
-    const bool is_word = o->word && number == 0; // 0 is how the word is stored and printed back
+    const bool is_word = o->word && number == 0; // the word is stored and printed as 0
     if (end == value || *end) {
         return fail(err, "takes a whole number%s%s, not '%s'", o->word ? " or " : "", o->word ? o->word : "", value);
     }
@@ -156,8 +156,8 @@ void options_set_defaults(const OptionTable* table, void* options) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the command line
 
-// Ends the program because of a word where an option should be. If that names a file, it is most likely one of several
-// to which the shell expanded a pattern.
+// Ends the program because of a word in the place of an option. If it names a file, the shell has most likely expanded
+// a pattern to several files.
 static void ATTR_NORETURN refuse_word(const OptionReader* r, const char* word) {
     if (r->last && r->last->type == TYPE_TEXT && path_exists(word)) {
         usage_error("'%s' is not an option; if the shell expanded a pattern to several files, quote it: --%s 'PATTERN'",

@@ -58,7 +58,7 @@ enum { EVERY_COMMAND = ~0 };
 #define OPTION_FIELDS(LIST) \
     LIST(OPTION_NO_FIELD, OPTION_INT_FIELD, OPTION_REAL_FIELD, OPTION_FLAG_FIELD, OPTION_TEXT_FIELD, OPTION_TEXT_FIELD)
 
-// Rows of a list: options, and headings with them.
+// The number of options in a list, and of rows: options and headings.
 #define OPTION_COUNT_0(...)
 #define OPTION_COUNT_1(...) +1
 #define OPTION_NUM_NAMES(LIST) \
@@ -66,7 +66,7 @@ enum { EVERY_COMMAND = ~0 };
 #define OPTION_NUM_ROWS(LIST) \
     (0 LIST(OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1))
 
-// The initializer of the table. Whoever uses it defines OPTION_STRUCT as the struct that has the fields.
+// The initializer of the table. OPTION_STRUCT must be defined as the struct that has the fields.
 #define OPTION_GROUP_ROW(title) {.group = title, .commands = EVERY_COMMAND},
 #define OPTION_INT_ROW(id, def, low, high, instead, who, text)                                                     \
     {.name = #id, .type = TYPE_INT, .offset = offsetof(OPTION_STRUCT, id), .least = low, .greatest = high,         \

@@ -24,7 +24,7 @@ DeviceOptions device_options(const Config* c, const char* dtype) {
 
 bool device_is_emulated(const Backend* b) { return !b->is_host && !strncmp(b->device_name(), "emulated ", 9); }
 
-// The rank on its machine is the index of its GPU, unless --device names one.
+// A rank takes the GPU with the index of its local rank, unless --device is given.
 void open_device(const Backend* b, const Config* c, const char* dtype, Comm* comm) {
     DeviceOptions options = device_options(c, dtype);
     if (!c->flash && options.attention) {
@@ -47,7 +47,7 @@ char* shape_text(const GPT2Config* m) {
     return format("L=%d,H=%d,C=%d,T=%d,V=%d", m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size);
 }
 
-// Sets the shape to that of the folder with the weights, else to --model. A --model that contradicts the folder fails.
+// Sets the shape to that of the weights' folder or, without one, to --model. Fails if --model contradicts the folder.
 static bool resolve_shape(Plan* p, const Config* c, const char* folder, Error* err) {
     GPT2Config named;
     p->model = c->model;
@@ -97,7 +97,8 @@ bool plan_shape(Plan* p, const Backend* b, const char* dtype, const Config* c, c
 
 void plan_layout(const Plan* p, GPT2* g) { gpt2_layout(g, p->backend, &p->shape, p->B, p->T, p->keep, p->shards); }
 
-// Returns bytes of host memory of a run: batches, buffers to read and write weights, and 16 MiB for all else.
+// Returns the bytes of host memory of a run: batches, buffers to read and write weights, and 16 MiB for the rest
+// (chosen, not measured).
 static size_t host_bytes(const GPT2* g) {
     const size_t tokens = dataloader_ints(g->B, g->T) * sizeof(int);
     const size_t files = 2 * tensors_largest(&g->params_table) * sizeof(float);
@@ -119,13 +120,14 @@ size_t plan_bytes(const Plan* p) {
     MemoryLine line[PLAN_MEMORY_LINES];
     GPT2 g;
     plan_layout(p, &g);
-    const size_t cache = p->samples ? kv_cache_bytes(b, m) : 0, margin = (size_t)48 << 20;
+    const size_t cache = p->samples ? kv_cache_bytes(b, m) : 0;
+    const size_t margin = (size_t)48 << 20; // chosen, not measured
     const bool trains = p->keep != FORWARD_ONLY;
     const size_t operations = b->operations_bytes(&g.params_table, trains, p->B, p->T, m->channels, m->num_heads);
     return plan_memory(p, line) + cache + operations + (b->is_host ? host_bytes(&g) : 0) + margin;
 }
 
-// Returns device memory available to this rank; ranks share a host's evenly.
+// Returns the bytes of device memory available to this rank; ranks on one machine share its host memory evenly.
 static size_t memory_of_rank(const Backend* b, const Comm* comm) {
     return b->device_memory_available() / (b->is_host ? (size_t)comm->local_size : 1);
 }
@@ -189,7 +191,8 @@ static void append_possible_ranks(long long total, long long micro, int most, ch
     if (any) { snprintf(text + strlen(text), size - strlen(text), " processes"); }
 }
 
-// Resolves --batch_size auto. Leaves an eighth of a host's memory to other programs.
+// Resolves --batch_size auto. Leaves an eighth of the host's memory to other programs. Without --total_batch_size, the
+// batch divides 64. Both numbers are chosen, not measured.
 static bool resolve_auto_batch(Plan* p, const Config* c, Comm* comm, Error* err) {
     const long long T = p->T;
     if (c->total_batch_size && c->total_batch_size < T * comm->size) {

@@ -66,22 +66,22 @@ void open_device(const Backend* b, const Config* c, const char* dtype, Comm* com
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-// Returns bytes of device memory that the run takes: model, optimizer, operations, samples, a margin; on a CPU also
+// Returns the bytes of device memory that the run takes: model, optimizer, operations, samples, a margin; on a CPU also
 // batches and buffers.
 size_t plan_bytes(const Plan* p);
 
-// Returns bytes of model and optimizer alone, and the lines of the memory report in `line`.
+// Returns the bytes of model and optimizer alone, and fills the lines of the memory report.
 enum { PLAN_MEMORY_LINES = GPT2_MEMORY_LINES + OPTIMIZER_MEMORY_LINES };
 size_t plan_memory(const Plan* p, MemoryLine line[PLAN_MEMORY_LINES]);
 
-// The most that --batch_size auto chooses: larger micro-batches are not faster.
+// The largest batch that --batch_size auto chooses (chosen, not measured).
 enum { MAX_AUTO_BATCH = 1024 };
 
 // Returns the largest B up to `most` with which the plan fits into `available` bytes; 0: none.
 int largest_batch(const Plan* p, long long most, size_t available);
 
-// Returns false if the plan does not fit into this rank's memory, with the options that help in `err`, and prints the
-// memory report to standard error.
+// Returns true if the plan fits into this rank's memory. Else prints the memory report to standard error and returns
+// false, with the options that help in `err`.
 bool plan_check_memory(const Plan* p, const Comm* comm, Error* err);
 
 // ---------------------------------------------------------------------------------------------------------------------

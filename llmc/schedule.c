@@ -34,8 +34,7 @@ bool ramp_parse(const char* text, long long full, int T, BatchRamp* ramp, Error*
     if (ramp->start % T || size != full) {
         return fail(err,
                     "--batch_ramp %s: START must be whole sequences (a multiple of %d) and double up to "
-                    "--total_batch_size %lld, "
-                    "as %lld does",
+                    "--total_batch_size %lld, as %lld does",
                     text, T, full, full % (2LL * T) ? full : full / 2);
     }
     return true;

@@ -129,8 +129,8 @@ bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m) {
     return true;
 }
 
-// Ends the program if there is no training data, before anything is created. A run that resumes may have its data named
-// in the checkpoint.
+// Ends the program if there is no training data, before anything is created. Does not check a resumed run, whose
+// checkpoint may name the data, nor one with --preset.
 static void require_data(const Config* c) {
     Error err;
     const bool is_default = config_source(c, "train_data") == FROM_DEFAULT;
@@ -145,7 +145,8 @@ static void require_data(const Config* c) {
 static void plan_steps(TrainRun* run) {
     Error err;
     const Config* c = run->config;
-    const long long T = run->plan.T, batch = run->plan.total_batch_size, most = 2000000000;
+    const long long T = run->plan.T, batch = run->plan.total_batch_size;
+    const long long most = 2000000000; // AdamW and the log hold the step in an int
     if (!ramp_parse(c->batch_ramp, batch, (int)T, &run->ramp, &err)) { usage_error("%s", err.text); }
     if (c->max_steps > most || c->max_steps > (1LL << 62) / batch) {
         usage_error("--max_steps %lld is too many", c->max_steps);
@@ -271,7 +272,7 @@ static void print_heading(const TrainRun* run) {
     if (run->resumed) { notice("resumed after step %lld, %lld tokens", run->state.step, run->state.tokens); }
 }
 
-// Warns if the learning rate jumps at a resumption because options of the schedule changed.
+// Warns if the learning rate jumps by more than 2% (chosen) at a resumption because options of the schedule changed.
 static void warn_of_lr_jump(const TrainRun* run, json_t* state) {
     Error err;
     Config old;

@@ -1,5 +1,5 @@
-// Sets up a training run: options and checkpoint become a plan, then data, memory, weights and logs are opened. What
-// can be refused is refused here, before the model is allocated or a log is changed.
+// Sets up a training run: options and checkpoint become a plan, then data, memory, weights and logs are opened.
+// Options, data and memory are checked before the model is allocated or a log is changed.
 #pragma once
 #include "data/dataloader.h"
 #include "data/dataset.h"
@@ -14,7 +14,7 @@
 typedef struct {
     long long tokens; // trained on before its step
     uint64_t window;  // first window of its step
-    long long row;    // its first window, counted from that one
+    long long row;    // its own first window, relative to `window`
 } Cursor;
 
 // Host memory for copies to and from the device while work goes on there (Backend.host_alloc).

@@ -53,8 +53,8 @@ BEGIN_C
 TensorTable tensors_layout_in_shards(const Tensor* rows, int count, int num_layers, int shards);
 TensorTable tensors_layout(const Tensor* rows, int count, int num_layers);
 
-// The ranges of a table with EACH rows: number 0 is what stands before the layers, then one for each layer, then what
-// stands behind them.
+// The ranges of a table with EACH rows: number 0 holds the rows before the layers, number l + 1 layer l, and the last
+// one the rows after the layers.
 int tensors_num_ranges(const TensorTable* table);
 TensorRange tensors_range(const TensorTable* table, int number);
 

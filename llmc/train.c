@@ -47,14 +47,14 @@ static void upload(GPT2* g, const Batch* b) { gpt2_upload(g, b->tokens, (size_t)
 // ---------------------------------------------------------------------------------------------------------------------
 // one update
 
-// Begins to sum a range of the gradients over all ranks: with ZeRO each rank receives its shard of the sum.
+// Begins the all-reduce of a range of the gradients or, with ZeRO, its reduce-scatter.
 static void train_range_ready(void* train_run, float* grads, TensorRange range) {
     TrainRun* run = train_run;
     if (run->optimizer.zero_group) { comm_reduce_scatter_begin(run->comm, grads + range.begin, range.size); }
     else { comm_all_reduce_begin(run->comm, grads + range.begin, range.size); }
 }
 
-// Begins to sum all ranges, when other ranks have a micro-batch in the last round of the step and this one has none.
+// Begins the reduction of all ranges, on a rank that has no micro-batch in the last round of the step.
 static void train_all_ready(TrainRun* run) {
     const TensorTable* table = &run->model.params_table;
     for (int i = tensors_num_ranges(table) - 1; i >= 0; i--) {
@@ -62,7 +62,7 @@ static void train_all_ready(TrainRun* run) {
     }
 }
 
-// One micro-batch forward and backward. With the last one of a step, gradients are summed over ranks layer by layer.
+// Runs forward and backward of one micro-batch. In the last one of a step, reduces gradients over ranks layer by layer.
 static void train_micro_step(TrainRun* run, double tokens, bool is_last) {
     const Batch* b = dataloader_wait(&run->loader);
     upload(&run->model, b);
@@ -92,14 +92,14 @@ static bool train_gradients(TrainRun* run, long long windows) {
     optimizer_norm(&run->optimizer);
     mail->stop = stop_requested;
     b->device_send(&g->sums[SUM_STOP], &mail->stop, sizeof mail->stop);
-    // without ZeRO each rank has the whole norm already
+    // without ZeRO each rank has the norm of the whole gradient: only the sums before SUM_NORM are reduced
     comm_all_reduce_sums(run->comm, g->sums, run->optimizer.zero_group ? NUM_SUMS : SUM_NORM);
     b->device_fetch(mail->sums, g->sums, sizeof mail->sums);
     return true;
 }
 
-// Returns true if this step's update is to be skipped: its loss or norm is too far above the last 128 (--skip_loss_z,
-// --skip_norm_z).
+// Returns true if this step's update is to be skipped: the z-score of its loss or norm is above --skip_loss_z or
+// --skip_norm_z.
 static bool train_is_outlier(TrainRun* run, double loss_z, double norm_z) {
     const Config* c = run->config;
     const int step = (int)run->state.step + 1;
@@ -145,9 +145,9 @@ static AdamW train_hyper(const TrainRun* run, double lr) {
     return hyper;
 }
 
-// Does one step, or nothing if a single process was asked to stop. All work of the device is queued, and waited for
-// once. The update is queued before the loss is known, unless it may have to be skipped; it changes nothing if the norm
-// is not finite.
+// Does one step, or nothing if a single process was asked to stop. Queues all work of the device and waits for it once:
+// the update is queued before the loss is known, since it changes nothing if the norm is not finite. With --skip_loss_z
+// or --skip_norm_z it has to wait for both.
 static void train_step(TrainRun* run) {
     const Config* c = run->config;
     const Backend* b = run->plan.backend;

@@ -1,7 +1,7 @@
 #!/bin/sh
-# From nothing to a GPT-2 that tells stories, in about three minutes on two cores: installs what is missing, builds,
-# makes the built-in corpus, trains a small model on it, and leaves a checkpoint and a report.
-# usage: sh scripts/quickstart.sh [FOLDER]      FOLDER (default: quickstart) gets the run; it must not hold one already
+# Installs what is missing, builds, makes the built-in corpus, trains a small GPT-2 that tells stories, and leaves a
+# checkpoint and a report: about three minutes on two cores.
+# usage: sh scripts/quickstart.sh [FOLDER]      FOLDER (default: quickstart) gets the run; it must not exist
 set -eu
 cd "$(dirname "$0")/.."
 out=${1:-quickstart}

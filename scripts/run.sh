@@ -7,15 +7,14 @@
 #   TRAINER=./train_gpt2cu   the program; if set, GPUs are not counted. TRAINER=echo prints the command
 #
 # Options after a script's name go to the program and override the script's; paths in them begin at the root of the
-# repository. All runs have --resume auto: the same command begins the run, continues it after whatever stopped it, and
-# does nothing once it is complete. Under mpirun, srun, torchrun or multi_node/* each script is one process and GPUS is
-# ignored.
+# repository. All runs have --resume auto: the same command begins the run, continues it after a stop, and does nothing
+# once it is complete. Under mpirun, srun, torchrun or multi_node/* each script is one process and GPUS is ignored.
 set -eu
 cd "$(dirname "$0")/.."
 
 die() { echo "error: $*" >&2; exit 1; }
 
-# given NAME ARGUMENT...: true if --NAME is among the arguments
+# given NAME ARGUMENT...: succeeds if --NAME is among the arguments
 given() {
     name=$1
     shift
@@ -25,7 +24,7 @@ given() {
     return 1
 }
 
-# True if a launcher has started this as one of several processes (llmc/comm/launch.h).
+# Succeeds if a launcher has started this as one of several processes (llmc/comm/launch.h).
 launched() { [ -n "${WORLD_SIZE:-}${OMPI_COMM_WORLD_SIZE:-}${PMI_SIZE:-}${SLURM_STEP_NUM_TASKS:-}" ]; }
 
 check_program() { # PROGRAM

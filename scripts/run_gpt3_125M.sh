@@ -7,8 +7,8 @@
 # batch     8 sequences in a micro-batch, so that the small batches of the beginning reach all GPUs soon: 16 sequences
 #           occupy 2 of 8 GPUs, 64 all. After 4B tokens (see `tokens` in metrics.jsonl) a start with --batch_size 32 may
 #           be faster; it continues the same run.
-# takes     llm.c, for 300B tokens without the ramp: 150 ms a step on 8 A100-80 is what its script assumes, 24 hours,
-#           $336 at $14 an hour; from its 300 ms with contexts of 1024 expect at least twice that. This program: not
+# takes     llm.c's script assumes 150 ms a step on 8 A100-80 for 300B tokens without the ramp: 24 hours, $336 at $14
+#           an hour. Expect at least twice that: its 124M run took 300 ms with contexts of 1024. This program: not
 #           measured yet.
 # reaches   GPT-3's 125M: HellaSwag 33.7% (Brown et al. 2020). No validation loss is published for this data.
 . "$(dirname "$0")/run.sh"

@@ -1,5 +1,5 @@
-// Compares the weights and moments of two checkpoints, tensor by tensor. Returns 1 if the error of one, relative to its
-// norm, is above a bound. The bias of the keys is left out: its true gradient is zero, so its moments are noise.
+// Compares the weights and moments of two checkpoints, tensor by tensor. Returns 1 if the error of a tensor, relative
+// to its norm, is above a bound. Leaves out the bias of the keys: its true gradient is zero, its moments are noise.
 // usage: compare_checkpoints FOLDER FOLDER BOUND
 #include "llmc/check/compare.h"
 #include "llmc/files/safetensors.h"

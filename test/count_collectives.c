@@ -1,12 +1,13 @@
 // Counts the collective operations of an MPI program, by MPI's own profiling interface: loaded before it (LD_PRELOAD),
-// it prints them on rank 0 when the program leaves MPI. With SPOIL_SUMS, rank 1 adds to what it contributes to sums.
+// it prints them on rank 0 when the program leaves MPI. With SPOIL_SUMS, rank 1 adds 1 to its part of all-reduces.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static long sums, scatters, gathers, numbers;
 
-int MPI_Iallreduce(const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+int MPI_Iallreduce(const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                   MPI_Request* request) {
     int rank;
     sums++;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

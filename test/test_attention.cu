@@ -1,6 +1,6 @@
-// Attention on a GPU at the edges of its tiles, for every size of head that these are made for: against the formulas in
-// double precision on the host, which finite differences confirm, and each way of doing it with the other's results.
-// Built once for each storage type.
+// Tests attention on a GPU at lengths around those of its tiles, for every head size that flash.cuh is compiled for
+// from 64 on. It is compared with the formulas in double precision on the host, which finite differences confirm.
+// Forward by one variant is also followed by backward of another. Built once for each storage type.
 #include "../llmc/cuda/attention.cuh"
 #include "../llmc/cuda/open.cuh"
 #include "../llmc/rng.h"
@@ -18,7 +18,7 @@ static size_t out_size(const AttentionShape* s) { return (size_t)s->B * s->T * s
 static size_t lse_size(const AttentionShape* s) { return (size_t)s->B * s->NH * s->T; }
 static double* doubles(size_t n) { return (double*)alloc_or_die(n, sizeof(double), "doubles"); }
 
-// Numbers that floatX holds exactly.
+// Returns a normally distributed number, rounded to floatX.
 static double random_value(uint64_t seed, size_t i) { return to_float(to_floatX(rng_normal(seed, RNG_TEST, i))); }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ static double scalar_of(const AttentionShape* s, const Doubles* x) {
     return dot_product(x->dout, x->out, (int)out_size(s));
 }
 
-// A few elements of dqkv as differences of sum(dout * out).
+// Compares a few elements of dqkv with finite differences of sum(dout * out).
 static void expect_finite_differences(const AttentionShape* s, const Doubles* x) {
     const double step = 1e-4;
     for (int k = 0; k < 6; k++) {
@@ -120,7 +120,7 @@ struct DeviceTensors {
     float *lse, *delta;
 };
 
-// Without values NaN, so that what is not written shows.
+// Copies values to the device; values NULL: NaN, so that elements that are not written show.
 template <class Type> static Type* to_device(const double* values, size_t n) {
     Type* host = (Type*)alloc_or_die(n, sizeof *host, "values");
     Type* device = (Type*)device_alloc(n * sizeof *host, "values");
@@ -131,8 +131,8 @@ template <class Type> static Type* to_device(const double* values, size_t n) {
 }
 
 template <class Type>
-static void expect_near(const AttentionShape* s, const char* name, const char* way, const Type* got, const double* want,
-                        size_t n, double bound) {
+static void expect_near(const AttentionShape* s, const char* name, const char* variants, const Type* got,
+                        const double* want, size_t n, double bound) {
     Type* host = (Type*)alloc_or_die(n, sizeof *host, "values");
     double* values = doubles(n);
     device_copy_out(host, got, n * sizeof *host);
@@ -140,29 +140,29 @@ static void expect_near(const AttentionShape* s, const char* name, const char* w
     const Difference d = compare(values, want, n);
     if (!(d.error <= bound && d.worst <= 10 * bound)) {
         failures++;
-        fprintf(stderr, "%s, T=%d HS=%d: %s is off by %.2g, an element by %.2g\n", way, s->T, s->HS, name, d.error,
+        fprintf(stderr, "%s, T=%d HS=%d: %s is off by %.2g, an element by %.2g\n", variants, s->T, s->HS, name, d.error,
                 d.worst);
     }
     free(host);
     free(values);
 }
 
-// One way does forward, one backward.
-static void expect_ways_agree(const AttentionShape* s, const Doubles* x, Attention forward, Attention backward) {
+// Runs forward by one variant and backward by another.
+static void expect_variants_agree(const AttentionShape* s, const Doubles* x, Attention forward, Attention backward) {
     static const char* const NAMES[] = {"plain", "flash", "cudnn"};
     const size_t n = out_size(s), heads = lse_size(s);
     const double bound = sizeof(floatX) == 4 ? 1e-5 : 6e-3;
-    char way[32];
-    snprintf(way, sizeof way, "%s, %s", NAMES[forward], NAMES[backward]);
+    char variants[32];
+    snprintf(variants, sizeof variants, "%s, %s", NAMES[forward], NAMES[backward]);
     DeviceTensors t = {to_device<floatX>(x->qkv, 3 * n), to_device<floatX>(x->dout, n), to_device<floatX>(NULL, n),
                        to_device<floatX>(NULL, 3 * n), to_device<float>(NULL, heads), to_device<float>(NULL, heads)};
     gpu.attention = forward;
     attention_forward(t.out, t.lse, t.qkv, s->B, s->T, s->NH * s->HS, s->NH);
     gpu.attention = backward;
     attention_backward(t.dqkv, t.delta, t.dout, t.out, t.lse, t.qkv, s->B, s->T, s->NH * s->HS, s->NH);
-    expect_near(s, "out", way, t.out, x->out, n, bound);
-    expect_near(s, "lse", way, t.lse, x->lse, heads, 1e-5);
-    expect_near(s, "dqkv", way, t.dqkv, x->dqkv, 3 * n, bound);
+    expect_near(s, "out", variants, t.out, x->out, n, bound);
+    expect_near(s, "lse", variants, t.lse, x->lse, heads, 1e-5);
+    expect_near(s, "dqkv", variants, t.dqkv, x->dqkv, 3 * n, bound);
     floatX* const typed[4] = {t.qkv, t.dout, t.out, t.dqkv};
     for (int i = 0; i < 4; i++) { device_free(typed[i], 0); }
     device_free(t.lse, 0);
@@ -177,20 +177,20 @@ static void test_shape(const AttentionShape* s) {
     host_forward(s, &x);
     host_backward(s, &x);
     if (s->T <= 64) { expect_finite_differences(s, &x); }
-    expect_ways_agree(s, &x, ATTENTION_FLASH, ATTENTION_FLASH);
+    expect_variants_agree(s, &x, ATTENTION_FLASH, ATTENTION_FLASH);
     if (s->T == 31 || s->T == 64) {
-        expect_ways_agree(s, &x, ATTENTION_PLAIN, ATTENTION_FLASH);
-        expect_ways_agree(s, &x, ATTENTION_FLASH, ATTENTION_PLAIN);
+        expect_variants_agree(s, &x, ATTENTION_PLAIN, ATTENTION_FLASH);
+        expect_variants_agree(s, &x, ATTENTION_FLASH, ATTENTION_PLAIN);
     }
     if (s->T == 31 && sizeof(floatX) == sizeof(bf16)) {
-        expect_ways_agree(s, &x, ATTENTION_CUDNN, ATTENTION_FLASH);
-        expect_ways_agree(s, &x, ATTENTION_FLASH, ATTENTION_CUDNN);
+        expect_variants_agree(s, &x, ATTENTION_CUDNN, ATTENTION_FLASH);
+        expect_variants_agree(s, &x, ATTENTION_FLASH, ATTENTION_CUDNN);
     }
     double* const all[5] = {x.qkv, x.dout, x.out, x.lse, x.dqkv};
     for (int i = 0; i < 5; i++) { free(all[i]); }
 }
 
-// Arguments are lengths to try, in place of all.
+// Arguments are the lengths to test, in place of all.
 int main(int argc, char** argv) {
     const int all_lengths[] = {1, 31, 64, 127, 256}, heads[] = {64, 80, 96, 128};
     const int num_lengths = argc > 1 ? argc - 1 : (int)(sizeof all_lengths / sizeof *all_lengths);
@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
             shapes++;
         }
     }
-    // several of each, and heads that tiles do not take, too wide ones among them: the plain kernels do it
+    // several sequences and heads, and head sizes that flash.cuh lacks: plain kernels compute these
     const AttentionShape others[] = {{2, 31, 3, 64}, {1, 31, 2, 20}, {1, 64, 1, 136}};
     for (const AttentionShape& s : others) {
         test_shape(&s);

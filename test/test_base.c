@@ -1,4 +1,4 @@
-// The few things that every file uses: the checksum, whole files, folders, fresh strings, errors.
+// base.h: the checksum, whole files, folders, allocated strings, errors.
 #include "test/test.h"
 
 enum { LONGEST = 100 }; // three rounds of hash64's four lanes, and a tail

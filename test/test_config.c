@@ -1,4 +1,4 @@
-// Options: values and limits, which place wins, the configuration as JSON and as a file, the command line, help.
+// Options: values and limits, precedence, the configuration as JSON and as a file, the command line, help.
 #include "llmc/config.h"
 #include "test/test.h"
 
@@ -179,7 +179,7 @@ TEST(numbers_are_printed_as_short_as_they_read_back) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// which place wins
+// precedence
 
 TEST(the_stronger_place_wins_in_whatever_order_they_are_read) {
     Error err;
@@ -217,7 +217,7 @@ TEST(of_one_place_the_last_value_wins_and_hidden_values_are_checked_too) {
 // ---------------------------------------------------------------------------------------------------------------------
 // JSON
 
-// A value of the option that is not its default.
+// Returns a value of the option that is not its default; the caller frees it.
 static char* other_value(const Option* o) {
     if (o->type == TYPE_FLAG) { return format("%d", !atoi(o->fallback)); }
     if (o->type == TYPE_INT) { return format("%.0f", fmin(o->greatest, strtod(o->fallback, NULL) + 3)); }
@@ -422,7 +422,7 @@ TEST(the_nearest_name_is_found) {
     EXPECT_DEATH(EXIT_USAGE, "no command 'serve'; --help lists the commands", command_find("serve"));
 }
 
-// The text that help prints.
+// Returns the text that help prints; the caller frees it.
 static char* help_of(int command) {
     Error err;
     char* path = format("%s/help", test_folder);

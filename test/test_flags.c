@@ -1,4 +1,4 @@
-// llm.c's letters: what each becomes, what stands where it is not given, what is refused.
+// llm.c's letters: the option that each becomes, its default, and those that are refused.
 #include "llmc/config.h"
 #include "llmc/flags.h"
 #include "test/test.h"

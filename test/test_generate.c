@@ -46,7 +46,7 @@ static double largest_difference(const float* x, const float* y) {
     return worst;
 }
 
-// Feeds tokens beyond the model's positions: the context restarts with its last half, and room for more than one token.
+// Feeds tokens beyond the model's positions: the context then restarts with its last half.
 static void check_full_context(GPT2* g, Generator* gen, double tolerance) {
     for (size_t i = T; i < 47; i++) {
         token_list_append(&gen->tokens, token_at(i));

@@ -19,7 +19,7 @@ int __lsan_is_turned_off(void) { return 1; }
 static const char GOLDEN[] = "test/golden/gpt2";
 enum { B = 3, T = 17, V = 269, TOKENS = B * T };
 
-// How far a storage type may be from PyTorch's fp32. Those of bf16 are twice what avx2, avx512 and avx512_bf16 gave.
+// Largest differences from PyTorch's fp32. Those of bf16 are twice the ones that avx2, avx512 and avx512_bf16 gave.
 typedef struct {
     double logit;                // largest difference of a logit; the largest logit is 1.9
     double logits, gradient;     // Difference.error of all logits, and of each gradient
@@ -45,7 +45,7 @@ static SafeTensors open_recorded(void) {
     return s;
 }
 
-// The caller frees the numbers.
+// Returns a recorded tensor of n elements; the caller frees it.
 static double* recorded(const char* name, size_t n) {
     Error err;
     SafeTensors s = open_recorded();
@@ -74,7 +74,7 @@ static int* recorded_batch(void) {
     return batch;
 }
 
-// Sequences first .. first+rows-1 of the recorded batch as a batch of their own.
+// Copies sequences first .. first+rows-1 of the recorded batch to a batch of their own.
 static void batch_rows(const int* batch, int first, int rows, int* out) {
     const size_t n = (size_t)rows * T, at = (size_t)first * T;
     memcpy(out, batch + at, n * sizeof *out);
@@ -145,7 +145,7 @@ static double train_step(Model* m, const int* batch, int step, double lr, double
     return loss;
 }
 
-// Fresh memory with n elements of device memory in float.
+// Returns n elements of device memory as floats; the caller frees them.
 static float* fetch_floats(const Backend* b, const float* x, size_t n) {
     float* out = alloc_or_die(n, sizeof *out, "floats");
     b->device_copy_out(out, x, n * sizeof *out);

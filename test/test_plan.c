@@ -118,7 +118,7 @@ TEST(a_plan_that_does_not_fit_is_refused_with_what_would_help) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the batch
 
-// B that --batch_size auto gives for steps of `windows` sequences; 0: it was refused.
+// Returns B that --batch_size auto gives for steps of `windows` sequences; 0: it was refused.
 static int auto_batch(long long windows, Error* err) {
     Comm alone = comm_alone();
     Plan p;

@@ -1,6 +1,5 @@
-// Random numbers: their distribution, that streams have nothing to do with each other, and that they stay what they
-// are. Bounds are at least five standard deviations wide; all numbers are fixed by their seeds, so nothing here is
-// luck.
+// Random numbers: their distribution, independent streams, pinned values. Bounds are at least five standard deviations
+// wide. All numbers are fixed by their seeds, so the results are the same each time.
 #include "llmc/rng.h"
 #include "test/test.h"
 
@@ -11,8 +10,8 @@ TEST(pinned_values) { // a change here changes initial weights, data order and s
     EXPECT(rng_u64(1337, RNG_INIT, 0) == 0x4b8711483d702a78ull);
     EXPECT(rng_u64(1337, RNG_SHUFFLE, 1000000007) == 0x9ff25335c9fb4356ull);
     EXPECT(rng_uniform(1337, RNG_SAMPLE, 5) == 0.20265313652005623);
-    EXPECT_NEAR(rng_normal(1337, RNG_INIT, 0), 0.0981800109,
-                1e-7); // logf and cosf differ in the last bit among libraries
+    // logf and cosf differ in the last bit among libraries
+    EXPECT_NEAR(rng_normal(1337, RNG_INIT, 0), 0.0981800109, 1e-7);
     EXPECT_NEAR(rng_normal(42, RNG_TEST, 12345), 0.274409533, 3e-7);
 }
 
@@ -77,9 +76,7 @@ static double base(uint64_t i) { return (double)rng_normal(5, RNG_INIT, i); }
 static double other_stream(uint64_t i) { return (double)rng_normal(5, RNG_SHUFFLE, i); }
 static double other_seed(uint64_t i) { return (double)rng_normal(6, RNG_INIT, i); }
 static double next_index(uint64_t i) { return (double)rng_normal(5, RNG_INIT, i + 1); }
-static double far_stream(uint64_t i) {
-    return (double)rng_normal(5, RNG_INIT + (1ull << 32), i);
-} // as tensors' streams are
+static double far_stream(uint64_t i) { return (double)rng_normal(5, RNG_INIT + (1ull << 32), i); } // as of tensors
 static double swapped(uint64_t i) { return (double)rng_normal(i, RNG_INIT, 5); }
 static double by_stream(uint64_t i) { return (double)rng_normal(5, i, 1); }
 

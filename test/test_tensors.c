@@ -1,4 +1,4 @@
-// Tables of tensors: where everything lies.
+// Tables of tensors: offsets, alignment, views, counts.
 #include "llmc/tensors.h"
 #include "test/test.h"
 

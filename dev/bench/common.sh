@@ -1,5 +1,5 @@
-# What the scripts here share: their options (whose defaults they set before, what is left are the trainer's), a corpus to
-# train on (`tokenizer` says in which tokens), and the steps of a run.
+# Shared by the scripts here. Parses their options, whose defaults they set before, and leaves the trainer's in $@.
+# Makes a corpus to train on, in the tokens of $tokenizer. Defines median and step_ms.
 command -v mpirun >/dev/null || { echo "error: no mpirun: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
 json=''
 while [ $# -gt 0 ]; do
@@ -16,11 +16,15 @@ export OMPI_MCA_mpi_yield_when_idle=1 # a process that waits leaves its core to 
 make -s train_gpt2 prepare >/dev/null || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-./prepare --stories 400000 --tokenizer "${tokenizer:-gpt2}" --out "$folder/stories" >/dev/null 2>&1 || { echo "error: cannot make a corpus" >&2; exit 1; }
-quiet="--tokenizer ${tokenizer:-gpt2} --train_data $folder/stories_train_*.bin --val_every 0 --sample_every 0 --save_every 0"
+tokenizer=${tokenizer:-gpt2}
+./prepare --stories 400000 --tokenizer "$tokenizer" --out "$folder/stories" >/dev/null 2>&1 ||
+    { echo "error: cannot make a corpus" >&2; exit 1; }
+quiet="--tokenizer $tokenizer --train_data $folder/stories_train_*.bin --val_every 0 --sample_every 0 --save_every 0"
 processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 
-median() { sort -n | awk '{ x[NR] = $1 } END { if (NR) print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
+median() {
+    sort -n | awk '{ x[NR] = $1 } END { if (NR) print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'
+}
 
 # step_ms COMMAND...: milliseconds of each of its steps but the first
 step_ms() {
@@ -28,4 +32,4 @@ step_ms() {
     "$@" --out "$folder/run" $quiet >/dev/null 2>"$folder/err" || { cat "$folder/err" >&2; exit 1; }
     sed -n 's/.*"kind":"train".*"ms":\([^,]*\),.*/\1/p' "$folder/run/metrics.jsonl" | sed 1d
 }
-set -f # globs are for the programs
+set -f # the programs expand the patterns

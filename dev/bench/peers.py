@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""A training step of GPT-2 in this program and in PyTorch, timed in turn on the same machine, and their ratio.
+"""Times a training step of GPT-2 in this program and in PyTorch, in turn on the same machine, and gives their ratio.
 
-Machines are shared and their clocks change, so contenders alternate (ours, PyTorch eager, PyTorch compiled, ours, ...), each
-run a process of its own, and what counts are ratios within a round. Of a run's steps after the warm-up the median counts; of
-PyTorch's two forms the one with the better median over all rounds; of the rounds' ratios against that one the median. MFU
-is the same formula for all (llmc/mfu.h) over the peak that our program names: by data sheet on a GPU, measured on a CPU.
+Machines are shared and their clocks change, so contenders alternate (ours, PyTorch eager, PyTorch compiled, ours, ...),
+each run a process of its own, and ratios are taken within a round. A run's time is the median of its steps after the
+warm-up. Of PyTorch's two forms, the one with the better median over all rounds counts. The result is the median of the
+rounds' ratios against that one. MFU is the same formula for all (gpt2_flops_per_token() in llmc/gpt2.c) over the peak
+that our program prints: by data sheet on a GPU, measured on a CPU.
 
-All train the same shape in the same precision on random tokens: forward, loss, backward, clipping to norm 1, AdamW, 50304
-rows of vocabulary, no dropout. PyTorch is Hugging Face's GPT2LMHeadModel with its fused attention (sdpa: flash attention on
-a GPU in bf16), fused AdamW and, for bf16, autocast, which keeps weights in fp32. PyTorch alone has no training step in FP8:
---dtype fp8 is ours beside PyTorch's bf16, and the record says so; MFU is then, of both, the part of FP8's peak. A step ends when the device has done its
-work, not when it has been asked to. Threads are the same for all.
+All train the same shape in the same precision on random tokens: forward, loss, backward, clipping to norm 1, AdamW,
+50304 rows of vocabulary, no dropout, the same number of threads. PyTorch is Hugging Face's GPT2LMHeadModel with its
+fused attention (sdpa: flash attention on a GPU in bf16), fused AdamW and, for bf16, autocast, which keeps weights in
+fp32. PyTorch alone has no training step in FP8: --dtype fp8 compares ours with PyTorch's bf16, the record says so, and
+the MFU of both is relative to FP8's peak. A step ends when the device has finished its work.
 
-Recorded besides: the time from starting a process until its first step is done, which holds PyTorch's imports and compiling
-(its cache of compiled kernels is left as it is: the first round may compile, later ones load); and the most memory a process
-had, on a GPU the most that PyTorch's allocator gave out, and what our program allocates. Every run's steps are in the JSON file, with the command, the
-machine and the versions.
+Also recorded: the time from starting a process to the end of its first step, with PyTorch's imports and compiling (its
+cache of compiled kernels is not cleared: the first round may compile, later ones load); and the most memory of a
+process: on a GPU the peak of PyTorch's allocator, and what our program allocates. The JSON file has every run's steps,
+the command, the machine and the versions.
 
   dev/bench/peers.py --python VENV/bin/python                                         B 4, T 64: some minutes
   dev/bench/peers.py --python VENV/bin/python -T 1024 --rounds 2 --warmup 1 --steps 2  B 4, T 1024: 10 to 20 s a step
@@ -53,14 +54,16 @@ def pytorch_run(a):
     import transformers
 
     if a.contender == "compiled" and tuple(int(x) for x in torch.__version__.split(".")[:2]) < (2, 14):
-        print("facts " + json.dumps({"warning": "PyTorch before 2.14: transformers, compiled, passes a mask there, which keeps "
-                                                "flash attention from being used; take a newer one"}), flush=True)
+        print("facts " + json.dumps({"warning": "PyTorch before 2.14: transformers, compiled, passes a mask there, "
+                                                "which keeps flash attention from being used; take a newer one"}),
+              flush=True)
     torch.manual_seed(0)
     torch.set_num_threads(a.threads)
     torch.set_float32_matmul_precision("highest" if a.dtype == "fp32" else "high")
     layers, heads, channels = SIZES[a.model]
-    config = transformers.GPT2Config(vocab_size=ROWS, n_positions=max(1024, a.T), n_layer=layers, n_head=heads, n_embd=channels,
-                                     resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, use_cache=False, attn_implementation="sdpa")
+    config = transformers.GPT2Config(vocab_size=ROWS, n_positions=max(1024, a.T), n_layer=layers, n_head=heads,
+                                     n_embd=channels, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, use_cache=False,
+                                     attn_implementation="sdpa")
     model = transformers.GPT2LMHeadModel(config).to(a.device)
     forward = torch.compile(model) if a.contender == "compiled" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
@@ -80,10 +83,10 @@ def pytorch_run(a):
             torch.cuda.synchronize()
         print(f"step loss {value:.6f} | {1e3 * (time.perf_counter() - start):.2f} ms |", flush=True)
     on_gpu = a.device == "cuda"
+    peak = torch.cuda.max_memory_allocated() if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print("facts " + json.dumps({
         "torch": torch.__version__, "transformers": transformers.__version__, "python": platform.python_version(),
-        "gpu": torch.cuda.get_device_name() if on_gpu else None,
-        "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+        "gpu": torch.cuda.get_device_name() if on_gpu else None, "peak_bytes": peak}))
 
 
 def pytorch_dtype(dtype):
@@ -91,8 +94,9 @@ def pytorch_dtype(dtype):
 
 
 def pytorch_command(a, contender, dtype, B, T):
-    return [a.python, __file__, "--contender", contender, "--device", a.device, "--dtype", pytorch_dtype(dtype), "--model", a.model, "-B", str(B),
-            "-T", str(T), "--threads", str(a.threads), "--warmup", str(a.warmup), "--steps", str(a.steps)]
+    return [a.python, __file__, "--contender", contender, "--device", a.device, "--dtype", pytorch_dtype(dtype),
+            "--model", a.model, "-B", str(B), "-T", str(T), "--threads", str(a.threads), "--warmup", str(a.warmup),
+            "--steps", str(a.steps)]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -100,7 +104,7 @@ def pytorch_command(a, contender, dtype, B, T):
 
 
 def write_tokens(path, count):
-    """A shard of tokens without a pattern that a model could use in a few steps."""
+    """Writes a shard of tokens without a pattern that a model could learn in a few steps."""
     tokens = [(i * 48271 + i // 7) % VOCAB for i in range(count)]
     path.write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) + struct.pack(f"<{count}H", *tokens))
 
@@ -108,8 +112,8 @@ def write_tokens(path, count):
 def our_command(a, dtype, B, T, shard):
     program = ["./train_gpt2", "--threads", str(a.threads)] if a.device == "cpu" else ["./train_gpt2cu"]
     return program + ["--dtype", dtype, "--model", a.model, "--batch_size", str(B), "--seq_len", str(T), "--lr", "1e-4",
-                      "--schedule", "constant", "--max_steps", str(a.warmup + a.steps), "--train_data", str(shard), "--val_data",
-                      "", "--out", "", "--sample_every", "0", "--save_every", "0"]
+                      "--schedule", "constant", "--max_steps", str(a.warmup + a.steps), "--train_data", str(shard),
+                      "--val_data", "", "--out", "", "--sample_every", "0", "--save_every", "0"]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -117,7 +121,7 @@ def our_command(a, dtype, B, T, shard):
 
 
 def lines_of(command, env, errors):
-    """Starts a command; gives its lines as they come, each with the seconds since the start, then its resource usage."""
+    """Runs a command; yields (seconds since the start, line) for each line as it comes, then (exit code, usage)."""
     ours, theirs = pty.openpty()  # a terminal, so that lines come at once
     start = time.monotonic()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=errors, env=env)
@@ -140,7 +144,7 @@ def lines_of(command, env, errors):
 
 
 def run(command, a):
-    """Runs a contender: its steps' times, the time until the first was done, its memory, and what it says of itself."""
+    """Runs a contender; returns its result (step times, first step, memory, loss) and the facts that it printed."""
     env = dict(os.environ, OMP_NUM_THREADS=str(a.threads))
     steps, losses, first, facts = [], [], None, {}
     with tempfile.TemporaryFile("w+") as errors:
@@ -168,14 +172,14 @@ def run(command, a):
 
 
 def flops_per_token(model, T):
-    """The model's operations as llmc/mfu.h counts them: 6 for each parameter, padding included, and 6 L C T."""
+    """Returns what gpt2_flops_per_token() does: 6 for each parameter, padding included, and 6 L C T."""
     layers, _, channels = SIZES[model]
     parameters = layers * (12 * channels**2 + 13 * channels) + 2 * channels + (ROWS + max(1024, T)) * channels
     return 6 * parameters + 6 * layers * channels * T
 
 
 def compare(a, dtype, B, T, shard):
-    """Alternates the contenders at one shape and precision; the record, and what PyTorch says of itself."""
+    """Alternates the contenders at one shape and precision; returns the record and the facts that they printed."""
     runs, facts, peak_flops = {name: [] for name in ["ours"] + a.pytorch}, {}, float("nan")
     for number in range(a.rounds):
         for name in runs:
@@ -186,30 +190,35 @@ def compare(a, dtype, B, T, shard):
             facts.update(said)
             runs[name].append(result)
             peak = f", {result['peak_mib']:.0f} MiB" if result["peak_mib"] else ""
-            print(f"{dtype} B {B} T {T} round {number + 1}: {name:8} {statistics.median(result['ms']):9.1f} ms a step, first done "
-                  f"after {result['first_step_s']:.1f} s{peak}, loss {result['loss']:.3f}", flush=True)
+            ms = statistics.median(result["ms"])
+            print(f"{dtype} B {B} T {T} round {number + 1}: {name:8} {ms:9.1f} ms a step, first done after "
+                  f"{result['first_step_s']:.1f} s{peak}, loss {result['loss']:.3f}", flush=True)
     medians = {name: [statistics.median(r["ms"]) for r in results] for name, results in runs.items()}
     better = min(a.pytorch, key=lambda name: statistics.median(medians[name]))
     ratios = [theirs / ours for ours, theirs in zip(medians["ours"], medians[better])]
     tok_s = {name: round(B * T / statistics.median(ms) * 1e3, 1) for name, ms in medians.items()}
-    record = {"dtype": dtype, "pytorch_dtype": pytorch_dtype(dtype), "B": B, "T": T, "better": better, "ratio": round(statistics.median(ratios), 3),
-              "ratios": [round(r, 3) for r in ratios],
+    record = {"dtype": dtype, "pytorch_dtype": pytorch_dtype(dtype), "B": B, "T": T, "better": better,
+              "ratio": round(statistics.median(ratios), 3), "ratios": [round(r, 3) for r in ratios],
               "tok_s": tok_s, "peak_tflops": round(peak_flops / 1e12, 4),
-              "mfu": {name: round(flops_per_token(a.model, T) * speed / peak_flops, 4) for name, speed in tok_s.items()},
+              "mfu": {name: round(flops_per_token(a.model, T) * v / peak_flops, 4) for name, v in tok_s.items()},
               "peak_mib": {name: max((r["peak_mib"] or 0) for r in results) or None for name, results in runs.items()},
-              "first_step_s": {name: min(r["first_step_s"] for r in results) for name, results in runs.items()}, "runs": runs}
+              "first_step_s": {name: min(r["first_step_s"] for r in results) for name, results in runs.items()},
+              "runs": runs}
     return record, facts
 
 
 def print_table(records):
-    print("\n{:5} {:>4} {:>5}  {:9} {:>9} {:>6} {:>13} {:>15}  {}".format("dtype", "B", "T", "", "tok/s", "MFU", "peak MiB", "first step s",
-                                                                          "ratio"))
+    print("\n{:5} {:>4} {:>5}  {:9} {:>9} {:>6} {:>13} {:>15}  {}".format(
+        "dtype", "B", "T", "", "tok/s", "MFU", "peak MiB", "first step s", "ratio"))
     for r in records:
         for name in r["runs"]:
-            ratio = f"{r['ratio']:.2f} ({min(r['ratios']):.2f} to {max(r['ratios']):.2f}) against {r['better']}" if name == "ours" else ""
-            ratio += f" in {r['pytorch_dtype']}" if ratio and r["pytorch_dtype"] != r["dtype"] else ""
+            ratio = ""
+            if name == "ours":
+                ratio = f"{r['ratio']:.2f} ({min(r['ratios']):.2f} to {max(r['ratios']):.2f}) against {r['better']}"
+                ratio += f" in {r['pytorch_dtype']}" if r["pytorch_dtype"] != r["dtype"] else ""
             print("{:5} {:4} {:5}  {:9} {:9.1f} {:5.1f}% {:>13} {:15.1f}  {}".format(
-                r["dtype"], r["B"], r["T"], name, r["tok_s"][name], 100 * r["mfu"][name], r["peak_mib"][name] or "", r["first_step_s"][name], ratio))
+                r["dtype"], r["B"], r["T"], name, r["tok_s"][name], 100 * r["mfu"][name], r["peak_mib"][name] or "",
+                r["first_step_s"][name], ratio))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -233,19 +242,23 @@ def check_contenders(a):
     """Ends with the reason if one of them cannot run here, before minutes are spent on the other."""
     program = "train_gpt2" if a.device == "cpu" else "train_gpt2cu"
     if not os.access(program, os.X_OK):
-        sys.exit(f"error: no ./{program} here: run `make {program}` in the repository's root, and this script from there")
-    test = "import sys, torch, transformers; sys.exit(3 if sys.argv[1] == 'cuda' and not torch.cuda.is_available() else 0)"
+        sys.exit(f"error: no ./{program} here: run `make {program}` in the repository's root, and this script there")
+    test = ("import sys, torch, transformers; "
+            "sys.exit(3 if sys.argv[1] == 'cuda' and not torch.cuda.is_available() else 0)")
     result = subprocess.run([a.python, "-c", test, a.device], capture_output=True, text=True)
     if result.returncode == 3:
-        sys.exit(f"error: PyTorch in {a.python} finds no GPU: is there one (nvidia-smi), and is this a build of PyTorch for CUDA?")
+        sys.exit(f"error: PyTorch in {a.python} finds no GPU: is there one (nvidia-smi), and is this a build of "
+                 "PyTorch for CUDA?")
     if result.returncode:
-        sys.exit(f"error: {a.python} has no torch and transformers that can be imported; --python names another\n{result.stderr.strip()}")
+        sys.exit(f"error: {a.python} has no torch and transformers that can be imported; --python names another\n"
+                 f"{result.stderr.strip()}")
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--python", default=sys.executable, help="a Python with torch and transformers (default: this one)")
-    p.add_argument("--pytorch", nargs="+", default=["eager", "compiled"], choices=["eager", "compiled"], help="PyTorch's forms to run")
+    p.add_argument("--pytorch", nargs="+", default=["eager", "compiled"], choices=["eager", "compiled"],
+                   help="PyTorch's forms to run")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     p.add_argument("--dtype", nargs="+", default=["fp32", "bf16"], choices=["fp32", "tf32", "bf16", "fp8"])
     p.add_argument("--model", default="d12", choices=sorted(SIZES))
@@ -254,7 +267,7 @@ def main():
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each contender (default: all)")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--warmup", type=int, default=2, help="steps that do not count")
-    p.add_argument("--steps", type=int, default=5, help="steps that do")
+    p.add_argument("--steps", type=int, default=5, help="steps that count")
     p.add_argument("--json", metavar="FILE", help="write the record there")
     p.add_argument("--contender", help=argparse.SUPPRESS)
     a = p.parse_args()
@@ -278,11 +291,12 @@ def main():
     print_table(records)
     if a.json:
         at = sys.argv.index("--python") if "--python" in sys.argv else len(sys.argv)
-        options = sys.argv[1:at] + sys.argv[at + 2:]  # where that Python lies is nobody's business
+        options = sys.argv[1:at] + sys.argv[at + 2:]  # leaves out --python, a path of this machine
         record = {"kind": "peers", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                  "command": " ".join(["dev/bench/peers.py"] + options), "machine": machine(facts, load), "threads": a.threads,
-                  "model": a.model, "warmup": a.warmup, "steps": a.steps,
-                  "versions": dict(facts, gpt2_c=output_of("git", "describe", "--always", "--dirty")), "results": records}
+                  "command": " ".join(["dev/bench/peers.py"] + options), "machine": machine(facts, load),
+                  "threads": a.threads, "model": a.model, "warmup": a.warmup, "steps": a.steps,
+                  "versions": dict(facts, gpt2_c=output_of("git", "describe", "--always", "--dirty")),
+                  "results": records}
         pathlib.Path(a.json).write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes the committed predictions, by `bench predict`: GPT-2 of four sizes in bf16 on an A100 and an H100, and there the
-# smallest and the largest in FP8 too. Needs no GPU.
+# Writes the committed predictions, by `bench predict`: GPT-2 of four sizes in bf16 on an A100 and an H100, and on the
+# H100 the smallest and the largest in FP8 too. Needs no GPU.
 # usage: sh dev/bench/predict.sh [PROGRAM]      ./train_gpt2 by default; ./train_gpt2cu gives the same
 set -eu
 cd "$(dirname "$0")/../.."
@@ -11,7 +11,8 @@ rm -rf "$results"/a100_* "$results"/h100_*
 # predict FOLDER GPU MODEL B [DTYPE]: 524,288 tokens in a step, as the lecture's and llm.c's
 predict() {
     mkdir -p "$results/$1"
-    set -- "$1" bench predict "$2" --model "$3" --batch_size "$4" --seq_len 1024 --total_batch_size 524288 --dtype "${5:-bf16}"
+    set -- "$1" bench predict "$2" --model "$3" --batch_size "$4" --seq_len 1024 --total_batch_size 524288 \
+        --dtype "${5:-bf16}"
     folder=$results/$1
     shift
     { echo "\$ $program $*"; "$program" "$@" --out "$folder" | sed '$d'; } >"$folder/predict.txt"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Two processes of one thread against one process of two threads: the same training step, in turn, and the ratio of their
-# times (above 1: the two processes are faster). GPT-2 124M with 64 tokens in a sequence and 32,768 in a step, unless options of
-# the trainer say otherwise; minutes on two cores, which nothing else should use meanwhile.
+# Times two processes of one thread against one process of two threads: the same training step, in turn, and the ratio
+# of their times (above 1: the two processes are faster). GPT-2 124M with 64 tokens in a sequence and 32,768 in a step,
+# unless options of the trainer say otherwise. Takes minutes on two cores, which nothing else should use meanwhile.
 # usage: sh dev/bench/ranks.sh [--rounds N] [--steps N] [--json FILE] [OPTIONS OF THE TRAINER]
 set -u
 cd "$(dirname "$0")/../.."
@@ -16,7 +16,8 @@ for round in $(seq "$rounds"); do
     cat "$folder/one" >>"$folder/all_one"
     two=$(median <"$folder/two") one=$(median <"$folder/one")
     awk -v two="$two" -v one="$one" 'BEGIN { print one / two }' >>"$folder/ratios"
-    echo "round $round: 2 processes x 1 thread $two ms, 1 process x 2 threads $one ms, ratio $(tail -n 1 "$folder/ratios")"
+    echo "round $round: 2 processes x 1 thread $two ms, 1 process x 2 threads $one ms," \
+        "ratio $(tail -n 1 "$folder/ratios")"
 done
 two=$(median <"$folder/all_two") one=$(median <"$folder/all_one") ratio=$(median <"$folder/ratios")
 echo "median: $two ms, $one ms, ratio $ratio"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# What `bench scale` predicts against what happens: 1, 2 and 4 processes of one thread on this machine, predicted and
-# trained in turn, with and without ZeRO-1. Processes beyond the cores share these, so each prediction comes from parts of a
-# step that were measured with as many processes at work as it is about, and from the line between these.
-# Models have the vocabulary of bytes, V=257: without its large embeddings a small model computes as larger ones do.
+# Compares the predictions of `bench scale` with measured steps: 1, 2 and 4 processes of one thread on this machine,
+# predicted and trained in turn, with and without ZeRO-1. Processes beyond the cores share them. So each prediction uses
+# parts of a step, and a link, that were measured with the same number of processes at work. Models have the vocabulary
+# of bytes, V=257: without GPT-2's large embeddings a small model computes as larger ones do.
 # usage: sh dev/bench/scale.sh [--rounds N] [--steps N] [--json FILE] [OPTIONS OF BOTH COMMANDS]
 set -u
 cd "$(dirname "$0")/../.."
@@ -23,8 +23,8 @@ for round in $(seq "$rounds"); do
     for n in 1 2 4; do
         ranks="mpirun -np $n --bind-to none ./train_gpt2"
         [ $n != 1 ] || link='--link 1GB/s:1us' # none is used
-        $ranks bench scale --threads 1 --max_steps "$steps" $link "$@" --out "$folder/scale" >/dev/null 2>"$folder/err" ||
-            { cat "$folder/err" >&2; exit 1; }
+        $ranks bench scale --threads 1 --max_steps "$steps" $link "$@" --out "$folder/scale" \
+            >/dev/null 2>"$folder/err" || { cat "$folder/err" >&2; exit 1; }
         link=''
         for key in plain overlap zero zero_overlap; do predicted $n $key >>"$folder/$n.$key"; done
         for zero in 0 1; do
@@ -47,7 +47,8 @@ for n in 1 2 4; do
             "$(median <"$folder/$n.$overlap") $(ratio $n $plain measured$zero) $(ratio $n $overlap measured$zero)"
     done
 done >"$folder/table"
-echo "processes ZeRO-1 measured ms | predicted ms: no overlap   overlap | predicted / measured, by rounds: no overlap  overlap"
+echo "processes ZeRO-1 measured ms | predicted ms: no overlap   overlap |" \
+    "predicted / measured, by rounds: no overlap  overlap"
 awk '{ printf "%9d %6d %11.1f | %24.1f %9.1f | %42.3f %8.3f\n", $1, $2, $3, $4, $5, $6, $7 }' "$folder/table"
 [ -z "$json" ] || {
     cat <<END
@@ -64,6 +65,7 @@ awk '{ printf "%9d %6d %11.1f | %24.1f %9.1f | %42.3f %8.3f\n", $1, $2, $3, $4, 
 END
     awk '{ printf "%s    {\"processes\": %d, \"zero\": %d, \"measured_ms\": %.2f, \"predicted_ms\": %.2f, ",
         (NR > 1 ? ",\n" : ""), $1, $2, $3, $4
-        printf "\"predicted_overlap_ms\": %.2f, \"ratio\": %.4f, \"ratio_overlap\": %.4f}", $5, $6, $7 } END { print "" }' "$folder/table"
+        printf "\"predicted_overlap_ms\": %.2f, \"ratio\": %.4f, \"ratio_overlap\": %.4f}", $5, $6, $7 }
+        END { print "" }' "$folder/table"
     printf '  ]\n}\n'
 } >"$json"

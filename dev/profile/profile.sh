@@ -1,9 +1,10 @@
 #!/bin/sh
-# Profiles a few training steps of train_gpt2cu with NVIDIA's tools; README.md beside this says how to read what comes out.
+# Profiles a few training steps of train_gpt2cu with NVIDIA's tools; dev/profile/README.md says how to read the results.
 #
-# usage: sh dev/profile/profile.sh [--out FOLDER] timeline [OPTIONS]         nsys: when each kernel ran, and where gaps are
-#        sh dev/profile/profile.sh [--out FOLDER] bytes [OPTIONS]            ncu: time, bytes and FLOP/s of each kernel of one layer
-#        sh dev/profile/profile.sh [--out FOLDER] kernel REGEX [OPTIONS]     ncu: everything about kernels of that name
+# usage: sh dev/profile/profile.sh [--out FOLDER] COMMAND
+#   timeline [OPTIONS]        nsys: when each kernel ran, and where gaps are
+#   bytes [OPTIONS]           ncu: time, bytes and use of the limits of each kernel of one layer
+#   kernel REGEX [OPTIONS]    ncu: everything about kernels of that name
 # OPTIONS are the trainer's; without: --model gpt2 --batch_size 16 --seq_len 1024. Results: FOLDER (build/profile).
 set -eu
 cd "$(dirname "$0")/../.."
@@ -17,22 +18,26 @@ bytes) tool=ncu ;;
 kernel) tool=ncu; regex=${1:?profile.sh kernel REGEX: which kernels, for example flash_backward}; shift ;;
 *) echo "error: '$what' is not one of timeline, bytes, kernel" >&2; exit 2 ;;
 esac
-command -v $tool >/dev/null || { echo "error: no $tool in the path; it comes with the CUDA toolkit, as Nsight Systems (nsys) and Nsight Compute (ncu)" >&2; exit 1; }
+command -v $tool >/dev/null || {
+    echo "error: no $tool in the path; the CUDA toolkit has it, in Nsight Systems (nsys) or Nsight Compute (ncu)" >&2
+    exit 1
+}
 [ -x train_gpt2cu ] || { echo "error: no ./train_gpt2cu: run make first" >&2; exit 1; }
 [ $# -gt 0 ] || set -- --model gpt2 --batch_size 16 --seq_len 1024
 mkdir -p "$out"
 
 data=build/gpu_corpus
 [ -f ${data}_val.json ] || ./prepare --stories 4000000 --out $data
-layer='forward of layer 5/' again='backward of layer 5/' # any but the first and the last is like the others
-# nothing but steps: no validation, no samples, no files; and no graphs, whose kernels have lost the names of their parts
+layer='forward of layer 5/' again='backward of layer 5/' # all layers but the first and the last are alike
+# only steps: no validation, no samples, no files; and no graphs, whose kernels lack the names of their parts
 steps="--graph 0 --train_data ${data}_train_*.bin --sample_every 0 --save_every 0"
-set -f # the pattern is for the program
+set -f # the shell must not expand the pattern
 
 case $what in
 timeline)
-    # the first steps choose algorithms and allocate: look at the last ones
-    nsys profile --trace=cuda,nvtx --force-overwrite=true --output="$out/timeline" ./train_gpt2cu "$@" --max_steps 6 $steps --val_data "" --out ""
+    # six steps, because the first ones choose algorithms and allocate
+    nsys profile --trace=cuda,nvtx --force-overwrite=true --output="$out/timeline" \
+        ./train_gpt2cu "$@" --max_steps 6 $steps --val_data "" --out ""
     for report in nvtx_gpu_proj_sum cuda_gpu_kern_sum cuda_api_sum; do
         nsys stats --report $report --format table "$out/timeline.nsys-rep" | tee "$out/timeline_$report.txt"
     done
@@ -44,10 +49,12 @@ bytes)
     metrics=$metrics,sm__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active
     metrics=$metrics,launch__registers_per_thread
     ncu --nvtx --nvtx-include "$layer" --nvtx-include "$again" --nvtx-include "classifier/" --nvtx-include "update/" \
-        --metrics $metrics --csv --page raw --log-file "$out/bytes.csv" ./train_gpt2cu "$@" --max_steps 1 $steps --val_data "" --out ""
+        --metrics $metrics --csv --page raw --log-file "$out/bytes.csv" \
+        ./train_gpt2cu "$@" --max_steps 1 $steps --val_data "" --out ""
     echo "$out/bytes.csv" ;;
 kernel)
     ncu --set full --import-source yes --kernel-name "regex:$regex" --launch-skip 4 --launch-count 3 --force-overwrite \
-        --export "$out/kernel_$(echo "$regex" | tr -c 'a-zA-Z0-9_\n' _)" ./train_gpt2cu "$@" --max_steps 2 $steps --val_data "" --out ""
+        --export "$out/kernel_$(echo "$regex" | tr -c 'a-zA-Z0-9_\n' _)" \
+        ./train_gpt2cu "$@" --max_steps 2 $steps --val_data "" --out ""
     echo "open $out/kernel_*.ncu-rep in Nsight Compute, or ncu --import FILE --page details" ;;
 esac

@@ -6,7 +6,7 @@
 #include "scale.h"
 
 int bench_command(const Config* config, Comm* comm) {
-    const char* what = config->num_args > 0 ? config->args[0] : "what?";
+    const char* what = config->num_args > 0 ? config->args[0] : "without a name";
     if (!strcmp(what, "comm") && config->num_args == 1) { return bench_comm(config, comm); }
     if (!strcmp(what, "scale") && config->num_args == 1) { return bench_scale(config, comm); }
     if (comm->size > 1) { usage_error("bench %s is for one process; comm and scale run in several", what); }
@@ -17,6 +17,6 @@ int bench_command(const Config* config, Comm* comm) {
     if (!strcmp(what, "ladder") && config->num_args == 1) { return bench_ladder(config); }
     if (!strcmp(what, "ops")) { return bench_ops(config); }
     usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
-                "(each operation beside what limits it), predict GPU (a training step on a GPU, computed), comm (sums "
-                "over several processes), scale (a step on many GPUs, predicted)", what);
+                "(each operation beside its limit), predict GPU (a training step on a GPU, predicted), comm "
+                "(collectives of several processes, measured), scale (a step on many GPUs, predicted)", what);
 }

@@ -33,16 +33,16 @@ static void collective_run(const CommBench* b, Collective what, size_t bytes) {
     comm_end(b->comm);
 }
 
-// Times that each byte has to move, for every process.
+// Returns the least number of times that each byte has to move.
 static double collective_moves(Collective what, int n) {
     return (what == COMM_SUMS || what == COMM_ALL_REDUCE ? 2.0 : 1.0) * (n - 1) / n;
 }
 
-// The value of element `i` on process `rank` before the operation: whole numbers, whose sums are below 2^24 for up to
-// 2,000 processes.
+// Returns the value of element `i` on process `rank` before the operation: whole numbers, whose sums are below 2^24 for
+// up to 2,000 processes.
 static double collective_input(size_t i, int rank) { return (double)(i % COMM_PERIOD) + rank; }
 
-// The value after the operation, on a process that receives the element.
+// Returns the value after the operation, on a process that receives the element.
 static double collective_output(Collective what, size_t i, size_t n, int size) {
     if (what == COMM_ALL_GATHER) { return collective_input(i, (int)(i / (n / (size_t)size))); }
     return (double)size * (double)(i % COMM_PERIOD) + 0.5 * size * (size - 1);
@@ -57,7 +57,7 @@ static void element_set(void* piece, Collective what, size_t i, double value) {
     else { ((float*)piece)[i] = (float)value; }
 }
 
-// Makes the operation once; returns true if all elements that this process receives are right.
+// Runs the operation once; returns true if all elements that this process receives are right.
 static bool collective_is_right(const CommBench* b, Collective what, size_t bytes) {
     const size_t element = what == COMM_SUMS ? sizeof(double) : sizeof(float), n = bytes / element;
     const int size = b->comm->size, rank = b->comm->rank;
@@ -112,8 +112,8 @@ double comm_slowest(Comm* comm, double mine) {
     return most;
 }
 
-// The median over repetitions on the slowest process; each repetition is so many operations that the resolution of the
-// clock does not matter. The array is zeros, which reductions do not change.
+// Returns the median over repetitions on the slowest process. Each repetition is so many operations that the resolution
+// of the clock does not matter. The array is zeros, which reductions do not change. The numbers here are chosen.
 static CommTime collective_time(CommBench* b, Collective what, size_t bytes) {
     enum { LEAST = 5, MOST = 15, MOST_TIMES = 200 };
     const double enough = 1.0, resolution = 2e-3; // seconds for all, and for one repetition

@@ -1,12 +1,12 @@
 // `bench comm`: times the collectives of a run by size, through the functions that training calls (comm.h).
 //
-// Bandwidths are those of nccl-tests (doc/PERFORMANCE.md there), so that figures compare: the algorithm's is the bytes
-// of the whole array, as each process knows it, over time; the bus's is that times the moves that each byte needs at
-// least, 2(n-1)/n for an all-reduce and (n-1)/n for a reduce-scatter or all-gather, so that it does not depend on the
-// number of processes and compares with the speed of the wires.
+// Bandwidths are those of nccl-tests (doc/PERFORMANCE.md there), so that figures compare. Algorithm bandwidth: bytes of
+// the whole array over time. Bus bandwidth: that times the least moves of each byte, 2(n-1)/n for an all-reduce and
+// (n-1)/n for a reduce-scatter or all-gather. It does not depend on the number of processes and compares with the speed
+// of the wires.
 //
-// Before its time is taken, each operation is made once with values that differ by place and by process. Their sums are
-// whole numbers that fp32 holds, so that any order of adding gives the same. A wrong sum is exit code 3.
+// Before it is timed, each operation runs once on values that differ by element and by process. Their sums are whole
+// numbers that fp32 holds, so any order of adding gives the same. A wrong sum is exit code 3.
 #pragma once
 #include "../comm/comm.h"
 #include "record.h"
@@ -23,7 +23,7 @@ typedef struct {
 // Returns the largest value among all processes.
 double comm_slowest(Comm* comm, double mine);
 
-// Allocates memory for arrays of up to `bytes`, or as many as all processes have room for. The device is open.
+// Allocates memory for arrays of up to `bytes`, or as many as all processes have room for. The device must be open.
 CommBench comm_bench_open(const Backend* backend, Comm* comm, size_t bytes);
 
 // Frees the memory.
@@ -36,10 +36,10 @@ Link comm_bench_link(CommBench* b, size_t bytes);
 // ---------------------------------------------------------------------------------------------------------------------
 // the command
 
-// A usage error for --batch_size auto with several processes.
+// Ends the program with a usage error for --batch_size auto with several processes.
 void bench_check_batch(const Config* c, const Comm* comm);
 
-// Ends the program: `command` needs several processes. otherwise: what could be given instead.
+// Ends the program with a usage error: `command` needs several processes. otherwise: ends the message.
 void how_to_start_several(const char* command, const char* otherwise);
 
 // Runs the command `bench comm`. Returns the exit code: EXIT_CHECK_FAILED if a result was wrong.

@@ -47,12 +47,12 @@ const char PUBLISHED_NOTE[] =
 
 const char* const DECIDED[NUM_DECIDED] = {"dtype", "kernels", "attention", "fused", "flash", "pad_vocab", "graph"};
 
-// The loss that counts is that after so many updates on the one batch, or at the last step if there are fewer. Each
-// update multiplies what the rounding of the first one did, about thirtyfold in five for 124M and 4 x 64 tokens.
+// Compares losses after so many updates on the one batch, or at the last step if there are fewer. Each update amplifies
+// the rounding errors of the first: about thirtyfold in five, for 124M and 4 x 64 tokens.
 enum { UPDATES_COMPARED = 5 };
 
-// How far that loss may be from the rung before, relatively, by the coarser of the two types: some ten times of what
-// was seen with bf16, 4e-4; five times that with fp8, whose gradients are some ten times as far off.
+// Largest relative difference of that loss from the rung before, by the coarser of the two types. bf16: ten times the
+// 4e-4 measured. fp8: five times bf16's; its gradients are about ten times as far off. The others: chosen.
 typedef struct {
     const char* dtype;
     double tolerance;
@@ -95,7 +95,7 @@ int in_child(void (*work)(Ladder*, int), Ladder* l, int index, size_t* peak_byte
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// The options of a rung.
+// Returns the options of a rung.
 static Config rung_config(const Config* config, const Rung* r) {
     Config c = *config;
     c.dtype = r->dtype;
@@ -170,7 +170,7 @@ static void ladder_batch(Ladder* l) {
     batch_sort(l->batch, n, V);
 }
 
-// Returns the milliseconds of a step, the median, and sets *loss, that after UPDATES_COMPARED updates.
+// Returns the median milliseconds of a step, and sets *loss to that after UPDATES_COMPARED updates.
 static double time_steps(const Ladder* l, Trial* trial, double* loss) {
     const int warm_up = l->kind->warm_up;
     double* ms = alloc_or_die((size_t)l->steps, sizeof *ms, "times");
@@ -222,7 +222,7 @@ static void rung_run(Ladder* l, int index) {
     r->ran = true;
 }
 
-// Runs a rung in a process of its own. On a CPU the system knows best how much memory that used.
+// Runs a rung in a process of its own. On a CPU the system's peak of that process is the memory used.
 static void rung_measure(Ladder* l, int index) {
     RungResult* r = &l->result[index];
     size_t peak_bytes;
@@ -253,12 +253,12 @@ void rung_compare(Ladder* l, int index, int first, int before) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the command
 
-// Refuses options that the rungs decide, and counts the steps.
+// Refuses options that the rungs decide, and sets the steps.
 static void ladder_options(Ladder* l) {
     const Config* c = l->config;
     for (int i = 0; i < NUM_DECIDED; i++) {
         if (config_source(c, DECIDED[i]) > FROM_DEFAULT) {
-            usage_error("bench ladder: the rungs decide about --%s: leave it out", DECIDED[i]);
+            usage_error("bench ladder: the rungs set --%s: leave it out", DECIDED[i]);
         }
     }
     if (c->max_steps == 0) { usage_error("bench ladder: --max_steps 0 leaves nothing to measure"); }

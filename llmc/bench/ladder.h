@@ -25,7 +25,7 @@ typedef struct {
     const char* published[NUM_PUBLISHED]; // in the order of PUBLISHED; empty: none
 } Rung;
 
-// The rungs of a device, and the steps of each: those of warm-up, and those timed unless --max_steps says otherwise.
+// The rungs of a device, and the steps of each: warm-up, and those timed unless --max_steps is given.
 typedef struct {
     const Rung* rungs;
     int count, warm_up, steps;

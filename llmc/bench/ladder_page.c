@@ -107,7 +107,7 @@ enum { PICTURE_WIDTH = 1120, PICTURE_TOP = 50, PICTURE_ROW = 30, PICTURE_BAR = 1
 
 enum { SPEED_LEFT = 160, SPEED_WIDTH = 420, MEMORY_LEFT = 860, MEMORY_WIDTH = 170 };
 
-// A row: the name, a bar of tokens per second and one of memory, each with its number.
+// Draws a row: the name, a bar of tokens per second and one of memory, each with its number.
 static void picture_row(Page* page, const Ladder* l, int index, double most_speed, double most_memory) {
     const RungResult* r = &l->result[index];
     const int y = PICTURE_TOP + PICTURE_ROW * index, text = y + 13;
@@ -132,7 +132,7 @@ static void picture_row(Page* page, const Ladder* l, int index, double most_spee
              r->peak_bytes < (size_t)100 << 20 ? 1 : 0, in_mib(r->peak_bytes));
 }
 
-// The picture, for the page and for a file of its own.
+// Draws the picture, for the page and for a file of its own.
 static void page_picture(Page* page, const Ladder* l) {
     double most_speed = 0, most_memory = 1;
     for (int i = 0; i < l->count; i++) {

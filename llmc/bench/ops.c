@@ -10,7 +10,7 @@ double op_reached(const BenchOps* b, const OpTime* t, bool* by_memory) {
     return b->is_emulated ? (double)NAN : fmax(memory, arithmetic) / t->seconds;
 }
 
-// The seconds of one run that predict.h expects.
+// Returns the seconds that predict.h expects of one run.
 static double predicted_seconds(const BenchOps* b, const char* name, const OpSizes* sizes) {
     const KernelList k = op_kernels(&b->step, name, sizes);
     return predict_kernels(&b->step, &k, 1).seconds;

@@ -3,9 +3,9 @@
 //
 // The limit is the least time that the machine needs: for the bytes at the speed of a copy, for the arithmetic at its
 // peak, whichever is longer. Runs begin with cold caches: in training, other layers come between two uses of a weight.
-// What one operation leaves in the caches for the next is lost here, so the times add up to more than a step. When a
-// run ends, its output may still be in the caches, while a copy of much memory waits for it, and also reads the memory
-// that it overwrites: small tensors can therefore be faster than the limit.
+// But in training an operation also finds its predecessor's output in the caches, so times here add up to more than a
+// step. Small tensors can be faster than the limit: when a run ends, its output may still be in the caches, while the
+// large copy waits for memory and also reads the memory that it overwrites.
 #pragma once
 #include "../check/op_run.h"
 #include "record.h"
@@ -18,7 +18,7 @@ typedef struct {
     const Config* config;
     Plan plan;
     const GpuFacts* gpu; // NULL: a CPU, or a GPU that is not in the table
-    Step step;           // if there is one
+    Step step;           // set if there is a gpu
     double bandwidth, peak_flops; // bytes and operations per second, measured: of a copy and of a large matmul
     double published_flops;       // by data sheet; 0: unknown
     bool is_emulated;

@@ -7,11 +7,11 @@
 // 0.80.
 //
 // Attention, not causal, with heads of 64 and 1024 tokens, has been measured on an H100 (Shah et al. 2024,
-// FlashAttention-3): FlashAttention-2 reaches 0.31 and 0.24 of the peak forward and backward, cuDNN 0.38 and 0.35. Ours
-// is simpler than FlashAttention-2, and its backward computes the scores twice. For cuDNN three quarters of its figures
-// are assumed: a causal mask leaves tiles half empty, and we ask for a deterministic backward. On an A100 others
-// measured cuDNN at 0.82 of the speed of PyTorch's flash attention: its only advantage over ours there is that it
-// computes the scores once.
+// FlashAttention-3): FlashAttention-2 reaches 0.31 and 0.24 of the peak forward and backward, cuDNN 0.38 and 0.35. Less
+// is assumed for our kernels: they are simpler than FlashAttention-2, and backward computes the scores twice. For cuDNN
+// three quarters of its figures are assumed: a causal mask leaves tiles half empty, and we ask for a deterministic
+// backward. On an A100 others measured cuDNN at 0.82 of the speed of PyTorch's flash attention, so there only its
+// backward, which computes the scores once, is assumed to be faster than ours.
 typedef struct {
     const char* what;
     const char* peak; // the dtype whose peak (gpu_peak_flops) bounds it; NULL: the dtype of the matmuls' factors
@@ -95,7 +95,7 @@ const char* prediction_bound(const Prediction* p) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// which GPU, which step
+// GPU and step
 
 // Copies the letters and digits of a name, in lower case.
 static void plain_name(char* to, size_t room, const char* name) {

@@ -38,17 +38,17 @@ Prediction predict_kernels(const Step* s, const KernelList* k, double times);
 // Predicts one part of the step; NUM_PARTS: all of it.
 Prediction predict_step(const Step* s, StepPart part);
 
-// "memory", "arithmetic" or "launches": what takes the most time.
+// Returns "memory", "arithmetic" or "launches", whichever takes the most time.
 const char* prediction_bound(const Prediction* p);
 
 // ---------------------------------------------------------------------------------------------------------------------
-// which GPU, which step
+// GPU and step
 
 // Finds a GPU by name or alias ("h100", "RTX 4090"), else the first whose alias contains `asked`; NULL: none. Case,
 // spaces and hyphens do not matter.
 const GpuFacts* gpu_find(const char* asked);
 
-// The step of a plan on a GPU, with the kernels that the options name.
+// Returns the step of a plan on a GPU, with the kernels that the options name.
 Step step_of(const Plan* p, const Config* c, const GpuFacts* gpu);
 
 // Returns true if a kernel of the step does this kind of work.

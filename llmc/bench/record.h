@@ -11,7 +11,7 @@
 // Returns the backend for a --dtype and the --cpu of `c`; a usage error if this program has none.
 const Backend* bench_backend(const Config* c, const char* dtype);
 
-// The --dtype of this backend, "auto" resolved.
+// Returns the --dtype of this backend, "auto" resolved.
 const char* bench_dtype(const Config* c, const Backend* b);
 
 // Plans a model for one process; a usage error if the options do not fit together. seq_len: tokens in a sequence if

@@ -48,7 +48,7 @@ typedef struct {
     int dots, marks; // marks: placed so far
 } RoofMarks;
 
-// The y of the roof at x.
+// Returns the y of the roof at x.
 double roof_above(const RoofMarks* m, double x);
 
 // Places the dots, and numbers that cover neither the roof nor each other.

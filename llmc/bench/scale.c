@@ -4,7 +4,8 @@
 #include "collectives.h"
 #include "scale_picture.h"
 
-enum { SCALE_TOKENS = 524288, SCALE_STEPS = 5 }; // --total_batch_size and --max_steps, if they are not given
+// --total_batch_size and --max_steps, if they are not given: the lecture's and llm.c's batch of 124M; chosen.
+enum { SCALE_TOKENS = 524288, SCALE_STEPS = 5 };
 
 const char* const SCALE_NAMES[SCALE_MODES] = {"no overlap", "overlap", "ZeRO-1, no overlap", "ZeRO-1, overlap"};
 static const char* const SCALE_KEYS[SCALE_MODES] = {"plain", "overlap", "zero", "zero_overlap"};
@@ -17,7 +18,7 @@ double scale_efficiency(const BenchScale* b, int i, int mode) {
     return b->at[0][mode].seconds / (b->n[i] * b->at[i][mode].seconds);
 }
 
-// Of a billion tokens.
+// Returns the cost of a billion tokens.
 static double scale_cost(const BenchScale* b, int i, int mode) {
     return 1e9 * b->config->price / 3600 * b->n[i] / scale_tokens_per_second(b, i, mode);
 }
@@ -152,8 +153,9 @@ static void print_scale_inputs(const BenchScale* b) {
 
 static void print_scale_table(const BenchScale* b) {
     const bool costs = b->config->price > 0;
-    printf("%6s %14s %11s %11s %11s %11s %11s %11s %12s %10s %10s%s\n", "GPUs", "micro-batches", "computing", "sums",
-           "ms/step", "overlap", "ZeRO-1", "ZeRO+over.", "tok/s", "efficiency", "ZeRO", costs ? "  cost/Gtok" : "");
+    printf("%6s %14s %11s %11s %11s %11s %11s %11s %12s %10s %10s%s\n", "GPUs", "micro-batches", "computing",
+           "all-reduce", "ms/step", "overlap", "ZeRO-1", "ZeRO+over.", "tok/s", "efficiency", "ZeRO",
+           costs ? "  cost/Gtok" : "");
     for (int i = 0; i < b->count; i++) {
         const ScaledStep* p = b->at[i];
         char micro[32];

@@ -27,7 +27,7 @@ typedef struct {
 
 // Return tokens per second, and efficiency, of prediction i in one of the modes of scale_model.h.
 double scale_tokens_per_second(const BenchScale* b, int i, int mode);
-double scale_efficiency(const BenchScale* b, int i, int mode); // the speed over that of one process, by their number
+double scale_efficiency(const BenchScale* b, int i, int mode); // speed / (speed of one process * processes)
 
 extern const char* const SCALE_NAMES[SCALE_MODES];
 

@@ -3,8 +3,8 @@
 // --batch_size.
 //
 // Computing. A process has windows/n sequences. Its micro-batches have the largest divisor of that up to --batch_size.
-// Each takes the time measured for its size; a size that was not measured takes its part of the next larger one, which
-// is optimistic. Zeroing and the update come once in a step.
+// Each takes the time measured for its size; a size that was not measured takes its share of the next larger one's
+// time, which is optimistic. Zeroing and the update come once in a step.
 //
 // Communication, with n processes, S bytes in an array, bandwidth B and latency a of the connection. An all-reduce is a
 // reduce-scatter and an all-gather. Each of the two takes the lesser of
@@ -12,22 +12,22 @@
 //     (n-1)/n S/B + (n-1) a             in a ring (Patarasuk and Yuan 2009), whose steps all wait for the slowest link
 //     S/B + ceil(log2 n) a              in trees (NCCL's double binary trees: Sanders, Speck and Traeff 2009)
 //
-// Where machines hold several processes, the ring crosses between machines once for each machine: the lowest bandwidth
+// With several processes on a machine, the ring crosses between machines once for each machine: the lowest bandwidth
 // counts, and the latency of a tree is the sum of that within machines and that between them. So `between` is the
 // bandwidth that all processes of a machine share, as in the bus bandwidth that nccl-tests (and bench comm) report for
 // several machines.
 //
 // Overlap. The all-reduce of a range of gradients can begin when the backward of the last micro-batch is done with it:
 // first the final layernorm, then layer by layer, at the very end the embeddings. Ranges are sent one after another.
-// The step waits for all that has not arrived when backward ends: never less than the embeddings. At most the backward
-// of one micro-batch is hidden. Without overlap the step waits for all of it. Not included: all-reduces slow the
-// computing beside them down, since they take cores, or multiprocessors and memory bandwidth.
+// The step waits for all that has not arrived when backward ends: never less than the embeddings. So overlap hides at
+// most the backward of one micro-batch. Without overlap the step waits for all of it. Not included: all-reduces slow
+// down the computing beside them, since they take cores, or multiprocessors and memory bandwidth.
 //
 // ZeRO-1. Gradients are reduce-scattered, half of an all-reduce. Each process updates its n-th. The parameters are
 // all-gathered in their storage type after the update, which nothing hides: with bf16 6 bytes for each parameter where
 // the all-reduce moves 8; with fp32 the same.
 //
-// Besides, the three sums of a step are reduced: latency alone.
+// Besides, three numbers of a step are all-reduced, which costs latency alone.
 #pragma once
 #include "../base.h"
 
@@ -74,25 +74,25 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------------------------------
 // communication
 
-// Seconds of half an all-reduce over n processes: a reduce-scatter or an all-gather.
+// Returns the seconds of half an all-reduce over n processes: a reduce-scatter or an all-gather.
 double half_all_reduce_seconds(const Network* net, double bytes, int n);
 
-// Seconds to reduce a range of gradients: an all-reduce, or, with ZeRO-1, a reduce-scatter.
+// Returns the seconds to reduce a range of gradients: an all-reduce, or, with ZeRO-1, a reduce-scatter.
 double scale_reduce_seconds(const Network* net, size_t elements, int n, int mode);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // a step
 
-// The largest number of sequences, at most `most`, that divides `windows` evenly.
+// Returns the largest number of sequences, at most `most`, that divides `windows` evenly.
 int scale_rows(long long windows, int most);
 
 // Returns true if the sequences of a step can be divided evenly among n processes.
 bool scale_is_possible(const ScaleModel* m, int n);
 
-// The times of a micro-batch of `rows` sequences.
+// Returns the times of a micro-batch of `rows` sequences.
 MicroTime scale_micro(const ScaleModel* m, int rows);
 
-// Seconds of a micro-batch in all.
+// Returns the seconds of a whole micro-batch.
 double micro_seconds(const ScaleModel* m, const MicroTime* t);
 
 // Predicts a step on n processes, for which it must be possible.

@@ -37,7 +37,7 @@ static double scale_y(const ScalePlot* p, double value) {
     return SCALE_TOP + SCALE_PLOT_HEIGHT * (1 - (y - p->low) / (p->high - p->low));
 }
 
-// A grid line across, with its value.
+// Draws a horizontal grid line, with its value.
 static void scale_tick(Page* page, const ScalePlot* p, double value) {
     char text[32];
     const double y = scale_y(p, value);

@@ -62,8 +62,8 @@ static bool step_fuses_gelu(const Step* s) {
 
 enum { FP8_SCALE_BYTES = 16 }; // of a tensor: its Fp8Scale, zeroed before the largest magnitude is found
 
-// The kernels of a linear layer forward (matmul.cuh). `out`: bytes of the layer's output. With `gelu`, GELU follows: in
-// the matmul's epilogue, or as a kernel of its own (`apart`), which writes the second output.
+// Lists the kernels of a linear layer forward (matmul.cuh). `out`: bytes of the layer's output. With `gelu`, GELU
+// follows: in the matmul's epilogue, or as a kernel of its own (`apart`), which writes the second output.
 static void linear_forward(const Step* s, KernelList* k, const OpCost* c, double out, bool gelu) {
     const bool with_gelu = gelu && step_fuses_gelu(s), apart = gelu && !with_gelu;
     add_kernel(k, matmul_work(s), 1, c->flops, c->read, c->written - (apart ? out : 0));
@@ -71,7 +71,7 @@ static void linear_forward(const Step* s, KernelList* k, const OpCost* c, double
     if (apart) { add_kernel(k, WORK_ELEMENTS, 1, 0, out, out); }
 }
 
-// The kernels of a linear layer backward. inp, out: bytes of the layer's input and output. Both matmuls read the
+// Lists the kernels of a linear layer backward. inp, out: bytes of the layer's input and output. Both matmuls read the
 // gradient of the output. The gradient of the bias is summed in an epilogue, or by kernels that read it a third time.
 static void linear_backward(const Step* s, KernelList* k, const OpCost* c, double inp, double out, int OC, bool gelu) {
     const bool apart = gelu && !step_fuses_gelu(s), fused = s->fused && !s->plain;
@@ -229,7 +229,7 @@ double step_times(const Step* s, const StepOp* row) {
     return row->step + s->micro_batches * (row->batch + (row->each + again) * (double)s->shape.num_layers);
 }
 
-// The sizes of a row: of its linear layer, if it has one.
+// Returns the sizes of a row: those of its linear layer, if it has one.
 static OpSizes step_sizes(const Step* s, const char* op, const char* layer) {
     OpSizes sizes = op_sizes_of(&s->shape, s->B, s->T);
     for (int i = 0; i < NUM_OP_LAYERS; i++) {

@@ -79,11 +79,11 @@ typedef struct {
 // Appends a kernel and returns it; the list holds 8 at most. flops, read and written are sums over `launches`.
 Kernel* add_kernel(KernelList* k, WorkKind work, int launches, double flops, double read, double written);
 
-// The kernels of one run of an operation at the given sizes.
+// Returns the kernels of one run of an operation at the given sizes.
 KernelList op_kernels(const Step* s, const char* name, const OpSizes* z);
 
-// How often a step runs a row of STEP_OPS.
+// Returns how many times a step runs a row of STEP_OPS.
 double step_times(const Step* s, const StepOp* row);
 
-// The kernels of one run of a row.
+// Returns the kernels of one run of a row.
 KernelList step_kernels(const Step* s, const StepOp* row);

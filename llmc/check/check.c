@@ -14,7 +14,7 @@ const char* check_verdict(Check* k, bool ok) {
 // ---------------------------------------------------------------------------------------------------------------------
 // operations
 
-// Fills `inputs`, rounded as the device will store them, and copies them to `copies`; scratch stays NULL.
+// Allocates and fills `inputs`, rounded as the device stores them, and copies them to `copies`. NULL for scratch.
 static void fill_inputs(const Check* k, const OpCase* c, double** inputs, double** copies) {
     const bool stores_bf16 = k->device->element_bytes == sizeof(uint16_t);
     for (int i = 0; i < c->count; i++) {
@@ -82,7 +82,7 @@ static const char CPU_MODEL[] = "L=2,H=4,C=256,T=64,V=1003", EMULATED_MODEL[] = 
 
 enum { CHECK_TOKENS = 64 }; // --seq_len, if it is not given
 
-// The options of `config`, with defaults of check's own where the user gave none.
+// Returns the options of `config`, with check's own defaults for those that the user did not give.
 static Config check_options(const Config* config, const Backend* device) {
     Config c = *config;
     const bool is_named = config_source(&c, "model") > FROM_DEFAULT || strcmp(c.init, "random");
@@ -98,7 +98,7 @@ static Config check_options(const Config* config, const Backend* device) {
     return c;
 }
 
-// The device's plan, before its batch is reduced.
+// Returns the device's plan, before its batch is reduced; ends the program if there is none.
 static Plan check_plan(const Config* c, const Backend* device, const char* dtype) {
     Error err;
     Plan plan;
@@ -110,18 +110,18 @@ static Plan check_plan(const Config* c, const Backend* device, const char* dtype
     return plan;
 }
 
-// Bytes of host memory that the reference takes: its model, three traces, and the classifier's weight and its gradient
-// in doubles for both sides, and as they are stored.
+// Returns the bytes of host memory that the reference takes: its model, three traces, and the classifier's weight and
+// its gradient, in doubles for both sides and as they are stored.
 static size_t reference_bytes(const Plan* reference) {
     const TensorTable table = gpt2_params_table(&reference->shape, 1);
     return plan_bytes(reference) + 9 * table.size * sizeof(float) + 6 * tensors_largest(&table) * sizeof(double);
 }
 
-// Makes the batch smaller where the reference would take too long, or would not fit. Widths and kernels stay the
-// user's.
+// Halves the batch until the reference fits into memory and takes at most MOST_SECONDS, or LEAST_TOKENS are reached.
+// The shape of the model and the kernels stay.
 static void reduce_batch(const Check* k, Plan* plan) {
     enum { MOST_SECONDS = 300, LEAST_TOKENS = 32 };
-    const double part_of_peak = k->reference_options.plain ? 0.02 : 0.3; // that the reference reaches, about
+    const double part_of_peak = k->reference_options.plain ? 0.02 : 0.3; // that the reference reaches at least; chosen
     const double flops = k->reference->device_peak_flops() * part_of_peak;
     const int B = plan->B, T = plan->T;
     for (;;) {

@@ -3,8 +3,8 @@
 
 enum { CHECK_REPEATED_STEPS = 2 };
 
-// The results of a few steps: weights before them, gradients after the first, weights after the last, and the kernels
-// that made them.
+// The results of a few steps: weights before the first step, gradients after it, weights after the last step, and the
+// kernels used (device_kernels).
 typedef struct {
     double loss[CHECK_STEPS], norm[CHECK_STEPS];
     float *initial, *grads, *weights;
@@ -63,7 +63,7 @@ static Difference compare_layer(const float* got, const float* want, const float
     return d;
 }
 
-// The difference of the layer that is farthest off.
+// Returns the difference of the layer with the largest error.
 static Difference compare_tensor(const float* got, const float* want, const float* from, const Tensor* t) {
     Difference farthest = compare_layer(got, want, from, t, 0);
     for (int l = 1; l < t->layers; l++) {
@@ -103,7 +103,7 @@ static void check_tensors(Check* k, const Trace* got, const Trace* want, const T
     }
 }
 
-// The first steps again, with the same variants, must give the same bits.
+// Repeats the first steps with the same variants: the bits must be the same.
 static void check_repeated(Check* k, const Trace* first, const Plan* p, const Config* c, const int* batches) {
     const size_t bytes = gpt2_params_table(&p->shape, 1).size * sizeof(float);
     const int steps = min_int(check_steps(c), CHECK_REPEATED_STEPS);

@@ -6,9 +6,9 @@
 // Counts a comparison and returns its verdict, "ok" or "FAILED".
 const char* check_verdict(Check* k, bool ok);
 
-// Trains on the device under each --recompute (the given one, if it is given) and once on the reference. The plan is
-// the device's; its batch is the reference's too.
+// Trains on the device with each --recompute (only with the given one, if the user gave one) and once on the reference,
+// on the same batches. `plan` is the device's.
 void check_training(Check* k, const Plan* plan, const Config* config);
 
-// The largest number of steps, and micro-batches in each.
+// The largest number of steps (--max_steps may give fewer), and the micro-batches of each.
 enum { CHECK_STEPS = 10, CHECK_MICRO_BATCHES = 2 };

@@ -37,16 +37,16 @@ double median(double* x, size_t n) {
 // bounds
 
 static const Bounds BOUNDS[] = {
-    //       exact stored product rounded logits linear loss  norm  gradient change
+    //       exact stored matmul rounded logits linear loss  norm  gradient change
     {"fp32", 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 0, 1e-5, 1e-5, 1e-5, 1e-4},
     {"tf32", 1e-5, 1e-5, 2e-3, 2e-3, 2e-3, 0, 1e-4, 5e-3, 1e-2, 1e-2},
     {"bf16", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 0, 1e-3, 2e-2, 4.4e-2, 5e-2},
     {"fp8", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 8e-2, 2e-3, 3e-2, 2.5e-1, 7e-1},
 };
 
-// The bound of one element, as a multiple of its tensor's. Rounding stays below it: the largest of 10^8 normal numbers
-// is below 6 standard deviations. One wrong element in a million hardly changes the tensor's error, but exceeds this
-// bound.
+// The bound of an element, as a multiple of its tensor's bound. Rounding stays below it: the largest of 10^8 normal
+// numbers is below 6 standard deviations. One wrong element in a million hardly changes the tensor's error, but exceeds
+// this bound.
 enum { ELEMENT_FACTOR = 16 };
 
 const Bounds* bounds_of(const char* dtype) {
@@ -61,7 +61,7 @@ double op_bound(const Bounds* b, const char* op, Elem elem) {
     const bool multiplies = classifies || strstr(op, "matmul") || strstr(op, "attention");
     if (!multiplies) { return elem == ELEM_STORED ? b->stored : b->exact; }
     if (b->linear > 0 && strstr(op, "matmul")) { return strstr(op, "forward") ? b->linear / 2 : b->linear; }
-    return elem == ELEM_STORED ? b->rounded : classifies ? b->logits : b->product;
+    return elem == ELEM_STORED ? b->rounded : classifies ? b->logits : b->matmul;
 }
 
 double element_bound(double bound) { return ELEMENT_FACTOR * bound; }

@@ -1,11 +1,11 @@
-// Measures the difference of two tensors, and bounds the difference that rounding explains between a device and the
-// reference. Also the median, which all measured times use.
+// Measures the difference of two tensors, and has bounds of the differences between a device and the reference that
+// rounding explains. Also has the median, used for all measured times.
 #pragma once
 #include "op_cases.h"
 
 typedef struct {
     double error;  // |got - want| / |want|, Euclidean norms; infinite if only `want` is zero
-    double worst;  // the largest |got - want| of an element, over |want| of that element + the root mean square of all
+    double worst;  // the largest |got - want| of an element, over its |want| + the root mean square of all |want|
     double cosine; // of the angle between the two; 0 if one of them is zero, 1 if both are
 } Difference;
 
@@ -23,10 +23,10 @@ double median(double* x, size_t n);
 //
 // Operations see the same numbers on both sides. u is the unit roundoff of a type: fp32 2^-24, TF32 2^-11 (2^-10 where
 // inputs are truncated, not rounded), bf16 2^-8. Rounding changes a tensor of many elements by 0.42 u of its norm.
-//   exact     float results without products: rounding grows with the square root of the K terms of a sum, and
+//   exact     float results without matmuls: rounding grows with the square root of the K terms of a sum, and
 //             u sqrt(50304) is 1.3e-5 at worst, for one long chain; sums in parts do better. exp and tanh add some u.
 //   stored    the same, stored in the storage type: one more rounding
-//   product   float results of matmuls and attention. fp32: as above. tf32: both factors are rounded, 2 u. bf16:
+//   matmul    float results of matmuls and attention. fp32: as above. tf32: both factors are rounded, 2 u. bf16:
 //             factors are exact, but tensor cores truncate the terms of a sum, some u of fp32 for each of up to K / 16
 //             additions
 //   rounded   the same, stored. bf16: up to five roundings in a row (scores, probabilities, their gradients, results)
@@ -45,18 +45,18 @@ double median(double* x, size_t n);
 //             enlarges errors of small elements: of a bias tenfold with bf16, eightfold with fp8 (0.46)
 typedef struct {
     const char* dtype;
-    double exact, stored, product, rounded, logits;
-    double linear; // of linear layers, where their factors are coarser than all others; else 0
+    double exact, stored, matmul, rounded, logits;
+    double linear; // fp8 only, else 0
     double loss, norm, gradient, change;
 } Bounds;
 
-// Ends the program if there are no bounds for a dtype.
+// Returns the bounds of a --dtype; ends the program if there are none.
 const Bounds* bounds_of(const char* dtype);
 
-// The bound for the error of one tensor of an operation.
+// Returns the bound for the error of one tensor of an operation.
 double op_bound(const Bounds* b, const char* op, Elem elem);
 
-// The bound for a single element (Difference.worst) of a tensor with this bound.
+// Returns the bound for a single element (Difference.worst) of a tensor with this bound.
 double element_bound(double bound);
 
 // Returns true if both the tensor and its worst element are within their bounds.

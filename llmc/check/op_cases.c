@@ -61,8 +61,8 @@ static void* op_tensor(OpCase* c, const char* name, Role role, Elem elem, size_t
 // The operation needs `n` elements of the tensor declared last, not all.
 #define TOUCHES(n) if (c->stage == CASE_DECLARE) { c->touched[c->count - 1] = (n); }
 
-// The arithmetic of the operation: a multiply-add is two; a division, a root, exp and tanh are one. Where there are
-// matrix products only those count; of causal attention, those of the scores that are not masked.
+// The arithmetic of the operation: a multiply-add counts as two; a division, a root, exp and tanh as one. If there are
+// matmuls, only those count; in causal attention, only scores that are not masked.
 #define FLOPS(formula) c->flops = (formula)
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ OP_CASE(attention_cached) {
     FLOPS(4.0 * C * (scores + (double)N * s->past));
     S(WRITE, out, N * C);
     S(ADD, cache, (size_t)B * s->capacity * 2 * C);
-    TOUCHES((size_t)B * (s->past + T) * C); // ADD counts it twice: the past is read, T rows written
+    TOUCHES((size_t)B * (s->past + T) * C); // ADD counts it twice; the past is only read, T rows are only written
     S(READ, qkv, N * 3 * C);
     RUN(b->attention_cached(out, cache, qkv, B, T, s->past, s->capacity, C, NH))
 }
@@ -300,13 +300,13 @@ OP_CASE(adamw_update) {
     TOUCHES(end - begin);
     D(READ, norm, 1);
     PREPARE(b->device_copy_in(c->device_hyper, &c->hyper, sizeof c->hyper);
-            b->params_round(params, masters, n)) // outside the range params stay what they are
+            b->params_round(params, masters, n)) // outside the range, params must stay the rounded masters
     RUN(b->adamw_update(stored_at(b, params, begin), masters + begin, m + begin, v + begin, grads + begin, norm,
                         c->device_hyper, &table, begin, end))
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// looking it up
+// lookup
 
 typedef struct {
     const char* name;

@@ -1,15 +1,15 @@
-// Every operation of a backend once: its tensors by name, what it does with each, the arithmetic it needs, and the
-// call. This one list serves the tests of gradients and of backends (test/check/test_backends.c), the comparison of two
-// devices (`check`), the timing of operations (`bench ops`) and their costs (`bench predict`).
+// Lists every operation of a backend: its tensors by name, the role of each, its arithmetic, and the call. The list
+// serves the tests of gradients and of backends (test/check/test_backends.c), the comparison of two devices (`check`),
+// the timing of operations (`bench ops`) and their costs (`bench predict`).
 //
-// A case is one function that runs in several stages: first it declares tensors and work, then, with memory behind the
-// tensors, it prepares and makes the call (op_run.h). Gradients are found by name: a backward operation's `dinp` is the
+// A case is one function that runs in several stages: first it declares tensors and work; then, when the tensors have
+// memory, it prepares and makes the call (op_run.h). Gradients are found by name: a backward operation's `dinp` is the
 // gradient of its forward operation's `inp`.
 #pragma once
 #include "../backend.h"
 #include "../models.h"
 
-// What an operation does with a tensor. ADD: it reads and writes it.
+// The use of a tensor by an operation. ADD: read and written.
 typedef enum { ROLE_READ, ROLE_WRITE, ROLE_ADD, ROLE_SCRATCH } Role;
 
 typedef enum { ELEM_STORED, ELEM_FLOAT, ELEM_INT, ELEM_DOUBLE } Elem;
@@ -31,8 +31,8 @@ typedef struct {
 } OpSizes;
 
 // The work that an operation cannot avoid: arithmetic, bytes read and written, and elements of its largest tensor.
-// Bytes are those between memory and processor if caches are empty before the operation and large enough during it:
-// inputs and outputs count once, sums in both directions, scratch never.
+// Bytes move between memory and processor if caches are empty before the operation and large enough during it: inputs
+// and outputs count once, ROLE_ADD in both directions, scratch never.
 typedef struct {
     double flops, read, written, items;
 } OpCost;
@@ -57,37 +57,36 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------------------------------
 // sizes
 
-// Small sizes with tails everywhere: nothing is a multiple of a vector, a tile or a block, and 7 rows of logits do not
-// divide N.
+// Small sizes with tails: none is a multiple of a vector, a tile or a block, and the 7 rows of a chunk do not divide N.
 OpSizes op_sizes_small(void);
 
-// For attention in tiles: heads that fill a tile only in part, and so many positions that tiles of keys and queries
-// follow one another until their shared memory is used again; the last tile is partial.
+// Sizes for attention in tiles: heads fill a tile only in part, there are enough tiles of keys and queries that a GPU
+// uses their shared memory again, and the last tile is partial.
 OpSizes op_sizes_tiles(void);
 
-// The sizes of a model. The linear layer is the widest one of a block; the cache has room behind the new positions.
+// The sizes of a model. The linear layer is the widest of a block; the cache has room behind the new positions.
 OpSizes op_sizes_of(const GPT2Config* m, int B, int T);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the list
 
-// The operation's name; NULL beyond the last one.
+// Returns the name of an operation; NULL beyond the last one.
 const char* op_name(int op);
 
-// The number of an operation; ends the program if there is none of this name.
+// Returns the number of an operation; ends the program if none has this name.
 int op_number(const char* name);
 
-// The number of the operation that computes the gradients of `op`; -1 if none does.
+// Returns the number of the operation that computes the gradients of `op`; -1 if none does.
 int op_backward(int op);
 
-// An operation's tensors, without memory. `b` need not be open.
+// Returns an operation with its tensors declared, without memory. `b` need not be open.
 OpCase op_declare(const Backend* b, int op, const OpSizes* sizes);
 
 // Runs a stage of a case whose tensors have memory. The call is queued, not waited for.
 void op_stage(OpCase* c, CaseStage stage);
 
-// Returns the bytes of a tensor: its elements times their size on the case's backend.
+// Returns the bytes of a tensor on the case's backend.
 size_t op_bytes(const OpCase* c, const OpTensor* t);
 
-// Returns the work that an operation cannot avoid at these sizes. Allocates nothing; `b` need not be open.
+// Returns the cost of an operation at these sizes. Allocates nothing; `b` need not be open.
 OpCost op_cost(const Backend* b, int op, const OpSizes* sizes);

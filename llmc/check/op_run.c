@@ -6,14 +6,14 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // random inputs
 
-// Values of a tensor that an operation reads: normal with a deviation of 1/2; matrices of weights of 1/sqrt(C), so that
-// their products, logits above all, are about 1; queries and keys of 1, so that scores differ. `v` and `norm` are
-// squares.
+// Fills a tensor that an operation reads. Integers are below V. Other numbers are normal, with a standard deviation of
+// 1/sqrt(C) for matrices of weights, so that results of matmuls, logits above all, are about 1; of 1 for `qkv`, so that
+// scores differ; of 1/2 elsewhere. `v` and `norm` are squares.
 static void fill_tensor(double* values, const OpTensor* t, const OpSizes* s, uint64_t seed) {
     const bool is_matrix = !strcmp(t->name, "weight") && t->n > (size_t)s->C;
     const bool is_square = !strcmp(t->name, "v") || !strcmp(t->name, "norm");
     const float deviation = is_matrix ? 1.0f / sqrtf((float)s->C) : !strcmp(t->name, "qkv") ? 1.0f : 0.5f;
-    const size_t period = min_size(t->n, 1048573); // large tensors repeat themselves; a prime, so that no two rows do
+    const size_t period = min_size(t->n, 1048573); // large tensors repeat; a prime, so that rows differ
     #pragma omp parallel for
     for (size_t i = 0; i < period; i++) {
         const float x = deviation * rng_normal(seed, RNG_TEST, i);
@@ -24,7 +24,7 @@ static void fill_tensor(double* values, const OpTensor* t, const OpSizes* s, uin
     for (size_t i = period; i < t->n; i++) { values[i] = values[i - period]; }
 }
 
-// `order` is not random: it sorts `tokens`.
+// Sets `order` to the positions sorted by their tokens.
 static void fill_order(double* order, const double* tokens, size_t n, int V) {
     int* memory = alloc_or_die(2 * n + (size_t)V + 1, sizeof *memory, "the order of tokens");
     for (size_t i = 0; i < n; i++) { memory[i] = (int)tokens[i]; }
@@ -139,8 +139,8 @@ void op_run_values(const Backend* b, int op, const OpSizes* sizes, double* const
 // ---------------------------------------------------------------------------------------------------------------------
 // time
 
-// Seconds of a run from cold caches; c NULL: of emptying the caches alone. A GPU gets both in one go, so that the time
-// to launch a kernel does not show; the time then is that of both.
+// Returns the seconds of a run from cold caches; if c is NULL, of emptying the caches alone. On a GPU, returns the time
+// of both together: the run is queued while caches are emptied, so that the time to launch its kernels does not count.
 static double seconds_of_run(const Backend* b, OpCase* c, void* cold) {
     b->params_changed();
     double start = seconds_now();

@@ -1,5 +1,4 @@
-// Runs and times the operations of op_cases.h on a backend. Values are given and returned as doubles in host memory,
-// whatever the storage type.
+// Runs and times the operations of op_cases.h on a backend. Values are doubles in host memory for all storage types.
 #pragma once
 #include "op_cases.h"
 
@@ -7,11 +6,10 @@
 // values
 
 // Fills the inputs of an operation with random numbers that depend on `seed` alone, and outputs and scratch with NaN,
-// so that an element that the operation does not write is noticed. values[i] belongs to tensors[i]; NULL is allowed for
-// scratch.
+// so that elements that the operation does not write are found. values[i] belongs to tensors[i]; NULL is skipped.
 void op_fill(double* const* values, const OpTensor* tensors, int count, const OpSizes* s, uint64_t seed);
 
-// Copies `values` to a tensor of an open case, rounded to its type. NULL: NaN.
+// Copies `values` to a tensor of an open case, rounded to its type; NULL fills it with NaN.
 void op_put(const OpCase* c, const OpTensor* t, const double* values);
 
 // Copies a tensor of an open case to `values`.
@@ -36,7 +34,7 @@ void op_run_values(const Backend* b, int op, const OpSizes* sizes, double* const
 // ---------------------------------------------------------------------------------------------------------------------
 // time
 
-enum { COLD_MIB = 512 }; // op_time writes so much memory before each run, which empties the caches
+enum { COLD_MIB = 512 }; // op_time writes this much memory before each run, to empty the caches
 
 // The work of an operation (OpCost; bytes are read + written), and the seconds of its fastest run.
 typedef struct {

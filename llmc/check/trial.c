@@ -10,7 +10,7 @@ struct Trial {
     Optimizer o;
     const Config* config;
     int* host;    // two batches: one may be uploaded while the next one is written
-    double* sums; // the model's, fetched to the host
+    double* sums; // the model's sums, fetched to the host
     int batches, steps; // so far
 };
 
@@ -109,7 +109,7 @@ void trial_step(Trial* t, const int* batches, int micro_batches, double* loss, d
 // ---------------------------------------------------------------------------------------------------------------------
 // times
 
-// When each range of the gradients was ready, on the device.
+// The times at which the ranges of the gradients were ready on the device.
 typedef struct {
     const Backend* backend;
     double at[1024 + 2]; // model_check allows 1,024 layers

@@ -36,17 +36,17 @@ void trial_step(Trial* t, const int* batches, int micro_batches, double* loss, d
 typedef enum { TRIAL_GRADS, TRIAL_MASTERS } TrialPart;
 void trial_read(const Trial* t, TrialPart part, float* out);
 
-// The model of a trial.
+// Returns the model of a trial.
 const GPT2* trial_model(const Trial* t);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // times
 
-// Seconds of the parts of a step in one process; the device is synchronized after each.
+// Seconds of the parts of a step in one process; the device is synchronized after each part.
 typedef struct {
     double begin;             // once: zeroing gradients, and the extra time of the first forward after an update
     double forward;           // of a micro-batch
-    double classifier, layer, embeddings; // of its backward: each of these parts; layer: one layer
+    double classifier, layer, embeddings; // parts of its backward; layer: of one layer
     double update;            // the norm and AdamW
 } StepTimes;
 

@@ -2,10 +2,11 @@
 // nothing.
 //
 //   between steps   small data in host memory, over TCP (connect.h), whose watchdog notices processes that are gone
-//   within a step   gradients, parameters and sums in device memory, by an engine: mpi.h for CPUs, nccl.cuh for GPUs
+//   within a step   gradients, parameters, losses and norms in device memory, by an engine: mpi.h for CPUs, nccl.cuh
+//                   for GPUs
 //
-// An engine works in the order of the device's queue: an operation reads what was queued before it, and what is queued
-// after comm_end() reads its result. Gradients are summed in float, losses and norms in double. The same build on the
+// An engine keeps the order of the device's queue: an operation sees the work queued before it, and work queued after
+// comm_end() sees its result. Gradients are summed in float, losses and norms in double. The same build on the
 // same machines with the same number of processes gives the same bits; consistency.h checks now and then that all
 // processes hold the same weights.
 //
@@ -89,7 +90,7 @@ void comm_reduce_scatter_begin(Comm* comm, float* x, size_t n);
 // Complete after comm_end().
 void comm_all_gather_begin(Comm* comm, void* x, size_t bytes);
 
-// Completes the operations begun: work that is queued from now on reads their results.
+// Completes the operations begun: work queued from now on sees their results.
 void comm_end(Comm* comm);
 
 // All-reduce: x (n) becomes its sum over all processes, for the work that is queued next.

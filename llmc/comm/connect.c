@@ -72,8 +72,8 @@ Connection* connection_open(const Launch* launch, const char* key, double connec
 // ---------------------------------------------------------------------------------------------------------------------
 // exchanges: every rank sends its part to rank 0, which waits for all and sends the answer to all
 
-// What rank 0 does with the parts: one after the other they are the answer; or they must be equal, and the answer is
-// there already.
+// Rank 0 concatenates the parts into the answer (gather), or checks that they equal its own (broadcast, barrier), whose
+// answer it has already.
 typedef enum { PARTS_MAKE_ANSWER, PARTS_ARE_CHECKED } ExchangeParts;
 
 // Waits for a rank's part of this exchange, or for rank 0's answer to it, and checks its type, number and size.

@@ -39,9 +39,9 @@ void connection_close(Connection* c);
 const char* connection_host(const Connection* c, int rank);
 
 // Reports this rank's step and activity to the others: before each step, and before anything else that takes long.
-// Cheap; never waits. Rank 0 ends the run as hung when all ranks train and none has reported a new step for ten
-// time-outs and twenty times the longest step so far, after at least two steps. While one rank validates, samples or
-// saves, that clock stands still.
+// Cheap; never waits. Rank 0 ends the run as hung when all ranks have been training without a new step for ten
+// time-outs and for twenty times the longest step so far (both chosen, not measured). It waits for two steps first.
+// Time in which a rank validates, samples or saves does not count.
 void connection_report_activity(Connection* c, long long step, RankActivity activity);
 
 // ---------------------------------------------------------------------------------------------------------------------

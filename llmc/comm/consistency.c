@@ -43,7 +43,8 @@ static char* shared_options(const Config* c) {
     return text;
 }
 
-// Ends the program over the first option in which this process differs from the first one.
+// Ends the program with an error that names the first option in which this process differs from rank 0. `first`: rank
+// 0's options.
 static void ATTR_NORETURN options_differ(const char* first, const char* mine, const char* host) {
     json_t *theirs = json_loads(first, 0, NULL), *ours = json_loads(mine, 0, NULL);
     for (int i = 0; i < NUM_ROWS; i++) {
@@ -68,7 +69,7 @@ void check_same_run(Comm* comm, const Config* c, json_t* state) {
     if (comm->size == 1) { return; }
     char *options = shared_options(c), *first = share_text(comm, comm->rank ? NULL : format("%s", options));
     const Identity mine = {program_hash(), hash64(options, strlen(options), 0), json_hash(state)};
-    Identity* all = alloc_or_die((size_t)comm->size, sizeof *all, "what the processes have in common");
+    Identity* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing processes");
     connection_gather(comm->peers, &mine, sizeof mine, all);
     const char* host = connection_host(comm->peers, comm->rank);
     if (mine.program != all[0].program) {

@@ -7,7 +7,7 @@ enum {
     FRAME_MAGIC = 0x63327067,  // "gp2c"
     FRAME_VERSION = 1,         // of the protocol; FrameHeader and Hello.version are laid out alike in all versions
     FRAME_TEXT_BYTES = 1000,   // largest text of a message
-    MAX_FRAME_BYTES = 1 << 20, // largest payload
+    MAX_FRAME_BYTES = 1 << 20, // largest payload; chosen
     HOST_BYTES = 64,           // a host's name with its closing 0, cut if longer
 };
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { MAX_RANKS = 4096 }; // rank 0 needs a file descriptor for each
+enum { MAX_RANKS = 4096 }; // chosen; rank 0 needs a file descriptor for each
 
 typedef struct {
     const char *name, *rank, *size, *local_rank, *run_id;

@@ -2,7 +2,8 @@
 #include <limits.h>
 #include <mpi.h>
 
-// Large ranges are summed in pieces: the messages of several pieces overlap, and the library's buffers stay small.
+// Large ranges are reduced in pieces: the messages of several pieces overlap, and the library's buffers stay small.
+// Both numbers are chosen, not measured.
 enum { PIECE_ELEMENTS = 4 << 20, MAX_REQUESTS = 4096 };
 
 // A reduce-scatter under way. MPI leaves the sums of this process's part at the beginning of x.

@@ -2,8 +2,8 @@
 // file is built only with MPI (HAS_MPI).
 //
 // The operations are MPI's non-blocking collectives. An MPI library makes progress on them only while it is called.
-// Each new range of gradients is such a call, so the sums of the layers above progress while backward works on those
-// below.
+// Each new range of gradients is such a call: the all-reduces of the layers above progress while backward works on the
+// layers below.
 #pragma once
 #include "comm.h"
 #include "launch.h"

@@ -24,7 +24,7 @@ static inline void nccl_check(ncclResult_t result, const char* what) {
           ncclGetErrorString(result), advice);
 }
 
-// Work queued in `later` from now on waits for all work queued in `earlier` so far.
+// Makes the work queued in `later` from now on wait for all work queued in `earlier` so far.
 static inline void nccl_order(NcclState* s, cudaStream_t earlier, cudaStream_t later) {
     cuda_check(cudaEventRecord(s->event, earlier), "recording an event");
     cuda_check(cudaStreamWaitEvent(later, s->event, 0), "waiting for other GPUs");
@@ -38,7 +38,7 @@ static inline bool nccl_open(Comm* comm, Error* err) {
 
 static inline void nccl_sum(Comm* comm, double* x, int n);
 
-// Ends with a first all-reduce: NCCL allocates most of its memory in it, and the memory plan is made after this.
+// Ends with a first all-reduce: NCCL allocates most of its memory in it, and memory is planned after this.
 static inline void nccl_connect(Comm* comm) {
     NcclState* s = (NcclState*)comm->state;
     ncclUniqueId id;

@@ -48,7 +48,7 @@ void rendezvous_receive(Rendezvous* r, Visitor* v) {
             frame_send(v->fd, FRAME_WELCOME, 0, NULL, 0, seconds_now() + 1); // if this fails, poll() reports it
             v->fd = -1;
         } else {
-            if (r->refused++ < 5) { notice("refused: %s", r->refusal); } // a process that tries for ever fills no log
+            if (r->refused++ < 5) { notice("refused: %s", r->refusal); } // a process may try forever: do not fill logs
             frame_send(v->fd, FRAME_REFUSED, 0, r->refusal, strlen(r->refusal), seconds_now() + 1);
         }
     }
@@ -204,8 +204,8 @@ static GreetResult greet_receive(Rendezvous* r, const FrameReader* reader, bool*
     return GREET_NOT_RANK0;
 }
 
-// Sends a hello, then waits until rank 0 admits this rank and has admitted all others. After the welcome, rank 0 keeps
-// the time: it tells when its own deadline has passed.
+// Sends a hello, then waits until rank 0 has admitted this rank and all others. After the welcome rank 0's deadline
+// counts; rank 0 reports when it has passed.
 static GreetResult greet_once(Rendezvous* r, int fd, double deadline, Error* err) {
     const Launch* l = r->launch;
     Hello hello = {

@@ -7,7 +7,7 @@
 #include "launch.h"
 #include <poll.h>
 
-enum { MAX_VISITORS = 64, HELLO_SECONDS = 5, ADDRESS_BYTES = 80 };
+enum { MAX_VISITORS = 64, HELLO_SECONDS = 5, ADDRESS_BYTES = 80 }; // chosen
 
 // A connection that rank 0 has accepted but not admitted: of a rank, or of any other program.
 typedef struct {

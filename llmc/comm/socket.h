@@ -9,7 +9,7 @@ BEGIN_C
 // Returns the milliseconds until a moment, at least 0, for poll().
 int poll_until(double moment);
 
-// Sleeps for that long, signals or not.
+// Sleeps for so many seconds; signals do not shorten them.
 void sleep_seconds(double seconds);
 
 // Returns a new TCP socket of a family (AF_INET, AF_INET6); -1 and errno on failure.

@@ -4,7 +4,8 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 
-#define GRACE_SECONDS 1.0 // that a rank has to end by itself, with a better message, when another is gone
+// When another rank is lost, this one may be ending too, with a better message: wait so long for it. Chosen.
+#define GRACE_SECONDS 1.0
 
 static const char* const ACTIVITIES[] = {"setting up", "training", "validating", "sampling", "saving", "ending"};
 
@@ -68,7 +69,7 @@ static void receive_heartbeat(Connection* c, Peer* p) {
     pthread_mutex_unlock(&c->lock);
 }
 
-// Keeps a part of an exchange for the main thread. False if the part before was not taken.
+// Stores a part of an exchange for the main thread. Returns false if the previous part was not taken.
 static bool receive_part(Connection* c, Peer* p) {
     const FrameHeader h = p->reader.header;
     pthread_mutex_lock(&c->lock);
@@ -83,7 +84,7 @@ static bool receive_part(Connection* c, Peer* p) {
     return room;
 }
 
-// Handles a complete frame. False if a rank may not send such a one.
+// Handles a complete frame. Returns false if a rank may not send frames of this type.
 static bool receive_frame(Connection* c, Peer* p) {
     const FrameHeader h = p->reader.header;
     bool ok = true;
@@ -119,8 +120,8 @@ static void read_rank(Connection* c, int rank) {
     }
 }
 
-// Sends a heartbeat, unless another frame is being sent, whose bytes count as one, or the connection takes no bytes
-// now: then the other end has unread ones.
+// Sends a heartbeat. Skips it while another frame is being sent, whose bytes count as one, and while the connection
+// takes no bytes: then the other end has not read all of those sent.
 static void send_heartbeat(Connection* c, Peer* p) {
     pthread_mutex_lock(&c->lock);
     const Peer* own = &c->peers[c->rank];

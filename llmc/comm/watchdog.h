@@ -1,8 +1,8 @@
 // The watchdog: a thread that reads from all connected ranks, exchanges heartbeats with them, and ends the process when
 // a rank is gone or hangs. Used by connect.c, whose head says what users see.
 //
-// Silence is added up from the thread's own turns, each counted as two heartbeats at most. After this process was
-// suspended as a whole (SIGSTOP, a sleeping machine, a debugger), the other ranks therefore do not seem silent.
+// Silence is summed over the thread's turns, each counted as two heartbeat intervals at most. So the other ranks do not
+// seem silent after this process was suspended as a whole (SIGSTOP, a sleeping machine, a debugger).
 #pragma once
 #include "../base.h"
 #include "frame.h"
@@ -10,7 +10,7 @@
 
 #define NO_DEADLINE 1e18
 
-// What a rank's main thread is doing, for messages.
+// Activity of a rank's main thread: for messages, and for finding hangs.
 typedef enum {
     RANK_SETS_UP,
     RANK_TRAINS,
@@ -21,7 +21,7 @@ typedef enum {
     NUM_ACTIVITIES
 } RankActivity;
 
-// Another rank, or at this rank's own place its step and activity.
+// Another rank. In this rank's own entry only step and activity are used.
 typedef struct {
     int fd;                  // -1: not connected to this rank
     pthread_mutex_t sending; // held while a frame is sent, so that frames do not mix
@@ -80,8 +80,8 @@ void watchdog_check_progress(Connection* c, double elapsed);
 // From now on the other ranks may disconnect.
 void watchdog_allow_end(Connection* c);
 
-// Rank 0: waits until all others have disconnected. If rank 0 disconnected first, the kernel would reset the connection
-// on unread heartbeats of theirs, and the last answer on its way to them could be lost.
+// Rank 0: waits until all others have disconnected. If rank 0 disconnected first, with heartbeats unread, the kernel
+// would reset the connections, and the last answer on its way to the others could be lost.
 void watchdog_wait_for_ends(Connection* c);
 
 END_C

@@ -13,7 +13,7 @@ static inline float adamw_element(size_t i, float master, float* m, float* v, fl
     return master - h->lr * (m[i] * correct_m / (sqrtf(v[i] * correct_v) + h->eps) + decay * master);
 }
 
-// Updates n elements of one tensor, the first of which is number `first` of the table's layout.
+// Updates n elements of one tensor, the first of which is element `first` of the table's layout.
 static inline void adamw_range(Stored* params, float* masters, float* m, float* v, const float* grads, float grad_scale,
                                float decay, const AdamW* hyper, size_t first, size_t n) {
     const AdamW h = *hyper;
@@ -34,8 +34,8 @@ static inline void adamw_range(Stored* params, float* masters, float* m, float* 
     }
 }
 
-// Every thread takes one contiguous share of [begin, end), the same in each step, so that it lies in memory near that
-// thread (device_alloc), and goes over the tensors in it.
+// Each thread updates one contiguous share of [begin, end), the same in each step, so that the share lies on the NUMA
+// node of its thread (device_alloc).
 static inline void adamw_update(Stored* params, float* masters, float* m, float* v, const float* grads,
                                 const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table,
                                 size_t begin, size_t end) {

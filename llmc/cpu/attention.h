@@ -2,17 +2,19 @@
 // probability from the log-sum-exp of its row,
 //   p = exp(q k / sqrt(HS) - lse),  dp = dout v,  ds = p (dp - sum(dout * out)) / sqrt(HS)
 //
-// Three variants: a query and a key at a time (plain), a query and all its keys at a time (fast, --flash 0), and blocks
-// of queries and keys (attention_flash.h).
+// Three implementations:
+//   --kernels plain   one query and one key at a time, with an online softmax (Milakov & Gimelshein 2018)
+//   --flash 0         one query and all its keys at a time
+//   --flash 1         blocks of queries and keys (attention_flash.h)
 #pragma once
 #include "attention_flash_backward.h"
 #include "device.h"
 #include "math.h"
 
-enum { MAX_HEAD_SIZE = 256 };
+enum { MAX_HEAD_SIZE = 256 }; // model_check allows no more
 
 // ---------------------------------------------------------------------------------------------------------------------
-// plain: a query and a key at a time, with an online softmax (Milakov & Gimelshein 2018)
+// plain
 
 static inline float attention_score(const Stored* q, const Stored* k, int HS) {
     float dot = 0;
@@ -21,8 +23,8 @@ static inline float attention_score(const Stored* q, const Stored* k, int HS) {
     return dot / sqrtf((float)HS);
 }
 
-// Attention of one query to `keys` keys; key s and its value stand at k + s * stride and v + s * stride. Returns the
-// log-sum-exp of the scores.
+// Computes the attention of one query to `keys` keys. Key s and its value are at k + s * stride and v + s * stride.
+// Returns the log-sum-exp of the scores.
 static inline float attention_query(Stored* out, const Stored* q, const Stored* k, const Stored* v, size_t stride,
                                     int keys, int HS) {
     float o[MAX_HEAD_SIZE] = {0}, max = -INFINITY, sum = 0;
@@ -37,7 +39,7 @@ static inline float attention_query(Stored* out, const Stored* q, const Stored* 
     return max + logf(sum);
 }
 
-// One query's part of backward: sets dq, and adds to dk and dv (keys,HS) of the keys up to its own position.
+// Computes backward for one query: sets dq, and adds its part to dk and dv (keys,HS).
 static inline void attention_backward_query(Stored* dq, float* dk, float* dv, const Stored* dout, const Stored* out,
                                             float lse, const Stored* q, const Stored* k, const Stored* v, size_t stride,
                                             int keys, int HS) {
@@ -60,17 +62,17 @@ static inline void attention_backward_query(Stored* dq, float* dk, float* dv, co
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// fast, without flash: a query and all its keys at a time. Keys, and in backward values, of a head are transposed once,
-// so that inner loops run over neighbours in memory: over keys for scores, over the head's channels for sums.
+// --flash 0: the keys of a head, and in backward its values, are transposed once, so that the inner loop of
+// attention_scores reads consecutive memory
 
-// xt (HS,T) = x (T,HS), which stands in rows of `stride`
+// xt (HS,T) = the transpose of x (T,HS), whose rows are `stride` apart
 static inline void attention_transpose(float* xt, const Stored* x, size_t stride, int T, int HS) {
     for (int t = 0; t < T; t++) {
         for (int i = 0; i < HS; i++) { xt[(size_t)i * T + t] = to_float(x[t * stride + i]); }
     }
 }
 
-// out (keys) = scale * x (HS) @ xt (HS,T), the first `keys` columns
+// out (keys) = scale * x (HS) @ the first `keys` columns of xt (HS,T)
 static inline void attention_scores(float* out, const Stored* x, const float* xt, float scale, int keys, int T,
                                     int HS) {
     memset(out, 0, (size_t)keys * sizeof *out);
@@ -80,7 +82,7 @@ static inline void attention_scores(float* out, const Stored* x, const float* xt
     }
 }
 
-// out (HS) = scale * p (keys) @ x (keys,HS)
+// out (HS) = scale * p (keys) @ x (keys,HS), whose rows are `stride` apart
 static inline void attention_weighted_sum(Stored* out, const float* p, const Stored* x, size_t stride, float scale,
                                           int keys, int HS) {
     float sum[MAX_HEAD_SIZE] = {0};
@@ -90,7 +92,7 @@ static inline void attention_weighted_sum(Stored* out, const float* p, const Sto
     for (int i = 0; i < HS; i++) { out[i] = to_stored(scale * sum[i]); }
 }
 
-// attention_query with its keys transposed. p (keys) is scratch.
+// attention_query with transposed keys kt (HS,T). p (keys) is scratch.
 static inline float attention_query_fast(Stored* out, const Stored* q, const float* kt, const Stored* v, size_t stride,
                                          float* p, int keys, int T, int HS) {
     float max = -INFINITY, sum = 0;
@@ -106,7 +108,7 @@ static inline float attention_query_fast(Stored* out, const Stored* q, const flo
     return max + logf(sum);
 }
 
-// attention_backward_query with keys and values transposed as well. p and ds (keys) are scratch.
+// attention_backward_query with transposed keys and values, kt and vt (HS,T). p and ds (keys) are scratch.
 static inline void attention_backward_query_fast(Stored* dq, float* dk, float* dv, const Stored* dout,
                                                  const Stored* out, float lse, const Stored* q, const Stored* k,
                                                  const float* kt, const float* vt, size_t stride, float* p, float* ds,
@@ -136,9 +138,9 @@ static inline void attention_backward_query_fast(Stored* dq, float* dk, float* d
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// the operations: head h of sequence b has its queries at qkv + b*T*3C + h*HS, its keys C behind them, its values 2C
+// the operations
 
-// One head, without flash: out and lse of its first query; out in rows of C.
+// Computes one head, plain or with --flash 0. Pointers are to its first position; rows of out are C apart, of q 3C.
 static inline void attention_forward_head(Stored* out, float* lse, const Stored* q, int T, int C, int HS) {
     const size_t stride = (size_t)3 * C;
     const Stored *k = q + C, *v = q + 2 * C;
@@ -170,6 +172,8 @@ static inline void attention_forward(Stored* out, float* lse, const Stored* qkv,
     }
 }
 
+// Sets one head's gradients; dk and dv are C and 2C elements behind dq. Pointers and rows as in attention_forward_head,
+// dq as q.
 static inline void attention_backward_head(Stored* dq, const Stored* dout, const Stored* out, const float* lse,
                                            const Stored* q, int T, int C, int HS) {
     const size_t stride = (size_t)3 * C, n = (size_t)T * HS;
@@ -202,7 +206,7 @@ static inline void attention_backward_head(Stored* dq, const Stored* dout, const
 
 static inline void attention_backward(Stored* dqkv, float* delta, const Stored* dout, const Stored* out,
                                       const float* lse, const Stored* qkv, int B, int T, int C, int NH) {
-    (void)delta; // computed for each query where it is used
+    (void)delta; // unused: computed in local variables, or in thread_scratch() by flash
     const int HS = C / NH;
     if (cpu.kernels == KERNELS_FAST && cpu.flash) {
         flash_backward(dqkv, dout, out, lse, qkv, B, T, C, NH);

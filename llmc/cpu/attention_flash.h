@@ -1,28 +1,30 @@
-// Flash attention (Dao et al. 2022, FlashAttention): causal attention in blocks of queries and keys, with tile.h's
-// products. Scores exist for one block at a time, in the caches, and tiles beyond the diagonal are skipped. This header
-// has the forward pass and what attention_flash_backward.h shares with it:
+// Flash attention (Dao et al. 2022): causal attention in blocks of queries and keys, with the matmuls of tile.h. Only
+// one block's scores exist at a time, in the caches. Tiles that the causal mask hides entirely are skipped. This header
+// has the forward pass, and helpers that attention_flash_backward.h uses too:
 //
 //   for each block of queries, over the blocks of keys up to the diagonal:
-//     s^T = k q^T,  p = exp(s - max so far),  out += p v
+//     s^T = k q^T,  p = exp(scale (s - max so far)),  out = factor out + p v
+//   where factor = exp(scale (max before this block - max so far))
 //
-// Scores are transposed, a column for each query, so that maxima and sums over keys are vector operations.
-// Probabilities are rounded to Stored before the next product reads them.
+// Scores are computed transposed, one column per query, so that maxima and sums over keys are vector operations.
+// Probabilities are rounded to Stored before p v.
 //
-// A thread takes a whole head or, if there are fewer heads than threads can share evenly, a range of its queries or
-// keys. The order of summation does not depend on it.
+// A task of one thread is a whole head or, with few heads per thread, a range of its queries or keys. The order of
+// summation does not depend on this choice.
 #pragma once
 #include "device.h"
 #include "math.h"
 #include "tile.h"
 #include <assert.h>
 
-// The scores of a block fit into an L2 cache beside its operands. Blocks two or four times as large are as fast.
+// p of a block (144 KiB in fp32) fits into an L2 cache beside its operands. Blocks two or four times as large were as
+// fast.
 enum { FLASH_QUERIES = 192, FLASH_KEYS = 192 };
 static_assert(FLASH_QUERIES % MR == 0 && FLASH_QUERIES % NR == 0 && FLASH_QUERIES % KR == 0 &&
                   FLASH_KEYS % FLASH_QUERIES == 0,
-              "blocks begin where tiles do, and those of keys where blocks of queries do");
+              "blocks are made of whole tiles, and blocks of keys of whole blocks of queries");
 
-// One head of one sequence: position t stands at q + t * stride, k + t * stride, v + t * stride.
+// One head of one sequence: position t is at q + t * stride, k + t * stride and v + t * stride.
 typedef struct {
     const Stored *q, *k, *v;
     size_t stride;
@@ -31,18 +33,18 @@ typedef struct {
 } FlashHead;
 
 // ---------------------------------------------------------------------------------------------------------------------
-// packed operands, panel after panel: the panel of row or column i begins at i * flash_depth(k)
+// packed operands: the panel whose first row or column is i begins at i * flash_depth(k)
 
 static inline size_t flash_depth(int k) { return round_up((size_t)k, KR); }
 
-// Packs x (rows,k), element (i, j) at x[i*row + j*col], as a left operand.
+// Packs x (rows,k) as a left operand; row and col as in pack_a.
 static inline void flash_pack_a(Packed* packed, const Stored* x, size_t row, size_t col, int rows, int k) {
     for (int i = 0; i < rows; i += MR) {
         pack_a(packed + (size_t)i * flash_depth(k), x + (size_t)i * row, row, col, min_int(MR, rows - i), k);
     }
 }
 
-// Packs x (k,cols), element (i, j) at x[i*row + j*col], as a right operand.
+// Packs x (k,cols) as a right operand; row and col as in pack_b.
 static inline void flash_pack_b(Packed* packed, const Stored* x, size_t row, size_t col, int k, int cols) {
     for (int j = 0; j < cols; j += NR) {
         pack_b(packed + (size_t)j * flash_depth(k), x + (size_t)j * col, row, col, k, min_int(NR, cols - j));
@@ -62,7 +64,7 @@ static inline void flash_scale(float* sums, int height, const float* factor, int
     }
 }
 
-// out (rows,HS), in rows of `stride`, = sums
+// out (rows,HS), its rows `stride` apart, = sums
 static inline void flash_store(Stored* out, size_t stride, const float* sums, int height, int rows, int HS) {
     for (int t = 0; t < rows; t++) {
         for (int i = 0; i < HS; i += NR) {
@@ -75,8 +77,8 @@ static inline void flash_store(Stored* out, size_t stride, const float* sums, in
 // ---------------------------------------------------------------------------------------------------------------------
 // memory of one thread
 
-// Returns the next `count` elements of `memory`, 64-byte aligned, and advances *used. memory NULL: only measures how
-// many bytes will be needed.
+// Returns memory for `count` elements of `size` bytes, 64-byte aligned, at memory + *used, and advances *used. If
+// `memory` is NULL, only advances *used.
 static inline void* flash_part(char* memory, size_t* used, size_t count, size_t size) {
     const size_t at = *used;
     *used += round_up(count * size, 64);
@@ -98,13 +100,13 @@ typedef struct {
     Packed* q;        // (HS,queries of a block), a right operand
     float* scores;    // (keys of a block,NR), for NR queries
     Stored* p;        // (keys of a block,queries)
-    Packed* p_packed; // its transpose, a left operand, panels FLASH_KEYS deep
-    float* out;       // sums (queries,HS), FLASH_QUERIES high
-    float *max, *sum; // (queries): of the scores so far, and of exp(scale * (score - max))
-    float* factor;    // (queries): scales the sums so far to a new maximum
+    Packed* p_packed; // p^T, a left operand, panels FLASH_KEYS deep
+    float* out;       // sums (queries,HS): panels of FLASH_QUERIES rows
+    float *max, *sum; // (queries): the maximum score so far, and the sum of exp(scale * (score - max)) so far
+    float* factor;    // (queries): scales earlier sums to a new maximum; in the end 1 / sum
 } FlashForward;
 
-// Lays out a task's memory; returns its bytes. memory NULL: only measures.
+// Lays out a task's memory and returns its bytes. If `memory` is NULL, only returns the bytes.
 static inline size_t flash_forward_memory(FlashForward* f, char* memory, int keys, int HS) {
     size_t used = 0;
     const size_t width = round_up((size_t)HS, NR);
@@ -122,9 +124,9 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     return used;
 }
 
-// p (keys,NR), in rows of FLASH_QUERIES, = exp(scale * (scores - max)) where query t sees key s, that is s <= diagonal
-// + t; elsewhere 0. Updates max, sum and factor (online softmax: Milakov & Gimelshein 2018). Separate loops over the
-// keys that a query does not see, near the diagonal, keep the others free of conditions.
+// Adds `keys` keys to the online softmax (Milakov & Gimelshein 2018) of NR queries. Query t sees key s if s <= diagonal
+// + t. Sets p (keys,NR), its rows FLASH_QUERIES apart, to exp(scale * (scores - max)) where t sees s, and to 0
+// elsewhere. Updates max and sum, and sets factor. The mask has loops of its own: the others need no conditions.
 static inline void flash_softmax(Stored* p, float* max, float* sum, float* factor, float* scores, float scale,
                                  int diagonal, int keys) {
     float top[NR], total[NR];
@@ -153,26 +155,26 @@ static inline void flash_softmax(Stored* p, float* max, float* sum, float* facto
         }
     }
     for (int t = 0; t < NR; t++) { sum[t] = total[t]; }
-    for (int s = first_unseen; s < keys; s++) { // exp_fast(-INFINITY) is 1e-38, not 0: harmless in a sum, but not in p
+    for (int s = first_unseen; s < keys; s++) { // exp_fast(-INFINITY) is 1e-38, not 0, and v may be huge
         for (int t = 0; t < min_int(NR, s - diagonal); t++) { p[(size_t)s * FLASH_QUERIES + t] = to_stored(0); }
     }
 }
 
-// Adds a block of keys, from k0 on, to the outputs of a block of queries, from q0 on.
+// Adds the block of keys from k0 on to the outputs of the block of queries from q0 on.
 static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
     const int HS = h->HS;
     for (int t = 0; t < queries; t += NR) {
-        const int seen = min_int(keys, q0 + t + NR - k0); // by the last of NR queries
+        const int seen = min_int(keys, q0 + t + NR - k0); // by the last of these NR queries
         for (int s = 0; s < seen; s += MR) {
-            tile_product(f->scores + (size_t)s * NR, NR, TILE_SET, f->k + (size_t)(k0 + s) * flash_depth(HS),
-                         f->q + (size_t)t * flash_depth(HS), (int)flash_depth(HS));
+            tile_matmul(f->scores + (size_t)s * NR, NR, TILE_SET, f->k + (size_t)(k0 + s) * flash_depth(HS),
+                        f->q + (size_t)t * flash_depth(HS), (int)flash_depth(HS));
         }
         flash_softmax(f->p + t, f->max + t, f->sum + t, f->factor + t, f->scores, h->scale, q0 + t - k0, seen);
-        for (int s = seen; s < min_int(keys, seen + MR); s++) { // panels of p reach into the next NR queries
+        for (int s = seen; s < min_int(keys, seen + MR); s++) { // for panels that reach into the next NR queries
             memset(f->p + (size_t)s * FLASH_QUERIES + t, 0, NR * sizeof *f->p);
         }
     }
-    for (int t = 0; t < queries; t += MR) { // columns beyond the last query yield sums that are never read
+    for (int t = 0; t < queries; t += MR) { // columns of p beyond the last query yield sums that are never read
         const int seen = min_int(keys, q0 + t + MR - k0);
         pack_a(f->p_packed + (size_t)t * FLASH_KEYS, f->p + t, 1, FLASH_QUERIES, MR, seen);
     }
@@ -181,14 +183,14 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
         const Packed* v = f->v + (size_t)i * flash_depth(f->keys) + (size_t)k0 * NR;
         for (int t = 0; t < queries; t += MR) {
             const int seen = min_int(keys, q0 + t + MR - k0);
-            tile_product(f->out + (size_t)i * FLASH_QUERIES + (size_t)t * NR, NR, k0 > 0 ? TILE_ADD : TILE_SET,
-                         f->p_packed + (size_t)t * FLASH_KEYS, v, (int)flash_depth(seen));
+            tile_matmul(f->out + (size_t)i * FLASH_QUERIES + (size_t)t * NR, NR, k0 > 0 ? TILE_ADD : TILE_SET,
+                        f->p_packed + (size_t)t * FLASH_KEYS, v, (int)flash_depth(seen));
         }
     }
 }
 
-// Computes the queries [begin, end) of a head; begin is a multiple of FLASH_QUERIES. out: position 0 of the head, in
-// rows of C.
+// Computes out and lse for the queries [begin, end) of a head; begin is a multiple of FLASH_QUERIES. out and lse are
+// those of position 0; rows of out are C apart.
 static inline void flash_forward_task(Stored* out, float* lse, const FlashHead* h, int begin, int end, int C) {
     FlashForward f;
     const int HS = h->HS;
@@ -215,8 +217,9 @@ static inline void flash_forward_task(Stored* out, float* lse, const FlashHead* 
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// heads and threads: head h of sequence b has its queries at qkv + b*T*3C + h*HS, its keys C behind them, its values 2C
+// heads and threads
 
+// Returns head number `head`, of B * NH, in qkv (B,T,3,NH,HS).
 static inline FlashHead flash_head(const Stored* qkv, int head, int T, int C, int NH) {
     const int HS = C / NH;
     const Stored* q = qkv + (size_t)(head / NH) * T * 3 * C + (size_t)(head % NH) * HS;
@@ -229,7 +232,7 @@ static inline size_t flash_out(int head, int T, int C, int NH) {
     return (size_t)(head / NH) * T * C + (size_t)(head % NH) * (size_t)(C / NH);
 }
 
-// Returns the positions of a task if heads are cut until there are four tasks for each thread.
+// Returns the positions of a task if heads are cut into about four tasks for each thread (four: chosen, not measured).
 static inline int flash_range(int heads, int T) {
     const size_t pieces = ceil_div((size_t)4 * (size_t)cpu.threads, (size_t)heads);
     return (int)round_up(ceil_div((size_t)T, pieces), FLASH_KEYS);

@@ -6,8 +6,8 @@
 #pragma once
 #include "attention_flash.h"
 
-// A part of a head's backward pass: a range of queries and a range of keys. To compute dq, the keys are all that the
-// queries see; to compute dk and dv, the queries are all that see the keys. q_begin and k_begin are multiples of
+// A part of a head's backward pass: a range of queries and a range of keys. A task that computes dq has all keys that
+// its queries see; one that computes dk and dv has all queries that see its keys. q_begin and k_begin are multiples of
 // FLASH_KEYS.
 typedef struct {
     int q_begin, q_end, k_begin, k_end;
@@ -27,10 +27,10 @@ typedef struct {
     Packed* panel;                     // of p or ds, a left operand
     float* dq;                         // sums (queries,HS): panels of NR columns and q_height rows (flash_store)
     float *dk, *dv;                    // sums (keys of a block,HS): panels of NR columns and FLASH_KEYS rows
-    int q_height;                      // `queries`, rounded up to MR
+    int q_height;                      // `queries`, rounded up to a multiple of MR
 } FlashBackward;
 
-// Lays out a task's memory; returns its bytes. memory NULL: only measures.
+// Lays out a task's memory and returns its bytes. If `memory` is NULL, only returns the bytes.
 static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int queries, int HS) {
     size_t used = 0;
     const size_t width = round_up((size_t)HS, NR), height = round_up((size_t)queries, MR), depth = flash_depth(queries);
@@ -55,7 +55,7 @@ static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int q
     return used;
 }
 
-// Computes a tile of p and ds, in rows of FLASH_KEYS. Row r sees the keys s <= diagonal + r.
+// Computes a tile of p and ds, their rows FLASH_KEYS apart; 0 where query r does not see key s: s > diagonal + r.
 static inline void flash_backward_tile(Stored* p, Stored* ds, const float* scores, const float* dp, const float* lse,
                                        const float* delta, float scale, int diagonal, int rows) {
     for (int r = 0; r < rows; r++, p += FLASH_KEYS, ds += FLASH_KEYS) {
@@ -69,25 +69,25 @@ static inline void flash_backward_tile(Stored* p, Stored* ds, const float* score
     }
 }
 
-// Computes p and ds of a block. Tiles beyond the diagonal keep old values. The products below do not read these, since
-// their panels begin at multiples of MR, as tiles do. Rows beyond the last query and columns beyond the last key keep
-// old values too: they yield sums that are never read.
+// Computes p and ds of a block. Tiles that the mask hides entirely keep old values: the matmuls below do not read them,
+// since their panels begin at multiples of MR, as tiles do. Rows beyond the last query and columns beyond the last key
+// keep old values too: they yield sums that are never read.
 ATTR_ONE_COPY static void flash_backward_scores(FlashBackward* f, const FlashHead* h, int q0, int queries, int k0,
                                                 int keys) {
     const size_t depth = flash_depth(h->HS);
     for (int s = 0; s < keys; s += NR) {
         for (int t = 0; t < queries; t += MR) {
             const int row = q0 - f->q_begin + t, rows = min_int(MR, queries - t), diagonal = q0 + t - (k0 + s);
-            if (diagonal + rows <= 0) { continue; } // not even the last row sees the first key
-            tile_product(f->scores, NR, TILE_SET, f->q_left + row * depth, f->kt_right + s * depth, (int)depth);
-            tile_product(f->dp, NR, TILE_SET, f->dout_left + row * depth, f->vt_right + s * depth, (int)depth);
+            if (diagonal + rows <= 0) { continue; } // even the last row does not see the first key
+            tile_matmul(f->scores, NR, TILE_SET, f->q_left + row * depth, f->kt_right + s * depth, (int)depth);
+            tile_matmul(f->dp, NR, TILE_SET, f->dout_left + row * depth, f->vt_right + s * depth, (int)depth);
             flash_backward_tile(f->p + (size_t)t * FLASH_KEYS + s, f->ds + (size_t)t * FLASH_KEYS + s, f->scores, f->dp,
                                 f->lse + row, f->delta + row, h->scale, diagonal, rows);
         }
     }
 }
 
-// sums (keys,HS) += x (queries,keys)^T @ right (queries,HS), x being p or ds; skips queries before a panel's keys.
+// sums (keys,HS) += x (queries,keys)^T @ right (queries,HS), x being p or ds. Skips queries before a panel's keys.
 static inline void flash_backward_keys(FlashBackward* f, float* sums, const Stored* x, const Packed* right, int q0,
                                        int queries, int k0, int keys, int HS) {
     const size_t depth = flash_depth(f->queries);
@@ -96,26 +96,26 @@ static inline void flash_backward_keys(FlashBackward* f, float* sums, const Stor
         if (first >= queries) { break; }
         pack_a(f->panel, x + (size_t)first * FLASH_KEYS + s, 1, FLASH_KEYS, MR, queries - first);
         for (int i = 0; i < HS; i += NR) {
-            tile_product(sums + (size_t)i * FLASH_KEYS + (size_t)s * NR, NR, TILE_ADD, f->panel,
-                         right + i * depth + (size_t)(q0 - f->q_begin + first) * NR, (int)flash_depth(queries - first));
+            tile_matmul(sums + (size_t)i * FLASH_KEYS + (size_t)s * NR, NR, TILE_ADD, f->panel,
+                        right + i * depth + (size_t)(q0 - f->q_begin + first) * NR, (int)flash_depth(queries - first));
         }
     }
 }
 
-// dq (queries,HS) += ds (queries,keys) @ k (keys,HS); skips keys behind a panel's queries.
+// dq (queries,HS) += ds (queries,keys) @ k (keys,HS). Skips keys behind a panel's queries.
 static inline void flash_backward_queries(FlashBackward* f, int q0, int queries, int k0, int keys, int HS) {
     const size_t depth = flash_depth(keys);
     for (int t = 0; t < queries; t += MR) {
         const int seen = min_int(keys, q0 + t + MR - k0), row = q0 - f->q_begin + t;
         pack_a(f->panel, f->ds + (size_t)t * FLASH_KEYS, FLASH_KEYS, 1, MR, seen);
         for (int i = 0; i < HS; i += NR) {
-            tile_product(f->dq + (size_t)i * f->q_height + (size_t)row * NR, NR, TILE_ADD, f->panel,
-                         f->k_right + i * depth, (int)flash_depth(seen));
+            tile_matmul(f->dq + (size_t)i * f->q_height + (size_t)row * NR, NR, TILE_ADD, f->panel,
+                        f->k_right + i * depth, (int)flash_depth(seen));
         }
     }
 }
 
-// Packs a task's queries, computes their delta, and zeroes the sums of dq.
+// Lays out a task's memory, packs its queries, computes their delta, and zeroes the sums of dq.
 ATTR_ONE_COPY static void flash_backward_begin(FlashBackward* f, const Stored* dout, const Stored* out,
                                                const float* lse, const FlashHead* h, const FlashTask* task, int C) {
     const int HS = h->HS, queries = task->q_end - task->q_begin;
@@ -141,8 +141,8 @@ ATTR_ONE_COPY static void flash_backward_begin(FlashBackward* f, const Stored* d
     memset(f->dq, 0, f->q_height * round_up((size_t)HS, NR) * sizeof *f->dq);
 }
 
-// Does a task: sets its part of dq, of dk and dv, or of all three. dq, of position 0 of the head, is in rows of
-// h->stride; dk and dv stand C and 2C elements behind it. dout and out, of position 0 of the head, are in rows of C.
+// Runs a task: sets its part of dq, of dk and dv, or of all three. Pointers are to position 0 of the head. Rows of dq
+// are h->stride apart, those of dout and out C; dk and dv are C and 2C elements behind dq.
 static inline void flash_backward_task(Stored* dq, const Stored* dout, const Stored* out, const float* lse,
                                        const FlashHead* h, const FlashTask* task, int C) {
     FlashBackward f;
@@ -177,9 +177,9 @@ static inline void flash_backward_task(Stored* dq, const Stored* dout, const Sto
 static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored* out, const float* lse,
                                   const Stored* qkv, int B, int T, int C, int NH) {
     const int heads = B * NH, threads = cpu.threads, rounds = (int)ceil_div((size_t)heads, (size_t)threads);
-    // A head cut into ranges takes seven matmuls instead of five, because scores are computed once for dq and again for
-    // dk and dv: about 3/2 of the time. Heads that stay whole take `rounds` times the time of one; cut ones, shared
-    // evenly by all threads, 3/2 * heads / threads times. The shorter is taken.
+    // Heads cut into ranges occupy all threads, but take seven matmuls instead of five, about 3/2 of the time: scores
+    // and dp are computed once for dq and again for dk and dv. In units of the time of one whole head, whole heads take
+    // `rounds`, cut ones 3/2 * heads / threads. The shorter is taken.
     const bool whole = 3 * heads >= 2 * threads * rounds;
     const int range = whole ? T : flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
     #pragma omp parallel

@@ -5,9 +5,8 @@
 #include "math.h"
 #include "matmul.h"
 
-// Returns the loss of one row of logits. With dloss != 0 it replaces the logits by their gradient, dloss * (softmax -
-// onehot(target)). The gradient is exactly zero in the padding columns V..Vp: padded rows of the embedding never
-// change.
+// Returns the loss of one row of logits. If dloss != 0, replaces the logits by their gradient, dloss * (softmax -
+// onehot(target)), which is exactly zero in the padding columns V..Vp: padded rows of the embedding never change.
 static inline float softmax_row_plain(Stored* row, int target, float dloss, int V, int Vp) {
     float max = -INFINITY, sum = 0;
     for (int v = 0; v < V; v++) { max = fmaxf(max, to_float(row[v])); }
@@ -22,10 +21,9 @@ static inline float softmax_row_plain(Stored* row, int target, float dloss, int 
     return loss;
 }
 
-// Returns the largest of max and x (n), ignoring NaN. It keeps many maxima side by side: compilers do not vectorize a
-// single one.
+// Returns the largest of max and x (n), ignoring NaN. Keeps WIDE maxima side by side: compilers do not vectorize one.
 static inline float row_max(float max, const Stored* x, int n) {
-    enum { WIDE = 64 };
+    enum { WIDE = 64 }; // four vectors of AVX-512
     float best[WIDE];
     int i = 0;
     for (int j = 0; j < WIDE; j++) { best[j] = max; }
@@ -40,11 +38,11 @@ static inline float row_max(float max, const Stored* x, int n) {
     return best[0];
 }
 
-// The same in vector code and in two sweeps over the row, which is larger than the L1 cache: the first finds maximum
-// and sum block by block ("online softmax": Milakov & Gimelshein 2018), the second writes the gradient. Sums of 50257
-// numbers lose digits in float, so the blocks' sums are added up in double.
+// softmax_row_plain in vector code and in two sweeps over the row, which is larger than the L1 cache. The first sweep
+// finds maximum and sum block by block (online softmax: Milakov & Gimelshein 2018), the second writes the gradient.
+// Sums of 50257 numbers lose digits in float, so the blocks' sums are added up in double.
 static inline float softmax_row_fast(Stored* row, int target, float dloss, int V, int Vp) {
-    enum { BLOCK = 2048 };
+    enum { BLOCK = 2048 }; // 8 KiB in fp32: stays in L1 for the second loop
     float max = -INFINITY;
     double sum = 0;
     for (int begin = 0; begin < V; begin += BLOCK) {

@@ -1,5 +1,5 @@
-// The CPU as a device: its storage types, threads and memory. Device memory is host memory, and work is done at once,
-// so copies are memcpy() and nothing needs to be waited for.
+// The CPU as a device: its storage types, threads and memory. Device memory is host memory, and work is done at once:
+// copies are memcpy(), and device_sync() does nothing.
 #pragma once
 #include "../backend.h"
 #include "../host_memory.h"
@@ -13,7 +13,7 @@
 #endif
 
 // ---------------------------------------------------------------------------------------------------------------------
-// storage types: kernels read and write Stored by to_float() and to_stored()
+// storage types
 
 // The storage type that this object is compiled for.
 #ifndef FLOATX
@@ -68,8 +68,8 @@ static inline const char* device_kernels(void) { return cpu.kernels == KERNELS_P
 static inline void device_timer_start(void) { cpu.timer = seconds_now(); }
 static inline double device_timer_stop(void) { return seconds_now() - cpu.timer; }
 
-// Sets threads and kernels. threads 0: OpenMP's choice (OMP_NUM_THREADS, or one for each processor that this process
-// may use).
+// Sets threads and kernels; switches `fused` and `flash` on. threads 0: OpenMP's choice (OMP_NUM_THREADS, or one for
+// each processor that this process may use).
 static inline void cpu_open(int threads, Kernels kernels) {
     cpu.kernels = kernels;
     cpu.fused = cpu.flash = true;
@@ -81,7 +81,7 @@ static inline void cpu_open(int threads, Kernels kernels) {
     if (threads > 1) { fatal("--threads %d: this program was built without OpenMP", threads); }
 #endif
 #ifdef __SSE__
-    // Flush denormals to zero (FTZ and DAZ): moments that decay end as denormals, which take a hundred times as long.
+    // Flushes denormals to zero (FTZ and DAZ): moments that decay end as denormals, whose arithmetic is far slower.
     #pragma omp parallel
     _mm_setcsr(_mm_getcsr() | 0x8040);
 #endif
@@ -124,8 +124,7 @@ static inline void device_free(void* p, size_t bytes) {
     if (p) { munmap(p, max_size(bytes, 1)); }
 }
 
-// Zeroes by streaming stores, which bypass the caches: lines are not read before they are overwritten, and evict
-// nothing.
+// Zeroes by streaming stores, which bypass the caches: nothing is read before it is overwritten, and nothing evicted.
 static inline void zero_past_caches(char* p, size_t bytes) {
 #ifdef __SSE2__
     enum { LINE = 64 };
@@ -182,7 +181,7 @@ static inline void* host_alloc(size_t bytes, const char* what) { return alloc_or
 static inline void host_free(void* p) { free(p); }
 static inline size_t device_memory_available(void) { return host_memory_available(); }
 static inline size_t device_memory_usable(size_t total) {
-    const size_t system = (size_t)512 << 20;
+    const size_t system = (size_t)512 << 20; // left to the system and other programs; chosen, not measured
     return total - min_size(total, system);
 }
 

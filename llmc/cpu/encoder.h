@@ -1,5 +1,5 @@
 // Embeddings: a token's row of wte plus its position's row of wpe. Backward gathers instead of scattering: positions
-// come sorted by token, so that one thread sums each row of dwte, in a fixed order.
+// are sorted by token, so that one thread sums each row of dwte, in a fixed order.
 #pragma once
 #include "device.h"
 
@@ -27,7 +27,7 @@ static inline void encoder_backward(float* dwte, float* dwpe, const float* dout,
         #pragma omp for nowait schedule(dynamic, 16)
         for (int first = 0; first < N; first++) {
             const int token = tokens[order[first]];
-            if (first > 0 && tokens[order[first - 1]] == token) { continue; } // summed by an iteration before
+            if (first > 0 && tokens[order[first - 1]] == token) { continue; } // an earlier iteration sums this token
             for (int i = first; i < N && tokens[order[i]] == token; i++) {
                 add_row(dwte + (size_t)token * C, dout + (size_t)order[i] * C, C);
             }

@@ -1,6 +1,5 @@
 // GELU in its tanh form (Hendrycks & Gimpel 2016, as in GPT-2): gelu(x) = x/2 (1 + tanh(u)), u = k (x + 0.044715 x^3),
-// k = sqrt(2/pi). Backward uses the exact derivative of this form. The fast kernels compute tanh by one exp, so that
-// the loop becomes vector code.
+// k = sqrt(2/pi). Backward uses the exact derivative of this form.
 #pragma once
 #include "device.h"
 #include "math.h"
@@ -33,10 +32,10 @@ static inline void gelu_backward_row_plain(Stored* dinp, const Stored* inp, size
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)): one exp and one division. matmul.h calls these on
-// rows that are still in the cache of its thread.
+// fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)): one exp and one division, in vector code. matmul.h
+// calls these on rows that are still in its thread's cache.
 
-// Beyond -10 and 10 the gate is as good as 0 or 1, and its argument leaves the range of exp_in_range().
+// Beyond -10 and 10 the gate is 0 or 1 within rounding, and 2u leaves the range of exp_in_range().
 static inline float gelu_clamp(float x) { return at_most(at_least(x, -10.0f), 10.0f); }
 
 static inline float gelu_gate(float x) {
@@ -52,7 +51,7 @@ static inline void gelu_row(Stored* out, const Stored* inp, size_t n) {
     }
 }
 
-// dinp *= gelu'(inp): turns the gradient of gelu(inp) into that of inp.
+// dinp *= gelu'(inp)
 static inline void gelu_backward_row(Stored* dinp, const Stored* inp, size_t n) {
     #pragma omp simd
     for (size_t i = 0; i < n; i++) {
@@ -64,7 +63,7 @@ static inline void gelu_backward_row(Stored* dinp, const Stored* inp, size_t n) 
 // ---------------------------------------------------------------------------------------------------------------------
 // the operations
 
-enum { GELU_PIECE = 4096 }; // elements that a thread takes at a time
+enum { GELU_PIECE = 4096 }; // elements that a thread takes at a time; chosen, not measured
 
 static inline void gelu_forward(Stored* out, const Stored* inp, size_t n) {
     #pragma omp parallel for

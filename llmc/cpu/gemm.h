@@ -1,8 +1,8 @@
 // The fast matmul behind matmul.h: c (M,N) = a (M,K) @ b (K,N), with an epilogue that receives each finished row of c.
 //
-// Built from tile.h's products, blocked for the caches: operands that are read again soonest lie in the fastest cache
-// (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; this order of loops was the fastest
-// here):
+// Built from the tiles of tile.h, blocked for the caches: operands that are read again soonest lie in the fastest cache
+// (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; dev/cpu.md compares two orders of
+// loops):
 //
 //   L1         a panel of a, MR x DEPTH: stays while all panels of b's block are multiplied with it
 //   L2         a block of b, DEPTH x COLUMNS: its panels are read in turn, again for each panel of a
@@ -14,13 +14,13 @@
 #include "tile.h"
 #include <assert.h>
 
-// Element (i, j) of a matrix stands at x[i*row + j*col]; one of row and col is 1.
+// Element (i, j) of a matrix is at x[i*row + j*col]; one of row and col is 1.
 typedef struct {
     const Stored* x;
     size_t row, col;
 } Matrix;
 
-// An array with the shape of c that `finish` reads or writes.
+// An array with the shape of c that `finish` reads or writes, to be prefetched.
 typedef struct {
     const void* at;
     size_t row, element; // bytes
@@ -31,8 +31,8 @@ static inline Touched touched_array(const void* at, size_t element, int columns)
     return t;
 }
 
-// The epilogue: takes `cols` sums of a row, from column `col` on. Each element of c is passed to it once. result: that
-// of the Gemm.
+// The epilogue: takes `cols` sums of a row, from column `col` on, and the Gemm's `result`. Each element of c is passed
+// to it once.
 typedef void (*GemmFinish)(const void* result, size_t row, size_t col, const float* sums, int cols);
 
 typedef struct {
@@ -40,21 +40,21 @@ typedef struct {
     const Packed* packed_b; // all of b in panels of depth K; NULL: b is packed block by block
     int M, N, K;
     GemmFinish finish;
-    const void* result; // for finish
+    const void* result; // argument of `finish`
     Touched touched[2]; // at == NULL: none
 } Gemm;
 
 enum {
-    DEPTH = 384,
-    COLUMNS = 384,
-    GROUP = 96, // rows of a packed together
-    ROWS = 12 * GROUP,
-    PACK_STEP = 32 // rows of a or b packed at a time where they lie along k, so that memory is read in order
+    DEPTH = 384,       // measured: dev/cpu.md for fp32, tile_amx.h for AMX
+    COLUMNS = 384,     // a multiple of every NR; a block of b takes 576 KiB of L2 in fp32; chosen, not measured
+    GROUP = 96,        // rows of a packed together: the least multiple of every MR
+    ROWS = 12 * GROUP, // the tiles of a block of c take 1.7 MiB; chosen, not measured
+    PACK_STEP = 32     // rows of a or b packed at a time where they lie along k, so that memory is read in order
 };
 static_assert(GROUP % MR == 0 && ROWS % MR == 0 && COLUMNS % NR == 0 && DEPTH % PACK_STEP == 0 && PACK_STEP % KR == 0,
               "blocks are made of whole tiles");
 
-// The depth of the blocks that K is cut into: a multiple of 32, and so of any KR.
+// Returns the depth of the blocks that K is cut into: at most DEPTH, a multiple of PACK_STEP and so of any KR.
 static inline int gemm_depth(int K) {
     return (int)round_up(ceil_div((size_t)K, ceil_div((size_t)K, DEPTH)), PACK_STEP);
 }
@@ -96,7 +96,7 @@ static inline void gemm_pack_b(Packed* packed, Matrix b, int j, int cols, int k0
     }
 }
 
-// Calls `finish` for each of at most MR finished rows, which lie in tiles.
+// Gathers at most MR finished rows from their tiles and passes each to `finish`.
 static inline void gemm_finish(const Gemm* g, const float* tiles, int i, int rows, int j, int cols) {
     float sums[COLUMNS] __attribute__((aligned(64)));
     for (int r = 0; r < rows; r++) {
@@ -138,8 +138,8 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tile
             float* c = tiles + (size_t)p * COLUMNS;
             for (int q = 0; q < cols; q += NR) {
                 if (last) { gemm_prefetch(g, i + p, height, j + q); }
-                tile_product(c + (size_t)q * MR, NR, k0 ? TILE_ADD : TILE_SET, a, b + (size_t)(q / NR) * b_panel,
-                             (int)round_up((size_t)k, KR));
+                tile_matmul(c + (size_t)q * MR, NR, k0 ? TILE_ADD : TILE_SET, a, b + (size_t)(q / NR) * b_panel,
+                            (int)round_up((size_t)k, KR));
             }
             if (last) { gemm_finish(g, c, i + p, height, j, cols); }
         }
@@ -169,9 +169,9 @@ static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
     }
 }
 
-// Returns the number of pieces that rows are cut into; columns are cut into threads / pieces. It minimizes the work of
-// the slowest thread, in units of a tile's work. Packing a panel costs about PACK of a tile; a is packed again for each
-// block of columns.
+// Returns the number of pieces that rows are cut into; columns are cut into threads / pieces. Minimizes the work of the
+// slowest thread, in units of a tile's work. Packing a panel counts as PACK of a tile (estimated); a is packed again
+// for each block of columns.
 static inline int gemm_row_pieces(const Gemm* g, int threads) {
     const float PACK = 0.5f, PACK_B = g->packed_b ? 0.0f : PACK;
     const size_t rows = ceil_div((size_t)g->M, MR), cols = ceil_div((size_t)g->N, NR);

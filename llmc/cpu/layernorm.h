@@ -7,10 +7,10 @@
 #include "device.h"
 
 static const float LAYERNORM_EPS = 1e-5f;
-enum { LAYERNORM_BLOCKS = 256 }; // most blocks of rows for which backward keeps partial sums
+enum { LAYERNORM_BLOCKS = 256 }; // maximum number of blocks of rows in backward; chosen, not measured
 
 // ---------------------------------------------------------------------------------------------------------------------
-// forward: the three loops over a row find it in the L1 cache
+// forward: a row stays in the L1 cache during its three loops
 
 static inline void layernorm_row(Stored* out, float* mean, float* rstd, const float* x, const Stored* weight,
                                  const Stored* bias, int C) {
@@ -90,12 +90,12 @@ static inline void layernorm_backward_plain(float* dinp, Stored* dinp_stored, fl
     }
 }
 
-// Fast: rows in blocks that do not depend on the number of threads. Each block has partial sums, in `sums`
-// (blocks,2,C), which are added up in order.
+// Fast: rows in blocks, whose partial sums (blocks,2,C) are added up in order. The blocks do not depend on the number
+// of threads.
 static inline void layernorm_backward(float* dinp, Stored* dinp_stored, float* dweight, float* dbias,
                                       const Stored* dout, const float* inp, const Stored* weight, const float* mean,
                                       const float* rstd, int N, int C) {
-    enum { LEAST_ROWS = 16, COLUMNS = 64 }; // rows of a block; columns that a thread adds up at a time
+    enum { LEAST_ROWS = 16, COLUMNS = 64 }; // rows of a block at least; columns that a thread adds up at a time
     if (cpu.kernels == KERNELS_PLAIN) {
         layernorm_backward_plain(dinp, dinp_stored, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
         return;

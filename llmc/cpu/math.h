@@ -1,10 +1,10 @@
 // exp that the compiler turns into vector code: no branches, no tables, no calls. Its relative error is at most 2e-7
-// (tested over its whole range).
+// (test/cpu/test_cpu.c).
 #pragma once
 #include "../base.h"
 
 // Returns a if the condition holds, else b, by masking bits. For `condition ? a : b` gcc makes two copies of the code
-// that follows, one of them for a constant, and vector code runs both.
+// that follows, one of them for a constant, and vector code runs both copies.
 static inline float choose(bool condition, float a, float b) {
     const uint32_t mask = -(uint32_t)condition;
     return float_of_bits((bits_of_float(a) & mask) | (bits_of_float(b) & ~mask));
@@ -21,7 +21,7 @@ static inline float exp_in_range(float x) {
     const float shift = 12582912.0f + 127.0f; // 1.5 * 2^23: adding it rounds to an integer, in the low bits; 127: bias
     const float shifted = x * 1.44269504f + shift;
     const float n = shifted - shift;
-    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f; // ln 2 in two parts, the first exact in few bits
+    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f; // ln 2 in two parts: n times the first is exact
     float p = 8.3125028e-3f;
     p = p * r + 4.1890334e-2f;
     p = p * r + 1.6667115e-1f;
@@ -31,5 +31,5 @@ static inline float exp_in_range(float x) {
     return p * float_of_bits(bits_of_float(shifted) << 23); // 2^n
 }
 
-// The same for any x up to 88. Below -87 the result is exp(-87) = 1e-38, which counts as zero wherever this is used.
+// exp(x) for any x up to 88; below -87 the result is exp(-87) = 1e-38.
 static inline float exp_fast(float x) { return exp_in_range(at_least(x, -87.0f)); }

@@ -1,6 +1,5 @@
-// The linear layers: out = inp @ weight^T + bias, with weights stored (out, in), as in PyTorch. First the plain loops,
-// then, for --kernels fast, the same by the blocked product of gemm.h, with bias and GELU applied to each row as it is
-// finished.
+// The linear layers: out = inp @ weight^T + bias, with weights stored (out, in), as in PyTorch. First the plain loops;
+// then, for --kernels fast, the blocked matmul of gemm.h, which applies bias and GELU to each row as it is finished.
 #pragma once
 #include "device.h"
 #include "gelu.h"
@@ -71,16 +70,16 @@ static inline void matmul_backward_bias(float* dbias, const Stored* dout, int N,
 // ---------------------------------------------------------------------------------------------------------------------
 // fast
 
-// With fewer than 8 rows, as in generation, packing the weight costs more than it saves.
+// With few rows, as in generation, packing the weight costs more than it saves. 8: chosen, not measured.
 static inline bool matmul_is_blocked(int N) { return cpu.kernels == KERNELS_FAST && N >= 8; }
 
-// Where the finished sums of a product go.
+// Arguments of the epilogues: each uses some of them; the others are NULL.
 typedef struct {
     Stored* out;
     Stored* pre;        // the input of GELU
-    const Stored* bias; // or NULL
+    const Stored* bias; // may be NULL
     float* dweight;
-    size_t columns;
+    size_t columns;     // of the matmul
 } MatmulResult;
 
 // row = sums + bias; bias may be NULL
@@ -117,7 +116,7 @@ static inline void finish_add(const void* result, size_t row, size_t col, const 
     for (int c = 0; c < cols; c++) { dweight[c] += sums[c]; }
 }
 
-// result (M,N) from a (M,K) @ b (K,N); packed_b: b packed, or NULL, as in Gemm
+// Computes a (M,K) @ b (K,N) and passes its rows to `finish` with `result`; packed_b as in Gemm.
 static inline void matmul_blocked(MatmulResult result, GemmFinish finish, Matrix a, Matrix b, const Packed* packed_b,
                                   int M, int N, int K) {
     result.columns = (size_t)N;

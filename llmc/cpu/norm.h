@@ -1,12 +1,12 @@
-// The squared norm of a long vector. The number of partial sums and the order in which they are added are fixed, so
-// that the result does not depend on the number of threads.
+// The squared norm of a long vector. It has a fixed number of partial sums, added in a fixed order, so that the result
+// does not depend on the number of threads.
 #pragma once
 #include "device.h"
 
 enum { NORM_PARTS = 1024 };
 
-// Returns the sum of squares of x (n). It keeps four independent sums, of the quarters of x: in a single sum each
-// addition would wait for the one before.
+// Returns the sum of squares of x (n). Keeps four independent sums, of the quarters of x: in a single sum each addition
+// would wait for the one before.
 static inline double sum_of_squares(const float* x, size_t n) {
     const size_t quarter = n / 4;
     const float *x1 = x + quarter, *x2 = x1 + quarter, *x3 = x2 + quarter;

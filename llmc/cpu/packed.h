@@ -1,7 +1,7 @@
-// Weights packed into the order in which products read them (gemm.h), kept from one update of the parameters to the
-// next. Products by AMX are so fast that packing a weight each time takes a tenth to a quarter of the time, and the
-// packed copy, in bf16, is small. Empty for plain kernels. AVX512_BF16 packs pairs of rows, as AMX does. Also empty
-// where operands are packed as floats (tile_fp32.h): the copy would be large, and packing is cheap beside the product.
+// Weights packed into the order in which gemm.h reads them, kept from one update of the parameters to the next. Kept
+// where operands are packed as bf16 (AMX and AVX512_BF16): AMX is so fast that packing a weight for each matmul takes a
+// tenth to a quarter of the time, and the copy is small. Not kept for plain kernels, nor where operands are packed as
+// floats (tile_fp32.h): the copy would be large, and packing is cheap beside the matmul.
 #pragma once
 #include "gemm.h"
 #include "../tensors.h"
@@ -18,14 +18,14 @@ typedef struct {
 static struct {
     PackedWeight* entry;
     size_t count;
-    unsigned version; // counts params_changed(); 0 before its first call: weights may change unnoticed, so none is kept
+    unsigned version; // counts params_changed(); 0 before its first call: weights may change unnoticed; none is kept
 } packed_weights;
 
 static inline size_t packed_weight_bytes(int K, int N) {
     return ceil_div((size_t)N, NR) * panel_size(NR, K) * sizeof(Packed);
 }
 
-// Bytes that a model's packed weights take: a copy for forward and, to train, another for backward.
+// Returns the bytes of a model's packed weights: a copy for forward and, to train, another for backward.
 static inline size_t packed_weights_bytes(const TensorTable* params, bool trains) {
     size_t bytes = 0;
     if (!WEIGHTS_ARE_KEPT_PACKED || cpu.kernels == KERNELS_PLAIN) { return 0; }

@@ -1,12 +1,11 @@
-// Measures the processor: operations per second of matmuls at most, and bytes per second of a copy.
+// Measures the processor: peak operations per second of matmuls, and bytes per second of a copy.
 #pragma once
 #include "tile.h"
 
-// Bursts of about a millisecond. The best one counts, so that other programs do not disturb the result.
+// Bursts of about a millisecond each. The best one counts, so that other programs do not disturb the result.
 enum { PEAK_BURSTS = 24, PEAK_ROUNDS = 100000 };
 
-// The innermost instructions of a tile from registers alone (tile_peak): each thread's best burst, added up. Takes a
-// few hundredths of a second.
+// Runs tile_peak in all threads and adds up their best bursts. Takes a few hundredths of a second.
 static inline double device_peak_flops(void) {
     double total = 0;
     #pragma omp parallel reduction(+ : total)
@@ -28,7 +27,7 @@ static inline double device_peak_flops(void) {
 
 static inline double device_matmul_flops(void) { return device_peak_flops(); }
 
-// Tiles with operands from the caches, in one thread: backends.c compares levels by it.
+// Times tiles of the depth of gemm.h with operands from the caches, in one thread. backends.c compares levels by it.
 static inline double device_kernel_flops(void) {
     enum { DEEP = 384, PANELS = 4, TILES = 64, TURNS = 6 };
     const size_t a = panel_size(MR, DEEP), b = panel_size(NR, DEEP);
@@ -40,15 +39,15 @@ static inline double device_kernel_flops(void) {
     for (int turn = 0; turn < TURNS; turn++) {
         const double start = seconds_now();
         for (int t = 0; t < TILES; t++) {
-            tile_product(c, NR, TILE_SET, packed, packed + a + (size_t)(t % PANELS) * b, DEEP);
-            __asm__ volatile("" : : "r"(c) : "memory"); // keeps the compiler from dropping the product
+            tile_matmul(c, NR, TILE_SET, packed, packed + a + (size_t)(t % PANELS) * b, DEEP);
+            __asm__ volatile("" : : "r"(c) : "memory"); // keeps the compiler from dropping the matmul
         }
         best = fmax(best, 2.0 * TILES * MR * NR * DEEP / (seconds_now() - start));
     }
     return best;
 }
 
-// Copies 128 MiB, more than the caches hold, with all threads; the best of a few rounds.
+// Copies 128 MiB, more than most caches hold, with all threads; the best of a few rounds counts.
 static inline double device_copy_bandwidth(void) {
     enum { ROUNDS = 5 };
     const size_t piece = (size_t)1 << 20, pieces = 128, bytes = piece * pieces;

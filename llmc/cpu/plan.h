@@ -1,18 +1,18 @@
-// Memory that the operations take beside the tensors of the model. Variants: each operation has one; the level of
+// Memory that the operations take beside the tensors of the model. Operations have no variants: the level of
 // instructions is chosen with the backend (backends.c).
 #pragma once
 #include "attention.h"
 #include "layernorm.h"
 #include "packed.h"
 
-// Packed weights, and the largest thread_scratch(): of a block of a matmul or of a head of attention in backward, in
-// each thread, and the partial sums of layernorm's backward (LAYERNORM_BLOCKS rows of two gradients) in one.
+// Returns the bytes of packed weights and of thread_scratch(): in each thread the larger of a matmul's and of
+// attention's backward, and in one thread the partial sums of layernorm's backward.
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
     (void)B;
     FlashBackward head;
-    const size_t product = gemm_scratch_bytes(), attention = flash_backward_memory(&head, NULL, T, C / NH);
+    const size_t matmul = gemm_scratch_bytes(), attention = flash_backward_memory(&head, NULL, T, C / NH);
     const size_t layernorm = (size_t)LAYERNORM_BLOCKS * 2 * C * sizeof(float);
-    return packed_weights_bytes(params, trains) + (size_t)cpu.threads * max_size(product, attention) + layernorm;
+    return packed_weights_bytes(params, trains) + (size_t)cpu.threads * max_size(matmul, attention) + layernorm;
 }
 
 static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {

@@ -4,8 +4,8 @@
 //   generic       what the compiler assumes of any processor
 //   avx2          x86-64-v3: AVX2 and FMA
 //   avx512        x86-64-v4: AVX-512 F, BW, CD, DQ, VL
-//   avx512_bf16   that and AVX512_BF16, products of bf16
-//   amx           that and AMX, tiles of bf16
+//   avx512_bf16   that and AVX512_BF16: dot products of pairs of bf16
+//   amx           that and AMX: matmuls of tiles of bf16
 //
 // Bits of CPUID: Intel's manual, volume 2, instruction CPUID. The levels v3 and v4: x86-64 psABI, section 3.1.1.
 #pragma once
@@ -35,7 +35,7 @@ static inline unsigned system_saves(void) {
     return low;
 }
 
-// Asks Linux to let this process use AMX's tiles, 8 KB of registers; returns true if it does (Linux,
+// Asks Linux for permission to use AMX's tiles, 8 KB of registers. Returns true if granted (Linux,
 // Documentation/arch/x86/xstate.rst).
 static inline bool system_permits_tiles(void) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };

@@ -1,4 +1,4 @@
-// The micro-kernel of all fast matmuls, and of flash attention: the product of two small matrices.
+// The micro-kernel of all fast matmuls, and of flash attention: the matmul of two small matrices.
 //
 //   c (MR,NR) = or += a (MR,k) @ b (k,NR)       c float, in rows of ldc
 //
@@ -6,13 +6,17 @@
 // NR columns. Three headers define the same names; the storage type and the level of instructions of this object
 // determine which one is included:
 //
-//   Packed                 an element of a packed operand: float, or bf16
-//   MR, NR, KR             rows and columns of a tile; packed depths are multiples of KR, padded with zeros. Pieces of
-//                          a panel whose depths are such multiples may be packed one behind another
-//   tile_begin()           each thread of a parallel region calls it before its first product
-//   pack_a, pack_b         pack one panel
-//   tile_product           computes one tile; a depth that is no multiple of KR is rounded up
-//   tile_peak              runs the innermost instruction from registers alone, to measure the peak
+//   Packed         an element of a packed operand: float, or bf16
+//   MR, NR, KR     rows and columns of a tile; packed depths are multiples of KR, padded with zeros. Pieces of a panel
+//                  whose depths are such multiples may be packed one behind another
+//   tile_begin     each thread of a parallel region calls it before its first tile_matmul
+//   pack_a         packs a panel of a (rows <= MR, k)
+//   pack_b         packs a panel of b (k, cols <= NR). In both, element (i, j) is at x[i*row + j*col]; one of row and
+//                  col is 1
+//   tile_matmul    sets a tile of c, or adds to it, always all of its MR x NR elements; rounds k up to a multiple of KR
+//   tile_peak      measures the peak: runs the innermost instruction from registers alone, `rounds` times for each
+//                  accumulator, and sets *flops to the number of operations, a multiply-add counting as two. The
+//                  result has no meaning; it keeps the compiler from dropping the work
 //
 // An element of c is summed in float over k in one order, wherever the tile lies.
 #pragma once
@@ -32,5 +36,5 @@ typedef enum { TILE_SET, TILE_ADD } TileMode;
 #include "tile_fp32.h"
 #endif
 
-// Elements of a panel of `width` rows or columns (MR or NR), k deep.
+// Returns the elements of a panel of `width` rows or columns (MR or NR), k deep.
 static inline size_t panel_size(int width, int k) { return (size_t)width * round_up((size_t)k, KR); }

@@ -1,9 +1,9 @@
-// tile.h in bf16 with AMX: eight registers of 16 rows of 64 bytes, and an instruction that adds the product of (16,32)
-// and (32,16) bf16 to (16,16) floats (Intel's manual, volume 1, chapter 18). The tile of c is two by two registers, so
-// 32 steps of k take two loads of a, two of b and four products. Loading all four from the L2 cache would take twice as
-// long as the products. So a panel of a stays in L1, and panels of b are loaded with a hint not to keep them there.
-// Measured on two cores: 3.3 to 4.0 TFLOP/s at a depth of 384 (24 KB of a), 2.4 to 3.4 at 768, 6.8 from registers
-// alone.
+// The micro-kernel of tile.h in bf16 with AMX: eight registers of 16 rows of 64 bytes, and an instruction that adds the
+// matmul of (16,32) and (32,16) bf16 to (16,16) floats (Intel's manual, volume 1, chapter 18). The tile of c is two by
+// two registers, so 32 steps of k take two loads of a, two of b and four matmuls. Four loads from the L2 cache would
+// take twice as long as the matmuls. So a panel of a stays in L1, and panels of b are loaded with a hint not to keep
+// them there. Measured for single tiles on two cores: 3.3 to 4.0 TFLOP/s at a depth of 384 (24 KB of a), 2.4 to 3.4 at
+// 768, 6.8 from registers alone.
 #pragma once
 #include "tile_pairs.h"
 
@@ -20,8 +20,7 @@ static inline void tile_begin(void) {
     _tile_loadconfig(&config);
 }
 
-// Packs a panel of a (rows <= MR, k), element (i, j) at x[i*row + j*col]; one of row and col is 1. For every 32 steps
-// of k it holds two registers of 16 rows of 16 pairs, in the order in which they are loaded.
+// For every 32 steps of k the panel holds two registers of 16 rows of 16 pairs, in the order in which they are loaded.
 static inline void pack_a(Packed* packed, const Stored* x, size_t row, size_t col, int rows, int k) {
     for (int j = 0; j < k; j += KR) {
         for (int half = 0; half < 2; half++, packed += LANES * KR) {
@@ -43,16 +42,15 @@ static inline void pack_a(Packed* packed, const Stored* x, size_t row, size_t co
     }
 }
 
-// Packs a panel of b (k, cols <= NR), element (i, j) at x[i*row + j*col]; one of row and col is 1. Registers are loaded
-// from the left and the right half of its rows of 32 pairs.
+// Rows of the panel have 32 pairs: the left and the right half of 16 rows are a register each.
 static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t col, int k, int cols) {
     pack_pairs(packed, NR, (int)round_up((size_t)k, KR), x, col, row, cols, k);
 }
 
-// Writes, or reads and writes, the whole tile, MR x NR. Registers: 0 to 3 are the quarters of c, 4 and 5 a, 6 and 7 b.
-// ldc should be small, NR at best: rows that are kilobytes apart share few sets of the L1 cache, which costs 10 to 25%.
-static inline __attribute__((always_inline)) void tile_product(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                               const Packed* b, int k) {
+// Registers 0 to 3 are the quarters of c, 4 and 5 a, 6 and 7 b. ldc should be small, NR at best: rows that are
+// kilobytes apart share few sets of the L1 cache, which costs 10 to 25%.
+static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                              const Packed* b, int k) {
     float *c1 = c + LANES, *c2 = c + LANES * ldc, *c3 = c2 + LANES;
     // bytes from row to row
     const size_t c_row = ldc * sizeof(float), a_row = KR * sizeof(Packed), b_row = 2 * NR * sizeof(Packed);
@@ -84,9 +82,7 @@ static inline __attribute__((always_inline)) void tile_product(float* c, size_t 
     _tile_stored(3, c3, c_row);
 }
 
-// Runs the innermost instructions of tile_product from registers alone, `rounds` times, and sets *flops to the number
-// of operations, a multiply-add counting as two. The result has no meaning; it keeps the compiler from dropping any of
-// them. Zeros take as long as other numbers.
+// Multiplies zeros, which take as long as other numbers.
 static inline float tile_peak(long rounds, double* flops) {
     float sums[LANES * LANES] __attribute__((aligned(64)));
     tile_begin(); // sets all registers to zero

@@ -8,12 +8,10 @@ enum { MR = 12, NR = 32, KR = 2 }; // 24 accumulators in 32 registers
 
 static inline void tile_begin(void) {}
 
-// Packs a panel of a (rows <= MR, k), element (i, j) at x[i*row + j*col]; one of row and col is 1.
 static inline void pack_a(Packed* packed, const Stored* x, size_t row, size_t col, int rows, int k) {
     pack_pairs(packed, MR, (int)round_up((size_t)k, KR), x, row, col, rows, k);
 }
 
-// Packs a panel of b (k, cols <= NR), element (i, j) at x[i*row + j*col]; one of row and col is 1.
 static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t col, int k, int cols) {
     pack_pairs(packed, NR, (int)round_up((size_t)k, KR), x, col, row, cols, k);
 }
@@ -24,9 +22,8 @@ static inline __m512bh broadcast_pair(const Packed* p) {
     return (__m512bh)_mm512_set1_epi32(*(const Pair*)p);
 }
 
-// Sets or adds to the whole tile of c, MR x NR.
-static inline __attribute__((always_inline)) void tile_product(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                               const Packed* b, int k) {
+static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                              const Packed* b, int k) {
     __m512 acc[MR][2];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) { acc[i][0] = acc[i][1] = _mm512_setzero_ps(); }
@@ -51,9 +48,6 @@ static inline __attribute__((always_inline)) void tile_product(float* c, size_t 
     }
 }
 
-// Runs the innermost instruction of tile_product from registers alone, `rounds` times for each accumulator, and sets
-// *flops to the number of operations, a multiply-add counting as two. The result has no meaning; it keeps the compiler
-// from dropping any of them.
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = 2 * MR };
     __m512 acc[CHAINS];

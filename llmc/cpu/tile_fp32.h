@@ -40,16 +40,16 @@ static inline __attribute__((always_inline)) void pack_four_by_four(Packed* pack
     *(Four*)(packed + 3 * width) = __builtin_shufflevector(high02, high13, 2, 6, 3, 7);
 }
 
-// packed (k,width) = the transpose of x (rows,k), whose element (i, j) stands at x[i*row + j*col]; zeros beyond `rows`.
-// Inlined with each constant width, so that copies of neighbours become vector moves.
+// packed (k,width) = the transpose of x (rows,k), whose element (i, j) is at x[i*row + j*col]; zeros beyond `rows`.
+// Inlined with each constant width, so that copies of consecutive elements become vector moves.
 static inline __attribute__((always_inline)) void pack_panel(Packed* packed, const Stored* x, size_t row, size_t col,
                                                              int rows, int width, int k) {
     int j = 0;
-    if (rows == width && row == 1) { // rows are neighbours in memory: copy
+    if (rows == width && row == 1) { // a column is consecutive in memory: copy
         for (; j < k; j++) {
             for (int i = 0; i < width; i++) { packed[(size_t)j * width + i] = to_float(x[(size_t)j * col + i]); }
         }
-    } else if (rows == width && col == 1) { // columns are: transpose, a few rows at a time that fit into L1
+    } else if (rows == width && col == 1) { // a row is consecutive: transpose 16 rows at a time, which fit into L1
         for (int block = 0; block < width; block += 16) {
             const int end = block + 16 < width ? block + 16 : width;
             for (j = 0; j + 4 <= k; j += 4) {
@@ -67,19 +67,17 @@ static inline __attribute__((always_inline)) void pack_panel(Packed* packed, con
     }
 }
 
-// Packs a panel of a (rows <= MR, k), element (i, j) at x[i*row + j*col]; one of row and col is 1.
 static inline void pack_a(Packed* packed, const Stored* x, size_t row, size_t col, int rows, int k) {
     pack_panel(packed, x, row, col, rows, MR, k);
 }
 
-// Packs a panel of b (k, cols <= NR), element (i, j) at x[i*row + j*col]; one of row and col is 1.
 static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t col, int k, int cols) {
     pack_panel(packed, x, col, row, cols, NR, k);
 }
 
-// Sets or adds to the whole tile of c, MR x NR. Prefetches it before the long loop.
-static inline __attribute__((always_inline)) void tile_product(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                               const Packed* b, int k) {
+// Prefetches c before the long loop.
+static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                              const Packed* b, int k) {
     Vec acc[MR][VECS];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
@@ -99,7 +97,7 @@ static inline __attribute__((always_inline)) void tile_product(float* c, size_t 
             #pragma GCC unroll 4
             for (int v = 0; v < VECS; v++) { acc[i][v] += a[i] * row[v]; }
         }
-        __asm__ volatile(""); // keeps gcc from loading much ahead, for which there are no registers
+        __asm__ volatile(""); // keeps gcc from loading far ahead: no registers are left for that
     }
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
@@ -112,9 +110,6 @@ static inline __attribute__((always_inline)) void tile_product(float* c, size_t 
     }
 }
 
-// Runs the innermost operation of tile_product from registers alone, `rounds` times for each accumulator, and sets
-// *flops to the number of operations, a multiply-add counting as two. The result has no meaning; it keeps the compiler
-// from dropping any of them.
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = VECS * MR };
     Vec acc[CHAINS], first;

@@ -1,5 +1,5 @@
 // Packs operands for instructions that multiply pairs of bf16 (tile_bf16.h, tile_amx.h): c += a[k] * b[k] + a[k+1] *
-// b[k+1]. Neighbours along k therefore stay together: the unit moved is a pair, and a vector holds 16 of them.
+// b[k+1]. Pairs along k therefore stay together: the unit moved is a pair, and a vector holds 16 of them.
 #pragma once
 #include "tile.h"
 #include <immintrin.h>
@@ -8,7 +8,7 @@ typedef bf16 Packed;
 
 enum { LANES = 16 }; // pairs, or floats, in a vector
 
-// Loads the first n numbers of row i, 32 at most, padded with zeros; zeros for rows from `rows` on. Reads nothing else.
+// Loads the first n numbers of row i, 32 at most, padded with zeros; zeros for rows from `rows` on. Reads only these.
 static inline __m512i load_row(const Stored* x, size_t stride, int i, int rows, int n) {
     const __mmask32 first = n < 2 * LANES ? (1u << n) - 1 : 0xffffffffu;
     return i < rows ? _mm512_maskz_loadu_epi16(first, x + (size_t)i * stride) : _mm512_setzero_si512();
@@ -27,7 +27,7 @@ static inline __m512i interleave(__m512i even, __m512i odd, int half) {
     return _mm512_permutex2var_epi16(even, from, odd);
 }
 
-// Transposes 16 rows of 16 pairs: in 2 x 2, then in 4 x 4 within each quarter of a vector, then quarters.
+// Transposes 16 rows of 16 pairs: blocks of 2 x 2, then of 4 x 4 within each quarter of a vector, then quarters.
 static inline __attribute__((always_inline)) void transpose_pairs(__m512i v[LANES]) {
     __m512i t[LANES];
     #pragma GCC unroll 8
@@ -56,8 +56,8 @@ static inline __attribute__((always_inline)) void transpose_pairs(__m512i v[LANE
     }
 }
 
-// packed (depth / 2, width) pairs: element (i, j) of x (rows <= width, k <= depth) stands at x[i*row + j*col], one of
-// row and col being 1. The rest is set to zeros.
+// packed (depth / 2, width), in pairs, = the transpose of x (rows <= width, k <= depth), padded with zeros. Element
+// (i, j) of x is at x[i*row + j*col]; one of row and col is 1.
 static inline __attribute__((always_inline)) void pack_pairs(Packed* packed, int width, int depth, const Stored* x,
                                                              size_t row, size_t col, int rows, int k) {
     if (row == 1) { // a row of pairs from two rows of memory

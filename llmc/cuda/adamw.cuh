@@ -5,8 +5,7 @@
 #include "../rounding.h"
 #include "vector.cuh"
 
-// A TensorTable reduced to a kernel parameter: the range of each tensor (of the first layer, if every layer has one),
-// and whether it decays.
+// Ranges of the tensors of a TensorTable, as a kernel parameter. Tensors that every layer has are listed for the first.
 typedef struct {
     size_t layers_begin, layers_end, layer_size;
     int count;
@@ -21,7 +20,7 @@ typedef struct {
     bool decays;
 } AdamWRun;
 
-// Returns the end of the tensor that element i belongs to; i itself if i lies in the gap between two tensors.
+// Returns the end of the tensor that element i belongs to, and whether it decays. Between two tensors the end is i.
 static __device__ inline AdamWRun adamw_run(const AdamWTensors& tensors, size_t i) {
     const bool in_layer = i >= tensors.layers_begin && i < tensors.layers_end;
     const size_t at = in_layer ? tensors.layers_begin + (i - tensors.layers_begin) % tensors.layer_size : i;
@@ -35,7 +34,7 @@ static __device__ inline AdamWRun adamw_run(const AdamWTensors& tensors, size_t 
     return run;
 }
 
-// Values that all elements of a step share. skip: the gradient is not finite.
+// Values that all elements of a step share. skip: the gradient is not finite, so nothing changes.
 typedef struct {
     AdamW hyper;
     float grad_scale, correct_m, correct_v;
@@ -53,8 +52,7 @@ static __device__ inline AdamWStep adamw_step(const AdamW* hyper, const double* 
     return step;
 }
 
-// Updates elements i .. i + WIDTH - 1 of the arrays, all of one tensor. The first is number `element` of the table's
-// layout.
+// Updates elements i .. i + WIDTH - 1 of the arrays, all of one tensor. Element i is `element` in the table's layout.
 template <int WIDTH>
 static __device__ inline void adamw_elements(floatX* params, float* masters, float* m, float* v, const float* grads,
                                              const AdamWStep& step, bool decays, size_t i, size_t element) {

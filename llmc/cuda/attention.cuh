@@ -1,21 +1,22 @@
-// Causal multi-head attention, softmax(q k^T / sqrt(HS)) v. This file has the plain kernels, which take any size, the
-// form for generation, and the choice between the plain kernels, flash.cuh and cuDNN (attention_cudnn.h).
+// Causal multi-head attention, softmax(q k^T / sqrt(HS)) v. This file has the plain kernels, which take any size,
+// attention with a cache of keys and values for generation, and the choice between the plain kernels, flash.cuh and
+// cuDNN (attention_cudnn.h).
 //
 // Nothing of size T*T is kept. Backward recomputes each probability from the log-sum-exp of its row (Dao et al. 2022):
 //   p = exp(q k / sqrt(HS) - lse),  dp = dout v,  ds = p (dp - delta) / sqrt(HS),  delta = sum(dout * out)
-// In the plain kernels of backward a warp takes a query, or a key, and its lanes share the head's channels. Sums over a
-// sequence add in the order of its positions.
+// In the plain backward kernels a warp takes one query or one key, and its lanes share the head's channels. It adds
+// over the sequence in the order of positions.
 #pragma once
 #include "common.cuh"
 #include "flash.cuh"
 
-static constexpr int MAX_HEAD_SIZE = 256; // models.h allows no more
+static constexpr int MAX_HEAD_SIZE = 256; // models.c allows no more
 static constexpr int LANE_CHANNELS = MAX_HEAD_SIZE / WARP_SIZE;
 static constexpr int QUERY_WARPS = 8; // warps that share the keys of one query
 static constexpr int ROW_WARPS = 4;   // warps of a block in backward, one per row
 static constexpr int DELTA_LANES = 8; // threads that share a row of attention_delta_kernel
 
-// A lane's channels of one head's row: number lane, lane + 32, ...; zeros behind the row's end.
+// A lane's channels of one head's row: lane, lane + 32, ...; zeros behind the row's end.
 struct HeadRow {
     float x[LANE_CHANNELS];
 };
@@ -53,16 +54,16 @@ static __device__ inline void add_scaled(HeadRow* sum, float factor, const HeadR
 // ---------------------------------------------------------------------------------------------------------------------
 // choice of the kernels
 
-// Returns the limit of cuDNN's workspace. The memory plan contains it before cuDNN is asked. It allows for the
-// gradients of the scores in bf16, which a deterministic backward may store to add them in a fixed order, and for dq in
-// float, but for no more than a sixteenth of the GPU's memory.
+// Returns the largest workspace that cuDNN may use. The memory plan reserves it before cuDNN is asked. It has room for
+// the gradients of the scores in bf16, which a deterministic backward may store to add them in a fixed order, and for
+// dq in float, but is at most a sixteenth of the GPU's memory.
 static inline size_t cudnn_workspace_limit(int B, int T, int C, int NH) {
     const size_t rows = ceil_div(T, 64) * 64, scores = (size_t)B * NH * rows * rows * sizeof(bf16);
     const size_t need = scores + (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20);
     return min_size(need, gpu.memory_bytes / 16);
 }
 
-static inline void cudnn_forget_workspace() {
+static inline void cudnn_free_workspace() {
     if (gpu.attention_workspace) { device_free(gpu.attention_workspace, gpu.attention_workspace_bytes); }
     gpu.attention_workspace = NULL;
     gpu.attention_workspace_bytes = 0;
@@ -75,15 +76,15 @@ static inline bool cudnn_prepare(int B, int T, int C, int NH, Error* err) {
     size_t bytes = 0;
     if (!attention_cudnn_prepare(&shape, cudnn_workspace_limit(B, T, C, NH), &bytes, err)) { return false; }
     if (bytes > gpu.attention_workspace_bytes) {
-        cudnn_forget_workspace();
+        cudnn_free_workspace();
         gpu.attention_workspace = (char*)device_alloc(bytes, "cuDNN's workspace");
         gpu.attention_workspace_bytes = bytes;
     }
     return true;
 }
 
-// Returns true if cuDNN runs. flash.cuh runs for shapes that cuDNN lacks or was not chosen for, such as a smaller last
-// batch. The two can read each other's results.
+// Returns true if cuDNN computes attention of this shape. flash.cuh computes shapes that cuDNN lacks or was not chosen
+// for, such as a smaller last batch. Each can read the other's results.
 static inline bool uses_cudnn_attention(int B, int T, int C, int NH) {
     Error err;
     if (gpu.attention != ATTENTION_CUDNN || (gpu.cudnn_B && (B != gpu.cudnn_B || T != gpu.cudnn_T))) { return false; }
@@ -97,7 +98,7 @@ static inline bool uses_cudnn_attention(int B, int T, int C, int NH) {
     return false;
 }
 
-// Returns true if flash.cuh runs. a and b are the activations that it would read and write.
+// Returns true if flash.cuh computes attention. a and b are the activations that it would read and write.
 static inline bool uses_flash_attention(const floatX* a, const floatX* b, int HS) {
     if (gpu.attention == ATTENTION_PLAIN) { return false; }
     if (flash_supports(a, HS) && flash_supports(b, HS)) { return true; }
@@ -112,7 +113,7 @@ static inline bool uses_flash_attention(const floatX* a, const floatX* b, int HS
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// forward, and the form for generation
+// forward, also with a cache for generation
 
 namespace { // has a member of type floatX: see device.cuh
 // Location of keys and values: key s of sequence b begins at p + b * batch + s * row, its value C elements further.
@@ -122,9 +123,9 @@ struct KeyRows {
 };
 } // namespace
 
-// Row blockIdx.x of (B,T), head blockIdx.y: attention of the query at position past + t to the keys up to it. Each warp
-// keeps an online softmax over its own keys (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax").
-// The block then merges the softmaxes of its warps. lse may be NULL.
+// Computes attention of row blockIdx.x of (B,T), head blockIdx.y: of the query at position past + t to the keys up to
+// it. Each warp keeps an online softmax over its own keys (Milakov & Gimelshein 2018, "Online normalizer calculation
+// for softmax"). The block then merges the softmaxes of its warps. lse may be NULL.
 static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
     attention_query_kernel(floatX* out, float* lse, const floatX* qkv, KeyRows keys, int T, int past, int C, int NH) {
     const int HS = C / NH, h = blockIdx.y, b = blockIdx.x / T, t = blockIdx.x % T;

@@ -10,7 +10,7 @@ namespace fe = cudnn_frontend;
 typedef std::shared_ptr<fe::graph::Graph> GraphPointer;
 typedef std::shared_ptr<fe::graph::Tensor_attributes> TensorPointer;
 
-// Identifies the tensors in a call.
+// Ids under which a call passes the tensors' addresses.
 enum TensorId : int64_t { Q = 1, K, V, OUT, LSE, DOUT, DQ, DK, DV };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ struct Plans {
     std::string reason; // why cuDNN has no plans; empty if it has
 };
 
-// Opens cuDNN at first use, until the program ends. Returns NULL if that fails.
+// Opens cuDNN at first use; it stays open until the program ends. Returns NULL if that fails.
 static cudnnHandle_t open_cudnn(Error* err) {
     static cudnnHandle_t handle;
     if (handle) { return handle; }
@@ -167,7 +167,7 @@ bool attention_cudnn_prepare(const AttentionShape* shape, size_t most_bytes, siz
 // ---------------------------------------------------------------------------------------------------------------------
 // calls
 
-// Returns part 0, 1 or 2 of qkv: the rows of q, k or v, or of their gradients. cuDNN's interface has no const.
+// Returns part 0, 1 or 2 of qkv: the rows of q, k or v, or of their gradients. cuDNN takes no const pointers.
 static void* qkv_part(const void* qkv, int part, const AttentionShape* s) {
     enum { BF16_BYTES = 2 };
     return (char*)qkv + part * out_row(s) * BF16_BYTES;

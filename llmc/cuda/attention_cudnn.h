@@ -18,7 +18,7 @@ __attribute__((weak)) bool attention_cudnn_prepare(const AttentionShape* shape, 
                                                    size_t* workspace_bytes, Error* err);
 
 // Queue attention in `stream`, for a shape that was prepared. out (B,T,NH*HS), lse (B,NH,T), qkv (B,T,3,NH,HS), all
-// aligned to 16 bytes; workspace: of the bytes that attention_cudnn_prepare() returned. Errors end the program.
+// aligned to 16 bytes; workspace has the bytes that attention_cudnn_prepare() returned. Errors end the program.
 __attribute__((weak)) void attention_cudnn_forward(void* out, float* lse, const void* qkv, const AttentionShape* shape,
                                                    void* workspace, cudaStream_t stream);
 __attribute__((weak)) void attention_cudnn_backward(void* dqkv, const void* dout, const void* out, const float* lse,

@@ -6,7 +6,7 @@
 #include "matmul.cuh"
 #include "open.cuh"
 
-// Returns true if options and program allow cuDNN's attention.
+// Returns true if the program has cuDNN and the options allow its attention.
 static inline bool can_use_cudnn() {
     return attention_cudnn_prepare && sizeof(floatX) == sizeof(bf16) && gpu.flash && !is_attention_requested("flash");
 }
@@ -18,7 +18,7 @@ static inline size_t operations_bytes(const TensorTable* params, bool trains, in
     return cudnn + fp8; // device_open() has allocated all else
 }
 
-// Returns true if cuDNN has attention for this shape. Ends the program if it has not but --attention cudnn asks for it.
+// Returns true if cuDNN has attention for this shape. Ends the program if it has not and --attention cudnn was given.
 static inline bool has_cudnn_attention(int B, int T, int C, int NH) {
     Error err;
     if (!can_use_cudnn()) { return false; }
@@ -38,6 +38,7 @@ static inline const char* attention_variant(int i, int B, int T, int C, int NH) 
     return i == 0 ? ATTENTION_NAMES[gpu.flash ? ATTENTION_FLASH : ATTENTION_PLAIN] : NULL;
 }
 
+// Variant 0 is what device_open() sets.
 static inline bool is_gelu_fused_in(int variant) { return can_fuse_gelu() && (variant == 0) == (gpu.major >= 9); }
 
 static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {
@@ -54,7 +55,7 @@ static inline void choose_variant(Choice choice, int i, int B, int T, int C, int
                                                                  : ATTENTION_PLAIN;
         gpu.cudnn_B = B;
         gpu.cudnn_T = T;
-        if (gpu.attention != ATTENTION_CUDNN) { cudnn_forget_workspace(); }
+        if (gpu.attention != ATTENTION_CUDNN) { cudnn_free_workspace(); }
         break;
     }
     case CHOICE_GELU_FORWARD: gpu.gelu_forward_fused = is_gelu_fused_in(i); break;

@@ -1,5 +1,5 @@
-// Helpers of several kernels: 128-bit loads and stores; sums and maxima over warps and blocks. Sums add in a fixed
-// order, so a result has the same bits in every run.
+// Shared by the kernels: 128-bit loads and stores; sums and maxima over warps and blocks. Sums add in a fixed order, so
+// a result has the same bits in every run.
 #pragma once
 #include "device.cuh"
 

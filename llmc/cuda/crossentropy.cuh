@@ -7,9 +7,10 @@
 #include "softmax.cuh"
 
 // Each chunk reads the weight twice, and reads and writes its fp32 gradient: 12 Vp C bytes in bf16, against 6 rows Vp C
-// operations. An H100 does about 200 operations per byte, so memory and arithmetic take equal time at 400 rows; at 8192
-// rows memory is below 5%. For fp32 half as many rows do: 16 Vp C bytes, but operations take at least twice as long.
-// Logits of 50304 columns take 786 MiB in both types, and less if B*T is smaller, as on a small GPU.
+// operations. `bench predict` assumes about 200 operations per byte for an H100: memory and arithmetic then take equal
+// time at 400 rows, and at 8192 rows memory takes below 5%. In fp32 half as many rows are enough: a chunk moves 16 Vp C
+// bytes, but its operations take at least twice as long. Logits of 50304 columns take 786 MiB in both types, and less
+// where B*T is smaller.
 static inline int classifier_chunk(int C) {
     (void)C;
     return gpu_classifier_chunk(sizeof(floatX));
@@ -32,9 +33,9 @@ static inline void classifier_backward(float* losses, floatX* dinp, float* dweig
         const floatX* x = inp + (size_t)n * C;
         matmul_forward_floatX(logits, x, weight, NULL, rows, C, Vp);
         softmax_rows(losses + n, logits, targets + n, dloss, rows, V, Vp);
-        const Matmul to_inp = backward_inp_product(dinp + (size_t)n * C, logits, weight, rows, C, Vp);
+        const Matmul to_inp = backward_inp_matmul(dinp + (size_t)n * C, logits, weight, rows, C, Vp);
         multiply(&to_inp);
-        const Matmul to_weight = backward_weight_product(dweight, logits, x, rows, C, Vp);
+        const Matmul to_weight = backward_weight_matmul(dweight, logits, x, rows, C, Vp);
         multiply(&to_weight);
     }
 }

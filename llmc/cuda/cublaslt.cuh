@@ -15,8 +15,8 @@
 
 static const cudaDataType_t FLOATX_TYPE = sizeof(floatX) == sizeof(bf16) ? CUDA_R_16BF : CUDA_R_32F;
 
-// Larger alignments are treated as this one. The library's kernels access at most 16 bytes at once; telling larger
-// alignments apart would only multiply the plans, and let layers of one shape differ in algorithm.
+// Larger alignments count as this one. The library's kernels access at most 16 bytes at once. Telling larger alignments
+// apart would only multiply the plans, and layers of one shape could differ in algorithm.
 static constexpr int MAX_ALIGNMENT = 16;
 // Fused GELU and its gradient: "leading dimension must be divisible by 8" (documentation of EPILOGUE_AUX_LD).
 static constexpr int GELU_ROW_MULTIPLE = 8;
@@ -33,13 +33,13 @@ typedef struct {
 typedef struct {
     PlanKey key;
     bool exists; // false: the library has no algorithm
-    cublasLtMatmulDesc_t product;
+    cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, out; // the library's B, A and D
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
 } Plan;
 
-// A training run needs about 20; each length of text to generate from needs more. The oldest plan is replaced.
+// A training run needs about 20, and each length of a prompt more. When all are in use, the oldest is replaced.
 static constexpr int MAX_PLANS = 128;
 
 static inline int alignment_of(const void* p) {
@@ -99,37 +99,37 @@ static inline cublasLtEpilogue_t matmul_epilogue(const Matmul* m) {
 // plans
 
 template <class Value>
-static inline void product_set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, Value value) {
-    cublas_check(cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value), "describing a matmul");
+static inline void desc_set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, Value value) {
+    cublas_check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "describing a matmul");
 }
 
 // Sets the pointers that differ from call to call but belong to the descriptor. The heuristic looks at their alignment.
-static inline void product_set_pointers(cublasLtMatmulDesc_t product, const Matmul* m) {
-    if (matmul_vector(m)) { product_set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul_vector(m)); }
-    if (m->pre) { product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, (void*)m->pre); }
-    if (m->b_scale) { product_set(product, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, m->b_scale); }
-    if (m->a_scale) { product_set(product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, m->a_scale); }
+static inline void desc_set_pointers(cublasLtMatmulDesc_t desc, const Matmul* m) {
+    if (matmul_vector(m)) { desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul_vector(m)); }
+    if (m->pre) { desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, (void*)m->pre); }
+    if (m->b_scale) { desc_set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, m->b_scale); }
+    if (m->a_scale) { desc_set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, m->a_scale); }
 }
 
-// bf16 is multiplied exactly and summed in fp32. fp32 is multiplied and summed in fp32, or with TF32 its factors are
-// first rounded to 10 bits of mantissa. FP8 is multiplied exactly; Hopper sums it with fewer bits and moves the sums to
-// fp32 at intervals, unless FAST_ACCUM is set, which it is not here.
-static inline cublasLtMatmulDesc_t product_create(const Matmul* m) {
+// bf16 is multiplied exactly and summed in fp32. fp32 is multiplied and summed in fp32; with TF32 its factors are first
+// rounded to 10 bits of mantissa. FP8 is multiplied exactly. Hopper sums it with fewer bits and moves the sums to fp32
+// at intervals, because FAST_ACCUM is not set.
+static inline cublasLtMatmulDesc_t desc_create(const Matmul* m) {
     const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && gpu.tf32;
     const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    cublasLtMatmulDesc_t product;
-    cublas_check(cublasLtMatmulDescCreate(&product, compute, CUDA_R_32F), "describing a matmul");
-    product_set(product, CUBLASLT_MATMUL_DESC_TRANSA, m->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    product_set(product, CUBLASLT_MATMUL_DESC_TRANSB, m->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul_epilogue(m));
+    cublasLtMatmulDesc_t desc;
+    cublas_check(cublasLtMatmulDescCreate(&desc, compute, CUDA_R_32F), "describing a matmul");
+    desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSA, m->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSB, m->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul_epilogue(m));
     if (m->fusion == FUSE_BIAS || m->fusion == FUSE_BIAS_GELU) {
-        product_set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, FLOATX_TYPE);
+        desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, FLOATX_TYPE);
     } else if (m->fusion == FUSE_A_SUMS) {
-        product_set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+        desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
     }
-    if (m->pre) { product_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (int64_t)m->cols); }
-    product_set_pointers(product, m);
-    return product;
+    if (m->pre) { desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (int64_t)m->cols); }
+    desc_set_pointers(desc, m);
+    return desc;
 }
 
 // Describes a row-major matrix (rows,cols).
@@ -144,14 +144,14 @@ template <class Value>
 static inline void preference_set(cublasLtMatmulPreference_t preference,
                                   cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
     cublas_check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
-                 "describing what a matmul may use");
+                 "setting a matmul's preferences");
 }
 
 // Alignments must be given: without them the library assumes multiples of 256. COMPUTE_TYPE: where an algorithm splits
 // the depth among blocks, it adds their parts in fp32, not in the output's type.
 static inline cublasLtMatmulPreference_t preference_create(const PlanKey* key) {
     cublasLtMatmulPreference_t preference;
-    cublas_check(cublasLtMatmulPreferenceCreate(&preference), "describing what a matmul may use");
+    cublas_check(cublasLtMatmulPreferenceCreate(&preference), "setting a matmul's preferences");
     preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)WORKSPACE_BYTES);
     preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                    (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
@@ -164,22 +164,22 @@ static inline cublasLtMatmulPreference_t preference_create(const PlanKey* key) {
 
 static inline void plan_destroy(Plan* p) {
     if (!p->exists) { return; }
-    cublas_check(cublasLtMatmulDescDestroy(p->product), "forgetting a matmul");
-    cublas_check(cublasLtMatrixLayoutDestroy(p->a), "forgetting a matrix");
-    cublas_check(cublasLtMatrixLayoutDestroy(p->b), "forgetting a matrix");
-    cublas_check(cublasLtMatrixLayoutDestroy(p->out), "forgetting a matrix");
+    cublas_check(cublasLtMatmulDescDestroy(p->desc), "freeing a matmul's description");
+    cublas_check(cublasLtMatrixLayoutDestroy(p->a), "freeing a matrix's description");
+    cublas_check(cublasLtMatrixLayoutDestroy(p->b), "freeing a matrix's description");
+    cublas_check(cublasLtMatrixLayoutDestroy(p->out), "freeing a matrix's description");
 }
 
-// Returns true if the matmul meets the documented conditions of a fused GELU. The heuristic checks all others.
-static inline bool matmul_is_describable(const Matmul* m) {
+// Returns true if the matmul has no fused GELU or meets its documented conditions. The heuristic checks all others.
+static inline bool meets_gelu_conditions(const Matmul* m) {
     return !m->pre || (m->cols % GELU_ROW_MULTIPLE == 0 && alignment_of(m->pre) == MAX_ALIGNMENT);
 }
 
 static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
     p->key = *key;
     p->exists = false;
-    if (!matmul_is_describable(m)) { return; }
-    p->product = product_create(m);
+    if (!meets_gelu_conditions(m)) { return; }
+    p->desc = desc_create(m);
     p->a = m->a_transposed ? layout_create(storage_type(m->a_storage), m->depth, m->rows)
                            : layout_create(storage_type(m->a_storage), m->rows, m->depth);
     p->b = m->b_transposed ? layout_create(storage_type(m->b_storage), m->cols, m->depth)
@@ -188,9 +188,9 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
     cublasLtMatmulPreference_t preference = preference_create(key);
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(gpu.cublaslt, p->product, p->b, p->a, p->out, p->out,
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(gpu.cublaslt, p->desc, p->b, p->a, p->out, p->out,
                                                                  preference, 1, &result, &found);
-    cublas_check(cublasLtMatmulPreferenceDestroy(preference), "forgetting what a matmul may use");
+    cublas_check(cublasLtMatmulPreferenceDestroy(preference), "freeing a matmul's preferences");
     p->exists = true;
     if (status == CUBLAS_STATUS_SUCCESS && found > 0 && result.state == CUBLAS_STATUS_SUCCESS) {
         p->algorithm = result.algo;
@@ -199,9 +199,9 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
     }
     plan_destroy(p);
     p->exists = false;
-    // A version of the library reports an epilogue that it does not know as an invalid value.
+    // The library reports an epilogue that its version does not know as an invalid value.
     const bool is_unknown = status == CUBLAS_STATUS_INVALID_VALUE && m->fusion != FUSE_NOTHING;
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED && !is_unknown) { cublas_check(status, "choosing how to do a matmul"); }
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED && !is_unknown) { cublas_check(status, "choosing a matmul's algorithm"); }
 }
 
 static inline const Plan* plan_for(const Matmul* m) {
@@ -224,11 +224,11 @@ static inline const Plan* plan_for(const Matmul* m) {
 static inline bool cublaslt_matmul(const Matmul* m) {
     const Plan* p = plan_for(m);
     if (!p->exists) { return false; }
-    product_set_pointers(p->product, m);
+    desc_set_pointers(p->desc, m);
     const float alpha = 1.0f, beta = m->out ? 0.0f : 1.0f;
     void* out = (void*)matmul_output(m);
-    cublas_check(cublasLtMatmul(gpu.cublaslt, p->product, &alpha, m->b, p->b, m->a, p->a, &beta, out, p->out, out,
-                                p->out, &p->algorithm, gpu.workspace, p->workspace_bytes, gpu.stream),
+    cublas_check(cublasLtMatmul(gpu.cublaslt, p->desc, &alpha, m->b, p->b, m->a, p->a, &beta, out, p->out, out, p->out,
+                                &p->algorithm, gpu.workspace, p->workspace_bytes, gpu.stream),
                  "a matmul (try --fused 0 or --kernels plain)");
     return true;
 }

@@ -2,6 +2,9 @@
 // that all kernels share, error handling, memory and copies; open.cuh opens the device.
 //
 // All kernels run in one stream, gpu.stream, one after another. Batches are copied in a second stream, gpu.upload.
+// NCCL has a third one (comm/nccl.cuh).
+//
+// Numbers without a source in this folder (sizes of tiles and blocks, blocks per SM, limits) are chosen, not measured.
 //
 // Two object files of one program include these headers with different FLOATX (bf16 and fp32). The linker keeps one
 // copy of whatever has external linkage and the same name in both, so such a thing must not depend on floatX (C++'s one
@@ -37,6 +40,7 @@ static inline HOST_DEVICE floatX to_floatX(float x) { return from_float<floatX>(
 // state
 
 static constexpr int WARP_SIZE = 32;
+// 32 MiB is what cuBLAS's documentation recommends for Hopper ("cublasSetWorkspace").
 static constexpr size_t WORKSPACE_BYTES = (size_t)32 << 20, SCRATCH_BYTES = (size_t)16 << 20;
 
 // Implementations of attention: plain kernels (attention.cuh), flash.cuh, cuDNN.
@@ -102,8 +106,8 @@ static inline void cuda_check(cudaError_t error, const char* what) {
     if (error != cudaSuccess && !note_capture_failure(what)) { cuda_fail(error, what); }
 }
 
-// Ends the program if the launch before it failed; call it after each launch. An error inside a kernel shows only at
-// the next synchronization.
+// Ends the program if the last launch failed; call it after each launch. An error inside a kernel shows only at the
+// next synchronization.
 static inline void cuda_launched(const char* kernel) { cuda_check(cudaGetLastError(), kernel); }
 
 static inline void cublas_check(cublasStatus_t status, const char* what) {
@@ -133,7 +137,8 @@ static inline void device_free(void* p, size_t bytes) {
     cuda_check(cudaFree(p), "freeing memory");
 }
 
-// Reserve for fragmentation, for graphs, and for the libraries' kernels, which are loaded at their first use.
+// Returns the reserve for fragmentation, for graphs, and for the libraries' kernels, which are loaded at their first
+// use. Its size is chosen, not measured.
 static inline size_t memory_margin(size_t total) { return total / 64 + ((size_t)256 << 20); }
 
 static inline size_t device_memory_available(void) {
@@ -141,8 +146,8 @@ static inline size_t device_memory_available(void) {
     cuda_check(cudaMemGetInfo(&available, &total), "asking for the free memory");
     return available - min_size(available, memory_margin(total));
 }
-// Assumes that a GPU reports up to 2% less memory than its name says, and that driver, context and kernels take half a
-// GiB before anything is allocated.
+// Assumes (not measured) that a GPU reports up to 2% less memory than its name says, and that driver, context and
+// kernels take half a GiB before anything is allocated.
 static inline size_t device_memory_usable(size_t total) {
     const size_t missing = total / 50, context = (size_t)512 << 20, opened = WORKSPACE_BYTES + SCRATCH_BYTES;
     return total - min_size(total, missing + context + opened + memory_margin(total));

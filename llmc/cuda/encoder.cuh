@@ -1,8 +1,8 @@
 // Token and position embeddings.
 //
-// Backward gathers instead of using atomic additions. Positions come sorted by token, so the positions of one token
-// stand together as a run, and each row of dwte is one sum in a fixed order. Runs differ in length: a common token may
-// have a tenth of the batch or even all of it. The sorted positions are therefore cut into pieces of equal length,
+// Backward gathers instead of using atomic additions. Positions come sorted by token, so the positions of one token are
+// a run of neighbours, and each row of dwte is one sum in a fixed order. Runs differ in length: a common token may have
+// a tenth of the batch or even all of it. The sorted positions are therefore cut into pieces of equal length,
 // independent of the runs. A run inside one piece is added to dwte directly. A run that spans several pieces leaves a
 // partial sum in each of them, and a second kernel adds these in order (a segmented sum: Blelloch 1990, "Prefix sums
 // and their applications").
@@ -41,8 +41,8 @@ static __device__ inline bool run_goes_on(const SortedTokens& s, size_t i) {
     return i > 0 && i < s.N && sorted_token(s, i - 1) == sorted_token(s, i);
 }
 
-// Each piece has two partial sums of C columns: that of a run which comes from the piece before, and that of a run
-// which begins in this piece and continues in the next one.
+// Each piece has two partial sums of C columns: one for a run from the piece before, one for a run that begins in this
+// piece and continues in the next one.
 enum { RUN_FROM_BEFORE, RUN_GOES_ON, PARTIALS_OF_PIECE };
 
 static __device__ inline float* run_partial(float* partials, size_t piece, int which, int C) {

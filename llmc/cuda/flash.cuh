@@ -1,11 +1,11 @@
-// Causal attention in tiles (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). A block has 16 or 32 rows
-// per warp, its own rows. It streams the rows that they attend to, or that attend to them, through shared memory: one
-// tile is copied asynchronously while the tile before is computed (double buffering). Scores exist in registers only.
+// Causal attention in tiles (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). A block has its own rows, 16
+// or 32 per warp. It streams the rows that these attend to, or that attend to these, through shared memory: one tile is
+// copied asynchronously while the tile before is computed (double buffering). Scores exist in registers only.
 //
 // Forward: own rows are queries; keys and values are streamed; the softmax is online (Milakov & Gimelshein 2018).
 // Backward recomputes the probabilities from the log-sum-exp, in two kernels. For dk and dv own rows are keys and
-// queries are streamed; for dq own rows are queries and keys are streamed. So each sum is made by one thread in a fixed
-// order. This costs 7 matmuls where atomic additions would need 5.
+// queries are streamed; for dq own rows are queries and keys are streamed. So one thread makes each sum, in a fixed
+// order. This costs 7 matmuls; one kernel with atomic additions would need 5.
 //
 // Scores are scaled by 1/sqrt(HS). Exponentials are powers of two, with scale_log2 = log2(e)/sqrt(HS).
 #pragma once
@@ -15,8 +15,8 @@ static constexpr int FLASH_MAX_HEAD_SIZE = 128;
 static constexpr float LOG2_E = 1.4426950408889634f;
 
 // Rows of a block's own tile and of a streamed tile, and the block's shared memory: at most 99 KB, which all GPUs since
-// Ampere have. For heads of up to 64 channels in bf16 there are registers for two groups of 16 rows per warp. Such a
-// block needs at most half of that memory, so that two blocks fit on an SM of any of these GPUs.
+// Ampere have. For heads of up to 64 channels in bf16 a warp has registers for two groups of 16 rows. Such a block
+// needs at most half of the 99 KB, so two blocks fit on an SM of any of these GPUs.
 template <class Type, int HD> struct Flash {
     enum {
         PITCH = Tile<Type, HD>::PITCH,
@@ -34,7 +34,7 @@ template <class Type, int HD> struct Flash {
     static_assert(BYTES_FORWARD <= 99 * 1024 && BYTES_BACKWARD + BYTES_STATISTICS <= 99 * 1024, "too large a tile");
 };
 
-// The head and the tile of a block. Neighbouring blocks have tiles of one head, because these read the same rows.
+// The head and the tile of a block. Neighbouring blocks have tiles of one head, which read the same rows.
 struct FlashPlace {
     int tile;
     size_t qkv, out, lse; // offsets of the head's rows in qkv and dqkv, in out and dout, in lse and delta
@@ -171,8 +171,8 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
 // they add zeros to all sums. A group of rows is computed in chunks of 16 by 16 scores. Chunks on the diagonal need a
 // mask, and with two groups also those beside it.
 
-// dk and dv: own rows are keys. Products are transposed: an accumulator has a key in each row and a query in each
-// column.
+// Computes dk and dv: own rows are keys. The matmuls are transposed: an accumulator has a key in each row and a query
+// in each column.
 template <class Type, int HD>
 static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     flash_backward_keys_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
@@ -258,7 +258,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     }
 }
 
-// dq: own rows are queries.
+// Computes dq: own rows are queries.
 template <class Type, int HD>
 static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     flash_backward_queries_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
@@ -375,7 +375,7 @@ static inline void flash_backward(Type* dqkv, const Type* dout, const float* lse
     cuda_launched("flash_backward_queries");
 }
 
-// Returns true if the kernels take these activations: rows must consist of whole 128-bit accesses.
+// Returns true if the kernels take these activations: their rows must consist of whole 128-bit accesses.
 static inline bool flash_supports(const floatX* activations, int HS) {
     return HS % 8 == 0 && HS <= FLASH_MAX_HEAD_SIZE && is_packable(activations, HS);
 }

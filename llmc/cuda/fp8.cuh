@@ -16,15 +16,13 @@
 // C bytes below. But it makes a step depend on a history: a resumed run would have to restore the history, recomputed
 // activations would change it, and a sudden outlier would saturate. Scales are powers of two: multiplying by them is
 // exact, so how a number is rounded does not depend on the rest of its tensor (except for the smallest numbers). If a
-// tensor is not finite, its scale is NaN, and so is the whole product: the loss then shows an infinity that the formats
-// could hide.
+// tensor is not finite, its scale is NaN, and so are all outputs of its matmul: the loss then shows an infinity that
+// the formats could hide.
 //
 // Cost, in bytes per element: forward 2 for amax and 2 + 1 for the cast of inp; backward 2 + 2 + 2 for dout and
 // 2 + 2 + 1 for inp; weights 6 once per update. For the four layers of a block these are 124 C bytes per token, against
 // 72 C^2 operations. By `bench predict H100 --dtype fp8` (not measured) that is a loss for GPT-2 124M (C = 768) and a
 // gain for 1558M (C = 1600). It would be cheaper if the kernel that writes a tensor also computed its amax and cast.
-//
-// Memory: two bytes for each weight of the blocks, and 9 N C for the activations of one layer (fp8_bytes).
 #pragma once
 #include "gpus.h"
 #include "../tensors.h"
@@ -44,8 +42,8 @@ struct alignas(16) Fp8Scale {
 
 static constexpr int FP8_WIDTH = 8;
 
-// scale->amax, 0 before, becomes the largest |x|. Magnitudes are compared by their bits, which places infinity and NaN
-// above all numbers. A maximum does not depend on the order of the atomic operations.
+// Raises scale->amax, which must be 0 before, to the largest |x|. Magnitudes are compared by their bits, which places
+// infinity and NaN above all numbers. A maximum does not depend on the order of the atomic operations.
 static __global__ void fp8_amax_kernel(Fp8Scale* scale, const floatX* x, size_t n) {
     __shared__ uint32_t of_warp[WARPS_IN_BLOCK];
     const size_t stride = (size_t)gridDim.x * blockDim.x * FP8_WIDTH;
@@ -66,7 +64,8 @@ static __global__ void fp8_amax_kernel(Fp8Scale* scale, const floatX* x, size_t 
 }
 
 // Returns the largest power of two that keeps amax within the format's largest number, 1.75 * 2^top; NaN if amax is not
-// finite. The exponent is limited so that the inverse is a normal number: tensors below 2^-110 become zero.
+// finite. The exponent is limited so that the inverse is a normal number: an amax below about 2^-118 in E4M3, or 2^-111
+// in E5M2, does not reach the upper end of the format.
 template <Fp8Format FORMAT> static __device__ inline float fp8_scale(uint32_t amax) {
     const int top = FORMAT == __NV_E4M3 ? 8 : 15, bias = 127, most = 126;
     const uint32_t infinity = 0x7f800000, mantissa = 0x007fffff, three_quarters = 0x00600000;
@@ -103,12 +102,12 @@ static __global__ void fp8_cast_kernel(uint8_t* out, Fp8Scale* scale, const floa
     fp8_store(out + i, bytes);
 }
 
-// A block casts a tile of 128 x 64: a warp 16 rows, a thread FP8_OWN_ROWS of them and FP8_WIDTH columns.
+// A block casts a tile of 128 x 64, a warp 16 rows of it, a thread FP8_OWN_ROWS rows of FP8_WIDTH columns.
 static constexpr int FP8_OWN_ROWS = 4, FP8_TILE_ROWS = FP8_OWN_ROWS * WARP_SIZE, FP8_TILE_COLS = 64;
 
 // transposed (C,N) = x (N,C) * scale; with KEEP_ROWS also rows (N,C) = x * scale. A word of shared memory holds four
-// rows of a column. The words of a column are rotated by four for every FP8_WIDTH columns, so that there are no bank
-// conflicts: neither when a warp writes (4 words of 8 columns), nor when it reads (a column).
+// rows of a column. The words of a column are rotated by four for every FP8_WIDTH columns. This avoids bank conflicts
+// both when a warp writes (4 words of 8 columns) and when it reads (a column).
 template <Fp8Format FORMAT, bool KEEP_ROWS>
 static __global__ void __launch_bounds__(THREADS_IN_BLOCK)
 fp8_cast_transpose_kernel(uint8_t* rows, uint8_t* transposed, Fp8Scale* scale, const floatX* x, size_t N, size_t C) {
@@ -148,8 +147,8 @@ fp8_cast_transpose_kernel(uint8_t* rows, uint8_t* transposed, Fp8Scale* scale, c
 
 // Sets scale->amax, which the casts read.
 static inline void fp8_amax(Fp8Scale* scale, const floatX* x, size_t n) {
-    enum { BLOCKS_ON_SM = 8 };
-    const size_t blocks = min_size(ceil_div(n, THREADS_IN_BLOCK * FP8_WIDTH), (size_t)BLOCKS_ON_SM * gpu.num_sms);
+    enum { BLOCKS_PER_SM = 8 };
+    const size_t blocks = min_size(ceil_div(n, THREADS_IN_BLOCK * FP8_WIDTH), (size_t)BLOCKS_PER_SM * gpu.num_sms);
     device_zero(scale, sizeof *scale);
     fp8_amax_kernel<<<(unsigned)blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(scale, x, n);
     cuda_launched("fp8_amax");
@@ -163,7 +162,7 @@ static inline void fp8_cast(uint8_t* out, Fp8Scale* scale, const floatX* x, size
     cuda_launched("fp8_cast");
 }
 
-// rows may be NULL.
+// rows NULL: only the transpose is written.
 template <Fp8Format FORMAT>
 static inline void fp8_cast_transpose(uint8_t* rows, uint8_t* transposed, Fp8Scale* scale, const floatX* x, size_t N,
                                       size_t C) {
@@ -240,8 +239,8 @@ static inline void fp8_weights_forget(const void* memory, size_t bytes) {
     fp8_weights.count = kept;
 }
 
-// Casts all cached weights again. params_changed() does this right away, not at the next use of a weight: so the work
-// of a micro-step does not depend on what came before it, as a recorded graph requires.
+// Casts all cached weights again. params_changed() does this right away, not at the next use of a weight: the work of a
+// micro-batch must not depend on earlier work, because it is replayed as a graph.
 static inline void fp8_weights_changed(void) {
     for (size_t i = 0; i < fp8_weights.count; i++) { fp8_weight_cast(&fp8_weights.entry[i]); }
 }
@@ -268,8 +267,8 @@ static inline const Fp8Weight* fp8_weight(const floatX* weight, size_t OC, size_
     return w;
 }
 
-// Returns the bytes of device memory that FP8 takes for a model: the matrices of its blocks, and for the widest layer
-// dout twice and inp.
+// Returns the bytes of device memory that FP8 takes for a model: the matrices of its blocks, to train also transposed,
+// and the activations of the widest layer: inp (N,4C), or to train dout (N,4C) twice and inp (N,C).
 static inline size_t fp8_bytes(const TensorTable* params, bool trains, size_t N, size_t C) {
     size_t weights = 0;
     for (int i = 0; i < params->count; i++) {

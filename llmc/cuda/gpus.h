@@ -5,8 +5,9 @@
 
 // TFLOP/s of dense matmuls summed in fp32, and GB/s of memory, as NVIDIA publishes them. Only GPUs of exactly these
 // names are looked up; others (a laptop's, a MIG instance) are measured. Sources: the white papers on the architectures
-// (GA100, GA102, AD102, GH100, GB202); data sheets for the A10, A30, A40, A5000, L4, L40, L40S, RTX 6000, GH200, B200
-// and both NVL. Where only a figure with sparsity is published, half of it is listed. 0: the GPU lacks that type.
+// (GA100, GA102, AD102, GH100, GB202); data sheets for the A10, A30, A40, A5000, L4, L40, L40S, RTX 6000, GH200, B200,
+// H100 NVL and H200 NVL. Where only a figure with sparsity is published, half of it is listed. 0: the GPU lacks that
+// type.
 typedef struct {
     const char *name, *alias; // the driver's name; the common name
     int major;                // compute capability, before the point

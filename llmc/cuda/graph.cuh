@@ -1,19 +1,19 @@
 // Records recurring work as a CUDA graph (stream capture) and replays it, so that the driver is called once for all of
-// its kernels. A micro-step of GPT-2 124M is about 370 launches (counted by the emulator; cuBLASLt may make two
-// launches of one call). At large batches this gains almost nothing, because launches are queued long before they run.
-// It gains most at small batches, where launching a kernel takes longer than running it.
+// its kernels. Forward and backward of GPT-2 124M are about 370 launches (counted by the emulator; cuBLASLt may make
+// two launches of one call). At large batches a graph gains almost nothing, because launches are queued long before
+// they run. It gains most at small batches, where launching a kernel takes longer than running it.
 //
 // A graph contains the arguments of its launches by value: sizes, factors, addresses. It is therefore valid for one set
 // of the work's arguments. Batches alternate between two buffers, so a recording keeps two graphs. The second graph
 // costs a little memory and one more capture; copying each batch to one fixed buffer would cost a launch per batch.
-// Uploads of batches are not recorded, so that they overlap with kernels as they do without graphs.
+// Uploads of batches are not recorded, so they overlap with kernels as they do without graphs.
 //
 // The first call runs the work without recording it: libraries then choose algorithms and load kernels, which a capture
 // forbids.
 #pragma once
 #include "device.cuh"
 
-static constexpr int GRAPHS_KEPT = 2, MAX_WORK_ARGUMENTS = 32;
+static constexpr int GRAPHS_KEPT = 2, MAX_WORK_ARGUMENTS = 32; // in bytes
 
 typedef struct {
     cudaGraphExec_t exec; // NULL: no graph
@@ -36,15 +36,15 @@ static inline Graph* graph_find(Recording* r, const void* arguments, size_t byte
     return NULL;
 }
 
-// The graph must not be running: call device_sync() before.
+// Call device_sync() before: the graph must not be running.
 static inline void graph_destroy(Graph* g) {
-    if (g->exec) { cuda_check(cudaGraphExecDestroy(g->exec), "forgetting a graph"); }
+    if (g->exec) { cuda_check(cudaGraphExecDestroy(g->exec), "freeing a graph"); }
     g->exec = NULL;
 }
 
 // Destroys the captured graph; an instantiated graph is a copy of it.
 static inline void graph_drop(cudaGraph_t* graph) {
-    if (*graph) { cuda_check(cudaGraphDestroy(*graph), "forgetting a graph"); }
+    if (*graph) { cuda_check(cudaGraphDestroy(*graph), "freeing a graph"); }
     *graph = NULL;
 }
 
@@ -54,8 +54,8 @@ static inline bool graph_succeeded(cudaError_t error, const char* what) {
     return error == cudaSuccess;
 }
 
-// Returns the work that `work` queues as a graph; NULL if some of it cannot be captured. ThreadLocal: calls that a
-// capture forbids may go on in other threads, such as the data loader's.
+// Captures the work that `work` queues and returns it as a graph; NULL if some of it cannot be captured. ThreadLocal
+// lets other threads, such as the data loader's, make calls that a capture forbids.
 static inline cudaGraph_t graph_capture(Work work, const void* arguments) {
     cudaGraph_t graph = NULL;
     gpu.capture_failed = NULL;
@@ -76,8 +76,8 @@ static inline Graph* graph_record(Recording* r, const char* name, Work work, con
     if (g->exec) { device_sync(); }
     graph_destroy(g);
     cudaGraph_t graph = graph_capture(work, arguments);
-    if (graph && graph_succeeded(cudaGraphInstantiate(&g->exec, graph, 0), "making a graph ready")) {
-        graph_succeeded(cudaGraphUpload(g->exec, gpu.stream), "bringing a graph to the GPU");
+    if (graph && graph_succeeded(cudaGraphInstantiate(&g->exec, graph, 0), "instantiating a graph")) {
+        graph_succeeded(cudaGraphUpload(g->exec, gpu.stream), "uploading a graph");
     }
     graph_drop(&graph);
     if (gpu.capture_failed) {

@@ -1,13 +1,13 @@
 // Layer normalization (Ba et al. 2016), also fused with the residual addition before it.
 //
-// Forward: a warp computes a row. It keeps the row in shared memory, so that global memory is read once.
+// Forward: a warp computes a row. It caches the row in shared memory, so that global memory is read once.
 //
 // Backward, with norm = (inp - mean) * rstd and dnorm = dout * weight, for each row of C:
 //   dinp += rstd * (dnorm - mean(dnorm) - norm * mean(dnorm * norm))
 //   dweight += dout * norm, dbias += dout, summed over all rows
 // A block reads a few rows twice. In the first pass each warp computes the two means of a row. In the second pass each
-// thread takes a few columns of all these rows, so that it sums dweight and dbias without any other thread; the rows
-// then come from the caches. column_sums.cuh adds the partial sums of the blocks.
+// thread takes a few columns of all these rows and sums dweight and dbias of its columns alone; the rows then come from
+// the caches. column_sums.cuh adds the partial sums of the blocks.
 #pragma once
 #include "column_sums.cuh"
 
@@ -15,7 +15,7 @@ static constexpr float LAYERNORM_EPS = 1e-5f;
 static constexpr int LAYERNORM_SHARED = 48 << 10; // bytes of shared memory that a block has by default
 static constexpr int LAYERNORM_BLOCKS_PER_SM = 4; // of layernorm_backward_kernel
 
-// cached: the rows fit in shared memory; else they are read again. RESIDUAL: residual = inp + add is normalized.
+// cached: the rows fit in shared memory; else global memory is read again. RESIDUAL: normalizes residual = inp + add.
 template <int WIDTH, bool RESIDUAL>
 static __global__ void layernorm_forward_kernel(float* residual, floatX* out, float* mean, float* rstd,
                                                 const float* inp, const floatX* add, const floatX* weight,
@@ -63,7 +63,7 @@ typedef struct {
     float mean, rstd, dnorm_mean, dnorm_norm_mean;
 } LayernormRow;
 
-// A warp computes the two means of a row.
+// Computes the two means of a row; all lanes of a warp must call it.
 template <int WIDTH>
 static __device__ inline LayernormRow layernorm_row_means(const floatX* dout, const float* inp, const floatX* weight,
                                                           float mean, float rstd, int C) {

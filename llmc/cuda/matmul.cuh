@@ -1,6 +1,6 @@
 // Linear layers, by cuBLASLt. Weights are (out,in), as in PyTorch: out = inp @ weight^T + bias.
 //
-// Epilogue fusion: with gpu.fused the library computes the bias, GELU and the gradients of both while the product is
+// Epilogue fusion: with gpu.fused the library computes the bias, GELU and the gradients of both while the output is
 // still in registers, which saves a pass over memory. Each fused form has an unfused one, for --fused 0 and where the
 // library has no algorithm.
 #pragma once
@@ -37,9 +37,9 @@ static __global__ void add_vector_kernel(float* sums, const float* x, int n) {
 // launchers
 
 static inline void add_bias(floatX* out, const floatX* bias, int N, int OC) {
-    enum { WIDE = FLOATX_WIDTH, BLOCKS_ON_SM = 16 };
+    enum { WIDE = FLOATX_WIDTH, BLOCKS_PER_SM = 16 };
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
-    const unsigned down = (unsigned)min_size(ceil_div(N, WARPS_IN_BLOCK), (size_t)BLOCKS_ON_SM * gpu.num_sms);
+    const unsigned down = (unsigned)min_size(ceil_div(N, WARPS_IN_BLOCK), (size_t)BLOCKS_PER_SM * gpu.num_sms);
     if (is_wide<WIDE>(out, OC) && is_wide<WIDE>(bias, OC)) {
         const dim3 blocks(down, blocks_for(OC, WARP_SIZE * WIDE));
         add_bias_kernel<WIDE><<<blocks, threads, 0, gpu.stream>>>(out, bias, N, OC);
@@ -55,7 +55,7 @@ static inline void add_vector(float* sums, const float* x, int n) {
     cuda_launched("add_vector");
 }
 
-// A matmul without fusion.
+// Queues a matmul without fusion, by cuBLASLt or by the plain kernel.
 static inline void multiply(const Matmul* m) {
     if (!gpu.plain) {
         if (cublaslt_matmul(m)) { return; }
@@ -82,7 +82,7 @@ static inline Matmul matmul_of(const floatX* a, const floatX* b, int rows, int c
 }
 
 // out (N,OC) = inp (N,C) @ weight (OC,C)^T
-static inline Matmul forward_product(floatX* out, const floatX* inp, const floatX* weight, int N, int C, int OC) {
+static inline Matmul forward_matmul(floatX* out, const floatX* inp, const floatX* weight, int N, int C, int OC) {
     Matmul m = matmul_of(inp, weight, N, OC, C);
     m.b_transposed = true;
     m.out = out;
@@ -90,16 +90,16 @@ static inline Matmul forward_product(floatX* out, const floatX* inp, const float
 }
 
 // dinp (N,C) = dout (N,OC) @ weight (OC,C)
-static inline Matmul backward_inp_product(floatX* dinp, const floatX* dout, const floatX* weight, int N, int C,
-                                          int OC) {
+static inline Matmul backward_inp_matmul(floatX* dinp, const floatX* dout, const floatX* weight, int N, int C,
+                                         int OC) {
     Matmul m = matmul_of(dout, weight, N, C, OC);
     m.out = dinp;
     return m;
 }
 
 // dweight (OC,C) += dout (N,OC)^T @ inp (N,C)
-static inline Matmul backward_weight_product(float* dweight, const floatX* dout, const floatX* inp, int N, int C,
-                                             int OC) {
+static inline Matmul backward_weight_matmul(float* dweight, const floatX* dout, const floatX* inp, int N, int C,
+                                            int OC) {
     Matmul m = matmul_of(dout, inp, OC, C, N);
     m.a_transposed = true;
     m.sum = dweight;
@@ -113,8 +113,8 @@ static inline bool is_fp8_multiple(const void* p, int columns) {
     return (uintptr_t)p % FP8_MULTIPLE == 0 && columns % FP8_MULTIPLE == 0;
 }
 
-// Returns true if the shapes suit FP8. Reports an unsuitable layer once. An unsuitable N alone is not reported:
-// generation computes one token at a time, which is no multiple of 16.
+// Returns true if the shapes suit FP8. Reports an unsuitable layer once, but not an unsuitable N: generation computes
+// one token at a time, which is no multiple of 16.
 static inline bool fp8_supports(const floatX* inp, const floatX* weight, int N, int C, int OC) {
     static bool is_reported;
     const bool fits = is_fp8_multiple(inp, C) && is_fp8_multiple(weight, OC);
@@ -158,7 +158,7 @@ static inline bool fp8_matmul_forward(floatX* out, const floatX* inp, const floa
     Fp8Scale* scale = fp8_scratch.scales;
     const Fp8Weight* w = fp8_weight(weight, OC, C, FP8_ROWS);
     fp8_cast<__NV_E4M3>(x, scale, inp, N, C);
-    const Matmul simple = in_fp8(forward_product(out, inp, weight, N, C, OC), AS_E4M3, x, scale, w->rows, w->scale);
+    const Matmul simple = in_fp8(forward_matmul(out, inp, weight, N, C, OC), AS_E4M3, x, scale, w->rows, w->scale);
     Matmul fused = simple;
     fused.fusion = FUSE_BIAS;
     fused.bias = bias;
@@ -168,8 +168,8 @@ static inline bool fp8_matmul_forward(floatX* out, const floatX* inp, const floa
     return true;
 }
 
-// The gradients of inp and weight. That of weight is added to, so it comes last: if a matmul fails, the caller starts
-// over.
+// Computes the gradients of inp and weight. The weight's comes last, because it is added to: if either matmul has no
+// algorithm, the caller can still compute both in floatX.
 static inline bool fp8_matmul_backward(floatX* dinp, float* dweight, const floatX* dout, const floatX* inp,
                                        const floatX* weight, int N, int C, int OC) {
     if (!gpu.fp8 || !fp8_supports(inp, weight, N, C, OC)) { return false; }
@@ -181,8 +181,8 @@ static inline bool fp8_matmul_backward(floatX* dinp, float* dweight, const float
     fp8_cast_transpose<__NV_E5M2>(d, d_transposed, d_scale, dout, N, OC);
     fp8_cast_transpose<__NV_E4M3>(NULL, x_transposed, x_scale, inp, N, C);
     const Matmul to_inp =
-        in_fp8(backward_inp_product(dinp, dout, weight, N, C, OC), AS_E5M2, d, d_scale, w->transposed, w->scale);
-    const Matmul to_weight = in_fp8(backward_weight_product(dweight, dout, inp, N, C, OC), AS_E5M2, d_transposed,
+        in_fp8(backward_inp_matmul(dinp, dout, weight, N, C, OC), AS_E5M2, d, d_scale, w->transposed, w->scale);
+    const Matmul to_weight = in_fp8(backward_weight_matmul(dweight, dout, inp, N, C, OC), AS_E5M2, d_transposed,
                                     d_scale, x_transposed, x_scale);
     return fp8_multiply(&to_inp) && fp8_multiply(&to_weight);
 }
@@ -193,7 +193,7 @@ static inline bool fp8_matmul_backward(floatX* dinp, float* dweight, const float
 // matmul_forward() without FP8; bias may be NULL.
 static inline void matmul_forward_floatX(floatX* out, const floatX* inp, const floatX* weight, const floatX* bias,
                                          int N, int C, int OC) {
-    const Matmul simple = forward_product(out, inp, weight, N, C, OC);
+    const Matmul simple = forward_matmul(out, inp, weight, N, C, OC);
     Matmul fused = simple;
     fused.fusion = FUSE_BIAS;
     fused.bias = bias;
@@ -219,7 +219,7 @@ static inline void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* i
         gelu_forward(out, pre, (size_t)N * OC);
         return;
     }
-    Matmul fused = forward_product(out, inp, weight, N, C, OC);
+    Matmul fused = forward_matmul(out, inp, weight, N, C, OC);
     fused.fusion = FUSE_BIAS_GELU;
     fused.bias = bias;
     fused.pre = pre;
@@ -228,11 +228,11 @@ static inline void matmul_gelu_forward(floatX* out, floatX* pre, const floatX* i
     gelu_forward(out, pre, (size_t)N * OC);
 }
 
-// dweight (OC,C) += and dbias (OC) +=. Fused, the matmul also sums dout for dbias. The library can only set these sums,
-// so it writes them to scratch memory, from where add_vector() adds them.
+// Adds to dweight (OC,C) and dbias (OC). The fused matmul also sums dout for dbias. The library can only set these
+// sums, so it writes them to scratch memory, from where add_vector() adds them.
 static inline void matmul_backward_weight_bias(float* dweight, float* dbias, const floatX* dout, const floatX* inp,
                                                int N, int C, int OC) {
-    const Matmul simple = backward_weight_product(dweight, dout, inp, N, C, OC);
+    const Matmul simple = backward_weight_matmul(dweight, dout, inp, N, C, OC);
     Matmul fused = simple;
     fused.fusion = FUSE_A_SUMS;
     fused.a_sums = (float*)gpu.scratch;
@@ -250,7 +250,7 @@ static inline void matmul_backward(floatX* dinp, float* dweight, float* dbias, c
         add_column_sums(dbias, dout, N, OC);
         return;
     }
-    const Matmul to_inp = backward_inp_product(dinp, dout, weight, N, C, OC);
+    const Matmul to_inp = backward_inp_matmul(dinp, dout, weight, N, C, OC);
     multiply(&to_inp);
     matmul_backward_weight_bias(dweight, dbias, dout, inp, N, C, OC);
 }
@@ -263,7 +263,7 @@ static inline void matmul_gelu_backward(floatX* dinp, float* dweight, float* dbi
         add_column_sums(dbias, dout, N, OC);
         return;
     }
-    const Matmul simple = backward_inp_product(dinp, dout, weight, N, C, OC);
+    const Matmul simple = backward_inp_matmul(dinp, dout, weight, N, C, OC);
     Matmul fused = simple;
     fused.fusion = FUSE_GELU_BACKWARD;
     fused.pre = (floatX*)pre; // not written

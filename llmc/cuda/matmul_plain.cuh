@@ -7,7 +7,7 @@
 #pragma once
 #include "device.cuh"
 
-// The epilogue: what cuBLASLt does with the product before it is stored. The plain kernel supports FUSE_NOTHING and
+// The epilogue, which cuBLASLt applies to the output before it is stored. The plain kernel supports FUSE_NOTHING and
 // FUSE_BIAS only.
 typedef enum {
     FUSE_NOTHING,
@@ -29,7 +29,7 @@ struct Matmul {
     const float *a_scale, *b_scale; // FP8: the elements are multiplied by these; in device memory
     bool a_transposed; // a lies in memory as (depth,rows)
     bool b_transposed; // b lies in memory as (cols,depth)
-    floatX* out;       // (rows,cols), set; NULL: the product is added to sum
+    floatX* out;       // (rows,cols), set; NULL: the result is added to sum
     float* sum;        // (rows,cols)
     Fusion fusion;
     const floatX* bias; // (cols)
@@ -40,8 +40,8 @@ struct Matmul {
 
 // A slice is 64 x 16 elements, four for each of the 16 x 16 threads. A thread owns 4 x 4 elements of the output.
 static constexpr int TILE = 64, SLICE = 16, OWN = 4, TILE_THREADS = TILE / OWN;
-static constexpr int TILE_BLOCKS_ON_SM = 3; // bounds the registers: four would spill
-// Rows of a slice are padded in shared memory: this spreads a column over the banks and keeps a thread's four elements
+static constexpr int TILE_BLOCKS_PER_SM = 3; // bounds the registers: four would spill
+// Rows of a slice are padded in shared memory. This spreads a column over the banks and keeps a thread's four elements
 // aligned for 128-bit reads.
 static constexpr int SLICE_PADDING = 4;
 struct alignas(16) Slice {
@@ -65,7 +65,7 @@ static __device__ inline void load_slice(Slice* slice, const floatX* matrix, boo
 }
 
 // Block (x,y) computes the tile at row x * TILE and column y * TILE. Rows are x, because a grid may be long in x only.
-static __global__ void __launch_bounds__(TILE_THREADS * TILE_THREADS, TILE_BLOCKS_ON_SM)
+static __global__ void __launch_bounds__(TILE_THREADS * TILE_THREADS, TILE_BLOCKS_PER_SM)
 matmul_plain_kernel(Matmul m) {
     __shared__ Slice a, b;
     const size_t tile_row = (size_t)blockIdx.x * TILE, tile_col = (size_t)blockIdx.y * TILE;

@@ -78,7 +78,6 @@ static inline bool device_exists(void) {
     return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-// GPUs before Ada have no FP8 instructions.
 static inline const char* device_lacks(const DeviceOptions* o) {
     static char text[64];
     int major = 0, minor = 0;
@@ -123,11 +122,11 @@ static inline void open_gpu(const DeviceOptions* o) {
     gpu.is_open = true;
 }
 
-// GELU is fused for bf16 only: how exactly cuBLASLt computes tanh is not documented, and rounding to bf16 hides it.
+// GELU is fused for bf16 only: cuBLASLt does not document the accuracy of its tanh, and rounding to bf16 hides it.
 static inline bool can_fuse_gelu() { return gpu.fused && sizeof(floatX) == sizeof(bf16); }
 
-// The variants that choose_variant() sets later start with the ones most likely the fastest. Fused GELU pays from
-// Hopper on; on earlier GPUs the library's kernels write the output twice.
+// Opens the device with the variants that are probably the fastest; choose_variant() sets them later. Fused GELU is
+// assumed, not measured, to pay from Hopper on: on earlier GPUs the library's kernels write the output twice.
 static inline void device_open(const DeviceOptions* o) {
     if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
     if (device_lacks(o)) { usage_error("--dtype fp8: %s: give --dtype bf16", device_lacks(o)); }

@@ -22,7 +22,7 @@ static inline bool is_too_much_memory(size_t bytes, size_t growth) {
     return bytes * growth > device_memory_available() / 2;
 }
 
-static inline double seconds_of_product(const Matmul* m) {
+static inline double seconds_of_matmul(const Matmul* m) {
     device_sync();
     const double start = seconds_now();
     if (!cublaslt_matmul(m)) { matmul_plain(m); }
@@ -36,10 +36,10 @@ static inline double device_matmul_flops(void) {
     for (size_t n = 128;; n *= 2) {
         const size_t bytes = 2 * n * n * sizeof(floatX);
         floatX* matrices = (floatX*)device_alloc(bytes, "measuring the peak of matmuls");
-        Matmul m = forward_product(matrices + n * n, matrices, matrices, (int)n, (int)n, (int)n);
+        Matmul m = forward_matmul(matrices + n * n, matrices, matrices, (int)n, (int)n, (int)n);
         if (gpu.fp8) { m.a_storage = m.b_storage = AS_E4M3; } // no scales: they are 1
-        double best = seconds_of_product(&m);
-        for (int run = 1; run < PEAK_RUNS; run++) { best = fmin(best, seconds_of_product(&m)); }
+        double best = seconds_of_matmul(&m);
+        for (int run = 1; run < PEAK_RUNS; run++) { best = fmin(best, seconds_of_matmul(&m)); }
         device_free(matrices, bytes);
         if (best >= PEAK_SECONDS || n >= PEAK_MOST_ROWS || is_too_much_memory(bytes, 4)) {
             return 2.0 * (double)n * (double)n * (double)n / best;

@@ -9,7 +9,7 @@ static __device__ inline uint32_t shared_address(const void* p) { return (uint32
 // ---------------------------------------------------------------------------------------------------------------------
 // tensor cores
 
-// d (16,8) += a (16,16) @ b (16,8), the three spread over a warp ("Matrix Fragments for mma.m16n8k16"):
+// d (16,8) += a (16,16) @ b (16,8), each spread over a warp ("Matrix Fragments for mma.m16n8k16"):
 //   d[0], d[1]  row g, columns 2t and 2t+1; d[2], d[3] the same of row g+8
 //   a[0]        row g, columns 2t and 2t+1, the first in the lower half; a[1] of row g+8; a[2], a[3] 8 columns further
 //   b0          rows 2t and 2t+1 of column g; b1 8 rows further
@@ -20,8 +20,8 @@ static __device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], ui
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four matrices of 8 rows of 16 bytes from shared memory; lane l gives the address of row l % 8 of matrix l / 8. x[i]
-// is row g, columns 2t and 2t+1, of matrix i ("Warp-level matrix load instruction: ldmatrix").
+// Loads four matrices of 8 rows of 16 bytes from shared memory. Lane l gives the address of row l % 8 of matrix l / 8;
+// its x[i] becomes row g, columns 2t and 2t+1, of matrix i ("Warp-level matrix load instruction: ldmatrix").
 static __device__ inline void ldmatrix_x4(uint32_t (&x)[4], const bf16* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -29,7 +29,7 @@ static __device__ inline void ldmatrix_x4(uint32_t (&x)[4], const bf16* row) {
                  : "memory");
 }
 
-// The same of the transposed matrices: x[i] is rows 2t and 2t+1 of column g.
+// Loads the same matrices transposed: x[i] becomes rows 2t and 2t+1 of column g.
 static __device__ inline void ldmatrix_x4_trans(uint32_t (&x)[4], const bf16* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])

@@ -4,7 +4,7 @@
 #pragma once
 #include "common.cuh"
 
-// The type of one access for a vector of BYTES: at most 16 bytes.
+// The type of one access to a vector of BYTES, at most 16 bytes wide.
 template <int BYTES> struct Access { typedef uint4 Type; };
 template <> struct Access<2> { typedef uint16_t Type; };
 template <> struct Access<4> { typedef uint32_t Type; };
@@ -33,8 +33,7 @@ template <int WIDTH, class Type> static __device__ inline void store_floats(Type
     }
 }
 
-// The same at the end of an array, where only `left` elements may remain: elements beyond them read as 0 and are not
-// stored.
+// The same where only `left` elements of the array remain: elements beyond them read as 0 and are not stored.
 template <int WIDTH, class Type>
 static __device__ inline void load_rest(float (&x)[WIDTH], const Type* p, size_t left) {
     if (left >= WIDTH) {
@@ -58,7 +57,7 @@ template <int WIDTH, class Type> static inline bool is_wide(const Type* p, size_
     return !gpu.plain && (uintptr_t)p % sizeof(typename Access<WIDTH * sizeof(Type)>::Type) == 0 && n % WIDTH == 0;
 }
 
-// Widths of kernels that access mostly floats, or mostly floatX.
+// WIDTH of kernels that access mostly floats, and of those that access mostly floatX.
 static constexpr int FLOAT_WIDTH = 4, FLOATX_WIDTH = 16 / sizeof(floatX);
 
 // Kernels with one warp per row have blocks of (WARP_SIZE, warps) threads.

@@ -7,7 +7,7 @@
 // the order
 
 uint64_t permute(uint64_t i, uint64_t n, uint64_t key) {
-    enum { ROUNDS = 8 };
+    enum { ROUNDS = 8 }; // chosen; four suffice if the round function is random
     int half = 1;
     while (n > 1ull << (2 * half)) { half++; }
     const uint64_t mask = (1ull << half) - 1;
@@ -53,7 +53,6 @@ static bool dataloader_fill(DataLoader* l, Batch* b, Error* err) {
     return true;
 }
 
-// Lock and unlock the queue against the other thread.
 static void loader_lock(DataLoader* l) {
     if (pthread_mutex_lock(&l->mutex) != 0) { fatal("the data loader cannot lock its queue"); }
 }

@@ -59,7 +59,7 @@ typedef struct {
     pthread_t thread;
 } DataLoader;
 
-// The number of ints that dataloader_open takes as `memory`.
+// Returns the number of ints that dataloader_open takes as `memory`.
 size_t dataloader_ints(int max_rows, int T);
 
 // Starts a loader of batches of up to max_rows windows. It stores them in `memory`, dataloader_ints() ints, which the
@@ -74,7 +74,7 @@ void dataloader_request(DataLoader* l, uint64_t first, int rows);
 // Waits for the oldest batch asked for and returns it; good until the next call. Ends the program if it cannot be read.
 const Batch* dataloader_wait(DataLoader* l);
 
-// The number of batches that were asked for and not yet taken: 0 .. LOADER_AHEAD.
+// Returns the number of batches asked for and not yet taken: 0 .. LOADER_AHEAD.
 int dataloader_pending(const DataLoader* l);
 
 // Ends the thread and frees the loader's memory. Batches asked for and not taken are dropped.
@@ -87,10 +87,10 @@ typedef struct {
     DataLoader loader;
     uint64_t num_windows; // of all ranks
     int max_rows;
-    uint64_t next, stride; // the batch to ask for next, and from one of this rank's batches to its next
+    uint64_t next, stride; // the batch to ask for next; the distance between this rank's batches
 } EvalLoader;
 
-// The number of whole windows in `max_tokens` tokens: at least one, at most all. -1: all.
+// Returns the number of whole windows in `max_tokens` tokens: at least one, at most all. -1: all.
 uint64_t eval_windows(const Dataset* data, long long max_tokens);
 
 // Starts a loader of batches of up to max_rows windows; `memory` has dataloader_ints() ints. As for a DataLoader,

@@ -38,7 +38,7 @@ bool dataset_exists(const char* option, const char* patterns, Error* err) {
     return ok;
 }
 
-// True for the records that ./prepare leaves beside its shards, which a pattern like data/stories* matches too.
+// Returns true for the records that ./prepare leaves beside its shards, which a pattern like data/stories* matches too.
 static bool is_record(const char* path) {
     const size_t n = strlen(path);
     return n > 5 && strcmp(path + n - 5, ".json") == 0;
@@ -70,7 +70,7 @@ static const Shard* dataset_shard(Dataset* d, int i, Error* err) {
 
 // Adds one shard to the counts of windows and tokens and to the hash.
 static bool dataset_add(Dataset* d, int i, Error* err) {
-    enum { HASHED = 1 << 15 };
+    enum { HASHED = 1 << 15 }; // tokens at each end of a shard; chosen
     uint16_t tokens[HASHED];
     const Shard* shard = dataset_shard(d, i, err);
     if (!shard) { return false; }

@@ -166,7 +166,7 @@ void encode_input(const PrepareOptions* o, const Tokenizer* t, Position at, Chun
     Chunk* chunks = alloc_or_die(BATCH_CHUNKS, sizeof *chunks, "a batch of documents");
     Reader reader;
     reader_open(&reader, o, at);
-    int limit = FIRST_BATCH; // chunks in a batch; grows, so that few stories are made in vain for a short corpus
+    int limit = FIRST_BATCH; // chunks in a batch; begins small, so that a short corpus needs few stories too many
     for (bool more = true; more; limit = limit < BATCH_CHUNKS ? 2 * limit : limit) {
         int count = 0;
         for (size_t bytes = 0; more && count < limit && bytes < BATCH_BYTES;) {

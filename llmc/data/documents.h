@@ -10,6 +10,8 @@
 #include "tokenizer.h"
 #include <jansson.h>
 
+// A long document is cut after CHUNK_BYTES. A batch ends at BATCH_BYTES or BATCH_CHUNKS; the first has FIRST_BATCH
+// chunks. All chosen, not measured.
 enum { CHUNK_BYTES = 1 << 20, BATCH_BYTES = 16 << 20, BATCH_CHUNKS = 4096, FIRST_BATCH = 16 };
 
 // A place in the input from which reading can go on.

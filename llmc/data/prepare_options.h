@@ -12,7 +12,7 @@
     GROUP("input")                                                                                                    \
     TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file")                                                    \
     TEXT(split, "none", 1,                                                                                            \
-         "where a text ends a document: none, blank (after a blank line), or at a line like this, which is dropped")  \
+         "ends a document within a file: none, blank (a blank line), or the text of a line, which is dropped")        \
     CHOICE(format, "auto", "auto|text|jsonl", 1, "auto: jsonl if the name ends in .jsonl, .ndjson or .json")          \
     TEXT(field, "text", 1, "field of a line of JSONL that has the text")                                              \
     INT(stories, 0, 0, 9e18, NULL, 1,                                                                                 \

@@ -70,21 +70,21 @@ bool tokenizer_from_memory(Tokenizer* t, const void* file, size_t size, const ch
 // Reads a tokenizer file (llm.c's format, versions 1 and 2). On failure there is nothing to free.
 bool tokenizer_load(Tokenizer* t, const char* path, Error* err);
 
-// GPT-2's tokens, from the file embedded in the program.
+// Returns GPT-2's tokenizer, from the file embedded in the program.
 Tokenizer tokenizer_builtin(void);
 
-// The smallest vocabulary: tokens 0 to 255 are the bytes, 256 is the end of text.
+// Returns the tokenizer of the smallest vocabulary: tokens 0 to 255 are the bytes, 256 is the end of text.
 Tokenizer tokenizer_bytes(void);
 
-// The tokenizer that an option names: "gpt2" or "", "bytes", or else the path of a tokenizer file. Ends the program if
-// that cannot be read.
+// Returns the tokenizer that --tokenizer names: "gpt2" or "", "bytes", or else the path of a tokenizer file. Ends the
+// program if that cannot be read.
 Tokenizer tokenizer_open(const char* option);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // lists of tokens
 
 enum {
-    TOKENIZER_SHORT = 32,    // bytes of the longest piece whose pairs are searched one by one
+    TOKENIZER_SHORT = 32,    // bytes of the longest piece whose pairs are searched one by one; chosen
     TOKEN_POSITION_BITS = 40 // of a key of the heap; those above are the id
 };
 
@@ -104,7 +104,7 @@ typedef struct {
     uint64_t work;    // steps of merging so far: pairs looked up or compared, moves in the heap
 } TokenList;
 
-// An empty list.
+// Returns an empty list.
 TokenList token_list(void);
 
 // Frees the ids and the scratch memory; the list is empty then.
@@ -116,7 +116,7 @@ void token_list_append(TokenList* list, int id);
 // ---------------------------------------------------------------------------------------------------------------------
 // cutting text into pieces
 
-// The number of bytes of the first piece of the text from p < end.
+// Returns the number of bytes of the first piece of the text from p < end.
 size_t tokenizer_piece(const Tokenizer* t, const unsigned char* p, const unsigned char* end);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ void checkpoint_remove(const char* path) {
     free(folder);
 }
 
-// The step of a folder's name; -1 if it is not a checkpoint's.
+// Returns the step of a folder's name; -1 if it is not a checkpoint's.
 static long long checkpoint_step(const char* name) {
     char same[32];
     long long step = -1;
@@ -41,7 +41,7 @@ static int compare_steps(const void* a, const void* b) {
     return (x < y) - (x > y);
 }
 
-// The next entry of a folder; NULL at its end. Ends the program if it cannot be read.
+// Returns the next entry of a folder; NULL at its end. Ends the program if it cannot be read.
 static struct dirent* next_entry(DIR* d, const char* path) {
     errno = 0;
     struct dirent* e = readdir(d);
@@ -106,8 +106,8 @@ json_t* json_hex(uint64_t x) {
     return json_string(hex);
 }
 
-// The checksum in the text of state.json: 16 hexadecimal digits, NULL if there is none. It is the hash of the text with
-// zeros in their place.
+// Returns the checksum in the text of state.json, 16 hexadecimal digits; NULL if there is none. It is the hash of the
+// text with zeros in their place.
 static char* state_checksum_digits(char* text) {
     static const char key[] = "\"checksum\": \"";
     char* at = strstr(text, key);
@@ -142,7 +142,7 @@ json_t* checkpoint_read_state(const char* folder, Error* err) {
     return NULL;
 }
 
-// The text at object.key of one checkpoint's state.json; NULL if it cannot be read.
+// Returns the text at object.key of one checkpoint's state.json; NULL if it cannot be read.
 static char* saved_text(const char* folder, const char* object, const char* key) {
     char* path = format("%s/state.json", folder);
     json_t* state = path_exists(path) ? json_load_file(path, 0, NULL) : NULL;
@@ -210,11 +210,10 @@ bool checkpoint_verify_file(const char* folder, const char* file, json_t* state,
     return ok;
 }
 
-// Files beside tensors that state.json has a checksum of.
+// Files without tensors that state.json has a checksum of.
 static const char* const PLAIN_FILES[] = {"config.json", "generation_config.json"};
 enum { NUM_PLAIN_FILES = sizeof PLAIN_FILES / sizeof *PLAIN_FILES };
 
-// The hash of a whole file.
 static bool file_hash(const char* folder, const char* file, uint64_t* hash, Error* err) {
     size_t bytes;
     char* path = format("%s/%s", folder, file);
@@ -239,7 +238,7 @@ static bool verify_plain_files(const char* folder, json_t* state, Error* err) {
     return true;
 }
 
-// Their checksums by name; NULL if a file cannot be read.
+// Returns the checksums of the files without tensors, by name; NULL if a file cannot be read.
 static json_t* hash_plain_files(const char* folder, Error* err) {
     json_t* checksums = json_object();
     for (int i = 0; i < NUM_PLAIN_FILES; i++) {
@@ -343,7 +342,7 @@ void checkpoint_hand_over(const Optimizer* o) { // in the order of checkpoint_wr
     optimizer_whole(o, o->v);
 }
 
-// Bytes that a checkpoint takes, a little over.
+// Returns the bytes that a checkpoint takes, rounded up: masters and two moments, and a little for the rest.
 static size_t checkpoint_bytes(const GPT2* g) {
     return 3 * g->params_table.size * sizeof(float) + ((size_t)1 << 20);
 }
@@ -364,14 +363,14 @@ char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, 
     char *path = format("%s/step_%08lld", out, s->step), *temporary = format("%s/.tmp-step_%08lld", out, s->step);
     bool ok = checkpoint_room(out, o->model, err) && make_directories(temporary, err) &&
               checkpoint_write(temporary, o, s, p, c, eot, err);
-    if (ok && path_exists(path)) { checkpoint_remove(path); } // a damaged one, which the run went round
+    if (ok && path_exists(path)) { checkpoint_remove(path); } // the run resumed from an older one and came here again
     if (ok && rename(temporary, path) != 0) { ok = fail(err, "%s: cannot rename to it: %s", path, strerror(errno)); }
     ok = ok && sync_parent(path, err);
     if (!ok) { nftw(temporary, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
     free(temporary);
     size_t count, behind = 0;
     long long* steps = checkpoint_list(out, &count);
-    for (size_t i = 0; ok && c->keep > 0 && i < count; i++) { // those ahead are damaged ones, which the run went round
+    for (size_t i = 0; ok && c->keep > 0 && i < count; i++) { // newer ones go too: the run resumed from an older one
         if (steps[i] <= s->step && behind++ < (size_t)c->keep) { continue; }
         char* old = format("%s/step_%08lld", out, steps[i]);
         checkpoint_remove(old);

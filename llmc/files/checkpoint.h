@@ -3,10 +3,10 @@
 //
 //   model.safetensors, config.json, generation_config.json    see huggingface.h
 //   optimizer.safetensors                                     both moments, m.* and v.*, in our layout
-//   state.json                                                where the run stands, its options, checksums
+//   state.json                                                TrainState, the run's options, checksums
 //
 // A checkpoint is written under another name (.tmp-*), synced and renamed, so that a folder under its own name is
-// complete. It is verified before it is used; if it is damaged the one before is used. Beside the checkpoints,
+// complete. It is verified before it is used; a damaged one is passed over for an older one. Beside the checkpoints,
 // options.json holds the options of a run from its start on, so that a run killed before its first checkpoint resumes
 // as the same run.
 #pragma once
@@ -18,7 +18,7 @@
 
 enum { CHECKPOINT_FORMAT = 1 };
 
-// Where a run stands, beside parameters and moments.
+// State of a run, besides parameters and moments.
 typedef struct {
     long long step;     // completed updates
     long long tokens;   // trained on
@@ -44,7 +44,8 @@ void checkpoint_clean(const char* out);
 // ---------------------------------------------------------------------------------------------------------------------
 // state.json and options.json
 
-// Reads a window of losses or norms from a JSON array of numbers. Fails if it is none, or as outlier_import() does.
+// Reads a window of losses or norms from a JSON array: its first OUTLIER_WINDOW elements, 0 for what is no number; an
+// empty window if it is no array. Fails as outlier_import() does.
 bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err);
 
 // Returns a string of 16 hexadecimal digits, a new reference.
@@ -53,14 +54,15 @@ json_t* json_hex(uint64_t x);
 // Reads a checkpoint's state.json and verifies its checksum; a new reference. Returns NULL if it is missing or damaged.
 json_t* checkpoint_read_state(const char* folder, Error* err);
 
-// The text at object.key in state.json of the newest checkpoint that the run will resume from (`resume`: "auto", a
-// path, or empty); NULL if there is none. The caller frees it. Nothing is verified.
+// Returns the text at object.key in state.json of the newest checkpoint that the run will resume from (`resume`:
+// "auto", a path, or empty); NULL if there is none. The caller frees it. Nothing is verified.
 char* checkpoint_saved_text(const char* out, const char* resume, const char* object, const char* key);
 
 // Returns the kernels (Backend.device_kernels) that the run had on such a device; NULL if it had none.
 const char* state_kernels(const json_t* state, const Backend* b);
 
-// Writes, or reads, the options of a run in `out`; run_read_options() returns NULL if there is no such file.
+// Writes, or reads, the options of a run in `out`. run_read_options() returns NULL if there is no such file, and ends
+// the program if it is damaged.
 bool run_write_options(const char* out, json_t* options, Error* err);
 json_t* run_read_options(const char* out);
 
@@ -93,5 +95,5 @@ char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, 
 // Sends this rank's shards to rank 0, which saves a checkpoint.
 void checkpoint_hand_over(const Optimizer* o);
 
-// Loads parameters and moments of a verified checkpoint, and where its run stood.
+// Loads parameters, moments and state of a verified checkpoint.
 bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* state, Error* err);

@@ -75,7 +75,7 @@ char* clean_text(const char* text, size_t size, bool (*keep)(uint32_t), size_t* 
     return clean;
 }
 
-// True for line ends, tabs, and every character that is no control character.
+// Returns true for line ends, tabs, and every character that is no control character.
 static bool is_harmless(uint32_t c) { return c == '\n' || c == '\t' || (c >= 32 && (c < 127 || c >= 160)); }
 
 void put_text(FILE* to, const char* text, size_t size) {

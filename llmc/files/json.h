@@ -44,7 +44,7 @@ void put_text(FILE* to, const char* text, size_t size);
 // Returns a JSON string, a new reference; U+FFFD replaces bytes that are not UTF-8, and 0.
 json_t* json_text(const char* text, size_t size);
 
-// A JSON number with as few digits as tell a float from its neighbours; null if it is not finite.
+// Returns a JSON number with as few digits as tell a float from its neighbours; null if it is not finite.
 json_t* json_float(double v);
 
 // Writes an indented file atomically: a reader sees the old file or the new one. Fails if the value has text that is

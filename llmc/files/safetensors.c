@@ -261,7 +261,7 @@ static bool safetensors_add_indexed(SafeTensors* s, const char* folder, const ch
     json_object_foreach(map, name, value) {
         const char* file = json_string_value(value);
         if (!ok) { break; }
-        if (!file || strchr(file, '/')) { // an index has no business outside its folder
+        if (!file || strchr(file, '/')) { // an index may name files of its own folder only
             ok = fail(err, "%s: tensor %s: not the name of a file in the same folder", index_path, name);
             break;
         }

@@ -14,7 +14,10 @@
 #include "../base.h"
 #include <jansson.h>
 
-enum { SAFETENSORS_MAX_DIMS = 8, SAFETENSORS_MAX_HEADER = 100 * 1000 * 1000 };
+enum {
+    SAFETENSORS_MAX_DIMS = 8,                   // chosen
+    SAFETENSORS_MAX_HEADER = 100 * 1000 * 1000, // bytes; the limit of the safetensors library
+};
 
 // Converts IEEE 754 binary16 to float, exactly. Computes with normal floats only: a processor may flush denormal ones.
 float half_to_float(uint16_t half);

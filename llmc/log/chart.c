@@ -19,7 +19,7 @@ void page_add(Page* page, const char* fmt, ...) {
     page->size += n;
 }
 
-// True for characters that both HTML and XML can hold.
+// Returns true for characters that both HTML and XML can hold.
 static bool page_can_hold(uint32_t c) {
     return c == '\n' || c == '\t' || (c >= 32 && c != 127 && c != 0xfffe && c != 0xffff);
 }

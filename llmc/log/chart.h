@@ -32,9 +32,9 @@ const char* tick_text(char* out, double v, double step);
 enum { CHART_LOG = 1, CHART_ZERO = 2, CHART_FALL = 4, CHART_DOTS = 8 };
 
 // A chart of each run's `series`, over its `faint` one if that is not -1.
-// CHART_LOG: logarithmic where values span more than a factor of 50. CHART_ZERO: 0 is always shown. CHART_FALL: the
-// first fall may lie above the frame, which then says so, if it would squeeze the other points, at least 20, into less
-// than half of it.
+// CHART_LOG: logarithmic where values span more than a factor of 50. CHART_ZERO: 0 is always shown. CHART_FALL: values
+// of the first twentieth may lie above the frame, which then says so, if they would squeeze the others, at least 20,
+// into less than two fifths of it. CHART_DOTS: up to 120 points get dots. The numbers are chosen.
 typedef struct {
     const char* title;
     int series, faint, flags, width, height;
@@ -42,7 +42,7 @@ typedef struct {
 
 enum { CHART_LEFT = 52, CHART_RIGHT = 10, CHART_TOP = 8, CHART_BOTTOM = 24, CHART_COLORS = 8 };
 
-enum { CHART_MAX_POINTS = 2000 }; // of a line: longer ones are thinned
+enum { CHART_MAX_POINTS = 2000 }; // of a line: longer ones are thinned; chosen
 
 // The runs of a page, and the x axis that all its charts share.
 typedef struct {
@@ -55,7 +55,7 @@ typedef struct {
 // Returns the place of a step of a run on the x axis: the step itself, or the tokens seen by then.
 double report_x(const Report* r, const Run* run, double step);
 
-// The smallest of 1, 2, 5 times a power of ten that is at least `x`.
+// Returns the smallest of 1, 2, 5 times a power of ten that is at least `x`.
 double nice_step(double x);
 
 // Adds a figure with its caption.

@@ -48,9 +48,9 @@ typedef struct {
 // Opens the logs, cut back to the resumed step or empty. Strings in `options` must outlive the logger.
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err);
 
-// The step line: llm.c's columns, with -100.0% as MFU where the peak is unknown. `width` > 0 is that of a terminal:
-// fields that do not fit are left out (the z-scores first, then MFU, then ms), as are those that are unknown. The
-// caller frees it.
+// Returns the step line: llm.c's columns, with -100.0% as MFU where the peak is unknown. `width` > 0 is that of a
+// terminal: fields that do not fit are left out (the z-scores first, then MFU, then ms), as are those that are unknown.
+// The caller frees it.
 char* logger_step_line(const Logger* l, const StepRecord* r, int width);
 
 // Writes the bar as it stands at time `now`, at most `width` - 1 characters (the last column would wrap on some
@@ -71,8 +71,8 @@ void ATTR_PRINTF(2, 3) logger_notice(Logger* l, const char* fmt, ...);
 // known.
 void logger_config(Logger* l, int step, json_t* members);
 
-// Logs an update: the step line, its record, and the bar. Tokens per second are a running average (0.95), its bias
-// towards the start at 0 taken out, that leaves out the first update of this start.
+// Logs an update: the step line, its record, and the bar. Tokens per second are a running average (0.95, as in llm.c),
+// corrected for its start at 0. It leaves out the first update of this start.
 void logger_step(Logger* l, const StepRecord* r);
 
 // Logs the validation loss after `step` updates.

@@ -65,8 +65,8 @@ static void run_add_record(Run* run, json_t* record) {
     if (event) { json_array_append(run->events, record); }
 }
 
-// Smooths the loss: the mean of those around each, over a twenty-fifth of the run, but over fewer at its start, where
-// the loss falls fast.
+// Smooths the loss: the mean of those around each, over a twenty-fifth of the run (chosen), but over fewer at its
+// start, where the loss falls fast.
 static void run_smooth(Run* run) {
     const Series* loss = &run->series[RUN_LOSS];
     double* sum = alloc_or_die(loss->count + 1, sizeof *sum, "the smoothed loss"); // of the losses before i

@@ -21,13 +21,13 @@ typedef struct {
     json_t* config;                       // the last one; NULL if there is none
     json_t *first_sample, *last_sample;
     json_t *events, *evals;               // array of records; name -> last record
-    double steps, ms, mfu, mfu_count, best_val, best_step, floor; // mfu: a sum, of mfu_count records
+    double steps, ms, mfu, mfu_count, best_val, best_step, floor; // ms, mfu: sums; mfu: of mfu_count records
 } Run;
 
-// A member's number, cut to +-1e30 so that ranges of charts do not overflow; NaN if it is missing or null.
+// Returns a member's number, cut to +-1e30 so that ranges of charts do not overflow; NaN if it is missing or null.
 double record_number(json_t* record, const char* key);
 
-// A member's text; "" if it is missing.
+// Returns a member's text; "" if it is missing.
 const char* record_text(json_t* record, const char* key);
 
 // Reads the metrics.jsonl in a folder, passing over lines that are no records. Fails if there is no such file. The
@@ -37,7 +37,7 @@ bool run_read(Run* run, const char* folder, Error* err);
 // Frees the series and records.
 void run_free(Run* run);
 
-// The last value of a series; NaN if it is empty.
+// Returns the last value of a series; NaN if it is empty.
 double series_last(const Series* s);
 
 // Returns the tokens seen after `step` updates: 0 at 0, linear between records and from the last one on.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts a run on several machines by Open MPI's mpirun; to be called on one of them. The program must be built with MPI
-# and be, with the data, at the same path on all machines; so must --out, which rank 0 writes and all read to resume.
+# Starts a run on several machines by Open MPI's mpirun. Call it on one of them. The program must be built with MPI and
+# be, with the data, at the same path on all machines; so must --out, which rank 0 writes and all read to resume.
 # usage: [HOSTFILE=hosts] sh scripts/multi_node/mpi.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
 # HOSTFILE has a line for each machine with its number of GPUs, the machine of rank 0 first:

@@ -3,7 +3,7 @@
 # TCP. Before its time limit the job saves and requeues itself, and continues when it is started again.
 # usage: sbatch [--nodes N ...] scripts/multi_node/slurm.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
-# To be submitted from the root of the repository, on a file system that all machines share. MPI=pmix (sbatch
+# Submit it from the root of the repository, on a file system that all machines share. MPI=pmix (sbatch
 # --export=ALL,MPI=pmix) starts the tasks by MPI instead, if the program was built with it; `srun --mpi=list` lists the
 # alternatives.
 #SBATCH --job-name=gpt2

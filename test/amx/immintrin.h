@@ -1,13 +1,12 @@
-// AMX on processors without it. Compiled with -Itest/amx before everything else, this file stands before the compiler's
-// <immintrin.h> and puts functions in the place of its intrinsics for tiles. What is compiled stays as it is.
+// Emulates AMX on processors without it. With -Itest/amx before all other folders, this file is included in place of
+// the compiler's <immintrin.h>, and replaces its intrinsics for tiles by functions. Sources stay unchanged.
 //
 // The functions follow the pseudocode of Intel's manual (volume 2: LDTILECFG, TILELOADD, TILESTORED, TDPBF16PS...),
-// every rounding included. What would be a fault there, a tile without a shape or shapes that do not fit, ends the
-// program here with a message. Each thread has tiles of its own, which begin without a shape (test_amx.c).
+// every rounding included. Faults of the processor (a tile without a shape, shapes that do not fit) end the program
+// with a message. Each thread has tiles of its own, which begin without a shape (test_amx.c).
 //
-// Left out: the permission that Linux must be asked for; that gcc believes loads of tiles to read no memory, and of the
-// configuration 8 bytes; palettes other than 1; start_row; products of other types. That a processor sums in exactly
-// this order is Intel's word.
+// Not emulated: asking Linux for permission; gcc's wrong beliefs about the memory that tile instructions read
+// (tile_amx.h); palettes other than 1; start_row; matmuls of other types. The order of summation is the manual's.
 //
 // Needs AVX-512 itself. About a hundred GFLOP/s a core, so that whole models can be trained in tests.
 #pragma once
@@ -21,14 +20,14 @@
 
 enum { AMX_TILES = 8, AMX_ROWS = 16, AMX_ROW_BYTES = 64, AMX_LANES = AMX_ROW_BYTES / 4 };
 
-// What LDTILECFG reads. Bytes of a tile beyond its shape are zero on the processor, where nothing can see them, and
-// whatever they may be here.
+// The memory that LDTILECFG reads.
 typedef struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 } AmxConfig;
 
+// Bytes beyond the tile's shape are zero on the processor and anything here; no instruction shows them.
 typedef struct {
     uint8_t byte[AMX_ROWS][AMX_ROW_BYTES];
 } AmxTile;
@@ -69,7 +68,7 @@ static inline void amx_configure(const void* memory) {
     if (memcmp(c.reserved, zeros, sizeof c.reserved)) { amx_fault("ldtilecfg: reserved bytes are not zero"); }
     for (int t = 0; t < 16; t++) {
         const int rows = c.rows[t], bytes = c.row_bytes[t];
-        if (t >= AMX_TILES && (rows || bytes)) { amx_fault("ldtilecfg: a shape for tile %d, which there is not", t); }
+        if (t >= AMX_TILES && (rows || bytes)) { amx_fault("ldtilecfg: a shape for tile %d, which does not exist", t); }
         if (rows > AMX_ROWS || bytes > AMX_ROW_BYTES || (rows == 0) != (bytes == 0)) {
             amx_fault("ldtilecfg: tile %d of %d rows, %d bytes each", t, rows, bytes);
         }
@@ -106,8 +105,8 @@ static inline void amx_pairs(AmxPairs* pairs, const AmxTile* tile) {
     }
 }
 
-// c += a @ b, four rows of c at a time: the products of the first numbers of all pairs are summed, and those of the
-// second ones, each step rounded once; then both sums, then c. Not inlined: it must run between two writes of MXCSR.
+// c += a @ b, four rows of c at a time. Sums the products of the first numbers of all pairs, and those of the second
+// ones, rounding each step once; then adds both sums, then c. Not inlined: it must run between two writes of MXCSR.
 static __attribute__((noinline)) void amx_multiply(AmxTile* c, const AmxPairs* a, const AmxPairs* b, int pairs) {
     for (int m = 0; m < AMX_ROWS; m += 4) {
         __m512 first[4], second[4];
@@ -126,7 +125,7 @@ static __attribute__((noinline)) void amx_multiply(AmxTile* c, const AmxPairs* a
     }
 }
 
-static inline void amx_product(int dst, int src1, int src2) {
+static inline void amx_dpbf16ps(int dst, int src1, int src2) {
     const AmxConfig* shape = &amx.config;
     AmxTile* c = amx_tile(dst, "tdpbf16ps");
     const AmxTile *a = amx_tile(src1, "tdpbf16ps"), *b = amx_tile(src2, "tdpbf16ps");
@@ -142,7 +141,7 @@ static inline void amx_product(int dst, int src1, int src2) {
     amx_pairs(&a_pairs, a);
     amx_pairs(&b_pairs, b);
     const unsigned kept = _mm_getcsr();
-    _mm_setcsr(0x9fc0); // to nearest even; denormals are zeros, read or written; no exceptions
+    _mm_setcsr(0x9fc0); // rounds to nearest even; FTZ and DAZ; no exceptions
     amx_multiply(c, &a_pairs, &b_pairs, b_rows);
     _mm_setcsr(kept);
 }
@@ -158,4 +157,4 @@ static inline void amx_product(int dst, int src1, int src2) {
 #define _tile_loadd(t, base, stride) amx_load(t, base, (long)(stride))
 #define _tile_stream_loadd(t, base, stride) amx_load(t, base, (long)(stride))
 #define _tile_stored(t, base, stride) amx_store(t, base, (long)(stride))
-#define _tile_dpbf16ps(c, a, b) amx_product(c, a, b)
+#define _tile_dpbf16ps(c, a, b) amx_dpbf16ps(c, a, b)

@@ -1,5 +1,5 @@
-// Included before llmc/backends.c for a program whose AMX tiles are emulated: any processor with AVX512_BF16 is said to
-// have AMX.
+// Included before llmc/backends.c in programs whose AMX tiles are emulated: processor_has() is true for AMX on any
+// processor with AVX512_BF16.
 #pragma once
 #define processor_has processor_really_has
 #include "../../llmc/cpu/processor.h"

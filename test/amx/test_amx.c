@@ -1,17 +1,17 @@
-// The emulated tiles: products bit for bit as Intel's manual says, shapes, and what ends the program.
+// The emulated tiles: matmuls bit for bit as in Intel's manual, shapes, and faults.
 #include <immintrin.h>
 #include "../../llmc/rng.h"
 #include "../test.h"
 #include <signal.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
-// the manual's pseudocode once more, number by number
+// the manual's pseudocode, number by number
 
 static float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 static float make_fp32(uint16_t bf16) { return flush(float_of_bits((uint32_t)bf16 << 16)); }
 
 // c (rows,cols) += a (rows,2*pairs) @ b (2*pairs,cols), b in pairs
-static void product(float* c, const uint16_t* a, const uint16_t* b, int rows, int cols, int pairs) {
+static void matmul(float* c, const uint16_t* a, const uint16_t* b, int rows, int cols, int pairs) {
     for (int m = 0; m < rows; m++) {
         for (int n = 0; n < cols; n++) {
             float sum[2] = {0, 0};
@@ -28,7 +28,8 @@ static void product(float* c, const uint16_t* a, const uint16_t* b, int rows, in
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-static AmxConfig config_of(int rows, int cols, int pairs) { // tiles 0: c, 1: a, 2: b, 3: all there is, others none
+// Returns the shapes of tiles 0 (c), 1 (a), 2 (b) and 3 (16 rows of 64 bytes); others have none.
+static AmxConfig config_of(int rows, int cols, int pairs) {
     AmxConfig c;
     memset(&c, 0, sizeof c);
     c.palette = 1;
@@ -46,7 +47,7 @@ static void configure(int rows, int cols, int pairs) {
     _tile_loadconfig(&c);
 }
 
-// What numbers may be: anything, denormals, infinities and NaN included; near 1, so that each step rounds; or such that
+// Ranges of random numbers: ANY, with denormals, infinities and NaN; NEAR_ONE, so that each step rounds; TINY, so that
 // products are the smallest normal numbers, and sums often denormal.
 typedef enum { ANY, NEAR_ONE, TINY, RANGES } Range;
 
@@ -55,7 +56,7 @@ static uint16_t some_bf16(uint64_t i, Range range) {
     return (uint16_t)(range == ANY ? bits : (bits & 0x81ff) | (range == NEAR_ONE ? 0x3e00 : 0x2000));
 }
 
-static void check_product(int rows, int cols, int pairs, Range range, uint64_t seed) {
+static void check_matmul(int rows, int cols, int pairs, Range range, uint64_t seed) {
     uint16_t a[16 * 32], b[16 * 32];
     float c[16 * 16], want[16 * 16];
     for (int i = 0; i < 16 * 32; i++) {
@@ -71,7 +72,7 @@ static void check_product(int rows, int cols, int pairs, Range range, uint64_t s
     _tile_stream_loadd(2, b, 64);
     _tile_dpbf16ps(0, 1, 2);
     _tile_stored(0, c, 64);
-    product(want, a, b, rows, cols, pairs);
+    matmul(want, a, b, rows, cols, pairs);
     int wrong = 0;
     for (int i = 0; i < 16 * 16; i++) {
         const bool both_nan = c[i] != c[i] && want[i] != want[i];
@@ -80,16 +81,16 @@ static void check_product(int rows, int cols, int pairs, Range range, uint64_t s
     if (wrong) { TEST_FAIL("(%d,%d) @ (%d,%d): %d numbers differ", rows, 2 * pairs, 2 * pairs, cols, wrong); }
 }
 
-TEST(products_are_those_of_the_manual_bit_for_bit) {
+TEST(matmuls_are_those_of_the_manual_bit_for_bit) {
     const int sizes[5] = {1, 3, 8, 15, 16};
     for (int i = 0; i < 125; i++) {
         for (int range = 0; range < RANGES; range++) {
-            check_product(sizes[i % 5], sizes[i / 5 % 5], sizes[i / 25], (Range)range, (uint64_t)(RANGES * i + range));
+            check_matmul(sizes[i % 5], sizes[i / 5 % 5], sizes[i / 25], (Range)range, (uint64_t)(RANGES * i + range));
         }
     }
 }
 
-TEST(products_ignore_and_keep_the_modes_of_other_arithmetic) {
+TEST(matmuls_ignore_and_keep_mxcsr) {
     const unsigned kept = _mm_getcsr(), upward = 0x5f80;
     _mm_setcsr(upward);
     uint16_t a[32] = {0x3f80, 0x3f80}, b[32] = {0x3f80, 0x3300}; // 1 * 1 + 1 * 2^-25
@@ -111,7 +112,7 @@ TEST(loads_and_stores_keep_to_the_shape) {
     for (int i = 0; i < 1024; i++) { from[i] = (unsigned char)(i % 251 + 1); }
     configure(ROWS, COLS, 1);
     memset(to, 0, sizeof to);
-    void* no_more = alloc_or_die(BYTES, 1, "a test"); // so that the address sanitizer sees what is read
+    void* no_more = alloc_or_die(BYTES, 1, "a test"); // so that the address sanitizer finds reads beyond
     memcpy(no_more, from, BYTES);
     _tile_loadd(0, no_more, STRIDE);
     _tile_stored(0, to, STRIDE);
@@ -131,7 +132,7 @@ TEST(loads_and_stores_keep_to_the_shape) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// faults: abort() with a message, made an exit code here
+// faults: abort() with a message; leave() turns the signal into an exit code
 
 static void leave(int signal) { _exit(signal); }
 
@@ -143,7 +144,7 @@ static void configure_with(size_t offset, uint8_t value) {
     _tile_loadconfig(&c);
 }
 
-TEST(what_the_processor_refuses_ends_the_program) {
+TEST(faults_end_the_program) {
     char memory[1024] = {0};
     _tile_release();
     EXPECT_FAULT("not configured", _tile_zero(0));
@@ -167,7 +168,7 @@ TEST(what_the_processor_refuses_ends_the_program) {
     EXPECT_FAULT("tile 7 of 1 rows, 0 bytes", configure_with(rows + 7, 1));
     EXPECT_FAULT("tile 0 of 17 rows", configure_with(rows, 17));
     EXPECT_FAULT("tile 1 of 16 rows, 65 bytes", configure_with(row_bytes + 2, 65));
-    EXPECT_FAULT("tile 8, which there is not", configure_with(rows + 8, 1));
+    EXPECT_FAULT("tile 8, which does not exist", configure_with(rows + 8, 1));
 }
 
 TEST(a_thread_configures_its_own_tiles) {

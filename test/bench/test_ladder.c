@@ -177,8 +177,8 @@ TEST(the_ladder_is_written_as_json_and_as_a_page) {
 TEST(the_limit_is_the_longer_of_the_two_times) {
     BenchOps b = {.bandwidth = 1e9, .peak_flops = 4e9};
     bool by_memory;
-    const OpTime product = {8e6, 1e6, 4e-3}, copy = {1e6, 1e6, 4e-3}; // flops, bytes, seconds
-    EXPECT_NEAR(op_reached(&b, &product, &by_memory), 0.5, 1e-12);
+    const OpTime matmul = {8e6, 1e6, 4e-3}, copy = {1e6, 1e6, 4e-3}; // flops, bytes, seconds
+    EXPECT_NEAR(op_reached(&b, &matmul, &by_memory), 0.5, 1e-12);
     EXPECT(!by_memory);
     EXPECT_NEAR(op_reached(&b, &copy, &by_memory), 0.25, 1e-12);
     EXPECT(by_memory);

@@ -1,5 +1,5 @@
-// `bench predict`: what a training step takes, computed. Its operations against the formula of MFU, its bytes against
-// sums made by hand, its time against the assumptions it is made of.
+// `bench predict`: the operations of a step against the formula of MFU, its bytes against sums made by hand, its time
+// against the assumptions that it is computed from.
 #include "llmc/bench/predict.h"
 #include "test/test.h"
 
@@ -32,24 +32,24 @@ static double step_bytes(const Step* s) {
     return p.read + p.written;
 }
 
-// All products of a step are the formula's operations but for what the formula takes in (positions, biases, layernorms,
-// padding) and leaves out (scores are computed again in backward, and those on the diagonal are whole).
+// All matmuls of a step are the formula's operations, except that the formula also counts positions, biases, layernorms
+// and padding, and leaves out that backward computes scores again and that those on the diagonal are whole.
 TEST(operations_of_a_step_are_those_of_the_formula) {
     GPT2 g;
     const Step s = example_step("A100");
     const double C = 768, L = 12, T = 1024, tokens = 16 * T;
     gpt2_layout(&g, &cpu_bf16_generic, &SHAPE, 16, 1024, KEEP_ALL, 1);
     const double vectors = L * (4 * C + 9 * C) + 2 * C; // layernorms, then biases of qkv, attproj, fc, fcproj
-    const double no_products = 6 * (T * C + vectors + (50304 - 50257) * C);
+    const double no_matmuls = 6 * (T * C + vectors + (50304 - 50257) * C);
     const double scores = L * C * (7 * (T + 1) - 6 * T);
-    const double want = gpt2_flops_per_token(&g) - no_products + scores;
+    const double want = gpt2_flops_per_token(&g) - no_matmuls + scores;
     EXPECT_NEAR(predict_step(&s, NUM_PARTS).matmul_flops / tokens / want, 1, 1e-12);
     EXPECT_NEAR(want / gpt2_flops_per_token(&g), 1, 0.02);
 }
 
-// fp8.cuh says what the casts are: forward a layer's input takes 5 bytes an element, backward its gradient 6 and its
+// The casts of fp8.cuh: forward a layer's input takes 5 bytes an element, backward the gradient of its output 6 and its
 // input 5, which is 124 C for each token of a block; a weight 6, once in a step.
-TEST(fp8_casts_what_its_products_read) {
+TEST(fp8_casts_what_its_matmuls_read) {
     Step s = example_step("H100");
     const double C = 768, L = 12, tokens = 16 * 1024, weights = L * 12 * C * C, scales = 16 * 4 * L;
     const Prediction bf16 = predict_step(&s, NUM_PARTS), bf16_update = predict_step(&s, PART_UPDATE);
@@ -63,11 +63,11 @@ TEST(fp8_casts_what_its_products_read) {
     // three launches for each of three casts; GELU and its gradient; sums of columns are two launches, for one addition
     EXPECT(fp8.launches - update.launches == bf16.launches - bf16_update.launches + L * (4 * 3 * 3 + 2 + 4));
     const double gelu = 2 * 4 + 2 * 2 * 4; // `pre` is read again; dinp is read and written again
-    const double bias = 2 * 9 - 2 * 9;     // dout is read for it, but by one product less
-    const double products = -7 - 7;        // the input, forward and backward
+    const double bias = 2 * 9 - 2 * 9;     // dout is read for it, but by one matmul less
+    const double matmuls = -7 - 7;         // the input, forward and backward
     const double sums = 12 * 9 * C * L;    // of bias gradients, which waited to be added
     const double more = step_bytes(&s) - bf16.read - bf16.written - in_update;
-    EXPECT_NEAR(more, tokens * L * C * (124 + gelu + bias + products) - 2 * weights - sums + 3 * scales, 1);
+    EXPECT_NEAR(more, tokens * L * C * (124 + gelu + bias + matmuls) - 2 * weights - sums + 3 * scales, 1);
 }
 
 TEST(fp8_leaves_the_classifier_and_odd_layers_in_bf16) {
@@ -98,7 +98,7 @@ TEST(a_graph_halves_the_gaps_and_nothing_else) {
     EXPECT_NEAR(launched.seconds - replayed.seconds, (KERNEL_GAP - GRAPH_KERNEL_GAP) * launched.launches, 1e-12);
 }
 
-// One kernel where ours has two, which does not read q, k, v, dout and the statistics again, but keeps sums in fp32.
+// One kernel where ours has two: it does not read q, k, v, dout and the statistics again, but keeps sums in fp32.
 TEST(cudnns_attention_is_one_kernel_of_its_own_efficiency) {
     Step s = example_step("H100");
     const Prediction ours = predict_step(&s, PART_ATTENTION);
@@ -122,7 +122,7 @@ TEST(accumulation_repeats_all_but_the_update) {
     EXPECT_NEAR(four.launches + 3 * update.launches, 4 * once.launches, 1e-9);
 }
 
-// A block's forward again, without its last product: 2 C (3 C + C + 4 C) and attention; or its GELUs alone.
+// A block's forward again, without its last matmul: 2 C (3 C + C + 4 C) and attention; or its GELUs alone.
 TEST(recomputing_runs_forward_again) {
     Step s = example_step("A100");
     const double C = 768, L = 12, T = 1024, tokens = 16 * T;

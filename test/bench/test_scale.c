@@ -1,4 +1,4 @@
-// Steps on many processes, predicted: limits that any prediction has to keep, and values worked out by hand.
+// Predicted steps on many processes: limits that any prediction has to keep, and values computed by hand.
 #include "llmc/bench/scale_model.h"
 #include "test/test.h"
 
@@ -110,14 +110,14 @@ TEST(sums_take_the_shorter_of_ring_and_trees) {
     EXPECT_NEAR(half_all_reduce_seconds(&net, 1e9, 2), 0.5 + 1e-6, 1e-9);
 }
 
-// Eight in a machine: within it its own line counts; beyond it the slower of the two, and in trees the latencies of
-// both.
+// Eight processes in a machine: within it, its own link counts; beyond it, the slower of the two links, and in trees
+// the latencies of both.
 TEST(machines_have_lines_of_their_own) {
     const Network net = {{8e9, 1e-6}, {1e9, 1e-5}, 8};
     EXPECT_NEAR(half_all_reduce_seconds(&net, 8e9, 8), 7.0 / 8 + 7e-6, 1e-9);
     EXPECT_NEAR(half_all_reduce_seconds(&net, 8e9, 16), 15.0 / 16 * 8 + 15e-5, 1e-9);
     EXPECT_NEAR(half_all_reduce_seconds(&net, 0, 64), 3e-6 + 3e-5, 1e-12);
-    const Network fast = {{1e9, 1e-6}, {8e9, 1e-6}, 8}; // a fast line between machines helps none within
+    const Network fast = {{1e9, 1e-6}, {8e9, 1e-6}, 8}; // a fast link between machines helps none within
     EXPECT_NEAR(half_all_reduce_seconds(&fast, 8e9, 16), 15.0 / 16 * 8 + 15e-6, 1e-9);
     const Network alone = {{1e9, 1e-6}, {2e9, 1e-5}, 1}; // one in each
     EXPECT_NEAR(half_all_reduce_seconds(&alone, 2e9, 2), 0.5 + 1e-5, 1e-9);

@@ -1,11 +1,11 @@
-// The backends that a test is linked with and that this machine can run. The Makefile links AMX with its tiles emulated
-// (test/amx) where the processor has AVX512_BF16 alone.
+// Loops over the backends that a test is linked with and that this machine can run. If the processor has AVX512_BF16
+// but no AMX, the Makefile links AMX with its tiles emulated (test/amx).
 //
 //   EACH_BACKEND(b) { ... }       loops over all; a test can take fewer sizes on an (emulated) GPU, where !b->is_host
 //   EACH_CPU_BACKEND(b) { ... }   loops over those whose memory is the host's
 //
-// Inside the loop test_case names the backend: every failure's message begins with it. Do not leave the loop by `break`
-// or `return`: test_case would keep the name.
+// Inside the loop test_case is the backend's name, with which every failure's message begins. Do not leave the loop by
+// `break` or `return`: test_case would keep the name.
 #pragma once
 #include "llmc/backends.h"
 #include "llmc/rounding.h"
@@ -20,7 +20,7 @@ static inline bool runs_here(const Backend* b) {
     return b->is_host ? find_cpu_backend(b->storage, b->level) == b : b->device_exists();
 }
 
-// Lists all that can run, in the order of llmc/backends.c. Returns how many.
+// Lists the linked backends that can run, in the order of llmc/backends.c. Returns their number.
 static inline int list_tested_backends(const Backend* list[MAX_BACKENDS]) {
     const Backend* linked[MAX_BACKENDS];
     const int count = list_backends(linked);

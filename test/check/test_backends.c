@@ -1,5 +1,5 @@
 // Every operation of every backend: gradients against finite differences, all backends against the plain loops in fp32,
-// fast kernels against plain ones, and sums that do not depend on the number of threads.
+// fast kernels against plain ones, and the same bits for any number of threads.
 #include "test/check/backends.h"
 #include "llmc/check/compare.h"
 #include "llmc/check/op_run.h"
@@ -8,10 +8,9 @@
 #include "llmc/rounding.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
-// gradients: once, for the plain loops in fp32, with which everything else is compared below
+// gradients of the plain loops in fp32, which are the reference below
 
-// The scalar whose gradient is checked: sum(dout * out), in double. A backward operation without a `dout`
-// differentiates dloss * sum(losses).
+// Returns the scalar whose gradient is checked: sum(dout * out); if dout is NULL, dloss * sum(losses).
 static double scalar(OpCase* forward, const double* dout) {
     const OpTensor* out = op_find_tensor(forward, dout ? "out" : "losses");
     double *values = op_values(forward, out), sum = 0;
@@ -20,7 +19,7 @@ static double scalar(OpCase* forward, const double* dout) {
     return sum;
 }
 
-// d scalar / d x[i] by central differences; x is an input of the forward operation, in host memory.
+// Returns d scalar / d *x by central differences; x is an element of an input of `forward`, in host memory.
 static double finite_difference(OpCase* forward, float* x, const double* dout) {
     const float original = *x, h = 1e-2f;
     *x = original + h;
@@ -33,7 +32,7 @@ static double finite_difference(OpCase* forward, float* x, const double* dout) {
     return (up - down) / (2.0 * (double)h);
 }
 
-// Gives backward the inputs and results of forward that have the same names. Tokens bring their order.
+// Copies inputs and results of `forward` to the inputs of `backward` with the same names, and sorts `order` by tokens.
 static void take_from_forward(OpCase* backward, OpCase* forward) {
     for (int i = 0; i < backward->count; i++) {
         OpTensor *to = &backward->tensor[i], *from = op_find_tensor(forward, to->name);
@@ -47,7 +46,7 @@ static void take_from_forward(OpCase* backward, OpCase* forward) {
     }
 }
 
-// Compares some elements of a gradient with finite differences. before: what it was added to; NULL: nothing.
+// Compares some elements of a gradient with finite differences. before: values that it was added to; NULL: zeros.
 static void check_gradient(OpCase* f, OpCase* b, const OpTensor* grad, const OpTensor* x, const double* before,
                            const double* dout) {
     enum { SAMPLES = 48 };
@@ -72,7 +71,7 @@ static void check_gradients(const Backend* backend, int op) {
     take_from_forward(&b, &f);
     const OpTensor* dout_tensor = op_find_tensor(&b, "dout");
     double* dout = dout_tensor ? op_values(&b, dout_tensor) : NULL;
-    for (int i = 0; i < b.count; i++) { // not zero, so that = in place of += is found
+    for (int i = 0; i < b.count; i++) { // not zeros: finds = in place of +=
         if (b.tensor[i].role == ROLE_ADD) { before[i] = op_values(&b, &b.tensor[i]); }
     }
     op_run(&b);
@@ -105,7 +104,7 @@ typedef struct {
     DeviceOptions options;
 } Setting;
 
-// Random inputs of an operation, as values of op_declare()'s tensors; NULL for scratch.
+// Allocates and fills random inputs for the tensors of op_declare(); NULL for scratch.
 static void fill_inputs(const OpCase* c, bool as_bf16, double** values) {
     for (int i = 0; i < c->count; i++) {
         const OpTensor* t = &c->tensor[i];
@@ -120,7 +119,7 @@ static void fill_inputs(const OpCase* c, bool as_bf16, double** values) {
     }
 }
 
-// Runs an operation on `inputs`; `results` are fresh memory.
+// Runs an operation on copies of `inputs`, and sets `results` to them; free_values() frees them.
 static void run_setting(const Setting* s, const OpCase* c, double* const* inputs, double** results) {
     for (int i = 0; i < c->count; i++) {
         const size_t n = c->tensor[i].n;
@@ -135,7 +134,7 @@ static void free_values(const OpCase* c, double** values) {
     for (int i = 0; i < c->count; i++) { free(values[i]); }
 }
 
-// How far a setting may be from another one: what `check` allows; a number; or not a bit.
+// Tolerances between two settings: the bounds of `check`, a number, or the same bits.
 typedef enum { BY_BOUNDS, BY_NUMBER, BY_BITS } Measure;
 
 typedef struct {
@@ -180,10 +179,10 @@ static void compare_settings(const Setting* list, int count, OpSizes sizes, cons
 // Sizes beyond one block of cpu/gemm.h in every direction.
 static const OpSizes BLOCKS = {.B = 3, .T = 61, .C = 294, .NH = 3, .OC = 1090, .V = 301, .Vp = 384, .past = 10,
                                .capacity = 80, .chunk = 7};
-// More rows than a block has, and more than one block of depth in each product of a linear layer.
+// More rows than a block has, and more than one block of depth in each matmul of a linear layer.
 static const OpSizes DEEP = {.B = 2, .T = 650, .C = 400, .NH = 4, .OC = 450, .V = 301, .Vp = 384, .past = 10,
                              .capacity = 700, .chunk = 700};
-// Rows, channels and outputs that end one before, at and one behind vectors of 4 to 16 and tiles.
+// Rows, channels and outputs one below, at and one above multiples of vectors of 4 to 16 and of tiles.
 static const OpSizes ODD[] = {
     {.B = 40, .T = 1, .C = 3, .NH = 1, .OC = 1, .V = 2, .Vp = 2, .past = 0, .capacity = 1, .chunk = 1},
     {.B = 1, .T = 17, .C = 31, .NH = 1, .OC = 15, .V = 33, .Vp = 33, .past = 1, .capacity = 18, .chunk = 17},
@@ -205,7 +204,7 @@ TEST(every_backend_equals_the_plain_loops_in_fp32) {
     }
 }
 
-// Closer than the bounds, since both round in the same places; sums are float in both storage types.
+// Tighter than the bounds, since both round in the same places; sums are float for both storage types.
 TEST(fast_kernels_equal_the_plain_ones_of_their_backend) {
     EACH_CPU_BACKEND(b) {
         const Setting list[] = {{b, with_threads(PLAIN, 2)}, {b, with_threads(FAST, 2)}};
@@ -256,11 +255,11 @@ TEST(layernorm_gives_the_same_bits_in_one_pass_and_in_two) {
     }
 }
 
-// More rows than layernorm_backward has blocks of its least size.
+// So many rows that the blocks of layernorm_backward are larger than LEAST_ROWS.
 TEST(layernorm_backward_sums_any_number_of_rows) {
     const OpSizes many_rows = {.B = 5, .T = 1003, .C = 24, .NH = 3, .OC = 75, .V = 133, .Vp = 160, .past = 4,
                                .capacity = 1100, .chunk = 7};
-    const Tolerance long_sums = {BY_NUMBER, 5e-6}; // the plain ones are
+    const Tolerance long_sums = {BY_NUMBER, 5e-6}; // the plain loops sum all rows one by one
     EACH_CPU_BACKEND(b) {
         const Setting list[] = {{b, with_threads(PLAIN, 1)}, {b, with_threads(FAST, 3)}};
         compare_settings(list, 2, many_rows, "layernorm_backward", long_sums);

@@ -1,4 +1,4 @@
-// How `check` judges: the measure of a difference, bounds, the numbers that operations are given, and that faults of an
+// The judgement of `check`: the measure of a difference, bounds, the inputs of operations, and that faults of an
 // operation are found.
 #include "llmc/check/check.h"
 #include "llmc/check/op_run.h"
@@ -31,7 +31,7 @@ TEST(zero_where_something_is_wanted_and_something_where_zero_is) {
     EXPECT(isinf(something.error) && !is_within(&something, 1e9));
 }
 
-TEST(what_is_not_finite_is_within_no_bound) {
+TEST(non_finite_numbers_are_within_no_bound) {
     const double bad[3] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
     for (int i = 0; i < 3; i++) {
         const double good[2] = {1, 1}, broken[2] = {1, bad[i]};
@@ -57,15 +57,15 @@ TEST(one_wrong_element_in_a_million_is_found) {
 
 TEST(bounds_follow_the_type_and_what_the_operation_does) {
     const Bounds *fp32 = bounds_of("fp32"), *tf32 = bounds_of("tf32"), *bf16 = bounds_of("bf16");
-    EXPECT(op_bound(tf32, "layernorm_forward", ELEM_STORED) == fp32->exact); // TF32 is for products alone
+    EXPECT(op_bound(tf32, "layernorm_forward", ELEM_STORED) == fp32->exact); // TF32 is for matmuls only
     EXPECT(op_bound(tf32, "matmul_forward", ELEM_STORED) == tf32->rounded);
     EXPECT(op_bound(bf16, "layernorm_forward", ELEM_FLOAT) == bf16->exact);
     EXPECT(op_bound(bf16, "layernorm_forward", ELEM_STORED) == bf16->stored);
-    EXPECT(op_bound(bf16, "matmul_gelu_backward", ELEM_FLOAT) == bf16->product);
+    EXPECT(op_bound(bf16, "matmul_gelu_backward", ELEM_FLOAT) == bf16->matmul);
     EXPECT(op_bound(bf16, "attention_forward", ELEM_STORED) == bf16->rounded);
     EXPECT(op_bound(bf16, "classifier_loss", ELEM_FLOAT) == bf16->logits);
     EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype fp4", bounds_of("fp4"));
-    const Bounds* fp8 = bounds_of("fp8"); // for linear layers alone, and gradients are coarser
+    const Bounds* fp8 = bounds_of("fp8"); // for linear layers only; gradients are coarser
     EXPECT(op_bound(fp8, "matmul_gelu_backward", ELEM_FLOAT) == fp8->linear);
     EXPECT(op_bound(fp8, "matmul_forward", ELEM_STORED) == fp8->linear / 2);
     EXPECT(op_bound(fp8, "attention_forward", ELEM_STORED) == bf16->rounded);
@@ -114,7 +114,7 @@ static void faulty_layernorm_backward(float* dinp, Stored* dinp_stored, float* d
     if (fault == WRITES_TO_AN_INPUT) { ((float*)inp)[3] += 1; }
 }
 
-// How many comparisons of the operation fail; its lines are thrown away.
+// Returns the number of failed comparisons of the operation; discards its lines.
 static int failures_with(Fault which) {
     Backend device = cpu_fp32_generic;
     device.layernorm_backward = faulty_layernorm_backward;
@@ -139,7 +139,7 @@ TEST(an_operation_with_a_fault_fails) {
     EXPECT(failures_with(WRITES_TO_AN_INPUT) == 1);
 }
 
-TEST(no_printed_error_exceeds_the_bound_beside_it) {
+TEST(the_worst_element_has_a_bound_of_its_own) {
     const double bound = bounds_of("bf16")->rounded;
     const Difference just = {.error = bound, .worst = element_bound(bound), .cosine = 1};
     const Difference above = {.error = bound, .worst = 1.01 * element_bound(bound), .cosine = 1};

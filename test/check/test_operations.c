@@ -1,5 +1,5 @@
-// What single operations promise on every backend, besides their results for random inputs (test_backends.c): rounded
-// copies, padding, causality, and AdamW as the paper writes it.
+// Properties of single operations on every backend, besides their results for random inputs (test_backends.c): rounded
+// copies, padding, causality, and AdamW as in the paper.
 #include "test/check/backends.h"
 #include "llmc/check/op_run.h"
 #include "test/check/op_tensors.h"
@@ -25,7 +25,7 @@ TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
         OpTensor *weight = op_find_tensor(&c, "weight"), *dweight = op_find_tensor(&c, "dweight");
         OpTensor* losses = op_find_tensor(&c, "losses");
         double *w = op_values(&c, weight), *dw = op_values(&c, dweight), *before, *after, padding = 0;
-        for (size_t i = first; i < weight->n; i++) { w[i] = 3.0, dw[i] = 0; } // as a careless file has it
+        for (size_t i = first; i < weight->n; i++) { w[i] = 3.0, dw[i] = 0; } // as a file may have it
         op_put(&c, weight, w);
         op_put(&c, dweight, dw);
         b->params_changed();
@@ -97,7 +97,7 @@ TEST(attention_sees_no_later_token) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the update
 
-// The masters do not depend on how params are rounded, and every one of those is what rounding.h makes of its master.
+// The masters do not depend on how params are rounded; each parameter is its master, rounded as in rounding.h.
 TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
     const OpSizes sizes = op_sizes_small();
     const int op = op_number("adamw_update");
@@ -128,7 +128,7 @@ TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
     }
 }
 
-// AdamW as the paper writes it, in double, for one element.
+// AdamW as in the paper, in double, for one element. Returns its new value.
 static double adamw_in_double(double x, double g, double m, double v, double decay, const AdamW* h) {
     m = h->beta1 * m + (1 - (double)h->beta1) * g;
     v = h->beta2 * v + (1 - (double)h->beta2) * g * g;
@@ -136,10 +136,10 @@ static double adamw_in_double(double x, double g, double m, double v, double dec
     return x - h->lr * (mhat / (sqrt(vhat) + h->eps) + decay * x);
 }
 
-// The update of each element against adamw_in_double: `scale` is what clipping should make of the gradient.
+// Compares the update of each element with adamw_in_double. scale: the factor by which clipping scales the gradient.
 static void check_adamw(const Backend* b, float grad_clip, double norm, double scale) {
     OpSizes sizes = op_sizes_small();
-    sizes.OC = 2; // few enough for the range of the case, which cuts the matrix, to hold a whole vector
+    sizes.OC = 2; // so few that the range of the case, which cuts the matrix, holds a whole vector
     OpCase c = op_open(b, op_number("adamw_update"), &sizes, 4);
     const double squared = norm * norm;
     c.hyper.grad_clip = grad_clip;
@@ -154,7 +154,7 @@ static void check_adamw(const Backend* b, float grad_clip, double norm, double s
     for (size_t i = 0; i < n; i++) {
         const bool inside = i >= n / 5 && i < n - n / 7 && isfinite(norm);
         const bool in_vector = i >= vectors && (i - vectors) % TENSOR_ALIGN < C;
-        if (!inside) { // or nowhere, where the gradient is not finite
+        if (!inside) { // every element, if the gradient is not finite
             EXPECT(got[i] == x[i]);
             outside++;
         } else if (i < matrix || in_vector) {
@@ -172,7 +172,7 @@ TEST(adamw_decays_matrices_only_and_keeps_to_its_range) {
     EACH_BACKEND(b) { check_adamw(b, 1.0f, 0.5, 1.0); }
 }
 
-TEST(adamw_clips_what_is_above_the_limit_alone) {
+TEST(adamw_clips_only_norms_above_the_limit) {
     EACH_BACKEND(b) {
         check_adamw(b, 1.0f, 4.0, 0.25);
         check_adamw(b, 5.0f, 4.0, 1.0);

@@ -21,8 +21,8 @@ typedef struct {
 } Child;
 
 typedef void Body(const Launch* launch);
-static double test_timeout; // of those that are started next
-static double test_patience; // the seconds in which they must have met
+static double test_timeout;  // of the ranks that are started next
+static double test_patience; // seconds that they have to connect
 static const char* test_key;
 
 static Launch launch_of(int rank, int size, int port) {
@@ -53,7 +53,7 @@ static void start(Child* c, int rank, int size, int port, Body* body) {
     start_launch(c, launch_of(rank, size, port), body);
 }
 
-// A signal's number is its exit code here, plus 128.
+// Waits for a rank's end and checks its exit code (128 + the number of a signal) and output.
 static void finish(Child* c, int code, const char* words) {
     static char text[1 << 16];
     int status = 0;
@@ -170,7 +170,7 @@ TEST(names_and_ipv6) {
     run_all(3, reserve_local_port(), ipv6_body, 0, "");
 }
 
-// Parts of an exchange are waited for as long as all live, past the time-out, and so is the end.
+// Ranks wait for a part of an exchange past the time-out, as long as all live; likewise for the end.
 static void patient_body(const Launch* l) {
     Connection* c = open_or_die(l);
     int mine = l->rank, all[MAX_TEST_RANKS];
@@ -221,9 +221,9 @@ TEST(ranks_that_do_different_things_end) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// who is refused
+// refusals
 
-// A connection to a port that may be listened at only in a moment.
+// Connects to a port at which rank 0 may not listen yet.
 static int raw_connect(int port) {
     Error err;
     for (int i = 0; i < 1000; i++) {
@@ -246,7 +246,7 @@ static Hello hello_of(int rank, int size, const char* key) {
     return h;
 }
 
-// The type of the next frame, 0 at the end of the connection, and its text.
+// Returns the type of the next frame, 0 at the end of the connection, and its text.
 static uint32_t raw_read(int fd, char* text, size_t room) {
     FrameReader r = {.max_bytes = 4096};
     struct pollfd p = {fd, POLLIN, 0};
@@ -443,7 +443,7 @@ TEST(a_missing_rank_0_is_named_by_address) {
     finish(&one, 1, "at no.such.host.invalid port");
 }
 
-// Others hold the port: one that says nothing, one that talks nonsense.
+// Other programs hold the port: one sends nothing, one something else than frames.
 TEST(another_program_at_the_port_is_told_from_rank_0) {
     begin(0.3, "key");
     Error err;
@@ -547,7 +547,7 @@ TEST(the_last_step_is_reported) {
     finish(&c[2], 1, "a line in the buffererror: rank 1 on "); // what was printed before is not lost
 }
 
-// All end for a reason of their own: none is ended by another's end.
+// All ranks end for a reason of their own: the end of one does not end another.
 static void end_alike_body(const Launch* l) {
     Connection* c = open_or_die(l);
     connection_barrier(c);
@@ -582,7 +582,7 @@ TEST(a_job_that_was_suspended_goes_on) {
     for (int i = 0; i < 3; i++) { finish(&c[i], 0, ""); }
 }
 
-// The clock of hangs, turned by hand: ranks that all say they train.
+// Makes a connection without a thread, for watchdog_check_progress(): all ranks report that they train.
 static Connection* watched(int size) {
     Connection* c = alloc_or_die(1, sizeof *c, "a test");
     c->size = size;

@@ -1,4 +1,4 @@
-// Who started us: every launcher's variables, and every way in which they can be wrong.
+// Detecting the launcher: the variables of each, and every way in which they can be wrong.
 #include "llmc/comm/launch.h"
 #include "test/test.h"
 
@@ -54,12 +54,13 @@ TEST(mpirun_and_srun_are_met_by_mpi) {
                   "OMPI_COMM_WORLD_LOCAL_RANK=1"));
     EXPECT(l.rendezvous == RENDEZVOUS_MPI && l.rank == 1 && l.size == 4 && l.local_rank == 1 &&
            !strcmp(l.launcher, "mpirun"));
-    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "PMI_RANK=2", "PMI_SIZE=4")); // that does not always say which on its machine
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "PMI_RANK=2", "PMI_SIZE=4")); // MPICH does not always set a local rank
     EXPECT(l.rendezvous == RENDEZVOUS_MPI && l.rank == 2 && l.size == 4 && l.local_rank == -1);
     EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "PMI_RANK=2", "PMI_SIZE=4", "MPI_LOCALRANKID=0") && l.local_rank == 0);
     EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=6", "SLURM_LOCALID=2",
                   "SLURM_JOB_ID=77"));
-    EXPECT(l.rendezvous == RENDEZVOUS_MPI && l.rank == 5 && l.size == 6 && l.local_rank == 2 && !strcmp(l.run_id, "77"));
+    EXPECT(l.rendezvous == RENDEZVOUS_MPI && l.rank == 5 && l.size == 6 && l.local_rank == 2 &&
+           !strcmp(l.run_id, "77"));
 }
 
 TEST(without_mpi_they_are_met_by_tcp) {
@@ -83,7 +84,8 @@ TEST(a_batch_script_is_one_process) { // sbatch sets these in the script itself
 TEST(one_rank_of_one_meets_nobody) {
     Launch l;
     Error err;
-    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "RANK=0", "WORLD_SIZE=1") && l.rendezvous == RENDEZVOUS_NONE && l.local_rank == 0);
+    EXPECT(DETECT(&l, MPI_BUILT_IN, &err, "RANK=0", "WORLD_SIZE=1") && l.rendezvous == RENDEZVOUS_NONE &&
+           l.local_rank == 0);
     EXPECT(DETECT(&l, MPI_ABSENT, &err, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1") &&
            l.rendezvous == RENDEZVOUS_NONE);
 }

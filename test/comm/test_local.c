@@ -1,4 +1,4 @@
-// One command that starts several ranks: their variables and output, and that none outlives the others or the command.
+// --gpus N: the variables and output of the ranks; none outlives the others or the command.
 #include "llmc/comm/connect.h"
 #include "llmc/comm/launch.h"
 #include "llmc/comm/socket.h"
@@ -11,7 +11,7 @@ static volatile sig_atomic_t asked;
 static void on_signal(int signal_number) { asked = signal_number; }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// what a rank does: test_local --as-rank WHAT
+// a rank: test_local --as-rank WHAT
 
 static void wait_until_asked(int polite) {
     while (!asked) { sleep_seconds(0.01); }
@@ -49,7 +49,7 @@ static int as_rank(const char* what) {
 
 typedef struct {
     pid_t pid;
-    int output; // of the command and its ranks, both streams; its end is that of them all
+    int output; // of the command and its ranks, both streams; it ends when all have ended
     char text[1 << 14];
     size_t have;
 } Command;
@@ -81,7 +81,7 @@ static int count(const char* text, const char* words) {
     return n;
 }
 
-// Reads until the words came so often, or until the end of output; false if there is neither within 10 s.
+// Reads until the words came so many times; without words, until the end of output. False if that takes over 10 s.
 static bool await(Command* c, const char* words, int times) {
     const double deadline = seconds_now() + 10;
     while (!words || count(c->text, words) < times) {
@@ -213,7 +213,7 @@ TEST(a_stopped_command_stops_its_ranks_and_goes_on) {
         state = state_of_first(&c, &rank);
     }
     EXPECT(state == 'T' || state == '?');
-    kill(c.pid, SIGINT);  // waits for whoever goes on
+    kill(c.pid, SIGINT); // is delivered once the process continues
     kill(c.pid, SIGCONT);
     EXPECT(finish(&c) == 0);
     EXPECT_SAID(c, "asked by 2", 2);

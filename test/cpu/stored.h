@@ -1,9 +1,9 @@
-// Accesses tensors of a CPU's backend element by element, and allocates memory that detects accesses beyond a tensor.
+// Reads and writes single elements of a CPU backend's tensors, and allocates memory that detects accesses beyond them.
 #pragma once
 #include "test/check/backends.h"
 #include <sys/mman.h>
 
-// Fresh zeroed memory, which a CPU's backend takes as device memory; free() frees it.
+// Returns zeroed memory for n elements, which a CPU's backend takes as device memory; free() frees it.
 static inline Stored* stored_alloc(const Backend* b, size_t n) { return alloc_or_die(n, b->element_bytes, "a test"); }
 
 static inline void stored_put(const Backend* b, Stored* x, size_t i, float value) {

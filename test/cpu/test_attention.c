@@ -16,7 +16,7 @@ static size_t result_size(const Shape* s, Result r) {
     return r == LSE ? heads : heads * s->HS * (r == DQKV ? 3 : 1);
 }
 
-// Forward and backward of one form of attention, from the same numbers each time. Results are doubles, to be freed.
+// Runs forward and backward on the same random numbers each time. Sets `result` to doubles, which the caller frees.
 static void run(const Backend* b, const Shape* s, const DeviceOptions* options, double* result[NUM_RESULTS]) {
     const int C = s->NH * s->HS;
     const size_t n = result_size(s, OUT), heads = result_size(s, LSE);
@@ -25,7 +25,7 @@ static void run(const Backend* b, const Shape* s, const DeviceOptions* options, 
     float* lse = alloc_or_die(2 * heads, sizeof *lse, "statistics");
     for (size_t i = 0; i < 3 * n; i++) {
         stored_put(b, qkv, i, rng_normal(1, RNG_TEST, i));
-        stored_put(b, dqkv, i, NAN); // elements that are left out show
+        stored_put(b, dqkv, i, NAN); // shows elements that are not written
     }
     for (size_t i = 0; i < n; i++) {
         stored_put(b, dout, i, rng_normal(2, RNG_TEST, i));
@@ -45,7 +45,7 @@ static void run(const Backend* b, const Shape* s, const DeviceOptions* options, 
     free(qkv), free(dqkv), free(out), free(dout), free(lse);
 }
 
-// The largest error of any result between two runs, and of any single element of them.
+// Fails if a result of two runs differs by more than `error`, or one of its elements by more than `worst`.
 static void compare_runs(const Shape* s, double* const* got, double* const* want, double error, double worst) {
     for (int r = OUT; r < NUM_RESULTS; r++) {
         const Difference d = compare(got[r], want[r], result_size(s, (Result)r));
@@ -60,7 +60,7 @@ static void free_results(double** result) {
     for (int r = 0; r < NUM_RESULTS; r++) { free(result[r]); }
 }
 
-// Blocks are of 96 and 192 positions, tiles of up to 32, vectors of up to 16.
+// Blocks have 192 positions, tiles up to 64, vectors up to 16.
 static const Shape SHAPES[] = {
     {2, 1, 3, 16},  {1, 2, 2, 1},   {2, 31, 2, 7},  {1, 33, 2, 20}, {1, 64, 3, 64},   {1, 95, 1, 33},
     {2, 96, 1, 32}, {1, 97, 3, 48}, {1, 191, 1, 5}, {1, 192, 2, 80}, {3, 193, 1, 12}, {1, 289, 2, 100},
@@ -68,8 +68,8 @@ static const Shape SHAPES[] = {
 };
 enum { NUM_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 
-// bf16: the plain loops keep scores and probabilities in float, flash rounds probabilities and their gradients. Single
-// elements are the sum of few products where few keys are seen.
+// bf16: the plain loops keep scores and probabilities in float, flash rounds probabilities and their gradients. An
+// element has a wider bound: at early positions few roundings can cancel.
 TEST(every_form_equals_the_plain_loops) {
     EACH_CPU_BACKEND(b) {
         const double error = stores_bf16(b) ? 6e-3 : 2e-6, worst = stores_bf16(b) ? 5e-2 : 3e-5;
@@ -102,7 +102,7 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
     }
 }
 
-// However large they are: the probability of a later position is exactly 0.
+// The probability of a later position is exactly 0: even a huge value there changes nothing.
 TEST(nothing_is_seen_of_later_values) {
     enum { T = 200, HS = 24, LATER = 150 };
     EACH_CPU_BACKEND(b) {
@@ -120,7 +120,7 @@ TEST(nothing_is_seen_of_later_values) {
     }
 }
 
-// Decoding has one kernel, the plain one: with the plain kernels it gives the bits of attention_forward.
+// attention_cached always uses the plain kernel: attention_forward with plain kernels gives the same bits.
 TEST(cached_attention_equals_attention_piece_by_piece) {
     enum { B = 2, T = 11, C = 24, NH = 3, CAPACITY = 16, PIECES = 4 };
     const int piece[PIECES] = {1, 4, 1, 5};

@@ -1,5 +1,5 @@
-// Single operations of the CPU's backends on special inputs: numbers far out and not finite, long rows, chunks of
-// logits, large memory. Random inputs are in test/check/test_backends.c.
+// Single operations of the CPU's backends on special inputs: large and non-finite numbers, long rows, chunks of logits,
+// large memory. Random inputs are in test/check/test_backends.c.
 #include "test/cpu/stored.h"
 #include "llmc/check/compare.h"
 #include "llmc/check/op_run.h"
@@ -11,7 +11,7 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // GELU, exp
 
-// out = gelu(inp), derivative = gelu'(inp), n numbers: the gradient through a layer of one weight, which is 1.
+// out = gelu(inp), derivative = gelu'(inp), n numbers. The derivative is the gradient through a layer of weight 1.
 static void gelu_both(const Backend* b, Stored* out, Stored* derivative, const Stored* inp, int n) {
     Stored *one = stored_alloc(b, 1), *dout = stored_alloc(b, (size_t)n);
     float dweight = 0, dbias = 0;
@@ -80,27 +80,27 @@ TEST(vector_exp_keeps_its_stated_error) {
 
 enum { COLUMNS = 6001, PADDED = 6016, TARGET = 17 };
 
-// Softmax of one row of logits, through a classifier of one channel: *loss, and gradient (PADDED) = softmax - onehot,
-// as it was stored times dloss = 1/2.
-static void softmax(const Backend* b, const Stored* logits, float* loss, float* loss_too, float* gradient) {
+// Runs a classifier of one channel on one row of logits. Sets *loss by classifier_loss, and by classifier_backward
+// *backward_loss and gradient (PADDED) = dloss * (softmax - onehot) with dloss = 1/2, rounded to Stored.
+static void softmax(const Backend* b, const Stored* logits, float* loss, float* backward_loss, float* gradient) {
     Stored *inp = stored_alloc(b, 1), *dinp = stored_alloc(b, 1), *scratch = stored_alloc(b, PADDED);
     const int target = TARGET;
     stored_put(b, inp, 0, 1);
     memset(gradient, 0, PADDED * sizeof *gradient);
     b->params_changed();
     b->classifier_loss(loss, scratch, inp, logits, &target, 1, 1, 1, COLUMNS, PADDED);
-    b->classifier_backward(loss_too, dinp, gradient, scratch, inp, logits, &target, 0.5f, 1, 1, 1, COLUMNS, PADDED);
+    b->classifier_backward(backward_loss, dinp, gradient, scratch, inp, logits, &target, 0.5f, 1, 1, 1, COLUMNS,
+                           PADDED);
     free(inp), free(dinp), free(scratch);
 }
 
-// A row longer than the blocks that the fast form adds up, with its largest number in the first of them, in the last,
-// and on the way.
+// A row of several blocks of softmax_row_fast (2048 each), with its maximum in the first, a middle or the last one.
 TEST(softmax_of_a_long_row_does_not_depend_on_where_its_maximum_is) {
     enum { CASES = 6 };
     static float fast[PADDED], plain[PADDED];
     static double got[PADDED], want[PADDED];
     const int at[CASES] = {0, 2047, 2048, 4000, COLUMNS - 1, COLUMNS - 1};
-    const float height[CASES] = {9.0f, 9.0f, 9.0f, 9.0f, 9.0f, 200.0f}; // the last one's exp is not a float
+    const float height[CASES] = {9.0f, 9.0f, 9.0f, 9.0f, 9.0f, 200.0f}; // exp(200) overflows float
     EACH_CPU_BACKEND(b) {
         const double tolerance = stores_bf16(b) ? unit_roundoff(b) : 1e-5; // the plain sums are long
         Stored* logits = stored_alloc(b, PADDED);
@@ -123,7 +123,7 @@ TEST(softmax_of_a_long_row_does_not_depend_on_where_its_maximum_is) {
     }
 }
 
-// The values of a tensor after an operation with so many rows of logits at a time; the caller frees them.
+// Runs an operation with `chunk` rows of logits at a time. Returns the values of a tensor, which the caller frees.
 static double* after_chunks(const Backend* b, const char* op, const char* tensor, int chunk) {
     OpSizes sizes = op_sizes_small();
     sizes.chunk = chunk;
@@ -146,7 +146,7 @@ TEST(the_classifier_does_not_depend_on_its_chunks) {
                    {"classifier_backward", "dweight", VP * C}};
     const int chunks[] = {7, 38};
     EACH_CPU_BACKEND(b) {
-        b->device_open(&PLAIN); // one order of sums for any number of rows
+        b->device_open(&PLAIN); // their order of sums does not depend on the number of rows
         for (size_t r = 0; r < sizeof results / sizeof *results; r++) {
             double* whole = after_chunks(b, results[r].op, results[r].tensor, N);
             for (int k = 0; k < 2; k++) {
@@ -178,10 +178,10 @@ TEST(norm_is_the_sum_of_all_squares) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the device
 
-// Also where that is done by other instructions, in areas larger than caches.
-TEST(zeroed_is_the_range_asked_for_and_nothing_else) {
+// 70 MiB takes the streaming stores of zero_past_caches.
+TEST(device_zero_zeroes_its_range_and_nothing_else) {
     const size_t sizes[] = {1, 100, 3000000, (size_t)70 << 20}, room = (size_t)71 << 20;
-    const Backend* b = &cpu_fp32_generic; // one form for all levels
+    const Backend* b = &cpu_fp32_generic; // all levels share this code
     b->device_open(&FAST);
     unsigned char* memory = b->device_alloc(room, "a test");
     for (size_t i = 0; i < room; i += 997) { EXPECT(memory[i] == 0); }

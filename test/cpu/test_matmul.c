@@ -1,5 +1,5 @@
-// The CPU's linear layers number by number: sums of small integers, which must be exact, in all sizes of rows, columns
-// and depths around a tile, with tensors that end at memory that may not be touched; and numbers that are not finite.
+// The CPU's linear layers, element by element: sums of small integers, which must be exact, with all sizes of rows,
+// columns and depths around a tile, and with guard pages behind the tensors; and numbers that are not finite.
 #include "test/cpu/stored.h"
 #include "llmc/rng.h"
 
@@ -31,7 +31,7 @@ static void fill(const Backend* b, Stored* x, size_t bytes, uint64_t seed) {
     for (size_t i = 0; i < bytes / b->element_bytes; i++) { stored_put(b, x, i, small_integer(seed, i)); }
 }
 
-// Inputs are small integers, gradients that are added to as well; outputs are NaN.
+// Opens a layer. Inputs and gradients that are added to are small integers; outputs are NaN.
 static Layer layer_open(const Backend* b, int N, int C, int OC) {
     Layer l = {.N = N, .C = C, .OC = OC};
     const LayerBytes n = layer_bytes(b, &l);
@@ -76,7 +76,7 @@ static float* integers(uint64_t seed, size_t n) {
     return x;
 }
 
-// sum over k of x[k * x_step] y[k * y_step]: sums of small integers are exact in float.
+// Returns the sum over k of x[k * x_step] y[k * y_step]: sums of small integers are exact in float.
 static float dot(const float* x, size_t x_step, const float* y, size_t y_step, int n) {
     float sum = 0;
     for (int k = 0; k < n; k++) { sum += x[(size_t)k * x_step] * y[(size_t)k * y_step]; }
@@ -134,8 +134,8 @@ static void poison_scratch(const Backend* b) {
     layer_close(b, &l);
 }
 
-// Each of the three sizes is the depth of one product, the rows of another, the columns of the third. Tiles have 6 to
-// 32 rows, 8 to 64 columns; depths are rounded up to as many as 32 and cut at 384.
+// Each of the three sizes is the depth of one matmul, the rows of another, the columns of the third. Tiles have 6 to 32
+// rows, 8 to 64 columns; depths are rounded up to multiples of 1 to 32 and cut at 384.
 static const int DEPTHS[] = {1, 2, 3, 31, 32, 33, 64, 65, 384, 385, 1000};
 enum { NUM_DEPTHS = sizeof DEPTHS / sizeof *DEPTHS };
 
@@ -163,7 +163,7 @@ TEST(sums_are_exact_over_several_pieces_of_depth_and_blocks) {
     }
 }
 
-// Normal numbers: each of the products and sums is rounded to float once, in any order. dweight is float in every
+// Normal numbers: each multiplication and addition rounds to float once, in any order. dweight is float in every
 // backend; factors that are stored as bf16 are exact.
 TEST(sums_are_as_near_as_rounding_each_step_allows) {
     enum { OUTPUTS = 35 };
@@ -198,10 +198,10 @@ TEST(sums_are_as_near_as_rounding_each_step_allows) {
 
 enum { ROWS = 33, COLS = 35 };
 
-// Runs a layer whose inputs are `other`, but for one element, `special`; its weights are `weight`, biases 0. Sets the
-// output in the row with the special one, and in all other rows.
-static void product_with(const Backend* b, float special, float other, float weight, int C, float* with,
-                         float* without) {
+// Runs a layer whose inputs are `other` except for one element, `special`; weights are `weight`, biases 0. Sets *with
+// to the output in the row of `special`, and *without to the output in all other rows.
+static void matmul_with(const Backend* b, float special, float other, float weight, int C, float* with,
+                        float* without) {
     Layer l = layer_open(b, ROWS, C, COLS);
     for (size_t i = 0; i < (size_t)ROWS * (size_t)C; i++) { stored_put(b, l.inp, i, other); }
     for (size_t i = 0; i < (size_t)COLS * (size_t)C; i++) { stored_put(b, l.weight, i, weight); }
@@ -217,34 +217,34 @@ static void product_with(const Backend* b, float special, float other, float wei
     layer_close(b, &l);
 }
 
-TEST(what_is_not_finite_stays_in_its_row) {
+TEST(non_finite_inputs_stay_in_their_row) {
     float with, without;
     EACH_CPU_BACKEND(b) {
         for (int k = 1; k < 70; k += 3) {
-            product_with(b, INFINITY, 1, 1, k, &with, &without);
+            matmul_with(b, INFINITY, 1, 1, k, &with, &without);
             EXPECT(with == INFINITY && without == (float)k);
-            product_with(b, -INFINITY, 1, 2, k, &with, &without);
+            matmul_with(b, -INFINITY, 1, 2, k, &with, &without);
             EXPECT(with == -INFINITY && without == 2 * (float)k);
-            product_with(b, INFINITY, 1, 0, k, &with, &without);
+            matmul_with(b, INFINITY, 1, 0, k, &with, &without);
             EXPECT(with != with && without == 0);
-            product_with(b, NAN, 1, 1, k, &with, &without);
+            matmul_with(b, NAN, 1, 1, k, &with, &without);
             EXPECT(with != with && without == (float)k);
         }
-        product_with(b, 0x1.fep127f, 0, 2, 5, &with, &without); // finite in bf16; twice that is not, in float
+        matmul_with(b, 0x1.fep127f, 0, 2, 5, &with, &without); // finite in bf16; twice that overflows float
         EXPECT(with == INFINITY && without == 0);
     }
 }
 
-// The instructions for bf16 take denormals for zeros, and flush results to zero; device_open() asks the same of others.
-TEST(denormals_are_zeros_in_products) {
+// The instructions for bf16 take denormals as zeros and flush results to zero; device_open() sets the others likewise.
+TEST(denormals_are_zeros_in_matmuls) {
 #ifdef __SSE__
     float with, without;
     EACH_CPU_BACKEND(b) {
-        product_with(b, 0x1p-127f, 1, 0x1p126f, 1, &with, &without);
+        matmul_with(b, 0x1p-127f, 1, 0x1p126f, 1, &with, &without);
         EXPECT(without == 0x1p126f && with == 0);
-        product_with(b, 0x1p-126f, 0, 0x1p-1f, 1, &with, &without); // the product is denormal
+        matmul_with(b, 0x1p-126f, 0, 0x1p-1f, 1, &with, &without); // the product is denormal
         EXPECT(without == 0 && with == 0);
-        product_with(b, 0x1p-126f, 0, 1, 1, &with, &without);
+        matmul_with(b, 0x1p-126f, 0, 1, 1, &with, &without);
         EXPECT(without == 0 && with == 0x1p-126f);
     }
 #else

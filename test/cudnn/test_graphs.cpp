@@ -1,5 +1,5 @@
-// What attention_cudnn.cpp asks of cuDNN, without a GPU: the library's own check of both graphs, for GPUs that a small
-// false CUDA runtime makes up, and where in our tensors each element of its tensors lies.
+// Tests the graphs of attention_cudnn.cpp without a GPU: cuDNN's own check must accept them, for GPUs that a stand-in
+// for the CUDA runtime reports, and each element of their tensors must lie at the right place in ours.
 #include "../../llmc/cuda/attention_cudnn.cpp"
 
 static int failures, architecture; // 80 is compute capability 8.0
@@ -10,7 +10,7 @@ static int failures, architecture; // 80 is compute capability 8.0
         fprintf(stderr, "\n");                                 \
     }
 
-// The two functions of the runtime that checking a graph calls, and the others that the headers name.
+// The stand-in: the two functions that checking a graph calls, and others that the headers need for linking.
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
     memset(p, 0, sizeof *p);
@@ -28,12 +28,12 @@ const char* cudaGetErrorString(cudaError_t) { return "no device"; }
 cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t) { return cudaErrorNoDevice; }
 cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t) { return cudaErrorNoDevice; }
 
-// Element (b,h,t,c) of a tensor of ours: part `part` of `parts` in a row of (B,T,parts,NH,HS).
+// Returns the index of element (b,h,t,c) of part `part` in our tensor (B,T,parts,NH,HS).
 static int64_t place(const AttentionShape* s, int parts, int part, int b, int h, int t, int c) {
     return ((((int64_t)b * s->T + t) * parts + part) * s->NH + h) * s->HS + c;
 }
 
-// `part` of a tensor begins where qkv_part() says; cuDNN goes on from there by its strides.
+// Expects the corners of tensor `id` at the right places: cuDNN adds its strides to the address of qkv_part().
 static void expect_places(const GraphPointer& graph, TensorId id, const AttentionShape* s, int parts, int part) {
     fe::graph::Tensor_attributes t;
     const auto error = graph->query_tensor_attributes_of_uid(id, t);
@@ -102,7 +102,7 @@ int main() {
         refused(capability, {2, 1, 2, 64}, "not supported");
         refused(capability, {2, 64, 2, 7}, "multiple of 8");
     }
-    refused(100, {4, 1024, 12, 64}, "eterministic"); // backward that gives other bits each time is not for us
+    refused(100, {4, 1024, 12, 64}, "eterministic"); // has no deterministic backward
     size_t bytes;
     Error err;
     const AttentionShape s = {4, 1024, 12, 64};

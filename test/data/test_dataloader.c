@@ -59,7 +59,7 @@ enum { T = 8 };
 static const size_t sizes[] = {8 * T + 1, 3 * T, T + 1, 5 * T + T / 2}; // 8, 2, 1 and 5 windows
 enum { SHARDS = 4, WINDOWS = 16 };
 
-// Where a window of the data set above is: its shard, and the position of its first token.
+// Checks a window of the data set above against the shard and position that it must come from.
 static void expect_window(uint64_t window, const int* tokens, const int* targets) {
     static const int shard_of[WINDOWS] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 3, 3, 3};
     static const int place_of[WINDOWS] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 0, 0, 1, 2, 3, 4};
@@ -160,7 +160,7 @@ TEST(hash_tells_data_apart) {
     for (int i = 0; i < 4; i++) {
         if (changed[i] < N) { tokens[changed[i]] ^= 1; }
         put_shard(path, tokens, N);
-        d = open_or_die(pattern, T - i); // how it is cut is no matter
+        d = open_or_die(pattern, T - i); // the hash does not depend on T
         hashes[i] = d.hash;
         dataset_close(&d);
     }

@@ -1,4 +1,4 @@
-// ./prepare: what stands in the shards, that an interrupted run goes on to the same bytes, and every error.
+// ./prepare: the contents of the shards, interrupted runs that continue to the same bytes, and every error.
 //
 // Each run of the program is a child process. rename and fwrite are replaced in this test program by functions that
 // count, so that a test can kill it at each of the points between two changes of what is on the disk.
@@ -171,7 +171,7 @@ static void expect_documents(const char* prefix, size_t expected_val, const char
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// what stands in the shards
+// contents of the shards
 
 TEST(a_file_is_a_document) {
     write_short_texts();
@@ -323,7 +323,7 @@ TEST(stories_and_their_floor) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// interruptions, and what is there already
+// interruptions and existing output
 
 static bool same_content(const char* a, const char* b) {
     char *path_a = in_folder(a), *path_b = in_folder(b);
@@ -338,7 +338,7 @@ static bool same_content(const char* a, const char* b) {
     return same;
 }
 
-// Kills a run at its first event and goes on, then another one at its second, ...; at last one run again and again.
+// Kills a run at its first event and continues it, then another at its second, ...; last, kills one run many times.
 static void expect_resumable(const char* arguments, const char* const* files) {
     char* whole = format("--out whole %s", arguments);
     char* part = format("--out part %s", arguments);
@@ -502,7 +502,7 @@ TEST(bad_output) {
     struct rlimit before, limit;
     EXPECT(getrlimit(RLIMIT_FSIZE, &before) == 0);
     limit = before;
-    limit.rlim_cur = 100000; // a full disk, or the like of it
+    limit.rlim_cur = 100000; // stands for a full disk
     signal(SIGXFSZ, SIG_IGN);
     EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     EXPECT_RUN(1, "full_train_000001.bin: cannot write: File too large", "--out full --val_size 9 long.txt");

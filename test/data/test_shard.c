@@ -30,7 +30,7 @@ static void make_shard(const char* path, size_t count) {
     EXPECT(shard_commit(&w, &err));
 }
 
-// Opening `data` as a shard fails with these words.
+// Checks that opening `data` as a shard fails with these words.
 static void expect_refused(const void* data, size_t bytes, const char* words) {
     const char* path = in_folder("refused.bin");
     Shard s;
@@ -123,7 +123,7 @@ TEST(file_cut_short_while_open) {
     shard_close(&s);
 }
 
-// A full disk, played by a limit on the size of files: the error comes from whatever call meets it.
+// A limit on the size of files stands for a full disk: the error comes from the call that reaches it.
 static void write_on_full_disk(const char* path, size_t count) {
     struct rlimit limit = {4096, 4096};
     ShardWriter w;

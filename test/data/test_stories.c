@@ -1,11 +1,11 @@
-// The story grammar: that a text has one derivation and so an exactly known entropy, and that the texts are as said.
+// The story grammar: each text has one derivation, so its entropy is known exactly; the texts are as stories.h says.
 #include "data/stories.h"
 #include "llmc/rng.h"
 #include "test/test.h"
 #include <ctype.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
-// the tables: what the argument in stories.h rests on
+// the tables: premises of the proof in stories.h
 
 typedef struct {
     const char* text;
@@ -85,9 +85,9 @@ TEST(rules_are_all_used_and_do_not_recur) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// a recognizer that tries everything, and takes nothing from the argument
+// a recognizer that tries every derivation and does not rely on the proof
 
-// What is still to come after the end of an alternative.
+// The text that follows the end of an alternative.
 typedef struct Rest {
     const char* text;
     const struct Rest* next;

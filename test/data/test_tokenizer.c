@@ -1,5 +1,5 @@
-// The tokenizer against what tiktoken was recorded to do (test/golden/tokenizer.json), and where that has nothing to
-// say (bytes that are no UTF-8, other tokenizer files, damage, work) against its contract.
+// The tokenizer against recorded output of tiktoken (test/golden/tokenizer.json), and where there is none (bytes that
+// are no UTF-8, other tokenizer files, damage, work) against its contract.
 #include "llmc/rng.h"
 #include "llmc/data/tokenizer.h"
 #include "llmc/data/unicode.h"
@@ -37,7 +37,7 @@ static bool round_trips(const Tokenizer* t, const char* text, size_t bytes) {
     return same;
 }
 
-// Whether the pieces of a text are those that stand between the bars.
+// Returns true if the pieces of a text are those between the bars.
 static bool cut_as(const Tokenizer* t, const char* barred) {
     char text[256];
     bool cut_after[256] = {false}, same = true;
@@ -259,7 +259,7 @@ TEST(both_ways_of_merging_agree) {
     tokenizer_free(&t);
 }
 
-// Steps of merging for `bytes` bytes that repeat `unit`, or random letters of it.
+// Returns the steps of merging for `bytes` bytes that repeat `unit`, or are random letters of it.
 static double work_for(const Tokenizer* t, const char* unit, bool random, size_t bytes) {
     size_t length = strlen(unit);
     char* text = (char*)alloc_or_die(bytes, 1, "text");

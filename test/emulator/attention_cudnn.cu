@@ -1,5 +1,5 @@
-// The stand-in for cuDNN's attention (llmc/cuda/attention_cudnn.h): computes the same tensors in plain kernels, one
-// thread for each query. It refuses the shapes that cuDNN is known to refuse, and uses all of the workspace that it
+// A stand-in for cuDNN's attention (llmc/cuda/attention_cudnn.h). It computes the same tensors in plain kernels, with
+// one thread for each query. It refuses the shapes that cuDNN is known to refuse, and uses all of the workspace that it
 // asks for. With EMU_CUDNN=0 it refuses every shape.
 #include "../../llmc/cuda/attention_cudnn.h"
 #include <cuda_bf16.h>
@@ -9,7 +9,7 @@ enum { MOST_CHANNELS = 128 };
 
 // One head of one sequence, and the row (position) of it that this thread computes.
 struct Head {
-    size_t qkv, out, lse; // where the head's first row begins in each tensor, in elements
+    size_t qkv, out, lse; // offset of the head's first row in each tensor, in elements
     size_t row;           // elements from one row of qkv to the next: q, k and v, C elements each
     int C, T, HS, i;      // i: this thread's row
 };
@@ -49,7 +49,7 @@ static __global__ void cudnn_delta_kernel(float* delta, const bf16* dout, const 
     delta[at.lse + at.i] = dot(dout + row, out + row, at.HS);
 }
 
-// The probability that one query gives to one key, and the gradient of their score.
+// Probability of one key for one query, and the gradient of their score.
 struct Pair {
     float p, ds;
 };

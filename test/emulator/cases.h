@@ -1,5 +1,5 @@
-// The runner of the emulator's own tests. The emulator reads its environment once and ends the program when something
-// is wrong, so that each case is a process of its own: with an environment, and with the complaint that must end it.
+// Runs the emulator's own tests. The emulator reads its environment once and ends the program when something is wrong,
+// so each case runs in a process of its own.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
@@ -22,20 +22,20 @@ struct Case {
     const char* name;
     void (*run)();
     const char* environment; // "NAME=value", or null
-    const char* complaint;   // words on standard error of the end that must come, or null: it must end well
-    int builds;              // where this can be seen
+    const char* complaint;   // part of the message with which the process must die; null: it must succeed
+    int builds;              // the builds in which the case runs
 };
 
 static int expectations_failed; // in this process
 
-// The first ones are printed.
+// Counts a failed expectation; prints the first five of a process.
 static void expect(bool condition, const char* text, const char* file, int line) {
     if (!condition && expectations_failed++ < 5) { fprintf(stderr, "%s:%d: expected %s\n", file, line, text); }
 }
 #define EXPECT(condition) expect(condition, #condition, __FILE__, __LINE__)
 #define OK(call) EXPECT((call) == cudaSuccess)
 
-// Runs a case; returns whether it ended as it should.
+// Runs a case. Returns true if it ended as expected.
 static bool run_case(const Case& c) {
     FILE* errors = tmpfile();
     if (!errors) {
@@ -64,7 +64,7 @@ static bool run_case(const Case& c) {
     bool good = c.complaint ? !ended_well && strstr(text, c.complaint) : ended_well;
     if (!good) {
         printf("FAILED  %s%s%s: status %#x, expected %s, standard error:\n%s\n", c.name, c.environment ? " with " : "",
-               c.environment ? c.environment : "", status, c.complaint ? c.complaint : "a good end", text);
+               c.environment ? c.environment : "", status, c.complaint ? c.complaint : "success", text);
     }
     return good;
 }

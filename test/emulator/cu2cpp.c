@@ -1,6 +1,6 @@
-// Turns CUDA into C++: reads a translation unit that has been through `g++ -E` and writes what g++ can compile. Working
-// on preprocessed text, it sees no macros and no comments; what stays on which line is kept, so that line markers lead
-// debuggers, sanitizers, warnings and gcov to the original files. System headers are copied as they are.
+// Turns CUDA into C++: reads a translation unit from `g++ -E` and writes one that g++ compiles. Preprocessed text has
+// no macros and no comments. Every line stays where it is, so that line markers lead debuggers, sanitizers, warnings
+// and gcov to the original files. System headers are copied unchanged.
 //
 //   usage: cu2cpp [STORAGE] < in.ii > out.ii      STORAGE of __shared__ arrays: "static" or "static __thread"
 //
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char* in;          // the whole input, with a 0 behind it
+static char* in;          // the whole input, terminated by 0
 static size_t in_size;
 static char* out;
 static size_t out_size, out_room;
@@ -76,7 +76,7 @@ static void __attribute__((format(printf, 1, 2))) print(const char* fmt, ...) {
     free(text);
 }
 
-// Input [begin, end) as it stands.
+// Copies input [begin, end) unchanged.
 static void copy(size_t begin, size_t end) { put(in + begin, end - begin); }
 
 static size_t count_lines(const char* text, size_t n) {
@@ -85,7 +85,7 @@ static size_t count_lines(const char* text, size_t n) {
     return lines;
 }
 
-// Output from `written` on replaces input [begin, end): it gets as many lines.
+// Appends newlines until the output from `written` on, which replaces input [begin, end), has as many lines.
 static void keep_lines(size_t begin, size_t end, size_t written) {
     size_t due = count_lines(in + begin, end - begin), done = count_lines(out + written, out_size - written);
     for (; done < due; done++) { put("\n", 1); }
@@ -118,7 +118,7 @@ static bool is_literal(size_t i) {
     return in[i] == '"' || (in[i] == '\'' && (i == 0 || !isxdigit((unsigned char)in[i - 1])));
 }
 
-// Behind the literal whose quote is at `begin`; R"delimiter( ... )delimiter" has no escapes.
+// Returns the position behind the literal whose quote is at `begin`; R"delimiter( ... )delimiter" has no escapes.
 static size_t literal_end(size_t begin) {
     if (in[begin] == '"' && begin > 0 && in[begin - 1] == 'R') {
         size_t open = begin + 1 + strcspn(in + begin + 1, "(");
@@ -134,7 +134,7 @@ static size_t literal_end(size_t begin) {
     return i + 1;
 }
 
-// The first place from `begin` on that holds one of the characters of `stops`, outside of literals and of (), [], {}.
+// Returns the first position from `begin` on of a character in `stops`, outside of literals and of (), [], {}.
 static size_t find(size_t begin, const char* stops) {
     int depth = 0;
     for (size_t i = begin; i < in_size; i++) {
@@ -149,7 +149,7 @@ static size_t find(size_t begin, const char* stops) {
     die(begin, "expected one of '%s'", stops);
 }
 
-// The bracket that closes the one at `open`.
+// Returns the position of the bracket that closes the one at `open`.
 static size_t closing(size_t open) {
     const char close[2] = {in[open] == '(' ? ')' : in[open] == '[' ? ']' : '}', 0};
     return find(open + 1, close);
@@ -158,7 +158,7 @@ static size_t closing(size_t open) {
 // ---------------------------------------------------------------------------------------------------------------------
 // launches
 
-// Goes back in the output from `end`, which a closing bracket precedes, to the opening one. Inside of (), > and < are
+// Returns the position in the output of the bracket that opens the one before `end`. Inside of (), > and < are
 // operators.
 static size_t opening(size_t end, size_t at) {
     const bool angle = out[end - 1] == '>';
@@ -176,7 +176,8 @@ static size_t back_over_space(size_t end) {
     return end;
 }
 
-// Where the kernel that the output ends with begins: words, ::, and template arguments in <>; or anything in ().
+// Returns the position in the output of the kernel with which it ends: words, ::, and template arguments in <>; or
+// anything in ().
 static size_t kernel_begin(size_t at) {
     size_t b = back_over_space(out_size);
     if (b > 0 && out[b - 1] == ')') { return opening(b, at); }
@@ -196,7 +197,7 @@ static void put_string_literal(const char* text) {
     put("\"", 1);
 }
 
-// `at` is at <<<. Returns where to go on.
+// Rewrites the launch whose <<< is at `at`. Returns the position behind it, as the further functions do.
 static size_t rewrite_launch(size_t at) {
     size_t begin = kernel_begin(at);
     char* kernel = strdup(out + begin);
@@ -221,7 +222,7 @@ static size_t rewrite_launch(size_t at) {
 // ---------------------------------------------------------------------------------------------------------------------
 // kernels
 
-// `at` is at __global__. Its launch bounds are taken out, and if this is a definition, its body begins with its Kernel.
+// Rewrites the kernel whose __global__ is at `at`: leaves out the launch bounds, and begins the body with its Kernel.
 static size_t rewrite_kernel(size_t at) {
     size_t i = word_end(at), bounds = 0, bounds_end = 0;
     while (i < in_size && in[i] != '{' && in[i] != ';') {
@@ -250,10 +251,10 @@ static size_t rewrite_kernel(size_t at) {
 // shared memory
 
 typedef struct {
-    size_t begin, end; // its name
+    size_t begin, end; // of the name
 } Declarator;
 
-// The names that the declaration [begin, end) declares. It ends with the semicolon at `end`.
+// Finds the names that the declaration [begin, end) declares, whose semicolon is at `end`. Returns their number.
 static int find_declarators(size_t begin, size_t end, Declarator* names, int room) {
     int count = 0, angles = 0;
     Declarator last = {0, 0}; // the last word outside of brackets
@@ -280,7 +281,7 @@ static int find_declarators(size_t begin, size_t end, Declarator* names, int roo
     return count;
 }
 
-// Input [begin, end) without attributes of alignment: dynamic shared memory is aligned to 1024 bytes.
+// Copies input [begin, end) without attributes of alignment: dynamic shared memory is aligned to 1024 bytes.
 static void copy_type(size_t begin, size_t end) {
     for (size_t i = begin; i < end;) {
         if (starts_word(i) && (word_is(i, "__attribute__") || word_is(i, "alignas"))) {
@@ -292,7 +293,7 @@ static void copy_type(size_t begin, size_t end) {
     }
 }
 
-// Takes the word off the end of the output if it is there.
+// Removes the word from the end of the output. Returns false if it is not there.
 static bool take_back(const char* word) {
     size_t b = out_size, n = strlen(word);
     while (b > 0 && isspace((unsigned char)out[b - 1])) { b--; }
@@ -302,7 +303,7 @@ static bool take_back(const char* word) {
     return true;
 }
 
-// `at` is at __shared__.
+// Rewrites the declaration whose __shared__ is at `at`.
 static size_t rewrite_shared(size_t at) {
     size_t begin = word_end(at), end = find(begin, ";"), written = out_size;
     bool is_extern = take_back("extern");
@@ -338,7 +339,7 @@ static size_t rewrite_shared(size_t at) {
 // ---------------------------------------------------------------------------------------------------------------------
 // inline PTX
 
-// The operands between two colons: "r"(x), "r"(y) -> emu::in("r", x), emu::in("r", y),
+// Writes the operands between two colons: "r"(x), "r"(y) -> emu::in("r", x), emu::in("r", y),
 static void put_operands(size_t begin, size_t end, const char* function) {
     size_t i = skip_space(begin);
     while (i < end) {
@@ -357,7 +358,7 @@ static void put_operands(size_t begin, size_t end, const char* function) {
     }
 }
 
-// `at` is at asm.
+// Rewrites the statement whose asm is at `at`.
 static size_t rewrite_asm(size_t at) {
     size_t written = out_size, open = skip_space(word_end(at));
     while (is_word(in[open])) { // volatile
@@ -394,8 +395,8 @@ static void read_input(void) {
     in[in_size] = 0;
 }
 
-// A line marker (# 12 "file.h" 1 3) is copied; flag 3 says that what follows is a system header. `#pragma unroll` means
-// nothing to g++ and is left out.
+// Copies a line marker (# 12 "file.h" 1 3), in which flag 3 announces a system header. Leaves out `#pragma unroll`,
+// which g++ does not know.
 static size_t copy_directive(size_t at, bool* system_header) {
     size_t end = at + strcspn(in + at, "\n"), i = end;
     if (strncmp(in + at, "#pragma unroll", strlen("#pragma unroll")) == 0) { return end; }

@@ -1,9 +1,8 @@
 #!/bin/bash
 # The emulator's own tests: test_*.cu in the plain, the checking and the race-checking build, and the tools.
 # usage: run.sh [NAME...]     test_emulator, test_ptx, ..., tools; without names, all. Exits 1 if anything failed.
-# `long=1 run.sh` makes every build of every program. Otherwise a program has those that could tell something new: the
-# emulator itself all three, constants the plain one, what reads and writes memory the checking one, what has to announce
-# its accesses the one that looks for races.
+# `long=1 run.sh` makes every build of every program; otherwise each program has the builds that could find a mistake in
+# it (builds_of).
 cd "$(dirname "$0")" || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -17,6 +16,7 @@ for module in base tensors; do
     objects+=("$work/$module.o")
 done
 
+# Constants need the plain build, reads and writes the checking one, reports of accesses the race-checking one.
 builds_of() {
     case $1$long in
     test_enums | test_fp8) echo plain ;;
@@ -26,7 +26,7 @@ builds_of() {
     esac
 }
 
-# Builds one program ($1) in one way ($2) and runs it; what it says is printed when it has ended.
+# Makes build $2 of program $1 and runs it; prints its output when it has ended.
 run_program() {
     local program=$work/$2/$1 flags=(-O0)
     [ "$2" = plain ] || flags+=("--$2")
@@ -66,13 +66,13 @@ expect() { # NAME, then a command that must succeed
     fi
 }
 
-# CUDA ($1) that cu2cpp must refuse with a message that begins with the place and contains $2.
+# Succeeds if cu2cpp refuses the CUDA code $1 with a message that begins with the place and contains $2.
 refuses() {
     printf '# 1 "bad.cu"\n\n%s\n' "$1" >"$work/bad.ii"
     ! "$work/cu2cpp" <"$work/bad.ii" >/dev/null 2>"$work/bad.log" && grep -q "^bad.cu:2: cu2cpp: .*$2" "$work/bad.log"
 }
 
-# What cu2cpp writes has each line where it was.
+# Succeeds if cu2cpp's output has each line where it was.
 keeps_lines() {
     local code='k<int,\n  4><<<1,\n 2>>>(a,\n b); int line4;\n__shared__ float\n x[2],\n y[3]; int line7;\n'
     code+='asm volatile("a"\n "b" : "=r"(x)\n : "r"(y)); int line10;\n'
@@ -81,7 +81,8 @@ keeps_lines() {
         END { exit wrong || n != 3 }'
 }
 
-# Two objects share one emulator, beside one that knows nothing of it: a kernel of the second sees the first's memory.
+# Succeeds if two objects share one emulator, linked with a third from gcc: a kernel of the second sees the first's
+# memory.
 links_objects() {
     cat >"$work/one.cu" <<'CODE'
 #include <cuda_runtime.h>
@@ -109,7 +110,7 @@ CODE
         grep -q 'two\.o:.*two\.h' <(tr -d '\\\n' <"$work/two.d")
 }
 
-# gcov names the original file, and counts how often the threads came by.
+# Succeeds if gcov names the original file and counts each thread.
 counts_coverage() {
     cat >"$work/covered.cu" <<'CODE'
 #include <cuda_runtime.h>
@@ -129,7 +130,7 @@ CODE
     )
 }
 
-# NVIDIA's own headers and compiler, where they are, say whether the stand-ins define what they do.
+# Compares the stand-ins with NVIDIA's own headers, by its compiler, where that is installed.
 run_nvcc() {
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
     if [ -z "$nvcc" ]; then
@@ -137,7 +138,7 @@ run_nvcc() {
         add 0 0 1
         return
     fi
-    # conversions run on the host: NVIDIA's own pass the tests that the stand-in passes
+    # these conversions run on the host, so NVIDIA's own can be tested too
     expect "nvcc builds test_fp8" "$nvcc" -std=c++20 -arch=sm_80 test_fp8.cu "${objects[@]}" -o "$work/test_fp8.nvcc"
     expect "NVIDIA's conversions to FP8 are ours" "$work/test_fp8.nvcc"
     for program in test_casts test_enums test_cublaslt test_nccl test_ptx; do

@@ -1,5 +1,5 @@
-// The kernels that cast to 8-bit floats (llmc/cuda/fp8.cuh) against plain loops, at sizes that cut their tiles and
-// blocks, and what is kept of weights.
+// Tests the kernels that cast to 8-bit floats (llmc/cuda/fp8.cuh) against plain loops, at sizes that do not fill their
+// tiles and blocks, and the cache of cast weights.
 #define FLOATX bf16
 #include "../../llmc/cuda/fp8.cuh"
 #include "../../llmc/cuda/open.cuh"
@@ -10,12 +10,13 @@
 enum { GUARD = 64, UNTOUCHED = 0xee };
 typedef std::vector<uint8_t> Bytes;
 
-// Bytes in device memory, with some behind them that nobody may write.
+// Allocates n bytes of device memory, followed by a guard that must not be written.
 static uint8_t* guarded(size_t n) {
     uint8_t* p = (uint8_t*)device_alloc(n + GUARD, "a test");
     cuda_check(cudaMemset(p, UNTOUCHED, n + GUARD), "a test");
     return p;
 }
+// Returns the n bytes, expects the guard untouched, and frees both.
 static Bytes take(uint8_t* p, size_t n) {
     Bytes out(n + GUARD);
     device_copy_out(out.data(), p, out.size());
@@ -33,7 +34,7 @@ static floatX* put(const std::vector<float>& x) {
     return p;
 }
 
-// Normal numbers times `size`, as bf16 holds them.
+// Returns normally distributed numbers times `size`, rounded to bf16.
 static std::vector<float> numbers(size_t n, float size, uint64_t seed) {
     std::vector<float> x(n);
     for (size_t i = 0; i < n; i++) { x[i] = to_float(to_floatX(size * rng_normal(seed, RNG_TEST, i))); }
@@ -46,7 +47,7 @@ static float largest(const std::vector<float>& x) {
     return most;
 }
 
-// The largest power of two, up to 2^126, that does not take `amax` beyond the format.
+// Returns the largest power of two, up to 2^126, that keeps amax * scale within `most`.
 static float scale_for(float amax, float most) {
     float scale = 0x1p126f;
     while ((double)amax * (double)scale > (double)most) { scale /= 2; }
@@ -59,7 +60,7 @@ static Fp8Scale scale_of(const Fp8Scale* p) {
     return s;
 }
 
-// All three casts of x (N,C); returns the scale's inverse.
+// Checks all three casts of x (N,C). Returns the scale's inverse.
 template <Fp8Format FORMAT> static float check_casts(const std::vector<float>& x, size_t N, size_t C) {
     const float scale = scale_for(largest(x), FORMAT == __NV_E4M3 ? 448.0f : 57344.0f);
     const size_t n = N * C;
@@ -109,7 +110,7 @@ TEST(a_tensor_of_any_size_fills_the_format) {
 
 TEST(the_largest_magnitude_is_found_wherever_it_is) {
     Fp8Scale* scale = (Fp8Scale*)device_alloc(sizeof *scale, "a test");
-    float most = 4096; // smaller every time: nothing is left of the last one
+    float most = 4096; // smaller every time, so that the amax before would show
     for (size_t n : {(size_t)8, (size_t)264, (size_t)2056, (size_t)300008}) {
         for (size_t at : {(size_t)0, min_size(n, 2048) - 1, n - 1}) { // 2048: what a block reads at once
             std::vector<float> x(n, 0.5f);
@@ -123,7 +124,7 @@ TEST(the_largest_magnitude_is_found_wherever_it_is) {
     device_free(scale, sizeof *scale);
 }
 
-// Neither may be hidden by a cast that saturates: they spoil the scale, and so the product.
+// Infinity and NaN make the scale NaN, so that a saturating cast cannot hide them.
 TEST(what_is_not_finite_shows_in_the_scale) {
     uint8_t* out = guarded(256);
     Fp8Scale* scale = (Fp8Scale*)device_alloc(sizeof *scale, "a test");
@@ -167,7 +168,7 @@ TEST(a_weight_is_cast_when_it_is_new_or_changed_and_goes_with_its_memory) {
     device_sync();
 }
 
-// Of a model's parameters the matrices of the blocks are cast: the embedding is not, and vectors are not.
+// Only the matrices of the blocks are cast, neither the embedding nor vectors.
 TEST(the_plan_of_memory_counts_the_matrices_of_the_blocks) {
     const Tensor list[] = {{"wte", 1, ONCE, 64, 32, 64, INIT_ZERO, AS_IS, NULL, 0, 0, 0},
                            {"bias", 1, EACH, 1, 96, 1, INIT_ZERO, AS_IS, NULL, 0, 0, 0},

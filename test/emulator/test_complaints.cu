@@ -157,7 +157,7 @@ static void barrier_on_the_host() { __syncthreads(); }
 
 enum Exchange { NOTHING, SYNCWARP, SYNCTHREADS, SHUFFLE };
 
-// Each thread reads what the thread `distance` before it wrote to shared memory, with `order` in between.
+// Each thread reads the element of shared memory that the thread `distance` before it wrote, with `order` in between.
 __global__ void exchange_kernel(float* out, int distance, Exchange order) {
     __shared__ float s[64];
     int i = threadIdx.x;
@@ -170,7 +170,7 @@ __global__ void exchange_kernel(float* out, int distance, Exchange order) {
 template <int distance, Exchange order> static void exchange() {
     exchange_kernel<<<1, 64>>>(device_floats(64), distance, order);
 }
-// One warp reads what another one overwrites: a barrier is missing between the two.
+// One warp reads elements that another one overwrites: a barrier is missing between the two.
 __global__ void write_after_read_kernel(float* out) {
     __shared__ float s[64];
     int i = threadIdx.x;

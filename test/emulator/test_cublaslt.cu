@@ -1,5 +1,5 @@
-// Tests the stand-in for cuBLASLt: every kind of product that this program uses against plain loops, and every error
-// that the stand-in reports. Built by nvcc and linked with the real library, the products are tested on a GPU.
+// Tests the stand-in for cuBLASLt: every kind of matmul that this program uses against plain loops, and every error
+// that the stand-in reports. Built by nvcc and linked with the real library, it tests the library's matmuls on a GPU.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
@@ -25,7 +25,7 @@ struct Matrix {
     float& at(size_t i, size_t j, size_t b = 0) { return host[b * stride + j * ld + i]; }
 };
 
-static cudaStream_t stream; // of all products
+static cudaStream_t stream; // of all matmuls
 
 static bool is_fp8(int type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
 static size_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : is_fp8(type) ? 1 : 2; }
@@ -78,12 +78,12 @@ static void release(Matrix* x) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// a product
+// a matmul
 
-enum { SAME = -1 }; // as the field that is the default: A's or D's type, the matrix's leading dimension
+enum { SAME = -1 }; // the default: A's or D's type, the matrix's leading dimension
 
-// D = epilogue(alpha * op(A) op(B) + beta * C), op(A) (m,k), op(B) (k,n), and what a test may set wrong in the call.
-struct Product {
+// D = epilogue(alpha * op(A) op(B) + beta * C), op(A) (m,k), op(B) (k,n), and mistakes that a test makes in the call.
+struct Matmul {
     size_t m = 40, n = 24, k = 32;
     bool ta = false, tb = false;
     cudaDataType type = CUDA_R_32F, type_d = CUDA_R_32F;
@@ -113,12 +113,12 @@ struct Product {
 // Bits of cublasLtEpilogue_t.
 constexpr int EPILOGUE_BIAS = 4, EPILOGUE_BGRAD = 16, EPILOGUE_GELU = 32, EPILOGUE_DGELU = 64, EPILOGUE_AUX = 128;
 
-static bool has_bias(const Product& p) {
+static bool has_bias(const Matmul& p) {
     return p.epilogue & (EPILOGUE_BIAS | EPILOGUE_BGRAD | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB);
 }
-static bool has_aux(const Product& p) { return p.epilogue & EPILOGUE_AUX; }
+static bool has_aux(const Matmul& p) { return p.epilogue & EPILOGUE_AUX; }
 
-static void prepare(Product* p) {
+static void prepare(Matmul* p) {
     const size_t rows_a = p->ta ? p->k : p->m, cols_a = p->ta ? p->m : p->k;
     const size_t rows_b = p->tb ? p->n : p->k, cols_b = p->tb ? p->k : p->n;
     p->a = make(p->type, rows_a, cols_a, rows_a + p->pad, p->batch, p->offset_a, 1);
@@ -139,7 +139,7 @@ static void prepare(Product* p) {
     for (Matrix* x : all) { upload(x); }
 }
 
-static void finish(Product* p) {
+static void finish(Matmul* p) {
     Matrix* const all[] = {&p->a, &p->b, &p->c, &p->d, &p->bias, &p->aux, &p->scales};
     for (Matrix* x : all) { release(x); }
 }
@@ -149,7 +149,7 @@ static cublasStatus_t set(cublasLtMatmulDesc_t desc, Attribute attribute, T valu
     return cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value);
 }
 
-static cublasLtMatmulDesc_t make_desc(const Product& p) {
+static cublasLtMatmulDesc_t make_desc(const Matmul& p) {
     cublasLtMatmulDesc_t desc;
     LT(cublasLtMatmulDescCreate(&desc, p.compute, (cudaDataType)p.scale));
     LT(set(desc, CUBLASLT_MATMUL_DESC_TRANSA, (int32_t)(p.ta ? CUBLAS_OP_T : CUBLAS_OP_N)));
@@ -187,7 +187,7 @@ struct Scalars {
     float host[2];
     float* device;
 };
-static Scalars make_scalars(const Product& p) {
+static Scalars make_scalars(const Matmul& p) {
     Scalars s = {{p.alpha, p.beta}, NULL};
     if (p.device_scalars) {
         OK(cudaMalloc(&s.device, sizeof s.host));
@@ -196,8 +196,8 @@ static Scalars make_scalars(const Product& p) {
     return s;
 }
 
-// Asks the heuristic for an algorithm and runs it; returns the first status that is not success.
-static cublasStatus_t run(Product* p) {
+// Asks the heuristic for an algorithm and runs it. Returns the first status that is not success.
+static cublasStatus_t run(Matmul* p) {
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t found[8];
@@ -244,20 +244,20 @@ static cublasStatus_t run(Product* p) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// the same by plain loops
+// the same matmul by plain loops
 
 static double gelu(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 static double gelu_slope(double x) { return (gelu(x + 1e-4) - gelu(x - 1e-4)) / 2e-4; }
 
-// |got - want| within the rounding of the type, and a little for tanh.
-static void expect_close(const Product& p, double got, double want) {
+// Expects |got - want| within the rounding of the type, and 2e-5 more for tanh.
+static void expect_close(const Matmul& p, double got, double want) {
     EXPECT_NEAR(got, want, (p.type_d == CUDA_R_16BF ? 1.0 / 256 : 2e-6) * fabs(want) + 2e-5);
 }
 
-static double op_a(Product* p, size_t i, size_t l, size_t b) { return p->ta ? p->a.at(l, i, b) : p->a.at(i, l, b); }
-static double op_b(Product* p, size_t l, size_t j, size_t b) { return p->tb ? p->b.at(j, l, b) : p->b.at(l, j, b); }
+static double op_a(Matmul* p, size_t i, size_t l, size_t b) { return p->ta ? p->a.at(l, i, b) : p->a.at(i, l, b); }
+static double op_b(Matmul* p, size_t l, size_t j, size_t b) { return p->tb ? p->b.at(j, l, b) : p->b.at(l, j, b); }
 
-static void expect_product(Product p) {
+static void expect_matmul(Matmul p) {
     LT(run(&p));
     Matrix d = p.d, aux = p.aux, bias = p.bias;
     d.host = download(p.d);
@@ -294,52 +294,52 @@ static void expect_product(Product p) {
     finish(&p);
 }
 
-static Product bf16(Product p = Product()) {
+static Matmul bf16(Matmul p = Matmul()) {
     p.type = p.type_d = CUDA_R_16BF;
     return p;
 }
 
 TEST(transposes) {
     for (int i = 0; i < 4; i++) {
-        Product p;
+        Matmul p;
         p.ta = i & 1;
         p.tb = i & 2;
-        expect_product(p);
-        expect_product(bf16(p));
+        expect_matmul(p);
+        expect_matmul(bf16(p));
     }
 }
 
 TEST(odd_sizes_and_leading_dimensions) {
-    Product p;
+    Matmul p;
     p.m = 13, p.n = 7, p.k = 5, p.pad = 3;
-    expect_product(p);
-    expect_product(bf16(p));
+    expect_matmul(p);
+    expect_matmul(bf16(p));
     p.m = p.n = p.k = 1;
-    expect_product(p);
+    expect_matmul(p);
 }
 
 TEST(beta_and_c_elsewhere) {
-    Product p;
+    Matmul p;
     p.alpha = 0.5f, p.beta = 1;
-    expect_product(p);
+    expect_matmul(p);
     p.type = CUDA_R_16BF;
-    expect_product(p); // bf16 matrices into an fp32 sum: a weight's gradient
+    expect_matmul(p); // bf16 matrices into an fp32 sum: a weight's gradient
     p.in_place = false, p.beta = -2;
-    expect_product(p);
+    expect_matmul(p);
 }
 
 TEST(scalars_on_the_device) {
-    Product p;
+    Matmul p;
     p.alpha = 3, p.beta = 1, p.device_scalars = true;
-    expect_product(p);
+    expect_matmul(p);
 }
 
 TEST(batches) {
-    Product p;
+    Matmul p;
     p.batch = 3, p.beta = 1;
-    expect_product(p);
+    expect_matmul(p);
     p.epilogue = CUBLASLT_EPILOGUE_BIAS;
-    expect_product(bf16(p));
+    expect_matmul(bf16(p));
 }
 
 TEST(epilogues) {
@@ -349,47 +349,47 @@ TEST(epilogues) {
         CUBLASLT_EPILOGUE_BGRADA,   CUBLASLT_EPILOGUE_BGRADB,        CUBLASLT_EPILOGUE_DGELU_BGRAD,
     };
     for (cublasLtEpilogue_t epilogue : all) {
-        Product p;
+        Matmul p;
         p.epilogue = epilogue;
         p.tb = epilogue == CUBLASLT_EPILOGUE_BGRADB;
         p.alpha = 0.125f;
-        expect_product(p);
-        expect_product(bf16(p));
+        expect_matmul(p);
+        expect_matmul(bf16(p));
         p.beta = 1;
-        expect_product(p);
+        expect_matmul(p);
     }
 }
 
-static Product fp8(int type_a, int type_b) {
-    Product p;
+static Matmul fp8(int type_a, int type_b) {
+    Matmul p;
     p.m = 48, p.n = 32, p.k = 80, p.ta = true;
     p.type = (cudaDataType)type_a, p.type_b = type_b, p.type_d = CUDA_R_16BF;
     return p;
 }
 
 // The three pairs of E4M3 and E5M2 that cuBLASLt multiplies, with and without scales, into bf16 and added to fp32.
-TEST(products_of_fp8) {
+TEST(matmuls_of_fp8) {
     const int pairs[][2] = {{CUDA_R_8F_E4M3, CUDA_R_8F_E4M3}, {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2},
                             {CUDA_R_8F_E5M2, CUDA_R_8F_E4M3}};
     for (const auto& pair : pairs) {
-        Product p = fp8(pair[0], pair[1]);
-        expect_product(p);
+        Matmul p = fp8(pair[0], pair[1]);
+        expect_matmul(p);
         p.scale_a = 0.25f;
-        expect_product(p);
+        expect_matmul(p);
         p.scale_b = 3;
         p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias_type = CUDA_R_16BF;
-        expect_product(p);
+        expect_matmul(p);
         p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
         p.type_d = CUDA_R_32F, p.beta = 1;
-        expect_product(p);
+        expect_matmul(p);
     }
 }
 
 TEST(every_algorithm_found) {
     for (int i = 0; i < 4; i++) {
-        Product p;
+        Matmul p;
         p.algorithm = i;
-        expect_product(p);
+        expect_matmul(p);
     }
 }
 
@@ -402,7 +402,7 @@ TEST(fast_types_round_their_inputs) {
         {CUBLAS_COMPUTE_32F_FAST_16BF, 1 + 0x1p-9f, 8},
     };
     for (const auto& c : cases) {
-        Product p;
+        Matmul p;
         p.m = p.n = p.k = 8;
         p.compute = c.compute;
         p.all_a = c.x;
@@ -414,7 +414,7 @@ TEST(fast_types_round_their_inputs) {
 
 #ifndef __NVCC__
 TEST(a_workspace_is_overwritten) {
-    Product p;
+    Matmul p;
     LT(run(&p));
     EXPECT(p.workspace_after == 0xff);
     finish(&p);
@@ -423,7 +423,7 @@ TEST(a_workspace_is_overwritten) {
 TEST(algorithms_round_differently) {
     float got[2];
     for (int i = 0; i < 2; i++) {
-        Product p;
+        Matmul p;
         p.k = 1000, p.all_a = 0.1f, p.algorithm = i;
         LT(run(&p));
         got[i] = download(p.d)[0];
@@ -438,7 +438,7 @@ TEST(algorithms_round_differently) {
 
 #define EXPECT_REFUSED(status, words, change)                        \
     do {                                                             \
-        Product p;                                                   \
+        Matmul p;                                                    \
         change;                                                      \
         EXPECT_DEATH(CUBLAS_STATUS_##status, words, _exit(run(&p))); \
     } while (0)
@@ -502,7 +502,7 @@ TEST(refused_pointers_and_algorithms) {
     EXPECT_REFUSED(INVALID_VALUE, "needs a workspace of 65536 bytes, there are 1024", p.workspace_given = 1024);
     EXPECT_REFUSED(INVALID_VALUE, "not found by the heuristic for this problem", p.other_problem = true);
     EXPECT_REFUSED(INVALID_VALUE, "not found by the heuristic for this problem", p.blank_algorithm = true);
-    Product p;
+    Matmul p;
     p.short_a = 1;
     EXPECT_DEATH(EXIT_RUNTIME, "a matrix of cublasLtMatmul", run(&p));
 }
@@ -525,9 +525,9 @@ TEST(refused_attributes) {
 #endif
 
 TEST(a_promise_of_less_alignment_is_kept) {
-    Product p;
+    Matmul p;
     p.offset_a = 16, p.alignment_a = 16;
-    expect_product(p);
+    expect_matmul(p);
 }
 
 // The emulator ends by abort(), but EXPECT_DEATH compares exit codes.

@@ -213,7 +213,7 @@ __global__ void shuffle_kernel(int* out) {
     put(__shfl_down_sync(~0u, i, 3, 8));
     // A lane of a later segment cannot be read (the result is the thread's own value), one of an earlier segment can.
     put(__shfl_xor_sync(~0u, i, 8, 8));
-    put(i < 16 ? __shfl_sync(0xffff, i, 3) : __shfl_sync(0xffff0000, i, 3)); // the other half has nothing to give
+    put(i < 16 ? __shfl_sync(0xffff, i, 3) : __shfl_sync(0xffff0000, i, 3)); // the other half gets poison
     float x = (float)i;
     for (int o = 16; o > 0; o /= 2) { x += __shfl_xor_sync(~0u, x, o); }
     put((int)x);
@@ -259,7 +259,7 @@ static void warp_votes() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// what kernels call
+// functions that kernels call
 
 __global__ void atomics_kernel(int* i, unsigned* u, unsigned long long* l, float* f, double* d) {
     int t = threadIdx.x;
@@ -332,7 +332,7 @@ static void bf16() {
         EXPECT(__bfloat16_as_ushort(__float2bfloat16(half)) == u + u % 2);
         EXPECT(__bfloat16_as_ushort(__float2bfloat16(above)) == u + 1);
     }
-    // A double is rounded once: rounded to float first, these would be ties.
+    // A double is rounded once. Rounded to float first, these would be ties.
     EXPECT((float)__double2bfloat16(1.0 + 0x1p-8 + 0x1p-40) == 1.0f + 0x1p-7f);
     EXPECT((float)__double2bfloat16(1.0 + 0x1p-7 + 0x1p-8 - 0x1p-40) == 1.0f + 0x1p-7f);
     EXPECT((float)__float2bfloat16_rz(1.999f) == 1.9921875f);
@@ -399,9 +399,9 @@ static void lazy_streams() {
     OK(cudaStreamCreateWithPriority(&t, cudaStreamNonBlocking, -1));
     OK(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
     OK(cudaMemcpyAsync(a.data, &pageable, 4, cudaMemcpyHostToDevice, s));
-    pageable = 3; // was read before
+    pageable = 3; // too late: the copy has read it
     OK(cudaMemcpyAsync(result.x, a.data, 4, cudaMemcpyDeviceToHost, s));
-    EXPECT(*result.x == 0 && cudaStreamQuery(s) == cudaErrorNotReady); // nobody has waited yet
+    EXPECT(*result.x == 0 && cudaStreamQuery(s) == cudaErrorNotReady); // not waited for yet
     OK(cudaStreamSynchronize(s));
     EXPECT(*result.x == 2 && cudaStreamQuery(s) == cudaSuccess);
     OK(cudaMemcpyAsync(a.data, one.x, 4, cudaMemcpyHostToDevice, s));
@@ -546,7 +546,7 @@ static void refused_capture() {
     OK(cudaGraphDestroy(graph));
 }
 
-// Calls that are not allowed during a capture: each fails and invalidates the capture.
+// Makes calls that are not allowed during a capture: each fails and invalidates the capture.
 static void capture_errors() {
     Array<float> a(1);
     float x = 0, *p;

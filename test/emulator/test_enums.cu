@@ -1,5 +1,5 @@
-// Every value that the stand-ins for cuBLASLt and NCCL define, in one list for two compilations: by nvcc against
-// NVIDIA's headers, and by emucc against ours. If ours drift, one of the two does not compile.
+// Compares every constant of the stand-ins for cuBLASLt and NCCL with NVIDIA's. The same list is compiled by nvcc with
+// NVIDIA's headers and by emucc with ours: if they differ, one of the two does not compile.
 #include <cublasLt.h>
 #include <nccl.h>
 #include <cstddef>
@@ -128,13 +128,13 @@ SAME(NCCL_UNIQUE_ID_BYTES, 128);
 SAME(sizeof(ncclUniqueId), 128);
 SAME(NCCL_VERSION(2, 18, 3), 21803);
 
-// The versions that the stand-ins follow; an older library may lack something of the above.
+// The stand-ins follow these versions; an older library may lack a constant.
 AT_LEAST(CUBLAS_VERSION, 120000);
 AT_LEAST(NCCL_VERSION_CODE, 21800);
 SAME(CUBLAS_VERSION, CUBLAS_VER_MAJOR * 10000 + CUBLAS_VER_MINOR * 100 + CUBLAS_VER_PATCH);
 SAME(NCCL_VERSION_CODE, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH));
 
-// That it compiles is the test.
+// The test is that this file compiles.
 int main() {
     printf("test_enums: 1 passed, 0 failed, 0 skipped\n");
     return 0;

@@ -1,5 +1,5 @@
-// The stand-in for CUDA's header of 8-bit floats, against the formats as Micikevicius et al. 2022 define them (table
-// 1): every code, every tie and its neighbours. Built by nvcc it runs without a GPU too, and tests NVIDIA's own header.
+// Tests the stand-in for CUDA's header of 8-bit floats against the formats of Micikevicius et al. 2022 (table 1): every
+// code, every tie and its neighbours. Built by nvcc it tests NVIDIA's own header, also without a GPU.
 #include <cuda_fp8.h>
 #include "../test.h"
 
@@ -8,15 +8,15 @@ struct Format {
     int mantissa;            // bits
     float least, least_normal, most;
     int largest;             // code of `most`
-    int infinity;            // what infinity and all too large numbers become if nothing saturates
+    int infinity;            // code of infinity and of too large numbers without saturation
 };
 static const Format FORMATS[] = {
     {__NV_E4M3, 3, 0x1p-9f, 0x1p-6f, 448, 0x7e, 0x7f},
     {__NV_E5M2, 2, 0x1p-16f, 0x1p-14f, 57344, 0x7b, 0x7c},
 };
 
-// The numbers of a format in order: the spacing is that of the subnormal ones for twice as many codes as there are
-// fractions, then doubles for each as many.
+// Lists the numbers of a format in order. Their spacing is f.least for the first 2 * 2^mantissa codes. It doubles after
+// these, and after every further 2^mantissa codes.
 static void list_numbers(const Format& f, float number[128]) {
     number[0] = 0;
     for (int code = 0; code < f.largest; code++) {

@@ -1,4 +1,4 @@
-// The stand-in for NCCL: 2 and 3 processes, each collective against the values that its definition gives.
+// Tests the stand-in for NCCL with 1, 2 and 3 processes: each collective against the values of its definition.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -12,7 +12,7 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // ranks
 
-// What a rank's process has.
+// State of a rank's process.
 struct Rank {
     int rank, ranks;
     ncclComm_t comm;
@@ -21,7 +21,7 @@ struct Rank {
 typedef void (*Body)(Rank* r);
 static bool shared_device; // all ranks take device 0
 
-static void live(int rank, int ranks, const ncclUniqueId* id, Body body) {
+static void run_rank(int rank, int ranks, const ncclUniqueId* id, Body body) {
     Rank r = {rank, ranks, NULL, NULL};
     OK(cudaSetDevice(shared_device ? 0 : rank));
     NCCL(ncclCommInitRank(&r.comm, ranks, *id, rank));
@@ -32,7 +32,7 @@ static void live(int rank, int ranks, const ncclUniqueId* id, Body body) {
     NCCL(ncclCommDestroy(r.comm));
 }
 
-// Runs `body` in one process for each rank; returns how many failed. The first one's id reaches the others by fork.
+// Runs `body` in one process for each rank. Returns the number of processes that failed.
 static int run_ranks(int ranks, Body body) {
     ncclUniqueId id;
     std::vector<pid_t> children;
@@ -44,7 +44,7 @@ static int run_ranks(int ranks, Body body) {
         EXPECT(child >= 0);
         if (child == 0) {
             test_failures = 0;
-            live(rank, ranks, &id, body);
+            run_rank(rank, ranks, &id, body);
             fflush(stdout);
             _exit(test_failures != 0);
         }
@@ -81,12 +81,12 @@ static double number(uint64_t x) { return (double)x; }
 static double number(uint8_t x) { return x; }
 static double number(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-// Element i of what rank r brings: small enough to be exact in every type.
+// Returns element i of rank r's input, which is small enough to be exact in every type.
 static float brought(int r, size_t i) { return (float)((r * 7 + (int)(i % 11)) % 16 + r); }
 
 enum { N = 5000 };
 
-// n elements of device memory that hold what rank r brings, from element `first` on.
+// Returns n elements of device memory with rank r's input.
 template <class T>
 static T* bring(int r, size_t n) {
     std::vector<T> host(n);
@@ -197,7 +197,7 @@ static void broadcast_and_reduce(Rank* r) {
 }
 TEST(broadcast_and_reduce_to_a_root) { expect_ranks(broadcast_and_reduce); }
 
-// Around a ring, everybody sending first: more than a socket holds, so that a send alone cannot end.
+// Sends around a ring; every rank sends first. A message is larger than a socket's buffer, so a send alone cannot end.
 static void ring(Rank* r) {
     const size_t n = 1 << 20;
     if (r->ranks == 1) { return; }
@@ -250,7 +250,7 @@ TEST(communicators_answer) { expect_ranks(questions); }
 
 #ifndef __NVCC__
 // ---------------------------------------------------------------------------------------------------------------------
-// complaints: every rank ends, with the same words
+// errors: every rank ends, with the same message
 
 static void other_count(Rank* r) {
     float* x = bring<float>(0, N);
@@ -276,7 +276,7 @@ static void other_message(Rank* r) {
     if (r->rank == 1) { NCCL(ncclSend(x, 10, ncclFloat, 2, r->comm, r->stream)); }
     if (r->rank == 2) { NCCL(ncclRecv(x, 12, ncclFloat, 1, r->comm, r->stream)); }
     OK(cudaStreamSynchronize(r->stream));
-    _exit(1); // the three cannot part in peace
+    _exit(1); // ranks 0 and 1 notice nothing, but EXPECT_ALL_END wants all ranks to fail
 }
 static void one_dies(Rank* r) {
     float* x = bring<float>(0, N);
@@ -300,7 +300,7 @@ static void one_is_silent(Rank* r) {
     OK(cudaStreamSynchronize(r->stream));
 }
 
-// All three ranks fail, and the words are said.
+// Expects that all three ranks fail, and that one prints `words`.
 #define EXPECT_ALL_END(words, body) EXPECT_DEATH(3, words, _exit(run_ranks(3, body)))
 
 TEST(ranks_that_do_not_agree) {
@@ -338,7 +338,7 @@ static void too_long(Rank* r) {
     ncclAllReduce(x, x, N + 1, ncclFloat, ncclSum, r->comm, r->stream);
 }
 static void refused_quietly(Rank* r) {
-    OK(freopen("/dev/null", "w", stderr) ? cudaSuccess : cudaErrorInvalidValue); // the complaints are expected
+    OK(freopen("/dev/null", "w", stderr) ? cudaSuccess : cudaErrorInvalidValue); // errors are expected
     refused(r);
 }
 TEST(two_ranks_on_one_device) {
@@ -359,7 +359,7 @@ TEST(refused_arguments) {
 }
 #endif
 
-// The emulator ends by abort(); EXPECT_DEATH knows exit codes.
+// The emulator ends by abort(), but EXPECT_DEATH compares exit codes.
 int main(int argc, char** argv) {
     signal(SIGABRT, [](int) { _exit(EXIT_RUNTIME); });
     return test_main(argc, argv, argv[0]);

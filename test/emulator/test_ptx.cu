@@ -1,12 +1,12 @@
-// The emulator's PTX instructions, each against the formulas of the "PTX ISA" manual, written here a second time in the
-// manual's own words. Built by nvcc, the same tests ask a GPU; what is undefined there is asked of the emulator alone.
+// Tests the emulator's PTX instructions against the formulas of the manual "PTX ISA", written here a second time with
+// the manual's own names. Built by nvcc, the tests run on a GPU, except those of undefined behaviour.
 #include <cuda_runtime.h>
 #include "../test.h"
 #include <signal.h>
 
 #define OK(call) EXPECT((call) == cudaSuccess)
 
-// Memory that host and kernel both work on: `in` copies to the device, `back` returns the results.
+// device_copy() copies an array to new device memory; device_back() waits, copies it back and frees it.
 template <class T>
 static T* device_copy(const T* host, size_t n) {
     T* p = NULL;
@@ -55,7 +55,7 @@ __device__ void mma_tf32_k8(float* d, const uint32_t* a, const uint32_t* b, cons
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Fragments lie lane by lane: four registers of A, two of B, four of C and D, as many as the shape has being used.
+// Fragments lie lane by lane, with room for four registers of A, two of B, and four of C and D per lane.
 template <Shape shape>
 __global__ void mma_kernel(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     const int l = threadIdx.x;
@@ -95,8 +95,8 @@ static void place_c(int laneid, int i, int* row, int* col) {
     *col = (threadID_in_group * 2) + (i & 0x1);
 }
 
-// Puts element i into a lane's registers: a bf16 is the upper half of a float, and the even element is the low one. The
-// low 13 bits of a tf32 are set, since they must not count.
+// Puts element i into a lane's registers. A bf16 is the upper half of a float; even elements are in the lower half of a
+// register. The low 13 bits of a tf32 are set, since they must be ignored.
 static void put(Shape shape, uint32_t* registers, int i, float x) {
     if (shape == TF32_K8) {
         registers[i] = bits_of(x) | 0x1fff;
@@ -105,9 +105,9 @@ static void put(Shape shape, uint32_t* registers, int i, float x) {
     }
 }
 
-// Every element of A, B and C is another small integer, so that each sum is exact and shows which elements met.
+// Every element of A, B and C is a different small integer, so that each sum is exact and shows which elements met.
 template <Shape shape>
-static void expect_product(int K) {
+static void expect_mma(int K) {
     float a[16][16], b[16][8], c[16][8], frag_c[32 * 4], frag_d[32 * 4];
     uint32_t frag_a[32 * 4] = {0}, frag_b[32 * 2] = {0};
     for (int i = 0; i < 16 * K; i++) { a[i / K][i % K] = (float)(i - 100); }
@@ -146,9 +146,9 @@ static void expect_product(int K) {
     }
 }
 
-TEST(mma_m16n8k16_bf16) { expect_product<BF16_K16>(16); }
-TEST(mma_m16n8k8_bf16) { expect_product<BF16_K8>(8); }
-TEST(mma_m16n8k8_tf32) { expect_product<TF32_K8>(8); }
+TEST(mma_m16n8k16_bf16) { expect_mma<BF16_K16>(16); }
+TEST(mma_m16n8k8_bf16) { expect_mma<BF16_K8>(8); }
+TEST(mma_m16n8k8_tf32) { expect_mma<TF32_K8>(8); }
 
 __global__ void cvt_kernel(uint32_t* out, const float* x, int n) {
     const int i = threadIdx.x;
@@ -198,7 +198,7 @@ __device__ void ldmatrix(uint32_t* r, const void* row) {
 
 enum { ROW = 24 };  // elements from one row in shared memory to the next: 16-byte aligned, with a gap
 
-// Matrix i, row r is row 31 - (8 * i + r) of `tile`, so that neither order nor distance of rows is taken for granted.
+// Matrix i, row r is row 31 - (8 * i + r) of `tile`: the kernel must not assume the order or distance of rows.
 template <int count, bool trans>
 __global__ void ldmatrix_kernel(uint32_t* out, const uint16_t* in) {
     __shared__ __align__(16) uint16_t tile[32 * ROW];
@@ -240,8 +240,8 @@ TEST(ldmatrix_two_transposed) { expect_ldmatrix<2, true>(); }
 TEST(ldmatrix_four) { expect_ldmatrix<4, false>(); }
 TEST(ldmatrix_four_transposed) { expect_ldmatrix<4, true>(); }
 
-// A and B row-major in shared memory: what ldmatrix gives is what mma takes, without a formula in between.
-__global__ void product_kernel(float* d, const uint16_t* a, const uint16_t* b) {
+// Multiplies A and B, row-major in shared memory: mma takes the registers that ldmatrix returns.
+__global__ void matmul_kernel(float* d, const uint16_t* a, const uint16_t* b) {
     __shared__ __align__(16) uint16_t tile_a[16 * 16], tile_b[16 * 8];
     const int l = threadIdx.x;
     for (int i = l; i < 16 * 16; i += 32) { tile_a[i] = a[i]; }
@@ -264,7 +264,7 @@ TEST(ldmatrix_feeds_mma) {
     for (int i = 0; i < 16 * 8; i++) { d[i] = 0; }
     uint16_t *da = device_copy(a, 16 * 16), *db = device_copy(b, 16 * 8);
     float* dd = device_copy(d, 16 * 8);
-    product_kernel<<<1, 32>>>(dd, da, db);
+    matmul_kernel<<<1, 32>>>(dd, da, db);
     device_back(d, dd, 16 * 8);
     OK(cudaFree(da));
     OK(cudaFree(db));
@@ -299,7 +299,7 @@ template <int N>
 __device__ void wait_group() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 __device__ void wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// One thread. out: 4 + 8 + 16 bytes copied, 16 of which 8 and 0 came from memory.
+// Run by one thread. Copies 4, 8 and 16 bytes, then 16 bytes twice, of which 8 and 0 come from memory.
 __global__ void copy_kernel(uint32_t* out, const uint32_t* in) {
     __shared__ __align__(16) uint32_t s[16];
     copy_4(s, in + 1);
@@ -322,8 +322,8 @@ TEST(cp_async_copies_and_fills_with_zeros) {
     for (int i = 0; i < 16; i++) { EXPECT(out[i] == want[i]); }
 }
 
-// Three groups and an open copy, waited for in three steps; out shows shared memory after each. The second group is
-// empty: it counts.
+// Waits in steps for three groups and an open copy; `out` has shared memory after each step. The second group is empty,
+// but counts.
 __global__ void groups_kernel(uint32_t* out, const uint32_t* in) {
     __shared__ uint32_t s[4];
     for (int i = 0; i < 4; i++) { s[i] = 7; }
@@ -346,7 +346,7 @@ __global__ void groups_kernel(uint32_t* out, const uint32_t* in) {
 
 #ifndef __NVCC__
 // ---------------------------------------------------------------------------------------------------------------------
-// what a GPU leaves undefined: the emulator shows it or stops
+// undefined behaviour: the emulator shows it as poison or ends the program
 
 TEST(cp_async_target_is_poison_until_its_group_is_waited_for) {
     const uint32_t in[3] = {1, 2, 3}, P = 0xffffffff;
@@ -359,7 +359,7 @@ TEST(cp_async_target_is_poison_until_its_group_is_waited_for) {
     for (int i = 0; i < 20; i++) { EXPECT(out[i] == want[i]); }
 }
 
-// As at the end of a pipeline that goes on committing when nothing is left to copy.
+// Commits empty groups, like a pipeline that has nothing left to copy.
 __global__ void empty_groups_kernel(uint32_t* out, const uint32_t* in) {
     __shared__ uint32_t s[1];
     copy_4(s, in);
@@ -385,7 +385,7 @@ enum Fault {
     UNKNOWN, FEW_OPERANDS, WRONG_CLASS, WRONG_TYPE, WRITTEN_INPUT, READ_OUTPUT, NO_SUCH_OPERAND, NAMED_OPERAND
 };
 
-// Each fault alone; `in` has 8 words.
+// Makes one fault; `in` has 8 words.
 __device__ void fault_in_copy(Fault fault, uint32_t* s, const uint32_t* in) {
     switch (fault) {
     case PENDING: copy_4(s, in); commit(); break;
@@ -471,7 +471,7 @@ TEST(faulty_statements) {
 }
 #endif
 
-// The emulator ends by abort(); EXPECT_DEATH knows exit codes.
+// The emulator ends by abort(), but EXPECT_DEATH compares exit codes.
 int main(int argc, char** argv) {
     signal(SIGABRT, [](int) { _exit(EXIT_RUNTIME); });
     return test_main(argc, argv, argv[0]);

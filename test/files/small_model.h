@@ -6,7 +6,7 @@
 #include "llmc/rng.h"
 #include "test/test.h"
 
-// Switches LeakSanitizer's check at exit off: nobody frees the texts of options, which live as long as the program.
+// Switches off LeakSanitizer's check at exit: options live as long as the program, so nobody frees their texts.
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) { return 1; }
 

@@ -1,5 +1,5 @@
-// Checkpoints: which folders count, rotation, what a damaged one is refused for, options.json. Every message must name
-// the file and, where there is one, the tensor. test_gpt2.c saves and loads a model on every backend.
+// Checkpoints: listing, rotation, refusal of damaged ones, options.json. Every message must name the file and, where
+// there is one, the tensor. test_gpt2.c saves and loads a model on every backend.
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
 #include "test/files/small_model.h"
@@ -271,7 +271,7 @@ static void edit_json(const char* folder, const char* file, const char* key, jso
     json_decref(object);
 }
 
-// The same for state.json, and puts its checksum right again.
+// The same for state.json, with a right checksum afterwards.
 static void edit_state(const char* folder, const char* key, json_t* value) {
     Error err;
     edit_json(folder, "state.json", key, value);
@@ -304,7 +304,7 @@ TEST(states_that_are_newer_edited_or_torn_are_refused) {
     free(folder);
 }
 
-// Without its checksum the weights would load as another model: n_head is in no tensor's shape.
+// Without a checksum of config.json the weights would load as another model: n_head is in no tensor's shape.
 TEST(another_shape_in_config_json_is_refused) {
     char* folder = new_checkpoint();
     edit_json(folder, "config.json", "n_head", json_integer(4));

@@ -14,7 +14,7 @@ typedef struct {
     const char *left_out, *with_nan, *with_shape; // tensors, by name
 } FolderOptions;
 
-// The bytes of a tensor in another type; exact for what fill_weights makes.
+// Converts a tensor to another type and returns its bytes; exact for the numbers of fill_weights().
 static size_t convert(void* out, const float* x, size_t n, const char* type) {
     const bool half = !strcmp(type, "F16");
     if (!strcmp(type, "F32")) { memcpy(out, x, n * sizeof *x); return n * sizeof *x; }
@@ -85,7 +85,7 @@ static void write_part(const char* folder, const Model* m, const FolderOptions* 
     free(file);
 }
 
-// A folder as transformers would save the model, with these peculiarities; the caller frees the path.
+// Writes a folder as transformers would save the model, with these options; the caller frees the path.
 static char* write_folder(const Model* m, const FolderOptions* o) {
     Error err;
     char* folder = new_folder();

@@ -136,7 +136,7 @@ static bool copy_mixed(const char* path, size_t piece, Error* err) {
 }
 
 TEST(writes_what_the_library_reads) {
-    static const char* ours = "test/golden/ours.safetensors"; // the library has read this very file
+    static const char* ours = "test/golden/ours.safetensors"; // this file was read by the library
     Error err;
     char* path = format("%s/copy.safetensors", test_folder);
     for (size_t piece = 1; piece <= 16; piece += 15) {
@@ -215,7 +215,7 @@ static void put_file(const char* path, const void* data, size_t bytes) {
     if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0) { fatal("%s: %s", path, strerror(errno)); }
 }
 
-// A file with this header and so many bytes of data is refused with these words (accepted, if NULL).
+// Checks that a file with this header and `data_bytes` bytes of data is refused with these words (NULL: accepted).
 static void expect_refusal(const char* header, size_t data_bytes, const char* words) {
     Error err;
     SafeTensors s;

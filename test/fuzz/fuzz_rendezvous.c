@@ -43,7 +43,7 @@ static void read_frames(const uint8_t* data, size_t size, size_t piece) {
 
 enum { RANKS = 4 };
 
-// As the bytes that a visitor sends.
+// Sends the bytes to rank 0 as a visitor.
 static void greet_with(const uint8_t* data, size_t size) {
     static Rendezvous r;
     static char hosts[RANKS][HOST_BYTES], addresses[RANKS][ADDRESS_BYTES];
@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t piece = (size_t)data[0] + 1;
     read_frames(data + 1, size - 1, piece);
     greet_with(data + 1, size - 1);
-    // Once more as a hello whose lengths are right, or few inputs would come past them.
+    // Again as a hello with the right lengths: few inputs have them.
     uint8_t frame[sizeof(FrameHeader) + sizeof(Hello)] = {0};
     const FrameHeader h = {FRAME_MAGIC, FRAME_HELLO, 0, sizeof(Hello)};
     memcpy(frame, &h, sizeof h);

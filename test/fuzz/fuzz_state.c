@@ -2,8 +2,8 @@
 // or what was read from it keeps to its limits.
 //
 // The first byte of the input chooses: 0 (modulo 4): the rest is state.json, a 0 byte and config.json; 1: an edit of
-// config.json; else an edit of state.json. libFuzzer would not find these texts by itself: it does not see into the
-// library that parses JSON.
+// config.json; else an edit of state.json. libFuzzer would not find these texts by itself: the library that parses JSON
+// is not instrumented.
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
 

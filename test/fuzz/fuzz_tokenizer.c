@@ -4,14 +4,15 @@
 //           llmc/base.c llmc/data/tokenizer.c llmc/data/unicode.c llmc/data/tokenizer_data.S -o fuzz_tokenizer
 //     ./fuzz_tokenizer -max_total_time=60 -max_len=4096
 //
-// The first byte of an input chooses what the rest is: text, a tokenizer file, or tokens behind those of the bytes.
+// The first byte of an input, modulo 3, says what the rest is. 0: text; 1: a tokenizer file; 2: tokens to append to the
+// tokenizer of bytes.
 #include "llmc/data/tokenizer.h"
 
 static void check(bool ok, const char* what) {
     if (!ok) { fprintf(stderr, "%s\n", what); abort(); }
 }
 
-// Text decodes to itself, without the end of text, and both ways of merging agree on each short piece.
+// Checks that text decodes to itself, without the end of text, and both ways of merging agree on each short piece.
 static void try_text(const Tokenizer* t, const unsigned char* text, size_t size) {
     TokenList list = token_list(), again = token_list();
     size_t at = 0, bytes = 0;
@@ -36,7 +37,7 @@ static void try_text(const Tokenizer* t, const unsigned char* text, size_t size)
     token_list_free(&again);
 }
 
-// `size` bytes that may be a tokenizer file, which is then tried on its own bytes.
+// Loads a tokenizer file, if it is one, and encodes its own bytes with it.
 static void try_file(const unsigned char* file, size_t size) {
     Tokenizer t;
     Error err;

@@ -39,7 +39,7 @@ static StepRecord step_record(int step) {
     return r;
 }
 
-// Runs the statements with standard output going to a file, and gives what they wrote.
+// Runs the statements with standard output redirected to a file, and sets `text` to what they wrote.
 #define CAPTURE(text, ...)                                                        \
     do {                                                                          \
         fflush(stdout);                                                           \
@@ -364,7 +364,6 @@ TEST(other_ranks_are_silent) {
     EXPECT(text && !*text && !path_exists(test_path("rank1")));
     free(text);
 }
-
 
 TEST(errors_name_the_file) {
     Logger l;

@@ -4,7 +4,7 @@
 
 static char* test_path(const char* name) { return format("%s/%s", test_folder, name); }
 
-// A run's folder with this metrics.jsonl; the caller frees the path.
+// Makes a run's folder with this metrics.jsonl; the caller frees the path.
 static char* make_run(const char* name, const char* metrics) {
     Error err;
     char* folder = test_path(name);
@@ -16,8 +16,8 @@ static char* make_run(const char* name, const char* metrics) {
     return folder;
 }
 
-// A config with batch_size 32 or not, then `steps` updates of 1000 tokens whose loss falls from 11 to `end`, with one
-// spike, a validation every tenth of the run, samples, a save, a skip and a resumed start.
+// Makes a run: a config with this batch_size, then `steps` updates of 1000 tokens whose loss falls from 11 to `end`,
+// with one spike, a validation every tenth of the run, a save, a skip, samples and an eval.
 static char* make_curve(const char* name, int steps, double end, int batch_size) {
     Page page = {NULL, 0, 0};
     page_add(&page, "{\"kind\":\"config\",\"step\":0,\"options\":{\"lr\":0.0006,\"batch_size\":%d,\"dtype\":\"bf16\"},"
@@ -48,7 +48,7 @@ static char* make_curve(const char* name, int steps, double end, int batch_size)
     return folder;
 }
 
-// The report on these runs, or NULL; its error goes to `err`.
+// Returns the report on these runs; NULL and an error on failure.
 static char* report_on(char** folders, int n, Error* err) {
     char* out = test_path("report.html");
     char* text = report_write(out, (const char* const*)folders, n, err) ? read_file(out, NULL, err) : NULL;
@@ -115,7 +115,7 @@ static size_t count_of(const char* text, const char* words) {
     return n;
 }
 
-// No path has more points than allowed or a number that is none; returns the most points of a path.
+// Checks that paths consist of numbers; returns the most points of a path.
 static size_t check_paths(const char* text) {
     size_t most = 0;
     for (const char* p = text; (p = strstr(p, " d=\"")) != NULL;) {
@@ -224,7 +224,7 @@ TEST(long_run_is_thinned) {
     free(folder);
 }
 
-// Whatever is missing or strange, a page comes out.
+// A page is written, whatever is missing or strange.
 TEST(strange_runs) {
     static const char* const metrics[] = {
         "",

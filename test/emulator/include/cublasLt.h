@@ -1,6 +1,6 @@
-// A stand-in for cuBLASLt: the library's calls and descriptors, computed by plain loops in stream order. It reports
-// an error for what the library refuses (emu/lt_rules.h). The values of constants are those of NVIDIA's header;
-// test_enums.cu compares them where that is installed.
+// A stand-in for cuBLASLt: the library's calls and descriptors, computed by plain loops in stream order. It reports an
+// error for what the library refuses (emu/lt_rules.h). Constants have the values of NVIDIA's header; test_enums.cu
+// compares them where that is installed.
 //
 // Emulated: fp32, bf16 and fp8 matrices, column-major, strided batches, compute types 32F, 32F_FAST_TF32 and
 // 32F_FAST_16BF, the epilogues made of BIAS, GELU, DGELU and bias gradients. A workspace is overwritten up to the size
@@ -82,7 +82,7 @@ typedef enum {
     CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
 } cublasLtMatrixLayoutAttribute_t;
 
-typedef enum { // how an algorithm that splits k adds its parts up
+typedef enum { // the order in which an algorithm that splits k adds its parts
     CUBLASLT_REDUCTION_SCHEME_NONE = 0,
     CUBLASLT_REDUCTION_SCHEME_INPLACE = 1, // in the output itself, one after another
     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,
@@ -218,14 +218,14 @@ inline cublasStatus_t cublasLtMatmulPreferenceGetAttribute(cublasLtMatmulPrefere
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// search and product
+// search and matmul
 
 namespace emu::lt {
 
 enum { ALGORITHMS = 4, LARGEST_WORKSPACE = 64 << 10 };
 
-// Returns the algorithm of this rank among the heuristic's results, 0 the best. The first half of them use a workspace,
-// as far as the preference allows one.
+// Returns result number `rank` of the heuristic, 0 being the best. The first half of them use a workspace, as far as
+// the preference allows one.
 inline Algorithm algorithm(int rank, uint64_t problem, const MatmulDesc& desc, const Preference& preference) {
     const uint64_t largest = LARGEST_WORKSPACE;
     const uint64_t allowed = preference.workspace < largest ? preference.workspace : largest;
@@ -251,7 +251,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     *returned = 0;
     const cublasStatus_t status = check_problem(*desc, *a, *b, *c, *d);
     if (status != CUBLAS_STATUS_SUCCESS) { return status; }
-    static const int forms = (int)emu::option("EMU_LT", 2); // 0: no product has an algorithm, 1: no fused one has
+    static const int forms = (int)emu::option("EMU_LT", 2); // 0: no matmul has an algorithm, 1: no fused one has
     const bool is_fused = desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
     if (forms == 0 || (forms == 1 && is_fused)) { return CUBLAS_STATUS_NOT_SUPPORTED; }
     const uint64_t problem = problem_id(*desc, *a, *b, *c, *d);
@@ -282,7 +282,7 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     if (status != CUBLAS_STATUS_SUCCESS) { return status; }
 
     const uint64_t problem = problem_id(*desc, *a, *b, *c, *d);
-    Algorithm x = algorithm(0, problem, *desc, Preference()); // algo NULL: as a default search finds
+    Algorithm x = algorithm(0, problem, *desc, Preference()); // algo NULL: the first result of a default search
     if (algo) { memcpy(&x, algo, sizeof x); }
     if (x.problem != problem) {
         return complain(CUBLAS_STATUS_INVALID_VALUE, "the algorithm was not found by the heuristic for this problem");

@@ -1,5 +1,5 @@
-// Stand-in for CUDA's header of bfloat16: the type, its conversions and arithmetic, single and in pairs. Conversions to
-// bf16 round to nearest, ties to even; arithmetic is done in float and rounded once.
+// A stand-in for CUDA's header of bfloat16: the type, its conversions and arithmetic, single and in pairs. Conversions
+// to bf16 round to nearest, ties to even; arithmetic is done in float and rounded once.
 #pragma once
 #include "cuda_runtime.h"
 
@@ -30,8 +30,7 @@ struct alignas(2) __nv_bfloat16 {
     __nv_bfloat16(unsigned long long v) : __nv_bfloat16((double)v) {}
     operator __nv_bfloat16_raw() const { return {__x}; }
     operator float() const { return __uint_as_float((unsigned)__x << 16); }
-    // CUDA's conversions to integers, by truncation. Without them `(int)h` would be a conversion of the float anyway,
-    // but with them an expression that mixes types can be ambiguous, here as there.
+    // CUDA's conversions to integers, by truncation. They make expressions that mix types ambiguous, as in CUDA.
     operator signed char() const { return (signed char)(float)*this; }
     operator unsigned char() const { return (unsigned char)(float)*this; }
     operator char() const { return (char)(float)*this; }
@@ -46,7 +45,7 @@ struct alignas(2) __nv_bfloat16 {
     constexpr operator bool() const { return (__x & 0x7fff) != 0; }
 
   private:
-    // To float, so that rounding again to bf16 gives what rounding once would: inexact results become odd.
+    // Rounds to float so that rounding that to bf16 equals rounding once: inexact results become odd (round to odd).
     static float narrow(double d) {
         float f = (float)d;
         unsigned u = __float_as_uint(f);

@@ -1,4 +1,4 @@
-// Stand-in for CUDA's header of 8-bit floats: storage, and conversions to and from it. E4M3 has a bias of 7, no
+// A stand-in for CUDA's header of 8-bit floats: storage, and conversions to and from it. E4M3 has a bias of 7, no
 // infinities and one NaN (0x7f, and its negative); E5M2 is the upper byte of an IEEE half.
 #pragma once
 #include "cuda_bf16.h"
@@ -13,7 +13,7 @@ inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t satur
     const emu::Fp8Format& format = kind == __NV_E4M3 ? emu::E4M3 : emu::E5M2;
     return emu::to_fp8(x, format, saturate == __NV_SATFINITE);
 }
-// x in the lower byte
+// Converts both; x becomes the lower byte.
 inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 x, __nv_saturation_t saturate,
                                                      __nv_fp8_interpretation_t kind) {
     const unsigned low = __nv_cvt_float_to_fp8(x.x, saturate, kind), high = __nv_cvt_float_to_fp8(x.y, saturate, kind);

@@ -1,7 +1,7 @@
-// Stand-in for the CUDA runtime, on the CPU: see README.md. Found before the toolkit's headers (-isystem).
+// A stand-in for the CUDA runtime, on the CPU: see README.md. Found before the toolkit's headers (-isystem).
 //
 // The parts, lowest first: types, errors, device memory, streams, graphs; fibers, the scheduler, shared memory,
-// launches; what kernels call; inline PTX; and the runtime's functions.
+// launches; functions that kernels call; inline PTX; and the runtime's functions.
 #pragma once
 #include "emu/types.h"
 #include "emu/error.h"

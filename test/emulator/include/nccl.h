@@ -1,10 +1,10 @@
 // A stand-in for NCCL: collectives between processes of one machine, over Unix sockets, in stream order.
 //
-// Every rank is connected to every other. Of a collective, rank 0 first hears from each rank what it calls: if they do
-// not agree, all end with a message that names both. Then rank 0 takes the inputs, in the order of ranks, and sends out
-// the results; sends and receives go directly. A rank that ends makes those that wait for it end with a message, and so
-// does silence for EMU_NCCL_TIMEOUT seconds (60). Values are those of NVIDIA's header, which test_enums.cu compares
-// where that is installed.
+// Every rank is connected to every other. In a collective, each rank first tells rank 0 its call. If two calls differ,
+// all ranks end with a message that names both. Else rank 0 reads the inputs in the order of ranks and sends out the
+// results. Sends and receives go directly. If a rank ends or is silent for EMU_NCCL_TIMEOUT seconds (60), the ranks
+// that wait for it end with a message. Constants have the values of NVIDIA's header; test_enums.cu compares them where
+// that is installed.
 //
 // Unlike NCCL, a call returns only after its work is done, unless streams are lazy (EMU_LAZY=1). bf16 is summed in
 // float and rounded once.
@@ -104,7 +104,7 @@ inline const char* op_name(int32_t op) {
     return names[op];
 }
 
-// What a rank calls, as it is sent to rank 0 or to the peer. -1: does not apply.
+// A rank's call, as it is sent to rank 0 or to the peer. -1: does not apply.
 struct Call {
     Kind kind;
     int32_t type, op, root;
@@ -173,7 +173,7 @@ inline void take(const Communicator& c, int peer, void* data, size_t size, const
     }
 }
 
-// From rank 0: that it may go on, or why not.
+// Waits for rank 0's permission to go on. Ends the program with its message if it refuses.
 inline void take_leave(const Communicator& c, const char* during) {
     Frame frame;
     take(c, 0, &frame, sizeof frame, during);
@@ -225,7 +225,7 @@ inline int connect_to(const ncclUniqueId& id, int rank, int peer) {
     die("NCCL rank %d: rank %d did not call ncclCommInitRank", rank, peer);
 }
 
-// What the two ends of a new connection tell each other.
+// The first message of either end of a new connection.
 struct Hello {
     int32_t rank, ranks, device;
     char host[64];
@@ -327,7 +327,7 @@ struct Operation {
     void* out;
     cudaStream_t stream;
 
-    // Bytes that a rank gives and gets.
+    // Bytes of the call's count of elements, that a rank gives, and that it gets.
     size_t bytes() const { return (size_t)call.count * type_of(call.type).size; }
     size_t gives(int rank) const {
         switch (call.kind) {
@@ -351,7 +351,7 @@ inline bool same_call(const Call& a, const Call& b) {
     return a.kind == b.kind && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count;
 }
 
-// What each rank gets, from what all have given.
+// Returns the output of each rank, computed from the inputs of all.
 inline std::vector<Bytes> results(const Operation& x, std::vector<Bytes>& in) {
     const int ranks = x.c->ranks;
     const size_t bytes = x.bytes();
@@ -414,7 +414,7 @@ inline void run_collective(Operation x) {
     take(c, 0, x.out, x.gets(c.rank), name);
 }
 
-// Sends and receives that belong together: sends go beside, since both ends may begin with one.
+// Runs the sends and receives of one group. Sends have a thread of their own, because both ends may begin with one.
 inline void run_exchange(const std::vector<Operation>& all) {
     Open open;
     std::thread sender([&all] {
@@ -459,7 +459,7 @@ inline ncclResult_t __attribute__((format(printf, 2, 3))) complain(ncclResult_t 
     return result;
 }
 
-// Queues what has been called: a collective by itself, sends and receives of one stream together.
+// Queues the calls of a group: each collective by itself, sends and receives of one stream together.
 inline void launch() {
     for (size_t i = 0; i < group.size();) {
         const Operation& x = group[i++];
@@ -480,7 +480,7 @@ inline bool overlap(const char* a, size_t size_a, const char* b, size_t size_b) 
     return a < b + size_b && b < a + size_a;
 }
 
-// In place, the smaller buffer lies in the larger one where this rank's part is.
+// Returns true if the call is in place: the smaller buffer is this rank's part of the larger one.
 inline bool in_place(const Operation& x) {
     const char *in = (const char*)x.in, *out = (const char*)x.out;
     const size_t shift = x.bytes() * (size_t)x.c->rank;

@@ -1,10 +1,10 @@
-// What kernels call besides warps and barriers: atomics, loads and stores with cache hints, bits, mathematics.
+// Functions that kernels call: atomics, loads and stores with cache hints, bits, mathematics. (warp.h has the others.)
 #pragma once
 #include "warp.h"
 #include <ctime>
 
 // ---------------------------------------------------------------------------------------------------------------------
-// atomics: each returns what was there before
+// atomics: each returns the value from before
 
 namespace emu {
 

@@ -3,14 +3,14 @@
 //   EMU_DEVICES=N      number of devices (8); 0: every call fails with cudaErrorNoDevice
 //   EMU_DRIVER=V       version of the driver (13000); 0: there is none; below 13000: cudaErrorInsufficientDriver
 //   EMU_COUNT=1        prints the number of kernels, graphs and bytes at the end
-//   EMU_FAIL=N:ERR     the Nth kernel launch breaks the device: ERR (a number) is what every later call returns
+//   EMU_FAIL=N:ERR     the Nth kernel launch breaks the device: every later call returns ERR (a number)
 #pragma once
 #include "types.h"
 #include <cstdarg>
 
 #define CUDART_VERSION 13000
 
-// Name, value and text as the runtime has them.
+// Name, value and text of each error, as in the runtime.
 #define EMU_ERRORS(_)                                                                                                  \
     _(cudaSuccess, 0, "no error")                                                                                      \
     _(cudaErrorInvalidValue, 1, "invalid argument")                                                                    \
@@ -102,7 +102,7 @@ namespace emu {
     abort();
 }
 
-// The number in an environment variable, or `otherwise` if it is not set.
+// Returns the number in an environment variable, or `otherwise` if it is not set.
 inline long long option(const char* name, long long otherwise) {
     const char* text = getenv(name);
     if (!text || !*text) { return otherwise; }
@@ -116,7 +116,7 @@ inline cudaError_t last_error = cudaSuccess;   // what cudaGetLastError returns
 inline cudaError_t broken_by = cudaSuccess;    // not cudaSuccess: the device is lost
 inline size_t launches = 0;                    // kernel launches begun so far
 
-// What happened so far; EMU_COUNT=1 prints it at the end.
+// Counts that EMU_COUNT=1 prints at the end.
 struct Counts {
     size_t graphs = 0;   // graphs instantiated
     size_t replays = 0;  // launches of graphs

@@ -1,5 +1,5 @@
-// Fibers: each CUDA thread of the block that runs has a stack of its own and goes on until it has to wait for others.
-// Within a pass over a warp they hand on to one another directly; the scheduler (scheduler.h) makes the list.
+// Fibers: each CUDA thread of the running block has a stack of its own and runs until it has to wait for others. Within
+// a pass over a warp each fiber switches directly to the next in the list that the scheduler (scheduler.h) made.
 #pragma once
 #include "memory.h"
 #include <vector>
@@ -31,7 +31,7 @@ struct CallSite {
     int line;
 };
 
-// A copy that cp.async has begun. A null `dst` ends a group of them.
+// A copy that cp.async has begun. A null `dst` ends a group of copies.
 struct Copy {
     char* dst;
     const char* src;
@@ -41,7 +41,7 @@ struct Copy {
 // A warp-wide instruction: run once when all its lanes have come. lane[l] is what lane l passed to wait(), or null.
 typedef void (*WarpOp)(void** lane, unsigned mask);
 
-// What a switch saves. ASan also wants to know where stacks lie.
+// State that a switch saves. ASan also has to be told where the stacks are.
 struct Context {
 #ifdef EMU_UCONTEXT
     ucontext_t registers;
@@ -58,10 +58,10 @@ struct Fiber {
     State st;
     uint3 tid;
     unsigned lane, warp;
-    unsigned mask;   // WARP: the lanes that have to come
-    WarpOp op;       // WARP: what they do then
+    unsigned mask;   // WARP: the lanes that have to arrive
+    WarpOp op;       // WARP: the instruction that runs then
     void* arg;       // WARP: this lane's part of it
-    int vote;        // BLOCK: what it brought to __syncthreads_count and its kin
+    int vote;        // BLOCK: its argument of __syncthreads_count, _and or _or
     CallSite at;        // where it waits
     std::vector<Copy>* cp; // cp.async not yet waited for
 };
@@ -71,7 +71,7 @@ struct SharedArray {
     size_t bytes;
 };
 
-// What one OpenMP thread needs to run a block.
+// State with which one OpenMP thread runs a block.
 struct Scheduler {
     Context self;
     char* stacks = nullptr;
@@ -105,7 +105,8 @@ inline EMU_THREAD int quiet = 1;
 // switching
 
 #ifndef EMU_UCONTEXT
-// Saves what the x86-64 System V ABI lets a function keep, puts the stack pointer into *save, and goes on from `load`.
+// Saves the callee-saved registers of the x86-64 System V ABI, puts the stack pointer into *save, and goes on from
+// `load`.
 extern "C" void emu_switch(void** save, void* load);
 asm(R"(
     .text
@@ -133,7 +134,7 @@ emu_switch:
 
 #define EMU_SWITCHES __attribute__((noinline, no_sanitize_address))
 
-// Goes on in `to`; returns when somebody switches back to `from`. `ended`: nobody will.
+// Goes on in `to`; returns when another fiber switches back to `from`. `ended`: none will.
 EMU_SWITCHES inline void switch_context(Context* from, Context* to, bool ended = false) {
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_start_switch_fiber(ended ? nullptr : &from->fake_stack, to->bottom, to->bytes);

@@ -26,8 +26,8 @@ inline float from_fp8(uint8_t code, const Fp8Format& f) {
     return code & 0x80 ? -x : x;
 }
 
-// To the nearest, ties to the even code. Beyond the largest number, and at infinity: that number if `saturates`, else
-// infinity or NaN.
+// Rounds to the nearest number, ties to the even code. Beyond the largest number, and at infinity, returns that number
+// if `saturates`, else infinity or NaN.
 inline uint8_t to_fp8(float x, const Fp8Format& f, bool saturates) {
     const uint8_t sign = std::signbit(x) ? 0x80 : 0;
     if (std::isnan(x)) { return 0x7f; }

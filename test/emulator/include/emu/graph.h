@@ -2,8 +2,8 @@
 //
 //   EMU_CAPTURE=N      capturing the Nth piece of work fails
 //
-// A graph is replayed in the order of its capture. With EMU_LAZY=1 it is replayed in the order that differs most from
-// that and is still allowed by the dependencies: a missing dependency then changes the results.
+// A graph is replayed in the order of its capture. With EMU_LAZY=1 it is replayed in the allowed order that differs
+// most from that: a missing dependency then changes the results.
 #pragma once
 #include "stream.h"
 #include <algorithm>

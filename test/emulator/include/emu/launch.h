@@ -5,7 +5,7 @@
 
 namespace emu {
 
-// One for each kernel, and for each instantiation of a template: the rewriter puts it into the kernel's body,
+// Attributes of a kernel, or of one instantiation of a template. The rewriter puts a Kernel into the kernel's body:
 //     static emu::Kernel emu_kernel = {__PRETTY_FUNCTION__, LAUNCH_BOUNDS}; if (emu::probe(emu_kernel)) { return; }
 struct Kernel {
     const char* signature;
@@ -15,7 +15,7 @@ struct Kernel {
     const char* name = nullptr;
 };
 
-// What __launch_bounds__ was given.
+// The arguments of __launch_bounds__: returns the most threads of a block.
 constexpr int launch_bounds(int threads = MAX_THREADS, int = 0, int = 0) { return threads; }
 
 inline bool probing;
@@ -38,7 +38,7 @@ inline const char* name_of(const Kernel& kernel) {
     return strdup((text.substr(text.rfind(' ') + 1) + with).c_str());
 }
 
-// A kernel is found by calling it: it hands over its Kernel and returns. Null if `call` is none.
+// Finds a kernel by calling it: it hands over its Kernel and returns. Returns null if `call` is no kernel.
 template <class F> Kernel* kernel_of(F call) {
     probed = nullptr;
     probing = true;
@@ -48,12 +48,13 @@ template <class F> Kernel* kernel_of(F call) {
     return probed;
 }
 
-// A kernel named by its address. Its arguments are never read, so that any type will do.
+// Finds a kernel by its address. Its arguments are never read, so any type will do.
 inline Kernel* kernel_at(const void* function) {
     return kernel_of([=] { ((void (*)())function)(); });
 }
 
-// A pointer must be device or page-locked memory, and not freed. Pointers inside of structs are not looked at.
+// Ends the program unless a pointer is to device or page-locked memory that is not freed. Pointers inside of structs
+// are not checked.
 template <class T> void check_argument(const char* kernel, int i, const T& value) {
     if constexpr (std::is_pointer_v<T>) {
         const void* p = (const void*)value;

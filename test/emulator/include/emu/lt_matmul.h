@@ -9,7 +9,7 @@
 
 namespace emu::lt {
 
-// What a cublasLtMatmulDesc_t, a cublasLtMatrixLayout_t and a cublasLtMatmulPreference_t hold, with the library's
+// Contents of a cublasLtMatmulDesc_t, a cublasLtMatrixLayout_t and a cublasLtMatmulPreference_t, with the library's
 // defaults. Fields have the widths of the attributes.
 struct MatmulDesc {
     int32_t compute, scale;
@@ -17,7 +17,7 @@ struct MatmulDesc {
     int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
     uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     void *bias = nullptr, *aux = nullptr;
-    const float *scale_a = nullptr, *scale_b = nullptr; // of fp8 matrices: what their elements are multiplied by
+    const float *scale_a = nullptr, *scale_b = nullptr; // of fp8 matrices: factors of their elements
     int32_t bias_type = -1, aux_type = -1; // -1: that of D
     int64_t aux_ld = 0;
 };
@@ -42,7 +42,7 @@ struct Preference {
     uint32_t alignment[4] = {256, 256, 256, 256}; // of A, B, C, D
 };
 
-// An epilogue is a set of bits; these are the parts of which the enumeration's values are made.
+// Bits of cublasLtEpilogue_t.
 enum : uint32_t {
     EPILOGUE_BIAS = 4,
     EPILOGUE_BIAS_GRADIENT = 16, // of D's rows, beside DGELU
@@ -64,7 +64,7 @@ inline float from_bf16(uint16_t h) {
     return x;
 }
 
-// `x` rounded to a float without its low `drop` bits, to the nearest, ties to even.
+// Returns x rounded to a float whose low `drop` bits are zero, to the nearest, ties to even.
 inline float round_bits(float x, int drop) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -106,13 +106,14 @@ inline float gelu_derivative(float x) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// one matrix product
+// one matmul
 
 enum { TILE_ROWS = 8, TILE_COLS = 4 };
 typedef float Vector __attribute__((vector_size(TILE_ROWS * sizeof(float)))); // a column of a tile
 
-// op(X) with `lines` lines (rows of A, columns of B) of `depth` elements, cut into panels of `width` lines in which the
-// lines' elements lie side by side; lines beyond the last are zero. Element (l, p) of op(X) is x[l * step + p * next].
+// Returns op(X), which has `lines` lines (rows of A, columns of B) of `depth` elements, cut into panels of `width`
+// lines. In a panel the elements p of all lines are neighbours; lines beyond the last are zero. Element (l, p) of op(X)
+// is x[l * step + p * next].
 inline std::vector<float> pack(const void* x, const Layout& layout, int32_t compute, size_t lines, size_t depth,
                                size_t step, size_t next, size_t width) {
     const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32, bf16 = compute == CUBLAS_COMPUTE_32F_FAST_16BF;
@@ -127,7 +128,7 @@ inline std::vector<float> pack(const void* x, const Layout& layout, int32_t comp
     return packed;
 }
 
-// out (TILE_COLS, TILE_ROWS) = the product of two panels, summed over k in `parts` parts one after the other.
+// out (TILE_COLS, TILE_ROWS) = the matmul of two panels, summed over k in `parts` parts one after the other.
 inline void tile_product(float out[TILE_COLS][TILE_ROWS], const float* a, const float* b, size_t depth, size_t parts) {
     Vector total[TILE_COLS] = {};
     for (size_t part = 0; part < parts; part++) {
@@ -150,7 +151,7 @@ inline void tile_product(float out[TILE_COLS][TILE_ROWS], const float* a, const 
     memcpy(out, total, sizeof total);
 }
 
-// One cublasLtMatmul, with all that it needs when its turn in the stream comes.
+// One cublasLtMatmul, as it is queued in the stream.
 struct Matmul {
     MatmulDesc desc;
     Layout layout_a, layout_b, layout_c, layout_d;
@@ -163,7 +164,7 @@ struct Matmul {
     uint32_t bias_type() const { return desc.bias_type < 0 ? layout_d.type : (uint32_t)desc.bias_type; }
     uint32_t aux_type() const { return desc.aux_type < 0 ? layout_d.type : (uint32_t)desc.aux_type; }
 
-    // The epilogue of element (i, j), whose product of A and B is `x`; returns what D gets.
+    // Applies the epilogue to `x`, element (i, j) of op(A) op(B). Returns the element of D.
     float finish(float x, size_t batch, size_t i, size_t j) const {
         x *= alpha;
         if (beta != 0) {
@@ -177,7 +178,7 @@ struct Matmul {
         return desc.epilogue & EPILOGUE_GELU ? gelu(x) : x;
     }
 
-    // Sums of op(X)'s lines over k.
+    // Computes the sums of op(X)'s lines over k.
     void bias_gradient(const void* x, const Layout& layout, size_t lines, size_t depth, size_t step,
                        size_t next) const {
         for (size_t l = 0; l < lines; l++) {
@@ -216,7 +217,7 @@ struct Matmul {
         if (desc.epilogue & EPILOGUE_GRADIENT_B) { bias_gradient(xb, layout_b, cols, depth, step_b, next_b); }
     }
 
-    // Now, and again whenever a graph is replayed: factors in device memory may be others then.
+    // Runs once, and again whenever a graph is replayed: factors in device memory may have changed.
     void run() const {
         Open open;
         Matmul m = *this;

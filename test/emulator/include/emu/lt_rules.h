@@ -1,6 +1,6 @@
-// What cuBLASLt refuses. Each complaint goes to standard error, with the status that the library returns. "Header" is
-// what cublasLt.h says of the attribute or function, "guide" the library's user guide at cublasLtMatmul(); a rule that
-// comes from elsewhere says so. What the library can do and the stand-in cannot is refused as "not emulated".
+// Refuses the calls that cuBLASLt refuses. Each message goes to standard error; the status is the library's. Comments
+// give the source of a rule: "header" is cublasLt.h at the attribute or function, "guide" the library's user guide at
+// cublasLtMatmul(). Calls that only the library supports are refused as "not emulated".
 #pragma once
 #include "lt_matmul.h"
 #include <cstdarg>
@@ -163,7 +163,7 @@ inline cublasStatus_t check_epilogue(const MatmulDesc& desc, const Layout& a, co
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// All that can be said without the matrices' addresses.
+// Checks everything but the matrices' addresses.
 inline cublasStatus_t check_problem(const MatmulDesc& desc, const Layout& a, const Layout& b, const Layout& c,
                                     const Layout& d) {
     const Layout* const all[] = {&a, &b, &c, &d};
@@ -183,7 +183,7 @@ inline cublasStatus_t check_problem(const MatmulDesc& desc, const Layout& a, con
 // ---------------------------------------------------------------------------------------------------------------------
 // algorithms
 
-// What the stand-in keeps in a cublasLtMatmulAlgo_t: for which problem it was found, and under which promises.
+// Contents of a cublasLtMatmulAlgo_t: the problem for which it was found, and the promised alignments.
 struct Algorithm {
     uint64_t problem;     // 0: not filled in
     uint32_t workspace;   // bytes that it uses
@@ -208,7 +208,7 @@ inline uint64_t problem_id(const MatmulDesc& desc, const Layout& a, const Layout
     return h | 1;
 }
 
-// The largest power of two up to 16 that divides the address.
+// Returns the largest power of two up to 16 that divides the address.
 inline uint16_t alignment_of(const void* p) {
     const size_t bits = (size_t)p | 16;
     return (uint16_t)(bits & (~bits + 1));
@@ -225,7 +225,7 @@ inline cublasStatus_t check_pointers(const Matmul& x, const Algorithm& algorithm
     for (int i = 0; i < 4; i++) {
         if (i == 2 && !reads_c) { continue; }
         if (!all[i]) { return complain(CUBLAS_STATUS_INVALID_VALUE, "%c is NULL", "ABCD"[i]); }
-        // Header, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_*: the search was promised this much.
+        // Header, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_*: the search was promised this alignment.
         if ((size_t)all[i] % algorithm.alignment[i]) {
             return complain(CUBLAS_STATUS_NOT_SUPPORTED,
                             "%c at %p is not aligned to the %u bytes of MIN_ALIGNMENT_%c_BYTES (default 256)",
@@ -249,7 +249,7 @@ inline cublasStatus_t check_epilogue_pointers(const Matmul& x, const Algorithm& 
     const Layout& d = x.layout_d;
     if (desc.epilogue & EPILOGUE_USES_BIAS) {
         if (!desc.bias) { return complain(CUBLAS_STATUS_INVALID_VALUE, "epilogue %u: no BIAS_POINTER", desc.epilogue); }
-        // Header, CUBLASLT_MATMUL_DESC_BIAS_POINTER: the search takes its alignment for granted.
+        // Header, CUBLASLT_MATMUL_DESC_BIAS_POINTER: the search relies on its alignment.
         if ((size_t)desc.bias % algorithm.bias_alignment) {
             return complain(CUBLAS_STATUS_NOT_SUPPORTED, "the bias is less aligned than at the search (%u bytes)",
                             algorithm.bias_alignment);
@@ -259,7 +259,7 @@ inline cublasStatus_t check_epilogue_pointers(const Matmul& x, const Algorithm& 
     }
     if (desc.epilogue & EPILOGUE_AUX) {
         if (!desc.aux) { return complain(CUBLAS_STATUS_INVALID_VALUE, "epilogue %u: no AUX pointer", desc.epilogue); }
-        // Rows of a multiple of 8 elements are there to be read 16 bytes at a time.
+        // Assumed from the rule that rows are multiples of 8 elements: they are read 16 bytes at a time.
         if ((size_t)desc.aux % 16 || (size_t)desc.aux % algorithm.aux_alignment) {
             return complain(CUBLAS_STATUS_NOT_SUPPORTED, "EPILOGUE_AUX_POINTER %p is not aligned to 16 bytes",
                             desc.aux);

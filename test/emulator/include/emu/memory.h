@@ -34,7 +34,7 @@ struct Memory {
 };
 inline Memory mem;
 
-// The size of the device's memory. Pages that are never touched cost nothing.
+// Returns the size of the device's memory. Pages that are never touched cost nothing.
 inline size_t device_memory() {
     static const size_t bytes = (size_t)option("EMU_MEMORY", 16ll << 30);
     return bytes;
@@ -42,7 +42,7 @@ inline size_t device_memory() {
 
 inline bool on_device(const void* p) { return mem.base && p >= mem.base && p < mem.base + mem.reserved; }
 
-// The allocation of `map` that p lies in or behind, or null.
+// Returns the allocation of `map` that p lies in or behind, or null.
 inline const std::pair<char* const, size_t>* allocation_before(const std::map<char*, size_t>& map, const void* p) {
     auto next = map.upper_bound((char*)p);
     return next == map.begin() ? nullptr : &*std::prev(next);
@@ -88,7 +88,7 @@ struct Open {
 inline struct sigaction segv_before;
 inline const char* describe_fault(const void* p); // fiber.h: what a kernel may have done
 
-// Says what a fault at a device address means; then the access is repeated under the handler that was there before.
+// Explains a fault at a device address, then restores the handler from before, under which the access is repeated.
 inline void on_segv(int, siginfo_t* info, void*) {
     const char* text = describe_fault(info->si_addr);
     if (on_device(info->si_addr)) {
@@ -120,7 +120,7 @@ inline void install_segv_handler() {
 // ---------------------------------------------------------------------------------------------------------------------
 // allocation
 
-// Containers may limit address space: take what can be had.
+// Reserves as much as a limit of address space, such as a container's, allows.
 inline void reserve() {
     install_segv_handler();
     for (mem.reserved = (size_t)1 << 40; mem.reserved >= 1 << 30; mem.reserved /= 2) {
@@ -133,7 +133,7 @@ inline void reserve() {
     die("cannot reserve 1 GB of address space for device memory: raise `ulimit -v`");
 }
 
-// Null if the device has no n > 0 bytes left.
+// Returns null if the device has no n > 0 bytes left.
 inline void* allocate(size_t n) {
     if (!mem.base) { reserve(); }
     if (n > device_memory() - mem.used) { return nullptr; }
@@ -152,7 +152,7 @@ inline void* allocate(size_t n) {
     return p;
 }
 
-// False if p is no allocation. Its whole pages go back to the system, the rest is poisoned.
+// Frees p. Its whole pages go back to the system, the rest is poisoned. Returns false if p is no allocation.
 inline bool release(void* p) {
     auto it = mem.live.find((char*)p);
     if (it == mem.live.end()) { return false; }

@@ -21,7 +21,7 @@
 
 namespace emu {
 
-// Tells the race check, in a build that has one, of a memory access by the running thread.
+// Reports a memory access by the running thread to the race check, in a build that has one.
 inline void note_access([[maybe_unused]] const void* p, [[maybe_unused]] size_t n, [[maybe_unused]] bool write,
                         [[maybe_unused]] void* pc) {
 #ifdef EMU_RACE
@@ -81,13 +81,13 @@ struct PtxThread;
 typedef void (*PtxThreadFunction)(const PtxThread& thread);
 
 // `operands` is their shape: {..} a vector, [.] an address, one letter for each register's constraint; a leading '='
-// says that the first operand is written. Each thread does `run`, where there is one; then its warp meets for run_warp.
+// says that the first operand is written. Each thread calls `run`, if any; then its warp meets for run_warp.
 struct PtxFormat {
     const char* opcode;
     const char* operands;
     PtxThreadFunction run;
     WarpOp run_warp;
-    int variant; // what the function needs to know besides: the number of matrices, of bytes, ...
+    int variant; // a further argument of the functions: the number of matrices, of bytes, ...
 };
 
 struct PtxArgument {
@@ -126,7 +126,7 @@ struct PtxThread {
     [[noreturn]] void fail(const char* what) const {
         die("%s: %s: %s", where(*cur).c_str(), instruction->text.c_str(), what);
     }
-    // The `n` bytes at a 32-bit shared address.
+    // Returns the `n` bytes at a 32-bit shared address.
     char* shared(size_t k, size_t n) const {
         char* p = from_shared(get32(k));
         if ((size_t)p % n) { fail("the shared address is not aligned"); }
@@ -141,7 +141,7 @@ inline const PtxThread* const* whole_warp(void** lane) { return (const PtxThread
 // ---------------------------------------------------------------------------------------------------------------------
 // mma: D (16,8) = A (16,K) B (K,8) + C. Element i of lane l's fragment has its place from g = groupID = l / 4 and
 // t = threadID_in_group = l % 4 by the formulas of "Matrix Fragments for mma.m16n8k8" and "... mma.m16n8k16 with
-// floating point type". The bf16 formulas of m16n8k8 are those of m16n8k16 with fewer elements.
+// floating point type".
 
 struct Place {
     int row, col;
@@ -237,7 +237,7 @@ inline void ldmatrix(void** lane, unsigned) {
     }
 }
 
-// What each thread does before the warp meets: only the first threads' addresses count.
+// Run by each thread before the warp meets: only the first threads' addresses count.
 inline void ldmatrix_thread(const PtxThread& thread) {
     const int count = thread.instruction->format->variant & ~LDMATRIX_TRANS;
     if ((int)cur->lane < 8 * count) { note_access(thread.shared(count, 16), 16, false, thread.pc); }
@@ -330,7 +330,7 @@ inline const PtxFormat PTX_FORMATS[] = {
     {"cvt.rna.tf32.f32", "=rf", cvt_rna_tf32, nullptr, 0},
 };
 
-// `text` without the hints that do not change what an instruction does.
+// Returns `text` without the hints that do not change results.
 inline std::string ptx_opcode(std::string text) {
     for (const char* hint : {"::cta", ".L2::64B", ".L2::128B", ".L2::256B"}) {
         const size_t at = text.find(hint);
@@ -339,7 +339,7 @@ inline std::string ptx_opcode(std::string text) {
     return text;
 }
 
-// One instruction, without its semicolon. What does not parse is left to the look-up, which then fails.
+// Parses one instruction, without its semicolon. Text that does not parse is kept, and its look-up then fails.
 inline PtxInstruction ptx_parse(const std::string& text) {
     PtxInstruction instruction;
     instruction.text = text;

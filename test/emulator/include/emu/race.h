@@ -1,10 +1,11 @@
-// The race check: do two threads of a launch touch the same two bytes, at least one of them writing, with nothing
-// between that orders them? The compiler's -fsanitize=thread calls a hook at each access; the program is linked with
-// the hooks below in place of libtsan. For every two bytes they keep the last write and the last read.
+// The race check. It reports two threads of a launch that access the same two bytes, at least one of them writing, if
+// nothing between orders the accesses. The compiler's -fsanitize=thread calls a hook at each access; the program is
+// linked with the hooks below in place of libtsan. For every two bytes they keep the last write and the last read.
 //
-// What orders: the end of a launch; __syncthreads within a block; __syncwarp within a warp (shuffles and votes do not:
-// CUDA C++ Programming Guide, "Warp Shuffle Functions"). Not seen: atomics, single bytes next to each other, ordering
-// between blocks by __threadfence and flags (reported although it may be right).
+// Accesses are ordered by the end of a launch, by __syncthreads within a block, and by __syncwarp within a warp (not by
+// shuffles and votes: CUDA C++ Programming Guide, "Warp Shuffle Functions"). Races of atomics are not found. Reported
+// although it may be right: access to neighbouring single bytes, and to data that __threadfence and flags order between
+// blocks.
 #pragma once
 #include "fiber.h"
 #include <string>
@@ -32,7 +33,7 @@ enum Readers : uint8_t { ONE, LANES, WARPS }; // who read in this epoch: one thr
 
 struct Access {
     unsigned launch, block;     // 0: none yet (launches count from 1)
-    unsigned epoch, warp_epoch; // how many barriers the block, and how many __syncwarp the warp had passed
+    unsigned epoch, warp_epoch; // barriers that the block, and __syncwarp that the warp had passed
     unsigned pc;                // relative to the program's base
     uint16_t thread;
     Readers many;
@@ -85,7 +86,7 @@ inline uintptr_t program_base() {
     return (uintptr_t)info.dli_fbase;
 }
 
-// file:line of a place, if addr2line and debug information are there.
+// Returns file:line of a place, if addr2line and debug information are there.
 inline std::string place_of(unsigned pc) {
     char text[512], command[64];
     snprintf(command, sizeof command, "addr2line -e /proc/%d/exe %#x 2>/dev/null", (int)getpid(), pc);
@@ -113,7 +114,7 @@ inline void race_launch_end() {
     if (!races.empty()) { die("%s: %zu races", S->name, races.size()); }
 }
 
-// One access of the current thread to n bytes at p; `pc` is where.
+// Checks and notes one access of the current thread, at `pc`, to n bytes at p.
 inline void race_access(const void* p, size_t n, bool writes, void* pc) {
     const bool device = on_device(p);
     if (!cur || (!device && !in_shared((const char*)p))) { return; }

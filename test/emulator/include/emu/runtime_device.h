@@ -1,4 +1,4 @@
-// The runtime's functions that tell about devices and kernels.
+// The runtime's functions for devices and kernels.
 //
 //   EMU_CC=NN          compute capability without the point (80)
 //   EMU_DEVICES, EMU_DRIVER, EMU_MEMORY: see error.h and memory.h
@@ -52,7 +52,7 @@ struct cudaFuncAttributes {
     int preferredShmemCarveout;
 };
 
-// Of the types of data, those that libraries of linear algebra are told.
+// The types of data that cuBLASLt takes, among others.
 enum cudaDataType_t {
     CUDA_R_32F = 0,
     CUDA_R_64F = 1,
@@ -76,7 +76,7 @@ inline int current_device = 0;
 // ---------------------------------------------------------------------------------------------------------------------
 // versions and errors
 
-// 0 if there is no driver, which is no error.
+// Sets *version to 0 if there is no driver, which is no error.
 inline cudaError_t cudaDriverGetVersion(int* version) {
     *version = emu::driver_version();
     return cudaSuccess;
@@ -205,14 +205,14 @@ template <class T> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attribu
     return cudaFuncGetAttributes(attributes, (const void*)function);
 }
 
-// As far as threads and shared memory go: registers are not known.
+// Counts threads and shared memory only: registers are not known.
 inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int threads,
                                                                  size_t dynamic) {
     EMU_ENTER()
     emu::Kernel* kernel = emu::kernel_at(function);
     if (!kernel) { return emu::fail(cudaErrorInvalidDeviceFunction, "cudaOccupancy...: not a kernel"); }
     if (threads < 1) { return emu::fail(cudaErrorInvalidValue, "cudaOccupancy...: blocks of %d threads", threads); }
-    size_t shared = kernel->static_bytes + dynamic + 1024; // the system takes 1 KB of each block
+    size_t shared = kernel->static_bytes + dynamic + 1024; // CUDA reserves 1 KB for each block
     *blocks =
         threads > kernel->max_threads || dynamic > (size_t)kernel->max_dynamic
             ? 0

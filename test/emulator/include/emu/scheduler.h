@@ -1,5 +1,5 @@
-// Runs one block: warp after warp, each until all its threads wait or have ended, in rounds, until all threads of the
-// block have ended. Reports deadlocks. EMU_ORDER=0 runs threads and blocks in ascending order, 1 in descending order,
+// Runs one block, in rounds until all its threads have ended. A round runs warp after warp, each until all its threads
+// wait or have ended. Reports deadlocks. EMU_ORDER=0 runs threads and blocks in ascending order, 1 in descending order,
 // any other number in a random order with that seed.
 #pragma once
 #include "fiber.h"
@@ -132,7 +132,7 @@ inline bool run_warp(size_t w) {
 // ---------------------------------------------------------------------------------------------------------------------
 // blocks
 
-// All threads have ended or wait at a barrier: it must be the same barrier, and all must be there.
+// Called when all threads have ended or wait at a barrier. Ends the program unless all wait at the same one.
 inline void complete_barrier() {
     const Fiber* first = nullptr;
     for (const Fiber& f : S->fibers) {

@@ -16,7 +16,7 @@ inline void* dyn() {
     return S->dyn;
 }
 
-// Called by each thread at the declaration of a static array; the first one of a block poisons the array.
+// Called by each thread at the declaration of a static array; the first thread of a block poisons the array.
 inline void begin_shared(char* begin, size_t bytes) {
     if (!cur) { die("`__shared__` outside of a kernel"); }
     for (const SharedArray& a : S->shared) {

@@ -1,5 +1,5 @@
-// Streams and events. Work is a queue of functions. By default it runs when it is enqueued; with EMU_LAZY=1 only when
-// somebody waits for it, so that a wait that is missing shows as poison. Recording into graphs is in graph.h.
+// Streams and events. Work is a queue of functions. By default it runs when it is enqueued. With EMU_LAZY=1 it runs
+// only when the host waits for it, so that a missing wait shows as poison. Recording into graphs is in graph.h.
 #pragma once
 #include "memory.h"
 #include <deque>
@@ -22,7 +22,8 @@ struct Stream {
     std::vector<size_t> frontier;          // nodes of the capture that the next one depends on
 };
 
-// What an event stands for is shared with the streams that wait for it: the event may be recorded again or destroyed.
+// The point in a stream at which an event was recorded. Streams that wait for it share it, because the event may be
+// recorded again or destroyed.
 struct Mark {
     Stream* stream = nullptr;
     size_t position = 0; // of the stream: the event has happened when so many items are done
@@ -44,8 +45,9 @@ inline bool lazy() {
     return value;
 }
 
-// The clock of events: real time would let what a program measures, and decides by it, differ from run to run. An event
-// takes a microsecond, a launch nothing, or, with EMU_SLOW=NAME, a millisecond if NAME is part of the kernel's name.
+// The clock of events. It is not real time, so that a program which decides by what it measures decides the same in
+// every run. An event takes a microsecond, a launch nothing, or, with EMU_SLOW=NAME, a millisecond if NAME is part of
+// the kernel's name.
 inline double clock_seconds = 0;
 inline void clock_event() { clock_seconds += 1e-6; }
 inline void clock_launch(const char* kernel) {
@@ -65,7 +67,7 @@ inline void drain(Stream* s, size_t position = ~(size_t)0) {
     }
 }
 
-// Runs what an event stands for. Its stream may be gone once it has happened.
+// Runs a stream up to an event. The stream may be destroyed once the event has happened.
 inline void drain(const Mark& mark) {
     if (!mark.happened) { drain(mark.stream, mark.position); }
 }
@@ -75,7 +77,7 @@ inline void drain_all() {
 }
 
 void capture_work(Stream* s, Work work); // graph.h
-cudaError_t begin_enqueue(Stream* s);    // graph.h: may this stream take work now?
+cudaError_t begin_enqueue(Stream* s);    // graph.h
 
 // Puts work into a stream, or into the graph that it is being recorded into.
 inline void enqueue(Stream* s, Work work) {

@@ -1,5 +1,5 @@
-// What CUDA's headers add to the language and is not the rewriter's: qualifiers, vector types, dim3, the variables that
-// tell a thread where it is.
+// Parts of the language that CUDA's headers add and cu2cpp does not rewrite: qualifiers, vector types, dim3, and the
+// variables threadIdx, blockIdx, blockDim and gridDim.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-// __global__, __shared__, __launch_bounds__ and __noinline__ are no macros: the rewriter (cu2cpp) has to see them.
+// __global__, __shared__, __launch_bounds__ and __noinline__ are no macros: cu2cpp has to see them.
 #define __device__
 #define __host__
 #define __constant__

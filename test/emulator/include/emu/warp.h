@@ -1,4 +1,4 @@
-// Barriers, shuffles, votes and reductions. All take, as their last and never written argument, the place of the call.
+// Barriers, shuffles, votes and reductions. The last argument of all is the place of the call, by default (EMU_HERE).
 #pragma once
 #include "shared.h"
 
@@ -29,12 +29,12 @@ inline void __syncwarp(unsigned mask = ~0u, EMU_HERE) { emu::wait(emu::WARP, mas
 namespace emu {
 
 template <class T> struct Shuffle {
-    T value;  // what this lane gives
-    T result; // what it gets
+    T value;  // this lane's argument
+    T result; // its result
     unsigned source;
 };
 
-// A lane that does not take part has nothing to give: poison.
+// The value of a lane that does not take part is poison.
 template <class T> void shuffle_op(void** lane, unsigned mask) {
     for (unsigned l = 0; l < 32; l++) {
         if (!(mask >> l & 1)) { continue; }
@@ -53,14 +53,14 @@ template <class T> T shuffle(unsigned mask, T value, unsigned source, CallSite a
     return s.result;
 }
 
-// The lanes that a shuffle of some width connects with this one. What lies outside gives a lane its own value back.
+// The lanes among which a shuffle of some width takes place. A lane that reads outside of them gets its own value.
 struct Segment {
     unsigned lane, first, last;
     Segment(int width, CallSite at) {
         if (width < 1 || width > 32 || (width & (width - 1))) {
             die("%s:%d: the width %d of a shuffle is no power of two up to 32", at.file, at.line, width);
         }
-        lane = cur ? cur->lane : 0; // on the host, wait() says what is wrong
+        lane = cur ? cur->lane : 0; // on the host, wait() reports the mistake
         first = lane & -(unsigned)width;
         last = first + (unsigned)width - 1;
     }
@@ -83,7 +83,7 @@ template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, in
     delta &= 31;
     return emu::shuffle(mask, value, s.lane + delta <= s.last ? s.lane + delta : s.lane, at);
 }
-// This one may also read from the segments before its own.
+// May also read from the segments before its own.
 template <class T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, EMU_HERE) {
     emu::Segment s(width, at);
     unsigned source = s.lane ^ ((unsigned)lane_mask & 31);

@@ -1,5 +1,5 @@
-// Stand-in for NVTX: ranges are counted, nothing is recorded. As there, the results are the depth of the range that was
-// opened or closed, and -2 (NVTX_NO_PUSH_POP_TRACKING) where there is none to close.
+// A stand-in for NVTX: ranges are counted, nothing is recorded. As in NVTX, a call returns the depth of the range that
+// it opened or closed, or -2 (NVTX_NO_PUSH_POP_TRACKING) if none is open.
 #pragma once
 #include <cstdint>
 
