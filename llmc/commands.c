@@ -208,7 +208,7 @@ static void print_plans(const Plan* p, const Config* c, size_t here) {
     planned.shards = strcmp(c->zero, "1") ? 1 : (int)c->gpus;
     print_memory(&planned);
     if (here) {
-        const char* remark = plan_bytes(p) > here ? ": too little for this" : "";
+        const char* remark = plan_bytes(&planned) > here ? ": too little for this" : "";
         printf("  available here: %.1f MiB%s\n", in_mib(here), remark);
     }
     print_batches_heading(&planned, here);

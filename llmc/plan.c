@@ -9,10 +9,16 @@
 // the device
 
 DeviceOptions device_options(const Config* c, const char* dtype) {
-    const bool is_named = is_one_of(c->attention, "flash|cudnn");
+    const bool is_named = is_one_of(c->attention, "flash|cudnn"), is_plain = !strcmp(c->kernels, "plain");
+    if (is_named && !c->flash) {
+        usage_error("--attention %s contradicts --flash 0: give one or the other", c->attention);
+    }
+    if (is_named && is_plain) {
+        usage_error("--attention %s contradicts --kernels plain: give one or the other", c->attention);
+    }
     const DeviceOptions options = {.index = (int)c->device,
                                    .threads = (int)c->threads,
-                                   .plain = !strcmp(c->kernels, "plain"),
+                                   .plain = is_plain,
                                    .fused = c->fused != 0,
                                    .flash = c->flash != 0 && strcmp(c->attention, "plain") != 0,
                                    .tf32 = !strcmp(dtype, "tf32"),
@@ -27,9 +33,6 @@ bool device_is_emulated(const Backend* b) { return !b->is_host && !strncmp(b->de
 // A rank takes the GPU with the index of its local rank, unless --device is given.
 void open_device(const Backend* b, const Config* c, const char* dtype, Comm* comm) {
     DeviceOptions options = device_options(c, dtype);
-    if (!c->flash && options.attention) {
-        usage_error("--attention %s contradicts --flash 0: give one or the other", options.attention);
-    }
     if (comm->size > 1 && config_source(c, "device") == FROM_DEFAULT) {
         options.index = comm->local_rank;
         options.is_local_rank = true;

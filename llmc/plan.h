@@ -53,7 +53,7 @@ void plan_layout(const Plan* p, GPT2* g);
 // ---------------------------------------------------------------------------------------------------------------------
 // the device
 
-// Returns the options of the device.
+// Returns the options of the device; a usage error if two of them contradict each other.
 DeviceOptions device_options(const Config* c, const char* dtype);
 
 // Returns true for a GPU that the tests emulate on the CPU (test/emulator); the device must be open. Shares of the peak

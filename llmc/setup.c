@@ -134,7 +134,7 @@ bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m) {
 static void require_data(const Config* c) {
     Error err;
     const bool is_default = config_source(c, "train_data") == FROM_DEFAULT;
-    if (*c->resume || *c->preset || dataset_exists("--train_data", c->train_data, &err)) { return; }
+    if (*c->resume || dataset_exists("--train_data", c->train_data, &err)) { return; }
     if (!is_default) { fatal("%s", err.text); }
     fatal("there is no training data in data/ yet: `./prepare --stories 3000000 --out data/stories` writes a "
           "small corpus there; or give --train_data 'FILES'. `sh scripts/quickstart.sh` makes the corpus and trains a "

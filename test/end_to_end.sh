@@ -469,6 +469,7 @@ a_step_on_a_gpu_is_predicted() {
     expect 2 'the plain kernels have no FP8' "$train" bench predict H100 --dtype fp8 --kernels plain
     expect 2 'is for --dtype bf16' "$train" bench predict H100 --dtype tf32 --attention cudnn
     expect 2 'one or the other' "$train" bench predict H100 --attention flash --flash 0
+    expect 2 'contradicts --kernels plain' "$train" check --attention flash --kernels plain
     expect 2 'cuDNN is for GPUs' "$train" bench ops --attention cudnn --out ""
     expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
 }

@@ -259,17 +259,11 @@ static json_t* print_bytes_per_token(const Step* step) {
 // Plans a step on this GPU; a usage error if the options contradict each other or the GPU cannot do them.
 static Plan predict_plan(const Config* c, const GpuFacts* gpu) {
     const char* dtype = strcmp(c->dtype, "auto") ? c->dtype : "bf16";
-    const bool is_named = is_one_of(c->attention, "flash|cudnn"), plain = !strcmp(c->kernels, "plain");
-    if (is_named && !c->flash) {
-        usage_error("--attention %s contradicts --flash 0: give one or the other", c->attention);
-    }
-    if (is_named && plain) {
-        usage_error("--attention %s: the plain kernels have none in tiles: leave out --kernels plain", c->attention);
-    }
+    const DeviceOptions options = device_options(c, dtype);
     if (!strcmp(c->attention, "cudnn") && strcmp(storage_of(dtype), "bf16")) {
         usage_error("--attention cudnn: cuDNN's attention is for --dtype bf16: give that, or --attention flash");
     }
-    if (!strcmp(dtype, "fp8") && plain) {
+    if (options.fp8 && options.plain) {
         usage_error("--dtype fp8: the plain kernels have no FP8: give --dtype bf16");
     }
     if (c->batch_size == 0) { usage_error("bench predict: --batch_size auto needs a GPU to look at; give a number"); }

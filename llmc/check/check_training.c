@@ -47,32 +47,6 @@ static void trace_free(Trace* trace) {
 // ---------------------------------------------------------------------------------------------------------------------
 // comparing traces
 
-// Compares one layer's tensor, less `from` unless that is NULL. qkvb is compared as a whole: the true gradient of its
-// key third is zero, since a constant added to all scores of a query changes nothing. The computed one is rounding
-// error, small only beside the rest of qkvb.
-static Difference compare_layer(const float* got, const float* want, const float* from, const Tensor* t, int layer) {
-    const size_t n = t->used_rows * t->cols, at = tensor_at(t, layer);
-    double* values = alloc_or_die(2 * n, sizeof *values, t->name);
-    for (size_t i = 0; i < n; i++) {
-        const double start = from ? from[at + i] : 0.0;
-        values[i] = got[at + i] - start;
-        values[n + i] = want[at + i] - start;
-    }
-    const Difference d = compare(values, values + n, n);
-    free(values);
-    return d;
-}
-
-// Returns the difference of the layer with the largest error.
-static Difference compare_tensor(const float* got, const float* want, const float* from, const Tensor* t) {
-    Difference farthest = compare_layer(got, want, from, t, 0);
-    for (int l = 1; l < t->layers; l++) {
-        const Difference d = compare_layer(got, want, from, t, l);
-        if (!(d.error <= farthest.error)) { farthest = d; }
-    }
-    return farthest;
-}
-
 static void check_losses(Check* k, const Trace* got, const Trace* want, int steps) {
     const Bounds* b = k->bounds;
     printf("%-6s %10s %10s %10s %10s   %10s %10s %10s %10s\n", "step", "loss", "reference", "error", "bound", "norm",
@@ -95,8 +69,8 @@ static void check_tensors(Check* k, const Trace* got, const Trace* want, const T
            "change's error", "bound");
     for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
-        const Difference grad = compare_tensor(got->grads, want->grads, NULL, t);
-        const Difference change = compare_tensor(got->weights, want->weights, want->initial, t);
+        const Difference grad = compare_layers(got->grads, want->grads, NULL, t);
+        const Difference change = compare_layers(got->weights, want->weights, want->initial, t);
         printf("%-10s %7d %14.2e %10.6f %10.2e   %14.2e %10.2e  %s\n", t->name, t->layers, grad.error, grad.cosine,
                b->gradient, change.error, b->change,
                check_verdict(k, grad.error <= b->gradient && change.error <= b->change));

@@ -23,6 +23,31 @@ Difference compare(const double* got, const double* want, size_t n) {
     return d;
 }
 
+// Compares one layer's tensor, less `from` unless that is NULL. qkvb is compared as a whole: the true gradient of its
+// key third is zero, since a constant added to all scores of a query changes nothing. The computed one is rounding
+// error, small only beside the rest of qkvb.
+static Difference compare_layer(const float* got, const float* want, const float* from, const Tensor* t, int layer) {
+    const size_t n = t->used_rows * t->cols, at = tensor_at(t, layer);
+    double* values = alloc_or_die(2 * n, sizeof *values, t->name);
+    for (size_t i = 0; i < n; i++) {
+        const double start = from ? from[at + i] : 0.0;
+        values[i] = got[at + i] - start;
+        values[n + i] = want[at + i] - start;
+    }
+    const Difference d = compare(values, values + n, n);
+    free(values);
+    return d;
+}
+
+Difference compare_layers(const float* got, const float* want, const float* from, const Tensor* t) {
+    Difference farthest = compare_layer(got, want, from, t, 0);
+    for (int l = 1; l < t->layers && !isnan(farthest.error); l++) {
+        const Difference d = compare_layer(got, want, from, t, l);
+        if (!(d.error <= farthest.error)) { farthest = d; }
+    }
+    return farthest;
+}
+
 static int compare_doubles(const void* a, const void* b) {
     const double x = *(const double*)a, y = *(const double*)b;
     return (x > y) - (x < y);

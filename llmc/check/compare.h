@@ -13,6 +13,10 @@ typedef struct {
 // `error <= bound`, which is false for NaN.
 Difference compare(const double* got, const double* want, size_t n);
 
+// Compares a tensor of the model layer by layer, less `from` unless that is NULL; all three point to the first element of
+// the table. Returns the difference of the layer with the largest error, or of the first whose error is NaN.
+Difference compare_layers(const float* got, const float* want, const float* from, const Tensor* t);
+
 // Returns the median of x (n >= 1), and sorts x.
 double median(double* x, size_t n);
 

@@ -9,9 +9,7 @@ static inline bool is_attention_requested(const char* name) {
 
 // Ends the program if --attention asks for kernels that this program lacks or that another option excludes.
 static inline void require_attention(const DeviceOptions* o) {
-    if (!o->attention) { return; }
-    if (!o->flash) { usage_error("--attention %s contradicts --flash 0: give one or the other", o->attention); }
-    if (strcmp(o->attention, "cudnn")) { return; }
+    if (!o->attention || strcmp(o->attention, "cudnn")) { return; }
     if (sizeof(floatX) != sizeof(bf16)) {
         usage_error("--attention cudnn: cuDNN's attention is for --dtype bf16: give that, or --attention flash");
     }

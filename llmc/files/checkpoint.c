@@ -95,8 +95,15 @@ static json_t* outliers_to_json(const OutlierDetector* d) {
 
 bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err) {
     double values[OUTLIER_WINDOW];
-    const size_t n = min_size(json_array_size(array), OUTLIER_WINDOW);
-    for (size_t i = 0; i < n; i++) { values[i] = json_number_value(json_array_get(array, i)); }
+    const size_t n = json_array_size(array);
+    if (!json_is_array(array) || n > OUTLIER_WINDOW) {
+        return fail(err, "a window of losses or norms is no array of at most %d numbers", OUTLIER_WINDOW);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t* value = json_array_get(array, i);
+        if (!json_is_number(value)) { return fail(err, "number %zu of a window of losses or norms is none", i + 1); }
+        values[i] = json_number_value(value);
+    }
     return outlier_import(d, values, n, err);
 }
 

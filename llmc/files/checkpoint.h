@@ -44,8 +44,8 @@ void checkpoint_clean(const char* out);
 // ---------------------------------------------------------------------------------------------------------------------
 // state.json and options.json
 
-// Reads a window of losses or norms from a JSON array: its first OUTLIER_WINDOW elements, 0 for what is no number; an
-// empty window if it is no array. Fails as outlier_import() does.
+// Reads a window of losses or norms from a JSON array of at most OUTLIER_WINDOW numbers. Fails for anything else, and
+// as outlier_import() does.
 bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err);
 
 // Returns a string of 16 hexadecimal digits, a new reference.

@@ -31,6 +31,17 @@ TEST(zero_where_something_is_wanted_and_something_where_zero_is) {
     EXPECT(isinf(something.error) && !is_within(&something, 1e9));
 }
 
+TEST(a_layer_that_is_not_finite_is_not_hidden_by_the_next) {
+    const Tensor t = {.name = "w", .rows = 1, .used_rows = 1, .cols = 2, .layers = 3, .stride = TENSOR_ALIGN};
+    float got[3 * TENSOR_ALIGN] = {0}, want[3 * TENSOR_ALIGN] = {0};
+    for (int l = 0; l < 3; l++) { got[tensor_at(&t, l)] = want[tensor_at(&t, l)] = 1; }
+    got[tensor_at(&t, 1)] = 1.25f;
+    EXPECT_NEAR(compare_layers(got, want, NULL, &t).error, 0.25, 1e-7);
+    got[tensor_at(&t, 1)] = (float)NAN;
+    got[tensor_at(&t, 2)] = 1.5f;
+    EXPECT(isnan(compare_layers(got, want, NULL, &t).error));
+}
+
 TEST(non_finite_numbers_are_within_no_bound) {
     const double bad[3] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
     for (int i = 0; i < 3; i++) {
