@@ -1,12 +1,12 @@
 # GPT-2 in C and CUDA. `make help` lists the targets.
 #
 #   config=release|debug|sanitize   optimized (default); for the debugger; with address and undefined behaviour checks
-#   LEVELS="generic avx2 ..."       instructions to build the CPU's kernels for; the program takes the best its processor has
-#   ARCH=...                        the processor that all else is built for (gcc's -march); the compiler's default
+#   LEVELS="generic avx2 ..."       instruction sets to build CPU kernels for; the program takes the best it can run
+#   ARCH=...                        gcc's -march for everything else; default: the compiler's
 #   CC=gcc                          or clang
-#   MPI=0|1 NCCL=0|1                several processes; 1 where mpicc, or nccl.h, is
-#   CUDNN=0|1                       attention by cuDNN too; 1 where cuDNN and its frontend's headers are
-#   GPU="80 90"                     compute capabilities to build train_gpt2cu for; the GPU present, else 8.0 and 9.0
+#   MPI=0|1 NCCL=0|1                several processes; default: 1 if mpicc, or nccl.h, is found
+#   CUDNN=0|1                       attention by cuDNN too; default: 1 if cuDNN and its frontend's headers are found
+#   GPU="80 90"                     compute capabilities that train_gpt2cu is built for; default: this GPU's, or "80 90"
 
 MAKEFLAGS += --no-builtin-rules
 comma := ,
@@ -23,10 +23,11 @@ OPT_fuzz     := -O1 -g -fsanitize=fuzzer-no-link,address,undefined
 OPT := $(OPT_$(config))
 $(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, fuzz))
 
-# -ffp-contract=fast: multiply-adds, which -std=c11 would switch off. -fno-math-errno, -fno-trapping-math: nobody asks whether
-# a square root set errno or a comparison raised a flag, and loops with them become vector code. Never -ffast-math: NaN
-# must stay NaN.
-FLAGS   := $(OPT) $(if $(ARCH),-march=$(ARCH)) -ffp-contract=fast -fno-math-errno -fno-trapping-math -D_GNU_SOURCE -Wall -Wextra -MMD -MP
+# -ffp-contract=fast allows fused multiply-adds, which -std=c11 forbids. -fno-math-errno and -fno-trapping-math let gcc
+# vectorize loops with square roots or comparisons: nothing here reads errno or the floating-point flags after them.
+# Never -ffast-math: NaN must stay NaN.
+FLAGS   := $(OPT) $(if $(ARCH),-march=$(ARCH)) -ffp-contract=fast -fno-math-errno -fno-trapping-math -D_GNU_SOURCE \
+    -Wall -Wextra -MMD -MP
 CFLAGS   = -std=c11 $(FLAGS)
 LDFLAGS := $(filter -fsanitize%,$(OPT))
 LDLIBS  := -ljansson -lm -lpthread
@@ -34,10 +35,10 @@ LDLIBS  := -ljansson -lm -lpthread
 # Optional: OpenMP. Without it the programs run on one thread.
 OPENMP := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
 FLAGS += $(OPENMP) $(if $(OPENMP),,-Wno-unknown-pragmas -fopenmp-simd)
-# clang says which `omp simd` loops it left scalar; that is no fault of theirs
+# clang warns of `omp simd` loops that it does not vectorize; they need no change
 FLAGS += $(if $(findstring clang,$(shell $(CC) --version)),-Wno-pass-failed)
 LDFLAGS += $(OPENMP)
-# Optional: MPI, for several CPU processes, and to start GPU processes by mpirun. Its compiler knows where it lies.
+# Optional: MPI, for several CPU processes, and to start GPU processes by mpirun. mpicc knows MPI's paths and libraries.
 MPICC ?= mpicc
 MPI   ?= $(if $(shell command -v $(MPICC) 2>/dev/null),1,0)
 ifeq ($(MPI),1)
@@ -49,11 +50,14 @@ endif
 # Optional: the CUDA toolkit. Without it only the CPU half is built.
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
-GPU       := $(or $(GPU),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | grep -xE '[0-9]+' | sort -un),80 90)
-# Optional: attention by cuDNN, where the library and the headers of its frontend are (CUDNN=0|1 forces; `sh
-# scripts/setup.sh cudnn` fetches the headers).
-CUDNN_FRONTEND ?= $(patsubst %/cudnn_frontend.h,%,$(firstword $(wildcard $(addsuffix /cudnn_frontend.h,build/cudnn_frontend/include $(CUDA_HOME)/include /usr/local/include /usr/include))))
-CUDNN_HEADER   := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h /usr/include/$(shell uname -m)-linux-gnu/cudnn.h))
+GPU       := $(or $(GPU),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+    tr -d . | grep -xE '[0-9]+' | sort -un),80 90)
+NO_NVCC    = no nvcc in the path or in $(CUDA_HOME)
+# Optional: attention by cuDNN. `sh scripts/setup.sh cudnn` downloads the headers of its frontend.
+CUDNN_FRONTEND ?= $(patsubst %/cudnn_frontend.h,%,$(firstword $(wildcard $(addsuffix /cudnn_frontend.h,\
+    build/cudnn_frontend/include $(CUDA_HOME)/include /usr/local/include /usr/include))))
+CUDNN_HEADER   := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h \
+    /usr/include/$(shell uname -m)-linux-gnu/cudnn.h))
 CUDNN          ?= $(if $(and $(NVCC),$(CUDNN_HEADER),$(CUDNN_FRONTEND)),1,0)
 JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
 
@@ -61,8 +65,14 @@ JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&
 # only the optimized programs get a name in the top folder
 PROGRAMS := train_gpt2 prepare $(if $(NVCC),$(if $(filter release,$(config)),train_gpt2cu))
 all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
-	@$(if $(NVCC),,echo 'no nvcc in the path or in $(CUDA_HOME): train_gpt2cu was not built (CUDA_HOME=... says where it is)')
+	@$(if $(NVCC),,echo '$(NO_NVCC): train_gpt2cu was not built (CUDA_HOME=... says where it is)')
 
+FOUND = $(CC)$(if $(OPENMP),, without OpenMP), \
+    $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPU))",no nvcc), \
+    $(if $(filter 1,$(MPI)),MPI,no mpicc), \
+    $(if $(filter 1,$(NCCL)),NCCL,no NCCL), \
+    $(if $(filter 1,$(CUDNN)),cuDNN,no cuDNN or no frontend for it: sh scripts/setup.sh cudnn), \
+    $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)
 help:
 	@echo 'make                 train_gpt2 (the CPU trainer) and prepare (text to token files)'
 	@echo 'make train_gpt2cu    the GPU trainer (part of make where nvcc is)'
@@ -72,8 +82,9 @@ help:
 	@echo 'make headers         compile each header alone, as C11 and, where C++ includes it, as C++20'
 	@echo 'make fuzz            the fuzz targets, with clang (build/fuzz/*)'
 	@echo 'make clean           remove everything that was built'
-	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang   GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1'
-	@echo 'found: $(CC)$(if $(OPENMP),, without OpenMP), $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPU))",no nvcc), $(if $(filter 1,$(MPI)),MPI,no mpicc), $(if $(filter 1,$(NCCL)),NCCL,no NCCL), $(if $(filter 1,$(CUDNN)),cuDNN,no cuDNN or no frontend for it: sh scripts/setup.sh cudnn), $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)'
+	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang'
+	@echo 'GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1'
+	@echo 'found: $(FOUND)'
 
 check-packages:
 	$(if $(JANSSON),,$(error jansson.h is missing: install libjansson-dev, or run `sh scripts/setup.sh`))
@@ -81,13 +92,14 @@ check-packages:
 # ----------------------------------------------------------------------------------------------------------------------
 # programs: built under build/CONFIG, the release ones linked into the top folder
 
-# The program without its kernels: every .c of llmc/ is compiled once, whatever the backend, into one library.
-ROOMS        := llmc llmc/comm llmc/data llmc/files llmc/log llmc/check llmc/bench
-HOST_SOURCES := $(filter-out llmc/main.c $(if $(filter 1,$(MPI)),,llmc/comm/mpi.c),$(wildcard $(ROOMS:%=%/*.c))) data/stories.c
+# The library: everything but main() and the kernels. It is the same for all backends.
+FOLDERS      := llmc llmc/comm llmc/data llmc/files llmc/log llmc/check llmc/bench
+HOST_SOURCES := $(filter-out llmc/main.c $(if $(filter 1,$(MPI)),,llmc/comm/mpi.c),$(wildcard $(FOLDERS:%=%/*.c))) \
+    data/stories.c
 HOST_OBJECTS := $(HOST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/llmc/data/tokenizer_data.o
 LIBRARY      := $(BUILD)/libllmc.a
 
-# The CPU's backends: train_gpt2.c once for each storage type and level of instructions (llmc/cpu/processor.h).
+# The CPU's backends: train_gpt2.c, compiled once for each storage type and instruction set (llmc/cpu/processor.h).
 LEVELS ?= generic $(if $(filter x86_64,$(shell uname -m)),avx2 avx512 avx512_bf16 amx)
 LEVEL_generic     :=
 LEVEL_avx2        := -march=x86-64-v3
@@ -129,47 +141,58 @@ $(BUILD)/llmc/data/tokenizer_data.o: llmc/data/tokenizer_data.S data/gpt2_tokeni
 
 # for --version
 COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown commit)
+GPU_LIBRARIES = $(comma) cuBLASLt$(if $(filter 1,$(NCCL)),$(comma) NCCL)$(if $(filter 1,$(CUDNN)),$(comma) cuDNN)
 FLAGS_llmc/version = -DBUILD_COMMIT='"$(COMMIT)"' \
     -DBUILD_LIBRARIES='"$(if $(filter 1,$(MPI)),$(comma) MPI)"' \
-    -DBUILD_GPU_LIBRARIES='"$(comma) cuBLASLt$(if $(filter 1,$(NCCL)),$(comma) NCCL)$(if $(filter 1,$(CUDNN)),$(comma) cuDNN)"'
+    -DBUILD_GPU_LIBRARIES='"$(GPU_LIBRARIES)"'
 
-# The GPU trainer: machine code for each GPU named, and PTX of the newest for those that come later. The driver's library
-# is not linked: without a driver the program starts all the same, and says what is missing.
+# The GPU trainer: machine code for each compute capability in $(GPU), and PTX of the last one for later GPUs. The
+# driver's library is not linked, so that the program starts without a driver and can say that it is missing.
 CUDA_OBJECTS := $(BUILD)/cuda_fp32.o $(BUILD)/cuda_bf16.o
 GENCODE      := $(foreach sm,$(GPU),-gencode arch=compute_$(sm),code=sm_$(sm)) \
                 -gencode arch=compute_$(lastword $(GPU)),code=compute_$(lastword $(GPU))
 NVCC_release  := -O3 -lineinfo
 NVCC_debug    := -O0 -g -lineinfo
 NVCC_sanitize := -O1 -g -lineinfo -Xcompiler -fsanitize=undefined
-NVCCFLAGS     = $(NVCC_$(config)) -std=c++20 -D_GNU_SOURCE $(GENCODE) --threads 0 -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas \
-                $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v
+NVCCFLAGS     = $(NVCC_$(config)) -std=c++20 -D_GNU_SOURCE $(GENCODE) --threads 0 \
+    -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v
 CUDNN_OBJECT := $(if $(filter 1,$(CUDNN)),$(BUILD)/attention_cudnn.o)
 # Optional: NCCL, for several GPUs.
-NCCL       ?= $(if $(NVCC),$(shell echo '\#include <nccl.h>' | $(NVCC) -E -x cu - >/dev/null 2>&1 && echo 1 || echo 0),0)
+HAS_NCCL_H  = $(shell echo '\#include <nccl.h>' | $(NVCC) -E -x cu - >/dev/null 2>&1 && echo 1)
+NCCL       ?= $(if $(NVCC),$(or $(HAS_NCCL_H),0),0)
 NCCL_FLAGS := $(if $(filter 1,$(NCCL)),-DHAS_NCCL)
-CUDA_LIBS    := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 $(if $(CUDNN_OBJECT),-lcudnn) $(if $(NCCL_FLAGS),-lnccl) -lcublasLt -lcudart_static -ldl -lrt
+CUDA_LIB64 := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64
+CUDA_LIBS  := $(CUDA_LIB64) $(if $(CUDNN_OBJECT),-lcudnn) $(if $(NCCL_FLAGS),-lnccl) \
+    -lcublasLt -lcudart_static -ldl -lrt
 
 $(BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(FP32_OBJECTS) $(LIBRARY)
 	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $(filter %.o %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
-# -O1: it only calls the library, and takes the compiler long enough
-CUDNN_FLAGS := -std=c++17 -O1 -D_GNU_SOURCE -Wall -Wextra -DCUDNN_FRONTEND_SKIP_JSON_LIB -isystem $(CUDA_HOME)/include -isystem $(CUDNN_FRONTEND)
+# -O1 is enough for a file that only calls cuDNN, and takes less of the long time that its headers need to compile
+CUDNN_FLAGS := -std=c++17 -O1 -D_GNU_SOURCE -Wall -Wextra -DCUDNN_FRONTEND_SKIP_JSON_LIB \
+    -isystem $(CUDA_HOME)/include -isystem $(CUDNN_FRONTEND)
+NO_CUDNN     = cudnn.h: install cuDNN, or leave CUDNN out
+NO_FRONTEND  = cudnn_frontend.h: run `sh scripts/setup.sh cudnn`, or give CUDNN_FRONTEND=FOLDER
 $(BUILD)/attention_cudnn.o: llmc/cuda/attention_cudnn.cpp | $(BUILD)
-	$(if $(and $(CUDNN_HEADER),$(CUDNN_FRONTEND)),,$(error CUDNN=1: no $(if $(CUDNN_HEADER),cudnn_frontend.h: run `sh scripts/setup.sh cudnn`$(comma) or give CUDNN_FRONTEND=FOLDER,cudnn.h: install cuDNN$(comma) or leave CUDNN out)))
+	$(if $(CUDNN_HEADER),,$(error CUDNN=1: no $(NO_CUDNN)))
+	$(if $(CUDNN_FRONTEND),,$(error CUDNN=1: no $(NO_FRONTEND)))
 	$(CXX) $(CUDNN_FLAGS) -MMD -MP -c $< -o $@
-# the compiler's account of registers and spills is kept beside the object: a test reads it
+# Keeps ptxas' report of registers and spills beside the object: test/spills.sh reads it.
 $(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu | $(BUILD) check-packages
-	$(if $(NVCC),,$(error no nvcc in the path or in $(CUDA_HOME): install the CUDA toolkit, or give CUDA_HOME=...; `make train_gpt2` builds the CPU trainer))
-	$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS) -DFLOATX=$* -MD -MP -MF $(@:.o=.d) -c $< -o $@ >$(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas) >&2; exit 1; }
+	$(if $(NVCC),,$(error $(NO_NVCC): install the CUDA toolkit, or set CUDA_HOME; `make train_gpt2` needs none))
+	$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS) -DFLOATX=$* -MD -MP -MF $(@:.o=.d) -c $< -o $@ >$(@:.o=.ptxas) 2>&1 || \
+	    { cat $(@:.o=.ptxas) >&2; exit 1; }
 	@grep -v -E '^ptxas info|bytes stack frame|^$$' $(@:.o=.ptxas) >&2 || true
 
-# what it asks of cuDNN, checked without a GPU (test/cudnn.sh)
-$(BUILD)/test_cudnn_graphs: test/cudnn/test_graphs.cpp llmc/cuda/attention_cudnn.cpp llmc/cuda/attention_cudnn.h | $(BUILD)
-	$(CXX) $(CUDNN_FLAGS) $< -o $@ -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcudnn
+# the graphs given to cuDNN, checked without a GPU (test/cudnn.sh)
+$(BUILD)/test_cudnn_graphs: test/cudnn/test_graphs.cpp $(addprefix llmc/cuda/attention_cudnn,.cpp .h) | $(BUILD)
+	$(CXX) $(CUDNN_FLAGS) $< -o $@ $(CUDA_LIB64) -lcudnn
 
-# What everything is built with: when that changes, everything is built again.
+# Builds again when flags have changed: objects depend on files that hold them.
 $(shell mkdir -p $(BUILD))
-# $(call record,FILE,TEXT): a file that is newer than its objects only if TEXT has changed
-record = $(if $(filter-out x$(strip $(shell cat $(BUILD)/$(1) 2>/dev/null)),x$(strip $(2)))$(filter-out x$(strip $(2)),x$(strip $(shell cat $(BUILD)/$(1) 2>/dev/null))),$(file >$(BUILD)/$(1),$(strip $(2))))
+# $(call record,FILE,TEXT): writes TEXT to FILE if FILE holds another text
+differ = $(filter-out x$(1),x$(2))$(filter-out x$(2),x$(1))
+held   = $(strip $(shell cat $(BUILD)/$(1) 2>/dev/null))
+record = $(if $(call differ,$(call held,$(1)),$(strip $(2))),$(file >$(BUILD)/$(1),$(strip $(2))))
 $(call record,settings,$(CC) $(CFLAGS) $(LDFLAGS) $(LEVELS) $(MPI_FLAGS))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
 $(call record,cudnn_settings,$(CUDNN_OBJECT))
@@ -184,43 +207,43 @@ $(BUILD)/settings $(BUILD)/cuda_settings $(BUILD)/cudnn_settings $(BUILD)/versio
 # the GPU trainer without a GPU: test/emulator/ compiles the same files for the CPU
 #
 #   make emu                 build/emu/train_gpt2cu, optimized
-#   make emu EMU=check       build/emu-check/...: addresses and undefined behaviour
-#   make emu EMU=race        build/emu-race/...: accesses that nothing orders
-#   make emu EMU=coverage    build/emu-coverage/...: which lines ran
+#   make emu EMU=check       build/emu-check/...: stops at wrong addresses and undefined behaviour
+#   make emu EMU=race        build/emu-race/...: reports data races
+#   make emu EMU=coverage    build/emu-coverage/...: counts the lines that run
 
 EMU ?= plain
 EMU_BUILD := build/emu$(if $(filter plain,$(EMU)),,-$(EMU))
 EMU_OPT_plain := -O2
 EMU_OPT_coverage := -O1
 EMU_FLAGS := $(EMU_OPT_$(EMU)) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -D_GNU_SOURCE
+EMUCC       := test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS)
 EMU_OBJECTS := $(EMU_BUILD)/cuda_fp32.o $(EMU_BUILD)/cuda_bf16.o
 EMU_CUDNN   := $(EMU_BUILD)/attention_cudnn.o
-EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
-
+EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h \
+    test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
 EMU_TESTS   := $(EMU_BUILD)/test_attention_fp32 $(EMU_BUILD)/test_attention_bf16
 
 emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS)
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
-	@rm -f $(@:.o=.gcda) # the counts of another object
-	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DHAS_NCCL -DFLOATX=$* -c $< -o $@
+	@rm -f $(@:.o=.gcda) # gcov's counts belong to the old object
+	$(EMUCC) -DHAS_NCCL -DFLOATX=$* -c $< -o $@
 $(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
 	@rm -f $(@:.o=.gcda)
-	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -c $< -o $@
+	$(EMUCC) -c $< -o $@
 $(EMU_TESTS): $(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(LIBRARY) $(EMU_SOURCES)
-	test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS) -DFLOATX=$* $< $(EMU_CUDNN) $(LIBRARY) -o $@ -ljansson
+	$(EMUCC) -DFLOATX=$* $< $(EMU_CUDNN) $(LIBRARY) -o $@ -ljansson
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
 $(EMU_BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
 	$(call WITH_MPI,$(CXX)) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
 
-
 # ----------------------------------------------------------------------------------------------------------------------
 # tests
 
-# The AMX backend with its tiles emulated (test/amx), for processors with AVX512_BF16 alone: tests take it in the place of
-# the real one, and build/amx/train_gpt2 is the whole trainer so.
+# The AMX backend with its tiles emulated (test/amx), for processors that have AVX512_BF16 but no AMX. Test programs and
+# build/amx/train_gpt2 are linked with it.
 AMX_EMULATED := $(BUILD)/amx_emulated/cpu_bf16_amx.o
 $(AMX_EMULATED): train_gpt2.c $(wildcard test/amx/*.h) $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
@@ -229,7 +252,7 @@ $(BUILD)/amx_emulated/backends.o: llmc/backends.c test/amx/processor.h $(BUILD)/
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -include test/amx/processor.h -c $< -o $@
 WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %_amx.o,$(FP32_OBJECTS) $(BF16_OBJECTS))
-# AMX is emulated in the tests of all backends, unless this processor has it.
+# Tests of all backends emulate AMX unless this processor has it.
 TEST_BACKENDS := $(if $(shell grep -w amx_bf16 /proc/cpuinfo 2>/dev/null),$(FP32_OBJECTS) $(BF16_OBJECTS),$(WITH_AMX))
 # A test program is named like its source, and linked with all backends.
 TEST_SOURCES := $(filter-out test/amx/%,$(wildcard test/test_*.c test/*/test_*.c))
@@ -237,7 +260,8 @@ TESTS := $(addprefix $(BUILD)/,$(notdir $(TEST_SOURCES:.c=)))
 vpath test_%.c $(sort $(dir $(TEST_SOURCES)))
 $(TESTS): $(BUILD)/test_%: test_%.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(filter %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
-BACKEND_TESTS := $(addprefix $(BUILD)/,test_backends test_operations test_cpu test_matmul test_attention test_gpt2 test_generate)
+BACKEND_TESTS := $(addprefix $(BUILD)/,\
+    test_backends test_operations test_cpu test_matmul test_attention test_gpt2 test_generate)
 $(BACKEND_TESTS): $(TEST_BACKENDS)
 $(filter-out $(BACKEND_TESTS),$(TESTS)): $(FP32_OBJECTS) $(BF16_OBJECTS)
 
@@ -269,16 +293,19 @@ fuzzers: $(FUZZERS)
 $(FUZZERS): $(BUILD)/%: test/fuzz/%.c $(FP32_GENERIC) $(LIBRARY)
 	$(CC) $(CFLAGS) -I. -fsanitize=fuzzer $(LDFLAGS) $< $(FP32_GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
 
-# Headers that stand for themselves: as C11, and those that .cu files include as C++20 too.
+# Headers that must compile alone: as C11, and those that .cu files include as C++20 too
 HEADERS     := $(filter-out llmc/cpu/tile_%.h llmc/cuda/attention_cudnn.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),\
                             $(wildcard llmc/*.h llmc/*/*.h data/*.h test/*.h))
-CPP_HEADERS := llmc/backend.h llmc/rng.h llmc/rounding.h $(wildcard llmc/cuda/*.h) $(shell grep -l '^BEGIN_C' llmc/*.h llmc/*/*.h)
+CPP_HEADERS := llmc/backend.h llmc/rng.h llmc/rounding.h $(wildcard llmc/cuda/*.h) \
+    $(shell grep -l '^BEGIN_C' llmc/*.h llmc/*/*.h)
 headers: check-packages
 	@for h in $(HEADERS); do \
-	    $(CC) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -fsyntax-only -include $$h -x c /dev/null || exit 1; \
+	    $(CC) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -fsyntax-only \
+	        -include $$h -x c /dev/null || exit 1; \
 	done; echo "$(words $(HEADERS)) headers compile alone as C11"
 	@! command -v $(CXX) >/dev/null || { for h in $(CPP_HEADERS); do \
-	    $(CXX) $(FLAGS) -std=c++20 -Wno-unused-function -Werror -MF /dev/null -fsyntax-only -include $$h -x c++ /dev/null || exit 1; \
+	    $(CXX) $(FLAGS) -std=c++20 -Wno-unused-function -Werror -MF /dev/null -fsyntax-only \
+	        -include $$h -x c++ /dev/null || exit 1; \
 	done; echo "$(words $(CPP_HEADERS)) of them as C++20"; }
 test: all tests
 	@sh test/run.sh $(BUILD)

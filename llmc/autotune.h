@@ -1,6 +1,6 @@
-// Autotuning: chooses the fastest variant of each operation that the device can do in several (Backend.variant_name),
-// timed at the start on this model's shapes. Results of variants differ in the last bits, so the choice is part of the
-// run: state.json records it (device_kernels), and a resumed run uses the recorded variant without timing.
+// Autotuning: chooses the fastest variant of each operation of which the device has several (Backend.variant_name).
+// They are timed at the start, on this model's shapes. Results of variants differ in the last bits, so the choice is
+// part of the run: state.json records it (device_kernels), and a resumed run uses the recorded variant without timing.
 #pragma once
 #include "comm/comm.h"
 #include "gpt2.h"

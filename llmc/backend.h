@@ -24,7 +24,7 @@ typedef struct Stored Stored;
 // Options of a device.
 typedef struct {
     int index;         // which GPU
-    bool is_local_rank; // index is the rank on this machine; a process that sees one GPU alone takes that one
+    bool is_local_rank; // index is the rank on this machine; if the process sees a single GPU, index is ignored
     int threads;       // of the CPU; 0: OpenMP's choice
     bool plain;        // the readable kernels that the fast ones are tested against
     bool fused;        // bias, GELU and bias gradients inside the matmuls
@@ -77,7 +77,7 @@ typedef struct Backend {
     void (*residual_layernorm_forward)(float* residual, Stored* out, float* mean, float* rstd, const float* inp1,
                                        const Stored* inp2, const Stored* weight, const Stored* bias, int N, int C);
 
-    // dinp (N,C) += the gradient through the layernorm; dinp_stored = the sum rounded to Stored (dinp itself in fp32).
+    // dinp (N,C) += the gradient through the layernorm; dinp_stored = the sum rounded to Stored; in fp32 pass dinp.
     void (*layernorm_backward)(float* dinp, Stored* dinp_stored, float* dweight, float* dbias, const Stored* dout,
                                const float* inp, const Stored* weight, const float* mean, const float* rstd, int N,
                                int C);
@@ -150,10 +150,10 @@ typedef struct Backend {
     void (*norm_squared)(double* out, const float* x, size_t n);
 
     // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction, for the elements [begin,
-    // end) of the table's layout; the five pointers are to element `begin`. Only matrices decay. The gradient is first
-    // scaled to a norm of at most grad_clip, its squared global norm being *grad_norm_squared; where that is not finite
-    // nothing changes. params become the masters rounded to Stored; in fp32 masters may be params. Call
-    // params_changed() afterwards.
+    // end) of the table's layout; the five pointers are to element `begin`. Only matrices decay. *grad_norm_squared is
+    // the squared global norm of the gradient: if it is not finite, nothing changes; if the norm exceeds grad_clip, the
+    // gradient is first scaled down to it. params become the masters rounded to Stored; in fp32 masters may be params.
+    // Call params_changed() afterwards.
     void (*adamw_update)(Stored* params, float* masters, float* m, float* v, const float* grads,
                          const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
                          size_t end);
@@ -161,18 +161,18 @@ typedef struct Backend {
     // params (n) = masters rounded to Stored, after masters were loaded. Call params_changed() afterwards.
     void (*params_round)(Stored* params, const float* masters, size_t n);
 
-    // Weights have changed: forgets packed forms of them.
+    // Forgets packed forms of weights. Call it after weights have changed.
     void (*params_changed)(void);
 
     // -----------------------------------------------------------------------------------------------------------------
     // facts about the operations
 
-    // Bytes of device memory that operations take at most beside their arguments, to train or only forward, with
-    // micro-batches of (B,T): packed weights, scratch, workspaces of libraries.
+    // Returns the most bytes of device memory that operations need besides their arguments with micro-batches of (B,T):
+    // packed weights, scratch, workspaces of libraries. trains: false if only forward operations run.
     size_t (*operations_bytes)(const TensorTable* params, bool trains, int B, int T, int C, int NH);
 
-    // Name of variant `i` of a choice for micro-batches of (B,T). Variant 0 always exists and is the default; NULL:
-    // there are no more, or this device has only one.
+    // Returns the name of variant `i` of a choice for micro-batches of (B,T), or NULL if there is none. Variant 0 is
+    // the default. A device without a choice (a CPU) returns NULL for 0 too.
     const char* (*variant_name)(Choice choice, int i, int B, int T, int C, int NH);
 
     // From now on operations use variant `i` for micro-batches of (B,T).
@@ -200,9 +200,9 @@ typedef struct Backend {
     double (*device_peak_flops)(void);
     // Operations per second that a large matmul reaches, measured.
     double (*device_matmul_flops)(void);
-    // Operations per second of one thread in tiles whose operands are in the caches, measured; 0 on a GPU.
+    // Operations per second of one thread that multiplies tiles of matrices in its caches, measured; 0 on a GPU.
     double (*device_kernel_flops)(void);
-    // Bytes per second of a copy within device memory, those read and those written, measured.
+    // Bytes per second of a copy within device memory, measured: the sum of bytes read and bytes written.
     double (*device_copy_bandwidth)(void);
 
     // Zeroed device memory; `what` names its purpose in errors.
@@ -211,7 +211,7 @@ typedef struct Backend {
     void (*device_free)(void* p, size_t bytes);
     // Bytes that can be allocated now. plan.h asks before anything is allocated.
     size_t (*device_memory_available)(void);
-    // The same for an idle device with `total` bytes, which need not be present.
+    // The same for an idle device with `total` bytes of memory; this machine need not have one.
     size_t (*device_memory_usable)(size_t total);
     // Zeroed host memory for copies to and from the device: pinned for a GPU.
     void* (*host_alloc)(size_t bytes, const char* what);
@@ -224,10 +224,11 @@ typedef struct Backend {
     // Copy and wait; host is ordinary memory.
     void (*device_copy_in)(void* device, const void* host, size_t bytes);
     void (*device_copy_out)(void* host, const void* device, size_t bytes);
-    // Copies a batch from host_alloc memory while earlier work goes on; work queued afterwards sees it. `device` must
-    // not be the destination of the call before; host must not change until the next call returns.
+    // Copies a batch from host_alloc memory while earlier work goes on; work queued afterwards sees it. Alternate
+    // between two destinations. host must not change until the next device_upload() returns.
     void (*device_upload)(void* device, const void* host, size_t bytes);
-    // Queue a copy from or to host_alloc memory, which must not change, or can be read, after device_sync().
+    // Queue a copy from or to host_alloc memory: do not change what is sent, nor read what is fetched, before
+    // device_sync().
     void (*device_send)(void* device, const void* host, size_t bytes);
     void (*device_fetch)(void* host, const void* device, size_t bytes);
     // Waits for all queued work.

@@ -103,6 +103,7 @@ double seconds_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+// The multipliers are 2^64 / golden ratio, as in splitmix64, and that of rrmxmx (Evensen 2018).
 uint64_t hash64(const void* data, size_t bytes, uint64_t seed) {
     const unsigned char* p = data;
     uint64_t lane[4], word, h = seed ^ (bytes * 0x9e3779b97f4a7c15ull);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests everything that needs no GPU. Prints what it does as it goes, what it skips and why, the seconds of each group and,
-# at the end, the failures once more. The last line is `N passed, N failed, N skipped`. Installs what is missing (setup.sh).
+# Runs every test that needs no GPU. Prints progress, the reason for each skip, the seconds of each group and, at the
+# end, the failures again. The last line is `N passed, N failed, N skipped`. Installs missing packages (setup.sh).
 # usage: sh scripts/test.sh [quick|long|GROUP...]
 #   (nothing)   all groups: about 13 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
@@ -11,9 +11,10 @@
 set -u
 cd "$(dirname "$0")/.."
 
-# Two groups run at a time, taken from this list in order: long ones first, and beside them those that mostly wait.
-all="ranks emulated end_to_end sanitize unit emulated_check emulated_race emulator plants amx hosts plain fuzz headers spills cudnn"
-long= # read by the scripts and functions below
+# Two groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
+all="ranks emulated end_to_end sanitize unit emulated_check emulated_race emulator plants amx hosts plain fuzz headers \
+    spills cudnn"
+long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
 long) groups="$all coverage" long=1 ;;
@@ -21,7 +22,9 @@ quick) groups="unit smoke" ;;
 *) groups=$* ;;
 esac
 for g in $groups; do
-    case " build smoke coverage $all " in *" $g "*) ;; *) echo "error: no group '$g'; there are: build smoke coverage $all" >&2; exit 2 ;; esac
+    case " build smoke coverage $all " in *" $g "*) continue ;; esac
+    echo "error: no group '$g'; there are: build smoke coverage $all" >&2
+    exit 2
 done
 for g in emulated ranks; do # coverage counts the lines that ran in these
     case " $groups " in *" $g "*) ;; *" coverage "*) groups="$g $groups" ;; esac
@@ -31,15 +34,16 @@ export long
 sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 || exit 1
 
 # ----------------------------------------------------------------------------------------------------------------------
-# groups: each is one command. If its last line counts tests they are added up, otherwise it counts as one. 77: skipped.
+# groups: each is a function. If its last line has counts of tests, they are added up; otherwise the group counts as one
+# test. Exit code 77: skipped.
 
 jobs=$(nproc 2>/dev/null || echo 1)
 compile() { make -s -j "$jobs" "$@"; }
-# The GPU trainer on the emulator, built so that it counts the lines that run. Several groups use it.
+# Builds the emulated GPU trainer, once for all groups that use it. It counts the lines that run.
 emu=build/emu-coverage
 compile_emu() {
-    flock "$work/emu" sh -c '[ -s "$1/emu" ] || { make -s -j "$2" emu EMU=coverage && rm -f "$3"/*.gcda && echo built >"$1/emu"; }' \
-        sh "$work" "$jobs" $emu
+    flock "$work/emu" sh -c '[ -s "$1/emu" ] ||
+        { make -s -j "$2" emu EMU=coverage && rm -f "$3"/*.gcda && echo built >"$1/emu"; }' sh "$work" "$jobs" $emu
 }
 
 build() { compile all tests; }
@@ -51,11 +55,11 @@ unit() { sh test/run.sh build/release; }
 smoke() { compile_emu && sh test/smoke.sh build/release $emu; }
 end_to_end() { sh test/end_to_end.sh build/release; }
 amx() { # the trainer with AMX, its tiles emulated
-    grep -q avx512_bf16 /proc/cpuinfo || { echo "skipped: this processor lacks AVX512_BF16, which packs AMX's tiles"; return 77; }
+    grep -q avx512_bf16 /proc/cpuinfo || { echo "skipped: emulated AMX needs a processor with AVX512_BF16"; return 77; }
     compile amx && sh test/amx.sh build/amx build/release
 }
-# The test programs with every address and every integer operation checked, on the plainest and best level. What compares
-# bits or speeds says nothing more here, and is left to `long`.
+# The test programs with AddressSanitizer and UBSan, on the generic level and the best of this processor. Tests that
+# compare bits or speeds find nothing more here and run only in `long`.
 sanitize() {
     best=avx2
     ! grep -q avx512vl /proc/cpuinfo || best=avx512
@@ -63,16 +67,16 @@ sanitize() {
     [ "$(uname -m)" = x86_64 ] || best=
     compile config=sanitize LEVELS="generic $best" tests || return 1
     set -- all
-    [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits test_gpt2=-by_heart,-adamw \
-        test_cpu=-speeds,-available test_prepare=-killed test_tokenizer=-linear all
-    # fork() in the tests leaves memory behind on purpose: an exit in a child frees nothing
+    [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits \
+        test_gpt2=-by_heart,-adamw test_cpu=-speeds,-available test_prepare=-killed test_tokenizer=-linear all
+    # no search for leaks: children that tests fork() exit without freeing memory
     ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
 }
-plain() { # a build without OpenMP gives the same answers
+plain() { # without OpenMP
     compile BUILD=build/plain OPENMP= LEVELS=generic build/plain/test_backends build/plain/test_gpt2 || return 1
     sh test/run.sh build/plain test_backends test_gpt2
 }
-fuzz() { # each reader of a file or of the network, for a moment
+fuzz() { # every reader of a file or of the network
     command -v clang >/dev/null || { echo "skipped: no clang"; return 77; }
     compile fuzz || { echo "skipped: clang here has no libFuzzer"; return 77; }
     seconds=2
@@ -87,15 +91,17 @@ spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }
     sh test/spills.sh build/release
 }
-cudnn() { sh test/cudnn.sh build/release; } # what is asked of cuDNN, by its own check
+cudnn() { sh test/cudnn.sh build/release; }
 emulator() { bash test/emulator/run.sh; }
 emulated() { compile_emu && sh test/emulated.sh $emu; }
 ranks() { compile_emu && sh test/ranks.sh build/release $emu; }
 hosts() { compile_emu && sh test/netns.sh build/release $emu; }
-# Addresses and undefined behaviour; accesses that nothing orders: the kernels at an even and an odd shape, and two steps.
-watched="odd_shapes unfused_kernels tf32_agrees attention_agrees two_steps"
+# Tests in the builds that check memory accesses and data races: kernels at even and odd shapes, two training steps.
+watched="odd_shapes unfused_kernels attention_agrees_at two_steps"
 [ -z "$long" ] || watched=
-emulated_check() { compile emu EMU=check && sh test/emulated.sh build/emu-check $watched ${watched:+plain_kernels fp8_agrees}; }
+emulated_check() {
+    compile emu EMU=check && sh test/emulated.sh build/emu-check $watched ${watched:+plain_kernels fp8_agrees}
+}
 emulated_race() { compile emu EMU=race && sh test/emulated.sh build/emu-race $watched; }
 plants() { compile_emu && sh test/plants.sh $emu; }
 coverage() { sh test/coverage.sh $emu; }
@@ -108,12 +114,13 @@ mkdir -p build/log
 begin=$(date +%s)
 since() { echo $(($(date +%s) - $1)); } # SECOND
 
-# Names the groups that run, every 25 s.
+# Prints the running groups every 25 s.
 ticker() {
-    while sleep 25 >/dev/null 2>&1; do # it may outlive the loop, and would hold the output open
+    while sleep 25 >/dev/null 2>&1; do # redirected: a sleep that outlives the loop would hold the output open
         running=
         for g in build $groups; do
-            [ ! -e "$work/$g.begin" ] || [ -e "$work/$g.counts" ] || running="$running $g ($(since "$(cat "$work/$g.begin")") s)"
+            [ ! -e "$work/$g.begin" ] || [ -e "$work/$g.counts" ] ||
+                running="$running $g ($(since "$(cat "$work/$g.begin")") s)"
         done
         echo "-- $(since "$begin") s:$running"
     done
@@ -132,10 +139,10 @@ group() { # NAME: runs it unless another lane took it
         printf '%s: %s\n' "$name" "${line#"$name: "}"
     done
     status=$(cat "$work/$name.status")
-    counts=$(sed -n 's/^\([a-z_]*: \)\{0,1\}\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
+    counts=$(sed -nE 's/^([a-z_]*: )?([0-9]*) passed, ([0-9]*) failed, ([0-9]*) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
     if [ -n "$counts" ]; then
         set -- $counts
-        if [ "$status" != 0 ] && [ "$2" = 0 ]; then counts="$1 1 $3"; fi # it ended before its last line
+        if [ "$status" != 0 ] && [ "$2" = 0 ]; then counts="$1 1 $3"; fi # it failed without counting a failure
     elif [ "$status" = 0 ]; then counts="1 0 0"
     elif [ "$status" = 77 ]; then counts="0 0 1"
     else counts="0 1 0"; fi
@@ -151,7 +158,7 @@ trap 'exit 130' INT TERM
 group build
 last=
 case " $groups " in *" coverage "*) last=coverage groups=$(echo " $groups " | sed 's/ coverage / /g') ;; esac
-case $(cat "$work/build.counts") in *" 0 "*) # otherwise nothing can be tested
+case $(cat "$work/build.counts") in *" 0 "*) # nothing failed
     lane &
     one=$!
     lane
@@ -166,7 +173,8 @@ for counts in "$work"/*.counts; do
     [ "$f" = 0 ] && continue
     name=$(basename "$counts" .counts)
     echo "== failed in $name ($f), from build/log/$name:"
-    grep -E 'FAILED|[Ee]rror|failed:|^[^ ]*:[0-9]+: |ended with|did not' "build/log/$name" | tail -n 40 | grep . || tail -n 20 "build/log/$name"
+    grep -E 'FAILED|[Ee]rror|failed:|^[^ ]*:[0-9]+: |ended with|did not' "build/log/$name" | tail -n 40 | grep . ||
+        tail -n 20 "build/log/$name"
 done
 echo "== all: $(since "$begin") s"
 echo "$passed passed, $failed failed, $skipped skipped"

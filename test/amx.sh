@@ -1,6 +1,6 @@
 #!/bin/sh
-# The CPU trainer with AMX, its tiles emulated (`make amx`), against the plain loops, and beside the trainer without.
-# usage: amx.sh build/amx build/release [WORD...]      only the tests whose names contain a word
+# Tests the CPU trainer with emulated AMX (`make amx`) against the plain loops and against the trainer without AMX.
+# usage: amx.sh build/amx build/CONFIG [WORD...]      runs only tests whose names contain a WORD
 amx=${1:?usage: amx.sh build/amx build/CONFIG [WORD...]}/train_gpt2
 train=${2:?usage: amx.sh build/amx build/CONFIG [WORD...]}/train_gpt2
 prepare=$2/prepare
@@ -11,7 +11,7 @@ chosen=$*
 tiles_equal_the_plain_loops() {
     for more in "" "--fused 0 --flash 0" "--threads 1"; do
         must "$amx" check --dtype bf16 --cpu amx --model L=2,H=3,C=96,T=64,V=517 --max_steps 4 $more
-        grep -q 'bf16, amx kernels' "$dir/out" || note "not AMX: $(head -n 1 "$dir/out")"
+        grep -q 'bf16, amx kernels' "$dir/out" || note "other kernels than AMX's ran: $(head -n 1 "$dir/out")"
     done
 }
 
@@ -19,18 +19,20 @@ any_number_of_threads_gives_the_same_bits() {
     corpus
     for threads in 1 2 5; do
         must "$amx" $small $data --dtype bf16 --max_steps 5 --val_every 0 --threads $threads --out "$dir/$threads"
-        cmp -s "$dir/1/step_00000005/model.safetensors" "$dir/$threads/step_00000005/model.safetensors" || note "$threads threads differ"
+        model=step_00000005/model.safetensors
+        cmp -s "$dir/1/$model" "$dir/$threads/$model" || note "$threads threads differ"
     done
-    grep -q 'bf16, amx kernels' "$dir/err" || note "AMX is not what is taken: $(grep kernels "$dir/err")"
+    grep -q 'bf16, amx kernels' "$dir/err" || note "AMX was not chosen: $(grep kernels "$dir/err")"
 }
 
 without_amx_its_run_goes_on_with_other_kernels() {
-    "$train" check --cpu amx --dtype bf16 --model nonsense 2>&1 | grep -q 'there are:' || { skip='this processor has AMX'; return; }
+    "$train" check --cpu amx --dtype bf16 --model nonsense 2>&1 | grep -q 'there are:' ||
+        { skip='this processor has AMX'; return; }
     corpus
     must "$amx" $small $data --dtype bf16 --max_steps 4 --val_every 0 --out "$dir/run"
     must "$amx" --out "$dir/run" --resume auto --max_steps 6
     must "$train" --out "$dir/run" --resume auto --max_steps 8
-    grep -q 'this processor has no amx kernels' "$dir/err" || note "nothing said: $(cat "$dir/err")"
+    grep -q 'this processor has no amx kernels' "$dir/err" || note "no message about AMX: $(cat "$dir/err")"
     losses "$dir/run/log.txt" | awk 'END { exit NR != 8 }' || note "not 8 steps in all"
 }
 

@@ -1,25 +1,25 @@
 #!/bin/sh
-# Prints which lines of llmc/cuda/ did not run under the emulator, as gcov counted them in emulated.sh and ranks.sh, which
-# run before it. Fails below 95%, or if a line that did not run has no reason in the list below.
-# usage: coverage.sh [FOLDER]      that of `make emu EMU=coverage`
+# Prints the lines of llmc/cuda/ that did not run in emulated.sh and ranks.sh, which must run before it. The counts are
+# gcov's. Fails if less than $least percent ran, or if a line that did not run has no reason in the list below.
+# usage: coverage.sh [FOLDER]      the folder of `make emu EMU=coverage`
 folder=${1:-build/emu-coverage}
-least=95
+least=95 # chosen, not measured
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # part of the line | why it does not run here
 cat >"$work/reasons" <<'REASONS'
-the GPU is out of memory|memory is asked for before it is allocated: only another program could take it in between
-cannot be locked in place|host memory, likewise
+the GPU is out of memory|free memory is checked first: only another program could take it in between
+cannot be locked in place|the same for host memory
 built without code for it|the emulator has code for every GPU
-begun, "beginning a graph"|no other capture is under way, so none is refused at its beginning
-cuBLASLt failed|what is asked of it is right: anything else ends here
-static inline void device_copy_|the compiler put its lines wherever it is called, and they ran there
+begun, "beginning a graph"|a capture fails to begin only while another one runs
+cuBLASLt failed|it fails only for wrong arguments
+static inline void device_copy_|the compiler inlined it: its lines ran in its callers
 this program was built without cuDNN|the emulator always has a stand-in for it
 REASONS
 
 [ -s "$folder/cuda_bf16.gcda" ] || { echo "nothing ran in $folder: sh scripts/test.sh coverage runs it all"; exit 1; }
-# A line counts as run if it ran in any object and any instance of a template.
+# A line counts as run if it ran in at least one object and one instance of its template.
 gcov --stdout --demangled-names "$folder"/cuda_*.gcda "$folder"/test_attention_*.gcda 2>/dev/null >"$work/lines"
 awk -F: -v least="$least" -v reasons="$work/reasons" '
     BEGIN { while ((getline line < reasons) > 0) { n++; split(line, part, "|"); text[n] = part[1]; why[n] = part[2] } }

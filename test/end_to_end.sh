@@ -1,6 +1,6 @@
 #!/bin/sh
-# The programs as a user calls them: train, resume, generate, and everything that can be called wrongly.
-# usage: end_to_end.sh build/CONFIG [WORD...]      only the tests whose names contain a word
+# Tests the programs as a user calls them: train, resume, generate, and wrong options, data and folders.
+# usage: end_to_end.sh build/CONFIG [WORD...]      runs only tests whose names contain a WORD
 build=${1:?usage: end_to_end.sh build/CONFIG [WORD...]}
 shift
 chosen=$*
@@ -10,21 +10,26 @@ train="$build/train_gpt2" prepare="$build/prepare"
 # ----------------------------------------------------------------------------------------------------------------------
 # learning
 
+# The first half of the lecture's 50 steps; `long` takes them all. The losses of a batch scatter by 0.3.
 tiny_shakespeare_learns_as_in_the_lecture() {
     [ -f data/tinyshakespeare.txt ] || { skip='no data/tinyshakespeare.txt (data/fetch.sh shakespeare)'; return; }
+    steps=25 least=6.9 most=7.7
+    [ -z "$long" ] || steps=50 least=6.2 most=7.0
     must "$prepare" --out "$dir/ts" --val_size 32768 data/tinyshakespeare.txt
-    must "$train" --model d12 --batch_size 4 --seq_len 32 --total_batch_size 128 --lr 3e-4 --schedule constant --weight_decay 0.01 \
-        --max_steps 50 --train_data "$dir/ts_train_*.bin" --val_data "" --sample_every 0 --save_every 0 --out ""
-    losses "$dir/out" >"$dir/losses"
-    awk 'NR == 1 { first = $2 } NR > 40 { last += $2 / 10 } END { printf "first %f, mean of the last ten %f", first, last
-         exit !(NR == 50 && first >= 10.8 && first <= 11.2 && last >= 6.2 && last <= 7.0) }' "$dir/losses" >"$dir/said" || note "$(cat "$dir/said")"
+    must "$train" --model d12 --batch_size 4 --seq_len 32 --total_batch_size 128 --lr 3e-4 --schedule constant \
+        --weight_decay 0.01 --max_steps $steps --train_data "$dir/ts_train_*.bin" --val_data "" --sample_every 0 \
+        --save_every 0 --out ""
+    losses "$dir/out" | awk -v steps=$steps -v least=$least -v most=$most '
+        NR == 1 { first = $2 } NR > steps - 10 { last += $2 / 10 }
+        END { printf "first %f, mean of the last ten %f", first, last
+              exit !(NR == steps && first >= 10.8 && first <= 11.2 && last >= least && last <= most) }' >"$dir/said" ||
+        note "$(cat "$dir/said")"
 }
 
-# The lowest loss a model with T bytes of context can reach lies between the corpus' floor and floor + H/T
-# (data/stories.h). A model must come into that bracket, without a margin: it has then learnt all of the grammar but for less
-# than what a perfect one may lack for want of context. At no time may it be below the floor: then the floor is wrong, or
-# the model has seen the validation text. (1.06 was reached in 25 s of one core, and 1.16 is the upper end; at full length,
-# in two minutes, 0.63 and 0.65.)
+# The lowest loss that a model with T bytes of context can reach lies between the corpus' floor and floor + H/T
+# (data/stories.h). The model must come into that range. A loss below the floor means that the floor is wrong, or that
+# the model has seen the validation text. (1.06 was reached in 25 s on one core, and 1.16 is the upper end; at full
+# length 0.63, in two minutes, and 0.65.)
 the_corpus_is_learnt_down_to_its_floor() {
     T=32 options="--model L=2,H=4,C=128,T=32,V=257 --max_steps 450 --lr 6e-3"
     [ -z "$long" ] || T=64 options="--model L=4,H=4,C=128,T=64,V=257 --max_steps 700 --lr 4e-3"
@@ -33,48 +38,59 @@ the_corpus_is_learnt_down_to_its_floor() {
         --batch_size 32 --warmup_steps 50 --val_every 1000 --val_tokens -1 --sample_every 0 --save_every 0 --out ""
     floor=$(values_of floor "$dir/c_val.json") H=$(values_of H "$dir/c_val.json")
     loss=$(sed -n 's/^val loss //p' "$dir/out" | tail -n 1)
-    echo "$loss $floor $H $T" | awk '{ exit !($1 >= $2 && $1 <= $2 + $3 / $4) }' || note "loss $loss, floor $floor, H $H"
+    echo "$loss $floor $H $T" | awk '{ exit !($1 >= $2 && $1 <= $2 + $3 / $4) }' ||
+        note "loss $loss, floor $floor, H $H"
 }
 
 one_batch_is_learnt_by_heart() {
     corpus
-    must "$train" $small $data --val_data "" --overfit --max_steps 200 --lr 1e-2 --schedule constant --weight_decay 0 --save_every 0 --out ""
+    must "$train" $small $data --val_data "" --overfit --max_steps 200 --lr 1e-2 --schedule constant \
+        --weight_decay 0 --save_every 0 --out ""
     losses "$dir/out" | awk 'END { exit !(NR == 200 && $2 < 0.1) }' || note "$(tail -n 2 "$dir/out")"
 }
 
 any_split_of_a_batch_gives_the_same_losses() {
     corpus
     for B in 16 8 4; do # with 2, 4 and 8 micro-batches
-        must "$train" $small $data --batch_size $B --total_batch_size 1024 --max_steps 10 --val_every 0 --save_every 0 --out "$dir/run$B"
+        must "$train" $small $data --batch_size $B --total_batch_size 1024 --max_steps 10 --val_every 0 --save_every 0 \
+            --out "$dir/run$B"
         sed -n 's/.*"kind":"train".*"loss":\([^,]*\),"norm":\([^,]*\),.*/\1 \2/p' "$dir/run$B/metrics.jsonl" >"$dir/$B"
         [ "$(wc -l <"$dir/$B")" = 10 ] || note "batch_size $B: not ten steps"
     done
     for B in 8 4; do # within 1e-5, relative
-        paste -d ' ' "$dir/16" "$dir/$B" | awk '{ a = $1 / $3 - 1; b = $2 / $4 - 1; if (a * a > 1e-10 || b * b > 1e-10) bad = 1 } END { exit bad }' ||
+        paste -d ' ' "$dir/16" "$dir/$B" | awk '
+            { a = $1 / $3 - 1; b = $2 / $4 - 1; if (a * a > 1e-10 || b * b > 1e-10) bad = 1 } END { exit bad }' ||
             note "batch_size $B differs from 16: $(paste -d ' ' "$dir/16" "$dir/$B")"
     done
 }
 
 a_batch_ramp_doubles_up_to_the_full_batch() {
     corpus
-    must "$train" $small $data --total_batch_size 1024 --batch_ramp 128:6000 --max_steps 12 --val_every 0 --save_every 0 --out "$dir/run"
-    sizes=$(sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*/\1/p' "$dir/run/metrics.jsonl" | awk '{ print $1 - last; last = $1 }' | uniq | tr '\n' ' ')
+    must "$train" $small $data --total_batch_size 1024 --batch_ramp 128:6000 --max_steps 12 --val_every 0 \
+        --save_every 0 \
+        --out "$dir/run"
+    sizes=$(sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*/\1/p' "$dir/run/metrics.jsonl" |
+        awk '{ print $1 - last; last = $1 }' | uniq | tr '\n' ' ')
     [ "$sizes" = "128 256 512 1024 " ] || note "sizes of the steps: $sizes"
-    expect 2 'double up to --total_batch_size' "$train" $small $data --total_batch_size 1024 --batch_ramp 96:6000 --out ""
+    expect 2 'double up to --total_batch_size' "$train" $small $data --total_batch_size 1024 --batch_ramp 96:6000 \
+        --out ""
 }
 
-# Steps of 1, 2, 4 ... windows and micro-batches of 4: the last one of a step has fewer rows. The schedule counts tokens.
+# Steps have 1, 2, 4 ... windows, micro-batches 4: the last one of a step may have fewer. The schedule counts tokens.
 a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
     corpus
-    common="$small $data --total_batch_size 1024 --batch_ramp 32:6000 --max_steps 12 --schedule linear --min_lr_frac 0 --val_every 0 --save_every 40 --keep 0"
+    common="$small $data --total_batch_size 1024 --batch_ramp 32:6000 --max_steps 12 --schedule linear --min_lr_frac 0 \
+        --val_every 0 --save_every 40 --keep 0"
     must "$train" $common --out "$dir/run"
     losses "$dir/out" >"$dir/a"
     must "$train" $common --batch_size 1 --save_every 0 --out ""
     losses "$dir/out" >"$dir/b"
-    paste "$dir/a" "$dir/b" | awk '{ a = $2 / $5 - 1; b = $3 / $6 - 1; if (a * a > 1e-8 || b * b > 1e-6) bad = 1 } END { exit bad || NR < 50 }' ||
+    paste "$dir/a" "$dir/b" | awk '
+        { a = $2 / $5 - 1; b = $3 / $6 - 1; if (a * a > 1e-8 || b * b > 1e-6) bad = 1 } END { exit bad || NR < 50 }' ||
         note "batch_size 1 differs from 4"
     sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*"lr":\([^,]*\).*/\1 \2/p' "$dir/run/metrics.jsonl" |
-        awk '{ want = 3e-3 * (1 - before / (12 * 1024)); d = $2 / want - 1; if (d * d > 1e-8) bad = 1; before = $1 } END { exit bad || NR < 50 }' ||
+        awk '{ want = 3e-3 * (1 - before / (12 * 1024)); d = $2 / want - 1; if (d * d > 1e-8) bad = 1; before = $1 }
+            END { exit bad || NR < 50 }' ||
         note "the learning rate does not follow the tokens"
     last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
     mkdir "$dir/again"
@@ -85,7 +101,8 @@ a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
 
 windows_come_in_order_without_shuffle() {
     corpus
-    must "$train" eval --init random --model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --batch_size 4 --seq_len 32 --val_tokens 128 --val_data "$root/corpus_train_*.bin"
+    must "$train" eval --init random --model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --batch_size 4 --seq_len 32 \
+        --val_tokens 128 --val_data "$root/corpus_train_*.bin"
     first=$(sed -n 's/^val loss //p' "$dir/out") # of the first four windows
     for shuffle in 0 1; do
         must "$train" $small $data --shuffle $shuffle --max_steps 1 --val_every 0 --save_every 0 --out ""
@@ -94,28 +111,32 @@ windows_come_in_order_without_shuffle() {
     done
 }
 
-# On one batch for ever a step that was skipped is followed by one with the same loss and norm. A warm-up to an absurd rate
-# makes both rise.
+# Every step has the same batch, so that the step after a skipped update has the same loss and norm. A warm-up to a much
+# too high learning rate makes both jump.
 updates_of_outliers_are_left_out() {
     corpus
     for what in loss norm; do
-        must "$train" $small $data --overfit --skip_${what}_z 0.0001 --max_steps 160 --lr 0.3 --warmup_steps 160 --weight_decay 0 \
-            --val_every 0 --save_every 0 --out "$dir/$what"
+        must "$train" $small $data --overfit --skip_${what}_z 0.0001 --max_steps 160 --lr 0.3 --warmup_steps 160 \
+            --weight_decay 0 --val_every 0 --save_every 0 --out "$dir/$what"
+        metrics="$dir/$what/metrics.jsonl"
         awk -F'[:,]' '/"kind":"skip"/ { skipped++; now = 1 }
-            /"kind":"train"/ { if (before && ($8 != loss || $10 != norm)) bad = 1; loss = $8; norm = $10; before = now; now = 0 }
-            END { exit bad || skipped < 2 }' "$dir/$what/metrics.jsonl" || note "--skip_${what}_z: $(grep -c '"skip"' "$dir/$what/metrics.jsonl") skipped"
+            /"kind":"train"/ { if (before && ($8 != loss || $10 != norm)) bad = 1
+                               loss = $8; norm = $10; before = now; now = 0 }
+            END { exit bad || skipped < 2 }' "$metrics" ||
+                note "--skip_${what}_z: $(grep -c '"skip"' "$metrics") skipped"
     done
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
-# surviving
+# kills, damage and resuming
 
-# Each try is killed at another moment after it has made another checkpoint; some of them while they write the next.
+# Each try is killed at another moment after it has made a checkpoint; some of them while they write the next.
 killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
     corpus
     most=10
     [ -z "$long" ] || most=100
-    common="$small $data --total_batch_size 256 --max_steps $((most * 12)) --val_every 30 --val_tokens 512 --save_every 7 --keep 2 --sample_every 40 --sample_tokens 8"
+    common="$small $data --total_batch_size 256 --max_steps $((most * 12)) --val_every 30 --val_tokens 512 \
+        --save_every 7 --keep 2 --sample_every 40 --sample_tokens 8"
     last=step_$(printf %08d $((most * 12)))
     must "$train" $common --out "$dir/whole"
     kills=0 tries=0
@@ -124,11 +145,12 @@ killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
         rm -f "$dir/err"
         "$train" $common --out "$dir/killed" --resume auto >/dev/null 2>"$dir/err" &
         pid=$!
-        await 'saved step' "$dir/err" $pid || { problem=; rm -rf "$dir/killed"; wait $pid; continue; } # too fast: from the start
+        # a run that has ended before it could be killed begins again
+        await 'saved step' "$dir/err" $pid || { problem=; rm -rf "$dir/killed"; wait $pid; continue; }
         sleep "0.$(awk -v n=$tries 'BEGIN { srand(n); printf "%03d", 60 * rand() }')"
         if kill -9 $pid 2>/dev/null; then kills=$((kills + 1)); fi
         wait $pid 2>/dev/null
-        [ ! -d "$dir/killed/$last" ] || rm -rf "$dir/killed" # likewise
+        [ ! -d "$dir/killed/$last" ] || rm -rf "$dir/killed"
     done
     must "$train" $common --out "$dir/killed" --resume auto
     [ $kills = $most ] || note "only $kills kills"
@@ -162,13 +184,15 @@ a_damaged_checkpoint_is_passed_over() {
     same_checkpoint "$dir/run/step_00000020" "$dir/copy/step_00000020"
     printf x >>"$dir/copy/step_00000010/model.safetensors"
     expect 1 'model.safetensors' "$train" generate --init "$dir/copy/step_00000010" --sample_tokens 1
-    expect 1 'holds checkpoints of another run' "$train" $small $data --out "$dir/run" --resume "$dir/copy/step_00000020"
+    expect 1 'holds checkpoints of another run' "$train" $small $data --out "$dir/run" \
+        --resume "$dir/copy/step_00000020"
     expect 1 'holds newer checkpoints' "$train" $small $data --out "$dir/run" --resume "$dir/run/step_00000010"
     rm -r "$dir/run/step_00000010"
     printf x >>"$dir/run/step_00000020/model.safetensors"
     expect 1 'none of its 1 checkpoints can be read' "$train" $small $data --out "$dir/run" --resume auto
     rm "$dir/copy/step_00000020/state.json"
-    expect 1 'state.json: there is no such file' "$train" $small $data --out "$dir/new" --resume "$dir/copy/step_00000020"
+    expect 1 'state.json: there is no such file' "$train" $small $data --out "$dir/new" \
+        --resume "$dir/copy/step_00000020"
 }
 
 resuming_keeps_the_settings_and_names_what_changed() {
@@ -176,18 +200,20 @@ resuming_keeps_the_settings_and_names_what_changed() {
     must "$train" $small $data --max_steps 10 --val_every 0 --lr 2e-3 --out "$dir/run"
     must "$train" --out "$dir/run" --resume auto --max_steps 14 --weight_decay 0.2 --threads 1
     grep -q 'changed since the checkpoint: --max_steps 14 (was 10)' "$dir/err" || note "--max_steps: $(cat "$dir/err")"
-    grep -q 'changed since the checkpoint: --weight_decay 0.2 (was 0.1)' "$dir/err" || note "--weight_decay: $(cat "$dir/err")"
+    grep -q 'changed since the checkpoint: --weight_decay 0.2 (was 0.1)' "$dir/err" ||
+        note "--weight_decay: $(cat "$dir/err")"
     [ "$(losses "$dir/out" | wc -l)" = 4 ] || note "not 4 more steps"
-    [ "$(losses "$dir/run/log.txt" | awk '{ print $1 }' | tr '\n' ' ')" = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 " ] || note "log: $(cat "$dir/run/log.txt")"
+    [ "$(losses "$dir/run/log.txt" | awk '{ print $1 }' | tr '\n' ' ')" = "$(seq 14 | tr '\n' ' ')" ] ||
+        note "log: $(cat "$dir/run/log.txt")"
     expect 2 'would not be the same run' "$train" --out "$dir/run" --resume auto --seed 5
     expect 2 'would not be the same run' "$train" --out "$dir/run" --resume auto --seq_len 16
     expect 2 'is not the model in' "$train" --out "$dir/run" --resume auto --model d12
-    expect 1 'not the data that the run' "$train" --out "$dir/run" --resume auto --max_steps 20 --train_data "$root/corpus_val_*.bin"
+    expect 1 'not the data that the run' "$train" --out "$dir/run" --resume auto --max_steps 20 \
+        --train_data "$root/corpus_val_*.bin"
     expect 2 'give one of them' "$train" --out "$dir/run" --resume auto --init random
 }
 
-# a level of instructions that this processor or build lacks is refused, with those there are
-has_level() { # LEVEL DTYPE
+has_level() { # LEVEL DTYPE: true unless this processor or build lacks the level, which `check` refuses
     "$train" check --cpu "$1" --dtype "$2" --model nonsense 2>&1 | grep -q 'there are:' && return 1
     return 0
 }
@@ -204,10 +230,11 @@ every_level_of_instructions_trains_alike() {
             losses "$dir/out" | tail -n 1 >>"$dir/$dtype"
         done
         [ "$(wc -l <"$dir/$dtype")" = $levels ] || note "$dtype: not $levels levels"
-        awk -v most=$([ $dtype = fp32 ] && echo 1e-5 || echo 2e-3) 'NR == 1 { first = $2 } { d = $2 / first - 1; if (d < 0) { d = -d } if (d > most) { bad = 1 } }
+        awk -v most=$([ $dtype = fp32 ] && echo 1e-5 || echo 2e-3) '
+            NR == 1 { first = $2 } { d = $2 / first - 1; if (d < 0) { d = -d } if (d > most) { bad = 1 } }
             END { exit bad }' "$dir/$dtype" || note "$dtype losses: $(cut -d ' ' -f 2 "$dir/$dtype" | tr '\n' ' ')"
     done
-    cmp -s "$dir/fp32" "$dir/bf16" && note "bf16 is fp32"
+    cmp -s "$dir/fp32" "$dir/bf16" && note "bf16 gives the losses of fp32"
 }
 
 a_resumed_run_keeps_its_kernels_and_its_dtype() {
@@ -221,7 +248,8 @@ a_resumed_run_keeps_its_kernels_and_its_dtype() {
 
 what_was_done_before_a_checkpoint_is_not_done_again() {
     corpus
-    must "$train" $small $data --max_steps 10 --val_every 5 --save_every 5 --val_tokens 256 --sample_every 5 --sample_tokens 4 --out "$dir/run"
+    must "$train" $small $data --max_steps 10 --val_every 5 --save_every 5 --val_tokens 256 --sample_every 5 \
+        --sample_tokens 4 --out "$dir/run"
     must "$train" --out "$dir/run" --resume auto --max_steps 15
     for kind in val sample; do
         steps=$(sed -n "s/.*\"kind\":\"$kind\",\"step\":\([0-9]*\).*/\1/p" "$dir/run/metrics.jsonl" | tr '\n' ' ')
@@ -233,12 +261,14 @@ what_was_done_before_a_checkpoint_is_not_done_again() {
 
 a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoints() {
     corpus
-    expect 4 'The last good checkpoint is' "$train" $small $data --max_steps 40 --val_every 0 --save_every 2 --lr 1e3 --grad_clip 0 --weight_decay 100 --schedule constant --out "$dir/run"
-    must "$train" eval --init "$dir/run/step_00000002" --val_data "$root/corpus_val_*.bin" --val_tokens 512 --tokenizer bytes --seq_len 32
+    expect 4 'The last good checkpoint is' "$train" $small $data --max_steps 40 --val_every 0 --save_every 2 --lr 1e3 \
+        --grad_clip 0 --weight_decay 100 --schedule constant --out "$dir/run"
+    must "$train" eval --init "$dir/run/step_00000002" --val_data "$root/corpus_val_*.bin" --val_tokens 512 \
+        --tokenizer bytes --seq_len 32
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
-# what comes out
+# evaluation, text and reports
 
 evaluating_a_checkpoint_gives_the_loss_of_training() {
     corpus
@@ -247,10 +277,12 @@ evaluating_a_checkpoint_gives_the_loss_of_training() {
     for B in 1 7; do
         must "$train" eval --out "$dir/run" --batch_size $B
         grep -q 'windows of 32 tokens' "$dir/err" || note "not the run's --seq_len: $(cat "$dir/err")"
-        echo "$want $(cat "$dir/out")" | awk '{ d = $3 / $6 - 1; exit !(d * d < 1e-10) }' || note "$want against $(cat "$dir/out")"
+        echo "$want $(cat "$dir/out")" | awk '{ d = $3 / $6 - 1; exit !(d * d < 1e-10) }' ||
+            note "$want against $(cat "$dir/out")"
     done
     must "$train" eval --init "$dir/run/step_00000010" --val_data "$root/corpus_val_*.bin" --seq_len 32
-    echo "$want $(cat "$dir/out")" | awk '{ d = $3 / $6 - 1; exit !(d * d < 1e-10) }' || note "--init: $want against $(cat "$dir/out")"
+    echo "$want $(cat "$dir/out")" | awk '{ d = $3 / $6 - 1; exit !(d * d < 1e-10) }' ||
+        note "--init: $want against $(cat "$dir/out")"
 }
 
 generated_text_depends_on_the_seed_alone() {
@@ -258,7 +290,8 @@ generated_text_depends_on_the_seed_alone() {
     must "$train" $small $data --max_steps 30 --val_every 0 --out "$dir/run"
     must "$train" generate --out "$dir/run" --prompt "Once upon" --sample_tokens 90 --seed 3 --threads 1
     cp "$dir/out" "$dir/a"
-    must "$train" generate --init "$dir/run/step_00000030" --tokenizer bytes --prompt "Once upon" --sample_tokens 90 --seed 3
+    must "$train" generate --init "$dir/run/step_00000030" --tokenizer bytes --prompt "Once upon" --sample_tokens 90 \
+        --seed 3
     cmp -s "$dir/a" "$dir/out" || note "two texts from one seed"
     must "$train" generate --out "$dir/run" --prompt "Once upon" --sample_tokens 90 --seed 4
     cmp -s "$dir/a" "$dir/out" && note "one text from two seeds"
@@ -271,15 +304,18 @@ text_goes_through_the_tokenizer_and_back() {
     "$train" tokenize <"$dir/text" >"$dir/ids" || note "tokenize failed"
     "$train" tokenize --decode <"$dir/ids" >"$dir/back" || note "decode failed"
     cmp -s "$dir/text" "$dir/back" || note "the text did not come back"
-    [ "$(printf "Hello, I'm a language model," | "$train" tokenize)" = "15496 11 314 1101 257 3303 2746 11" ] || note "the lecture's prompt"
+    [ "$(printf "Hello, I'm a language model," | "$train" tokenize)" = "15496 11 314 1101 257 3303 2746 11" ] ||
+        note "other ids for the lecture's prompt"
 }
 
 letters_of_llmc_mean_the_same() {
     must "$prepare" --stories 20000 --val_size 4000 --out "$dir/c"
-    must "$train" --model L=1,H=2,C=16,T=48 --train_data "$dir/c_train_*.bin" --val_data "$dir/c_val_*.bin" --sample_every 0 --batch_size 4 --seq_len 32 --total_batch_size 256 --max_steps 6 --lr 1e-3 --min_lr_frac 1 --weight_decay 0 --warmup_steps 3 \
-        --val_every 3 --val_tokens 2560 --save_every 0 --recompute gelu --out ""
+    must "$train" --model L=1,H=2,C=16,T=48 --train_data "$dir/c_train_*.bin" --val_data "$dir/c_val_*.bin" \
+        --sample_every 0 --batch_size 4 --seq_len 32 --total_batch_size 256 --max_steps 6 --lr 1e-3 --min_lr_frac 1 \
+        --weight_decay 0 --warmup_steps 3 --val_every 3 --val_tokens 2560 --save_every 0 --recompute gelu --out ""
     grep -a 'loss' "$dir/out" | sed 's/| lr.*//' >"$dir/a"
-    must "$train" -e L=1,H=2,C=16,T=48 -i "$dir/c_train_*.bin" -j "$dir/c_val_*.bin" -b 4 -t 32 -d 256 -x 6 -l 1e-3 -u 3 -v 3 -m 20 -s 0 -z 0 -h 0
+    must "$train" -e L=1,H=2,C=16,T=48 -i "$dir/c_train_*.bin" -j "$dir/c_val_*.bin" -b 4 -t 32 -d 256 -x 6 -l 1e-3 \
+        -u 3 -v 3 -m 20 -s 0 -z 0 -h 0
     grep -a 'loss' "$dir/out" | sed 's/| lr.*//' >"$dir/b"
     cmp -s "$dir/a" "$dir/b" || note "$(diff "$dir/a" "$dir/b" | head -n 4)"
     expect 2 '-h 1 is not supported: HellaSwag' "$train" -e d12 -h 1
@@ -317,7 +353,7 @@ reports_are_written() {
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
-# called wrongly
+# wrong options, data and folders
 
 wrong_options_are_named_with_the_right_one() {
     expect 2 'did you mean --batch_size?' "$train" --batchsize 4
@@ -349,7 +385,8 @@ shapes_that_do_not_fit_are_refused() {
     expect 2 'the model has only 48 positions' "$train" $small $data --seq_len 64 --out ""
     expect 2 'give 896 or 1024, or --batch_size 3' "$train" $small $data --batch_size 4 --total_batch_size 960 --out ""
     expect 1 'vocabulary' "$train" $small $data --model L=1,H=2,C=32,T=32,V=64 --out ""
-    expect 1 'not enough memory' "$train" $small $data --model gpt3:13b --seq_len 2048 --batch_size 64 --max_steps 1 --tokenizer gpt2 --out ""
+    expect 1 'not enough memory' "$train" $small $data --model gpt3:13b --seq_len 2048 --batch_size 64 --max_steps 1 \
+        --tokenizer gpt2 --out ""
     expect 2 'cuDNN is for GPUs' "$train" $small $data --attention cudnn --out ''
     expect 1 "has 50257 tokens, the model's vocabulary only 257" "$train" $small $data --tokenizer gpt2 --out ""
     expect 1 'less than --total_batch_size' "$train" $small $data --total_batch_size 1280000 --out ""
@@ -379,7 +416,7 @@ folders_are_not_overwritten() {
     expect 1 'another run is writing to this folder' "$train" $small $data --max_steps 4 --out "$dir/busy"
     kill -9 $pid
     wait $pid 2>/dev/null
-    must "$train" $small $data --max_steps 4 --val_every 0 --out "$dir/busy" # logs alone are replaced
+    must "$train" $small $data --max_steps 4 --val_every 0 --out "$dir/busy" # logs without checkpoints are replaced
     printf x >"$dir/file"
     expect 1 "$dir/file" "$train" $small $data --out "$dir/file"
     expect 1 '/proc' "$train" $small $data --out /proc/run
@@ -388,7 +425,8 @@ folders_are_not_overwritten() {
 a_full_disk_leaves_the_older_checkpoints() {
     corpus
     mkdir "$dir/disk"
-    mount -t tmpfs -o size=1800k none "$dir/disk" 2>/dev/null || { skip='cannot mount a small file system here'; return; }
+    mount -t tmpfs -o size=1800k none "$dir/disk" 2>/dev/null ||
+        { skip='cannot mount a small file system here'; return; }
     expect 1 'make room' "$train" $small $data --max_steps 10 --save_every 5 --val_every 0 --out "$dir/disk/run"
     ls "$dir/disk/run" | grep -q step_00000005 || note "the older checkpoint is gone: $(ls -A "$dir/disk/run")"
     umount "$dir/disk"
@@ -411,23 +449,31 @@ the_ladder_leaves_a_table_and_a_picture() {
     for rung in 'plain loops' 'vectors and blocks' fused 'flash attention' bf16 'padded vocabulary' 'all threads'; do
         grep -q "this program has no $rung" "$dir/err" && continue
         grep -q "^$rung .*[0-9]x .* ok" "$dir/out" || note "no rung '$rung'"
-        [ "$(values_of name "$json" | grep -cx "$rung")" = 1 ] || note "ladder.json has '$rung' not once"
-        grep -q ">$rung<" "$dir/ladder/ladder.svg" || note "the picture lacks '$rung'"
+        [ "$(values_of name "$json" | grep -cx "$rung")" = 1 ] || note "ladder.json does not have '$rung' once"
+        grep -q ">$rung<" "$dir/ladder/ladder.svg" || note "the chart lacks '$rung'"
     done
     [ "$(values_of ok "$json" | sort -u)" = true ] || note "a rung is not ok: $(cat "$dir/out")"
     # gains are ratios of tokens per second, which are a step's tokens over its time; memory and the peak were measured
     values_of tok_s "$json" >"$dir/tok_s"
-    for name in ms gain total_gain mfu used_bytes; do values_of $name "$json" | paste -d ' ' "$dir/tok_s" - >"$dir/both"; mv "$dir/both" "$dir/tok_s"; done
+    for name in ms gain total_gain mfu used_bytes; do
+        values_of $name "$json" | paste -d ' ' "$dir/tok_s" - >"$dir/both"
+        mv "$dir/both" "$dir/tok_s"
+    done
     awk 'function off(a, b) { return a / b > 1.000001 || a / b < 0.999999 }
          NR == 1 { first = before = $1 }
-         off($1, 64 / $2 * 1e3) || off($3, $1 / before) || off($4, $1 / first) || !($5 > 0 && $6 > 1e6) { print "rung " NR ": " $0 }
+         off($1, 64 / $2 * 1e3) || off($3, $1 / before) || off($4, $1 / first) || !($5 > 0 && $6 > 1e6) {
+             print "rung " NR ": " $0
+         }
          { before = $1 }
          END { if (NR < 6) print NR " rungs" }' "$dir/tok_s" >"$dir/wrong"
     [ ! -s "$dir/wrong" ] || note "tok_s ms gain total_gain mfu used_bytes do not agree: $(cat "$dir/wrong")"
     [ "$(values_of threads "$json" | tail -n 1)" = 2 ] || note "the last rung has other than 2 threads"
-    values_of level "$json" | grep -qvE '^(generic|avx2|avx512|avx512_bf16|amx)$' && note "a rung built for: $(values_of level "$json")"
-    grep -q '<svg' "$dir/ladder/ladder.html" || note "no picture in the page"
-    expect 0 "'all threads' is left out" "$train" bench ladder --model L=1,H=2,C=32,T=16,V=50 --max_steps 1 --threads 1 --out ""
+    values_of level "$json" | grep -qvE '^(generic|avx2|avx512|avx512_bf16|amx)$' &&
+        note "an unknown level: $(values_of level "$json")"
+    grep -q '<svg' "$dir/ladder/ladder.html" || note "no chart in ladder.html"
+    expect 0 "'all threads' is left out" "$train" bench ladder --model L=1,H=2,C=32,T=16,V=50 --max_steps 1 \
+        --threads 1 \
+        --out ""
     expect 2 'leave it out' "$train" bench ladder --flash 0
     expect 1 'no such folder' "$train" bench ladder --init "$dir/none"
     expect 2 'ladder' "$train" bench
@@ -448,7 +494,7 @@ every_operation_is_timed() {
         [ "$(cat "$dir/count")" = "$(wc -l <"$dir/names")" ] || note "an operation has no $name"
     done
     [ "$(grep -c '<circle.*<title>' "$dir/ops/ops.svg")" = "$(wc -l <"$dir/names")" ] || note "not a point for each row"
-    grep -q '<svg' "$dir/ops/ops.html" || note "no picture in the page"
+    grep -q '<svg' "$dir/ops/ops.html" || note "no chart in ops.html"
     must "$train" bench ops 'backward qkv' --model L=1,H=2,C=32,T=16,V=50 --batch_size 2 --seq_len 8 --out "$dir/ops"
     # 4 N C OC; inp, dout and weight are read, dinp written, dweight and dbias added to: 4 bytes each
     [ "$(values_of flops "$json")" = 196608.0 ] || note "flops of the qkv layer: $(values_of flops "$json")"
@@ -459,22 +505,25 @@ every_operation_is_timed() {
 a_step_on_a_gpu_is_predicted() {
     must "$train" bench predict h100 --batch_size 16 --total_batch_size 32768 --recompute gelu --out "$dir/predicted"
     json="$dir/predicted/predict.json"
-    head -n 2 "$dir/out" | grep -q 'computed, not measured' || note "it does not say what it is"
-    grep -q '^  "kind": "prediction: computed, not measured"' "$json" || note "the record does not say what it is"
+    head -n 2 "$dir/out" | grep -q 'computed, not measured' || note "the output does not say that it is computed"
+    grep -q '^  "kind": "prediction: computed, not measured"' "$json" ||
+        note "predict.json does not say that it is computed"
     values_of predicted_ms "$json" | awk '{ ms[NR] = $1 } # the operations, the step, three forms of it
-        END { for (i = 1; i <= NR - 4; i++) sum += ms[i]; exit !(NR > 20 && sum / ms[NR - 3] > 0.999999 && sum / ms[NR - 3] < 1.000001) }' || note "the rows are not the step: $(cat "$dir/out")"
+        END { for (i = 1; i <= NR - 4; i++) sum += ms[i]
+              exit !(NR > 20 && sum / ms[NR - 3] > 0.999999 && sum / ms[NR - 3] < 1.000001) }' ||
+        note "the operations do not add up to the step: $(cat "$dir/out")"
     expect 2 'give one of: A100' "$train" bench predict V100
     expect 2 'give a number' "$train" bench predict A100 --batch_size auto
     expect 2 'has no matmuls of that type' "$train" bench predict A100 --dtype fp8
     expect 2 'the plain kernels have no FP8' "$train" bench predict H100 --dtype fp8 --kernels plain
     expect 2 'is for --dtype bf16' "$train" bench predict H100 --dtype tf32 --attention cudnn
     expect 2 'one or the other' "$train" bench predict H100 --attention flash --flash 0
-    expect 2 'contradicts --kernels plain' "$train" check --attention flash --kernels plain
+    expect 2 'contradicts --kernels plain' "$train" bench ops --attention flash --kernels plain --out ""
     expect 2 'cuDNN is for GPUs' "$train" bench ops --attention cudnn --out ""
     expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
 }
 
-# The tables that are kept, and the page that quotes them, are what the program says today.
+# The recorded predictions, and the table of dev/ladder.md, are what the program prints today.
 kept_predictions_are_the_programs() {
     set +f
     set -- dev/bench/results/predicted/*/predict.txt
@@ -487,8 +536,10 @@ kept_predictions_are_the_programs() {
     [ $# -ge 10 ] || note "only $# predictions"
     must "$train" bench predict A100 --batch_size 16 --graph 0 --out ""
     for form in 'attention by matmuls, unfused' 'flash attention, unfused' 'flash attention, fused'; do
-        awk -v form="$form" 'index($0, form) == 1 { bytes = sprintf("%.0f", $(NF - 2)); launches = $(NF - 1)
-            print "^| bf16, " form " .* " int(bytes / 1000) "," substr(bytes, length(bytes) - 2) " | " launches " | " sprintf("%.0f", $NF) " |" }' "$dir/out" >"$dir/row"
+        awk -v form="$form" 'index($0, form) == 1 {
+            bytes = sprintf("%.0f", $(NF - 2)); launches = $(NF - 1); ms = sprintf("%.0f", $NF)
+            thousands = int(bytes / 1000) "," substr(bytes, length(bytes) - 2)
+            print "^| bf16, " form " .* " thousands " | " launches " | " ms " |" }' "$dir/out" >"$dir/row"
         grep -q "$(cat "$dir/row")" dev/ladder.md || note "dev/ladder.md has no row $(cat "$dir/row")"
     done
 }

@@ -1,11 +1,11 @@
-# Functions for the test scripts. A script sets `chosen` to the words that names of tests must contain (none: all), sources
-# this, defines its tests and calls run_tests and end_tests. A test is a function that leaves a message in $problem if it
-# fails, or a reason in $skip if it cannot run here. Its own folder is $dir; $root is shared by all tests of the script.
-# $long is not empty in `scripts/test.sh long`.
+# Functions for the test scripts. A script sets `chosen` to words, sources this file, defines its tests and calls
+# run_tests and end_tests. Tests run whose names contain one of the words, or all tests if there are none.
+# A test is a function. It fails if it leaves a message in $problem (see note). It sets $skip to a reason if it cannot
+# run here. Its own folder is $dir; all tests of the script share $root. $long is not empty in `scripts/test.sh long`.
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 passed=0 failed=0 skipped=0 long=${long:-}
-export OMP_WAIT_POLICY=passive # several programs share the machine here
+export OMP_WAIT_POLICY=passive # threads that wait must not spin: several programs share the cores
 
 run_test() { # NAME
     case " $chosen " in "  ") ;; *)
@@ -23,32 +23,35 @@ run_test() { # NAME
     rm -rf "$dir"
 }
 
-# every function of a script whose first line is `name() {` and nothing else is a test
+# Runs the tests of a script: every function whose first line is `name() {` and nothing else.
 run_tests() { # SCRIPT
     for t in $(sed -n 's/^\([a-z_0-9]*\)() {$/\1/p' "$1"); do run_test "$t"; done
 }
-end_tests() { # NAME: prints the counts, and gives the exit code
+end_tests() { # NAME: prints the counts; returns 1 if a test failed, or if none has a chosen name
     [ $((passed + failed + skipped)) -gt 0 ] || { failed=1; echo "FAILED  no test has such a name"; }
     echo "$1: $passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ]
 }
 
+# note MESSAGE: the test fails with this message, and with those of other calls
 note() { problem="${problem:+$problem; }$*"; }
 
-# expect CODE 'words' command...: the exit code, and words on standard error (or output, if it says none there)
+# expect CODE 'words' command...: the test fails unless the command exits with CODE and prints the words, to standard
+# output or standard error. These are kept in $dir/out and $dir/err.
 expect() {
     code=$1 words=$2
     shift 2
     "$@" >"$dir/out" 2>"$dir/err"
     got=$?
     [ "$got" = "$code" ] || note "exit code $got, not $code, of: $* ($(tail -n 1 "$dir/err"))"
-    grep -qF -- "$words" "$dir/err" "$dir/out" || note "no '$words' from: $* (but: $(tail -n 1 "$dir/err"))"
+    grep -qF -- "$words" "$dir/err" "$dir/out" || note "no '$words' from: $* (last line: $(tail -n 1 "$dir/err"))"
 }
 
+# must command...: the test fails if the command does. Its output is kept as by expect.
 must() { "$@" >"$dir/out" 2>"$dir/err" || note "failed: $* ($(tail -n 1 "$dir/err"))"; }
 
-# await PATTERN FILE [PID]: waits until the pattern is there. It fails when the process has ended without it, or after
-# ten minutes.
+# await PATTERN FILE [PID]: waits until a line of FILE matches PATTERN. The test fails if the process ends before, or
+# after ten minutes.
 await() {
     for i in $(seq 6000); do
         grep -qs -- "$1" "$2" && return 0
@@ -62,23 +65,25 @@ await() {
     return 1
 }
 
-# the losses and norms of the steps in a log, one step a line
+# losses LOG: prints a line for each step: its number, loss and norm
 losses() { sed -n 's/^step *\([0-9]*\)\/.* loss \([^ ]*\) .*norm \([^ ]*\) .*/\1 \2 \3/p' "$1"; }
 
-# values_of NAME FILE: the values of that name in a JSON file that has a line for each, in order
+# values_of NAME FILE: prints the values of NAME, in order, from a JSON file that has each on a line of its own
 values_of() { sed -n "s/^ *\"$1\": //p" "$2" | sed 's/,$//; s/^"//; s/"$//'; }
 
-# same_checkpoint FOLDER FOLDER: two checkpoints have the same weights and moments, bit by bit
+# same_checkpoint FOLDER FOLDER: the test fails unless weights and moments of two checkpoints have the same bits
 same_checkpoint() {
     for file in model.safetensors optimizer.safetensors; do
         cmp -s "$1/$file" "$2/$file" || note "$file differs between $1 and $2"
     done
 }
 
-# a small model on bytes; more options follow
-small="--model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --batch_size 4 --seq_len 32 --lr 3e-3 --sample_every 0 --threads 2"
-corpus() { # the built-in corpus in bytes, made once
-    [ -f "$root/corpus_val.json" ] || "$prepare" --stories 120000 --tokenizer bytes --val_size 6000 --out "$root/corpus" >/dev/null 2>&1
+# options of a small model on bytes; later options override them
+small="--model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --batch_size 4 --seq_len 32 --lr 3e-3 --sample_every 0 \
+    --threads 2"
+corpus() { # makes the built-in corpus in bytes, once, and sets $data to the options that read it
+    [ -f "$root/corpus_val.json" ] ||
+        "$prepare" --stories 120000 --tokenizer bytes --val_size 6000 --out "$root/corpus" >/dev/null 2>&1
     data="--train_data $root/corpus_train_*.bin --val_data $root/corpus_val_*.bin"
 }
-set -f # globs are for the programs
+set -f # the programs expand globs, not the shell

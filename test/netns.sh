@@ -1,6 +1,6 @@
 #!/bin/sh
-# Ranks on two hosts, and a cable between them that can be pulled: two network namespaces with names of their own.
-# usage: netns.sh build/release build/EMU [WORD...]     words choose tests by a part of their names; needs root and ip
+# Tests ranks on two hosts and pulls the cable between them. The hosts are network namespaces with host names.
+# usage: netns.sh build/release build/EMU [WORD...]     runs only tests whose names contain a WORD; needs root and ip
 build=${1:?usage: netns.sh build/release build/EMU [WORD...]}
 cuda=${2:?usage: netns.sh build/release build/EMU [WORD...]}/train_gpt2cu
 shift 2
@@ -13,7 +13,7 @@ export OMP_NUM_THREADS=1 EMU_GUARD=0
 hosts="gpt2c-$$-0 gpt2c-$$-1"
 remove_hosts() { for h in $hosts; do ip netns delete "$h" 2>/dev/null; done; }
 trap 'remove_hosts; rm -rf "$root"' EXIT
-make_hosts() { # two, joined by a cable
+make_hosts() { # two hosts, joined by a cable
     ip netns add "gpt2c-$$-0" && ip netns add "gpt2c-$$-1" &&
     ip -n "gpt2c-$$-0" link add cable type veth peer name cable netns "gpt2c-$$-1" || return 1
     for n in 0 1; do
@@ -23,12 +23,12 @@ make_hosts() { # two, joined by a cable
     done
 }
 
-# as rank N of 2 on host "nodeN"; rank 0's address is in $address, what it says goes to $dir/N
+# Runs a command as rank N of 2 on host "nodeN". Rank 0's address is $address. The output goes to $dir/N.
 on() { # N command...
     n=$1
     shift
-    ip netns exec "gpt2c-$$-$n" unshare --uts sh -c 'hostname "$0"; exec "$@"' "node$n" env RANK="$n" WORLD_SIZE=2 LOCAL_RANK=0 \
-        MASTER_ADDR="$address" MASTER_PORT=29500 "$@" >"$dir/$n" 2>&1
+    ip netns exec "gpt2c-$$-$n" unshare --uts sh -c 'hostname "$0"; exec "$@"' "node$n" \
+        env RANK="$n" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR="$address" MASTER_PORT=29500 "$@" >"$dir/$n" 2>&1
 }
 said() { grep -qF -- "$2" "$dir/$1" || note "no '$2' from rank $1, but: $(tail -n 1 "$dir/$1")"; }
 ended() { # N CODE PID
@@ -48,11 +48,14 @@ two_hosts_meet() {
     done
 }
 
-# The GPU trainer, emulated: started over TCP, then parted.
+tiny="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 \
+    --val_every 0 --sample_every 0"
+
+# Two emulated GPU trainers find each other over TCP and train. In a second run the cable is pulled.
 trainers_meet_and_are_parted() {
     corpus
     address=10.77.0.1
-    run="$cuda --model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 --val_every 0 --sample_every 0 $data"
+    run="$cuda $tiny $data"
     on 0 $run --max_steps 3 --save_every 0 --out "$dir/run" & zero=$!
     on 1 $run --max_steps 3 --save_every 0 --out "$dir/run" & one=$!
     ended 0 0 $zero
@@ -62,20 +65,23 @@ trainers_meet_and_are_parted() {
     on 1 $run --max_steps 1000000 --save_every 0 --comm_timeout 3 --out "$dir/cut" & one=$!
     await 'step    5/' "$dir/0" $zero
     ip -n "gpt2c-$$-1" link set cable down
-    wait $zero && note "rank 0 ended well"
-    wait $one && note "rank 1 ended well"
-    # NCCL's stand-in does not go by the cable: who sees it cut first ends, and takes the other along
-    grep -qF 'rank 1 on node1 has sent no heartbeat' "$dir/0" || grep -qF 'rank 0 on node0 has sent no heartbeat' "$dir/1" ||
-        note "nobody says why: $(tail -n 1 "$dir/0"); $(tail -n 1 "$dir/1")"
+    wait $zero && note "rank 0: exit code 0"
+    wait $one && note "rank 1: exit code 0"
+    # NCCL's stand-in does not use the cable: the rank that first misses heartbeats ends, and the other ends with it
+    grep -qF 'rank 1 on node1 has sent no heartbeat' "$dir/0" ||
+        grep -qF 'rank 0 on node0 has sent no heartbeat' "$dir/1" ||
+        note "no word about heartbeats: $(tail -n 1 "$dir/0"); $(tail -n 1 "$dir/1")"
     ip -n "gpt2c-$$-1" link set cable up
 }
 
-# Two machines with two GPUs each, by scripts/multi_node/ssh.sh, and ip in place of ssh: it is stopped, and goes on.
+# scripts/multi_node/ssh.sh starts a run on two machines with two GPUs each, stops it and resumes it. $dir/ssh runs `ip
+# netns exec` in place of ssh.
 ssh_starts_stops_and_goes_on() {
     corpus
-    printf '#!/bin/sh\nn=$((${1##*.} - 1))\nexec ip netns exec "gpt2c-%s-$n" unshare --uts sh -c "hostname node$n; $2"\n' $$ >"$dir/ssh"
-    run="env SSH=$dir/ssh TRAINER=$cuda GPUS=2 sh scripts/multi_node/ssh.sh scripts/run_gpt2_124M.sh --model L=1,H=2,C=32,T=16,V=257
-        --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 --val_every 0 --sample_every 0 $data --out $dir/run"
+    printf '#!/bin/sh\nn=$((${1##*.} - 1))\nexec ip netns exec "gpt2c-%s-$n" ' $$ >"$dir/ssh"
+    printf 'unshare --uts sh -c "hostname node$n; $2"\n' >>"$dir/ssh"
+    run="env SSH=$dir/ssh TRAINER=$cuda GPUS=2 sh scripts/multi_node/ssh.sh scripts/run_gpt2_124M.sh $tiny $data \
+        --out $dir/run"
     chmod +x "$dir/ssh"
     HOSTS="10.77.0.1 10.77.0.2" $run --max_steps 100000 --prompt "it's" >"$dir/0" 2>&1 & pid=$!
     await 'step    5/' "$dir/0" $pid
@@ -89,7 +95,7 @@ ssh_starts_stops_and_goes_on() {
     grep -q '"prompt":"it'"'"'s"' "$dir/run/metrics.jsonl" || note "a quoted argument did not arrive"
 }
 
-# Nothing closes a connection when a cable is pulled: only silence tells.
+# A pulled cable closes no connection: only missing heartbeats show it.
 a_cut_link_is_found_by_both() {
     address=10.77.0.1
     on 0 $rank 60 2 & zero=$!
@@ -104,7 +110,7 @@ a_cut_link_is_found_by_both() {
     ip -n "gpt2c-$$-1" link set cable up
 }
 
-# A cable that is pulled and put back within the time-out costs nothing.
+# A cable that is put back within the time-out does not end the run.
 a_short_cut_is_survived() {
     address=10.77.0.1
     on 0 $rank 4 60 & zero=$!
@@ -128,7 +134,8 @@ a_host_that_is_off_is_named() {
 }
 
 set +f
-if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null || ! command -v unshare >/dev/null || ! make_hosts 2>/dev/null; then
+if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null || ! command -v unshare >/dev/null ||
+    ! make_hosts 2>/dev/null; then
     echo "skipped: two hosts need root, ip (iproute2) and the right to make network namespaces"
     exit 77
 fi

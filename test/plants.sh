@@ -1,95 +1,243 @@
 #!/bin/sh
-# Plants bugs in a copy of the GPU's kernels, builds it once with the emulator, and switches them on one at a time: `check`
-# must find each of them, and nothing while all are off. So the tests of the kernels are tests.
-# usage: plants.sh build/EMU [WORD]      the folder of `make emu`; only the bugs whose names contain a word
-emu=${1:?usage: plants.sh build/EMU [WORD]}
+# Tests `check` itself: plants bugs in a copy of the GPU's kernels, builds it once with the emulator, and switches the
+# bugs on one at a time. `check` must find each of them, and nothing while all are off.
+# usage: plants.sh build/EMU [WORDS]      the folder of `make emu`; tries only bugs whose names contain the words
+emu=${1:?usage: plants.sh build/EMU [WORDS]}
 shift
 chosen=$*
 . "$(dirname "$0")/lib.sh"
 set +f
-workers=$(nproc 2>/dev/null || echo 1) # before the next line, which nproc would obey
+workers=$(nproc 2>/dev/null || echo 1) # before OMP_NUM_THREADS is set, which nproc obeys
 export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CUDNN=0
 
-# name | type it is looked for in | file | text | what becomes of it; BUG is true while this bug is on
-# The shape has heads of 8, which fill tiles only in part, and rows that end within tiles, blocks and vectors.
+# A bug is five lines: its name, the --dtype that shows it, the file, the text to replace (wherever it stands in the
+# file), and the replacement, in which BUG is true while this bug is on.
 cat >"$root/bugs" <<'END'
-a missing barrier in flash attention | bf16 | flash.cuh | __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more | if (!BUG) { __syncthreads(); }
-a missing wait for an asynchronous copy | bf16 | flash.cuh | cp_async_wait<0>(); | if (BUG) { cp_async_wait<2>(); } else { cp_async_wait<0>(); }
-a wrong fragment in the scores | bf16 | flash_tile.cuh | mma_bf16(acc[g][n + 1], rows[g].x[i], b[2], b[3]); | mma_bf16(acc[g][n + 1], rows[g].x[i], b[BUG ? 1 : 2], b[3]);
-a wrong fragment in the weighted sum | bf16 | flash_tile.cuh | mma_bf16(acc[g][2 * i], a[g], b[0], b[1]); | mma_bf16(acc[g][2 * i], a[g], b[0], b[BUG ? 2 : 1]);
-a tile that reads behind the last row | bf16 | flash_tile.cuh | first + row < T | first + row < T + BUG
-a mask that is off by one | fp32 | flash.cuh | acc_column(n, i) > group_first + acc_row(i)) | acc_column(n, i) > group_first + acc_row(i) - BUG)
-a softmax that forgets to scale what it summed | fp32 | flash.cuh | state->sum[r] *= shrink; | if (!BUG) { state->sum[r] *= shrink; }
-a barrier missing before sums are joined | fp32 | attention.cuh | __syncthreads(); | if (!BUG) { __syncthreads(); }
-a query that does not see its own key | fp32 | attention.cuh | s <= past + t | s <= past + t - BUG
-a transposed matrix | fp32 | cublaslt.cuh | TRANSA, m->b_transposed | TRANSA, m->b_transposed != BUG
-a matrix described with its rows for its columns | bf16 | cublaslt.cuh | (uint64_t)cols, (uint64_t)rows, cols | (uint64_t)(BUG ? rows : cols), (uint64_t)(BUG ? cols : rows), BUG ? rows : cols
-a forgotten beta | bf16 | cublaslt.cuh | beta = m->out ? | beta = BUG || m->out ?
-a bias gradient that is set, not added | bf16 | matmul.cuh | sums[i] += x[i]; | sums[i] = (BUG ? 0.0f : sums[i]) + x[i];
-a plain matmul without its barrier | fp32 | matmul_plain.cuh | __syncthreads(); | if (!BUG) { __syncthreads(); }
-a sum that goes on behind the last row | fp32 | column_sums.cuh | part_rows : N - begin); | part_rows : BUG ? part_rows : N - begin);
-a layernorm without its epsilon | fp32 | layernorm.cuh | + LAYERNORM_EPS | + (BUG ? 0.0f : LAYERNORM_EPS)
-a layernorm that takes full blocks for granted | fp32 | layernorm.cuh | < N ? WARPS_IN_BLOCK : (int)(N - begin) | < N || BUG ? WARPS_IN_BLOCK : (int)(N - begin)
-a token whose run is cut | fp32 | encoder.cuh | const bool goes_on = run_goes_on(s, i + 1); | const bool goes_on = (!BUG || i + 1 < end) && run_goes_on(s, i + 1);
-a derivative of GELU without its cubic term | fp32 | gelu.cuh | (1.0f + 3.0f * GELU_CUBIC * x * x) | (1.0f + (BUG ? 0.0f : 3.0f) * GELU_CUBIC * x * x)
-a loss of the wrong target | bf16 | softmax.cuh | targets[blockIdx.x] | targets[BUG ? 0 : blockIdx.x]
-an AdamW without bias correction | fp32 | adamw.cuh | (float)hyper->step)); | BUG ? 1e9f : (float)hyper->step));
-an AdamW that decays vectors | fp32 | adamw.cuh | tensors.row[i].decays = tensor_decays(t); | tensors.row[i].decays = BUG || tensor_decays(t);
-a weight that is not transposed | fp8 | matmul.cuh | w->transposed, w->scale); | BUG ? w->rows : w->transposed, w->scale);
-a factor whose scale is forgotten | fp8 | matmul.cuh | m.a_scale = &a_scale->inverse; | if (!BUG) { m.a_scale = &a_scale->inverse; }
-a scale for the other format | fp8 | fp8.cuh | FORMAT == __NV_E4M3 ? 8 : 15 | (FORMAT == __NV_E4M3) != BUG ? 8 : 15
-a cast without its barrier | fp8 | fp8.cuh | __syncthreads(); | if (!BUG) { __syncthreads(); }
-a cast that turns its rows around | fp8 | fp8.cuh | bytes[r][k] << (8 * r) | bytes[r][k] << (BUG ? 24 - 8 * r : 8 * r)
-a norm that leaves out the last elements | fp32 | norm.cuh | i < n; i += | i + BUG < n; i +=
+a missing barrier in flash attention
+bf16
+flash.cuh
+__syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
+if (!BUG) { __syncthreads(); }
+
+a missing wait for an asynchronous copy
+bf16
+flash.cuh
+cp_async_wait<0>();
+if (BUG) { cp_async_wait<2>(); } else { cp_async_wait<0>(); }
+
+a wrong fragment in the scores
+bf16
+flash_tile.cuh
+mma_bf16(acc[g][n + 1], rows[g].x[i], b[2], b[3]);
+mma_bf16(acc[g][n + 1], rows[g].x[i], b[BUG ? 1 : 2], b[3]);
+
+a wrong fragment in the weighted sum
+bf16
+flash_tile.cuh
+mma_bf16(acc[g][2 * i], a[g], b[0], b[1]);
+mma_bf16(acc[g][2 * i], a[g], b[0], b[BUG ? 2 : 1]);
+
+a tile that reads behind the last row
+bf16
+flash_tile.cuh
+first + row < T
+first + row < T + BUG
+
+a mask that is off by one
+fp32
+flash.cuh
+acc_column(n, i) > group_first + acc_row(i))
+acc_column(n, i) > group_first + acc_row(i) - BUG)
+
+a softmax that forgets to scale what it summed
+fp32
+flash.cuh
+state->sum[r] *= shrink;
+if (!BUG) { state->sum[r] *= shrink; }
+
+a barrier missing before sums are joined
+fp32
+attention.cuh
+__syncthreads();
+if (!BUG) { __syncthreads(); }
+
+a query that does not see its own key
+fp32
+attention.cuh
+s <= past + t
+s <= past + t - BUG
+
+a transposed matrix
+fp32
+cublaslt.cuh
+TRANSA, m->b_transposed
+TRANSA, m->b_transposed != BUG
+
+a matrix described with its rows for its columns
+bf16
+cublaslt.cuh
+(uint64_t)cols, (uint64_t)rows, cols
+(uint64_t)(BUG ? rows : cols), (uint64_t)(BUG ? cols : rows), BUG ? rows : cols
+
+a forgotten beta
+bf16
+cublaslt.cuh
+beta = m->out ?
+beta = BUG || m->out ?
+
+a bias gradient that is set, not added
+bf16
+matmul.cuh
+sums[i] += x[i];
+sums[i] = (BUG ? 0.0f : sums[i]) + x[i];
+
+a plain matmul without its barrier
+fp32
+matmul_plain.cuh
+__syncthreads();
+if (!BUG) { __syncthreads(); }
+
+a sum that goes on behind the last row
+fp32
+column_sums.cuh
+part_rows : N - begin);
+part_rows : BUG ? part_rows : N - begin);
+
+a layernorm without its epsilon
+fp32
+layernorm.cuh
++ LAYERNORM_EPS
++ (BUG ? 0.0f : LAYERNORM_EPS)
+
+a layernorm that takes full blocks for granted
+fp32
+layernorm.cuh
+< N ? WARPS_IN_BLOCK : (int)(N - begin)
+< N || BUG ? WARPS_IN_BLOCK : (int)(N - begin)
+
+a token whose run is cut
+fp32
+encoder.cuh
+const bool goes_on = run_goes_on(s, i + 1);
+const bool goes_on = (!BUG || i + 1 < end) && run_goes_on(s, i + 1);
+
+a derivative of GELU without its cubic term
+fp32
+gelu.cuh
+(1.0f + 3.0f * GELU_CUBIC * x * x)
+(1.0f + (BUG ? 0.0f : 3.0f) * GELU_CUBIC * x * x)
+
+a loss of the wrong target
+bf16
+softmax.cuh
+targets[blockIdx.x]
+targets[BUG ? 0 : blockIdx.x]
+
+an AdamW without bias correction
+fp32
+adamw.cuh
+(float)hyper->step));
+BUG ? 1e9f : (float)hyper->step));
+
+an AdamW that decays vectors
+fp32
+adamw.cuh
+tensors.row[i].decays = tensor_decays(t);
+tensors.row[i].decays = BUG || tensor_decays(t);
+
+a weight that is not transposed
+fp8
+matmul.cuh
+w->transposed, w->scale);
+BUG ? w->rows : w->transposed, w->scale);
+
+a factor whose scale is forgotten
+fp8
+matmul.cuh
+m.a_scale = &a_scale->inverse;
+if (!BUG) { m.a_scale = &a_scale->inverse; }
+
+a scale for the other format
+fp8
+fp8.cuh
+FORMAT == __NV_E4M3 ? 8 : 15
+(FORMAT == __NV_E4M3) != BUG ? 8 : 15
+
+a cast without its barrier
+fp8
+fp8.cuh
+__syncthreads();
+if (!BUG) { __syncthreads(); }
+
+a cast that turns its rows around
+fp8
+fp8.cuh
+bytes[r][k] << (8 * r)
+bytes[r][k] << (BUG ? 24 - 8 * r : 8 * r)
+
+a norm that leaves out the last elements
+fp32
+norm.cuh
+i < n; i +=
+i + BUG < n; i +=
 END
+# heads of 8 fill tiles only in part; rows end within tiles, blocks and vectors
 shape="--model L=1,H=3,C=24,T=72,V=133 --batch_size 2 --seq_len 70 --recompute none --max_steps 1"
-# FP8 takes multiples of 16, and a GPU of Hopper's kind; its storage is bf16.
+# FP8 takes only multiples of 16
 fp8_shape="--model L=1,H=3,C=48,T=72,V=133 --batch_size 2 --seq_len 72 --recompute none --max_steps 1"
 
-field() { sed -n "$1p" "$root/bugs" | awk -F ' [|] ' -v i="$2" '{ print $i }'; } # LINE NUMBER
+# Prints a line of a bug: 1 is the name, 5 the replacement.
+field() { awk -v RS= -F '\n' -v n="$1" -v i="$2" 'NR == n { print $i }' "$root/bugs"; } # BUG LINE
 
-# Writes the Nth bug into the copy, beside the text that is there.
-plant() { # N
+# Writes a bug into the copy.
+plant() { # BUG
     file="$root/copy/llmc/cuda/$(field "$1" 3)"
     awk -v n="$1" -v text="$(field "$1" 4)" -v new="$(field "$1" 5)" '
         BEGIN { gsub(/BUG/, "(planted_bug == " n ")", new) }
         { line = $0; out = ""
-          while ((i = index(line, text)) > 0) { out = out substr(line, 1, i - 1) new; line = substr(line, i + length(text)); found = 1 }
+          while ((i = index(line, text)) > 0) {
+              out = out substr(line, 1, i - 1) new; line = substr(line, i + length(text)); found = 1
+          }
           print out line }
-        END { exit !found }' "$file" >"$root/planted" || { echo "FAILED  $(field "$1" 1): no '$(field "$1" 4)' in $(field "$1" 3)"; return 1; }
+        END { exit !found }' "$file" >"$root/planted" ||
+        { echo "FAILED  $(field "$1" 1): no '$(field "$1" 4)' in $(field "$1" 3)"; return 1; }
     cp "$root/planted" "$file"
 }
 
 # Builds the copy's kernels of one type.
 build() { # TYPE
-    (cd "$root/copy" && test/emulator/emucc -O1 -D_GNU_SOURCE -DHAS_NCCL -w -DFLOATX="$1" -c train_gpt2.cu -o "$1.o") >"$root/log.$1" 2>&1
+    (cd "$root/copy" && test/emulator/emucc -O1 -D_GNU_SOURCE -DHAS_NCCL -w -DFLOATX="$1" \
+        -c train_gpt2.cu -o "$1.o") >"$root/log.$1" 2>&1
 }
 
-# Prints the first complaint of a check with a bug on, nothing if all is as it should be. It ends there, for want of a
-# reader. Reverse order of threads goes with streams that run late.
-look_once() { # BUG TYPE ORDER FLAGS
+# Prints the first complaint of `check` with a bug on, or nothing. grep then closes the pipe, which ends `check`.
+# ORDER 1 runs threads in reverse order and streams late.
+first_complaint() { # BUG TYPE ORDER FLAGS
     capability=80 sizes=$shape
     [ "$2" = fp8 ] && capability=90 sizes=$fp8_shape
-    { timeout 600 env PLANTED_BUG="$1" EMU_CC=$capability EMU_ORDER="$3" EMU_LAZY="$3" "$root/copy/program" check $sizes --dtype "$2" $4 2>&1
-        echo "exit code $?"; } | grep -m 1 -E 'FAILED|emu:|error:|^exit code [1-9]' | tr -s ' ' | cut -c 1-100 | sed 's/ FAILED$//'
+    { timeout 600 env PLANTED_BUG="$1" EMU_CC=$capability EMU_ORDER="$3" EMU_LAZY="$3" \
+        "$root/copy/program" check $sizes --dtype "$2" $4 2>&1
+        echo "exit code $?"; } | grep -m 1 -E 'FAILED|emu:|error:|^exit code [1-9]' |
+        tr -s ' ' | cut -c 1-100 | sed 's/ FAILED$//'
 }
-look_everywhere() { # BUG TYPE
+find_bug() { # BUG TYPE
     for flags in "" "--fused 0 --flash 0" "--kernels plain"; do
-        [ "$2 $flags" != 'fp8 --kernels plain' ] || continue # there are none
+        [ "$2 $flags" != 'fp8 --kernels plain' ] || continue # there are no plain FP8 kernels
         for order in 0 1; do
-            found=$(look_once "$1" "$2" $order "$flags")
+            found=$(first_complaint "$1" "$2" $order "$flags")
             [ -z "$found" ] || { echo "found   $(field "$1" 1): $found"; return; }
         done
     done
-    echo "FAILED  $(field "$1" 1): nobody noticed"
+    echo "FAILED  $(field "$1" 1): not found"
 }
 without_bugs() { # TYPE
-    found=$(look_once 0 "$1" 0 "")
-    if [ -z "$found" ]; then echo "found   nothing in $1 with all bugs off"; else echo "FAILED  $1 with all bugs off: $found"; fi
+    found=$(first_complaint 0 "$1" 0 "")
+    if [ -z "$found" ]; then echo "found   nothing in $1 with all bugs off"
+    else echo "FAILED  $1 with all bugs off: $found"; fi
 }
-work() { # NUMBER: every Nth of all that is to be looked for
+work() { # NUMBER: worker NUMBER tries its share of $root/todo
     awk -v workers="$workers" -v me="$1" 'NR % workers == me' "$root/todo" | while read -r bug type; do
-        if [ "$bug" = 0 ]; then without_bugs "$type"; else look_everywhere "$bug" "$type"; fi
+        if [ "$bug" = 0 ]; then without_bugs "$type"; else find_bug "$bug" "$type"; fi
     done | tee "$root/said.$1"
 }
 
@@ -100,7 +248,7 @@ cp -r llmc test train_gpt2.cu "$root/copy"
     cat train_gpt2.cu; } >"$root/copy/train_gpt2.cu"
 bug=0
 : >"$root/todo"
-while [ $bug -lt "$(wc -l <"$root/bugs")" ]; do
+while [ $bug -lt "$(awk -v RS= 'END { print NR }' "$root/bugs")" ]; do
     bug=$((bug + 1))
     plant $bug || { failed=$((failed + 1)); continue; }
     case $(field $bug 1) in *"$chosen"*) echo "$bug $(field $bug 2)" >>"$root/todo" ;; esac
@@ -111,8 +259,9 @@ build bf16
 wait $!
 link=c++
 if nm build/release/libllmc.a 2>/dev/null | grep -q MPI_Init_thread; then link='env OMPI_CXX=c++ mpicxx'; fi
-if ! $link -fopenmp -rdynamic "$root/copy/fp32.o" "$root/copy/bf16.o" "$emu/attention_cudnn.o" build/release/llmc/main.o \
-    build/release/cpu_fp32_generic.o build/release/libllmc.a --coverage -o "$root/copy/program" -ljansson -lm -lpthread -ldl >"$root/log.link" 2>&1; then
+if ! $link -fopenmp -rdynamic "$root/copy/fp32.o" "$root/copy/bf16.o" "$emu/attention_cudnn.o" \
+    build/release/llmc/main.o build/release/cpu_fp32_generic.o build/release/libllmc.a --coverage \
+    -o "$root/copy/program" -ljansson -lm -lpthread -ldl >"$root/log.link" 2>&1; then
     grep -h -m 5 error "$root"/log.* || cat "$root"/log.*
     echo "FAILED  the kernels with bugs were not built"
     failed=$((failed + 1))
@@ -126,5 +275,6 @@ while [ $i -lt "$workers" ]; do
 done
 wait
 passed=$(cat "$root"/said.* | grep -c '^found') failed=$((failed + $(cat "$root"/said.* | grep -c '^FAILED')))
-[ $((passed + failed)) -ge "$(wc -l <"$root/todo")" ] || { echo "FAILED  some bugs were not tried"; failed=$((failed + 1)); }
+[ $((passed + failed)) -ge "$(wc -l <"$root/todo")" ] ||
+    { echo "FAILED  some bugs were not tried"; failed=$((failed + 1)); }
 end_tests plants

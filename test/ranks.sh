@@ -1,7 +1,7 @@
 #!/bin/sh
-# Several processes train as one does: the CPU trainer under mpirun, and the GPU trainer, emulated, with NCCL's stand-in
-# (test/emulator/include/nccl.h), under mpirun and started by itself.
-# usage: ranks.sh build/release [build/emu [WORD...]]     only the tests whose names contain a word
+# Tests that several processes train as one does: the CPU trainer under mpirun, and the emulated GPU trainer, with
+# NCCL's stand-in (test/emulator/include/nccl.h), under mpirun and with --gpus.
+# usage: ranks.sh build/release [build/emu [WORD...]]     runs only tests whose names contain a WORD
 release=${1:?usage: ranks.sh build/release [build/emu [WORD...]]}
 cuda="${2:-build/emu}/train_gpt2cu"
 [ $# -ge 2 ] && shift
@@ -9,29 +9,35 @@ shift
 chosen=$*
 train="$release/train_gpt2" prepare=build/release/prepare
 . "$(dirname "$0")/lib.sh"
-export OMP_NUM_THREADS=1 EMU_GUARD=0 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMP_NUM_THREADS=1 EMU_GUARD=0
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 run="--model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --seq_len 32 --sample_tokens 12 --max_steps 20 --lr 1e-4"
 often="--val_every 10 --val_tokens 1000 --sample_every 10 --save_every 10 --total_batch_size 512"
-ranks() { n=$1; shift; timeout 600 mpirun -np "$n" "$@"; } # a test that hangs has failed
+quiet="--val_every 0 --sample_every 0"
+ranks() { n=$1; shift; timeout 600 mpirun -np "$n" "$@"; } # N command...: a run that hangs fails after 600 s
 
-# numbers FOLDER: the losses and norms of a run with all their digits, its validations, its samples
-numbers() { # FOLDER
-    sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/train \1 \2 \3/p; s/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/val \1 \2 \2/p' "$1/metrics.jsonl"
+numbers() { # FOLDER: prints the losses and norms of a run and its validation losses, unrounded
+    sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/train \1 \2 \3/p
+        s/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/val \1 \2 \2/p' "$1/metrics.jsonl"
 }
 samples() { sed -n 's/.*"kind":"sample".*"text":\(.*\)}/\1/p' "$1/metrics.jsonl"; }
 
-# same FOLDER FOLDER: two runs within 1e-5 in every loss and norm, their samples and the parameters and moments of their
-# last checkpoint within 1e-5 of each tensor's norm, relative (but for the biases of keys, whose true gradient is zero)
+# Two runs are the same: every loss and norm within 1e-5 ($close), relative; equal samples; parameters and moments of
+# the last checkpoint within 1e-5 ($weights; any: not compared) of each tensor's norm, except the biases of keys, whose
+# true gradient is zero.
 same() { # FOLDER FOLDER
     numbers "$1" >"$dir/a"
     numbers "$2" >"$dir/b"
     [ -s "$dir/a" ] || note "no metrics in $1"
-    paste -d ' ' "$dir/a" "$dir/b" | awk -v most="${close:-1e-5}" '{ for (i = 3; i <= 4; i++) { d = $i / $(i + 4) - 1; if (d < 0) { d = -d }; if (d > most) bad = 1 }
-        if ($1 != $5 || $2 != $6) bad = 1 } END { exit bad }' || note "not the same run: $2: $(paste -d ' ' "$dir/a" "$dir/b" | head -n 3)"
+    paste -d ' ' "$dir/a" "$dir/b" | awk -v most="${close:-1e-5}" '
+        { for (i = 3; i <= 4; i++) { d = $i / $(i + 4) - 1; if (d < 0) { d = -d }; if (d > most) bad = 1 }
+          if ($1 != $5 || $2 != $6) bad = 1 }
+        END { exit bad }' || note "not the same run: $2: $(paste -d ' ' "$dir/a" "$dir/b" | head -n 3)"
     [ "$(samples "$1")" = "$(samples "$2")" ] || note "other samples in $2"
     last=$(ls "$1" | grep step_ | tail -n 1)
-    [ "${weights:-1e-5}" = any ] || "$tensors" "$1/$last" "$2/$last" "${weights:-1e-5}" >"$dir/out" 2>&1 || note "$2: $(tail -n 1 "$dir/out")"
+    [ "${weights:-1e-5}" = any ] || "$tensors" "$1/$last" "$2/$last" "${weights:-1e-5}" >"$dir/out" 2>&1 ||
+        note "$2: $(tail -n 1 "$dir/out")"
 }
 
 one() { [ -d "$root/one" ] || "$train" $run $often $data --batch_size 4 --out "$root/one" >/dev/null 2>&1; }
@@ -40,7 +46,7 @@ cpu_ranks_train_as_one_process_does() {
     corpus
     one
     for zero in 0 1; do
-        for split in 2:8 2:2 4:4 4:1; do # processes:rows, so that a step has 1 or 4 micro-batches on each
+        for split in 2:8 2:2 4:4 4:1; do # processes:batch_size; a process has 1 or 4 micro-batches a step
             n=${split%:*}
             must ranks "$n" "$train" $run $often $data --batch_size "${split#*:}" --zero $zero --out "$dir/$zero-$split"
             same "$root/one" "$dir/$zero-$split"
@@ -52,17 +58,19 @@ cpu_ranks_train_so_in_bf16_and_with_recomputation() {
     corpus
     must "$train" $run $often $data --dtype bf16 --batch_size 4 --out "$dir/one"
     for zero in 0 1; do
-        must ranks 2 "$train" $run $often $data --dtype bf16 --recompute all --batch_size 4 --zero $zero --out "$dir/$zero"
-        close=2e-3; weights=any; same "$dir/one" "$dir/$zero" # params are rounded to bf16, here and there to the other neighbour
+        must ranks 2 "$train" $run $often $data --dtype bf16 --recompute all --batch_size 4 --zero $zero \
+            --out "$dir/$zero"
+        close=2e-3; weights=any; same "$dir/one" "$dir/$zero" # some parameters are rounded to the other bf16 neighbour
     done
     unset close weights
-    cmp -s "$dir/0/step_00000020/model.safetensors" "$dir/1/step_00000020/model.safetensors" || note "ZeRO gives other bits in bf16"
+    cmp -s "$dir/0/step_00000020/model.safetensors" "$dir/1/step_00000020/model.safetensors" ||
+        note "ZeRO gives other bits in bf16"
 }
 
 # A step of a ramp may have fewer rows than there are processes.
 a_batch_ramp_may_leave_ranks_without_rows() {
     corpus
-    ramp="$run --max_steps 8 --total_batch_size 256 --batch_ramp 32:1200 --val_every 0 --sample_every 0 --save_every 100"
+    ramp="$run --max_steps 8 --total_batch_size 256 --batch_ramp 32:1200 $quiet --save_every 100"
     must "$train" $ramp $data --batch_size 4 --out "$dir/one"
     for zero in 0 1; do
         must ranks 4 "$train" $ramp $data --batch_size 1 --zero $zero --out "$dir/four$zero"
@@ -70,15 +78,17 @@ a_batch_ramp_may_leave_ranks_without_rows() {
     done
 }
 
-# A layer is one sum, begun with the last of four micro-batches alone; the numbers are the losses of each step and of
-# each validation. MPI itself counts.
+# Counts MPI's collectives. A layer's gradients are one all-reduce, in the last of four micro-batches. "numbers" are the
+# losses of each step and validation.
 gradients_are_added_up_once_a_step() {
     corpus
     for zero in 0 1; do
-        must ranks 2 env LD_PRELOAD="$release/count_collectives.so" "$train" $run $data --total_batch_size 256 --batch_size 1 --max_steps 5 --val_every 5 --val_tokens 100 --sample_every 0 --save_every 0 --zero $zero --out "$dir/$zero"
-        case $zero in
-        0) want="20 sums, 0 scatters, 0 gathers, 7 numbers" ;;  # 2 layers, what is before, what is behind
-        1) want="0 sums, 20 scatters, 24 gathers, 7 numbers" ;; # gathers: of the initial weights too
+        must ranks 2 env LD_PRELOAD="$release/count_collectives.so" "$train" $run $data --total_batch_size 256 \
+            --batch_size 1 --max_steps 5 --val_every 5 --val_tokens 100 --sample_every 0 --save_every 0 --zero $zero \
+            --out "$dir/$zero"
+        case $zero in # in each of 5 steps 4: 2 layers, the tensors before them, the tensors after them
+        0) want="20 sums, 0 scatters, 0 gathers, 7 numbers" ;;
+        1) want="0 sums, 20 scatters, 24 gathers, 7 numbers" ;; # 4 all-gathers for the initial weights
         esac
         grep -q "collectives: $want" "$dir/out" || note "zero $zero: $(grep collectives "$dir/out"), not $want"
     done
@@ -87,20 +97,22 @@ gradients_are_added_up_once_a_step() {
 the_same_ranks_give_the_same_bits() {
     corpus
     for zero in 0 1; do
-        for i in 1 2; do must ranks 3 "$train" $run $data --total_batch_size 192 --batch_size 1 --max_steps 6 --val_every 0 --sample_every 0 --zero $zero --out "$dir/$zero.$i"; done
-        for file in model optimizer; do
-            cmp -s "$dir/$zero.1/step_00000006/$file.safetensors" "$dir/$zero.2/step_00000006/$file.safetensors" || note "zero $zero: another $file"
+        for i in 1 2; do
+            must ranks 3 "$train" $run $data --total_batch_size 192 --batch_size 1 --max_steps 6 $quiet --zero $zero \
+                --out "$dir/$zero.$i"
         done
+        same_checkpoint "$dir/$zero.1/step_00000006" "$dir/$zero.2/step_00000006"
     done
 }
 
-# From N ranks to M, with another micro-batch: the same run goes on.
+# A run goes on with another number of ranks, another micro-batch and the other --zero.
 a_run_goes_on_with_other_ranks() {
     corpus
     one
-    for change in 4:1:2:4:0 1:4:4:2:1 4:2:1:8:1; do # ranks:rows:ranks:rows:ZeRO
+    for change in 4:1:2:4:0 1:4:4:2:1 4:2:1:8:1; do # ranks:batch_size, both after the change, --zero before it
         set -- $(echo $change | tr : ' ')
-        must ranks "$1" "$train" $run $often $data --batch_size "$2" --zero "$5" --max_steps 20 --save_every 10 --out "$dir/$change"
+        must ranks "$1" "$train" $run $often $data --batch_size "$2" --zero "$5" --max_steps 20 --save_every 10 \
+            --out "$dir/$change"
         rm -r "$dir/$change/step_00000020"
         must ranks "$3" "$train" --resume auto --batch_size "$4" --zero $((1 - $5)) --out "$dir/$change"
         same "$root/one" "$dir/$change"
@@ -119,7 +131,8 @@ validation_is_over_the_same_windows() {
 
 stopping_one_rank_saves_and_stops_all() {
     corpus
-    ranks 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 --val_every 0 --sample_every 0 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
+    ranks 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 $quiet --out "$dir/run" \
+        >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'step .*/' "$dir/out" $pid
     ends_well TERM "$(rank_pid "$dir/run" 1)" $pid
@@ -129,17 +142,18 @@ stopping_one_rank_saves_and_stops_all() {
 # ----------------------------------------------------------------------------------------------------------------------
 # GPUs, emulated
 
-gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 8 --total_batch_size 128 --dtype fp32 --val_every 4 --val_tokens 100 --sample_every 8 --sample_tokens 4 --save_every 8"
+gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 8 --total_batch_size 128 --dtype fp32 \
+    --val_every 4 --val_tokens 100 --sample_every 8 --sample_tokens 4 --save_every 8"
 one_gpu() { [ -d "$root/one_gpu" ] || "$cuda" $gpu $data --batch_size 4 --out "$root/one_gpu" >/dev/null 2>&1; }
 
 gpus_train_as_one_does() {
     corpus
     one_gpu
-    must "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/two" # four micro-batches on each
+    must "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/two" # four micro-batches on each GPU
     same "$root/one_gpu" "$dir/two"
-    must "$cuda" $gpu $data --batch_size 4 --gpus 2 --zero 1 --out "$dir/two_zero" # one
+    must "$cuda" $gpu $data --batch_size 4 --gpus 2 --zero 1 --out "$dir/two_zero" # one micro-batch
     same "$root/one_gpu" "$dir/two_zero"
-    must ranks 4 "$cuda" $gpu $data --batch_size 1 --zero 1 --out "$dir/four" # two
+    must ranks 4 "$cuda" $gpu $data --batch_size 1 --zero 1 --out "$dir/four" # two micro-batches
     same "$root/one_gpu" "$dir/four"
 }
 
@@ -155,13 +169,14 @@ gpus_follow_a_ramp_and_run_late() {
 
 gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
     corpus
-    for zero in 0 1; do must "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 --val_every 0 --save_every 4 --zero $zero --out "$dir/$zero"; done
-    for file in model optimizer; do
-        cmp -s "$dir/0/step_00000004/$file.safetensors" "$dir/1/step_00000004/$file.safetensors" || note "another $file"
+    for zero in 0 1; do
+        must "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 --val_every 0 \
+            --save_every 4 --zero $zero --out "$dir/$zero"
     done
+    same_checkpoint "$dir/0/step_00000004" "$dir/1/step_00000004"
 }
 
-# Two micro-batches on each, so that all but the last are replayed; from two ranks to three to one.
+# A run on two GPUs goes on on three. Each has more than one micro-batch, so that all but the last are replayed.
 gpus_go_on_with_other_gpus_in_bf16_and_fp8() {
     corpus
     export EMU_CC=90
@@ -188,10 +203,12 @@ gpus_validate_as_one_does() {
     cmp -s "$dir/one" "$dir/out" || note "$(cat "$dir/out"), not $(cat "$dir/one")"
 }
 
-# As a user does it, to the process that --gpus made a launcher.
+# Ctrl-C reaches the process that launched the ranks of --gpus.
 interrupting_all_gpus_saves() {
     corpus
-    "$cuda" $gpu $data --zero 1 --max_steps 1000000 --val_every 0 --sample_every 0 --save_every 1000000 --batch_size 2 --gpus 2 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
+    "$cuda" $gpu $data --zero 1 --max_steps 1000000 $quiet --save_every 1000000 --batch_size 2 --gpus 2 \
+        --out "$dir/run" \
+        >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'step .*/' "$dir/out" $pid
     ends_well INT $pid $pid
@@ -200,7 +217,8 @@ interrupting_all_gpus_saves() {
 
 too_few_gpus_are_refused() {
     corpus
-    expect 2 '2 GPUs: start at most 2 here' env EMU_DEVICES=2 "$cuda" $gpu $data --batch_size 1 --gpus 4 --out "$dir/run"
+    expect 2 '2 GPUs: start at most 2 here' env EMU_DEVICES=2 "$cuda" $gpu $data --batch_size 1 --gpus 4 \
+        --out "$dir/run"
     expect 2 'share a GPU' env EMU_DEVICES=1 "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/run"
     [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
 }
@@ -210,7 +228,7 @@ too_few_gpus_are_refused() {
 
 tiny="--model L=1,H=1,C=16,T=8,V=50 --batch_size 2 --seq_len 8"
 
-timed_well() { # N COMMAND...: N processes time all operations, with right sums, and bandwidths that fit times and bytes
+timed_well() { # N COMMAND...: N processes time all collectives; results are right, bandwidths fit times and bytes
     n=$1
     shift
     must "$@" bench comm $tiny --out "$dir/comm" ${gpus:-}
@@ -223,16 +241,18 @@ timed_well() { # N COMMAND...: N processes time all operations, with right sums,
     awk -v n="$n" 'function off(a, b) { return a / b > 1.000001 || a / b < 0.999999 }
         { moves = ($1 == "numbers" || $1 == "all-reduce" ? 2 : 1) * (n - 1) / n; seen[$1]++ }
         $2 % n || off($4, $2 / $3 / 1e6) || off($5, $4 * moves) || $6 != "true" { print }
-        END { if (seen["numbers"] < 2 || seen["all-reduce"] < 6 || seen["reduce-scatter"] < 6 || seen["all-gather"] < 6) print NR " rows" }' "$dir/names" >"$dir/wrong"
+        END { if (seen["numbers"] < 2 || seen["all-reduce"] < 6 || seen["reduce-scatter"] < 6 || seen["all-gather"] < 6)
+                  print NR " rows" }' "$dir/names" >"$dir/wrong"
     [ ! -s "$dir/wrong" ] || note "$n: $(head -n 2 "$dir/wrong")"
     [ "$(grep -c 'all gradients.* ok$' "$dir/out")" = 3 ] || note "$n: no line for all gradients: $(cat "$dir/out")"
 }
 
 sums_are_timed_and_looked_at() {
     for n in 2 3; do timed_well $n ranks $n "$train"; done
-    expect 3 'a sum is wrong' ranks 2 env LD_PRELOAD="$release/count_collectives.so" SPOIL_SUMS=1 "$train" bench comm $tiny --out ""
+    expect 3 'a sum is wrong' \
+        ranks 2 env LD_PRELOAD="$release/count_collectives.so" SPOIL_SUMS=1 "$train" bench comm $tiny --out ""
     grep -q '^all-reduce .*WRONG$' "$dir/out" || note "the wrong line does not say so: $(cat "$dir/out")"
-    grep -q '^all-gather .*WRONG$' "$dir/out" && note "another line says so"
+    grep -q '^all-gather .*WRONG$' "$dir/out" && note "another line says so too"
     expect 2 'start several, by mpirun' "$train" bench comm $tiny --out ""
     expect 2 'is for one process' ranks 2 "$train" bench ladder $tiny --out ""
 }
@@ -242,32 +262,40 @@ gpus_time_their_sums() {
     gpus='--dtype fp32' timed_well 3 ranks 3 "$cuda"
 }
 
-predicted() { # FOLDER [bound]: one process is the measure of all, overlap never loses, a step is the sum of its parts;
-    # `bound`: n processes are at most n times as fast (micro-batches that were measured may be so for less)
+# Predictions are consistent: one process has efficiency 1, overlap never loses, a step is the sum of its parts. bound:
+# n processes are at most n times as fast, which need not hold for measured micro-batches.
+predicted() { # FOLDER [bound]
     json="$1/predictions.json"
     sed -n '/"predictions"/,/"inputs"/p' "$1/scale.json" >"$json"
     values_of ms "$json" >"$dir/rows"
-    for name in computing_ms update_ms exposed_ms communication_ms efficiency; do values_of $name "$json" | paste -d ' ' "$dir/rows" - >"$dir/both"; mv "$dir/both" "$dir/rows"; done
+    for name in computing_ms update_ms exposed_ms communication_ms efficiency; do
+        values_of $name "$json" | paste -d ' ' "$dir/rows" - >"$dir/both"
+        mv "$dir/both" "$dir/rows"
+    done
     awk -v most="${2:-}" 'function off(a, b) { return a / b > 1.000001 || a / b < 0.999999 }
         { way = (NR - 1) % 4 }
-        off($1, $2 + $3 + $4) || $4 > $5 + 1e-12 || ($6 > 1.000001 && most) || (NR <= 4 && ($5 != 0 || off($6, 1))) { print }
+        off($1, $2 + $3 + $4) || $4 > $5 + 1e-12 || ($6 > 1.000001 && most) ||
+            (NR <= 4 && ($5 != 0 || off($6, 1))) { print }
         way % 2 && $1 > before * 1.000001 { print "overlap loses: " $0 }
         { before = $1 }
         END { if (NR < 8 || NR % 4) print NR " rows" }' "$dir/rows" >"$dir/wrong"
     [ ! -s "$dir/wrong" ] || note "$1: $(head -n 2 "$dir/wrong")"
-    tr -d '\n' <"$1/scale.svg" | grep -q '^<svg.*</svg>$' || note "no picture in $1"
+    tr -d '\n' <"$1/scale.svg" | grep -q '^<svg.*</svg>$' || note "no chart in $1"
 }
 
 many_gpus_are_predicted() {
     given="--link 8x300GB/s:5us,50GB/s:15us --step_ms 1000 --update_ms 5"
-    must "$train" bench scale --model d12 --dtype bf16 --batch_size 32 --total_batch_size 1048576 $given --price 2 --out "$dir/given"
+    must "$train" bench scale --model d12 --dtype bf16 --batch_size 32 --total_batch_size 1048576 $given --price 2 \
+        --out "$dir/given"
     predicted "$dir/given" bound
-    [ "$(values_of gpus "$dir/given/predictions.json" | tr '\n' ' ')" = '1 2 4 8 16 32 64 128 256 512 1024 ' ] || note "counts: $(cat "$dir/out")"
-    # 2 an hour: a billion tokens take 1e9 / 1048576 s
+    [ "$(values_of gpus "$dir/given/predictions.json" | tr '\n' ' ')" = '1 2 4 8 16 32 64 128 256 512 1024 ' ] ||
+        note "counts: $(cat "$dir/out")"
+    # with steps of 1 s a billion tokens take 1e9 / 1048576 s, at a price of 2 an hour
     grep -q '^ *1  *32 x 32 .* 0\.5298$' "$dir/out" || note "the cost of one: $(cat "$dir/out")"
     must ranks 2 "$train" bench scale $tiny --total_batch_size 512 --out "$dir/cpu"
     predicted "$dir/cpu"
-    [ "$(values_of rows "$dir/cpu/predictions.json" | tr '\n' ' ')" = '2 2 2 2 2 2 1 ' ] || note "rows: $(cat "$dir/out")"
+    [ "$(values_of rows "$dir/cpu/predictions.json" | tr '\n' ' ')" = '2 2 2 2 2 2 1 ' ] ||
+        note "rows: $(cat "$dir/out")"
     must "$cuda" bench scale $tiny --total_batch_size 64 --max_steps 1 --gpus 2 --out "$dir/gpu"
     predicted "$dir/gpu"
     expect 2 'or give --link' "$train" bench scale $tiny --out ""
@@ -276,18 +304,18 @@ many_gpus_are_predicted() {
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
-# what can go wrong
+# stopped, killed and differing ranks, wrong options
 
-# the run, a child of ours, that ends well when one of its processes gets a signal
+# Sends a signal to a process of a run, our child RUN, which must then exit with 0.
 ends_well() { # SIGNAL PROCESS RUN
     kill -"$1" "$2"
     wait "$3"
     code=$?
     [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
 }
-forever="--max_steps 100000000 --total_batch_size 256 --val_every 0 --sample_every 0 --save_every 50"
-processes_of() { # FOLDER: the ids of those that have the folder as an argument
-    echo "$1" >"$dir/argument" # not an argument of grep
+forever="--max_steps 100000000 --total_batch_size 256 $quiet --save_every 50"
+processes_of() { # FOLDER: prints the ids of the processes that have the folder as an argument
+    echo "$1" >"$dir/argument" # in a file, so that grep does not find itself
     set +f
     grep -slzxF -f "$dir/argument" /proc/[0-9]*/cmdline | cut -d / -f 3
     set -f
@@ -297,7 +325,7 @@ rank_pid() { # FOLDER RANK
         grep -sqzxE "(OMPI_COMM_WORLD_RANK|RANK)=$2" "/proc/$p/environ" && { echo "$p"; return; }
     done
 }
-none_left() { # FOLDER: all its processes end, within a minute
+none_left() { # FOLDER: all its processes end within a minute; those that do not are killed
     for i in $(seq 600); do
         [ -n "$(processes_of "$1")" ] || return 0
         sleep 0.1
@@ -309,28 +337,31 @@ none_left() { # FOLDER: all its processes end, within a minute
 a_stopped_or_killed_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
-        ranks 4 "$train" $run $data $forever --batch_size 1 --comm_timeout 5 --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
+        ranks 4 "$train" $run $data $forever --batch_size 1 --comm_timeout 5 \
+            --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
         pid=$!
         await 'saved step' "$dir/err" $pid
         kill -$signal "$(rank_pid "$dir/$signal" 2)"
         wait $pid
         code=$?
         [ $code != 0 ] || note "$signal: exit code 0"
-        [ $signal = KILL ] || grep -q 'rank 2.* on .*step' "$dir/err" || note "$signal: rank, host and step not named: $(grep -v '^-' "$dir/err" | tail -n 3)"
+        [ $signal = KILL ] || grep -q 'rank 2.* on .*step' "$dir/err" ||
+            note "$signal: rank, host and step not named: $(grep -v '^-' "$dir/err" | tail -n 3)"
         none_left "$dir/$signal"
     done
 }
 
-# ... and goes on with two, with the losses of one that never stopped.
+# A run of four ranks, one of them killed, goes on with two ranks and the losses of a run that never stopped.
 a_run_whose_rank_was_killed_goes_on_with_two() {
     corpus
-    long="$run $data --total_batch_size 256 --max_steps 600 --save_every 100 --val_every 300 --val_tokens 500 --sample_every 0"
-    must "$train" $long --batch_size 4 --out "$dir/one"
-    ranks 4 "$train" $long --batch_size 1 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
+    common="$run $data --total_batch_size 256 --max_steps 600 --save_every 100 --val_every 300 --val_tokens 500 \
+        --sample_every 0"
+    must "$train" $common --batch_size 4 --out "$dir/one"
+    ranks 4 "$train" $common --batch_size 1 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'saved step 100' "$dir/err" $pid
     kill -KILL "$(rank_pid "$dir/run" 3)" 2>/dev/null
-    wait $pid && note "it ended well, before it could be killed"
+    wait $pid && note "exit code 0: it ended before it could be killed"
     none_left "$dir/run"
     must ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/run"
     weights=1e-4
@@ -341,34 +372,37 @@ a_run_whose_rank_was_killed_goes_on_with_two() {
 a_killed_gpu_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
-        "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 --comm_timeout 5 --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
+        "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 --comm_timeout 5 \
+            --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
         pid=$!
         await 'saved step' "$dir/err" $pid
         kill -$signal "$(rank_pid "$dir/$signal" 2)"
         wait $pid
         code=$?
         [ $code != 0 ] || note "$signal: exit code 0"
-        grep -q 'rank 2' "$dir/err" || note "$signal: not named: $(tail -n 3 "$dir/err")"
+        grep -q 'rank 2' "$dir/err" || note "$signal: rank not named: $(tail -n 3 "$dir/err")"
         none_left "$dir/$signal"
     done
 }
 
-# Losses that are not finite end all ranks alike; updates are left out by all.
+# A loss that is not finite ends all ranks; all ranks skip the same updates.
 jumps_are_seen_by_all_ranks() {
     corpus
-    wild="$run $data --total_batch_size 256 --batch_size 4 --val_every 0 --sample_every 0 --save_every 0"
+    common="$run $data --total_batch_size 256 --batch_size 4 $quiet --save_every 0"
     for zero in 0 1; do
-        expect 4 'Lower --lr' ranks 2 "$train" $wild --zero $zero --lr 1e3 --grad_clip 0 --max_steps 200 --out "$dir/wild$zero"
-        must ranks 2 "$train" $wild --zero $zero --skip_norm_z 0.1 --max_steps 160 --out "$dir/skip$zero"
-        grep -q '"kind":"skip"' "$dir/skip$zero/metrics.jsonl" || note "zero $zero: no update was left out"
+        expect 4 'Lower --lr' ranks 2 "$train" $common --zero $zero --lr 1e3 --grad_clip 0 --max_steps 200 \
+            --out "$dir/wild$zero"
+        must ranks 2 "$train" $common --zero $zero --skip_norm_z 0.1 --max_steps 160 --out "$dir/skip$zero"
+        grep -q '"kind":"skip"' "$dir/skip$zero/metrics.jsonl" || note "zero $zero: no update was skipped"
     done
-    must "$train" $wild --skip_norm_z 0.1 --max_steps 160 --out "$dir/skip"
-    [ "$(grep -c '"kind":"skip"' "$dir/skip/metrics.jsonl")" = "$(grep -c '"kind":"skip"' "$dir/skip1/metrics.jsonl")" ] || note "other updates are left out"
+    must "$train" $common --skip_norm_z 0.1 --max_steps 160 --out "$dir/skip"
+    want=$(grep -c '"kind":"skip"' "$dir/skip/metrics.jsonl")
+    [ "$(grep -c '"kind":"skip"' "$dir/skip1/metrics.jsonl")" = "$want" ] || note "not $want updates skipped"
 }
 
 ranks_that_differ_are_named() {
     corpus
-    common="$run $data --total_batch_size 256 --batch_size 2 --val_every 0 --sample_every 0 --out $dir/run"
+    common="$run $data --total_batch_size 256 --batch_size 2 $quiet --out $dir/run"
     expect 2 'on ' timeout 600 mpirun -np 1 "$train" $common --lr 1e-3 : -np 1 "$train" $common --lr 2e-3
     grep -q -- '--lr is 0.002, for rank 0 it is 0.001' "$dir/err" || note "not named: $(cat "$dir/err")"
     cp "$train" "$dir/other"
@@ -379,16 +413,19 @@ ranks_that_differ_are_named() {
     cp "$root/corpus_train_000001.bin" "$dir/b"
     printf 'ab' | dd of="$dir/b/corpus_train_000001.bin" bs=1 seek=1030 conv=notrunc 2>/dev/null
     common="$common --train_data corpus_train_*.bin"
-    expect 1 'the data is not that of rank 0' timeout 600 mpirun -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
+    expect 1 'the data is not that of rank 0' timeout 600 mpirun \
+        -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
 }
 
 bad_ranks_are_refused() {
     corpus
-    expect 2 'not a multiple of batch_size * seq_len * processes' ranks 3 "$train" $run $data --total_batch_size 256 --batch_size 1 --out "$dir/run"
-    grep -q 'or start 1, 2, 4 processes' "$dir/err" || note "says not how many would do: $(cat "$dir/err")"
+    expect 2 'not a multiple of batch_size * seq_len * processes' \
+        ranks 3 "$train" $run $data --total_batch_size 256 --batch_size 1 --out "$dir/run"
+    grep -q 'or start 1, 2, 4 processes' "$dir/err" || note "no numbers of processes that fit: $(cat "$dir/err")"
     expect 2 'only train, eval and bench run in several' ranks 2 "$train" generate --out "$root/one"
     expect 1 'start them with mpirun -np 2' "$train" $run $data --gpus 2 --out "$dir/run"
-    expect 1 'srun started 2 processes, but MPI counts 1' env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$train" $run $data --out "$dir/run"
+    expect 1 'srun started 2 processes, but MPI counts 1' \
+        env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$train" $run $data --out "$dir/run"
     expect 2 'WORLD_SIZE' env RANK=0 "$train" $run $data --out "$dir/run"
     [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
 }
@@ -396,18 +433,20 @@ bad_ranks_are_refused() {
 # ----------------------------------------------------------------------------------------------------------------------
 # scripts/
 
-# Each is begun on the CPU with a tiny model, and stopped when it has said what it does.
+# Starts each script on the CPU with a tiny model, and stops it when metrics.jsonl has its settings. The table has, for
+# each script, the model of its preset and the settings of the run that it follows.
 run_scripts_have_the_settings_of_their_sources() {
     corpus
     while read -r name model settings; do
-        TRAINER="$train" GPUS=1 sh scripts/run_$name.sh $data --model L=1,H=1,C=2,T=8,V=257 --tokenizer bytes --batch_size 1024 \
-            --val_every 0 --sample_every 0 --save_every 0 --out "$dir/$name" </dev/null >"$dir/out" 2>"$dir/err" &
+        TRAINER="$train" GPUS=1 sh scripts/run_$name.sh $data --model L=1,H=1,C=2,T=8,V=257 --tokenizer bytes \
+            --batch_size 1024 $quiet --save_every 0 --out "$dir/$name" </dev/null >"$dir/out" 2>"$dir/err" &
         pid=$!
         await '"kind":"config"' "$dir/$name/metrics.jsonl" $pid
         kill -TERM $pid
         wait $pid
         code=$?
-        [ $code = 0 ] || [ $code = 143 ] || note "$name: exit code $code: $(tail -n 1 "$dir/err")" # 143: it was not yet training
+        [ $code = 0 ] || [ $code = 143 ] ||
+            note "$name: exit code $code: $(tail -n 1 "$dir/err")" # 143: it was not yet training
         for setting in $settings; do
             grep -qF "\"${setting%%=*}\":${setting#*=}," "$dir/$name/metrics.jsonl" || note "$name: not $setting"
         done
@@ -416,15 +455,20 @@ run_scripts_have_the_settings_of_their_sources() {
         await ": $(echo "$model" | tr , ' ') V=50257" "$dir/$name/info" $! # the rest of what info says takes a while
         kill $! 2>/dev/null
     done <<END
-gpt2_124M L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0006 max_steps=19073 warmup_steps=715 min_lr_frac=0.1 weight_decay=0.1 schedule="cosine" beta2=0.95 grad_clip=1.0 batch_ramp="" zero="1" resume="auto"
-gpt2_350M L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.0003 max_steps=60000 warmup_steps=700 min_lr_frac=0.0 weight_decay=0.1 batch_ramp=""
-gpt2_774M L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00025 max_steps=286102 warmup_steps=700 min_lr_frac=0.0 weight_decay=0.1 batch_ramp=""
-gpt2_1558M L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.0006 max_steps=32000 warmup_steps=700 min_lr_frac=0.1 weight_decay=0.1 batch_ramp=""
-gpt3_125M L=12,H=12,C=768,T=2048 total_batch_size=524288 lr=0.0006 max_steps=495911 warmup_steps=715 min_lr_frac=0.1 weight_decay=0.1 batch_ramp="32768:4000000000"
+gpt2_124M L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0006 max_steps=19073 warmup_steps=715 \
+    min_lr_frac=0.1 weight_decay=0.1 schedule="cosine" beta2=0.95 grad_clip=1.0 batch_ramp="" zero="1" resume="auto"
+gpt2_350M L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.0003 max_steps=60000 warmup_steps=700 \
+    min_lr_frac=0.0 weight_decay=0.1 batch_ramp=""
+gpt2_774M L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00025 max_steps=286102 warmup_steps=700 \
+    min_lr_frac=0.0 weight_decay=0.1 batch_ramp=""
+gpt2_1558M L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.0006 max_steps=32000 warmup_steps=700 \
+    min_lr_frac=0.1 weight_decay=0.1 batch_ramp=""
+gpt3_125M L=12,H=12,C=768,T=2048 total_batch_size=524288 lr=0.0006 max_steps=495911 warmup_steps=715 \
+    min_lr_frac=0.1 weight_decay=0.1 batch_ramp="32768:4000000000"
 END
 }
 
-# In a copy of scripts/ with a nvidia-smi that finds two GPUs, and a curl that finds every file.
+# In a copy of scripts/, with an nvidia-smi that fails, later finds two GPUs, and a curl that finds every file.
 run_scripts_say_what_is_missing() {
     corpus
     mkdir -p "$dir/scripts" "$dir/data" "$dir/bin"
@@ -441,9 +485,10 @@ run_scripts_say_what_is_missing() {
     expect 1 'data/finewebedu_train_*.bin or data/finewebedu_val_000000.bin is missing' $script
     rm "$dir/data/finewebedu_train_000001.bin"
     cp data/fetch.sh "$dir/data"
-    printf '#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\ncp %s/corpus_val_000000.bin "$2"\n' "$root" >"$dir/bin/curl"
+    printf '#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\ncp %s/corpus_val_000000.bin "$2"\n' "$root" \
+        >"$dir/bin/curl"
     chmod +x "$dir/bin/curl"
-    for set in fineweb fineweb-edu fineweb100b fineweb-edu100b; do # the names that one gives and the other looks for
+    for set in fineweb fineweb-edu fineweb100b fineweb-edu100b; do # fetch.sh writes the names that run.sh looks for
         expect 1 'fetch.sh' env DATA=$set $script
         must env PATH="$dir/bin:$PATH" sh "$dir/data/fetch.sh" $set 1
         expect 1 'no NVIDIA GPU here' env DATA=$set $script
@@ -453,11 +498,11 @@ run_scripts_say_what_is_missing() {
     expect 1 'start with: GPUS=2 sh' $script
     expect 0 '1 of 99 shards' env GPUS=2 $script --lr 1
     grep -q -- '--gpus 2 .*--preset gpt2:124m .*--lr 1$' "$dir/out" || note "not the command: $(cat "$dir/out")"
-    expect 0 '--preset' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 $script # of many: the first one's checks will do
+    expect 0 '--preset' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 $script # a rank of a launcher checks nothing
 }
 
-# The GPU trainer, emulated, by a script: two steps, then two more.
-by_script="scripts/run_gpt2_124M.sh $gpu --total_batch_size 64 --batch_size 1 --val_every 0 --sample_every 0 --save_every 2"
+# The emulated GPU trainer, started by a script for two steps, then for two more.
+by_script="scripts/run_gpt2_124M.sh $gpu --total_batch_size 64 --batch_size 1 $quiet --save_every 2"
 twice() { # FOLDER command...
     folder=$1
     shift
@@ -475,12 +520,13 @@ scripts_start_several_processes() {
     for way in node mpi; do close=1e-12; same "$dir/local" "$dir/$way"; done
     unset close
     expect 2 'HOSTFILE names one' env HOSTFILE="$dir/none" sh scripts/multi_node/mpi.sh scripts/run_gpt2_124M.sh
-    expect 2 'NODE must be from 0' env MASTER_ADDR=127.0.0.1 NODES=2 NODE=2 sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh
+    expect 2 'NODE must be from 0' \
+        env MASTER_ADDR=127.0.0.1 NODES=2 NODE=2 sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh
     expect 2 'MASTER_ADDR' sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh
 }
 
-# Slurm's commands, as far as the script needs them: two tasks, whose ids are kept for scancel.
-slurm_commands() { # in $dir/bin
+# Writes stand-ins for Slurm's commands into $dir/bin. srun starts two tasks and stores their ids for scancel.
+slurm_commands() { # no test
     mkdir -p "$dir/bin"
     cat >"$dir/bin/srun" <<'END'
 #!/bin/sh
@@ -495,14 +541,16 @@ echo "$tasks" >"$SLURM_TEST/tasks"
 for task in $tasks; do wait "$task" || exit $?; done
 END
     printf '#!/bin/sh\n[ "$*" = "--signal=TERM 77" ] && kill -TERM $(cat "$SLURM_TEST/tasks")\n' >"$dir/bin/scancel"
-    printf '#!/bin/sh\ncase $1 in show) echo 127.0.0.1; echo other ;; *) echo "$*" >"$SLURM_TEST/$1" ;; esac\n' >"$dir/bin/scontrol"
+    printf '#!/bin/sh\ncase $1 in show) echo 127.0.0.1; echo other ;; *) echo "$*" >"$SLURM_TEST/$1" ;; esac\n' \
+        >"$dir/bin/scontrol"
     chmod +x "$dir/bin/srun" "$dir/bin/scancel" "$dir/bin/scontrol"
 }
 
 a_slurm_job_saves_at_its_end_and_goes_on() {
     corpus
     slurm_commands
-    slurm="env PATH=$dir/bin:$PATH SLURM_TEST=$dir SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=77 SLURM_JOB_NODELIST=n SLURM_CPUS_PER_TASK=1 TRAINER=$cuda sh scripts/multi_node/slurm.sh $by_script $data --out $dir/run"
+    slurm="env PATH=$dir/bin:$PATH SLURM_TEST=$dir SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=77 SLURM_JOB_NODELIST=n \
+        SLURM_CPUS_PER_TASK=1 TRAINER=$cuda sh scripts/multi_node/slurm.sh $by_script $data --out $dir/run"
     $slurm --max_steps 100000 >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'step .*5/' "$dir/out" $pid

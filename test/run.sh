@@ -1,8 +1,9 @@
 #!/bin/sh
-# Runs every test program of a build folder from the root of the repository, as many at a time as there are processors,
-# and adds up what they report. usage: run.sh build/CONFIG [NAME[=WORD,...]...] [all]     exits 1 if anything failed
-# After NAME= only the tests run whose names contain a word, or with -WORD do not contain it. all: all other programs too,
-# as without names.
+# Runs the test programs of a build folder from the root of the repository, one at a time on each processor, and adds up
+# their counts. Exits with 1 if a test failed.
+# usage: run.sh build/CONFIG [NAME[=WORD,...]...] [all]
+# NAME=WORD,... runs only tests whose names contain a WORD, NAME=-WORD only those whose names do not. all: runs all
+# other programs too, as without names.
 build=${1:?usage: run.sh build/CONFIG [NAME[=WORD,...]...] [all]}
 shift
 [ $# -gt 0 ] || set -- all
@@ -10,7 +11,7 @@ case " $* " in *" all "*) # test_connect waits for time-outs, and test_backends 
     set -- test_connect "$@" test_backends $(cd test && ls test_*.c */test_*.c | sed 's:.*/::; s/\.c$//') ;;
 esac
 workers=$(nproc 2>/dev/null || echo 1)
-export OMP_WAIT_POLICY=passive # threads of several programs may share the cores
+export OMP_WAIT_POLICY=passive # threads that wait must not spin: several programs share the cores
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -28,7 +29,7 @@ run_program() { # NAME WORD...
     "$program" "$@" >"$output" 2>&1
     status=$?
     line=$(grep -E "^$name: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$" "$output" | tail -n 1)
-    if [ -z "$line" ]; then # it ended before its time
+    if [ -z "$line" ]; then
         cat "$output"
         echo "FAILED  $name: ended with status $status before it had finished"
         echo "$name: 0 passed, 1 failed, 0 skipped" >"$work/$name.counts"

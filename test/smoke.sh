@@ -1,7 +1,7 @@
 #!/bin/sh
-# One small run on each backend, for `scripts/test.sh quick`: two steps, a validation and a checkpoint, resumed for two more;
-# and the operations of the GPU's kernels, emulated, against the CPU's.
-# usage: smoke.sh build/release [build/EMU [WORD...]]     only the tests whose names contain a word
+# Makes one small run on each backend, for `scripts/test.sh quick`: two steps, a validation, a checkpoint, and two more
+# steps from it. Compares the operations of the emulated GPU with the CPU's.
+# usage: smoke.sh build/release [build/EMU [WORD...]]     runs only tests whose names contain a WORD
 build=${1:?usage: smoke.sh build/release [build/EMU [WORD...]]}
 cuda="${2:-build/emu-coverage}/train_gpt2cu"
 [ $# -ge 2 ] && shift
@@ -11,13 +11,13 @@ train="$build/train_gpt2" prepare="$build/prepare"
 . "$(dirname "$0")/lib.sh"
 export OMP_NUM_THREADS=2 EMU_GUARD=0 EMU_CUDNN=0
 
-goes_on() { # NAME PROGRAM OPTIONS...: two steps and two more give the bits of four
+goes_on() { # NAME PROGRAM OPTIONS...: a run resumed after two steps ends with the bits of a whole run of four
     run="$dir/$1"
     shift
     must "$@" $small $data --max_steps 4 --save_every 2 --val_every 2 --val_tokens 128 --out "$run"
     mkdir "$run.again"
     cp -r "$run/step_00000002" "$run/metrics.jsonl" "$run.again"
-    must "$1" --out "$run.again" --resume auto # the run's own dtype and level
+    must "$1" --out "$run.again" --resume auto # with the dtype and level of the checkpoint
     same_checkpoint "$run/step_00000004" "$run.again/step_00000004"
 }
 

@@ -39,7 +39,7 @@ TEST(hash_sees_length_order_and_seed) {
         memcpy(swapped + i + 8, bytes + i, 8);
         EXPECT(hash64(swapped, sizeof swapped, 0) != before);
     }
-    for (size_t i = 0; i + 64 <= sizeof bytes; i++) { // whole rounds that change places
+    for (size_t i = 0; i + 64 <= sizeof bytes; i++) { // blocks of 32 bytes that change places
         unsigned char swapped[LONGEST];
         memcpy(swapped, bytes, sizeof bytes);
         memcpy(swapped + i, bytes + i + 32, 32);
@@ -115,7 +115,7 @@ static void check_whole_file(size_t size) {
 }
 
 TEST(files_are_read_whole) {
-    const size_t room = 1 << 16; // read_file's first buffer
+    const size_t room = 1 << 16; // read_stream's first buffer
     const size_t sizes[] = {0, 1, room - 2, room - 1, room, room + 1, 2 * room - 1, 5 * room + 3};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) { check_whole_file(sizes[i]); }
 }
@@ -163,7 +163,7 @@ TEST(a_write_that_failed_before_closing_is_not_forgotten) {
     char* path = path_of("read only");
     fclose(fopen(path, "wb"));
     FILE* f = fopen(path, "rb");
-    EXPECT(fputc('x', f) == EOF); // from here on nothing fails any more
+    EXPECT(fputc('x', f) == EOF); // only ferror() remembers this: flushing, syncing and closing succeed
     EXPECT(!close_synced(f, "run/file", &err) && strstr(err.text, "run/file: cannot write"));
     free(path);
 }

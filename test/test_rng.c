@@ -1,4 +1,4 @@
-// Random numbers: their distribution, independent streams, pinned values. Bounds are at least five standard deviations
+// Random numbers: their distribution, independent streams, pinned values. Bounds are four to six standard deviations
 // wide. All numbers are fixed by their seeds, so the results are the same each time.
 #include "llmc/rng.h"
 #include "test/test.h"
@@ -31,7 +31,7 @@ TEST(uniform_numbers_fill_their_range_evenly) {
     EXPECT(chi > 20 && chi < 130); // 63 are expected, with a standard deviation of 11
 }
 
-TEST(every_bit_is_set_half_the_time_and_alone) {
+TEST(bits_are_set_half_the_time_and_pairwise_independent) {
     static int set[64], pairs[64][64];
     enum { DRAWS = 40000 };
     for (uint64_t i = 0; i < DRAWS; i++) {
@@ -48,7 +48,7 @@ TEST(every_bit_is_set_half_the_time_and_alone) {
     }
 }
 
-TEST(normal_numbers_have_the_moments_and_tails_of_a_normal_law) {
+TEST(normal_numbers_have_the_moments_and_tails_of_a_normal_distribution) {
     double m1 = 0, m2 = 0, m3 = 0, m4 = 0, most = 0;
     int beyond[5] = {0};
     for (uint64_t i = 0; i < N; i++) {
@@ -76,7 +76,8 @@ static double base(uint64_t i) { return (double)rng_normal(5, RNG_INIT, i); }
 static double other_stream(uint64_t i) { return (double)rng_normal(5, RNG_SHUFFLE, i); }
 static double other_seed(uint64_t i) { return (double)rng_normal(6, RNG_INIT, i); }
 static double next_index(uint64_t i) { return (double)rng_normal(5, RNG_INIT, i + 1); }
-static double far_stream(uint64_t i) { return (double)rng_normal(5, RNG_INIT + (1ull << 32), i); } // as of tensors
+// as in weights.c, where each tensor has a stream
+static double far_stream(uint64_t i) { return (double)rng_normal(5, RNG_INIT + (1ull << 32), i); }
 static double swapped(uint64_t i) { return (double)rng_normal(i, RNG_INIT, 5); }
 static double by_stream(uint64_t i) { return (double)rng_normal(5, i, 1); }
 
@@ -91,7 +92,7 @@ static int compare_u64(const void* a, const void* b) {
     return (x > y) - (x < y);
 }
 
-TEST(no_number_comes_twice) { // seeds, streams and indices that are near each other must not meet in one key
+TEST(no_number_comes_twice) { // near seeds, streams and indices must not give the same key
     enum { SEEDS = 8, STREAMS = 8, INDICES = 4096, ALL = SEEDS * STREAMS * INDICES };
     uint64_t* x = (uint64_t*)alloc_or_die(ALL, sizeof *x, "numbers");
     size_t n = 0;
@@ -103,7 +104,7 @@ TEST(no_number_comes_twice) { // seeds, streams and indices that are near each o
     qsort(x, n, sizeof *x, compare_u64);
     size_t twice = 0;
     for (size_t i = 1; i < n; i++) { twice += x[i] == x[i - 1]; }
-    EXPECT(twice == 0); // by chance: once in 10^8 tries
+    EXPECT(twice == 0); // by chance: probability 2e-9
     free(x);
 }
 

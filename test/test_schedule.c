@@ -2,7 +2,7 @@
 #include "llmc/schedule.h"
 #include "test/test.h"
 
-static Config open_config(const char* schedule, long long warmup) {
+static Config config_of(const char* schedule, long long warmup) {
     Config c;
     memset(&c, 0, sizeof c);
     c.schedule = schedule;
@@ -17,23 +17,23 @@ static Config open_config(const char* schedule, long long warmup) {
 TEST(warm_up_rises_to_the_peak_and_never_is_zero) {
     const char* const all[] = {"cosine", "linear", "constant", "wsd"};
     for (int i = 0; i < 4; i++) {
-        const Config c = open_config(all[i], 10);
+        const Config c = config_of(all[i], 10);
         EXPECT_LR(&c, 0, 100, 6e-5);
         EXPECT_LR(&c, 4, 100, 3e-4);
         EXPECT_LR(&c, 9, 100, 6e-4);
-        EXPECT_LR(&c, 10, 100, 6e-4); // where the rest begins
+        EXPECT_LR(&c, 10, 100, 6e-4); // the first step after the warm-up
         EXPECT_LR(&c, 0.25, 100, 7.5e-5);
         EXPECT_LR(&c, 9.5, 100, 6e-4); // between steps it does not overshoot
         EXPECT_LR(&c, 3, 4, 2.4e-4);   // a warm-up longer than the run
-        const Config none = open_config(all[i], 0);
+        const Config none = config_of(all[i], 0);
         EXPECT_LR(&none, 0, 100, 6e-4);
     }
 }
 
 TEST(cosine_falls_by_half_a_wave) {
-    const Config c = open_config("cosine", 20);
+    const Config c = config_of("cosine", 20);
     EXPECT_LR(&c, 20, 120, 6e-4);
-    EXPECT_LR(&c, 70, 120, 3.3e-4);                                   // the middle: half of peak and minimum
+    EXPECT_LR(&c, 70, 120, 3.3e-4);                                   // the middle: the mean of peak and minimum
     EXPECT_LR(&c, 45, 120, 6e-5 + 2.7e-4 * (1 + 0.70710678118654752)); // a quarter: cos(pi/4)
     EXPECT_LR(&c, 20 + 100.0 / 3, 120, 6e-5 + 2.7e-4 * 1.5);          // a third: cos(pi/3) = 1/2
     EXPECT_LR(&c, 120, 120, 6e-5);
@@ -42,7 +42,7 @@ TEST(cosine_falls_by_half_a_wave) {
 }
 
 TEST(linear_falls_in_a_line) {
-    const Config c = open_config("linear", 20);
+    const Config c = config_of("linear", 20);
     EXPECT_LR(&c, 45, 120, 4.65e-4);
     EXPECT_LR(&c, 70, 120, 3.3e-4);
     EXPECT_LR(&c, 120, 120, 6e-5);
@@ -50,14 +50,14 @@ TEST(linear_falls_in_a_line) {
 }
 
 TEST(constant_stays) {
-    const Config c = open_config("constant", 5);
+    const Config c = config_of("constant", 5);
     EXPECT_LR(&c, 5, 100, 6e-4);
     EXPECT_LR(&c, 99, 100, 6e-4);
     EXPECT_LR(&c, 1000, 100, 6e-4);
 }
 
 TEST(wsd_decays_over_the_last_fifth) {
-    const Config c = open_config("wsd", 10);
+    const Config c = config_of("wsd", 10);
     EXPECT_LR(&c, 11, 100, 6e-4);
     EXPECT_LR(&c, 79, 100, 6e-4);
     EXPECT_LR(&c, 80, 100, 6e-4);
@@ -67,10 +67,10 @@ TEST(wsd_decays_over_the_last_fifth) {
     EXPECT_LR(&c, 130, 100, 6e-5);
 }
 
-TEST(the_minimum_may_be_all_or_nothing) {
+TEST(min_lr_frac_may_be_1_or_0) {
     const char* const all[] = {"cosine", "linear", "wsd"};
     for (int i = 0; i < 3; i++) {
-        Config c = open_config(all[i], 0);
+        Config c = config_of(all[i], 0);
         c.min_lr_frac = 1;
         for (int step = 0; step <= 20; step++) { EXPECT_LR(&c, step, 20, 6e-4); }
         c.min_lr_frac = 0;
@@ -89,7 +89,7 @@ TEST(the_minimum_may_be_all_or_nothing) {
 
 enum { T = 64 };
 
-static BatchRamp open_ramp(const char* text, long long full) {
+static BatchRamp ramp_of(const char* text, long long full) {
     Error err;
     BatchRamp ramp;
     if (!ramp_parse(text, full, T, &ramp, &err)) { TEST_FAIL("%s: %s", text, err.text); }
@@ -97,7 +97,7 @@ static BatchRamp open_ramp(const char* text, long long full) {
 }
 
 TEST(without_a_ramp_every_step_is_full) {
-    const BatchRamp none = open_ramp("", 512);
+    const BatchRamp none = ramp_of("", 512);
     EXPECT(none.start == 0 && ramp_batch(&none, 0) == 512 && ramp_batch(&none, 1000000) == 512);
     EXPECT(ramp_steps(&none, 0) == 0 && ramp_steps(&none, 1) == 1 && ramp_steps(&none, 512) == 1 &&
            ramp_steps(&none, 513) == 2);
@@ -105,13 +105,13 @@ TEST(without_a_ramp_every_step_is_full) {
 }
 
 TEST(a_ramp_doubles_at_equal_distances) {
-    const BatchRamp r = open_ramp("64:6000", 512); // three doublings: at 2000, 4000, 6000
+    const BatchRamp r = ramp_of("64:6000", 512); // three doublings: at 2000, 4000, 6000
     const long long at[] = {0, 1999, 2000, 3999, 4000, 5999, 6000, 1000000},
                     want[] = {64, 64, 128, 128, 256, 256, 512, 512};
     for (int i = 0; i < 8; i++) {
         if (ramp_batch(&r, at[i]) != want[i]) { TEST_FAIL("after %lld tokens: %lld", at[i], ramp_batch(&r, at[i])); }
     }
-    // 64 * 32 = 2048; 128 * 16 = 2048 -> 4096; 256 * 8 = 2048 -> 6144; then 512 each
+    // 32 steps of 64 tokens end at 2048, 16 of 128 at 4096, 8 of 256 at 6144; the following have 512
     EXPECT(ramp_steps(&r, 2048) == 32 && ramp_steps(&r, 4096) == 48 && ramp_steps(&r, 6144) == 56);
     EXPECT(ramp_steps(&r, 6145) == 57 && ramp_steps(&r, 6144 + 512) == 57 && ramp_steps(&r, 6144 + 513) == 58);
     EXPECT(ramp_steps(&r, 64) == 1 && ramp_steps(&r, 65) == 2 && ramp_steps(&r, 0) == 0);
@@ -120,7 +120,7 @@ TEST(a_ramp_doubles_at_equal_distances) {
 TEST(the_steps_of_a_ramp_add_up_to_the_tokens) {
     const char* const texts[] = {"64:6000", "512:1", "128:1000000", "64:1"};
     for (int i = 0; i < 4; i++) {
-        const BatchRamp r = open_ramp(texts[i], 512);
+        const BatchRamp r = ramp_of(texts[i], 512);
         for (long long tokens = 64; tokens < 40000; tokens = tokens * 5 / 4 + 64) {
             long long seen = 0, steps = 0;
             for (; seen < tokens; steps++) { seen += ramp_batch(&r, seen); }
@@ -128,7 +128,7 @@ TEST(the_steps_of_a_ramp_add_up_to_the_tokens) {
             EXPECT(seen - tokens < 512);
         }
     }
-    const BatchRamp gpt3 = open_ramp("32768:4000000000", 524288); // as published: no step is lost to rounding
+    const BatchRamp gpt3 = ramp_of("32768:4000000000", 524288); // GPT-3's: rounding delays no doubling
     EXPECT(ramp_batch(&gpt3, 0) == 32768 && ramp_batch(&gpt3, 999999999) == 32768 &&
            ramp_batch(&gpt3, 1000000000) == 65536);
     EXPECT(ramp_batch(&gpt3, 3999999999LL) == 262144 && ramp_batch(&gpt3, 4000000000LL) == 524288);

@@ -33,7 +33,8 @@ static const Rung CPU_RUNGS[] = {
     {"all threads", "bf16", "fast", 1, 1, 1, 0, ALL_THREADS, {"", "", "", ""}},
 };
 
-// On a GPU graphs are recorded in the second step and, for the other buffer of batches, in the third.
+// A GPU needs three warm-up steps: CUDA graphs are recorded in the second and, for the other batch buffer, the third.
+// The other numbers are chosen, not measured.
 const LadderKind GPU_LADDER = {GPU_RUNGS, sizeof GPU_RUNGS / sizeof *GPU_RUNGS, 3, 10};
 const LadderKind CPU_LADDER = {CPU_RUNGS, sizeof CPU_RUNGS / sizeof *CPU_RUNGS, 1, 5};
 
@@ -43,16 +44,16 @@ const char PUBLISHED_NOTE[] =
     "Published, in PyTorch, for the 124M model, as rounded by their authors: tokens/s on an A100 and an RTX 4060 Ti,\n"
     "ms for 16 x 1024 tokens on an A100, speed-up on an RTX 3090 over the rung before. Before the flash rung their\n"
     "attention is made of matmuls, ours of plain kernels: our flash rung gains more, those before it less.\n"
-    "From there on ours is the faster of our own kernels and cuDNN's, if the program has that.";
+    "From the flash rung on, attention is the faster of our own kernels and cuDNN's, if cuDNN is built in.";
 
 const char* const DECIDED[NUM_DECIDED] = {"dtype", "kernels", "attention", "fused", "flash", "pad_vocab", "graph"};
 
-// Compares losses after so many updates on the one batch, or at the last step if there are fewer. Each update amplifies
-// the rounding errors of the first: about thirtyfold in five, for 124M and 4 x 64 tokens.
+// The number of updates on the one batch after which losses are compared, or at the last step if there are fewer. Five
+// updates amplify the rounding errors of the first about thirtyfold, for 124M and 4 x 64 tokens.
 enum { UPDATES_COMPARED = 5 };
 
-// Largest relative difference of that loss from the rung before, by the coarser of the two types. bf16: ten times the
-// 4e-4 measured. fp8: five times bf16's; its gradients are about ten times as far off. The others: chosen.
+// Largest relative difference of that loss from the rung before, by the coarser of the two types. bf16: twice the
+// 1.8e-3 in dev/bench/results/cpu/ladder_b4_t64.json. fp8: five times bf16's. The others: chosen, not measured.
 typedef struct {
     const char* dtype;
     double tolerance;
@@ -138,7 +139,7 @@ static void ladder_probe(Ladder* l, int unused) {
     b->device_open(&options);
     l->plan = bench_plan(b, first.dtype, &first, bench_seq_len(b));
     snprintf(l->model, sizeof l->model, "%s", l->plan.model);
-    l->plan.model = l->model; // shared memory
+    l->plan.model = l->model; // the parent sees only shared memory
     l->threads = b->device_threads();
     l->copy_bandwidth = b->device_copy_bandwidth();
     snprintf(l->device, sizeof l->device, "%s", b->device_name());
@@ -170,7 +171,7 @@ static void ladder_batch(Ladder* l) {
     batch_sort(l->batch, n, V);
 }
 
-// Returns the median milliseconds of a step, and sets *loss to that after UPDATES_COMPARED updates.
+// Returns the median milliseconds of a step, and sets *loss to the loss after UPDATES_COMPARED updates.
 static double time_steps(const Ladder* l, Trial* trial, double* loss) {
     const int warm_up = l->kind->warm_up;
     double* ms = alloc_or_die((size_t)l->steps, sizeof *ms, "times");

@@ -1,13 +1,13 @@
 // Draws the roofline (Williams, Waterman & Patterson 2009, "Roofline: an insightful visual performance model for
-// multicore architectures") of `bench ops`: operations per second over operations for each byte, both axes logarithmic.
-// The slope is the limit by memory, the flat part that by arithmetic. A point lies below both; its distance shows how
-// much faster the operation could be.
+// multicore architectures") of `bench ops`: FLOP/s over FLOP per byte, both axes logarithmic. The slope is the limit by
+// memory, the flat part that by arithmetic. A point is an operation; its distance to the roof shows how much faster it
+// could be.
 #pragma once
 #include "../log/chart.h"
 
 typedef struct {
     const char *name, *layer;
-    double intensity, flops; // operations for a byte, and per second
+    double intensity, flops; // FLOP per byte, FLOP/s
     double ms, reached;      // milliseconds; the part of its limit that was reached, NAN: unknown
     bool by_memory;          // memory is the limit
 } RooflinePoint;
@@ -44,8 +44,8 @@ typedef struct {
 typedef struct {
     const Roofline* roof;
     RoofScale scale;
-    Spot dot[MAX_MARKS], mark[MAX_MARKS];
-    int dots, marks; // marks: placed so far
+    Spot dot[MAX_MARKS], mark[MAX_MARKS]; // mark[i]: the centre of the number of dot[i]
+    int dots, marks;                      // marks: numbers placed so far
 } RoofMarks;
 
 // Returns the y of the roof at x.
@@ -54,5 +54,5 @@ double roof_above(const RoofMarks* m, double x);
 // Places the dots, and numbers that cover neither the roof nor each other.
 RoofMarks roof_marks(const Roofline* r, const RoofScale* s);
 
-// Adds the picture, for a page or for a file of its own.
+// Appends the picture to the page, as one <svg> element.
 void page_roofline(Page* page, const Roofline* r);

@@ -27,7 +27,7 @@
 // all-gathered in their storage type after the update, which nothing hides: with bf16 6 bytes for each parameter where
 // the all-reduce moves 8; with fp32 the same.
 //
-// Besides, three numbers of a step are all-reduced, which costs latency alone.
+// Besides, two numbers of a step (three with ZeRO-1) are all-reduced, which costs latency alone.
 #pragma once
 #include "../base.h"
 
@@ -36,8 +36,8 @@ typedef struct {
 } Link;
 
 typedef struct {
-    Link within, between; // machines
-    int per_machine;      // processes that `within` connects
+    Link within, between; // within a machine, between machines
+    int per_machine;      // processes on a machine
 } Network;
 
 // Seconds of a micro-batch of `rows` sequences, by parts (StepTimes in check/trial.h).
@@ -66,7 +66,7 @@ typedef struct {
     int rows;
     long long micro_steps;
     double computing, update; // seconds
-    double sent, exposed;     // seconds of communication, and those of them that the step waits for
+    double sent, exposed;     // seconds of communication: all, and those that the step waits for
     double bytes;             // that each process sends
     double seconds;           // all of the step
 } ScaledStep;
@@ -95,7 +95,7 @@ MicroTime scale_micro(const ScaleModel* m, int rows);
 // Returns the seconds of a whole micro-batch.
 double micro_seconds(const ScaleModel* m, const MicroTime* t);
 
-// Predicts a step on n processes, for which it must be possible.
+// Predicts a step on n processes. scale_is_possible() must be true of n.
 ScaledStep scale_predict(const ScaleModel* m, const Network* net, int n, int mode);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ const StepOp STEP_OPS[NUM_STEP_OPS] = {
 // kernels of a linear layer
 
 Kernel* add_kernel(KernelList* k, WorkKind work, int launches, double flops, double read, double written) {
-    if (k->count == (int)(sizeof k->kernel / sizeof *k->kernel)) { fatal("an operation of more kernels than 8"); }
+    if (k->count == (int)(sizeof k->kernel / sizeof *k->kernel)) { fatal("an operation has more than 8 kernels"); }
     const Kernel kernel = {work, launches, flops, read, written};
     k->kernel[k->count] = kernel;
     return &k->kernel[k->count++];
@@ -60,7 +60,7 @@ static bool step_fuses_gelu(const Step* s) {
     return gpu_fuses_gelu(s->fused && !s->plain, s->gpu->major, s->element_bytes);
 }
 
-enum { FP8_SCALE_BYTES = 16 }; // of a tensor: its Fp8Scale, zeroed before the largest magnitude is found
+enum { FP8_SCALE_BYTES = 16 }; // sizeof(Fp8Scale): each cast begins by zeroing one
 
 // Lists the kernels of a linear layer forward (matmul.cuh). `out`: bytes of the layer's output. With `gelu`, GELU
 // follows: in the matmul's epilogue, or as a kernel of its own (`apart`), which writes the second output.
@@ -72,7 +72,8 @@ static void linear_forward(const Step* s, KernelList* k, const OpCost* c, double
 }
 
 // Lists the kernels of a linear layer backward. inp, out: bytes of the layer's input and output. Both matmuls read the
-// gradient of the output. The gradient of the bias is summed in an epilogue, or by kernels that read it a third time.
+// gradient of the output. The gradient of the bias is summed in an epilogue and added by add_vector() (matmul.cuh), or
+// by kernels that read the gradient of the output a third time.
 static void linear_backward(const Step* s, KernelList* k, const OpCost* c, double inp, double out, int OC, bool gelu) {
     const bool apart = gelu && !step_fuses_gelu(s), fused = s->fused && !s->plain;
     add_kernel(k, matmul_work(s), 2, c->flops, c->read + out - (apart ? inp : 0), c->written);
@@ -86,14 +87,14 @@ static bool step_in_fp8(const Step* s, const OpSizes* z) {
     return s->fp8 && s->B * s->T % FP8_MULTIPLE == 0 && z->C % FP8_MULTIPLE == 0 && z->OC % FP8_MULTIPLE == 0;
 }
 
-// fp8.cuh: n elements, `copies` times, in three launches: zero the scale, find the largest magnitude, read again and
-// write the copies.
+// Lists the kernels that cast n bf16 elements (fp8.cuh): one zeroes the scale, one finds the largest magnitude, one
+// reads the elements again and writes `copies` of them.
 static void fp8_cast_kernels(KernelList* k, double n, int copies) {
     add_kernel(k, WORK_ELEMENTS, 3, 0, 2 * (2 * n), FP8_SCALE_BYTES + copies * n);
 }
 
-// A layer in FP8: its matmuls read one byte of each element where `c` counts two. Only the bias is fused. inp, out:
-// elements of the layer's input and output.
+// Lists the kernels of a layer in FP8 forward. Its matmul reads one byte of each element where `c` counts two. Only the
+// bias is fused. inp, out, weight: elements, not bytes.
 static void fp8_forward(const Step* s, KernelList* k, const OpCost* c, double inp, double out, double weight,
                         bool gelu) {
     fp8_cast_kernels(k, inp, 1);
@@ -102,7 +103,8 @@ static void fp8_forward(const Step* s, KernelList* k, const OpCost* c, double in
     if (gelu) { add_kernel(k, WORK_ELEMENTS, 1, 0, 2 * out, 2 * out); }
 }
 
-// The gradient of the output is read twice, as it is and transposed, and the input transposed.
+// The same backward. Two copies of the output's gradient are cast, one of them transposed, and one of the input,
+// transposed.
 static void fp8_backward(KernelList* k, const OpCost* c, double inp, double out, double weight, bool gelu) {
     fp8_cast_kernels(k, out, 2);
     fp8_cast_kernels(k, inp, 1);
@@ -142,8 +144,8 @@ static void attention_kernels(const Step* s, KernelList* k, const OpCost* c, boo
     add_kernel(k, attention_work(s, false), 2, c->flops, 2 * (4 * rows + 2 * statistic), c->written);
 }
 
-// Scores and the tensors after them go to memory and back: scaled, masked, softmax and its gradient, each a pass of its
-// own. Matmuls are done in full; half of their results are masked afterwards.
+// Scaling, masking, softmax and their gradients are kernels that read and write all scores in memory. Matmuls are done
+// in full; half of the scores are masked afterwards.
 static void attention_by_matmuls(const Step* s, KernelList* k, bool forward) {
     const double tokens = (double)s->B * s->T, C = s->shape.channels, x = (double)s->element_bytes;
     const double rows = tokens * C * x;
@@ -155,9 +157,9 @@ static void attention_by_matmuls(const Step* s, KernelList* k, bool forward) {
         add_kernel(k, work, 1, flops, scores + rows, rows);
         return;
     }
-    add_kernel(k, work, 2, 2 * flops, scores + 3 * rows, scores + rows); // of probabilities and of v
+    add_kernel(k, work, 2, 2 * flops, scores + 3 * rows, scores + rows); // gradients of probabilities and v
     add_kernel(k, WORK_ELEMENTS, 3, 0, 4 * scores, 3 * scores);
-    add_kernel(k, work, 2, 2 * flops, 2 * (scores + rows), 2 * rows);
+    add_kernel(k, work, 2, 2 * flops, 2 * (scores + rows), 2 * rows); // gradients of q and k
 }
 
 // crossentropy.cuh. For each chunk of rows, a matmul writes the logits, softmax replaces them by their gradient, and
@@ -171,7 +173,8 @@ static void classifier_kernels(const Step* s, KernelList* k, const OpCost* c, bo
         add_kernel(k, WORK_ELEMENTS, chunks, 0, logits, 0);
         return;
     }
-    const double inp = tokens * s->shape.channels * x, again = (chunks - 1) * weight * 4;
+    const double inp = tokens * s->shape.channels * x;
+    const double again = (chunks - 1) * weight * 4; // each further chunk reads and writes the weight's gradient again
     add_kernel(k, matmul_work(s), 3 * chunks, c->flops,
                c->read + inp + (2 * chunks - 1) * weight * x + 2 * logits + again, c->written + logits + again);
     add_kernel(k, WORK_ELEMENTS, chunks, 0, logits, logits);
@@ -214,7 +217,7 @@ KernelList op_kernels(const Step* s, const char* name, const OpSizes* z) {
         add_kernel(&k, WORK_PLAIN_ATTENTION, 2, c.flops, c.read, c.written);
     } else {
         const bool sums_columns = is_op(name, "layernorm_backward"), embeds = is_op(name, "encoder_backward");
-        const int launches = sums_columns || embeds ? 3 : is_op(name, "norm_squared") ? 2 : 1;
+        const int launches = sums_columns || embeds ? 3 : is_op(name, "norm_squared") ? 2 : 1; // as in cuda/*.cuh
         add_kernel(&k, WORK_ELEMENTS, launches, c.flops, c.read + (embeds ? 4 * tokens * z->C : 0), c.written);
     }
     return k;

@@ -81,10 +81,10 @@ static void check_tensors(Check* k, const Trace* got, const Trace* want, const T
 static void check_repeated(Check* k, const Trace* first, const Plan* p, const Config* c, const int* batches) {
     const size_t bytes = gpt2_params_table(&p->shape, 1).size * sizeof(float);
     const int steps = min_int(check_steps(c), CHECK_REPEATED_STEPS);
-    const size_t numbers = (size_t)steps * sizeof(double);
+    const size_t number_bytes = (size_t)steps * sizeof(double);
     Trace again = trace_run(p, c, first->variants, batches, steps);
-    const bool same = !memcmp(first->loss, again.loss, numbers) && !memcmp(first->norm, again.norm, numbers) &&
-                      !memcmp(first->grads, again.grads, bytes);
+    const bool same = !memcmp(first->loss, again.loss, number_bytes) &&
+                      !memcmp(first->norm, again.norm, number_bytes) && !memcmp(first->grads, again.grads, bytes);
     printf("%d of these steps again: the same bits  %s\n", steps, check_verdict(k, same));
     trace_free(&again);
 }
@@ -115,7 +115,7 @@ void check_training(Check* k, const Plan* plan, const Config* c) {
         batch_random(batches + (size_t)i * 3 * n, n, plan->shape.vocab_size, (uint64_t)c->seed, (uint64_t)i);
     }
     Trace want = train_reference(k, plan, c, batches);
-    char* variants = NULL; // of the first trace on the device, for the others
+    char* variants = NULL; // all traces on the device use the variants of the first
     k->device->device_open(&k->device_options);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         Plan p = *plan;

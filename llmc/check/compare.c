@@ -23,7 +23,7 @@ Difference compare(const double* got, const double* want, size_t n) {
     return d;
 }
 
-// Compares one layer's tensor, less `from` unless that is NULL. qkvb is compared as a whole: the true gradient of its
+// Compares one layer's tensor, minus `from` unless that is NULL. qkvb is compared as a whole: the true gradient of its
 // key third is zero, since a constant added to all scores of a query changes nothing. The computed one is rounding
 // error, small only beside the rest of qkvb.
 static Difference compare_layer(const float* got, const float* want, const float* from, const Tensor* t, int layer) {
@@ -71,7 +71,7 @@ static const Bounds BOUNDS[] = {
 
 // The bound of an element, as a multiple of its tensor's bound. Rounding stays below it: the largest of 10^8 normal
 // numbers is below 6 standard deviations. One wrong element in a million hardly changes the tensor's error, but exceeds
-// this bound.
+// this bound. 16 is chosen, not measured.
 enum { ELEMENT_FACTOR = 16 };
 
 const Bounds* bounds_of(const char* dtype) {

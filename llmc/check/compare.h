@@ -1,5 +1,5 @@
-// Measures the difference of two tensors, and has bounds of the differences between a device and the reference that
-// rounding explains. Also has the median, used for all measured times.
+// Measures the difference of two tensors, and bounds the differences between a device and the reference that rounding
+// explains. Also has the median, used for all measured times.
 #pragma once
 #include "op_cases.h"
 
@@ -13,8 +13,9 @@ typedef struct {
 // `error <= bound`, which is false for NaN.
 Difference compare(const double* got, const double* want, size_t n);
 
-// Compares a tensor of the model layer by layer, less `from` unless that is NULL; all three point to the first element of
-// the table. Returns the difference of the layer with the largest error, or of the first whose error is NaN.
+// Compares a tensor of the model layer by layer: got with want or, unless `from` is NULL, got - from with want - from.
+// All three point to the first element of the table. Returns the difference of the layer with the largest error, or of
+// the first whose error is NaN.
 Difference compare_layers(const float* got, const float* want, const float* from, const Tensor* t);
 
 // Returns the median of x (n >= 1), and sorts x.
@@ -26,7 +27,8 @@ double median(double* x, size_t n);
 // The largest relative errors of a tensor (Difference.error) that rounding explains, by --dtype.
 //
 // Operations see the same numbers on both sides. u is the unit roundoff of a type: fp32 2^-24, TF32 2^-11 (2^-10 where
-// inputs are truncated, not rounded), bf16 2^-8. Rounding changes a tensor of many elements by 0.42 u of its norm.
+// inputs are truncated, not rounded), bf16 2^-8. Rounding changes a tensor of many normally distributed elements by
+// 0.42 u of its norm.
 //   exact     float results without matmuls: rounding grows with the square root of the K terms of a sum, and
 //             u sqrt(50304) is 1.3e-5 at worst, for one long chain; sums in parts do better. exp and tanh add some u.
 //   stored    the same, stored in the storage type: one more rounding
@@ -36,8 +38,8 @@ double median(double* x, size_t n);
 //   rounded   the same, stored. bf16: up to five roundings in a row (scores, probabilities, their gradients, results)
 //   logits    float results of the classifier, which pass through stored logits and their gradients
 //   linear    results of linear layers with fp8, in backward; half of it in forward. u is 2^-4 for E4M3 and 2^-3 for
-//             E5M2: 0.42 u is 3.7e-2 for the product of two E4M3, 5.9e-2 with E5M2. Other operations and types have
-//             the bounds above
+//             E5M2. The errors of both factors, 0.42 u each, together give 3.7e-2 for two E4M3, and 5.9e-2 for E4M3
+//             and E5M2. Other operations and types have the bounds above
 //
 // Training starts from the same fp32 weights on both sides; in bf16 they are rounded before the first step.
 //   loss      the relative error of the loss, at each of the steps
@@ -46,7 +48,8 @@ double median(double* x, size_t n);
 //             measured with 12 layers (0.13)
 //   change    of each tensor's change from the initial to the last weights. fp32: this change is about 1e-3 of a
 //             layernorm's weight, and rounding the weight to u is an error of 1e3 u of its change. AdamW
-//             enlarges errors of small elements: of a bias tenfold with bf16, eightfold with fp8 (0.46)
+//             enlarges the errors of small gradients: a bias' change has ten times the error of its gradient with
+//             bf16, eight times with fp8 (0.46)
 typedef struct {
     const char* dtype;
     double exact, stored, matmul, rounded, logits;

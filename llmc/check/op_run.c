@@ -8,7 +8,7 @@
 
 // Fills a tensor that an operation reads. Integers are below V. Other numbers are normal, with a standard deviation of
 // 1/sqrt(C) for matrices of weights, so that results of matmuls, logits above all, are about 1; of 1 for `qkv`, so that
-// scores differ; of 1/2 elsewhere. `v` and `norm` are squares.
+// scores differ; of 1/2 elsewhere. `v` and `norm` are squares; 4 is added to `norm`, so that AdamW clips.
 static void fill_tensor(double* values, const OpTensor* t, const OpSizes* s, uint64_t seed) {
     const bool is_matrix = !strcmp(t->name, "weight") && t->n > (size_t)s->C;
     const bool is_square = !strcmp(t->name, "v") || !strcmp(t->name, "norm");
@@ -139,8 +139,8 @@ void op_run_values(const Backend* b, int op, const OpSizes* sizes, double* const
 // ---------------------------------------------------------------------------------------------------------------------
 // time
 
-// Returns the seconds of a run from cold caches; if c is NULL, of emptying the caches alone. On a GPU, returns the time
-// of both together: the run is queued while caches are emptied, so that the time to launch its kernels does not count.
+// Empties the caches, then runs the operation, if c is not NULL. Returns the seconds of the run on a CPU, of both on a
+// GPU: there the run is queued while caches are emptied, so that the time to launch its kernels does not count.
 static double seconds_of_run(const Backend* b, OpCase* c, void* cold) {
     b->params_changed();
     double start = seconds_now();
@@ -152,7 +152,7 @@ static double seconds_of_run(const Backend* b, OpCase* c, void* cold) {
 }
 
 OpTime op_time(const Backend* b, int op, const OpSizes* sizes) {
-    enum { LEAST_RUNS = 3, MOST_RUNS = 20 };
+    enum { LEAST_RUNS = 3, MOST_RUNS = 20 }; // these and the seconds are chosen, not measured
     const double enough = 0.3, resolution = 1e-6; // seconds
     OpCase c = op_open(b, op, sizes, 1);
     void* cold = b->device_alloc((size_t)COLD_MIB << 20, "emptying caches");

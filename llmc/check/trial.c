@@ -133,7 +133,7 @@ static double micro_times(Trial* t, const int* batch, int rows, StepTimes* times
     gpt2_forward(g, rows, g->T, NULL);
     g->backend->device_sync();
     const double middle = seconds_now();
-    gpt2_backward(g, rows, g->T, (float)(0.5 / (double)n), note_ready, &ready);
+    gpt2_backward(g, rows, g->T, (float)(0.5 / (double)n), note_ready, &ready); // 0.5: two micro-batches
     const int layers = g->config.num_layers;
     times->classifier = ready.at[0] - middle;
     times->layer = (ready.at[layers] - ready.at[0]) / layers;
@@ -141,6 +141,7 @@ static double micro_times(Trial* t, const int* batch, int rows, StepTimes* times
     return middle - start;
 }
 
+// Times one update. The first micro-batch counts only by the extra time of its forward.
 static StepTimes step_times_once(Trial* t, const int* batch, int rows) {
     StepTimes times;
     double start = seconds_now();

@@ -4,7 +4,7 @@
 #pragma once
 #include "common.cuh"
 
-// The type of one access to a vector of BYTES, at most 16 bytes wide.
+// The type of one access to a vector of BYTES: 16 bytes at most, so a longer vector takes several.
 template <int BYTES> struct Access { typedef uint4 Type; };
 template <> struct Access<2> { typedef uint16_t Type; };
 template <> struct Access<4> { typedef uint32_t Type; };
@@ -52,7 +52,8 @@ static __device__ inline void store_rest(Type* p, const float (&x)[WIDTH], size_
     }
 }
 
-// Returns true if rows of n elements, the first of which begins at p, can be accessed WIDTH elements at a time.
+// Returns true if rows of n elements, the first of which begins at p, can be accessed WIDTH elements at a time; false
+// with --kernels plain. n = 0: one array of any length, whose end load_rest() and store_rest() access.
 template <int WIDTH, class Type> static inline bool is_wide(const Type* p, size_t n) {
     return !gpu.plain && (uintptr_t)p % sizeof(typename Access<WIDTH * sizeof(Type)>::Type) == 0 && n % WIDTH == 0;
 }
@@ -60,7 +61,7 @@ template <int WIDTH, class Type> static inline bool is_wide(const Type* p, size_
 // WIDTH of kernels that access mostly floats, and of those that access mostly floatX.
 static constexpr int FLOAT_WIDTH = 4, FLOATX_WIDTH = 16 / sizeof(floatX);
 
-// Kernels with one warp per row have blocks of (WARP_SIZE, warps) threads.
+// Threads of a block; kernels with one warp per row have (WARP_SIZE, WARPS_IN_BLOCK). 8: chosen, not measured.
 static constexpr int WARPS_IN_BLOCK = 8, THREADS_IN_BLOCK = WARPS_IN_BLOCK * WARP_SIZE;
 
 static inline unsigned blocks_for(size_t n, size_t in_block) { return (unsigned)ceil_div(n, in_block); }

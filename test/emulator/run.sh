@@ -26,7 +26,7 @@ builds_of() {
     esac
 }
 
-# Makes build $2 of program $1 and runs it; prints its output when it has ended.
+# Makes build $2 of program $1 and runs it. Prints the output at the end, so that programs do not mix theirs.
 run_program() {
     local program=$work/$2/$1 flags=(-O0)
     [ "$2" = plain ] || flags+=("--$2")
@@ -43,7 +43,7 @@ summary() { # the counts in the last line of a log: "NAME: 3 passed, 0 failed, 1
 report() {
     local log=$work/$2/$1.log counts
     counts=$(summary "$log")
-    if [ -z "$counts" ]; then # it was not built, or ended before its time
+    if [ -z "$counts" ]; then # it was not built, or ended early
         echo "FAILED  $1 ($2) did not finish"
         add 0 1 0
         return
@@ -72,7 +72,7 @@ refuses() {
     ! "$work/cu2cpp" <"$work/bad.ii" >/dev/null 2>"$work/bad.log" && grep -q "^bad.cu:2: cu2cpp: .*$2" "$work/bad.log"
 }
 
-# Succeeds if cu2cpp's output has each line where it was.
+# Succeeds if every line keeps its number in cu2cpp's output.
 keeps_lines() {
     local code='k<int,\n  4><<<1,\n 2>>>(a,\n b); int line4;\n__shared__ float\n x[2],\n y[3]; int line7;\n'
     code+='asm volatile("a"\n "b" : "=r"(x)\n : "r"(y)); int line10;\n'
@@ -81,8 +81,8 @@ keeps_lines() {
         END { exit wrong || n != 3 }'
 }
 
-# Succeeds if two objects share one emulator, linked with a third from gcc: a kernel of the second sees the first's
-# memory.
+# Links two objects from emucc with a third from gcc. Succeeds if a kernel of the second can read memory that the first
+# allocated.
 links_objects() {
     cat >"$work/one.cu" <<'CODE'
 #include <cuda_runtime.h>
@@ -130,7 +130,7 @@ CODE
     )
 }
 
-# Compares the stand-ins with NVIDIA's own headers, by its compiler, where that is installed.
+# Compiles the tests with nvcc and NVIDIA's own headers, if nvcc is installed: static assertions compare constants.
 run_nvcc() {
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
     if [ -z "$nvcc" ]; then
