@@ -18,8 +18,8 @@ CXX    ?= c++
 BUILD := build/$(config)
 OPT_release  := -O3
 OPT_debug    := -O0 -g
-OPT_sanitize := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-OPT_fuzz     := -O1 -g -fsanitize=fuzzer-no-link,address,undefined
+OPT_sanitize := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_fuzz     := -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined
 OPT := $(OPT_$(config))
 $(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, fuzz))
 

@@ -18,7 +18,7 @@ tiny="$small --batch_size 2 --val_every 0"
 # heads of 16, and rows that end within tiles; heads of 7, which do not fit attention in tiles
 even="--model L=1,H=2,C=32,T=72,V=133 --batch_size 1 --seq_len 70"
 rows=3
-case $emu in *-race) rows=2 ;; esac # every access costs there
+case $emu in *-check | *-race) rows=2 ;; esac # every access costs there
 odd="--model L=1,H=3,C=21,T=40,V=133 --batch_size $rows --seq_len 37"
 once="--recompute none --max_steps 1"
 
