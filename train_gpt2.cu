@@ -8,6 +8,7 @@
 #include "llmc/cuda/layernorm.cuh"    // layernorm, alone and after an addition
 #include "llmc/cuda/gelu.cuh"         // GELU
 #include "llmc/cuda/matmul.cuh"       // linear layers, over matmul_plain.cuh, cublaslt.cuh and fp8.cuh
+#include "llmc/cuda/tune.cuh"         // the fastest algorithm of each matmul, measured
 #include "llmc/cuda/attention.cuh"    // attention: plain, flash.cuh or cuDNN
 #include "llmc/cuda/crossentropy.cuh" // classifier, softmax and loss, in chunks of rows
 #include "llmc/cuda/norm.cuh"         // sums of losses and squares

@@ -1,4 +1,6 @@
 #include "autotune.h"
+#include "data/random_batch.h"
+#include "files/tune_cache.h"
 
 enum { MAX_VARIANTS = 2 }; // of a choice, on any device
 static const char* const CHOICE_NAMES[NUM_CHOICES] = {"attention", "gelu_forward", "gelu_backward"};
@@ -105,10 +107,68 @@ static int choose_one(const GPT2* g, Comm* comm, Choice choice, const char* save
     return fastest_variant(seconds, MAX_VARIANTS);
 }
 
-void autotune(const GPT2* g, Comm* comm, const char* saved) {
+// ---------------------------------------------------------------------------------------------------------------------
+// algorithms of matmuls
+
+// Queues all matmuls of a step, on random tokens, with GELU fused and apart. They run on the data of a real step.
+static void queue_matmuls(GPT2* g) {
     const Backend* b = g->backend;
+    const size_t n = (size_t)g->B * (size_t)g->T;
+    int* batch = b->host_alloc(gpt2_batch_ints(g) * sizeof *batch, "tokens to tune on");
+    batch_random(batch, n, g->config.vocab_size, 0, 0);
+    gpt2_upload(g, batch, n);
+    for (int variant = MAX_VARIANTS - 1; variant >= 0; variant--) { // the default comes last
+        for (int choice = CHOICE_GELU_FORWARD; choice <= CHOICE_GELU_BACKWARD; choice++) {
+            if (!name_of(g, (Choice)choice, variant)) { continue; }
+            b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
+        }
+        gpt2_forward(g, g->B, g->T, NULL);
+        gpt2_backward(g, g->B, g->T, 1.0f / (float)n, NULL, NULL);
+    }
+    b->device_sync();
+    b->host_free(batch);
+}
+
+// Gives all ranks the choices of rank 0.
+static void share_matmuls(const Backend* b, Comm* comm) {
+    char* lines = b->matmuls_save();
+    size_t size = strlen(lines) + 1;
+    comm_broadcast_host(comm, &size, sizeof size);
+    char* text = alloc_or_die(size, 1, "the choice of algorithms");
+    if (comm->rank == 0) { memcpy(text, lines, size); }
+    comm_broadcast_host(comm, text, size);
+    b->matmuls_load(text);
+    free(text);
+    free(lines);
+}
+
+static void tune_matmuls(GPT2* g, const Config* c, Comm* comm, const char* saved) {
+    const double seconds = 5; // in all, chosen
+    const Backend* b = g->backend;
+    const bool is_first = !comm || comm->rank == 0;
+    if (b->is_host || !strcmp(c->kernels, "plain") || (!c->tune && !saved)) { return; }
+    queue_matmuls(g);
+    if (saved) { b->matmuls_load(saved); }
+    if (c->tune && is_first) {
+        char* path = tune_cache_path(c->tune_cache, b->matmuls_identity());
+        char* cached = path ? tune_cache_read(path) : NULL;
+        if (cached) { b->matmuls_load(cached); }
+        b->matmuls_tune(seconds);
+        char* lines = b->matmuls_save();
+        if (path) { tune_cache_add(path, lines); }
+        free(lines);
+        free(cached);
+        free(path);
+    }
+    if (comm && comm->size > 1) { share_matmuls(b, comm); }
+    gpt2_zero_grads(g);
+}
+
+void autotune(GPT2* g, const Config* c, Comm* comm, const char* variants, const char* matmuls) {
+    const Backend* b = g->backend;
+    tune_matmuls(g, c, comm, matmuls);
     for (int choice = 0; choice < NUM_CHOICES; choice++) {
-        const int variant = choose_one(g, comm, (Choice)choice, saved);
+        const int variant = choose_one(g, comm, (Choice)choice, variants);
         b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
     }
 }

@@ -1,11 +1,13 @@
-// Autotuning: chooses the fastest variant of each operation of which the device has several (Backend.variant_name).
-// They are timed at the start, on this model's shapes. Results of variants differ in the last bits, so the choice is
-// part of the run: state.json records it (device_kernels), and a resumed run uses the recorded variant without timing.
+// Autotuning: at the start, chooses the fastest algorithm of each matmul of a library, and the fastest variant of each
+// operation that the device can do in several (Backend.variant_name), timed on this model's shapes. Results differ in
+// their last bits, so the choices are part of the run: state.json records them, and a resumed run uses those recorded,
+// without timing. On a CPU there is nothing to choose.
 #pragma once
 #include "comm/comm.h"
+#include "config.h"
 #include "gpt2.h"
 
-// Chooses a variant for each Choice. Call it when weights are loaded, before the first step; it overwrites activations
-// of layer 0. `saved`: device_kernels() of the run being resumed, or NULL. comm: all ranks of it call this and choose
-// the same variants; NULL: one process.
-void autotune(const GPT2* g, Comm* comm, const char* saved);
+// Makes all choices. Call it when weights are loaded, before the first step; it overwrites activations, and zeroes
+// gradients and sums. variants, matmuls: device_kernels() and matmuls_save() of the run being resumed, or NULL. comm:
+// all ranks of it call this and make the choices of rank 0; NULL: one process. --tune 0 times no algorithm.
+void autotune(GPT2* g, const Config* c, Comm* comm, const char* variants, const char* matmuls);

@@ -46,6 +46,19 @@ typedef struct {
 // Operations that a device can do in several variants (autotune.h times them).
 typedef enum { CHOICE_ATTENTION, CHOICE_GELU_FORWARD, CHOICE_GELU_BACKWARD, NUM_CHOICES } Choice;
 
+// An algorithm of the library for a matmul out (rows,cols) = a (rows,depth) @ b (depth,cols), and the choice that was
+// made (cuda/tune.cuh).
+typedef struct {
+    int rows, cols, depth;
+    bool a_transposed, b_transposed, is_fp8;
+    const char* fusion; // "bias" for instance; "": none
+    bool is_apart;      // kernels of their own are faster than this fusion: no algorithm of it runs
+    int count, chosen;  // algorithms that the library offers; the one in use
+    double seconds;     // the shortest run; INFINITY: not measured, or it failed
+    size_t workspace_bytes;
+    int id, tile, stages, split_k, reduction; // numbers of cublasLt.h
+} MatmulFacts;
+
 // A recording of work that is queued again and again (device_replay).
 typedef struct Recording Recording;
 typedef void (*Work)(const void* arguments);
@@ -179,6 +192,22 @@ typedef struct Backend {
     void (*choose_variant)(Choice choice, int i, int B, int T, int C, int NH);
 
     // -----------------------------------------------------------------------------------------------------------------
+    // algorithms of a library's matmuls, where there are several; a CPU has none
+
+    // Times the algorithms of all matmuls that were queued so far and have no choice yet, for about `seconds` in all,
+    // on the data of their last run. From now on the fastest run. Overwrites the outputs of these matmuls.
+    void (*matmuls_tune)(double seconds);
+    // Returns all choices as text, a line for each matmul; free() it.
+    char* (*matmuls_save)(void);
+    // Takes choices from such lines for the matmuls that were queued so far and have none yet; ignores other lines.
+    void (*matmuls_load)(const char* lines);
+    // Names what a choice depends on beside the matmul: GPU, driver, version of the library.
+    const char* (*matmuls_identity)(void);
+    // Describes an algorithm of matmul number i in order of first use; algorithm -1: the matmul alone. Returns false if
+    // there is no such matmul.
+    bool (*matmul_facts)(int i, int algorithm, MatmulFacts* facts);
+
+    // -----------------------------------------------------------------------------------------------------------------
     // the device
 
     bool (*device_exists)(void);
@@ -254,7 +283,8 @@ typedef struct Backend {
     _(matmul_gelu_backward), _(gelu_forward), _(attention_forward), _(attention_backward),                    \
     _(attention_cached), _(classifier_chunk), _(classifier_loss), _(classifier_backward),                     \
     _(classifier_logits), _(loss_add), _(norm_squared), _(adamw_update), _(params_round), _(params_changed),  \
-    _(operations_bytes), _(variant_name), _(choose_variant), _(device_exists), _(device_lacks),               \
+    _(operations_bytes), _(variant_name), _(choose_variant), _(matmuls_tune), _(matmuls_save),                \
+    _(matmuls_load), _(matmuls_identity), _(matmul_facts), _(device_exists), _(device_lacks),                 \
     _(device_open), _(device_name), _(device_identity), _(device_threads), _(device_kernels),                 \
     _(device_timer_start), _(device_timer_stop), _(device_peak_flops), _(device_matmul_flops),                \
     _(device_kernel_flops), _(device_copy_bandwidth), _(device_alloc), _(device_free),                        \

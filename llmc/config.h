@@ -75,6 +75,11 @@ enum {
     FLAG(pad_vocab, 1, MODEL_COMMANDS, "round the vocabulary up to a multiple of 128 in memory (50257 -> 50304)")     \
     FLAG(graph, 1, TRAIN | CHECK | BENCH,                                                                             \
          "on a GPU: record a micro-step and an update as CUDA graphs and replay them")                                \
+    FLAG(tune, 1, TRAIN | CHECK | BENCH,                                                                              \
+         "on a GPU: at the start, time cuBLASLt's algorithms for each matmul and keep the fastest; 0: the library's"  \
+         " first proposal")                                                                                           \
+    TEXT(tune_cache, "auto", TRAIN | CHECK | BENCH,                                                                   \
+         "folder that keeps these choices for the next start; auto: ~/.cache/gpt2.c; none")                           \
     CHOICE(recompute, "none", "none|gelu|all", SHAPE_COMMANDS,                                                        \
          "what backward computes again to save memory: GELUs, or all but each block's input")                         \
     FLAG(stochastic_round, 0, TRAIN,                                                                                  \

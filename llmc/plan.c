@@ -258,7 +258,8 @@ json_t* plan_options(const Plan* p, const Config* c) {
 }
 
 bool is_per_start_option(const char* name) {
-    return is_one_of(name, "resume|out|config|init|threads|device|gpus|connect_timeout|comm_timeout|price|preset");
+    return is_one_of(name, "resume|out|config|init|threads|device|gpus|tune|tune_cache|connect_timeout|comm_timeout|"
+                           "price|preset");
 }
 
 bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* err) {

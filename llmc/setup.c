@@ -338,7 +338,9 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     plan_layout(&run->plan, &run->model);
     open_weights(run, checkpoint, state);
     check_same_weights(&run->model, comm);
-    autotune(&run->model, comm, state_kernels(state, b));
+    char* matmuls = state_matmuls(state, b);
+    autotune(&run->model, c, comm, state_kernels(state, b), matmuls);
+    free(matmuls);
     open_loaders(run);
     run->peak_flops = device_is_emulated(b) ? 0 : b->device_peak_flops();
     open_log(run);

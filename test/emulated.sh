@@ -20,7 +20,7 @@ even="--model L=1,H=2,C=32,T=72,V=133 --batch_size 1 --seq_len 70"
 rows=3
 case $emu in *-check | *-race) rows=2 ;; esac # every access costs there
 odd="--model L=1,H=3,C=21,T=40,V=133 --batch_size $rows --seq_len 37"
-once="--recompute none --max_steps 1"
+once="--recompute none --max_steps 1 --tune 0"
 
 # Several steps of two layers, with each --recompute. With EMU_CC=90 GELU is fused.
 training_steps_agree() {
@@ -250,6 +250,46 @@ the_fastest_kernels_are_chosen_and_kept() {
     chosen_is "$dir/lacking" 'attention=flash gelu_forward=apart gelu_backward=apart'
 }
 
+# The algorithms of matmuls are part of the run too. Those of the emulated library differ in their last bits.
+the_fastest_algorithms_are_chosen_and_kept() {
+    corpus
+    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2 --tune 1 --tune_cache"
+    must "$cuda" $run none --tune 0 --out "$dir/untuned"
+    grep -q '"matmuls"' "$dir/untuned/step_00000004/state.json" && note "--tune 0 chose"
+    must "$cuda" $run none --out "$dir/equal" # none is faster than the library's first proposal
+    same_files "$dir/untuned" "$dir/equal" 4
+    must env EMU_SLOW=cublaslt_0 "$cuda" $run "$dir/cache" --out "$dir/tuned"
+    model=step_00000004/model.safetensors
+    cmp -s "$dir/tuned/$model" "$dir/equal/$model" && note "another algorithm gives the same bits"
+    mkdir "$dir/again"
+    cp -r "$dir/tuned/step_00000002" "$dir/tuned/metrics.jsonl" "$dir/again"
+    must "$cuda" --out "$dir/again" --resume auto --tune_cache none # of the checkpoint, though the first is as fast now
+    same_files "$dir/tuned" "$dir/again" 4
+    must "$cuda" $run "$dir/cache" --out "$dir/cached"
+    same_files "$dir/tuned" "$dir/cached" 4
+    sed -i 's/ [^ ]*$/ 1.2.3/' "$(find "$dir/cache" -type f)" # what the library does not know
+    expect 0 'no longer offers the algorithm' "$cuda" $run "$dir/cache" --out "$dir/unknown"
+    same_files "$dir/equal" "$dir/unknown" 4
+}
+# A fused epilogue that takes longer than kernels of its own is left out: as with --fused 0, but for GELU's way.
+slow_epilogues_are_computed_apart() {
+    corpus
+    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2 --tune 1 --tune_cache none"
+    must env EMU_SLOW=cublaslt_fused "$cuda" $run --out "$dir/apart"
+    grep -q ' apart"' "$dir/apart/step_00000004/state.json" || note "no epilogue is apart"
+    must "$cuda" $run --fused 0 --out "$dir/unfused"
+    same_files "$dir/apart" "$dir/unfused" 4
+    mkdir "$dir/again"
+    cp -r "$dir/apart/step_00000002" "$dir/apart/metrics.jsonl" "$dir/again"
+    must "$cuda" --out "$dir/again" --resume auto
+    same_files "$dir/apart" "$dir/again" 4
+    must env EMU_SLOW=cublaslt_0 "$cuda" bench plans --model L=1,H=2,C=32,T=32,V=64 --batch_size 1 --out "$dir/plans"
+    awk '/ x / { fused = / \+ / } fused { next } /^   0\*/ { bad = 1 } /^   1\*/ { n++ } END { exit bad || !n }' \
+        "$dir/out" || note "not the second algorithm: $(cat "$dir/out")"
+    grep -q '"chosen": true' "$dir/plans/plans.json" || note "plans.json names no choice"
+    expect 2 'run train_gpt2cu' "$train" bench plans --out ""
+}
+
 stochastic_rounding_is_a_run_of_its_own() {
     corpus
     must "$cuda" $tiny $data --max_steps 3 --save_every 0 --out "$dir/nearest"
@@ -403,9 +443,9 @@ a_missing_driver_or_gpu_is_named() {
 too_little_memory_is_refused_before_anything_is_allocated() {
     corpus
     run="$tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --max_steps 1"
-    expect 1 'not enough memory on the GPU' env EMU_MEMORY=500000000 "$cuda" $run --batch_size 2048 --out "$dir/run"
+    expect 1 'not enough memory on the GPU' env EMU_MEMORY=600663296 "$cuda" $run --batch_size 2048 --out "$dir/run"
     grep -q -- '--batch_size [1-9]' "$dir/err" || note "no batch size that fits: $(cat "$dir/err")"
-    expect 0 'fits' env EMU_MEMORY=500000000 "$cuda" $run --total_batch_size 512 --batch_size auto --save_every 0 \
+    expect 0 'fits' env EMU_MEMORY=600663296 "$cuda" $run --total_batch_size 512 --batch_size auto --save_every 0 \
         --out "$dir/auto"
 }
 
@@ -418,9 +458,10 @@ what_fits_is_known_without_a_gpu() {
     expect 2 'there is no GPU here' env EMU_DEVICES=0 "$cuda" info --batch_size auto
 }
 
-# The most memory that a run allocates is what it plans, to a tenth of a MiB. Both numbers have 48 MiB beside the model:
-# a margin in the plan, and what device_open() takes on the GPU. An A100's peak is in a table: measuring it would take
-# memory. With --attention flash the plan has no workspace of cuDNN, which is allocated only if cuDNN is chosen.
+# The most memory that a run allocates is what it plans, to a tenth of a MiB, but for what both have beside the model: a
+# margin of 48 MiB in the plan, and 144 MiB that device_open() takes on the GPU. An A100's peak is in a table: measuring
+# it would take memory. With --attention flash the plan has no workspace of cuDNN, which is allocated only if cuDNN is
+# chosen.
 the_plan_is_what_is_allocated() {
     corpus
     run="$tiny $data --max_steps 1 --save_every 0 --attention flash"
@@ -430,7 +471,7 @@ the_plan_is_what_is_allocated() {
         plan=$(sed -n 's/.* \([0-9.]*\) MiB of memory$/\1/p' "$dir/err")
         most=$(sed -n 's/^emu: .* \([0-9]*\) bytes at most$/\1/p' "$dir/err")
         awk -v plan="$plan" -v most="$most" '
-            BEGIN { d = plan - most / 1048576; exit !(most > 0 && d > -0.1 && d < 0.1) }' ||
+            BEGIN { d = plan - 48 - (most / 1048576 - 144); exit !(most > 0 && d > -0.1 && d < 0.1) }' ||
             note "$options: $plan MiB planned, $most bytes allocated"
     done
 }
@@ -438,7 +479,7 @@ the_plan_is_what_is_allocated() {
 # The table of `info`, --batch_size auto and the check before a run agree, and the largest batch runs.
 the_largest_batch_runs_and_a_larger_one_is_refused() {
     corpus
-    export EMU_MEMORY=379000000
+    export EMU_MEMORY=479663296
     run="$tiny $data --seq_len 16 --max_steps 1 --save_every 0"
     must "$cuda" info --model L=2,H=2,C=32,T=48,V=257 --seq_len 16
     most=$(awk '$2 == "none" { print $8 }' "$dir/out")

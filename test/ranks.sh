@@ -143,7 +143,7 @@ stopping_one_rank_saves_and_stops_all() {
 # GPUs, emulated
 
 gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 8 --total_batch_size 128 --dtype fp32 \
-    --val_every 4 --val_tokens 100 --sample_every 8 --sample_tokens 4 --save_every 8"
+    --val_every 4 --val_tokens 100 --sample_every 8 --sample_tokens 4 --save_every 8 --tune 0"
 one_gpu() { [ -d "$root/one_gpu" ] || "$cuda" $gpu $data --batch_size 4 --out "$root/one_gpu" >/dev/null 2>&1; }
 
 gpus_train_as_one_does() {
@@ -155,6 +155,17 @@ gpus_train_as_one_does() {
     same "$root/one_gpu" "$dir/two_zero"
     must ranks 4 "$cuda" $gpu $data --batch_size 1 --zero 1 --out "$dir/four" # two micro-batches
     same "$root/one_gpu" "$dir/four"
+}
+
+# All ranks take them from the checkpoint; before, the second one had them from the first, which alone measures.
+gpus_take_the_algorithms_of_rank_0() {
+    corpus
+    tuned="$gpu --dtype bf16 --max_steps 4 --val_every 0 --sample_every 0 --save_every 2 --tune 1 --tune_cache none"
+    must env EMU_SLOW=cublaslt_0 "$cuda" $tuned $data --batch_size 2 --gpus 2 --out "$dir/whole"
+    mkdir "$dir/resumed"
+    cp -r "$dir/whole/step_00000002" "$dir/whole/metrics.jsonl" "$dir/resumed"
+    must "$cuda" --gpus 2 --out "$dir/resumed" --resume auto
+    same_checkpoint "$dir/whole/step_00000004" "$dir/resumed/step_00000004"
 }
 
 gpus_follow_a_ramp_and_run_late() {

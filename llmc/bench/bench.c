@@ -2,6 +2,7 @@
 #include "collectives.h"
 #include "ladder.h"
 #include "ops.h"
+#include "plans.h"
 #include "predict.h"
 #include "scale.h"
 
@@ -16,7 +17,9 @@ int bench_command(const Config* config, Comm* comm) {
     }
     if (!strcmp(what, "ladder") && config->num_args == 1) { return bench_ladder(config); }
     if (!strcmp(what, "ops")) { return bench_ops(config); }
+    if (!strcmp(what, "plans") && config->num_args == 1) { return bench_plans(config); }
     usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
-                "(each operation beside its limit), predict GPU (a training step on a GPU, predicted), comm "
-                "(collectives of several processes, measured), scale (a step on many GPUs, predicted)", what);
+                "(each operation beside its limit), plans (cuBLASLt's algorithms for each matmul, measured), predict "
+                "GPU (a training step on a GPU, predicted), comm (collectives of several processes, measured), scale "
+                "(a step on many GPUs, predicted)", what);
 }

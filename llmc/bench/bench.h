@@ -1,4 +1,5 @@
-// `bench`: measures and predicts speed. bench ladder, ops, predict, comm and scale are in headers of these names.
+// `bench`: measures and predicts speed. bench ladder, ops, plans, predict, comm and scale are in headers of these
+// names.
 #pragma once
 #include "../comm/comm.h"
 #include "../config.h"

@@ -1,7 +1,5 @@
 #include "trial.h"
 #include "../autotune.h"
-#include "../data/dataloader.h"
-#include "../rng.h"
 #include "../weights.h"
 #include "compare.h"
 
@@ -13,20 +11,6 @@ struct Trial {
     double* sums; // the model's sums, fetched to the host
     int batches, steps; // so far
 };
-
-// ---------------------------------------------------------------------------------------------------------------------
-// batches
-
-void batch_sort(int* batch, size_t n, int V) {
-    int* counts = alloc_or_die((size_t)V + 1, sizeof *counts, "counts of tokens");
-    data_sort(batch + 2 * n, batch, n, counts, V);
-    free(counts);
-}
-
-void batch_random(int* batch, size_t n, int V, uint64_t seed, uint64_t index) {
-    for (size_t i = 0; i < 2 * n; i++) { batch[i] = (int)(rng_u64(seed, RNG_TEST, index * 2 * n + i) % (uint64_t)V); }
-    batch_sort(batch, n, V);
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // opening
@@ -42,7 +26,7 @@ Trial* trial_open(const Plan* p, const Config* c, const char* variants, Error* e
     gpt2_alloc(g);
     optimizer_alloc(&t->o, g, NULL);
     load_weights(g, &t->o, c, init_folder(c));
-    autotune(g, NULL, variants);
+    autotune(g, c, NULL, variants, NULL);
     t->host = b->host_alloc(2 * gpt2_batch_ints(g) * sizeof(int), "batches of tokens");
     t->sums = b->host_alloc(NUM_SUMS * sizeof(double), "losses and norms");
     return t;

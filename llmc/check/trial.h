@@ -1,17 +1,8 @@
 // A trial trains a model for a few steps on given batches, outside of train(): `check` compares trials on two devices,
 // `bench ladder` and `bench scale` time them.
 #pragma once
+#include "../data/random_batch.h"
 #include "../plan.h"
-
-// ---------------------------------------------------------------------------------------------------------------------
-// batches
-
-// A batch is 3 * n ints: tokens, targets and order, as gpt2_upload() takes it. Fills in the order.
-void batch_sort(int* batch, size_t n, int V);
-
-// Fills a batch (3 * n ints) with random tokens and targets below V, which depend on `seed` and `index` alone, and
-// their order.
-void batch_random(int* batch, size_t n, int V, uint64_t seed, uint64_t index);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // trials

@@ -21,3 +21,12 @@ static inline const char* variant_name(Choice choice, int i, int B, int T, int C
 static inline void choose_variant(Choice choice, int i, int B, int T, int C, int NH) {
     (void)choice, (void)i, (void)B, (void)T, (void)C, (void)NH;
 }
+
+// A CPU's matmuls are this program's own: no library offers algorithms to choose from.
+static inline void matmuls_tune(double seconds) { (void)seconds; }
+static inline char* matmuls_save(void) { return format("%s", ""); }
+static inline void matmuls_load(const char* lines) { (void)lines; }
+static inline const char* matmuls_identity(void) { return ""; }
+static inline bool matmul_facts(int i, int algorithm, MatmulFacts* facts) {
+    return (void)i, (void)algorithm, (void)facts, false;
+}

@@ -4,9 +4,9 @@
 // out^T = b^T @ a^T, which lies in memory exactly as out does. Its A is our b, its B is our a, and its m, n and k are
 // our cols, rows and depth.
 //
-// The algorithm for a matmul is asked for once (cublasLtMatmulAlgoGetHeuristic) and cached as a plan, with all
-// descriptors. Some forms have no algorithm, depending on GPU, types, shape and the library's version. Their plan has
-// exists = false, and the caller uses another form.
+// A plan has all descriptors of a matmul, and the algorithms that the library offers for it, its heuristic's best first
+// (cublasLtMatmulAlgoGetHeuristic). The first one runs until tune.cuh has measured which is the fastest. Some forms
+// have no algorithm, depending on GPU, types, shape and the library's version: the caller uses another form.
 //
 // Results have the same bits in every run with one version of the library on one kind of GPU, as its documentation
 // promises for work with a workspace of its own (section "Results Reproducibility").
@@ -31,16 +31,34 @@ typedef struct {
 } PlanKey;
 
 typedef struct {
-    PlanKey key;
-    bool exists; // false: the library has no algorithm
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, out; // the library's B, A and D
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
-} Plan;
+    double seconds; // measured by tune.cuh; INFINITY: not measured, or it failed
+} Algorithm;
 
-// A training run needs about 20, and each length of a prompt more. When all are in use, the oldest is replaced.
+static constexpr int MAX_ALGORITHMS = 16;
+
+namespace { // has a Matmul: see device.cuh
+struct Plan {
+    PlanKey key;
+    int count;    // algorithms; 0: the library has none
+    int chosen;   // the algorithm in use
+    bool is_tuned; // chosen by measuring, now or earlier
+    bool is_apart; // its epilogue is faster in kernels of its own: nobody runs this plan
+    Algorithm algorithm[MAX_ALGORITHMS];
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, out; // the library's B, A and D
+    Matmul last; // the last one queued: tune.cuh runs it again
+};
+
+// A training run needs about 30, and each length of a prompt more. When all are in use, the oldest is replaced.
 static constexpr int MAX_PLANS = 128;
+struct PlanTable {
+    Plan plan[MAX_PLANS];
+    size_t made; // so far; number i is plan[i % MAX_PLANS]
+};
+} // namespace
+static PlanTable plans;
 
 static inline int alignment_of(const void* p) {
     int alignment = MAX_ALIGNMENT;
@@ -147,14 +165,17 @@ static inline void preference_set(cublasLtMatmulPreference_t preference,
                  "setting a matmul's preferences");
 }
 
-// Alignments must be given: without them the library assumes multiples of 256. COMPUTE_TYPE: where an algorithm splits
-// the depth among blocks, it adds their parts in fp32, not in the output's type.
+// Alignments must be given: without them the library assumes multiples of 256. Where an algorithm splits the depth
+// among blocks, their parts are added in fp32: by all schemes if the output is fp32, else by COMPUTE_TYPE alone.
+// INPLACE keeps the blocks in order by counters, so its sums repeat their bits too (documentation of
+// cublasLtReductionScheme_t).
 static inline cublasLtMatmulPreference_t preference_create(const PlanKey* key) {
     cublasLtMatmulPreference_t preference;
     cublas_check(cublasLtMatmulPreferenceCreate(&preference), "setting a matmul's preferences");
     preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)WORKSPACE_BYTES);
     preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                   (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+                   (uint32_t)(key->adds || FLOATX_TYPE == CUDA_R_32F ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                                                     : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)key->b_alignment);
     preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)key->a_alignment);
     preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)key->out_alignment);
@@ -162,8 +183,7 @@ static inline cublasLtMatmulPreference_t preference_create(const PlanKey* key) {
     return preference;
 }
 
-static inline void plan_destroy(Plan* p) {
-    if (!p->exists) { return; }
+static inline void plan_free_descriptions(Plan* p) {
     cublas_check(cublasLtMatmulDescDestroy(p->desc), "freeing a matmul's description");
     cublas_check(cublasLtMatrixLayoutDestroy(p->a), "freeing a matrix's description");
     cublas_check(cublasLtMatrixLayoutDestroy(p->b), "freeing a matrix's description");
@@ -175,60 +195,78 @@ static inline bool meets_gelu_conditions(const Matmul* m) {
     return !m->pre || (m->cols % GELU_ROW_MULTIPLE == 0 && alignment_of(m->pre) == MAX_ALIGNMENT);
 }
 
-static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
-    p->key = *key;
-    p->exists = false;
-    if (!meets_gelu_conditions(m)) { return; }
-    p->desc = desc_create(m);
-    p->a = m->a_transposed ? layout_create(storage_type(m->a_storage), m->depth, m->rows)
-                           : layout_create(storage_type(m->a_storage), m->rows, m->depth);
-    p->b = m->b_transposed ? layout_create(storage_type(m->b_storage), m->cols, m->depth)
-                           : layout_create(storage_type(m->b_storage), m->depth, m->cols);
-    p->out = layout_create(m->out ? FLOATX_TYPE : CUDA_R_32F, m->rows, m->cols);
-    cublasLtMatmulPreference_t preference = preference_create(key);
-    cublasLtMatmulHeuristicResult_t result;
+// Says once for each fusion that the library lacks it; matmul.cuh reports matmuls without fusion.
+static inline void report_missing_fusion(const Matmul* m) {
+    static const char* const NAMES[] = {NULL, "the bias", "bias and GELU", "the gradient of GELU", "the bias gradient"};
+    static bool is_reported[sizeof NAMES / sizeof *NAMES];
+    if (!NAMES[m->fusion] || is_reported[m->fusion]) { return; }
+    is_reported[m->fusion] = true;
+    notice("cuBLASLt has no algorithm for a matmul of %d x %d x %d fused with %s: separate kernels run, also for "
+           "further such shapes",
+           m->rows, m->cols, m->depth, NAMES[m->fusion]);
+}
+
+static inline void plan_find_algorithms(Plan* p, const Matmul* m) {
+    cublasLtMatmulPreference_t preference = preference_create(&p->key);
+    cublasLtMatmulHeuristicResult_t results[MAX_ALGORITHMS];
     int found = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(gpu.cublaslt, p->desc, p->b, p->a, p->out, p->out,
-                                                                 preference, 1, &result, &found);
+                                                                 preference, MAX_ALGORITHMS, results, &found);
     cublas_check(cublasLtMatmulPreferenceDestroy(preference), "freeing a matmul's preferences");
-    p->exists = true;
-    if (status == CUBLAS_STATUS_SUCCESS && found > 0 && result.state == CUBLAS_STATUS_SUCCESS) {
-        p->algorithm = result.algo;
-        p->workspace_bytes = result.workspaceSize;
-        return;
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS) { continue; }
+        p->algorithm[p->count++] = {results[i].algo, results[i].workspaceSize, (double)INFINITY};
     }
-    plan_destroy(p);
-    p->exists = false;
     // The library reports an epilogue that its version does not know as an invalid value.
     const bool is_unknown = status == CUBLAS_STATUS_INVALID_VALUE && m->fusion != FUSE_NOTHING;
     if (status != CUBLAS_STATUS_NOT_SUPPORTED && !is_unknown) { cublas_check(status, "choosing a matmul's algorithm"); }
 }
 
-static inline const Plan* plan_for(const Matmul* m) {
-    static Plan plans[MAX_PLANS];
-    static size_t made;
-    const PlanKey key = plan_key(m);
-    for (size_t i = 0; i < min_size(made, MAX_PLANS); i++) {
-        if (memcmp(&plans[i].key, &key, sizeof key) == 0) { return &plans[i]; }
+static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
+    memset(p, 0, sizeof *p);
+    p->key = *key;
+    if (meets_gelu_conditions(m)) {
+        p->desc = desc_create(m);
+        p->a = m->a_transposed ? layout_create(storage_type(m->a_storage), m->depth, m->rows)
+                               : layout_create(storage_type(m->a_storage), m->rows, m->depth);
+        p->b = m->b_transposed ? layout_create(storage_type(m->b_storage), m->cols, m->depth)
+                               : layout_create(storage_type(m->b_storage), m->depth, m->cols);
+        p->out = layout_create(m->out ? FLOATX_TYPE : CUDA_R_32F, m->rows, m->cols);
+        plan_find_algorithms(p, m);
+        if (!p->count) { plan_free_descriptions(p); }
     }
-    Plan* p = &plans[made % MAX_PLANS];
-    if (made >= MAX_PLANS) { plan_destroy(p); }
+    if (!p->count) { report_missing_fusion(m); }
+}
+
+static inline Plan* plan_for(const Matmul* m) {
+    const PlanKey key = plan_key(m);
+    for (size_t i = 0; i < min_size(plans.made, MAX_PLANS); i++) {
+        if (memcmp(&plans.plan[i].key, &key, sizeof key) == 0) { return &plans.plan[i]; }
+    }
+    Plan* p = &plans.plan[plans.made % MAX_PLANS];
+    if (plans.made >= MAX_PLANS && p->count) { plan_free_descriptions(p); }
     plan_create(p, m, &key);
-    made++;
+    plans.made++;
     return p;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-// Queues the matmul. Returns false, and queues nothing, if the library has no algorithm for it.
-static inline bool cublaslt_matmul(const Matmul* m) {
-    const Plan* p = plan_for(m);
-    if (!p->exists) { return false; }
+// Queues the matmul by one of its plan's algorithms.
+static inline cublasStatus_t plan_queue(const Plan* p, const Matmul* m, const Algorithm* with) {
     desc_set_pointers(p->desc, m);
     const float alpha = 1.0f, beta = m->out ? 0.0f : 1.0f;
     void* out = (void*)matmul_output(m);
-    cublas_check(cublasLtMatmul(gpu.cublaslt, p->desc, &alpha, m->b, p->b, m->a, p->a, &beta, out, p->out, out, p->out,
-                                &p->algorithm, gpu.workspace, p->workspace_bytes, gpu.stream),
-                 "a matmul (try --fused 0 or --kernels plain)");
+    return cublasLtMatmul(gpu.cublaslt, p->desc, &alpha, m->b, p->b, m->a, p->a, &beta, out, p->out, out, p->out,
+                          &with->algorithm, gpu.workspace, with->workspace_bytes, gpu.stream);
+}
+
+// Queues the matmul. Returns false, and queues nothing, if the library has no algorithm for it, or if its epilogue is
+// faster in kernels of its own.
+static inline bool cublaslt_matmul(const Matmul* m) {
+    Plan* p = plan_for(m);
+    p->last = *m;
+    if (!p->count || p->is_apart) { return false; }
+    cublas_check(plan_queue(p, m, &p->algorithm[p->chosen]), "a matmul (try --tune 0, --fused 0 or --kernels plain)");
     return true;
 }

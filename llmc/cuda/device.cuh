@@ -40,8 +40,9 @@ static inline HOST_DEVICE floatX to_floatX(float x) { return from_float<floatX>(
 // state
 
 static constexpr int WARP_SIZE = 32;
-// 32 MiB is what cuBLAS's documentation recommends for Hopper ("cublasSetWorkspace").
-static constexpr size_t WORKSPACE_BYTES = (size_t)32 << 20, SCRATCH_BYTES = (size_t)16 << 20;
+// cuBLAS's documentation recommends 32 MiB for Hopper ("cublasSetWorkspace"). With more, tune.cuh can also try
+// algorithms that split the depth.
+static constexpr size_t WORKSPACE_BYTES = (size_t)128 << 20, SCRATCH_BYTES = (size_t)16 << 20;
 
 // Implementations of attention: plain kernels (attention.cuh), flash.cuh, cuDNN.
 typedef enum { ATTENTION_PLAIN, ATTENTION_FLASH, ATTENTION_CUDNN } Attention;

@@ -1,5 +1,6 @@
 // Peak speeds of the GPU: operations per second of matmuls, and bytes per second of memory.
 #pragma once
+#include "../rng.h"
 #include "gpus.h"
 #include "matmul.cuh"
 
@@ -30,12 +31,29 @@ static inline double seconds_of_matmul(const Matmul* m) {
     return seconds_now() - start;
 }
 
-// The matrices are zeros, which cost the least power, so that the clock stays highest. They grow until a matmul takes
-// long enough.
+// x (n) = random numbers of the standard normal distribution (Box & Muller 1958). In E4M3 if is_fp8.
+static __global__ void fill_normal_kernel(floatX* x, size_t n, bool is_fp8) {
+    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) { return; }
+    const uint64_t bits = rng_u64(0, RNG_TEST, i);
+    const float uniform = ((float)(uint32_t)bits + 0.5f) * 0x1p-32f, turn = (float)(uint32_t)(bits >> 32) * 0x1p-32f;
+    const float normal = sqrtf(-2.0f * logf(uniform)) * cosf(6.2831853f * turn);
+    if (is_fp8) {
+        ((uint8_t*)x)[i] = __nv_cvt_float_to_fp8(normal, __NV_SATFINITE, __NV_E4M3);
+    } else {
+        x[i] = to_floatX(normal);
+    }
+}
+
+// The factors are random: on zeros a GPU draws less power, and its clocks are higher than in training. The matrices
+// grow until a matmul takes long enough.
 static inline double device_matmul_flops(void) {
     for (size_t n = 128;; n *= 2) {
         const size_t bytes = 2 * n * n * sizeof(floatX);
         floatX* matrices = (floatX*)device_alloc(bytes, "measuring the peak of matmuls");
+        fill_normal_kernel<<<blocks_for(n * n, THREADS_IN_BLOCK), THREADS_IN_BLOCK, 0, gpu.stream>>>(matrices, n * n,
+                                                                                                 gpu.fp8);
+        cuda_launched("fill_normal");
         Matmul m = forward_matmul(matrices + n * n, matrices, matrices, (int)n, (int)n, (int)n);
         if (gpu.fp8) { m.a_storage = m.b_storage = AS_E4M3; } // no scales: they are 1
         double best = seconds_of_matmul(&m);

@@ -292,6 +292,29 @@ char* checkpoint_newest(const char* out, json_t** state) {
 // ---------------------------------------------------------------------------------------------------------------------
 // saving and loading
 
+// Returns the lines of Backend.matmuls_save() as an array.
+static json_t* lines_to_json(const Backend* b) {
+    char* lines = b->matmuls_save();
+    json_t* array = json_array();
+    for (char *rest, *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (json_array_append_new(array, json_string(line))) { fatal("out of memory: state.json"); }
+    }
+    free(lines);
+    return array;
+}
+
+char* state_matmuls(const json_t* state, const Backend* b) {
+    const json_t* array = json_object_get(json_object_get(state, "matmuls"), b->device);
+    char* lines = NULL;
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const char* line = json_string_value(json_array_get(array, i));
+        char* longer = format("%s%s\n", lines ? lines : "", line ? line : "");
+        free(lines);
+        lines = longer;
+    }
+    return lines;
+}
+
 static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c, json_t* checksums, json_t* files) {
     const Backend* b = p->backend;
     json_t* state = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:O, s:O, s:{s:s}}", "format",
@@ -300,6 +323,12 @@ static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c
                               outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window),
                               "options", plan_options(p, c), "checksums", checksums, "files", files, "kernels",
                               b->device, b->device_kernels());
+    json_t* matmuls = lines_to_json(b);
+    if (json_array_size(matmuls) == 0) {
+        json_decref(matmuls);
+    } else if (json_object_set_new(state, "matmuls", json_pack("{s:o}", b->device, matmuls))) {
+        fatal("out of memory: state.json");
+    }
     if (!state || json_object_set_new(state, "checksum", json_hex(0))) { fatal("out of memory: state.json"); }
     return state;
 }

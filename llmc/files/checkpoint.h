@@ -61,6 +61,10 @@ char* checkpoint_saved_text(const char* out, const char* resume, const char* obj
 // Returns the kernels (Backend.device_kernels) that the run had on such a device; NULL if it had none.
 const char* state_kernels(const json_t* state, const Backend* b);
 
+// Returns the choices of matmul algorithms (Backend.matmuls_save) that the run had on such a device; NULL if it had
+// none. free() them.
+char* state_matmuls(const json_t* state, const Backend* b);
+
 // Writes, or reads, the options of a run in `out`. run_read_options() returns NULL if there is no such file, and ends
 // the program if it is damaged.
 bool run_write_options(const char* out, json_t* options, Error* err);

@@ -100,6 +100,14 @@ typedef enum {
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
 } cublasLtMatmulPreferenceAttributes_t;
 
+typedef enum {
+    CUBLASLT_ALGO_CONFIG_ID = 0,
+    CUBLASLT_ALGO_CONFIG_TILE_ID = 1,
+    CUBLASLT_ALGO_CONFIG_SPLITK_NUM = 2,
+    CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME = 3,
+    CUBLASLT_ALGO_CONFIG_STAGES_ID = 6,
+} cublasLtMatmulAlgoConfigAttributes_t;
+
 #include "emu/lt_attributes.h"
 
 typedef struct cublasLtContext* cublasLtHandle_t;
@@ -224,6 +232,10 @@ namespace emu::lt {
 
 enum { ALGORITHMS = 4, LARGEST_WORKSPACE = 64 << 10 };
 
+inline const char* algorithm_name(uint32_t epilogue) {
+    return epilogue == CUBLASLT_EPILOGUE_DEFAULT ? "cublaslt_" : "cublaslt_fused_";
+}
+
 // Returns result number `rank` of the heuristic, 0 being the best. The first half of them use a workspace, as far as
 // the preference allows one.
 inline Algorithm algorithm(int rank, uint64_t problem, const MatmulDesc& desc, const Preference& preference) {
@@ -268,6 +280,25 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     return CUBLAS_STATUS_SUCCESS;
 }
 
+// The number of an algorithm is its rank with the heuristic; the depth is split in as many parts as it adds.
+inline cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo,
+                                                           cublasLtMatmulAlgoConfigAttributes_t which, void* value,
+                                                           size_t size, size_t* written) {
+    emu::lt::Algorithm x;
+    if (!algo || !value || size != sizeof(uint32_t)) { return CUBLAS_STATUS_INVALID_VALUE; }
+    memcpy(&x, algo, sizeof x);
+    const uint32_t tile_128x128 = 20, stages_64x3 = 15;
+    const uint32_t number = which == CUBLASLT_ALGO_CONFIG_ID          ? x.parts - 1
+                            : which == CUBLASLT_ALGO_CONFIG_TILE_ID   ? tile_128x128
+                            : which == CUBLASLT_ALGO_CONFIG_STAGES_ID ? stages_64x3
+                            : which == CUBLASLT_ALGO_CONFIG_SPLITK_NUM
+                                ? x.parts
+                                : (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    memcpy(value, &number, sizeof number);
+    if (written) { *written = sizeof number; }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
                                      const void* A, cublasLtMatrixLayout_t a, const void* B, cublasLtMatrixLayout_t b,
                                      const void* beta, const void* C, cublasLtMatrixLayout_t c, void* D,
@@ -309,7 +340,9 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     status = check_pointers(product, x);
     if (status == CUBLAS_STATUS_SUCCESS) { status = check_epilogue_pointers(product, x); }
     if (status != CUBLAS_STATUS_SUCCESS) { return status; }
+    const std::string name = std::string(algorithm_name(desc->epilogue)) + std::to_string(x.parts - 1);
     emu::enqueue(stream, [=]() mutable {
+        emu::clock_launch(name.c_str()); // EMU_SLOW=cublaslt_0: the first algorithm of the heuristic, not fused
         {
             emu::Open open;
             if (x.workspace) { memset(workspace, 0xff, x.workspace); }

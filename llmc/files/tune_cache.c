@@ -1,0 +1,60 @@
+#include "tune_cache.h"
+#include <ctype.h>
+
+char* tune_cache_path(const char* folder, const char* identity) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char* path = NULL;
+    if (!strcmp(folder, "none")) { return NULL; }
+    if (strcmp(folder, "auto")) {
+        path = format("%s/%s.txt", folder, identity);
+    } else if (cache && *cache) {
+        path = format("%s/gpt2.c/%s.txt", cache, identity);
+    } else if (home && *home) {
+        path = format("%s/.cache/gpt2.c/%s.txt", home, identity);
+    }
+    for (char* c = path ? path + strlen(path) - strlen(identity) - strlen(".txt") : NULL; c && *c; c++) {
+        if (!isalnum((unsigned char)*c) && *c != '.') { *c = '_'; }
+    }
+    return path;
+}
+
+char* tune_cache_read(const char* path) {
+    Error err;
+    size_t size;
+    char* text = path_exists(path) ? read_file(path, &size, &err) : NULL;
+    return text ? text : format("%s", "");
+}
+
+// Returns the length of a line's key: what stands before its first space.
+static size_t key_length(const char* line) { return strcspn(line, " \n"); }
+
+static bool has_key(const char* lines, const char* line) {
+    const size_t n = key_length(line);
+    while (*lines) {
+        if (key_length(lines) == n && !strncmp(lines, line, n)) { return true; }
+        lines += strcspn(lines, "\n");
+        lines += *lines == '\n';
+    }
+    return false;
+}
+
+void tune_cache_add(const char* path, const char* lines) {
+    Error err;
+    char *old = tune_cache_read(path), *folder = format("%s", path), *all = format("%s", lines);
+    for (const char* line = old; *line;) {
+        const size_t n = strcspn(line, "\n");
+        if (!has_key(lines, line)) {
+            char* longer = format("%s%.*s\n", all, (int)n, line);
+            free(all);
+            all = longer;
+        }
+        line += n + (line[n] == '\n');
+    }
+    *strrchr(folder, '/') = 0;
+    if (strcmp(all, old) && (!make_directories(folder, &err) || !write_file_atomically(path, all, strlen(all), &err))) {
+        notice("warning: the choice of algorithms is not kept for the next start: %s", err.text);
+    }
+    free(old);
+    free(folder);
+    free(all);
+}

@@ -1,0 +1,14 @@
+// The choices of matmul algorithms (Backend.matmuls_save) of earlier starts on this machine, so that a start need not
+// measure again: a text file for each GPU, driver and version of the library.
+#pragma once
+#include "../base.h"
+
+// Returns the file for a machine of this identity (Backend.matmuls_identity) in the folder of --tune_cache; NULL if
+// there is to be none. auto: gpt2.c in $XDG_CACHE_HOME or ~/.cache. free() it.
+char* tune_cache_path(const char* folder, const char* identity);
+
+// Returns the lines of a cache file; empty if it cannot be read. free() them.
+char* tune_cache_read(const char* path);
+
+// Adds lines, which replace older ones for the same matmul. A file that cannot be written is only warned of.
+void tune_cache_add(const char* path, const char* lines);

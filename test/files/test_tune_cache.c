@@ -1,0 +1,53 @@
+// The file of choices of earlier starts: its place, what is added to it, and what cannot be read or written.
+#include "llmc/files/tune_cache.h"
+#include "test/test.h"
+
+static bool path_is(const char* option, const char* identity, const char* want) {
+    char* path = tune_cache_path(option, identity);
+    const bool same = want ? path && !strcmp(path, want) : !path;
+    free(path);
+    return same;
+}
+
+TEST(the_file_is_named_after_the_machine) {
+    setenv("HOME", "/home/me", 1);
+    setenv("XDG_CACHE_HOME", "/cache", 1);
+    EXPECT(path_is("none", "GPU", NULL));
+    EXPECT(path_is("auto", "GPU", "/cache/gpt2.c/GPU.txt"));
+    EXPECT(path_is("a folder", "NVIDIA H100 80GB/x, 1.2", "a folder/NVIDIA_H100_80GB_x__1.2.txt"));
+    unsetenv("XDG_CACHE_HOME");
+    EXPECT(path_is("auto", "GPU", "/home/me/.cache/gpt2.c/GPU.txt"));
+    unsetenv("HOME");
+    EXPECT(path_is("auto", "GPU", NULL));
+}
+
+static bool holds(const char* path, const char* want) {
+    char* lines = tune_cache_read(path);
+    const bool same = !strcmp(lines, want);
+    free(lines);
+    return same;
+}
+
+TEST(lines_are_added_and_replaced_by_their_key) {
+    char* path = format("%s/new/folder/file.txt", test_folder);
+    EXPECT(holds(path, ""));
+    tune_cache_add(path, "1,2 a\n1,20 b\n");
+    EXPECT(holds(path, "1,2 a\n1,20 b\n"));
+    tune_cache_add(path, "1,20 c\n3,4 d\n");
+    EXPECT(holds(path, "1,20 c\n3,4 d\n1,2 a\n"));
+    tune_cache_add(path, "");
+    EXPECT(holds(path, "1,20 c\n3,4 d\n1,2 a\n"));
+    free(path);
+}
+
+TEST(a_file_that_cannot_be_written_ends_nothing) {
+    char *file = format("%s/file", test_folder), *below = format("%s/file/below.txt", test_folder);
+    tune_cache_add(file, "1 a\n");
+    tune_cache_add(below, "1 a\n"); // only warns: a file is where a folder would have to be
+    EXPECT(holds(below, ""));
+    EXPECT(holds(file, "1 a\n"));
+    free(file);
+    free(below);
+}
+
+TEST_MAIN()
