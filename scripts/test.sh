@@ -134,7 +134,7 @@ group() { # NAME: runs it unless another lane took it
     log="build/log/$name"
     : >"$log"
     echo "== $name"
-    { "$name" </dev/null 2>&1; echo $? >"$work/$name.status"; } | while IFS= read -r line; do
+    { "$name" </dev/null 2>&1; echo $? >"$work/$name.status"; times >"$work/$name.times"; } | while IFS= read -r line; do
         printf '%s\n' "$line" >>"$log"
         printf '%s: %s\n' "$name" "${line#"$name: "}"
     done
@@ -146,7 +146,8 @@ group() { # NAME: runs it unless another lane took it
     elif [ "$status" = 0 ]; then counts="1 0 0"
     elif [ "$status" = 77 ]; then counts="0 0 1"
     else counts="0 1 0"; fi
-    echo "== $name: $(since "$start") s"
+    busy=$(awk -F '[ms ]+' 'NR == 2 { printf "%.0f", 60 * $1 + $2 + 60 * $3 + $4 }' "$work/$name.times")
+    echo "== $name: $(since "$start") s, $busy s of processor time"
     echo "$counts" >"$work/$name.counts"
 }
 lane() { for g in $groups; do group "$g"; done; }
