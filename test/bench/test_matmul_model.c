@@ -133,6 +133,10 @@ TEST(results_follow_the_sums_until_blackwell) {
     const MatmulTime blackwell = matmul_time(gpu_find("B200"), 6e12, &m, &bytes);
     EXPECT_NEAR(hopper.seconds, hopper.sums + 1e-4, 1e-12);
     EXPECT(blackwell.seconds == blackwell.sums && blackwell.bound_by_sums);
+    const MatmulBytes many = {3e6, 3e9, 3e12};
+    const MatmulTime by_memory = matmul_time(gpu_find("B200"), 6e12, &m, &many);
+    EXPECT_NEAR(by_memory.seconds, 1e-6 + 1e-3, 1e-12);
+    EXPECT(!by_memory.bound_by_sums);
 }
 
 // Forward on an A100: 634 instructions of each warp, one a cycle, beside 64 matmuls of 8 cycles. On an H100 a matmul
