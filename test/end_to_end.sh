@@ -523,7 +523,8 @@ a_step_on_a_gpu_is_predicted() {
     expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
 }
 
-# The recorded predictions, and the table of dev/ladder.md, are what the program prints today.
+# The recorded predictions, and the tables of dev/bench/results/README.md and dev/ladder.md, are what the program prints
+# today.
 kept_predictions_are_the_programs() {
     set +f
     set -- dev/bench/results/predicted/*/predict.txt
@@ -532,8 +533,11 @@ kept_predictions_are_the_programs() {
         command=$(sed -n '1s/^[$] [^ ]* //p' "$file")
         must "$train" $command --out ""
         sed 1d "$file" | cmp -s - "$dir/out" || note "$file is out of date: sh dev/bench/predict.sh"
+        tokens=$(sed -n 's/^in training: .* ms, \([0-9]*\) tok.*/\1/p' "$file" |
+            sed -e ':a' -e 's/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/; ta')
+        grep -q "^| .* $tokens (" dev/bench/results/README.md || note "dev/bench/results/README.md has no $tokens tok/s"
     done
-    [ $# -ge 10 ] || note "only $# predictions"
+    [ $# -ge 26 ] || note "only $# predictions"
     must "$train" bench predict A100 --batch_size 16 --graph 0 --out ""
     for form in 'attention by matmuls, unfused' 'flash attention, unfused' 'flash attention, fused'; do
         awk -v form="$form" 'index($0, form) == 1 {

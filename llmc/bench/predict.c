@@ -1,17 +1,14 @@
 #include "predict.h"
+#include "attention_model.h"
 #include <strings.h>
 
-// The assumed part of the data sheet's peak that a kernel reaches, on GPUs before Hopper and from Hopper on. The best
-// published matmuls reach 0.87 of an A100's bf16 peak and 0.80 of an H100's; less is assumed, because a small model
-// sums over fewer channels (K). In FP8 the best reach 0.71 of an H100's peak; 3/4 of that is assumed, as of bf16's
-// 0.80.
+// The assumed part of the data sheet's peak that a kernel reaches, on GPUs before Hopper and from Hopper on. 0:
+// computed by matmul_model.h or attention_model.h.
 //
-// Attention, not causal, with heads of 64 and 1024 tokens, has been measured on an H100 (Shah et al. 2024,
-// FlashAttention-3): FlashAttention-2 reaches 0.31 and 0.24 of the peak forward and backward, cuDNN 0.38 and 0.35. Less
-// is assumed for our kernels: they are simpler than FlashAttention-2, and backward computes the scores twice. For cuDNN
-// three quarters of its figures are assumed: a causal mask leaves tiles half empty, and we ask for a deterministic
-// backward. On an A100 others measured cuDNN at 0.82 of the speed of PyTorch's flash attention, so there only its
-// backward, which computes the scores once, is assumed to be faster than ours.
+// cuDNN's attention, not causal, with heads of 64 and 1024 tokens, has been measured on an H100 at 0.38 of the peak
+// forward and 0.35 backward (Shah et al. 2024, FlashAttention-3). Three quarters of that are assumed, because a causal
+// mask leaves tiles half empty, and we ask for a deterministic backward. On an A100 it took 0.82 of the time of
+// PyTorch's flash attention, which is FlashAttention-2: three quarters of 0.49 and 0.38 (attention_model.h) over 0.82.
 typedef struct {
     const char* what;
     const char* peak; // the dtype whose peak (gpu_peak_flops) bounds it; NULL: the dtype of the matmuls' factors
@@ -19,15 +16,20 @@ typedef struct {
 } Efficiency;
 
 static const Efficiency EFFICIENCIES[NUM_WORKS] = {
-    {"matmuls by cuBLASLt", NULL, 0.70, 0.60},        {"matmuls in FP8 by cuBLASLt", "fp8", 0.62, 0.53},
-    {"plain matmuls", "fp32", 0.15, 0.10},            {"flash attention, forward", "bf16", 0.30, 0.20},
-    {"flash attention, backward", "bf16", 0.22, 0.14}, {"flash attention in fp32", "fp32", 0.25, 0.25},
-    {"cuDNN's attention, forward", "bf16", 0.30, 0.28}, {"cuDNN's attention, backward", "bf16", 0.28, 0.26},
+    {"matmuls by cuBLASLt", NULL, 0, 0},               {"matmuls in FP8 by cuBLASLt", "fp8", 0, 0},
+    {"plain matmuls", "fp32", 0.15, 0.10},             {"flash attention, forward", "bf16", 0, 0},
+    {"flash attention, backward", "bf16", 0, 0},       {"flash attention in fp32", "fp32", 0.25, 0.25},
+    {"cuDNN's attention, forward", "bf16", 0.45, 0.28}, {"cuDNN's attention, backward", "bf16", 0.35, 0.26},
     {"attention by plain kernels", "fp32", 0.05, 0.05}, {"element by element", "fp32", 0.25, 0.25},
 };
 
-double efficiency_of(const GpuFacts* gpu, WorkKind work) {
-    return gpu->major >= 9 ? EFFICIENCIES[work].hopper : EFFICIENCIES[work].before_hopper;
+static bool is_flash(WorkKind work) { return work == WORK_FLASH_FORWARD || work == WORK_FLASH_BACKWARD; }
+static bool is_library_matmul(WorkKind work) { return work == WORK_MATMUL || work == WORK_FP8_MATMUL; }
+
+double efficiency_of(const Step* s, WorkKind work) {
+    if (is_library_matmul(work)) { return matmul_sustained(s->gpu, work_dtype(s, work), MEMORY_EFFICIENCY); }
+    if (is_flash(work)) { return flash_part_of_peak(s->gpu, work == WORK_FLASH_FORWARD, s->T); }
+    return s->gpu->major >= 9 ? EFFICIENCIES[work].hopper : EFFICIENCIES[work].before_hopper;
 }
 
 double step_gap(const Step* s) { return s->graph ? GRAPH_KERNEL_GAP : KERNEL_GAP; }
@@ -37,20 +39,40 @@ const char* work_dtype(const Step* s, WorkKind work) {
     return peak ? peak : s->fp8 ? "bf16" : s->dtype;
 }
 
+// Bytes per second, from and to memory.
+static double step_bandwidth(const Step* s) { return 1e9 * s->gpu->memory * MEMORY_EFFICIENCY; }
+
+// Adds the time of a matmul by cuBLASLt to the two sums, by what bounds each of its terms.
+static void add_matmul_time(const Step* s, const Kernel* k, double times, Prediction* p) {
+    const char* dtype = work_dtype(s, k->work);
+    const MatmulSize* m = &k->size;
+    const double factors = matmul_factor_bytes(dtype) * ((double)m->rows + m->cols) * m->depth;
+    const MatmulBytes bytes = {factors, fmax((k->read + k->written) / k->launches - factors, 0), step_bandwidth(s)};
+    const double flops = gpu_peak_flops(s->gpu, dtype) * efficiency_of(s, k->work) / s->gpu->sms;
+    const MatmulTime t = matmul_time(s->gpu, flops, m, &bytes);
+    const double sums = t.bound_by_sums ? t.sums : 0;
+    p->arithmetic_seconds += times * k->launches * sums;
+    p->memory_seconds += times * k->launches * (t.seconds - sums);
+}
+
+// Adds the time of any other kernel to the sum of what bounds it.
+static void add_kernel_time(const Step* s, const Kernel* k, double times, Prediction* p) {
+    const double peak = gpu_peak_flops(s->gpu, work_dtype(s, k->work)) * efficiency_of(s, k->work);
+    const double memory = (k->read + k->written) / step_bandwidth(s), arithmetic = k->flops / peak;
+    *(memory > arithmetic ? &p->memory_seconds : &p->arithmetic_seconds) += times * fmax(memory, arithmetic);
+}
+
 Prediction predict_kernels(const Step* s, const KernelList* k, double times) {
     Prediction p = {.times = times};
     for (int i = 0; i < k->count; i++) {
         const Kernel* kernel = &k->kernel[i];
-        const double peak =
-            gpu_peak_flops(s->gpu, work_dtype(s, kernel->work)) * efficiency_of(s->gpu, kernel->work);
-        const double memory = (kernel->read + kernel->written) / (1e9 * s->gpu->memory * MEMORY_EFFICIENCY);
-        const double arithmetic = kernel->flops / peak;
         p.launches += times * kernel->launches;
         p.flops += times * kernel->flops;
         p.matmul_flops += kernel->work == WORK_ELEMENTS ? 0 : times * kernel->flops;
         p.read += times * kernel->read;
         p.written += times * kernel->written;
-        *(memory > arithmetic ? &p.memory_seconds : &p.arithmetic_seconds) += times * fmax(memory, arithmetic);
+        if (is_library_matmul(kernel->work)) { add_matmul_time(s, kernel, times, &p); }
+        else { add_kernel_time(s, kernel, times, &p); }
     }
     p.gap_seconds = step_gap(s) * p.launches;
     p.seconds = p.memory_seconds + p.arithmetic_seconds + p.gap_seconds;
@@ -87,6 +109,8 @@ Prediction predict_step(const Step* s, StepPart part) {
     }
     return sum;
 }
+
+double training_factor(const GpuFacts* gpu) { return gpu->major >= 9 ? 1.20 : 1.09; }
 
 const char* prediction_bound(const Prediction* p) {
     return p->gap_seconds > fmax(p->memory_seconds, p->arithmetic_seconds) ? "launches"
@@ -145,6 +169,7 @@ static const GpuFacts* gpu_asked_for(const Config* c) {
 static const char* storage_of(const char* dtype) { return is_one_of(dtype, "fp32|tf32") ? "fp32" : "bf16"; }
 
 Step step_of(const Plan* p, const Config* c, const GpuFacts* gpu) {
+    const size_t element_bytes = strcmp(storage_of(p->dtype), "fp32") ? 2 : 4;
     const bool plain = !strcmp(c->kernels, "plain"), is_simple = plain || !c->flash || !strcmp(c->attention, "plain");
     const Step s = {.backend = p->backend,
                     .shape = p->shape,
@@ -153,7 +178,9 @@ Step step_of(const Plan* p, const Config* c, const GpuFacts* gpu) {
                     .keep = p->keep,
                     .micro_batches = (double)p->total_batch_size / ((double)p->B * p->T),
                     .parameters = (double)gpt2_params_table(&p->shape, 1).size,
-                    .element_bytes = strcmp(storage_of(p->dtype), "fp32") ? 2 : 4,
+                    .element_bytes = element_bytes,
+                    .residual_bytes = sizeof(float),
+                    .classifier_chunk = gpu_classifier_chunk(element_bytes),
                     .dtype = p->dtype,
                     .plain = plain,
                     .fused = c->fused != 0,
@@ -183,11 +210,13 @@ static void print_assumptions(const Step* s) {
     puts("A PREDICTION: computed, not measured. Assumed:");
     printf("  %-30s %3.0f%% of %.5g GB/s\n", "memory", 100 * MEMORY_EFFICIENCY, s->gpu->memory);
     for (int w = 0; w < NUM_WORKS; w++) {
-        const Efficiency* e = &EFFICIENCIES[w];
-        const char* dtype = work_dtype(s, (WorkKind)w);
-        if (!step_has(s, (WorkKind)w)) { continue; }
-        printf("  %-30s %3.0f%% of %.5g TFLOP/s (%s)\n", e->what, 100 * efficiency_of(s->gpu, (WorkKind)w),
-               gpu_peak_flops(s->gpu, dtype) / 1e12, dtype);
+        const WorkKind work = (WorkKind)w;
+        const char *dtype = work_dtype(s, work), *source = "";
+        if (!step_has(s, work)) { continue; }
+        if (is_library_matmul(work)) { source = ", by the fastest published; tiles in waves, results from memory"; }
+        if (is_flash(work)) { source = ", by its machine code and FlashAttention-2"; }
+        printf("  %-30s %3.0f%% of %.5g TFLOP/s (%s)%s\n", EFFICIENCIES[w].what, 100 * efficiency_of(s, work),
+               gpu_peak_flops(s->gpu, dtype) / 1e12, dtype, source);
     }
     printf("  %-30s %3.0f us for each, %s\n", "starting and ending a kernel", 1e6 * step_gap(s),
            s->graph ? "from a graph" : "launched one by one");
@@ -308,6 +337,7 @@ int bench_predict(const Config* c) {
     const Step s = step_of(&plan, c, gpu);
     const Prediction all = predict_step(&s, NUM_PARTS);
     const double tokens = (double)plan.total_batch_size;
+    const double training = training_factor(gpu) * all.seconds;
     const double mfu = flops_per_token(&plan) * tokens / all.seconds / gpu_peak_flops(gpu, s.dtype);
     print_step(&s, &plan, c);
     print_assumptions(&s);
@@ -316,12 +346,17 @@ int bench_predict(const Config* c) {
         "\npredicted step: %.2f ms, %.0f tok/s, %.1f%% %s MFU (memory %.1f ms, arithmetic %.1f ms, launches %.1f ms)\n",
         1e3 * all.seconds, tokens / all.seconds, 100 * mfu, s.dtype, 1e3 * all.memory_seconds,
         1e3 * all.arithmetic_seconds, 1e3 * all.gap_seconds);
+    printf("in training: %.2f ms, %.0f tok/s, %.1f%% %s MFU (%.2f times the predicted step: so were llm.c's published "
+           "steps on such a GPU)\n",
+           1e3 * training, tokens / training, 100 * mfu / training_factor(gpu), s.dtype, training_factor(gpu));
     json_t* forms = print_bytes_per_token(&s);
     json_t* record = bench_record("prediction: computed, not measured", c, &plan, gpu->name, NAN, "ops", rows);
     if (record) {
         json_object_set_new(record, "predicted_ms", json_real(1e3 * all.seconds));
         json_object_set_new(record, "predicted_tok_s", json_real(tokens / all.seconds));
         json_object_set_new(record, "predicted_mfu", json_real(mfu));
+        json_object_set_new(record, "training_ms", json_real(1e3 * training));
+        json_object_set_new(record, "training_tok_s", json_real(tokens / training));
     }
     json_object_set_new(record, "forms", forms);
     if (!*c->out) {

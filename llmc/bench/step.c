@@ -49,9 +49,16 @@ const StepOp STEP_OPS[NUM_STEP_OPS] = {
 
 Kernel* add_kernel(KernelList* k, WorkKind work, int launches, double flops, double read, double written) {
     if (k->count == (int)(sizeof k->kernel / sizeof *k->kernel)) { fatal("an operation has more than 8 kernels"); }
-    const Kernel kernel = {work, launches, flops, read, written};
+    const Kernel kernel = {.work = work, .launches = launches, .flops = flops, .read = read, .written = written};
     k->kernel[k->count] = kernel;
     return &k->kernel[k->count++];
+}
+
+Kernel* add_matmul(KernelList* k, WorkKind work, int launches, MatmulSize size, double read, double written) {
+    const double flops = 2.0 * size.rows * size.cols * size.depth;
+    Kernel* kernel = add_kernel(k, work, launches, launches * flops, read, written);
+    kernel->size = size;
+    return kernel;
 }
 
 static WorkKind matmul_work(const Step* s) { return s->plain ? WORK_PLAIN_MATMUL : WORK_MATMUL; }
@@ -62,24 +69,39 @@ static bool step_fuses_gelu(const Step* s) {
 
 enum { FP8_SCALE_BYTES = 16 }; // sizeof(Fp8Scale): each cast begins by zeroing one
 
-// Lists the kernels of a linear layer forward (matmul.cuh). `out`: bytes of the layer's output. With `gelu`, GELU
-// follows: in the matmul's epilogue, or as a kernel of its own (`apart`), which writes the second output.
-static void linear_forward(const Step* s, KernelList* k, const OpCost* c, double out, bool gelu) {
-    const bool with_gelu = gelu && step_fuses_gelu(s), apart = gelu && !with_gelu;
-    add_kernel(k, matmul_work(s), 1, c->flops, c->read, c->written - (apart ? out : 0));
+// The matmuls of a linear layer with N rows: forward, and backward to its input and to its weight.
+static MatmulSize forward_size(int N, const OpSizes* z) { return (MatmulSize){N, z->OC, z->C}; }
+static MatmulSize backward_inp_size(int N, const OpSizes* z) { return (MatmulSize){N, z->C, z->OC}; }
+static MatmulSize backward_weight_size(int N, const OpSizes* z) { return (MatmulSize){z->OC, z->C, N}; }
+
+// Lists the kernels of a linear layer forward (matmul.cuh). With `gelu`, GELU follows: in the matmul's epilogue, or as
+// a kernel of its own (`apart`), which writes the second output.
+static void linear_forward(const Step* s, KernelList* k, const OpCost* c, const OpSizes* z, bool gelu) {
+    const int N = s->B * s->T;
+    const double out = (double)N * z->OC * (double)s->element_bytes;
+    const bool apart = gelu && (s->gelu_apart || !step_fuses_gelu(s));
+    add_matmul(k, matmul_work(s), 1, forward_size(N, z), c->read, c->written - (apart ? out : 0));
     if (!s->fused && !s->plain) { add_kernel(k, WORK_ELEMENTS, 1, 0, out, out); } // the bias
     if (apart) { add_kernel(k, WORK_ELEMENTS, 1, 0, out, out); }
 }
 
-// Lists the kernels of a linear layer backward. inp, out: bytes of the layer's input and output. Both matmuls read the
-// gradient of the output. The gradient of the bias is summed in an epilogue and added by add_vector() (matmul.cuh), or
-// by kernels that read the gradient of the output a third time.
-static void linear_backward(const Step* s, KernelList* k, const OpCost* c, double inp, double out, int OC, bool gelu) {
-    const bool apart = gelu && !step_fuses_gelu(s), fused = s->fused && !s->plain;
-    add_kernel(k, matmul_work(s), 2, c->flops, c->read + out - (apart ? inp : 0), c->written);
+// Lists the kernels of a linear layer backward. Both matmuls read the gradient of the output. That to the input reads
+// the weight, and with GELU in its epilogue what went into GELU; that to the weight reads and writes the weight's
+// gradient. The gradient of the bias is summed in an epilogue and added by add_vector() (matmul.cuh), or by kernels
+// that read the gradient of the output a third time.
+static void linear_backward(const Step* s, KernelList* k, const OpCost* c, const OpSizes* z, bool gelu) {
+    const int N = s->B * s->T;
+    const double x = (double)s->element_bytes, inp = x * N * z->C, out = x * N * z->OC;
+    const double weight = x * z->C * z->OC;
+    const bool apart = gelu && (s->gelu_gradient_apart || !step_fuses_gelu(s));
+    const double to_inp = out + weight + (gelu && !apart ? inp : 0);
+    add_matmul(k, matmul_work(s), 1, backward_inp_size(N, z), to_inp, inp);
+    add_matmul(k, matmul_work(s), 1, backward_weight_size(N, z), c->read + out - (apart ? inp : 0) - to_inp,
+               c->written - inp);
     if (apart) { add_kernel(k, WORK_ELEMENTS, 1, 0, 2 * inp, inp); }
-    if (fused) { add_kernel(k, WORK_ELEMENTS, 1, 0, 8.0 * OC, 4.0 * OC); }
-    else { add_kernel(k, WORK_ELEMENTS, 2, 0, out, 0); }
+    if (s->fused && !s->plain && !s->bias_gradient_apart) {
+        add_kernel(k, WORK_ELEMENTS, 1, 0, 8.0 * z->OC, 4.0 * z->OC);
+    } else { add_kernel(k, WORK_ELEMENTS, 2, 0, out, 0); }
 }
 
 // Returns true if a layer's matmuls are in FP8 (fp8_supports in matmul.cuh).
@@ -94,21 +116,26 @@ static void fp8_cast_kernels(KernelList* k, double n, int copies) {
 }
 
 // Lists the kernels of a layer in FP8 forward. Its matmul reads one byte of each element where `c` counts two. Only the
-// bias is fused. inp, out, weight: elements, not bytes.
-static void fp8_forward(const Step* s, KernelList* k, const OpCost* c, double inp, double out, double weight,
-                        bool gelu) {
+// bias is fused.
+static void fp8_forward(const Step* s, KernelList* k, const OpCost* c, const OpSizes* z, bool gelu) {
+    const int N = s->B * s->T;
+    const double inp = (double)N * z->C, out = (double)N * z->OC, weight = (double)z->C * z->OC;
     fp8_cast_kernels(k, inp, 1);
-    add_kernel(k, WORK_FP8_MATMUL, 1, c->flops, c->read - inp - weight, c->written - (gelu ? 2 * out : 0));
+    add_matmul(k, WORK_FP8_MATMUL, 1, forward_size(N, z), c->read - inp - weight, c->written - (gelu ? 2 * out : 0));
     if (!s->fused) { add_kernel(k, WORK_ELEMENTS, 1, 0, 2 * out, 2 * out); } // the bias
     if (gelu) { add_kernel(k, WORK_ELEMENTS, 1, 0, 2 * out, 2 * out); }
 }
 
 // The same backward. Two copies of the output's gradient are cast, one of them transposed, and one of the input,
 // transposed.
-static void fp8_backward(KernelList* k, const OpCost* c, double inp, double out, double weight, bool gelu) {
+static void fp8_backward(const Step* s, KernelList* k, const OpCost* c, const OpSizes* z, bool gelu) {
+    const int N = s->B * s->T;
+    const double inp = (double)N * z->C, out = (double)N * z->OC, weight = (double)z->C * z->OC;
     fp8_cast_kernels(k, out, 2);
     fp8_cast_kernels(k, inp, 1);
-    add_kernel(k, WORK_FP8_MATMUL, 2, c->flops, c->read - inp - weight - (gelu ? 2 * inp : 0), c->written);
+    add_matmul(k, WORK_FP8_MATMUL, 1, backward_inp_size(N, z), out + weight, 2 * inp);
+    add_matmul(k, WORK_FP8_MATMUL, 1, backward_weight_size(N, z),
+               c->read - inp - weight - (gelu ? 2 * inp : 0) - out - weight, c->written - 2 * inp);
     if (gelu) { add_kernel(k, WORK_ELEMENTS, 1, 0, 2 * (2 * inp), 2 * inp); }
     add_kernel(k, WORK_ELEMENTS, 2, 0, 2 * out, 0); // the bias's gradient
 }
@@ -145,66 +172,86 @@ static void attention_kernels(const Step* s, KernelList* k, const OpCost* c, boo
 }
 
 // Scaling, masking, softmax and their gradients are kernels that read and write all scores in memory. Matmuls are done
-// in full; half of the scores are masked afterwards.
+// in full; half of the scores are masked afterwards. All heads' matmuls are one launch: here one tall matmul.
 static void attention_by_matmuls(const Step* s, KernelList* k, bool forward) {
-    const double tokens = (double)s->B * s->T, C = s->shape.channels, x = (double)s->element_bytes;
-    const double rows = tokens * C * x;
-    const double scores = tokens * s->T * s->shape.num_heads * x, flops = 2 * tokens * s->T * C;
+    const int rows = s->B * s->T * s->shape.num_heads, HS = s->shape.channels / s->shape.num_heads;
+    const double bytes = (double)rows * HS * (double)s->element_bytes; // of q, k, v or out
+    const double scores = (double)rows * s->T * (double)s->element_bytes;
+    const MatmulSize to_scores = {rows, s->T, HS}, from_scores = {rows, HS, s->T};
     const WorkKind work = matmul_work(s);
     if (forward) {
-        add_kernel(k, work, 1, flops, 2 * rows, scores);
+        add_matmul(k, work, 1, to_scores, 2 * bytes, scores);
         add_kernel(k, WORK_ELEMENTS, 3, 0, 3 * scores, 3 * scores);
-        add_kernel(k, work, 1, flops, scores + rows, rows);
+        add_matmul(k, work, 1, from_scores, scores + bytes, bytes);
         return;
     }
-    add_kernel(k, work, 2, 2 * flops, scores + 3 * rows, scores + rows); // gradients of probabilities and v
+    add_matmul(k, work, 1, to_scores, 2 * bytes, scores);           // gradient of probabilities
+    add_matmul(k, work, 1, from_scores, scores + bytes, bytes);     // of v
     add_kernel(k, WORK_ELEMENTS, 3, 0, 4 * scores, 3 * scores);
-    add_kernel(k, work, 2, 2 * flops, 2 * (scores + rows), 2 * rows); // gradients of q and k
+    add_matmul(k, work, 2, from_scores, 2 * (scores + bytes), 2 * bytes); // of q and k
 }
 
 // crossentropy.cuh. For each chunk of rows, a matmul writes the logits, softmax replaces them by their gradient, and
-// two matmuls read that. Two of the three matmuls read the weight; the third adds to the weight's gradient.
+// two matmuls read that. Two of the three matmuls read the weight; the third adds to the weight's gradient, which each
+// further chunk reads and writes again. The padded part of the vocabulary is summed too, but no FLOPs are counted for
+// it.
 static void classifier_kernels(const Step* s, KernelList* k, const OpCost* c, bool backward) {
-    const double tokens = (double)s->B * s->T, x = (double)s->element_bytes, Vp = s->shape.padded_vocab_size;
-    const double weight = Vp * s->shape.channels, logits = tokens * Vp * x;
-    const int chunks = (int)ceil(tokens / gpu_classifier_chunk(s->element_bytes));
-    if (!backward) {
-        add_kernel(k, matmul_work(s), chunks, c->flops, c->read + (chunks - 1) * weight * x, c->written + logits);
-        add_kernel(k, WORK_ELEMENTS, chunks, 0, logits, 0);
-        return;
+    const double tokens = (double)s->B * s->T, x = (double)s->element_bytes;
+    const int C = s->shape.channels, Vp = s->shape.padded_vocab_size;
+    const double weight = (double)Vp * C, logits = tokens * Vp * x, inp = tokens * C * x;
+    const int chunks = (int)ceil(tokens / s->classifier_chunk), rows = (int)ceil(tokens / chunks);
+    const MatmulSize size[] = {{rows, Vp, C}, {rows, C, Vp}, {Vp, C, rows}};
+    const double read[] = {inp + chunks * weight * x, logits + chunks * weight * x, logits + inp + chunks * weight * 4};
+    const double written[] = {logits, inp, chunks * weight * 4};
+    const int matmuls = backward ? 3 : 1;
+    for (int i = 0; i < matmuls; i++) {
+        add_matmul(k, matmul_work(s), chunks, size[i], read[i], written[i])->flops = c->flops / matmuls;
+        if (i == 0) { add_kernel(k, WORK_ELEMENTS, chunks, 0, logits, backward ? logits : 0); }
     }
-    const double inp = tokens * s->shape.channels * x;
-    const double again = (chunks - 1) * weight * 4; // each further chunk reads and writes the weight's gradient again
-    add_kernel(k, matmul_work(s), 3 * chunks, c->flops,
-               c->read + inp + (2 * chunks - 1) * weight * x + 2 * logits + again, c->written + logits + again);
-    add_kernel(k, WORK_ELEMENTS, chunks, 0, logits, logits);
+}
+
+// How often an operation reads and writes all of the residual stream or its gradient, which op_cost() counts in fp32.
+static const struct {
+    const char* op;
+    int reads, writes;
+} RESIDUAL_PASSES[] = {
+    {"encoder_forward", 0, 1},    {"layernorm_forward", 1, 0}, {"residual_layernorm_forward", 1, 1},
+    {"layernorm_backward", 2, 1}, {"encoder_backward", 2, 0}, // for wte and for wpe
+};
+
+static void count_residual(const Step* s, const char* name, OpCost* c) {
+    const double less = (double)s->B * s->T * s->shape.channels * (4 - (double)s->residual_bytes);
+    for (size_t i = 0; i < sizeof RESIDUAL_PASSES / sizeof *RESIDUAL_PASSES; i++) {
+        if (strcmp(RESIDUAL_PASSES[i].op, name)) { continue; }
+        c->read -= RESIDUAL_PASSES[i].reads * less;
+        c->written -= RESIDUAL_PASSES[i].writes * less;
+    }
 }
 
 static bool is_op(const char* name, const char* other) { return !strcmp(name, other); }
 
 // Lists the kernels of an operation on a linear layer; returns false for other operations.
 static bool layer_kernels(const Step* s, KernelList* k, const char* name, const OpSizes* z, OpCost c) {
-    const double tokens = (double)s->B * s->T, inp = tokens * z->C, out = tokens * z->OC, x = (double)s->element_bytes;
-    const double weight = (double)z->C * z->OC;
+    const double inp = (double)s->B * s->T * z->C * (double)s->element_bytes;
     const bool before = is_op(name, "gelu_matmul_forward"), after = is_op(name, "matmul_gelu_forward");
     if (before || after || is_op(name, "matmul_forward")) {
         if (before) {
-            add_kernel(k, WORK_ELEMENTS, 1, 0, x * inp, x * inp);
-            c.written -= x * inp;
+            add_kernel(k, WORK_ELEMENTS, 1, 0, inp, inp);
+            c.written -= inp;
         }
-        if (step_in_fp8(s, z)) { fp8_forward(s, k, &c, inp, out, weight, after); }
-        else { linear_forward(s, k, &c, x * out, after); }
+        if (step_in_fp8(s, z)) { fp8_forward(s, k, &c, z, after); }
+        else { linear_forward(s, k, &c, z, after); }
         return true;
     }
     const bool gelu = is_op(name, "matmul_gelu_backward");
     if (!gelu && !is_op(name, "matmul_backward")) { return false; }
-    if (step_in_fp8(s, z)) { fp8_backward(k, &c, inp, out, weight, gelu); }
-    else { linear_backward(s, k, &c, x * inp, x * out, z->OC, gelu); }
+    if (step_in_fp8(s, z)) { fp8_backward(s, k, &c, z, gelu); }
+    else { linear_backward(s, k, &c, z, gelu); }
     return true;
 }
 
 KernelList op_kernels(const Step* s, const char* name, const OpSizes* z) {
-    const OpCost c = op_cost(s->backend, op_number(name), z);
+    OpCost c = op_cost(s->backend, op_number(name), z);
     const double tokens = (double)s->B * s->T;
     KernelList k = {.count = 0};
     if (layer_kernels(s, &k, name, z, c)) { return k; }
@@ -218,7 +265,9 @@ KernelList op_kernels(const Step* s, const char* name, const OpSizes* z) {
     } else {
         const bool sums_columns = is_op(name, "layernorm_backward"), embeds = is_op(name, "encoder_backward");
         const int launches = sums_columns || embeds ? 3 : is_op(name, "norm_squared") ? 2 : 1; // as in cuda/*.cuh
-        add_kernel(&k, WORK_ELEMENTS, launches, c.flops, c.read + (embeds ? 4 * tokens * z->C : 0), c.written);
+        c.read += embeds ? 4 * tokens * z->C : 0;
+        count_residual(s, name, &c);
+        add_kernel(&k, WORK_ELEMENTS, launches, c.flops, c.read, c.written);
     }
     return k;
 }
@@ -264,8 +313,8 @@ KernelList step_kernels(const Step* s, const StepOp* row) {
         return k;
     }
     if (row->op == ZERO) {
-        const double n = row->step ? s->parameters : (double)s->B * s->T * s->shape.channels;
-        add_kernel(&k, WORK_ELEMENTS, 1, 0, 0, 4 * n);
+        const double rows = (double)s->B * s->T * s->shape.channels;
+        add_kernel(&k, WORK_ELEMENTS, 1, 0, 0, row->step ? 4 * s->parameters : rows * (double)s->residual_bytes);
         return k;
     }
     const OpSizes sizes = step_sizes(s, row->op, row->layer);

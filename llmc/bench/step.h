@@ -8,6 +8,7 @@
 #include "../check/op_cases.h"
 #include "../cuda/gpus.h"
 #include "../gpt2.h"
+#include "matmul_model.h"
 
 // A linear layer of a block on which an operation runs. An operation on several layers has a row for each.
 typedef struct {
@@ -52,14 +53,17 @@ typedef struct {
     Keep keep;
     double micro_batches; // in a step
     double parameters;
-    size_t element_bytes; // of a Stored
+    size_t element_bytes;  // of a Stored
+    size_t residual_bytes; // of an element of the residual stream and of its gradient
+    int classifier_chunk;  // rows of logits at a time
     const char* dtype;
     bool plain, fused, graph, fp8;
+    bool gelu_apart, gelu_gradient_apart, bias_gradient_apart; // kernels of their own, whatever `fused` says
     AttentionForm attention;
     const GpuFacts* gpu;
 } Step;
 
-// Kinds of arithmetic, which reach different parts of a GPU's peak (EFFICIENCIES in predict.c).
+// Kinds of arithmetic, which reach different parts of a GPU's peak (predict.h).
 typedef enum { WORK_MATMUL, WORK_FP8_MATMUL, WORK_PLAIN_MATMUL, WORK_FLASH_FORWARD, WORK_FLASH_BACKWARD,
                WORK_FLASH_FP32, WORK_CUDNN_FORWARD, WORK_CUDNN_BACKWARD, WORK_PLAIN_ATTENTION, WORK_ELEMENTS,
                NUM_WORKS } WorkKind;
@@ -69,6 +73,7 @@ typedef struct {
     WorkKind work;
     int launches;
     double flops, read, written; // sums over the launches; bytes read and written
+    MatmulSize size;             // of each launch, if this is WORK_MATMUL or WORK_FP8_MATMUL
 } Kernel;
 
 typedef struct {
@@ -78,6 +83,9 @@ typedef struct {
 
 // Appends a kernel and returns it; the list holds 8 at most. flops, read and written are sums over `launches`.
 Kernel* add_kernel(KernelList* k, WorkKind work, int launches, double flops, double read, double written);
+
+// Appends `launches` matmuls of equal size, whose FLOPs follow from it. `read` counts the factors too.
+Kernel* add_matmul(KernelList* k, WorkKind work, int launches, MatmulSize size, double read, double written);
 
 // Returns the kernels of one run of an operation at the given sizes.
 KernelList op_kernels(const Step* s, const char* name, const OpSizes* z);

@@ -174,11 +174,94 @@ TEST(a_kernel_takes_the_longer_of_two_times) {
     Prediction p = predict_kernels(&s, &k, 3);
     EXPECT_NEAR(p.seconds, 3 * (1 + 2 * step_gap(&s)), 1e-9);
     EXPECT(!strcmp(prediction_bound(&p), "memory"));
-    k.kernel[0].flops = 2 * 19.5e12 * efficiency_of(s.gpu, WORK_ELEMENTS);
+    k.kernel[0].flops = 2 * 19.5e12 * efficiency_of(&s, WORK_ELEMENTS);
     p = predict_kernels(&s, &k, 1);
     EXPECT_NEAR(p.seconds, 2 + 2 * step_gap(&s), 1e-9);
     EXPECT(!strcmp(prediction_bound(&p), "arithmetic"));
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// llm.c's published steps
+
+// Steps of llm.c on eight GPUs, with cuDNN's attention, ZeRO-1 and 1024 tokens in a sequence. Sources: the scripts of
+// github.com/karpathy/llm.c (run_gpt2_124M.sh, 350M, 774M, 1558M), whose heads have the times; 1558M: 2.7 to 2.8 s, 47%
+// MFU. On H100s 124M and 350M by the llm.c records of github.com/KellerJordan/modded-nanogpt: 19,560 steps in 45.6
+// minutes, 60,000 in 5.8 hours.
+typedef struct {
+    const char *gpu, *model;
+    int B;
+    double tokens, ms; // of a step on eight GPUs
+    bool gelu_fused;   // forward, by -ge 1
+} PublishedStep;
+
+static const PublishedStep LLM_C[] = {
+    {"A100", "gpt2", 64, 524288, 300, false},
+    {"H100", "gpt2", 64, 524288, 140, false},
+    {"A100", "gpt2-medium", 64, 524288, 820, false},
+    {"A100", "gpt2-large", 32, 524288, 1700, false},
+    {"H100", "gpt2-medium", 64, 524288, 348, false},
+    {"H100", "gpt2-xl", 16, 1048576, 2750, true},
+};
+
+enum { NUM_LLM_C = sizeof LLM_C / sizeof *LLM_C, CALIBRATED = 2 }; // training_factor() is from the first two
+
+// Returns the step of one of the eight GPUs in our terms: the residual stream in bf16, all logits at once, GELU and the
+// gradients of biases in kernels of their own, no CUDA graph. Not in it: gradients in bf16, communication.
+static Step llm_c_step(const PublishedStep* p) {
+    Error err;
+    Step s = example_step(p->gpu);
+    EXPECT(model_parse(p->model, true, &s.shape, &err));
+    s.B = p->B;
+    s.micro_batches = p->tokens / 8 / (s.B * s.T);
+    s.parameters = (double)gpt2_params_table(&s.shape, 1).size;
+    s.residual_bytes = BF16;
+    s.classifier_chunk = s.B * s.T;
+    s.bias_gradient_apart = s.gelu_gradient_apart = true;
+    s.gelu_apart = !p->gelu_fused;
+    s.graph = false;
+    s.attention = ATTENTION_BY_CUDNN;
+    return s;
+}
+
+// Returns the seconds of the step's kernels. ZeRO-1 leaves each GPU an eighth of the update.
+static double llm_c_seconds(const PublishedStep* p) {
+    const Step s = llm_c_step(p);
+    return predict_step(&s, NUM_PARTS).seconds - 7.0 / 8 * predict_step(&s, PART_UPDATE).seconds;
+}
+
+TEST(the_training_factor_is_that_of_llm_cs_124m) {
+    for (int i = 0; i < CALIBRATED; i++) {
+        EXPECT_NEAR(LLM_C[i].ms / (1e3 * llm_c_seconds(&LLM_C[i])), training_factor(gpu_find(LLM_C[i].gpu)), 0.01);
+    }
+}
+
+TEST(llm_cs_other_steps_are_predicted) {
+    for (int i = CALIBRATED; i < NUM_LLM_C; i++) {
+        const double ms = 1e3 * training_factor(gpu_find(LLM_C[i].gpu)) * llm_c_seconds(&LLM_C[i]);
+        EXPECT_NEAR(ms / LLM_C[i].ms, 1, 0.06);
+    }
+}
+
+// 6.1 TFLOP of weights and 1.5 of attention for 1024 tokens, as llm.c counts them: 47%.
+TEST(llm_cs_1558m_has_its_published_mfu) {
+    const PublishedStep* p = &LLM_C[NUM_LLM_C - 1];
+    const Step s = llm_c_step(p);
+    const double flops = 6 * (s.parameters + 48.0 * 1600 * 1024) * p->tokens / 8;
+    const double seconds = training_factor(s.gpu) * llm_c_seconds(p);
+    EXPECT_NEAR(flops / seconds / 989.4e12, 0.47, 0.01);
+}
+
+TEST(a_residual_stream_in_bf16_has_half_the_bytes) {
+    Step s = example_step("H100");
+    const double whole = step_bytes(&s), rows = 16.0 * 1024 * 768, L = 12;
+    s.residual_bytes = BF16;
+    // encoder; layernorm; in each layer two forward with an addition and two backward; backward of the last layernorm
+    const double passes = 1 + 1 + L * (2 * 2 + 2 * 3) + 3 + 1 + 2; // and zeroing, and the encoder's backward
+    EXPECT_NEAR((whole - step_bytes(&s)) / (2 * rows), passes, 1e-9);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// GPUs and the list
 
 static bool finds(const char* asked, const char* name) {
     const GpuFacts* gpu = gpu_find(asked);
@@ -199,6 +282,9 @@ TEST(every_gpu_is_known_in_full) {
         const GpuFacts* g = &GPUS[i];
         EXPECT(finds(g->alias, g->name) && finds(g->name, g->name) && gpu_named(g->name) == g);
         EXPECT(g->fp32 > 0 && g->tf32 >= g->fp32 && g->bf16 > 1.9 * g->tf32 && g->bf16 < 2.1 * g->tf32);
+        const double lanes = g->major == 8 && g->bf16 > 10 * g->fp32 ? 64 : 128;
+        const double ghz = 1e3 * g->fp32 / (2 * lanes * g->sms);
+        EXPECT(ghz > 1.4 && ghz < 2.7);
         EXPECT((g->fp8 == 0 || (g->fp8 > 1.9 * g->bf16 && g->fp8 < 2.1 * g->bf16)) && g->memory > 100);
     }
 }
