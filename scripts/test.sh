@@ -134,7 +134,11 @@ group() { # NAME: runs it unless another lane took it
     log="build/log/$name"
     : >"$log"
     echo "== $name"
-    { "$name" </dev/null 2>&1; echo $? >"$work/$name.status"; times >"$work/$name.times"; } | while IFS= read -r line; do
+    {
+        "$name" </dev/null 2>&1
+        echo $? >"$work/$name.status"
+        times >"$work/$name.times"
+    } | while IFS= read -r line; do
         printf '%s\n' "$line" >>"$log"
         printf '%s: %s\n' "$name" "${line#"$name: "}"
     done
