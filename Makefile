@@ -209,6 +209,7 @@ $(BUILD)/settings $(BUILD)/cuda_settings $(BUILD)/cudnn_settings $(BUILD)/versio
 #   make emu                 build/emu/train_gpt2cu, optimized
 #   make emu EMU=check       build/emu-check/...: stops at wrong addresses and undefined behaviour
 #   make emu EMU=race        build/emu-race/...: reports data races
+#   make emu EMU=traffic     build/emu-traffic/...: counts the memory traffic of each kernel
 #   make emu EMU=coverage    build/emu-coverage/...: counts the lines that run
 
 EMU ?= plain

@@ -93,11 +93,15 @@ struct Scheduler {
 inline EMU_THREAD Scheduler* S;
 inline EMU_THREAD Fiber* cur; // null on the host
 
-// In the race-checking build memory accesses count only while this is 0: in kernels, not in the emulator or the host.
-#ifdef EMU_RACE
+// In builds that observe memory accesses (hooks.h) these count only while `quiet` is 0: in kernels, not in the emulator
+// or the host.
+#if defined(EMU_RACE) || defined(EMU_TRAFFIC)
+#define EMU_HOOKS
 inline EMU_THREAD int quiet = 1;
 #define EMU_QUIET(value) (emu::quiet = (value))
+#define EMU_UNSEEN __attribute__((no_sanitize_thread)) // of functions that run at each access: no hook sees their own
 #else
+#define EMU_UNSEEN
 #define EMU_QUIET(value) ((void)0)
 #endif
 
@@ -213,9 +217,13 @@ inline void allocate_stacks() {
     for (size_t i = 0; i < MAX_THREADS; i++) { mprotect(stack_of(i), STACK_GUARD, PROT_NONE); }
 }
 
+// Returns true if p is in the stack of a thread of the block.
+EMU_UNSEEN inline bool on_stack(const void* p) {
+    return S && S->stacks && p >= S->stacks && p < S->stacks + MAX_THREADS * STACK_BYTES;
+}
+
 inline const char* describe_fault(const void* p) {
-    bool ours = S && S->stacks && p >= S->stacks && p < S->stacks + MAX_THREADS * STACK_BYTES;
-    return ours ? "emu: a thread of a kernel needs more than its stack of 128 KB\n" : nullptr;
+    return on_stack(p) ? "emu: a thread of a kernel needs more than its stack of 128 KB\n" : nullptr;
 }
 
 // The current thread waits: at a barrier of the block, or in a warp-wide instruction for the lanes of `mask`.

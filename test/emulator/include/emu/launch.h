@@ -146,6 +146,7 @@ struct Launch {
             if (i == 0) { kernel.static_bytes = S->shared_bytes; }
         }
         race_launch_end();
+        traffic_launch_end();
     }
 };
 

@@ -21,14 +21,6 @@
 
 namespace emu {
 
-// Reports a memory access by the running thread to the race check, in a build that has one.
-inline void note_access([[maybe_unused]] const void* p, [[maybe_unused]] size_t n, [[maybe_unused]] bool write,
-                        [[maybe_unused]] void* pc) {
-#ifdef EMU_RACE
-    race_access(p, n, write, pc);
-#endif
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // operands of an asm statement
 
@@ -107,7 +99,7 @@ struct PtxInstruction {
 struct PtxThread {
     const PtxInstruction* instruction;
     const Op* ops;
-    void* pc; // for the race check
+    void* pc; // for note_access()
 
     uint64_t get(size_t k) const {
         const PtxArgument& a = instruction->arguments[k];
@@ -277,7 +269,7 @@ inline void cp_async_complete(const PtxThread& thread, size_t count) {
         if (!copy.dst) { continue; }
         memcpy(copy.dst, copy.src, copy.n);
         memset(copy.dst + copy.n, 0, copy.zero);
-        note_access(copy.dst, copy.n + copy.zero, true, thread.pc);
+        note_arrival(copy.dst, copy.n + copy.zero, thread.pc);
     }
     queue.erase(queue.begin(), queue.begin() + (ptrdiff_t)count);
 }

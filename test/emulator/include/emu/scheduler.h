@@ -3,8 +3,7 @@
 // any other number in a random order with that seed.
 #pragma once
 #include "fiber.h"
-#include "race.h"
-#include <string>
+#include "hooks.h"
 
 namespace emu {
 
@@ -117,6 +116,7 @@ inline bool run_warp(size_t w) {
         cur = S->pass[0];
         switch_context(&S->self, &cur->context);
         cur = nullptr;
+        traffic_pass_end();
         unsigned waiting = 0, gone = absent;
         for (unsigned l = 0; l < lanes; l++) {
             waiting |= (unsigned)(warp[l].st == WARP) << l;

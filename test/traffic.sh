@@ -1,0 +1,66 @@
+#!/bin/sh
+# Counts the memory traffic of the kernels of a training step under the emulator (test/emulator/include/emu/traffic.h).
+# A kernel may move the least sectors of global memory, and 1.1 times the least wavefronts of shared memory; traffic.txt
+# has the exceptions. The shape has whole tiles: C = 128 is a row of 32 lanes that load 16 bytes each.
+# usage: traffic.sh build/emu-traffic [WORD...]      the folder of `make emu EMU=traffic`; the tables are written to it
+emu=${1:?usage: traffic.sh build/emu-traffic [WORD...]}
+shift
+chosen=$*
+cuda="$emu/train_gpt2cu" prepare=build/release/prepare exceptions=test/traffic.txt
+. "$(dirname "$0")/lib.sh"
+export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CUDNN=0
+
+# Runs one training step, which writes the table $emu/traffic_NAME.txt. The test fails if the table misses a kernel of
+# every step, or if a kernel moves too much.
+count() { # NAME OPTION...
+    corpus
+    table="$emu/traffic_$1.txt"
+    shift
+    rm -f "$table"
+    must env EMU_TRAFFIC="$table" "$cuda" --model L=1,H=2,C=128,T=256,V=257 --batch_size 1 --seq_len 256 --max_steps 1 \
+        --tokenizer bytes $data --val_every 0 --sample_every 0 --save_every 0 --out "$dir/run" "$@"
+    for kernel in encoder_forward layernorm_forward flash_forward flash_backward_keys softmax_rows adamw_update; do
+        grep -q "^$kernel<" "$table" || note "$table has no $kernel"
+    done
+    awk -v exceptions="$exceptions" '
+        BEGIN {
+            while ((getline line < exceptions) > 0) {
+                if (line !~ /^#/) { split(line, part, / *[|] */); global[part[1]] = part[2]; shared[part[1]] = part[3] }
+            }
+        }
+        !NF { exit } # the accesses follow
+        NR > 2 {
+            kernel = $1
+            sub(/<.*/, "", kernel)
+            most = kernel in global ? global[kernel] : 1
+            if ($5 != "-" && $5 > most) print $1 " moves " $5 " times the least sectors, not " most
+            most = kernel in shared ? shared[kernel] : 1.1
+            if ($8 != "-" && $8 > most) print $1 " takes " $8 " times the least wavefronts, not " most
+        }' "$table" >"$dir/problems"
+    [ ! -s "$dir/problems" ] || note "$(cat "$dir/problems")
+$(sed '1,/^$/d' "$table")"
+}
+
+kernels_in_bf16_move_the_least() {
+    count bf16 --dtype bf16
+}
+kernels_in_fp32_and_unfused_ones_move_the_least() {
+    count fp32 --dtype fp32 --fused 0
+}
+kernels_in_fp8_move_the_least() {
+    export EMU_CC=90
+    count fp8 --dtype fp8
+}
+
+# A kernel in traffic.txt moves more than the least in one of the tables; else its line is to be removed.
+exceptions_are_needed() {
+    for kernel in $(sed -n 's/^\([a-z_0-9]*\) *|.*/\1/p' "$exceptions"); do
+        awk -v kernel="$kernel" '
+            index($1, kernel "<") == 1 || $1 == kernel { if ($5 > 1 && $5 != "-" || $8 > 1.1 && $8 != "-") found = 1 }
+            END { exit !found }' "$emu/traffic_bf16.txt" "$emu/traffic_fp32.txt" "$emu/traffic_fp8.txt" ||
+            note "remove $kernel from $exceptions: it moves the least"
+    done
+}
+
+run_tests "$0"
+end_tests traffic
