@@ -300,7 +300,9 @@ static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c
                               outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window),
                               "options", plan_options(p, c), "checksums", checksums, "files", files, "kernels",
                               b->device, b->device_kernels());
-    if (!state || json_object_set_new(state, "checksum", json_hex(0))) { fatal("out of memory: state.json"); }
+    const char* nccl = p->nccl_algorithms;
+    if (!state || json_object_set_new(state, "checksum", json_hex(0)) ||
+        (nccl && json_object_set_new(state, "nccl_algo", json_string(nccl)))) { fatal("out of memory: state.json"); }
     return state;
 }
 
