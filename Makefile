@@ -233,7 +233,7 @@ EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h \
     test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
 EMU_TESTS   := $(EMU_BUILD)/test_attention_fp32 $(EMU_BUILD)/test_attention_bf16
 
-emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS)
+emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS) $(if $(filter race,$(EMU)),$(EMU_BUILD)/test_full_size)
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
 	@rm -f $(@:.o=.gcda) # gcov's counts belong to the old object
@@ -244,6 +244,8 @@ $(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
 	$(EMUCC) -c $< -o $@
 $(EMU_TESTS): $(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(LIBRARY) $(EMU_SOURCES)
 	$(EMUCC) -DFLOATX=$* $< $(EMU_CUDNN) $(LIBRARY) -o $@ -ljansson
+$(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
+	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS) -ldl
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
 $(EMU_BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
