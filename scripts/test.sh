@@ -6,13 +6,13 @@
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
 #   GROUP...    build headers unit smoke end_to_end amx sanitize plain fuzz spills cudnn emulator emulated ranks hosts
-#               emulated_check emulated_race full_size plants coverage
+#               emulated_check emulated_race full_size gpu_script plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."
 
 # Two groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
-all="ranks emulated end_to_end sanitize unit emulated_check emulated_race full_size emulator plants amx \
+all="ranks emulated end_to_end sanitize unit emulated_check emulated_race full_size gpu_script emulator plants amx \
     hosts plain fuzz headers spills cudnn"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
@@ -105,6 +105,7 @@ emulated_check() {
 compile_race() { flock "$work/race" make -s -j "$jobs" emu EMU=race; }
 emulated_race() { compile_race && sh test/emulated.sh build/emu-race $watched; }
 full_size() { compile_race && build/emu-race/test_full_size; }
+gpu_script() { compile_emu && sh test/gpu_script.sh build/release $emu; }
 plants() { compile_emu && sh test/plants.sh $emu; }
 coverage() { sh test/coverage.sh $emu; }
 
