@@ -7,6 +7,7 @@
 #   MPI=0|1 NCCL=0|1                several processes; default: 1 if mpicc, or nccl.h, is found
 #   CUDNN=0|1                       attention by cuDNN too; default: 1 if cuDNN and its frontend's headers are found
 #   GPU="80 90"                     compute capabilities that train_gpt2cu is built for; default: this GPU's, or "80 90"
+#   GPU=all                         80 86 89 90 100 120
 
 MAKEFLAGS += --no-builtin-rules
 comma := ,
@@ -52,6 +53,7 @@ CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
 GPU       := $(or $(GPU),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
     tr -d . | grep -xE '[0-9]+' | sort -un),80 90)
+GPUS      := $(if $(filter all,$(GPU)),80 86 89 90 100 120,$(GPU))
 NO_NVCC    = no nvcc in the path or in $(CUDA_HOME)
 # Optional: attention by cuDNN. `sh scripts/setup.sh cudnn` downloads the headers of its frontend.
 CUDNN_FRONTEND ?= $(patsubst %/cudnn_frontend.h,%,$(firstword $(wildcard $(addsuffix /cudnn_frontend.h,\
@@ -68,7 +70,7 @@ all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
 	@$(if $(NVCC),,echo '$(NO_NVCC): train_gpt2cu was not built (CUDA_HOME=... says where it is)')
 
 FOUND = $(CC)$(if $(OPENMP),, without OpenMP), \
-    $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPU))",no nvcc), \
+    $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPUS))",no nvcc), \
     $(if $(filter 1,$(MPI)),MPI,no mpicc), \
     $(if $(filter 1,$(NCCL)),NCCL,no NCCL), \
     $(if $(filter 1,$(CUDNN)),cuDNN,no cuDNN or no frontend for it: sh scripts/setup.sh cudnn), \
@@ -112,6 +114,7 @@ FP32_GENERIC := $(BUILD)/cpu_fp32_generic.o
 
 train_gpt2 train_gpt2cu prepare: %: build/release/%
 	@ln -sf $< $@
+	@$(if $(filter train_gpt2cu,$@),$(WARN_OF_NO_CUDNN))
 
 $(BUILD)/train_gpt2: $(BUILD)/llmc/main.o $(FP32_OBJECTS) $(BF16_OBJECTS) $(LIBRARY)
 	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
@@ -146,11 +149,11 @@ FLAGS_llmc/version = -DBUILD_COMMIT='"$(COMMIT)"' \
     -DBUILD_LIBRARIES='"$(if $(filter 1,$(MPI)),$(comma) MPI)"' \
     -DBUILD_GPU_LIBRARIES='"$(GPU_LIBRARIES)"'
 
-# The GPU trainer: machine code for each compute capability in $(GPU), and PTX of the last one for later GPUs. The
+# The GPU trainer: machine code for each compute capability in $(GPUS), and PTX of the last one for later GPUs. The
 # driver's library is not linked, so that the program starts without a driver and can say that it is missing.
 CUDA_OBJECTS := $(BUILD)/cuda_fp32.o $(BUILD)/cuda_bf16.o
-GENCODE      := $(foreach sm,$(GPU),-gencode arch=compute_$(sm),code=sm_$(sm)) \
-                -gencode arch=compute_$(lastword $(GPU)),code=compute_$(lastword $(GPU))
+GENCODE      := $(foreach sm,$(GPUS),-gencode arch=compute_$(sm),code=sm_$(sm)) \
+                -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
 NVCC_release  := -O3 -lineinfo
 NVCC_debug    := -O0 -g -lineinfo
 NVCC_sanitize := -O1 -g -lineinfo -Xcompiler -fsanitize=undefined
@@ -172,6 +175,13 @@ CUDNN_FLAGS := -std=c++17 -O1 -D_GNU_SOURCE -Wall -Wextra -DCUDNN_FRONTEND_SKIP_
     -isystem $(CUDA_HOME)/include -isystem $(CUDNN_FRONTEND)
 NO_CUDNN     = cudnn.h: install cuDNN, or leave CUDNN out
 NO_FRONTEND  = cudnn_frontend.h: run `sh scripts/setup.sh cudnn`, or give CUDNN_FRONTEND=FOLDER
+# Said at the end of a build without cuDNN, unless CUDNN=0 was given.
+WARN_OF_NO_CUDNN = $(if $(filter file,$(origin CUDNN)),$(if $(filter 1,$(CUDNN)),,printf '%s\n' \
+    '========================================================================================' \
+    'warning: train_gpt2cu has NO CUDNN, whose attention may be faster than ours.' \
+    'There is no $(if $(CUDNN_HEADER),$(NO_FRONTEND),$(NO_CUDNN)).' \
+    'CUDNN=0 silences this.' \
+    '========================================================================================' >&2))
 $(BUILD)/attention_cudnn.o: llmc/cuda/attention_cudnn.cpp | $(BUILD)
 	$(if $(CUDNN_HEADER),,$(error CUDNN=1: no $(NO_CUDNN)))
 	$(if $(CUDNN_FRONTEND),,$(error CUDNN=1: no $(NO_FRONTEND)))
@@ -224,7 +234,7 @@ EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h \
     test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
 EMU_TESTS   := $(EMU_BUILD)/test_attention_fp32 $(EMU_BUILD)/test_attention_bf16
 
-emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS)
+emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS) $(if $(filter race,$(EMU)),$(EMU_BUILD)/test_full_size)
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
 	@rm -f $(@:.o=.gcda) # gcov's counts belong to the old object
@@ -235,6 +245,8 @@ $(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
 	$(EMUCC) -c $< -o $@
 $(EMU_TESTS): $(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(LIBRARY) $(EMU_SOURCES)
 	$(EMUCC) -DFLOATX=$* $< $(EMU_CUDNN) $(LIBRARY) -o $@ -ljansson
+$(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
+	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS) -ldl
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
 $(EMU_BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
@@ -305,8 +317,8 @@ headers: check-packages
 	        -include $$h -x c /dev/null || exit 1; \
 	done; echo "$(words $(HEADERS)) headers compile alone as C11"
 	@! command -v $(CXX) >/dev/null || { for h in $(CPP_HEADERS); do \
-	    $(CXX) $(FLAGS) -std=c++20 -Wno-unused-function -Werror -MF /dev/null -fsyntax-only \
-	        -include $$h -x c++ /dev/null || exit 1; \
+	    $(CXX) $(FLAGS) -std=c++20 -idirafter test/emulator/include -Wno-unused-function -Werror -MF /dev/null \
+	        -fsyntax-only -include $$h -x c++ /dev/null || exit 1; \
 	done; echo "$(words $(CPP_HEADERS)) of them as C++20"; }
 test: all tests
 	@sh test/run.sh $(BUILD)

@@ -91,6 +91,8 @@ enum {
     INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | INFO | BENCH,                                                          \
          "processes to start on this machine, one for each GPU, without mpirun")                                      \
     CHOICE(zero, "0", "0|1", TRAIN | INFO, "1: shard master weights and moments over the processes (ZeRO-1)")         \
+    FLAG(nvls, 0, TRAIN | EVAL | BENCH,                                                                               \
+         "on GPUs: let NVSwitches add up (NCCL's NVLS): faster, but a run does not repeat its bits")                  \
     REAL(connect_timeout, 300, 0.1, 1e6, TRAIN | EVAL | BENCH,                                                        \
          "seconds to wait for the other processes at the start")                                                      \
     REAL(comm_timeout, 120, 0.1, 1e6, TRAIN | EVAL | BENCH,                                                           \

@@ -240,6 +240,7 @@ bool plan_make(Plan* p, const Backend* b, const char* dtype, const Config* c, co
                Error* err) {
     if (!plan_shape(p, b, dtype, c, weights_folder, err)) { return false; }
     p->shards = strcmp(c->zero, "1") ? 1 : comm->size;
+    p->nccl_algorithms = comm->algorithms;
     return resolve_batch(p, c, comm, err);
 }
 

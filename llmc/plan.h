@@ -17,6 +17,7 @@ typedef struct {
     long long total_batch_size; // tokens in an optimizer step, over all ranks
     Keep keep;
     int shards;                 // ranks that shard the optimizer's state (--zero 1); else 1
+    const char* nccl_algorithms; // Comm.algorithms
     bool samples;               // text is generated, which takes a cache of keys and values
 } Plan;
 

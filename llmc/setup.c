@@ -288,6 +288,17 @@ static void warn_of_lr_jump(const TrainRun* run, json_t* state) {
            "changed (%.0f steps then, %lld now)", before, now, steps, run->num_steps);
 }
 
+// Logs the algorithms that NCCL may use: whether a run repeats its bits depends on them.
+static void log_nccl(TrainRun* run) {
+    const Comm* comm = run->comm;
+    if (comm->algorithms) {
+        logger_notice(&run->log, "NCCL_ALGO=%s%s", comm->algorithms,
+                      comm->nvls ? "" : " (--nvls 1: faster with NVSwitches, but a run does not repeat its bits)");
+    } else if (comm->nvls && comm->size > 1) {
+        logger_notice(&run->log, "--nvls 1: where NVSwitches add up, this run does not repeat its bits");
+    }
+}
+
 static void open_log(TrainRun* run) {
     Error err;
     const Config* c = run->config;
@@ -300,6 +311,7 @@ static void open_log(TrainRun* run) {
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
     logger_config(&run->log, (int)run->state.step, config_record(run));
     print_heading(run);
+    log_nccl(run);
 }
 
 // Records the options of a fresh run, so that it can be resumed before its first checkpoint.

@@ -6,14 +6,14 @@
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
 #   GROUP...    build headers unit smoke end_to_end amx sanitize plain fuzz spills cudnn emulator emulated ranks hosts
-#               emulated_check emulated_race traffic plants coverage
+#               emulated_check emulated_race full_size gpu_script traffic plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
-all="ranks emulated end_to_end sanitize unit emulated_check emulated_race emulator traffic plants amx hosts plain fuzz \
-    headers spills cudnn"
+all="ranks emulated end_to_end sanitize unit emulated_check emulated_race full_size gpu_script emulator traffic plants \
+    amx hosts plain fuzz headers spills cudnn"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
@@ -102,8 +102,11 @@ watched="odd_shapes unfused_kernels attention_agrees_at two_steps"
 emulated_check() {
     compile emu EMU=check && sh test/emulated.sh build/emu-check $watched ${watched:+plain_kernels fp8_agrees}
 }
-emulated_race() { compile emu EMU=race && sh test/emulated.sh build/emu-race $watched; }
+compile_race() { flock "$work/race" make -s -j "$jobs" emu EMU=race; }
+emulated_race() { compile_race && sh test/emulated.sh build/emu-race $watched; }
 traffic() { compile EMU=traffic build/emu-traffic/train_gpt2cu && sh test/traffic.sh build/emu-traffic; }
+full_size() { compile_race && build/emu-race/test_full_size; }
+gpu_script() { compile_emu && sh test/gpu_script.sh build/release $emu; }
 plants() { compile_emu && sh test/plants.sh $emu; }
 coverage() { sh test/coverage.sh $emu; }
 

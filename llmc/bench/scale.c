@@ -153,22 +153,24 @@ static void print_scale_inputs(const BenchScale* b) {
 
 static void print_scale_table(const BenchScale* b) {
     const bool costs = b->config->price > 0;
-    printf("%6s %14s %11s %11s %11s %11s %11s %11s %12s %10s %10s%s\n", "GPUs", "micro-batches", "computing",
-           "all-reduce", "ms/step", "overlap", "ZeRO-1", "ZeRO+over.", "tok/s", "efficiency", "ZeRO",
-           costs ? "  cost/Gtok" : "");
+    printf("%6s %14s %11s %11s %11s %11s %11s %11s %11s %11s %12s %10s %10s%s\n", "GPUs", "micro-batches",
+           "computing", "all-reduce", "exposed", "embeddings", "ms/step", "overlap", "ZeRO-1", "ZeRO+over.", "tok/s",
+           "efficiency", "ZeRO", costs ? "  cost/Gtok" : "");
     for (int i = 0; i < b->count; i++) {
         const ScaledStep* p = b->at[i];
         char micro[32];
         snprintf(micro, sizeof micro, "%lld x %d", p->micro_steps, p->rows);
-        printf("%6d %14s %11.2f %11.2f %11.2f %11.2f %11.2f %11.2f %12.0f %9.1f%% %9.1f%%", b->n[i], micro,
-               1e3 * p->computing, 1e3 * p->sent, 1e3 * p->seconds, 1e3 * p[SCALE_OVERLAP].seconds,
+        printf("%6d %14s %11.2f %11.2f %11.2f %11.2f %11.2f %11.2f %11.2f %11.2f %12.0f %9.1f%% %9.1f%%", b->n[i],
+               micro, 1e3 * p->computing, 1e3 * p->sent, 1e3 * p[SCALE_OVERLAP].exposed,
+               1e3 * p[SCALE_OVERLAP].embeddings, 1e3 * p->seconds, 1e3 * p[SCALE_OVERLAP].seconds,
                1e3 * p[SCALE_ZERO].seconds, 1e3 * p[SCALE_OVERLAP | SCALE_ZERO].seconds,
                scale_tokens_per_second(b, i, SCALE_OVERLAP), 100 * scale_efficiency(b, i, SCALE_OVERLAP),
                100 * scale_efficiency(b, i, SCALE_OVERLAP | SCALE_ZERO));
         if (costs) { printf(" %10.4g", scale_cost(b, i, SCALE_OVERLAP)); }
         putchar('\n');
     }
-    puts("Predicted, not measured. tok/s, efficiency and cost (per billion tokens): with overlap. Method\n"
+    puts("Predicted, not measured. tok/s, efficiency and cost (per billion tokens): with overlap. exposed: the\n"
+         "part of the all-reduce that overlap does not hide; embeddings: the part that it never hides. Method\n"
          "(bench/scale_model.h): n processes share a step's sequences. An all-reduce of S bytes takes twice\n"
          "(n-1)/n S/bandwidth + (n-1) latencies in a ring, or S/bandwidth + log2 n latencies in trees. It begins when\n"
          "the last micro-batch's backward is done with a layer; the step waits for all that has not arrived when\n"
@@ -185,10 +187,11 @@ static void print_scale_table(const BenchScale* b) {
 
 static json_t* scaled_json(const BenchScale* b, int i, int mode) {
     const ScaledStep* p = &b->at[i][mode];
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "ms", 1e3 * p->seconds, "computing_ms",
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "ms", 1e3 * p->seconds, "computing_ms",
                      1e3 * p->computing, "update_ms", 1e3 * p->update, "communication_ms", 1e3 * p->sent, "exposed_ms",
-                     1e3 * p->exposed, "bytes", p->bytes, "tok_s", scale_tokens_per_second(b, i, mode), "efficiency",
-                     scale_efficiency(b, i, mode), "cost_per_gtok", scale_cost(b, i, mode));
+                     1e3 * p->exposed, "embeddings_ms", 1e3 * p->embeddings, "bytes", p->bytes, "tok_s",
+                     scale_tokens_per_second(b, i, mode), "efficiency", scale_efficiency(b, i, mode), "cost_per_gtok",
+                     scale_cost(b, i, mode));
 }
 
 static json_t* scale_inputs_json(const BenchScale* b) {

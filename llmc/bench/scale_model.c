@@ -89,6 +89,7 @@ ScaledStep scale_predict(const ScaleModel* m, const Network* net, int n, int mod
     p.computing = m->begin + (double)p.micro_steps * micro_seconds(m, &t);
     p.update = zero ? m->update / n : m->update;
     p.sent = ranges + gather + numbers;
+    p.embeddings = scale_reduce_seconds(net, m->first, n, mode);
     p.exposed = (mode & SCALE_OVERLAP ? scale_exposed(m, net, &t, n, mode) : ranges) + gather + numbers;
     p.bytes = (n - 1.0) / n * (double)elements * (double)(sizeof(float) + (zero ? m->param_bytes : sizeof(float)));
     p.seconds = p.computing + p.update + p.exposed;

@@ -67,6 +67,7 @@ typedef struct {
     long long micro_steps;
     double computing, update; // seconds
     double sent, exposed;     // seconds of communication: all, and those that the step waits for
+    double embeddings;        // seconds to reduce the embeddings' gradients, which come last: a part of `exposed`
     double bytes;             // that each process sends
     double seconds;           // all of the step
 } ScaledStep;

@@ -1,7 +1,12 @@
 // Collectives between GPUs by NCCL. They run in a stream of their own, so that the gradients of finished layers are
 // reduced while backward of the layers below runs. Events order the two streams: a collective waits for the kernels
-// that were queued before it, and comm_end() makes later kernels wait for all collectives. NCCL chooses rings or trees
-// by the sizes and by how the GPUs are connected.
+// that were queued before it, and comm_end() makes later kernels wait for all collectives. The stream has the highest
+// priority: when a block of a kernel ends, NCCL's waiting blocks start before the next ones of backward, so that the
+// reduction of a layer is not delayed until backward is done.
+//
+// NCCL chooses rings or trees by the sizes and by how the GPUs are connected. On machines with NVSwitches it could also
+// let the switches add up (NVLS, and NVLSTree between machines). Their sums differ from call to call in the last bits
+// (https://github.com/NVIDIA/nccl/issues/1497), so a run would not repeat its bits, as comm.h promises.
 #pragma once
 #include "../cuda/device.cuh"
 #include "comm.h"
@@ -38,15 +43,32 @@ static inline bool nccl_open(Comm* comm, Error* err) {
 
 static inline void nccl_sum(Comm* comm, double* x, int n);
 
+// Excludes NVLS, unless --nvls 1 allows it or the user has set NCCL_ALGO. NCCL compares whole names (parseList in its
+// graph/tuning.cc), so both are named.
+static inline void nccl_choose_algorithms(Comm* comm) {
+    const int overwrite = 0;
+    if (!comm->nvls) { setenv("NCCL_ALGO", "^NVLS,NVLSTree", overwrite); }
+    comm->algorithms = getenv("NCCL_ALGO");
+}
+
+static inline cudaStream_t nccl_stream() {
+    int least, greatest;
+    cudaStream_t stream = NULL;
+    cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams");
+    cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest), "creating a stream");
+    return stream;
+}
+
 // Ends with a first all-reduce: NCCL allocates most of its memory in it, and memory is planned after this.
 static inline void nccl_connect(Comm* comm) {
     NcclState* s = (NcclState*)comm->state;
     ncclUniqueId id;
+    nccl_choose_algorithms(comm);
     memset(&id, 0, sizeof id);
     if (comm->rank == 0) { nccl_check(ncclGetUniqueId(&id), "starting NCCL"); }
     connection_broadcast(comm->peers, &id, sizeof id);
     nccl_check(ncclCommInitRank(&s->comm, comm->size, id, comm->rank), "connecting the GPUs");
-    cuda_check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "creating a stream");
+    s->stream = nccl_stream();
     cuda_check(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming), "creating an event");
     double* first = (double*)device_alloc(sizeof *first, "connecting the GPUs");
     nccl_sum(comm, first, 1);

@@ -324,12 +324,13 @@ static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c
                               "options", plan_options(p, c), "checksums", checksums, "files", files, "kernels",
                               b->device, b->device_kernels());
     json_t* matmuls = lines_to_json(b);
-    if (json_array_size(matmuls) == 0) {
-        json_decref(matmuls);
-    } else if (json_object_set_new(state, "matmuls", json_pack("{s:o}", b->device, matmuls))) {
-        fatal("out of memory: state.json");
-    }
-    if (!state || json_object_set_new(state, "checksum", json_hex(0))) { fatal("out of memory: state.json"); }
+    const char* nccl = p->nccl_algorithms;
+    const bool ok = state && !json_object_set_new(state, "checksum", json_hex(0)) &&
+                    !json_object_set_new(state, "matmuls", json_pack("{s:O}", b->device, matmuls)) &&
+                    (!nccl || !json_object_set_new(state, "nccl_algo", json_string(nccl)));
+    if (!ok) { fatal("out of memory: state.json"); }
+    if (json_array_size(matmuls) == 0) { json_object_del(state, "matmuls"); }
+    json_decref(matmuls);
     return state;
 }
 

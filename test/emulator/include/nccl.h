@@ -127,7 +127,9 @@ struct Communicator {
     int rank, ranks;
     std::vector<int> sockets; // by rank; -1 for this one
     uint64_t collectives = 0; // calls so far
+    int least_priority = GREATEST_PRIORITY; // of the streams that they were queued in
     std::vector<uint64_t> sent, received;
+    std::string algorithms; // NCCL_ALGO when it was initialized
 };
 
 // Ends the program. Rank 0 tells the others first, so that they end with the same message.
@@ -508,6 +510,7 @@ inline ncclResult_t call(Kind kind, const void* in, void* out, size_t count, ncc
     if (gives && gets && !in_place(x) && overlap((const char*)in, gives, (const char*)out, gets)) {
         return complain(ncclInvalidArgument, "%s: sendbuff and recvbuff overlap, but are not in place", name);
     }
+    c->least_priority = std::max(c->least_priority, st(stream)->priority);
     group.push_back(x);
     if (group_depth == 0) { launch(); }
     return ncclSuccess;
@@ -561,6 +564,8 @@ inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId i
     c->sockets.assign(ranks, -1);
     c->sent.assign(ranks, 0);
     c->received.assign(ranks, 0);
+    const char* algorithms = getenv("NCCL_ALGO");
+    c->algorithms = algorithms ? algorithms : "any";
     connect_all(c.get(), id);
     *comm = c.release();
     return ncclSuccess;
@@ -580,6 +585,10 @@ inline ncclResult_t ncclCommFinalize(ncclComm_t) {
 
 inline ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     const ncclResult_t result = ncclCommFinalize(comm);
+    if (emu::option("EMU_COUNT", 0)) {
+        fprintf(stderr, "emu: NCCL: algorithms %s, streams of priority %d\n", comm->algorithms.c_str(),
+                comm->least_priority);
+    }
     ncclCommAbort(comm);
     return result;
 }

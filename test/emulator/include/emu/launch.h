@@ -119,16 +119,19 @@ struct Launch {
         Open open;
         const size_t blocks = (size_t)grid.x * grid.y * grid.z;
         uint64_t rng = (uint64_t)order() * 0x9e3779b97f4a7c15ull + launches;
-        std::vector<unsigned> list;
-        if (order() > 1) {
+        std::vector<size_t> list; // of blocks to run; empty: all, in ascending or descending order
+        if (audits) {
+            list = audited_blocks(blocks);
+        } else if (order() > 1) {
             list.resize(blocks);
             arrange(list.data(), blocks, rng);
         }
+        const size_t count = list.empty() ? blocks : list.size();
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic)
 #endif
-        for (size_t i = 0; i < blocks; i++) {
-            size_t b = order() > 1 ? list[i] : order() == 1 ? blocks - 1 - i : i;
+        for (size_t i = 0; i < count; i++) {
+            size_t b = !list.empty() ? list[i] : order() == 1 ? blocks - 1 - i : i;
             if (!S) { S = new Scheduler; }
             S->rng = rng + b;
             S->name = kernel.name;

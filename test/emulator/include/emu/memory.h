@@ -1,6 +1,6 @@
 // Device memory: one reserved range of addresses, in which allocations have their exact size, 256 bytes of red zone
 // behind them, and 0xff (NaN as float and as bf16) in them. It is closed to the host except while device work runs
-// (EMU_GUARD=0 leaves it open). Freed addresses are not used again.
+// (EMU_GUARD=0 leaves it open). Freed addresses are not used again. In an audit (audit.h) it is address space alone.
 #pragma once
 #include "error.h"
 #include <map>
@@ -16,8 +16,10 @@
 
 namespace emu {
 
+inline const bool audits = option("EMU_AUDIT", 0) != 0; // audit.h
+
 constexpr size_t ALIGNMENT = 256; // of allocations, as cudaMalloc promises
-constexpr size_t RED_ZONE = 256;
+inline const size_t RED_ZONE = audits ? (size_t)16 << 30 : 256; // an index of 32 bits does not leap over the large one
 constexpr size_t PAGE = 4096;
 constexpr int POISON = 0xff;
 
@@ -53,6 +55,8 @@ inline bool is_pinned(const void* p) {
     return a && (char*)p < a->first + a->second;
 }
 
+inline void audit_touch(const std::pair<char* const, size_t>& allocation, size_t offset, size_t n); // audit.h
+
 // Ends the program unless [p, p + n) lies within one device allocation.
 inline void check_range(const void* p, size_t n, const char* what) {
     if (!on_device(p)) { die("%s: %p is not device memory", what, p); }
@@ -62,6 +66,7 @@ inline void check_range(const void* p, size_t n, const char* what) {
     if (offset > a->second || n > a->second - offset) {
         die("%s: %zu bytes at offset %zu of an allocation of %zu", what, n, offset, a->second);
     }
+    if (audits) { audit_touch(*a, offset, n); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -123,21 +128,39 @@ inline void install_segv_handler() {
 // Reserves as much as a limit of address space, such as a container's, allows.
 inline void reserve() {
     install_segv_handler();
-    for (mem.reserved = (size_t)1 << 40; mem.reserved >= 1 << 30; mem.reserved /= 2) {
+    for (mem.reserved = (size_t)1 << (audits ? 46 : 40); mem.reserved >= 1 << 30; mem.reserved /= 2) {
         void* p = mmap(nullptr, mem.reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p != MAP_FAILED) {
             mem.base = (char*)p;
+            if (audits) {
+                madvise(p, mem.reserved, MADV_NOHUGEPAGE); // a byte that is written costs a page, not 2 MiB
+                mem.top = RED_ZONE;                        // an index below 0 hits no host memory
+            }
             return;
         }
     }
     die("cannot reserve 1 GB of address space for device memory: raise `ulimit -v`");
 }
 
+// Sets [p, p + n) to a byte. To zero whole pages in an audit gives them back.
+inline void fill(char* p, int value, size_t n) {
+    char* const end = p + n;
+    char* const first = (char*)round_up((size_t)p, PAGE);
+    char* const last = (char*)((size_t)end / PAGE * PAGE);
+    if (!audits || value != 0 || first >= last) {
+        memset(p, value, n);
+        return;
+    }
+    memset(p, 0, (size_t)(first - p));
+    madvise(first, (size_t)(last - first), MADV_DONTNEED);
+    memset(last, 0, (size_t)(end - last));
+}
+
 // Returns null if the device has no n > 0 bytes left.
 inline void* allocate(size_t n) {
     if (!mem.base) { reserve(); }
     if (n > device_memory() - mem.used) { return nullptr; }
-    size_t span = round_up(n, ALIGNMENT) + RED_ZONE;
+    size_t span = round_up(n, audits ? PAGE : ALIGNMENT) + RED_ZONE;
     if (span > mem.reserved - mem.top) { die("the device's address space is used up: freed addresses are not reused"); }
     char* p = mem.base + mem.top;
     mem.top += span;
@@ -146,7 +169,7 @@ inline void* allocate(size_t n) {
     mem.live[p] = n;
     if (mprotect(mem.base, round_up(mem.top, PAGE), PROT_READ | PROT_WRITE) != 0) { die("mprotect failed"); }
     ASAN_UNPOISON_MEMORY_REGION(p, n);
-    memset(p, POISON, n);
+    fill(p, audits ? 0 : POISON, n);
     ASAN_POISON_MEMORY_REGION(p + n, span - n);
     if (!mem.open) { protect(PROT_NONE); }
     return p;
@@ -158,7 +181,7 @@ inline bool release(void* p) {
     if (it == mem.live.end()) { return false; }
     {
         Open o;
-        memset(p, POISON, it->second);
+        fill((char*)p, audits ? 0 : POISON, it->second);
     }
     ASAN_POISON_MEMORY_REGION(p, it->second);
     size_t begin = round_up((size_t)p, PAGE), end = ((size_t)p + it->second) / PAGE * PAGE;

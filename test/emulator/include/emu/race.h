@@ -7,6 +7,7 @@
 // although it may be right: access to neighbouring single bytes, and to data that __threadfence and flags order between
 // blocks.
 #pragma once
+#include "audit.h"
 #include "places.h"
 #ifndef EMU_RACE
 
@@ -26,6 +27,7 @@ inline void race_launch_end() {}
 namespace emu {
 
 inline std::string where(); // scheduler.h
+inline std::string where(const Fiber& f);
 
 enum Readers : uint8_t { ONE, LANES, WARPS }; // who read in this epoch: one thread, several of one warp, several warps
 
@@ -90,7 +92,8 @@ inline void race_launch_end() {
 // Checks and notes one access of the current thread, at `pc`, to n bytes at p.
 inline void race_access(const void* p, size_t n, bool writes, void* pc) {
     const bool device = on_device(p);
-    if (!cur || (!device && !in_shared((const char*)p))) { return; }
+    if (!cur || (!device && (audits || !in_shared((const char*)p)))) { return; }
+    if (audits) { return audit_access(p, n, [&] { return where(*cur) + ", " + place_of(pc_in_program(pc)); }); }
     const unsigned thread = (unsigned)(cur - S->fibers.data());
     const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     Access now = {(unsigned)launches, block, block_epoch, warp_epochs[thread / 32], pc_in_program(pc),

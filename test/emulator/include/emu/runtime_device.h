@@ -67,7 +67,7 @@ enum cudaDataType_t {
 typedef cudaDataType_t cudaDataType;
 
 namespace emu {
-constexpr int MULTIPROCESSORS = 4; // few, so that loops over the grid run more than once
+inline int multiprocessors() { return (int)option("EMU_SMS", 4); } // few: loops over the grid run more than once
 constexpr int MULTIPROCESSOR_THREADS = 2048;
 inline int compute_capability() { return (int)option("EMU_CC", 80); }
 inline int current_device = 0;
@@ -134,7 +134,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->major = emu::compute_capability() / 10;
     p->minor = emu::compute_capability() % 10;
-    p->multiProcessorCount = emu::MULTIPROCESSORS;
+    p->multiProcessorCount = emu::multiprocessors();
     p->maxThreadsPerMultiProcessor = emu::MULTIPROCESSOR_THREADS;
     p->maxBlocksPerMultiProcessor = 32;
     p->concurrentKernels = p->asyncEngineCount = p->unifiedAddressing = p->cooperativeLaunch = 1;

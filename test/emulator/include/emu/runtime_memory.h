@@ -167,7 +167,7 @@ inline cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t st
     emu::check_range(p, n, "cudaMemset");
     emu::enqueue(stream, [=] {
         emu::Open open;
-        memset(p, value, n);
+        emu::fill((char*)p, value, n);
     });
     return emu::broken_by;
 }

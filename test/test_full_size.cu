@@ -1,0 +1,209 @@
+// Audits the GPU's operations at the sizes of GPT-2 124M and 1558M, up to the largest batches that fit on GPUs of 80
+// and 141 GB, without that memory (test/emulator/include/emu/audit.h). An operation must touch its tensors from the
+// first byte to the last and nothing beyond them; grids must be within CUDA's limits. `make emu EMU=race` builds it:
+// build/emu-race/test_full_size.
+#include <cuda_runtime.h>
+extern "C" {
+#include "../llmc/check/op_cases.h"
+#include "../llmc/plan.h"
+}
+#include "test.h"
+
+extern "C" const Backend cuda_bf16, cuda_fp32;
+
+// Settings of the emulator, which reads them before main() does. 9.0: for FP8. 256 SMs: see plan_of().
+__attribute__((constructor(101))) static void begin_audit(void) {
+    setenv("EMU_AUDIT", "1", 1);
+    setenv("EMU_GUARD", "0", 1);
+    setenv("EMU_MEMORY", "0x100000000000", 1);
+    setenv("EMU_CC", "90", 1);
+    setenv("EMU_SMS", "256", 1);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// shapes
+
+typedef struct {
+    const char* model;
+    int gigabytes; // of the GPU; 0: a batch of 64
+} Shape;
+// The first two have the largest offsets; the others are left out unless long=1 is in the environment.
+static const Shape SHAPES[] = {{"gpt2", 141}, {"gpt2-xl", 141}, {"gpt2", 80}, {"gpt2-xl", 80}, {"gpt2", 0}};
+static bool is_long() { return getenv("long") && *getenv("long"); }
+
+// Returns the plan with the largest batch that fits, a multiple of 32: with 256 SMs loops over the grid then give the
+// last rows to the last block, which the audit runs.
+static Plan plan_of(const Shape* shape, const Backend* b, const char* dtype) {
+    Error err;
+    Plan p;
+    Config c;
+    config_defaults(&c);
+    c.model = shape->model;
+    c.recompute = "all";
+    EXPECT(plan_shape(&p, b, dtype, &c, NULL, &err));
+    const size_t memory = b->device_memory_usable((size_t)shape->gigabytes << 30);
+    p.B = shape->gigabytes ? largest_batch(&p, INT_MAX, memory) / 32 * 32 : 64;
+    return p;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// one operation
+
+// Sets integers so that tokens are in order: the first positions have token 0, the last ones token V - 1.
+static void fill_integers(const OpCase* c, const OpTensor* t) {
+    int* host = (int*)alloc_or_die(t->n, sizeof *host, t->name);
+    for (size_t i = 0; i < t->n; i++) {
+        host[i] = (int)(!strcmp(t->name, "order") ? i : i * (size_t)c->size.V / t->n);
+    }
+    host[t->n - 1] = !strcmp(t->name, "order") ? (int)t->n - 1 : c->size.V - 1;
+    c->backend->device_copy_in(t->data, host, op_bytes(c, t));
+    free(host);
+}
+
+// The last elements of a range that AdamW updates may belong to a block that is not run: so much may stay untouched.
+static size_t slack(const OpCase* c, size_t bytes) {
+    return !strcmp(op_name(c->op), "adamw_update") ? bytes / 100 : 0;
+}
+
+static void expect_touched(const OpCase* c, const OpTensor* t, size_t needed) {
+    const emu::Touched part = emu::audit_touched(t->data);
+    const size_t bytes = op_bytes(c, t), span = part.begin < part.end ? part.end - part.begin : 0;
+    const size_t needed_bytes = bytes / t->n * needed;
+    if (span == bytes || (span <= needed_bytes && span + slack(c, bytes) >= needed_bytes)) { return; }
+    TEST_FAIL("%s: %s: bytes %zu to %zu of %zu are touched", op_name(c->op), t->name, part.begin, part.end, bytes);
+}
+
+// Memory in use once the device was open, and what operations may take beside their tensors (operations_bytes).
+static size_t opened_bytes, planned_bytes;
+
+static void audit_op(const Backend* b, int op, const OpSizes* sizes) {
+    OpCase c = op_declare(b, op, sizes);
+    size_t own = sizeof c.hyper;
+    c.device_hyper = (AdamW*)b->device_alloc(sizeof c.hyper, "hyperparameters of AdamW");
+    for (int i = 0; i < c.count; i++) {
+        OpTensor* t = &c.tensor[i];
+        t->data = b->device_alloc(op_bytes(&c, t), t->name);
+        if (t->elem == ELEM_INT) { fill_integers(&c, t); }
+        own += op_bytes(&c, t);
+    }
+    op_stage(&c, CASE_PREPARE);
+    emu::audit_forget();
+    op_stage(&c, CASE_CALL);
+    b->device_sync();
+    for (int i = 0; i < c.count; i++) { expect_touched(&c, &c.tensor[i], c.touched[i]); }
+    EXPECT(emu::mem.used - opened_bytes - own <= planned_bytes);
+    b->params_changed(); // forgets FP8 copies of its weights
+    for (int i = 0; i < c.count; i++) { b->device_free(c.tensor[i].data, op_bytes(&c, &c.tensor[i])); }
+    b->device_free(c.device_hyper, sizeof c.hyper);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// all operations
+
+// Returns the sizes with which an operation has the model's own largest tensors.
+static OpSizes sizes_of(const Plan* p, int op) {
+    OpSizes s = op_sizes_of(&p->shape, p->B, p->T);
+    const size_t parameters = model_parameters(&p->shape);
+    s.capacity = s.past + s.T;  // no row of the cache stays unused
+    s.chunk = s.B * s.T / 2;    // larger than in a run, with larger offsets
+    if (!strcmp(op_name(op), "adamw_update")) { s.OC = (int)(parameters / (size_t)s.C); }
+    if (!strcmp(op_name(op), "norm_squared")) {
+        s.B = 1;
+        s.T = (int)(parameters / (size_t)s.C);
+    }
+    return s;
+}
+
+// Plain kernels sum a weight's gradient over all rows in one block, which takes minutes here: NO_LONG_SUMS.
+typedef enum { ALL_OPS, LINEAR_LAYERS, NO_LONG_SUMS } Ops;
+
+static bool is_linear_layer(int op) { return strstr(op_name(op), "matmul") || strstr(op_name(op), "gelu"); }
+
+static void audit_ops(const Plan* p, Ops ops) {
+    char name[96];
+    const OpSizes all = op_sizes_of(&p->shape, p->B, p->T);
+    const TensorTable table = gpt2_params_table(&p->shape, 1);
+    const size_t planned = p->backend->operations_bytes(&table, true, p->B, p->T, all.C, all.NH);
+    planned_bytes = max_size(planned_bytes, planned); // what a larger shape took is kept
+    snprintf(name, sizeof name, "%s, %s, batch %d", p->model, p->dtype, p->B);
+    test_case = name;
+    EXPECT(p->B >= 32);
+    for (int op = 0; op_name(op); op++) {
+        OpSizes s = sizes_of(p, op);
+        const bool multiplies = is_linear_layer(op) || strstr(op_name(op), "classifier");
+        if (ops == NO_LONG_SUMS && multiplies && strstr(op_name(op), "backward")) { continue; }
+        if (ops != LINEAR_LAYERS || is_linear_layer(op)) { audit_op(p->backend, op, &s); }
+        if (!is_linear_layer(op)) { continue; }
+        s.C = all.OC; // the layer behind GELU
+        s.OC = all.C;
+        audit_op(p->backend, op, &s);
+    }
+    test_case = NULL;
+}
+
+static void audit(const Backend* b, const char* dtype, const Config* c, Ops ops) {
+    if (!emu::audits) { fatal("the emulator began before begin_audit()"); }
+    const DeviceOptions options = device_options(c, dtype);
+    b->device_open(&options);
+    opened_bytes = emu::mem.used;
+    planned_bytes = 0;
+    for (int i = 0; i < (is_long() ? 5 : ops == NO_LONG_SUMS ? 1 : 2); i++) {
+        const Plan p = plan_of(&SHAPES[i], b, dtype);
+        audit_ops(&p, ops);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the audit itself
+
+static __global__ void touch_kernel(char* x, size_t n, bool is_narrow) {
+    const unsigned narrow = blockIdx.x * blockDim.x + threadIdx.x;
+    const size_t i = is_narrow ? narrow : (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { x[i] = 1; }
+}
+
+TEST(an_index_that_wraps_around_leaves_the_end_untouched) {
+    const size_t n = (size_t)5 << 30, threads = 256;
+    char* x = NULL;
+    EXPECT(cudaMalloc(&x, n) == cudaSuccess);
+    for (int is_narrow = 0; is_narrow <= 1; is_narrow++) {
+        emu::audit_forget();
+        touch_kernel<<<(unsigned)(n / threads), threads>>>(x, n, is_narrow);
+        EXPECT(cudaDeviceSynchronize() == cudaSuccess);
+        const emu::Touched part = emu::audit_touched(x);
+        EXPECT(part.begin == 0 && part.end == (is_narrow ? (size_t)1 << 30 : n));
+    }
+    EXPECT(cudaFree(x) == cudaSuccess);
+}
+
+static Config options_with(const char* kernels, bool fused) {
+    Config c;
+    config_defaults(&c);
+    c.kernels = kernels;
+    c.attention = !strcmp(kernels, "plain") ? "plain" : "flash";
+    c.fused = fused;
+    return c;
+}
+
+TEST(bf16_touches_its_tensors_and_no_more) {
+    const Config c = options_with("fast", true);
+    audit(&cuda_bf16, "bf16", &c, ALL_OPS);
+}
+TEST(unfused_layers_touch_their_tensors_and_no_more) {
+    const Config c = options_with("fast", false);
+    audit(&cuda_bf16, "bf16", &c, LINEAR_LAYERS);
+}
+TEST(fp8_layers_touch_their_tensors_and_no_more) {
+    const Config c = options_with("fast", true);
+    audit(&cuda_bf16, "fp8", &c, LINEAR_LAYERS);
+}
+TEST(fp32_touches_its_tensors_and_no_more) {
+    const Config c = options_with("fast", true);
+    audit(&cuda_fp32, "fp32", &c, ALL_OPS);
+}
+TEST(plain_kernels_touch_their_tensors_and_no_more) {
+    const Config c = options_with("plain", true);
+    audit(&cuda_bf16, "bf16", &c, NO_LONG_SUMS);
+}
+
+TEST_MAIN()
