@@ -54,7 +54,7 @@ static __device__ inline void tile_store(Type* head, size_t stride, int first, i
     for (int i = warp_lane(); i < 16 * Shape::PACKS; i += WARP_SIZE) {
         const int row = i / Shape::PACKS, column = i % Shape::PACKS * Shape::PACK;
         if (first + row >= T || column >= HS) { continue; }
-        store_pack(head + (size_t)(first + row) * stride + column, load_pack(tile + row * Shape::PITCH + column));
+        copy_pack(head + (size_t)(first + row) * stride + column, tile + row * Shape::PITCH + column);
     }
 }
 
