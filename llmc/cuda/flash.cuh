@@ -70,14 +70,14 @@ static __device__ inline void online_softmax(float (&scores)[N][4], OnlineSoftma
         for (int n = 0; n < N; n++) { max = fmaxf(max, fmaxf(scores[n][2 * r], scores[n][2 * r + 1])); }
         max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
         max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
-        const float shrink = exp2f((state->max[r] - max) * scale_log2), offset = max * scale_log2;
+        const float shrink = exp2_approx((state->max[r] - max) * scale_log2), offset = max * scale_log2;
         state->max[r] = max;
         state->sum[r] *= shrink;
         #pragma unroll
         for (int n = 0; n < N; n++) {
             #pragma unroll
             for (int i = 2 * r; i < 2 * r + 2; i++) {
-                scores[n][i] = exp2f(fmaf(scores[n][i], scale_log2, -offset));
+                scores[n][i] = exp2_approx(fmaf(scores[n][i], scale_log2, -offset));
                 state->sum[r] += scores[n][i];
             }
         }
@@ -237,7 +237,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
                     #pragma unroll
                     for (int i = 0; i < 4; i++) {
                         const int column = acc_column(n, i);
-                        float x = exp2f(p[g][n][i] * scale_log2 - lses[column] * LOG2_E);
+                        float x = exp2_approx(p[g][n][i] * scale_log2 - lses[column] * LOG2_E);
                         if (query <= group_first && query + column < group_first + acc_row(i)) { x = 0; }
                         p[g][n][i] = x;
                         ds[g][n][i] = x * (ds[g][n][i] - deltas[column]);
@@ -321,7 +321,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
                 for (int n = 0; n < 2; n++) {
                     #pragma unroll
                     for (int i = 0; i < 4; i++) {
-                        float x = exp2f(p[g][n][i] * scale_log2 - row_lse[g][i / 2] * LOG2_E);
+                        float x = exp2_approx(p[g][n][i] * scale_log2 - row_lse[g][i / 2] * LOG2_E);
                         if (key >= group_first && key + acc_column(n, i) > group_first + acc_row(i)) { x = 0; }
                         ds[g][n][i] = x * (ds[g][n][i] - row_delta[g][i / 2]);
                     }
