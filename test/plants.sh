@@ -133,6 +133,12 @@ softmax.cuh
 targets[blockIdx.x]
 targets[BUG ? 0 : blockIdx.x]
 
+a softmax over the padding too
+bf16
+softmax.cuh
+x[k] = v + k < V ? x[k] : to_floatX(-INFINITY);
+x[k] = v + k < V || BUG ? x[k] : to_floatX(-INFINITY);
+
 an AdamW without bias correction
 fp32
 adamw.cuh

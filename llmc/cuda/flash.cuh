@@ -12,7 +12,6 @@
 #include "flash_tile.cuh"
 
 static constexpr int FLASH_MAX_HEAD_SIZE = 128;
-static constexpr float LOG2_E = 1.4426950408889634f;
 
 // Rows of a block's own tile and of a streamed tile, and the block's shared memory: at most 99 KB, which all GPUs since
 // Ampere have. For heads of up to 64 channels in bf16 a warp has registers for two groups of 16 rows. Such a block

@@ -1,12 +1,20 @@
 // Softmax and cross-entropy of rows of logits, and their gradient in place. A block takes a row, which is a whole
-// vocabulary, and reads it twice. The first pass finds the maximum and the sum of exponentials together: the sum is
-// rescaled whenever the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The
-// second pass writes the gradient.
+// vocabulary.
+//
+// Rows of up to HELD_ROW_BYTES are read once, and held in registers until their gradient is written. That is a third
+// less traffic than to read them twice, since a GPU's rows together are larger than its L2 cache.
+//
+// Longer rows are read twice. The first pass finds the maximum and the sum of exponentials together: the sum is rescaled
+// whenever the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The second pass
+// writes the gradient.
 #pragma once
+#include "ptx.cuh"
 #include "vector.cuh"
 #include <float.h>
 
 static constexpr int SOFTMAX_THREADS = 512;
+// 28 of the 64 registers that a thread of so large a block has: room for 57344 logits in bf16
+static constexpr int HELD_THREADS = 1024, HELD_PACKS = 7, HELD_ROW_BYTES = HELD_THREADS * HELD_PACKS * 16;
 
 // The error of __expf grows with the distance of its argument from 0. The largest logit has argument 0, so the error is
 // large only where terms are too small to matter.
@@ -42,6 +50,61 @@ static __global__ void softmax_rows_kernel(float* losses, floatX* logits, const 
     }
 }
 
+// Eight (or in fp32 four) neighbouring logits, as they are stored: unpacked ones would need twice the registers.
+typedef uint4 Logits;
+
+static __device__ inline float held_logit(const Logits& held, int k) {
+    floatX x[FLOATX_WIDTH];
+    memcpy(x, &held, sizeof x);
+    return to_float(x[k]);
+}
+
+// Loads logits v .. v + FLOATX_WIDTH - 1 of a row. Those from V on become -INFINITY, whose exponential is 0.
+static __device__ inline Logits hold_logits(const floatX* row, int v, int V) {
+    floatX x[FLOATX_WIDTH];
+    Logits held = *(const uint4*)(row + (v < V ? v : 0));
+    if (v + FLOATX_WIDTH > V) {
+        memcpy(x, &held, sizeof x);
+        for (int k = 0; k < FLOATX_WIDTH; k++) { x[k] = v + k < V ? x[k] : to_floatX(-INFINITY); }
+        memcpy(&held, x, sizeof held);
+    }
+    return held;
+}
+
+static __global__ void __launch_bounds__(HELD_THREADS)
+    softmax_held_kernel(float* losses, floatX* logits, const int* targets, float dloss, int V, int Vp) {
+    enum { WIDTH = FLOATX_WIDTH, STEP = HELD_THREADS * WIDTH };
+    floatX* row = logits + (size_t)blockIdx.x * Vp;
+    const int target = targets[blockIdx.x], first = threadIdx.x * WIDTH;
+    const float at_target = to_float(row[target]); // before it is overwritten
+    Logits held[HELD_PACKS];
+    #pragma unroll
+    for (int i = 0; i < HELD_PACKS; i++) { held[i] = hold_logits(row, first + i * STEP, V); }
+    float max = -FLT_MAX, sum = 0; // finite, so that the difference of two maxima is 0
+    #pragma unroll
+    for (int i = 0; i < HELD_PACKS; i++) {
+        for (int k = 0; k < WIDTH; k++) { max = fmaxf(max, held_logit(held[i], k)); }
+    }
+    const float row_max = block_max(max), offset = row_max * LOG2_E;
+    #pragma unroll
+    for (int i = 0; i < HELD_PACKS; i++) {
+        for (int k = 0; k < WIDTH; k++) { sum += exp2_approx(fmaf(held_logit(held[i], k), LOG2_E, -offset)); }
+    }
+    const float row_sum = block_sum(sum), scale = dloss / row_sum;
+    if (threadIdx.x == 0) { losses[blockIdx.x] = row_max + logf(row_sum) - at_target; }
+    if (dloss == 0.0f) { return; }
+    #pragma unroll
+    for (int i = 0; i < HELD_PACKS; i++) {
+        const int v = first + i * STEP;
+        float x[WIDTH];
+        for (int k = 0; k < WIDTH; k++) { x[k] = exp2_approx(fmaf(held_logit(held[i], k), LOG2_E, -offset)) * scale; }
+        if (v < Vp) { store_floats(row + v, x); }
+    }
+    if (target / WIDTH % HELD_THREADS == (int)threadIdx.x) { // this thread wrote the element
+        row[target] = to_floatX(exp2_approx(fmaf(at_target, LOG2_E, -offset)) * scale - dloss);
+    }
+}
+
 static __global__ void copy_logits_kernel(float* out, const floatX* logits, int V, int Vp) {
     for (int v = threadIdx.x; v < V; v += blockDim.x) {
         out[(size_t)blockIdx.x * V + v] = to_float(logits[(size_t)blockIdx.x * Vp + v]);
@@ -58,7 +121,9 @@ static inline void softmax_rows(float* losses, floatX* logits, const int* target
                                 int Vp) {
     enum { WIDE = FLOATX_WIDTH };
     const unsigned blocks = (unsigned)rows;
-    if (is_wide<WIDE>(logits, Vp)) {
+    if (is_wide<WIDE>(logits, Vp) && Vp * sizeof(floatX) <= HELD_ROW_BYTES) {
+        softmax_held_kernel<<<blocks, HELD_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
+    } else if (is_wide<WIDE>(logits, Vp)) {
         softmax_rows_kernel<WIDE><<<blocks, SOFTMAX_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
     } else {
         softmax_rows_kernel<1><<<blocks, SOFTMAX_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
