@@ -4,9 +4,9 @@
 // Rows of up to HELD_ROW_BYTES are read once, and held in registers until their gradient is written. That is a third
 // less traffic than to read them twice, since a GPU's rows together are larger than its L2 cache.
 //
-// Longer rows are read twice. The first pass finds the maximum and the sum of exponentials together: the sum is rescaled
-// whenever the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The second pass
-// writes the gradient.
+// Longer rows are read twice. The first pass finds the maximum and the sum of exponentials together: the sum is
+// rescaled whenever the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The
+// second pass writes the gradient.
 #pragma once
 #include "ptx.cuh"
 #include "vector.cuh"
@@ -55,7 +55,7 @@ typedef uint4 Logits;
 
 static __device__ inline float held_logit(const Logits& held, int k) {
     floatX x[FLOATX_WIDTH];
-    memcpy(x, &held, sizeof x);
+    memcpy((void*)x, &held, sizeof x);
     return to_float(x[k]);
 }
 
@@ -64,7 +64,7 @@ static __device__ inline Logits hold_logits(const floatX* row, int v, int V) {
     floatX x[FLOATX_WIDTH];
     Logits held = *(const uint4*)(row + (v < V ? v : 0));
     if (v + FLOATX_WIDTH > V) {
-        memcpy(x, &held, sizeof x);
+        memcpy((void*)x, &held, sizeof x);
         for (int k = 0; k < FLOATX_WIDTH; k++) { x[k] = v + k < V ? x[k] : to_floatX(-INFINITY); }
         memcpy(&held, x, sizeof held);
     }
