@@ -136,8 +136,8 @@ targets[BUG ? 0 : blockIdx.x]
 a softmax over the padding too
 bf16
 softmax.cuh
-x[k] = v + k < V ? x[k] : to_floatX(-INFINITY);
-x[k] = v + k < V || BUG ? x[k] : to_floatX(-INFINITY);
+const float rest = single < V ?
+const float rest = single < V + BUG ?
 
 an AdamW without bias correction
 fp32

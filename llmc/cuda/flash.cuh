@@ -26,6 +26,7 @@ template <class Type, int HD> struct Flash {
         ROWS = GROUPS * (ROW_BYTES > 384 ? 32 : 64),
         THREADS = ROWS / WARP_ROWS * WARP_SIZE,
         BLOCKS_FORWARD = sizeof(Type) == 4 ? 1 : HD == 32 ? 4 : 3,
+        BLOCKS_KEYS = sizeof(Type) == 4 ? 1 : HD == 32 ? 3 : 2,
         BLOCKS_QUERIES = sizeof(Type) == 4 ? 1 : HD == 32 ? 4 : HD == 96 ? 3 : 2,
         STREAM_FORWARD = ROW_BYTES > 256 ? 16 : ROW_BYTES > 128 || GROUPS == 2 ? 32 : 64,
         STREAM_BACKWARD = ROW_BYTES > 128 || GROUPS == 2 ? 16 : 32,
@@ -178,7 +179,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
 // Computes dk and dv: own rows are keys. The matmuls are transposed: an accumulator has a key in each row and a query
 // in each column.
 template <class Type, int HD>
-static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
+static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, HD>::BLOCKS_KEYS)
     flash_backward_keys_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
                                float scale, int T, int NH, int HS) {
     typedef Flash<Type, HD> Shape;
