@@ -5,15 +5,15 @@
 #   (nothing)   all groups: about 13 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
-#   GROUP...    build headers unit smoke end_to_end amx sanitize plain fuzz spills cudnn emulator emulated ranks hosts
-#               emulated_check emulated_race plants coverage
+#   GROUP...    build headers unit smoke end_to_end amx sanitize plain fuzz spills sass cudnn emulator emulated ranks
+#               hosts emulated_check emulated_race plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."
 
 # Two groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="ranks emulated end_to_end sanitize unit emulated_check emulated_race emulator plants amx hosts plain fuzz headers \
-    spills cudnn"
+    spills sass cudnn"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
@@ -91,6 +91,7 @@ spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }
     sh test/spills.sh build/release
 }
+sass() { sh test/sass.sh build/release; } # machine code of the kernels; `long`: of all architectures
 cudnn() { sh test/cudnn.sh build/release; }
 emulator() { bash test/emulator/run.sh; }
 emulated() { compile_emu && sh test/emulated.sh $emu; }
