@@ -4,22 +4,41 @@
 #   setup.sh [COMMAND:PACKAGE...]   these too, each package unless its command exists
 #   setup.sh cudnn                  only the headers of cuDNN's frontend, from PyPI, into build/cudnn_frontend. With
 #                                   them and cuDNN, `make train_gpt2cu` builds cuDNN's attention in. Optional.
+#   setup.sh sass                   only NVIDIA's disassemblers, from PyPI, into build/cuda_tools, for test/sass.sh.
+#                                   Optional.
 set -eu
+
+# fetch FOLDER PACKAGE VERSION: downloads a package of PyPI and unpacks it into build/FOLDER. Fails if that fails.
+fetch() {
+    folder="$(dirname "$0")/../build/$1"
+    mkdir -p "$folder"
+    # the contents are the same for every Python
+    python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.11 --dest "$folder" "$2==$3" &&
+        python3 -m zipfile -e "$folder/$(echo "$2" | tr - _)-$3"-*.whl "$folder" && rm -f "$folder"/*.whl
+}
 
 if [ "${1:-}" = cudnn ]; then
     version=1.15.0 # later ones need NVRTC
-    folder="$(dirname "$0")/../build/cudnn_frontend"
-    mkdir -p "$folder"
-    # the headers are the same for every Python and processor
-    if ! python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.11 --dest "$folder" \
-        "nvidia-cudnn-frontend==$version" ||
-        ! python3 -m zipfile -e "$folder"/nvidia_cudnn_frontend-$version-*.whl "$folder"; then
+    if ! fetch cudnn_frontend nvidia-cudnn-frontend $version; then
         echo "error: cannot fetch nvidia-cudnn-frontend $version: does python3 -m pip work, and is there a network?" \
             "If cudnn_frontend.h is on this machine, give make CUDNN_FRONTEND=FOLDER" >&2
         exit 1
     fi
-    rm -f "$folder"/*.whl
     echo "cuDNN's frontend $version is in build/cudnn_frontend: now run: make train_gpt2cu"
+    exit 0
+fi
+
+if [ "${1:-}" = sass ]; then
+    version=13.5.37
+    for tool in cuobjdump nvdisasm; do
+        if ! fetch cuda_tools nvidia-cuda-$tool $version; then
+            echo "error: cannot fetch nvidia-cuda-$tool $version: does python3 -m pip work, and is there a network?" \
+                "The CUDA toolkit has $tool too" >&2
+            exit 1
+        fi
+        chmod +x "$(dirname "$0")/../build/cuda_tools/nvidia/cu13/bin/$tool"
+    done
+    echo "NVIDIA's disassemblers $version are in build/cuda_tools: now run: sh scripts/test.sh sass"
     exit 0
 fi
 

@@ -5,25 +5,25 @@
 #   (nothing)   all groups: about 13 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
-#   GROUP...    build headers unit smoke end_to_end amx sanitize plain fuzz spills cudnn emulator emulated ranks hosts
-#               emulated_check emulated_race full_size gpu_script traffic plants coverage
+#   GROUP...    build headers unit smoke end_to_end amx sanitize plain fuzz spills sass cudnn emulator emulated ranks
+#               hosts emulated_check emulated_race full_size gpu_script traffic plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
-all="ranks emulated end_to_end sanitize unit emulated_check emulated_race full_size gpu_script emulator traffic plants \
-    amx hosts plain fuzz headers spills cudnn"
+all="ranks emulated end_to_end sanitize unit emulated_check emulated_race full_size emulator traffic plants amx hosts \
+    plain fuzz headers spills sass cudnn"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
-long) groups="$all coverage" long=1 ;;
+long) groups="$all gpu_script coverage" long=1 ;;
 quick) groups="unit smoke" ;;
 *) groups=$* ;;
 esac
 for g in $groups; do
-    case " build smoke coverage $all " in *" $g "*) continue ;; esac
-    echo "error: no group '$g'; there are: build smoke coverage $all" >&2
+    case " build smoke gpu_script coverage $all " in *" $g "*) continue ;; esac
+    echo "error: no group '$g'; there are: build smoke gpu_script coverage $all" >&2
     exit 2
 done
 for g in emulated ranks; do # coverage counts the lines that ran in these
@@ -91,6 +91,7 @@ spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }
     sh test/spills.sh build/release
 }
+sass() { sh test/sass.sh build/release; } # machine code of the kernels; `long`: of all architectures
 cudnn() { sh test/cudnn.sh build/release; }
 emulator() { bash test/emulator/run.sh; }
 emulated() { compile_emu && sh test/emulated.sh $emu; }

@@ -109,11 +109,11 @@ layernorm.cuh
 + LAYERNORM_EPS
 + (BUG ? 0.0f : LAYERNORM_EPS)
 
-a layernorm that takes full blocks for granted
+a layernorm that leaves out the sums of a warp
 fp32
 layernorm.cuh
-< N ? WARPS_IN_BLOCK : (int)(N - begin)
-< N || BUG ? WARPS_IN_BLOCK : (int)(N - begin)
+for (int warp = 0; warp < WARPS; warp++) {
+for (int warp = BUG; warp < WARPS; warp++) {
 
 a token whose run is cut
 fp32
@@ -132,6 +132,12 @@ bf16
 softmax.cuh
 targets[blockIdx.x]
 targets[BUG ? 0 : blockIdx.x]
+
+a softmax over the padding too
+bf16
+softmax.cuh
+const float rest = single < V ?
+const float rest = single < V + BUG ?
 
 an AdamW without bias correction
 fp32

@@ -133,24 +133,29 @@ static inline AdamWTensors adamw_tensors(const TensorTable* table) {
     return tensors;
 }
 
+template <int WIDTH>
+static inline void adamw_update_launch(floatX* params, float* masters, float* m, float* v, const float* grads,
+                                       const double* grad_norm_squared, const AdamW* hyper, const AdamWTensors& tensors,
+                                       size_t begin, size_t end) {
+    const size_t most_blocks = resident_blocks(adamw_update_kernel<WIDTH>, THREADS_IN_BLOCK, 0);
+    const unsigned blocks = (unsigned)min_size(most_blocks, ceil_div(end - begin, THREADS_IN_BLOCK * WIDTH));
+    adamw_update_kernel<WIDTH><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters, m, v, grads,
+                                                                            grad_norm_squared, hyper, tensors, begin,
+                                                                            end);
+}
+
 static inline void adamw_update(floatX* params, float* masters, float* m, float* v, const float* grads,
                                 const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table,
                                 size_t begin, size_t end) {
-    enum { WIDE = FLOAT_WIDTH, BLOCKS_PER_SM = 8 };
+    enum { WIDE = FLOAT_WIDTH };
     if (begin >= end) { return; }
     const AdamWTensors tensors = adamw_tensors(table);
     const size_t to_group = round_up(begin, WIDE) - begin; // elements to the first whole group
-    const bool wide = is_wide<WIDE>(params + to_group, 0) && is_wide<WIDE>(masters + to_group, 0) &&
-                      is_wide<WIDE>(m + to_group, 0) && is_wide<WIDE>(v + to_group, 0) &&
-                      is_wide<WIDE>(grads + to_group, 0);
-    const size_t most_blocks = (size_t)BLOCKS_PER_SM * gpu.num_sms;
-    const unsigned blocks = (unsigned)min_size(most_blocks, ceil_div(end - begin, THREADS_IN_BLOCK));
-    if (wide) {
-        adamw_update_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(
-            params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
+    if (is_wide<WIDE>(params + to_group, 0) && is_wide<WIDE>(masters + to_group, 0) && is_wide<WIDE>(m + to_group, 0) &&
+        is_wide<WIDE>(v + to_group, 0) && is_wide<WIDE>(grads + to_group, 0)) {
+        adamw_update_launch<WIDE>(params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
     } else {
-        adamw_update_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(
-            params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
+        adamw_update_launch<1>(params, masters, m, v, grads, grad_norm_squared, hyper, tensors, begin, end);
     }
     cuda_launched("adamw_update");
 }

@@ -15,10 +15,9 @@ template <class Type> static __device__ inline Pack<Type> load_pack(const Type* 
     memcpy(&pack, &bits, sizeof pack);
     return pack;
 }
-template <class Type> static __device__ inline void store_pack(Type* p, const Pack<Type>& pack) {
-    int4 bits;
-    memcpy(&bits, &pack, sizeof bits);
-    *(int4*)p = bits;
+// Copies one pack. As an int4 it stays whole: a Pack<bf16> between load and store was split into 32-bit stores by nvcc.
+template <class Type> static __device__ inline void copy_pack(Type* to, const Type* from) {
+    *(int4*)to = *(const int4*)from;
 }
 
 // Returns true if rows of n elements, the first of which begins at p, can be read in packs.

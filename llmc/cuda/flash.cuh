@@ -12,11 +12,11 @@
 #include "flash_tile.cuh"
 
 static constexpr int FLASH_MAX_HEAD_SIZE = 128;
-static constexpr float LOG2_E = 1.4426950408889634f;
 
 // Rows of a block's own tile and of a streamed tile, and the block's shared memory: at most 99 KB, which all GPUs since
 // Ampere have. For heads of up to 64 channels in bf16 a warp has registers for two groups of 16 rows. Such a block
-// needs at most half of the 99 KB, so two blocks fit on an SM of any of these GPUs.
+// needs at most half of the 99 KB, so two blocks fit on an SM of any of these GPUs. BLOCKS_*: blocks that an SM has
+// registers for, as test/sass.sh counts them; with one more, registers would be spilled.
 template <class Type, int HD> struct Flash {
     enum {
         PITCH = Tile<Type, HD>::PITCH,
@@ -25,6 +25,9 @@ template <class Type, int HD> struct Flash {
         WARP_ROWS = GROUPS * 16,
         ROWS = GROUPS * (ROW_BYTES > 384 ? 32 : 64),
         THREADS = ROWS / WARP_ROWS * WARP_SIZE,
+        BLOCKS_FORWARD = sizeof(Type) == 4 ? 1 : HD == 32 ? 4 : 3,
+        BLOCKS_KEYS = sizeof(Type) == 4 ? 1 : HD == 32 ? 3 : 2,
+        BLOCKS_QUERIES = sizeof(Type) == 4 ? 1 : HD == 32 ? 4 : HD == 96 ? 3 : 2,
         STREAM_FORWARD = ROW_BYTES > 256 ? 16 : ROW_BYTES > 128 || GROUPS == 2 ? 32 : 64,
         STREAM_BACKWARD = ROW_BYTES > 128 || GROUPS == 2 ? 16 : 32,
         BYTES_FORWARD = (ROWS + 2 * 2 * STREAM_FORWARD) * PITCH * sizeof(Type),
@@ -34,19 +37,21 @@ template <class Type, int HD> struct Flash {
     static_assert(BYTES_FORWARD <= 99 * 1024 && BYTES_BACKWARD + BYTES_STATISTICS <= 99 * 1024, "too large a tile");
 };
 
-// The head and the tile of a block. Neighbouring blocks have tiles of one head, which read the same rows.
+// The head and the tile of a block. Neighbouring blocks have tiles of one head, which read the same rows. Offsets are
+// computed where they are used: a kernel has no registers to keep them in.
 struct FlashPlace {
-    int tile;
-    size_t qkv, out, lse; // offsets of the head's rows in qkv and dqkv, in out and dout, in lse and delta
-    size_t stride;        // between rows of qkv
-    int C;
+    int tile, b, h, T, HS, NH;
+    __device__ int C() const { return NH * HS; }
+    __device__ uint32_t stride() const { return 3u * C(); } // between rows of qkv
+    // of the head's rows in out and dout; in qkv and dqkv; in lse and delta
+    __device__ size_t out() const { return (size_t)b * T * C() + h * HS; }
+    __device__ size_t qkv() const { return (size_t)b * T * stride() + h * HS; }
+    __device__ size_t lse() const { return (size_t)(b * NH + h) * T; }
 };
 
 static __device__ inline FlashPlace flash_place(int rows, int T, int HS, int NH) {
-    const int tiles = (T + rows - 1) / rows, head = blockIdx.x / tiles, b = head / NH, h = head % NH;
-    const int C = NH * HS;
-    const size_t first = (size_t)b * T * C;
-    return {(int)(blockIdx.x % tiles), 3 * first + h * HS, first + h * HS, (size_t)head * T, (size_t)3 * C, C};
+    const int tiles = (T + rows - 1) / rows, head = blockIdx.x / tiles;
+    return {(int)(blockIdx.x % tiles), head / NH, head % NH, T, HS, NH};
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -70,14 +75,14 @@ static __device__ inline void online_softmax(float (&scores)[N][4], OnlineSoftma
         for (int n = 0; n < N; n++) { max = fmaxf(max, fmaxf(scores[n][2 * r], scores[n][2 * r + 1])); }
         max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
         max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
-        const float shrink = exp2f((state->max[r] - max) * scale_log2), offset = max * scale_log2;
+        const float shrink = exp2_approx((state->max[r] - max) * scale_log2), offset = max * scale_log2;
         state->max[r] = max;
         state->sum[r] *= shrink;
         #pragma unroll
         for (int n = 0; n < N; n++) {
             #pragma unroll
             for (int i = 2 * r; i < 2 * r + 2; i++) {
-                scores[n][i] = exp2f(fmaf(scores[n][i], scale_log2, -offset));
+                scores[n][i] = exp2_approx(fmaf(scores[n][i], scale_log2, -offset));
                 state->sum[r] += scores[n][i];
             }
         }
@@ -90,7 +95,7 @@ static __device__ inline void online_softmax(float (&scores)[N][4], OnlineSoftma
 }
 
 template <class Type, int HD>
-static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
+static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, HD>::BLOCKS_FORWARD)
     flash_forward_kernel(Type* out, float* lse, const Type* qkv, float scale_log2, int T, int NH, int HS) {
     typedef Flash<Type, HD> Shape;
     enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM_FORWARD, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
@@ -98,20 +103,20 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     Type* own = (Type*)flash_memory;
     Type* stream = own + QUERIES * PITCH; // two stages of keys and values
     const FlashPlace at = flash_place(QUERIES, T, HS, NH);
-    const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C;
+    const Type *q = qkv + at.qkv(), *k = q + at.C(), *v = k + at.C();
     // the last queries have the most keys: their blocks start first
     const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES;
     const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
     Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
     const int tiles = (min(first + QUERIES, T) + KEYS - 1) / KEYS;
     const auto begin_load = [&](int j) {
-        Type* rows = stream + j % 2 * 2 * KEYS * PITCH;
-        tile_load<HD, KEYS>(rows, k, at.stride, j * KEYS, T, HS);
-        tile_load<HD, KEYS>(rows + KEYS * PITCH, v, at.stride, j * KEYS, T, HS);
+        Type* rows = stream + (j & 1) * 2 * KEYS * PITCH;
+        tile_load<HD, KEYS, Shape::THREADS>(rows, k, at.stride(), j * KEYS, T, HS);
+        tile_load<HD, KEYS, Shape::THREADS>(rows + KEYS * PITCH, v, at.stride(), j * KEYS, T, HS);
         cp_async_commit();
     };
 
-    tile_load<HD, QUERIES>(own, q, at.stride, first, T, HS);
+    tile_load<HD, QUERIES, Shape::THREADS>(own, q, at.stride(), first, T, HS);
     cp_async_commit();
     begin_load(0);
     cp_async_wait<1>();
@@ -129,7 +134,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
         __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
         if (j + 1 < tiles) { begin_load(j + 1); }
         if (j * KEYS >= warp_first + Shape::WARP_ROWS) { continue; } // all of these keys are masked
-        const Type *keys = stream + j % 2 * 2 * KEYS * PITCH, *values = keys + KEYS * PITCH;
+        const Type *keys = stream + (j & 1) * 2 * KEYS * PITCH, *values = keys + KEYS * PITCH;
         float p[GROUPS][KEYS / 8][4] = {};
         tile_scores(p, queries, keys);
         #pragma unroll
@@ -160,9 +165,9 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
             factor[r] = 1.0f / sum;
             const int row = warp_first + g * 16 + acc_row(2 * r);
             const float max = state[g].max[r] * scale_log2 / LOG2_E;
-            if (warp_lane() % 4 == 0 && row < T) { lse[at.lse + row] = max + logf(sum); }
+            if (warp_lane() % 4 == 0 && row < T) { lse[at.lse() + row] = max + logf(sum); }
         }
-        tile_store<HD>(out + at.out, at.C, warp_first + g * 16, T, HS, acc[g], factor, warp_own + g * 16 * PITCH);
+        tile_store<HD>(out + at.out(), at.C(), warp_first + g * 16, T, HS, acc[g], factor, warp_own + g * 16 * PITCH);
     }
 }
 
@@ -174,7 +179,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
 // Computes dk and dv: own rows are keys. The matmuls are transposed: an accumulator has a key in each row and a query
 // in each column.
 template <class Type, int HD>
-static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
+static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, HD>::BLOCKS_KEYS)
     flash_backward_keys_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
                                float scale, int T, int NH, int HS) {
     typedef Flash<Type, HD> Shape;
@@ -184,25 +189,25 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     Type* stream = own + 2 * KEYS * PITCH;                     // two stages of q and dout
     float* statistics = (float*)(stream + 4 * QUERIES * PITCH); // two stages of lse and delta
     const FlashPlace at = flash_place(KEYS, T, HS, NH);
-    const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C, *d = dout + at.out;
+    const Type *q = qkv + at.qkv(), *k = q + at.C(), *v = k + at.C(), *d = dout + at.out();
     const int first = at.tile * KEYS; // the first keys have the most queries: their blocks start first
     const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
     Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
     const int tiles = (T + QUERIES - 1) / QUERIES, first_tile = first / QUERIES;
     const auto begin_load = [&](int j) {
-        Type* rows = stream + j % 2 * 2 * QUERIES * PITCH;
-        tile_load<HD, QUERIES>(rows, q, at.stride, j * QUERIES, T, HS);
-        tile_load<HD, QUERIES>(rows + QUERIES * PITCH, d, at.C, j * QUERIES, T, HS);
-        const int i = threadIdx.x, row = j * QUERIES + i % QUERIES;
+        Type* rows = stream + (j & 1) * 2 * QUERIES * PITCH;
+        tile_load<HD, QUERIES, Shape::THREADS>(rows, q, at.stride(), j * QUERIES, T, HS);
+        tile_load<HD, QUERIES, Shape::THREADS>(rows + QUERIES * PITCH, d, at.C(), j * QUERIES, T, HS);
+        const unsigned i = threadIdx.x;
+        const int row = j * QUERIES + i % QUERIES;
         if (i < 2 * QUERIES) {
-            const float* from = (i < QUERIES ? lse : delta) + at.lse;
-            cp_async_4(statistics + j % 2 * 2 * QUERIES + i, row < T ? from + row : from, row < T);
+            cp_async_4(statistics + (j & 1) * 2 * QUERIES + i, (i < QUERIES ? lse : delta) + at.lse() + row, row < T);
         }
         cp_async_commit();
     };
 
-    tile_load<HD, KEYS>(own, k, at.stride, first, T, HS);
-    tile_load<HD, KEYS>(own + KEYS * PITCH, v, at.stride, first, T, HS);
+    tile_load<HD, KEYS, Shape::THREADS>(own, k, at.stride(), first, T, HS);
+    tile_load<HD, KEYS, Shape::THREADS>(own + KEYS * PITCH, v, at.stride(), first, T, HS);
     cp_async_commit();
     begin_load(first_tile);
     cp_async_wait<1>();
@@ -223,9 +228,9 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
         for (int chunk = 0; chunk < QUERIES; chunk += 16) {
             const int query = j * QUERIES + chunk;
             if (query < warp_first) { continue; } // all of the warp's keys are masked
-            const Type* queries = stream + (j % 2 * 2 * QUERIES + chunk) * PITCH;
+            const Type* queries = stream + ((j & 1) * 2 * QUERIES + chunk) * PITCH;
             const Type* douts = queries + QUERIES * PITCH;
-            const float *lses = statistics + j % 2 * 2 * QUERIES + chunk, *deltas = lses + QUERIES;
+            const float *lses = statistics + (j & 1) * 2 * QUERIES + chunk, *deltas = lses + QUERIES;
             float p[GROUPS][2][4] = {}, ds[GROUPS][2][4] = {};
             tile_scores(p, keys, queries);
             tile_scores(ds, values, douts);
@@ -237,7 +242,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
                     #pragma unroll
                     for (int i = 0; i < 4; i++) {
                         const int column = acc_column(n, i);
-                        float x = exp2f(p[g][n][i] * scale_log2 - lses[column] * LOG2_E);
+                        float x = exp2_approx(p[g][n][i] * scale_log2 - lses[column] * LOG2_E);
                         if (query <= group_first && query + column < group_first + acc_row(i)) { x = 0; }
                         p[g][n][i] = x;
                         ds[g][n][i] = x * (ds[g][n][i] - deltas[column]);
@@ -248,19 +253,19 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
             tile_weighted_sum<HD>(dk, ds, 0, queries);
         }
     }
-    Type* head = dqkv + at.qkv;
+    Type* head = dqkv + at.qkv();
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         const int group_first = warp_first + g * 16;
         Type* group_own = warp_own + g * 16 * PITCH;
-        tile_store<HD>(head + at.C, at.stride, group_first, T, HS, dk[g], {scale, scale}, group_own);
-        tile_store<HD>(head + 2 * at.C, at.stride, group_first, T, HS, dv[g], {1.0f, 1.0f}, group_own);
+        tile_store<HD>(head + at.C(), at.stride(), group_first, T, HS, dk[g], {scale, scale}, group_own);
+        tile_store<HD>(head + 2 * at.C(), at.stride(), group_first, T, HS, dv[g], {1.0f, 1.0f}, group_own);
     }
 }
 
 // Computes dq: own rows are queries.
 template <class Type, int HD>
-static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
+static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, HD>::BLOCKS_QUERIES)
     flash_backward_queries_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
                                   float scale, int T, int NH, int HS) {
     typedef Flash<Type, HD> Shape;
@@ -269,20 +274,20 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     Type* own = (Type*)flash_memory;          // q and dout
     Type* stream = own + 2 * QUERIES * PITCH; // two stages of keys and values
     const FlashPlace at = flash_place(QUERIES, T, HS, NH);
-    const Type *q = qkv + at.qkv, *k = q + at.C, *v = k + at.C, *d = dout + at.out;
+    const Type *q = qkv + at.qkv(), *k = q + at.C(), *v = k + at.C(), *d = dout + at.out();
     const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES; // as in forward
     const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
     Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
     const int tiles = (min(first + QUERIES, T) + KEYS - 1) / KEYS;
     const auto begin_load = [&](int j) {
-        Type* rows = stream + j % 2 * 2 * KEYS * PITCH;
-        tile_load<HD, KEYS>(rows, k, at.stride, j * KEYS, T, HS);
-        tile_load<HD, KEYS>(rows + KEYS * PITCH, v, at.stride, j * KEYS, T, HS);
+        Type* rows = stream + (j & 1) * 2 * KEYS * PITCH;
+        tile_load<HD, KEYS, Shape::THREADS>(rows, k, at.stride(), j * KEYS, T, HS);
+        tile_load<HD, KEYS, Shape::THREADS>(rows + KEYS * PITCH, v, at.stride(), j * KEYS, T, HS);
         cp_async_commit();
     };
 
-    tile_load<HD, QUERIES>(own, q, at.stride, first, T, HS);
-    tile_load<HD, QUERIES>(own + QUERIES * PITCH, d, at.C, first, T, HS);
+    tile_load<HD, QUERIES, Shape::THREADS>(own, q, at.stride(), first, T, HS);
+    tile_load<HD, QUERIES, Shape::THREADS>(own + QUERIES * PITCH, d, at.C(), first, T, HS);
     cp_async_commit();
     begin_load(0);
     cp_async_wait<1>();
@@ -296,8 +301,8 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
         #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int row = warp_first + g * 16 + acc_row(2 * r);
-            row_lse[g][r] = row < T ? lse[at.lse + row] : 0.0f;
-            row_delta[g][r] = row < T ? delta[at.lse + row] : 0.0f;
+            row_lse[g][r] = row < T ? lse[at.lse() + row] : 0.0f;
+            row_delta[g][r] = row < T ? delta[at.lse() + row] : 0.0f;
         }
     }
 
@@ -310,7 +315,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
         for (int chunk = 0; chunk < KEYS; chunk += 16) {
             const int key = j * KEYS + chunk;
             if (key >= warp_first + Shape::WARP_ROWS) { break; } // all further keys are masked
-            const Type* keys = stream + (j % 2 * 2 * KEYS + chunk) * PITCH;
+            const Type* keys = stream + ((j & 1) * 2 * KEYS + chunk) * PITCH;
             float p[GROUPS][2][4] = {}, ds[GROUPS][2][4] = {};
             tile_scores(p, queries, keys);
             tile_scores(ds, douts, keys + KEYS * PITCH);
@@ -321,7 +326,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
                 for (int n = 0; n < 2; n++) {
                     #pragma unroll
                     for (int i = 0; i < 4; i++) {
-                        float x = exp2f(p[g][n][i] * scale_log2 - row_lse[g][i / 2] * LOG2_E);
+                        float x = exp2_approx(p[g][n][i] * scale_log2 - row_lse[g][i / 2] * LOG2_E);
                         if (key >= group_first && key + acc_column(n, i) > group_first + acc_row(i)) { x = 0; }
                         ds[g][n][i] = x * (ds[g][n][i] - row_delta[g][i / 2]);
                     }
@@ -332,7 +337,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
     }
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        tile_store<HD>(dqkv + at.qkv, at.stride, warp_first + g * 16, T, HS, dq[g], {scale, scale},
+        tile_store<HD>(dqkv + at.qkv(), at.stride(), warp_first + g * 16, T, HS, dq[g], {scale, scale},
                        warp_own + g * 16 * PITCH);
     }
 }
@@ -340,13 +345,21 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS)
 // ---------------------------------------------------------------------------------------------------------------------
 // launchers
 
-static inline unsigned flash_blocks(int rows, int B, int T, int NH) { return (unsigned)(ceil_div(T, rows) * B * NH); }
+// Returns the number of blocks. tile_load() computes offsets within a sequence in 32 bits.
+static inline unsigned flash_blocks(int rows, int B, int T, int C, int NH) {
+    if ((size_t)T * 3 * C > UINT32_MAX) {
+        fatal("attention in tiles: queries, keys and values of %d tokens are more than 2^32 elements: give a smaller "
+              "--seq_len, or --attention plain",
+              T);
+    }
+    return (unsigned)(ceil_div(T, rows) * B * NH);
+}
 
 template <int HD, class Type>
 static inline void flash_forward(Type* out, float* lse, const Type* qkv, int B, int T, int C, int NH) {
     typedef Flash<Type, HD> Shape;
     const int HS = C / NH, bytes = Shape::BYTES_FORWARD;
-    const unsigned blocks = flash_blocks(Shape::ROWS, B, T, NH);
+    const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
     cuda_check(cudaFuncSetAttribute(flash_forward_kernel<Type, HD>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                "flash_forward");
     flash_forward_kernel<Type, HD><<<blocks, Shape::THREADS, bytes, gpu.stream>>>(
@@ -359,7 +372,7 @@ static inline void flash_backward(Type* dqkv, const Type* dout, const float* lse
                                   int B, int T, int C, int NH) {
     typedef Flash<Type, HD> Shape;
     const int HS = C / NH, bytes = Shape::BYTES_BACKWARD, keys_bytes = bytes + Shape::BYTES_STATISTICS;
-    const unsigned blocks = flash_blocks(Shape::ROWS, B, T, NH);
+    const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
     const float scale = 1.0f / sqrtf((float)HS);
     cuda_check(cudaFuncSetAttribute(flash_backward_keys_kernel<Type, HD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     keys_bytes),

@@ -23,15 +23,19 @@ template <class Type, int HD> struct Tile {
 };
 
 // Starts to copy rows first .. first+ROWS-1 of a head, which lie `stride` elements apart in global memory. Rows from T
-// on and channels from HS on become zeros.
-template <int HD, int ROWS, class Type>
-static __device__ inline void tile_load(Type* tile, const Type* head, size_t stride, int first, int T, int HS) {
+// on and channels from HS on become zeros; their addresses may lie anywhere, since they are not read. A block has
+// THREADS threads. Offsets have 32 bits, because 64-bit ones take registers that the kernels do not have.
+template <int HD, int ROWS, int THREADS, class Type>
+static __device__ inline void tile_load(Type* tile, const Type* head, uint32_t stride, int first, int T, int HS) {
     typedef Tile<Type, HD> Shape;
-    for (int i = threadIdx.x; i < ROWS * Shape::PACKS; i += blockDim.x) {
+    enum { COUNT = ROWS * Shape::PACKS };
+    #pragma unroll
+    for (int begin = 0; begin < COUNT; begin += THREADS) {
+        const unsigned i = begin + threadIdx.x;
+        if (COUNT % THREADS != 0 && i >= COUNT) { break; }
         const int row = i / Shape::PACKS, column = i % Shape::PACKS * Shape::PACK;
         const bool inside = first + row < T && column < HS;
-        const Type* from = inside ? head + (size_t)(first + row) * stride + column : head;
-        cp_async_16(tile + row * Shape::PITCH + column, from, inside);
+        cp_async_16(tile + row * Shape::PITCH + column, head + ((first + row) * stride + column), inside);
     }
 }
 
@@ -54,7 +58,7 @@ static __device__ inline void tile_store(Type* head, size_t stride, int first, i
     for (int i = warp_lane(); i < 16 * Shape::PACKS; i += WARP_SIZE) {
         const int row = i / Shape::PACKS, column = i % Shape::PACKS * Shape::PACK;
         if (first + row >= T || column >= HS) { continue; }
-        store_pack(head + (size_t)(first + row) * stride + column, load_pack(tile + row * Shape::PITCH + column));
+        copy_pack(head + (size_t)(first + row) * stride + column, tile + row * Shape::PITCH + column);
     }
 }
 

@@ -5,26 +5,30 @@
 // Backward, with norm = (inp - mean) * rstd and dnorm = dout * weight, for each row of C:
 //   dinp += rstd * (dnorm - mean(dnorm) - norm * mean(dnorm * norm))
 //   dweight += dout * norm, dbias += dout, summed over all rows
-// A block reads a few rows twice. In the first pass each warp computes the two means of a row. In the second pass each
-// thread takes a few columns of all these rows and sums dweight and dbias of its columns alone; the rows then come from
-// the caches. column_sums.cuh adds the partial sums of the blocks.
+// A warp reads a row of up to LAYERNORM_HELD_COLUMNS once, and holds it in registers between the two means and dinp. It
+// sums dweight and dbias over its rows in shared memory of its own. Longer rows are read twice by a block: in the first
+// pass each warp computes the two means of a row; in the second pass each thread takes a few columns of all these rows
+// and sums dweight and dbias of its columns alone. column_sums.cuh adds the partial sums of the blocks.
 #pragma once
 #include "column_sums.cuh"
 
 static constexpr float LAYERNORM_EPS = 1e-5f;
 static constexpr int LAYERNORM_SHARED = 48 << 10; // bytes of shared memory that a block has by default
 static constexpr int LAYERNORM_BLOCKS_PER_SM = 4; // of layernorm_backward_kernel
+static constexpr int LAYERNORM_HELD_WARPS = 4;    // of layernorm_backward_held_kernel; chosen, not measured
+static constexpr int LAYERNORM_HELD_COLUMNS = 2048;
 
-// cached: the rows fit in shared memory; else global memory is read again. RESIDUAL: normalizes residual = inp + add.
-template <int WIDTH, bool RESIDUAL>
+// CACHED: the rows fit in shared memory; else global memory is read again. The compiler must know which: it cannot tell
+// where a pointer to either points, and reads it by slower generic loads. RESIDUAL: normalizes residual = inp + add.
+template <int WIDTH, bool RESIDUAL, bool CACHED>
 static __global__ void layernorm_forward_kernel(float* residual, floatX* out, float* mean, float* rstd,
                                                 const float* inp, const floatX* add, const floatX* weight,
-                                                const floatX* bias, size_t N, int C, bool cached) {
+                                                const floatX* bias, size_t N, int C) {
     extern __shared__ float4 layernorm_rows[];
     const size_t n = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (n >= N) { return; }
     float* cache = (float*)layernorm_rows + (size_t)threadIdx.y * C;
-    const float* row = cached ? cache : RESIDUAL ? residual + n * C : inp + n * C;
+    const float* row = CACHED ? cache : RESIDUAL ? residual + n * C : inp + n * C;
     const int first = threadIdx.x * WIDTH, step = WARP_SIZE * WIDTH;
     float x[WIDTH], sum = 0, squares = 0;
     for (int c = first; c < C; c += step) {
@@ -35,7 +39,7 @@ static __global__ void layernorm_forward_kernel(float* residual, floatX* out, fl
             for (int k = 0; k < WIDTH; k++) { x[k] += y[k]; }
             store_floats(residual + n * C + c, x);
         }
-        if (cached) { store_floats(cache + c, x); }
+        if (CACHED) { store_floats(cache + c, x); }
         for (int k = 0; k < WIDTH; k++) { sum += x[k]; }
     }
     const float m = warp_sum(sum) / (float)C;
@@ -55,6 +59,75 @@ static __global__ void layernorm_forward_kernel(float* residual, floatX* out, fl
     if (threadIdx.x == 0) {
         mean[n] = m;
         rstd[n] = r;
+    }
+}
+
+// A lane holds VECTORS times FLOAT_WIDTH elements of a row. dweight and dbias (blocks,C) are set to the sums over the
+// rows of each block. dinp_stored may be dinp. Shared memory: dweight and dbias (C) of each warp.
+template <int VECTORS>
+static __global__ void __launch_bounds__(LAYERNORM_HELD_WARPS* WARP_SIZE)
+    layernorm_backward_held_kernel(float* dinp, floatX* dinp_stored, float* dweight, float* dbias, const floatX* dout,
+                                   const float* inp, const floatX* weight, const float* mean, const float* rstd,
+                                   size_t N, int C) {
+    enum { WIDTH = FLOAT_WIDTH, STEP = WARP_SIZE * WIDTH, WARPS = LAYERNORM_HELD_WARPS };
+    extern __shared__ float4 layernorm_warps[];
+    const bool rounded = (const void*)dinp_stored != (const void*)dinp;
+    const int first = threadIdx.x * WIDTH;
+    float *sums = (float*)layernorm_warps, *dw_sum = sums + (size_t)threadIdx.y * 2 * C, *db_sum = dw_sum + C;
+    const float zeros[WIDTH] = {0};
+    for (int c = first; c < 2 * C; c += STEP) { store_floats(dw_sum + c, zeros); }
+    __syncwarp();
+    for (size_t n = (size_t)blockIdx.x * WARPS + threadIdx.y; n < N; n += (size_t)gridDim.x * WARPS) {
+        float d[VECTORS][WIDTH], x[VECTORS][WIDTH], w[WIDTH], dnorm_sum = 0, dnorm_norm_sum = 0;
+        const float m = mean[n], r = rstd[n];
+        #pragma unroll
+        for (int i = 0; i < VECTORS; i++) {
+            const int c = first + i * STEP;
+            if (c >= C) { break; }
+            load_floats(d[i], dout + n * C + c);
+            load_floats(x[i], inp + n * C + c);
+        }
+        #pragma unroll
+        for (int i = 0; i < VECTORS; i++) {
+            const int c = first + i * STEP;
+            if (c >= C) { break; }
+            load_floats(w, weight + c);
+            for (int k = 0; k < WIDTH; k++) {
+                x[i][k] = (x[i][k] - m) * r;
+                dnorm_sum += d[i][k] * w[k];
+                dnorm_norm_sum += d[i][k] * w[k] * x[i][k];
+            }
+        }
+        const float dnorm_mean = warp_sum(dnorm_sum) / (float)C, dnorm_norm_mean = warp_sum(dnorm_norm_sum) / (float)C;
+        #pragma unroll
+        for (int i = 0; i < VECTORS; i++) {
+            const int c = first + i * STEP;
+            if (c >= C) { break; }
+            float sum[WIDTH], dw[WIDTH], db[WIDTH];
+            load_floats(sum, dinp + n * C + c);
+            load_floats(w, weight + c);
+            load_floats(dw, dw_sum + c);
+            load_floats(db, db_sum + c);
+            for (int k = 0; k < WIDTH; k++) {
+                sum[k] += r * (d[i][k] * w[k] - dnorm_mean - x[i][k] * dnorm_norm_mean);
+                dw[k] += d[i][k] * x[i][k];
+                db[k] += d[i][k];
+            }
+            store_floats(dinp + n * C + c, sum);
+            if (rounded) { store_floats(dinp_stored + n * C + c, sum); }
+            store_floats(dw_sum + c, dw);
+            store_floats(db_sum + c, db);
+        }
+    }
+    __syncthreads();
+    for (int c = threadIdx.y * WARP_SIZE + threadIdx.x; c < C; c += WARPS * WARP_SIZE) {
+        float dw = 0, db = 0;
+        for (int warp = 0; warp < WARPS; warp++) {
+            dw += sums[(size_t)(2 * warp) * C + c];
+            db += sums[(size_t)(2 * warp + 1) * C + c];
+        }
+        dweight[(size_t)blockIdx.x * C + c] = dw;
+        dbias[(size_t)blockIdx.x * C + c] = db;
     }
 }
 
@@ -138,12 +211,17 @@ static inline void layernorm_forward_launch(float* residual, floatX* out, float*
                                             const floatX* add, const floatX* weight, const floatX* bias, size_t N,
                                             int C) {
     const size_t row_bytes = (size_t)C * sizeof(float), rows = LAYERNORM_SHARED / row_bytes;
-    const bool cached = rows > 0;
-    const unsigned warps = (unsigned)(cached ? min_size(rows, WARPS_IN_BLOCK) : (size_t)WARPS_IN_BLOCK);
-    const dim3 threads(WARP_SIZE, warps);
-    layernorm_forward_kernel<WIDTH, RESIDUAL>
-        <<<blocks_for(N, warps), threads, cached ? warps * row_bytes : 0, gpu.stream>>>(
-            residual, out, mean, rstd, inp, add, weight, bias, N, C, cached);
+    if (rows > 0) {
+        const unsigned warps = (unsigned)min_size(rows, WARPS_IN_BLOCK);
+        const dim3 threads(WARP_SIZE, warps);
+        layernorm_forward_kernel<WIDTH, RESIDUAL, true>
+            <<<blocks_for(N, warps), threads, warps * row_bytes, gpu.stream>>>(
+                residual, out, mean, rstd, inp, add, weight, bias, N, C);
+    } else {
+        const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
+        layernorm_forward_kernel<WIDTH, RESIDUAL, false><<<blocks_for(N, WARPS_IN_BLOCK), threads, 0, gpu.stream>>>(
+            residual, out, mean, rstd, inp, add, weight, bias, N, C);
+    }
 }
 
 static inline void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight,
@@ -172,24 +250,60 @@ static inline void residual_layernorm_forward(float* residual, floatX* out, floa
     cuda_launched("residual_layernorm_forward");
 }
 
+// Partial sums of dweight and dbias over the rows of each block, in gpu.scratch.
+typedef struct {
+    float *dweight, *dbias;
+    size_t blocks;
+} LayernormSums;
+
+static inline LayernormSums layernorm_sums(size_t resident, size_t N, size_t rows_in_block, int C) {
+    const size_t most_blocks = min_size(resident, SCRATCH_BYTES / (2 * C * sizeof(float)));
+    const size_t blocks = min_size(ceil_div(N, rows_in_block), most_blocks);
+    float* dweight = (float*)gpu.scratch;
+    return {dweight, dweight + blocks * C, blocks};
+}
+
+template <int VECTORS>
+static inline LayernormSums layernorm_backward_held(float* dinp, floatX* dinp_stored, const floatX* dout,
+                                                    const float* inp, const floatX* weight, const float* mean,
+                                                    const float* rstd, int N, int C) {
+    const dim3 threads(WARP_SIZE, LAYERNORM_HELD_WARPS);
+    const size_t shared = (size_t)LAYERNORM_HELD_WARPS * 2 * C * sizeof(float);
+    cuda_check(cudaFuncSetAttribute(layernorm_backward_held_kernel<VECTORS>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+               "layernorm_backward");
+    const size_t resident =
+        resident_blocks(layernorm_backward_held_kernel<VECTORS>, LAYERNORM_HELD_WARPS * WARP_SIZE, shared);
+    const LayernormSums sums = layernorm_sums(resident, N, LAYERNORM_HELD_WARPS, C);
+    layernorm_backward_held_kernel<VECTORS><<<(unsigned)sums.blocks, threads, shared, gpu.stream>>>(
+        dinp, dinp_stored, sums.dweight, sums.dbias, dout, inp, weight, mean, rstd, N, C);
+    return sums;
+}
+
+template <int WIDTH>
+static inline LayernormSums layernorm_backward_twice(float* dinp, floatX* dinp_stored, const floatX* dout,
+                                                     const float* inp, const floatX* weight, const float* mean,
+                                                     const float* rstd, int N, int C) {
+    const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
+    const LayernormSums sums =
+        layernorm_sums((size_t)LAYERNORM_BLOCKS_PER_SM * gpu.num_sms, N, WARPS_IN_BLOCK, C);
+    layernorm_backward_kernel<WIDTH><<<(unsigned)sums.blocks, threads, 0, gpu.stream>>>(
+        dinp, dinp_stored, sums.dweight, sums.dbias, dout, inp, weight, mean, rstd, N, C);
+    return sums;
+}
+
 static inline void layernorm_backward(float* dinp, floatX* dinp_stored, float* dweight, float* dbias,
                                       const floatX* dout, const float* inp, const floatX* weight, const float* mean,
                                       const float* rstd, int N, int C) {
     enum { WIDE = FLOAT_WIDTH };
-    const size_t most_blocks = min_size((size_t)LAYERNORM_BLOCKS_PER_SM * gpu.num_sms,
-                                        SCRATCH_BYTES / (2 * C * sizeof(float)));
-    const size_t blocks = min_size(ceil_div(N, WARPS_IN_BLOCK), most_blocks);
-    const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
-    float *dweights = (float*)gpu.scratch, *dbiases = dweights + blocks * C;
-    if (is_wide<WIDE>(dinp, C) && is_wide<WIDE>(dinp_stored, C) && is_wide<WIDE>(dout, C) && is_wide<WIDE>(inp, C) &&
-        is_wide<WIDE>(weight, C)) {
-        layernorm_backward_kernel<WIDE><<<(unsigned)blocks, threads, 0, gpu.stream>>>(
-            dinp, dinp_stored, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
-    } else {
-        layernorm_backward_kernel<1><<<(unsigned)blocks, threads, 0, gpu.stream>>>(
-            dinp, dinp_stored, dweights, dbiases, dout, inp, weight, mean, rstd, N, C);
-    }
+    const bool wide = is_wide<WIDE>(dinp, C) && is_wide<WIDE>(dinp_stored, C) && is_wide<WIDE>(dout, C) &&
+                      is_wide<WIDE>(inp, C) && is_wide<WIDE>(weight, C);
+    const auto backward = !wide                             ? layernorm_backward_twice<1>
+                          : C > LAYERNORM_HELD_COLUMNS      ? layernorm_backward_twice<WIDE>
+                          : C > LAYERNORM_HELD_COLUMNS / 2  ? layernorm_backward_held<16>
+                                                            : layernorm_backward_held<8>;
+    const LayernormSums sums = backward(dinp, dinp_stored, dout, inp, weight, mean, rstd, N, C);
     cuda_launched("layernorm_backward");
-    column_sums<true>(dweight, dweights, blocks, C, 1);
-    column_sums<true>(dbias, dbiases, blocks, C, 1);
+    column_sums<true>(dweight, sums.dweight, sums.blocks, C, 1);
+    column_sums<true>(dbias, sums.dbias, sums.blocks, C, 1);
 }

@@ -38,6 +38,19 @@ static __device__ inline void ldmatrix_x4_trans(uint32_t (&x)[4], const bf16* ro
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// arithmetic
+
+static constexpr float LOG2_E = 1.4426950408889634f; // exp(x) is 2^(x * LOG2_E)
+
+// Returns 2^x in one instruction: relative error at most 2^-22, subnormal results are 0 ("Floating Point Instructions:
+// ex2"). exp2f() needs four instructions, since it keeps subnormal results.
+static __device__ inline float exp2_approx(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
 // asynchronous copies to shared memory ("Non-bulk copy"): a thread starts copies, commits them as a group, and waits
 // for its groups. Other threads see the data after a barrier.
 

@@ -1,12 +1,20 @@
 // Softmax and cross-entropy of rows of logits, and their gradient in place. A block takes a row, which is a whole
-// vocabulary, and reads it twice. The first pass finds the maximum and the sum of exponentials together: the sum is
+// vocabulary.
+//
+// Rows of up to HELD_ROW_BYTES are read once, and held in registers until their gradient is written. That is a third
+// less traffic than to read them twice, since a GPU's rows together are larger than its L2 cache.
+//
+// Longer rows are read twice. The first pass finds the maximum and the sum of exponentials together: the sum is
 // rescaled whenever the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The
 // second pass writes the gradient.
 #pragma once
+#include "ptx.cuh"
 #include "vector.cuh"
 #include <float.h>
 
 static constexpr int SOFTMAX_THREADS = 512;
+// 28 of the 64 registers that a thread of so large a block has: room for 57344 logits in bf16
+static constexpr int HELD_THREADS = 1024, HELD_PACKS = 7, HELD_ROW_BYTES = HELD_THREADS * HELD_PACKS * 16;
 
 // The error of __expf grows with the distance of its argument from 0. The largest logit has argument 0, so the error is
 // large only where terms are too small to matter.
@@ -42,6 +50,61 @@ static __global__ void softmax_rows_kernel(float* losses, floatX* logits, const 
     }
 }
 
+// Eight (or in fp32 four) neighbouring logits, as they are stored: unpacked ones would need twice the registers.
+typedef uint4 Logits;
+
+// A bf16 is the upper half of a float. nvcc would keep a pack of bf16 in as many 32-bit registers.
+static __device__ inline float held_logit(const Logits& held, int k) {
+    const uint32_t words[] = {held.x, held.y, held.z, held.w}, word = words[k * sizeof(floatX) / sizeof(uint32_t)];
+    if (sizeof(floatX) == 4) { return __uint_as_float(word); }
+    return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+}
+
+// Full packs of logits are held; of the few behind them each thread takes one. -INFINITY stands for logits beyond the
+// row, whose exponentials are 0, so that no pack needs a mask.
+static __global__ void __launch_bounds__(HELD_THREADS)
+    softmax_held_kernel(float* losses, floatX* logits, const int* targets, float dloss, int V, int Vp) {
+    enum { WIDTH = FLOATX_WIDTH, STEP = HELD_THREADS * WIDTH };
+    const uint32_t none = sizeof(floatX) == 2 ? 0xff80ff80u : 0xff800000u; // -INFINITY, in bf16 twice
+    floatX* row = logits + (size_t)blockIdx.x * Vp;
+    const int target = targets[blockIdx.x], first = threadIdx.x * WIDTH, full = V / WIDTH * WIDTH;
+    const int single = full + (int)threadIdx.x;
+    const float at_target = to_float(row[target]); // before it is overwritten
+    const float rest = single < V ? to_float(row[single]) : -INFINITY;
+    Logits held[HELD_PACKS];
+    #pragma unroll
+    for (int i = 0; i < HELD_PACKS; i++) {
+        held[i] = Logits{none, none, none, none};
+        if (first + i * STEP < full) { held[i] = *(const Logits*)(row + first + i * STEP); }
+    }
+    float max = fmaxf(rest, -FLT_MAX); // finite, so that the difference of two maxima is 0
+    #pragma unroll
+    for (int i = 0; i < HELD_PACKS; i++) {
+        for (int k = 0; k < WIDTH; k++) { max = fmaxf(max, held_logit(held[i], k)); }
+    }
+    const float row_max = block_max(max), offset = row_max * LOG2_E;
+    const auto exponential = [&](float logit) { return exp2_approx(fmaf(logit, LOG2_E, -offset)); };
+    float sum = exponential(rest);
+    #pragma unroll
+    for (int i = 0; i < HELD_PACKS; i++) {
+        for (int k = 0; k < WIDTH; k++) { sum += exponential(held_logit(held[i], k)); }
+    }
+    const float row_sum = block_sum(sum), scale = dloss / row_sum;
+    if (threadIdx.x == 0) { losses[blockIdx.x] = row_max + logf(row_sum) - at_target; }
+    if (dloss == 0.0f) { return; }
+    #pragma unroll
+    for (int i = 0; i < HELD_PACKS; i++) {
+        float x[WIDTH];
+        for (int k = 0; k < WIDTH; k++) { x[k] = exponential(held_logit(held[i], k)) * scale; }
+        if (first + i * STEP < full) { store_floats(row + first + i * STEP, x); }
+    }
+    if (single < Vp) { row[single] = to_floatX(exponential(rest) * scale); }
+    // the thread that wrote the target's gradient writes it again
+    if ((target < full ? target / WIDTH % HELD_THREADS : target - full) == (int)threadIdx.x) {
+        row[target] = to_floatX(exponential(at_target) * scale - dloss);
+    }
+}
+
 static __global__ void copy_logits_kernel(float* out, const floatX* logits, int V, int Vp) {
     for (int v = threadIdx.x; v < V; v += blockDim.x) {
         out[(size_t)blockIdx.x * V + v] = to_float(logits[(size_t)blockIdx.x * Vp + v]);
@@ -58,7 +121,10 @@ static inline void softmax_rows(float* losses, floatX* logits, const int* target
                                 int Vp) {
     enum { WIDE = FLOATX_WIDTH };
     const unsigned blocks = (unsigned)rows;
-    if (is_wide<WIDE>(logits, Vp)) {
+    const bool held = Vp * sizeof(floatX) <= HELD_ROW_BYTES && Vp - V < HELD_THREADS - WIDE;
+    if (is_wide<WIDE>(logits, Vp) && held) {
+        softmax_held_kernel<<<blocks, HELD_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
+    } else if (is_wide<WIDE>(logits, Vp)) {
         softmax_rows_kernel<WIDE><<<blocks, SOFTMAX_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
     } else {
         softmax_rows_kernel<1><<<blocks, SOFTMAX_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);

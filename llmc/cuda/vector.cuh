@@ -64,4 +64,12 @@ static constexpr int FLOAT_WIDTH = 4, FLOATX_WIDTH = 16 / sizeof(floatX);
 // Threads of a block; kernels with one warp per row have (WARP_SIZE, WARPS_IN_BLOCK). 8: chosen, not measured.
 static constexpr int WARPS_IN_BLOCK = 8, THREADS_IN_BLOCK = WARPS_IN_BLOCK * WARP_SIZE;
 
+// Returns the number of blocks of a kernel that the GPU runs at a time. A grid of that size, whose blocks loop over
+// the work, has no last wave that leaves SMs idle.
+template <class Kernel> static inline size_t resident_blocks(Kernel kernel, int threads, size_t dynamic_shared) {
+    int per_sm = 0;
+    cuda_check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, threads, dynamic_shared), "occupancy");
+    return (size_t)per_sm * gpu.num_sms;
+}
+
 static inline unsigned blocks_for(size_t n, size_t in_block) { return (unsigned)ceil_div(n, in_block); }

@@ -170,6 +170,29 @@ TEST(cvt_rna_rounds_to_nearest_ties_away) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// ex2
+
+__global__ void ex2_kernel(float* y, const float* x, int n) {
+    if (threadIdx.x >= n) { return; }
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y[threadIdx.x]) : "f"(x[threadIdx.x]));
+}
+
+TEST(ex2_is_a_power_of_two_and_flushes_subnormals) {
+    const float in[] = {0, 1, -1, 0.5f, -3.75f, 23.125f, -125.5f, 1e-40f, -126, -127, -150, -1e30f, -INFINITY, INFINITY};
+    enum { N = sizeof in / sizeof *in, FIRST_ZERO = 9, LAST_ZERO = 12 };
+    float out[N];
+    float *x = device_copy(in, N), *y = device_copy(in, N);
+    ex2_kernel<<<1, 32>>>(y, x, N);
+    device_back(out, y, N);
+    OK(cudaFree(x));
+    for (int i = 0; i < N - 1; i++) {
+        const double want = i >= FIRST_ZERO && i <= LAST_ZERO ? 0 : exp2(in[i]);
+        EXPECT_NEAR(out[i], want, want / (1 << 22));
+    }
+    EXPECT(out[N - 1] == INFINITY);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
 // ldmatrix
 
 __device__ uint32_t shared_address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }

@@ -11,6 +11,7 @@
 #include "shared.h"
 #include <atomic>
 #include <cctype>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -299,6 +300,13 @@ inline void cvt_rna_tf32(const PtxThread& thread) {
     thread.set32(0, nan ? 0x7fffffffu : (bits + 0x1000u) & ~0x1fffu);
 }
 
+// ex2.approx.ftz.f32: 2^x; subnormal arguments and results become 0 ("Floating Point Instructions: ex2"). The hardware's
+// error of up to 2^-22 is not imitated.
+inline void ex2_ftz(const PtxThread& thread) {
+    const auto flushed = [](float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; };
+    thread.set_float(0, flushed(std::exp2(flushed(float_of_bits(thread.get32(1))))));
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // the table, and the statements that are looked up in it
 
@@ -320,6 +328,7 @@ inline const PtxFormat PTX_FORMATS[] = {
     {"cp.async.wait_group", "n", cp_async_wait_group, nullptr, 0},
     {"cp.async.wait_all", "", cp_async_wait_all, nullptr, 0},
     {"cvt.rna.tf32.f32", "=rf", cvt_rna_tf32, nullptr, 0},
+    {"ex2.approx.ftz.f32", "=ff", ex2_ftz, nullptr, 0},
 };
 
 // Returns `text` without the hints that do not change results.

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Tests the machine code of the GPU's kernels, which needs no GPU: registers, blocks per SM, instructions of the main
+# loops, widths of memory accesses (sass/sass.c), against the bounds in sass/bounds.txt.
+# usage: sass.sh build/CONFIG [check|record] [CAPABILITY...]
+#   check        the default: prints the table and fails where a bound is exceeded
+#   record       prints new bounds. Give all architectures, as a bound holds for all: 80 86 89 90 100 120
+#   CAPABILITY   compiles the kernels for it if the trainer was built without; default: what the trainer was built for,
+#                and with `long` set all six
+build=${1:?usage: sass.sh build/CONFIG [check|record] [CAPABILITY...]}
+shift
+verb=check
+case ${1:-} in check | record) verb=$1; shift ;; esac
+here="$(dirname "$0")/sass"
+[ $# -gt 0 ] || [ -z "${long:-}" ] || set -- 80 86 89 90 100 120
+PATH="$PATH:$here/../../build/cuda_tools/nvidia/cu13/bin:${CUDA_HOME:-/usr/local/cuda}/bin"
+for tool in nvcc cuobjdump nvdisasm c++filt; do
+    command -v $tool >/dev/null || { echo "skipped: no $tool (sh scripts/setup.sh sass)"; exit 77; }
+done
+[ -s "$build/cuda_bf16.o" ] || { echo "skipped: no nvcc built the GPU trainer here"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Prints the path of an object with the code of FP32|BF16 for a capability: the trainer's, or one that is compiled now.
+object() { # TYPE CAPABILITY
+    if cuobjdump -lelf "$build/cuda_$1.o" | grep -q "sm_$2[.]"; then
+        echo "$build/cuda_$1.o"
+    else
+        nvcc -O3 -std=c++20 -D_GNU_SOURCE -DFLOATX="$1" -arch="sm_$2" -cubin -o "$work/$1_$2.cubin" train_gpt2.cu \
+            >"$work/log" 2>&1 || { cat "$work/log" >&2; return 1; }
+        echo "$work/$1_$2.cubin"
+    fi
+}
+[ $# -gt 0 ] || set -- $(cuobjdump -lelf "$build/cuda_bf16.o" | sed -n 's/.*[.]sm_\([0-9]*\)[.]cubin$/\1/p')
+cc -std=c11 -O2 -Wall -Wextra "$here/sass.c" -o "$work/sass" || exit 1
+# the host's half alone, which takes the emulator's compiler a quarter of the time that nvcc needs
+test/emulator/emucc -O0 -D_GNU_SOURCE "$here/launches.cu" "$build/libllmc.a" -o "$work/launches" -ljansson || exit 1
+"$work/launches" >"$work/launches.txt" || exit 1
+for type in fp32 bf16; do
+    for capability in "$@"; do
+        file=$(object $type "$capability") || exit 1
+        echo "type $type"
+        echo "arch = sm_$capability"
+        cuobjdump -arch "sm_$capability" -res-usage -sass "$file" || exit 1
+    done
+done >"$work/dump" || exit 1
+c++filt <"$work/dump" |
+    sed 's/__nv_bfloat16/bf16/g; s/<float/<fp32/g; s/, float/, fp32/g; s/(__nv_fp8_interpretation_t)/format/g' |
+    "$work/sass" "$verb" "$work/launches.txt" "$here/bounds.txt"
