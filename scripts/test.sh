@@ -91,7 +91,11 @@ spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }
     sh test/spills.sh build/release
 }
-sass() { sh test/sass.sh build/release; } # machine code of the kernels; `long`: of all architectures
+sass() { # machine code of the kernels; `long`: of all architectures
+    [ ! -s build/release/cuda_bf16.o ] || command -v nvdisasm >/dev/null || [ -d build/cuda_tools ] ||
+        sh scripts/setup.sh sass
+    sh test/sass.sh build/release
+}
 cudnn() { sh test/cudnn.sh build/release; }
 emulator() { bash test/emulator/run.sh; }
 emulated() { compile_emu && sh test/emulated.sh $emu; }
@@ -106,7 +110,11 @@ emulated_check() {
 compile_race() { flock "$work/race" make -s -j "$jobs" emu EMU=race; }
 emulated_race() { compile_race && sh test/emulated.sh build/emu-race $watched; }
 traffic() { compile EMU=traffic build/emu-traffic/train_gpt2cu && sh test/traffic.sh build/emu-traffic; }
-full_size() { compile_race && build/emu-race/test_full_size; }
+full_size() { # bf16 is the largest; the others' kernels are the same templates
+    set -- bf16 wraps
+    [ -z "$long" ] || set --
+    compile_race && build/emu-race/test_full_size "$@"
+}
 gpu_script() { compile_emu && sh test/gpu_script.sh build/release $emu; }
 plants() { compile_emu && sh test/plants.sh $emu; }
 coverage() { sh test/coverage.sh $emu; }

@@ -1,22 +1,21 @@
 #include "attention_model.h"
 
-// Instructions of the inner loop of each kernel, of one warp, with heads of 64 channels in bf16. Counted in
-// `cuobjdump -sass build/release/cuda_bf16.o` (nvcc 13.0, GPU="80 90"), from the target of the last branch backwards to
-// that branch. shared: cycles of the SM's shared memory, 128 bytes each: 4 for each LDSM of 4 matrices, 1 for each LDS
+// Instructions of the inner loop of each kernel, of one warp, with heads of 64 channels in bf16, as test/sass.sh counts
+// them (nvcc 13.0, GPU="80 90"). shared: cycles of the SM's shared memory, 128 bytes each: 4 for each LDSM of 4 matrices, 1 for each LDS
 // and SHFL.
 typedef struct {
     int all, tensor, fma, alu, special, shared;
 } LoopCounts;
 
 static const LoopCounts AMPERE_LOOPS[NUM_FLASH_LOOPS] = {
-    [FLASH_FORWARD] = {634, 64, 247, 221, 36, 78},
-    [FLASH_BACKWARD_KEYS] = {398, 64, 130, 128, 16, 77},
-    [FLASH_BACKWARD_QUERIES] = {338, 48, 115, 114, 16, 54},
+    [FLASH_FORWARD] = {480, 64, 165, 166, 36, 75},
+    [FLASH_BACKWARD_KEYS] = {290, 64, 80, 90, 16, 71},
+    [FLASH_BACKWARD_QUERIES] = {224, 48, 69, 64, 16, 51},
 };
 static const LoopCounts HOPPER_LOOPS[NUM_FLASH_LOOPS] = {
-    [FLASH_FORWARD] = {640, 64, 246, 222, 36, 78},
-    [FLASH_BACKWARD_KEYS] = {408, 64, 123, 132, 16, 77},
-    [FLASH_BACKWARD_QUERIES] = {347, 48, 114, 115, 16, 54},
+    [FLASH_FORWARD] = {478, 64, 161, 170, 36, 75},
+    [FLASH_BACKWARD_KEYS] = {294, 64, 74, 93, 16, 74},
+    [FLASH_BACKWARD_QUERIES] = {225, 48, 67, 66, 16, 51},
 };
 
 // Cycles of a scheduler that one instruction of a warp occupies a pipe. Sources: CUDA C++ Programming Guide,
