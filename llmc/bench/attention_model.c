@@ -1,8 +1,8 @@
 #include "attention_model.h"
 
 // Instructions of the inner loop of each kernel, of one warp, with heads of 64 channels in bf16, as test/sass.sh counts
-// them (nvcc 13.0, GPU="80 90"). shared: cycles of the SM's shared memory, 128 bytes each: 4 for each LDSM of 4 matrices, 1 for each LDS
-// and SHFL.
+// them (nvcc 13.0, GPU="80 90"). shared: cycles of the SM's shared memory, 128 bytes each: 4 for each LDSM of 4
+// matrices, 1 for each LDS and SHFL.
 typedef struct {
     int all, tensor, fma, alu, special, shared;
 } LoopCounts;

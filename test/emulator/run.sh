@@ -1,6 +1,6 @@
 #!/bin/bash
-# The emulator's own tests: test_*.cu in the plain, the checking and the race-checking build, and the tools. test_traffic
-# has a build of its own.
+# The emulator's own tests: test_*.cu in the plain, the checking and the race-checking build, and the tools.
+# test_traffic has a build of its own.
 # usage: run.sh [NAME...]     test_emulator, test_ptx, ..., tools; without names, all. Exits 1 if anything failed.
 # `long=1 run.sh` makes every build of every program; otherwise each program has the builds that could find a mistake in
 # it (builds_of).

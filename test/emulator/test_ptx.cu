@@ -178,7 +178,8 @@ __global__ void ex2_kernel(float* y, const float* x, int n) {
 }
 
 TEST(ex2_is_a_power_of_two_and_flushes_subnormals) {
-    const float in[] = {0, 1, -1, 0.5f, -3.75f, 23.125f, -125.5f, 1e-40f, -126, -127, -150, -1e30f, -INFINITY, INFINITY};
+    const float in[] = {0,    1,    -1,   0.5f,   -3.75f,    23.125f, -125.5f, 1e-40f,
+                        -126, -127, -150, -1e30f, -INFINITY, INFINITY};
     enum { N = sizeof in / sizeof *in, FIRST_ZERO = 9, LAST_ZERO = 12 };
     float out[N];
     float *x = device_copy(in, N), *y = device_copy(in, N);

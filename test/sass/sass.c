@@ -394,8 +394,8 @@ static void record(const char* launches) {
     }
     printf("# Printed by `sh test/sass.sh build/release record 80 86 89 90 100 120` (nvcc 13.0.88).\n"
            "# At least: blocks on an SM (blocks100: of GPUs with 100 KB of shared memory), tensor instructions of the\n"
-           "# main loop. At most, over these GPUs: instructions of the main loop, all and by pipe; of the kernel: global\n"
-           "# and shared accesses of less than 128 bits, local ones in loops, generic ones.\n");
+           "# main loop. At most, over these GPUs: instructions of the main loop, all and by pipe; of the kernel:\n"
+           "# global and shared accesses of less than 128 bits, local ones in loops, generic ones.\n");
     printf("%-4s %-44s", "#", "kernel");
     for (int c = 0; c < COLUMNS; c++) { printf(" %s", COLUMN[c].name); }
     for (int i = 0; i < count; i++) {

@@ -300,8 +300,8 @@ inline void cvt_rna_tf32(const PtxThread& thread) {
     thread.set32(0, nan ? 0x7fffffffu : (bits + 0x1000u) & ~0x1fffu);
 }
 
-// ex2.approx.ftz.f32: 2^x; subnormal arguments and results become 0 ("Floating Point Instructions: ex2"). The hardware's
-// error of up to 2^-22 is not imitated.
+// ex2.approx.ftz.f32: 2^x; subnormal arguments and results become 0 ("Floating Point Instructions: ex2"). The
+// hardware's error of up to 2^-22 is not imitated.
 inline void ex2_ftz(const PtxThread& thread) {
     const auto flushed = [](float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; };
     thread.set_float(0, flushed(std::exp2(flushed(float_of_bits(thread.get32(1))))));
