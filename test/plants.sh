@@ -188,9 +188,9 @@ i < n; i +=
 i + BUG < n; i +=
 END
 # heads of 8 fill tiles only in part; rows end within tiles, blocks and vectors
-shape="--model L=1,H=3,C=24,T=72,V=133 --batch_size 2 --seq_len 70 --recompute none --max_steps 1"
+shape="--model L=1,H=3,C=24,T=72,V=133 --batch_size 2 --seq_len 70 --recompute none --max_steps 1 --tune 0"
 # FP8 takes only multiples of 16
-fp8_shape="--model L=1,H=3,C=48,T=72,V=133 --batch_size 2 --seq_len 72 --recompute none --max_steps 1"
+fp8_shape="--model L=1,H=3,C=48,T=72,V=133 --batch_size 2 --seq_len 72 --recompute none --max_steps 1 --tune 0"
 
 # Prints a line of a bug: 1 is the name, 5 the replacement.
 field() { awk -v RS= -F '\n' -v n="$1" -v i="$2" 'NR == n { print $i }' "$root/bugs"; } # BUG LINE
