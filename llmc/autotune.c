@@ -117,6 +117,7 @@ static void queue_matmuls(GPT2* g) {
     int* batch = b->host_alloc(gpt2_batch_ints(g) * sizeof *batch, "tokens to tune on");
     batch_random(batch, n, g->config.vocab_size, 0, 0);
     gpt2_upload(g, batch, n);
+    b->matmuls_watch();
     for (int variant = MAX_VARIANTS - 1; variant >= 0; variant--) { // the default comes last
         for (int choice = CHOICE_GELU_FORWARD; choice <= CHOICE_GELU_BACKWARD; choice++) {
             if (!name_of(g, (Choice)choice, variant)) { continue; }

@@ -194,12 +194,15 @@ typedef struct Backend {
     // -----------------------------------------------------------------------------------------------------------------
     // algorithms of a library's matmuls, where there are several; a CPU has none
 
-    // Times the algorithms of all matmuls that were queued so far and have no choice yet, for about `seconds` in all,
-    // on the data of their last run. From now on the fastest run. Overwrites the outputs of these matmuls.
+    // matmuls_tune() and matmuls_load() concern the matmuls that are queued from now on. Their memory must be there
+    // until then.
+    void (*matmuls_watch)(void);
+    // Times the algorithms of these matmuls, but for those that have a choice already, for about `seconds` in all, on
+    // the data of their last run. From now on the fastest run. Overwrites the outputs of these matmuls.
     void (*matmuls_tune)(double seconds);
     // Returns all choices as text, a line for each matmul; free() it.
     char* (*matmuls_save)(void);
-    // Takes choices from such lines for the matmuls that were queued so far and have none yet; ignores other lines.
+    // Takes choices from such lines for those of these matmuls that have none yet; ignores other lines.
     void (*matmuls_load)(const char* lines);
     // Names what a choice depends on beside the matmul: GPU, driver, version of the library.
     const char* (*matmuls_identity)(void);
@@ -283,8 +286,9 @@ typedef struct Backend {
     _(matmul_gelu_backward), _(gelu_forward), _(attention_forward), _(attention_backward),                    \
     _(attention_cached), _(classifier_chunk), _(classifier_loss), _(classifier_backward),                     \
     _(classifier_logits), _(loss_add), _(norm_squared), _(adamw_update), _(params_round), _(params_changed),  \
-    _(operations_bytes), _(variant_name), _(choose_variant), _(matmuls_tune), _(matmuls_save),                \
-    _(matmuls_load), _(matmuls_identity), _(matmul_facts), _(device_exists), _(device_lacks),                 \
+    _(operations_bytes), _(variant_name), _(choose_variant), _(matmuls_watch), _(matmuls_tune),               \
+    _(matmuls_save), _(matmuls_load), _(matmuls_identity), _(matmul_facts), _(device_exists),                 \
+    _(device_lacks),                                                                                          \
     _(device_open), _(device_name), _(device_identity), _(device_threads), _(device_kernels),                 \
     _(device_timer_start), _(device_timer_stop), _(device_peak_flops), _(device_matmul_flops),                \
     _(device_kernel_flops), _(device_copy_bandwidth), _(device_alloc), _(device_free),                        \

@@ -102,7 +102,7 @@ emulated() { compile_emu && sh test/emulated.sh $emu; }
 ranks() { compile_emu && sh test/ranks.sh build/release $emu; }
 hosts() { compile_emu && sh test/netns.sh build/release $emu; }
 # Tests in the builds that check memory accesses and data races: kernels at even and odd shapes, two training steps.
-watched="odd_shapes unfused_kernels attention_agrees_at two_steps"
+watched="odd_shapes long_rows unfused_kernels attention_agrees_at two_steps"
 [ -z "$long" ] || watched=
 emulated_check() {
     compile emu EMU=check && sh test/emulated.sh build/emu-check $watched ${watched:+plain_kernels fp8_agrees}

@@ -36,6 +36,11 @@ odd_shapes_agree() {
 tf32_agrees() {
     must env EMU_CC=90 "$cuda" check $even --dtype tf32 $once
 }
+# Rows of logits that a block holds in registers, ending between two packs.
+long_rows_agree() {
+    must "$cuda" check --model L=1,H=1,C=16,T=16,V=4203 --batch_size 1 --dtype bf16 $once
+    must "$cuda" check --model L=1,H=1,C=32,T=16,V=2203 --batch_size 1 --dtype fp32 $once
+}
 unfused_kernels_agree() {
     must "$cuda" check $odd --dtype fp32 --fused 0 --flash 0 $once
     must "$cuda" check $even --dtype bf16 --fused 0 --flash 0 $once

@@ -136,8 +136,8 @@ targets[BUG ? 0 : blockIdx.x]
 a softmax over the padding too
 bf16
 softmax.cuh
-const float rest = single < V ?
-const float rest = single < V + BUG ?
+if (v + k >= V) { x[k] = -INFINITY; }
+if (v + k >= V + 8 * BUG) { x[k] = -INFINITY; }
 
 an AdamW without bias correction
 fp32

@@ -172,17 +172,17 @@ gpus_take_the_algorithms_of_rank_0() {
 # state.json name what NCCL may use. Its stream has the highest priority.
 gpus_repeat_their_bits_unless_asked() {
     corpus
-    run="$gpu $data --batch_size 4 --gpus 2 --max_steps 1 --val_every 0 --sample_every 0 --save_every 1"
-    must env -u NCCL_ALGO EMU_COUNT=1 "$cuda" $run --out "$dir/bits"
+    pair="$gpu $data --batch_size 4 --gpus 2 --max_steps 1 --val_every 0 --sample_every 0 --save_every 1"
+    must env -u NCCL_ALGO EMU_COUNT=1 "$cuda" $pair --out "$dir/bits"
     grep -qF 'NCCL: algorithms ^NVLS,NVLSTree, streams of priority -5' "$dir/err" ||
         note "$(grep 'emu: NCCL' "$dir/err")"
     grep -q '^NCCL_ALGO=^NVLS,NVLSTree (--nvls 1: ' "$dir/bits/log.txt" || note "not in the log"
     grep -q '"nccl_algo": "^NVLS,NVLSTree"' "$dir/bits"/step_00000001/state.json || note "not in state.json"
-    must env -u NCCL_ALGO EMU_COUNT=1 "$cuda" $run --nvls 1 --out "$dir/speed"
+    must env -u NCCL_ALGO EMU_COUNT=1 "$cuda" $pair --nvls 1 --out "$dir/speed"
     grep -q 'NCCL: algorithms any' "$dir/err" || note "--nvls 1: $(grep 'emu: NCCL' "$dir/err")"
     grep -q -- '--nvls 1: where NVSwitches add up' "$dir/speed/log.txt" || note "--nvls 1 is not in the log"
     grep -q '"nvls": true' "$dir/speed"/step_00000001/state.json || note "--nvls 1 is not in state.json"
-    must env NCCL_ALGO=Ring EMU_COUNT=1 "$cuda" $run --out "$dir/ring"
+    must env NCCL_ALGO=Ring EMU_COUNT=1 "$cuda" $pair --out "$dir/ring"
     grep -q 'NCCL: algorithms Ring' "$dir/err" || note "NCCL_ALGO=Ring: $(grep 'emu: NCCL' "$dir/err")"
 }
 

@@ -48,7 +48,8 @@ struct Plan {
     Algorithm algorithm[MAX_ALGORITHMS];
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, out; // the library's B, A and D
-    Matmul last; // the last one queued: tune.cuh runs it again
+    Matmul last;     // the last one queued: tune.cuh runs it again
+    bool is_watched; // queued since matmuls_watch(), so that the pointers of `last` are valid
 };
 
 // A training run needs about 30, and each length of a prompt more. When all are in use, the oldest is replaced.
@@ -266,6 +267,7 @@ static inline cublasStatus_t plan_queue(const Plan* p, const Matmul* m, const Al
 static inline bool cublaslt_matmul(const Matmul* m) {
     Plan* p = plan_for(m);
     p->last = *m;
+    p->is_watched = true;
     if (!p->count || p->is_apart) { return false; }
     cublas_check(plan_queue(p, m, &p->algorithm[p->chosen]), "a matmul (try --tune 0, --fused 0 or --kernels plain)");
     return true;

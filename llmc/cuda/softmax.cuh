@@ -4,7 +4,8 @@
 // Rows of up to HELD_ROW_BYTES are read once, and held in registers until their gradient is written. That is a third
 // less traffic than to read them twice, since a GPU's rows together are larger than its L2 cache.
 //
-// Longer rows are read twice. The first pass finds the maximum and the sum of exponentials together: the sum is
+// Longer rows are read twice, and so are those of at most one pack for each thread, which would leave most of the
+// threads of the other kernel idle. The first pass finds the maximum and the sum of exponentials together: the sum is
 // rescaled whenever the maximum grows (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The
 // second pass writes the gradient.
 #pragma once
@@ -121,7 +122,8 @@ static inline void softmax_rows(float* losses, floatX* logits, const int* target
                                 int Vp) {
     enum { WIDE = FLOATX_WIDTH };
     const unsigned blocks = (unsigned)rows;
-    const bool held = Vp * sizeof(floatX) <= HELD_ROW_BYTES && Vp - V < HELD_THREADS - WIDE;
+    const size_t bytes = Vp * sizeof(floatX);
+    const bool held = bytes > SOFTMAX_THREADS * 16 && bytes <= HELD_ROW_BYTES && Vp - V < HELD_THREADS - WIDE;
     if (is_wide<WIDE>(logits, Vp) && held) {
         softmax_held_kernel<<<blocks, HELD_THREADS, 0, gpu.stream>>>(losses, logits, targets, dloss, V, Vp);
     } else if (is_wide<WIDE>(logits, Vp)) {

@@ -61,6 +61,7 @@ static inline Plan* plan_apart(const Plan* p) {
     m.a_sums = NULL;
     Plan* apart = plan_for(&m);
     apart->last = m;
+    apart->is_watched = true;
     return apart;
 }
 
@@ -96,12 +97,16 @@ static inline void warm_up(const Plan* p) {
     }
 }
 
+static inline void matmuls_watch(void) {
+    for (size_t i = 0; i < min_size(plans.made, MAX_PLANS); i++) { plans.plan[i].is_watched = false; }
+}
+
 static inline void matmuls_tune(double seconds) {
     const double begin = seconds_now();
     bool is_warm = false;
     for (size_t i = 0; i < min_size(plans.made, MAX_PLANS); i++) { // tune_form() adds plans
         Plan* p = &plans.plan[i];
-        if (!p->count || p->is_tuned) { continue; }
+        if (!p->count || p->is_tuned || !p->is_watched) { continue; }
         if (!is_warm) { warm_up(p); }
         is_warm = true;
         const double share = (seconds - (seconds_now() - begin)) / (double)(2 * (min_size(plans.made, MAX_PLANS) - i));
@@ -183,7 +188,8 @@ static inline void matmuls_load(const char* lines) {
     for (size_t i = 0; i < min_size(plans.made, MAX_PLANS); i++) { // plan_apart() adds plans
         Plan* p = &plans.plan[i];
         size_t length = 0;
-        const char* choice = p->count && !p->is_tuned ? find_choice(lines, &p->key, &length) : NULL;
+        const bool is_open = p->count && !p->is_tuned && p->is_watched;
+        const char* choice = is_open ? find_choice(lines, &p->key, &length) : NULL;
         if (!choice) { continue; }
         if (!take_choice(p, choice, length)) {
             notice("cuBLASLt no longer offers the algorithm that was chosen for a matmul of %d x %d x %d: choosing "
