@@ -156,7 +156,7 @@ static void tune_matmuls(GPT2* g, const Config* c, Comm* comm, const char* saved
         if (cached) { b->matmuls_load(cached); }
         b->matmuls_tune(seconds);
         char* lines = b->matmuls_save();
-        if (path) { tune_cache_add(path, lines); }
+        if (path && !saved) { tune_cache_add(path, lines); } // a checkpoint's choices may be another GPU's
         free(lines);
         free(cached);
         free(path);

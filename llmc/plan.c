@@ -259,7 +259,7 @@ json_t* plan_options(const Plan* p, const Config* c) {
 }
 
 bool is_per_start_option(const char* name) {
-    return is_one_of(name, "resume|out|config|init|threads|device|gpus|tune|tune_cache|connect_timeout|comm_timeout|"
+    return is_one_of(name, "resume|out|config|init|threads|device|gpus|tune_cache|connect_timeout|comm_timeout|"
                            "price|preset");
 }
 
