@@ -173,7 +173,7 @@ TEST(cvt_rna_rounds_to_nearest_ties_away) {
 // ex2
 
 __global__ void ex2_kernel(float* y, const float* x, int n) {
-    if (threadIdx.x >= n) { return; }
+    if ((int)threadIdx.x >= n) { return; }
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y[threadIdx.x]) : "f"(x[threadIdx.x]));
 }
 
