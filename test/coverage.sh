@@ -17,6 +17,8 @@ cuBLASLt failed|it fails only for wrong arguments
 static inline void device_copy_|the compiler inlined it: its lines ran in its callers
 attention in tiles: queries, keys and values|such activations take 8 GiB
 this program was built without cuDNN|the emulator always has a stand-in for it
+CACHED ? cache :|rows of more than 12,288 channels, which do not fit in shared memory
+layernorm_forward_kernel<WIDTH, RESIDUAL, false>|likewise
 REASONS
 
 [ -s "$folder/cuda_bf16.gcda" ] || { echo "nothing ran in $folder: sh scripts/test.sh coverage runs it all"; exit 1; }
