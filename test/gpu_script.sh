@@ -12,8 +12,7 @@ export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3'
 
 program() { cat >"$tree/$1"; chmod +x "$tree/$1"; } # FILE: writes an executable script
 
-# Makes a folder $tree in which gpu.sh finds what it needs.
-make_tree() {
+make_tree() { # makes a folder $tree in which gpu.sh finds what it needs
     tree="$dir/tree"
     mkdir -p "$tree/dev/bench" "$tree/dev/profile" "$tree/build/release" "$tree/bin"
     cp dev/bench/gpu.sh "$tree/dev/bench"
@@ -85,8 +84,7 @@ done
 EOF
 }
 
-# gpu_sh CODE PART...: runs gpu.sh in the tree; its output is kept in $dir/out
-gpu_sh() {
+gpu_sh() { # CODE PART...: runs gpu.sh in the tree; its output is kept in $dir/out
     code=$1
     shift
     env PATH="$tree/bin:$PATH" PYTHON="$tree/bin/python" sh "$tree/dev/bench/gpu.sh" "$@" >"$dir/out" 2>"$dir/err"
