@@ -62,7 +62,7 @@ const StoryRule STORY_RULES[STORY_NUM_RULES] = {
                "night, <HERO> dreamed of <number> <mood> <birds> in a <tall> <tree>.|The next <daytime>, <HERO> and "
                "<FRIEND> <danced> in the <PLACE> and ate <taste> <cake>.|<HERO> was a <calm> and <calm> <KIND> now."},
 
-    // What a story remembers.
+    // Names and things that a story uses again.
     {"HERO", "Tim|Lily|Ben|Mia|Sam|Rosie|Max|Daisy|Leo|Bella|Toby|Molly|Jack|Poppy|Finn|Ruby|Oscar|Clara|Hugo|Nora"},
     {"KIND", "rabbit|fox|bear|mouse|duck|kitten|puppy|frog|hedgehog|squirrel|goat|lamb|pony|badger|beaver|mole"},
     {"FRIEND", "Otto|Greta|Bruno|Wilma|Felix|Hazel|Gus|Olive|Karl|Edith|Rufus|Martha"},

@@ -1,4 +1,5 @@
 #include "autotune.h"
+#include "comm/consistency.h"
 #include "data/random_batch.h"
 #include "files/tune_cache.h"
 
@@ -119,28 +120,18 @@ static void queue_matmuls(GPT2* g) {
     gpt2_upload(g, batch, n);
     b->matmuls_watch();
     for (int variant = MAX_VARIANTS - 1; variant >= 0; variant--) { // the default comes last
+        bool exists = variant == 0;
         for (int choice = CHOICE_GELU_FORWARD; choice <= CHOICE_GELU_BACKWARD; choice++) {
             if (!name_of(g, (Choice)choice, variant)) { continue; }
+            exists = true;
             b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
         }
+        if (!exists) { continue; }
         gpt2_forward(g, g->B, g->T, NULL);
         gpt2_backward(g, g->B, g->T, 1.0f / (float)n, NULL, NULL);
     }
     b->device_sync();
     b->host_free(batch);
-}
-
-// Gives all ranks the choices of rank 0.
-static void share_matmuls(const Backend* b, Comm* comm) {
-    char* lines = b->matmuls_save();
-    size_t size = strlen(lines) + 1;
-    comm_broadcast_host(comm, &size, sizeof size);
-    char* text = alloc_or_die(size, 1, "the choice of algorithms");
-    if (comm->rank == 0) { memcpy(text, lines, size); }
-    comm_broadcast_host(comm, text, size);
-    b->matmuls_load(text);
-    free(text);
-    free(lines);
 }
 
 static void tune_matmuls(GPT2* g, const Config* c, Comm* comm, const char* saved) {
@@ -155,13 +146,19 @@ static void tune_matmuls(GPT2* g, const Config* c, Comm* comm, const char* saved
         char* cached = path ? tune_cache_read(path) : NULL;
         if (cached) { b->matmuls_load(cached); }
         b->matmuls_tune(seconds);
-        char* lines = b->matmuls_save();
-        if (path && !saved) { tune_cache_add(path, lines); } // a checkpoint's choices may be another GPU's
-        free(lines);
+        if (path && !saved) { // a checkpoint's choices may be another GPU's
+            char* lines = b->matmuls_save();
+            tune_cache_add(path, lines);
+            free(lines);
+        }
         free(cached);
         free(path);
     }
-    if (comm && comm->size > 1) { share_matmuls(b, comm); }
+    if (comm && comm->size > 1) { // the other ranks have timed nothing
+        char* lines = share_text(comm, is_first ? b->matmuls_save() : NULL);
+        b->matmuls_load(lines);
+        free(lines);
+    }
     gpt2_zero_grads(g);
 }
 

@@ -13,7 +13,7 @@
 //   100,000                 2.63         3.41
 //   300,000 (default)       2.83         2.37
 //
-// Where the cores are free there is no difference: the fastest step of all rounds took 112 ms by default, 103 without
+// On free cores there is no difference: the fastest step of all rounds took 112 ms by default, 103 without
 // spinning and 110 with 1,000 turns.
 #pragma once
 

@@ -28,7 +28,7 @@ enum { FLOPS_OF_MMA = 2 * 16 * 8 * 16, ALU_CYCLES = 2, SPECIAL_CYCLES = 8, SCHED
 // each SM and cycle, so a smaller part of its peak.
 #define MMA_SYNC_PART 0.629
 
-// What FlashAttention-2 reached of its bound on an H100, by the tensor pipe (attention_model.h).
+// The part of its bound that FlashAttention-2 reached on an H100, by the tensor pipe (attention_model.h).
 static const double REACHED_FORWARD = 306 / (MMA_SYNC_PART * 989.4), REACHED_BACKWARD = 238 / (MMA_SYNC_PART * 989.4);
 
 static bool has_64_lanes(const GpuFacts* gpu) { return gpu->major == 8 && gpu->bf16 > 10 * gpu->fp32; } // A100, A30

@@ -3,7 +3,7 @@
 // its pipe for some cycles. The loop cannot take less than its busiest pipe: with the matmuls alone at the peak, that
 // is the static bound.
 //
-// How much of that bound is reached needs a measurement. FlashAttention-2 has the same structure and is bound by the
+// The part of that bound that is reached must be measured. FlashAttention-2 has the same structure and is bound by the
 // same mma.sync; others measured its forward and backward on an H100 at 306 and 238 TFLOP/s with heads of 64 and 1024
 // tokens (Shah et al. 2024, FlashAttention-3), of the 622 that mma.sync allows there. Ours is assumed to reach that
 // part of its own bound.

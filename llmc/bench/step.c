@@ -210,7 +210,7 @@ static void classifier_kernels(const Step* s, KernelList* k, const OpCost* c, bo
     }
 }
 
-// How often an operation reads and writes all of the residual stream or its gradient, which op_cost() counts in fp32.
+// Counts how often an operation reads and writes all of the residual stream or its gradient. op_cost() takes fp32.
 static const struct {
     const char* op;
     int reads, writes;

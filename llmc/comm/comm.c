@@ -52,14 +52,6 @@ size_t comm_min_host(Comm* comm, size_t mine) {
     return mine;
 }
 
-void comm_broadcast_host(Comm* comm, void* x, size_t bytes) {
-    if (comm->size == 1) { return; }
-    char* all = alloc_or_die((size_t)comm->size, bytes, "bytes of each process");
-    connection_gather(comm->peers, x, bytes, all);
-    memcpy(x, all, bytes);
-    free(all);
-}
-
 void comm_all_reduce_host(Comm* comm, double* x, int n) {
     if (comm->size == 1) { return; }
     double* all = alloc_or_die((size_t)comm->size * (size_t)n, sizeof *all, "numbers of each process");

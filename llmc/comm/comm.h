@@ -76,9 +76,6 @@ void comm_barrier(Comm* comm);
 // Returns the smallest of all processes' numbers.
 size_t comm_min_host(Comm* comm, size_t mine);
 
-// Broadcast: x (bytes) becomes that of rank 0.
-void comm_broadcast_host(Comm* comm, void* x, size_t bytes);
-
 // All-reduce: x (n) becomes its sum over all processes, added up in order of rank.
 void comm_all_reduce_host(Comm* comm, double* x, int n);
 

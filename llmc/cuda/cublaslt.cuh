@@ -60,6 +60,7 @@ struct PlanTable {
 };
 } // namespace
 static PlanTable plans;
+static inline size_t num_plans() { return min_size(plans.made, MAX_PLANS); }
 
 static inline int alignment_of(const void* p) {
     int alignment = MAX_ALIGNMENT;
@@ -241,7 +242,7 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
 
 static inline Plan* plan_for(const Matmul* m) {
     const PlanKey key = plan_key(m);
-    for (size_t i = 0; i < min_size(plans.made, MAX_PLANS); i++) {
+    for (size_t i = 0; i < num_plans(); i++) {
         if (memcmp(&plans.plan[i].key, &key, sizeof key) == 0) { return &plans.plan[i]; }
     }
     Plan* p = &plans.plan[plans.made % MAX_PLANS];

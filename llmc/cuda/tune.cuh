@@ -5,6 +5,7 @@
 // Matmuls run on the data that they were queued with, so that the GPU draws the power, and has the clocks, of training:
 // on zeros a GPU is faster (an H200: 894 TFLOP/s on zeros, 788 on random numbers).
 #pragma once
+#include "../files/tune_cache.h"
 #include "matmul.cuh"
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -98,18 +99,18 @@ static inline void warm_up(const Plan* p) {
 }
 
 static inline void matmuls_watch(void) {
-    for (size_t i = 0; i < min_size(plans.made, MAX_PLANS); i++) { plans.plan[i].is_watched = false; }
+    for (size_t i = 0; i < num_plans(); i++) { plans.plan[i].is_watched = false; }
 }
 
 static inline void matmuls_tune(double seconds) {
     const double begin = seconds_now();
     bool is_warm = false;
-    for (size_t i = 0; i < min_size(plans.made, MAX_PLANS); i++) { // tune_form() adds plans
+    for (size_t i = 0; i < num_plans(); i++) { // tune_form() adds plans
         Plan* p = &plans.plan[i];
         if (!p->count || p->is_tuned || !p->is_watched) { continue; }
         if (!is_warm) { warm_up(p); }
         is_warm = true;
-        const double share = (seconds - (seconds_now() - begin)) / (double)(2 * (min_size(plans.made, MAX_PLANS) - i));
+        const double share = (seconds - (seconds_now() - begin)) / (double)(2 * (num_plans() - i));
         tune_plan(p, seconds_now() + share);
         if (can_be_apart(p)) { tune_form(p, seconds_now() + share); }
     }
@@ -141,7 +142,7 @@ template <class Write> static inline char* text_of(Write write) {
 
 static inline char* matmuls_save(void) {
     return text_of([](FILE* out) {
-        for (size_t i = 0; i < min_size(plans.made, MAX_PLANS); i++) {
+        for (size_t i = 0; i < num_plans(); i++) {
             const Plan* p = &plans.plan[i];
             if (!p->is_tuned) { continue; }
             write_key(out, &p->key);
@@ -160,13 +161,9 @@ static inline char* matmuls_save(void) {
 static inline const char* find_choice(const char* lines, const PlanKey* key, size_t* length) {
     char* text = text_of([&](FILE* out) { write_key(out, key); });
     const size_t n = strlen(text);
-    const char* line = lines;
-    while (*line && (strncmp(line, text, n) || line[n] != ' ')) {
-        line += strcspn(line, "\n");
-        line += *line == '\n';
-    }
+    const char* line = tune_line(lines, text, n);
     free(text);
-    if (!*line) { return NULL; }
+    if (!line || line[n] != ' ') { return NULL; }
     *length = strcspn(line + n + 1, "\n");
     return line + n + 1;
 }
@@ -185,7 +182,7 @@ static inline bool take_choice(Plan* p, const char* choice, size_t length) {
 }
 
 static inline void matmuls_load(const char* lines) {
-    for (size_t i = 0; i < min_size(plans.made, MAX_PLANS); i++) { // plan_apart() adds plans
+    for (size_t i = 0; i < num_plans(); i++) { // plan_apart() adds plans
         Plan* p = &plans.plan[i];
         size_t length = 0;
         const bool is_open = p->count && !p->is_tuned && p->is_watched;
@@ -222,7 +219,7 @@ static inline uint32_t algorithm_config(const Algorithm* a, cublasLtMatmulAlgoCo
 
 static inline bool matmul_facts(int i, int algorithm, MatmulFacts* facts) {
     static const char* const FUSIONS[] = {"", "bias", "bias, GELU", "GELU'", "bias gradient"};
-    if (i < 0 || (size_t)i >= min_size(plans.made, MAX_PLANS)) { return false; }
+    if (i < 0 || (size_t)i >= num_plans()) { return false; }
     const Plan* p = &plans.plan[i];
     const PlanKey* k = &p->key;
     memset(facts, 0, sizeof *facts);

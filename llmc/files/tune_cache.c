@@ -25,17 +25,13 @@ char* tune_cache_read(const char* path) {
     return text ? text : format("%s", "");
 }
 
-// Returns the length of a line's key: what stands before its first space.
-static size_t key_length(const char* line) { return strcspn(line, " \n"); }
-
-static bool has_key(const char* lines, const char* line) {
-    const size_t n = key_length(line);
+const char* tune_line(const char* lines, const char* key, size_t n) {
     while (*lines) {
-        if (key_length(lines) == n && !strncmp(lines, line, n)) { return true; }
+        if (strcspn(lines, " \n") == n && !strncmp(lines, key, n)) { return lines; }
         lines += strcspn(lines, "\n");
         lines += *lines == '\n';
     }
-    return false;
+    return NULL;
 }
 
 void tune_cache_add(const char* path, const char* lines) {
@@ -43,7 +39,7 @@ void tune_cache_add(const char* path, const char* lines) {
     char *old = tune_cache_read(path), *folder = format("%s", path), *all = format("%s", lines);
     for (const char* line = old; *line;) {
         const size_t n = strcspn(line, "\n");
-        if (!has_key(lines, line)) {
+        if (!tune_line(lines, line, strcspn(line, " \n"))) {
             char* longer = format("%s%.*s\n", all, (int)n, line);
             free(all);
             all = longer;

@@ -3,6 +3,8 @@
 #pragma once
 #include "../base.h"
 
+BEGIN_C
+
 // Returns the file for a machine of this identity (Backend.matmuls_identity) in the folder of --tune_cache; NULL if
 // there is to be none. auto: gpt2.c in $XDG_CACHE_HOME or ~/.cache. free() it.
 char* tune_cache_path(const char* folder, const char* identity);
@@ -12,3 +14,8 @@ char* tune_cache_read(const char* path);
 
 // Adds lines, which replace older ones for the same matmul. A file that cannot be written is only warned of.
 void tune_cache_add(const char* path, const char* lines);
+
+// Returns the line of `lines` whose key, what stands before its first space, is `key` (n bytes); NULL if there is none.
+const char* tune_line(const char* lines, const char* key, size_t n);
+
+END_C

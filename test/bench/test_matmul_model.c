@@ -10,8 +10,8 @@
         if (!(value_ >= low_ && value_ <= high_)) { TEST_FAIL("%s = %g, not %g to %g", #got, value_, low_, high_); } \
     } while (0)
 
-// What NVIDIA's model assumes (dev/bench/matmuls.py): the highest clock, all of the bandwidth, 10 us for each launch,
-// and that the output is read before it is written.
+// Predicts with the assumptions of NVIDIA's model (dev/bench/matmuls.py): the highest clock, all of the bandwidth, 10 us
+// for each launch, and that the output is read before it is written.
 static double nvidias_seconds(const GpuFacts* gpu, const char* dtype, const MatmulSize* m, int out_bytes) {
     const double ghz = gpu->major >= 9 ? 1.98 : 1.41, per_sm = gpu->major >= 9 ? 4096 : 2048; // bf16, per cycle
     const double as_bf16 = !strcmp(dtype, "tf32") ? 0.5 : !strcmp(dtype, "fp8") ? 2 : 1;

@@ -217,7 +217,7 @@ static void branches() {
     EXPECT(is(t.total(GLOBAL), 5 + 2, 4 + 3 + 2 + 1 + 1 + 4 + 4, 4 + 3 + 2 + 1 + 1 + 2 + 2));
 }
 
-// What a launch moves: each sector once, however often it is read; what it wrote itself it need not read.
+// Counts what a launch moves: each sector once, however often it is read; what it wrote itself it need not read.
 __global__ void again_kernel(float* out, const float* in) {
     for (int i = 0; i < 3; i++) { out[threadIdx.x] = in[threadIdx.x] + (float)i; __syncwarp(); }
     out[64 + threadIdx.x] = out[threadIdx.x];
