@@ -5,12 +5,15 @@
 #   ARCH=...                        gcc's -march for everything else; default: the compiler's
 #   CC=gcc                          or clang
 #   MPI=0|1 NCCL=0|1                several processes; default: 1 if mpicc, or nccl.h, is found
+#   CRYPTO=0|1                      libcrypto, which several processes need; default: 1 if its headers are found
+#   ZLIB=0|1 ZSTD=0|1 SNAPPY=0|1    compressed input of ./prepare; default: 1 if the library's headers are found
 #   CUDNN=0|1                       attention by cuDNN too; default: 1 if cuDNN and its frontend's headers are found
 #   GPU="80 90"                     compute capabilities that train_gpt2cu is built for; default: this GPU's, or "80 90"
-#   GPU=all                         80 86 89 90 100 120
+#   GPU=all                         75 80 86 89 90 100 120
 
 MAKEFLAGS += --no-builtin-rules
 comma := ,
+hash  := \#
 
 config ?= release
 CC     ?= cc
@@ -30,8 +33,10 @@ $(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, fu
 FLAGS   := $(OPT) $(if $(ARCH),-march=$(ARCH)) -ffp-contract=fast -fno-math-errno -fno-trapping-math -D_GNU_SOURCE \
     -Wall -Wextra -MMD -MP
 CFLAGS   = -std=c11 $(FLAGS)
-LDFLAGS := $(filter -fsanitize%,$(OPT))
-LDLIBS  := -ljansson -lm -lpthread
+LDFLAGS := $(filter -fsanitize%,$(OPT)) -Wl,-z,relro,-z,now
+# everything but the kernels, which take no data from others
+HARDEN  := $(if $(filter release,$(config)),-fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+LDLIBS  := -ljansson -lm -lpthread -ldl
 
 # Optional: OpenMP. Without it the programs run on one thread.
 OPENMP := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
@@ -39,6 +44,21 @@ FLAGS += $(OPENMP) $(if $(OPENMP),,-Wno-unknown-pragmas -fopenmp-simd)
 # clang warns of `omp simd` loops that it does not vectorize; they need no change
 FLAGS += $(if $(findstring clang,$(shell $(CC) --version)),-Wno-pass-failed)
 LDFLAGS += $(OPENMP)
+# $(call has_header,NAME.h): 1 or 0
+has_header = $(or $(shell echo '$(hash)include <$(1)>' | $(CC) -E -x c - >/dev/null 2>&1 && echo 1),0)
+# Optional: OpenSSL's libcrypto, by which several processes make sure of each other (llmc/comm/secret.h).
+CRYPTO ?= $(call has_header,openssl/hmac.h)
+LDLIBS += $(if $(filter 1,$(CRYPTO)),-lcrypto)
+FLAGS_llmc/comm/secret := $(if $(filter 1,$(CRYPTO)),-DHAS_CRYPTO)
+# Optional: zlib, libzstd and libsnappy, for compressed input of ./prepare (llmc/data/compression.h). Only programs that
+# call them are linked with them.
+ZLIB   ?= $(call has_header,zlib.h)
+ZSTD   ?= $(call has_header,zstd.h)
+SNAPPY ?= $(call has_header,snappy-c.h)
+DECOMPRESSION := $(if $(filter 1,$(ZLIB)),-lz) $(if $(filter 1,$(ZSTD)),-lzstd) $(if $(filter 1,$(SNAPPY)),-lsnappy)
+LDLIBS += $(if $(strip $(DECOMPRESSION)),-Wl$(comma)--as-needed $(DECOMPRESSION) -Wl$(comma)--no-as-needed)
+FLAGS_llmc/data/compression := $(if $(filter 1,$(ZLIB)),-DHAS_ZLIB) $(if $(filter 1,$(ZSTD)),-DHAS_ZSTD) \
+    $(if $(filter 1,$(SNAPPY)),-DHAS_SNAPPY)
 # Optional: MPI, for several CPU processes, and to start GPU processes by mpirun. mpicc knows MPI's paths and libraries.
 MPICC ?= mpicc
 MPI   ?= $(if $(shell command -v $(MPICC) 2>/dev/null),1,0)
@@ -53,7 +73,7 @@ CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
 GPU       := $(or $(GPU),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
     tr -d . | grep -xE '[0-9]+' | sort -un),80 90)
-GPUS      := $(if $(filter all,$(GPU)),80 86 89 90 100 120,$(GPU))
+GPUS      := $(if $(filter all,$(GPU)),75 80 86 89 90 100 120,$(GPU))
 NO_NVCC    = no nvcc in the path or in $(CUDA_HOME)
 # Optional: attention by cuDNN. `sh scripts/setup.sh cudnn` downloads the headers of its frontend.
 CUDNN_FRONTEND ?= $(patsubst %/cudnn_frontend.h,%,$(firstword $(wildcard $(addsuffix /cudnn_frontend.h,\
@@ -61,9 +81,9 @@ CUDNN_FRONTEND ?= $(patsubst %/cudnn_frontend.h,%,$(firstword $(wildcard $(addsu
 CUDNN_HEADER   := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h \
     /usr/include/$(shell uname -m)-linux-gnu/cudnn.h))
 CUDNN          ?= $(if $(and $(NVCC),$(CUDNN_HEADER),$(CUDNN_FRONTEND)),1,0)
-JANSSON := $(shell echo '\#include <jansson.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
+JANSSON := $(filter 1,$(call has_header,jansson.h))
 
-.PHONY: all train_gpt2 train_gpt2cu prepare emu amx tests test headers fuzz fuzzers clean help check-packages
+.PHONY: all train_gpt2 train_gpt2cu prepare emu amx tests test headers fuzz fuzzers mutators clean help check-packages
 # only the optimized programs get a name in the top folder
 PROGRAMS := train_gpt2 prepare $(if $(NVCC),$(if $(filter release,$(config)),train_gpt2cu))
 all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
@@ -72,6 +92,8 @@ all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
 FOUND = $(CC)$(if $(OPENMP),, without OpenMP), \
     $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPUS))",no nvcc), \
     $(if $(filter 1,$(MPI)),MPI,no mpicc), \
+    $(if $(filter 1,$(CRYPTO)),libcrypto,no libcrypto: several processes need libssl-dev), \
+    $(or $(strip $(foreach l,ZLIB ZSTD SNAPPY,$(if $(filter 1,$($(l))),$(l)))),no decompression), \
     $(if $(filter 1,$(NCCL)),NCCL,no NCCL), \
     $(if $(filter 1,$(CUDNN)),cuDNN,no cuDNN or no frontend for it: sh scripts/setup.sh cudnn), \
     $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh installs it)
@@ -85,7 +107,7 @@ help:
 	@echo 'make fuzz            the fuzz targets, with clang (build/fuzz/*)'
 	@echo 'make clean           remove everything that was built'
 	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang'
-	@echo 'GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1'
+	@echo 'GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1   CRYPTO=0|1   ZLIB=0|1   ZSTD=0|1   SNAPPY=0|1'
 	@echo 'found: $(FOUND)'
 
 check-packages:
@@ -95,7 +117,7 @@ check-packages:
 # programs: built under build/CONFIG, the release ones linked into the top folder
 
 # The library: everything but main() and the kernels. It is the same for all backends.
-FOLDERS      := llmc llmc/comm llmc/data llmc/files llmc/log llmc/check llmc/bench
+FOLDERS      := llmc llmc/comm llmc/data llmc/files llmc/log llmc/eval llmc/check llmc/bench
 HOST_SOURCES := $(filter-out llmc/main.c $(if $(filter 1,$(MPI)),,llmc/comm/mpi.c),$(wildcard $(FOLDERS:%=%/*.c))) \
     data/stories.c
 HOST_OBJECTS := $(HOST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/llmc/data/tokenizer_data.o
@@ -110,13 +132,15 @@ LEVEL_avx512_bf16 := $(LEVEL_avx512) -mavx512bf16
 LEVEL_amx         := $(LEVEL_avx512_bf16) -mamx-tile -mamx-bf16
 FP32_OBJECTS := $(patsubst %,$(BUILD)/cpu_fp32_%.o,$(filter generic avx2 avx512,$(LEVELS)))
 BF16_OBJECTS := $(patsubst %,$(BUILD)/cpu_bf16_%.o,$(LEVELS))
+FP16_OBJECTS := $(FP32_OBJECTS:$(BUILD)/cpu_fp32_%=$(BUILD)/cpu_fp16_%)
+CPU_OBJECTS  := $(FP32_OBJECTS) $(BF16_OBJECTS) $(FP16_OBJECTS)
 FP32_GENERIC := $(BUILD)/cpu_fp32_generic.o
 
 train_gpt2 train_gpt2cu prepare: %: build/release/%
 	@ln -sf $< $@
 	@$(if $(filter train_gpt2cu,$@),$(WARN_OF_NO_CUDNN))
 
-$(BUILD)/train_gpt2: $(BUILD)/llmc/main.o $(FP32_OBJECTS) $(BF16_OBJECTS) $(LIBRARY)
+$(BUILD)/train_gpt2: $(BUILD)/llmc/main.o $(CPU_OBJECTS) $(LIBRARY)
 	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 $(BUILD)/prepare: $(BUILD)/data/prepare.o $(LIBRARY)
 	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
@@ -124,20 +148,20 @@ $(BUILD)/prepare: $(BUILD)/data/prepare.o $(LIBRARY)
 $(LIBRARY): $(HOST_OBJECTS)
 	@rm -f $@
 	ar rcs $@ $^
-$(FP32_OBJECTS): $(BUILD)/cpu_fp32_%.o: train_gpt2.c | check-packages
+# of cpu_fp32_avx2.o
+type_of  = $(firstword $(subst _, ,$*))
+level_of = $(patsubst $(type_of)_%,%,$*)
+$(CPU_OBJECTS): $(BUILD)/cpu_%.o: train_gpt2.c | check-packages
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LEVEL_$*) -DFLOATX=fp32 -DLEVEL=$* -c $< -o $@
-$(BF16_OBJECTS): $(BUILD)/cpu_bf16_%.o: train_gpt2.c | check-packages
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LEVEL_$*) -DFLOATX=bf16 -DLEVEL=$* -c $< -o $@
+	$(CC) $(CFLAGS) $(LEVEL_$(level_of)) -DFLOATX=$(type_of) -DLEVEL=$(level_of) -c $< -o $@
 MPI_OBJECTS := $(BUILD)/llmc/main.o $(BUILD)/llmc/comm/mpi.o
 C_OBJECTS   := $(filter-out $(MPI_OBJECTS),$(HOST_SOURCES:%.c=$(BUILD)/%.o)) $(BUILD)/data/prepare.o
 $(C_OBJECTS): $(BUILD)/%.o: %.c | check-packages
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(FLAGS_$*) -c $< -o $@
+	$(CC) $(CFLAGS) $(HARDEN) $(FLAGS_$*) -c $< -o $@
 $(MPI_OBJECTS): $(BUILD)/%.o: %.c | check-packages
 	@mkdir -p $(@D)
-	$(call WITH_MPI,$(CC)) $(CFLAGS) $(MPI_FLAGS) -c $< -o $@
+	$(call WITH_MPI,$(CC)) $(CFLAGS) $(HARDEN) $(MPI_FLAGS) -c $< -o $@
 $(BUILD)/llmc/data/tokenizer_data.o: llmc/data/tokenizer_data.S data/gpt2_tokenizer.bin
 	@mkdir -p $(@D)
 	$(CC) -c $< -o $@
@@ -151,7 +175,7 @@ FLAGS_llmc/version = -DBUILD_COMMIT='"$(COMMIT)"' \
 
 # The GPU trainer: machine code for each compute capability in $(GPUS), and PTX of the last one for later GPUs. The
 # driver's library is not linked, so that the program starts without a driver and can say that it is missing.
-CUDA_OBJECTS := $(BUILD)/cuda_fp32.o $(BUILD)/cuda_bf16.o
+CUDA_OBJECTS := $(BUILD)/cuda_fp32.o $(BUILD)/cuda_bf16.o $(BUILD)/cuda_fp16.o
 GENCODE      := $(foreach sm,$(GPUS),-gencode arch=compute_$(sm),code=sm_$(sm)) \
                 -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
 NVCC_release  := -O3 -lineinfo
@@ -161,7 +185,7 @@ NVCCFLAGS     = $(NVCC_$(config)) -std=c++20 -D_GNU_SOURCE $(GENCODE) --threads 
     -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v
 CUDNN_OBJECT := $(if $(filter 1,$(CUDNN)),$(BUILD)/attention_cudnn.o)
 # Optional: NCCL, for several GPUs.
-HAS_NCCL_H  = $(shell echo '\#include <nccl.h>' | $(NVCC) -E -x cu - >/dev/null 2>&1 && echo 1)
+HAS_NCCL_H  = $(shell echo '$(hash)include <nccl.h>' | $(NVCC) -E -x cu - >/dev/null 2>&1 && echo 1)
 NCCL       ?= $(if $(NVCC),$(or $(HAS_NCCL_H),0),0)
 NCCL_FLAGS := $(if $(filter 1,$(NCCL)),-DHAS_NCCL)
 CUDA_LIB64 := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64
@@ -203,15 +227,20 @@ $(shell mkdir -p $(BUILD))
 differ = $(filter-out x$(1),x$(2))$(filter-out x$(2),x$(1))
 held   = $(strip $(shell cat $(BUILD)/$(1) 2>/dev/null))
 record = $(if $(call differ,$(call held,$(1)),$(strip $(2))),$(file >$(BUILD)/$(1),$(strip $(2))))
-$(call record,settings,$(CC) $(CFLAGS) $(LDFLAGS) $(LEVELS) $(MPI_FLAGS))
+$(call record,settings,$(CC) $(CFLAGS) $(HARDEN) $(LDFLAGS) $(LEVELS) $(MPI_FLAGS))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
 $(call record,cudnn_settings,$(CUDNN_OBJECT))
 $(call record,version_settings,$(FLAGS_llmc/version))
-$(C_OBJECTS) $(MPI_OBJECTS) $(FP32_OBJECTS) $(BF16_OBJECTS): $(BUILD)/settings
+$(call record,secret_settings,$(FLAGS_llmc/comm/secret))
+$(call record,compression_settings,$(FLAGS_llmc/data/compression))
+$(C_OBJECTS) $(MPI_OBJECTS) $(CPU_OBJECTS): $(BUILD)/settings
 $(CUDA_OBJECTS): $(BUILD)/cuda_settings
 $(BUILD)/train_gpt2cu: $(BUILD)/cudnn_settings
 $(BUILD)/llmc/version.o: $(BUILD)/version_settings
-$(BUILD)/settings $(BUILD)/cuda_settings $(BUILD)/cudnn_settings $(BUILD)/version_settings:
+$(BUILD)/llmc/comm/secret.o: $(BUILD)/secret_settings
+$(BUILD)/llmc/data/compression.o: $(BUILD)/compression_settings
+$(BUILD)/settings $(BUILD)/cuda_settings $(BUILD)/cudnn_settings $(BUILD)/version_settings $(BUILD)/secret_settings \
+$(BUILD)/compression_settings:
 
 # ----------------------------------------------------------------------------------------------------------------------
 # the GPU trainer without a GPU: test/emulator/ compiles the same files for the CPU
@@ -228,11 +257,13 @@ EMU_OPT_plain := -O2
 EMU_OPT_coverage := -O1
 EMU_FLAGS := $(EMU_OPT_$(EMU)) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -D_GNU_SOURCE
 EMUCC       := test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS)
-EMU_OBJECTS := $(EMU_BUILD)/cuda_fp32.o $(EMU_BUILD)/cuda_bf16.o
+# fp16's kernels are bf16's: the checking builds leave them out
+EMU_TYPES   := fp32 bf16 $(if $(filter plain coverage,$(EMU)),fp16)
+EMU_OBJECTS := $(EMU_TYPES:%=$(EMU_BUILD)/cuda_%.o)
 EMU_CUDNN   := $(EMU_BUILD)/attention_cudnn.o
 EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h \
     test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
-EMU_TESTS   := $(EMU_BUILD)/test_attention_fp32 $(EMU_BUILD)/test_attention_bf16
+EMU_TESTS   := $(addprefix $(EMU_BUILD)/test_attention_,$(EMU_TYPES))
 
 emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS) $(if $(filter race,$(EMU)),$(EMU_BUILD)/test_full_size)
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
@@ -243,7 +274,7 @@ $(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
 	@rm -f $(@:.o=.gcda)
 	$(EMUCC) -c $< -o $@
-$(EMU_TESTS): $(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(LIBRARY) $(EMU_SOURCES)
+$(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(LIBRARY) $(EMU_SOURCES)
 	$(EMUCC) -DFLOATX=$* $< $(EMU_CUDNN) $(LIBRARY) -o $@ -ljansson
 $(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
 	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS) -ldl
@@ -264,9 +295,9 @@ $(AMX_EMULATED): train_gpt2.c $(wildcard test/amx/*.h) $(BUILD)/settings | check
 $(BUILD)/amx_emulated/backends.o: llmc/backends.c test/amx/processor.h $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -include test/amx/processor.h -c $< -o $@
-WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %_amx.o,$(FP32_OBJECTS) $(BF16_OBJECTS))
+WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %_amx.o,$(CPU_OBJECTS))
 # Tests of all backends emulate AMX unless this processor has it.
-TEST_BACKENDS := $(if $(shell grep -w amx_bf16 /proc/cpuinfo 2>/dev/null),$(FP32_OBJECTS) $(BF16_OBJECTS),$(WITH_AMX))
+TEST_BACKENDS := $(if $(shell grep -w amx_bf16 /proc/cpuinfo 2>/dev/null),$(CPU_OBJECTS),$(WITH_AMX))
 # A test program is named like its source, and linked with all backends.
 TEST_SOURCES := $(filter-out test/amx/%,$(wildcard test/test_*.c test/*/test_*.c))
 TESTS := $(addprefix $(BUILD)/,$(notdir $(TEST_SOURCES:.c=)))
@@ -274,9 +305,15 @@ vpath test_%.c $(sort $(dir $(TEST_SOURCES)))
 $(TESTS): $(BUILD)/test_%: test_%.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(filter %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
 BACKEND_TESTS := $(addprefix $(BUILD)/,\
-    test_backends test_operations test_cpu test_matmul test_attention test_gpt2 test_generate)
+    test_backends test_operations test_cpu test_matmul test_attention test_gpt2 test_generate \
+    test_score)
 $(BACKEND_TESTS): $(TEST_BACKENDS)
-$(filter-out $(BACKEND_TESTS),$(TESTS)): $(FP32_OBJECTS) $(BF16_OBJECTS)
+$(filter-out $(BACKEND_TESTS),$(TESTS)): $(CPU_OBJECTS)
+
+$(BUILD)/test_panel: | $(BUILD)/fake_nvml.so
+$(BUILD)/fake_nvml.so: test/log/fake_nvml.c
+	@mkdir -p $(@D)
+	$(CC) -O1 -fPIC -shared $< -o $@
 
 ifneq ($(filter amx,$(LEVELS)),)
 TESTS += $(BUILD)/test_amx
@@ -289,8 +326,9 @@ build/amx/train_gpt2: $(BUILD)/llmc/main.o $(WITH_AMX) $(LIBRARY)
 	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
 # programs for the tests of several processes
-RANK_TOOLS := $(BUILD)/compare_checkpoints $(if $(filter 1,$(MPI)),$(BUILD)/count_collectives.so)
-$(BUILD)/compare_checkpoints: test/compare_checkpoints.c $(LIBRARY) $(BUILD)/settings | check-packages
+COMPARERS  := $(BUILD)/compare_checkpoints $(BUILD)/histogram_norms
+RANK_TOOLS := $(COMPARERS) $(if $(filter 1,$(MPI)),$(BUILD)/count_collectives.so)
+$(COMPARERS): $(BUILD)/%: test/%.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
 $(BUILD)/count_collectives.so: test/count_collectives.c
 	@mkdir -p $(@D)
@@ -306,8 +344,15 @@ fuzzers: $(FUZZERS)
 $(FUZZERS): $(BUILD)/%: test/fuzz/%.c $(FP32_GENERIC) $(LIBRARY)
 	$(CC) $(CFLAGS) -I. -fsanitize=fuzzer $(LDFLAGS) $< $(FP32_GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
 
+# the same targets without libFuzzer: build/sanitize/mutate_* with config=sanitize (test/fuzz/mutate.c)
+MUTATORS := $(patsubst test/fuzz/fuzz_%.c,$(BUILD)/mutate_%,$(wildcard test/fuzz/fuzz_*.c))
+mutators: $(MUTATORS)
+$(MUTATORS): $(BUILD)/mutate_%: test/fuzz/fuzz_%.c test/fuzz/mutate.c $(FP32_GENERIC) $(LIBRARY)
+	$(CC) $(CFLAGS) -MF $@.d -I. $(LDFLAGS) $(filter %.c %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
+
 # Headers that must compile alone: as C11, and those that .cu files include as C++20 too
-HEADERS     := $(filter-out llmc/cpu/tile_%.h llmc/cuda/attention_cudnn.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),\
+PARTS       := llmc/cpu/tile_%.h llmc/cpu/encoder.h llmc/cpu/layernorm.h # of other headers
+HEADERS     := $(filter-out $(PARTS) llmc/cuda/attention_cudnn.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),\
                             $(wildcard llmc/*.h llmc/*/*.h data/*.h test/*.h))
 CPP_HEADERS := llmc/backend.h llmc/rng.h llmc/rounding.h $(wildcard llmc/cuda/*.h) \
     $(shell grep -l '^BEGIN_C' llmc/*.h llmc/*/*.h)

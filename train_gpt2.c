@@ -3,8 +3,7 @@
 // begins in llmc/main.c.
 #include "llmc/backend.h"          // the contract: every operation with its shapes
 #include "llmc/cpu/device.h"       // memory, threads, the storage type
-#include "llmc/cpu/encoder.h"      // embeddings
-#include "llmc/cpu/layernorm.h"    // layernorm, alone and after an addition
+#include "llmc/cpu/residual.h"     // encoder.h, embeddings, and layernorm.h, for each type of the residual stream
 #include "llmc/cpu/gelu.h"         // GELU
 #include "llmc/cpu/matmul.h"       // linear layers, over gemm.h and tile.h
 #include "llmc/cpu/attention.h"    // attention, plain and flash
@@ -16,13 +15,21 @@
 
 __attribute__((weak)) Cpu cpu; // one for all these objects
 
-#define BACKEND JOIN(JOIN(cpu_, FLOATX), JOIN(_, LEVEL)) // for example cpu_fp32_avx2
 #define ENTRY(function) .function = function
+#define ENTRY_fp32(function) .function = function##_fp32
+#define ENTRY_bf16(function) .function = function##_bf16
+#define TABLE(residual, twin)                                                                                      \
+    {.device = "cpu", .storage = STRING(FLOATX), .level = STRING(LEVEL), .is_host = true,                          \
+     .element_bytes = sizeof(Stored), .residual_bytes = sizeof(residual), .with_bf16_residual = twin,              \
+     .engine = NULL, RESIDUAL_FUNCTIONS(ENTRY_##residual), BACKEND_FUNCTIONS(ENTRY)}
+
+#if HAS_BF16_RESIDUAL
+static const Backend bf16_residual = TABLE(bf16, NULL);
+#define TWIN &bf16_residual
+#else
+#define TWIN NULL
+#endif
+
+#define BACKEND JOIN(JOIN(cpu_, FLOATX), JOIN(_, LEVEL)) // for example cpu_fp32_avx2
 extern const Backend BACKEND;
-const Backend BACKEND = {.device = "cpu",
-                         .storage = STRING(FLOATX),
-                         .level = STRING(LEVEL),
-                         .is_host = true,
-                         .element_bytes = sizeof(Stored),
-                         .engine = NULL,
-                         BACKEND_FUNCTIONS(ENTRY)};
+const Backend BACKEND = TABLE(fp32, TWIN);

@@ -1,5 +1,5 @@
-// The GPU's backend: its kernels in reading order. This file is compiled once for each storage type (-DFLOATX=fp32 and
-// bf16); each object exports one table of functions. The program itself begins in llmc/main.c.
+// The GPU's backend: its kernels in reading order. This file is compiled once for each storage type (-DFLOATX=fp32,
+// bf16 and fp16); each object exports one table of functions. The program itself begins in llmc/main.c.
 #include "llmc/backend.h"             // the contract: every operation with its shapes
 #include "llmc/cuda/device.cuh"       // memory, streams, errors, the storage type
 #include "llmc/cuda/open.cuh"         // driver, options, opening the GPU
@@ -15,7 +15,7 @@
 #include "llmc/cuda/adamw.cuh"        // the update
 #include "llmc/cuda/choices.cuh"      // variants and memory of the operations
 #include "llmc/cuda/peak.cuh"         // peak speeds of the GPU
-#include "llmc/cuda/entry.cuh"        // converts Stored* of the table to floatX* of the kernels
+#include "llmc/cuda/entry.cuh"        // converts the table's Stored* and Residual* to the kernels' types
 
 #ifdef HAS_NCCL
 #include "llmc/comm/nccl.cuh" // collectives between GPUs
@@ -24,13 +24,21 @@
 #define ENGINE NULL
 #endif
 
-#define BACKEND JOIN(cuda_, FLOATX) // for example cuda_bf16
 #define ENTRY(function) .function = Entry<function>{}
+#define ENTRY_fp32(function) .function = Entry<function<fp32>, fp32>{}
+#define ENTRY_bf16(function) .function = Entry<function<bf16>, bf16>{}
+#define TABLE(residual, twin)                                                                                      \
+    {.device = "cuda", .storage = STRING(FLOATX), .level = NULL, .is_host = false,                                 \
+     .element_bytes = sizeof(floatX), .residual_bytes = sizeof(residual), .with_bf16_residual = twin,              \
+     .engine = ENGINE, RESIDUAL_FUNCTIONS(ENTRY_##residual), BACKEND_FUNCTIONS(ENTRY)}
+
+#if HAS_BF16_RESIDUAL
+static const Backend bf16_residual = TABLE(bf16, NULL);
+#define TWIN &bf16_residual
+#else
+#define TWIN NULL
+#endif
+
+#define BACKEND JOIN(cuda_, FLOATX) // for example cuda_bf16
 extern "C" const Backend BACKEND;
-const Backend BACKEND = {.device = "cuda",
-                         .storage = STRING(FLOATX),
-                         .level = NULL,
-                         .is_host = false,
-                         .element_bytes = sizeof(floatX),
-                         .engine = ENGINE,
-                         BACKEND_FUNCTIONS(ENTRY)};
+const Backend BACKEND = TABLE(fp32, TWIN);

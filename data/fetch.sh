@@ -10,7 +10,8 @@
 # N is 1 by default. The FineWeb sets are shards of GPT-2's tokens, 200 MB each, ready for --train_data and --val_data.
 # A complete file is not fetched again; an interrupted download continues where it stopped.
 # Exit codes: 0 done, 1 a download failed or is damaged, 2 usage.
-# Tested: arguments, checks and errors. Not tested: the downloads themselves (written without a network).
+# Tested: arguments, checks and errors. Not tested: the downloads themselves (written without a network). So the FineWeb
+# sets are those of today's revision `main`: their own revisions and checksums could not be verified and are not pinned.
 set -eu
 
 cd "$(dirname "$0")"
@@ -29,8 +30,12 @@ is_shard() {
         [ "$(header_int "$1" 1)" = 1 ] && [ "$(size_of "$1")" = $((1024 + 2 * $(header_int "$1" 2))) ]
 }
 
-# True if file $1 is Tiny Shakespeare, by its size and first line.
-is_shakespeare() { [ -f "$1" ] && [ "$(size_of "$1")" = 1115394 ] && [ "$(head -n 1 "$1")" = "First Citizen:" ]; }
+# True if file $1 is Tiny Shakespeare, by its size and SHA-256.
+is_shakespeare() {
+    [ -f "$1" ] && [ "$(size_of "$1")" = 1115394 ] || return 1
+    ! command -v sha256sum >/dev/null || [ "$(sha256sum <"$1" | cut -d ' ' -f 1)" = \
+        86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed ]
+}
 
 # download URL FILE CHECK: the file gets its name only after the check.
 download() {
@@ -50,6 +55,15 @@ download() {
         die 1 "data/$2: the download is not the file expected and was removed: run this again"
     fi
     mv "$2.part" "$2"
+    case $2 in *_[0-9]*.bin) remember "$2" ;; esac
+}
+
+# remember SHARD: adds its checksum to PREFIX.b2sums, by which `info` and --verify_data notice a later change.
+remember() {
+    command -v b2sum >/dev/null || return 0
+    sums="${1%_*_*.bin}.b2sums"
+    { [ ! -f "$sums" ] || grep -v "  $1\$" "$sums" || true; b2sum "$1"; } >"$sums.part"
+    mv "$sums.part" "$sums"
 }
 
 # fetch_shards URL THEIRS OURS COUNT: validation shard 0 and training shards 1..COUNT. Names begin with THEIRS on the

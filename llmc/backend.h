@@ -1,5 +1,5 @@
 // The contract between the program and a device. A backend is one device (a CPU or an NVIDIA GPU) with one storage type
-// (fp32 or bf16) and, on a CPU, one level of instructions. Each is an object file of its own, compiled from
+// (fp32, bf16 or fp16) and, on a CPU, one level of instructions. Each is an object file of its own, compiled from
 // train_gpt2.c or train_gpt2.cu, and exports one constant table: the operations of GPT-2 and the functions of the
 // device. The rest of the program is compiled once, over a `const Backend*`.
 //
@@ -7,9 +7,15 @@
 // pointers are device memory. Gradients of parameters and of the residual stream are added to (+=); all other outputs
 // are set (=).
 //
-// Types: weights and activations are `Stored`, an element in the backend's storage type. The residual stream, gradients
-// of parameters, statistics and losses are float in every backend. The gradient of the residual stream is kept twice
-// where the types differ: in float, where it is summed, and rounded to Stored for the matmuls that read it.
+// Types: weights and activations are `Stored`, an element in the backend's storage type. The residual stream and its
+// gradient are `Residual`: float, or bf16 (--residual). Gradients of parameters, statistics and losses are float in
+// every backend. The gradient of the residual stream is kept twice where Residual and Stored differ: as Residual, where
+// it is summed, and rounded to Stored for the matmuls that read it.
+//
+// Operations compute and sum in float, and round to nearest what they store. A residual stream in bf16 is rounded after
+// each of its 2L additions. So is its gradient, which is summed over layers in bf16, as in llm.c. Each rounding is an
+// error of at most 2^-8 of an element; what a layer adds below 2^-9 of the sum is lost. (Weights do not lose small
+// updates in this way: their masters are float.)
 //
 // Work is queued and runs in the order of the calls; functions may return before it is done. device_copy_out() and
 // device_sync() wait for it. A failing device ends the program.
@@ -20,6 +26,9 @@
 // One element of weights and activations. The type is complete only inside a backend; elsewhere sizes and addresses
 // come from Backend.element_bytes (stored_at).
 typedef struct Stored Stored;
+
+// One element of the residual stream or of its gradient, in the same way: Backend.residual_bytes.
+typedef struct Residual Residual;
 
 // Options of a device.
 typedef struct {
@@ -39,12 +48,23 @@ typedef struct {
 typedef struct {
     float lr, beta1, beta2, eps, weight_decay;
     float grad_clip;        // largest global norm of the gradient; 0: do not clip
+    double grad_scale;      // what the gradients are multiplied by first: 1 / the loss scale (loss_scale.h)
     int step;               // 1 for the first
     uint64_t rounding_seed; // 0: weights are the masters rounded to nearest; else rounded stochastically, by this seed
 } AdamW;
 
 // Operations that a device can do in several variants (autotune.h times them).
-typedef enum { CHOICE_ATTENTION, CHOICE_GELU_FORWARD, CHOICE_GELU_BACKWARD, NUM_CHOICES } Choice;
+typedef enum {
+    CHOICE_FLASH_FORWARD, // tilings of the kernels of flash attention
+    CHOICE_FLASH_KEYS,
+    CHOICE_FLASH_QUERIES,
+    CHOICE_ATTENTION, // after its kernels, so that their best variants compete
+    CHOICE_GELU_FORWARD,
+    CHOICE_GELU_BACKWARD,
+    NUM_CHOICES
+} Choice;
+
+enum { KERNELS_TEXT = 192 }; // longest text of Backend.device_kernels
 
 // An algorithm of the library for a matmul out (rows,cols) = a (rows,depth) @ b (depth,cols), and the choice that was
 // made (cuda/tune.cuh).
@@ -65,34 +85,39 @@ typedef void (*Work)(const void* arguments);
 
 typedef struct Backend {
     const char* device;  // "cpu" or "cuda"
-    const char* storage; // "fp32" or "bf16"
+    const char* storage; // "fp32", "bf16" or "fp16"
     const char* level;   // instructions that it is compiled for (cpu/processor.h); NULL on a GPU
     bool is_host;        // device memory is host memory
     size_t element_bytes; // of a Stored
+    size_t residual_bytes; // of a Residual
+    // The same backend with a residual stream in bf16; NULL if there is none: Stored is not bf16, or this is the one.
+    const struct Backend* with_bf16_residual;
     const struct CommEngine* engine; // collectives between such devices (comm/comm.h); NULL: the host's
 
     // -----------------------------------------------------------------------------------------------------------------
     // embedding and layernorm
 
     // out (B,T,C) = wte (V,C) at the tokens + wpe (T,C). To begin at a later position, pass the row of wpe for it.
-    void (*encoder_forward)(float* out, const int* tokens, const Stored* wte, const Stored* wpe, int B, int T, int C);
+    void (*encoder_forward)(Residual* out, const int* tokens, const Stored* wte, const Stored* wpe, int B, int T,
+                            int C);
 
     // `order` (B*T): the positions 0 .. B*T-1 sorted by their token, stably, so that each row of dwte is one sum in a
     // fixed order.
-    void (*encoder_backward)(float* dwte, float* dwpe, const float* dout, const int* tokens, const int* order, int B,
+    void (*encoder_backward)(float* dwte, float* dwpe, const Residual* dout, const int* tokens, const int* order, int B,
                              int T, int C);
 
     // out (N,C) = (inp - mean) * rstd * weight + bias with eps = 1e-5; mean and rstd (N) are kept for backward.
-    void (*layernorm_forward)(Stored* out, float* mean, float* rstd, const float* inp, const Stored* weight,
+    void (*layernorm_forward)(Stored* out, float* mean, float* rstd, const Residual* inp, const Stored* weight,
                               const Stored* bias, int N, int C);
 
-    // residual (N,C) = inp1 + inp2, then its layernorm. residual may be inp1.
-    void (*residual_layernorm_forward)(float* residual, Stored* out, float* mean, float* rstd, const float* inp1,
+    // residual (N,C) = inp1 + inp2, then its layernorm, of the sum as it is stored. residual may be inp1.
+    void (*residual_layernorm_forward)(Residual* residual, Stored* out, float* mean, float* rstd, const Residual* inp1,
                                        const Stored* inp2, const Stored* weight, const Stored* bias, int N, int C);
 
-    // dinp (N,C) += the gradient through the layernorm; dinp_stored = the sum rounded to Stored; in fp32 pass dinp.
-    void (*layernorm_backward)(float* dinp, Stored* dinp_stored, float* dweight, float* dbias, const Stored* dout,
-                               const float* inp, const Stored* weight, const float* mean, const float* rstd, int N,
+    // dinp (N,C) += the gradient through the layernorm; dinp_stored = the sum rounded to Stored. Where Residual is
+    // Stored (residual_is_stored), pass dinp for it.
+    void (*layernorm_backward)(Residual* dinp, Stored* dinp_stored, float* dweight, float* dbias, const Stored* dout,
+                               const Residual* inp, const Stored* weight, const float* mean, const float* rstd, int N,
                                int C);
 
     // -----------------------------------------------------------------------------------------------------------------
@@ -164,9 +189,9 @@ typedef struct Backend {
 
     // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction, for the elements [begin,
     // end) of the table's layout; the five pointers are to element `begin`. Only matrices decay. *grad_norm_squared is
-    // the squared global norm of the gradient: if it is not finite, nothing changes; if the norm exceeds grad_clip, the
-    // gradient is first scaled down to it. params become the masters rounded to Stored; in fp32 masters may be params.
-    // Call params_changed() afterwards.
+    // the squared global norm of the gradients: if it is not finite, nothing changes. The gradients are multiplied
+    // by grad_scale and, if their norm then exceeds grad_clip, scaled down to it. params become the masters rounded to
+    // Stored; in fp32 masters may be params. Call params_changed() afterwards.
     void (*adamw_update)(Stored* params, float* masters, float* m, float* v, const float* grads,
                          const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
                          size_t end);
@@ -279,23 +304,35 @@ typedef struct Backend {
     void (*device_range_pop)(void);
 } Backend;
 
-// All functions of the table, for the object files that fill it.
-#define BACKEND_FUNCTIONS(_)                                                                                   \
+// All functions of the table, for the object files that fill it: those that depend on the type of the residual stream,
+// and the others. An object file of the storage type bf16 has a second table, with a residual stream in bf16.
+#define HAS_BF16_RESIDUAL_bf16 1
+#define HAS_BF16_RESIDUAL JOIN(HAS_BF16_RESIDUAL_, FLOATX)
+#define RESIDUAL_FUNCTIONS(_)                                                                                 \
     _(encoder_forward), _(encoder_backward), _(layernorm_forward), _(residual_layernorm_forward),             \
-    _(layernorm_backward), _(matmul_forward), _(matmul_gelu_forward), _(matmul_backward),                     \
-    _(matmul_gelu_backward), _(gelu_forward), _(attention_forward), _(attention_backward),                    \
-    _(attention_cached), _(classifier_chunk), _(classifier_loss), _(classifier_backward),                     \
-    _(classifier_logits), _(loss_add), _(norm_squared), _(adamw_update), _(params_round), _(params_changed),  \
-    _(operations_bytes), _(variant_name), _(choose_variant), _(matmuls_watch), _(matmuls_tune),               \
-    _(matmuls_save), _(matmuls_load), _(matmuls_identity), _(matmul_facts), _(device_exists),                 \
-    _(device_lacks),                                                                                          \
-    _(device_open), _(device_name), _(device_identity), _(device_threads), _(device_kernels),                 \
-    _(device_timer_start), _(device_timer_stop), _(device_peak_flops), _(device_matmul_flops),                \
-    _(device_kernel_flops), _(device_copy_bandwidth), _(device_alloc), _(device_free),                        \
-    _(device_memory_available), _(device_memory_usable), _(host_alloc), _(host_free), _(device_zero),         \
-    _(device_copy), _(device_copy_in), _(device_copy_out), _(device_upload), _(device_send),                  \
-    _(device_fetch), _(device_sync), _(device_replay), _(device_forget), _(device_range_push),                \
-    _(device_range_pop)
+    _(layernorm_backward)
+#define BACKEND_FUNCTIONS(_)                                                                                  \
+    _(matmul_forward), _(matmul_gelu_forward), _(matmul_backward), _(matmul_gelu_backward), _(gelu_forward),  \
+    _(attention_forward), _(attention_backward), _(attention_cached), _(classifier_chunk),                    \
+    _(classifier_loss), _(classifier_backward), _(classifier_logits), _(loss_add), _(norm_squared),           \
+    _(adamw_update), _(params_round), _(params_changed), _(operations_bytes), _(variant_name),                \
+    _(choose_variant), _(matmuls_watch), _(matmuls_tune), _(matmuls_save), _(matmuls_load),                   \
+    _(matmuls_identity), _(matmul_facts), _(device_exists), _(device_lacks), _(device_open), _(device_name),  \
+    _(device_identity), _(device_threads), _(device_kernels), _(device_timer_start), _(device_timer_stop),    \
+    _(device_peak_flops), _(device_matmul_flops), _(device_kernel_flops), _(device_copy_bandwidth),           \
+    _(device_alloc), _(device_free), _(device_memory_available), _(device_memory_usable), _(host_alloc),      \
+    _(host_free), _(device_zero), _(device_copy), _(device_copy_in), _(device_copy_out), _(device_upload),    \
+    _(device_send), _(device_fetch), _(device_sync), _(device_replay), _(device_forget),                      \
+    _(device_range_push), _(device_range_pop)
+
+// Returns true if Residual and Stored are the same type. Sizes tell: a Residual of 16 bits is bf16, and only beside
+// Stored in bf16.
+static inline bool residual_is_stored(const Backend* b) { return b->residual_bytes == b->element_bytes; }
+
+// Returns what headings say after the precision if the residual stream is in bf16; "" if not.
+static inline const char* residual_note(const Backend* b) {
+    return b->residual_bytes < sizeof(float) ? ", residual stream in bf16" : "";
+}
 
 // Address of element number i.
 static inline Stored* stored_at(const Backend* b, const Stored* p, size_t i) {

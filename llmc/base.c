@@ -2,11 +2,26 @@
 
 int process_rank;
 
+static struct {
+    void (*tell)(void* context, const char* message);
+    void* context;
+} fatal_listener;
+
 bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...) {
     va_list args;
     va_start(args, fmt);
     vsnprintf(err->text, sizeof err->text, fmt, args);
     va_end(args);
+    err->is_unknown = false;
+    return false;
+}
+
+static bool is_absent(int error) { return error == ENOENT || error == ENOTDIR; }
+
+bool fail_system(Error* err, const char* path, const char* cannot_do) {
+    const int error = errno;
+    fail(err, "%s: cannot %s: %s", path, cannot_do, strerror(error));
+    err->is_unknown = !is_absent(error);
     return false;
 }
 
@@ -14,20 +29,29 @@ void wait_for_rank0_message(void) {
     if (process_rank > 0) { usleep(500000); }
 }
 
-// Begins a line on standard error: erases a line of progress() that a terminal may show there.
+// Begins a line on standard error: erases what a terminal may show from there on, a line of progress() or the logger's
+// panel.
 static void begin_line(void) {
     fflush(stdout);
-    if (isatty(STDERR_FILENO)) { fputs("\r\033[K", stderr); }
+    if (isatty(STDERR_FILENO)) { fputs("\r\033[J", stderr); }
 }
 
 static void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_list args) {
+    char message[2048];
+    void (*tell)(void*, const char*) = fatal_listener.tell;
+    fatal_listener.tell = NULL;
+    vsnprintf(message, sizeof message, fmt, args);
     wait_for_rank0_message();
     begin_line();
     if (process_rank > 0) { fprintf(stderr, "rank %d: ", process_rank); }
-    fputs("error: ", stderr);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    fprintf(stderr, "error: %s\n", message);
+    if (tell) { tell(fatal_listener.context, message); }
     exit(code);
+}
+
+void on_fatal(void (*tell)(void* context, const char* message), void* context) {
+    fatal_listener.tell = tell;
+    fatal_listener.context = context;
 }
 
 void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal(const char* fmt, ...) {
@@ -40,6 +64,12 @@ void ATTR_NORETURN ATTR_PRINTF(1, 2) usage_error(const char* fmt, ...) {
     va_list args;
     va_start(args, fmt);
     vdie(EXIT_USAGE, fmt, args);
+}
+
+void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal_corruption(const char* fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vdie(EXIT_CORRUPT, fmt, args);
 }
 
 void ATTR_PRINTF(1, 2) notice(const char* fmt, ...) {
@@ -65,6 +95,21 @@ void ATTR_PRINTF(2, 3) progress(Progress* p, const char* fmt, ...) {
     if (!is_terminal) { fputc('\n', stderr); }
     fflush(stderr);
     va_end(args);
+}
+
+void open_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) { // open() returns the lowest free one
+        const bool is_closed = fcntl(fd, F_GETFD) < 0 && errno == EBADF;
+        if (is_closed && open("/dev/null", O_RDWR) != fd) { fatal("/dev/null: cannot open: %s", strerror(errno)); }
+    }
+}
+
+int close_standard_output(int status) {
+    const bool had_error = ferror(stdout) != 0;
+    errno = 0;
+    if (fclose(stdout) == 0 && !had_error) { return status; }
+    fprintf(stderr, "error: standard output: cannot write%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
+    return status == EXIT_DONE ? EXIT_RUNTIME : status;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -150,7 +195,11 @@ size_t utf8_decode(const void* text, const void* end, uint32_t* code_point) {
 // ---------------------------------------------------------------------------------------------------------------------
 // files
 
-bool path_exists(const char* path) { return access(path, F_OK) == 0; }
+bool path_exists(const char* path) {
+    if (access(path, F_OK) == 0) { return true; }
+    if (!is_absent(errno)) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
+    return false;
+}
 
 bool is_directory(const char* path) {
     struct stat s;
@@ -164,8 +213,11 @@ bool make_directories(const char* path, Error* err) {
         if (*c != '/' && *c != 0) { continue; }
         char end = *c;
         *c = 0;
-        if (mkdir(p, 0777) != 0 && !is_directory(p)) {
-            ok = fail(err, "%s: cannot make the folder: %s", p, strerror(errno));
+        if (mkdir(p, 0777) != 0) {
+            const int error = errno; // EROFS may stand for a folder that exists
+            ok = is_directory(p);
+            errno = error;
+            if (!ok) { fail_system(err, p, "make the folder"); }
         }
         *c = end;
         if (end == 0) { break; }
@@ -182,7 +234,7 @@ char* read_stream(FILE* f, const char* name, size_t* size, Error* err) {
         if (room - 1 - used == 0) { text = realloc_or_die(text, room *= 2, name); }
     }
     if (ferror(f)) {
-        fail(err, "%s: cannot read: %s", name, strerror(errno));
+        fail_system(err, name, "read");
         free(text);
         return NULL;
     }
@@ -191,13 +243,37 @@ char* read_stream(FILE* f, const char* name, size_t* size, Error* err) {
     return text;
 }
 
-char* read_file(const char* path, size_t* size, Error* err) {
-    FILE* f = fopen(path, "rb");
-    if (size) { *size = 0; }
-    if (!f) {
-        fail(err, "%s: cannot open: %s", path, strerror(errno));
-        return NULL;
+int open_regular(const char* path, size_t* size, Error* err) {
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // O_NONBLOCK: a named pipe opens at once
+    if (fd < 0) {
+        fail_system(err, path, "open");
+        return -1;
     }
+    if (fstat(fd, &st) != 0) { fail_system(err, path, "stat"); }
+    else if (!S_ISREG(st.st_mode)) { fail(err, "%s: not a regular file", path); }
+    else {
+        if (size) { *size = (size_t)st.st_size; }
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+FILE* fopen_regular(const char* path, Error* err) {
+    const int fd = open_regular(path, NULL, err);
+    FILE* f = fd >= 0 ? fdopen(fd, "rb") : NULL;
+    if (fd >= 0 && !f) {
+        fail_system(err, path, "open");
+        close(fd);
+    }
+    return f;
+}
+
+char* read_file(const char* path, size_t* size, Error* err) {
+    if (size) { *size = 0; }
+    FILE* f = fopen_regular(path, err);
+    if (!f) { return NULL; }
     char* text = read_stream(f, path, size, err);
     fclose(f);
     return text;
@@ -207,7 +283,7 @@ bool read_exactly(int fd, const char* path, void* out, size_t bytes, size_t offs
     for (size_t done = 0; done < bytes;) {
         ssize_t n = pread(fd, (char*)out + done, bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR) { continue; }
-        if (n < 0) { return fail(err, "%s: cannot read: %s", path, strerror(errno)); }
+        if (n < 0) { return fail_system(err, path, "read"); }
         if (n == 0) { return fail(err, "%s: the file was cut short while it was open: make it again", path); }
         done += (size_t)n;
     }
@@ -220,7 +296,7 @@ bool sync_parent(const char* path, Error* err) {
     if (slash) { slash[slash == folder] = 0; }
     int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY);
     bool ok = fd >= 0 && fsync(fd) == 0;
-    if (!ok) { fail(err, "%s: cannot sync the folder: %s", folder, strerror(errno)); }
+    if (!ok) { fail_system(err, folder, "sync the folder"); }
     if (fd >= 0) { close(fd); }
     free(folder);
     return ok;
@@ -233,7 +309,18 @@ bool close_synced(FILE* f, const char* path, Error* err) {
         ok = false;
         error = errno;
     }
-    return ok ? true : fail(err, "%s: cannot write: %s", path, strerror(error));
+    errno = error;
+    return ok || fail_system(err, path, "write");
+}
+
+// Fails if the file does not hold this text.
+static bool read_back(const char* path, const char* text, size_t size, Error* err) {
+    size_t size_there;
+    char* there = read_file(path, &size_there, err);
+    const bool same = there && size_there == size && !memcmp(there, text, size);
+    if (there && !same) { fail(err, "%s: what was written reads back otherwise: is the disk damaged?", path); }
+    free(there);
+    return same;
 }
 
 bool write_file_atomically(const char* path, const char* text, size_t size, Error* err) {
@@ -241,12 +328,12 @@ bool write_file_atomically(const char* path, const char* text, size_t size, Erro
     int folder = slash ? (int)(slash + 1 - path) : 0;
     char* temporary = format("%.*s.tmp-%s", folder, path, path + folder);
     FILE* f = fopen(temporary, "wb");
-    bool ok = f || fail(err, "%s: cannot write: %s", temporary, strerror(errno));
+    bool ok = f || fail_system(err, temporary, "write");
     if (f) {
         fwrite(text, 1, size, f);
-        ok = close_synced(f, temporary, err);
+        ok = close_synced(f, temporary, err) && read_back(temporary, text, size, err);
     }
-    if (ok && rename(temporary, path) != 0) { ok = fail(err, "%s: cannot replace: %s", path, strerror(errno)); }
+    if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "replace"); }
     if (f && !ok) { unlink(temporary); }
     free(temporary);
     return ok && sync_parent(path, err);

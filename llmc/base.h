@@ -28,8 +28,9 @@
 #define END_C
 #endif
 
-// Exit codes of the programs: done, a run-time error, wrong options, a check that failed, a loss that is not finite.
-enum { EXIT_DONE = 0, EXIT_RUNTIME = 1, EXIT_USAGE = 2, EXIT_CHECK_FAILED = 3, EXIT_NONFINITE = 4 };
+// Exit codes of the programs: done, a run-time error, wrong options, a check that failed, a loss that is not finite, a
+// device that computes wrongly.
+enum { EXIT_DONE = 0, EXIT_RUNTIME = 1, EXIT_USAGE = 2, EXIT_CHECK_FAILED = 3, EXIT_NONFINITE = 4, EXIT_CORRUPT = 5 };
 
 #define ATTR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
@@ -62,13 +63,19 @@ BEGIN_C
 // notices, and an error on another rank names that rank.
 extern int process_rank;
 
-// The text of an error that the caller may recover from.
+// An error that the caller may recover from.
 typedef struct {
     char text[1024];
+    bool is_unknown; // the system failed (EIO, EACCES, EMFILE, ...), which says nothing about the file: neither that it
+                     // is damaged nor that it is absent
 } Error;
 
 // Fills `err` and returns false, for `return fail(err, ...)`.
 bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...);
+
+// The same for a system call that failed: "PATH: cannot DO: the reason in errno". Sets is_unknown unless the reason is
+// that there is no such file.
+bool fail_system(Error* err, const char* path, const char* cannot_do);
 
 // Lets rank 0 report an error that all ranks share: other ranks wait here for half a second, in which their launcher
 // ends them, before they report it too. (A rank that waits longer would look like a hanging one.)
@@ -80,6 +87,13 @@ void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal(const char* fmt, ...);
 // Ends the program because of how it was called (exit code 2).
 void ATTR_NORETURN ATTR_PRINTF(1, 2) usage_error(const char* fmt, ...);
 
+// Ends the program because a device has computed wrongly (exit code 5).
+void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal_corruption(const char* fmt, ...);
+
+// Lets the functions above call tell(context, message) before they end the program, so that a run can log why it
+// ended. A second error, in `tell` itself, ends the program at once. NULL: nobody is told.
+void on_fatal(void (*tell)(void* context, const char* message), void* context);
+
 // Prints a line for the user on standard error, on rank 0 only. (Standard output carries results only.)
 void ATTR_PRINTF(1, 2) notice(const char* fmt, ...);
 
@@ -89,6 +103,14 @@ typedef struct {
     double start, last; // seconds_now()
 } Progress;
 void ATTR_PRINTF(2, 3) progress(Progress* p, const char* fmt, ...);
+
+// Opens /dev/null as standard input, output or error where the caller closed it. Otherwise the next file that is opened
+// would take its place, and messages would be written into that file. Call it first.
+void open_standard_streams(void);
+
+// Closes standard output at the end of the program. Returns `status`; if that is EXIT_DONE and printed text was lost (a
+// full disk), prints an error and returns EXIT_RUNTIME.
+int close_standard_output(int status);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
@@ -150,17 +172,26 @@ size_t utf8_decode(const void* text, const void* end, uint32_t* code_point);
 // ---------------------------------------------------------------------------------------------------------------------
 // files
 
+// Returns true if there is something at `path`. Ends the program if the system cannot tell (EIO, EACCES, ...): what
+// cannot be seen now must not be taken for absent.
 bool path_exists(const char* path);
 bool is_directory(const char* path);
 
+// Opens a file for reading and sets its size, which may be NULL; returns its descriptor, -1 on failure. Refuses what is
+// no regular file: a named pipe would keep the program waiting.
+int open_regular(const char* path, size_t* size, Error* err);
+
 // Creates a folder and the folders above it; one that exists is no error.
 bool make_directories(const char* path, Error* err);
+
+// The same, as a stream, which the caller closes; NULL on failure.
+FILE* fopen_regular(const char* path, Error* err);
 
 // Reads the rest of `f` into fresh memory with a 0 behind it, which the caller frees; NULL on failure. `name` is for
 // messages, `size` may be NULL.
 char* read_stream(FILE* f, const char* name, size_t* size, Error* err);
 
-// Reads a whole file, as read_stream(); on failure *size is 0.
+// Reads a whole regular file, as read_stream(); on failure *size is 0.
 char* read_file(const char* path, size_t* size, Error* err);
 
 // Reads exactly `bytes` at `offset`; fails if the file ends before. `path` is for messages. Several threads may read
@@ -173,7 +204,8 @@ bool sync_parent(const char* path, Error* err);
 // Flushes, syncs and closes; false if any write to `f` has failed, also an earlier one (a full disk).
 bool close_synced(FILE* f, const char* path, Error* err);
 
-// Replaces the file in one step: a reader, also after a power cut, sees either the old text or the new one.
+// Replaces the file in one step: a reader, also after a power cut, sees either the old text or the new one. The new one
+// is read back before it takes the place of the old one.
 bool write_file_atomically(const char* path, const char* text, size_t size, Error* err);
 
 END_C

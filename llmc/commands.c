@@ -1,10 +1,12 @@
 #include "commands.h"
 #include "comm/consistency.h"
+#include "eval/score.h"
 #include "files/checkpoint.h"
 #include "generate.h"
 #include "log/report.h"
 #include "plan.h"
 #include "rng.h"
+#include "rounding.h"
 #include "setup.h"
 #include "weights.h"
 #include "train.h"
@@ -15,10 +17,13 @@
 // Returns the folder to load weights from: --init or, if that was not given, the newest checkpoint in --out. NULL
 // stands for random weights.
 static char* weights_folder(const Config* c) {
-    if (strcmp(c->init, "random")) { return format("%s", c->init); }
+    if (strcmp(c->init, "random")) {
+        if (is_directory(c->init)) { checkpoint_hold(c->init); } // its run may go on
+        return format("%s", c->init);
+    }
     if (config_source(c, "init") >= FROM_FILE) { return NULL; }
     json_t* state = NULL;
-    char* folder = *c->out ? checkpoint_newest(c->out, &state) : NULL;
+    char* folder = *c->out ? checkpoint_newest(c->out, &state, CHECKPOINT_READ) : NULL;
     if (!folder) {
         fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)", c->out);
     }
@@ -51,9 +56,10 @@ static void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm
 // ---------------------------------------------------------------------------------------------------------------------
 // generate, eval
 
-static void write_text(void* file, const char* text, size_t bytes) {
+static bool write_text(void* file, const char* text, size_t bytes) {
     fwrite(text, 1, bytes, file);
     if (fflush(file) != 0) { fatal("standard output: cannot write: %s", strerror(errno)); }
+    return true;
 }
 
 int generate_command(const Config* asked, const Backend* b, const char* dtype) {
@@ -72,6 +78,9 @@ int generate_command(const Config* asked, const Backend* b, const char* dtype) {
     if (!open_tokenizer(&tokenizer, c, &plan.shape)) {
         usage_error("generate needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE");
     }
+    json_t* state = folder && config_source(c, "tokenizer") < FROM_FILE ? folder_state(folder) : NULL;
+    check_tokenizer(c, &tokenizer, state, folder);
+    json_decref(state);
     plan.keep = FORWARD_ONLY;
     plan.samples = true;
     plan.B = 1;
@@ -80,11 +89,47 @@ int generate_command(const Config* asked, const Backend* b, const char* dtype) {
     const Sampling s = {.temperature = c->temperature, .top_k = (int)c->top_k, .top_p = c->top_p,
                         .seed = (uint64_t)c->seed};
     write_text(stdout, c->prompt, strlen(c->prompt));
-    generate(&g, &tokenizer, c->prompt, (size_t)c->sample_tokens, &s, write_text, stdout);
+    const bool ok = generate(&g, &tokenizer, c->prompt, (size_t)c->sample_tokens, &s, write_text, stdout, &err);
     write_text(stdout, "\n", 1);
+    if (!ok) { notice("error: %s: %s", folder ? folder : "random weights", err.text); }
     gpt2_free(&g);
     tokenizer_free(&tokenizer);
     free(folder);
+    return ok ? EXIT_DONE : EXIT_NONFINITE;
+}
+
+// Prints the validation loss of an open model; returns the exit code. `what` names its weights in errors.
+static int eval_val_data(const Config* c, GPT2* g, Dataset* data, Comm* comm, const char* what) {
+    EvalLoader loader;
+    const long long val_tokens = config_source(c, "val_tokens") < FROM_FILE ? -1 : c->val_tokens;
+    int* memory = open_batches(g->backend, g->B, g->T);
+    comm_report_activity(comm, 0, RANK_VALIDATES);
+    evalloader_open(&loader, data, val_tokens, g->B, memory);
+    const double start = seconds_now(), loss = validation_loss(g, &loader, comm, NULL, NULL);
+    notice("%llu windows of %d tokens in %.1f s", (unsigned long long)loader.num_windows, g->T, seconds_now() - start);
+    if (comm->rank == 0) { printf("val loss %f\n", loss); }
+    if (!isfinite(loss)) { notice("error: %s: the loss is not finite", what); }
+    const double floor_loss = corpus_floor(data);
+    if (isfinite(floor_loss)) { notice("the corpus' own entropy is %f nats a token", floor_loss); }
+    evalloader_close(&loader);
+    g->backend->host_free(memory);
+    return isfinite(loss) ? EXIT_DONE : EXIT_NONFINITE;
+}
+
+// Prints the scores of an open model on test sets; returns the exit code.
+static int eval_test_sets(GPT2* g, const TestSet* sets, int count, Comm* comm, const char* what) {
+    Error err;
+    TestScore score;
+    comm_report_activity(comm, 0, RANK_SCORES);
+    for (int i = 0; i < count; i++) {
+        const double start = seconds_now();
+        if (!test_set_score(&score, NULL, &sets[i], g, comm, NULL, NULL, &err)) {
+            notice("error: %s: %s", what, err.text);
+            return EXIT_NONFINITE;
+        }
+        notice("%zu rows in %.1f s", sets[i].num_rows, seconds_now() - start);
+        if (comm->rank == 0) { test_score_print(&sets[i], &score); }
+    }
     return EXIT_DONE;
 }
 
@@ -93,35 +138,35 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     Plan plan;
     GPT2 g;
     Dataset data;
-    EvalLoader loader;
+    Tokenizer tokenizer;
+    int num_sets = 0;
+    TestSet* sets = NULL;
+    const bool scores = *c->eval_data;
     char* folder = share_text(comm, comm->rank == 0 ? weights_folder(c) : NULL); // another rank might find a newer one
+    const char* what = folder ? folder : "random weights";
     take_data_options(c, folder);
-    const long long val_tokens = config_source(c, "val_tokens") < FROM_FILE ? -1 : c->val_tokens;
     check_same_run(comm, c, NULL);
     open_device(b, c, dtype, comm);
     if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
     plan.keep = FORWARD_ONLY;
     plan.samples = false;
     plan.B = c->batch_size ? (int)c->batch_size : 4;
-    if (!dataset_open(&data, "--val_data", c->val_data, plan.T, plan.shape.vocab_size, &err)) { fatal("%s", err.text); }
-    check_same_data(comm, 0, data.hash);
+    const bool has_tokenizer = scores && open_tokenizer(&tokenizer, c, &plan.shape);
+    if (scores) { sets = open_test_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
+    else if (!dataset_open(&data, "--val_data", c->val_data, plan.T, plan.shape.vocab_size, &err)) {
+        fatal("%s", err.text);
+    }
+    check_same_data(comm, 0, scores ? 0 : data.hash, test_sets_hash(sets, num_sets));
     open_model(&g, &plan, c, comm, folder);
     check_same_weights(&g, comm);
-    comm_report_activity(comm, 0, RANK_VALIDATES);
-    int* memory = open_batches(b, plan.B, plan.T);
-    evalloader_open(&loader, &data, val_tokens, plan.B, memory);
-    const double start = seconds_now(), loss = validation_loss(&g, &loader, comm, NULL);
-    notice("%llu windows of %d tokens in %.1f s", (unsigned long long)loader.num_windows, plan.T,
-           seconds_now() - start);
-    if (comm->rank == 0) { printf("val loss %f\n", loss); }
-    const double floor_loss = corpus_floor(&data);
-    if (isfinite(floor_loss)) { notice("the corpus' own entropy is %f nats a token", floor_loss); }
-    evalloader_close(&loader);
-    dataset_close(&data);
-    b->host_free(memory);
+    const int status = scores ? eval_test_sets(&g, sets, num_sets, comm, what)
+                              : eval_val_data(c, &g, &data, comm, what);
+    if (scores) { test_sets_close(sets, num_sets); }
+    else { dataset_close(&data); }
+    if (has_tokenizer) { tokenizer_free(&tokenizer); }
     gpt2_free(&g);
     free(folder);
-    return isfinite(loss) ? EXIT_DONE : EXIT_NONFINITE;
+    return status;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -141,6 +186,17 @@ static void print_tensors(const TensorTable* table) {
     printf("\ndecayed: %zu tensors, %zu parameters\nnot decayed: %zu tensors, %zu parameters\n", decayed.tensors,
            decayed.elements, others.tensors, others.elements);
     printf("parameters: %zu, in memory with padding: %zu\n", decayed.elements + others.elements, table->size);
+}
+
+// Copies n elements of the residual stream to the host, as floats.
+static void fetch_residual(const Backend* b, const Residual* from, float* to, size_t n) {
+    b->device_copy_out(to, from, n * b->residual_bytes);
+    if (b->residual_bytes == sizeof(float)) { return; }
+    for (size_t i = n; i-- > 0;) { // the last one first: a bf16 lies before the float that it becomes
+        uint16_t bits;
+        memcpy(&bits, (const char*)to + i * sizeof bits, sizeof bits);
+        to[i] = bf16_value(bits);
+    }
 }
 
 // Prints the standard deviation of the residual stream at each depth, on random tokens. INIT_RESIDUAL, which scales the
@@ -169,9 +225,9 @@ static void print_residual_stream(const Plan* planned, const Config* c, const ch
     b->device_copy_in(g.tokens, tokens, (size_t)T * sizeof *tokens);
     gpt2_embed(&g, 1, T, NULL);
     printf("\nstandard deviation of the residual stream by depth:");
-    const float* at = acts_at(&g, 0).residual1;
+    const Residual* at = acts_at(&g, 0).residual1;
     for (int l = 0; l <= p.shape.num_layers; l++) {
-        b->device_copy_out(stream, at, (size_t)N * sizeof *stream);
+        fetch_residual(b, at, stream, (size_t)N);
         double sum = 0, squares = 0;
         for (int i = 0; i < N; i++) { sum += stream[i], squares += (double)stream[i] * stream[i]; }
         printf("%s%d: %.4f", l % 6 ? "   " : "\n  ", l, sqrt(squares / N - (sum / N) * (sum / N)));
@@ -190,11 +246,14 @@ static bool verify_files(const char* option, const char* patterns, int T, int vo
     if (!dataset_open(&data, option, patterns, T, vocab_size, &err)) { fatal("%s", err.text); }
     for (int i = 0; i < data.num_files; i++) {
         size_t tokens;
-        if (!shard_verify(data.files[i].path, vocab_size, &tokens, &err)) {
+        bool has_sum;
+        if (!shard_verify(data.files[i].path, vocab_size, &tokens, &err) ||
+            !shard_verify_sum(data.files[i].path, &has_sum, &err)) {
             notice("error: %s", err.text);
             return false;
         }
-        printf("%s: %zu tokens, all below %d\n", data.files[i].path, tokens, vocab_size);
+        printf("%s: %zu tokens, all below %d; %s\n", data.files[i].path, tokens, vocab_size,
+               has_sum ? "its checksum is right" : "it has no checksum");
     }
     printf("%s: %zu tokens in %d files, %llu windows of %d\n", option, (size_t)data.num_tokens, data.num_files,
            (unsigned long long)data.num_windows, T);

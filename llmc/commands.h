@@ -7,7 +7,8 @@
 // Prints a continuation of --prompt by the weights of --init, or of the newest checkpoint in --out.
 int generate_command(const Config* c, const Backend* b, const char* dtype);
 
-// Prints the validation loss of the same weights; on several ranks, each reads its share of the windows.
+// Prints the validation loss of the same weights, or their scores on the test sets of --eval_data; each rank reads its
+// share of the windows or rows.
 int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm);
 
 // Prints a model's tensors and memory, or reads whole token files. Needs no device.

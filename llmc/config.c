@@ -25,6 +25,10 @@ static const OptionAlias ALIASES[] = {
     {"adam_beta2", "beta2", NULL},
     {"adam_epsilon", "eps", NULL},
     {"max_grad_norm", "grad_clip", NULL},
+    {"init_scale", "loss_scale", "dynamic:START"},
+    {"initial_loss_scale", "loss_scale", "dynamic:START"},
+    {"growth_interval", "loss_scale_every", NULL},
+    {"loss_scale_window", "loss_scale_every", NULL},
     {"per_device_train_batch_size", "batch_size", NULL},
     {"per_device_eval_batch_size", "batch_size", NULL},
     {"gradient_accumulation_steps", "total_batch_size", "tokens of a step: B*T * processes * accumulation steps"},
@@ -48,6 +52,9 @@ static const OptionAlias ALIASES[] = {
     {"val_loss_every", "val_every", NULL},
     {"eval_iters", "val_tokens", "counted in tokens"},
     {"val_max_steps", "val_tokens", "counted in tokens"},
+    {"tasks", "eval_data", "the files of test sets"},
+    {"hellaswag", "eval_data", "the file of a test set"},
+    {"limit", "eval_limit", NULL},
     {"max_new_tokens", "sample_tokens", NULL},
     {"start", "prompt", NULL},
     {"save_steps", "save_every", NULL},
@@ -61,7 +68,7 @@ static const OptionAlias ALIASES[] = {
     {"tensorcores", "dtype", "tf32"},
     {"tf32", "dtype", "tf32"},
     {"bf16", "dtype", "bf16"},
-    {"fp16", "dtype", "bf16: fp16 is not supported"},
+    {"fp16", "dtype", "fp16"},
     {"zero_stage", "zero", NULL},
     {"num_gpus", "gpus", NULL},
     {"nproc_per_node", "gpus", NULL},
@@ -73,10 +80,10 @@ const OptionTable CONFIG_TABLE = {.rows = CONFIG_OPTIONS, .num_rows = NUM_ROWS, 
 const Command COMMANDS[NUM_COMMANDS] = {
     {"train", TRAIN, "train a model (the default)"},
     {"generate", GENERATE, "print a continuation of --prompt by a checkpoint"},
-    {"eval", EVAL, "print the validation loss of a checkpoint"},
+    {"eval", EVAL, "print the validation loss of a checkpoint, or its score on the test sets of --eval_data"},
     {"tokenize", TOKENIZE, "turn text on standard input into token ids, or back with --decode"},
     {"info", INFO, "print a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's "
-                   "sizes); or check whole token files"},
+                   "sizes); or check whole token files; info FOLDER: sum up a run and verify its checkpoints"},
     {"check", CHECK, "compare every kernel and ten training steps with the CPU's, in the shapes and precision given"},
     {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its "
                      "limit; bench plans: the algorithms of each matmul on a GPU; bench predict GPU: a step there, "
@@ -126,10 +133,6 @@ static const char* moved_from_kernels(const char* value) {
 static bool advise(const Option* o, const char* value, Error* err) {
     const char* moved = strcmp(o->name, "kernels") ? NULL : moved_from_kernels(value);
     if (moved) { return fail(err, "takes %s, not '%s'; give --%s %s", o->choices, value, moved, value); }
-    if (!strcmp(o->name, "dtype") && !strcmp(value, "fp16")) {
-        return fail(err, "fp16 is not supported: its 5 bits of exponent need a loss scaler; give bf16, which has as "
-                         "many as fp32");
-    }
     return false;
 }
 
@@ -237,7 +240,7 @@ static void config_read_file(Config* c, const char* path) {
 
 void config_parse(Config* c, int command, const char* command_name, int argc, char** argv) {
     OptionReader reader = {.table = &CONFIG_TABLE, .command = command, .command_name = command_name,
-                           .words = command & (REPORT | BENCH) ? WORDS_TAKEN : WORDS_REFUSED, .argc = argc,
+                           .words = command & (INFO | REPORT | BENCH) ? WORDS_TAKEN : WORDS_REFUSED, .argc = argc,
                            .argv = argv};
     const Option* o;
     const char* value;

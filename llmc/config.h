@@ -36,10 +36,11 @@ enum {
          "token shards to train on (a pattern, in quotation marks)")                                                  \
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO,                                                     \
          "token shards to validate on (a pattern); empty: none")                                                      \
+    FLAG(verify_data, 0, TRAIN, "read all shards at the start and compare them with their checksums")                 \
     INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL,                                                         \
          "sequences in a micro-batch, B; auto: the largest that fits")                                                \
     INT(seq_len, 0, 1, 1e6, "model", SHAPE_COMMANDS | EVAL, "tokens in a sequence, T; model: the model's own")        \
-    INT(total_batch_size, 0, 1, HUGE_COUNT, "B*T", TRAIN | INFO | BENCH,                                              \
+    INT(total_batch_size, 0, 1, 1e9, "B*T", TRAIN | INFO | BENCH,                                              \
          "tokens in an optimizer step, over all micro-batches and processes")                                         \
     TEXT(batch_ramp, "", TRAIN | INFO,                                                                                \
          "START:TOKENS: begin with START tokens a step and double to the total batch over TOKENS tokens")             \
@@ -60,10 +61,19 @@ enum {
     REAL(skip_loss_z, 0, 0, 1e9, TRAIN,                                                                               \
          "skip the update when the loss is this many standard deviations high; 0: never")                             \
     REAL(skip_norm_z, 0, 0, 1e9, TRAIN, "the same for the gradient's norm")                                           \
+    TEXT(loss_scale, "auto", TRAIN,                                                                                   \
+         "off, a power of two that the loss is multiplied by, or dynamic[:START]: halved when a gradient overflows"   \
+         " (the update is skipped), doubled after a while; auto: dynamic with fp16, else off")                        \
+    INT(loss_scale_every, 2000, 1, HUGE_COUNT, NULL, TRAIN,                                                           \
+        "steps without overflow after which a dynamic loss scale doubles")                                            \
     GROUP("speed")                                                                                                    \
-    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16|fp8", MODEL_COMMANDS,                                                  \
-         "precision of activations, weights and matmuls; fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from"    \
-         " Ada on); auto: bf16 on a GPU, fp32 on a CPU")                                                              \
+    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16|fp16|fp8", MODEL_COMMANDS,                                             \
+         "precision of activations, weights and matmuls; fp16: more digits than bf16, but none beyond 65504;"         \
+         " fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from"                                                  \
+         " Ada on); auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU")                                              \
+    CHOICE(residual, "fp32", "fp32|bf16", MODEL_COMMANDS,                                                             \
+         "type of the residual stream and its gradient; bf16: half their memory traffic, each addition rounded; with" \
+         " --dtype bf16 or fp8")                                                                                      \
     CHOICE(kernels, "fast", "fast|plain", MODEL_COMMANDS,                                                             \
          "plain: the readable ones that the fast ones are tested against")                                            \
     CHOICE(attention, "auto", "auto|flash|cudnn|plain", MODEL_COMMANDS,                                               \
@@ -83,7 +93,7 @@ enum {
     CHOICE(recompute, "none", "none|gelu|all", SHAPE_COMMANDS,                                                        \
          "what backward computes again to save memory: GELUs, or all but each block's input")                         \
     FLAG(stochastic_round, 0, TRAIN,                                                                                  \
-         "round updated weights to bf16 at random, in proportion to the distance, instead of to the nearest (with"    \
+         "round updated weights to 16 bits at random, in proportion to the distance, instead of to the nearest (with" \
          " --zero 1 the numbers depend on the processes)")                                                            \
     INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice")                              \
     INT(device, 0, 0, 1023, NULL, MODEL_COMMANDS, "number of the GPU, among those that this process can see")         \
@@ -97,21 +107,43 @@ enum {
          "seconds to wait for the other processes at the start")                                                      \
     REAL(comm_timeout, 120, 0.1, 1e6, TRAIN | EVAL | BENCH,                                                           \
          "seconds of silence of another process after which the run ends")                                            \
+    INT(ranks_every, 100, 0, HUGE_COUNT, NULL, TRAIN,                                                                 \
+         "with several processes: steps between comparisons of their times; 0: never")                                \
+    INT(replay, 0, 0, HUGE_COUNT, NULL, TRAIN,                                                                        \
+         "steps after which a micro-batch is computed twice more, and weights of ranks compared; 0: never")           \
     GROUP("watch")                                                                                                    \
     INT(val_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between validations; 0: never")                            \
     INT(val_tokens, 1048576, -1, HUGE_COUNT, NULL, TRAIN | EVAL, "tokens to validate on; -1: all (eval's default)")   \
+    TEXT(eval_data, "", TRAIN | EVAL,                                                                                 \
+         "files of test sets to score, as published: HellaSwag, LAMBADA, PIQA, ARC, WinoGrande; eval: in place of"    \
+         " validating")                                                                                               \
+    INT(eval_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between scorings of --eval_data; 0: never")               \
+    INT(eval_limit, 0, 1, HUGE_COUNT, "all", TRAIN | EVAL, "items of each test set that are scored, the first ones")  \
+    CHOICE(eval_rules, "llm.c", "llm.c|lm-eval", TRAIN | EVAL,                                                        \
+         "whose rules score HellaSwag's JSON lines: their numbers differ")                                            \
     INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never")                             \
     INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate")                                      \
     TEXT(prompt, "", TRAIN | GENERATE, "text that a sample continues; empty: the start of a document")                \
     REAL(temperature, 1.0, 0, 100, TRAIN | GENERATE, "of sampling; 0: always the likeliest token")                    \
     INT(top_k, 50, 0, 1e9, NULL, TRAIN | GENERATE, "sample among the k likeliest tokens; 0: all")                     \
     REAL(top_p, 1.0, 0, 1, TRAIN | GENERATE, "sample among the likeliest tokens that hold this much probability")     \
+    REAL(max_time, 0, 0, 1e6, TRAIN, "hours after which the run saves and ends; 0: no limit")                         \
     INT(save_every, 1000, 0, HUGE_COUNT, NULL, TRAIN,                                                                 \
          "steps between checkpoints (and one after the last step); 0: none")                                          \
     INT(keep, 3, 0, 1e9, NULL, TRAIN, "newest checkpoints kept; 0: all")                                              \
+    INT(keep_every, 0, 0, HUGE_COUNT, NULL, TRAIN, "keep those of steps that this divides too; 0: none")              \
+    FLAG(keep_best, 1, TRAIN, "keep the one of the lowest validation loss too")                                       \
+    CHOICE(save_async, "auto", "auto|0|1", TRAIN,                                                                     \
+         "write a checkpoint while training goes on, from a copy in host memory; auto: if there is room for it")      \
+    INT(save_retries, 3, 0, 1e9, NULL, TRAIN, "saves that may fail in a row, each tried again after the next step")   \
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint")        \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH,                                                        \
          "folder of checkpoints, logs and the report; empty: write nothing")                                          \
+    FLAG(tui, 0, TRAIN,                                                                                               \
+         "in a terminal: a panel of curves, speed, cost, memory and the GPU's state in place of step lines")          \
+    FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                           \
+    INT(histogram_every, 0, 0, HUGE_COUNT, NULL, TRAIN,                                                               \
+         "with --tensorboard: steps between histograms of weights and gradients; 0: never")                           \
     REAL(price, 0, 0, 1e9, TRAIN | BENCH,                                                                             \
          "of this machine per hour, to print the cost of the run (bench scale: of a GPU)")                            \
     GROUP("bench scale")                                                                                              \
@@ -129,7 +161,7 @@ enum { NUM_OPTIONS = OPTION_NUM_NAMES(CONFIG), NUM_ROWS = OPTION_NUM_ROWS(CONFIG
 typedef struct {
     OPTION_FIELDS(CONFIG)
     unsigned char source[NUM_OPTIONS]; // a Source for each option, in the order of the list
-    int num_args;                      // words on the command line without a name: folders of report, kinds of bench
+    int num_args;                      // words without a name: folders of report and info, kinds of bench
     char** args;
 } Config;
 

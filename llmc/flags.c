@@ -32,7 +32,7 @@ const LetterFlag LETTER_FLAGS[NUM_LETTER_FLAGS] = {
     {.letters = "r", .name = "recompute", .fallback = "gelu"},
     {.letters = "lg", .on_cpu = "-1", .on_gpu = "-1", .why = "there are no GPU statistics"},
     {.letters = "nm", .on_cpu = "0", .on_gpu = "0", .why = "there are no major checkpoints: see --keep"},
-    {.letters = "h", .on_cpu = "0", .on_gpu = "0", .why = "HellaSwag is not evaluated"},
+    {.letters = "h", .name = "eval_data"}, // llm.c's path of HellaSwag, if 1
     {.letters = "f", .on_cpu = "0", .on_gpu = "0|1", .why = "a CPU has no TF32"},
     {.letters = "w", .on_cpu = "1", .on_gpu = "1", .why = "master weights are always fp32"},
     {.letters = "ge", .on_cpu = "0", .on_gpu = "0|1|2", .why = "it chooses cuBLASLt's GELU; on a CPU see --fused"},
@@ -80,6 +80,10 @@ static const char* letter_translate(const LetterValues* v, const LetterFlag* fla
         if (value && strcmp(value, "0") && strcmp(value, "1")) { usage_error("-y takes 0 or 1, not '%s'", value); }
         return value && *value == '1' ? "auto" : "";
     }
+    if (!strcmp(flag->letters, "h")) {
+        if (value && strcmp(value, "0") && strcmp(value, "1")) { usage_error("-h takes 0 or 1, not '%s'", value); }
+        return value && *value == '1' ? "dev/data/hellaswag/hellaswag_val.bin" : NULL;
+    }
     if (!strcmp(flag->letters, "m")) {
         char* end;
         const long long batches = value ? strtoll(value, &end, 10) : 20;
@@ -97,10 +101,12 @@ static const char* letter_translate(const LetterValues* v, const LetterFlag* fla
     return value ? value : flag->fallback;
 }
 
-// Returns our options for the letters, in fresh memory.
+// Returns our options for the letters, in fresh memory. HellaSwag is scored whenever the loss is validated.
 static char** rewritten(const LetterValues* values, int* argc) {
-    char** out = alloc_or_die(2 * NUM_LETTER_FLAGS + 2, sizeof *out, "the command line");
+    char** out = alloc_or_die(2 * NUM_LETTER_FLAGS + 4, sizeof *out, "the command line");
     *argc = 0;
+    out[(*argc)++] = format("--eval_every");
+    out[(*argc)++] = format("%s", letter_value(values, "v"));
     for (int i = 0; i < NUM_LETTER_FLAGS; i++) {
         const LetterFlag* flag = &LETTER_FLAGS[i];
         const char* value = flag->name ? letter_translate(values, flag, values->value[i]) : NULL;

@@ -80,22 +80,37 @@ void generator_feed(Generator* g) {
     g->model->backend->device_copy_out(g->logits, g->device_logits, (size_t)V * sizeof(float));
 }
 
-void generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count, const Sampling* s,
-              TextSink sink, void* context) {
+// Fails if one of the logits is not finite: there is no likeliest token then.
+static bool check_logits(const float* logits, int V, Error* err) {
+    for (int v = 0; v < V; v++) {
+        if (!isfinite(logits[v])) {
+            return fail(err, "the logit of token %d is %f: the weights are damaged or have overflowed", v,
+                        (double)logits[v]);
+        }
+    }
+    return true;
+}
+
+bool generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count, const Sampling* s,
+              TextSink sink, void* context, Error* err) {
+    bool ok = true;
     Generator g = generator_open(model);
     tokenizer_encode(tokenizer, prompt, strlen(prompt), &g.tokens);
     if (g.tokens.count == 0) { token_list_append(&g.tokens, tokenizer->eot); }
     for (size_t i = 0; i < count; i++) {
         generator_feed(&g);
+        ok = check_logits(g.logits, model->config.vocab_size, err);
+        if (!ok) { break; }
         const int id =
             sample_token(g.logits, model->config.vocab_size, s, rng_uniform(s->seed, RNG_SAMPLE, i), g.candidates);
         if (id == tokenizer->eot) { break; }
         size_t bytes = 0;
         const char* text = tokenizer_token(tokenizer, id, &bytes);
-        if (text) { sink(context, text, bytes); } // an id without a text: the model's vocabulary is larger
+        if (text && !sink(context, text, bytes)) { break; } // an id without a text: the model's vocabulary is larger
         token_list_append(&g.tokens, id);
     }
     generator_close(&g);
+    return ok;
 }
 
 bool tokenizer_fits(const Tokenizer* t, const GPT2Config* m, const char* option, Error* err) {

@@ -37,12 +37,13 @@ void generator_close(Generator* g);
 // the context restart it with its last half.
 void generator_feed(Generator* g);
 
-typedef void (*TextSink)(void* context, const char* text, size_t bytes);
+// Takes a piece of a text; returns false to end it there.
+typedef bool (*TextSink)(void* context, const char* text, size_t bytes);
 
 // Continues `prompt` (empty: the start of a document) by up to `count` tokens, or to the end of the document, and
-// passes the text of each new token to `sink` as it comes.
-void generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count, const Sampling* s,
-              TextSink sink, void* context);
+// passes the text of each new token to `sink` as it comes. Fails if a logit is not finite.
+bool generate(GPT2* model, const Tokenizer* tokenizer, const char* prompt, size_t count, const Sampling* s,
+              TextSink sink, void* context, Error* err);
 
 // Returns false if the tokenizer has ids that the model does not have. `option`: the value of --tokenizer, for the
 // error.

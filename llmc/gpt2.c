@@ -1,5 +1,5 @@
 #include "gpt2.h"
-#include "rounding.h"
+#include "stored.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
@@ -9,6 +9,7 @@
      .used_rows = (size_t)(used), .init = first, .layout = file, .file_name = hf_name},
 #define BYTES_OF_float sizeof(float)
 #define BYTES_OF_Stored b->element_bytes
+#define BYTES_OF_Residual b->residual_bytes
 #define ACT_ROW(type, field, when, num_rows, num_cols)                                                     \
     {.name = #field, .unit = BYTES_OF_##type, .repeat = when, .rows = (size_t)(num_rows),                  \
      .cols = (size_t)(num_cols), .used_rows = (size_t)(num_rows)},
@@ -22,7 +23,7 @@ TensorTable gpt2_params_table(const GPT2Config* m, int shards) {
 static TensorTable gpt2_acts_table(const Backend* b, const GPT2Config* m, int B, int T, Keep keep) {
     const int C = m->channels, Vp = m->padded_vocab_size, NH = m->num_heads;
     const size_t N = (size_t)B * T, chunk = min_size(N, (size_t)b->classifier_chunk(C));
-    const size_t train = keep != FORWARD_ONLY, rounded = train && b->element_bytes != sizeof(float);
+    const size_t train = keep != FORWARD_ONLY, rounded = train && !residual_is_stored(b);
     const Repeat residual = keep == FORWARD_ONLY ? ONCE : EACH;
     const Repeat kept = keep == KEEP_ALL || keep == RECOMPUTE_GELU ? EACH : ONCE;
     const Repeat kept_gelu = keep == KEEP_ALL ? EACH : ONCE;
@@ -112,9 +113,10 @@ void gpt2_put(const GPT2* g, size_t begin, const float* host, size_t n) {
         b->device_copy_in(to, host, n * sizeof *host);
         return;
     }
-    uint16_t* rounded = alloc_or_die(n, sizeof *rounded, "weights in bf16");
+    uint16_t* rounded = alloc_or_die(n, sizeof *rounded, "weights in 16 bits");
+    const bool in_fp16 = stores_fp16(b);
     #pragma omp parallel for
-    for (size_t i = 0; i < n; i++) { rounded[i] = bf16_nearest(host[i]); }
+    for (size_t i = 0; i < n; i++) { rounded[i] = in_fp16 ? fp16_nearest(host[i]) : bf16_nearest(host[i]); }
     b->device_copy_in(to, rounded, n * sizeof *rounded);
     free(rounded);
 }
@@ -184,7 +186,7 @@ void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache) {
     b->layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, a.residual1, p.ln1w, p.ln1b, N, C);
 }
 
-float* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache) {
+Residual* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache) {
     const Backend* b = g->backend;
     const int N = B * T, C = g->config.channels, last = l == g->config.num_layers - 1;
     const Acts a = acts_at(g, l), next = acts_at(g, last ? l : l + 1);
@@ -240,7 +242,7 @@ void gpt2_zero_grads(GPT2* g) {
 
 // Computes the gradients of block `l`. d (N,C) is the gradient of its output and becomes that of its input; dx is d
 // rounded to Stored.
-static void gpt2_block_backward(GPT2* g, int l, int B, int T, float* d, Stored* dx) {
+static void gpt2_block_backward(GPT2* g, int l, int B, int T, Residual* d, Stored* dx) {
     const Backend* b = g->backend;
     const int N = B * T, C = g->config.channels, NH = g->config.num_heads;
     const Params p = params_at(g, l);
@@ -271,13 +273,13 @@ void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* c
     const Params p = params_at(g, 0);
     const Grads dp = grads_at(g, 0);
     const Acts a = acts_at(g, 0);
-    Stored* dx = b->element_bytes == sizeof(float) ? (Stored*)a.dresidual : a.dresidual_stored;
+    Stored* dx = residual_is_stored(b) ? (Stored*)a.dresidual : a.dresidual_stored;
     b->device_range_push("classifier", -1);
     b->classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss,
                            b->classifier_chunk(m->channels), N, C, m->vocab_size, m->padded_vocab_size);
     b->loss_add(&g->sums[SUM_LOSS], a.losses, N);
     b->device_range_pop();
-    b->device_zero(a.dresidual, (size_t)N * C * sizeof(float));
+    b->device_zero(a.dresidual, (size_t)N * C * b->residual_bytes);
     b->layernorm_backward(a.dresidual, dx, dp.lnfw, dp.lnfb, a.dbtc, a.residualf, p.lnfw, a.lnf_mean, a.lnf_rstd, N, C);
     if (ready) { ready(context, g->grads, tensors_range(table, L + 1)); }
     for (int l = L - 1; l >= 0; l--) {

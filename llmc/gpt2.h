@@ -35,33 +35,33 @@
 // Every activation: type, field, in memory once for EACH layer or ONCE for all, rows, columns. N = B*T; `chunk` rows of
 // logits exist at a time. `residual` is EACH in training; `kept` and `kept_gelu` are EACH in training, unless backward
 // computes those activations again (--recompute). `train` is 1, or 0 where nothing is trained: the scratch of backward
-// then has no rows. `rounded` is `train`, but 0 in fp32, where dresidual needs no rounded copy.
-#define GPT2_ACTS(_)                                                                                            \
-    _(float,  residual1,        residual,  N,              C)      /* enters the block */                       \
-    _(Stored, ln1,              kept,      N,              C)                                                   \
-    _(float,  ln1_mean,         kept,      1,              N)                                                   \
-    _(float,  ln1_rstd,         kept,      1,              N)                                                   \
-    _(Stored, qkv,              kept,      N,              3 * C)                                               \
-    _(float,  lse,              kept,      (size_t)B * NH, T)                                                   \
-    _(Stored, atty,             kept,      N,              C)                                                   \
-    _(float,  residual2,        kept,      N,              C)      /* between attention and MLP */              \
-    _(Stored, ln2,              kept,      N,              C)                                                   \
-    _(float,  ln2_mean,         kept,      1,              N)                                                   \
-    _(float,  ln2_rstd,         kept,      1,              N)                                                   \
-    _(Stored, fch,              kept,      N,              4 * C)                                               \
-    _(Stored, fch_gelu,         kept_gelu, N,              4 * C)                                               \
-    _(Stored, proj,             ONCE,      N,              C)      /* added to the stream by a block's half */  \
-    _(float,  residualf,        ONCE,      N,              C)      /* leaves the last block */                  \
-    _(Stored, lnf,              ONCE,      N,              C)                                                   \
-    _(float,  lnf_mean,         ONCE,      1,              N)                                                   \
-    _(float,  lnf_rstd,         ONCE,      1,              N)                                                   \
-    _(Stored, logits,           ONCE,      chunk,          Vp)     /* scratch of the classifier */              \
-    _(float,  losses,           ONCE,      1,              N)                                                   \
-    _(float,  dresidual,        ONCE,      train * N,      C)                                                   \
-    _(Stored, dresidual_stored, ONCE,      rounded * N,    C)                                                   \
-    _(Stored, dbtc,             ONCE,      train * N,      C)      /* scratch of backward */                    \
-    _(Stored, dbt4c,            ONCE,      train * N,      4 * C)  /* scratch of backward */                    \
-    _(float,  delta,            ONCE,      train * B * NH, T)      /* scratch of attention's backward */
+// then has no rows. `rounded` is `train`, but 0 where Residual is Stored: dresidual then needs no rounded copy.
+#define GPT2_ACTS(_)                                                                                             \
+    _(Residual, residual1,        residual,  N,              C)      /* enters the block */                      \
+    _(Stored,   ln1,              kept,      N,              C)                                                  \
+    _(float,    ln1_mean,         kept,      1,              N)                                                  \
+    _(float,    ln1_rstd,         kept,      1,              N)                                                  \
+    _(Stored,   qkv,              kept,      N,              3 * C)                                              \
+    _(float,    lse,              kept,      (size_t)B * NH, T)                                                  \
+    _(Stored,   atty,             kept,      N,              C)                                                  \
+    _(Residual, residual2,        kept,      N,              C)      /* between attention and MLP */             \
+    _(Stored,   ln2,              kept,      N,              C)                                                  \
+    _(float,    ln2_mean,         kept,      1,              N)                                                  \
+    _(float,    ln2_rstd,         kept,      1,              N)                                                  \
+    _(Stored,   fch,              kept,      N,              4 * C)                                              \
+    _(Stored,   fch_gelu,         kept_gelu, N,              4 * C)                                              \
+    _(Stored,   proj,             ONCE,      N,              C)      /* added to the stream by a block's half */ \
+    _(Residual, residualf,        ONCE,      N,              C)      /* leaves the last block */                 \
+    _(Stored,   lnf,              ONCE,      N,              C)                                                  \
+    _(float,    lnf_mean,         ONCE,      1,              N)                                                  \
+    _(float,    lnf_rstd,         ONCE,      1,              N)                                                  \
+    _(Stored,   logits,           ONCE,      chunk,          Vp)     /* scratch of the classifier */             \
+    _(float,    losses,           ONCE,      1,              N)                                                  \
+    _(Residual, dresidual,        ONCE,      train * N,      C)                                                  \
+    _(Stored,   dresidual_stored, ONCE,      rounded * N,    C)                                                  \
+    _(Stored,   dbtc,             ONCE,      train * N,      C)      /* scratch of backward */                   \
+    _(Stored,   dbt4c,            ONCE,      train * N,      4 * C)  /* scratch of backward */                   \
+    _(float,    delta,            ONCE,      train * B * NH, T)      /* scratch of attention's backward */
 
 #define PARAM_FIELD(field, ...) Stored* field;
 #define GRAD_FIELD(field, ...) float* field;
@@ -83,9 +83,9 @@ typedef struct {
     int length, capacity; // positions
 } KVCache;
 
-// Sums of a step, in device memory: of the losses, of the ranks that were asked to stop (train.c), of the gradient's
-// squares (optimizer.c).
-enum { SUM_LOSS, SUM_STOP, SUM_NORM, NUM_SUMS };
+// Sums of a step, in device memory: of the losses, of three votes of the ranks (train.c), of the gradient's squares
+// (optimizer.c).
+enum { SUM_LOSS, SUM_STOP, SUM_SAVE, SUM_SLOW, SUM_NORM, NUM_SUMS };
 
 typedef struct {
     const Backend* backend;
@@ -161,7 +161,7 @@ void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache);
 
 // Computes block `l`, and the layernorm that follows it, for the next block or for the classifier. Returns the residual
 // stream behind the block (B*T,C).
-float* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache);
+Residual* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache);
 
 // Computes the classifier's input, acts.lnf (B*T,C), from g->tokens (B,T). With a cache (else NULL), the tokens follow
 // those that the cache holds, and are added to it. B*T is at most what was allocated.

@@ -5,7 +5,7 @@
 // "max".
 static size_t number_in_file(const char* path, const char* key, size_t unit, size_t fallback) {
     Error err;
-    char* text = path_exists(path) ? read_file(path, NULL, &err) : NULL;
+    char* text = read_file(path, NULL, &err);
     const char* at = text ? strstr(text, key) : NULL;
     char* end = NULL;
     unsigned long long value = at ? strtoull(at + strlen(key), &end, 10) : 0;

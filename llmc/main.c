@@ -3,7 +3,9 @@
 #include "bench/bench.h"
 #include "check/check.h"
 #include "commands.h"
+#include "files/json.h"
 #include "flags.h"
+#include "run_info.h"
 #include "threads.h"
 #include "train.h"
 #include "version.h"
@@ -85,7 +87,8 @@ static bool is_answered(const char* program, int command, int argc, char** argv)
     return false;
 }
 
-int main(int argc, char** argv) {
+// Runs the program; returns its exit code.
+static int run_program(int argc, char** argv) {
     Config config;
     char** arguments = argv;
     const char* program = argv[0];
@@ -102,6 +105,7 @@ int main(int argc, char** argv) {
     config_parse(&config, command->bit, command->name, argc, argv);
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
+    if (command->bit == INFO && config.num_args) { return run_info_command(&config); }
     Launch launch = detect_launch(command->bit);
     if (config.gpus > 1 && launch.size > 1 && config.gpus != launch.size) {
         notice("--gpus %lld is ignored: %s started %d processes", config.gpus, launch.launcher, launch.size);
@@ -119,4 +123,10 @@ int main(int argc, char** argv) {
     mpi_finalize();
 #endif
     return status;
+}
+
+int main(int argc, char** argv) {
+    open_standard_streams();
+    json_begin();
+    return close_standard_output(run_program(argc, argv));
 }

@@ -104,6 +104,15 @@ const float* optimizer_whole(const Optimizer* o, float* block) {
     return g->grads;
 }
 
+void optimizer_gather_grads(const Optimizer* o) {
+    const GPT2* g = o->model;
+    for (int i = 0; o->zero_group && i < num_shards(o); i++) {
+        const TensorRange r = tensors_range(&g->params_table, i);
+        comm_all_gather_begin(o->zero_group, g->grads + r.begin, r.size * sizeof *g->grads);
+    }
+    if (o->zero_group) { comm_end(o->zero_group); }
+}
+
 // Gathers the parameters from the ranks that updated them.
 static void gather_params(const Optimizer* o) {
     const GPT2* g = o->model;

@@ -260,7 +260,7 @@ json_t* plan_options(const Plan* p, const Config* c) {
 
 bool is_per_start_option(const char* name) {
     return is_one_of(name, "resume|out|config|init|threads|device|gpus|tune_cache|connect_timeout|comm_timeout|"
-                           "price|preset");
+                           "price|preset|tui|verify_data|max_time|save_async|save_retries");
 }
 
 bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* err) {
@@ -320,7 +320,8 @@ static void print_ranks(const Plan* p) {
 void print_memory(const Plan* p) {
     MemoryLine line[NUM_KEEPS][PLAN_MEMORY_LINES];
     size_t part[NUM_KEEPS], rest[NUM_KEEPS], all[NUM_KEEPS], more[NUM_KEEPS];
-    printf("\nMiB to train in %s with --batch_size %d --seq_len %d", p->dtype, p->B, p->T);
+    printf("\nMiB to train in %s%s with --batch_size %d --seq_len %d", p->dtype, residual_note(p->backend), p->B,
+           p->T);
     print_ranks(p);
     printf(" and --recompute\n  %-28s", "");
     for (int k = 0; k < NUM_KEEPS; k++) {
@@ -359,7 +360,8 @@ void print_batches(const Plan* p, size_t here) {
 }
 
 void print_batches_heading(const Plan* p, size_t here) {
-    printf("\nthe largest --batch_size that fits, in %s with --seq_len %d", p->dtype, p->T);
+    printf("\nthe largest --batch_size that fits, in %s%s with --seq_len %d", p->dtype, residual_note(p->backend),
+           p->T);
     print_ranks(p);
     printf(", at most %d, on a device that does nothing else:\n  %-16s %-9s", MAX_AUTO_BATCH, "--model", "recompute");
     for (int i = 0; i < NUM_MEMORY_SIZES; i++) { printf(" %5d GB", MEMORY_GB[i]); }

@@ -10,7 +10,7 @@
 
 typedef struct {
     const Backend* backend;
-    const char* dtype; // fp32, tf32, bf16 or fp8; never "auto"
+    const char* dtype; // fp32, tf32, bf16, fp16 or fp8; never "auto"
     const char* model; // --model, or the shape of the weights as L=...,H=...,C=...,T=...,V=...; lasts until the end
     GPT2Config shape;
     int B, T;                   // sequences in a micro-batch, tokens in a sequence

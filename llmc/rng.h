@@ -5,7 +5,7 @@
 #include "base.h"
 
 // One stream for each purpose, so that no two purposes get related numbers.
-enum { RNG_INIT = 1, RNG_SHUFFLE = 2, RNG_SAMPLE = 3, RNG_STORIES = 4, RNG_TEST = 5, RNG_ROUND = 6 };
+enum { RNG_INIT = 1, RNG_SHUFFLE = 2, RNG_SAMPLE = 3, RNG_STORIES = 4, RNG_TEST = 5, RNG_ROUND = 6, RNG_DOCUMENTS = 7 };
 
 // Uniform over all 64-bit integers.
 static inline HOST_DEVICE uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index) {

@@ -20,6 +20,7 @@ bool ramp_parse(const char* text, long long full, int T, BatchRamp* ramp, Error*
     ramp->tokens = 0;
     ramp->full = full;
     if (!*text) { return true; }
+    errno = 0;
     ramp->start = strtoll(text, &end, 10);
     if (end == text || *end != ':') {
         return fail(err, "--batch_ramp '%s': give START:TOKENS, such as 32768:4000000000", text);
@@ -28,6 +29,9 @@ bool ramp_parse(const char* text, long long full, int T, BatchRamp* ramp, Error*
     ramp->tokens = strtoll(second, &end, 10);
     if (end == second || *end || ramp->start < 1 || ramp->tokens < 1) {
         return fail(err, "--batch_ramp '%s': give START:TOKENS, such as 32768:4000000000", text);
+    }
+    if (errno || ramp->tokens > MAX_RAMP_TOKENS) {
+        return fail(err, "--batch_ramp '%s': TOKENS is at most %lld", text, MAX_RAMP_TOKENS);
     }
     long long size = ramp->start;
     while (size < full) { size *= 2; }
@@ -47,8 +51,24 @@ long long ramp_batch(const BatchRamp* ramp, long long seen) {
     return ramp->start << (int)((double)doublings * (double)seen / (double)ramp->tokens);
 }
 
+// Returns how many steps after `seen` tokens have the same size, at most until `end` tokens.
+static long long steps_alike(const BatchRamp* ramp, long long seen, long long end) {
+    const long long size = ramp_batch(ramp, seen);
+    long long few = 1, many = (end - seen + size - 1) / size; // bisection: `few` steps have the size
+    while (few < many) {
+        const long long middle = few + (many - few + 1) / 2;
+        if (ramp_batch(ramp, seen + (middle - 1) * size) == size) { few = middle; }
+        else { many = middle - 1; }
+    }
+    return few;
+}
+
 long long ramp_steps(const BatchRamp* ramp, long long tokens) {
     long long seen = 0, steps = 0;
-    for (; ramp->start && seen < ramp->tokens && seen < tokens; steps++) { seen += ramp_batch(ramp, seen); }
+    while (ramp->start && seen < ramp->tokens && seen < tokens) {
+        const long long n = steps_alike(ramp, seen, tokens < ramp->tokens ? tokens : ramp->tokens);
+        steps += n;
+        seen += n * ramp_batch(ramp, seen);
+    }
     return seen < tokens ? steps + (tokens - seen + ramp->full - 1) / ramp->full : steps;
 }

@@ -20,6 +20,9 @@ typedef struct {
     long long full;   // --total_batch_size
 } BatchRamp;
 
+// The longest ramp, in tokens (chosen: sums of it do not overflow).
+#define MAX_RAMP_TOKENS 1000000000000000LL
+
 // Reads --batch_ramp (empty: no ramp) for a full batch of `full` tokens and sequences of T. Fails if the sizes on the
 // way would not be whole sequences, or not double up to the full batch.
 bool ramp_parse(const char* text, long long full, int T, BatchRamp* ramp, Error* err);

@@ -1,6 +1,7 @@
 #include "setup.h"
 #include "autotune.h"
 #include "comm/consistency.h"
+#include "files/json.h"
 #include "generate.h"
 #include "weights.h"
 #include <sys/file.h>
@@ -19,6 +20,7 @@ static void lock_out(TrainRun* run) {
     run->lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
     if (run->lock < 0) { fatal("--out %s: cannot write there: %s", path, strerror(errno)); }
     if (flock(run->lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) { fatal("--out %s: cannot lock it: %s", path, strerror(errno)); }
         fatal("--out %s: another run is writing to this folder; wait for it, or give another --out", run->config->out);
     }
     free(path);
@@ -72,7 +74,7 @@ static char* find_checkpoint(TrainRun* run, json_t** state) {
         check_no_newer_checkpoints(c, json_integer_value(json_object_get(*state, "step")));
     } else {
         if (!*c->out) { usage_error("--resume auto looks for checkpoints in --out, which is empty"); }
-        path = checkpoint_newest(c->out, state);
+        path = checkpoint_newest(c->out, state, CHECKPOINT_CONTINUE);
         if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); return NULL; }
     }
     return path;
@@ -129,6 +131,12 @@ bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m) {
     return true;
 }
 
+TestSet* open_test_sets(const Config* c, const Tokenizer* t, const Plan* p, int* count) {
+    const TestSetOptions options = {.tokenizer = t, .T = p->T, .vocab_size = p->shape.vocab_size,
+                                    .limit = c->eval_limit, .rules = c->eval_rules};
+    return test_sets_open(c->eval_data, &options, count);
+}
+
 // Ends the program if there is no training data, before anything is created. Does not check a resumed run, whose
 // checkpoint may name the data, nor one with --preset.
 static void require_data(const Config* c) {
@@ -170,7 +178,15 @@ static void open_data(TrainRun* run) {
     if (!dataset_open(&run->train_data, "--train_data", c->train_data, T, V, &err)) { fatal("%s", err.text); }
     run->has_val = *c->val_data && c->val_every > 0;
     if (run->has_val && !dataset_open(&run->val_data, "--val_data", c->val_data, T, V, &err)) { fatal("%s", err.text); }
+    if (c->verify_data && run->comm->local_rank == 0 && // once on each machine
+        (!dataset_verify(&run->train_data, &err) || (run->has_val && !dataset_verify(&run->val_data, &err)))) {
+        fatal("--verify_data: %s", err.text);
+    }
     run->has_tokenizer = open_tokenizer(&run->tokenizer, c, &run->plan.shape);
+    if (c->eval_every > 0) {
+        const Tokenizer* t = run->has_tokenizer ? &run->tokenizer : NULL;
+        run->test_sets = open_test_sets(c, t, &run->plan, &run->num_test_sets);
+    }
     if (!run->has_tokenizer && c->sample_every > 0 && config_source(c, "sample_every") >= FROM_FILE) {
         usage_error("--sample_every %lld: samples need a tokenizer, and --tokenizer is none: give --sample_every 0, or "
                     "a tokenizer", c->sample_every);
@@ -188,6 +204,22 @@ static void check_data(const TrainRun* run, const char* checkpoint, json_t* stat
           run->config->train_data, checkpoint, checkpoint);
 }
 
+void check_tokenizer(const Config* c, const Tokenizer* t, const json_t* state, const char* folder) {
+    const char* hash = json_string_value(json_object_get(state, "tokenizer_hash")); // version 2.0 wrote none
+    if (!hash || strtoull(hash, NULL, 16) == (t ? tokenizer_hash(t) : 0)) { return; }
+    fatal("--tokenizer %s: not the tokenizer that the run in %s has been trained with: its tokens differ", c->tokenizer,
+          folder);
+}
+
+// A dynamic loss scale goes on from the checkpoint, unless this start gives another --loss_scale.
+static void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state) {
+    Error err;
+    const json_t* saved = json_object_get(state, "loss_scale");
+    const char* option = json_string_value(json_object_get(json_object_get(state, "options"), "loss_scale"));
+    if (!saved || !option || strcmp(option, run->config->loss_scale)) { return; }
+    if (!loss_scale_from_json(&run->state.loss_scale, saved, &err)) { fatal("%s: %s", checkpoint, err.text); }
+}
+
 static void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
     Error err;
     const Config* c = run->config;
@@ -202,7 +234,9 @@ static void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
     } else if (!checkpoint_load(&run->optimizer, &run->state, checkpoint, state, &err)) {
         fatal("%s", err.text);
     }
+    resume_loss_scale(run, checkpoint, state);
     run->state.data_hash = run->train_data.hash;
+    run->state.tokenizer_hash = run->has_tokenizer ? tokenizer_hash(&run->tokenizer) : 0;
 }
 
 static void open_loaders(TrainRun* run) {
@@ -222,13 +256,14 @@ static void open_loaders(TrainRun* run) {
 }
 
 double corpus_floor(const Dataset* data) {
+    Error err;
     char* path = format("%s", data->files[0].path);
     const size_t n = strlen(path), tail = strlen("_000000.bin");
     double floor_loss = NAN;
     if (n > tail) {
         path[n - tail] = 0;
         char* json = format("%s.json", path);
-        json_t* value = path_exists(json) ? json_load_file(json, 0, NULL) : NULL;
+        json_t* value = json_read(json, 0, &err);
         if (json_is_number(json_object_get(value, "floor"))) {
             floor_loss = json_number_value(json_object_get(value, "floor"));
         }
@@ -239,11 +274,21 @@ double corpus_floor(const Dataset* data) {
     return floor_loss;
 }
 
+// Returns the options of training: what other commands alone know has no place among a run's settings.
+static json_t* train_options(const TrainRun* run) {
+    json_t* options = plan_options(&run->plan, run->config);
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (o->name && !(o->commands & TRAIN)) { json_object_del(options, o->name); }
+    }
+    return options;
+}
+
 // Returns the first record of metrics.jsonl and of the report: options, model, device.
 static json_t* config_record(const TrainRun* run) {
     const GPT2Config* m = &run->model.config;
     json_t* record = json_pack("{s:o, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i}, s:s, s:s}", "options",
-                               plan_options(&run->plan, run->config), "model", "name", run->plan.model, "parameters",
+                               train_options(run), "model", "name", run->plan.model, "parameters",
                                (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads, "C",
                                m->channels, "T", run->plan.T, "V", m->vocab_size, "device",
                                run->plan.backend->device_name(), "program", "gpt2.c");
@@ -256,6 +301,7 @@ static void print_heading(const TrainRun* run) {
     const Plan* p = &run->plan;
     const Backend* b = p->backend;
     const GPT2Config* m = &p->shape;
+    const LossScale* scale = &run->state.loss_scale;
     char threads[32] = "", processes[48] = "", peak[48] = "";
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", p->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, p->T, m->vocab_size, m->padded_vocab_size);
@@ -264,11 +310,14 @@ static void print_heading(const TrainRun* run) {
         snprintf(processes, sizeof processes, "%d processes by %s, each: ", run->comm->size, run->comm->engine->name);
     }
     if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
-    notice("%s%s%s, %s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads, p->dtype,
-           b->device_kernels(), peak, in_mib(plan_bytes(p)));
+    notice("%s%s%s, %s%s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads, p->dtype,
+           residual_note(b), b->device_kernels(), peak, in_mib(plan_bytes(p)));
     notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
            (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
            p->total_batch_size, p->total_batch_size / ((long long)p->B * p->T * run->comm->size), p->B, p->T);
+    if (loss_scale_is_on(scale)) {
+        notice("loss scale %.9g%s", scale->scale, scale->is_dynamic ? ", dynamic" : "");
+    }
     if (run->resumed) { notice("resumed after step %lld, %lld tokens", run->state.step, run->state.tokens); }
 }
 
@@ -299,7 +348,22 @@ static void log_nccl(TrainRun* run) {
     }
 }
 
-static void open_log(TrainRun* run) {
+// Ends the program if TensorBoard's files are asked for where there can be none.
+static void check_tensorboard(const Config* c) {
+    if (c->tensorboard && !*c->out) { usage_error("--tensorboard: its files go to --out, which is empty"); }
+    if (c->histogram_every && !c->tensorboard) {
+        usage_error("--histogram_every %lld: histograms go to TensorBoard's files: give --tensorboard 1 too",
+                    c->histogram_every);
+    }
+}
+
+// Logs an error that ends the program.
+static void log_error(void* train_run, const char* message) {
+    TrainRun* run = train_run;
+    logger_end(&run->log, (int)run->state.step, "error", message);
+}
+
+static void open_log(TrainRun* run, const char* checkpoint) {
     Error err;
     const Config* c = run->config;
     const LoggerOptions options = {.folder = *c->out ? c->out : NULL,
@@ -307,8 +371,14 @@ static void open_log(TrainRun* run) {
                                    .rank = run->comm->rank,
                                    .max_steps = (int)run->num_steps,
                                    .resume_step = run->resumed ? (int)run->state.step : -1,
-                                   .price = c->price};
+                                   .resume_path = checkpoint && is_entry_of(checkpoint, c->out) ? checkpoint : NULL,
+                                   .price = c->price,
+                                   .has_panel = c->tui,
+                                   .gpu = run->plan.backend->device_identity(),
+                                   .memory = plan_bytes(&run->plan),
+                                   .has_tensorboard = c->tensorboard};
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
+    on_fatal(log_error, run);
     logger_config(&run->log, (int)run->state.step, config_record(run));
     print_heading(run);
     log_nccl(run);
@@ -342,9 +412,16 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     open_device(b, c, dtype, comm);
     if (!plan_make(&run->plan, b, dtype, c, folder, comm, &err)) { usage_error("%s", err.text); }
     if (state && !plan_check_changes(&run->plan, c, state, &err)) { usage_error("%s", err.text); }
+    check_tensorboard(c);
+    const bool is_fp16 = !strcmp(dtype, "fp16");
+    if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, c->loss_scale_every, &err)) {
+        usage_error("%s", err.text);
+    }
     open_data(run);
-    check_same_data(comm, run->train_data.hash, run->has_val ? run->val_data.hash : 0);
+    check_same_data(comm, run->train_data.hash, run->has_val ? run->val_data.hash : 0,
+                    test_sets_hash(run->test_sets, run->num_test_sets));
     check_data(run, checkpoint, state);
+    check_tokenizer(c, run->has_tokenizer ? &run->tokenizer : NULL, state, checkpoint);
     if (!plan_check_memory(&run->plan, comm, &err)) { fatal("%s", err.text); }
     comm_barrier(comm); // no rank allocates before all have checked the free memory
     plan_layout(&run->plan, &run->model);
@@ -355,8 +432,12 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     free(matmuls);
     open_loaders(run);
     run->peak_flops = device_is_emulated(b) ? 0 : b->device_peak_flops();
-    open_log(run);
+    open_log(run, checkpoint);
     record_options(run);
+    if (run->resumed && *c->out && comm->rank == 0) { // a kill may have come between a save and this
+        const KeepRule keep = checkpoint_keep(c, &run->state);
+        checkpoint_rotate(c->out, run->state.step, &keep);
+    }
     if (state) { warn_of_lr_jump(run, state); }
     free(checkpoint);
     json_decref(state);
@@ -366,6 +447,8 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
 int train_close(TrainRun* run) {
     Error err;
     const Backend* b = run->plan.backend;
+    on_fatal(NULL, NULL);
+    saver_close(&run->saver);
     if (!logger_close(&run->log, &err)) { fatal("%s", err.text); }
     dataloader_close(&run->loader);
     dataset_close(&run->train_data);
@@ -374,6 +457,7 @@ int train_close(TrainRun* run) {
         dataset_close(&run->val_data);
         b->host_free(run->val_memory);
     }
+    test_sets_close(run->test_sets, run->num_test_sets);
     b->host_free(run->train_memory);
     if (run->has_tokenizer) { tokenizer_free(&run->tokenizer); }
     b->host_free(run->mailbox);

@@ -4,7 +4,9 @@
 #include "data/dataloader.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
+#include "eval/test_set.h"
 #include "files/checkpoint.h"
+#include "files/saver.h"
 #include "log/logger.h"
 #include "optimizer.h"
 #include "plan.h"
@@ -20,7 +22,7 @@ typedef struct {
 // Host memory for copies to and from the device while work goes on there (Backend.host_alloc).
 typedef struct {
     double sums[NUM_SUMS]; // fetched from the device: the sums of a step
-    double stop;           // sent to the device: 1 if this rank was asked to stop
+    double votes[3];       // sent to the device, SUM_STOP to SUM_SLOW: 1 or 0
 } Mailbox;
 
 typedef struct {
@@ -37,13 +39,28 @@ typedef struct {
     EvalLoader val;
     int *train_memory, *val_memory; // of the loaders' batches
     bool has_val, resumed;
-    bool stops; // SIGINT or SIGTERM came to one of the ranks
+    TestSet* test_sets; // of --eval_data
+    int num_test_sets;
+    int nonfinite_steps; // the last steps in a row whose loss or norm was not finite
+    bool stops;   // a rank was asked to stop
+    bool saves;   // a rank was asked to save, or the last save failed
+    bool is_slow; // a micro-batch takes long on some rank: ranks ask each other between two whether to stop
+    bool replays;         // this step begins with a replay
+    long long first_step; // of this start
+    long long saved_step; // of the last checkpoint
+    double val_loss;    // the last
+    long long val_step; // and its step
+    Saver saver;        // of rank 0
+    int failed_saves;   // in a row
     BatchRamp ramp;
     long long num_steps, total_tokens; // at the end of the run
     TrainState state;
     Cursor cursor;
     Logger log;
     double peak_flops; // of one rank; 0: unknown
+    float grads_scale;      // the loss scale that the gradients of the last step have
+    double compute_seconds; // that this rank computed in the last step, where is_timed_step()
+    double report_due; // seconds_now() when report.html is to be written again
     int lock;          // file descriptor of out/.lock, -1 without --out
 } TrainRun;
 
@@ -64,6 +81,14 @@ int* open_batches(const Backend* b, int B, int T);
 // Opens --tokenizer, which tokenizer_free() closes; returns false if that is "none". Ends the program if it has ids
 // that the model does not have.
 bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m);
+
+// Opens --eval_data for a planned model, which test_sets_close() closes; t NULL: there is no tokenizer. Sets *count, 0
+// if the option is empty, and ends the program if a file cannot be read.
+TestSet* open_test_sets(const Config* c, const Tokenizer* t, const Plan* p, int* count);
+
+// Ends the program if a checkpoint in `folder`, with this state.json (NULL: none), was made with another tokenizer; `t`
+// NULL: none is used.
+void check_tokenizer(const Config* c, const Tokenizer* t, const json_t* state, const char* folder);
 
 // Returns the known entropy of a corpus in nats a token, from the file that ./prepare left beside its shards; NAN if
 // there is none.

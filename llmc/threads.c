@@ -1,6 +1,9 @@
 #include "threads.h"
 #include "base.h"
 #include <limits.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 void choose_wait_policy(char** argv) {
 #ifdef _OPENMP
@@ -13,5 +16,11 @@ void choose_wait_policy(char** argv) {
     execv(program, argv); // returns only if it failed: the threads then wait as OpenMP's default says
 #else
     (void)argv;
+#endif
+}
+
+void use_one_thread(void) {
+#ifdef _OPENMP
+    omp_set_num_threads(1); // of this thread alone: the number is thread-local
 #endif
 }

@@ -22,3 +22,8 @@
 // arguments; the process id stays. Call it first in main(): before other threads, MPI or files. If the program cannot
 // be started again, it continues with OpenMP's default. Processes started from here inherit the choice.
 void choose_wait_policy(char** argv);
+
+// Lets the calling thread run its parallel regions alone: for work in the background, which must not take processors
+// from training. Nor does libgomp then start threads that end with the calling one: their end loads a library, and if
+// that fails, libgomp ends the program.
+void use_one_thread(void);

@@ -51,7 +51,10 @@ void load_weights(GPT2* g, Optimizer* o, const Config* c, const char* folder) {
         return;
     }
     json_t* state = folder_state(folder);
-    if (state && !checkpoint_verify_file(folder, "model.safetensors", state, &err)) { fatal("%s", err.text); }
+    if (state && (!checkpoint_verify_file(folder, "config.json", state, &err) ||
+                  !checkpoint_verify_file(folder, "model.safetensors", state, &err))) {
+        fatal("%s", err.text);
+    }
     json_decref(state);
     if (!hf_load_weights(g, o, folder, &err)) { fatal("%s", err.text); }
 }

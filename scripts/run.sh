@@ -44,6 +44,7 @@ check_data() { # NUMBER of shards that the run was designed for
 check_gpus() {
     here=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ') || true
     [ "$here" -gt 0 ] || die "no NVIDIA GPU here: nvidia-smi -L lists none; is the driver loaded?"
+    sh scripts/gpu_health.sh || echo "note: look at these GPUs before a long run (scripts/gpu_health.sh)" >&2
     [ "$here" -ge "$GPUS" ] || die "GPUS=$GPUS, but this machine has $here: start with: GPUS=$here sh $0"
 }
 
@@ -58,6 +59,6 @@ published_run() {
         [ -n "${TRAINER:-}" ] || check_gpus
     fi
     # validation as in the published curves: the first 10 * 2^20 tokens
-    exec "$program" --gpus "$GPUS" --zero 1 --resume auto --val_tokens 10485760 \
+    exec "$program" --gpus "$GPUS" --zero 1 --resume auto --replay 1000 --val_tokens 10485760 \
         --train_data "${data}_train_*.bin" --val_data "${data}_val_000000.bin" "$@"
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what the project needs and this machine lacks: a C compiler, make and the JSON library, from the system's own
-# package manager. As root it installs at once, with sudo after asking; otherwise it prints the one line to run.
+# Installs what the project needs and this machine lacks: a C compiler, make, the JSON library and libcrypto, from the
+# system's own package manager. (zlib1g-dev, libzstd-dev and libsnappy-dev are optional: ./prepare reads compressed
+# files with them.) As root it installs at once, with sudo after asking; otherwise it prints the one line to run.
 #   setup.sh [COMMAND:PACKAGE...]   these too, each package unless its command exists
 #   setup.sh cudnn                  only the headers of cuDNN's frontend, from PyPI, into build/cudnn_frontend. With
 #                                   them and cuDNN, `make train_gpt2cu` builds cuDNN's attention in. Optional.
@@ -48,8 +49,9 @@ have make || missing="$missing make"
 if have cc; then
     echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2>&1 || missing="$missing libc6-dev"
     echo '#include <jansson.h>' | cc -E -x c - >/dev/null 2>&1 || missing="$missing libjansson-dev"
+    echo '#include <openssl/hmac.h>' | cc -E -x c - >/dev/null 2>&1 || missing="$missing libssl-dev"
 else
-    missing="$missing gcc libc6-dev libjansson-dev"
+    missing="$missing gcc libc6-dev libjansson-dev libssl-dev"
 fi
 for package in "$@"; do # COMMAND:PACKAGE
     have "${package%%:*}" || missing="$missing ${package##*:}"

@@ -2,28 +2,28 @@
 # Runs every test that needs no GPU. Prints progress, the reason for each skip, the seconds of each group and, at the
 # end, the failures again. The last line is `N passed, N failed, N skipped`. Installs missing packages (setup.sh).
 # usage: sh scripts/test.sh [quick|long|GROUP...]
-#   (nothing)   all groups: about 11 minutes on two cores
+#   (nothing)   all groups: about 10 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
-#   GROUP...    build headers unit smoke end_to_end amx sanitize plain fuzz spills sass cudnn emulator emulated ranks
-#               hosts emulated_check emulated_race full_size gpu_script traffic plants coverage
+#   GROUP...    build headers unit smoke end_to_end requests faults amx sanitize mutate plain fuzz spills sass cudnn
+#               emulator emulated ranks hosts emulated_check emulated_race full_size gpu_script traffic plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
-all="ranks emulated end_to_end sanitize unit emulated_check emulated_race full_size emulator traffic plants amx hosts \
-    plain fuzz headers spills sass cudnn"
+all="ranks emulated end_to_end faults sanitize unit emulated_check emulated_race full_size emulator traffic plants \
+    amx hosts requests mutate plain headers spills sass cudnn"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
-long) groups="$all gpu_script coverage" long=1 ;;
+long) groups="$all gpu_script fuzz coverage" long=1 ;;
 quick) groups="unit smoke" ;;
 *) groups=$* ;;
 esac
 for g in $groups; do
-    case " build smoke gpu_script coverage $all " in *" $g "*) continue ;; esac
-    echo "error: no group '$g'; there are: build smoke gpu_script coverage $all" >&2
+    case " build smoke gpu_script fuzz coverage $all " in *" $g "*) continue ;; esac
+    echo "error: no group '$g'; there are: build smoke gpu_script fuzz coverage $all" >&2
     exit 2
 done
 for g in emulated ranks; do # coverage counts the lines that ran in these
@@ -54,37 +54,50 @@ headers() {
 unit() { sh test/run.sh build/release; }
 smoke() { compile_emu && sh test/smoke.sh build/release $emu; }
 end_to_end() { sh test/end_to_end.sh build/release; }
+requests() { sh test/requests.sh build/release; }
+faults() { sh test/faults.sh build/release; }
 amx() { # the trainer with AMX, its tiles emulated
     grep -q avx512_bf16 /proc/cpuinfo || { echo "skipped: emulated AMX needs a processor with AVX512_BF16"; return 77; }
     compile amx && sh test/amx.sh build/amx build/release
 }
+best_level() { # of this processor
+    [ "$(uname -m)" = x86_64 ] || return 0
+    if grep -q avx512_bf16 /proc/cpuinfo; then echo avx512 avx512_bf16
+    elif grep -q avx512vl /proc/cpuinfo; then echo avx512
+    else echo avx2; fi
+}
 # The test programs with AddressSanitizer and UBSan, on the generic level and the best of this processor. Tests that
 # compare bits or speeds find nothing more here and run only in `long`.
 sanitize() {
-    best=avx2
-    ! grep -q avx512vl /proc/cpuinfo || best=avx512
-    ! grep -q avx512_bf16 /proc/cpuinfo || best="avx512 avx512_bf16"
-    [ "$(uname -m)" = x86_64 ] || best=
-    compile config=sanitize LEVELS="generic $best" tests || return 1
+    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="generic $(best_level)" tests || return 1
     set -- all
     [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits \
-        test_gpt2=-by_heart,-adamw test_cpu=-speeds,-available test_prepare=-killed test_tokenizer=-linear all
+        test_gpt2=-by_heart,-adamw test_cpu=-speeds,-available test_prepare=-killed,-repeated,-are_shuffled \
+        test_tokenizer=-linear all
     # no search for leaks: children that tests fork() exit without freeing memory
     ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
 }
+# Every reader of a file or of the network, with the recorded files changed at random; `long`: by libFuzzer, too.
+mutate() {
+    levels="generic $(best_level)"
+    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="$levels" mutators || return 1
+    seeds=$(find test/golden -type f -size -64k)
+    for f in build/sanitize/mutate_*; do
+        case $f in *.d) continue ;; esac
+        "$f" 10000 $seeds >build/sanitize/mutate.log 2>&1 || { tail -n 60 build/sanitize/mutate.log; return 1; }
+    done
+}
 plain() { # without OpenMP
     compile BUILD=build/plain OPENMP= LEVELS=generic build/plain/test_backends build/plain/test_gpt2 || return 1
-    sh test/run.sh build/plain test_backends=-bits,-many_blocks test_gpt2
+    sh test/run.sh build/plain test_backends=every_backend test_gpt2
 }
-fuzz() { # every reader of a file or of the network
+fuzz() { # every reader of a file or of the network, half an hour each
     command -v clang >/dev/null || { echo "skipped: no clang"; return 77; }
     compile fuzz || { echo "skipped: clang here has no libFuzzer"; return 77; }
-    seconds=2
-    [ -z "$long" ] || seconds=1800
     for f in build/fuzz/fuzz_*; do
         case $f in *.d) continue ;; esac
-        "$f" -max_total_time=$seconds -close_fd_mask=1 >build/fuzz/log 2>&1 || { cat build/fuzz/log; return 1; }
-        echo "$(basename "$f"): nothing found in $seconds s"
+        "$f" -max_total_time=1800 -close_fd_mask=1 >build/fuzz/log 2>&1 || { cat build/fuzz/log; return 1; }
+        echo "$(basename "$f"): nothing found in 1800 s"
     done
 }
 spills() {
@@ -102,11 +115,10 @@ emulated() { compile_emu && sh test/emulated.sh $emu; }
 ranks() { compile_emu && sh test/ranks.sh build/release $emu; }
 hosts() { compile_emu && sh test/netns.sh build/release $emu; }
 # Tests in the builds that check memory accesses and data races: kernels at even and odd shapes, two training steps.
-watched="odd_shapes long_rows unfused_kernels attention_agrees_at two_steps"
-[ -z "$long" ] || watched=
-emulated_check() {
-    compile emu EMU=check && sh test/emulated.sh build/emu-check $watched ${watched:+plain_kernels fp8_agrees}
-}
+watched="odd_shapes long_rows attention_agrees_at two_steps"
+also_checked="unfused_kernels plain_kernels" # they share less between threads
+[ -z "$long" ] || watched='' also_checked=''
+emulated_check() { compile emu EMU=check && sh test/emulated.sh build/emu-check $watched $also_checked; }
 compile_race() { flock "$work/race" make -s -j "$jobs" emu EMU=race; }
 emulated_race() { compile_race && sh test/emulated.sh build/emu-race $watched; }
 traffic() { compile EMU=traffic build/emu-traffic/train_gpt2cu && sh test/traffic.sh build/emu-traffic; }
@@ -193,7 +205,7 @@ for counts in "$work"/*.counts; do
     [ "$f" = 0 ] && continue
     name=$(basename "$counts" .counts)
     echo "== failed in $name ($f), from build/log/$name:"
-    grep -E 'FAILED|[Ee]rror|failed:|^[^ ]*:[0-9]+: |ended with|did not' "build/log/$name" | tail -n 40 | grep . ||
+    grep -E 'FAILED|lost:|[Ee]rror|failed:|^[^ ]*:[0-9]+: |ended with|did not' "build/log/$name" | tail -n 40 | grep . ||
         tail -n 20 "build/log/$name"
 done
 echo "== all: $(since "$begin") s"

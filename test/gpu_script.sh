@@ -46,7 +46,8 @@ while :; do
     line=
     for field in $fields; do
         case $field in
-        name) value='NVIDIA H100 80GB HBM3' ;; compute_cap) value=9.0 ;; memory.total) value=81559 ;;
+        name) value=${GPU_NAME:-NVIDIA H100 80GB HBM3} ;; compute_cap) value=${GPU_CAP:-9.0} ;;
+        memory.total) value=${GPU_MIB:-81559} ;;
         driver_version) value=580.65.06 ;; power.limit) value=700.00 ;; power.draw) value=653.21 ;;
         clocks.sm | clocks.mem | clocks.max.sm) value=1980 ;; temperature.gpu) value=61 ;;
         *) echo "Field \"$field\" is not a valid field to query."; exit 2 ;;
@@ -126,6 +127,20 @@ all_other_parts_run() {
         cuda_test_casts_bf16 check_cudnn ladder ops_fp8 attention_cudnn; do
         [ -s "$tree/$results/$file.txt" ] || note "no $file.txt"
     done
+}
+
+a_t4_is_measured_in_fp16() {
+    make_tree
+    set -- env GPU_NAME='Tesla T4' GPU_CAP=7.5 GPU_MIB=15360 EMU_CC=75 EMU_NAME='Tesla T4'
+    code=0
+    "$@" PATH="$tree/bin:$PATH" PYTHON="$tree/bin/python" sh "$tree/dev/bench/gpu.sh" first peers train kernels check \
+        >"$dir/out" 2>"$dir/err" || code=$?
+    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
+    for file in first_check first_flash peers_fp16 train_124m train_350m cuda_test_attention_fp16 check_fp16; do
+        [ -s "$tree/dev/bench/results/Tesla_T4/$file.txt" ] || note "no $file.txt"
+    done
+    grep -q '774m needs 22000 MiB of memory: left out' "$dir/out" || note "774m was tried"
+    ! grep -rlE 'dtype (bf16|tf32|fp8)' "$tree/dev/bench/results/Tesla_T4" || note "not in fp16"
 }
 
 several_gpus_are_compared() {

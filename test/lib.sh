@@ -78,10 +78,23 @@ same_checkpoint() {
     done
 }
 
+processes_of() { # FOLDER: prints the ids of the processes that have the folder as an argument
+    echo "$1" >"$dir/argument" # in a file, so that grep does not find itself
+    set +f
+    grep -slzxF -f "$dir/argument" /proc/[0-9]*/cmdline | cut -d / -f 3
+    set -f
+}
+rank_pid() { # FOLDER RANK
+    for p in $(processes_of "$1"); do
+        grep -sqzxE "(OMPI_COMM_WORLD_RANK|RANK)=$2" "/proc/$p/environ" && { echo "$p"; return; }
+    done
+}
+
 # options of a small model on bytes; later options override them. To tune takes longer than a short run.
 small="--model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --batch_size 4 --seq_len 32 --lr 3e-3 --sample_every 0 \
     --threads 2 --tune 0"
 export XDG_CACHE_HOME="$root/cache" # what is tuned is kept there
+export XDG_CONFIG_HOME="$root/config" # the secret of ranks without a launcher
 corpus() { # makes the built-in corpus in bytes, once, and sets $data to the options that read it
     [ -f "$root/corpus_val.json" ] ||
         "$prepare" --stories 120000 --tokenizer bytes --val_size 6000 --out "$root/corpus" >/dev/null 2>&1

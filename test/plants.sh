@@ -10,8 +10,8 @@ set +f
 workers=$(nproc 2>/dev/null || echo 1) # before OMP_NUM_THREADS is set, which nproc obeys
 export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CUDNN=0
 
-# A bug is five lines: its name, the --dtype that shows it, the file, the text to replace (wherever it stands in the
-# file), and the replacement, in which BUG is true while this bug is on.
+# A bug is five lines: its name, the --dtype that shows it (residual: --dtype bf16 --residual bf16), the file, the text
+# to replace (wherever it stands in the file), and the replacement, in which BUG is true while this bug is on.
 cat >"$root/bugs" <<'END'
 a missing barrier in flash attention
 bf16
@@ -28,14 +28,14 @@ if (BUG) { cp_async_wait<2>(); } else { cp_async_wait<0>(); }
 a wrong fragment in the scores
 bf16
 flash_tile.cuh
-mma_bf16(acc[g][n + 1], rows[g].x[i], b[2], b[3]);
-mma_bf16(acc[g][n + 1], rows[g].x[i], b[BUG ? 1 : 2], b[3]);
+mma<Type>(acc[g][n + 1], rows[g].x[i], b[2], b[3]);
+mma<Type>(acc[g][n + 1], rows[g].x[i], b[BUG ? 1 : 2], b[3]);
 
 a wrong fragment in the weighted sum
 bf16
 flash_tile.cuh
-mma_bf16(acc[g][2 * i], a[g], b[0], b[1]);
-mma_bf16(acc[g][2 * i], a[g], b[0], b[BUG ? 2 : 1]);
+mma<Type>(acc[g][2 * i], a[g], b[0], b[1]);
+mma<Type>(acc[g][2 * i], a[g], b[0], b[BUG ? 2 : 1]);
 
 a tile that reads behind the last row
 bf16
@@ -115,6 +115,18 @@ layernorm.cuh
 for (int warp = 0; warp < WARPS; warp++) {
 for (int warp = BUG; warp < WARPS; warp++) {
 
+sums of columns in the wrong half
+residual
+layernorm.cuh
+c / 8 * 4 + c % 4 : c;
+c / 8 * 4 + c % (BUG ? 3 : 4) : c;
+
+halves of sums that overlap
+residual
+layernorm.cuh
+C / 2 / 32 * 32 + 48
+C / 2 / 32 * 32 + (BUG ? 0 : 48)
+
 a token whose run is cut
 fp32
 encoder.cuh
@@ -186,6 +198,18 @@ fp32
 norm.cuh
 i < n; i +=
 i + BUG < n; i +=
+
+halves in the wrong order
+fp16
+flash_tile.cuh
+__floats2half2_rn(low, high)
+__floats2half2_rn(BUG ? high : low, BUG ? low : high)
+
+halves that are multiplied as bf16
+fp16
+cublaslt.cuh
+FLOATX_IS_FP16 ? CUDA_R_16F
+FLOATX_IS_FP16 && !BUG ? CUDA_R_16F
 END
 # heads of 8 fill tiles only in part; rows end within tiles, blocks and vectors
 shape="--model L=1,H=3,C=24,T=72,V=133 --batch_size 2 --seq_len 70 --recompute none --max_steps 1 --tune 0"
@@ -221,8 +245,9 @@ build() { # TYPE
 first_complaint() { # BUG TYPE ORDER FLAGS
     capability=80 sizes=$shape
     [ "$2" = fp8 ] && capability=90 sizes=$fp8_shape
+    case $2 in residual) dtype='bf16 --residual bf16' ;; *) dtype=$2 ;; esac
     { timeout 600 env PLANTED_BUG="$1" EMU_CC=$capability EMU_ORDER="$3" EMU_LAZY="$3" \
-        "$root/copy/program" check $sizes --dtype "$2" $4 2>&1
+        "$root/copy/program" check $sizes --dtype $dtype $4 2>&1
         echo "exit code $?"; } | grep -m 1 -E 'FAILED|emu:|error:|^exit code [1-9]' |
         tr -s ' ' | cut -c 1-100 | sed 's/ FAILED$//'
 }
@@ -259,15 +284,17 @@ while [ $bug -lt "$(awk -v RS= 'END { print NR }' "$root/bugs")" ]; do
     plant $bug || { failed=$((failed + 1)); continue; }
     case $(field $bug 1) in *"$chosen"*) echo "$bug $(field $bug 2)" >>"$root/todo" ;; esac
 done
-for type in fp32 bf16 fp8; do echo "0 $type" >>"$root/todo"; done
+for type in fp32 bf16 residual fp16 fp8; do echo "0 $type" >>"$root/todo"; done
 build fp32 &
 build bf16
+build fp16
 wait $!
-link=c++
+link=c++ crypto=
 if nm build/release/libllmc.a 2>/dev/null | grep -q MPI_Init_thread; then link='env OMPI_CXX=c++ mpicxx'; fi
-if ! $link -fopenmp -rdynamic "$root/copy/fp32.o" "$root/copy/bf16.o" "$emu/attention_cudnn.o" \
+if nm build/release/libllmc.a 2>/dev/null | grep -q ' U HMAC'; then crypto=-lcrypto; fi
+if ! $link -fopenmp -rdynamic "$root/copy/fp32.o" "$root/copy/bf16.o" "$root/copy/fp16.o" "$emu/attention_cudnn.o" \
     build/release/llmc/main.o build/release/cpu_fp32_generic.o build/release/libllmc.a --coverage \
-    -o "$root/copy/program" -ljansson -lm -lpthread -ldl >"$root/log.link" 2>&1; then
+    -o "$root/copy/program" -ljansson -lm -lpthread -ldl $crypto >"$root/log.link" 2>&1; then
     grep -h -m 5 error "$root"/log.* || cat "$root"/log.*
     echo "FAILED  the kernels with bugs were not built"
     failed=$((failed + 1))

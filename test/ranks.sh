@@ -56,10 +56,10 @@ cpu_ranks_train_as_one_process_does() {
 
 cpu_ranks_train_so_in_bf16_and_with_recomputation() {
     corpus
-    must "$train" $run $often $data --dtype bf16 --batch_size 4 --out "$dir/one"
+    must "$train" $run $often $data --dtype bf16 --residual bf16 --batch_size 4 --out "$dir/one"
     for zero in 0 1; do
-        must ranks 2 "$train" $run $often $data --dtype bf16 --recompute all --batch_size 4 --zero $zero \
-            --out "$dir/$zero"
+        must ranks 2 "$train" $run $often $data --dtype bf16 --residual bf16 --recompute all --batch_size 4 \
+            --zero $zero --out "$dir/$zero"
         close=2e-3; weights=any; same "$dir/one" "$dir/$zero" # some parameters are rounded to the other bf16 neighbour
     done
     unset close weights
@@ -78,8 +78,41 @@ a_batch_ramp_may_leave_ranks_without_rows() {
     done
 }
 
+# The norm of the gradients in TensorBoard's histograms is that of the step line, after the steps 8, 16 and 20.
+same_norms() { # FOLDER
+    "$release/histogram_norms" "$(find "$1/tensorboard" -type f)" gradients/ >"$dir/norms" || note "$1: event file"
+    numbers "$1" | sed -n 's/^train \(8\|16\|20\) [^ ]*//p' | paste -d ' ' "$dir/norms" - >"$dir/both"
+    awk '{ d = $2 / $3 - 1; if (d * d < 1e-10) good++ } END { exit good != 3 || NR != 3 }' "$dir/both" ||
+        note "$1: step, norm in the histograms, norm: $(cat "$dir/both")"
+}
+
+# Histograms gather what ZeRO has spread over the ranks, and leave the loss scale out.
+ranks_compare_their_times_and_gather_histograms() {
+    corpus
+    one
+    events="--tensorboard 1 --histogram_every 8"
+    for zero in 0 1; do
+        must ranks 2 "$train" $run $often $data --batch_size 2 --zero $zero --ranks_every 5 $events --out "$dir/$zero"
+        same "$root/one" "$dir/$zero"
+        compared=$(sed -n 's/^{"kind":"ranks","step":\([0-9]*\),"slowest":[01],"ms":[0-9.]*,"slowdown":[1-9].*}$/\1/p' \
+            "$dir/$zero/metrics.jsonl" | tr '\n' ' ')
+        [ "$compared" = "5 10 15 20 " ] || note "zero $zero: ranks were compared after steps $compared"
+        same_norms "$dir/$zero"
+    done
+    must "$train" $run $often $data --dtype fp16 --batch_size 2 $events --out "$dir/fp16"
+    same_norms "$dir/fp16"
+}
+
 # Counts MPI's collectives. A layer's gradients are one all-reduce, in the last of four micro-batches. "numbers" are the
 # losses of each step and validation.
+# Ranks without rows in the first steps compute nothing again, but compare weights with the others.
+replays_with_ranks_without_rows() {
+    corpus
+    ramp="$run --max_steps 8 --total_batch_size 256 --batch_ramp 32:1200 $quiet --save_every 100 --batch_size 1"
+    for replay in 0 3; do must ranks 4 "$train" $ramp $data --replay $replay --out "$dir/$replay"; done
+    same_checkpoint "$dir/0/step_00000008" "$dir/3/step_00000008"
+}
+
 gradients_are_added_up_once_a_step() {
     corpus
     for zero in 0 1; do
@@ -127,6 +160,16 @@ validation_is_over_the_same_windows() {
         ranks $n "$train" eval --out "$root/one" --seq_len 32 >"$dir/$n" 2>/dev/null
         cmp -s "$dir/one" "$dir/$n" || note "$n ranks: $(cat "$dir/$n"), not $(cat "$dir/one")"
     done
+}
+
+test_sets_have_the_scores_of_one_process() {
+    sets="test/golden/eval/hellaswag.jsonl,test/golden/eval/lambada.jsonl"
+    for n in 1 2 3; do
+        ranks $n "$train" eval --init test/golden/gpt2 --tokenizer test/golden/eval/tokenizer.bin --eval_data "$sets" \
+            --batch_size 2 >"$dir/$n" 2>"$dir/err" || note "$n ranks: $(tail -n 1 "$dir/err")"
+        cmp -s "$dir/1" "$dir/$n" || note "$n ranks: $(cat "$dir/$n"), not $(cat "$dir/1")"
+    done
+    grep -q 'LAMBADA: 6/11' "$dir/1" || note "not PyTorch's score: $(cat "$dir/1")"
 }
 
 stopping_one_rank_saves_and_stops_all() {
@@ -203,6 +246,19 @@ gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
             --save_every 4 --zero $zero --out "$dir/$zero"
     done
     same_checkpoint "$dir/0/step_00000004" "$dir/1/step_00000004"
+}
+
+# In the first steps of the ramp the second GPU has no window: only the first one's gradient overflows.
+gpus_in_fp16_skip_the_same_updates() {
+    corpus
+    for zero in 0 1; do
+        must "$cuda" $gpu $data --dtype fp16 --loss_scale dynamic:0x1p22 --grad_clip 0 --batch_ramp 16:128 $quiet \
+            --batch_size 1 --gpus 2 --save_every 1 --keep 0 --zero $zero --out "$dir/$zero"
+        grep -q '"kind":"skip","step":1,"what":"overflow"' "$dir/$zero/metrics.jsonl" || note "zero $zero: no overflow"
+    done
+    last=$(ls "$dir/0" | grep '^step_' | tail -n 1)
+    same_checkpoint "$dir/0/$last" "$dir/1/$last"
+    [ "$(values_of updates "$dir/0/$last/state.json")" -ge 2 ] || note "no updates"
 }
 
 # A run on two GPUs goes on on three. Each has more than one micro-batch, so that all but the last are replayed.
@@ -343,17 +399,6 @@ ends_well() { # SIGNAL PROCESS RUN
     [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
 }
 forever="--max_steps 100000000 --total_batch_size 256 $quiet --save_every 50"
-processes_of() { # FOLDER: prints the ids of the processes that have the folder as an argument
-    echo "$1" >"$dir/argument" # in a file, so that grep does not find itself
-    set +f
-    grep -slzxF -f "$dir/argument" /proc/[0-9]*/cmdline | cut -d / -f 3
-    set -f
-}
-rank_pid() { # FOLDER RANK
-    for p in $(processes_of "$1"); do
-        grep -sqzxE "(OMPI_COMM_WORLD_RANK|RANK)=$2" "/proc/$p/environ" && { echo "$p"; return; }
-    done
-}
 none_left() { # FOLDER: all its processes end within a minute; those that do not are killed
     for i in $(seq 600); do
         [ -n "$(processes_of "$1")" ] || return 0
@@ -384,7 +429,7 @@ a_stopped_or_killed_rank_ends_the_run() {
 a_run_whose_rank_was_killed_goes_on_with_two() {
     corpus
     common="$run $data --total_batch_size 256 --max_steps 600 --save_every 100 --val_every 300 --val_tokens 500 \
-        --sample_every 0"
+        --sample_every 0 --save_async 0" # "saved" is said before the run goes on
     must "$train" $common --batch_size 4 --out "$dir/one"
     ranks 4 "$train" $common --batch_size 1 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
     pid=$!
@@ -429,6 +474,25 @@ jumps_are_seen_by_all_ranks() {
     [ "$(grep -c '"kind":"skip"' "$dir/skip1/metrics.jsonl")" = "$want" ] || note "not $want updates skipped"
 }
 
+# The first steps of the ramp have one window of one token, on rank 0: the loss scale makes its gradient overflow, while
+# that of the other ranks is zero. The update is skipped on all ranks, or their weights would differ at the save.
+an_overflow_on_one_rank_skips_the_update_of_all() {
+    corpus
+    common="$run $data $quiet --seq_len 1 --total_batch_size 4 --batch_ramp 1:12 --batch_size 1 --max_steps 8 \
+        --loss_scale dynamic:0x1p127 --loss_scale_every 4 --save_every 1 --keep 0"
+    must "$train" $common --out "$dir/one"
+    last=$(ls "$dir/one" | grep '^step_' | tail -n 1)
+    grep -q '"kind":"skip","step":1,"what":"overflow"' "$dir/one/metrics.jsonl" || note "no overflow"
+    for zero in 0 1; do
+        must ranks 4 "$train" $common --zero $zero --out "$dir/$zero"
+        grep -q '"kind":"skip","step":1,"what":"overflow"' "$dir/$zero/metrics.jsonl" || note "zero $zero: no overflow"
+        for name in updates scale good_steps; do
+            values_of $name "$dir/one/$last/state.json" >"$dir/a"
+            values_of $name "$dir/$zero/$last/state.json" | cmp -s - "$dir/a" || note "zero $zero: another $name"
+        done
+    done
+}
+
 ranks_that_differ_are_named() {
     corpus
     common="$run $data --total_batch_size 256 --batch_size 2 $quiet --out $dir/run"
@@ -443,6 +507,11 @@ ranks_that_differ_are_named() {
     printf 'ab' | dd of="$dir/b/corpus_train_000001.bin" bs=1 seek=1030 conv=notrunc 2>/dev/null
     common="$common --train_data corpus_train_*.bin"
     expect 1 'the data is not that of rank 0' timeout 600 mpirun \
+        -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
+    echo '{"text": "a b"}' >"$dir/a/set"
+    echo '{"text": "a c"}' >"$dir/b/set"
+    common="eval --init $PWD/test/golden/gpt2 --tokenizer bytes --eval_data set"
+    expect 1 '--eval_data: on ' timeout 600 mpirun \
         -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common
 }
 

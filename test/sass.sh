@@ -3,15 +3,16 @@
 # loops, widths of memory accesses (sass/sass.c), against the bounds in sass/bounds.txt.
 # usage: sass.sh build/CONFIG [check|record] [CAPABILITY...]
 #   check        the default: prints the table and fails where a bound is exceeded
-#   record       prints new bounds. Give all architectures, as a bound holds for all: 80 86 89 90 100 120
+#   record       prints new bounds. Give all architectures (75 80 86 89 90 100 120): a bound holds for all since Ampere
 #   CAPABILITY   compiles the kernels for it if the trainer was built without; default: what the trainer was built for,
-#                and with `long` set all six
+#                and 75; with `long` set all seven. 75 (Turing) has other machine code, with bounds of its own, and fp16
+#                only
 build=${1:?usage: sass.sh build/CONFIG [check|record] [CAPABILITY...]}
 shift
 verb=check
 case ${1:-} in check | record) verb=$1; shift ;; esac
 here="$(dirname "$0")/sass"
-[ $# -gt 0 ] || [ -z "${long:-}" ] || set -- 80 86 89 90 100 120
+[ $# -gt 0 ] || [ -z "${long:-}" ] || set -- 75 80 86 89 90 100 120
 PATH="$PATH:$here/../../build/cuda_tools/nvidia/cu13/bin:${CUDA_HOME:-/usr/local/cuda}/bin"
 for tool in nvcc cuobjdump nvdisasm c++filt; do
     command -v $tool >/dev/null || { echo "skipped: no $tool (sh scripts/setup.sh sass)"; exit 77; }
@@ -30,19 +31,27 @@ object() { # TYPE CAPABILITY
         echo "$work/$1_$2.cubin"
     fi
 }
-[ $# -gt 0 ] || set -- $(cuobjdump -lelf "$build/cuda_bf16.o" | sed -n 's/.*[.]sm_\([0-9]*\)[.]cubin$/\1/p')
+[ $# -gt 0 ] || set -- 75 $(cuobjdump -lelf "$build/cuda_bf16.o" | sed -n 's/.*[.]sm_\([0-9]*\)[.]cubin$/\1/p' |
+    grep -v '^75$')
 cc -std=c11 -O2 -Wall -Wextra "$here/sass.c" -o "$work/sass" || exit 1
 # the host's half alone, which takes the emulator's compiler a quarter of the time that nvcc needs
 test/emulator/emucc -O0 -D_GNU_SOURCE "$here/launches.cu" "$build/libllmc.a" -o "$work/launches" -ljansson || exit 1
 "$work/launches" >"$work/launches.txt" || exit 1
-for type in fp32 bf16; do
-    for capability in "$@"; do
+# fp16's kernels are those of bf16: its attention must run on tensor cores, on halves
+file=$(object fp16 80) || exit 1
+cuobjdump -arch sm_80 -sass "$file" | grep -q 'HMMA[.]16816[.]F32 ' ||
+    { echo "FAILED  fp16: no matmuls of halves on tensor cores"; exit 1; }
+for capability in "$@"; do
+    types="fp32 bf16" suffix=
+    [ "$capability" != 75 ] || types=fp16 suffix=-75
+    for type in $types; do
         file=$(object $type "$capability") || exit 1
-        echo "type $type"
+        echo "type $type$suffix"
         echo "arch = sm_$capability"
         cuobjdump -arch "sm_$capability" -res-usage -sass "$file" || exit 1
     done
 done >"$work/dump" || exit 1
 c++filt <"$work/dump" |
-    sed 's/__nv_bfloat16/bf16/g; s/<float/<fp32/g; s/, float/, fp32/g; s/(__nv_fp8_interpretation_t)/format/g' |
+    sed 's/__nv_bfloat16/bf16/g; s/__half/fp16/g; s/<float/<fp32/g; s/, float/, fp32/g
+         s/(__nv_fp8_interpretation_t)/format/g' |
     "$work/sass" "$verb" "$work/launches.txt" "$here/bounds.txt"

@@ -23,7 +23,7 @@ goes_on() { # NAME PROGRAM OPTIONS...: a run resumed after two steps ends with t
 
 each_level_of_the_cpu_trains() {
     corpus
-    for dtype in fp32 bf16; do
+    for dtype in fp32 bf16 fp16; do
         for level in generic avx2 avx512 avx512_bf16 amx; do
             "$train" check --cpu $level --dtype $dtype --model nonsense 2>&1 | grep -q 'there are:' && continue
             goes_on $dtype-$level "$train" --dtype $dtype --cpu $level
@@ -34,7 +34,7 @@ each_level_of_the_cpu_trains() {
 each_dtype_of_the_gpu_trains() {
     corpus
     export EMU_CC=90
-    for dtype in fp32 tf32 bf16 fp8; do goes_on $dtype "$cuda" --dtype $dtype; done
+    for dtype in fp32 tf32 bf16 fp16 fp8; do goes_on $dtype "$cuda" --dtype $dtype; done
     unset EMU_CC
 }
 

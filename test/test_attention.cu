@@ -1,6 +1,7 @@
 // Tests attention on a GPU at lengths around those of its tiles, for every head size that flash.cuh is compiled for
-// from 64 on. It is compared with the formulas in double precision on the host, which finite differences confirm.
-// Forward by one variant is also followed by backward of another. Built once for each storage type.
+// from 64 on, and in all of its tilings. It is compared with the formulas in double precision on the host, which
+// finite differences confirm. Forward by one variant is also followed by backward of another. Built once for each
+// storage type.
 #include "../llmc/cuda/attention.cuh"
 #include "../llmc/cuda/open.cuh"
 #include "../llmc/rng.h"
@@ -147,13 +148,28 @@ static void expect_near(const AttentionShape* s, const char* name, const char* v
     free(values);
 }
 
+// Returns true if one of the kernels of flash.cuh has variant number i of its tilings.
+static bool has_tiling(const AttentionShape* s, int i) {
+    bool has = false;
+    for (int k = 0; k < NUM_FLASH_KERNELS && s->HS <= FLASH_MAX_HEAD_SIZE; k++) {
+        has = has || flash_tiling((FlashKernel)k, sizeof(floatX), s->HS, i).warps;
+    }
+    return has;
+}
+
+// Lets the kernels of flash.cuh use variant number i of their tilings, or their last one.
+static void choose_tilings(int i) {
+    for (int k = 0; k < NUM_FLASH_KERNELS; k++) { gpu.flash_variant[k] = i; }
+}
+
 // Runs forward by one variant and backward by another.
 static void expect_variants_agree(const AttentionShape* s, const Doubles* x, Attention forward, Attention backward) {
     static const char* const NAMES[] = {"plain", "flash", "cudnn"};
     const size_t n = out_size(s), heads = lse_size(s);
-    const double bound = sizeof(floatX) == 4 ? 1e-5 : 6e-3;
-    char variants[32];
-    snprintf(variants, sizeof variants, "%s, %s", NAMES[forward], NAMES[backward]);
+    const double bound = sizeof(floatX) == 4 ? 1e-5 : FLOATX_IS_FP16 ? 8e-4 : 6e-3;
+    char variants[64];
+    snprintf(variants, sizeof variants, "%s, %s, tilings %d", NAMES[forward], NAMES[backward],
+             gpu.flash_variant[FLASH_FORWARD]);
     DeviceTensors t = {to_device<floatX>(x->qkv, 3 * n), to_device<floatX>(x->dout, n), to_device<floatX>(NULL, n),
                        to_device<floatX>(NULL, 3 * n), to_device<float>(NULL, heads), to_device<float>(NULL, heads)};
     gpu.attention = forward;
@@ -177,12 +193,17 @@ static void test_shape(const AttentionShape* s) {
     host_forward(s, &x);
     host_backward(s, &x);
     if (s->T <= 64) { expect_finite_differences(s, &x); }
-    expect_variants_agree(s, &x, ATTENTION_FLASH, ATTENTION_FLASH);
+    for (int i = 0; i < MAX_FLASH_TILINGS; i++) {
+        if (i && !has_tiling(s, i)) { continue; }
+        choose_tilings(i);
+        expect_variants_agree(s, &x, ATTENTION_FLASH, ATTENTION_FLASH);
+    }
+    choose_tilings(0);
     if (s->T == 31 || s->T == 64) {
         expect_variants_agree(s, &x, ATTENTION_PLAIN, ATTENTION_FLASH);
         expect_variants_agree(s, &x, ATTENTION_FLASH, ATTENTION_PLAIN);
     }
-    if (s->T == 31 && sizeof(floatX) == sizeof(bf16)) {
+    if (s->T == 31 && FLOATX_IS_16_BITS) {
         expect_variants_agree(s, &x, ATTENTION_CUDNN, ATTENTION_FLASH);
         expect_variants_agree(s, &x, ATTENTION_FLASH, ATTENTION_CUDNN);
     }
@@ -201,13 +222,13 @@ int main(int argc, char** argv) {
     for (int i = 0; i < num_lengths; i++) {
         const int T = argc > 1 ? atoi(argv[i + 1]) : all_lengths[i];
         for (int HS : heads) {
-            const AttentionShape s = {1, T, 1, HS};
+            const AttentionShape s = cudnn_shape(1, T, 1, HS);
             test_shape(&s);
             shapes++;
         }
     }
     // several sequences and heads, and head sizes that flash.cuh lacks: plain kernels compute these
-    const AttentionShape others[] = {{2, 31, 3, 64}, {1, 31, 2, 20}, {1, 64, 1, 136}};
+    const AttentionShape others[] = {cudnn_shape(2, 31, 3, 64), cudnn_shape(1, 31, 2, 20), cudnn_shape(1, 64, 1, 136)};
     for (const AttentionShape& s : others) {
         test_shape(&s);
         shapes++;

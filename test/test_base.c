@@ -126,7 +126,15 @@ TEST(files_that_cannot_be_read_are_named) {
     EXPECT(!read_file(none, NULL, &err) && strstr(err.text, none) && strstr(err.text, "cannot open: No such file"));
     EXPECT(!path_exists(none) && !is_directory(none));
     EXPECT(!read_file(test_folder, NULL, &err) && strstr(err.text, test_folder) &&
-           strstr(err.text, "cannot read: Is a directory"));
+           strstr(err.text, "not a regular file"));
+    char *pipe = path_of("pipe"), *loop = path_of("loop");
+    EXPECT(mkfifo(pipe, 0600) == 0 && symlink("loop", loop) == 0);
+    EXPECT(!read_file(pipe, NULL, &err) && strstr(err.text, "pipe: not a regular file") && !err.is_unknown);
+    EXPECT(!read_file(none, NULL, &err) && !err.is_unknown);
+    EXPECT(!read_file(loop, NULL, &err) && err.is_unknown); // as with EIO: nothing is known about the file
+    EXPECT_DEATH(EXIT_RUNTIME, "loop: cannot look at it: Too many levels", path_exists(loop));
+    free(pipe);
+    free(loop);
     free(none);
 }
 
@@ -144,8 +152,40 @@ TEST(folders_are_made_with_those_above) {
     EXPECT(!make_directories(file, &err) && strstr(err.text, file));
     EXPECT(path_exists(file) && !is_directory(file));
     EXPECT(!make_directories("", &err));
+    EXPECT(!make_directories("/proc/none", &err) && strstr(err.text, "/proc/none: cannot make the folder: "));
+    if (access("/sys/kernel", F_OK) == 0) { // forbidden to root too: the reason is not that there is no such folder
+        EXPECT(!make_directories("/sys/kernel/none", &err) && !strstr(err.text, "No such file"));
+    }
     free(below);
     free(file);
+}
+
+static int told;
+static void tell_fatal(void* context, const char* message) {
+    fprintf(stderr, "told %s %d: %s", (const char*)context, ++told, message);
+    fatal("within");
+}
+
+TEST(a_listener_is_told_of_a_fatal_error_once) {
+    static char name[] = "the log";
+    EXPECT_DEATH(EXIT_RUNTIME, "error: disk 3\ntold the log 1: disk 3error: within\n", on_fatal(tell_fatal, name);
+                 fatal("disk %d", 3));
+    EXPECT_DEATH(EXIT_RUNTIME, "told the log 1: --x", on_fatal(tell_fatal, name); usage_error("--x"));
+}
+
+TEST(lost_output_is_an_error) {
+    if (access("/dev/full", W_OK) != 0) { SKIP("no /dev/full"); }
+    EXPECT_DEATH(EXIT_RUNTIME, "error: standard output: cannot write: No space left",
+                 if (freopen("/dev/full", "w", stdout)) { printf("x"); } exit(close_standard_output(EXIT_DONE)));
+    EXPECT_DEATH(EXIT_CHECK_FAILED, "error: standard output: cannot write",
+                 if (freopen("/dev/full", "w", stdout)) { printf("x"); }
+                 exit(close_standard_output(EXIT_CHECK_FAILED)));
+    EXPECT_DEATH(EXIT_DONE, "", if (freopen("/dev/null", "w", stdout)) { printf("x"); }
+                 exit(close_standard_output(EXIT_DONE)));
+}
+
+TEST(closed_streams_are_not_taken_by_files) {
+    EXPECT_DEATH(9, "", close(0); close(1); open_standard_streams(); exit(open("/dev/null", O_RDONLY) > 2 ? 9 : 8));
 }
 
 TEST(a_full_disk_shows_when_closing) {

@@ -31,8 +31,9 @@ typedef struct {
 static const Shape SHAPES[] = {{"gpt2", 141}, {"gpt2-xl", 141}, {"gpt2", 80}, {"gpt2-xl", 80}, {"gpt2", 0}};
 static bool is_long() { return getenv("long") && *getenv("long"); }
 
-// Returns the plan with the largest batch that fits, a multiple of 32: with 256 SMs loops over the grid then give the
-// last rows to the last block, which the audit runs.
+// Returns the plan with the largest batch that fits, a multiple of 32 or, if it is large, of 288: with 256 SMs, which
+// run a power of two or 9 blocks each, loops over the grid then give the last rows to the last block, which the audit
+// runs.
 static Plan plan_of(const Shape* shape, const Backend* b, const char* dtype) {
     Error err;
     Plan p;
@@ -42,7 +43,8 @@ static Plan plan_of(const Shape* shape, const Backend* b, const char* dtype) {
     c.recompute = "all";
     EXPECT(plan_shape(&p, b, dtype, &c, NULL, &err));
     const size_t memory = b->device_memory_usable((size_t)shape->gigabytes << 30);
-    p.B = shape->gigabytes ? largest_batch(&p, INT_MAX, memory) / 32 * 32 : 64;
+    const int largest = largest_batch(&p, INT_MAX, memory), unit = largest < 288 ? 32 : 288;
+    p.B = shape->gigabytes ? largest / unit * unit : 64;
     return p;
 }
 
@@ -115,9 +117,18 @@ static OpSizes sizes_of(const Plan* p, int op) {
 }
 
 // Plain kernels sum a weight's gradient over all rows in one block, which takes minutes here: NO_LONG_SUMS.
-typedef enum { ALL_OPS, LINEAR_LAYERS, NO_LONG_SUMS } Ops;
+typedef enum { ALL_OPS, LINEAR_LAYERS, RESIDUAL_STREAM, NO_LONG_SUMS } Ops;
 
 static bool is_linear_layer(int op) { return strstr(op_name(op), "matmul") || strstr(op_name(op), "gelu"); }
+
+static bool is_chosen(int op, Ops ops) {
+    const char* name = op_name(op);
+    const bool multiplies = is_linear_layer(op) || strstr(name, "classifier");
+    return ops == LINEAR_LAYERS     ? is_linear_layer(op)
+           : ops == RESIDUAL_STREAM ? strstr(name, "encoder") || strstr(name, "layernorm")
+           : ops == NO_LONG_SUMS    ? !(multiplies && strstr(name, "backward"))
+                                    : true;
+}
 
 static void audit_ops(const Plan* p, Ops ops) {
     char name[96];
@@ -130,9 +141,8 @@ static void audit_ops(const Plan* p, Ops ops) {
     EXPECT(p->B >= 32);
     for (int op = 0; op_name(op); op++) {
         OpSizes s = sizes_of(p, op);
-        const bool multiplies = is_linear_layer(op) || strstr(op_name(op), "classifier");
-        if (ops == NO_LONG_SUMS && multiplies && strstr(op_name(op), "backward")) { continue; }
-        if (ops != LINEAR_LAYERS || is_linear_layer(op)) { audit_op(p->backend, op, &s); }
+        if (!is_chosen(op, ops)) { continue; }
+        audit_op(p->backend, op, &s);
         if (!is_linear_layer(op)) { continue; }
         s.C = all.OC; // the layer behind GELU
         s.OC = all.C;
@@ -196,6 +206,10 @@ TEST(unfused_layers_touch_their_tensors_and_no_more) {
 TEST(fp8_layers_touch_their_tensors_and_no_more) {
     const Config c = options_with("fast", true);
     audit(&cuda_bf16, "fp8", &c, LINEAR_LAYERS);
+}
+TEST(a_residual_stream_in_bf16_touches_its_tensors_and_no_more) {
+    const Config c = options_with("fast", true);
+    audit(cuda_bf16.with_bf16_residual, "bf16", &c, RESIDUAL_STREAM);
 }
 TEST(fp32_touches_its_tensors_and_no_more) {
     const Config c = options_with("fast", true);

@@ -68,6 +68,17 @@ static size_t bytes_with(Plan p, int batch, Keep keep) {
     return plan_bytes(&p);
 }
 
+// A residual stream in bf16 halves three activations and the gradient, and leaves out the gradient's rounded copy.
+TEST(a_residual_stream_in_bf16_takes_half_the_bytes) {
+    Plan p = plan_of("bf16", "gpt2");
+    const size_t rows = 3 * 128, C = 768, L = 12, wide = bytes_with(p, 3, KEEP_ALL);
+    const size_t forward_wide = bytes_with(p, 3, FORWARD_ONLY);
+    p.backend = p.backend->with_bf16_residual;
+    EXPECT(wide - bytes_with(p, 3, KEEP_ALL) == rows * C * (2 * (2 * L + 1) + 2 + 2));
+    EXPECT(forward_wide - bytes_with(p, 3, FORWARD_ONLY) == rows * C * 2 * 3);
+    EXPECT(!p.backend->with_bf16_residual && !find_cpu_backend("fp32", "generic")->with_bf16_residual);
+}
+
 // The largest batch fits and the next one does not; more memory never means a smaller one; nor does more recomputation.
 static void check_largest_batch(Plan p) {
     enum { MOST = 300, STEPS = 40, KEEPS = 3 };

@@ -128,6 +128,8 @@ TEST(the_steps_of_a_ramp_add_up_to_the_tokens) {
             EXPECT(seen - tokens < 512);
         }
     }
+    const BatchRamp longest = ramp_of("64:1000000000000000", 512); // counted without a loop over its 1e13 steps
+    EXPECT(ramp_steps(&longest, 300000000000064) == 4687500000001);
     const BatchRamp gpt3 = ramp_of("32768:4000000000", 524288); // GPT-3's: rounding delays no doubling
     EXPECT(ramp_batch(&gpt3, 0) == 32768 && ramp_batch(&gpt3, 999999999) == 32768 &&
            ramp_batch(&gpt3, 1000000000) == 65536);
@@ -153,6 +155,8 @@ TEST(ramps_that_cannot_be_are_refused) {
         }
     }
     EXPECT(strstr(err.text, "as 256 does"));
+    EXPECT(!ramp_parse("64:99999999999999999999", 512, T, &r, &err) && strstr(err.text, "TOKENS is at most 1000000"));
+    EXPECT(!ramp_parse("99999999999999999999:64", 512, T, &r, &err) && strstr(err.text, "99999999999999999999:64"));
     EXPECT(ramp_parse("256:6000", 512, T, &r, &err)); // what the message advises
     EXPECT(!ramp_parse("100:6000", 192, T, &r, &err) && strstr(err.text, "as 192 does"));
     EXPECT(ramp_parse("192:6000", 192, T, &r, &err));

@@ -4,7 +4,7 @@
 # command, the machine and the date. Parts that the machine cannot run are named and left out. Failures are named, and
 # the rest goes on.
 #
-# Where minutes of a GPU are dear, build before, on a machine without one, for all GPUs since Ampere, and copy the
+# Where minutes of a GPU are dear, build before, on a machine without one, for all GPUs since Turing, and copy the
 # folder:
 #
 #     sh scripts/setup.sh cudnn && make -j GPU=all
@@ -13,7 +13,8 @@
 #
 # Attention by cuDNN is built in where cuDNN and the headers of its frontend are, which `build` fetches. Without a
 # network, copy the headers: run `sh scripts/setup.sh cudnn` where there is one, and bring build/cudnn_frontend along,
-# which git ignores; it is the same for all machines. FP8 is left out before compute capability 8.9.
+# which git ignores; it is the same for all machines. FP8 is left out before compute capability 8.9. Turing (T4) has no
+# bf16 and TF32: there all parts run in fp16. Models that do not fit into the GPU's memory are left out.
 #
 # usage: sh dev/bench/gpu.sh [--out FOLDER] [PART...]      PYTHON=... names a Python with torch and transformers
 #   build     the programs, for this GPU                                                        2 minutes
@@ -42,11 +43,15 @@ python=${PYTHON:-python3}
 capability=$(ask compute_cap)
 fp8=$(echo "$capability" | awk '$1 >= 8.9 { print "fp8" }')
 [ -n "$fp8" ] || echo "no FP8 on this GPU: left out"
+half=bf16 tf32=tf32
+case $capability in 7.*) half=fp16 tf32= ; echo "no bf16 and TF32 on this GPU: fp16 in their place" ;; esac
+memory=$(ask memory.total) # MiB
 failed=0 LONGEST=560 # seconds that a step may take
 mkdir -p "$out"
 
 has() { command -v "$1" >/dev/null 2>&1; }
 with_cudnn() {
+    [ $half = bf16 ] || { echo "cuDNN has no attention for this GPU: left out"; return 1; }
     [ -f build/release/attention_cudnn.o ] || { echo "built without cuDNN: its attention is left out"; false; }
 }
 limit() { if has timeout; then timeout "$LONGEST" "$@"; else "$@"; fi; }
@@ -77,7 +82,7 @@ part_kernels() {
     nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") cudnn=
     [ -x "$nvcc" ] || { echo "no nvcc (CUDA_HOME=... says where it is): not built"; return; }
     ! with_cudnn || cudnn="build/release/attention_cudnn.o -lcudnn"
-    for test in test_attention:fp32 test_attention:bf16 emulator/test_fp8:bf16 emulator/test_casts:bf16; do
+    for test in test_attention:fp32 test_attention:$half emulator/test_fp8:bf16 emulator/test_casts:bf16; do
         name=${test%:*} type=${test#*:}
         program=build/release/cuda_$(basename "$name")_$type define=
         rm -f "$program"
@@ -92,17 +97,19 @@ part_kernels() {
 
 # The reference is the CPU's plain loops, so sizes are small; the second shapes have the real widths.
 part_check() {
-    for dtype in fp32 tf32 bf16 $fp8; do
+    for dtype in fp32 $tf32 $half $fp8; do
         note 40 check_$dtype.txt ./train_gpt2cu check --dtype $dtype --model L=2,H=4,C=256,T=256 --batch_size 2
         note 60 check_${dtype}_wide.txt ./train_gpt2cu check --dtype $dtype --model L=2,H=12,C=768,T=256 \
             --batch_size 1 --max_steps 2
     done
+    [ $half != bf16 ] || note 40 check_residual.txt ./train_gpt2cu check --dtype bf16 --residual bf16 \
+        --model L=2,H=4,C=256,T=256 --batch_size 2
     note 40 check_plain.txt ./train_gpt2cu check --dtype fp32 --kernels plain --model L=2,H=4,C=256,T=128 --batch_size 2
-    note 40 check_flash.txt ./train_gpt2cu check --dtype bf16 --attention flash --model L=2,H=4,C=256,T=1024 \
+    note 40 check_flash.txt ./train_gpt2cu check --dtype $half --attention flash --model L=2,H=4,C=256,T=1024 \
         --batch_size 1 --seq_len 1024 --max_steps 2
-    ! with_cudnn || note 40 check_cudnn.txt ./train_gpt2cu check --dtype bf16 --attention cudnn \
+    ! with_cudnn || note 40 check_cudnn.txt ./train_gpt2cu check --dtype $half --attention cudnn \
         --model L=2,H=4,C=256,T=1024 --batch_size 1 --seq_len 1024 --max_steps 2
-    note 40 check_unfused.txt ./train_gpt2cu check --dtype bf16 --fused 0 --flash 0 --model L=2,H=4,C=256,T=256 \
+    note 40 check_unfused.txt ./train_gpt2cu check --dtype $half --fused 0 --flash 0 --model L=2,H=4,C=256,T=256 \
         --batch_size 2
 }
 
@@ -111,7 +118,7 @@ part_ladder() {
 }
 
 part_ops() {
-    for dtype in fp32 tf32 bf16 $fp8; do
+    for dtype in fp32 $tf32 $half $fp8; do
         note 80 ops_$dtype.txt ./train_gpt2cu bench ops --model gpt2 --dtype $dtype --batch_size 16 --seq_len 1024 \
             --out "$out/ops_$dtype"
     done
@@ -122,15 +129,15 @@ part_ops() {
 # attention KERNELS: alone, with heads of 64 and 1024 tokens, forward and backward
 attention() {
     note 15 attention_$1.txt ./train_gpt2cu bench ops attention_forward attention_backward --attention $1 --model gpt2 \
-        --dtype bf16 --batch_size 16 --seq_len 1024 --out "$out/attention_$1"
+        --dtype $half --batch_size 16 --seq_len 1024 --out "$out/attention_$1"
 }
 
 part_peers() {
     "$python" -c 'import torch, transformers' 2>/dev/null ||
         { echo "no torch and transformers in $python (PYTHON=...): not compared"; return; }
-    note 200 peers_bf16.txt "$python" dev/bench/peers.py --device cuda --dtype bf16 -B 16 -T 1024 \
-        --rounds 3 --warmup 5 --steps 30 --json "$out/peers_bf16.json"
-    note 150 peers_tf32.txt "$python" dev/bench/peers.py --device cuda --dtype tf32 -B 16 -T 1024 \
+    note 200 peers_$half.txt "$python" dev/bench/peers.py --device cuda --dtype $half -B 16 -T 1024 \
+        --rounds 3 --warmup 5 --steps 30 --json "$out/peers_$half.json"
+    [ -z "$tf32" ] || note 150 peers_tf32.txt "$python" dev/bench/peers.py --device cuda --dtype tf32 -B 16 -T 1024 \
         --rounds 2 --warmup 5 --steps 20 --json "$out/peers_tf32.json"
     [ -z "$fp8" ] || note 200 peers_fp8.txt "$python" dev/bench/peers.py --device cuda --dtype fp8 -B 16 -T 1024 \
         --rounds 3 --warmup 5 --steps 30 --json "$out/peers_fp8.json" # beside PyTorch's bf16
@@ -147,20 +154,22 @@ set -f # the programs expand patterns, not the shell
 
 # train NAME MODEL TOKENS STEPS [DTYPE]: tokens in a step, as many micro-batches as memory asks for
 train() {
-    dtype=${5:-bf16}
+    dtype=${5:-$half}
     with_corpus || return
     note 5 "predicted_$1.txt" ./train_gpt2cu bench predict "$gpu" --model "$2" --dtype "$dtype" --batch_size 8 \
         --seq_len 1024 --total_batch_size "$3" --out ""
     note 60 "train_$1.txt" ./train_gpt2cu --model "$2" --dtype "$dtype" --batch_size auto --seq_len 1024 \
         --total_batch_size "$3" --max_steps "$4" $only_train --save_every 0 --out ""
 }
+# fits MIB NAME: succeeds if the GPU has so much memory
+fits() { [ "$memory" -ge "$1" ] || { echo "$2 needs $1 MiB of memory: left out"; false; }; }
 part_train() {
     train 124m gpt2 524288 20
     [ -z "$fp8" ] || train 124m_fp8 gpt2 524288 20 fp8
-    train 350m gpt2-medium 262144 10
-    train 774m gpt2-large 131072 10
-    train 1558m gpt2-xl 131072 8
-    [ -z "$fp8" ] || train 1558m_fp8 gpt2-xl 131072 8 fp8
+    ! fits 15000 350m || train 350m gpt2-medium 262144 10
+    ! fits 22000 774m || train 774m gpt2-large 131072 10
+    ! fits 40000 1558m || train 1558m gpt2-xl 131072 8
+    [ -z "$fp8" ] || [ "$memory" -lt 40000 ] || train 1558m_fp8 gpt2-xl 131072 8 fp8
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -185,9 +194,9 @@ sampled() {
 steps() {
     name=$1 batch=64
     shift
-    [ "$(ask memory.total)" -ge 40000 ] || batch=16 # 64 take 28 GB
+    [ "$memory" -ge 40000 ] || batch=16 # 64 take 28 GB
     rm -rf "build/gpu_$name"
-    sampled "first_$name.txt" note 15 "first_$name.txt" ./train_gpt2cu --model gpt2 --dtype bf16 --batch_size $batch \
+    sampled "first_$name.txt" note 15 "first_$name.txt" ./train_gpt2cu --model gpt2 --dtype $half --batch_size $batch \
         --seq_len 1024 --total_batch_size $((2 * batch * 1024)) --max_steps 20 $only_train --out "build/gpu_$name" "$@"
 }
 
@@ -222,11 +231,11 @@ same_bits_after_resuming() {
 
 # In the order of what would be most costly to find out late.
 part_first() {
-    note 5 first_check.txt ./train_gpt2cu check --dtype bf16 --model L=1,H=2,C=128,T=64,V=300 --batch_size 2 \
+    note 5 first_check.txt ./train_gpt2cu check --dtype $half --model L=1,H=2,C=128,T=64,V=300 --batch_size 2 \
         --max_steps 1
-    note 10 first_check_wide.txt ./train_gpt2cu check --dtype bf16 --model L=1,H=12,C=768,T=128,V=1000 --batch_size 1 \
+    note 10 first_check_wide.txt ./train_gpt2cu check --dtype $half --model L=1,H=12,C=768,T=128,V=1000 --batch_size 1 \
         --max_steps 1
-    note 15 first_plans.txt ./train_gpt2cu bench plans --model gpt2 --dtype bf16 --batch_size 64 --seq_len 1024
+    note 15 first_plans.txt ./train_gpt2cu bench plans --model gpt2 --dtype $half --batch_size 64 --seq_len 1024
     with_corpus || return
     steps flash --attention flash --save_every 0
     ! with_cudnn || steps cudnn --attention cudnn --save_every 0
@@ -236,7 +245,7 @@ part_first() {
     same_bits_after_resuming
     same_digits flash whole
     rm -rf build/gpu_whole build/gpu_again # 10 GB
-    note 60 first_ops.txt ./train_gpt2cu bench ops --model gpt2 --dtype bf16 --batch_size 16 --seq_len 1024 \
+    note 60 first_ops.txt ./train_gpt2cu bench ops --model gpt2 --dtype $half --batch_size 16 --seq_len 1024 \
         --out "$out/first_ops"
 }
 
@@ -245,7 +254,7 @@ part_first() {
 
 part_profile() {
     has nsys || { echo "no nsys (Nsight Systems): skipped"; return; }
-    note 60 profile_timeline.txt sh dev/profile/profile.sh --out "$out/profile" timeline --model gpt2 --dtype bf16 \
+    note 60 profile_timeline.txt sh dev/profile/profile.sh --out "$out/profile" timeline --model gpt2 --dtype $half \
         --batch_size 16 --seq_len 1024
 }
 
@@ -268,7 +277,7 @@ part_gpus() {
 part_sanitize() {
     has compute-sanitizer || { echo "no compute-sanitizer: skipped"; return; }
     for tool in memcheck racecheck initcheck synccheck; do
-        for dtype in fp32 bf16 $fp8; do
+        for dtype in fp32 $half $fp8; do
             note 45 "${tool}_$dtype.txt" compute-sanitizer --tool $tool --error-exitcode 9 ./train_gpt2cu check \
                 --dtype $dtype --model L=1,H=2,C=128,T=96,V=300 --batch_size 2 --max_steps 1
         done

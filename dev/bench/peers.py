@@ -9,9 +9,10 @@ that our program prints: by data sheet on a GPU, measured on a CPU.
 
 All train the same shape in the same precision on random tokens: forward, loss, backward, clipping to norm 1, AdamW,
 50304 rows of vocabulary, no dropout, the same number of threads. PyTorch is Hugging Face's GPT2LMHeadModel with its
-fused attention (sdpa: flash attention on a GPU in bf16), fused AdamW and, for bf16, autocast, which keeps weights in
-fp32. PyTorch alone has no training step in FP8: --dtype fp8 compares ours with PyTorch's bf16, the record says so, and
-the MFU of both is relative to FP8's peak. A step ends when the device has finished its work.
+fused attention (sdpa: flash attention on a GPU in 16 bits), fused AdamW and, for bf16 and fp16, autocast, which keeps
+weights in fp32, with a loss scaler for fp16. PyTorch alone has no training step in FP8: --dtype fp8 compares ours with
+PyTorch's bf16, the record says so, and the MFU of both is relative to FP8's peak. A step ends when the device has
+finished its work.
 
 Also recorded: the time from starting a process to the end of its first step, with PyTorch's imports and compiling (its
 cache of compiled kernels is not cleared: the first round may compile, later ones load); and the most memory of a
@@ -67,17 +68,21 @@ def pytorch_run(a):
     model = transformers.GPT2LMHeadModel(config).to(a.device)
     forward = torch.compile(model) if a.contender == "compiled" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    scaler = torch.amp.GradScaler(a.device, enabled=a.dtype == "fp16")
+    half = torch.float16 if a.dtype == "fp16" else torch.bfloat16
     tokens = torch.randint(0, VOCAB, (a.B, a.T + 1), device=a.device)
     x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     for _ in range(a.warmup + a.steps):
         start = time.perf_counter()
-        with torch.autocast(a.device, torch.bfloat16, enabled=a.dtype == "bf16"):
+        with torch.autocast(a.device, half, enabled=a.dtype in ("bf16", "fp16")):
             logits = forward(x).logits
             loss = F.cross_entropy(logits.view(-1, logits.size(-1)).float(), y.view(-1))
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         value = loss.item()
         if a.device == "cuda":
             torch.cuda.synchronize()
@@ -260,7 +265,7 @@ def main():
     p.add_argument("--pytorch", nargs="+", default=["eager", "compiled"], choices=["eager", "compiled"],
                    help="PyTorch's forms to run")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    p.add_argument("--dtype", nargs="+", default=["fp32", "bf16"], choices=["fp32", "tf32", "bf16", "fp8"])
+    p.add_argument("--dtype", nargs="+", default=["fp32", "bf16"], choices=["fp32", "tf32", "bf16", "fp16", "fp8"])
     p.add_argument("--model", default="d12", choices=sorted(SIZES))
     p.add_argument("-B", type=int, nargs="+", default=[4])
     p.add_argument("-T", type=int, nargs="+", default=[64])

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Writes the committed predictions, by `bench predict`: GPT-2 of four sizes in bf16 on an A100, H100, H200 and B200; the
-# smallest with cuDNN's attention; where there is FP8, the smallest and the largest in it. Needs no GPU.
+# smallest with cuDNN's attention, and with the residual stream in bf16; where there is FP8, the smallest and the
+# largest in it. Needs no GPU.
 # usage: sh dev/bench/predict.sh [PROGRAM]      ./train_gpt2 by default; ./train_gpt2cu gives the same
 set -eu
 cd "$(dirname "$0")/../.."
@@ -29,6 +30,7 @@ for gpu in a100 h100 h200 b200; do
     predict ${gpu}_774m $name gpt2-large 16
     predict ${gpu}_1558m $name gpt2-xl 16
     predict ${gpu}_124m_cudnn $name gpt2 64 --attention cudnn
+    predict ${gpu}_124m_residual $name gpt2 64 --residual bf16
     [ $gpu = a100 ] || predict ${gpu}_124m_fp8 $name gpt2 64 --dtype fp8
     [ $gpu = a100 ] || predict ${gpu}_1558m_fp8 $name gpt2-xl 16 --dtype fp8
 done

@@ -12,10 +12,10 @@
 
 typedef enum { FLASH_FORWARD, FLASH_BACKWARD_KEYS, FLASH_BACKWARD_QUERIES, NUM_FLASH_LOOPS } FlashLoop;
 
-// Returns the part of the bf16 peak of all the loop's matmuls that its instructions allow.
+// Returns the part of the peak in 16 bits of all the loop's matmuls that its instructions allow.
 double flash_static_bound(const GpuFacts* gpu, FlashLoop loop);
 
-// Returns the part of the bf16 peak that attention is predicted to reach with T tokens, of the FLOPs that it needs:
+// Returns the part of that peak that attention is predicted to reach with T tokens, of the FLOPs that it needs:
 // backward needs five matmuls where our kernels do seven. Measured machine code: heads of 64 channels; others are
 // assumed alike.
 double flash_part_of_peak(const GpuFacts* gpu, bool forward, int T);

@@ -8,18 +8,23 @@
 
 int bench_command(const Config* config, Comm* comm) {
     const char* what = config->num_args > 0 ? config->args[0] : "without a name";
-    if (!strcmp(what, "comm") && config->num_args == 1) { return bench_comm(config, comm); }
-    if (!strcmp(what, "scale") && config->num_args == 1) { return bench_scale(config, comm); }
+    if (!is_one_of(what, "ladder|ops|plans|predict|comm|scale")) {
+        usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
+                    "(each operation beside its limit), plans (cuBLASLt's algorithms for each matmul, measured), "
+                    "predict GPU (a training step on a GPU, predicted), comm (collectives of several processes, "
+                    "measured), scale (a step on many GPUs, predicted)", what);
+    }
+    if (config->num_args > 1 && !is_one_of(what, "ops|predict")) {
+        usage_error("bench %s takes no word after it, but got '%s'; options are --name value (see bench --help)", what,
+                    config->args[1]);
+    }
+    if (!strcmp(what, "comm")) { return bench_comm(config, comm); }
+    if (!strcmp(what, "scale")) { return bench_scale(config, comm); }
     if (comm->size > 1) { usage_error("bench %s is for one process; comm and scale run in several", what); }
     if (!strcmp(what, "predict")) { return bench_predict(config); }
     if (config_source(config, "total_batch_size") > FROM_DEFAULT) {
         usage_error("bench %s: --total_batch_size is an option of bench scale and bench predict alone", what);
     }
-    if (!strcmp(what, "ladder") && config->num_args == 1) { return bench_ladder(config); }
-    if (!strcmp(what, "ops")) { return bench_ops(config); }
-    if (!strcmp(what, "plans") && config->num_args == 1) { return bench_plans(config); }
-    usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
-                "(each operation beside its limit), plans (cuBLASLt's algorithms for each matmul, measured), predict "
-                "GPU (a training step on a GPU, predicted), comm (collectives of several processes, measured), scale "
-                "(a step on many GPUs, predicted)", what);
+    if (!strcmp(what, "ladder")) { return bench_ladder(config); }
+    return !strcmp(what, "ops") ? bench_ops(config) : bench_plans(config);
 }

@@ -12,25 +12,26 @@
 // rungs
 
 static const Rung GPU_RUNGS[] = {
-    {"plain kernels, fp32", "fp32", "plain", 0, 0, 0, 0, ALL_THREADS, {"", "", "", ""}},
-    {"cuBLASLt, fp32", "fp32", "fast", 0, 0, 0, 0, ALL_THREADS, {"16000", "1600", "1000", ""}},
-    {"tf32", "tf32", "fast", 0, 0, 0, 0, ALL_THREADS, {"49000", "2000", "380", "1.5"}},
-    {"bf16", "bf16", "fast", 0, 0, 0, 0, ALL_THREADS, {"54500", "3250", "334", "1.5"}},
-    {"fused", "bf16", "fast", 1, 0, 0, 0, ALL_THREADS, {"126000", "", "", "1.3"}},
-    {"flash attention", "bf16", "fast", 1, 1, 0, 0, ALL_THREADS, {"170000", "15000", "", "1.1"}},
-    {"padded vocabulary", "bf16", "fast", 1, 1, 1, 0, ALL_THREADS, {"175000", "15300", "100", "1.06"}},
-    {"CUDA graphs", "bf16", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
-    {"fp8", "fp8", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
+    {"plain kernels, fp32", "fp32", "fp32", "plain", 0, 0, 0, 0, ALL_THREADS, {"", "", "", ""}},
+    {"cuBLASLt, fp32", "fp32", "fp32", "fast", 0, 0, 0, 0, ALL_THREADS, {"16000", "1600", "1000", ""}},
+    {"tf32", "tf32", "fp32", "fast", 0, 0, 0, 0, ALL_THREADS, {"49000", "2000", "380", "1.5"}},
+    {"bf16", "bf16", "fp32", "fast", 0, 0, 0, 0, ALL_THREADS, {"54500", "3250", "334", "1.5"}},
+    {"fused", "bf16", "fp32", "fast", 1, 0, 0, 0, ALL_THREADS, {"126000", "", "", "1.3"}},
+    {"flash attention", "bf16", "fp32", "fast", 1, 1, 0, 0, ALL_THREADS, {"170000", "15000", "", "1.1"}},
+    {"padded vocabulary", "bf16", "fp32", "fast", 1, 1, 1, 0, ALL_THREADS, {"175000", "15300", "100", "1.06"}},
+    {"CUDA graphs", "bf16", "fp32", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
+    {"residual stream", "bf16", "bf16", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
+    {"fp8", "fp8", "bf16", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
 };
 
 static const Rung CPU_RUNGS[] = {
-    {"plain loops", "fp32", "plain", 0, 0, 0, 0, 1, {"", "", "", ""}},
-    {"vectors and blocks", "fp32", "fast", 0, 0, 0, 0, 1, {"", "", "", ""}},
-    {"fused", "fp32", "fast", 1, 0, 0, 0, 1, {"", "", "", ""}},
-    {"flash attention", "fp32", "fast", 1, 1, 0, 0, 1, {"", "", "", ""}},
-    {"bf16", "bf16", "fast", 1, 1, 0, 0, 1, {"", "", "", ""}},
-    {"padded vocabulary", "bf16", "fast", 1, 1, 1, 0, 1, {"", "", "", ""}},
-    {"all threads", "bf16", "fast", 1, 1, 1, 0, ALL_THREADS, {"", "", "", ""}},
+    {"plain loops", "fp32", "fp32", "plain", 0, 0, 0, 0, 1, {"", "", "", ""}},
+    {"vectors and blocks", "fp32", "fp32", "fast", 0, 0, 0, 0, 1, {"", "", "", ""}},
+    {"fused", "fp32", "fp32", "fast", 1, 0, 0, 0, 1, {"", "", "", ""}},
+    {"flash attention", "fp32", "fp32", "fast", 1, 1, 0, 0, 1, {"", "", "", ""}},
+    {"bf16", "bf16", "fp32", "fast", 1, 1, 0, 0, 1, {"", "", "", ""}},
+    {"padded vocabulary", "bf16", "fp32", "fast", 1, 1, 1, 0, 1, {"", "", "", ""}},
+    {"all threads", "bf16", "fp32", "fast", 1, 1, 1, 0, ALL_THREADS, {"", "", "", ""}},
 };
 
 // A GPU needs three warm-up steps: CUDA graphs are recorded in the second and, for the other batch buffer, the third.
@@ -46,7 +47,8 @@ const char PUBLISHED_NOTE[] =
     "attention is made of matmuls, ours of plain kernels: our flash rung gains more, those before it less.\n"
     "From the flash rung on, attention is the faster of our own kernels and cuDNN's, if cuDNN is built in.";
 
-const char* const DECIDED[NUM_DECIDED] = {"dtype", "kernels", "attention", "fused", "flash", "pad_vocab", "graph"};
+const char* const DECIDED[NUM_DECIDED] = {"dtype", "residual", "kernels",   "attention",
+                                          "fused", "flash",    "pad_vocab", "graph"};
 
 // The number of updates on the one batch after which losses are compared, or at the last step if there are fewer. Five
 // updates amplify the rounding errors of the first about thirtyfold, for 124M and 4 x 64 tokens.
@@ -60,7 +62,7 @@ typedef struct {
 } LossTolerance;
 
 static const LossTolerance LOSS_TOLERANCES[] = { // coarsest first
-    {"fp8", 2e-2}, {"bf16", 4e-3}, {"tf32", 2e-3}, {"fp32", 1e-5}};
+    {"fp8", 2e-2}, {"bf16", 4e-3}, {"fp16", 4e-3}, {"tf32", 2e-3}, {"fp32", 1e-5}};
 
 double loss_tolerance(const char* a, const char* b) {
     for (size_t i = 0; i < sizeof LOSS_TOLERANCES / sizeof *LOSS_TOLERANCES; i++) {
@@ -71,8 +73,9 @@ double loss_tolerance(const char* a, const char* b) {
 }
 
 double rung_tolerance(const Rung* a, const Rung* b, bool same_kernels) {
-    const bool same = same_kernels && !strcmp(a->dtype, b->dtype) && !strcmp(a->kernels, b->kernels) &&
-                      a->fused == b->fused && a->flash == b->flash && a->pad_vocab == b->pad_vocab;
+    const bool same = same_kernels && !strcmp(a->dtype, b->dtype) && !strcmp(a->residual, b->residual) &&
+                      !strcmp(a->kernels, b->kernels) && a->fused == b->fused && a->flash == b->flash &&
+                      a->pad_vocab == b->pad_vocab;
     return same ? 0 : loss_tolerance(a->dtype, b->dtype);
 }
 
@@ -100,6 +103,7 @@ int in_child(void (*work)(Ladder*, int), Ladder* l, int index, size_t* peak_byte
 static Config rung_config(const Config* config, const Rung* r) {
     Config c = *config;
     c.dtype = r->dtype;
+    c.residual = r->residual;
     c.kernels = r->kernels;
     c.fused = r->fused;
     c.flash = r->flash;
@@ -113,12 +117,20 @@ void ladder_choose(Ladder* l, const Backend* (*find)(const char* dtype, const ch
     for (int i = 0; i < l->kind->count; i++) {
         Rung r = l->kind->rungs[i];
         const Rung* below = i > 0 ? &l->kind->rungs[i - 1] : NULL;
+        if (l->on_gpu && !strcmp(r.dtype, "bf16")) { // fp16 on a GPU without bf16
+            r.dtype = find("auto", l->config->cpu)->storage;
+            if (!strcmp(r.name, "bf16")) { r.name = r.dtype; }
+        }
         if (!find(r.dtype, l->config->cpu)) {
             if (l->count == 0 || strcmp(below->dtype, r.dtype)) {
                 notice("this program has no %s kernels for this processor: rung '%s' is left out", r.dtype, r.name);
                 continue;
             }
             r.dtype = l->rung[l->count - 1].dtype;
+        }
+        if (strcmp(r.residual, "fp32") && !find(r.dtype, l->config->cpu)->with_bf16_residual) {
+            notice("%s has no residual stream in bf16: rung '%s' is left out", r.dtype, r.name);
+            continue;
         }
         if (l->threads == 1 && l->count > 0 && below->threads != r.threads) {
             notice("there is one processor, or --threads 1: rung '%s' is left out", r.name);

@@ -19,7 +19,7 @@ enum { ALL_THREADS = 0 }; // as many as --threads says
 
 typedef struct {
     const char* name;
-    const char *dtype, *kernels;
+    const char *dtype, *residual, *kernels;
     int fused, flash, pad_vocab, graph;
     int threads;
     const char* published[NUM_PUBLISHED]; // in the order of PUBLISHED; empty: none
@@ -36,7 +36,7 @@ extern const char* const PUBLISHED[NUM_PUBLISHED]; // names of the published fig
 extern const char PUBLISHED_NOTE[];
 
 // Options that the rungs decide.
-enum { NUM_DECIDED = 7 };
+enum { NUM_DECIDED = 8 };
 extern const char* const DECIDED[NUM_DECIDED];
 
 // Returns the largest relative difference of the losses of two rungs with these values of --dtype.
@@ -53,7 +53,7 @@ typedef struct {
     bool ran;
     char why_not[64];
     char level[16];   // instructions that the kernels were compiled for (cpu/processor.h)
-    char kernels[96]; // device_kernels(): on a GPU each rung is autotuned
+    char kernels[KERNELS_TEXT]; // device_kernels(): on a GPU each rung is autotuned
     int threads;
     double ms, tokens_per_second, loss;
     double flops, peak_flops;      // operations per second, as MFU counts them; the peak is NAN on an emulated GPU
@@ -83,7 +83,8 @@ typedef struct {
 int in_child(void (*work)(Ladder*, int), Ladder* l, int index, size_t* peak_bytes);
 
 // Chooses the rungs of the kind that this machine can run. Where it has no backend for a dtype, that rung is left out,
-// and the rungs above keep the dtype of the rung below. find: find_backend().
+// and the rungs above keep the dtype of the rung below. On a GPU without bf16 the rungs in bf16 are in fp16. find:
+// find_backend().
 void ladder_choose(Ladder* l, const Backend* (*find)(const char* dtype, const char* cpu));
 
 // Returns true if the loss is finite and its error within the tolerance.

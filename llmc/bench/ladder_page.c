@@ -60,9 +60,9 @@ static json_t* rung_json(const Rung* rung, const RungResult* r) {
                     {"loss", r->loss},
                     {"loss_error", r->loss_error},
                     {"tolerance", r->tolerance}};
-    json_t *record = json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:i, s:I, s:b}", "name", rung->name, "dtype",
-                               rung->dtype, "kernels", rung->kernels, "fused", rung->fused, "flash", rung->flash,
-                               "pad_vocab", rung->pad_vocab, "threads", r->threads, "plan_bytes",
+    json_t *record = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:i, s:I, s:b}", "name", rung->name, "dtype",
+                               rung->dtype, "residual", rung->residual, "kernels", rung->kernels, "fused", rung->fused,
+                               "flash", rung->flash, "pad_vocab", rung->pad_vocab, "threads", r->threads, "plan_bytes",
                                (json_int_t)r->plan_bytes, "ran", (int)r->ran);
     for (size_t i = 0; r->ran && i < sizeof measured / sizeof *measured; i++) {
         json_object_set_new(record, measured[i].name, json_float(measured[i].value));
@@ -103,49 +103,67 @@ static const char LADDER_STYLE[] =
     ".bench .memory { fill: var(--memory) }\n"
     ".bench .wrong { fill: var(--wrong) }\n";
 
-enum { PICTURE_WIDTH = 1120, PICTURE_TOP = 50, PICTURE_ROW = 30, PICTURE_BAR = 18 };
+enum { PICTURE_TOP = 50, PICTURE_BAR = 18 };
 
-enum { SPEED_LEFT = 160, SPEED_WIDTH = 420, MEMORY_LEFT = 860, MEMORY_WIDTH = 170 };
+// Places in a row of the picture, from its upper left corner.
+typedef struct {
+    const char* size; // class: the page shows one of two sizes
+    int width, row;   // of the picture; height of a row
+    const char* name; // class of the name: `name` ends at its place, `title` begins there
+    int name_left, name_top;
+    int speed_left, speed_top, speed_width, memory_left, memory_top, memory_width;
+} LadderLayout;
+
+// Side by side, and one below another for narrow screens.
+static const LadderLayout
+    LADDER_BROAD = {"broad", 1120, 30, "name", 150, 0, 160, 0, 420, 860, 0, 170},
+    LADDER_SLIM = {"slim", 366, 72, "title", 0, 0, 0, 22, 150, 0, 44, 150};
 
 // Draws a row: the name, a bar of tokens per second and one of memory, each with its number.
-static void picture_row(Page* page, const Ladder* l, int index, double most_speed, double most_memory) {
+static void picture_row(Page* page, const Ladder* l, const LadderLayout* at, int index, double most_speed,
+                        double most_memory) {
     const RungResult* r = &l->result[index];
-    const int y = PICTURE_TOP + PICTURE_ROW * index, text = y + 13;
-    page_add(page, "<text class=\"name\" x=\"%d\" y=\"%d\">", SPEED_LEFT - 10, text);
+    const int top = PICTURE_TOP + at->row * index, y = top + at->speed_top, text = y + 13;
+    page_add(page, "<text class=\"%s\" x=\"%d\" y=\"%d\">", at->name, at->name_left, top + at->name_top + 13);
     page_escape(page, l->rung[index].name);
     page_add(page, "</text>");
     if (!r->ran) {
-        page_add(page, "<text x=\"%d\" y=\"%d\">%s</text>\n", SPEED_LEFT + 8, text, r->why_not);
+        page_add(page, "<text x=\"%d\" y=\"%d\">%s</text>\n", at->speed_left + 8, text, r->why_not);
         return;
     }
-    const double speed = SPEED_WIDTH * r->tokens_per_second / most_speed;
-    const double memory = MEMORY_WIDTH * (double)r->peak_bytes / most_memory;
+    const double speed = at->speed_width * r->tokens_per_second / most_speed;
+    const double memory = at->memory_width * (double)r->peak_bytes / most_memory;
     page_add(page, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>",
-             rung_is_ok(r) ? "speed" : "wrong", SPEED_LEFT, y, fmax(speed, 1), PICTURE_BAR);
-    page_add(page, "<text x=\"%.1f\" y=\"%d\">%.*f tok/s", SPEED_LEFT + speed + 8, text,
+             rung_is_ok(r) ? "speed" : "wrong", at->speed_left, y, fmax(speed, 1), PICTURE_BAR);
+    page_add(page, "<text x=\"%.1f\" y=\"%d\">%.*f tok/s", at->speed_left + speed + 8, text,
              r->tokens_per_second < 100 ? 1 : 0, r->tokens_per_second);
     if (index > 0) { page_add(page, ", %.2fx; in all %.1fx", r->gain, r->total_gain); }
     page_add(page, "%s</text>", rung_is_ok(r) ? "" : "; wrong loss");
-    page_add(page, "<rect class=\"memory\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>", MEMORY_LEFT, y,
-             fmax(memory, 1), PICTURE_BAR);
-    page_add(page, "<text x=\"%.1f\" y=\"%d\">%.*f MiB</text>\n", MEMORY_LEFT + memory + 8, text,
-             r->peak_bytes < (size_t)100 << 20 ? 1 : 0, in_mib(r->peak_bytes));
+    page_add(page, "<rect class=\"memory\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>", at->memory_left,
+             top + at->memory_top, fmax(memory, 1), PICTURE_BAR);
+    page_add(page, "<text x=\"%.1f\" y=\"%d\">%.*f MiB</text>\n", at->memory_left + memory + 8,
+             top + at->memory_top + 13, r->peak_bytes < (size_t)100 << 20 ? 1 : 0, in_mib(r->peak_bytes));
 }
 
 // Draws the picture, for the page and for a file of its own.
-static void page_picture(Page* page, const Ladder* l) {
+static void page_picture(Page* page, const Ladder* l, const LadderLayout* at) {
     double most_speed = 0, most_memory = 1;
     for (int i = 0; i < l->count; i++) {
         most_speed = fmax(most_speed, l->result[i].tokens_per_second);
         most_memory = fmax(most_memory, (double)l->result[i].peak_bytes);
     }
-    picture_begin(page, PICTURE_WIDTH, PICTURE_TOP + PICTURE_ROW * l->count, "Tokens per second and memory by rung",
+    picture_begin(page, at->size, at->width, PICTURE_TOP + at->row * l->count, "Tokens per second and memory by rung",
                   LADDER_STYLE);
-    page_add(page, "<text class=\"title\" x=\"%d\" y=\"14\">Tokens per second</text>", SPEED_LEFT);
-    page_fact(page, "<text x=\"160\" y=\"32\">", format("%s, %d x %d tokens a step; %s", l->plan.model,
-              l->plan.B, l->plan.T, l->device), "</text>\n");
-    page_add(page, "<text class=\"title\" x=\"%d\" y=\"14\">Memory used</text>\n", MEMORY_LEFT);
-    for (int i = 0; i < l->count; i++) { picture_row(page, l, i, most_speed, most_memory); }
+    const bool is_side_by_side = at->memory_left > at->speed_left;
+    page_add(page, "<text class=\"title\" x=\"%d\" y=\"14\">Tokens per second%s</text>", at->speed_left,
+             is_side_by_side ? "" : " and memory used");
+    if (is_side_by_side) {
+        page_add(page, "<text x=\"%d\" y=\"32\">", at->speed_left);
+        page_fact(page, "", format("%s, %d x %d tokens a step; %s", l->plan.model, l->plan.B, l->plan.T, l->device),
+                  "</text>\n");
+        page_add(page, "<text class=\"title\" x=\"%d\" y=\"14\">Memory used</text>\n", at->memory_left);
+    }
+    for (int i = 0; i < l->count; i++) { picture_row(page, l, at, i, most_speed, most_memory); }
     page_add(page, "</svg>\n");
 }
 
@@ -182,7 +200,8 @@ static void page_ladder(Page* page, const Ladder* l) {
     page_fact(page, "<p>", format("%s, %d x %d tokens, median of %d steps", l->plan.model, l->plan.B, l->plan.T,
                                   l->steps), "</p>\n");
     page_fact(page, "<p>", given_options(l->config), "</p></header>\n<figure class=\"wide one\">\n");
-    page_picture(page, l);
+    page_picture(page, l, &LADDER_BROAD);
+    page_picture(page, l, &LADDER_SLIM);
     page_add(page, "</figure>\n");
     page_rungs(page, l);
     page_end(page);
@@ -193,7 +212,7 @@ void ladder_write(const Ladder* l) {
     if (!*out) { return; }
     Page page = {NULL, 0, 0}, picture = {NULL, 0, 0};
     page_ladder(&page, l);
-    page_picture(&picture, l);
+    page_picture(&picture, l, &LADDER_BROAD);
     bench_write_json(out, "ladder.json", ladder_json(l));
     bench_write(out, "ladder.html", page.text);
     bench_write(out, "ladder.svg", picture.text);

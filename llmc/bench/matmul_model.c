@@ -1,4 +1,5 @@
 #include "matmul_model.h"
+#include "../options.h"
 
 // The tiles that NVIDIA's model picks for GPT-2's shapes, and their transposes. It does not try 160, but cuBLASLt has
 // such tiles (cublasLt.h), and must have used them for the best FP8 matmul of an H200 below: 128 x 192 would have left
@@ -40,14 +41,18 @@ MatmulTime matmul_time(const GpuFacts* gpu, double flops, const MatmulSize* m, c
     return best;
 }
 
-int matmul_factor_bytes(const char* dtype) { return !strcmp(dtype, "fp8") ? 1 : !strcmp(dtype, "bf16") ? 2 : 4; }
+int matmul_factor_bytes(const char* dtype) {
+    return !strcmp(dtype, "fp8") ? 1 : is_one_of(dtype, "bf16|fp16") ? 2 : 4;
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the speed of sums
 
 // The fastest matmuls that were measured, on normally distributed numbers, with bf16 outputs: S. Bekman, Machine
 // Learning Engineering, "Maximum Achievable Matmul FLOPS comparison table" (github.com/stas00/ml-engineering,
-// compute/accelerator), read 2026-11-22. Its H200 is "the same" as the H100 in bf16.
+// compute/accelerator), read 2026-11-22. Its H200 is "the same" as the H100 in bf16. The T4's: a user's cuBLAS, which a
+// moderator of NVIDIA's forum confirms (forums.developer.nvidia.com/t/264462): at its limit of 70 W it does not hold
+// the clock of its data sheet.
 typedef struct {
     const char *gpu, *dtype; // gpu: the beginning of an alias in GPUS
     double tflops;
@@ -55,6 +60,7 @@ typedef struct {
 } BestMatmul;
 
 static const BestMatmul BEST_MATMULS[] = {
+    {"T4", "fp16", 24, {4096, 4096, 4096}},
     {"A100 SXM", "bf16", 271.2, {1024, 10240, 5120}},
     {"A100 PCIe", "bf16", 252.9, {2048, 5120, 6144}},
     {"H100 SXM", "bf16", 794.5, {2048, 2048, 13312}},
@@ -76,11 +82,12 @@ static const GpuFacts* measured_on(const BestMatmul* b) {
     return gpu;
 }
 
-// Returns the best matmul of the GPU; else that of the first one of its generation; else, for Blackwell's GeForce,
-// whose tensor cores have the instructions of Ampere, that of an A100. NULL: none in this dtype.
+// Returns the best matmul of the GPU; else that of the first one of its generation; else that of an A100: for
+// Blackwell's GeForce, whose tensor cores have the instructions of Ampere, and for Turing's other GPUs. NULL: none in
+// this dtype.
 static const BestMatmul* best_matmul(const GpuFacts* gpu, const char* dtype) {
     const BestMatmul* near = NULL;
-    const int major = gpu->major == 12 ? 8 : gpu->major;
+    const int major = gpu->major == 12 || gpu->major == 7 ? 8 : gpu->major;
     for (int i = 0; i < NUM_BEST_MATMULS; i++) {
         const BestMatmul* b = &BEST_MATMULS[i];
         if (strcmp(b->dtype, dtype)) { continue; }
@@ -92,7 +99,8 @@ static const BestMatmul* best_matmul(const GpuFacts* gpu, const char* dtype) {
 
 double matmul_sustained(const GpuFacts* gpu, const char* dtype, double efficiency) {
     const BestMatmul* best = best_matmul(gpu, dtype);
-    if (!best) { best = best_matmul(gpu, "bf16"); } // in tf32 and fp32 as in bf16: assumed
+    if (!best) { best = best_matmul(gpu, "fp16"); } // all other types as the GPU's 16 bits: assumed
+    if (!best) { best = best_matmul(gpu, "bf16"); }
     const GpuFacts* on = measured_on(best);
     const MatmulSize* m = &best->size;
     const double seconds = 2.0 * m->rows * m->cols * m->depth / (1e12 * best->tflops);

@@ -1,4 +1,5 @@
 #include "ops.h"
+#include "../check/trial.h"
 #include "../files/json.h"
 #include "../log/report.h"
 #include "page.h"
@@ -55,6 +56,21 @@ bool op_is_asked_for(const Config* c, const char* name, const char* layer) {
     return asked;
 }
 
+// Ends the program if a word after `bench ops` is part of no operation's name.
+static void require_ops(const Config* c) {
+    for (int i = 1; i < c->num_args; i++) {
+        bool found = false;
+        for (int op = 0; op_name(op); op++) { found = found || strstr(op_name(op), c->args[i]); }
+        for (int l = 0; l < NUM_OP_LAYERS; l++) {
+            char* full = format("%s %s", OP_LAYERS[l].op, OP_LAYERS[l].layer);
+            found = found || strstr(full, c->args[i]);
+            free(full);
+        }
+        if (found) { continue; }
+        usage_error("bench ops: no operation has '%s' in its name; without words all are timed", c->args[i]);
+    }
+}
+
 static void bench_all_ops(BenchOps* b) {
     const GPT2Config* m = &b->plan.shape;
     for (int op = 0; op_name(op); op++) {
@@ -93,8 +109,8 @@ static void page_ops(Page* page, const BenchOps* b) {
     page_begin(page, "ops");
     page_fact(page, "<header><h1>The operations on ", format("%s", r.device), "</h1>\n");
     page_fact(page, "<p>",
-              format("%s, %d x %d tokens, %s; each operation by itself, caches cold, the best of several runs",
-                     p->model, p->B, p->T, p->dtype),
+              format("%s, %d x %d tokens, %s%s; each operation by itself, caches cold, the best of several runs",
+                     p->model, p->B, p->T, p->dtype, residual_note(p->backend)),
               "</p>\n");
     page_fact(page, "<p>", given_options(b->config), "</p></header>\n<figure class=\"wide one\">\n");
     page_roofline(page, &r);
@@ -114,6 +130,7 @@ static void ops_write(const BenchOps* b) {
     if (record) {
         json_object_set_new(record, "peak_gflop_s", json_real(b->peak_flops / 1e9));
         if (b->gpu) { json_object_set_new(record, "published_gflop_s", json_real(b->published_flops / 1e9)); }
+        json_object_set_new(record, "device_kernels", json_string(b->plan.backend->device_kernels()));
     }
     const Roofline r = ops_roofline(b);
     Page page = {NULL, 0, 0}, picture = {NULL, 0, 0};
@@ -130,10 +147,27 @@ static void ops_write(const BenchOps* b) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the command
 
+// Makes a GPU's choices as training with these options does: the algorithms of matmuls and the variants (autotune.h).
+// They stay when the model is freed. Returns a line for the heading.
+static const char* choose_as_training_does(const BenchOps* b) {
+    Error err;
+    Trial* trial = trial_open(&b->plan, b->config, NULL, &err);
+    if (!trial) {
+        notice("bench ops: nothing is tuned, since training as given does not fit: %s", err.text);
+        return "the first algorithm of cuBLASLt's heuristic for each";
+    }
+    trial_close(trial);
+    if (!strcmp(b->config->kernels, "plain")) { return "plain loops"; }
+    return b->config->tune ? "the fastest algorithm for each, as in training"
+                           : "the first algorithm of cuBLASLt's heuristic for each, as in training with --tune 0";
+}
+
 static void print_ops_heading(const BenchOps* b) {
     const Plan* p = &b->plan;
-    printf("ops: %s, %s, %s kernels, %d x %d tokens of %s\n", p->backend->device_name(), p->dtype, b->config->kernels,
-           p->B, p->T, p->model);
+    const char* chosen = p->backend->is_host ? NULL : choose_as_training_does(b);
+    printf("ops: %s, %s%s, %s kernels, %d x %d tokens of %s\n", p->backend->device_name(), p->dtype,
+           residual_note(p->backend), chosen ? p->backend->device_kernels() : b->config->kernels, p->B, p->T, p->model);
+    if (chosen) { printf("matmuls: %s\n", chosen); }
     printf("limits, measured: memory moves %.1f GB/s when it is copied, a large matmul does %.1f GFLOP/s",
            b->bandwidth / 1e9, b->peak_flops / 1e9);
     if (b->gpu) { printf("; by data sheet %.1f and %.1f", b->gpu->memory, b->published_flops / 1e9); }
@@ -148,6 +182,7 @@ static void print_ops_heading(const BenchOps* b) {
 int bench_ops(const Config* config) {
     const Backend* device = bench_backend(config, config->dtype);
     const char* dtype = bench_dtype(config, device);
+    require_ops(config);
     Comm alone = comm_alone();
     open_device(device, config, dtype, &alone);
     BenchOps b = {.config = config,
@@ -164,7 +199,6 @@ int bench_ops(const Config* config) {
     }
     print_ops_heading(&b);
     bench_all_ops(&b);
-    if (!b.count) { usage_error("bench ops: no operation has that in its name"); }
     ops_write(&b);
     return EXIT_DONE;
 }

@@ -1,6 +1,8 @@
 // `bench ops`: times each operation of op_cases.h by itself, at the shapes of a model, beside its limit: as a table, as
 // JSON, and as a roofline. On a GPU whose data sheet is known (gpus.h) it also prints the time that predict.h expects.
 //
+// A GPU first makes the choices that training with these options makes, so that what is timed is what training runs.
+//
 // The limit is the least time that the machine needs: for the bytes at the speed of a copy, for the arithmetic at its
 // peak, whichever is longer. Runs begin with cold caches: in training, other layers come between two uses of a weight.
 // But in training an operation also finds its predecessor's output in the caches, so times here add up to more than a

@@ -13,13 +13,14 @@ static const char PICTURE_STYLE[] =
 
 void page_begin(Page* page, const char* title) {
     page_add(page, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
-             "<meta charset=\"utf-8\"/>\n<title>%s</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", title,
+             "<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+             "<title>%s</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", title,
              REPORT_STYLE);
 }
 
 void page_end(Page* page) { page_add(page, "</main>\n</body>\n</html>\n"); }
 
-void picture_begin(Page* page, int width, int height, const char* what, const char* style) {
-    page_add(page, "<svg class=\"bench\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
-             "aria-label=\"%s\">\n<style>\n%s%s</style>\n", width, height, what, PICTURE_STYLE, style);
+void picture_begin(Page* page, const char* size, int width, int height, const char* what, const char* style) {
+    page_add(page, "<svg class=\"bench %s\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
+             "aria-label=\"%s\">\n<style>\n%s%s</style>\n", size, width, height, what, PICTURE_STYLE, style);
 }

@@ -7,6 +7,8 @@
 void page_begin(Page* page, const char* title);
 void page_end(Page* page);
 
-// Begins a picture; the caller ends it with </svg>. what: describes it to screen readers. style: CSS of this picture
+// Begins a picture; the caller ends it with </svg>. size: a class, `broad` or `slim`
+// of a picture that the page has in two sizes for wide and narrow screens, else `whole`, which a narrow screen scrolls.
+// what: describes it to screen readers. style: CSS of this picture
 // alone.
-void picture_begin(Page* page, int width, int height, const char* what, const char* style);
+void picture_begin(Page* page, const char* size, int width, int height, const char* what, const char* style);

@@ -1,4 +1,5 @@
 #include "predict.h"
+#include "../backends.h"
 #include "attention_model.h"
 #include <strings.h>
 
@@ -11,7 +12,8 @@
 // PyTorch's flash attention, which is FlashAttention-2: three quarters of 0.49 and 0.38 (attention_model.h) over 0.82.
 typedef struct {
     const char* what;
-    const char* peak; // the dtype whose peak (gpu_peak_flops) bounds it; NULL: the dtype of the matmuls' factors
+    const char* peak; // the dtype whose peak (gpu_peak_flops) bounds it, where bf16 stands for fp16 too; NULL: the
+                      // dtype of the matmuls' factors
     double before_hopper, hopper;
 } Efficiency;
 
@@ -28,7 +30,10 @@ static bool is_library_matmul(WorkKind work) { return work == WORK_MATMUL || wor
 
 double efficiency_of(const Step* s, WorkKind work) {
     if (is_library_matmul(work)) { return matmul_sustained(s->gpu, work_dtype(s, work), MEMORY_EFFICIENCY); }
-    if (is_flash(work)) { return flash_part_of_peak(s->gpu, work == WORK_FLASH_FORWARD, s->T); }
+    if (is_flash(work)) { // a GPU whose power limits its matmuls (T4) is no faster in attention
+        const double most = matmul_sustained(s->gpu, work_dtype(s, work), MEMORY_EFFICIENCY);
+        return fmin(flash_part_of_peak(s->gpu, work == WORK_FLASH_FORWARD, s->T), most);
+    }
     return s->gpu->major >= 9 ? EFFICIENCIES[work].hopper : EFFICIENCIES[work].before_hopper;
 }
 
@@ -36,6 +41,7 @@ double step_gap(const Step* s) { return s->graph ? GRAPH_KERNEL_GAP : KERNEL_GAP
 
 const char* work_dtype(const Step* s, WorkKind work) {
     const char* peak = EFFICIENCIES[work].peak;
+    if (peak && !strcmp(peak, "bf16") && !strcmp(s->dtype, "fp16")) { return "fp16"; }
     return peak ? peak : s->fp8 ? "bf16" : s->dtype;
 }
 
@@ -165,11 +171,8 @@ static const GpuFacts* gpu_asked_for(const Config* c) {
     usage_error("bench predict '%s': not a GPU of llmc/cuda/gpus.h; give one of: %s", asked, names);
 }
 
-// Returns the storage type of a --dtype, which names the backend that op_cost() asks.
-static const char* storage_of(const char* dtype) { return is_one_of(dtype, "fp32|tf32") ? "fp32" : "bf16"; }
-
 Step step_of(const Plan* p, const Config* c, const GpuFacts* gpu) {
-    const size_t element_bytes = strcmp(storage_of(p->dtype), "fp32") ? 2 : 4;
+    const size_t element_bytes = strcmp(storage_of_dtype(p->dtype), "fp32") ? 2 : 4;
     const bool plain = !strcmp(c->kernels, "plain"), is_simple = plain || !c->flash || !strcmp(c->attention, "plain");
     const Step s = {.backend = p->backend,
                     .shape = p->shape,
@@ -179,7 +182,6 @@ Step step_of(const Plan* p, const Config* c, const GpuFacts* gpu) {
                     .micro_batches = (double)p->total_batch_size / ((double)p->B * p->T),
                     .parameters = (double)gpt2_params_table(&p->shape, 1).size,
                     .element_bytes = element_bytes,
-                    .residual_bytes = sizeof(float),
                     .classifier_chunk = gpu_classifier_chunk(element_bytes),
                     .dtype = p->dtype,
                     .plain = plain,
@@ -287,10 +289,10 @@ static json_t* print_bytes_per_token(const Step* step) {
 
 // Plans a step on this GPU; a usage error if the options contradict each other or the GPU cannot do them.
 static Plan predict_plan(const Config* c, const GpuFacts* gpu) {
-    const char* dtype = strcmp(c->dtype, "auto") ? c->dtype : "bf16";
+    const char* dtype = strcmp(c->dtype, "auto") ? c->dtype : gpu_peak_flops(gpu, "bf16") > 0 ? "bf16" : "fp16";
     const DeviceOptions options = device_options(c, dtype);
-    if (!strcmp(c->attention, "cudnn") && strcmp(storage_of(dtype), "bf16")) {
-        usage_error("--attention cudnn: cuDNN's attention is for --dtype bf16: give that, or --attention flash");
+    if (!strcmp(c->attention, "cudnn") && !strcmp(storage_of_dtype(dtype), "fp32")) {
+        usage_error("--attention cudnn: cuDNN's attention is for --dtype bf16 or fp16: give one, or --attention flash");
     }
     if (options.fp8 && options.plain) {
         usage_error("--dtype fp8: the plain kernels have no FP8: give --dtype bf16");
@@ -299,7 +301,7 @@ static Plan predict_plan(const Config* c, const GpuFacts* gpu) {
     if (!(gpu_peak_flops(gpu, dtype) > 0)) {
         usage_error("--dtype %s: the %s has no matmuls of that type", dtype, gpu->alias);
     }
-    return bench_plan(bench_backend(c, storage_of(dtype)), dtype, c, 0);
+    return bench_plan(bench_backend(c, storage_of_dtype(dtype)), dtype, c, 0);
 }
 
 static double flops_per_token(const Plan* p) {
@@ -312,9 +314,9 @@ static void print_step(const Step* s, const Plan* p, const Config* c) {
     const char* attention = s->attention == ATTENTION_FLASH      ? ", flash attention"
                             : s->attention == ATTENTION_BY_CUDNN ? ", cuDNN's attention"
                                                                  : "";
-    printf("predicted: %s, %s, %s kernels%s%s%s, %.0f x %d x %d tokens of %s, --recompute %s\n", s->gpu->name, s->dtype,
-           c->kernels, s->fused && !s->plain ? ", fused" : "", attention, s->graph ? ", CUDA graphs" : "",
-           s->micro_batches, s->B, s->T, p->model, c->recompute);
+    printf("predicted: %s, %s%s, %s kernels%s%s%s, %.0f x %d x %d tokens of %s, --recompute %s\n", s->gpu->name,
+           s->dtype, residual_note(s->backend), c->kernels, s->fused && !s->plain ? ", fused" : "", attention,
+           s->graph ? ", CUDA graphs" : "", s->micro_batches, s->B, s->T, p->model, c->recompute);
 }
 
 // Prints the operations of a step; returns them as JSON.

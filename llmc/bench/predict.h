@@ -31,7 +31,8 @@ typedef struct {
 // Returns KERNEL_GAP, or GRAPH_KERNEL_GAP if the step is replayed from a graph.
 double step_gap(const Step* s);
 
-// Returns the dtype whose peak bounds a kernel with this kind of work: "fp32", "tf32", "bf16" or "fp8".
+// Returns the dtype whose peak bounds a kernel with this kind of work: "fp32", "tf32", "bf16",
+// "fp16" or "fp8".
 const char* work_dtype(const Step* s, WorkKind work);
 
 // Predicts `times` runs of the kernels.

@@ -7,7 +7,7 @@ const Backend* bench_backend(const Config* c, const char* dtype) {
         usage_error("--dtype %s: this program has no kernels of that type for this device%s%s", dtype,
                     strcmp(c->cpu, "auto") ? " with --cpu " : "", strcmp(c->cpu, "auto") ? c->cpu : "");
     }
-    return b;
+    return with_residual(b, c->residual, dtype);
 }
 
 const char* bench_dtype(const Config* c, const Backend* b) { return strcmp(c->dtype, "auto") ? c->dtype : b->storage; }

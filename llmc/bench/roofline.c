@@ -182,7 +182,7 @@ static void roof_list(Page* page, const Roofline* r) {
 void page_roofline(Page* page, const Roofline* r) {
     const RoofScale s = roof_scale(r);
     const int list = 38 + ROOF_ROW * r->count + 34, y = (list > ROOF_HEIGHT ? list : ROOF_HEIGHT) - 12;
-    picture_begin(page, ROOF_WIDTH, y + 12, "Roofline: operations per second over operations for each byte",
+    picture_begin(page, "whole", ROOF_WIDTH, y + 12, "Roofline: operations per second over operations for each byte",
                   ROOFLINE_STYLE);
     roof_heading(page, r);
     roof_axes(page, &s);

@@ -210,24 +210,6 @@ static void classifier_kernels(const Step* s, KernelList* k, const OpCost* c, bo
     }
 }
 
-// Counts how often an operation reads and writes all of the residual stream or its gradient. op_cost() takes fp32.
-static const struct {
-    const char* op;
-    int reads, writes;
-} RESIDUAL_PASSES[] = {
-    {"encoder_forward", 0, 1},    {"layernorm_forward", 1, 0}, {"residual_layernorm_forward", 1, 1},
-    {"layernorm_backward", 2, 1}, {"encoder_backward", 2, 0}, // for wte and for wpe
-};
-
-static void count_residual(const Step* s, const char* name, OpCost* c) {
-    const double less = (double)s->B * s->T * s->shape.channels * (4 - (double)s->residual_bytes);
-    for (size_t i = 0; i < sizeof RESIDUAL_PASSES / sizeof *RESIDUAL_PASSES; i++) {
-        if (strcmp(RESIDUAL_PASSES[i].op, name)) { continue; }
-        c->read -= RESIDUAL_PASSES[i].reads * less;
-        c->written -= RESIDUAL_PASSES[i].writes * less;
-    }
-}
-
 static bool is_op(const char* name, const char* other) { return !strcmp(name, other); }
 
 // Lists the kernels of an operation on a linear layer; returns false for other operations.
@@ -265,8 +247,7 @@ KernelList op_kernels(const Step* s, const char* name, const OpSizes* z) {
     } else {
         const bool sums_columns = is_op(name, "layernorm_backward"), embeds = is_op(name, "encoder_backward");
         const int launches = sums_columns || embeds ? 3 : is_op(name, "norm_squared") ? 2 : 1; // as in cuda/*.cuh
-        c.read += embeds ? 4 * tokens * z->C : 0;
-        count_residual(s, name, &c);
+        c.read += embeds ? tokens * z->C * (double)s->backend->residual_bytes : 0; // for wte and for wpe
         add_kernel(&k, WORK_ELEMENTS, launches, c.flops, c.read, c.written);
     }
     return k;
@@ -313,8 +294,8 @@ KernelList step_kernels(const Step* s, const StepOp* row) {
         return k;
     }
     if (row->op == ZERO) {
-        const double rows = (double)s->B * s->T * s->shape.channels;
-        add_kernel(&k, WORK_ELEMENTS, 1, 0, 0, row->step ? 4 * s->parameters : rows * (double)s->residual_bytes);
+        const double residual = (double)s->B * s->T * s->shape.channels * (double)s->backend->residual_bytes;
+        add_kernel(&k, WORK_ELEMENTS, 1, 0, 0, row->step ? 4 * s->parameters : residual);
         return k;
     }
     const OpSizes sizes = step_sizes(s, row->op, row->layer);

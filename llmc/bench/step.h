@@ -47,15 +47,14 @@ extern const StepOp STEP_OPS[NUM_STEP_OPS];
 typedef enum { ATTENTION_BY_MATMULS, ATTENTION_PLAIN, ATTENTION_FLASH, ATTENTION_BY_CUDNN } AttentionForm;
 
 typedef struct {
-    const Backend* backend; // of the storage type; used by op_cost() alone, need not be open
+    const Backend* backend; // of the storage type and the residual stream; need not be open
     GPT2Config shape;
     int B, T;
     Keep keep;
     double micro_batches; // in a step
     double parameters;
-    size_t element_bytes;  // of a Stored
-    size_t residual_bytes; // of an element of the residual stream and of its gradient
-    int classifier_chunk;  // rows of logits at a time
+    size_t element_bytes; // of a Stored
+    int classifier_chunk; // rows of logits at a time
     const char* dtype;
     bool plain, fused, graph, fp8;
     bool gelu_apart, gelu_gradient_apart, bias_gradient_apart; // kernels of their own, whatever `fused` says

@@ -1,6 +1,6 @@
 #include "check.h"
 #include "../host_memory.h"
-#include "../rounding.h"
+#include "../stored.h"
 #include "../weights.h"
 #include "check_training.h"
 #include "op_run.h"
@@ -14,9 +14,8 @@ const char* check_verdict(Check* k, bool ok) {
 // ---------------------------------------------------------------------------------------------------------------------
 // operations
 
-// Allocates and fills `inputs`, rounded as the device stores them, and copies them to `copies`. NULL for scratch.
+// Allocates and fills `inputs`, rounded as the device has them, and copies them to `copies`. NULL for scratch.
 static void fill_inputs(const Check* k, const OpCase* c, double** inputs, double** copies) {
-    const bool stores_bf16 = k->device->element_bytes == sizeof(uint16_t);
     for (int i = 0; i < c->count; i++) {
         const OpTensor* t = &c->tensor[i];
         const bool is_scratch = t->role == ROLE_SCRATCH;
@@ -27,9 +26,7 @@ static void fill_inputs(const Check* k, const OpCase* c, double** inputs, double
     for (int i = 0; i < c->count; i++) {
         const OpTensor* t = &c->tensor[i];
         if (!inputs[i]) { continue; }
-        for (size_t j = 0; stores_bf16 && t->elem == ELEM_STORED && j < t->n; j++) {
-            inputs[i][j] = bf16_value(bf16_nearest((float)inputs[i][j]));
-        }
+        for (size_t j = 0; j < t->n; j++) { inputs[i][j] = op_rounded(k->device, t->elem, inputs[i][j]); }
         memcpy(copies[i], inputs[i], t->n * sizeof **inputs);
     }
 }
@@ -53,7 +50,7 @@ void check_op(Check* k, int op, const OpSizes* sizes) {
         const OpTensor* t = &c.tensor[i];
         if (t->role == ROLE_WRITE || t->role == ROLE_ADD) {
             const Difference d = compare(got[i], want[i], t->n);
-            const double bound = op_bound(k->bounds, name, t->elem);
+            const double bound = op_bound(k->bounds, k->device, name, t->elem);
             printf("%-28s %-12s %12zu %10.2e %10.2e %10.2e %10.2e  %s\n", name, t->name, t->n, d.error, bound, d.worst,
                    element_bound(bound), check_verdict(k, is_within(&d, bound)));
         }
@@ -148,8 +145,9 @@ static void reduce_batch(const Check* k, Plan* plan) {
 
 static void print_heading(const Check* k, const Plan* p, const Config* c) {
     const GPT2Config* m = &p->shape;
-    printf("check: %s, %s, %s kernels, --fused %d --flash %d\n", k->device->device_name(), p->dtype,
-           k->device->level ? k->device->level : c->kernels, k->device_options.fused, k->device_options.flash);
+    printf("check: %s, %s%s, %s kernels, --fused %d --flash %d\n", k->device->device_name(), p->dtype,
+           residual_note(k->device), k->device->level ? k->device->level : c->kernels, k->device_options.fused,
+           k->device_options.flash);
     printf("against: %s, fp32, %s kernels\n", k->reference->device_name(),
            k->reference_options.plain ? "plain" : "fast");
     printf("model: L=%d H=%d C=%d T=%d V=%d (%d in memory), %d x %d tokens\n", m->num_layers, m->num_heads,

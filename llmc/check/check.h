@@ -11,8 +11,8 @@ typedef struct {
     int compared, failed;
 } Check;
 
-// Opens both backends with their options, runs an operation on each, and prints a line for each tensor compared. Stored
-// inputs are rounded to bf16 on both sides if the device stores bf16.
+// Opens both backends with their options, runs an operation on each, and prints a line for each tensor compared. Inputs
+// are rounded on both sides to the types that the device has.
 void check_op(Check* k, int op, const OpSizes* sizes);
 
 // Runs `check` for a --dtype of the backend `device`. Returns the exit code: EXIT_CHECK_FAILED if anything differs by

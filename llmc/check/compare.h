@@ -27,11 +27,13 @@ double median(double* x, size_t n);
 // The largest relative errors of a tensor (Difference.error) that rounding explains, by --dtype.
 //
 // Operations see the same numbers on both sides. u is the unit roundoff of a type: fp32 2^-24, TF32 2^-11 (2^-10 where
-// inputs are truncated, not rounded), bf16 2^-8. Rounding changes a tensor of many normally distributed elements by
-// 0.42 u of its norm.
+// inputs are truncated, not rounded), bf16 2^-8, fp16 2^-11. Rounding changes a tensor of many normally distributed
+// elements by 0.42 u of its norm.
 //   exact     float results without matmuls: rounding grows with the square root of the K terms of a sum, and
 //             u sqrt(50304) is 1.3e-5 at worst, for one long chain; sums in parts do better. exp and tanh add some u.
-//   stored    the same, stored in the storage type: one more rounding
+//   stored    the same, stored in the storage type: one more rounding. A residual stream in bf16 too
+//   twice     residual_layernorm_forward with a residual stream in bf16: its sums are rounded, and what follows from
+//             them is rounded again. The statistics too: that of a mean of rounded numbers is an error of 0.42 u
 //   matmul    float results of matmuls and attention. fp32: as above. tf32: both factors are rounded, 2 u. bf16:
 //             factors are exact, but tensor cores truncate the terms of a sum, some u of fp32 for each of up to K / 16
 //             additions
@@ -43,7 +45,8 @@ double median(double* x, size_t n);
 //
 // Training starts from the same fp32 weights on both sides; in bf16 they are rounded before the first step.
 //   loss      the relative error of the loss, at each of the steps
-//   norm      the relative error of the gradient's norm, at each of the steps
+//   norm      the relative error of the gradient's norm, at each of the steps. fp16 has an eighth of all bounds of bf16
+//             that depend on u; of the next two a quarter, since gradients below 2^-14 have fewer bits
 //   gradient  of each tensor's gradient after one step. bf16: 4.4e-2 is a cosine of 0.999. fp8: twice the error
 //             measured with 12 layers (0.13)
 //   change    of each tensor's change from the initial to the last weights. fp32: this change is about 1e-3 of a
@@ -53,6 +56,7 @@ double median(double* x, size_t n);
 typedef struct {
     const char* dtype;
     double exact, stored, matmul, rounded, logits;
+    double twice;  // where Residual can be bf16, else 0
     double linear; // fp8 only, else 0
     double loss, norm, gradient, change;
 } Bounds;
@@ -60,8 +64,8 @@ typedef struct {
 // Returns the bounds of a --dtype; ends the program if there are none.
 const Bounds* bounds_of(const char* dtype);
 
-// Returns the bound for the error of one tensor of an operation.
-double op_bound(const Bounds* b, const char* op, Elem elem);
+// Returns the bound for the error of one tensor of an operation on this device.
+double op_bound(const Bounds* b, const Backend* device, const char* op, Elem elem);
 
 // Returns the bound for a single element (Difference.worst) of a tensor with this bound.
 double element_bound(double bound);

@@ -42,6 +42,7 @@ static void* op_tensor(OpCase* c, const char* name, Role role, Elem elem, size_t
 }
 
 #define S(role, name, n) Stored* name = op_tensor(c, #name, ROLE_##role, ELEM_STORED, n)
+#define R(role, name, n) Residual* name = op_tensor(c, #name, ROLE_##role, ELEM_RESIDUAL, n)
 #define F(role, name, n) float* name = op_tensor(c, #name, ROLE_##role, ELEM_FLOAT, n)
 #define I(role, name, n) int* name = op_tensor(c, #name, ROLE_##role, ELEM_INT, n)
 #define D(role, name, n) double* name = op_tensor(c, #name, ROLE_##role, ELEM_DOUBLE, n)
@@ -71,7 +72,7 @@ static void* op_tensor(OpCase* c, const char* name, Role role, Elem elem, size_t
 OP_CASE(encoder_forward) {
     SIZES;
     FLOPS(1.0 * N * C);
-    F(WRITE, out, N * C);
+    R(WRITE, out, N * C);
     I(READ, tokens, N);
     S(READ, wte, (size_t)V * C);
     TOUCHES(rows * C);
@@ -85,7 +86,7 @@ OP_CASE(encoder_backward) {
     F(ADD, dwte, (size_t)V * C);
     TOUCHES(rows * C);
     F(ADD, dwpe, (size_t)T * C);
-    F(READ, dout, N * C);
+    R(READ, dout, N * C);
     I(READ, tokens, N);
     I(READ, order, N);
     RUN(b->encoder_backward(dwte, dwpe, dout, tokens, order, B, T, C))
@@ -97,7 +98,7 @@ OP_CASE(layernorm_forward) {
     S(WRITE, out, N * C);
     F(WRITE, mean, N);
     F(WRITE, rstd, N);
-    F(READ, inp, N * C);
+    R(READ, inp, N * C);
     S(READ, weight, C);
     S(READ, bias, C);
     RUN(b->layernorm_forward(out, mean, rstd, inp, weight, bias, (int)N, C))
@@ -106,12 +107,13 @@ OP_CASE(layernorm_forward) {
 OP_CASE(layernorm_backward) {
     SIZES;
     FLOPS(14.0 * N * C);
-    F(ADD, dinp, N * C);
+    R(ADD, dinp, N * C);
     S(WRITE, dinp_stored, N * C);
+    TOUCHES(residual_is_stored(b) ? 0 : N * C); // 0: the model has no such copy
     F(ADD, dweight, C);
     F(ADD, dbias, C);
     S(READ, dout, N * C);
-    F(READ, inp, N * C);
+    R(READ, inp, N * C);
     S(READ, weight, C);
     F(READ, mean, N);
     F(READ, rstd, N);
@@ -121,11 +123,11 @@ OP_CASE(layernorm_backward) {
 OP_CASE(residual_layernorm_forward) {
     SIZES;
     FLOPS(9.0 * N * C);
-    F(WRITE, residual, N * C);
+    R(WRITE, residual, N * C);
     S(WRITE, out, N * C);
     F(WRITE, mean, N);
     F(WRITE, rstd, N);
-    F(READ, inp1, N * C);
+    R(READ, inp1, N * C);
     S(READ, inp2, N * C);
     S(READ, weight, C);
     S(READ, bias, C);
@@ -352,7 +354,7 @@ int op_backward(int op) { return OPS[op].backward ? op_number(OPS[op].backward) 
 
 OpCase op_declare(const Backend* b, int op, const OpSizes* sizes) {
     const AdamW hyper = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
-                         .grad_clip = 1.0f, .step = 3};
+                         .grad_clip = 1.0f, .grad_scale = 0.25, .step = 3};
     OpCase c = {.backend = b, .op = op, .size = *sizes, .dloss = 0.37f, .hyper = hyper};
     OPS[op].function(&c);
     return c;
@@ -364,13 +366,15 @@ void op_stage(OpCase* c, CaseStage stage) {
     OPS[c->op].function(c);
 }
 
-size_t op_bytes(const OpCase* c, const OpTensor* t) {
-    const size_t size = t->elem == ELEM_STORED  ? c->backend->element_bytes
-                        : t->elem == ELEM_FLOAT ? sizeof(float)
-                        : t->elem == ELEM_INT   ? sizeof(int)
-                                                : sizeof(double);
-    return t->n * size;
+size_t elem_bytes(const Backend* b, Elem elem) {
+    return elem == ELEM_STORED     ? b->element_bytes
+           : elem == ELEM_RESIDUAL ? b->residual_bytes
+           : elem == ELEM_FLOAT    ? sizeof(float)
+           : elem == ELEM_INT      ? sizeof(int)
+                                   : sizeof(double);
 }
+
+size_t op_bytes(const OpCase* c, const OpTensor* t) { return t->n * elem_bytes(c->backend, t->elem); }
 
 OpCost op_cost(const Backend* b, int op, const OpSizes* sizes) {
     const OpCase c = op_declare(b, op, sizes);

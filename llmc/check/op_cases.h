@@ -12,7 +12,7 @@
 // The use of a tensor by an operation. ADD: read and written.
 typedef enum { ROLE_READ, ROLE_WRITE, ROLE_ADD, ROLE_SCRATCH } Role;
 
-typedef enum { ELEM_STORED, ELEM_FLOAT, ELEM_INT, ELEM_DOUBLE } Elem;
+typedef enum { ELEM_STORED, ELEM_RESIDUAL, ELEM_FLOAT, ELEM_INT, ELEM_DOUBLE } Elem;
 
 typedef struct {
     const char* name;
@@ -84,6 +84,9 @@ OpCase op_declare(const Backend* b, int op, const OpSizes* sizes);
 
 // Runs a stage of a case whose tensors have memory. The call is queued, not waited for.
 void op_stage(OpCase* c, CaseStage stage);
+
+// Returns the bytes of one element on a backend.
+size_t elem_bytes(const Backend* b, Elem elem);
 
 // Returns the bytes of a tensor on the case's backend.
 size_t op_bytes(const OpCase* c, const OpTensor* t);

@@ -1,7 +1,7 @@
 #include "op_run.h"
 #include "../data/dataloader.h"
 #include "../rng.h"
-#include "../rounding.h"
+#include "../stored.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // random inputs
@@ -54,9 +54,8 @@ static double element_get(const OpCase* c, Elem elem, const void* from, size_t i
     case ELEM_FLOAT: return ((const float*)from)[i];
     case ELEM_DOUBLE: return ((const double*)from)[i];
     case ELEM_INT: return ((const int*)from)[i];
-    default:
-        return c->backend->element_bytes == sizeof(float) ? ((const float*)from)[i]
-                                                          : bf16_value(((const uint16_t*)from)[i]);
+    case ELEM_STORED: return stored_get(c->backend, from, i);
+    default: return residual_get(c->backend, from, i);
     }
 }
 
@@ -65,10 +64,15 @@ static void element_put(const OpCase* c, Elem elem, void* to, size_t i, double x
     case ELEM_FLOAT: ((float*)to)[i] = (float)x; break;
     case ELEM_DOUBLE: ((double*)to)[i] = x; break;
     case ELEM_INT: ((int*)to)[i] = isfinite(x) ? (int)x : -1; break;
-    default:
-        if (c->backend->element_bytes == sizeof(float)) { ((float*)to)[i] = (float)x; }
-        else { ((uint16_t*)to)[i] = bf16_nearest((float)x); }
+    case ELEM_STORED: stored_put(c->backend, to, i, (float)x); break;
+    default: residual_put(c->backend, to, i, (float)x);
     }
+}
+
+double op_rounded(const Backend* b, Elem elem, double x) {
+    return elem == ELEM_STORED     ? (double)as_stored(b, (float)x)
+           : elem == ELEM_RESIDUAL ? (double)as_residual(b, (float)x)
+                                   : x;
 }
 
 void op_put(const OpCase* c, const OpTensor* t, const double* values) {

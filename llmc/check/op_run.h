@@ -9,6 +9,9 @@
 // so that elements that the operation does not write are found. values[i] belongs to tensors[i]; NULL is skipped.
 void op_fill(double* const* values, const OpTensor* tensors, int count, const OpSizes* s, uint64_t seed);
 
+// Returns a number rounded to the type that such an element has on a backend; integers and doubles as they are.
+double op_rounded(const Backend* b, Elem elem, double x);
+
 // Copies `values` to a tensor of an open case, rounded to its type; NULL fills it with NaN.
 void op_put(const OpCase* c, const OpTensor* t, const double* values);
 

@@ -69,6 +69,7 @@ static void update(Trial* t) {
                          .eps = (float)c->eps,
                          .weight_decay = (float)c->weight_decay,
                          .grad_clip = (float)c->grad_clip,
+                         .grad_scale = 1,
                          .step = ++t->steps};
     optimizer_norm(&t->o);
     b->device_fetch(t->sums, t->g.sums, NUM_SUMS * sizeof(double));

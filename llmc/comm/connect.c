@@ -8,8 +8,11 @@ uint64_t connection_key(const Launch* launch, const char* key) {
 // Connects to rank 0, or as rank 0 to all others: sets c->peers[].fd and c->hosts.
 static bool connection_rendezvous(Connection* c, const Launch* launch, const char* key, double seconds, Error* err) {
     const size_t size = (size_t)launch->size;
+    Secret secret;
+    if (!secret_find(&secret, err)) { return false; }
     Rendezvous* r = alloc_or_die(1, sizeof *r, "connections");
     const double deadline = seconds_now() + seconds;
+    r->secret = secret;
     r->launch = launch;
     r->key = connection_key(launch, key);
     r->host = c->hosts[launch->rank];

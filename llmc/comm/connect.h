@@ -13,8 +13,10 @@
 //   for (...) { connection_report_activity(c, step, RANK_TRAINS); ... }
 //   connection_close(c);                                            // all wait for each other here
 //
-// The key distinguishes runs that meet at one port by mistake. It is no secret and keeps no attacker away: like MPI and
-// NCCL, this trusts the network. Other programs that connect (port scanners, browsers) are disconnected and do no harm.
+// The ranks prove to each other that they know the run's secret (secret.h) before either side takes anything from the
+// other; port scanners, browsers and forged greetings are disconnected and do no harm. After that the connection is
+// neither encrypted nor signed: like MPI and NCCL, this trusts the network between the machines (SECURITY.md). The key
+// tells runs of one user apart that meet at one port by mistake.
 #pragma once
 #include "../base.h"
 #include "launch.h"

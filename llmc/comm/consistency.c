@@ -86,14 +86,15 @@ void check_same_run(Comm* comm, const Config* c, json_t* state) {
     free(all);
 }
 
-void check_same_data(Comm* comm, uint64_t train_data, uint64_t val_data) {
+void check_same_data(Comm* comm, uint64_t train_data, uint64_t val_data, uint64_t eval_data) {
     if (comm->size == 1) { return; }
-    const uint64_t mine[2] = {train_data, val_data};
+    const uint64_t mine[3] = {train_data, val_data, eval_data};
     uint64_t* all = alloc_or_die((size_t)comm->size, sizeof mine, "comparing data");
     connection_gather(comm->peers, mine, sizeof mine, all);
     if (memcmp(mine, all, sizeof mine)) {
         fatal("%s: on %s the data is not that of rank 0: copy the same files to all machines",
-              mine[0] != all[0] ? "--train_data" : "--val_data", connection_host(comm->peers, comm->rank));
+              mine[0] != all[0] ? "--train_data" : mine[1] != all[1] ? "--val_data" : "--eval_data",
+              connection_host(comm->peers, comm->rank));
     }
     comm_barrier(comm);
     free(all);
@@ -138,9 +139,10 @@ void check_same_weights(const GPT2* g, Comm* comm) {
     connection_gather(comm->peers, &mine, sizeof mine, all);
     for (int r = 1; r < comm->size; r++) {
         if (all[r] != all[0]) {
-            fatal("the weights of rank %d on %s are not those of rank 0 on %s: one of these machines computes or "
-                  "communicates wrongly; find it with `check` on each, and resume from the last checkpoint without it",
-                  r, connection_host(comm->peers, r), connection_host(comm->peers, 0));
+            fatal_corruption("the weights of rank %d on %s are not those of rank 0 on %s: one of these machines "
+                             "computes or communicates wrongly; find it with `check` on each, and resume from the last "
+                             "checkpoint without it",
+                             r, connection_host(comm->peers, r), connection_host(comm->peers, 0));
         }
     }
     free(all);

@@ -1,6 +1,6 @@
 // Checks that all ranks of a run have the same program, options, checkpoint and data at the start, and the same weights
-// at every validation and checkpoint. If one differs, the run ends with an error that names its host. All functions are
-// collective: every rank must call them.
+// at every validation, checkpoint and replay. If one differs, the run ends with an error that names its host. All
+// functions are collective: every rank must call them.
 #pragma once
 #include "../config.h"
 #include "../gpt2.h"
@@ -16,10 +16,10 @@ char* share_text(Comm* comm, char* text);
 void check_same_run(Comm* comm, const Config* c, json_t* state);
 
 // Ends the program unless all ranks have the same hashes of the data sets; 0: no such data set.
-void check_same_data(Comm* comm, uint64_t train_data, uint64_t val_data);
+void check_same_data(Comm* comm, uint64_t train_data, uint64_t val_data, uint64_t eval_data);
 
 // Ends the program if two ranks of a machine opened the same GPU.
 void check_distinct_devices(Comm* comm, const Backend* b);
 
-// Ends the program unless all ranks have the same parameters, bit for bit.
+// Ends the program, with exit code 5, unless all ranks have the same parameters, bit for bit.
 void check_same_weights(const GPT2* g, Comm* comm);

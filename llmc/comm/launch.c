@@ -1,11 +1,11 @@
 #include "launch.h"
+#include "secret.h"
 #include "socket.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -153,10 +153,10 @@ static void local_set(const char* variable, const char* fmt, long long value) {
 // Sets the variables that all ranks share.
 static void local_environment(int ranks) {
     long long id = 0;
+    char secret[SECRET_TEXT_BYTES];
     cpu_set_t processors;
-    if (getrandom(&id, sizeof id, 0) != sizeof id) {
-        fatal("cannot draw a random number for the run's name: %s", strerror(errno));
-    }
+    random_bytes(&id, sizeof id);
+    secret_draw(secret);
     local_set("WORLD_SIZE", "%lld", ranks);
     local_set("LOCAL_WORLD_SIZE", "%lld", ranks);
     local_set("MASTER_PORT", "%lld", reserve_local_port());
@@ -241,7 +241,7 @@ static void local_pass_on(LocalRanks* l, int signal_number) {
 }
 
 int launch_local(int ranks, char** argv, double grace_seconds) {
-    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD};
+    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP, SIGCHLD};
     LocalRanks l = {
         .ranks = ranks, .pids = alloc_or_die((size_t)ranks, sizeof(pid_t), "ranks"), .grace = grace_seconds};
     sigset_t signals, before;

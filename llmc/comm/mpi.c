@@ -1,4 +1,5 @@
 #include "mpi.h"
+#include "secret.h"
 #include <limits.h>
 #include <mpi.h>
 
@@ -29,6 +30,7 @@ static void mpi_check(int error, const char* what) {
 
 bool mpi_init(Launch* launch, Error* err) {
     int provided = 0;
+    char secret[SECRET_TEXT_BYTES] = "";
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
         return fail(err, "MPI did not start: was this process started by the mpirun of the MPI it was built with?");
     }
@@ -55,10 +57,13 @@ bool mpi_init(Launch* launch, Error* err) {
             return fail(err, "cannot read this machine's name (gethostname): %s", strerror(errno));
         }
         launch->port = reserve_local_port();
+        secret_draw(secret);
     }
     mpi_check(MPI_Bcast(launch->address, sizeof launch->address, MPI_CHAR, 0, MPI_COMM_WORLD),
               "broadcasting the address of rank 0");
     mpi_check(MPI_Bcast(&launch->port, 1, MPI_INT, 0, MPI_COMM_WORLD), "broadcasting the port of rank 0");
+    mpi_check(MPI_Bcast(secret, sizeof secret, MPI_CHAR, 0, MPI_COMM_WORLD), "broadcasting the secret of this run");
+    if (setenv("GPT2_SECRET", secret, 1) != 0) { return fail(err, "cannot set GPT2_SECRET: %s", strerror(errno)); }
     launch->rendezvous = launch->size > 1 ? RENDEZVOUS_TCP : RENDEZVOUS_NONE;
     return true;
 }

@@ -12,13 +12,19 @@ void visitor_close(Visitor* v) {
 static bool refusal_reason(const Rendezvous* r, const Visitor* v, const Hello* h, bool parsed, char* text) {
     const int size = r->launch->size;
     const size_t room = FRAME_TEXT_BYTES;
-    char who[192];
-    snprintf(who, sizeof who, "rank %u on %s (%s)", h->rank, h->host, v->address);
+    char who[192], host[HOST_BYTES];
+    printable_text(host, sizeof host, h->host, HOST_BYTES);
+    snprintf(who, sizeof who, "rank %u on %s (%s)", h->rank, host, v->address);
     if (!parsed) {
         snprintf(text, room,
                  "the process at %s uses protocol version %u, rank 0 on %s version %d: start the same build "
                  "everywhere",
                  v->address, h->version, r->host, FRAME_VERSION);
+    } else if (!hello_is_proven(h, &v->challenge, &r->secret)) {
+        snprintf(text, room,
+                 "the process at %s does not know the secret of the run on %s: it belongs to another run or user, or "
+                 "its machine has another GPT2_SECRET or ~/.config/gpt2.c/secret",
+                 v->address, r->host);
     } else if (h->size != (uint32_t)size) {
         snprintf(text, room, "%s was started as one of %u ranks, rank 0 on %s as one of %d: start all with one number",
                  who, h->size, r->host, size);
@@ -42,14 +48,14 @@ void rendezvous_receive(Rendezvous* r, Visitor* v) {
     if (v->reader.header.type == FRAME_HELLO && (parsed || hello.version)) {
         if (!refusal_reason(r, v, &hello, parsed, r->refusal)) {
             r->fds[hello.rank] = v->fd;
-            memcpy(r->hosts[hello.rank], hello.host, HOST_BYTES);
+            printable_text(r->hosts[hello.rank], HOST_BYTES, hello.host, HOST_BYTES);
             memcpy(r->addresses[hello.rank], v->address, ADDRESS_BYTES);
             r->missing--;
-            frame_send(v->fd, FRAME_WELCOME, 0, NULL, 0, seconds_now() + 1); // if this fails, poll() reports it
+            send_welcome(v->fd, &hello, &r->secret); // if this fails, poll() reports it
             v->fd = -1;
         } else {
             if (r->refused++ < 5) { notice("refused: %s", r->refusal); } // a process may try forever: do not fill logs
-            frame_send(v->fd, FRAME_REFUSED, 0, r->refusal, strlen(r->refusal), seconds_now() + 1);
+            send_refusal(v->fd, &hello, &r->secret, r->refusal);
         }
     }
     visitor_close(v);
@@ -72,6 +78,8 @@ static bool rendezvous_accept(Rendezvous* r, Error* err) {
     v->reader.max_bytes = 4 * sizeof(Hello);
     tcp_prepare(fd);
     tcp_peer_name(fd, v->address, sizeof v->address);
+    random_bytes(v->challenge.nonce, NONCE_BYTES);
+    frame_send(fd, FRAME_CHALLENGE, 0, &v->challenge, sizeof v->challenge, seconds_now() + 1);
     return true;
 }
 
@@ -184,18 +192,60 @@ typedef enum {
     GREET_ADMITTED
 } GreetResult;
 
-// Handles a complete frame from rank 0; GREET_AGAIN after a welcome. `err` says what is wrong.
-static GreetResult greet_receive(Rendezvous* r, const FrameReader* reader, bool* welcome, Error* err) {
+// A conversation with rank 0.
+typedef struct {
+    int fd;
+    double deadline;
+    Hello hello;
+    bool welcome;
+} Greeting;
+
+// Answers rank 0's challenge.
+static bool greet_hello(Rendezvous* r, Greeting* g, const FrameReader* reader, Error* err) {
+    const Launch* l = r->launch;
+    Challenge challenge;
+    memcpy(&challenge, reader->payload, sizeof challenge);
+    g->hello = (Hello){.version = FRAME_VERSION, .rank = (uint32_t)l->rank, .size = (uint32_t)l->size, .key = r->key};
+    memcpy(g->hello.host, r->host, HOST_BYTES);
+    random_bytes(g->hello.nonce, NONCE_BYTES);
+    hello_prove(&g->hello, &challenge, &r->secret);
+    return frame_send(g->fd, FRAME_HELLO, 0, &g->hello, sizeof g->hello, g->deadline) ||
+           fail(err, "%s", strerror(errno));
+}
+
+// Takes rank 0's refusal. Without a proof nothing that it says is believed.
+static GreetResult greet_refused(const Rendezvous* r, const Greeting* g, const FrameReader* reader, Error* err) {
+    char text[FRAME_TEXT_BYTES + 1];
+    if (!answer_is_proven(reader, &g->hello, &r->secret)) {
+        fail(err,
+             "the program that listens at %s port %d does not know this run's secret: it belongs to another run or "
+             "user (set MASTER_PORT to another port), or its machine has another GPT2_SECRET or "
+             "~/.config/gpt2.c/secret",
+             r->launch->address, r->launch->port);
+        return GREET_REFUSED;
+    }
+    printable_text(text, sizeof text, reader->payload, reader->header.bytes - PROOF_BYTES);
+    fail(err, "rank 0 refused this process: %s", text);
+    return GREET_REFUSED;
+}
+
+// Handles a complete frame from rank 0; GREET_AGAIN if more must follow. `err` says what is wrong.
+static GreetResult greet_receive(Rendezvous* r, Greeting* g, const FrameReader* reader, Error* err) {
     const Launch* l = r->launch;
     const uint32_t type = reader->header.type;
     char text[FRAME_TEXT_BYTES + 1];
-    if (type == FRAME_WELCOME) { *welcome = true; return GREET_AGAIN; }
-    if (type == FRAME_REFUSED || type == FRAME_ABORT) {
+    if (type == FRAME_CHALLENGE && !g->hello.version) { greet_hello(r, g, reader, err); return GREET_AGAIN; }
+    if (type == FRAME_REFUSED && g->hello.version) { return greet_refused(r, g, reader, err); }
+    if (type == FRAME_WELCOME && g->hello.version && answer_is_proven(reader, &g->hello, &r->secret)) {
+        g->welcome = true;
+        return GREET_AGAIN;
+    }
+    if (type == FRAME_ABORT && g->welcome) {
         printable_text(text, sizeof text, reader->payload, reader->header.bytes);
-        fail(err, "%s%s", type == FRAME_REFUSED ? "rank 0 refused this process: " : "", text);
+        fail(err, "%s", text);
         return GREET_REFUSED;
     }
-    if (type == FRAME_START && *welcome && reader->header.bytes == (size_t)l->size * HOST_BYTES) {
+    if (type == FRAME_START && g->welcome && reader->header.bytes == (size_t)l->size * HOST_BYTES) {
         for (int i = 0; i < l->size; i++) {
             printable_text(r->hosts[i], HOST_BYTES, reader->payload + (size_t)i * HOST_BYTES, HOST_BYTES);
         }
@@ -204,43 +254,36 @@ static GreetResult greet_receive(Rendezvous* r, const FrameReader* reader, bool*
     return GREET_NOT_RANK0;
 }
 
-// Sends a hello, then waits until rank 0 has admitted this rank and all others. After the welcome rank 0's deadline
-// counts; rank 0 reports when it has passed.
+// Answers the challenge, then waits until rank 0 has admitted this rank and all others. After the welcome rank 0's
+// deadline counts; rank 0 reports when it has passed.
 static GreetResult greet_once(Rendezvous* r, int fd, double deadline, Error* err) {
     const Launch* l = r->launch;
-    Hello hello = {
-        .version = FRAME_VERSION, .rank = (uint32_t)l->rank, .size = (uint32_t)l->size, .key = r->key};
+    Greeting g = {.fd = fd, .deadline = deadline};
     FrameReader reader = {.max_bytes = (size_t)l->size * HOST_BYTES};
-    bool welcome = false;
-    memcpy(hello.host, r->host, HOST_BYTES);
-    if (!frame_send(fd, FRAME_HELLO, 0, &hello, sizeof hello, deadline)) {
-        fail(err, "%s", strerror(errno));
-        return GREET_AGAIN;
-    }
     GreetResult result = GREET_AGAIN;
     for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        const int ready = poll(&p, 1, poll_until(deadline));
+        const int ready = poll(&p, 1, poll_until(g.deadline));
         const FrameState state = ready > 0 ? frame_receive(&reader, fd) : FRAME_PART;
         if (ready == 0) {
-            fail(err, welcome ? "rank 0 did not report that all ranks are connected"
-                              : "the program that listens there does not answer");
+            fail(err, g.welcome ? "rank 0 did not report that all ranks are connected"
+                                : "the program that listens there does not answer");
             break;
         }
         if (state == FRAME_PART) { continue; }
         if (state == FRAME_END) { fail(err, "the connection was closed"); break; }
-        const bool was_welcome = welcome;
-        result = state == FRAME_BAD ? GREET_NOT_RANK0 : greet_receive(r, &reader, &welcome, err);
+        const bool was_welcome = g.welcome;
+        result = state == FRAME_BAD ? GREET_NOT_RANK0 : greet_receive(r, &g, &reader, err);
         if (result != GREET_AGAIN) { break; }
-        if (!was_welcome) { deadline = seconds_now() + r->seconds + HELLO_SECONDS; } // rank 0 may have started just now
+        // rank 0 may have started to wait just now
+        if (g.welcome && !was_welcome) { g.deadline = seconds_now() + r->seconds + HELLO_SECONDS; }
         frame_next(&reader);
     }
     frame_next(&reader);
     if (result == GREET_NOT_RANK0) {
-        fail(err, "port %d answered, but not as rank 0 of a gpt2.c run: another program uses it; set MASTER_PORT",
-             l->port);
+        fail(err, "port %d answered, but not as rank 0 of this run: another program uses it; set MASTER_PORT", l->port);
     }
-    return welcome && result != GREET_ADMITTED ? GREET_REFUSED : result;
+    return g.welcome && result != GREET_ADMITTED ? GREET_REFUSED : result;
 }
 
 bool greet(Rendezvous* r, double deadline, Error* err) {

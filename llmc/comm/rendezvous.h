@@ -1,6 +1,7 @@
-// Connects the ranks of a run. Rank 0 listens and admits the processes whose Hello (frame.h) has the run's key; every
-// other rank connects to it and sends its Hello until it is admitted. Used by connect.c alone; tests and the fuzzer
-// call the single steps.
+// Connects the ranks of a run. Rank 0 listens, sends a challenge to whoever connects, and admits the processes whose
+// Hello (frame.h) proves that they know the run's secret (secret.h) and has the run's key. Every other rank connects to
+// it and sends its Hello until it is admitted, and believes an answer only with rank 0's own proof. Used by connect.c
+// alone; tests and the fuzzer call the single steps.
 #pragma once
 #include "../base.h"
 #include "frame.h"
@@ -14,11 +15,13 @@ typedef struct {
     int fd;       // -1: none
     double until; // its hello must arrive before
     FrameReader reader;
+    Challenge challenge; // sent to it
     char address[ADDRESS_BYTES];
 } Visitor;
 
 typedef struct {
     const Launch* launch;
+    Secret secret;
     uint64_t key;
     const char* host;                 // this machine
     double seconds;                   // how long to wait for the ranks, for messages

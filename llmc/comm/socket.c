@@ -1,5 +1,6 @@
 #include "socket.h"
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -63,25 +64,43 @@ static struct addrinfo* tcp_resolve(const char* host, int port, int flags, int* 
     return *error ? NULL : list;
 }
 
-int tcp_listen(const char* address, int port, Error* err) {
-    int error, fd = -1, last = EADDRNOTAVAIL;
-    struct addrinfo* list = tcp_resolve(address, port, AI_NUMERICHOST, &error);
-    if (list && !is_loopback(list->ai_addr)) { freeaddrinfo(list); list = NULL; }
-    if (!list) { list = tcp_resolve(NULL, port, AI_PASSIVE, &error); }
-    for (int family = AF_INET6; fd < 0; family = AF_INET) { // a socket for IPv6 takes IPv4 too, so it is tried first
-        for (struct addrinfo* a = list; a && fd < 0; a = a->ai_next) {
-            if (a->ai_family != family || (fd = tcp_socket(family)) < 0) { continue; }
-            if (tcp_bind(fd, a->ai_addr, a->ai_addrlen) && listen(fd, SOMAXCONN) == 0) { continue; }
+// Listens at the first of these addresses that this machine has; a socket for IPv6 takes IPv4 too, so IPv6 is tried
+// first. -1 and errno on failure.
+static int tcp_listen_one(const struct addrinfo* list) {
+    int last = EADDRNOTAVAIL;
+    for (int pass = 0; pass < 2; pass++) {
+        for (const struct addrinfo* a = list; a; a = a->ai_next) {
+            if (a->ai_family != (pass ? AF_INET : AF_INET6)) { continue; }
+            const int fd = tcp_socket(a->ai_family);
+            if (fd >= 0 && tcp_bind(fd, a->ai_addr, a->ai_addrlen) && listen(fd, SOMAXCONN) == 0) { return fd; }
             last = errno;
-            close(fd);
-            fd = -1;
+            if (fd >= 0) { close(fd); }
+            if (last == EADDRINUSE) { pass = 2; break; }
         }
-        if (family == AF_INET || last == EADDRINUSE) { break; }
     }
+    errno = last;
+    return -1;
+}
+
+// True if the name of a machine stands for a loopback address only by /etc/hosts: others do not reach it there.
+static bool is_name_of_machine(const char* address, const struct sockaddr* a) {
+    return is_loopback(a) && strcmp(address, "localhost") != 0 && !isdigit((unsigned char)*address) &&
+           !strchr(address, ':');
+}
+
+int tcp_listen(const char* address, int port, Error* err) {
+    int error, fd = -1;
+    struct addrinfo* list = tcp_resolve(address, port, 0, &error);
+    errno = EADDRNOTAVAIL;
+    if (list && !is_name_of_machine(address, list->ai_addr)) { fd = tcp_listen_one(list); }
     if (list) { freeaddrinfo(list); }
+    if (fd < 0 && errno == EADDRNOTAVAIL && (list = tcp_resolve(NULL, port, AI_PASSIVE, &error)) != NULL) {
+        fd = tcp_listen_one(list);
+        freeaddrinfo(list);
+    }
     if (fd >= 0) { return fd; }
-    fail(err, "rank 0 cannot listen at port %d: %s%s", port, strerror(last),
-         last == EADDRINUSE ? ": another program, perhaps another run, uses it; set MASTER_PORT to another port" : "");
+    fail(err, "rank 0 cannot listen at port %d: %s%s", port, strerror(errno),
+         errno == EADDRINUSE ? ": another program, perhaps another run, uses it; set MASTER_PORT to another port" : "");
     return -1;
 }
 

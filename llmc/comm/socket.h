@@ -18,8 +18,10 @@ int tcp_socket(int family);
 // Binds a socket with SO_REUSEADDR; one of AF_INET6 takes IPv4 too. False and errno on failure.
 bool tcp_bind(int fd, const struct sockaddr* a, socklen_t length);
 
-// Returns a socket that listens at a port: on the loopback if `address` is a numeric loopback address, so that a run on
-// one machine cannot be reached from others, else on all interfaces. -1 and a message that names the port on failure.
+// Returns a socket that listens at a port of `address` alone, a name or number of this machine, so that a run on one
+// machine (localhost) cannot be reached from others. It listens on all interfaces if `address` is none of this
+// machine's here (the other machines' name for it, behind a router or in a container), or a loopback address that
+// stands for the machine's name (127.0.1.1 in Debian's /etc/hosts). -1 and a message that names the port on failure.
 int tcp_listen(const char* address, int port, Error* err);
 
 // Returns a connection to a host (a name or a number), after trying each of its addresses once, for at most 5 s each.

@@ -7,7 +7,8 @@
 // When another rank is lost, this one may be ending too, with a better message: wait so long for it. Chosen.
 #define GRACE_SECONDS 1.0
 
-static const char* const ACTIVITIES[] = {"setting up", "training", "validating", "sampling", "saving", "ending"};
+static const char* const ACTIVITIES[] = {"setting up", "training", "validating", "scoring",
+                                         "sampling",   "saving",   "logging",    "ending"};
 
 // Returns the seconds between heartbeats.
 static double heartbeat_interval(const Connection* c) { return c->timeout < 4 ? c->timeout / 4 : 1; }
@@ -38,7 +39,7 @@ void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* f
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
     if (poll(&out, 1, 0) == 1 && ftrylockfile(stdout) == 0) { fflush(stdout); }
     char line[FRAME_TEXT_BYTES + 32];
-    const int n = snprintf(line, sizeof line, "%serror: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", text);
+    const int n = snprintf(line, sizeof line, "%serror: %s\n", isatty(STDERR_FILENO) ? "\r\033[J" : "", text);
     if (write(STDERR_FILENO, line, min_size((size_t)n, sizeof line - 1)) < 0) {} // an error here cannot be reported
     _exit(EXIT_RUNTIME);
 }

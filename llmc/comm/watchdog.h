@@ -15,8 +15,10 @@ typedef enum {
     RANK_SETS_UP,
     RANK_TRAINS,
     RANK_VALIDATES,
+    RANK_SCORES,
     RANK_SAMPLES,
     RANK_SAVES,
+    RANK_LOGS,
     RANK_ENDS,
     NUM_ACTIVITIES
 } RankActivity;

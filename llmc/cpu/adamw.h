@@ -1,5 +1,5 @@
-// AdamW (Loshchilov & Hutter 2019) over the whole table of parameters in one sweep, which also clips the gradient and
-// rounds the masters to Stored.
+// AdamW (Loshchilov & Hutter 2019) over the whole table of parameters in one sweep, which also unscales and clips the
+// gradient and rounds the masters to Stored.
 #pragma once
 #include "device.h"
 #include "packed.h"
@@ -30,7 +30,8 @@ static inline void adamw_range(Stored* params, float* masters, float* m, float* 
     #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], decay, correct_m, correct_v, &h);
-        params[i] = to_stored(round_stochastically(masters[i], rounding_random(h.rounding_seed, h.step, first + i)));
+        const uint64_t random = rounding_random(h.rounding_seed, h.step, first + i);
+        params[i] = to_stored(JOIN(FLOATX, _stochastic)(masters[i], random));
     }
 }
 
@@ -39,10 +40,10 @@ static inline void adamw_range(Stored* params, float* masters, float* m, float* 
 static inline void adamw_update(Stored* params, float* masters, float* m, float* v, const float* grads,
                                 const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table,
                                 size_t begin, size_t end) {
-    const double norm = sqrt(*grad_norm_squared);
+    const double norm = sqrt(*grad_norm_squared) * hyper->grad_scale;
     if (!isfinite(norm)) { return; }
     const bool clip = hyper->grad_clip > 0 && norm > (double)hyper->grad_clip;
-    const float grad_scale = clip ? (float)((double)hyper->grad_clip / norm) : 1.0f;
+    const float grad_scale = (float)((clip ? (double)hyper->grad_clip / norm : 1.0) * hyper->grad_scale);
     const size_t share = round_up(ceil_div(end - begin, (size_t)cpu.threads), TENSOR_ALIGN);
     #pragma omp parallel for
     for (size_t mine = begin; mine < end; mine += share) {

@@ -19,6 +19,10 @@
 #ifndef FLOATX
 #define FLOATX fp32
 #endif
+#define NUMBER_OF_fp32 1
+#define NUMBER_OF_bf16 2
+#define NUMBER_OF_fp16 3
+#define FLOATX_IS(type) (JOIN(NUMBER_OF_, FLOATX) == NUMBER_OF_##type) // for #if
 // The level of instructions that this object is compiled for (processor.h).
 #ifndef LEVEL
 #define LEVEL generic
@@ -27,13 +31,21 @@
 typedef float fp32;
 typedef struct {
     uint16_t bits;
-} bf16; // the upper half of a float: 8 bits of exponent, 7 of mantissa
+} bf16;
+typedef struct {
+    uint16_t bits;
+} fp16;
 
 static inline float fp32_to_float(fp32 x) { return x; }
 static inline fp32 fp32_from_float(float x) { return x; }
 static inline float bf16_to_float(bf16 x) { return bf16_value(x.bits); }
 static inline bf16 bf16_from_float(float f) {
     const bf16 x = {bf16_nearest(f)};
+    return x;
+}
+static inline float fp16_to_float(fp16 x) { return fp16_value(x.bits); }
+static inline fp16 fp16_from_float(float f) {
+    const fp16 x = {fp16_nearest(f)};
     return x;
 }
 

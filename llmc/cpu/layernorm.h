@@ -3,67 +3,75 @@
 // With norm = (inp - mean) * rstd and dnorm = dout * weight, backward is for each row of C:
 //   dinp += rstd * (dnorm - mean(dnorm) - norm * mean(dnorm * norm))
 // The gradients of weight and bias are sums over rows.
-#pragma once
-#include "device.h"
-
-static const float LAYERNORM_EPS = 1e-5f;
-enum { LAYERNORM_BLOCKS = 256 }; // maximum number of blocks of rows in backward; chosen, not measured
+//
+// Part of residual.h, for each type of the residual stream. What a row becomes when it is stored is what is normalized:
+// backward, which reads it again, then has the statistics of its own numbers.
 
 // ---------------------------------------------------------------------------------------------------------------------
 // forward: a row stays in the L1 cache during its three loops
 
-static inline void layernorm_row(Stored* out, float* mean, float* rstd, const float* x, const Stored* weight,
-                                 const Stored* bias, int C) {
+static inline void TYPED(layernorm_row)(Stored* out, float* mean, float* rstd, const RESIDUAL* inp,
+                                        const Stored* weight, const Stored* bias, int C) {
     float sum = 0, squares = 0;
     #pragma omp simd reduction(+ : sum)
-    for (int c = 0; c < C; c++) { sum += x[c]; }
+    for (int c = 0; c < C; c++) { sum += residual_to_float(inp[c]); }
     const float m = sum / (float)C;
     #pragma omp simd reduction(+ : squares)
-    for (int c = 0; c < C; c++) { squares += (x[c] - m) * (x[c] - m); }
+    for (int c = 0; c < C; c++) {
+        const float x = residual_to_float(inp[c]);
+        squares += (x - m) * (x - m);
+    }
     const float r = 1.0f / sqrtf(squares / (float)C + LAYERNORM_EPS);
     #pragma omp simd
-    for (int c = 0; c < C; c++) { out[c] = to_stored((x[c] - m) * r * to_float(weight[c]) + to_float(bias[c])); }
+    for (int c = 0; c < C; c++) {
+        out[c] = to_stored((residual_to_float(inp[c]) - m) * r * to_float(weight[c]) + to_float(bias[c]));
+    }
     *mean = m;
     *rstd = r;
 }
 
-static inline void residual_row(float* residual, const float* inp1, const Stored* inp2, int C) {
+static inline void TYPED(residual_row)(RESIDUAL* residual, const RESIDUAL* inp1, const Stored* inp2, int C) {
     #pragma omp simd
-    for (int c = 0; c < C; c++) { residual[c] = inp1[c] + to_float(inp2[c]); }
-}
-
-static inline void layernorm_forward(Stored* out, float* mean, float* rstd, const float* inp, const Stored* weight,
-                                     const Stored* bias, int N, int C) {
-    #pragma omp parallel for
-    for (int n = 0; n < N; n++) {
-        layernorm_row(out + (size_t)n * C, mean + n, rstd + n, inp + (size_t)n * C, weight, bias, C);
+    for (int c = 0; c < C; c++) {
+        residual[c] = residual_from_float(residual_to_float(inp1[c]) + to_float(inp2[c]));
     }
 }
 
-static inline void residual_layernorm_forward(float* residual, Stored* out, float* mean, float* rstd,
-                                              const float* inp1, const Stored* inp2, const Stored* weight,
-                                              const Stored* bias, int N, int C) {
+static inline void TYPED(layernorm_forward)(Stored* out, float* mean, float* rstd, const Residual* inp,
+                                            const Stored* weight, const Stored* bias, int N, int C) {
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) {
+        const RESIDUAL* row = (const RESIDUAL*)inp + (size_t)n * C;
+        TYPED(layernorm_row)(out + (size_t)n * C, mean + n, rstd + n, row, weight, bias, C);
+    }
+}
+
+static inline void TYPED(residual_layernorm_forward)(Residual* residual, Stored* out, float* mean, float* rstd,
+                                                     const Residual* inp1, const Stored* inp2, const Stored* weight,
+                                                     const Stored* bias, int N, int C) {
     const bool in_one_pass = cpu.kernels == KERNELS_PLAIN || cpu.fused;
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
-        const size_t row = (size_t)n * C;
-        residual_row(residual + row, inp1 + row, inp2 + row, C);
-        if (in_one_pass) { layernorm_row(out + row, mean + n, rstd + n, residual + row, weight, bias, C); }
+        const size_t at = (size_t)n * C;
+        RESIDUAL* row = (RESIDUAL*)residual + at;
+        TYPED(residual_row)(row, (const RESIDUAL*)inp1 + at, inp2 + at, C);
+        if (in_one_pass) { TYPED(layernorm_row)(out + at, mean + n, rstd + n, row, weight, bias, C); }
     }
-    if (!in_one_pass) { layernorm_forward(out, mean, rstd, residual, weight, bias, N, C); }
+    if (!in_one_pass) { TYPED(layernorm_forward)(out, mean, rstd, residual, weight, bias, N, C); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // backward
 
 // One row: adds to dinp, dweight and dbias.
-static inline void layernorm_backward_row(float* dinp, Stored* dinp_stored, float* dweight, float* dbias,
-                                          const Stored* dout, const float* inp, const Stored* weight, float mean,
-                                          float rstd, int C) {
+static inline void TYPED(layernorm_backward_row)(RESIDUAL* dinp, Stored* dinp_stored, float* dweight, float* dbias,
+                                                 const Stored* dout, const RESIDUAL* inp, const Stored* weight,
+                                                 float mean, float rstd, int C) {
     float dnorm_mean = 0, dnorm_norm_mean = 0;
     #pragma omp simd reduction(+ : dnorm_mean, dnorm_norm_mean)
     for (int c = 0; c < C; c++) {
-        const float d = to_float(dout[c]), norm = (inp[c] - mean) * rstd, dnorm = d * to_float(weight[c]);
+        const float d = to_float(dout[c]), norm = (residual_to_float(inp[c]) - mean) * rstd;
+        const float dnorm = d * to_float(weight[c]);
         dnorm_mean += dnorm;
         dnorm_norm_mean += dnorm * norm;
         dweight[c] += d * norm;
@@ -73,31 +81,32 @@ static inline void layernorm_backward_row(float* dinp, Stored* dinp_stored, floa
     dnorm_norm_mean /= (float)C;
     #pragma omp simd
     for (int c = 0; c < C; c++) {
-        const float norm = (inp[c] - mean) * rstd, dnorm = to_float(dout[c]) * to_float(weight[c]);
-        dinp[c] += rstd * (dnorm - dnorm_mean - norm * dnorm_norm_mean);
-        dinp_stored[c] = to_stored(dinp[c]);
+        const float norm = (residual_to_float(inp[c]) - mean) * rstd, dnorm = to_float(dout[c]) * to_float(weight[c]);
+        const float sum = residual_to_float(dinp[c]) + rstd * (dnorm - dnorm_mean - norm * dnorm_norm_mean);
+        dinp[c] = residual_from_float(sum);
+        dinp_stored[c] = to_stored(sum);
     }
 }
 
-// Plain: row after row, by one thread.
-static inline void layernorm_backward_plain(float* dinp, Stored* dinp_stored, float* dweight, float* dbias,
-                                            const Stored* dout, const float* inp, const Stored* weight,
-                                            const float* mean, const float* rstd, int N, int C) {
-    for (int n = 0; n < N; n++) {
+// Rows first .. end-1. dinp and inp point to row 0.
+static inline void TYPED(layernorm_backward_rows)(Residual* dinp, Stored* dinp_stored, float* dweight, float* dbias,
+                                                  const Stored* dout, const Residual* inp, const Stored* weight,
+                                                  const float* mean, const float* rstd, int first, int end, int C) {
+    for (int n = first; n < end; n++) {
         const size_t row = (size_t)n * C;
-        layernorm_backward_row(dinp + row, dinp_stored + row, dweight, dbias, dout + row, inp + row, weight, mean[n],
-                               rstd[n], C);
+        TYPED(layernorm_backward_row)((RESIDUAL*)dinp + row, dinp_stored + row, dweight, dbias, dout + row,
+                                      (const RESIDUAL*)inp + row, weight, mean[n], rstd[n], C);
     }
 }
 
-// Fast: rows in blocks, whose partial sums (blocks,2,C) are added up in order. The blocks do not depend on the number
-// of threads.
-static inline void layernorm_backward(float* dinp, Stored* dinp_stored, float* dweight, float* dbias,
-                                      const Stored* dout, const float* inp, const Stored* weight, const float* mean,
-                                      const float* rstd, int N, int C) {
+// Plain: row after row, by one thread. Fast: rows in blocks, whose partial sums (blocks,2,C) are added up in order. The
+// blocks do not depend on the number of threads.
+static inline void TYPED(layernorm_backward)(Residual* dinp, Stored* dinp_stored, float* dweight, float* dbias,
+                                             const Stored* dout, const Residual* inp, const Stored* weight,
+                                             const float* mean, const float* rstd, int N, int C) {
     enum { LEAST_ROWS = 16, COLUMNS = 64 }; // rows of a block at least; columns that a thread adds up at a time
     if (cpu.kernels == KERNELS_PLAIN) {
-        layernorm_backward_plain(dinp, dinp_stored, dweight, dbias, dout, inp, weight, mean, rstd, N, C);
+        TYPED(layernorm_backward_rows)(dinp, dinp_stored, dweight, dbias, dout, inp, weight, mean, rstd, 0, N, C);
         return;
     }
     const int rows = (int)max_size(LEAST_ROWS, ceil_div((size_t)N, LAYERNORM_BLOCKS)), blocks = (N + rows - 1) / rows;
@@ -107,12 +116,9 @@ static inline void layernorm_backward(float* dinp, Stored* dinp_stored, float* d
         #pragma omp for
         for (int b = 0; b < blocks; b++) {
             float *dw = sums + (size_t)b * 2 * C, *db = dw + C;
+            const int first = b * rows, end = min_int(N, first + rows);
             memset(dw, 0, (size_t)2 * C * sizeof *dw);
-            for (int n = b * rows; n < N && n < (b + 1) * rows; n++) {
-                const size_t row = (size_t)n * C;
-                layernorm_backward_row(dinp + row, dinp_stored + row, dw, db, dout + row, inp + row, weight, mean[n],
-                                       rstd[n], C);
-            }
+            TYPED(layernorm_backward_rows)(dinp, dinp_stored, dw, db, dout, inp, weight, mean, rstd, first, end, C);
         }
         #pragma omp for
         for (int begin = 0; begin < C; begin += COLUMNS) {

@@ -2,8 +2,8 @@
 // instructions is chosen with the backend (backends.c).
 #pragma once
 #include "attention.h"
-#include "layernorm.h"
 #include "packed.h"
+#include "residual.h"
 
 // Returns the bytes of packed weights and of thread_scratch(): in each thread the larger of a matmul's and of
 // attention's backward, and in one thread the partial sums of layernorm's backward.

@@ -24,13 +24,9 @@
 
 typedef enum { TILE_SET, TILE_ADD } TileMode;
 
-#define FLOATX_IS_fp32 0
-#define FLOATX_IS_bf16 1
-#define FLOATX_IS_16_BITS JOIN(FLOATX_IS_, FLOATX)
-
-#if FLOATX_IS_16_BITS && (defined(__AMX_BF16__) || defined(__AMXBF16__)) // gcc; clang 14
+#if FLOATX_IS(bf16) && (defined(__AMX_BF16__) || defined(__AMXBF16__)) // gcc; clang 14
 #include "tile_amx.h"
-#elif FLOATX_IS_16_BITS && defined(__AVX512BF16__)
+#elif FLOATX_IS(bf16) && defined(__AVX512BF16__)
 #include "tile_bf16.h"
 #else
 #include "tile_fp32.h"

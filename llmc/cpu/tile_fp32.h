@@ -1,8 +1,11 @@
 // The micro-kernel of tile.h in fp32, in the compiler's vector types. A tile of c stays in registers, and each step of
 // k adds an outer product to it, which reads MR + NR numbers for MR * NR multiply-adds (Goto & van de Geijn, "Anatomy
-// of high-performance matrix multiplication", 2008). bf16 operands are converted to float as they are packed.
+// of high-performance matrix multiplication", 2008). 16-bit operands are converted to float as they are packed.
 #pragma once
 #include "tile.h"
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 // The shape of a tile: as many accumulators as the registers can hold.
 #if defined(__AVX512F__)
@@ -22,8 +25,12 @@ static inline void tile_begin(void) {}
 
 static inline Four load_four(const Stored* x) {
     if (sizeof(Stored) == sizeof(float)) { return *(const Four*)x; }
+#if FLOATX_IS(fp16) && defined(__F16C__)
+    return _mm_cvtph_ps(_mm_loadl_epi64((const __m128i*)x));
+#else
     const Four v = {to_float(x[0]), to_float(x[1]), to_float(x[2]), to_float(x[3])};
     return v;
+#endif
 }
 
 // Writes the transpose of x (4,4), whose rows are `row` apart, to `packed` (4,4), whose rows are `width` apart.

@@ -1,5 +1,5 @@
-// AdamW (Loshchilov & Hutter 2019) for all parameters of a table in one launch, which also clips the gradient and
-// rounds the masters to floatX.
+// AdamW (Loshchilov & Hutter 2019) for all parameters of a table in one launch, which also unscales and clips the
+// gradient and rounds the masters to floatX.
 #pragma once
 #include "fp8.cuh"
 #include "../rounding.h"
@@ -44,9 +44,9 @@ typedef struct {
 static __device__ inline AdamWStep adamw_step(const AdamW* hyper, const double* grad_norm_squared) {
     AdamWStep step;
     step.hyper = *hyper;
-    const double norm = sqrt(*grad_norm_squared), clip = (double)hyper->grad_clip;
+    const double norm = sqrt(*grad_norm_squared) * hyper->grad_scale, clip = (double)hyper->grad_clip;
     step.skip = !isfinite(norm);
-    step.grad_scale = clip > 0 && norm > clip ? (float)(clip / norm) : 1.0f;
+    step.grad_scale = (float)((clip > 0 && norm > clip ? clip / norm : 1.0) * hyper->grad_scale);
     step.correct_m = 1.0f / (1.0f - powf(hyper->beta1, (float)hyper->step));
     step.correct_v = 1.0f / (1.0f - powf(hyper->beta2, (float)hyper->step));
     return step;
@@ -72,7 +72,7 @@ static __device__ inline void adamw_elements(floatX* params, float* masters, flo
         master[k] -= h.lr * (direction + decay * master[k]);
         param[k] = master[k];
         if (stochastic) {
-            param[k] = round_stochastically(master[k], rounding_random(h.rounding_seed, h.step, element + k));
+            param[k] = JOIN(FLOATX, _stochastic)(master[k], rounding_random(h.rounding_seed, h.step, element + k));
         }
     }
     store_floats(m + i, mean);
@@ -137,7 +137,7 @@ template <int WIDTH>
 static inline void adamw_update_launch(floatX* params, float* masters, float* m, float* v, const float* grads,
                                        const double* grad_norm_squared, const AdamW* hyper, const AdamWTensors& tensors,
                                        size_t begin, size_t end) {
-    const size_t most_blocks = resident_blocks(adamw_update_kernel<WIDTH>, THREADS_IN_BLOCK, 0);
+    const size_t most_blocks = resident_blocks<adamw_update_kernel<WIDTH>>(THREADS_IN_BLOCK, 0);
     const unsigned blocks = (unsigned)min_size(most_blocks, ceil_div(end - begin, THREADS_IN_BLOCK * WIDTH));
     adamw_update_kernel<WIDTH><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters, m, v, grads,
                                                                             grad_norm_squared, hyper, tensors, begin,

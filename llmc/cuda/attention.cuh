@@ -55,12 +55,16 @@ static __device__ inline void add_scaled(HeadRow* sum, float factor, const HeadR
 // choice of the kernels
 
 // Returns the largest workspace that cuDNN may use. The memory plan reserves it before cuDNN is asked. It has room for
-// the gradients of the scores in bf16, which a deterministic backward may store to add them in a fixed order, and for
-// dq in float, but is at most a sixteenth of the GPU's memory.
+// the gradients of the scores in 16 bits, which a deterministic backward may store to add them in a fixed order, and
+// for dq in float, but is at most a sixteenth of the GPU's memory.
 static inline size_t cudnn_workspace_limit(int B, int T, int C, int NH) {
-    const size_t rows = ceil_div(T, 64) * 64, scores = (size_t)B * NH * rows * rows * sizeof(bf16);
+    const size_t rows = ceil_div(T, 64) * 64, scores = (size_t)B * NH * rows * rows * sizeof(uint16_t);
     const size_t need = scores + (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20);
     return min_size(need, gpu.memory_bytes / 16);
+}
+
+static inline AttentionShape cudnn_shape(int B, int T, int NH, int HS) {
+    return {B, T, NH, HS, FLOATX_IS_FP16 ? ATTENTION_IN_FP16 : ATTENTION_IN_BF16};
 }
 
 static inline void cudnn_free_workspace() {
@@ -72,7 +76,8 @@ static inline void cudnn_free_workspace() {
 // Builds cuDNN's plans for a shape at its first use, and allocates their workspace. Returns false, with the reason, if
 // cuDNN cannot.
 static inline bool cudnn_prepare(int B, int T, int C, int NH, Error* err) {
-    const AttentionShape shape = {B, T, NH, C / NH};
+    if (gpu.major < 8) { return fail(err, "cuDNN's attention needs compute capability 8.0"); } // its documentation
+    const AttentionShape shape = cudnn_shape(B, T, NH, C / NH);
     size_t bytes = 0;
     if (!attention_cudnn_prepare(&shape, cudnn_workspace_limit(B, T, C, NH), &bytes, err)) { return false; }
     if (bytes > gpu.attention_workspace_bytes) {
@@ -106,7 +111,7 @@ static inline bool uses_flash_attention(const floatX* a, const floatX* b, int HS
     if (!is_reported) {
         notice("heads of %d channels do not fit attention in tiles, which takes multiples of 8 up to %d: the slow "
                "plain kernels run instead",
-               HS, FLASH_MAX_HEAD_SIZE);
+               HS, flash_max_head_size());
     }
     is_reported = true;
     return false;
@@ -174,7 +179,7 @@ static inline void attention_query(floatX* out, float* lse, const floatX* qkv, K
 
 static inline void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
     if (uses_cudnn_attention(B, T, C, NH)) {
-        const AttentionShape shape = {B, T, NH, C / NH};
+        const AttentionShape shape = cudnn_shape(B, T, NH, C / NH);
         attention_cudnn_forward(out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
         return;
     }
@@ -304,7 +309,7 @@ static inline void attention_backward(floatX* dqkv, float* delta, const floatX* 
                                       const float* lse, const floatX* qkv, int B, int T, int C, int NH) {
     const int HS = C / NH;
     if (uses_cudnn_attention(B, T, C, NH)) {
-        const AttentionShape shape = {B, T, NH, HS};
+        const AttentionShape shape = cudnn_shape(B, T, NH, HS);
         attention_cudnn_backward(dqkv, dout, out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
         return;
     }

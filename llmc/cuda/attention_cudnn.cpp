@@ -16,6 +16,10 @@ enum TensorId : int64_t { Q = 1, K, V, OUT, LSE, DOUT, DQ, DK, DV };
 // ---------------------------------------------------------------------------------------------------------------------
 // graphs
 
+static fe::DataType_t data_type(const AttentionShape* s) {
+    return s->type == ATTENTION_IN_FP16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16;
+}
+
 // Describes a tensor (B,NH,T,HS) with `row` elements from one position to the next.
 static fe::graph::Tensor_attributes head_rows(const AttentionShape* s, const char* name, TensorId id, int64_t row) {
     return fe::graph::Tensor_attributes()
@@ -23,7 +27,7 @@ static fe::graph::Tensor_attributes head_rows(const AttentionShape* s, const cha
         .set_uid(id)
         .set_dim({s->B, s->NH, s->T, s->HS})
         .set_stride({s->T * row, s->HS, row, 1})
-        .set_data_type(fe::DataType_t::BFLOAT16);
+        .set_data_type(data_type(s));
 }
 
 static fe::graph::Tensor_attributes lse_rows(const AttentionShape* s) {
@@ -47,16 +51,16 @@ static int64_t qkv_row(const AttentionShape* s) { return (int64_t)3 * s->NH * s-
 static int64_t out_row(const AttentionShape* s) { return (int64_t)s->NH * s->HS; }
 static float score_scale(const AttentionShape* s) { return 1.0f / sqrtf((float)s->HS); }
 
-static GraphPointer new_graph(void) {
+static GraphPointer new_graph(const AttentionShape* s) {
     GraphPointer graph = std::make_shared<fe::graph::Graph>();
-    graph->set_io_data_type(fe::DataType_t::BFLOAT16)
+    graph->set_io_data_type(data_type(s))
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
     return graph;
 }
 
 static GraphPointer forward_graph(const AttentionShape* s) {
-    GraphPointer graph = new_graph();
+    GraphPointer graph = new_graph(s);
     const TensorPointer q = graph->tensor(head_rows(s, "q", Q, qkv_row(s)));
     const TensorPointer k = graph->tensor(head_rows(s, "k", K, qkv_row(s)));
     const TensorPointer v = graph->tensor(head_rows(s, "v", V, qkv_row(s)));
@@ -72,7 +76,7 @@ static GraphPointer forward_graph(const AttentionShape* s) {
 }
 
 static GraphPointer backward_graph(const AttentionShape* s) {
-    GraphPointer graph = new_graph();
+    GraphPointer graph = new_graph(s);
     const TensorPointer q = graph->tensor(head_rows(s, "q", Q, qkv_row(s)));
     const TensorPointer k = graph->tensor(head_rows(s, "k", K, qkv_row(s)));
     const TensorPointer v = graph->tensor(head_rows(s, "v", V, qkv_row(s)));
@@ -169,8 +173,8 @@ bool attention_cudnn_prepare(const AttentionShape* shape, size_t most_bytes, siz
 
 // Returns part 0, 1 or 2 of qkv: the rows of q, k or v, or of their gradients. cuDNN takes no const pointers.
 static void* qkv_part(const void* qkv, int part, const AttentionShape* s) {
-    enum { BF16_BYTES = 2 };
-    return (char*)qkv + part * out_row(s) * BF16_BYTES;
+    enum { ELEMENT_BYTES = 2 };
+    return (char*)qkv + part * out_row(s) * ELEMENT_BYTES;
 }
 
 static void execute(const GraphPointer& graph, std::unordered_map<int64_t, void*>& tensors, void* workspace,

@@ -1,12 +1,15 @@
-// Attention by cuDNN, in place of flash.cuh: the same bf16 tensors in the same layout and the same log-sum-exp, so that
-// one may compute forward and the other backward. The Makefile links attention_cudnn.cpp if cuDNN and its frontend are
-// installed. The functions are weak: NULL in a program without it.
+// Attention by cuDNN, in place of flash.cuh: the same tensors, bf16 or fp16, in the same layout and the same
+// log-sum-exp, so that one may compute forward and the other backward. The Makefile links attention_cudnn.cpp if cuDNN
+// and its frontend are installed. The functions are weak: NULL in a program without it.
 #pragma once
 #include "../base.h"
 #include <cuda_runtime.h>
 
+typedef enum { ATTENTION_IN_BF16, ATTENTION_IN_FP16 } AttentionType;
+
 typedef struct {
     int B, T, NH, HS;
+    AttentionType type;
 } AttentionShape;
 
 extern "C" {

@@ -1,6 +1,6 @@
-// Variants of operations on a GPU (autotune.h times them): attention by flash.cuh or by cuDNN; GELU fused into the
-// matmul or in a kernel of its own. Which one is faster depends on the GPU, the shape and the versions of the
-// libraries.
+// Variants of operations on a GPU (autotune.h times them): tilings of the kernels of flash.cuh; attention by these or
+// by cuDNN; GELU fused into the matmul or in a kernel of its own. Which one is faster depends on the GPU, the shape and
+// the versions of the libraries.
 #pragma once
 #include "attention.cuh"
 #include "matmul.cuh"
@@ -8,12 +8,13 @@
 
 // Returns true if the program has cuDNN and the options allow its attention.
 static inline bool can_use_cudnn() {
-    return attention_cudnn_prepare && sizeof(floatX) == sizeof(bf16) && gpu.flash && !is_attention_requested("flash");
+    return attention_cudnn_prepare && FLOATX_IS_16_BITS && gpu.flash && !is_attention_requested("flash");
 }
 
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
     const bool is_requested = is_attention_requested("cudnn");
-    const size_t cudnn = can_use_cudnn() && (trains || is_requested) ? cudnn_workspace_limit(B, T, C, NH) : 0;
+    const bool may_run = can_use_cudnn() && gpu.major >= 8 && (trains || is_requested);
+    const size_t cudnn = may_run ? cudnn_workspace_limit(B, T, C, NH) : 0;
     const size_t fp8 = gpu.fp8 ? fp8_bytes(params, trains, (size_t)B * (size_t)T, (size_t)C) : 0;
     return cudnn + fp8; // device_open() has allocated all else
 }
@@ -41,13 +42,38 @@ static inline const char* attention_variant(int i, int B, int T, int C, int NH) 
 // Variant 0 is what device_open() sets.
 static inline bool is_gelu_fused_in(int variant) { return can_fuse_gelu() && (variant == 0) == (gpu.major >= 9); }
 
+// Returns NULL where a kernel has one tiling, as there is nothing to choose.
+static inline const char* flash_variant(Choice choice, int i, int HS) {
+    static FlashTilingName name;
+    const FlashKernel kernel = (FlashKernel)(choice - CHOICE_FLASH_FORWARD);
+    if (gpu.attention != ATTENTION_FLASH || gpu.major < 8 || HS % 8 || HS > flash_max_head_size()) { return NULL; }
+    if (!flash_tiling(kernel, sizeof(floatX), HS, 1).warps) { return NULL; }
+    const FlashTiling tiling = flash_tiling(kernel, sizeof(floatX), HS, i);
+    name = flash_tiling_name(tiling);
+    return tiling.warps ? name.text : NULL;
+}
+
 static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {
-    if (choice == CHOICE_ATTENTION) { return attention_variant(i, B, T, C, NH); }
-    return i <= can_fuse_gelu() ? GELU_NAMES[is_gelu_fused_in(i)] : NULL;
+    switch (choice) {
+    case CHOICE_FLASH_FORWARD:
+    case CHOICE_FLASH_KEYS:
+    case CHOICE_FLASH_QUERIES: return flash_variant(choice, i, C / NH);
+    case CHOICE_ATTENTION: return attention_variant(i, B, T, C, NH);
+    default: return i <= can_fuse_gelu() ? GELU_NAMES[is_gelu_fused_in(i)] : NULL;
+    }
 }
 
 static inline void choose_variant(Choice choice, int i, int B, int T, int C, int NH) {
     switch (choice) {
+    case CHOICE_FLASH_FORWARD:
+    case CHOICE_FLASH_KEYS:
+    case CHOICE_FLASH_QUERIES: {
+        const char* name = flash_variant(choice, i, C / NH);
+        const int kernel = choice - CHOICE_FLASH_FORWARD;
+        gpu.flash_variant[kernel] = i;
+        snprintf(gpu.flash_name[kernel], sizeof gpu.flash_name[kernel], "%s", name ? name : "");
+        break;
+    }
     case CHOICE_ATTENTION: {
         const char* name = attention_variant(i, B, T, C, NH);
         gpu.attention = name == ATTENTION_NAMES[ATTENTION_CUDNN] ? ATTENTION_CUDNN

@@ -14,8 +14,9 @@ static constexpr int COLUMN_SUM_PART_ROWS = 64; // fewest rows of a partial sum
 // with ADD added to.
 template <int WIDTH, bool ADD, class Type>
 static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, size_t OC, size_t part_rows) {
-    __shared__ float of_row[COLUMN_SUM_ROWS][WIDTH][WARP_SIZE];
-    const size_t o = ((size_t)blockIdx.x * WARP_SIZE + threadIdx.x) * WIDTH;
+    // the padding puts the elements that neighbouring threads read below into different banks
+    __shared__ float of_row[COLUMN_SUM_ROWS][WIDTH][WARP_SIZE + (WIDTH > 1 ? WARP_SIZE / WIDTH : 0)];
+    const size_t first = (size_t)blockIdx.x * WARP_SIZE * WIDTH, o = first + threadIdx.x * WIDTH;
     const size_t begin = blockIdx.y * part_rows;
     const int rows = begin >= N ? 0 : (int)(begin + part_rows < N ? part_rows : N - begin);
     float sum[WIDTH] = {0};
@@ -29,12 +30,14 @@ static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, 
     }
     for (int k = 0; k < WIDTH; k++) { of_row[threadIdx.y][k][threadIdx.x] = sum[k]; }
     __syncthreads();
-    for (int k = threadIdx.y; k < WIDTH && o < OC; k += COLUMN_SUM_ROWS) {
-        float total = 0;
-        for (int r = 0; r < COLUMN_SUM_ROWS; r++) { total += of_row[r][k][threadIdx.x]; }
-        float* out = &sums[blockIdx.y * OC + o + k];
-        *out = ADD ? *out + total : total;
-    }
+    // From here on a thread has one column, so that neighbours store neighbouring sums.
+    static_assert(WIDTH <= COLUMN_SUM_ROWS, "a block has fewer threads than columns");
+    const int column = threadIdx.y * WARP_SIZE + threadIdx.x;
+    if (column >= WARP_SIZE * WIDTH || first + column >= OC) { return; }
+    float total = 0;
+    for (int r = 0; r < COLUMN_SUM_ROWS; r++) { total += of_row[r][column % WIDTH][column / WIDTH]; }
+    float* out = &sums[blockIdx.y * OC + first + column];
+    *out = ADD ? *out + total : total;
 }
 
 // sums (parts,OC) = (with ADD: +=) the column sums of `parts` groups of rows.

@@ -13,7 +13,7 @@
 #pragma once
 #include "matmul_plain.cuh"
 
-static const cudaDataType_t FLOATX_TYPE = sizeof(floatX) == sizeof(bf16) ? CUDA_R_16BF : CUDA_R_32F;
+static const cudaDataType_t FLOATX_TYPE = FLOATX_IS_FP16 ? CUDA_R_16F : FLOATX_IS_16_BITS ? CUDA_R_16BF : CUDA_R_32F;
 
 // Larger alignments count as this one. The library's kernels access at most 16 bytes at once. Telling larger alignments
 // apart would only multiply the plans, and layers of one shape could differ in algorithm.
@@ -131,9 +131,9 @@ static inline void desc_set_pointers(cublasLtMatmulDesc_t desc, const Matmul* m)
     if (m->a_scale) { desc_set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, m->a_scale); }
 }
 
-// bf16 is multiplied exactly and summed in fp32. fp32 is multiplied and summed in fp32; with TF32 its factors are first
-// rounded to 10 bits of mantissa. FP8 is multiplied exactly. Hopper sums it with fewer bits and moves the sums to fp32
-// at intervals, because FAST_ACCUM is not set.
+// bf16 and fp16 are multiplied exactly and summed in fp32. fp32 is multiplied and summed in fp32; with TF32 its factors
+// are first rounded to 10 bits of mantissa. FP8 is multiplied exactly. Hopper sums it with fewer bits and moves the
+// sums to fp32 at intervals, because FAST_ACCUM is not set.
 static inline cublasLtMatmulDesc_t desc_create(const Matmul* m) {
     const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && gpu.tf32;
     const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;

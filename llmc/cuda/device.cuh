@@ -1,4 +1,4 @@
-// The device: an NVIDIA GPU of compute capability 8.0 (Ampere) or later. This file has the storage types, the state
+// The device: an NVIDIA GPU of compute capability 7.5 (Turing) or later. This file has the storage types, the state
 // that all kernels share, error handling, memory and copies; open.cuh opens the device.
 //
 // All kernels run in one stream, gpu.stream, one after another. Batches are copied in a second stream, gpu.upload.
@@ -6,18 +6,20 @@
 //
 // Numbers without a source in this folder (sizes of tiles and blocks, blocks per SM, limits) are chosen, not measured.
 //
-// Two object files of one program include these headers with different FLOATX (bf16 and fp32). The linker keeps one
-// copy of whatever has external linkage and the same name in both, so such a thing must not depend on floatX (C++'s one
-// definition rule). Functions are therefore static, kernels are static or templates on the element type, and structs
-// with members of type floatX stand in unnamed namespaces. Only `gpu` is meant to be shared.
+// The object files of one program include these headers with different FLOATX (bf16, fp16, fp32). The linker keeps one
+// copy of whatever has external linkage and the same name in several, so such a thing must not depend on floatX (C++'s
+// one definition rule). Functions are therefore static, kernels are static or templates on the element type, and
+// structs with members of type floatX stand in unnamed namespaces. Only `gpu` is meant to be shared.
 #pragma once
 #include "../backend.h"
 #include "attention_cudnn.h"
 #include "gpus.h"
 #include <cublasLt.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
+#include <type_traits>
 
 // ---------------------------------------------------------------------------------------------------------------------
 // storage types: kernels convert floatX to and from float by to_float() and from_float<type>() only
@@ -27,13 +29,17 @@
 #endif
 typedef float fp32;
 typedef __nv_bfloat16 bf16;
+typedef __half fp16;
 typedef FLOATX floatX;
+static constexpr bool FLOATX_IS_16_BITS = sizeof(floatX) == 2, FLOATX_IS_FP16 = std::is_same_v<floatX, fp16>;
 
 static inline HOST_DEVICE float to_float(fp32 x) { return x; }
 static inline HOST_DEVICE float to_float(bf16 x) { return __bfloat162float(x); }
+static inline HOST_DEVICE float to_float(fp16 x) { return __half2float(x); }
 template <class Type> static inline HOST_DEVICE Type from_float(float x);
 template <> inline HOST_DEVICE fp32 from_float<fp32>(float x) { return x; }
 template <> inline HOST_DEVICE bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
+template <> inline HOST_DEVICE fp16 from_float<fp16>(float x) { return __float2half_rn(x); }
 static inline HOST_DEVICE floatX to_floatX(float x) { return from_float<floatX>(x); }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -46,11 +52,15 @@ static constexpr size_t WORKSPACE_BYTES = (size_t)128 << 20, SCRATCH_BYTES = (si
 
 // Implementations of attention: plain kernels (attention.cuh), flash.cuh, cuDNN.
 typedef enum { ATTENTION_PLAIN, ATTENTION_FLASH, ATTENTION_CUDNN } Attention;
+// Kernels of flash.cuh: forward; backward of keys and values, and of queries.
+typedef enum { FLASH_FORWARD, FLASH_KEYS, FLASH_QUERIES, NUM_FLASH_KERNELS } FlashKernel;
 
 typedef struct {
     bool plain, fused, flash, tf32, fp8, graph; // DeviceOptions
     const char* requested_attention;            // DeviceOptions.attention
     Attention attention;                          // set by device_open(), then by choose_variant()
+    int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_tilings.cuh), likewise
+    char flash_name[NUM_FLASH_KERNELS][16];       // its name; empty: there was no choice
     bool gelu_forward_fused, gelu_backward_fused; // set by device_open(), then by choose_variant()
     int cudnn_B, cudnn_T; // cuDNN's attention is used for this shape of micro-batch only; 0: any
     bool is_open;
@@ -73,7 +83,7 @@ typedef struct {
     void (*on_free)(const void* memory, size_t bytes); // called before device memory is freed; or NULL
 } Gpu;
 
-inline Gpu gpu; // the one variable that both object files share
+inline Gpu gpu; // the one variable that the object files share
 
 // ---------------------------------------------------------------------------------------------------------------------
 // errors

@@ -6,15 +6,17 @@
 // independent of the runs. A run inside one piece is added to dwte directly. A run that spans several pieces leaves a
 // partial sum in each of them, and a second kernel adds these in order (a segmented sum: Blelloch 1990, "Prefix sums
 // and their applications").
+//
+// R is the type of the residual stream.
 #pragma once
 #include "column_sums.cuh"
 
 static constexpr int ENCODER_THREADS = 64; // of a block in backward; each has a few columns
 static constexpr int ENCODER_PIECE = 128;  // least length of a piece
 
-template <int WIDTH>
-static __global__ void encoder_forward_kernel(float* out, const int* tokens, const floatX* wte, const floatX* wpe,
-                                              size_t N, int T, int C) {
+template <int WIDTH, class R>
+static __global__ void encoder_forward_kernel(R* out, const int* tokens, const floatX* wte, const floatX* wpe, size_t N,
+                                              int T, int C) {
     const size_t n = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (n >= N) { return; }
     const floatX* token = wte + (size_t)tokens[n] * C;
@@ -57,8 +59,8 @@ template <int WIDTH> static __device__ inline void add_floats(float* p, const fl
 }
 
 // Block (p,i) sums the runs of piece p, for slice i of the columns.
-template <int WIDTH>
-static __global__ void encoder_backward_kernel(float* dwte, float* partials, const float* dout, SortedTokens s, int C) {
+template <int WIDTH, class R>
+static __global__ void encoder_backward_kernel(float* dwte, float* partials, const R* dout, SortedTokens s, int C) {
     const int c = (blockIdx.y * blockDim.x + threadIdx.x) * WIDTH;
     if (c >= C) { return; }
     const size_t begin = blockIdx.x * s.piece, end = begin + s.piece < s.N ? begin + s.piece : s.N;
@@ -102,21 +104,23 @@ static __global__ void encoder_backward_runs_kernel(float* dwte, float* partials
 // ---------------------------------------------------------------------------------------------------------------------
 // launchers
 
-static inline void encoder_forward(float* out, const int* tokens, const floatX* wte, const floatX* wpe, int B, int T,
+template <class R>
+static inline void encoder_forward(R* out, const int* tokens, const floatX* wte, const floatX* wpe, int B, int T,
                                    int C) {
+    enum { WIDE = Pack<R>::SIZE };
     const size_t N = (size_t)B * T;
     const unsigned blocks = blocks_for(N, WARPS_IN_BLOCK);
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
-    if (is_wide<FLOAT_WIDTH>(out, C) && is_wide<FLOAT_WIDTH>(wte, C) && is_wide<FLOAT_WIDTH>(wpe, C)) {
-        encoder_forward_kernel<FLOAT_WIDTH><<<blocks, threads, 0, gpu.stream>>>(out, tokens, wte, wpe, N, T, C);
+    if (is_wide<WIDE>(out, C) && is_wide<WIDE>(wte, C) && is_wide<WIDE>(wpe, C)) {
+        encoder_forward_kernel<WIDE><<<blocks, threads, 0, gpu.stream>>>(out, tokens, wte, wpe, N, T, C);
     } else {
         encoder_forward_kernel<1><<<blocks, threads, 0, gpu.stream>>>(out, tokens, wte, wpe, N, T, C);
     }
     cuda_launched("encoder_forward");
 }
 
-template <int WIDTH>
-static inline void encoder_backward_wte(float* dwte, const float* dout, const int* tokens, const int* order, size_t N,
+template <int WIDTH, class R>
+static inline void encoder_backward_wte(float* dwte, const R* dout, const int* tokens, const int* order, size_t N,
                                         int C) {
     float* partials = (float*)gpu.scratch;
     const size_t most_pieces = SCRATCH_BYTES / (PARTIALS_OF_PIECE * C * sizeof(float));
@@ -128,8 +132,9 @@ static inline void encoder_backward_wte(float* dwte, const float* dout, const in
     cuda_launched("encoder_backward_runs");
 }
 
-static inline void encoder_backward(float* dwte, float* dwpe, const float* dout, const int* tokens, const int* order,
-                                    int B, int T, int C) {
+template <class R>
+static inline void encoder_backward(float* dwte, float* dwpe, const R* dout, const int* tokens, const int* order, int B,
+                                    int T, int C) {
     const size_t N = (size_t)B * T;
     if (is_wide<FLOAT_WIDTH>(dwte, C) && is_wide<FLOAT_WIDTH>(dout, C)) {
         encoder_backward_wte<FLOAT_WIDTH>(dwte, dout, tokens, order, N, C);

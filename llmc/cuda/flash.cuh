@@ -1,58 +1,16 @@
 // Causal attention in tiles (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). A block has its own rows, 16
-// or 32 per warp. It streams the rows that these attend to, or that attend to these, through shared memory: one tile is
-// copied asynchronously while the tile before is computed (double buffering). Scores exist in registers only.
+// or 32 per warp (flash_block.cuh). It streams the rows that these attend to, or that attend to these, through shared
+// memory: one tile is copied asynchronously while the tile before is computed (double buffering). Scores exist in
+// registers only.
 //
 // Forward: own rows are queries; keys and values are streamed; the softmax is online (Milakov & Gimelshein 2018).
 // Backward recomputes the probabilities from the log-sum-exp, in two kernels. For dk and dv own rows are keys and
 // queries are streamed; for dq own rows are queries and keys are streamed. So one thread makes each sum, in a fixed
-// order. This costs 7 matmuls; one kernel with atomic additions would need 5.
+// order. This costs 7 matmuls; one kernel that adds in global memory would need 5 (dev/attention.md says why not).
 //
 // Scores are scaled by 1/sqrt(HS). Exponentials are powers of two, with scale_log2 = log2(e)/sqrt(HS).
 #pragma once
-#include "flash_tile.cuh"
-
-static constexpr int FLASH_MAX_HEAD_SIZE = 128;
-
-// Rows of a block's own tile and of a streamed tile, and the block's shared memory: at most 99 KB, which all GPUs since
-// Ampere have. For heads of up to 64 channels in bf16 a warp has registers for two groups of 16 rows. Such a block
-// needs at most half of the 99 KB, so two blocks fit on an SM of any of these GPUs. BLOCKS_*: blocks that an SM has
-// registers for, as test/sass.sh counts them; with one more, registers would be spilled.
-template <class Type, int HD> struct Flash {
-    enum {
-        PITCH = Tile<Type, HD>::PITCH,
-        ROW_BYTES = HD * sizeof(Type),
-        GROUPS = sizeof(Type) == 2 && HD <= 64 ? 2 : 1,
-        WARP_ROWS = GROUPS * 16,
-        ROWS = GROUPS * (ROW_BYTES > 384 ? 32 : 64),
-        THREADS = ROWS / WARP_ROWS * WARP_SIZE,
-        BLOCKS_FORWARD = sizeof(Type) == 4 ? 1 : HD == 32 ? 4 : 3,
-        BLOCKS_KEYS = sizeof(Type) == 4 ? 1 : HD == 32 ? 3 : 2,
-        BLOCKS_QUERIES = sizeof(Type) == 4 ? 1 : HD == 32 ? 4 : HD == 96 ? 3 : 2,
-        STREAM_FORWARD = ROW_BYTES > 256 ? 16 : ROW_BYTES > 128 || GROUPS == 2 ? 32 : 64,
-        STREAM_BACKWARD = ROW_BYTES > 128 || GROUPS == 2 ? 16 : 32,
-        BYTES_FORWARD = (ROWS + 2 * 2 * STREAM_FORWARD) * PITCH * sizeof(Type),
-        BYTES_BACKWARD = (2 * ROWS + 2 * 2 * STREAM_BACKWARD) * PITCH * sizeof(Type),
-        BYTES_STATISTICS = 2 * 2 * STREAM_BACKWARD * sizeof(float), // lse and delta of streamed queries
-    };
-    static_assert(BYTES_FORWARD <= 99 * 1024 && BYTES_BACKWARD + BYTES_STATISTICS <= 99 * 1024, "too large a tile");
-};
-
-// The head and the tile of a block. Neighbouring blocks have tiles of one head, which read the same rows. Offsets are
-// computed where they are used: a kernel has no registers to keep them in.
-struct FlashPlace {
-    int tile, b, h, T, HS, NH;
-    __device__ int C() const { return NH * HS; }
-    __device__ uint32_t stride() const { return 3u * C(); } // between rows of qkv
-    // of the head's rows in out and dout; in qkv and dqkv; in lse and delta
-    __device__ size_t out() const { return (size_t)b * T * C() + h * HS; }
-    __device__ size_t qkv() const { return (size_t)b * T * stride() + h * HS; }
-    __device__ size_t lse() const { return (size_t)(b * NH + h) * T; }
-};
-
-static __device__ inline FlashPlace flash_place(int rows, int T, int HS, int NH) {
-    const int tiles = (T + rows - 1) / rows, head = blockIdx.x / tiles;
-    return {(int)(blockIdx.x % tiles), head / NH, head % NH, T, HS, NH};
-}
+#include "flash_block.cuh"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // forward
@@ -94,14 +52,15 @@ static __device__ inline void online_softmax(float (&scores)[N][4], OnlineSoftma
     }
 }
 
-template <class Type, int HD>
-static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, HD>::BLOCKS_FORWARD)
+template <class Type, int HD, int VARIANT>
+static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>::THREADS,
+                                         Flash<FLASH_FORWARD, Type, HD, VARIANT>::BLOCKS)
     flash_forward_kernel(Type* out, float* lse, const Type* qkv, float scale_log2, int T, int NH, int HS) {
-    typedef Flash<Type, HD> Shape;
-    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM_FORWARD, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
+    typedef Flash<FLASH_FORWARD, Type, HD, VARIANT> Shape;
+    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
     Type* own = (Type*)flash_memory;
-    Type* stream = own + QUERIES * PITCH; // two stages of keys and values
+    Type* stream = own + Shape::stream_begin() * PITCH; // two stages of keys and values
     const FlashPlace at = flash_place(QUERIES, T, HS, NH);
     const Type *q = qkv + at.qkv(), *k = q + at.C(), *v = k + at.C();
     // the last queries have the most keys: their blocks start first
@@ -116,19 +75,23 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
         cp_async_commit();
     };
 
-    tile_load<HD, QUERIES, Shape::THREADS>(own, q, at.stride(), first, T, HS);
-    cp_async_commit();
-    begin_load(0);
-    cp_async_wait<1>();
-    __syncthreads();
     WarpRows<Type, HD> queries[GROUPS];
+    if (Shape::reuses()) {
+        load_own_rows<Shape>(queries, own, q, at.stride(), first, T, HS);
+        begin_load(0);
+    } else {
+        tile_load<HD, QUERIES, Shape::THREADS>(own, q, at.stride(), first, T, HS);
+        cp_async_commit();
+        begin_load(0);
+        cp_async_wait<1>();
+        __syncthreads();
+        #pragma unroll
+        for (int g = 0; g < GROUPS; g++) { queries[g].load(warp_own + g * 16 * PITCH); }
+    }
     float acc[GROUPS][HD / 8][4] = {};
     OnlineSoftmax state[GROUPS];
     #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        queries[g].load(warp_own + g * 16 * PITCH);
-        state[g] = {{-INFINITY, -INFINITY}, {0, 0}};
-    }
+    for (int g = 0; g < GROUPS; g++) { state[g] = {{-INFINITY, -INFINITY}, {0, 0}}; }
     for (int j = 0; j < tiles; j++) {
         cp_async_wait<0>();
         __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
@@ -155,6 +118,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
         for (int n = 0; n < KEYS / 8; n += 2) { tile_weighted_sum<HD>(acc, p, n, values + n * 8 * PITCH); }
     }
 
+    if (Shape::reuses()) { __syncthreads(); } // all warps have read the tiles that tile_store() overwrites
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         float factor[2];
@@ -178,16 +142,17 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
 
 // Computes dk and dv: own rows are keys. The matmuls are transposed: an accumulator has a key in each row and a query
 // in each column.
-template <class Type, int HD>
-static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, HD>::BLOCKS_KEYS)
+template <class Type, int HD, int VARIANT>
+static __global__ void __launch_bounds__(Flash<FLASH_KEYS, Type, HD, VARIANT>::THREADS,
+                                         Flash<FLASH_KEYS, Type, HD, VARIANT>::BLOCKS)
     flash_backward_keys_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
                                float scale, int T, int NH, int HS) {
-    typedef Flash<Type, HD> Shape;
-    enum { KEYS = Shape::ROWS, QUERIES = Shape::STREAM_BACKWARD, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
+    typedef Flash<FLASH_KEYS, Type, HD, VARIANT> Shape;
+    enum { KEYS = Shape::ROWS, QUERIES = Shape::STREAM, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
-    Type* own = (Type*)flash_memory;                           // keys and values
-    Type* stream = own + 2 * KEYS * PITCH;                     // two stages of q and dout
-    float* statistics = (float*)(stream + 4 * QUERIES * PITCH); // two stages of lse and delta
+    Type* own = (Type*)flash_memory;                    // keys and values
+    Type* stream = own + Shape::stream_begin() * PITCH; // two stages of q and dout
+    float* statistics = (float*)(stream + Shape::stream_rows() * PITCH); // two stages of lse and delta
     const FlashPlace at = flash_place(KEYS, T, HS, NH);
     const Type *q = qkv + at.qkv(), *k = q + at.C(), *v = k + at.C(), *d = dout + at.out();
     const int first = at.tile * KEYS; // the first keys have the most queries: their blocks start first
@@ -198,6 +163,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
         Type* rows = stream + (j & 1) * 2 * QUERIES * PITCH;
         tile_load<HD, QUERIES, Shape::THREADS>(rows, q, at.stride(), j * QUERIES, T, HS);
         tile_load<HD, QUERIES, Shape::THREADS>(rows + QUERIES * PITCH, d, at.C(), j * QUERIES, T, HS);
+        static_assert(2 * QUERIES <= Shape::THREADS, "too long a tile");
         const unsigned i = threadIdx.x;
         const int row = j * QUERIES + i % QUERIES;
         if (i < 2 * QUERIES) {
@@ -206,17 +172,23 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
         cp_async_commit();
     };
 
-    tile_load<HD, KEYS, Shape::THREADS>(own, k, at.stride(), first, T, HS);
-    tile_load<HD, KEYS, Shape::THREADS>(own + KEYS * PITCH, v, at.stride(), first, T, HS);
-    cp_async_commit();
-    begin_load(first_tile);
-    cp_async_wait<1>();
-    __syncthreads();
     WarpRows<Type, HD> keys[GROUPS], values[GROUPS];
-    #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        keys[g].load(warp_own + g * 16 * PITCH);
-        values[g].load(warp_own + (KEYS + g * 16) * PITCH);
+    if (Shape::reuses()) {
+        load_own_rows<Shape>(keys, own, k, at.stride(), first, T, HS);
+        load_own_rows<Shape>(values, own, v, at.stride(), first, T, HS);
+        begin_load(first_tile);
+    } else {
+        tile_load<HD, KEYS, Shape::THREADS>(own, k, at.stride(), first, T, HS);
+        tile_load<HD, KEYS, Shape::THREADS>(own + KEYS * PITCH, v, at.stride(), first, T, HS);
+        cp_async_commit();
+        begin_load(first_tile);
+        cp_async_wait<1>();
+        __syncthreads();
+        #pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            keys[g].load(warp_own + g * 16 * PITCH);
+            values[g].load(warp_own + (KEYS + g * 16) * PITCH);
+        }
     }
 
     const float scale_log2 = scale * LOG2_E;
@@ -253,6 +225,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
             tile_weighted_sum<HD>(dk, ds, 0, queries);
         }
     }
+    if (Shape::reuses()) { __syncthreads(); } // as in forward
     Type* head = dqkv + at.qkv();
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
@@ -264,15 +237,16 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
 }
 
 // Computes dq: own rows are queries.
-template <class Type, int HD>
-static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, HD>::BLOCKS_QUERIES)
+template <class Type, int HD, int VARIANT>
+static __global__ void __launch_bounds__(Flash<FLASH_QUERIES, Type, HD, VARIANT>::THREADS,
+                                         Flash<FLASH_QUERIES, Type, HD, VARIANT>::BLOCKS)
     flash_backward_queries_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
                                   float scale, int T, int NH, int HS) {
-    typedef Flash<Type, HD> Shape;
-    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM_BACKWARD, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
+    typedef Flash<FLASH_QUERIES, Type, HD, VARIANT> Shape;
+    enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
-    Type* own = (Type*)flash_memory;          // q and dout
-    Type* stream = own + 2 * QUERIES * PITCH; // two stages of keys and values
+    Type* own = (Type*)flash_memory;                    // q and dout
+    Type* stream = own + Shape::stream_begin() * PITCH; // two stages of keys and values
     const FlashPlace at = flash_place(QUERIES, T, HS, NH);
     const Type *q = qkv + at.qkv(), *k = q + at.C(), *v = k + at.C(), *d = dout + at.out();
     const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES; // as in forward
@@ -286,18 +260,27 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
         cp_async_commit();
     };
 
-    tile_load<HD, QUERIES, Shape::THREADS>(own, q, at.stride(), first, T, HS);
-    tile_load<HD, QUERIES, Shape::THREADS>(own + QUERIES * PITCH, d, at.C(), first, T, HS);
-    cp_async_commit();
-    begin_load(0);
-    cp_async_wait<1>();
-    __syncthreads();
     WarpRows<Type, HD> queries[GROUPS], douts[GROUPS];
+    if (Shape::reuses()) {
+        load_own_rows<Shape>(queries, own, q, at.stride(), first, T, HS);
+        load_own_rows<Shape>(douts, own, d, at.C(), first, T, HS);
+        begin_load(0);
+    } else {
+        tile_load<HD, QUERIES, Shape::THREADS>(own, q, at.stride(), first, T, HS);
+        tile_load<HD, QUERIES, Shape::THREADS>(own + QUERIES * PITCH, d, at.C(), first, T, HS);
+        cp_async_commit();
+        begin_load(0);
+        cp_async_wait<1>();
+        __syncthreads();
+        #pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            queries[g].load(warp_own + g * 16 * PITCH);
+            douts[g].load(warp_own + (QUERIES + g * 16) * PITCH);
+        }
+    }
     float row_lse[GROUPS][2], row_delta[GROUPS][2];
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        queries[g].load(warp_own + g * 16 * PITCH);
-        douts[g].load(warp_own + (QUERIES + g * 16) * PITCH);
         #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int row = warp_first + g * 16 + acc_row(2 * r);
@@ -335,6 +318,7 @@ static __global__ void __launch_bounds__(Flash<Type, HD>::THREADS, Flash<Type, H
             tile_weighted_sum<HD>(dq, ds, 0, keys);
         }
     }
+    if (Shape::reuses()) { __syncthreads(); } // as in forward
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         tile_store<HD>(dqkv + at.qkv(), at.stride(), warp_first + g * 16, T, HS, dq[g], {scale, scale},
@@ -355,42 +339,72 @@ static inline unsigned flash_blocks(int rows, int B, int T, int C, int NH) {
     return (unsigned)(ceil_div(T, rows) * B * NH);
 }
 
-template <int HD, class Type>
+// Lets a kernel use more than the 48 KB of shared memory that every kernel may.
+template <class Kernel> static inline void flash_allow_shared(Kernel kernel, int bytes) {
+    cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "shared memory");
+}
+
+// A launcher calls itself until VARIANT is the chosen one, or the last that this head size has.
+template <int HD, int VARIANT = 0, class Type>
 static inline void flash_forward(Type* out, float* lse, const Type* qkv, int B, int T, int C, int NH) {
-    typedef Flash<Type, HD> Shape;
-    const int HS = C / NH, bytes = Shape::BYTES_FORWARD;
+    if constexpr (flash_tiling(FLASH_FORWARD, sizeof(Type), HD, VARIANT + 1).warps > 0) {
+        if (gpu.flash_variant[FLASH_FORWARD] > VARIANT) {
+            flash_forward<HD, VARIANT + 1>(out, lse, qkv, B, T, C, NH);
+            return;
+        }
+    }
+    typedef Flash<FLASH_FORWARD, Type, HD, VARIANT> Shape;
     const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
-    cuda_check(cudaFuncSetAttribute(flash_forward_kernel<Type, HD>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-               "flash_forward");
-    flash_forward_kernel<Type, HD><<<blocks, Shape::THREADS, bytes, gpu.stream>>>(
-        out, lse, qkv, LOG2_E / sqrtf((float)HS), T, NH, HS);
+    flash_allow_shared(flash_forward_kernel<Type, HD, VARIANT>, Shape::bytes());
+    flash_forward_kernel<Type, HD, VARIANT><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
+        out, lse, qkv, LOG2_E / sqrtf((float)(C / NH)), T, NH, C / NH);
     cuda_launched("flash_forward");
+}
+
+template <int HD, int VARIANT = 0, class Type>
+static inline void flash_backward_keys(Type* dqkv, const Type* dout, const float* lse, const float* delta,
+                                       const Type* qkv, int B, int T, int C, int NH) {
+    if constexpr (flash_tiling(FLASH_KEYS, sizeof(Type), HD, VARIANT + 1).warps > 0) {
+        if (gpu.flash_variant[FLASH_KEYS] > VARIANT) {
+            flash_backward_keys<HD, VARIANT + 1>(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+            return;
+        }
+    }
+    typedef Flash<FLASH_KEYS, Type, HD, VARIANT> Shape;
+    const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
+    flash_allow_shared(flash_backward_keys_kernel<Type, HD, VARIANT>, Shape::bytes());
+    flash_backward_keys_kernel<Type, HD, VARIANT><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
+        dqkv, dout, lse, delta, qkv, 1.0f / sqrtf((float)(C / NH)), T, NH, C / NH);
+    cuda_launched("flash_backward_keys");
+}
+
+template <int HD, int VARIANT = 0, class Type>
+static inline void flash_backward_queries(Type* dqkv, const Type* dout, const float* lse, const float* delta,
+                                          const Type* qkv, int B, int T, int C, int NH) {
+    if constexpr (flash_tiling(FLASH_QUERIES, sizeof(Type), HD, VARIANT + 1).warps > 0) {
+        if (gpu.flash_variant[FLASH_QUERIES] > VARIANT) {
+            flash_backward_queries<HD, VARIANT + 1>(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+            return;
+        }
+    }
+    typedef Flash<FLASH_QUERIES, Type, HD, VARIANT> Shape;
+    const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
+    flash_allow_shared(flash_backward_queries_kernel<Type, HD, VARIANT>, Shape::bytes());
+    flash_backward_queries_kernel<Type, HD, VARIANT><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
+        dqkv, dout, lse, delta, qkv, 1.0f / sqrtf((float)(C / NH)), T, NH, C / NH);
+    cuda_launched("flash_backward_queries");
 }
 
 template <int HD, class Type>
 static inline void flash_backward(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
                                   int B, int T, int C, int NH) {
-    typedef Flash<Type, HD> Shape;
-    const int HS = C / NH, bytes = Shape::BYTES_BACKWARD, keys_bytes = bytes + Shape::BYTES_STATISTICS;
-    const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
-    const float scale = 1.0f / sqrtf((float)HS);
-    cuda_check(cudaFuncSetAttribute(flash_backward_keys_kernel<Type, HD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    keys_bytes),
-               "flash_backward_keys");
-    cuda_check(cudaFuncSetAttribute(flash_backward_queries_kernel<Type, HD>,
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-               "flash_backward_queries");
-    flash_backward_keys_kernel<Type, HD><<<blocks, Shape::THREADS, keys_bytes, gpu.stream>>>(
-        dqkv, dout, lse, delta, qkv, scale, T, NH, HS);
-    cuda_launched("flash_backward_keys");
-    flash_backward_queries_kernel<Type, HD><<<blocks, Shape::THREADS, bytes, gpu.stream>>>(
-        dqkv, dout, lse, delta, qkv, scale, T, NH, HS);
-    cuda_launched("flash_backward_queries");
+    flash_backward_keys<HD>(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+    flash_backward_queries<HD>(dqkv, dout, lse, delta, qkv, B, T, C, NH);
 }
 
 // Returns true if the kernels take these activations: their rows must consist of whole 128-bit accesses.
 static inline bool flash_supports(const floatX* activations, int HS) {
-    return HS % 8 == 0 && HS <= FLASH_MAX_HEAD_SIZE && is_packable(activations, HS);
+    return HS % 8 == 0 && HS <= flash_max_head_size() && is_packable(activations, HS);
 }
 
 // Kernels are compiled for four head sizes. The smallest one that is large enough runs.

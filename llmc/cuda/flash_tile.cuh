@@ -1,6 +1,6 @@
 // Parts of the kernels in flash.cuh: tiles of rows in shared memory, filled asynchronously, and two matmuls of a warp's
-// 16 rows with a tile. Only the matmuls depend on the type: bf16 runs on tensor cores, fp32 on the threads' fused
-// multiply-adds.
+// 16 rows with a tile. Only the matmuls depend on the type: bf16 and fp16 run on tensor cores, fp32 on the
+// threads' fused multiply-adds.
 //
 // HD is the head size that a kernel is compiled for. Heads of HS <= HD channels are padded with zeros.
 //
@@ -71,25 +71,23 @@ static __device__ inline void tile_store(Type* head, size_t stride, int first, i
 // Elements of the tile are loaded once for all groups. On an A100, whose SM loads 128 bytes from shared memory and does
 // 1024 multiply-adds per clock, one group keeps both equally busy. With two groups the tensor cores are the limit.
 
-template <class Type, int HD> struct WarpRows;
-
-// bf16: the rows stay in registers. ldmatrix loads 16 by 16 elements at a time. `corner` is the address that this lane
-// passes to it, of 8 elements of one row.
-template <int HD> struct WarpRows<bf16, HD> {
+// bf16 and fp16: the rows stay in registers. ldmatrix loads 16 by 16 elements at a time. `corner` is the address that
+// this lane passes to it, of 8 elements of one row.
+template <class Type, int HD> struct WarpRows {
     uint32_t x[HD / 16][4];
 
-    __device__ void load(const bf16* tile) {
-        const bf16* corner = tile + warp_lane() % 16 * Tile<bf16, HD>::PITCH + warp_lane() / 16 * 8;
+    __device__ void load(const Type* tile) {
+        const Type* corner = tile + warp_lane() % 16 * Tile<Type, HD>::PITCH + warp_lane() / 16 * 8;
         #pragma unroll
         for (int i = 0; i < HD / 16; i++) { ldmatrix_x4(x[i], corner + i * 16); }
     }
 };
 
-template <int HD, int N, int GROUPS>
-static __device__ inline void tile_scores(float (&acc)[GROUPS][N][4], const WarpRows<bf16, HD> (&rows)[GROUPS],
-                                          const bf16* tile) {
-    enum { PITCH = Tile<bf16, HD>::PITCH };
-    const bf16* corner = tile + (warp_lane() % 8 + warp_lane() / 16 * 8) * PITCH + warp_lane() / 8 % 2 * 8;
+template <class Type, int HD, int N, int GROUPS>
+static __device__ inline void tile_scores(float (&acc)[GROUPS][N][4], const WarpRows<Type, HD> (&rows)[GROUPS],
+                                          const Type* tile) {
+    enum { PITCH = Tile<Type, HD>::PITCH };
+    const Type* corner = tile + (warp_lane() % 8 + warp_lane() / 16 * 8) * PITCH + warp_lane() / 8 % 2 * 8;
     #pragma unroll
     for (int n = 0; n < N; n += 2) {
         #pragma unroll
@@ -98,30 +96,42 @@ static __device__ inline void tile_scores(float (&acc)[GROUPS][N][4], const Warp
             ldmatrix_x4(b, corner + n * 8 * PITCH + i * 16);
             #pragma unroll
             for (int g = 0; g < GROUPS; g++) {
-                mma_bf16(acc[g][n], rows[g].x[i], b[0], b[1]);
-                mma_bf16(acc[g][n + 1], rows[g].x[i], b[2], b[3]);
+                mma<Type>(acc[g][n], rows[g].x[i], b[0], b[1]);
+                mma<Type>(acc[g][n + 1], rows[g].x[i], b[2], b[3]);
             }
         }
     }
 }
 
-static __device__ inline uint32_t bf16_pair(float low, float high) {
+// Returns the bits of two floats rounded to 16, the first in the lower half.
+template <class Type> static __device__ inline uint32_t rounded_pair(float low, float high);
+template <> __device__ inline uint32_t rounded_pair<bf16>(float low, float high) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
     uint32_t bits;
     memcpy(&bits, &pair, sizeof bits);
     return bits;
 }
+template <> __device__ inline uint32_t rounded_pair<fp16>(float low, float high) {
+    const __half2 pair = __floats2half2_rn(low, high);
+    uint32_t bits;
+    memcpy(&bits, &pair, sizeof bits);
+    return bits;
+}
 
-// An accumulator rounded to bf16 has the layout of mma's first operand.
-template <int HD, int N, int GROUPS>
+// An accumulator rounded to 16 bits has the layout of mma's first operand.
+template <int HD, int N, int GROUPS, class Type>
+    requires(sizeof(Type) == 2)
 static __device__ inline void tile_weighted_sum(float (&acc)[GROUPS][HD / 8][4], const float (&p)[GROUPS][N][4], int n,
-                                                const bf16* tile) {
-    const bf16* corner = tile + warp_lane() % 16 * Tile<bf16, HD>::PITCH + warp_lane() / 16 * 8;
+                                                const Type* tile) {
+    const Type* corner = tile + warp_lane() % 16 * Tile<Type, HD>::PITCH + warp_lane() / 16 * 8;
     uint32_t a[GROUPS][4];
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         #pragma unroll
-        for (int i = 0; i < 4; i++) { a[g][i] = bf16_pair(p[g][n + i / 2][i % 2 * 2], p[g][n + i / 2][i % 2 * 2 + 1]); }
+        for (int i = 0; i < 4; i++) {
+            const float(&from)[4] = p[g][n + i / 2];
+            a[g][i] = rounded_pair<Type>(from[i % 2 * 2], from[i % 2 * 2 + 1]);
+        }
     }
     #pragma unroll
     for (int i = 0; i < HD / 16; i++) {
@@ -129,8 +139,8 @@ static __device__ inline void tile_weighted_sum(float (&acc)[GROUPS][HD / 8][4],
         ldmatrix_x4_trans(b, corner + i * 16);
         #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            mma_bf16(acc[g][2 * i], a[g], b[0], b[1]);
-            mma_bf16(acc[g][2 * i + 1], a[g], b[2], b[3]);
+            mma<Type>(acc[g][2 * i], a[g], b[0], b[1]);
+            mma<Type>(acc[g][2 * i + 1], a[g], b[2], b[3]);
         }
     }
 }

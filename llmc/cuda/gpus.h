@@ -5,16 +5,21 @@
 
 // Multiprocessors, TFLOP/s of dense matmuls summed in fp32, and GB/s of memory, as NVIDIA publishes them. Only GPUs of
 // exactly these names are looked up; others (a laptop's, a MIG instance) are measured. Sources: the white papers on the
-// architectures (GA100, GA102, AD102, GH100, GB202); data sheets for the A10, A30, A40, A5000, L4, L40, L40S, RTX 6000,
-// GH200, H100 NVL, H200 (SXM and NVL) and HGX B200, whose 148 multiprocessors are those that the driver reports. Where
-// only a figure with sparsity is published, half of it is listed. 0: the GPU lacks that type.
+// architectures (TU102, GA100, GA102, AD102, GH100, GB202); data sheets for the T4, Titan RTX, A10, A30, A40, A5000,
+// L4, L40, L40S, RTX 6000, GH200, H100 NVL, H200 (SXM and NVL) and HGX B200, whose 148 multiprocessors are those that
+// the driver reports. Where only a figure with sparsity is published, half of it is listed. A GeForce of Turing sums in
+// fp32 at half of the speed that it has in fp16. 0: the GPU lacks that type.
 typedef struct {
     const char *name, *alias; // the driver's name; the common name
     int major, sms;           // compute capability before the point; streaming multiprocessors
-    double fp32, tf32, bf16, fp8, memory;
+    double fp32, tf32, half, fp8, memory; // half: fp16 and, but for Turing, bf16
 } GpuFacts;
 
 static const GpuFacts GPUS[] = {
+    {"Tesla T4", "T4", 7, 40, 8.1, 0, 65, 0, 320},
+    {"NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti", 7, 68, 14.2, 0, 56.9, 0, 616},
+    {"Quadro RTX 6000", "Quadro RTX 6000", 7, 72, 16.3, 0, 130.5, 0, 672},
+    {"NVIDIA TITAN RTX", "Titan RTX", 7, 72, 16.3, 0, 130.5, 0, 672},
     {"NVIDIA A100-SXM4-80GB", "A100 SXM 80GB", 8, 108, 19.5, 156, 312, 0, 2039},
     {"NVIDIA A100-SXM4-40GB", "A100 SXM 40GB", 8, 108, 19.5, 156, 312, 0, 1555},
     {"NVIDIA A100-PCIE-40GB", "A100 PCIe 40GB", 8, 108, 19.5, 156, 312, 0, 1555},
@@ -56,7 +61,8 @@ static inline const GpuFacts* gpu_named(const char* name) {
 static inline double gpu_peak_flops(const GpuFacts* g, const char* dtype) {
     const double tflops = !strcmp(dtype, "fp32")   ? g->fp32
                           : !strcmp(dtype, "tf32") ? g->tf32
-                          : !strcmp(dtype, "bf16") ? g->bf16
+                          : !strcmp(dtype, "bf16") ? (g->major >= 8 ? g->half : 0)
+                          : !strcmp(dtype, "fp16") ? g->half
                           : !strcmp(dtype, "fp8")  ? g->fp8
                                                    : 0;
     return 1e12 * tflops;

@@ -9,6 +9,9 @@
 // sums dweight and dbias over its rows in shared memory of its own. Longer rows are read twice by a block: in the first
 // pass each warp computes the two means of a row; in the second pass each thread takes a few columns of all these rows
 // and sums dweight and dbias of its columns alone. column_sums.cuh adds the partial sums of the blocks.
+//
+// R is the type of the residual stream: of inp and dinp. What a row becomes when it is stored is what is normalized:
+// backward, which reads it again, then has the statistics of its own numbers.
 #pragma once
 #include "column_sums.cuh"
 
@@ -20,15 +23,15 @@ static constexpr int LAYERNORM_HELD_COLUMNS = 2048;
 
 // CACHED: the rows fit in shared memory; else global memory is read again. The compiler must know which: it cannot tell
 // where a pointer to either points, and reads it by slower generic loads. RESIDUAL: normalizes residual = inp + add.
-template <int WIDTH, bool RESIDUAL, bool CACHED>
-static __global__ void layernorm_forward_kernel(float* residual, floatX* out, float* mean, float* rstd,
-                                                const float* inp, const floatX* add, const floatX* weight,
-                                                const floatX* bias, size_t N, int C) {
+template <int WIDTH, bool RESIDUAL, bool CACHED, class R>
+static __global__ void layernorm_forward_kernel(R* residual, floatX* out, float* mean, float* rstd, const R* inp,
+                                                const floatX* add, const floatX* weight, const floatX* bias, size_t N,
+                                                int C) {
     extern __shared__ float4 layernorm_rows[];
     const size_t n = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (n >= N) { return; }
-    float* cache = (float*)layernorm_rows + (size_t)threadIdx.y * C;
-    const float* row = CACHED ? cache : RESIDUAL ? residual + n * C : inp + n * C;
+    R* cache = (R*)layernorm_rows + (size_t)threadIdx.y * C;
+    const R* row = CACHED ? cache : RESIDUAL ? residual + n * C : inp + n * C;
     const int first = threadIdx.x * WIDTH, step = WARP_SIZE * WIDTH;
     float x[WIDTH], sum = 0, squares = 0;
     for (int c = first; c < C; c += step) {
@@ -36,7 +39,7 @@ static __global__ void layernorm_forward_kernel(float* residual, floatX* out, fl
         if (RESIDUAL) {
             float y[WIDTH];
             load_floats(y, add + n * C + c);
-            for (int k = 0; k < WIDTH; k++) { x[k] += y[k]; }
+            for (int k = 0; k < WIDTH; k++) { x[k] = to_float(from_float<R>(x[k] + y[k])); }
             store_floats(residual + n * C + c, x);
         }
         if (CACHED) { store_floats(cache + c, x); }
@@ -62,20 +65,45 @@ static __global__ void layernorm_forward_kernel(float* residual, floatX* out, fl
     }
 }
 
-// A lane holds VECTORS times FLOAT_WIDTH elements of a row. dweight and dbias (blocks,C) are set to the sums over the
-// rows of each block. dinp_stored may be dinp. Shared memory: dweight and dbias (C) of each warp.
-template <int VECTORS>
+// Sums of the columns of a row in shared memory, of which a lane accesses four at a time. Where a lane has packs of 8
+// columns (WIDTH), the first four of each pack lie in the lower part of the sums and the others in the upper part, so
+// that neighbouring lanes access neighbours. The parts begin 16 banks apart: 32 neighbouring columns are in 32 banks.
+template <int WIDTH> static HOST_DEVICE inline int upper_sums(int C) { return WIDTH == 8 ? C / 2 / 32 * 32 + 48 : 0; }
+template <int WIDTH> static HOST_DEVICE inline int sums_size(int C) {
+    return WIDTH == 8 ? upper_sums<WIDTH>(C) + C / 2 : C;
+}
+template <int WIDTH> static HOST_DEVICE inline int sum_at(int c, int C) {
+    return WIDTH == 8 ? c % 8 / 4 * upper_sums<WIDTH>(C) + c / 8 * 4 + c % 4 : c;
+}
+template <int WIDTH> static __device__ inline void load_sums(float (&x)[WIDTH], const float* sums, int c, int C) {
+    for (int k = 0; k < WIDTH; k += 4) {
+        float four[4];
+        load_floats(four, sums + sum_at<WIDTH>(c + k, C));
+        for (int i = 0; i < 4; i++) { x[k + i] = four[i]; }
+    }
+}
+template <int WIDTH> static __device__ inline void store_sums(float* sums, const float (&x)[WIDTH], int c, int C) {
+    for (int k = 0; k < WIDTH; k += 4) {
+        const float four[4] = {x[k], x[k + 1], x[k + 2], x[k + 3]};
+        store_floats(sums + sum_at<WIDTH>(c + k, C), four);
+    }
+}
+
+// A lane holds VECTORS packs of a row. dweight and dbias (blocks,C) are set to the sums over the rows of each block.
+// dinp_stored may be dinp. Shared memory: the sums of dweight and dbias of each warp.
+template <int VECTORS, class R>
 static __global__ void __launch_bounds__(LAYERNORM_HELD_WARPS* WARP_SIZE)
-    layernorm_backward_held_kernel(float* dinp, floatX* dinp_stored, float* dweight, float* dbias, const floatX* dout,
-                                   const float* inp, const floatX* weight, const float* mean, const float* rstd,
-                                   size_t N, int C) {
-    enum { WIDTH = FLOAT_WIDTH, STEP = WARP_SIZE * WIDTH, WARPS = LAYERNORM_HELD_WARPS };
+    layernorm_backward_held_kernel(R* dinp, floatX* dinp_stored, float* dweight, float* dbias, const floatX* dout,
+                                   const R* inp, const floatX* weight, const float* mean, const float* rstd, size_t N,
+                                   int C) {
+    enum { WIDTH = Pack<R>::SIZE, STEP = WARP_SIZE * WIDTH, WARPS = LAYERNORM_HELD_WARPS };
     extern __shared__ float4 layernorm_warps[];
     const bool rounded = (const void*)dinp_stored != (const void*)dinp;
     const int first = threadIdx.x * WIDTH;
-    float *sums = (float*)layernorm_warps, *dw_sum = sums + (size_t)threadIdx.y * 2 * C, *db_sum = dw_sum + C;
-    const float zeros[WIDTH] = {0};
-    for (int c = first; c < 2 * C; c += STEP) { store_floats(dw_sum + c, zeros); }
+    const int size = sums_size<WIDTH>(C);
+    float *sums = (float*)layernorm_warps, *dw_sum = sums + (size_t)threadIdx.y * 2 * size, *db_sum = dw_sum + size;
+    const float zeros[4] = {0};
+    for (int c = threadIdx.x * 4; c < 2 * size; c += WARP_SIZE * 4) { store_floats(dw_sum + c, zeros); }
     __syncwarp();
     for (size_t n = (size_t)blockIdx.x * WARPS + threadIdx.y; n < N; n += (size_t)gridDim.x * WARPS) {
         float d[VECTORS][WIDTH], x[VECTORS][WIDTH], w[WIDTH], dnorm_sum = 0, dnorm_norm_sum = 0;
@@ -106,8 +134,8 @@ static __global__ void __launch_bounds__(LAYERNORM_HELD_WARPS* WARP_SIZE)
             float sum[WIDTH], dw[WIDTH], db[WIDTH];
             load_floats(sum, dinp + n * C + c);
             load_floats(w, weight + c);
-            load_floats(dw, dw_sum + c);
-            load_floats(db, db_sum + c);
+            load_sums(dw, dw_sum, c, C);
+            load_sums(db, db_sum, c, C);
             for (int k = 0; k < WIDTH; k++) {
                 sum[k] += r * (d[i][k] * w[k] - dnorm_mean - x[i][k] * dnorm_norm_mean);
                 dw[k] += d[i][k] * x[i][k];
@@ -115,16 +143,16 @@ static __global__ void __launch_bounds__(LAYERNORM_HELD_WARPS* WARP_SIZE)
             }
             store_floats(dinp + n * C + c, sum);
             if (rounded) { store_floats(dinp_stored + n * C + c, sum); }
-            store_floats(dw_sum + c, dw);
-            store_floats(db_sum + c, db);
+            store_sums(dw_sum, dw, c, C);
+            store_sums(db_sum, db, c, C);
         }
     }
     __syncthreads();
     for (int c = threadIdx.y * WARP_SIZE + threadIdx.x; c < C; c += WARPS * WARP_SIZE) {
         float dw = 0, db = 0;
         for (int warp = 0; warp < WARPS; warp++) {
-            dw += sums[(size_t)(2 * warp) * C + c];
-            db += sums[(size_t)(2 * warp + 1) * C + c];
+            dw += sums[(size_t)(2 * warp) * size + sum_at<WIDTH>(c, C)];
+            db += sums[(size_t)(2 * warp + 1) * size + sum_at<WIDTH>(c, C)];
         }
         dweight[(size_t)blockIdx.x * C + c] = dw;
         dbias[(size_t)blockIdx.x * C + c] = db;
@@ -137,8 +165,8 @@ typedef struct {
 } LayernormRow;
 
 // Computes the two means of a row; all lanes of a warp must call it.
-template <int WIDTH>
-static __device__ inline LayernormRow layernorm_row_means(const floatX* dout, const float* inp, const floatX* weight,
+template <int WIDTH, class R>
+static __device__ inline LayernormRow layernorm_row_means(const floatX* dout, const R* inp, const floatX* weight,
                                                           float mean, float rstd, int C) {
     float dnorm_sum = 0, dnorm_norm_sum = 0;
     for (int c = threadIdx.x * WIDTH; c < C; c += WARP_SIZE * WIDTH) {
@@ -157,9 +185,9 @@ static __device__ inline LayernormRow layernorm_row_means(const floatX* dout, co
 
 // Sets dweight and dbias (blocks,C) to the sums over the rows of each block, which takes one row per warp at a time.
 // dinp_stored may be dinp.
-template <int WIDTH>
-static __global__ void layernorm_backward_kernel(float* dinp, floatX* dinp_stored, float* dweight, float* dbias,
-                                                 const floatX* dout, const float* inp, const floatX* weight,
+template <int WIDTH, class R>
+static __global__ void layernorm_backward_kernel(R* dinp, floatX* dinp_stored, float* dweight, float* dbias,
+                                                 const floatX* dout, const R* inp, const floatX* weight,
                                                  const float* mean, const float* rstd, size_t N, int C) {
     __shared__ LayernormRow rows[WARPS_IN_BLOCK];
     const bool rounded = (const void*)dinp_stored != (const void*)dinp;
@@ -206,11 +234,11 @@ static __global__ void layernorm_backward_kernel(float* dinp, floatX* dinp_store
 // ---------------------------------------------------------------------------------------------------------------------
 // launchers
 
-template <int WIDTH, bool RESIDUAL>
-static inline void layernorm_forward_launch(float* residual, floatX* out, float* mean, float* rstd, const float* inp,
+template <int WIDTH, bool RESIDUAL, class R>
+static inline void layernorm_forward_launch(R* residual, floatX* out, float* mean, float* rstd, const R* inp,
                                             const floatX* add, const floatX* weight, const floatX* bias, size_t N,
                                             int C) {
-    const size_t row_bytes = (size_t)C * sizeof(float), rows = LAYERNORM_SHARED / row_bytes;
+    const size_t row_bytes = (size_t)C * sizeof(R), rows = LAYERNORM_SHARED / row_bytes;
     if (rows > 0) {
         const unsigned warps = (unsigned)min_size(rows, WARPS_IN_BLOCK);
         const dim3 threads(WARP_SIZE, warps);
@@ -224,10 +252,11 @@ static inline void layernorm_forward_launch(float* residual, floatX* out, float*
     }
 }
 
-static inline void layernorm_forward(floatX* out, float* mean, float* rstd, const float* inp, const floatX* weight,
+template <class R>
+static inline void layernorm_forward(floatX* out, float* mean, float* rstd, const R* inp, const floatX* weight,
                                      const floatX* bias, int N, int C) {
-    enum { WIDE = FLOAT_WIDTH };
-    float* const residual = nullptr;
+    enum { WIDE = Pack<R>::SIZE };
+    R* const residual = nullptr;
     const floatX* const add = nullptr;
     if (is_wide<WIDE>(out, C) && is_wide<WIDE>(inp, C) && is_wide<WIDE>(weight, C) && is_wide<WIDE>(bias, C)) {
         layernorm_forward_launch<WIDE, false>(residual, out, mean, rstd, inp, add, weight, bias, N, C);
@@ -237,10 +266,11 @@ static inline void layernorm_forward(floatX* out, float* mean, float* rstd, cons
     cuda_launched("layernorm_forward");
 }
 
-static inline void residual_layernorm_forward(float* residual, floatX* out, float* mean, float* rstd,
-                                              const float* inp1, const floatX* inp2, const floatX* weight,
-                                              const floatX* bias, int N, int C) {
-    enum { WIDE = FLOAT_WIDTH };
+template <class R>
+static inline void residual_layernorm_forward(R* residual, floatX* out, float* mean, float* rstd, const R* inp1,
+                                              const floatX* inp2, const floatX* weight, const floatX* bias, int N,
+                                              int C) {
+    enum { WIDE = Pack<R>::SIZE };
     if (is_wide<WIDE>(residual, C) && is_wide<WIDE>(out, C) && is_wide<WIDE>(inp1, C) && is_wide<WIDE>(inp2, C) &&
         is_wide<WIDE>(weight, C) && is_wide<WIDE>(bias, C)) {
         layernorm_forward_launch<WIDE, true>(residual, out, mean, rstd, inp1, inp2, weight, bias, N, C);
@@ -263,27 +293,27 @@ static inline LayernormSums layernorm_sums(size_t resident, size_t N, size_t row
     return {dweight, dweight + blocks * C, blocks};
 }
 
-template <int VECTORS>
-static inline LayernormSums layernorm_backward_held(float* dinp, floatX* dinp_stored, const floatX* dout,
-                                                    const float* inp, const floatX* weight, const float* mean,
-                                                    const float* rstd, int N, int C) {
+template <int VECTORS, class R>
+static inline LayernormSums layernorm_backward_held(R* dinp, floatX* dinp_stored, const floatX* dout, const R* inp,
+                                                    const floatX* weight, const float* mean, const float* rstd, int N,
+                                                    int C) {
+    const auto kernel = layernorm_backward_held_kernel<VECTORS, R>;
     const dim3 threads(WARP_SIZE, LAYERNORM_HELD_WARPS);
-    const size_t shared = (size_t)LAYERNORM_HELD_WARPS * 2 * C * sizeof(float);
-    cuda_check(cudaFuncSetAttribute(layernorm_backward_held_kernel<VECTORS>,
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+    const size_t shared = (size_t)LAYERNORM_HELD_WARPS * 2 * sums_size<Pack<R>::SIZE>(C) * sizeof(float);
+    cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
                "layernorm_backward");
     const size_t resident =
-        resident_blocks(layernorm_backward_held_kernel<VECTORS>, LAYERNORM_HELD_WARPS * WARP_SIZE, shared);
+        resident_blocks<layernorm_backward_held_kernel<VECTORS, R>>(LAYERNORM_HELD_WARPS * WARP_SIZE, shared);
     const LayernormSums sums = layernorm_sums(resident, N, LAYERNORM_HELD_WARPS, C);
     layernorm_backward_held_kernel<VECTORS><<<(unsigned)sums.blocks, threads, shared, gpu.stream>>>(
         dinp, dinp_stored, sums.dweight, sums.dbias, dout, inp, weight, mean, rstd, N, C);
     return sums;
 }
 
-template <int WIDTH>
-static inline LayernormSums layernorm_backward_twice(float* dinp, floatX* dinp_stored, const floatX* dout,
-                                                     const float* inp, const floatX* weight, const float* mean,
-                                                     const float* rstd, int N, int C) {
+template <int WIDTH, class R>
+static inline LayernormSums layernorm_backward_twice(R* dinp, floatX* dinp_stored, const floatX* dout, const R* inp,
+                                                     const floatX* weight, const float* mean, const float* rstd, int N,
+                                                     int C) {
     const dim3 threads(WARP_SIZE, WARPS_IN_BLOCK);
     const LayernormSums sums =
         layernorm_sums((size_t)LAYERNORM_BLOCKS_PER_SM * gpu.num_sms, N, WARPS_IN_BLOCK, C);
@@ -292,16 +322,17 @@ static inline LayernormSums layernorm_backward_twice(float* dinp, floatX* dinp_s
     return sums;
 }
 
-static inline void layernorm_backward(float* dinp, floatX* dinp_stored, float* dweight, float* dbias,
-                                      const floatX* dout, const float* inp, const floatX* weight, const float* mean,
-                                      const float* rstd, int N, int C) {
-    enum { WIDE = FLOAT_WIDTH };
+template <class R>
+static inline void layernorm_backward(R* dinp, floatX* dinp_stored, float* dweight, float* dbias, const floatX* dout,
+                                      const R* inp, const floatX* weight, const float* mean, const float* rstd, int N,
+                                      int C) {
+    enum { WIDE = Pack<R>::SIZE, MOST_VECTORS = LAYERNORM_HELD_COLUMNS / (WARP_SIZE * WIDE) };
     const bool wide = is_wide<WIDE>(dinp, C) && is_wide<WIDE>(dinp_stored, C) && is_wide<WIDE>(dout, C) &&
                       is_wide<WIDE>(inp, C) && is_wide<WIDE>(weight, C);
-    const auto backward = !wide                             ? layernorm_backward_twice<1>
-                          : C > LAYERNORM_HELD_COLUMNS      ? layernorm_backward_twice<WIDE>
-                          : C > LAYERNORM_HELD_COLUMNS / 2  ? layernorm_backward_held<16>
-                                                            : layernorm_backward_held<8>;
+    const auto backward = !wide                             ? layernorm_backward_twice<1, R>
+                          : C > LAYERNORM_HELD_COLUMNS      ? layernorm_backward_twice<FLOAT_WIDTH, R>
+                          : C > LAYERNORM_HELD_COLUMNS / 2  ? layernorm_backward_held<MOST_VECTORS, R>
+                                                            : layernorm_backward_held<MOST_VECTORS / 2, R>;
     const LayernormSums sums = backward(dinp, dinp_stored, dout, inp, weight, mean, rstd, N, C);
     cuda_launched("layernorm_backward");
     column_sums<true>(dweight, sums.dweight, sums.blocks, C, 1);

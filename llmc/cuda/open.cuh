@@ -10,8 +10,8 @@ static inline bool is_attention_requested(const char* name) {
 // Ends the program if --attention asks for kernels that this program lacks or that another option excludes.
 static inline void require_attention(const DeviceOptions* o) {
     if (!o->attention || strcmp(o->attention, "cudnn")) { return; }
-    if (sizeof(floatX) != sizeof(bf16)) {
-        usage_error("--attention cudnn: cuDNN's attention is for --dtype bf16: give that, or --attention flash");
+    if (!FLOATX_IS_16_BITS) {
+        usage_error("--attention cudnn: cuDNN's attention is for --dtype bf16 or fp16: give one, or --attention flash");
     }
     if (!attention_cudnn_prepare) {
         usage_error("--attention cudnn: this program was built without cuDNN: `sh scripts/setup.sh cudnn`, then `make "
@@ -55,14 +55,16 @@ static inline int cuda_require_gpu(const DeviceOptions* o) {
 }
 
 static inline void cuda_require_architecture(void) {
-    if (gpu.major < 8) {
-        fatal("%s has compute capability %d.%d: this program needs 8.0 (Ampere) or later, for bf16, TF32 and "
-              "asynchronous copies. Train on the CPU with ./train_gpt2",
+    if (10 * gpu.major + gpu.minor < 75) {
+        fatal("%s has compute capability %d.%d: this program needs 7.5 (Turing) or later. Train on the CPU with "
+              "./train_gpt2",
               gpu.name, gpu.major, gpu.minor);
     }
     cudaFuncAttributes attributes;
     const cudaError_t error = cudaFuncGetAttributes(&attributes, (const void*)probe_kernel);
-    if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+    // Turing's code would run on later GPUs too, but slowly, and traps in bf16.
+    const bool is_turings = error == cudaSuccess && attributes.ptxVersion < 80 && gpu.major >= 8;
+    if (is_turings || error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
         error == cudaErrorUnsupportedPtxVersion) {
         fatal("%s (compute capability %d.%d): this program was built without code for it. Build it again with `make "
               "train_gpt2cu GPU=%d%d`",
@@ -76,17 +78,32 @@ static inline bool device_exists(void) {
     return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
+// Returns the compute capability of the GPU that the options name, without the point.
+static inline int compute_capability(const DeviceOptions* o) {
+    const int index = cuda_require_gpu(o);
+    int major = 0, minor = 0;
+    cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "asking what the GPU can do");
+    cuda_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index), "asking what the GPU can do");
+    return 10 * major + minor;
+}
+
 static inline const char* device_lacks(const DeviceOptions* o) {
     static char text[64];
-    int major = 0, minor = 0;
-    if (!o->fp8) { return NULL; }
-    if (o->plain) { return "the plain kernels have no FP8"; }
-    const int index = cuda_require_gpu(o);
-    cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "asking for FP8");
-    cuda_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index), "asking for FP8");
-    if (10 * major + minor >= 89) { return NULL; }
-    snprintf(text, sizeof text, "FP8 needs compute capability 8.9, this GPU has %d.%d", major, minor);
+    const bool is_bf16 = std::is_same_v<floatX, bf16>;
+    const int needed = o->fp8 ? 89 : is_bf16 || o->tf32 ? 80 : 75, capability = compute_capability(o);
+    if (o->fp8 && o->plain) { return "the plain kernels have no FP8"; }
+    if (capability >= needed || capability < 75) { return NULL; } // open_gpu() refuses GPUs before 7.5
+    snprintf(text, sizeof text, "%s needs compute capability %d.%d, this GPU has %d.%d",
+             o->fp8 ? "FP8" : is_bf16 ? "bf16" : "TF32", needed / 10, needed % 10, capability / 10, capability % 10);
     return text;
+}
+
+// Ends the program if the GPU lacks the arithmetic of --dtype.
+static inline void require_arithmetic(const DeviceOptions* o) {
+    if (!device_lacks(o)) { return; }
+    const char *asked = o->fp8 ? "fp8" : o->tf32 ? "tf32" : STRING(FLOATX);
+    const char* instead = compute_capability(o) < 80 ? "fp16" : "bf16";
+    usage_error("--dtype %s: %s: give --dtype %s", asked, device_lacks(o), instead);
 }
 
 static inline void open_events() {
@@ -120,14 +137,15 @@ static inline void open_gpu(const DeviceOptions* o) {
     gpu.is_open = true;
 }
 
-// GELU is fused for bf16 only: cuBLASLt does not document the accuracy of its tanh, and rounding to bf16 hides it.
-static inline bool can_fuse_gelu() { return gpu.fused && sizeof(floatX) == sizeof(bf16); }
+// GELU is fused for bf16 and fp16 only: cuBLASLt does not document the accuracy of its tanh, which rounding to 16 bits
+// hides.
+static inline bool can_fuse_gelu() { return gpu.fused && FLOATX_IS_16_BITS; }
 
 // Opens the device with the variants that are probably the fastest; choose_variant() sets them later. Fused GELU is
 // assumed, not measured, to pay from Hopper on: on earlier GPUs the library's kernels write the output twice.
 static inline void device_open(const DeviceOptions* o) {
     if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
-    if (device_lacks(o)) { usage_error("--dtype fp8: %s: give --dtype bf16", device_lacks(o)); }
+    require_arithmetic(o);
     gpu.plain = o->plain;
     gpu.fused = o->fused && !o->plain;
     gpu.flash = o->flash && !o->plain;
@@ -138,6 +156,8 @@ static inline void device_open(const DeviceOptions* o) {
     require_attention(o);
     if (!gpu.is_open) { open_gpu(o); }
     gpu.attention = !gpu.flash ? ATTENTION_PLAIN : is_attention_requested("cudnn") ? ATTENTION_CUDNN : ATTENTION_FLASH;
+    memset(gpu.flash_variant, 0, sizeof gpu.flash_variant);
+    memset(gpu.flash_name, 0, sizeof gpu.flash_name);
     gpu.gelu_forward_fused = gpu.gelu_backward_fused = gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX));
     gpu.cudnn_B = gpu.cudnn_T = 0;
 }
@@ -148,11 +168,16 @@ static inline int device_threads(void) { return 0; }
 
 static const char* const ATTENTION_NAMES[] = {"plain", "flash", "cudnn"};
 static const char* const GELU_NAMES[] = {"apart", "fused"};
+static const char* const FLASH_NAMES[] = {"flash_forward", "flash_keys", "flash_queries"};
 
 static inline const char* device_kernels(void) {
-    static char text[96];
+    static char text[KERNELS_TEXT];
     if (gpu.plain) { return "plain"; }
-    snprintf(text, sizeof text, "attention=%s gelu_forward=%s gelu_backward=%s", ATTENTION_NAMES[gpu.attention],
-             GELU_NAMES[gpu.gelu_forward_fused], GELU_NAMES[gpu.gelu_backward_fused]);
+    int n = snprintf(text, sizeof text, "attention=%s gelu_forward=%s gelu_backward=%s", ATTENTION_NAMES[gpu.attention],
+                     GELU_NAMES[gpu.gelu_forward_fused], GELU_NAMES[gpu.gelu_backward_fused]);
+    for (int k = 0; k < NUM_FLASH_KERNELS; k++) {
+        if (!*gpu.flash_name[k]) { continue; }
+        n += snprintf(text + n, sizeof text - n, " %s=%s", FLASH_NAMES[k], gpu.flash_name[k]);
+    }
     return text;
 }

@@ -7,7 +7,7 @@
 // Returns the operations per second in the data sheet of a GPU of this name (gpus.h); 0 if it is not in the table.
 static inline double published_peak_flops(const char* name) {
     const GpuFacts* facts = gpu_named(name);
-    const char* dtype = gpu.fp8 ? "fp8" : FLOATX_TYPE == CUDA_R_16BF ? "bf16" : gpu.tf32 ? "tf32" : "fp32";
+    const char* dtype = gpu.fp8 ? "fp8" : gpu.tf32 ? "tf32" : STRING(FLOATX);
     return facts ? gpu_peak_flops(facts, dtype) : 0;
 }
 

@@ -14,7 +14,7 @@
 #include <float.h>
 
 static constexpr int SOFTMAX_THREADS = 512;
-// 28 of the 64 registers that a thread of so large a block has: room for 57344 logits in bf16
+// 28 of the 64 registers that a thread of so large a block has: room for 57344 logits of 16 bits
 static constexpr int HELD_THREADS = 1024, HELD_PACKS = 7, HELD_ROW_BYTES = HELD_THREADS * HELD_PACKS * 16;
 
 // The error of __expf grows with the distance of its argument from 0. The largest logit has argument 0, so the error is
@@ -54,11 +54,21 @@ static __global__ void softmax_rows_kernel(float* losses, floatX* logits, const 
 // Eight (or in fp32 four) neighbouring logits, as they are stored: unpacked ones would need twice the registers.
 typedef uint4 Logits;
 
-// A bf16 is the upper half of a float. nvcc would keep a pack of bf16 in as many 32-bit registers.
+// Returns the lower (k even) or the upper one of two 16-bit floats.
+static __device__ inline float float_of_pair(uint32_t word, int k, bf16) { // a bf16 is the upper half of a float
+    return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+}
+static __device__ inline float float_of_pair(uint32_t word, int k, fp16) {
+    __half2 pair;
+    memcpy(&pair, &word, sizeof pair);
+    return k % 2 ? __high2float(pair) : __low2float(pair);
+}
+static __device__ inline float float_of_pair(uint32_t word, int, fp32) { return __uint_as_float(word); } // just one
+
+// nvcc would keep a pack of 16-bit floats in as many 32-bit registers.
 static __device__ inline float held_logit(const Logits& held, int k) {
     const uint32_t words[] = {held.x, held.y, held.z, held.w}, word = words[k * sizeof(floatX) / sizeof(uint32_t)];
-    if (sizeof(floatX) == 4) { return __uint_as_float(word); }
-    return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16);
+    return float_of_pair(word, k, floatX());
 }
 
 // Full packs of logits are held; of the few behind them each thread takes one. -INFINITY stands for logits beyond the
@@ -66,7 +76,7 @@ static __device__ inline float held_logit(const Logits& held, int k) {
 static __global__ void __launch_bounds__(HELD_THREADS)
     softmax_held_kernel(float* losses, floatX* logits, const int* targets, float dloss, int V, int Vp) {
     enum { WIDTH = FLOATX_WIDTH, STEP = HELD_THREADS * WIDTH };
-    const uint32_t none = sizeof(floatX) == 2 ? 0xff80ff80u : 0xff800000u; // -INFINITY, in bf16 twice
+    const uint32_t none = FLOATX_IS_FP16 ? 0xfc00fc00u : FLOATX_IS_16_BITS ? 0xff80ff80u : 0xff800000u; // -INFINITY
     floatX* row = logits + (size_t)blockIdx.x * Vp;
     const int target = targets[blockIdx.x], first = threadIdx.x * WIDTH, full = V / WIDTH * WIDTH;
     const int single = full + (int)threadIdx.x;

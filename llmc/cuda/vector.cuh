@@ -58,17 +58,23 @@ template <int WIDTH, class Type> static inline bool is_wide(const Type* p, size_
     return !gpu.plain && (uintptr_t)p % sizeof(typename Access<WIDTH * sizeof(Type)>::Type) == 0 && n % WIDTH == 0;
 }
 
-// WIDTH of kernels that access mostly floats, and of those that access mostly floatX.
+// WIDTH of kernels that access mostly floats, and of those that access mostly floatX. Kernels of the residual stream
+// that access all of it as R have Pack<R>::SIZE.
 static constexpr int FLOAT_WIDTH = 4, FLOATX_WIDTH = 16 / sizeof(floatX);
 
 // Threads of a block; kernels with one warp per row have (WARP_SIZE, WARPS_IN_BLOCK). 8: chosen, not measured.
 static constexpr int WARPS_IN_BLOCK = 8, THREADS_IN_BLOCK = WARPS_IN_BLOCK * WARP_SIZE;
 
 // Returns the number of blocks of a kernel that the GPU runs at a time. A grid of that size, whose blocks loop over
-// the work, has no last wave that leaves SMs idle.
-template <class Kernel> static inline size_t resident_blocks(Kernel kernel, int threads, size_t dynamic_shared) {
-    int per_sm = 0;
-    cuda_check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, threads, dynamic_shared), "occupancy");
+// the work, has no last wave that leaves SMs idle. The answer for the last `dynamic_shared` is remembered.
+template <auto KERNEL> static inline size_t resident_blocks(int threads, size_t dynamic_shared) {
+    static size_t asked_shared;
+    static int per_sm;
+    if (!per_sm || dynamic_shared != asked_shared) {
+        cuda_check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, KERNEL, threads, dynamic_shared),
+                   "occupancy");
+        asked_shared = dynamic_shared;
+    }
     return (size_t)per_sm * gpu.num_sms;
 }
 

@@ -40,8 +40,8 @@ bool dataset_exists(const char* option, const char* patterns, Error* err) {
 
 // Returns true for the records that ./prepare leaves beside its shards, which a pattern like data/stories* matches too.
 static bool is_record(const char* path) {
-    const size_t n = strlen(path);
-    return n > 5 && strcmp(path + n - 5, ".json") == 0;
+    const char* dot = strrchr(path, '.');
+    return dot && (!strcmp(dot, ".json") || !strcmp(dot, ".b2sums"));
 }
 
 // Lists the files of the data set, each once, and without records unless nothing else matches.
@@ -124,6 +124,21 @@ bool dataset_open(Dataset* d, const char* option, const char* patterns, int T, i
     globfree(&found);
     if (!ok) { dataset_close(d); }
     return ok;
+}
+
+bool dataset_verify(const Dataset* d, Error* err) {
+    Progress shown = {0, 0};
+    for (int i = 0; i < d->num_files; i++) {
+        const char* path = d->files[i].path;
+        bool has_sum;
+        progress(&shown, "verifying shard %d of %d", i + 1, d->num_files);
+        if (!shard_verify_sum(path, &has_sum, err)) { return false; }
+        if (!has_sum) {
+            return fail(err, "%s: it has no checksum: for shards PREFIX_*.bin that are known to be right, `b2sum "
+                        "PREFIX_*.bin >PREFIX.b2sums` in their folder makes them", path);
+        }
+    }
+    return true;
 }
 
 bool dataset_read(Dataset* d, uint64_t window, int* tokens, int* targets, Error* err) {

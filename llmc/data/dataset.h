@@ -32,10 +32,13 @@ typedef struct {
 void dataset_close(Dataset* d);
 
 // Opens the shards that match `patterns`, which commas or spaces separate (a backslash before one makes it part of a
-// name). Files named .json, which ./prepare writes beside its shards, are ignored unless nothing else matches. `option`
-// names the patterns' option in messages. Reads each shard's header, first and last tokens. Fails if nothing
-// matches, or a file is no shard or too short for a window; then nothing stays open.
+// name). Files named .json or .b2sums, which ./prepare writes beside its shards, are ignored unless nothing else
+// matches. `option` names the patterns' option in messages. Reads each shard's header, first and last tokens. Fails if
+// nothing matches, or a file is no shard or too short for a window; then nothing stays open.
 bool dataset_open(Dataset* d, const char* option, const char* patterns, int T, int vocab_size, Error* err);
+
+// Reads all shards and compares them with their checksums (sums.h). Fails if one differs, or has none.
+bool dataset_verify(const Dataset* d, Error* err);
 
 // Returns true if files match all of the patterns. Fails with the same error as dataset_open if not.
 bool dataset_exists(const char* option, const char* patterns, Error* err);

@@ -1,119 +1,6 @@
 #include "documents.h"
+#include "../rng.h"
 #include <inttypes.h>
-
-typedef struct {
-    const PrepareOptions* options;
-    Position at;
-    FILE* file; // NULL before the file of `at` is opened
-    char* line;
-    size_t line_room;
-} Reader;
-
-static bool ends_with(const char* text, const char* end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-static bool is_jsonl(const PrepareOptions* o, const char* path) {
-    if (strcmp(o->format, "auto") != 0) { return strcmp(o->format, "jsonl") == 0; }
-    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") || ends_with(path, ".json");
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// reading chunks
-
-static void reader_open(Reader* r, const PrepareOptions* options, Position at) {
-    memset(r, 0, sizeof *r);
-    r->options = options;
-    r->at = at;
-}
-
-static void reader_close(Reader* r) {
-    if (r->file && r->file != stdin) { fclose(r->file); }
-    free(r->line);
-    r->file = NULL;
-    r->line = NULL;
-}
-
-static void reader_open_file(Reader* r) {
-    const char* path = r->options->inputs[r->at.input];
-    r->file = is_standard_input(r->options) ? stdin : fopen(path, "rb");
-    if (!r->file) { fatal("%s: cannot open: %s", path, strerror(errno)); }
-    if (r->at.offset > 0 && fseeko(r->file, (off_t)r->at.offset, SEEK_SET) != 0) {
-        fatal("%s: cannot go to byte %" PRIu64 ": %s", path, r->at.offset, strerror(errno));
-    }
-}
-
-// Reads the next line, its end included, into r->line. Returns its number of bytes; 0 at the end of the file.
-static size_t reader_line(Reader* r) {
-    ssize_t n = getline(&r->line, &r->line_room, r->file);
-    if (n < 0 && !feof(r->file)) { fatal("%s: cannot read: %s", r->options->inputs[r->at.input], strerror(errno)); }
-    if (n < 0) { return 0; }
-    r->at.offset += (uint64_t)n;
-    r->at.line++;
-    return (size_t)n;
-}
-
-// Reads the next line that is not blank. Returns false at the end of the file.
-static bool reader_json_line(Reader* r, Chunk* c) {
-    for (size_t n; c->at = r->at, (n = reader_line(r)) > 0;) {
-        if (strspn(r->line, " \t\r\n") == n) { continue; }
-        story_append(&c->text, r->line, n);
-        return true;
-    }
-    return false;
-}
-
-// Returns true if the line that was read last separates documents. A blank line ends a document and belongs to it, but
-// is no separator where a document begins; any other separator belongs to no document.
-static bool reader_at_separator(const Reader* r, const StoryText* text, size_t line_bytes) {
-    const char* split = r->options->split;
-    if (strcmp(split, "none") == 0) { return false; }
-    if (strcmp(split, "blank") == 0) {
-        return line_bytes == 1 && r->line[0] == '\n' && text->bytes > 0 && text->data[text->bytes - 1] == '\n';
-    }
-    return line_bytes - (r->line[line_bytes - 1] == '\n') == strlen(split) && !strncmp(r->line, split, strlen(split));
-}
-
-// Reads a document, or a part of a long one. Returns false at the end of the file.
-static bool reader_text(Reader* r, Chunk* c) {
-    StoryText* text = &c->text;
-    c->at = r->at;
-    for (size_t n; (n = reader_line(r)) > 0;) {
-        bool ends = reader_at_separator(r, text, n);
-        if (!ends || r->line[0] == '\n') { story_append(text, r->line, n); }
-        r->at.inside_document = !ends;
-        if (ends) { return true; }
-        const char* end = text->data + text->bytes;
-        // Cuts a long document between a visible ASCII character and the line's end, which begins the next chunk.
-        if (text->bytes >= CHUNK_BYTES && end[-1] == '\n' && end[-2] > ' ' && end[-2] < 127) {
-            ungetc('\n', r->file);
-            text->bytes--;
-            r->at.offset--;
-            r->at.line--;
-            return true;
-        }
-    }
-    return text->bytes > 0;
-}
-
-// Reads the next chunk. Returns false at the end of all input. The story grammar has no end.
-static bool reader_next(Reader* r, Chunk* c) {
-    const PrepareOptions* o = r->options;
-    c->text.bytes = 0;
-    c->at = r->at;
-    if (o->stories > 0) { r->at.offset++; return true; }
-    while (r->at.input < o->num_inputs) {
-        if (!r->file) { reader_open_file(r); }
-        if (is_jsonl(o, o->inputs[r->at.input]) ? reader_json_line(r, c) : reader_text(r, c)) { return true; }
-        if (r->file != stdin) { fclose(r->file); }
-        r->file = NULL;
-        size_t next = r->at.input + 1;
-        memset(&r->at, 0, sizeof r->at);
-        r->at.input = next;
-    }
-    return false;
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // encoding chunks
@@ -124,6 +11,34 @@ void encode_document(const Tokenizer* t, const char* text, size_t bytes, TokenLi
     tokenizer_encode(t, text, bytes, out);
 }
 
+// Fails if a word of the text needs too much memory.
+static bool check_words(const PrepareOptions* o, const Tokenizer* t, const char* text, size_t bytes, Chunk* c) {
+    if (bytes <= MAX_WORD_BYTES || t->longest == 1) { return true; }
+    const unsigned char *p = (const unsigned char*)text, *end = p + bytes;
+    for (size_t n; p < end; p += n) {
+        n = tokenizer_piece(t, p, end);
+        if (n <= MAX_WORD_BYTES) { continue; }
+        // A part of a document cannot be left out.
+        c->skip = c->format == FORMAT_TEXT ? NOT_SKIPPED : SKIPPED_LONG;
+        const bool is_row = c->format == FORMAT_PARQUET;
+        return fail(&c->err, "%s: %s %" PRIu64 ": a word of more than %d MiB", o->inputs[c->at.input],
+                    is_row ? "row" : "line", c->at.line + !is_row, MAX_WORD_BYTES >> 20);
+    }
+    return true;
+}
+
+// Encodes a document, or a part of one.
+static bool encode_text(const PrepareOptions* o, const Tokenizer* t, const char* text, size_t bytes, Chunk* c) {
+    c->bytes = bytes;
+    if (bytes == 0 && !c->at.inside_document) { c->skip = SKIPPED_EMPTY; }
+    if (o->dedup && c->is_whole) { c->hash = document_hash(text, bytes); }
+    if (!t) { return true; }
+    if (!check_words(o, t, text, bytes, c)) { return false; }
+    if (c->at.inside_document) { tokenizer_encode(t, text, bytes, &c->tokens); }
+    else { encode_document(t, text, bytes, &c->tokens); }
+    return true;
+}
+
 static bool encode_json(const PrepareOptions* o, const Tokenizer* t, Chunk* c) {
     const char* path = o->inputs[c->at.input];
     unsigned long long line = c->at.line + 1;
@@ -131,93 +46,166 @@ static bool encode_json(const PrepareOptions* o, const Tokenizer* t, Chunk* c) {
     json_t* object = json_loadb(c->text.data, c->text.bytes, JSON_ALLOW_NUL, &error);
     json_t* text = json_object_get(object, o->field);
     bool ok = true;
+    c->skip = SKIPPED_INVALID;
     if (!object) {
         ok = fail(&c->err, "%s:%llu: invalid JSON: %s (column %d)", path, line, error.text, error.column);
     } else if (!json_is_object(object)) {
         ok = fail(&c->err, "%s:%llu: not a JSON object like {\"%s\": \"...\"}", path, line, o->field);
     } else if (!text) {
         ok = fail(&c->err, "%s:%llu: no field \"%s\": name the one with the text by --field", path, line, o->field);
+    } else if (json_is_null(text)) {
+        c->skip = SKIPPED_NULL;
     } else if (!json_is_string(text)) {
         ok = fail(&c->err, "%s:%llu: field \"%s\" is not a string", path, line, o->field);
     } else {
-        encode_document(t, json_string_value(text), json_string_length(text), &c->tokens);
+        c->skip = NOT_SKIPPED;
+        ok = encode_text(o, t, json_string_value(text), json_string_length(text), c);
     }
     json_decref(object);
     return ok;
 }
 
 static void encode_chunk(const PrepareOptions* o, const Tokenizer* t, Chunk* c) {
-    c->tokens.count = 0;
-    c->ok = true;
+    if (!c->ok || c->skip != NOT_SKIPPED) { return; }
     if (o->stories > 0) {
         c->nll = 0;
         story_make((uint64_t)o->seed, c->at.offset, &c->text, &c->nll);
-        encode_document(t, c->text.data, c->text.bytes, &c->tokens);
-    } else if (is_jsonl(o, o->inputs[c->at.input])) {
-        c->ok = encode_json(o, t, c);
-    } else if (c->at.inside_document) {
-        tokenizer_encode(t, c->text.data, c->text.bytes, &c->tokens);
-    } else {
-        encode_document(t, c->text.data, c->text.bytes, &c->tokens);
     }
-}
-
-void encode_input(const PrepareOptions* o, const Tokenizer* t, Position at, ChunkTaker* take, void* context) {
-    Chunk* chunks = alloc_or_die(BATCH_CHUNKS, sizeof *chunks, "a batch of documents");
-    Reader reader;
-    reader_open(&reader, o, at);
-    int limit = FIRST_BATCH; // chunks in a batch; begins small, so that a short corpus needs few stories too many
-    for (bool more = true; more; limit = limit < BATCH_CHUNKS ? 2 * limit : limit) {
-        int count = 0;
-        for (size_t bytes = 0; more && count < limit && bytes < BATCH_BYTES;) {
-            more = reader_next(&reader, &chunks[count]);
-            if (more) { bytes += chunks[count++].text.bytes; }
-        }
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic)
-#endif
-        for (int i = 0; i < count; i++) { encode_chunk(o, t, &chunks[i]); }
-        for (int i = 0; i < count; i++) {
-            if (!chunks[i].ok) { fatal("%s", chunks[i].err.text); }
-            if (!take(context, &chunks[i])) { more = false; break; }
-        }
-    }
-    for (int i = 0; i < BATCH_CHUNKS; i++) {
-        free(chunks[i].text.data);
-        token_list_free(&chunks[i].tokens);
-    }
-    free(chunks);
-    reader_close(&reader);
+    c->ok = c->format == FORMAT_JSONL ? encode_json(o, t, c) : encode_text(o, t, c->text.data, c->text.bytes, c);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// input files
+// batches
 
-// Returns "FORMAT: PROGRAM that decompresses it" if a file that begins with these bytes is compressed, or NULL.
-static const char* compressed_format(const unsigned char* p, size_t bytes) {
-    if (bytes >= 2 && memcmp(p, "\x1f\x8b", 2) == 0) { return "gzip: zcat"; }
-    if (bytes >= 4 && memcmp(p, "\x28\xb5\x2f\xfd", 4) == 0) { return "zstd: zstdcat"; }
-    return NULL;
+typedef struct {
+    Chunk* chunks;
+    int* order; // chunks[order[i]] is handed on as number i
+    int count;
+} Batch;
+
+typedef struct {
+    const PrepareOptions* options;
+    Reader reader;
+    int limit;       // chunks in a batch; begins small, so that a short corpus needs few stories too many
+    bool is_at_end;  // of the input
+    bool is_enough;  // no more chunks are wanted
+    int bad_shown;   // messages about documents that were left out
+} Encoder;
+
+// Brings the documents of a window, which begins at `start`, into random order.
+static void shuffle_window(Batch* b, Position start, uint64_t seed) {
+    if (b->count == 0) { return; }
+    int* first = alloc_or_die((size_t)b->count + 1, sizeof *first, "a window of documents"); // chunks of documents
+    int count = 0, place = 0;
+    for (int i = 0; i < b->count; i++) {
+        if (i == 0 || !b->chunks[i].at.inside_document) { first[count++] = i; }
+    }
+    first[count] = b->count;
+    int* documents = alloc_or_die((size_t)count, sizeof *documents, "a window of documents");
+    for (int d = 0; d < count; d++) { documents[d] = d; }
+    const int fixed = b->chunks[0].at.inside_document;
+    const uint64_t key = rng_u64(seed, RNG_DOCUMENTS, mix64(start.input) + start.offset);
+    for (int d = count - 2; d > fixed; d--) { // Fisher and Yates
+        const int other = fixed + (int)(rng_u64(key, RNG_DOCUMENTS, (uint64_t)d) % (uint64_t)(d - fixed + 1));
+        const int document = documents[d];
+        documents[d] = documents[other];
+        documents[other] = document;
+    }
+    for (int d = 0; d < count; d++) {
+        for (int i = first[documents[d]]; i < first[documents[d] + 1]; i++, place++) {
+            b->order[place] = i;
+            b->chunks[i].resume = start;
+            b->chunks[i].order = (uint64_t)place;
+        }
+    }
+    free(documents);
+    free(first);
 }
 
-json_t* describe_input(const char* path) {
-    FILE* f = fopen(path, "rb");
-    if (!f) { fatal("%s: cannot open: %s", path, strerror(errno)); }
-    struct stat s;
-    if (fstat(fileno(f), &s) != 0) { fatal("%s: cannot stat: %s", path, strerror(errno)); }
-    if (!S_ISREG(s.st_mode)) { fatal("%s: not a regular file: pipe it in, cat ... | ./prepare - ...", path); }
-    unsigned char* buffer = alloc_or_die(CHUNK_BYTES, 1, path);
-    uint64_t hash = 0, size = 0;
-    for (size_t n; (n = fread(buffer, 1, CHUNK_BYTES, f)) > 0; size += n) {
-        const char* compressed = size == 0 ? compressed_format(buffer, n) : NULL;
-        if (compressed) { fatal("%s: compressed by %s %s | ./prepare - ...", path, compressed, path); }
-        if (size == 0 && n >= 4 && memcmp(buffer, "PAR1", 4) == 0) { fatal("%s: Parquet: convert it to JSONL", path); }
-        hash = hash64(buffer, n, hash);
+static bool is_shuffled(const PrepareOptions* o) { return o->shuffle_documents >= 0; }
+
+static void read_batch(Encoder* e, Batch* b) {
+    const Position start = e->reader.at;
+    const size_t max_bytes = is_shuffled(e->options) ? WINDOW_BYTES : BATCH_BYTES;
+    size_t bytes = 0;
+    b->count = 0;
+    while (!e->is_at_end && b->count < e->limit && bytes < max_bytes) {
+        Chunk* c = &b->chunks[b->count];
+        e->is_at_end = !reader_next(&e->reader, c);
+        if (e->is_at_end) { break; }
+        bytes += c->text.bytes;
+        b->order[b->count] = b->count;
+        c->resume = c->at;
+        c->order = 0;
+        b->count++;
+        if (!c->ok && c->skip == NOT_SKIPPED) { e->is_at_end = true; }
     }
-    if (ferror(f)) { fatal("%s: cannot read: %s", path, strerror(errno)); }
-    fclose(f);
-    free(buffer);
-    char hex[17];
-    snprintf(hex, sizeof hex, "%016" PRIx64, hash);
-    return json_pack("{s:s, s:I, s:s}", "name", path, "bytes", (json_int_t)size, "hash", hex);
+    if (e->limit < BATCH_CHUNKS) { e->limit *= 2; }
+    if (is_shuffled(e->options)) { shuffle_window(b, start, (uint64_t)e->options->shuffle_documents); }
+}
+
+// Ends the program if the chunk is one that it cannot go on after.
+static void check_chunk(Encoder* e, const Chunk* c) {
+    enum { MAX_SHOWN = 5 };
+    if (c->ok) { return; }
+    if (c->skip == NOT_SKIPPED) { fatal("%s", c->err.text); }
+    if (!e->options->skip_bad) { fatal("%s; --skip_bad 1 leaves out such documents and goes on", c->err.text); }
+    if (e->bad_shown < MAX_SHOWN) { notice("left out: %s", c->err.text); }
+    if (e->bad_shown++ == MAX_SHOWN) { notice("left out: more, which are only counted"); }
+}
+
+static void take_batch(Encoder* e, Batch* b, ChunkTaker* take, void* context) {
+    for (int i = 0; i < b->count; i++) {
+        Chunk* c = &b->chunks[b->order[i]];
+        if (!e->is_enough) {
+            check_chunk(e, c);
+            e->is_enough = !take(context, c);
+        }
+        chunk_clear(c);
+    }
+    b->count = 0;
+}
+
+void encode_input(const PrepareOptions* o, const Tokenizer* t, Position at, ChunkTaker* take, void* context) {
+    const int room = is_shuffled(o) ? WINDOW_CHUNKS : BATCH_CHUNKS;
+    Encoder e = {.options = o, .limit = is_shuffled(o) ? WINDOW_CHUNKS : FIRST_BATCH};
+    Batch batches[3];
+    for (int i = 0; i < 3; i++) {
+        batches[i].chunks = alloc_or_die((size_t)room, sizeof(Chunk), "a batch of documents");
+        batches[i].order = alloc_or_die((size_t)room, sizeof(int), "a batch of documents");
+        batches[i].count = 0;
+    }
+    reader_open(&e.reader, o, at);
+    Batch *next = &batches[0], *now = &batches[1], *last = &batches[2];
+    read_batch(&e, next);
+    while (next->count > 0 || now->count > 0) {
+        Batch* free_batch = last;
+        last = now;
+        now = next;
+        next = free_batch;
+        if (e.is_enough) { e.is_at_end = true; }
+#ifdef _OPENMP
+#pragma omp parallel
+#endif
+        {
+#ifdef _OPENMP
+#pragma omp single nowait
+#endif
+            read_batch(&e, next);
+#ifdef _OPENMP
+#pragma omp single nowait
+#endif
+            take_batch(&e, last, take, context);
+#ifdef _OPENMP
+#pragma omp for schedule(dynamic)
+#endif
+            for (int i = 0; i < now->count; i++) { encode_chunk(o, t, &now->chunks[i]); }
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < batches[i].count; k++) { chunk_clear(&batches[i].chunks[k]); }
+        free(batches[i].chunks);
+        free(batches[i].order);
+    }
+    reader_close(&e.reader);
 }

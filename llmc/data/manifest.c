@@ -12,20 +12,10 @@ char* shard_name(const PrepareOptions* o, size_t number) {
     return format("%s_%s_%06zu.bin", o->out, number == 0 ? "val" : "train", number);
 }
 
-static uint64_t tokenizer_hash(const Tokenizer* t) {
-    uint64_t hash = (uint64_t)t->eot;
-    for (int id = 0; id < t->vocab_size; id++) {
-        size_t bytes;
-        const char* token = tokenizer_token(t, id, &bytes);
-        hash = hash64(token, bytes, hash);
-    }
-    return hash;
-}
-
 json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
     json_t* inputs = json_array();
     for (size_t i = 0; i < o->num_inputs; i++) {
-        json_t* input = is_standard_input(o) ? json_pack("{s:s}", "name", "-") : describe_input(o->inputs[i]);
+        json_t* input = is_standard_input(o) ? json_pack("{s:s}", "name", "-") : describe_input(o, o->inputs[i]);
         if (!input) { fatal("%s: the name is not valid UTF-8: rename the file", o->inputs[i]); }
         json_array_append_new(inputs, input);
     }
@@ -35,6 +25,11 @@ json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
                              "split", o->split, "format", o->format, "field", o->field, "val_size",
                              (json_int_t)o->val_size, "shard_size",
                              (json_int_t)o->shard_size, "stories", (json_int_t)o->stories, "seed", (json_int_t)o->seed);
+    // Only if they are given, so that the records of older versions stay valid.
+    if (work && o->dedup) { json_object_set_new(work, "dedup", json_true()); }
+    if (work && o->shuffle_documents >= 0) {
+        json_object_set_new(work, "shuffle_documents", json_integer(o->shuffle_documents));
+    }
     if (!work) { usage_error("--split, --format or --field is not valid UTF-8"); }
     return work;
 }
@@ -44,32 +39,34 @@ void save_manifest(const json_t* manifest, const char* path) {
     if (!json_save(manifest, path, &err)) { fatal("%s", err.text); }
 }
 
-static json_t* pack_position(const Position* at, uint64_t skip) {
-    return json_pack("{s:I, s:I, s:I, s:b, s:I}", "input", (json_int_t)at->input, "offset", (json_int_t)at->offset,
-                     "line", (json_int_t)at->line, "inside_document", at->inside_document, "skip", (json_int_t)skip);
+static json_t* pack_start(const ShardStart* s) {
+    return json_pack("{s:I, s:I, s:I, s:b, s:I, s:I}", "input", (json_int_t)s->at.input, "offset",
+                     (json_int_t)s->at.offset, "line", (json_int_t)s->at.line, "inside_document",
+                     s->at.inside_document, "chunks", (json_int_t)s->chunks, "skip", (json_int_t)s->tokens);
 }
 
 json_t* new_manifest(json_t* work, uint64_t val_size) {
-    const Position start = {.input = 0};
+    const ShardStart start = {.chunks = 0};
     return json_pack("{s:O, s:I, s:[], s:o, s:f, s:b}", "made_from", work, "val_size", (json_int_t)val_size, "shards",
-                     "next", pack_position(&start, 0), "nll", 0.0, "complete", 0);
+                     "next", pack_start(&start), "nll", 0.0, "complete", 0);
 }
 
-void record_shard(json_t* manifest, size_t tokens, const Position* next, uint64_t skip) {
+void record_shard(json_t* manifest, size_t tokens, const ShardStart* next) {
     json_array_append_new(json_object_get(manifest, "shards"), json_integer((json_int_t)tokens));
-    json_object_set_new(manifest, "next", pack_position(next, skip));
+    json_object_set_new(manifest, "next", pack_start(next));
 }
 
-Position next_position(const json_t* manifest, uint64_t* skip, const char* path) {
-    json_int_t input, offset, line, tokens;
+ShardStart next_shard_start(const json_t* manifest, const char* path) {
+    json_int_t input, offset, line, tokens, chunks = 0; // older records have no chunks
     int inside_document;
-    if (json_unpack(json_object_get(manifest, "next"), "{s:I, s:I, s:I, s:b, s:I}", "input", &input, "offset", &offset,
-                    "line", &line, "inside_document", &inside_document, "skip", &tokens) != 0) {
+    if (json_unpack(json_object_get(manifest, "next"), "{s:I, s:I, s:I, s:b, s?I, s:I}", "input", &input, "offset",
+                    &offset, "line", &line, "inside_document", &inside_document, "chunks", &chunks, "skip",
+                    &tokens) != 0) {
         fatal("%s: damaged: use --force to make everything anew", path);
     }
-    *skip = (uint64_t)tokens;
-    return (Position){.input = (size_t)input, .offset = (uint64_t)offset, .line = (uint64_t)line,
-                      .inside_document = inside_document != 0};
+    const Position at = {.input = (size_t)input, .offset = (uint64_t)offset, .line = (uint64_t)line,
+                         .inside_document = inside_document != 0};
+    return (ShardStart){.at = at, .chunks = (uint64_t)chunks, .tokens = (uint64_t)tokens};
 }
 
 // Finds the shards of this prefix that exist, whichever run made them.
@@ -97,25 +94,30 @@ void remove_or_die(const char* path) {
     if (unlink(path) != 0 && errno != ENOENT) { fatal("%s: cannot remove: %s", path, strerror(errno)); }
 }
 
-void remove_output(const PrepareOptions* o, const char* manifest_path, const char* floor_path) {
+void remove_output(const PrepareOptions* o, const char* manifest_path, const char* floor_path, const char* sums_path) {
     glob_t shards = find_shards(o);
     remove_or_die(manifest_path);
     remove_or_die(floor_path);
+    remove_or_die(sums_path);
     for (size_t i = 0; i < shards.gl_pathc; i++) { remove_or_die(shards.gl_pathv[i]); }
     globfree(&shards);
 }
 
 static void check_same_work(const char* path, const json_t* there, const json_t* now) {
     const char* key;
-    json_t* value;
-    json_object_foreach((json_t*)now, key, value) {
-        json_t* old = json_object_get(there, key);
+    json_t* unused;
+    json_t* keys = json_object(); // of both
+    json_object_update(keys, (json_t*)now);
+    json_object_update(keys, (json_t*)there);
+    json_object_foreach(keys, key, unused) {
+        json_t *old = json_object_get(there, key), *value = json_object_get(now, key);
         if (json_equal(value, old)) { continue; }
         char* was = json_dumps(old, JSON_ENCODE_ANY | JSON_COMPACT);
         char* is = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
         fatal("%s: the shards there were made from something else (%s was %.300s, is now %.300s): "
-              "use another --out, or --force to replace them", path, key, was ? was : "absent", is);
+              "use another --out, or --force to replace them", path, key, was ? was : "absent", is ? is : "absent");
     }
+    json_decref(keys);
 }
 
 uint64_t check_shards(const PrepareOptions* o, const char* path, const json_t* manifest) {
@@ -140,9 +142,10 @@ uint64_t check_shards(const PrepareOptions* o, const char* path, const json_t* m
 }
 
 json_t* load_manifest(const PrepareOptions* o, const char* path, const json_t* work) {
-    json_error_t error;
+    Error err;
     bool exists = path_exists(path);
-    json_t* manifest = exists ? json_load_file(path, 0, &error) : NULL;
+    json_t* manifest = exists ? json_read(path, 0, &err) : NULL;
+    if (exists && !manifest && err.is_unknown) { fatal("%s", err.text); }
     const json_t *made_from = json_object_get(manifest, "made_from"), *shards = json_object_get(manifest, "shards");
     const bool is_complete = json_is_true(json_object_get(manifest, "complete"));
     const bool is_damaged = !json_is_object(made_from) || !json_is_array(shards) ||

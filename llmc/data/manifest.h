@@ -1,11 +1,17 @@
 // Reads and writes PREFIX.json, the record of what ./prepare has done, from which an interrupted run continues:
 //     {"made_from": describe_work(), "val_size": tokens of the validation split,
 //      "shards": [tokens of each finished one], "next": where the next shard begins,
-//      "nll": -ln p of the validation stories, "complete": true or false}
+//      "nll": -ln p of the validation stories, "summary": counts of documents (summary.h), "complete": true or false}
 #pragma once
 #include "documents.h"
 #include "tokenizer.h"
 #include <jansson.h>
+
+// Where a shard begins: behind `chunks` chunks that are read from `at` on, and `tokens` tokens of the next one.
+typedef struct {
+    Position at;
+    uint64_t chunks, tokens;
+} ShardStart;
 
 // Returns the number of the first shard: 0 is the validation split; 1 if there is none.
 size_t first_shard(const json_t* manifest);
@@ -28,11 +34,11 @@ json_t* load_manifest(const PrepareOptions* o, const char* path, const json_t* w
 // Replaces the file atomically, or ends the program.
 void save_manifest(const json_t* manifest, const char* path);
 
-// Records a finished shard of `tokens` tokens, and where the next one begins: `skip` tokens after the position `next`.
-void record_shard(json_t* manifest, size_t tokens, const Position* next, uint64_t skip);
+// Records a finished shard of `tokens` tokens, and where the next one begins.
+void record_shard(json_t* manifest, size_t tokens, const ShardStart* next);
 
 // Returns where the next shard begins, as recorded. Ends the program, naming `path`, if the record is damaged.
-Position next_position(const json_t* manifest, uint64_t* skip, const char* path);
+ShardStart next_shard_start(const json_t* manifest, const char* path);
 
 // Opens the shards that the manifest records and returns the sum of their tokens. Ends the program if one is missing or
 // has another size.
@@ -41,5 +47,6 @@ uint64_t check_shards(const PrepareOptions* o, const char* path, const json_t* m
 // Removes a file if it exists; ends the program if that fails.
 void remove_or_die(const char* path);
 
-// Removes the manifest, the record of the lowest reachable loss (`floor_path`) and all shards of this prefix.
-void remove_output(const PrepareOptions* o, const char* manifest_path, const char* floor_path);
+// Removes the manifest, the record of the lowest reachable loss (`floor_path`), the checksums and all shards of this
+// prefix.
+void remove_output(const PrepareOptions* o, const char* manifest_path, const char* floor_path, const char* sums_path);

@@ -3,6 +3,7 @@
 #include "../files/json.h"
 #include "manifest.h"
 #include "shard.h"
+#include "summary.h"
 #include <inttypes.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -10,14 +11,17 @@
 
 typedef struct {
     const PrepareOptions* options;
-    char *manifest_path, *floor_path;
+    char *manifest_path, *floor_path, *sums_path;
     json_t* manifest;
+    Sums sums;                      // of the finished shards
     ShardWriter shard;              // the one being written, if `writing`
     bool writing, show;             // `show`: progress, on a terminal
     size_t number;                  // of the shard being written, or of the next one
     uint64_t val_size;              // tokens of the validation split
-    uint64_t skip;                  // tokens of the first chunk that an earlier run has written to finished shards
+    ShardStart start;               // of the first shard to be written; counted down to 0 as its chunks pass by
+    DocumentSet documents;          // with --dedup, all so far
     uint64_t total;                 // tokens written, earlier runs included
+    Summary summary;                // of what was written
     double nll;                     // -ln p of the stories of the validation split
     double started, shown;          // seconds_now() at the start, and when progress was last shown
 } Output;
@@ -31,16 +35,24 @@ static void save_floor(const Output* out, size_t tokens) {
     json_decref(floor);
 }
 
-// Completes the shard being written and records it. The next one begins `skip` tokens after the position `next`.
-static void finish_shard(Output* out, const Position* next, uint64_t skip) {
+// Completes the shard being written and records it. The next one begins behind `tokens_before` tokens of a chunk; NULL:
+// there is none.
+static void finish_shard(Output* out, const Chunk* c, uint64_t tokens_before) {
     size_t tokens = out->shard.num_tokens;
     Error err;
-    if (!shard_commit(&out->shard, &err)) { fatal("%s", err.text); }
+    char hex[BLAKE2B_HEX + 1], *name = shard_name(out->options, out->number), *slash = strrchr(name, '/');
+    if (!shard_commit(&out->shard, hex, &err)) { fatal("%s", err.text); }
+    sums_set(&out->sums, slash ? slash + 1 : name, hex);
+    if (!sums_save(&out->sums, out->sums_path, &err)) { fatal("%s", err.text); }
+    free(name);
     if (out->number == 0 && out->options->stories > 0) {
         save_floor(out, tokens);
         json_object_set_new(out->manifest, "nll", json_real(out->nll));
     }
-    record_shard(out->manifest, tokens, next, skip);
+    json_object_set_new(out->manifest, "summary", summary_to_json(&out->summary));
+    ShardStart next = {.tokens = tokens_before};
+    if (c) { next.at = c->resume; next.chunks = c->order; }
+    record_shard(out->manifest, tokens, &next);
     save_manifest(out->manifest, out->manifest_path);
     out->writing = false;
     out->number++;
@@ -86,20 +98,42 @@ static bool has_enough_stories(const Output* out) {
     return has_training && out->total >= (uint64_t)out->options->stories;
 }
 
+// Returns true if a document was there before, and remembers it otherwise.
+static bool is_repeated(Output* out, const Chunk* c) {
+    const bool is_compared = out->options->dedup && c->is_whole && c->ok && c->skip == NOT_SKIPPED;
+    return is_compared && !document_set_add(&out->documents, c->hash);
+}
+
+// Remembers the documents before the first shard to be written.
+static bool remember_chunk(void* context, const Chunk* c) {
+    Output* out = context;
+    const Position* end = &out->start.at;
+    const bool is_same_file = c->resume.input == end->input;
+    if (is_same_file ? c->resume.offset >= end->offset : c->resume.input > end->input) { return false; }
+    is_repeated(out, c);
+    return true;
+}
+
 static bool write_chunk(void* context, const Chunk* c) {
     Output* out = context;
-    if (out->options->stories > 0 && out->skip == 0) { // a story begins
+    const bool repeated = is_repeated(out, c);
+    if (out->start.chunks > 0) { out->start.chunks--; return true; } // in a shard that is done
+    if (repeated) { out->summary.skipped[SKIPPED_REPEATED]++; return true; }
+    if (out->options->stories > 0 && out->start.tokens == 0) { // a story begins
         bool val_is_full = out->number == 0 && out->writing && out->shard.num_tokens >= out->val_size;
-        if (val_is_full) { finish_shard(out, &c->at, 0); }
+        if (val_is_full) { finish_shard(out, c, 0); }
         if (has_enough_stories(out)) { return false; }
     }
-    // A shard is finished when a token comes that it cannot take, so that the last one is never empty.
-    for (size_t i = (size_t)out->skip, n; i < c->tokens.count; i += n) {
-        if (out->writing && room_in_shard(out) == 0) { finish_shard(out, &c->at, i); }
+    if (c->tokens.count == 0) { summary_add(&out->summary, c); }
+    // A shard is finished when a token comes that it cannot take, so that the last one is never empty. A chunk is
+    // counted with its first token.
+    for (size_t i = (size_t)out->start.tokens, n; i < c->tokens.count; i += n) {
+        if (out->writing && room_in_shard(out) == 0) { finish_shard(out, c, i); }
+        if (i == 0) { summary_add(&out->summary, c); }
         n = min_size(c->tokens.count - i, room_in_shard(out));
         append_tokens(out, c->tokens.ids + i, n);
     }
-    out->skip = 0;
+    out->start.tokens = 0;
     if (out->number == 0) { out->nll += c->nll; }
     show_progress(out);
     return true;
@@ -152,15 +186,23 @@ static void write_shards(Output* out, const Tokenizer* t) {
     out->val_size = (uint64_t)json_integer_value(json_object_get(out->manifest, "val_size"));
     out->nll = json_real_value(json_object_get(out->manifest, "nll"));
     out->number = first_shard(out->manifest) + json_array_size(json_object_get(out->manifest, "shards"));
+    out->summary = summary_from_json(json_object_get(out->manifest, "summary"));
     out->total = check_shards(o, out->manifest_path, out->manifest);
     if (json_is_true(json_object_get(out->manifest, "complete"))) {
         notice("%s: done already", out->manifest_path);
         return;
     }
-    const Position at = next_position(out->manifest, &out->skip, out->manifest_path);
-    const Position nowhere = {.input = 0};
+    out->start = next_shard_start(out->manifest, out->manifest_path);
+    Error err;
+    if (out->total > 0 && path_exists(out->sums_path) && !sums_load(&out->sums, out->sums_path, &err)) {
+        fatal("%s", err.text);
+    }
     if (out->total > 0) { notice("going on after %" PRIu64 " tokens", out->total); }
-    encode_input(o, t, at, write_chunk, out);
+    if (o->dedup && out->total > 0) {
+        notice("reading the input up to there again, to know its documents");
+        encode_input(o, NULL, (Position){.input = 0}, remember_chunk, out);
+    }
+    encode_input(o, t, out->start.at, write_chunk, out);
     if (out->show) { fputc('\n', stderr); }
     if (out->total > 0 && out->number == 0) {
         shard_abandon(&out->shard);
@@ -170,7 +212,7 @@ static void write_shards(Output* out, const Tokenizer* t) {
     if (out->total == 0) { give_up(out, format("%s: the input is empty", o->inputs[0])); }
     if (!out->writing) { fatal("%s: damaged: use --force to make everything anew", out->manifest_path); }
     json_object_set_new(out->manifest, "complete", json_true());
-    finish_shard(out, &nowhere, 0);
+    finish_shard(out, NULL, 0);
 }
 
 static void print_summary(const Output* out) {
@@ -183,6 +225,7 @@ static void print_summary(const Output* out) {
     if (out->options->stories > 0 && val > 0) {
         printf("floor of the validation loss: %.6f nats per token\n", out->nll / (double)val);
     }
+    summary_print(&out->summary, out->total, stdout);
 }
 
 void prepare(const PrepareOptions* o) {
@@ -191,10 +234,10 @@ void prepare(const PrepareOptions* o) {
         fatal("--tokenizer %s: %d tokens, but shards hold 16-bit ids", o->tokenizer, tokenizer.vocab_size);
     }
     Output out = {.options = o, .manifest_path = format("%s.json", o->out),
-                  .floor_path = format("%s_val.json", o->out), .show = isatty(STDERR_FILENO),
-                  .started = seconds_now()};
+                  .floor_path = format("%s_val.json", o->out), .sums_path = format("%s.b2sums", o->out),
+                  .show = isatty(STDERR_FILENO), .started = seconds_now()};
     json_t* work = describe_work(o, &tokenizer);
-    if (o->force) { remove_output(o, out.manifest_path, out.floor_path); }
+    if (o->force) { remove_output(o, out.manifest_path, out.floor_path, out.sums_path); }
     out.manifest = load_manifest(o, out.manifest_path, work);
     if (!out.manifest) {
         out.manifest = new_manifest(work, choose_val_size(o, &tokenizer));
@@ -203,9 +246,12 @@ void prepare(const PrepareOptions* o) {
     }
     write_shards(&out, &tokenizer);
     print_summary(&out);
+    document_set_free(&out.documents);
     json_decref(out.manifest);
     json_decref(work);
     tokenizer_free(&tokenizer);
     free(out.manifest_path);
     free(out.floor_path);
+    free(out.sums_path);
+    sums_free(&out.sums);
 }

@@ -13,8 +13,13 @@
     TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file")                                                    \
     TEXT(split, "none", 1,                                                                                            \
          "ends a document within a file: none, blank (a blank line), or the text of a line, which is dropped")        \
-    CHOICE(format, "auto", "auto|text|jsonl", 1, "auto: jsonl if the name ends in .jsonl, .ndjson or .json")          \
-    TEXT(field, "text", 1, "field of a line of JSONL that has the text")                                              \
+    CHOICE(format, "auto", "auto|text|jsonl|parquet", 1,                                                              \
+           "auto: parquet by the first bytes, jsonl by a name in .jsonl, .ndjson or .json, before .gz or .zst")       \
+    TEXT(field, "text", 1, "field of a line of JSONL, or column of a Parquet file, that has the text")                \
+    FLAG(skip_bad, 0, 1, "leave out documents that cannot be used, and count them; 0: stop at the first one")         \
+    FLAG(dedup, 0, 1, "leave out documents that were there before, byte for byte; takes memory: see data/README.md")  \
+    INT(shuffle_documents, -1, -1, 9e18, NULL, 1,                                                                     \
+        "seed to shuffle the files, and the documents in windows of 32 MiB of text; -1: in order")                    \
     INT(stories, 0, 0, 9e18, NULL, 1,                                                                                 \
         "in place of input files: this many tokens of the built-in corpus, in whole stories")                         \
     INT(seed, 1337, 0, 9e18, NULL, 1, "of the built-in corpus")                                                       \
@@ -25,13 +30,14 @@
 
 typedef struct {
     OPTION_FIELDS(PREPARE_OPTIONS)
-    char** inputs; // names of files, or "-" alone
+    char** inputs; // names of files, those in folders included, or "-" alone
     size_t num_inputs;
 } PrepareOptions;
 
 // Reads the command line after the program's name and checks that the options fit together. Ends the program with a
-// usage error if not. Texts lie in argv. The caller frees `inputs`.
+// usage error if not. Texts lie in argv. prepare_options_free() frees the names of the inputs.
 PrepareOptions prepare_options_parse(int argc, char** argv);
+void prepare_options_free(PrepareOptions* o);
 
 // Prints the help of ./prepare to standard output.
 void prepare_options_help(void);

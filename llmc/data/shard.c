@@ -15,13 +15,10 @@ static const char* shard_guess_format(const unsigned char* header, size_t bytes)
     return text ? "text" : "binary data, perhaps tokens without a header (nanoGPT)";
 }
 
-// Checks everything about a shard but its tokens.
-static bool shard_check_header(Shard* s, Error* err) {
+// Checks everything about a shard, a file of `size` bytes, but its tokens.
+static bool shard_check_header(Shard* s, size_t size, Error* err) {
     int32_t header[SHARD_HEADER_INTS] = {0};
-    struct stat st;
-    if (fstat(s->fd, &st) != 0) { return fail(err, "%s: cannot stat: %s", s->path, strerror(errno)); }
-    if (!S_ISREG(st.st_mode)) { return fail(err, "%s: not a regular file: make shards with ./prepare", s->path); }
-    size_t size = (size_t)st.st_size, known = min_size(size, SHARD_HEADER_BYTES);
+    const size_t known = min_size(size, SHARD_HEADER_BYTES);
     if (!read_exactly(s->fd, s->path, header, known, 0, err)) { return false; }
     if (known < 4 || header[0] != SHARD_MAGIC) {
         return fail(err, "%s: not a token shard: it looks like %s; make shards with ./prepare", s->path,
@@ -54,8 +51,9 @@ void shard_close(Shard* s) {
 bool shard_open(Shard* s, const char* path, Error* err) {
     s->path = format("%s", path);
     s->num_tokens = 0;
-    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // O_NONBLOCK: a named pipe is refused, not waited for
-    bool ok = s->fd >= 0 ? shard_check_header(s, err) : fail(err, "%s: cannot open: %s", path, strerror(errno));
+    size_t size;
+    s->fd = open_regular(path, &size, err);
+    const bool ok = s->fd >= 0 && shard_check_header(s, size, err);
     if (!ok) { shard_close(s); }
     return ok;
 }
@@ -84,6 +82,40 @@ bool shard_verify(const char* path, int vocab_size, size_t* num_tokens, Error* e
     }
     if (ok && num_tokens) { *num_tokens = s.num_tokens; }
     shard_close(&s);
+    return ok;
+}
+
+// Returns `text` without `end`, cut off in place, or NULL if it does not end so.
+static char* without_end(char* text, const char* end) {
+    const size_t n = strlen(text), m = strlen(end);
+    if (n < m || strcmp(text + n - m, end)) { return NULL; }
+    text[n - m] = 0;
+    return text;
+}
+
+char* shard_sums_path(const char* path) {
+    char *prefix = format("%s", path), *sums = NULL;
+    const size_t n = strlen(path), tail = strlen("_000001.bin");
+    if (n > tail && path[n - tail] == '_' && strspn(path + n - tail + 1, "0123456789") == 6 &&
+        !strcmp(path + n - 4, ".bin")) {
+        prefix[n - tail] = 0;
+        if (without_end(prefix, "_train") || without_end(prefix, "_val")) { sums = format("%s.b2sums", prefix); }
+    }
+    free(prefix);
+    return sums;
+}
+
+bool shard_verify_sum(const char* path, bool* has_sum, Error* err) {
+    Sums sums = {.list = NULL};
+    char *list = shard_sums_path(path), *folder = format("%s", path), *slash = strrchr(folder, '/');
+    const char* name = slash ? slash + 1 : path;
+    if (slash) { *slash = 0; }
+    bool ok = !list || !path_exists(list) || sums_load(&sums, list, err);
+    *has_sum = ok && sums_find(&sums, name);
+    if (*has_sum) { ok = sums_verify(&sums, slash ? folder : ".", name, err); }
+    sums_free(&sums);
+    free(list);
+    free(folder);
     return ok;
 }
 
@@ -126,6 +158,7 @@ bool shard_create(ShardWriter* w, const char* path, Error* err) {
     if (!w->file) { free(temporary); return false; }
     w->path = format("%s", path);
     w->temporary = temporary;
+    blake2b_begin(&w->hash);
     if (shard_write_header(w, err)) { return true; }
     shard_abandon(w);
     return false;
@@ -138,17 +171,32 @@ bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* er
     if (ok && fwrite(tokens, sizeof *tokens, count, w->file) != count) {
         ok = fail(err, "%s: cannot write: %s", w->path, strerror(errno));
     }
+    blake2b_add(&w->hash, tokens, count * sizeof *tokens);
     w->num_tokens += count;
     if (!ok) { shard_abandon(w); }
     return ok;
 }
 
-bool shard_commit(ShardWriter* w, Error* err) {
+// Reads the written shard back: its tokens must be those that were written.
+static bool shard_read_back(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
+    Shard s;
+    char written[BLAKE2B_HEX + 1], there[BLAKE2B_HEX + 1];
+    blake2b_end(&w->hash, written);
+    if (!shard_open(&s, w->temporary, err)) { return false; }
+    bool ok = sum_file(w->temporary, SHARD_HEADER_BYTES, there, err);
+    if (ok && (s.num_tokens != w->num_tokens || strcmp(there, written))) {
+        ok = fail(err, "%s: what was written reads back otherwise: is the disk damaged?", w->path);
+    }
+    shard_close(&s);
+    return ok && (!hex || sum_file(w->temporary, 0, hex, err));
+}
+
+bool shard_commit(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
     bool ok = shard_write_header(w, err);
     if (ok) {
         FILE* file = w->file;
         w->file = NULL;
-        ok = close_synced(file, w->path, err);
+        ok = close_synced(file, w->path, err) && shard_read_back(w, hex, err);
     }
     if (ok && rename(w->temporary, w->path) != 0) {
         ok = fail(err, "%s: cannot rename %s: %s", w->path, w->temporary, strerror(errno));

@@ -6,7 +6,7 @@
 // All integers are little-endian, as are the processors that this program runs on.
 // Shards are read by pread, not mapped: a file that gets cut short meanwhile is then an error and not a SIGBUS.
 #pragma once
-#include "../base.h"
+#include "../files/sums.h"
 
 enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_INTS = 256, SHARD_HEADER_BYTES = 1024 };
 
@@ -32,6 +32,14 @@ bool shard_read(const Shard* s, size_t first, size_t count, uint16_t* out, Error
 // Reads a whole shard and checks that every token is below `vocab_size`. Sets `num_tokens`, which may be NULL.
 bool shard_verify(const char* path, int vocab_size, size_t* num_tokens, Error* err);
 
+// Returns the path of the checksums (sums.h) of PREFIX_train_000001.bin and its like: PREFIX.b2sums; NULL for another
+// name. The caller frees it.
+char* shard_sums_path(const char* path);
+
+// Compares a shard with its checksum. Sets `has_sum` to false if there is none. Fails if it has another one, or a file
+// cannot be read.
+bool shard_verify_sum(const char* path, bool* has_sum, Error* err);
+
 // ---------------------------------------------------------------------------------------------------------------------
 // writing
 
@@ -41,6 +49,7 @@ typedef struct {
     char *path, *temporary;
     FILE* file;
     size_t num_tokens;
+    Blake2b hash; // of the tokens
 } ShardWriter;
 
 // Gives up: removes the temporary file. Harmless after shard_commit.
@@ -53,6 +62,6 @@ bool shard_create(ShardWriter* w, const char* path, Error* err);
 // Appends `count` tokens.
 bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* err);
 
-// Completes the header, syncs the file and renames it to its final name. If it returns true, the shard survives a power
-// cut.
-bool shard_commit(ShardWriter* w, Error* err);
+// Completes the header, syncs the file, reads it back and renames it to its final name. Writes its checksum to `hex`,
+// which may be NULL. If it returns true, the shard survives a power cut.
+bool shard_commit(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err);

@@ -33,6 +33,7 @@ static TokenSlot* tokenizer_slot(const Tokenizer* t, const unsigned char* p, siz
 }
 
 int tokenizer_find(const Tokenizer* t, const unsigned char* p, size_t bytes) {
+    if (bytes == 2) { return t->pair_id[p[0] << 8 | p[1]]; } // the most frequent question of a merge
     return bytes > t->longest ? NO_TOKEN : tokenizer_slot(t, p, bytes, token_hash(p, bytes))->id;
 }
 
@@ -43,6 +44,16 @@ const char* tokenizer_token(const Tokenizer* t, int id, size_t* bytes) {
     return (const char*)token;
 }
 
+uint64_t tokenizer_hash(const Tokenizer* t) {
+    uint64_t hash = (uint64_t)t->eot;
+    for (int id = 0; id < t->vocab_size; id++) {
+        size_t bytes;
+        const char* token = tokenizer_token(t, id, &bytes);
+        hash = hash64(token, bytes, hash);
+    }
+    return hash;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // loading
 
@@ -50,6 +61,7 @@ void tokenizer_free(Tokenizer* t) {
     free(t->owned);
     free(t->offset);
     free(t->slots);
+    free(t->pair_id);
     memset(t, 0, sizeof *t);
 }
 
@@ -96,6 +108,8 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
     t->mask = num_slots - 1;
     t->slots = alloc_or_die(num_slots, sizeof *t->slots, "the tokenizer");
     for (size_t i = 0; i < num_slots; i++) { t->slots[i].id = NO_TOKEN; }
+    t->pair_id = alloc_or_die(1 << 16, sizeof *t->pair_id, "the tokenizer");
+    for (int i = 0; i < 1 << 16; i++) { t->pair_id[i] = NO_TOKEN; }
     for (int id = 0; id < t->vocab_size; id++) {
         const unsigned char* token = (const unsigned char*)tokenizer_token(t, id, &bytes);
         if (id == t->eot) { continue; }
@@ -104,6 +118,7 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
         if (slot->id != NO_TOKEN) { return fail(err, "%s: tokens %d and %d are the same", name, slot->id, id); }
         slot->tag = (uint32_t)(hash >> 32);
         slot->id = id;
+        if (bytes == 2) { t->pair_id[token[0] << 8 | token[1]] = id; }
         t->longest = max_size(t->longest, bytes);
     }
     for (int b = 0; b < 256; b++) {

@@ -43,6 +43,7 @@ typedef struct {
     uint32_t* offset;               // [vocab_size] where in `file` a token's bytes begin; the byte before: how many
     TokenSlot* slots;               // hash table of all tokens but the end of text, linear probing
     size_t mask;                    // its size, a power of two, minus 1
+    int* pair_id;                   // [65536] the token of two bytes, the first one in the upper half, or NO_TOKEN
 } Tokenizer;
 
 extern const unsigned char gpt2_tokenizer_file[], gpt2_tokenizer_file_end[]; // tokenizer_data.S
@@ -56,6 +57,9 @@ int tokenizer_find(const Tokenizer* t, const unsigned char* p, size_t bytes);
 // Returns the bytes of a token, not terminated, which live as long as `t`, and sets `bytes` to their number; NULL for
 // an id out of range. To decode a text, concatenate the bytes of its tokens.
 const char* tokenizer_token(const Tokenizer* t, int id, size_t* bytes);
+
+// Returns a hash of all tokens and of the end of text.
+uint64_t tokenizer_hash(const Tokenizer* t);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // loading

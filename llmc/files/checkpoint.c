@@ -2,87 +2,14 @@
 #include "../models.h"
 #include "../optimizer.h"
 #include "huggingface.h"
+#include "json.h"
 #include "safetensors.h"
-#include <dirent.h>
-#include <ftw.h>
+#include "sums.h"
 #include <sys/statvfs.h>
 
-// ---------------------------------------------------------------------------------------------------------------------
-// folders
-
-static int remove_entry(const char* path, const struct stat* s, int type, struct FTW* at) {
-    (void)s, (void)type, (void)at;
-    return remove(path);
-}
-
-void checkpoint_remove(const char* path) {
-    char* folder = format("%s", path);
-    char* slash = strrchr(folder, '/');
-    *slash = 0;
-    char* doomed = format("%s/.tmp-removed-%s", folder, slash + 1);
-    if (rename(path, doomed) != 0 || nftw(doomed, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0) {
-        notice("warning: %s: cannot remove the old checkpoint: %s", path, strerror(errno));
-    }
-    free(doomed);
-    free(folder);
-}
-
-// Returns the step of a folder's name; -1 if it is not a checkpoint's.
-static long long checkpoint_step(const char* name) {
-    char same[32];
-    long long step = -1;
-    if (sscanf(name, "step_%lld", &step) != 1 || step < 0) { return -1; }
-    snprintf(same, sizeof same, "step_%08lld", step);
-    return strcmp(same, name) ? -1 : step; // no other spelling of the number
-}
-
-static int compare_steps(const void* a, const void* b) {
-    const long long x = *(const long long*)a, y = *(const long long*)b;
-    return (x < y) - (x > y);
-}
-
-// Returns the next entry of a folder; NULL at its end. Ends the program if it cannot be read.
-static struct dirent* next_entry(DIR* d, const char* path) {
-    errno = 0;
-    struct dirent* e = readdir(d);
-    if (!e && errno) { fatal("%s: cannot list the folder: %s; nothing was changed", path, strerror(errno)); }
-    return e;
-}
-
-// Opens a folder; NULL if it does not exist. Ends the program if it cannot be listed.
-static DIR* open_folder(const char* path) {
-    DIR* d = opendir(path);
-    if (!d && errno != ENOENT) { fatal("%s: cannot list the folder: %s; nothing was changed", path, strerror(errno)); }
-    return d;
-}
-
-long long* checkpoint_list(const char* out, size_t* count) {
-    long long* steps = NULL;
-    *count = 0;
-    DIR* d = open_folder(out);
-    if (!d) { return NULL; }
-    for (struct dirent* e; (e = next_entry(d, out));) {
-        const long long step = checkpoint_step(e->d_name);
-        if (step < 0) { continue; }
-        steps = realloc_or_die(steps, (*count + 1) * sizeof *steps, "the list of checkpoints");
-        steps[(*count)++] = step;
-    }
-    closedir(d);
-    if (*count) { qsort(steps, *count, sizeof *steps, compare_steps); }
-    return steps;
-}
-
-void checkpoint_clean(const char* out) {
-    DIR* d = open_folder(out);
-    if (!d) { return; }
-    for (struct dirent* e; (e = next_entry(d, out));) {
-        if (strncmp(e->d_name, ".tmp-", 5)) { continue; }
-        char* path = format("%s/%s", out, e->d_name);
-        nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-        free(path);
-    }
-    closedir(d);
-}
+const char CHECKPOINT_SUMS[] = "checkpoint.b2sums";
+const char* const CHECKPOINT_FILES[NUM_CHECKPOINT_FILES] = {"model.safetensors", "optimizer.safetensors", "config.json",
+                                                            "generation_config.json", "state.json"};
 
 // ---------------------------------------------------------------------------------------------------------------------
 // state.json
@@ -129,19 +56,51 @@ static bool state_checksum_is_right(char* text) {
     return written == hash64(text, strlen(text), 0);
 }
 
-json_t* checkpoint_read_state(const char* folder, Error* err) {
-    json_t* state = json_load_from(folder, "state.json", err);
-    if (!state) { return NULL; }
-    char* path = format("%s/state.json", folder);
-    char* text = read_file(path, NULL, err);
+// Returns true for a whole number of state.json between 0 and `most`.
+static bool state_has_number(const json_t* state, const char* key, json_int_t most) {
+    const json_t* value = json_object_get(state, key);
+    return json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) <= most;
+}
+
+// Fails if a field that a run needs is missing or impossible. `path` is for messages.
+static bool state_check(const json_t* state, const char* path, Error* err) {
+    static const char* const objects[] = {"options", "checksums"};
     const long long form = json_integer_value(json_object_get(state, "format"));
-    bool ok = text != NULL;
-    if (ok && form != CHECKPOINT_FORMAT) {
-        ok = fail(err, "%s: format %lld, this program reads %d: it was written by another version", path, form,
-                  CHECKPOINT_FORMAT);
-    } else if (ok && !state_checksum_is_right(text)) {
+    OutlierDetector ignored;
+    const char* wrong = NULL;
+    if (form != CHECKPOINT_FORMAT) {
+        fail(err, "%s: format %lld, this program reads %d: it was written by another version", path, form,
+             CHECKPOINT_FORMAT);
+        err->is_unknown = json_is_integer(json_object_get(state, "format")); // not known to be damaged
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!json_is_object(json_object_get(state, objects[i]))) { wrong = objects[i]; }
+    }
+    if (!json_is_string(json_object_get(state, "data_hash"))) { wrong = "data_hash"; }
+    if (!state_has_number(state, "step", INT32_MAX)) { wrong = "step"; } // AdamW and the log hold it in an int
+    if (!state_has_number(state, "tokens", INT64_MAX)) { wrong = "tokens"; }
+    if (!state_has_number(state, "window", INT64_MAX)) { wrong = "window"; }
+    if (!outliers_from_json(&ignored, json_object_get(state, "loss_window"), err)) { wrong = "loss_window"; }
+    if (!outliers_from_json(&ignored, json_object_get(state, "norm_window"), err)) { wrong = "norm_window"; }
+    return !wrong || fail(err, "%s: %s is missing or impossible: damaged", path, wrong);
+}
+
+json_t* checkpoint_read_state(const char* folder, Error* err) {
+    size_t size;
+    json_error_t e;
+    json_t* state = NULL;
+    char *path = format("%s/state.json", folder), *text = read_file(path, &size, err);
+    if (text && !(state = json_loadb(text, size, JSON_REJECT_DUPLICATES, &e))) {
+        fail(err, "%s:%d: %s", path, e.line, e.text);
+    }
+    bool ok = state != NULL;
+    if (ok && !json_is_object(state)) { ok = fail(err, "%s: not a JSON object", path); }
+    if (ok && json_integer_value(json_object_get(state, "format")) == CHECKPOINT_FORMAT &&
+        !state_checksum_is_right(text)) {
         ok = fail(err, "%s: damaged or edited (its checksum is wrong)", path);
     }
+    ok = ok && state_check(state, path, err);
     free(text);
     free(path);
     if (ok) { return state; }
@@ -149,14 +108,15 @@ json_t* checkpoint_read_state(const char* folder, Error* err) {
     return NULL;
 }
 
-// Returns the text at object.key of one checkpoint's state.json; NULL if it cannot be read.
+// Returns the text at object.key of one checkpoint's state.json; NULL if there is none. Ends the program if it cannot
+// be read now.
 static char* saved_text(const char* folder, const char* object, const char* key) {
-    char* path = format("%s/state.json", folder);
-    json_t* state = path_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    Error err;
+    json_t* state = json_load_from(folder, "state.json", &err);
+    if (!state && err.is_unknown) { fatal("%s", err.text); }
     const char* text = json_string_value(json_object_get(json_object_get(state, object), key));
     char* copy = text ? format("%s", text) : NULL;
     json_decref(state);
-    free(path);
     return copy;
 }
 
@@ -166,11 +126,17 @@ char* checkpoint_saved_text(const char* out, const char* resume, const char* obj
     char* text = NULL;
     long long* steps = checkpoint_list(out, &count);
     for (size_t i = 0; i < count && !text; i++) {
-        char* folder = format("%s/step_%08lld", out, steps[i]);
+        char* folder = checkpoint_path(out, steps[i]);
         text = saved_text(folder, object, key);
         free(folder);
     }
     free(steps);
+    if (count == 0 && !strcmp(object, "options")) { // the run ended before its first checkpoint
+        json_t* options = run_read_options(out);
+        const char* value = json_string_value(json_object_get(options, key));
+        text = value ? format("%s", value) : NULL;
+        json_decref(options);
+    }
     return text;
 }
 
@@ -186,107 +152,12 @@ bool run_write_options(const char* out, json_t* options, Error* err) {
 json_t* run_read_options(const char* out) {
     Error err;
     char* path = format("%s/options.json", out);
-    json_t* options = path_exists(path) ? json_load_from(out, "options.json", &err) : NULL;
-    if (!options && path_exists(path)) { fatal("%s: remove it to begin a new run there", err.text); }
+    const bool exists = path_exists(path);
+    json_t* options = exists ? json_load_from(out, "options.json", &err) : NULL;
+    if (exists && !options && err.is_unknown) { fatal("%s", err.text); }
+    if (exists && !options) { fatal("%s: remove it to begin a new run there", err.text); }
     free(path);
     return options;
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// verifying
-
-bool checkpoint_verify_file(const char* folder, const char* file, json_t* state, Error* err) {
-    char* path = format("%s/%s", folder, file);
-    json_t* checksums = json_object_get(json_object_get(state, "checksums"), file);
-    SafeTensors s;
-    bool ok = safetensors_open(&s, path, err);
-    free(path);
-    if (!ok) { return false; }
-    if ((size_t)s.count != json_object_size(checksums)) { ok = fail(err, "%s/%s: tensors are missing", folder, file); }
-    for (int i = 0; ok && i < s.count; i++) {
-        const SafeTensor* t = &s.tensors[i];
-        const char* hex = json_string_value(json_object_get(checksums, t->name));
-        void* bytes = alloc_or_die(t->bytes, 1, "a tensor");
-        ok = safetensors_read(&s, t, 0, bytes, t->bytes, err);
-        if (ok && (!hex || strtoull(hex, NULL, 16) != hash64(bytes, t->bytes, 0))) {
-            ok = fail(err, "%s/%s: tensor %s is damaged (its checksum is wrong)", folder, file, t->name);
-        }
-        free(bytes);
-    }
-    safetensors_close(&s);
-    return ok;
-}
-
-// Files without tensors that state.json has a checksum of.
-static const char* const PLAIN_FILES[] = {"config.json", "generation_config.json"};
-enum { NUM_PLAIN_FILES = sizeof PLAIN_FILES / sizeof *PLAIN_FILES };
-
-static bool file_hash(const char* folder, const char* file, uint64_t* hash, Error* err) {
-    size_t bytes;
-    char* path = format("%s/%s", folder, file);
-    char* text = read_file(path, &bytes, err);
-    if (text) { *hash = hash64(text, bytes, 0); }
-    free(path);
-    free(text);
-    return text != NULL;
-}
-
-// Compares the files without tensors with their checksums. (Checkpoints of early versions have none.)
-static bool verify_plain_files(const char* folder, json_t* state, Error* err) {
-    json_t* checksums = json_object_get(state, "files");
-    for (int i = 0; checksums && i < NUM_PLAIN_FILES; i++) {
-        uint64_t hash;
-        const char* hex = json_string_value(json_object_get(checksums, PLAIN_FILES[i]));
-        if (!file_hash(folder, PLAIN_FILES[i], &hash, err)) { return false; }
-        if (!hex || strtoull(hex, NULL, 16) != hash) {
-            return fail(err, "%s/%s: damaged or edited (its checksum is wrong)", folder, PLAIN_FILES[i]);
-        }
-    }
-    return true;
-}
-
-// Returns the checksums of the files without tensors, by name; NULL if a file cannot be read.
-static json_t* hash_plain_files(const char* folder, Error* err) {
-    json_t* checksums = json_object();
-    for (int i = 0; i < NUM_PLAIN_FILES; i++) {
-        uint64_t hash;
-        if (!file_hash(folder, PLAIN_FILES[i], &hash, err)) {
-            json_decref(checksums);
-            return NULL;
-        }
-        if (json_object_set_new(checksums, PLAIN_FILES[i], json_hex(hash))) { fatal("out of memory: state.json"); }
-    }
-    return checksums;
-}
-
-json_t* checkpoint_verify(const char* folder, Error* err) {
-    json_t* state = checkpoint_read_state(folder, err);
-    if (!state) { return NULL; }
-    GPT2Config ignored;
-    if (verify_plain_files(folder, state, err) && hf_load_config(folder, false, &ignored, err) &&
-        checkpoint_verify_file(folder, "model.safetensors", state, err) &&
-        checkpoint_verify_file(folder, "optimizer.safetensors", state, err)) {
-        return state;
-    }
-    json_decref(state);
-    return NULL;
-}
-
-char* checkpoint_newest(const char* out, json_t** state) {
-    Error err;
-    size_t count;
-    long long* steps = checkpoint_list(out, &count);
-    char* found = NULL;
-    for (size_t i = 0; i < count && !found; i++) {
-        char* path = format("%s/step_%08lld", out, steps[i]);
-        *state = checkpoint_verify(path, &err);
-        if (*state) { found = path; continue; }
-        notice("warning: %s; trying the checkpoint before it", err.text);
-        free(path);
-    }
-    if (count && !found) { fatal("%s: none of its %zu checkpoints can be read; see the warnings above", out, count); }
-    free(steps);
-    return found;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -315,19 +186,28 @@ char* state_matmuls(const json_t* state, const Backend* b) {
     return lines;
 }
 
-static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c, json_t* checksums, json_t* files) {
+static json_t* best_to_json(const TrainState* s) {
+    return json_pack("{s:I, s:f}", "step", (json_int_t)s->best_step, "val_loss", s->best_loss);
+}
+
+// Returns state.json but for the checksums.
+static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c) {
     const Backend* b = p->backend;
-    json_t* state = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:O, s:O, s:{s:s}}", "format",
-                              CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "tokens", (json_int_t)s->tokens, "window",
-                              (json_int_t)s->window, "data_hash", json_hex(s->data_hash), "loss_window",
-                              outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window),
-                              "options", plan_options(p, c), "checksums", checksums, "files", files, "kernels",
-                              b->device, b->device_kernels());
+    json_t* state = json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s, s:{s:s}}", "format",
+                              CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "updates", (json_int_t)s->updates,
+                              "tokens", (json_int_t)s->tokens, "window", (json_int_t)s->window, "data_hash",
+                              json_hex(s->data_hash), "loss_window", outliers_to_json(&s->loss_window), "norm_window",
+                              outliers_to_json(&s->norm_window), "options", plan_options(p, c), "sums", CHECKPOINT_SUMS,
+                              "kernels", b->device, b->device_kernels());
     json_t* matmuls = lines_to_json(b);
     const char* nccl = p->nccl_algorithms;
+    const LossScale* scale = &s->loss_scale;
     const bool ok = state && !json_object_set_new(state, "checksum", json_hex(0)) &&
+                    !json_object_set_new(state, "tokenizer_hash", json_hex(s->tokenizer_hash)) &&
                     !json_object_set_new(state, "matmuls", json_pack("{s:O}", b->device, matmuls)) &&
-                    (!nccl || !json_object_set_new(state, "nccl_algo", json_string(nccl)));
+                    (!nccl || !json_object_set_new(state, "nccl_algo", json_string(nccl))) &&
+                    (!s->best_step || !json_object_set_new(state, "best", best_to_json(s))) &&
+                    (!scale->is_dynamic || !json_object_set_new(state, "loss_scale", loss_scale_to_json(scale)));
     if (!ok) { fatal("out of memory: state.json"); }
     if (json_array_size(matmuls) == 0) { json_object_del(state, "matmuls"); }
     json_decref(matmuls);
@@ -349,31 +229,74 @@ bool state_save(const char* folder, json_t* state, Error* err) {
     return ok;
 }
 
-static bool checkpoint_write(const char* folder, const Optimizer* o, const TrainState* s, const Plan* p,
-                             const Config* c, int eot, Error* err) {
-    char *model = format("%s/model.safetensors", folder), *optimizer = format("%s/optimizer.safetensors", folder);
-    const TensorBlock weights = {"transformer.", o->masters, true},
-                      moments[2] = {{"m.", o->m, false}, {"v.", o->v, false}};
-    json_t *model_sums = json_object(), *optimizer_sums = json_object(), *files = NULL;
-    bool ok = tensors_save(model, o, &weights, 1, model_sums, err) &&
-              tensors_save(optimizer, o, moments, 2, optimizer_sums, err) &&
-              hf_save_config(folder, &o->model->config, eot, err) && (files = hash_plain_files(folder, err));
-    json_t* checksums =
-        json_pack("{s:o, s:o}", "model.safetensors", model_sums, "optimizer.safetensors", optimizer_sums);
-    if (!checksums) { fatal("out of memory: state.json"); }
-    if (ok) {
-        json_t* state = state_to_json(s, p, c, checksums, files);
-        ok = state_save(folder, state, err) && sync_parent(model, err);
-        json_decref(state);
+// Adds the checksums of the JSON files, which were read back when they were written.
+static bool sum_json_files(Sums* sums, const char* folder, Error* err) {
+    bool ok = true;
+    for (int i = 2; ok && i < NUM_CHECKPOINT_FILES; i++) { // the two before have tensors
+        char hex[BLAKE2B_HEX + 1], *path = format("%s/%s", folder, CHECKPOINT_FILES[i]);
+        ok = sum_file(path, 0, hex, err);
+        if (ok) { sums_set(sums, CHECKPOINT_FILES[i], hex); }
+        free(path);
     }
-    json_decref(checksums);
-    json_decref(files);
-    free(model);
-    free(optimizer);
     return ok;
 }
 
-void checkpoint_hand_over(const Optimizer* o) { // in the order of checkpoint_write
+// Reads a file back, from the disk if the system lets go of its copy in memory, and compares it with what was written.
+static bool read_back(const Sums* sums, const char* folder, const char* file, Error* err) {
+    char* path = format("%s/%s", folder, file);
+    const int fd = open_regular(path, NULL, err);
+    free(path);
+    if (fd < 0) { return false; }
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); // advice: it may fail
+    close(fd);
+    if (sums_verify(sums, folder, file, err)) { return true; }
+    if (err->is_unknown) { return false; }
+    return fail(err, "%s/%s: what was written reads back otherwise: is the disk damaged?", folder, file);
+}
+
+// Writes the two files of tensors and returns their tensors' checksums, a new reference; NULL on failure.
+static json_t* write_tensors(const char* folder, const Snapshot* snapshot, Sums* sums, Error* err) {
+    const Optimizer* o = snapshot->optimizer;
+    const float* host = snapshot->blocks;
+    const size_t n = o->model->params_table.size;
+    const TensorBlock blocks[3] = {
+        {.prefix = "transformer.", .data = o->masters, .host = host, .hf_layout = true},
+        {.prefix = "m.", .data = o->m, .host = host ? host + n : NULL, .hf_layout = false},
+        {.prefix = "v.", .data = o->v, .host = host ? host + 2 * n : NULL, .hf_layout = false}};
+    json_t* checksums = json_object();
+    bool ok = true;
+    for (int i = 0; ok && i < 2; i++) { // the weights are one file, the moments the other
+        char hex[BLAKE2B_HEX + 1], *path = format("%s/%s", folder, CHECKPOINT_FILES[i]);
+        json_t* of_tensors = json_object();
+        ok = tensors_save(path, o, &blocks[i], 1 + i, of_tensors, hex, err);
+        if (ok) { sums_set(sums, CHECKPOINT_FILES[i], hex); }
+        json_object_set_new(checksums, CHECKPOINT_FILES[i], of_tensors);
+        free(path);
+    }
+    if (ok) { return checksums; }
+    json_decref(checksums);
+    return NULL;
+}
+
+static bool write_folder(const char* folder, const Snapshot* snapshot, Error* err) {
+    char* sums_path = format("%s/%s", folder, CHECKPOINT_SUMS);
+    Sums sums = {.list = NULL};
+    json_t *checksums = write_tensors(folder, snapshot, &sums, err), *state = json_copy(snapshot->state);
+    bool ok = checksums && hf_save_config(folder, &snapshot->optimizer->model->config, snapshot->eot, err);
+    if (ok) {
+        json_object_set(state, "checksums", checksums);
+        ok = state_save(folder, state, err) && sum_json_files(&sums, folder, err) && sums_save(&sums, sums_path, err) &&
+             read_back(&sums, folder, CHECKPOINT_FILES[0], err) && read_back(&sums, folder, CHECKPOINT_FILES[1], err) &&
+             sync_parent(sums_path, err);
+    }
+    json_decref(state);
+    json_decref(checksums);
+    sums_free(&sums);
+    free(sums_path);
+    return ok;
+}
+
+void checkpoint_hand_over(const Optimizer* o) { // in the order of snapshot_take and write_tensors
     optimizer_whole(o, o->masters);
     optimizer_whole(o, o->m);
     optimizer_whole(o, o->v);
@@ -395,33 +318,72 @@ static bool checkpoint_room(const char* out, const GPT2* g, Error* err) {
         out, (double)need / 1e6, (double)room / 1e6);
 }
 
-char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
-                      Error* err) {
-    char *path = format("%s/step_%08lld", out, s->step), *temporary = format("%s/.tmp-step_%08lld", out, s->step);
-    bool ok = checkpoint_room(out, o->model, err) && make_directories(temporary, err) &&
-              checkpoint_write(temporary, o, s, p, c, eot, err);
-    if (ok && path_exists(path)) { checkpoint_remove(path); } // the run resumed from an older one and came here again
-    if (ok && rename(temporary, path) != 0) { ok = fail(err, "%s: cannot rename to it: %s", path, strerror(errno)); }
-    ok = ok && sync_parent(path, err);
-    if (!ok) { nftw(temporary, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
-    free(temporary);
-    size_t count, behind = 0;
-    long long* steps = checkpoint_list(out, &count);
-    for (size_t i = 0; ok && c->keep > 0 && i < count; i++) { // newer ones go too: the run resumed from an older one
-        if (steps[i] <= s->step && behind++ < (size_t)c->keep) { continue; }
-        char* old = format("%s/step_%08lld", out, steps[i]);
-        checkpoint_remove(old);
-        free(old);
+size_t snapshot_bytes(const Optimizer* o) { return 3 * o->model->params_table.size * sizeof(float); }
+
+// Copies a block to host memory. Training waits for this, so on a CPU all threads share the copy and the first touch.
+static void fetch_block(const Backend* b, float* to, const float* from, size_t n) {
+    enum { PIECE = 1 << 20 };
+    if (!b->is_host) { b->device_copy_out(to, from, n * sizeof *to); return; }
+    b->device_sync();
+    #pragma omp parallel for
+    for (size_t at = 0; at < n; at += PIECE) { memcpy(to + at, from + at, min_size(PIECE, n - at) * sizeof *to); }
+}
+
+Snapshot snapshot_take(const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
+                       float* blocks) {
+    const size_t n = o->model->params_table.size;
+    float* const device[3] = {o->masters, o->m, o->v};
+    for (size_t i = 0; blocks && i < 3; i++) {
+        fetch_block(o->model->backend, blocks + i * n, optimizer_whole(o, device[i]), n);
     }
-    free(steps);
-    if (ok) { return path; }
+    const Snapshot snapshot = {.optimizer = o,
+                               .blocks = blocks,
+                               .state = state_to_json(s, p, c),
+                               .step = s->step,
+                               .eot = eot,
+                               .keep = checkpoint_keep(c, s)};
+    return snapshot;
+}
+
+KeepRule checkpoint_keep(const Config* c, const TrainState* s) {
+    const KeepRule keep = {.newest = c->keep, .every = c->keep_every, .best = c->keep_best ? s->best_step : 0};
+    return keep;
+}
+
+void snapshot_free(Snapshot* snapshot) {
+    json_decref(snapshot->state);
+    snapshot->state = NULL;
+}
+
+char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err) {
+    char *path = checkpoint_path(out, snapshot->step), *temporary = format("%s/.tmp-step_%08lld", out, snapshot->step);
+    bool ok = checkpoint_room(out, snapshot->optimizer->model, err) && make_directories(temporary, err) &&
+              write_folder(temporary, snapshot, err);
+    if (ok && path_exists(path)) { checkpoint_set_aside(path, "replaced"); } // not this run's: it saves a step once
+    if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
+    ok = ok && sync_parent(path, err);
+    if (!ok) { checkpoint_remove_unfinished(temporary); }
+    free(temporary);
+    if (ok) {
+        checkpoint_rotate(out, snapshot->step, &snapshot->keep);
+        return path;
+    }
     free(path);
     return NULL;
 }
 
+char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
+                      Error* err) {
+    Snapshot snapshot = snapshot_take(o, s, p, c, eot, NULL);
+    char* path = checkpoint_write(out, &snapshot, err);
+    snapshot_free(&snapshot);
+    return path;
+}
+
 bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* state, Error* err) {
     char* path = format("%s/optimizer.safetensors", folder);
-    const TensorBlock moments[2] = {{"m.", o->m, false}, {"v.", o->v, false}};
+    const TensorBlock moments[2] = {
+        {.prefix = "m.", .data = o->m, .hf_layout = false}, {.prefix = "v.", .data = o->v, .hf_layout = false}};
     SafeTensors file;
     bool ok = hf_load_weights(o->model, o, folder, err) && safetensors_open(&file, path, err);
     free(path);
@@ -429,10 +391,15 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     ok = tensors_load(&file, o, moments, 2, err);
     safetensors_close(&file);
     const char* hash = json_string_value(json_object_get(state, "data_hash"));
+    const json_t* updates = json_object_get(state, "updates"); // version 2.0 counted skipped ones too
     s->step = json_integer_value(json_object_get(state, "step"));
+    s->updates = updates ? json_integer_value(updates) : s->step;
     s->tokens = json_integer_value(json_object_get(state, "tokens"));
     s->window = (uint64_t)json_integer_value(json_object_get(state, "window"));
     s->data_hash = hash ? strtoull(hash, NULL, 16) : 0;
+    const json_t* best = json_object_get(state, "best");
+    s->best_step = json_integer_value(json_object_get(best, "step"));
+    s->best_loss = json_number_value(json_object_get(best, "val_loss"));
     return ok && outliers_from_json(&s->loss_window, json_object_get(state, "loss_window"), err) &&
            outliers_from_json(&s->norm_window, json_object_get(state, "norm_window"), err);
 }

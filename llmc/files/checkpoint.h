@@ -3,43 +3,40 @@
 //
 //   model.safetensors, config.json, generation_config.json    see huggingface.h
 //   optimizer.safetensors                                     both moments, m.* and v.*, in our layout
-//   state.json                                                TrainState, the run's options, checksums
+//   state.json                                                TrainState, the run's options, a checksum of each tensor
+//   checkpoint.b2sums                                         checksums of the files above (sums.h)
 //
-// A checkpoint is written under another name (.tmp-*), synced and renamed, so that a folder under its own name is
-// complete. It is verified before it is used; a damaged one is passed over for an older one. Beside the checkpoints,
-// options.json holds the options of a run from its start on, so that a run killed before its first checkpoint resumes
-// as the same run.
+// A checkpoint is written under another name (.tmp-*), synced, read back and renamed, so that a folder under its own
+// name is complete. It is verified before it is used. A damaged one is passed over for an older one; one that cannot be
+// read at this moment ends the program. Beside the checkpoints, options.json holds the options of a run from its start
+// on, so that a run killed before its first checkpoint resumes as the same run.
 #pragma once
 #include "../base.h"
+#include "../loss_scale.h"
 #include "../optimizer.h"
 #include "../plan.h"
 #include "../log/outlier.h"
+#include "checkpoint_folders.h"
 #include <jansson.h>
 
-enum { CHECKPOINT_FORMAT = 1 };
+enum { CHECKPOINT_FORMAT = 1, NUM_CHECKPOINT_FILES = 5 };
+
+extern const char CHECKPOINT_SUMS[]; // the file of checksums
+extern const char* const CHECKPOINT_FILES[NUM_CHECKPOINT_FILES]; // all others; those with tensors first
 
 // State of a run, besides parameters and moments.
 typedef struct {
-    long long step;     // completed updates
+    long long step;     // steps done
+    long long updates;  // of these, not skipped
     long long tokens;   // trained on
     uint64_t window;    // the next window of the data (dataloader.h), which gives epoch and position
     uint64_t data_hash; // of the training data
+    uint64_t tokenizer_hash; // 0: there is none
     OutlierDetector loss_window, norm_window;
+    double best_loss;    // the lowest validation loss of a checkpoint; 0: there is none
+    long long best_step; // that checkpoint's
+    LossScale loss_scale;
 } TrainState;
-
-// ---------------------------------------------------------------------------------------------------------------------
-// folders
-
-// Removes a checkpoint, after renaming it, so that its name never has an incomplete one. Warns on failure.
-void checkpoint_remove(const char* path);
-
-// Returns the steps of all checkpoints in `out`, newest first, and sets `count`; none if the folder does not exist. The
-// caller frees them. Ends the program if the folder cannot be listed: if it were taken for empty, the next save could
-// delete newer checkpoints.
-long long* checkpoint_list(const char* out, size_t* count);
-
-// Removes unfinished checkpoints of an interrupted run. Only the run that has locked `out` may call it.
-void checkpoint_clean(const char* out);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // state.json and options.json
@@ -51,11 +48,13 @@ bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err);
 // Returns a string of 16 hexadecimal digits, a new reference.
 json_t* json_hex(uint64_t x);
 
-// Reads a checkpoint's state.json and verifies its checksum; a new reference. Returns NULL if it is missing or damaged.
+// Reads a checkpoint's state.json, a new reference; verifies its checksum and that it has every field that a run needs,
+// with a possible value. Returns NULL if it is missing or damaged.
 json_t* checkpoint_read_state(const char* folder, Error* err);
 
 // Returns the text at object.key in state.json of the newest checkpoint that the run will resume from (`resume`:
-// "auto", a path, or empty); NULL if there is none. The caller frees it. Nothing is verified.
+// "auto", a path, or empty), or in options.json if there is no checkpoint yet; NULL if there is none. The caller frees
+// it. No checksum is verified.
 char* checkpoint_saved_text(const char* out, const char* resume, const char* object, const char* key);
 
 // Returns the kernels (Backend.device_kernels) that the run had on such a device; NULL if it had none.
@@ -73,16 +72,25 @@ json_t* run_read_options(const char* out);
 // ---------------------------------------------------------------------------------------------------------------------
 // verifying
 
-// Verifies every tensor of a safetensors file against the checksums in `state`. Fails if one differs or is missing.
+// Verifies one of a checkpoint's files, whose state.json is `state`. Fails, naming the tensor if one differs, if the
+// file is damaged or missing.
 bool checkpoint_verify_file(const char* folder, const char* file, json_t* state, Error* err);
 
-// Verifies all files of a checkpoint. Returns its state.json, a new reference; NULL if one is missing or damaged.
+// Verifies all files of a checkpoint. Returns its state.json, a new reference; NULL if one is missing or damaged, or if
+// it could not be read (err->is_unknown).
 json_t* checkpoint_verify(const char* folder, Error* err);
+
+// READ: of a run that may go on meanwhile. The checkpoint is not removed before this program ends (checkpoint_hold).
+// CONTINUE: by the run itself, which has locked `out`. Newer checkpoints, which are damaged, are set aside.
+typedef enum { CHECKPOINT_READ, CHECKPOINT_CONTINUE } CheckpointUse;
 
 // Returns the path of the newest undamaged checkpoint in `out`, which the caller frees, and sets `state` to its
 // state.json, a new reference; NULL if there is no checkpoint. Warns of damaged ones, and ends the program if there are
-// only those.
-char* checkpoint_newest(const char* out, json_t** state);
+// only those, or if one cannot be read.
+char* checkpoint_newest(const char* out, json_t** state, CheckpointUse use);
+
+// Returns the newest step before `step` that has an undamaged checkpoint; -1 if there is none.
+long long checkpoint_before(const char* out, long long step);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // saving and loading
@@ -90,14 +98,40 @@ char* checkpoint_newest(const char* out, json_t** state);
 // Writes `state` to FOLDER/state.json with the checksum of its text, in place of its "checksum", which is json_hex(0).
 bool state_save(const char* folder, json_t* state, Error* err);
 
-// Writes a checkpoint to `out` and then removes all but the newest `keep` (0: none). `eot`: the tokenizer's end-of-text
-// id, or -1. Returns its path, which the caller frees; NULL on failure, with the older checkpoints untouched. With
-// ZeRO, the other ranks call checkpoint_hand_over() at the same time.
+// All that a checkpoint holds, at one moment.
+typedef struct {
+    const Optimizer* optimizer; // for its layout and, if `blocks` is NULL, for its masters and moments
+    const float* blocks;        // masters, first and second moments in host memory, each of the whole layout; or NULL
+    json_t* state;              // state.json, but for its checksums
+    long long step;
+    int eot;
+    KeepRule keep;
+} Snapshot;
+
+// Returns the bytes of Snapshot.blocks.
+size_t snapshot_bytes(const Optimizer* o);
+
+// Takes a snapshot: with `blocks`, in memory of snapshot_bytes() that must live until snapshot_free(), training may go
+// on; without (NULL), it must wait until the snapshot is written. `eot`: the tokenizer's end-of-text id, or -1. With
+// ZeRO, the other ranks call checkpoint_hand_over() at the same time, and until the snapshot is written if there are no
+// `blocks`.
+Snapshot snapshot_take(const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot, float* blocks);
+void snapshot_free(Snapshot* snapshot);
+
+// Writes a checkpoint to `out`, reads it back, and then removes those that the snapshot's rule does not keep. Returns
+// its path, which the caller frees; NULL on failure, with the older checkpoints untouched. With `blocks` any thread may
+// call it.
+char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err);
+
+// Takes a snapshot without `blocks` and writes it.
 char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
                       Error* err);
 
-// Sends this rank's shards to rank 0, which saves a checkpoint.
+// Returns what options and state say of the checkpoints to keep.
+KeepRule checkpoint_keep(const Config* c, const TrainState* s);
+
+// Sends this rank's shards to rank 0, which takes a snapshot or writes one.
 void checkpoint_hand_over(const Optimizer* o);
 
-// Loads parameters, moments and state of a verified checkpoint.
+// Loads parameters, moments and state of a verified checkpoint, but for the loss scale, which setup.c decides on.
 bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* state, Error* err);

@@ -51,13 +51,15 @@ void tensor_buffers_free(TensorBuffers* b) {
 size_t tensor_fetch(const Backend* backend, TensorBuffers* b, const Tensor* t, int layer, const TensorBlock* block) {
     const size_t n = t->used_rows * t->cols;
     const bool swap = block->hf_layout && t->layout == TRANSPOSED;
-    backend->device_copy_out(swap ? b->ours : b->file, block->data + tensor_at(t, layer), n * sizeof(float));
+    float* to = swap ? b->ours : b->file;
+    if (block->host) { memcpy(to, block->host + tensor_at(t, layer), n * sizeof(float)); }
+    else { backend->device_copy_out(to, block->data + tensor_at(t, layer), n * sizeof(float)); }
     if (swap) { transpose(b->file, b->ours, t->used_rows, t->cols); }
     return n;
 }
 
 static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const TensorBlock* blocks, int num_blocks,
-                          json_t* checksums, Error* err) {
+                          json_t* checksums, char hex[BLAKE2B_HEX + 1], Error* err) {
     const Backend* backend = o->model->backend;
     const TensorTable* table = &o->model->params_table;
     size_t shape[2];
@@ -74,26 +76,27 @@ static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const Tensor
     }
     TensorBuffers buffers = tensor_buffers(table);
     for (int b = 0; b < num_blocks; b++) {
-        const TensorBlock whole = {blocks[b].prefix, (float*)optimizer_whole(o, blocks[b].data), blocks[b].hf_layout};
+        TensorBlock whole = blocks[b];
+        if (!whole.host) { whole.data = (float*)optimizer_whole(o, whole.data); }
         for (int i = 0; i < table->count; i++) {
             for (int l = 0; ok && l < table->row[i].layers; l++) {
-                char *name = tensor_file_name(&table->row[i], l, blocks[b].prefix), hex[17];
+                char *name = tensor_file_name(&table->row[i], l, blocks[b].prefix), sum[17];
                 const size_t bytes = tensor_fetch(backend, &buffers, &table->row[i], l, &whole) * sizeof(float);
-                snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash64(buffers.file, bytes, 0));
-                json_object_set_new(checksums, name, json_string(hex));
+                snprintf(sum, sizeof sum, "%016llx", (unsigned long long)hash64(buffers.file, bytes, 0));
+                json_object_set_new(checksums, name, json_string(sum));
                 ok = safetensors_write(w, name, buffers.file, bytes, err);
                 free(name);
             }
         }
     }
     tensor_buffers_free(&buffers);
-    return ok && safetensors_finish(w, err);
+    return ok && safetensors_finish(w, hex, err);
 }
 
 bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* blocks, int num_blocks, json_t* checksums,
-                  Error* err) {
+                  char hex[BLAKE2B_HEX + 1], Error* err) {
     SafeTensorsWriter w;
-    const bool ok = safetensors_create(&w, path, err) && tensors_write(&w, o, blocks, num_blocks, checksums, err);
+    const bool ok = safetensors_create(&w, path, err) && tensors_write(&w, o, blocks, num_blocks, checksums, hex, err);
     if (!ok) { safetensors_abandon(&w); }
     return ok;
 }
@@ -131,13 +134,8 @@ bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err
 
 json_t* json_load_from(const char* folder, const char* file, Error* err) {
     char* path = format("%s/%s", folder, file);
-    json_error_t e;
-    json_t* value = NULL;
-    if (!path_exists(path)) {
-        fail(err, "%s: there is no such file", path);
-    } else if (!(value = json_load_file(path, JSON_REJECT_DUPLICATES, &e))) {
-        fail(err, "%s:%d: %s", path, e.line, e.text);
-    } else if (!json_is_object(value)) {
+    json_t* value = json_read(path, JSON_REJECT_DUPLICATES, err);
+    if (value && !json_is_object(value)) {
         fail(err, "%s: not a JSON object", path);
         json_decref(value);
         value = NULL;
@@ -146,19 +144,51 @@ json_t* json_load_from(const char* folder, const char* file, Error* err) {
     return value;
 }
 
-// Fails if `key` is in config.json with another value than `wanted`: the model would be one that this program does not
-// compute. Takes over the reference to `wanted`.
-static bool hf_require(json_t* config, const char* folder, const char* key, json_t* wanted, Error* err) {
-    json_t* value = json_object_get(config, key);
-    const bool ok =
-        !value || json_is_null(value) || json_equal(value, wanted) ||
-        (json_is_number(value) && json_is_number(wanted) && json_number_value(value) == json_number_value(wanted));
-    char *has = json_dumps(value, JSON_ENCODE_ANY), *want = json_dumps(wanted, JSON_ENCODE_ANY);
-    if (!ok) { fail(err, "%s/config.json: %s is %s: this program's GPT-2 has %s", folder, key, has, want); }
-    free(has);
-    free(want);
-    json_decref(wanted);
-    return ok;
+// Members of config.json that change what the model computes, with the values that this program computes. A member that
+// is left out has the first value, as in transformers. Other members change nothing: scores of attention are always
+// computed in fp32 (reorder_and_upcast_attn), dropout is for training.
+static const struct {
+    const char* key;
+    const char* values; // JSON; choices are separated by |
+} HF_REQUIRED[] = {
+    {"model_type", "\"gpt2\""},
+    {"activation_function", "\"gelu_new\"|\"gelu_pytorch_tanh\"|\"gelu_fast\""}, // GELU by tanh, written three ways
+    {"layer_norm_epsilon", "1e-5"},
+    {"tie_word_embeddings", "true"},
+    {"scale_attn_weights", "true"},
+    {"scale_attn_by_inverse_layer_idx", "false"},
+    {"add_cross_attention", "false"},
+    {"pruned_heads", "{}|null"},
+    {"quantization_config", "null"},
+};
+
+// Returns true if a value is one of the choices.
+static bool hf_is_one_of(const json_t* value, const char* choices) {
+    bool found = false;
+    for (const char* c = choices; c && !found; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL) {
+        json_t* wanted = json_loadb(c, strcspn(c, "|"), JSON_DECODE_ANY, NULL);
+        found = json_equal(value, wanted) || (json_is_number(value) && json_is_number(wanted) &&
+                                              json_number_value(value) == json_number_value(wanted));
+        json_decref(wanted);
+    }
+    return found;
+}
+
+// Fails if config.json describes a model that this program does not compute.
+static bool hf_check_config(json_t* config, const char* folder, const GPT2Config* m, Error* err) {
+    char n_inner[32];
+    snprintf(n_inner, sizeof n_inner, "%d|null", 4 * m->channels);
+    for (size_t i = 0; i <= sizeof HF_REQUIRED / sizeof *HF_REQUIRED; i++) {
+        const bool is_last = i == sizeof HF_REQUIRED / sizeof *HF_REQUIRED;
+        const char *key = is_last ? "n_inner" : HF_REQUIRED[i].key, *values = is_last ? n_inner : HF_REQUIRED[i].values;
+        const json_t* value = json_object_get(config, key);
+        if (!value || hf_is_one_of(value, values)) { continue; }
+        char* has = json_dumps(value, JSON_ENCODE_ANY);
+        fail(err, "%s/config.json: %s is %.300s: this program's GPT-2 has %s", folder, key, has, values);
+        free(has);
+        return false;
+    }
+    return true;
 }
 
 static bool hf_shape_from_json(json_t* config, const char* folder, GPT2Config* m, Error* err) {
@@ -171,14 +201,7 @@ static bool hf_shape_from_json(json_t* config, const char* folder, GPT2Config* m
         }
         *field[i] = (int)json_integer_value(value);
     }
-    return hf_require(config, folder, "model_type", json_string("gpt2"), err) &&
-           hf_require(config, folder, "activation_function", json_string("gelu_new"), err) &&
-           hf_require(config, folder, "layer_norm_epsilon", json_real(1e-5), err) &&
-           hf_require(config, folder, "n_inner", json_integer(4 * (json_int_t)m->channels), err) &&
-           hf_require(config, folder, "tie_word_embeddings", json_true(), err) &&
-           hf_require(config, folder, "scale_attn_weights", json_true(), err) &&
-           hf_require(config, folder, "scale_attn_by_inverse_layer_idx", json_false(), err) &&
-           model_check(m, folder, err);
+    return hf_check_config(config, folder, m, err) && model_check(m, folder, err);
 }
 
 bool hf_load_config(const char* folder, bool pad_vocab, GPT2Config* m, Error* err) {
@@ -254,7 +277,7 @@ bool tensors_load(const SafeTensors* s, const Optimizer* o, const TensorBlock* b
 bool hf_load_weights(const GPT2* g, const Optimizer* o, const char* folder, Error* err) {
     SafeTensors s;
     if (!safetensors_open_folder(&s, folder, err)) { return false; }
-    const TensorBlock weights = {"transformer.", o ? o->masters : NULL, true};
+    const TensorBlock weights = {.prefix = "transformer.", .data = o ? o->masters : NULL, .hf_layout = true};
     const bool ok = block_load(&s, g, o, &weights, err);
     safetensors_close(&s);
     if (ok && o) { optimizer_masters_changed(o); }

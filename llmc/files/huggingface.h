@@ -13,6 +13,7 @@
 typedef struct {
     const char* prefix; // of the names: "transformer." for weights, "m." and "v." for moments
     float* data;        // device memory: the whole block or, with ZeRO, this rank's shards of it
+    const float* host;  // the whole block in host memory, to be written in place of `data`; NULL: there is none
     bool hf_layout;     // in the file, the tensors that GPT2_PARAMS names TRANSPOSED are transposed
 } TensorBlock;
 
@@ -35,14 +36,16 @@ void tensor_buffers_free(TensorBuffers* b);
 // ---------------------------------------------------------------------------------------------------------------------
 // writing
 
-// Copies one tensor of a whole block from the device to b->file, in the file's layout; returns its number of elements.
+// Copies one tensor of a whole block, from the device or from host memory, to b->file, in the file's layout; returns
+// its number of elements.
 size_t tensor_fetch(const Backend* backend, TensorBuffers* b, const Tensor* t, int layer, const TensorBlock* block);
 
-// Writes the tensors of the blocks to a file, and the hash64 of each tensor's bytes to `checksums` by its name. With
-// ZeRO the other ranks of the group call optimizer_whole() for each block in the same order meanwhile. Fails if the
-// file cannot be written; an unfinished file may remain.
+// Writes the tensors of the blocks to a file, the hash64 of each tensor's bytes to `checksums` by its name, and the
+// checksum of the whole file to `hex`. With ZeRO the other ranks of the group call optimizer_whole() for each block
+// that is in device memory, in the same order, meanwhile. Blocks in host memory may be written while training goes on.
+// Fails if the file cannot be written; an unfinished file may remain.
 bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* blocks, int num_blocks, json_t* checksums,
-                  Error* err);
+                  char hex[BLAKE2B_HEX + 1], Error* err);
 
 // Writes config.json and generation_config.json. `eot`: the tokenizer's end-of-text id, -1 if there is none.
 bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err);

@@ -88,6 +88,27 @@ void put_text(FILE* to, const char* text, size_t size) {
 // ---------------------------------------------------------------------------------------------------------------------
 // JSON values
 
+static void* json_alloc(size_t bytes) {
+    void* p = malloc(bytes);
+    if (!p) { fatal("out of memory: %zu bytes for JSON", bytes); }
+    return p;
+}
+
+void json_begin(void) {
+    json_set_alloc_funcs(json_alloc, free);
+    json_object_seed(1); // else the library seeds itself at its first use, which may be in any thread
+}
+
+json_t* json_read(const char* path, size_t flags, Error* err) {
+    size_t size;
+    json_error_t e;
+    char* text = read_file(path, &size, err);
+    json_t* value = text ? json_loadb(text, size, flags, &e) : NULL;
+    if (text && !value) { fail(err, "%s:%d: %s", path, e.line, e.text); }
+    free(text);
+    return value;
+}
+
 static bool json_can_hold(uint32_t c) { return c != 0; }
 
 json_t* json_text(const char* text, size_t size) {

@@ -41,6 +41,13 @@ void put_text(FILE* to, const char* text, size_t size);
 // ---------------------------------------------------------------------------------------------------------------------
 // JSON values
 
+// Prepares the JSON library, before its first use and before there are threads. An allocation of it that fails then
+// ends the program: the library itself would return a value without some of its members, which looks whole.
+void json_begin(void);
+
+// Reads a JSON file; a new reference, NULL on failure. `flags` are those of json_loadb().
+json_t* json_read(const char* path, size_t flags, Error* err);
+
 // Returns a JSON string, a new reference; U+FFFD replaces bytes that are not UTF-8, and 0.
 json_t* json_text(const char* text, size_t size);
 

@@ -1,4 +1,5 @@
 #include "safetensors.h"
+#include "json.h"
 #include <limits.h>
 
 float half_to_float(uint16_t half) {
@@ -169,13 +170,9 @@ static bool safetensors_parse_header(SafeTensors* s, int file, json_t* header, E
     return safetensors_check_cover(s->tensors + first, s->count - first, f, err);
 }
 
-// Reads the JSON of a file's header, a new reference, and sets where the data are. NULL on failure.
-static json_t* safetensors_load_header(SafeTensorsFile* f, Error* err) {
-    struct stat st;
+// Reads the JSON of the header of a file of `size` bytes, a new reference; sets where the data are. NULL on failure.
+static json_t* safetensors_load_header(SafeTensorsFile* f, size_t size, Error* err) {
     uint64_t n = 0;
-    if (fstat(f->fd, &st) != 0) { fail(err, "%s: cannot stat: %s", f->path, strerror(errno)); return NULL; }
-    if (!S_ISREG(st.st_mode)) { fail(err, "%s: not a regular file", f->path); return NULL; }
-    size_t size = (size_t)st.st_size;
     if (size < sizeof n) { fail(err, "%s: %zu bytes are too few for a safetensors file", f->path, size); return NULL; }
     if (!read_exactly(f->fd, f->path, &n, sizeof n, 0, err)) { return NULL; }
     if (n > SAFETENSORS_MAX_HEADER || n > size - sizeof n) {
@@ -212,9 +209,10 @@ static bool safetensors_add_file(SafeTensors* s, const char* path, Error* err) {
     SafeTensorsFile* f = &s->files[file];
     memset(f, 0, sizeof *f);
     f->path = format("%s", path);
-    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // O_NONBLOCK: a named pipe is refused, not waited for
-    if (f->fd < 0) { return fail(err, "%s: cannot open: %s", path, strerror(errno)); }
-    json_t* header = safetensors_load_header(f, err);
+    size_t size;
+    f->fd = open_regular(path, &size, err);
+    if (f->fd < 0) { return false; }
+    json_t* header = safetensors_load_header(f, size, err);
     bool ok = header && safetensors_parse_header(s, file, header, err);
     json_decref(header);
     return ok;
@@ -250,9 +248,8 @@ bool safetensors_open(SafeTensors* s, const char* path, Error* err) {
 
 // Adds the files that an index names, {"weight_map": {tensor: file, ...}}, each once.
 static bool safetensors_add_indexed(SafeTensors* s, const char* folder, const char* index_path, Error* err) {
-    json_error_t e;
-    json_t* index = json_load_file(index_path, JSON_REJECT_DUPLICATES, &e);
-    if (!index) { return fail(err, "%s: line %d column %d: %s", index_path, e.line, e.column, e.text); }
+    json_t* index = json_read(index_path, JSON_REJECT_DUPLICATES, err);
+    if (!index) { return false; }
     json_t* map = json_object_get(index, "weight_map");
     bool ok = json_is_object(map) ? true : fail(err, "%s: there is no weight_map", index_path);
     if (ok && json_object_size(map) == 0) { ok = fail(err, "%s: its weight_map names no tensors", index_path); }
@@ -348,8 +345,9 @@ bool safetensors_create(SafeTensorsWriter* w, const char* path, Error* err) {
     w->current = -1;
     w->header = json_object();
     if (!w->header) { fatal("out of memory: the header of %s", path); }
+    blake2b_begin(&w->hash);
     w->file = fopen(path, "wb");
-    return w->file ? true : fail(err, "%s: cannot create: %s", path, strerror(errno));
+    return w->file || fail_system(err, path, "create");
 }
 
 // Puts an entry into an object of the header; takes `value` over. Fails on text that is not UTF-8.
@@ -402,14 +400,22 @@ bool safetensors_declare(SafeTensorsWriter* w, const char* name, const char* typ
     return true;
 }
 
+// Appends bytes to the file and to its checksum.
+static bool safetensors_put_bytes(SafeTensorsWriter* w, const void* data, size_t bytes, Error* err) {
+    blake2b_add(&w->hash, data, bytes);
+    return fwrite(data, 1, bytes, w->file) == bytes || fail_system(err, w->path, "write");
+}
+
 static bool safetensors_write_header(SafeTensorsWriter* w, Error* err) {
     char* text = json_dumps(w->header, JSON_COMPACT);
     if (!text) { fatal("out of memory: the header of %s", w->path); }
     const size_t used = strlen(text);
     uint64_t n = round_up(used, 8);
     bool ok = n <= SAFETENSORS_MAX_HEADER ? true : fail(err, "%s: a header of %zu bytes is too long", w->path, used);
-    if (ok && (fwrite(&n, sizeof n, 1, w->file) != 1 || fprintf(w->file, "%-*s", (int)n, text) != (int)n)) {
-        ok = fail(err, "%s: cannot write: %s", w->path, strerror(errno));
+    if (ok) {
+        char* padded = format("%-*s", (int)n, text);
+        ok = safetensors_put_bytes(w, &n, sizeof n, err) && safetensors_put_bytes(w, padded, n, err);
+        free(padded);
     }
     free(text);
     w->current = 0;
@@ -436,14 +442,11 @@ bool safetensors_write(SafeTensorsWriter* w, const char* name, const void* data,
     if (bytes > w->tensors[w->current].bytes - w->written) {
         return fail(err, "%s: tensor %s gets more than its %zu bytes", w->path, name, w->tensors[w->current].bytes);
     }
-    if (fwrite(data, 1, bytes, w->file) != bytes) {
-        return fail(err, "%s: cannot write: %s", w->path, strerror(errno));
-    }
     w->written += bytes;
-    return true;
+    return safetensors_put_bytes(w, data, bytes, err);
 }
 
-bool safetensors_finish(SafeTensorsWriter* w, Error* err) {
+bool safetensors_finish(SafeTensorsWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
     if (!safetensors_advance(w, err)) { return false; }
     if (w->current < w->count) {
         return fail(err, "%s: tensor %s lacks %zu bytes", w->path, w->tensors[w->current].name,
@@ -452,6 +455,7 @@ bool safetensors_finish(SafeTensorsWriter* w, Error* err) {
     FILE* file = w->file;
     w->file = NULL;
     bool ok = close_synced(file, w->path, err);
+    if (hex) { blake2b_end(&w->hash, hex); }
     safetensors_abandon(w);
     return ok;
 }

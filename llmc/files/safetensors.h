@@ -11,7 +11,7 @@
 // file's bounds. Files are written as a stream: create; annotate and declare; write every tensor's bytes in the order
 // of declaration; finish.
 #pragma once
-#include "../base.h"
+#include "blake2b.h"
 #include <jansson.h>
 
 enum {
@@ -88,6 +88,7 @@ typedef struct {
     size_t bytes;   // of all tensors declared
     int current;    // the tensor that is being written; -1: the header is not written yet
     size_t written; // bytes of it
+    Blake2b hash;   // of the whole file
 } SafeTensorsWriter;
 
 // Closes the file, unfinished, without removing it, and frees the writer. Harmless after any of the functions below.
@@ -107,5 +108,6 @@ bool safetensors_declare(SafeTensorsWriter* w, const char* name, const char* typ
 // Appends bytes of tensor `name`, all of whose predecessors must be complete. An empty tensor needs no call.
 bool safetensors_write(SafeTensorsWriter* w, const char* name, const void* data, size_t bytes, Error* err);
 
-// Completes the file: when this returns true it survives a power cut, once sync_parent() was called too.
-bool safetensors_finish(SafeTensorsWriter* w, Error* err);
+// Completes the file and writes the checksum of what was to be written to `hex`, which may be NULL. When this returns
+// true the file survives a power cut, once sync_parent() was called too.
+bool safetensors_finish(SafeTensorsWriter* w, char hex[BLAKE2B_HEX + 1], Error* err);

@@ -21,7 +21,7 @@ char* tune_cache_path(const char* folder, const char* identity) {
 char* tune_cache_read(const char* path) {
     Error err;
     size_t size;
-    char* text = path_exists(path) ? read_file(path, &size, &err) : NULL;
+    char* text = read_file(path, &size, &err);
     return text ? text : format("%s", "");
 }
 

@@ -1,44 +1,28 @@
-// Draws charts of runs as inline SVG: axes, ticks, lines.
+// Draws charts of runs as inline SVG: axes, ticks, lines. The script of the page (report_style.c) reads the lines back
+// and draws them anew over another axis.
 #pragma once
-#include "../base.h"
+#include "html.h"
 #include "metrics.h"
 
-// ---------------------------------------------------------------------------------------------------------------------
-// a page: a text that grows
+enum { CHART_LOG = 1, CHART_ZERO = 2, CHART_FALL = 4, CHART_LEVELS = 8 };
 
-typedef struct {
-    char* text;
-    size_t size, room;
-} Page;
-
-// printf to the end of a page.
-void ATTR_PRINTF(2, 3) page_add(Page* page, const char* fmt, ...);
-
-// Adds any text as content or as the value of an attribute.
-void page_escape(Page* page, const char* text);
-
-// ---------------------------------------------------------------------------------------------------------------------
-// numbers as text: to `out` of 32 bytes, which is returned
-
-// A value with three to five significant digits, or a dash if it is not finite.
-const char* value_text(char* out, double v);
-
-// A tick of an axis, with as many digits as tell ticks `step` apart from each other.
-const char* tick_text(char* out, double v, double step);
-
-// ---------------------------------------------------------------------------------------------------------------------
-// charts
-
-enum { CHART_LOG = 1, CHART_ZERO = 2, CHART_FALL = 4, CHART_DOTS = 8 };
-
-// A chart of each run's `series`, over its `faint` one if that is not -1.
+// A chart of each run's `series`, over its `faint` one and with its `dotted` one, unless these are -1; `dotted` has at
+// most a few points, which get dots.
 // CHART_LOG: logarithmic where values span more than a factor of 50. CHART_ZERO: 0 is always shown. CHART_FALL: values
-// of the first twentieth may lie above the frame, which then says so, if they would squeeze the others, at least 20,
-// into less than two fifths of it. CHART_DOTS: up to 120 points get dots. The numbers are chosen.
+// of the first tenth may lie above the frame, which then says so, if they would squeeze the others, at least 8, into
+// less than half of it. CHART_LEVELS: also draws the floors of runs and published losses that lie inside the frame.
+// The numbers are chosen.
 typedef struct {
     const char* title;
-    int series, faint, flags, width, height;
+    int series, faint, dotted, flags;
 } Chart;
+
+// A chart is drawn in a size of its own for each place on a page, so that its text has the same size everywhere.
+typedef struct {
+    const char* name; // class of the SVG, by which the style shows one of a wide chart's two sizes
+    int width, height;
+} ChartSize;
+extern const ChartSize CHART_SMALL, CHART_WIDE, CHART_NARROW; // CHART_NARROW: a wide one on a narrow screen
 
 enum { CHART_LEFT = 52, CHART_RIGHT = 10, CHART_TOP = 8, CHART_BOTTOM = 24, CHART_COLORS = 8 };
 
@@ -58,5 +42,5 @@ double report_x(const Report* r, const Run* run, double step);
 // Returns the smallest of 1, 2, 5 times a power of ten that is at least `x`.
 double nice_step(double x);
 
-// Adds a figure with its caption.
-void page_chart(Page* page, const Report* r, const Chart* c);
+// Adds the figure of a chart with its caption: of CHART_WIDE in two sizes, else in CHART_SMALL.
+void page_chart(Page* page, const Report* r, const Chart* c, bool is_wide);

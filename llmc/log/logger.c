@@ -1,116 +1,95 @@
 #include "logger.h"
 #include "../files/json.h"
-#include <limits.h>
-#include <sys/ioctl.h>
-
-// ---------------------------------------------------------------------------------------------------------------------
-// cutting logs back
-
-// Returns the step that a line of a log belongs to; `before` is that of the line before.
-typedef long (*LineStep)(const char* line, size_t size, long before);
-
-// A line of metrics.jsonl that is no record belongs to no step, and so is cut.
-static long metrics_line_step(const char* line, size_t size, long before) {
-    (void)before;
-    json_t* record = json_loadb(line, size, 0, NULL);
-    json_t* step = json_object_get(record, "step");
-    long n = json_is_integer(step) ? (long)json_integer_value(step) : LONG_MAX;
-    json_decref(record);
-    return n;
-}
-
-static long text_line_step(const char* line, size_t size, long before) {
-    char number[24];
-    long n = before;
-    snprintf(number, sizeof number, "%.*s", (int)min_size(size, sizeof number - 1), line);
-    return sscanf(number, "step %ld/", &n) == 1 ? n : before;
-}
-
-// Removes from a log what came after `step`, and a torn last line. A log that does not exist stays so.
-static bool cut_log(const char* path, long step, LineStep line_step, Error* err) {
-    size_t size, used = 0, n;
-    if (!path_exists(path)) { return true; }
-    char* text = read_file(path, &size, err);
-    if (!text) { return false; }
-    const char *at = text, *line;
-    for (long now = 0; (line = next_line(&at, text + size, &n)) != NULL;) {
-        now = line_step(line, n, now);
-        if (now > step) { continue; }
-        memmove(text + used, line, n + 1);
-        used += n + 1;
-    }
-    bool ok = write_file_atomically(path, text, used, err);
-    free(text);
-    return ok;
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the logger
+
+// Steps that a resumed run does again are dropped from the event files of earlier starts; the files stay as they are.
+static bool open_events(Logger* l, Error* err) {
+    char* folder = format("%s/tensorboard", l->options.folder);
+    const bool ok = events_open(&l->events, folder, l->options.resume_step + 1, err);
+    free(folder);
+    return ok;
+}
+
+static json_t* save_record(const char* path) { return json_pack("{s:o}", "path", json_text(path, strlen(path))); }
+
+// Appends `text` as a line, and sends it to the file.
+static void put_line(FILE* f, const char* text) {
+    if (f) { fprintf(f, "%s\n", text); fflush(f); }
+}
+
+// Returns the line of a record {"kind", "step", members...}; the caller frees it. Takes over `members`.
+static char* record_text_of(const char* kind, int step, json_t* members) {
+    json_t* record = json_pack("{s:s, s:i}", "kind", kind, "step", step);
+    if (members) { json_object_update(record, members); }
+    char* text = members ? json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    if (!text) { fatal("cannot make a %s record of metrics.jsonl: text not UTF-8", kind); }
+    json_decref(record);
+    json_decref(members);
+    return text;
+}
+
+// Appends `line` to a log that has no line which begins with `begin`.
+static bool restore_line(FILE* f, const char* path, const char* begin, const char* line, Error* err) {
+    size_t size, n;
+    bool has_it = false;
+    char* text = read_file(path, &size, err);
+    if (!text) { return false; }
+    for (const char *at = text, *old; (old = next_line(&at, text + size, &n)) != NULL;) {
+        has_it = has_it || !strncmp(old, begin, strlen(begin));
+    }
+    if (!has_it) { put_line(f, line); }
+    free(text);
+    return true;
+}
+
+// Adds the records of the checkpoint that the run continues from, where a kill has prevented them.
+static bool restore_save(Logger* l, Error* err) {
+    const int step = l->options.resume_step;
+    char *record = record_text_of("save", step, save_record(l->options.resume_path)),
+         *begin = format("{\"kind\":\"save\",\"step\":%d,", step),
+         *line = format("saved step %d to %s", step, l->options.resume_path),
+         *line_begin = format("saved step %d to ", step);
+    const bool ok = restore_line(l->metrics, l->metrics_path, begin, record, err) &&
+                    restore_line(l->text, l->text_path, line_begin, line, err);
+    free(record);
+    free(begin);
+    free(line);
+    free(line_begin);
+    return ok;
+}
 
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     memset(l, 0, sizeof *l);
     l->options = *options;
     l->start = seconds_now();
     if (options->rank != 0) { return true; }
+    l->val = l->slowdown = NAN;
     l->bar = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
+    if (l->bar && options->has_panel && options->gpu) { gpu_monitor_open(&l->gpu, "libnvidia-ml.so.1", options->gpu); }
     if (!options->folder) { return true; }
     if (!make_directories(options->folder, err)) { return false; }
     l->metrics_path = format("%s/metrics.jsonl", options->folder);
     l->text_path = format("%s/log.txt", options->folder);
-    bool fresh = options->resume_step < 0;
-    bool ok = fresh || (cut_log(l->metrics_path, options->resume_step, metrics_line_step, err) &&
-                        cut_log(l->text_path, options->resume_step, text_line_step, err));
+    const bool fresh = options->resume_step < 0;
+    const bool has_logs = path_exists(l->metrics_path) && path_exists(l->text_path);
+    bool ok = fresh || cut_logs(l->metrics_path, l->text_path, options->resume_step, &l->lost, err);
     if (ok && !(l->metrics = fopen(l->metrics_path, fresh ? "w" : "a"))) {
-        ok = fail(err, "%s: cannot write: %s", l->metrics_path, strerror(errno));
+        ok = fail_system(err, l->metrics_path, "write");
     }
     if (ok && !(l->text = fopen(l->text_path, fresh ? "w" : "a"))) {
-        ok = fail(err, "%s: cannot write: %s", l->text_path, strerror(errno));
+        ok = fail_system(err, l->text_path, "write");
     }
+    ok = ok && (fresh || !has_logs || !options->resume_path || restore_save(l, err));
+    ok = ok && (!options->has_tensorboard || open_events(l, err));
     if (ok) { return true; }
     if (l->metrics) { fclose(l->metrics); }
+    if (l->text) { fclose(l->text); }
     free(l->metrics_path);
     free(l->text_path);
     memset(l, 0, sizeof *l);
     return false;
-}
-
-void logger_bar_text(const Logger* l, double now, int width, char* out, size_t size) {
-    char speed[32], eta[32], tail[256];
-    int steps = l->options.max_steps;
-    double done = steps > 0 ? fmin(1.0, (double)l->last.step / steps) : 0.0, elapsed = now - l->start;
-    double left = l->steps > 1 ? (now - l->after_first) / (l->steps - 1) * (steps - l->last.step) : NAN;
-    int n = snprintf(tail, sizeof tail, " %3.0f%% | step %d/%d | loss %.4f | %s tok/s | ETA %s", floor(100.0 * done),
-                     l->last.step, steps, l->last.loss, si_text(speed, l->tok_s), duration_text(eta, left));
-    double hourly = l->options.price;
-    if (hourly > 0.0) {
-        double spent = hourly * elapsed / 3600.0, total = spent + hourly * left / 3600.0;
-        n += snprintf(tail + n, sizeof tail - (size_t)n, " | $%.2f", spent);
-        if (left >= 0.0) { snprintf(tail + n, sizeof tail - (size_t)n, " of $%.2f", total); }
-    }
-    int room = width - 1 - (int)strlen(tail) - 2, cells = room > 40 ? 40 : room;
-    if (cells < 8) { snprintf(out, size, "%.*s", width > 2 ? width - 1 : 1, tail + 1); return; }
-    char cell[41];
-    for (int i = 0; i < cells; i++) { cell[i] = i < (int)(done * cells) ? '=' : i == (int)(done * cells) ? '>' : ' '; }
-    snprintf(out, size, "[%.*s]%s", cells, cell, tail);
-}
-
-// Returns the columns of a terminal; 0 if `fd` is none.
-static int terminal_width(int fd) {
-    struct winsize window;
-    if (!isatty(fd)) { return 0; }
-    return ioctl(fd, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : 80;
-}
-
-void logger_draw_bar(const Logger* l) {
-    char text[512];
-    if (!l->bar || l->steps == 0) { return; }
-    logger_bar_text(l, seconds_now(), terminal_width(STDERR_FILENO), text, sizeof text);
-    fprintf(stderr, "\r%s\033[K", text);
-    fflush(stderr);
-}
-
-void logger_erase_bar(const Logger* l) {
-    if (l->bar) { fputs("\r\033[K", stderr); fflush(stderr); }
 }
 
 static void logger_flush(FILE* f, const char* path) {
@@ -119,7 +98,8 @@ static void logger_flush(FILE* f, const char* path) {
 }
 
 static void write_log_line(Logger* l, const char* text) {
-    if (l->text) { fprintf(l->text, "%s\n", text); logger_flush(l->text, l->text_path); }
+    put_line(l->text, text);
+    if (l->text) { logger_flush(l->text, l->text_path); }
 }
 
 // Prints a result.
@@ -151,19 +131,24 @@ void logger_notice(Logger* l, const char* fmt, ...) {
 
 // Appends a record {"kind", "step", members...} to metrics.jsonl. Takes over `members`.
 static void logger_record(Logger* l, const char* kind, int step, json_t* members) {
-    if (l->metrics) {
-        json_t* record = json_pack("{s:s, s:i}", "kind", kind, "step", step);
-        char* text = NULL;
-        if (members && record && json_object_update(record, members) == 0) {
-            text = json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        }
-        if (!text) { fatal("%s: cannot make a %s record: no memory, or text not UTF-8", l->metrics_path, kind); }
-        fprintf(l->metrics, "%s\n", text);
-        logger_flush(l->metrics, l->metrics_path);
-        free(text);
-        json_decref(record);
+    if (!l->metrics) {
+        json_decref(members);
+        return;
     }
-    json_decref(members);
+    char* text = record_text_of(kind, step, members);
+    put_line(l->metrics, text);
+    logger_flush(l->metrics, l->metrics_path);
+    free(text);
+}
+
+// Shows the configuration as a block of code among TensorBoard's texts.
+static void event_config(Logger* l, int step, const json_t* members) {
+    char* json = l->events.file ? json_dumps(members, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    if (!json) { return; }
+    char* text = format("```\n%s\n```", json);
+    events_text(&l->events, step, "config", text, strlen(text));
+    free(text);
+    free(json);
 }
 
 void logger_config(Logger* l, int step, json_t* members) {
@@ -172,6 +157,11 @@ void logger_config(Logger* l, int step, json_t* members) {
     struct tm local;
     if (!localtime_r(&now, &local) || !strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S%z", &local)) { date[0] = 0; }
     json_object_set_new(members, "date", json_string(date));
+    if (l->lost.steps) {
+        json_object_set_new(members, "lost_steps", json_integer(l->lost.steps));
+        json_object_set_new(members, "lost_ms", json_float(l->lost.ms));
+    }
+    event_config(l, step, members);
     logger_record(l, "config", step, members);
 }
 
@@ -218,27 +208,40 @@ void logger_step(Logger* l, const StepRecord* r) {
     }
     l->steps++;
     l->last = *r;
-    const int width = terminal_width(STDOUT_FILENO);
+    const int width = logger_width(STDOUT_FILENO);
     char *line = logger_step_line(l, r, 0), *shown = logger_step_line(l, r, width);
-    print_line(l, shown);
+    history_add(&l->loss_curve, r->loss);
+    history_add(&l->norm_curve, r->norm);
+    if (logger_has_panel(l) && seconds_now() - l->gpu_read > 1) { // to ask takes milliseconds
+        l->gpu_state = gpu_state(&l->gpu);
+        l->gpu_read = seconds_now();
+    }
+    if (!logger_has_panel(l)) { print_line(l, shown); }
     write_log_line(l, line);
     logger_draw_bar(l);
     free(shown);
     free(line);
     json_t* tok_s = isfinite(l->tok_s) ? json_integer(llround(l->tok_s)) : json_null();
+    json_t* scale = r->loss_scale > 0 ? json_float(r->loss_scale) : NULL; // left out
     logger_record(l, "train", r->step,
-                  json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tokens", (json_int_t)r->tokens, "loss",
-                            json_float(r->loss), "norm", json_float(r->norm), "lr", json_float(r->lr), "ms",
+                  json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "tokens", (json_int_t)r->tokens,
+                            "loss", json_float(r->loss), "norm", json_float(r->norm), "lr", json_float(r->lr), "ms",
                             json_float(r->ms), "tok_s", tok_s, "mfu", json_float(r->mfu), "loss_z",
-                            json_float(r->loss_z), "norm_z", json_float(r->norm_z)));
+                            json_float(r->loss_z), "norm_z", json_float(r->norm_z), "loss_scale", scale));
+    static const char* const tags[] = {"train/loss", "train/norm", "train/lr", "train/loss_scale",
+                                       "speed/ms", "speed/tok_s", "speed/mfu"};
+    const double values[] = {r->loss, r->norm, r->lr, r->loss_scale > 0 ? r->loss_scale : NAN, r->ms, l->tok_s, r->mfu};
+    events_scalars(&l->events, r->step, sizeof values / sizeof *values, tags, values);
 }
 
 void logger_val(Logger* l, int step, double loss) {
     if (l->options.rank != 0) { return; }
+    l->val = loss;
     char* line = format("val loss %f", loss);
     logger_line(l, line);
     free(line);
     logger_record(l, "val", step, json_pack("{s:o}", "loss", json_float(loss)));
+    events_scalars(&l->events, step, 1, (const char* const[]){"val/loss"}, &loss);
 }
 
 void logger_sample(Logger* l, int step, const char* text, size_t size) {
@@ -249,13 +252,43 @@ void logger_sample(Logger* l, int step, const char* text, size_t size) {
     printf("\n---\n");
     logger_flush(stdout, "standard output");
     logger_draw_bar(l);
-    logger_record(l, "sample", step, json_pack("{s:o}", "text", json_text(text, size)));
+    json_t* clean = json_text(text, size);
+    events_text(&l->events, step, "sample", json_string_value(clean), json_string_length(clean));
+    logger_record(l, "sample", step, json_pack("{s:o}", "text", clean));
+}
+
+void logger_histogram(Logger* l, int step, const char* name, const Histogram* h) {
+    events_histogram(&l->events, step, name, h);
+}
+
+static int compare_doubles(const void* a, const void* b) {
+    const double x = *(const double*)a, y = *(const double*)b;
+    return (x > y) - (x < y);
+}
+
+void logger_ranks(Logger* l, int step, const double* seconds, int n) {
+    if (l->options.rank != 0) { return; }
+    int slowest = 0;
+    for (int i = 1; i < n; i++) { slowest = seconds[i] > seconds[slowest] ? i : slowest; }
+    double* sorted = alloc_or_die((size_t)n, sizeof *sorted, "times of ranks");
+    memcpy(sorted, seconds, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_doubles);
+    const double median = sorted[(n - 1) / 2], ms = 1e3 * seconds[slowest];
+    free(sorted);
+    l->slowdown = ms / (1e3 * median);
+    if (l->slowdown >= 1.1) {
+        logger_notice(l, "step %d: rank %d is the slowest: it computed for %.2f ms, %.2f times the median", step,
+                      slowest, ms, l->slowdown);
+    }
+    logger_record(l, "ranks", step, json_pack("{s:i, s:o, s:o}", "slowest", slowest, "ms", json_float(ms), "slowdown",
+                                              json_float(l->slowdown)));
+    events_scalars(&l->events, step, 1, (const char* const[]){"speed/slowdown"}, &l->slowdown);
 }
 
 void logger_save(Logger* l, int step, const char* path) {
     logger_notice(l, "saved step %d to %s", step, path);
     if (l->options.rank != 0) { return; }
-    logger_record(l, "save", step, json_pack("{s:o}", "path", json_text(path, strlen(path))));
+    logger_record(l, "save", step, save_record(path));
 }
 
 void logger_skip(Logger* l, int step, const char* what, double z) {
@@ -264,27 +297,75 @@ void logger_skip(Logger* l, int step, const char* what, double z) {
     logger_record(l, "skip", step, json_pack("{s:s, s:o}", "what", what, "z", json_float(z)));
 }
 
-void logger_eval(Logger* l, int step, const char* name, int correct, int total) {
+void logger_overflow(Logger* l, int step, double scale, double next_scale) {
+    logger_notice(l, "step %d: the gradient overflowed with a loss scale of %.9g: skipping its update; the scale is "
+                  "now %.9g", step, scale, next_scale);
+    if (l->options.rank != 0) { return; }
+    logger_record(l, "skip", step, json_pack("{s:s, s:o}", "what", "overflow", "loss_scale", json_float(scale)));
+}
+
+void logger_eval(Logger* l, int step, const char* name, const char* rules, int correct, int total) {
     if (l->options.rank != 0) { return; }
     double accuracy = total > 0 ? (double)correct / total : NAN;
     char* line = format("%s: %d/%d = %f", name, correct, total, accuracy);
     logger_line(l, line);
     free(line);
-    logger_record(l, "eval", step, json_pack("{s:s, s:i, s:i, s:o}", "name", name, "correct", correct, "total", total,
-                                             "accuracy", json_float(accuracy)));
+    logger_record(l, "eval", step, json_pack("{s:s, s:s, s:i, s:i, s:o}", "name", name, "rules", rules, "correct",
+                                             correct, "total", total, "accuracy", json_float(accuracy)));
+    char* tag = format("eval/%s", name);
+    events_scalars(&l->events, step, 1, (const char* const[]){tag}, &accuracy);
+    free(tag);
+}
+
+static void log_mean_time(Logger* l) {
+    if (l->steps < 2) { return; }
+    char* line = format("total average iteration time: %f ms", l->total_ms / (l->steps - 1));
+    logger_erase_bar(l);
+    l->bar = false;
+    logger_line(l, line);
+    free(line);
+}
+
+bool logger_sync(Logger* l, Error* err) {
+    FILE* const files[] = {l->metrics, l->text};
+    const char* const paths[] = {l->metrics_path, l->text_path};
+    for (int i = 0; i < 2; i++) {
+        if (files[i] && (fflush(files[i]) != 0 || fsync(fileno(files[i])) != 0)) {
+            return fail_system(err, paths[i], "write");
+        }
+    }
+    return true;
+}
+
+void logger_end(Logger* l, int step, const char* reason, const char* words) {
+    if (l->options.rank != 0 || l->has_ended) { return; }
+    l->has_ended = true;
+    if (strcmp(reason, "error")) { log_mean_time(l); }
+    char *line = format("ended after step %d: %s%s%s", step, reason, *words ? ": " : "", words),
+         *record = record_text_of("end", step, json_pack("{s:s, s:o}", "reason", reason, "words",
+                                                         json_text(words, strlen(words))));
+    put_line(l->text, line);
+    put_line(l->metrics, record);
+    free(line);
+    free(record);
+}
+
+// Closes a log. Fails if it was not written, or if there is another file, or none, in its place.
+static bool close_log(FILE* f, const char* path, Error* err) {
+    struct stat ours, there;
+    if (!f) { return true; }
+    const bool is_there = fstat(fileno(f), &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino;
+    if (!close_synced(f, path, err)) { return false; }
+    return is_there || fail(err, "%s: it was removed or replaced during the run, which wrote to the removed one", path);
 }
 
 bool logger_close(Logger* l, Error* err) {
-    if (l->steps > 1) {
-        char* line = format("total average iteration time: %f ms", l->total_ms / (l->steps - 1));
-        logger_erase_bar(l);
-        l->bar = false;
-        logger_line(l, line);
-        free(line);
-    }
-    bool ok = !l->metrics || close_synced(l->metrics, l->metrics_path, err);
-    if (l->text && ok) { ok = close_synced(l->text, l->text_path, err); }
-    else if (l->text) { fclose(l->text); }
+    Error second;
+    if (!l->has_ended) { log_mean_time(l); }
+    gpu_monitor_close(&l->gpu);
+    bool ok = close_log(l->metrics, l->metrics_path, err);
+    ok = close_log(l->text, l->text_path, ok ? err : &second) && ok;
+    ok = events_close(&l->events, ok ? err : &second) && ok;
     free(l->metrics_path);
     free(l->text_path);
     memset(l, 0, sizeof *l);

@@ -4,10 +4,15 @@
 //   standard error    notices and, on a terminal, a progress bar redrawn in place
 //   metrics.jsonl     one JSON object per line, for programs; report.h makes a page of it
 //   log.txt           step lines, whole, and notices again, for people
-// Both files are flushed line by line and cut back to the resumed step, so that a run that was interrupted leaves the
-// same records as one that was not. A file that cannot be written ends the program with an error that names it.
+//   tensorboard/      the same numbers and samples, and histograms, for TensorBoard (tensorboard.h)
+// The first two files are flushed line by line and cut back to the resumed step, so that a run that was interrupted
+// leaves the same records as one that was not. A file that cannot be written ends the program with an error that names
+// it.
 #pragma once
 #include "../base.h"
+#include "cut_log.h"
+#include "panel.h"
+#include "tensorboard.h"
 #include <jansson.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -15,11 +20,16 @@
 
 typedef struct {
     const char* folder;    // receives metrics.jsonl and log.txt; NULL: neither is written
-    const char* precision; // named in the step line: fp32, tf32, bf16, fp8
+    const char* precision; // named in the step line: fp32, tf32, bf16, fp16, fp8
     int rank;              // ranks other than 0 write nothing: every call returns at once
     int max_steps;         // updates that the run will have made at its end
     int resume_step;       // updates made before this start; -1: a fresh run, which replaces the logs
+    const char* resume_path; // the checkpoint in `folder` that it continues from; NULL: none there
     double price;          // of the machines, per hour; 0: not shown
+    bool has_panel;        // in a terminal: a panel (panel.h) takes the place of the bar and of the step lines
+    const char* gpu;       // UUID of the GPU whose state the panel shows; empty or NULL: none
+    size_t memory;         // bytes planned, for the panel
+    bool has_tensorboard;  // writes event files into folder/tensorboard
 } LoggerOptions;
 
 // One update. NaN stands for an unknown value.
@@ -29,6 +39,7 @@ typedef struct {
     size_t step_tokens;    // of these, in this update
     double loss, norm, lr;
     double loss_z, norm_z; // of outlier_update
+    double loss_scale;     // 0: the loss is not scaled
     double ms;             // time of the update
     double mfu;            // model FLOPs utilization, as a fraction of 1; not finite: the device's peak is unknown
 } StepRecord;
@@ -37,15 +48,25 @@ typedef struct {
     LoggerOptions options;
     char *metrics_path, *text_path;
     FILE *metrics, *text;      // NULL without a folder
-    bool bar;
+    EventFile events;
+    bool has_ended;            // logger_end() was called
+    bool bar;                  // standard output and standard error are a terminal
+    History loss_curve, norm_curve; // for the panel
+    GpuMonitor gpu;
+    GpuState gpu_state;        // as read at gpu_read, seconds_now()
+    double gpu_read;
+    double slowdown;           // of the slowest rank, or NaN
+    double val;                // the last validation loss, or NaN
     double start, after_first; // seconds_now() at the start, and after the first update
+    LostSteps lost;
     int steps;                 // updates in this start
     double total_ms;           // over all of them but the first, which warms up
     double ema, tok_s;         // tokens per second, smoothed; before and after the correction of its bias
     StepRecord last;
 } Logger;
 
-// Opens the logs, cut back to the resumed step or empty. Strings in `options` must outlive the logger.
+// Opens the logs, cut back to the resumed step or empty, and adds the records of the checkpoint `resume_path` if a kill
+// between its save and its records has prevented them. Strings in `options` must outlive the logger.
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err);
 
 // Returns the step line: llm.c's columns, with -100.0% as MFU where the peak is unknown. `width` > 0 is that of a
@@ -53,14 +74,21 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err);
 // The caller frees it.
 char* logger_step_line(const Logger* l, const StepRecord* r, int width);
 
+// Returns the columns of a terminal; 0 if `fd` is none.
+int logger_width(int fd);
+
 // Writes the bar as it stands at time `now`, at most `width` - 1 characters (the last column would wrap on some
 // terminals).
 void logger_bar_text(const Logger* l, double now, int width, char* out, size_t size);
 
-// Draws the bar in the terminal's last row. Does nothing without a terminal or before the first update.
+// Returns true if a terminal shows the panel: it has room for it and two lines above.
+bool logger_has_panel(const Logger* l);
+
+// Draws the bar in the terminal's last row, or the panel in its last rows if there is room for it. Does nothing without
+// a terminal or before the first update.
 void logger_draw_bar(const Logger* l);
 
-// Erases the bar. Call it before writing to standard output; notices and errors erase the bar by themselves.
+// Erases the bar or the panel. Call it before writing to standard output; notices and errors erase it by themselves.
 void logger_erase_bar(const Logger* l);
 
 // Writes a notice to standard error and to log.txt.
@@ -68,7 +96,7 @@ void ATTR_PRINTF(2, 3) logger_notice(Logger* l, const char* fmt, ...);
 
 // Records a start of the program, fresh or resumed at `step`. Takes over `members`: "options": {name: value}, "model":
 // {"name", "parameters", "L", "NH", "C", "T", "V"}, "device", "program", and "floor" where the lowest reachable loss is
-// known.
+// known. Adds the date and, if this start does steps again, "lost_steps" and "lost_ms".
 void logger_config(Logger* l, int step, json_t* members);
 
 // Logs an update: the step line, its record, and the bar. Tokens per second are a running average (0.95, as in llm.c),
@@ -81,15 +109,33 @@ void logger_val(Logger* l, int step, double loss);
 // Logs a text that the model made after `step` updates, any bytes.
 void logger_sample(Logger* l, int step, const char* text, size_t size);
 
+// Logs the distribution of the numbers `name`, for TensorBoard alone.
+void logger_histogram(Logger* l, int step, const char* name, const Histogram* h);
+
+// Logs how long each of `n` ranks has computed in a step, in order of rank: the slowest one, and its time over the
+// median (of an even number, the smaller one). Others wait for it. A notice says so if it takes a tenth longer.
+void logger_ranks(Logger* l, int step, const double* seconds, int n);
+
 // Logs that a checkpoint now stands at `path`.
 void logger_save(Logger* l, int step, const char* path);
 
 // Logs that the update was skipped because `what` ("loss" or "grad") was an outlier.
 void logger_skip(Logger* l, int step, const char* what, double z);
 
-// Logs the result of a test set, "HellaSwag" for instance: `correct` of `total` answers.
-void logger_eval(Logger* l, int step, const char* name, int correct, int total);
+// Logs that the update was skipped because the gradient overflowed with this loss scale, and the scale from now on.
+void logger_overflow(Logger* l, int step, double scale, double next_scale);
 
-// Prints the mean time of an update, if more than the first was made, and closes the logs. Fails if a log could not be
-// written.
+// Flushes both logs to the disk. Call it before a checkpoint is saved that refers to them.
+bool logger_sync(Logger* l, Error* err);
+
+// Logs why the run ends after `step` updates, as the last record of this start: `reason` ("finished", "stopped",
+// "non-finite" or "error") and `words`, which may be "". Failed writes are left to logger_close(): an error of the logs
+// may itself be the reason.
+void logger_end(Logger* l, int step, const char* reason, const char* words);
+
+// Logs the result of a test set, "HellaSwag" for instance: `correct` of `total` answers, counted by these rules.
+void logger_eval(Logger* l, int step, const char* name, const char* rules, int correct, int total);
+
+// Prints the mean time of an update, if more than the first was made and logger_end() has not done so, and closes the
+// logs. Fails if a log could not be written, or was removed meanwhile.
 bool logger_close(Logger* l, Error* err);

@@ -36,7 +36,7 @@ static void run_add_train(Run* run, double step, json_t* record) {
     }
     double ms = record_number(record, "ms"), mfu = record_number(record, "mfu");
     run->steps = fmax(run->steps, step);
-    if (isfinite(ms)) { run->ms += ms; }
+    if (isfinite(ms)) { series_add(&run->series[RUN_SECONDS], step, (run->ms += ms) / 1000.0); }
     if (isfinite(mfu)) { run->mfu += mfu; run->mfu_count++; }
 }
 
@@ -56,11 +56,16 @@ static void run_add_record(Run* run, json_t* record) {
         if (isfinite(floor_loss)) { run->floor = floor_loss; }
         event = run->config != NULL || step > 0.0;
         replace_json(&run->config, record);
+        replace_json(&run->end, NULL);
+        json_array_append(run->starts, record);
     } else if (strcmp(kind, "sample") == 0) {
-        if (!run->first_sample) { replace_json(&run->first_sample, record); }
-        replace_json(&run->last_sample, record);
+        json_array_append(run->samples, record);
     } else if (strcmp(kind, "eval") == 0) {
         json_object_set(run->evals, record_text(record, "name"), record);
+    }
+    if (strcmp(kind, "end") == 0) {
+        replace_json(&run->end, record);
+        event = true;
     }
     if (event) { json_array_append(run->events, record); }
 }
@@ -81,6 +86,8 @@ static void run_smooth(Run* run) {
 bool run_read(Run* run, const char* folder, Error* err) {
     memset(run, 0, sizeof *run);
     run->best_val = run->floor = NAN;
+    run->starts = json_array();
+    run->samples = json_array();
     run->events = json_array();
     run->evals = json_object();
     run->name = format("%s", folder);
@@ -104,8 +111,9 @@ bool run_read(Run* run, const char* folder, Error* err) {
 void run_free(Run* run) {
     for (int i = 0; i < RUN_SERIES; i++) { free(run->series[i].at); }
     json_decref(run->config);
-    json_decref(run->first_sample);
-    json_decref(run->last_sample);
+    json_decref(run->end);
+    json_decref(run->starts);
+    json_decref(run->samples);
     json_decref(run->events);
     json_decref(run->evals);
     free(run->name);
@@ -113,14 +121,31 @@ void run_free(Run* run) {
 
 double series_last(const Series* s) { return s->count ? s->at[s->count - 1].y : NAN; }
 
-double run_tokens(const Run* run, double step) {
-    const Series* s = &run->series[RUN_TOKENS];
+// Returns the value of a growing series at `x`: 0 at 0, linear between points, the last one's beyond it.
+static double series_at(const Series* s, double x) {
     size_t low = 0, high = s->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (s->at[middle].x < step) { low = middle + 1; } else { high = middle; }
+        if (s->at[middle].x < x) { low = middle + 1; } else { high = middle; }
     }
     if (s->count == 0 || low == s->count) { return series_last(s); }
     double x0 = low ? s->at[low - 1].x : 0.0, y0 = low ? s->at[low - 1].y : 0.0, x1 = s->at[low].x, y1 = s->at[low].y;
-    return x1 > x0 ? y0 + (y1 - y0) * (step - x0) / (x1 - x0) : y1;
+    return x1 > x0 ? y0 + (y1 - y0) * (x - x0) / (x1 - x0) : y1;
+}
+
+double run_tokens(const Run* run, double step) { return series_at(&run->series[RUN_TOKENS], step); }
+
+double run_seconds(const Run* run, double step) { return series_at(&run->series[RUN_SECONDS], step); }
+
+double run_step(const Run* run, double tokens) {
+    const Series* s = &run->series[RUN_TOKENS];
+    double step = 0.0, seen = 0.0, rate = 1.0; // of the last record up to `tokens`; tokens a step from there
+    for (size_t i = 0; i < s->count; i++) {
+        const Point* p = &s->at[i];
+        if (p->x > step && p->y > seen) { rate = (p->y - seen) / (p->x - step); }
+        if (p->y > tokens) { break; }
+        step = p->x;
+        seen = p->y;
+    }
+    return step + (tokens - seen) / rate;
 }

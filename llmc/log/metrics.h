@@ -13,14 +13,14 @@ typedef struct {
     size_t count, room;
 } Series;
 
-enum { RUN_LOSS, RUN_SMOOTH, RUN_VAL, RUN_NORM, RUN_LR, RUN_SPEED, RUN_TOKENS, RUN_SERIES };
+enum { RUN_LOSS, RUN_SMOOTH, RUN_VAL, RUN_NORM, RUN_LR, RUN_SPEED, RUN_TOKENS, RUN_SECONDS, RUN_SERIES };
 
 typedef struct {
     char* name;
-    Series series[RUN_SERIES];            // by step
+    Series series[RUN_SERIES];            // by step; tokens and seconds of training are those since the beginning
     json_t* config;                       // the last one; NULL if there is none
-    json_t *first_sample, *last_sample;
-    json_t *events, *evals;               // array of records; name -> last record
+    json_t* end;                          // the record of the last start's end; NULL if there is none
+    json_t *starts, *samples, *events, *evals;     // arrays of records (starts: of configs); name -> last one
     double steps, ms, mfu, mfu_count, best_val, best_step, floor; // ms, mfu: sums; mfu: of mfu_count records
 } Run;
 
@@ -42,3 +42,10 @@ double series_last(const Series* s);
 
 // Returns the tokens seen after `step` updates: 0 at 0, linear between records and from the last one on.
 double run_tokens(const Run* run, double step);
+
+// Returns the step after which so many tokens have been seen; beyond the last record, as if the run went on like its
+// last step. The run must have a record of tokens.
+double run_step(const Run* run, double tokens);
+
+// Returns the seconds of training after `step` updates, validation and saving left out.
+double run_seconds(const Run* run, double step);

@@ -1,12 +1,12 @@
 #include "report.h"
 #include "../files/json.h"
+#include "../options.h"
 
 const Chart REPORT_CHARTS[CHART_COUNT] = {
-    {"Training loss", RUN_SMOOTH, RUN_LOSS, CHART_FALL, 1120, 340},
-    {"Validation loss", RUN_VAL, -1, CHART_FALL | CHART_DOTS, 548, 250},
-    {"Gradient norm", RUN_NORM, -1, CHART_LOG, 548, 250},
-    {"Learning rate", RUN_LR, -1, CHART_ZERO, 548, 250},
-    {"Tokens per second", RUN_SPEED, -1, CHART_ZERO, 548, 250},
+    {"Loss", RUN_SMOOTH, RUN_LOSS, RUN_VAL, CHART_FALL | CHART_LEVELS},
+    {"Gradient norm", RUN_NORM, -1, -1, CHART_LOG | CHART_FALL},
+    {"Learning rate", RUN_LR, -1, -1, CHART_ZERO},
+    {"Tokens per second", RUN_SPEED, -1, -1, CHART_ZERO},
 };
 
 // The facts that head the page of one run and are the columns of several, as text that the caller frees.
@@ -60,13 +60,6 @@ static const Fact REPORT_FACTS[] = {
 };
 
 enum { FACT_COUNT = sizeof REPORT_FACTS / sizeof REPORT_FACTS[0], FACT_FIRST_TILE = 2 }; // the header has the others
-
-void page_fact(Page* page, const char* before, char* text, const char* after) {
-    page_add(page, "%s", before);
-    page_escape(page, text);
-    page_add(page, "%s", after);
-    free(text);
-}
 
 static char* eval_text(json_t* eval) {
     double accuracy = record_number(eval, "accuracy");
@@ -142,7 +135,7 @@ static json_t* run_settings(const Run* run) {
     parts[2] = run->config;
     for (int i = 0; i < 3; i++) {
         json_object_foreach(parts[i], key, value) {
-            bool heading = i == 2 && (strcmp(key, "kind") == 0 || strcmp(key, "step") == 0);
+            bool heading = i == 2 && is_one_of(key, "kind|step|lost_steps|lost_ms");
             if (heading || json_is_object(value)) { continue; }
             char* name = format("%s%s", prefix[i], key);
             char* text = json_is_string(value) ? format("%s", json_string_value(value))
@@ -193,43 +186,51 @@ static void page_settings(Page* page, const Report* r) {
     json_decref(names);
 }
 
-static void page_sample(Page* page, const Run* run, json_t* sample, const char* which, bool named) {
-    page_add(page, "<div><h3>");
-    if (named) { page_escape(page, run->name); page_add(page, ", "); }
-    page_add(page, "%s, step %.0f</h3><pre>", which, record_number(sample, "step"));
+static void page_sample(Page* page, json_t* sample) {
+    page_add(page, "<div><h3>step %.0f</h3><pre>", record_number(sample, "step"));
     page_escape(page, record_text(sample, "text"));
     page_add(page, "</pre></div>\n");
 }
 
+// Adds all samples of a run in order; those between the first and the last are folded.
 static void page_samples(Page* page, const Report* r) {
-    bool any = false;
-    for (int i = 0; i < r->count; i++) { any |= r->runs[i].first_sample != NULL; }
-    if (!any) { return; }
-    page_add(page, "<section><h2>Samples</h2>\n");
     for (int i = 0; i < r->count; i++) {
-        const Run* run = &r->runs[i];
-        if (!run->first_sample) { continue; }
-        page_add(page, "<div class=\"pair\">\n");
-        page_sample(page, run, run->first_sample, "first", r->count > 1);
-        if (run->last_sample != run->first_sample) { page_sample(page, run, run->last_sample, "last", r->count > 1); }
-        page_add(page, "</div>\n");
+        const json_t* samples = r->runs[i].samples;
+        const size_t n = json_array_size(samples);
+        if (n == 0) { continue; }
+        char* title = r->count > 1 ? format("Samples of %s", r->runs[i].name) : format("Samples");
+        page_fact(page, "<section><h2>", title, "</h2>\n<div class=\"samples\">\n");
+        page_sample(page, json_array_get(samples, 0));
+        if (n > 2) { page_add(page, "<details><summary>%zu between</summary>\n", n - 2); }
+        for (size_t k = 1; k + 1 < n; k++) { page_sample(page, json_array_get(samples, k)); }
+        if (n > 2) { page_add(page, "</details>\n"); }
+        if (n > 1) { page_sample(page, json_array_get(samples, n - 1)); }
+        page_add(page, "</div></section>\n");
     }
-    page_add(page, "</section>\n");
 }
 
 static void page_event(Page* page, json_t* event) {
     const char* kind = record_text(event, "kind");
     const char *what = "loss not finite", *detail = "";
-    char z[32] = "";
+    char more[64] = "";
     if (strcmp(kind, "save") == 0) { what = "saved"; detail = record_text(event, "path"); }
-    if (strcmp(kind, "config") == 0) { what = "resumed"; detail = record_text(event, "date"); }
+    if (strcmp(kind, "config") == 0) {
+        const double lost = record_number(event, "lost_steps");
+        what = "resumed";
+        detail = record_text(event, "date");
+        if (lost > 0) { snprintf(more, sizeof more, ", %.0f steps done again", lost); }
+    }
+    if (strcmp(kind, "end") == 0) { what = record_text(event, "reason"); detail = record_text(event, "words"); }
     if (strcmp(kind, "skip") == 0) {
         what = "update skipped";
         detail = record_text(event, "what");
-        snprintf(z, sizeof z, " z-score %.2f", record_number(event, "z"));
+        const double z = record_number(event, "z"), scale = record_number(event, "loss_scale");
+        if (isnan(scale)) { snprintf(more, sizeof more, " z-score %.2f", z); }
+        else { snprintf(more, sizeof more, " with a loss scale of %.9g", scale); }
     }
-    page_add(page, "<tr><td>%.0f</td><td>%s</td><td>", record_number(event, "step"), what);
-    page_fact(page, "", format("%s%s", detail, z), "</td></tr>\n");
+    page_add(page, "<tr><td>%.0f</td>", record_number(event, "step"));
+    page_fact(page, "<td>", format("%s", what), "</td><td>");
+    page_fact(page, "", format("%s%s", detail, more), "</td></tr>\n");
 }
 
 static void page_events(Page* page, const Report* r) {
@@ -276,6 +277,34 @@ static void report_x_axis(Report* r) {
     }
 }
 
+// Adds a table of a run for the script: steps, and the tokens and seconds of training up to each; empty: not recorded.
+static void page_run_units(Page* page, const Run* run) {
+    enum { ROWS = 200 }; // of straight lines, enough for a batch ramp or a pause; chosen
+    static const char* const names[] = {"steps", "tokens", "seconds"};
+    page_add(page, "{");
+    for (int unit = 0; unit < 3; unit++) {
+        const bool is_known = unit == 0 || run->series[unit == 1 ? RUN_TOKENS : RUN_SECONDS].count > 0;
+        page_add(page, "%s\"%s\":[", unit ? "," : "", names[unit]);
+        for (int k = 0; is_known && k <= ROWS; k++) {
+            const double step = run->steps * k / ROWS;
+            const double v = unit == 0 ? step : unit == 1 ? run_tokens(run, step) : run_seconds(run, step);
+            page_add(page, "%s%.9g", k ? "," : "", v);
+        }
+        page_add(page, "]");
+    }
+    page_add(page, "}");
+}
+
+static void page_script(Page* page, const Report* r) {
+    page_add(page, "<script>\nconst base = '%s', baseEnd = %.9g, runs = [", r->by_tokens ? "tokens" : "steps",
+             r->x_end);
+    for (int i = 0; i < r->count; i++) {
+        page_add(page, "%s", i ? ",\n" : "");
+        page_run_units(page, &r->runs[i]);
+    }
+    page_add(page, "];\n%s</script>\n", REPORT_SCRIPT);
+}
+
 static void page_report(Page* page, const Report* r) {
     page_add(page, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
              "<meta charset=\"utf-8\"/>\n"
@@ -285,11 +314,14 @@ static void page_report(Page* page, const Report* r) {
     page_add(page, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", REPORT_STYLE);
     page_header(page, r);
     page_facts(page, r);
-    for (int i = 0; i < CHART_COUNT; i++) { page_chart(page, r, &REPORT_CHARTS[i]); }
+    page_add(page, "<p id=\"switches\"></p>\n"); // filled by the script
+    for (int i = 0; i < CHART_COUNT; i++) { page_chart(page, r, &REPORT_CHARTS[i], i == 0); }
     page_samples(page, r);
     page_settings(page, r);
     page_events(page, r);
-    page_add(page, "</main>\n<div id=\"tip\"></div>\n<script>\n%s</script>\n</body>\n</html>\n", REPORT_SCRIPT);
+    page_add(page, "</main>\n<div id=\"tip\"></div>\n");
+    page_script(page, r);
+    page_add(page, "</body>\n</html>\n");
 }
 
 bool report_write(const char* out_path, const char* const* run_folders, int n, Error* err) {

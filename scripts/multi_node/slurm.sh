@@ -22,7 +22,8 @@ cd "${SLURM_SUBMIT_DIR:?this is a batch script: sbatch $0}" || exit 1
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) # jobs on one machine get different ports
-export MASTER_ADDR MASTER_PORT OMP_NUM_THREADS="${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-4}}"
+GPT2_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n') # by it the tasks know each other
+export MASTER_ADDR MASTER_PORT GPT2_SECRET OMP_NUM_THREADS="${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-4}}"
 
 # Five minutes before the end all tasks are told to save and end, which they do with exit code 0.
 out_of_time=

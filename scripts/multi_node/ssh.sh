@@ -20,15 +20,18 @@ done
 # shellcheck disable=SC2086 # splits HOSTS into words
 set -- $HOSTS
 
-# Runs on each host. When the connection ends, standard input closes; node.sh then gets SIGTERM: it saves and ends.
+# Runs on each host. The run's secret comes first on standard input: command lines can be read by every user of a
+# machine. When the connection ends, standard input closes; node.sh then gets SIGTERM: it saves and ends.
 # shellcheck disable=SC2016 # the host expands the variables
 remote='exec 3<&0
+    IFS= read -r GPT2_SECRET <&3 && export GPT2_SECRET
     sh scripts/multi_node/node.sh "$@" & node=$!
     { cat <&3; kill -TERM $node; } >/dev/null 2>&1 & watch=$!
     wait $node; code=$?
     kill $watch 2>/dev/null
     exit $code'
 
+secret=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 folder=$(mktemp -d)
 mkfifo "$folder/open"
 trap 'rm -rf "$folder"' EXIT
@@ -38,8 +41,10 @@ connections=
 node=0
 for host; do
     place="MASTER_ADDR=$(quote "$1") NODES=$# NODE=$node"
+    mkfifo "$folder/$node"
+    { echo "$secret"; exec cat "$folder/open"; } >"$folder/$node" 4>&- &
     ${SSH:-ssh} "$host" "cd $(quote "$PWD") && $place $settings sh -c $(quote "$remote") - $arguments" \
-        <"$folder/open" 4>&- &
+        <"$folder/$node" 4>&- &
     connections="$connections $!"
     node=$((node + 1))
 done

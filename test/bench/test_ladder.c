@@ -53,8 +53,8 @@ TEST(each_rung_is_one_switch_on_top_of_the_one_before) {
             const Rung *a = &kinds[k]->rungs[i - 1], *b = &kinds[k]->rungs[i];
             const int turned_on = (b->fused - a->fused) + (b->flash - a->flash) + (b->pad_vocab - a->pad_vocab) +
                                   (b->graph - a->graph);
-            const int others = (strcmp(a->dtype, b->dtype) != 0) + (strcmp(a->kernels, b->kernels) != 0) +
-                               (a->threads != b->threads);
+            const int others = (strcmp(a->dtype, b->dtype) != 0) + (strcmp(a->residual, b->residual) != 0) +
+                               (strcmp(a->kernels, b->kernels) != 0) + (a->threads != b->threads);
             EXPECT(turned_on + others == 1 && turned_on >= 0);
         }
     }
@@ -91,7 +91,7 @@ TEST(rungs_that_chose_other_kernels_may_differ_a_little) {
 }
 
 static const Backend* find_all(const char* dtype, const char* cpu) {
-    static const Backend backend;
+    static const Backend bf16_residual, backend = {.with_bf16_residual = &bf16_residual};
     (void)dtype, (void)cpu;
     return &backend;
 }
@@ -115,6 +115,26 @@ TEST(rungs_that_this_machine_cannot_do_are_left_out) {
     EXPECT(one.rung[one.count - 1].threads == 1);
     for (int i = 0; i < fp32.count; i++) { EXPECT(!strcmp(fp32.rung[i].dtype, "fp32")); }
     EXPECT(!strcmp(fp32.rung[fp32.count - 1].name, all.rung[all.count - 1].name));
+}
+
+static const Backend a_fp16_backend = {.storage = "fp16"};
+static const Backend* find_turings(const char* dtype, const char* cpu) {
+    (void)cpu;
+    return is_one_of(dtype, "auto|fp16") ? &a_fp16_backend : find_all(dtype, cpu);
+}
+
+TEST(rungs_in_bf16_are_in_fp16_on_turing) {
+    static Config config;
+    config_defaults(&config);
+    Ladder l = {.config = &config, .kind = &GPU_LADDER, .on_gpu = true, .threads = 2};
+    ladder_choose(&l, find_turings);
+    EXPECT(l.count == GPU_LADDER.count - 1 && !strcmp(l.rung[3].name, "fp16"));
+    for (int i = 0, k = 0; i < l.count; i++, k++) {
+        k += !strcmp(GPU_LADDER.rungs[k].name, "residual stream"); // left out
+        const Rung* r = &GPU_LADDER.rungs[k];
+        EXPECT(!strcmp(l.rung[i].dtype, strcmp(r->dtype, "bf16") ? r->dtype : "fp16"));
+        EXPECT(i == 3 || !strcmp(l.rung[i].name, r->name));
+    }
 }
 
 static void touch_memory(Ladder* l, int mib) {

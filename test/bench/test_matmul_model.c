@@ -10,8 +10,8 @@
         if (!(value_ >= low_ && value_ <= high_)) { TEST_FAIL("%s = %g, not %g to %g", #got, value_, low_, high_); } \
     } while (0)
 
-// Predicts with the assumptions of NVIDIA's model (dev/bench/matmuls.py): the highest clock, all of the bandwidth, 10 us
-// for each launch, and that the output is read before it is written.
+// Predicts with the assumptions of NVIDIA's model (dev/bench/matmuls.py): the highest clock, all of the bandwidth, 10
+// us for each launch, and that the output is read before it is written.
 static double nvidias_seconds(const GpuFacts* gpu, const char* dtype, const MatmulSize* m, int out_bytes) {
     const double ghz = gpu->major >= 9 ? 1.98 : 1.41, per_sm = gpu->major >= 9 ? 4096 : 2048; // bf16, per cycle
     const double as_bf16 = !strcmp(dtype, "tf32") ? 0.5 : !strcmp(dtype, "fp8") ? 2 : 1;
@@ -108,7 +108,12 @@ TEST(the_speed_of_sums_is_that_of_the_fastest_matmul) {
     const double flops = gpu_peak_flops(gpu, "bf16") * matmul_sustained(gpu, "bf16", MEMORY_EFFICIENCY) / gpu->sms;
     EXPECT_NEAR(2.0 * 2048 * 2048 * 13312 / matmul_time(gpu, flops, &m, &bytes).seconds / 794.5e12, 1, 1e-6);
     EXPECT(matmul_sustained(gpu_find("H200"), "bf16", 0.8) == matmul_sustained(gpu, "bf16", 0.8));
-    for (int i = 0; i < NUM_GPUS; i++) { EXPECT_BETWEEN(matmul_sustained(&GPUS[i], "bf16", 0.8), 0.7, 0.95); }
+    for (int i = 0; i < NUM_GPUS; i++) {
+        const bool is_t4 = !strcmp(GPUS[i].alias, "T4"); // its power limit leaves 24 of 65 TFLOP/s
+        const double part = matmul_sustained(&GPUS[i], GPUS[i].major == 7 ? "fp16" : "bf16", 0.8);
+        EXPECT_BETWEEN(part, is_t4 ? 0.35 : 0.7, is_t4 ? 0.45 : 0.95);
+    }
+    EXPECT(matmul_sustained(gpu_find("T4"), "fp32", 0.8) == matmul_sustained(gpu_find("T4"), "fp16", 0.8));
 }
 
 TEST(tiles_take_whole_waves) {
@@ -139,14 +144,19 @@ TEST(results_follow_the_sums_until_blackwell) {
     EXPECT(!by_memory.bound_by_sums);
 }
 
-// Forward on an A100: 634 instructions of each warp, one a cycle, beside 64 matmuls of 8 cycles. On an H100 a matmul
-// takes 4 cycles at the peak.
+// Forward on an A100: 64 mma of 8 cycles are longer than 480 instructions of each warp, one a cycle. On an H100, where
+// an mma takes 4 cycles at the peak but 6.4 by mma.sync, 128 of them are longer than 806 instructions.
 TEST(the_machine_code_bounds_attention) {
-    EXPECT(flash_static_bound(gpu_find("A100"), FLASH_FORWARD) == 1); // 64 mma of 8 cycles in 480 instructions
-    EXPECT_NEAR(flash_static_bound(gpu_find("H100"), FLASH_FORWARD), 64 * 4 / 478.0, 1e-9);
+    EXPECT(flash_static_bound(gpu_find("A100"), FLASH_FORWARD) == 1);
+    EXPECT_NEAR(flash_static_bound(gpu_find("H100"), FLASH_FORWARD), 0.629, 1e-9);
+    EXPECT_NEAR(flash_static_bound(gpu_find("H100"), FLASH_BACKWARD_QUERIES), 0.629, 1e-9);
     EXPECT(flash_static_bound(gpu_find("A100"), FLASH_BACKWARD_KEYS) == 1);
+    for (int loop = 0; loop < NUM_FLASH_LOOPS; loop++) {
+        EXPECT(flash_static_bound(gpu_find("T4"), (FlashLoop)loop) == 1); // 64 x 2 mma of 8 cycles in 624 instructions
+        EXPECT(flash_static_bound(gpu_find("2080 Ti"), (FlashLoop)loop) == 1);
+    }
     const double h100 = flash_part_of_peak(gpu_find("H100"), true, 1 << 20), fa2 = 306 / (0.629 * 989.4);
-    EXPECT_NEAR(h100, fa2 * 64 * 4 / 478.0, 1e-4);
+    EXPECT_NEAR(h100, fa2 * 0.629, 1e-4);
     EXPECT(flash_part_of_peak(gpu_find("H100"), true, 64) < 0.7 * h100); // tiles on the diagonal are half empty
     for (int i = 0; i < NUM_GPUS; i++) { EXPECT_BETWEEN(flash_part_of_peak(&GPUS[i], false, 1024), 0.05, 0.4); }
 }

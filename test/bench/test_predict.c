@@ -214,7 +214,7 @@ static Step llm_c_step(const PublishedStep* p) {
     s.B = p->B;
     s.micro_batches = p->tokens / 8 / (s.B * s.T);
     s.parameters = (double)gpt2_params_table(&s.shape, 1).size;
-    s.residual_bytes = BF16;
+    s.backend = cpu_bf16_generic.with_bf16_residual;
     s.classifier_chunk = s.B * s.T;
     s.bias_gradient_apart = s.gelu_gradient_apart = true;
     s.gelu_apart = !p->gelu_fused;
@@ -254,9 +254,10 @@ TEST(llm_cs_1558m_has_its_published_mfu) {
 TEST(a_residual_stream_in_bf16_has_half_the_bytes) {
     Step s = example_step("H100");
     const double whole = step_bytes(&s), rows = 16.0 * 1024 * 768, L = 12;
-    s.residual_bytes = BF16;
-    // encoder; layernorm; in each layer two forward with an addition and two backward; backward of the last layernorm
-    const double passes = 1 + 1 + L * (2 * 2 + 2 * 3) + 3 + 1 + 2; // and zeroing, and the encoder's backward
+    s.backend = s.backend->with_bf16_residual;
+    // encoder; layernorm; in each layer two forward with an addition and two backward; backward of the last layernorm;
+    // zeroing; the encoder's backward. And each layernorm's backward writes no second, rounded gradient.
+    const double passes = 1 + 1 + L * (2 * 2 + 2 * 3) + 3 + 1 + 2 + (2 * L + 1);
     EXPECT_NEAR((whole - step_bytes(&s)) / (2 * rows), passes, 1e-9);
 }
 
@@ -274,6 +275,7 @@ TEST(gpus_are_found_by_what_people_call_them) {
     EXPECT(finds("A100", "NVIDIA A100-SXM4-80GB"));
     EXPECT(finds("L4", "NVIDIA L4") && finds("l40", "NVIDIA L40"));
     EXPECT(finds("4090", "NVIDIA GeForce RTX 4090") && finds("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"));
+    EXPECT(finds("t4", "Tesla T4") && finds("2080", "NVIDIA GeForce RTX 2080 Ti"));
     EXPECT(!gpu_find("") && !gpu_find("V100"));
 }
 
@@ -281,11 +283,14 @@ TEST(every_gpu_is_known_in_full) {
     for (int i = 0; i < NUM_GPUS; i++) {
         const GpuFacts* g = &GPUS[i];
         EXPECT(finds(g->alias, g->name) && finds(g->name, g->name) && gpu_named(g->name) == g);
-        EXPECT(g->fp32 > 0 && g->tf32 >= g->fp32 && g->bf16 > 1.9 * g->tf32 && g->bf16 < 2.1 * g->tf32);
-        const double lanes = g->major == 8 && g->bf16 > 10 * g->fp32 ? 64 : 128;
+        const bool is_turing = g->major == 7;
+        EXPECT(g->fp32 > 0 && (is_turing ? g->tf32 == 0 : g->tf32 >= g->fp32));
+        EXPECT(is_turing ? g->half >= 4 * g->fp32 : g->half > 1.9 * g->tf32 && g->half < 2.1 * g->tf32);
+        const double lanes = is_turing || (g->major == 8 && g->half > 10 * g->fp32) ? 64 : 128;
         const double ghz = 1e3 * g->fp32 / (2 * lanes * g->sms);
         EXPECT(ghz > 1.4 && ghz < 2.7);
-        EXPECT((g->fp8 == 0 || (g->fp8 > 1.9 * g->bf16 && g->fp8 < 2.1 * g->bf16)) && g->memory > 100);
+        EXPECT((g->fp8 == 0 || (g->fp8 > 1.9 * g->half && g->fp8 < 2.1 * g->half)) && g->memory > 100);
+        EXPECT((gpu_peak_flops(g, "bf16") == 0) == is_turing && gpu_peak_flops(g, "fp16") == 1e12 * g->half);
     }
 }
 

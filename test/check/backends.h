@@ -1,14 +1,18 @@
 // Loops over the backends that a test is linked with and that this machine can run. If the processor has AVX512_BF16
 // but no AMX, the Makefile links AMX with its tiles emulated (test/amx).
 //
-//   EACH_BACKEND(b) { ... }       loops over all; a test can take fewer sizes on an (emulated) GPU, where !b->is_host
-//   EACH_CPU_BACKEND(b) { ... }   loops over those whose memory is the host's
+//   EACH_BACKEND(b) { ... }            loops over all; a test can take fewer sizes on an (emulated) GPU, where
+//                                      !b->is_host
+//   EACH_CPU_BACKEND(b) { ... }        loops over those whose memory is the host's
+//   EACH_BF16_RESIDUAL(b) { ... }      loops over those with a residual stream in bf16, which the others leave out:
+//                                      they differ in RESIDUAL_FUNCTIONS only
+//   EACH_CPU_AND_BF16_RESIDUAL(b) ...  loops over the CPU's, and over one with a residual stream in bf16
 //
 // Inside the loop test_case is the backend's name, with which every failure's message begins. Do not leave the loop by
 // `break` or `return`: test_case would keep the name.
 #pragma once
 #include "llmc/backends.h"
-#include "llmc/rounding.h"
+#include "llmc/stored.h"
 #include "test/test.h"
 
 extern const Backend cpu_fp32_generic; // its plain loops are the reference
@@ -20,36 +24,46 @@ static inline bool runs_here(const Backend* b) {
     return b->is_host ? find_cpu_backend(b->storage, b->level) == b : b->device_exists();
 }
 
+typedef enum { ALL_BACKENDS, CPU_BACKENDS, BF16_RESIDUALS, CPU_AND_BF16_RESIDUAL } TestedBackends;
+
 // Lists the linked backends that can run, in the order of llmc/backends.c. Returns their number.
-static inline int list_tested_backends(const Backend* list[MAX_BACKENDS]) {
-    const Backend* linked[MAX_BACKENDS];
+static inline int list_tested_backends(TestedBackends which, const Backend* list[MAX_BACKENDS]) {
+    const Backend *linked[MAX_BACKENDS], *residual = NULL; // residual: the first with a residual stream in bf16
     const int count = list_backends(linked);
     int runnable = 0;
     for (int i = 0; i < count; i++) {
-        if (runs_here(linked[i])) { list[runnable++] = linked[i]; }
+        const Backend* b = linked[i];
+        if (!runs_here(b) || (which != ALL_BACKENDS && which != BF16_RESIDUALS && !b->is_host)) { continue; }
+        if (!residual) { residual = b->with_bf16_residual; }
+        if (which == BF16_RESIDUALS) { b = b->with_bf16_residual; }
+        if (b) { list[runnable++] = b; }
     }
+    if (which == CPU_AND_BF16_RESIDUAL && residual && runnable < MAX_BACKENDS) { list[runnable++] = residual; }
     return runnable;
 }
 
 // Returns the backend behind `last` (NULL: the first), opened with its fast kernels and all threads; NULL at the end.
-static inline const Backend* next_backend(const Backend* last, bool only_cpu) {
-    static char name[64];
+static inline const Backend* next_backend(const Backend* last, TestedBackends which) {
+    static char name[96];
     const Backend* list[MAX_BACKENDS];
-    const int count = list_tested_backends(list);
+    const int count = list_tested_backends(which, list);
     int i = 0;
     while (last && i < count && list[i++] != last) {}
-    while (i < count && only_cpu && !list[i]->is_host) { i++; }
     test_case = NULL;
     if (i == count) { return NULL; }
     const Backend* b = list[i];
-    snprintf(name, sizeof name, "%s %s%s%s", b->device, b->storage, b->level ? " " : "", b->level ? b->level : "");
+    snprintf(name, sizeof name, "%s %s%s%s%s", b->device, b->storage, b->level ? " " : "", b->level ? b->level : "",
+             residual_note(b));
     test_case = name;
     b->device_open(&FAST);
     return b;
 }
 
-#define EACH_BACKEND(b) for (const Backend* b = next_backend(NULL, false); b; b = next_backend(b, false))
-#define EACH_CPU_BACKEND(b) for (const Backend* b = next_backend(NULL, true); b; b = next_backend(b, true))
+#define EACH_TESTED(b, which) for (const Backend* b = next_backend(NULL, which); b; b = next_backend(b, which))
+#define EACH_BACKEND(b) EACH_TESTED(b, ALL_BACKENDS)
+#define EACH_CPU_BACKEND(b) EACH_TESTED(b, CPU_BACKENDS)
+#define EACH_BF16_RESIDUAL(b) EACH_TESTED(b, BF16_RESIDUALS)
+#define EACH_CPU_AND_BF16_RESIDUAL(b) EACH_TESTED(b, CPU_AND_BF16_RESIDUAL)
 
 // Returns the options with this number of threads; without OpenMP, unchanged.
 static inline DeviceOptions with_threads(DeviceOptions options, int threads) {
@@ -61,12 +75,5 @@ static inline DeviceOptions with_threads(DeviceOptions options, int threads) {
     return options;
 }
 
-static inline bool stores_bf16(const Backend* b) { return b->element_bytes == sizeof(uint16_t); }
-
-// The largest relative error of rounding to the storage type.
-static inline double unit_roundoff(const Backend* b) { return stores_bf16(b) ? 0x1p-8 : 0x1p-24; }
-
-// Returns the value rounded to the storage type.
-static inline float as_stored(const Backend* b, float value) {
-    return stores_bf16(b) ? bf16_value(bf16_nearest(value)) : value;
-}
+// fp16 has the kernels of bf16 and fp32, but for the conversions: expensive tests take one of its levels.
+static inline bool is_another_fp16(const Backend* b) { return stores_fp16(b) && b != find_cpu_backend("fp16", "auto"); }

@@ -5,7 +5,7 @@
 #include "llmc/check/op_run.h"
 #include "test/check/op_tensors.h"
 #include "llmc/rng.h"
-#include "llmc/rounding.h"
+#include "llmc/stored.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // gradients of the plain loops in fp32, which are the reference below
@@ -104,18 +104,16 @@ typedef struct {
     DeviceOptions options;
 } Setting;
 
-// Allocates and fills random inputs for the tensors of op_declare(); NULL for scratch.
-static void fill_inputs(const OpCase* c, bool as_bf16, double** values) {
+// Allocates and fills random inputs for the tensors of op_declare(), as `rounded` has them; NULL for scratch.
+static void fill_inputs(const OpCase* c, const Backend* rounded, double** values) {
     for (int i = 0; i < c->count; i++) {
         const OpTensor* t = &c->tensor[i];
         values[i] = t->role == ROLE_SCRATCH ? NULL : alloc_or_die(t->n, sizeof **values, t->name);
     }
     op_fill(values, c->tensor, c->count, &c->size, 3);
-    for (int i = 0; i < c->count && as_bf16; i++) {
+    for (int i = 0; i < c->count; i++) {
         const OpTensor* t = &c->tensor[i];
-        for (size_t k = 0; values[i] && t->elem == ELEM_STORED && k < t->n; k++) {
-            values[i][k] = bf16_value(bf16_nearest((float)values[i][k]));
-        }
+        for (size_t k = 0; values[i] && k < t->n; k++) { values[i][k] = op_rounded(rounded, t->elem, values[i][k]); }
     }
 }
 
@@ -147,7 +145,7 @@ static const Tolerance BOUNDS_OF_CHECK = {BY_BOUNDS, 0}, SAME_BITS = {BY_BITS, 0
 static void compare_tensor(const Setting* s, int op, const OpTensor* t, const double* got, const double* want,
                            Tolerance tolerance) {
     const Difference d = compare(got, want, t->n);
-    const double bound = op_bound(bounds_of(s->backend->storage), op_name(op), t->elem);
+    const double bound = op_bound(bounds_of(s->backend->storage), s->backend, op_name(op), t->elem);
     const bool ok = tolerance.measure == BY_BITS     ? !memcmp(got, want, t->n * sizeof *got)
                     : tolerance.measure == BY_NUMBER ? d.error <= tolerance.number
                                                      : is_within(&d, bound);
@@ -156,13 +154,12 @@ static void compare_tensor(const Setting* s, int op, const OpTensor* t, const do
 
 // Runs all operations whose names contain `only` under each setting, and compares the others with the first.
 static void compare_settings(const Setting* list, int count, OpSizes sizes, const char* only, Tolerance tolerance) {
-    bool as_bf16 = false;
-    for (int k = 0; k < count; k++) { as_bf16 = as_bf16 || stores_bf16(list[k].backend); }
+    const Backend* rounded = list[count - 1].backend; // the first one may be a reference in fp32
     for (int op = 0; op_name(op); op++) {
         double *inputs[MAX_OP_TENSORS], *want[MAX_OP_TENSORS], *got[MAX_OP_TENSORS];
         if (!strstr(op_name(op), only)) { continue; }
         const OpCase c = op_declare(list[0].backend, op, &sizes);
-        fill_inputs(&c, as_bf16, inputs);
+        fill_inputs(&c, rounded, inputs);
         run_setting(&list[0], &c, inputs, want);
         for (int k = 1; k < count; k++) {
             run_setting(&list[k], &c, inputs, got);
@@ -204,11 +201,27 @@ TEST(every_backend_equals_the_plain_loops_in_fp32) {
     }
 }
 
-// Tighter than the bounds, since both round in the same places; sums are float for both storage types.
+// Runs a comparison for each operation on the residual stream.
+static void compare_residual_ops(const Setting* list, int count, OpSizes sizes, Tolerance tolerance) {
+    compare_settings(list, count, sizes, "encoder", tolerance);
+    compare_settings(list, count, sizes, "layernorm", tolerance);
+}
+
+TEST(operations_on_a_bf16_residual_stream_equal_the_plain_loops_in_fp32) {
+    EACH_BF16_RESIDUAL(b) {
+        const Setting list[] = {{&cpu_fp32_generic, PLAIN}, {b, FAST}, {b, UNFUSED}, {b, PLAIN}};
+        compare_residual_ops(list, 4, op_sizes_small(), BOUNDS_OF_CHECK);
+        compare_residual_ops(list, 4, op_sizes_tiles(), BOUNDS_OF_CHECK);
+        for (int k = 1; k < NUM_ODD; k++) { compare_residual_ops(list, 4, ODD[k], BOUNDS_OF_CHECK); }
+    }
+}
+
+// Tighter than the bounds, since both round in the same places; sums are float for all storage types.
 TEST(fast_kernels_equal_the_plain_ones_of_their_backend) {
     EACH_CPU_BACKEND(b) {
+        if (is_another_fp16(b)) { continue; }
         const Setting list[] = {{b, with_threads(PLAIN, 2)}, {b, with_threads(FAST, 2)}};
-        const Tolerance near = {BY_NUMBER, (stores_bf16(b) ? 1 : 32) * unit_roundoff(b)};
+        const Tolerance near = {BY_NUMBER, (stores_16_bits(b) ? 1 : 32) * unit_roundoff(b)};
         const Tolerance long_sums = {BY_NUMBER, 2 * near.number};
         compare_settings(list, 2, op_sizes_small(), "", near);
         compare_settings(list, 2, BLOCKS, "", long_sums);
@@ -223,6 +236,7 @@ TEST(fast_kernels_equal_the_plain_ones_of_their_backend) {
 // Plain kernels have no blocks: the small sizes show as much as larger ones.
 TEST(bits_do_not_depend_on_the_number_of_threads) {
     EACH_CPU_BACKEND(b) {
+        if (is_another_fp16(b)) { continue; }
         const Setting plain[] = {{b, with_threads(PLAIN, 1)}, {b, with_threads(PLAIN, 2)}, {b, with_threads(PLAIN, 7)}};
         const Setting fast[] = {{b, with_threads(FAST, 1)}, {b, with_threads(FAST, 2)}, {b, with_threads(FAST, 7)}};
         compare_settings(plain, 3, op_sizes_small(), "", SAME_BITS);
@@ -233,6 +247,7 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
 
 TEST(matmuls_in_many_blocks_do_not_depend_on_threads_or_fusion) {
     EACH_CPU_BACKEND(b) {
+        if (is_another_fp16(b)) { continue; }
         DeviceOptions apart = with_threads(FAST, 3);
         apart.fused = false;
         const Setting list[] = {{b, with_threads(FAST, 1)}, {b, apart}};
@@ -240,6 +255,16 @@ TEST(matmuls_in_many_blocks_do_not_depend_on_threads_or_fusion) {
         compare_settings(list, 2, DEEP, "classifier", SAME_BITS);
         const Setting many[] = {{b, with_threads(FAST, 2)}, {b, with_threads(FAST, 16)}};
         compare_settings(many, 2, BLOCKS, "matmul", SAME_BITS);
+    }
+}
+
+TEST(a_bf16_residual_stream_has_the_same_bits_for_any_threads_and_passes) {
+    EACH_BF16_RESIDUAL(b) {
+        DeviceOptions two_passes = with_threads(FAST, 2);
+        two_passes.fused = false;
+        const Setting list[] = {{b, with_threads(FAST, 1)}, {b, with_threads(FAST, 7)}, {b, two_passes}};
+        compare_residual_ops(list, 3, op_sizes_small(), SAME_BITS);
+        compare_residual_ops(list, 3, BLOCKS, SAME_BITS);
     }
 }
 

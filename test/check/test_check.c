@@ -68,19 +68,26 @@ TEST(one_wrong_element_in_a_million_is_found) {
 
 TEST(bounds_follow_the_type_and_what_the_operation_does) {
     const Bounds *fp32 = bounds_of("fp32"), *tf32 = bounds_of("tf32"), *bf16 = bounds_of("bf16");
-    EXPECT(op_bound(tf32, "layernorm_forward", ELEM_STORED) == fp32->exact); // TF32 is for matmuls only
-    EXPECT(op_bound(tf32, "matmul_forward", ELEM_STORED) == tf32->rounded);
-    EXPECT(op_bound(bf16, "layernorm_forward", ELEM_FLOAT) == bf16->exact);
-    EXPECT(op_bound(bf16, "layernorm_forward", ELEM_STORED) == bf16->stored);
-    EXPECT(op_bound(bf16, "matmul_gelu_backward", ELEM_FLOAT) == bf16->matmul);
-    EXPECT(op_bound(bf16, "attention_forward", ELEM_STORED) == bf16->rounded);
-    EXPECT(op_bound(bf16, "classifier_loss", ELEM_FLOAT) == bf16->logits);
+    const Backend wide = {.residual_bytes = 4}, narrow = {.residual_bytes = 2};
+    EXPECT(op_bound(tf32, &wide, "layernorm_forward", ELEM_STORED) == fp32->exact); // TF32 is for matmuls only
+    EXPECT(op_bound(tf32, &wide, "matmul_forward", ELEM_STORED) == tf32->rounded);
+    EXPECT(op_bound(bf16, &wide, "layernorm_forward", ELEM_FLOAT) == bf16->exact);
+    EXPECT(op_bound(bf16, &wide, "layernorm_forward", ELEM_STORED) == bf16->stored);
+    EXPECT(op_bound(bf16, &wide, "matmul_gelu_backward", ELEM_FLOAT) == bf16->matmul);
+    EXPECT(op_bound(bf16, &wide, "attention_forward", ELEM_STORED) == bf16->rounded);
+    EXPECT(op_bound(bf16, &wide, "classifier_loss", ELEM_FLOAT) == bf16->logits);
+    const Bounds* fp16 = bounds_of("fp16"); // has three bits more
+    EXPECT(fp16->rounded == bf16->rounded / 8 && fp16->stored == bf16->stored / 8 && fp16->loss == bf16->loss / 8);
     EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype fp4", bounds_of("fp4"));
+    EXPECT(op_bound(bf16, &wide, "residual_layernorm_forward", ELEM_RESIDUAL) == bf16->exact);
+    EXPECT(op_bound(bf16, &narrow, "residual_layernorm_forward", ELEM_RESIDUAL) == bf16->stored);
+    EXPECT(op_bound(bf16, &narrow, "residual_layernorm_forward", ELEM_FLOAT) == bf16->twice); // of rounded sums
+    EXPECT(op_bound(bf16, &narrow, "layernorm_backward", ELEM_FLOAT) == bf16->exact);
     const Bounds* fp8 = bounds_of("fp8"); // for linear layers only; gradients are coarser
-    EXPECT(op_bound(fp8, "matmul_gelu_backward", ELEM_FLOAT) == fp8->linear);
-    EXPECT(op_bound(fp8, "matmul_forward", ELEM_STORED) == fp8->linear / 2);
-    EXPECT(op_bound(fp8, "attention_forward", ELEM_STORED) == bf16->rounded);
-    EXPECT(op_bound(fp8, "classifier_backward", ELEM_FLOAT) == bf16->logits);
+    EXPECT(op_bound(fp8, &wide, "matmul_gelu_backward", ELEM_FLOAT) == fp8->linear);
+    EXPECT(op_bound(fp8, &wide, "matmul_forward", ELEM_STORED) == fp8->linear / 2);
+    EXPECT(op_bound(fp8, &wide, "attention_forward", ELEM_STORED) == bf16->rounded);
+    EXPECT(op_bound(fp8, &wide, "classifier_backward", ELEM_FLOAT) == bf16->logits);
 }
 
 TEST(inputs_are_filled_and_outputs_are_not) {
@@ -115,8 +122,8 @@ extern const Backend cpu_fp32_generic;
 typedef enum { NO_FAULT, SETS_A_SUM, LEAVES_ONE_OUT, WRITES_TO_AN_INPUT } Fault;
 static Fault fault;
 
-static void faulty_layernorm_backward(float* dinp, Stored* dinp_stored, float* dweight, float* dbias,
-                                      const Stored* dout, const float* inp, const Stored* weight, const float* mean,
+static void faulty_layernorm_backward(Residual* dinp, Stored* dinp_stored, float* dweight, float* dbias,
+                                      const Stored* dout, const Residual* inp, const Stored* weight, const float* mean,
                                       const float* rstd, int N, int C) {
     const float before = dweight[3];
     cpu_fp32_generic.layernorm_backward(dinp, dinp_stored, dweight, dbias, dout, inp, weight, mean, rstd, N, C);

@@ -4,17 +4,60 @@
 #include "llmc/check/op_run.h"
 #include "test/check/op_tensors.h"
 
-TEST(layernorm_backward_returns_the_rounded_sum) {
+static void check_rounded_sum(const Backend* b) {
     const OpSizes sizes = op_sizes_small();
-    EACH_BACKEND(b) {
-        OpCase c = op_open(b, op_number("layernorm_backward"), &sizes, 5);
-        op_run(&c);
-        double* dinp = op_values(&c, op_find_tensor(&c, "dinp"));
-        double* rounded = op_values(&c, op_find_tensor(&c, "dinp_stored"));
-        for (int i = 0; i < sizes.B * sizes.T * sizes.C; i++) { EXPECT(rounded[i] == as_stored(b, (float)dinp[i])); }
-        free(dinp), free(rounded);
-        op_close(&c);
+    OpCase c = op_open(b, op_number("layernorm_backward"), &sizes, 5);
+    op_run(&c);
+    double* dinp = op_values(&c, op_find_tensor(&c, "dinp"));
+    double* rounded = op_values(&c, op_find_tensor(&c, "dinp_stored"));
+    for (int i = 0; i < sizes.B * sizes.T * sizes.C; i++) { EXPECT(rounded[i] == as_stored(b, (float)dinp[i])); }
+    free(dinp), free(rounded);
+    op_close(&c);
+}
+
+TEST(layernorm_backward_returns_the_rounded_sum) {
+    EACH_BACKEND(b) { check_rounded_sum(b); }
+    EACH_BF16_RESIDUAL(b) { check_rounded_sum(b); }
+}
+
+// Copies the values of a tensor of one case to a tensor of another one.
+static void copy_tensor(OpCase* to, const char* to_name, OpCase* from, const char* from_name) {
+    double* values = op_values(from, op_find_tensor(from, from_name));
+    op_put(to, op_find_tensor(to, to_name), values);
+    free(values);
+}
+
+// What is normalized is what is stored: the layernorm of the stored sums, computed again, has the same bits, and the
+// sums are those of the inputs, rounded once.
+static void check_stored_sums(const Backend* b) {
+    const OpSizes sizes = op_sizes_small();
+    static const char* const outputs[] = {"out", "mean", "rstd"};
+    OpCase both = op_open(b, op_number("residual_layernorm_forward"), &sizes, 5);
+    OpCase again = op_open(b, op_number("layernorm_forward"), &sizes, 6);
+    op_run(&both);
+    copy_tensor(&again, "inp", &both, "residual");
+    copy_tensor(&again, "weight", &both, "weight");
+    copy_tensor(&again, "bias", &both, "bias");
+    op_run(&again);
+    for (int i = 0; i < 3; i++) {
+        const OpTensor* t = op_find_tensor(&both, outputs[i]);
+        double *x = op_values(&both, t), *y = op_values(&again, op_find_tensor(&again, outputs[i]));
+        EXPECT(!memcmp(x, y, t->n * sizeof *x));
+        free(x), free(y);
     }
+    const OpTensor* residual = op_find_tensor(&both, "residual");
+    double *sum = op_values(&both, residual), *inp1 = op_values(&both, op_find_tensor(&both, "inp1"));
+    double* inp2 = op_values(&both, op_find_tensor(&both, "inp2"));
+    for (size_t i = 0; i < residual->n; i++) {
+        EXPECT(sum[i] == as_residual(b, (float)inp1[i] + (float)inp2[i]));
+    }
+    free(sum), free(inp1), free(inp2);
+    op_close(&both), op_close(&again);
+}
+
+TEST(the_layernorm_after_an_addition_is_that_of_the_stored_sum) {
+    EACH_BACKEND(b) { check_stored_sums(b); }
+    EACH_BF16_RESIDUAL(b) { check_stored_sums(b); }
 }
 
 TEST(padding_of_the_vocabulary_gets_exactly_nothing) {
@@ -102,7 +145,7 @@ TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
     const OpSizes sizes = op_sizes_small();
     const int op = op_number("adamw_update");
     EACH_BACKEND(b) {
-        if (!stores_bf16(b)) { continue; } // nothing is rounded
+        if (!stores_16_bits(b)) { continue; } // nothing is rounded
         OpCase nearest = op_open(b, op, &sizes, 4), random = op_open(b, op, &sizes, 4);
         random.hyper.rounding_seed = 12345;
         op_run(&nearest);
@@ -116,7 +159,8 @@ TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
         EXPECT(!memcmp(masters, masters_too, n * sizeof *masters));
         for (size_t i = n / 5; i < n - n / 7; i++) {
             const float master = (float)masters[i];
-            const float want = round_stochastically(master, rounding_random(12345, random.hyper.step, i));
+            const uint64_t bits = rounding_random(12345, random.hyper.step, i);
+            const float want = stores_fp16(b) ? fp16_stochastic(master, bits) : bf16_stochastic(master, bits);
             const bool in_tensor = i < (size_t)sizes.OC * (size_t)sizes.C;
             EXPECT(!in_tensor || at_random[i] == want);
             EXPECT(!in_tensor || to_nearest[i] == as_stored(b, master));
@@ -136,13 +180,15 @@ static double adamw_in_double(double x, double g, double m, double v, double dec
     return x - h->lr * (mhat / (sqrt(vhat) + h->eps) + decay * x);
 }
 
-// Compares the update of each element with adamw_in_double. scale: the factor by which clipping scales the gradient.
-static void check_adamw(const Backend* b, float grad_clip, double norm, double scale) {
+// Compares the update of each element with adamw_in_double. norm: of the scaled gradients, which are given; scale: the
+// factor by which unscaling and clipping multiply them.
+static void check_adamw(const Backend* b, float grad_clip, double loss_scale, double norm, double scale) {
     OpSizes sizes = op_sizes_small();
     sizes.OC = 2; // so few that the range of the case, which cuts the matrix, holds a whole vector
     OpCase c = op_open(b, op_number("adamw_update"), &sizes, 4);
     const double squared = norm * norm;
     c.hyper.grad_clip = grad_clip;
+    c.hyper.grad_scale = 1 / loss_scale;
     op_put(&c, op_find_tensor(&c, "norm"), &squared);
     OpTensor* masters = op_find_tensor(&c, "masters");
     const size_t n = masters->n, C = (size_t)sizes.C, matrix = 2 * C, vectors = round_up(matrix, TENSOR_ALIGN);
@@ -169,22 +215,31 @@ static void check_adamw(const Backend* b, float grad_clip, double norm, double s
 }
 
 TEST(adamw_decays_matrices_only_and_keeps_to_its_range) {
-    EACH_BACKEND(b) { check_adamw(b, 1.0f, 0.5, 1.0); }
+    EACH_BACKEND(b) { check_adamw(b, 1.0f, 1, 0.5, 1.0); }
 }
 
 TEST(adamw_clips_only_norms_above_the_limit) {
     EACH_BACKEND(b) {
-        check_adamw(b, 1.0f, 4.0, 0.25);
-        check_adamw(b, 5.0f, 4.0, 1.0);
-        check_adamw(b, 0.0f, 4.0, 1.0); // 0: no limit
+        check_adamw(b, 1.0f, 1, 4.0, 0.25);
+        check_adamw(b, 5.0f, 1, 4.0, 1.0);
+        check_adamw(b, 0.0f, 1, 4.0, 1.0); // 0: no limit
+    }
+}
+
+TEST(adamw_unscales_before_it_clips) {
+    EACH_BACKEND(b) {
+        check_adamw(b, 1.0f, 8, 4.0, 0.125); // a norm of 1/2
+        check_adamw(b, 1.0f, 2, 4.0, 0.25);  // of 2: half of the unscaled gradient
+        check_adamw(b, 0.0f, 8, 4.0, 0.125);
+        check_adamw(b, 1.0f, 8, (double)INFINITY, 0.125);
     }
 }
 
 TEST(a_gradient_that_is_not_finite_changes_nothing) {
     EACH_BACKEND(b) {
-        check_adamw(b, 1.0f, (double)NAN, 1.0);
-        check_adamw(b, 1.0f, (double)INFINITY, 1.0);
-        check_adamw(b, 0.0f, (double)INFINITY, 1.0);
+        check_adamw(b, 1.0f, 1, (double)NAN, 1.0);
+        check_adamw(b, 1.0f, 1, (double)INFINITY, 1.0);
+        check_adamw(b, 0.0f, 1, (double)INFINITY, 1.0);
     }
 }
 

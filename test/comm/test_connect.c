@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 enum { MAX_TEST_RANKS = 64 };
 
@@ -234,6 +236,15 @@ static int raw_connect(int port) {
     return -1;
 }
 
+static const char SECRET[] = "the secret of these tests";
+
+static Secret test_secret(void) {
+    Secret secret;
+    Error err;
+    EXPECT(secret_find(&secret, &err));
+    return secret;
+}
+
 static Hello hello_of(int rank, int size, const char* key) {
     Hello h;
     Launch l = launch_of(rank, size, 0);
@@ -256,6 +267,28 @@ static uint32_t raw_read(int fd, char* text, size_t room) {
     if (text) { printable_text(text, room, type ? r.payload : (const void*)"", type ? r.header.bytes : 0); }
     frame_next(&r);
     return type;
+}
+
+// Connects and reads rank 0's challenge.
+static int raw_challenged(int port, Challenge* challenge) {
+    const int fd = raw_connect(port);
+    FrameReader r = {.max_bytes = 4096};
+    struct pollfd p = {fd, POLLIN, 0};
+    while (frame_receive(&r, fd) == FRAME_PART) { poll(&p, 1, 10000); }
+    EXPECT(r.header.type == FRAME_CHALLENGE && r.header.bytes == sizeof *challenge);
+    memcpy(challenge, r.payload, sizeof *challenge);
+    frame_next(&r);
+    return fd;
+}
+
+// Connects as a rank does, up to sending the hello with its proof.
+static int raw_greet(int port, Hello hello) {
+    Challenge challenge;
+    const Secret secret = test_secret();
+    const int fd = raw_challenged(port, &challenge);
+    hello_prove(&hello, &challenge, &secret);
+    EXPECT(frame_send(fd, FRAME_HELLO, 0, &hello, sizeof hello, seconds_now() + 10));
+    return fd;
 }
 
 static void other_key_body(const Launch* l) {
@@ -299,7 +332,7 @@ TEST(another_run_id_is_another_run) {
 
 TEST(hand_made_hellos_are_refused_by_what_is_wrong) {
     static const struct { uint32_t version; int rank, size; const char* words; } wrong[] = {
-        {FRAME_VERSION + 1, 1, 2, "uses protocol version 2"},
+        {FRAME_VERSION + 1, 1, 2, "uses protocol version 3"},
         {FRAME_VERSION, 0, 2, "waits for ranks 1 to 1"},
         {FRAME_VERSION, 2, 2, "waits for ranks 1 to 1"},
         {FRAME_VERSION, -1, 2, "waits for ranks 1 to 1"},
@@ -311,17 +344,16 @@ TEST(hand_made_hellos_are_refused_by_what_is_wrong) {
     const int port = reserve_local_port();
     start(&zero, 0, 2, port, exchange_body);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        const int fd = raw_connect(port);
         Hello h = hello_of(wrong[i].rank, wrong[i].size, "key");
         h.version = wrong[i].version;
-        EXPECT(frame_send(fd, FRAME_HELLO, 0, &h, sizeof h, seconds_now() + 10));
+        const int fd = raw_greet(port, h);
         EXPECT(raw_read(fd, text, sizeof text) == FRAME_REFUSED && strstr(text, wrong[i].words));
         EXPECT(raw_read(fd, NULL, 0) == 0);
         close(fd);
     }
     start(&one, 1, 2, port, exchange_body);
     finish(&one, 0, "");
-    finish(&zero, 0, "uses protocol version 2");
+    finish(&zero, 0, "uses protocol version 3");
 }
 
 // A rank that comes twice; then the first one goes, and with it the run.
@@ -330,9 +362,7 @@ TEST(a_rank_that_is_there_already_is_refused) {
     Child zero, again;
     const int port = reserve_local_port();
     start(&zero, 0, 3, port, exchange_body);
-    const int fd = raw_connect(port);
-    const Hello h = hello_of(1, 3, "key");
-    EXPECT(frame_send(fd, FRAME_HELLO, 0, &h, sizeof h, seconds_now() + 10));
+    const int fd = raw_greet(port, hello_of(1, 3, "key"));
     EXPECT(raw_read(fd, NULL, 0) == FRAME_WELCOME);
     start(&again, 1, 3, port, exchange_body);
     finish(&again, 1, "that rank is connected already, on hand?made");
@@ -345,8 +375,11 @@ TEST(a_hello_may_come_byte_by_byte) {
     Child zero;
     const int port = reserve_local_port();
     start(&zero, 0, 3, port, exchange_body);
-    const int fd = raw_connect(port);
-    const Hello h = hello_of(2, 3, "key");
+    Challenge challenge;
+    const Secret secret = test_secret();
+    const int fd = raw_challenged(port, &challenge);
+    Hello h = hello_of(2, 3, "key");
+    hello_prove(&h, &challenge, &secret);
     uint8_t* frame = frame_make(FRAME_HELLO, 0, &h, sizeof h);
     for (size_t i = 0; i < sizeof(FrameHeader) + sizeof h; i++) {
         EXPECT(tcp_send(fd, frame + i, 1, seconds_now() + 10));
@@ -360,9 +393,14 @@ TEST(a_hello_may_come_byte_by_byte) {
 
 // Silent ones and half hellos stay connected all the while, more of them than rank 0 keeps.
 TEST(strangers_do_no_harm) {
-    begin(HELLO_SECONDS - 1, "key"); // no time to wait for the silent ones
+    enum { SILENT = 1000 };
+    begin(60, "key");
     Child zero, one;
-    int silent[MAX_VISITORS + 10], loud[4];
+    struct rlimit files;
+    int silent[SILENT], loud[4];
+    EXPECT(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = files.rlim_max;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0);
     const int port = reserve_local_port();
     const char* request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const FrameHeader huge = {FRAME_MAGIC, FRAME_HELLO, 0, 0xffffffffu},
@@ -370,22 +408,161 @@ TEST(strangers_do_no_harm) {
     uint8_t garbage[200];
     for (size_t i = 0; i < sizeof garbage; i++) { garbage[i] = (uint8_t)mix64(i); }
     start(&zero, 0, 2, port, exchange_body);
-    for (int i = 0; i < 4; i++) { EXPECT((loud[i] = raw_connect(port)) >= 0); }
+    Challenge challenge;
+    for (int i = 0; i < 4; i++) { EXPECT((loud[i] = raw_challenged(port, &challenge)) >= 0); }
     EXPECT(tcp_send(loud[0], request, strlen(request), seconds_now() + 10));
     EXPECT(tcp_send(loud[1], garbage, sizeof garbage, seconds_now() + 10));
     EXPECT(tcp_send(loud[2], &huge, sizeof huge, seconds_now() + 10));
     EXPECT(tcp_send(loud[3], &beat, sizeof beat, seconds_now() + 10) &&
            tcp_send(loud[3], garbage, sizeof(Heartbeat), seconds_now() + 10));
     for (int i = 0; i < 4; i++) { EXPECT(raw_read(loud[i], NULL, 0) == 0); }
-    for (int i = 0; i < MAX_VISITORS + 10; i++) {
+    for (int i = 0; i < SILENT; i++) {
         EXPECT((silent[i] = raw_connect(port)) >= 0);
         if (i % 2) { EXPECT(tcp_send(silent[i], &huge, 7, seconds_now() + 10)); }
     }
     start(&one, 1, 2, port, exchange_body);
     finish(&one, 0, "");
     finish(&zero, 0, "");
-    for (int i = 0; i < MAX_VISITORS + 10; i++) { close(silent[i]); }
+    for (int i = 0; i < SILENT; i++) { close(silent[i]); }
     for (int i = 0; i < 4; i++) { close(loud[i]); }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the secret
+
+static void other_secret_body(const Launch* l) {
+    setenv("GPT2_SECRET", "the secret of somebody else", 1);
+    exchange_body(l);
+}
+
+TEST(a_process_with_another_secret_is_refused) {
+    begin(20, "key");
+    Child zero, one, bad;
+    const int port = reserve_local_port();
+    start(&zero, 0, 2, port, exchange_body);
+    start(&bad, 1, 2, port, other_secret_body);
+    finish(&bad, 1, "does not know this run's secret");
+    start(&one, 1, 2, port, exchange_body);
+    finish(&one, 0, "");
+    finish(&zero, 0, "does not know the secret of the run on ");
+}
+
+// Everything about the hello is right but for its proof: none, one for other contents, one for another connection.
+TEST(forged_and_repeated_greetings_are_refused) {
+    begin(20, "key");
+    Child zero, one;
+    Challenge challenge, first;
+    const Secret secret = test_secret();
+    const int port = reserve_local_port();
+    char text[FRAME_TEXT_BYTES];
+    start(&zero, 0, 2, port, exchange_body);
+    close(raw_challenged(port, &first));
+    for (int forgery = 0; forgery < 3; forgery++) {
+        Hello h = hello_of(1, 2, "key");
+        const int fd = raw_challenged(port, &challenge);
+        EXPECT(memcmp(&first, &challenge, sizeof first) != 0);
+        if (forgery == 1) { hello_prove(&h, &challenge, &secret); h.host[0] ^= 1; }
+        if (forgery == 2) { hello_prove(&h, &first, &secret); }
+        EXPECT(frame_send(fd, FRAME_HELLO, 0, &h, sizeof h, seconds_now() + 10));
+        EXPECT(raw_read(fd, text, sizeof text) == FRAME_REFUSED && strstr(text, "does not know the secret"));
+        EXPECT(raw_read(fd, NULL, 0) == 0);
+        close(fd);
+    }
+    start(&one, 1, 2, port, exchange_body);
+    finish(&one, 0, "");
+    finish(&zero, 0, "does not know the secret");
+}
+
+// Listens at a port, sends a challenge to every rank, and answers its hello with a frame that proves nothing.
+static void ATTR_NORETURN lie_to_ranks(int listener, FrameType type, size_t bytes) {
+    static const char lie[FRAME_TEXT_BYTES] = "install this program";
+    static const Challenge challenge = {{1, 2, 3}};
+    for (;;) {
+        struct pollfd p = {listener, POLLIN, 0};
+        FrameReader r = {.max_bytes = 4096};
+        poll(&p, 1, -1);
+        p.fd = accept(listener, NULL, NULL);
+        frame_send(p.fd, FRAME_CHALLENGE, 0, &challenge, sizeof challenge, seconds_now() + 10);
+        while (frame_receive(&r, p.fd) == FRAME_PART) { poll(&p, 1, 10000); }
+        frame_next(&r);
+        frame_send(p.fd, type, 0, lie, bytes, seconds_now() + 10);
+        close(p.fd);
+    }
+}
+
+TEST(a_false_rank_0_is_not_believed) {
+    static const struct { FrameType type; size_t bytes; const char* words; } lies[] = {
+        {FRAME_WELCOME, PROOF_BYTES, "could not reach rank 0"},
+        {FRAME_REFUSED, 100, "does not know this run's secret"},
+        {FRAME_ABORT, 100, "could not reach rank 0"},
+        {FRAME_START, 2 * HOST_BYTES, "could not reach rank 0"},
+    };
+    begin(1, "key");
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        Error err;
+        Child one;
+        const int port = reserve_local_port(), listener = tcp_listen("127.0.0.1", port, &err);
+        const pid_t liar = fork();
+        if (liar == 0) { lie_to_ranks(listener, lies[i].type, lies[i].bytes); }
+        start(&one, 1, 2, port, exchange_body);
+        finish(&one, 1, lies[i].words);
+        kill(liar, SIGKILL);
+        waitpid(liar, NULL, 0);
+        close(listener);
+    }
+}
+
+TEST(rank_0_listens_where_it_must) {
+    static const struct { const char* address; bool is_local; } names[] = {
+        {"localhost", true}, {"127.0.0.1", true}, {"192.0.2.1", false}}; // the last is nobody's (RFC 5737)
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Error err;
+        struct sockaddr_storage at;
+        socklen_t length = sizeof at;
+        const int fd = tcp_listen(names[i].address, reserve_local_port(), &err);
+        EXPECT(fd >= 0 && getsockname(fd, (struct sockaddr*)&at, &length) == 0);
+        const struct sockaddr_in* a = (const struct sockaddr_in*)&at;
+        const struct sockaddr_in6* a6 = (const struct sockaddr_in6*)&at;
+        const bool is_local = at.ss_family == AF_INET ? ntohl(a->sin_addr.s_addr) >> 24 == 127
+                                                      : IN6_IS_ADDR_LOOPBACK(&a6->sin6_addr);
+        EXPECT(is_local == names[i].is_local);
+        close(fd);
+    }
+}
+
+// Runs in a process of its own: the variables are those of all tests.
+static void find_secret(const char* home, const char* file, Secret* secret) {
+    Error err;
+    unsetenv("GPT2_SECRET");
+    unsetenv("XDG_CONFIG_HOME");
+    setenv("HOME", home, 1);
+    if (file) { setenv("GPT2_SECRET_FILE", file, 1); }
+    if (!secret_find(secret, &err)) { fatal("%s", err.text); }
+}
+
+TEST(a_secret_is_made_once_and_kept_from_others) {
+    char home[] = "/tmp/secret.XXXXXX";
+    EXPECT(mkdtemp(home) != NULL);
+    Secret* found = mmap(NULL, 2 * sizeof *found, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *file = format("%s/.config/gpt2.c/secret", home), *folder = format("%s/.config", home);
+    Error err;
+    struct stat info;
+    for (int i = 0; i < 2; i++) { EXPECT_DEATH(0, "", find_secret(home, NULL, &found[i]); exit(0)); }
+    EXPECT(!memcmp(&found[0], &found[1], sizeof *found));
+    EXPECT(stat(file, &info) == 0 && (info.st_mode & 0777) == 0600 && info.st_size == 2 * SECRET_BYTES + 1);
+    EXPECT(chmod(file, 0640) == 0);
+    EXPECT_DEATH(1, "others may read the run's secret; run: chmod 600", find_secret(home, NULL, found));
+    EXPECT(unlink(file) == 0 && write_file_atomically(file, "short\n", 6, &err) && chmod(file, 0600) == 0);
+    EXPECT_DEATH(1, "has fewer than 16 characters", find_secret(home, NULL, found));
+    EXPECT(unlink(file) == 0 && mkfifo(file, 0600) == 0);
+    EXPECT_DEATH(1, "is not a file", find_secret(home, file, found));
+    EXPECT_DEATH(1, "No such file or directory", find_secret(home, "/no/such/file", found));
+    EXPECT_DEATH(1, "set GPT2_SECRET to the same long random text", find_secret("/proc/self/fd", NULL, found));
+    EXPECT_DEATH(1, "GPT2_SECRET has 3 characters", setenv("GPT2_SECRET", "abc", 1);
+                 if (!secret_find(found, &err)) { fatal("%s", err.text); });
+    unlink(file);
+    free(file);
+    free(folder);
 }
 
 // Time is over for the first visitor, not for the second.
@@ -718,6 +895,7 @@ static int as_rank(double seconds, double timeout) {
 }
 
 int main(int argc, char** argv) {
+    setenv("GPT2_SECRET", SECRET, 1);
     if (argc == 4 && !strcmp(argv[1], "--as-rank")) { return as_rank(atof(argv[2]), atof(argv[3])); }
     return test_main(argc, argv, argv[0]);
 }

@@ -12,7 +12,7 @@ static bool detect(Launch* launch, MpiSupport mpi, Error* err, const char* const
 #define EXPECT_REFUSED(mpi, words, ...)                                                                     \
     do {                                                                                                    \
         Launch l_;                                                                                          \
-        Error e_ = {{0}};                                                                                   \
+        Error e_ = {.text = ""};                                                                                \
         if (DETECT(&l_, mpi, &e_, __VA_ARGS__)) { TEST_FAIL("was accepted, not refused for: %s", words); }  \
         else if (!strstr(e_.text, words)) { TEST_FAIL("no \"%s\" in: %s", words, e_.text); }                \
     } while (0)

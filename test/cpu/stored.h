@@ -1,19 +1,10 @@
-// Reads and writes single elements of a CPU backend's tensors, and allocates memory that detects accesses beyond them.
+// Allocates tensors of a CPU backend, also in memory that detects accesses beyond them.
 #pragma once
 #include "test/check/backends.h"
 #include <sys/mman.h>
 
 // Returns zeroed memory for n elements, which a CPU's backend takes as device memory; free() frees it.
 static inline Stored* stored_alloc(const Backend* b, size_t n) { return alloc_or_die(n, b->element_bytes, "a test"); }
-
-static inline void stored_put(const Backend* b, Stored* x, size_t i, float value) {
-    if (stores_bf16(b)) { ((uint16_t*)x)[i] = bf16_nearest(value); }
-    else { ((float*)x)[i] = value; }
-}
-
-static inline float stored_get(const Backend* b, const Stored* x, size_t i) {
-    return stores_bf16(b) ? bf16_value(((const uint16_t*)x)[i]) : ((const float*)x)[i];
-}
 
 enum { PAGE = 4096 };
 

@@ -68,11 +68,12 @@ static const Shape SHAPES[] = {
 };
 enum { NUM_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 
-// bf16: the plain loops keep scores and probabilities in float, flash rounds probabilities and their gradients. An
+// 16 bits: the plain loops keep scores and probabilities in float, flash rounds probabilities and their gradients. An
 // element has a wider bound: at early positions few roundings can cancel.
 TEST(every_form_equals_the_plain_loops) {
     EACH_CPU_BACKEND(b) {
-        const double error = stores_bf16(b) ? 6e-3 : 2e-6, worst = stores_bf16(b) ? 5e-2 : 3e-5;
+        const double u = unit_roundoff(b), error = stores_16_bits(b) ? 1.5 * u : 2e-6;
+        const double worst = stores_16_bits(b) ? 13 * u : 3e-5;
         for (int i = 0; i < NUM_SHAPES; i++) {
             double *plain[NUM_RESULTS], *unfused[NUM_RESULTS], *flash[NUM_RESULTS];
             run(b, &SHAPES[i], &PLAIN, plain);

@@ -55,7 +55,10 @@ TEST(fast_gelu_of_numbers_far_out_is_0_or_the_number_and_nan_stays) {
     enum { COUNT = sizeof far / sizeof *far };
     EACH_CPU_BACKEND(b) {
         Stored *inp = stored_alloc(b, COUNT), *out = stored_alloc(b, COUNT), *derivative = stored_alloc(b, COUNT);
-        for (size_t i = 0; i < COUNT; i++) { stored_put(b, inp, i, far[i]); }
+        const float most = stores_fp16(b) ? 65504.0f : 1e30f;
+        for (size_t i = 0; i < COUNT; i++) {
+            stored_put(b, inp, i, isnan(far[i]) ? far[i] : fminf(fmaxf(far[i], -most), most));
+        }
         gelu_both(b, out, derivative, inp, COUNT);
         for (size_t i = 0; i < COUNT - 1; i++) {
             const double want = far[i] > 0 ? stored_get(b, inp, i) : 0.0;
@@ -102,7 +105,7 @@ TEST(softmax_of_a_long_row_does_not_depend_on_where_its_maximum_is) {
     const int at[CASES] = {0, 2047, 2048, 4000, COLUMNS - 1, COLUMNS - 1};
     const float height[CASES] = {9.0f, 9.0f, 9.0f, 9.0f, 9.0f, 200.0f}; // exp(200) overflows float
     EACH_CPU_BACKEND(b) {
-        const double tolerance = stores_bf16(b) ? unit_roundoff(b) : 1e-5; // the plain sums are long
+        const double tolerance = stores_16_bits(b) ? unit_roundoff(b) : 1e-5; // the plain sums are long
         Stored* logits = stored_alloc(b, PADDED);
         for (int k = 0; k < CASES; k++) {
             float loss[4];

@@ -39,7 +39,7 @@ static void expect_places(const GraphPointer& graph, TensorId id, const Attentio
     const auto error = graph->query_tensor_attributes_of_uid(id, t);
     const std::vector<int64_t> dim = {s->B, s->NH, s->T, s->HS}, x = t.get_stride();
     EXPECT(error.code == fe::error_code_t::OK && x.size() == 4 && t.get_dim() == dim, "tensor %d", (int)id);
-    EXPECT(t.get_data_type() == fe::DataType_t::BFLOAT16, "tensor %d", (int)id);
+    EXPECT(t.get_data_type() == data_type(s), "tensor %d", (int)id);
     if (x.size() != 4) { return; }
     const int64_t begin = ((char*)qkv_part(NULL, part, s) - (char*)NULL) / 2;
     const int last[4] = {s->B - 1, s->NH - 1, s->T - 1, s->HS - 1};
@@ -95,17 +95,19 @@ static void refused(int capability, AttentionShape s, const char* words) {
 
 int main() {
     for (int capability : {80, 90}) {
-        accepted(capability, {4, 1024, 12, 64});
-        accepted(capability, {2, 127, 3, 80});
-        accepted(capability, {1, 256, 1, 96});
-        accepted(capability, {3, 31, 2, 128});
-        refused(capability, {2, 1, 2, 64}, "not supported");
-        refused(capability, {2, 64, 2, 7}, "multiple of 8");
+        for (AttentionType type : {ATTENTION_IN_BF16, ATTENTION_IN_FP16}) {
+            accepted(capability, {4, 1024, 12, 64, type});
+            accepted(capability, {2, 127, 3, 80, type});
+            accepted(capability, {1, 256, 1, 96, type});
+            accepted(capability, {3, 31, 2, 128, type});
+            refused(capability, {2, 1, 2, 64, type}, "not supported");
+            refused(capability, {2, 64, 2, 7, type}, "multiple of 8");
+        }
     }
-    refused(100, {4, 1024, 12, 64}, "eterministic"); // has no deterministic backward
+    refused(100, {4, 1024, 12, 64, ATTENTION_IN_BF16}, "eterministic"); // has no deterministic backward
     size_t bytes;
     Error err;
-    const AttentionShape s = {4, 1024, 12, 64};
+    const AttentionShape s = {4, 1024, 12, 64, ATTENTION_IN_BF16};
     EXPECT(!attention_cudnn_prepare(&s, 1 << 30, &bytes, &err) && strstr(err.text, "opening cuDNN"), "%s", err.text);
     printf("cuDNN %zu, frontend %d: %d failures\n", cudnnGetVersion(), CUDNN_FRONTEND_VERSION, failures);
     return failures != 0;

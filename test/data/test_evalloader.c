@@ -18,7 +18,7 @@ static Dataset open_data(void) {
         size_t n = (size_t)windows_of[shard] * T + 1 + (shard == 1 ? T - 2 : 0); // the rest is too short for a window
         for (size_t i = 0; i < n; i++) { tokens[i] = (uint16_t)(first + (int)i); }
         first += windows_of[shard] * T;
-        if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, n, &err) || !shard_commit(&w, &err)) {
+        if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, n, &err) || !shard_commit(&w, NULL, &err)) {
             fatal("%s", err.text);
         }
         free(path);

@@ -44,6 +44,8 @@ static void read_back(FILE* f, char* out, size_t room) {
 
 enum { KILLED = 1000 };
 
+static size_t input_bytes; // of the next runs' standard input; 0: it ends with a 0
+
 // Runs prepare in the test's folder with these words as arguments, `input` (or NULL) as standard input; after some
 // events it gets killed (-1: it does not). Returns the exit code, or KILLED.
 static int run_until(int events, const char* input, const char* arguments) {
@@ -53,7 +55,7 @@ static int run_until(int events, const char* input, const char* arguments) {
     for (char* w = strtok(words, " "); w && argc < 63; w = strtok(NULL, " ")) { argv[argc++] = w; }
     argv[argc] = NULL;
     FILE *out = tmpfile(), *err = tmpfile(), *in = tmpfile();
-    if (input) { fputs(input, in); }
+    if (input) { fwrite_unlocked(input, 1, input_bytes ? input_bytes : strlen(input), in); }
     rewind(in);
     fflush(stdout);
     pid_t child = fork();
@@ -270,6 +272,130 @@ TEST(long_documents_are_cut_without_a_trace) {
     free(text.data);
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// inputs
+
+static bool has_codec(Codec codec) {
+    Error err;
+    return codec_check(codec, "a file", &err);
+}
+#define HAS(name) has_codec(CODEC_##name)
+
+// Copies a file of test/golden/parquet, which pyarrow made, to the test's folder.
+static void copy_golden(const char* name, const char* to) {
+    char* path = format("test/golden/parquet/%s", name);
+    size_t bytes = 0;
+    Error err;
+    char* data = read_file(path, &bytes, &err);
+    if (!data) { TEST_FAIL("%s", err.text); } else { write_bytes(to, data, bytes); }
+    free(data);
+    free(path);
+}
+
+TEST(compressed_and_parquet_files_have_the_tokens_of_their_text) {
+    static const struct { const char* name; Codec codec; } files[] = {
+        {"rows.jsonl.gz", CODEC_GZIP},      {"rows.jsonl.zst", CODEC_ZSTD},  {"plain_v1.parquet", CODEC_NONE},
+        {"delta_v2.parquet", CODEC_NONE},   {"zstd_v2.parquet", CODEC_ZSTD}, {"snappy_v1.parquet", CODEC_SNAPPY},
+        {"gzip_v1.parquet", CODEC_GZIP}};
+    copy_golden("rows.jsonl", "rows.jsonl");
+    EXPECT_RUN(0, "skipped documents: 2 empty, 25 null", "--out rows --val_size 20 --shard_size 100 rows.jsonl");
+    EXPECT(strstr(run_out, "108 documents of 1507 bytes") && strstr(run_out, "the longest has 300 bytes"));
+    size_t val;
+    TokenList expected = tokens_of("rows", &val);
+    EXPECT(expected.count > 400);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (!has_codec(files[i].codec)) { continue; }
+        test_case = files[i].name;
+        copy_golden(files[i].name, files[i].name);
+        char* arguments = format("--force --out packed --val_size 20 --shard_size 100 %s", files[i].name);
+        EXPECT_RUN(0, "skipped documents: 2 empty, 25 null", arguments);
+        TokenList got = tokens_of("packed", &val);
+        EXPECT(val == 20 && got.count == expected.count);
+        EXPECT(got.count == expected.count && memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
+        token_list_free(&got);
+        free(arguments);
+    }
+    token_list_free(&expected);
+}
+
+TEST(folders_and_patterns_give_their_files_in_order) {
+    char* folder = in_folder("many/deep");
+    Error err;
+    EXPECT(make_directories(folder, &err));
+    free(folder);
+    write_text("many/c.txt", "c");
+    write_text("many/b.jsonl", "{\"text\": \"b\"}\n");
+    write_text("many/deep/d.txt", "d");
+    write_text("many/README.md", "no");
+    write_text("many/info.json", "{\"text\": \"i\"}");
+    write_text("many/.hidden.txt", "no");
+    EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 many");
+    expect_documents("many1", 1, "#b#c#d");
+    write_text("z.txt", "z");
+    EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 z.txt many/*.[jt]* many/deep/");
+    expect_documents("many1", 1, "#z#b#c#i#d");
+    folder = in_folder("none");
+    EXPECT(make_directories(folder, &err));
+    free(folder);
+    EXPECT_RUN(2, "none: no file in this folder is named", "--out x --val_size 1 none");
+}
+
+TEST(bad_documents_are_left_out_only_on_request) {
+    write_text("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 3}\n{\"text\": null}\n{\"tex\n\n{\"text\": \"b\"}\n[]\n"
+                            "{\"text\": \"\"}\n{\"text\": \"\xff\"}\n{\"text\": \"ccc\"}\n");
+    const char* arguments = "--out bad --tokenizer bytes --val_size 1 --shard_size 1 bad.jsonl";
+    EXPECT_RUN(1, "bad.jsonl:2: field \"text\" is not a string; --skip_bad 1 leaves out such documents", arguments);
+    EXPECT(exists("bad_val_000000.bin"));
+    // the same run goes on
+    char* more = format("--skip_bad 1 %s", arguments);
+    EXPECT_RUN(0, "skipped documents: 1 empty, 1 null, 4 invalid", more);
+    EXPECT(strstr(run_out, "3 documents of 5 bytes, 0.62 bytes per token; the longest has 3 bytes"));
+    EXPECT(strstr(run_err, "left out: bad.jsonl:9: invalid JSON"));
+    expect_documents("bad", 1, "#a#b#ccc");
+    EXPECT_RUN(0, "skipped documents: 1 empty, 1 null, 4 invalid", more); // done already
+    free(more);
+}
+
+// Lines longer than memory should hold: text is cut, JSONL is refused or left out.
+TEST(lines_may_be_longer_than_memory) {
+    const size_t bytes = MAX_DOCUMENT_BYTES + 3 * CHUNK_BYTES;
+    char* line = alloc_or_die(bytes + 1, 1, "a line");
+    memset(line, 'x', bytes);
+    write_bytes("xxx.txt", line, bytes);
+    EXPECT_RUN(1, "xxx.txt:1: 16 MiB without white space", "--out xxx --tokenizer bytes --val_size 1 xxx.txt");
+    EXPECT_RUN(1, "xxx.txt:1: a line of more than 16 MiB; --skip_bad 1",
+               "--out xxx --tokenizer bytes --val_size 1 --format jsonl xxx.txt");
+    char* path = in_folder("xxx.txt");
+    FILE* f = fopen(path, "ab");
+    EXPECT(f && fputs("\n{\"text\": \"short\"}\n", f) >= 0 && fclose(f) == 0);
+    free(path);
+    EXPECT_RUN(0, "skipped documents: 1 too long",
+               "--out xxx --tokenizer bytes --val_size 1 --format jsonl --skip_bad 1 xxx.txt");
+    expect_documents("xxx", 1, "#short");
+    write_bytes("word.txt", line, 2 * CHUNK_BYTES);
+    EXPECT_RUN(1, "word.txt: line 1: a word of more than 1 MiB", "--out xxx --val_size 1 --force word.txt");
+    // A text is cut between a letter of any script and ASCII white space, and not within white space:
+    // space and no-break space, twice, are one token, in which the first CHUNK_BYTES end.
+    for (size_t i = 3; i + 8 <= bytes; i += 8) {
+        memcpy(line + i, i % 80 != 3 ? "x \xc2\xa0 \xc2\xa0 " : "\xe6\xbc\xa2 \xc3\xa9 x", 8);
+    }
+    write_bytes("wide.txt", line, 3 * CHUNK_BYTES);
+    EXPECT_RUN(0, "1 document of 3145728 bytes", "--out wide --val_size 10 wide.txt");
+    Tokenizer t = tokenizer_open("gpt2");
+    TokenList expected = token_list();
+    encode_document(&t, line, 3 * CHUNK_BYTES, &expected);
+    size_t val;
+    TokenList got = tokens_of("wide", &val);
+    EXPECT(got.count == expected.count && memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
+    token_list_free(&got);
+    token_list_free(&expected);
+    tokenizer_free(&t);
+    free(line);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// other sources
+
 TEST(standard_input) {
     EXPECT(run_until(-1, "{\"text\":\"abc\"}\n{\"text\":\"\"}\n{\"text\":\"de\"}",
                      "--out in --tokenizer bytes --format jsonl --val_size 2 -") == 0);
@@ -277,6 +403,19 @@ TEST(standard_input) {
     EXPECT(run_until(-1, "abc", "--out in --tokenizer bytes --val_size 2 -") == 1);
     EXPECT(strstr(run_err, "standard input cannot be continued"));
     EXPECT_RUN(2, "--val_size must be given", "--out in2 --tokenizer bytes -");
+}
+
+TEST(standard_input_may_be_compressed) {
+    // "abc", by gzip
+    static const char packed[] = "\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4c\x4a\x06\0\xc2\x41\x24\x35\x03\0\0\0";
+    if (!HAS(GZIP)) { SKIP("built without zlib"); }
+    input_bytes = sizeof packed - 1;
+    EXPECT(run_until(-1, packed, "--out packed_in --tokenizer bytes --val_size 1 -") == 0);
+    expect_documents("packed_in", 1, "#abc");
+    input_bytes -= 9;
+    EXPECT(run_until(-1, packed, "--force --out packed_in --tokenizer bytes --val_size 1 -") == 1);
+    EXPECT(strstr(run_err, "standard input: cut short"));
+    input_bytes = 0;
 }
 
 TEST(a_tiny_corpus_of_stories_has_one_to_train_on) {
@@ -338,15 +477,16 @@ static bool same_content(const char* a, const char* b) {
     return same;
 }
 
-// Kills a run at its first event and continues it, then another at its second, ...; last, kills one run many times.
-static void expect_resumable(const char* arguments, const char* const* files) {
-    char* whole = format("--out whole %s", arguments);
-    char* part = format("--out part %s", arguments);
+// Kills a run at its first event and continues it, then another `stride` events later, ...; last, kills one run many
+// times.
+static void expect_resumable(const char* arguments, int stride, const char* const* files) {
+    char* whole = format("--threads 1 --out whole %s", arguments);
+    char* part = format("--threads 1 --out part %s", arguments);
     char* fresh = format("--force %s", part);
     char* forced = format("--force %s", whole);
     EXPECT(run(forced) == 0);
     int kills = 0;
-    for (int at = 0; run_until(at, NULL, fresh) == KILLED; at++) {
+    for (int at = 0; run_until(at, NULL, fresh) == KILLED; at += stride) {
         kills++;
         EXPECT_RUN(0, "part_train", part);
         for (int i = 0; files[i]; i += 2) {
@@ -354,10 +494,10 @@ static void expect_resumable(const char* arguments, const char* const* files) {
         }
         if (test_failures) { break; }
     }
-    EXPECT(kills > 20);
+    EXPECT(kills > 10);
     EXPECT(run_until(4, NULL, fresh) == KILLED);
     int steps = 1;
-    for (int at = 6; run_until(at, NULL, part) == KILLED && steps < 1000; steps++) { at += steps % 2; }
+    for (int at = 6; run_until(at, NULL, part) == KILLED && steps < 1000; steps++) { at += stride * (steps % 2); }
     EXPECT(steps > 2 && steps < 1000);
     for (int i = 0; files[i]; i += 2) { EXPECT(same_content(files[i], files[i + 1])); }
     EXPECT(!exists("part_train_000001.bin.tmp") && !exists(".tmp-part.json"));
@@ -370,13 +510,113 @@ static void expect_resumable(const char* arguments, const char* const* files) {
 TEST(killed_and_resumed_is_byte_identical) {
     static const char* const text[] = {
         "whole_val_000000.bin",   "part_val_000000.bin",   "whole_train_000001.bin", "part_train_000001.bin",
-        "whole_train_000003.bin", "part_train_000003.bin", NULL};
+        "whole_train_000003.bin", "part_train_000003.bin", "whole.json",             "part.json", NULL};
     write_text("docs.txt", "One.\n\nTwo two.\n\nThree three three.\n\nFour.\n\nAnd a fifth one.\n");
-    expect_resumable("--tokenizer bytes --split blank --val_size 11 --shard_size 17 docs.txt", text);
+    expect_resumable("--tokenizer bytes --split blank --val_size 11 --shard_size 17 docs.txt", 1, text);
+    if (HAS(GZIP) && HAS(ZSTD)) {
+        copy_golden("rows.jsonl.gz", "rows.jsonl.gz");
+        copy_golden("zstd_v1.parquet", "zstd_v1.parquet");
+        write_text("docs.txt", "One.\n\nTwo two.\n\nThree");
+        expect_resumable("--tokenizer bytes --split blank --val_size 1000 --shard_size 900 docs.txt rows.jsonl.gz "
+                         "zstd_v1.parquet", 11, text);
+    }
     static const char* const stories[] = {
         "whole_val_000000.bin",   "part_val_000000.bin",   "whole_val.json", "part_val.json",
         "whole_train_000004.bin", "part_train_000004.bin", "whole.json",     "part.json", NULL};
-    expect_resumable("--tokenizer bytes --stories 9000 --shard_size 2000", stories);
+    expect_resumable("--tokenizer bytes --stories 9000 --shard_size 2000", 1, stories);
+}
+
+// Writes `count` documents "0", "1", ... as JSONL.
+static void write_numbers(const char* name, int count) {
+    StoryText text = {NULL, 0, 0};
+    for (int i = 0; i < count; i++) {
+        char* line = format("{\"text\": \"%d\"}\n", i);
+        story_append(&text, line, strlen(line));
+        free(line);
+    }
+    write_bytes(name, text.data, text.bytes);
+    free(text.data);
+}
+
+// Returns the numbers that the shards of a prefix hold, made with the tokenizer of bytes; the caller frees them.
+static int* numbers_of(const char* prefix, size_t* count) {
+    size_t val;
+    TokenList list = tokens_of(prefix, &val);
+    int* numbers = alloc_or_die(list.count + 1, sizeof *numbers, "numbers");
+    *count = 0;
+    for (size_t i = 0; i < list.count; i++) {
+        if (list.ids[i] == 256) { numbers[(*count)++] = 0; }
+        else { numbers[*count - 1] = 10 * numbers[*count - 1] + list.ids[i] - '0'; }
+    }
+    token_list_free(&list);
+    return numbers;
+}
+
+TEST(repeated_documents_are_left_out) {
+    write_text("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"a\"}\n{\"text\": \"ab\"}\n");
+    write_text("b.txt", "c\n\nb");
+    write_text("c.txt", "b\n\nc\n\nb");
+    EXPECT_RUN(0, "skipped documents: 4 repeated",
+               "--out dedup --tokenizer bytes --val_size 1 --dedup 1 --split blank a.jsonl b.txt c.txt");
+    expect_documents("dedup", 1, "#a#b#ab#c\n\n#b\n\n");
+    EXPECT_RUN(1, "dedup was true, is now absent",
+               "--out dedup --tokenizer bytes --val_size 1 --split blank a.jsonl b.txt c.txt");
+    write_numbers("n.jsonl", 12);
+    static const char* const files[] = {"whole_val_000000.bin",   "part_val_000000.bin", "whole_train_000004.bin",
+                                        "part_train_000004.bin",  "whole.json",          "part.json", NULL};
+    expect_resumable("--tokenizer bytes --val_size 3 --shard_size 4 --dedup 1 --split blank a.jsonl b.txt n.jsonl "
+                     "c.txt", 3, files);
+}
+
+TEST(documents_are_shuffled) {
+    enum { COUNT = WINDOW_CHUNKS + 3000 };
+    size_t count, moved = 0, far = 0;
+    write_numbers("numbers.jsonl", COUNT);
+    const char* arguments = "--tokenizer bytes --val_size 10 --shard_size 50000 --shuffle_documents 5 numbers.jsonl";
+    char* one = format("--threads 1 --out shuffled %s", arguments);
+    char* four = format("--threads 4 --force --out shuffled %s", arguments);
+    EXPECT_RUN(0, "", one);
+    int* numbers = numbers_of("shuffled", &count);
+    EXPECT(count == COUNT);
+    char* seen = alloc_or_die(COUNT, 1, "flags");
+    for (size_t i = 0; i < count; i++) {
+        moved += numbers[i] != (int)i;
+        far += (size_t)numbers[i] / WINDOW_CHUNKS != i / WINDOW_CHUNKS; // into another window
+        seen[numbers[i]]++;
+    }
+    EXPECT(memchr(seen, 0, COUNT) == NULL && moved > COUNT - 100 && far == 0);
+    EXPECT_RUN(0, "", four);
+    int* again = numbers_of("shuffled", &count);
+    EXPECT(memcmp(numbers, again, COUNT * sizeof *numbers) == 0);
+    EXPECT_RUN(1, "shuffle_documents was 5, is now 6",
+               "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --shuffle_documents 6 numbers.jsonl");
+    static const char* const files[] = {"whole_val_000000.bin",   "part_val_000000.bin",   "whole_train_000001.bin",
+                                        "part_train_000001.bin",  "whole_train_000003.bin", "part_train_000003.bin",
+                                        "whole.json",             "part.json", NULL};
+    expect_resumable(arguments, 1499, files);
+    free(numbers);
+    free(again);
+    free(seen);
+    free(one);
+    free(four);
+}
+
+TEST(parts_of_a_shuffled_document_stay_together) {
+    write_short_texts();
+    StoryText text = write_long_text();
+    write_numbers("numbers.jsonl", 500);
+    EXPECT_RUN(0, "502 documents",
+               "--force --out whole --tokenizer bytes --val_size 9 --shuffle_documents 3 numbers.jsonl long.txt a.txt");
+    size_t val;
+    TokenList list = tokens_of("whole", &val);
+    size_t at = 0; // of the long document, whose first bytes are " w w"
+    while (at + 4 < list.count && !(list.ids[at] == 256 && list.ids[at + 1] == ' ')) { at++; }
+    EXPECT(list.count - at > text.bytes);
+    for (size_t i = 0; i < text.bytes; i++) {
+        if (list.ids[at + 1 + i] != (unsigned char)text.data[i]) { TEST_FAIL("byte %zu differs", i); break; }
+    }
+    token_list_free(&list);
+    free(text.data);
 }
 
 TEST(resume_within_a_long_document) {
@@ -471,7 +711,7 @@ TEST(bad_input) {
     EXPECT_RUN(1, "absent.txt: cannot open: No such file", "--out x absent.txt");
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out x empty.txt");
     EXPECT_RUN(1, "empty.txt: the input is empty", "--out x --val_size 5 empty.txt");
-    EXPECT_RUN(1, "/: not a regular file", "--out x /");
+    EXPECT_RUN(1, "/dev/null: not a regular file", "--out x /dev/null");
     write_text("bad.jsonl", "{\"text\": \"fine\"}\n\n{\"text\": \n");
     EXPECT_RUN(1, "bad.jsonl:3: invalid JSON", "--out x --force --val_size 1 bad.jsonl");
     write_text("bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"no\"}\n");
@@ -482,11 +722,15 @@ TEST(bad_input) {
     write_text("bad.jsonl", "[1]\n");
     EXPECT_RUN(1, "bad.jsonl:1: not a JSON object", "--out x --force --val_size 1 bad.jsonl");
     write_text("x.gz", "\x1f\x8b\x08");
-    EXPECT_RUN(1, "zcat x.gz | ./prepare", "--out x --val_size 1 x.gz");
+    EXPECT_RUN(1, HAS(GZIP) ? "x.gz: cut short" : "x.gz: compressed by gzip", "--out x --val_size 1 x.gz");
     write_text("x.zst", "\x28\xb5\x2f\xfd");
-    EXPECT_RUN(1, "zstdcat x.zst | ./prepare", "--out x --val_size 1 x.zst");
+    EXPECT_RUN(1, HAS(ZSTD) ? "x.zst: cut short" : "x.zst: compressed by zstd", "--out x --val_size 1 x.zst");
+    write_bytes("x.gz", "\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff", 12);
+    if (HAS(GZIP)) { EXPECT_RUN(1, "x.gz: damaged gzip data", "--out x --val_size 1 x.gz"); }
     write_text("x.parquet", "PAR1");
-    EXPECT_RUN(1, "Parquet", "--out x --val_size 1 x.parquet");
+    EXPECT_RUN(1, "x.parquet: too short", "--out x --val_size 1 x.parquet");
+    write_text("y.parquet", "{\"text\": \"no\"}");
+    EXPECT_RUN(1, "y.parquet: not a Parquet file", "--out x --val_size 1 y.parquet");
     EXPECT_RUN(1, "only 22 tokens", "--out large --tokenizer bytes --val_size 22 a.txt b.txt");
     EXPECT_RUN(1, "only 22 tokens", "--out large --tokenizer bytes --val_size 23 a.txt b.txt");
     EXPECT(!exists("large_val_000000.bin") && !exists("large_val_000000.bin.tmp") && !exists("large.json"));
@@ -524,11 +768,14 @@ TEST(bad_usage) {
     EXPECT_RUN(2, "--shard_size takes a number from 1 to 2147483647", "--out x --shard_size 2147483648 a.txt");
     EXPECT_RUN(2, "needs a value", "a.txt --out");
     EXPECT_RUN(2, "one or the other", "--out x --stories 5 a.txt");
+    EXPECT_RUN(2, "here it is called --field", "--out x --column body a.txt");
+    EXPECT_RUN(2, "no file has such a name", "--out x nothing*.txt");
+    EXPECT_RUN(2, "give its name, not standard input", "--out x --val_size 5 --format parquet -");
     EXPECT_RUN(2, "only input", "--out x --val_size 5 a.txt -");
     write_text("record.json", "{\"text\": \"precious\"}\n");
     EXPECT_RUN(2, "over the input ./record.json", "--out record --force --val_size 1 ./record.json");
     EXPECT(exists("record.json"));
-    EXPECT_RUN(2, "--format takes auto|text|jsonl, not 'xml'", "--out x --format xml a.txt");
+    EXPECT_RUN(2, "--format takes auto|text|jsonl|parquet, not 'xml'", "--out x --format xml a.txt");
     EXPECT_RUN(2, "no option --output; here it is called --out", "--output x a.txt");
     EXPECT_RUN(0, "--stories", "--help");
     EXPECT_RUN(0, "usage:", "-h");

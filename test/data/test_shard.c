@@ -27,14 +27,14 @@ static void make_shard(const char* path, size_t count) {
         uint16_t token = (uint16_t)(i * 7);
         EXPECT(shard_write(&w, &token, 1, &err));
     }
-    EXPECT(shard_commit(&w, &err));
+    EXPECT(shard_commit(&w, NULL, &err));
 }
 
 // Checks that opening `data` as a shard fails with these words.
 static void expect_refused(const void* data, size_t bytes, const char* words) {
     const char* path = in_folder("refused.bin");
     Shard s;
-    Error err = {""};
+    Error err = {.text = ""};
     write_file(path, data, bytes);
     EXPECT(!shard_open(&s, path, &err));
     if (!strstr(err.text, words) || !strstr(err.text, path)) { TEST_FAIL("\"%s\" is not in: %s", words, err.text); }
@@ -110,6 +110,39 @@ TEST(wrong_files_are_named) {
     EXPECT(!shard_open(&s, in_folder("pipe"), &err) && strstr(err.text, "not a regular file"));
 }
 
+TEST(shards_are_compared_with_their_checksums) {
+    ShardWriter w;
+    Error err;
+    Sums sums = {.list = NULL};
+    bool has_sum = true;
+    char hex[BLAKE2B_HEX + 1], *path = format("%s/c_train_000001.bin", test_folder), *list = shard_sums_path(path);
+    EXPECT(strstr(list, "/c.b2sums") && !shard_sums_path("c_train_00001.bin") && !shard_sums_path("c.bin") &&
+           !shard_sums_path("c_test_000001.bin") && !shard_sums_path("c_train_000001.bib"));
+    EXPECT(shard_create(&w, path, &err) && shard_write(&w, (const uint16_t[]){1, 2, 3}, 3, &err) &&
+           shard_commit(&w, hex, &err));
+    EXPECT(shard_verify_sum(path, &has_sum, &err) && !has_sum);
+    sums_set(&sums, "c_train_000001.bin", hex);
+    EXPECT(sums_save(&sums, list, &err) && shard_verify_sum(path, &has_sum, &err) && has_sum);
+    FILE* f = fopen(path, "r+b");
+    EXPECT(f && fseek(f, 700, SEEK_SET) == 0 && fputc(1, f) == 1 && fclose(f) == 0); // an unused byte of the header
+    EXPECT(!shard_verify_sum(path, &has_sum, &err) && strstr(err.text, "c_train_000001.bin: damaged or edited"));
+    sums_free(&sums);
+    free(list);
+    free(path);
+}
+
+// What is read back differs from what was written: another process wrote into the unfinished file.
+TEST(a_shard_that_reads_back_otherwise_is_not_committed) {
+    ShardWriter w;
+    Error err;
+    char* path = format("%s/other.bin", test_folder);
+    EXPECT(shard_create(&w, path, &err) && shard_write(&w, (const uint16_t[]){1, 2, 3}, 3, &err));
+    w.hash.h[0] ^= 1;
+    EXPECT(!shard_commit(&w, NULL, &err) && strstr(err.text, "reads back otherwise"));
+    EXPECT(!path_exists(path));
+    free(path);
+}
+
 TEST(file_cut_short_while_open) {
     const char* path = in_folder("cut.bin");
     uint16_t out[100];
@@ -135,7 +168,7 @@ static void write_on_full_disk(const char* path, size_t count) {
         uint16_t token = 1;
         ok = shard_write(&w, &token, 1, &err);
     }
-    ok = ok && shard_commit(&w, &err);
+    ok = ok && shard_commit(&w, NULL, &err);
     if (ok) { _exit(8); }
     fatal("%s", err.text);
 }

@@ -3,8 +3,8 @@
 // asks for. With EMU_CUDNN=0 it refuses every shape.
 #include "../../llmc/cuda/attention_cudnn.h"
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
-typedef __nv_bfloat16 bf16;
 enum { MOST_CHANNELS = 128 };
 
 // One head of one sequence, and the row (position) of it that this thread computes.
@@ -20,29 +20,31 @@ static __device__ Head head_of(AttentionShape s) {
             (size_t)3 * C, C, s.T, s.HS, (int)(blockIdx.x * blockDim.x + threadIdx.x)};
 }
 
-static __device__ float dot(const bf16* a, const bf16* b, int n) {
+template <class Type> static __device__ float dot(const Type* a, const Type* b, int n) {
     float sum = 0;
-    for (int i = 0; i < n; i++) { sum += __bfloat162float(a[i]) * __bfloat162float(b[i]); }
+    for (int i = 0; i < n; i++) { sum += (float)a[i] * (float)b[i]; }
     return sum;
 }
 
-static __global__ void cudnn_forward_kernel(bf16* out, float* lse, const bf16* qkv, AttentionShape s) {
+template <class Type>
+static __global__ void cudnn_forward_kernel(Type* out, float* lse, const Type* qkv, AttentionShape s) {
     const Head at = head_of(s);
     if (at.i >= at.T) { return; }
-    const bf16 *q = qkv + at.qkv + at.i * at.row, *k = qkv + at.qkv + at.C, *v = k + at.C;
+    const Type *q = qkv + at.qkv + at.i * at.row, *k = qkv + at.qkv + at.C, *v = k + at.C;
     const float scale = 1.0f / sqrtf((float)at.HS);
     float sums[MOST_CHANNELS] = {}, max = -INFINITY, total = 0;
     for (int j = 0; j <= at.i; j++) { max = fmaxf(max, dot(q, k + j * at.row, at.HS) * scale); }
     for (int j = 0; j <= at.i; j++) {
         const float p = expf(dot(q, k + j * at.row, at.HS) * scale - max);
         total += p;
-        for (int c = 0; c < at.HS; c++) { sums[c] += p * __bfloat162float(v[j * at.row + c]); }
+        for (int c = 0; c < at.HS; c++) { sums[c] += p * (float)v[j * at.row + c]; }
     }
-    for (int c = 0; c < at.HS; c++) { out[at.out + (size_t)at.i * at.C + c] = __float2bfloat16_rn(sums[c] / total); }
+    for (int c = 0; c < at.HS; c++) { out[at.out + (size_t)at.i * at.C + c] = Type(sums[c] / total); }
     lse[at.lse + at.i] = max + logf(total);
 }
 
-static __global__ void cudnn_delta_kernel(float* delta, const bf16* dout, const bf16* out, AttentionShape s) {
+template <class Type>
+static __global__ void cudnn_delta_kernel(float* delta, const Type* dout, const Type* out, AttentionShape s) {
     const Head at = head_of(s);
     if (at.i >= at.T) { return; }
     const size_t row = at.out + (size_t)at.i * at.C;
@@ -53,36 +55,38 @@ static __global__ void cudnn_delta_kernel(float* delta, const bf16* dout, const 
 struct Pair {
     float p, ds;
 };
-static __device__ Pair pair_of(const Head& at, const bf16* qkv, const bf16* dout, const float* lse, const float* delta,
+template <class Type>
+static __device__ Pair pair_of(const Head& at, const Type* qkv, const Type* dout, const float* lse, const float* delta,
                                int query, int key) {
-    const bf16 *q = qkv + at.qkv + query * at.row, *k = qkv + at.qkv + key * at.row + at.C;
+    const Type *q = qkv + at.qkv + query * at.row, *k = qkv + at.qkv + key * at.row + at.C;
     const float scale = 1.0f / sqrtf((float)at.HS), p = expf(dot(q, k, at.HS) * scale - lse[at.lse + query]);
     const float dp = dot(dout + at.out + (size_t)query * at.C, k + at.C, at.HS);
     return {p, p * (dp - delta[at.lse + query]) * scale};
 }
 
-static __global__ void cudnn_backward_kernel(bf16* dqkv, const bf16* dout, const float* lse, const float* delta,
-                                             const bf16* qkv, AttentionShape s) {
+template <class Type>
+static __global__ void cudnn_backward_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta,
+                                             const Type* qkv, AttentionShape s) {
     const Head at = head_of(s);
     if (at.i >= at.T) { return; }
     float dq[MOST_CHANNELS] = {}, dk[MOST_CHANNELS] = {}, dv[MOST_CHANNELS] = {};
     for (int j = 0; j < at.T; j++) {
         const Pair pair = j <= at.i ? pair_of(at, qkv, dout, lse, delta, at.i, j) // j is the key
                                     : pair_of(at, qkv, dout, lse, delta, j, at.i); // j is the query
-        const bf16 *q = qkv + at.qkv + j * at.row, *k = q + at.C, *d = dout + at.out + (size_t)j * at.C;
+        const Type *q = qkv + at.qkv + j * at.row, *k = q + at.C, *d = dout + at.out + (size_t)j * at.C;
         for (int c = 0; c < at.HS; c++) {
-            if (j <= at.i) { dq[c] += pair.ds * __bfloat162float(k[c]); }
+            if (j <= at.i) { dq[c] += pair.ds * (float)k[c]; }
             if (j >= at.i) {
-                dk[c] += pair.ds * __bfloat162float(q[c]);
-                dv[c] += pair.p * __bfloat162float(d[c]);
+                dk[c] += pair.ds * (float)q[c];
+                dv[c] += pair.p * (float)d[c];
             }
         }
     }
-    bf16* to = dqkv + at.qkv + at.i * at.row;
+    Type* to = dqkv + at.qkv + at.i * at.row;
     for (int c = 0; c < at.HS; c++) {
-        to[c] = __float2bfloat16_rn(dq[c]);
-        to[at.C + c] = __float2bfloat16_rn(dk[c]);
-        to[2 * at.C + c] = __float2bfloat16_rn(dv[c]);
+        to[c] = Type(dq[c]);
+        to[at.C + c] = Type(dk[c]);
+        to[2 * at.C + c] = Type(dv[c]);
     }
 }
 
@@ -103,16 +107,36 @@ bool attention_cudnn_prepare(const AttentionShape* s, size_t most_bytes, size_t*
     return true;
 }
 
+template <class Type>
+static void cudnn_forward(Type* out, float* lse, const Type* qkv, const AttentionShape* s, cudaStream_t stream) {
+    cudnn_forward_kernel<<<blocks(s), 32, 0, stream>>>(out, lse, qkv, *s);
+}
+
+template <class Type>
+static void cudnn_backward(Type* dqkv, float* delta, const Type* dout, const Type* out, const float* lse,
+                           const Type* qkv, const AttentionShape* s, cudaStream_t stream) {
+    cudnn_delta_kernel<<<blocks(s), 32, 0, stream>>>(delta, dout, out, *s);
+    cudnn_backward_kernel<<<blocks(s), 32, 0, stream>>>(dqkv, dout, lse, delta, qkv, *s);
+}
+
 void attention_cudnn_forward(void* out, float* lse, const void* qkv, const AttentionShape* s, void* workspace,
                              cudaStream_t stream) {
     (void)workspace;
-    cudnn_forward_kernel<<<blocks(s), 32, 0, stream>>>((bf16*)out, lse, (const bf16*)qkv, *s);
+    if (s->type == ATTENTION_IN_FP16) {
+        cudnn_forward((__half*)out, lse, (const __half*)qkv, s, stream);
+    } else {
+        cudnn_forward((__nv_bfloat16*)out, lse, (const __nv_bfloat16*)qkv, s, stream);
+    }
 }
 
 void attention_cudnn_backward(void* dqkv, const void* dout, const void* out, const float* lse, const void* qkv,
                               const AttentionShape* s, void* workspace, cudaStream_t stream) {
     float* delta = (float*)workspace;
-    cudnn_delta_kernel<<<blocks(s), 32, 0, stream>>>(delta, (const bf16*)dout, (const bf16*)out, *s);
-    cudnn_backward_kernel<<<blocks(s), 32, 0, stream>>>((bf16*)dqkv, (const bf16*)dout, lse, delta, (const bf16*)qkv,
-                                                         *s);
+    if (s->type == ATTENTION_IN_FP16) {
+        cudnn_backward((__half*)dqkv, delta, (const __half*)dout, (const __half*)out, lse, (const __half*)qkv, s,
+                       stream);
+    } else {
+        cudnn_backward((__nv_bfloat16*)dqkv, delta, (const __nv_bfloat16*)dout, (const __nv_bfloat16*)out, lse,
+                       (const __nv_bfloat16*)qkv, s, stream);
+    }
 }

@@ -82,10 +82,13 @@ __global__ void static_and_dynamic_kernel() {
     extern __shared__ float b[];
     a[threadIdx.x] = b[threadIdx.x] = 0;
 }
-static void static_and_dynamic_shared() {
-    OK(cudaFuncSetAttribute(static_and_dynamic_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 225 << 10));
-    static_and_dynamic_kernel<<<1, 32, 225 << 10>>>();
+template <int dynamic> static void static_and_dynamic_shared() {
+    OK(cudaFuncSetAttribute(static_and_dynamic_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic));
+    static_and_dynamic_kernel<<<1, 32, dynamic>>>();
 }
+
+__global__ void commit_kernel() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+static void instruction_of_ampere() { commit_kernel<<<1, 1>>>(); }
 
 __global__ void static_overrun_kernel() {
     __shared__ float a[32];
@@ -209,7 +212,14 @@ static const Case CASES[] = {
     {"freed pointer in a struct", freed_pointer_in_struct, nullptr, "use-after-poison", CHECK},
     {"stack overflow", stack_overflow, nullptr, "more than its stack", PLAIN | RACE},
     {"large static shared memory", large_static_shared, nullptr, "65536 bytes of static shared memory", EVERY},
-    {"static and dynamic shared memory", static_and_dynamic_shared, nullptr, "the limit is 227 KB together", EVERY},
+    {"static and dynamic shared memory", static_and_dynamic_shared<225 << 10>, "EMU_CC=90",
+     "the limit is 227 KB together", EVERY},
+    {"shared memory of Turing", static_and_dynamic_shared<62 << 10>, "EMU_CC=75", "the limit is 64 KB together", EVERY},
+    {"shared memory of Ampere", static_and_dynamic_shared<62 << 10>, nullptr, nullptr, EVERY},
+    {"instruction of Ampere on Turing", instruction_of_ampere, "EMU_CC=75",
+     "cp.async.commit_group: needs sm_80, and the device is sm_75", EVERY},
+    {"instruction of Ampere", instruction_of_ampere, nullptr, nullptr, EVERY},
+    {"device that is not emulated", instruction_of_ampere, "EMU_CC=79", "EMU_CC=79: only 70, 75, 80", EVERY},
     {"static shared overrun", static_shared_overrun, nullptr, "out of bounds", CHECK},
     {"dynamic shared overrun", dynamic_shared_overrun, nullptr, "use-after-poison", CHECK},
     {"device pointer as shared", device_pointer_as_shared, nullptr, "is not shared memory", EVERY},

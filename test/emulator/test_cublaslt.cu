@@ -2,6 +2,7 @@
 // that the stand-in reports. Built by nvcc and linked with the real library, it tests the library's matmuls on a GPU.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #include "../test.h"
@@ -13,7 +14,8 @@
 
 typedef std::vector<float> Floats;
 
-// A matrix, or a vector, in device memory: column-major, with `ld` from column to column, in fp32, bf16 or FP8.
+// A matrix, or a vector, in device memory: column-major, with `ld` from column to column, in fp32, bf16, fp16
+// or FP8.
 struct Matrix {
     cudaDataType type = CUDA_R_32F;
     size_t rows = 0, cols = 0, ld = 0, batch = 1, stride = 0;
@@ -51,10 +53,13 @@ static void upload(Matrix* x) {
     x->device += x->offset;
     std::vector<__nv_bfloat16> rounded(n);
     for (size_t i = 0; i < n; i++) { rounded[i] = __float2bfloat16(x->host[i]); }
+    std::vector<__half> halves(n);
+    for (size_t i = 0; i < n; i++) { halves[i] = __float2half(x->host[i]); }
     std::vector<uint8_t> fp8(n);
     const __nv_fp8_interpretation_t kind = x->type == CUDA_R_8F_E5M2 ? __NV_E5M2 : __NV_E4M3;
     for (size_t i = 0; i < n; i++) { fp8[i] = __nv_cvt_float_to_fp8(x->host[i], __NV_SATFINITE, kind); }
     const void* from = x->type == CUDA_R_32F ? (const void*)x->host.data()
+                       : x->type == CUDA_R_16F ? (const void*)halves.data()
                        : is_fp8(x->type)     ? (const void*)fp8.data()
                                              : (const void*)rounded.data();
     OK(cudaMemcpy(x->device, from, n * size_of(x->type), cudaMemcpyHostToDevice));
@@ -66,8 +71,9 @@ static Floats download(const Matrix& x) {
     std::vector<__nv_bfloat16> rounded(n);
     void* to = x.type == CUDA_R_32F ? (void*)out.data() : (void*)rounded.data();
     OK(cudaMemcpy(to, x.device, n * size_of(x.type), cudaMemcpyDeviceToHost));
-    if (x.type == CUDA_R_16BF) {
-        for (size_t i = 0; i < n; i++) { out[i] = __bfloat162float(rounded[i]); }
+    for (size_t i = 0; i < n && size_of(x.type) == 2; i++) {
+        out[i] = x.type == CUDA_R_16BF ? __bfloat162float(rounded[i])
+                                       : __half2float(__ushort_as_half(__bfloat16_as_ushort(rounded[i])));
     }
     return out;
 }
@@ -299,6 +305,11 @@ static Matmul bf16(Matmul p = Matmul()) {
     return p;
 }
 
+static Matmul fp16(Matmul p = Matmul()) {
+    p.type = p.type_d = CUDA_R_16F;
+    return p;
+}
+
 TEST(transposes) {
     for (int i = 0; i < 4; i++) {
         Matmul p;
@@ -306,6 +317,7 @@ TEST(transposes) {
         p.tb = i & 2;
         expect_matmul(p);
         expect_matmul(bf16(p));
+        expect_matmul(fp16(p));
     }
 }
 
@@ -324,6 +336,8 @@ TEST(beta_and_c_elsewhere) {
     expect_matmul(p);
     p.type = CUDA_R_16BF;
     expect_matmul(p); // bf16 matrices into an fp32 sum: a weight's gradient
+    p.type = CUDA_R_16F;
+    expect_matmul(p);
     p.in_place = false, p.beta = -2;
     expect_matmul(p);
 }
@@ -452,6 +466,7 @@ TEST(refused_layouts) {
 
 TEST(refused_types) {
     EXPECT_REFUSED(NOT_SUPPORTED, "A fp32, B fp32, D bf16: no such combination", p.type_d = CUDA_R_16BF);
+    EXPECT_REFUSED(NOT_SUPPORTED, "A fp16, B fp16, D bf16: no such combination", (p = fp16(), p.type_d = CUDA_R_16BF));
     EXPECT_REFUSED(NOT_SUPPORTED, "is for fp32 matrices", (p = bf16(), p.compute = CUBLAS_COMPUTE_32F_FAST_TF32));
     EXPECT_REFUSED(NOT_SUPPORTED, "compute type 74 is not emulated", p.compute = CUBLAS_COMPUTE_32F_FAST_16F);
     EXPECT_REFUSED(NOT_SUPPORTED, "the scale type is fp32", p.scale = CUDA_R_16BF);
@@ -475,6 +490,7 @@ TEST(refused_fp8) {
     EXPECT_REFUSED(NOT_SUPPORTED, "epilogue 164 of fp8",
                    (p = fp8(e4m3, e4m3), p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS));
     EXPECT_REFUSED(NOT_SUPPORTED, "compute capability 8.9", (p = fp8(e4m3, e4m3), setenv("EMU_CC", "86", 1)));
+    EXPECT_REFUSED(NOT_SUPPORTED, "bf16 and TF32 need compute capability 8.0", (p = bf16(), setenv("EMU_CC", "75", 1)));
     EXPECT_REFUSED(INVALID_VALUE, "the matrices are not fp8", (p = bf16(), p.scale_b = 2));
 }
 

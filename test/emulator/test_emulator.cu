@@ -1,6 +1,8 @@
 // Tests that the emulator behaves as CUDA: kernels, shared memory, warps, atomics, bf16, streams, graphs, errors.
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
+#include <nv/target>
 #include <nvtx3/nvToolsExt.h>
 #include "cases.h"
 #include <cmath>
@@ -343,6 +345,32 @@ static void bf16() {
     EXPECT((float)x == 4.0f && x > __nv_bfloat16(2) && (float)-x == -4.0f);
 }
 
+// The value of the half before infinity's bits by its definition, and of infinity's 65536, where rounding ends.
+static double value_of_half(unsigned u) {
+    const int exponent = (int)(u >> 10 & 31), mantissa = (int)(u & 1023);
+    return exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+}
+static void fp16() {
+    for (unsigned u = 0; u < 0x7c00; u++) { // as bf16()
+        const float f = (float)value_of_half(u), half = (float)((value_of_half(u) + value_of_half(u + 1)) / 2);
+        EXPECT(__half2float(__ushort_as_half((unsigned short)u)) == f);
+        EXPECT(__half2float(__ushort_as_half((unsigned short)(u | 0x8000))) == -f);
+        EXPECT(__half_as_ushort(__float2half_rn(f)) == u && __half_as_ushort(__float2half_rn(-f)) == (u | 0x8000));
+        EXPECT(__half_as_ushort(__float2half(half)) == u + u % 2);
+        EXPECT(__half_as_ushort(__float2half(nextafterf(half, 0))) == u);
+        EXPECT(__half_as_ushort(__float2half(nextafterf(half, INFINITY))) == u + 1);
+    }
+    for (unsigned u = 0x7c01; u < 0x8000; u++) { EXPECT(__hisnan(__ushort_as_half((unsigned short)u))); }
+    EXPECT(__hisnan(__float2half(NAN)) && __hisinf(__float2half(-INFINITY)) == -1 && __hisinf(__half(1e6f)) == 1);
+    EXPECT((float)__double2half(1.0 + 0x1p-11 + 0x1p-40) == 1.0f + 0x1p-10f); // rounded once
+    __half x = 60000.0f;
+    x += __half(10000.0f); // overflows
+    EXPECT(__hisinf(x) == 1 && (float)(__half(3) * __half(-0.5f)) == -1.5f);
+    EXPECT((float)(__half(0x1p-14f) / __half(1024)) == 0x1p-24f); // subnormal
+    const __half2 pair = __floats2half2_rn(1.5f, -2.0f);
+    EXPECT(__low2float(pair) == 1.5f && __high2float(pair) == -2.0f && sizeof pair == 4);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
@@ -599,9 +627,28 @@ static void device() {
     cudaDeviceProp p;
     OK(cudaGetDeviceProperties(&p, 0));
     OK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
-    EXPECT(p.major == 7 && p.minor == 5 && value == 227 << 10);
+    EXPECT(p.major == 7 && p.minor == 5 && value == 64 << 10);
     EXPECT(strcmp(cudaGetErrorName(cudaErrorECCUncorrectable), "cudaErrorECCUncorrectable") == 0);
     EXPECT(strcmp(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory") == 0);
+}
+
+__global__ void target_kernel(float* out) {
+    NV_IF_TARGET(NV_PROVIDES_SM_75, (out[0] = 75;))
+    NV_IF_ELSE_TARGET(NV_PROVIDES_SM_80, (out[1] = 80, out[2] = 81;), (out[1] = 79;))
+}
+// Code and limits are those of the device: blocks of 256 threads, with and without 30 KB of shared memory.
+template <int capability> static void device_limits() {
+    const bool is_turing = capability == 75;
+    int blocks = 0, blocks_30k = 0;
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add_kernel, 256, 0));
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_30k, add_kernel, 256, 30 << 10));
+    EXPECT(blocks == (is_turing ? 4 : 6) && blocks_30k == (is_turing ? 2 : 3));
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add_kernel, 32, 0));
+    EXPECT(blocks == 16);
+    Array<float> out(3);
+    OK(cudaMemset(out.data, 0, 12));
+    target_kernel<<<1, 1>>>(out.data);
+    EXPECT(out.host()[0] == 75 && out.host()[1] == (is_turing ? 79 : 80) && out.host()[2] == (is_turing ? 0 : 81));
 }
 static void no_device() {
     int count = 1;
@@ -642,6 +689,7 @@ static const Case CASES[] = {
     {"atomics", atomics, nullptr, nullptr, EVERY},
     {"functions", functions, nullptr, nullptr, EVERY},
     {"bf16", bf16, nullptr, nullptr, EVERY},
+    {"fp16", fp16, nullptr, nullptr, EVERY},
     {"memory", memory, "EMU_MEMORY=0x100000", nullptr, EVERY},
     {"lazy streams", lazy_streams, "EMU_LAZY=1", nullptr, EVERY},
     {"events", events, nullptr, nullptr, EVERY},
@@ -653,6 +701,8 @@ static const Case CASES[] = {
     {"capture errors", capture_errors, nullptr, nullptr, EVERY},
     {"refused capture", refused_capture, "EMU_CAPTURE=2", nullptr, EVERY},
     {"device", device, "EMU_CC=75", nullptr, EVERY},
+    {"limits of Turing", device_limits<75>, "EMU_CC=75", nullptr, EVERY},
+    {"limits of the small Ampere", device_limits<86>, "EMU_CC=86", nullptr, EVERY},
     {"no device", no_device, "EMU_DEVICES=0", nullptr, EVERY},
     {"no driver", no_driver, "EMU_DRIVER=0", nullptr, EVERY},
     {"old driver", no_driver, "EMU_DRIVER=12020", nullptr, EVERY},

@@ -9,6 +9,7 @@
 #define AT_LEAST(name, value) static_assert((long long)(name) >= (value), #name " is less than " #value)
 
 SAME(CUDA_R_32F, 0);
+SAME(CUDA_R_16F, 2);
 SAME(CUDA_R_16BF, 14);
 SAME(CUDA_R_8F_E4M3, 28);
 SAME(CUDA_R_8F_E5M2, 29);

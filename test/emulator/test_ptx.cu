@@ -1,5 +1,6 @@
 // Tests the emulator's PTX instructions against the formulas of the manual "PTX ISA", written here a second time with
 // the manual's own names. Built by nvcc, the tests run on a GPU, except those of undefined behaviour.
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include "../test.h"
 #include <signal.h>
@@ -32,7 +33,8 @@ static uint32_t bits_of(float x) {
 // ---------------------------------------------------------------------------------------------------------------------
 // mma
 
-enum Shape { BF16_K16, BF16_K8, TF32_K8 };
+enum Shape { BF16_K16, BF16_K8, F16_K16, F16_K8, TF32_K8 };
+static bool is_k16(Shape shape) { return shape == BF16_K16 || shape == F16_K16; }
 
 __device__ void mma_bf16_k16(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -43,6 +45,19 @@ __device__ void mma_bf16_k16(float* d, const uint32_t* a, const uint32_t* b, con
 }
 __device__ void mma_bf16_k8(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};\n"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b[0]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
+__device__ void mma_f16_k16(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),
+                   "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
+__device__ void mma_f16_k8(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
                  "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};\n"
                  : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(b[0]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
@@ -61,16 +76,18 @@ __global__ void mma_kernel(float* d, const uint32_t* a, const uint32_t* b, const
     const int l = threadIdx.x;
     if (shape == BF16_K16) { mma_bf16_k16(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
     if (shape == BF16_K8) { mma_bf16_k8(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
+    if (shape == F16_K16) { mma_f16_k16(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
+    if (shape == F16_K8) { mma_f16_k8(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
     if (shape == TF32_K8) { mma_tf32_k8(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
 }
 
 // "Matrix Fragments for mma.m16n8k16 with floating point type" and "... for mma.m16n8k8".
 static void place_a(Shape shape, int laneid, int i, int* row, int* col) {
     const int groupID = laneid >> 2, threadID_in_group = laneid % 4;
-    if (shape == BF16_K16) {
+    if (is_k16(shape)) {
         *row = (0 <= i && i < 2) || (4 <= i && i < 6) ? groupID : groupID + 8;
         *col = i < 4 ? (threadID_in_group * 2) + (i & 0x1) : (threadID_in_group * 2) + (i & 0x1) + 8;
-    } else if (shape == BF16_K8) {
+    } else if (shape != TF32_K8) {
         *row = i == 0 || i == 1 ? groupID : groupID + 8;
         *col = threadID_in_group * 2 + (i & 0x1);
     } else {
@@ -80,9 +97,9 @@ static void place_a(Shape shape, int laneid, int i, int* row, int* col) {
 }
 static void place_b(Shape shape, int laneid, int i, int* row, int* col) {
     const int groupID = laneid >> 2, threadID_in_group = laneid % 4;
-    if (shape == BF16_K16) {
+    if (is_k16(shape)) {
         *row = i < 2 ? (threadID_in_group * 2) + (i & 0x1) : (threadID_in_group * 2) + (i & 0x1) + 8;
-    } else if (shape == BF16_K8) {
+    } else if (shape != TF32_K8) {
         *row = (threadID_in_group * 2) + i;
     } else {
         *row = i == 0 ? threadID_in_group : threadID_in_group + 4;
@@ -101,7 +118,9 @@ static void put(Shape shape, uint32_t* registers, int i, float x) {
     if (shape == TF32_K8) {
         registers[i] = bits_of(x) | 0x1fff;
     } else {
-        registers[i / 2] |= bits_of(x) >> 16 << (i % 2 ? 16 : 0);
+        const bool is_half = shape == F16_K16 || shape == F16_K8;
+        const uint32_t bits = is_half ? __half_as_ushort(__float2half_rn(x)) : bits_of(x) >> 16;
+        registers[i / 2] |= bits << (i % 2 ? 16 : 0);
     }
 }
 
@@ -148,6 +167,8 @@ static void expect_mma(int K) {
 
 TEST(mma_m16n8k16_bf16) { expect_mma<BF16_K16>(16); }
 TEST(mma_m16n8k8_bf16) { expect_mma<BF16_K8>(8); }
+TEST(mma_m16n8k16_f16) { expect_mma<F16_K16>(16); }
+TEST(mma_m16n8k8_f16) { expect_mma<F16_K8>(8); }
 TEST(mma_m16n8k8_tf32) { expect_mma<TF32_K8>(8); }
 
 __global__ void cvt_kernel(uint32_t* out, const float* x, int n) {

@@ -235,6 +235,7 @@ static void again() {
 static void names() {
     EXPECT(emu::short_name("plain_kernel") == "plain");
     EXPECT(emu::short_name("a_kernel [with Type = __nv_bfloat16; int HD = 64]") == "a<bf16,64>");
+    EXPECT(emu::short_name("a_kernel [with Type = __half; int HD = 64]") == "a<fp16,64>");
     EXPECT(emu::short_name("b_kernel [with bool X = true; size_t = long unsigned int]") == "b<true>");
     EXPECT(emu::short_name("c_kernel [with floatX = float]") == "c");
 }
@@ -247,7 +248,7 @@ static void report() {
     FILE* f = open_memstream(&text, &size);
     emu::print_traffic(f);
     fclose(f);
-    EXPECT(strstr(text, "transpose<32>     1       64   4.00   1.00       64  16.50  16.50 "
+    EXPECT(strstr(text, "transpose<32>    1       64   4.00   1.00       64  16.50  16.50 "
                         "     4.0   1.00      4.0   1.00\n"));
     EXPECT(strstr(text, "\n\ntest_traffic.cu:"));
     EXPECT(strstr(text, ": transpose<32>: shared load: 32 requests, 32.00 x least\n"));

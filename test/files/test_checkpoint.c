@@ -2,6 +2,7 @@
 // there is one, the tensor. test_gpt2.c saves and loads a model on every backend.
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
+#include "llmc/files/sums.h"
 #include "test/files/small_model.h"
 #include "test/test.h"
 #include <sys/resource.h>
@@ -55,7 +56,7 @@ TEST(a_folder_that_cannot_be_listed_ends_the_program_and_loses_nothing) {
     make_folder(out, ".tmp-step_00000005");
     static const char words[] = "cannot list the folder: Too many open files; nothing was changed";
     EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_list(out, &n));
-    EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_newest(out, &state));
+    EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_newest(out, &state, CHECKPOINT_READ));
     EXPECT_DEATH(EXIT_RUNTIME, words, forbid_more_files(); checkpoint_clean(out));
     EXPECT(has(out, "file") && has(out, "step_00000003") && has(out, ".tmp-step_00000005"));
     free(file);
@@ -92,6 +93,37 @@ TEST(removing_takes_all_of_one_checkpoint) {
     checkpoint_remove(path);
     EXPECT(!has(out, "step_00000003") && !has(out, ".tmp-removed-step_00000003") && has(out, "step_00000004"));
     EXPECT_DEATH(0, "cannot remove the old checkpoint: No such file", checkpoint_remove(path); exit(0)); // a warning
+    free(path);
+    free(out);
+}
+
+TEST(a_checkpoint_that_is_being_read_is_removed_later) {
+    char *out = new_folder(), *path = below(out, "step_00000003");
+    make_folder(out, "step_00000003");
+    make_folder(out, "step_00000004");
+    const int lock = checkpoint_hold(path);
+    EXPECT(lock >= 0);
+    checkpoint_rotate(out, 4, &(KeepRule){.newest = 1});
+    EXPECT(has(out, "step_00000003"));
+    close(lock);
+    checkpoint_rotate(out, 4, &(KeepRule){.newest = 1});
+    EXPECT(!has(out, "step_00000003") && has(out, "step_00000004"));
+    EXPECT(checkpoint_hold(path) == -1); // it was removed
+    free(path);
+    free(out);
+}
+
+TEST(what_is_set_aside_keeps_a_name_of_its_own) {
+    char *out = new_folder(), *path = below(out, "step_00000003");
+    static const char* const names[] = {"damaged-step_00000003", "damaged-step_00000003-2", "damaged-step_00000003-3"};
+    for (int i = 0; i < 3; i++) {
+        make_folder(out, "step_00000003");
+        checkpoint_set_aside(path, "damaged");
+        EXPECT(!has(out, "step_00000003") && has(out, names[i]) && has(out, names[0]));
+    }
+    expect_list(out, 0, 0, 0);
+    checkpoint_clean(out);
+    EXPECT(has(out, names[0]));
     free(path);
     free(out);
 }
@@ -145,24 +177,21 @@ TEST(the_newest_are_kept) {
     expect_list(out, 1, 50, 0);
     for (long long step = 60; step <= 80; step += 10) { free(save(out, m, step, 0)); }
     expect_list(out, 4, 80, 70); // 0: all are kept
-    free(save(out, m, 80, 0));  // over one of the same name
+    free(save(out, m, 80, 0));  // in the place of one that is not this run's
     expect_list(out, 4, 80, 70);
+    EXPECT(has(out, "replaced-step_00000080"));
     EXPECT(!has(out, ".tmp-step_00000080") && !has(out, ".tmp-removed-step_00000080"));
     free(out);
     close_model(m);
 }
 
-TEST(a_run_taken_back_keeps_what_it_saves) {
+TEST(newer_checkpoints_are_not_removed) {
     Model* m = open_model(C);
     char* out = new_folder();
     for (long long step = 10; step <= 30; step += 10) { free(save(out, m, step, 0)); }
-    char* path = save(out, m, 15, 1); // after resuming from step 10, by choice or because the newer ones are damaged
-    EXPECT(is_directory(path));
-    expect_list(out, 1, 15, 0);
-    free(path);
-    path = save(out, m, 20, 0); // 0: all are kept
-    expect_list(out, 2, 20, 15);
-    free(path);
+    free(save(out, m, 15, 1)); // they are not this run's
+    expect_list(out, 3, 30, 20);
+    EXPECT(has(out, "step_00000015") && !has(out, "step_00000010"));
     free(out);
     close_model(m);
 }
@@ -194,7 +223,8 @@ TEST(the_state_of_a_run_comes_back) {
     Config c;
     config_defaults(&c);
     TrainState s = state_at(123456789), back = state_at(0);
-    s.tokens = 300000000000, s.window = 1ull << 40;
+    s.tokens = 300000000000, s.window = 1ull << 40, s.updates = 123456780;
+    EXPECT(loss_scale_parse(&s.loss_scale, "dynamic:8", false, 9, &err));
     for (int i = 0; i < OUTLIER_WINDOW + 9; i++) { // full, and gone round
         outlier_update(&s.loss_window, 3.0 + rng_uniform(1, RNG_TEST, (uint64_t)i));
         if (i < 50) { outlier_update(&s.norm_window, 1.0 / (i + 3)); }
@@ -202,6 +232,9 @@ TEST(the_state_of_a_run_comes_back) {
     char *out = new_folder(), *path = save_with(out, m, &s, &c, &err);
     json_t* state = path ? checkpoint_verify(path, &err) : NULL;
     EXPECT(state && checkpoint_load(&h->o, &back, path, state, &err));
+    EXPECT(back.updates == s.updates);
+    const json_t* scale = json_object_get(state, "loss_scale");
+    EXPECT(json_real_value(json_object_get(scale, "scale")) == 8 && json_object_get(scale, "good_steps"));
     EXPECT(back.step == s.step && back.tokens == s.tokens && back.window == s.window && back.data_hash == s.data_hash);
     EXPECT(back.loss_window.count == OUTLIER_WINDOW && back.norm_window.count == 50);
     EXPECT(!memcmp(back.loss_window.values, s.loss_window.values, sizeof s.loss_window.values));
@@ -231,7 +264,7 @@ static char* new_checkpoint(void) {
 }
 
 static void expect_refused(const char* folder, const char* file, const char* words) {
-    Error err = {""};
+    Error err = {.text = ""};
     json_t* state = checkpoint_verify(folder, &err);
     char* name = below(folder, file);
     if (state || !strstr(err.text, name) || !strstr(err.text, words)) {
@@ -243,12 +276,12 @@ static void expect_refused(const char* folder, const char* file, const char* wor
 
 TEST(missing_files_are_named) {
     static const char* const files[] = {"model.safetensors", "optimizer.safetensors", "config.json",
-                                        "generation_config.json", "state.json"};
+                                        "generation_config.json", "state.json", "checkpoint.b2sums"};
     char* folder = new_checkpoint();
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         char *file = below(folder, files[i]), *away = below(folder, "away");
         EXPECT(rename(file, away) == 0);
-        expect_refused(folder, files[i], i < 4 ? "cannot open: No such file" : "there is no such file");
+        expect_refused(folder, files[i], "cannot open: No such file");
         EXPECT(rename(away, file) == 0);
         free(file);
         free(away);
@@ -271,13 +304,27 @@ static void edit_json(const char* folder, const char* file, const char* key, jso
     json_decref(object);
 }
 
-// The same for state.json, with a right checksum afterwards.
+// Computes the checksum of a file anew.
+static void sum_again(const char* folder, const char* file) {
+    Error err;
+    Sums sums;
+    char *path = below(folder, CHECKPOINT_SUMS), *edited = below(folder, file), hex[BLAKE2B_HEX + 1];
+    if (!sums_load(&sums, path, &err) || !sum_file(edited, 0, hex, &err)) { fatal("%s", err.text); }
+    sums_set(&sums, file, hex);
+    if (!sums_save(&sums, path, &err)) { fatal("%s", err.text); }
+    sums_free(&sums);
+    free(path);
+    free(edited);
+}
+
+// The same for state.json, with right checksums afterwards.
 static void edit_state(const char* folder, const char* key, json_t* value) {
     Error err;
     edit_json(folder, "state.json", key, value);
     edit_json(folder, "state.json", "checksum", json_hex(0));
     json_t* state = json_load_from(folder, "state.json", &err);
     if (!state || !state_save(folder, state, &err)) { fatal("%s", err.text); }
+    sum_again(folder, "state.json");
     json_decref(state);
 }
 
@@ -294,13 +341,31 @@ TEST(states_that_are_newer_edited_or_torn_are_refused) {
     edit_json(folder, "state.json", "checksum", NULL);
     expect_refused(folder, "state.json", "checksum is wrong");
     edit_state(folder, "checksums", NULL);
-    expect_refused(folder, "model.safetensors", "tensors are missing");
+    expect_refused(folder, "state.json", "checksums is missing or impossible");
     write_text(folder, "state.json", "{\"format\": 1,");
     expect_refused(folder, "state.json", "state.json:1: ");
     write_text(folder, "state.json", "[1]");
     expect_refused(folder, "state.json", "not a JSON object");
     write_text(folder, "state.json", "");
     expect_refused(folder, "state.json", "state.json:");
+    free(folder);
+}
+
+TEST(states_that_no_run_can_have_are_refused) {
+    static const char* const fields[] = {"step",        "tokens",      "window", "data_hash",
+                                         "loss_window", "norm_window", "options"};
+    char* folder = new_checkpoint();
+    for (int i = 0; i < 7; i++) {
+        json_t* state = json_load_from(folder, "state.json", &(Error){.text = ""});
+        edit_state(folder, fields[i], json_integer(-1));
+        expect_refused(folder, "state.json", fields[i]);
+        edit_state(folder, fields[i], NULL);
+        expect_refused(folder, "state.json", "is missing or impossible");
+        edit_state(folder, fields[i], json_incref(json_object_get(state, fields[i])));
+        json_decref(state);
+    }
+    edit_state(folder, "step", json_integer(1ll << 31));
+    expect_refused(folder, "state.json", "step is missing or impossible");
     free(folder);
 }
 
@@ -319,15 +384,16 @@ TEST(another_shape_in_config_json_is_refused) {
     free(folder);
 }
 
-TEST(checkpoints_without_checksums_of_their_json_files_load) { // those of early versions
+TEST(checkpoints_without_checksums_or_a_count_of_updates_load) { // those of early versions
     Error err;
     TrainState s = state_at(0);
     Model* m = open_model(C);
     char* folder = new_checkpoint();
-    edit_state(folder, "files", NULL);
+    edit_state(folder, "sums", NULL);
+    edit_state(folder, "updates", NULL);
     json_t* state = checkpoint_verify(folder, &err);
-    EXPECT(state && !json_object_get(state, "files"));
-    EXPECT(state && checkpoint_load(&m->o, &s, folder, state, &err) && s.step == 5);
+    EXPECT(state && !json_object_get(state, "loss_scale"));
+    EXPECT(state && checkpoint_load(&m->o, &s, folder, state, &err) && s.step == 5 && s.updates == 5);
     json_decref(state);
     edit_state(folder, "files", json_pack("{s:s}", "config.json", "0"));
     expect_refused(folder, "config.json", "damaged or edited");
@@ -344,6 +410,74 @@ static void flip_last_byte(const char* folder, const char* file) {
     fputc(byte ^ 1, f);
     fclose(f);
     free(path);
+}
+
+TEST(a_change_of_any_file_or_of_its_checksum_is_noticed) {
+    char *folder = new_checkpoint(), *sums = below(folder, CHECKPOINT_SUMS);
+    for (int i = 0; i < NUM_CHECKPOINT_FILES; i++) {
+        flip_last_byte(folder, CHECKPOINT_FILES[i]);
+        expect_refused(folder, CHECKPOINT_FILES[i], "");
+        flip_last_byte(folder, CHECKPOINT_FILES[i]);
+    }
+    flip_last_byte(folder, CHECKPOINT_SUMS);
+    expect_refused(folder, CHECKPOINT_SUMS, "damaged: line");
+    write_text(folder, CHECKPOINT_SUMS, "");
+    expect_refused(folder, "model.safetensors", "it has no checksum");
+    free(sums);
+    free(folder);
+}
+
+static void loop(const char* folder, const char* file) { // opening it fails, as a disk may
+    char* path = below(folder, file);
+    if (remove(path) != 0 || symlink(file, path) != 0) { fatal("symlink"); }
+    free(path);
+}
+
+TEST(a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged) {
+    Model* m = open_model(C);
+    json_t* state;
+    for (int i = 0; i < NUM_CHECKPOINT_FILES; i++) {
+        char* out = new_folder();
+        free(save(out, m, 1, 0));
+        char* newest = save(out, m, 2, 0);
+        loop(newest, CHECKPOINT_FILES[i]);
+        for (int use = CHECKPOINT_READ; use <= CHECKPOINT_CONTINUE; use++) {
+            EXPECT_DEATH(EXIT_RUNTIME, "cannot open: Too many levels of symbolic links; nothing was changed",
+                         checkpoint_newest(out, &state, (CheckpointUse)use));
+        }
+        expect_list(out, 2, 2, 1);
+        free(newest);
+        free(out);
+    }
+    close_model(m);
+}
+
+TEST(damaged_checkpoints_are_set_aside_by_the_run_that_goes_on_before_them) {
+    Model* m = open_model(C);
+    json_t* state;
+    char* out = new_folder();
+    free(save(out, m, 1, 0));
+    char *second = save(out, m, 2, 0), *third = save(out, m, 3, 0);
+    flip_last_byte(third, "optimizer.safetensors");
+    flip_last_byte(second, "model.safetensors");
+    char* path = checkpoint_newest(out, &state, CHECKPOINT_READ);
+    EXPECT(path && strstr(path, "step_00000001"));
+    expect_list(out, 3, 3, 2); // a reader changes nothing
+    json_decref(state);
+    free(path);
+    path = checkpoint_newest(out, &state, CHECKPOINT_CONTINUE);
+    EXPECT(path && strstr(path, "step_00000001"));
+    expect_list(out, 1, 1, 0);
+    EXPECT(has(out, "damaged-step_00000002/model.safetensors") && has(out, "damaged-step_00000003/state.json"));
+    json_decref(state);
+    flip_last_byte(path, "model.safetensors"); // the only one: it stays, so that the next start does not begin afresh
+    EXPECT_DEATH(EXIT_RUNTIME, "none of its 1 checkpoints", checkpoint_newest(out, &state, CHECKPOINT_CONTINUE));
+    expect_list(out, 1, 1, 0);
+    free(path);
+    free(second);
+    free(third);
+    free(out);
+    close_model(m);
 }
 
 TEST(damaged_tensors_are_named) {
@@ -364,22 +498,23 @@ TEST(the_newest_that_is_whole_is_taken) {
     Model* m = open_model(C);
     json_t* state = NULL;
     char* out = new_folder();
-    EXPECT(checkpoint_newest(out, &state) == NULL);
+    EXPECT(checkpoint_newest(out, &state, CHECKPOINT_READ) == NULL);
     for (long long step = 1; step <= 3; step++) { free(save(out, m, step, 0)); }
-    char *path = checkpoint_newest(out, &state), *third = below(out, "step_00000003"),
+    char *path = checkpoint_newest(out, &state, CHECKPOINT_READ), *third = below(out, "step_00000003"),
          *second = below(out, "step_00000002");
     EXPECT(!strcmp(path, third) && json_integer_value(json_object_get(state, "step")) == 3);
     free(path);
     json_decref(state);
     flip_last_byte(third, "optimizer.safetensors");
     EXPECT_DEATH(0, "tensor v.ln_f.bias is damaged (its checksum is wrong); trying the checkpoint before it",
-                 path = checkpoint_newest(out, &state);
+                 path = checkpoint_newest(out, &state, CHECKPOINT_READ);
                  exit(strcmp(path, second) || json_integer_value(json_object_get(state, "step")) != 2));
     flip_last_byte(second, "model.safetensors");
     char* first = below(out, "step_00000001");
     flip_last_byte(first, "state.json");
     write_text(first, "state.json", "{}");
-    EXPECT_DEATH(EXIT_RUNTIME, "none of its 3 checkpoints can be read", checkpoint_newest(out, &state));
+    EXPECT_DEATH(EXIT_RUNTIME, "none of its 3 checkpoints can be read",
+                 checkpoint_newest(out, &state, CHECKPOINT_READ));
     free(first);
     free(second);
     free(third);

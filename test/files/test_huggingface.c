@@ -40,7 +40,7 @@ static void write_part(const char* folder, const Model* m, const FolderOptions* 
              o->files > 1 ? format("model-%05d-of-%05d.safetensors", part + 1, o->files) : format("model.safetensors"),
          *path = below(folder, file);
     TensorBuffers b = tensor_buffers(&m->g.params_table);
-    const TensorBlock block = {o->prefix, m->o.masters, true};
+    const TensorBlock block = {.prefix = o->prefix, .data = m->o.masters, .hf_layout = true};
     const size_t mask[4] = {1, 1, MAX_T, MAX_T};
     must(safetensors_create(&w, path, &err), &err);
     for (int pass = 0; pass < 2; pass++) { // declare, write
@@ -79,7 +79,7 @@ static void write_part(const char* folder, const Model* m, const FolderOptions* 
                   : safetensors_declare(&w, "lm_head.weight", "F32", classifier, 2, &err),
              &err);
     }
-    must(safetensors_finish(&w, &err), &err);
+    must(safetensors_finish(&w, NULL, &err), &err);
     tensor_buffers_free(&b);
     free(path);
     free(file);
@@ -121,7 +121,7 @@ TEST(folders_of_all_kinds_give_the_same_weights) {
 }
 
 static void expect_weights_refused(const FolderOptions* o, const char* file, const char* words) {
-    Error err = {""};
+    Error err = {.text = ""};
     Model *m = open_model(C), *h = open_model(C);
     fill_weights(m);
     char *folder = write_folder(m, o), *path = below(folder, file);
@@ -170,7 +170,7 @@ TEST(parts_that_are_missing_are_named) {
 static const char PLAIN[] = "\"vocab_size\": 11, \"n_positions\": 6, \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2";
 
 static void expect_config(const char* entries, const char* words) { // words NULL: it is accepted
-    Error err = {""};
+    Error err = {.text = ""};
     GPT2Config m;
     char *folder = new_folder(), *text = format("{%s}", entries), *path = below(folder, "config.json");
     write_text(folder, "config.json", text);
@@ -201,8 +201,18 @@ TEST(settings_that_make_another_model_are_refused) {
     expect_setting("\"n_inner\": 32, \"n_ctx\": 6, \"unknown\": [1], \"model_type\": \"gpt2\", "
                    "\"scale_attn_by_inverse_layer_idx\": false",
                    NULL);
+    expect_setting("\"activation_function\": \"gelu_pytorch_tanh\", \"pruned_heads\": {}, "
+                   "\"add_cross_attention\": false, \"reorder_and_upcast_attn\": true, \"attn_pdrop\": 0.1",
+                   NULL);
     expect_setting("\"activation_function\": \"relu\"",
                    "config.json: activation_function is \"relu\": this program's GPT-2 has \"gelu_new\"");
+    expect_setting("\"activation_function\": \"gelu\"", "config.json: activation_function is \"gelu\"");
+    expect_setting("\"activation_function\": null", "config.json: activation_function is null");
+    expect_setting("\"add_cross_attention\": true", "config.json: add_cross_attention is true");
+    expect_setting("\"pruned_heads\": {\"0\": [1]}", "config.json: pruned_heads is {");
+    expect_setting("\"scale_attn_weights\": null", "config.json: scale_attn_weights is null"); // false, in Python
+    expect_setting("\"tie_word_embeddings\": null", "config.json: tie_word_embeddings is null");
+    expect_setting("\"quantization_config\": {\"bits\": 8}", "config.json: quantization_config is {");
     expect_setting("\"n_inner\": 16", "config.json: n_inner is 16: this program's GPT-2 has 32");
     expect_setting("\"tie_word_embeddings\": false", "config.json: tie_word_embeddings is false");
     expect_setting("\"model_type\": \"llama\"", "config.json: model_type is \"llama\"");
@@ -241,7 +251,7 @@ TEST(paths_that_are_no_folder_are_named) {
     EXPECT(!hf_load_config(none, true, &m, &err) && strstr(err.text, none) &&
            strstr(err.text, "there is no such folder"));
     EXPECT(!hf_load_config(file, true, &m, &err) && strstr(err.text, file) && strstr(err.text, "not a folder"));
-    EXPECT(!hf_load_config(folder, true, &m, &err) && strstr(err.text, "config.json: there is no such file"));
+    EXPECT(!hf_load_config(folder, true, &m, &err) && strstr(err.text, "config.json: cannot open: No such file"));
     free(none);
     free(file);
     free(folder);

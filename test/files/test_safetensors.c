@@ -129,7 +129,7 @@ static bool copy_mixed(const char* path, size_t piece, Error* err) {
             ok = safetensors_read(&s, t, at, data, n, err) && safetensors_write(&w, t->name, data, n, err);
         }
     }
-    ok = ok && safetensors_finish(&w, err);
+    ok = ok && safetensors_finish(&w, NULL, err);
     if (!ok) { safetensors_abandon(&w); }
     safetensors_close(&s);
     return ok;
@@ -178,10 +178,10 @@ TEST(writer_refuses_misuse) {
     EXPECT(safetensors_write(&w, "a", data, 4, &err));
     EXPECT(!safetensors_declare(&w, "late", "F32", &two, 1, &err) && strstr(err.text, "after the header"));
     EXPECT(!safetensors_annotate(&w, "late", "x", &err) && strstr(err.text, "after the header"));
-    EXPECT(!safetensors_finish(&w, &err) && strstr(err.text, "tensor a lacks 4 bytes"));
+    EXPECT(!safetensors_finish(&w, NULL, &err) && strstr(err.text, "tensor a lacks 4 bytes"));
     EXPECT(safetensors_write(&w, "a", data, 4, &err) && safetensors_write(&w, "none", data, 4, &err));
     EXPECT(!safetensors_write(&w, "a", data, 4, &err) && strstr(err.text, "expected the end"));
-    EXPECT(safetensors_finish(&w, &err));
+    EXPECT(safetensors_finish(&w, NULL, &err));
     SafeTensors s;
     EXPECT(safetensors_open(&s, path, &err) && s.count == 2);
     safetensors_close(&s);
@@ -199,7 +199,7 @@ TEST(a_full_disk_is_an_error) {
         EXPECT(safetensors_create(&w, "/dev/full", &err));
         EXPECT(safetensors_declare(&w, "x", "F32", large ? &n : &one, 1, &err));
         err.text[0] = 0;
-        EXPECT(!(safetensors_write(&w, "x", data, bytes, &err) && safetensors_finish(&w, &err)));
+        EXPECT(!(safetensors_write(&w, "x", data, bytes, &err) && safetensors_finish(&w, NULL, &err)));
         EXPECT(strstr(err.text, "/dev/full: cannot write: No space left on device"));
         safetensors_abandon(&w);
     }
@@ -344,7 +344,7 @@ static void put_tensor(const char* folder, const char* file, const char* name, f
     char* path = format("%s/%s", folder, file);
     if (!safetensors_create(&w, path, &err) || !safetensors_declare(&w, name, "F32", NULL, 0, &err) ||
         !safetensors_annotate(&w, "format", "pt", &err) || !safetensors_write(&w, name, &value, sizeof value, &err) ||
-        !safetensors_finish(&w, &err)) {
+        !safetensors_finish(&w, NULL, &err)) {
         fatal("%s", err.text);
     }
     free(path);
@@ -388,7 +388,7 @@ TEST(refuses_bad_indexes) {
         {"{\"weight_map\":{\"a\":\"absent.safetensors\"}}", "absent.safetensors: cannot open"},
         {"{\"weight_map\":7}", "there is no weight_map"},
         {"[]", "there is no weight_map"},
-        {"{", "model.safetensors.index.json: line 1"},
+        {"{", "model.safetensors.index.json:1: "},
         {"{\"weight_map\": {}}", "index.json: its weight_map names no tensors"},
     };
     Error err;

@@ -13,8 +13,9 @@ static const char STATE[] =
     "{\"checksum\": \"0000000000000000\", \"checksums\": {\"model.safetensors\": {\"transformer.wte.weight\": "
     "\"0123456789abcdef\"}, \"optimizer.safetensors\": {}}, \"data_hash\": \"0123456789abcdef\", \"files\": "
     "{\"config.json\": \"0123456789abcdef\"}, \"format\": 1, \"kernels\": {\"cpu\": \"avx2\"}, \"loss_window\": [1.5, "
-    "2e300], \"norm_window\": [], \"options\": {\"model\": \"d12\", \"dtype\": \"bf16\", \"batch_size\": 4, \"lr\": "
-    "0.0003, \"shuffle\": 1, \"prompt\": \"a\"}, \"step\": 3, \"tokens\": 300, \"window\": 9}";
+    "2e300], \"loss_scale\": {\"scale\": 65536.0, \"good_steps\": 7}, \"norm_window\": [], \"options\": {\"model\": "
+    "\"d12\", \"dtype\": \"bf16\", \"batch_size\": 4, \"lr\": 0.0003, \"shuffle\": 1, \"prompt\": \"a\"}, \"step\": "
+    "3, \"tokens\": 300, \"window\": 9}";
 static const char CONFIG_TEXT[] =
     "{\"vocab_size\": 11, \"n_positions\": 6, \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_inner\": null, "
     "\"layer_norm_epsilon\": 1e-05, \"activation_function\": \"gelu_new\", \"tie_word_embeddings\": true}";
@@ -65,6 +66,8 @@ static void check_state(const char* folder) {
     check_options(json_object_get(state, "options"));
     memset(&d, 0, sizeof d);
     if (outliers_from_json(&d, json_object_get(state, "loss_window"), &err) && d.count > OUTLIER_WINDOW) { abort(); }
+    LossScale scale = {.scale = 1, .is_dynamic = true};
+    if (loss_scale_from_json(&scale, json_object_get(state, "loss_scale"), &err) && !(scale.scale >= 1)) { abort(); }
     json_decref(checkpoint_verify(folder, &err));
     json_decref(state);
 }

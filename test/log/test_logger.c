@@ -3,6 +3,7 @@
 #include "llmc/log/outlier.h"
 #include "llmc/rng.h"
 #include "test/test.h"
+#include <glob.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 
@@ -150,7 +151,7 @@ TEST(step_line) {
             logger_step(&l, &r);
         }
         logger_val(&l, 3, 5.25);
-        logger_eval(&l, 3, "HellaSwag", 1, 4);
+        logger_eval(&l, 3, "HellaSwag", "some", 1, 4);
         logger_sample(&l, 3, "a\xff", 2);
         logger_close(&l, &err);
     });
@@ -211,10 +212,15 @@ TEST(records) {
         dup2(null, STDERR_FILENO);
         logger_save(&l, 1, "run/step_00000001");
         logger_skip(&l, 2, "grad", 6.5);
+        logger_overflow(&l, 3, 65536, 32768);
+        r = step_record(3);
+        r.norm = INFINITY;
+        r.loss_scale = 65536;
+        logger_step(&l, &r);
         dup2(errors, STDERR_FILENO);
         close(errors);
         close(null);
-        logger_eval(&l, 1, "HellaSwag", 1, 4);
+        logger_eval(&l, 1, "HellaSwag", "some", 1, 4);
         // Flushed line by line: all is there before the logger is closed.
         text = read_file(test_path("records/metrics.jsonl"), NULL, &err);
         EXPECT(logger_close(&l, &err));
@@ -235,12 +241,16 @@ TEST(records) {
     json_decref(sample);
     EXPECT(strstr(text, "{\"kind\":\"save\",\"step\":1,\"path\":\"run/step_00000001\"}\n"));
     EXPECT(strstr(text, "{\"kind\":\"skip\",\"step\":2,\"what\":\"grad\",\"z\":6.5}\n"));
-    EXPECT(strstr(text, "{\"kind\":\"eval\",\"step\":1,\"name\":\"HellaSwag\",\"correct\":1,\"total\":4,"
+    EXPECT(strstr(text, "{\"kind\":\"skip\",\"step\":3,\"what\":\"overflow\",\"loss_scale\":65536.0}\n"));
+    EXPECT(strstr(text, "\"norm\":null,") && strstr(text, "\"norm_z\":null,\"loss_scale\":65536.0}\n"));
+    EXPECT(strstr(text, "{\"kind\":\"eval\",\"step\":1,\"name\":\"HellaSwag\",\"rules\":\"some\",\"correct\":1,\"total\":4,"
                         "\"accuracy\":0.25}\n"));
     free(text);
     text = read_file(test_path("records/log.txt"), NULL, &err);
     EXPECT(text && strstr(text, "step    1/10 | loss 0.100000") && strstr(text, "\nval loss nan\n"));
     EXPECT(text && strstr(text, "\nskipping update due to grad z-score of 6.500000\n"));
+    EXPECT(text && strstr(text, "\nstep 3: the gradient overflowed with a loss scale of 65536: skipping its update; "
+                                "the scale is now 32768\n"));
     free(text);
 }
 
@@ -343,6 +353,69 @@ TEST(resume_cuts_logs) {
     free(text);
 }
 
+// How often a text has the words.
+static int count_of(const char* path, const char* words) {
+    Error err;
+    int count = 0;
+    char* text = read_file(path, NULL, &err);
+    for (const char* at = text; at && (at = strstr(at, words)); at++) { count++; }
+    free(text);
+    return count;
+}
+
+TEST(the_reason_of_the_end_is_the_last_record) {
+    Logger l;
+    Error err;
+    LoggerOptions o = options_for(test_path("end"), -1);
+    EXPECT(logger_open(&l, &o, &err));
+    logger_config(&l, 0, json_object());
+    EXPECT(logger_sync(&l, &err));
+    logger_end(&l, 7, "non-finite", "loss \"nan\"\xff");
+    logger_end(&l, 7, "error", "a second reason"); // the first one counts
+    EXPECT(logger_close(&l, &err));
+    char *metrics = read_file(test_path("end/metrics.jsonl"), NULL, &err), *last = strstr(metrics, "{\"kind\":\"end\"");
+    EXPECT(last && !strcmp(last, "{\"kind\":\"end\",\"step\":7,\"reason\":\"non-finite\","
+                                 "\"words\":\"loss \\\"nan\\\"\xef\xbf\xbd\"}\n"));
+    EXPECT(count_of(test_path("end/log.txt"), "ended after step 7: non-finite: loss \"nan\"") == 1);
+    EXPECT(count_of(test_path("end/log.txt"), "a second reason") == 0);
+    free(metrics);
+}
+
+// A kill between a checkpoint's rename and its records leaves none, or the first of them.
+TEST(the_record_of_the_checkpoint_resumed_from_is_restored) {
+    Logger l;
+    Error err;
+    char *metrics = format("%s", test_path("save/metrics.jsonl")), *text = format("%s", test_path("save/log.txt"));
+    write_run(test_path("save"), -1, 1, 4);
+    LoggerOptions o = options_for(test_path("save"), 4);
+    o.resume_path = "run/step_00000004";
+    for (int i = 0; i < 2; i++) { // added once
+        EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err));
+        EXPECT(count_of(metrics, "{\"kind\":\"save\",\"step\":4,\"path\":\"run/step_00000004\"}\n") == 1);
+        EXPECT(count_of(text, "saved step 4 to run/step_00000004\n") == 1);
+    }
+    write_run(test_path("save"), -1, 1, 4);
+    append(text, "saved step 4 to run/step_00000004\n");
+    EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err));
+    EXPECT(count_of(metrics, "\"save\"") == 1 && count_of(text, "saved step 4") == 1);
+    o.resume_path = NULL; // a checkpoint of another folder
+    write_run(test_path("save"), -1, 1, 4);
+    EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err) && count_of(metrics, "\"save\"") == 0);
+    free(metrics);
+    free(text);
+}
+
+TEST(logs_that_were_removed_are_missed) {
+    static const char* const names[] = {"gone/metrics.jsonl", "gone/log.txt"};
+    Logger l;
+    Error err;
+    for (int i = 0; i < 2; i++) {
+        LoggerOptions o = options_for(test_path("gone"), -1);
+        EXPECT(logger_open(&l, &o, &err) && remove(test_path(names[i])) == 0);
+        EXPECT(!logger_close(&l, &err) && strstr(err.text, names[i]) && strstr(err.text, "removed or replaced"));
+    }
+}
+
 TEST(other_ranks_are_silent) {
     Logger l;
     Error err;
@@ -416,46 +489,68 @@ TEST(bar_text) {
 // True if the terminal's line was erased just before `line` was written.
 static bool bar_is_erased_before(const char* text, const char* line) {
     const char* at = strstr(text, line);
-    return at && at - text >= 4 && memcmp(at - 4, "\r\033[K", 4) == 0;
+    return at && at - text >= 4 && memcmp(at - 4, "\r\033[J", 4) == 0;
+}
+
+// Returns what `child` writes to a terminal of 24 x 100 characters; NULL if there are no pseudo-terminals. The caller
+// frees it.
+static char* on_terminal(void (*child)(void)) {
+    size_t size = 0;
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) { return NULL; }
+    char* text = alloc_or_die(1 << 16, 1, "a terminal's text");
+    struct winsize window = {24, 100, 0, 0};
+    const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    EXPECT(slave >= 0 && ioctl(slave, TIOCSWINSZ, &window) == 0);
+    fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(slave, STDOUT_FILENO);
+        dup2(slave, STDERR_FILENO);
+        child();
+        _exit(0);
+    }
+    close(slave);
+    for (ssize_t n; size < (1 << 16) - 1 && (n = read(master, text + size, (1 << 16) - 1 - size)) > 0;) {
+        size += (size_t)n;
+    }
+    close(master);
+    int status = 1;
+    waitpid(pid, &status, 0);
+    EXPECT(status == 0);
+    return text;
+}
+
+static void log_to_terminal(const LoggerOptions* o) {
+    Logger l;
+    Error err;
+    if (!logger_open(&l, o, &err)) { _exit(1); }
+    for (int i = 1; i <= 3; i++) { StepRecord r = step_record(i); logger_step(&l, &r); }
+    logger_notice(&l, "a notice");
+    notice("a notice of another module");
+    logger_draw_bar(&l);
+    logger_sample(&l, 3, "a\tb\n\033[2J\b\177\xc2\x9b\xff\0\r\xe2\x82\xac\xc2\xa0.\xe2\x82", 23);
+    if (!logger_close(&l, &err)) { _exit(1); }
+}
+
+static void log_with_bar(void) {
+    LoggerOptions o = options_for(NULL, -1);
+    log_to_terminal(&o);
+}
+
+static void log_with_panel(void) {
+    LoggerOptions o = options_for(NULL, -1);
+    o.has_panel = true;
+    log_to_terminal(&o);
 }
 
 // On a terminal of 100 columns every line is printed whole after the bar was erased, whoever prints it, and the bar is
 // gone at the end. A sample cannot send the terminal anything but characters to show.
 TEST(terminal) {
-    Logger l;
-    Error err;
-    static char text[1 << 16];
-    size_t size = 0;
-    int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) { SKIP("no pseudo-terminal"); }
-    struct winsize window = {24, 100, 0, 0};
-    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
-    EXPECT(slave >= 0 && ioctl(slave, TIOCSWINSZ, &window) == 0);
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(slave, STDOUT_FILENO);
-        dup2(slave, STDERR_FILENO);
-        LoggerOptions o = options_for(NULL, -1);
-        if (!logger_open(&l, &o, &err)) { _exit(1); }
-        for (int i = 1; i <= 3; i++) { StepRecord r = step_record(i); logger_step(&l, &r); }
-        logger_notice(&l, "a notice");
-        notice("a notice of another module");
-        logger_draw_bar(&l);
-        logger_sample(&l, 3, "a\tb\n\033[2J\b\177\xc2\x9b\xff\0\r\xe2\x82\xac\xc2\xa0.\xe2\x82", 23);
-        _exit(!logger_close(&l, &err));
-    }
-    close(slave);
-    for (ssize_t n; size < sizeof text - 1 && (n = read(master, text + size, sizeof text - 1 - size)) > 0;) {
-        size += (size_t)n;
-    }
-    close(master);
-    int status = 1;
-    waitpid(child, &status, 0);
-    EXPECT(status == 0);
-    text[size] = 0;
-    EXPECT(strncmp(text, "\r\033[Kstep    1/10", 16) == 0);
-    EXPECT(strstr(text, "\r\033[Kstep    2/10 | loss"));
+    char* text = on_terminal(log_with_bar);
+    if (!text) { SKIP("no pseudo-terminal"); }
+    EXPECT(strncmp(text, "\r\033[Jstep    1/10", 16) == 0);
+    EXPECT(strstr(text, "\r\033[Jstep    2/10 | loss"));
     EXPECT(bar_is_erased_before(text, "a notice\r\n") && bar_is_erased_before(text, "a notice of another module\r\n"));
     EXPECT(bar_is_erased_before(text, "generating:\r\n---\r\n") && bar_is_erased_before(text, "total average"));
     EXPECT(strstr(text, "total average iteration time: 262.144000 ms\r\n"));
@@ -464,7 +559,121 @@ TEST(terminal) {
                         "\r\n---\r\n"));
     char* bar = strstr(text, "\r[");
     EXPECT(bar && strstr(bar, "| step 1/10 |") && strcspn(bar, "\033") <= 100);
-    EXPECT(strcmp(text + size - 5, " ms\r\n") == 0);
+    EXPECT(strcmp(text + strlen(text) - 5, " ms\r\n") == 0);
+    free(text);
+}
+
+// The panel takes the place of the step lines. After each of its four rows the cursor goes back to the first one, where
+// all other output erases it; no mode of the terminal is set, such as a hidden cursor.
+TEST(a_panel_leaves_the_terminal_as_it_was) {
+    char* text = on_terminal(log_with_panel);
+    if (!text) { SKIP("no pseudo-terminal"); }
+    EXPECT(!strstr(text, "step    1/10") && !strstr(text, "\033[?"));
+    EXPECT(strncmp(text, "\r[====", 6) == 0 && strstr(text, "| step 3/10 |"));
+    EXPECT(strstr(text, "\033[K\r\nloss  10.9800  \xe2\x96\x81\033[K\r\nnorm  15.4000  "));
+    EXPECT(bar_is_erased_before(text, "a notice\r\n") && bar_is_erased_before(text, "a notice of another module\r\n"));
+    EXPECT(bar_is_erased_before(text, "generating:\r\n---\r\n") && bar_is_erased_before(text, "total average"));
+    int row = 0; // below the first one of the panel
+    for (const char* p = text; *p; p++) {
+        int up = 0;
+        row = strncmp(p, "\r[=", 3) ? row + (*p == '\n') : 0;
+        if (sscanf(p, "\033[%dA", &up) == 1) { EXPECT(up == 3 && row == 3); }
+    }
+    EXPECT(strcmp(text + strlen(text) - 5, " ms\r\n") == 0);
+    free(text);
+    CAPTURE(text, { // no terminal, no panel
+        Logger l;
+        Error err;
+        LoggerOptions o = options_for(NULL, -1);
+        o.has_panel = true;
+        StepRecord r = step_record(1);
+        EXPECT(logger_open(&l, &o, &err));
+        logger_step(&l, &r);
+        EXPECT(logger_close(&l, &err));
+    });
+    EXPECT(text && strstr(text, "step    1/10 |") && !strstr(text, "loss  10.98"));
+    free(text);
+}
+
+// Ranks: the slowest one and its time over the median, of an even number the smaller one of the two in the middle.
+TEST(ranks_are_compared) {
+    Logger l;
+    Error err;
+    char *text, *ignored;
+    LoggerOptions o = options_for(test_path("ranks"), -1);
+    CAPTURE(ignored, {
+        EXPECT(logger_open(&l, &o, &err));
+        const int errors = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
+        dup2(null, STDERR_FILENO);
+        logger_ranks(&l, 100, (const double[]){0.25, 0.3, 0.2, 0.1}, 4);
+        logger_ranks(&l, 200, (const double[]){0.25, 0.26, 0.2}, 3);
+        dup2(errors, STDERR_FILENO);
+        close(errors);
+        close(null);
+        EXPECT(l.slowdown == 0.26 / 0.25);
+        EXPECT(logger_close(&l, &err));
+    });
+    free(ignored);
+    text = read_file(test_path("ranks/metrics.jsonl"), NULL, &err);
+    EXPECT(text && !strcmp(text, "{\"kind\":\"ranks\",\"step\":100,\"slowest\":1,\"ms\":300.0,\"slowdown\":1.5}\n"
+                                 "{\"kind\":\"ranks\",\"step\":200,\"slowest\":1,\"ms\":260.0,\"slowdown\":1.04}\n"));
+    free(text);
+    text = read_file(test_path("ranks/log.txt"), NULL, &err); // the second one is not worth a notice
+    EXPECT(text && !strcmp(text, "step 100: rank 1 is the slowest: it computed for 300.00 ms, "
+                                 "1.50 times the median\n"));
+    free(text);
+}
+
+// Steps that are done again are lost time, also those of a start that is cut away itself.
+TEST(lost_steps_are_counted) {
+    Error err;
+    write_run(test_path("lost"), -1, 1, 9);
+    append(test_path("lost/metrics.jsonl"), "{\"kind\":\"ranks\",\"step\":9,\"slowest\":0,\"ms\":5.0}\n");
+    write_run(test_path("lost"), 6, 7, 8); // 7, 8, 9 are lost
+    write_run(test_path("lost"), 4, 5, 5); // and 5, 6, 7, 8
+    char* text = read_file(test_path("lost/metrics.jsonl"), NULL, &err);
+    EXPECT(text && strstr(text, "\"lost_steps\":7,\"lost_ms\":1835.008}\n")); // 7 * 262.144 ms
+    const char* config = text ? strstr(text, "lost_steps") : NULL;
+    EXPECT(config && !strstr(config + 1, "lost_steps"));
+    free(text);
+}
+
+// Event files have what the logs have; a resumed start says from which step on it replaces what the ones before have.
+TEST(event_files_follow_the_logs) {
+    Error err;
+    glob_t found;
+    for (int start = 0; start < 2; start++) {
+        Logger l;
+        char* ignored;
+        LoggerOptions o = options_for(test_path("events"), start ? 4 : -1);
+        o.has_tensorboard = true;
+        CAPTURE(ignored, {
+            EXPECT(logger_open(&l, &o, &err));
+            logger_config(&l, 0, json_pack("{s:s}", "device", "some CPU"));
+            StepRecord r = step_record(start ? 5 : 1);
+            logger_step(&l, &r);
+            logger_val(&l, 1, 2.5);
+            logger_sample(&l, 1, "once\xff", 5);
+            logger_eval(&l, 1, "HellaSwag", "some", 1, 4);
+            EXPECT(logger_close(&l, &err));
+        });
+        free(ignored);
+    }
+    EXPECT(glob(test_path("events/tensorboard/events.out.tfevents.*"), 0, NULL, &found) == 0 && found.gl_pathc == 2);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        static const char* const words[] = {"brain.Event:2", "config/text_summary", "some CPU", "train/loss",
+                                            "train/lr", "speed/tok_s", "val/loss", "once\xef\xbf\xbd",
+                                            "eval/HellaSwag"};
+        size_t size;
+        char* text = read_file(found.gl_pathv[i], &size, &err);
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+            if (!memmem(text, size, words[k], strlen(words[k]))) { TEST_FAIL("no %s in file %zu", words[k], i); }
+        }
+        EXPECT((memmem(text, size, "\x3a\x02\x08\x01", 4) != NULL));       // SessionLog START
+        EXPECT((memmem(text, size, "\x10\x05\x3a\x02\x08\x01", 6) != NULL) == (i == 1)); // of step 5
+        free(text);
+    }
+    globfree(&found);
 }
 
 TEST_MAIN()

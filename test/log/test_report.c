@@ -17,7 +17,7 @@ static char* make_run(const char* name, const char* metrics) {
 }
 
 // Makes a run: a config with this batch_size, then `steps` updates of 1000 tokens whose loss falls from 11 to `end`,
-// with one spike, a validation every tenth of the run, a save, a skip, samples and an eval.
+// with one spike, a validation every tenth of the run, a save, two skips, samples and an eval.
 static char* make_curve(const char* name, int steps, double end, int batch_size) {
     Page page = {NULL, 0, 0};
     page_add(&page, "{\"kind\":\"config\",\"step\":0,\"options\":{\"lr\":0.0006,\"batch_size\":%d,\"dtype\":\"bf16\"},"
@@ -37,7 +37,8 @@ static char* make_curve(const char* name, int steps, double end, int batch_size)
                  15.0 * exp(-0.1 * s) + 0.2, 6e-4 * s / steps);
     }
     page_add(&page, "{\"kind\":\"save\",\"step\":%d,\"path\":\"run/step_1\"}\n"
-             "{\"kind\":\"skip\",\"step\":2,\"what\":\"loss\",\"z\":6.5}\n", steps);
+             "{\"kind\":\"skip\",\"step\":2,\"what\":\"loss\",\"z\":6.5}\n"
+             "{\"kind\":\"skip\",\"step\":3,\"what\":\"overflow\",\"loss_scale\":65536.0}\n", steps);
     page_add(&page, "{\"kind\":\"sample\",\"step\":0,\"text\":\"first <b> & \\\"x\\\" \\u0001 \xe2\x82\xac\"}\n"
              "{\"kind\":\"sample\",\"step\":1,\"text\":\"in between\"}\n"
              "{\"kind\":\"sample\",\"step\":%d,\"text\":\"the last\"}\n", steps);
@@ -166,10 +167,16 @@ TEST(one_run) {
                "<span>Training time</span><b>1:40</b>", "<span>Tokens/s</span><b>4.00k</b>",
                "<span>Mean MFU</span><b>50.0%</b>", "<span>HellaSwag</span><b>29.55%</b>");
     EXPECT_ALL(text, "first &#60;b&#62; &#38; &#34;x&#34; \xef\xbf\xbd \xe2\x82\xac</pre>", "the last</pre>",
-               "floor 1.4375</text>", "<dt>batch_size</dt><dd>64</dd>", "<dt>model.L</dt><dd>12</dd>", "run/step_1",
-               "loss z-score 6.50", ">steps</text>");
-    EXPECT(!strstr(text, "in between") && !strstr(text, ">tokens</text>") && !strstr(text, "class=\"differs\""));
-    EXPECT(count_of(text, "<svg class=\"plot\"") == CHART_COUNT && count_of(text, "class=\"line c0\"") == CHART_COUNT);
+               "floor <b>1.4375</b>", "<dt>batch_size</dt><dd>64</dd>", "<dt>model.L</dt><dd>12</dd>", "run/step_1",
+               "loss z-score 6.50", "overflow with a loss scale of 65536", ">steps</text>");
+    EXPECT(!strstr(text, ">tokens</text>") && !strstr(text, "class=\"differs\""));
+    const char* between = strstr(text, "<details><summary>1 between</summary>\n"
+                                       "<div><h3>step 1</h3><pre>in between</pre>");
+    EXPECT(between && strstr(text, "first &#60;b&#62;") < between && strstr(between, "the last</pre>"));
+    // the first chart in two sizes, with training, validation and the faint losses below; the others with one line
+    EXPECT(count_of(text, "<svg class=\"plot\"") == CHART_COUNT + 1);
+    EXPECT(count_of(text, "class=\"line c0\"") == CHART_COUNT - 1 && count_of(text, "class=\"line c1\"") == 2);
+    EXPECT(count_of(text, "class=\"line c0 smooth\"") == 2 && count_of(text, "class=\"faint c0\"") == 2);
     EXPECT(count_of(text, "http") == 1 && !strstr(text, "src=") && !strstr(text, "url(")); // XHTML's name; no loads
     EXPECT(!strstr(text, "nan") && !strstr(text, "inf"));
     EXPECT(check_paths(text) == 400);
@@ -185,13 +192,13 @@ TEST(several_runs) {
     if (!text) { return; }
     EXPECT_ALL(text, "<h1>3 runs compared</h1>", "<th>Best val loss</th>", "</i>a</th>", "<td>3.2500</td>",
                "<td>3.5000</td>", "<tr class=\"differs\"><th>batch_size</th><td>64</td><td>32</td><td></td>",
-               "Events of a (2)", "a, first, step 0", "b, last, step 300", "data-name=\"b\"");
+               "Events of a (3)", "<h2>Samples of b</h2>", "data-name=\"b\"", "data-name=\"b, validation\"");
     EXPECT(strstr(text, ">steps</text>") != NULL); // the empty run has no tokens
-    EXPECT(count_of(text, "class=\"line c1\"") == CHART_COUNT && !strstr(text, "class=\"line c2\""));
+    EXPECT(count_of(text, "class=\"line c1\"") == CHART_COUNT + 1 && !strstr(text, "class=\"line c2\""));
     free(text);
     text = report_on(folders, 2, &err);
     EXPECT(text && strstr(text, ">tokens</text>") && !strstr(text, ">steps</text>"));
-    EXPECT(text && strstr(text, "<tr><th>lr</th>") && count_of(text, "floor 1.4375</text>") == 1);
+    EXPECT(text && strstr(text, "<tr><th>lr</th>"));
     free(text);
     for (int i = 0; i < 3; i++) { free(folders[i]); }
 }
@@ -206,9 +213,10 @@ TEST(long_run_is_thinned) {
     size_t most = check_paths(text);
     EXPECT(most <= CHART_MAX_POINTS && most > 1000);
     const char* plot = strstr(text, "<svg class=\"plot\"");
-    double low = 0.0, high = 0.0, x = 0.0, y = 0.0, best = 1e9, height = 340 - CHART_TOP - CHART_BOTTOM;
+    double low = 0.0, high = 0.0, x = 0.0, y = 0.0, best = 1e9, height = CHART_WIDE.height - CHART_TOP - CHART_BOTTOM;
     EXPECT(plot && sscanf(strstr(plot, "data-low"), "data-low=\"%lf\" data-high=\"%lf\"", &low, &high) == 2);
-    double want = height * (1.0 - (5.55 - low) / (high - low)), middle = (1120 - CHART_LEFT - CHART_RIGHT) / 2.0;
+    double want = height * (1.0 - (5.55 - low) / (high - low));
+    double middle = (CHART_WIDE.width - CHART_LEFT - CHART_RIGHT) / 2.0;
     const char* d = strstr(strstr(plot, "class=\"faint c0\""), " d=\"M") + 5;
     for (char* end; ; d = end) {
         x = strtod(d, &end);
@@ -222,6 +230,40 @@ TEST(long_run_is_thinned) {
     EXPECT(high < 9.0);
     free(text);
     free(folder);
+}
+
+// Levels are drawn in the frame alone, and widen it only if the losses keep half of it. A published curve stands at the
+// same tokens.
+TEST(floors_and_published_losses) {
+    Error err;
+    static const char* const shards[] = {"data/fineweb_val_000000.bin", "data/finewebedu_val_000000.bin", "mine.bin"};
+    for (int i = 0; i < 3; i++) {
+        Page page = {NULL, 0, 0};
+        page_add(&page, "{\"kind\":\"config\",\"step\":0,\"options\":{\"val_data\":\"%s\",\"tokenizer\":\"gpt2\"},"
+                 "\"model\":{\"parameters\":124439808},\"floor\":%s}\n", shards[i], i ? "-20" : "3.1");
+        for (int step = 1; step <= 100; step++) {
+            page_add(&page, "{\"kind\":\"train\",\"step\":%d,\"tokens\":%lld,\"loss\":%f,\"ms\":2000}\n", step,
+                     step * 104857600LL, 3.3 + 0.01 * (100 - step));
+        }
+        char *folder = make_run("published", page.text), *text = report_on(&folder, 1, &err);
+        EXPECT(text && well_formed(text));
+        EXPECT(count_of(text, "floor 3.1") == (i ? 0u : 2u) && !strstr(text, "floor -20"));
+        EXPECT(strstr(text, i ? "floor <b>-20" : "floor <b>3.1"));
+        EXPECT(count_of(text, "OpenAI&#39;s GPT-2 124M 3.4250</text>") == (i == 0 ? 2u : 0u));
+        EXPECT(count_of(text, "OpenAI&#39;s GPT-2 124M 3.2924</text>") == (i == 1 ? 2u : 0u));
+        const char* curve = strstr(text, "class=\"line published\"");
+        EXPECT((curve != NULL) == (i == 0));
+        if (curve) { // after 250 steps of 2^19 tokens it is at step 1.25 of 100
+            double x = 0;
+            const char* second = strchr(strchr(strstr(curve, " d=\"M") + 5, ' ') + 1, ' ');
+            EXPECT(sscanf(second, "%lf", &x) == 1);
+            EXPECT_NEAR(x, 1.25 / 100 * (CHART_WIDE.width - CHART_LEFT - CHART_RIGHT), 0.06);
+        }
+        EXPECT(strstr(text, "\"seconds\":[0,1,2,3,")); // 200 rows of a step of 2 s each: every half step
+        free(text);
+        free(folder);
+        free(page.text);
+    }
 }
 
 // A page is written, whatever is missing or strange.
@@ -241,7 +283,7 @@ TEST(strange_runs) {
         "{\"kind\":\"train\",\"step\":9223372036854775807,\"tokens\":9223372036854775807,\"loss\":5.0}\n",
         "{\"kind\":\"train\",\"step\":-5,\"tokens\":-7,\"loss\":5.0}\n{\"kind\":\"val\",\"step\":-9,\"loss\":5.0}\n",
         "{\"kind\":\"config\",\"step\":0,\"options\":[1],\"model\":\"x\",\"device\":null,\"date\":1,\"floor\":-1e300}\n"
-        "{\"kind\":\"config\",\"step\":5,\"options\":{\"<\":{\"a\":[1,2]},\"&\":\"\\\"\"}}\n",
+        "{\"kind\":\"config\",\"step\":5,\"lost_steps\":7,\"options\":{\"<\":{\"a\":[1,2]},\"&\":\"\\\"\"}}\n",
         "{\"kind\":\"sample\",\"step\":0}\n{\"kind\":\"eval\",\"step\":0}\n"
         "{\"kind\":\"skip\",\"step\":0}\n{\"kind\":\"save\",\"step\":1}\n",
         "{\"kind\":\"train\",\"step\":1,\"loss\":5.0}\n{\"kind\":\"train\",\"step\":2,\"lo",
@@ -258,10 +300,11 @@ TEST(strange_runs) {
         if (!text) { continue; }
         check_paths(text);
         if (!well_formed(text) || strstr(text, "=\"nan") || strstr(text, "inf\"")) { TEST_FAIL("in run %d", i); }
-        if (i == 0) { EXPECT(count_of(text, ">no data yet<") == CHART_COUNT && strstr(text, "not recorded")); }
+        if (i == 0) { EXPECT(count_of(text, ">no data yet<") == CHART_COUNT + 1 && strstr(text, "not recorded")); }
         if (i == 2) { EXPECT(strstr(text, "class=\"dots c0\"")); }
         if (i == 3) { EXPECT(count_of(text, "<td>loss not finite</td>") == 2); }
         if (i == 9) { EXPECT(strstr(text, "<dt>&#38;</dt><dd>&#34;</dd>") && strstr(text, "<td>resumed</td>")); }
+        if (i == 9) { EXPECT(strstr(text, ", 7 steps done again</td>") && !strstr(text, "<dt>lost_steps")); }
         if (i == 11) { EXPECT(strstr(text, "<span>Steps</span><b>1</b>")); }
         free(text);
     }

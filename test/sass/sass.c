@@ -3,7 +3,8 @@
 // reach at most. Fails on local memory in a loop, on generic accesses, and where a recorded bound is exceeded.
 //
 // usage: sass check|record LAUNCHES BOUNDS <DUMP
-//   DUMP      output of `cuobjdump -res-usage -sass OBJECT`, names demangled, after a line "type bf16" or "type fp32"
+//   DUMP      output of `cuobjdump -res-usage -sass OBJECT`, names demangled, after a line "type bf16" (or fp16, fp32).
+//             Turing's machine code is another one: its types are called fp16-75 and fp32-75
 //   LAUNCHES  lines of type, kernel, threads of a block, dynamic shared memory (launches.cu); for other kernels
 //             DEFAULT_THREADS and 0
 //   BOUNDS    what `record` prints (bounds.txt)
@@ -25,23 +26,29 @@ enum { TENSOR, FMA, ALU, MUFU, LSU, OTHER, PIPES };
 // Compute Capability". Clocks that a warp's instruction occupies its quarter of an SM: the same guide, "Throughput of
 // Native Arithmetic Instructions"; of mma.m16n8k16 in bf16: from the peaks and clocks of the data sheets of A100, A40,
 // L40S, H100 SXM, B200 and RTX PRO 6000, as 2048 multiply-adds / (those of an SM in a clock / 4). On 9.0 and 10.0 only
-// other instructions (wgmma, tcgen05) reach that peak.
+// other instructions (wgmma, tcgen05) reach that peak. 7.5: of mma.m16n8k8 in fp16 with sums in fp32 on a T4, 1024
+// multiply-adds; a GeForce takes twice as long. Bytes of shared memory in a clock: NVIDIA's white paper on GA102, which
+// names Turing's too.
 
 typedef struct {
     int arch, threads, blocks, shared_kb;
     double tensor, fma, alu; // clocks for an instruction of a warp
+    int block_reserved;      // bytes of shared memory that the system takes from each block
+    int shared_bytes;        // of shared memory that an SM moves in a clock
 } Gpu;
 
 static const Gpu GPUS[] = {
-    {80, 2048, 32, 164, 8, 2, 2},  {86, 1536, 16, 100, 16, 1, 2}, {89, 1536, 24, 100, 16, 1, 2},
-    {90, 2048, 32, 228, 4, 1, 2},  {100, 2048, 32, 228, 2, 1, 2}, {120, 1536, 24, 100, 16, 1, 2},
+    {75, 1024, 16, 64, 8, 2, 2, 0, 64},       {80, 2048, 32, 164, 8, 2, 2, 1024, 128},
+    {86, 1536, 16, 100, 16, 1, 2, 1024, 128}, {89, 1536, 24, 100, 16, 1, 2, 1024, 128},
+    {90, 2048, 32, 228, 4, 1, 2, 1024, 128},  {100, 2048, 32, 228, 2, 1, 2, 1024, 128},
+    {120, 1536, 24, 100, 16, 1, 2, 1024, 128},
 };
 enum {
     REGISTERS = 65536,
     REGISTER_UNIT = 256, // a warp's registers are allocated in such units
-    BLOCK_RESERVED = 1024, // bytes of shared memory that the system takes from each block
     MUFU_CLOCKS = 8,
-    WAVEFRONT_CLOCKS = 4, // 128 bytes of shared memory in a clock, for four quarters
+    WAVEFRONT_BYTES = 128, // of the shared memory's banks
+    QUARTERS = 4, // of an SM, which share its shared memory
 };
 
 static const Gpu* find_gpu(int arch) {
@@ -97,7 +104,7 @@ static int pipe_of(const char* op) {
     if (is_one_of(op, "MUFU F2I I2F F2F FRND POPC FLO")) { return MUFU; }
     if (is_one_of(op, "LDG STG LDS STS LDSM LDGSTS LD ST LDL STL ATOM ATOMG ATOMS RED REDG SHFL")) { return LSU; }
     if (op[0] == 'U' || is_one_of(op, "R2UR S2UR S2R CS2R LDC LDCU BRA BSSY BSYNC BAR NOP EXIT RET CALL WARPSYNC "
-                                      "DEPBAR LDGDEPBAR BREAK ENDCOLLECTIVE ERRBAR MEMBAR")) {
+                                      "BMOV YIELD DEPBAR LDGDEPBAR BREAK ENDCOLLECTIVE ERRBAR MEMBAR")) {
         return OTHER;
     }
     return ALU;
@@ -153,7 +160,8 @@ static int blocks_per_sm(const Kernel* k, const Gpu* gpu, int threads, int dynam
     const int warp_registers = (k->registers * 32 + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
     // a quarter of the registers belongs to each quarter of the SM, which runs a quarter of the warps
     const int by_registers = REGISTERS / 4 / warp_registers * 4 / warps;
-    const int by_shared = gpu->shared_kb * 1024 / (k->shared + dynamic + BLOCK_RESERVED);
+    const int shared = k->shared + dynamic + gpu->block_reserved;
+    const int by_shared = !shared ? gpu->blocks : gpu->shared_kb * 1024 / shared;
     int blocks = gpu->threads / (warps * 32);
     if (by_registers < blocks) { blocks = by_registers; }
     if (by_shared < blocks) { blocks = by_shared; }
@@ -185,7 +193,8 @@ static void measure(const Kernel* k, int threads, int dynamic, Report* r) {
 // and one instruction is issued in a clock.
 static double static_bound(const Gpu* gpu, const Report* r) {
     const double clocks[] = {r->pipe[TENSOR] * gpu->tensor, r->pipe[FMA] * gpu->fma, r->pipe[ALU] * gpu->alu,
-                             r->pipe[MUFU] * MUFU_CLOCKS, r->wavefronts * WAVEFRONT_CLOCKS, r->loop};
+                             r->pipe[MUFU] * MUFU_CLOCKS,
+                             r->wavefronts * WAVEFRONT_BYTES / gpu->shared_bytes * QUARTERS, r->loop};
     double longest = 1;
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
         if (clocks[i] > longest) { longest = clocks[i]; }
@@ -295,7 +304,7 @@ typedef struct {
 
 enum { COLUMNS = 12, LOCAL = 10, GENERIC };
 static const Column COLUMN[COLUMNS] = {
-    {"blocks", true, true}, {"blocks100", true, true}, {"loop", false, false}, {"tensor", true, true},
+    {"blocks", true, true}, {"blk100", true, true}, {"loop", false, false}, {"mma", true, true},
     {"fma", false, false},  {"alu", false, false},     {"mufu", false, true},  {"lsu", false, true},
     {"global", false, true}, {"shared", false, true},  {"local", false, true},   {"generic", false, true},
 };
@@ -392,17 +401,25 @@ static void record(const char* launches) {
         }
         widen(bound, k, &r);
     }
-    printf("# Printed by `sh test/sass.sh build/release record 80 86 89 90 100 120` (nvcc 13.0.88).\n"
-           "# At least: blocks on an SM (blocks100: of GPUs with 100 KB of shared memory), tensor instructions of the\n"
-           "# main loop. At most, over these GPUs: instructions of the main loop, all and by pipe; of the kernel:\n"
-           "# global and shared accesses of less than 128 bits, local ones in loops, generic ones.\n");
-    printf("%-4s %-44s", "#", "kernel");
+    printf("# Printed by `sh test/sass.sh build/release record 75 80 86 89 90 100 120` (nvcc 13.0.88).\n"
+           "# At least: blocks on an SM (blk100: of GPUs with 100 KB of shared memory), mma: tensor instructions of\n"
+           "# the main loop. At most, over these GPUs: instructions of the main loop, all and by pipe; of the kernel:\n"
+           "# global and shared accesses of less than 128 bits, local ones in loops, generic ones. fp16-75: on Turing "
+           "alone.\n");
+    printf("%-7s %-41s", "#", "kernel");
     for (int c = 0; c < COLUMNS; c++) { printf(" %s", COLUMN[c].name); }
     for (int i = 0; i < count; i++) {
-        printf("\n%-4s %-44s", bounds[i].type, bounds[i].name);
+        printf("\n%-7s %-41s", bounds[i].type, bounds[i].name);
         for (int c = 0; c < COLUMNS; c++) { printf(" %*d", (int)strlen(COLUMN[c].name), bounds[i].value[c]); }
     }
     printf("\n");
+}
+
+static bool was_read(const char* type) {
+    for (int i = 0; i < kernel_count; i++) {
+        if (!strcmp(kernels[i].type, type)) { return true; }
+    }
+    return false;
 }
 
 static bool check(const char* launches, const char* path) {
@@ -429,7 +446,7 @@ static bool check(const char* launches, const char* path) {
         }
     }
     for (int i = 0; i < count; i++) {
-        if (bounds[i].used) { continue; }
+        if (bounds[i].used || !was_read(bounds[i].type)) { continue; }
         printf("FAILED  %s %s has bounds in %s, but no code\n", bounds[i].type, bounds[i].name, path);
         failed++;
     }

@@ -2,7 +2,7 @@
 // error for what the library refuses (emu/lt_rules.h). Constants have the values of NVIDIA's header; test_enums.cu
 // compares them where that is installed.
 //
-// Emulated: fp32, bf16 and fp8 matrices, column-major, strided batches, compute types 32F, 32F_FAST_TF32 and
+// Emulated: fp32, bf16, fp16 and fp8 matrices, column-major, strided batches, compute types 32F, 32F_FAST_TF32 and
 // 32F_FAST_16BF, the epilogues made of BIAS, GELU, DGELU and bias gradients. A workspace is overwritten up to the size
 // that an algorithm asks for, so that sharing it between streams shows. The heuristic's algorithms cut the sum over k
 // differently and so differ in their last bits, as on a GPU.

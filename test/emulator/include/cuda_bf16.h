@@ -1,70 +1,28 @@
 // A stand-in for CUDA's header of bfloat16: the type, its conversions and arithmetic, single and in pairs. Conversions
-// to bf16 round to nearest, ties to even; arithmetic is done in float and rounded once.
+// to bf16 round to nearest, ties to even.
 #pragma once
 #include "cuda_runtime.h"
 
-struct __nv_bfloat16_raw {
-    unsigned short x;
-};
+namespace emu {
 
-struct alignas(2) __nv_bfloat16 {
-  protected:
-    unsigned short __x;
+inline unsigned short bf16_bits(float f) {
+    const unsigned u = __float_as_uint(f);
+    const bool nan = (u & 0x7fffffff) > 0x7f800000;
+    return nan ? 0x7fff : (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+inline float bf16_value(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
 
-  public:
-    __nv_bfloat16() = default;
-    constexpr __nv_bfloat16(const __nv_bfloat16_raw& raw) : __x(raw.x) {}
-    __nv_bfloat16(float f) {
-        unsigned u = __float_as_uint(f);
-        bool nan = (u & 0x7fffffff) > 0x7f800000;
-        __x = nan ? 0x7fff : (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-    }
-    __nv_bfloat16(double d) : __nv_bfloat16(narrow(d)) {}
-    __nv_bfloat16(short v) : __nv_bfloat16((float)v) {}
-    __nv_bfloat16(unsigned short v) : __nv_bfloat16((float)v) {}
-    __nv_bfloat16(int v) : __nv_bfloat16((double)v) {}
-    __nv_bfloat16(unsigned v) : __nv_bfloat16((double)v) {}
-    __nv_bfloat16(long v) : __nv_bfloat16((long long)v) {}
-    __nv_bfloat16(unsigned long v) : __nv_bfloat16((unsigned long long)v) {}
-    __nv_bfloat16(long long v) : __nv_bfloat16((double)v) {}
-    __nv_bfloat16(unsigned long long v) : __nv_bfloat16((double)v) {}
-    operator __nv_bfloat16_raw() const { return {__x}; }
-    operator float() const { return __uint_as_float((unsigned)__x << 16); }
-    // CUDA's conversions to integers, by truncation. They make expressions that mix types ambiguous, as in CUDA.
-    operator signed char() const { return (signed char)(float)*this; }
-    operator unsigned char() const { return (unsigned char)(float)*this; }
-    operator char() const { return (char)(float)*this; }
-    operator short() const { return (short)(float)*this; }
-    operator unsigned short() const { return (unsigned short)(float)*this; }
-    operator int() const { return (int)(float)*this; }
-    operator unsigned() const { return (unsigned)(float)*this; }
-    operator long() const { return (long)(float)*this; }
-    operator unsigned long() const { return (unsigned long)(float)*this; }
-    operator long long() const { return (long long)(float)*this; }
-    operator unsigned long long() const { return (unsigned long long)(float)*this; }
-    constexpr operator bool() const { return (__x & 0x7fff) != 0; }
+} // namespace emu
 
-  private:
-    // Rounds to float so that rounding that to bf16 equals rounding once: inexact results become odd (round to odd).
-    static float narrow(double d) {
-        float f = (float)d;
-        unsigned u = __float_as_uint(f);
-        if (!((double)f != d) || std::isnan(d) || std::isinf(f)) { return f; }
-        if (std::fabs((double)f) > std::fabs(d)) { u--; }
-        return __uint_as_float(u | 1);
-    }
-};
+#define EMU_FLOAT16 __nv_bfloat16
+#define EMU_FLOAT16_RAW __nv_bfloat16_raw
+#define EMU_FLOAT16_PAIR __nv_bfloat162
+#define EMU_FLOAT16_BITS emu::bf16_bits
+#define EMU_FLOAT16_VALUE emu::bf16_value
+#include "emu/float16.h"
+
 typedef __nv_bfloat16 nv_bfloat16;
-
-struct alignas(4) __nv_bfloat162 {
-    __nv_bfloat16 x, y;
-    __nv_bfloat162() = default;
-    __nv_bfloat162(const __nv_bfloat16& a, const __nv_bfloat16& b) : x(a), y(b) {}
-};
 typedef __nv_bfloat162 nv_bfloat162;
-
-// ---------------------------------------------------------------------------------------------------------------------
-// conversions
 
 inline __nv_bfloat16 __float2bfloat16(float f) { return f; }
 inline __nv_bfloat16 __float2bfloat16_rn(float f) { return f; }
@@ -96,55 +54,3 @@ inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 v) { return v.y; }
 inline __nv_bfloat162 __low2bfloat162(__nv_bfloat162 v) { return {v.x, v.x}; }
 inline __nv_bfloat162 __high2bfloat162(__nv_bfloat162 v) { return {v.y, v.y}; }
 inline __nv_bfloat162 __lowhigh2highlow(__nv_bfloat162 v) { return {v.y, v.x}; }
-
-// ---------------------------------------------------------------------------------------------------------------------
-// arithmetic and comparison, as operators and under CUDA's names
-
-#define EMU_ARITHMETIC(op, name)                                                                                       \
-    inline __nv_bfloat16 operator op(const __nv_bfloat16& a, const __nv_bfloat16& b) { return (float)a op (float)b; } \
-    inline __nv_bfloat16& operator op##=(__nv_bfloat16& a, const __nv_bfloat16& b) { return a = a op b; }              \
-    inline __nv_bfloat162 operator op(const __nv_bfloat162& a, const __nv_bfloat162& b) {                              \
-        return {a.x op b.x, a.y op b.y};                                                                               \
-    }                                                                                                                  \
-    inline __nv_bfloat162& operator op##=(__nv_bfloat162& a, const __nv_bfloat162& b) { return a = a op b; }           \
-    inline __nv_bfloat16 __h##name(__nv_bfloat16 a, __nv_bfloat16 b) { return a op b; }
-EMU_ARITHMETIC(+, add)
-EMU_ARITHMETIC(-, sub)
-EMU_ARITHMETIC(*, mul)
-EMU_ARITHMETIC(/, div)
-#undef EMU_ARITHMETIC
-inline __nv_bfloat162 __hadd2(__nv_bfloat162 a, __nv_bfloat162 b) { return a + b; }
-inline __nv_bfloat162 __hsub2(__nv_bfloat162 a, __nv_bfloat162 b) { return a - b; }
-inline __nv_bfloat162 __hmul2(__nv_bfloat162 a, __nv_bfloat162 b) { return a * b; }
-inline __nv_bfloat162 __h2div(__nv_bfloat162 a, __nv_bfloat162 b) { return a / b; }
-
-#define EMU_COMPARISON(op, name)                                                                             \
-    inline bool operator op(const __nv_bfloat16& a, const __nv_bfloat16& b) { return (float)a op (float)b; } \
-    inline bool __h##name(__nv_bfloat16 a, __nv_bfloat16 b) { return a op b; }
-EMU_COMPARISON(==, eq)
-EMU_COMPARISON(!=, ne)
-EMU_COMPARISON(<, lt)
-EMU_COMPARISON(<=, le)
-EMU_COMPARISON(>, gt)
-EMU_COMPARISON(>=, ge)
-#undef EMU_COMPARISON
-
-inline __nv_bfloat16 operator+(const __nv_bfloat16& h) { return h; }
-inline __nv_bfloat16 operator-(const __nv_bfloat16& h) {
-    return __ushort_as_bfloat16(__bfloat16_as_ushort(h) ^ 0x8000);
-}
-inline __nv_bfloat16 __hneg(__nv_bfloat16 h) { return -h; }
-inline __nv_bfloat16 __habs(__nv_bfloat16 h) { return __ushort_as_bfloat16(__bfloat16_as_ushort(h) & 0x7fff); }
-inline bool __hisnan(__nv_bfloat16 h) { return std::isnan((float)h); }
-inline int __hisinf(__nv_bfloat16 h) { return std::isinf((float)h) ? ((float)h > 0 ? 1 : -1) : 0; }
-inline __nv_bfloat16 __hmax(__nv_bfloat16 a, __nv_bfloat16 b) { return fmaxf(a, b); }
-inline __nv_bfloat16 __hmin(__nv_bfloat16 a, __nv_bfloat16 b) { return fminf(a, b); }
-inline __nv_bfloat162 __hmax2(__nv_bfloat162 a, __nv_bfloat162 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
-inline __nv_bfloat162 __hmin2(__nv_bfloat162 a, __nv_bfloat162 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
-// The product of two bf16 is exact in double, and so is its sum with a third but for the last rounding.
-inline __nv_bfloat16 __hfma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
-    return (double)(float)a * (double)(float)b + (double)(float)c;
-}
-inline __nv_bfloat162 __hfma2(__nv_bfloat162 a, __nv_bfloat162 b, __nv_bfloat162 c) {
-    return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
-}

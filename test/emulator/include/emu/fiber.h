@@ -1,6 +1,7 @@
 // Fibers: each CUDA thread of the running block has a stack of its own and runs until it has to wait for others. Within
 // a pass over a warp each fiber switches directly to the next in the list that the scheduler (scheduler.h) made.
 #pragma once
+#include "capability.h"
 #include "memory.h"
 #include <vector>
 #ifdef __SANITIZE_ADDRESS__
@@ -15,7 +16,7 @@ namespace emu {
 
 constexpr size_t STACK_BYTES = 144 << 10;           // of a fiber; the lowest STACK_GUARD of them are closed
 constexpr size_t STACK_GUARD = 16 << 10;
-constexpr size_t MAX_DYNAMIC_SHARED = 227 << 10;    // of one block, static included (compute capability 9.0)
+constexpr size_t MAX_DYNAMIC_SHARED = 227 << 10;    // of one block, static included, on any device
 constexpr unsigned MAX_THREADS = 1024;              // of one block
 
 enum State : char {

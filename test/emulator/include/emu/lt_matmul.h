@@ -1,6 +1,7 @@
 // The arithmetic of the cuBLASLt stand-in: D = epilogue(alpha op(A) op(B) + beta C + bias), column-major, summed in
 // float.
 #pragma once
+#include "fp16.h"
 #include "fp8.h"
 #include <cmath>
 #include <cstdint>
@@ -31,6 +32,7 @@ struct Layout {
     int64_t batch_stride = 0;
 
     bool is_fp8() const { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+    bool is_16_bits() const { return type == CUDA_R_16BF || type == CUDA_R_16F; }
     size_t element_size() const { return type == CUDA_R_32F ? 4 : is_fp8() ? 1 : 2; }
     // Elements from the first to the last of one matrix.
     size_t extent() const { return rows && cols ? (cols - 1) * (size_t)ld + rows : 0; }
@@ -78,6 +80,7 @@ enum { DROP_BF16 = 16, DROP_TF32 = 13 };
 inline float load(const void* p, uint32_t type, size_t i) {
     switch (type) {
     case CUDA_R_32F: return ((const float*)p)[i];
+    case CUDA_R_16F: return fp16_value(((const uint16_t*)p)[i]);
     case CUDA_R_8F_E4M3: return from_fp8(((const uint8_t*)p)[i], E4M3);
     case CUDA_R_8F_E5M2: return from_fp8(((const uint8_t*)p)[i], E5M2);
     default: return from_bf16(((const uint16_t*)p)[i]);
@@ -87,6 +90,10 @@ inline float load(const void* p, uint32_t type, size_t i) {
 inline void store(void* p, uint32_t type, size_t i, float x) {
     if (type == CUDA_R_32F) {
         ((float*)p)[i] = x;
+        return;
+    }
+    if (type == CUDA_R_16F) {
+        ((uint16_t*)p)[i] = fp16_bits(x);
         return;
     }
     uint32_t bits;

@@ -22,6 +22,7 @@ inline const char* type_name(int64_t type) {
     switch (type) {
     case CUDA_R_32F: return "fp32";
     case CUDA_R_16BF: return "bf16";
+    case CUDA_R_16F: return "fp16";
     case CUDA_R_8F_E4M3: return "e4m3";
     case CUDA_R_8F_E5M2: return "e5m2";
     default: return "a type not emulated";
@@ -29,7 +30,7 @@ inline const char* type_name(int64_t type) {
 }
 
 inline cublasStatus_t check_layout(const Layout& x, char name) {
-    if (x.type != CUDA_R_32F && x.type != CUDA_R_16BF && !x.is_fp8()) {
+    if (x.type != CUDA_R_32F && !x.is_16_bits() && !x.is_fp8()) {
         return complain(CUBLAS_STATUS_NOT_SUPPORTED, "%c: data type %u is not emulated", name, x.type);
     }
     if (x.order != CUBLASLT_ORDER_COL) {
@@ -83,13 +84,16 @@ inline cublasStatus_t check_types(const MatmulDesc& desc, const Layout& a, const
     if (desc.scale != CUDA_R_32F) {
         return complain(CUBLAS_STATUS_NOT_SUPPORTED, "with compute type 32F the scale type is fp32");
     }
-    const bool bf16 = a.type == CUDA_R_16BF;
-    if (a.type != b.type || (!bf16 && d.type != CUDA_R_32F)) {
+    if (a.type != b.type || (d.type != a.type && d.type != CUDA_R_32F)) {
         return complain(CUBLAS_STATUS_NOT_SUPPORTED, "A %s, B %s, D %s: no such combination", type_name(a.type),
                         type_name(b.type), type_name(d.type));
     }
-    if (fast && bf16) {
-        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "compute type 32F_FAST_* is for fp32 matrices, A is bf16");
+    if ((a.type == CUDA_R_16BF || fast) && compute_capability() < 80) { // guide, cudaDataType_t and cublasComputeType_t
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "bf16 and TF32 need compute capability 8.0");
+    }
+    if (fast && a.is_16_bits()) {
+        return complain(CUBLAS_STATUS_NOT_SUPPORTED, "compute type 32F_FAST_* is for fp32 matrices, A is %s",
+                        type_name(a.type));
     }
     return CUBLAS_STATUS_SUCCESS;
 }

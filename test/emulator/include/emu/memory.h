@@ -1,5 +1,5 @@
 // Device memory: one reserved range of addresses, in which allocations have their exact size, 256 bytes of red zone
-// behind them, and 0xff (NaN as float and as bf16) in them. It is closed to the host except while device work runs
+// behind them, and 0xff (NaN as float, bf16 and half) in them. It is closed to the host except while device work runs
 // (EMU_GUARD=0 leaves it open). Freed addresses are not used again. In an audit (audit.h) it is address space alone.
 #pragma once
 #include "error.h"

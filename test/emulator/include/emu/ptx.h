@@ -8,6 +8,7 @@
 // that is not there ends the program. Layouts and rules are those of NVIDIA's manual "PTX ISA", whose sections the
 // comments name in quotes.
 #pragma once
+#include "fp16.h"
 #include "shared.h"
 #include <atomic>
 #include <cctype>
@@ -81,6 +82,7 @@ struct PtxFormat {
     PtxThreadFunction run;
     WarpOp run_warp;
     int variant; // a further argument of the functions: the number of matrices, of bytes, ...
+    int target;  // the compute capability from which on GPUs have the instruction ("Target ISA Notes")
 };
 
 struct PtxArgument {
@@ -157,6 +159,13 @@ struct BF16 {
     }
     static Place place_a(int g, int t, int i) { return {i & 2 ? g + 8 : g, 2 * t + (i & 1) + (i >= 4 ? 8 : 0)}; }
     static Place place_b(int g, int t, int i) { return {2 * t + (i & 1) + (i >= 2 ? 8 : 0), g}; }
+};
+
+// Halves have the places of bf16.
+struct FP16 : BF16 {
+    static float element(const PtxThread& thread, int first, int i) {
+        return fp16_value((uint16_t)(thread.get32(first + i / 2) >> (i & 1 ? 16 : 0)));
+    }
 };
 
 // One tf32 in each register: a float of which the hardware ignores the low 13 bits.
@@ -311,24 +320,26 @@ inline void ex2_ftz(const PtxThread& thread) {
 // the table, and the statements that are looked up in it
 
 inline const PtxFormat PTX_FORMATS[] = {
-    {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "={ffff}{rrrr}{rr}{ffff}", nullptr, mma<BF16, 16>, 0},
-    {"mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", "={ffff}{rr}{r}{ffff}", nullptr, mma<BF16, 8>, 0},
-    {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "={ffff}{rrrr}{rr}{ffff}", nullptr, mma<TF32, 8>, 0},
-    {"ldmatrix.sync.aligned.m8n8.x1.shared.b16", "={r}[r]", ldmatrix_thread, ldmatrix, 1},
-    {"ldmatrix.sync.aligned.m8n8.x2.shared.b16", "={rr}[r]", ldmatrix_thread, ldmatrix, 2},
-    {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", "={rrrr}[r]", ldmatrix_thread, ldmatrix, 4},
-    {"ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16", "={r}[r]", ldmatrix_thread, ldmatrix, 1 | LDMATRIX_TRANS},
-    {"ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", "={rr}[r]", ldmatrix_thread, ldmatrix, 2 | LDMATRIX_TRANS},
-    {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "={rrrr}[r]", ldmatrix_thread, ldmatrix, 4 | LDMATRIX_TRANS},
-    {"cp.async.ca.shared.global", "[r][l]n", cp_async, nullptr, CP_ASYNC_CA},
-    {"cp.async.ca.shared.global", "[r][l]nr", cp_async, nullptr, CP_ASYNC_CA},
-    {"cp.async.cg.shared.global", "[r][l]n", cp_async, nullptr, CP_ASYNC_CG},
-    {"cp.async.cg.shared.global", "[r][l]nr", cp_async, nullptr, CP_ASYNC_CG},
-    {"cp.async.commit_group", "", cp_async_commit, nullptr, 0},
-    {"cp.async.wait_group", "n", cp_async_wait_group, nullptr, 0},
-    {"cp.async.wait_all", "", cp_async_wait_all, nullptr, 0},
-    {"cvt.rna.tf32.f32", "=rf", cvt_rna_tf32, nullptr, 0},
-    {"ex2.approx.ftz.f32", "=ff", ex2_ftz, nullptr, 0},
+    {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "={ffff}{rrrr}{rr}{ffff}", nullptr, mma<BF16, 16>, 0, 80},
+    {"mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", "={ffff}{rr}{r}{ffff}", nullptr, mma<BF16, 8>, 0, 80},
+    {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "={ffff}{rrrr}{rr}{ffff}", nullptr, mma<FP16, 16>, 0, 80},
+    {"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "={ffff}{rr}{r}{ffff}", nullptr, mma<FP16, 8>, 0, 75},
+    {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "={ffff}{rrrr}{rr}{ffff}", nullptr, mma<TF32, 8>, 0, 80},
+    {"ldmatrix.sync.aligned.m8n8.x1.shared.b16", "={r}[r]", ldmatrix_thread, ldmatrix, 1, 75},
+    {"ldmatrix.sync.aligned.m8n8.x2.shared.b16", "={rr}[r]", ldmatrix_thread, ldmatrix, 2, 75},
+    {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", "={rrrr}[r]", ldmatrix_thread, ldmatrix, 4, 75},
+    {"ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16", "={r}[r]", ldmatrix_thread, ldmatrix, 1 | LDMATRIX_TRANS, 75},
+    {"ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", "={rr}[r]", ldmatrix_thread, ldmatrix, 2 | LDMATRIX_TRANS, 75},
+    {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "={rrrr}[r]", ldmatrix_thread, ldmatrix, 4 | LDMATRIX_TRANS, 75},
+    {"cp.async.ca.shared.global", "[r][l]n", cp_async, nullptr, CP_ASYNC_CA, 80},
+    {"cp.async.ca.shared.global", "[r][l]nr", cp_async, nullptr, CP_ASYNC_CA, 80},
+    {"cp.async.cg.shared.global", "[r][l]n", cp_async, nullptr, CP_ASYNC_CG, 80},
+    {"cp.async.cg.shared.global", "[r][l]nr", cp_async, nullptr, CP_ASYNC_CG, 80},
+    {"cp.async.commit_group", "", cp_async_commit, nullptr, 0, 80},
+    {"cp.async.wait_group", "n", cp_async_wait_group, nullptr, 0, 80},
+    {"cp.async.wait_all", "", cp_async_wait_all, nullptr, 0, 80},
+    {"cvt.rna.tf32.f32", "=rf", cvt_rna_tf32, nullptr, 0, 80},
+    {"ex2.approx.ftz.f32", "=ff", ex2_ftz, nullptr, 0, 50},
 };
 
 // Returns `text` without the hints that do not change results.
@@ -385,6 +396,10 @@ inline void ptx_check(PtxInstruction* instruction, const Op* ops, int count) {
         expected += std::string(expected.empty() ? "" : " or ") + (*operands ? operands : "none");
     }
     if (expected.empty()) { die("%s: PTX instruction not emulated: %s", S->name, text); }
+    if (instruction->format && instruction->format->target > target_capability()) {
+        die("%s: %s: needs sm_%d, and the device is sm_%d", S->name, text, instruction->format->target,
+            target_capability());
+    }
     if (!instruction->format) {
         die("%s: %s: its operands are %s, the statement gives %s", S->name, text, expected.c_str(),
             shape.empty() ? "none" : shape.c_str());

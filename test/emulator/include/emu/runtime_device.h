@@ -68,8 +68,6 @@ typedef cudaDataType_t cudaDataType;
 
 namespace emu {
 inline int multiprocessors() { return (int)option("EMU_SMS", 4); } // few: loops over the grid run more than once
-constexpr int MULTIPROCESSOR_THREADS = 2048;
-inline int compute_capability() { return (int)option("EMU_CC", 80); }
 inline int current_device = 0;
 } // namespace emu
 
@@ -124,8 +122,8 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     if (name) { snprintf(p->name, sizeof p->name, "%s", name); }
     p->totalGlobalMem = emu::device_memory();
     p->sharedMemPerBlock = emu::MAX_STATIC_SHARED;
-    p->sharedMemPerBlockOptin = emu::MAX_DYNAMIC_SHARED;
-    p->sharedMemPerMultiprocessor = emu::MAX_DYNAMIC_SHARED + 1024;
+    p->sharedMemPerBlockOptin = emu::capability().block_shared();
+    p->sharedMemPerMultiprocessor = emu::capability().shared;
     p->regsPerBlock = p->regsPerMultiprocessor = 65536;
     p->warpSize = warpSize;
     p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = emu::MAX_THREADS;
@@ -135,8 +133,8 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     p->major = emu::compute_capability() / 10;
     p->minor = emu::compute_capability() % 10;
     p->multiProcessorCount = emu::multiprocessors();
-    p->maxThreadsPerMultiProcessor = emu::MULTIPROCESSOR_THREADS;
-    p->maxBlocksPerMultiProcessor = 32;
+    p->maxThreadsPerMultiProcessor = emu::capability().threads;
+    p->maxBlocksPerMultiProcessor = emu::capability().blocks;
     p->concurrentKernels = p->asyncEngineCount = p->unifiedAddressing = p->cooperativeLaunch = 1;
     p->memoryBusWidth = 5120;
     p->l2CacheSize = 40 << 20;
@@ -177,7 +175,7 @@ inline cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute 
     emu::Kernel* kernel = emu::kernel_at(function);
     if (!kernel) { return emu::fail(cudaErrorInvalidDeviceFunction, "cudaFuncSetAttribute: not a kernel"); }
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) { return cudaSuccess; }
-    if (value < 0 || (size_t)value + kernel->static_bytes > emu::MAX_DYNAMIC_SHARED) {
+    if (value < 0 || (size_t)value + kernel->static_bytes > emu::capability().block_shared()) {
         return emu::fail(cudaErrorInvalidValue, "cudaFuncSetAttribute: %s: %d bytes of dynamic shared memory",
                          kernel->name, value);
     }
@@ -212,11 +210,12 @@ inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, co
     emu::Kernel* kernel = emu::kernel_at(function);
     if (!kernel) { return emu::fail(cudaErrorInvalidDeviceFunction, "cudaOccupancy...: not a kernel"); }
     if (threads < 1) { return emu::fail(cudaErrorInvalidValue, "cudaOccupancy...: blocks of %d threads", threads); }
-    size_t shared = kernel->static_bytes + dynamic + 1024; // CUDA reserves 1 KB for each block
-    *blocks =
-        threads > kernel->max_threads || dynamic > (size_t)kernel->max_dynamic
-            ? 0
-            : min(min(emu::MULTIPROCESSOR_THREADS / threads, 32), (int)((emu::MAX_DYNAMIC_SHARED + 1024) / shared));
+    const emu::Capability& limits = emu::capability();
+    const size_t shared = kernel->static_bytes + dynamic + limits.reserved;
+    *blocks = threads > kernel->max_threads || dynamic > (size_t)kernel->max_dynamic
+                  ? 0
+                  : min(limits.threads / threads, limits.blocks);
+    if (shared > 0) { *blocks = min(*blocks, (int)(limits.shared / shared)); }
     return cudaSuccess;
 }
 template <class T>

@@ -28,9 +28,9 @@ inline void begin_shared(char* begin, size_t bytes) {
     if (S->shared_bytes > MAX_STATIC_SHARED) {
         die("%s: %zu bytes of static shared memory: the limit is 48 KB", S->name, S->shared_bytes);
     }
-    if (S->shared_bytes + S->dyn_n > MAX_DYNAMIC_SHARED) {
-        die("%s: %zu bytes of static and %zu of dynamic shared memory: the limit is 227 KB together", S->name,
-            S->shared_bytes, S->dyn_n);
+    if (S->shared_bytes + S->dyn_n > capability().block_shared()) {
+        die("%s: %zu bytes of static and %zu of dynamic shared memory: the limit is %zu KB together", S->name,
+            S->shared_bytes, S->dyn_n, capability().block_shared() >> 10);
     }
 }
 

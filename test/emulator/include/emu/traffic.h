@@ -266,7 +266,8 @@ inline std::string short_name(const std::string& name) {
         const size_t word = at + (at == with ? strlen(" [with ") : strlen("; ")), begin = name.find(" = ", word) + 3;
         const std::string value = name.substr(begin, name.find_first_of(";]", begin) - begin);
         if (islower(name[word]) && name.find(' ', word) == begin - 3) { continue; }
-        values += (values.empty() ? "" : ",") + (value == "__nv_bfloat16" ? "bf16" : value);
+        const bool is_bf16 = value == "__nv_bfloat16", is_fp16 = value == "__half";
+        values += (values.empty() ? "" : ",") + (is_bf16 ? "bf16" : is_fp16 ? "fp16" : value);
     }
     return values.empty() ? text : text + "<" + values + ">";
 }
@@ -305,14 +306,14 @@ inline void print_traffic(FILE* f) {
         longest = std::max(longest, short_name(name).size());
     }
     const int width = (int)longest;
-    fprintf(f, "%-*s %5s %22s %22s %15s %15s\n", width, "", "", "global, in sectors", "shared, in wavefronts",
+    fprintf(f, "%-*s %4s %22s %22s %15s %15s\n", width, "", "", "global, in sectors", "shared, in wavefronts",
             "KiB read", "KiB written");
-    fprintf(f, "%-*s %5s", width, "kernel", "runs");
+    fprintf(f, "%-*s %4s", width, "kernel", "runs");
     for (int i = 0; i < 2; i++) { fprintf(f, " %8s %6s %6s", "requests", "each", "/least"); }
     for (int i = 0; i < 2; i++) { fprintf(f, " %8s %6s", "all", "/least"); }
     fputc('\n', f);
     for (auto& [name, t] : lines) {
-        fprintf(f, "%-*s %5zu", width, name.c_str(), t->launches);
+        fprintf(f, "%-*s %4zu", width, name.c_str(), t->launches);
         print_moved(f, t->total(false));
         print_moved(f, t->total(true));
         print_bytes(f, t->read);

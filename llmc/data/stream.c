@@ -1,0 +1,113 @@
+#include "stream.h"
+#include <inttypes.h>
+
+void stream_close(Stream* s) {
+    if (s->fd > STDIN_FILENO) { close(s->fd); }
+    decompressor_close(&s->decompressor);
+    free(s->input);
+    free(s->text);
+    memset(s, 0, sizeof *s);
+    s->fd = -1;
+}
+
+// Reads more of the file once the last piece is used up. At the file's end sets input_ended.
+static bool stream_read(Stream* s, Error* err) {
+    if (s->input_at < s->input_bytes || s->input_ended) { return true; }
+    ssize_t n;
+    do { n = read(s->fd, s->input, STREAM_BYTES); } while (n < 0 && errno == EINTR);
+    if (n < 0) { return fail(err, "%s: cannot read: %s", s->path, strerror(errno)); }
+    s->input_at = 0;
+    s->input_bytes = (size_t)n;
+    s->input_ended = n == 0;
+    return true;
+}
+
+bool stream_open(Stream* s, const char* path, Error* err) {
+    memset(s, 0, sizeof *s);
+    s->path = path ? path : "standard input";
+    s->fd = path ? open_regular(path, NULL, err) : STDIN_FILENO;
+    if (s->fd < 0) { return false; }
+    s->input = alloc_or_die(STREAM_BYTES, 1, s->path);
+    // A pipe may give its first bytes one by one; the codec shows in the first four.
+    while (s->input_bytes < 4 && !s->input_ended) {
+        ssize_t n = read(s->fd, s->input + s->input_bytes, STREAM_BYTES - s->input_bytes);
+        if (n < 0 && errno == EINTR) { continue; }
+        if (n < 0) { fail(err, "%s: cannot read: %s", s->path, strerror(errno)); stream_close(s); return false; }
+        s->input_bytes += (size_t)n;
+        s->input_ended = n == 0;
+    }
+    if (decompressor_open(&s->decompressor, codec_of_file(s->input, s->input_bytes), s->path, err)) { return true; }
+    stream_close(s);
+    return false;
+}
+
+// Adds text behind s->bytes; *added is 0 only at the end of the file.
+static bool stream_fill(Stream* s, size_t* added, Error* err) {
+    if (s->room - s->bytes < STREAM_BYTES) {
+        s->room = max_size(2 * s->room, s->bytes + 4 * STREAM_BYTES);
+        s->text = realloc_or_die(s->text, s->room, s->path);
+    }
+    for (*added = 0; *added == 0;) {
+        if (!stream_read(s, err)) { return false; }
+        const bool is_at_end = s->input_at == s->input_bytes;
+        if (is_at_end && !s->decompressor.within) { return true; }
+        const unsigned char* in = s->input + s->input_at;
+        *added = s->room - s->bytes;
+        if (!decompressor_run(&s->decompressor, s->text + s->bytes, added, &in, s->input + s->input_bytes, err)) {
+            return false;
+        }
+        const bool is_stuck = *added == 0 && in == s->input + s->input_at;
+        s->input_at = (size_t)(in - s->input);
+        if (is_stuck && (!is_at_end || s->decompressor.within)) {
+            return fail(err, "%s: cut short: its compressed data do not end: download or make it again", s->path);
+        }
+    }
+    s->bytes += *added;
+    return true;
+}
+
+// Frees the part of the buffer that was read.
+static void stream_compact(Stream* s) {
+    if (s->at == 0) { return; }
+    memmove(s->text, s->text + s->at, s->bytes - s->at);
+    s->bytes -= s->at;
+    s->at = 0;
+}
+
+bool stream_line(Stream* s, const char** line, size_t* bytes, size_t limit, Error* err) {
+    size_t n = 0, added = 1; // n: bytes of the line so far
+    const char* end = NULL;
+    while (!end && n < limit && added > 0) {
+        const size_t have = min_size(s->bytes - s->at, limit);
+        end = have > n ? memchr(s->text + s->at + n, '\n', have - n) : NULL;
+        n = end ? (size_t)(end + 1 - (s->text + s->at)) : have;
+        if (end || n == limit) { break; }
+        stream_compact(s);
+        if (!stream_fill(s, &added, err)) { return false; }
+    }
+    *line = s->text + s->at;
+    *bytes = n;
+    s->at += n;
+    return true;
+}
+
+void stream_put_back(Stream* s, size_t bytes) { s->at -= bytes; }
+
+bool stream_skip(Stream* s, uint64_t offset, char* last, Error* err) {
+    if (offset == 0) { return true; }
+    if (s->decompressor.codec == CODEC_NONE && lseek(s->fd, (off_t)(offset - 1), SEEK_SET) >= 0) {
+        s->input_at = s->input_bytes = 0;
+        s->input_ended = false;
+        offset = 1;
+    }
+    for (size_t added = 1; added > 0;) {
+        const size_t n = (size_t)(offset < s->bytes ? offset : s->bytes);
+        s->at = n;
+        offset -= n;
+        if (n > 0) { *last = s->text[n - 1]; }
+        if (offset == 0) { return true; }
+        s->at = s->bytes = 0;
+        if (!stream_fill(s, &added, err)) { return false; }
+    }
+    return fail(err, "%s: ends %" PRIu64 " bytes before the place to go on from", s->path, offset);
+}

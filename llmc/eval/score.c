@@ -1,0 +1,201 @@
+#include "score.h"
+
+enum { LEAST_LENGTH = 32 }; // tokens that the rows of a batch are padded to at least (chosen)
+
+// ---------------------------------------------------------------------------------------------------------------------
+// batches
+
+typedef struct {
+    int inputs; // tokens that the model reads: all of a row but the last
+    size_t row;
+} Place;
+
+// Orders longest first, then as in the file.
+static int place_order(const void* a, const void* b) {
+    const Place *x = (const Place*)a, *y = (const Place*)b;
+    if (x->inputs != y->inputs) { return x->inputs < y->inputs ? 1 : -1; }
+    return (x->row > y->row) - (x->row < y->row);
+}
+
+// Returns the rows of a set in the order of their batches; the caller frees it.
+static Place* place_rows(const TestSet* s) {
+    Place* places = alloc_or_die(s->num_rows, sizeof *places, "the order of a test set");
+    for (size_t i = 0; i < s->num_rows; i++) { places[i] = (Place){.inputs = s->rows[i].tokens - 1, .row = i}; }
+    qsort(places, s->num_rows, sizeof *places, place_order);
+    return places;
+}
+
+// Returns the length that a batch is padded to: a power of two, so that a GPU meets few shapes, or T.
+static int padded_length(int inputs, int T) {
+    int length = LEAST_LENGTH;
+    while (length < inputs) { length *= 2; }
+    return min_int(length, T);
+}
+
+// Memory for batches: `batch` holds tokens, targets and order, which only backward reads, of B*T positions.
+typedef struct {
+    const TestSet* set;
+    GPT2* model;
+    int* batch;
+    float* losses; // (B*T)
+    float *device_logits, *logits; // (V) of one position; NULL unless the set's norm needs them
+} Scorer;
+
+// Returns true if token `id` is the likeliest one behind a position of the batch, the first one among equals.
+static bool is_foreseen(const Scorer* c, int position, int id) {
+    const int V = c->model->config.vocab_size;
+    int best = 0;
+    gpt2_logits(c->model, c->device_logits, position, 1);
+    c->model->backend->device_copy_out(c->logits, c->device_logits, (size_t)V * sizeof *c->logits);
+    for (int v = 1; v < V; v++) {
+        if (c->logits[v] > c->logits[best]) { best = v; }
+    }
+    return best == id;
+}
+
+// Adds up the losses of the endings of `count` rows, in one pass through the model, and sets foreseen[row] to 1 if each
+// of their tokens is the likeliest one.
+static void score_batch(Scorer* c, double* losses, double* foreseen, const Place* places, int count, int T) {
+    GPT2* g = c->model;
+    const size_t n = (size_t)count * (size_t)T;
+    int *tokens = c->batch, *targets = tokens + n;
+    memset(tokens, 0, 3 * n * sizeof *tokens);
+    for (int i = 0; i < count; i++) {
+        const int* ids = c->set->tokens.ids + c->set->rows[places[i].row].begin;
+        memcpy(tokens + (size_t)i * (size_t)T, ids, (size_t)places[i].inputs * sizeof *ids);
+        memcpy(targets + (size_t)i * (size_t)T, ids + 1, (size_t)places[i].inputs * sizeof *ids);
+    }
+    gpt2_upload(g, tokens, n);
+    gpt2_forward(g, count, T, NULL);
+    gpt2_loss(g, count, T);
+    g->backend->device_copy_out(c->losses, acts_at(g, 0).losses, n * sizeof *c->losses);
+    for (int i = 0; i < count; i++) {
+        const int end = i * T + places[i].inputs, begin = end - c->set->rows[places[i].row].scored;
+        double sum = 0;
+        bool all = c->logits != NULL;
+        for (int at = begin; at < end; at++) {
+            sum += c->losses[at];
+            all = all && is_foreseen(c, at, targets[at]);
+        }
+        losses[places[i].row] = sum;
+        foreseen[places[i].row] = all;
+    }
+}
+
+// Scores this rank's batches. Returns false if it was interrupted.
+static bool score_rows(Scorer* c, double* losses, double* foreseen, const Comm* comm, bool (*is_interrupted)(void*),
+                       void* context) {
+    const TestSet* s = c->set;
+    const GPT2* g = c->model;
+    Place* places = place_rows(s);
+    Progress shown = {0, 0};
+    bool goes_on = true;
+    int batch = 0, count;
+    for (size_t first = 0; first < s->num_rows; first += (size_t)count, batch++) {
+        const int T = padded_length(places[first].inputs, g->T), turn = batch % comm->size;
+        count = (int)min_size((size_t)g->B * (size_t)g->T / (size_t)T, s->num_rows - first);
+        goes_on = turn != 0 || !is_interrupted || !is_interrupted(context);
+        if (!goes_on) { break; }
+        if (turn == comm->rank) { score_batch(c, losses, foreseen, places + first, count, T); }
+        progress(&shown, "%s: %zu of %zu rows", s->name, first + (size_t)count, s->num_rows);
+    }
+    free(places);
+    return goes_on;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// items
+
+// Returns the number of the ending with the lowest loss by a norm, the first one among equals.
+static int best_ending(const TestSet* s, const TestItem* item, const double* losses, TestNorm norm) {
+    int best = 0;
+    double least = INFINITY;
+    for (int i = 0; i < item->rows; i++) {
+        const TestRow* row = &s->rows[item->first + (size_t)i];
+        const double by = norm == BY_TOKEN ? row->scored : norm == BY_CHARACTER ? max_int(row->characters, 1) : 1;
+        const double loss = losses[item->first + (size_t)i] / by;
+        if (loss < least) { best = i, least = loss; }
+    }
+    return best;
+}
+
+// Counts the right items, from the sums of the rows' losses and whether their tokens were foreseen.
+static TestScore count_items(const TestSet* s, const double* losses, const double* foreseen) {
+    const TestNorm norm = s->form->norm;
+    TestScore score = {.total = s->num_items, .perplexity = NAN};
+    double sum = 0;
+    for (size_t i = 0; i < s->num_items; i++) {
+        const TestItem* item = &s->items[i];
+        if (norm == AS_FORESEEN) {
+            score.correct += foreseen[item->first] > 0;
+            sum += losses[item->first];
+        } else {
+            score.correct += best_ending(s, item, losses, norm) == item->label;
+            score.correct_by_sum += best_ending(s, item, losses, BY_SUM) == item->label;
+        }
+    }
+    if (norm == AS_FORESEEN) { score.perplexity = exp(sum / (double)s->num_items); }
+    return score;
+}
+
+// Allocates a scorer's memory, which scorer_free() frees.
+static Scorer scorer_alloc(const TestSet* s, GPT2* g) {
+    const size_t n = (size_t)g->B * (size_t)g->T, V = (size_t)g->config.vocab_size;
+    Scorer c = {.set = s, .model = g};
+    c.batch = g->backend->host_alloc(3 * n * sizeof *c.batch, "a batch of a test set");
+    c.losses = alloc_or_die(n, sizeof *c.losses, "losses of a batch");
+    if (s->form->norm == AS_FORESEEN) {
+        c.device_logits = g->backend->device_alloc(V * sizeof(float), "logits");
+        c.logits = alloc_or_die(V, sizeof *c.logits, "logits");
+    }
+    return c;
+}
+
+static void scorer_free(Scorer* c) {
+    const Backend* b = c->model->backend;
+    b->host_free(c->batch);
+    if (c->logits) { b->device_free(c->device_logits, (size_t)c->model->config.vocab_size * sizeof(float)); }
+    free(c->losses);
+    free(c->logits);
+}
+
+bool test_set_score(TestScore* score, double* losses, const TestSet* s, GPT2* g, Comm* comm,
+                    bool (*is_interrupted)(void*), void* context, Error* err) {
+    const size_t n = s->num_rows;
+    double *sums = alloc_or_die(2 * n, sizeof *sums, "losses of a test set"), *foreseen = sums + n;
+    Scorer c = scorer_alloc(s, g);
+    bool ok = true;
+    memset(score, 0, sizeof *score);
+    if (score_rows(&c, sums, foreseen, comm, is_interrupted, context)) {
+        comm_all_reduce_host(comm, sums, (int)(2 * n)); // each adds to zeros: a gather
+        for (size_t i = 0; ok && i < n; i++) {
+            ok = isfinite(sums[i]) || fail(err, "%s: the loss is not finite", s->path);
+        }
+        if (ok) { *score = count_items(s, sums, foreseen); }
+        if (losses) { memcpy(losses, sums, n * sizeof *sums); }
+    }
+    scorer_free(&c);
+    free(sums);
+    return ok;
+}
+
+double test_accuracy(size_t correct, size_t total) { return (double)correct / (double)total; }
+
+double test_standard_error(size_t correct, size_t total) {
+    const double p = test_accuracy(correct, total);
+    return total > 1 ? sqrt(p * (1 - p) / (double)(total - 1)) : 0;
+}
+
+void test_score_print(const TestSet* s, const TestScore* score) {
+    const TestForm* f = s->form;
+    const size_t n = score->total;
+    printf("%s: %zu/%zu = %f\n", s->name, score->correct, n, test_accuracy(score->correct, n));
+    printf("  standard error %.4f", test_standard_error(score->correct, n));
+    if (f->norm == AS_FORESEEN) { printf("; perplexity of the ending %.4f", score->perplexity); }
+    if (f->norm == BY_TOKEN || f->norm == BY_CHARACTER) {
+        printf("; by the sum of losses %.4f, standard error %.4f", test_accuracy(score->correct_by_sum, n),
+               test_standard_error(score->correct_by_sum, n));
+    }
+    printf("\n  %s\n", f->convention);
+    if (f->published) { printf("  published: %s\n", f->published); }
+}

@@ -1,0 +1,30 @@
+// Scores a test set (test_set.h): the model's loss on the ending of each row, and what that says about each item.
+//
+// Rows go through the model in batches, longest first, each padded behind its end, where causal attention never looks.
+// Ranks take batches in turn, and then share all losses: a score is the same for any number of ranks.
+#pragma once
+#include "../comm/comm.h"
+#include "../gpt2.h"
+#include "test_set.h"
+
+typedef struct {
+    size_t total;           // items; 0: the scoring was interrupted
+    size_t correct;         // by the form's norm
+    size_t correct_by_sum;  // by the lowest sum of the losses; 0 if there is one ending
+    double perplexity;      // of one ending, a word: exp(the mean of the items' losses); NAN if there are several
+} TestScore;
+
+// Scores a set that was read for the T of `g`. Collective. Returns false and an Error if a loss is not finite. Before
+// each round of batches all ranks call is_interrupted (may be NULL), and end if it returns true. `losses`, NULL or one
+// for each row, gets the sum of a row's losses.
+bool test_set_score(TestScore* score, double* losses, const TestSet* s, GPT2* g, Comm* comm,
+                    bool (*is_interrupted)(void*), void* context, Error* err);
+
+// Returns correct / total.
+double test_accuracy(size_t correct, size_t total);
+
+// Returns the standard error of an accuracy, as of a sample of items; 0 for one item.
+double test_standard_error(size_t correct, size_t total);
+
+// Prints a score: llm.c's line "HellaSwag: 1/4 = 0.250000", and below it standard errors, rules and published scores.
+void test_score_print(const TestSet* s, const TestScore* score);

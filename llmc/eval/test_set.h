@@ -1,0 +1,77 @@
+// Test sets, read into rows of tokens that a model scores (score.h). An item has one row for each of its endings: a
+// context and, behind it, the tokens whose probability counts.
+//
+// A set is a file as its authors published it: JSON lines, whose members tell which set it is, or llm.c's .bin of
+// tokens. forms.h lists them, with the rules by which each is scored.
+//
+// llm.c's .bin is little-endian: a header of 256 int32 (20240522, version 1, the number of items, bytes of the longest
+// item), then for each item uint16: 65535, its bytes from here on, its index, label, number of endings, length of the
+// context, the context, and for each ending its length and its tokens.
+#pragma once
+#include "../data/tokenizer.h"
+#include "forms.h"
+
+enum { TEST_SET_MAGIC = 20240522, TEST_SET_HEADER = 1024, TEST_SET_DELIMITER = 65535, MAX_ENDINGS = 64 };
+
+typedef struct {
+    size_t begin;   // in TestSet.tokens
+    int tokens;     // at most T + 1: a longer context has lost its first ones
+    int scored;     // the last of them, the ending
+    int characters; // of the ending's text, without the space before it; 0: unknown
+} TestRow;
+
+typedef struct {
+    size_t first; // of its rows
+    int rows, label;
+} TestItem;
+
+typedef struct {
+    const char* path;
+    const TestForm* form;
+    char* name; // of the form; with the path behind it if several sets of a run have this form
+    TokenList tokens;
+    TestRow* rows;
+    TestItem* items;
+    size_t num_rows, num_items, num_cut; // num_cut: rows whose context was too long
+} TestSet;
+
+// What a set is read for.
+typedef struct {
+    const Tokenizer* tokenizer; // NULL: there is none, only .bin files can be read
+    int T, vocab_size;          // of the model: tokens that it reads at once, ids that it knows
+    long long limit;            // items that are read, the first ones; 0: all
+    const char* rules;          // --eval_rules
+} TestSetOptions;
+
+// Reads a set, which test_set_free() frees. Fails, and names the file and its line or item, if a member is missing or
+// wrong, a label names no ending, an ending has no tokens or more than T, or text is not UTF-8. `path` must outlive it.
+bool test_set_open(TestSet* s, const char* path, const TestSetOptions* options, Error* err);
+void test_set_free(TestSet* s);
+
+// Returns a hash of all rows and labels of `count` sets; 0 if there are none.
+uint64_t test_sets_hash(const TestSet* sets, int count);
+
+// Opens the files that --eval_data names, separated by spaces or commas. Returns an array of *count sets, which
+// test_sets_close() frees; ends the program if one cannot be read.
+TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* count);
+void test_sets_close(TestSet* sets, int count);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// for the forms
+
+struct TestReader {
+    TestSet* set;
+    const TestSetOptions* options;
+};
+
+// Begins an item, to which rows are then added.
+void test_item_begin(TestReader* r, int label);
+
+// Adds a row of an ending whose text is tokenized apart from the context's (llm.c's way), or together with it, cut
+// behind as many tokens as the context alone has (lm-eval's way; spaces at the context's end then go to the ending).
+// `characters` are the ending's for the norm. An empty context becomes the end-of-text token.
+bool test_row_apart(TestReader* r, const char* context, const char* ending, Error* err);
+bool test_row_together(TestReader* r, const char* context, const char* ending, int characters, Error* err);
+
+// Returns the characters of a UTF-8 text.
+int utf8_characters(const char* text);

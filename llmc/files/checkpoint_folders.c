@@ -1,0 +1,135 @@
+#include "checkpoint_folders.h"
+#include <dirent.h>
+#include <ftw.h>
+#include <sys/file.h>
+
+static int remove_entry(const char* path, const struct stat* s, int type, struct FTW* at) {
+    (void)s, (void)type, (void)at;
+    return remove(path);
+}
+
+// Returns the step of a folder's name; -1 if it is not a checkpoint's.
+static long long checkpoint_step(const char* name) {
+    char same[32];
+    long long step = -1;
+    if (sscanf(name, "step_%lld", &step) != 1 || step < 0) { return -1; }
+    snprintf(same, sizeof same, "step_%08lld", step);
+    return strcmp(same, name) ? -1 : step; // no other spelling of the number
+}
+
+static int compare_steps(const void* a, const void* b) {
+    const long long x = *(const long long*)a, y = *(const long long*)b;
+    return (x < y) - (x > y);
+}
+
+// Returns the next entry of a folder; NULL at its end. Ends the program if it cannot be read.
+static struct dirent* next_entry(DIR* d, const char* path) {
+    errno = 0;
+    struct dirent* e = readdir(d);
+    if (!e && errno) { fatal("%s: cannot list the folder: %s; nothing was changed", path, strerror(errno)); }
+    return e;
+}
+
+// Opens a folder; NULL if it does not exist. Ends the program if it cannot be listed.
+static DIR* open_folder(const char* path) {
+    DIR* d = opendir(path);
+    if (!d && errno != ENOENT) { fatal("%s: cannot list the folder: %s; nothing was changed", path, strerror(errno)); }
+    return d;
+}
+
+long long* checkpoint_list(const char* out, size_t* count) {
+    long long* steps = NULL;
+    *count = 0;
+    DIR* d = open_folder(out);
+    if (!d) { return NULL; }
+    for (struct dirent* e; (e = next_entry(d, out));) {
+        const long long step = checkpoint_step(e->d_name);
+        if (step < 0) { continue; }
+        steps = realloc_or_die(steps, (*count + 1) * sizeof *steps, "the list of checkpoints");
+        steps[(*count)++] = step;
+    }
+    closedir(d);
+    if (*count) { qsort(steps, *count, sizeof *steps, compare_steps); }
+    return steps;
+}
+
+void checkpoint_remove_unfinished(const char* path) { nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
+
+void checkpoint_clean(const char* out) {
+    DIR* d = open_folder(out);
+    if (!d) { return; }
+    for (struct dirent* e; (e = next_entry(d, out));) {
+        if (strncmp(e->d_name, ".tmp-", 5)) { continue; }
+        char* path = format("%s/%s", out, e->d_name);
+        checkpoint_remove_unfinished(path);
+        free(path);
+    }
+    closedir(d);
+}
+
+char* checkpoint_path(const char* out, long long step) { return format("%s/step_%08lld", out, step); }
+
+// Opens and locks a folder. Returns -1 with ENOENT in errno if it is gone, EWOULDBLOCK if it is locked otherwise. Where
+// folders cannot be locked (some network file systems) it counts as locked.
+static int lock_folder(const char* path, int how) {
+    struct stat opened, now;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) { return -1; }
+    bool ok = flock(fd, how | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    if (ok && (fstat(fd, &opened) != 0 || stat(path, &now) != 0 || opened.st_ino != now.st_ino)) {
+        ok = false; // renamed before it was locked
+        errno = ENOENT;
+    }
+    if (ok) { return fd; }
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+int checkpoint_hold(const char* path) {
+    const int lock = lock_folder(path, LOCK_SH);
+    if (lock < 0 && errno != ENOENT && errno != EWOULDBLOCK) {
+        fatal("%s: cannot open the folder: %s", path, strerror(errno));
+    }
+    return lock;
+}
+
+void checkpoint_remove(const char* path) {
+    const char* name = strrchr(path, '/') + 1;
+    char* doomed = format("%.*s.tmp-removed-%s", (int)(name - path), path, name);
+    const int lock = lock_folder(path, LOCK_EX);
+    const bool is_read = lock < 0 && errno == EWOULDBLOCK;
+    if (!is_read && (lock < 0 || rename(path, doomed) != 0 || nftw(doomed, remove_entry, 8, FTW_DEPTH | FTW_PHYS))) {
+        notice("warning: %s: cannot remove the old checkpoint: %s", path, strerror(errno));
+    }
+    if (lock >= 0) { close(lock); }
+    free(doomed);
+}
+
+void checkpoint_set_aside(const char* path, const char* why) {
+    Error err;
+    const char* name = strrchr(path, '/') + 1;
+    char* aside = format("%.*s%s-%s", (int)(name - path), path, why, name);
+    for (int i = 2; path_exists(aside); i++) {
+        free(aside);
+        aside = format("%.*s%s-%s-%d", (int)(name - path), path, why, name, i);
+    }
+    if (rename(path, aside) != 0) { fatal("%s: cannot rename it to %s: %s", path, aside, strerror(errno)); }
+    if (!sync_parent(path, &err)) { fatal("%s", err.text); }
+    notice("the %s %s is now %s", why, path, aside);
+    free(aside);
+}
+
+void checkpoint_rotate(const char* out, long long step, const KeepRule* keep) {
+    size_t count;
+    long long behind = 0, *steps = checkpoint_list(out, &count);
+    for (size_t i = 0; keep->newest > 0 && i < count; i++) {
+        if (steps[i] > step || behind++ < keep->newest) { continue; }
+        if (steps[i] == keep->best || (keep->every > 0 && steps[i] % keep->every == 0)) { continue; }
+        char* old = checkpoint_path(out, steps[i]);
+        checkpoint_remove(old);
+        free(old);
+    }
+    free(steps);
+}

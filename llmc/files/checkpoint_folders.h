@@ -1,0 +1,46 @@
+// The folders of checkpoints in --out: listing, removing the oldest, setting aside.
+//
+//   step_%08d                        a complete checkpoint
+//   .tmp-*                           one that is being written or removed; the next run deletes it
+//   damaged-step_%08d, ..., -2       one that was proven damaged when a run was resumed; never deleted
+//   replaced-step_%08d, ..., -2      one that stood in the way of a save, put there by another program; never deleted
+//
+// A program that reads a checkpoint of a run that goes on locks its folder (flock, shared); the run leaves a locked one
+// in place and removes it after a later save.
+#pragma once
+#include "../base.h"
+
+// Returns the steps of all checkpoints in `out`, newest first, and sets `count`; none if the folder does not exist. The
+// caller frees them. Ends the program if the folder cannot be listed: if it were taken for empty, the next save could
+// delete newer checkpoints.
+long long* checkpoint_list(const char* out, size_t* count);
+
+// Returns the path of the checkpoint of a step; the caller frees it.
+char* checkpoint_path(const char* out, long long step);
+
+// Removes what an interrupted save has left at `path`.
+void checkpoint_remove_unfinished(const char* path);
+
+// Removes unfinished checkpoints of an interrupted run. Only the run that has locked `out` may call it.
+void checkpoint_clean(const char* out);
+
+// Removes a checkpoint, after renaming it, so that its name never has an incomplete one. Leaves one that is being read.
+// Warns on failure.
+void checkpoint_remove(const char* path);
+
+// Renames a checkpoint to WHY-NAME, or WHY-NAME-2 and so on, in its folder. Ends the program if that fails.
+void checkpoint_set_aside(const char* path, const char* why);
+
+// Which checkpoints a run keeps: those that match any line.
+typedef struct {
+    long long newest; // this many; 0: all
+    long long every;  // those of steps that this divides; 0: none
+    long long best;   // that of this step; 0: none
+} KeepRule;
+
+// Removes the checkpoints up to `step` that the rule does not keep. Newer ones stay.
+void checkpoint_rotate(const char* out, long long step, const KeepRule* keep);
+
+// Keeps a checkpoint from being removed by its run until the returned descriptor is closed, or the program ends.
+// Returns -1 if it was removed before.
+int checkpoint_hold(const char* path);

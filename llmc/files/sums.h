@@ -1,0 +1,38 @@
+// Checksums of whole files, in a file that `b2sum -c` checks too: a line "HASH  NAME" for each, the hash by BLAKE2b
+// (blake2b.h), the name without its folder, which is that of the checksums.
+//
+//   FOLDER/checkpoint.b2sums    every other file of a checkpoint (checkpoint.h)
+//   PREFIX.b2sums               the shards that ./prepare made (manifest.h) or data/fetch.sh downloaded
+#pragma once
+#include "blake2b.h"
+
+typedef struct {
+    char hex[BLAKE2B_HEX + 1];
+    char* name;
+} Sum;
+
+// Zero it before the first use.
+typedef struct {
+    Sum* list;
+    size_t count;
+} Sums;
+
+void sums_free(Sums* s);
+
+// Adds a file's checksum, or replaces it.
+void sums_set(Sums* s, const char* name, const char* hex);
+
+// Returns the checksum of a file, which belongs to `s`; NULL if it has none.
+const char* sums_find(const Sums* s, const char* name);
+
+// Replaces the file of checksums atomically.
+bool sums_save(const Sums* s, const char* path, Error* err);
+
+// Reads a file of checksums, which sums_free() frees. Fails, with nothing to free, if it has any other line.
+bool sums_load(Sums* s, const char* path, Error* err);
+
+// Computes the checksum of a file from byte `from` to its end; 0: of the whole file.
+bool sum_file(const char* path, size_t from, char hex[BLAKE2B_HEX + 1], Error* err);
+
+// Fails if FOLDER/NAME has no checksum in `s`, cannot be read, or has another one: then it is damaged.
+bool sums_verify(const Sums* s, const char* folder, const char* name, Error* err);

@@ -1,0 +1,67 @@
+#include "cut_log.h"
+#include "../files/json.h"
+#include "metrics.h"
+#include <limits.h>
+
+// Returns the step that a line of a log belongs to; `before` is that of the line before.
+typedef long (*LineStep)(const char* line, size_t size, long before);
+
+// A line of metrics.jsonl that is no record belongs to no step, and so is cut.
+static long metrics_line_step(const char* line, size_t size, long before) {
+    (void)before;
+    json_t* record = json_loadb(line, size, 0, NULL);
+    json_t* step = json_object_get(record, "step");
+    long n = json_is_integer(step) ? (long)json_integer_value(step) : LONG_MAX;
+    json_decref(record);
+    return n;
+}
+
+static long text_line_step(const char* line, size_t size, long before) {
+    char number[24];
+    long n = before;
+    snprintf(number, sizeof number, "%.*s", (int)min_size(size, sizeof number - 1), line);
+    return sscanf(number, "step %ld/", &n) == 1 ? n : before;
+}
+
+// Removes from a log what came after `step`, and a torn last line. A log that does not exist stays so.
+static bool cut_log(const char* path, long step, LineStep line_step, Error* err) {
+    size_t size, used = 0, n;
+    if (!path_exists(path)) { return true; }
+    char* text = read_file(path, &size, err);
+    if (!text) { return false; }
+    const char *at = text, *line;
+    for (long now = 0; (line = next_line(&at, text + size, &n)) != NULL;) {
+        now = line_step(line, n, now);
+        if (now > step) { continue; }
+        memmove(text + used, line, n + 1);
+        used += n + 1;
+    }
+    bool ok = write_file_atomically(path, text, used, err);
+    free(text);
+    return ok;
+}
+
+// Counts the updates after `step` in metrics.jsonl.
+static bool count_lost(const char* path, long step, LostSteps* lost, Error* err) {
+    size_t size, n;
+    memset(lost, 0, sizeof *lost);
+    if (!path_exists(path)) { return true; }
+    char* text = read_file(path, &size, err);
+    if (!text) { return false; }
+    for (const char *at = text, *line; (line = next_line(&at, text + size, &n)) != NULL;) {
+        json_t *record = json_loadb(line, n, 0, NULL), *ms = json_object_get(record, "ms");
+        const bool is_train = !strcmp(record_text(record, "kind"), "train"); // others have ms too
+        if (json_integer_value(json_object_get(record, "step")) > step) {
+            lost->steps += is_train + (int)json_integer_value(json_object_get(record, "lost_steps"));
+            lost->ms += (is_train ? json_number_value(ms) : 0) + json_number_value(json_object_get(record, "lost_ms"));
+        }
+        json_decref(record);
+    }
+    free(text);
+    return true;
+}
+
+bool cut_logs(const char* metrics_path, const char* text_path, long step, LostSteps* lost, Error* err) {
+    return count_lost(metrics_path, step, lost, err) && cut_log(metrics_path, step, metrics_line_step, err) &&
+           cut_log(text_path, step, text_line_step, err);
+}

@@ -1,0 +1,13 @@
+// Cuts the logs of a run that is resumed back to the step that it is resumed from.
+#pragma once
+#include "../base.h"
+
+// What a resumed run does again.
+typedef struct {
+    int steps;
+    double ms; // that they took
+} LostSteps;
+
+// Removes from metrics.jsonl and log.txt what came after `step`, and torn last lines, and counts the updates among it,
+// with those that a removed start had itself done again. A log that does not exist stays so.
+bool cut_logs(const char* metrics_path, const char* text_path, long step, LostSteps* lost, Error* err);

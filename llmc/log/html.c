@@ -1,0 +1,77 @@
+#include "html.h"
+#include "../files/json.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// a page: a text that grows
+
+void page_add(Page* page, const char* fmt, ...) {
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    size_t n = (size_t)vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (page->size + n + 1 > page->room) {
+        page->room = 2 * (page->size + n + 1);
+        page->text = realloc_or_die(page->text, page->room, "report.html");
+    }
+    vsnprintf(page->text + page->size, n + 1, fmt, again);
+    va_end(again);
+    page->size += n;
+}
+
+void page_fact(Page* page, const char* before, char* text, const char* after) {
+    page_add(page, "%s", before);
+    page_escape(page, text);
+    page_add(page, "%s", after);
+    free(text);
+}
+
+// Returns true for characters that both HTML and XML can hold.
+static bool page_can_hold(uint32_t c) {
+    return c == '\n' || c == '\t' || (c >= 32 && c != 127 && c != 0xfffe && c != 0xffff);
+}
+
+void page_escape(Page* page, const char* text) {
+    char* clean = clean_text(text, strlen(text), page_can_hold, NULL);
+    for (const char* p = clean; *p;) {
+        size_t plain = strcspn(p, "<>&\"'");
+        page_add(page, "%.*s", (int)plain, p);
+        p += plain;
+        if (*p) { page_add(page, "&#%d;", *p++); }
+    }
+    free(clean);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// numbers as text: to `out` of 32 bytes, which is returned
+
+// Shortens the exponent: 6.00e-05 -> 6e-5.
+static const char* tidy_exponent(char* out) {
+    char* e = strchr(out, 'e');
+    if (!e) { return out; }
+    int exponent = atoi(e + 1);
+    while (e > out && e[-1] == '0' && memchr(out, '.', (size_t)(e - out))) { e--; }
+    if (e > out && e[-1] == '.') { e--; }
+    snprintf(e, (size_t)(out + 32 - e), "e%d", exponent);
+    return out;
+}
+
+const char* value_text(char* out, double v) {
+    if (!isfinite(v)) { snprintf(out, 32, "\xe2\x80\x93"); return out; }
+    if (fabs(v) >= 1e15 || (fabs(v) < 1e-3 && v != 0.0)) { snprintf(out, 32, "%.2e", v); return tidy_exponent(out); }
+    if (fabs(v) >= 1e3) { return si_text(out, v); }
+    snprintf(out, 32, fabs(v) < 0.1 || v == floor(v) ? "%.3g" : fabs(v) < 10.0 ? "%.4f" : "%.5g", v);
+    return out;
+}
+
+const char* tick_text(char* out, double v, double step) {
+    static const char* const suffix[] = {"", "k", "M", "B", "T"};
+    int thousands = 0;
+    if (fabs(v) < 1e-9 * step) { snprintf(out, 32, "0"); return out; }
+    if (fabs(v) >= 1e15 || (fabs(v) < 1e-2 && step < 1e-3)) { snprintf(out, 32, "%.1e", v); return tidy_exponent(out); }
+    for (; fabs(v) >= 999.9999 && thousands < 4; thousands++) { v /= 1000.0; step /= 1000.0; }
+    if (thousands) { snprintf(out, 32, "%.6g%s", v, suffix[thousands]); return out; }
+    int digits = step < 0.99 ? (int)ceil(-log10(step) - 1e-9) : 0;
+    snprintf(out, 32, "%.*f", digits > 6 ? 6 : digits, v);
+    return out;
+}

@@ -1,0 +1,29 @@
+// Builds a page of HTML that is XML too: a text that grows, any text escaped, numbers in few characters.
+#pragma once
+#include "../base.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// a page: a text that grows
+
+typedef struct {
+    char* text;
+    size_t size, room;
+} Page;
+
+// printf to the end of a page.
+void ATTR_PRINTF(2, 3) page_add(Page* page, const char* fmt, ...);
+
+// Appends `before`, `text` with markup characters escaped, and `after` to the page. Frees `text`.
+void page_fact(Page* page, const char* before, char* text, const char* after);
+
+// Adds any text as content or as the value of an attribute.
+void page_escape(Page* page, const char* text);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// numbers as text: to `out` of 32 bytes, which is returned
+
+// A value with three to five significant digits, or a dash if it is not finite.
+const char* value_text(char* out, double v);
+
+// A tick of an axis, with as many digits as tell ticks `step` apart from each other.
+const char* tick_text(char* out, double v, double step);

@@ -1,0 +1,189 @@
+#include "phases.h"
+#include "comm/consistency.h"
+#include "eval/score.h"
+#include "generate.h"
+#include "histograms.h"
+#include "log/report.h"
+#include "requests.h"
+#include "train.h"
+
+void upload_batch(GPT2* g, const Batch* b) { gpt2_upload(g, b->tokens, (size_t)b->rows * (size_t)b->T); }
+
+bool run_is_interrupted(void* train_run) {
+    TrainRun* run = train_run;
+    if (run->comm->size > 1 && !run->is_slow) { return false; }
+    const bool stops = request_to_stop() != NULL;
+    if (comm_min_host(run->comm, !stops) == 0) { run->stops = true; }
+    return run->stops;
+}
+
+bool run_is_due(const TrainRun* run, long long every) {
+    return every > 0 && (run->state.step % every == 0 || run->state.step >= run->num_steps);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// validation, samples, histograms, the report
+
+double validation_loss(GPT2* g, EvalLoader* val, Comm* comm, bool (*is_interrupted)(void*), void* context) {
+    const Backend* b = g->backend;
+    double loss = 0;
+    Progress shown = {0, 0};
+    const long long share = (long long)g->B * comm->size, batches = ((long long)val->num_windows + share - 1) / share;
+    b->device_zero(g->sums, NUM_SUMS * sizeof(double));
+    evalloader_begin(val, comm->rank, comm->size);
+    for (long long i = 0; i < batches; i++) {
+        if (is_interrupted && is_interrupted(context)) { return NAN; }
+        const Batch* next = evalloader_next(val); // in the last round some ranks may have none
+        if (next) {
+            upload_batch(g, next);
+            gpt2_forward(g, next->rows, next->T, NULL);
+            gpt2_loss(g, next->rows, next->T);
+        }
+        progress(&shown, "validating: batch %lld of %lld", i + 1, batches);
+    }
+    comm_all_reduce_sums(comm, &g->sums[SUM_LOSS], 1);
+    b->device_copy_out(&loss, &g->sums[SUM_LOSS], sizeof loss);
+    return loss / ((double)val->num_windows * g->T);
+}
+
+void train_validate(TrainRun* run) {
+    check_same_weights(&run->model, run->comm);
+    const double loss = validation_loss(&run->model, &run->val, run->comm, run_is_interrupted, run);
+    if (run->stops && isnan(loss)) { return; }
+    run->val_loss = loss;
+    run->val_step = run->state.step;
+    logger_val(&run->log, (int)run->state.step, loss);
+}
+
+void train_score(TrainRun* run) {
+    Error err;
+    TestScore score;
+    const int step = (int)run->state.step;
+    for (int i = 0; i < run->num_test_sets && !run->stops; i++) {
+        const TestSet* s = &run->test_sets[i];
+        if (!test_set_score(&score, NULL, s, &run->model, run->comm, run_is_interrupted, run, &err)) {
+            logger_notice(&run->log, "warning: no score: %s", err.text); // the next step will say more
+        } else if (score.total) {
+            logger_eval(&run->log, step, s->name, s->form->convention, (int)score.correct, (int)score.total);
+        }
+    }
+}
+
+typedef struct {
+    char* text;
+    size_t bytes;
+} TextBuffer;
+
+static bool text_append(void* buffer, const char* text, size_t bytes) {
+    TextBuffer* b = buffer;
+    b->text = realloc_or_die(b->text, b->bytes + bytes, "a sample");
+    memcpy(b->text + b->bytes, text, bytes);
+    b->bytes += bytes;
+    return !request_to_stop();
+}
+
+void train_sample(TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    if (run->comm->rank != 0) { return; }
+    const Sampling s = {.temperature = c->temperature, .top_k = (int)c->top_k, .top_p = c->top_p,
+                        .seed = (uint64_t)c->seed};
+    TextBuffer b = {NULL, 0};
+    text_append(&b, c->prompt, strlen(c->prompt));
+    if (generate(&run->model, &run->tokenizer, c->prompt, (size_t)c->sample_tokens, &s, text_append, &b, &err)) {
+        logger_sample(&run->log, (int)run->state.step, b.text, b.bytes);
+    } else { // the next step will say more
+        logger_notice(&run->log, "warning: no sample: %s", err.text);
+    }
+    free(b.text);
+}
+
+// At the start of a fresh run there are no gradients yet; a resumed one comes here only after its first step.
+void train_histograms(TrainRun* run) {
+    const int step = (int)run->state.step;
+    log_histograms(&run->log, &run->optimizer, step, step ? run->grads_scale : 0);
+}
+
+void train_report(TrainRun* run) {
+    Error err;
+    const char* folder = run->config->out;
+    if (run->comm->rank != 0 || !*folder) { return; }
+    const double start = seconds_now();
+    char* path = format("%s/report.html", folder);
+    if (!report_write(path, &folder, 1, &err)) { notice("warning: %s", err.text); }
+    free(path);
+    const double now = seconds_now();
+    run->report_due = now + fmax(10, 100 * (now - start));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// checkpoints
+
+bool train_save_is_due(const TrainRun* run) {
+    const Config* c = run->config;
+    if (!*c->out || run->state.step == 0 || c->save_every == 0 || run->saved_step == run->state.step) { return false; }
+    return run->stops || run->saves || run_is_due(run, c->save_every);
+}
+
+// Logs the save that has ended, if one has; `waits`: waits for one that goes on. After too many failures the run ends.
+static void look_at_save(TrainRun* run, bool waits) {
+    char* path;
+    Error err;
+    const Snapshot* snapshot = &run->saver.snapshot;
+    const bool needs_ranks = !snapshot->blocks && run->optimizer.zero_group; // which have handed over their shards once
+    const long long step = snapshot->step, retries = needs_ranks ? 0 : run->config->save_retries;
+    switch (saver_poll(&run->saver, waits, &path, &err)) {
+    case SAVER_SAVED:
+        run->failed_saves = 0;
+        logger_save(&run->log, (int)step, path);
+        free(path);
+        train_report(run);
+        break;
+    case SAVER_FAILED:
+        if (run->failed_saves++ >= retries) { fatal("%s", err.text); }
+        logger_notice(&run->log, "warning: no checkpoint of step %lld: %s. Trying again (%d of %lld)", step, err.text,
+                      run->failed_saves, retries);
+        break;
+    default: break;
+    }
+}
+
+void train_look_at_save(TrainRun* run) { look_at_save(run, false); }
+
+// Notes that the checkpoint which is about to be saved has the lowest validation loss so far.
+static void note_best(TrainRun* run) {
+    TrainState* s = &run->state;
+    if (run->val_step != s->step || s->step == 0 || !isfinite(run->val_loss) || (s->best_step && run->val_loss >= s->best_loss)) { return; }
+    s->best_step = s->step;
+    s->best_loss = run->val_loss;
+}
+
+void train_save(TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    check_same_weights(&run->model, run->comm);
+    note_best(run);
+    run->saved_step = run->state.step;
+    run->saves = false;
+    if (run->comm->rank != 0) {
+        checkpoint_hand_over(&run->optimizer);
+        return;
+    }
+    look_at_save(run, true);
+    if (!logger_sync(&run->log, &err)) { fatal("%s", err.text); }
+    const int eot = run->has_tokenizer ? run->tokenizer.eot : -1;
+    float* blocks = strcmp(c->save_async, "0") ? saver_blocks(&run->saver, &run->optimizer) : NULL;
+    if (!blocks && !strcmp(c->save_async, "1")) { fatal("--save_async 1: no host memory for a copy of the weights"); }
+    const Snapshot snapshot = snapshot_take(&run->optimizer, &run->state, &run->plan, c, eot, blocks);
+    saver_begin(&run->saver, c->out, &snapshot);
+    train_look_at_save(run);
+}
+
+void train_finish_save(TrainRun* run) {
+    look_at_save(run, true);
+    for (int pause = 1; run->failed_saves > 0; pause *= 2) {
+        sleep((unsigned)pause);
+        saver_begin(&run->saver, run->config->out, &run->saver.snapshot);
+        look_at_save(run, true);
+    }
+}

@@ -1,0 +1,331 @@
+// Test sets: rows have tiktoken's tokens, losses and scores are those that PyTorch recorded (dev/golden/test_sets.py),
+// for any batch size; wrong files are refused with their line or item.
+#include "llmc/eval/score.h"
+#include "llmc/files/huggingface.h"
+#include "llmc/files/json.h"
+#include "test/check/backends.h"
+#include "test/test.h"
+
+#define FOLDER "test/golden/eval/"
+enum { T = 19, V = 269 }; // of the model in test/golden/gpt2
+
+static const struct {
+    const char *key, *file, *rules; // key: in expected.json and tokens.json
+} SETS[] = {
+    {"hellaswag llm.c", FOLDER "hellaswag.jsonl", "llm.c"},
+    {"hellaswag lm-eval", FOLDER "hellaswag.jsonl", "lm-eval"},
+    {"piqa", FOLDER "piqa.jsonl", "llm.c"},
+    {"arc", FOLDER "arc.jsonl", "llm.c"},
+    {"winogrande", FOLDER "winogrande.jsonl", "llm.c"},
+    {"lambada", FOLDER "lambada.jsonl", "llm.c"},
+    {"choices", FOLDER "choices.jsonl", "llm.c"},
+    {"schema", FOLDER "schema.jsonl", "llm.c"},
+    {"continuation", FOLDER "continuation.jsonl", "llm.c"},
+};
+enum { NUM_SETS = sizeof SETS / sizeof *SETS };
+
+static json_t* golden(const char* name) {
+    Error err;
+    char* path = format(FOLDER "%s", name);
+    json_t* value = json_read(path, 0, &err);
+    if (!value) { fatal("%s", err.text); }
+    free(path);
+    return value;
+}
+
+static GPT2 open_golden(const Backend* b, int B) {
+    static const char folder[] = "test/golden/gpt2";
+    Error err;
+    GPT2Config shape;
+    GPT2 g;
+    if (!hf_load_config(folder, true, &shape, &err)) { fatal("%s", err.text); }
+    gpt2_layout(&g, b, &shape, B, T, FORWARD_ONLY, 1);
+    gpt2_alloc(&g);
+    if (!hf_load_weights(&g, NULL, folder, &err)) { fatal("%s", err.text); }
+    return g;
+}
+
+static Tokenizer open_tokenizer_file(void) {
+    Error err;
+    Tokenizer t;
+    if (!tokenizer_load(&t, FOLDER "tokenizer.bin", &err)) { fatal("%s", err.text); }
+    return t;
+}
+
+static TestSet open_set(const char* path, const TestSetOptions* options) {
+    Error err;
+    TestSet s;
+    if (!test_set_open(&s, path, options, &err)) { fatal("%s", err.text); }
+    return s;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// scores
+
+// Compares rows and scores with the recorded ones.
+static void check_set(GPT2* g, const TestSet* s, const json_t* expected) {
+    Error err;
+    TestScore score;
+    Comm alone = comm_alone();
+    const json_t* rows = json_object_get(expected, "rows");
+    double *losses = alloc_or_die(s->num_rows, sizeof *losses, "losses"), sum = 0;
+    EXPECT(s->num_rows == json_array_size(rows));
+    EXPECT(test_set_score(&score, losses, s, g, &alone, NULL, NULL, &err));
+    for (size_t i = 0; i < s->num_rows; i++) {
+        const json_t* row = json_array_get(rows, i);
+        EXPECT(s->rows[i].tokens == json_integer_value(json_object_get(row, "tokens")));
+        EXPECT(s->rows[i].scored == json_integer_value(json_object_get(row, "scored")));
+        EXPECT_NEAR(losses[i], json_number_value(json_object_get(row, "loss")), 1e-4);
+        sum += json_number_value(json_object_get(row, "loss"));
+    }
+    EXPECT(score.total == s->num_items);
+    if (s->form->norm == AS_FORESEEN) { EXPECT_NEAR(log(score.perplexity), sum / (double)s->num_rows, 1e-4); }
+    EXPECT((int)score.correct == json_integer_value(json_object_get(expected, "correct")));
+    EXPECT((int)score.correct_by_sum == json_integer_value(json_object_get(expected, "correct_by_sum")));
+    free(losses);
+}
+
+TEST(scores_are_those_of_pytorch) {
+    json_t* expected = golden("expected.json");
+    Tokenizer t = open_tokenizer_file();
+    EACH_CPU_BACKEND(b) {
+        if (b->element_bytes != sizeof(float)) { continue; }
+        for (int B = 1; B <= 3; B += 2) {
+            GPT2 g = open_golden(b, B);
+            for (int i = 0; i < NUM_SETS; i++) {
+                const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = SETS[i].rules};
+                TestSet s = open_set(SETS[i].file, &options);
+                test_case = SETS[i].key;
+                check_set(&g, &s, json_object_get(expected, SETS[i].key));
+                test_set_free(&s);
+            }
+            gpt2_free(&g);
+        }
+    }
+    tokenizer_free(&t);
+    json_decref(expected);
+}
+
+TEST(llm_c_s_bin_has_the_scores_of_the_lines) {
+    json_t* expected = golden("expected.json");
+    const TestSetOptions options = {.T = T, .vocab_size = V, .rules = "lm-eval"};
+    GPT2 g = open_golden(find_cpu_backend("fp32", "auto"), 2);
+    g.backend->device_open(&FAST);
+    TestSet s = open_set(FOLDER "hellaswag.bin", &options);
+    check_set(&g, &s, json_object_get(expected, "hellaswag llm.c"));
+    test_set_free(&s);
+    gpt2_free(&g);
+    json_decref(expected);
+}
+
+// Rows of a batch that is not full, and rows of many lengths, have the losses of rows alone.
+TEST(a_score_does_not_depend_on_the_batch) {
+    Error err;
+    TestScore score;
+    Comm alone = comm_alone();
+    Tokenizer t = open_tokenizer_file();
+    const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c"};
+    TestSet s = open_set(FOLDER "hellaswag.jsonl", &options);
+    double one[64], many[64];
+    GPT2 small = open_golden(&cpu_fp32_generic, 1), large = open_golden(&cpu_fp32_generic, 7);
+    small.backend->device_open(&PLAIN);
+    EXPECT(test_set_score(&score, one, &s, &small, &alone, NULL, NULL, &err));
+    EXPECT(test_set_score(&score, many, &s, &large, &alone, NULL, NULL, &err));
+    for (size_t i = 0; i < s.num_rows; i++) { EXPECT(one[i] == many[i]); }
+    gpt2_free(&small);
+    gpt2_free(&large);
+    test_set_free(&s);
+    tokenizer_free(&t);
+}
+
+static bool stops_at_third(void* calls) { return ++*(int*)calls == 3; }
+
+TEST(scoring_can_be_interrupted_and_refuses_what_is_not_finite) {
+    Error err;
+    TestScore score;
+    Comm alone = comm_alone();
+    int calls = 0;
+    const TestSetOptions options = {.T = T, .vocab_size = V, .rules = "llm.c"};
+    TestSet s = open_set(FOLDER "hellaswag.bin", &options);
+    GPT2 g = open_golden(&cpu_fp32_generic, 2);
+    g.backend->device_open(&FAST);
+    EXPECT(test_set_score(&score, NULL, &s, &g, &alone, stops_at_third, &calls, &err));
+    EXPECT(score.total == 0 && calls == 3);
+    const float nan = NAN;
+    gpt2_put(&g, 0, &nan, 1); // of the first token's embedding, which every logit row has
+    g.backend->params_changed();
+    EXPECT(!test_set_score(&score, NULL, &s, &g, &alone, NULL, NULL, &err));
+    EXPECT(strstr(err.text, "hellaswag.bin: the loss is not finite"));
+    gpt2_free(&g);
+    test_set_free(&s);
+}
+
+TEST(standard_errors_are_those_of_a_sample) {
+    EXPECT_NEAR(test_standard_error(2967, 10042), 0.004553, 1e-6); // lm-eval's 0.0046
+    EXPECT_NEAR(test_standard_error(1, 2), 0.5, 0);
+    EXPECT(test_standard_error(1, 1) == 0 && test_standard_error(7, 7) == 0);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// files
+
+TEST(rows_have_the_tokens_of_tiktoken) {
+    json_t* all = golden("tokens.json");
+    Tokenizer t = tokenizer_builtin();
+    for (int i = 0; i < NUM_SETS; i++) {
+        const TestSetOptions options = {.tokenizer = &t, .T = 1024, .vocab_size = 50257, .rules = SETS[i].rules};
+        TestSet s = open_set(SETS[i].file, &options);
+        const json_t* rows = json_object_get(all, SETS[i].key);
+        test_case = SETS[i].key;
+        EXPECT(s.num_rows == json_array_size(rows) && s.num_cut == 0);
+        for (size_t r = 0; r < s.num_rows; r++) {
+            const json_t *row = json_array_get(rows, r), *ids = json_array_get(row, 0);
+            bool same = s.rows[r].tokens == (int)json_array_size(ids);
+            for (int k = 0; same && k < s.rows[r].tokens; k++) {
+                same = s.tokens.ids[s.rows[r].begin + (size_t)k] == json_integer_value(json_array_get(ids, (size_t)k));
+            }
+            EXPECT(same && s.rows[r].scored == json_integer_value(json_array_get(row, 1)));
+        }
+        test_set_free(&s);
+    }
+    tokenizer_free(&t);
+    json_decref(all);
+}
+
+static void write_set(const char* path, const void* bytes, size_t size) {
+    FILE* f = fopen(path, "wb");
+    EXPECT(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0);
+}
+
+// Expects that a file of these bytes is refused, with a message that begins with its path and contains the words.
+static void check_refused(const void* bytes, size_t size, const TestSetOptions* options, const char* words) {
+    Error err = {.text = ""};
+    TestSet s;
+    char* path = format("%s/set", test_folder);
+    write_set(path, bytes, size);
+    if (test_set_open(&s, path, options, &err)) { TEST_FAIL("read, not refused: %s", words); }
+    else if (strncmp(err.text, path, strlen(path)) || !strstr(err.text, words)) {
+        TEST_FAIL("no \"%s\" in: %s", words, err.text);
+    }
+    free(path);
+}
+
+#define GOOD "{\"ctx\": \"a\", \"endings\": [\"b\", \"c\"], \"label\": 1}\n"
+static const struct {
+    const char *lines, *words;
+} REFUSED[] = {
+    {"", " has no items"},
+    {"\n\n", " has no items"},
+    {GOOD "{\"ctx\": \"a\"\n", ":2: no JSON in UTF-8: "},
+    {GOOD GOOD "{\"ctx\": \"\xff\", \"endings\": [\"b\"], \"label\": 0}\n", ":3: no JSON in UTF-8: "},
+    {"{\"ctx\": \"a\\u0000\", \"endings\": [\"b\"], \"label\": 0}\n", ":1: no JSON in UTF-8: "},
+    {"[1]\n", ":1: its members are those of no known test set"},
+    {GOOD "\n{\"endings\": [\"b\"], \"label\": 0}\n", ":3: its members are those of no known test set"},
+    {"{\"ctx\": 1, \"endings\": [\"b\"], \"label\": 0}\n", ":1: member \"ctx\" is missing, or no text"},
+    {"{\"ctx\": \"a\", \"endings\": [], \"label\": 0}\n", ":1: member \"endings\" is missing, or no list of"},
+    {"{\"ctx\": \"a\", \"endings\": [\"b\", 2], \"label\": 0}\n", ":1: member \"endings\" is missing, or no list of"},
+    {"{\"ctx\": \"a\", \"endings\": [\"b\"]}\n", ":1: member \"label\" is missing, or no number"},
+    {"{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": \"\"}\n", ":1: member \"label\" is missing, or no number"},
+    {"{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": 0.5}\n", ":1: member \"label\" is missing, or no number"},
+    {GOOD "{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": 1}\n", ":2: \"label\" is 1, but the endings are 0 to 0"},
+    {GOOD "{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": \"-1\"}\n", ":2: \"label\" is -1, but"},
+    {GOOD "{\"ctx\": \"a\", \"endings\": [\"b\", \"0123456789012345678\"], \"label\": 0}\n",
+     ":2: an ending has 20 tokens, the model reads only 19"},
+};
+
+static const struct {
+    const char *line, *words;
+} REFUSED_ELSEWHERE[] = {
+    {"{\"goal\": \"a\", \"sol1\": \"b\", \"label\": 0}", ":2: member \"sol2\" is missing, or no text"},
+    {"{\"goal\": \"a\", \"sol1\": \"b\", \"sol2\": \"c\", \"label\": 2}",
+     ":2: \"label\" is 2, but the endings are 0 to 1"},
+    {"{\"question\": \"a\", \"answerKey\": 1}", ":2: member \"answerKey\" is missing, or no text"},
+    {"{\"question\": \"a\", \"answerKey\": \"A\"}", ":2: members \"question\" and \"choices\" are not those of ARC"},
+    {"{\"question\": {\"stem\": \"a\", \"choices\": [{\"text\": \"b\"}]}, \"answerKey\": \"A\"}",
+     ":2: choice 1 has no text or no label"},
+    {"{\"question\": \"a\", \"choices\": {\"text\": [\"b\"], \"label\": [\"A\"]}, \"answerKey\": \"B\"}",
+     ":2: \"answerKey\" is \"B\", which is the label of no choice"},
+    {"{\"sentence\": \"a b\", \"option1\": \"c\", \"option2\": \"d\", \"answer\": \"1\"}", ":2: \"sentence\" has no _"},
+    {"{\"sentence\": \"a _ b\", \"option1\": \"c\", \"option2\": \"d\", \"answer\": \"3\"}",
+     ":2: \"answer\" is 3, but the endings are 1 to 2"},
+    {"{\"sentence\": \"a _ b\", \"option1\": \"c\", \"answer\": \"1\"}",
+     ":2: member \"option2\" is missing, or no text"},
+    {"{\"text\": \"word\"}", ":2: \"text\" is one word"},
+    {"{\"query\": \"a\", \"choices\": \"b\", \"gold\": 0}", ":2: member \"choices\" is missing, or no list"},
+    {"{\"query\": \"a\", \"choices\": [\"b\"], \"gold\": 1}", ":2: \"gold\" is 1, but"},
+    {"{\"context_options\": [\"a\"], \"continuation\": \"b\"}", ":2: member \"gold\" is missing, or no number"},
+    {"{\"context\": \"a\", \"continuation\": 1}", ":2: member \"continuation\" is missing, or no text"},
+    {"{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": 0}\n{\"text\": \"a b\"}",
+     ":3: a line of LAMBADA in a file of HellaSwag"},
+};
+
+TEST(wrong_lines_of_other_sets_are_refused) {
+    Tokenizer t = tokenizer_bytes();
+    const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c"};
+    for (size_t i = 0; i < sizeof REFUSED_ELSEWHERE / sizeof *REFUSED_ELSEWHERE; i++) {
+        char* lines = format("\n%s\n", REFUSED_ELSEWHERE[i].line);
+        check_refused(lines, strlen(lines), &options, REFUSED_ELSEWHERE[i].words);
+        free(lines);
+    }
+    tokenizer_free(&t);
+}
+
+TEST(wrong_lines_are_refused_with_their_number) {
+    Tokenizer t = tokenizer_bytes();
+    const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c"};
+    const TestSetOptions none = {.T = T, .vocab_size = V, .rules = "llm.c"};
+    for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++) {
+        check_refused(REFUSED[i].lines, strlen(REFUSED[i].lines), &options, REFUSED[i].words);
+    }
+    check_refused(GOOD, strlen(GOOD), &none, " is text, which needs a --tokenizer");
+    tokenizer_free(&t);
+}
+
+TEST(a_limit_reads_the_first_items_alone) {
+    Tokenizer t = tokenizer_bytes();
+    const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .limit = 2, .rules = "llm.c"};
+    char* path = format("%s/set", test_folder);
+    write_set(path, GOOD GOOD "damage", strlen(GOOD GOOD "damage"));
+    TestSet s = open_set(path, &options);
+    EXPECT(s.num_items == 2 && s.num_rows == 4);
+    test_set_free(&s);
+    free(path);
+    TestSet bin = open_set(FOLDER "hellaswag.bin", &options);
+    EXPECT(bin.num_items == 2 && bin.num_rows == 8);
+    test_set_free(&bin);
+    tokenizer_free(&t);
+}
+
+// Refuses the file with the uint16 number `word` behind the header set to `value`.
+static void check_word(const char* file, size_t size, size_t word, int value, const char* words) {
+    const TestSetOptions options = {.T = T, .vocab_size = V, .rules = "llm.c"};
+    char* damaged = alloc_or_die(size, 1, "a set");
+    memcpy(damaged, file, size);
+    damaged[TEST_SET_HEADER + 2 * word] = (char)(value & 255);
+    damaged[TEST_SET_HEADER + 2 * word + 1] = (char)(value >> 8);
+    check_refused(damaged, size, &options, words);
+    free(damaged);
+}
+
+TEST(damaged_bin_files_are_refused_with_their_item) {
+    Error err;
+    size_t size;
+    const TestSetOptions options = {.T = T, .vocab_size = V, .rules = "llm.c"};
+    char* file = read_file(FOLDER "hellaswag.bin", &size, &err);
+    check_word(file, size, 0, 1, ": item 0: it does not begin with 65535");
+    check_word(file, size, 1, 8, ": item 0: it has ");
+    check_word(file, size, 3, 4, ": item 0: label 4 of 4 endings");
+    check_word(file, size, 4, 0, ": item 0: label 0 of 0 endings");
+    check_word(file, size, 5, 0, ": item 0: it has no context");
+    check_word(file, size, 5, 60000, ": item 0: ");
+    check_word(file, size, 6, V, ": item 0: token 269, and the model has only 269");
+    for (size_t cut = TEST_SET_HEADER; cut < size; cut++) { check_refused(file, cut, &options, ": item "); }
+    file[4] = 2;
+    check_refused(file, size, &options, ": version 2, not 1");
+    file[4] = 1;
+    file[8]--;
+    check_refused(file, size, &options, " bytes behind its last item");
+    free(file);
+}
+
+TEST_MAIN()

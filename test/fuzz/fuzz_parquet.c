@@ -1,0 +1,36 @@
+// Any bytes as a Parquet file: it is refused, or its rows can be read within its bounds. Begin with files that are:
+//     build/fuzz/fuzz_parquet -max_total_time=300 CORPUS test/golden/parquet
+#include "llmc/data/parquet.h"
+#include <sys/mman.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+static volatile uint64_t sum; // so that all bytes are read
+
+static void check(const char* path) {
+    enum { MAX_ROWS = 10000 }; // a few bytes may promise 2^63 nulls
+    Parquet p;
+    Error err;
+    ParquetRow kind = PARQUET_NULL;
+    Bytes value;
+    uint64_t rows = 0;
+    if (!parquet_open(&p, path, "text", &err)) { return; }
+    for (; kind != PARQUET_END && rows < MAX_ROWS; rows++) {
+        if (!parquet_next(&p, &kind, &value, &err)) { break; }
+        if (kind == PARQUET_VALUE) { sum += hash64(value.data, value.bytes, 0); }
+    }
+    if (kind == PARQUET_END && rows != p.num_rows + 1) { abort(); }
+    parquet_close(&p);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    static char path[64];
+    static int fd = -1;
+    if (fd < 0) {
+        fd = memfd_create("input", 0);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    }
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != (ssize_t)size) { fatal("%s: %s", path, strerror(errno)); }
+    check(path);
+    return 0;
+}

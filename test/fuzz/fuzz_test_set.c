@@ -1,0 +1,45 @@
+// Any bytes as a test set, as JSON lines and as llm.c's .bin: they are refused, or become rows that a model can read.
+#include "llmc/eval/test_set.h"
+#include <sys/mman.h>
+
+enum { T = 24, V = 257 };
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+static void read_set(const char* path, const Tokenizer* t, const char* rules) {
+    Error err;
+    TestSet s;
+    const TestSetOptions options = {.tokenizer = t, .T = T, .vocab_size = V, .rules = rules};
+    if (!test_set_open(&s, path, &options, &err)) { return; }
+    for (size_t i = 0; i < s.num_rows; i++) {
+        const TestRow* row = &s.rows[i];
+        if (row->scored < 1 || row->scored >= row->tokens || row->tokens > T + 1) { abort(); }
+        for (int k = 0; k < row->tokens; k++) {
+            if (s.tokens.ids[row->begin + (size_t)k] < 0 || s.tokens.ids[row->begin + (size_t)k] >= V) { abort(); }
+        }
+    }
+    for (size_t i = 0; i < s.num_items; i++) {
+        const TestItem* item = &s.items[i];
+        if (item->label >= item->rows || item->first + (size_t)item->rows > s.num_rows) { abort(); }
+    }
+    test_set_free(&s);
+}
+
+// Every second input gets the header of a .bin.
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    static unsigned char header[TEST_SET_HEADER];
+    const int32_t words[3] = {TEST_SET_MAGIC, 1, (int32_t)(size / 16)};
+    char path[64];
+    const bool is_bin = size > 0 && data[0] % 2;
+    const int fd = memfd_create("set", 0);
+    memcpy(header, words, sizeof words);
+    if (fd < 0 || (is_bin && write(fd, header, sizeof header) != (ssize_t)sizeof header)) { abort(); }
+    if (size > 0 && write(fd, data, size) != (ssize_t)size) { abort(); }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    Tokenizer t = tokenizer_bytes();
+    read_set(path, &t, "llm.c");
+    read_set(path, &t, "lm-eval");
+    tokenizer_free(&t);
+    close(fd);
+    return 0;
+}
