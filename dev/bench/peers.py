@@ -26,6 +26,7 @@ the command, the machine and the versions.
 Run it from the repository's root after `make`. VENV is a virtual environment with torch and transformers.
 """
 import argparse
+import fcntl
 import itertools
 import json
 import os
@@ -39,6 +40,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 SIZES = {"d12": (12, 12, 768), "d24": (24, 16, 1024), "d36": (36, 20, 1280), "d48": (48, 25, 1600)}
@@ -127,7 +129,8 @@ def our_command(a, dtype, B, T, shard):
 
 def lines_of(command, env, errors):
     """Runs a command; yields (seconds since the start, line) for each line as it comes, then (exit code, usage)."""
-    ours, theirs = pty.openpty()  # a terminal, so that lines come at once
+    ours, theirs = pty.openpty()  # a terminal, so that lines come at once; a wide one: narrow ones get shorter lines
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 50, 250, 0, 0))
     start = time.monotonic()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=errors, env=env)
     os.close(theirs)
