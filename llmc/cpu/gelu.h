@@ -33,7 +33,7 @@ static inline void gelu_backward_row_plain(Stored* dinp, const Stored* inp, size
 
 // ---------------------------------------------------------------------------------------------------------------------
 // fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)): one exp and one division, in vector code. matmul.h
-// calls these on rows that are still in its thread's cache.
+// applies these to the sums of a row while they are in its thread's cache.
 
 // Beyond -10 and 10 the gate is 0 or 1 within rounding, and 2u leaves the range of exp_in_range().
 static inline float gelu_clamp(float x) { return at_most(at_least(x, -10.0f), 10.0f); }
@@ -43,21 +43,23 @@ static inline float gelu_gate(float x) {
     return 1.0f / (1.0f + exp_in_range(minus_2u));
 }
 
+static inline float gelu_fast(float x) { return x * gelu_gate(gelu_clamp(x)); }
+
+// Returns dout * gelu'(x).
+static inline float gelu_backward_fast(float dout, float x) {
+    const float clamped = gelu_clamp(x);
+    return dout * gelu_derivative(clamped, gelu_gate(clamped));
+}
+
 static inline void gelu_row(Stored* out, const Stored* inp, size_t n) {
     #pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        const float x = to_float(inp[i]);
-        out[i] = to_stored(x * gelu_gate(gelu_clamp(x)));
-    }
+    for (size_t i = 0; i < n; i++) { out[i] = to_stored(gelu_fast(to_float(inp[i]))); }
 }
 
 // dinp *= gelu'(inp)
 static inline void gelu_backward_row(Stored* dinp, const Stored* inp, size_t n) {
     #pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        const float x = gelu_clamp(to_float(inp[i]));
-        dinp[i] = to_stored(to_float(dinp[i]) * gelu_derivative(x, gelu_gate(x)));
-    }
+    for (size_t i = 0; i < n; i++) { dinp[i] = to_stored(gelu_backward_fast(to_float(dinp[i]), to_float(inp[i]))); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

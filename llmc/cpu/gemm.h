@@ -4,9 +4,9 @@
 // (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; dev/cpu.md compares two orders of
 // loops):
 //
-//   L1         a panel of a, MR x DEPTH: stays while all panels of b's block are multiplied with it
-//   L2         a block of b, DEPTH x COLUMNS: its panels are read in turn, again for each panel of a
-//   L2 and L3  unfinished tiles of c, in float, ROWS x COLUMNS; the destination of a finished tile is prefetched
+//   L1   a panel of a, MR x DEPTH: stays while all panels of b's block are multiplied with it
+//   L2   a block of b, DEPTH x COLUMNS: its panels are read in turn, again for each panel of a
+//   L2   unfinished tiles of c, in float, ROWS x COLUMNS
 //
 // Each thread computes a rectangle of c in its own scratch memory, and no thread waits for another. The order in which
 // an element of c is summed over k does not depend on the number of threads.
@@ -20,16 +20,11 @@ typedef struct {
     size_t row, col;
 } Matrix;
 
-// An array with the shape of c that `finish` reads or writes, to be prefetched.
+// An array (M,N) that `finish` reads, to be prefetched; at == NULL: none.
 typedef struct {
     const void* at;
-    size_t row, element; // bytes
-} Touched;
-
-static inline Touched touched_array(const void* at, size_t element, int columns) {
-    const Touched t = {at, (size_t)columns * element, element};
-    return t;
-}
+    size_t element; // bytes
+} GemmReads;
 
 // The epilogue: takes `cols` sums of a row, from column `col` on, and the Gemm's `result`. Each element of c is passed
 // to it once.
@@ -41,14 +36,14 @@ typedef struct {
     int M, N, K;
     GemmFinish finish;
     const void* result; // argument of `finish`
-    Touched touched[2]; // at == NULL: none
+    GemmReads reads;
 } Gemm;
 
 enum {
     DEPTH = 384,       // measured: dev/cpu.md for fp32, tile_amx.h for AMX
     COLUMNS = 384,     // a multiple of every NR; a block of b takes 576 KiB of L2 in fp32; chosen, not measured
     GROUP = 96,        // rows of a packed together: the least multiple of every MR
-    ROWS = 12 * GROUP, // the tiles of a block of c take 1.7 MiB; chosen, not measured
+    ROWS = 4 * GROUP,  // a block of c takes 576 KiB; with AMX and an L2 cache of 2 MiB, 1.7 MiB take 10% longer
     PACK_STEP = 32     // rows of a or b packed at a time where they lie along k, so that memory is read in order
 };
 static_assert(GROUP % MR == 0 && ROWS % MR == 0 && COLUMNS % NR == 0 && DEPTH % PACK_STEP == 0 && PACK_STEP % KR == 0,
@@ -106,15 +101,31 @@ static inline void gemm_finish(const Gemm* g, const float* tiles, int i, int row
     }
 }
 
-// Prefetches what `finish` will read and write of a tile.
-static inline void gemm_prefetch(const Gemm* g, int i, int rows, int j) {
-    for (int t = 0; t < 2 && g->touched[t].at; t++) {
-        const Touched* x = &g->touched[t];
-        for (int r = 0; r < rows; r++) {
-            const char* row = (const char*)x->at + (size_t)(i + r) * x->row + (size_t)j * x->element;
-            for (size_t b = 0; b < NR * x->element; b += 64) { __builtin_prefetch(row + b, 1); }
-        }
+// Prefetches what `finish` reads of these rows. Not what it writes: with AMX that took a tenth longer. Inlined by
+// force: gcc 12 takes a function that only prefetches for one without effect, and drops the call.
+static inline __attribute__((always_inline)) void gemm_prefetch(const Gemm* g, int i, int rows, int j, int cols) {
+    const size_t element = g->reads.element;
+    for (int r = 0; r < rows; r++) {
+        const char* row = (const char*)g->reads.at + ((size_t)(i + r) * (size_t)g->N + (size_t)j) * element;
+        for (size_t b = 0; b < (size_t)cols * element; b += 64) { __builtin_prefetch(row + b); }
     }
+}
+
+// Computes one panel of a block: rows of c from i on, at most MR. a is packed, or NULL if it is read where it lies.
+static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, size_t b_panel, float* c, int i,
+                              int rows, int j, int cols, int k0, int k) {
+    const bool last = k0 + k == g->K;
+    const TileMode mode = k0 ? TILE_ADD : TILE_SET;
+    const int depth = (int)round_up((size_t)k, KR), tiles = (int)ceil_div((size_t)cols, NR);
+    for (int t = 0; t < tiles; t++, c += (size_t)NR * MR, b += b_panel) {
+        if (last && g->reads.at) { // with each tile a share of the rows: whole ones, which hardware prefetches too
+            const Range share = range_piece(rows, 1, tiles, t);
+            gemm_prefetch(g, i + share.begin, share.end - share.begin, j, cols);
+        }
+        if (a) { tile_matmul(c, NR, mode, a, b, depth); }
+        else { tile_matmul_rows(c, NR, mode, g->a.x + (size_t)i * g->a.row + (size_t)k0, g->a.row, b, depth); }
+    }
+    if (last) { gemm_finish(g, c - (size_t)tiles * NR * MR, i, rows, j, cols); }
 }
 
 // Computes the block of c at (i, j), at most ROWS x COLUMNS.
@@ -122,7 +133,6 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tile
     const int depth = gemm_depth(g->K);
     for (int k0 = 0; k0 < g->K; k0 += depth) {
         const int k = min_int(depth, g->K - k0);
-        const bool last = k0 + k == g->K;
         const Packed* b = pb;
         size_t b_panel = panel_size(NR, k);
         if (g->packed_b) {
@@ -131,17 +141,11 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tile
         } else {
             gemm_pack_b(pb, g->b, j, cols, k0, k);
         }
+        const bool packs = !TILE_READS_ROWS || g->a.col != 1 || rows % MR != 0 || k % KR != 0;
         for (int p = 0; p < rows; p += MR) {
-            const int height = min_int(MR, rows - p);
-            if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i + p, min_int(GROUP, rows - p), k0, k); }
-            const Packed* a = pa + (size_t)(p % GROUP / MR) * panel_size(MR, k);
-            float* c = tiles + (size_t)p * COLUMNS;
-            for (int q = 0; q < cols; q += NR) {
-                if (last) { gemm_prefetch(g, i + p, height, j + q); }
-                tile_matmul(c + (size_t)q * MR, NR, k0 ? TILE_ADD : TILE_SET, a, b + (size_t)(q / NR) * b_panel,
-                            (int)round_up((size_t)k, KR));
-            }
-            if (last) { gemm_finish(g, c, i + p, height, j, cols); }
+            if (packs && p % GROUP == 0) { gemm_pack_a(pa, g->a, i + p, min_int(GROUP, rows - p), k0, k); }
+            const Packed* a = packs ? pa + (size_t)(p % GROUP / MR) * panel_size(MR, k) : NULL;
+            gemm_panel(g, a, b, b_panel, tiles + (size_t)p * COLUMNS, i + p, min_int(MR, rows - p), j, cols, k0, k);
         }
     }
 }

@@ -98,16 +98,25 @@ static inline void finish_store(const void* result, size_t row, size_t col, cons
 
 static inline void finish_gelu(const void* result, size_t row, size_t col, const float* sums, int cols) {
     const MatmulResult* r = result;
-    const size_t at = row * r->columns + col;
-    store_row(r->pre + at, sums, r->bias ? r->bias + col : NULL, cols);
-    gelu_row(r->out + at, r->pre + at, (size_t)cols);
+    Stored *out = r->out + row * r->columns + col, *pre = r->pre + row * r->columns + col;
+    const Stored* bias = r->bias + col;
+    #pragma omp simd
+    for (int c = 0; c < cols; c++) {
+        const Stored x = to_stored(sums[c] + to_float(bias[c]));
+        pre[c] = x;
+        out[c] = to_stored(gelu_fast(to_float(x)));
+    }
 }
 
 static inline void finish_gelu_backward(const void* result, size_t row, size_t col, const float* sums, int cols) {
     const MatmulResult* r = result;
-    const size_t at = row * r->columns + col;
-    store_row(r->out + at, sums, NULL, cols);
-    gelu_backward_row(r->out + at, r->pre + at, (size_t)cols);
+    Stored* dinp = r->out + row * r->columns + col;
+    const Stored* pre = r->pre + row * r->columns + col;
+    #pragma omp simd
+    for (int c = 0; c < cols; c++) {
+        const Stored dout = to_stored(sums[c]); // rounded as it would be if it were stored
+        dinp[c] = to_stored(gelu_backward_fast(to_float(dout), to_float(pre[c])));
+    }
 }
 
 static inline void finish_add(const void* result, size_t row, size_t col, const float* sums, int cols) {
@@ -120,11 +129,9 @@ static inline void finish_add(const void* result, size_t row, size_t col, const 
 static inline void matmul_blocked(MatmulResult result, GemmFinish finish, Matrix a, Matrix b, const Packed* packed_b,
                                   int M, int N, int K) {
     result.columns = (size_t)N;
-    Gemm g = {a, b, packed_b, M, N, K, finish, &result, {{NULL, 0, 0}, {NULL, 0, 0}}};
-    int touched = 0;
-    if (result.out) { g.touched[touched++] = touched_array(result.out, sizeof(Stored), N); }
-    if (result.pre) { g.touched[touched++] = touched_array(result.pre, sizeof(Stored), N); }
-    if (result.dweight) { g.touched[touched++] = touched_array(result.dweight, sizeof(float), N); }
+    Gemm g = {.a = a, .b = b, .packed_b = packed_b, .M = M, .N = N, .K = K, .finish = finish, .result = &result};
+    if (finish == finish_add) { g.reads = (GemmReads){result.dweight, sizeof(float)}; }
+    if (finish == finish_gelu_backward) { g.reads = (GemmReads){result.pre, sizeof(Stored)}; }
     gemm(&g);
 }
 

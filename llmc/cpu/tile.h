@@ -14,6 +14,8 @@
 //   pack_b         packs a panel of b (k, cols <= NR). In both, element (i, j) is at x[i*row + j*col]; one of row and
 //                  col is 1
 //   tile_matmul    sets a tile of c, or adds to it, always all of its MR x NR elements; rounds k up to a multiple of KR
+//   tile_matmul_rows   the same for an a that is not packed: MR rows in memory, `row` elements apart; k is a multiple
+//                  of KR. Only where TILE_READS_ROWS
 //   tile_peak      measures the peak: runs the innermost instruction from registers alone, `rounds` times for each
 //                  accumulator, and sets *flops to the number of operations, a multiply-add counting as two. The
 //                  result has no meaning; it keeps the compiler from dropping the work
@@ -30,6 +32,14 @@ typedef enum { TILE_SET, TILE_ADD } TileMode;
 #include "tile_bf16.h"
 #else
 #include "tile_fp32.h"
+#endif
+
+#ifndef TILE_READS_ROWS
+#define TILE_READS_ROWS false
+static inline void tile_matmul_rows(float* c, size_t ldc, TileMode mode, const Stored* a, size_t row, const Packed* b,
+                                    int k) {
+    (void)c, (void)ldc, (void)mode, (void)a, (void)row, (void)b, (void)k; // is not called
+}
 #endif
 
 // Returns the elements of a panel of `width` rows or columns (MR or NR), k deep.

@@ -47,13 +47,15 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
     pack_pairs(packed, NR, (int)round_up((size_t)k, KR), x, col, row, cols, k);
 }
 
-// Registers 0 to 3 are the quarters of c, 4 and 5 a, 6 and 7 b. ldc should be small, NR at best: rows that are
-// kilobytes apart share few sets of the L1 cache, which costs 10 to 25%.
-static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                              const Packed* b, int k) {
+// c (MR,NR) = or += a @ b. Rows of a are `row` elements apart, and 32 steps of k `step` elements. Registers 0 to 3 are
+// the quarters of c, 4 and 5 a, 6 and 7 b. ldc should be small, NR at best: rows that are kilobytes apart share few
+// sets of the L1 cache, which costs 10 to 25%.
+static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t ldc, TileMode mode, const void* a,
+                                                                size_t row, size_t step, const Packed* b, int k) {
     float *c1 = c + LANES, *c2 = c + LANES * ldc, *c3 = c2 + LANES;
+    const char *upper = a, *lower = upper + LANES * row * sizeof(Packed);
     // bytes from row to row
-    const size_t c_row = ldc * sizeof(float), a_row = KR * sizeof(Packed), b_row = 2 * NR * sizeof(Packed);
+    const size_t c_row = ldc * sizeof(float), a_row = row * sizeof(Packed), b_row = 2 * NR * sizeof(Packed);
     __asm__ volatile("" : : : "memory"); // finishes earlier stores: gcc does not know that _tile_loadd reads memory
     if (mode == TILE_ADD) {
         _tile_loadd(0, c, c_row);
@@ -66,11 +68,11 @@ static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t l
         _tile_zero(2);
         _tile_zero(3);
     }
-    for (; k > 0; k -= KR, a += MR * KR, b += NR * KR) {
-        _tile_loadd(4, a, a_row);
+    for (; k > 0; k -= KR, upper += step * sizeof(Packed), lower += step * sizeof(Packed), b += NR * KR) {
+        _tile_loadd(4, upper, a_row);
         _tile_stream_loadd(6, b, b_row);
         _tile_stream_loadd(7, b + 2 * LANES, b_row);
-        _tile_loadd(5, a + LANES * KR, a_row);
+        _tile_loadd(5, lower, a_row);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
@@ -80,6 +82,17 @@ static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t l
     _tile_stored(1, c1, c_row);
     _tile_stored(2, c2, c_row);
     _tile_stored(3, c3, c_row);
+}
+
+static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                              const Packed* b, int k) {
+    tile_multiply(c, ldc, mode, a, KR, MR * KR, b, k);
+}
+
+#define TILE_READS_ROWS true
+static inline __attribute__((always_inline)) void tile_matmul_rows(float* c, size_t ldc, TileMode mode, const Stored* a,
+                                                                   size_t row, const Packed* b, int k) {
+    tile_multiply(c, ldc, mode, a, row, KR, b, k);
 }
 
 // Multiplies zeros, which take as long as other numbers.
