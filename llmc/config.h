@@ -26,6 +26,8 @@ enum {
          "initial weights: random, or a Hugging Face folder or checkpoint (the model is then read from it)")          \
     REAL(wpe_std, 0.02, 0, 10, TRAIN | INFO,                                                                          \
          "standard deviation of the initial position embedding (OpenAI's code has 0.01)")                             \
+    CHOICE(init_out, "normal", "normal|zero", TRAIN | INFO,                                                           \
+           "initial output projections of attention and MLP: normal (1/sqrt(2L) of the others' deviation), or zero")  \
     INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE,                                                   \
          "of the initial weights, of the order of the data and of samples")                                           \
     TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE,                                                       \
@@ -53,6 +55,9 @@ enum {
     REAL(min_lr_frac, 0.1, 0, 1, TRAIN, "learning rate at the end, as a fraction of the peak")                        \
     INT(warmup_steps, 0, 0, HUGE_COUNT, NULL, TRAIN, "steps of linear warm-up")                                       \
     CHOICE(schedule, "cosine", "cosine|linear|constant|wsd", TRAIN, "of the learning rate after the warm-up")         \
+    REAL(decay_frac, 0.2, 0, 1, TRAIN, "with --schedule wsd: the part of the run, at its end, in which the rate falls")\
+    CHOICE(decay_shape, "1-sqrt", "1-sqrt|linear", TRAIN, "with --schedule wsd: how it falls")                        \
+    FLAG(ramp_lr, 0, TRAIN, "with --batch_ramp: multiply the rate by the square root of the batch over the full one") \
     REAL(weight_decay, 0.1, 0, 1e3, TRAIN, "decoupled decay, of matrices only")                                       \
     REAL(beta1, 0.9, 0, 0.999999, TRAIN, "AdamW")                                                                     \
     REAL(beta2, 0.95, 0, 0.999999, TRAIN, "AdamW")                                                                    \

@@ -7,9 +7,10 @@ double schedule_lr(const Config* c, double step, double steps) {
     if (!strcmp(c->schedule, "constant")) { return c->lr; }
     if (!strcmp(c->schedule, "linear")) { return least + (c->lr - least) * (1 - part); }
     if (!strcmp(c->schedule, "wsd")) {
-        const double decay_from = 0.8 * steps;
-        if (step < decay_from) { return c->lr; }
-        return least + (c->lr - least) * (1 - sqrt(fmin((step - decay_from) / (steps - decay_from), 1.0)));
+        const double decay_from = (1 - c->decay_frac) * steps;
+        if (step < decay_from || c->decay_frac == 0) { return c->lr; }
+        const double decayed = fmin((step - decay_from) / (steps - decay_from), 1.0);
+        return least + (c->lr - least) * (1 - (strcmp(c->decay_shape, "linear") ? sqrt(decayed) : decayed));
     }
     return least + 0.5 * (c->lr - least) * (1 + cos(3.141592653589793 * part));
 }
@@ -49,6 +50,10 @@ long long ramp_batch(const BatchRamp* ramp, long long seen) {
     int doublings = 0;
     for (long long size = ramp->start; size < ramp->full; size *= 2) { doublings++; }
     return ramp->start << (int)((double)doublings * (double)seen / (double)ramp->tokens);
+}
+
+double ramp_lr_factor(const BatchRamp* ramp, long long seen) {
+    return sqrt((double)ramp_batch(ramp, seen) / (double)ramp->full);
 }
 
 // Returns how many steps after `seen` tokens have the same size, at most until `end` tokens.

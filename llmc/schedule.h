@@ -9,7 +9,8 @@
 //   warm-up   lr * (step + 1) / warmup_steps
 //   cosine    half a wave from lr down to lr * min_lr_frac at the end (Loshchilov & Hutter 2017)
 //   linear    a straight line between the same two
-//   wsd       flat, and over the last fifth lr * (1 - sqrt(part)) down to the minimum (Hägele et al. 2024)
+//   wsd       flat, and over the last decay_frac of the steps down to the minimum: by 1 - sqrt(part) (Hägele et al.
+//             2024), or in a straight line (decay_shape)
 double schedule_lr(const Config* c, double step, double steps);
 
 // --batch_ramp START:TOKENS (Brown et al. 2020 grew the batch likewise): START tokens a step at first, doubled at equal
@@ -29,6 +30,10 @@ bool ramp_parse(const char* text, long long full, int T, BatchRamp* ramp, Error*
 
 // Returns the tokens of the step that begins after `seen` tokens.
 long long ramp_batch(const BatchRamp* ramp, long long seen);
+
+// Returns the factor of the learning rate for the step that begins after `seen` tokens (--ramp_lr): the square root of
+// its batch over the full one, as Adam's steps, whose noise falls with the batch's root, allow (Malladi et al. 2022).
+double ramp_lr_factor(const BatchRamp* ramp, long long seen);
 
 // Returns the steps until at least `tokens` tokens were seen.
 long long ramp_steps(const BatchRamp* ramp, long long tokens);

@@ -194,8 +194,9 @@ static bool train_skips(TrainRun* run, StepRecord* r) {
 static double train_lr(const TrainRun* run) {
     const TrainState* s = &run->state;
     const double full = (double)run->ramp.full;
-    return run->ramp.start ? schedule_lr(run->config, (double)s->tokens / full, (double)run->total_tokens / full)
-                           : schedule_lr(run->config, (double)s->step, (double)run->num_steps);
+    if (!run->ramp.start) { return schedule_lr(run->config, (double)s->step, (double)run->num_steps); }
+    const double lr = schedule_lr(run->config, (double)s->tokens / full, (double)run->total_tokens / full);
+    return run->config->ramp_lr ? lr * ramp_lr_factor(&run->ramp, s->tokens) : lr;
 }
 
 static AdamW train_hyper(const TrainRun* run, double lr) {

@@ -8,9 +8,9 @@
 const char* init_folder(const Config* c);
 
 // Draws initial weights. Each is a function of the seed and of the element's place in its tensor alone, so it is the
-// same for every device, dtype, padding and number of ranks. wpe_std: of the position embedding. Padding rows stay
-// zero. o: the model's optimizer, NULL if the model is not trained.
-void init_weights(GPT2* g, Optimizer* o, uint64_t seed, double wpe_std);
+// same for every device, dtype, padding and number of ranks. Of c: seed, wpe_std, init_out. Padding rows stay zero. o:
+// the model's optimizer, NULL if the model is not trained.
+void init_weights(GPT2* g, Optimizer* o, const Config* c);
 
 // Loads the weights from a Hugging Face folder or checkpoint, or draws random ones (folder NULL). o: the model's
 // optimizer, NULL if the model is not trained. Checksums of a checkpoint are verified. Failure ends the program.

@@ -88,10 +88,15 @@ a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
     paste "$dir/a" "$dir/b" | awk '
         { a = $2 / $5 - 1; b = $3 / $6 - 1; if (a * a > 1e-8 || b * b > 1e-6) bad = 1 } END { exit bad || NR < 50 }' ||
         note "batch_size 1 differs from 4"
-    sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*"lr":\([^,]*\).*/\1 \2/p' "$dir/run/metrics.jsonl" |
-        awk '{ want = 3e-3 * (1 - before / (12 * 1024)); d = $2 / want - 1; if (d * d > 1e-8) bad = 1; before = $1 }
-            END { exit bad || NR < 50 }' ||
-        note "the learning rate does not follow the tokens"
+    must "$train" $common --ramp_lr 1 --save_every 0 --out "$dir/root"
+    for r in run root; do
+        sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*"lr":\([^,]*\).*/\1 \2/p' "$dir/$r/metrics.jsonl" >"$dir/$r.lr"
+    done
+    awk '{ want = 3e-3 * (1 - before / (12 * 1024)); d = $2 / want - 1; if (d * d > 1e-8) bad = 1; before = $1 }
+        END { exit bad || NR < 50 }' "$dir/run.lr" || note "the learning rate does not follow the tokens"
+    paste -d ' ' "$dir/run.lr" "$dir/root.lr" | awk '
+        { d = ($4 / $2) ^ 2 * 1024 / ($1 - before) - 1; if (d * d > 1e-8) bad = 1; before = $1 }
+        END { exit bad || NR < 50 }' || note "--ramp_lr: the learning rate does not follow the root of the batch"
     last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
     mkdir "$dir/again"
     cp -r "$dir/run/step_00000040" "$dir/again" # still inside the ramp

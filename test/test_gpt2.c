@@ -460,12 +460,17 @@ static double spread(const Backend* b, const Stored* p, size_t n) {
 }
 
 // A model with random weights; `trains`: with an optimizer, which has the masters.
-static Model* open_random(const Backend* b, const GPT2Config* shape, bool trains) {
+static Model* open_random(const Backend* b, const GPT2Config* shape, bool trains, const char* init_out) {
     Model* m = alloc_or_die(1, sizeof *m, "a model");
     gpt2_layout(&m->g, b, shape, 1, 16, trains ? KEEP_ALL : FORWARD_ONLY, 1);
     gpt2_alloc(&m->g);
     if (trains) { optimizer_alloc(&m->o, &m->g, NULL); }
-    init_weights(&m->g, trains ? &m->o : NULL, 7, 0.01);
+    Config c;
+    config_defaults(&c);
+    c.seed = 7;
+    c.wpe_std = 0.01;
+    c.init_out = init_out;
+    init_weights(&m->g, trains ? &m->o : NULL, &c);
     return m;
 }
 
@@ -482,7 +487,7 @@ TEST(initial_weights_have_the_published_spread) {
     GPT2Config shape;
     EXPECT(model_parse("L=8,H=4,C=128,T=200,V=500", true, &shape, &err));
     EACH_CPU_BACKEND(b) {
-        Model* m = open_random(b, &shape, false);
+        Model* m = open_random(b, &shape, false, "normal");
         const Params p = params_at(&m->g, 5);
         EXPECT_NEAR(spread(b, p.wte, 500 * 128), 0.02, 3e-4);
         EXPECT_NEAR(spread(b, p.wpe, 200 * 128), 0.01, 3e-4);
@@ -497,13 +502,30 @@ TEST(initial_weights_have_the_published_spread) {
     }
 }
 
+TEST(output_projections_may_begin_at_zero) {
+    Error err;
+    GPT2Config shape;
+    EXPECT(model_parse("L=2,H=2,C=32,T=16,V=50", true, &shape, &err));
+    EACH_CPU_BACKEND(b) {
+        Model *x = open_random(b, &shape, false, "zero"), *y = open_random(b, &shape, false, "normal");
+        const Params zero = params_at(&x->g, 1), normal = params_at(&y->g, 1);
+        EXPECT(spread(b, zero.attprojw, 32 * 32) == 0 && spread(b, zero.fcprojw, 4 * 32 * 32) == 0);
+        EXPECT(spread(b, normal.attprojw, 32 * 32) > 0);
+        EXPECT(same_params(b, zero.qkvw, normal.qkvw, 3 * 32 * 32) && same_params(b, zero.wte, normal.wte, 50 * 32));
+        gpt2_free(&x->g);
+        gpt2_free(&y->g);
+        free(x);
+        free(y);
+    }
+}
+
 TEST(initial_weights_do_not_depend_on_padding_or_on_an_optimizer) {
     Error err;
     GPT2Config padded, tight;
     EXPECT(model_parse("L=8,H=4,C=128,T=200,V=500", true, &padded, &err));
     EXPECT(model_parse("L=8,H=4,C=128,T=200,V=500", false, &tight, &err) && tight.padded_vocab_size == 500);
     EACH_CPU_BACKEND(b) {
-        Model *x = open_random(b, &padded, false), *y = open_random(b, &tight, true);
+        Model *x = open_random(b, &padded, false, "normal"), *y = open_random(b, &tight, true, "normal");
         EXPECT(same_params(b, params_at(&x->g, 5).wte, params_at(&y->g, 5).wte, 500 * 128));
         EXPECT(same_params(b, params_at(&x->g, 5).fcw, params_at(&y->g, 5).fcw, 512 * 128));
         gpt2_free(&x->g);
@@ -575,7 +597,7 @@ TEST(a_model_saved_and_loaded_is_the_same) {
         const TrainState s = {.step = 7, .tokens = 700, .window = 41, .data_hash = 0xfedcba9876543210ull};
         TrainState back;
         memset(&back, 0, sizeof back);
-        init_weights(&y->g, &y->o, 9, 0.02);
+        init_weights(&y->g, &y->o, &c);
         fill_moments(&x->o);
         EXPECT(!same_block(x, x->o.masters, y, y->o.masters));
         char* path = checkpoint_save(test_folder, &x->o, &s, &plan, &c, 268, &err);

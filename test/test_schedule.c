@@ -9,6 +9,8 @@ static Config config_of(const char* schedule, long long warmup) {
     c.lr = 6e-4;
     c.min_lr_frac = 0.1;
     c.warmup_steps = warmup;
+    c.decay_frac = 0.2;
+    c.decay_shape = "1-sqrt";
     return c;
 }
 
@@ -65,6 +67,23 @@ TEST(wsd_decays_over_the_last_fifth) {
     EXPECT_LR(&c, 90, 100, 6e-5 + 5.4e-4 * 0.29289321881345248); // half: 1 - sqrt(1/2)
     EXPECT_LR(&c, 100, 100, 6e-5);
     EXPECT_LR(&c, 130, 100, 6e-5);
+}
+
+TEST(the_decay_of_wsd_has_a_length_and_a_shape) {
+    Config c = config_of("wsd", 10);
+    c.decay_frac = 0.4;
+    EXPECT_LR(&c, 60, 100, 6e-4);
+    EXPECT_LR(&c, 70, 100, 6e-5 + 5.4e-4 * 0.5);
+    c.decay_shape = "linear";
+    EXPECT_LR(&c, 60, 100, 6e-4);
+    EXPECT_LR(&c, 70, 100, 6e-5 + 5.4e-4 * 0.75);
+    EXPECT_LR(&c, 100, 100, 6e-5);
+    c.decay_frac = 1; // from the warm-up on
+    EXPECT_LR(&c, 9, 100, 6e-4);
+    EXPECT_LR(&c, 50, 100, 6e-5 + 5.4e-4 * 0.5);
+    c.decay_frac = 0; // never
+    EXPECT_LR(&c, 99, 100, 6e-4);
+    EXPECT_LR(&c, 100, 100, 6e-4);
 }
 
 TEST(min_lr_frac_may_be_1_or_0) {
@@ -134,6 +153,13 @@ TEST(the_steps_of_a_ramp_add_up_to_the_tokens) {
     EXPECT(ramp_batch(&gpt3, 0) == 32768 && ramp_batch(&gpt3, 999999999) == 32768 &&
            ramp_batch(&gpt3, 1000000000) == 65536);
     EXPECT(ramp_batch(&gpt3, 3999999999LL) == 262144 && ramp_batch(&gpt3, 4000000000LL) == 524288);
+}
+
+TEST(the_rate_follows_the_root_of_the_batch) {
+    const BatchRamp ramp = {.start = 128, .tokens = 6000, .full = 512}, none = {.full = 512};
+    EXPECT_NEAR(ramp_lr_factor(&ramp, 0), 0.5, 1e-15);
+    EXPECT_NEAR(ramp_lr_factor(&ramp, 3000), sqrt(0.5), 1e-15);
+    EXPECT(ramp_lr_factor(&ramp, 6000) == 1 && ramp_lr_factor(&none, 0) == 1);
 }
 
 TEST(ramps_that_cannot_be_are_refused) {
