@@ -1,122 +1,458 @@
 #!/bin/sh
-# Downloads real data sets into data/, with curl, and checks each file.
+# Downloads data sets, test sets and models by name, and checks every byte that it can check.
 #
-#   data/fetch.sh shakespeare          Tiny Shakespeare, 1.1 MB of text, made into shards if ./prepare is built
-#   data/fetch.sh fineweb [N]          FineWeb, 10B sample: the validation shard and N of 103 training shards
-#   data/fetch.sh fineweb-edu [N]      FineWeb-Edu, 10B sample: the same, N of 99
-#   data/fetch.sh fineweb100b [N]      FineWeb, 100B sample: the same, N of 1030
-#   data/fetch.sh fineweb-edu100b [N]  FineWeb-Edu, 100B sample: the same, N of 1001
+#   data/fetch.sh [--OPTION ...] SET [N]
 #
-# N is 1 by default. The FineWeb sets are shards of GPT-2's tokens, 200 MB each, ready for --train_data and --val_data.
-# A complete file is not fetched again; an interrupted download continues where it stopped.
-# Exit codes: 0 done, 1 a download failed or is damaged, 2 usage.
-# Tested: arguments, checks and errors. Not tested: the downloads themselves (written without a network). So the FineWeb
-# sets are those of today's revision `main`: their own revisions and checksums could not be verified and are not pinned.
+#   --list          print the sets: name, files, bytes, licence
+#   --limit N       the first N numbered files of a set (1 by default), or all; the same as N behind SET
+#   --out DIR       put the files there (default: the folder of this script)
+#   --jobs N        N downloads at a time (4)
+#   --dry-run       print the address, size and path of each file, and fetch nothing
+#   --verify        compare the checksums of files that are there already, too
+#   --mirror URL    take this in place of the scheme and host of each address; HF_TOKEN is not sent there
+#   --revision REV  another revision of a set from Hugging Face
+#   --retries N     give up after N tries in which nothing arrived (5)
+#   --wait SECONDS  before the second try (1); twice as long before each further one
+#   --sets FILE     another table of sets, in the form of data/sets.list
+#
+# The sets are those of data/sets.list.
+#
+# A file gets its name only when it is complete and right; until then it is FILE.part, from which an interrupted
+# download continues. Files that are there are not fetched again and never replaced. Their SHA-256 sums are compared
+# with that table or else with what Hugging Face states. fetch.sha256 records them: another sum in a later fetch is
+# an error. HF_ENDPOINT names another Hugging Face; HF_TOKEN is sent to it alone. Proxies are curl's: https_proxy.
+# Exit codes: 0 done, 1 a download failed (the same command continues it), 2 wrong usage, 3 wrong bytes, 130 stopped.
 set -eu
 
-cd "$(dirname "$0")"
+# ----------------------------------------------------------------------------------------------------------------------
+# messages, small things
 
-die() { echo "error: $2" >&2; exit "$1"; }
-usage() { sed -n '2,10s/^# \{0,1\}//p' "$(basename "$0")"; }
+work='' shown='' child='' worst=0
 
-# int32 number $2 of the header of file $1
-header_int() { od -An -v -td4 -j $((4 * $2)) -N 4 "$1" | tr -d ' '; }
+die() { code=$1 && shift && echo "error: $*" >&2 && exit "$code"; } # EXIT_CODE MESSAGE
+complain() { echo "error: $*" >&2; }
+usage() { sed -n '2,/^# Exit codes/s/^# \{0,1\}//p' "$0"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+number() { case $1 in '' | *[!0-9]* | ??????????*) return 1 ;; esac; }
+size_of() { if [ -e "$1" ]; then echo $(($(wc -c <"$1"))); else echo 0; fi; } # FILE
+is_exact() { case $1 in '' | *[!0-9]*) return 1 ;; esac; } # BYTES
 
-size_of() { wc -c <"$1" | tr -d ' '; }
-
-# True if file $1 is a whole token shard (data/README.md): magic, version, and a size that fits the number of tokens.
-is_shard() {
-    [ -f "$1" ] && [ "$(size_of "$1")" -ge 1024 ] && [ "$(header_int "$1" 0)" = 20240520 ] &&
-        [ "$(header_int "$1" 1)" = 1 ] && [ "$(size_of "$1")" = $((1024 + 2 * $(header_int "$1" 2))) ]
+sum_of() { # FILE: prints its SHA-256
+    if have sha256sum; then sha256sum <"$1"
+    elif have shasum; then shasum -a 256 <"$1"
+    else openssl dgst -sha256 -r <"$1"; fi | cut -d ' ' -f 1
 }
 
-# True if file $1 is Tiny Shakespeare, by its size and SHA-256.
-is_shakespeare() {
-    [ -f "$1" ] && [ "$(size_of "$1")" = 1115394 ] || return 1
-    ! command -v sha256sum >/dev/null || [ "$(sha256sum <"$1" | cut -d ' ' -f 1)" = \
-        86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed ]
-}
+# A list of sums, in the format of sha256sum -c.
+recorded_sum() { [ ! -f fetch.sha256 ] || awk -v path="$1" '$2 == path { print $1; exit }' fetch.sha256; } # PATH
+record_sum() { [ -n "$(recorded_sum "$2")" ] || echo "$1  $2" >>fetch.sha256; } # SUM PATH
 
-# download URL FILE CHECK: the file gets its name only after the check.
-download() {
-    if "$3" "$2"; then echo "data/$2 is complete"; return; fi
-    echo "data/$2 from $1"
-    code=0
-    "$3" "$2.part" || curl --fail --location --retry 3 --continue-at - --output "$2.part" "$1" || code=$?
-    # 33: the server has no more than we have, or cannot resume: the check decides
-    case $code in
-        0 | 33) ;;
-        6 | 7 | 28) die 1 "cannot reach $1: is there a network? Run this again: what was downloaded is kept" ;;
-        22) die 1 "$1: the server refused (HTTP error): has the data set moved?" ;;
-        *) die 1 "$1: curl failed with code $code. Run this again: what was downloaded is kept" ;;
+bytes_at() { od -An -v -tx1 -j "$2" -N "$3" "$1" 2>/dev/null | tr -d ' \n'; } # FILE OFFSET COUNT: in hexadecimal
+int_at() { od -An -v -td4 -j $((4 * $2)) -N 4 "$1" | tr -d ' '; } # FILE N: the Nth int32
+
+# True if the file begins as files of its name do, and ends so if the format says how.
+looks_right() { # FILE NAME
+    size=$(size_of "$1")
+    case $2 in
+        *.bin) # a shard of tokens (data/README.md)
+            [ "$size" -ge 1024 ] && [ "$(int_at "$1" 0)" = 20240520 ] && [ "$(int_at "$1" 1)" = 1 ] &&
+                [ "$size" = $((1024 + 2 * $(int_at "$1" 2))) ] ;;
+        *.parquet)
+            [ "$size" -ge 12 ] && [ "$(bytes_at "$1" 0 4)" = 50415231 ] &&
+                [ "$(bytes_at "$1" $((size - 4)) 4)" = 50415231 ] ;;
+        *.json | *.jsonl) [ "$(bytes_at "$1" 0 1)" = 7b ] ;;
+        *.zip) [ "$(bytes_at "$1" 0 4)" = 504b0304 ] ;;
+        *.zst) [ "$(bytes_at "$1" 0 4)" = 28b52ffd ] ;;
+        *.safetensors) [ "$(bytes_at "$1" 8 1)" = 7b ] ;;
+        *) [ "$size" -gt 0 ] ;;
     esac
-    if ! "$3" "$2.part"; then
-        rm -f "$2.part"
-        die 1 "data/$2: the download is not the file expected and was removed: run this again"
-    fi
-    mv "$2.part" "$2"
-    case $2 in *_[0-9]*.bin) remember "$2" ;; esac
 }
 
-# remember SHARD: adds its checksum to PREFIX.b2sums, by which `info` and --verify_data notice a later change.
-remember() {
-    command -v b2sum >/dev/null || return 0
-    sums="${1%_*_*.bin}.b2sums"
-    { [ ! -f "$sums" ] || grep -v "  $1\$" "$sums" || true; b2sum "$1"; } >"$sums.part"
-    mv "$sums.part" "$sums"
+# ----------------------------------------------------------------------------------------------------------------------
+# one file
+
+pause() { # SECONDS
+    [ "$1" -gt 0 ] || return 0
+    sleep "$1" &
+    await_child || true
 }
 
-# fetch_shards URL THEIRS OURS COUNT: validation shard 0 and training shards 1..COUNT. Names begin with THEIRS on the
-# server and with OURS here.
-fetch_shards() {
-    download "$1/$2_val_000000.bin" "$3_val_000000.bin" is_shard
-    i=1
-    while [ "$i" -le "$4" ]; do
-        tail=$(printf '_train_%06d.bin' "$i")
-        download "$1/$2$tail" "$3$tail" is_shard
-        i=$((i + 1))
+# Downloads to PATH.part, in as many tries as bring new bytes, and $retries more. Returns as transfer does.
+download() { # URL HUB PATH
+    idle=0 most=$(size_of "$3.part") seconds='' delay=$first_wait
+    while :; do
+        result=0
+        transfer "$1" "$2" "$3.part" || result=$?
+        [ $result = 1 ] || return $result
+        now=$(size_of "$3.part")
+        if [ "$now" -gt "$most" ]; then most=$now idle=0 delay=$first_wait; fi
+        idle=$((idle + 1))
+        [ "$idle" -lt "$retries" ] || return 1
+        [ "${seconds:-0}" -le 3600 ] || { why="$why; it asks to come back in $seconds s"; return 1; }
+        echo "$shown/$3: $why; trying again in ${seconds:-$delay} s" >&2
+        pause "${seconds:-$delay}"
+        seconds='' delay=$((delay * 2))
+        [ "$delay" -le 60 ] || delay=60
     done
-    echo "train with --train_data 'data/$3_train_*.bin' --val_data data/$3_val_000000.bin"
 }
 
-# shards_wanted WORD MAX: checks and prints a number of shards.
-shards_wanted() {
-    case $1 in
-        '' | *[!0-9]* | ?????*) die 2 "'$1': give the number of training shards, 1 to $2" ;;
+# Compares what came with what is known of it. Sets $found, its sum. Returns 3 with $why if it is wrong.
+is_right() { # FILE PATH
+    if is_exact "$bytes" && [ "$(size_of "$1")" != "$bytes" ]; then
+        why="it has $(size_of "$1") bytes, not $bytes"
+        return 3
+    fi
+    found=$(sum_of "$1")
+    [ -n "$found" ] || { why='its checksum cannot be computed'; return 3; }
+    if [ "$sum" != - ] && [ "$found" != "$sum" ]; then
+        why="its SHA-256 is $found, not $sum"
+        return 3
+    fi
+    looks_right "$1" "$2" || { why='it is not of the format that its name says'; return 3; }
+}
+
+# Says whether a file must be fetched. Returns 0 if it is there and right, 1 if it is not there, 3 if it is wrong.
+is_there() { # PATH
+    [ -e "$1" ] || return 1
+    why=''
+    if [ -n "$verify" ]; then is_right "$1" "$1" || true
+    elif is_exact "$bytes" && [ "$(size_of "$1")" != "$bytes" ]; then why="it has $(size_of "$1") bytes, not $bytes"
+    else looks_right "$1" "$1" || why='it is not of the format that its name says'; fi
+    [ -n "$why" ] || return 0
+    complain "$shown/$1: $why. It is left as it is: move it away to fetch it"
+    return 3
+}
+
+# A checksum beside the shards, by which `info` and --verify_data notice a later change (llmc/files/sums.h).
+remember_shard() { # PATH
+    case $1 in *_[0-9]*.bin) have b2sum || return 0 ;; *) return 0 ;; esac
+    sums="${1%_*_*.bin}.b2sums"
+    grep -qs "  $1\$" "$sums" || b2sum "$1" >>"$sums"
+}
+
+# Fetches a row of the plan, unless the file is there. Returns 0, 1 (failed) or 3 (wrong bytes).
+get_file() { # BYTES SHA256 PATH HUB URL
+    bytes=$1 sum=$2 path=$3 hub=$4 url=$5
+    [ "$sum" != - ] || { sum=$(recorded_sum "$path"); sum=${sum:--}; }
+    result=0
+    is_there "$path" || result=$?
+    case $result in
+        0) remember_shard "$path"; echo "$shown/$path is complete"; return 0 ;;
+        3) return 3 ;;
     esac
-    number=$(printf '%s' "$1" | sed 's/^0*//')
-    if [ "${number:-0}" -lt 1 ] || [ "$number" -gt "$2" ]; then die 2 "'$1': give 1 to $2 training shards"; fi
-    echo "$number"
+    echo "$shown/$path from $url"
+    mkdir -p "$(dirname "$path")" || return 1
+    resumed=$(size_of "$path.part")
+    for _ in 1 2; do # a part of an older file may make the first wrong
+        result=0
+        download "$url" "$hub" "$path" || result=$?
+        [ $result = 0 ] || break
+        [ "$sum" != - ] || sum=${its_sum:--}
+        is_right "$path.part" "$path" || result=$?
+        [ $result = 3 ] || break
+        rm -f "$path.part"
+        [ "$resumed" != 0 ] || break
+    done
+    case $result in
+        0) ;;
+        3) complain "$shown/$path: $why. Nothing was kept of it ($url)"; return 3 ;;
+        *) complain "$shown/$path: $why ($url). What arrived is kept: the same command continues it"; return 1 ;;
+    esac
+    sync "$path.part" 2>/dev/null || true # to the disk, where sync knows files
+    mv "$path.part" "$path" || return 1
+    rm -f "$path.part.etag"
+    record_sum "$found" "$path"
+    remember_shard "$path"
 }
 
-[ $# -ge 1 ] || { usage >&2; exit 2; }
-case $1 in -h | --help) usage; exit 0 ;; esac
-[ $# -le 2 ] || die 2 "too many arguments: see data/fetch.sh --help"
+# ----------------------------------------------------------------------------------------------------------------------
+# parts of a .zip
 
-case $1 in
-    shakespeare)
-        [ $# -eq 1 ] || die 2 "shakespeare takes no number"
-        ;;
-    fineweb) count=$(shards_wanted "${2:-1}" 103) ;;
-    fineweb-edu) count=$(shards_wanted "${2:-1}" 99) ;;
-    fineweb100b) count=$(shards_wanted "${2:-1}" 1030) ;;
-    fineweb-edu100b) count=$(shards_wanted "${2:-1}" 1001) ;;
-    *) die 2 "no data set '$1': shakespeare, fineweb, fineweb-edu, fineweb100b or fineweb-edu100b" ;;
-esac
-command -v curl >/dev/null || die 1 "curl is missing: apt install curl"
+unpack() { # ARCHIVE MEMBER: prints it
+    if have unzip; then unzip -p "$1" "$2"
+    elif have bsdtar; then bsdtar -xOf "$1" "$2"
+    else python3 -c 'import sys, zipfile
+sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]))' "$1" "$2"; fi
+}
 
-hub=https://huggingface.co/datasets
-case $1 in
-    shakespeare)
-        raw=https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt
-        download $raw tinyshakespeare.txt is_shakespeare
-        [ -x ../prepare ] || { echo "for the shards run: make prepare, then this again"; exit 0; }
-        cd .. && ./prepare --out data/tiny_shakespeare --split blank --val_size 32768 data/tinyshakespeare.txt
-        ;;
-    fineweb) fetch_shards $hub/kjj0/fineweb10B-gpt2/resolve/main fineweb fineweb "$count" ;;
-    fineweb-edu) fetch_shards $hub/kjj0/finewebedu10B-gpt2/resolve/main finewebedu finewebedu "$count" ;;
-    fineweb100b) fetch_shards $hub/kjj0/fineweb100B-gpt2/resolve/main fineweb fineweb100b "$count" ;;
-    fineweb-edu100b)
-        fetch_shards $hub/karpathy/fineweb-edu-100B-gpt2-token-shards/resolve/main edu_fineweb finewebedu100b \
-            "$count" ;;
+# Prints JSON lines, each with its line of LABELS as its last member.
+join_labels() { # LINES LABELS
+    awk 'NR == FNR { label[++labels] = $1 + 0; bad += $1 !~ /^[0-9]+\r?$/; next }
+        !sub(/} *\r?$/, ", \"label\": " label[FNR] "}") { bad++ }
+        { print; lines = FNR }
+        END { exit bad || !lines || lines != labels }' "$2" "$1"
+}
+
+get_part() { # BYTES SHA256 PATH ARCHIVE MEMBERS
+    bytes=$1 sum=$2 path=$3
+    [ "$sum" != - ] || { sum=$(recorded_sum "$path"); sum=${sum:--}; }
+    result=0
+    is_there "$path" || result=$?
+    [ $result = 1 ] || { [ $result = 3 ] || echo "$shown/$path is complete"; return $result; }
+    why="cannot be unpacked from $shown/$4"
+    result=0
+    case $5 in
+        *+*) unpack "$4" "${5%+*}" >"$work/lines" && unpack "$4" "${5#*+}" >"$work/labels" &&
+            join_labels "$work/lines" "$work/labels" >"$path.part" || result=3 ;;
+        *) unpack "$4" "$5" >"$path.part" || result=3 ;;
+    esac
+    [ $result = 3 ] || is_right "$path.part" "$path" || result=3
+    [ $result = 0 ] || { rm -f "$path.part"; complain "$shown/$path: $why"; return 3; }
+    mv "$path.part" "$path"
+    record_sum "$found" "$path"
+    echo "$shown/$path from $4"
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# a set
+
+rows() { cat "$sets"; }
+
+# Prints the files of a set: `get BYTES SHA256 PATH hub|- URL`, and `part BYTES SHA256 PATH ARCHIVE MEMBERS`.
+plan() { # SET LIMIT
+    rows | awk -v set="$1" -v limit="$2" -v hub="${HF_ENDPOINT:-https://huggingface.co}" -v mirror="$mirror" \
+        -v revision="$revision" '
+        function row(name, bytes, sum, path) {
+            path = into (path == "" ? name : path)
+            if (name ~ /\.zip$/) { archive = path }
+            print "get", bytes, sum, path, is_hub ? "hub" : "-", from name
+        }
+        $1 == "set" { on = $2 == set; from = into = "" }
+        !on { next }
+        $1 == "into" { into = $2 "/" }
+        $1 == "from" {
+            from = $2
+            is_hub = sub(/^hf:/, "", from)
+            if (is_hub) {
+                at = index(from, "@")
+                rest = substr(from, at + 1)
+                slash = index(rest, "/")
+                from = hub "/" substr(from, 1, at - 1) "/resolve/" \
+                    (revision == "" ? substr(rest, 1, slash - 1) : revision) substr(rest, slash)
+            }
+            if (mirror != "") {
+                is_hub = 0
+                sub(/^[a-z]*:\/\/[^\/]*/, "", from)
+                from = mirror from
+            }
+        }
+        $1 == "file" { row($2, $3, $4, $5) }
+        $1 == "shard" {
+            ends = split($2, range, "-")
+            for (i = range[1] + 0; i <= range[ends] + 0 && count < limit; i++) {
+                count++
+                row(sprintf($3, i), $4, $5, sprintf($6, i))
+            }
+        }
+        $1 == "part" { print "part", $3, $4, into $5, archive, $2 }'
+}
+
+list() {
+    rows | awk '
+        function bytes_of(text) { sub(/^~/, "", text); return text + 0 }
+        function show() { if (name != "") { printf "%-18s %6d %9s  %s\n", name, files, gb(), about } }
+        function gb() { return (bytes < 1e9 ? sprintf("%.1f MB", bytes / 1e6) : sprintf("%.1f GB", bytes / 1e9)) }
+        $1 == "set" { show(); name = $2; files = bytes = 0; about = $0; sub(/^set [^ ]+ /, "", about) }
+        $1 == "file" { files++; bytes += bytes_of($3) }
+        $1 == "shard" { n = split($2, r, "-"); k = r[n] - r[1] + 1; files += k; bytes += k * bytes_of($4) }
+        END { show() }'
+}
+
+# Prints how many bytes of the plan are still to come, where sizes are known.
+bytes_to_come() {
+    total=0
+    while read -r kind bytes sum path rest; do
+        if [ "$kind" != get ] || [ -e "$path" ]; then continue; fi
+        bytes=${bytes#\~}
+        is_exact "$bytes" || continue
+        total=$((total + bytes - $(size_of "$path.part")))
+    done <"$work/plan"
+    echo "$total"
+}
+
+check_disk() {
+    needed=$(bytes_to_come)
+    free=$(df -Pk . 2>/dev/null | awk 'NR == 2 { printf "%.0f", $4 * 1024 }')
+    [ -n "$free" ] && [ "$needed" -gt "$free" ] || return 0
+    die 1 "$shown: $((needed / 1000000)) MB are to come, and $((free / 1000000)) MB are free: --out a folder on" \
+        "another disk, or fewer files (--limit)"
+}
+
+# Leaves archives out of the plan if all their parts are there.
+drop_archives() { # PLAN OUTPUT
+    cp "$1" "$2"
+    grep -q ^part "$1" || return 0
+    while read -r kind bytes sum path rest; do
+        [ "$kind" != part ] || [ -e "$path" ] || return 0
+    done <"$1"
+    grep ^part "$1" >"$2"
+}
+
+fail_with() { [ "$1" -le "$worst" ] || worst=$1; }
+
+# One of several processes that take the rows of the plan in turn. Leaves its worst code.
+lane() { # NUMBER
+    # shellcheck disable=SC2034  # http.sh's
+    head="$work/head.$1" worst=0 n=0
+    trap 'kill $child 2>/dev/null; exit 130' TERM
+    while read -r kind bytes sum path hub url; do
+        n=$((n + 1))
+        [ "$kind" = get ] || continue
+        mkdir "$work/row.$n" 2>/dev/null || continue # another process has it
+        get_file "$bytes" "$sum" "$path" "$hub" "$url" </dev/null || fail_with $?
+    done <"$work/plan"
+    exit "$worst"
+}
+
+fetch() {
+    i=0 lanes=''
+    while [ "$i" -lt "$jobs" ]; do
+        i=$((i + 1))
+        (lane "$i") &
+        lanes="$lanes $!"
+    done
+    for pid in $lanes; do
+        code=0
+        wait "$pid" || code=$?
+        fail_with "$code"
+    done
+    lanes='' unpacked=''
+    [ "$worst" = 0 ] || exit "$worst"
+    while read -r kind bytes sum path archive members; do
+        [ "$kind" = part ] || continue
+        get_part "$bytes" "$sum" "$path" "$archive" "$members" </dev/null || fail_with $?
+        unpacked=$archive
+    done <"$work/plan"
+    [ "$worst" = 0 ] || exit "$worst"
+    [ -z "$unpacked" ] || rm -f "$unpacked"
+}
+
+stop() {
+    trap '' INT TERM
+    for pid in ${lanes:-}; do kill "$pid" 2>/dev/null || true; done
+    for pid in ${lanes:-}; do wait "$pid" 2>/dev/null || true; done
+    echo "stopped: the same command continues" >&2
+    exit 130
+}
+clean() {
+    [ -z "$work" ] || rm -rf "$work"
+    [ -z "${lock:-}" ] || rm -f "$lock"
+}
+
+# Two processes that append to one .part would mix their bytes.
+take_lock() { # SET
+    wanted=".$1.lock"
+    until ln -s $$ "$wanted" 2>/dev/null; do
+        owner=$(readlink "$wanted") || die 1 "cannot write to $shown"
+        if kill -0 "$owner" 2>/dev/null; then die 1 "$shown: process $owner is fetching $1 already"; fi
+        rm -f "$wanted" # of a process that was killed
+    done
+    lock=$wanted
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=data/http.sh
+. "$here/http.sh"
+name='' out='' limit='' jobs=4 dry='' verify='' mirror='' revision='' retries=5 first_wait=1 sets="$here/sets.list"
+while [ $# -gt 0 ]; do
+    option=$1
+    case $option in
+        --list) name=--list ;;
+        --dry-run) dry=1 ;;
+        --verify) verify=1 ;;
+        -h | --help) usage; exit 0 ;;
+        --out | --limit | --jobs | --mirror | --revision | --retries | --wait | --sets)
+            [ $# -ge 2 ] || die 2 "$option: a value is missing"
+            shift
+            case $option in
+                --out) out=$1 ;;
+                --limit) limit=$1 ;;
+                --jobs) jobs=$1 ;;
+                --mirror) mirror=${1%/} ;;
+                --revision) revision=$1 ;;
+                --retries) retries=$1 ;;
+                --wait) first_wait=$1 ;;
+                --sets) sets=$1 ;;
+            esac ;;
+        -*) die 2 "no option $option: see data/fetch.sh --help" ;;
+        *)
+            if [ -z "$name" ]; then name=$option
+            elif [ -z "$limit" ]; then limit=$option
+            else die 2 "too many arguments: see data/fetch.sh --help"; fi ;;
+    esac
+    shift
+done
+[ -n "$name" ] || { usage >&2; exit 2; }
+[ -r "$sets" ] || die 2 "--sets $sets: cannot read it"
+case $sets in /*) ;; *) sets=$PWD/$sets ;; esac
+[ "$name" != --list ] || { list; exit 0; }
+for option in jobs retries; do
+    case $option in jobs) value=$jobs ;; *) value=$retries ;; esac
+    if ! number "$value" || [ "$value" -lt 1 ]; then die 2 "--$option '$value': give a number from 1"; fi
+done
+number "$first_wait" || die 2 "--wait '$first_wait': give a number of seconds"
+for url in "$mirror" "${HF_ENDPOINT:-}"; do
+    case $url in '' | http://?* | https://?*) ;; *) die 2 "'$url': an address begins with https://" ;; esac
+done
+HF_ENDPOINT=${HF_ENDPOINT:-https://huggingface.co}
+HF_ENDPOINT=${HF_ENDPOINT%/}
+case ${HF_TOKEN:-} in
+    *[!A-Za-z0-9_.-]*) die 2 "HF_TOKEN is no token: it has other characters than A-Z a-z 0-9 _ - ." ;;
 esac
+case ${HF_TOKEN:+$HF_ENDPOINT} in
+    '' | https://* | http://localhost | http://localhost:* | http://127.0.0.1 | http://127.0.0.1:*) ;;
+    *) die 2 "HF_ENDPOINT $HF_ENDPOINT: HF_TOKEN is not sent without encryption: https://" ;;
+esac
+
+rows | awk -v set="$name" '$1 == "set" && $2 == set { found = 1 } END { exit !found }' ||
+    die 2 "no set '$name'; there are: $(rows | awk '$1 == "set" { printf "%s%s", comma, $2; comma = ", " }')"
+most=$(plan "$name" 999999 | wc -l)
+shards=$((most - $(plan "$name" 0 | wc -l)))
+case $limit in
+    '') limit=1 ;;
+    all) limit=$shards ;;
+    *)
+        [ "$shards" -gt 0 ] || die 2 "$name has no numbered files: it takes no number"
+        if ! number "$limit" || [ "$limit" -lt 1 ] || [ "$limit" -gt "$shards" ]; then
+            die 2 "'$limit': give 1 to $shards files of $name, or all"
+        fi ;;
+esac
+
+if [ -n "$dry" ]; then
+    plan "$name" "$limit" | awk -v out="${out:-data}" '
+        $1 == "get" { print $6, $2 == "-" ? "unknown size" : $2 " bytes", out "/" $4 }
+        $1 == "part" { print $6, "in", out "/" $5, "->", out "/" $4 }'
+    exit 0
+fi
+have curl || have wget || die 1 "curl and wget are both missing: apt install curl"
+have sha256sum || have shasum || have openssl || die 1 "sha256sum is missing: apt install coreutils"
+
+start=$PWD
+if [ -z "$out" ]; then out=$here shown=data; else shown=${out%/}; fi
+mkdir -p "$out" || die 1 "cannot write to $out"
+cd "$out"
+work=$(mktemp -d)
+trap clean EXIT
+trap stop INT TERM
+take_lock "$name"
+if [ -n "${HF_TOKEN:-}" ]; then (umask 077 && echo "header = Authorization: Bearer $HF_TOKEN" >"$work/wgetrc"); fi
+plan "$name" "$limit" >"$work/all"
+drop_archives "$work/all" "$work/plan"
+if grep -q ^part "$work/plan"; then
+    have unzip || have bsdtar || have python3 || die 1 "$name is a .zip, and unzip is missing: apt install unzip"
+fi
+check_disk
+unknown=$(awk '$1 == "get" && $3 == "-"' "$work/plan" | wc -l)
+[ "$unknown" = 0 ] || echo "note: the SHA-256 of $((unknown)) of these files is not known here: they are compared" \
+    "with what the server states, if it does, and $shown/fetch.sha256 records them" >&2
+fetch
+
+if [ "$name" = shakespeare ] && [ "$shown" = data ]; then
+    [ -x "$here/../prepare" ] || { echo "for the shards run: make prepare, then this again"; exit 0; }
+    cd "$here/.." && ./prepare --out data/tiny_shakespeare --split blank --val_size 32768 data/tinyshakespeare.txt
+    exit
+fi
+cd "$start"
+rows | awk -v set="$name" '$1 == "set" { on = $2 == set } on && $1 == "then"' | sed "s|^then |next: |; s|DIR|$shown|g"

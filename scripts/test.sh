@@ -5,15 +5,16 @@
 #   (nothing)   all groups: about 10 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
-#   GROUP...    build headers unit smoke end_to_end requests faults amx sanitize mutate plain fuzz spills sass cudnn
-#               emulator emulated ranks hosts emulated_check emulated_race full_size gpu_script traffic plants coverage
+#   GROUP...    build headers unit smoke end_to_end requests fetch faults amx sanitize mutate plain fuzz spills sass
+#               cudnn emulator emulated ranks hosts emulated_check emulated_race full_size gpu_script traffic plants
+#               coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="ranks emulated end_to_end faults sanitize unit emulated_check emulated_race full_size emulator traffic plants \
-    amx hosts requests mutate plain headers spills sass cudnn"
+    amx hosts requests fetch mutate plain headers spills sass cudnn"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
@@ -55,6 +56,7 @@ unit() { sh test/run.sh build/release; }
 smoke() { compile_emu && sh test/smoke.sh build/release $emu; }
 end_to_end() { sh test/end_to_end.sh build/release; }
 requests() { sh test/requests.sh build/release; }
+fetch() { sh test/fetch.sh; }
 faults() { sh test/faults.sh build/release; }
 amx() { # the trainer with AMX, its tiles emulated
     grep -q avx512_bf16 /proc/cpuinfo || { echo "skipped: emulated AMX needs a processor with AVX512_BF16"; return 77; }

@@ -582,9 +582,20 @@ run_scripts_say_what_is_missing() {
     : >"$dir/data/finewebedu_train_000001.bin"
     expect 1 'data/finewebedu_train_*.bin or data/finewebedu_val_000000.bin is missing' $script
     rm "$dir/data/finewebedu_train_000001.bin"
-    cp data/fetch.sh "$dir/data"
-    printf '#!/bin/sh\nwhile [ "$1" != --output ]; do shift; done\ncp %s/corpus_val_000000.bin "$2"\n' "$root" \
-        >"$dir/bin/curl"
+    cp data/fetch.sh data/http.sh "$dir/data"
+    sed 's/ ~*[0-9]* [0-9a-f-]*$/ - -/; s/ ~*[0-9]* - \([a-z]\)/ - - \1/' data/sets.list >"$dir/data/sets.list"
+    cat >"$dir/bin/curl" <<END
+#!/bin/sh
+while [ \$# -gt 1 ]; do
+    case \$1 in
+        --head) head=1 ;;
+        --dump-header) echo 'HTTP/1.1 200 OK' >"\$2" ;;
+        --output) output=\$2 ;;
+    esac
+    shift
+done
+[ -n "\${head:-}" ] || cp $root/corpus_val_000000.bin "\$output"
+END
     chmod +x "$dir/bin/curl"
     for set in fineweb fineweb-edu fineweb100b fineweb-edu100b; do # fetch.sh writes the names that run.sh looks for
         expect 1 'fetch.sh' env DATA=$set $script
