@@ -34,11 +34,13 @@ static char* weights_folder(const Config* c) {
 
 // Takes from a checkpoint of ours the options that go with its tokens; those of the command line override them.
 static void take_data_options(Config* c, const char* folder) {
-    static const char* const names[] = {"tokenizer", "val_data", "seq_len"};
+    static const char* const names[] = {"tokenizer", "val_data", "data_format", "seq_len"};
     Error err;
     json_t* state = folder ? folder_state(folder) : NULL;
     json_t *options = json_object_get(state, "options"), *taken = json_object();
-    for (int i = 0; options && i < 3; i++) { json_object_set(taken, names[i], json_object_get(options, names[i])); }
+    for (size_t i = 0; options && i < sizeof names / sizeof *names; i++) {
+        json_object_set(taken, names[i], json_object_get(options, names[i]));
+    }
     if (!config_from_json(c, taken, folder ? folder : "", &err)) { fatal("%s", err.text); }
     json_decref(taken);
     json_decref(state);
@@ -153,7 +155,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     plan.B = c->batch_size ? (int)c->batch_size : 4;
     const bool has_tokenizer = scores && open_tokenizer(&tokenizer, c, &plan.shape);
     if (scores) { sets = open_test_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
-    else if (!dataset_open(&data, "--val_data", c->val_data, plan.T, plan.shape.vocab_size, &err)) {
+    else if (!dataset_open(&data, "--val_data", c->val_data, c->data_format, plan.T, plan.shape.vocab_size, &err)) {
         fatal("%s", err.text);
     }
     check_same_data(comm, 0, scores ? 0 : data.hash, test_sets_hash(sets, num_sets));
@@ -240,19 +242,18 @@ static void print_residual_stream(const Plan* planned, const Config* c, const ch
 }
 
 // Reads every token of the files that an option names; false if one is damaged.
-static bool verify_files(const char* option, const char* patterns, int T, int vocab_size) {
+static bool verify_files(const char* option, const char* patterns, const Config* c, int T, int vocab_size) {
     Error err;
     Dataset data;
-    if (!dataset_open(&data, option, patterns, T, vocab_size, &err)) { fatal("%s", err.text); }
+    if (!dataset_open(&data, option, patterns, c->data_format, T, INT32_MAX, &err)) { fatal("%s", err.text); }
+    data.vocab_size = vocab_size; // only now: an id beyond it is damage, wherever it lies in a file
     for (int i = 0; i < data.num_files; i++) {
-        size_t tokens;
         bool has_sum;
-        if (!shard_verify(data.files[i].path, vocab_size, &tokens, &err) ||
-            !shard_verify_sum(data.files[i].path, &has_sum, &err)) {
+        if (!dataset_check_file(&data, i, &err) || !shard_verify_sum(data.files[i].path, &has_sum, &err)) {
             notice("error: %s", err.text);
             return false;
         }
-        printf("%s: %zu tokens, all below %d; %s\n", data.files[i].path, tokens, vocab_size,
+        printf("%s: %zu tokens, all below %d; %s\n", data.files[i].path, data.files[i].num_tokens, vocab_size,
                has_sum ? "its checksum is right" : "it has no checksum");
     }
     printf("%s: %zu tokens in %d files, %llu windows of %d\n", option, (size_t)data.num_tokens, data.num_files,
@@ -308,8 +309,8 @@ int info_command(Config* c, const Backend* b, const char* dtype) {
     if (!plan_make(&plan, b, dtype, c, folder, &alone, &err)) { usage_error("%s", err.text); }
     const GPT2Config* m = &plan.shape;
     if (train || val) {
-        const bool ok = (!train || verify_files("--train_data", c->train_data, plan.T, m->vocab_size)) &&
-                        (!val || verify_files("--val_data", c->val_data, plan.T, m->vocab_size));
+        const bool ok = (!train || verify_files("--train_data", c->train_data, c, plan.T, m->vocab_size)) &&
+                        (!val || verify_files("--val_data", c->val_data, c, plan.T, m->vocab_size));
         return ok ? EXIT_DONE : EXIT_CHECK_FAILED;
     }
     printf("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : plan.model, m->num_layers, m->num_heads, m->channels,

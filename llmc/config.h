@@ -38,6 +38,9 @@ enum {
          "token shards to train on (a pattern, in quotation marks)")                                                  \
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO,                                                     \
          "token shards to validate on (a pattern); empty: none")                                                      \
+    CHOICE(data_format, "auto", "auto|nanogpt", TRAIN | EVAL | INFO | BENCH,                                          \
+         "of token files: auto: llm.c's shards, llmq's and NumPy's, as each file says; nanogpt: also uint16 ids"     \
+         " without a header")                                                                                         \
     FLAG(verify_data, 0, TRAIN, "read all shards at the start and compare them with their checksums")                 \
     INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL,                                                         \
          "sequences in a micro-batch, B; auto: the largest that fits")                                                \

@@ -1,4 +1,5 @@
 #include "run_info.h"
+#include "data/describe_tokens.h"
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "log/html.h"
@@ -174,6 +175,12 @@ int run_info_command(const Config* c) {
         Error err;
         Run run;
         const char* folder = c->args[i];
+        if (path_exists(folder) && !is_directory(folder)) {
+            const bool is_described = describe_tokens(folder, c->data_format, &err);
+            if (!is_described) { notice("error: %s", err.text); }
+            is_whole = is_described && is_whole;
+            continue;
+        }
         if (!run_read(&run, folder, &err)) { fatal("info %s: not the folder of a run: %s", folder, err.text); }
         printf("%s", i ? "\n" : "");
         title("run");

@@ -175,9 +175,14 @@ static void open_data(TrainRun* run) {
     Error err;
     const Config* c = run->config;
     const int T = run->plan.T, V = run->plan.shape.vocab_size;
-    if (!dataset_open(&run->train_data, "--train_data", c->train_data, T, V, &err)) { fatal("%s", err.text); }
+    const char* data_format = c->data_format;
+    if (!dataset_open(&run->train_data, "--train_data", c->train_data, data_format, T, V, &err)) {
+        fatal("%s", err.text);
+    }
     run->has_val = *c->val_data && c->val_every > 0;
-    if (run->has_val && !dataset_open(&run->val_data, "--val_data", c->val_data, T, V, &err)) { fatal("%s", err.text); }
+    if (run->has_val && !dataset_open(&run->val_data, "--val_data", c->val_data, data_format, T, V, &err)) {
+        fatal("%s", err.text);
+    }
     if (c->verify_data && run->comm->local_rank == 0 && // once on each machine
         (!dataset_verify(&run->train_data, &err) || (run->has_val && !dataset_verify(&run->val_data, &err)))) {
         fatal("--verify_data: %s", err.text);

@@ -173,7 +173,7 @@ static void ladder_batch(Ladder* l) {
         return;
     }
     Dataset data;
-    bool ok = dataset_open(&data, "--train_data", c->train_data, (int)T, V, &err);
+    bool ok = dataset_open(&data, "--train_data", c->train_data, c->data_format, (int)T, V, &err);
     for (size_t row = 0; ok && row < B; row++) {
         const uint64_t window = data_window(row, data.num_windows, DATA_SHUFFLED, (uint64_t)c->seed);
         ok = dataset_read(&data, window, l->batch + row * T, l->batch + n + row * T, &err);

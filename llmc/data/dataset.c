@@ -63,7 +63,7 @@ static const Shard* dataset_shard(Dataset* d, int i, Error* err) {
     if (slot->file == i) { return &slot->shard; }
     if (slot->file >= 0) { shard_close(&slot->shard); }
     slot->file = -1;
-    if (!shard_open(&slot->shard, d->files[i].path, err)) { return NULL; }
+    if (!shard_open_as(&slot->shard, d->files[i].path, d->header, err)) { return NULL; }
     slot->file = i;
     return &slot->shard;
 }
@@ -71,7 +71,8 @@ static const Shard* dataset_shard(Dataset* d, int i, Error* err) {
 // Adds one shard to the counts of windows and tokens and to the hash.
 static bool dataset_add(Dataset* d, int i, Error* err) {
     enum { HASHED = 1 << 15 }; // tokens at each end of a shard; chosen
-    uint16_t tokens[HASHED];
+    int tokens[HASHED];
+    uint16_t low[HASHED]; // what is hashed: a shard's uint16
     const Shard* shard = dataset_shard(d, i, err);
     if (!shard) { return false; }
     size_t n = shard->num_tokens, hashed = min_size(n, HASHED), T = (size_t)d->T;
@@ -84,8 +85,13 @@ static bool dataset_add(Dataset* d, int i, Error* err) {
     d->hash = hash64(name, strlen(name), d->hash);
     d->hash = hash64(&n, sizeof n, d->hash);
     for (int end = 0; end < 2; end++) {
-        if (!shard_read(shard, end ? n - hashed : 0, hashed, tokens, err)) { return false; }
-        d->hash = hash64(tokens, hashed * sizeof *tokens, d->hash);
+        const size_t first = end ? n - hashed : 0;
+        if (!shard_read(shard, first, hashed, tokens, err) ||
+            !shard_check_tokens(shard->path, first, tokens, hashed, d->vocab_size, err)) {
+            return false;
+        }
+        for (size_t t = 0; t < hashed; t++) { low[t] = (uint16_t)tokens[t]; }
+        d->hash = hash64(low, hashed * sizeof *low, d->hash);
     }
     d->files[i].num_tokens = n;
     d->files[i].first_window = d->num_windows;
@@ -105,9 +111,11 @@ void dataset_close(Dataset* d) {
     memset(d, 0, sizeof *d);
 }
 
-bool dataset_open(Dataset* d, const char* option, const char* patterns, int T, int vocab_size, Error* err) {
+bool dataset_open(Dataset* d, const char* option, const char* patterns, const char* data_format, int T, int vocab_size,
+                  Error* err) {
     glob_t found;
     memset(d, 0, sizeof *d);
+    d->header = token_header(data_format);
     d->T = T;
     d->vocab_size = vocab_size;
     bool ok = data_match(&found, option, patterns, err);
@@ -124,6 +132,11 @@ bool dataset_open(Dataset* d, const char* option, const char* patterns, int T, i
     globfree(&found);
     if (!ok) { dataset_close(d); }
     return ok;
+}
+
+bool dataset_check_file(Dataset* d, int i, Error* err) {
+    const Shard* shard = dataset_shard(d, i, err);
+    return shard && shard_check_all(shard, d->vocab_size, err);
 }
 
 bool dataset_verify(const Dataset* d, Error* err) {
@@ -155,11 +168,7 @@ bool dataset_read(Dataset* d, uint64_t window, int* tokens, int* targets, Error*
                     shard->path, d->files[i].num_tokens, shard->num_tokens);
     }
     if (!shard_read(shard, first, T + 1, d->window, err)) { return false; }
-    for (size_t t = 0; t <= T; t++) {
-        if (d->window[t] < d->vocab_size) { continue; }
-        return fail(err, "%s: token %zu is %d, but the vocabulary has %d: was it prepared with another tokenizer? "
-                    "See --tokenizer and V of --model", shard->path, first + t, d->window[t], d->vocab_size);
-    }
+    if (!shard_check_tokens(shard->path, first, d->window, T + 1, d->vocab_size, err)) { return false; }
     for (size_t t = 0; t < T; t++) {
         tokens[t] = d->window[t];
         targets[t] = d->window[t + 1];

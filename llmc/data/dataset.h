@@ -20,12 +20,13 @@ typedef struct {
 // One thread at a time may read it.
 typedef struct {
     int T, vocab_size, num_files;
+    TokenHeader header;
     DataFile* files; // sorted by path
     uint64_t num_windows, num_tokens;
     uint64_t hash;    // of the shards' names (without folders), sizes, first and last tokens: a resumed run compares it
     OpenShard* open;  // file i can only be at i % num_open, so that thousands of shards need few file descriptors
     int num_open;
-    uint16_t* window; // T + 1 tokens
+    int* window;      // T + 1 tokens
 } Dataset;
 
 // Closes the shards and frees all memory.
@@ -33,9 +34,15 @@ void dataset_close(Dataset* d);
 
 // Opens the shards that match `patterns`, which commas or spaces separate (a backslash before one makes it part of a
 // name). Files named .json or .b2sums, which ./prepare writes beside its shards, are ignored unless nothing else
-// matches. `option` names the patterns' option in messages. Reads each shard's header, first and last tokens. Fails if
-// nothing matches, or a file is no shard or too short for a window; then nothing stays open.
-bool dataset_open(Dataset* d, const char* option, const char* patterns, int T, int vocab_size, Error* err);
+// matches. Formats may be mixed (token_formats.h). `data_format` is --data_format: with "nanogpt" a file with no known
+// header is nanoGPT's, with "auto" it is an error. `option` names the patterns' option in messages. Reads each file's
+// header, first and last tokens. Fails if nothing matches, or a file is no token file, too short for a window, or has a
+// token beyond the vocabulary there; then nothing stays open.
+bool dataset_open(Dataset* d, const char* option, const char* patterns, const char* data_format, int T, int vocab_size,
+                  Error* err);
+
+// Reads all tokens of file i. Fails if one is beyond the vocabulary.
+bool dataset_check_file(Dataset* d, int i, Error* err);
 
 // Reads all shards and compares them with their checksums (sums.h). Fails if one differs, or has none.
 bool dataset_verify(const Dataset* d, Error* err);

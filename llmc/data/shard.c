@@ -1,28 +1,15 @@
 #include "shard.h"
 #include <sys/file.h>
 
-// Guesses the format of a file that does not begin like a shard, from its first `bytes` bytes (SHARD_HEADER_BYTES or
-// fewer).
-static const char* shard_guess_format(const unsigned char* header, size_t bytes) {
-    static const int32_t llama3 = 20240801;
-    if (bytes >= 4 && memcmp(header, &llama3, 4) == 0) { return "a Llama-3 shard of llm.c (32-bit tokens)"; }
-    if (bytes >= 6 && memcmp(header, "\x93NUMPY", 6) == 0) { return "a NumPy array"; }
-    if (bytes >= 8 && memcmp(header, "BIN.TOK\n", 8) == 0) { return "a token file of llmq"; }
-    bool text = bytes > 0;
-    for (size_t i = 0; i < min_size(bytes, 64); i++) {
-        text = text && (header[i] >= ' ' || (header[i] && strchr("\t\n\r", header[i])));
-    }
-    return text ? "text" : "binary data, perhaps tokens without a header (nanoGPT)";
-}
-
 // Checks everything about a shard, a file of `size` bytes, but its tokens.
-static bool shard_check_header(Shard* s, size_t size, Error* err) {
+static bool shard_check_header(Shard* s, size_t size, TokenHeader optional, Error* err) {
     int32_t header[SHARD_HEADER_INTS] = {0};
     const size_t known = min_size(size, SHARD_HEADER_BYTES);
     if (!read_exactly(s->fd, s->path, header, known, 0, err)) { return false; }
     if (known < 4 || header[0] != SHARD_MAGIC) {
-        return fail(err, "%s: not a token shard: it looks like %s; make shards with ./prepare", s->path,
-                    known == 0 ? "an empty file" : shard_guess_format((const unsigned char*)header, known));
+        const bool found = token_layout_find(&s->layout, s->path, header, size, optional, err);
+        s->num_tokens = found ? s->layout.num_tokens : 0;
+        return found;
     }
     if (known < SHARD_HEADER_BYTES) {
         return fail(err, "%s: cut short within the header: %zu bytes of %d", s->path, known, SHARD_HEADER_BYTES);
@@ -38,6 +25,8 @@ static bool shard_check_header(Shard* s, size_t size, Error* err) {
         return fail(err, "%s: %zu bytes, but its header promises %zu tokens (%zu bytes): download or make it again",
                     s->path, size, s->num_tokens, expected);
     }
+    s->layout = (TokenLayout){.format = "llm.c's shard", .num_tokens = s->num_tokens, .offset = SHARD_HEADER_BYTES,
+                              .width = sizeof(uint16_t)};
     return true;
 }
 
@@ -48,38 +37,59 @@ void shard_close(Shard* s) {
     s->path = NULL;
 }
 
-bool shard_open(Shard* s, const char* path, Error* err) {
+bool shard_open_as(Shard* s, const char* path, TokenHeader header, Error* err) {
     s->path = format("%s", path);
     s->num_tokens = 0;
     size_t size;
     s->fd = open_regular(path, &size, err);
-    const bool ok = s->fd >= 0 && shard_check_header(s, size, err);
+    const bool ok = s->fd >= 0 && shard_check_header(s, size, header, err);
     if (!ok) { shard_close(s); }
     return ok;
 }
 
-bool shard_read(const Shard* s, size_t first, size_t count, uint16_t* out, Error* err) {
+bool shard_open(Shard* s, const char* path, Error* err) { return shard_open_as(s, path, HEADER_REQUIRED, err); }
+
+bool shard_read(const Shard* s, size_t first, size_t count, int* out, Error* err) {
+    const size_t width = (size_t)s->layout.width;
     if (first > s->num_tokens || count > s->num_tokens - first) {
         return fail(err, "%s: asked for %zu tokens at %zu, but it has %zu", s->path, count, first, s->num_tokens);
     }
-    return read_exactly(s->fd, s->path, out, count * sizeof *out, SHARD_HEADER_BYTES + first * sizeof *out, err);
+    // Two bytes are widened in place, from the second half of `out` on: an int is written where ids were read before.
+    char* raw = (char*)(out + count) - count * width;
+    if (!read_exactly(s->fd, s->path, raw, count * width, s->layout.offset + first * width, err)) { return false; }
+    for (size_t i = 0; width == sizeof(uint16_t) && i < count; i++) {
+        uint16_t id;
+        memcpy(&id, raw + i * sizeof id, sizeof id);
+        out[i] = id;
+    }
+    return true;
+}
+
+bool shard_check_tokens(const char* path, size_t first, const int* tokens, size_t count, int vocab_size, Error* err) {
+    for (size_t i = 0; i < count; i++) {
+        if (tokens[i] >= 0 && tokens[i] < vocab_size) { continue; }
+        return fail(err, "%s: token %zu is %u, but the vocabulary has %d: was it prepared with another tokenizer? See "
+                    "--tokenizer and V of --model", path, first + i, (unsigned)tokens[i], vocab_size);
+    }
+    return true;
+}
+
+bool shard_check_all(const Shard* s, int vocab_size, Error* err) {
+    enum { CHUNK = 1 << 15 };
+    int tokens[CHUNK];
+    bool ok = true;
+    for (size_t first = 0; ok && first < s->num_tokens; first += CHUNK) {
+        const size_t count = min_size(CHUNK, s->num_tokens - first);
+        ok = shard_read(s, first, count, tokens, err) &&
+             shard_check_tokens(s->path, first, tokens, count, vocab_size, err);
+    }
+    return ok;
 }
 
 bool shard_verify(const char* path, int vocab_size, size_t* num_tokens, Error* err) {
-    enum { CHUNK = 1 << 15 };
-    uint16_t tokens[CHUNK];
     Shard s;
     if (!shard_open(&s, path, err)) { return false; }
-    bool ok = true;
-    for (size_t first = 0; ok && first < s.num_tokens; first += CHUNK) {
-        size_t count = min_size(CHUNK, s.num_tokens - first);
-        ok = shard_read(&s, first, count, tokens, err);
-        for (size_t i = 0; ok && i < count; i++) {
-            if (tokens[i] < vocab_size) { continue; }
-            ok = fail(err, "%s: token %zu is %d, but the vocabulary has %d: was it prepared with another --tokenizer?",
-                      path, first + i, tokens[i], vocab_size);
-        }
-    }
+    const bool ok = shard_check_all(&s, vocab_size, err);
     if (ok && num_tokens) { *num_tokens = s.num_tokens; }
     shard_close(&s);
     return ok;

@@ -3,33 +3,47 @@
 //   bytes 0..1023   256 int32: 20240520, version 1, number of tokens, zeros
 //   bytes 1024..    the tokens, uint16 each, and nothing behind them
 //
+// Token files of other programs (token_formats.h) are read too.
+//
 // All integers are little-endian, as are the processors that this program runs on.
 // Shards are read by pread, not mapped: a file that gets cut short meanwhile is then an error and not a SIGBUS.
 #pragma once
 #include "../files/sums.h"
+#include "token_formats.h"
 
 enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_INTS = 256, SHARD_HEADER_BYTES = 1024 };
 
 // The header counts tokens in a signed 32-bit integer.
 #define SHARD_MAX_TOKENS ((size_t)INT32_MAX)
 
-// A shard open for reading. Several threads may read from one.
+// A token file open for reading, of any format. Several threads may read from one.
 typedef struct {
     char* path;
     int fd;
-    size_t num_tokens;
+    TokenLayout layout;
+    size_t num_tokens; // as in `layout`
 } Shard;
 
 // Closes the file. Harmless after a failure of shard_open.
 void shard_close(Shard* s);
 
-// Opens a shard and checks its header and size; the caller closes it. Nothing is left open on failure.
+// Opens a token file and checks its header and size; the caller closes it. Nothing is left open on failure.
 bool shard_open(Shard* s, const char* path, Error* err);
 
-// Reads the tokens first .. first+count-1. Fails if the shard has fewer, or was cut short since it was opened.
-bool shard_read(const Shard* s, size_t first, size_t count, uint16_t* out, Error* err);
+// The same; with HEADER_OPTIONAL a file with no known header is nanoGPT's.
+bool shard_open_as(Shard* s, const char* path, TokenHeader header, Error* err);
 
-// Reads a whole shard and checks that every token is below `vocab_size`. Sets `num_tokens`, which may be NULL.
+// Reads the tokens first .. first+count-1. Fails if the file has fewer, or was cut short since it was opened. An id
+// beyond INT_MAX becomes negative.
+bool shard_read(const Shard* s, size_t first, size_t count, int* out, Error* err);
+
+// Fails unless tokens (count), those from token `first` on of the file `path`, are all below `vocab_size`.
+bool shard_check_tokens(const char* path, size_t first, const int* tokens, size_t count, int vocab_size, Error* err);
+
+// Reads all of a file and checks that every token is below `vocab_size`.
+bool shard_check_all(const Shard* s, int vocab_size, Error* err);
+
+// The same for a file that is not open. Sets `num_tokens`, which may be NULL.
 bool shard_verify(const char* path, int vocab_size, size_t* num_tokens, Error* err);
 
 // Returns the path of the checksums (sums.h) of PREFIX_train_000001.bin and its like: PREFIX.b2sums; NULL for another

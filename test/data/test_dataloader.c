@@ -43,14 +43,14 @@ static char* make_shards(const char* folder, const size_t* sizes, int count) {
 static Dataset open_or_die(const char* patterns, int T) {
     Error err;
     Dataset d;
-    if (!dataset_open(&d, "--train_data", patterns, T, V, &err)) { fatal("%s", err.text); }
+    if (!dataset_open(&d, "--train_data", patterns, "auto", T, V, &err)) { fatal("%s", err.text); }
     return d;
 }
 
 static void expect_no_dataset(const char* patterns, int T, const char* words) {
     Error err;
     Dataset d;
-    bool ok = dataset_open(&d, "--train_data", patterns, T, V, &err);
+    bool ok = dataset_open(&d, "--train_data", patterns, "auto", T, V, &err);
     if (ok || !strstr(err.text, words)) { TEST_FAIL("expected \"%s\", got %s", words, ok ? "a data set" : err.text); }
     if (ok) { dataset_close(&d); }
 }
@@ -95,7 +95,7 @@ TEST(patterns_are_joined_and_sorted) {
     char* several = format("%s/pat\\ terns/part_003.bin, %s/pat\\ terns/part_00[012].bin,,%s/pat\\ terns/part_003.*",
                            test_folder, test_folder, test_folder);
     Dataset d;
-    if (!dataset_open(&d, "--train_data", several, T, V, &err)) { TEST_FAIL("%s", err.text); return; }
+    if (!dataset_open(&d, "--train_data", several, "auto", T, V, &err)) { TEST_FAIL("%s", err.text); return; }
     EXPECT(d.num_files == SHARDS && d.num_windows == WINDOWS);
     for (int i = 0; i < d.num_files; i++) {
         char* path = shard_name("pat terns", i);
@@ -117,7 +117,7 @@ TEST(records_beside_shards_are_passed_over) {
     d = open_or_die(all, T);
     EXPECT(d.num_files == SHARDS && d.hash == hash);
     dataset_close(&d);
-    expect_no_dataset(record, T, "part_val.json: not a token shard: it looks like text; make shards with ./prepare");
+    expect_no_dataset(record, T, "part_val.json: not a token shard: it looks like text; make shards of it");
     free(record);
     free(all);
     free(pattern);
@@ -187,7 +187,7 @@ TEST(hash_tells_data_apart) {
     free(pattern);
     pattern = make_shards("hash elsewhere", sizes, SHARDS); // the same data in another folder
     char* escaped = format("%s/hash\\ elsewhere/*", test_folder);
-    if (!dataset_open(&d, "--train_data", escaped, T, V, &err)) { TEST_FAIL("%s", err.text); return; }
+    if (!dataset_open(&d, "--train_data", escaped, "auto", T, V, &err)) { TEST_FAIL("%s", err.text); return; }
     EXPECT(d.hash == small);
     dataset_close(&d);
     free(escaped);
@@ -197,23 +197,23 @@ TEST(hash_tells_data_apart) {
 }
 
 TEST(names_tokens_outside_the_vocabulary) {
+    enum { LONG = 5 << 15, AT = 5 << 14 }; // dataset_open reads 2^15 tokens at each end
     Error err;
     int out[T], targets[T];
-    uint16_t tokens[3 * T + 1] = {0};
+    static uint16_t tokens[LONG + 1];
     tokens[2 * T + 3] = V;
     char* pattern = make_shards("vocabulary", sizes, 1);
     char* path = shard_name("vocabulary", 0);
-    put_shard(path, tokens, 3 * T + 1);
-    Dataset d = open_or_die(pattern, T);
-    EXPECT(dataset_read(&d, 1, out, targets, &err));
-    EXPECT(!dataset_read(&d, 2, out, targets, &err));
-    EXPECT(strstr(err.text, path) && strstr(err.text, "token 19 is 512, but the vocabulary has 512"));
-    EXPECT(strstr(err.text, "--tokenizer"));
-    dataset_close(&d);
+    put_shard(path, tokens, LONG + 1);
+    expect_no_dataset(pattern, T, "token 19 is 512, but the vocabulary has 512");
     tokens[2 * T + 3] = V - 1;
-    put_shard(path, tokens, 3 * T + 1);
-    d = open_or_die(pattern, T);
+    tokens[AT] = V;
+    put_shard(path, tokens, LONG + 1);
+    Dataset d = open_or_die(pattern, T);
     EXPECT(dataset_read(&d, 2, out, targets, &err) && out[3] == V - 1 && targets[2] == V - 1);
+    EXPECT(!dataset_read(&d, AT / T, out, targets, &err) && strstr(err.text, "token 81920 is 512"));
+    EXPECT(strstr(err.text, path) && strstr(err.text, "--tokenizer"));
+    EXPECT(!dataset_check_file(&d, 0, &err) && strstr(err.text, "token 81920 is 512"));
     dataset_close(&d);
     free(path);
     free(pattern);

@@ -134,7 +134,7 @@ static bool append_shard(const char* name, TokenList* out) {
     Error err;
     bool ok = shard_open(&s, path, &err);
     if (ok) {
-        uint16_t* tokens = (uint16_t*)alloc_or_die(s.num_tokens, sizeof *tokens, path);
+        int* tokens = alloc_or_die(s.num_tokens, sizeof *tokens, path);
         EXPECT(s.num_tokens > 0 && shard_read(&s, 0, s.num_tokens, tokens, &err));
         for (size_t i = 0; i < s.num_tokens; i++) { token_list_append(out, tokens[i]); }
         free(tokens);

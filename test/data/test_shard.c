@@ -56,7 +56,7 @@ TEST(bytes_of_the_format) {
 TEST(round_trip) {
     const char* path = in_folder("a.bin");
     enum { COUNT = 100000 };
-    static uint16_t out[COUNT];
+    static int out[COUNT];
     size_t num_tokens = 0;
     Shard s;
     Error err;
@@ -97,13 +97,9 @@ TEST(wrong_files_are_named) {
     header[2] = 2;
     header[1] = 7;
     expect_refused(header, 1028, "version 7");
-    header[0] = 20240801;
-    expect_refused(header, 1028, "Llama-3");
-    expect_refused("\x93NUMPY\x01\x00v\x00{'descr': '<u2'", 25, "NumPy");
-    expect_refused("BIN.TOK\n\x02\x00\x00\x00", 12, "llmq");
     expect_refused("Once upon a time\n", 17, "text");
-    expect_refused("\x12\x34\x00\x01\x56\x78\x9a\xbc", 8, "nanoGPT");
-    expect_refused("BIN.TOK\n\x02\x00\x00\x00", 12, "./prepare");
+    expect_refused("\x12\x34\x00\x01\x56\x78\x9a\xbc", 8, "--data_format nanogpt");
+    expect_refused("Once upon a time\n", 17, "./prepare");
     EXPECT(!shard_open(&s, in_folder("absent.bin"), &err) && strstr(err.text, "absent.bin: cannot open"));
     EXPECT(!shard_open(&s, test_folder, &err) && strstr(err.text, "not a regular file"));
     EXPECT(mkfifo(in_folder("pipe"), 0600) == 0);
@@ -145,7 +141,7 @@ TEST(a_shard_that_reads_back_otherwise_is_not_committed) {
 
 TEST(file_cut_short_while_open) {
     const char* path = in_folder("cut.bin");
-    uint16_t out[100];
+    int out[100];
     Shard s;
     Error err;
     make_shard(path, 100);

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     size_t num_tokens = 0;
     Shard s;
-    uint16_t last;
+    int last;
     if (shard_verify(path, 50257, &num_tokens, &err) && num_tokens > 0) {
         if (!shard_open(&s, path, &err) || !shard_read(&s, num_tokens - 1, 1, &last, &err)) { abort(); }
         if (last >= 50257) { abort(); }

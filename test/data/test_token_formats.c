@@ -1,0 +1,205 @@
+// Token files of other programs: each has the tokens of llm.c's shard, and makes the same batches; others are refused.
+#include "llmc/data/dataloader.h"
+#include "test/test.h"
+
+enum { COUNT = 300, V = 50257, T = 16 };
+#define FOLDER "test/golden/tokens/"
+
+static const char* const READ[] = {"llmc.bin",  "llama3.bin", "llmq.bin",  "u2_v1.npy", "u2_v2.npy",
+                                   "u2_v3.npy", "u4_v1.npy",  "u4_v2.npy", "u4_v3.npy", "i4_v1.npy",
+                                   "i4_v2.npy", "i4_v3.npy",  "nanogpt.bin"};
+enum { NUM_READ = sizeof READ / sizeof *READ };
+
+static char* golden(const char* name) { return format(FOLDER "%s", name); }
+
+static const char* format_of(const char* name) { return strcmp(name, "nanogpt.bin") ? "auto" : "nanogpt"; }
+
+static int golden_id(int i) { return i == 0 ? 50256 : i * i * 37 % 50257; } // dev/golden/token_files.py
+
+// Copies a golden file, with `change` applied to its bytes, and expects an error with these words that names the copy.
+typedef size_t (*Change)(unsigned char* data, size_t size);
+
+static void expect_refused(const char* name, Change change, const char* data_format, const char* words) {
+    Error err = {.text = ""};
+    Shard s;
+    size_t size;
+    char *from = golden(name), *to = format("%s/%s", test_folder, name);
+    unsigned char* data = (unsigned char*)read_file(from, &size, &err);
+    data = realloc_or_die(data, size + 64, "a copy");
+    size = change ? change(data, size) : size;
+    FILE* f = fopen(to, "wb");
+    EXPECT(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
+    const bool opened = shard_open_as(&s, to, token_header(data_format), &err);
+    if (opened) { shard_close(&s); }
+    if (opened || !strstr(err.text, words) || !strstr(err.text, to)) {
+        TEST_FAIL("%s: expected \"%s\", got: %s", name, words, opened ? "a token file" : err.text);
+    }
+    free(data);
+    free(from);
+    free(to);
+}
+
+TEST(each_format_has_the_same_tokens) {
+    Error err;
+    for (int k = 0; k < NUM_READ; k++) {
+        Shard s;
+        int all[COUNT], some[3];
+        char* path = golden(READ[k]);
+        if (!shard_open_as(&s, path, token_header(format_of(READ[k])), &err)) { TEST_FAIL("%s", err.text); continue; }
+        EXPECT(s.num_tokens == COUNT && shard_read(&s, 0, COUNT, all, &err) && shard_check_all(&s, V, &err));
+        for (int i = 0; i < COUNT; i++) { EXPECT(all[i] == golden_id(i)); }
+        EXPECT(shard_read(&s, 255, 3, some, &err) && some[0] == golden_id(255) && some[2] == golden_id(257));
+        EXPECT(!shard_read(&s, COUNT - 1, 2, some, &err));
+        EXPECT(!shard_check_all(&s, 50256, &err) && strstr(err.text, "token 0 is 50256"));
+        shard_close(&s);
+        free(path);
+    }
+}
+
+// Checks that two data sets give the same batches, in the order of training.
+static void expect_same_batches(Dataset* a, Dataset* b) {
+    enum { ROWS = 3, BATCHES = 20 };
+    DataLoader la, lb;
+    int* memory = alloc_or_die(2 * dataloader_ints(ROWS, T), sizeof *memory, "batches");
+    dataloader_open(&la, a, DATA_SHUFFLED, 1337, ROWS, memory);
+    dataloader_open(&lb, b, DATA_SHUFFLED, 1337, ROWS, memory + dataloader_ints(ROWS, T));
+    for (int i = 0; i < BATCHES; i++) {
+        dataloader_request(&la, (uint64_t)(i * ROWS), ROWS);
+        dataloader_request(&lb, (uint64_t)(i * ROWS), ROWS);
+        const Batch *x = dataloader_wait(&la), *y = dataloader_wait(&lb);
+        EXPECT(memcmp(x->tokens, y->tokens, 3 * ROWS * T * sizeof(int)) == 0);
+    }
+    dataloader_close(&la);
+    dataloader_close(&lb);
+    free(memory);
+}
+
+TEST(each_format_trains_on_the_same_batches) {
+    Error err;
+    Dataset ours, theirs;
+    char* path = golden("llmc.bin");
+    if (!dataset_open(&ours, "--train_data", path, "auto", T, V, &err)) { fatal("%s", err.text); }
+    for (int k = 1; k < NUM_READ; k++) {
+        char* other = golden(READ[k]);
+        if (!dataset_open(&theirs, "--train_data", other, format_of(READ[k]), T, V, &err)) { fatal("%s", err.text); }
+        EXPECT(theirs.num_tokens == COUNT && theirs.num_windows == (COUNT - 1) / T);
+        expect_same_batches(&ours, &theirs);
+        dataset_close(&theirs);
+        free(other);
+    }
+    dataset_close(&ours);
+    free(path);
+}
+
+TEST(one_pattern_may_match_several_formats) {
+    Error err;
+    Dataset d;
+    int tokens[T], targets[T];
+    const char* all = FOLDER "ll*[3cq].bin " FOLDER "[ui]?_v*.npy";
+    if (!dataset_open(&d, "--train_data", all, "auto", T, V, &err)) { fatal("%s", err.text); }
+    const uint64_t windows = (COUNT - 1) / T;
+    EXPECT(d.num_files == 12 && d.num_windows == 12 * windows);
+    for (uint64_t w = 0; w < d.num_windows; w++) {
+        EXPECT(dataset_read(&d, w, tokens, targets, &err) && tokens[1] == golden_id((int)(w % windows) * T + 1) &&
+               targets[T - 1] == golden_id((int)(w % windows) * T + T));
+    }
+    dataset_close(&d);
+    EXPECT(!dataset_open(&d, "--train_data", FOLDER "*.bin", "auto", T, V, &err) && strstr(err.text, "llmq_masks.bin"));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// what is refused
+
+static size_t cut_last(unsigned char* data, size_t size) { (void)data; return size - 1; }
+static size_t cut_to_100(unsigned char* data, size_t size) { (void)data, (void)size; return 100; }
+static size_t cut_to_9(unsigned char* data, size_t size) { (void)data, (void)size; return 9; }
+static size_t cut_to_0(unsigned char* data, size_t size) { (void)data, (void)size; return 0; }
+static size_t append_four(unsigned char* data, size_t size) { memset(data + size, 0, 4); return size + 4; }
+static size_t version_9(unsigned char* data, size_t size) {
+    data[data[0] == 'B' ? 8 : data[0] == 0x93 ? 6 : 4] = 9;
+    return size;
+}
+static size_t two_byte_tokens(unsigned char* data, size_t size) { data[12] = 2; return size; }
+static size_t negative_count(unsigned char* data, size_t size) { data[data[0] == 'B' ? 19 : 11] = 0x80; return size; }
+static size_t long_header(unsigned char* data, size_t size) { data[9] = 0xff; return size; }
+static size_t no_dict(unsigned char* data, size_t size) { data[10] = '['; return size; }
+static size_t make_text(unsigned char* data, size_t size) { memset(data, 'a', size); return size; }
+
+// Replaces the first occurrence of `old` in a NumPy header by as many other characters.
+static size_t replace(unsigned char* data, size_t size, const char* old, const char* now) {
+    unsigned char* at = memmem(data, 128, old, strlen(old));
+    EXPECT(at && strlen(old) == strlen(now));
+    memcpy(at, now, strlen(now));
+    return size;
+}
+static size_t huge_shape(unsigned char* data, size_t size) {
+    return replace(data, size, "(300,), }             ", "(9999999999999999,), }");
+}
+static size_t no_shape(unsigned char* data, size_t size) { return replace(data, size, "'shape'", "'sharp'"); }
+static size_t one_less(unsigned char* data, size_t size) { return replace(data, size, "(300,)", "(299,)"); }
+static size_t fortran(unsigned char* data, size_t size) { return replace(data, size, "False", "True "); }
+
+TEST(arrays_that_are_no_tokens_are_refused) {
+    static const char* const refused[][2] = {
+        {"refused_bigu2.npy", "'>u2'"},   {"refused_bigi4.npy", "little-endian"}, {"refused_f4.npy", "'<f4'"},
+        {"refused_i8.npy", ".astype("},   {"refused_u1.npy", "'|u1'"},            {"refused_2d.npy", "2 dimensions;"},
+        {"refused_record.npy", "record"}, {"refused_scalar.npy", "0 dimensions"}, {"llmq_masks.bin", "a mask of"},
+        {"refused_fortran.npy", "Fortran order"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        expect_refused(refused[i][0], NULL, "auto", refused[i][1]);
+        expect_refused(refused[i][0], NULL, "nanogpt", refused[i][1]); // its header still tells what it is
+    }
+    expect_refused("u2_v1.npy", fortran, "auto", "1 dimensions in Fortran order; tokens are one sequence: np.save");
+}
+
+TEST(damaged_files_are_refused) {
+    static const char* const counted[] = {"llama3.bin", "llmq.bin", "u2_v1.npy", "u4_v2.npy", "i4_v3.npy", "llmc.bin"};
+    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
+        expect_refused(counted[i], cut_last, "auto", "promises 300 tokens");
+        expect_refused(counted[i], append_four, "auto", "download or make it again");
+        expect_refused(counted[i], version_9, "auto", "version 9");
+        expect_refused(counted[i], cut_to_100, "auto", "cut short");
+        expect_refused(counted[i], cut_to_9, "nanogpt", "cut short");
+        expect_refused(counted[i], cut_to_0, "nanogpt", "empty file");
+    }
+    expect_refused("llama3.bin", negative_count, "auto", "negative number of tokens");
+    expect_refused("llmq.bin", negative_count, "auto", "negative number of tokens");
+    expect_refused("llmq.bin", two_byte_tokens, "auto", "tokens of 2 bytes");
+    expect_refused("u2_v1.npy", long_header, "auto", "header does not end within");
+    expect_refused("u2_v1.npy", no_dict, "auto", "damaged header");
+    expect_refused("u2_v1.npy", no_shape, "auto", "damaged header");
+    expect_refused("u2_v1.npy", huge_shape, "auto", "promises 9999999999999999 tokens");
+    expect_refused("u2_v1.npy", one_less, "auto", "promises 299 tokens");
+}
+
+TEST(ids_without_a_header_must_be_asked_for) {
+    expect_refused("nanogpt.bin", NULL, "auto", "say --data_format nanogpt");
+    expect_refused("nanogpt.bin", cut_last, "nanogpt", "odd number");
+    expect_refused("nanogpt.bin", make_text, "nanogpt", "looks like text");
+    Shard s;
+    Error err;
+    EXPECT(shard_open_as(&s, FOLDER "llmc.bin", HEADER_OPTIONAL, &err) && s.num_tokens == COUNT); // not 812
+    shard_close(&s);
+}
+
+TEST(negative_and_large_ids_are_beyond_the_vocabulary) {
+    Error err;
+    Dataset d;
+    static const int ids[] = {-1, 50257, 70000};
+    for (int k = 0; k < 3; k++) {
+        size_t size;
+        char *path = format("%s/ids_%d.npy", test_folder, k), *from = golden("i4_v1.npy");
+        unsigned char* data = (unsigned char*)read_file(from, &size, &err);
+        memcpy(data + size - 4 * (COUNT - 200), &ids[k], 4);
+        FILE* f = fopen(path, "wb");
+        EXPECT(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
+        EXPECT(!dataset_open(&d, "--train_data", path, "auto", T, V, &err) && strstr(err.text, "token 200 is "));
+        EXPECT(strstr(err.text, path) && strstr(err.text, "--tokenizer"));
+        free(data);
+        free(path);
+        free(from);
+    }
+}
+
+TEST_MAIN()

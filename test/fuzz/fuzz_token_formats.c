@@ -1,0 +1,35 @@
+// Any bytes as a token file of another program: it is refused, or all of its tokens can be read, and no more.
+#include "llmc/data/shard.h"
+#include <sys/mman.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+static void read_all(const char* path, size_t size, TokenHeader header) {
+    Error err;
+    Shard s;
+    if (!shard_open_as(&s, path, header, &err)) { return; }
+    const TokenLayout* l = &s.layout;
+    if (l->offset + l->num_tokens * (size_t)l->width != size || s.num_tokens != l->num_tokens) { abort(); }
+    int* tokens = alloc_or_die(s.num_tokens + 1, sizeof *tokens, "tokens");
+    tokens[s.num_tokens] = 12345;
+    if (!shard_read(&s, 0, s.num_tokens, tokens, &err) || tokens[s.num_tokens] != 12345) { abort(); }
+    if (s.num_tokens > 0) {
+        int last;
+        if (!shard_read(&s, s.num_tokens - 1, 1, &last, &err) || last != tokens[s.num_tokens - 1]) { abort(); }
+        if (l->width == 2 && (last < 0 || last > UINT16_MAX)) { abort(); }
+    }
+    if (shard_read(&s, s.num_tokens, 1, tokens, &err)) { abort(); }
+    free(tokens);
+    shard_close(&s);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    char path[64];
+    int fd = memfd_create("tokens", 0);
+    if (fd < 0 || (size > 0 && write(fd, data, size) != (ssize_t)size)) { abort(); }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    read_all(path, size, HEADER_REQUIRED);
+    read_all(path, size, HEADER_OPTIONAL);
+    close(fd);
+    return 0;
+}
