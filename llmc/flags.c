@@ -1,7 +1,6 @@
 #include "flags.h"
+#include "comm/launch.h"
 #include "options.h"
-
-#define LAUNCHER "start the processes with mpirun, srun, torchrun or --gpus"
 
 // -f is about llm.c's FP32 build. In its default build, which stores bf16 as train_gpt2cu does, it has no effect. -ge
 // chooses where GELU is computed: train_gpt2cu has it inside of the matmul and behind it, and takes the faster.
@@ -30,19 +29,21 @@ const LetterFlag LETTER_FLAGS[NUM_LETTER_FLAGS] = {
     {.letters = "g", .name = "sample_tokens", .fallback = "64"},
     {.letters = "a", .name = "overfit", .fallback = "0"},
     {.letters = "r", .name = "recompute", .fallback = "gelu"},
-    {.letters = "lg", .on_cpu = "-1", .on_gpu = "-1", .why = "there are no GPU statistics"},
-    {.letters = "nm", .on_cpu = "0", .on_gpu = "0", .why = "there are no major checkpoints: see --keep"},
+    {.letters = "lg", .on_cpu = "-1", .on_gpu = "-1", .ignored = "*",
+     .why = "a GPU's state is shown by --tui 1, not in the log"},
+    {.letters = "nm", .name = "keep_every", .fallback = "0"},
     {.letters = "h", .name = "eval_data"}, // llm.c's path of HellaSwag, if 1
-    {.letters = "f", .on_cpu = "0", .on_gpu = "0|1", .why = "a CPU has no TF32"},
-    {.letters = "w", .on_cpu = "1", .on_gpu = "1", .why = "master weights are always fp32"},
-    {.letters = "ge", .on_cpu = "0", .on_gpu = "0|1|2", .why = "it chooses cuBLASLt's GELU; on a CPU see --fused"},
+    {.letters = "f", .on_cpu = "0", .on_gpu = "0|1", .ignored = "0|1", .why = "a CPU has no TF32"},
+    {.letters = "w", .on_cpu = "1", .on_gpu = "1", .ignored = "0|1", .why = "master weights are always kept, in fp32"},
+    {.letters = "ge", .on_cpu = "0", .on_gpu = "0|1|2", .ignored = "0|1|2",
+     .why = "it chooses cuBLASLt's GELU; on a CPU see --fused"},
     {.letters = "z", .name = "zero", .fallback = "0"},
-    {.letters = "pn", .on_cpu = "1", .on_gpu = "1", .why = LAUNCHER},
-    {.letters = "pr", .on_cpu = "0", .on_gpu = "0", .why = LAUNCHER},
-    {.letters = "pg", .why = LAUNCHER},
-    {.letters = "pi", .on_cpu = "mpi", .on_gpu = "mpi", .why = LAUNCHER},
-    {.letters = "ps", .why = "start the processes with mpirun, srun or torchrun, whose MASTER_ADDR is the server"},
-    {.letters = "pf", .why = "processes find each other by MPI or TCP, not by a shared file"},
+    {.letters = "pn", .fallback = "1", .is_of_launch = true},
+    {.letters = "pr", .fallback = "0", .is_of_launch = true},
+    {.letters = "pg", .fallback = "8", .is_of_launch = true},
+    {.letters = "pi", .fallback = "mpi", .is_of_launch = true},
+    {.letters = "ps", .is_of_launch = true},
+    {.letters = "pf", .is_of_launch = true},
 };
 
 bool is_letter_flag(const char* arg) {
@@ -64,17 +65,8 @@ static const char* letter_value(const LetterValues* v, const char* letters) {
 // Returns a flag's value in the form of our option; NULL if the option is left at its default.
 static const char* letter_translate(const LetterValues* v, const LetterFlag* flag, const char* value) {
     if (!strcmp(flag->letters, "e")) {
-        if (!value) {
-            usage_error("-e is missing: llm.c would load gpt2_124M_bf16.bin, this program starts from random weights: "
-                        "give -e d12");
-        }
-        const size_t n = strlen(value);
-        if (n > 4 && !strcmp(value + n - 4, ".bin")) {
-            usage_error("-e %s: llm.c's model files are not read; give -e d12 for random weights, or --init with a "
-                        "Hugging Face folder",
-                        value);
-        }
-        return !strncmp(value, "gpt2:", 5) ? value + 5 : value;
+        if (!strncmp(value, "gpt2:", 5)) { value += 5; }
+        return *value >= '0' && *value <= '9' ? format("d%s", value) : value; // gpt2:12 in run_gpt2_124M_mpi.sh
     }
     if (!strcmp(flag->letters, "y")) {
         if (value && strcmp(value, "0") && strcmp(value, "1")) { usage_error("-y takes 0 or 1, not '%s'", value); }
@@ -101,6 +93,17 @@ static const char* letter_translate(const LetterValues* v, const LetterFlag* fla
     return value ? value : flag->fallback;
 }
 
+// Returns the option for -e: --init for a model file, --model for a description.
+static const char* model_option(const char** value) {
+    static const char fallback[] = "gpt2_124M_bf16.bin";
+    if (!*value && !path_exists(fallback)) {
+        usage_error("-e is missing: llm.c would load %s, which is not here; give -e d12 for random weights", fallback);
+    }
+    if (!*value) { *value = fallback; }
+    const size_t n = strlen(*value);
+    return n > 4 && !strcmp(*value + n - 4, ".bin") ? "init" : "model";
+}
+
 // Returns our options for the letters, in fresh memory. HellaSwag is scored whenever the loss is validated.
 static char** rewritten(const LetterValues* values, int* argc) {
     char** out = alloc_or_die(2 * NUM_LETTER_FLAGS + 4, sizeof *out, "the command line");
@@ -109,12 +112,78 @@ static char** rewritten(const LetterValues* values, int* argc) {
     out[(*argc)++] = format("%s", letter_value(values, "v"));
     for (int i = 0; i < NUM_LETTER_FLAGS; i++) {
         const LetterFlag* flag = &LETTER_FLAGS[i];
-        const char* value = flag->name ? letter_translate(values, flag, values->value[i]) : NULL;
+        const char *given = values->value[i], *name = flag->name;
+        if (!strcmp(flag->letters, "e")) { name = model_option(&given); }
+        const char* value = name ? letter_translate(values, flag, given) : NULL;
         if (!value) { continue; }
-        out[(*argc)++] = format("--%s", flag->name);
+        out[(*argc)++] = format("--%s", name);
         out[(*argc)++] = format("%s", value);
     }
     return out;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// processes
+
+static int letter_number(const LetterValues* v, const char* letters, int least) {
+    const char* text = letter_value(v, letters);
+    char* end;
+    const long n = strtol(text, &end, 10);
+    if (end == text || *end || n < least || n > INT16_MAX) {
+        usage_error("-%s takes a number from %d, not '%s'", letters, least, text);
+    }
+    return (int)n;
+}
+
+static void set_variable(const char* name, const char* value) {
+    if (setenv(name, value, 1) != 0) { fatal("setenv: %s", strerror(errno)); }
+}
+
+// Sets torchrun's variables for -pi tcp; llm.c's port is 12345. Those of a real torchrun stay.
+static void set_tcp_launch(const LetterValues* v, int rank, int size) {
+    const char* server = letter_value(v, "ps");
+    if (getenv("RANK") || size == 1) { return; }
+    if (!server || !*server) { usage_error("-pi tcp needs -ps, the address of the machine of rank 0"); }
+    set_variable("RANK", format("%d", rank));
+    set_variable("WORLD_SIZE", format("%d", size));
+    set_variable("LOCAL_RANK", format("%d", rank % letter_number(v, "pg", 1)));
+    set_variable("MASTER_ADDR", server);
+    if (!getenv("MASTER_PORT")) { set_variable("MASTER_PORT", "12345"); }
+}
+
+// Makes the launch that the flags describe, or checks that this process was started so. Sets process_rank.
+static void apply_launch(const LetterValues* v) {
+    Error err;
+    Launch launch;
+    const char* method = letter_value(v, "pi");
+    const int size = letter_number(v, "pn", 1), rank = letter_number(v, "pr", 0);
+    if (!is_one_of(method, "mpi|tcp|fs")) { usage_error("-pi takes mpi, tcp or fs, not '%s'", method); }
+    if (!strcmp(method, "tcp")) { set_tcp_launch(v, rank, size); }
+    if (!launch_detect(&launch, MPI_BUILT_IN, &err)) { usage_error("%s", err.text); }
+    const bool names_size = size != 1, names_rank = names_size || rank != 0;
+    if ((names_size && launch.size != size) || (names_rank && launch.rank != rank)) {
+        usage_error("-pn %d -pr %d: %s started this process as rank %d of %d: start all with mpirun, srun, torchrun or "
+                    "--gpus, or give each -pi tcp -ps ADDRESS", size, rank, launch.launcher, launch.rank, launch.size);
+    }
+    process_rank = launch.rank;
+    if (rank == 0 && process_rank == 0 && !strcmp(method, "fs")) {
+        notice("-pi fs has no effect: processes connect by MPI or TCP, as %s tells them", launch.launcher);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+// Checks the flags that have no option. Prints a notice for those without an effect.
+static void check_others(const LetterValues* v, FlagsDevice device) {
+    for (int i = 0; i < NUM_LETTER_FLAGS; i++) {
+        const LetterFlag* flag = &LETTER_FLAGS[i];
+        const char *value = v->value[i], *accepted = device == FLAGS_GPU ? flag->on_gpu : flag->on_cpu;
+        if (flag->name || flag->is_of_launch || !value || is_one_of(value, accepted)) { continue; }
+        if (strcmp(flag->ignored, "*") && !is_one_of(value, flag->ignored)) {
+            usage_error("-%s %s is not supported: %s", flag->letters, value, flag->why);
+        }
+        if (process_rank == 0) { notice("-%s %s has no effect: %s", flag->letters, value, flag->why); }
+    }
 }
 
 char** flags_rewrite(int* argc, char** argv, FlagsDevice device) {
@@ -130,12 +199,9 @@ char** flags_rewrite(int* argc, char** argv, FlagsDevice device) {
         while (at < NUM_LETTER_FLAGS && strcmp(LETTER_FLAGS[at].letters, argv[i] + 1)) { at++; }
         if (at == NUM_LETTER_FLAGS) { usage_error("%s is not one of llm.c's flags", argv[i]); }
         if (i + 1 == *argc) { usage_error("%s needs a value", argv[i]); }
-        const LetterFlag* flag = &LETTER_FLAGS[at];
         values.value[at] = argv[i + 1];
-        const char* accepted = device == FLAGS_GPU ? flag->on_gpu : flag->on_cpu;
-        if (!flag->name && !(accepted && is_one_of(argv[i + 1], accepted))) {
-            usage_error("%s %s is not supported: %s", argv[i], argv[i + 1], flag->why);
-        }
     }
+    apply_launch(&values);
+    check_others(&values, device);
     return rewritten(&values, argc);
 }

@@ -62,6 +62,10 @@ static const LetterCase GIVEN[] = {
     {"-r", "1", "recompute", "gelu"},
     {"-r", "2", "recompute", "all"},
     {"-z", "1", "zero", "1"},
+    {"-nm", "5000", "keep_every", "5000"},
+    {"-e", "gpt2:12", "model", "d12"},
+    {"-e", "gpt3:c768", "model", "gpt3:c768"},
+    {"-e", "log/model_00019560.bin", "init", "log/model_00019560.bin"},
     {"-h", "1", "eval_data", "dev/data/hellaswag/hellaswag_val.bin"},
 };
 enum { NUM_GIVEN = sizeof GIVEN / sizeof *GIVEN };
@@ -78,7 +82,7 @@ static const LetterCase DEFAULTS[] = {
     {"-v", NULL, "val_every", "20"},    {"-m", NULL, "val_tokens", "81920"}, // 20 batches of 4 * 1024
     {"-s", NULL, "sample_every", "20"}, {"-g", NULL, "sample_tokens", "64"}, {"-a", NULL, "overfit", "0"},
     {"-z", NULL, "zero", "0"},          {"-h", NULL, "eval_data", ""},
-    {"-r", NULL, "recompute", "gelu"},
+    {"-r", NULL, "recompute", "gelu"},  {"-nm", NULL, "keep_every", "0"},
 };
 enum { NUM_DEFAULTS = sizeof DEFAULTS / sizeof *DEFAULTS };
 
@@ -114,8 +118,9 @@ TEST(left_out_it_is_as_in_llmc) {
 TEST(every_letter_is_tested_here) {
     for (int i = 0; i < NUM_LETTER_FLAGS; i++) {
         const LetterFlag* flag = &LETTER_FLAGS[i];
-        EXPECT(strlen(flag->letters) <= 2 && (flag->name != NULL) == (flag->why == NULL));
-        EXPECT(!flag->name || (!flag->on_cpu && !flag->on_gpu));
+        EXPECT(strlen(flag->letters) <= 2);
+        EXPECT((flag->name != NULL) + (flag->why != NULL) + flag->is_of_launch == 1);
+        EXPECT((flag->why != NULL) == (flag->on_cpu && flag->on_gpu && flag->ignored));
         EXPECT(!flag->name || config_find(flag->name));
         for (int k = 0; k < i; k++) { EXPECT(strcmp(flag->letters, LETTER_FLAGS[k].letters)); }
         bool given = !flag->name, left_out = !flag->name || !strcmp(flag->letters, "e");
@@ -150,32 +155,29 @@ TEST(hellaswag_is_scored_whenever_llm_c_does) {
 
 TEST(later_letters_override_earlier_ones) { EXPECT(PARSE("-e", "d12", "-b", "2", "-b", "8").batch_size == 8); }
 
-TEST(what_is_not_supported_is_refused_unless_it_changes_nothing) {
-    static const char* const harmless[][2] = {{"-lg", "-1"}, {"-nm", "0"}, {"-h", "0"}, {"-w", "1"},
-                                              {"-ge", "0"},  {"-pi", "mpi"}, {"-pn", "1"}, {"-pr", "0"}};
-    static const char* const refused[][3] = {{"-lg", "10", "GPU statistics"},
-                                             {"-nm", "5", "major checkpoints"},
-                                             {"-f", "1", "TF32"},
-                                             {"-w", "0", "master weights"},
-                                             {"-ge", "2", "GELU"},
-                                             {"-pn", "8", "mpirun"},
-                                             {"-pr", "1", "mpirun"},
-                                             {"-pg", "8", "--gpus"},
-                                             {"-pi", "fs", "mpirun"},
-                                             {"-ps", "host", "MASTER_ADDR"},
-                                             {"-pf", "/tmp", "shared file"}};
-    for (int i = 0; i < 8; i++) {
-        const Config c = PARSE("-e", "d12", harmless[i][0], harmless[i][1]);
-        EXPECT(c.batch_size == 4);
+TEST(what_has_no_effect_is_said_and_other_values_are_refused) {
+    static const char* const ignored[][3] = {{"-lg", "10", "-lg 10 has no effect: a GPU's state"},
+                                             {"-f", "1", "-f 1 has no effect: a CPU has no TF32"},
+                                             {"-w", "0", "-w 0 has no effect: master weights"},
+                                             {"-ge", "1", "-ge 1 has no effect: it chooses cuBLASLt's"},
+                                             {"-pi", "fs", "-pi fs has no effect: processes connect by"}};
+    static const char* const refused[][3] = {{"-f", "2", "-f 2 is not supported: "},
+                                             {"-w", "2", "-w 2 is not supported: "},
+                                             {"-ge", "3", "-ge 3 is not supported: "},
+                                             {"-pi", "ssh", "-pi takes mpi, tcp or fs, not 'ssh'"},
+                                             {"-pn", "x", "-pn takes a number from 1, not 'x'"},
+                                             {"-pg", "0", "-pg takes a number from 1"}};
+    static const char* const silent[][2] = {{"-lg", "-1"}, {"-w", "1"},  {"-ge", "0"}, {"-f", "0"},   {"-pi", "mpi"},
+                                            {"-pn", "1"},  {"-pr", "0"}, {"-pg", "4"}, {"-pf", "/tmp"}};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
+        EXPECT_DEATH(EXIT_USAGE, ignored[i][2], PARSE("-e", "d12", ignored[i][0], ignored[i][1], "-b", "x"));
     }
-    int unsupported = 0;
-    for (int i = 0; i < NUM_LETTER_FLAGS; i++) { unsupported += !LETTER_FLAGS[i].name; }
-    EXPECT(unsupported == 11); // all of them are below
-    for (int i = 0; i < 11; i++) {
-        char* said = format("%s %s is not supported: ", refused[i][0], refused[i][1]);
-        EXPECT_DEATH(EXIT_USAGE, said, PARSE("-e", "d12", refused[i][0], refused[i][1]));
-        EXPECT_DEATH(EXIT_USAGE, refused[i][2], PARSE("-e", "d12", refused[i][0], refused[i][1]));
-        free(said);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        EXPECT_DEATH(EXIT_USAGE, refused[i][2],
+                     PARSE("-e", "d12", "-pi", "tcp", "-pn", "2", "-ps", "a", refused[i][0], refused[i][1]));
+    }
+    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++) {
+        EXPECT(PARSE("-e", "d12", silent[i][0], silent[i][1]).batch_size == 4);
     }
 }
 
@@ -190,8 +192,7 @@ TEST(a_gpu_has_tf32_and_fused_gelu) {
 }
 
 TEST(wrong_letters_and_values_are_refused) {
-    EXPECT_DEATH(EXIT_USAGE, "-e is missing", PARSE("-b", "4"));
-    EXPECT_DEATH(EXIT_USAGE, "llm.c's model files are not read", PARSE("-e", "log/model_00019560.bin"));
+    EXPECT_DEATH(EXIT_USAGE, "-e is missing: llm.c would load gpt2_124M_bf16.bin", PARSE("-b", "4"));
     EXPECT_DEATH(EXIT_USAGE, "-zz is not one of llm.c's flags", PARSE("-e", "d12", "-zz", "1"));
     EXPECT_DEATH(EXIT_USAGE, "-pm is not one of", PARSE("-e", "d12", "-pm", "mpi")); // in its help, not in its parser
     EXPECT_DEATH(EXIT_USAGE, "-b needs a value", PARSE("-e", "d12", "-b"));
