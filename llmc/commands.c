@@ -1,6 +1,6 @@
 #include "commands.h"
 #include "comm/consistency.h"
-#include "eval/score.h"
+#include "eval/core.h"
 #include "files/checkpoint.h"
 #include "generate.h"
 #include "log/report.h"
@@ -121,18 +121,33 @@ static int eval_val_data(const Config* c, GPT2* g, Dataset* data, Comm* comm, co
 // Prints the scores of an open model on test sets; returns the exit code.
 static int eval_test_sets(GPT2* g, const TestSet* sets, int count, Comm* comm, const char* what) {
     Error err;
-    TestScore score;
+    TestScore* scores = alloc_or_die((size_t)count, sizeof *scores, "scores");
+    int status = EXIT_DONE;
     comm_report_activity(comm, 0, RANK_SCORES);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; status == EXIT_DONE && i < count; i++) {
         const double start = seconds_now();
-        if (!test_set_score(&score, NULL, &sets[i], g, comm, NULL, NULL, &err)) {
+        if (!test_set_score(&scores[i], NULL, &sets[i], g, comm, NULL, NULL, &err)) {
             notice("error: %s: %s", what, err.text);
-            return EXIT_NONFINITE;
+            status = EXIT_NONFINITE;
+            break;
         }
         notice("%zu rows in %.1f s", sets[i].num_rows, seconds_now() - start);
-        if (comm->rank == 0) { test_score_print(&sets[i], &score); }
+        if (comm->rank == 0) { test_score_print(&sets[i], &scores[i]); }
     }
-    return EXIT_DONE;
+    if (status == EXIT_DONE && comm->rank == 0) { core_print(sets, scores, count); }
+    free(scores);
+    return status;
+}
+
+// Opens the sets of --eval_data, and before them those of --text. test_sets_close() frees them.
+static TestSet* open_scored_sets(const Config* c, const Tokenizer* t, const Plan* p, int* count) {
+    int num_texts, num_sets;
+    TestSet *texts = open_texts(c, t, p, &num_texts), *sets = open_test_sets(c, t, p, &num_sets);
+    *count = num_texts + num_sets;
+    texts = realloc_or_die(texts, ((size_t)*count + 1) * sizeof *texts, "test sets");
+    if (num_sets) { memcpy(texts + num_texts, sets, (size_t)num_sets * sizeof *sets); }
+    free(sets);
+    return texts;
 }
 
 int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
@@ -143,7 +158,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     Tokenizer tokenizer;
     int num_sets = 0;
     TestSet* sets = NULL;
-    const bool scores = *c->eval_data;
+    const bool scores = *c->eval_data || *c->text;
     char* folder = share_text(comm, comm->rank == 0 ? weights_folder(c) : NULL); // another rank might find a newer one
     const char* what = folder ? folder : "random weights";
     take_data_options(c, folder);
@@ -151,10 +166,13 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     open_device(b, c, dtype, comm);
     if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
     plan.keep = FORWARD_ONLY;
-    plan.samples = false;
+    plan.samples = scores && b->is_host; // the cache of shared contexts
     plan.B = c->batch_size ? (int)c->batch_size : 4;
+    if (c->stride > plan.T) {
+        usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);
+    }
     const bool has_tokenizer = scores && open_tokenizer(&tokenizer, c, &plan.shape);
-    if (scores) { sets = open_test_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
+    if (scores) { sets = open_scored_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
     else if (!dataset_open(&data, "--val_data", c->val_data, c->data_format, plan.T, plan.shape.vocab_size, &err)) {
         fatal("%s", err.text);
     }

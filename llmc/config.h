@@ -123,12 +123,19 @@ enum {
     INT(val_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between validations; 0: never")                            \
     INT(val_tokens, 1048576, -1, HUGE_COUNT, NULL, TRAIN | EVAL, "tokens to validate on; -1: all (eval's default)")   \
     TEXT(eval_data, "", TRAIN | EVAL,                                                                                 \
-         "files of test sets to score, as published: HellaSwag, LAMBADA, PIQA, ARC, WinoGrande; eval: in place of"    \
-         " validating")                                                                                               \
+         "files of test sets to score, as published: HellaSwag, LAMBADA, MMLU, ... (dev/evaluation.md), or CORE's"    \
+         " folder; eval: in place of validating")                                                                     \
     INT(eval_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between scorings of --eval_data; 0: never")               \
     INT(eval_limit, 0, 1, HUGE_COUNT, "all", TRAIN | EVAL, "items of each test set that are scored, the first ones")  \
     CHOICE(eval_rules, "llm.c", "llm.c|lm-eval", TRAIN | EVAL,                                                        \
          "whose rules score HellaSwag's JSON lines: their numbers differ")                                            \
+    INT(eval_shots, 0, 0, 1000, NULL, TRAIN | EVAL, "answered examples in front of each item (few-shot)")             \
+    TEXT(eval_examples, "", TRAIN | EVAL,                                                                             \
+         "file of the examples of --eval_shots; empty: other items of the same file")                                 \
+    TEXT(text, "", EVAL, "files of text, JSONL or Parquet whose perplexity and bits per byte are printed")            \
+    TEXT(field, "text", EVAL, "field of a line of JSONL, or column of a Parquet file, that has the text of --text")   \
+    INT(stride, 0, 1, 1e6, "none", EVAL,                                                                              \
+        "tokens between windows of --text that overlap, at most --seq_len; none: each token behind up to T others")   \
     INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never")                             \
     INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate")                                      \
     TEXT(prompt, "", TRAIN | GENERATE, "text that a sample continues; empty: the start of a document")                \

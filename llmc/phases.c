@@ -1,6 +1,6 @@
 #include "phases.h"
 #include "comm/consistency.h"
-#include "eval/score.h"
+#include "eval/core.h"
 #include "generate.h"
 #include "histograms.h"
 #include "log/report.h"
@@ -57,16 +57,23 @@ void train_validate(TrainRun* run) {
 
 void train_score(TrainRun* run) {
     Error err;
-    TestScore score;
-    const int step = (int)run->state.step;
-    for (int i = 0; i < run->num_test_sets && !run->stops; i++) {
+    const int step = (int)run->state.step, count = run->num_test_sets;
+    TestScore* scores = alloc_or_die((size_t)count, sizeof *scores, "scores");
+    bool is_whole = true;
+    for (int i = 0; i < count && !run->stops; i++) {
         const TestSet* s = &run->test_sets[i];
-        if (!test_set_score(&score, NULL, s, &run->model, run->comm, run_is_interrupted, run, &err)) {
+        if (!test_set_score(&scores[i], NULL, s, &run->model, run->comm, run_is_interrupted, run, &err)) {
             logger_notice(&run->log, "warning: no score: %s", err.text); // the next step will say more
-        } else if (score.total) {
-            logger_eval(&run->log, step, s->name, s->form->convention, (int)score.correct, (int)score.total);
+        } else if (scores[i].total) {
+            logger_eval(&run->log, step, s->name, s->convention, (int)scores[i].correct, (int)scores[i].total);
         }
+        is_whole = is_whole && scores[i].total;
     }
+    double error;
+    int tasks;
+    const double core = core_score(run->test_sets, scores, is_whole ? count : 0, &error, &tasks);
+    if (tasks) { logger_notice(&run->log, "CORE: %f, standard error %.4f, of %d tasks", core, error, tasks); }
+    free(scores);
 }
 
 typedef struct {

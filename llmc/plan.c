@@ -90,7 +90,7 @@ bool plan_shape(Plan* p, const Backend* b, const char* dtype, const Config* c, c
     p->dtype = dtype;
     p->keep = keep_of(c);
     p->shards = 1;
-    p->samples = c->sample_every > 0;
+    p->samples = c->sample_every > 0 || *c->eval_data;
     p->B = c->batch_size ? (int)c->batch_size : 1;
     return resolve_shape(p, c, weights_folder, err) && resolve_seq_len(p, c, err);
 }

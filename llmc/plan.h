@@ -18,7 +18,7 @@ typedef struct {
     Keep keep;
     int shards;                 // ranks that shard the optimizer's state (--zero 1); else 1
     const char* nccl_algorithms; // Comm.algorithms
-    bool samples;               // text is generated, which takes a cache of keys and values
+    bool samples;               // text is generated or test sets are scored: takes a cache of keys and values
 } Plan;
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 #include "setup.h"
+#include "eval/text.h"
 #include "autotune.h"
 #include "comm/consistency.h"
 #include "files/json.h"
@@ -133,8 +134,14 @@ bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m) {
 
 TestSet* open_test_sets(const Config* c, const Tokenizer* t, const Plan* p, int* count) {
     const TestSetOptions options = {.tokenizer = t, .T = p->T, .vocab_size = p->shape.vocab_size,
-                                    .limit = c->eval_limit, .rules = c->eval_rules};
+                                    .limit = c->eval_limit, .rules = c->eval_rules,
+                                    .shots = (int)c->eval_shots, .examples = c->eval_examples};
     return test_sets_open(c->eval_data, &options, count);
+}
+
+TestSet* open_texts(const Config* c, const Tokenizer* t, const Plan* p, int* count) {
+    const TestSetOptions options = {.tokenizer = t, .T = p->T, .vocab_size = p->shape.vocab_size};
+    return text_sets_open(c->text, c->field, &options, (int)c->stride, count);
 }
 
 // Ends the program if there is no training data, before anything is created. Does not check a resumed run, whose

@@ -86,6 +86,9 @@ bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m);
 // if the option is empty, and ends the program if a file cannot be read.
 TestSet* open_test_sets(const Config* c, const Tokenizer* t, const Plan* p, int* count);
 
+// Opens --text likewise.
+TestSet* open_texts(const Config* c, const Tokenizer* t, const Plan* p, int* count);
+
 // Ends the program if a checkpoint in `folder`, with this state.json (NULL: none), was made with another tokenizer; `t`
 // NULL: none is used.
 void check_tokenizer(const Config* c, const Tokenizer* t, const json_t* state, const char* folder);

@@ -428,6 +428,36 @@ test_sets_are_scored_alone_and_while_training() {
     expect 2 'here it is called --eval_data' "$train" eval --hellaswag test/golden/eval/hellaswag.bin
 }
 
+texts_examples_and_core_are_scored() {
+    corpus
+    eval="$train eval --init test/golden/eval/model --tokenizer test/golden/eval/tokenizer.bin --threads 1"
+    must $eval --text test/golden/eval/text.txt,test/golden/eval/text.jsonl --seq_len 48
+    for line in 'text.txt: perplexity 34.244' '; 651 tokens of 651 bytes' "lm-eval's rolling windows" 'context 48' \
+        'text.jsonl: perplexity ' '; 431 tokens of 431 bytes'; do
+        grep -qF -- "$line" "$dir/out" || note "no '$line': $(cat "$dir/out")"
+    done
+    expect 0 'context 48, stride 20' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 20
+    grep -q 'perplexity 34.054' "$dir/out" || note "not transformers' perplexity: $(cat "$dir/out")"
+    must $eval --eval_data test/golden/eval/core
+    grep -q '^CORE: 0.285573' "$dir/out" || note "not PyTorch's CORE: $(tail -n 3 "$dir/out")"
+    grep -q 'centered ' "$dir/out" || note "no centered accuracy"
+    expect 0 '; 2 examples in front' $eval --eval_data test/golden/eval/mmlu.jsonl --eval_shots 2 \
+        --eval_examples test/golden/eval/mmlu_dev.jsonl
+    : >"$dir/empty.txt"
+    expect 1 'empty.txt: there is nothing to score in it' $eval --text "$dir/empty.txt"
+    expect 1 'nowhere.txt' $eval --text "$dir/nowhere.txt"
+    expect 1 'mmlu.jsonl:1: no field "text"' $eval --text test/golden/eval/mmlu.jsonl
+    must $eval --text test/golden/eval/mmlu.jsonl --field question
+    expect 2 '--stride 49 is more than --seq_len 48' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 49
+    expect 1 'core.yaml: cannot open' $eval --eval_data "$dir"
+    expect 2 'two folders of CORE' $eval --eval_data test/golden/eval/core,test/golden/eval/core
+    must "$train" $small $data --max_steps 2 --val_every 0 --eval_every 2 --out "$dir/run" \
+        --eval_data test/golden/eval/core,test/golden/eval/piqa.jsonl --eval_limit 3
+    [ "$(grep -c '"kind":"eval","step":[02],' "$dir/run/metrics.jsonl")" = 14 ] ||
+        note "not 14 records: $(grep -c eval "$dir/run/metrics.jsonl")"
+    [ "$(grep -c 'CORE: .*of 6 tasks' "$dir/run/log.txt")" = 2 ] || note "CORE is not in log.txt twice"
+}
+
 evaluating_a_checkpoint_gives_the_loss_of_training() {
     corpus
     must "$train" $small $data --max_steps 10 --val_tokens -1 --batch_size 8 --out "$dir/run"

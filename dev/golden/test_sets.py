@@ -73,6 +73,24 @@ def arc(i):
     return {"id": str(i), "question": {"stem": letters(3, 9), "choices": choices}, "answerKey": key}
 
 
+def mmlu(i):
+    texts, key = [letters(1, 5) for _ in range(4)], random.randrange(4)
+    if i % 2:  # with letters, and without a subject
+        return {"question": " " + letters(3, 9) + " ", **dict(zip("ABCD", texts)), "answer": "ABCD"[key]}
+    return {"question": letters(3, 9), "subject": ("abstract_algebra", "anatomy")[i // 2 % 2], "choices": texts,
+            "answer": key}
+
+
+def commonsenseqa(i):
+    texts, key = [letters(1, 5) for _ in range(5)], "ABCDE"[random.randrange(5)]
+    if i % 2:
+        return {"id": str(i), "question": letters(3, 9), "question_concept": "x", "answerKey": key,
+                "choices": {"label": list("ABCDE"), "text": texts}}
+    return {"id": str(i), "answerKey": key,
+            "question": {"question_concept": "x", "stem": letters(3, 9),
+                         "choices": [{"label": l, "text": t} for l, t in zip("ABCDE", texts)]}}
+
+
 SETS = {
     "hellaswag": hellaswag,
     "piqa": lambda i: {"goal": letters(2, 6), "sol1": letters(2, 9), "sol2": letters(2, 9), "label": i % 2},
@@ -85,6 +103,12 @@ SETS = {
     "schema": lambda i: {"context_options": [letters(3, 9), letters(3, 9)], "continuation": letters(2, 7),
                          "gold": i % 2},
     "continuation": lambda i: {"context": letters(3, 9) + " " * (i % 2), "continuation": random.choice("abcé")},
+    "mmlu": mmlu,
+    "boolq": lambda i: {"question": letters(3, 6), "passage": letters(5, 12),
+                        **({"label": i % 3 // 2} if i % 2 else {"answer": i % 4 == 0})},
+    "openbookqa": lambda i: {"id": str(i), "question_stem": letters(3, 8), "answerKey": "ABCD"[i % 4],
+                             "choices": {"text": [letters(2, 6) for _ in range(4)], "label": list("ABCD")}},
+    "commonsenseqa": commonsenseqa,
 }
 
 
@@ -109,13 +133,51 @@ def piqa(d):
     return [("Question: " + d["goal"] + "\nAnswer:", " " + s, s) for s in (d["sol1"], d["sol2"])], d["label"]
 
 
-def arc_harness(d):
+def question_of(d):
     if isinstance(d["question"], str):
         question, texts, labels = d["question"], d["choices"]["text"], d["choices"]["label"]
     else:
         question = d["question"]["stem"]
         texts, labels = ([c[k] for c in d["question"]["choices"]] for k in ("text", "label"))
-    return [("Question: " + question + "\nAnswer:", " " + t, t) for t in texts], labels.index(d["answerKey"])
+    return question, texts, labels.index(d["answerKey"])
+
+
+def arc_harness(d):
+    question, texts, label = question_of(d)
+    return [("Question: " + question + "\nAnswer:", " " + t, t) for t in texts], label
+
+
+def lettered(question, texts, label):
+    lines = [question.strip()] + ["%s. %s" % pair for pair in zip("ABCDE", texts)] + ["Answer:"]
+    return [("\n".join(lines), " " + letter, letter) for letter in "ABCDE"[:len(texts)]], label
+
+
+def commonsenseqa_harness(d):
+    question, texts, label = question_of(d)
+    return lettered("Question: " + question, texts, label)
+
+
+def heading(d):
+    if "subject" not in d:
+        return ""
+    return "The following are multiple choice questions (with answers) about %s.\n\n" % d["subject"].replace("_", " ")
+
+
+def mmlu_harness(d):
+    texts = d["choices"] if "choices" in d else [d[letter] for letter in "ABCD"]
+    answer = d["answer"] if isinstance(d["answer"], int) else "ABCD".index(d["answer"])
+    rows, label = lettered(d["question"], texts, answer)
+    return [(heading(d) + context, ending, text) for context, ending, text in rows], label
+
+
+def boolq(d):
+    context = d["passage"] + "\nQuestion: " + d["question"] + "?\nAnswer:"
+    return [(context, " " + word, word) for word in ("no", "yes")], int(d["answer"] if "answer" in d else d["label"])
+
+
+def openbookqa(d):
+    texts, label = d["choices"]["text"], d["choices"]["label"].index(d["answerKey"])
+    return [(d["question_stem"], " " + t, t) for t in texts], label
 
 
 def winogrande(d):
@@ -135,9 +197,11 @@ RULES = {
     "choices": {"": lambda d: ([(d["query"], " " + c, c) for c in d["choices"]], d["gold"])},
     "schema": {"": lambda d: ([(c, " " + d["continuation"], "") for c in d["context_options"]], d["gold"])},
     "continuation": {"": lambda d: ([(d["context"].rstrip(), " " + d["continuation"], "")], 0)},
+    "mmlu": {"": mmlu_harness}, "boolq": {"": boolq}, "openbookqa": {"": openbookqa},
+    "commonsenseqa": {"": commonsenseqa_harness},
 }
-BY_CHARACTER = {("hellaswag", "lm-eval"), ("piqa", ""), ("arc", "")}
-BY_SUM = {("winogrande", "")}
+BY_CHARACTER = {("hellaswag", "lm-eval"), ("piqa", ""), ("arc", ""), ("openbookqa", "")}
+BY_SUM = {("winogrande", ""), ("mmlu", ""), ("boolq", ""), ("commonsenseqa", "")}
 GREEDY = {"lambada", "continuation"}
 
 
@@ -251,4 +315,5 @@ def main():
         print(key, score["correct"], score["correct_by_sum"], len(score["rows"]))
 
 
-main()
+if __name__ == "__main__":
+    main()

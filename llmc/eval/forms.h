@@ -6,17 +6,25 @@
 // context is "activity_label: ctx_a Ctx_b" without the brackets of WikiHow, context and ending are tokenized together,
 // and the loss is divided by the ending's characters. Both also count by the sum of the losses ("acc").
 //
-// The other sets are scored by lm-evaluation-harness' rules, without examples in front. Members of their lines:
-//   PIQA         goal, sol1, sol2, label
-//   ARC          question {stem, choices [{text, label}]} or, from Hugging Face, question, choices {text [], label []};
-//                answerKey
-//   WinoGrande   sentence, option1, option2, answer: an option takes the place of "_", and the rest is scored
-//   LAMBADA      text: its last word is to be foreseen
+// The other sets are scored by lm-evaluation-harness' rules. Members of their lines:
+//   PIQA           goal, sol1, sol2, label
+//   ARC            question {stem, choices [{text, label}]} or, from Hugging Face, question, choices {text [], label
+//   []};
+//                  answerKey
+//   OpenBookQA     question_stem, choices {text [], label []}, answerKey (AllenAI's files have ARC's form)
+//   CommonsenseQA  as ARC, and question_concept: the choices are listed in the context, the endings are their letters
+//   MMLU           question, choices [] or A, B, C, D; answer, a letter or a number from 0 on; perhaps subject: as
+//                  CommonsenseQA
+//   BoolQ          passage, question, answer (true or false) or SuperGLUE's label: the endings are "no" and "yes"
+//   WinoGrande     sentence, option1, option2, answer: an option takes the place of "_", and the rest is scored
+//   LAMBADA        text: its last word is to be foreseen
 //   and three of llm-foundry, for many sets: query, choices, gold; context_options, continuation, gold (the context is
 //   chosen); context, continuation (which is to be foreseen)
 #pragma once
 #include "../base.h"
 #include <jansson.h>
+
+enum { MAX_ENDINGS = 64 };
 
 // When the model is right about an item: the ending of its label has the
 typedef enum {
@@ -24,17 +32,39 @@ typedef enum {
     BY_CHARACTER, // lowest loss per character, and by its sum
     BY_SUM,       // lowest loss
     AS_FORESEEN,  // there is one ending: right if each of its tokens is the likeliest one
+    AS_TEXT,      // never: only the loss is of interest (text.h)
 } TestNorm;
 
-typedef struct TestReader TestReader; // test_set.h
+// How texts become rows of tokens, and which of them are scored.
+typedef enum {
+    ROWS_TOGETHER, // context and ending together, cut behind as many tokens as the context alone has (lm-eval)
+    ROWS_APART,    // context and ending each by itself (llm.c)
+    ROWS_PREFIX,   // CORE's: the end-of-text token and all text together; all behind what an item's rows begin with,
+    ROWS_SUFFIX,   // what they end with,
+    ROWS_WHOLE,    // or all behind the tokens of the text without the ending
+} TestRowRule;
+
+// An item as text: pairs of a context and its ending.
+typedef struct {
+    int label, count;
+    char **contexts, **endings; // without the space between them
+    char* heading;              // stands in front, and in front of examples; NULL: nothing
+} ItemText;
+
+// Adds an ending, whose text is copied, and its context, which the item then owns.
+void item_text_add(ItemText* item, char* context, const char* ending);
+
+// Frees the texts; the item is empty then.
+void item_text_free(ItemText* item);
 
 typedef struct {
     const char* name;
     const char* rules;      // a choice of --eval_rules; NULL: there is only one way
     const char* members[2]; // of a line, which tell it from those of other forms
     TestNorm norm;
+    TestRowRule rows;
     const char *convention, *published; // printed with each result; published may be NULL
-    bool (*read)(TestReader* r, const json_t* line, Error* err); // adds the item of a line
+    bool (*read)(ItemText* item, const json_t* line, Error* err); // fills an empty item
 } TestForm;
 
 // Returns the form of a line, by its members; NULL and an Error if there is none.
@@ -42,3 +72,6 @@ const TestForm* test_form_of(const json_t* line, const char* rules, Error* err);
 
 // Returns the form of llm.c's .bin.
 const TestForm* test_form_bin(void);
+
+// Returns CORE's form of an icl_task_type; NULL if there is none.
+const TestForm* test_form_core(const char* kind);

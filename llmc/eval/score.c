@@ -32,13 +32,15 @@ static int padded_length(int inputs, int T) {
     return min_int(length, T);
 }
 
-// Memory for batches: `batch` holds tokens, targets and order, which only backward reads, of B*T positions.
+// Memory for batches: `batch` holds tokens, targets and order, which only backward reads, of B*T positions. `cache` is
+// that of shared contexts.
 typedef struct {
     const TestSet* set;
     GPT2* model;
     int* batch;
     float* losses; // (B*T)
     float *device_logits, *logits; // (V) of one position; NULL unless the set's norm needs them
+    KVCache cache;
 } Scorer;
 
 // Returns true if token `id` is the likeliest one behind a position of the batch, the first one among equals.
@@ -53,8 +55,20 @@ static bool is_foreseen(const Scorer* c, int position, int id) {
     return best == id;
 }
 
-// Adds up the losses of the endings of `count` rows, in one pass through the model, and sets foreseen[row] to 1 if each
-// of their tokens is the likeliest one.
+// Fetches the losses of the positions of a pass, adds up those of a row's ending, which ends before position `end`, and
+// sets foreseen[row] to 1 if each of its tokens is the likeliest one.
+static void take_row(const Scorer* c, double* losses, double* foreseen, size_t row, int end, const int* targets) {
+    double sum = 0;
+    bool all = c->logits != NULL;
+    for (int at = end - c->set->rows[row].scored; at < end; at++) {
+        sum += c->losses[at];
+        all = all && is_foreseen(c, at, targets[at]);
+    }
+    losses[row] = sum;
+    foreseen[row] = all;
+}
+
+// Scores `count` rows in one pass through the model.
 static void score_batch(Scorer* c, double* losses, double* foreseen, const Place* places, int count, int T) {
     GPT2* g = c->model;
     const size_t n = (size_t)count * (size_t)T;
@@ -70,24 +84,15 @@ static void score_batch(Scorer* c, double* losses, double* foreseen, const Place
     gpt2_loss(g, count, T);
     g->backend->device_copy_out(c->losses, acts_at(g, 0).losses, n * sizeof *c->losses);
     for (int i = 0; i < count; i++) {
-        const int end = i * T + places[i].inputs, begin = end - c->set->rows[places[i].row].scored;
-        double sum = 0;
-        bool all = c->logits != NULL;
-        for (int at = begin; at < end; at++) {
-            sum += c->losses[at];
-            all = all && is_foreseen(c, at, targets[at]);
-        }
-        losses[places[i].row] = sum;
-        foreseen[places[i].row] = all;
+        take_row(c, losses, foreseen, places[i].row, i * T + places[i].inputs, targets);
     }
 }
 
 // Scores this rank's batches. Returns false if it was interrupted.
-static bool score_rows(Scorer* c, double* losses, double* foreseen, const Comm* comm, bool (*is_interrupted)(void*),
-                       void* context) {
+static bool score_batches(Scorer* c, double* losses, double* foreseen, const Place* places, const Comm* comm,
+                          bool (*is_interrupted)(void*), void* context) {
     const TestSet* s = c->set;
     const GPT2* g = c->model;
-    Place* places = place_rows(s);
     Progress shown = {0, 0};
     bool goes_on = true;
     int batch = 0, count;
@@ -99,7 +104,83 @@ static bool score_rows(Scorer* c, double* losses, double* foreseen, const Comm* 
         if (turn == comm->rank) { score_batch(c, losses, foreseen, places + first, count, T); }
         progress(&shown, "%s: %zu of %zu rows", s->name, first + (size_t)count, s->num_rows);
     }
-    free(places);
+    return goes_on;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// shared contexts
+
+enum { RUN_ITEMS = 8 }; // items that go through the model one behind another, on one rank (chosen)
+
+// Returns how many tokens a row can take from the row before it: those they begin with, but not the one that predicts
+// the row's ending.
+static int shared_tokens(const TestSet* s, size_t row) {
+    const TestRow *r = &s->rows[row], *before = r - 1;
+    const int *ids = s->tokens.ids + r->begin, *others = s->tokens.ids + before->begin;
+    const int most = min_int(r->tokens - r->scored - 1, before->tokens - 1);
+    int n = 0;
+    while (n < most && ids[n] == others[n]) { n++; }
+    return n;
+}
+
+// Returns the first row of run `run`; num_rows behind the last run.
+static size_t run_begin(const TestSet* s, size_t run) {
+    const size_t item = run * RUN_ITEMS;
+    return item < s->num_items ? s->items[item].first : s->num_rows;
+}
+
+// Returns true if sharing saves a quarter of the tokens that batches would take.
+static bool pays_to_share(const TestSet* s, const GPT2* g, const Place* places) {
+    size_t batched = 0, shared = 0, count;
+    if (s->sharing != SHARE_IF_LESS) { return s->sharing == SHARE_ALWAYS; }
+    if (!g->backend->is_host) { return false; }
+    for (size_t first = 0; first < s->num_rows; first += count) {
+        const int T = padded_length(places[first].inputs, g->T);
+        count = min_size((size_t)g->B * (size_t)g->T / (size_t)T, s->num_rows - first);
+        batched += count * (size_t)T;
+    }
+    for (size_t run = 0, row = 0; row < s->num_rows; run++) {
+        for (size_t begin = row, end = run_begin(s, run + 1); row < end; row++) {
+            shared += (size_t)(s->rows[row].tokens - 1 - (row > begin ? shared_tokens(s, row) : 0));
+        }
+    }
+    return shared <= batched / 4 * 3;
+}
+
+// Scores a row whose first `shared` tokens are in the cache.
+static void score_row(Scorer* c, double* losses, double* foreseen, size_t row, int shared) {
+    GPT2* g = c->model;
+    const TestRow* r = &c->set->rows[row];
+    const int* ids = c->set->tokens.ids + r->begin + shared;
+    const int n = r->tokens - 1 - shared;
+    memcpy(c->batch, ids, (size_t)n * sizeof *ids);
+    memcpy(c->batch + n, ids + 1, (size_t)n * sizeof *ids);
+    memset(c->batch + 2 * n, 0, (size_t)n * sizeof *ids);
+    c->cache.length = shared;
+    gpt2_upload(g, c->batch, (size_t)n);
+    gpt2_forward(g, 1, n, &c->cache);
+    gpt2_loss(g, 1, n);
+    g->backend->device_copy_out(c->losses, acts_at(g, 0).losses, (size_t)n * sizeof *c->losses);
+    take_row(c, losses, foreseen, row, n, c->batch + n);
+}
+
+// Scores this rank's runs of items. Returns false if it was interrupted.
+static bool score_runs(Scorer* c, double* losses, double* foreseen, const Comm* comm, bool (*is_interrupted)(void*),
+                       void* context) {
+    const TestSet* s = c->set;
+    Progress shown = {0, 0};
+    bool goes_on = true;
+    c->cache = kv_cache_alloc(c->model);
+    for (size_t run = 0; goes_on && run_begin(s, run) < s->num_rows; run++) {
+        const size_t begin = run_begin(s, run), end = run_begin(s, run + 1);
+        const int turn = (int)(run % (size_t)comm->size);
+        goes_on = turn != 0 || !is_interrupted || !is_interrupted(context);
+        for (size_t row = begin; goes_on && turn == comm->rank && row < end; row++) {
+            score_row(c, losses, foreseen, row, row > begin ? shared_tokens(s, row) : 0);
+        }
+        progress(&shown, "%s: %zu of %zu rows", s->name, end, s->num_rows);
+    }
+    kv_cache_free(c->model, &c->cache);
     return goes_on;
 }
 
@@ -119,11 +200,25 @@ static int best_ending(const TestSet* s, const TestItem* item, const double* los
     return best;
 }
 
+// Returns the loss of a text.
+static TestScore text_score(const TestSet* s, const double* losses) {
+    TestScore score = {.total = s->num_items};
+    double sum = 0;
+    for (size_t i = 0; i < s->num_rows; i++) {
+        sum += losses[i];
+        score.tokens += (size_t)s->rows[i].scored;
+    }
+    score.perplexity = exp(sum / (double)score.tokens);
+    score.bits_per_byte = sum / log(2) / (double)s->bytes;
+    return score;
+}
+
 // Counts the right items, from the sums of the rows' losses and whether their tokens were foreseen.
 static TestScore count_items(const TestSet* s, const double* losses, const double* foreseen) {
     const TestNorm norm = s->form->norm;
     TestScore score = {.total = s->num_items, .perplexity = NAN};
     double sum = 0;
+    if (norm == AS_TEXT) { return text_score(s, losses); }
     for (size_t i = 0; i < s->num_items; i++) {
         const TestItem* item = &s->items[i];
         if (norm == AS_FORESEEN) {
@@ -164,9 +259,11 @@ bool test_set_score(TestScore* score, double* losses, const TestSet* s, GPT2* g,
     const size_t n = s->num_rows;
     double *sums = alloc_or_die(2 * n, sizeof *sums, "losses of a test set"), *foreseen = sums + n;
     Scorer c = scorer_alloc(s, g);
+    Place* places = place_rows(s);
     bool ok = true;
     memset(score, 0, sizeof *score);
-    if (score_rows(&c, sums, foreseen, comm, is_interrupted, context)) {
+    if (pays_to_share(s, g, places) ? score_runs(&c, sums, foreseen, comm, is_interrupted, context)
+                                    : score_batches(&c, sums, foreseen, places, comm, is_interrupted, context)) {
         comm_all_reduce_host(comm, sums, (int)(2 * n)); // each adds to zeros: a gather
         for (size_t i = 0; ok && i < n; i++) {
             ok = isfinite(sums[i]) || fail(err, "%s: the loss is not finite", s->path);
@@ -175,6 +272,7 @@ bool test_set_score(TestScore* score, double* losses, const TestSet* s, GPT2* g,
         if (losses) { memcpy(losses, sums, n * sizeof *sums); }
     }
     scorer_free(&c);
+    free(places);
     free(sums);
     return ok;
 }
@@ -186,16 +284,32 @@ double test_standard_error(size_t correct, size_t total) {
     return total > 1 ? sqrt(p * (1 - p) / (double)(total - 1)) : 0;
 }
 
-void test_score_print(const TestSet* s, const TestScore* score) {
+static void print_text_score(const TestSet* s, const TestScore* score) {
+    printf("%s: perplexity %f\n", s->name, score->perplexity);
+    printf("  loss %f per token, %f bits per byte; %zu tokens of %zu bytes\n", log(score->perplexity),
+           score->bits_per_byte, score->tokens, s->bytes);
+}
+
+static void print_accuracy(const TestSet* s, const TestScore* score) {
     const TestForm* f = s->form;
     const size_t n = score->total;
-    printf("%s: %zu/%zu = %f\n", s->name, score->correct, n, test_accuracy(score->correct, n));
+    const double accuracy = test_accuracy(score->correct, n);
+    printf("%s: %zu/%zu = %f\n", s->name, score->correct, n, accuracy);
     printf("  standard error %.4f", test_standard_error(score->correct, n));
+    if (!isnan(s->baseline)) {
+        printf("; centered %.4f, guessing %.4f", (accuracy - s->baseline) / (1 - s->baseline), s->baseline);
+    }
     if (f->norm == AS_FORESEEN) { printf("; perplexity of the ending %.4f", score->perplexity); }
     if (f->norm == BY_TOKEN || f->norm == BY_CHARACTER) {
         printf("; by the sum of losses %.4f, standard error %.4f", test_accuracy(score->correct_by_sum, n),
                test_standard_error(score->correct_by_sum, n));
     }
-    printf("\n  %s\n", f->convention);
-    if (f->published) { printf("  published: %s\n", f->published); }
+    printf("\n");
+}
+
+void test_score_print(const TestSet* s, const TestScore* score) {
+    if (s->form->norm == AS_TEXT) { print_text_score(s, score); }
+    else { print_accuracy(s, score); }
+    printf("  %s\n", s->convention);
+    if (s->form->published) { printf("  published: %s\n", s->form->published); }
 }

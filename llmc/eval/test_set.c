@@ -1,110 +1,163 @@
 #include "test_set.h"
 #include "../files/json.h"
-
-// ---------------------------------------------------------------------------------------------------------------------
-// rows
-
-int utf8_characters(const char* text) {
-    int count = 0;
-    for (; *text; text++) { count += ((unsigned char)*text & 0xc0) != 0x80; }
-    return count;
-}
-
-// Returns memory for element number `count` of a growing array, whose room is the next power of two.
-static void* grown(void* array, size_t count, size_t size) {
-    if (count & (count - 1)) { return array; }
-    return realloc_or_die(array, (count ? 2 * count : 1) * size, "a test set");
-}
-
-void test_item_begin(TestReader* r, int label) {
-    TestSet* s = r->set;
-    s->items = grown(s->items, s->num_items, sizeof *s->items);
-    s->items[s->num_items++] = (TestItem){.first = s->num_rows, .rows = 0, .label = label};
-}
-
-// Makes a row of the tokens from `begin` on, the last `scored` of which are the ending.
-static bool add_row(TestReader* r, size_t begin, int scored, int characters, Error* err) {
-    TestSet* s = r->set;
-    const int T = r->options->T;
-    TestRow row = {.begin = begin, .tokens = (int)(s->tokens.count - begin), .scored = scored,
-                   .characters = characters};
-    if (scored < 1) { return fail(err, "an ending has no token of its own"); }
-    if (scored > T) {
-        return fail(err, "an ending has %d tokens, the model reads only %d at once: give a larger --seq_len or model",
-                    scored, T);
-    }
-    if (row.tokens > T + 1) {
-        row.begin += (size_t)(row.tokens - (T + 1));
-        row.tokens = T + 1;
-        s->num_cut++;
-    }
-    s->rows = grown(s->rows, s->num_rows, sizeof *s->rows);
-    s->rows[s->num_rows++] = row;
-    s->items[s->num_items - 1].rows++;
-    return true;
-}
-
-// Begins a row with its context; returns where it begins.
-static size_t add_context(TestReader* r, const char* text, size_t bytes) {
-    TokenList* tokens = &r->set->tokens;
-    const size_t begin = tokens->count;
-    if (!tokenizer_encode(r->options->tokenizer, text, bytes, tokens)) {
-        token_list_append(tokens, r->options->tokenizer->eot);
-    }
-    return begin;
-}
-
-bool test_row_apart(TestReader* r, const char* context, const char* ending, Error* err) {
-    const size_t begin = add_context(r, context, strlen(context));
-    const size_t scored = tokenizer_encode(r->options->tokenizer, ending, strlen(ending), &r->set->tokens);
-    return add_row(r, begin, (int)scored, 0, err);
-}
-
-bool test_row_together(TestReader* r, const char* context, const char* ending, int characters, Error* err) {
-    TokenList* tokens = &r->set->tokens;
-    size_t bytes = strlen(context);
-    while (bytes && strchr(" \t\n\r\v\f", context[bytes - 1])) { bytes--; }
-    const size_t begin = add_context(r, context, bytes), count = tokens->count;
-    if (bytes) { tokens->count = begin; }
-    char* whole = format("%s%s", context, ending);
-    tokenizer_encode(r->options->tokenizer, whole, strlen(whole), tokens);
-    free(whole);
-    return add_row(r, begin, (int)((long long)tokens->count - (long long)count), characters, err);
-}
+#include "core.h"
+#include "python_random.h"
+#include "rows.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // JSON lines
 
-// Reads the item of a line, whose form must be that of the lines before.
-static bool read_line(TestReader* r, const char* line, size_t bytes, Error* err) {
+// The items of a file.
+typedef struct {
+    ItemText* items;
+    long long* lines; // where they stand
+    size_t count;
+    const TestForm* form;
+} Texts;
+
+static void texts_free(Texts* t) {
+    for (size_t i = 0; i < t->count; i++) { item_text_free(&t->items[i]); }
+    free(t->items);
+    free(t->lines);
+    memset(t, 0, sizeof *t);
+}
+
+// Reads the item of a line. The form must be that of the lines before, if there are any.
+static bool read_line(Texts* t, ItemText* item, const char* line, size_t bytes, const char* rules, Error* err) {
     json_error_t e;
+    if (bytes > MAX_LINE_BYTES) { return fail(err, "a line of more than %d MiB", MAX_LINE_BYTES >> 20); }
     json_t* object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &e);
     if (!object) { return fail(err, "no JSON in UTF-8: %s", e.text); }
-    const TestForm* form = test_form_of(object, r->options->rules, err);
+    const bool is_task = t->form && !t->form->members[0]; // of CORE, whose list has said the form
+    const TestForm* form = is_task ? t->form : test_form_of(object, rules, err);
     bool ok = form != NULL;
-    if (ok && r->set->form && form != r->set->form) {
-        ok = fail(err, "a line of %s in a file of %s", form->name, r->set->form->name);
-    }
-    r->set->form = form;
-    ok = ok && form->read(r, object, err);
+    if (ok && t->form && form != t->form) { ok = fail(err, "a line of %s in a file of %s", form->name, t->form->name); }
+    if (ok) { t->form = form; }
+    ok = ok && form->read(item, object, err);
     json_decref(object);
     return ok;
 }
 
-static bool read_lines(TestReader* r, const char* text, size_t size, Error* err) {
+// Reads the items of JSON lines, at most `limit` (0: all). texts_free() frees them, also after a failure.
+static bool read_lines(Texts* t, const char* path, const char* text, size_t size, const char* rules, size_t limit,
+                       Error* err) {
     const char* end = text + size;
-    const size_t limit = (size_t)r->options->limit;
     long long number = 1;
-    if (!r->options->tokenizer) { return fail(err, "%s is text, which needs a --tokenizer", r->set->path); }
-    for (const char *line = text, *next; line < end && (!limit || r->set->num_items < limit); line = next, number++) {
+    for (const char *line = text, *next; line < end && (!limit || t->count < limit); line = next, number++) {
         const char* newline = memchr(line, '\n', (size_t)(end - line));
-        const size_t bytes = (size_t)((newline ? newline : end) - line);
+        const size_t bytes = (size_t)((newline ? newline : end) - line), n = t->count;
         next = line + bytes + 1;
         Error reason;
-        if (strspn(line, " \t\r") >= bytes || read_line(r, line, bytes, &reason)) { continue; }
-        return fail(err, "%s:%lld: %s", r->set->path, number, reason.text);
+        if (strspn(line, " \t\r") >= bytes) { continue; }
+        if (!(n & (n - 1))) { // a power of two: full
+            t->items = realloc_or_die(t->items, max_size(2 * n, 1) * sizeof *t->items, "a test set");
+            t->lines = realloc_or_die(t->lines, max_size(2 * n, 1) * sizeof *t->lines, "a test set");
+        }
+        t->items[n] = (ItemText){.count = 0};
+        t->lines[n] = number;
+        t->count++;
+        if (!read_line(t, &t->items[n], line, bytes, rules, &reason)) {
+            return fail(err, "%s:%lld: %s", path, number, reason.text);
+        }
     }
-    return true;
+    return t->count > 0 || fail(err, "%s has no items", path);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// examples
+
+static bool have_same_heading(const ItemText* a, const ItemText* b) {
+    return a->heading && b->heading ? !strcmp(a->heading, b->heading) : a->heading == b->heading;
+}
+
+// Chooses the first items with the heading of an item, but not itself; returns how many, at most `count`.
+static int choose_first(const ItemText** chosen, int count, const Texts* from, const ItemText* item) {
+    int found = 0;
+    for (size_t i = 0; i < from->count && found < count; i++) {
+        const ItemText* other = &from->items[i];
+        if (other != item && have_same_heading(other, item)) { chosen[found++] = other; }
+    }
+    return found;
+}
+
+// Chooses examples as CORE does: item i of n has random.Random(1234 + i).sample(the others, count).
+static int choose_random(const ItemText** chosen, int count, const Texts* from, size_t item) {
+    count = (int)min_size((size_t)count, from->count - 1);
+    size_t* numbers = alloc_or_die((size_t)count + 1, sizeof *numbers, "examples");
+    PythonRandom random = python_random((uint32_t)(1234 + item));
+    python_sample(&random, numbers, from->count - 1, (size_t)count);
+    for (int i = 0; i < count; i++) { chosen[i] = &from->items[numbers[i] + (numbers[i] >= item)]; }
+    free(numbers);
+    return count;
+}
+
+// Brings the items into the order of random.Random(1337).shuffle().
+static void shuffle_texts(Texts* t) {
+    size_t* order = alloc_or_die(t->count, sizeof *order, "the order of a task");
+    const Texts old = *t;
+    PythonRandom random = python_random(1337);
+    t->items = alloc_or_die(t->count, sizeof *t->items, "a task");
+    t->lines = alloc_or_die(t->count, sizeof *t->lines, "a task");
+    for (size_t i = 0; i < t->count; i++) { order[i] = i; }
+    python_shuffle(&random, order, t->count);
+    for (size_t i = 0; i < t->count; i++) { t->items[i] = old.items[order[i]], t->lines[i] = old.lines[order[i]]; }
+    free(old.items);
+    free(old.lines);
+    free(order);
+}
+
+// Makes the rows of the first `limit` items, with examples out of `from`.
+static bool make_rows(RowMaker* m, const Texts* texts, const Texts* from, const TestTask* task, size_t limit,
+                      Error* err) {
+    const int shots = task ? task->shots : m->options->shots;
+    const ItemText** examples = alloc_or_die((size_t)shots + 1, sizeof *examples, "examples");
+    bool ok = true;
+    for (size_t i = 0; ok && i < limit; i++) {
+        const ItemText* item = &texts->items[i];
+        const int count = task ? choose_random(examples, shots, from, i) : choose_first(examples, shots, from, item);
+        Error reason;
+        ok = task || count == shots ||
+             fail(&reason, "there are only %d examples for it, --eval_shots is %d", count, shots);
+        ok = ok && row_add_item(m, item, examples, count, &reason);
+        if (!ok) { fail(err, "%s:%lld: %s", m->set->path, texts->lines[i], reason.text); }
+    }
+    free(examples);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// sets of JSON lines
+
+static bool read_example_file(Texts* t, const TestSetOptions* o, const TestForm* form, Error* err) {
+    size_t size;
+    char* file = read_file(o->examples, &size, err);
+    if (!file) { return false; }
+    const bool ok = read_lines(t, o->examples, file, size, o->rules, 0, err);
+    free(file);
+    return ok && (t->form == form || fail(err, "--eval_examples %s: items of %s, in front of %s", o->examples,
+                                          t->form->name, form->name));
+}
+
+// Reads a set of lines; `task` is NULL, or that of CORE.
+static bool read_text_set(RowMaker* m, const TestTask* task, const char* file, size_t size, Error* err) {
+    TestSet* s = m->set;
+    const TestSetOptions* o = m->options;
+    const bool has_file = !task && o->shots && o->examples && *o->examples;
+    Texts texts = {.form = task ? task->form : NULL}, examples = {.form = NULL};
+    if (!o->tokenizer) { return fail(err, "%s is text, which needs a --tokenizer", s->path); }
+    const bool reads_all = task || (o->shots && !has_file);
+    bool ok = read_lines(&texts, s->path, file, size, o->rules, reads_all ? 0 : (size_t)o->limit, err);
+    s->form = texts.form;
+    if (ok && task) { // of a limited task, the examples are among the items that are scored
+        shuffle_texts(&texts);
+        while (o->limit && texts.count > (size_t)o->limit) { item_text_free(&texts.items[--texts.count]); }
+    }
+    if (ok && has_file) { ok = read_example_file(&examples, o, texts.form, err); }
+    const size_t limit = o->limit ? min_size((size_t)o->limit, texts.count) : texts.count;
+    ok = ok && make_rows(m, &texts, has_file ? &examples : &texts, task, limit, err);
+    texts_free(&texts);
+    texts_free(&examples);
+    return ok;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -124,20 +177,20 @@ static int next_word(Words* w) {
 }
 
 // Appends `count` tokens of the file to the set's.
-static bool read_tokens(TestReader* r, Words* w, int count, Error* err) {
+static bool read_tokens(RowMaker* m, Words* w, int count, Error* err) {
     for (int i = 0; i < count; i++) {
         const int id = next_word(w);
         if (w->has_ended) { return fail(err, "the file ends inside of it"); }
-        if (id >= r->options->vocab_size) {
-            return fail(err, "token %d, and the model has only %d", id, r->options->vocab_size);
+        if (id >= m->options->vocab_size) {
+            return fail(err, "token %d, and the model has only %d", id, m->options->vocab_size);
         }
-        token_list_append(&r->set->tokens, id);
+        token_list_append(&m->set->tokens, id);
     }
     return true;
 }
 
-static bool read_bin_item(TestReader* r, Words* w, Error* err) {
-    TokenList* tokens = &r->set->tokens;
+static bool read_bin_item(RowMaker* m, Words* w, Error* err) {
+    TokenList* tokens = &m->set->tokens;
     const unsigned char* begin = w->at;
     const int delimiter = next_word(w), bytes = next_word(w);
     next_word(w); // the index
@@ -148,31 +201,32 @@ static bool read_bin_item(TestReader* r, Words* w, Error* err) {
         return fail(err, "label %d of %d endings", label, endings);
     }
     if (context < 1) { return fail(err, "it has no context"); }
-    test_item_begin(r, label);
+    row_item_begin(m->set, label);
     const size_t shared = tokens->count;
-    if (!read_tokens(r, w, context, err)) { return false; }
+    if (!read_tokens(m, w, context, err)) { return false; }
     for (int i = 0; i < endings; i++) {
         const size_t row = i ? tokens->count : shared;
         for (size_t t = 0; i && t < (size_t)context; t++) { token_list_append(tokens, tokens->ids[shared + t]); }
         const int scored = next_word(w);
-        if (!read_tokens(r, w, scored, err) || !add_row(r, row, scored, 0, err)) { return false; }
+        if (!read_tokens(m, w, scored, err) || !row_add(m, row, scored, 0, m->options->T + 1, err)) { return false; }
     }
     if (w->at - begin != bytes) { return fail(err, "it has %td bytes, and says %d", w->at - begin, bytes); }
     return true;
 }
 
-static bool read_bin(TestReader* r, const unsigned char* file, size_t size, Error* err) {
+static bool read_bin(RowMaker* m, const unsigned char* file, size_t size, Error* err) {
     int32_t header[4];
     Error reason;
-    TestSet* s = r->set;
+    TestSet* s = m->set;
     Words words = {.at = file + TEST_SET_HEADER, .end = file + size};
     memcpy(header, file, sizeof header);
     if (header[1] != 1) { return fail(err, "%s: version %d, not 1", s->path, header[1]); }
     s->form = test_form_bin();
-    for (int i = 0; i < header[2] && (!r->options->limit || i < r->options->limit); i++) {
-        if (!read_bin_item(r, &words, &reason)) { return fail(err, "%s: item %d: %s", s->path, i, reason.text); }
+    if (m->options->shots) { return fail(err, "--eval_shots %d: %s has tokens, not text", m->options->shots, s->path); }
+    for (int i = 0; i < header[2] && (!m->options->limit || i < m->options->limit); i++) {
+        if (!read_bin_item(m, &words, &reason)) { return fail(err, "%s: item %d: %s", s->path, i, reason.text); }
     }
-    if (!r->options->limit && words.at != words.end) {
+    if (!m->options->limit && words.at != words.end) {
         return fail(err, "%s: %td bytes behind its last item", s->path, words.end - words.at);
     }
     return true;
@@ -184,6 +238,7 @@ static bool read_bin(TestReader* r, const unsigned char* file, size_t size, Erro
 // Names the sets, so that each has a name of its own.
 static void name_sets(TestSet* sets, int count) {
     for (int i = 0; i < count; i++) {
+        if (sets[i].name) { continue; }
         bool is_alone = true;
         for (int j = 0; j < count; j++) {
             is_alone = is_alone && (j == i || strcmp(sets[j].form->name, sets[i].form->name));
@@ -198,20 +253,36 @@ static bool is_bin(const char* file, size_t size) {
     return magic == TEST_SET_MAGIC;
 }
 
-bool test_set_open(TestSet* s, const char* path, const TestSetOptions* options, Error* err) {
+// Opens a set; `task` is NULL, or that of CORE.
+static bool open_set(TestSet* s, const char* path, const TestTask* task, const TestSetOptions* options, Error* err) {
     size_t size;
-    TestReader reader = {.set = s, .options = options};
+    RowMaker maker = {.set = s, .options = options, .delimiter = task ? task->delimiter : " "};
     memset(s, 0, sizeof *s);
-    s->path = path;
     s->tokens = token_list();
+    s->baseline = task ? task->baseline : NAN;
     char* file = read_file(path, &size, err);
     if (!file) { return false; }
-    bool ok = is_bin(file, size) ? read_bin(&reader, (const unsigned char*)file, size, err)
-                                 : read_lines(&reader, file, size, err);
+    s->path = format("%s", path);
+    bool ok = !task && is_bin(file, size) ? read_bin(&maker, (const unsigned char*)file, size, err)
+                                          : read_text_set(&maker, task, file, size, err);
     free(file);
     if (ok && s->num_items == 0) { ok = fail(err, "%s has no items", path); }
-    if (!ok) { test_set_free(s); }
+    if (ok) {
+        const int shots = task ? task->shots : options->shots;
+        s->convention = format("%s; %d examples in front", s->form->convention, shots);
+        s->name = task ? format("%s", task->name) : NULL;
+    } else {
+        test_set_free(s);
+    }
     return ok;
+}
+
+bool test_set_open(TestSet* s, const char* path, const TestSetOptions* options, Error* err) {
+    return open_set(s, path, NULL, options, err);
+}
+
+bool test_set_open_task(TestSet* s, const TestTask* task, const TestSetOptions* options, Error* err) {
+    return open_set(s, task->path, task, options, err);
 }
 
 void test_set_free(TestSet* s) {
@@ -219,9 +290,9 @@ void test_set_free(TestSet* s) {
     free(s->rows);
     free(s->items);
     free(s->name);
-    s->rows = NULL;
-    s->items = NULL;
-    s->name = NULL;
+    free(s->path);
+    free(s->convention);
+    memset(s, 0, sizeof *s);
 }
 
 static uint64_t test_set_hash(const TestSet* s, uint64_t seed) {
@@ -240,22 +311,43 @@ uint64_t test_sets_hash(const TestSet* sets, int count) {
     return hash;
 }
 
+// Appends a set, of a file or of a task.
+static TestSet* add_set(TestSet* sets, int* count, const char* path, const TestTask* task,
+                        const TestSetOptions* options) {
+    Error err;
+    sets = realloc_or_die(sets, ((size_t)*count + 1) * sizeof *sets, "test sets");
+    TestSet* s = &sets[(*count)++];
+    if (!open_set(s, path, task, options, &err)) { fatal("--eval_data: %s", err.text); }
+    notice("%s: %zu items of %s, by %s", path, s->num_items, task ? task->name : s->form->name, s->convention);
+    if (s->num_cut) {
+        notice("%s: %zu of %zu rows are longer than the model reads: their contexts lose the first tokens", path,
+               s->num_cut, s->num_rows);
+    }
+    return sets;
+}
+
 TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* count) {
     static const char separators[] = ", \t\n";
     Error err;
     TestSet* sets = NULL;
+    bool has_core = false;
     *count = 0;
     for (const char *p = files + strspn(files, separators); *p; p += strspn(p, separators)) {
         const size_t bytes = strcspn(p, separators);
         char* path = format("%.*s", (int)bytes, p);
-        sets = realloc_or_die(sets, ((size_t)*count + 1) * sizeof *sets, "test sets");
-        TestSet* s = &sets[(*count)++];
-        if (!test_set_open(s, path, options, &err)) { fatal("--eval_data: %s", err.text); }
-        notice("%s: %zu items of %s, by %s", path, s->num_items, s->form->name, s->form->convention);
-        if (s->num_cut) {
-            notice("%s: %zu of %zu rows are longer than %d tokens: their contexts lose the first ones", path,
-                   s->num_cut, s->num_rows, options->T + 1);
+        if (is_directory(path)) {
+            CoreList list;
+            if (has_core) { usage_error("--eval_data: two folders of CORE; score them one after the other"); }
+            has_core = true;
+            if (!core_list_read(&list, path, &err)) { fatal("--eval_data: %s", err.text); }
+            for (int i = 0; i < list.count; i++) {
+                sets = add_set(sets, count, list.tasks[i].path, &list.tasks[i], options);
+            }
+            core_list_free(&list);
+        } else {
+            sets = add_set(sets, count, path, NULL, options);
         }
+        free(path);
         p += bytes;
     }
     name_sets(sets, *count);
@@ -263,9 +355,6 @@ TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* c
 }
 
 void test_sets_close(TestSet* sets, int count) {
-    for (int i = 0; i < count; i++) {
-        free((char*)sets[i].path);
-        test_set_free(&sets[i]);
-    }
+    for (int i = 0; i < count; i++) { test_set_free(&sets[i]); }
     free(sets);
 }

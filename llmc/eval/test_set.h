@@ -2,7 +2,11 @@
 // context and, behind it, the tokens whose probability counts.
 //
 // A set is a file as its authors published it: JSON lines, whose members tell which set it is, or llm.c's .bin of
-// tokens. forms.h lists them, with the rules by which each is scored.
+// tokens. forms.h lists them, with the rules by which each is scored. A folder is that of CORE (core.h).
+//
+// Examples (few-shot): with --eval_shots K, K items with their right endings stand in front of each item, separated by
+// blank lines. They are the first K of --eval_examples, or of the same file, that have the same heading (MMLU's
+// subject) and are not the item itself.
 //
 // llm.c's .bin is little-endian: a header of 256 int32 (20240522, version 1, the number of items, bytes of the longest
 // item), then for each item uint16: 65535, its bytes from here on, its index, label, number of endings, length of the
@@ -11,11 +15,12 @@
 #include "../data/tokenizer.h"
 #include "forms.h"
 
-enum { TEST_SET_MAGIC = 20240522, TEST_SET_HEADER = 1024, TEST_SET_DELIMITER = 65535, MAX_ENDINGS = 64 };
+enum { TEST_SET_MAGIC = 20240522, TEST_SET_HEADER = 1024, TEST_SET_DELIMITER = 65535,
+       MAX_LINE_BYTES = 16 << 20 };
 
 typedef struct {
     size_t begin;   // in TestSet.tokens
-    int tokens;     // at most T + 1: a longer context has lost its first ones
+    int tokens;     // at most T + 1, CORE's T: a longer context has lost its first ones
     int scored;     // the last of them, the ending
     int characters; // of the ending's text, without the space before it; 0: unknown
 } TestRow;
@@ -25,10 +30,17 @@ typedef struct {
     int rows, label;
 } TestItem;
 
+// Whether rows go through the model one by one, each behind what it shares with the one before it (score.h).
+typedef enum { SHARE_IF_LESS, SHARE_NEVER, SHARE_ALWAYS } ContextSharing;
+
 typedef struct {
-    const char* path;
+    char* path;
     const TestForm* form;
-    char* name; // of the form; with the path behind it if several sets of a run have this form
+    char* name;       // of the form; with the path behind it if several sets of a run have this form
+    char* convention; // of the form, with the examples
+    double baseline;  // of CORE: the accuracy of guessing; NAN: no task of CORE
+    size_t bytes;     // of the scored tokens of a text
+    ContextSharing sharing; // set for tests
     TokenList tokens;
     TestRow* rows;
     TestItem* items;
@@ -41,37 +53,28 @@ typedef struct {
     int T, vocab_size;          // of the model: tokens that it reads at once, ids that it knows
     long long limit;            // items that are read, the first ones; 0: all
     const char* rules;          // --eval_rules
+    int shots;                  // --eval_shots
+    const char* examples;       // --eval_examples; NULL or "": the set's own file
 } TestSetOptions;
 
+// A task of CORE.
+typedef struct {
+    char *name, *path, *delimiter; // delimiter: between context and ending
+    const TestForm* form;
+    int shots;
+    double baseline;
+} TestTask;
+
 // Reads a set, which test_set_free() frees. Fails, and names the file and its line or item, if a member is missing or
-// wrong, a label names no ending, an ending has no tokens or more than T, or text is not UTF-8. `path` must outlive it.
+// wrong, a label names no ending, an ending has no tokens or more than T, or text is not UTF-8.
 bool test_set_open(TestSet* s, const char* path, const TestSetOptions* options, Error* err);
+bool test_set_open_task(TestSet* s, const TestTask* task, const TestSetOptions* options, Error* err);
 void test_set_free(TestSet* s);
 
 // Returns a hash of all rows and labels of `count` sets; 0 if there are none.
 uint64_t test_sets_hash(const TestSet* sets, int count);
 
-// Opens the files that --eval_data names, separated by spaces or commas. Returns an array of *count sets, which
-// test_sets_close() frees; ends the program if one cannot be read.
+// Opens the files that --eval_data names, separated by spaces or commas, and the tasks of CORE in a folder. Returns an
+// array of *count sets, which test_sets_close() frees; ends the program if one cannot be read.
 TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* count);
 void test_sets_close(TestSet* sets, int count);
-
-// ---------------------------------------------------------------------------------------------------------------------
-// for the forms
-
-struct TestReader {
-    TestSet* set;
-    const TestSetOptions* options;
-};
-
-// Begins an item, to which rows are then added.
-void test_item_begin(TestReader* r, int label);
-
-// Adds a row of an ending whose text is tokenized apart from the context's (llm.c's way), or together with it, cut
-// behind as many tokens as the context alone has (lm-eval's way; spaces at the context's end then go to the ending).
-// `characters` are the ending's for the norm. An empty context becomes the end-of-text token.
-bool test_row_apart(TestReader* r, const char* context, const char* ending, Error* err);
-bool test_row_together(TestReader* r, const char* context, const char* ending, int characters, Error* err);
-
-// Returns the characters of a UTF-8 text.
-int utf8_characters(const char* text);

@@ -1,12 +1,9 @@
 // Test sets: rows have tiktoken's tokens, losses and scores are those that PyTorch recorded (dev/golden/test_sets.py),
 // for any batch size; wrong files are refused with their line or item.
 #include "llmc/eval/score.h"
-#include "llmc/files/huggingface.h"
-#include "llmc/files/json.h"
-#include "test/check/backends.h"
+#include "test/eval/golden.h"
 #include "test/test.h"
 
-#define FOLDER "test/golden/eval/"
 enum { T = 19, V = 269 }; // of the model in test/golden/gpt2
 
 static const struct {
@@ -21,36 +18,14 @@ static const struct {
     {"choices", FOLDER "choices.jsonl", "llm.c"},
     {"schema", FOLDER "schema.jsonl", "llm.c"},
     {"continuation", FOLDER "continuation.jsonl", "llm.c"},
+    {"mmlu", FOLDER "mmlu.jsonl", "llm.c"},
+    {"boolq", FOLDER "boolq.jsonl", "llm.c"},
+    {"openbookqa", FOLDER "openbookqa.jsonl", "llm.c"},
+    {"commonsenseqa", FOLDER "commonsenseqa.jsonl", "llm.c"},
 };
 enum { NUM_SETS = sizeof SETS / sizeof *SETS };
 
-static json_t* golden(const char* name) {
-    Error err;
-    char* path = format(FOLDER "%s", name);
-    json_t* value = json_read(path, 0, &err);
-    if (!value) { fatal("%s", err.text); }
-    free(path);
-    return value;
-}
-
-static GPT2 open_golden(const Backend* b, int B) {
-    static const char folder[] = "test/golden/gpt2";
-    Error err;
-    GPT2Config shape;
-    GPT2 g;
-    if (!hf_load_config(folder, true, &shape, &err)) { fatal("%s", err.text); }
-    gpt2_layout(&g, b, &shape, B, T, FORWARD_ONLY, 1);
-    gpt2_alloc(&g);
-    if (!hf_load_weights(&g, NULL, folder, &err)) { fatal("%s", err.text); }
-    return g;
-}
-
-static Tokenizer open_tokenizer_file(void) {
-    Error err;
-    Tokenizer t;
-    if (!tokenizer_load(&t, FOLDER "tokenizer.bin", &err)) { fatal("%s", err.text); }
-    return t;
-}
+static GPT2 open_golden(const Backend* b, int B) { return open_golden_model("test/golden/gpt2", b, B, T); }
 
 static TestSet open_set(const char* path, const TestSetOptions* options) {
     Error err;
@@ -96,7 +71,10 @@ TEST(scores_are_those_of_pytorch) {
                 const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = SETS[i].rules};
                 TestSet s = open_set(SETS[i].file, &options);
                 test_case = SETS[i].key;
-                check_set(&g, &s, json_object_get(expected, SETS[i].key));
+                for (int k = 0; k < 2; k++) {
+                    s.sharing = k ? SHARE_ALWAYS : SHARE_NEVER;
+                    check_set(&g, &s, json_object_get(expected, SETS[i].key));
+                }
                 test_set_free(&s);
             }
             gpt2_free(&g);
@@ -149,6 +127,11 @@ TEST(scoring_can_be_interrupted_and_refuses_what_is_not_finite) {
     TestSet s = open_set(FOLDER "hellaswag.bin", &options);
     GPT2 g = open_golden(&cpu_fp32_generic, 2);
     g.backend->device_open(&FAST);
+    s.sharing = SHARE_NEVER;
+    EXPECT(test_set_score(&score, NULL, &s, &g, &alone, stops_at_third, &calls, &err));
+    EXPECT(score.total == 0 && calls == 3);
+    s.sharing = SHARE_ALWAYS;
+    calls = 1; // there are two runs of items
     EXPECT(test_set_score(&score, NULL, &s, &g, &alone, stops_at_third, &calls, &err));
     EXPECT(score.total == 0 && calls == 3);
     const float nan = NAN;
@@ -240,9 +223,9 @@ static const struct {
     {"{\"goal\": \"a\", \"sol1\": \"b\", \"sol2\": \"c\", \"label\": 2}",
      ":2: \"label\" is 2, but the endings are 0 to 1"},
     {"{\"question\": \"a\", \"answerKey\": 1}", ":2: member \"answerKey\" is missing, or no text"},
-    {"{\"question\": \"a\", \"answerKey\": \"A\"}", ":2: members \"question\" and \"choices\" are not those of ARC"},
+    {"{\"question\": \"a\", \"answerKey\": \"A\"}", ":2: member \"choices\" is missing, or has not 1 to 64"},
     {"{\"question\": {\"stem\": \"a\", \"choices\": [{\"text\": \"b\"}]}, \"answerKey\": \"A\"}",
-     ":2: choice 1 has no text or no label"},
+     ":2: member \"choices\": choice 1 has no text or no label"},
     {"{\"question\": \"a\", \"choices\": {\"text\": [\"b\"], \"label\": [\"A\"]}, \"answerKey\": \"B\"}",
      ":2: \"answerKey\" is \"B\", which is the label of no choice"},
     {"{\"sentence\": \"a b\", \"option1\": \"c\", \"option2\": \"d\", \"answer\": \"1\"}", ":2: \"sentence\" has no _"},
@@ -255,6 +238,23 @@ static const struct {
     {"{\"query\": \"a\", \"choices\": [\"b\"], \"gold\": 1}", ":2: \"gold\" is 1, but"},
     {"{\"context_options\": [\"a\"], \"continuation\": \"b\"}", ":2: member \"gold\" is missing, or no number"},
     {"{\"context\": \"a\", \"continuation\": 1}", ":2: member \"continuation\" is missing, or no text"},
+    {"{\"goal\": \"a\", \"sol1\": \"\", \"sol2\": \"c\", \"label\": 1}", ":2: member \"sol1\" is empty"},
+    {"{\"ctx\": \"a\", \"endings\": [\"b\", \"\"], \"label\": 0}", ":2: member \"endings\": text 2 is empty"},
+    {"{\"question\": {\"stem\": \"a\", \"choices\": [{\"text\": \"\", \"label\": \"A\"}]}, \"answerKey\": \"A\"}",
+     ":2: member \"choices\": choice 1 has no text"},
+    {"{\"question\": \"a\", \"answer\": \"E\", \"A\": \"b\", \"B\": \"c\", \"C\": \"d\", \"D\": \"e\"}",
+     ":2: \"answer\" is \"E\", but the choices are A to D"},
+    {"{\"question\": \"a\", \"answer\": \"A\", \"A\": \"b\"}", ":2: member \"B\" is missing, or no text"},
+    {"{\"question\": \"a\", \"answer\": 4, \"choices\": [\"b\", \"c\"]}",
+     ":2: \"answer\" is 4, but the endings are 0 to 1"},
+    {"{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": null}",
+     ":2: member \"answer\" is missing, or no number"},
+    {"{\"question\": \"a\", \"passage\": \"b\"}", ":2: member \"label\" is missing, or no number"},
+    {"{\"question\": \"a\", \"passage\": \"b\", \"answer\": 2}", ":2: \"answer\" is 2, but the endings are 0 to 1"},
+    {"{\"question_stem\": \"a\", \"choices\": {\"text\": [\"b\"], \"label\": []}, \"answerKey\": \"A\"}",
+     ":2: member \"choices\": choice 1 has no text or no label"},
+    {"{\"context\": \"a\", \"continuation\": \" \"}", ":2: member \"continuation\" has only spaces"},
+    {"{\"text\": \"a b \"}", ":2: \"text\" ends with a space"},
     {"{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": 0}\n{\"text\": \"a b\"}",
      ":3: a line of LAMBADA in a file of HellaSwag"},
 };
@@ -278,6 +278,17 @@ TEST(wrong_lines_are_refused_with_their_number) {
         check_refused(REFUSED[i].lines, strlen(REFUSED[i].lines), &options, REFUSED[i].words);
     }
     check_refused(GOOD, strlen(GOOD), &none, " is text, which needs a --tokenizer");
+    tokenizer_free(&t);
+}
+
+TEST(a_huge_line_is_refused) {
+    Tokenizer t = tokenizer_bytes();
+    const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c"};
+    const size_t size = MAX_LINE_BYTES + 1;
+    char* line = alloc_or_die(size, 1, "a line");
+    memset(line, 'x', size);
+    check_refused(line, size, &options, ":1: a line of more than 16 MiB");
+    free(line);
     tokenizer_free(&t);
 }
 

@@ -6,11 +6,14 @@ enum { T = 24, V = 257 };
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
-static void read_set(const char* path, const Tokenizer* t, const char* rules) {
+// Reads a file as a set or, if a kind is given, as a task of CORE.
+static void read_set(char* path, const Tokenizer* t, const char* rules, int shots, const char* kind) {
     Error err;
     TestSet s;
-    const TestSetOptions options = {.tokenizer = t, .T = T, .vocab_size = V, .rules = rules};
-    if (!test_set_open(&s, path, &options, &err)) { return; }
+    const TestSetOptions options = {.tokenizer = t, .T = T, .vocab_size = V, .rules = rules, .shots = shots};
+    const TestTask task = {.name = "task", .path = path, .delimiter = "\n", .shots = shots,
+                           .form = kind ? test_form_core(kind) : NULL};
+    if (!(kind ? test_set_open_task(&s, &task, &options, &err) : test_set_open(&s, path, &options, &err))) { return; }
     for (size_t i = 0; i < s.num_rows; i++) {
         const TestRow* row = &s.rows[i];
         if (row->scored < 1 || row->scored >= row->tokens || row->tokens > T + 1) { abort(); }
@@ -29,7 +32,7 @@ static void read_set(const char* path, const Tokenizer* t, const char* rules) {
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static unsigned char header[TEST_SET_HEADER];
     const int32_t words[3] = {TEST_SET_MAGIC, 1, (int32_t)(size / 16)};
-    char path[64];
+    char path[64] = "";
     const bool is_bin = size > 0 && data[0] % 2;
     const int fd = memfd_create("set", 0);
     memcpy(header, words, sizeof words);
@@ -37,8 +40,11 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size > 0 && write(fd, data, size) != (ssize_t)size) { abort(); }
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     Tokenizer t = tokenizer_bytes();
-    read_set(path, &t, "llm.c");
-    read_set(path, &t, "lm-eval");
+    read_set(path, &t, "llm.c", 0, NULL);
+    read_set(path, &t, "lm-eval", 1, NULL);
+    read_set(path, &t, "llm.c", 2, "multiple_choice");
+    read_set(path, &t, "llm.c", 1, "schema");
+    read_set(path, &t, "llm.c", 2, "language_modeling");
     tokenizer_free(&t);
     close(fd);
     return 0;

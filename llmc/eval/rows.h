@@ -1,0 +1,20 @@
+// Turns the items of a test set into rows of tokens, with examples in front.
+#pragma once
+#include "test_set.h"
+
+// What the rows of a set have in common.
+typedef struct {
+    TestSet* set;
+    const TestSetOptions* options;
+    const char* delimiter; // between a context and its ending
+} RowMaker;
+
+// Begins an item, to which rows are then added.
+void row_item_begin(TestSet* s, int label);
+
+// Makes a row of the tokens from `begin` on, at most `longest`, of which the last `scored` are the ending. Fails if it
+// has none, or more than fit behind at least one token.
+bool row_add(RowMaker* m, size_t begin, long long scored, int characters, int longest, Error* err);
+
+// Adds an item with `count` examples in front, all by its form's rule.
+bool row_add_item(RowMaker* m, const ItemText* item, const ItemText* const* examples, int count, Error* err);
