@@ -3,7 +3,9 @@
 //     ./prepare --out data/shakespeare --split blank data/tinyshakespeare.txt
 //     ./prepare --out data/web --val_size 1000000 web.jsonl.zst 'fineweb/*.parquet'
 //     ./prepare --out data/stories --stories 2000000
+//     ./prepare --out data/mytokenizer --train_tokenizer 4096 book.txt
 #include "../llmc/data/prepare.h"
+#include "../llmc/data/train_tokenizer.h"
 #include "../llmc/files/json.h"
 #ifdef _OPENMP
 #include <omp.h>
@@ -20,7 +22,8 @@ static int run_program(int argc, char** argv) {
 #ifdef _OPENMP
     if (o.threads > 0) { omp_set_num_threads((int)o.threads); }
 #endif
-    prepare(&o);
+    if (o.train_tokenizer > 0) { train_tokenizer(&o); }
+    else { prepare(&o); }
     prepare_options_free(&o);
     return EXIT_DONE;
 }

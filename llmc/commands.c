@@ -1,6 +1,8 @@
 #include "commands.h"
 #include "comm/consistency.h"
+#include "data/tokenize.h"
 #include "eval/core.h"
+#include "eval/score.h"
 #include "files/checkpoint.h"
 #include "generate.h"
 #include "log/report.h"

@@ -1,6 +1,10 @@
 #include "documents.h"
 #include "../rng.h"
+#include "piece_counts.h"
 #include <inttypes.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 // ---------------------------------------------------------------------------------------------------------------------
 // encoding chunks
@@ -27,11 +31,22 @@ static bool check_words(const PrepareOptions* o, const Tokenizer* t, const char*
     return true;
 }
 
+// Counts the pieces of a document, or of a part of one.
+static bool count_text(const PrepareOptions* o, const char* text, size_t bytes) {
+    int thread = 0;
+#ifdef _OPENMP
+    thread = omp_get_thread_num();
+#endif
+    piece_counts_add(o->counts, thread, text, bytes);
+    return true;
+}
+
 // Encodes a document, or a part of one.
 static bool encode_text(const PrepareOptions* o, const Tokenizer* t, const char* text, size_t bytes, Chunk* c) {
     c->bytes = bytes;
     if (bytes == 0 && !c->at.inside_document) { c->skip = SKIPPED_EMPTY; }
     if (o->dedup && c->is_whole) { c->hash = document_hash(text, bytes); }
+    if (o->counts) { return count_text(o, text, bytes); }
     if (!t) { return true; }
     if (!check_words(o, t, text, bytes, c)) { return false; }
     if (c->at.inside_document) { tokenizer_encode(t, text, bytes, &c->tokens); }

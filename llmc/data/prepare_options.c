@@ -16,7 +16,8 @@ static const OptionTable TABLE = {.rows = ROWS, .num_rows = NUM_ROWS, .aliases =
 
 void prepare_options_help(void) {
     puts("Makes token shards from text.\n");
-    puts("usage: ./prepare --out PREFIX [--option value ...] INPUT... | - | --stories N\n");
+    puts("usage: ./prepare --out PREFIX [--option value ...] INPUT... | - | --stories N");
+    puts("       ./prepare --train_tokenizer N --out FOLDER INPUT... | -\n");
     puts("INPUT is text, JSONL or Parquet, plain or compressed by gzip or zstd: a file, a folder of such files, or a");
     puts("pattern like 'data/*.parquet'. - is standard input.");
     options_print_help(&TABLE, 1);
@@ -31,7 +32,16 @@ static bool is_same_file(const char* a, const char* b) {
     return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
 }
 
+static void check_training(const PrepareOptions* o) {
+    if (o->train_tokenizer < 257) {
+        usage_error("--train_tokenizer %lld: a tokenizer has at least 257 tokens, the bytes and the end of text",
+                    o->train_tokenizer);
+    }
+    if (o->dedup || o->stories > 0) { usage_error("--train_tokenizer: leave out --dedup and --stories"); }
+}
+
 static void check_options(const PrepareOptions* o) {
+    if (o->train_tokenizer != 0) { check_training(o); }
     if (!*o->out) { usage_error("--out is missing: the PREFIX of the shards to be made, like data/mytext"); }
     if (o->stories > 0 && o->num_inputs > 0) { usage_error("--stories and input files: give one or the other"); }
     if (o->stories > 0 && (o->dedup || o->shuffle_documents >= 0)) {
@@ -48,7 +58,7 @@ static void check_options(const PrepareOptions* o) {
         }
     }
     free(manifest);
-    if (is_standard_input(o) && o->val_size < 0) {
+    if (is_standard_input(o) && o->val_size < 0 && o->train_tokenizer == 0) {
         usage_error("--val_size must be given with standard input, whose length is not known in advance");
     }
     if (is_standard_input(o) && strcmp(o->format, "parquet") == 0) {

@@ -10,7 +10,7 @@
     INT(shard_size, 100000000, 1, SHARD_TOKENS_LIMIT, NULL, 1, "tokens of a training shard")                          \
     FLAG(force, 0, 1, "remove the shards of this PREFIX first")                                                       \
     GROUP("input")                                                                                                    \
-    TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file")                                                    \
+    TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file or folder (see data/README.md)")                     \
     TEXT(split, "none", 1,                                                                                            \
          "ends a document within a file: none, blank (a blank line), or the text of a line, which is dropped")        \
     CHOICE(format, "auto", "auto|text|jsonl|parquet", 1,                                                              \
@@ -23,6 +23,9 @@
     INT(stories, 0, 0, 9e18, NULL, 1,                                                                                 \
         "in place of input files: this many tokens of the built-in corpus, in whole stories")                         \
     INT(seed, 1337, 0, 9e18, NULL, 1, "of the built-in corpus")                                                       \
+    GROUP("tokenizer")                                                                                                \
+    INT(train_tokenizer, 0, 0, 65536, NULL, 1,                                                                        \
+        "learn a tokenizer of this many tokens from the input and write it to the folder --out; make no shards")      \
     GROUP("speed")                                                                                                    \
     INT(threads, 0, 0, 4096, NULL, 1, "CPU threads; 0: OpenMP's choice")
 
@@ -32,6 +35,7 @@ typedef struct {
     OPTION_FIELDS(PREPARE_OPTIONS)
     char** inputs; // names of files, those in folders included, or "-" alone
     size_t num_inputs;
+    struct PieceCounts* counts; // of --train_tokenizer: pieces are counted, not encoded; else NULL
 } PrepareOptions;
 
 // Reads the command line after the program's name and checks that the options fit together. Ends the program with a

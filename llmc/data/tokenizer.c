@@ -1,4 +1,5 @@
 #include "tokenizer.h"
+#include "tokenizer_json.h"
 #include "unicode.h"
 
 uint64_t token_hash(const unsigned char* p, size_t bytes) {
@@ -62,6 +63,7 @@ void tokenizer_free(Tokenizer* t) {
     free(t->offset);
     free(t->slots);
     free(t->pair_id);
+    free(t->is_special);
     memset(t, 0, sizeof *t);
 }
 
@@ -112,7 +114,7 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
     for (int i = 0; i < 1 << 16; i++) { t->pair_id[i] = NO_TOKEN; }
     for (int id = 0; id < t->vocab_size; id++) {
         const unsigned char* token = (const unsigned char*)tokenizer_token(t, id, &bytes);
-        if (id == t->eot) { continue; }
+        if (t->is_special[id]) { continue; }
         uint64_t hash = token_hash(token, bytes);
         TokenSlot* slot = tokenizer_slot(t, token, bytes, hash);
         if (slot->id != NO_TOKEN) { return fail(err, "%s: tokens %d and %d are the same", name, slot->id, id); }
@@ -130,12 +132,56 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
     return true;
 }
 
-bool tokenizer_from_memory(Tokenizer* t, const void* file, size_t size, const char* name, Error* err) {
+// Sets up `t`. The end of text is special, and each token for which specials[id]; NULL: no other.
+static bool tokenizer_setup(Tokenizer* t, const void* file, size_t size, const bool* specials, const char* name,
+                            Error* err) {
     memset(t, 0, sizeof *t);
     t->file = (const unsigned char*)file;
-    if (tokenizer_parse(t, size, name, err) && tokenizer_index(t, name, err)) { return true; }
-    tokenizer_free(t);
-    return false;
+    bool ok = tokenizer_parse(t, size, name, err);
+    if (ok) {
+        t->is_special = alloc_or_die((size_t)t->vocab_size, sizeof *t->is_special, "the tokenizer");
+        if (specials) { memcpy(t->is_special, specials, (size_t)t->vocab_size * sizeof *specials); }
+        t->is_special[t->eot] = true;
+        ok = tokenizer_index(t, name, err);
+    }
+    if (!ok) { tokenizer_free(t); }
+    return ok;
+}
+
+bool tokenizer_from_memory(Tokenizer* t, const void* file, size_t size, const char* name, Error* err) {
+    return tokenizer_setup(t, file, size, NULL, name, err);
+}
+
+bool tokenizer_from_tokens(Tokenizer* t, const TokenBytes* tokens, int vocab_size, int eot, const char* name,
+                           Error* err) {
+    const uint32_t header[4] = {TOKENIZER_MAGIC, 2, (uint32_t)vocab_size, (uint32_t)eot};
+    size_t size = TOKENIZER_HEADER;
+    for (int id = 0; id < vocab_size; id++) {
+        if (tokens[id].count > 255) {
+            return fail(err, "%s: token %d has %zu bytes, 255 is the most", name, id, tokens[id].count);
+        }
+        size += 1 + tokens[id].count;
+    }
+    unsigned char *file = alloc_or_die(size, 1, "the tokenizer"), *p = file + TOKENIZER_HEADER;
+    bool* specials = alloc_or_die((size_t)vocab_size + 1, sizeof *specials, "the tokenizer");
+    memcpy(file, header, sizeof header);
+    for (int id = 0; id < vocab_size; id++) {
+        *p++ = (unsigned char)tokens[id].count;
+        memcpy(p, tokens[id].bytes, tokens[id].count);
+        p += tokens[id].count;
+        specials[id] = tokens[id].is_special;
+    }
+    const bool ok = tokenizer_setup(t, file, size, specials, name, err);
+    free(specials);
+    if (ok) { t->owned = file; }
+    else { free(file); }
+    return ok;
+}
+
+size_t tokenizer_file_size(const Tokenizer* t) {
+    size_t bytes = 0;
+    const char* last = tokenizer_token(t, t->vocab_size - 1, &bytes);
+    return (size_t)((const unsigned char*)last - t->file) + bytes;
 }
 
 bool tokenizer_load(Tokenizer* t, const char* path, Error* err) {
@@ -156,20 +202,32 @@ Tokenizer tokenizer_builtin(void) {
 }
 
 Tokenizer tokenizer_bytes(void) {
-    const char* eot = "<|endoftext|>";
-    uint32_t header[4] = {TOKENIZER_MAGIC, 2, 257, 256};
-    size_t size = TOKENIZER_HEADER + 2 * 256 + 1 + strlen(eot);
-    unsigned char* file = alloc_or_die(size, 1, "the tokenizer");
-    unsigned char* p = file + TOKENIZER_HEADER;
-    memcpy(file, header, sizeof header);
-    for (int b = 0; b < 256; b++) { *p++ = 1; *p++ = (unsigned char)b; }
-    *p++ = (unsigned char)strlen(eot);
-    memcpy(p, eot, strlen(eot));
+    static const char eot[] = "<|endoftext|>";
+    unsigned char byte[256];
+    TokenBytes tokens[257] = {[256] = {eot, strlen(eot), true}};
+    for (int b = 0; b < 256; b++) {
+        byte[b] = (unsigned char)b;
+        tokens[b] = (TokenBytes){&byte[b], 1, false};
+    }
     Tokenizer t;
     Error err;
-    if (!tokenizer_from_memory(&t, file, size, "the tokenizer of bytes", &err)) { fatal("%s", err.text); }
-    t.owned = file;
+    if (!tokenizer_from_tokens(&t, tokens, 257, 256, "the tokenizer of bytes", &err)) { fatal("%s", err.text); }
     return t;
+}
+
+// Returns true if a file begins as a JSON object does.
+static bool begins_as_json(const char* path) {
+    Error err;
+    FILE* f = fopen_regular(path, &err);
+    int c = ' ';
+    while (f && (c == ' ' || c == '\n' || c == '\r' || c == '\t')) { c = getc(f); }
+    if (f) { fclose(f); }
+    return c == '{';
+}
+
+bool tokenizer_read(Tokenizer* t, const char* path, Error* err) {
+    if (is_directory(path)) { return tokenizer_read_folder(t, path, err); }
+    return begins_as_json(path) ? tokenizer_read_json(t, path, err) : tokenizer_load(t, path, err);
 }
 
 Tokenizer tokenizer_open(const char* option) {
@@ -177,7 +235,7 @@ Tokenizer tokenizer_open(const char* option) {
     if (strcmp(option, "bytes") == 0) { return tokenizer_bytes(); }
     Tokenizer t;
     Error err;
-    if (!tokenizer_load(&t, option, &err)) { fatal("--tokenizer is gpt2, bytes or a file: %s", err.text); }
+    if (!tokenizer_read(&t, option, &err)) { fatal("--tokenizer is gpt2, bytes, a file or a folder: %s", err.text); }
     return t;
 }
 
@@ -343,53 +401,4 @@ size_t tokenizer_encode(const Tokenizer* t, const char* text, size_t bytes, Toke
         else { tokenizer_merge_long(t, p, n, out); }
     }
     return out->count - before;
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// the command `tokenize`
-
-void tokenize_text(const Tokenizer* t, FILE* in, FILE* out) {
-    Error err;
-    size_t bytes;
-    char* text = read_stream(in, "the text", &bytes, &err);
-    if (!text) { fatal("tokenize: %s", err.text); }
-    TokenList list = token_list();
-    tokenizer_encode(t, text, bytes, &list);
-    for (size_t i = 0; i < list.count; i++) { fprintf(out, i ? " %d" : "%d", list.ids[i]); }
-    fputc('\n', out);
-    if (fflush(out) != 0 || ferror(out)) { fatal("tokenize: cannot write the ids: %s", strerror(errno)); }
-    token_list_free(&list);
-    free(text);
-}
-
-// Reads the next word, up to white space. Stores what fits into `room`, terminated, unprintable bytes replaced by '?'.
-// Returns the length of the whole word, 0 at the end of the file.
-static size_t tokenize_read_word(FILE* in, char* word, size_t room) {
-    size_t n = 0;
-    for (int c; (c = getc(in)) != EOF;) {
-        bool space = c == ' ' || (c >= '\t' && c <= '\r');
-        if (space && n > 0) { break; }
-        if (space) { continue; }
-        if (n + 1 < room) { word[n] = (char)(c > 32 && c < 127 ? c : '?'); }
-        n++;
-    }
-    word[min_size(n, room - 1)] = 0;
-    return n;
-}
-
-void tokenize_ids(const Tokenizer* t, FILE* in, FILE* out) {
-    char word[24];
-    size_t bytes;
-    for (uint64_t count = 1; (bytes = tokenize_read_word(in, word, sizeof word)) > 0; count++) {
-        bool digits = strspn(word, "0123456789") == bytes; // false if the word did not fit
-        long long id = digits ? strtoll(word, NULL, 10) : -1;
-        const char* token = id <= INT32_MAX ? tokenizer_token(t, (int)id, &bytes) : NULL;
-        if (!token) {
-            fatal("tokenize: word %llu, \"%s%s\", is not a token id: 0 to %d", (unsigned long long)count, word,
-                  bytes < sizeof word ? "" : "...", t->vocab_size - 1);
-        }
-        fwrite(token, 1, bytes, out);
-    }
-    if (ferror(in)) { fatal("tokenize: cannot read the ids: %s", strerror(errno)); }
-    if (fflush(out) != 0 || ferror(out)) { fatal("tokenize: cannot write the text: %s", strerror(errno)); }
 }

@@ -13,7 +13,7 @@
 // load. A piece that is a token itself, as most are, takes one look-up.
 //
 // Any bytes can be encoded, and decode to themselves: what is no UTF-8 counts as characters of class "other", a byte
-// each. Text never gives the end-of-text token, even if it spells <|endoftext|>.
+// each. Text never gives a special token, such as the end of text, even if it spells <|endoftext|>.
 //
 // A const Tokenizer may be used by any number of threads; each has a TokenList of its own.
 #pragma once
@@ -37,11 +37,12 @@ typedef struct {
     int vocab_size, eot;
     int byte_id[256];               // the token of each byte
     unsigned char ascii_class[128]; // unicode_class() of the first code points
-    size_t longest;                 // bytes of the longest token but the end of text
+    size_t longest;                 // bytes of the longest token that is not special
     const unsigned char* file;      // the tokenizer file: the header, then length and bytes of each token
     unsigned char* owned;           // the same, unless it is embedded
     uint32_t* offset;               // [vocab_size] where in `file` a token's bytes begin; the byte before: how many
-    TokenSlot* slots;               // hash table of all tokens but the end of text, linear probing
+    bool* is_special;               // [vocab_size] true for the end of text, and others that text never gives
+    TokenSlot* slots;               // hash table of all tokens that are not special, linear probing
     size_t mask;                    // its size, a power of two, minus 1
     int* pair_id;                   // [65536] the token of two bytes, the first one in the upper half, or NO_TOKEN
 } Tokenizer;
@@ -71,8 +72,26 @@ void tokenizer_free(Tokenizer* t);
 // is nothing to free.
 bool tokenizer_from_memory(Tokenizer* t, const void* file, size_t size, const char* name, Error* err);
 
+// The bytes of a token, 1 to 255.
+typedef struct {
+    const void* bytes;
+    size_t count;
+    bool is_special;
+} TokenBytes;
+
+// The same from tokens in the order of their ids, which need not live longer. The end of text is special.
+bool tokenizer_from_tokens(Tokenizer* t, const TokenBytes* tokens, int vocab_size, int eot, const char* name,
+                           Error* err);
+
+// Returns the size of t->file, which is llm.c's file of this tokenizer.
+size_t tokenizer_file_size(const Tokenizer* t);
+
 // Reads a tokenizer file (llm.c's format, versions 1 and 2). On failure there is nothing to free.
 bool tokenizer_load(Tokenizer* t, const char* path, Error* err);
+
+// Reads a tokenizer of any format: llm.c's file, a tokenizer.json, or a folder (tokenizer_json.h). On failure there is
+// nothing to free.
+bool tokenizer_read(Tokenizer* t, const char* path, Error* err);
 
 // Returns GPT-2's tokenizer, from the file embedded in the program.
 Tokenizer tokenizer_builtin(void);
@@ -80,7 +99,7 @@ Tokenizer tokenizer_builtin(void);
 // Returns the tokenizer of the smallest vocabulary: tokens 0 to 255 are the bytes, 256 is the end of text.
 Tokenizer tokenizer_bytes(void);
 
-// Returns the tokenizer that --tokenizer names: "gpt2" or "", "bytes", or else the path of a tokenizer file. Ends the
+// Returns the tokenizer that --tokenizer names: "gpt2" or "", "bytes", or else a path for tokenizer_read(). Ends the
 // program if that cannot be read.
 Tokenizer tokenizer_open(const char* option);
 
@@ -136,14 +155,3 @@ void tokenizer_merge_long(const Tokenizer* t, const unsigned char* p, size_t byt
 
 // Appends the tokens of a text to `out`; returns how many.
 size_t tokenizer_encode(const Tokenizer* t, const char* text, size_t bytes, TokenList* out);
-
-// ---------------------------------------------------------------------------------------------------------------------
-// the command `tokenize`
-
-// Encodes everything that can be read from `in` and writes the tokens to `out`: decimal ids on one line, separated by
-// spaces. Ends the program if reading or writing fails.
-void tokenize_text(const Tokenizer* t, FILE* in, FILE* out);
-
-// Reads decimal ids, separated by white space, from `in` and writes the bytes of these tokens to `out`. Ends the
-// program if one is no id of the vocabulary, or if reading or writing fails.
-void tokenize_ids(const Tokenizer* t, FILE* in, FILE* out);

@@ -1,7 +1,7 @@
 // The tokenizer against recorded output of tiktoken (test/golden/tokenizer.json), and where there is none (bytes that
 // are no UTF-8, other tokenizer files, damage, work) against its contract.
 #include "llmc/rng.h"
-#include "llmc/data/tokenizer.h"
+#include "llmc/data/tokenize.h"
 #include "llmc/data/unicode.h"
 #include "test/test.h"
 #include <jansson.h>

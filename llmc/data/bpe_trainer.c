@@ -1,0 +1,395 @@
+#include "bpe_trainer.h"
+#include "byte_level.h"
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum {
+    NO_SYMBOL = BPE_MAX_TOKENS - 1, // between two pieces, and where no token begins or ends
+    BLOCK_BYTES = 16,               // of text for each entry of Text.block_piece
+    PARALLEL_PLACES = 16384,        // a merge of fewer places is done by one thread; chosen
+};
+static const uint32_t NO_PAIR = UINT32_MAX;
+
+// All pieces, each with NO_SYMBOL before and behind it. A token of several bytes is written at its first and its last
+// byte, so that both of its neighbours find it.
+typedef struct {
+    uint16_t* symbol;
+    size_t size;
+    const Pieces* pieces;
+    uint32_t* begin;       // [count + 1] of each piece
+    uint32_t* block_piece; // the piece of the first byte of each block, or the one behind it
+    int bytes[BPE_MAX_TOKENS]; // of each token
+} Text;
+
+typedef struct {
+    uint32_t key; // left << 16 | right
+    uint32_t num_places;
+    uint64_t count;
+    uint32_t* places; // where its left token begins, rising
+} Pair;
+
+// A hash table of all pairs, with linear probing.
+typedef struct {
+    Pair* slots;
+    size_t room, used;
+} PairTable;
+
+typedef struct {
+    uint64_t count;
+    uint32_t key;
+} HeapEntry;
+
+// Changes by one merge of (a, b) into x, for each neighbour: (l, a) and (b, r) are gone, (l, x) and (x, r) are new.
+typedef enum { GONE_LEFT, GONE_RIGHT, NEW_LEFT, NEW_RIGHT, NUM_CHANGES } Change;
+
+typedef struct {
+    uint64_t amount[BPE_MAX_TOKENS];
+    uint32_t places[BPE_MAX_TOKENS]; // how many of them, for NEW_LEFT and NEW_RIGHT
+    uint16_t touched[BPE_MAX_TOKENS];
+    int num_touched;
+} Changes;
+
+typedef struct {
+    uint16_t neighbour;
+    uint32_t at;
+} Place;
+
+typedef struct {
+    Changes change[NUM_CHANGES];
+    Place* found[2]; // of NEW_LEFT and NEW_RIGHT
+    size_t num_found[2], room_found[2];
+} Worker;
+
+typedef struct {
+    Text text;
+    PairTable pairs;
+    HeapEntry* heap;
+    size_t heap_count, heap_room;
+    Worker* workers;
+    int num_workers;
+    uint32_t** target; // [BPE_MAX_TOKENS] where the places of a new pair go
+} Trainer;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// pairs
+
+static uint32_t pair_key(unsigned left, unsigned right) { return left << 16 | right; }
+
+// Returns the pair's slot, or the free slot where it would go.
+static Pair* pair_slot(const PairTable* t, uint32_t key) {
+    for (size_t i = (size_t)(mix64(key) & (t->room - 1));; i = (i + 1) & (t->room - 1)) {
+        if (t->slots[i].key == key || t->slots[i].key == NO_PAIR) { return &t->slots[i]; }
+    }
+}
+
+// Makes room for `more` pairs. Pairs that are gone are forgotten.
+static void pairs_reserve(PairTable* t, size_t more) {
+    if (2 * (t->used + more) <= t->room) { return; }
+    PairTable old = *t;
+    size_t alive = 0;
+    for (size_t i = 0; i < old.room; i++) { alive += old.slots[i].key != NO_PAIR && old.slots[i].count > 0; }
+    for (t->room = 1024; t->room < 4 * (alive + more); t->room *= 2) {}
+    t->slots = alloc_or_die(t->room, sizeof *t->slots, "pairs of tokens");
+    t->used = alive;
+    for (size_t i = 0; i < t->room; i++) { t->slots[i].key = NO_PAIR; }
+    for (size_t i = 0; i < old.room; i++) {
+        if (old.slots[i].key != NO_PAIR && old.slots[i].count > 0) { *pair_slot(t, old.slots[i].key) = old.slots[i]; }
+    }
+    free(old.slots);
+}
+
+// Adds a pair, for which there is room, with memory for its places.
+static Pair* pair_add(PairTable* t, uint32_t key, uint64_t count, uint32_t places) {
+    Pair* p = pair_slot(t, key);
+    t->used += p->key == NO_PAIR;
+    *p = (Pair){.key = key, .count = count, .places = alloc_or_die((size_t)places + 1, sizeof(uint32_t), "places")};
+    return p;
+}
+
+static void pair_forget(Pair* p) {
+    free(p->places);
+    p->places = NULL;
+    p->num_places = 0;
+    p->count = 0;
+}
+
+static bool is_before(HeapEntry a, HeapEntry b) { return a.count != b.count ? a.count > b.count : a.key < b.key; }
+
+static void heap_push(Trainer* t, HeapEntry e) {
+    if (t->heap_count == t->heap_room) {
+        t->heap_room = max_size(2 * t->heap_room, 1024);
+        t->heap = realloc_or_die(t->heap, t->heap_room * sizeof *t->heap, "pairs of tokens");
+    }
+    size_t i = t->heap_count++;
+    for (; i > 0 && is_before(e, t->heap[(i - 1) / 2]); i = (i - 1) / 2) { t->heap[i] = t->heap[(i - 1) / 2]; }
+    t->heap[i] = e;
+}
+
+static HeapEntry heap_pop(Trainer* t) {
+    const HeapEntry top = t->heap[0], e = t->heap[--t->heap_count];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < t->heap_count; i = child) {
+        if (child + 1 < t->heap_count && is_before(t->heap[child + 1], t->heap[child])) { child++; }
+        if (!is_before(t->heap[child], e)) { break; }
+        t->heap[i] = t->heap[child];
+    }
+    t->heap[i] = e;
+    return top;
+}
+
+// Returns the most frequent pair; NULL if there is none.
+static Pair* best_pair(Trainer* t) {
+    while (t->heap_count > 0) {
+        const HeapEntry e = heap_pop(t);
+        Pair* p = pair_slot(&t->pairs, e.key);
+        if (p->key == NO_PAIR || p->count == 0) { continue; }
+        if (p->count == e.count) { return p; }
+        heap_push(t, (HeapEntry){p->count, e.key});
+    }
+    return NULL;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// text
+
+static void text_open(Text* text, const Pieces* pieces) {
+    const ByteLevel b = byte_level();
+    uint16_t symbol_of[256];
+    for (int i = 0; i < 256; i++) { symbol_of[b.order[i]] = (uint16_t)i; }
+    text->pieces = pieces;
+    text->size = pieces->num_bytes + pieces->count + 1;
+    text->symbol = alloc_or_die(text->size, sizeof *text->symbol, "the text");
+    text->begin = alloc_or_die(pieces->count + 1, sizeof *text->begin, "the text");
+    text->block_piece = alloc_or_die(text->size / BLOCK_BYTES + 1, sizeof *text->block_piece, "the text");
+    for (int i = 0; i < 256; i++) { text->bytes[i] = 1; }
+    const unsigned char* from = pieces->bytes;
+    uint16_t* to = text->symbol;
+    size_t block = 0;
+    *to++ = NO_SYMBOL;
+    for (size_t i = 0; i < pieces->count; i++) {
+        text->begin[i] = (uint32_t)(to - text->symbol);
+        for (uint32_t k = 0; k < pieces->length[i]; k++) { *to++ = symbol_of[*from++]; }
+        *to++ = NO_SYMBOL;
+        for (; block * BLOCK_BYTES < (size_t)(to - text->symbol); block++) { text->block_piece[block] = (uint32_t)i; }
+    }
+    text->begin[pieces->count] = (uint32_t)text->size;
+}
+
+// Returns the number of the piece that a place is in.
+static uint32_t piece_at(const Text* text, uint32_t at) {
+    uint32_t i = text->block_piece[at / BLOCK_BYTES];
+    while (text->begin[i + 1] <= at) { i++; }
+    return i;
+}
+
+// Finds all pairs of bytes.
+static void find_pairs(Trainer* t) {
+    enum { PAIRS = 1 << 16 };
+    const Text* text = &t->text;
+    uint64_t* count = alloc_or_die(PAIRS, sizeof *count, "pairs of tokens");
+    uint32_t* places = alloc_or_die(PAIRS, sizeof *places, "pairs of tokens");
+    Pair** pair = alloc_or_die(PAIRS, sizeof *pair, "pairs of tokens");
+    for (size_t i = 0; i < text->pieces->count; i++) {
+        for (uint32_t at = text->begin[i]; at + 2 < text->begin[i + 1]; at++) {
+            const unsigned k = (unsigned)text->symbol[at] << 8 | text->symbol[at + 1];
+            count[k] += text->pieces->times[i];
+            places[k]++;
+        }
+    }
+    pairs_reserve(&t->pairs, PAIRS);
+    for (unsigned k = 0; k < PAIRS; k++) {
+        if (count[k] == 0) { continue; }
+        pair[k] = pair_add(&t->pairs, pair_key(k >> 8, k & 255), count[k], places[k]);
+        heap_push(t, (HeapEntry){count[k], pair[k]->key});
+    }
+    for (uint32_t at = 1; at + 1 < text->size; at++) {
+        if (text->symbol[at] == NO_SYMBOL || text->symbol[at + 1] == NO_SYMBOL) { continue; }
+        Pair* p = pair[(unsigned)text->symbol[at] << 8 | text->symbol[at + 1]];
+        p->places[p->num_places++] = at;
+    }
+    free(count);
+    free(places);
+    free(pair);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// one merge
+
+static void add_change(Changes* c, uint16_t neighbour, uint64_t amount, uint32_t places) {
+    if (c->amount[neighbour] == 0) { c->touched[c->num_touched++] = neighbour; }
+    c->amount[neighbour] += amount;
+    c->places[neighbour] += places;
+}
+
+static void add_new(Worker* w, Change which, uint16_t neighbour, uint32_t at, uint64_t times) {
+    const int side = which - NEW_LEFT;
+    if (w->num_found[side] == w->room_found[side]) {
+        w->room_found[side] = max_size(2 * w->room_found[side], 1024);
+        w->found[side] = realloc_or_die(w->found[side], w->room_found[side] * sizeof(Place), "places of pairs");
+    }
+    w->found[side][w->num_found[side]++] = (Place){neighbour, at};
+    add_change(&w->change[which], neighbour, times, 1);
+}
+
+// Replaces `a` at a place and `b` behind it by `x`, if they are still there.
+static void merge_at(Worker* w, Text* text, uint32_t at, uint16_t a, uint16_t b, uint16_t x) {
+    uint16_t* s = text->symbol;
+    const uint32_t middle = at + (uint32_t)text->bytes[a], end = middle + (uint32_t)text->bytes[b];
+    if (s[at] != a || s[middle] != b) { return; }
+    const uint64_t times = text->pieces->times[piece_at(text, at)];
+    const uint16_t left = s[at - 1], right = s[end];
+    s[middle] = NO_SYMBOL; // unless it is the last byte
+    s[at] = s[end - 1] = x;
+    if (left != NO_SYMBOL) {
+        add_change(&w->change[GONE_LEFT], left, times, 0);
+        add_new(w, NEW_LEFT, left, at - (uint32_t)text->bytes[left], times);
+    }
+    if (right != NO_SYMBOL) {
+        add_change(&w->change[GONE_RIGHT], right, times, 0);
+        add_new(w, NEW_RIGHT, right, at, times);
+    }
+}
+
+// Merges at all places of a pair. Each worker takes a range of them that begins with a piece.
+static void merge_places(Trainer* t, const Pair* p, uint16_t x) {
+    const uint16_t a = (uint16_t)(p->key >> 16), b = (uint16_t)p->key;
+    const size_t n = p->num_places, workers = n < PARALLEL_PLACES ? 1 : (size_t)t->num_workers;
+    size_t* first = alloc_or_die(workers + 1, sizeof *first, "places of pairs");
+    for (size_t i = 0; i <= workers; i++) {
+        size_t k = n * i / workers;
+        while (k > 0 && k < n && piece_at(&t->text, p->places[k]) == piece_at(&t->text, p->places[k - 1])) { k++; }
+        first[i] = k;
+    }
+    #pragma omp parallel for schedule(static, 1) if (workers > 1)
+    for (size_t i = 0; i < workers; i++) {
+        for (size_t k = first[i]; k < first[i + 1]; k++) {
+            merge_at(&t->workers[i], &t->text, p->places[k], a, b, x);
+        }
+    }
+    free(first);
+}
+
+// Adds the changes of all workers to those of the first one.
+static void add_up_changes(Trainer* t) {
+    for (int i = 1; i < t->num_workers; i++) {
+        for (int k = 0; k < NUM_CHANGES; k++) {
+            Changes* c = &t->workers[i].change[k];
+            for (int j = 0; j < c->num_touched; j++) {
+                const uint16_t neighbour = c->touched[j];
+                add_change(&t->workers[0].change[k], neighbour, c->amount[neighbour], c->places[neighbour]);
+                c->amount[neighbour] = 0;
+                c->places[neighbour] = 0;
+            }
+            c->num_touched = 0;
+        }
+    }
+}
+
+// Adds the new pairs on one side of x, and empties the list of their places. Those in which x would become part of too
+// long a token are left out.
+static void add_pairs(Trainer* t, Change which, uint16_t x) {
+    const Changes* c = &t->workers[0].change[which];
+    const int side = which - NEW_LEFT;
+    pairs_reserve(&t->pairs, (size_t)c->num_touched);
+    for (int i = 0; i < c->num_touched; i++) {
+        const uint16_t n = c->touched[i];
+        t->target[n] = NULL;
+        if (t->text.bytes[n] + t->text.bytes[x] > BPE_MAX_BYTES) { continue; }
+        Pair* p = pair_add(&t->pairs, which == NEW_LEFT ? pair_key(n, x) : pair_key(x, n), c->amount[n], c->places[n]);
+        p->num_places = c->places[n];
+        t->target[n] = p->places;
+    }
+    for (int w = 0; w < t->num_workers; w++) {
+        for (size_t i = 0; i < t->workers[w].num_found[side]; i++) {
+            const Place place = t->workers[w].found[side][i];
+            if (t->target[place.neighbour]) { *t->target[place.neighbour]++ = place.at; }
+        }
+        t->workers[w].num_found[side] = 0;
+    }
+}
+
+static void take_count(Trainer* t, uint32_t key, uint64_t amount) {
+    Pair* p = pair_slot(&t->pairs, key);
+    if (p->key == NO_PAIR || p->count == 0) { return; } // it would have been too long
+    p->count -= amount;
+    if (p->count == 0) { pair_forget(p); }
+}
+
+// Merges a pair into token x.
+static void merge_pair(Trainer* t, Pair* pair, uint16_t x) {
+    const uint32_t key = pair->key;
+    const uint16_t a = (uint16_t)(key >> 16), b = (uint16_t)key;
+    Changes* change = t->workers[0].change;
+    t->text.bytes[x] = t->text.bytes[a] + t->text.bytes[b];
+    merge_places(t, pair, x);
+    pair_forget(pair);
+    add_up_changes(t);
+    add_pairs(t, NEW_LEFT, x);
+    add_pairs(t, NEW_RIGHT, x);
+    for (int i = 0; i < change[GONE_LEFT].num_touched; i++) {
+        const uint16_t n = change[GONE_LEFT].touched[i];
+        take_count(t, pair_key(n, a), change[GONE_LEFT].amount[n]);
+    }
+    for (int i = 0; i < change[GONE_RIGHT].num_touched; i++) {
+        const uint16_t n = change[GONE_RIGHT].touched[i];
+        take_count(t, pair_key(b, n), change[GONE_RIGHT].amount[n]);
+    }
+    for (int k = 0; k < NUM_CHANGES; k++) {
+        Changes* c = &change[k];
+        for (int i = 0; i < c->num_touched; i++) {
+            const uint16_t n = c->touched[i];
+            const uint32_t new_key = k == NEW_LEFT ? pair_key(n, x) : pair_key(x, n);
+            const Pair* p = k >= NEW_LEFT ? pair_slot(&t->pairs, new_key) : NULL;
+            if (p && p->key == new_key && p->count > 0) { heap_push(t, (HeapEntry){p->count, new_key}); }
+            c->amount[n] = 0;
+            c->places[n] = 0;
+        }
+        c->num_touched = 0;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// all merges
+
+static Trainer* trainer_open(const Pieces* pieces) {
+    Trainer* t = alloc_or_die(1, sizeof *t, "the trainer of the tokenizer");
+    t->num_workers = 1;
+#ifdef _OPENMP
+    t->num_workers = omp_get_max_threads();
+#endif
+    t->workers = alloc_or_die((size_t)t->num_workers, sizeof *t->workers, "the trainer of the tokenizer");
+    t->target = alloc_or_die(BPE_MAX_TOKENS, sizeof *t->target, "the trainer of the tokenizer");
+    text_open(&t->text, pieces);
+    find_pairs(t);
+    return t;
+}
+
+static void trainer_close(Trainer* t) {
+    for (size_t i = 0; i < t->pairs.room; i++) { free(t->pairs.slots[i].places); }
+    for (int i = 0; i < t->num_workers; i++) {
+        free(t->workers[i].found[0]);
+        free(t->workers[i].found[1]);
+    }
+    free(t->pairs.slots);
+    free(t->heap);
+    free(t->workers);
+    free(t->target);
+    free(t->text.symbol);
+    free(t->text.begin);
+    free(t->text.block_piece);
+    free(t);
+}
+
+int bpe_train(BpeMerge* merges, int num_merges, const Pieces* pieces) {
+    Trainer* t = trainer_open(pieces);
+    Progress shown = {.start = 0};
+    int n = 0;
+    for (Pair* p; n < num_merges && (p = best_pair(t)); n++) {
+        merges[n] = (BpeMerge){(uint16_t)(p->key >> 16), (uint16_t)p->key};
+        merge_pair(t, p, (uint16_t)(256 + n));
+        progress(&shown, "%d of %d merges", n + 1, num_merges);
+    }
+    trainer_close(t);
+    return n;
+}

@@ -1,0 +1,11 @@
+// The commands `tokenize`, and `info` of a tokenizer.
+#pragma once
+#include "tokenizer.h"
+
+// Encodes everything that can be read from `in` and writes the tokens to `out`: decimal ids on one line, separated by
+// spaces. Ends the program if reading or writing fails.
+void tokenize_text(const Tokenizer* t, FILE* in, FILE* out);
+
+// Reads decimal ids, separated by white space, from `in` and writes the bytes of these tokens to `out`. Ends the
+// program if one is no id of the vocabulary, or if reading or writing fails.
+void tokenize_ids(const Tokenizer* t, FILE* in, FILE* out);

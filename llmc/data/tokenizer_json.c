@@ -1,0 +1,380 @@
+#include "tokenizer_json.h"
+#include "byte_level.h"
+#include "merges.h"
+#include <jansson.h>
+
+enum { MAX_FILE = 64 << 20 }; // bytes; GPT-2's has 1.4 MB
+
+typedef struct {
+    const char* path; // of the vocabulary, for messages
+    int count;
+    const char** name;   // [count] of each token, in the JSON text
+    bool* is_added;      // [count] stands for its own characters
+    TokenBytes* tokens;  // [count]
+    int (*half)[2];      // [count] the merge that makes it; NO_TOKEN: none
+    unsigned char* memory; // of the tokens' bytes
+    json_t* ids;         // name -> id
+} Vocab;
+
+// A name in a message: at most 60 characters, unprintable ones replaced.
+typedef struct {
+    char text[64];
+} Shown;
+
+static Shown shown(const char* name) {
+    Shown s;
+    size_t n = 0;
+    for (; name[n] && n < 60; n++) { s.text[n] = name[n] > 31 && name[n] < 127 ? name[n] : '?'; }
+    snprintf(s.text + n, sizeof s.text - n, "%s", name[n] ? "..." : "");
+    return s;
+}
+
+// Reads a file that is not larger than any such file; the caller frees it.
+static char* read_bounded(const char* path, size_t* size, Error* err) {
+    const int fd = open_regular(path, size, err);
+    if (fd < 0) { return NULL; }
+    close(fd);
+    if (*size <= MAX_FILE) { return read_file(path, size, err); }
+    fail(err, "%s: %zu bytes; a tokenizer has at most %d", path, *size, MAX_FILE);
+    return NULL;
+}
+
+// Reads a JSON object, a new reference.
+static json_t* read_object(const char* path, Error* err) {
+    size_t size;
+    json_error_t e;
+    char* text = read_bounded(path, &size, err);
+    json_t* object = text ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &e) : NULL;
+    if (text && !object) { fail(err, "%s:%d: %s", path, e.line, shown(e.text).text); }
+    free(text);
+    if (!object || json_is_object(object)) { return object; }
+    json_decref(object);
+    fail(err, "%s: not a JSON object", path);
+    return NULL;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the vocabulary
+
+static void vocab_free(Vocab* v) {
+    free(v->name);
+    free(v->is_added);
+    free(v->tokens);
+    free(v->half);
+    free(v->memory);
+    json_decref(v->ids);
+}
+
+// Names token `id`, which may have that name already.
+static bool vocab_name(Vocab* v, const char* name, const json_t* value, Error* err) {
+    const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (id < 0 || id >= v->count) {
+        return fail(err, "%s: token \"%s\" should have an id from 0 to %d, one for each token", v->path,
+                    shown(name).text, v->count - 1);
+    }
+    if (v->name[id] && strcmp(v->name[id], name)) {
+        return fail(err, "%s: tokens \"%s\" and \"%s\" have the same id, %d", v->path, shown(v->name[id]).text,
+                    shown(name).text, (int)id);
+    }
+    v->name[id] = name;
+    return true;
+}
+
+// Begins a vocabulary from {"name": id, ...} and added_tokens, which may be NULL. Both outlive it.
+static bool vocab_open(Vocab* v, const char* path, const json_t* ids, const json_t* added, Error* err) {
+    const char* name;
+    json_t *value, *token;
+    size_t i;
+    *v = (Vocab){.path = path, .ids = json_copy((json_t*)ids)};
+    json_array_foreach(added, i, token) {
+        const char* content = json_string_value(json_object_get(token, "content"));
+        json_t* id = json_object_get(token, "id");
+        if (!content || !json_is_integer(id)) {
+            return fail(err, "%s: added_tokens: entry %zu has no id or no content", path, i);
+        }
+        if (!json_is_true(json_object_get(token, "special"))) {
+            return fail(err, "%s: added token \"%s\" is not special: it is looked for before text is cut, which is not "
+                             "supported", path, shown(content).text);
+        }
+        const json_t* old = json_object_get(v->ids, content);
+        if (old && !json_equal(old, id)) {
+            return fail(err, "%s: token \"%s\" has two ids", path, shown(content).text);
+        }
+        json_object_set(v->ids, content, id);
+    }
+    const size_t count = json_object_size(v->ids);
+    if (count > TOKENIZER_MAX_VOCAB) { return fail(err, "%s: %zu tokens are too many", path, count); }
+    v->count = (int)count;
+    v->name = alloc_or_die(count + 1, sizeof *v->name, "the tokenizer");
+    v->is_added = alloc_or_die(count + 1, sizeof *v->is_added, "the tokenizer");
+    v->tokens = alloc_or_die(count + 1, sizeof *v->tokens, "the tokenizer");
+    v->half = alloc_or_die(count + 1, sizeof *v->half, "the tokenizer");
+    for (size_t id = 0; id < count; id++) { v->half[id][0] = NO_TOKEN; }
+    json_object_foreach(v->ids, name, value) {
+        if (!vocab_name(v, name, value, err)) { return false; }
+    }
+    json_array_foreach(added, i, token) { v->is_added[json_integer_value(json_object_get(token, "id"))] = true; }
+    return true;
+}
+
+// Adds merge number `i` of `path`, counted from 1. `last`: the token that the one before made.
+static bool vocab_merge(Vocab* v, const char* path, size_t i, const char* left, const char* right, int* last,
+                        Error* err) {
+    char* whole = format("%s%s", left, right);
+    const char* names[3] = {left, right, whole};
+    int id[3];
+    bool ok = true;
+    for (int k = 0; ok && k < 3; k++) {
+        const json_t* value = json_object_get(v->ids, names[k]);
+        id[k] = value ? (int)json_integer_value(value) : NO_TOKEN;
+        if (!value || v->is_added[id[k]]) {
+            ok = fail(err, "%s: merge %zu, \"%s\" and \"%s\": there is no token of text \"%s\"", path, i,
+                      shown(left).text, shown(right).text, shown(names[k]).text);
+        }
+    }
+    if (ok && id[2] <= *last) {
+        ok = fail(err, "%s: merge %zu makes token %d, the one before it %d: not supported, ids must rise in the order "
+                       "of the merges", path, i, id[2], *last);
+    }
+    free(whole);
+    if (!ok) { return false; }
+    v->half[id[2]][0] = id[0];
+    v->half[id[2]][1] = id[1];
+    *last = id[2];
+    return true;
+}
+
+// Finds the bytes of each token.
+static bool vocab_bytes(Vocab* v, Error* err) {
+    enum { MOST = 255 };
+    const ByteLevel b = byte_level();
+    size_t all = 1;
+    for (int id = 0; id < v->count; id++) { all += strlen(v->name[id]); }
+    unsigned char* to = v->memory = alloc_or_die(all, 1, "the tokenizer");
+    for (int id = 0; id < v->count; to += strlen(v->name[id++])) { // a name has no fewer bytes than what it stands for
+        TokenBytes* token = &v->tokens[id];
+        *token = (TokenBytes){to, 0, v->is_added[id]};
+        const bool is_text = !v->is_added[id] && byte_level_decode(&b, v->name[id], to, MOST, &token->count);
+        if (is_text) {
+            token->is_special = token->count > 1 && v->half[id][0] == NO_TOKEN;
+            continue;
+        }
+        token->is_special = true;
+        token->bytes = v->name[id];
+        token->count = strlen(v->name[id]);
+        if (token->count == 0 || token->count > MOST || v->half[id][0] != NO_TOKEN) {
+            return fail(err, "%s: token %d, \"%s\": it should stand for 1 to %d bytes", v->path, id,
+                        shown(v->name[id]).text, MOST);
+        }
+    }
+    return true;
+}
+
+// Returns the end of text: the special token <|endoftext|>, or else the only one; -1 on failure.
+static int vocab_end_of_text(const Vocab* v, Error* err) {
+    int found = -1, specials = 0;
+    for (int id = 0; id < v->count; id++) {
+        if (!v->tokens[id].is_special) { continue; }
+        if (!strcmp(v->name[id], "<|endoftext|>")) { return id; }
+        found = id;
+        specials++;
+    }
+    if (specials == 1) { return found; }
+    fail(err, "%s: which token ends a text? %d tokens are special, none of them is <|endoftext|>", v->path, specials);
+    return -1;
+}
+
+// Makes the tokenizer, when all merges were added.
+static bool vocab_finish(Vocab* v, Tokenizer* t, Error* err) {
+    if (!vocab_bytes(v, err)) { return false; }
+    const int eot = vocab_end_of_text(v, err);
+    if (eot < 0 || !tokenizer_from_tokens(t, v->tokens, v->count, eot, v->path, err)) { return false; }
+    for (int id = 0; id < v->count; id++) {
+        int half[2];
+        if (v->half[id][0] == NO_TOKEN) { continue; }
+        if (tokenizer_halves(t, id, half) && half[0] == v->half[id][0] && half[1] == v->half[id][1]) { continue; }
+        fail(err, "%s: token %d, \"%s\": its bytes do not become it by the merges before its own: not supported",
+             v->path, id, shown(v->name[id]).text);
+        tokenizer_free(t);
+        return false;
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// tokenizer.json
+
+static bool is_text(const json_t* value, const char* text) {
+    return json_is_string(value) && !strcmp(json_string_value(value), text);
+}
+
+static bool is_null(const json_t* value) { return !value || json_is_null(value); }
+
+// Returns true for GPT-2's pattern, in either of the two ways in which it is written.
+static bool is_gpt2_pattern(const json_t* pattern) {
+    static const char rest[] = "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+    static const char* const contractions[] = {"'s|'t|'re|'ve|'m|'ll|'d", "'(?:[sdmt]|ll|ve|re)"};
+    const char* text = json_string_value(json_object_get(pattern, "Regex"));
+    for (int i = 0; text && i < 2; i++) {
+        const size_t n = strlen(contractions[i]);
+        if (!strncmp(text, contractions[i], n) && !strcmp(text + n, rest)) { return true; }
+    }
+    return false;
+}
+
+// Fails unless text is cut by GPT-2's pattern: ByteLevel, or Split by the pattern and then ByteLevel without one.
+static bool check_pre_tokenizer(const json_t* p, const char* path, Error* err) {
+    const json_t* list = is_text(json_object_get(p, "type"), "Sequence") ? json_object_get(p, "pretokenizers") : NULL;
+    const size_t count = list ? json_array_size(list) : 1;
+    const json_t* last = list ? json_array_get(list, count - 1) : p;
+    const json_t* split = count == 2 ? json_array_get(list, 0) : NULL;
+    if (count > 2 || !is_text(json_object_get(last, "type"), "ByteLevel") ||
+        (split && !is_text(json_object_get(split, "type"), "Split"))) {
+        return fail(err, "%s: pre_tokenizer: only ByteLevel, or Split and ByteLevel, are supported", path);
+    }
+    if (json_is_true(json_object_get(last, "add_prefix_space"))) {
+        return fail(err, "%s: pre_tokenizer: add_prefix_space, a space before each text, is not supported", path);
+    }
+    const bool splits_itself = !json_is_false(json_object_get(last, "use_regex"));
+    if (split ? !splits_itself && is_gpt2_pattern(json_object_get(split, "pattern")) &&
+                    is_text(json_object_get(split, "behavior"), "Isolated") &&
+                    !json_is_true(json_object_get(split, "invert"))
+              : splits_itself) {
+        return true;
+    }
+    return fail(err, "%s: pre_tokenizer: text is not cut by GPT-2's pattern: not supported", path);
+}
+
+// Fails for what this program does not compute.
+static bool check_kind(const json_t* root, const char* path, Error* err) {
+    const json_t *model = json_object_get(root, "model"), *type = json_object_get(model, "type");
+    static const char* const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    if (!json_is_object(model)) { return fail(err, "%s: no \"model\": not a tokenizer.json", path); }
+    if (type && !is_text(type, "BPE")) {
+        const char* name = json_string_value(type);
+        return fail(err, "%s: model %s: only byte-level BPE is supported", path, shown(name ? name : "?").text);
+    }
+    if (!is_null(json_object_get(root, "normalizer"))) {
+        return fail(err, "%s: its normalizer changes text before it is cut: not supported", path);
+    }
+    if (!is_null(json_object_get(model, "dropout"))) { return fail(err, "%s: dropout of merges: not supported", path); }
+    for (int i = 0; i < 2; i++) {
+        const json_t* affix = json_object_get(model, affixes[i]);
+        if (!is_null(affix) && !is_text(affix, "")) { return fail(err, "%s: %s: not supported", path, affixes[i]); }
+    }
+    if (!json_is_object(json_object_get(model, "vocab"))) { return fail(err, "%s: model: no vocab", path); }
+    if (!json_is_array(json_object_get(model, "merges"))) { return fail(err, "%s: model: no merges", path); }
+    return check_pre_tokenizer(json_object_get(root, "pre_tokenizer"), path, err);
+}
+
+// Adds a merge "LEFT RIGHT", which is changed.
+static bool merge_line(Vocab* v, const char* path, size_t i, char* line, int* last, Error* err) {
+    char* space = strchr(line, ' ');
+    if (!space || strchr(space + 1, ' ')) {
+        return fail(err, "%s: merge %zu, \"%s\": not two tokens with a space between", path, i, shown(line).text);
+    }
+    *space = 0;
+    return vocab_merge(v, path, i, line, space + 1, last, err);
+}
+
+static bool add_merges(Vocab* v, const json_t* merges, Error* err) {
+    int last = NO_TOKEN;
+    size_t i;
+    json_t* merge;
+    bool ok = true;
+    json_array_foreach(merges, i, merge) {
+        const char *left = json_string_value(json_array_get(merge, 0)),
+                   *right = json_string_value(json_array_get(merge, 1));
+        if (json_is_string(merge)) {
+            char* line = format("%s", json_string_value(merge));
+            ok = merge_line(v, v->path, i + 1, line, &last, err);
+            free(line);
+        } else if (left && right && json_array_size(merge) == 2) {
+            ok = vocab_merge(v, v->path, i + 1, left, right, &last, err);
+        } else {
+            ok = fail(err, "%s: merge %zu: neither a text nor a pair of texts", v->path, i + 1);
+        }
+        if (!ok) { break; }
+    }
+    return ok;
+}
+
+bool tokenizer_read_json(Tokenizer* t, const char* path, Error* err) {
+    Vocab v = {.count = 0};
+    json_t* root = read_object(path, err);
+    const json_t* model = json_object_get(root, "model");
+    const bool ok = root && check_kind(root, path, err) &&
+                    vocab_open(&v, path, json_object_get(model, "vocab"), json_object_get(root, "added_tokens"), err) &&
+                    add_merges(&v, json_object_get(model, "merges"), err) && vocab_finish(&v, t, err);
+    vocab_free(&v);
+    json_decref(root);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// vocab.json and merges.txt
+
+static bool add_merge_lines(Vocab* v, const char* path, Error* err) {
+    size_t size, i = 1;
+    char* text = read_bounded(path, &size, err);
+    int last = NO_TOKEN;
+    bool ok = text != NULL;
+    if (ok && strlen(text) != size) { ok = fail(err, "%s: not a text: it has a byte 0", path); }
+    for (char *line = text, *end; ok && *line; line = end) {
+        end = line + strcspn(line, "\n");
+        if (*end) { *end++ = 0; }
+        const size_t length = strlen(line);
+        if (length > 0 && line[length - 1] == '\r') { line[length - 1] = 0; }
+        if (line == text && !strncmp(line, "#version", 8)) { continue; }
+        if (*line) { ok = merge_line(v, path, i++, line, &last, err); }
+    }
+    free(text);
+    return ok;
+}
+
+bool tokenizer_read_vocab(Tokenizer* t, const char* vocab_path, const char* merges_path, Error* err) {
+    Vocab v = {.count = 0};
+    json_t* ids = read_object(vocab_path, err);
+    const bool ok = ids && vocab_open(&v, vocab_path, ids, NULL, err) && add_merge_lines(&v, merges_path, err) &&
+                    vocab_finish(&v, t, err);
+    vocab_free(&v);
+    json_decref(ids);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// folders
+
+// Returns the path of a file in a folder, which the caller frees; NULL if there is none.
+static char* file_in(const char* folder, const char* file) {
+    char* path = format("%s/%s", folder, file);
+    if (path_exists(path)) { return path; }
+    free(path);
+    return NULL;
+}
+
+bool folder_has_tokenizer(const char* folder) {
+    static const char* const files[] = {"tokenizer.json", "vocab.json", "tokenizer.bin"};
+    bool found = false;
+    for (int i = 0; i < 3 && !found; i++) {
+        char* path = file_in(folder, files[i]);
+        found = path != NULL;
+        free(path);
+    }
+    return found;
+}
+
+bool tokenizer_read_folder(Tokenizer* t, const char* folder, Error* err) {
+    char *json = file_in(folder, "tokenizer.json"), *vocab = file_in(folder, "vocab.json"),
+         *bin = file_in(folder, "tokenizer.bin"), *merges = format("%s/merges.txt", folder);
+    const bool ok = json    ? tokenizer_read_json(t, json, err)
+                    : vocab ? tokenizer_read_vocab(t, vocab, merges, err)
+                    : bin   ? tokenizer_load(t, bin, err)
+                            : fail(err, "%s: neither tokenizer.json, nor vocab.json and merges.txt, nor tokenizer.bin "
+                                        "is there", folder);
+    free(json);
+    free(vocab);
+    free(bin);
+    free(merges);
+    return ok;
+}
