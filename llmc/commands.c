@@ -77,9 +77,10 @@ int generate_command(const Config* asked, const Backend* b, const char* dtype) {
     Config* c = &with_run;
     char* folder = weights_folder(c);
     take_data_options(c, folder);
+    take_folder_tokenizer(c, folder);
     open_device(b, c, dtype, &alone);
     if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
-    if (!open_tokenizer(&tokenizer, c, &plan.shape)) {
+    if (!open_tokenizer(&tokenizer, c, &plan.shape, folder)) {
         usage_error("generate needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE");
     }
     json_t* state = folder && config_source(c, "tokenizer") < FROM_FILE ? folder_state(folder) : NULL;
@@ -164,6 +165,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     char* folder = share_text(comm, comm->rank == 0 ? weights_folder(c) : NULL); // another rank might find a newer one
     const char* what = folder ? folder : "random weights";
     take_data_options(c, folder);
+    take_folder_tokenizer(c, folder);
     check_same_run(comm, c, NULL);
     open_device(b, c, dtype, comm);
     if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
@@ -173,7 +175,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     if (c->stride > plan.T) {
         usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);
     }
-    const bool has_tokenizer = scores && open_tokenizer(&tokenizer, c, &plan.shape);
+    const bool has_tokenizer = scores && open_tokenizer(&tokenizer, c, &plan.shape, folder);
     if (scores) { sets = open_scored_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
     else if (!dataset_open(&data, "--val_data", c->val_data, c->data_format, plan.T, plan.shape.vocab_size, &err)) {
         fatal("%s", err.text);

@@ -165,6 +165,20 @@ static void note_best(TrainRun* run) {
     s->best_loss = run->val_loss;
 }
 
+// Returns the tokenizer's files for a checkpoint, made by the first call; NULL if there is no tokenizer, or the files
+// cannot hold it.
+static const TokenizerFiles* tokenizer_files(TrainRun* run) {
+    Error err;
+    const int T = run->model.config.max_seq_len;
+    if (!run->has_tokenizer) { return NULL; }
+    if (run->tokenizer_files.text[0] ||
+        tokenizer_files_make(&run->tokenizer_files, &run->tokenizer, T, run->config->tokenizer, &err)) {
+        return &run->tokenizer_files;
+    }
+    logger_notice(&run->log, "warning: a checkpoint without a tokenizer: %s", err.text);
+    return NULL;
+}
+
 void train_save(TrainRun* run) {
     Error err;
     const Config* c = run->config;
@@ -181,7 +195,8 @@ void train_save(TrainRun* run) {
     const int eot = run->has_tokenizer ? run->tokenizer.eot : -1;
     float* blocks = strcmp(c->save_async, "0") ? saver_blocks(&run->saver, &run->optimizer) : NULL;
     if (!blocks && !strcmp(c->save_async, "1")) { fatal("--save_async 1: no host memory for a copy of the weights"); }
-    const Snapshot snapshot = snapshot_take(&run->optimizer, &run->state, &run->plan, c, eot, blocks);
+    Snapshot snapshot = snapshot_take(&run->optimizer, &run->state, &run->plan, c, eot, blocks);
+    snapshot.tokenizer = tokenizer_files(run);
     saver_begin(&run->saver, c->out, &snapshot);
     train_look_at_save(run);
 }

@@ -2,6 +2,7 @@
 #include "eval/text.h"
 #include "autotune.h"
 #include "comm/consistency.h"
+#include "data/tokenizer_json.h"
 #include "files/json.h"
 #include "generate.h"
 #include "weights.h"
@@ -124,11 +125,20 @@ int* open_batches(const Backend* b, int B, int T) {
     return b->host_alloc(dataloader_ints(B, T) * sizeof(int), "batches of tokens");
 }
 
-bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m) {
+void take_folder_tokenizer(Config* c, const char* folder) {
     Error err;
-    if (!strcmp(c->tokenizer, "none")) { return false; }
-    *t = tokenizer_open(c->tokenizer);
-    if (!tokenizer_fits(t, m, c->tokenizer, &err)) { fatal("%s", err.text); }
+    if (!folder || config_source(c, "tokenizer") >= FROM_CHECKPOINT || !folder_has_tokenizer(folder)) { return; }
+    if (!config_set(c, config_find("tokenizer"), folder, FROM_CHECKPOINT, &err)) { fatal("%s", err.text); }
+}
+
+bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m, const char* folder) {
+    Error err;
+    const char* option = c->tokenizer;
+    if (!strcmp(option, "none")) { return false; }
+    const bool is_built_in = !*option || !strcmp(option, "gpt2") || !strcmp(option, "bytes");
+    const bool is_recorded = config_source(c, "tokenizer") == FROM_CHECKPOINT && !is_built_in;
+    *t = tokenizer_open(folder && is_recorded && folder_has_tokenizer(folder) ? folder : option);
+    if (!tokenizer_fits(t, m, option, &err)) { fatal("%s", err.text); }
     return true;
 }
 
@@ -178,7 +188,7 @@ static void plan_steps(TrainRun* run) {
     }
 }
 
-static void open_data(TrainRun* run) {
+static void open_data(TrainRun* run, const char* folder) {
     Error err;
     const Config* c = run->config;
     const int T = run->plan.T, V = run->plan.shape.vocab_size;
@@ -194,7 +204,7 @@ static void open_data(TrainRun* run) {
         (!dataset_verify(&run->train_data, &err) || (run->has_val && !dataset_verify(&run->val_data, &err)))) {
         fatal("--verify_data: %s", err.text);
     }
-    run->has_tokenizer = open_tokenizer(&run->tokenizer, c, &run->plan.shape);
+    run->has_tokenizer = open_tokenizer(&run->tokenizer, c, &run->plan.shape, folder);
     if (c->eval_every > 0) {
         const Tokenizer* t = run->has_tokenizer ? &run->tokenizer : NULL;
         run->test_sets = open_test_sets(c, t, &run->plan, &run->num_test_sets);
@@ -420,6 +430,7 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     json_t* state;
     char* checkpoint = open_checkpoint(run, &state);
     const char* folder = checkpoint ? checkpoint : init_folder(c);
+    take_folder_tokenizer(c, checkpoint ? NULL : folder);
     check_same_run(comm, c, state);
     open_device(b, c, dtype, comm);
     if (!plan_make(&run->plan, b, dtype, c, folder, comm, &err)) { usage_error("%s", err.text); }
@@ -429,7 +440,7 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, c->loss_scale_every, &err)) {
         usage_error("%s", err.text);
     }
-    open_data(run);
+    open_data(run, folder);
     check_same_data(comm, run->train_data.hash, run->has_val ? run->val_data.hash : 0,
                     test_sets_hash(run->test_sets, run->num_test_sets));
     check_data(run, checkpoint, state);
@@ -472,6 +483,7 @@ int train_close(TrainRun* run) {
     test_sets_close(run->test_sets, run->num_test_sets);
     b->host_free(run->train_memory);
     if (run->has_tokenizer) { tokenizer_free(&run->tokenizer); }
+    tokenizer_files_free(&run->tokenizer_files);
     b->host_free(run->mailbox);
     optimizer_free(&run->optimizer);
     gpt2_free(&run->model);

@@ -3,7 +3,7 @@
 #pragma once
 #include "data/dataloader.h"
 #include "data/dataset.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer_save.h"
 #include "eval/test_set.h"
 #include "files/checkpoint.h"
 #include "files/saver.h"
@@ -34,6 +34,7 @@ typedef struct {
     Mailbox* mailbox;
     Tokenizer tokenizer;
     bool has_tokenizer; // not with --tokenizer none
+    TokenizerFiles tokenizer_files; // for the checkpoints, from the first save on
     Dataset train_data, val_data;
     DataLoader loader;
     EvalLoader val;
@@ -78,9 +79,14 @@ int train_close(TrainRun* run);
 // frees them.
 int* open_batches(const Backend* b, int B, int T);
 
-// Opens --tokenizer, which tokenizer_free() closes; returns false if that is "none". Ends the program if it has ids
-// that the model does not have.
-bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m);
+// Sets --tokenizer, if neither the user nor a checkpoint did, to the folder that the weights come from (NULL: random
+// weights) if that has a tokenizer.
+void take_folder_tokenizer(Config* c, const char* folder);
+
+// Opens --tokenizer, which tokenizer_free() closes; returns false if that is "none". A file that the run in the
+// checkpoint `folder` had is not read again: the checkpoint has a copy. Ends the program if the tokenizer has ids that
+// the model does not have.
+bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m, const char* folder);
 
 // Opens --eval_data for a planned model, which test_sets_close() closes; t NULL: there is no tokenizer. Sets *count, 0
 // if the option is empty, and ends the program if a file cannot be read.

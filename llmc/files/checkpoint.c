@@ -229,16 +229,21 @@ bool state_save(const char* folder, json_t* state, Error* err) {
     return ok;
 }
 
-// Adds the checksums of the JSON files, which were read back when they were written.
-static bool sum_json_files(Sums* sums, const char* folder, Error* err) {
+// Adds the checksums of files that were read back when they were written.
+static bool sum_files(Sums* sums, const char* folder, const char* const* files, int count, Error* err) {
     bool ok = true;
-    for (int i = 2; ok && i < NUM_CHECKPOINT_FILES; i++) { // the two before have tensors
-        char hex[BLAKE2B_HEX + 1], *path = format("%s/%s", folder, CHECKPOINT_FILES[i]);
+    for (int i = 0; ok && i < count; i++) {
+        char hex[BLAKE2B_HEX + 1], *path = format("%s/%s", folder, files[i]);
         ok = sum_file(path, 0, hex, err);
-        if (ok) { sums_set(sums, CHECKPOINT_FILES[i], hex); }
+        if (ok) { sums_set(sums, files[i], hex); }
         free(path);
     }
     return ok;
+}
+
+static bool write_tokenizer(const TokenizerFiles* files, const char* folder, Sums* sums, Error* err) {
+    return !files || (tokenizer_files_write(files, folder, err) &&
+                      sum_files(sums, folder, TOKENIZER_FILES, NUM_TOKENIZER_FILES, err));
 }
 
 // Reads a file back, from the disk if the system lets go of its copy in memory, and compares it with what was written.
@@ -282,10 +287,13 @@ static bool write_folder(const char* folder, const Snapshot* snapshot, Error* er
     char* sums_path = format("%s/%s", folder, CHECKPOINT_SUMS);
     Sums sums = {.list = NULL};
     json_t *checksums = write_tensors(folder, snapshot, &sums, err), *state = json_copy(snapshot->state);
-    bool ok = checksums && hf_save_config(folder, &snapshot->optimizer->model->config, snapshot->eot, err);
+    bool ok = checksums && hf_save_config(folder, &snapshot->optimizer->model->config, snapshot->eot, err) &&
+              write_tokenizer(snapshot->tokenizer, folder, &sums, err);
     if (ok) {
         json_object_set(state, "checksums", checksums);
-        ok = state_save(folder, state, err) && sum_json_files(&sums, folder, err) && sums_save(&sums, sums_path, err) &&
+        ok = state_save(folder, state, err) && // the two files before have tensors
+             sum_files(&sums, folder, CHECKPOINT_FILES + 2, NUM_CHECKPOINT_FILES - 2, err) &&
+             sums_save(&sums, sums_path, err) &&
              read_back(&sums, folder, CHECKPOINT_FILES[0], err) && read_back(&sums, folder, CHECKPOINT_FILES[1], err) &&
              sync_parent(sums_path, err);
     }
@@ -302,15 +310,18 @@ void checkpoint_hand_over(const Optimizer* o) { // in the order of snapshot_take
     optimizer_whole(o, o->v);
 }
 
-// Returns the bytes that a checkpoint takes, rounded up: masters and two moments, and a little for the rest.
-static size_t checkpoint_bytes(const GPT2* g) {
-    return 3 * g->params_table.size * sizeof(float) + ((size_t)1 << 20);
+// Returns the bytes that a checkpoint takes, rounded up: masters and two moments, the tokenizer, and a little for the
+// rest.
+static size_t checkpoint_bytes(const Snapshot* s) {
+    size_t bytes = 3 * s->optimizer->model->params_table.size * sizeof(float) + ((size_t)1 << 20);
+    for (int i = 0; s->tokenizer && i < NUM_TOKENIZER_FILES; i++) { bytes += s->tokenizer->size[i]; }
+    return bytes;
 }
 
-static bool checkpoint_room(const char* out, const GPT2* g, Error* err) {
+static bool checkpoint_room(const char* out, const Snapshot* s, Error* err) {
     struct statvfs v;
     if (statvfs(out, &v) != 0) { return fail(err, "%s: %s", out, strerror(errno)); }
-    const size_t room = (size_t)v.f_bavail * v.f_frsize, need = checkpoint_bytes(g);
+    const size_t room = (size_t)v.f_bavail * v.f_frsize, need = checkpoint_bytes(s);
     if (room >= need) { return true; }
     return fail(
         err,
@@ -357,7 +368,7 @@ void snapshot_free(Snapshot* snapshot) {
 
 char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err) {
     char *path = checkpoint_path(out, snapshot->step), *temporary = format("%s/.tmp-step_%08lld", out, snapshot->step);
-    bool ok = checkpoint_room(out, snapshot->optimizer->model, err) && make_directories(temporary, err) &&
+    bool ok = checkpoint_room(out, snapshot, err) && make_directories(temporary, err) &&
               write_folder(temporary, snapshot, err);
     if (ok && path_exists(path)) { checkpoint_set_aside(path, "replaced"); } // not this run's: it saves a step once
     if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }

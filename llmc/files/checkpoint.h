@@ -4,6 +4,7 @@
 //   model.safetensors, config.json, generation_config.json    see huggingface.h
 //   optimizer.safetensors                                     both moments, m.* and v.*, in our layout
 //   state.json                                                TrainState, the run's options, a checksum of each tensor
+//   vocab.json, merges.txt, tokenizer.json, ...               the tokenizer, if there is one (data/tokenizer_save.h)
 //   checkpoint.b2sums                                         checksums of the files above (sums.h)
 //
 // A checkpoint is written under another name (.tmp-*), synced, read back and renamed, so that a folder under its own
@@ -15,6 +16,7 @@
 #include "../loss_scale.h"
 #include "../optimizer.h"
 #include "../plan.h"
+#include "../data/tokenizer_save.h"
 #include "../log/outlier.h"
 #include "checkpoint_folders.h"
 #include <jansson.h>
@@ -22,7 +24,7 @@
 enum { CHECKPOINT_FORMAT = 1, NUM_CHECKPOINT_FILES = 5 };
 
 extern const char CHECKPOINT_SUMS[]; // the file of checksums
-extern const char* const CHECKPOINT_FILES[NUM_CHECKPOINT_FILES]; // all others; those with tensors first
+extern const char* const CHECKPOINT_FILES[NUM_CHECKPOINT_FILES]; // that each has; those with tensors first
 
 // State of a run, besides parameters and moments.
 typedef struct {
@@ -105,6 +107,7 @@ typedef struct {
     json_t* state;              // state.json, but for its checksums
     long long step;
     int eot;
+    const TokenizerFiles* tokenizer; // NULL: none. Set by the caller, and must live until snapshot_free()
     KeepRule keep;
 } Snapshot;
 

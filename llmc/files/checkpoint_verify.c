@@ -74,6 +74,21 @@ static bool verify_files(const char* folder, const char* const* files, int count
     return ok;
 }
 
+// Verifies the files that not every checkpoint has: those of the tokenizer.
+static bool verify_others(const char* folder, const json_t* state, Error* err) {
+    Sums sums;
+    bool ok = load_sums(&sums, folder, state, err);
+    for (size_t i = 0; ok && i < sums.count; i++) {
+        bool is_checked = false;
+        for (int k = 0; k < NUM_CHECKPOINT_FILES; k++) {
+            is_checked = is_checked || !strcmp(sums.list[i].name, CHECKPOINT_FILES[k]);
+        }
+        ok = is_checked || sums_verify(&sums, folder, sums.list[i].name, err);
+    }
+    sums_free(&sums);
+    return ok;
+}
+
 bool checkpoint_verify_file(const char* folder, const char* file, json_t* state, Error* err) {
     return verify_files(folder, &file, 1, state, err);
 }
@@ -82,7 +97,7 @@ json_t* checkpoint_verify(const char* folder, Error* err) {
     GPT2Config ignored;
     json_t* state = checkpoint_read_state(folder, err);
     if (!state) { return NULL; }
-    if (verify_files(folder, CHECKPOINT_FILES, NUM_CHECKPOINT_FILES, state, err) &&
+    if (verify_files(folder, CHECKPOINT_FILES, NUM_CHECKPOINT_FILES, state, err) && verify_others(folder, state, err) &&
         hf_load_config(folder, false, &ignored, err)) {
         return state;
     }

@@ -112,12 +112,12 @@ static bool save_in(const char* folder, const char* file, const json_t* value, E
 bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err) {
     json_t* id = eot >= 0 && eot < m->vocab_size ? json_integer(eot) : json_null();
     json_t* config = json_pack(
-        "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:n, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:O, s:O}",
+        "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:n, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:O, s:O}",
         "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new", "vocab_size",
-        m->vocab_size, "n_positions", m->max_seq_len, "n_embd", m->channels, "n_layer", m->num_layers, "n_head",
-        m->num_heads, "n_inner", "layer_norm_epsilon", 1e-5, "initializer_range", 0.02, "resid_pdrop", 0.0,
-        "embd_pdrop", 0.0, "attn_pdrop", 0.0, "tie_word_embeddings", 1, "scale_attn_weights", 1, "use_cache", 1,
-        "torch_dtype", "float32", "bos_token_id", id, "eos_token_id", id);
+        m->vocab_size, "n_positions", m->max_seq_len, "n_ctx", m->max_seq_len, "n_embd", m->channels, "n_layer",
+        m->num_layers, "n_head", m->num_heads, "n_inner", "layer_norm_epsilon", 1e-5, "initializer_range", 0.02,
+        "resid_pdrop", 0.0, "embd_pdrop", 0.0, "attn_pdrop", 0.0, "tie_word_embeddings", 1, "scale_attn_weights", 1,
+        "use_cache", 1, "torch_dtype", "float32", "bos_token_id", id, "eos_token_id", id);
     json_t* generation =
         json_pack("{s:b, s:i, s:O, s:O}", "do_sample", 1, "top_k", 50, "bos_token_id", id, "eos_token_id", id);
     if (!config || !generation) { fatal("out of memory: config.json"); }
