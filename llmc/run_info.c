@@ -1,5 +1,7 @@
 #include "run_info.h"
 #include "data/describe_tokens.h"
+#include "data/tokenize.h"
+#include "data/tokenizer_json.h"
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "log/html.h"
@@ -169,12 +171,22 @@ static void print_end(const Run* run, const char* folder) {
     else { printf("not recorded: it was killed, or lost its machine; --resume auto continues it\n"); }
 }
 
+// Returns true for the file of a tokenizer, and for a folder with one that is not a run's.
+static bool is_tokenizer(const char* path) {
+    if (!is_directory(path)) { return path_exists(path) && is_tokenizer_file(path); }
+    char* metrics = format("%s/metrics.jsonl", path);
+    const bool is_run = path_exists(metrics);
+    free(metrics);
+    return !is_run && folder_has_tokenizer(path);
+}
+
 int run_info_command(const Config* c) {
     bool is_whole = true;
     for (int i = 0; i < c->num_args; i++) {
         Error err;
         Run run;
         const char* folder = c->args[i];
+        if (is_tokenizer(folder)) { tokenizer_print_info(folder); continue; }
         if (path_exists(folder) && !is_directory(folder)) {
             const bool is_described = describe_tokens(folder, c->data_format, &err);
             if (!is_described) { notice("error: %s", err.text); }

@@ -1,4 +1,5 @@
-// `info FOLDER...`: sums up training runs from what they have left in their folders. `info FILE...`: token files.
+// `info FOLDER...`: sums up training runs from what they have left in their folders, or describes tokenizers
+// (data/tokenize.h). `info FILE...`: token files and tokenizers.
 #pragma once
 #include "config.h"
 

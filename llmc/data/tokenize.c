@@ -1,4 +1,6 @@
 #include "tokenize.h"
+#include "merges.h"
+#include <inttypes.h>
 
 void tokenize_text(const Tokenizer* t, FILE* in, FILE* out) {
     Error err;
@@ -44,4 +46,47 @@ void tokenize_ids(const Tokenizer* t, FILE* in, FILE* out) {
     }
     if (ferror(in)) { fatal("tokenize: cannot read the ids: %s", strerror(errno)); }
     if (fflush(out) != 0 || ferror(out)) { fatal("tokenize: cannot write the text: %s", strerror(errno)); }
+}
+
+// Prints a token as a C string.
+static void print_token(const char* token, size_t bytes) {
+    putchar('"');
+    for (size_t i = 0; i < bytes; i++) {
+        const unsigned char c = (unsigned char)token[i];
+        if (c == '"' || c == '\\') { printf("\\%c", c); }
+        else if (c >= 32 && c < 127) { putchar(c); }
+        else { printf("\\x%02x", c); }
+    }
+    putchar('"');
+}
+
+void tokenizer_print_info(const char* path) {
+    enum { MOST_SHOWN = 8 };
+    Tokenizer t;
+    Error err;
+    if (!tokenizer_read(&t, path, &err)) { fatal("info %s", err.text); }
+    int merges = 0, bytes = 0, specials = 0, half[2], longest = t.byte_id[0];
+    size_t n, most = 1;
+    for (int id = 0; id < t.vocab_size; id++) {
+        tokenizer_token(&t, id, &n);
+        merges += tokenizer_halves(&t, id, half);
+        bytes += n == 1 && !t.is_special[id];
+        specials += t.is_special[id];
+        if (!t.is_special[id] && n > most) { most = n, longest = id; }
+    }
+    printf("tokenizer   %s\ntokens      %d: %d bytes, %d merges, %d special", path, t.vocab_size, bytes, merges, specials);
+    const int others = t.vocab_size - bytes - merges - specials;
+    if (others > 0) { printf(", %d that only whole words give", others); }
+    printf("\nlongest     token %d, %zu bytes: ", longest, most);
+    print_token(tokenizer_token(&t, longest, &n), most);
+    printf("\nend of text token %d\nspecial     ", t.eot);
+    for (int id = 0, shown = 0; id < t.vocab_size && shown <= MOST_SHOWN; id++) {
+        if (!t.is_special[id]) { continue; }
+        if (shown++ == MOST_SHOWN) { printf("  ..."); break; }
+        printf("%s%d ", shown > 1 ? "  " : "", id);
+        const char* token = tokenizer_token(&t, id, &n);
+        print_token(token, n);
+    }
+    printf("\nhash        %016" PRIx64 "\n", tokenizer_hash(&t));
+    tokenizer_free(&t);
 }

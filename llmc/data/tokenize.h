@@ -9,3 +9,7 @@ void tokenize_text(const Tokenizer* t, FILE* in, FILE* out);
 // Reads decimal ids, separated by white space, from `in` and writes the bytes of these tokens to `out`. Ends the
 // program if one is no id of the vocabulary, or if reading or writing fails.
 void tokenize_ids(const Tokenizer* t, FILE* in, FILE* out);
+
+// Prints the numbers of tokens, the end of text, the special tokens and the hash of the tokenizer at `path`
+// (tokenizer_read). Ends the program if it cannot be read.
+void tokenizer_print_info(const char* path);

@@ -225,6 +225,15 @@ static bool begins_as_json(const char* path) {
     return c == '{';
 }
 
+bool is_tokenizer_file(const char* path) {
+    Error err;
+    uint32_t magic = 0;
+    FILE* f = fopen_regular(path, &err);
+    const bool is_read = f && fread(&magic, sizeof magic, 1, f) == 1;
+    if (f) { fclose(f); }
+    return (is_read && magic == TOKENIZER_MAGIC) || begins_as_json(path);
+}
+
 bool tokenizer_read(Tokenizer* t, const char* path, Error* err) {
     if (is_directory(path)) { return tokenizer_read_folder(t, path, err); }
     return begins_as_json(path) ? tokenizer_read_json(t, path, err) : tokenizer_load(t, path, err);

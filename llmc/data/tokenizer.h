@@ -93,6 +93,9 @@ bool tokenizer_load(Tokenizer* t, const char* path, Error* err);
 // nothing to free.
 bool tokenizer_read(Tokenizer* t, const char* path, Error* err);
 
+// Returns true if a file begins as one in llm.c's format, or as JSON.
+bool is_tokenizer_file(const char* path);
+
 // Returns GPT-2's tokenizer, from the file embedded in the program.
 Tokenizer tokenizer_builtin(void);
 
