@@ -1,8 +1,4 @@
-// A libFuzzer target for the tokenizer. From the root of the repository:
-//
-//     clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz/fuzz_tokenizer.c
-//           llmc/base.c llmc/data/tokenizer.c llmc/data/unicode.c llmc/data/tokenizer_data.S -o fuzz_tokenizer
-//     ./fuzz_tokenizer -max_total_time=60 -max_len=4096
+// Text, and tokenizer files in llm.c's format.
 //
 // The first byte of an input, modulo 3, says what the rest is. 0: text; 1: a tokenizer file; 2: tokens to append to the
 // tokenizer of bytes.
