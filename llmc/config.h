@@ -31,7 +31,7 @@ enum {
     INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE,                                                   \
          "of the initial weights, of the order of the data and of samples")                                           \
     TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE,                                                       \
-         "gpt2 (built in), bytes, none (token ids only), or a tokenizer file")                                        \
+         "gpt2 (built in), bytes, none (token ids only), or a tokenizer file or folder; with --init: its own")        \
     TEXT(preset, "", TRAIN | INFO, "published settings by name: gpt2:124m..1558m, gpt3:125m..13b")                    \
     GROUP("data")                                                                                                     \
     TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO | BENCH,                                                \

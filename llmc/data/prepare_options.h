@@ -10,7 +10,7 @@
     INT(shard_size, 100000000, 1, SHARD_TOKENS_LIMIT, NULL, 1, "tokens of a training shard")                          \
     FLAG(force, 0, 1, "remove the shards of this PREFIX first")                                                       \
     GROUP("input")                                                                                                    \
-    TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file or folder (see data/README.md)")                     \
+    TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file or folder")                                          \
     TEXT(split, "none", 1,                                                                                            \
          "ends a document within a file: none, blank (a blank line), or the text of a line, which is dropped")        \
     CHOICE(format, "auto", "auto|text|jsonl|parquet", 1,                                                              \

@@ -74,7 +74,8 @@ void tokenizer_print_info(const char* path) {
         specials += t.is_special[id];
         if (!t.is_special[id] && n > most) { most = n, longest = id; }
     }
-    printf("tokenizer   %s\ntokens      %d: %d bytes, %d merges, %d special", path, t.vocab_size, bytes, merges, specials);
+    printf("tokenizer   %s\n", path);
+    printf("tokens      %d: %d bytes, %d merges, %d special", t.vocab_size, bytes, merges, specials);
     const int others = t.vocab_size - bytes - merges - specials;
     if (others > 0) { printf(", %d that only whole words give", others); }
     printf("\nlongest     token %d, %zu bytes: ", longest, most);

@@ -4,7 +4,7 @@
 //
 //   {"added_tokens": [{"id": 50256, "content": "<|endoftext|>", "special": true, ...}],
 //    "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, ...}, ...
-//    "model": {"type": "BPE", "vocab": {"!": 0, ..., "he": 258, ...}, "merges": ["\u0120 t", ...] or [["\u0120", "t"], ...]}}
+//    "model": {"type": "BPE", "vocab": {"!": 0, ..., "he": 258, ...}, "merges": ["h e", ...] or [["h", "e"], ...]}}
 //
 // vocab.json is the vocabulary alone, merges.txt the merges, a line each. Tokens of text are written as in
 // byte_level.h. A token of several bytes that no merge makes is special: text never gives it. The end of text is the

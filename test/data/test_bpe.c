@@ -44,7 +44,8 @@ static int first_difference(const BpeMerge* merges, int n, const json_t* want) {
         const int id[2] = {merges[i].left, merges[i].right};
         bytes[256 + i] = 0;
         for (int k = 0; k < 2; k++) {
-            same = same && id[k] < 256 + i && bytes[id[k]] == half_bytes[k] && !memcmp(token[id[k]], half[k], half_bytes[k]);
+            same = same && id[k] < 256 + i && bytes[id[k]] == half_bytes[k] &&
+                   !memcmp(token[id[k]], half[k], half_bytes[k]);
             if (!same) { free(line); return i; }
             memcpy(token[256 + i] + bytes[256 + i], half[k], half_bytes[k]);
             bytes[256 + i] += half_bytes[k];
@@ -127,7 +128,8 @@ static void train_plainly(BpeMerge* merges, int n, const Pieces* pieces) {
         for (size_t i = 0; i < pieces->count; i++) {
             uint32_t to = 0;
             for (uint32_t k = 0; k < length[i]; k++) {
-                const bool is_pair = k + 1 < length[i] && piece[i][k] == merges[m].left && piece[i][k + 1] == merges[m].right;
+                const bool is_pair = k + 1 < length[i] && piece[i][k] == merges[m].left &&
+                                     piece[i][k + 1] == merges[m].right;
                 piece[i][to++] = is_pair ? 256 + m : piece[i][k];
                 k += is_pair;
             }

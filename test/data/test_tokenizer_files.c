@@ -72,7 +72,8 @@ TEST(gpt2_is_written_with_the_bytes_of_openai) {
 }
 
 TEST(what_is_written_is_read_back) {
-    static const char text[] = "It's 12 o'clock\n\n  in Z\xc3\xbcrich; we'll see... \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x98\x80 <|endoftext|>\xff\x80!";
+    static const char text[] = "It's 12 o'clock\n\n  in Z\xc3\xbcrich; we'll see... \xe4\xb8\xad\xe6\x96\x87 "
+                               "\xf0\x9f\x98\x80 <|endoftext|>\xff\x80!";
     static const char* const left_out[] = {"", "01", "2"}; // all; tokenizer.json alone; vocab.json and merges.txt
     Tokenizer special, original[3] = {tokenizer_builtin(), tokenizer_bytes()};
     Error err;

@@ -427,6 +427,40 @@ TEST(a_change_of_any_file_or_of_its_checksum_is_noticed) {
     free(folder);
 }
 
+TEST(the_tokenizer_is_in_a_checkpoint_and_is_verified) {
+    Error err;
+    Model* m = open_model(C);
+    Config c;
+    config_defaults(&c);
+    const Plan plan = {.backend = m->g.backend, .dtype = "fp32", .model = "L=2,H=2,C=8,T=6,V=11",
+                       .shape = m->g.config, .B = 1, .T = MAX_T, .total_batch_size = MAX_T, .keep = KEEP_ALL,
+                       .shards = 1};
+    const TrainState s = state_at(1);
+    Tokenizer bytes = tokenizer_bytes(), t;
+    TokenizerFiles files;
+    memset(&files, 0, sizeof files);
+    EXPECT(tokenizer_files_make(&files, &bytes, MAX_T, "bytes", &err));
+    Snapshot snapshot = snapshot_take(&m->o, &s, &plan, &c, bytes.eot, NULL);
+    snapshot.tokenizer = &files;
+    char *out = new_folder(), *folder = checkpoint_write(out, &snapshot, &err);
+    json_t* state = checkpoint_verify(folder, &err);
+    EXPECT(state != NULL);
+    EXPECT(tokenizer_read(&t, folder, &err) && tokenizer_hash(&t) == tokenizer_hash(&bytes));
+    for (int i = 0; i < NUM_TOKENIZER_FILES; i++) {
+        flip_last_byte(folder, TOKENIZER_FILES[i]);
+        expect_refused(folder, TOKENIZER_FILES[i], "");
+        flip_last_byte(folder, TOKENIZER_FILES[i]);
+    }
+    snapshot_free(&snapshot);
+    tokenizer_files_free(&files);
+    tokenizer_free(&t);
+    tokenizer_free(&bytes);
+    json_decref(state);
+    free(folder);
+    free(out);
+    close_model(m);
+}
+
 static void loop(const char* folder, const char* file) { // opening it fails, as a disk may
     char* path = below(folder, file);
     if (remove(path) != 0 || symlink(file, path) != 0) { fatal("symlink"); }

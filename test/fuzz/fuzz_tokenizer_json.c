@@ -1,5 +1,5 @@
-// Any bytes as a tokenizer.json, as a vocab.json, and as the merges.txt of a small vocabulary: they are refused, or text
-// decodes to itself and the tokenizer, written and read again, is the same.
+// Any bytes as a tokenizer.json, as a vocab.json, and as the merges.txt of a small vocabulary: they are refused, or
+// text decodes to itself and the tokenizer, written and read again, is the same.
 #include "llmc/data/tokenizer_json.h"
 #include "llmc/data/tokenizer_save.h"
 #include <sys/mman.h>
