@@ -6,7 +6,8 @@ usage: bpe.py test/golden/bpe
 
 Needs a virtual environment with tokenizers. cases.json has texts, sizes and merges; the other files are as that library
 saves them: specials.json with three special tokens at the front and merges as pairs, split.json with the pattern given
-apart, unigram.json and wordpiece.json of other models, lower.json with a normalizer.
+apart, unigram.json and wordpiece.json of other models, lower.json with a normalizer. ids.json has the ids of a text by
+specials.json.
 """
 import json
 import os
@@ -77,6 +78,8 @@ def main():
     t.normalizer = normalizers.Lowercase()
     t.save(f"{folder}/lower.json")
     other_models(folder)
+    with open(f"{folder}/merges.txt", "w", encoding="ascii") as f:  # of the small vocabulary of fuzz_tokenizer_json.c
+        f.write("#version: 0.2\na b\nab c\nb c\na a\naa a\n")
     text = "lowest NEWEST it's 12 naïve x\n"
     with open(f"{folder}/ids.json", "w", encoding="ascii") as f:
         json.dump({"text": text, "ids": learn(texts, 300, ["<pad>", EOT, "<|é user|>"]).encode(text).ids}, f)

@@ -268,7 +268,8 @@ TEST(what_is_written_is_what_transformers_wants) {
     EXPECT(!strcmp(json_string_value(json_object_get(config, "model_type")), "gpt2") &&
            json_is_null(json_object_get(config, "n_inner")));
     EXPECT(json_integer_value(json_object_get(config, "vocab_size")) == V &&
-           json_integer_value(json_object_get(config, "n_positions")) == MAX_T);
+           json_integer_value(json_object_get(config, "n_positions")) == MAX_T &&
+           json_integer_value(json_object_get(config, "n_ctx")) == MAX_T);
     EXPECT(json_is_true(json_object_get(config, "tie_word_embeddings")) &&
            json_integer_value(json_object_get(config, "eos_token_id")) == 10);
     EXPECT(json_integer_value(json_object_get(generation, "eos_token_id")) == 10 &&
