@@ -87,7 +87,8 @@ const Command COMMANDS[NUM_COMMANDS] = {
     {"check", CHECK, "compare every kernel and ten training steps with the CPU's, in the shapes and precision given"},
     {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its "
                      "limit; bench plans: the algorithms of each matmul on a GPU; bench predict GPU: a step there, "
-                     "predicted; bench comm: collectives; bench scale: a step on many GPUs, predicted"},
+                     "predicted; bench data: the data loader's speed; bench comm: collectives; bench scale: a step on "
+                     "many GPUs, predicted"},
     {"report", REPORT, "write an HTML page about one or several runs: report FOLDER..."},
 };
 

@@ -823,6 +823,28 @@ a_step_on_a_gpu_is_predicted() {
     expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
 }
 
+the_loader_is_measured_beside_gpus() {
+    must "$prepare" --out "$dir/d" --tokenizer bytes --val_size 0 --shard_size 20000 llmc/config.h llmc/gpt2.c
+    must "$train" bench data --train_data "$dir/d_train_*.bin" --seq_len 64 --batch_size 3 --max_steps 5 \
+        --out "$dir/data"
+    json="$dir/data/data.json"
+    [ "$(values_of shards "$json")" -gt 1 ] || note "shards in data.json: $(values_of shards "$json")"
+    [ "$(values_of tok_s "$json" | awk '$1 > 0' | wc -l)" = 4 ] || note "not four speeds: $(cat "$dir/out")"
+    [ "$(values_of H100-SXM "$json" | awk '$1 > 0' | wc -l)" = 5 ] || note "no prediction: $(cat "$dir/out")"
+    expect 1 'no such file' "$train" bench data --train_data "$dir/none_*.bin" --out ""
+}
+
+# A mixture in rows, prepared and trained on; another length of a sequence is refused.
+a_mixture_in_rows_trains() {
+    for i in 1 2; do seq 1000 | sed "s/.*/file $i &\n/" >"$dir/$i.txt"; done
+    must "$prepare" --out "$dir/m" --tokenizer bytes --split blank --val_size 2000 --rows 16 \
+        --mix "$dir/1.txt:2,$dir/2.txt:1"
+    model="--model L=1,H=2,C=16,T=32 --tokenizer bytes --batch_size 2 --sample_every 0 --save_every 0"
+    model="$model --train_data $dir/m_train_*.bin --val_data $dir/m_val_*.bin --max_steps 2"
+    must "$train" $model --seq_len 16 --out "$dir/run"
+    expect 1 'its rows were made for --seq_len 16: train with that' "$train" $model --out "$dir/other"
+}
+
 # The recorded predictions, and the tables of dev/bench/results/README.md and dev/ladder.md, are what the program prints
 # today.
 kept_predictions_are_the_programs() {

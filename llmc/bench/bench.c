@@ -1,5 +1,6 @@
 #include "bench.h"
 #include "collectives.h"
+#include "data.h"
 #include "ladder.h"
 #include "ops.h"
 #include "plans.h"
@@ -8,11 +9,11 @@
 
 int bench_command(const Config* config, Comm* comm) {
     const char* what = config->num_args > 0 ? config->args[0] : "without a name";
-    if (!is_one_of(what, "ladder|ops|plans|predict|comm|scale")) {
+    if (!is_one_of(what, "ladder|ops|plans|predict|data|comm|scale")) {
         usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
                     "(each operation beside its limit), plans (cuBLASLt's algorithms for each matmul, measured), "
-                    "predict GPU (a training step on a GPU, predicted), comm (collectives of several processes, "
-                    "measured), scale (a step on many GPUs, predicted)", what);
+                    "predict GPU (a training step on a GPU, predicted), data (the speed of the data loader), comm "
+                    "(collectives of several processes, measured), scale (a step on many GPUs, predicted)", what);
     }
     if (config->num_args > 1 && !is_one_of(what, "ops|predict")) {
         usage_error("bench %s takes no word after it, but got '%s'; options are --name value (see bench --help)", what,
@@ -26,5 +27,6 @@ int bench_command(const Config* config, Comm* comm) {
         usage_error("bench %s: --total_batch_size is an option of bench scale and bench predict alone", what);
     }
     if (!strcmp(what, "ladder")) { return bench_ladder(config); }
+    if (!strcmp(what, "data")) { return bench_data(config); }
     return !strcmp(what, "ops") ? bench_ops(config) : bench_plans(config);
 }

@@ -1,4 +1,4 @@
-// `bench`: measures and predicts speed. bench ladder, ops, plans, predict, comm and scale are in headers of these
+// `bench`: measures and predicts speed. bench ladder, ops, plans, predict, data, comm and scale are in headers of these
 // names.
 #pragma once
 #include "../comm/comm.h"

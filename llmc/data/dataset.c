@@ -1,5 +1,6 @@
 #include "dataset.h"
 #include <glob.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 static int data_compare_paths(const void* a, const void* b) {
@@ -57,47 +58,105 @@ static void data_list_files(Dataset* d, const glob_t* found) {
     }
 }
 
-// Returns file i, open, until the next call; NULL on failure.
-static const Shard* dataset_shard(Dataset* d, int i, Error* err) {
+// Keeps file i open, in place of another one.
+static const Shard* dataset_keep_open(Dataset* d, int i, Shard shard) {
     OpenShard* slot = &d->open[i % d->num_open];
-    if (slot->file == i) { return &slot->shard; }
     if (slot->file >= 0) { shard_close(&slot->shard); }
-    slot->file = -1;
-    if (!shard_open_as(&slot->shard, d->files[i].path, d->header, err)) { return NULL; }
-    slot->file = i;
+    *slot = (OpenShard){.file = i, .shard = shard};
     return &slot->shard;
 }
 
-// Adds one shard to the counts of windows and tokens and to the hash.
-static bool dataset_add(Dataset* d, int i, Error* err) {
-    enum { HASHED = 1 << 15 }; // tokens at each end of a shard; chosen
-    int tokens[HASHED];
+// Returns file i, open, until the next call; NULL on failure.
+static const Shard* dataset_shard(Dataset* d, int i, Error* err) {
+    const OpenShard* slot = &d->open[i % d->num_open];
+    Shard shard;
+    if (slot->file == i) { return &slot->shard; }
+    return shard_open_as(&shard, d->files[i].path, d->header, err) ? dataset_keep_open(d, i, shard) : NULL;
+}
+
+static size_t dataset_stride(const Dataset* d, const Shard* s) { return s->row > 0 ? s->row : (size_t)d->T; }
+
+// What dataset_open reads of a shard.
+enum { HASHED = 1 << 15 }; // tokens at each end; chosen
+
+typedef struct {
+    const char* path;
+    TokenHeader header;
+    bool ok;
+    Error err;
+    Shard shard; // open, if ok
+    size_t hashed;
+    int tokens[2][HASHED];
+} ShardEnds;
+
+static void* read_ends(void* ends) {
+    ShardEnds* e = ends;
+    e->ok = shard_open_as(&e->shard, e->path, e->header, &e->err);
+    if (!e->ok) { return NULL; }
+    const size_t n = e->shard.num_tokens;
+    e->hashed = min_size(n, HASHED);
+    e->ok = shard_read(&e->shard, 0, e->hashed, e->tokens[0], &e->err) &&
+            shard_read(&e->shard, n - e->hashed, e->hashed, e->tokens[1], &e->err);
+    if (!e->ok) { shard_close(&e->shard); }
+    return NULL;
+}
+
+// Adds file i to the counts of windows and tokens and to the hash.
+static bool dataset_add(Dataset* d, int i, const ShardEnds* e, Error* err) {
+    const size_t n = e->shard.num_tokens, row = e->shard.row, T = (size_t)d->T;
+    const char *path = d->files[i].path, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     uint16_t low[HASHED]; // what is hashed: a shard's uint16
-    const Shard* shard = dataset_shard(d, i, err);
-    if (!shard) { return false; }
-    size_t n = shard->num_tokens, hashed = min_size(n, HASHED), T = (size_t)d->T;
+    if (row > 0 && row != T + 1) {
+        return fail(err, "%s: its rows were made for --seq_len %zu: train with that, or make rows of --seq_len %d by "
+                    "./prepare --rows %d", path, row - 1, d->T, d->T);
+    }
     if (n < T + 1) {
         return fail(err, "%s: %zu tokens are too few for one window of %d and its last target: leave the file out, or "
-                    "lower --seq_len", shard->path, n, d->T);
+                    "lower --seq_len", path, n, d->T);
     }
-    const char* slash = strrchr(shard->path, '/');
-    const char* name = slash ? slash + 1 : shard->path;
     d->hash = hash64(name, strlen(name), d->hash);
     d->hash = hash64(&n, sizeof n, d->hash);
     for (int end = 0; end < 2; end++) {
-        const size_t first = end ? n - hashed : 0;
-        if (!shard_read(shard, first, hashed, tokens, err) ||
-            !shard_check_tokens(shard->path, first, tokens, hashed, d->vocab_size, err)) {
-            return false;
-        }
-        for (size_t t = 0; t < hashed; t++) { low[t] = (uint16_t)tokens[t]; }
-        d->hash = hash64(low, hashed * sizeof *low, d->hash);
+        const size_t first = end ? n - e->hashed : 0;
+        if (!shard_check_tokens(path, first, e->tokens[end], e->hashed, d->vocab_size, err)) { return false; }
+        for (size_t t = 0; t < e->hashed; t++) { low[t] = (uint16_t)e->tokens[end][t]; }
+        d->hash = hash64(low, e->hashed * sizeof *low, d->hash);
     }
     d->files[i].num_tokens = n;
+    d->files[i].stride = dataset_stride(d, &e->shard);
     d->files[i].first_window = d->num_windows;
-    d->num_windows += (n - 1) / T;
+    d->num_windows += (row > 0 ? n : n - 1) / d->files[i].stride;
     d->num_tokens += n;
     return true;
+}
+
+// Adds all files. Reads several at a time, since a disk or a server answers each only after a while.
+static bool dataset_add_all(Dataset* d, Error* err) {
+    enum { READERS = 16 }; // chosen
+    const int readers = min_int(READERS, d->num_open);
+    ShardEnds* ends = alloc_or_die((size_t)readers, sizeof *ends, "the ends of shards");
+    pthread_t threads[READERS];
+    bool ok = true;
+    for (int first = 0; ok && first < d->num_files; first += readers) {
+        const int count = min_int(readers, d->num_files - first);
+        int started = 0;
+        for (int i = 0; i < count; i++) {
+            ends[i].path = d->files[first + i].path;
+            ends[i].header = d->header;
+        }
+        while (started < count - 1 && pthread_create(&threads[started], NULL, read_ends, &ends[started]) == 0) {
+            started++;
+        }
+        for (int i = started; i < count; i++) { read_ends(&ends[i]); }
+        for (int i = 0; i < started; i++) { pthread_join(threads[i], NULL); }
+        for (int i = 0; i < count; i++) { if (ends[i].ok) { dataset_keep_open(d, first + i, ends[i].shard); } }
+        for (int i = 0; ok && i < count; i++) {
+            ok = ends[i].ok && dataset_add(d, first + i, &ends[i], &ends[i].err);
+            if (!ok) { *err = ends[i].err; }
+        }
+    }
+    free(ends);
+    return ok;
 }
 
 void dataset_close(Dataset* d) {
@@ -128,7 +187,7 @@ bool dataset_open(Dataset* d, const char* option, const char* patterns, const ch
         for (int i = 0; i < d->num_open; i++) { d->open[i].file = -1; }
         d->window = alloc_or_die((size_t)T + 1, sizeof *d->window, "a window of tokens");
     }
-    for (int i = 0; ok && i < d->num_files; i++) { ok = dataset_add(d, i, err); }
+    ok = ok && dataset_add_all(d, err);
     globfree(&found);
     if (!ok) { dataset_close(d); }
     return ok;
@@ -160,10 +219,10 @@ bool dataset_read(Dataset* d, uint64_t window, int* tokens, int* targets, Error*
         int middle = i + (end - i) / 2;
         if (d->files[middle].first_window <= window) { i = middle; } else { end = middle; }
     }
-    const size_t T = (size_t)d->T, first = (size_t)(window - d->files[i].first_window) * T;
+    const size_t T = (size_t)d->T, first = (size_t)(window - d->files[i].first_window) * d->files[i].stride;
     const Shard* shard = dataset_shard(d, i, err);
     if (!shard) { return false; }
-    if (shard->num_tokens != d->files[i].num_tokens) {
+    if (shard->num_tokens != d->files[i].num_tokens || dataset_stride(d, shard) != d->files[i].stride) {
         return fail(err, "%s: it had %zu tokens when the run began, and now has %zu: do not change the data of a run",
                     shard->path, d->files[i].num_tokens, shard->num_tokens);
     }

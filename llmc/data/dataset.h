@@ -1,15 +1,16 @@
 // Reads a data set: opens token shards and cuts them into windows.
 //
 // Each shard is cut into consecutive windows of T tokens, whose targets are the same tokens shifted by one. The rest of
-// a shard, at most T tokens, begins no window.
+// a shard, at most T tokens, begins no window. A shard of rows (./prepare --rows T) has a window in each row, of T + 1
+// tokens: its last target is the row's own last token.
 #pragma once
 #include "../base.h"
 #include "shard.h"
 
 typedef struct {
     char* path;
-    size_t num_tokens;
-    uint64_t first_window; // windows in the shards before this one
+    size_t num_tokens, stride; // stride: tokens from the beginning of a window to that of the next one
+    uint64_t first_window;     // windows in the shards before this one
 } DataFile;
 
 typedef struct {
@@ -36,8 +37,8 @@ void dataset_close(Dataset* d);
 // name). Files named .json or .b2sums, which ./prepare writes beside its shards, are ignored unless nothing else
 // matches. Formats may be mixed (token_formats.h). `data_format` is --data_format: with "nanogpt" a file with no known
 // header is nanoGPT's, with "auto" it is an error. `option` names the patterns' option in messages. Reads each file's
-// header, first and last tokens. Fails if nothing matches, or a file is no token file, too short for a window, or has a
-// token beyond the vocabulary there; then nothing stays open.
+// header, first and last tokens. Fails if nothing matches, or a file is no token file, too short for a window, has a
+// token beyond the vocabulary there, or rows for another T; then nothing stays open.
 bool dataset_open(Dataset* d, const char* option, const char* patterns, const char* data_format, int T, int vocab_size,
                   Error* err);
 

@@ -98,14 +98,19 @@ typedef struct {
     int count;
 } Batch;
 
+// What is read ahead of a source.
 typedef struct {
     const PrepareOptions* options;
     Reader reader;
-    int limit;       // chunks in a batch; begins small, so that a short corpus needs few stories too many
-    bool is_at_end;  // of the input
-    bool is_enough;  // no more chunks are wanted
-    int bad_shown;   // messages about documents that were left out
-} Encoder;
+    Batch batches[3];
+    Batch *next, *now, *ready; // to be read, to be encoded, to be handed on
+    bool is_encoded;           // `now`
+    int taken;                 // chunks of `ready` that were handed on
+    uint64_t passed;           // chunks still to come that were taken in an earlier run
+    int limit, max_chunks;     // chunks in a batch; begins small, so that a short corpus needs few stories too many
+    size_t max_bytes;
+    bool is_at_end;            // of the source
+} Feed;
 
 // Brings the documents of a window, which begins at `start`, into random order.
 static void shuffle_window(Batch* b, Position start, uint64_t seed) {
@@ -139,88 +144,194 @@ static void shuffle_window(Batch* b, Position start, uint64_t seed) {
 
 static bool is_shuffled(const PrepareOptions* o) { return o->shuffle_documents >= 0; }
 
-static void read_batch(Encoder* e, Batch* b) {
-    const Position start = e->reader.at;
-    const size_t max_bytes = is_shuffled(e->options) ? WINDOW_BYTES : BATCH_BYTES;
+static void read_batch(Feed* f, Batch* b) {
+    const Position start = f->reader.at;
     size_t bytes = 0;
     b->count = 0;
-    while (!e->is_at_end && b->count < e->limit && bytes < max_bytes) {
+    while (!f->is_at_end && b->count < f->limit && bytes < f->max_bytes) {
         Chunk* c = &b->chunks[b->count];
-        e->is_at_end = !reader_next(&e->reader, c);
-        if (e->is_at_end) { break; }
+        f->is_at_end = !reader_next(&f->reader, c);
+        if (f->is_at_end) { break; }
         bytes += c->text.bytes;
         b->order[b->count] = b->count;
         c->resume = c->at;
         c->order = 0;
         b->count++;
-        if (!c->ok && c->skip == NOT_SKIPPED) { e->is_at_end = true; }
+        if (!c->ok && c->skip == NOT_SKIPPED) { f->is_at_end = true; }
     }
-    if (e->limit < BATCH_CHUNKS) { e->limit *= 2; }
-    if (is_shuffled(e->options)) { shuffle_window(b, start, (uint64_t)e->options->shuffle_documents); }
+    f->limit = (int)min_size(2 * (size_t)f->limit, (size_t)f->max_chunks);
+    if (is_shuffled(f->options)) { shuffle_window(b, start, (uint64_t)f->options->shuffle_documents); }
+}
+
+static void feed_open(Feed* f, const PrepareOptions* o, const Source* source, double share, const SourceState* state) {
+    const int max_chunks = is_shuffled(o) ? WINDOW_CHUNKS : BATCH_CHUNKS;
+    memset(f, 0, sizeof *f);
+    f->options = o;
+    f->max_chunks = (int)max_size(1, (size_t)(share * max_chunks));
+    f->max_bytes = (size_t)(share * (is_shuffled(o) ? WINDOW_BYTES : BATCH_BYTES));
+    f->limit = is_shuffled(o) ? f->max_chunks : (int)min_size(FIRST_BATCH, (size_t)f->max_chunks);
+    f->passed = state->chunks;
+    for (int i = 0; i < 3; i++) {
+        f->batches[i].chunks = alloc_or_die((size_t)f->max_chunks, sizeof(Chunk), "a batch of documents");
+        f->batches[i].order = alloc_or_die((size_t)f->max_chunks, sizeof(int), "a batch of documents");
+    }
+    f->next = &f->batches[0];
+    f->now = &f->batches[1];
+    f->ready = &f->batches[2];
+    reader_open(&f->reader, o, source, state->at);
+}
+
+static void feed_close(Feed* f) {
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < f->batches[i].count; k++) { chunk_clear(&f->batches[i].chunks[k]); }
+        free(f->batches[i].chunks);
+        free(f->batches[i].order);
+    }
+    reader_close(&f->reader);
+}
+
+static bool has_ready(const Feed* f) { return f->taken < f->ready->count; }
+
+// Moves the batches on if all of `ready` was handed on.
+static void feed_advance(Feed* f) {
+    if (has_ready(f)) { return; }
+    Batch* used = f->ready;
+    used->count = f->taken = 0;
+    f->ready = f->now;
+    f->now = f->next;
+    f->next = used;
+    f->is_encoded = false;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the mixture
+
+InputState input_begin(const PrepareOptions* o) {
+    InputState state;
+    memset(&state, 0, sizeof state);
+    for (size_t i = 0; i < o->num_sources; i++) { state.sources[i].at.input = o->sources[i].first_input; }
+    return state;
+}
+
+size_t mix_choose(const PrepareOptions* o, const InputState* state, const bool* is_used_up) {
+    size_t best = o->num_sources;
+    double least = INFINITY;
+    for (size_t i = 0; i < o->num_sources; i++) {
+        const double progress = (double)state->sources[i].tokens / o->sources[i].weight;
+        if ((is_used_up && is_used_up[i]) || progress >= least) { continue; }
+        least = progress;
+        best = i;
+    }
+    return best;
+}
+
+typedef struct {
+    const PrepareOptions* options;
+    InputState* state;
+    Feed feeds[MAX_SOURCES];
+    bool is_used_up[MAX_SOURCES]; // set between rounds
+    bool is_enough;               // no more chunks are wanted
+    int bad_shown;                // messages about documents that were left out
+} Mixer;
+
+static Chunk* first_ready(const Feed* f) { return &f->ready->chunks[f->ready->order[f->taken]]; }
+
+// Returns the source of the next chunk; num_sources at the end of the input.
+static size_t next_source(const Mixer* m) {
+    const size_t n = m->options->num_sources, current = m->state->current;
+    for (size_t i = 0; i < n; i++) { if (m->feeds[i].passed > 0 && !m->is_used_up[i]) { return i; } }
+    // Whether a document goes on shows in the next chunk.
+    const Feed* f = &m->feeds[current];
+    if (!m->is_used_up[current] && (!has_ready(f) || first_ready(f)->at.inside_document)) { return current; }
+    const size_t best = mix_choose(m->options, m->state, NULL);
+    const bool ends = m->is_used_up[best] && strcmp(m->options->mix_until, "first") == 0;
+    return ends ? n : mix_choose(m->options, m->state, m->is_used_up);
 }
 
 // Ends the program if the chunk is one that it cannot go on after.
-static void check_chunk(Encoder* e, const Chunk* c) {
+static void check_chunk(Mixer* m, const Chunk* c) {
     enum { MAX_SHOWN = 5 };
     if (c->ok) { return; }
     if (c->skip == NOT_SKIPPED) { fatal("%s", c->err.text); }
-    if (!e->options->skip_bad) { fatal("%s; --skip_bad 1 leaves out such documents and goes on", c->err.text); }
-    if (e->bad_shown < MAX_SHOWN) { notice("left out: %s", c->err.text); }
-    if (e->bad_shown++ == MAX_SHOWN) { notice("left out: more, which are only counted"); }
+    if (!m->options->skip_bad) { fatal("%s; --skip_bad 1 leaves out such documents and goes on", c->err.text); }
+    if (c->was_taken) { return; }
+    if (m->bad_shown < MAX_SHOWN) { notice("left out: %s", c->err.text); }
+    if (m->bad_shown++ == MAX_SHOWN) { notice("left out: more, which are only counted"); }
 }
 
-static void take_batch(Encoder* e, Batch* b, ChunkTaker* take, void* context) {
-    for (int i = 0; i < b->count; i++) {
-        Chunk* c = &b->chunks[b->order[i]];
-        if (!e->is_enough) {
-            check_chunk(e, c);
-            e->is_enough = !take(context, c);
-        }
-        chunk_clear(c);
+static void take_chunk(Mixer* m, size_t source, ChunkTaker* take, void* context) {
+    Feed* f = &m->feeds[source];
+    SourceState* s = &m->state->sources[source];
+    Chunk* c = first_ready(f);
+    c->was_taken = f->passed > 0;
+    check_chunk(m, c);
+    m->is_enough = !take(context, c);
+    if (c->was_taken) {
+        f->passed--;
+    } else if (!m->is_enough) {
+        s->at = c->resume;
+        s->chunks = c->order + 1;
+        s->tokens += c->skip == NOT_SKIPPED ? c->tokens.count : 0;
+        m->state->current = source;
     }
-    b->count = 0;
+    chunk_clear(c);
+    f->taken++;
 }
 
-void encode_input(const PrepareOptions* o, const Tokenizer* t, Position at, ChunkTaker* take, void* context) {
-    const int room = is_shuffled(o) ? WINDOW_CHUNKS : BATCH_CHUNKS;
-    Encoder e = {.options = o, .limit = is_shuffled(o) ? WINDOW_CHUNKS : FIRST_BATCH};
-    Batch batches[3];
-    for (int i = 0; i < 3; i++) {
-        batches[i].chunks = alloc_or_die((size_t)room, sizeof(Chunk), "a batch of documents");
-        batches[i].order = alloc_or_die((size_t)room, sizeof(int), "a batch of documents");
-        batches[i].count = 0;
+// Hands chunks on until the source of the next one has none ready.
+static void take_ready(Mixer* m, ChunkTaker* take, void* context) {
+    while (!m->is_enough) {
+        const size_t source = next_source(m);
+        if (source == m->options->num_sources) { m->is_enough = true; break; }
+        if (!has_ready(&m->feeds[source])) { break; }
+        take_chunk(m, source, take, context);
     }
-    reader_open(&e.reader, o, at);
-    Batch *next = &batches[0], *now = &batches[1], *last = &batches[2];
-    read_batch(&e, next);
-    while (next->count > 0 || now->count > 0) {
-        Batch* free_batch = last;
-        last = now;
-        now = next;
-        next = free_batch;
-        if (e.is_enough) { e.is_at_end = true; }
+}
+
+// Reads, encodes and hands on at the same time, each one batch of a source.
+static void mixer_round(Mixer* m, const Tokenizer* t, ChunkTaker* take, void* context) {
+    const int n = (int)m->options->num_sources;
+    for (int i = 0; i < n; i++) {
+        Feed* f = &m->feeds[i];
+        feed_advance(f);
+        m->is_used_up[i] = f->is_at_end && !has_ready(f) && f->now->count == 0 && f->next->count == 0;
+    }
 #ifdef _OPENMP
 #pragma omp parallel
 #endif
-        {
+    {
+#ifdef _OPENMP
+#pragma omp for schedule(dynamic) nowait
+#endif
+        for (int i = 0; i < n; i++) {
+            if (m->feeds[i].next->count == 0) { read_batch(&m->feeds[i], m->feeds[i].next); }
+        }
 #ifdef _OPENMP
 #pragma omp single nowait
 #endif
-            read_batch(&e, next);
+        take_ready(m, take, context);
+        for (int i = 0; i < n; i++) {
+            Feed* f = &m->feeds[i];
+            const int count = f->is_encoded ? 0 : f->now->count;
 #ifdef _OPENMP
-#pragma omp single nowait
+#pragma omp for schedule(dynamic) nowait
 #endif
-            take_batch(&e, last, take, context);
-#ifdef _OPENMP
-#pragma omp for schedule(dynamic)
-#endif
-            for (int i = 0; i < now->count; i++) { encode_chunk(o, t, &now->chunks[i]); }
+            for (int k = 0; k < count; k++) { encode_chunk(m->options, t, &f->now->chunks[k]); }
         }
     }
-    for (int i = 0; i < 3; i++) {
-        for (int k = 0; k < batches[i].count; k++) { chunk_clear(&batches[i].chunks[k]); }
-        free(batches[i].chunks);
-        free(batches[i].order);
+    for (int i = 0; i < n; i++) { m->feeds[i].is_encoded = true; }
+}
+
+void encode_input(const PrepareOptions* o, const Tokenizer* t, InputState* state, ChunkTaker* take, void* context) {
+    Mixer* m = alloc_or_die(1, sizeof *m, "the sources of the input");
+    double sum = 0;
+    m->options = o;
+    m->state = state;
+    for (size_t i = 0; i < o->num_sources; i++) { sum += o->sources[i].weight; }
+    for (size_t i = 0; i < o->num_sources; i++) {
+        feed_open(&m->feeds[i], o, &o->sources[i], o->sources[i].weight / sum, &state->sources[i]);
     }
-    reader_close(&e.reader);
+    while (!m->is_enough) { mixer_round(m, t, take, context); }
+    for (size_t i = 0; i < o->num_sources; i++) { feed_close(&m->feeds[i]); }
+    free(m);
 }

@@ -3,6 +3,9 @@
 // Three batches of chunks are in work at a time: one thread reads the next batch, one writes the last, and all others
 // encode the one between. Chunks are handed on in order, so that the tokens do not depend on the number of threads.
 //
+// Each source of --mix has three batches of its own, in size the source's share of one. Which source a document is
+// taken from depends on the tokens before it, and so on the input and the weights alone.
+//
 // With --shuffle_documents a batch is a window: its documents are handed on in random order, but for the last one and
 // for a document that began in the window before. All chunks of a window resume at its beginning.
 #pragma once
@@ -17,10 +20,33 @@ enum { BATCH_BYTES = 16 << 20, BATCH_CHUNKS = 4096, FIRST_BATCH = 16, MAX_WORD_B
 // Appends the end-of-text token and the tokens of a document's text; nothing if it is empty.
 void encode_document(const Tokenizer* t, const char* text, size_t bytes, TokenList* out);
 
-// Takes the next chunk, whose tokens are ready. Returns false if no more are wanted.
-typedef bool ChunkTaker(void* context, const Chunk* chunk);
+// How far one source of the input has been handed on: `chunks` chunks that are read from `at` on, none after them.
+typedef struct {
+    Position at;
+    uint64_t chunks, tokens; // tokens: all so far
+} SourceState;
 
-// Hands the chunks of the input from a position on, in order, to `take`, until that returns false or the input ends;
-// those without tokens too. Without a tokenizer (NULL) documents are read and hashed only. Ends the program if a file
-// cannot be read or, without --skip_bad, at the first document that cannot be used.
-void encode_input(const PrepareOptions* o, const Tokenizer* t, Position at, ChunkTaker* take, void* context);
+// How far the input has been handed on. All zeros is nothing, but for the first file of each source.
+typedef struct {
+    SourceState sources[MAX_SOURCES];
+    size_t current; // the source of the last chunk
+} InputState;
+
+// Returns the state in which nothing has been handed on.
+InputState input_begin(const PrepareOptions* o);
+
+// Returns the source that the next document is taken from: the one whose tokens are furthest behind its share, which is
+// the least of tokens / weight; the first one of several. So at any time each source is less than a document away from
+// its share. Sources with is_used_up (NULL: none) are left out; num_sources: all are.
+size_t mix_choose(const PrepareOptions* o, const InputState* state, const bool* is_used_up);
+
+// Takes the next chunk, whose tokens are ready. May set its `skip`, and then its tokens do not count. Returns false if
+// no more are wanted.
+typedef bool ChunkTaker(void* context, Chunk* chunk);
+
+// Hands the chunks behind `state` on to `take`, the documents of the sources in turn (mix_choose), until that returns
+// false or the input ends: with the first source that is used up, or the last one (--mix_until). Chunks without tokens
+// are handed on too; so are, marked as was_taken, the state's `chunks`. When `take` returns, `state` is moved behind
+// the chunk. Without a tokenizer (NULL) documents are read and hashed only. Ends the program if a file cannot be read
+// or, without --skip_bad, at the first document that cannot be used.
+void encode_input(const PrepareOptions* o, const Tokenizer* t, InputState* state, ChunkTaker* take, void* context);

@@ -12,6 +12,16 @@ char* shard_name(const PrepareOptions* o, size_t number) {
     return format("%s_%s_%06zu.bin", o->out, number == 0 ? "val" : "train", number);
 }
 
+static json_t* describe_mix(const PrepareOptions* o) {
+    json_t* sources = json_array();
+    for (size_t i = 0; i < o->num_sources; i++) {
+        const Source* s = &o->sources[i];
+        json_array_append_new(sources, json_pack("{s:I, s:f}", "files", (json_int_t)(s->end_input - s->first_input),
+                                                 "weight", s->weight));
+    }
+    return json_pack("{s:o, s:s}", "sources", sources, "until", o->mix_until);
+}
+
 json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
     json_t* inputs = json_array();
     for (size_t i = 0; i < o->num_inputs; i++) {
@@ -30,6 +40,8 @@ json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
     if (work && o->shuffle_documents >= 0) {
         json_object_set_new(work, "shuffle_documents", json_integer(o->shuffle_documents));
     }
+    if (work && o->rows > 0) { json_object_set_new(work, "rows", json_integer(o->rows)); }
+    if (work && *o->mix) { json_object_set_new(work, "mix", describe_mix(o)); }
     if (!work) { usage_error("--split, --format or --field is not valid UTF-8"); }
     return work;
 }
@@ -39,34 +51,60 @@ void save_manifest(const json_t* manifest, const char* path) {
     if (!json_save(manifest, path, &err)) { fatal("%s", err.text); }
 }
 
-static json_t* pack_start(const ShardStart* s) {
-    return json_pack("{s:I, s:I, s:I, s:b, s:I, s:I}", "input", (json_int_t)s->at.input, "offset",
-                     (json_int_t)s->at.offset, "line", (json_int_t)s->at.line, "inside_document",
-                     s->at.inside_document, "chunks", (json_int_t)s->chunks, "skip", (json_int_t)s->tokens);
-}
-
-json_t* new_manifest(json_t* work, uint64_t val_size) {
-    const ShardStart start = {.chunks = 0};
-    return json_pack("{s:O, s:I, s:[], s:o, s:f, s:b}", "made_from", work, "val_size", (json_int_t)val_size, "shards",
-                     "next", pack_start(&start), "nll", 0.0, "complete", 0);
-}
-
-void record_shard(json_t* manifest, size_t tokens, const ShardStart* next) {
-    json_array_append_new(json_object_get(manifest, "shards"), json_integer((json_int_t)tokens));
-    json_object_set_new(manifest, "next", pack_start(next));
-}
-
-ShardStart next_shard_start(const json_t* manifest, const char* path) {
-    json_int_t input, offset, line, tokens, chunks = 0; // older records have no chunks
-    int inside_document;
-    if (json_unpack(json_object_get(manifest, "next"), "{s:I, s:I, s:I, s:b, s?I, s:I}", "input", &input, "offset",
-                    &offset, "line", &line, "inside_document", &inside_document, "chunks", &chunks, "skip",
-                    &tokens) != 0) {
-        fatal("%s: damaged: use --force to make everything anew", path);
+static json_t* pack_start(const PrepareOptions* o, const ShardStart* start) {
+    json_t* sources = json_array();
+    for (size_t i = 0; i < o->num_sources; i++) {
+        const SourceState* s = &start->input.sources[i];
+        json_array_append_new(sources, json_pack("{s:I, s:I, s:I, s:b, s:I, s:I}", "input", (json_int_t)s->at.input,
+                                                 "offset", (json_int_t)s->at.offset, "line", (json_int_t)s->at.line,
+                                                 "inside_document", s->at.inside_document, "chunks",
+                                                 (json_int_t)s->chunks, "tokens", (json_int_t)s->tokens));
     }
-    const Position at = {.input = (size_t)input, .offset = (uint64_t)offset, .line = (uint64_t)line,
-                         .inside_document = inside_document != 0};
-    return (ShardStart){.at = at, .chunks = (uint64_t)chunks, .tokens = (uint64_t)tokens};
+    return json_pack("{s:o, s:I, s:I}", "sources", sources, "current", (json_int_t)start->input.current, "skip",
+                     (json_int_t)start->skip);
+}
+
+json_t* new_manifest(const PrepareOptions* o, json_t* work, uint64_t val_size) {
+    const ShardStart start = {.input = input_begin(o)};
+    return json_pack("{s:O, s:I, s:[], s:o, s:f, s:b}", "made_from", work, "val_size", (json_int_t)val_size, "shards",
+                     "next", pack_start(o, &start), "nll", 0.0, "complete", 0);
+}
+
+void record_shard(const PrepareOptions* o, json_t* manifest, size_t tokens, const ShardStart* next) {
+    json_array_append_new(json_object_get(manifest, "shards"), json_integer((json_int_t)tokens));
+    json_object_set_new(manifest, "next", pack_start(o, next));
+}
+
+// Reads how far a source was handed on. Returns false if the record is damaged.
+static bool unpack_source(json_t* object, const Source* source, SourceState* s) {
+    json_int_t input, offset, line, chunks = 0, tokens = 0; // older records have neither chunks nor tokens
+    int inside_document;
+    if (json_unpack(object, "{s:I, s:I, s:I, s:b, s?I, s?I}", "input", &input, "offset", &offset, "line", &line,
+                    "inside_document", &inside_document, "chunks", &chunks, "tokens", &tokens) != 0) {
+        return false;
+    }
+    s->at = (Position){.input = (size_t)input, .offset = (uint64_t)offset, .line = (uint64_t)line,
+                       .inside_document = inside_document != 0};
+    s->chunks = (uint64_t)chunks;
+    s->tokens = (uint64_t)tokens;
+    return input >= (json_int_t)source->first_input && input <= (json_int_t)source->end_input && offset >= 0 &&
+           line >= 0 && chunks >= 0 && tokens >= 0;
+}
+
+ShardStart next_shard_start(const PrepareOptions* o, const json_t* manifest, const char* path) {
+    ShardStart start = {.skip = 0};
+    json_t *next = json_object_get(manifest, "next"), *sources = json_object_get(next, "sources");
+    json_int_t current = 0, skip = -1;
+    json_unpack(next, "{s?I, s:I}", "current", &current, "skip", &skip);
+    bool ok = skip >= 0 && current >= 0 && current < (json_int_t)o->num_sources;
+    ok = ok && (!sources || json_array_size(sources) == o->num_sources);
+    for (size_t i = 0; ok && i < o->num_sources; i++) { // in older records `next` is the only source
+        ok = unpack_source(sources ? json_array_get(sources, i) : next, &o->sources[i], &start.input.sources[i]);
+    }
+    if (!ok) { fatal("%s: damaged: use --force to make everything anew", path); }
+    start.input.current = (size_t)current;
+    start.skip = (uint64_t)skip;
+    return start;
 }
 
 // Finds the shards of this prefix that exist, whichever run made them.

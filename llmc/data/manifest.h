@@ -7,10 +7,10 @@
 #include "tokenizer.h"
 #include <jansson.h>
 
-// Where a shard begins: behind `chunks` chunks that are read from `at` on, and `tokens` tokens of the next one.
+// Where a shard begins: `skip` tokens behind a state of the input, of those that the following documents become.
 typedef struct {
-    Position at;
-    uint64_t chunks, tokens;
+    InputState input;
+    uint64_t skip;
 } ShardStart;
 
 // Returns the number of the first shard: 0 is the validation split; 1 if there is none.
@@ -25,7 +25,7 @@ json_t* describe_work(const PrepareOptions* o, const Tokenizer* t);
 
 // Returns the manifest of a run that has written no shard, a new reference; `work` becomes its "made_from" and still
 // belongs to the caller.
-json_t* new_manifest(json_t* work, uint64_t val_size);
+json_t* new_manifest(const PrepareOptions* o, json_t* work, uint64_t val_size);
 
 // Reads the manifest of an earlier, interrupted or complete, run of the same work; a new reference, or NULL if that run
 // wrote no shard. Ends the program if the manifest is damaged, or if shards of this prefix were made from other work.
@@ -35,10 +35,10 @@ json_t* load_manifest(const PrepareOptions* o, const char* path, const json_t* w
 void save_manifest(const json_t* manifest, const char* path);
 
 // Records a finished shard of `tokens` tokens, and where the next one begins.
-void record_shard(json_t* manifest, size_t tokens, const ShardStart* next);
+void record_shard(const PrepareOptions* o, json_t* manifest, size_t tokens, const ShardStart* next);
 
 // Returns where the next shard begins, as recorded. Ends the program, naming `path`, if the record is damaged.
-ShardStart next_shard_start(const json_t* manifest, const char* path);
+ShardStart next_shard_start(const PrepareOptions* o, const json_t* manifest, const char* path);
 
 // Opens the shards that the manifest records and returns the sum of their tokens. Ends the program if one is missing or
 // has another size.

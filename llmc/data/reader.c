@@ -8,9 +8,10 @@ void chunk_clear(Chunk* c) {
     token_list_free(&c->tokens);
 }
 
-void reader_open(Reader* r, const PrepareOptions* options, Position at) {
+void reader_open(Reader* r, const PrepareOptions* options, const Source* source, Position at) {
     memset(r, 0, sizeof *r);
     r->options = options;
+    r->end_input = source->end_input;
     r->at = at;
 }
 
@@ -174,8 +175,9 @@ bool reader_next(Reader* r, Chunk* c) {
     c->skip = NOT_SKIPPED;
     c->format = FORMAT_TEXT;
     c->is_whole = true;
+    c->was_taken = false;
     if (o->stories > 0) { r->at.offset++; return true; }
-    while (r->at.input < o->num_inputs) {
+    while (r->at.input < r->end_input) {
         if (!r->is_open) { c->ok = reader_open_file(r, &c->err); }
         if (!c->ok) { return true; }
         c->format = r->format;

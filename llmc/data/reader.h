@@ -40,6 +40,7 @@ typedef struct {
     TokenList tokens;
     double nll;     // of a story
     Skip skip;
+    bool was_taken; // in an earlier run: its tokens are in finished shards
     bool ok;        // false: `err` is set, and it is the document that is wrong if `skip` is set, else the file
     Error err;
 } Chunk;
@@ -50,6 +51,7 @@ void chunk_clear(Chunk* c);
 typedef struct {
     const PrepareOptions* options;
     Position at;
+    size_t end_input; // no file from this one on is read
     bool is_open;
     InputFormat format;
     Stream stream;        // of text and JSONL
@@ -57,10 +59,10 @@ typedef struct {
     Parquet parquet;
 } Reader;
 
-// Begins at a position. reader_close() frees it.
-void reader_open(Reader* r, const PrepareOptions* options, Position at);
+// Begins to read a source at a position. reader_close() frees it.
+void reader_open(Reader* r, const PrepareOptions* options, const Source* source, Position at);
 void reader_close(Reader* r);
 
-// Reads the next chunk, which is cleared. Returns false at the end of all input. After a chunk that is not `ok`, and
+// Reads the next chunk, which is cleared. Returns false at the end of the source. After a chunk that is not `ok`, and
 // not skipped, nothing more can be read. The story grammar has no end, and makes its text later.
 bool reader_next(Reader* r, Chunk* c);

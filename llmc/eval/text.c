@@ -51,7 +51,7 @@ void text_set_cut(TestSet* s, const Tokenizer* t, int T, int stride) {
     }
 }
 
-static bool append_tokens(void* context, const Chunk* chunk) {
+static bool append_tokens(void* context, Chunk* chunk) {
     TokenList* tokens = context;
     for (size_t i = 0; i < chunk->tokens.count; i++) { token_list_append(tokens, chunk->tokens.ids[i]); }
     return true;
@@ -61,11 +61,13 @@ static bool append_tokens(void* context, const Chunk* chunk) {
 static void open_text(TestSet* s, char* path, const char* field, const TestSetOptions* options, int stride) {
     char* inputs[] = {path};
     const PrepareOptions reading = {.split = "none", .format = "auto", .field = field, .shuffle_documents = -1,
-                                    .inputs = inputs, .num_inputs = 1};
+                                    .inputs = inputs, .num_inputs = 1, .mix_until = "first",
+                                    .sources = {{.name = path, .weight = 1, .end_input = 1}}, .num_sources = 1};
+    InputState start = input_begin(&reading);
     *s = (TestSet){.path = path, .form = stride ? &SLIDING : &ROLLING, .name = format("%s", path),
                    .tokens = token_list(), .baseline = NAN};
     if (!options->tokenizer) { fatal("--text %s is text, which needs a --tokenizer", path); }
-    encode_input(&reading, options->tokenizer, (Position){.input = 0}, append_tokens, &s->tokens);
+    encode_input(&reading, options->tokenizer, &start, append_tokens, &s->tokens);
     text_set_cut(s, options->tokenizer, options->T, stride);
     if (!s->num_rows) { fatal("--text %s: there is nothing to score in it", path); }
     s->convention = stride ? format("%s; context %d, stride %d", s->form->convention, options->T, stride)
