@@ -19,7 +19,7 @@ typedef struct {
     Progress shown;
 } Read;
 
-static bool add_chunk(void* context, const Chunk* c) {
+static bool add_chunk(void* context, Chunk* c) {
     Read* r = context;
     r->documents += c->skip == NOT_SKIPPED && !c->at.inside_document;
     r->bytes += c->bytes;
@@ -34,7 +34,8 @@ static Pieces count_pieces(const PrepareOptions* asked, Read* r) {
     threads = omp_get_max_threads();
 #endif
     o.counts = piece_counts_open(threads, COUNTS_MEMORY, o.out);
-    encode_input(&o, NULL, (Position){.input = 0}, add_chunk, r);
+    InputState start = input_begin(&o);
+    encode_input(&o, NULL, &start, add_chunk, r);
     return piece_counts_finish(o.counts, PIECES_BYTES);
 }
 
