@@ -5,6 +5,7 @@
 //   optimizer.safetensors                                     both moments, m.* and v.*, in our layout
 //   state.json                                                TrainState, the run's options, a checksum of each tensor
 //   checkpoint.b2sums                                         checksums of the files above (sums.h)
+//   rewind.json                                               if the run went back to this checkpoint (rewinds.h)
 //
 // A checkpoint is written under another name (.tmp-*), synced, read back and renamed, so that a folder under its own
 // name is complete. It is verified before it is used. A damaged one is passed over for an older one; one that cannot be
@@ -17,6 +18,7 @@
 #include "../plan.h"
 #include "../log/outlier.h"
 #include "checkpoint_folders.h"
+#include "rewinds.h"
 #include <jansson.h>
 
 enum { CHECKPOINT_FORMAT = 1, NUM_CHECKPOINT_FILES = 5 };
@@ -36,6 +38,8 @@ typedef struct {
     double best_loss;    // the lowest validation loss of a checkpoint; 0: there is none
     long long best_step; // that checkpoint's
     LossScale loss_scale;
+    long long bad_steps; // the last steps in a row whose loss or norm was a spike, or not finite (spikes.h)
+    Rewinds rewinds;     // back to earlier checkpoints, because of such steps
 } TrainState;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -49,7 +53,7 @@ bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err);
 json_t* json_hex(uint64_t x);
 
 // Reads a checkpoint's state.json, a new reference; verifies its checksum and that it has every field that a run needs,
-// with a possible value. Returns NULL if it is missing or damaged.
+// with a possible value. What rewind.json says has been put into it. Returns NULL if one of them is missing or damaged.
 json_t* checkpoint_read_state(const char* folder, Error* err);
 
 // Returns the text at object.key in state.json of the newest checkpoint that the run will resume from (`resume`:
