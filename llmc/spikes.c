@@ -56,7 +56,7 @@ static void ATTR_NORETURN stop_nonfinite(TrainRun* run, const StepRecord* r) {
     char* where = first_nonfinite(&run->optimizer);
     char* text = format("step %d: loss %f, norm of the gradient %f%s: not finite, so the run ends here. %s. The first "
                         "was %s; the step's data are windows %llu to %llu.",
-                        r->step, r->loss, r->norm, scale,
+                        r->step, plain_nan(r->loss), plain_nan(r->norm), scale,
                         can_shrink ? "Give --loss_scale dynamic" : "Lower --lr, or raise --warmup_steps",
                         where ? where : "the loss or a sum", (unsigned long long)run->state.window,
                         last_window(run, r));
@@ -188,7 +188,7 @@ bool spikes_answer(TrainRun* run, const StepRecord* r) {
     const OnSpike how = on_spike(c, &steps);
     if (how == ON_SPIKE_SKIP || run->state.bad_steps < c->bad_steps) { return false; }
     if (how == ON_SPIKE_REWIND && run->state.rewinds.count >= c->max_rewinds) {
-        snprintf(refusal, sizeof refusal, "It went back %d times, as often as --max_rewinds allows",
+        snprintf(refusal, sizeof refusal, "The run went back %d times, as often as --max_rewinds allows",
                  run->state.rewinds.count);
     } else if (how == ON_SPIKE_REWIND) {
         char* path = find_last_good(run);

@@ -93,7 +93,8 @@ typedef enum { CHECKPOINT_READ, CHECKPOINT_CONTINUE } CheckpointUse;
 // only those, or if one cannot be read.
 char* checkpoint_newest(const char* out, json_t** state, CheckpointUse use);
 
-// Returns the newest step before `step` that has an undamaged checkpoint; -1 if there is none.
+// Returns the newest step before `step` that has an undamaged checkpoint of finite numbers; -1 if there is none. Warns
+// of newer ones that are not.
 long long checkpoint_before(const char* out, long long step);
 
 // ---------------------------------------------------------------------------------------------------------------------

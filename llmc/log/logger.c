@@ -45,12 +45,11 @@ static bool restore_line(FILE* f, const char* path, const char* begin, const cha
     return true;
 }
 
-// Adds the records of the checkpoint that the run continues from, where a kill has prevented them.
-static bool restore_save(Logger* l, Error* err) {
-    const int step = l->options.resume_step;
-    char *record = record_text_of("save", step, save_record(l->options.resume_path)),
+// Adds the records of the checkpoint that the run continues from, where a kill has prevented them or they were cut.
+static bool restore_save(Logger* l, int step, const char* path, Error* err) {
+    char *record = record_text_of("save", step, save_record(path)),
          *begin = format("{\"kind\":\"save\",\"step\":%d,", step),
-         *line = format("saved step %d to %s", step, l->options.resume_path),
+         *line = format("saved step %d to %s", step, path),
          *line_begin = format("saved step %d to ", step);
     const bool ok = restore_line(l->metrics, l->metrics_path, begin, record, err) &&
                     restore_line(l->text, l->text_path, line_begin, line, err);
@@ -95,7 +94,8 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     const bool fresh = options->resume_step < 0;
     const bool has_logs = path_exists(l->metrics_path) && path_exists(l->text_path);
     bool ok = open_logs(l, options->resume_step, err);
-    ok = ok && (fresh || !has_logs || !options->resume_path || restore_save(l, err));
+    const bool continues = !fresh && has_logs && options->resume_path;
+    ok = ok && (!continues || restore_save(l, options->resume_step, options->resume_path, err));
     ok = ok && open_events(l, options->resume_step, err);
     if (ok) { return true; }
     if (l->metrics) { fclose(l->metrics); }
@@ -322,12 +322,14 @@ bool logger_rewind(Logger* l, const RewindRecord* r, Error* err) {
     const StepRecord* bad = r->bad;
     if (l->options.rank != 0) { return true; }
     if (!close_log(l->metrics, l->metrics_path, err) || !close_log(l->text, l->text_path, err) ||
-        !events_close(&l->events, err) || !open_logs(l, r->step, err) || !open_events(l, r->step, err)) {
+        !events_close(&l->events, err) || !open_logs(l, r->step, err) ||
+        !restore_save(l, r->step, r->path, err) || !open_events(l, r->step, err)) {
         return false;
     }
     logger_notice(l, "step %d: loss %f (z-score %.2f), norm %f (%.2f): going back to %s and leaving out windows %llu to "
-                  "%llu of the data (rewind %d of this run)", bad->step, bad->loss, plain_nan(bad->loss_z), bad->norm,
-                  plain_nan(bad->norm_z), r->path, r->first_window, r->first_window + r->windows - 1, r->rewinds);
+                  "%llu of the data (rewind %d of this run)", bad->step, plain_nan(bad->loss), plain_nan(bad->loss_z),
+                  plain_nan(bad->norm), plain_nan(bad->norm_z), r->path, r->first_window,
+                  r->first_window + r->windows - 1, r->rewinds);
     logger_record(l, "rewind", r->step,
                   json_pack("{s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:i, s:i, s:o}", "from", bad->step, "loss",
                             json_float(bad->loss), "norm", json_float(bad->norm), "loss_z", json_float(bad->loss_z),
