@@ -202,6 +202,11 @@ a_run_goes_back_and_leaves_out_the_data_of_a_spike() {
         steps=$(sed -n 's/^step *\([0-9]*\)\/.*/\1/p; s/^{"kind":"train","step":\([0-9]*\),.*/\1/p' "$dir/3/$log")
         [ "$steps" = "$(seq 150)" ] || note "$log: other steps than 1 to 150"
     done
+    for run in clean 3; do # losses, norms and z-scores
+        sed -n 's/^{"kind":"train","step":\([0-9]*\),.*\("loss":.*\)"lr".*\("loss_z".*\)/\1 \2 \3/p' \
+            "$dir/$run/metrics.jsonl" >"$dir/numbers_$run"
+    done
+    cmp -s "$dir/numbers_clean" "$dir/numbers_3" || note "other losses or z-scores than without the data"
     # killed after it went back, before the next save
     rm -r "$dir/3/step_00000140" "$dir/3/step_00000150"
     cp -r "$dir/3" "$dir/two"
@@ -237,6 +242,11 @@ a_run_goes_back_only_so_often() {
     last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
     [ "$(values_of count "$dir/run/$last/state.json")" = 2 ] || note "$last does not know of 2 rewinds"
     expect 4 'The run went back 2 times' "$train" --resume auto --out "$dir/run" # not twice more
+    # so often that it has to go back to ever older checkpoints
+    expect 4 'The run went back 5 times' "$train" $often --skip_loss_z 0.01 --save_every 10 --on_spike rewind:1 \
+        --max_rewinds 5 --out "$dir/older"
+    [ "$(grep -c 'going back to' "$dir/err")" = 5 ] || note "it did not go back 5 times: $(grep -c 'going' "$dir/err")"
+    [ "$(grep -o 'going back to [^ ]*' "$dir/err" | sort -u | wc -l)" -gt 1 ] || note "always to the same checkpoint"
     expect 4 'There is no good checkpoint' "$train" $often --on_spike rewind:1 --save_every 1000 --out "$dir/none"
     expect 2 '--on_spike' "$train" $often --on_spike rewind:0 --out "$dir/wrong"
     # a loss that is not finite: no weights are saved that may be the fault
