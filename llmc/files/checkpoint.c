@@ -356,14 +356,6 @@ char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err) {
     return NULL;
 }
 
-char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
-                      Error* err) {
-    Snapshot snapshot = snapshot_take(o, s, p, c, eot, NULL);
-    char* path = checkpoint_write(out, &snapshot, err);
-    snapshot_free(&snapshot);
-    return path;
-}
-
 bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* state, Error* err) {
     char* path = format("%s/optimizer.safetensors", folder);
     const TensorBlock moments[2] = {

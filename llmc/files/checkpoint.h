@@ -128,10 +128,6 @@ void snapshot_free(Snapshot* snapshot);
 // call it.
 char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err);
 
-// Takes a snapshot without `blocks` and writes it.
-char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
-                      Error* err);
-
 // Returns what options and state say of the checkpoints to keep.
 KeepRule checkpoint_keep(const Config* c, const TrainState* s);
 

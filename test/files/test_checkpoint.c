@@ -5,6 +5,7 @@
 #include "llmc/files/json.h"
 #include "llmc/files/sums.h"
 #include "test/files/small_model.h"
+#include "test/files/save.h"
 #include "test/test.h"
 #include <sys/resource.h>
 
