@@ -46,7 +46,7 @@ const char* z_text(char* out, double z) {
     return out;
 }
 
-double plain_nan(double v) { return isnan(v) ? fabs(NAN) : v; }
+double plain_nan(double v) { return isnan(v) ? fabs((double)NAN) : v; }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // lines and characters

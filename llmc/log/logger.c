@@ -326,8 +326,8 @@ bool logger_rewind(Logger* l, const RewindRecord* r, Error* err) {
         !restore_save(l, r->step, r->path, err) || !open_events(l, r->step, err)) {
         return false;
     }
-    logger_notice(l, "step %d: loss %f (z-score %.2f), norm %f (%.2f): going back to %s and leaving out windows %llu to "
-                  "%llu of the data (rewind %d of this run)", bad->step, plain_nan(bad->loss), plain_nan(bad->loss_z),
+    logger_notice(l, "step %d: loss %f (z-score %.2f), norm %f (%.2f): going back to %s and leaving out windows %llu "
+                  "to %llu of the data (rewind %d of this run)", bad->step, plain_nan(bad->loss), plain_nan(bad->loss_z),
                   plain_nan(bad->norm), plain_nan(bad->norm_z), r->path, r->first_window,
                   r->first_window + r->windows - 1, r->rewinds);
     logger_record(l, "rewind", r->step,

@@ -413,7 +413,8 @@ TEST(states_that_no_run_can_have_are_refused) {
     expect_refused(folder, "state.json", "step is missing or impossible");
     edit_state(folder, "step", json_integer(1));
     static const char* const rewinds[] = {
-        "{}", "[]", "{'count': 0, 'left_out': []}", "{'count': 1, 'left_out': []}", "{'count': 101, 'left_out': [[1,2]]}",
+        "{}", "[]", "{'count': 0, 'left_out': []}", "{'count': 1, 'left_out': []}",
+        "{'count': 101, 'left_out': [[1,2]]}",
         "{'count': 1, 'left_out': [[1,2], [3,4]]}", "{'count': 2, 'left_out': [[1,2], [2,4]]}", // they overlap
         "{'count': 1, 'left_out': [[1,0]]}", "{'count': 1, 'left_out': [[-1,2]]}", "{'count': 1, 'left_out': [7]}",
         "{'count': 1, 'left_out': [[9223372036854775807,2]]}"};

@@ -2,8 +2,8 @@
 // folder is refused, or what was read from it keeps to its limits.
 //
 // The first byte of the input chooses: 0 (modulo 4): the rest is state.json, a 0 byte and config.json; 1: an edit of
-// config.json; 2: of state.json; 3: of rewind.json. libFuzzer would not find these texts by itself: the library that parses JSON
-// is not instrumented.
+// config.json; 2: of state.json; 3: of rewind.json. libFuzzer would not find these texts by itself: the library that
+// parses JSON is not instrumented.
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
 #include "llmc/files/json.h"
