@@ -5,9 +5,9 @@
 #   (nothing)   all groups: about 10 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
-#   GROUP...    build headers unit smoke end_to_end requests fetch faults amx sanitize mutate plain fuzz lint spills sass
-#               cudnn emulator emulated ranks hosts emulated_check emulated_race full_size gpu_script traffic plants
-#               coverage
+#   GROUP...    build headers unit smoke end_to_end requests fetch faults amx sanitize mutate plain fuzz lint spills
+#               sass cudnn emulator emulated ranks hosts emulated_check emulated_race full_size gpu_script traffic
+#               plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."

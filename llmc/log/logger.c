@@ -326,10 +326,10 @@ bool logger_rewind(Logger* l, const RewindRecord* r, Error* err) {
         !restore_save(l, r->step, r->path, err) || !open_events(l, r->step, err)) {
         return false;
     }
-    logger_notice(l, "step %d: loss %f (z-score %.2f), norm %f (%.2f): going back to %s and leaving out windows %llu "
-                  "to %llu of the data (rewind %d of this run)", bad->step, plain_nan(bad->loss), plain_nan(bad->loss_z),
-                  plain_nan(bad->norm), plain_nan(bad->norm_z), r->path, r->first_window,
-                  r->first_window + r->windows - 1, r->rewinds);
+    logger_notice(l, "step %d: loss %f (z-score %.2f), norm %f (%.2f): going back to %s and leaving out windows "
+                  "%llu to %llu of the data (rewind %d of this run)",
+                  bad->step, plain_nan(bad->loss), plain_nan(bad->loss_z), plain_nan(bad->norm), plain_nan(bad->norm_z),
+                  r->path, r->first_window, r->first_window + r->windows - 1, r->rewinds);
     logger_record(l, "rewind", r->step,
                   json_pack("{s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:i, s:i, s:o}", "from", bad->step, "loss",
                             json_float(bad->loss), "norm", json_float(bad->norm), "loss_z", json_float(bad->loss_z),
