@@ -105,6 +105,7 @@ help:
 	@echo 'make test            build and run the tests'
 	@echo 'make headers         compile each header alone, as C11 and, where C++ includes it, as C++20'
 	@echo 'make fuzz            the fuzz targets, with clang (build/fuzz/*)'
+	@echo 'make lint            clang-tidy and cppcheck, where they are installed'
 	@echo 'make clean           remove everything that was built'
 	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang'
 	@echo 'GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1   CRYPTO=0|1   ZLIB=0|1   ZSTD=0|1   SNAPPY=0|1'
@@ -365,6 +366,21 @@ headers: check-packages
 	    $(CXX) $(FLAGS) -std=c++20 -idirafter test/emulator/include -Wno-unused-function -Werror -MF /dev/null \
 	        -fsyntax-only -include $$h -x c++ /dev/null || exit 1; \
 	done; echo "$(words $(CPP_HEADERS)) of them as C++20"; }
+
+# Static analysis: clang-tidy with the checks of .clang-tidy, cppcheck without what test/cppcheck.txt lists
+LINTED := $(filter-out $(if $(filter 1,$(MPI)),,llmc/comm/mpi.c),$(HOST_SOURCES)) data/prepare.c
+LINT_FLAGS := -std=c11 -D_GNU_SOURCE -I. $(OPENMP) $(FLAGS_llmc/comm/secret) $(FLAGS_llmc/data/compression)
+JOBS := $(shell nproc 2>/dev/null || echo 1)
+lint:
+	@if command -v clang-tidy >/dev/null; then \
+	    echo $(filter-out llmc/comm/mpi.c,$(LINTED)) | xargs -P $(JOBS) -n 4 sh -c \
+	        'clang-tidy --quiet "$$@" -- $(LINT_FLAGS) 2>/dev/null' sh && echo "clang-tidy: nothing found"; \
+	else echo "skipped clang-tidy: it is not installed"; fi
+	@if command -v cppcheck >/dev/null; then \
+	    cppcheck -j $(JOBS) --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+	        --suppressions-list=test/cppcheck.txt --error-exitcode=1 -D_GNU_SOURCE -I. $(LINTED) && \
+	    echo "cppcheck: nothing found"; \
+	else echo "skipped cppcheck: it is not installed"; fi
 test: all tests
 	@sh test/run.sh $(BUILD)
 

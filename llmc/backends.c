@@ -114,26 +114,29 @@ static const Backend* choose_residual(const Backend* b, const Config* c, const c
     return b;
 }
 
+// Returns find_backend(dtype, level) if there is one, else find_backend(dtype, cpu); `level` may be NULL.
+static const Backend* find_at_level(const char* dtype, const char* cpu, const char* level) {
+    const Backend* b = level ? find_backend(dtype, level) : NULL;
+    return b ? b : find_backend(dtype, cpu);
+}
+
+// A resumed run keeps precision and level of its checkpoint, unless this start names others. Levels are then not timed.
 const Backend* choose_backend(const Config* c, const char** dtype) {
-    const Backend* b = find_backend(c->dtype, c->cpu);
-    if (!b) { no_backend(c); }
-    *dtype = c->dtype;
-    if (!strcmp(c->dtype, "auto")) {
-        char* saved = checkpoint_saved_text(c->out, c->resume, "options", "dtype"); // lives as long as the run
-        const Backend* as_saved = saved ? find_backend(saved, c->cpu) : NULL;
-        if (as_saved) { b = as_saved; }
-        else { free(saved); }
-        *dtype = as_saved ? saved : b->storage; // a storage type is the name of a precision too
-    }
-    if (b->is_host && !strcmp(c->cpu, "auto")) { // a resumed run keeps the level of its checkpoint
-        char* saved = checkpoint_saved_text(c->out, c->resume, "kernels", b->device);
-        const Backend* as_saved = saved ? find_cpu_backend(b->storage, saved) : NULL;
-        if (as_saved) { b = as_saved; }
-        else if (saved && strcmp(saved, "plain")) {
-            notice("this processor has no %s kernels, which the checkpoint was trained with: continuing with %s", saved,
-                   b->level);
-        }
+    const bool is_auto = !strcmp(c->dtype, "auto"), keeps_level = !program_has_gpu() && !strcmp(c->cpu, "auto");
+    char* level = keeps_level ? checkpoint_saved_text(c->out, c->resume, "kernels", "cpu") : NULL;
+    char* saved = is_auto ? checkpoint_saved_text(c->out, c->resume, "options", "dtype") : NULL; // as long as the run
+    const Backend* b = saved ? find_at_level(saved, c->cpu, level) : NULL;
+    *dtype = b ? saved : c->dtype;
+    if (!b) {
         free(saved);
+        b = find_at_level(c->dtype, c->cpu, level);
+        if (!b) { no_backend(c); }
+        if (is_auto) { *dtype = b->storage; } // a storage type is the name of a precision too
     }
+    if (level && strcmp(level, "plain") && strcmp(level, b->level)) {
+        notice("this processor has no %s kernels, which the checkpoint was trained with: continuing with %s", level,
+               b->level);
+    }
+    free(level);
     return choose_residual(b, c, *dtype);
 }

@@ -206,6 +206,12 @@ bool is_directory(const char* path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+char* user_path(const char* variable, const char* in_home, const char* name) {
+    const char *folder = getenv(variable), *home = getenv("HOME");
+    if (folder && *folder) { return format("%s/gpt2.c/%s", folder, name); }
+    return home && *home ? format("%s/%s/gpt2.c/%s", home, in_home, name) : NULL;
+}
+
 bool make_directories(const char* path, Error* err) {
     char* p = format("%s", path);
     bool ok = true;

@@ -181,6 +181,11 @@ bool is_directory(const char* path);
 // no regular file: a named pipe would keep the program waiting.
 int open_regular(const char* path, size_t* size, Error* err);
 
+// Returns the path of a file of this program in the user's folders (XDG Base Directory Specification):
+// $VARIABLE/gpt2.c/NAME or, if that is not set, ~/IN_HOME/gpt2.c/NAME. Returns NULL if the home folder is not known.
+// The caller frees it.
+char* user_path(const char* variable, const char* in_home, const char* name);
+
 // Creates a folder and the folders above it; one that exists is no error.
 bool make_directories(const char* path, Error* err);
 

@@ -69,6 +69,11 @@ enum {
     REAL(skip_loss_z, 0, 0, 1e9, TRAIN,                                                                               \
          "skip the update when the loss is this many standard deviations high; 0: never")                             \
     REAL(skip_norm_z, 0, 0, 1e9, TRAIN, "the same for the gradient's norm")                                           \
+    TEXT(on_spike, "skip", TRAIN,                                                                                     \
+         "after such a step, or one that is not finite: skip its update, stop, or rewind:N: go back to the last good" \
+         " checkpoint and leave out the next N steps of data, at least those up to that step")                        \
+    INT(bad_steps, 1, 1, 1000000, NULL, TRAIN, "such steps in a row after which --on_spike stops or rewinds")         \
+    INT(max_rewinds, 20, 0, 100, NULL, TRAIN, "times that a run may go back; then it ends")                           \
     TEXT(loss_scale, "auto", TRAIN,                                                                                   \
          "off, a power of two that the loss is multiplied by, or dynamic[:START]: halved when a gradient overflows"   \
          " (the update is skipped), doubled after a while; auto: dynamic with fp16, else off")                        \

@@ -160,7 +160,8 @@ void train_look_at_save(TrainRun* run) { look_at_save(run, false); }
 // Notes that the checkpoint which is about to be saved has the lowest validation loss so far.
 static void note_best(TrainRun* run) {
     TrainState* s = &run->state;
-    if (run->val_step != s->step || s->step == 0 || !isfinite(run->val_loss) || (s->best_step && run->val_loss >= s->best_loss)) { return; }
+    const bool is_known = run->val_step == s->step && s->step > 0 && isfinite(run->val_loss);
+    if (!is_known || (s->best_step && run->val_loss >= s->best_loss)) { return; }
     s->best_step = s->step;
     s->best_loss = run->val_loss;
 }

@@ -5,6 +5,7 @@
 #include "data/tokenizer_json.h"
 #include "files/json.h"
 #include "generate.h"
+#include "spikes.h"
 #include "weights.h"
 #include <sys/file.h>
 
@@ -102,9 +103,17 @@ static void take_first_options(Config* c) {
     json_decref(options);
 }
 
+// Returns the state of a checkpoint that rank 0 has verified. It is verified once on each machine.
+static json_t* read_state_of_rank0(const TrainRun* run, const char* path) {
+    Error err;
+    const bool verifies = run->comm->rank > 0 && run->comm->local_rank == 0;
+    json_t* state = verifies ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
+    if (!state) { fatal("%s: rank 0 sees this checkpoint; all ranks must see the same files", err.text); }
+    return state;
+}
+
 // Returns rank 0's checkpoint, and its state, on every rank, and takes its options; NULL for a fresh run.
 static char* open_checkpoint(TrainRun* run, json_t** state) {
-    Error err;
     Config* c = run->config;
     *state = NULL;
     char* path = run->comm->rank == 0 ? find_checkpoint(run, state) : NULL;
@@ -113,10 +122,7 @@ static char* open_checkpoint(TrainRun* run, json_t** state) {
         take_first_options(c);
         return NULL;
     }
-    if (!*state) { // verified once on each machine; check_same_run() compares what the ranks read
-        *state = run->comm->local_rank == 0 ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
-    }
-    if (!*state) { fatal("%s: rank 0 sees this checkpoint; all ranks must see the same files", err.text); }
+    if (!*state) { *state = read_state_of_rank0(run, path); } // check_same_run() compares what the ranks read
     take_run_options(c, json_object_get(*state, "options"), path);
     return path;
 }
@@ -233,30 +239,44 @@ void check_tokenizer(const Config* c, const Tokenizer* t, const json_t* state, c
           folder);
 }
 
-// A dynamic loss scale goes on from the checkpoint, unless this start gives another --loss_scale.
-static void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state) {
+// Sets the loss scale to its start or, if it is dynamic, to the checkpoint's, unless this start gives another option.
+static void begin_loss_scale(TrainRun* run, const char* checkpoint, json_t* state) {
     Error err;
+    const Config* c = run->config;
+    const bool is_fp16 = !strcmp(run->plan.dtype, "fp16");
+    if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, c->loss_scale_every, &err)) {
+        usage_error("%s", err.text);
+    }
     const json_t* saved = json_object_get(state, "loss_scale");
     const char* option = json_string_value(json_object_get(json_object_get(state, "options"), "loss_scale"));
-    if (!saved || !option || strcmp(option, run->config->loss_scale)) { return; }
+    if (!saved || !option || strcmp(option, c->loss_scale)) { return; }
     if (!loss_scale_from_json(&run->state.loss_scale, saved, &err)) { fatal("%s: %s", checkpoint, err.text); }
 }
 
-static void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
+// Takes weights, moments and state from a checkpoint.
+static void load_checkpoint(TrainRun* run, const char* checkpoint, json_t* state) {
     Error err;
+    if (!checkpoint_load(&run->optimizer, &run->state, checkpoint, state, &err)) { fatal("%s", err.text); }
+    begin_loss_scale(run, checkpoint, state);
+    run->resumed = true;
+}
+
+void reload_checkpoint(TrainRun* run, const char* path) {
+    json_t* state = read_state_of_rank0(run, path);
+    load_checkpoint(run, path, state);
+    check_same_weights(&run->model, run->comm);
+    json_decref(state);
+}
+
+static void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
     const Config* c = run->config;
     const Backend* b = run->plan.backend;
     gpt2_alloc(&run->model);
     optimizer_alloc(&run->optimizer, &run->model, run->plan.shards > 1 ? run->comm : NULL);
     run->mailbox = b->host_alloc(sizeof *run->mailbox, "sums of a step");
     b->device_sync();
-    run->resumed = checkpoint != NULL;
-    if (!checkpoint) {
-        load_weights(&run->model, &run->optimizer, c, init_folder(c));
-    } else if (!checkpoint_load(&run->optimizer, &run->state, checkpoint, state, &err)) {
-        fatal("%s", err.text);
-    }
-    resume_loss_scale(run, checkpoint, state);
+    if (checkpoint) { load_checkpoint(run, checkpoint, state); }
+    else { load_weights(&run->model, &run->optimizer, c, init_folder(c)); }
     run->state.data_hash = run->train_data.hash;
     run->state.tokenizer_hash = run->has_tokenizer ? tokenizer_hash(&run->tokenizer) : 0;
 }
@@ -272,9 +292,6 @@ static void open_loaders(TrainRun* run) {
         run->val_memory = open_batches(b, B, T);
         evalloader_open(&run->val, &run->val_data, c->val_tokens, B, run->val_memory);
     }
-    run->cursor.tokens = run->state.tokens;
-    run->cursor.window = run->state.window;
-    run->cursor.row = (long long)B * run->comm->rank;
 }
 
 double corpus_floor(const Dataset* data) {
@@ -436,10 +453,8 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     if (!plan_make(&run->plan, b, dtype, c, folder, comm, &err)) { usage_error("%s", err.text); }
     if (state && !plan_check_changes(&run->plan, c, state, &err)) { usage_error("%s", err.text); }
     check_tensorboard(c);
-    const bool is_fp16 = !strcmp(dtype, "fp16");
-    if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, c->loss_scale_every, &err)) {
-        usage_error("%s", err.text);
-    }
+    on_spike(c, NULL);
+    begin_loss_scale(run, checkpoint, NULL);
     open_data(run, folder);
     check_same_data(comm, run->train_data.hash, run->has_val ? run->val_data.hash : 0,
                     test_sets_hash(run->test_sets, run->num_test_sets));
@@ -488,6 +503,8 @@ int train_close(TrainRun* run) {
     optimizer_free(&run->optimizer);
     gpt2_free(&run->model);
     if (run->lock >= 0) { close(run->lock); }
+    const int status = run->spike ? EXIT_NONFINITE : EXIT_DONE;
+    free(run->spike);
     free(run);
-    return EXIT_DONE;
+    return status;
 }

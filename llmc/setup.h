@@ -43,11 +43,13 @@ typedef struct {
     TestSet* test_sets; // of --eval_data
     int num_test_sets;
     int nonfinite_steps; // the last steps in a row whose loss or norm was not finite
-    bool stops;   // a rank was asked to stop
+    char* spike;  // why --on_spike ends the run; NULL: it does not
+    bool stops;   // a rank was asked to stop, or --on_spike ends the run
     bool saves;   // a rank was asked to save, or the last save failed
     bool is_slow; // a micro-batch takes long on some rank: ranks ask each other between two whether to stop
     bool replays;         // this step begins with a replay
     long long first_step; // of this start
+    long long done_step;  // whose phases were done
     long long saved_step; // of the last checkpoint
     double val_loss;    // the last
     long long val_step; // and its step
@@ -68,6 +70,10 @@ typedef struct {
 // Opens a run, which train_close() closes and frees; every failure ends the program. All ranks call it. `c` gets the
 // options of --preset and of the checkpoint that is resumed.
 TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm);
+
+// Loads the checkpoint at `path`, which rank 0 has verified, in place of the run's weights, moments and state. Ends the
+// program if a rank cannot. Collective.
+void reload_checkpoint(TrainRun* run, const char* path);
 
 // Closes logs, loaders and model and frees the run; returns the exit code.
 int train_close(TrainRun* run);

@@ -1,9 +1,9 @@
 #include "train.h"
 #include "comm/consistency.h"
-#include "nonfinite.h"
 #include "phases.h"
 #include "replay.h"
 #include "requests.h"
+#include "spikes.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // data
@@ -117,79 +117,6 @@ static bool train_gradients(TrainRun* run, long long windows) {
     return true;
 }
 
-// Names the last good checkpoint: one after which at least another step had a finite loss.
-static void name_last_good(const TrainRun* run) {
-    size_t count;
-    const char* out = run->config->out;
-    long long* steps = checkpoint_list(out, &count);
-    const long long good = checkpoint_before(out, run->state.step);
-    const bool has_bad = count > 0 && steps[0] == run->state.step;
-    if (has_bad) { notice("%s/step_%08lld holds the weights that gave this loss.", out, steps[0]); }
-    if (good >= 0) {
-        notice("The last good checkpoint is %s/step_%08lld; continue from it with --resume auto%s.", out, good,
-               has_bad ? ", after moving the newer one away" : "");
-    }
-    free(steps);
-}
-
-// Ends the run at a step whose loss or gradient is not finite.
-static void ATTR_NORETURN train_stop_nonfinite(TrainRun* run, const StepRecord* r) {
-    char scale[80] = "";
-    const bool can_shrink = isfinite(r->loss) && r->loss_scale > 1;
-    train_finish_save(run);
-    logger_erase_bar(&run->log);
-    if (r->loss_scale > 0) { snprintf(scale, sizeof scale, " with a loss scale of %.9g", r->loss_scale); }
-    char* where = first_nonfinite(&run->optimizer);
-    const unsigned long long first = run->state.window, windows = r->step_tokens / (size_t)run->plan.T;
-    char* text = format("step %d: loss %f, norm of the gradient %f%s: not finite, so the run ends here. %s. The first "
-                        "was %s; the step's data are windows %llu to %llu.",
-                        r->step, r->loss, r->norm, scale,
-                        can_shrink ? "Give --loss_scale dynamic" : "Lower --lr, or raise --warmup_steps",
-                        where ? where : "the loss or a sum", first, first + windows - 1);
-    notice("error: %s", text);
-    free(where);
-    logger_end(&run->log, (int)run->state.step, "non-finite", text);
-    train_report(run);
-    if (*run->config->out && run->comm->rank == 0) { name_last_good(run); }
-    wait_for_rank0_message();
-    exit(EXIT_NONFINITE);
-}
-
-// Steps in a row whose loss or norm is not finite that --skip_loss_z or --skip_norm_z skip. More are taken for a fault
-// of the weights, not of the data (chosen).
-enum { MAX_NONFINITE_STEPS = 8 };
-
-// Returns true if options ask to leave out the update of a step by its loss or norm.
-static bool train_may_skip(const Config* c) { return c->skip_loss_z > 0 || c->skip_norm_z > 0; }
-
-// Returns true if the z-score of a step's loss or norm is above --skip_loss_z or --skip_norm_z.
-static bool train_is_outlier(TrainRun* run, const StepRecord* r) {
-    const Config* c = run->config;
-    const bool skip_loss = c->skip_loss_z > 0 && r->loss_z > c->skip_loss_z,
-               skip_norm = c->skip_norm_z > 0 && r->norm_z > c->skip_norm_z;
-    if (skip_loss) { logger_skip(&run->log, r->step, "loss", r->loss_z); }
-    else if (skip_norm) { logger_skip(&run->log, r->step, "grad", r->norm_z); }
-    return skip_loss || skip_norm;
-}
-
-// Judges a step by its loss and norm. Returns true if its update is skipped, or ends the run. All ranks judge alike
-// without another collective: their sums are equal, and a gradient that overflowed on one rank is not finite after the
-// reduction either, nor is the norm. Such steps are left out of the statistics of outliers.
-static bool train_skips(TrainRun* run, StepRecord* r) {
-    TrainState* s = &run->state;
-    const bool is_finite = isfinite(r->loss) && isfinite(r->norm), is_optional = train_may_skip(run->config);
-    const bool has_overflowed = isfinite(r->loss) && !is_finite && loss_scale_can_shrink(&s->loss_scale);
-    run->nonfinite_steps = is_finite || has_overflowed ? 0 : run->nonfinite_steps + 1;
-    if (run->nonfinite_steps > (is_optional ? MAX_NONFINITE_STEPS : 0)) { train_stop_nonfinite(run, r); }
-    if (is_finite || has_overflowed) { loss_scale_update(&s->loss_scale, has_overflowed); }
-    if (has_overflowed) { logger_overflow(&run->log, r->step, r->loss_scale, s->loss_scale.scale); }
-    else if (!is_finite) { logger_skip(&run->log, r->step, isfinite(r->loss) ? "grad" : "loss", INFINITY); }
-    if (!is_finite) { return true; }
-    r->loss_z = outlier_update(&s->loss_window, r->loss);
-    r->norm_z = outlier_update(&s->norm_window, r->norm);
-    return train_is_outlier(run, r);
-}
-
 // Returns the learning rate of the next step. With a batch ramp, steps are counted as tokens / tokens of a full batch.
 static double train_lr(const TrainRun* run) {
     const TrainState* s = &run->state;
@@ -220,15 +147,28 @@ static bool is_replayed_step(const TrainRun* run) {
     return every > 0 && (run->state.step == run->first_step || run->state.step % every == 0);
 }
 
-// Does one step, or nothing if a single process was asked to stop. Queues all work of the device and waits for it once:
-// the update is queued before the loss is known, since it changes nothing if the norm is not finite. With --skip_loss_z
-// or --skip_norm_z it has to wait for both.
+// Begins, or begins again, at the state that was loaded or, in a fresh run, made: requests its first micro-batch.
+static void train_begin(TrainRun* run) {
+    run->done_step = run->saved_step = run->resumed ? run->state.step : -1;
+    run->first_step = run->state.step;
+    run->is_slow = true; // until a step has shown otherwise
+    run->nonfinite_steps = 0;
+    run->val_step = 0;
+    while (dataloader_pending(&run->loader)) { dataloader_wait(&run->loader); } // of data that is left out now
+    run->cursor = (Cursor){.tokens = run->state.tokens, .window = run->state.window,
+                           .row = (long long)run->plan.B * run->comm->rank};
+    train_request(run);
+}
+
+// Does one step, or nothing if a single process was asked to stop or the run goes back to a checkpoint. Queues all work
+// of the device and waits for it once: the update is queued before the loss is known, since it changes nothing if the
+// norm is not finite. If a finite step may be skipped, the update has to wait for loss and norm.
 static void train_step(TrainRun* run) {
     const Backend* b = run->plan.backend;
     TrainState* s = &run->state;
     const double start = seconds_now();
     const long long tokens = ramp_batch(&run->ramp, s->tokens), windows = tokens / run->plan.T;
-    const bool may_skip = train_may_skip(run->config);
+    const bool may_skip = spikes_may_skip(run->config);
     StepRecord r = {.step = (int)s->step + 1,
                     .tokens = (size_t)(s->tokens + tokens),
                     .step_tokens = (size_t)tokens,
@@ -246,15 +186,18 @@ static void train_step(TrainRun* run) {
     const double* sums = run->mailbox->sums;
     r.loss = sums[SUM_LOSS] / (double)tokens;
     r.norm = sqrt(sums[SUM_NORM]) / s->loss_scale.scale;
-    const bool skips = train_skips(run, &r);
+    const bool is_timed = is_timed_step(run), skips = spikes_judge(run, &r);
+    run->stops = sums[SUM_STOP] > 0;
+    run->saves = sums[SUM_SAVE] > 0;
+    run->is_slow = sums[SUM_SLOW] > 0;
+    if (skips && spikes_answer(run, &r)) {
+        train_begin(run);
+        return;
+    }
     if (may_skip && !skips) {
         optimizer_update(&run->optimizer, &hyper);
         b->device_sync();
     }
-    const bool is_timed = is_timed_step(run);
-    run->stops = sums[SUM_STOP] > 0;
-    run->saves = sums[SUM_SAVE] > 0;
-    run->is_slow = sums[SUM_SLOW] > 0;
     s->step++;
     s->updates += !skips;
     s->tokens += tokens;
@@ -296,23 +239,19 @@ static void train_say_end(TrainRun* run) {
     if (run->stops && (!*c->out || c->save_every == 0)) {
         notice("stopped; nothing was saved, as --out or --save_every asked");
     }
-    logger_end(&run->log, (int)run->state.step, is_complete ? "finished" : "stopped",
-               is_complete ? "" : asked ? asked : "asked by another process of the run");
+    logger_end(&run->log, (int)run->state.step, run->spike ? "spike" : is_complete ? "finished" : "stopped",
+               run->spike ? run->spike : is_complete ? "" : asked ? asked : "asked by another process of the run");
 }
 
 int train(Config* config, const Backend* b, const char* dtype, Comm* comm) {
     requests_open();
     TrainRun* run = train_open(config, b, dtype, comm);
-    long long done = run->resumed ? run->state.step : -1; // the step whose phases were done
-    run->saved_step = done;
-    run->first_step = run->state.step;
-    run->is_slow = true; // until a step has shown otherwise
     requests_take_stops(config->max_time);
-    train_request(run);
+    train_begin(run);
     for (;;) {
-        if (comm->size == 1) { run->stops = request_to_stop() != NULL; }
-        if (done != run->state.step) { train_due_phases(run); }
-        done = run->state.step;
+        if (comm->size == 1 && request_to_stop()) { run->stops = true; }
+        if (run->done_step != run->state.step) { train_due_phases(run); }
+        run->done_step = run->state.step;
         if (train_save_is_due(run)) { train_phase(run, RANK_SAVES, train_save); }
         if (run->stops || run->state.step >= run->num_steps) { break; }
         train_phase(run, RANK_TRAINS, train_step);

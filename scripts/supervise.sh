@@ -6,7 +6,7 @@
 # The command must name its folder (--out); --resume auto is added unless --resume is given. What happens is written to
 # supervise.log in that folder. It ends when
 #   - the run is complete, or was stopped by a signal and saved: exit code 0
-#   - a start again cannot help: a wrong option (2), or a loss that is not finite (4)
+#   - a start again cannot help: a wrong option (2), a loss that is not finite or, with --on_spike, jumps (4)
 #   - RESTARTS starts in a row got no further than the same checkpoint: the last one's exit code
 # The pause before a start doubles with each failure at the same checkpoint, from PAUSE seconds up to ten minutes: a
 # machine or file system may need time to come back. SIGINT, SIGTERM and SIGHUP are passed on, and end it too.
@@ -66,7 +66,7 @@ while :; do
     case $code in
     0) say "complete at step $step"; exit 0 ;;
     2) say "exit code 2: the command is wrong, see its message"; exit 2 ;;
-    4) say "exit code 4 after step $step: the loss is not finite, and would be again; see log.txt"; exit 4 ;;
+    4) say "exit code 4 after step $step: the loss is not finite or jumps, and would again; see log.txt"; exit 4 ;;
     esac
     [ "$step" = "$before" ] || failures=0
     before=$step failures=$((failures + 1))

@@ -5,9 +5,9 @@
 #   (nothing)   all groups: about 10 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
-#   GROUP...    build headers unit smoke end_to_end requests fetch faults amx sanitize mutate plain fuzz spills sass
-#               cudnn emulator emulated ranks hosts emulated_check emulated_race full_size gpu_script traffic plants
-#               coverage
+#   GROUP...    build headers unit smoke end_to_end requests fetch faults amx sanitize mutate plain fuzz lint spills
+#               sass cudnn emulator emulated ranks hosts emulated_check emulated_race full_size gpu_script traffic
+#               plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."
@@ -18,13 +18,13 @@ all="ranks emulated end_to_end faults sanitize unit emulated_check emulated_race
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
-long) groups="$all gpu_script fuzz coverage" long=1 ;;
+long) groups="$all gpu_script fuzz lint coverage" long=1 ;;
 quick) groups="unit smoke" ;;
 *) groups=$* ;;
 esac
 for g in $groups; do
-    case " build smoke gpu_script fuzz coverage $all " in *" $g "*) continue ;; esac
-    echo "error: no group '$g'; there are: build smoke gpu_script fuzz coverage $all" >&2
+    case " build smoke gpu_script fuzz lint coverage $all " in *" $g "*) continue ;; esac
+    echo "error: no group '$g'; there are: build smoke gpu_script fuzz lint coverage $all" >&2
     exit 2
 done
 for g in emulated ranks; do # coverage counts the lines that ran in these
@@ -101,6 +101,11 @@ fuzz() { # every reader of a file or of the network, half an hour each
         "$f" -max_total_time=1800 -close_fd_mask=1 >build/fuzz/log 2>&1 || { cat build/fuzz/log; return 1; }
         echo "$(basename "$f"): nothing found in 1800 s"
     done
+}
+lint() { # minutes of processor time
+    command -v clang-tidy >/dev/null || command -v cppcheck >/dev/null ||
+        { echo "skipped: no clang-tidy and no cppcheck"; return 77; }
+    make -s lint
 }
 spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }

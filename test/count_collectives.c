@@ -1,15 +1,32 @@
 // Counts the collective operations of an MPI program, by MPI's own profiling interface: loaded before it (LD_PRELOAD),
-// it prints them on rank 0 when the program leaves MPI. With SPOIL_SUMS, rank 1 adds 1 to its part of all-reduces.
+// it prints them on rank 0 when the program leaves MPI. With SPOIL_SUMS, rank 1 adds 1 to its part of all-reduces. With
+// FLIP_BIT=N, a bit of what rank 1 has received flips, in the first element of all-reduce or all-gather number N.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static long sums, scatters, gathers, numbers;
+static int* to_flip; // what rank 1 receives next, or NULL
+
+// Notes where the collective that begins puts its result, if a bit of it is to flip.
+static void begin(void* out) {
+    int rank;
+    const char* number = getenv("FLIP_BIT");
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (number && rank == 1 && sums + gathers == atol(number)) { to_flip = out; }
+}
+int MPI_Waitall(int n, MPI_Request* requests, MPI_Status* statuses) {
+    const int result = PMPI_Waitall(n, requests, statuses);
+    if (to_flip) { *to_flip ^= 1 << 20; }
+    to_flip = NULL;
+    return result;
+}
 
 int MPI_Iallreduce(const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
                    MPI_Request* request) {
     int rank;
     sums++;
+    begin(out);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 1 && getenv("SPOIL_SUMS")) { ((float*)out)[n - 1] += 1; }
     return PMPI_Iallreduce(in, out, n, type, op, comm, request);
@@ -22,6 +39,7 @@ int MPI_Ireduce_scatter_block(const void* in, void* out, int n, MPI_Datatype typ
 int MPI_Iallgather(const void* in, int n, MPI_Datatype type, void* out, int m, MPI_Datatype other, MPI_Comm comm,
                    MPI_Request* request) {
     gathers++;
+    begin(out);
     return PMPI_Iallgather(in, n, type, out, m, other, comm, request);
 }
 int MPI_Allreduce(const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {

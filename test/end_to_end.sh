@@ -128,9 +128,9 @@ updates_of_outliers_are_left_out() {
             /"kind":"train"/ { if (before && ($8 != loss || $10 != norm)) bad = 1
                                loss = $8; norm = $10; before = now; now = 0 }
             END { exit bad || skipped < 2 }' "$metrics" ||
-                note "--skip_${what}_z: $(grep -c '"skip"' "$metrics") skipped"
+                note "--skip_${what}_z: $(grep -c '"kind":"skip"' "$metrics") skipped"
         updates=$(values_of updates "$dir/$what/step_00000160/state.json")
-        [ "$updates" = $((160 - $(grep -c '"skip"' "$metrics"))) ] || note "--skip_${what}_z: $updates updates"
+        [ "$updates" = $((160 - $(grep -c '"kind":"skip"' "$metrics"))) ] || note "--skip_${what}_z: $updates updates"
     done
 }
 

@@ -177,7 +177,7 @@ batches_that_are_not_finite_are_skipped() {
     # bad weights are not skipped for ever
     expect 4 'not finite' "$train" $small $data --max_steps 400 --val_every 0 --save_every 0 --lr 1e3 --grad_clip 0 \
         --weight_decay 100 --schedule constant --skip_loss_z 1e9 --out "$dir/all"
-    skips=$(grep -c '"skip"' "$dir/all/metrics.jsonl")
+    skips=$(grep -c '"kind":"skip"' "$dir/all/metrics.jsonl")
     [ "$skips" = 8 ] || note "$skips skipped of all"
 }
 

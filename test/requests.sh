@@ -162,5 +162,109 @@ time_runs_out() {
     [ "$(reason_of "$dir/run" | tail -n 1)" = "finished " ] || note "reason: $(reason_of "$dir/run")"
 }
 
+# Text with rare letters in the data of step 140, which make its loss jump: $poison. $clean is the same text without the
+# data of the steps 121 to 140, $cleaner without those of 121 to 150. All windows begin with the end of a line, so that
+# what is left has the windows of the whole text.
+poisoned() { # sets also $spiky, the options of a run on it
+    [ -f "$root/poison.txt" ] || {
+        seq -f %07g 6000 | sed '4449,4480s/.*/~~~~~~~/' >"$root/poison.txt"
+        sed 3841,4480d "$root/poison.txt" >"$root/clean.txt"
+        sed 3841,4800d "$root/poison.txt" >"$root/cleaner.txt"
+        for name in poison clean cleaner; do
+            "$prepare" --format text --tokenizer bytes --val_size 0 --out "$root/$name" "$root/$name.txt" \
+                >/dev/null 2>&1
+        done
+    }
+    poison="--train_data $root/poison_train_*.bin" clean="--train_data $root/clean_train_*.bin"
+    cleaner="--train_data $root/cleaner_train_*.bin"
+    spiky="$small $quiet --threads 1 --shuffle 0 --schedule constant --max_steps 150 --save_every 20 --keep 0 \
+        --batch_size 4 --total_batch_size 256 --skip_loss_z 5"
+}
+left_out() { tr -d ' \n' <"$1/state.json" | sed 's/.*"left_out":\([^a-z]*\)},.*/\1/'; } # CHECKPOINT
+
+a_run_goes_back_and_leaves_out_the_data_of_a_spike() {
+    poisoned
+    must "$train" $spiky $clean --out "$dir/clean"
+    must "$train" $spiky $cleaner --out "$dir/cleaner"
+    for n in 3 30; do must "$train" $spiky $poison --on_spike rewind:$n --tensorboard 1 --out "$dir/$n"; done
+    same_checkpoint "$dir/clean/step_00000150" "$dir/3/step_00000150" # at least up to the spike
+    same_checkpoint "$dir/cleaner/step_00000150" "$dir/30/step_00000150"
+    [ "$(left_out "$dir/3/step_00000150")" = '[[960,160]]' ] || note "left out: $(left_out "$dir/3/step_00000150")"
+    [ "$(left_out "$dir/30/step_00000150")" = '[[960,240]]' ] || note "left out: $(left_out "$dir/30/step_00000150")"
+    grep -q '^{"kind":"rewind","step":120,"from":140,"loss":[5-9].*"first_window":960,"windows":160,"rewinds":1,"los' \
+        "$dir/3/metrics.jsonl" || note "no record: $(grep rewind "$dir/3/metrics.jsonl" | tail -n 1)"
+    grep -q '^step 140: .* going back to .*step_00000120 and leaving out windows 960 to 1119' "$dir/3/log.txt" ||
+        note "not in log.txt"
+    grep -q 'went back.*windows 960 to 1119 left out' "$dir/3/report.html" || note "not in the report"
+    must "$train" info "$dir/3"
+    grep -q '^went back  *1 times, the last to step 120; 20 steps .*160 windows' "$dir/out" || note "$(cat "$dir/out")"
+    for log in metrics.jsonl log.txt; do # each step stands once in the logs
+        steps=$(sed -n 's/^step *\([0-9]*\)\/.*/\1/p; s/^{"kind":"train","step":\([0-9]*\),.*/\1/p' "$dir/3/$log")
+        [ "$steps" = "$(seq 150)" ] || note "$log: other steps than 1 to 150"
+    done
+    for run in clean 3; do # losses, norms and z-scores
+        sed -n 's/^{"kind":"train","step":\([0-9]*\),.*\("loss":.*\)"lr".*\("loss_z".*\)/\1 \2 \3/p' \
+            "$dir/$run/metrics.jsonl" >"$dir/numbers_$run"
+    done
+    cmp -s "$dir/numbers_clean" "$dir/numbers_3" || note "other losses or z-scores than without the data"
+    # killed after it went back, before the next save
+    rm -r "$dir/3/step_00000140" "$dir/3/step_00000150"
+    cp -r "$dir/3" "$dir/two"
+    must "$train" --resume auto --out "$dir/3"
+    same_checkpoint "$dir/clean/step_00000150" "$dir/3/step_00000150"
+    [ "$(left_out "$dir/3/step_00000150")" = '[[960,160]]' ] || note "resumed: $(left_out "$dir/3/step_00000150")"
+    grep -q '"rewind"' "$dir/3/metrics.jsonl" || note "resumed: no record"
+    cp -r "$dir/3/step_00000120" "$dir/damaged"
+    sed -i 's/1120/1121/' "$dir/damaged/rewind.json"
+    expect 1 'rewind.json: damaged or edited' "$train" --resume "$dir/damaged" --out "$dir/other"
+    command -v mpirun >/dev/null || return
+    must ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/two" # with other ranks
+    for zero in $([ -z "$long" ] || echo 0) 1; do
+        must ranks 2 "$train" $spiky $poison --batch_size 2 --zero $zero --on_spike rewind:3 --save_async 0 \
+            --out "$dir/ranks$zero"
+        must ranks 2 "$train" $spiky $clean --batch_size 2 --zero $zero --out "$dir/clean$zero"
+        same_checkpoint "$dir/clean$zero/step_00000150" "$dir/ranks$zero/step_00000150"
+    done
+    for run in two ranks1; do
+        [ "$(left_out "$dir/$run/step_00000150")" = '[[960,160]]' ] || note "$run: other windows are left out"
+        "$release/compare_checkpoints" "$dir/clean/step_00000150" "$dir/$run/step_00000150" 1e-3 >"$dir/out" 2>&1 ||
+            note "$run: $(tail -n 1 "$dir/out")"
+    done
+}
+
+# A threshold that the loss crosses again and again.
+a_run_goes_back_only_so_often() {
+    poisoned
+    often="$spiky $poison --skip_loss_z 1 --max_steps 300"
+    expect 4 'The run went back 2 times' "$train" $often --on_spike rewind:1 --max_rewinds 2 --out "$dir/run"
+    [ "$(reason_of "$dir/run" | cut -d ' ' -f 1)" = spike ] || note "reason: $(reason_of "$dir/run")"
+    [ "$(grep -c '"kind":"rewind"' "$dir/run/metrics.jsonl")" -ge 1 ] || note "no rewind in metrics.jsonl"
+    last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
+    [ "$(values_of count "$dir/run/$last/state.json")" = 2 ] || note "$last does not know of 2 rewinds"
+    expect 4 'The run went back 2 times' "$train" --resume auto --out "$dir/run" # not twice more
+    # so often that it has to go back to ever older checkpoints
+    expect 4 'The run went back 5 times' "$train" $often --skip_loss_z 0.01 --save_every 10 --on_spike rewind:1 \
+        --max_rewinds 5 --out "$dir/older"
+    [ "$(grep -c 'going back to' "$dir/err")" = 5 ] || note "it did not go back 5 times: $(grep -c 'going' "$dir/err")"
+    [ "$(grep -o 'going back to [^ ]*' "$dir/err" | sort -u | wc -l)" -gt 1 ] || note "always to the same checkpoint"
+    expect 4 'There is no good checkpoint' "$train" $often --on_spike rewind:1 --save_every 1000 --out "$dir/none"
+    expect 2 '--on_spike' "$train" $often --on_spike rewind:0 --out "$dir/wrong"
+    # a loss that is not finite: no weights are saved that may be the fault
+    wild="--lr 1e3 --grad_clip 0 --max_steps 200 --skip_loss_z 0"
+    expect 4 'not finite' "$train" $often $wild --save_every 1 --on_spike rewind:1 --max_rewinds 3 --out "$dir/wild"
+    [ "$(ls "$dir/wild" | grep -c '^rewound-step_')" -ge 1 ] || note "no checkpoint was set aside: $(ls "$dir/wild")"
+}
+
+a_spike_stops_a_run_after_a_save() {
+    poisoned
+    expect 4 'step 140: loss 5.' "$train" $spiky $poison --on_spike stop --save_every 1000 --out "$dir/run"
+    [ "$(reason_of "$dir/run" | cut -d ' ' -f 1)" = spike ] || note "reason: $(reason_of "$dir/run")"
+    [ "$(steps_in "$dir/run")" = "140 " ] || note "checkpoints: $(steps_in "$dir/run")"
+    must "$train" --resume auto --out "$dir/run" # as if the update had been skipped
+    must "$train" $spiky $poison --bad_steps 2 --on_spike stop --out "$dir/two"
+    must "$train" $spiky $poison --out "$dir/skip"
+    for run in run two; do same_checkpoint "$dir/skip/step_00000150" "$dir/$run/step_00000150"; done
+}
+
 run_tests "$0"
 end_tests requests

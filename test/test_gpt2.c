@@ -12,6 +12,7 @@
 #include "llmc/setup.h"
 #include "llmc/weights.h"
 #include "test/check/backends.h"
+#include "test/files/save.h"
 #include "test/test.h"
 
 // Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.

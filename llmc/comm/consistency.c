@@ -1,5 +1,6 @@
 #include "consistency.h"
 #include "../base.h"
+#include "../files/huggingface.h"
 #include "../plan.h"
 #include "connect.h"
 
@@ -116,33 +117,52 @@ void check_distinct_devices(Comm* comm, const Backend* b) {
     free(all);
 }
 
-static uint64_t weights_hash(const GPT2* g) {
+// Returns the hash of `elements` parameters from element `begin` on.
+static uint64_t weights_hash(const GPT2* g, size_t begin, size_t elements) {
     enum { PIECE = 4 << 20 };
     const Backend* b = g->backend;
-    const size_t bytes = g->params_table.size * b->element_bytes;
-    if (b->is_host) { return hash64(g->params, bytes, 0); }
+    const size_t bytes = elements * b->element_bytes;
+    const char* weights = (const char*)g->params + begin * b->element_bytes;
+    if (b->is_host) { return hash64(weights, bytes, 0); }
     uint64_t hash = 0;
     void* piece = b->host_alloc(PIECE, "comparing weights");
     for (size_t at = 0; at < bytes; at += PIECE) {
         const size_t n = min_size(PIECE, bytes - at);
-        b->device_copy_out(piece, (const char*)g->params + at, n);
+        b->device_copy_out(piece, weights + at, n);
         hash = hash64(piece, n, hash);
     }
     b->host_free(piece);
     return hash;
 }
 
+// Returns the name in files of the first tensor that rank `r` has otherwise than rank 0. Collective.
+static char* different_tensor(const GPT2* g, Comm* comm, int r) {
+    uint64_t* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing tensors");
+    char* name = NULL;
+    for (int i = 0; i < g->params_table.count; i++) {
+        const Tensor* t = &g->params_table.row[i];
+        for (int l = 0; l < t->layers; l++) {
+            const uint64_t mine = weights_hash(g, tensor_at(t, l), tensor_elements(t));
+            connection_gather(comm->peers, &mine, sizeof mine, all);
+            if (!name && all[r] != all[0]) { name = tensor_file_name(t, l, ""); }
+        }
+    }
+    free(all);
+    return name ? name : format("padding");
+}
+
 void check_same_weights(const GPT2* g, Comm* comm) {
     if (comm->size == 1) { return; }
-    const uint64_t mine = weights_hash(g);
+    const uint64_t mine = weights_hash(g, 0, g->params_table.size);
     uint64_t* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing weights");
     connection_gather(comm->peers, &mine, sizeof mine, all);
     for (int r = 1; r < comm->size; r++) {
         if (all[r] != all[0]) {
-            fatal_corruption("the weights of rank %d on %s are not those of rank 0 on %s: one of these machines "
-                             "computes or communicates wrongly; find it with `check` on each, and resume from the last "
-                             "checkpoint without it",
-                             r, connection_host(comm->peers, r), connection_host(comm->peers, 0));
+            fatal_corruption("the weights of rank %d on %s are not those of rank 0 on %s, first in %s: one of these "
+                             "machines computes or communicates wrongly; find it with `check` on each, and resume from "
+                             "the last checkpoint without it",
+                             r, connection_host(comm->peers, r), connection_host(comm->peers, 0),
+                             different_tensor(g, comm, r));
         }
     }
     free(all);

@@ -17,23 +17,29 @@ void random_bytes(void* bytes, size_t n) {
     }
 }
 
-void secret_draw(char text[SECRET_TEXT_BYTES]) {
+// Writes a new secret in hexadecimal digits.
+static void random_text(char text[SECRET_TEXT_BYTES]) {
     uint8_t bytes[SECRET_BYTES];
     random_bytes(bytes, sizeof bytes);
     for (int i = 0; i < SECRET_BYTES; i++) { snprintf(text + 2 * i, 3, "%02x", bytes[i]); }
+}
+
+void secret_draw(char text[SECRET_TEXT_BYTES]) {
+    random_text(text);
     if (setenv("GPT2_SECRET", text, 1) != 0) { fatal("cannot set GPT2_SECRET: %s", strerror(errno)); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // where it comes from
 
-// Reads a secret's file into `text`; errno tells why it cannot be opened.
+// Reads a secret's file into `text`.
 static bool secret_read(const char* path, char text[MAX_SECRET_CHARACTERS + 1], Error* err) {
     struct stat info;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO must not hold the start
-    if (fd < 0) { return fail(err, "%s: the run's secret cannot be read: %s", path, strerror(errno)); }
+    Error why;
+    const int fd = open_regular(path, NULL, &why);
+    if (fd < 0) { return fail(err, "the run's secret cannot be read: %s", why.text); }
     ssize_t n = -1;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) { fail(err, "%s: the run's secret is not a file", path); }
+    if (fstat(fd, &info) != 0) { fail_system(err, path, "stat"); }
     else if (info.st_mode & 077) { fail(err, "%s: others may read the run's secret; run: chmod 600 %s", path, path); }
     else if ((n = read(fd, text, MAX_SECRET_CHARACTERS)) < 0) { fail(err, "%s: %s", path, strerror(errno)); }
     close(fd);
@@ -45,22 +51,20 @@ static bool secret_read(const char* path, char text[MAX_SECRET_CHARACTERS + 1], 
                 MIN_SECRET_CHARACTERS);
 }
 
-// Writes all of `text` to a new file that its owner alone may read.
+// Writes `text` as a line to a new file that its owner alone may read.
 static bool secret_write(const char* path, const char* text) {
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) { return false; }
-    const bool written = write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0;
+    const bool written = dprintf(fd, "%s\n", text) == (int)strlen(text) + 1 && fsync(fd) == 0;
     return close(fd) == 0 && written;
 }
 
 // Makes the file with a new secret, unless another process has just made it. It gets its name once it is complete.
 static bool secret_make(const char* path, Error* err) {
-    char text[2 * SECRET_BYTES + 2];
-    uint8_t bytes[SECRET_BYTES];
+    char text[SECRET_TEXT_BYTES];
     char *folder = format("%s", path), *part = format("%s.%ld", path, (long)getpid());
     *strrchr(folder, '/') = 0;
-    random_bytes(bytes, sizeof bytes);
-    for (int i = 0; i < SECRET_BYTES; i++) { snprintf(text + 2 * i, 4, "%02x\n", bytes[i]); }
+    random_text(text);
     bool ok = make_directories(folder, err);
     if (ok && (!secret_write(part, text) || (link(part, path) != 0 && errno != EEXIST))) {
         ok = fail(err, "%s: cannot be written: %s", path, strerror(errno));
@@ -69,13 +73,6 @@ static bool secret_make(const char* path, Error* err) {
     free(folder);
     free(part);
     return ok;
-}
-
-// Returns the path of the user's own file, or NULL if no home folder is known; the caller frees it.
-static char* secret_default_path(void) {
-    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    if (config && *config) { return format("%s/gpt2.c/secret", config); }
-    return home && *home ? format("%s/.config/gpt2.c/secret", home) : NULL;
 }
 
 static bool secret_text(char text[MAX_SECRET_CHARACTERS + 1], Error* err) {
@@ -89,7 +86,7 @@ static bool secret_text(char text[MAX_SECRET_CHARACTERS + 1], Error* err) {
         return true;
     }
     if (file && *file) { return secret_read(file, text, err); }
-    char* path = secret_default_path();
+    char* path = user_path("XDG_CONFIG_HOME", ".config", "secret");
     if (!path) {
         return fail(err, "there is no home folder to keep the run's secret in: set GPT2_SECRET to the same long random "
                          "text for all processes");

@@ -18,6 +18,7 @@ typedef enum {
     RANK_SCORES,
     RANK_SAMPLES,
     RANK_SAVES,
+    RANK_REWINDS,
     RANK_LOGS,
     RANK_ENDS,
     NUM_ACTIVITIES

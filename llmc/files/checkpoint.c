@@ -40,22 +40,6 @@ json_t* json_hex(uint64_t x) {
     return json_string(hex);
 }
 
-// Returns the checksum in the text of state.json, 16 hexadecimal digits; NULL if there is none. It is the hash of the
-// text with zeros in their place.
-static char* state_checksum_digits(char* text) {
-    static const char key[] = "\"checksum\": \"";
-    char* at = strstr(text, key);
-    return at && strlen(at) > strlen(key) + 16 ? at + strlen(key) : NULL;
-}
-
-static bool state_checksum_is_right(char* text) {
-    char* digits = state_checksum_digits(text);
-    if (!digits) { return false; }
-    const uint64_t written = strtoull(digits, NULL, 16);
-    memset(digits, '0', 16);
-    return written == hash64(text, strlen(text), 0);
-}
-
 // Returns true for a whole number of state.json between 0 and `most`.
 static bool state_has_number(const json_t* state, const char* key, json_int_t most) {
     const json_t* value = json_object_get(state, key);
@@ -67,6 +51,7 @@ static bool state_check(const json_t* state, const char* path, Error* err) {
     static const char* const objects[] = {"options", "checksums"};
     const long long form = json_integer_value(json_object_get(state, "format"));
     OutlierDetector ignored;
+    Rewinds rewinds;
     const char* wrong = NULL;
     if (form != CHECKPOINT_FORMAT) {
         fail(err, "%s: format %lld, this program reads %d: it was written by another version", path, form,
@@ -83,6 +68,7 @@ static bool state_check(const json_t* state, const char* path, Error* err) {
     if (!state_has_number(state, "window", INT64_MAX)) { wrong = "window"; }
     if (!outliers_from_json(&ignored, json_object_get(state, "loss_window"), err)) { wrong = "loss_window"; }
     if (!outliers_from_json(&ignored, json_object_get(state, "norm_window"), err)) { wrong = "norm_window"; }
+    if (!rewinds_from_json(&rewinds, json_object_get(state, "rewinds"), err)) { wrong = "rewinds"; }
     return !wrong || fail(err, "%s: %s is missing or impossible: damaged", path, wrong);
 }
 
@@ -97,10 +83,10 @@ json_t* checkpoint_read_state(const char* folder, Error* err) {
     bool ok = state != NULL;
     if (ok && !json_is_object(state)) { ok = fail(err, "%s: not a JSON object", path); }
     if (ok && json_integer_value(json_object_get(state, "format")) == CHECKPOINT_FORMAT &&
-        !state_checksum_is_right(text)) {
+        !json_checksum_is_right(text)) {
         ok = fail(err, "%s: damaged or edited (its checksum is wrong)", path);
     }
-    ok = ok && state_check(state, path, err);
+    ok = ok && rewind_read(state, folder, err) && state_check(state, path, err);
     free(text);
     free(path);
     if (ok) { return state; }
@@ -206,6 +192,8 @@ static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c
                     !json_object_set_new(state, "tokenizer_hash", json_hex(s->tokenizer_hash)) &&
                     !json_object_set_new(state, "matmuls", json_pack("{s:O}", b->device, matmuls)) &&
                     (!nccl || !json_object_set_new(state, "nccl_algo", json_string(nccl))) &&
+                    (!s->bad_steps || !json_object_set_new(state, "bad_steps", json_integer(s->bad_steps))) &&
+                    (!s->rewinds.count || !json_object_set_new(state, "rewinds", rewinds_to_json(&s->rewinds))) &&
                     (!s->best_step || !json_object_set_new(state, "best", best_to_json(s))) &&
                     (!scale->is_dynamic || !json_object_set_new(state, "loss_scale", loss_scale_to_json(scale)));
     if (!ok) { fatal("out of memory: state.json"); }
@@ -219,12 +207,8 @@ const char* state_kernels(const json_t* state, const Backend* b) {
 }
 
 bool state_save(const char* folder, json_t* state, Error* err) {
-    char *path = format("%s/state.json", folder), *text = json_dumps(state, JSON_INDENT(2) | JSON_SORT_KEYS), hex[17];
-    if (!text) { fatal("out of memory: state.json"); }
-    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash64(text, strlen(text), 0));
-    memcpy(state_checksum_digits(text), hex, 16);
-    const bool ok = write_file_atomically(path, text, strlen(text), err);
-    free(text);
+    char* path = format("%s/state.json", folder);
+    const bool ok = json_save_checked(state, path, err);
     free(path);
     return ok;
 }
@@ -383,14 +367,6 @@ char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err) {
     return NULL;
 }
 
-char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
-                      Error* err) {
-    Snapshot snapshot = snapshot_take(o, s, p, c, eot, NULL);
-    char* path = checkpoint_write(out, &snapshot, err);
-    snapshot_free(&snapshot);
-    return path;
-}
-
 bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* state, Error* err) {
     char* path = format("%s/optimizer.safetensors", folder);
     const TensorBlock moments[2] = {
@@ -411,6 +387,8 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     const json_t* best = json_object_get(state, "best");
     s->best_step = json_integer_value(json_object_get(best, "step"));
     s->best_loss = json_number_value(json_object_get(best, "val_loss"));
-    return ok && outliers_from_json(&s->loss_window, json_object_get(state, "loss_window"), err) &&
+    s->bad_steps = json_integer_value(json_object_get(state, "bad_steps"));
+    return ok && rewinds_from_json(&s->rewinds, json_object_get(state, "rewinds"), err) &&
+           outliers_from_json(&s->loss_window, json_object_get(state, "loss_window"), err) &&
            outliers_from_json(&s->norm_window, json_object_get(state, "norm_window"), err);
 }

@@ -6,6 +6,7 @@
 //   state.json                                                TrainState, the run's options, a checksum of each tensor
 //   vocab.json, merges.txt, tokenizer.json, ...               the tokenizer, if there is one (data/tokenizer_save.h)
 //   checkpoint.b2sums                                         checksums of the files above (sums.h)
+//   rewind.json                                               if the run went back to this checkpoint (rewinds.h)
 //
 // A checkpoint is written under another name (.tmp-*), synced, read back and renamed, so that a folder under its own
 // name is complete. It is verified before it is used. A damaged one is passed over for an older one; one that cannot be
@@ -19,6 +20,7 @@
 #include "../data/tokenizer_save.h"
 #include "../log/outlier.h"
 #include "checkpoint_folders.h"
+#include "rewinds.h"
 #include <jansson.h>
 
 enum { CHECKPOINT_FORMAT = 1, NUM_CHECKPOINT_FILES = 5 };
@@ -38,6 +40,8 @@ typedef struct {
     double best_loss;    // the lowest validation loss of a checkpoint; 0: there is none
     long long best_step; // that checkpoint's
     LossScale loss_scale;
+    long long bad_steps; // the last steps in a row whose loss or norm was a spike, or not finite (spikes.h)
+    Rewinds rewinds;     // back to earlier checkpoints, because of such steps
 } TrainState;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -51,7 +55,7 @@ bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err);
 json_t* json_hex(uint64_t x);
 
 // Reads a checkpoint's state.json, a new reference; verifies its checksum and that it has every field that a run needs,
-// with a possible value. Returns NULL if it is missing or damaged.
+// with a possible value. What rewind.json says has been put into it. Returns NULL if one of them is missing or damaged.
 json_t* checkpoint_read_state(const char* folder, Error* err);
 
 // Returns the text at object.key in state.json of the newest checkpoint that the run will resume from (`resume`:
@@ -91,7 +95,8 @@ typedef enum { CHECKPOINT_READ, CHECKPOINT_CONTINUE } CheckpointUse;
 // only those, or if one cannot be read.
 char* checkpoint_newest(const char* out, json_t** state, CheckpointUse use);
 
-// Returns the newest step before `step` that has an undamaged checkpoint; -1 if there is none.
+// Returns the newest step before `step` that has an undamaged checkpoint of finite numbers; -1 if there is none. Warns
+// of newer ones that are not.
 long long checkpoint_before(const char* out, long long step);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -125,10 +130,6 @@ void snapshot_free(Snapshot* snapshot);
 // its path, which the caller frees; NULL on failure, with the older checkpoints untouched. With `blocks` any thread may
 // call it.
 char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err);
-
-// Takes a snapshot without `blocks` and writes it.
-char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
-                      Error* err);
 
 // Returns what options and state say of the checkpoints to keep.
 KeepRule checkpoint_keep(const Config* c, const TrainState* s);

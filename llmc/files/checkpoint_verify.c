@@ -145,6 +145,27 @@ char* checkpoint_newest(const char* out, json_t** state, CheckpointUse use) {
     return found;
 }
 
+// Fails if a tensor in a file of floats has a number that is not finite: tensors_load() would refuse it.
+static bool tensors_are_finite(const char* folder, const char* file, Error* err) {
+    SafeTensors s;
+    char* path = format("%s/%s", folder, file);
+    const bool is_open = safetensors_open(&s, path, err);
+    bool ok = is_open;
+    for (int i = 0; ok && i < s.count; i++) {
+        const SafeTensor* t = &s.tensors[i];
+        const size_t n = t->bytes / sizeof(float);
+        float* x = alloc_or_die(n, sizeof *x, "a tensor");
+        ok = safetensors_read_float(&s, t, 0, x, n, err);
+        for (size_t k = 0; ok && k < n; k++) {
+            if (!isfinite(x[k])) { ok = fail(err, "%s: tensor %s: element %zu is not finite", path, t->name, k); }
+        }
+        free(x);
+    }
+    if (is_open) { safetensors_close(&s); }
+    free(path);
+    return ok;
+}
+
 long long checkpoint_before(const char* out, long long step) {
     Error err;
     size_t count;
@@ -153,8 +174,12 @@ long long checkpoint_before(const char* out, long long step) {
         if (steps[i] >= step) { continue; }
         char* path = checkpoint_path(out, steps[i]);
         json_t* state = checkpoint_verify(path, &err);
-        if (state) { found = steps[i]; }
-        else { notice("warning: %s", err.text); }
+        if (state && tensors_are_finite(path, CHECKPOINT_FILES[0], &err) &&
+            tensors_are_finite(path, CHECKPOINT_FILES[1], &err)) {
+            found = steps[i];
+        } else {
+            notice("warning: %s", err.text);
+        }
         json_decref(state);
         free(path);
     }

@@ -46,7 +46,7 @@ const char* z_text(char* out, double z) {
     return out;
 }
 
-double plain_nan(double v) { return isnan(v) ? fabs(NAN) : v; }
+double plain_nan(double v) { return isnan(v) ? fabs((double)NAN) : v; }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // lines and characters
@@ -131,4 +131,43 @@ bool json_save(const json_t* value, const char* path, Error* err) {
     free(line);
     free(text);
     return ok;
+}
+
+// Returns the 16 digits of the checksum in a text; NULL if there are none.
+static char* checksum_digits(char* text) {
+    static const char key[] = "\"checksum\": \"";
+    char* at = strstr(text, key);
+    return at && strlen(at) > strlen(key) + 16 ? at + strlen(key) : NULL;
+}
+
+bool json_checksum_is_right(char* text) {
+    char* digits = checksum_digits(text);
+    if (!digits) { return false; }
+    const uint64_t written = strtoull(digits, NULL, 16);
+    memset(digits, '0', 16);
+    return written == hash64(text, strlen(text), 0);
+}
+
+bool json_save_checked(const json_t* object, const char* path, Error* err) {
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_SORT_KEYS), hex[17];
+    if (!text) { fatal("out of memory: %s", path); }
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash64(text, strlen(text), 0));
+    memcpy(checksum_digits(text), hex, 16);
+    const bool ok = write_file_atomically(path, text, strlen(text), err);
+    free(text);
+    return ok;
+}
+
+json_t* json_load_checked(const char* path, Error* err) {
+    size_t size;
+    json_t* object = json_read(path, JSON_REJECT_DUPLICATES, err);
+    char* text = object ? read_file(path, &size, err) : NULL;
+    bool ok = text != NULL;
+    if (ok && (!json_is_object(object) || !json_checksum_is_right(text))) {
+        ok = fail(err, "%s: damaged or edited (its checksum is wrong)", path);
+    }
+    free(text);
+    if (ok) { return object; }
+    json_decref(object);
+    return NULL;
 }

@@ -2,19 +2,13 @@
 #include <ctype.h>
 
 char* tune_cache_path(const char* folder, const char* identity) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char* path = NULL;
     if (!strcmp(folder, "none")) { return NULL; }
-    if (strcmp(folder, "auto")) {
-        path = format("%s/%s.txt", folder, identity);
-    } else if (cache && *cache) {
-        path = format("%s/gpt2.c/%s.txt", cache, identity);
-    } else if (home && *home) {
-        path = format("%s/.cache/gpt2.c/%s.txt", home, identity);
-    }
-    for (char* c = path ? path + strlen(path) - strlen(identity) - strlen(".txt") : NULL; c && *c; c++) {
+    char* name = format("%s.txt", identity);
+    for (char* c = name; *c; c++) {
         if (!isalnum((unsigned char)*c) && *c != '.') { *c = '_'; }
     }
+    char* path = strcmp(folder, "auto") ? format("%s/%s", folder, name) : user_path("XDG_CACHE_HOME", ".cache", name);
+    free(name);
     return path;
 }
 

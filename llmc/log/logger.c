@@ -5,9 +5,10 @@
 // the logger
 
 // Steps that a resumed run does again are dropped from the event files of earlier starts; the files stay as they are.
-static bool open_events(Logger* l, Error* err) {
+static bool open_events(Logger* l, int step, Error* err) {
+    if (!l->options.has_tensorboard) { return true; }
     char* folder = format("%s/tensorboard", l->options.folder);
-    const bool ok = events_open(&l->events, folder, l->options.resume_step + 1, err);
+    const bool ok = events_open(&l->events, folder, step + 1, err);
     free(folder);
     return ok;
 }
@@ -44,12 +45,11 @@ static bool restore_line(FILE* f, const char* path, const char* begin, const cha
     return true;
 }
 
-// Adds the records of the checkpoint that the run continues from, where a kill has prevented them.
-static bool restore_save(Logger* l, Error* err) {
-    const int step = l->options.resume_step;
-    char *record = record_text_of("save", step, save_record(l->options.resume_path)),
+// Adds the records of the checkpoint that the run continues from, where a kill has prevented them or they were cut.
+static bool restore_save(Logger* l, int step, const char* path, Error* err) {
+    char *record = record_text_of("save", step, save_record(path)),
          *begin = format("{\"kind\":\"save\",\"step\":%d,", step),
-         *line = format("saved step %d to %s", step, l->options.resume_path),
+         *line = format("saved step %d to %s", step, path),
          *line_begin = format("saved step %d to ", step);
     const bool ok = restore_line(l->metrics, l->metrics_path, begin, record, err) &&
                     restore_line(l->text, l->text_path, line_begin, line, err);
@@ -58,6 +58,25 @@ static bool restore_save(Logger* l, Error* err) {
     free(line);
     free(line_begin);
     return ok;
+}
+
+// Closes a log. Fails if it was not written, or if there is another file, or none, in its place.
+static bool close_log(FILE* f, const char* path, Error* err) {
+    struct stat ours, there;
+    if (!f) { return true; }
+    const bool is_there = fstat(fileno(f), &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino;
+    if (!close_synced(f, path, err)) { return false; }
+    return is_there || fail(err, "%s: it was removed or replaced during the run, which wrote to the removed one", path);
+}
+
+// Opens metrics.jsonl and log.txt, cut back to `step`; -1: empty.
+static bool open_logs(Logger* l, int step, Error* err) {
+    const char* mode = step < 0 ? "w" : "a";
+    if (step >= 0 && !cut_logs(l->metrics_path, l->text_path, step, &l->lost, err)) { return false; }
+    l->metrics = fopen(l->metrics_path, mode);
+    if (!l->metrics) { return fail_system(err, l->metrics_path, "write"); }
+    l->text = fopen(l->text_path, mode);
+    return l->text || fail_system(err, l->text_path, "write");
 }
 
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
@@ -74,15 +93,10 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     l->text_path = format("%s/log.txt", options->folder);
     const bool fresh = options->resume_step < 0;
     const bool has_logs = path_exists(l->metrics_path) && path_exists(l->text_path);
-    bool ok = fresh || cut_logs(l->metrics_path, l->text_path, options->resume_step, &l->lost, err);
-    if (ok && !(l->metrics = fopen(l->metrics_path, fresh ? "w" : "a"))) {
-        ok = fail_system(err, l->metrics_path, "write");
-    }
-    if (ok && !(l->text = fopen(l->text_path, fresh ? "w" : "a"))) {
-        ok = fail_system(err, l->text_path, "write");
-    }
-    ok = ok && (fresh || !has_logs || !options->resume_path || restore_save(l, err));
-    ok = ok && (!options->has_tensorboard || open_events(l, err));
+    bool ok = open_logs(l, options->resume_step, err);
+    const bool continues = !fresh && has_logs && options->resume_path;
+    ok = ok && (!continues || restore_save(l, options->resume_step, options->resume_path, err));
+    ok = ok && open_events(l, options->resume_step, err);
     if (ok) { return true; }
     if (l->metrics) { fclose(l->metrics); }
     if (l->text) { fclose(l->text); }
@@ -304,6 +318,27 @@ void logger_overflow(Logger* l, int step, double scale, double next_scale) {
     logger_record(l, "skip", step, json_pack("{s:s, s:o}", "what", "overflow", "loss_scale", json_float(scale)));
 }
 
+bool logger_rewind(Logger* l, const RewindRecord* r, Error* err) {
+    const StepRecord* bad = r->bad;
+    if (l->options.rank != 0) { return true; }
+    if (!close_log(l->metrics, l->metrics_path, err) || !close_log(l->text, l->text_path, err) ||
+        !events_close(&l->events, err) || !open_logs(l, r->step, err) ||
+        !restore_save(l, r->step, r->path, err) || !open_events(l, r->step, err)) {
+        return false;
+    }
+    logger_notice(l, "step %d: loss %f (z-score %.2f), norm %f (%.2f): going back to %s and leaving out windows "
+                  "%llu to %llu of the data (rewind %d of this run)",
+                  bad->step, plain_nan(bad->loss), plain_nan(bad->loss_z), plain_nan(bad->norm), plain_nan(bad->norm_z),
+                  r->path, r->first_window, r->first_window + r->windows - 1, r->rewinds);
+    logger_record(l, "rewind", r->step,
+                  json_pack("{s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:i, s:i, s:o}", "from", bad->step, "loss",
+                            json_float(bad->loss), "norm", json_float(bad->norm), "loss_z", json_float(bad->loss_z),
+                            "norm_z", json_float(bad->norm_z), "first_window", (json_int_t)r->first_window, "windows",
+                            (json_int_t)r->windows, "rewinds", r->rewinds, "lost_steps", l->lost.steps + 1, "lost_ms",
+                            json_float(l->lost.ms)));
+    return true;
+}
+
 void logger_eval(Logger* l, int step, const char* name, const char* rules, int correct, int total) {
     if (l->options.rank != 0) { return; }
     double accuracy = total > 0 ? (double)correct / total : NAN;
@@ -348,15 +383,6 @@ void logger_end(Logger* l, int step, const char* reason, const char* words) {
     put_line(l->metrics, record);
     free(line);
     free(record);
-}
-
-// Closes a log. Fails if it was not written, or if there is another file, or none, in its place.
-static bool close_log(FILE* f, const char* path, Error* err) {
-    struct stat ours, there;
-    if (!f) { return true; }
-    const bool is_there = fstat(fileno(f), &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino;
-    if (!close_synced(f, path, err)) { return false; }
-    return is_there || fail(err, "%s: it was removed or replaced during the run, which wrote to the removed one", path);
 }
 
 bool logger_close(Logger* l, Error* err) {

@@ -133,6 +133,18 @@ bool logger_sync(Logger* l, Error* err);
 // may itself be the reason.
 void logger_end(Logger* l, int step, const char* reason, const char* words);
 
+// A return to an earlier checkpoint.
+typedef struct {
+    int step;              // the checkpoint's
+    const StepRecord* bad; // the last bad step, which led to it
+    const char* path;      // of the checkpoint
+    int rewinds;           // of the run, this one included
+    unsigned long long first_window, windows; // left out from now on
+} RewindRecord;
+
+// Cuts the logs back to the checkpoint, and logs how and why the run went back, and the time that it lost.
+bool logger_rewind(Logger* l, const RewindRecord* r, Error* err);
+
 // Logs the result of a test set, "HellaSwag" for instance: `correct` of `total` answers, counted by these rules.
 void logger_eval(Logger* l, int step, const char* name, const char* rules, int correct, int total);
 

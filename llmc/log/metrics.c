@@ -44,7 +44,7 @@ static void run_add_record(Run* run, json_t* record) {
     const char* kind = record_text(record, "kind");
     double step = record_number(record, "step"), loss = record_number(record, "loss");
     if (!isfinite(step)) { return; }
-    bool event = strcmp(kind, "save") == 0 || strcmp(kind, "skip") == 0;
+    bool event = strcmp(kind, "save") == 0 || strcmp(kind, "skip") == 0 || strcmp(kind, "rewind") == 0;
     if (strcmp(kind, "train") == 0) {
         run_add_train(run, step, record);
         event = !isfinite(loss);

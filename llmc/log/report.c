@@ -212,7 +212,7 @@ static void page_samples(Page* page, const Report* r) {
 static void page_event(Page* page, json_t* event) {
     const char* kind = record_text(event, "kind");
     const char *what = "loss not finite", *detail = "";
-    char more[64] = "";
+    char more[128] = "";
     if (strcmp(kind, "save") == 0) { what = "saved"; detail = record_text(event, "path"); }
     if (strcmp(kind, "config") == 0) {
         const double lost = record_number(event, "lost_steps");
@@ -227,6 +227,13 @@ static void page_event(Page* page, json_t* event) {
         const double z = record_number(event, "z"), scale = record_number(event, "loss_scale");
         if (isnan(scale)) { snprintf(more, sizeof more, " z-score %.2f", z); }
         else { snprintf(more, sizeof more, " with a loss scale of %.9g", scale); }
+    }
+    if (strcmp(kind, "rewind") == 0) {
+        const double first = record_number(event, "first_window"), windows = record_number(event, "windows");
+        what = "went back";
+        snprintf(more, sizeof more, "from step %.0f, loss %.4f, norm %.4f; windows %.0f to %.0f left out",
+                 record_number(event, "from"), plain_nan(record_number(event, "loss")),
+                 plain_nan(record_number(event, "norm")), first, first + windows - 1);
     }
     page_add(page, "<tr><td>%.0f</td>", record_number(event, "step"));
     page_fact(page, "<td>", format("%s", what), "</td><td>");

@@ -5,6 +5,7 @@
 #include "llmc/data/tokenizer.h"
 #include "llmc/files/checkpoint.h"
 #include "test/files/small_model.h"
+#include "test/files/save.h"
 #include "test/test.h"
 
 // Returns true if damage of the file is noticed, or changes nothing that is used.

@@ -555,7 +555,7 @@ TEST(a_secret_is_made_once_and_kept_from_others) {
     EXPECT(unlink(file) == 0 && write_file_atomically(file, "short\n", 6, &err) && chmod(file, 0600) == 0);
     EXPECT_DEATH(1, "has fewer than 16 characters", find_secret(home, NULL, found));
     EXPECT(unlink(file) == 0 && mkfifo(file, 0600) == 0);
-    EXPECT_DEATH(1, "is not a file", find_secret(home, file, found));
+    EXPECT_DEATH(1, "not a regular file", find_secret(home, file, found));
     EXPECT_DEATH(1, "No such file or directory", find_secret(home, "/no/such/file", found));
     EXPECT_DEATH(1, "set GPT2_SECRET to the same long random text", find_secret("/proc/self/fd", NULL, found));
     EXPECT_DEATH(1, "GPT2_SECRET has 3 characters", setenv("GPT2_SECRET", "abc", 1);

@@ -2,8 +2,10 @@
 // there is one, the tensor. test_gpt2.c saves and loads a model on every backend.
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
+#include "llmc/files/json.h"
 #include "llmc/files/sums.h"
 #include "test/files/small_model.h"
+#include "test/files/save.h"
 #include "test/test.h"
 #include <sys/resource.h>
 
@@ -250,6 +252,33 @@ TEST(the_state_of_a_run_comes_back) {
     close_model(h);
 }
 
+TEST(windows_left_out_come_back) {
+    Error err;
+    Model* m = open_model(C);
+    Config c;
+    config_defaults(&c);
+    TrainState s = state_at(30), back;
+    s.bad_steps = 2;
+    s.rewinds = (Rewinds){.count = 3, .num_ranges = 2, .left_out = {{90, 10}, {100, 1ull << 40}}};
+    char *out = new_folder(), *path = save_with(out, m, &s, &c, &err);
+    json_t* state = path ? checkpoint_verify(path, &err) : NULL;
+    EXPECT(state && checkpoint_load(&m->o, &back, path, state, &err));
+    EXPECT(back.bad_steps == 2 && back.rewinds.count == 3 && back.rewinds.num_ranges == 2);
+    EXPECT(!memcmp(back.rewinds.left_out, s.rewinds.left_out, 2 * sizeof *s.rewinds.left_out));
+    json_decref(state);
+    // the run goes back to this checkpoint
+    s.rewinds.left_out[s.rewinds.num_ranges++] = (WindowRange){1ull << 41, 7};
+    EXPECT(rewind_write(path, &s.rewinds, (1ull << 41) + 7, &err));
+    state = checkpoint_verify(path, &err);
+    EXPECT(state && checkpoint_load(&m->o, &back, path, state, &err));
+    EXPECT(back.window == (1ull << 41) + 7 && back.step == 30 && back.tokens == s.tokens);
+    EXPECT(back.rewinds.num_ranges == 3 && back.rewinds.left_out[2].count == 7);
+    json_decref(state);
+    free(path);
+    free(out);
+    close_model(m);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // damage
 
@@ -351,6 +380,22 @@ TEST(states_that_are_newer_edited_or_torn_are_refused) {
     free(folder);
 }
 
+TEST(a_damaged_rewind_is_refused) {
+    Error err;
+    static const char* const texts[] = {"", "{", "[1]", "{\"checksum\": \"0123456789abcdef\"}"};
+    char *folder = new_checkpoint(), *path = below(folder, "rewind.json");
+    for (int i = 0; i < 4; i++) {
+        write_text(folder, "rewind.json", texts[i]);
+        expect_refused(folder, "rewind.json", "");
+    }
+    json_t* rewind = json_pack("{s:s}", "checksum", "0000000000000000");
+    EXPECT(json_save_checked(rewind, path, &err));
+    expect_refused(folder, "rewind.json", "window or rewinds is missing");
+    json_decref(rewind);
+    free(path);
+    free(folder);
+}
+
 TEST(states_that_no_run_can_have_are_refused) {
     static const char* const fields[] = {"step",        "tokens",      "window", "data_hash",
                                          "loss_window", "norm_window", "options"};
@@ -366,6 +411,20 @@ TEST(states_that_no_run_can_have_are_refused) {
     }
     edit_state(folder, "step", json_integer(1ll << 31));
     expect_refused(folder, "state.json", "step is missing or impossible");
+    edit_state(folder, "step", json_integer(1));
+    static const char* const rewinds[] = {
+        "{}", "[]", "{'count': 0, 'left_out': []}", "{'count': 1, 'left_out': []}",
+        "{'count': 101, 'left_out': [[1,2]]}",
+        "{'count': 1, 'left_out': [[1,2], [3,4]]}", "{'count': 2, 'left_out': [[1,2], [2,4]]}", // they overlap
+        "{'count': 1, 'left_out': [[1,0]]}", "{'count': 1, 'left_out': [[-1,2]]}", "{'count': 1, 'left_out': [7]}",
+        "{'count': 1, 'left_out': [[9223372036854775807,2]]}"};
+    for (size_t i = 0; i < sizeof rewinds / sizeof *rewinds; i++) {
+        char* text = format("%s", rewinds[i]);
+        for (char* at; (at = strchr(text, '\'')) != NULL;) { *at = '"'; }
+        edit_state(folder, "rewinds", json_loads(text, 0, NULL));
+        expect_refused(folder, "state.json", "rewinds is missing or impossible");
+        free(text);
+    }
     free(folder);
 }
 

@@ -1,6 +1,6 @@
 // Any bytes as a safetensors file: it is refused, or all that it declares can be read within its bounds.
 #include "llmc/files/safetensors.h"
-#include <sys/mman.h>
+#include "test/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -28,19 +28,13 @@ static void check(const char* path) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    static char path[64];
-    static int fd = -1;
-    if (fd < 0) {
-        fd = memfd_create("input", 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    }
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != (ssize_t)size) { fatal("%s: %s", path, strerror(errno)); }
+    const char* path = input_file(data, size);
     check(path);
     // Again with the right length of the header: few inputs have it.
     const uint8_t* end = memrchr(data, '}', size);
     if (!end || end - data < 8) { return 0; }
     const uint64_t length = (uint64_t)(end + 1 - data) - sizeof length;
-    if (pwrite(fd, &length, sizeof length, 0) != sizeof length) { fatal("%s: %s", path, strerror(errno)); }
+    if (pwrite(input_fd(), &length, sizeof length, 0) != sizeof length) { fatal("%s: %s", path, strerror(errno)); }
     check(path);
     return 0;
 }

@@ -1,11 +1,12 @@
-// Any bytes as state.json and config.json, or any edit of whole ones: a checkpoint or Hugging Face folder is refused,
-// or what was read from it keeps to its limits.
+// Any bytes as state.json and config.json, or any edit of whole ones or of rewind.json: a checkpoint or Hugging Face
+// folder is refused, or what was read from it keeps to its limits.
 //
 // The first byte of the input chooses: 0 (modulo 4): the rest is state.json, a 0 byte and config.json; 1: an edit of
-// config.json; else an edit of state.json. libFuzzer would not find these texts by itself: the library that parses JSON
-// is not instrumented.
+// config.json; 2: of state.json; 3: of rewind.json. libFuzzer would not find these texts by itself: the library that
+// parses JSON is not instrumented.
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
+#include "llmc/files/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -16,6 +17,9 @@ static const char STATE[] =
     "2e300], \"loss_scale\": {\"scale\": 65536.0, \"good_steps\": 7}, \"norm_window\": [], \"options\": {\"model\": "
     "\"d12\", \"dtype\": \"bf16\", \"batch_size\": 4, \"lr\": 0.0003, \"shuffle\": 1, \"prompt\": \"a\"}, \"step\": "
     "3, \"tokens\": 300, \"window\": 9}";
+static const char REWIND[] =
+    "{\"checksum\": \"0000000000000000\", \"rewinds\": {\"count\": 2, \"left_out\": [[9, 4], [20, 5]]}, \"window\": "
+    "25}";
 static const char CONFIG_TEXT[] =
     "{\"vocab_size\": 11, \"n_positions\": 6, \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_inner\": null, "
     "\"layer_norm_epsilon\": 1e-05, \"activation_function\": \"gelu_new\", \"tie_word_embeddings\": true}";
@@ -67,6 +71,10 @@ static void check_state(const char* folder) {
     memset(&d, 0, sizeof d);
     if (outliers_from_json(&d, json_object_get(state, "loss_window"), &err) && d.count > OUTLIER_WINDOW) { abort(); }
     LossScale scale = {.scale = 1, .is_dynamic = true};
+    Rewinds rewinds;
+    if (!rewinds_from_json(&rewinds, json_object_get(state, "rewinds"), &err) || rewinds.num_ranges > MAX_REWINDS) {
+        abort(); // checkpoint_read_state() has read them
+    }
     if (loss_scale_from_json(&scale, json_object_get(state, "loss_scale"), &err) && !(scale.scale >= 1)) { abort(); }
     json_decref(checkpoint_verify(folder, &err));
     json_decref(state);
@@ -82,7 +90,16 @@ static void check_state_both_ways(const char* folder) {
     json_object_set_new(state, "checksum", json_hex(0));
     if (!state_save(folder, state, &err)) { abort(); }
     json_decref(state);
+    json_t* rewind = json_load_from(folder, "rewind.json", &err);
+    char* path = format("%s/rewind.json", folder);
+    if (rewind) {
+        json_object_set_new(rewind, "checksum", json_hex(0));
+        if (!json_save_checked(rewind, path, &err)) { abort(); }
+    }
+    json_decref(rewind);
     check_state(folder);
+    unlink(path);
+    free(path);
 }
 
 static void check_config(const char* folder) {
@@ -122,8 +139,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         write_file(folder, "state.json", data, first);
         write_file(folder, "config.json", cut ? cut + 1 : data, cut ? size - first - 1 : size);
     } else {
-        write_edited(folder, "state.json", STATE, data, how % 4 == 1 ? 0 : size);
+        write_edited(folder, "state.json", STATE, data, how % 4 == 2 ? size : 0);
         write_edited(folder, "config.json", CONFIG_TEXT, data, how % 4 == 1 ? size : 0);
+        if (how % 4 == 3) { write_edited(folder, "rewind.json", REWIND, data, size); }
     }
     check_config(folder);
     check_state_both_ways(folder);

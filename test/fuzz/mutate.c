@@ -1,6 +1,6 @@
-// Runs a fuzz target without libFuzzer: on seed files, each changed at random in a few places. Finds less than libFuzzer,
-// which follows the code that an input reaches, but needs only the sanitizers of any compiler, and always tries the same
-// inputs.
+// Runs a fuzz target without libFuzzer: on seed files, each changed at random in a few places. Finds less than
+// libFuzzer, which follows the code that an input reaches, but needs only the sanitizers of any compiler, and always
+// tries the same inputs.
 // usage: mutate_TARGET COUNT SEED...     COUNT inputs; seeds of more than 64 KiB are left out
 #include "llmc/base.h"
 #include <sanitizer/common_interface_defs.h>

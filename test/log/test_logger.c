@@ -243,8 +243,8 @@ TEST(records) {
     EXPECT(strstr(text, "{\"kind\":\"skip\",\"step\":2,\"what\":\"grad\",\"z\":6.5}\n"));
     EXPECT(strstr(text, "{\"kind\":\"skip\",\"step\":3,\"what\":\"overflow\",\"loss_scale\":65536.0}\n"));
     EXPECT(strstr(text, "\"norm\":null,") && strstr(text, "\"norm_z\":null,\"loss_scale\":65536.0}\n"));
-    EXPECT(strstr(text, "{\"kind\":\"eval\",\"step\":1,\"name\":\"HellaSwag\",\"rules\":\"some\",\"correct\":1,\"total\":4,"
-                        "\"accuracy\":0.25}\n"));
+    EXPECT(strstr(text, "{\"kind\":\"eval\",\"step\":1,\"name\":\"HellaSwag\",\"rules\":\"some\",\"correct\":1,"
+                        "\"total\":4,\"accuracy\":0.25}\n"));
     free(text);
     text = read_file(test_path("records/log.txt"), NULL, &err);
     EXPECT(text && strstr(text, "step    1/10 | loss 0.100000") && strstr(text, "\nval loss nan\n"));

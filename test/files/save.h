@@ -1,0 +1,12 @@
+// Saves a checkpoint at once, from the device's memory.
+#pragma once
+#include "llmc/files/checkpoint.h"
+
+// Returns the checkpoint's path, which the caller frees; NULL on failure.
+static inline char* checkpoint_save(const char* out, const Optimizer* o, const TrainState* s, const Plan* p,
+                                    const Config* c, int eot, Error* err) {
+    Snapshot snapshot = snapshot_take(o, s, p, c, eot, NULL);
+    char* path = checkpoint_write(out, &snapshot, err);
+    snapshot_free(&snapshot);
+    return path;
+}
