@@ -25,8 +25,8 @@ static size_t export_tensor(Export* e, const WeightType* type, int row, int laye
     const float* from = hf_layout ? e->buffers.file : e->buffers.ours;
     for (size_t i = 0; i < n; i++) {
         if (fabsf(from[i]) > type->most) {
-            fail(err, "%s: %s of layer %d has %g, but %s ends at %g: give another --export_dtype", e->model->path, t->name,
-                 layer, (double)from[i], type->name, (double)type->most);
+            fail(err, "%s: %s of layer %d has %g, but %s ends at %g: give another --export_dtype", e->model->path,
+                 t->name, layer, (double)from[i], type->name, (double)type->most);
             return 0;
         }
     }
@@ -165,7 +165,7 @@ static const ExportFormat* check_arguments(const Config* c) {
         if (!strcmp(c->args[0], FORMATS[i].name)) { format = &FORMATS[i]; }
     }
     if (!format) { usage_error("export takes one of hf, llmc, gguf: export gguf --init FOLDER --out FILE"); }
-    if (!strcmp(c->init, "random")) { usage_error("export %s needs --init FOLDER: the weights to write", format->name); }
+    if (!strcmp(c->init, "random")) { usage_error("export %s needs --init PATH: of the weights", format->name); }
     if (config_source(c, "out") < FROM_FILE || !*c->out) { usage_error("export %s needs --out PATH", format->name); }
     if (!is_one_of(c->export_dtype, format->types)) {
         usage_error("export %s takes --export_dtype %s, not %s", format->name, format->types, c->export_dtype);
@@ -223,7 +223,8 @@ int export_command(const Config* asked) {
     if (!model_file_open(&model, asked->init, true, &err)) { fatal("%s", err.text); }
     const bool has_tokenizer = open_model_tokenizer(&tokenizer, &with_run, &model);
     if (!has_tokenizer && as->write == write_gguf) {
-        usage_error("export gguf needs the model's tokenizer, which %s does not have: give --tokenizer FILE", asked->init);
+        usage_error("export gguf needs the model's tokenizer, which %s does not have: give --tokenizer FILE",
+                    asked->init);
     }
     if (!has_tokenizer && !as->write) { notice("%s has no tokenizer: none is written", asked->init); }
     if (!strcmp(asked->export_dtype, "q4_0")) {

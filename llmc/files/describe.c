@@ -30,7 +30,9 @@ static bool describe_model(const char* path, Error* err) {
     const GPT2Config* s = &m.shape;
     printf("%s: %s, L=%d H=%d C=%d T=%d V=%d, %zu parameters\n", path, m.format->name, s->num_layers, s->num_heads,
            s->channels, s->max_seq_len, s->vocab_size, model_parameters(s));
-    if (m.llmc.path) { printf("  all tensors %s, %d rows of wte\n", m.llmc.type->name, m.llmc.shape.padded_vocab_size); }
+    if (m.llmc.path) {
+        printf("  all tensors %s, %d rows of wte\n", m.llmc.type->name, m.llmc.shape.padded_vocab_size);
+    }
     for (size_t i = 0; i < m.gguf.num_tensors; i++) {
         const GgufTensor* t = &m.gguf.tensors[i];
         print_tensor(t->name, t->type ? t->type->name : "?", t->shape, t->dims);
@@ -47,7 +49,8 @@ static bool verify_tensor(const SafeTensors* s, const SafeTensor* t, Error* err)
     const size_t n = safetensor_elements(t);
     if (!t->type->to_float) { return true; }
     float* x = alloc_or_die(n, sizeof *x, "a tensor");
-    const bool ok = safetensors_read_float(s, t, 0, x, n, err) && tensor_is_finite(x, n, s->files[0].path, t->name, err);
+    const bool ok = safetensors_read_float(s, t, 0, x, n, err) &&
+                    tensor_is_finite(x, n, s->files[0].path, t->name, err);
     free(x);
     return ok;
 }

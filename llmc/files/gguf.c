@@ -21,8 +21,8 @@ static bool take(Cursor* c, void* out, size_t bytes) {
 
 static bool skip(Cursor* c, uint64_t bytes) {
     if (bytes > c->left || fseeko(c->f, (off_t)bytes, SEEK_CUR) != 0) {
-        return fail(c->err, "%s: a length of %llu bytes where %zu are left: damaged", c->path, (unsigned long long)bytes,
-                    c->left);
+        return fail(c->err, "%s: a length of %llu bytes where %zu are left: damaged", c->path,
+                    (unsigned long long)bytes, c->left);
     }
     c->left -= (size_t)bytes;
     return true;
@@ -54,7 +54,8 @@ static bool skip_array(Cursor* c, const char* key) {
     const size_t bytes = type == GGUF_STRING ? sizeof ignored : number_bytes(type);
     if (bytes == 0) { return fail(c->err, "%s: %s: an array of type %u is not read", c->path, key, type); }
     if (count > c->left / bytes) {
-        return fail(c->err, "%s: %s: %llu values in %zu bytes: damaged", c->path, key, (unsigned long long)count, c->left);
+        return fail(c->err, "%s: %s: %llu values in %zu bytes: damaged", c->path, key, (unsigned long long)count,
+                    c->left);
     }
     if (type != GGUF_STRING) { return skip(c, count * bytes); }
     for (uint64_t i = 0; i < count; i++) {
@@ -101,13 +102,12 @@ static bool take_pair(Cursor* c, Gguf* g) {
 
 // Sets elements and bytes from the shape; false if they overflow or end inside of a block.
 static bool tensor_extent(GgufTensor* t) {
-    size_t blocks = 1;
     t->elements = 1;
     for (int d = 0; d < t->dims; d++) {
         if (__builtin_mul_overflow(t->elements, t->shape[d], &t->elements)) { return false; }
     }
     if (!t->type) { return true; }
-    blocks = t->elements / t->type->block;
+    const size_t blocks = t->elements / t->type->block;
     return t->shape[0] % t->type->block == 0 && !__builtin_mul_overflow(blocks, t->type->bytes, &t->bytes);
 }
 
@@ -118,7 +118,9 @@ static bool take_tensor(Cursor* c, Gguf* g) {
     memset(&t, 0, sizeof t);
     if (!take_text(c, t.name, sizeof t.name) || !take(c, &dims, sizeof dims)) { return false; }
     if (!*t.name) { return fail(c->err, "%s: the name of a tensor is empty or has more than 64 bytes", c->path); }
-    if (dims < 1 || dims > GGUF_MAX_DIMS) { return fail(c->err, "%s: tensor %s: %u dimensions", c->path, t.name, dims); }
+    if (dims < 1 || dims > GGUF_MAX_DIMS) {
+        return fail(c->err, "%s: tensor %s: %u dimensions", c->path, t.name, dims);
+    }
     if (!take(c, shape, dims * sizeof *shape) || !take(c, &t.ggml, sizeof t.ggml) || !take(c, &offset, sizeof offset)) {
         return false;
     }
@@ -147,8 +149,8 @@ static bool place_tensors(Gguf* g, size_t at, size_t size, Error* err) {
     for (size_t i = 0; i < g->num_tensors; i++) {
         GgufTensor* t = &g->tensors[i];
         if (t->offset % (size_t)alignment || t->offset > room || t->bytes > room - t->offset) {
-            return fail(err, "%s: tensor %s: %zu bytes at byte %zu of the data, of which there are %zu: the file was cut "
-                             "short, or is damaged", g->path, t->name, t->bytes, t->offset, room);
+            return fail(err, "%s: tensor %s: %zu bytes at byte %zu of the data, of which there are %zu: the file was "
+                             "cut short, or is damaged", g->path, t->name, t->bytes, t->offset, room);
         }
         t->offset += begin;
     }

@@ -69,7 +69,7 @@ static bool check_tied(const Gguf* g, Error* err) {
 }
 
 bool gguf_model_shape(const Gguf* g, GPT2Config* m, Error* err) {
-    int inner;
+    int inner = 0;
     const GgufPair *kind = gguf_pair(g, "general.architecture"),
                    *epsilon = gguf_pair(g, "gpt2.attention.layer_norm_epsilon");
     const GgufTensor* embedding = gguf_tensor(g, "token_embd.weight");
@@ -215,8 +215,8 @@ static uint64_t put_entries(FILE* f, const TensorTable* table, const WeightType*
     return count;
 }
 
-bool gguf_model_header(FILE* f, const TensorTable* table, const GPT2Config* m, const WeightType* type, const Tokenizer* t,
-                       const char* name, Error* err) {
+bool gguf_model_header(FILE* f, const TensorTable* table, const GPT2Config* m, const WeightType* type,
+                       const Tokenizer* t, const char* name, Error* err) {
     char* text = NULL;
     size_t size = 0;
     uint64_t pairs = 0;

@@ -1,12 +1,14 @@
 // GPT-2 in GGUF files, as llama.cpp's architecture "gpt2" has it.
 //
-// Names of tensors are below; matrices lie in memory as ours do. V is that of the tokenizer, unpadded. Vectors and
-// position_embd stay F32, as llama.cpp's converter leaves them. There is no output.weight: the classifier is token_embd.
+// Names of tensors are in gguf_model.c; matrices lie in memory as ours do. V is unpadded; ids that the tokenizer does
+// not have are [PADid]. Vectors and position_embd stay F32, as llama.cpp's converter leaves them. There is no
+// output.weight: the classifier is token_embd.
 //
 //   general.architecture "gpt2", .name, .file_type; .quantization_version 2 if blocks are quantized
 //   gpt2.context_length, .embedding_length, .feed_forward_length, .block_count, .attention.head_count
 //   gpt2.attention.layer_norm_epsilon 1e-5
-//   tokenizer.ggml.model "gpt2", .pre "gpt-2", .tokens, .token_type, .merges, .bos_token_id, .eos_token_id, .add_bos_token
+//   tokenizer.ggml.model "gpt2", .pre "gpt-2", .tokens, .token_type, .merges, .bos_token_id, .eos_token_id,
+//   .add_bos_token
 #pragma once
 #include "../data/tokenizer.h"
 #include "../gpt2.h"
@@ -26,5 +28,5 @@ bool gguf_model_read(const Gguf* g, const Tensor* t, int layer, float* out, Erro
 
 // Writes everything that stands before the data. Fails if the tokenizer has no merges, or more tokens than the model.
 // `name` is the model's.
-bool gguf_model_header(FILE* f, const TensorTable* table, const GPT2Config* m, const WeightType* type, const Tokenizer* t,
-                       const char* name, Error* err);
+bool gguf_model_header(FILE* f, const TensorTable* table, const GPT2Config* m, const WeightType* type,
+                       const Tokenizer* t, const char* name, Error* err);

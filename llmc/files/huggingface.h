@@ -76,7 +76,8 @@ bool tensor_is_finite(const float* x, size_t n, const char* path, const char* na
 bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, Error* err);
 
 // Reads a tensor from `source` to b->ours, in our layout.
-typedef bool TensorReader(const void* source, TensorBuffers* b, const TensorTable* table, int row, int layer, Error* err);
+typedef bool TensorReader(const void* source, TensorBuffers* b, const TensorTable* table, int row, int layer,
+                          Error* err);
 
 // Reads every parameter: into `data`, memory of the optimizer `o`, or into the model itself if `o` is NULL.
 bool params_load(const GPT2* g, const Optimizer* o, float* data, TensorReader* read, const void* source, Error* err);

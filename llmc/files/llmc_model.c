@@ -1,6 +1,6 @@
 #include "llmc_model.h"
 
-enum { LLAMA3_MAGIC = 20240803, VERSION_FP32 = 3, VERSION_BF16 = 5 };
+enum { VERSION_FP32 = 3, VERSION_BF16 = 5 };
 
 bool llmc_model_header(int32_t header[LLMC_MODEL_HEADER / 4], const GPT2Config* shape, const WeightType* type) {
     const bool is_fp32 = !strcmp(type->name, "f32"), is_bf16 = !strcmp(type->name, "bf16");
@@ -14,8 +14,7 @@ bool llmc_model_header(int32_t header[LLMC_MODEL_HEADER / 4], const GPT2Config* 
 
 // Takes the shape and the type from the header.
 static bool parse_header(LlmcModel* m, const int32_t* header, Error* err) {
-    if (header[0] == LLAMA3_MAGIC) { return fail(err, "%s: a Llama 3 of llm.c: only GPT-2 is read", m->path); }
-    if (header[0] != LLMC_MODEL_MAGIC) { return fail(err, "%s: not a model file of llm.c (its magic number)", m->path); }
+    if (header[0] != LLMC_MODEL_MAGIC) { return fail(err, "%s: not a GPT-2 of llm.c (its magic number)", m->path); }
     m->type = weight_type_find(header[1] == VERSION_FP32 ? "f32" : "bf16");
     if (header[1] != VERSION_FP32 && header[1] != VERSION_BF16) {
         return fail(err, "%s: version %d: only 3 (fp32) and 5 (bf16) are read", m->path, (int)header[1]);
@@ -40,15 +39,16 @@ bool llmc_model_open(LlmcModel* m, const char* path, Error* err) {
     m->fd = open_regular(path, &size, err);
     if (m->fd < 0) { return false; }
     m->path = format("%s", path);
-    bool ok = read_exactly(m->fd, path, header, sizeof header, 0, err) && parse_header(m, header, err);
+    bool ok = size >= sizeof header || fail(err, "%s: %zu bytes are too few for a model of llm.c", path, size);
+    ok = ok && read_exactly(m->fd, path, header, sizeof header, 0, err) && parse_header(m, header, err);
     if (ok) {
         m->table = gpt2_params_table(&m->shape, 1);
         for (int i = 0; i < m->table.count; i++) {
             elements += (size_t)m->table.row[i].layers * tensor_elements(&m->table.row[i]);
         }
         const size_t wanted = sizeof header + elements * m->type->bytes;
-        ok = size == wanted || fail(err, "%s: %zu bytes, but its header makes %zu: it was cut short, or is damaged", path,
-                                    size, wanted);
+        ok = size == wanted || fail(err, "%s: %zu bytes, but its header makes %zu: it was cut short, or is damaged",
+                                    path, size, wanted);
     }
     if (!ok) { llmc_model_close(m); }
     return ok;

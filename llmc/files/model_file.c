@@ -62,8 +62,9 @@ bool model_file_open(ModelFile* m, const char* path, bool pad_vocab, Error* err)
     m->path = path;
     m->format = is_directory(path) ? &FORMATS[0] : format_of_file(path);
     if (!m->format) {
-        return fail(err, "%s: %s; give a folder with config.json and model.safetensors, a model.bin of llm.c or a .gguf",
-                    path, path_exists(path) ? "not a model" : "there is no such folder or file");
+        return fail(err,
+                    "%s: %s; give a folder with config.json and model.safetensors, a model.bin of llm.c or a .gguf",
+                    path, path_exists(path) ? "not a model" : "there is no such folder");
     }
     if (!m->format->open(m, err)) { return false; }
     m->shape.padded_vocab_size = padded_vocab(m->shape.vocab_size, pad_vocab);

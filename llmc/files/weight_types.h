@@ -6,8 +6,8 @@
 //   f16     2                   1    IEEE half
 //   bf16    2                   1    the upper half of a float
 //   q8_0    34                  32   a half d, then 32 int8 q: x = d q, where d is the largest |x| / 127
-//   q4_0    18                  32   a half d, then 16 bytes: x = d (q - 8), where d is the x of largest size / -8; byte
-//                                    j holds q of element j in its low 4 bits and of element j + 16 in its high ones
+//   q4_0    18                  32   a half d, then 16 bytes: x = d (q - 8), where d is the x of largest size / -8;
+//                                    byte j holds q of element j in its low 4 bits, of element j + 16 in its high ones
 //
 // Floats are rounded to the nearest, ties to even. Blocks are those of ggml's reference code bit for bit: q is computed
 // with 1/d in fp32, and d rounded to a half afterwards.
