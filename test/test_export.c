@@ -239,6 +239,8 @@ TEST(damaged_gguf_files_are_refused) {
     expect_refused("f16.gguf", tensor + 20, &type, 4, 0, "tensor position_embd.weight: type 77");
     expect_refused("f16.gguf", tensor + 24, &huge, 8, 0, "tensor position_embd.weight: ");
     expect_refused("f16.gguf", tensor - 1, "x", 1, 0, "tensor position_embd.weight is missing");
+    expect_refused("f16.gguf", place_of("f16.gguf", "gpt2.embedding_length") + 25, "\0\1", 2, 0,
+                   "this program's GPT-2 has 1024");
     expect_refused("f16.gguf", inner, "x", 1, 0, "gpt2.feed_forward_length is missing");
     expect_refused("f16.gguf", 0, "", 0, 6900, "bytes at byte");
     expect_refused("f16.gguf", 0, "", 0, 1300, "goes beyond its end");
@@ -276,6 +278,59 @@ TEST(an_index_names_files_of_its_folder_only) {
     expect_index_refused("\"model-00002-of-00002.safetensors\"", "\"..\"                              ",
                          "not the name of a file in the same folder");
     expect_index_refused("model-00002", "model-00001", " is not in model-00001-of-00002.safetensors");
+}
+
+// Writes a folder with F32 tensors of these names and shapes, all zero, and expects its first tensor to be refused.
+static void expect_tensors_refused(const char* const* names, int count, size_t rows, const char* type,
+                                   const char* words) {
+    static const char zeros[45 * 8 * 8];
+    Error err = {.text = ""};
+    SafeTensorsWriter w;
+    SafeTensors s;
+    const GPT2Config m = {.max_seq_len = 7, .vocab_size = 45, .padded_vocab_size = 128, .num_layers = 2, .num_heads = 2,
+                          .channels = 8};
+    const TensorTable table = gpt2_params_table(&m, 1);
+    const size_t shape[2] = {rows, 8}, bytes = rows * 8 * (type[1] == '6' ? 8 : 4);
+    char *folder = new_folder(), *path = below(folder, "model.safetensors");
+    bool ok = safetensors_create(&w, path, &err);
+    for (int i = 0; i < count; i++) { ok = ok && safetensors_declare(&w, names[i], type, shape, 2, &err); }
+    for (int i = 0; i < count; i++) { ok = ok && safetensors_write(&w, names[i], zeros, bytes, &err); }
+    if (!ok || !safetensors_finish(&w, NULL, &err) || !safetensors_open(&s, path, &err)) { fatal("%s", err.text); }
+    TensorBuffers b = tensor_buffers(&table);
+    if (hf_read(&s, &b, &table.row[0], 0, &err) || !strstr(err.text, path) || !strstr(err.text, words)) {
+        TEST_FAIL("no '%s' but '%s'", words, err.text);
+    }
+    tensor_buffers_free(&b);
+    safetensors_close(&s);
+    free(path);
+    free(folder);
+}
+
+TEST(tensors_that_do_not_fit_are_named) {
+    static const char* const names[] = {"transformer.wte.weight", "wte.weight"};
+    expect_tensors_refused(names, 2, 45, "F32", "tensor wte.weight is there twice");
+    expect_tensors_refused(names, 1, 44, "F32", "tensor transformer.wte.weight is (44,8) in 2 dimensions");
+    expect_tensors_refused(names, 1, 45, "I64", "tensor transformer.wte.weight: weights cannot be of type I64");
+    expect_tensors_refused(names + 1, 1, 45, "I32", "weights cannot be of type I32");
+}
+
+TEST(a_config_cannot_ask_for_more_memory_than_the_file_has) {
+    Error err = {.text = ""};
+    size_t size, n;
+    char *folder = new_folder(), *config = read_file(MODELS "f32/config.json", &size, &err),
+         *weights = realpath(MODELS "f32/model.safetensors", NULL), *link = below(folder, "model.safetensors");
+    char* at = strstr(config, "\"n_embd\": 8,");
+    if (!at || symlink(weights, link) != 0) { fatal("%s: cannot link", link); }
+    char* large = format("%.*s\"n_embd\": 500%s", (int)(at - config), config, at + strlen("\"n_embd\": 8"));
+    write_text(folder, "config.json", large);
+    float* x = weights_of(folder, &n, &err);
+    EXPECT(!x && strstr(err.text, folder) && strstr(err.text, "has 1000000 elements, all that are there only 2176"));
+    free(x);
+    free(large);
+    free(link);
+    free(weights);
+    free(config);
+    free(folder);
 }
 
 TEST(nothing_is_overwritten) {

@@ -220,10 +220,6 @@ const GgufPair* gguf_pair(const Gguf* g, const char* key) {
 }
 
 bool gguf_read(const Gguf* g, const GgufTensor* t, float* out, Error* err) {
-    if (!t->type) {
-        return fail(err, "%s: tensor %s: type %u of ggml is not read here: only F32, F16, BF16, Q8_0 and Q4_0", g->path,
-                    t->name, t->ggml);
-    }
     void* in = alloc_or_die(t->bytes, 1, "a tensor");
     const bool ok = read_exactly(g->fd, g->path, in, t->bytes, t->offset, err);
     if (ok) { t->type->decode(out, in, t->elements); }

@@ -54,7 +54,7 @@ void gguf_close(Gguf* g);
 const GgufTensor* gguf_tensor(const Gguf* g, const char* name);
 const GgufPair* gguf_pair(const Gguf* g, const char* key);
 
-// Reads a whole tensor as floats. Fails if its type is not one of WEIGHT_TYPES.
+// Reads a whole tensor as floats. Its type must be one that is read here.
 bool gguf_read(const Gguf* g, const GgufTensor* t, float* out, Error* err);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -68,6 +68,35 @@ static bool check_tied(const Gguf* g, Error* err) {
                 g->path);
 }
 
+// Returns a tensor of the model; NULL if it is missing, has another shape, or a type that is not read here.
+static const GgufTensor* find(const Gguf* g, const Tensor* t, int layer, Error* err) {
+    char* name = gguf_tensor_name(t, layer);
+    const GgufTensor* found = gguf_tensor(g, name);
+    const size_t rows = found && found->dims > 1 ? found->shape[1] : 1;
+    bool ok = found ? true : fail(err, "%s: tensor %s is missing", g->path, name);
+    if (ok && (found->dims > 2 || found->shape[0] != t->cols || rows != t->used_rows)) {
+        ok = fail(err, "%s: tensor %s is (%zu,%zu) in %d dimensions, the model's is (%zu,%zu)", g->path, name,
+                  found->shape[0], rows, found->dims, t->cols, t->used_rows);
+    }
+    if (ok && !found->type) {
+        ok = fail(err, "%s: tensor %s: type %u of ggml is not read here: only F32, F16, BF16, Q8_0 and Q4_0", g->path,
+                  name, found->ggml);
+    }
+    free(name);
+    return ok ? found : NULL;
+}
+
+// Fails unless every tensor of the model is there. Memory for it is then in proportion to the file.
+static bool check_tensors(const Gguf* g, const GPT2Config* m, Error* err) {
+    const TensorTable table = gpt2_params_table(m, 1);
+    for (int i = 0; i < table.count; i++) {
+        for (int l = 0; l < table.row[i].layers; l++) {
+            if (!find(g, &table.row[i], l, err)) { return false; }
+        }
+    }
+    return true;
+}
+
 bool gguf_model_shape(const Gguf* g, GPT2Config* m, Error* err) {
     int inner = 0;
     const GgufPair *kind = gguf_pair(g, "general.architecture"),
@@ -94,21 +123,12 @@ bool gguf_model_shape(const Gguf* g, GPT2Config* m, Error* err) {
         return fail(err, "%s: tensor token_embd.weight is missing or not a matrix", g->path);
     }
     m->vocab_size = m->padded_vocab_size = (int)embedding->shape[1];
-    return model_check(m, g->path, err) && check_tied(g, err);
+    return model_check(m, g->path, err) && check_tensors(g, m, err) && check_tied(g, err);
 }
 
 bool gguf_model_read(const Gguf* g, const Tensor* t, int layer, float* out, Error* err) {
-    char* name = gguf_tensor_name(t, layer);
-    const GgufTensor* found = gguf_tensor(g, name);
-    const size_t rows = found && found->dims > 1 ? found->shape[1] : 1;
-    bool ok = found ? true : fail(err, "%s: tensor %s is missing", g->path, name);
-    if (ok && (found->dims > 2 || found->shape[0] != t->cols || rows != t->used_rows)) {
-        ok = fail(err, "%s: tensor %s is (%zu,%zu) in %d dimensions, the model's is (%zu,%zu)", g->path, name,
-                  found->shape[0], rows, found->dims, t->cols, t->used_rows);
-    }
-    ok = ok && gguf_read(g, found, out, err);
-    free(name);
-    return ok;
+    const GgufTensor* found = find(g, t, layer, err);
+    return found && gguf_read(g, found, out, err);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

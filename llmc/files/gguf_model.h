@@ -20,10 +20,11 @@ char* gguf_tensor_name(const Tensor* t, int layer);
 // Returns the type that a tensor gets in a file of mostly `type`.
 const WeightType* gguf_tensor_type(const Tensor* t, const WeightType* type);
 
-// Reads the model's shape. Fails if the file holds another model than this program's GPT-2.
+// Reads the model's shape. Fails if the file holds another model than this program's GPT-2, or if a tensor is missing,
+// has another shape, or a type that is not read here.
 bool gguf_model_shape(const Gguf* g, GPT2Config* m, Error* err);
 
-// Reads a tensor, in our layout, to `out`. Fails if it is missing or has another shape.
+// Reads a tensor, in our layout, to `out`.
 bool gguf_model_read(const Gguf* g, const Tensor* t, int layer, float* out, Error* err);
 
 // Writes everything that stands before the data. Fails if the tokenizer has no merges, or more tokens than the model.

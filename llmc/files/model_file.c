@@ -1,7 +1,22 @@
 #include "model_file.h"
 
+// Fails if config.json promises larger tensors than all that are there: memory for them is allocated by its word.
+static bool hf_check_size(ModelFile* m, Error* err) {
+    const TensorTable table = gpt2_params_table(&m->shape, 1);
+    size_t elements = 0;
+    for (int i = 0; i < m->hf.count; i++) { elements += safetensor_elements(&m->hf.tensors[i]); }
+    if (tensors_largest(&table) <= elements) { return true; }
+    return fail(err, "%s: a tensor of the model in config.json has %zu elements, all that are there only %zu", m->path,
+                tensors_largest(&table), elements);
+}
+
 static bool open_hf(ModelFile* m, Error* err) {
-    return hf_load_config(m->path, false, &m->shape, err) && safetensors_open_folder(&m->hf, m->path, err);
+    if (!hf_load_config(m->path, false, &m->shape, err) || !safetensors_open_folder(&m->hf, m->path, err)) {
+        return false;
+    }
+    if (hf_check_size(m, err)) { return true; }
+    safetensors_close(&m->hf);
+    return false;
 }
 
 static bool read_hf(const ModelFile* m, TensorBuffers* b, int row, int layer, Error* err) {

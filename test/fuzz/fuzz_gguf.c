@@ -10,17 +10,13 @@ static void read_model(const Gguf* g) {
     Error err;
     if (!gguf_model_shape(g, &shape, &err)) { return; }
     const TensorTable table = gpt2_params_table(&shape, 1);
-    bool ok = true;
+    float* out = alloc_or_die(tensors_largest(&table), sizeof *out, "a tensor");
     for (int i = 0; i < table.count; i++) {
-        for (int l = 0; ok && l < table.row[i].layers; l++) {
-            char* name = gguf_tensor_name(&table.row[i], l);
-            const GgufTensor* t = gguf_tensor(g, name);
-            float* out = t ? alloc_or_die(t->elements, sizeof *out, "a tensor") : NULL;
-            ok = gguf_model_read(g, &table.row[i], l, out, &err);
-            free(out);
-            free(name);
+        for (int l = 0; l < table.row[i].layers; l++) {
+            if (!gguf_model_read(g, &table.row[i], l, out, &err)) { abort(); }
         }
     }
+    free(out);
 }
 
 static void check(const char* path) {
