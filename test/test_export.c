@@ -335,8 +335,8 @@ TEST(a_config_cannot_ask_for_more_memory_than_the_file_has) {
 
 TEST(nothing_is_overwritten) {
     char *path = exported("llmc", MODELS "f32", "f32", NULL), *folder = exported("hf", MODELS "f32", "f32", NULL);
-    EXPECT_DEATH(EXIT_USAGE, "is there already", run_export("llmc", MODELS "f32", path, "bf16", NULL));
-    EXPECT_DEATH(EXIT_USAGE, "is there already", run_export("hf", MODELS "f32", folder, "bf16", NULL));
+    EXPECT_DEATH(EXIT_USAGE, "is there already", run_export("llmc", MODELS "llmc_f32.bin", path, "bf16", NULL));
+    EXPECT_DEATH(EXIT_USAGE, "is there already", run_export("llmc", MODELS "llmc_f32.bin", folder, "bf16", NULL));
     expect_same_file(path, MODELS "llmc_f32.bin");
     EXPECT_DEATH(EXIT_USAGE, "export hf takes --export_dtype f32|bf16|f16",
                  run_export("hf", MODELS "f32", "x", "q8_0", NULL));
