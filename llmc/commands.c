@@ -34,8 +34,7 @@ static char* weights_folder(const Config* c) {
     return folder;
 }
 
-// Takes from a checkpoint of ours the options that go with its tokens; those of the command line override them.
-static void take_data_options(Config* c, const char* folder) {
+void take_data_options(Config* c, const char* folder) {
     static const char* const names[] = {"tokenizer", "val_data", "data_format", "seq_len"};
     Error err;
     json_t* state = folder ? folder_state(folder) : NULL;

@@ -4,6 +4,10 @@
 #include "config.h"
 #include "gpt2.h"
 
+// Takes from a checkpoint of ours the options that go with its tokens; those of the command line override them.
+// `folder`: of the weights; NULL: random ones.
+void take_data_options(Config* c, const char* folder);
+
 // Prints a continuation of --prompt by the weights of --init, or of the newest checkpoint in --out.
 int generate_command(const Config* c, const Backend* b, const char* dtype);
 

@@ -83,12 +83,15 @@ const Command COMMANDS[NUM_COMMANDS] = {
     {"eval", EVAL, "print the validation loss of a checkpoint, or its score on the test sets of --eval_data"},
     {"tokenize", TOKENIZE, "turn text on standard input into token ids, or back with --decode"},
     {"info", INFO, "print a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's "
-                   "sizes); or check whole token files; info FOLDER: sum up a run and verify its checkpoints"},
+                   "sizes); or check whole token files; info FOLDER: sum up a run and verify its checkpoints; "
+                   "info FILE: describe and verify a file of weights"},
     {"check", CHECK, "compare every kernel and ten training steps with the CPU's, in the shapes and precision given"},
     {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its "
                      "limit; bench plans: the algorithms of each matmul on a GPU; bench predict GPU: a step there, "
                      "predicted; bench data: the data loader's speed; bench comm: collectives; bench scale: a step on "
                      "many GPUs, predicted"},
+    {"export", EXPORT, "write the weights of --init for other programs to --out: export hf (a Hugging Face folder), "
+                       "llmc (llm.c's model.bin) or gguf (llama.cpp)"},
     {"report", REPORT, "write an HTML page about one or several runs: report FOLDER..."},
 };
 
@@ -241,8 +244,8 @@ static void config_read_file(Config* c, const char* path) {
 
 void config_parse(Config* c, int command, const char* command_name, int argc, char** argv) {
     OptionReader reader = {.table = &CONFIG_TABLE, .command = command, .command_name = command_name,
-                           .words = command & (INFO | REPORT | BENCH) ? WORDS_TAKEN : WORDS_REFUSED, .argc = argc,
-                           .argv = argv};
+                           .words = command & (INFO | REPORT | BENCH | EXPORT) ? WORDS_TAKEN : WORDS_REFUSED,
+                           .argc = argc, .argv = argv};
     const Option* o;
     const char* value;
     Error err;

@@ -11,7 +11,7 @@ typedef enum { FROM_DEFAULT, FROM_PRESET, FROM_CHECKPOINT, FROM_FILE, FROM_COMMA
 
 // The commands that an option belongs to.
 enum {
-    TRAIN = 1, GENERATE = 2, EVAL = 4, TOKENIZE = 8, INFO = 16, REPORT = 32, CHECK = 64, BENCH = 128,
+    TRAIN = 1, GENERATE = 2, EVAL = 4, TOKENIZE = 8, INFO = 16, REPORT = 32, CHECK = 64, BENCH = 128, EXPORT = 256,
     MODEL_COMMANDS = TRAIN | GENERATE | EVAL | INFO | CHECK | BENCH,
     SHAPE_COMMANDS = TRAIN | INFO | CHECK | BENCH
 };
@@ -22,15 +22,16 @@ enum {
     GROUP("model")                                                                                                    \
     TEXT(model, "d12", MODEL_COMMANDS,                                                                                \
          "d12|d24|d36|d48, gpt2|gpt2-medium|gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]")    \
-    TEXT(init, "random", MODEL_COMMANDS,                                                                              \
-         "initial weights: random, or a Hugging Face folder or checkpoint (the model is then read from it)")          \
+    TEXT(init, "random", MODEL_COMMANDS | EXPORT,                                                                     \
+         "initial weights: random, or a Hugging Face folder, a checkpoint, llm.c's model.bin or a .gguf (the model is"\
+         " then read from it)")                                                                                       \
     REAL(wpe_std, 0.02, 0, 10, TRAIN | INFO,                                                                          \
          "standard deviation of the initial position embedding (OpenAI's code has 0.01)")                             \
     CHOICE(init_out, "normal", "normal|zero", TRAIN | INFO,                                                           \
            "initial output projections of attention and MLP: normal (1/sqrt(2L) of the others' deviation), or zero")  \
     INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE,                                                   \
          "of the initial weights, of the order of the data and of samples")                                           \
-    TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE,                                                       \
+    TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE | EXPORT,                                              \
          "gpt2 (built in), bytes, none (token ids only), or a tokenizer file or folder; with --init: its own")        \
     TEXT(preset, "", TRAIN | INFO, "published settings by name: gpt2:124m..1558m, gpt3:125m..13b")                    \
     GROUP("data")                                                                                                     \
@@ -157,11 +158,11 @@ enum {
          "write a checkpoint while training goes on, from a copy in host memory; auto: if there is room for it")      \
     INT(save_retries, 3, 0, 1e9, NULL, TRAIN, "saves that may fail in a row, each tried again after the next step")   \
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint")        \
-    TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH,                                                        \
+    TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \
          "folder of checkpoints, logs and the report; empty: write nothing")                                          \
     FLAG(tui, 0, TRAIN,                                                                                               \
          "in a terminal: a panel of curves, speed, cost, memory and the GPU's state in place of step lines")          \
-    FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                           \
+    FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                          \
     INT(histogram_every, 0, 0, HUGE_COUNT, NULL, TRAIN,                                                               \
          "with --tensorboard: steps between histograms of weights and gradients; 0: never")                           \
     REAL(price, 0, 0, 1e9, TRAIN | BENCH,                                                                             \
@@ -172,6 +173,9 @@ enum {
          "then between machines")                                                                                     \
     REAL(step_ms, 0, 0, 1e9, BENCH, "time of a step of --total_batch_size tokens on one GPU, if not measured")        \
     REAL(update_ms, 0, 0, 1e9, BENCH, "the part of --step_ms that the update takes")                                  \
+    GROUP("export")                                                                                                   \
+    CHOICE(export_dtype, "f32", "f32|bf16|f16|q8_0|q4_0", EXPORT, "type of the weights that are written")             \
+    FLAG(overwrite, 0, EXPORT, "replace the file --out")                                                              \
     GROUP("other")                                                                                                    \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                        \
     TEXT(config, "", TRAIN | GENERATE | EVAL | INFO, "file of `name value` lines; the command line overrides it")
@@ -196,7 +200,7 @@ typedef struct {
     const char* help;
 } Command;
 
-enum { NUM_COMMANDS = 8 };
+enum { NUM_COMMANDS = 9 };
 extern const Command COMMANDS[NUM_COMMANDS];
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include "bench/bench.h"
 #include "check/check.h"
 #include "commands.h"
+#include "export.h"
 #include "files/json.h"
 #include "flags.h"
 #include "run_info.h"
@@ -104,6 +105,7 @@ static int run_program(int argc, char** argv) {
     config_defaults(&config);
     config_parse(&config, command->bit, command->name, argc, argv);
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
+    if (command->bit == EXPORT) { return export_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
     if (command->bit == INFO && config.num_args) { return run_info_command(&config); }
     Launch launch = detect_launch(command->bit);

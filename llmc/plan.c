@@ -1,7 +1,7 @@
 #include "plan.h"
 #include "comm/consistency.h"
 #include "data/dataloader.h"
-#include "files/huggingface.h"
+#include "files/model_file.h"
 #include "host_memory.h"
 #include <limits.h>
 
@@ -55,7 +55,7 @@ static bool resolve_shape(Plan* p, const Config* c, const char* folder, Error* e
     GPT2Config named;
     p->model = c->model;
     if (!folder) { return model_parse(c->model, c->pad_vocab, &p->shape, err); }
-    if (!hf_load_config(folder, c->pad_vocab, &p->shape, err)) { fatal("%s", err->text); }
+    if (!model_file_shape(folder, c->pad_vocab, &p->shape, err)) { fatal("%s", err->text); }
     const bool is_given = config_source(c, "model") >= FROM_FILE;
     const bool is_name = model_parse(c->model, c->pad_vocab, &named, err);
     if (is_name && !memcmp(&named, &p->shape, sizeof named)) { return true; }

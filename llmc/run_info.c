@@ -3,6 +3,7 @@
 #include "data/tokenize.h"
 #include "data/tokenizer_json.h"
 #include "files/checkpoint.h"
+#include "files/describe.h"
 #include "files/json.h"
 #include "log/html.h"
 #include "log/metrics.h"
@@ -196,6 +197,10 @@ int run_info_command(const Config* c) {
         Error err;
         Run run;
         const char* folder = c->args[i];
+        if (can_describe(folder)) {
+            is_whole = describe(folder) && is_whole;
+            continue;
+        }
         if (is_tokenizer(folder)) { tokenizer_print_info(folder); continue; }
         if (path_exists(folder) && !is_directory(folder)) {
             const bool is_described = describe_tokens(folder, c->data_format, &err);

@@ -1,6 +1,6 @@
 #include "weights.h"
 #include "files/checkpoint.h"
-#include "files/huggingface.h"
+#include "files/model_file.h"
 #include "rng.h"
 
 const char* init_folder(const Config* c) { return strcmp(c->init, "random") ? c->init : NULL; }
@@ -39,6 +39,10 @@ void init_weights(GPT2* g, Optimizer* o, const Config* c) {
 json_t* folder_state(const char* folder) {
     Error err;
     char* file = format("%s/state.json", folder);
+    if (!is_directory(folder)) {
+        free(file);
+        return NULL;
+    }
     json_t* state = path_exists(file) ? checkpoint_read_state(folder, &err) : NULL;
     if (!state && path_exists(file)) { fatal("%s", err.text); }
     free(file);
@@ -57,5 +61,5 @@ void load_weights(GPT2* g, Optimizer* o, const Config* c, const char* folder) {
         fatal("%s", err.text);
     }
     json_decref(state);
-    if (!hf_load_weights(g, o, folder, &err)) { fatal("%s", err.text); }
+    if (!model_file_load(g, o, folder, &err)) { fatal("%s", err.text); }
 }

@@ -1,10 +1,10 @@
-// Initial weights: random ones, or those of a Hugging Face folder or checkpoint.
+// Initial weights: random ones, or those of a folder or file (files/model_file.h).
 #pragma once
 #include "config.h"
 #include "optimizer.h"
 #include <jansson.h>
 
-// Returns the folder of --init; NULL if it is "random".
+// Returns the folder or file of --init; NULL if it is "random".
 const char* init_folder(const Config* c);
 
 // Draws initial weights. Each is a function of the seed and of the element's place in its tensor alone, so it is the
@@ -12,7 +12,7 @@ const char* init_folder(const Config* c);
 // the model's optimizer, NULL if the model is not trained.
 void init_weights(GPT2* g, Optimizer* o, const Config* c);
 
-// Loads the weights from a Hugging Face folder or checkpoint, or draws random ones (folder NULL). o: the model's
+// Loads the weights from a folder or file, or draws random ones (folder NULL). o: the model's
 // optimizer, NULL if the model is not trained. Checksums of a checkpoint are verified. Failure ends the program.
 void load_weights(GPT2* g, Optimizer* o, const Config* c, const char* folder);
 

@@ -58,6 +58,11 @@ size_t tensor_fetch(const Backend* backend, TensorBuffers* b, const Tensor* t, i
     return n;
 }
 
+void tensor_to_hf(TensorBuffers* b, const Tensor* t) {
+    if (t->layout == TRANSPOSED) { transpose(b->file, b->ours, t->used_rows, t->cols); }
+    else { memcpy(b->file, b->ours, t->used_rows * t->cols * sizeof(float)); }
+}
+
 static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const TensorBlock* blocks, int num_blocks,
                           json_t* checksums, char hex[BLAKE2B_HEX + 1], Error* err) {
     const Backend* backend = o->model->backend;
@@ -217,6 +222,13 @@ bool hf_load_config(const char* folder, bool pad_vocab, GPT2Config* m, Error* er
     return ok;
 }
 
+bool tensor_is_finite(const float* x, size_t n, const char* path, const char* name, Error* err) {
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) { return fail(err, "%s: tensor %s: element %zu is not finite", path, name, i); }
+    }
+    return true;
+}
+
 static bool tensor_shape_is(const SafeTensor* found, const size_t* shape, int dims) {
     bool same = found->dims == dims;
     for (int d = 0; same && d < dims; d++) { same = found->shape[d] == shape[d]; }
@@ -229,8 +241,13 @@ static bool tensor_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t,
     const SafeTensor* found = safetensors_find(s, name);
     size_t shape[2] = {0, 0};
     const int dims = tensor_file_shape(t, block->hf_layout, shape);
-    if (!found && !strncmp(name, "transformer.", 12)) { // OpenAI's own files have no prefix
-        found = safetensors_find(s, name + 12);
+    if (!strncmp(name, "transformer.", 12)) { // OpenAI's own files have no prefix
+        const SafeTensor* bare = safetensors_find(s, name + 12);
+        if (found && bare) {
+            return fail(err, "%s: tensor %s is there twice: with `transformer.` and without", s->files[bare->file].path,
+                        name + 12);
+        }
+        found = found ? found : bare;
     }
     if (!found) { return fail(err, "%s: tensor %s is missing", s->files[0].path, name); }
     const char* path = s->files[found->file].path;
@@ -240,31 +257,53 @@ static bool tensor_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t,
     }
     const size_t n = t->used_rows * t->cols;
     if (!safetensors_read_float(s, found, 0, b->file, n, err)) { return false; }
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(b->file[i])) { return fail(err, "%s: tensor %s: element %zu is not finite", path, name, i); }
-    }
+    if (!tensor_is_finite(b->file, n, path, name, err)) { return false; }
     const bool swap = block->hf_layout && t->layout == TRANSPOSED;
     if (swap) { transpose(b->ours, b->file, t->cols, t->used_rows); }
     else { memcpy(b->ours, b->file, n * sizeof *b->ours); }
     return true;
 }
 
-// Reads a block: into o's memory, or into the parameters of `g` if o is NULL.
-static bool block_load(const SafeTensors* s, const GPT2* g, const Optimizer* o, const TensorBlock* block, Error* err) {
+bool params_load(const GPT2* g, const Optimizer* o, float* data, TensorReader* read, const void* source, Error* err) {
     const TensorTable* table = &g->params_table;
     TensorBuffers buffers = tensor_buffers(table);
     bool ok = true;
     for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
         for (int l = 0; ok && l < t->layers; l++) {
-            char* name = tensor_file_name(t, l, block->prefix);
-            ok = tensor_read(s, &buffers, t, block, name, err);
-            if (ok && o) { optimizer_put(o, block->data, tensor_at(t, l), buffers.ours, t->used_rows * t->cols); }
+            ok = read(source, &buffers, table, i, l, err);
+            if (ok && o) { optimizer_put(o, data, tensor_at(t, l), buffers.ours, t->used_rows * t->cols); }
             else if (ok) { gpt2_put(g, tensor_at(t, l), buffers.ours, t->used_rows * t->cols); }
-            free(name);
         }
     }
     tensor_buffers_free(&buffers);
+    return ok;
+}
+
+// A block of tensors in a file, as the source of params_load().
+typedef struct {
+    const SafeTensors* file;
+    const TensorBlock* block;
+} BlockSource;
+
+static bool block_read(const void* source, TensorBuffers* b, const TensorTable* table, int row, int layer, Error* err) {
+    const BlockSource* s = source;
+    char* name = tensor_file_name(&table->row[row], layer, s->block->prefix);
+    const bool ok = tensor_read(s->file, b, &table->row[row], s->block, name, err);
+    free(name);
+    return ok;
+}
+
+static bool block_load(const SafeTensors* s, const GPT2* g, const Optimizer* o, const TensorBlock* block, Error* err) {
+    const BlockSource source = {.file = s, .block = block};
+    return params_load(g, o, block->data, block_read, &source, err);
+}
+
+bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, Error* err) {
+    const TensorBlock weights = {.prefix = "transformer.", .hf_layout = true};
+    char* name = tensor_file_name(t, layer, weights.prefix);
+    const bool ok = tensor_read(s, b, t, &weights, name, err);
+    free(name);
     return ok;
 }
 

@@ -40,6 +40,9 @@ void tensor_buffers_free(TensorBuffers* b);
 // its number of elements.
 size_t tensor_fetch(const Backend* backend, TensorBuffers* b, const Tensor* t, int layer, const TensorBlock* block);
 
+// Copies a tensor from b->ours to b->file, in Hugging Face's layout.
+void tensor_to_hf(TensorBuffers* b, const Tensor* t);
+
 // Writes the tensors of the blocks to a file, the hash64 of each tensor's bytes to `checksums` by its name, and the
 // checksum of the whole file to `hex`. With ZeRO the other ranks of the group call optimizer_whole() for each block
 // that is in device memory, in the same order, meanwhile. Blocks in host memory may be written while training goes on.
@@ -65,6 +68,19 @@ bool hf_load_config(const char* folder, bool pad_vocab, GPT2Config* m, Error* er
 // the file: mask buffers, and the classifier's weight, which is wte. Fails if a tensor is missing, has another shape or
 // holds a number that is not finite.
 bool tensors_load(const SafeTensors* s, const Optimizer* o, const TensorBlock* blocks, int num_blocks, Error* err);
+
+// Fails, naming the element, if a number is not finite.
+bool tensor_is_finite(const float* x, size_t n, const char* path, const char* name, Error* err);
+
+// Reads the tensor of a row of the table of parameters and of a layer from an open Hugging Face model to b->ours.
+bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, Error* err);
+
+// Reads a tensor from `source` to b->ours, in our layout.
+typedef bool TensorReader(const void* source, TensorBuffers* b, const TensorTable* table, int row, int layer,
+                          Error* err);
+
+// Reads every parameter: into `data`, memory of the optimizer `o`, or into the model itself if `o` is NULL.
+bool params_load(const GPT2* g, const Optimizer* o, float* data, TensorReader* read, const void* source, Error* err);
 
 // Reads the parameters from a Hugging Face folder into a model of its shape: into the masters of its optimizer `o` and
 // from there into the model, or, if `o` is NULL, into the model alone. Fails as tensors_load() does.

@@ -258,7 +258,7 @@ static bool safetensors_add_indexed(SafeTensors* s, const char* folder, const ch
     json_object_foreach(map, name, value) {
         const char* file = json_string_value(value);
         if (!ok) { break; }
-        if (!file || strchr(file, '/')) { // an index may name files of its own folder only
+        if (!file || !*file || strchr(file, '/') || !strcmp(file, ".") || !strcmp(file, "..")) { // of its own folder
             ok = fail(err, "%s: tensor %s: not the name of a file in the same folder", index_path, name);
             break;
         }

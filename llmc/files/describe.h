@@ -1,0 +1,10 @@
+// Describes and verifies a file of weights: safetensors, llm.c's model or GGUF, known by its first bytes.
+#pragma once
+#include <stdbool.h>
+
+// Returns true if a file is one of these.
+bool can_describe(const char* path);
+
+// Prints the format, shape, types and tensors, reads every number, and compares the file with checkpoint.b2sums beside
+// it, if there is one. Returns false, after a message, if the file is damaged or has numbers that are not finite.
+bool describe(const char* path);

@@ -1,0 +1,256 @@
+#include "gguf_model.h"
+#include "../data/byte_level.h"
+#include "../data/merges.h"
+
+static const struct {
+    const char *name, *gguf;
+} NAMES[] = {
+    {"wte", "token_embd.weight"},
+    {"wpe", "position_embd.weight"},
+    {"ln1w", "blk.%d.attn_norm.weight"},
+    {"ln1b", "blk.%d.attn_norm.bias"},
+    {"qkvw", "blk.%d.attn_qkv.weight"},
+    {"qkvb", "blk.%d.attn_qkv.bias"},
+    {"attprojw", "blk.%d.attn_output.weight"},
+    {"attprojb", "blk.%d.attn_output.bias"},
+    {"ln2w", "blk.%d.ffn_norm.weight"},
+    {"ln2b", "blk.%d.ffn_norm.bias"},
+    {"fcw", "blk.%d.ffn_up.weight"},
+    {"fcb", "blk.%d.ffn_up.bias"},
+    {"fcprojw", "blk.%d.ffn_down.weight"},
+    {"fcprojb", "blk.%d.ffn_down.bias"},
+    {"lnfw", "output_norm.weight"},
+    {"lnfb", "output_norm.bias"},
+};
+
+char* gguf_tensor_name(const Tensor* t, int layer) {
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        const char* number = strstr(NAMES[i].gguf, "%d");
+        if (strcmp(NAMES[i].name, t->name)) { continue; }
+        if (!number) { return format("%s", NAMES[i].gguf); }
+        return format("%.*s%d%s", (int)(number - NAMES[i].gguf), NAMES[i].gguf, layer, number + 2);
+    }
+    fatal("GGUF has no name for tensor %s", t->name);
+}
+
+const WeightType* gguf_tensor_type(const Tensor* t, const WeightType* type) {
+    if (t->rows == 1 || !strcmp(t->name, "wpe")) { return weight_type_find("f32"); }
+    return t->cols % type->block ? weight_type_find("f16") : type; // as llama.cpp's converter
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// reading
+
+static bool size_at(const Gguf* g, const char* key, int* out, Error* err) {
+    const GgufPair* p = gguf_pair(g, key);
+    if (!p || p->type == GGUF_STRING || !(p->number >= 1 && p->number <= 1 << 24)) {
+        return fail(err, "%s: %s is missing or not a size", g->path, key);
+    }
+    *out = (int)p->number;
+    return true;
+}
+
+// Fails if there is a classifier that is not token_embd. (Older converters write token_embd twice.)
+static bool check_tied(const Gguf* g, Error* err) {
+    const GgufTensor *embedding = gguf_tensor(g, "token_embd.weight"), *output = gguf_tensor(g, "output.weight");
+    if (!output || output->type != embedding->type || !output->type) { return true; }
+    bool ok = output->bytes == embedding->bytes, is_equal = ok;
+    char *a = alloc_or_die(embedding->bytes, 1, "a tensor"), *b = alloc_or_die(embedding->bytes, 1, "a tensor");
+    if (ok) {
+        ok = read_exactly(g->fd, g->path, a, embedding->bytes, embedding->offset, err) &&
+             read_exactly(g->fd, g->path, b, output->bytes, output->offset, err);
+        is_equal = ok && !memcmp(a, b, embedding->bytes);
+    }
+    free(a);
+    free(b);
+    if (ok && is_equal) { return true; }
+    return fail(err, "%s: tensor output.weight differs from token_embd.weight: this program's GPT-2 has one for both",
+                g->path);
+}
+
+// Returns a tensor of the model; NULL if it is missing, has another shape, or a type that is not read here.
+static const GgufTensor* find(const Gguf* g, const Tensor* t, int layer, Error* err) {
+    char* name = gguf_tensor_name(t, layer);
+    const GgufTensor* found = gguf_tensor(g, name);
+    const size_t rows = found && found->dims > 1 ? found->shape[1] : 1;
+    bool ok = found ? true : fail(err, "%s: tensor %s is missing", g->path, name);
+    if (ok && (found->dims > 2 || found->shape[0] != t->cols || rows != t->used_rows)) {
+        ok = fail(err, "%s: tensor %s is (%zu,%zu) in %d dimensions, the model's is (%zu,%zu)", g->path, name,
+                  found->shape[0], rows, found->dims, t->cols, t->used_rows);
+    }
+    if (ok && !found->type) {
+        ok = fail(err, "%s: tensor %s: type %u of ggml is not read here: only F32, F16, BF16, Q8_0 and Q4_0", g->path,
+                  name, found->ggml);
+    }
+    free(name);
+    return ok ? found : NULL;
+}
+
+// Fails unless every tensor of the model is there. Memory for it is then in proportion to the file.
+static bool check_tensors(const Gguf* g, const GPT2Config* m, Error* err) {
+    const TensorTable table = gpt2_params_table(m, 1);
+    for (int i = 0; i < table.count; i++) {
+        for (int l = 0; l < table.row[i].layers; l++) {
+            if (!find(g, &table.row[i], l, err)) { return false; }
+        }
+    }
+    return true;
+}
+
+bool gguf_model_shape(const Gguf* g, GPT2Config* m, Error* err) {
+    int inner = 0;
+    const GgufPair *kind = gguf_pair(g, "general.architecture"),
+                   *epsilon = gguf_pair(g, "gpt2.attention.layer_norm_epsilon");
+    const GgufTensor* embedding = gguf_tensor(g, "token_embd.weight");
+    memset(m, 0, sizeof *m);
+    if (!kind || strcmp(kind->text, "gpt2")) {
+        return fail(err, "%s: general.architecture is '%s': only gpt2 is read", g->path, kind ? kind->text : "");
+    }
+    if (!size_at(g, "gpt2.context_length", &m->max_seq_len, err) ||
+        !size_at(g, "gpt2.embedding_length", &m->channels, err) ||
+        !size_at(g, "gpt2.feed_forward_length", &inner, err) || !size_at(g, "gpt2.block_count", &m->num_layers, err) ||
+        !size_at(g, "gpt2.attention.head_count", &m->num_heads, err)) {
+        return false;
+    }
+    if (inner != 4 * m->channels) {
+        return fail(err, "%s: gpt2.feed_forward_length is %d: this program's GPT-2 has %d", g->path, inner,
+                    4 * m->channels);
+    }
+    if (!epsilon || (float)epsilon->number != 1e-5f) {
+        return fail(err, "%s: gpt2.attention.layer_norm_epsilon is not 1e-5", g->path);
+    }
+    if (!embedding || embedding->dims != 2 || embedding->shape[1] > 1 << 24) {
+        return fail(err, "%s: tensor token_embd.weight is missing or not a matrix", g->path);
+    }
+    m->vocab_size = m->padded_vocab_size = (int)embedding->shape[1];
+    return model_check(m, g->path, err) && check_tensors(g, m, err) && check_tied(g, err);
+}
+
+bool gguf_model_read(const Gguf* g, const Tensor* t, int layer, float* out, Error* err) {
+    const GgufTensor* found = find(g, t, layer, err);
+    return found && gguf_read(g, found, out, err);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// writing
+
+// Writes the characters of a token's bytes to `out`, of 512 bytes; returns how many bytes they take.
+static size_t token_text(const ByteLevel* b, const Tokenizer* t, int id, char* out) {
+    size_t count, at = 0;
+    const unsigned char* bytes = (const unsigned char*)tokenizer_token(t, id, &count);
+    if (t->is_special[id]) {
+        memcpy(out, bytes, count);
+        return count;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const unsigned c = b->character[bytes[i]]; // below U+0800: at most two bytes
+        if (c >= 0x80) { out[at++] = (char)(0xc0 | c >> 6); }
+        out[at++] = (char)(c < 0x80 ? c : 0x80 | (c & 63));
+    }
+    return at;
+}
+
+// Writes the list of tokens and their types; ids of the model that the tokenizer does not have are padding.
+static void put_tokens(FILE* f, const ByteLevel* b, const Tokenizer* t, int vocab_size) {
+    enum { NORMAL = 1, CONTROL = 3, UNUSED = 5 };
+    char text[512];
+    gguf_pair_array(f, "tokenizer.ggml.tokens", GGUF_STRING, (size_t)vocab_size);
+    for (int id = 0; id < vocab_size; id++) {
+        const size_t bytes = id < t->vocab_size ? token_text(b, t, id, text)
+                                                : (size_t)snprintf(text, sizeof text, "[PAD%d]", id);
+        gguf_put_text(f, text, bytes);
+    }
+    gguf_pair_array(f, "tokenizer.ggml.token_type", GGUF_I32, (size_t)vocab_size);
+    for (int id = 0; id < vocab_size; id++) {
+        gguf_put_u32(f, id >= t->vocab_size ? UNUSED : t->is_special[id] ? CONTROL : NORMAL);
+    }
+}
+
+static bool put_merges(FILE* f, const ByteLevel* b, const Tokenizer* t, Error* err) {
+    size_t count = 0, bytes;
+    int half[2];
+    char text[2 * 512];
+    for (int id = 0; id < t->vocab_size; id++) {
+        tokenizer_token(t, id, &bytes);
+        const bool is_merge = tokenizer_halves(t, id, half);
+        if (bytes > 1 && !is_merge && !t->is_special[id]) {
+            return fail(err, "the tokenizer: token %d is no merge of two others, which GGUF cannot express", id);
+        }
+        count += is_merge;
+    }
+    gguf_pair_array(f, "tokenizer.ggml.merges", GGUF_STRING, count);
+    for (int id = 0; id < t->vocab_size; id++) {
+        if (!tokenizer_halves(t, id, half)) { continue; }
+        size_t at = token_text(b, t, half[0], text);
+        text[at++] = ' ';
+        at += token_text(b, t, half[1], text + at);
+        gguf_put_text(f, text, at);
+    }
+    return true;
+}
+
+// Writes the pairs; adds their number to *count.
+static bool put_pairs(FILE* f, const GPT2Config* m, const WeightType* type, const Tokenizer* t, const char* name,
+                      uint64_t* count, Error* err) {
+    const ByteLevel b = byte_level();
+    const uint32_t C = (uint32_t)m->channels, eot = (uint32_t)t->eot;
+    gguf_pair_text(f, "general.architecture", "gpt2");
+    gguf_pair_text(f, "general.name", name);
+    gguf_pair_u32(f, "general.file_type", type->ggml_file);
+    gguf_pair_u32(f, "gpt2.context_length", (uint32_t)m->max_seq_len);
+    gguf_pair_u32(f, "gpt2.embedding_length", C);
+    gguf_pair_u32(f, "gpt2.feed_forward_length", 4 * C);
+    gguf_pair_u32(f, "gpt2.block_count", (uint32_t)m->num_layers);
+    gguf_pair_u32(f, "gpt2.attention.head_count", (uint32_t)m->num_heads);
+    gguf_pair_f32(f, "gpt2.attention.layer_norm_epsilon", 1e-5f);
+    gguf_pair_text(f, "tokenizer.ggml.model", "gpt2");
+    gguf_pair_text(f, "tokenizer.ggml.pre", "gpt-2");
+    gguf_pair_u32(f, "tokenizer.ggml.bos_token_id", eot);
+    gguf_pair_u32(f, "tokenizer.ggml.eos_token_id", eot);
+    gguf_pair_bool(f, "tokenizer.ggml.add_bos_token", false);
+    if (type->block > 1) { gguf_pair_u32(f, "general.quantization_version", 2); }
+    put_tokens(f, &b, t, m->vocab_size);
+    *count = 14 + (type->block > 1) + 3;
+    return put_merges(f, &b, t, err);
+}
+
+// Writes the entry of each tensor; returns their number.
+static uint64_t put_entries(FILE* f, const TensorTable* table, const WeightType* type) {
+    uint64_t count = 0, offset = 0;
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        for (int l = 0; l < t->layers; l++, count++) {
+            const WeightType* of = gguf_tensor_type(t, type);
+            char* name = gguf_tensor_name(t, l);
+            gguf_put_text(f, name, strlen(name));
+            gguf_put_u32(f, t->rows > 1 ? 2 : 1);
+            gguf_put_u64(f, t->cols);
+            if (t->rows > 1) { gguf_put_u64(f, t->used_rows); }
+            gguf_put_u32(f, of->ggml);
+            gguf_put_u64(f, offset);
+            offset += round_up(weight_bytes(of, t->used_rows * t->cols), GGUF_ALIGNMENT);
+            free(name);
+        }
+    }
+    return count;
+}
+
+bool gguf_model_header(FILE* f, const TensorTable* table, const GPT2Config* m, const WeightType* type,
+                       const Tokenizer* t, const char* name, Error* err) {
+    char* text = NULL;
+    size_t size = 0;
+    uint64_t pairs = 0;
+    FILE* memory = open_memstream(&text, &size); // the head has the numbers of what follows
+    if (!memory) { fatal("out of memory: the header of a GGUF file"); }
+    const bool ok = put_pairs(memory, m, type, t, name, &pairs, err);
+    const uint64_t tensors = put_entries(memory, table, type);
+    if (fclose(memory) != 0) { fatal("out of memory: the header of a GGUF file"); }
+    fwrite("GGUF", 1, 4, f);
+    gguf_put_u32(f, GGUF_VERSION);
+    gguf_put_u64(f, tensors);
+    gguf_put_u64(f, pairs);
+    fwrite(text, 1, size, f);
+    gguf_put_padding(f, 24 + size);
+    free(text);
+    return ok;
+}

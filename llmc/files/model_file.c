@@ -1,0 +1,123 @@
+#include "model_file.h"
+
+// Fails if config.json promises larger tensors than all that are there: memory for them is allocated by its word.
+static bool hf_check_size(ModelFile* m, Error* err) {
+    const TensorTable table = gpt2_params_table(&m->shape, 1);
+    size_t elements = 0;
+    for (int i = 0; i < m->hf.count; i++) { elements += safetensor_elements(&m->hf.tensors[i]); }
+    if (tensors_largest(&table) <= elements) { return true; }
+    return fail(err, "%s: a tensor of the model in config.json has %zu elements, all that are there only %zu", m->path,
+                tensors_largest(&table), elements);
+}
+
+static bool open_hf(ModelFile* m, Error* err) {
+    if (!hf_load_config(m->path, false, &m->shape, err) || !safetensors_open_folder(&m->hf, m->path, err)) {
+        return false;
+    }
+    if (hf_check_size(m, err)) { return true; }
+    safetensors_close(&m->hf);
+    return false;
+}
+
+static bool read_hf(const ModelFile* m, TensorBuffers* b, int row, int layer, Error* err) {
+    return hf_read(&m->hf, b, &m->table.row[row], layer, err);
+}
+
+static void close_hf(ModelFile* m) { safetensors_close(&m->hf); }
+
+static bool open_llmc(ModelFile* m, Error* err) {
+    if (!llmc_model_open(&m->llmc, m->path, err)) { return false; }
+    m->shape = m->llmc.shape;
+    return true;
+}
+
+static bool read_llmc(const ModelFile* m, TensorBuffers* b, int row, int layer, Error* err) {
+    return llmc_model_read(&m->llmc, row, layer, b->ours, err);
+}
+
+static void close_llmc(ModelFile* m) { llmc_model_close(&m->llmc); }
+
+static bool open_gguf(ModelFile* m, Error* err) {
+    if (!gguf_open(&m->gguf, m->path, err)) { return false; }
+    if (gguf_model_shape(&m->gguf, &m->shape, err)) { return true; }
+    gguf_close(&m->gguf);
+    return false;
+}
+
+static bool read_gguf(const ModelFile* m, TensorBuffers* b, int row, int layer, Error* err) {
+    return gguf_model_read(&m->gguf, &m->table.row[row], layer, b->ours, err);
+}
+
+static void close_gguf(ModelFile* m) { gguf_close(&m->gguf); }
+
+static const ModelFormat FORMATS[] = {
+    {"Hugging Face folder", NULL, open_hf, read_hf, close_hf},
+    {"llm.c model", "\xc6\xd7\x34\x01", open_llmc, read_llmc, close_llmc}, // LLMC_MODEL_MAGIC
+    {"GGUF", "GGUF", open_gguf, read_gguf, close_gguf},
+};
+
+// Returns the format of a file, by its first bytes; NULL if it has none of ours.
+static const ModelFormat* format_of_file(const char* path) {
+    Error ignored;
+    char magic[4];
+    size_t size;
+    const int fd = open_regular(path, &size, &ignored);
+    const bool has_magic = fd >= 0 && size >= 4 && read_exactly(fd, path, magic, 4, 0, &ignored);
+    if (fd >= 0) { close(fd); }
+    for (size_t i = 1; has_magic && i < sizeof FORMATS / sizeof *FORMATS; i++) {
+        if (!memcmp(magic, FORMATS[i].magic, 4)) { return &FORMATS[i]; }
+    }
+    return NULL;
+}
+
+bool is_model_file(const char* path) { return format_of_file(path) != NULL; }
+
+bool model_file_open(ModelFile* m, const char* path, bool pad_vocab, Error* err) {
+    memset(m, 0, sizeof *m);
+    m->path = path;
+    m->format = is_directory(path) ? &FORMATS[0] : format_of_file(path);
+    if (!m->format) {
+        return fail(err,
+                    "%s: %s; give a folder with config.json and model.safetensors, a model.bin of llm.c or a .gguf",
+                    path, path_exists(path) ? "not a model" : "there is no such folder");
+    }
+    if (!m->format->open(m, err)) { return false; }
+    m->shape.padded_vocab_size = padded_vocab(m->shape.vocab_size, pad_vocab);
+    m->table = gpt2_params_table(&m->shape, 1);
+    return true;
+}
+
+void model_file_close(ModelFile* m) {
+    if (m->format) { m->format->close(m); }
+    m->format = NULL;
+}
+
+bool model_file_read(const ModelFile* m, TensorBuffers* b, int row, int layer, Error* err) {
+    const Tensor* t = &m->table.row[row];
+    return m->format->read(m, b, row, layer, err) &&
+           tensor_is_finite(b->ours, t->used_rows * t->cols, m->path, t->name, err);
+}
+
+bool model_file_shape(const char* path, bool pad_vocab, GPT2Config* shape, Error* err) {
+    ModelFile m;
+    if (is_directory(path)) { return hf_load_config(path, pad_vocab, shape, err); } // its weights may be there later
+    if (!model_file_open(&m, path, pad_vocab, err)) { return false; }
+    *shape = m.shape;
+    model_file_close(&m);
+    return true;
+}
+
+static bool read_row(const void* source, TensorBuffers* b, const TensorTable* table, int row, int layer, Error* err) {
+    (void)table; // of the same shape
+    return model_file_read(source, b, row, layer, err);
+}
+
+bool model_file_load(const GPT2* g, const Optimizer* o, const char* path, Error* err) {
+    ModelFile m;
+    if (!model_file_open(&m, path, g->config.padded_vocab_size != g->config.vocab_size, err)) { return false; }
+    const bool ok = params_load(g, o, o ? o->masters : NULL, read_row, &m, err);
+    model_file_close(&m);
+    if (ok && o) { optimizer_masters_changed(o); }
+    else if (ok) { g->backend->params_changed(); }
+    return ok;
+}

@@ -1,0 +1,37 @@
+// The types that weights have in files: floats of 32 and 16 bits, and two of ggml's types of quantized blocks
+// (https://github.com/ggml-org/ggml, gguf.md).
+//
+//   name    bytes of a block    elements
+//   f32     4                   1
+//   f16     2                   1    IEEE half
+//   bf16    2                   1    the upper half of a float
+//   q8_0    34                  32   a half d, then 32 int8 q: x = d q, where d is the largest |x| / 127
+//   q4_0    18                  32   a half d, then 16 bytes: x = d (q - 8), where d is the x of largest size / -8;
+//                                    byte j holds q of element j in its low 4 bits, of element j + 16 in its high ones
+//
+// Floats are rounded to the nearest, ties to even. Blocks are those of ggml's reference code bit for bit: q is computed
+// with 1/d in fp32, and d rounded to a half afterwards.
+#pragma once
+#include "../base.h"
+
+typedef struct {
+    const char* name;        // of --export_dtype
+    const char* safetensors; // the name there; NULL: that format does not have it
+    const char* torch;       // the name in config.json; NULL as well
+    uint32_t ggml;           // its number in GGUF files
+    uint32_t ggml_file;      // general.file_type of a file that has mostly this type
+    size_t block, bytes;     // elements and bytes of a block
+    float most;              // the largest number that it holds
+    void (*encode)(void* out, const float* in, size_t n); // n is a multiple of `block`; `out` need not be aligned
+    void (*decode)(float* out, const void* in, size_t n);
+} WeightType;
+
+enum { NUM_WEIGHT_TYPES = 5 };
+extern const WeightType WEIGHT_TYPES[NUM_WEIGHT_TYPES];
+
+// Return the type of this name or number; NULL if there is none.
+const WeightType* weight_type_find(const char* name);
+const WeightType* weight_type_of_ggml(uint32_t number);
+
+// Returns the bytes of n elements, a multiple of the type's block.
+static inline size_t weight_bytes(const WeightType* t, size_t n) { return n / t->block * t->bytes; }
