@@ -334,7 +334,10 @@ static inline const char* residual_note(const Backend* b) {
     return b->residual_bytes < sizeof(float) ? ", residual stream in bf16" : "";
 }
 
-// Address of element number i.
+// Addresses of element number i.
 static inline Stored* stored_at(const Backend* b, const Stored* p, size_t i) {
     return (Stored*)((uintptr_t)p + i * b->element_bytes);
+}
+static inline Residual* residual_at(const Backend* b, const Residual* p, size_t i) {
+    return (Residual*)((uintptr_t)p + i * b->residual_bytes);
 }

@@ -138,7 +138,16 @@ enum {
         "tokens between windows of --text that overlap, at most --seq_len; none: each token behind up to T others")   \
     INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never")                             \
     INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate")                                      \
-    TEXT(prompt, "", TRAIN | GENERATE, "text that a sample continues; empty: the start of a document")                \
+    TEXT(prompt, "", TRAIN | GENERATE,                                                                                \
+         "text that a sample continues; empty: the start of a document; generate: - reads standard input")            \
+    TEXT(prompt_file, "", GENERATE, "file of prompts, one on each line, in place of --prompt")                        \
+    INT(samples, 1, 1, 1e6, NULL, GENERATE, "texts for each prompt; up to 16 texts are generated at once")            \
+    FLAG(stop_at_eot, 1, GENERATE, "end a text at the end-of-text token")                                             \
+    INT(logprobs, 0, 0, 100, NULL, GENERATE,                                                                          \
+         "print each token with its log-probability and so many of the likeliest tokens; 0: do not")                  \
+    FLAG(json, 0, GENERATE, "print each text as a line of JSON")                                                      \
+    CHOICE(interactive, "auto", "auto|0|1", GENERATE,                                                                 \
+         "read prompts from standard input, line by line; auto: if that is a terminal and no prompt is given")        \
     REAL(temperature, 1.0, 0, 100, TRAIN | GENERATE, "of sampling; 0: always the likeliest token")                    \
     INT(top_k, 50, 0, 1e9, NULL, TRAIN | GENERATE, "sample among the k likeliest tokens; 0: all")                     \
     REAL(top_p, 1.0, 0, 1, TRAIN | GENERATE, "sample among the likeliest tokens that hold this much probability")     \
