@@ -23,6 +23,7 @@ DeviceOptions device_options(const Config* c, const char* dtype) {
                                    .flash = c->flash != 0 && strcmp(c->attention, "plain") != 0,
                                    .tf32 = !strcmp(dtype, "tf32"),
                                    .fp8 = !strcmp(dtype, "fp8"),
+                                   .int8 = !strcmp(dtype, "int8"),
                                    .graph = c->graph != 0,
                                    .attention = is_named ? c->attention : NULL};
     return options;

@@ -233,7 +233,7 @@ static inline __attribute__((always_inline)) void cached_sums(float* sum, const 
     DotVec acc[4] = {{0}};
     for (int s = 0; s < keys; s++) {
         #pragma GCC unroll 4
-        for (int v = 0; v < vecs; v++) { acc[v] += p[s] * dot_load(x + s * stride + v * DOT_LANES); }
+        for (int v = 0; v < vecs; v++) { acc[v] += p[s] * dot_load_Stored(x + s * stride + v * DOT_LANES); }
     }
     #pragma GCC unroll 4
     for (int v = 0; v < vecs; v++) { *(DotVec*)(sum + v * DOT_LANES) = acc[v]; }
@@ -246,7 +246,7 @@ static inline void attention_query_cached(Stored* out, const Stored* q, const St
     float x[MAX_HEAD_SIZE], max = -INFINITY, sum = 0;
     for (int i = 0; i < HS; i++) { x[i] = to_float(q[i]) / sqrtf((float)HS); }
     for (int s = 0; s < keys; s += DOT_ROWS) {
-        dot_products(p + s, 0, x, 0, k + s * stride, stride, 1, min_int(DOT_ROWS, keys - s), HS);
+        dot_products_Stored(p + s, 0, x, 0, k + s * stride, stride, 1, min_int(DOT_ROWS, keys - s), HS);
     }
     #pragma omp simd reduction(max : max)
     for (int s = 0; s < keys; s++) { max = p[s] > max ? p[s] : max; }

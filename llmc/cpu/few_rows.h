@@ -3,6 +3,8 @@
 // multiplied at a time, by up to DOT_INPUTS rows of the input, each pair with a sum of its own: independent chains of
 // additions, and each number that was loaded is used several times.
 //
+// The kernels are in dots.h, once for weights as they are stored and once for weights in 8 bits (int8.h).
+//
 // A dot product has one order of additions, whatever other rows there are: an output does not depend on the number of
 // rows. attention.h uses the same kernel for the scores of a query.
 #pragma once
@@ -23,7 +25,7 @@ enum { DOT_ROWS = 4, DOT_INPUTS = 4 }; // 16 sums: half of AVX-512's registers, 
 typedef float DotVec __attribute__((vector_size(DOT_LANES * 4), aligned(4), may_alias));
 
 // Loads DOT_LANES elements as floats. (Of __builtin_convertvector() gcc 12 makes two halves.)
-static inline DotVec dot_load(const Stored* x) {
+static inline DotVec dot_load_Stored(const Stored* x) {
 #if FLOATX_IS(fp32)
     return *(const DotVec*)x;
 #elif FLOATX_IS(bf16) && defined(__AVX512F__)
@@ -41,6 +43,21 @@ static inline DotVec dot_load(const Stored* x) {
 #endif
 }
 
+static inline DotVec dot_load_int8_t(const int8_t* x) {
+#if defined(__AVX512F__)
+    return (DotVec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)x)));
+#elif defined(__AVX2__)
+    return (DotVec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)x)));
+#else
+    DotVec v;
+    for (int i = 0; i < DOT_LANES; i++) { v[i] = x[i]; }
+    return v;
+#endif
+}
+
+static inline float dot_float_Stored(Stored x) { return to_float(x); }
+static inline float dot_float_int8_t(int8_t x) { return x; }
+
 static inline float dot_lanes(DotVec v) {
 #ifdef __AVX512F__
     return _mm512_reduce_add_ps((__m512)v);
@@ -54,50 +71,6 @@ static inline float dot_lanes(DotVec v) {
 #endif
 }
 
-// out (inputs,rows) = x (inputs,n) @ w (rows,n)^T. Rows of out are ldo apart, of x ldx, of w ldw. Inlined with constant
-// `inputs` and `rows`.
-static inline __attribute__((always_inline)) void dot_tile(float* out, size_t ldo, const float* x, size_t ldx,
-                                                           const Stored* w, size_t ldw, int inputs, int rows, int n) {
-    DotVec sum[DOT_INPUTS][DOT_ROWS] = {{{0}}};
-    int i = 0;
-    for (; i + DOT_LANES <= n; i += DOT_LANES) {
-        #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-            const Stored* at = w + (size_t)r * ldw + i;
-            __builtin_prefetch(at + DOT_ROWS * ldw); // of the next tile: the processor's own stops at each page
-            const DotVec row = dot_load(at);
-            #pragma GCC unroll 4
-            for (int m = 0; m < inputs; m++) { sum[m][r] += row * *(const DotVec*)(x + (size_t)m * ldx + i); }
-        }
-    }
-    #pragma GCC unroll 4
-    for (int m = 0; m < inputs; m++) {
-        #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-            float total = dot_lanes(sum[m][r]);
-            for (int j = i; j < n; j++) { total += x[(size_t)m * ldx + j] * to_float(w[(size_t)r * ldw + j]); }
-            out[(size_t)m * ldo + r] = total;
-        }
-    }
-}
-
-// The same for any `inputs`, and up to DOT_ROWS rows.
-static inline void dot_products(float* out, size_t ldo, const float* x, size_t ldx, const Stored* w, size_t ldw,
-                                int inputs, int rows, int n) {
-    int m = 0;
-    if (rows == DOT_ROWS) {
-        for (; m + DOT_INPUTS <= inputs; m += DOT_INPUTS) {
-            dot_tile(out + (size_t)m * ldo, ldo, x + (size_t)m * ldx, ldx, w, ldw, DOT_INPUTS, DOT_ROWS, n);
-        }
-        for (; m < inputs; m++) { dot_tile(out + (size_t)m * ldo, ldo, x + (size_t)m * ldx, ldx, w, ldw, 1, DOT_ROWS, n); }
-    }
-    for (; m < inputs; m++) {
-        for (int r = 0; r < rows; r++) {
-            dot_tile(out + (size_t)m * ldo + r, ldo, x + (size_t)m * ldx, ldx, w + (size_t)r * ldw, ldw, 1, 1, n);
-        }
-    }
-}
-
 // Returns x (n) as floats: itself, or a copy in `scratch`.
 static inline const float* dot_floats(float* scratch, const Stored* x, size_t n) {
     if (sizeof(Stored) == sizeof(float)) { return (const float*)x; }
@@ -106,26 +79,16 @@ static inline const float* dot_floats(float* scratch, const Stored* x, size_t n)
     return scratch;
 }
 
-// The matmul: FEW_ROWS rows of the input at most. 16 tokens take less time than memory needs for the weights.
+// Rows of the input at most. 16 tokens take less time than memory needs for the weights.
 enum { FEW_ROWS = 16 };
 
 // Multiply-adds from which on threads share an operation: fewer take less time than starting it in all threads. Chosen.
 static const size_t DOT_SHARED = 1 << 16;
 
-static inline void matmul_few_rows(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N,
-                                   int C, int OC) {
-    const size_t n = (size_t)N * C;
-    const float* x = dot_floats(thread_scratch(n * sizeof(float)), inp, n);
-    #pragma omp parallel for if (n * OC >= DOT_SHARED)
-    for (int o = 0; o < OC; o += DOT_ROWS) {
-        float sums[FEW_ROWS * DOT_ROWS];
-        const int rows = min_int(DOT_ROWS, OC - o);
-        dot_products(sums, DOT_ROWS, x, (size_t)C, weight + (size_t)o * C, (size_t)C, N, rows, C);
-        for (int m = 0; m < N; m++) {
-            for (int r = 0; r < rows; r++) {
-                const float sum = sums[m * DOT_ROWS + r];
-                out[(size_t)m * OC + o + r] = to_stored(bias ? sum + to_float(bias[o + r]) : sum);
-            }
-        }
-    }
-}
+#define WEIGHED(function) JOIN(function, JOIN(_, WEIGHT))
+#define WEIGHT Stored
+#include "dots.h"
+#undef WEIGHT
+#define WEIGHT int8_t
+#include "dots.h"
+#undef WEIGHT

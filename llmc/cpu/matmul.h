@@ -1,10 +1,11 @@
 // The linear layers: out = inp @ weight^T + bias, with weights stored (out, in), as in PyTorch. First the plain loops;
 // then, for --kernels fast, the blocked matmul of gemm.h, which applies bias and GELU to each row as it is finished, and
-// for few rows that of few_rows.h.
+// for few rows that of few_rows.h. --dtype int8 has its own, in int8.h.
 #pragma once
 #include "device.h"
 #include "few_rows.h"
 #include "gelu.h"
+#include "int8.h"
 #include "packed.h"
 
 static inline float dot_row(const Stored* x, const Stored* y, int n) {
@@ -173,10 +174,12 @@ static inline void matmul_backward_weight(float* dweight, const Stored* dout, co
 
 static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N,
                                   int C, int OC) {
-    if (cpu.kernels == KERNELS_PLAIN) {
+    if (cpu.int8) {
+        matmul_int8(out, inp, weight, bias, N, C, OC);
+    } else if (cpu.kernels == KERNELS_PLAIN) {
         matmul_forward_plain(out, inp, weight, bias, N, C, OC);
     } else if (N <= FEW_ROWS) {
-        matmul_few_rows(out, inp, weight, bias, N, C, OC);
+        matmul_few_rows_Stored(out, inp, weight, NULL, bias, N, C, OC);
     } else {
         const MatmulResult result = {out, NULL, bias, NULL, 0};
         matmul_forward_blocked(result, finish_store, inp, weight, N, C, OC);
@@ -192,7 +195,7 @@ static inline void matmul_backward(Stored* dinp, float* dweight, float* dbias, c
 
 static inline void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* inp, const Stored* weight,
                                        const Stored* bias, int N, int C, int OC) {
-    if (cpu.kernels == KERNELS_FAST && cpu.fused && N > FEW_ROWS) {
+    if (cpu.kernels == KERNELS_FAST && cpu.fused && !cpu.int8 && N > FEW_ROWS) {
         const MatmulResult result = {out, pre, bias, NULL, 0};
         matmul_forward_blocked(result, finish_gelu, inp, weight, N, C, OC);
     } else {
