@@ -73,7 +73,8 @@ static void append_heading(Answers* a, size_t text) {
     }
     if (o->repeats_prompt) { append(answer, prompt_of(a, text)->text, prompt_of(a, text)->bytes); }
     if (o->alternatives) {
-        append_string(answer, format("%s%-20s %9s  the likeliest\n", o->repeats_prompt ? "\n" : "", "token", "logprob"));
+        const char* newline = o->repeats_prompt ? "\n" : "";
+        append_string(answer, format("%s%-20s %9s  the likeliest\n", newline, "token", "logprob"));
     }
 }
 

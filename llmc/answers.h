@@ -4,8 +4,8 @@
 //   text    the prompt and its continuation; a heading "=== prompt 2, sample 1 ===" if there are several texts
 //   table   --logprobs K: a line for each token, with its log-probability and the K likeliest tokens
 //   JSON    --json: a line for each text, with prompt, sample (from 1), text, ids (of its tokens) and end ("eot",
-//           "length" or "interrupt"); with --logprobs also logprob, the sum, and tokens: id, text, logprob and best, the
-//           K likeliest tokens in the same form
+//           "length" or "interrupt"); with --logprobs also logprob, the sum, and tokens: id, text, logprob and best,
+//           the K likeliest tokens in the same form
 #pragma once
 #include "generate.h"
 #include "prompts.h"
@@ -38,5 +38,5 @@ typedef struct {
 Answers answers_open(const AnswerOptions* options);
 void answers_close(Answers* a);
 
-// Returns the sink that prints. It ends all texts when SIGINT came (requests_take_interrupts).
+// Returns the sink that prints. It ends all texts when SIGINT came (request_to_interrupt).
 TextSink answers_sink(Answers* a);

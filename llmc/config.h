@@ -78,7 +78,8 @@ enum {
     CHOICE(dtype, "auto", "auto|fp32|tf32|bf16|fp16|fp8|int8", MODEL_COMMANDS,                                        \
          "precision of activations, weights and matmuls; fp16: more digits than bf16, but none beyond 65504;"         \
          " fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from"                                                  \
-         " Ada on); int8: of weights, in generate and eval on a CPU; auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU")                                              \
+         " Ada on); int8: of weights, in generate and eval on a CPU;"                                                 \
+         " auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU")                                                       \
     CHOICE(residual, "fp32", "fp32|bf16", MODEL_COMMANDS,                                                             \
          "type of the residual stream and its gradient; bf16: half their memory traffic, each addition rounded; with" \
          " --dtype bf16 or fp8")                                                                                      \

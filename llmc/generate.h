@@ -2,10 +2,10 @@
 // (KVCache). Texts take turns in its slots; the newest tokens of all go through the model together, which reads the
 // weights once.
 //
-// A text is a function of its prompt, its number among the samples of this prompt and the seed: token number i of sample
-// s takes random number s * 2^32 + i. Other texts do not change it: a prompt goes through the model alone, and on a CPU
-// no row of a small batch depends on the others (cpu/few_rows.h). On a GPU the library's matmuls may round in another
-// way in a batch of another size.
+// A text is a function of its prompt, its number among the samples of this prompt and the seed: token number i of
+// sample s takes random number s * 2^32 + i. Other texts do not change it: a prompt goes through the model alone, and
+// on a CPU no row of a small batch depends on the others (cpu/few_rows.h). On a GPU the library's matmuls may round in
+// another way in a batch of another size.
 #pragma once
 #include "base.h"
 #include "config.h"
@@ -61,9 +61,9 @@ void generator_close(Generator* g);
 // Returns an empty text in a slot. token_list_free(&text.tokens) frees it.
 Sequence generator_sequence(Generator* g, int slot);
 
-// Feeds the model what it has not seen of each text, at least one token: the newest tokens of all together, earlier ones
-// text by text. Fetches the logits of their next tokens. Tokens that do not fit into a text's context restart it with
-// its last half.
+// Feeds the model what it has not seen of each text, at least one token: the newest tokens of all together, earlier
+// ones text by text. Fetches the logits of their next tokens. Tokens that do not fit into a text's context restart it
+// with its last half.
 void generator_feed(Generator* g, Sequence* const* texts, int count);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -109,8 +109,8 @@ TokenList prompt_tokens(const Tokenizer* t, const char* text, size_t bytes);
 int generate_slots(size_t count);
 int generate_capacity(const GPT2Config* m, size_t longest, size_t max_tokens);
 
-// Continues each prompt `samples` times, by up to max_tokens tokens or to the end of the document, and passes each token
-// to `sink`. Sets *times, unless that is NULL. Fails if a logit is not finite.
+// Continues each prompt `samples` times, by up to max_tokens tokens or to the end of the document, and passes each
+// token to `sink`. Sets *times, unless that is NULL. Fails if a logit is not finite.
 bool generate(GPT2* model, const Tokenizer* tokenizer, const TokenList* prompts, size_t num_prompts,
               const GenerateOptions* options, const TextSink* sink, GenerateTimes* times, Error* err);
 

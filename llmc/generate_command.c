@@ -19,7 +19,9 @@ static bool is_given(const Config* c, const char* option) { return config_source
 
 static bool is_interactive(const Config* c) {
     const bool has_prompt = is_given(c, "prompt") || is_given(c, "prompt_file");
-    if (is_given(c, "prompt") && is_given(c, "prompt_file")) { usage_error("give --prompt or --prompt_file, not both"); }
+    if (is_given(c, "prompt") && is_given(c, "prompt_file")) {
+        usage_error("give --prompt or --prompt_file, not both");
+    }
     if (!strcmp(c->interactive, "auto")) { return !has_prompt && isatty(STDIN_FILENO); }
     const bool is_on = !strcmp(c->interactive, "1");
     if (is_on && has_prompt) {

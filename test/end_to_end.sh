@@ -507,8 +507,8 @@ prompts_come_from_files_and_standard_input() {
     printf 'one\n\none\n' | "$train" generate $model --interactive 1 >"$dir/out" 2>"$dir/err"
     { printf one && sed -n 1p "$dir/out"; } | cmp -s - "$dir/argument" || note "interactive: $(cat "$dir/out")"
     must "$train" generate $model --prompt one --logprobs 2
-    awk 'NR > 2 && $1 != "sum" { sum += $(NF - 4) } $1 == "sum" { d = sum - $2 } END { exit !(NR == 11 && d * d < 1e-4) }' \
-        "$dir/out" || note "log-probabilities: $(cat "$dir/out")"
+    awk 'NR > 2 && $1 != "sum" { sum += $(NF - 4) } $1 == "sum" { d = sum - $2 }
+        END { exit !(NR == 11 && d * d < 1e-4) }' "$dir/out" || note "log-probabilities: $(cat "$dir/out")"
 
     expect 1 'missing: cannot open' "$train" generate $model --prompt_file "$dir/missing"
     printf 'one\n\ntwo\n' >"$dir/empty"

@@ -2,51 +2,71 @@
 //
 // Part of few_rows.h, which says how. WEIGHED() adds the type to the name of a function.
 
-// out (inputs,rows) = x (inputs,n) @ w (rows,n)^T. Rows of out are ldo apart, of x ldx, of w ldw. Inlined with constant
+// sum (inputs,rows) += DOT_LANES columns of x (inputs) times those of w (rows). Inlined, as dot_tile, with constant
 // `inputs` and `rows`.
+static inline __attribute__((always_inline)) void WEIGHED(dot_step)(DotVec sum[DOT_INPUTS][DOT_ROWS], const float* x,
+                                                                    size_t ldx, const WEIGHT* w, size_t ldw,
+                                                                    int inputs, int rows) {
+    #pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+        const DotVec row = WEIGHED(dot_load)(w + (size_t)r * ldw);
+        #pragma GCC unroll 4
+        for (int m = 0; m < inputs; m++) { sum[m][r] += row * *(const DotVec*)(x + (size_t)m * ldx); }
+    }
+}
+
+// out (inputs,rows) = x (inputs,n) @ w (rows,n)^T. Rows of out are ldo apart, of x ldx, of w ldw.
 static inline __attribute__((always_inline)) void WEIGHED(dot_tile)(float* out, size_t ldo, const float* x, size_t ldx,
-                                                           const WEIGHT* w, size_t ldw, int inputs, int rows, int n) {
+                                                                    const WEIGHT* w, size_t ldw, int inputs, int rows,
+                                                                    int n) {
+    enum { LINE = 64 / sizeof(WEIGHT) }; // elements in a cache line
     DotVec sum[DOT_INPUTS][DOT_ROWS] = {{{0}}};
     int i = 0;
-    for (; i + DOT_LANES <= n; i += DOT_LANES) {
+    for (; i + LINE <= n; i += LINE) {
         #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-            const WEIGHT* at = w + (size_t)r * ldw + i;
-            __builtin_prefetch(at + DOT_ROWS * ldw); // of the next tile: the processor's own stops at each page
-            const DotVec row = WEIGHED(dot_load)(at);
-            #pragma GCC unroll 4
-            for (int m = 0; m < inputs; m++) { sum[m][r] += row * *(const DotVec*)(x + (size_t)m * ldx + i); }
+        for (int r = 0; r < rows; r++) { // of the next tile: the processor's own prefetching stops at each page
+            __builtin_prefetch(w + (size_t)(r + DOT_ROWS) * ldw + i);
+        }
+        #pragma GCC unroll 4
+        for (int k = i; k < i + LINE; k += DOT_LANES) {
+            WEIGHED(dot_step)(sum, x + k, ldx, w + k, ldw, inputs, rows);
         }
     }
+    for (; i + DOT_LANES <= n; i += DOT_LANES) { WEIGHED(dot_step)(sum, x + i, ldx, w + i, ldw, inputs, rows); }
     #pragma GCC unroll 4
     for (int m = 0; m < inputs; m++) {
         #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
             float total = dot_lanes(sum[m][r]);
-            for (int j = i; j < n; j++) { total += x[(size_t)m * ldx + j] * WEIGHED(dot_float)(w[(size_t)r * ldw + j]); }
+            for (int j = i; j < n; j++) {
+                total += x[(size_t)m * ldx + j] * WEIGHED(dot_float)(w[(size_t)r * ldw + j]);
+            }
             out[(size_t)m * ldo + r] = total;
         }
     }
 }
 
 // The same for any `inputs`, and up to DOT_ROWS rows.
-static inline void WEIGHED(dot_products)(float* out, size_t ldo, const float* x, size_t ldx, const WEIGHT* w, size_t ldw,
-                                int inputs, int rows, int n) {
+static inline void WEIGHED(dot_products)(float* out, size_t ldo, const float* x, size_t ldx, const WEIGHT* w,
+                                         size_t ldw, int inputs, int rows, int n) {
     int m = 0;
-    if (rows == DOT_ROWS) {
-        for (; m + DOT_INPUTS <= inputs; m += DOT_INPUTS) {
-            WEIGHED(dot_tile)(out + (size_t)m * ldo, ldo, x + (size_t)m * ldx, ldx, w, ldw, DOT_INPUTS, DOT_ROWS, n);
-        }
-        for (; m < inputs; m++) { WEIGHED(dot_tile)(out + (size_t)m * ldo, ldo, x + (size_t)m * ldx, ldx, w, ldw, 1, DOT_ROWS, n); }
+    for (; rows == DOT_ROWS && m + DOT_INPUTS <= inputs; m += DOT_INPUTS) {
+        WEIGHED(dot_tile)(out, ldo, x, ldx, w, ldw, DOT_INPUTS, DOT_ROWS, n);
+        out += DOT_INPUTS * ldo, x += DOT_INPUTS * ldx;
     }
-    for (; m < inputs; m++) {
+    for (; m < inputs; m++, out += ldo, x += ldx) {
+        if (rows == DOT_ROWS) {
+            WEIGHED(dot_tile)(out, ldo, x, ldx, w, ldw, 1, DOT_ROWS, n);
+            continue;
+        }
         for (int r = 0; r < rows; r++) {
-            WEIGHED(dot_tile)(out + (size_t)m * ldo + r, ldo, x + (size_t)m * ldx, ldx, w + (size_t)r * ldw, ldw, 1, 1, n);
+            WEIGHED(dot_tile)(out + r, ldo, x, ldx, w + (size_t)r * ldw, ldw, 1, 1, n);
         }
     }
 }
 
-// out (N,OC) = inp (N,C) @ weight (OC,C)^T * scale (OC) + bias (OC), for up to FEW_ROWS rows; scale and bias may be NULL.
+// out (N,OC) = inp (N,C) @ weight (OC,C)^T * scale (OC) + bias (OC), for up to FEW_ROWS rows. scale and bias may be
+// NULL.
 static inline void WEIGHED(matmul_few_rows)(Stored* out, const Stored* inp, const WEIGHT* weight, const float* scale,
                                             const Stored* bias, int N, int C, int OC) {
     const size_t n = (size_t)N * C;

@@ -1,10 +1,9 @@
 // Weights in 8 bits, for inference: each row of a weight is integers from -127 to 127 times a scale of its own, the
-// largest magnitude in the row / 127. (Rounding errs by at most half a scale: perplexity hardly changes, and there are
-// no outliers among GPT-2's weights that would need smaller groups.) Activations stay as they are stored.
+// largest magnitude in the row / 127. Rounding errs by at most half a scale. Activations stay as they are stored.
 //
-// Generation is limited by reading the weights, of which there are then a quarter as many bytes as in fp32. The integers
-// are made when a weight is first used, and found by its address, until params_changed(); the stored weights stay
-// beside them, for the embedding.
+// Generation is limited by reading the weights, which then take a quarter of the bytes of fp32. The integers are made
+// when a weight is first used, and found by its address, until params_changed(); the stored weights stay beside them,
+// for the embedding.
 #pragma once
 #include "few_rows.h"
 #include "../tensors.h"

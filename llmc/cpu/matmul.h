@@ -1,6 +1,6 @@
 // The linear layers: out = inp @ weight^T + bias, with weights stored (out, in), as in PyTorch. First the plain loops;
-// then, for --kernels fast, the blocked matmul of gemm.h, which applies bias and GELU to each row as it is finished, and
-// for few rows that of few_rows.h. --dtype int8 has its own, in int8.h.
+// then, for --kernels fast, the blocked matmul of gemm.h, which applies bias and GELU to each row as it is finished,
+// and for few rows that of few_rows.h. --dtype int8 has its own, in int8.h.
 #pragma once
 #include "device.h"
 #include "few_rows.h"

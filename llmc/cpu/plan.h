@@ -6,8 +6,8 @@
 #include "packed.h"
 #include "residual.h"
 
-// Returns the bytes of packed weights or of those in 8 bits, and of thread_scratch(): in each thread the larger of a matmul's and of
-// attention's backward, and in one thread the partial sums of layernorm's backward.
+// Returns the bytes of packed weights or of those in 8 bits, and of thread_scratch(): in each thread the larger of a
+// matmul's and of attention's backward, and in one thread the partial sums of layernorm's backward.
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
     (void)B;
     FlashBackward head;

@@ -269,8 +269,7 @@ TEST(subnormal_halves_stay_in_matmuls) {
     }
 }
 
-// A weight in 8 bits differs from the stored one by at most half a step of its row, largest magnitude / 127. The number of
-// rows of the input changes no bit.
+// A weight in 8 bits differs from the stored one by at most half a step of its row, largest magnitude / 127.
 TEST(weights_in_8_bits_err_by_half_a_step) {
     enum { N = 37, C = 75, OC = 31 };
     EACH_CPU_BACKEND(b) {
