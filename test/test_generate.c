@@ -106,8 +106,8 @@ TEST(decoding_with_a_cache_gives_the_logits_of_the_whole) {
 // ---------------------------------------------------------------------------------------------------------------------
 // sampling
 
-// Compares how often tokens are drawn, over evenly spaced random numbers, with their probabilities. The likeliest are 5,
-// then 1 and 3 (equal: the lower id first), then 2.
+// Compares how often tokens are drawn, over evenly spaced random numbers, with their probabilities. The likeliest are
+// 5, then 1 and 3 (equal: the lower id first), then 2.
 TEST(sampling_keeps_to_top_k_top_p_and_temperature) {
     enum { SIZE = 8, DRAWS = 20000 };
     const float logits[SIZE] = {0.0f, 2.0f, 1.0f, 2.0f, -1.0f, 3.0f, -5.0f, 0.5f};

@@ -2,6 +2,7 @@
 // gradient and rounds the masters to Stored.
 #pragma once
 #include "device.h"
+#include "int8.h"
 #include "packed.h"
 #include "../rounding.h"
 
