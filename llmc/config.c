@@ -58,7 +58,6 @@ static const OptionAlias ALIASES[] = {
     {"tasks", "eval_data", "the files of test sets"},
     {"hellaswag", "eval_data", "the file of a test set"},
     {"limit", "eval_limit", NULL},
-    {"max_new_tokens", "sample_tokens", NULL},
     {"start", "prompt", NULL},
     {"save_steps", "save_every", NULL},
     {"save_interval", "save_every", NULL},
