@@ -352,7 +352,7 @@ $(MUTATORS): $(BUILD)/mutate_%: test/fuzz/fuzz_%.c test/fuzz/mutate.c $(FP32_GEN
 	$(CC) $(CFLAGS) -MF $@.d -I. $(LDFLAGS) $(filter %.c %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
 
 # Headers that must compile alone: as C11, and those that .cu files include as C++20 too
-PARTS       := llmc/cpu/tile_%.h llmc/cpu/encoder.h llmc/cpu/layernorm.h # of other headers
+PARTS       := llmc/cpu/tile_%.h llmc/cpu/dots.h llmc/cpu/encoder.h llmc/cpu/layernorm.h # of other headers
 HEADERS     := $(filter-out $(PARTS) llmc/cuda/attention_cudnn.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),\
                             $(wildcard llmc/*.h llmc/*/*.h data/*.h test/*.h))
 CPP_HEADERS := llmc/backend.h llmc/rng.h llmc/rounding.h $(wildcard llmc/cuda/*.h) \

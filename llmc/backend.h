@@ -40,6 +40,7 @@ typedef struct {
     bool flash;        // attention in tiles
     bool tf32;         // matmuls of fp32 storage in TF32
     bool fp8;          // matmuls of the blocks, of bf16 storage, in FP8
+    bool int8;         // of a CPU: matmuls read weights in 8 bits; forward alone
     bool graph;        // replay recorded work as CUDA graphs (device_replay)
     const char* attention; // "flash" (this program's) or "cudnn"; NULL: the faster one
 } DeviceOptions;
@@ -334,7 +335,10 @@ static inline const char* residual_note(const Backend* b) {
     return b->residual_bytes < sizeof(float) ? ", residual stream in bf16" : "";
 }
 
-// Address of element number i.
+// Addresses of element number i.
 static inline Stored* stored_at(const Backend* b, const Stored* p, size_t i) {
     return (Stored*)((uintptr_t)p + i * b->element_bytes);
+}
+static inline Residual* residual_at(const Backend* b, const Residual* p, size_t i) {
+    return (Residual*)((uintptr_t)p + i * b->residual_bytes);
 }

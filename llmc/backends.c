@@ -59,7 +59,7 @@ const Backend* find_cpu_backend(const char* storage, const char* cpu) {
 }
 
 const char* storage_of_dtype(const char* dtype) {
-    return !strcmp(dtype, "tf32") ? "fp32" : !strcmp(dtype, "fp8") ? "bf16" : dtype;
+    return is_one_of(dtype, "tf32|int8") ? "fp32" : !strcmp(dtype, "fp8") ? "bf16" : dtype;
 }
 
 // Returns the storage type of --dtype auto on GPUs. Without a GPU (`info`, `bench predict`) that is bf16.
@@ -72,8 +72,9 @@ static const char* automatic_gpu_storage(void) {
 const Backend* find_backend(const char* dtype, const char* cpu) {
     const bool is_auto = !strcmp(dtype, "auto");
     if (!program_has_gpu()) {
-        return is_one_of(dtype, "tf32|fp8") ? NULL : find_cpu_backend(is_auto ? "fp32" : dtype, cpu);
+        return is_one_of(dtype, "tf32|fp8") ? NULL : find_cpu_backend(is_auto ? "fp32" : storage_of_dtype(dtype), cpu);
     }
+    if (!strcmp(dtype, "int8")) { return NULL; }
     const char* storage = is_auto ? automatic_gpu_storage() : storage_of_dtype(dtype);
     for (int i = 0; i < NUM_GPU_BACKENDS; i++) {
         if (gpu_backends[i] && !strcmp(gpu_backends[i]->storage, storage)) { return gpu_backends[i]; }
@@ -86,9 +87,10 @@ static void ATTR_NORETURN no_backend(const Config* c) {
     if (is_one_of(c->dtype, "tf32|fp8")) {
         usage_error("--dtype %s is for GPUs; on a CPU give fp32, bf16 or fp16", c->dtype);
     }
+    if (!strcmp(c->dtype, "int8")) { usage_error("--dtype int8 is for CPUs; on a GPU give bf16, or use train_gpt2"); }
     if (program_has_gpu()) { usage_error("--dtype %s: this program was built without its kernels", c->dtype); }
     char names[128] = "auto";
-    const char* storage = strcmp(c->dtype, "auto") ? c->dtype : "fp32";
+    const char* storage = strcmp(c->dtype, "auto") ? storage_of_dtype(c->dtype) : "fp32";
     for (int i = 0; i < NUM_CPU_BACKENDS; i++) {
         const Backend* b = cpu_backends[i];
         if (!b || strcmp(b->storage, storage) || !processor_has(b->level)) { continue; }

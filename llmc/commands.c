@@ -4,7 +4,6 @@
 #include "eval/core.h"
 #include "eval/score.h"
 #include "files/checkpoint.h"
-#include "generate.h"
 #include "log/report.h"
 #include "plan.h"
 #include "rng.h"
@@ -16,9 +15,7 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // weights
 
-// Returns the folder to load weights from: --init or, if that was not given, the newest checkpoint in --out. NULL
-// stands for random weights.
-static char* weights_folder(const Config* c) {
+char* weights_folder(const Config* c) {
     if (strcmp(c->init, "random")) {
         if (is_directory(c->init)) { checkpoint_hold(c->init); } // its run may go on
         return format("%s", c->init);
@@ -47,8 +44,7 @@ void take_data_options(Config* c, const char* folder) {
     json_decref(state);
 }
 
-// Opens a model without backward as planned, with weights.
-static void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm, const char* folder) {
+void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm, const char* folder) {
     Error err;
     if (!plan_check_memory(p, comm, &err)) { fatal("%s", err.text); }
     plan_layout(p, g);
@@ -57,50 +53,7 @@ static void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// generate, eval
-
-static bool write_text(void* file, const char* text, size_t bytes) {
-    fwrite(text, 1, bytes, file);
-    if (fflush(file) != 0) { fatal("standard output: cannot write: %s", strerror(errno)); }
-    return true;
-}
-
-int generate_command(const Config* asked, const Backend* b, const char* dtype) {
-    enum { PROMPT_ROWS = 256 }; // tokens of a prompt that go through the model at once (chosen, not measured)
-    Error err;
-    Plan plan;
-    GPT2 g;
-    Tokenizer tokenizer;
-    Comm alone = comm_alone();
-    Config with_run = *asked; // and the checkpoint's data options
-    Config* c = &with_run;
-    char* folder = weights_folder(c);
-    take_data_options(c, folder);
-    take_folder_tokenizer(c, folder);
-    open_device(b, c, dtype, &alone);
-    if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
-    if (!open_tokenizer(&tokenizer, c, &plan.shape, folder)) {
-        usage_error("generate needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE");
-    }
-    json_t* state = folder && config_source(c, "tokenizer") < FROM_FILE ? folder_state(folder) : NULL;
-    check_tokenizer(c, &tokenizer, state, folder);
-    json_decref(state);
-    plan.keep = FORWARD_ONLY;
-    plan.samples = true;
-    plan.B = 1;
-    plan.T = min_int(plan.shape.max_seq_len, PROMPT_ROWS);
-    open_model(&g, &plan, c, &alone, folder);
-    const Sampling s = {.temperature = c->temperature, .top_k = (int)c->top_k, .top_p = c->top_p,
-                        .seed = (uint64_t)c->seed};
-    write_text(stdout, c->prompt, strlen(c->prompt));
-    const bool ok = generate(&g, &tokenizer, c->prompt, (size_t)c->sample_tokens, &s, write_text, stdout, &err);
-    write_text(stdout, "\n", 1);
-    if (!ok) { notice("error: %s: %s", folder ? folder : "random weights", err.text); }
-    gpt2_free(&g);
-    tokenizer_free(&tokenizer);
-    free(folder);
-    return ok ? EXIT_DONE : EXIT_NONFINITE;
-}
+// eval
 
 // Prints the validation loss of an open model; returns the exit code. `what` names its weights in errors.
 static int eval_val_data(const Config* c, GPT2* g, Dataset* data, Comm* comm, const char* what) {
@@ -169,7 +122,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     open_device(b, c, dtype, comm);
     if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
     plan.keep = FORWARD_ONLY;
-    plan.samples = scores && b->is_host; // the cache of shared contexts
+    plan.samples = 0;
     plan.B = c->batch_size ? (int)c->batch_size : 4;
     if (c->stride > plan.T) {
         usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);
@@ -230,7 +183,7 @@ static void print_residual_stream(const Plan* planned, const Config* c, const ch
     GPT2 g;
     const int T = min_int(p.shape.max_seq_len, 32), C = p.shape.channels, N = T * C;
     p.keep = FORWARD_ONLY;
-    p.samples = false;
+    p.samples = 0;
     p.B = 1;
     p.T = T;
     if (plan_bytes(&p) > b->device_memory_available()) {

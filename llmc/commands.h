@@ -3,12 +3,9 @@
 #include "comm/comm.h"
 #include "config.h"
 #include "gpt2.h"
+#include "plan.h"
 
-// Takes from a checkpoint of ours the options that go with its tokens; those of the command line override them.
-// `folder`: of the weights; NULL: random ones.
-void take_data_options(Config* c, const char* folder);
-
-// Prints a continuation of --prompt by the weights of --init, or of the newest checkpoint in --out.
+// Continues prompts by the weights of --init, or of the newest checkpoint in --out (generate_command.c).
 int generate_command(const Config* c, const Backend* b, const char* dtype);
 
 // Prints the validation loss of the same weights, or their scores on the test sets of --eval_data; each rank reads its
@@ -23,3 +20,16 @@ int report_command(const Config* c);
 
 // Turns standard input into token ids, or back with --decode.
 int tokenize_command(const Config* c);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// parts of the commands; failures end the program
+
+// Returns the folder to load weights from: --init or, if that was not given, the newest checkpoint in --out. NULL
+// stands for random weights. The caller frees it.
+char* weights_folder(const Config* c);
+
+// Takes from a checkpoint of ours the options that go with its tokens; those of the command line override them.
+void take_data_options(Config* c, const char* folder);
+
+// Opens a model without backward as planned, with weights.
+void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm, const char* folder);

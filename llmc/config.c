@@ -6,6 +6,9 @@ const Option CONFIG_OPTIONS[NUM_ROWS] = {OPTION_ROWS(CONFIG)};
 
 // nanoGPT's names (train.py, sample.py), llm.c's (train_gpt2.py) and those of Hugging Face's Trainer.
 static const OptionAlias ALIASES[] = {
+    {"num_samples", "samples", NULL},
+    {"num_return_sequences", "samples", NULL},
+    {"max_new_tokens", "sample_tokens", NULL},
     {"block_size", "seq_len", NULL},
     {"sequence_length", "seq_len", NULL},
     {"max_seq_length", "seq_len", NULL},
@@ -55,7 +58,6 @@ static const OptionAlias ALIASES[] = {
     {"tasks", "eval_data", "the files of test sets"},
     {"hellaswag", "eval_data", "the file of a test set"},
     {"limit", "eval_limit", NULL},
-    {"max_new_tokens", "sample_tokens", NULL},
     {"start", "prompt", NULL},
     {"save_steps", "save_every", NULL},
     {"save_interval", "save_every", NULL},
@@ -79,7 +81,7 @@ const OptionTable CONFIG_TABLE = {.rows = CONFIG_OPTIONS, .num_rows = NUM_ROWS, 
 
 const Command COMMANDS[NUM_COMMANDS] = {
     {"train", TRAIN, "train a model (the default)"},
-    {"generate", GENERATE, "print a continuation of --prompt by a checkpoint"},
+    {"generate", GENERATE, "continue prompts by a checkpoint"},
     {"eval", EVAL, "print the validation loss of a checkpoint, or its score on the test sets of --eval_data"},
     {"tokenize", TOKENIZE, "turn text on standard input into token ids, or back with --decode"},
     {"info", INFO, "print a model's tensors, memory and largest batch on GPUs of 8 to 80 GB (--model all: of GPT-2's "

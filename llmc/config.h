@@ -81,10 +81,11 @@ enum {
     INT(loss_scale_every, 2000, 1, HUGE_COUNT, NULL, TRAIN,                                                           \
         "steps without overflow after which a dynamic loss scale doubles")                                            \
     GROUP("speed")                                                                                                    \
-    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16|fp16|fp8", MODEL_COMMANDS,                                             \
+    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16|fp16|fp8|int8", MODEL_COMMANDS,                                        \
          "precision of activations, weights and matmuls; fp16: more digits than bf16, but none beyond 65504;"         \
          " fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from"                                                  \
-         " Ada on); auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU")                                              \
+         " Ada on); int8: of weights, in generate and eval on a CPU;"                                                 \
+         " auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU")                                                       \
     CHOICE(residual, "fp32", "fp32|bf16", MODEL_COMMANDS,                                                             \
          "type of the residual stream and its gradient; bf16: half their memory traffic, each addition rounded; with" \
          " --dtype bf16 or fp8")                                                                                      \
@@ -144,7 +145,16 @@ enum {
         "tokens between windows of --text that overlap, at most --seq_len; none: each token behind up to T others")   \
     INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never")                             \
     INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate")                                      \
-    TEXT(prompt, "", TRAIN | GENERATE, "text that a sample continues; empty: the start of a document")                \
+    TEXT(prompt, "", TRAIN | GENERATE,                                                                                \
+         "text that a sample continues; empty: the start of a document; generate: - reads standard input")            \
+    TEXT(prompt_file, "", GENERATE, "file of prompts, one on each line, in place of --prompt")                        \
+    INT(samples, 1, 1, 1e6, NULL, GENERATE, "texts for each prompt; up to 16 texts are generated at once")            \
+    FLAG(stop_at_eot, 1, GENERATE, "end a text at the end-of-text token")                                             \
+    INT(logprobs, 0, 0, 100, NULL, GENERATE,                                                                          \
+         "print each token with its log-probability and so many of the likeliest tokens; 0: do not")                  \
+    FLAG(json, 0, GENERATE, "print each text as a line of JSON")                                                      \
+    CHOICE(interactive, "auto", "auto|0|1", GENERATE,                                                                 \
+         "read prompts from standard input, line by line; auto: if that is a terminal and no prompt is given")        \
     REAL(temperature, 1.0, 0, 100, TRAIN | GENERATE, "of sampling; 0: always the likeliest token")                    \
     INT(top_k, 50, 0, 1e9, NULL, TRAIN | GENERATE, "sample among the k likeliest tokens; 0: all")                     \
     REAL(top_p, 1.0, 0, 1, TRAIN | GENERATE, "sample among the likeliest tokens that hold this much probability")     \

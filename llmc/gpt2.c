@@ -121,19 +121,49 @@ void gpt2_put(const GPT2* g, size_t begin, const float* host, size_t n) {
     free(rounded);
 }
 
-size_t kv_cache_bytes(const Backend* b, const GPT2Config* m) {
-    return (size_t)m->num_layers * (size_t)m->max_seq_len * 2 * (size_t)m->channels * b->element_bytes;
+size_t kv_cache_bytes(const Backend* b, const GPT2Config* m, int slots, int capacity) {
+    return (size_t)m->num_layers * (size_t)slots * (size_t)capacity * 2 * (size_t)m->channels * b->element_bytes;
 }
 
-KVCache kv_cache_alloc(const GPT2* g) {
+KVCache kv_cache_alloc(const GPT2* g, int slots, int capacity) {
     const Backend* b = g->backend;
-    const KVCache cache = {.memory = b->device_alloc(kv_cache_bytes(b, &g->config), "the cache of keys and values"),
-                           .capacity = g->config.max_seq_len};
+    const size_t bytes = kv_cache_bytes(b, &g->config, slots, capacity);
+    const KVCache cache = {.memory = b->device_alloc(bytes, "the cache of keys and values"),
+                           .slots = slots,
+                           .capacity = capacity,
+                           .length = alloc_or_die((size_t)slots, sizeof(int), "lengths of sequences")};
     return cache;
 }
 
 void kv_cache_free(const GPT2* g, KVCache* cache) {
-    g->backend->device_free(cache->memory, kv_cache_bytes(g->backend, &g->config));
+    g->backend->device_free(cache->memory, kv_cache_bytes(g->backend, &g->config, cache->slots, cache->capacity));
+    free(cache->length);
+}
+
+// Returns the keys and values of a slot in a layer.
+static Stored* kv_cache_at(const GPT2* g, const KVCache* cache, int l, int slot) {
+    const size_t n = (size_t)l * (size_t)cache->slots + (size_t)slot;
+    return stored_at(g->backend, cache->memory, n * (size_t)cache->capacity * 2 * (size_t)g->config.channels);
+}
+
+void kv_cache_copy(const GPT2* g, KVCache* cache, int to, int from, int positions) {
+    const size_t bytes = (size_t)positions * 2 * (size_t)g->config.channels * g->backend->element_bytes;
+    for (int l = 0; l < g->config.num_layers; l++) {
+        g->backend->device_copy(kv_cache_at(g, cache, l, to), kv_cache_at(g, cache, l, from), bytes);
+    }
+    cache->length[to] = positions;
+}
+
+static int kv_cache_slot(const KVCache* cache, int row) { return cache->rows ? cache->rows[row] : row; }
+
+// Returns the number of sequences from `row` on whose slots are neighbours and hold equally many positions.
+static int kv_cache_run(const KVCache* cache, int row, int B) {
+    const int slot = kv_cache_slot(cache, row);
+    int n = 1;
+    while (row + n < B && kv_cache_slot(cache, row + n) == slot + n && cache->length[slot + n] == cache->length[slot]) {
+        n++;
+    }
+    return n;
 }
 
 Params params_at(const GPT2* g, int layer) {
@@ -157,6 +187,19 @@ Acts acts_at(const GPT2* g, int layer) {
 // ---------------------------------------------------------------------------------------------------------------------
 // forward
 
+static void gpt2_attention_cached(const GPT2* g, int l, int B, int T, const KVCache* cache) {
+    const Backend* b = g->backend;
+    const int C = g->config.channels;
+    const Acts a = acts_at(g, l);
+    for (int row = 0, n; row < B; row += n) {
+        const int slot = kv_cache_slot(cache, row);
+        const size_t first = (size_t)row * (size_t)T * (size_t)C;
+        n = kv_cache_run(cache, row, B);
+        b->attention_cached(stored_at(b, a.atty, first), kv_cache_at(g, cache, l, slot), stored_at(b, a.qkv, 3 * first),
+                            n, T, cache->length[slot], cache->capacity, C, g->config.num_heads);
+    }
+}
+
 // Computes block `l`, from residual1 and ln1 to the input of its last matmul: all activations that backward reads.
 static void gpt2_block_forward(const GPT2* g, int l, int B, int T, KVCache* cache) {
     const Backend* b = g->backend;
@@ -164,12 +207,8 @@ static void gpt2_block_forward(const GPT2* g, int l, int B, int T, KVCache* cach
     const Params p = params_at(g, l);
     const Acts a = acts_at(g, l);
     b->matmul_forward(a.qkv, a.ln1, p.qkvw, p.qkvb, N, C, 3 * C);
-    if (cache) {
-        Stored* memory = stored_at(b, cache->memory, (size_t)l * cache->capacity * 2 * C);
-        b->attention_cached(a.atty, memory, a.qkv, B, T, cache->length, cache->capacity, C, NH);
-    } else {
-        b->attention_forward(a.atty, a.lse, a.qkv, B, T, C, NH);
-    }
+    if (cache) { gpt2_attention_cached(g, l, B, T, cache); }
+    else { b->attention_forward(a.atty, a.lse, a.qkv, B, T, C, NH); }
     b->matmul_forward(a.proj, a.atty, p.attprojw, p.attprojb, N, C, C);
     b->residual_layernorm_forward(a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, a.residual1, a.proj, p.ln2w, p.ln2b, N,
                                   C);
@@ -181,8 +220,13 @@ void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache) {
     const int N = B * T, C = g->config.channels;
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
-    const Stored* wpe = stored_at(b, p.wpe, (size_t)(cache ? cache->length : 0) * C);
-    b->encoder_forward(a.residual1, g->tokens, p.wte, wpe, B, T, C);
+    for (int row = 0, n; row < B; row += n) {
+        const size_t first = (size_t)row * (size_t)T;
+        const int past = cache ? cache->length[kv_cache_slot(cache, row)] : 0;
+        n = cache ? kv_cache_run(cache, row, B) : B;
+        b->encoder_forward(residual_at(b, a.residual1, first * (size_t)C), g->tokens + first, p.wte,
+                           stored_at(b, p.wpe, (size_t)past * (size_t)C), n, T, C);
+    }
     b->layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, a.residual1, p.ln1w, p.ln1b, N, C);
 }
 
@@ -209,7 +253,7 @@ Residual* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache) {
 void gpt2_forward(const GPT2* g, int B, int T, KVCache* cache) {
     gpt2_embed(g, B, T, cache);
     for (int l = 0; l < g->config.num_layers; l++) { gpt2_layer(g, l, B, T, cache); }
-    if (cache) { cache->length += T; }
+    for (int row = 0; cache && row < B; row++) { cache->length[kv_cache_slot(cache, row)] += T; }
 }
 
 void gpt2_loss(GPT2* g, int B, int T) {

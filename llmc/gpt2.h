@@ -77,10 +77,14 @@ typedef enum { FORWARD_ONLY, KEEP_ALL, RECOMPUTE_GELU, RECOMPUTE_ALL } Keep;
 // over ranks while backward goes on with the layers below.
 typedef void (*GradsReady)(void* context, float* grads, TensorRange range);
 
-// Keys and values of one sequence that is being generated, in the form that attention_cached reads (B = 1).
+// Keys and values of sequences that are being generated, in the form that attention_cached reads. Each is in a slot,
+// and has a length of its own.
 typedef struct {
-    Stored* memory;       // device memory, (L,1,capacity,2,C)
-    int length, capacity; // positions
+    Stored* memory;  // device memory, (L,slots,capacity,2,C)
+    int slots, capacity;
+    int* length;     // (slots) positions that a slot holds
+    const int* rows; // slots of the sequences of the next gpt2_forward(); NULL: 0, 1, ... Neighbours of equal length go
+                     // through embedding and attention together
 } KVCache;
 
 // Sums of a step, in device memory: of the losses, of three votes of the ranks (train.c), of the gradient's squares
@@ -136,10 +140,13 @@ size_t memory_lines_bytes(const MemoryLine* line, int count);
 // params_changed() when all are set. (A model that is trained: optimizer_put().)
 void gpt2_put(const GPT2* g, size_t begin, const float* host, size_t n);
 
-// A cache for one sequence of up to max_seq_len positions; kv_cache_free() frees it.
-size_t kv_cache_bytes(const Backend* b, const GPT2Config* m);
-KVCache kv_cache_alloc(const GPT2* g);
+// A cache for `slots` sequences of up to `capacity` positions; kv_cache_free() frees it.
+size_t kv_cache_bytes(const Backend* b, const GPT2Config* m, int slots, int capacity);
+KVCache kv_cache_alloc(const GPT2* g, int slots, int capacity);
 void kv_cache_free(const GPT2* g, KVCache* cache);
+
+// Queues copying the first `positions` of slot `from` to slot `to`, which then holds nothing else.
+void kv_cache_copy(const GPT2* g, KVCache* cache, int to, int from, int positions);
 
 // Return pointers to all tensors of a layer, and to those that exist once.
 Params params_at(const GPT2* g, int layer);
@@ -163,8 +170,8 @@ void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache);
 // stream behind the block (B*T,C).
 Residual* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache);
 
-// Computes the classifier's input, acts.lnf (B*T,C), from g->tokens (B,T). With a cache (else NULL), the tokens follow
-// those that the cache holds, and are added to it. B*T is at most what was allocated.
+// Computes the classifier's input, acts.lnf (B*T,C), from g->tokens (B,T). With a cache (else NULL), the tokens of each
+// sequence follow those that its slot holds, and are added to it. B*T is at most what was allocated.
 void gpt2_forward(const GPT2* g, int B, int T, KVCache* cache);
 
 // After gpt2_forward: adds the losses of g->targets (B,T) to sums[SUM_LOSS].

@@ -81,11 +81,14 @@ typedef struct {
     size_t bytes;
 } TextBuffer;
 
-static bool text_append(void* buffer, const char* text, size_t bytes) {
-    TextBuffer* b = buffer;
+static void text_append(TextBuffer* b, const char* text, size_t bytes) {
     b->text = realloc_or_die(b->text, b->bytes + bytes, "a sample");
     memcpy(b->text + b->bytes, text, bytes);
     b->bytes += bytes;
+}
+
+static bool take_token(void* buffer, const NextToken* token) {
+    if (token->bytes) { text_append(buffer, token->bytes, token->size); }
     return !request_to_stop();
 }
 
@@ -93,15 +96,18 @@ void train_sample(TrainRun* run) {
     Error err;
     const Config* c = run->config;
     if (run->comm->rank != 0) { return; }
-    const Sampling s = {.temperature = c->temperature, .top_k = (int)c->top_k, .top_p = c->top_p,
-                        .seed = (uint64_t)c->seed};
+    const GenerateOptions options = {.sampling = sampling_options(c), .max_tokens = (size_t)c->sample_tokens,
+                                     .samples = 1, .stops_at_eot = true};
     TextBuffer b = {NULL, 0};
+    const TextSink sink = {.token = take_token, .context = &b};
+    TokenList prompt = prompt_tokens(&run->tokenizer, c->prompt, strlen(c->prompt));
     text_append(&b, c->prompt, strlen(c->prompt));
-    if (generate(&run->model, &run->tokenizer, c->prompt, (size_t)c->sample_tokens, &s, text_append, &b, &err)) {
+    if (generate(&run->model, &run->tokenizer, &prompt, 1, &options, &sink, NULL, &err)) {
         logger_sample(&run->log, (int)run->state.step, b.text, b.bytes);
     } else { // the next step will say more
         logger_notice(&run->log, "warning: no sample: %s", err.text);
     }
+    token_list_free(&prompt);
     free(b.text);
 }
 

@@ -23,6 +23,7 @@ DeviceOptions device_options(const Config* c, const char* dtype) {
                                    .flash = c->flash != 0 && strcmp(c->attention, "plain") != 0,
                                    .tf32 = !strcmp(dtype, "tf32"),
                                    .fp8 = !strcmp(dtype, "fp8"),
+                                   .int8 = !strcmp(dtype, "int8"),
                                    .graph = c->graph != 0,
                                    .attention = is_named ? c->attention : NULL};
     return options;
@@ -92,7 +93,9 @@ bool plan_shape(Plan* p, const Backend* b, const char* dtype, const Config* c, c
     p->shards = 1;
     p->samples = c->sample_every > 0 || *c->eval_data;
     p->B = c->batch_size ? (int)c->batch_size : 1;
-    return resolve_shape(p, c, weights_folder, err) && resolve_seq_len(p, c, err);
+    if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err)) { return false; }
+    p->sample_capacity = p->shape.max_seq_len;
+    return true;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -123,7 +126,7 @@ size_t plan_bytes(const Plan* p) {
     MemoryLine line[PLAN_MEMORY_LINES];
     GPT2 g;
     plan_layout(p, &g);
-    const size_t cache = p->samples ? kv_cache_bytes(b, m) : 0;
+    const size_t cache = kv_cache_bytes(b, m, p->samples, p->sample_capacity);
     const size_t margin = (size_t)48 << 20; // chosen, not measured
     const bool trains = p->keep != FORWARD_ONLY;
     const size_t operations = b->operations_bytes(&g.params_table, trains, p->B, p->T, m->channels, m->num_heads);
@@ -170,7 +173,8 @@ bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
     }
     const bool training = p->keep != FORWARD_ONLY;
     const int fits = training ? dividing_batch(largest_batch(p, p->B, available), p->B) : 0;
-    char advice[64] = "a smaller model";
+    char advice[64];
+    snprintf(advice, sizeof advice, "%s", p->samples > 1 ? "fewer --samples or prompts" : "a smaller model");
     if (fits && fits < p->B) { snprintf(advice, sizeof advice, "--batch_size %d", fits); }
     return fail(err, "not enough memory%s: %.1f MiB are needed, %.1f MiB are available; give %s%s",
                 b->is_host ? "" : " on the GPU", in_mib(need), in_mib(available), advice,

@@ -18,7 +18,8 @@ typedef struct {
     Keep keep;
     int shards;                 // ranks that shard the optimizer's state (--zero 1); else 1
     const char* nccl_algorithms; // Comm.algorithms
-    bool samples;               // text is generated or test sets are scored: takes a cache of keys and values
+    int samples;                // texts that are generated, or test rows that are scored, at once; 0: none
+    int sample_capacity;        // positions that each of them has in the cache of keys and values
 } Plan;
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 static volatile sig_atomic_t stop_signal; // that came first; 0: none
+static volatile sig_atomic_t interrupted;
 static atomic_bool save_requested;
 static double opened, stop_moment; // of seconds_now(); 0: none
 
@@ -54,3 +55,17 @@ const char* request_to_stop(void) {
 }
 
 bool request_to_save(void) { return atomic_exchange(&save_requested, false); }
+
+static void take_interrupt(int signal_number) {
+    (void)signal_number;
+    interrupted = 1;
+}
+
+void requests_take_interrupts(void) {
+    interrupted = 0;
+    take_signal(SIGINT, take_interrupt);
+}
+
+void requests_end_interrupts(void) { take_signal(SIGINT, SIG_DFL); }
+
+bool request_to_interrupt(void) { return interrupted; }

@@ -3,6 +3,7 @@
 //   SIGINT, SIGTERM, SIGHUP, --max_time    stop: save what is not saved yet, and end. The same signal again ends the
 //                                          program at once; the checkpoints on disk stay whole
 //   SIGUSR1                                save after the current step, and go on
+//   SIGINT, in `generate --interactive 1`  end the text that is being generated
 //
 // A process that was started to ignore SIGHUP (nohup) ignores it. SIGPIPE is ignored: a reader of standard output that
 // has gone is an error of the write.
@@ -21,3 +22,10 @@ const char* request_to_stop(void);
 
 // Returns true if SIGUSR1 came since the last call.
 bool request_to_save(void);
+
+// Between these two SIGINT does not end the program.
+void requests_take_interrupts(void);
+void requests_end_interrupts(void);
+
+// Returns true if SIGINT came since requests_take_interrupts().
+bool request_to_interrupt(void);

@@ -478,13 +478,52 @@ generated_text_depends_on_the_seed_alone() {
     must "$train" $small $data --max_steps 30 --val_every 0 --out "$dir/run"
     must "$train" generate --out "$dir/run" --prompt "Once upon" --sample_tokens 90 --seed 3 --threads 1
     cp "$dir/out" "$dir/a"
+    grep -q '^generated 90 tokens: [0-9.]* tokens/s, first after [0-9.]* s$' "$dir/err" || note "$(cat "$dir/err")"
     must "$train" generate --init "$dir/run/step_00000030" --tokenizer bytes --prompt "Once upon" --sample_tokens 90 \
         --seed 3
     cmp -s "$dir/a" "$dir/out" || note "two texts from one seed"
     must "$train" generate --out "$dir/run" --prompt "Once upon" --sample_tokens 90 --seed 4
     cmp -s "$dir/a" "$dir/out" && note "one text from two seeds"
     grep -aq '^Once upon' "$dir/a" || note "the prompt is missing"
-    must "$train" generate --out "$dir/run" --temperature 0 --sample_tokens 20
+    must "$train" generate --out "$dir/run" --prompt "Once upon" --sample_tokens 90 --seed 3 --samples 3
+    sed -n '/^=== sample 1 ===$/,/^=== sample 2 ===$/p' "$dir/out" | sed '1d;$d' | cmp -s - "$dir/a" ||
+        note "the first of three samples is another text"
+    loss() { "$train" eval --out "$dir/run" --dtype $1 2>>"$dir/err" | sed -n 's/^val loss //p'; }
+    echo "$(loss fp32) $(loss int8)" | awk '{ d = exp($2 - $1) - 1; exit !(d != 0 && d * d < 1e-4) }' ||
+        note "perplexity changes by more than 1% in int8, or not at all: $(loss fp32) $(loss int8)"
+}
+
+prompts_come_from_files_and_standard_input() {
+    model="--init random --model L=1,H=2,C=16,T=48,V=257 --tokenizer bytes --sample_tokens 8"
+    printf 'one\ntwo, longer\r\n\303\244 third' >"$dir/prompts"
+    must "$train" generate $model --prompt_file "$dir/prompts" --samples 2 --json
+    sed 's/{"prompt":"\(.*\)","sample":\([12]\),"text":.*"end":"[a-z]*"}$/\2 \1/' "$dir/out" >"$dir/said"
+    printf '%s\n' '1 one' '2 one' '1 two, longer' '2 two, longer' '1 ä third' '2 ä third' | cmp -s - "$dir/said" ||
+        note "prompts in JSON: $(cat "$dir/said")"
+    must "$train" generate $model --prompt one
+    cp "$dir/out" "$dir/argument"
+    printf 'one\n' | "$train" generate $model --prompt - >"$dir/out" 2>"$dir/err"
+    cmp -s "$dir/argument" "$dir/out" || note "standard input: another text than with --prompt"
+    printf 'one\n\none\n' | "$train" generate $model --interactive 1 >"$dir/out" 2>"$dir/err"
+    { printf one && sed -n 1p "$dir/out"; } | cmp -s - "$dir/argument" || note "interactive: $(cat "$dir/out")"
+    must "$train" generate $model --prompt one --logprobs 2
+    awk 'NR > 2 && $1 != "sum" { sum += $(NF - 4) } $1 == "sum" { d = sum - $2 }
+        END { exit !(NR == 11 && d * d < 1e-4) }' "$dir/out" || note "log-probabilities: $(cat "$dir/out")"
+
+    expect 1 'missing: cannot open' "$train" generate $model --prompt_file "$dir/missing"
+    printf 'one\n\ntwo\n' >"$dir/empty"
+    expect 1 'empty, line 2: an empty prompt' "$train" generate $model --prompt_file "$dir/empty"
+    printf 'one\nt\377o\n' >"$dir/latin"
+    expect 1 'latin, line 2: byte 1 is not UTF-8' "$train" generate $model --prompt_file "$dir/latin"
+    : >"$dir/none"
+    expect 1 'none: no prompts' "$train" generate $model --prompt_file "$dir/none"
+    expect 1 'standard input is empty' "$train" generate $model --prompt - </dev/null
+    expect 1 'has 49 tokens, the model only 48 positions' "$train" generate $model \
+        --prompt 'one that is longer than the model has positions..'
+    expect 2 'from 1 to' "$train" generate $model --samples 0
+    expect 2 'not both' "$train" generate $model --prompt one --prompt_file "$dir/prompts"
+    expect 2 'leave out --prompt' "$train" generate $model --prompt one --interactive 1
+    expect 2 'would lose the updates of training' "$train" --dtype int8
 }
 
 text_goes_through_the_tokenizer_and_back() {

@@ -2,6 +2,7 @@
 // gradient and rounds the masters to Stored.
 #pragma once
 #include "device.h"
+#include "int8.h"
 #include "packed.h"
 #include "../rounding.h"
 
@@ -67,4 +68,7 @@ static inline void params_round(Stored* params, const float* masters, size_t n) 
     for (size_t i = 0; i < n; i++) { params[i] = to_stored(masters[i]); }
 }
 
-static inline void params_changed(void) { packed_weights_expire(); }
+static inline void params_changed(void) {
+    packed_weights_expire();
+    int8_weights_forget();
+}

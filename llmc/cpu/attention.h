@@ -9,6 +9,7 @@
 #pragma once
 #include "attention_flash_backward.h"
 #include "device.h"
+#include "few_rows.h"
 #include "math.h"
 
 enum { MAX_HEAD_SIZE = 256 }; // model_check allows no more
@@ -222,6 +223,48 @@ static inline void attention_backward(Stored* dqkv, float* delta, const Stored* 
     }
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// with a cache: few queries, so keys are not transposed: their scores are dot products
+
+// sum (vecs * DOT_LANES) = p (keys) @ x (keys,vecs * DOT_LANES), whose rows are `stride` apart. Inlined with constant
+// `vecs`.
+static inline __attribute__((always_inline)) void cached_sums(float* sum, const float* p, const Stored* x,
+                                                              size_t stride, int keys, int vecs) {
+    DotVec acc[4] = {{0}};
+    for (int s = 0; s < keys; s++) {
+        #pragma GCC unroll 4
+        for (int v = 0; v < vecs; v++) { acc[v] += p[s] * dot_load_Stored(x + s * stride + v * DOT_LANES); }
+    }
+    #pragma GCC unroll 4
+    for (int v = 0; v < vecs; v++) { *(DotVec*)(sum + v * DOT_LANES) = acc[v]; }
+}
+
+// attention_query() in vector code, without the log-sum-exp. p (keys) is scratch.
+static inline void attention_query_cached(Stored* out, const Stored* q, const Stored* k, const Stored* v, size_t stride,
+                                          float* p, int keys, int HS) {
+    enum { WIDE = 4 * DOT_LANES };
+    float x[MAX_HEAD_SIZE], max = -INFINITY, sum = 0;
+    for (int i = 0; i < HS; i++) { x[i] = to_float(q[i]) / sqrtf((float)HS); }
+    for (int s = 0; s < keys; s += DOT_ROWS) {
+        dot_products_Stored(p + s, 0, x, 0, k + s * stride, stride, 1, min_int(DOT_ROWS, keys - s), HS);
+    }
+    #pragma omp simd reduction(max : max)
+    for (int s = 0; s < keys; s++) { max = p[s] > max ? p[s] : max; }
+    #pragma omp simd reduction(+ : sum)
+    for (int s = 0; s < keys; s++) {
+        p[s] = exp_fast(p[s] - max);
+        sum += p[s];
+    }
+    int i = 0;
+    for (; i + WIDE <= HS; i += WIDE) { cached_sums(x + i, p, v + i, stride, keys, 4); }
+    for (; i + DOT_LANES <= HS; i += DOT_LANES) { cached_sums(x + i, p, v + i, stride, keys, 1); }
+    for (; i < HS; i++) {
+        x[i] = 0;
+        for (int s = 0; s < keys; s++) { x[i] += p[s] * to_float(v[s * stride + i]); }
+    }
+    for (i = 0; i < HS; i++) { out[i] = to_stored(x[i] / sum); }
+}
+
 static inline void attention_cached(Stored* out, Stored* cache, const Stored* qkv, int B, int T, int past,
                                     int capacity, int C, int NH) {
     const int HS = C / NH;
@@ -232,14 +275,20 @@ static inline void attention_cached(Stored* out, Stored* cache, const Stored* qk
                    (size_t)2 * C * sizeof(Stored));
         }
     }
-    #pragma omp parallel for collapse(3) schedule(dynamic)
+    #pragma omp parallel for collapse(3) schedule(dynamic) if ((size_t)B * T * (past + T) * C >= DOT_SHARED)
     for (int b = 0; b < B; b++) {
         for (int h = 0; h < NH; h++) {
             for (int t = 0; t < T; t++) {
                 const Stored* rows = cache + (size_t)b * capacity * 2 * C + h * HS;
-                const size_t n = (size_t)b * T + t;
-                attention_query(out + n * C + h * HS, qkv + n * 3 * C + h * HS, rows, rows + C, (size_t)2 * C,
-                                past + t + 1, HS);
+                const size_t n = (size_t)b * T + t, stride = (size_t)2 * C;
+                const Stored* q = qkv + n * 3 * C + h * HS;
+                const int keys = past + t + 1;
+                if (cpu.kernels == KERNELS_PLAIN) {
+                    attention_query(out + n * C + h * HS, q, rows, rows + C, stride, keys, HS);
+                    continue;
+                }
+                float* p = thread_scratch((size_t)keys * sizeof *p);
+                attention_query_cached(out + n * C + h * HS, q, rows, rows + C, stride, p, keys, HS);
             }
         }
     }

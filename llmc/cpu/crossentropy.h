@@ -110,7 +110,7 @@ static inline void classifier_logits(float* out, Stored* logits, const Stored* i
     for (int n = 0; n < N; n += chunk) {
         const int rows = N - n < chunk ? N - n : chunk;
         matmul_forward(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
-        #pragma omp parallel for
+        #pragma omp parallel for if (rows > 1)
         for (int r = 0; r < rows; r++) {
             for (int v = 0; v < V; v++) { out[(size_t)(n + r) * V + v] = to_float(logits[(size_t)r * Vp + v]); }
         }

@@ -67,6 +67,7 @@ typedef struct {
     Kernels kernels;
     bool fused; // fast kernels: bias and GELU in the matmul, addition and layernorm in one pass
     bool flash; // fast kernels: attention in blocks of queries and keys
+    bool int8;  // matmuls read weights in 8 bits (int8.h)
     int threads;
     double timer; // when device_timer_start() was called
 } Cpu;
@@ -85,6 +86,7 @@ static inline double device_timer_stop(void) { return seconds_now() - cpu.timer;
 static inline void cpu_open(int threads, Kernels kernels) {
     cpu.kernels = kernels;
     cpu.fused = cpu.flash = true;
+    cpu.int8 = false;
     cpu.threads = 1;
 #ifdef _OPENMP
     if (threads > 0) { omp_set_num_threads(threads); }
@@ -113,6 +115,7 @@ static inline void device_open(const DeviceOptions* o) {
     cpu_open(o->threads, o->plain ? KERNELS_PLAIN : KERNELS_FAST);
     cpu.fused = o->fused;
     cpu.flash = o->flash;
+    cpu.int8 = o->int8;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

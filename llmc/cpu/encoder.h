@@ -5,7 +5,7 @@
 
 static inline void TYPED(encoder_forward)(Residual* out, const int* tokens, const Stored* wte, const Stored* wpe, int B,
                                           int T, int C) {
-    #pragma omp parallel for
+    #pragma omp parallel for if (B * T > 1)
     for (int n = 0; n < B * T; n++) {
         const Stored *token = wte + (size_t)tokens[n] * C, *position = wpe + (size_t)(n % T) * C;
         RESIDUAL* row = (RESIDUAL*)out + (size_t)n * C;

@@ -68,7 +68,7 @@ static inline void gelu_backward_row(Stored* dinp, const Stored* inp, size_t n) 
 enum { GELU_PIECE = 4096 }; // elements that a thread takes at a time; chosen, not measured
 
 static inline void gelu_forward(Stored* out, const Stored* inp, size_t n) {
-    #pragma omp parallel for
+    #pragma omp parallel for if (n > GELU_PIECE)
     for (size_t i = 0; i < n; i += GELU_PIECE) {
         const size_t piece = min_size(GELU_PIECE, n - i);
         if (cpu.kernels == KERNELS_PLAIN) { gelu_row_plain(out + i, inp + i, piece); }

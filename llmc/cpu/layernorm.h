@@ -39,7 +39,7 @@ static inline void TYPED(residual_row)(RESIDUAL* residual, const RESIDUAL* inp1,
 
 static inline void TYPED(layernorm_forward)(Stored* out, float* mean, float* rstd, const Residual* inp,
                                             const Stored* weight, const Stored* bias, int N, int C) {
-    #pragma omp parallel for
+    #pragma omp parallel for if (N > 1)
     for (int n = 0; n < N; n++) {
         const RESIDUAL* row = (const RESIDUAL*)inp + (size_t)n * C;
         TYPED(layernorm_row)(out + (size_t)n * C, mean + n, rstd + n, row, weight, bias, C);
@@ -50,7 +50,7 @@ static inline void TYPED(residual_layernorm_forward)(Residual* residual, Stored*
                                                      const Residual* inp1, const Stored* inp2, const Stored* weight,
                                                      const Stored* bias, int N, int C) {
     const bool in_one_pass = cpu.kernels == KERNELS_PLAIN || cpu.fused;
-    #pragma omp parallel for
+    #pragma omp parallel for if (N > 1)
     for (int n = 0; n < N; n++) {
         const size_t at = (size_t)n * C;
         RESIDUAL* row = (RESIDUAL*)residual + at;

@@ -1,8 +1,11 @@
 // The linear layers: out = inp @ weight^T + bias, with weights stored (out, in), as in PyTorch. First the plain loops;
-// then, for --kernels fast, the blocked matmul of gemm.h, which applies bias and GELU to each row as it is finished.
+// then, for --kernels fast, the blocked matmul of gemm.h, which applies bias and GELU to each row as it is finished,
+// and for few rows that of few_rows.h. --dtype int8 has its own, in int8.h.
 #pragma once
 #include "device.h"
+#include "few_rows.h"
 #include "gelu.h"
+#include "int8.h"
 #include "packed.h"
 
 static inline float dot_row(const Stored* x, const Stored* y, int n) {
@@ -70,7 +73,7 @@ static inline void matmul_backward_bias(float* dbias, const Stored* dout, int N,
 // ---------------------------------------------------------------------------------------------------------------------
 // fast
 
-// With few rows, as in generation, packing the weight costs more than it saves. 8: chosen, not measured.
+// Backward: with few rows, packing costs more than it saves. 8: chosen, not measured.
 static inline bool matmul_is_blocked(int N) { return cpu.kernels == KERNELS_FAST && N >= 8; }
 
 // Arguments of the epilogues: each uses some of them; the others are NULL.
@@ -171,11 +174,15 @@ static inline void matmul_backward_weight(float* dweight, const Stored* dout, co
 
 static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N,
                                   int C, int OC) {
-    if (matmul_is_blocked(N)) {
+    if (cpu.int8) {
+        matmul_int8(out, inp, weight, bias, N, C, OC);
+    } else if (cpu.kernels == KERNELS_PLAIN) {
+        matmul_forward_plain(out, inp, weight, bias, N, C, OC);
+    } else if (N <= FEW_ROWS) {
+        matmul_few_rows_Stored(out, inp, weight, NULL, bias, N, C, OC);
+    } else {
         const MatmulResult result = {out, NULL, bias, NULL, 0};
         matmul_forward_blocked(result, finish_store, inp, weight, N, C, OC);
-    } else {
-        matmul_forward_plain(out, inp, weight, bias, N, C, OC);
     }
 }
 
@@ -188,7 +195,7 @@ static inline void matmul_backward(Stored* dinp, float* dweight, float* dbias, c
 
 static inline void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* inp, const Stored* weight,
                                        const Stored* bias, int N, int C, int OC) {
-    if (cpu.fused && matmul_is_blocked(N)) {
+    if (cpu.kernels == KERNELS_FAST && cpu.fused && !cpu.int8 && N > FEW_ROWS) {
         const MatmulResult result = {out, pre, bias, NULL, 0};
         matmul_forward_blocked(result, finish_gelu, inp, weight, N, C, OC);
     } else {

@@ -2,17 +2,19 @@
 // instructions is chosen with the backend (backends.c).
 #pragma once
 #include "attention.h"
+#include "int8.h"
 #include "packed.h"
 #include "residual.h"
 
-// Returns the bytes of packed weights and of thread_scratch(): in each thread the larger of a matmul's and of
-// attention's backward, and in one thread the partial sums of layernorm's backward.
+// Returns the bytes of packed weights or of those in 8 bits, and of thread_scratch(): in each thread the larger of a
+// matmul's and of attention's backward, and in one thread the partial sums of layernorm's backward.
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
     (void)B;
     FlashBackward head;
     const size_t matmul = gemm_scratch_bytes(), attention = flash_backward_memory(&head, NULL, T, C / NH);
     const size_t layernorm = (size_t)LAYERNORM_BLOCKS * 2 * C * sizeof(float);
-    return packed_weights_bytes(params, trains) + (size_t)cpu.threads * max_size(matmul, attention) + layernorm;
+    const size_t weights = cpu.int8 ? int8_weights_bytes(params) : packed_weights_bytes(params, trains);
+    return weights + (size_t)cpu.threads * max_size(matmul, attention) + layernorm;
 }
 
 static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {

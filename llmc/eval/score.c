@@ -156,7 +156,7 @@ static void score_row(Scorer* c, double* losses, double* foreseen, size_t row, i
     memcpy(c->batch, ids, (size_t)n * sizeof *ids);
     memcpy(c->batch + n, ids + 1, (size_t)n * sizeof *ids);
     memset(c->batch + 2 * n, 0, (size_t)n * sizeof *ids);
-    c->cache.length = shared;
+    c->cache.length[0] = shared;
     gpt2_upload(g, c->batch, (size_t)n);
     gpt2_forward(g, 1, n, &c->cache);
     gpt2_loss(g, 1, n);
@@ -170,7 +170,7 @@ static bool score_runs(Scorer* c, double* losses, double* foreseen, const Comm* 
     const TestSet* s = c->set;
     Progress shown = {0, 0};
     bool goes_on = true;
-    c->cache = kv_cache_alloc(c->model);
+    c->cache = kv_cache_alloc(c->model, 1, c->model->config.max_seq_len);
     for (size_t run = 0; goes_on && run_begin(s, run) < s->num_rows; run++) {
         const size_t begin = run_begin(s, run), end = run_begin(s, run + 1);
         const int turn = (int)(run % (size_t)comm->size);

@@ -121,7 +121,7 @@ TEST(nothing_is_seen_of_later_values) {
     }
 }
 
-// attention_cached always uses the plain kernel: attention_forward with plain kernels gives the same bits.
+// Plain kernels: attention_forward gives the same bits.
 TEST(cached_attention_equals_attention_piece_by_piece) {
     enum { B = 2, T = 11, C = 24, NH = 3, CAPACITY = 16, PIECES = 4 };
     const int piece[PIECES] = {1, 4, 1, 5};

@@ -269,4 +269,37 @@ TEST(subnormal_halves_stay_in_matmuls) {
     }
 }
 
+// A weight in 8 bits differs from the stored one by at most half a step of its row, largest magnitude / 127.
+TEST(weights_in_8_bits_err_by_half_a_step) {
+    enum { N = 37, C = 75, OC = 31 };
+    EACH_CPU_BACKEND(b) {
+        Layer l = layer_open(b, N, C, OC);
+        for (size_t i = 0; i < (size_t)OC * C; i++) {
+            stored_put(b, l.weight, i, rng_normal(9, RNG_TEST, i) * (i < C ? 0 : 1)); // a row of zeros
+        }
+        b->device_open(&(DeviceOptions){.plain = true});
+        b->matmul_forward(l.dout, l.inp, l.weight, l.bias, N, C, OC);
+        for (int kernels = 0; kernels < 2; kernels++) {
+            b->device_open(&(DeviceOptions){.plain = kernels == 1, .fused = true, .flash = true, .int8 = true});
+            b->params_changed();
+            b->matmul_forward(l.out, l.inp, l.weight, l.bias, N, C, OC);
+            for (size_t n = 0; n < N; n++) {
+                for (size_t o = 0; o < OC; o++) {
+                    double largest = 0, sum = 0;
+                    for (size_t c = 0; c < C; c++) {
+                        largest = fmax(largest, fabs(stored_get(b, l.weight, o * C + c)));
+                        sum += fabs(stored_get(b, l.inp, n * C + c));
+                    }
+                    const double exact = stored_get(b, l.dout, n * OC + o), got = stored_get(b, l.out, n * OC + o);
+                    EXPECT(fabs(got - exact) <= sum * largest / 254 + 3 * unit_roundoff(b) * (fabs(exact) + 1) + 1e-4);
+                    EXPECT(o == 0 || got != exact || stores_16_bits(b));
+                }
+            }
+        }
+        b->device_open(&FAST);
+        b->params_changed();
+        layer_close(b, &l);
+    }
+}
+
 TEST_MAIN()
