@@ -122,7 +122,8 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     open_device(b, c, dtype, comm);
     if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
     plan.keep = FORWARD_ONLY;
-    plan.samples = 0;
+    plan.samples = scores && b->is_host; // the cache of shared contexts
+    plan.sample_capacity = plan.shape.max_seq_len;
     plan.B = c->batch_size ? (int)c->batch_size : 4;
     if (c->stride > plan.T) {
         usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);

@@ -134,6 +134,7 @@ static void remove_unfinished(const char* folder) {
 static bool write_hf(Export* e, const char* folder, Error* err) {
     SafeTensorsWriter w;
     char* path = format("%s/model.safetensors", folder);
+    remove_unfinished(folder); // of an export that was killed
     bool ok = make_directories(folder, err);
     if (ok) {
         ok = safetensors_create(&w, path, err) && write_safetensors(e, &w, err);

@@ -65,6 +65,8 @@ static const char* letter_value(const LetterValues* v, const char* letters) {
 // Returns a flag's value in the form of our option; NULL if the option is left at its default.
 static const char* letter_translate(const LetterValues* v, const LetterFlag* flag, const char* value) {
     if (!strcmp(flag->letters, "e")) {
+        const size_t length = strlen(value);
+        if (length > 4 && !strcmp(value + length - 4, ".bin")) { return value; } // for --init
         if (!strncmp(value, "gpt2:", 5)) { value += 5; }
         return *value >= '0' && *value <= '9' ? format("d%s", value) : value; // gpt2:12 in run_gpt2_124M_mpi.sh
     }

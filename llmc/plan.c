@@ -2,6 +2,7 @@
 #include "comm/consistency.h"
 #include "data/dataloader.h"
 #include "files/model_file.h"
+#include "generate.h"
 #include "host_memory.h"
 #include <limits.h>
 
@@ -94,7 +95,10 @@ bool plan_shape(Plan* p, const Backend* b, const char* dtype, const Config* c, c
     p->samples = c->sample_every > 0 || *c->eval_data;
     p->B = c->batch_size ? (int)c->batch_size : 1;
     if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err)) { return false; }
-    p->sample_capacity = p->shape.max_seq_len;
+    // A prompt has at most as many tokens as bytes. Test sets need all positions.
+    const size_t prompt = max_size(1, strlen(c->prompt));
+    p->sample_capacity = *c->eval_data ? p->shape.max_seq_len
+                                       : generate_capacity(&p->shape, prompt, (size_t)c->sample_tokens);
     return true;
 }
 

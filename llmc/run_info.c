@@ -182,43 +182,62 @@ static void print_end(const Run* run, const char* folder) {
     else { printf("not recorded: it was killed, or lost its machine; --resume auto continues it\n"); }
 }
 
-// Returns true for the file of a tokenizer, and for a folder with one that is not a run's.
-static bool is_tokenizer(const char* path) {
-    if (!is_directory(path)) { return path_exists(path) && is_tokenizer_file(path); }
-    char* metrics = format("%s/metrics.jsonl", path);
-    const bool is_run = path_exists(metrics);
-    free(metrics);
-    return !is_run && folder_has_tokenizer(path);
+static bool has_file(const char* folder, const char* name) {
+    char* path = format("%s/%s", folder, name);
+    const bool is_there = path_exists(path);
+    free(path);
+    return is_there;
+}
+
+static bool print_run(const char* folder, Error* err) {
+    Run run;
+    if (!run_read(&run, folder, err)) { return false; }
+    title("run");
+    printf("%s\n", folder);
+    print_model(&run);
+    print_options(&run, folder);
+    print_progress(&run);
+    print_losses(&run);
+    const bool is_whole = print_checkpoints(folder);
+    print_end(&run, folder);
+    run_free(&run);
+    return is_whole;
+}
+
+// Verifies a checkpoint that is given by its own name.
+static bool print_checkpoint(const char* folder, Error* err) {
+    json_t* state = checkpoint_verify(folder, err);
+    if (!state) { return false; }
+    printf("%s: a checkpoint, whole, %.1f MiB\n", folder, folder_bytes(folder) / 1048576);
+    json_decref(state);
+    return true;
+}
+
+// Describes a file or folder and verifies it. Returns false if it is damaged, with the reason unless that is printed
+// already.
+static bool print_path(const char* path, const Config* c, Error* err) {
+    *err->text = 0;
+    if (!path_exists(path)) { fatal("info %s: no such file or folder", path); }
+    if (!is_directory(path)) {
+        return can_describe(path) ? describe(path)
+             : is_tokenizer_file(path) ? tokenizer_print_info(path, err)
+             : describe_tokens(path, c->data_format, err);
+    }
+    if (has_file(path, "metrics.jsonl")) { return print_run(path, err); }
+    if (has_file(path, "state.json")) { return print_checkpoint(path, err); }
+    if (has_file(path, "config.json")) { return describe(path); }
+    if (folder_has_tokenizer(path)) { return tokenizer_print_info(path, err); }
+    fatal("info %s: the folder of neither a run, a checkpoint, a model nor a tokenizer", path);
 }
 
 int run_info_command(const Config* c) {
     bool is_whole = true;
     for (int i = 0; i < c->num_args; i++) {
         Error err;
-        Run run;
-        const char* folder = c->args[i];
-        if (can_describe(folder)) {
-            is_whole = describe(folder) && is_whole;
-            continue;
-        }
-        if (is_tokenizer(folder)) { tokenizer_print_info(folder); continue; }
-        if (path_exists(folder) && !is_directory(folder)) {
-            const bool is_described = describe_tokens(folder, c->data_format, &err);
-            if (!is_described) { notice("error: %s", err.text); }
-            is_whole = is_described && is_whole;
-            continue;
-        }
-        if (!run_read(&run, folder, &err)) { fatal("info %s: not the folder of a run: %s", folder, err.text); }
         printf("%s", i ? "\n" : "");
-        title("run");
-        printf("%s\n", folder);
-        print_model(&run);
-        print_options(&run, folder);
-        print_progress(&run);
-        print_losses(&run);
-        is_whole = print_checkpoints(folder) && is_whole;
-        print_end(&run, folder);
-        run_free(&run);
+        if (print_path(c->args[i], c, &err)) { continue; }
+        if (*err.text) { notice("error: %s", err.text); }
+        is_whole = false;
     }
     return is_whole ? EXIT_DONE : EXIT_CHECK_FAILED;
 }

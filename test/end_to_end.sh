@@ -547,7 +547,7 @@ letters_of_llmc_mean_the_same() {
     cmp -s "$dir/a" "$dir/b" || note "$(diff "$dir/a" "$dir/b" | head -n 4)"
     expect 2 '-zz is not one of' "$train" -e d12 -zz 1
     expect 2 'do not mix' "$train" -e d12 --lr 1
-    expect 2 "llm.c's model files are not read" "$train" -e gpt2_124M.bin
+    expect 1 "$dir/124M.bin: " "$train" -e "$dir/124M.bin" -i "$dir/c_train_*.bin" -j "$dir/c_val_*.bin"
     expect 2 '-e is missing' "$train" -b 4
 }
 
@@ -600,7 +600,10 @@ a_run_is_summed_up() {
     done
     printf x >>"$dir/run/step_00000010/model.safetensors"
     expect 3 'step_00000010/model.safetensors' "$train" info "$dir/run"
-    expect 1 'not the folder of a run' "$train" info "$dir/nothing"
+    expect 3 'model.safetensors' "$train" info "$dir/run/step_00000010"
+    expect 0 'a checkpoint, whole' "$train" info "$dir/run/step_00000020"
+    expect 1 'no such file or folder' "$train" info "$dir/nothing"
+    expect 1 'the folder of neither a run' "$train" info "$dir"
 }
 
 # The files themselves: test/log/test_tensorboard.c. Histograms change no bit of the run.

@@ -289,8 +289,11 @@ changed_data_and_tokenizers_are_noticed() {
     must "$train" $small $data --model L=1,H=1,C=8,T=48,V=50257 --tokenizer "$dir/t.bin" --max_steps 1 --val_every 0 \
         --out "$dir/run"
     poke "$dir/t.bin" $(($(wc -c <"$dir/t.bin") - 20)) '\001' 1 # the last byte of the last token but the end of text
-    expect 1 'not the tokenizer that the run' "$train" --out "$dir/run" --resume auto --max_steps 2
-    expect 1 'not the tokenizer that the run' "$train" generate --out "$dir/run"
+    must "$train" --out "$dir/run" --resume auto --max_steps 2 # by the checkpoint's own copy
+    expect 1 'not the tokenizer that the run' "$train" --out "$dir/run" --resume auto --max_steps 3 \
+        --tokenizer "$dir/t.bin"
+    sed -i 's/"!":0,/"?!":0,/' "$dir/run/step_00000002/tokenizer.json"
+    expect 0 'tokenizer.json: damaged or edited' "$train" generate --out "$dir/run" # and takes step 1
 }
 
 batches_and_ramps_have_limits() {

@@ -526,7 +526,7 @@ ranks_that_differ_are_named() {
     mkdir "$dir/a" "$dir/b"
     cp "$root/corpus_train_000001.bin" "$dir/a"
     cp "$root/corpus_train_000001.bin" "$dir/b"
-    printf 'ab' | dd of="$dir/b/corpus_train_000001.bin" bs=1 seek=1030 conv=notrunc 2>/dev/null
+    printf '\001\000' | dd of="$dir/b/corpus_train_000001.bin" bs=1 seek=1030 conv=notrunc 2>/dev/null
     common="$common --train_data corpus_train_*.bin"
     expect 1 'the data is not that of rank 0' timeout 600 mpirun \
         -wdir "$dir/a" -np 1 "$PWD/$train" $common : -wdir "$dir/b" -np 1 "$PWD/$train" $common

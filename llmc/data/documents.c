@@ -168,7 +168,7 @@ static void feed_open(Feed* f, const PrepareOptions* o, const Source* source, do
     memset(f, 0, sizeof *f);
     f->options = o;
     f->max_chunks = (int)max_size(1, (size_t)(share * max_chunks));
-    f->max_bytes = (size_t)(share * (is_shuffled(o) ? WINDOW_BYTES : BATCH_BYTES));
+    f->max_bytes = max_size(1, (size_t)(share * (is_shuffled(o) ? WINDOW_BYTES : BATCH_BYTES)));
     f->limit = is_shuffled(o) ? f->max_chunks : (int)min_size(FIRST_BATCH, (size_t)f->max_chunks);
     f->passed = state->chunks;
     for (int i = 0; i < 3; i++) {

@@ -114,6 +114,7 @@ static double take_weight(char* word) {
         usage_error("--mix %s: the weight '%s' is not a number", word, colon + 1);
     }
     if (weight <= 0) { usage_error("--mix %s: a weight must be greater than 0; leave out a source without", word); }
+    if (weight < 1e-9 || weight > 1e15) { usage_error("--mix %s: a weight is from 1e-9 to 1e15", word); }
     *colon = 0;
     return weight;
 }

@@ -185,7 +185,7 @@ static bool find_numpy(TokenLayout* l, const Opened* f, Error* err) {
     if (!read_dict((Scanner){dict, dict + length}, &h)) {
         return fail(err, "%s: a NumPy array with a damaged header: save it again with np.save", f->path);
     }
-    if (!strstr("<u2 <u4 <i4", *h.descr ? h.descr : "record") || strlen(h.descr) != 3) {
+    if (strcmp(h.descr, "<u2") && strcmp(h.descr, "<u4") && strcmp(h.descr, "<i4")) {
         return fail(err, "%s: a NumPy array of type '%s'; tokens are '<u2', '<u4' or '<i4' (little-endian): "
                     "np.save(FILE, tokens.astype('<u2'))", f->path, *h.descr ? h.descr : "(record)");
     }

@@ -60,11 +60,10 @@ static void print_token(const char* token, size_t bytes) {
     putchar('"');
 }
 
-void tokenizer_print_info(const char* path) {
+bool tokenizer_print_info(const char* path, Error* err) {
     enum { MOST_SHOWN = 8 };
     Tokenizer t;
-    Error err;
-    if (!tokenizer_read(&t, path, &err)) { fatal("info %s", err.text); }
+    if (!tokenizer_read(&t, path, err)) { return false; }
     int merges = 0, bytes = 0, specials = 0, half[2], longest = t.byte_id[0];
     size_t n, most = 1;
     for (int id = 0; id < t.vocab_size; id++) {
@@ -90,4 +89,5 @@ void tokenizer_print_info(const char* path) {
     }
     printf("\nhash        %016" PRIx64 "\n", tokenizer_hash(&t));
     tokenizer_free(&t);
+    return true;
 }

@@ -11,5 +11,5 @@ void tokenize_text(const Tokenizer* t, FILE* in, FILE* out);
 void tokenize_ids(const Tokenizer* t, FILE* in, FILE* out);
 
 // Prints the numbers of tokens, the end of text, the special tokens and the hash of the tokenizer at `path`
-// (tokenizer_read). Ends the program if it cannot be read.
-void tokenizer_print_info(const char* path);
+// (tokenizer_read). Fails if it cannot be read.
+bool tokenizer_print_info(const char* path, Error* err);

@@ -119,6 +119,7 @@ static bool verify_sum(const char* path, Error* err) {
 bool describe(const char* path) {
     Error err;
     bool ok = true;
+    if (is_directory(path)) { ok = describe_model(path, &err); }
     for (int i = 0; i < NUM_DESCRIBED; i++) {
         if (!DESCRIBED[i].is_one(path)) { continue; }
         ok = DESCRIBED[i].describe(path, &err) && verify_sum(path, &err);

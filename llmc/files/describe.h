@@ -1,8 +1,9 @@
-// Describes and verifies a file of weights: safetensors, llm.c's model or GGUF, known by its first bytes.
+// Describes and verifies a model: a file of weights (safetensors, llm.c's model or GGUF, known by its first bytes), or a
+// Hugging Face folder.
 #pragma once
 #include <stdbool.h>
 
-// Returns true if a file is one of these.
+// Returns true if a file is one of these files.
 bool can_describe(const char* path);
 
 // Prints the format, shape, types and tensors, reads every number, and compares the file with checkpoint.b2sums beside

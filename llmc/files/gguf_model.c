@@ -53,17 +53,20 @@ static bool size_at(const Gguf* g, const char* key, int* out, Error* err) {
 // Fails if there is a classifier that is not token_embd. (Older converters write token_embd twice.)
 static bool check_tied(const Gguf* g, Error* err) {
     const GgufTensor *embedding = gguf_tensor(g, "token_embd.weight"), *output = gguf_tensor(g, "output.weight");
-    if (!output || output->type != embedding->type || !output->type) { return true; }
-    bool ok = output->bytes == embedding->bytes, is_equal = ok;
-    char *a = alloc_or_die(embedding->bytes, 1, "a tensor"), *b = alloc_or_die(embedding->bytes, 1, "a tensor");
-    if (ok) {
-        ok = read_exactly(g->fd, g->path, a, embedding->bytes, embedding->offset, err) &&
-             read_exactly(g->fd, g->path, b, output->bytes, output->offset, err);
-        is_equal = ok && !memcmp(a, b, embedding->bytes);
+    if (!output) { return true; }
+    if (output->type != embedding->type || !output->type) { // quantized in another way
+        notice("warning: %s: tensor output.weight has another type than token_embd.weight, which is taken for both: "
+               "whether they are the same is not known", g->path);
+        return true;
     }
+    const size_t bytes = embedding->bytes;
+    char *a = alloc_or_die(bytes, 1, "a tensor"), *b = alloc_or_die(bytes, 1, "a tensor");
+    const bool is_read = output->bytes != bytes || (read_exactly(g->fd, g->path, a, bytes, embedding->offset, err) &&
+                                                    read_exactly(g->fd, g->path, b, bytes, output->offset, err));
+    const bool is_equal = is_read && output->bytes == bytes && !memcmp(a, b, bytes);
     free(a);
     free(b);
-    if (ok && is_equal) { return true; }
+    if (is_equal || !is_read) { return is_equal; }
     return fail(err, "%s: tensor output.weight differs from token_embd.weight: this program's GPT-2 has one for both",
                 g->path);
 }

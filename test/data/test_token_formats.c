@@ -137,6 +137,8 @@ static size_t huge_shape(unsigned char* data, size_t size) {
 }
 static size_t no_shape(unsigned char* data, size_t size) { return replace(data, size, "'shape'", "'sharp'"); }
 static size_t one_less(unsigned char* data, size_t size) { return replace(data, size, "(300,)", "(299,)"); }
+static size_t type_2(unsigned char* data, size_t size) { return replace(data, size, "'<u2'", "'2 <'"); }
+static size_t type_u2(unsigned char* data, size_t size) { return replace(data, size, "'<u2'", "'u2 '"); }
 static size_t fortran(unsigned char* data, size_t size) { return replace(data, size, "False", "True "); }
 
 TEST(arrays_that_are_no_tokens_are_refused) {
@@ -150,6 +152,8 @@ TEST(arrays_that_are_no_tokens_are_refused) {
         expect_refused(refused[i][0], NULL, "auto", refused[i][1]);
         expect_refused(refused[i][0], NULL, "nanogpt", refused[i][1]); // its header still tells what it is
     }
+    expect_refused("u2_v1.npy", type_2, "auto", "type '2 <'");
+    expect_refused("u2_v1.npy", type_u2, "auto", "type 'u2 '");
     expect_refused("u2_v1.npy", fortran, "auto", "1 dimensions in Fortran order; tokens are one sequence: np.save");
 }
 
