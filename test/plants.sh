@@ -289,12 +289,11 @@ build fp32 &
 build bf16
 build fp16
 wait $!
-link=c++ crypto=
+link=c++
 if nm build/release/libllmc.a 2>/dev/null | grep -q MPI_Init_thread; then link='env OMPI_CXX=c++ mpicxx'; fi
-if nm build/release/libllmc.a 2>/dev/null | grep -q ' U HMAC'; then crypto=-lcrypto; fi
 if ! $link -fopenmp -rdynamic "$root/copy/fp32.o" "$root/copy/bf16.o" "$root/copy/fp16.o" "$emu/attention_cudnn.o" \
     build/release/llmc/main.o build/release/cpu_fp32_generic.o build/release/libllmc.a --coverage \
-    -o "$root/copy/program" -ljansson -lm -lpthread -ldl $crypto >"$root/log.link" 2>&1; then
+    -o "$root/copy/program" $(make -s libraries) >"$root/log.link" 2>&1; then
     grep -h -m 5 error "$root"/log.* || cat "$root"/log.*
     echo "FAILED  the kernels with bugs were not built"
     failed=$((failed + 1))
