@@ -137,7 +137,10 @@ get_file() { # BYTES SHA256 PATH HUB URL
     result=0
     is_there "$path" || result=$?
     case $result in
-        0) remember_shard "$path"; echo "$shown/$path is complete"; return 0 ;;
+        0)
+            if [ -n "$verify" ] && [ "$sum" != - ]; then remember_shard "$path"; fi # its bytes were compared
+            echo "$shown/$path is complete"
+            return 0 ;;
         3) return 3 ;;
     esac
     echo "$shown/$path from $url"
@@ -166,109 +169,7 @@ get_file() { # BYTES SHA256 PATH HUB URL
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
-# parts of a .zip
-
-unpack() { # ARCHIVE MEMBER: prints it
-    if have unzip; then unzip -p "$1" "$2"
-    elif have bsdtar; then bsdtar -xOf "$1" "$2"
-    else python3 -c 'import sys, zipfile
-sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]))' "$1" "$2"; fi
-}
-
-# Prints JSON lines, each with its line of LABELS as its last member.
-join_labels() { # LINES LABELS
-    awk 'NR == FNR { label[++labels] = $1 + 0; bad += $1 !~ /^[0-9]+\r?$/; next }
-        !sub(/} *\r?$/, ", \"label\": " label[FNR] "}") { bad++ }
-        { print; lines = FNR }
-        END { exit bad || !lines || lines != labels }' "$2" "$1"
-}
-
-get_part() { # BYTES SHA256 PATH ARCHIVE MEMBERS
-    bytes=$1 sum=$2 path=$3
-    [ "$sum" != - ] || { sum=$(recorded_sum "$path"); sum=${sum:--}; }
-    result=0
-    is_there "$path" || result=$?
-    [ $result = 1 ] || { [ $result = 3 ] || echo "$shown/$path is complete"; return $result; }
-    why="cannot be unpacked from $shown/$4"
-    result=0
-    case $5 in
-        *+*) unpack "$4" "${5%+*}" >"$work/lines" && unpack "$4" "${5#*+}" >"$work/labels" &&
-            join_labels "$work/lines" "$work/labels" >"$path.part" || result=3 ;;
-        *) unpack "$4" "$5" >"$path.part" || result=3 ;;
-    esac
-    [ $result = 3 ] || is_right "$path.part" "$path" || result=3
-    [ $result = 0 ] || { rm -f "$path.part"; complain "$shown/$path: $why"; return 3; }
-    mv "$path.part" "$path"
-    record_sum "$found" "$path"
-    echo "$shown/$path from $4"
-}
-
-# ----------------------------------------------------------------------------------------------------------------------
 # a set
-
-rows() { cat "$sets"; }
-
-# Prints the files of a set: `get BYTES SHA256 PATH hub|- URL`, and `part BYTES SHA256 PATH ARCHIVE MEMBERS`.
-plan() { # SET LIMIT
-    rows | awk -v set="$1" -v limit="$2" -v hub="${HF_ENDPOINT:-https://huggingface.co}" -v mirror="$mirror" \
-        -v revision="$revision" '
-        function row(name, bytes, sum, path) {
-            path = into (path == "" ? name : path)
-            if (name ~ /\.zip$/) { archive = path }
-            print "get", bytes, sum, path, is_hub ? "hub" : "-", from name
-        }
-        $1 == "set" { on = $2 == set; from = into = "" }
-        !on { next }
-        $1 == "into" { into = $2 "/" }
-        $1 == "from" {
-            from = $2
-            is_hub = sub(/^hf:/, "", from)
-            if (is_hub) {
-                at = index(from, "@")
-                rest = substr(from, at + 1)
-                slash = index(rest, "/")
-                from = hub "/" substr(from, 1, at - 1) "/resolve/" \
-                    (revision == "" ? substr(rest, 1, slash - 1) : revision) substr(rest, slash)
-            }
-            if (mirror != "") {
-                is_hub = 0
-                sub(/^[a-z]*:\/\/[^\/]*/, "", from)
-                from = mirror from
-            }
-        }
-        $1 == "file" { row($2, $3, $4, $5) }
-        $1 == "shard" {
-            ends = split($2, range, "-")
-            for (i = range[1] + 0; i <= range[ends] + 0 && count < limit; i++) {
-                count++
-                row(sprintf($3, i), $4, $5, sprintf($6, i))
-            }
-        }
-        $1 == "part" { print "part", $3, $4, into $5, archive, $2 }'
-}
-
-list() {
-    rows | awk '
-        function bytes_of(text) { sub(/^~/, "", text); return text + 0 }
-        function show() { if (name != "") { printf "%-18s %6d %9s  %s\n", name, files, gb(), about } }
-        function gb() { return (bytes < 1e9 ? sprintf("%.1f MB", bytes / 1e6) : sprintf("%.1f GB", bytes / 1e9)) }
-        $1 == "set" { show(); name = $2; files = bytes = 0; about = $0; sub(/^set [^ ]+ /, "", about) }
-        $1 == "file" { files++; bytes += bytes_of($3) }
-        $1 == "shard" { n = split($2, r, "-"); k = r[n] - r[1] + 1; files += k; bytes += k * bytes_of($4) }
-        END { show() }'
-}
-
-# Prints how many bytes of the plan are still to come, where sizes are known.
-bytes_to_come() {
-    total=0
-    while read -r kind bytes sum path rest; do
-        if [ "$kind" != get ] || [ -e "$path" ]; then continue; fi
-        bytes=${bytes#\~}
-        is_exact "$bytes" || continue
-        total=$((total + bytes - $(size_of "$path.part")))
-    done <"$work/plan"
-    echo "$total"
-}
 
 check_disk() {
     needed=$(bytes_to_come)
@@ -276,16 +177,6 @@ check_disk() {
     [ -n "$free" ] && [ "$needed" -gt "$free" ] || return 0
     die 1 "$shown: $((needed / 1000000)) MB are to come, and $((free / 1000000)) MB are free: --out a folder on" \
         "another disk, or fewer files (--limit)"
-}
-
-# Leaves archives out of the plan if all their parts are there.
-drop_archives() { # PLAN OUTPUT
-    cp "$1" "$2"
-    grep -q ^part "$1" || return 0
-    while read -r kind bytes sum path rest; do
-        [ "$kind" != part ] || [ -e "$path" ] || return 0
-    done <"$1"
-    grep ^part "$1" >"$2"
 }
 
 fail_with() { [ "$1" -le "$worst" ] || worst=$1; }
@@ -355,6 +246,10 @@ take_lock() { # SET
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=data/http.sh
 . "$here/http.sh"
+# shellcheck source=data/sets.sh
+. "$here/sets.sh"
+# shellcheck source=data/zip.sh
+. "$here/zip.sh"
 name='' out='' limit='' jobs=4 dry='' verify='' mirror='' revision='' retries=5 first_wait=1 sets="$here/sets.list"
 while [ $# -gt 0 ]; do
     option=$1

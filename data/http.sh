@@ -48,13 +48,14 @@ ask_head() { # URL: one request for the headers, without following a redirection
     if have curl; then ask_curl --head --dump-header "$head" --output /dev/null "$1"
     else ask_wget --spider --max-redirect=0 "$1"; fi
 }
-ask_rest() { # URL FILE: appends to the file what it lacks. With a token no redirection is followed
+ask_rest() { # URL FILE: appends to it what it lacks. Follows no redirection with a token, none from https to http
     hops=5
+    case $1 in https://*) schemes='=https' ;; *) schemes='=https,http' ;; esac
     [ -z "$token" ] || hops=0
     : >"$head"
     if have curl; then
-        ask_curl --fail --location --max-redirs $hops --continue-at - --speed-limit 1 --speed-time 60 \
-            --dump-header "$head" --output "$2" "$1"
+        ask_curl --fail --location --max-redirs $hops --proto-redir $schemes --continue-at - \
+            --speed-limit 1 --speed-time 60 --dump-header "$head" --output "$2" "$1"
     else ask_wget --max-redirect=$hops --continue --output-document "$2" "$1"; fi
 }
 
@@ -91,6 +92,11 @@ locate() { # URL HUB
     return 2
 }
 
+# True if an answer to an https address redirected to http.
+left_https() { # URL
+    case $1 in https://*) grep -qi '^ *location: *http:' "$head" ;; *) return 1 ;; esac
+}
+
 refused() { # by $status: sets $why; returns 1 if trying again may help, 2 if not
     seconds=$retry_after
     number "$seconds" || seconds=''
@@ -124,6 +130,11 @@ transfer() { # URL HUB FILE
     fi
     started=0
     ask_rest "$address" "$3" || started=$?
+    if left_https "$address"; then # wget followed it: it has no option against that
+        rm -f "$3"
+        why='its server redirects to plain http'
+        return 3
+    fi
     [ "$started" != 0 ] || return 0
     read_answer
     case $status in

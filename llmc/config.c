@@ -216,7 +216,8 @@ void config_help(const char* program, int command) {
     options_print_help(&CONFIG_TABLE, command);
     printf("\nA flag is switched by --name, or --name 0|1. `%s COMMAND --help` lists the options of a command. "
            "Exit codes:\n"
-           "0 done, or stopped on request after saving; 1 run-time error; 2 usage; 3 check failed; 4 non-finite loss.\n"
+           "0 done, or stopped on request after saving; 1 run-time error; 2 usage; 3 check failed;\n"
+           "4 non-finite loss, or a spike; 5 a device that computes wrongly.\n"
            "Single letters are llm.c's: %s -e d12 -i 'train*.bin' -j 'val*.bin' -b 4 -t 1024 -d 524288 ...\n", program,
            program);
 }

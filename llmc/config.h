@@ -169,7 +169,7 @@ enum {
     INT(save_retries, 3, 0, 1e9, NULL, TRAIN, "saves that may fail in a row, each tried again after the next step")   \
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint")        \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \
-         "folder of checkpoints, logs and the report; empty: write nothing")                                          \
+         "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write")     \
     FLAG(tui, 0, TRAIN,                                                                                               \
          "in a terminal: a panel of curves, speed, cost, memory and the GPU's state in place of step lines")          \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                          \

@@ -212,8 +212,8 @@ for counts in "$work"/*.counts; do
     [ "$f" = 0 ] && continue
     name=$(basename "$counts" .counts)
     echo "== failed in $name ($f), from build/log/$name:"
-    grep -E 'FAILED|lost:|[Ee]rror|failed:|^[^ ]*:[0-9]+: |ended with|did not' "build/log/$name" | tail -n 40 | grep . ||
-        tail -n 20 "build/log/$name"
+    grep -E 'FAILED|lost:|[Ee]rror|failed:|^[^ ]*:[0-9]+: |ended with|did not' "build/log/$name" |
+        tail -n 40 | grep . || tail -n 20 "build/log/$name"
 done
 echo "== all: $(since "$begin") s"
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -741,7 +741,7 @@ bad_data_is_named() {
     must "$prepare" --tokenizer bytes --val_size 0 --out "$dir/few" "$dir/few.txt"
     expect 1 'few_train_000001.bin' "$train" $small --train_data "$dir/few_train_*.bin" --val_data "" --out ""
     expect 3 'vocabulary' "$train" info --model L=1,H=2,C=32,T=32,V=64 --train_data "$root/corpus_train_*.bin"
-    expect 1 'there is no such folder' "$train" $small $data --init "$dir/none" --out ""
+    expect 1 'no such file or folder' "$train" $small $data --init "$dir/none" --out ""
 }
 
 folders_are_not_overwritten() {
@@ -817,7 +817,7 @@ the_ladder_leaves_a_table_and_a_picture() {
     expect 2 'leave it out' "$train" bench ladder --flash 0
     expect 2 "bench ladder takes no word after it, but got 'foo'" "$train" bench ladder foo
     expect 2 'bench foo: give one of: ladder' "$train" bench foo
-    expect 1 'no such folder' "$train" bench ladder --init "$dir/none"
+    expect 1 'no such file or folder' "$train" bench ladder --init "$dir/none"
     expect 2 'ladder' "$train" bench
     expect 2 'ladder' "$train" bench latter
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # data/fetch.sh against a server on the loopback that is slow, truncates, resets, redirects, ignores ranges, sends wrong
 # bytes and errors (fetch_server.py): each download ends with the right bytes, or with an error and no file.
-# usage: sh test/fetch.sh [WORD...]      Needs python3 and curl; the tests of wget need wget.
+# usage: sh test/fetch.sh [WORD...]      Needs python3 and curl; the tests of wget need wget, that of https openssl.
 chosen=$*
 cd "$(dirname "$0")/.." || exit 1
 . test/lib.sh
@@ -14,6 +14,9 @@ serves() { # starts the server once; sets $skip where it cannot be
     awk 'BEGIN { for (i = 0; i < 15000; i++) { printf "%d\n", i * 7919 } }' >"$root/served/data.txt"
     sum=$(sha256sum <"$root/served/data.txt" | cut -d ' ' -f 1)
     bytes=$(wc -c <"$root/served/data.txt" | tr -d ' ')
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+        -addext subjectAltName=DNS:localhost -keyout "$root/served/key.pem" -out "$root/served/cert.pem" 2>/dev/null ||
+        rm -f "$root/served/key.pem"
     mkfifo "$root/stop"
     python3 test/fetch_server.py "$root/served" <"$root/stop" &
     server=$!
@@ -34,14 +37,21 @@ offer() { # WAY...
 }
 # Each test asks for a revision of its own, so that the server counts its requests apart.
 fetch() { # ARGUMENT...
-    env HF_ENDPOINT="http://127.0.0.1:$port" sh data/fetch.sh --sets "$root/sets" --out "$dir/got" --wait 0 \
-        --revision "${revision:-$(basename "$dir")}" a "$@"
+    env HF_ENDPOINT="${endpoint:-http://127.0.0.1:$port}" sh data/fetch.sh --sets "$root/sets" --out "$dir/got" \
+        --wait 0 --revision "${revision:-$(basename "$dir")}" a "$@"
 }
 are_whole() { # WAY...
     for way; do cmp -s "$dir/got/$way.txt" "$root/served/data.txt" || note "$way: not the bytes served"; done
 }
 are_absent() { # WAY...
     for way; do [ ! -e "$dir/got/$way.txt" ] || note "$way: a wrong file got its name"; done
+}
+without_curl() { # $dir/bin: what fetch.sh needs with wget
+    mkdir "$dir/bin"
+    for program in awk b2sum cat cp cut df dirname env grep head ln mkdir mktemp mv od readlink rm sed sh sha256sum \
+        sleep tail tr wc wget; do
+        ln -s "$(command -v $program)" "$dir/bin/$program"
+    done
 }
 requests() { grep -c "$1" "$root/served/requests"; } # PATTERN
 again() { rm -rf "$dir/got"; }
@@ -213,6 +223,55 @@ no_process_shows_the_token() {
     are_whole slow
     [ -e "$dir/shown" ] && [ ! -s "$dir/shown" ] || note 'the token was an argument'
 }
+plain_http_is_not_trusted_after_https() {
+    serves || return
+    [ -e "$root/served/https_port" ] || { skip='no openssl'; return; }
+    endpoint="https://localhost:$(cat "$root/served/https_port")"
+    export CURL_CA_BUNDLE="$root/served/cert.pem"
+    offer plain
+    must fetch
+    are_whole plain
+    offer other_host? late_redirect? # one tells HEAD, the other does not
+    expect 3 'late_redirect.txt: its server redirects to plain http' fetch
+    grep -q 'other_host.txt: its server redirects to plain http' "$dir/err" || note 'other_host: followed'
+    are_absent other_host late_redirect
+    [ "$(requests 'GET /plain/.*/plain_http.* localhost')" = 1 ] || note 'http was asked'
+    if command -v wget >/dev/null; then
+        echo "ca_certificate = $CURL_CA_BUNDLE" >"$dir/wgetrc"
+        export WGETRC="$dir/wgetrc"
+        without_curl
+        again
+        offer late_redirect?
+        PATH="$dir/bin" expect 3 'late_redirect.txt: its server redirects to plain http' fetch
+        are_absent late_redirect
+        [ ! -e "$dir/got/late_redirect.txt.part" ] || note 'bytes of http were kept'
+        offer plain
+        PATH="$dir/bin" must fetch
+        are_whole plain
+    fi
+    unset CURL_CA_BUNDLE WGETRC endpoint
+}
+a_shard_is_remembered_when_its_bytes_were_compared() {
+    serves || return
+    python3 -c 'import struct, sys
+header = struct.pack("<3i", 20240520, 1, 50).ljust(1024, b"\0")
+sys.stdout.buffer.write(header + bytes(range(100)))' >"$root/served/x.bin"
+    echo "set a none | a test
+from hf:plain@r/
+file x.bin 1124 $(sha256sum <"$root/served/x.bin" | cut -d ' ' -f 1) x_train_000001.bin" >"$root/sets"
+    mkdir "$dir/got"
+    { head -c 1123 "$root/served/x.bin"; echo; } >"$dir/got/x_train_000001.bin" # damaged: its size is right
+    expect 0 'x_train_000001.bin is complete' fetch
+    [ ! -e "$dir/got/x.b2sums" ] || note 'a damaged shard got a checksum'
+    expect 3 'its SHA-256 is' fetch --verify
+    [ ! -e "$dir/got/x.b2sums" ] || note 'a damaged shard got a checksum by --verify'
+    again
+    for way in '' --verify; do
+        must fetch $way
+        (cd "$dir/got" && b2sum -c x.b2sums >/dev/null 2>&1) || note "no right checksum: fetch $way"
+        rm -f "$dir/got/x.b2sums"
+    done
+}
 a_sum_that_is_not_known_is_recorded() {
     serves || return
     offer plain? linked?
@@ -281,11 +340,7 @@ END
 wget_does_it_too() {
     serves || return
     command -v wget >/dev/null || { skip='no wget'; return; }
-    mkdir "$dir/bin"
-    for program in awk b2sum cat cp cut df dirname env grep head ln mkdir mktemp mv od readlink rm sed sh \
-        sha256sum sleep tail tr wc wget; do
-        ln -s "$(command -v $program)" "$dir/bin/$program"
-    done
+    without_curl
     good='plain cut reset no_ranges_cut failing late_error other_host no_head private'
     bad='missing wrong short circle stuck'
     offer $good

@@ -4,11 +4,13 @@
 usage: fetch_server.py FOLDER      writes FOLDER/port when it listens, and a line for each request to FOLDER/requests:
                                    METHOD PATH HOST RANGE AUTHORIZATION
 Paths are those of Hugging Face: /WAY/resolve/REVISION/FILE. A request is the first of its kind if no other asked for
-this path before. Ends when its standard input is closed.
+this path before. Ends when its standard input is closed. If FOLDER has cert.pem and key.pem, https is served too, on
+the port in FOLDER/https_port; redirections lead to http.
 """
 import hashlib
 import os
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -40,8 +42,8 @@ class Handler(BaseHTTPRequestHandler):
                       headers["Authorization"] or "-", file=log)
         way, _, revision, name = self.path.split("?")[0].strip("/").split("/", 3)
         self.way, self.first = way, count == 1
-        here = f"http://127.0.0.1:{self.server.server_port}"
-        there = f"http://localhost:{self.server.server_port}"
+        here = f"http://127.0.0.1:{server.server_port}"
+        there = f"http://localhost:{server.server_port}"
         with open(f"{folder}/{name}", "rb") as file:
             data = file.read()
         if way == "missing":
@@ -126,9 +128,21 @@ class Server(ThreadingHTTPServer):
         pass
 
 
-server = Server(("127.0.0.1", 0), Handler)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-with open(f"{folder}/port.new", "w") as port:
-    port.write(str(server.server_port))
-os.rename(f"{folder}/port.new", f"{folder}/port")
+def listen(name):
+    """Starts a server; FOLDER/NAME gets its port."""
+    server = Server(("127.0.0.1", 0), Handler)
+    if name == "https_port":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(f"{folder}/cert.pem", f"{folder}/key.pem")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with open(f"{folder}/{name}.new", "w") as port:
+        port.write(str(server.server_port))
+    os.rename(f"{folder}/{name}.new", f"{folder}/{name}")
+    return server
+
+
+if os.path.exists(f"{folder}/key.pem"):
+    listen("https_port")
+server = listen("port")
 sys.stdin.read()

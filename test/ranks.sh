@@ -604,7 +604,7 @@ run_scripts_say_what_is_missing() {
     : >"$dir/data/finewebedu_train_000001.bin"
     expect 1 'data/finewebedu_train_*.bin or data/finewebedu_val_000000.bin is missing' $script
     rm "$dir/data/finewebedu_train_000001.bin"
-    cp data/fetch.sh data/http.sh "$dir/data"
+    cp data/fetch.sh data/http.sh data/sets.sh data/zip.sh "$dir/data"
     sed 's/ ~*[0-9]* [0-9a-f-]*$/ - -/; s/ ~*[0-9]* - \([a-z]\)/ - - \1/' data/sets.list >"$dir/data/sets.list"
     cat >"$dir/bin/curl" <<END
 #!/bin/sh

@@ -1,5 +1,5 @@
-// Describes and verifies a model: a file of weights (safetensors, llm.c's model or GGUF, known by its first bytes), or a
-// Hugging Face folder.
+// Describes and verifies a model: a file of weights (safetensors, llm.c's model or GGUF, known by its first bytes), or
+// a Hugging Face folder.
 #pragma once
 #include <stdbool.h>
 

@@ -79,7 +79,7 @@ bool model_file_open(ModelFile* m, const char* path, bool pad_vocab, Error* err)
     if (!m->format) {
         return fail(err,
                     "%s: %s; give a folder with config.json and model.safetensors, a model.bin of llm.c or a .gguf",
-                    path, path_exists(path) ? "not a model" : "there is no such folder");
+                    path, path_exists(path) ? "not a model" : "no such file or folder");
     }
     if (!m->format->open(m, err)) { return false; }
     m->shape.padded_vocab_size = padded_vocab(m->shape.vocab_size, pad_vocab);
