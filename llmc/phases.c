@@ -173,17 +173,17 @@ static void note_best(TrainRun* run) {
 }
 
 // Returns the tokenizer's files for a checkpoint, made by the first call; NULL if there is no tokenizer, or the files
-// cannot hold it.
+// cannot hold it, of which the first call warns.
 static const TokenizerFiles* tokenizer_files(TrainRun* run) {
     Error err;
     const int T = run->model.config.max_seq_len;
     if (!run->has_tokenizer) { return NULL; }
-    if (run->tokenizer_files.text[0] ||
-        tokenizer_files_make(&run->tokenizer_files, &run->tokenizer, T, run->config->tokenizer, &err)) {
-        return &run->tokenizer_files;
+    TokenizerFiles* files = &run->tokenizer_files;
+    if (!run->has_made_files && !tokenizer_files_make(files, &run->tokenizer, T, run->config->tokenizer, &err)) {
+        logger_notice(&run->log, "warning: checkpoints without a tokenizer: %s", err.text);
     }
-    logger_notice(&run->log, "warning: a checkpoint without a tokenizer: %s", err.text);
-    return NULL;
+    run->has_made_files = true;
+    return files->text[0] ? files : NULL;
 }
 
 void train_save(TrainRun* run) {

@@ -267,7 +267,7 @@ json_t* plan_options(const Plan* p, const Config* c) {
 }
 
 bool is_per_start_option(const char* name) {
-    return is_one_of(name, "resume|out|config|init|threads|device|gpus|tune_cache|connect_timeout|comm_timeout|"
+    return is_one_of(name, "resume|out|config|threads|device|gpus|tune_cache|connect_timeout|comm_timeout|"
                            "price|preset|tui|verify_data|max_time|save_async|save_retries");
 }
 
@@ -285,7 +285,7 @@ bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* er
         if (!o->name || is_per_start_option(o->name)) { continue; }
         char *value = config_value(&now, o), *then = config_value(&old, o);
         if (strcmp(value, then)) {
-            if (is_one_of(o->name, "seq_len|seed|shuffle|overfit|tokenizer")) {
+            if (is_one_of(o->name, "init|seq_len|seed|shuffle|overfit|tokenizer")) {
                 ok = fail(err,
                           "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the "
                           "option out, or begin a new run in another --out",

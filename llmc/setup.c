@@ -253,10 +253,22 @@ static void begin_loss_scale(TrainRun* run, const char* checkpoint, json_t* stat
     if (!loss_scale_from_json(&run->state.loss_scale, saved, &err)) { fatal("%s: %s", checkpoint, err.text); }
 }
 
+// Forgets the checkpoint with the lowest validation loss if --out does not have it (any more).
+static void forget_missing_best(TrainRun* run) {
+    TrainState* s = &run->state;
+    char* path = checkpoint_path(run->config->out, s->best_step);
+    if (comm_min_host(run->comm, run->comm->rank > 0 || path_exists(path)) == 0) { // rank 0 decides
+        s->best_step = 0;
+        s->best_loss = 0;
+    }
+    free(path);
+}
+
 // Takes weights, moments and state from a checkpoint.
 static void load_checkpoint(TrainRun* run, const char* checkpoint, json_t* state) {
     Error err;
     if (!checkpoint_load(&run->optimizer, &run->state, checkpoint, state, &err)) { fatal("%s", err.text); }
+    forget_missing_best(run);
     begin_loss_scale(run, checkpoint, state);
     run->resumed = true;
 }
@@ -439,9 +451,6 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     run->config = c;
     run->comm = comm;
     preset_apply(c);
-    if (*c->resume && config_source(c, "init") >= FROM_FILE) {
-        usage_error("--init begins a run and --resume continues one: give one of them");
-    }
     require_data(c);
     lock_out(run);
     json_t* state;

@@ -35,6 +35,7 @@ typedef struct {
     Tokenizer tokenizer;
     bool has_tokenizer; // not with --tokenizer none
     TokenizerFiles tokenizer_files; // for the checkpoints, from the first save on
+    bool has_made_files;            // or tried to
     Dataset train_data, val_data;
     DataLoader loader;
     EvalLoader val;

@@ -6,15 +6,19 @@
 
 OnSpike on_spike(const Config* c, long long* steps) {
     static const char rewind[] = "rewind:";
-    const char* number = c->on_spike + strlen(rewind);
+    const size_t length = strlen(rewind);
     char* end;
     if (!strcmp(c->on_spike, "skip")) { return ON_SPIKE_SKIP; }
     if (!strcmp(c->on_spike, "stop")) { return ON_SPIKE_STOP; }
-    const long long n = strncmp(c->on_spike, rewind, strlen(rewind)) ? 0 : strtoll(number, &end, 10);
+    const long long n = strncmp(c->on_spike, rewind, length) ? 0 : strtoll(c->on_spike + length, &end, 10);
     if (n < 1 || n > 1000000 || *end) {
         usage_error("--on_spike '%s': give skip, stop or rewind:N, such as rewind:200", c->on_spike);
     }
     if (c->overfit) { usage_error("--on_spike %s leaves data out, but --overfit has a single batch", c->on_spike); }
+    if (!*c->out || c->save_every == 0) {
+        usage_error("--on_spike %s goes back to a checkpoint, but %s asks for none", c->on_spike,
+                    *c->out ? "--save_every 0" : "an empty --out");
+    }
     if (steps) { *steps = n; }
     return ON_SPIKE_REWIND;
 }
@@ -155,7 +159,6 @@ static void go_back(TrainRun* run, const StepRecord* r, long long steps, const c
     TrainState* s = &run->state;
     const uint64_t last = last_window(run, r);
     const int rewinds = s->rewinds.count + 1;
-    comm_report_activity(run->comm, s->step, RANK_REWINDS);
     reload_checkpoint(run, path);
     s->rewinds.count = rewinds;
     s->bad_steps = 0;
@@ -191,6 +194,7 @@ bool spikes_answer(TrainRun* run, const StepRecord* r) {
         snprintf(refusal, sizeof refusal, "The run went back %d times, as often as --max_rewinds allows",
                  run->state.rewinds.count);
     } else if (how == ON_SPIKE_REWIND) {
+        comm_report_activity(run->comm, run->state.step, RANK_REWINDS); // the others wait while rank 0 looks
         char* path = find_last_good(run);
         const bool is_found = path != NULL;
         if (is_found) { go_back(run, r, steps, path); }

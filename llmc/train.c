@@ -188,7 +188,7 @@ static void train_step(TrainRun* run) {
     r.norm = sqrt(sums[SUM_NORM]) / s->loss_scale.scale;
     const bool is_timed = is_timed_step(run), skips = spikes_judge(run, &r);
     run->stops = sums[SUM_STOP] > 0;
-    run->saves = sums[SUM_SAVE] > 0;
+    run->saves |= sums[SUM_SAVE] > 0; // until train_save(): the run may go back in this step
     run->is_slow = sums[SUM_SLOW] > 0;
     if (skips && spikes_answer(run, &r)) {
         train_begin(run);

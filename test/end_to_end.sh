@@ -384,6 +384,23 @@ a_run_keeps_its_residual_stream() {
     expect 2 'give --dtype bf16, or leave --residual out' "$train" generate --residual bf16 --out "$dir/run"
 }
 
+# A run with --init that was killed before its first checkpoint begins again with the same weights.
+a_run_keeps_the_weights_it_began_with() {
+    corpus
+    run="$small $data --val_every 0 --save_every 2 --max_steps 2"
+    must "$train" $run --out "$dir/base"
+    base="$dir/base/step_00000002"
+    must "$train" $run --seed 7 --init "$base" --out "$dir/run"
+    mkdir "$dir/auto" "$dir/again"
+    for folder in auto again; do cp "$dir/run/options.json" "$dir/$folder"; done
+    must "$train" --out "$dir/auto" --resume auto
+    must "$train" --out "$dir/again" --resume auto --init "$base" # as scripts/supervise.sh does
+    for folder in auto again; do same_checkpoint "$dir/run/step_00000002" "$dir/$folder/step_00000002"; done
+    must "$train" --out "$dir/again" --resume auto --init "$base" --max_steps 3
+    grep -q 'resumed after step 2' "$dir/err" || note "did not go on: $(tail -n 1 "$dir/err")"
+    expect 2 'it would not be the same run' "$train" --out "$dir/again" --resume auto --init test/golden/gpt2
+}
+
 what_was_done_before_a_checkpoint_is_not_done_again() {
     corpus
     must "$train" $small $data --max_steps 10 --val_every 5 --save_every 5 --val_tokens 256 --sample_every 5 \
@@ -872,6 +889,14 @@ the_loader_is_measured_beside_gpus() {
     json="$dir/data/data.json"
     [ "$(values_of shards "$json")" -gt 1 ] || note "shards in data.json: $(values_of shards "$json")"
     [ "$(values_of tok_s "$json" | awk '$1 > 0' | wc -l)" = 4 ] || note "not four speeds: $(cat "$dir/out")"
+    for width in 2 4; do # bytes of a token
+        must "$train" bench data --train_data test/golden/tokens/u${width}_v1.npy --seq_len 4 --batch_size 1 \
+            --max_steps 2 --out "$dir/$width"
+        values_of tok_s "$dir/$width/data.json" >"$dir/tok_s"
+        values_of mb_s "$dir/$width/data.json" | paste -d ' ' - "$dir/tok_s" |
+            awk -v w=$width '{ d = $1 * 1e6 / $2 / w - 1; bad += d * d > 1e-6 } END { exit bad || NR != 4 }' ||
+            note "MB/s do not fit tokens of $width bytes: $(cat "$dir/out")"
+    done
     [ "$(values_of H100-SXM "$json" | awk '$1 > 0' | wc -l)" = 5 ] || note "no prediction: $(cat "$dir/out")"
     expect 1 'no such file' "$train" bench data --train_data "$dir/none_*.bin" --out ""
 }

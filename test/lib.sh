@@ -74,6 +74,7 @@ values_of() { sed -n "s/^ *\"$1\": //p" "$2" | sed 's/,$//; s/^"//; s/"$//'; }
 # same_checkpoint FOLDER FOLDER: the test fails unless weights and moments of two checkpoints have the same bits
 same_checkpoint() {
     for file in model.safetensors optimizer.safetensors; do
+        [ -f "$1/$file" ] || note "there is no $1/$file"
         cmp -s "$1/$file" "$2/$file" || note "$file differs between $1 and $2"
     done
 }

@@ -111,6 +111,9 @@ the_best_and_every_so_many_checkpoints_are_kept() {
     [ "$(steps_in "$dir/best")" = "$best 12 " ] || note "kept with --keep_best: $(steps_in "$dir/best"), best $best"
     must "$train" $common --max_steps 14 --val_every 0 --lr 3 --warmup_steps 12 --resume auto --out "$dir/best"
     [ "$(steps_in "$dir/best")" = "$best 14 " ] || note "kept after resuming: $(steps_in "$dir/best"), best $best"
+    rm -r "$dir/best/$(printf step_%08d "$best")" # of those that are there the next one is the best
+    must "$train" $common --max_steps 15 --val_every 1 --lr 3 --warmup_steps 12 --resume auto --out "$dir/best"
+    tr -d ' \n' <"$dir/best/step_00000015/state.json" | grep -q '"best":{"step":15,' || note "a missing one is the best"
 }
 
 a_run_saves_when_it_is_asked_and_goes_on() {
@@ -214,6 +217,7 @@ a_run_goes_back_and_leaves_out_the_data_of_a_spike() {
     same_checkpoint "$dir/clean/step_00000150" "$dir/3/step_00000150"
     [ "$(left_out "$dir/3/step_00000150")" = '[[960,160]]' ] || note "resumed: $(left_out "$dir/3/step_00000150")"
     grep -q '"rewind"' "$dir/3/metrics.jsonl" || note "resumed: no record"
+    grep -q '^step 140: .* going back to' "$dir/3/log.txt" || note "resumed: not in log.txt"
     cp -r "$dir/3/step_00000120" "$dir/damaged"
     sed -i 's/1120/1121/' "$dir/damaged/rewind.json"
     expect 1 'rewind.json: damaged or edited' "$train" --resume "$dir/damaged" --out "$dir/other"
@@ -249,6 +253,9 @@ a_run_goes_back_only_so_often() {
     [ "$(grep -o 'going back to [^ ]*' "$dir/err" | sort -u | wc -l)" -gt 1 ] || note "always to the same checkpoint"
     expect 4 'There is no good checkpoint' "$train" $often --on_spike rewind:1 --save_every 1000 --out "$dir/none"
     expect 2 '--on_spike' "$train" $often --on_spike rewind:0 --out "$dir/wrong"
+    expect 2 '--on_spike' "$train" $often --on_spike '' --out "$dir/wrong"
+    expect 2 '--save_every 0 asks for none' "$train" $often --on_spike rewind:1 --save_every 0 --out "$dir/wrong"
+    expect 2 'an empty --out asks for none' "$train" $often --on_spike rewind:1 --out ""
     # a loss that is not finite: no weights are saved that may be the fault
     wild="--lr 1e3 --grad_clip 0 --max_steps 200 --skip_loss_z 0"
     expect 4 'not finite' "$train" $often $wild --save_every 1 --on_spike rewind:1 --max_rewinds 3 --out "$dir/wild"

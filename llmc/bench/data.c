@@ -77,11 +77,19 @@ static double predicted_tokens(const Config* given, const char* gpu_name, int T)
 // ---------------------------------------------------------------------------------------------------------------------
 // the command
 
-static void print_speed(json_t* rows, const char* order, const char* cache, Speed s, int T, const double* gpus) {
-    const double tokens = s.windows_per_second * T;
+// Returns the mean bytes of a token.
+static double token_bytes(const Dataset* d) {
+    double bytes = 0;
+    for (int i = 0; i < d->num_files; i++) { bytes += (double)d->files[i].num_tokens * d->files[i].width; }
+    return bytes / (double)d->num_tokens;
+}
+
+static void print_speed(json_t* rows, const char* order, const char* cache, Speed s, const Dataset* d,
+                        const double* gpus) {
+    const double tokens = s.windows_per_second * d->T, megabytes = 1e-6 * token_bytes(d) * tokens;
     json_t *row = json_pack("{s:s, s:s, s:f, s:f, s:f}", "order", order, "page_cache", cache, "windows_per_second",
-                            s.windows_per_second, "tok_s", tokens, "mb_s", 2e-6 * tokens), *fed = json_object();
-    printf("%-10s %-10s %12.0f %13.0f %9.1f", order, cache, s.windows_per_second, tokens, 2e-6 * tokens);
+                            s.windows_per_second, "tok_s", tokens, "mb_s", megabytes), *fed = json_object();
+    printf("%-10s %-10s %12.0f %13.0f %9.1f", order, cache, s.windows_per_second, tokens, megabytes);
     for (int i = 0; i < NUM_SEEN; i++) {
         printf(" %13.1f", tokens / gpus[i]);
         json_object_set_new(fed, SEEN_GPUS[i], json_real(tokens / gpus[i]));
@@ -104,8 +112,8 @@ static json_t* measure(Dataset* d, const Config* c, const Plan* p, const double*
         drop_from_cache(d);
         const Speed cold = read_windows(d, (DataOrder)order, c, rows, 0, memory);
         const Speed warm = read_windows(d, (DataOrder)order, c, rows, cold.batches, memory);
-        print_speed(speeds, name, "cold", cold, p->T, gpus);
-        print_speed(speeds, name, "warm", warm, p->T, gpus);
+        print_speed(speeds, name, "cold", cold, d, gpus);
+        print_speed(speeds, name, "warm", warm, d, gpus);
     }
     free(memory);
     return speeds;

@@ -125,6 +125,7 @@ static bool dataset_add(Dataset* d, int i, const ShardEnds* e, Error* err) {
     d->files[i].num_tokens = n;
     d->files[i].stride = dataset_stride(d, &e->shard);
     d->files[i].first_window = d->num_windows;
+    d->files[i].width = e->shard.layout.width;
     d->num_windows += (row > 0 ? n : n - 1) / d->files[i].stride;
     d->num_tokens += n;
     return true;

@@ -11,6 +11,7 @@ typedef struct {
     char* path;
     size_t num_tokens, stride; // stride: tokens from the beginning of a window to that of the next one
     uint64_t first_window;     // windows in the shards before this one
+    int width;                 // bytes of a token
 } DataFile;
 
 typedef struct {

@@ -16,11 +16,13 @@ static long metrics_line_step(const char* line, size_t size, long before) {
     return n;
 }
 
+// "step 7/100 | ..." is the line of a step. Others, such as "step 7: ...", are notices: they belong to the line before.
 static long text_line_step(const char* line, size_t size, long before) {
     char number[24];
-    long n = before;
+    long n;
+    int end = 0; // set if the / is there
     snprintf(number, sizeof number, "%.*s", (int)min_size(size, sizeof number - 1), line);
-    return sscanf(number, "step %ld/", &n) == 1 ? n : before;
+    return sscanf(number, "step %ld/%n", &n, &end) == 1 && end ? n : before;
 }
 
 // Removes from a log what came after `step`, and a torn last line. A log that does not exist stays so.

@@ -60,9 +60,11 @@ static bool restore_save(Logger* l, int step, const char* path, Error* err) {
     return ok;
 }
 
-// Closes a log. Fails if it was not written, or if there is another file, or none, in its place.
-static bool close_log(FILE* f, const char* path, Error* err) {
+// Closes a log and sets it to NULL. Fails if it was not written, or if there is another file, or none, in its place.
+static bool close_log(FILE** log, const char* path, Error* err) {
     struct stat ours, there;
+    FILE* f = *log;
+    *log = NULL;
     if (!f) { return true; }
     const bool is_there = fstat(fileno(f), &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino;
     if (!close_synced(f, path, err)) { return false; }
@@ -321,7 +323,7 @@ void logger_overflow(Logger* l, int step, double scale, double next_scale) {
 bool logger_rewind(Logger* l, const RewindRecord* r, Error* err) {
     const StepRecord* bad = r->bad;
     if (l->options.rank != 0) { return true; }
-    if (!close_log(l->metrics, l->metrics_path, err) || !close_log(l->text, l->text_path, err) ||
+    if (!close_log(&l->metrics, l->metrics_path, err) || !close_log(&l->text, l->text_path, err) ||
         !events_close(&l->events, err) || !open_logs(l, r->step, err) ||
         !restore_save(l, r->step, r->path, err) || !open_events(l, r->step, err)) {
         return false;
@@ -389,8 +391,8 @@ bool logger_close(Logger* l, Error* err) {
     Error second;
     if (!l->has_ended) { log_mean_time(l); }
     gpu_monitor_close(&l->gpu);
-    bool ok = close_log(l->metrics, l->metrics_path, err);
-    ok = close_log(l->text, l->text_path, ok ? err : &second) && ok;
+    bool ok = close_log(&l->metrics, l->metrics_path, err);
+    ok = close_log(&l->text, l->text_path, ok ? err : &second) && ok;
     ok = events_close(&l->events, ok ? err : &second) && ok;
     free(l->metrics_path);
     free(l->text_path);

@@ -624,6 +624,34 @@ TEST(ranks_are_compared) {
     free(text);
 }
 
+// A notice belongs to the step line before it, whichever step it names: that of a rewind stays as long as its record.
+TEST(a_notice_of_another_step_stays) {
+    Error err;
+    Logger l;
+    write_run(test_path("back"), -1, 1, 4);
+    append(test_path("back/log.txt"), "step 7: going back\nstep    5/10 | loss\nstep 5: lost\n");
+    LoggerOptions o = options_for(test_path("back"), 4);
+    EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err));
+    char* text = read_file(test_path("back/log.txt"), NULL, &err);
+    EXPECT(text && strstr(text, "step 7: going back\n") && !strstr(text, "5/10") && !strstr(text, "step 5: lost"));
+    free(text);
+}
+
+// A rewind that fails leaves no log that is closed: the listener of fatal() still ends the run there.
+TEST(a_failed_rewind_leaves_no_closed_log) {
+    Error err;
+    Logger l;
+    LoggerOptions o = options_for(test_path("torn"), -1);
+    const StepRecord bad = step_record(3);
+    const RewindRecord r = {.step = 2, .bad = &bad, .path = "step_00000002", .rewinds = 1};
+    EXPECT(logger_open(&l, &o, &err));
+    EXPECT(unlink(test_path("torn/log.txt")) == 0);
+    EXPECT(!logger_rewind(&l, &r, &err) && strstr(err.text, "removed or replaced"));
+    EXPECT(!l.metrics && !l.text);
+    logger_end(&l, 2, "error", err.text);
+    EXPECT(logger_close(&l, &err));
+}
+
 // Steps that are done again are lost time, also those of a start that is cut away itself.
 TEST(lost_steps_are_counted) {
     Error err;
