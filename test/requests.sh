@@ -116,6 +116,17 @@ the_best_and_every_so_many_checkpoints_are_kept() {
     tr -d ' \n' <"$dir/best/step_00000015/state.json" | grep -q '"best":{"step":15,' || note "a missing one is the best"
 }
 
+# Token 257 is abc, of which Hugging Face's files cannot say how it is merged.
+a_tokenizer_that_cannot_be_saved_is_told_once() {
+    corpus
+    bytes=test/golden/eval/tokenizer.bin
+    { head -c 8 $bytes; printf '\002\001'; tail -c +11 $bytes; printf '\003abc'; } >"$dir/abc.bin"
+    must "$train" $small $data $quiet --model L=2,H=2,C=32,T=48,V=258 --tokenizer "$dir/abc.bin" --max_steps 6 \
+        --save_every 2 --out "$dir/run"
+    [ "$(grep -c 'without a tokenizer.*token 257' "$dir/err")" = 1 ] || note "$(grep -c 'without a' "$dir/err") warnings"
+    [ "$(steps_in "$dir/run")" = "2 4 6 " ] || note "checkpoints: $(steps_in "$dir/run")"
+}
+
 a_run_saves_when_it_is_asked_and_goes_on() {
     corpus
     "$train" $small $data $quiet --max_steps 100000000 --save_every 1000000 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
