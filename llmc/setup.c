@@ -253,7 +253,7 @@ static void begin_loss_scale(TrainRun* run, const char* checkpoint, json_t* stat
     if (!loss_scale_from_json(&run->state.loss_scale, saved, &err)) { fatal("%s: %s", checkpoint, err.text); }
 }
 
-// Forgets the checkpoint with the lowest validation loss if --out does not have it (any more).
+// Forgets the checkpoint with the lowest validation loss if --out does not have it.
 static void forget_missing_best(TrainRun* run) {
     TrainState* s = &run->state;
     char* path = checkpoint_path(run->config->out, s->best_step);

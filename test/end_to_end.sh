@@ -316,7 +316,7 @@ resuming_keeps_the_settings_and_names_what_changed() {
     expect 2 'is not the model in' "$train" --out "$dir/run" --resume auto --model d12
     expect 1 'not the data that the run' "$train" --out "$dir/run" --resume auto --max_steps 20 \
         --train_data "$root/corpus_val_*.bin"
-    expect 2 'give one of them' "$train" --out "$dir/run" --resume auto --init random
+    expect 2 'it would not be the same run' "$train" --out "$dir/run" --resume auto --init test/golden/gpt2
 }
 
 has_level() { # LEVEL DTYPE: true unless this processor or build lacks the level, which `check` refuses

@@ -123,7 +123,8 @@ a_tokenizer_that_cannot_be_saved_is_told_once() {
     { head -c 8 $bytes; printf '\002\001'; tail -c +11 $bytes; printf '\003abc'; } >"$dir/abc.bin"
     must "$train" $small $data $quiet --model L=2,H=2,C=32,T=48,V=258 --tokenizer "$dir/abc.bin" --max_steps 6 \
         --save_every 2 --out "$dir/run"
-    [ "$(grep -c 'without a tokenizer.*token 257' "$dir/err")" = 1 ] || note "$(grep -c 'without a' "$dir/err") warnings"
+    warnings=$(grep -c 'without a tokenizer.*token 257' "$dir/err")
+    [ "$warnings" = 1 ] || note "$warnings warnings"
     [ "$(steps_in "$dir/run")" = "2 4 6 " ] || note "checkpoints: $(steps_in "$dir/run")"
 }
 
