@@ -177,9 +177,10 @@ static void end_run(TrainRun* run, const StepRecord* r, const char* refusal) {
         stop_nonfinite(run, r);
     }
     run->stops = true;
-    run->spike = format("step %d: loss %f (z-score %.2f), norm of the gradient %f (%.2f): %lld bad steps in a row, so "
+    run->spike = format("step %d: loss %f (z-score %.2f), norm of the gradient %f (%.2f): %lld bad step%s in a row, so "
                         "the run ends here. %s%sThe step's data are windows %llu to %llu.", r->step, r->loss,
-                        plain_nan(r->loss_z), r->norm, plain_nan(r->norm_z), run->state.bad_steps, refusal,
+                        plain_nan(r->loss_z), r->norm, plain_nan(r->norm_z), run->state.bad_steps,
+                        run->state.bad_steps == 1 ? "" : "s", refusal,
                         *refusal ? ". " : "", (unsigned long long)run->state.window, last_window(run, r));
     logger_notice(&run->log, "error: %s", run->spike);
 }

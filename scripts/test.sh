@@ -32,7 +32,8 @@ for g in emulated ranks; do # coverage counts the lines that ran in these
 done
 export long
 
-sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 || exit 1
+sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 \
+    curl:curl || exit 1
 
 # ----------------------------------------------------------------------------------------------------------------------
 # groups: each is a function. If its last line has counts of tests, they are added up; otherwise the group counts as one
