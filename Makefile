@@ -83,7 +83,8 @@ CUDNN_HEADER   := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/inclu
 CUDNN          ?= $(if $(and $(NVCC),$(CUDNN_HEADER),$(CUDNN_FRONTEND)),1,0)
 JANSSON := $(filter 1,$(call has_header,jansson.h))
 
-.PHONY: libraries all train_gpt2 train_gpt2cu prepare emu amx tests test headers fuzz fuzzers mutators clean help check-packages
+.PHONY: all train_gpt2 train_gpt2cu prepare emu amx tests test headers fuzz fuzzers mutators clean help \
+    check-packages libraries
 # only the optimized programs get a name in the top folder
 PROGRAMS := train_gpt2 prepare $(if $(NVCC),$(if $(filter release,$(config)),train_gpt2cu))
 all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))

@@ -27,6 +27,9 @@ typedef struct {
     size_t offset, stride; // units: where layer 0 begins, and from one layer to the next
 } Tensor;
 
+// Returns true for the weight of a linear layer or of the classifier: an operand of matmuls.
+static inline bool tensor_is_operand(const Tensor* t) { return t->rows > 1 && t->init != INIT_POSITION; }
+
 enum { MAX_TENSORS = 40, TENSOR_ALIGN = 64 };
 
 typedef struct {

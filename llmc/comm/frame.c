@@ -89,7 +89,7 @@ bool hello_parse(const FrameReader* r, Hello* hello) {
 // ---------------------------------------------------------------------------------------------------------------------
 // proofs: each names what it proves, so that none can be used as another
 
-// What a Hello proves: its own bytes before the proof, and the challenge.
+// A Hello proves its own bytes before the proof, and the challenge.
 typedef struct {
     Hello hello; // its proof is 0
     Challenge challenge;

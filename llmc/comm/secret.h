@@ -3,7 +3,7 @@
 // side has just drawn, so that an old proof is worth nothing. The computation is OpenSSL's libcrypto's; a program built
 // without it cannot connect ranks.
 //
-// Where the secret comes from, the first that is there:
+// The secret comes from the first of these that is there:
 //   GPT2_SECRET        the secret itself. mpirun and --gpus need none: rank 0, or the launcher, draws one for each run
 //   GPT2_SECRET_FILE   a file that holds it
 //   ~/.config/gpt2.c/secret ($XDG_CONFIG_HOME/gpt2.c/secret)   made at the first need. Machines that share a home

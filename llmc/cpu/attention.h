@@ -93,18 +93,26 @@ static inline void attention_weighted_sum(Stored* out, const float* p, const Sto
     for (int i = 0; i < HS; i++) { out[i] = to_stored(scale * sum[i]); }
 }
 
+// p (keys) = exp(p - *max), *max being the largest of them. Returns their sum.
+static inline float attention_exponentials(float* p, float* max, int keys) {
+    float top = -INFINITY, sum = 0;
+    #pragma omp simd reduction(max : top)
+    for (int s = 0; s < keys; s++) { top = p[s] > top ? p[s] : top; }
+    #pragma omp simd reduction(+ : sum)
+    for (int s = 0; s < keys; s++) {
+        p[s] = exp_fast(p[s] - top);
+        sum += p[s];
+    }
+    *max = top;
+    return sum;
+}
+
 // attention_query with transposed keys kt (HS,T). p (keys) is scratch.
 static inline float attention_query_fast(Stored* out, const Stored* q, const float* kt, const Stored* v, size_t stride,
                                          float* p, int keys, int T, int HS) {
-    float max = -INFINITY, sum = 0;
+    float max;
     attention_scores(p, q, kt, 1.0f / sqrtf((float)HS), keys, T, HS);
-    #pragma omp simd reduction(max : max)
-    for (int s = 0; s < keys; s++) { max = p[s] > max ? p[s] : max; }
-    #pragma omp simd reduction(+ : sum)
-    for (int s = 0; s < keys; s++) {
-        p[s] = exp_fast(p[s] - max);
-        sum += p[s];
-    }
+    const float sum = attention_exponentials(p, &max, keys);
     attention_weighted_sum(out, p, v, stride, 1.0f / sum, keys, HS);
     return max + logf(sum);
 }
@@ -243,18 +251,12 @@ static inline __attribute__((always_inline)) void cached_sums(float* sum, const 
 static inline void attention_query_cached(Stored* out, const Stored* q, const Stored* k, const Stored* v, size_t stride,
                                           float* p, int keys, int HS) {
     enum { WIDE = 4 * DOT_LANES };
-    float x[MAX_HEAD_SIZE], max = -INFINITY, sum = 0;
+    float x[MAX_HEAD_SIZE], max;
     for (int i = 0; i < HS; i++) { x[i] = to_float(q[i]) / sqrtf((float)HS); }
     for (int s = 0; s < keys; s += DOT_ROWS) {
         dot_products_Stored(p + s, 0, x, 0, k + s * stride, stride, 1, min_int(DOT_ROWS, keys - s), HS);
     }
-    #pragma omp simd reduction(max : max)
-    for (int s = 0; s < keys; s++) { max = p[s] > max ? p[s] : max; }
-    #pragma omp simd reduction(+ : sum)
-    for (int s = 0; s < keys; s++) {
-        p[s] = exp_fast(p[s] - max);
-        sum += p[s];
-    }
+    const float sum = attention_exponentials(p, &max, keys);
     int i = 0;
     for (; i + WIDE <= HS; i += WIDE) { cached_sums(x + i, p, v + i, stride, keys, 4); }
     for (; i + DOT_LANES <= HS; i += DOT_LANES) { cached_sums(x + i, p, v + i, stride, keys, 1); }

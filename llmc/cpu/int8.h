@@ -27,7 +27,7 @@ static inline size_t int8_weights_bytes(const TensorTable* params) {
     size_t bytes = 0;
     for (int i = 0; cpu.int8 && i < params->count; i++) {
         const Tensor* t = &params->row[i];
-        if (t->rows == 1 || t->init == INIT_POSITION) { continue; } // not an operand of a matmul
+        if (!tensor_is_operand(t)) { continue; }
         bytes += (size_t)t->layers * int8_weight_bytes((int)t->cols, (int)t->rows);
     }
     return bytes;

@@ -32,7 +32,7 @@ static inline size_t packed_weights_bytes(const TensorTable* params, bool trains
     for (int i = 0; i < params->count; i++) {
         const Tensor* t = &params->row[i];
         const int OC = (int)t->rows, C = (int)t->cols;
-        if (t->rows == 1 || t->init == INIT_POSITION) { continue; } // not an operand of a matmul
+        if (!tensor_is_operand(t)) { continue; }
         bytes += (size_t)t->layers * (packed_weight_bytes(C, OC) + (trains ? packed_weight_bytes(OC, C) : 0));
     }
     return bytes;

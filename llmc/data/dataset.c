@@ -76,7 +76,7 @@ static const Shard* dataset_shard(Dataset* d, int i, Error* err) {
 
 static size_t dataset_stride(const Dataset* d, const Shard* s) { return s->row > 0 ? s->row : (size_t)d->T; }
 
-// What dataset_open reads of a shard.
+// dataset_open reads and hashes both ends of a shard.
 enum { HASHED = 1 << 15 }; // tokens at each end; chosen
 
 typedef struct {

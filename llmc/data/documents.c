@@ -98,7 +98,7 @@ typedef struct {
     int count;
 } Batch;
 
-// What is read ahead of a source.
+// Reads ahead in a source.
 typedef struct {
     const PrepareOptions* options;
     Reader reader;
@@ -240,7 +240,7 @@ static Chunk* first_ready(const Feed* f) { return &f->ready->chunks[f->ready->or
 static size_t next_source(const Mixer* m) {
     const size_t n = m->options->num_sources, current = m->state->current;
     for (size_t i = 0; i < n; i++) { if (m->feeds[i].passed > 0 && !m->is_used_up[i]) { return i; } }
-    // Whether a document goes on shows in the next chunk.
+    // The next chunk tells whether the document goes on.
     const Feed* f = &m->feeds[current];
     if (!m->is_used_up[current] && (!has_ready(f) || first_ready(f)->at.inside_document)) { return current; }
     const size_t best = mix_choose(m->options, m->state, NULL);

@@ -20,7 +20,7 @@
 
 enum { TOKEN_HEADER_BYTES = 1024 }; // a header lies within them
 
-// Where a file has its tokens.
+// Locates the tokens of a file.
 typedef struct {
     const char* format; // for messages
     size_t num_tokens, offset;

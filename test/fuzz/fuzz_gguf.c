@@ -1,7 +1,7 @@
 // Any bytes as a GGUF file: it is refused, or all tensors that it lists can be read within its bounds.
 //     build/fuzz/fuzz_gguf -max_total_time=300 CORPUS test/golden/models
 #include "llmc/files/gguf_model.h"
-#include <sys/mman.h>
+#include "test/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -35,13 +35,6 @@ static void check(const char* path) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    static char path[64];
-    static int fd = -1;
-    if (fd < 0) {
-        fd = memfd_create("input", 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    }
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != (ssize_t)size) { fatal("%s: %s", path, strerror(errno)); }
-    check(path);
+    check(input_file(data, size));
     return 0;
 }

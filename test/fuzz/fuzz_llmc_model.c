@@ -1,7 +1,7 @@
 // Any bytes as a model file of llm.c: it is refused, or all its tensors can be read within its bounds.
 //     build/fuzz/fuzz_llmc_model -max_total_time=300 CORPUS test/golden/models
 #include "llmc/files/llmc_model.h"
-#include <sys/mman.h>
+#include "test/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -20,18 +20,12 @@ static void check(const char* path) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    static char path[64];
-    static int fd = -1;
-    if (fd < 0) {
-        fd = memfd_create("input", 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    }
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != (ssize_t)size) { fatal("%s: %s", path, strerror(errno)); }
+    const char* path = input_file(data, size);
     check(path);
     // Again with the right magic number and version: few inputs have them.
     const int32_t head[2] = {LLMC_MODEL_MAGIC, 5};
     if (size < sizeof head) { return 0; }
-    if (pwrite(fd, head, sizeof head, 0) != sizeof head) { fatal("%s: %s", path, strerror(errno)); }
+    if (pwrite(input_fd(), head, sizeof head, 0) != sizeof head) { fatal("%s: %s", path, strerror(errno)); }
     check(path);
     return 0;
 }
