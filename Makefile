@@ -249,14 +249,15 @@ $(BUILD)/compression_settings:
 #
 #   make emu                 build/emu/train_gpt2cu, optimized
 #   make emu EMU=check       build/emu-check/...: stops at wrong addresses and undefined behaviour
-#   make emu EMU=race        build/emu-race/...: reports data races
-#   make emu EMU=traffic     build/emu-traffic/...: counts the memory traffic of each kernel
+#   make emu EMU=race        build/emu-race/...: reports data races or, with EMU_TRAFFIC=FILE in the environment, counts
+#                            the memory traffic of each kernel
 #   make emu EMU=coverage    build/emu-coverage/...: counts the lines that run
 
 EMU ?= plain
 EMU_BUILD := build/emu$(if $(filter plain,$(EMU)),,-$(EMU))
 EMU_OPT_plain := -O2
 EMU_OPT_coverage := -O1
+EMU_OPT_check := -O0
 EMU_FLAGS := $(EMU_OPT_$(EMU)) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -D_GNU_SOURCE
 EMUCC       := test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS)
 # fp16's kernels are bf16's: the checking builds leave them out
@@ -353,7 +354,7 @@ $(MUTATORS): $(BUILD)/mutate_%: test/fuzz/fuzz_%.c test/fuzz/mutate.c $(FP32_GEN
 	$(CC) $(CFLAGS) -MF $@.d -I. $(LDFLAGS) $(filter %.c %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
 
 # Headers that must compile alone: as C11, and those that .cu files include as C++20 too
-PARTS       := llmc/cpu/tile_%.h llmc/cpu/dots.h llmc/cpu/encoder.h llmc/cpu/layernorm.h # of other headers
+PARTS       := llmc/cpu/tile_%.h llmc/cpu/encoder.h llmc/cpu/layernorm.h # of other headers
 HEADERS     := $(filter-out $(PARTS) llmc/cuda/attention_cudnn.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),\
                             $(wildcard llmc/*.h llmc/*/*.h data/*.h test/*.h))
 CPP_HEADERS := llmc/backend.h llmc/rng.h llmc/rounding.h $(wildcard llmc/cuda/*.h) \

@@ -6,10 +6,12 @@
 #include "llmc/cpu/residual.h"     // encoder.h, embeddings, and layernorm.h, for each type of the residual stream
 #include "llmc/cpu/gelu.h"         // GELU
 #include "llmc/cpu/matmul.h"       // linear layers, over gemm.h and tile.h
+#include "llmc/cpu/documents.h"    // documents that attention does not cross
 #include "llmc/cpu/attention.h"    // attention, plain and flash
 #include "llmc/cpu/crossentropy.h" // classifier, softmax and loss, in chunks of rows
 #include "llmc/cpu/norm.h"         // the norm of the gradient
 #include "llmc/cpu/adamw.h"        // the update
+#include "llmc/cpu/muon.h"         // the update of matrices with --optimizer muon
 #include "llmc/cpu/plan.h"         // memory that the operations take
 #include "llmc/cpu/peak.h"         // measured peaks of the processor
 

@@ -9,10 +9,12 @@
 #include "llmc/cuda/gelu.cuh"         // GELU
 #include "llmc/cuda/matmul.cuh"       // linear layers, over matmul_plain.cuh, cublaslt.cuh and fp8.cuh
 #include "llmc/cuda/tune.cuh"         // the fastest algorithm of each matmul, measured
+#include "llmc/cuda/documents.cuh"    // documents that attention does not cross
 #include "llmc/cuda/attention.cuh"    // attention: plain, flash.cuh or cuDNN
 #include "llmc/cuda/crossentropy.cuh" // classifier, softmax and loss, in chunks of rows
 #include "llmc/cuda/norm.cuh"         // sums of losses and squares
 #include "llmc/cuda/adamw.cuh"        // the update
+#include "llmc/cuda/muon.cuh"         // the update of matrices with --optimizer muon
 #include "llmc/cuda/choices.cuh"      // variants and memory of the operations
 #include "llmc/cuda/peak.cuh"         // peak speeds of the GPU
 #include "llmc/cuda/entry.cuh"        // converts the table's Stored* and Residual* to the kernels' types

@@ -18,15 +18,17 @@ static void run_choice(const GPT2* g, Choice choice) {
     const Params p = params_at(g, 0);
     const Grads dp = grads_at(g, 0);
     const Acts a = acts_at(g, 0);
+    const int *starts = gpt2_documents(g, a.starts), *ends = gpt2_documents(g, a.ends);
     if (choice == CHOICE_ATTENTION || choice == CHOICE_FLASH_FORWARD) {
-        b->attention_forward(a.atty, a.lse, a.qkv, B, T, C, g->config.num_heads);
+        b->attention_forward(a.atty, a.lse, a.qkv, starts, B, T, C, g->config.num_heads);
     }
     switch (choice) {
     case CHOICE_FLASH_FORWARD: break; // done above
     case CHOICE_ATTENTION:
     case CHOICE_FLASH_KEYS:
     case CHOICE_FLASH_QUERIES:
-        b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, B, T, C, g->config.num_heads);
+        b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, starts, ends, B, T, C,
+                              g->config.num_heads);
         break;
     case CHOICE_GELU_FORWARD: b->matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C); break;
     default:
@@ -123,7 +125,8 @@ static int choose_one(const GPT2* g, Comm* comm, Choice choice, const char* save
 // algorithms of matmuls
 
 // Queues all matmuls of a step, on random tokens, with GELU fused and apart. They run on the data of a real step.
-static void queue_matmuls(GPT2* g) {
+static void queue_matmuls(Optimizer* o) {
+    GPT2* g = o->model;
     const Backend* b = g->backend;
     const size_t n = (size_t)g->B * (size_t)g->T;
     int* batch = b->host_alloc(gpt2_batch_ints(g) * sizeof *batch, "tokens to tune on");
@@ -141,16 +144,17 @@ static void queue_matmuls(GPT2* g) {
         gpt2_forward(g, g->B, g->T, NULL);
         gpt2_backward(g, g->B, g->T, 1.0f / (float)n, NULL, NULL);
     }
+    optimizer_queue_matmuls(o);
     b->device_sync();
     b->host_free(batch);
 }
 
-static void tune_matmuls(GPT2* g, const Config* c, Comm* comm, const char* saved) {
+static void tune_matmuls(Optimizer* o, const Config* c, Comm* comm, const char* saved) {
     const double seconds = 5; // in all, chosen
-    const Backend* b = g->backend;
+    const Backend* b = o->model->backend;
     const bool is_first = !comm || comm->rank == 0;
     if (b->is_host || !strcmp(c->kernels, "plain") || (!c->tune && !saved)) { return; }
-    queue_matmuls(g);
+    queue_matmuls(o);
     if (saved) { b->matmuls_load(saved); }
     if (c->tune && is_first) {
         char* path = tune_cache_path(c->tune_cache, b->matmuls_identity());
@@ -170,12 +174,14 @@ static void tune_matmuls(GPT2* g, const Config* c, Comm* comm, const char* saved
         b->matmuls_load(lines);
         free(lines);
     }
-    gpt2_zero_grads(g);
+    gpt2_zero_grads(o->model);
 }
 
-void autotune(GPT2* g, const Config* c, Comm* comm, const char* variants, const char* matmuls) {
+void autotune(Optimizer* o, const Config* c, Comm* comm, const char* variants, const char* matmuls) {
+    const GPT2* g = o->model;
     const Backend* b = g->backend;
-    tune_matmuls(g, c, comm, matmuls);
+    tune_matmuls(o, c, comm, matmuls);
+    if (g->eot != NO_DOCUMENTS) { gpt2_embed(g, g->B, g->T, NULL); } // finds those that attention is timed with
     for (int choice = 0; choice < NUM_CHOICES; choice++) {
         const int variant = choose_one(g, comm, (Choice)choice, variants);
         b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);

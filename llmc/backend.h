@@ -42,17 +42,50 @@ typedef struct {
     bool fp8;          // matmuls of the blocks, of bf16 storage, in FP8
     bool int8;         // of a CPU: matmuls read weights in 8 bits; forward alone
     bool graph;        // replay recorded work as CUDA graphs (device_replay)
+    bool document_mask; // attention_forward and attention_backward are given documents
     const char* attention; // "flash" (this program's) or "cudnn"; NULL: the faster one
 } DeviceOptions;
 
 // Hyperparameters of one AdamW step. They lie in device memory, so that a recorded update can be replayed.
 typedef struct {
-    float lr, beta1, beta2, eps, weight_decay;
+    float lr[NUM_GROUPS], weight_decay[NUM_GROUPS];
+    bool cautious;          // decay only elements that this update shrinks anyway (Muon.cautious)
+    float beta1, beta2, eps;
     float grad_clip;        // largest global norm of the gradient; 0: do not clip
     double grad_scale;      // what the gradients are multiplied by first: 1 / the loss scale (loss_scale.h)
     int step;               // 1 for the first
     uint64_t rounding_seed; // 0: weights are the masters rounded to nearest; else rounded stochastically, by this seed
 } AdamW;
+
+// Hyperparameters of one step of Muon, in device memory as well.
+typedef struct {
+    float lr, momentum, weight_decay;
+    bool cautious;          // decay only where update * weight >= 0 (Chen et al. 2025, "Cautious Weight Decay")
+    double grad_scale;      // as in AdamW; gradients are not clipped, because the update has no length of its own
+    int step;
+    uint64_t rounding_seed;
+} Muon;
+
+// All settings of one update, which lie in device memory as one.
+typedef struct {
+    AdamW adamw;
+    Muon muon;
+} Hyper;
+
+// The Newton-Schulz steps of muon_update, and a, b, c of their polynomial a x + b x^3 + c x^5 of the singular values.
+enum { MUON_STEPS = 5 };
+#define MUON_A 3.4445f
+#define MUON_B (-4.7750f)
+#define MUON_C 2.0315f
+
+// A matrix (rows,cols) that Muon updates: whole rows of a tensor, one behind another in memory. Pointers are to its
+// first element, which is element `begin` of the table's layout (for stochastic rounding).
+typedef struct {
+    Stored* params;
+    float *masters, *m; // m: the momentum
+    const float* grads;
+    size_t begin;
+} MuonMatrix;
 
 // Operations that a device can do in several variants (autotune.h times them).
 typedef enum {
@@ -70,9 +103,10 @@ enum { KERNELS_TEXT = 192 }; // longest text of Backend.device_kernels
 // An algorithm of the library for a matmul out (rows,cols) = a (rows,depth) @ b (depth,cols), and the choice that was
 // made (cuda/tune.cuh).
 typedef struct {
+    int batch; // matmuls of this shape in one call
     int rows, cols, depth;
     bool a_transposed, b_transposed, is_fp8;
-    const char* fusion; // "bias" for instance; "": none
+    const char* fusion; // "bias" for instance, "a matrix" that is added; "": none
     bool is_apart;      // kernels of their own are faster than this fusion: no algorithm of it runs
     int count, chosen;  // algorithms that the library offers; the one in use
     double seconds;     // the shortest run; INFINITY: not measured, or it failed
@@ -150,10 +184,17 @@ typedef struct Backend {
 
     // Causal attention of NH heads: qkv (B,T,3,NH,C/NH) -> out (B,T,C). Backward needs the log-sum-exp of the scores,
     // lse (B,NH,T), besides qkv and out: nothing of size T*T is kept (Dao et al. 2022, FlashAttention). delta (B,NH,T)
-    // is scratch, for the sums of dout * out over each head.
-    void (*attention_forward)(Stored* out, float* lse, const Stored* qkv, int B, int T, int C, int NH);
+    // is scratch, for the sums of dout * out over each head. starts and ends (B,T) are those of document_bounds(): a
+    // query at t attends to the positions starts[t] .. t. NULL, both: it attends to 0 .. t.
+    void (*attention_forward)(Stored* out, float* lse, const Stored* qkv, const int* starts, int B, int T, int C,
+                              int NH);
     void (*attention_backward)(Stored* dqkv, float* delta, const Stored* dout, const Stored* out, const float* lse,
-                               const Stored* qkv, int B, int T, int C, int NH);
+                               const Stored* qkv, const int* starts, const int* ends, int B, int T, int C, int NH);
+
+    // Finds the documents in tokens (B,T). One begins at the first position of each sequence and at each token `eot`.
+    // starts (B,T): the first position of a position's own document; ends (B,T): one past its last. Positions count
+    // from the beginning of the sequence.
+    void (*document_bounds)(int* starts, int* ends, const int* tokens, int eot, int B, int T);
 
     // For generation: T new positions that follow `past` earlier ones. cache (B,capacity,2,C) holds keys and values of
     // the earlier ones; those of the new ones are appended. past + T <= capacity. T = 1 is one decoding step.
@@ -189,13 +230,33 @@ typedef struct Backend {
     void (*norm_squared)(double* out, const float* x, size_t n);
 
     // Decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2) with bias correction, for the elements [begin,
-    // end) of the table's layout; the five pointers are to element `begin`. Only matrices decay. *grad_norm_squared is
-    // the squared global norm of the gradients: if it is not finite, nothing changes. The gradients are multiplied
-    // by grad_scale and, if their norm then exceeds grad_clip, scaled down to it. params become the masters rounded to
-    // Stored; in fp32 masters may be params. Call params_changed() afterwards.
+    // end) of the table's layout; the five pointers are to element `begin`. lr and decay are those of each tensor's
+    // group (tensor_group); with `cautious` an element whose sign differs from that of its update does not decay.
+    // *grad_norm_squared is the squared global norm of the gradients: if it is not finite, nothing changes. The
+    // gradients are multiplied by grad_scale and, if their norm then exceeds grad_clip, scaled down to it. params
+    // become the masters rounded to Stored; in fp32 masters may be params. Call params_changed() afterwards.
     void (*adamw_update)(Stored* params, float* masters, float* m, float* v, const float* grads,
                          const double* grad_norm_squared, const AdamW* hyper, const TensorTable* table, size_t begin,
                          size_t end);
+
+    // Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks") with Nesterov momentum, for
+    // `count` matrices of one shape. The list lies in host memory and is read before the call returns. For each, with
+    // g = grad_scale * grads and mu = momentum:
+    //
+    //   m = mu m + (1 - mu) g,  u = (1 - mu) g + mu m
+    //   X = u / (||u||_F + 1e-7), transposed if rows > cols
+    //   MUON_STEPS times: A = X X^T,  B = MUON_B A + MUON_C A A,  X = MUON_A X + B X
+    //   masters -= lr (sqrt(max(1, rows/cols)) X + weight_decay masters)      X transposed back
+    //
+    // These Newton-Schulz steps move all singular values of X near 1. X, A and B are Stored; sums are float. With
+    // `cautious`, elements where X and masters differ in sign do not decay. As adamw_update: nothing changes if
+    // *grad_norm_squared is not finite, params become the masters rounded, masters may be params in fp32,
+    // params_changed() follows. scratch: muon_bytes() of device memory. A backend may take the matrices in turn or
+    // several at a time: one matrix's result does not depend on the others in the list.
+    void (*muon_update)(const MuonMatrix* matrices, int count, int rows, int cols, const double* grad_norm_squared,
+                        const Muon* hyper, void* scratch);
+    // Returns the bytes of scratch for a list of `count` matrices; bounded for a long list, 0 for an empty one.
+    size_t (*muon_bytes)(int count, int rows, int cols);
 
     // params (n) = masters rounded to Stored, after masters were loaded. Call params_changed() afterwards.
     void (*params_round)(Stored* params, const float* masters, size_t n);
@@ -313,16 +374,17 @@ typedef struct Backend {
     _(encoder_forward), _(encoder_backward), _(layernorm_forward), _(residual_layernorm_forward),             \
     _(layernorm_backward)
 #define BACKEND_FUNCTIONS(_)                                                                                  \
-    _(matmul_forward), _(matmul_gelu_forward), _(matmul_backward), _(matmul_gelu_backward), _(gelu_forward),  \
-    _(attention_forward), _(attention_backward), _(attention_cached), _(classifier_chunk),                    \
-    _(classifier_loss), _(classifier_backward), _(classifier_logits), _(loss_add), _(norm_squared),           \
-    _(adamw_update), _(params_round), _(params_changed), _(operations_bytes), _(variant_name),                \
-    _(choose_variant), _(matmuls_watch), _(matmuls_tune), _(matmuls_save), _(matmuls_load),                   \
-    _(matmuls_identity), _(matmul_facts), _(device_exists), _(device_lacks), _(device_open), _(device_name),  \
-    _(device_identity), _(device_threads), _(device_kernels), _(device_timer_start), _(device_timer_stop),    \
-    _(device_peak_flops), _(device_matmul_flops), _(device_kernel_flops), _(device_copy_bandwidth),           \
-    _(device_alloc), _(device_free), _(device_memory_available), _(device_memory_usable), _(host_alloc),      \
-    _(host_free), _(device_zero), _(device_copy), _(device_copy_in), _(device_copy_out), _(device_upload),    \
+    _(matmul_forward), _(matmul_gelu_forward), _(matmul_backward), _(matmul_gelu_backward),                   \
+    _(gelu_forward), _(attention_forward), _(attention_backward), _(document_bounds), _(attention_cached),    \
+    _(classifier_chunk), _(classifier_loss), _(classifier_backward), _(classifier_logits), _(loss_add),       \
+    _(norm_squared), _(adamw_update), _(muon_update), _(muon_bytes), _(params_round), _(params_changed),      \
+    _(operations_bytes), _(variant_name), _(choose_variant), _(matmuls_watch), _(matmuls_tune),               \
+    _(matmuls_save), _(matmuls_load), _(matmuls_identity), _(matmul_facts), _(device_exists),                 \
+    _(device_lacks), _(device_open), _(device_name), _(device_identity), _(device_threads),                   \
+    _(device_kernels), _(device_timer_start), _(device_timer_stop), _(device_peak_flops),                     \
+    _(device_matmul_flops), _(device_kernel_flops), _(device_copy_bandwidth), _(device_alloc),                \
+    _(device_free), _(device_memory_available), _(device_memory_usable), _(host_alloc), _(host_free),         \
+    _(device_zero), _(device_copy), _(device_copy_in), _(device_copy_out), _(device_upload),                  \
     _(device_send), _(device_fetch), _(device_sync), _(device_replay), _(device_forget),                      \
     _(device_range_push), _(device_range_pop)
 

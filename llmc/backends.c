@@ -59,7 +59,7 @@ const Backend* find_cpu_backend(const char* storage, const char* cpu) {
 }
 
 const char* storage_of_dtype(const char* dtype) {
-    return is_one_of(dtype, "tf32|int8") ? "fp32" : !strcmp(dtype, "fp8") ? "bf16" : dtype;
+    return !strcmp(dtype, "tf32") ? "fp32" : is_one_of(dtype, "fp8|int8") ? "bf16" : dtype;
 }
 
 // Returns the storage type of --dtype auto on GPUs. Without a GPU (`info`, `bench predict`) that is bf16.

@@ -7,7 +7,7 @@ static struct {
     void* context;
 } fatal_listener;
 
-bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...) {
+bool ATTR_PRINTF(2, 3) (fail)(Error* err, const char* fmt, ...) {
     va_list args;
     va_start(args, fmt);
     vsnprintf(err->text, sizeof err->text, fmt, args);
@@ -18,7 +18,7 @@ bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...) {
 
 static bool is_absent(int error) { return error == ENOENT || error == ENOTDIR; }
 
-bool fail_system(Error* err, const char* path, const char* cannot_do) {
+bool (fail_system)(Error* err, const char* path, const char* cannot_do) {
     const int error = errno;
     fail(err, "%s: cannot %s: %s", path, cannot_do, strerror(error));
     err->is_unknown = !is_absent(error);
@@ -199,6 +199,15 @@ bool path_exists(const char* path) {
     if (access(path, F_OK) == 0) { return true; }
     if (!is_absent(errno)) { fatal("%s: cannot look at it: %s", path, strerror(errno)); }
     return false;
+}
+
+bool path_is_entry_of(const char* path, const char* folder) {
+    char *above = format("%s/..", path), *a = realpath(above, NULL), *b = realpath(folder, NULL);
+    const bool same = a && b && !strcmp(a, b);
+    free(above);
+    free(a);
+    free(b);
+    return same;
 }
 
 bool is_directory(const char* path) {

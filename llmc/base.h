@@ -6,6 +6,7 @@
 #pragma once
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -76,6 +77,11 @@ bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...);
 // The same for a system call that failed: "PATH: cannot DO: the reason in errno". Sets is_unknown unless the reason is
 // that there is no such file.
 bool fail_system(Error* err, const char* path, const char* cannot_do);
+
+#ifdef __clang_analyzer__ // sees one file at a time: it learns here what they return
+#define fail(...) ((fail)(__VA_ARGS__), false)
+#define fail_system(...) ((fail_system)(__VA_ARGS__), false)
+#endif
 
 // Lets rank 0 report an error that all ranks share: other ranks wait here for half a second, in which their launcher
 // ends them, before they report it too. (A rank that waits longer would look like a hanging one.)
@@ -176,6 +182,9 @@ size_t utf8_decode(const void* text, const void* end, uint32_t* code_point);
 // cannot be seen now must not be taken for absent.
 bool path_exists(const char* path);
 bool is_directory(const char* path);
+
+// Returns true if both exist and `path` is an entry of `folder`.
+bool path_is_entry_of(const char* path, const char* folder);
 
 // Opens a file for reading and sets its size, which may be NULL; returns its descriptor, -1 on failure. Refuses what is
 // no regular file: a named pipe would keep the program waiting.

@@ -32,7 +32,7 @@ char* weights_folder(const Config* c) {
 }
 
 void take_data_options(Config* c, const char* folder) {
-    static const char* const names[] = {"tokenizer", "val_data", "data_format", "seq_len"};
+    static const char* const names[] = {"tokenizer", "val_data", "data_format", "seq_len", "document_mask"};
     Error err;
     json_t* state = folder ? folder_state(folder) : NULL;
     json_t *options = json_object_get(state, "options"), *taken = json_object();
@@ -118,6 +118,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     const char* what = folder ? folder : "random weights";
     take_data_options(c, folder);
     take_folder_tokenizer(c, folder);
+    if (scores) { c->document_mask = 0; } // a row of a test set is one document
     check_same_run(comm, c, NULL);
     open_device(b, c, dtype, comm);
     if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
@@ -128,13 +129,15 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     if (c->stride > plan.T) {
         usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);
     }
-    const bool has_tokenizer = scores && open_tokenizer(&tokenizer, c, &plan.shape, folder);
+    const bool needs_tokenizer = scores || c->document_mask;
+    const bool has_tokenizer = needs_tokenizer && open_tokenizer(&tokenizer, c, &plan.shape, folder);
     if (scores) { sets = open_scored_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
     else if (!dataset_open(&data, "--val_data", c->val_data, c->data_format, plan.T, plan.shape.vocab_size, &err)) {
         fatal("%s", err.text);
     }
     check_same_data(comm, 0, scores ? 0 : data.hash, test_sets_hash(sets, num_sets));
     open_model(&g, &plan, c, comm, folder);
+    g.eot = documents_eot(c, has_tokenizer ? &tokenizer : NULL);
     check_same_weights(&g, comm);
     const int status = scores ? eval_test_sets(&g, sets, num_sets, comm, what)
                               : eval_val_data(c, &g, &data, comm, what);

@@ -89,7 +89,8 @@ const Command COMMANDS[NUM_COMMANDS] = {
                    "info FILE: describe and verify a file of weights"},
     {"check", CHECK, "compare every kernel and ten training steps with the CPU's, in the shapes and precision given"},
     {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its "
-                     "limit; bench plans: the algorithms of each matmul on a GPU; bench predict GPU: a step there, "
+                     "limit; bench peers: a step beside PyTorch's; bench plans: the algorithms of each matmul on a "
+                     "GPU; bench predict GPU: a step there, predicted; bench presets: the cost of each --preset, "
                      "predicted; bench data: the data loader's speed; bench comm: collectives; bench scale: a step on "
                      "many GPUs, predicted"},
     {"export", EXPORT, "write the weights of --init for other programs to --out: export hf (a Hugging Face folder), "
@@ -169,6 +170,7 @@ json_t* config_to_json(const Config* c) {
         const void* field = (const char*)c + o->offset;
         json_t* value = o->type == TYPE_INT    ? json_integer(*(const long long*)field)
                         : o->type == TYPE_FLAG ? json_boolean(*(const int*)field)
+                        : option_is_word(o, field) ? json_string(o->word)
                         : o->type == TYPE_REAL ? json_real(*(const double*)field)
                                                : json_string(*(const Text*)field);
         json_object_set_new(object, o->name, value ? value : json_string(""));

@@ -25,7 +25,7 @@ enum {
     TEXT(init, "random", MODEL_COMMANDS | EXPORT,                                                                     \
          "initial weights: random, or a Hugging Face folder, a checkpoint, llm.c's model.bin or a .gguf (the model is"\
          " then read from it)")                                                                                       \
-    REAL(wpe_std, 0.02, 0, 10, TRAIN | INFO,                                                                          \
+    REAL(wpe_std, 0.02, 0, 10, NULL, TRAIN | INFO,                                                                    \
          "standard deviation of the initial position embedding (OpenAI's code has 0.01)")                             \
     CHOICE(init_out, "normal", "normal|zero", TRAIN | INFO,                                                           \
            "initial output projections of attention and MLP: normal (1/sqrt(2L) of the others' deviation), or zero")  \
@@ -33,7 +33,7 @@ enum {
          "of the initial weights, of the order of the data and of samples")                                           \
     TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE | EXPORT,                                              \
          "gpt2 (built in), bytes, none (token ids only), or a tokenizer file or folder; with --init: its own")        \
-    TEXT(preset, "", TRAIN | INFO, "published settings by name: gpt2:124m..1558m, gpt3:125m..13b")                    \
+    TEXT(preset, "", TRAIN | INFO, "settings by name: gpt2:124m..1558m, fast: and muon: likewise, gpt3:125m..13b")     \
     GROUP("data")                                                                                                     \
     TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO | BENCH,                                                \
          "token shards to train on (a pattern, in quotation marks)")                                                  \
@@ -50,26 +50,26 @@ enum {
          "tokens in an optimizer step, over all micro-batches and processes")                                         \
     TEXT(batch_ramp, "", TRAIN | INFO,                                                                                \
          "START:TOKENS: begin with START tokens a step and double to the total batch over TOKENS tokens")             \
+    TEXT(seq_ramp, "", TRAIN | INFO,                                                                                  \
+         "START:TOKENS: begin with sequences of START tokens and double to --seq_len over TOKENS tokens")             \
     FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch")                      \
     FLAG(overfit, 0, TRAIN, "train on the first batch for ever")                                                      \
+    FLAG(document_mask, 0, TRAIN | EVAL,                                                                              \
+         "attention sees no earlier document of a window; eval: as the checkpoint was trained")                       \
     GROUP("schedule")                                                                                                 \
     INT(max_steps, -1, -1, HUGE_COUNT, NULL, TRAIN | BENCH | CHECK,                                                   \
          "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch")                       \
-    REAL(lr, 3e-4, 0, 1e3, TRAIN, "peak learning rate")                                                               \
-    REAL(min_lr_frac, 0.1, 0, 1, TRAIN, "learning rate at the end, as a fraction of the peak")                        \
+    REAL(lr, 3e-4, 0, 1e3, NULL, TRAIN, "peak learning rate")                                                         \
+    REAL(min_lr_frac, 0.1, 0, 1, NULL, TRAIN, "learning rate at the end, as a fraction of the peak")                  \
     INT(warmup_steps, 0, 0, HUGE_COUNT, NULL, TRAIN, "steps of linear warm-up")                                       \
     CHOICE(schedule, "cosine", "cosine|linear|constant|wsd", TRAIN, "of the learning rate after the warm-up")         \
-    REAL(decay_frac, 0.2, 0, 1, TRAIN, "with --schedule wsd: the part of the run, at its end, in which the rate falls")\
+    REAL(decay_frac, 0.2, 0, 1, NULL, TRAIN,                                                                          \
+         "with --schedule wsd: the part of the run, at its end, in which the rate falls")                             \
     CHOICE(decay_shape, "1-sqrt", "1-sqrt|linear", TRAIN, "with --schedule wsd: how it falls")                        \
     FLAG(ramp_lr, 0, TRAIN, "with --batch_ramp: multiply the rate by the square root of the batch over the full one") \
-    REAL(weight_decay, 0.1, 0, 1e3, TRAIN, "decoupled decay, of matrices only")                                       \
-    REAL(beta1, 0.9, 0, 0.999999, TRAIN, "AdamW")                                                                     \
-    REAL(beta2, 0.95, 0, 0.999999, TRAIN, "AdamW")                                                                    \
-    REAL(eps, 1e-8, 1e-30, 1, TRAIN, "AdamW")                                                                         \
-    REAL(grad_clip, 1.0, 0, 1e9, TRAIN, "largest global norm of the gradient; 0: do not clip")                        \
-    REAL(skip_loss_z, 0, 0, 1e9, TRAIN,                                                                               \
+    REAL(skip_loss_z, 0, 0, 1e9, NULL, TRAIN,                                                                         \
          "skip the update when the loss is this many standard deviations high; 0: never")                             \
-    REAL(skip_norm_z, 0, 0, 1e9, TRAIN, "the same for the gradient's norm")                                           \
+    REAL(skip_norm_z, 0, 0, 1e9, NULL, TRAIN, "the same for the gradient's norm")                                     \
     TEXT(on_spike, "skip", TRAIN,                                                                                     \
          "after such a step, or one that is not finite: skip its update, stop, or rewind:N: go back to the last good" \
          " checkpoint and leave out the next N steps of data, at least those up to that step")                        \
@@ -80,6 +80,27 @@ enum {
          " (the update is skipped), doubled after a while; auto: dynamic with fp16, else off")                        \
     INT(loss_scale_every, 2000, 1, HUGE_COUNT, NULL, TRAIN,                                                           \
         "steps without overflow after which a dynamic loss scale doubles")                                            \
+    GROUP("optimizer")                                                                                                \
+    CHOICE(optimizer, "adamw", "adamw|muon", TRAIN | INFO | BENCH,                                                    \
+           "muon: orthogonal updates for the weights of the blocks' linear layers (Jordan et al. 2024), AdamW for the"\
+           " rest")                                                                                                   \
+    REAL(embedding_lr, auto, 0, 1e3, "auto", TRAIN, "peak learning rate of the embeddings; auto: --lr")               \
+    REAL(matrix_lr, auto, 0, 1e3, "auto", TRAIN, "of the blocks' matrices; auto: --lr, or 0.02 with muon")            \
+    REAL(vector_lr, auto, 0, 1e3, "auto", TRAIN, "of biases and layernorms; auto: --lr")                              \
+    REAL(weight_decay, 0.1, 0, 1e3, NULL, TRAIN, "decoupled decay of AdamW's matrices (Muon: --matrix_decay)")         \
+    REAL(matrix_decay, auto, 0, 1e3, "auto", TRAIN,                                                                   \
+         "decay of the blocks' matrices; auto: --weight_decay, or 0.01 with muon")                                    \
+    FLAG(decay_embeddings, 1, TRAIN, "--weight_decay applies to the embeddings too")                                  \
+    FLAG(cautious_decay, 0, TRAIN, "decay only elements that the update makes smaller anyway")                        \
+    REAL(beta1, 0.9, 0, 0.999999, NULL, TRAIN, "AdamW")                                                               \
+    REAL(beta2, 0.95, 0, 0.999999, NULL, TRAIN, "AdamW")                                                              \
+    REAL(eps, 1e-8, 1e-30, 1, NULL, TRAIN, "AdamW")                                                                   \
+    REAL(momentum, 0.95, 0, 0.999999, NULL, TRAIN, "Muon")                                                            \
+    TEXT(momentum_warmup, "auto", TRAIN,                                                                              \
+         "STEPS:START: Muon's momentum rises from START in the first steps; auto: 300:0.85; none")                    \
+    TEXT(momentum_cooldown, "none", TRAIN, "STEPS:END: it falls to END in the last steps; none")                      \
+    REAL(grad_clip, auto, 0, 1e9, "auto", TRAIN,                                                                      \
+         "largest global norm of the gradient; 0: do not clip; auto: 1, or 0 with muon (it clips AdamW's part alone)")\
     GROUP("speed")                                                                                                    \
     CHOICE(dtype, "auto", "auto|fp32|tf32|bf16|fp16|fp8|int8", MODEL_COMMANDS,                                        \
          "precision of activations, weights and matmuls; fp16: more digits than bf16, but none beyond 65504;"         \
@@ -118,9 +139,9 @@ enum {
     CHOICE(zero, "0", "0|1", TRAIN | INFO, "1: shard master weights and moments over the processes (ZeRO-1)")         \
     FLAG(nvls, 0, TRAIN | EVAL | BENCH,                                                                               \
          "on GPUs: let NVSwitches add up (NCCL's NVLS): faster, but a run does not repeat its bits")                  \
-    REAL(connect_timeout, 300, 0.1, 1e6, TRAIN | EVAL | BENCH,                                                        \
+    REAL(connect_timeout, 300, 0.1, 1e6, NULL, TRAIN | EVAL | BENCH,                                                  \
          "seconds to wait for the other processes at the start")                                                      \
-    REAL(comm_timeout, 120, 0.1, 1e6, TRAIN | EVAL | BENCH,                                                           \
+    REAL(comm_timeout, 120, 0.1, 1e6, NULL, TRAIN | EVAL | BENCH,                                                     \
          "seconds of silence of another process after which the run ends")                                            \
     INT(ranks_every, 100, 0, HUGE_COUNT, NULL, TRAIN,                                                                 \
          "with several processes: steps between comparisons of their times; 0: never")                                \
@@ -155,15 +176,16 @@ enum {
     FLAG(json, 0, GENERATE, "print each text as a line of JSON")                                                      \
     CHOICE(interactive, "auto", "auto|0|1", GENERATE,                                                                 \
          "read prompts from standard input, line by line; auto: if that is a terminal and no prompt is given")        \
-    REAL(temperature, 1.0, 0, 100, TRAIN | GENERATE, "of sampling; 0: always the likeliest token")                    \
+    REAL(temperature, 1.0, 0, 100, NULL, TRAIN | GENERATE, "of sampling; 0: always the likeliest token")              \
     INT(top_k, 50, 0, 1e9, NULL, TRAIN | GENERATE, "sample among the k likeliest tokens; 0: all")                     \
-    REAL(top_p, 1.0, 0, 1, TRAIN | GENERATE, "sample among the likeliest tokens that hold this much probability")     \
-    REAL(max_time, 0, 0, 1e6, TRAIN, "hours after which the run saves and ends; 0: no limit")                         \
+    REAL(top_p, 1.0, 0, 1, NULL, TRAIN | GENERATE, "sample among the likeliest tokens that hold this much probability")\
+    REAL(max_time, 0, 0, 1e6, NULL, TRAIN, "hours after which the run saves and ends; 0: no limit")                   \
     INT(save_every, 1000, 0, HUGE_COUNT, NULL, TRAIN,                                                                 \
          "steps between checkpoints (and one after the last step); 0: none")                                          \
     INT(keep, 3, 0, 1e9, NULL, TRAIN, "newest checkpoints kept; 0: all")                                              \
     INT(keep_every, 0, 0, HUGE_COUNT, NULL, TRAIN, "keep those of steps that this divides too; 0: none")              \
     FLAG(keep_best, 1, TRAIN, "keep the one of the lowest validation loss too")                                       \
+    FLAG(done_file, 0, TRAIN, "leave an empty file OUT/DONE_%08d after the last step, as llm.c's scripts expect")      \
     CHOICE(save_async, "auto", "auto|0|1", TRAIN,                                                                     \
          "write a checkpoint while training goes on, from a copy in host memory; auto: if there is room for it")      \
     INT(save_retries, 3, 0, 1e9, NULL, TRAIN, "saves that may fail in a row, each tried again after the next step")   \
@@ -174,15 +196,18 @@ enum {
          "in a terminal: a panel of curves, speed, cost, memory and the GPU's state in place of step lines")          \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                          \
     INT(histogram_every, 0, 0, HUGE_COUNT, NULL, TRAIN,                                                               \
-         "with --tensorboard: steps between histograms of weights and gradients; 0: never")                           \
-    REAL(price, 0, 0, 1e9, TRAIN | BENCH,                                                                             \
+         "with --tensorboard: steps between histograms of weights, gradients, activations; 0: never")                 \
+    REAL(price, 0, 0, 1e9, NULL, TRAIN | BENCH,                                                                       \
          "of this machine per hour, to print the cost of the run (bench scale: of a GPU)")                            \
     GROUP("bench scale")                                                                                              \
     TEXT(link, "", BENCH,                                                                                             \
          "what connects the GPUs, if not measured: 300GB/s:5us, or 8x300GB/s:5us,50GB/s:15us: 8 in a machine, "       \
          "then between machines")                                                                                     \
-    REAL(step_ms, 0, 0, 1e9, BENCH, "time of a step of --total_batch_size tokens on one GPU, if not measured")        \
-    REAL(update_ms, 0, 0, 1e9, BENCH, "the part of --step_ms that the update takes")                                  \
+    REAL(step_ms, 0, 0, 1e9, NULL, BENCH, "time of a step of --total_batch_size tokens on one GPU, if not measured")  \
+    REAL(update_ms, 0, 0, 1e9, NULL, BENCH, "the part of --step_ms that the update takes")                            \
+    GROUP("bench peers")                                                                                               \
+    TEXT(python, "", BENCH, "a Python with torch and transformers, which trains in turn with this program")            \
+    TEXT(llmc, "", BENCH, "folder of a built llm.c, whose CPU trainer takes its turn too (fp32, B 4, T 64)")           \
     GROUP("export")                                                                                                   \
     CHOICE(export_dtype, "f32", "f32|bf16|f16|q8_0|q4_0", EXPORT, "type of the weights that are written")             \
     FLAG(overwrite, 0, EXPORT, "replace the file --out")                                                              \

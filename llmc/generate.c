@@ -185,6 +185,7 @@ static void set_logprobs(NextToken* token, const float* logits, int V, int alter
     candidates_select(candidates, min_int(alternatives, V), V);
     const double max = candidates[0].logit;
     for (int v = 0; v < V; v++) { sum += exp(logits[v] - max); }
+    // cppcheck-suppress invalidFunctionArg ; the largest logit adds 1 to the sum
     const double normalizer = max + log(sum);
     for (int i = 0; i < min_int(alternatives, V); i++) {
         candidates[i].logit = (float)(candidates[i].logit - normalizer);

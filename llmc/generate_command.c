@@ -135,6 +135,7 @@ int generate_command(const Config* asked, const Backend* b, const char* dtype) {
     Session s = {.config = c, .weights = folder ? folder : "random weights"};
     take_data_options(c, folder);
     take_folder_tokenizer(c, folder);
+    c->document_mask = 0; // a text is one document
     open_device(b, c, dtype, &alone);
     if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
     if (!open_tokenizer(&s.tokenizer, c, &plan.shape, folder)) {

@@ -8,6 +8,7 @@
     {.name = #field, .unit = 1, .repeat = when, .rows = (size_t)(num_rows), .cols = (size_t)(num_cols),    \
      .used_rows = (size_t)(used), .init = first, .layout = file, .file_name = hf_name},
 #define BYTES_OF_float sizeof(float)
+#define BYTES_OF_int sizeof(int)
 #define BYTES_OF_Stored b->element_bytes
 #define BYTES_OF_Residual b->residual_bytes
 #define ACT_ROW(type, field, when, num_rows, num_cols)                                                     \
@@ -38,6 +39,7 @@ void gpt2_layout(GPT2* g, const Backend* backend, const GPT2Config* config, int 
     g->B = B;
     g->T = T;
     g->keep = keep;
+    g->eot = NO_DOCUMENTS;
     g->params_table = gpt2_params_table(config, shards);
     g->acts_table = gpt2_acts_table(backend, config, B, T, keep);
 }
@@ -208,7 +210,7 @@ static void gpt2_block_forward(const GPT2* g, int l, int B, int T, KVCache* cach
     const Acts a = acts_at(g, l);
     b->matmul_forward(a.qkv, a.ln1, p.qkvw, p.qkvb, N, C, 3 * C);
     if (cache) { gpt2_attention_cached(g, l, B, T, cache); }
-    else { b->attention_forward(a.atty, a.lse, a.qkv, B, T, C, NH); }
+    else { b->attention_forward(a.atty, a.lse, a.qkv, gpt2_documents(g, a.starts), B, T, C, NH); }
     b->matmul_forward(a.proj, a.atty, p.attprojw, p.attprojb, N, C, C);
     b->residual_layernorm_forward(a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, a.residual1, a.proj, p.ln2w, p.ln2b, N,
                                   C);
@@ -220,6 +222,7 @@ void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache) {
     const int N = B * T, C = g->config.channels;
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
+    if (g->eot != NO_DOCUMENTS && !cache) { b->document_bounds(a.starts, a.ends, g->tokens, g->eot, B, T); }
     for (int row = 0, n; row < B; row += n) {
         const size_t first = (size_t)row * (size_t)T;
         const int past = cache ? cache->length[kv_cache_slot(cache, row)] : 0;
@@ -303,7 +306,8 @@ static void gpt2_block_backward(GPT2* g, int l, int B, int T, Residual* d, Store
     b->matmul_backward(a.dbtc, dp.fcw, dp.fcb, a.dbt4c, a.ln2, p.fcw, N, C, 4 * C);
     b->layernorm_backward(d, dx, dp.ln2w, dp.ln2b, a.dbtc, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd, N, C);
     b->matmul_backward(a.dbtc, dp.attprojw, dp.attprojb, dx, a.atty, p.attprojw, N, C, C);
-    b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, B, T, C, NH);
+    b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, gpt2_documents(g, a.starts),
+                          gpt2_documents(g, a.ends), B, T, C, NH);
     b->matmul_backward(a.dbtc, dp.qkvw, dp.qkvb, a.dbt4c, a.ln1, p.qkvw, N, C, 3 * C);
     b->layernorm_backward(d, dx, dp.ln1w, dp.ln1b, a.dbtc, a.residual1, p.ln1w, a.ln1_mean, a.ln1_rstd, N, C);
     b->device_range_pop();
@@ -339,17 +343,18 @@ typedef struct {
     GPT2* g;
     int* batch;
     float dloss;
+    int B, T;
 } MicroStep;
 
 static void micro_step_work(const void* arguments) {
     const MicroStep* s = arguments;
-    gpt2_forward(s->g, s->g->B, s->g->T, NULL);
-    gpt2_backward(s->g, s->g->B, s->g->T, s->dloss, NULL, NULL);
+    gpt2_forward(s->g, s->B, s->T, NULL);
+    gpt2_backward(s->g, s->B, s->T, s->dloss, NULL, NULL);
 }
 
 void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context) {
     const Backend* b = g->backend;
-    if (ready || B != g->B || T != g->T) {
+    if (ready || B * T != g->B * g->T) {
         gpt2_forward(g, B, T, NULL);
         gpt2_backward(g, B, T, dloss, ready, context);
         return;
@@ -359,10 +364,12 @@ void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void*
     step.g = g;
     step.batch = g->tokens;
     step.dloss = dloss;
+    step.B = B;
+    step.T = T;
     b->device_replay(&g->micro_step, "micro-step", micro_step_work, &step, sizeof step);
 }
 
-double gpt2_flops_per_token(const GPT2* g) {
+double gpt2_flops_per_token(const GPT2* g, int T) {
     const GPT2Config* m = &g->config;
-    return 6.0 * (double)g->params_table.size + 6.0 * m->num_layers * (double)m->channels * (double)g->T;
+    return 6.0 * (double)g->params_table.size + 6.0 * m->num_layers * (double)m->channels * T;
 }

@@ -11,9 +11,10 @@
 #include "models.h"
 #include "tensors.h"
 
-// Every parameter in memory order: field, once or for each layer, rows, columns, rows in use, initial value, layout and
-// name in a Hugging Face file. Two-dimensional parameters decay. Sizes, files, reports and views
-// follow from this list. Matrices of linear layers lie (out, in); Hugging Face's Conv1D has them (in, out).
+// Every parameter: field, once or for each layer, rows, columns, rows in use, initial value, layout and name in a
+// Hugging Face file. Two-dimensional parameters decay. Sizes, files, reports and views follow from this list. (In
+// memory the vectors of a layer come before its matrices: tensors.h.) Matrices of linear layers lie (out, in); Hugging
+// Face's Conv1D has them (in, out).
 #define GPT2_PARAMS(_)                                                                           \
     _(wte,      ONCE, Vp,    C,     V,     INIT_NORMAL,   AS_IS,      "wte.weight")              \
     _(wpe,      ONCE, maxT,  C,     maxT,  INIT_POSITION, AS_IS,      "wpe.weight")              \
@@ -57,6 +58,8 @@
     _(float,    lnf_rstd,         ONCE,      1,              N)                                                  \
     _(Stored,   logits,           ONCE,      chunk,          Vp)     /* scratch of the classifier */             \
     _(float,    losses,           ONCE,      1,              N)                                                  \
+    _(int,      starts,           ONCE,      B,              T)      /* of documents (GPT2.eot) */               \
+    _(int,      ends,             ONCE,      B,              T)                                                  \
     _(Residual, dresidual,        ONCE,      train * N,      C)                                                  \
     _(Stored,   dresidual_stored, ONCE,      rounded * N,    C)                                                  \
     _(Stored,   dbtc,             ONCE,      train * N,      C)      /* scratch of backward */                   \
@@ -91,11 +94,14 @@ typedef struct {
 // (optimizer.c).
 enum { SUM_LOSS, SUM_STOP, SUM_SAVE, SUM_SLOW, SUM_NORM, NUM_SUMS };
 
+enum { NO_DOCUMENTS = -1 }; // a GPT2.eot that no token is
+
 typedef struct {
     const Backend* backend;
     GPT2Config config;
-    int B, T; // the largest micro-batch that memory is laid out for
+    int B, T; // memory is laid out for micro-batches of up to B*T tokens
     Keep keep;
+    int eot; // the first token of each document, which attention does not leave; NO_DOCUMENTS after gpt2_layout()
     TensorTable params_table, acts_table;
     // device memory
     Stored* params;
@@ -153,6 +159,11 @@ Params params_at(const GPT2* g, int layer);
 Grads grads_at(const GPT2* g, int layer);
 Acts acts_at(const GPT2* g, int layer);
 
+// Returns acts.starts or acts.ends as attention takes them: NULL if it does not stop at documents.
+static inline const int* gpt2_documents(const GPT2* g, const int* bounds) {
+    return g->eot == NO_DOCUMENTS ? NULL : bounds;
+}
+
 // Returns the number of ints in the largest batch: tokens, targets and order, B*T each.
 size_t gpt2_batch_ints(const GPT2* g);
 
@@ -164,6 +175,7 @@ void gpt2_upload(GPT2* g, const int* batch, size_t n);
 // forward
 
 // Computes the residual stream that enters block 0, and its layernorm, from g->tokens (B,T). cache: as gpt2_forward's.
+// Without one, also finds the documents of these tokens.
 void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache);
 
 // Computes block `l`, and the layernorm that follows it, for the next block or for the classifier. Returns the residual
@@ -171,7 +183,8 @@ void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache);
 Residual* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache);
 
 // Computes the classifier's input, acts.lnf (B*T,C), from g->tokens (B,T). With a cache (else NULL), the tokens of each
-// sequence follow those that its slot holds, and are added to it. B*T is at most what was allocated.
+// sequence follow those that its slot holds, and are added to it. B*T is at most what was allocated. With a cache a
+// sequence is one document, whatever g->eot is.
 void gpt2_forward(const GPT2* g, int B, int T, KVCache* cache);
 
 // After gpt2_forward: adds the losses of g->targets (B,T) to sums[SUM_LOSS].
@@ -190,11 +203,12 @@ void gpt2_zero_grads(GPT2* g);
 // NULL) is called for each range of gradients that is finished.
 void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context);
 
-// Forward and backward of the uploaded batch, as gpt2_backward says. A full micro-batch whose gradients are not reduced
-// is replayed as a CUDA graph.
+// Forward and backward of the uploaded batch, as gpt2_backward says. A full micro-batch, of any T, whose gradients are
+// not reduced is replayed as a CUDA graph.
 void gpt2_micro_step(GPT2* g, int B, int T, float dloss, GradsReady ready, void* context);
 
-// Returns the floating-point operations that training takes for a token. They are counted as in llm.c, so that MFU can
-// be compared (Chowdhery et al. 2022, appendix B): two for each parameter forward and four backward, positions and
-// padding included; and for attention half of the appendix' 12 L C T, since half of the scores are masked.
-double gpt2_flops_per_token(const GPT2* g);
+// Returns the floating-point operations that training takes for a token of a sequence of T. They are counted as in
+// llm.c, so that MFU can be compared (Chowdhery et al. 2022, appendix B): two for each parameter forward and four
+// backward, positions and padding included; and for attention half of the appendix' 12 L C T, since half of the scores
+// are masked.
+double gpt2_flops_per_token(const GPT2* g, int T);

@@ -24,59 +24,130 @@ static const ModelSize MODEL_SIZES[] = {
 
 enum { NUM_MODEL_SIZES = sizeof MODEL_SIZES / sizeof *MODEL_SIZES };
 
-// Published settings. gpt2:124m are the lecture's: 10B tokens of FineWeb-Edu in steps of 2^19, 375M tokens of warm-up.
-// The larger GPT-2s are those of llm.c's scripts/run_gpt2_*.sh: 350M on 31B tokens, 774M on 150B, 1558M on 34B. gpt3:
-// table 2.1 and appendix B of the paper: 375M tokens of warm-up, cosine to 10% at 260B tokens, the batch growing from
-// 32k tokens over the first 4 to 12 billion.
+// Settings by name, in four families. A preset leaves the other options at their defaults.
+//
+// gpt2: published runs. 124m is the lecture's: 10B tokens of FineWeb-Edu in steps of 2^19, 375M tokens of warm-up. The
+// larger ones are those of llm.c's scripts/run_gpt2_*.sh: 350M on 31B tokens, 774M on 150B, 1558M on 34B.
+//
+// gpt3: table 2.1 and appendix B of the paper: 375M tokens of warm-up, cosine to 10% at 260B tokens, the batch growing
+// from 32k tokens over the first 4 to 12 billion.
+//
+// fast: AdamW with three times GPT-3's learning rate, held until it falls to zero in a straight line over the last
+// sixth of the run. 124m is modded-nanogpt's run of 2024-06-05: 12,288 steps, warm-up 256, the fall over 2,048. Larger
+// ones are predictions by two rules. Rate: 1.8e-3 * 768/C, since Adam's best rate for a matrix falls as 1/fan-in (Yang
+// et al. 2022, "Tensor Programs V"). Steps: 0.63 of those of gpt2:, the part that 124m takes of llm.c's 19,560.
+//
+// muon: all predictions; nobody has published Muon on an unchanged GPT-2. The matrices have Muon's own settings,
+// cautious decay of 0.01 (modded-nanogpt, track 3), which falls as 1/width^2 (nanochat), and a momentum that is back at
+// 0.85 after the last 50 steps (modded-nanogpt). AdamW's rate for the rest, 3.6e-3 without decay, and the fall over the
+// last 0.29 are those of modded-nanogpt's record of 2024-10-11; the rate falls as the root of the width (nanochat).
+// Steps: 0.41 of those of gpt2:, which is 0.65 of those of fast:. There Muon took 0.65 to 0.73 of AdamW's.
 typedef struct {
-    const char *name, *model;
-    long long total_batch_size;
-    double lr;
-    long long max_steps, warmup_steps;
-    double min_lr_frac;
-    const char* batch_ramp;
+    const char *name, *options, *outcome;
 } Preset;
 
+#define GPT2_ALL "--schedule cosine --weight_decay 0.1 --grad_clip 1 "
+#define GPT3_ALL "--schedule cosine --weight_decay 0.1 --grad_clip 1 --min_lr_frac 0.1 "
+#define FAST_ALL                                                                                               \
+    "--schedule wsd --decay_frac 0.16667 --decay_shape linear --min_lr_frac 0 --weight_decay 0.1 --grad_clip 1 "
+
+#define MUON_ALL                                                                                                \
+    "--optimizer muon --cautious_decay 1 --decay_embeddings 0 --momentum_cooldown 50:0.85 "   \
+    "--init_out zero --schedule wsd --decay_frac 0.29 --decay_shape linear --min_lr_frac 0 --warmup_steps 256 "
+
 static const Preset PRESETS[] = {
-    {"gpt2:124m", "d12", 524288, 6e-4, 19073, 715, 0.1, ""},
-    {"gpt2:350m", "d24", 524288, 3e-4, 60000, 700, 0, ""},
-    {"gpt2:774m", "d36", 524288, 2.5e-4, 286102, 700, 0, ""},
-    {"gpt2:1558m", "d48", 1048576, 6e-4, 32000, 700, 0.1, ""},
-    {"gpt3:125m", "gpt3:125m", 524288, 6.0e-4, 495911, 715, 0.1, "32768:4000000000"},
-    {"gpt3:350m", "gpt3:350m", 524288, 3.0e-4, 495911, 715, 0.1, "32768:4000000000"},
-    {"gpt3:760m", "gpt3:760m", 524288, 2.5e-4, 495911, 715, 0.1, "32768:4000000000"},
-    {"gpt3:1.3b", "gpt3:1.3b", 1048576, 2.0e-4, 247955, 358, 0.1, "32768:6000000000"},
-    {"gpt3:2.7b", "gpt3:2.7b", 1048576, 1.6e-4, 247955, 358, 0.1, "32768:6000000000"},
-    {"gpt3:6.7b", "gpt3:6.7b", 2097152, 1.2e-4, 123978, 179, 0.1, "32768:10000000000"},
-    {"gpt3:13b", "gpt3:13b", 2097152, 1.0e-4, 123978, 179, 0.1, "32768:12000000000"},
+    {"gpt2:124m",
+     GPT2_ALL "--model d12 --total_batch_size 524288 --lr 6e-4 --max_steps 19073 --warmup_steps 715 --min_lr_frac 0.1",
+     "below 3.2924 on FineWeb-Edu, OpenAI's loss there (build-nanogpt); llm.c on FineWeb: 3.2722 after 19,560 steps"},
+    {"gpt2:350m",
+     GPT2_ALL "--model d24 --total_batch_size 524288 --lr 3e-4 --max_steps 60000 --warmup_steps 700 --min_lr_frac 0",
+     "2.928 on FineWeb, llm.c's run (modded-nanogpt, track_2_medium/2025-01-18)"},
+    {"gpt2:774m",
+     GPT2_ALL "--model d36 --total_batch_size 524288 --lr 2.5e-4 --max_steps 286102 --warmup_steps 700 --min_lr_frac 0",
+     "below 3.0006 on FineWeb, OpenAI's loss there (llm.c); no end is published"},
+    {"gpt2:1558m",
+     GPT2_ALL "--model d48 --total_batch_size 1048576 --lr 6e-4 --max_steps 32000 --warmup_steps 700 --min_lr_frac 0.1",
+     "HellaSwag 48.9%, passed after 25,000 steps (llm.c, discussion 677)"},
+    {"fast:124m",
+     FAST_ALL "--model d12 --total_batch_size 524288 --lr 1.8e-3 --max_steps 12288 --warmup_steps 256",
+     "3.2753 on FineWeb, without biases and gains (modded-nanogpt, 2024-06-05)"},
+    {"fast:350m",
+     FAST_ALL "--model d24 --total_batch_size 524288 --lr 1.35e-3 --max_steps 37700 --warmup_steps 700",
+     "predicted: that of gpt2:350m, 2.93"},
+    {"fast:774m",
+     FAST_ALL "--model d36 --total_batch_size 524288 --lr 1.08e-3 --max_steps 179700 --warmup_steps 700",
+     "predicted: that of gpt2:774m"},
+    {"fast:1558m",
+     FAST_ALL "--model d48 --total_batch_size 1048576 --lr 8.64e-4 --max_steps 20100 --warmup_steps 700",
+     "predicted: that of gpt2:1558m; less certain, since llm.c's rate was three times GPT-3's already"},
+    {"muon:124m",
+     MUON_ALL "--model d12 --total_batch_size 524288 --lr 3.6e-3 --matrix_decay 0.01 --max_steps 8000",
+     "predicted: 3.28 on FineWeb"},
+    {"muon:350m",
+     MUON_ALL "--model d24 --total_batch_size 524288 --lr 3.12e-3 --matrix_decay 0.0056 --max_steps 24500",
+     "predicted: that of gpt2:350m, 2.93"},
+    {"muon:774m",
+     MUON_ALL "--model d36 --total_batch_size 524288 --lr 2.79e-3 --matrix_decay 0.0036 --max_steps 117000",
+     "predicted: that of gpt2:774m"},
+    {"muon:1558m",
+     MUON_ALL "--model d48 --total_batch_size 1048576 --lr 2.49e-3 --matrix_decay 0.0023 --max_steps 13100",
+     "predicted: that of gpt2:1558m"},
+    {"gpt3:125m",
+     GPT3_ALL "--model gpt3:125m --total_batch_size 524288 --lr 6.0e-4 --max_steps 495911 --warmup_steps 715 "
+              "--batch_ramp 32768:4000000000",
+     "HellaSwag 33.7% (Brown et al. 2020)"},
+    {"gpt3:350m",
+     GPT3_ALL "--model gpt3:350m --total_batch_size 524288 --lr 3.0e-4 --max_steps 495911 --warmup_steps 715 "
+              "--batch_ramp 32768:4000000000",
+     "HellaSwag 43.6% (the same)"},
+    {"gpt3:760m",
+     GPT3_ALL "--model gpt3:760m --total_batch_size 524288 --lr 2.5e-4 --max_steps 495911 --warmup_steps 715 "
+              "--batch_ramp 32768:4000000000",
+     "HellaSwag 51.0% (the same)"},
+    {"gpt3:1.3b",
+     GPT3_ALL "--model gpt3:1.3b --total_batch_size 1048576 --lr 2.0e-4 --max_steps 247955 --warmup_steps 358 "
+              "--batch_ramp 32768:6000000000",
+     "HellaSwag 54.7% (the same)"},
+    {"gpt3:2.7b",
+     GPT3_ALL "--model gpt3:2.7b --total_batch_size 1048576 --lr 1.6e-4 --max_steps 247955 --warmup_steps 358 "
+              "--batch_ramp 32768:6000000000",
+     "HellaSwag 62.8% (the same)"},
+    {"gpt3:6.7b",
+     GPT3_ALL "--model gpt3:6.7b --total_batch_size 2097152 --lr 1.2e-4 --max_steps 123978 --warmup_steps 179 "
+              "--batch_ramp 32768:10000000000",
+     "HellaSwag 67.4% (the same)"},
+    {"gpt3:13b",
+     GPT3_ALL "--model gpt3:13b --total_batch_size 2097152 --lr 1.0e-4 --max_steps 123978 --warmup_steps 179 "
+              "--batch_ramp 32768:12000000000",
+     "HellaSwag 70.9% (the same)"},
 };
 
 enum { NUM_PRESETS = sizeof PRESETS / sizeof *PRESETS };
 
-// Sets an option to `value`, and frees that.
-static void preset_set(Config* c, const char* name, char* value) {
+const char* preset_name(int i) { return i < NUM_PRESETS ? PRESETS[i].name : NULL; }
+const char* preset_outcome(int i) { return PRESETS[i].outcome; }
+
+// Sets "--name value ..." with the source FROM_PRESET.
+static void preset_set(Config* c, const char* options) {
     Error err;
-    if (!config_set(c, config_find(name), value, FROM_PRESET, &err)) { fatal("preset: --%s %s", name, err.text); }
-    free(value);
+    char* text = format("%s", options);
+    for (char *rest = NULL, *name = strtok_r(text, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+        const Option* o = config_find(name + strlen("--"));
+        const char* value = strtok_r(NULL, " ", &rest);
+        if (!o || !value) { fatal("preset: %s is not an option with a value", name); }
+        if (!config_set(c, o, value, FROM_PRESET, &err)) { fatal("preset: %s %s", name, err.text); }
+    }
+    free(text);
 }
 
 void preset_apply(Config* c) {
     if (!*c->preset) { return; }
     for (int i = 0; i < NUM_PRESETS; i++) {
-        const Preset* p = &PRESETS[i];
-        if (strcmp(p->name, c->preset)) { continue; }
-        preset_set(c, "model", format("%s", p->model));
-        preset_set(c, "total_batch_size", format("%lld", p->total_batch_size));
-        preset_set(c, "lr", format("%g", p->lr));
-        preset_set(c, "max_steps", format("%lld", p->max_steps));
-        preset_set(c, "warmup_steps", format("%lld", p->warmup_steps));
-        preset_set(c, "batch_ramp", format("%s", p->batch_ramp));
-        preset_set(c, "schedule", format("cosine"));
-        preset_set(c, "min_lr_frac", format("%g", p->min_lr_frac));
-        preset_set(c, "weight_decay", format("0.1"));
+        if (strcmp(PRESETS[i].name, c->preset)) { continue; }
+        preset_set(c, PRESETS[i].options);
         return;
     }
-    char names[256] = "";
+    char names[512] = "";
     for (int i = 0; i < NUM_PRESETS; i++) {
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", PRESETS[i].name);
     }

@@ -1,4 +1,4 @@
-// The shapes and published settings of GPT-2 and GPT-3, by name.
+// Shapes of GPT-2 and GPT-3 by name, and settings of whole runs by name.
 #pragma once
 #include "base.h"
 #include "config.h"
@@ -14,9 +14,15 @@ typedef struct {
 
 enum { GPT2_VOCAB = 50257, VOCAB_MULTIPLE = 128 };
 
-// Sets the published values of --preset, if one is given, for every option that the user did not set. Ends the program
-// with a usage error if there is no such preset.
+// Sets the values of --preset, if one is given, for every option that the user did not set. Ends the program with a
+// usage error if there is no such preset.
 void preset_apply(Config* c);
+
+// Returns the name of preset number i, from 0 on; NULL: there are no more.
+const char* preset_name(int i);
+
+// Returns what preset number i reaches, with the source: a validation loss in nats a token, or a score.
+const char* preset_outcome(int i);
 
 // Returns Vp, the rows of the embedding in memory: a multiple of 128 lets every row of logits begin on a cache line and
 // every tile of a matmul be full.

@@ -110,8 +110,11 @@ static bool parse_int(const Option* o, const char* value, long long* field, Erro
 
 static bool parse_real(const Option* o, const char* value, double* field, Error* err) {
     char* end;
+    if (o->word && !strcmp(value, o->word)) { *field = -1; return true; }
     const double number = strtod(value, &end);
-    if (end == value || *end) { return fail(err, "takes a number, not '%s'", value); }
+    if (end == value || *end) {
+        return fail(err, "takes a number%s%s, not '%s'", o->word ? " or " : "", o->word ? o->word : "", value);
+    }
     if (!(number >= o->least && number <= o->greatest)) { return out_of_range(o, value, err); } // NaN is outside
     *field = number;
     return true;
@@ -132,12 +135,17 @@ bool option_parse(const Option* o, const char* value, void* field, Error* err) {
     }
 }
 
+bool option_is_word(const Option* o, const void* field) {
+    return o->type == TYPE_REAL && o->word && *(const double*)field == -1;
+}
+
 char* option_value(const Option* o, const void* options) {
     const void* field = (const char*)options + o->offset;
     char text[32];
     switch (o->type) {
     case TYPE_INT: return format("%lld", *(const long long*)field);
-    case TYPE_REAL: return format("%s", double_text(text, *(const double*)field));
+    case TYPE_REAL:
+        return format("%s", option_is_word(o, field) ? o->word : double_text(text, *(const double*)field));
     case TYPE_FLAG: return format("%d", *(const int*)field);
     default: return format("%s", *(const Text*)field);
     }

@@ -5,15 +5,15 @@
 //     #define MY_OPTIONS(GROUP, INT, REAL, FLAG, TEXT, CHOICE)
 //         GROUP("title of a group in --help")
 //         INT(name, default, least, greatest, word, commands, help)
-//         REAL(name, default, least, greatest, commands, help)
+//         REAL(name, default, least, greatest, word, commands, help)
 //         FLAG(name, default, commands, help)
 //         TEXT(name, default, commands, help)
 //         CHOICE(name, default, "choice|choice", commands, help)
 //
 // From this list follow the fields of a struct (OPTION_FIELDS), the rows of a table (OPTION_ROWS), the parser, --help
-// and the texts of all errors. `word` may be given in place of a number, and is stored as 0. `commands` is a bit mask
-// of the program's commands that know the option. config.h has the trainer's list, data/prepare_options.h that of
-// ./prepare.
+// and the texts of all errors. `word` may be given in place of a number, and is stored as 0; that of a REAL, whose 0 is
+// a value, as -1. `commands` is a bit mask of the program's commands that know the option. config.h has the trainer's
+// list, data/prepare_options.h that of ./prepare.
 #pragma once
 #include "base.h"
 
@@ -71,9 +71,9 @@ enum { EVERY_COMMAND = ~0 };
 #define OPTION_INT_ROW(id, def, low, high, instead, who, text)                                                     \
     {.name = #id, .type = TYPE_INT, .offset = offsetof(OPTION_STRUCT, id), .least = low, .greatest = high,         \
      .word = instead, .fallback = #def, .commands = who, .help = text},
-#define OPTION_REAL_ROW(id, def, low, high, who, text)                                                             \
+#define OPTION_REAL_ROW(id, def, low, high, instead, who, text)                                                    \
     {.name = #id, .type = TYPE_REAL, .offset = offsetof(OPTION_STRUCT, id), .least = low, .greatest = high,        \
-     .fallback = #def, .commands = who, .help = text},
+     .word = instead, .fallback = #def, .commands = who, .help = text},
 #define OPTION_FLAG_ROW(id, def, who, text)                                                                        \
     {.name = #id, .type = TYPE_FLAG, .offset = offsetof(OPTION_STRUCT, id), .greatest = 1, .fallback = #def,       \
      .commands = who, .help = text},
@@ -118,6 +118,9 @@ bool is_one_of(const char* value, const char* choices);
 // Reads a value into `field`, which has the option's type. A TYPE_TEXT is stored as the pointer `value`. On failure the
 // error does not name the option: the caller puts its name before it.
 bool option_parse(const Option* o, const char* value, void* field, Error* err);
+
+// Returns true for an option of TYPE_REAL whose field holds its word.
+bool option_is_word(const Option* o, const void* field);
 
 // Returns the value of an option in its struct, as text that option_parse reads back (of a number, the shortest such
 // text). The caller frees it.

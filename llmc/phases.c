@@ -111,10 +111,12 @@ void train_sample(TrainRun* run) {
     free(b.text);
 }
 
-// At the start of a fresh run there are no gradients yet; a resumed one comes here only after its first step.
+// At the start of a fresh run there are no gradients and no batch yet; a resumed one comes here only after its first
+// step.
 void train_histograms(TrainRun* run) {
     const int step = (int)run->state.step;
     log_histograms(&run->log, &run->optimizer, step, step ? run->grads_scale : 0);
+    if (step) { log_activations(&run->log, &run->model, step, run->last_batch.rows, run->last_batch.T); }
 }
 
 void train_report(TrainRun* run) {

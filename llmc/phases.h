@@ -1,4 +1,4 @@
-// What a training run does between its steps: validation, samples, the report, checkpoints. All ranks do the same
+// The phases of a training run between its steps: validation, samples, the report, checkpoints. All ranks do the same
 // phases at the same steps. train.c has the loop.
 #pragma once
 #include "setup.h"
@@ -26,7 +26,7 @@ void train_score(TrainRun* run);
 // Logs a sample, which rank 0 makes.
 void train_sample(TrainRun* run);
 
-// Logs histograms of masters and gradients.
+// Logs histograms of masters and gradients, and of activations of the micro-batch that was uploaded last.
 void train_histograms(TrainRun* run);
 
 // Writes report.html, and sets run->report_due to the time of the next: in ten seconds, or after a hundred times the

@@ -26,6 +26,7 @@ DeviceOptions device_options(const Config* c, const char* dtype) {
                                    .fp8 = !strcmp(dtype, "fp8"),
                                    .int8 = !strcmp(dtype, "int8"),
                                    .graph = c->graph != 0,
+                                   .document_mask = c->document_mask != 0,
                                    .attention = is_named ? c->attention : NULL};
     return options;
 }
@@ -94,7 +95,9 @@ bool plan_shape(Plan* p, const Backend* b, const char* dtype, const Config* c, c
     p->shards = 1;
     p->samples = c->sample_every > 0 || *c->eval_data;
     p->B = c->batch_size ? (int)c->batch_size : 1;
-    if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err)) { return false; }
+    if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err) || !rates_parse(&p->rates, c, err)) {
+        return false;
+    }
     // A prompt has at most as many tokens as bytes. Test sets need all positions.
     const size_t prompt = max_size(1, strlen(c->prompt));
     p->sample_capacity = *c->eval_data ? p->shape.max_seq_len
@@ -120,7 +123,7 @@ size_t plan_memory(const Plan* p, MemoryLine line[PLAN_MEMORY_LINES]) {
     plan_layout(p, &g);
     memset(line, 0, PLAN_MEMORY_LINES * sizeof *line);
     gpt2_memory(&g, line);
-    if (p->keep != FORWARD_ONLY) { optimizer_memory(&g, p->shards, line + GPT2_MEMORY_LINES); }
+    if (p->keep != FORWARD_ONLY) { optimizer_memory(&g, p->rates.kind, p->shards, line + GPT2_MEMORY_LINES); }
     return memory_lines_bytes(line, PLAN_MEMORY_LINES);
 }
 
@@ -268,7 +271,7 @@ json_t* plan_options(const Plan* p, const Config* c) {
 
 bool is_per_start_option(const char* name) {
     return is_one_of(name, "resume|out|config|threads|device|gpus|tune_cache|connect_timeout|comm_timeout|"
-                           "price|preset|tui|verify_data|max_time|save_async|save_retries");
+                           "price|preset|tui|verify_data|max_time|save_async|save_retries|done_file");
 }
 
 bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* err) {
@@ -285,7 +288,13 @@ bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* er
         if (!o->name || is_per_start_option(o->name)) { continue; }
         char *value = config_value(&now, o), *then = config_value(&old, o);
         if (strcmp(value, then)) {
-            if (is_one_of(o->name, "init|seq_len|seed|shuffle|overfit|tokenizer")) {
+            if (!strcmp(o->name, "optimizer")) {
+                ok = fail(err,
+                          "--optimizer %s: the run being resumed has %s, and its checkpoint the moments of that one. "
+                          "Leave the option out, or begin a new run with its weights: --init CHECKPOINT, in another "
+                          "--out",
+                          value, then);
+            } else if (is_one_of(o->name, "init|seq_len|seed|shuffle|overfit|tokenizer|document_mask")) {
                 ok = fail(err,
                           "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the "
                           "option out, or begin a new run in another --out",

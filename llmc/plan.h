@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "config.h"
 #include "gpt2.h"
-#include "optimizer.h"
+#include "rates.h"
 
 typedef struct {
     const Backend* backend;
@@ -16,6 +16,7 @@ typedef struct {
     int B, T;                   // sequences in a micro-batch, tokens in a sequence
     long long total_batch_size; // tokens in an optimizer step, over all ranks
     Keep keep;
+    Rates rates;                // of the optimizer
     int shards;                 // ranks that shard the optimizer's state (--zero 1); else 1
     const char* nccl_algorithms; // Comm.algorithms
     int samples;                // texts that are generated, or test rows that are scored, at once; 0: none

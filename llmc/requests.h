@@ -1,4 +1,4 @@
-// What a run is asked from outside while it goes on.
+// Requests to a run from outside, by signals and --max_time, while it goes on.
 //
 //   SIGINT, SIGTERM, SIGHUP, --max_time    stop: save what is not saved yet, and end. The same signal again ends the
 //                                          program at once; the checkpoints on disk stay whole

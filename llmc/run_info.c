@@ -216,7 +216,7 @@ static bool print_checkpoint(const char* folder, Error* err) {
 // Describes a file or folder and verifies it. Returns false if it is damaged, with the reason unless that is printed
 // already.
 static bool print_path(const char* path, const Config* c, Error* err) {
-    *err->text = 0;
+    err->text[0] = 0;
     if (!path_exists(path)) { fatal("info %s: no such file or folder", path); }
     if (!is_directory(path)) {
         return can_describe(path) ? describe(path)

@@ -1,21 +1,25 @@
 #include "schedule.h"
 
-double schedule_lr(const Config* c, double step, double steps) {
-    const double warmup = (double)c->warmup_steps, least = c->lr * c->min_lr_frac;
-    if (step < warmup) { return c->lr * (step + 1 < warmup ? step + 1 : warmup) / warmup; }
+double schedule_rate(const Config* c, double peak, double step, double steps) {
+    const double warmup = (double)c->warmup_steps, least = peak * c->min_lr_frac;
+    if (step < warmup) { return peak * (step + 1 < warmup ? step + 1 : warmup) / warmup; }
     const double part = steps > warmup ? fmin((step - warmup) / (steps - warmup), 1.0) : 1.0;
-    if (!strcmp(c->schedule, "constant")) { return c->lr; }
-    if (!strcmp(c->schedule, "linear")) { return least + (c->lr - least) * (1 - part); }
+    if (!strcmp(c->schedule, "constant")) { return peak; }
+    if (!strcmp(c->schedule, "linear")) { return least + (peak - least) * (1 - part); }
     if (!strcmp(c->schedule, "wsd")) {
         const double decay_from = (1 - c->decay_frac) * steps;
-        if (step < decay_from || c->decay_frac == 0) { return c->lr; }
+        if (step < decay_from || c->decay_frac == 0) { return peak; }
         const double decayed = fmin((step - decay_from) / (steps - decay_from), 1.0);
-        return least + (c->lr - least) * (1 - (strcmp(c->decay_shape, "linear") ? sqrt(decayed) : decayed));
+        return least + (peak - least) * (1 - (strcmp(c->decay_shape, "linear") ? sqrt(decayed) : decayed));
     }
-    return least + 0.5 * (c->lr - least) * (1 + cos(3.141592653589793 * part));
+    return least + 0.5 * (peak - least) * (1 + cos(3.141592653589793 * part));
 }
 
-bool ramp_parse(const char* text, long long full, int T, BatchRamp* ramp, Error* err) {
+double schedule_lr(const Config* c, double step, double steps) { return schedule_rate(c, c->lr, step, steps); }
+
+// Reads START:TOKENS. `example` is shown in errors.
+static bool ramp_parse(const char* option, const char* example, const char* text, long long full, Ramp* ramp,
+                       Error* err) {
     char* end = NULL;
     ramp->start = 0;
     ramp->tokens = 0;
@@ -24,56 +28,70 @@ bool ramp_parse(const char* text, long long full, int T, BatchRamp* ramp, Error*
     errno = 0;
     ramp->start = strtoll(text, &end, 10);
     if (end == text || *end != ':') {
-        return fail(err, "--batch_ramp '%s': give START:TOKENS, such as 32768:4000000000", text);
+        return fail(err, "--%s '%s': give START:TOKENS, such as %s", option, text, example);
     }
     const char* second = end + 1;
     ramp->tokens = strtoll(second, &end, 10);
     if (end == second || *end || ramp->start < 1 || ramp->tokens < 1) {
-        return fail(err, "--batch_ramp '%s': give START:TOKENS, such as 32768:4000000000", text);
+        return fail(err, "--%s '%s': give START:TOKENS, such as %s", option, text, example);
     }
     if (errno || ramp->tokens > MAX_RAMP_TOKENS) {
-        return fail(err, "--batch_ramp '%s': TOKENS is at most %lld", text, MAX_RAMP_TOKENS);
-    }
-    long long size = ramp->start;
-    while (size < full) { size *= 2; }
-    if (ramp->start % T || size != full) {
-        return fail(err,
-                    "--batch_ramp %s: START must be whole sequences (a multiple of %d) and double up to "
-                    "--total_batch_size %lld, as %lld does",
-                    text, T, full, full % (2LL * T) ? full : full / 2);
+        return fail(err, "--%s '%s': TOKENS is at most %lld", option, text, MAX_RAMP_TOKENS);
     }
     return true;
 }
 
-long long ramp_batch(const BatchRamp* ramp, long long seen) {
+// Returns true if the size doubles from `start` to exactly `full`.
+static bool ramp_doubles(const Ramp* ramp) {
+    long long size = ramp->start;
+    while (size < ramp->full) { size *= 2; }
+    return size == ramp->full;
+}
+
+bool batch_ramp_parse(const char* text, long long full, int T, Ramp* ramp, Error* err) {
+    if (!ramp_parse("batch_ramp", "32768:4000000000", text, full, ramp, err)) { return false; }
+    if (!ramp->start || (ramp->start % T == 0 && ramp_doubles(ramp))) { return true; }
+    return fail(err,
+                "--batch_ramp %s: START must be whole sequences (a multiple of %d) and double up to "
+                "--total_batch_size %lld, as %lld does",
+                text, T, full, full % (2LL * T) ? full : full / 2);
+}
+
+bool seq_ramp_parse(const char* text, int T, Ramp* ramp, Error* err) {
+    if (!ramp_parse("seq_ramp", "128:1000000000", text, T, ramp, err)) { return false; }
+    if (!ramp->start || ramp_doubles(ramp)) { return true; }
+    return fail(err, "--seq_ramp %s: START must double up to --seq_len %d, as %d does", text, T, T % 2 ? T : T / 2);
+}
+
+long long ramp_size(const Ramp* ramp, long long seen) {
     if (!ramp->start || seen >= ramp->tokens) { return ramp->full; }
     int doublings = 0;
     for (long long size = ramp->start; size < ramp->full; size *= 2) { doublings++; }
     return ramp->start << (int)((double)doublings * (double)seen / (double)ramp->tokens);
 }
 
-double ramp_lr_factor(const BatchRamp* ramp, long long seen) {
-    return sqrt((double)ramp_batch(ramp, seen) / (double)ramp->full);
+double ramp_lr_factor(const Ramp* batch, long long seen) {
+    return sqrt((double)ramp_size(batch, seen) / (double)batch->full);
 }
 
 // Returns how many steps after `seen` tokens have the same size, at most until `end` tokens.
-static long long steps_alike(const BatchRamp* ramp, long long seen, long long end) {
-    const long long size = ramp_batch(ramp, seen);
+static long long steps_alike(const Ramp* batch, long long seen, long long end) {
+    const long long size = ramp_size(batch, seen);
     long long few = 1, many = (end - seen + size - 1) / size; // bisection: `few` steps have the size
     while (few < many) {
         const long long middle = few + (many - few + 1) / 2;
-        if (ramp_batch(ramp, seen + (middle - 1) * size) == size) { few = middle; }
+        if (ramp_size(batch, seen + (middle - 1) * size) == size) { few = middle; }
         else { many = middle - 1; }
     }
     return few;
 }
 
-long long ramp_steps(const BatchRamp* ramp, long long tokens) {
+long long ramp_steps(const Ramp* batch, long long tokens) {
     long long seen = 0, steps = 0;
-    while (ramp->start && seen < ramp->tokens && seen < tokens) {
-        const long long n = steps_alike(ramp, seen, tokens < ramp->tokens ? tokens : ramp->tokens);
+    while (batch->start && seen < batch->tokens && seen < tokens) {
+        const long long n = steps_alike(batch, seen, tokens < batch->tokens ? tokens : batch->tokens);
         steps += n;
-        seen += n * ramp_batch(ramp, seen);
+        seen += n * ramp_size(batch, seen);
     }
-    return seen < tokens ? steps + (tokens - seen + ramp->full - 1) / ramp->full : steps;
+    return seen < tokens ? steps + (tokens - seen + batch->full - 1) / batch->full : steps;
 }

@@ -1,10 +1,11 @@
 #include "setup.h"
-#include "eval/text.h"
 #include "autotune.h"
 #include "comm/consistency.h"
 #include "data/tokenizer_json.h"
+#include "eval/text.h"
 #include "files/json.h"
 #include "generate.h"
+#include "resume.h"
 #include "spikes.h"
 #include "weights.h"
 #include <sys/file.h>
@@ -30,103 +31,6 @@ static void lock_out(TrainRun* run) {
     checkpoint_clean(run->config->out);
 }
 
-// Returns true if `path` is an entry of `folder`.
-static bool is_entry_of(const char* path, const char* folder) {
-    char *above = format("%s/..", path), *a = realpath(above, NULL), *b = realpath(folder, NULL);
-    const bool same = a && b && !strcmp(a, b);
-    free(above);
-    free(a);
-    free(b);
-    return same;
-}
-
-// Ends the program if --out holds checkpoints of another run, or newer ones than --resume names: --keep would make this
-// run delete them.
-static void check_no_newer_checkpoints(const Config* c, long long step) {
-    size_t count = 0;
-    long long* steps = *c->out ? checkpoint_list(c->out, &count) : NULL;
-    if (count && !is_entry_of(c->resume, c->out)) {
-        fatal("--resume %s: --out %s holds checkpoints of another run: give another --out", c->resume, c->out);
-    }
-    if (count && steps[0] > step) {
-        fatal("--resume %s: --out %s holds newer checkpoints, up to step %lld: give another --out, or remove the newer "
-              "ones", c->resume, c->out, steps[0]);
-    }
-    free(steps);
-}
-
-// Returns the checkpoint to resume from, and its state; NULL for a fresh run.
-static char* find_checkpoint(TrainRun* run, json_t** state) {
-    Error err;
-    Config* c = run->config;
-    char* path = NULL;
-    *state = NULL;
-    if (!*c->resume) {
-        size_t count = 0;
-        free(*c->out ? checkpoint_list(c->out, &count) : NULL);
-        if (count) {
-            fatal("--out %s holds checkpoints of another run: continue with --resume auto, or give another --out",
-                  c->out);
-        }
-        return NULL;
-    }
-    if (strcmp(c->resume, "auto")) {
-        path = format("%s", c->resume);
-        *state = checkpoint_verify(path, &err);
-        if (!*state) { fatal("--resume %s", err.text); }
-        check_no_newer_checkpoints(c, json_integer_value(json_object_get(*state, "step")));
-    } else {
-        if (!*c->out) { usage_error("--resume auto looks for checkpoints in --out, which is empty"); }
-        path = checkpoint_newest(c->out, state, CHECKPOINT_CONTINUE);
-        if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); return NULL; }
-    }
-    return path;
-}
-
-// Takes the options that a run was started with, except where this start gives others. `where` names their source in
-// errors.
-static void take_run_options(Config* c, const json_t* recorded, const char* where) {
-    Error err;
-    json_t* options = json_deep_copy(recorded);
-    for (int i = 0; i < NUM_ROWS; i++) {
-        const char* name = CONFIG_OPTIONS[i].name;
-        if (name && is_per_start_option(name)) { json_object_del(options, name); }
-    }
-    if (!config_from_json(c, options, where, &err)) { fatal("%s", err.text); }
-    json_decref(options);
-}
-
-// Takes the options of a run without a checkpoint, from options.json (run_write_options).
-static void take_first_options(Config* c) {
-    json_t* options = strcmp(c->resume, "auto") ? NULL : run_read_options(c->out);
-    if (options) { take_run_options(c, options, "options.json"); }
-    json_decref(options);
-}
-
-// Returns the state of a checkpoint that rank 0 has verified. It is verified once on each machine.
-static json_t* read_state_of_rank0(const TrainRun* run, const char* path) {
-    Error err;
-    const bool verifies = run->comm->rank > 0 && run->comm->local_rank == 0;
-    json_t* state = verifies ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
-    if (!state) { fatal("%s: rank 0 sees this checkpoint; all ranks must see the same files", err.text); }
-    return state;
-}
-
-// Returns rank 0's checkpoint, and its state, on every rank, and takes its options; NULL for a fresh run.
-static char* open_checkpoint(TrainRun* run, json_t** state) {
-    Config* c = run->config;
-    *state = NULL;
-    char* path = run->comm->rank == 0 ? find_checkpoint(run, state) : NULL;
-    path = share_text(run->comm, path);
-    if (!path) {
-        take_first_options(c);
-        return NULL;
-    }
-    if (!*state) { *state = read_state_of_rank0(run, path); } // check_same_run() compares what the ranks read
-    take_run_options(c, json_object_get(*state, "options"), path);
-    return path;
-}
-
 int* open_batches(const Backend* b, int B, int T) {
     return b->host_alloc(dataloader_ints(B, T) * sizeof(int), "batches of tokens");
 }
@@ -146,6 +50,15 @@ bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m, const ch
     *t = tokenizer_open(folder && is_recorded && folder_has_tokenizer(folder) ? folder : option);
     if (!tokenizer_fits(t, m, option, &err)) { fatal("%s", err.text); }
     return true;
+}
+
+int documents_eot(const Config* c, const Tokenizer* t) {
+    if (!c->document_mask) { return NO_DOCUMENTS; }
+    if (!t) {
+        usage_error("--document_mask 1: documents begin at the tokenizer's end-of-text token, and --tokenizer is none: "
+                    "give the tokenizer of the data");
+    }
+    return t->eot;
 }
 
 TestSet* open_test_sets(const Config* c, const Tokenizer* t, const Plan* p, int* count) {
@@ -178,7 +91,10 @@ static void plan_steps(TrainRun* run) {
     const Config* c = run->config;
     const long long T = run->plan.T, batch = run->plan.total_batch_size;
     const long long most = 2000000000; // AdamW and the log hold the step in an int
-    if (!ramp_parse(c->batch_ramp, batch, (int)T, &run->ramp, &err)) { usage_error("%s", err.text); }
+    if (!batch_ramp_parse(c->batch_ramp, batch, (int)T, &run->batch_ramp, &err) ||
+        !seq_ramp_parse(c->seq_ramp, (int)T, &run->seq_ramp, &err)) {
+        usage_error("%s", err.text);
+    }
     if (c->max_steps > most || c->max_steps > (1LL << 62) / batch) {
         usage_error("--max_steps %lld is too many", c->max_steps);
     }
@@ -188,10 +104,25 @@ static void plan_steps(TrainRun* run) {
         fatal("--train_data %s: an epoch of %lld tokens is less than --total_batch_size %lld: give --max_steps or a "
               "smaller batch", c->train_data, epoch, batch);
     }
-    run->num_steps = ramp_steps(&run->ramp, run->total_tokens);
+    run->num_steps = ramp_steps(&run->batch_ramp, run->total_tokens);
     if (run->num_steps > most) {
         usage_error("%lld steps are too many: give a larger --total_batch_size", run->num_steps);
     }
+}
+
+// Ends the program if there is nothing for --document_mask to do: dataset_find() finds no end of text.
+static void check_documents(TrainRun* run) {
+    Error err;
+    const char* data = run->config->train_data;
+    const int eot = documents_eot(run->config, run->has_tokenizer ? &run->tokenizer : NULL);
+    bool found;
+    if (eot == NO_DOCUMENTS) { return; }
+    if (!dataset_find(&run->train_data, eot, &found, &err)) { fatal("%s", err.text); }
+    if (found) { return; }
+    fatal("--document_mask 1: --train_data %s: no end-of-text token (%d) between documents in the first file, nor in "
+          "the first and last 32768 tokens of the others: give the --tokenizer of the data, or data of several "
+          "documents, or leave the option out",
+          data, eot);
 }
 
 static void open_data(TrainRun* run, const char* folder) {
@@ -220,16 +151,8 @@ static void open_data(TrainRun* run, const char* folder) {
                     "a tokenizer", c->sample_every);
     }
     if (!run->has_tokenizer) { notice("--tokenizer none: token ids only, so there are no samples"); }
+    check_documents(run);
     plan_steps(run);
-}
-
-// Ends the program unless the data is what the run being resumed was trained on.
-static void check_data(const TrainRun* run, const char* checkpoint, json_t* state) {
-    const char* hash = json_string_value(json_object_get(state, "data_hash"));
-    if (!checkpoint || (hash && strtoull(hash, NULL, 16) == run->train_data.hash)) { return; }
-    fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give "
-          "the same data, or begin a new run with --init %s",
-          run->config->train_data, checkpoint, checkpoint);
 }
 
 void check_tokenizer(const Config* c, const Tokenizer* t, const json_t* state, const char* folder) {
@@ -239,55 +162,14 @@ void check_tokenizer(const Config* c, const Tokenizer* t, const json_t* state, c
           folder);
 }
 
-// Sets the loss scale to its start or, if it is dynamic, to the checkpoint's, unless this start gives another option.
-static void begin_loss_scale(TrainRun* run, const char* checkpoint, json_t* state) {
-    Error err;
-    const Config* c = run->config;
-    const bool is_fp16 = !strcmp(run->plan.dtype, "fp16");
-    if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, c->loss_scale_every, &err)) {
-        usage_error("%s", err.text);
-    }
-    const json_t* saved = json_object_get(state, "loss_scale");
-    const char* option = json_string_value(json_object_get(json_object_get(state, "options"), "loss_scale"));
-    if (!saved || !option || strcmp(option, c->loss_scale)) { return; }
-    if (!loss_scale_from_json(&run->state.loss_scale, saved, &err)) { fatal("%s: %s", checkpoint, err.text); }
-}
-
-// Forgets the checkpoint with the lowest validation loss if --out does not have it.
-static void forget_missing_best(TrainRun* run) {
-    TrainState* s = &run->state;
-    char* path = checkpoint_path(run->config->out, s->best_step);
-    if (comm_min_host(run->comm, run->comm->rank > 0 || path_exists(path)) == 0) { // rank 0 decides
-        s->best_step = 0;
-        s->best_loss = 0;
-    }
-    free(path);
-}
-
-// Takes weights, moments and state from a checkpoint.
-static void load_checkpoint(TrainRun* run, const char* checkpoint, json_t* state) {
-    Error err;
-    if (!checkpoint_load(&run->optimizer, &run->state, checkpoint, state, &err)) { fatal("%s", err.text); }
-    forget_missing_best(run);
-    begin_loss_scale(run, checkpoint, state);
-    run->resumed = true;
-}
-
-void reload_checkpoint(TrainRun* run, const char* path) {
-    json_t* state = read_state_of_rank0(run, path);
-    load_checkpoint(run, path, state);
-    check_same_weights(&run->model, run->comm);
-    json_decref(state);
-}
-
 static void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
     const Config* c = run->config;
     const Backend* b = run->plan.backend;
     gpt2_alloc(&run->model);
-    optimizer_alloc(&run->optimizer, &run->model, run->plan.shards > 1 ? run->comm : NULL);
+    optimizer_alloc(&run->optimizer, &run->model, run->plan.rates.kind, run->plan.shards > 1 ? run->comm : NULL);
     run->mailbox = b->host_alloc(sizeof *run->mailbox, "sums of a step");
     b->device_sync();
-    if (checkpoint) { load_checkpoint(run, checkpoint, state); }
+    if (checkpoint) { resume_load(run, checkpoint, state); }
     else { load_weights(&run->model, &run->optimizer, c, init_folder(c)); }
     run->state.data_hash = run->train_data.hash;
     run->state.tokenizer_hash = run->has_tokenizer ? tokenizer_hash(&run->tokenizer) : 0;
@@ -372,22 +254,6 @@ static void print_heading(const TrainRun* run) {
     if (run->resumed) { notice("resumed after step %lld, %lld tokens", run->state.step, run->state.tokens); }
 }
 
-// Warns if the learning rate jumps by more than 2% (chosen) at a resumption because options of the schedule changed.
-static void warn_of_lr_jump(const TrainRun* run, json_t* state) {
-    Error err;
-    Config old;
-    config_defaults(&old);
-    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", &err)) { fatal("%s", err.text); }
-    const long long batch = old.total_batch_size ? old.total_batch_size : run->plan.total_batch_size;
-    const double step = (double)run->state.step;
-    const double steps = old.max_steps >= 0 ? (double)old.max_steps : (double)run->total_tokens / (double)batch;
-    if (run->ramp.start || *old.batch_ramp) { return; }
-    const double before = schedule_lr(&old, step, steps), now = schedule_lr(run->config, step, (double)run->num_steps);
-    if (fabs(now - before) <= 0.02 * before) { return; }
-    notice("warning: the learning rate goes from %.2e to %.2e at this resumption, because options of the schedule "
-           "changed (%.0f steps then, %lld now)", before, now, steps, run->num_steps);
-}
-
 // Logs the algorithms that NCCL may use: whether a run repeats its bits depends on them.
 static void log_nccl(TrainRun* run) {
     const Comm* comm = run->comm;
@@ -417,12 +283,13 @@ static void log_error(void* train_run, const char* message) {
 static void open_log(TrainRun* run, const char* checkpoint) {
     Error err;
     const Config* c = run->config;
+    const bool is_own_checkpoint = checkpoint && path_is_entry_of(checkpoint, c->out);
     const LoggerOptions options = {.folder = *c->out ? c->out : NULL,
                                    .precision = run->plan.dtype,
                                    .rank = run->comm->rank,
                                    .max_steps = (int)run->num_steps,
                                    .resume_step = run->resumed ? (int)run->state.step : -1,
-                                   .resume_path = checkpoint && is_entry_of(checkpoint, c->out) ? checkpoint : NULL,
+                                   .resume_path = is_own_checkpoint ? checkpoint : NULL,
                                    .price = c->price,
                                    .has_panel = c->tui,
                                    .gpu = run->plan.backend->device_identity(),
@@ -435,16 +302,6 @@ static void open_log(TrainRun* run, const char* checkpoint) {
     log_nccl(run);
 }
 
-// Records the options of a fresh run, so that it can be resumed before its first checkpoint.
-static void record_options(const TrainRun* run) {
-    Error err;
-    const Config* c = run->config;
-    if (run->resumed || !*c->out || c->save_every == 0 || run->comm->rank > 0) { return; }
-    json_t* options = plan_options(&run->plan, c);
-    if (!run_write_options(c->out, options, &err)) { fatal("--out %s", err.text); }
-    json_decref(options);
-}
-
 TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     Error err;
     TrainRun* run = alloc_or_die(1, sizeof *run, "the run"); // it must not move: loaders know its address
@@ -454,7 +311,7 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     require_data(c);
     lock_out(run);
     json_t* state;
-    char* checkpoint = open_checkpoint(run, &state);
+    char* checkpoint = resume_open(run, &state);
     const char* folder = checkpoint ? checkpoint : init_folder(c);
     take_folder_tokenizer(c, checkpoint ? NULL : folder);
     check_same_run(comm, c, state);
@@ -463,29 +320,30 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     if (state && !plan_check_changes(&run->plan, c, state, &err)) { usage_error("%s", err.text); }
     check_tensorboard(c);
     on_spike(c, NULL);
-    begin_loss_scale(run, checkpoint, NULL);
+    resume_loss_scale(run, checkpoint, NULL);
     open_data(run, folder);
     check_same_data(comm, run->train_data.hash, run->has_val ? run->val_data.hash : 0,
                     test_sets_hash(run->test_sets, run->num_test_sets));
-    check_data(run, checkpoint, state);
+    resume_check_data(run, checkpoint, state);
     check_tokenizer(c, run->has_tokenizer ? &run->tokenizer : NULL, state, checkpoint);
     if (!plan_check_memory(&run->plan, comm, &err)) { fatal("%s", err.text); }
     comm_barrier(comm); // no rank allocates before all have checked the free memory
     plan_layout(&run->plan, &run->model);
+    run->model.eot = documents_eot(c, run->has_tokenizer ? &run->tokenizer : NULL);
     open_weights(run, checkpoint, state);
     check_same_weights(&run->model, comm);
     char* matmuls = state_matmuls(state, b);
-    autotune(&run->model, c, comm, state_kernels(state, b), matmuls);
+    autotune(&run->optimizer, c, comm, state_kernels(state, b), matmuls);
     free(matmuls);
     open_loaders(run);
     run->peak_flops = device_is_emulated(b) ? 0 : b->device_peak_flops();
     open_log(run, checkpoint);
-    record_options(run);
+    resume_record_options(run);
     if (run->resumed && *c->out && comm->rank == 0) { // a kill may have come between a save and this
         const KeepRule keep = checkpoint_keep(c, &run->state);
         checkpoint_rotate(c->out, run->state.step, &keep);
     }
-    if (state) { warn_of_lr_jump(run, state); }
+    if (state) { resume_warn_of_lr_jump(run, state); }
     free(checkpoint);
     json_decref(state);
     return run;

@@ -25,6 +25,11 @@ typedef struct {
     double votes[3];       // sent to the device, SUM_STOP to SUM_SLOW: 1 or 0
 } Mailbox;
 
+// A micro-batch as the model sees it: `rows` sequences of T tokens.
+typedef struct {
+    int rows, T;
+} MicroBatch;
+
 typedef struct {
     Config* config;
     Plan plan;
@@ -49,6 +54,7 @@ typedef struct {
     bool saves;   // a rank was asked to save, or the last save failed
     bool is_slow; // a micro-batch takes long on some rank: ranks ask each other between two whether to stop
     bool replays;         // this step begins with a replay
+    MicroBatch last_batch; // of this rank
     long long first_step; // of this start
     long long done_step;  // whose phases were done
     long long saved_step; // of the last checkpoint
@@ -56,7 +62,8 @@ typedef struct {
     long long val_step; // and its step
     Saver saver;        // of rank 0
     int failed_saves;   // in a row
-    BatchRamp ramp;
+    Ramp batch_ramp, seq_ramp;
+    int seq_len; // of the last step's sequences; 0: there was none in this start
     long long num_steps, total_tokens; // at the end of the run
     TrainState state;
     Cursor cursor;
@@ -71,10 +78,6 @@ typedef struct {
 // Opens a run, which train_close() closes and frees; every failure ends the program. All ranks call it. `c` gets the
 // options of --preset and of the checkpoint that is resumed.
 TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm);
-
-// Loads the checkpoint at `path`, which rank 0 has verified, in place of the run's weights, moments and state. Ends the
-// program if a rank cannot. Collective.
-void reload_checkpoint(TrainRun* run, const char* path);
 
 // Closes logs, loaders and model and frees the run; returns the exit code.
 int train_close(TrainRun* run);
@@ -94,6 +97,10 @@ void take_folder_tokenizer(Config* c, const char* folder);
 // checkpoint `folder` had is not read again: the checkpoint has a copy. Ends the program if the tokenizer has ids that
 // the model does not have.
 bool open_tokenizer(Tokenizer* t, const Config* c, const GPT2Config* m, const char* folder);
+
+// Returns GPT2.eot for a model that reads several documents at a time: the end of text with --document_mask 1, else
+// NO_DOCUMENTS. t NULL: there is no tokenizer, which with the mask ends the program.
+int documents_eot(const Config* c, const Tokenizer* t);
 
 // Opens --eval_data for a planned model, which test_sets_close() closes; t NULL: there is no tokenizer. Sets *count, 0
 // if the option is empty, and ends the program if a file cannot be read.

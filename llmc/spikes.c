@@ -3,6 +3,7 @@
 #include "files/json.h"
 #include "nonfinite.h"
 #include "phases.h"
+#include "resume.h"
 
 OnSpike on_spike(const Config* c, long long* steps) {
     static const char rewind[] = "rewind:";
@@ -140,7 +141,7 @@ static char* find_last_good(TrainRun* run) {
 // Returns the number of windows in the next `steps` steps.
 static uint64_t windows_of_steps(const TrainRun* run, long long steps) {
     long long tokens = run->state.tokens;
-    while (steps-- > 0) { tokens += ramp_batch(&run->ramp, tokens); }
+    while (steps-- > 0) { tokens += ramp_size(&run->batch_ramp, tokens); }
     return (uint64_t)((tokens - run->state.tokens) / run->plan.T);
 }
 
@@ -159,7 +160,7 @@ static void go_back(TrainRun* run, const StepRecord* r, long long steps, const c
     TrainState* s = &run->state;
     const uint64_t last = last_window(run, r);
     const int rewinds = s->rewinds.count + 1;
-    reload_checkpoint(run, path);
+    resume_again(run, path);
     s->rewinds.count = rewinds;
     s->bad_steps = 0;
     const WindowRange range = leave_out(run, steps, last);

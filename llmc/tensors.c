@@ -1,5 +1,20 @@
 #include "tensors.h"
 
+static bool is_any(const Tensor* t) { return (void)t, true; }
+static bool is_matrix(const Tensor* t) { return t->rows > 1; }
+static bool is_vector(const Tensor* t) { return !is_matrix(t); }
+
+// Sets the offsets of those rows of [i, j) that `is_placed` chooses, from table->size + `at` on. Returns their end,
+// relative to table->size, rounded up so that they can be cut into shards.
+static size_t place_rows(TensorTable* table, int i, int j, bool (*is_placed)(const Tensor*), size_t at, int shards) {
+    for (int k = i; k < j; k++) {
+        if (!is_placed(&table->row[k])) { continue; }
+        table->row[k].offset = table->size + at;
+        at += tensor_size(&table->row[k]);
+    }
+    return round_up(at, (size_t)shards * TENSOR_ALIGN);
+}
+
 TensorTable tensors_layout_in_shards(const Tensor* rows, int count, int num_layers, int shards) {
     TensorTable table;
     memset(&table, 0, sizeof table);
@@ -8,20 +23,23 @@ TensorTable tensors_layout_in_shards(const Tensor* rows, int count, int num_laye
     table.num_layers = num_layers;
     memcpy(table.row, rows, (size_t)count * sizeof *rows);
     for (int i = 0, j; i < count; i = j) { // [i, j) is a run of rows of the same kind
+        const Repeat repeat = table.row[i].repeat;
+        const int layers = repeat == EACH ? num_layers : 1;
+        for (j = i; j < count && table.row[j].repeat == repeat; j++) {}
         size_t run = 0;
-        Repeat repeat = table.row[i].repeat;
-        int layers = repeat == EACH ? num_layers : 1;
-        for (j = i; j < count && table.row[j].repeat == repeat; j++) {
-            table.row[j].offset = table.size + run;
-            table.row[j].layers = layers;
-            run += tensor_size(&table.row[j]);
-        }
-        run = round_up(run, (size_t)shards * TENSOR_ALIGN);
-        for (int k = i; k < j; k++) { table.row[k].stride = repeat == EACH ? run : 0; }
         if (repeat == EACH) {
             if (table.layer_size) { fatal("the per-layer rows of a table of tensors do not stand together"); }
+            run = place_rows(&table, i, j, is_vector, run, shards);
+            table.layer_vectors = run;
+            run = place_rows(&table, i, j, is_matrix, run, shards);
             table.layers_begin = table.size;
             table.layer_size = run;
+        } else {
+            run = place_rows(&table, i, j, is_any, run, shards);
+        }
+        for (int k = i; k < j; k++) {
+            table.row[k].layers = layers;
+            table.row[k].stride = repeat == EACH ? run : 0;
         }
         table.size += run * (size_t)layers;
     }

@@ -14,12 +14,12 @@
 static void train_request(TrainRun* run) {
     Cursor* c = &run->cursor;
     const long long B = run->plan.B, T = run->plan.T, stride = B * run->comm->size, first_row = B * run->comm->rank;
-    long long windows = ramp_batch(&run->ramp, c->tokens) / T;
+    long long windows = ramp_size(&run->batch_ramp, c->tokens) / T;
     while (c->row >= windows) { // the next step
         c->row = first_row;
         c->window += (uint64_t)windows;
         c->tokens += windows * T;
-        windows = ramp_batch(&run->ramp, c->tokens) / T;
+        windows = ramp_size(&run->batch_ramp, c->tokens) / T;
     }
     const long long left = windows - c->row;
     dataloader_request(&run->loader, (run->config->overfit ? 0 : c->window) + (uint64_t)c->row,
@@ -27,13 +27,20 @@ static void train_request(TrainRun* run) {
     c->row += stride;
 }
 
+// Cuts the windows of a batch into sequences of the step's length (--seq_ramp): its tokens stay where they are, and the
+// target of a sequence's last token is the first token of the next one.
+static MicroBatch cut_windows(const TrainRun* run, const Batch* b) {
+    const MicroBatch cut = {b->rows * (b->T / run->seq_len), run->seq_len};
+    return cut;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // one update
 
-// Begins the all-reduce of a range of the gradients or, with ZeRO, its reduce-scatter.
+// Begins the all-reduce of a range of the gradients or, with ZeRO, the reduction to the ranks that update it.
 static void train_range_ready(void* train_run, float* grads, TensorRange range) {
     TrainRun* run = train_run;
-    if (run->optimizer.zero_group) { comm_reduce_scatter_begin(run->comm, grads + range.begin, range.size); }
+    if (run->optimizer.zero_group) { optimizer_reduce_begin(&run->optimizer, range); }
     else { comm_all_reduce_begin(run->comm, grads + range.begin, range.size); }
 }
 
@@ -46,8 +53,8 @@ static void train_all_ready(TrainRun* run) {
 }
 
 // Ends the program if this rank's first micro-batch of a step has another gradient when it is computed again.
-static void train_replay(TrainRun* run, const Batch* b, float dloss) {
-    if (!replay_agrees(&run->model, b->rows, b->T, dloss)) {
+static void train_replay(TrainRun* run, MicroBatch m, float dloss) {
+    if (!replay_agrees(&run->model, m.rows, m.T, dloss)) {
         fatal_corruption("step %lld: the same micro-batch gave two results: %s, device %s, computes wrongly. The "
                          "weights may be wrong since the last replay (--replay %lld): look at the GPU "
                          "(scripts/gpu_health.sh), and resume on another one",
@@ -62,10 +69,12 @@ static void train_replay(TrainRun* run, const Batch* b, float dloss) {
 static void train_micro_step(TrainRun* run, double tokens, long long i, bool is_last) {
     const Batch* b = dataloader_wait(&run->loader);
     const float dloss = (float)(run->state.loss_scale.scale / tokens);
+    const MicroBatch m = cut_windows(run, b);
     upload_batch(&run->model, b);
+    run->last_batch = m;
     train_request(run);
-    if (i == 0 && run->replays) { train_replay(run, b, dloss); }
-    gpt2_micro_step(&run->model, b->rows, b->T, dloss, is_last && run->comm->size > 1 ? train_range_ready : NULL, run);
+    if (i == 0 && run->replays) { train_replay(run, m, dloss); }
+    gpt2_micro_step(&run->model, m.rows, m.T, dloss, is_last && run->comm->size > 1 ? train_range_ready : NULL, run);
 }
 
 // Returns true if the ranks compare their times in the step that begins or runs now.
@@ -117,27 +126,56 @@ static bool train_gradients(TrainRun* run, long long windows) {
     return true;
 }
 
-// Returns the learning rate of the next step. With a batch ramp, steps are counted as tokens / tokens of a full batch.
-static double train_lr(const TrainRun* run) {
-    const TrainState* s = &run->state;
-    const double full = (double)run->ramp.full;
-    if (!run->ramp.start) { return schedule_lr(run->config, (double)s->step, (double)run->num_steps); }
-    const double lr = schedule_lr(run->config, (double)s->tokens / full, (double)run->total_tokens / full);
-    return run->config->ramp_lr ? lr * ramp_lr_factor(&run->ramp, s->tokens) : lr;
+// The next step and the steps of the run; with a batch ramp counted as tokens / tokens of a full batch.
+typedef struct {
+    double step, steps;
+} StepCount;
+
+static StepCount train_steps(const TrainRun* run) {
+    const double full = (double)run->batch_ramp.full;
+    if (!run->batch_ramp.start) { return (StepCount){(double)run->state.step, (double)run->num_steps}; }
+    return (StepCount){(double)run->state.tokens / full, (double)run->total_tokens / full};
 }
 
-static AdamW train_hyper(const TrainRun* run, double lr) {
+// Returns a learning rate of the next step.
+static double train_lr(const TrainRun* run, double peak) {
+    const StepCount s = train_steps(run);
+    const double lr = schedule_rate(run->config, peak, s.step, s.steps);
+    const bool ramps = run->batch_ramp.start && run->config->ramp_lr;
+    return ramps ? lr * ramp_lr_factor(&run->batch_ramp, run->state.tokens) : lr;
+}
+
+static Hyper train_hyper(const TrainRun* run) {
     const Config* c = run->config;
-    const AdamW hyper = {.lr = (float)lr,
-                         .beta1 = (float)c->beta1,
-                         .beta2 = (float)c->beta2,
-                         .eps = (float)c->eps,
-                         .weight_decay = (float)c->weight_decay,
-                         .grad_clip = (float)c->grad_clip,
-                         .grad_scale = 1 / run->state.loss_scale.scale,
-                         .step = (int)run->state.updates + 1,
-                         .rounding_seed = c->stochastic_round ? mix64((uint64_t)c->seed) | 1 : 0};
-    return hyper;
+    const Rates* rates = &run->plan.rates;
+    const StepCount s = train_steps(run);
+    Hyper h = rates->peak;
+    for (int g = 0; g < NUM_GROUPS; g++) { h.adamw.lr[g] = (float)train_lr(run, rates->lr[g]); }
+    h.muon.lr = h.adamw.lr[GROUP_MATRIX];
+    h.muon.momentum = (float)rates_momentum(rates, s.step, s.steps);
+    h.adamw.grad_scale = h.muon.grad_scale = 1 / run->state.loss_scale.scale;
+    h.adamw.step = h.muon.step = (int)run->state.updates + 1;
+    h.adamw.rounding_seed = h.muon.rounding_seed = c->stochastic_round ? mix64((uint64_t)c->seed) | 1 : 0;
+    return h;
+}
+
+// Sets the rates that are not --lr, and a momentum that changes.
+static void record_rates(const TrainRun* run, const Hyper* h, StepRecord* r) {
+    const Rates* rates = &run->plan.rates;
+    double* const lr[NUM_GROUPS] = {&r->embedding_lr, &r->matrix_lr, &r->vector_lr};
+    for (int g = 0; g < NUM_GROUPS; g++) {
+        *lr[g] = rates->lr[g] != run->config->lr ? train_lr(run, rates->lr[g]) : (double)NAN;
+    }
+    r->momentum = rates->warmup.steps || rates->cooldown.steps ? (double)h->muon.momentum : (double)NAN;
+}
+
+// Sets the length of the next step's sequences, and logs it at the first step of a start and where it changes.
+static void train_set_seq_len(TrainRun* run) {
+    const int T = (int)ramp_size(&run->seq_ramp, run->state.tokens);
+    if (run->seq_ramp.start && T != run->seq_len) {
+        logger_notice(&run->log, "step %lld: sequences of %d tokens", run->state.step + 1, T);
+    }
+    run->seq_len = T;
 }
 
 // Returns true if this step begins with a replay: the first of each start, and every --replay steps. All ranks agree,
@@ -167,16 +205,18 @@ static void train_step(TrainRun* run) {
     const Backend* b = run->plan.backend;
     TrainState* s = &run->state;
     const double start = seconds_now();
-    const long long tokens = ramp_batch(&run->ramp, s->tokens), windows = tokens / run->plan.T;
+    const long long tokens = ramp_size(&run->batch_ramp, s->tokens), windows = tokens / run->plan.T;
     const bool may_skip = spikes_may_skip(run->config);
     StepRecord r = {.step = (int)s->step + 1,
                     .tokens = (size_t)(s->tokens + tokens),
                     .step_tokens = (size_t)tokens,
-                    .lr = train_lr(run),
+                    .lr = train_lr(run, run->config->lr),
                     .loss_z = NAN,
                     .norm_z = NAN,
                     .loss_scale = loss_scale_is_on(&s->loss_scale) ? s->loss_scale.scale : 0};
-    const AdamW hyper = train_hyper(run, r.lr);
+    const Hyper hyper = train_hyper(run);
+    record_rates(run, &hyper, &r);
+    train_set_seq_len(run);
     run->grads_scale = s->loss_scale.scale;
     run->replays = is_replayed_step(run);
     if (run->replays) { check_same_weights(&run->model, run->comm); }
@@ -202,7 +242,8 @@ static void train_step(TrainRun* run) {
     s->updates += !skips;
     s->tokens += tokens;
     s->window += (uint64_t)windows;
-    const double seconds = seconds_now() - start, flops = gpt2_flops_per_token(&run->model) * (double)tokens / seconds;
+    const double seconds = seconds_now() - start, per_token = gpt2_flops_per_token(&run->model, run->seq_len);
+    const double flops = per_token * (double)tokens / seconds;
     r.ms = 1e3 * seconds;
     r.mfu = run->peak_flops > 0 ? flops / (run->peak_flops * run->comm->size) : NAN;
     logger_step(&run->log, &r);
@@ -223,12 +264,24 @@ static void train_phase(TrainRun* run, RankActivity activity, void (*phase)(Trai
 static void train_due_phases(TrainRun* run) {
     const Config* c = run->config;
     const bool samples = run->has_tokenizer && run_is_due(run, c->sample_every);
+    // before other batches are uploaded
+    if (run_is_due(run, c->histogram_every)) { train_phase(run, RANK_LOGS, train_histograms); }
     if (run->has_val && run_is_due(run, c->val_every)) { train_phase(run, RANK_VALIDATES, train_validate); }
     if (run->num_test_sets && !run->stops && run_is_due(run, c->eval_every)) {
         train_phase(run, RANK_SCORES, train_score);
     }
     if (samples && !run->stops) { train_phase(run, RANK_SAMPLES, train_sample); }
-    if (run_is_due(run, c->histogram_every)) { train_phase(run, RANK_LOGS, train_histograms); }
+}
+
+// Leaves the file of --done_file. The last checkpoint is complete.
+static void train_leave_done_file(const TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    const bool is_complete = run->state.step >= run->num_steps && !run->spike;
+    if (!c->done_file || !is_complete || !*c->out || c->save_every == 0 || run->comm->rank != 0) { return; }
+    char* path = format("%s/DONE_%08lld", c->out, run->state.step);
+    if (!write_file_atomically(path, "", 0, &err)) { notice("warning: %s", err.text); }
+    free(path);
 }
 
 // Says what ended the loop, in the logs and to who watches.
@@ -258,6 +311,7 @@ int train(Config* config, const Backend* b, const char* dtype, Comm* comm) {
         train_look_at_save(run);
     }
     train_finish_save(run);
+    train_leave_done_file(run);
     comm_report_activity(comm, run->state.step, RANK_ENDS);
     train_say_end(run);
     train_report(run);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The common part of the scripts of published runs (run_gpt2_124M.sh and so on), which source this and call
+# The common part of the scripts of whole runs (run_gpt2_124M.sh, run_preset.sh and so on), which source this and call
 # published_run. Shape, batch, learning rate and steps are the preset's (llmc/models.c).
 #
 #   GPUS=8                   starts one process per GPU; with fewer GPUS each does more micro-batches of the same run

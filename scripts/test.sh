@@ -85,14 +85,15 @@ sanitize() {
 mutate() {
     levels="generic $(best_level)"
     flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="$levels" mutators || return 1
-    seeds=$(find test/golden -type f -size -64k)
+    seeds=$(find test/golden test/fuzz/corpus -type f -size -64k)
     for f in build/sanitize/mutate_*; do
         case $f in *.d) continue ;; esac
         "$f" 10000 $seeds >build/sanitize/mutate.log 2>&1 || { tail -n 60 build/sanitize/mutate.log; return 1; }
     done
 }
-plain() { # without OpenMP
-    compile BUILD=build/plain OPENMP= LEVELS=generic build/plain/test_backends build/plain/test_gpt2 || return 1
+plain() { # without OpenMP; with -O1, which compiles faster
+    compile BUILD=build/plain OPENMP= LEVELS=generic OPT_release=-O1 build/plain/test_backends build/plain/test_gpt2 ||
+        return 1
     sh test/run.sh build/plain test_backends=every_backend test_gpt2
 }
 fuzz() { # every reader of a file or of the network, half an hour each
@@ -100,8 +101,11 @@ fuzz() { # every reader of a file or of the network, half an hour each
     compile fuzz || { echo "skipped: clang here has no libFuzzer"; return 77; }
     for f in build/fuzz/fuzz_*; do
         case $f in *.d) continue ;; esac
-        "$f" -max_total_time=1800 -close_fd_mask=1 >build/fuzz/log 2>&1 || { cat build/fuzz/log; return 1; }
-        echo "$(basename "$f"): nothing found in 1800 s"
+        found=build/fuzz/corpus/${f##*/} # inputs that reach new code, for the next time
+        mkdir -p "$found"
+        "$f" -max_total_time=1800 -max_len=65536 -close_fd_mask=1 "$found" test/fuzz/corpus test/golden \
+            >build/fuzz/log 2>&1 || { cat build/fuzz/log; return 1; }
+        echo "${f##*/}: nothing found in 1800 s"
     done
 }
 lint() { # minutes of processor time
@@ -130,7 +134,7 @@ also_checked="unfused_kernels plain_kernels" # they share less between threads
 emulated_check() { compile emu EMU=check && sh test/emulated.sh build/emu-check $watched $also_checked; }
 compile_race() { flock "$work/race" make -s -j "$jobs" emu EMU=race; }
 emulated_race() { compile_race && sh test/emulated.sh build/emu-race $watched; }
-traffic() { compile EMU=traffic build/emu-traffic/train_gpt2cu && sh test/traffic.sh build/emu-traffic; }
+traffic() { compile_race && sh test/traffic.sh build/emu-race; }
 full_size() { # bf16 is the largest; the others' kernels are the same templates
     set -- bf16 wraps
     [ -z "$long" ] || set --

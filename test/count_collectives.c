@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static long sums, scatters, gathers, numbers;
+static long sums, scatters, gathers, numbers, reduces, broadcasts;
 static int* to_flip; // what rank 1 receives next, or NULL
 
 // Notes where the collective that begins puts its result, if a bit of it is to flip.
@@ -42,6 +42,15 @@ int MPI_Iallgather(const void* in, int n, MPI_Datatype type, void* out, int m, M
     begin(out);
     return PMPI_Iallgather(in, n, type, out, m, other, comm, request);
 }
+int MPI_Ireduce(const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
+                MPI_Request* request) {
+    reduces++;
+    return PMPI_Ireduce(in, out, n, type, op, root, comm, request);
+}
+int MPI_Ibcast(void* x, int n, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {
+    broadcasts++;
+    return PMPI_Ibcast(x, n, type, root, comm, request);
+}
 int MPI_Allreduce(const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     numbers++;
     return PMPI_Allreduce(in, out, n, type, op, comm);
@@ -50,7 +59,8 @@ int MPI_Finalize(void) {
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0) {
-        printf("collectives: %ld sums, %ld scatters, %ld gathers, %ld numbers\n", sums, scatters, gathers, numbers);
+        printf("collectives: %ld sums, %ld scatters, %ld gathers, %ld numbers, %ld reduces, %ld broadcasts\n", sums,
+               scatters, gathers, numbers, reduces, broadcasts);
     }
     return PMPI_Finalize();
 }

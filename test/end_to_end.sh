@@ -76,6 +76,42 @@ a_batch_ramp_doubles_up_to_the_full_batch() {
         --out ""
 }
 
+# Windows of 32 tokens are cut into sequences of 8, then 16. Unshuffled, they are the data of a run with --seq_len 8, in
+# the same order, so both have the same bits until the length changes.
+sequences_grow_within_the_same_windows() {
+    corpus
+    steps="$small $data --total_batch_size 256 --max_steps 12 --shuffle 0 --val_every 0 --save_every 4 --keep 0"
+    must "$train" $steps --batch_size 4 --seq_ramp 8:2048 --out "$dir/grows"
+    grep -a 'sequences of' "$dir/grows/log.txt" | tr '\n' ';' >"$dir/said"
+    [ "$(cat "$dir/said")" = "step 1: sequences of 8 tokens;step 5: sequences of 16 tokens;step 9: sequences of 32 \
+tokens;" ] || note "lengths: $(cat "$dir/said")"
+    must "$train" $steps --batch_size 16 --seq_len 8 --out "$dir/short"
+    same_checkpoint "$dir/grows/step_00000004" "$dir/short/step_00000004"
+    cmp -s "$dir/grows/step_00000008/model.safetensors" "$dir/short/step_00000008/model.safetensors" &&
+        note "the length did not change after step 4"
+    expect 2 'seq_ramp 12:2048: START must double up to --seq_len 32, as 16 does' "$train" $steps \
+        --seq_ramp 12:2048 --out ""
+}
+
+# Killed between two changes, in a run whose batch grows too; validation is at the full length.
+growing_sequences_resume_with_the_same_bits() {
+    corpus
+    run="$small $data --total_batch_size 512 --batch_ramp 64:4096 --seq_ramp 4:6000 --max_steps 16 --val_every 10 \
+        --save_every 12 --keep 0"
+    must "$train" $run --replay 5 --out "$dir/run"
+    last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
+    for step in 00000012 00000024; do
+        mkdir "$dir/$step"
+        cp -r "$dir/run/step_$step" "$dir/$step"
+        must "$train" --out "$dir/$step" --resume auto
+        same_checkpoint "$dir/run/$last" "$dir/$step/$last"
+    done
+    must "$train" eval --init "$dir/run/$last" --val_data "$root/corpus_val_*.bin" --tokenizer bytes --seq_len 32 \
+        --val_tokens 1048576
+    [ "$(grep '^val loss' "$dir/out")" = "$(grep '^val loss' "$dir/run/log.txt" | tail -n 1)" ] ||
+        note "validation was not at the full length: $(grep '^val loss' "$dir/run/log.txt" | tail -n 1)"
+}
+
 # Steps have 1, 2, 4 ... windows, micro-batches 4: the last one of a step may have fewer. The schedule counts tokens.
 a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
     corpus
@@ -301,6 +337,24 @@ a_damaged_checkpoint_is_passed_over() {
         --resume "$dir/copy/step_00000020"
 }
 
+muon_resumes_with_the_same_bits_and_no_other_optimizer() {
+    corpus
+    muon="--optimizer muon --vector_lr 1e-3 --momentum_cooldown 2:0.9 --cautious_decay 1"
+    must "$train" $small $data $muon --max_steps 8 --save_every 4 --keep 0 --val_every 0 --out "$dir/run"
+    mkdir "$dir/again"
+    cp -r "$dir/run/step_00000004" "$dir/run/metrics.jsonl" "$dir/again"
+    must "$train" --out "$dir/again" --resume auto
+    same_checkpoint "$dir/run/step_00000008" "$dir/again/step_00000008"
+    grep -q '"step":8,.*"matrix_lr":0.00[0-9]*,"vector_lr":[0-9.e-]*,"momentum":0.9}' "$dir/again/metrics.jsonl" ||
+        note "rates: $(tail -n 3 "$dir/again/metrics.jsonl")"
+    tr ',' '\n' <"$dir/run/step_00000008/optimizer.safetensors" | grep -aq '"v.h.0.mlp.c_fc.weight"' &&
+        note "second moments of a matrix are in the file"
+    expect 2 'adamw: the run being resumed has muon' "$train" --out "$dir/again" --resume auto --optimizer adamw
+    expect 2 "--momentum is Muon's" "$train" $small $data --momentum 0.9 --out ""
+    must "$train" info --model d12 --batch_size 1 --optimizer muon
+    grep -q 'scratch of Muon' "$dir/out" || note "info: no scratch of Muon"
+}
+
 resuming_keeps_the_settings_and_names_what_changed() {
     corpus
     must "$train" $small $data --max_steps 10 --val_every 0 --lr 2e-3 --out "$dir/run"
@@ -490,6 +544,32 @@ evaluating_a_checkpoint_gives_the_loss_of_training() {
         note "--init: $want against $(cat "$dir/out")"
 }
 
+attention_stays_within_documents() {
+    corpus
+    run="$small $data --seq_len 48 --val_tokens -1 --val_every 4 --max_steps 4"
+    must "$train" $run --out "$dir/whole"
+    must "$train" $run --document_mask --out "$dir/run"
+    want=$(grep '^val loss' "$dir/out" | tail -n 1)
+    [ "$(losses "$dir/whole/log.txt")" != "$(losses "$dir/run/log.txt")" ] || note "the mask changes nothing"
+    must "$train" $run --document_mask --recompute all --out "$dir/again"
+    same_checkpoint "$dir/run/step_00000004" "$dir/again/step_00000004"
+    must "$train" eval --out "$dir/run"
+    [ "$(cat "$dir/out")" = "$want" ] || note "eval does not mask as training did: $want, $(cat "$dir/out")"
+    must "$train" eval --out "$dir/run" --document_mask 0
+    [ "$(cat "$dir/out")" != "$want" ] || note "eval --document_mask 0 masks: $want"
+    must "$train" generate --out "$dir/run" --sample_tokens 4
+    grep -q '"document_mask": true' "$dir/run/step_00000004/state.json" || note "state.json does not name the mask"
+    must "$train" --out "$dir/run" --resume auto --max_steps 5
+    expect 2 '--document_mask 0: the run being resumed has 1' "$train" --out "$dir/run" --resume auto --document_mask 0
+    expect 2 '--tokenizer is none: give the tokenizer of the data' "$train" $run --document_mask --tokenizer none \
+        --out ""
+    seq 2000 | tr '\n' ' ' >"$dir/one.txt" # one document: its only end-of-text token is the first
+    must "$prepare" --tokenizer bytes --val_size 0 --out "$dir/one" "$dir/one.txt"
+    expect 1 'no end-of-text token (256) between documents' "$train" $run --document_mask \
+        --train_data "$dir/one_train_*.bin" --out ""
+    must "$train" $run --train_data "$dir/one_train_*.bin" --max_steps 1 --out ""
+}
+
 generated_text_depends_on_the_seed_alone() {
     corpus
     must "$train" $small $data --max_steps 30 --val_every 0 --out "$dir/run"
@@ -566,6 +646,26 @@ letters_of_llmc_mean_the_same() {
     expect 2 'do not mix' "$train" -e d12 --lr 1
     expect 1 "$dir/124M.bin: " "$train" -e "$dir/124M.bin" -i "$dir/c_train_*.bin" -j "$dir/c_val_*.bin"
     expect 2 '-e is missing' "$train" -b 4
+}
+
+# llm.c's scripts start the same command again until OUT/DONE_%08d of the last step is there.
+the_loops_of_llmc_s_scripts_end() {
+    must "$prepare" --stories 20000 --val_size 4000 --out "$dir/c"
+    starts=0
+    run="$train -i $dir/c_train_*.bin -j $dir/c_val_*.bin -o $dir/log -b 4 -t 32 -v 0 -s 0 -h 0 -n 2 -y 1"
+    must $run -e L=1,H=2,C=16,T=48 -x 3
+    [ -f "$dir/log/DONE_00000003" ] && [ ! -f "$dir/log/DONE_00000002" ] || note "after 3 steps: $(ls "$dir/log")"
+    while [ ! -f "$dir/log/DONE_00000005" ] && [ $starts -lt 3 ]; do
+        must $run -e L=1,H=2,C=16,T=48 -x 5
+        starts=$((starts + 1))
+    done
+    [ $starts = 1 ] || note "$starts starts instead of one: $(ls "$dir/log")"
+    rm "$dir/log/DONE_00000005" # as a run that was killed between its last save and this file
+    must $run -e L=1,H=2,C=16,T=48 -x 5
+    [ -f "$dir/log/DONE_00000005" ] || note "a finished run that starts again leaves no file: $(ls "$dir/log")"
+    must "$train" $small --train_data "$dir/c_train_*.bin" --val_data "" --tokenizer none --model L=1,H=2,C=16,T=48 \
+        --max_steps 1 --out "$dir/other"
+    [ ! -f "$dir/other/DONE_00000001" ] || note "the file is there without llm.c's letters"
 }
 
 help_and_info_answer() {
@@ -787,6 +887,46 @@ a_full_disk_leaves_the_older_checkpoints() {
     umount "$dir/disk"
 }
 
+missing_and_repeated_shards_are_named() {
+    corpus
+    cp "$root/corpus_train_000001.bin" "$dir/part_000001.bin"
+    cp "$root/corpus_train_000001.bin" "$dir/part_000004.bin"
+    must "$train" $small --train_data "$dir/part_*.bin" --val_data "" --max_steps 1 --out ""
+    grep -q '2 shards are missing between .*/part_000001.bin and .*/part_000004.bin$' "$dir/err" ||
+        note "no word of the missing shards: $(cat "$dir/err")"
+    grep -q '/part_000004.bin begins, ends and is as long as .*/part_000001.bin: ' "$dir/err" ||
+        note "no word of the copy: $(cat "$dir/err")"
+    rm "$dir/part_000004.bin"
+    for i in 1 10 11; do cp "$root/corpus_val_000000.bin" "$dir/plain_$i.bin"; done # 2 to 9 may have the other length
+    must "$train" $small --train_data "$dir/plain_*.bin" --val_data "" --max_steps 1 --out ""
+    grep -q 'missing between' "$dir/err" && note "numbers of other lengths compared: $(cat "$dir/err")"
+    must "$train" $small --train_data "$dir/part_*.bin $root/corpus_val_*.bin" --val_data "" --max_steps 1 --out ""
+    grep -q warning "$dir/err" && note "a warning of sound shards: $(cat "$dir/err")"
+}
+
+# What is written under its final name is complete, and nothing else is touched.
+a_full_disk_leaves_no_partial_file() {
+    mkdir "$dir/disk"
+    mount -t tmpfs -o size=60k none "$dir/disk" 2>/dev/null ||
+        { skip='cannot mount a small file system here'; return; }
+    expect 1 'disk/c_train_000001.bin: cannot write: No space left' "$prepare" --stories 100000 --tokenizer bytes \
+        --val_size 0 --out "$dir/disk/c"
+    ls "$dir/disk" | grep -q '\.bin$' && note "a partial shard: $(ls "$dir/disk")"
+    expect 1 '.json: cannot write: No space left' "$prepare" --train_tokenizer 3000 --out "$dir/disk/tokenizer" \
+        README.md CONTRIBUTING.md dev/commands.md dev/cpu.md dev/formats.md
+    must "$train" info "$dir/disk/tokenizer/tokenizer.bin"
+    ls "$dir/disk/tokenizer" | grep -qvx tokenizer.bin && note "a partial file: $(ls "$dir/disk/tokenizer")"
+    corpus
+    must "$train" $small $data --val_data "" --max_steps 1 --out "$dir/run"
+    printf mine >"$dir/disk/mine"
+    for to in hf llmc gguf; do
+        expect 1 "disk/$to" "$train" export $to --init "$dir/run/step_00000001" --out "$dir/disk/$to"
+        [ ! -e "$dir/disk/$to" ] || note "export $to left $(find "$dir/disk/$to")"
+    done
+    [ "$(cat "$dir/disk/mine")" = mine ] || note "another file was changed"
+    umount "$dir/disk"
+}
+
 # ----------------------------------------------------------------------------------------------------------------------
 # check and bench
 
@@ -859,6 +999,40 @@ every_operation_is_timed() {
     [ "$(values_of flops "$json")" = 196608.0 ] || note "flops of the qkv layer: $(values_of flops "$json")"
     [ "$(values_of bytes "$json")" = 47872.0 ] || note "bytes of the qkv layer: $(values_of bytes "$json")"
     expect 2 "no operation has 'nothing' in its name" "$train" bench ops matmul nothing --out ""
+}
+
+# A Python and an llm.c whose steps take canned times. PyTorch compiled is the better of the two: 100 ms a step.
+peers_take_turns() {
+    command -v python3 >/dev/null || { skip='python3 is not installed'; return; }
+    cat >"$dir/python" <<'END'
+#!/bin/sh
+case $* in
+-c*) exit 0 ;; # imports
+*--contender*) ;;
+*) exec python3 "$@" ;; # the script itself
+esac
+case $* in *compiled*) ms=100 ;; *) ms=200 ;; esac
+for i in $ms 900 $ms $ms; do echo "step loss 4.000000 | $i.00 ms |"; done
+echo 'facts {"torch": "9.9", "peak_bytes": 1073741824}'
+END
+    printf '#!/bin/sh\nexit 1\n' >"$dir/bare"
+    mkdir "$dir/llm.c"
+    printf '#!/bin/sh\nwhile echo "step 7: train loss 5.0 (took 400.000000 ms)"; do sleep 0.01; done\n' \
+        >"$dir/llm.c/train_gpt2"
+    chmod +x "$dir/python" "$dir/bare" "$dir/llm.c/train_gpt2"
+    peers="$train bench peers --model L=1,H=2,C=32,T=64 --max_steps 2 --threads 1"
+    must $peers --python "$dir/python" --llmc "$dir/llm.c" --out "$dir/out_folder"
+    grep -q '^| fp32, 4 x 64 tokens | [0-9,]* | 2,560 | [0-9.]* ([0-9.]* to [0-9.]*) | [0-9]* | 1,024 | 640 | ' \
+        "$dir/out" || note "not README's row: $(tail -n 1 "$dir/out")"
+    json="$dir/out_folder/peers.json"
+    [ "$(values_of better "$json")" = compiled ] || note "the better one: $(values_of better "$json")"
+    [ "$(grep -c '"first_step_s": [0-9]' "$json")" = 12 ] || note "not three rounds of four contenders"
+    ! grep -q "$dir" "$json" || note "a path of this machine in peers.json"
+    expect 2 'give --python' $peers
+    expect 1 'has no torch and transformers' $peers --python "$dir/bare"
+    expect 1 'there is no such program' $peers --python "$dir/none"
+    expect 1 'no train_gpt2 there' $peers --python "$dir/python" --llmc "$dir"
+    expect 1 'takes B 4 and T 64' $peers --python "$dir/python" --llmc "$dir/llm.c" --seq_len 32
 }
 
 a_step_on_a_gpu_is_predicted() {
@@ -974,6 +1148,49 @@ a_supervised_run_is_given_up_with_the_reason() {
     wait $pid
     [ $? = 0 ] || note "a stopped run has exit code $?"
     grep -q 'stopped by SIGTERM' "$dir/stopped/supervise.log" || note "$(cat "$dir/stopped/supervise.log")"
+}
+
+# dev/learning/study.sh at its smallest size: every run, the tables, the page; what is there is not done again.
+a_study_ends_with_a_page_and_goes_on_where_it_stopped() {
+    command -v python3 >/dev/null || { skip="no python3"; return; }
+    study="env SIZE=smoke WORK=$dir/work RESULTS=$dir/results TRAIN=$train PREPARE=$prepare sh dev/learning/study.sh"
+    must $study
+    page="$dir/study.md" first="$dir/work/smoke/runs/text-muon-1-1"
+    grep -q '^| Built-in corpus | Muon, tuned | AdamW, tuned | .* | .* | .* |$' "$page" || note "no ratio in $page"
+    [ "$(grep -c '^| [A-Z].* corpus\|^| Text of' "$page")" -ge 10 ] || note "too few rows in $page"
+    for picture in $(sed -n 's/^!\[.*\](\(.*\))$/\1/p' "$page"); do
+        python3 -c 'import sys, xml.etree.ElementTree as t; t.parse(sys.argv[1])' "$dir/$picture" || note "$picture"
+    done
+    cut -f 1-4 "$dir/results/runs.tsv" >"$dir/first_runs"
+    : >"$first/loss"                            # as if it had been stopped
+    sed -i 's/0.85/0.5/' "$first/../text-muon-1-2/command" # as if its options had been others
+    must $study final page
+    [ "$(sed -n 's/^[0-9:]* .* s //p' "$dir/out" | LC_ALL=C sort | tr '\n' ' ')" = "text-muon-1-1 text-muon-1-2 " ] ||
+        note "other runs were made: $(cat "$dir/out")"
+    cut -f 1-4 "$dir/results/runs.tsv" | cmp -s - "$dir/first_runs" || note "a repeated run has another loss"
+    expect 2 "SIZE=x is not one of" env SIZE=x sh dev/learning/study.sh
+    expect 2 "no part 'x'" $study x
+}
+
+# Tokens to equal loss, where losses fall by a tenth with each doubling of the tokens: sqrt(2) times fewer, and bounds.
+a_study_finds_the_tokens_to_equal_loss() {
+    command -v python3 >/dev/null || { skip="no python3"; return; }
+    mkdir "$dir/results"
+    {
+        printf 'run\tsteps\ttokens\tval_loss\tprocessor_s\toptions\n'
+        for run in 'published-1-1 100000 5.2' 'adamw-1-1 100000 5.0' 'adamw-2-1 50000 5.1' \
+            'muon-1-1 100000 4.95' 'muon-2-1 50000 5.05'; do
+            printf 'text-%s\t9\t%s\t%s\t1\t\n' $run
+        done
+    } >"$dir/results/runs.tsv"
+    printf 'run\ttokens\ttrain_loss\ntext-adamw-1-1\t500\t6\ntext-adamw-1-1\t900\t5\n' >"$dir/results/curves.tsv"
+    for fact in 'command c' 'program p' 'processor p' 'date d' 'model m' 'batch 100' 'steps 9' 'floor 0.5'; do
+        printf '%s\t%s\n' $fact
+    done >"$dir/results/study.tsv"
+    must python3 dev/learning/page.py draw "$dir/results" "$dir/study.md"
+    for row in 'AdamW, tuned | published settings .*| >2.00 ' 'Muon, tuned | AdamW, tuned .*| 1.41 '; do
+        grep -q "$row" "$dir/study.md" || note "no '$row' in $(cat "$dir/study.md")"
+    done
 }
 
 run_tests "$0"

@@ -49,6 +49,18 @@ flash.cuh
 acc_column(n, i) > group_first + acc_row(i))
 acc_column(n, i) > group_first + acc_row(i) - BUG)
 
+a query that sees the document before its own
+fp32
+flash.cuh
+key + acc_column(n, i) < start)
+key + acc_column(n, i) + BUG < start)
+
+a key that the next document sees
+fp32
+flash.cuh
+query + acc_column(n, i) >= end)
+query + acc_column(n, i) >= end + BUG)
+
 a softmax that forgets to scale what it summed
 fp32
 flash.cuh
@@ -82,8 +94,8 @@ cublaslt.cuh
 a forgotten beta
 bf16
 cublaslt.cuh
-beta = m->out ?
-beta = BUG || m->out ?
+m->add_scale : m->out ?
+m->add_scale : BUG || m->out ?
 
 a bias gradient that is set, not added
 bf16
@@ -160,8 +172,50 @@ BUG ? 1e9f : (float)hyper->step));
 an AdamW that decays vectors
 fp32
 adamw.cuh
-tensors.row[i].decays = tensor_decays(t);
-tensors.row[i].decays = BUG || tensor_decays(t);
+tensors.row[i].group = tensor_group(t);
+tensors.row[i].group = BUG ? GROUP_MATRIX : tensor_group(t);
+
+an AdamW that decays what it should not, as Muon
+fp32
+adamw.cuh
+h.cautious && direction
+!BUG && h.cautious && direction
+
+a norm of Muon without its last part
+fp32
+muon.cuh
+threadIdx.x < gridDim.x ?
+threadIdx.x + BUG < gridDim.x ?
+
+a Muon with plain momentum
+fp32
+muon.cuh
+u[k] = (1.0f - momentum) * g + momentum * m[k];
+u[k] = BUG ? m[k] : (1.0f - momentum) * g + momentum * m[k];
+
+a Muon that decays what it should not
+fp32
+muon.cuh
+h.cautious && update
+!BUG && h.cautious && update
+
+a Muon that forgets its last matrix
+fp32
+muon.cuh
+(unsigned)c->count);
+(unsigned)(c->count - BUG * (c->count > 1)));
+
+a stack of Muon without padding
+fp32
+cublaslt.cuh
+(int64_t)stack_stride(rows, cols)
+(int64_t)(BUG ? (size_t)rows * cols : stack_stride(rows, cols))
+
+plain matmuls of Muon that stay at the first matrix
+fp32
+matmul_plain.cuh
+z = blockIdx.z;
+z = BUG ? 0 : blockIdx.z;
 
 a weight that is not transposed
 fp8

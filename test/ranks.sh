@@ -54,6 +54,14 @@ cpu_ranks_train_as_one_process_does() {
     done
 }
 
+ranks_keep_documents_apart_as_one_process_does() {
+    corpus
+    documents="$run $often $data --seq_len 48 --total_batch_size 384 --document_mask --batch_size 4"
+    must "$train" $documents --out "$dir/one"
+    must ranks 2 "$train" $documents --zero 1 --out "$dir/two"
+    same "$dir/one" "$dir/two"
+}
+
 cpu_ranks_train_so_in_bf16_and_with_recomputation() {
     corpus
     must "$train" $run $often $data --dtype bf16 --residual bf16 --batch_size 4 --out "$dir/one"
@@ -67,10 +75,10 @@ cpu_ranks_train_so_in_bf16_and_with_recomputation() {
         note "ZeRO gives other bits in bf16"
 }
 
-# A step of a ramp may have fewer rows than there are processes.
+# A step of a ramp may have fewer rows than there are processes. Sequences grow meanwhile.
 a_batch_ramp_may_leave_ranks_without_rows() {
     corpus
-    ramp="$run --max_steps 8 --total_batch_size 256 --batch_ramp 32:1200 $quiet --save_every 100"
+    ramp="$run --max_steps 8 --total_batch_size 256 --batch_ramp 32:1200 --seq_ramp 8:1600 $quiet --save_every 100"
     must "$train" $ramp $data --batch_size 4 --out "$dir/one"
     for zero in 0 1; do
         must ranks 4 "$train" $ramp $data --batch_size 1 --zero $zero --out "$dir/four$zero"
@@ -112,17 +120,48 @@ replays_with_ranks_without_rows() {
     same_checkpoint "$dir/0/$last" "$dir/3/$last"
 }
 
+# Each matrix of Muon has one rank as its owner with --zero 1. Runs go on with other ranks and the other --zero.
+muon_on_ranks_trains_as_one_process_does() {
+    corpus
+    muon="$run --optimizer muon --max_steps 10 --total_batch_size 512 --save_every 5 --keep 0 $quiet"
+    must "$train" $muon $data --batch_size 4 --out "$dir/one"
+    for n in 2 4; do
+        for zero in 0 1; do
+            must ranks $n "$train" $muon $data --batch_size 4 --zero $zero --out "$dir/$n-$zero"
+            same "$dir/one" "$dir/$n-$zero"
+        done
+        same_checkpoint "$dir/$n-0/step_00000010" "$dir/$n-1/step_00000010"
+    done
+    for change in 2-1:2:0 4-0:4:1 4-1:2:1; do # run:ranks:zero
+        set -- $(echo $change | tr : ' ')
+        rm -r "$dir/$1/step_00000010"
+        must ranks "$2" "$train" --resume auto --zero "$3" --out "$dir/$1"
+        same "$dir/one" "$dir/$1"
+    done
+    same_checkpoint "$dir/2-0/step_00000010" "$dir/2-1/step_00000010"
+    for zero in 0 1; do
+        must ranks 2 "$train" $muon $data --dtype bf16 --batch_size 4 --zero $zero --out "$dir/bf16-$zero"
+    done
+    same_checkpoint "$dir/bf16-0/step_00000010" "$dir/bf16-1/step_00000010"
+    # more ranks than large matrices, whose sizes are no multiples of TENSOR_ALIGN
+    odd="$muon --model L=1,H=2,C=10,T=48,V=257 --total_batch_size 384 --batch_size 4"
+    must "$train" $odd $data --out "$dir/odd"
+    must ranks 3 "$train" $odd $data --zero 1 --out "$dir/odd-3"
+    same "$dir/odd" "$dir/odd-3"
+}
+
 # Counts MPI's collectives. A layer's gradients are one all-reduce, in the last of four micro-batches. "numbers" are the
 # losses of each step and validation.
 gradients_are_added_up_once_a_step() {
     corpus
-    for zero in 0 1; do
+    for zero in 0 1 "1 --optimizer muon"; do
         must ranks 2 env LD_PRELOAD="$release/count_collectives.so" "$train" $run $data --total_batch_size 256 \
             --batch_size 1 --max_steps 5 --val_every 5 --val_tokens 100 --sample_every 0 --save_every 0 --zero $zero \
-            --out "$dir/$zero"
+            --out "$dir/${zero% --*}"
         case $zero in # in each of 5 steps 4: 2 layers, the tensors before them, the tensors after them
-        0) want="20 sums, 0 scatters, 0 gathers, 7 numbers" ;;
-        1) want="0 sums, 20 scatters, 24 gathers, 7 numbers" ;; # 4 all-gathers for the initial weights
+        0) want="20 sums, 0 scatters, 0 gathers, 7 numbers, 0 reduces, 0 broadcasts" ;;
+        1) want="0 sums, 20 scatters, 24 gathers, 7 numbers, 0 reduces, 0 broadcasts" ;; # 4 for the initial weights
+        *) want="0 sums, 20 scatters, 24 gathers, 7 numbers, 60 reduces, 72 broadcasts" ;; # and 6 matrices a layer
         esac
         grep -q "collectives: $want" "$dir/out" || note "zero $zero: $(grep collectives "$dir/out"), not $want"
     done
@@ -559,7 +598,8 @@ bad_ranks_are_refused() {
 run_scripts_have_the_settings_of_their_sources() {
     corpus
     while read -r name model settings; do
-        TRAINER="$train" GPUS=1 sh scripts/run_$name.sh $data --model L=1,H=1,C=2,T=8,V=257 --tokenizer bytes \
+        case $name in *:*) script="run_preset.sh $name" ;; *) script=run_$name.sh ;; esac
+        TRAINER="$train" GPUS=1 sh scripts/$script $data --model L=1,H=1,C=2,T=8,V=257 --tokenizer bytes \
             --batch_size 1024 $quiet --save_every 0 --out "$dir/$name" </dev/null >"$dir/out" 2>"$dir/err" &
         pid=$!
         await '"kind":"config"' "$dir/$name/metrics.jsonl" $pid
@@ -586,6 +626,17 @@ gpt2_1558M L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.0006 max_steps=
     min_lr_frac=0.1 weight_decay=0.1 batch_ramp=""
 gpt3_125M L=12,H=12,C=768,T=2048 total_batch_size=524288 lr=0.0006 max_steps=495911 warmup_steps=715 \
     min_lr_frac=0.1 weight_decay=0.1 batch_ramp="32768:4000000000"
+fast:124m L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0018 max_steps=12288 warmup_steps=256 \
+    min_lr_frac=0.0 weight_decay=0.1 schedule="wsd" decay_shape="linear" decay_frac=0.16667 batch_ramp=""
+fast:350m L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.00135 max_steps=37700 schedule="wsd"
+fast:774m L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00108 max_steps=179700 schedule="wsd"
+fast:1558m L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.000864 max_steps=20100 schedule="wsd"
+muon:124m L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0036 matrix_lr="auto" matrix_decay=0.01 max_steps=8000 \
+    optimizer="muon" init_out="zero" cautious_decay=true decay_embeddings=false momentum_cooldown="50:0.85" \
+    warmup_steps=256 decay_frac=0.29 min_lr_frac=0.0
+muon:350m L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.00312 matrix_decay=0.0056 max_steps=24500
+muon:774m L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00279 matrix_decay=0.0036 max_steps=117000
+muon:1558m L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.00249 matrix_decay=0.0023 max_steps=13100
 END
 }
 

@@ -236,9 +236,9 @@ a_run_goes_back_and_leaves_out_the_data_of_a_spike() {
     command -v mpirun >/dev/null || return
     must ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/two" # with other ranks
     for zero in $([ -z "$long" ] || echo 0) 1; do
-        must ranks 2 "$train" $spiky $poison --batch_size 2 --zero $zero --on_spike rewind:3 --save_async 0 \
+        must ranks 4 "$train" $spiky $poison --batch_size 2 --zero $zero --on_spike rewind:3 --save_async 0 \
             --out "$dir/ranks$zero"
-        must ranks 2 "$train" $spiky $clean --batch_size 2 --zero $zero --out "$dir/clean$zero"
+        must ranks 4 "$train" $spiky $clean --batch_size 2 --zero $zero --out "$dir/clean$zero"
         same_checkpoint "$dir/clean$zero/step_00000150" "$dir/ranks$zero/step_00000150"
     done
     for run in two ranks1; do

@@ -54,7 +54,7 @@ TEST(defaults_are_those_documented) {
            !strcmp(c.schedule, "cosine"));
     EXPECT(c.seed == 1337 && c.batch_size == 4 && c.seq_len == 0 && c.total_batch_size == 0 && c.max_steps == -1);
     EXPECT(c.lr == 3e-4 && c.min_lr_frac == 0.1 && c.warmup_steps == 0 && c.weight_decay == 0.1);
-    EXPECT(c.beta1 == 0.9 && c.beta2 == 0.95 && c.eps == 1e-8 && c.grad_clip == 1.0);
+    EXPECT(c.beta1 == 0.9 && c.beta2 == 0.95 && c.eps == 1e-8 && c.grad_clip == -1);
     EXPECT(c.shuffle == 1 && c.overfit == 0 && c.pad_vocab == 1 && !strcmp(c.recompute, "none") && c.threads == 0);
     EXPECT(c.val_every == 250 && c.val_tokens == 1048576 && c.sample_every == 250 && c.sample_tokens == 64);
     EXPECT(c.temperature == 1 && c.top_k == 50 && c.top_p == 1 && c.save_every == 1000 && c.keep == 3);

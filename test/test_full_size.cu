@@ -51,19 +51,26 @@ static Plan plan_of(const Shape* shape, const Backend* b, const char* dtype) {
 // ---------------------------------------------------------------------------------------------------------------------
 // one operation
 
-// Sets integers so that tokens are in order: the first positions have token 0, the last ones token V - 1.
+// Returns integer number i of a tensor: tokens in order, so that the first positions have token 0 and the last ones
+// token V - 1; documents that are whole sequences.
+static int integer_at(const OpCase* c, const OpTensor* t, size_t i) {
+    if (!strcmp(t->name, "order")) { return (int)i; }
+    if (!strcmp(t->name, "starts")) { return 0; }
+    if (!strcmp(t->name, "ends")) { return c->size.T; }
+    return i == t->n - 1 ? c->size.V - 1 : (int)(i * (size_t)c->size.V / t->n);
+}
+
 static void fill_integers(const OpCase* c, const OpTensor* t) {
     int* host = (int*)alloc_or_die(t->n, sizeof *host, t->name);
-    for (size_t i = 0; i < t->n; i++) {
-        host[i] = (int)(!strcmp(t->name, "order") ? i : i * (size_t)c->size.V / t->n);
-    }
-    host[t->n - 1] = !strcmp(t->name, "order") ? (int)t->n - 1 : c->size.V - 1;
+    for (size_t i = 0; i < t->n; i++) { host[i] = integer_at(c, t, i); }
     c->backend->device_copy_in(t->data, host, op_bytes(c, t));
     free(host);
 }
 
-// The last elements of a range that AdamW updates may belong to a block that is not run: so much may stay untouched.
+// Returns the bytes that may stay untouched: the last elements of a range that AdamW updates may belong to a block that
+// is not run; a document begins at the first token, whatever that is.
 static size_t slack(const OpCase* c, size_t bytes) {
+    if (!strcmp(op_name(c->op), "document_bounds")) { return sizeof(int); }
     return !strcmp(op_name(c->op), "adamw_update") ? bytes / 100 : 0;
 }
 
@@ -81,7 +88,7 @@ static size_t opened_bytes, planned_bytes;
 static void audit_op(const Backend* b, int op, const OpSizes* sizes) {
     OpCase c = op_declare(b, op, sizes);
     size_t own = sizeof c.hyper;
-    c.device_hyper = (AdamW*)b->device_alloc(sizeof c.hyper, "hyperparameters of AdamW");
+    c.device_hyper = (Hyper*)b->device_alloc(sizeof c.hyper, "hyperparameters");
     for (int i = 0; i < c.count; i++) {
         OpTensor* t = &c.tensor[i];
         t->data = b->device_alloc(op_bytes(&c, t), t->name);

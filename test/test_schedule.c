@@ -108,27 +108,27 @@ TEST(min_lr_frac_may_be_1_or_0) {
 
 enum { T = 64 };
 
-static BatchRamp ramp_of(const char* text, long long full) {
+static Ramp ramp_of(const char* text, long long full) {
     Error err;
-    BatchRamp ramp;
-    if (!ramp_parse(text, full, T, &ramp, &err)) { TEST_FAIL("%s: %s", text, err.text); }
+    Ramp ramp;
+    if (!batch_ramp_parse(text, full, T, &ramp, &err)) { TEST_FAIL("%s: %s", text, err.text); }
     return ramp;
 }
 
 TEST(without_a_ramp_every_step_is_full) {
-    const BatchRamp none = ramp_of("", 512);
-    EXPECT(none.start == 0 && ramp_batch(&none, 0) == 512 && ramp_batch(&none, 1000000) == 512);
+    const Ramp none = ramp_of("", 512);
+    EXPECT(none.start == 0 && ramp_size(&none, 0) == 512 && ramp_size(&none, 1000000) == 512);
     EXPECT(ramp_steps(&none, 0) == 0 && ramp_steps(&none, 1) == 1 && ramp_steps(&none, 512) == 1 &&
            ramp_steps(&none, 513) == 2);
     EXPECT(ramp_steps(&none, 512LL * 1000000000) == 1000000000);
 }
 
 TEST(a_ramp_doubles_at_equal_distances) {
-    const BatchRamp r = ramp_of("64:6000", 512); // three doublings: at 2000, 4000, 6000
+    const Ramp r = ramp_of("64:6000", 512); // three doublings: at 2000, 4000, 6000
     const long long at[] = {0, 1999, 2000, 3999, 4000, 5999, 6000, 1000000},
                     want[] = {64, 64, 128, 128, 256, 256, 512, 512};
     for (int i = 0; i < 8; i++) {
-        if (ramp_batch(&r, at[i]) != want[i]) { TEST_FAIL("after %lld tokens: %lld", at[i], ramp_batch(&r, at[i])); }
+        if (ramp_size(&r, at[i]) != want[i]) { TEST_FAIL("after %lld tokens: %lld", at[i], ramp_size(&r, at[i])); }
     }
     // 32 steps of 64 tokens end at 2048, 16 of 128 at 4096, 8 of 256 at 6144; the following have 512
     EXPECT(ramp_steps(&r, 2048) == 32 && ramp_steps(&r, 4096) == 48 && ramp_steps(&r, 6144) == 56);
@@ -139,24 +139,24 @@ TEST(a_ramp_doubles_at_equal_distances) {
 TEST(the_steps_of_a_ramp_add_up_to_the_tokens) {
     const char* const texts[] = {"64:6000", "512:1", "128:1000000", "64:1"};
     for (int i = 0; i < 4; i++) {
-        const BatchRamp r = ramp_of(texts[i], 512);
+        const Ramp r = ramp_of(texts[i], 512);
         for (long long tokens = 64; tokens < 40000; tokens = tokens * 5 / 4 + 64) {
             long long seen = 0, steps = 0;
-            for (; seen < tokens; steps++) { seen += ramp_batch(&r, seen); }
+            for (; seen < tokens; steps++) { seen += ramp_size(&r, seen); }
             EXPECT(ramp_steps(&r, tokens) == steps);
             EXPECT(seen - tokens < 512);
         }
     }
-    const BatchRamp longest = ramp_of("64:1000000000000000", 512); // counted without a loop over its 1e13 steps
+    const Ramp longest = ramp_of("64:1000000000000000", 512); // counted without a loop over its 1e13 steps
     EXPECT(ramp_steps(&longest, 300000000000064) == 4687500000001);
-    const BatchRamp gpt3 = ramp_of("32768:4000000000", 524288); // GPT-3's: rounding delays no doubling
-    EXPECT(ramp_batch(&gpt3, 0) == 32768 && ramp_batch(&gpt3, 999999999) == 32768 &&
-           ramp_batch(&gpt3, 1000000000) == 65536);
-    EXPECT(ramp_batch(&gpt3, 3999999999LL) == 262144 && ramp_batch(&gpt3, 4000000000LL) == 524288);
+    const Ramp gpt3 = ramp_of("32768:4000000000", 524288); // GPT-3's: rounding delays no doubling
+    EXPECT(ramp_size(&gpt3, 0) == 32768 && ramp_size(&gpt3, 999999999) == 32768 &&
+           ramp_size(&gpt3, 1000000000) == 65536);
+    EXPECT(ramp_size(&gpt3, 3999999999LL) == 262144 && ramp_size(&gpt3, 4000000000LL) == 524288);
 }
 
 TEST(the_rate_follows_the_root_of_the_batch) {
-    const BatchRamp ramp = {.start = 128, .tokens = 6000, .full = 512}, none = {.full = 512};
+    const Ramp ramp = {.start = 128, .tokens = 6000, .full = 512}, none = {.full = 512};
     EXPECT_NEAR(ramp_lr_factor(&ramp, 0), 0.5, 1e-15);
     EXPECT_NEAR(ramp_lr_factor(&ramp, 3000), sqrt(0.5), 1e-15);
     EXPECT(ramp_lr_factor(&ramp, 6000) == 1 && ramp_lr_factor(&none, 0) == 1);
@@ -167,25 +167,54 @@ TEST(ramps_that_cannot_be_are_refused) {
                                              "0:6000", "-64:6000", "64:0",  "64:-1",    "64 6000"};
     static const char* const unfit[] = {"96:6000", "32:6000", "192:6000", "1024:6000", "9223372036854775807:1"};
     Error err;
-    BatchRamp r;
+    Ramp r;
     for (int i = 0; i < 10; i++) {
-        if (ramp_parse(unreadable[i], 512, T, &r, &err) || !strstr(err.text, "give START:TOKENS") ||
+        if (batch_ramp_parse(unreadable[i], 512, T, &r, &err) || !strstr(err.text, "give START:TOKENS") ||
             !strstr(err.text, unreadable[i])) {
             TEST_FAIL("'%s' is accepted, or the message is: %s", unreadable[i], err.text);
         }
     }
     for (int i = 0; i < 5; i++) {
-        if (ramp_parse(unfit[i], 512, T, &r, &err) || !strstr(err.text, "a multiple of 64") ||
+        if (batch_ramp_parse(unfit[i], 512, T, &r, &err) || !strstr(err.text, "a multiple of 64") ||
             !strstr(err.text, "--total_batch_size 512")) {
             TEST_FAIL("'%s' is accepted, or the message is: %s", unfit[i], err.text);
         }
     }
     EXPECT(strstr(err.text, "as 256 does"));
-    EXPECT(!ramp_parse("64:99999999999999999999", 512, T, &r, &err) && strstr(err.text, "TOKENS is at most 1000000"));
-    EXPECT(!ramp_parse("99999999999999999999:64", 512, T, &r, &err) && strstr(err.text, "99999999999999999999:64"));
-    EXPECT(ramp_parse("256:6000", 512, T, &r, &err)); // what the message advises
-    EXPECT(!ramp_parse("100:6000", 192, T, &r, &err) && strstr(err.text, "as 192 does"));
-    EXPECT(ramp_parse("192:6000", 192, T, &r, &err));
+    EXPECT(!batch_ramp_parse("64:99999999999999999999", 512, T, &r, &err));
+    EXPECT(strstr(err.text, "TOKENS is at most 1000000"));
+    EXPECT(!batch_ramp_parse("99999999999999999999:64", 512, T, &r, &err));
+    EXPECT(strstr(err.text, "99999999999999999999:64"));
+    EXPECT(batch_ramp_parse("256:6000", 512, T, &r, &err)); // what the message advises
+    EXPECT(!batch_ramp_parse("100:6000", 192, T, &r, &err) && strstr(err.text, "as 192 does"));
+    EXPECT(batch_ramp_parse("192:6000", 192, T, &r, &err));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the sequence ramp
+
+TEST(sequences_double_at_equal_distances) {
+    Error err;
+    Ramp r;
+    EXPECT(seq_ramp_parse("", 1024, &r, &err) && ramp_size(&r, 0) == 1024);
+    EXPECT(seq_ramp_parse("128:3000", 1024, &r, &err));
+    const long long at[] = {0, 999, 1000, 1999, 2000, 2999, 3000, 1000000},
+                    want[] = {128, 128, 256, 256, 512, 512, 1024, 1024};
+    for (int i = 0; i < 8; i++) { EXPECT(ramp_size(&r, at[i]) == want[i]); }
+}
+
+TEST(sequences_that_cannot_double_are_refused) {
+    static const char* const unfit[] = {"96:6000", "2048:6000", "1023:6000", "9223372036854775807:1"};
+    Error err;
+    Ramp r;
+    for (int i = 0; i < 4; i++) {
+        if (seq_ramp_parse(unfit[i], 1024, &r, &err) || !strstr(err.text, "--seq_len 1024, as 512 does")) {
+            TEST_FAIL("'%s' is accepted, or the message is: %s", unfit[i], err.text);
+        }
+    }
+    EXPECT(!seq_ramp_parse("128", 1024, &r, &err) && strstr(err.text, "--seq_ramp '128': give START:TOKENS"));
+    EXPECT(!seq_ramp_parse("3:100", 25, &r, &err) && strstr(err.text, "as 25 does"));
+    EXPECT(seq_ramp_parse("25:100", 25, &r, &err) && seq_ramp_parse("512:1", 1024, &r, &err));
 }
 
 TEST_MAIN()

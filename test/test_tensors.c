@@ -36,10 +36,10 @@ TEST(tensors_are_aligned_and_do_not_overlap) {
 
 TEST(offsets_are_what_the_sizes_add_up_to) {
     const TensorTable t = open_table(1); // 70, 5; 123, 64, 1 in each layer; 130
-    EXPECT(t.count == ROWS && t.row[0].offset == 0 && t.row[1].offset == 128 && t.row[2].offset == 192);
-    EXPECT(t.row[3].offset == 192 + 128 && t.row[4].offset == 192 + 128 + 64);
+    EXPECT(t.count == ROWS && t.row[0].offset == 0 && t.row[1].offset == 128);
+    EXPECT(t.row[3].offset == 192 && t.row[4].offset == 192 + 64 && t.row[2].offset == 192 + 128); // vectors first
     EXPECT(t.layers_begin == 192 && t.layer_size == 256 && t.row[2].stride == 256 && t.row[0].stride == 0);
-    EXPECT(tensor_at(&t.row[3], 2) == 320 + 2 * 256);
+    EXPECT(t.layer_vectors == 128 && tensor_at(&t.row[3], 2) == 192 + 2 * 256);
     EXPECT(t.row[5].offset == 192 + 3 * 256 && t.size == 192 + 3 * 256 + 192);
 }
 
@@ -62,8 +62,8 @@ TEST(views_point_into_memory) {
     for (int l = 0; l < LAYERS; l++) {
         tensors_bind(&view, sizeof view, &t, memory, 4, l);
         EXPECT(view.first == memory && view.vector == memory + 4 * 128 && view.last == memory + 4 * t.row[5].offset);
-        EXPECT(view.a == memory + 4 * (192 + (size_t)l * 256) && view.b == view.a + 4 * 128 &&
-               view.c == view.b + 4 * 64);
+        EXPECT(view.b == memory + 4 * (192 + (size_t)l * 256) && view.c == view.b + 4 * 64 &&
+               view.a == view.b + 4 * 128);
     }
     EXPECT_DEATH(EXIT_RUNTIME, "disagree", tensors_bind(&view, sizeof view - sizeof(char*), &t, memory, 4, 0));
     free(memory);

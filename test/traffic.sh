@@ -2,8 +2,8 @@
 # Counts the memory traffic of the kernels of a training step under the emulator (test/emulator/include/emu/traffic.h).
 # A kernel may move the least sectors of global memory, and 1.1 times the least wavefronts of shared memory; traffic.txt
 # has the exceptions. The shape has whole tiles: C = 128 is a row of 32 lanes that load 16 bytes each.
-# usage: traffic.sh build/emu-traffic [WORD...]      the folder of `make emu EMU=traffic`; the tables are written to it
-emu=${1:?usage: traffic.sh build/emu-traffic [WORD...]}
+# usage: traffic.sh build/emu-race [WORD...]      the folder of `make emu EMU=race`; the tables are written to it
+emu=${1:?usage: traffic.sh build/emu-race [WORD...]}
 shift
 chosen=$*
 cuda="$emu/train_gpt2cu" prepare=build/release/prepare exceptions=test/traffic.txt
@@ -49,7 +49,8 @@ kernels_in_fp32_and_unfused_ones_move_the_least() {
     count fp32 --dtype fp32 --fused 0
 }
 a_residual_stream_in_bf16_moves_the_least() {
-    count residual --dtype bf16 --residual bf16
+    count residual --dtype bf16 --residual bf16 --optimizer muon
+    grep -q '^muon_weights<4>' "$table" || note "$table has no muon_weights<4>"
 }
 kernels_in_fp8_move_the_least() {
     [ -n "$long" ] || { skip='takes long: sh scripts/test.sh long'; return; }

@@ -19,10 +19,13 @@ cache of compiled kernels is not cleared: the first round may compile, later one
 process: on a GPU the peak of PyTorch's allocator, and what our program allocates. The JSON file has every run's steps,
 the command, the machine and the versions.
 
+`./train_gpt2 bench peers --python VENV/bin/python` runs this script with the trainer's options. By hand:
+
   dev/bench/peers.py --python VENV/bin/python                                         B 4, T 64: some minutes
   dev/bench/peers.py --python VENV/bin/python -T 1024 --rounds 2 --warmup 1 --steps 2  B 4, T 1024: 10 to 20 s a step
   dev/bench/peers.py --python VENV/bin/python --device cuda --dtype fp32 tf32 bf16 -B 16 -T 1024 --steps 20
 
+With --llmc FOLDER, llm.c's CPU trainer takes its turn too; with --cpu avx2, PyTorch is limited to AVX2 as ours is.
 Run it from the repository's root after `make`. VENV is a virtual environment with torch and transformers.
 """
 import argparse
@@ -47,6 +50,16 @@ SIZES = {"d12": (12, 12, 768), "d24": (24, 16, 1024), "d36": (36, 20, 1280), "d4
 VOCAB, ROWS = 50257, 50304
 
 
+def size_of(model):
+    """Returns (layers, heads, channels) of d12 or of L=6,H=6,C=384,T=256."""
+    if model in SIZES:
+        return SIZES[model]
+    given = dict(re.findall(r"(\w+)=(\d+)", model))
+    if not {"L", "H", "C"} <= given.keys() or given.get("V", str(VOCAB)) != str(VOCAB):
+        sys.exit(f"error: --model {model}: give one of {', '.join(SIZES)}, or L=6,H=6,C=384,T=256, with GPT-2's tokens")
+    return int(given["L"]), int(given["H"]), int(given["C"])
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # PyTorch's run: this file again, in the other Python
 
@@ -63,7 +76,7 @@ def pytorch_run(a):
     torch.manual_seed(0)
     torch.set_num_threads(a.threads)
     torch.set_float32_matmul_precision("highest" if a.dtype == "fp32" else "high")
-    layers, heads, channels = SIZES[a.model]
+    layers, heads, channels = size_of(a.model)
     config = transformers.GPT2Config(vocab_size=ROWS, n_positions=max(1024, a.T), n_layer=layers, n_head=heads,
                                      n_embd=channels, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, use_cache=False,
                                      attn_implementation="sdpa")
@@ -117,22 +130,34 @@ def write_tokens(path, count):
 
 
 def our_command(a, dtype, B, T, shard):
-    program = ["./train_gpt2", "--threads", str(a.threads)] if a.device == "cpu" else ["./train_gpt2cu"]
+    program = [a.program] + (["--threads", str(a.threads), "--cpu", a.cpu] if a.device == "cpu" else [])
     return program + ["--dtype", dtype, "--model", a.model, "--batch_size", str(B), "--seq_len", str(T), "--lr", "1e-4",
                       "--schedule", "constant", "--max_steps", str(a.warmup + a.steps), "--train_data", str(shard),
                       "--val_data", "", "--out", "", "--sample_every", "0", "--save_every", "0"]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
+# llm.c's run
+
+
+LLMC_COMMAND = ["./train_gpt2"]  # no options; it is ended when its steps are done
+LLMC_SHAPE = ("cpu", "fp32", 4, 64)  # device, dtype, B, T: the only ones of llm.c's CPU trainer
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 # running
 
 
-def lines_of(command, env, errors):
-    """Runs a command; yields (seconds since the start, line) for each line as it comes, then (exit code, usage)."""
+def lines_of(command, env, errors, cwd, steps):
+    """Runs a command; yields (seconds since the start, line) for each line as it comes, then (exit code, usage).
+
+    Unless `steps` is None, ends the program after so many steps of llm.c's; its exit code is then 0.
+    """
     ours, theirs = pty.openpty()  # a terminal, so that lines come at once; a wide one: narrow ones get shorter lines
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 50, 250, 0, 0))
     start = time.monotonic()
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=errors, env=env)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=errors, env=env, cwd=cwd)
+    ended = False
     os.close(theirs)
     text = b""
     while True:
@@ -144,24 +169,38 @@ def lines_of(command, env, errors):
             break
         *lines, text = (text + piece).split(b"\n")
         for line in lines:
-            yield time.monotonic() - start, line.decode(errors="replace").strip()
+            line = line.decode(errors="replace").strip()
+            yield time.monotonic() - start, line
+            if steps is not None and LLMC_STEP.match(line):
+                steps -= 1
+                if steps == 0:
+                    process.kill()
+                    ended = True
     os.close(ours)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    yield process.returncode, usage
+    yield 0 if ended else process.returncode, usage
 
 
-def run(command, a):
+OUR_STEP = re.compile(r"step .*?loss ([\d.]+|nan).*\| ([\d.]+) ms \|")  # PyTorch's too
+LLMC_STEP = re.compile(r"step \d+: train loss ([\d.]+|nan) \(took ([\d.]+) ms\)")
+
+
+def run(command, a, name):
     """Runs a contender; returns its result (step times, first step, memory, loss) and the facts that it printed."""
     env = dict(os.environ, OMP_NUM_THREADS=str(a.threads))
+    if a.cpu == "avx2":
+        env.update(ATEN_CPU_CAPABILITY="avx2", DNNL_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2")
     steps, losses, first, facts = [], [], None, {}
     with tempfile.TemporaryFile("w+") as errors:
-        *lines, (code, usage) = lines_of(command, env, errors)
+        is_llmc = name == "llm.c"
+        *lines, (code, usage) = lines_of(command, env, errors, a.llmc if is_llmc else None,
+                                         a.warmup + a.steps if is_llmc else None)
         errors.seek(0)
         message = errors.read()
     for seconds, line in lines:
-        step = re.match(r"step .*?loss ([\d.]+|nan).*\| ([\d.]+) ms \|", line)
-        if step:
+        step = (LLMC_STEP if is_llmc else OUR_STEP).match(line)
+        if step and len(steps) < a.warmup + a.steps:
             first = first or seconds
             losses.append(float(step.group(1)))
             steps.append(float(step.group(2)))
@@ -181,18 +220,22 @@ def run(command, a):
 
 def flops_per_token(model, T):
     """Returns what gpt2_flops_per_token() does: 6 for each parameter, padding included, and 6 L C T."""
-    layers, _, channels = SIZES[model]
+    layers, _, channels = size_of(model)
     parameters = layers * (12 * channels**2 + 13 * channels) + 2 * channels + (ROWS + max(1024, T)) * channels
     return 6 * parameters + 6 * layers * channels * T
 
 
 def compare(a, dtype, B, T, shard):
     """Alternates the contenders at one shape and precision; returns the record and the facts that they printed."""
-    runs, facts, peak_flops = {name: [] for name in ["ours"] + a.pytorch}, {}, float("nan")
+    names = ["ours"] + a.pytorch + (["llm.c"] if a.llmc else [])
+    runs, facts, peak_flops = {name: [] for name in names}, {}, float("nan")
     for number in range(a.rounds):
         for name in runs:
-            command = our_command(a, dtype, B, T, shard) if name == "ours" else pytorch_command(a, name, dtype, B, T)
-            result, said = run(command, a)
+            if name == "ours":
+                command = our_command(a, dtype, B, T, shard)
+            else:
+                command = LLMC_COMMAND if name == "llm.c" else pytorch_command(a, name, dtype, B, T)
+            result, said = run(command, a, name)
             if "peak_tflops" in said:
                 peak_flops = 1e12 * said.pop("peak_tflops")
             facts.update(said)
@@ -204,9 +247,11 @@ def compare(a, dtype, B, T, shard):
     medians = {name: [statistics.median(r["ms"]) for r in results] for name, results in runs.items()}
     better = min(a.pytorch, key=lambda name: statistics.median(medians[name]))
     ratios = [theirs / ours for ours, theirs in zip(medians["ours"], medians[better])]
+    llmc_ratios = [theirs / ours for ours, theirs in zip(medians["ours"], medians.get("llm.c", []))]
     tok_s = {name: round(B * T / statistics.median(ms) * 1e3, 1) for name, ms in medians.items()}
     record = {"dtype": dtype, "pytorch_dtype": pytorch_dtype(dtype), "B": B, "T": T, "better": better,
               "ratio": round(statistics.median(ratios), 3), "ratios": [round(r, 3) for r in ratios],
+              "llmc_ratios": [round(r, 3) for r in llmc_ratios],
               "tok_s": tok_s, "peak_tflops": round(peak_flops / 1e12, 4),
               "mfu": {name: round(flops_per_token(a.model, T) * v / peak_flops, 4) for name, v in tok_s.items()},
               "peak_mib": {name: max((r["peak_mib"] or 0) for r in results) or None for name, results in runs.items()},
@@ -227,6 +272,28 @@ def print_table(records):
             print("{:5} {:4} {:5}  {:9} {:9.1f} {:5.1f}% {:>13} {:15.1f}  {}".format(
                 r["dtype"], r["B"], r["T"], name, r["tok_s"][name], 100 * r["mfu"][name], r["peak_mib"][name] or "",
                 r["first_step_s"][name], ratio))
+    print_markdown(records)
+
+
+def ratio_text(ratios):
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}" if len(ratios) > 1 else "one round"
+    return f"{statistics.median(ratios):.2f} ({spread})"
+
+
+def print_markdown(records):
+    """Prints the rows of README's table."""
+    has_llmc = any("llm.c" in r["runs"] for r in records)
+    print("\n| | ours, tok/s | PyTorch, tok/s | ratio | ours, MiB | PyTorch, MiB |"
+          + (" llm.c, tok/s | ratio |" if has_llmc else ""))
+    print("|---|---|---|---|---|---|" + ("---|---|" if has_llmc else ""))
+    mib = lambda value: f"{value:,.0f}" if value else ""
+    for r in records:
+        row = [f"{r['dtype']}, {r['B']} x {r['T']} tokens", f"{r['tok_s']['ours']:,.0f}",
+               f"{r['tok_s'][r['better']]:,.0f}", ratio_text(r["ratios"]), mib(r["peak_mib"]["ours"]),
+               mib(r["peak_mib"][r["better"]])]
+        if has_llmc:
+            row += [f"{r['tok_s']['llm.c']:,.0f}", ratio_text(r["llmc_ratios"])]
+        print("| " + " | ".join(row) + " |")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -248,9 +315,13 @@ def machine(facts, load):
 
 def check_contenders(a):
     """Ends with the reason if one of them cannot run here, before minutes are spent on the other."""
-    program = "train_gpt2" if a.device == "cpu" else "train_gpt2cu"
-    if not os.access(program, os.X_OK):
-        sys.exit(f"error: no ./{program} here: run `make {program}` in the repository's root, and this script there")
+    if not os.access(a.program, os.X_OK):
+        name = os.path.basename(a.program)
+        sys.exit(f"error: no {a.program} here: run `make {name}` in the repository's root, and this script there")
+    if a.llmc and not os.access(os.path.join(a.llmc, "train_gpt2"), os.X_OK):
+        sys.exit(f"error: no train_gpt2 in {a.llmc}: run `make train_gpt2` there")
+    if a.llmc and any((a.device, *shape) != LLMC_SHAPE for shape in itertools.product(a.dtype, a.B, a.T)):
+        sys.exit("error: --llmc: llm.c's CPU trainer takes B 4 and T 64 in fp32 alone")
     test = ("import sys, torch, transformers; "
             "sys.exit(3 if sys.argv[1] == 'cuda' and not torch.cuda.is_available() else 0)")
     result = subprocess.run([a.python, "-c", test, a.device], capture_output=True, text=True)
@@ -267,9 +338,12 @@ def main():
     p.add_argument("--python", default=sys.executable, help="a Python with torch and transformers (default: this one)")
     p.add_argument("--pytorch", nargs="+", default=["eager", "compiled"], choices=["eager", "compiled"],
                    help="PyTorch's forms to run")
+    p.add_argument("--program", help="ours (default: ./train_gpt2, for a GPU ./train_gpt2cu)")
+    p.add_argument("--llmc", metavar="FOLDER", help="llm.c, built, with its starter pack: its trainer takes part")
+    p.add_argument("--cpu", default="auto", help="instructions of our kernels; avx2 limits PyTorch's likewise")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     p.add_argument("--dtype", nargs="+", default=["fp32", "bf16"], choices=["fp32", "tf32", "bf16", "fp16", "fp8"])
-    p.add_argument("--model", default="d12", choices=sorted(SIZES))
+    p.add_argument("--model", default="d12", help="d12 to d48, or L=6,H=6,C=384,T=256")
     p.add_argument("-B", type=int, nargs="+", default=[4])
     p.add_argument("-T", type=int, nargs="+", default=[64])
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each contender (default: all)")
@@ -282,6 +356,7 @@ def main():
     if a.contender:
         a.dtype, a.B, a.T = a.dtype[0], a.B[0], a.T[0]
         return pytorch_run(a)
+    a.program = a.program or ("./train_gpt2" if a.device == "cpu" else "./train_gpt2cu")
     if min(a.rounds, a.warmup, a.steps) < 1:
         p.error("--rounds, --warmup and --steps must be at least 1")
     for dtype in ("tf32", "fp8"):
@@ -298,8 +373,10 @@ def main():
             facts.update(said)
     print_table(records)
     if a.json:
-        at = sys.argv.index("--python") if "--python" in sys.argv else len(sys.argv)
-        options = sys.argv[1:at] + sys.argv[at + 2:]  # leaves out --python, a path of this machine
+        options = sys.argv[1:]
+        for path in ("--python", "--program", "--llmc", "--json"):  # leaves out paths of this machine
+            at = options.index(path) if path in options else len(options)
+            options = options[:at] + options[at + 2:]
         record = {"kind": "peers", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                   "command": " ".join(["dev/bench/peers.py"] + options), "machine": machine(facts, load),
                   "threads": a.threads, "model": a.model, "warmup": a.warmup, "steps": a.steps,

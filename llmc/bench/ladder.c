@@ -116,13 +116,13 @@ static Config rung_config(const Config* config, const Rung* r) {
 void ladder_choose(Ladder* l, const Backend* (*find)(const char* dtype, const char* cpu)) {
     for (int i = 0; i < l->kind->count; i++) {
         Rung r = l->kind->rungs[i];
-        const Rung* below = i > 0 ? &l->kind->rungs[i - 1] : NULL;
+        const Rung* below = l->count > 0 ? &l->kind->rungs[i - 1] : NULL; // no rung comes before the first
         if (l->on_gpu && !strcmp(r.dtype, "bf16")) { // fp16 on a GPU without bf16
             r.dtype = find("auto", l->config->cpu)->storage;
             if (!strcmp(r.name, "bf16")) { r.name = r.dtype; }
         }
         if (!find(r.dtype, l->config->cpu)) {
-            if (l->count == 0 || strcmp(below->dtype, r.dtype)) {
+            if (!below || strcmp(below->dtype, r.dtype)) {
                 notice("this program has no %s kernels for this processor: rung '%s' is left out", r.dtype, r.name);
                 continue;
             }
@@ -132,7 +132,7 @@ void ladder_choose(Ladder* l, const Backend* (*find)(const char* dtype, const ch
             notice("%s has no residual stream in bf16: rung '%s' is left out", r.dtype, r.name);
             continue;
         }
-        if (l->threads == 1 && l->count > 0 && below->threads != r.threads) {
+        if (l->threads == 1 && below && below->threads != r.threads) {
             notice("there is one processor, or --threads 1: rung '%s' is left out", r.name);
             continue;
         }
@@ -227,7 +227,7 @@ static void rung_run(Ladder* l, int index) {
     r->peak_bytes = available - min_size(available, b->device_memory_available());
     snprintf(r->kernels, sizeof r->kernels, "%s", b->device_kernels());
     r->tokens_per_second = 1e3 * (double)plan.B * plan.T / r->ms;
-    r->flops = gpt2_flops_per_token(trial_model(trial)) * r->tokens_per_second;
+    r->flops = gpt2_flops_per_token(trial_model(trial), plan.T) * r->tokens_per_second;
     trial_close(trial);
     r->peak_flops = device_is_emulated(b) ? (double)NAN : b->device_peak_flops();
     r->threads = b->device_threads();

@@ -21,7 +21,7 @@ static const char* tile_text(char out[16], int tile) {
     return out;
 }
 
-static double matmul_flops(const MatmulFacts* f) { return 2.0 * f->rows * f->cols * f->depth; }
+static double matmul_flops(const MatmulFacts* f) { return 2.0 * f->batch * f->rows * f->cols * f->depth; }
 
 // Returns how a matmul reads its operands and what is fused, for instance "nt fp8 + bias"; free() it.
 static char* matmul_text(const MatmulFacts* f) {
@@ -56,6 +56,7 @@ static json_t* print_matmul(const Backend* b, int i, const MatmulFacts* f) {
                          : f->is_apart ? ": its epilogue is faster in kernels of its own"
                                        : "";
     json_t* algorithms = json_array();
+    if (f->batch > 1) { printf("%d of ", f->batch); }
     printf("%d x %d x %d %s%s\n", f->rows, f->cols, f->depth, text, remark);
     for (int k = 0; k < f->count; k++) {
         MatmulFacts a;
@@ -63,8 +64,9 @@ static json_t* print_matmul(const Backend* b, int i, const MatmulFacts* f) {
         print_algorithm(&a, k);
         json_array_append_new(algorithms, algorithm_to_json(&a, k));
     }
-    json_t* row = json_pack("{s:i, s:i, s:i, s:s, s:b, s:o}", "rows", f->rows, "cols", f->cols, "depth", f->depth,
-                            "form", text, "is_apart", f->is_apart, "algorithms", algorithms);
+    json_t* row = json_pack("{s:i, s:i, s:i, s:i, s:s, s:b, s:o}", "batch", f->batch, "rows", f->rows,
+                            "cols", f->cols, "depth", f->depth, "form", text, "is_apart", f->is_apart, "algorithms",
+                            algorithms);
     free(text);
     return row;
 }

@@ -188,6 +188,7 @@ Step step_of(const Plan* p, const Config* c, const GpuFacts* gpu) {
                     .fused = c->fused != 0,
                     .graph = c->graph != 0,
                     .fp8 = !strcmp(p->dtype, "fp8"),
+                    .muon = p->rates.kind == OPTIMIZER_MUON,
                     .attention = is_simple                        ? ATTENTION_PLAIN
                                  : !strcmp(c->attention, "cudnn") ? ATTENTION_BY_CUDNN
                                                                   : ATTENTION_FLASH,
@@ -307,16 +308,17 @@ static Plan predict_plan(const Config* c, const GpuFacts* gpu) {
 static double flops_per_token(const Plan* p) {
     GPT2 g;
     plan_layout(p, &g);
-    return gpt2_flops_per_token(&g);
+    return gpt2_flops_per_token(&g, p->T);
 }
 
 static void print_step(const Step* s, const Plan* p, const Config* c) {
     const char* attention = s->attention == ATTENTION_FLASH      ? ", flash attention"
                             : s->attention == ATTENTION_BY_CUDNN ? ", cuDNN's attention"
                                                                  : "";
-    printf("predicted: %s, %s%s, %s kernels%s%s%s, %.0f x %d x %d tokens of %s, --recompute %s\n", s->gpu->name,
+    printf("predicted: %s, %s%s, %s kernels%s%s%s%s, %.0f x %d x %d tokens of %s, --recompute %s\n", s->gpu->name,
            s->dtype, residual_note(s->backend), c->kernels, s->fused && !s->plain ? ", fused" : "", attention,
-           s->graph ? ", CUDA graphs" : "", s->micro_batches, s->B, s->T, p->model, c->recompute);
+           s->graph ? ", CUDA graphs" : "", s->muon ? ", Muon" : "", s->micro_batches, s->B, s->T, p->model,
+           c->recompute);
 }
 
 // Prints the operations of a step; returns them as JSON.

@@ -41,6 +41,9 @@ const StepOp STEP_OPS[NUM_STEP_OPS] = {
     {ZERO, "gradients", PART_UPDATE, 0, 0, 0, 0, 1},
     {"norm_squared", "", PART_UPDATE, 0, 0, 0, 0, 1},
     {"adamw_update", "", PART_UPDATE, 0, 0, 0, 0, 1},
+    {"muon_update", "attention", PART_UPDATE, 0, 0, 0, 0, 1}, // with --optimizer muon alone, as the next two
+    {"muon_update", "fc", PART_UPDATE, 0, 0, 0, 0, 1},
+    {"muon_update", "fcproj", PART_UPDATE, 0, 0, 0, 0, 1},
     {CAST_WEIGHTS, "fp8", PART_UPDATE, 0, 0, 0, 0, 1}, // with --dtype fp8 alone
 };
 
@@ -210,6 +213,27 @@ static void classifier_kernels(const Step* s, KernelList* k, const OpCost* c, bo
     }
 }
 
+// muon.cuh, for `count` matrices of one shape, in stacks. The matmuls of a stack are one launch: here one tall matmul.
+// The first reads X as both of its factors, the others add a matrix.
+static void muon_kernels(const Step* s, KernelList* k, int count, int rows, int cols) {
+    enum { STEPS = MUON_STEPS };
+    const int stack = gpu_muon_at_a_time(count, rows, cols), stacks = stack ? (count + stack - 1) / stack : 0;
+    const int side = min_int(rows, cols), length = rows + cols - side;
+    const double n = (double)count * rows * cols, X = n * (double)s->element_bytes;
+    const double A = (double)count * side * side * (double)s->element_bytes;
+    const MatmulSize gram = {stack * side, side, length}, square = {stack * side, side, side},
+                     product = {stack * length, side, side};
+    add_kernel(k, WORK_ELEMENTS, stacks, 6 * n, 8 * n, 0);          // the norms of gradients and momentum
+    add_kernel(k, WORK_ELEMENTS, stacks, 7 * n, 8 * n, 4 * n + X);
+    // flops: the last stack may be smaller than the others
+    const double square_flops = STEPS * 2.0 * count * side * side;
+    add_matmul(k, matmul_work(s), STEPS * stacks, gram, STEPS * 2 * X, STEPS * A)->flops = square_flops * length;
+    add_matmul(k, matmul_work(s), STEPS * stacks, square, STEPS * 3 * A, STEPS * A)->flops = square_flops * side;
+    add_matmul(k, matmul_work(s), STEPS * stacks, product, STEPS * (A + 2 * X), STEPS * X)->flops =
+        square_flops * length;
+    add_kernel(k, WORK_ELEMENTS, stacks, 7 * n, X + 4 * n, X + 4 * n); // the weights
+}
+
 static bool is_op(const char* name, const char* other) { return !strcmp(name, other); }
 
 // Lists the kernels of an operation on a linear layer; returns false for other operations.
@@ -238,10 +262,12 @@ KernelList op_kernels(const Step* s, const char* name, const OpSizes* z) {
     KernelList k = {.count = 0};
     if (layer_kernels(s, &k, name, z, c)) { return k; }
     if (!strncmp(name, "classifier", 10)) { classifier_kernels(s, &k, &c, is_op(name, "classifier_backward")); }
-    else if (is_op(name, "attention_forward") || is_op(name, "attention_backward")) {
-        const bool forward = is_op(name, "attention_forward");
+    else if (strstr(name, "attention_forward") || strstr(name, "attention_backward")) { // within documents or not
+        const bool forward = strstr(name, "attention_forward") != NULL;
         if (s->attention == ATTENTION_BY_MATMULS) { attention_by_matmuls(s, &k, forward); }
         else { attention_kernels(s, &k, &c, forward); }
+    } else if (is_op(name, "muon_update")) {
+        muon_kernels(s, &k, 3, z->OC, z->C); // the case's third matrix lies across, and takes as long
     } else if (is_op(name, "attention_cached")) {
         add_kernel(&k, WORK_PLAIN_ATTENTION, 2, c.flops, c.read, c.written);
     } else {
@@ -257,7 +283,7 @@ KernelList op_kernels(const Step* s, const char* name, const OpSizes* z) {
 // the step
 
 double step_times(const Step* s, const StepOp* row) {
-    if (row->op == CAST_WEIGHTS && !s->fp8) { return 0; }
+    if ((row->op == CAST_WEIGHTS && !s->fp8) || (is_op(row->op, "muon_update") && !s->muon)) { return 0; }
     const int again = s->keep == RECOMPUTE_ALL ? row->all : s->keep == RECOMPUTE_GELU ? row->gelu : 0;
     return row->step + s->micro_batches * (row->batch + (row->each + again) * (double)s->shape.num_layers);
 }
@@ -287,6 +313,14 @@ static void fp8_weights_kernels(const Step* s, KernelList* k) {
     }
 }
 
+// Muon's update of all matrices of a shape: the queries', keys', values' and output's of attention, or a layer's of the
+// MLP.
+static void muon_layer_kernels(const Step* s, KernelList* k, const char* layer) {
+    const int C = s->shape.channels, L = s->shape.num_layers;
+    if (is_op(layer, "attention")) { muon_kernels(s, k, 4 * L, C, C); }
+    else { muon_kernels(s, k, L, is_op(layer, "fc") ? 4 * C : C, is_op(layer, "fc") ? C : 4 * C); }
+}
+
 KernelList step_kernels(const Step* s, const StepOp* row) {
     KernelList k = {.count = 0};
     if (row->op == CAST_WEIGHTS) {
@@ -298,10 +332,18 @@ KernelList step_kernels(const Step* s, const StepOp* row) {
         add_kernel(&k, WORK_ELEMENTS, 1, 0, 0, row->step ? 4 * s->parameters : residual);
         return k;
     }
+    if (is_op(row->op, "muon_update")) {
+        muon_layer_kernels(s, &k, row->layer);
+        return k;
+    }
     const OpSizes sizes = step_sizes(s, row->op, row->layer);
     k = op_kernels(s, row->op, &sizes);
     if (row->step) { // the operation runs over all parameters, its case over a few: scale the work up
-        const double scale = s->parameters / op_cost(s->backend, op_number(row->op), &sizes).items;
+        const double C = s->shape.channels, matrices = 12 * C * C * s->shape.num_layers;
+        const bool skips_matrices = s->muon && is_op(row->op, "adamw_update");
+        if (skips_matrices) { k.kernel[0].launches = s->shape.num_layers + 2; } // ranges of the layout
+        const double elements = s->parameters - (skips_matrices ? matrices : 0);
+        const double scale = elements / op_cost(s->backend, op_number(row->op), &sizes).items;
         k.kernel[0].flops *= scale;
         k.kernel[0].read *= scale;
         k.kernel[0].written *= scale;

@@ -39,7 +39,7 @@ typedef struct {
 extern const char ZERO[], CAST_WEIGHTS[];
 
 // All operations of a step, in order.
-enum { NUM_STEP_OPS = 23 };
+enum { NUM_STEP_OPS = 26 };
 extern const StepOp STEP_OPS[NUM_STEP_OPS];
 
 // Ways to compute attention. This program has no attention by matmuls, which stores the scores (B,NH,T,T) in memory as
@@ -57,6 +57,7 @@ typedef struct {
     int classifier_chunk; // rows of logits at a time
     const char* dtype;
     bool plain, fused, graph, fp8;
+    bool muon; // updates the matrices of the blocks
     bool gelu_apart, gelu_gradient_apart, bias_gradient_apart; // kernels of their own, whatever `fused` says
     AttentionForm attention;
     const GpuFacts* gpu;

@@ -25,7 +25,7 @@ static void fill_inputs(const Check* k, const OpCase* c, double** inputs, double
     op_fill(inputs, c->tensor, c->count, &c->size, 1);
     for (int i = 0; i < c->count; i++) {
         const OpTensor* t = &c->tensor[i];
-        if (!inputs[i]) { continue; }
+        if (!copies[i]) { continue; }
         for (size_t j = 0; j < t->n; j++) { inputs[i][j] = op_rounded(k->device, t->elem, inputs[i][j]); }
         memcpy(copies[i], inputs[i], t->n * sizeof **inputs);
     }
@@ -129,7 +129,7 @@ static void reduce_batch(const Check* k, Plan* plan) {
         plan_layout(&reference, &g);
         const int tokens = plan->B * plan->T;
         const size_t bytes = reference_bytes(&reference), available = host_memory_available();
-        const double seconds = gpt2_flops_per_token(&g) * tokens * CHECK_STEPS * CHECK_MICRO_BATCHES / flops;
+        const double seconds = gpt2_flops_per_token(&g, g.T) * tokens * CHECK_STEPS * CHECK_MICRO_BATCHES / flops;
         if (bytes <= available && (seconds <= MOST_SECONDS || tokens <= LEAST_TOKENS)) { break; }
         if (tokens <= LEAST_TOKENS) {
             fatal("not enough memory for the reference: %.1f MiB are needed, %.1f MiB are available; give a --model "

@@ -63,12 +63,12 @@ double median(double* x, size_t n) {
 // bounds
 
 static const Bounds BOUNDS[] = {
-    //       exact stored matmul rounded logits twice linear loss norm gradient change
-    {"fp32", 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 0, 0, 1e-5, 1e-5, 1e-5, 1e-4},
-    {"tf32", 1e-5, 1e-5, 2e-3, 2e-3, 2e-3, 0, 0, 1e-4, 5e-3, 1e-2, 1e-2},
-    {"bf16", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 3e-3, 0, 1e-3, 2e-2, 4.4e-2, 5e-2},
-    {"fp16", 1e-5, 2.5e-4, 1e-4, 1.25e-3, 1.25e-3, 0, 0, 1.25e-4, 2.5e-3, 1.1e-2, 1.25e-2},
-    {"fp8", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 3e-3, 8e-2, 2e-3, 3e-2, 2.5e-1, 7e-1},
+    //       exact stored matmul rounded logits twice linear muon loss norm gradient change
+    {"fp32", 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 0, 0, 1e-5, 1e-5, 1e-5, 1e-5, 1e-4},
+    {"tf32", 1e-5, 1e-5, 2e-3, 2e-3, 2e-3, 0, 0, 8e-3, 1e-4, 5e-3, 1e-2, 1e-2},
+    {"bf16", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 3e-3, 0, 3e-2, 1e-3, 2e-2, 4.4e-2, 5e-2},
+    {"fp16", 1e-5, 2.5e-4, 1e-4, 1.25e-3, 1.25e-3, 0, 0, 3.75e-3, 1.25e-4, 2.5e-3, 1.1e-2, 1.25e-2},
+    {"fp8", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 3e-3, 8e-2, 3e-2, 2e-3, 3e-2, 2.5e-1, 7e-1},
 };
 
 // The bound of an element, as a multiple of its tensor's bound. Rounding stays below it: the largest of 10^8 normal
@@ -89,6 +89,7 @@ double op_bound(const Bounds* b, const Backend* device, const char* op, Elem ele
     const bool multiplies = classifies || strstr(op, "matmul") || strstr(op, "attention");
     if (elem == ELEM_RESIDUAL) { return rounds_sums ? b->stored : b->exact; }
     if (rounds_sums && !strcmp(op, "residual_layernorm_forward")) { return b->twice; }
+    if (!strcmp(op, "muon_update")) { return b->muon; }
     if (!multiplies) { return elem == ELEM_STORED ? b->stored : b->exact; }
     if (b->linear > 0 && strstr(op, "matmul")) { return strstr(op, "forward") ? b->linear / 2 : b->linear; }
     return elem == ELEM_STORED ? b->rounded : classifies ? b->logits : b->matmul;

@@ -206,7 +206,7 @@ OP_CASE(attention_forward) {
     S(WRITE, out, N * C);
     F(WRITE, lse, N * NH);
     S(READ, qkv, N * 3 * C);
-    RUN(b->attention_forward(out, lse, qkv, B, T, C, NH))
+    RUN(b->attention_forward(out, lse, qkv, NULL, B, T, C, NH))
 }
 
 OP_CASE(attention_backward) {
@@ -218,7 +218,58 @@ OP_CASE(attention_backward) {
     S(READ, out, N * C);
     F(READ, lse, N * NH);
     S(READ, qkv, N * 3 * C);
-    RUN(b->attention_backward(dqkv, delta, dout, out, lse, qkv, B, T, C, NH))
+    RUN(b->attention_backward(dqkv, delta, dout, out, lse, qkv, NULL, NULL, B, T, C, NH))
+}
+
+int op_document_end(const OpSizes* s, int b, int k, int begin) {
+    const int length[] = {2 * s->T / 5, s->T / 4, 1, 16, 1, 5}, count = sizeof length / sizeof *length;
+    return min_int(s->T, begin + max_int(1, length[(b + k) % count]));
+}
+
+// Returns the unmasked pairs of query and key of one head.
+static double document_scores(const OpSizes* s) {
+    double scores = 0;
+    for (int b = 0; b < s->B; b++) {
+        for (int k = 0, begin = 0, end; begin < s->T; k++, begin = end) {
+            end = op_document_end(s, b, k, begin);
+            scores += 0.5 * (end - begin) * (end - begin + 1.0);
+        }
+    }
+    return scores;
+}
+
+// Attention within documents.
+OP_CASE(document_attention_forward) {
+    SIZES;
+    FLOPS(4.0 * C * document_scores(s));
+    S(WRITE, out, N * C);
+    F(WRITE, lse, N * NH);
+    S(READ, qkv, N * 3 * C);
+    I(READ, starts, N);
+    RUN(b->attention_forward(out, lse, qkv, starts, B, T, C, NH))
+}
+
+OP_CASE(document_attention_backward) {
+    SIZES;
+    FLOPS(10.0 * C * document_scores(s));
+    S(WRITE, dqkv, N * 3 * C);
+    F(SCRATCH, delta, N * NH);
+    S(READ, dout, N * C);
+    S(READ, out, N * C);
+    F(READ, lse, N * NH);
+    S(READ, qkv, N * 3 * C);
+    I(READ, starts, N);
+    I(READ, ends, N);
+    RUN(b->attention_backward(dqkv, delta, dout, out, lse, qkv, starts, ends, B, T, C, NH))
+}
+
+OP_CASE(document_bounds) {
+    SIZES;
+    FLOPS(1.0 * N);
+    I(WRITE, starts, N);
+    I(WRITE, ends, N);
+    I(READ, text, N);
+    RUN(b->document_bounds(starts, ends, text, 0, B, T))
 }
 
 OP_CASE(attention_cached) {
@@ -304,7 +355,30 @@ OP_CASE(adamw_update) {
     PREPARE(b->device_copy_in(c->device_hyper, &c->hyper, sizeof c->hyper);
             b->params_round(params, masters, n)) // outside the range, params must stay the rounded masters
     RUN(b->adamw_update(stored_at(b, params, begin), masters + begin, m + begin, v + begin, grads + begin, norm,
-                        c->device_hyper, &table, begin, end))
+                        &c->device_hyper->adamw, &table, begin, end))
+}
+
+// Two matrices of the shape of a linear layer, and one transposed.
+OP_CASE(muon_update) {
+    SIZES;
+    enum { COUNT = 2 };
+    const size_t n = (size_t)OC * C, all = (COUNT + 1) * n;
+    const double least = fmin(OC, C), most = fmax(OC, C), steps = MUON_STEPS;
+    const size_t scratch_bytes = max_size(b->muon_bytes(COUNT, OC, C), b->muon_bytes(1, C, OC));
+    FLOPS((COUNT + 1) * (steps * 2 * (2 * least * least * most + least * least * least) + 20.0 * (double)n));
+    F(ADD, masters, all);
+    S(WRITE, params, all);
+    F(ADD, m, all);
+    F(READ, grads, all);
+    D(READ, norm, 1);
+    F(SCRATCH, scratch, ceil_div(scratch_bytes, sizeof(float)));
+    MuonMatrix list[COUNT + 1];
+    for (size_t i = 0; i < COUNT + 1 && masters; i++) {
+        list[i] = (MuonMatrix){stored_at(b, params, i * n), masters + i * n, m + i * n, grads + i * n, i * n};
+    }
+    PREPARE(b->device_copy_in(c->device_hyper, &c->hyper, sizeof c->hyper))
+    RUN(b->muon_update(list, COUNT, OC, C, norm, &c->device_hyper->muon, scratch);
+        b->muon_update(list + COUNT, 1, C, OC, norm, &c->device_hyper->muon, scratch))
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -331,6 +405,9 @@ static const OpEntry OPS[] = {
     OP_ENTRY(gelu_forward, NULL),
     OP_ENTRY(attention_forward, "attention_backward"),
     OP_ENTRY(attention_backward, NULL),
+    OP_ENTRY(document_attention_forward, "document_attention_backward"),
+    OP_ENTRY(document_attention_backward, NULL),
+    OP_ENTRY(document_bounds, NULL),
     OP_ENTRY(attention_cached, NULL),
     OP_ENTRY(classifier_loss, "classifier_backward"),
     OP_ENTRY(classifier_backward, NULL),
@@ -338,6 +415,7 @@ static const OpEntry OPS[] = {
     OP_ENTRY(loss_add, NULL),
     OP_ENTRY(norm_squared, NULL),
     OP_ENTRY(adamw_update, NULL),
+    OP_ENTRY(muon_update, NULL),
 };
 enum { NUM_OPS = sizeof OPS / sizeof *OPS };
 
@@ -353,9 +431,13 @@ int op_number(const char* name) {
 int op_backward(int op) { return OPS[op].backward ? op_number(OPS[op].backward) : -1; }
 
 OpCase op_declare(const Backend* b, int op, const OpSizes* sizes) {
-    const AdamW hyper = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
-                         .grad_clip = 1.0f, .grad_scale = 0.25, .step = 3};
-    OpCase c = {.backend = b, .op = op, .size = *sizes, .dloss = 0.37f, .hyper = hyper};
+    const AdamW adamw = {.lr = {1e-2f, 2e-2f, 3e-2f}, .weight_decay = {0.1f, 0.2f, 0.05f}, .beta1 = 0.9f,
+                         .beta2 = 0.95f, .eps = 1e-8f, .grad_clip = 1.0f, .grad_scale = 0.25, .step = 3,
+                         .cautious = true};
+    // A rate so large that the update is about as large as the weights. Little decay: where the update is almost 0,
+    // rounding to 16 bits decides whether an element decays.
+    const Muon muon = {.lr = 4.0f, .momentum = 0.9f, .weight_decay = 0.005f, .cautious = true, .grad_scale = 0.25};
+    OpCase c = {.backend = b, .op = op, .size = *sizes, .dloss = 0.37f, .hyper = {adamw, muon}};
     OPS[op].function(&c);
     return c;
 }

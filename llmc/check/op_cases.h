@@ -45,7 +45,7 @@ typedef struct {
     int op;
     OpSizes size;
     float dloss;
-    AdamW hyper, *device_hyper;
+    Hyper hyper, *device_hyper;
     OpTensor tensor[MAX_OP_TENSORS];
     size_t touched[MAX_OP_TENSORS]; // elements of each tensor that the operation needs
     double flops;                   // arithmetic that it needs
@@ -84,6 +84,10 @@ OpCase op_declare(const Backend* b, int op, const OpSizes* sizes);
 
 // Runs a stage of a case whose tensors have memory. The call is queued, not waited for.
 void op_stage(OpCase* c, CaseStage stage);
+
+// Returns where document number k of sequence b, which begins at position `begin`, ends in the inputs of the operations
+// that take documents: long ones, single tokens, multiples of tiles and others.
+int op_document_end(const OpSizes* s, int b, int k, int begin);
 
 // Returns the bytes of one element on a backend.
 size_t elem_bytes(const Backend* b, Elem elem);

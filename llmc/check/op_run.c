@@ -6,18 +6,20 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // random inputs
 
-// Fills a tensor that an operation reads. Integers are below V. Other numbers are normal, with a standard deviation of
-// 1/sqrt(C) for matrices of weights, so that results of matmuls, logits above all, are about 1; of 1 for `qkv`, so that
-// scores differ; of 1/2 elsewhere. `v` and `norm` are squares; 4 is added to `norm`, so that AdamW clips.
+// Fills a tensor that an operation reads. Integers are below V, those of `text` below 5. Other numbers are normal, with
+// a standard deviation of 1/sqrt(C) for matrices of weights, so that results of matmuls, logits above all, are about 1;
+// of 1 for `qkv`, so that scores differ; of 1/2 elsewhere. `v` and `norm` are squares; 4 is added to `norm`, so that
+// AdamW clips.
 static void fill_tensor(double* values, const OpTensor* t, const OpSizes* s, uint64_t seed) {
     const bool is_matrix = !strcmp(t->name, "weight") && t->n > (size_t)s->C;
     const bool is_square = !strcmp(t->name, "v") || !strcmp(t->name, "norm");
+    const uint64_t ids = !strcmp(t->name, "text") ? 5 : (uint64_t)s->V;
     const float deviation = is_matrix ? 1.0f / sqrtf((float)s->C) : !strcmp(t->name, "qkv") ? 1.0f : 0.5f;
     const size_t period = min_size(t->n, 1048573); // large tensors repeat; a prime, so that rows differ
     #pragma omp parallel for
     for (size_t i = 0; i < period; i++) {
         const float x = deviation * rng_normal(seed, RNG_TEST, i);
-        values[i] = t->elem == ELEM_INT ? (double)(rng_u64(seed, RNG_TEST, i) % (uint64_t)s->V)
+        values[i] = t->elem == ELEM_INT ? (double)(rng_u64(seed, RNG_TEST, i) % ids)
                     : !is_square        ? x
                     : t->elem == ELEM_DOUBLE ? 4.0 + (double)(x * x) : x * x;
     }
@@ -33,6 +35,16 @@ static void fill_order(double* order, const double* tokens, size_t n, int V) {
     free(memory);
 }
 
+// Sets starts, or ends, to those of the documents of op_document_end().
+static void fill_documents(double* values, const OpSizes* s, bool ends) {
+    for (int b = 0; b < s->B; b++) {
+        for (int k = 0, t = 0; t < s->T; k++) {
+            const int begin = t, end = op_document_end(s, b, k, begin);
+            for (; t < end; t++) { values[(size_t)b * (size_t)s->T + (size_t)t] = ends ? end : begin; }
+        }
+    }
+}
+
 void op_fill(double* const* values, const OpTensor* tensors, int count, const OpSizes* s, uint64_t seed) {
     const double* tokens = NULL;
     for (int i = 0; i < count; i++) {
@@ -42,6 +54,7 @@ void op_fill(double* const* values, const OpTensor* tensors, int count, const Op
         if (has_input) { fill_tensor(values[i], t, s, mix64(seed) + (uint64_t)i); }
         for (size_t k = 0; !has_input && k < t->n; k++) { values[i][k] = (double)NAN; }
         if (!strcmp(t->name, "tokens")) { tokens = values[i]; }
+        if (has_input && is_one_of(t->name, "starts|ends")) { fill_documents(values[i], s, t->name[0] == 'e'); }
         if (!strcmp(t->name, "order") && tokens) { fill_order(values[i], tokens, t->n, s->V); }
     }
 }
@@ -94,7 +107,7 @@ void op_get(const OpCase* c, const OpTensor* t, double* values) {
 
 static void op_alloc(OpCase* c) {
     const Backend* b = c->backend;
-    c->device_hyper = b->device_alloc(sizeof c->hyper, "hyperparameters of AdamW");
+    c->device_hyper = b->device_alloc(sizeof c->hyper, "hyperparameters");
     for (int i = 0; i < c->count; i++) {
         OpTensor* t = &c->tensor[i];
         t->data = b->device_alloc(op_bytes(c, t), t->name);

@@ -6,7 +6,7 @@
 struct Trial {
     GPT2 g;
     Optimizer o;
-    const Config* config;
+    Hyper hyper;
     int* host;    // two batches: one may be uploaded while the next one is written
     double* sums; // the model's sums, fetched to the host
     int batches, steps; // so far
@@ -21,12 +21,12 @@ Trial* trial_open(const Plan* p, const Config* c, const char* variants, Error* e
     if (!plan_check_memory(p, &alone, err)) { return NULL; }
     Trial* t = alloc_or_die(1, sizeof *t, "a trial");
     GPT2* g = &t->g;
-    t->config = c;
+    t->hyper = p->rates.peak;
     plan_layout(p, g);
     gpt2_alloc(g);
-    optimizer_alloc(&t->o, g, NULL);
+    optimizer_alloc(&t->o, g, p->rates.kind, NULL);
     load_weights(g, &t->o, c, init_folder(c));
-    autotune(g, c, NULL, variants, NULL);
+    autotune(&t->o, c, NULL, variants, NULL);
     t->host = b->host_alloc(2 * gpt2_batch_ints(g) * sizeof(int), "batches of tokens");
     t->sums = b->host_alloc(NUM_SUMS * sizeof(double), "losses and norms");
     return t;
@@ -61,19 +61,11 @@ static void upload(Trial* t, const int* batch, size_t n) {
 
 // Updates the weights from the gradients of a step, and waits.
 static void update(Trial* t) {
-    const Config* c = t->config;
     const Backend* b = t->g.backend;
-    const AdamW hyper = {.lr = (float)c->lr,
-                         .beta1 = (float)c->beta1,
-                         .beta2 = (float)c->beta2,
-                         .eps = (float)c->eps,
-                         .weight_decay = (float)c->weight_decay,
-                         .grad_clip = (float)c->grad_clip,
-                         .grad_scale = 1,
-                         .step = ++t->steps};
+    t->hyper.adamw.step = ++t->steps;
     optimizer_norm(&t->o);
     b->device_fetch(t->sums, t->g.sums, NUM_SUMS * sizeof(double));
-    optimizer_update(&t->o, &hyper);
+    optimizer_update(&t->o, &t->hyper);
     b->device_sync();
 }
 

@@ -78,6 +78,14 @@ void comm_all_gather_begin(Comm* comm, void* x, size_t bytes) {
     if (comm->size > 1 && bytes > 0) { comm->engine->all_gather_begin(comm, x, bytes); }
 }
 
+void comm_reduce_begin(Comm* comm, float* x, size_t n, int root) {
+    if (comm->size > 1 && n > 0) { comm->engine->reduce_begin(comm, x, n, root); }
+}
+
+void comm_broadcast_begin(Comm* comm, void* x, size_t bytes, int root) {
+    if (comm->size > 1 && bytes > 0) { comm->engine->broadcast_begin(comm, x, bytes, root); }
+}
+
 void comm_end(Comm* comm) {
     if (comm->size > 1) { comm->engine->end(comm); }
 }

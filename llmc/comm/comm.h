@@ -27,6 +27,8 @@ typedef struct CommEngine {
     void (*all_reduce_begin)(Comm* comm, float* x, size_t n);
     void (*reduce_scatter_begin)(Comm* comm, float* x, size_t n);
     void (*all_gather_begin)(Comm* comm, void* x, size_t bytes);
+    void (*reduce_begin)(Comm* comm, float* x, size_t n, int root);
+    void (*broadcast_begin)(Comm* comm, void* x, size_t bytes, int root);
     void (*end)(Comm* comm);
     void (*sum)(Comm* comm, double* x, int n); // comm_all_reduce_sums
     void (*close)(Comm* comm);
@@ -92,6 +94,13 @@ void comm_reduce_scatter_begin(Comm* comm, float* x, size_t n);
 // All-gather: x consists of `size` equal parts. Each process provides part number `rank` and receives the others.
 // Complete after comm_end().
 void comm_all_gather_begin(Comm* comm, void* x, size_t bytes);
+
+// Reduce: x (n) becomes its sum over all processes on process `root`; on the others it is undefined afterwards.
+// Complete after comm_end().
+void comm_reduce_begin(Comm* comm, float* x, size_t n, int root);
+
+// Broadcast: process `root` provides x, the others receive it. Complete after comm_end().
+void comm_broadcast_begin(Comm* comm, void* x, size_t bytes, int root);
 
 // Completes the operations begun: work queued from now on sees their results.
 void comm_end(Comm* comm);

@@ -113,7 +113,7 @@ bool hello_is_proven(const Hello* hello, const Challenge* challenge, const Secre
     return secret_verify(secret, "hello", &claim, sizeof claim, hello->proof);
 }
 
-// What an answer proves: its text, if any, and the Hello with its nonce.
+// The content that an answer proves: its text, if any, and the Hello with its nonce.
 typedef struct {
     Hello hello;
     char text[FRAME_TEXT_BYTES + 1];

@@ -137,6 +137,25 @@ static void mpi_all_gather_begin(Comm* comm, void* x, size_t bytes) {
               "exchanging parameters");
 }
 
+static void mpi_reduce_begin(Comm* comm, float* x, size_t n, int root) {
+    for (size_t at = 0; at < n; at += PIECE_ELEMENTS) {
+        const int piece = (int)min_size(PIECE_ELEMENTS, n - at);
+        const bool is_root = comm->rank == root;
+        mpi_check(MPI_Ireduce(is_root ? MPI_IN_PLACE : x + at, is_root ? x + at : NULL, piece, MPI_FLOAT, MPI_SUM, root,
+                              MPI_COMM_WORLD, mpi_request(comm)),
+                  "adding up gradients");
+    }
+}
+
+static void mpi_broadcast_begin(Comm* comm, void* x, size_t bytes, int root) {
+    const size_t most = (size_t)PIECE_ELEMENTS * sizeof(float);
+    for (size_t at = 0; at < bytes; at += most) {
+        mpi_check(MPI_Ibcast((char*)x + at, (int)min_size(most, bytes - at), MPI_BYTE, root, MPI_COMM_WORLD,
+                             mpi_request(comm)),
+                  "exchanging parameters");
+    }
+}
+
 static void mpi_sum(Comm* comm, double* x, int n) {
     (void)comm;
     mpi_check(MPI_Allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD), "adding up losses");
@@ -151,6 +170,8 @@ const CommEngine MPI_ENGINE = {
     .all_reduce_begin = mpi_all_reduce_begin,
     .reduce_scatter_begin = mpi_reduce_scatter_begin,
     .all_gather_begin = mpi_all_gather_begin,
+    .reduce_begin = mpi_reduce_begin,
+    .broadcast_begin = mpi_broadcast_begin,
     .end = mpi_end,
     .sum = mpi_sum,
     .close = mpi_close,

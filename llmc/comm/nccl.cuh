@@ -97,6 +97,18 @@ static inline void nccl_all_gather_begin(Comm* comm, void* x, size_t bytes) {
                "exchanging parameters");
 }
 
+static inline void nccl_reduce_begin(Comm* comm, float* x, size_t n, int root) {
+    NcclState* s = (NcclState*)comm->state;
+    nccl_order(s, gpu.stream, s->stream);
+    nccl_check(ncclReduce(x, x, n, ncclFloat, ncclSum, root, s->comm, s->stream), "adding up gradients");
+}
+
+static inline void nccl_broadcast_begin(Comm* comm, void* x, size_t bytes, int root) {
+    NcclState* s = (NcclState*)comm->state;
+    nccl_order(s, gpu.stream, s->stream);
+    nccl_check(ncclBroadcast(x, x, bytes, ncclUint8, root, s->comm, s->stream), "exchanging parameters");
+}
+
 static inline void nccl_end(Comm* comm) {
     NcclState* s = (NcclState*)comm->state;
     nccl_order(s, s->stream, gpu.stream);
@@ -126,6 +138,8 @@ static const CommEngine NCCL_ENGINE = {.name = "NCCL",
                                        .all_reduce_begin = nccl_all_reduce_begin,
                                        .reduce_scatter_begin = nccl_reduce_scatter_begin,
                                        .all_gather_begin = nccl_all_gather_begin,
+                                       .reduce_begin = nccl_reduce_begin,
+                                       .broadcast_begin = nccl_broadcast_begin,
                                        .end = nccl_end,
                                        .sum = nccl_sum,
                                        .close = nccl_close};

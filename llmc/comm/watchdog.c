@@ -23,7 +23,7 @@ void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* f
     const bool first = !c->ending;
     c->ending = true;
     pthread_mutex_unlock(&c->lock);
-    while (!first) { pause(); } // another thread is ending the process
+    while (!first) { pause(); } // NOLINT(bugprone-infinite-loop): another thread ends the process
     struct timespec deadline;   // for a frame that another thread is sending, perhaps to the lost rank
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec++;

@@ -6,31 +6,33 @@
 #include "packed.h"
 #include "../rounding.h"
 
-// Updates the moments of element i and returns its new master.
-static inline float adamw_element(size_t i, float master, float* m, float* v, float grad, float decay, float correct_m,
-                                  float correct_v, const AdamW* h) {
+// Updates the moments of element i and returns its new master. decay: of the tensor's group.
+static inline float adamw_element(size_t i, float master, float* m, float* v, float grad, float lr, float decay,
+                                  float correct_m, float correct_v, const AdamW* h) {
     m[i] = h->beta1 * m[i] + (1.0f - h->beta1) * grad;
     v[i] = h->beta2 * v[i] + (1.0f - h->beta2) * grad * grad;
-    return master - h->lr * (m[i] * correct_m / (sqrtf(v[i] * correct_v) + h->eps) + decay * master);
+    const float direction = m[i] * correct_m / (sqrtf(v[i] * correct_v) + h->eps);
+    return master - lr * (direction + (h->cautious && direction * master < 0 ? 0.0f : decay) * master);
 }
 
 // Updates n elements of one tensor, the first of which is element `first` of the table's layout.
 static inline void adamw_range(Stored* params, float* masters, float* m, float* v, const float* grads, float grad_scale,
-                               float decay, const AdamW* hyper, size_t first, size_t n) {
+                               ParamGroup group, const AdamW* hyper, size_t first, size_t n) {
     const AdamW h = *hyper;
+    const float lr = h.lr[group], decay = h.weight_decay[group];
     const float correct_m = 1.0f / (1.0f - powf(h.beta1, (float)h.step));
     const float correct_v = 1.0f / (1.0f - powf(h.beta2, (float)h.step));
     if (sizeof(Stored) == sizeof(float) || h.rounding_seed == 0) {
         #pragma omp simd
         for (size_t i = 0; i < n; i++) {
-            masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], decay, correct_m, correct_v, &h);
+            masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], lr, decay, correct_m, correct_v, &h);
             params[i] = to_stored(masters[i]);
         }
         return;
     }
     #pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], decay, correct_m, correct_v, &h);
+        masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], lr, decay, correct_m, correct_v, &h);
         const uint64_t random = rounding_random(h.rounding_seed, h.step, first + i);
         params[i] = to_stored(JOIN(FLOATX, _stochastic)(masters[i], random));
     }
@@ -55,7 +57,7 @@ static inline void adamw_update(Stored* params, float* masters, float* m, float*
                              last = min_size(min_size(mine + share, end), at + tensor_elements(t));
                 if (first < last) {
                     adamw_range(params + i, masters + i, m + i, v + i, grads + i, grad_scale,
-                                tensor_decays(t) ? hyper->weight_decay : 0.0f, hyper, first, last - first);
+                                tensor_group(t), hyper, first, last - first);
                 }
             }
         }

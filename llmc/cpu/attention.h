@@ -6,6 +6,8 @@
 //   --kernels plain   one query and one key at a time, with an online softmax (Milakov & Gimelshein 2018)
 //   --flash 0         one query and all its keys at a time
 //   --flash 1         blocks of queries and keys (attention_flash.h)
+//
+// With documents a query attends to the keys from the beginning of its own document on (Backend.document_bounds).
 #pragma once
 #include "attention_flash_backward.h"
 #include "device.h"
@@ -150,33 +152,41 @@ static inline void attention_backward_query_fast(Stored* dq, float* dk, float* d
 // the operations
 
 // Computes one head, plain or with --flash 0. Pointers are to its first position; rows of out are C apart, of q 3C.
-static inline void attention_forward_head(Stored* out, float* lse, const Stored* q, int T, int C, int HS) {
+// starts may be NULL.
+static inline void attention_forward_head(Stored* out, float* lse, const Stored* q, const int* starts, int T, int C,
+                                          int HS) {
     const size_t stride = (size_t)3 * C;
     const Stored *k = q + C, *v = q + 2 * C;
     if (cpu.kernels == KERNELS_PLAIN) {
         for (int t = 0; t < T; t++) {
-            lse[t] = attention_query(out + (size_t)t * C, q + t * stride, k, v, stride, t + 1, HS);
+            const int first = starts ? starts[t] : 0;
+            lse[t] = attention_query(out + (size_t)t * C, q + t * stride, k + first * stride, v + first * stride,
+                                     stride, t + 1 - first, HS);
         }
         return;
     }
     float *kt = thread_scratch((size_t)(HS + 1) * T * sizeof *kt), *p = kt + (size_t)HS * T;
     attention_transpose(kt, k, stride, T, HS);
     for (int t = 0; t < T; t++) {
-        lse[t] = attention_query_fast(out + (size_t)t * C, q + t * stride, kt, v, stride, p, t + 1, T, HS);
+        const int first = starts ? starts[t] : 0;
+        lse[t] = attention_query_fast(out + (size_t)t * C, q + t * stride, kt + first, v + first * stride, stride, p,
+                                      t + 1 - first, T, HS);
     }
 }
 
-static inline void attention_forward(Stored* out, float* lse, const Stored* qkv, int B, int T, int C, int NH) {
+static inline void attention_forward(Stored* out, float* lse, const Stored* qkv, const int* starts, int B, int T, int C,
+                                     int NH) {
     const int HS = C / NH;
     if (cpu.kernels == KERNELS_FAST && cpu.flash) {
-        flash_forward(out, lse, qkv, B, T, C, NH);
+        flash_forward(out, lse, qkv, starts, B, T, C, NH);
         return;
     }
     #pragma omp parallel for collapse(2) schedule(dynamic)
     for (int b = 0; b < B; b++) {
         for (int h = 0; h < NH; h++) {
             attention_forward_head(out + (size_t)b * T * C + h * HS, lse + ((size_t)b * NH + h) * T,
-                                   qkv + (size_t)b * T * 3 * C + h * HS, T, C, HS);
+                                   qkv + (size_t)b * T * 3 * C + h * HS, starts ? starts + (size_t)b * T : NULL, T, C,
+                                   HS);
         }
     }
 }
@@ -184,7 +194,7 @@ static inline void attention_forward(Stored* out, float* lse, const Stored* qkv,
 // Sets one head's gradients; dk and dv are C and 2C elements behind dq. Pointers and rows as in attention_forward_head,
 // dq as q.
 static inline void attention_backward_head(Stored* dq, const Stored* dout, const Stored* out, const float* lse,
-                                           const Stored* q, int T, int C, int HS) {
+                                           const Stored* q, const int* starts, int T, int C, int HS) {
     const size_t stride = (size_t)3 * C, n = (size_t)T * HS;
     const bool plain = cpu.kernels == KERNELS_PLAIN;
     const Stored *k = q + C, *v = q + 2 * C;
@@ -196,13 +206,14 @@ static inline void attention_backward_head(Stored* dq, const Stored* dout, const
         attention_transpose(vt, v, stride, T, HS);
     }
     for (int t = 0; t < T; t++) {
-        const size_t at = (size_t)t * C;
+        const int first = starts ? starts[t] : 0, keys = t + 1 - first;
+        const size_t at = (size_t)t * C, key = first * stride, sum = (size_t)first * HS;
         if (plain) {
-            attention_backward_query(dq + t * stride, dk, dv, dout + at, out + at, lse[t], q + t * stride, k, v, stride,
-                                     t + 1, HS);
+            attention_backward_query(dq + t * stride, dk + sum, dv + sum, dout + at, out + at, lse[t], q + t * stride,
+                                     k + key, v + key, stride, keys, HS);
         } else {
-            attention_backward_query_fast(dq + t * stride, dk, dv, dout + at, out + at, lse[t], q + t * stride, k, kt,
-                                          vt, stride, p, ds, t + 1, T, HS);
+            attention_backward_query_fast(dq + t * stride, dk + sum, dv + sum, dout + at, out + at, lse[t],
+                                          q + t * stride, k + key, kt + first, vt + first, stride, p, ds, keys, T, HS);
         }
     }
     for (int t = 0; t < T; t++) {
@@ -214,19 +225,20 @@ static inline void attention_backward_head(Stored* dq, const Stored* dout, const
 }
 
 static inline void attention_backward(Stored* dqkv, float* delta, const Stored* dout, const Stored* out,
-                                      const float* lse, const Stored* qkv, int B, int T, int C, int NH) {
+                                      const float* lse, const Stored* qkv, const int* starts, const int* ends, int B,
+                                      int T, int C, int NH) {
     (void)delta; // unused: computed in local variables, or in thread_scratch() by flash
     const int HS = C / NH;
     if (cpu.kernels == KERNELS_FAST && cpu.flash) {
-        flash_backward(dqkv, dout, out, lse, qkv, B, T, C, NH);
+        flash_backward(dqkv, dout, out, lse, qkv, starts, ends, B, T, C, NH);
         return;
     }
     #pragma omp parallel for collapse(2) schedule(dynamic)
     for (int b = 0; b < B; b++) {
         for (int h = 0; h < NH; h++) {
             const size_t at = (size_t)b * T * C + h * HS, at3 = (size_t)b * T * 3 * C + h * HS;
-            attention_backward_head(dqkv + at3, dout + at, out + at, lse + ((size_t)b * NH + h) * T, qkv + at3, T, C,
-                                    HS);
+            attention_backward_head(dqkv + at3, dout + at, out + at, lse + ((size_t)b * NH + h) * T, qkv + at3,
+                                    starts ? starts + (size_t)b * T : NULL, T, C, HS);
         }
     }
 }
@@ -241,7 +253,7 @@ static inline __attribute__((always_inline)) void cached_sums(float* sum, const 
     DotVec acc[4] = {{0}};
     for (int s = 0; s < keys; s++) {
         #pragma GCC unroll 4
-        for (int v = 0; v < vecs; v++) { acc[v] += p[s] * dot_load_Stored(x + s * stride + v * DOT_LANES); }
+        for (int v = 0; v < vecs; v++) { acc[v] += p[s] * dot_load(x + s * stride + v * DOT_LANES); }
     }
     #pragma GCC unroll 4
     for (int v = 0; v < vecs; v++) { *(DotVec*)(sum + v * DOT_LANES) = acc[v]; }
@@ -254,7 +266,7 @@ static inline void attention_query_cached(Stored* out, const Stored* q, const St
     float x[MAX_HEAD_SIZE], max;
     for (int i = 0; i < HS; i++) { x[i] = to_float(q[i]) / sqrtf((float)HS); }
     for (int s = 0; s < keys; s += DOT_ROWS) {
-        dot_products_Stored(p + s, 0, x, 0, k + s * stride, stride, 1, min_int(DOT_ROWS, keys - s), HS);
+        dot_products(p + s, 0, x, 0, k + s * stride, stride, 1, min_int(DOT_ROWS, keys - s), HS);
     }
     const float sum = attention_exponentials(p, &max, keys);
     int i = 0;

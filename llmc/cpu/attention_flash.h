@@ -1,6 +1,6 @@
 // Flash attention (Dao et al. 2022): causal attention in blocks of queries and keys, with the matmuls of tile.h. Only
-// one block's scores exist at a time, in the caches. Tiles that the causal mask hides entirely are skipped. This header
-// has the forward pass, and helpers that attention_flash_backward.h uses too:
+// one block's scores exist at a time, in the caches. Tiles that the causal mask or the documents hide entirely are
+// skipped. This header has the forward pass, and helpers that attention_flash_backward.h uses too:
 //
 //   for each block of queries, over the blocks of keys up to the diagonal:
 //     s^T = k q^T,  p = exp(scale (s - max so far)),  out = factor out + p v
@@ -24,13 +24,33 @@ static_assert(FLASH_QUERIES % MR == 0 && FLASH_QUERIES % NR == 0 && FLASH_QUERIE
                   FLASH_KEYS % FLASH_QUERIES == 0,
               "blocks are made of whole tiles, and blocks of keys of whole blocks of queries");
 
-// One head of one sequence: position t is at q + t * stride, k + t * stride and v + t * stride.
+// One head of one sequence: position t is at q + t * stride, k + t * stride and v + t * stride. starts and ends are
+// those of its documents (Backend.document_bounds), or NULL.
 typedef struct {
     const Stored *q, *k, *v;
+    const int *starts, *ends;
     size_t stride;
     int HS;
     float scale;
 } FlashHead;
+
+// Returns the first key that query q and those behind it see, counted from k0 and rounded down to a multiple of `unit`;
+// 0 if it lies before k0.
+static inline int flash_first_key(const FlashHead* h, int q, int k0, int unit) {
+    return h->starts ? max_int(0, h->starts[q] - k0) / unit * unit : 0;
+}
+
+// Keys of a block, counted from its first one, of which `first` is a multiple of KR.
+typedef struct {
+    int first, count;
+} FlashKeys;
+
+// Returns the keys that the MR queries from q on see, of those from k0 on; no other query of theirs sees more.
+static inline FlashKeys flash_seen_keys(const FlashHead* h, int q, int k0, int keys) {
+    const int end = min_int(keys, q + MR - k0), first = min_int(end, flash_first_key(h, q, k0, KR));
+    const FlashKeys seen = {first, end - first};
+    return seen;
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // packed operands: the panel whose first row or column is i begins at i * flash_depth(k)
@@ -124,13 +144,17 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     return used;
 }
 
-// Adds `keys` keys to the online softmax (Milakov & Gimelshein 2018) of NR queries. Query t sees key s if s <= diagonal
-// + t. Sets p (keys,NR), its rows FLASH_QUERIES apart, to exp(scale * (scores - max)) where t sees s, and to 0
-// elsewhere. Updates max and sum, and sets factor. The mask has loops of its own: the others need no conditions.
+// Adds `keys` keys to the online softmax (Milakov & Gimelshein 2018) of NR queries. Query t sees key s if hidden[t] <=
+// s <= diagonal + t; hidden NULL: all zeros. Sets p (keys,NR), its rows FLASH_QUERIES apart, to exp(scale * (scores -
+// max)) where t sees s, and to 0 elsewhere. Updates max and sum, and sets factor. The mask has loops of its own: the
+// others need no conditions.
 static inline void flash_softmax(Stored* p, float* max, float* sum, float* factor, float* scores, float scale,
-                                 int diagonal, int keys) {
+                                 const int* hidden, int diagonal, int keys) {
     float top[NR], total[NR];
     const int first_unseen = max_int(0, diagonal + 1);
+    for (int t = 0; hidden && t < NR; t++) {
+        for (int s = 0; s < min_int(keys, hidden[t]); s++) { scores[s * NR + t] = -INFINITY; }
+    }
     for (int s = first_unseen; s < keys; s++) {
         for (int t = 0; t < min_int(NR, s - diagonal); t++) { scores[s * NR + t] = -INFINITY; }
     }
@@ -139,6 +163,9 @@ static inline void flash_softmax(Stored* p, float* max, float* sum, float* facto
         const float* row = scores + s * NR;
         #pragma omp simd
         for (int t = 0; t < NR; t++) { top[t] = row[t] > top[t] ? row[t] : top[t]; }
+    }
+    for (int t = 0; hidden && t < NR; t++) { // finite, also for a query that has seen no key yet
+        top[t] = at_least(top[t], -FLT_MAX);
     }
     for (int t = 0; t < NR; t++) {
         factor[t] = exp_fast(scale * (max[t] - top[t]));
@@ -158,33 +185,58 @@ static inline void flash_softmax(Stored* p, float* max, float* sum, float* facto
     for (int s = first_unseen; s < keys; s++) { // exp_fast(-INFINITY) is 1e-38, not 0, and v may be huge
         for (int t = 0; t < min_int(NR, s - diagonal); t++) { p[(size_t)s * FLASH_QUERIES + t] = to_stored(0); }
     }
+    for (int t = 0; hidden && t < NR; t++) {
+        for (int s = 0; s < min_int(keys, hidden[t]); s++) { p[(size_t)s * FLASH_QUERIES + t] = to_stored(0); }
+    }
 }
 
-// Adds the block of keys from k0 on to the outputs of the block of queries from q0 on.
-static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
-    const int HS = h->HS;
+// Zeroes rows begin .. end-1 of p, for NR queries.
+static inline void flash_zero_rows(Stored* p, int begin, int end) {
+    for (int s = begin; s < end; s++) { memset(p + (size_t)s * FLASH_QUERIES, 0, NR * sizeof *p); }
+}
+
+// Computes p for the block of queries from q0 on and the block of keys from k0 on.
+static inline void flash_forward_scores(FlashForward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
+    const size_t depth = flash_depth(h->HS);
     for (int t = 0; t < queries; t += NR) {
         const int seen = min_int(keys, q0 + t + NR - k0); // by the last of these NR queries
-        for (int s = 0; s < seen; s += MR) {
-            tile_matmul(f->scores + (size_t)s * NR, NR, TILE_SET, f->k + (size_t)(k0 + s) * flash_depth(HS),
-                        f->q + (size_t)t * flash_depth(HS), (int)flash_depth(HS));
+        const int first = min_int(seen, flash_first_key(h, q0 + t, k0, MR));
+        int hidden[NR];
+        for (int s = first; s < seen; s += MR) {
+            tile_matmul(f->scores + (size_t)s * NR, NR, TILE_SET, f->k + (size_t)(k0 + s) * depth,
+                        f->q + (size_t)t * depth, (int)depth);
         }
-        flash_softmax(f->p + t, f->max + t, f->sum + t, f->factor + t, f->scores, h->scale, q0 + t - k0, seen);
-        for (int s = seen; s < min_int(keys, seen + MR); s++) { // for panels that reach into the next NR queries
-            memset(f->p + (size_t)s * FLASH_QUERIES + t, 0, NR * sizeof *f->p);
+        for (int i = 0; h->starts && i < NR; i++) {
+            hidden[i] = t + i < queries ? h->starts[q0 + t + i] - k0 - first : 0;
         }
+        flash_softmax(f->p + (size_t)first * FLASH_QUERIES + t, f->max + t, f->sum + t, f->factor + t,
+                      f->scores + (size_t)first * NR, h->scale, h->starts ? hidden : NULL, q0 + t - k0 - first,
+                      seen - first);
+        // for panels that reach into the NR queries before or behind
+        flash_zero_rows(f->p + t, flash_first_key(h, q0 + t / MR * MR, k0, KR), first);
+        flash_zero_rows(f->p + t, seen, min_int(keys, seen + MR));
     }
+}
+
+// Adds the block of keys from k0 on to the outputs of the block of queries from q0 on, or sets these, in the first
+// block.
+static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int q0, int queries, int k0, int keys,
+                                       bool is_first) {
+    const int HS = h->HS;
+    flash_forward_scores(f, h, q0, queries, k0, keys);
     for (int t = 0; t < queries; t += MR) { // columns of p beyond the last query yield sums that are never read
-        const int seen = min_int(keys, q0 + t + MR - k0);
-        pack_a(f->p_packed + (size_t)t * FLASH_KEYS, f->p + t, 1, FLASH_QUERIES, MR, seen);
+        const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
+        const Stored* p = f->p + (size_t)seen.first * FLASH_QUERIES + t;
+        pack_a(f->p_packed + (size_t)t * FLASH_KEYS, p, 1, FLASH_QUERIES, MR, seen.count);
     }
-    if (k0 > 0) { flash_scale(f->out, FLASH_QUERIES, f->factor, queries, HS); }
+    if (!is_first) { flash_scale(f->out, FLASH_QUERIES, f->factor, queries, HS); }
     for (int i = 0; i < HS; i += NR) {
         const Packed* v = f->v + (size_t)i * flash_depth(f->keys) + (size_t)k0 * NR;
         for (int t = 0; t < queries; t += MR) {
-            const int seen = min_int(keys, q0 + t + MR - k0);
-            tile_matmul(f->out + (size_t)i * FLASH_QUERIES + (size_t)t * NR, NR, k0 > 0 ? TILE_ADD : TILE_SET,
-                        f->p_packed + (size_t)t * FLASH_KEYS, v, (int)flash_depth(seen));
+            const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
+            tile_matmul(f->out + (size_t)i * FLASH_QUERIES + (size_t)t * NR, NR, is_first ? TILE_SET : TILE_ADD,
+                        f->p_packed + (size_t)t * FLASH_KEYS, v + (size_t)seen.first * NR,
+                        (int)flash_depth(seen.count));
         }
     }
 }
@@ -204,8 +256,9 @@ static inline void flash_forward_task(Stored* out, float* lse, const FlashHead* 
             f.max[t] = -INFINITY;
             f.sum[t] = 0;
         }
-        for (int k0 = 0; k0 < q0 + queries; k0 += FLASH_KEYS) {
-            flash_forward_block(&f, h, q0, queries, k0, min_int(FLASH_KEYS, q0 + queries - k0));
+        const int first = flash_first_key(h, q0, 0, FLASH_KEYS);
+        for (int k0 = first; k0 < q0 + queries; k0 += FLASH_KEYS) {
+            flash_forward_block(&f, h, q0, queries, k0, min_int(FLASH_KEYS, q0 + queries - k0), k0 == first);
         }
         for (int t = 0; t < queries; t++) {
             lse[q0 + t] = h->scale * f.max[t] + logf(f.sum[t]);
@@ -219,11 +272,20 @@ static inline void flash_forward_task(Stored* out, float* lse, const FlashHead* 
 // ---------------------------------------------------------------------------------------------------------------------
 // heads and threads
 
-// Returns head number `head`, of B * NH, in qkv (B,T,3,NH,HS).
-static inline FlashHead flash_head(const Stored* qkv, int head, int T, int C, int NH) {
+// Returns head number `head`, of B * NH, in qkv (B,T,3,NH,HS). starts and ends (B,T) may be NULL.
+static inline FlashHead flash_head(const Stored* qkv, const int* starts, const int* ends, int head, int T, int C,
+                                   int NH) {
     const int HS = C / NH;
-    const Stored* q = qkv + (size_t)(head / NH) * T * 3 * C + (size_t)(head % NH) * HS;
-    const FlashHead h = {q, q + C, q + 2 * C, (size_t)3 * C, HS, 1.0f / sqrtf((float)HS)};
+    const size_t sequence = (size_t)(head / NH) * T;
+    const Stored* q = qkv + sequence * 3 * C + (size_t)(head % NH) * HS;
+    const FlashHead h = {.q = q,
+                         .k = q + C,
+                         .v = q + 2 * C,
+                         .starts = starts ? starts + sequence : NULL,
+                         .ends = ends ? ends + sequence : NULL,
+                         .stride = (size_t)3 * C,
+                         .HS = HS,
+                         .scale = 1.0f / sqrtf((float)HS)};
     return h;
 }
 
@@ -238,7 +300,8 @@ static inline int flash_range(int heads, int T) {
     return (int)round_up(ceil_div((size_t)T, pieces), FLASH_KEYS);
 }
 
-static inline void flash_forward(Stored* out, float* lse, const Stored* qkv, int B, int T, int C, int NH) {
+static inline void flash_forward(Stored* out, float* lse, const Stored* qkv, const int* starts, int B, int T, int C,
+                                 int NH) {
     const int heads = B * NH, range = flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
     #pragma omp parallel
     {
@@ -246,7 +309,7 @@ static inline void flash_forward(Stored* out, float* lse, const Stored* qkv, int
         #pragma omp for schedule(dynamic) nowait
         for (int n = 0; n < heads * ranges; n++) {
             const int head = n % heads, begin = (ranges - 1 - n / heads) * range; // the longest first
-            const FlashHead h = flash_head(qkv, head, T, C, NH);
+            const FlashHead h = flash_head(qkv, starts, NULL, head, T, C, NH);
             flash_forward_task(out + flash_out(head, T, C, NH), lse + (size_t)head * T, &h, begin,
                                min_int(T, begin + range), C);
         }

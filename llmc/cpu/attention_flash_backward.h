@@ -55,9 +55,11 @@ static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int q
     return used;
 }
 
-// Computes a tile of p and ds, their rows FLASH_KEYS apart; 0 where query r does not see key s: s > diagonal + r.
+// Computes a tile of p and ds, their rows FLASH_KEYS apart; 0 where query r does not see key s: s > diagonal + r, or
+// k + s < starts[r]. k: the tile's first key; starts may be NULL.
 static inline void flash_backward_tile(Stored* p, Stored* ds, const float* scores, const float* dp, const float* lse,
-                                       const float* delta, float scale, int diagonal, int rows) {
+                                       const float* delta, float scale, const int* starts, int k, int diagonal,
+                                       int rows) {
     for (int r = 0; r < rows; r++, p += FLASH_KEYS, ds += FLASH_KEYS) {
         #pragma omp simd
         for (int s = 0; s < NR; s++) {
@@ -66,11 +68,21 @@ static inline void flash_backward_tile(Stored* p, Stored* ds, const float* score
             ds[s] = to_stored(x * (dp[r * NR + s] - delta[r]) * scale);
         }
         for (int s = max_int(0, diagonal + r + 1); s < NR; s++) { p[s] = ds[s] = to_stored(0); }
+        for (int s = 0; starts && s < min_int(NR, starts[r] - k); s++) { p[s] = ds[s] = to_stored(0); }
     }
 }
 
-// Computes p and ds of a block. Tiles that the mask hides entirely keep old values: the matmuls below do not read them,
-// since their panels begin at multiples of MR, as tiles do. Rows beyond the last query and columns beyond the last key
+// Zeroes a tile of p and ds.
+static inline void flash_zero_tile(Stored* p, Stored* ds) {
+    for (int r = 0; r < MR; r++, p += FLASH_KEYS, ds += FLASH_KEYS) {
+        memset(p, 0, NR * sizeof *p);
+        memset(ds, 0, NR * sizeof *ds);
+    }
+}
+
+// Computes p and ds of a block. Tiles that the causal mask hides entirely keep old values: the matmuls below do not
+// read them, since their panels begin at multiples of MR, as tiles do. Panels may begin within tiles that documents
+// hide entirely: these become zeros. Rows beyond the last query and columns beyond the last key
 // keep old values too: they yield sums that are never read.
 ATTR_ONE_COPY static void flash_backward_scores(FlashBackward* f, const FlashHead* h, int q0, int queries, int k0,
                                                 int keys) {
@@ -78,39 +90,51 @@ ATTR_ONE_COPY static void flash_backward_scores(FlashBackward* f, const FlashHea
     for (int s = 0; s < keys; s += NR) {
         for (int t = 0; t < queries; t += MR) {
             const int row = q0 - f->q_begin + t, rows = min_int(MR, queries - t), diagonal = q0 + t - (k0 + s);
+            Stored *p = f->p + (size_t)t * FLASH_KEYS + s, *ds = f->ds + (size_t)t * FLASH_KEYS + s;
             if (diagonal + rows <= 0) { continue; } // even the last row does not see the first key
+            if (flash_first_key(h, q0 + t, k0 + s, 1) >= NR) { // even the first row does not see the last key
+                flash_zero_tile(p, ds);
+                continue;
+            }
             tile_matmul(f->scores, NR, TILE_SET, f->q_left + row * depth, f->kt_right + s * depth, (int)depth);
             tile_matmul(f->dp, NR, TILE_SET, f->dout_left + row * depth, f->vt_right + s * depth, (int)depth);
-            flash_backward_tile(f->p + (size_t)t * FLASH_KEYS + s, f->ds + (size_t)t * FLASH_KEYS + s, f->scores, f->dp,
-                                f->lse + row, f->delta + row, h->scale, diagonal, rows);
+            flash_backward_tile(p, ds, f->scores, f->dp, f->lse + row, f->delta + row, h->scale,
+                                h->starts ? h->starts + q0 + t : NULL, k0 + s, diagonal, rows);
         }
     }
 }
 
-// sums (keys,HS) += x (queries,keys)^T @ right (queries,HS), x being p or ds. Skips queries before a panel's keys.
-static inline void flash_backward_keys(FlashBackward* f, float* sums, const Stored* x, const Packed* right, int q0,
-                                       int queries, int k0, int keys, int HS) {
+// sums (keys,HS) += x (queries,keys)^T @ right (queries,HS), x being p or ds. Skips queries before a panel's keys, and
+// those behind the documents of these.
+static inline void flash_backward_keys(FlashBackward* f, const FlashHead* h, float* sums, const Stored* x,
+                                       const Packed* right, int q0, int queries, int k0, int keys) {
+    const int HS = h->HS;
     const size_t depth = flash_depth(f->queries);
     for (int s = 0; s < keys; s += MR) {
-        const int first = max_int(0, k0 + s - q0) / KR * KR;
-        if (first >= queries) { break; }
-        pack_a(f->panel, x + (size_t)first * FLASH_KEYS + s, 1, FLASH_KEYS, MR, queries - first);
+        const int first = max_int(0, k0 + s - q0) / KR * KR, last_key = k0 + min_int(s + MR, keys) - 1;
+        const int end = h->ends ? min_int(queries, h->ends[last_key] - q0) : queries;
+        if (first >= end) { continue; }
+        pack_a(f->panel, x + (size_t)first * FLASH_KEYS + s, 1, FLASH_KEYS, MR, end - first);
         for (int i = 0; i < HS; i += NR) {
             tile_matmul(sums + (size_t)i * FLASH_KEYS + (size_t)s * NR, NR, TILE_ADD, f->panel,
-                        right + i * depth + (size_t)(q0 - f->q_begin + first) * NR, (int)flash_depth(queries - first));
+                        right + i * depth + (size_t)(q0 - f->q_begin + first) * NR, (int)flash_depth(end - first));
         }
     }
 }
 
-// dq (queries,HS) += ds (queries,keys) @ k (keys,HS). Skips keys behind a panel's queries.
-static inline void flash_backward_queries(FlashBackward* f, int q0, int queries, int k0, int keys, int HS) {
+// dq (queries,HS) += ds (queries,keys) @ k (keys,HS). Skips keys behind a panel's queries, and those before the
+// documents of these.
+static inline void flash_backward_queries(FlashBackward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
+    const int HS = h->HS;
     const size_t depth = flash_depth(keys);
     for (int t = 0; t < queries; t += MR) {
-        const int seen = min_int(keys, q0 + t + MR - k0), row = q0 - f->q_begin + t;
-        pack_a(f->panel, f->ds + (size_t)t * FLASH_KEYS, FLASH_KEYS, 1, MR, seen);
+        const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
+        const int row = q0 - f->q_begin + t;
+        if (seen.count == 0) { continue; }
+        pack_a(f->panel, f->ds + (size_t)t * FLASH_KEYS + seen.first, FLASH_KEYS, 1, MR, seen.count);
         for (int i = 0; i < HS; i += NR) {
             tile_matmul(f->dq + (size_t)i * f->q_height + (size_t)row * NR, NR, TILE_ADD, f->panel,
-                        f->k_right + i * depth, (int)flash_depth(seen));
+                        f->k_right + i * depth + (size_t)seen.first * NR, (int)flash_depth(seen.count));
         }
     }
 }
@@ -149,7 +173,8 @@ static inline void flash_backward_task(Stored* dq, const Stored* dout, const Sto
     const int HS = h->HS;
     const size_t stride = h->stride, bytes = FLASH_KEYS * round_up((size_t)HS, NR) * sizeof(float);
     flash_backward_begin(&f, dout, out, lse, h, task, C);
-    for (int k0 = task->k_begin; k0 < task->k_end; k0 += FLASH_KEYS) {
+    const int k_begin = max_int(task->k_begin, flash_first_key(h, task->q_begin, 0, FLASH_KEYS));
+    for (int k0 = k_begin; k0 < task->k_end; k0 += FLASH_KEYS) {
         const int keys = min_int(FLASH_KEYS, task->k_end - k0);
         const Stored *k = h->k + k0 * stride, *v = h->v + k0 * stride;
         flash_pack_b(f.kt_right, k, 1, stride, HS, keys);
@@ -157,14 +182,15 @@ static inline void flash_backward_task(Stored* dq, const Stored* dout, const Sto
         if (task->dq) { flash_pack_b(f.k_right, k, stride, 1, keys, HS); }
         memset(f.dk, 0, bytes);
         memset(f.dv, 0, bytes);
-        for (int q0 = max_int(task->q_begin, k0); q0 < task->q_end; q0 += FLASH_QUERIES) {
+        const int q_end = h->ends ? min_int(task->q_end, h->ends[k0 + keys - 1]) : task->q_end;
+        for (int q0 = max_int(task->q_begin, k0); q0 < q_end; q0 += FLASH_QUERIES) {
             const int queries = min_int(FLASH_QUERIES, task->q_end - q0);
             flash_backward_scores(&f, h, q0, queries, k0, keys);
             if (task->dkv) {
-                flash_backward_keys(&f, f.dv, f.p, f.dout_right, q0, queries, k0, keys, HS);
-                flash_backward_keys(&f, f.dk, f.ds, f.q_right, q0, queries, k0, keys, HS);
+                flash_backward_keys(&f, h, f.dv, f.p, f.dout_right, q0, queries, k0, keys);
+                flash_backward_keys(&f, h, f.dk, f.ds, f.q_right, q0, queries, k0, keys);
             }
-            if (task->dq) { flash_backward_queries(&f, q0, queries, k0, keys, HS); }
+            if (task->dq) { flash_backward_queries(&f, h, q0, queries, k0, keys); }
         }
         if (task->dkv) {
             flash_store(dq + k0 * stride + C, stride, f.dk, FLASH_KEYS, keys, HS);
@@ -175,7 +201,8 @@ static inline void flash_backward_task(Stored* dq, const Stored* dout, const Sto
 }
 
 static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored* out, const float* lse,
-                                  const Stored* qkv, int B, int T, int C, int NH) {
+                                  const Stored* qkv, const int* starts, const int* ends, int B, int T, int C,
+                                  int NH) {
     const int heads = B * NH, threads = cpu.threads, rounds = (int)ceil_div((size_t)heads, (size_t)threads);
     // Heads cut into ranges occupy all threads, but take seven matmuls instead of five, about 3/2 of the time: scores
     // and dp are computed once for dq and again for dk and dv. In units of the time of one whole head, whole heads take
@@ -192,7 +219,7 @@ static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored
             const FlashTask of_keys = {.q_begin = begin, .q_end = T, .k_begin = begin, .k_end = end, .dkv = true};
             const FlashTask of_queries = {.q_begin = begin, .q_end = end, .k_end = end, .dq = true};
             const FlashTask* task = whole ? &all : n < heads * ranges ? &of_keys : &of_queries;
-            const FlashHead h = flash_head(qkv, head, T, C, NH);
+            const FlashHead h = flash_head(qkv, starts, ends, head, T, C, NH);
             const size_t at = flash_out(head, T, C, NH);
             flash_backward_task(dqkv + (h.q - qkv), dout + at, out + at, lse + (size_t)head * T, &h, task, C);
         }

@@ -125,12 +125,18 @@ static inline void device_open(const DeviceOptions* o) {
 // page lies on the NUMA node of the thread that touched it first.
 enum { MEMORY_PIECE = 1 << 20 };
 
-// Page-aligned, in huge pages if the system offers them. plan_check_memory() has made sure that it fits.
-static inline void* device_alloc(size_t bytes, const char* what) {
-    enum { PAGE = 4096 };
+// Page-aligned, in huge pages if the system offers them. Memory that nothing is written to takes none.
+static inline void* device_reserve(size_t bytes, const char* what) {
     void* p = mmap(NULL, max_size(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) { fatal("out of memory: %zu bytes for %s", bytes, what); }
     madvise(p, bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+// plan_check_memory() has made sure that it fits.
+static inline void* device_alloc(size_t bytes, const char* what) {
+    enum { PAGE = 4096 };
+    void* p = device_reserve(bytes, what);
     #pragma omp parallel for if (bytes > MEMORY_PIECE)
     for (size_t i = 0; i < bytes; i += PAGE) { ((volatile char*)p)[i] = 0; }
     return p;

@@ -3,8 +3,6 @@
 // multiplied at a time, by up to DOT_INPUTS rows of the input, each pair with a sum of its own: independent chains of
 // additions, and each number that was loaded is used several times.
 //
-// The kernels are in dots.h, once for weights as they are stored and once for weights in 8 bits (int8.h).
-//
 // A dot product has one order of additions, whatever other rows there are: an output does not depend on the number of
 // rows. attention.h uses the same kernel for the scores of a query.
 #pragma once
@@ -25,7 +23,7 @@ enum { DOT_ROWS = 4, DOT_INPUTS = 4 }; // 16 sums: half of AVX-512's registers, 
 typedef float DotVec __attribute__((vector_size(DOT_LANES * 4), aligned(4), may_alias));
 
 // Loads DOT_LANES elements as floats. (Of __builtin_convertvector() gcc 12 makes two halves.)
-static inline DotVec dot_load_Stored(const Stored* x) {
+static inline DotVec dot_load(const Stored* x) {
 #if FLOATX_IS(fp32)
     return *(const DotVec*)x;
 #elif FLOATX_IS(bf16) && defined(__AVX512F__)
@@ -42,21 +40,6 @@ static inline DotVec dot_load_Stored(const Stored* x) {
     return v;
 #endif
 }
-
-static inline DotVec dot_load_int8_t(const int8_t* x) {
-#if defined(__AVX512F__)
-    return (DotVec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)x)));
-#elif defined(__AVX2__)
-    return (DotVec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)x)));
-#else
-    DotVec v;
-    for (int i = 0; i < DOT_LANES; i++) { v[i] = x[i]; }
-    return v;
-#endif
-}
-
-static inline float dot_float_Stored(Stored x) { return to_float(x); }
-static inline float dot_float_int8_t(int8_t x) { return x; }
 
 static inline float dot_lanes(DotVec v) {
 #ifdef __AVX512F__
@@ -82,13 +65,84 @@ static inline const float* dot_floats(float* scratch, const Stored* x, size_t n)
 // Rows of the input at most. 16 tokens take less time than memory needs for the weights.
 enum { FEW_ROWS = 16 };
 
+// The third argument of __builtin_prefetch(). Into L1 fewer lines are on their way at a time: weights in bf16 are then
+// read at 11 GB/s by a core of an EPYC (Zen 4), instead of 23.
+enum { PREFETCH_TO_L2 = 2 };
+
 // Multiply-adds from which on threads share an operation: fewer take less time than starting it in all threads. Chosen.
 static const size_t DOT_SHARED = 1 << 16;
 
-#define WEIGHED(function) JOIN(function, JOIN(_, WEIGHT))
-#define WEIGHT Stored
-#include "dots.h"
-#undef WEIGHT
-#define WEIGHT int8_t
-#include "dots.h"
-#undef WEIGHT
+// sum (inputs,rows) += DOT_LANES columns of x (inputs) times those of w (rows). Inlined, as dot_tile, with constant
+// `inputs` and `rows`.
+static inline __attribute__((always_inline)) void dot_step(DotVec sum[DOT_INPUTS][DOT_ROWS], const float* x,
+                                                           size_t ldx, const Stored* w, size_t ldw, int inputs,
+                                                           int rows) {
+    #pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+        const DotVec row = dot_load(w + (size_t)r * ldw);
+        #pragma GCC unroll 4
+        for (int m = 0; m < inputs; m++) { sum[m][r] += row * *(const DotVec*)(x + (size_t)m * ldx); }
+    }
+}
+
+// out (inputs,rows) = x (inputs,n) @ w (rows,n)^T. Rows of out are ldo apart, of x ldx, of w ldw.
+static inline __attribute__((always_inline)) void dot_tile(float* out, size_t ldo, const float* x, size_t ldx,
+                                                           const Stored* w, size_t ldw, int inputs, int rows, int n) {
+    enum { LINE = 64 / sizeof(Stored) }; // elements in a cache line
+    DotVec sum[DOT_INPUTS][DOT_ROWS] = {{{0}}};
+    int i = 0;
+    for (; i + LINE <= n; i += LINE) {
+        #pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) { // of the next tile: the processor's own prefetching stops at each page
+            __builtin_prefetch(w + (size_t)(r + DOT_ROWS) * ldw + i, 0, PREFETCH_TO_L2);
+        }
+        #pragma GCC unroll 4
+        for (int k = i; k < i + LINE; k += DOT_LANES) { dot_step(sum, x + k, ldx, w + k, ldw, inputs, rows); }
+    }
+    for (; i + DOT_LANES <= n; i += DOT_LANES) { dot_step(sum, x + i, ldx, w + i, ldw, inputs, rows); }
+    #pragma GCC unroll 4
+    for (int m = 0; m < inputs; m++) {
+        #pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            float total = dot_lanes(sum[m][r]);
+            for (int j = i; j < n; j++) { total += x[(size_t)m * ldx + j] * to_float(w[(size_t)r * ldw + j]); }
+            out[(size_t)m * ldo + r] = total;
+        }
+    }
+}
+
+// The same for any `inputs`, and up to DOT_ROWS rows.
+static inline void dot_products(float* out, size_t ldo, const float* x, size_t ldx, const Stored* w, size_t ldw,
+                                int inputs, int rows, int n) {
+    int m = 0;
+    for (; rows == DOT_ROWS && m + DOT_INPUTS <= inputs; m += DOT_INPUTS) {
+        dot_tile(out, ldo, x, ldx, w, ldw, DOT_INPUTS, DOT_ROWS, n);
+        out += DOT_INPUTS * ldo, x += DOT_INPUTS * ldx;
+    }
+    for (; m < inputs; m++, out += ldo, x += ldx) {
+        if (rows == DOT_ROWS) {
+            dot_tile(out, ldo, x, ldx, w, ldw, 1, DOT_ROWS, n);
+            continue;
+        }
+        for (int r = 0; r < rows; r++) { dot_tile(out + r, ldo, x, ldx, w + (size_t)r * ldw, ldw, 1, 1, n); }
+    }
+}
+
+// out (N,OC) = inp (N,C) @ weight (OC,C)^T + bias (OC), for up to FEW_ROWS rows. bias may be NULL.
+static inline void matmul_few_rows(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N,
+                                   int C, int OC) {
+    const size_t n = (size_t)N * C;
+    const float* x = dot_floats(thread_scratch(n * sizeof(float)), inp, n);
+    #pragma omp parallel for if (n * OC >= DOT_SHARED)
+    for (int o = 0; o < OC; o += DOT_ROWS) {
+        float sums[FEW_ROWS * DOT_ROWS];
+        const int rows = min_int(DOT_ROWS, OC - o);
+        dot_products(sums, DOT_ROWS, x, (size_t)C, weight + (size_t)o * C, (size_t)C, N, rows, C);
+        for (int m = 0; m < N; m++) {
+            for (int r = 0; r < rows; r++) {
+                const float sum = sums[m * DOT_ROWS + r];
+                out[(size_t)m * OC + o + r] = to_stored(bias ? sum + to_float(bias[o + r]) : sum);
+            }
+        }
+    }
+}

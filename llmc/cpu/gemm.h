@@ -6,7 +6,7 @@
 //
 //   L1   a panel of a, MR x DEPTH: stays while all panels of b's block are multiplied with it
 //   L2   a block of b, DEPTH x COLUMNS: its panels are read in turn, again for each panel of a
-//   L2   unfinished tiles of c, in float, ROWS x COLUMNS
+//   L2 or L3   unfinished tiles of c, in float, ROWS x COLUMNS
 //
 // Each thread computes a rectangle of c in its own scratch memory, and no thread waits for another. The order in which
 // an element of c is summed over k does not depend on the number of threads.
@@ -40,11 +40,11 @@ typedef struct {
 } Gemm;
 
 enum {
-    DEPTH = 384,       // measured: dev/cpu.md for fp32, tile_amx.h for AMX
-    COLUMNS = 384,     // a multiple of every NR; a block of b takes 576 KiB of L2 in fp32; chosen, not measured
-    GROUP = 96,        // rows of a packed together: the least multiple of every MR
-    ROWS = 4 * GROUP,  // a block of c takes 576 KiB; with AMX and an L2 cache of 2 MiB, 1.7 MiB take 10% longer
-    PACK_STEP = 32     // rows of a or b packed at a time where they lie along k, so that memory is read in order
+    DEPTH = 384,             // measured: dev/cpu.md for fp32, tile_amx.h for AMX
+    COLUMNS = 384,           // a multiple of every NR; a block of b takes 576 KiB of L2 in fp32; chosen, not measured
+    GROUP = 96,              // rows of a packed together: the least multiple of every MR
+    ROWS = C_GROUPS * GROUP, // of a block of c; b is packed again for each (tile.h)
+    PACK_STEP = 32           // rows of a or b packed at a time where they lie along k, so that memory is read in order
 };
 static_assert(GROUP % MR == 0 && ROWS % MR == 0 && COLUMNS % NR == 0 && DEPTH % PACK_STEP == 0 && PACK_STEP % KR == 0,
               "blocks are made of whole tiles");
@@ -111,6 +111,25 @@ static inline __attribute__((always_inline)) void gemm_prefetch(const Gemm* g, i
     }
 }
 
+// Returns true if tiles read a where it lies, which saves packing: a lies along k. Not if its rows are a multiple of 4
+// KiB apart: then the rows of a tile share a few sets of an L1 cache, and a line is gone before its next number is
+// read. (AMX reads whole lines.)
+static inline bool gemm_reads_rows(const Gemm* g, int k) {
+    return TILE_READS_ROWS && g->a.col == 1 && k % KR == 0 &&
+           (KR * sizeof(Stored) == 64 || g->a.row * sizeof(Stored) % 4096 != 0);
+}
+
+// Prefetches into L2 the rows of a that the next panel reads where they lie: share t of `tiles`.
+static inline __attribute__((always_inline)) void gemm_prefetch_rows(const Gemm* g, int i, int k0, int k, int t,
+                                                                     int tiles) {
+    enum { LINE = 64 / sizeof(Stored) };
+    const Range share = range_piece(k, LINE, tiles, t);
+    for (int r = i; r < min_int(i + MR, g->M); r++) {
+        const Stored* row = g->a.x + (size_t)r * g->a.row + (size_t)k0;
+        for (int s = share.begin; s < share.end; s += LINE) { __builtin_prefetch(row + s, 0, 2); }
+    }
+}
+
 // Computes one panel of a block: rows of c from i on, at most MR. a is packed, or NULL if it is read where it lies.
 static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, size_t b_panel, float* c, int i,
                               int rows, int j, int cols, int k0, int k) {
@@ -122,8 +141,12 @@ static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, s
             const Range share = range_piece(rows, 1, tiles, t);
             gemm_prefetch(g, i + share.begin, share.end - share.begin, j, cols);
         }
-        if (a) { tile_matmul(c, NR, mode, a, b, depth); }
-        else { tile_matmul_rows(c, NR, mode, g->a.x + (size_t)i * g->a.row + (size_t)k0, g->a.row, b, depth); }
+        if (a) {
+            tile_matmul(c, NR, mode, a, b, depth);
+            continue;
+        }
+        if (PREFETCH_ROWS) { gemm_prefetch_rows(g, i + MR, k0, k, t, tiles); }
+        tile_matmul_rows(c, NR, mode, g->a.x + (size_t)i * g->a.row + (size_t)k0, g->a.row, b, depth);
     }
     if (last) { gemm_finish(g, c - (size_t)tiles * NR * MR, i, rows, j, cols); }
 }
@@ -141,10 +164,12 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tile
         } else {
             gemm_pack_b(pb, g->b, j, cols, k0, k);
         }
-        const bool packs = !TILE_READS_ROWS || g->a.col != 1 || rows % MR != 0 || k % KR != 0;
+        const bool reads_rows = gemm_reads_rows(g, k);
         for (int p = 0; p < rows; p += MR) {
-            if (packs && p % GROUP == 0) { gemm_pack_a(pa, g->a, i + p, min_int(GROUP, rows - p), k0, k); }
-            const Packed* a = packs ? pa + (size_t)(p % GROUP / MR) * panel_size(MR, k) : NULL;
+            Packed* a = pa + (size_t)(p % GROUP / MR) * panel_size(MR, k);
+            if (reads_rows && p + MR <= rows) { a = NULL; }
+            else if (reads_rows) { gemm_pack_a(a, g->a, i + p, rows - p, k0, k); } // the last, which is not full
+            else if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i + p, min_int(GROUP, rows - p), k0, k); }
             gemm_panel(g, a, b, b_panel, tiles + (size_t)p * COLUMNS, i + p, min_int(MR, rows - p), j, cols, k0, k);
         }
     }
@@ -161,7 +186,8 @@ static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
     Packed* packed = thread_scratch(gemm_scratch_bytes());
     float* tiles = (float*)(packed + pa + pb);
     tile_begin();
-    const int row_blocks = (int)ceil_div((size_t)(rows.end - rows.begin), ROWS);
+    const int most = g->packed_b ? min_int(ROWS, 4 * GROUP) : ROWS; // nothing is packed for each block: c in L2
+    const int row_blocks = (int)ceil_div((size_t)(rows.end - rows.begin), (size_t)most);
     const int col_blocks = (int)ceil_div((size_t)(cols.end - cols.begin), COLUMNS);
     for (int y = 0; y < col_blocks; y++) { // blocks of about equal size
         const Range c = range_piece(cols.end - cols.begin, NR, col_blocks, y);

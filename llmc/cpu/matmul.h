@@ -179,7 +179,7 @@ static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* 
     } else if (cpu.kernels == KERNELS_PLAIN) {
         matmul_forward_plain(out, inp, weight, bias, N, C, OC);
     } else if (N <= FEW_ROWS) {
-        matmul_few_rows_Stored(out, inp, weight, NULL, bias, N, C, OC);
+        matmul_few_rows(out, inp, weight, bias, N, C, OC);
     } else {
         const MatmulResult result = {out, NULL, bias, NULL, 0};
         matmul_forward_blocked(result, finish_store, inp, weight, N, C, OC);

@@ -14,7 +14,8 @@ static inline size_t operations_bytes(const TensorTable* params, bool trains, in
     const size_t matmul = gemm_scratch_bytes(), attention = flash_backward_memory(&head, NULL, T, C / NH);
     const size_t layernorm = (size_t)LAYERNORM_BLOCKS * 2 * C * sizeof(float);
     const size_t weights = cpu.int8 ? int8_weights_bytes(params) : packed_weights_bytes(params, trains);
-    return weights + (size_t)cpu.threads * max_size(matmul, attention) + layernorm;
+    const size_t rounded = cpu.int8 ? int8_scratch_bytes(4 * C) : 0;
+    return weights + (size_t)cpu.threads * max_size(max_size(matmul, attention), rounded) + layernorm;
 }
 
 static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {

@@ -9,6 +9,9 @@
 //   Packed         an element of a packed operand: float, or bf16
 //   MR, NR, KR     rows and columns of a tile; packed depths are multiples of KR, padded with zeros. Pieces of a panel
 //                  whose depths are such multiples may be packed one behind another
+//   C_GROUPS       groups of rows in a block of c (gemm.h). Many: b is packed less often. Few: c stays in L2, which
+//                  counts where tiles are fast. Measured: dev/cpu.md
+//   PREFETCH_ROWS  true if rows that tile_matmul_rows reads are prefetched
 //   tile_begin     each thread of a parallel region calls it before its first tile_matmul
 //   pack_a         packs a panel of a (rows <= MR, k)
 //   pack_b         packs a panel of b (k, cols <= NR). In both, element (i, j) is at x[i*row + j*col]; one of row and

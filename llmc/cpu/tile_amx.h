@@ -7,7 +7,7 @@
 #pragma once
 #include "tile_pairs.h"
 
-enum { MR = 32, NR = 32, KR = 32 };
+enum { MR = 32, NR = 32, KR = 32, C_GROUPS = 4, PREFETCH_ROWS = false };
 
 // Sets the shape of this thread's registers. processor.h asks the system for permission to use them.
 static inline void tile_begin(void) {

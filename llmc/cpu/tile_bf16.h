@@ -4,7 +4,7 @@
 #pragma once
 #include "tile_pairs.h"
 
-enum { MR = 12, NR = 32, KR = 2 }; // 24 accumulators in 32 registers
+enum { MR = 12, NR = 32, KR = 2, C_GROUPS = 8, PREFETCH_ROWS = false }; // 24 accumulators in 32 registers
 
 static inline void tile_begin(void) {}
 

@@ -15,7 +15,7 @@ enum { LANES = 8, MR = 6, VECS = 2 }; // 12 accumulators in 16 registers
 #else
 enum { LANES = 4, MR = 6, VECS = 2 };
 #endif
-enum { NR = VECS * LANES, KR = 1 };
+enum { NR = VECS * LANES, KR = 1, C_GROUPS = 16, PREFETCH_ROWS = true };
 
 typedef float Packed;
 typedef float Vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
@@ -56,9 +56,9 @@ static inline __attribute__((always_inline)) void pack_panel(Packed* packed, con
         for (; j < k; j++) {
             for (int i = 0; i < width; i++) { packed[(size_t)j * width + i] = to_float(x[(size_t)j * col + i]); }
         }
-    } else if (rows == width && col == 1) { // a row is consecutive: transpose 16 rows at a time, which fit into L1
-        for (int block = 0; block < width; block += 16) {
-            const int end = block + 16 < width ? block + 16 : width;
+    } else if (rows == width && col == 1) { // a row is consecutive: transpose 8 rows at a time: an L1 cache has 8 ways
+        for (int block = 0; block < width; block += 8) {
+            const int end = block + 8 < width ? block + 8 : width;
             for (j = 0; j + 4 <= k; j += 4) {
                 for (int i = block; i < end; i += 4) {
                     const int first = i + 4 <= end ? i : end - 4; // the last four overlap those before
@@ -82,9 +82,9 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
     pack_panel(packed, x, col, row, cols, NR, k);
 }
 
-// Prefetches c before the long loop.
-static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                              const Packed* b, int k) {
+// Element (i, s) of a is at a[i*row + s*col]. Prefetches c before the long loop.
+static inline __attribute__((always_inline)) void tile_outer(float* c, size_t ldc, TileMode mode, const float* a,
+                                                             size_t row, size_t col, const Packed* b, int k) {
     Vec acc[MR][VECS];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
@@ -95,14 +95,14 @@ static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t l
         }
     }
     #pragma GCC unroll 2
-    for (int s = 0; s < k; s++, a += MR, b += NR) {
-        Vec row[VECS];
+    for (int s = 0; s < k; s++, a += col, b += NR) {
+        Vec of_b[VECS];
         #pragma GCC unroll 4
-        for (int v = 0; v < VECS; v++) { row[v] = *(const Vec*)(b + v * LANES); }
+        for (int v = 0; v < VECS; v++) { of_b[v] = *(const Vec*)(b + v * LANES); }
         #pragma GCC unroll 12
         for (int i = 0; i < MR; i++) {
             #pragma GCC unroll 4
-            for (int v = 0; v < VECS; v++) { acc[i][v] += a[i] * row[v]; }
+            for (int v = 0; v < VECS; v++) { acc[i][v] += a[i * row] * of_b[v]; }
         }
         __asm__ volatile(""); // keeps gcc from loading far ahead: no registers are left for that
     }
@@ -116,6 +116,20 @@ static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t l
         }
     }
 }
+
+static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                              const Packed* b, int k) {
+    tile_outer(c, ldc, mode, a, 1, MR, b, k);
+}
+
+// The innermost loop only broadcasts elements of a, so they need not lie together.
+#if FLOATX_IS(fp32)
+#define TILE_READS_ROWS true
+static inline __attribute__((always_inline)) void tile_matmul_rows(float* c, size_t ldc, TileMode mode, const Stored* a,
+                                                                   size_t row, const Packed* b, int k) {
+    tile_outer(c, ldc, mode, (const float*)a, row, 1, b, k);
+}
+#endif
 
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = VECS * MR };

@@ -11,24 +11,24 @@ typedef struct {
     int count;
     struct {
         size_t begin, end;
-        bool decays;
+        ParamGroup group;
     } row[MAX_TENSORS];
 } AdamWTensors;
 
 typedef struct {
     size_t end;
-    bool decays;
+    ParamGroup group;
 } AdamWRun;
 
-// Returns the end of the tensor that element i belongs to, and whether it decays. Between two tensors the end is i.
+// Returns the end of the tensor that element i belongs to, and its group. Between two tensors the end is i.
 static __device__ inline AdamWRun adamw_run(const AdamWTensors& tensors, size_t i) {
     const bool in_layer = i >= tensors.layers_begin && i < tensors.layers_end;
     const size_t at = in_layer ? tensors.layers_begin + (i - tensors.layers_begin) % tensors.layer_size : i;
-    AdamWRun run = {i, false};
+    AdamWRun run = {i, GROUP_VECTOR};
     for (int r = 0; r < tensors.count; r++) {
         if (at >= tensors.row[r].begin && at < tensors.row[r].end) {
             run.end = i + (tensors.row[r].end - at);
-            run.decays = tensors.row[r].decays;
+            run.group = tensors.row[r].group;
         }
     }
     return run;
@@ -55,10 +55,10 @@ static __device__ inline AdamWStep adamw_step(const AdamW* hyper, const double* 
 // Updates elements i .. i + WIDTH - 1 of the arrays, all of one tensor. Element i is `element` in the table's layout.
 template <int WIDTH>
 static __device__ inline void adamw_elements(floatX* params, float* masters, float* m, float* v, const float* grads,
-                                             const AdamWStep& step, bool decays, size_t i, size_t element) {
+                                             const AdamWStep& step, ParamGroup group, size_t i, size_t element) {
     const AdamW& h = step.hyper;
     const bool stochastic = sizeof(floatX) < sizeof(float) && h.rounding_seed != 0;
-    const float decay = decays ? h.weight_decay : 0.0f;
+    const float lr = h.lr[group], decay = h.weight_decay[group];
     float grad[WIDTH], mean[WIDTH], variance[WIDTH], master[WIDTH], param[WIDTH];
     load_floats(grad, grads + i);
     load_floats(mean, m + i);
@@ -69,7 +69,7 @@ static __device__ inline void adamw_elements(floatX* params, float* masters, flo
         mean[k] = h.beta1 * mean[k] + (1.0f - h.beta1) * g;
         variance[k] = h.beta2 * variance[k] + (1.0f - h.beta2) * g * g;
         const float direction = mean[k] * step.correct_m / (sqrtf(variance[k] * step.correct_v) + h.eps);
-        master[k] -= h.lr * (direction + decay * master[k]);
+        master[k] -= lr * (direction + (h.cautious && direction * master[k] < 0 ? 0.0f : decay) * master[k]);
         param[k] = master[k];
         if (stochastic) {
             param[k] = JOIN(FLOATX, _stochastic)(master[k], rounding_random(h.rounding_seed, h.step, element + k));
@@ -97,10 +97,11 @@ static __global__ void adamw_update_kernel(floatX* params, float* masters, float
         const AdamWRun run = adamw_run(tensors, at);
         const size_t last = at + WIDTH < end ? at + WIDTH : end;
         if (at >= begin && at + WIDTH <= end && at + WIDTH <= run.end) {
-            adamw_elements<WIDTH>(params, masters, m, v, grads, step, run.decays, at - begin, at);
+            adamw_elements<WIDTH>(params, masters, m, v, grads, step, run.group, at - begin, at);
         } else {
+            #pragma unroll 1
             for (size_t i = at < begin ? begin : at; i < last && i < run.end; i++) {
-                adamw_elements<1>(params, masters, m, v, grads, step, run.decays, i - begin, i);
+                adamw_elements<1>(params, masters, m, v, grads, step, run.group, i - begin, i);
             }
         }
     }
@@ -127,7 +128,7 @@ static inline AdamWTensors adamw_tensors(const TensorTable* table) {
         const Tensor* t = &table->row[i];
         tensors.row[i].begin = t->offset;
         tensors.row[i].end = t->offset + tensor_elements(t);
-        tensors.row[i].decays = tensor_decays(t);
+        tensors.row[i].group = tensor_group(t);
         if (t->repeat == EACH) { tensors.layers_end = table->layers_begin + (size_t)t->layers * table->layer_size; }
     }
     return tensors;

@@ -89,7 +89,7 @@ static inline bool cudnn_prepare(int B, int T, int C, int NH, Error* err) {
 }
 
 // Returns true if cuDNN computes attention of this shape. flash.cuh computes shapes that cuDNN lacks or was not chosen
-// for, such as a smaller last batch. Each can read the other's results.
+// for, such as a smaller last batch or the shorter sequences of --seq_ramp. Each can read the other's results.
 static inline bool uses_cudnn_attention(int B, int T, int C, int NH) {
     Error err;
     if (gpu.attention != ATTENTION_CUDNN || (gpu.cudnn_B && (B != gpu.cudnn_B || T != gpu.cudnn_T))) { return false; }
@@ -130,9 +130,11 @@ struct KeyRows {
 
 // Computes attention of row blockIdx.x of (B,T), head blockIdx.y: of the query at position past + t to the keys up to
 // it. Each warp keeps an online softmax over its own keys (Milakov & Gimelshein 2018, "Online normalizer calculation
-// for softmax"). The block then merges the softmaxes of its warps. lse may be NULL.
+// for softmax"). The block then merges the softmaxes of its warps. lse may be NULL. starts: with DOCUMENTS.
+template <bool DOCUMENTS>
 static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
-    attention_query_kernel(floatX* out, float* lse, const floatX* qkv, KeyRows keys, int T, int past, int C, int NH) {
+    attention_query_kernel(floatX* out, float* lse, const floatX* qkv, KeyRows keys, const int* starts, int T,
+                           int past, int C, int NH) {
     const int HS = C / NH, h = blockIdx.y, b = blockIdx.x / T, t = blockIdx.x % T;
     const int warp = threadIdx.x / WARP_SIZE, lane = threadIdx.x % WARP_SIZE;
     const HeadRow q = load_head_row(qkv + (size_t)blockIdx.x * 3 * C + h * HS, HS);
@@ -140,7 +142,7 @@ static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
     HeadRow o = {};
     float max = -INFINITY, sum = 0;
     #pragma unroll 2
-    for (int s = warp; s <= past + t; s += QUERY_WARPS) {
+    for (int s = (DOCUMENTS ? starts[blockIdx.x] : 0) + warp; s <= past + t; s += QUERY_WARPS) {
         const floatX* k = keys.p + b * keys.batch + s * keys.row + h * HS;
         const HeadRow key = load_head_row(k, HS), value = load_head_row(k + C, HS);
         const float score = head_dot(q, key) * scale, old = max;
@@ -170,25 +172,31 @@ static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
     if (lse && threadIdx.x == 0) { lse[((size_t)b * NH + h) * T + t] = max + logf(sum); }
 }
 
-static inline void attention_query(floatX* out, float* lse, const floatX* qkv, KeyRows keys, int B, int T, int past,
-                                   int C, int NH) {
+static inline void attention_query(floatX* out, float* lse, const floatX* qkv, KeyRows keys, const int* starts, int B,
+                                   int T, int past, int C, int NH) {
     const dim3 grid((unsigned)B * (unsigned)T, NH);
-    attention_query_kernel<<<grid, QUERY_WARPS * WARP_SIZE, 0, gpu.stream>>>(out, lse, qkv, keys, T, past, C, NH);
+    const unsigned threads = QUERY_WARPS * WARP_SIZE;
+    if (starts) {
+        attention_query_kernel<true><<<grid, threads, 0, gpu.stream>>>(out, lse, qkv, keys, starts, T, past, C, NH);
+    } else {
+        attention_query_kernel<false><<<grid, threads, 0, gpu.stream>>>(out, lse, qkv, keys, starts, T, past, C, NH);
+    }
     cuda_launched("attention_query");
 }
 
-static inline void attention_forward(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
-    if (uses_cudnn_attention(B, T, C, NH)) {
+static inline void attention_forward(floatX* out, float* lse, const floatX* qkv, const int* starts, int B, int T, int C,
+                                     int NH) {
+    if (!starts && uses_cudnn_attention(B, T, C, NH)) {
         const AttentionShape shape = cudnn_shape(B, T, NH, C / NH);
         attention_cudnn_forward(out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
         return;
     }
     if (uses_flash_attention(qkv, out, C / NH)) {
-        flash_forward_sized(out, lse, qkv, B, T, C, NH);
+        flash_forward_sized(out, lse, qkv, starts, B, T, C, NH);
         return;
     }
     const KeyRows keys = {qkv + C, (size_t)T * 3 * C, (size_t)3 * C};
-    attention_query(out, lse, qkv, keys, B, T, 0, C, NH);
+    attention_query(out, lse, qkv, keys, starts, B, T, 0, C, NH);
 }
 
 // Copies keys and values of row blockIdx.x of (B,T), which are contiguous in qkv and in the cache.
@@ -208,7 +216,7 @@ static inline void attention_cached(floatX* out, floatX* cache, const floatX* qk
                                     int capacity, int C, int NH) {
     attention_cache(cache, qkv, B, T, past, capacity, C);
     const KeyRows keys = {cache, (size_t)capacity * 2 * C, (size_t)2 * C};
-    attention_query(out, NULL, qkv, keys, B, T, past, C, NH);
+    attention_query(out, NULL, qkv, keys, NULL, B, T, past, C, NH);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -248,10 +256,11 @@ static inline void attention_delta(float* delta, const floatX* dout, const float
 // Returns the row of (B,T) of this warp in the two kernels below; the head is blockIdx.y.
 static __device__ inline unsigned attention_warp_row() { return blockIdx.x * ROW_WARPS + threadIdx.x / WARP_SIZE; }
 
-// A warp computes dq of a query: a sum over the keys up to it.
+// A warp computes dq of a query: a sum over the keys up to it, from the beginning of its document on. starts may be
+// NULL.
 static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
     attention_backward_queries_kernel(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
-                                      const floatX* qkv, unsigned rows, int T, int C, int NH) {
+                                      const floatX* qkv, const int* starts, unsigned rows, int T, int C, int NH) {
     const unsigned n = attention_warp_row();
     if (n >= rows) { return; }
     const int HS = C / NH, h = blockIdx.y, t = (int)(n % T);
@@ -260,7 +269,7 @@ static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
     const HeadRow q = load_head_row(qkv + n * stride + h * HS, HS);
     const HeadRow d = load_head_row(dout + (size_t)n * C + h * HS, HS);
     HeadRow dq = {};
-    for (int s = 0; s <= t; s++) {
+    for (int s = starts ? starts[n] : 0; s <= t; s++) {
         const floatX* k = qkv + (b * T + s) * stride + C + h * HS;
         const HeadRow key = load_head_row(k, HS), value = load_head_row(k + C, HS);
         const float p = expf(head_dot(q, key) * scale - lse[statistic]);
@@ -269,10 +278,10 @@ static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
     store_head_row(dqkv + n * stride + h * HS, dq, HS);
 }
 
-// A warp computes dk and dv of a key: sums over the queries from it on.
+// A warp computes dk and dv of a key: sums over the queries from it on, to the end of its document. ends may be NULL.
 static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
     attention_backward_keys_kernel(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
-                                   const floatX* qkv, unsigned rows, int T, int C, int NH) {
+                                   const floatX* qkv, const int* ends, unsigned rows, int T, int C, int NH) {
     const unsigned n = attention_warp_row();
     if (n >= rows) { return; }
     const int HS = C / NH, h = blockIdx.y, s = (int)(n % T);
@@ -281,7 +290,7 @@ static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
     const floatX* k = qkv + n * stride + C + h * HS;
     const HeadRow key = load_head_row(k, HS), value = load_head_row(k + C, HS);
     HeadRow dk = {}, dv = {};
-    for (int t = s; t < T; t++) {
+    for (int t = s, end = ends ? ends[n] : T; t < end; t++) {
         const size_t query = b * T + t, statistic = (b * NH + h) * T + t;
         const HeadRow q = load_head_row(qkv + query * stride + h * HS, HS);
         const HeadRow d = load_head_row(dout + query * C + h * HS, HS);
@@ -295,28 +304,31 @@ static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
 }
 
 static inline void attention_backward_plain(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
-                                            const floatX* qkv, int B, int T, int C, int NH) {
+                                            const floatX* qkv, const int* starts, const int* ends, int B, int T, int C,
+                                            int NH) {
     const unsigned rows = (unsigned)B * (unsigned)T;
     const dim3 grid((unsigned)ceil_div(rows, ROW_WARPS), NH);
     const int threads = ROW_WARPS * WARP_SIZE;
-    attention_backward_queries_kernel<<<grid, threads, 0, gpu.stream>>>(dqkv, dout, lse, delta, qkv, rows, T, C, NH);
+    attention_backward_queries_kernel<<<grid, threads, 0, gpu.stream>>>(dqkv, dout, lse, delta, qkv, starts, rows, T, C,
+                                                                        NH);
     cuda_launched("attention_backward_queries");
-    attention_backward_keys_kernel<<<grid, threads, 0, gpu.stream>>>(dqkv, dout, lse, delta, qkv, rows, T, C, NH);
+    attention_backward_keys_kernel<<<grid, threads, 0, gpu.stream>>>(dqkv, dout, lse, delta, qkv, ends, rows, T, C, NH);
     cuda_launched("attention_backward_keys");
 }
 
 static inline void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out,
-                                      const float* lse, const floatX* qkv, int B, int T, int C, int NH) {
+                                      const float* lse, const floatX* qkv, const int* starts, const int* ends, int B,
+                                      int T, int C, int NH) {
     const int HS = C / NH;
-    if (uses_cudnn_attention(B, T, C, NH)) {
+    if (!starts && uses_cudnn_attention(B, T, C, NH)) {
         const AttentionShape shape = cudnn_shape(B, T, NH, HS);
         attention_cudnn_backward(dqkv, dout, out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
         return;
     }
     attention_delta(delta, dout, out, B, T, C, NH);
     if (uses_flash_attention(qkv, dqkv, HS) && flash_supports(dout, HS)) {
-        flash_backward_sized(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+        flash_backward_sized(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH);
     } else {
-        attention_backward_plain(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+        attention_backward_plain(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH);
     }
 }

@@ -6,9 +6,10 @@
 #include "matmul.cuh"
 #include "open.cuh"
 
-// Returns true if the program has cuDNN and the options allow its attention.
+// Returns true if the program has cuDNN and the options allow its attention, which does not stop at documents.
 static inline bool can_use_cudnn() {
-    return attention_cudnn_prepare && FLOATX_IS_16_BITS && gpu.flash && !is_attention_requested("flash");
+    const bool is_allowed = gpu.flash && !gpu.document_mask && !is_attention_requested("flash");
+    return attention_cudnn_prepare && FLOATX_IS_16_BITS && is_allowed;
 }
 
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {

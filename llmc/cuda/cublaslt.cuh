@@ -21,13 +21,15 @@ static constexpr int MAX_ALIGNMENT = 16;
 // Fused GELU and its gradient: "leading dimension must be divisible by 8" (documentation of EPILOGUE_AUX_LD).
 static constexpr int GELU_ROW_MULTIPLE = 8;
 
-// Everything that the choice of an algorithm depends on. All fields are ints, so that keys are compared as bytes.
+// Everything that the choice of an algorithm depends on. All fields are ints, so that keys are compared as bytes. The
+// fields from `batch` on are 0 for a single matmul that adds no matrix.
 typedef struct {
     int rows, cols, depth;
     int a_storage, b_storage;
     int a_transposed, b_transposed, adds, tf32;
     int fusion;
     int a_alignment, b_alignment, out_alignment, vector_alignment, pre_alignment; // in bytes
+    int batch, adds_matrix;
 } PlanKey;
 
 typedef struct {
@@ -52,7 +54,7 @@ struct Plan {
     bool is_watched; // queued since matmuls_watch(), so that the pointers of `last` are valid
 };
 
-// A training run needs about 30, and each length of a prompt more. When all are in use, the oldest is replaced.
+// A training run needs about 40, and each length of a prompt more. When all are in use, the oldest is replaced.
 static constexpr int MAX_PLANS = 128;
 struct PlanTable {
     Plan plan[MAX_PLANS];
@@ -73,6 +75,9 @@ static inline cudaDataType_t storage_type(Storage s) {
 }
 
 static inline const void* matmul_output(const Matmul* m) { return m->out ? (const void*)m->out : m->sum; }
+
+// Returns the matrix that is added, the library's C: one of its own, or the output.
+static inline const void* matmul_addend(const Matmul* m) { return m->add ? m->add : matmul_output(m); }
 
 // Returns the bias or its gradient, for which the library has one attribute; NULL: none.
 static inline const void* matmul_vector(const Matmul* m) {
@@ -99,9 +104,11 @@ static inline PlanKey plan_key(const Matmul* m) {
     key.fusion = m->fusion;
     key.a_alignment = alignment_of(m->a);
     key.b_alignment = alignment_of(m->b);
-    key.out_alignment = alignment_of(matmul_output(m));
+    key.out_alignment = min_int(alignment_of(matmul_output(m)), alignment_of(matmul_addend(m)));
     key.vector_alignment = alignment_of(matmul_vector(m));
     key.pre_alignment = alignment_of(m->pre);
+    key.batch = m->batch > 1 ? m->batch : 0;
+    key.adds_matrix = m->add != NULL;
     return key;
 }
 
@@ -152,11 +159,20 @@ static inline cublasLtMatmulDesc_t desc_create(const Matmul* m) {
     return desc;
 }
 
-// Describes a row-major matrix (rows,cols).
-static inline cublasLtMatrixLayout_t layout_create(cudaDataType_t type, int rows, int cols) {
+template <class Value>
+static inline void layout_set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, Value value) {
+    cublas_check(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value), "describing a matrix");
+}
+
+// Describes row-major matrices (rows,cols): one, or a stack of `batch`.
+static inline cublasLtMatrixLayout_t layout_create(cudaDataType_t type, int batch, int rows, int cols) {
     cublasLtMatrixLayout_t layout;
     cublas_check(cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)cols, (uint64_t)rows, cols),
                  "describing a matrix");
+    if (batch > 1) {
+        layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, (int32_t)batch);
+        layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, (int64_t)stack_stride(rows, cols));
+    }
     return layout;
 }
 
@@ -229,11 +245,12 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
     p->key = *key;
     if (meets_gelu_conditions(m)) {
         p->desc = desc_create(m);
-        p->a = m->a_transposed ? layout_create(storage_type(m->a_storage), m->depth, m->rows)
-                               : layout_create(storage_type(m->a_storage), m->rows, m->depth);
-        p->b = m->b_transposed ? layout_create(storage_type(m->b_storage), m->cols, m->depth)
-                               : layout_create(storage_type(m->b_storage), m->depth, m->cols);
-        p->out = layout_create(m->out ? FLOATX_TYPE : CUDA_R_32F, m->rows, m->cols);
+        const cudaDataType_t a_type = storage_type(m->a_storage), b_type = storage_type(m->b_storage);
+        p->a = m->a_transposed ? layout_create(a_type, m->batch, m->depth, m->rows)
+                               : layout_create(a_type, m->batch, m->rows, m->depth);
+        p->b = m->b_transposed ? layout_create(b_type, m->batch, m->cols, m->depth)
+                               : layout_create(b_type, m->batch, m->depth, m->cols);
+        p->out = layout_create(m->out ? FLOATX_TYPE : CUDA_R_32F, m->batch, m->rows, m->cols);
         plan_find_algorithms(p, m);
         if (!p->count) { plan_free_descriptions(p); }
     }
@@ -257,10 +274,10 @@ static inline Plan* plan_for(const Matmul* m) {
 // Queues the matmul by one of its plan's algorithms.
 static inline cublasStatus_t plan_queue(const Plan* p, const Matmul* m, const Algorithm* with) {
     desc_set_pointers(p->desc, m);
-    const float alpha = 1.0f, beta = m->out ? 0.0f : 1.0f;
-    void* out = (void*)matmul_output(m);
-    return cublasLtMatmul(gpu.cublaslt, p->desc, &alpha, m->b, p->b, m->a, p->a, &beta, out, p->out, out, p->out,
-                          &with->algorithm, gpu.workspace, with->workspace_bytes, gpu.stream);
+    const float alpha = m->add ? m->scale : 1.0f, beta = m->add ? m->add_scale : m->out ? 0.0f : 1.0f;
+    return cublasLtMatmul(gpu.cublaslt, p->desc, &alpha, m->b, p->b, m->a, p->a, &beta, matmul_addend(m), p->out,
+                          (void*)matmul_output(m), p->out, &with->algorithm, gpu.workspace, with->workspace_bytes,
+                          gpu.stream);
 }
 
 // Queues the matmul. Returns false, and queues nothing, if the library has no algorithm for it, or if its epilogue is

@@ -56,8 +56,8 @@ typedef enum { ATTENTION_PLAIN, ATTENTION_FLASH, ATTENTION_CUDNN } Attention;
 typedef enum { FLASH_FORWARD, FLASH_KEYS, FLASH_QUERIES, NUM_FLASH_KERNELS } FlashKernel;
 
 typedef struct {
-    bool plain, fused, flash, tf32, fp8, graph; // DeviceOptions
-    const char* requested_attention;            // DeviceOptions.attention
+    bool plain, fused, flash, tf32, fp8, graph, document_mask; // DeviceOptions
+    const char* requested_attention; // DeviceOptions.attention
     Attention attention;                          // set by device_open(), then by choose_variant()
     int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_tilings.cuh), likewise
     char flash_name[NUM_FLASH_KERNELS][16];       // its name; empty: there was no choice

@@ -8,6 +8,10 @@
 // queries are streamed; for dq own rows are queries and keys are streamed. So one thread makes each sum, in a fixed
 // order. This costs 7 matmuls; one kernel that adds in global memory would need 5 (dev/attention.md says why not).
 //
+// With DOCUMENTS a query attends to the keys from the beginning of its own document on (Backend.document_bounds). Tiles
+// without such keys, or queries, are not loaded. The bounds never fall along a sequence, so those of a block's or a
+// warp's first and last rows are enough to skip. Kernels without documents are other instances, which lose nothing.
+//
 // Scores are scaled by 1/sqrt(HS). Exponentials are powers of two, with scale_log2 = log2(e)/sqrt(HS).
 #pragma once
 #include "flash_block.cuh"
@@ -22,7 +26,7 @@ struct OnlineSoftmax {
 };
 
 // Turns the scores of 8N more keys into exp(score - max); masked scores are -INFINITY. If the maximum has grown,
-// rescales the sum and `out`. The first tile of a row must have a key that is not masked.
+// rescales the sum and `out`. The first tile of a row must have a key that is not masked, unless state->max is finite.
 template <int HD, int N>
 static __device__ inline void online_softmax(float (&scores)[N][4], OnlineSoftmax* state, float (&out)[HD / 8][4],
                                              float scale_log2) {
@@ -52,10 +56,28 @@ static __device__ inline void online_softmax(float (&scores)[N][4], OnlineSoftma
     }
 }
 
-template <class Type, int HD, int VARIANT>
+// Hides keys key .. key+8N-1 from those of the warp's queries whose documents begin behind them: sets the scores to
+// -INFINITY. warp_starts: of load_own_bounds().
+template <int N, int GROUPS>
+static __device__ inline void hide_keys(float (&scores)[GROUPS][N][4], const int* warp_starts, int key) {
+    #pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int start = warp_starts[g * 16 + acc_row(i)];
+            #pragma unroll
+            for (int n = 0; n < N; n++) {
+                if (key + acc_column(n, i) < start) { scores[g][n][i] = -INFINITY; }
+            }
+        }
+    }
+}
+
+template <class Type, int HD, int VARIANT, bool DOCUMENTS>
 static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>::THREADS,
                                          Flash<FLASH_FORWARD, Type, HD, VARIANT>::BLOCKS)
-    flash_forward_kernel(Type* out, float* lse, const Type* qkv, float scale_log2, int T, int NH, int HS) {
+    flash_forward_kernel(Type* out, float* lse, const Type* qkv, const int* starts, float scale_log2, int T,
+                         int NH, int HS) {
     typedef Flash<FLASH_FORWARD, Type, HD, VARIANT> Shape;
     enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
@@ -67,6 +89,8 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
     const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES;
     const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
     Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
+    const int* warp_starts = load_own_bounds<Shape, DOCUMENTS>(starts, at, first);
+    const int first_tile = DOCUMENTS ? document_bound(starts, at, first) / KEYS : 0;
     const int tiles = (min(first + QUERIES, T) + KEYS - 1) / KEYS;
     const auto begin_load = [&](int j) {
         Type* rows = stream + (j & 1) * 2 * KEYS * PITCH;
@@ -78,11 +102,11 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
     WarpRows<Type, HD> queries[GROUPS];
     if (Shape::reuses()) {
         load_own_rows<Shape>(queries, own, q, at.stride(), first, T, HS);
-        begin_load(0);
+        begin_load(first_tile);
     } else {
         tile_load<HD, QUERIES, Shape::THREADS>(own, q, at.stride(), first, T, HS);
         cp_async_commit();
-        begin_load(0);
+        begin_load(first_tile);
         cp_async_wait<1>();
         __syncthreads();
         #pragma unroll
@@ -91,15 +115,20 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
     float acc[GROUPS][HD / 8][4] = {};
     OnlineSoftmax state[GROUPS];
     #pragma unroll
-    for (int g = 0; g < GROUPS; g++) { state[g] = {{-INFINITY, -INFINITY}, {0, 0}}; }
-    for (int j = 0; j < tiles; j++) {
+    for (int g = 0; g < GROUPS; g++) {
+        state[g] = {{-INFINITY, -INFINITY}, {0, 0}};
+        if (DOCUMENTS) { state[g].max[0] = state[g].max[1] = -FLT_MAX; } // a row's first tile may hide all of its keys
+    }
+    for (int j = first_tile; j < tiles; j++) {
         cp_async_wait<0>();
         __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
         if (j + 1 < tiles) { begin_load(j + 1); }
         if (j * KEYS >= warp_first + Shape::WARP_ROWS) { continue; } // all of these keys are masked
+        if (DOCUMENTS && (j + 1) * KEYS <= warp_starts[0]) { continue; } // likewise
         const Type *keys = stream + (j & 1) * 2 * KEYS * PITCH, *values = keys + KEYS * PITCH;
         float p[GROUPS][KEYS / 8][4] = {};
         tile_scores(p, queries, keys);
+        if (DOCUMENTS && j * KEYS < warp_starts[Shape::WARP_ROWS - 1]) { hide_keys(p, warp_starts, j * KEYS); }
         #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
             const int group_first = warp_first + g * 16;
@@ -140,13 +169,30 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
 // they add zeros to all sums. A group of rows is computed in chunks of 16 by 16 scores. Chunks on the diagonal need a
 // mask, and with two groups also those beside it.
 
+// Hides queries query .. query+8N-1 from those of the warp's keys whose documents end before them: sets the scores to
+// -INFINITY.
+template <int N, int GROUPS>
+static __device__ inline void hide_queries(float (&scores)[GROUPS][N][4], const int* warp_ends, int query) {
+    #pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int end = warp_ends[g * 16 + acc_row(i)];
+            #pragma unroll
+            for (int n = 0; n < N; n++) {
+                if (query + acc_column(n, i) >= end) { scores[g][n][i] = -INFINITY; }
+            }
+        }
+    }
+}
+
 // Computes dk and dv: own rows are keys. The matmuls are transposed: an accumulator has a key in each row and a query
 // in each column.
-template <class Type, int HD, int VARIANT>
+template <class Type, int HD, int VARIANT, bool DOCUMENTS>
 static __global__ void __launch_bounds__(Flash<FLASH_KEYS, Type, HD, VARIANT>::THREADS,
                                          Flash<FLASH_KEYS, Type, HD, VARIANT>::BLOCKS)
     flash_backward_keys_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
-                               float scale, int T, int NH, int HS) {
+                               const int* ends, float scale, int T, int NH, int HS) {
     typedef Flash<FLASH_KEYS, Type, HD, VARIANT> Shape;
     enum { KEYS = Shape::ROWS, QUERIES = Shape::STREAM, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
@@ -158,7 +204,9 @@ static __global__ void __launch_bounds__(Flash<FLASH_KEYS, Type, HD, VARIANT>::T
     const int first = at.tile * KEYS; // the first keys have the most queries: their blocks start first
     const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
     Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
-    const int tiles = (T + QUERIES - 1) / QUERIES, first_tile = first / QUERIES;
+    const int* warp_ends = load_own_bounds<Shape, DOCUMENTS>(ends, at, first);
+    const int end = DOCUMENTS ? document_bound(ends, at, first + KEYS - 1) : T;
+    const int tiles = (end + QUERIES - 1) / QUERIES, first_tile = first / QUERIES;
     const auto begin_load = [&](int j) {
         Type* rows = stream + (j & 1) * 2 * QUERIES * PITCH;
         tile_load<HD, QUERIES, Shape::THREADS>(rows, q, at.stride(), j * QUERIES, T, HS);
@@ -200,11 +248,13 @@ static __global__ void __launch_bounds__(Flash<FLASH_KEYS, Type, HD, VARIANT>::T
         for (int chunk = 0; chunk < QUERIES; chunk += 16) {
             const int query = j * QUERIES + chunk;
             if (query < warp_first) { continue; } // all of the warp's keys are masked
+            if (DOCUMENTS && query >= warp_ends[Shape::WARP_ROWS - 1]) { break; } // so are further queries
             const Type* queries = stream + ((j & 1) * 2 * QUERIES + chunk) * PITCH;
             const Type* douts = queries + QUERIES * PITCH;
             const float *lses = statistics + (j & 1) * 2 * QUERIES + chunk, *deltas = lses + QUERIES;
             float p[GROUPS][2][4] = {}, ds[GROUPS][2][4] = {};
             tile_scores(p, keys, queries);
+            if (DOCUMENTS && query + 16 > warp_ends[0]) { hide_queries(p, warp_ends, query); }
             tile_scores(ds, values, douts);
             #pragma unroll
             for (int g = 0; g < GROUPS; g++) {
@@ -237,11 +287,11 @@ static __global__ void __launch_bounds__(Flash<FLASH_KEYS, Type, HD, VARIANT>::T
 }
 
 // Computes dq: own rows are queries.
-template <class Type, int HD, int VARIANT>
+template <class Type, int HD, int VARIANT, bool DOCUMENTS>
 static __global__ void __launch_bounds__(Flash<FLASH_QUERIES, Type, HD, VARIANT>::THREADS,
                                          Flash<FLASH_QUERIES, Type, HD, VARIANT>::BLOCKS)
     flash_backward_queries_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
-                                  float scale, int T, int NH, int HS) {
+                                  const int* starts, float scale, int T, int NH, int HS) {
     typedef Flash<FLASH_QUERIES, Type, HD, VARIANT> Shape;
     enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
@@ -252,6 +302,8 @@ static __global__ void __launch_bounds__(Flash<FLASH_QUERIES, Type, HD, VARIANT>
     const int first = ((T + QUERIES - 1) / QUERIES - 1 - at.tile) * QUERIES; // as in forward
     const int warp_first = first + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
     Type* warp_own = own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS * PITCH;
+    const int* warp_starts = load_own_bounds<Shape, DOCUMENTS>(starts, at, first);
+    const int first_tile = DOCUMENTS ? document_bound(starts, at, first) / KEYS : 0;
     const int tiles = (min(first + QUERIES, T) + KEYS - 1) / KEYS;
     const auto begin_load = [&](int j) {
         Type* rows = stream + (j & 1) * 2 * KEYS * PITCH;
@@ -264,12 +316,12 @@ static __global__ void __launch_bounds__(Flash<FLASH_QUERIES, Type, HD, VARIANT>
     if (Shape::reuses()) {
         load_own_rows<Shape>(queries, own, q, at.stride(), first, T, HS);
         load_own_rows<Shape>(douts, own, d, at.C(), first, T, HS);
-        begin_load(0);
+        begin_load(first_tile);
     } else {
         tile_load<HD, QUERIES, Shape::THREADS>(own, q, at.stride(), first, T, HS);
         tile_load<HD, QUERIES, Shape::THREADS>(own + QUERIES * PITCH, d, at.C(), first, T, HS);
         cp_async_commit();
-        begin_load(0);
+        begin_load(first_tile);
         cp_async_wait<1>();
         __syncthreads();
         #pragma unroll
@@ -291,16 +343,18 @@ static __global__ void __launch_bounds__(Flash<FLASH_QUERIES, Type, HD, VARIANT>
 
     const float scale_log2 = scale * LOG2_E;
     float dq[GROUPS][HD / 8][4] = {};
-    for (int j = 0; j < tiles; j++) {
+    for (int j = first_tile; j < tiles; j++) {
         cp_async_wait<0>();
         __syncthreads(); // tile j is here for all threads, and none reads tile j-1 any more
         if (j + 1 < tiles) { begin_load(j + 1); }
         for (int chunk = 0; chunk < KEYS; chunk += 16) {
             const int key = j * KEYS + chunk;
             if (key >= warp_first + Shape::WARP_ROWS) { break; } // all further keys are masked
+            if (DOCUMENTS && key + 16 <= warp_starts[0]) { continue; } // so are these
             const Type* keys = stream + ((j & 1) * 2 * KEYS + chunk) * PITCH;
             float p[GROUPS][2][4] = {}, ds[GROUPS][2][4] = {};
             tile_scores(p, queries, keys);
+            if (DOCUMENTS && key < warp_starts[Shape::WARP_ROWS - 1]) { hide_keys(p, warp_starts, key); }
             tile_scores(ds, douts, keys + KEYS * PITCH);
             #pragma unroll
             for (int g = 0; g < GROUPS; g++) {
@@ -344,62 +398,82 @@ template <class Kernel> static inline void flash_allow_shared(Kernel kernel, int
     cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "shared memory");
 }
 
-// A launcher calls itself until VARIANT is the chosen one, or the last that this head size has.
-template <int HD, int VARIANT = 0, class Type>
-static inline void flash_forward(Type* out, float* lse, const Type* qkv, int B, int T, int C, int NH) {
-    if constexpr (flash_tiling(FLASH_FORWARD, sizeof(Type), HD, VARIANT + 1).warps > 0) {
+// A launcher calls itself until VARIANT is the chosen one, or the last that this head size has, and then with DOCUMENTS
+// if there are any.
+template <int HD, int VARIANT = 0, bool DOCUMENTS = false, class Type>
+static inline void flash_forward(Type* out, float* lse, const Type* qkv, const int* starts, int B, int T, int C,
+                                 int NH) {
+    if constexpr (!DOCUMENTS && flash_tiling(FLASH_FORWARD, sizeof(Type), HD, VARIANT + 1).warps > 0) {
         if (gpu.flash_variant[FLASH_FORWARD] > VARIANT) {
-            flash_forward<HD, VARIANT + 1>(out, lse, qkv, B, T, C, NH);
+            flash_forward<HD, VARIANT + 1>(out, lse, qkv, starts, B, T, C, NH);
+            return;
+        }
+    }
+    if constexpr (!DOCUMENTS) {
+        if (starts) { // 4x32x64 would spill registers on Hopper: 4x32x32 runs in its place
+            flash_forward<HD, HD == 64 && VARIANT == 1 ? 0 : VARIANT, true>(out, lse, qkv, starts, B, T, C, NH);
             return;
         }
     }
     typedef Flash<FLASH_FORWARD, Type, HD, VARIANT> Shape;
     const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
-    flash_allow_shared(flash_forward_kernel<Type, HD, VARIANT>, Shape::bytes());
-    flash_forward_kernel<Type, HD, VARIANT><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
-        out, lse, qkv, LOG2_E / sqrtf((float)(C / NH)), T, NH, C / NH);
+    flash_allow_shared(flash_forward_kernel<Type, HD, VARIANT, DOCUMENTS>, Shape::bytes());
+    flash_forward_kernel<Type, HD, VARIANT, DOCUMENTS><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
+        out, lse, qkv, starts, LOG2_E / sqrtf((float)(C / NH)), T, NH, C / NH);
     cuda_launched("flash_forward");
 }
 
-template <int HD, int VARIANT = 0, class Type>
+template <int HD, int VARIANT = 0, bool DOCUMENTS = false, class Type>
 static inline void flash_backward_keys(Type* dqkv, const Type* dout, const float* lse, const float* delta,
-                                       const Type* qkv, int B, int T, int C, int NH) {
+                                       const Type* qkv, const int* ends, int B, int T, int C, int NH) {
     if constexpr (flash_tiling(FLASH_KEYS, sizeof(Type), HD, VARIANT + 1).warps > 0) {
         if (gpu.flash_variant[FLASH_KEYS] > VARIANT) {
-            flash_backward_keys<HD, VARIANT + 1>(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+            flash_backward_keys<HD, VARIANT + 1>(dqkv, dout, lse, delta, qkv, ends, B, T, C, NH);
+            return;
+        }
+    }
+    if constexpr (!DOCUMENTS) {
+        if (ends) {
+            flash_backward_keys<HD, VARIANT, true>(dqkv, dout, lse, delta, qkv, ends, B, T, C, NH);
             return;
         }
     }
     typedef Flash<FLASH_KEYS, Type, HD, VARIANT> Shape;
     const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
-    flash_allow_shared(flash_backward_keys_kernel<Type, HD, VARIANT>, Shape::bytes());
-    flash_backward_keys_kernel<Type, HD, VARIANT><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
-        dqkv, dout, lse, delta, qkv, 1.0f / sqrtf((float)(C / NH)), T, NH, C / NH);
+    flash_allow_shared(flash_backward_keys_kernel<Type, HD, VARIANT, DOCUMENTS>, Shape::bytes());
+    flash_backward_keys_kernel<Type, HD, VARIANT, DOCUMENTS><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
+        dqkv, dout, lse, delta, qkv, ends, 1.0f / sqrtf((float)(C / NH)), T, NH, C / NH);
     cuda_launched("flash_backward_keys");
 }
 
-template <int HD, int VARIANT = 0, class Type>
+template <int HD, int VARIANT = 0, bool DOCUMENTS = false, class Type>
 static inline void flash_backward_queries(Type* dqkv, const Type* dout, const float* lse, const float* delta,
-                                          const Type* qkv, int B, int T, int C, int NH) {
+                                          const Type* qkv, const int* starts, int B, int T, int C, int NH) {
     if constexpr (flash_tiling(FLASH_QUERIES, sizeof(Type), HD, VARIANT + 1).warps > 0) {
         if (gpu.flash_variant[FLASH_QUERIES] > VARIANT) {
-            flash_backward_queries<HD, VARIANT + 1>(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+            flash_backward_queries<HD, VARIANT + 1>(dqkv, dout, lse, delta, qkv, starts, B, T, C, NH);
+            return;
+        }
+    }
+    if constexpr (!DOCUMENTS) {
+        if (starts) {
+            flash_backward_queries<HD, VARIANT, true>(dqkv, dout, lse, delta, qkv, starts, B, T, C, NH);
             return;
         }
     }
     typedef Flash<FLASH_QUERIES, Type, HD, VARIANT> Shape;
     const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
-    flash_allow_shared(flash_backward_queries_kernel<Type, HD, VARIANT>, Shape::bytes());
-    flash_backward_queries_kernel<Type, HD, VARIANT><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
-        dqkv, dout, lse, delta, qkv, 1.0f / sqrtf((float)(C / NH)), T, NH, C / NH);
+    flash_allow_shared(flash_backward_queries_kernel<Type, HD, VARIANT, DOCUMENTS>, Shape::bytes());
+    flash_backward_queries_kernel<Type, HD, VARIANT, DOCUMENTS><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
+        dqkv, dout, lse, delta, qkv, starts, 1.0f / sqrtf((float)(C / NH)), T, NH, C / NH);
     cuda_launched("flash_backward_queries");
 }
 
 template <int HD, class Type>
 static inline void flash_backward(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
-                                  int B, int T, int C, int NH) {
-    flash_backward_keys<HD>(dqkv, dout, lse, delta, qkv, B, T, C, NH);
-    flash_backward_queries<HD>(dqkv, dout, lse, delta, qkv, B, T, C, NH);
+                                  const int* starts, const int* ends, int B, int T, int C, int NH) {
+    flash_backward_keys<HD>(dqkv, dout, lse, delta, qkv, ends, B, T, C, NH);
+    flash_backward_queries<HD>(dqkv, dout, lse, delta, qkv, starts, B, T, C, NH);
 }
 
 // Returns true if the kernels take these activations: their rows must consist of whole 128-bit accesses.
@@ -408,21 +482,23 @@ static inline bool flash_supports(const floatX* activations, int HS) {
 }
 
 // Kernels are compiled for four head sizes. The smallest one that is large enough runs.
-static inline void flash_forward_sized(floatX* out, float* lse, const floatX* qkv, int B, int T, int C, int NH) {
+static inline void flash_forward_sized(floatX* out, float* lse, const floatX* qkv, const int* starts, int B, int T,
+                                       int C, int NH) {
     switch (ceil_div(C / NH, 32)) {
-    case 1: flash_forward<32>(out, lse, qkv, B, T, C, NH); break;
-    case 2: flash_forward<64>(out, lse, qkv, B, T, C, NH); break;
-    case 3: flash_forward<96>(out, lse, qkv, B, T, C, NH); break;
-    default: flash_forward<128>(out, lse, qkv, B, T, C, NH); break;
+    case 1: flash_forward<32>(out, lse, qkv, starts, B, T, C, NH); break;
+    case 2: flash_forward<64>(out, lse, qkv, starts, B, T, C, NH); break;
+    case 3: flash_forward<96>(out, lse, qkv, starts, B, T, C, NH); break;
+    default: flash_forward<128>(out, lse, qkv, starts, B, T, C, NH); break;
     }
 }
 
 static inline void flash_backward_sized(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
-                                        const floatX* qkv, int B, int T, int C, int NH) {
+                                        const floatX* qkv, const int* starts, const int* ends, int B, int T, int C,
+                                        int NH) {
     switch (ceil_div(C / NH, 32)) {
-    case 1: flash_backward<32>(dqkv, dout, lse, delta, qkv, B, T, C, NH); break;
-    case 2: flash_backward<64>(dqkv, dout, lse, delta, qkv, B, T, C, NH); break;
-    case 3: flash_backward<96>(dqkv, dout, lse, delta, qkv, B, T, C, NH); break;
-    default: flash_backward<128>(dqkv, dout, lse, delta, qkv, B, T, C, NH); break;
+    case 1: flash_backward<32>(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH); break;
+    case 2: flash_backward<64>(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH); break;
+    case 3: flash_backward<96>(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH); break;
+    default: flash_backward<128>(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH); break;
     }
 }

@@ -1,4 +1,4 @@
-// What a block of the kernels in flash.cuh is: its tiling (warps, rows, streamed rows), its shared memory, its place.
+// A block of the kernels in flash.cuh: its tiling (warps, rows, streamed rows), its shared memory, its place.
 //
 // Each kernel has one tiling for each head size, variant 0, which suits all GPUs. For 16-bit types and heads of 64 and
 // 128 channels it has others, which the machine code (test/sass.sh) calls faster on some GPUs; autotune.h times them.
@@ -138,4 +138,23 @@ struct FlashPlace {
 static __device__ inline FlashPlace flash_place(int rows, int T, int HS, int NH) {
     const int tiles = (T + rows - 1) / rows, head = blockIdx.x / tiles;
     return {(int)(blockIdx.x % tiles), head / NH, head % NH, T, HS, NH};
+}
+
+// Returns the start, or the end, of the document of a row; of the last row's for rows from T on. bounds (B,T).
+static __device__ inline int document_bound(const int* bounds, const FlashPlace& at, int row) {
+    return bounds[(size_t)at.b * at.T + min(row, at.T - 1)];
+}
+
+// Loads these bounds of a block's own rows, from `first` on, into shared memory: a kernel has no registers to keep them
+// in. Returns those of the warp's rows, which __syncthreads() completes; NULL without documents.
+template <class Shape, bool DOCUMENTS>
+static __device__ inline const int* load_own_bounds(const int* bounds, const FlashPlace& at, int first) {
+    if constexpr (DOCUMENTS) {
+        __shared__ int own[Shape::ROWS];
+        for (int i = threadIdx.x; i < Shape::ROWS; i += Shape::THREADS) {
+            own[i] = document_bound(bounds, at, first + i);
+        }
+        return own + threadIdx.x / WARP_SIZE * Shape::WARP_ROWS;
+    }
+    return NULL;
 }

@@ -79,5 +79,16 @@ static inline bool gpu_fuses_gelu(bool fused, int major, size_t element_bytes) {
     return fused && major >= 9 && element_bytes == 2;
 }
 
+// Returns how many of a list's matrices Muon computes at a time, in one stack (muon.cuh). Their Gram matrices, outputs
+// of the smallest products, then have eight waves of tiles of 128 x 128 on an H100's 132 multiprocessors, or at least
+// half as many: more would take memory and gain little. A longer list is cut into stacks of almost equal length.
+enum { MUON_TILES = 8 * 132, MUON_MATRICES = 64 };
+static inline int gpu_muon_at_a_time(int count, int rows, int cols) {
+    if (!count) { return 0; }
+    const size_t side = ceil_div((size_t)min_int(rows, cols), 128);
+    const size_t most = min_size(ceil_div(MUON_TILES, side * side), MUON_MATRICES);
+    return (int)ceil_div((size_t)count, ceil_div((size_t)count, most));
+}
+
 // cuBLASLt needs rows, columns and addresses of FP8 matrices to be multiples of this many bytes (fp8.cuh, matmul.cuh).
 enum { FP8_MULTIPLE = 16 };

@@ -75,6 +75,7 @@ static inline Matmul matmul_of(const floatX* a, const floatX* b, int rows, int c
     memset(&m, 0, sizeof m);
     m.a = a;
     m.b = b;
+    m.batch = 1;
     m.rows = rows;
     m.cols = cols;
     m.depth = depth;

@@ -20,9 +20,16 @@ typedef enum {
 // Element types of an operand. The plain kernel supports AS_FLOATX only.
 typedef enum { AS_FLOATX, AS_E4M3, AS_E5M2 } Storage;
 
+// Returns the elements from one matrix of a stack to the next. All are as aligned as the first: to 16 bytes.
+static inline HOST_DEVICE size_t stack_stride(int rows, int cols) {
+    const size_t width = 16 / sizeof(floatX);
+    return ((size_t)rows * cols + width - 1) / width * width;
+}
+
 namespace { // has members of type floatX: see device.cuh
 // out (rows,cols) = a (rows,depth) @ b (depth,cols), row-major and dense.
 struct Matmul {
+    int batch; // matmuls of this shape, at least 1. If there are several, a, b, add and out are stacks (stack_stride)
     int rows, cols, depth;
     const void *a, *b;
     Storage a_storage, b_storage;
@@ -31,6 +38,8 @@ struct Matmul {
     bool b_transposed; // b lies in memory as (cols,depth)
     floatX* out;       // (rows,cols), set; NULL: the result is added to sum
     float* sum;        // (rows,cols)
+    const floatX* add; // (rows,cols): out = scale * a @ b + add_scale * add; NULL: out = a @ b
+    float scale, add_scale;
     Fusion fusion;
     const floatX* bias; // (cols)
     floatX* pre;        // (rows,cols)
@@ -64,15 +73,19 @@ static __device__ inline void load_slice(Slice* slice, const floatX* matrix, boo
     }
 }
 
-// Block (x,y) computes the tile at row x * TILE and column y * TILE. Rows are x, because a grid may be long in x only.
+// Block (x,y,z) computes the tile at row x * TILE and column y * TILE of matmul z. Rows are x, because a grid may be
+// long in x only.
 static __global__ void __launch_bounds__(TILE_THREADS * TILE_THREADS, TILE_BLOCKS_PER_SM)
 matmul_plain_kernel(Matmul m) {
     __shared__ Slice a, b;
-    const size_t tile_row = (size_t)blockIdx.x * TILE, tile_col = (size_t)blockIdx.y * TILE;
+    const size_t tile_row = (size_t)blockIdx.x * TILE, tile_col = (size_t)blockIdx.y * TILE, z = blockIdx.z;
+    const floatX* const a_matrix = (const floatX*)m.a + z * stack_stride(m.rows, m.depth);
+    const floatX* const b_matrix = (const floatX*)m.b + z * stack_stride(m.depth, m.cols);
+    const size_t out_matrix = z * stack_stride(m.rows, m.cols);
     float sums[OWN][OWN] = {{0}};
     for (size_t k = 0; k < (size_t)m.depth; k += SLICE) {
-        load_slice(&a, (const floatX*)m.a, m.a_transposed, m.rows, m.depth, tile_row, k);
-        load_slice(&b, (const floatX*)m.b, !m.b_transposed, m.cols, m.depth, tile_col, k);
+        load_slice(&a, a_matrix, m.a_transposed, m.rows, m.depth, tile_row, k);
+        load_slice(&b, b_matrix, !m.b_transposed, m.cols, m.depth, tile_col, k);
         __syncthreads();
         for (int s = 0; s < SLICE; s++) {
             float x[OWN], y[OWN];
@@ -89,9 +102,11 @@ matmul_plain_kernel(Matmul m) {
         for (int j = 0; j < OWN; j++) {
             const size_t col = tile_col + threadIdx.x * OWN + j, at = row * m.cols + col;
             if (row >= (size_t)m.rows || col >= (size_t)m.cols) { continue; }
-            const float x = m.bias ? sums[i][j] + to_float(m.bias[col]) : sums[i][j];
+            const float x = m.bias  ? sums[i][j] + to_float(m.bias[col])
+                            : m.add ? m.scale * sums[i][j] + m.add_scale * to_float(m.add[out_matrix + at])
+                                    : sums[i][j];
             if (m.out) {
-                m.out[at] = to_floatX(x);
+                m.out[out_matrix + at] = to_floatX(x);
             } else {
                 m.sum[at] += x;
             }
@@ -100,7 +115,7 @@ matmul_plain_kernel(Matmul m) {
 }
 
 static inline void matmul_plain(const Matmul* m) {
-    const dim3 blocks((unsigned)ceil_div(m->rows, TILE), (unsigned)ceil_div(m->cols, TILE));
+    const dim3 blocks((unsigned)ceil_div(m->rows, TILE), (unsigned)ceil_div(m->cols, TILE), (unsigned)m->batch);
     matmul_plain_kernel<<<blocks, dim3(TILE_THREADS, TILE_THREADS), 0, gpu.stream>>>(*m);
     cuda_launched("matmul_plain");
 }

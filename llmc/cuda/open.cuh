@@ -10,6 +10,10 @@ static inline bool is_attention_requested(const char* name) {
 // Ends the program if --attention asks for kernels that this program lacks or that another option excludes.
 static inline void require_attention(const DeviceOptions* o) {
     if (!o->attention || strcmp(o->attention, "cudnn")) { return; }
+    if (o->document_mask) {
+        usage_error("--attention cudnn: with --document_mask 1 only this program's attention stops at documents: give "
+                    "--attention flash");
+    }
     if (!FLOATX_IS_16_BITS) {
         usage_error("--attention cudnn: cuDNN's attention is for --dtype bf16 or fp16: give one, or --attention flash");
     }
@@ -152,6 +156,7 @@ static inline void device_open(const DeviceOptions* o) {
     gpu.tf32 = o->tf32;
     gpu.fp8 = o->fp8;
     gpu.graph = o->graph;
+    gpu.document_mask = o->document_mask;
     gpu.requested_attention = o->attention;
     require_attention(o);
     if (!gpu.is_open) { open_gpu(o); }

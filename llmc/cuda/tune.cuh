@@ -117,12 +117,15 @@ static inline void matmuls_tune(double seconds) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// choices as text. A line: the key's numbers, a space, and the words of the algorithm, or "apart".
+// choices as text. A line: the key's numbers, a space, and the words of the algorithm, or "apart". Numbers from `batch`
+// on are left out if they are 0, as in the lines of programs that had no such matmuls.
 
 static constexpr int KEY_NUMBERS = sizeof(PlanKey) / sizeof(int), ALGORITHM_WORDS = sizeof(cublasLtMatmulAlgo_t) / 8;
+static constexpr int SINGLE_KEY_NUMBERS = offsetof(PlanKey, batch) / sizeof(int);
 
 static inline void write_key(FILE* out, const PlanKey* key) {
-    for (int i = 0; i < KEY_NUMBERS; i++) { fprintf(out, "%s%d", i ? "," : "", ((const int*)key)[i]); }
+    const int numbers = key->batch || key->adds_matrix ? KEY_NUMBERS : SINGLE_KEY_NUMBERS;
+    for (int i = 0; i < numbers; i++) { fprintf(out, "%s%d", i ? "," : "", ((const int*)key)[i]); }
 }
 static inline void write_algorithm(FILE* out, const cublasLtMatmulAlgo_t* a) {
     for (int i = 0; i < ALGORITHM_WORDS; i++) {
@@ -223,13 +226,14 @@ static inline bool matmul_facts(int i, int algorithm, MatmulFacts* facts) {
     const Plan* p = &plans.plan[i];
     const PlanKey* k = &p->key;
     memset(facts, 0, sizeof *facts);
+    facts->batch = k->batch ? k->batch : 1;
     facts->rows = k->rows;
     facts->cols = k->cols;
     facts->depth = k->depth;
     facts->a_transposed = k->a_transposed != 0;
     facts->b_transposed = k->b_transposed != 0;
     facts->is_fp8 = k->a_storage != AS_FLOATX;
-    facts->fusion = FUSIONS[k->fusion];
+    facts->fusion = k->adds_matrix ? "a matrix" : FUSIONS[k->fusion];
     facts->is_apart = p->is_apart;
     facts->count = p->count;
     facts->chosen = p->chosen;

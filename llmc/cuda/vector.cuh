@@ -22,8 +22,10 @@ template <int WIDTH, class Type> static __device__ inline void load_floats(float
 }
 
 template <int WIDTH, class Type> static __device__ inline void store_floats(Type* p, const float (&x)[WIDTH]) {
-    typedef typename Access<WIDTH * sizeof(Type)>::Type Word;
-    enum { WORDS = WIDTH * sizeof(Type) / sizeof(Word) };
+    enum { BYTES = WIDTH * sizeof(Type) };
+    // 8 bytes as one number: nvcc may store a uint2 in two halves
+    typedef std::conditional_t<BYTES == 8, uint64_t, typename Access<BYTES>::Type> Word;
+    enum { WORDS = BYTES / sizeof(Word) };
     Type stored[WIDTH];
     for (int k = 0; k < WIDTH; k++) { stored[k] = from_float<Type>(x[k]); }
     for (int i = 0; i < WORDS; i++) {

@@ -116,11 +116,13 @@ static bool dataset_add(Dataset* d, int i, const ShardEnds* e, Error* err) {
     }
     d->hash = hash64(name, strlen(name), d->hash);
     d->hash = hash64(&n, sizeof n, d->hash);
+    d->files[i].content = hash64(&n, sizeof n, 0);
     for (int end = 0; end < 2; end++) {
         const size_t first = end ? n - e->hashed : 0;
         if (!shard_check_tokens(path, first, e->tokens[end], e->hashed, d->vocab_size, err)) { return false; }
         for (size_t t = 0; t < e->hashed; t++) { low[t] = (uint16_t)e->tokens[end][t]; }
         d->hash = hash64(low, e->hashed * sizeof *low, d->hash);
+        d->files[i].content = hash64(low, e->hashed * sizeof *low, d->files[i].content);
     }
     d->files[i].num_tokens = n;
     d->files[i].stride = dataset_stride(d, &e->shard);
@@ -160,6 +162,35 @@ static bool dataset_add_all(Dataset* d, Error* err) {
     return ok;
 }
 
+// Splits a path such as part_000017.bin: returns its number, and where its digits begin; -1 if it has none.
+static long long shard_number(const char* path, size_t* begin) {
+    const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+    size_t end = dot && (!slash || dot > slash) ? (size_t)(dot - path) : strlen(path);
+    for (*begin = end; *begin > 0 && path[*begin - 1] >= '0' && path[*begin - 1] <= '9';) { --*begin; }
+    return end - *begin >= 1 && end - *begin <= 12 ? strtoll(path + *begin, NULL, 10) : -1;
+}
+
+// Warns of shards that seem to be copies of others, and of numbers that are missing between two shards.
+static void dataset_warn(const Dataset* d, const char* option) {
+    for (int i = 1; i < d->num_files; i++) {
+        const char *path = d->files[i].path, *before = d->files[i - 1].path;
+        size_t begin, begin_before;
+        const long long number = shard_number(path, &begin), last = shard_number(before, &begin_before);
+        const bool is_next = last >= 0 && begin == begin_before && strlen(path) == strlen(before) &&
+                             !strncmp(path, before, begin);
+        if (is_next && number > last + 1) {
+            notice("warning: %s: %lld shard%s missing between %s and %s", option, number - last - 1,
+                   number > last + 2 ? "s are" : " is", before, path);
+        }
+        for (int k = 0; k < i; k++) {
+            if (d->files[k].content != d->files[i].content) { continue; }
+            notice("warning: %s: %s begins, ends and is as long as %s: if it is a copy, leave it out", option, path,
+                   d->files[k].path);
+            break;
+        }
+    }
+}
+
 void dataset_close(Dataset* d) {
     for (int i = 0; i < d->num_open; i++) {
         if (d->open[i].file >= 0) { shard_close(&d->open[i].shard); }
@@ -189,6 +220,7 @@ bool dataset_open(Dataset* d, const char* option, const char* patterns, const ch
         d->window = alloc_or_die((size_t)T + 1, sizeof *d->window, "a window of tokens");
     }
     ok = ok && dataset_add_all(d, err);
+    if (ok && process_rank == 0) { dataset_warn(d, option); }
     globfree(&found);
     if (!ok) { dataset_close(d); }
     return ok;
@@ -212,6 +244,31 @@ bool dataset_verify(const Dataset* d, Error* err) {
         }
     }
     return true;
+}
+
+// Sets *found if `count` tokens from `first` on hold the token, other than as the first of the shard. tokens: scratch.
+static bool find_in(const Shard* shard, int token, size_t first, size_t count, int* tokens, bool* found, Error* err) {
+    const bool ok = shard_read(shard, first, count, tokens, err);
+    for (size_t t = 0; ok && t < count; t++) { *found = *found || (tokens[t] == token && first + t > 0); }
+    return ok;
+}
+
+bool dataset_find(Dataset* d, int token, bool* found, Error* err) {
+    int* tokens = alloc_or_die(HASHED, sizeof *tokens, "the end of a shard");
+    bool ok = true;
+    *found = false;
+    for (int i = 0; ok && !*found && i < 2 * d->num_files; i++) { // two ends of each
+        const Shard* shard = dataset_shard(d, i / 2, err);
+        const size_t count = shard ? min_size(shard->num_tokens, HASHED) : 0;
+        const size_t first = i % 2 ? shard->num_tokens - count : 0;
+        ok = shard && find_in(shard, token, first, count, tokens, found, err);
+    }
+    const Shard* shard = ok && !*found ? dataset_shard(d, 0, err) : NULL;
+    for (size_t first = 0; shard && ok && !*found && first < shard->num_tokens; first += HASHED) {
+        ok = find_in(shard, token, first, min_size(HASHED, shard->num_tokens - first), tokens, found, err);
+    }
+    free(tokens);
+    return ok;
 }
 
 bool dataset_read(Dataset* d, uint64_t window, int* tokens, int* targets, Error* err) {

@@ -11,6 +11,7 @@ typedef struct {
     char* path;
     size_t num_tokens, stride; // stride: tokens from the beginning of a window to that of the next one
     uint64_t first_window;     // windows in the shards before this one
+    uint64_t content;          // hash of its size, its first and its last tokens
     int width;                 // bytes of a token
 } DataFile;
 
@@ -39,7 +40,8 @@ void dataset_close(Dataset* d);
 // matches. Formats may be mixed (token_formats.h). `data_format` is --data_format: with "nanogpt" a file with no known
 // header is nanoGPT's, with "auto" it is an error. `option` names the patterns' option in messages. Reads each file's
 // header, first and last tokens. Fails if nothing matches, or a file is no token file, too short for a window, has a
-// token beyond the vocabulary there, or rows for another T; then nothing stays open.
+// token beyond the vocabulary there, or rows for another T; then nothing stays open. Warns of shards that seem to be
+// copies of others, and of gaps in their numbers.
 bool dataset_open(Dataset* d, const char* option, const char* patterns, const char* data_format, int T, int vocab_size,
                   Error* err);
 
@@ -51,6 +53,10 @@ bool dataset_verify(const Dataset* d, Error* err);
 
 // Returns true if files match all of the patterns. Fails with the same error as dataset_open if not.
 bool dataset_exists(const char* option, const char* patterns, Error* err);
+
+// Sets *found to true if `token`, other than as the first token of a file, is in the first file or among the first or
+// last 32,768 tokens of another. Reads the ends first. Fails if a file cannot be read.
+bool dataset_find(Dataset* d, int token, bool* found, Error* err);
 
 // Reads window number `window` < num_windows in the order of the files: tokens (T), targets (T). Fails if a shard has
 // changed since dataset_open, or holds a token beyond the vocabulary.

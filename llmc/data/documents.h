@@ -20,13 +20,13 @@ enum { BATCH_BYTES = 16 << 20, BATCH_CHUNKS = 4096, FIRST_BATCH = 16, MAX_WORD_B
 // Appends the end-of-text token and the tokens of a document's text; nothing if it is empty.
 void encode_document(const Tokenizer* t, const char* text, size_t bytes, TokenList* out);
 
-// How far one source of the input has been handed on: `chunks` chunks that are read from `at` on, none after them.
+// Progress in one source of the input: `chunks` chunks, read from `at` on, were handed on, and none after them.
 typedef struct {
     Position at;
     uint64_t chunks, tokens; // tokens: all so far
 } SourceState;
 
-// How far the input has been handed on. All zeros is nothing, but for the first file of each source.
+// Progress in the input. At the beginning all is zero, except the first file of each source.
 typedef struct {
     SourceState sources[MAX_SOURCES];
     size_t current; // the source of the last chunk

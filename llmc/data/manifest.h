@@ -7,7 +7,7 @@
 #include "tokenizer.h"
 #include <jansson.h>
 
-// Where a shard begins: `skip` tokens behind a state of the input, of those that the following documents become.
+// The beginning of a shard: the documents that follow a state of the input, without their first `skip` tokens.
 typedef struct {
     InputState input;
     uint64_t skip;

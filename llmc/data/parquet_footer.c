@@ -72,7 +72,7 @@ static void read_schema(Thrift* t, const char* name, Column* c) {
     }
 }
 
-// What a row group says of one column.
+// The metadata of one column of a row group.
 typedef struct {
     int64_t type, codec, num_values, compressed, data_offset, dictionary_offset;
 } ColumnMeta;

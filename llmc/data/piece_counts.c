@@ -120,8 +120,8 @@ static Table read_part(const PieceCounts* p, int part) {
     FILE* f = p->parts[part];
     uint32_t length;
     uint64_t times;
-    unsigned char* piece = NULL;
-    size_t room = 0;
+    size_t room = 256;
+    unsigned char* piece = alloc_or_die(room, 1, "a piece");
     if (fflush(f) != 0) { fatal("%s: cannot write counts of pieces there: %s", p->folder, strerror(errno)); }
     rewind(f);
     while (fread(&length, sizeof length, 1, f) && fread(&times, sizeof times, 1, f)) {
@@ -186,6 +186,7 @@ static void take_pieces(Pieces* p, const Table* t, size_t max_bytes) {
             p->room_bytes = max_size(2 * p->room_bytes, p->num_bytes + s->length);
             p->bytes = realloc_or_die(p->bytes, p->room_bytes, "pieces");
         }
+        // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): a piece has at least one byte, so there is room
         memcpy(p->bytes + p->num_bytes, s->bytes, s->length);
         p->num_bytes += s->length;
         p->length[p->count] = s->length;

@@ -324,6 +324,7 @@ void tokenizer_merge_short(const Tokenizer* t, const unsigned char* p, size_t by
         // As unsigned numbers, NO_TOKEN is the greatest.
         for (size_t i = 1; i + 1 < count; i++) { if ((unsigned)pair[i] < (unsigned)pair[best]) { best = i; } }
         out->work += count;
+        // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a piece has at least one byte
         if (pair[best] == NO_TOKEN) { break; }
         id[best] = pair[best];
         count--;

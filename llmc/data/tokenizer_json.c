@@ -23,8 +23,8 @@ typedef struct {
 
 static Shown shown(const char* name) {
     Shown s;
-    size_t n = 0;
-    for (; name[n] && n < 60; n++) { s.text[n] = name[n] > 31 && name[n] < 127 ? name[n] : '?'; }
+    const size_t n = strnlen(name, 60);
+    for (size_t i = 0; i < n; i++) { s.text[i] = name[i] > 31 && name[i] < 127 ? name[i] : '?'; }
     snprintf(s.text + n, sizeof s.text - n, "%s", name[n] ? "..." : "");
     return s;
 }

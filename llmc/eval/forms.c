@@ -262,6 +262,7 @@ static bool read_mmlu(ItemText* item, const json_t* line, Error* err) {
     q.label = answer && answer[0] && !answer[1] ? *answer - 'A' : -1;
     if (!answer && !label_of(line, "answer", 0, q.count, &q.label, err)) { return false; }
     if (q.label < 0 || q.label >= (int)q.count) {
+        // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): texts_of() wants at least one
         return fail(err, "\"answer\" is \"%s\", but the choices are A to %s", answer, letters[q.count - 1]);
     }
     if (subject) {

@@ -35,7 +35,7 @@ typedef enum {
     AS_TEXT,      // never: only the loss is of interest (text.h)
 } TestNorm;
 
-// How texts become rows of tokens, and which of them are scored.
+// Ways to make rows of tokens from texts. Each decides too which tokens are scored.
 typedef enum {
     ROWS_TOGETHER, // context and ending together, cut behind as many tokens as the context alone has (lm-eval)
     ROWS_APART,    // context and ending each by itself (llm.c)

@@ -135,6 +135,7 @@ static bool add_core_item(RowMaker* m, const ItemText* item, char* const* contex
         prompts[i] = format("%s%s%s", contexts[i], m->delimiter, item->endings[i]);
     }
     const TestRowRule rule = m->set->form->rows;
+    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): an item has at least one context
     char* before = format("%s%s", contexts[0], m->delimiter);
     const bool ok = rule == ROWS_WHOLE ? add_whole_row(m, before, prompts[0], err)
                                        : add_compared_rows(m, prompts, item->count, rule == ROWS_SUFFIX, err);

@@ -2,7 +2,7 @@
 #pragma once
 #include "test_set.h"
 
-// What the rows of a set have in common.
+// Makes the rows of one set.
 typedef struct {
     TestSet* set;
     const TestSetOptions* options;

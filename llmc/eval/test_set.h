@@ -30,7 +30,8 @@ typedef struct {
     int rows, label;
 } TestItem;
 
-// Whether rows go through the model one by one, each behind what it shares with the one before it (score.h).
+// Sharing of contexts: a row that goes through the model alone is computed only behind what it shares with the row
+// before it (score.h).
 typedef enum { SHARE_IF_LESS, SHARE_NEVER, SHARE_ALWAYS } ContextSharing;
 
 typedef struct {
@@ -47,7 +48,7 @@ typedef struct {
     size_t num_rows, num_items, num_cut; // num_cut: rows whose context was too long
 } TestSet;
 
-// What a set is read for.
+// The model and the rules that a set is read for.
 typedef struct {
     const Tokenizer* tokenizer; // NULL: there is none, only .bin files can be read
     int T, vocab_size;          // of the model: tokens that it reads at once, ids that it knows

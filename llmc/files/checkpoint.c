@@ -294,10 +294,9 @@ void checkpoint_hand_over(const Optimizer* o) { // in the order of snapshot_take
     optimizer_whole(o, o->v);
 }
 
-// Returns the bytes that a checkpoint takes, rounded up: masters and two moments, the tokenizer, and a little for the
-// rest.
+// Returns the bytes that a checkpoint takes, rounded up: masters and moments, the tokenizer, and a little for the rest.
 static size_t checkpoint_bytes(const Snapshot* s) {
-    size_t bytes = 3 * s->optimizer->model->params_table.size * sizeof(float) + ((size_t)1 << 20);
+    size_t bytes = snapshot_bytes(s->optimizer) + ((size_t)1 << 20);
     for (int i = 0; s->tokenizer && i < NUM_TOKENIZER_FILES; i++) { bytes += s->tokenizer->size[i]; }
     return bytes;
 }
@@ -313,7 +312,9 @@ static bool checkpoint_room(const char* out, const Snapshot* s, Error* err) {
         out, (double)need / 1e6, (double)room / 1e6);
 }
 
-size_t snapshot_bytes(const Optimizer* o) { return 3 * o->model->params_table.size * sizeof(float); }
+size_t snapshot_bytes(const Optimizer* o) {
+    return (2 * o->model->params_table.size + o->v_table.size) * sizeof(float);
+}
 
 // Copies a block to host memory. Training waits for this, so on a CPU all threads share the copy and the first touch.
 static void fetch_block(const Backend* b, float* to, const float* from, size_t n) {
@@ -326,10 +327,11 @@ static void fetch_block(const Backend* b, float* to, const float* from, size_t n
 
 Snapshot snapshot_take(const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
                        float* blocks) {
-    const size_t n = o->model->params_table.size;
-    float* const device[3] = {o->masters, o->m, o->v};
+    float *const device[3] = {o->masters, o->m, o->v}, *to = blocks;
     for (size_t i = 0; blocks && i < 3; i++) {
-        fetch_block(o->model->backend, blocks + i * n, optimizer_whole(o, device[i]), n);
+        const size_t n = optimizer_table(o, device[i])->size;
+        fetch_block(o->model->backend, to, optimizer_whole(o, device[i]), n);
+        to += n;
     }
     const Snapshot snapshot = {.optimizer = o,
                                .blocks = blocks,

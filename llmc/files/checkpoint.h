@@ -108,7 +108,7 @@ bool state_save(const char* folder, json_t* state, Error* err);
 // All that a checkpoint holds, at one moment.
 typedef struct {
     const Optimizer* optimizer; // for its layout and, if `blocks` is NULL, for its masters and moments
-    const float* blocks;        // masters, first and second moments in host memory, each of the whole layout; or NULL
+    const float* blocks;        // masters, first and second moments in host memory, one behind another; or NULL
     json_t* state;              // state.json, but for its checksums
     long long step;
     int eot;
@@ -137,5 +137,5 @@ KeepRule checkpoint_keep(const Config* c, const TrainState* s);
 // Sends this rank's shards to rank 0, which takes a snapshot or writes one.
 void checkpoint_hand_over(const Optimizer* o);
 
-// Loads parameters, moments and state of a verified checkpoint, but for the loss scale, which setup.c decides on.
+// Loads parameters, moments and state of a verified checkpoint, but for the loss scale, which resume.c decides on.
 bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* state, Error* err);

@@ -32,7 +32,7 @@ void checkpoint_remove(const char* path);
 // Renames a checkpoint to WHY-NAME, or WHY-NAME-2 and so on, in its folder. Ends the program if that fails.
 void checkpoint_set_aside(const char* path, const char* why);
 
-// Which checkpoints a run keeps: those that match any line.
+// The checkpoints that a run keeps: those that match any line.
 typedef struct {
     long long newest; // this many; 0: all
     long long every;  // those of steps that this divides; 0: none

@@ -265,7 +265,7 @@ void gguf_pair_f32(FILE* f, const char* key, float x) {
 
 void gguf_pair_bool(FILE* f, const char* key, bool x) {
     put_key(f, key, GGUF_BOOL);
-    fputc(x, f);
+    fputc(x ? 1 : 0, f);
 }
 
 void gguf_pair_array(FILE* f, const char* key, GgufType type, size_t count) {

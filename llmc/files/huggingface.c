@@ -63,15 +63,18 @@ void tensor_to_hf(TensorBuffers* b, const Tensor* t) {
     else { memcpy(b->file, b->ours, t->used_rows * t->cols * sizeof(float)); }
 }
 
+// Returns the tensors of a row that a block has: none if the row has no rows (second moments of Muon's matrices).
+static int layers_in_file(const Tensor* t) { return t->rows ? t->layers : 0; }
+
 static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const TensorBlock* blocks, int num_blocks,
                           json_t* checksums, char hex[BLAKE2B_HEX + 1], Error* err) {
     const Backend* backend = o->model->backend;
-    const TensorTable* table = &o->model->params_table;
     size_t shape[2];
     bool ok = safetensors_annotate(w, "format", "pt", err); // transformers asks for it
     for (int b = 0; b < num_blocks; b++) {
+        const TensorTable* table = optimizer_table(o, blocks[b].data);
         for (int i = 0; i < table->count; i++) {
-            for (int l = 0; ok && l < table->row[i].layers; l++) {
+            for (int l = 0; ok && l < layers_in_file(&table->row[i]); l++) {
                 char* name = tensor_file_name(&table->row[i], l, blocks[b].prefix);
                 const int dims = tensor_file_shape(&table->row[i], blocks[b].hf_layout, shape);
                 ok = safetensors_declare(w, name, "F32", shape, dims, err);
@@ -79,12 +82,13 @@ static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const Tensor
             }
         }
     }
-    TensorBuffers buffers = tensor_buffers(table);
+    TensorBuffers buffers = tensor_buffers(&o->model->params_table);
     for (int b = 0; b < num_blocks; b++) {
+        const TensorTable* table = optimizer_table(o, blocks[b].data);
         TensorBlock whole = blocks[b];
         if (!whole.host) { whole.data = (float*)optimizer_whole(o, whole.data); }
         for (int i = 0; i < table->count; i++) {
-            for (int l = 0; ok && l < table->row[i].layers; l++) {
+            for (int l = 0; ok && l < layers_in_file(&table->row[i]); l++) {
                 char *name = tensor_file_name(&table->row[i], l, blocks[b].prefix), sum[17];
                 const size_t bytes = tensor_fetch(backend, &buffers, &table->row[i], l, &whole) * sizeof(float);
                 snprintf(sum, sizeof sum, "%016llx", (unsigned long long)hash64(buffers.file, bytes, 0));
@@ -265,12 +269,12 @@ static bool tensor_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t,
 }
 
 bool params_load(const GPT2* g, const Optimizer* o, float* data, TensorReader* read, const void* source, Error* err) {
-    const TensorTable* table = &g->params_table;
+    const TensorTable* table = o ? optimizer_table(o, data) : &g->params_table;
     TensorBuffers buffers = tensor_buffers(table);
     bool ok = true;
     for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
-        for (int l = 0; ok && l < t->layers; l++) {
+        for (int l = 0; ok && l < layers_in_file(t); l++) {
             ok = read(source, &buffers, table, i, l, err);
             if (ok && o) { optimizer_put(o, data, tensor_at(t, l), buffers.ours, t->used_rows * t->cols); }
             else if (ok) { gpt2_put(g, tensor_at(t, l), buffers.ours, t->used_rows * t->cols); }

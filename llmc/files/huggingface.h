@@ -9,7 +9,8 @@
 #include "safetensors.h"
 #include <jansson.h>
 
-// A block of fp32 numbers in the layout of the table of parameters (weights, or moments), and its form in a file.
+// A block of fp32 numbers of an optimizer (weights, or moments) in its layout (optimizer_table), and its form in a
+// file.
 typedef struct {
     const char* prefix; // of the names: "transformer." for weights, "m." and "v." for moments
     float* data;        // device memory: the whole block or, with ZeRO, this rank's shards of it

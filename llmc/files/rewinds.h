@@ -1,8 +1,8 @@
-// What a run remembers of going back to a checkpoint because of bad steps (spikes.h): how often, and which windows of
-// the data it has left out since.
+// The record of a run's returns to earlier checkpoints because of bad steps (spikes.h): their number, and the windows
+// of the data that were left out.
 //
-// state.json of every later checkpoint has it. Until there is one, FOLDER/rewind.json of the checkpoint that the run
-// went back to has it, so that a run killed meanwhile goes on with the same data:
+// state.json of every later checkpoint has the record. Until there is one, FOLDER/rewind.json of the checkpoint that
+// the run went back to has it, so that a run killed meanwhile goes on with the same data:
 //
 //   {"checksum": "...", "rewinds": {"count": 1, "left_out": [[960, 160]]}, "window": 1120}
 //

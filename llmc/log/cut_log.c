@@ -43,9 +43,12 @@ static bool cut_log(const char* path, long step, LineStep line_step, Error* err)
     return ok;
 }
 
+static int clamped(json_int_t n) { return n < 0 ? 0 : n > INT_MAX ? INT_MAX : (int)n; }
+
 // Counts the updates after `step` in metrics.jsonl.
 static bool count_lost(const char* path, long step, LostSteps* lost, Error* err) {
     size_t size, n;
+    long long steps = 0;
     memset(lost, 0, sizeof *lost);
     if (!path_exists(path)) { return true; }
     char* text = read_file(path, &size, err);
@@ -54,11 +57,12 @@ static bool count_lost(const char* path, long step, LostSteps* lost, Error* err)
         json_t *record = json_loadb(line, n, 0, NULL), *ms = json_object_get(record, "ms");
         const bool is_train = !strcmp(record_text(record, "kind"), "train"); // others have ms too
         if (json_integer_value(json_object_get(record, "step")) > step) {
-            lost->steps += is_train + (int)json_integer_value(json_object_get(record, "lost_steps"));
+            steps += is_train + clamped(json_integer_value(json_object_get(record, "lost_steps")));
             lost->ms += (is_train ? json_number_value(ms) : 0) + json_number_value(json_object_get(record, "lost_ms"));
         }
         json_decref(record);
     }
+    lost->steps = clamped(steps);
     free(text);
     return true;
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include "../base.h"
 
-// What a resumed run does again.
+// The updates that a resumed run does again.
 typedef struct {
     int steps;
     double ms; // that they took

@@ -7,7 +7,7 @@ typedef struct {
     void *library, *device; // NULL: no library, or no such GPU in it
 } GpuMonitor;
 
-// What could be read; NaN stands for an unknown value.
+// The GPU's state; NaN stands for a value that NVML does not tell.
 typedef struct {
     bool is_known;               // something could be read
     double celsius, watts, mhz;  // of the multiprocessors' clock

@@ -211,6 +211,34 @@ char* logger_step_line(const Logger* l, const StepRecord* r, int width) {
     return line;
 }
 
+// Writes the step to metrics.jsonl and to the event file, without the numbers that do not exist.
+static void record_step(Logger* l, const StepRecord* r) {
+    json_t* tok_s = isfinite(l->tok_s) ? json_integer(llround(l->tok_s)) : json_null();
+    json_t* record = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tokens", (json_int_t)r->tokens, "loss",
+                               json_float(r->loss), "norm", json_float(r->norm), "lr", json_float(r->lr), "ms",
+                               json_float(r->ms), "tok_s", tok_s, "mfu", json_float(r->mfu), "loss_z",
+                               json_float(r->loss_z), "norm_z", json_float(r->norm_z));
+    const struct {
+        const char* key;
+        double value;
+    } optional[] = {{"loss_scale", r->loss_scale > 0 ? r->loss_scale : NAN},
+                    {"embedding_lr", r->embedding_lr},
+                    {"matrix_lr", r->matrix_lr},
+                    {"vector_lr", r->vector_lr},
+                    {"momentum", r->momentum}};
+    static const char* const tags[] = {"train/loss",       "train/norm",         "train/lr",        "speed/ms",
+                                       "speed/tok_s",      "speed/mfu",          "train/loss_scale",
+                                       "train/embedding_lr", "train/matrix_lr", "train/vector_lr", "train/momentum"};
+    enum { ALWAYS = 6, OPTIONAL = sizeof optional / sizeof *optional };
+    double values[ALWAYS + OPTIONAL] = {r->loss, r->norm, r->lr, r->ms, l->tok_s, r->mfu};
+    for (int i = 0; i < OPTIONAL; i++) {
+        values[ALWAYS + i] = optional[i].value;
+        if (!isnan(optional[i].value)) { json_object_set_new(record, optional[i].key, json_float(optional[i].value)); }
+    }
+    logger_record(l, "train", r->step, record);
+    events_scalars(&l->events, r->step, ALWAYS + OPTIONAL, tags, values);
+}
+
 void logger_step(Logger* l, const StepRecord* r) {
     if (l->options.rank != 0) { return; }
     double speed = (double)r->step_tokens / fmax(r->ms, 1e-6) * 1000.0;
@@ -237,17 +265,7 @@ void logger_step(Logger* l, const StepRecord* r) {
     logger_draw_bar(l);
     free(shown);
     free(line);
-    json_t* tok_s = isfinite(l->tok_s) ? json_integer(llround(l->tok_s)) : json_null();
-    json_t* scale = r->loss_scale > 0 ? json_float(r->loss_scale) : NULL; // left out
-    logger_record(l, "train", r->step,
-                  json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "tokens", (json_int_t)r->tokens,
-                            "loss", json_float(r->loss), "norm", json_float(r->norm), "lr", json_float(r->lr), "ms",
-                            json_float(r->ms), "tok_s", tok_s, "mfu", json_float(r->mfu), "loss_z",
-                            json_float(r->loss_z), "norm_z", json_float(r->norm_z), "loss_scale", scale));
-    static const char* const tags[] = {"train/loss", "train/norm", "train/lr", "train/loss_scale",
-                                       "speed/ms", "speed/tok_s", "speed/mfu"};
-    const double values[] = {r->loss, r->norm, r->lr, r->loss_scale > 0 ? r->loss_scale : NAN, r->ms, l->tok_s, r->mfu};
-    events_scalars(&l->events, r->step, sizeof values / sizeof *values, tags, values);
+    record_step(l, r);
 }
 
 void logger_val(Logger* l, int step, double loss) {

@@ -38,6 +38,8 @@ typedef struct {
     size_t tokens;         // seen by the run so far, on all ranks
     size_t step_tokens;    // of these, in this update
     double loss, norm, lr;
+    double embedding_lr, matrix_lr, vector_lr; // NAN: as lr
+    double momentum;       // of Muon; NAN: it does not change
     double loss_z, norm_z; // of outlier_update
     double loss_scale;     // 0: the loss is not scaled
     double ms;             // time of the update

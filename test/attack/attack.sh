@@ -24,7 +24,8 @@ attack_begin() { # (a helper)
         skip='ptrace is forbidden here, or this is not x86-64'; return 1; }
     rm -rf "$dir/half/run/step_00000006"
     (cd "$dir/half" && $attacked --out run --resume auto --max_steps 4 >/dev/null 2>&1)
-    tried=0 lost=0 last=step_00000006
+    tried=0 lost=0 last=step_00000006 ended=
+    attack_until=$(($(date +%s) + ${within:-1000000}))
 }
 
 # what a run has that does not depend on times or starts; a save is logged when it has ended, while steps go on
@@ -88,10 +89,12 @@ attack() { # fresh|half KIND N
     attack_judge
 }
 
-# Attacks each call from FIRST on, every STEP-th, until the run ends before the call comes.
+# Attacks each call from FIRST on, every STEP-th, until the run ends before the call comes. $within: seconds after which
+# attacks end, if not empty.
 attack_each() { # fresh|half KIND FIRST STEP LAST
     n=$3
     while [ $n -le $5 ]; do
+        [ "$(date +%s)" -lt "$attack_until" ] || { ended="; ended early, at $1, $2, call $n"; break; }
         attack $1 $2 $n
         [ $code != 125 ] || break
         n=$((n + $4))
@@ -99,7 +102,7 @@ attack_each() { # fresh|half KIND FIRST STEP LAST
 }
 
 attack_end() { # NAME: prints the counts
-    echo "$1: $tried tried, $lost lost"
+    echo "$1: $tried tried, $lost lost$ended"
     [ $tried -gt 0 ] || note "nothing was tried"
     [ $lost = 0 ] || note "$lost of $tried lost"
 }

@@ -42,9 +42,9 @@ TEST(operations_of_a_step_are_those_of_the_formula) {
     const double vectors = L * (4 * C + 9 * C) + 2 * C; // layernorms, then biases of qkv, attproj, fc, fcproj
     const double no_matmuls = 6 * (T * C + vectors + (50304 - 50257) * C);
     const double scores = L * C * (7 * (T + 1) - 6 * T);
-    const double want = gpt2_flops_per_token(&g) - no_matmuls + scores;
+    const double want = gpt2_flops_per_token(&g, g.T) - no_matmuls + scores;
     EXPECT_NEAR(predict_step(&s, NUM_PARTS).matmul_flops / tokens / want, 1, 1e-12);
-    EXPECT_NEAR(want / gpt2_flops_per_token(&g), 1, 0.02);
+    EXPECT_NEAR(want / gpt2_flops_per_token(&g, g.T), 1, 0.02);
 }
 
 // The casts of fp8.cuh: forward a layer's input takes 5 bytes an element, backward the gradient of its output 6 and its
@@ -143,6 +143,41 @@ TEST(the_update_goes_over_all_parameters) {
     const Prediction p = predict_step(&s, PART_UPDATE);
     EXPECT_NEAR(p.written / n, 4 + 3 * 4 + x, 1e-4); // zeroing besides
     EXPECT_NEAR(p.read / n, 4 + 4 * 4, 1e-4);        // the norm besides
+}
+
+// Matmuls: for a square matrix five times 6 C^3, for one of (4C,C) or (C,4C) five times 18 C^3. Gradients and momentum
+// are read twice; momentum and masters are written, weights and X too.
+TEST(muon_updates_the_matrices_and_adamw_the_rest) {
+    Step s = example_step("H100");
+    const double C = 768, L = 12, n = 12 * C * C * L, x = BF16;
+    const Prediction adamw = predict_step(&s, PART_UPDATE);
+    s.muon = true;
+    const Prediction both = predict_step(&s, PART_UPDATE);
+    EXPECT_NEAR(both.matmul_flops / (5 * (4 * L * 6 + 2 * L * 18) * C * C * C), 1, 1e-12);
+    // for each stack, of 24 square matrices or of 12 others, three kernels and fifteen matmuls; AdamW for each range
+    EXPECT(both.launches == adamw.launches + 4 * (3 + 15) + L + 1);
+    const double squares = 4 * C * C * L, others = 8 * C * C * L, grams = 2 * C * C * L; // A of the others
+    const double read = 5 * (2 * squares + 3 * squares + 3 * squares + 4 * others + 4 * grams);
+    const double written = 5 * (3 * squares + others + 2 * grams);
+    EXPECT_NEAR((both.read - adamw.read) / (n * (2 * 8 + 4 + x - 4 * 4) + x * read), 1, 1e-6);
+    EXPECT_NEAR((both.written - adamw.written) / (n * (4 + 4 + 2 * x - 3 * 4 - x) + x * written), 1, 1e-6);
+}
+
+// Steps of 524,288 tokens on one GPU.
+TEST(muon_takes_a_small_part_of_a_step) {
+    const char* const models[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
+    Error err;
+    for (int i = 0; i < 8; i++) {
+        Step s = example_step(i < 4 ? "H100" : "A100");
+        EXPECT(model_parse(models[i % 4], true, &s.shape, &err));
+        s.parameters = (double)gpt2_params_table(&s.shape, 1).size;
+        s.micro_batches = 32; // 524,288 tokens
+        s.muon = true;
+        const Prediction step = predict_step(&s, NUM_PARTS), update = predict_step(&s, PART_UPDATE);
+        s.muon = false;
+        const Prediction adamw = predict_step(&s, PART_UPDATE);
+        EXPECT(update.seconds < 0.03 * step.seconds && update.seconds > adamw.seconds);
+    }
 }
 
 TEST(fusing_saves_the_bytes_of_its_passes) {

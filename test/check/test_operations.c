@@ -1,8 +1,14 @@
 // Properties of single operations on every backend, besides their results for random inputs (test_backends.c): rounded
-// copies, padding, causality, and AdamW as in the paper.
+// copies, padding, causality, AdamW as in the paper, singular values after Muon.
 #include "test/check/backends.h"
+#include "llmc/check/compare.h"
 #include "llmc/check/op_run.h"
 #include "test/check/op_tensors.h"
+
+static int compare_doubles(const void* a, const void* b) {
+    const double x = *(const double*)a, y = *(const double*)b;
+    return (x > y) - (x < y);
+}
 
 static void check_rounded_sum(const Backend* b) {
     const OpSizes sizes = op_sizes_small();
@@ -27,8 +33,8 @@ static void copy_tensor(OpCase* to, const char* to_name, OpCase* from, const cha
     free(values);
 }
 
-// What is normalized is what is stored: the layernorm of the stored sums, computed again, has the same bits, and the
-// sums are those of the inputs, rounded once.
+// The layernorm is that of the stored sums: computed again from them, it has the same bits. The sums are those of the
+// inputs, rounded once.
 static void check_stored_sums(const Backend* b) {
     const OpSizes sizes = op_sizes_small();
     static const char* const outputs[] = {"out", "mean", "rstd"};
@@ -147,7 +153,7 @@ TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
     EACH_BACKEND(b) {
         if (!stores_16_bits(b)) { continue; } // nothing is rounded
         OpCase nearest = op_open(b, op, &sizes, 4), random = op_open(b, op, &sizes, 4);
-        random.hyper.rounding_seed = 12345;
+        random.hyper.adamw.rounding_seed = 12345;
         op_run(&nearest);
         op_run(&random);
         double* masters = op_values(&random, op_find_tensor(&random, "masters"));
@@ -159,7 +165,7 @@ TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
         EXPECT(!memcmp(masters, masters_too, n * sizeof *masters));
         for (size_t i = n / 5; i < n - n / 7; i++) {
             const float master = (float)masters[i];
-            const uint64_t bits = rounding_random(12345, random.hyper.step, i);
+            const uint64_t bits = rounding_random(12345, random.hyper.adamw.step, i);
             const float want = stores_fp16(b) ? fp16_stochastic(master, bits) : bf16_stochastic(master, bits);
             const bool in_tensor = i < (size_t)sizes.OC * (size_t)sizes.C;
             EXPECT(!in_tensor || at_random[i] == want);
@@ -173,11 +179,13 @@ TEST(adamw_rounds_each_parameter_by_its_own_random_number) {
 }
 
 // AdamW as in the paper, in double, for one element. Returns its new value.
-static double adamw_in_double(double x, double g, double m, double v, double decay, const AdamW* h) {
+static double adamw_in_double(double x, double g, double m, double v, ParamGroup group, const AdamW* h) {
     m = h->beta1 * m + (1 - (double)h->beta1) * g;
     v = h->beta2 * v + (1 - (double)h->beta2) * g * g;
     const double mhat = m / (1 - pow(h->beta1, h->step)), vhat = v / (1 - pow(h->beta2, h->step));
-    return x - h->lr * (mhat / (sqrt(vhat) + h->eps) + decay * x);
+    const double direction = mhat / (sqrt(vhat) + h->eps);
+    const double decay = h->cautious && direction * x < 0 ? 0 : h->weight_decay[group];
+    return x - h->lr[group] * (direction + decay * x);
 }
 
 // Compares the update of each element with adamw_in_double. norm: of the scaled gradients, which are given; scale: the
@@ -187,8 +195,8 @@ static void check_adamw(const Backend* b, float grad_clip, double loss_scale, do
     sizes.OC = 2; // so few that the range of the case, which cuts the matrix, holds a whole vector
     OpCase c = op_open(b, op_number("adamw_update"), &sizes, 4);
     const double squared = norm * norm;
-    c.hyper.grad_clip = grad_clip;
-    c.hyper.grad_scale = 1 / loss_scale;
+    c.hyper.adamw.grad_clip = grad_clip;
+    c.hyper.adamw.grad_scale = 1 / loss_scale;
     op_put(&c, op_find_tensor(&c, "norm"), &squared);
     OpTensor* masters = op_find_tensor(&c, "masters");
     const size_t n = masters->n, C = (size_t)sizes.C, matrix = 2 * C, vectors = round_up(matrix, TENSOR_ALIGN);
@@ -204,8 +212,8 @@ static void check_adamw(const Backend* b, float grad_clip, double loss_scale, do
             EXPECT(got[i] == x[i]);
             outside++;
         } else if (i < matrix || in_vector) {
-            EXPECT_NEAR(got[i], adamw_in_double(x[i], g[i] * scale, m[i], v[i], i < matrix ? 0.1 : 0.0, &c.hyper),
-                        1e-6);
+            EXPECT_NEAR(got[i], adamw_in_double(x[i], g[i] * scale, m[i], v[i],
+                                                 i < matrix ? GROUP_EMBEDDING : GROUP_VECTOR, &c.hyper.adamw), 1e-6);
             decayed += i < matrix, others += in_vector;
         }
     }
@@ -235,11 +243,135 @@ TEST(adamw_unscales_before_it_clips) {
     }
 }
 
+// Sets the singular values of a (rows,cols), which is overwritten, by one-sided Jacobi rotations of its rows; rows <=
+// cols (Golub & Van Loan, "Matrix Computations", 8.6).
+static void singular_values(double* a, int rows, int cols, double* values) {
+    for (int sweep = 0; sweep < 20; sweep++) {
+        for (int p = 0; p < rows; p++) {
+            for (int q = p + 1; q < rows; q++) {
+                double *x = a + (size_t)p * (size_t)cols, *y = a + (size_t)q * (size_t)cols, xx = 0, yy = 0, xy = 0;
+                for (int k = 0; k < cols; k++) { xx += x[k] * x[k], yy += y[k] * y[k], xy += x[k] * y[k]; }
+                if (fabs(xy) < 1e-15 * sqrt(xx * yy)) { continue; }
+                const double angle = 0.5 * atan2(2 * xy, xx - yy), c = cos(angle), s = sin(angle);
+                for (int k = 0; k < cols; k++) {
+                    const double turned = c * x[k] + s * y[k];
+                    y[k] = c * y[k] - s * x[k];
+                    x[k] = turned;
+                }
+            }
+        }
+    }
+    for (int p = 0; p < rows; p++) {
+        double sum = 0;
+        for (int k = 0; k < cols; k++) { sum += a[p * cols + k] * a[p * cols + k]; }
+        values[p] = sqrt(sum);
+    }
+    qsort(values, (size_t)rows, sizeof *values, compare_doubles);
+}
+
+// Newton-Schulz steps change nothing but the singular values. With weights and momentum of zero, a rate of 1 and no
+// decay, the new weights are the update. Its singular values are those of the gradient, divided by its norm, after five
+// times 3.4445 x - 4.7750 x^3 + 2.0315 x^5: from 0.682 to 1.134 for those above a hundredth of the norm.
+static void check_singular_values(const Backend* b) {
+    OpSizes sizes = op_sizes_small(); // C 42, OC 75
+    enum { ROWS = 42, COLS = 75, SIZE = ROWS * COLS };
+    OpCase c = op_open(b, op_number("muon_update"), &sizes, 7);
+    OpTensor *masters = op_find_tensor(&c, "masters"), *m = op_find_tensor(&c, "m");
+    double *zeros = alloc_or_die(masters->n, sizeof *zeros, "zeros"), input[ROWS], output[ROWS];
+    op_put(&c, masters, zeros);
+    op_put(&c, m, zeros);
+    c.hyper.muon.lr = 1;
+    c.hyper.muon.weight_decay = 0;
+    c.hyper.muon.momentum = 0;
+    double* grads = op_values(&c, op_find_tensor(&c, "grads"));
+    op_run(&c);
+    double *got = op_values(&c, masters), norm = 0;
+    const double bound = bounds_of(b->storage)->muon;
+    const size_t wide = 2 * SIZE; // the third matrix has 42 rows
+    for (size_t i = wide; i < wide + SIZE; i++) { norm += grads[i] * grads[i]; }
+    singular_values(grads + wide, ROWS, COLS, input);
+    singular_values(got + wide, ROWS, COLS, output);
+    double want[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        double x = input[i] / sqrt(norm);
+        for (int step = 0; step < 5; step++) { x = 3.4445 * x - 4.7750 * x * x * x + 2.0315 * x * x * x * x * x; }
+        want[i] = x;
+    }
+    qsort(want, ROWS, sizeof *want, compare_doubles);
+    EXPECT(output[0] > 0.68 - bound && output[ROWS - 1] < 1.135 + bound);
+    for (int i = 0; i < ROWS; i++) { EXPECT_NEAR(output[i], want[i], bound); }
+    free(zeros), free(grads), free(got);
+    op_close(&c);
+}
+
+TEST(muon_moves_singular_values_near_1) {
+    EACH_BACKEND(b) { check_singular_values(b); }
+}
+
+// Cautious decay applies where the update and the weight have the same sign: there both make it smaller. The rates are
+// so small that the update keeps its sign.
+static void check_cautious(const Backend* b, const char* op) {
+    OpSizes sizes = op_sizes_small();
+    double* got[3] = {NULL}; // without decay, with decay, with cautious decay
+    size_t decayed = 0, spared = 0, n = 0;
+    double* before = NULL;
+    for (int k = 0; k < 3; k++) {
+        OpCase c = op_open(b, op_number(op), &sizes, 8);
+        OpTensor* masters = op_find_tensor(&c, "masters");
+        n = masters->n;
+        if (k == 0) { before = op_values(&c, masters); }
+        for (int g = 0; g < NUM_GROUPS; g++) { c.hyper.adamw.weight_decay[g] = k == 0 ? 0.0f : 0.5f; }
+        c.hyper.muon.weight_decay = k == 0 ? 0.0f : 0.5f;
+        c.hyper.adamw.cautious = c.hyper.muon.cautious = k == 2;
+        op_run(&c);
+        got[k] = op_values(&c, masters);
+        op_close(&c);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const double update = before[i] - got[0][i];
+        const bool shrinks = update * before[i] > 0;
+        if (fabs(update) < 1e-5) { continue; } // of no certain sign, or of no tensor
+        EXPECT_NEAR(got[2][i], got[shrinks ? 1 : 0][i], 1e-6);
+        decayed += shrinks && got[1][i] != got[0][i];
+        spared += !shrinks && got[1][i] != got[0][i];
+    }
+    EXPECT(decayed > 100 && spared > 100);
+    for (int k = 0; k < 3; k++) { free(got[k]); }
+    free(before);
+}
+
+TEST(cautious_decay_spares_what_the_update_makes_larger) {
+    EACH_BACKEND(b) {
+        check_cautious(b, "adamw_update");
+        check_cautious(b, "muon_update");
+    }
+}
+
+static void check_muon_skips(const Backend* b) {
+    static const char* const names[] = {"masters", "params", "m"};
+    const double nan = (double)NAN;
+    OpSizes sizes = op_sizes_small();
+    OpCase c = op_open(b, op_number("muon_update"), &sizes, 9);
+    op_put(&c, op_find_tensor(&c, "norm"), &nan);
+    b->params_round(op_find_tensor(&c, "params")->data, op_find_tensor(&c, "masters")->data,
+                    op_find_tensor(&c, "masters")->n); // they are random bytes before
+    for (int i = 0; i < 3; i++) {
+        OpTensor* t = op_find_tensor(&c, names[i]);
+        double* before = op_values(&c, t);
+        op_run(&c);
+        double* after = op_values(&c, t);
+        EXPECT(!memcmp(before, after, t->n * sizeof *before));
+        free(before), free(after);
+    }
+    op_close(&c);
+}
+
 TEST(a_gradient_that_is_not_finite_changes_nothing) {
     EACH_BACKEND(b) {
         check_adamw(b, 1.0f, 1, (double)NAN, 1.0);
         check_adamw(b, 1.0f, 1, (double)INFINITY, 1.0);
         check_adamw(b, 0.0f, 1, (double)INFINITY, 1.0);
+        check_muon_skips(b);
     }
 }
 

@@ -1,5 +1,6 @@
 // The CPU's attention at the edges of its blocks: sequences that end before, at and behind a block of queries or keys,
-// heads that fill tiles only in part, more threads than heads. Other sizes are in test_backends.c.
+// heads that fill tiles only in part, more threads than heads; documents that end there. Other sizes are in
+// test_backends.c.
 #include "test/cpu/stored.h"
 #include "llmc/check/compare.h"
 #include "llmc/rng.h"
@@ -16,8 +17,25 @@ static size_t result_size(const Shape* s, Result r) {
     return r == LSE ? heads : heads * s->HS * (r == DQKV ? 3 : 1);
 }
 
+// Places of documents behind the first position of a sequence. NO_MASK: attention is not given any.
+typedef enum { NO_MASK, ONE_DOCUMENT, SINGLE_TOKENS, AT_BORDERS, ANYWHERE, NUM_LAYOUTS } Layout;
+
+static bool begins_document(Layout layout, int n) {
+    switch (layout) {
+    case SINGLE_TOKENS: return true;
+    case AT_BORDERS: return n % 96 == 0; // of tiles, and every other one of a block
+    case ANYWHERE: return n % 41 == 7 || n % 67 < 3 || rng_u64(7, RNG_TEST, (uint64_t)n) % 97 == 0;
+    default: return false;
+    }
+}
+
 // Runs forward and backward on the same random numbers each time. Sets `result` to doubles, which the caller frees.
-static void run(const Backend* b, const Shape* s, const DeviceOptions* options, double* result[NUM_RESULTS]) {
+static void run_documents(const Backend* b, const Shape* s, Layout layout, const DeviceOptions* options,
+                          double* result[NUM_RESULTS]) {
+    enum { EOT = 1 };
+    const int N = s->B * s->T;
+    int *tokens = alloc_or_die(3 * (size_t)N, sizeof *tokens, "documents"), *starts = tokens + N, *ends = starts + N;
+    for (int n = 0; n < N; n++) { tokens[n] = begins_document(layout, n) ? EOT : 0; }
     const int C = s->NH * s->HS;
     const size_t n = result_size(s, OUT), heads = result_size(s, LSE);
     Stored *qkv = stored_alloc(b, 3 * n), *dqkv = stored_alloc(b, 3 * n);
@@ -33,8 +51,11 @@ static void run(const Backend* b, const Shape* s, const DeviceOptions* options, 
     }
     for (size_t i = 0; i < 2 * heads; i++) { lse[i] = NAN; }
     b->device_open(options);
-    b->attention_forward(out, lse, qkv, s->B, s->T, C, s->NH);
-    b->attention_backward(dqkv, lse + heads, dout, out, lse, qkv, s->B, s->T, C, s->NH);
+    b->document_bounds(starts, ends, tokens, EOT, s->B, s->T);
+    const bool masks = layout != NO_MASK;
+    b->attention_forward(out, lse, qkv, masks ? starts : NULL, s->B, s->T, C, s->NH);
+    b->attention_backward(dqkv, lse + heads, dout, out, lse, qkv, masks ? starts : NULL, masks ? ends : NULL, s->B,
+                          s->T, C, s->NH);
     for (int r = OUT; r < NUM_RESULTS; r++) {
         const size_t size = result_size(s, (Result)r);
         result[r] = alloc_or_die(size, sizeof **result, "results");
@@ -42,7 +63,11 @@ static void run(const Backend* b, const Shape* s, const DeviceOptions* options, 
             result[r][i] = r == LSE ? lse[i] : stored_get(b, r == OUT ? out : dqkv, i);
         }
     }
-    free(qkv), free(dqkv), free(out), free(dout), free(lse);
+    free(qkv), free(dqkv), free(out), free(dout), free(lse), free(tokens);
+}
+
+static void run(const Backend* b, const Shape* s, const DeviceOptions* options, double* result[NUM_RESULTS]) {
+    run_documents(b, s, NO_MASK, options, result);
 }
 
 // Fails if a result of two runs differs by more than `error`, or one of its elements by more than `worst`.
@@ -103,6 +128,93 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
     }
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// documents
+
+static const Shape PACKED[] = {{2, 31, 2, 7}, {2, 193, 1, 12}, {1, 389, 1, 80}};
+enum { NUM_PACKED = sizeof PACKED / sizeof *PACKED };
+
+TEST(one_document_has_the_bits_of_attention_without_documents) {
+    EACH_CPU_BACKEND(b) {
+        for (int i = 0; i < NUM_PACKED; i++) {
+            const DeviceOptions* forms[] = {&PLAIN, &UNFUSED, &FAST};
+            for (int k = i == NUM_PACKED - 1 ? 2 : 0; k < 3; k++) { // the longest, of many blocks: flash alone
+                double *want[NUM_RESULTS], *got[NUM_RESULTS];
+                run(b, &PACKED[i], forms[k], want);
+                run_documents(b, &PACKED[i], ONE_DOCUMENT, forms[k], got);
+                for (int r = OUT; r < NUM_RESULTS; r++) {
+                    EXPECT(!memcmp(got[r], want[r], result_size(&PACKED[i], (Result)r) * sizeof **got));
+                }
+                free_results(want), free_results(got);
+            }
+        }
+    }
+}
+
+// Copies the rows first .. first+T-1 of sequence b of (B,T,width) elements to a sequence of their own.
+static Stored* rows_of(const Backend* b, const Stored* from, int first, int T, size_t width) {
+    Stored* to = stored_alloc(b, (size_t)T * width);
+    memcpy(to, stored_at(b, from, (size_t)first * width), (size_t)T * width * b->element_bytes);
+    return to;
+}
+
+// The plain loops make the same sums in the same order, so the bits are those of each document alone.
+TEST(a_document_among_others_has_the_bits_of_the_document_alone) {
+    enum { T = 90, NH = 2, HS = 12, C = NH * HS, EOT = 3 };
+    EACH_CPU_BACKEND(b) {
+        int tokens[T], starts[T], ends[T], documents = 0;
+        float lse[NH * T], delta[NH * T], own_lse[NH * T];
+        Stored *qkv = stored_alloc(b, T * 3 * C), *dqkv = stored_alloc(b, T * 3 * C);
+        Stored *out = stored_alloc(b, T * C), *dout = stored_alloc(b, T * C);
+        for (size_t i = 0; i < T * 3 * C; i++) { stored_put(b, qkv, i, rng_normal(5, RNG_TEST, i)); }
+        for (size_t i = 0; i < T * C; i++) { stored_put(b, dout, i, rng_normal(6, RNG_TEST, i)); }
+        for (int t = 0; t < T; t++) { tokens[t] = begins_document(ANYWHERE, t) ? EOT : 2; }
+        b->device_open(&PLAIN);
+        b->document_bounds(starts, ends, tokens, EOT, 1, T);
+        b->attention_forward(out, lse, qkv, starts, 1, T, C, NH);
+        b->attention_backward(dqkv, delta, dout, out, lse, qkv, starts, ends, 1, T, C, NH);
+        for (int first = 0, end; first < T; first = end, documents++) {
+            for (end = first + 1; end < T && !begins_document(ANYWHERE, end); end++) {}
+            const int n = end - first;
+            EXPECT(starts[first] == first && starts[end - 1] == first && ends[first] == end && ends[end - 1] == end);
+            Stored *own_qkv = rows_of(b, qkv, first, n, 3 * C), *own_dout = rows_of(b, dout, first, n, C);
+            Stored *own_out = stored_alloc(b, (size_t)n * C), *own_dqkv = stored_alloc(b, (size_t)n * 3 * C);
+            b->attention_forward(own_out, own_lse, own_qkv, NULL, 1, n, C, NH);
+            b->attention_backward(own_dqkv, delta, own_dout, own_out, own_lse, own_qkv, NULL, NULL, 1, n, C, NH);
+            const size_t row = C * b->element_bytes, at = (size_t)first * C;
+            EXPECT(!memcmp(own_out, stored_at(b, out, at), (size_t)n * row));
+            EXPECT(!memcmp(own_dqkv, stored_at(b, dqkv, 3 * at), (size_t)n * 3 * row));
+            for (int h = 0; h < NH; h++) { EXPECT(!memcmp(own_lse + h * n, lse + h * T + first, (size_t)n * 4)); }
+            free(own_qkv), free(own_dout), free(own_out), free(own_dqkv);
+        }
+        EXPECT(documents > 5);
+        free(qkv), free(dqkv), free(out), free(dout);
+    }
+}
+
+TEST(every_form_stops_at_documents_as_the_plain_loops_do) {
+    const DeviceOptions threads = with_threads(FAST, 5);
+    EACH_CPU_BACKEND(b) {
+        const double u = unit_roundoff(b), error = stores_16_bits(b) ? 1.5 * u : 2e-6;
+        const double worst = stores_16_bits(b) ? 13 * u : 3e-5;
+        for (int i = 0; i < NUM_PACKED; i++) {
+            for (int layout = SINGLE_TOKENS; layout < NUM_LAYOUTS; layout++) {
+                double *plain[NUM_RESULTS], *unfused[NUM_RESULTS], *flash[NUM_RESULTS], *cut[NUM_RESULTS];
+                run_documents(b, &PACKED[i], (Layout)layout, &PLAIN, plain);
+                run_documents(b, &PACKED[i], (Layout)layout, &UNFUSED, unfused);
+                run_documents(b, &PACKED[i], (Layout)layout, &FAST, flash);
+                run_documents(b, &PACKED[i], (Layout)layout, &threads, cut);
+                compare_runs(&PACKED[i], unfused, plain, error, worst);
+                compare_runs(&PACKED[i], flash, plain, error, worst);
+                compare_runs(&PACKED[i], cut, flash, 0, 0);
+                free_results(plain), free_results(unfused), free_results(flash), free_results(cut);
+            }
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
 // The probability of a later position is exactly 0: even a huge value there changes nothing.
 TEST(nothing_is_seen_of_later_values) {
     enum { T = 200, HS = 24, LATER = 150 };
@@ -111,9 +223,9 @@ TEST(nothing_is_seen_of_later_values) {
         Stored *qkv = stored_alloc(b, 3 * n), *out[2] = {stored_alloc(b, n), stored_alloc(b, n)};
         float lse[T];
         for (size_t i = 0; i < 3 * n; i++) { stored_put(b, qkv, i, rng_normal(4, RNG_TEST, i)); }
-        b->attention_forward(out[0], lse, qkv, 1, T, HS, 1);
+        b->attention_forward(out[0], lse, qkv, NULL, 1, T, HS, 1);
         for (size_t i = 0; i < HS; i++) { stored_put(b, qkv, LATER * 3 * HS + 2 * HS + i, 3e38f); }
-        b->attention_forward(out[1], lse, qkv, 1, T, HS, 1);
+        b->attention_forward(out[1], lse, qkv, NULL, 1, T, HS, 1);
         EXPECT(!memcmp(out[0], out[1], seen));
         EXPECT(memcmp(stored_at(b, out[0], (size_t)LATER * HS), stored_at(b, out[1], (size_t)LATER * HS),
                       HS * b->element_bytes) != 0);
@@ -133,7 +245,7 @@ TEST(cached_attention_equals_attention_piece_by_piece) {
         Stored* cache = stored_alloc(b, B * CAPACITY * 2 * C);
         float lse[B * NH * T];
         for (size_t i = 0; i < B * T * 3 * C; i++) { stored_put(b, qkv, i, rng_normal(8, RNG_TEST, i)); }
-        b->attention_forward(out, lse, qkv, B, T, C, NH);
+        b->attention_forward(out, lse, qkv, NULL, B, T, C, NH);
         for (size_t i = 0, past = 0; i < PIECES; past += (size_t)piece[i++]) {
             const size_t n = (size_t)piece[i];
             for (size_t s = 0; s < B; s++) {

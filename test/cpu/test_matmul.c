@@ -269,11 +269,13 @@ TEST(subnormal_halves_stay_in_matmuls) {
     }
 }
 
-// A weight in 8 bits differs from the stored one by at most half a step of its row, largest magnitude / 127.
+// A weight in 8 bits differs from the stored one by at most half a step of its row, largest magnitude / 127, an input
+// by half of its row's, largest magnitude / 32639. All kernels give the same bits: their sums are exact.
 TEST(weights_in_8_bits_err_by_half_a_step) {
     enum { N = 37, C = 75, OC = 31 };
     EACH_CPU_BACKEND(b) {
         Layer l = layer_open(b, N, C, OC);
+        Stored* plain = guarded_alloc(layer_bytes(b, &l).out);
         for (size_t i = 0; i < (size_t)OC * C; i++) {
             stored_put(b, l.weight, i, rng_normal(9, RNG_TEST, i) * (i < C ? 0 : 1)); // a row of zeros
         }
@@ -282,23 +284,69 @@ TEST(weights_in_8_bits_err_by_half_a_step) {
         for (int kernels = 0; kernels < 2; kernels++) {
             b->device_open(&(DeviceOptions){.plain = kernels == 1, .fused = true, .flash = true, .int8 = true});
             b->params_changed();
-            b->matmul_forward(l.out, l.inp, l.weight, l.bias, N, C, OC);
-            for (size_t n = 0; n < N; n++) {
-                for (size_t o = 0; o < OC; o++) {
-                    double largest = 0, sum = 0;
-                    for (size_t c = 0; c < C; c++) {
-                        largest = fmax(largest, fabs(stored_get(b, l.weight, o * C + c)));
-                        sum += fabs(stored_get(b, l.inp, n * C + c));
-                    }
-                    const double exact = stored_get(b, l.dout, n * OC + o), got = stored_get(b, l.out, n * OC + o);
-                    EXPECT(fabs(got - exact) <= sum * largest / 254 + 3 * unit_roundoff(b) * (fabs(exact) + 1) + 1e-4);
-                    EXPECT(o == 0 || got != exact || stores_16_bits(b));
+            b->matmul_forward(kernels ? plain : l.out, l.inp, l.weight, l.bias, N, C, OC);
+        }
+        EXPECT(memcmp(l.out, plain, layer_bytes(b, &l).out) == 0);
+        for (size_t n = 0; n < N; n++) {
+            for (size_t o = 0; o < OC; o++) {
+                double largest = 0, largest_inp = 0, sum = 0, sum_weight = 0;
+                for (size_t c = 0; c < C; c++) {
+                    const double w = fabs(stored_get(b, l.weight, o * C + c));
+                    const double x = fabs(stored_get(b, l.inp, n * C + c));
+                    largest = fmax(largest, w), largest_inp = fmax(largest_inp, x);
+                    sum_weight += w, sum += x;
                 }
+                const double exact = stored_get(b, l.dout, n * OC + o), got = stored_get(b, l.out, n * OC + o);
+                const double rounding = sum * largest / 254 + 1.01 * sum_weight * largest_inp / 65278;
+                EXPECT(fabs(got - exact) <= rounding + 3 * unit_roundoff(b) * (fabs(exact) + 1) + 1e-4);
+                EXPECT(o == 0 || got != exact || stores_16_bits(b));
             }
+        }
+        guarded_free(plain, layer_bytes(b, &l).out);
+        b->device_open(&FAST);
+        b->params_changed();
+        layer_close(b, &l);
+    }
+}
+
+// Sums of the largest integers of either sign in the longest row of an output layer overflow no 32 bits.
+TEST(longest_rows_in_8_bits_are_exact) {
+    enum { N = 3, C = 262144, OC = 2 };
+    EACH_CPU_BACKEND(b) {
+        Layer l = layer_open(b, N, C, OC);
+        for (size_t i = 0; i < (size_t)OC * C; i++) { stored_put(b, l.weight, i, i < C ? 1 : i % 2 ? -1 : 1); }
+        for (size_t i = 0; i < (size_t)N * C; i++) { stored_put(b, l.inp, i, i / C == 1 ? -1 : i / C == 2 ? 0 : 1); }
+        for (size_t i = 0; i < OC; i++) { stored_put(b, l.bias, i, 0); }
+        b->device_open(&(DeviceOptions){.fused = true, .flash = true, .int8 = true});
+        b->params_changed();
+        const double most = stores_fp16(b) ? INFINITY : C; // fp16 ends at 65504
+        b->matmul_forward(l.out, l.inp, l.weight, l.bias, N, C, OC);
+        for (size_t n = 0; n < N; n++) {
+            const double sign = n == 1 ? -1 : n == 2 ? 0 : 1, got = stored_get(b, l.out, n * OC);
+            EXPECT(sign == 0 ? got == 0 : isinf(most) ? got == sign * most : fabs(got / (sign * most) - 1) < 1e-6);
+            EXPECT(stored_get(b, l.out, n * OC + 1) == 0);
         }
         b->device_open(&FAST);
         b->params_changed();
         layer_close(b, &l);
+    }
+}
+
+// A number that is not finite makes a row of the output not finite, and no other row.
+TEST(non_finite_inputs_stay_so_in_8_bits) {
+    enum { N = 3, C = 70, OC = 20 };
+    EACH_CPU_BACKEND(b) {
+        for (int k = 0; k < 2; k++) {
+            Layer l = layer_open(b, N, C, OC);
+            stored_put(b, l.inp, C + 40, k ? NAN : INFINITY);
+            b->device_open(&(DeviceOptions){.fused = true, .flash = true, .int8 = true});
+            b->params_changed();
+            b->matmul_forward(l.out, l.inp, l.weight, l.bias, N, C, OC);
+            for (size_t i = 0; i < N * OC; i++) { EXPECT(!isfinite(stored_get(b, l.out, i)) == (i / OC == 1)); }
+            b->device_open(&FAST);
+            b->params_changed();
+            layer_close(b, &l);
+        }
     }
 }
 

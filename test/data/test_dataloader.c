@@ -50,6 +50,28 @@ static Dataset open_or_die(const char* patterns, int T) {
     return d;
 }
 
+// Writes a shard of `count` ones with a 7 at position `at`; returns true if dataset_find() finds the 7.
+static bool is_found(size_t count, size_t at) {
+    Error err;
+    char* path = format("%s/find.bin", test_folder);
+    uint16_t* tokens = (uint16_t*)alloc_or_die(count, sizeof *tokens, "tokens");
+    for (size_t i = 0; i < count; i++) { tokens[i] = i == at ? 7 : 1; }
+    put_shard(path, tokens, count);
+    Dataset d = open_or_die(path, 16);
+    bool found = false;
+    if (!dataset_find(&d, 7, &found, &err)) { fatal("%s", err.text); }
+    dataset_close(&d);
+    free(tokens);
+    free(path);
+    return found;
+}
+
+TEST(a_token_is_looked_for_in_all_of_a_single_file) {
+    EXPECT(is_found(100000, 1) && is_found(100000, 32767) && is_found(100000, 67232) && is_found(100000, 99999));
+    EXPECT(!is_found(100000, 0) && is_found(100000, 32768) && is_found(100000, 67231));
+    EXPECT(is_found(17, 16) && is_found(17, 1) && !is_found(17, 0)); // shorter than an end
+}
+
 static void expect_no_dataset(const char* patterns, int T, const char* words) {
     Error err;
     Dataset d;

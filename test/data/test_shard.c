@@ -127,7 +127,7 @@ TEST(shards_are_compared_with_their_checksums) {
     free(path);
 }
 
-// What is read back differs from what was written: another process wrote into the unfinished file.
+// Another process writes into the unfinished file, so that other bytes are read back than were written.
 TEST(a_shard_that_reads_back_otherwise_is_not_committed) {
     ShardWriter w;
     Error err;

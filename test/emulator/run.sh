@@ -1,6 +1,5 @@
 #!/bin/bash
 # The emulator's own tests: test_*.cu in the plain, the checking and the race-checking build, and the tools.
-# test_traffic has a build of its own.
 # usage: run.sh [NAME...]     test_emulator, test_ptx, ..., tools; without names, all. Exits 1 if anything failed.
 # `long=1 run.sh` makes every build of every program; otherwise each program has the builds that could find a mistake in
 # it (builds_of).
@@ -20,7 +19,7 @@ done
 # Constants need the plain build, reads and writes the checking one, reports of accesses the race-checking one.
 builds_of() {
     case $1$long in
-    test_traffic*) echo traffic ;;
+    test_traffic*) echo race ;;
     test_enums | test_fp8) echo plain ;;
     test_casts | test_cublaslt) echo check ;;
     test_nccl | test_ptx) echo check race ;;
@@ -31,7 +30,7 @@ builds_of() {
 # Makes build $2 of program $1 and runs it. Prints the output at the end, so that programs do not mix theirs.
 run_program() {
     local program=$work/$2/$1 flags=(-O0)
-    [ "$2" != traffic ] || flags=() # the widths of accesses are the compiler's: optimized, as in the trainer's build
+    [ "$1" != test_traffic ] || flags=() # the widths of accesses are those of the trainer's build: optimized
     [ "$2" = plain ] || flags+=("--$2")
     mkdir -p "$work/$2"
     flags+=(-Wall -Wextra -Werror)

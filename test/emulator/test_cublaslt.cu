@@ -110,6 +110,8 @@ struct Matmul {
     int64_t aux_ld = SAME, ld_c = SAME;
     size_t offset_a = 0, offset_aux = 0, workspace_offset = 0, short_a = 0, workspace_given = SIZE_MAX;
     uint32_t alignment_a = 256;
+    int64_t stride_d = SAME;
+    bool over_a = false; // D begins where A does
     bool no_bias = false, no_aux = false, wrong_k = false, other_problem = false, blank_algorithm = false;
 
     Matrix a, b, c, d, bias, aux, scales;
@@ -219,6 +221,10 @@ static cublasStatus_t run(Matmul* p) {
     cublasLtMatrixLayout_t b = make_layout(p->b, p->b.rows + p->wrong_k, (int64_t)p->b.ld + p->wrong_k, 0);
     cublasLtMatrixLayout_t c = make_layout(p->c, p->c.rows, p->ld_c != SAME ? p->ld_c : (int64_t)p->c.ld, 0);
     cublasLtMatrixLayout_t d = make_layout(p->d, p->d.rows, (int64_t)p->d.ld, 0);
+    if (p->stride_d != SAME) {
+        LT(cublasLtMatrixLayoutSetAttribute(d, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &p->stride_d,
+                                            sizeof p->stride_d));
+    }
     LT(cublasLtMatmulPreferenceCreate(&preference));
     LT(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &p->workspace,
                                             sizeof p->workspace));
@@ -233,9 +239,9 @@ static cublasStatus_t run(Matmul* p) {
         if (p->other_problem) { LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)CUBLASLT_EPILOGUE_GELU)); }
         if (p->blank_algorithm) { memset(&found[0], 0, sizeof found[0]); }
         const size_t given = p->workspace_given == SIZE_MAX ? p->workspace : p->workspace_given;
-        status = cublasLtMatmul(handle, desc, scalars, p->a.device, a, p->b.device, b, scalars + 1,
-                                p->in_place ? p->d.device : p->c.device, c, p->d.device, d, &found[p->algorithm].algo,
-                                workspace + p->workspace_offset, given, stream);
+        status = cublasLtMatmul(handle, desc, scalars, p->over_a ? p->d.device : p->a.device, a, p->b.device, b,
+                                scalars + 1, p->in_place ? p->d.device : p->c.device, c, p->d.device, d,
+                                &found[p->algorithm].algo, workspace + p->workspace_offset, given, stream);
         OK(cudaStreamSynchronize(stream));
         OK(cudaFree(s.device));
     }
@@ -352,6 +358,10 @@ TEST(batches) {
     Matmul p;
     p.batch = 3, p.beta = 1;
     expect_matmul(p);
+    p.in_place = false, p.alpha = 2, p.beta = -3;
+    expect_matmul(p);
+    p.ta = true, p.pad = 3;
+    expect_matmul(bf16(p));
     p.epilogue = CUBLASLT_EPILOGUE_BIAS;
     expect_matmul(bf16(p));
 }
@@ -521,6 +531,12 @@ TEST(refused_pointers_and_algorithms) {
     Matmul p;
     p.short_a = 1;
     EXPECT_DEATH(EXIT_RUNTIME, "a matrix of cublasLtMatmul", run(&p));
+}
+
+TEST(refused_outputs) {
+    EXPECT_REFUSED(INVALID_VALUE, "D: a batch of 2 matrices of 960 elements with a stride of 959",
+                   (p.batch = 2, p.stride_d = 959));
+    EXPECT_REFUSED(INVALID_VALUE, "A and D lie over each other", (p.k = 24, p.over_a = true));
 }
 
 TEST(refused_attributes) {

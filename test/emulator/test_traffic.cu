@@ -1,4 +1,4 @@
-// Tests that traffic is counted as published for access patterns whose cost is known. Needs `emucc --traffic`.
+// Tests that traffic is counted as published for access patterns whose cost is known. Needs `emucc --race`.
 //   [1] M. Harris, "An Efficient Matrix Transpose in CUDA C/C++", NVIDIA 2013: a tile of 32 x 32 floats has 32-way bank
 //       conflicts where a warp reads a column, one of 32 x 33 has none
 //   [2] M. Harris, "How to Access Global Memory Efficiently in CUDA C/C++ Kernels", NVIDIA 2013: stride and offset
@@ -7,8 +7,8 @@
 #include <cuda_runtime.h>
 #include "cases.h"
 #include <string>
-#ifndef EMU_TRAFFIC
-#error "build it with emucc --traffic"
+#ifndef EMU_RACE
+#error "build it with emucc --race"
 #endif
 
 static float* device_floats(size_t n) {
@@ -279,4 +279,7 @@ static const Case CASES[] = {
     {"report", report, nullptr, nullptr, EVERY},
 };
 
-int main(int argc, char** argv) { return run_cases(CASES, sizeof CASES / sizeof *CASES, argc, argv); }
+int main(int argc, char** argv) {
+    emu::counts_traffic = true;
+    return run_cases(CASES, sizeof CASES / sizeof *CASES, argc, argv);
+}

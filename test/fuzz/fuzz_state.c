@@ -7,6 +7,7 @@
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
 #include "llmc/files/json.h"
+#include "test/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -23,13 +24,6 @@ static const char REWIND[] =
 static const char CONFIG_TEXT[] =
     "{\"vocab_size\": 11, \"n_positions\": 6, \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_inner\": null, "
     "\"layer_norm_epsilon\": 1e-05, \"activation_function\": \"gelu_new\", \"tie_word_embeddings\": true}";
-
-static void write_file(const char* folder, const char* name, const void* data, size_t size) {
-    char* path = format("%s/%s", folder, name);
-    FILE* f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) { fatal("%s: %s", path, strerror(errno)); }
-    free(path);
-}
 
 // Frees the texts of `old` that are not defaults and not in `now` (NULL: none are). The program itself lets options
 // live to its end.
@@ -121,23 +115,20 @@ static void write_edited(const char* folder, const char* name, const char* base,
     memcpy(text, base, at);
     memcpy(text + at, data + 3, inserted);
     memcpy(text + at + inserted, base + at + removed, length - at - removed);
-    write_file(folder, name, text, length - removed + inserted);
+    write_input(folder, name, text, length - removed + inserted);
     free(text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    static char folder[] = "/tmp/gpt2c-fuzz-XXXXXX";
-    static bool made;
-    if (!made && !mkdtemp(folder)) { fatal("%s: %s", folder, strerror(errno)); }
-    made = true;
+    const char* folder = input_folder();
     if (size == 0) { return 0; }
     const uint8_t how = *data++;
     size--;
     if (how % 4 == 0) {
         const uint8_t* cut = size ? memchr(data, 0, size) : NULL;
         const size_t first = cut ? (size_t)(cut - data) : size;
-        write_file(folder, "state.json", data, first);
-        write_file(folder, "config.json", cut ? cut + 1 : data, cut ? size - first - 1 : size);
+        write_input(folder, "state.json", data, first);
+        write_input(folder, "config.json", cut ? cut + 1 : data, cut ? size - first - 1 : size);
     } else {
         write_edited(folder, "state.json", STATE, data, how % 4 == 2 ? size : 0);
         write_edited(folder, "config.json", CONFIG_TEXT, data, how % 4 == 1 ? size : 0);

@@ -1,4 +1,4 @@
-// A fuzz target's input as a file in memory, for readers that open a path.
+// A fuzz target's input as a file in memory, for readers that open a path, or as files of a folder.
 #pragma once
 #include "llmc/base.h"
 #include <sys/mman.h>
@@ -17,4 +17,21 @@ static inline const char* input_file(const uint8_t* data, size_t size) {
         fatal("%s: %s", path, strerror(errno));
     }
     return path;
+}
+
+// Returns an empty folder of this process, in memory if there is /dev/shm: writers that sync are slow on a disk.
+static inline const char* input_folder(void) {
+    static char folder[64];
+    if (!*folder) {
+        snprintf(folder, sizeof folder, "%s/fuzz_XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+        if (!mkdtemp(folder)) { fatal("%s: %s", folder, strerror(errno)); }
+    }
+    return folder;
+}
+
+static inline void write_input(const char* folder, const char* name, const void* data, size_t size) {
+    char* path = format("%s/%s", folder, name);
+    FILE* f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) { fatal("%s: %s", path, strerror(errno)); }
+    free(path);
 }

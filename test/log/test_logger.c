@@ -35,6 +35,7 @@ static StepRecord step_record(int step) {
     r.norm = 15.4f;
     r.lr = 8.4e-7f;
     r.loss_z = r.norm_z = -NAN;
+    r.embedding_lr = r.matrix_lr = r.vector_lr = r.momentum = NAN;
     r.ms = step == 1 ? 5000.0 : 262.144;
     r.mfu = 0.5612;
     return r;
@@ -353,7 +354,7 @@ TEST(resume_cuts_logs) {
     free(text);
 }
 
-// How often a text has the words.
+// Returns how often a text has the words.
 static int count_of(const char* path, const char* words) {
     Error err;
     int count = 0;

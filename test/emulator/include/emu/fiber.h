@@ -96,8 +96,7 @@ inline EMU_THREAD Fiber* cur; // null on the host
 
 // In builds that observe memory accesses (hooks.h) these count only while `quiet` is 0: in kernels, not in the emulator
 // or the host.
-#if defined(EMU_RACE) || defined(EMU_TRAFFIC)
-#define EMU_HOOKS
+#ifdef EMU_RACE
 inline EMU_THREAD int quiet = 1;
 #define EMU_QUIET(value) (emu::quiet = (value))
 #define EMU_UNSEEN __attribute__((no_sanitize_thread)) // of functions that run at each access: no hook sees their own

@@ -10,17 +10,16 @@ namespace emu {
 // them at once.
 inline void note_access([[maybe_unused]] const void* p, [[maybe_unused]] size_t n, [[maybe_unused]] bool writes,
                         [[maybe_unused]] void* pc, [[maybe_unused]] size_t widest = 16) {
-#if defined(EMU_RACE)
-    race_access(p, n, writes, pc);
-#elif defined(EMU_TRAFFIC)
-    traffic_access(p, n, writes, pc, widest);
+#ifdef EMU_RACE
+    if (counts_traffic) { traffic_access(p, n, writes, pc, widest); }
+    else { race_access(p, n, writes, pc); }
 #endif
 }
 
 // Reports that cp.async's bytes have come: a second write for the race check, no further traffic.
 inline void note_arrival([[maybe_unused]] const void* p, [[maybe_unused]] size_t n, [[maybe_unused]] void* pc) {
 #ifdef EMU_RACE
-    race_access(p, n, true, pc);
+    if (!counts_traffic) { race_access(p, n, true, pc); }
 #endif
 }
 
@@ -29,7 +28,7 @@ inline void note_arrival([[maybe_unused]] const void* p, [[maybe_unused]] size_t
 // ---------------------------------------------------------------------------------------------------------------------
 // what -fsanitize=thread calls
 
-#ifdef EMU_HOOKS
+#ifdef EMU_RACE
 #define EMU_HOOK extern "C" __attribute__((used, no_sanitize_thread)) inline
 #define EMU_UNLESS_QUIET(call)                                                       \
     if (!emu::quiet) {                                                               \
@@ -54,13 +53,12 @@ EMU_HOOKS_OF(16)
 EMU_HOOK void __tsan_read_range(void* p, size_t n) { EMU_ACCESS(p, n, false, 4) }
 EMU_HOOK void __tsan_write_range(void* p, size_t n) { EMU_ACCESS(p, n, true, 4) }
 EMU_HOOK void __tsan_init() {}
-#ifdef EMU_TRAFFIC
-EMU_HOOK void __tsan_func_entry(void* pc) { EMU_UNLESS_QUIET(emu::traffic_call(pc)) }
-EMU_HOOK void __tsan_func_exit() { EMU_UNLESS_QUIET(emu::traffic_return()) }
-#else
-EMU_HOOK void __tsan_func_entry(void*) {}
-EMU_HOOK void __tsan_func_exit() {}
-#endif
+EMU_HOOK void __tsan_func_entry(void* pc) {
+    if (emu::counts_traffic) { EMU_UNLESS_QUIET(emu::traffic_call(pc)) }
+}
+EMU_HOOK void __tsan_func_exit() {
+    if (emu::counts_traffic) { EMU_UNLESS_QUIET(emu::traffic_return()) }
+}
 EMU_HOOK void __tsan_vptr_read(void**) {}
 EMU_HOOK void __tsan_vptr_update(void**, void*) {}
 

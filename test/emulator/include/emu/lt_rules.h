@@ -117,6 +117,11 @@ inline cublasStatus_t check_shapes(const MatmulDesc& desc, const Layout& a, cons
         return complain(CUBLAS_STATUS_INVALID_VALUE, "the batch counts of A, B and D are %d, %d and %d", a.batch_count,
                         b.batch_count, d.batch_count);
     }
+    // No rule of the library, which would write one matrix over another.
+    if (d.batch_count < 1 || (d.batch_count > 1 && d.batch_stride < (int64_t)d.extent())) {
+        return complain(CUBLAS_STATUS_INVALID_VALUE, "D: a batch of %d matrices of %zu elements with a stride of %lld",
+                        d.batch_count, d.extent(), (long long)d.batch_stride);
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -218,6 +223,18 @@ inline uint16_t alignment_of(const void* p) {
     return (uint16_t)(bits & (~bits + 1));
 }
 
+// Returns the bytes from the first to the last element of a batch of matrices.
+inline size_t bytes_of(const Layout& x) {
+    return ((size_t)(x.batch_count - 1) * (size_t)x.batch_stride + x.extent()) * x.element_size();
+}
+
+// Returns true if D lies over some of A, B, or a C at another address. No rule of the library, whose blocks would read
+// what others have written.
+inline bool overlaps_output(const Matmul& x, const void* matrix, const Layout& layout) {
+    const char *begin = (const char*)matrix, *d = (const char*)x.d;
+    return begin < d + bytes_of(x.layout_d) && d < begin + bytes_of(layout);
+}
+
 inline cublasStatus_t check_pointers(const Matmul& x, const Algorithm& algorithm) {
     const void* const all[] = {x.a, x.b, x.c, x.d};
     const Layout* const layouts[] = {&x.layout_a, &x.layout_b, &x.layout_c, &x.layout_d};
@@ -239,8 +256,11 @@ inline cublasStatus_t check_pointers(const Matmul& x, const Algorithm& algorithm
             return complain(CUBLAS_STATUS_NOT_SUPPORTED, "%c at %p: fp8 wants pointers aligned to 16 bytes", "ABCD"[i],
                             all[i]);
         }
-        const size_t last = (size_t)(layouts[i]->batch_count - 1) * (size_t)layouts[i]->batch_stride;
-        check_range(all[i], (last + layouts[i]->extent()) * layouts[i]->element_size(), "a matrix of cublasLtMatmul");
+        check_range(all[i], bytes_of(*layouts[i]), "a matrix of cublasLtMatmul");
+        const bool is_in_place = i == 3 || (i == 2 && x.c == x.d);
+        if (!is_in_place && overlaps_output(x, all[i], *layouts[i])) {
+            return complain(CUBLAS_STATUS_INVALID_VALUE, "%c and D lie over each other", "ABCD"[i]);
+        }
     }
     for (const float* scale : {x.desc.scale_a, x.desc.scale_b}) {
         if (scale) { check_range(scale, sizeof *scale, "a scale of cublasLtMatmul"); }

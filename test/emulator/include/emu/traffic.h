@@ -16,7 +16,7 @@
 // Not counted: atomics, caches, local memory. The widths of accesses are those of the source; nvcc may split or merge.
 #pragma once
 #include "places.h"
-#ifndef EMU_TRAFFIC
+#ifndef EMU_RACE
 
 namespace emu {
 inline void traffic_pass_end() {}
@@ -34,6 +34,8 @@ inline void traffic_launch_end() {}
 #include <unordered_map>
 
 namespace emu {
+
+inline bool counts_traffic = getenv("EMU_TRAFFIC") != nullptr; // in place of looking for races
 
 // ---------------------------------------------------------------------------------------------------------------------
 // one request
@@ -251,7 +253,9 @@ inline void traffic_pass_end() {
     open_sites.clear();
 }
 
-inline void traffic_launch_end() { traffic_of_launch().launches++; }
+inline void traffic_launch_end() {
+    if (counts_traffic) { traffic_of_launch().launches++; }
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the report

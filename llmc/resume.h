@@ -1,0 +1,28 @@
+// Continues a run: finds the checkpoint of --resume, takes its options, weights, moments and state, and refuses what
+// cannot be continued.
+#pragma once
+#include "setup.h"
+
+// Returns rank 0's checkpoint, which the caller frees, and its state, which the caller releases with json_decref(), and
+// takes its options; NULL for a fresh run. Collective.
+char* resume_open(TrainRun* run, json_t** state);
+
+// Ends the program unless the data is what the run in `checkpoint` (NULL: a fresh run) was trained on.
+void resume_check_data(const TrainRun* run, const char* checkpoint, json_t* state);
+
+// Sets the loss scale to its start or, if it is dynamic, to the checkpoint's, unless this start gives another option.
+// state NULL: to its start.
+void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state);
+
+// Takes weights, moments and state from a checkpoint. Ends the program if they cannot be read. Collective.
+void resume_load(TrainRun* run, const char* checkpoint, json_t* state);
+
+// Loads the checkpoint at `path`, which rank 0 has verified, in place of the run's weights, moments and state. Ends the
+// program if a rank cannot. Collective.
+void resume_again(TrainRun* run, const char* path);
+
+// Warns if the learning rate jumps by more than 2% (chosen) at a resumption because options of the schedule changed.
+void resume_warn_of_lr_jump(const TrainRun* run, json_t* state);
+
+// Records the options of a fresh run, so that it can be resumed before its first checkpoint.
+void resume_record_options(const TrainRun* run);
