@@ -1,19 +1,27 @@
 // Counts the collective operations of an MPI program, by MPI's own profiling interface: loaded before it (LD_PRELOAD),
 // it prints them on rank 0 when the program leaves MPI. With SPOIL_SUMS, rank 1 adds 1 to its part of all-reduces. With
-// FLIP_BIT=N, a bit of what rank 1 has received flips, in the first element of all-reduce or all-gather number N.
+// FLIP_BIT=N, a bit of what rank 1 has received flips, in the first element of all-reduce or all-gather number N. With
+// KILL_AT=N, the last rank is killed as it begins that one.
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static long sums, scatters, gathers, numbers, reduces, broadcasts;
 static int* to_flip; // what rank 1 receives next, or NULL
 
+// Returns true if a variable of the environment is the number of the all-reduce or all-gather that begins.
+static int is_number_of(const char* variable) {
+    const char* number = getenv(variable);
+    return number && sums + gathers == atol(number);
+}
 // Notes where the collective that begins puts its result, if a bit of it is to flip.
 static void begin(void* out) {
-    int rank;
-    const char* number = getenv("FLIP_BIT");
+    int rank, ranks;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (number && rank == 1 && sums + gathers == atol(number)) { to_flip = out; }
+    PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (rank == 1 && is_number_of("FLIP_BIT")) { to_flip = out; }
+    if (rank == ranks - 1 && is_number_of("KILL_AT")) { raise(SIGKILL); }
 }
 int MPI_Waitall(int n, MPI_Request* requests, MPI_Status* statuses) {
     const int result = PMPI_Waitall(n, requests, statuses);
