@@ -194,7 +194,8 @@ CUDA_LIB64 := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64
 CUDA_LIBS  := $(CUDA_LIB64) $(if $(CUDNN_OBJECT),-lcudnn) $(if $(NCCL_FLAGS),-lnccl) \
     -lcublasLt -lcudart_static -ldl -lrt
 
-$(BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(FP32_OBJECTS) $(LIBRARY)
+CUDA_LINKED := $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(FP32_OBJECTS) $(LIBRARY)
+$(BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(CUDA_LINKED)
 	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $(filter %.o %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
 # -O1 is enough for a file that only calls cuDNN, and takes less of the long time that its headers need to compile
 CUDNN_FLAGS := -std=c++17 -O1 -D_GNU_SOURCE -Wall -Wextra -DCUDNN_FRONTEND_SKIP_JSON_LIB \
@@ -266,7 +267,7 @@ EMU_OBJECTS := $(EMU_TYPES:%=$(EMU_BUILD)/cuda_%.o)
 EMU_CUDNN   := $(EMU_BUILD)/attention_cudnn.o
 EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h \
     test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
-EMU_TESTS   := $(addprefix $(EMU_BUILD)/test_attention_,$(EMU_TYPES))
+EMU_TESTS   := $(EMU_BUILD)/test_attention_forms
 
 emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS) $(if $(filter race,$(EMU)),$(EMU_BUILD)/test_full_size)
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
@@ -277,13 +278,19 @@ $(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
 	@rm -f $(@:.o=.gcda)
 	$(EMUCC) -c $< -o $@
-$(EMU_BUILD)/test_attention_%: test/test_attention.cu $(EMU_CUDNN) $(LIBRARY) $(EMU_SOURCES)
-	$(EMUCC) -DFLOATX=$* $< $(EMU_CUDNN) $(LIBRARY) -o $@ -ljansson
-$(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
+EMU_LINKED   := $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
+$(BUILD)/test_attention_forms.o: test/check/test_attention_forms.c $(BUILD)/settings | check-packages
+	$(CC) $(CFLAGS) -I. -c $< -o $@
+$(EMU_BUILD)/test_attention_forms: $(BUILD)/test_attention_forms.o $(EMU_LINKED)
+	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
+# the same on a GPU
+$(BUILD)/cuda_test_attention_forms: $(BUILD)/test_attention_forms.o $(CUDA_LINKED)
+	$(CXX) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+$(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_LINKED)
 	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS) -ldl
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
-$(EMU_BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
+$(EMU_BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(EMU_LINKED)
 	$(call WITH_MPI,$(CXX)) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -308,7 +315,7 @@ vpath test_%.c $(sort $(dir $(TEST_SOURCES)))
 $(TESTS): $(BUILD)/test_%: test_%.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(filter %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
 BACKEND_TESTS := $(addprefix $(BUILD)/,\
-    test_backends test_operations test_cpu test_matmul test_attention test_gpt2 test_generate \
+    test_backends test_operations test_cpu test_matmul test_attention test_attention_forms test_gpt2 test_generate \
     test_score)
 $(BACKEND_TESTS): $(TEST_BACKENDS)
 $(filter-out $(BACKEND_TESTS),$(TESTS)): $(CPU_OBJECTS)

@@ -74,7 +74,7 @@ best_level() { # of this processor
 sanitize() {
     flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="generic $(best_level)" tests || return 1
     set -- all
-    [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits,-every_form \
+    [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits \
         test_gpt2=-by_heart,-adamw,-initial test_matmul=-sums_of_small test_cpu=-speeds,-available \
         test_prepare=-killed,-repeated,-are_shuffled test_mix=-killed test_score=-scores_are_those \
         test_tokenizer=-linear all

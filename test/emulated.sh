@@ -77,22 +77,18 @@ fp16_agrees() {
 # Lengths that end before, at and after the end of a tile, for every head size, against double precision.
 attention_agrees_at_every_length() {
     lengths=
-    case $emu in *-check | *-race) lengths="1 31 127" ;; esac
+    case $emu in *-check | *-race) lengths="of_1_token of_31 of_127 several_sequences" ;; esac
     [ -z "$long" ] || lengths=
-    for type in fp32 bf16 fp16; do
-        [ $type != fp16 ] || has_fp16 || continue
-        must env EMU_CUDNN=1 "$emu/test_attention_$type" $lengths
-        [ "$(grep -c 'do not fit attention in tiles' "$dir/err")" = 1 ] ||
-            note "$type: not one warning about slow kernels"
-    done
+    must env EMU_CUDNN=1 "$emu/test_attention_forms" -cpus $lengths
+    types=3
+    has_fp16 || types=2
+    [ "$(grep -c 'do not fit attention in tiles' "$dir/err")" = $types ] || note "not one warning for each type"
 }
 # Without asynchronous copies, own rows and streamed tiles share memory.
 attention_on_turing_agrees_at_every_length() {
-    [ -x "$emu/test_attention_fp16" ] || { skip="no $emu/test_attention_fp16"; return; }
-    lengths=
-    case $emu in *-check | *-race) lengths="31 127" ;; esac
-    [ -z "$long" ] || lengths=
-    must env EMU_CC=75 "$emu/test_attention_fp16" $lengths
+    has_fp16 || { skip="no fp16 here"; return; }
+    must env EMU_CC=75 "$emu/test_attention_forms" -cpus
+    [ "$(grep -c 'do not fit attention in tiles' "$dir/err")" = 2 ] || note "fp32 and fp16 did not run"
 }
 cudnns_attention_agrees() {
     must env EMU_CUDNN=1 "$cuda" check $even $once --attention cudnn

@@ -84,6 +84,7 @@ killed_ranks_go_on_to_the_same_end() {
     rm -rf "$dir/try"
     mkdir "$dir/try"
     for i in $(seq $most); do
+        rm -f "$dir/err"
         (cd "$dir/try" && exec $again) >/dev/null 2>"$dir/err" &
         pid=$!
         await 'saved step' "$dir/err" $pid || { problem=; break; } # it has come to its end

@@ -91,6 +91,17 @@ rank_pid() { # FOLDER RANK
     done
 }
 
+# signal_rank SIGNAL FOLDER RANK: sends a signal to a rank of the run of this folder. If there is none, the test fails,
+# and the run ends, for which the test is going to wait.
+signal_rank() {
+    rank=$(rank_pid "$2" "$3")
+    if [ -n "$rank" ]; then kill -s "$1" "$rank"
+    else
+        note "no rank $3 of $2 among $(processes_of "$2")"
+        kill -KILL $(processes_of "$2")
+    fi
+}
+
 # options of a small model on bytes; later options override them. To tune takes longer than a short run.
 small="--model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --batch_size 4 --seq_len 32 --lr 3e-3 --sample_every 0 \
     --threads 2 --tune 0"

@@ -225,7 +225,8 @@ stopping_one_rank_saves_and_stops_all() {
         >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'step .*/' "$dir/out" $pid
-    ends_well TERM "$(rank_pid "$dir/run" 1)" $pid
+    signal_rank TERM "$dir/run" 1
+    ends_well $pid
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
 }
 
@@ -343,7 +344,8 @@ interrupting_all_gpus_saves() {
         >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'step .*/' "$dir/out" $pid
-    ends_well INT $pid $pid
+    kill -INT $pid
+    ends_well $pid
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
 }
 
@@ -438,10 +440,9 @@ many_gpus_are_predicted() {
 # ----------------------------------------------------------------------------------------------------------------------
 # stopped, killed and differing ranks, wrong options
 
-# Sends a signal to a process of a run, our child RUN, which must then exit with 0.
-ends_well() { # SIGNAL PROCESS RUN
-    kill -"$1" "$2"
-    wait "$3"
+# Waits for a run, our child, which must end with 0.
+ends_well() { # RUN
+    wait "$1"
     code=$?
     [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
 }
@@ -458,11 +459,12 @@ none_left() { # FOLDER: all its processes end within a minute; those that do not
 a_stopped_or_killed_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
+        rm -f "$dir/err"
         ranks 4 "$train" $run $data $forever --batch_size 1 --comm_timeout 5 \
             --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
         pid=$!
         await 'saved step' "$dir/err" $pid
-        kill -$signal "$(rank_pid "$dir/$signal" 2)"
+        signal_rank $signal "$dir/$signal" 2
         wait $pid
         code=$?
         [ $code != 0 ] || note "$signal: exit code 0"
@@ -492,11 +494,12 @@ a_run_whose_rank_was_killed_goes_on_with_two() {
 a_killed_gpu_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
+        rm -f "$dir/err"
         "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 --comm_timeout 5 \
             --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
         pid=$!
         await 'saved step' "$dir/err" $pid
-        kill -$signal "$(rank_pid "$dir/$signal" 2)"
+        signal_rank $signal "$dir/$signal" 2
         wait $pid
         code=$?
         [ $code != 0 ] || note "$signal: exit code 0"
@@ -736,7 +739,8 @@ a_slurm_job_saves_at_its_end_and_goes_on() {
     $slurm --max_steps 100000 >"$dir/out" 2>"$dir/err" &
     pid=$!
     await 'step .*5/' "$dir/out" $pid
-    ends_well USR1 $pid $pid
+    kill -USR1 $pid
+    ends_well $pid
     [ "$(cat "$dir/requeue" 2>&1)" = "requeue 77" ] || note "not back into the queue"
     rm -f "$dir/requeue"
     last=$(ls "$dir/run" | sed -n 's/step_0*//p' | tail -n 1)

@@ -66,6 +66,7 @@ a_save_that_fails_is_tried_again() {
         mount -t tmpfs -o size=3000k none "$dir/disk" 2>/dev/null ||
             { skip='cannot mount a small file system here'; return; }
         head -c 1400000 /dev/zero >"$dir/disk/file"
+        rm -f "$dir/err"
         "$train" $small $data $quiet --max_steps 100000000 --save_every 5 --save_async $async \
             --save_retries 1000000000 --out "$dir/disk/run" >"$dir/out" 2>"$dir/err" &
         pid=$!

@@ -79,19 +79,19 @@ part_build() {
 
 # Tests attention at every length around a tile's, which check does not, and FP8's numbers against NVIDIA's header.
 part_kernels() {
-    nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") cudnn=
+    nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+    attention=build/release/cuda_test_attention_forms
     [ -x "$nvcc" ] || { echo "no nvcc (CUDA_HOME=... says where it is): not built"; return; }
-    ! with_cudnn || cudnn="build/release/attention_cudnn.o -lcudnn"
-    for test in test_attention:fp32 test_attention:$half emulator/test_fp8:bf16 emulator/test_casts:bf16; do
-        name=${test%:*} type=${test#*:}
-        program=build/release/cuda_$(basename "$name")_$type define=
+    note 60 build_test_attention_forms.txt make "$attention"
+    [ ! -x "$attention" ] || note 20 cuda_test_attention_forms.txt "$attention" -cpus
+    for name in test_fp8 test_casts; do
+        program=build/release/cuda_$name
         rm -f "$program"
-        [ "$name" != test_attention ] || define="-DFLOATX=$type $cudnn" # the others define it
-        [ "$name" != emulator/test_casts ] || [ -n "$fp8" ] || continue
-        note 60 "build_$(basename "$program").txt" "$nvcc" -std=c++20 -O2 -arch="sm_$(echo "$capability" | tr -d .)" \
-            -D_GNU_SOURCE -Xcompiler -fopenmp "test/$name.cu" $define build/release/libllmc.a -o "$program" \
+        [ $name != test_casts ] || [ -n "$fp8" ] || continue
+        note 60 "build_$name.txt" "$nvcc" -std=c++20 -O2 -arch="sm_$(echo "$capability" | tr -d .)" \
+            -D_GNU_SOURCE -Xcompiler -fopenmp "test/emulator/$name.cu" build/release/libllmc.a -o "$program" \
             -L"$(dirname "$nvcc")/../lib64" -lcublasLt -ljansson -ldl -lpthread -lm
-        [ ! -x "$program" ] || note 10 "$(basename "$program").txt" "$program"
+        [ ! -x "$program" ] || note 10 "cuda_$name.txt" "$program"
     done
 }
 

@@ -1,8 +1,6 @@
-// The CPU's attention at the edges of its blocks: sequences that end before, at and behind a block of queries or keys,
-// heads that fill tiles only in part, more threads than heads; documents that end there. Other sizes are in
-// test_backends.c.
+// The bits of the CPU's attention: they depend neither on threads nor on what a query does not see. That its numbers are
+// right is tested by check/test_attention_forms.c.
 #include "test/cpu/stored.h"
-#include "llmc/check/compare.h"
 #include "llmc/rng.h"
 
 typedef struct {
@@ -17,25 +15,21 @@ static size_t result_size(const Shape* s, Result r) {
     return r == LSE ? heads : heads * s->HS * (r == DQKV ? 3 : 1);
 }
 
-// Places of documents behind the first position of a sequence. NO_MASK: attention is not given any.
-typedef enum { NO_MASK, ONE_DOCUMENT, SINGLE_TOKENS, AT_BORDERS, ANYWHERE, NUM_LAYOUTS } Layout;
+// The documents that attention is given, if any.
+typedef enum { NO_MASK, ONE_DOCUMENT, MANY_DOCUMENTS } Documents;
 
-static bool begins_document(Layout layout, int n) {
-    switch (layout) {
-    case SINGLE_TOKENS: return true;
-    case AT_BORDERS: return n % 96 == 0; // of tiles, and every other one of a block
-    case ANYWHERE: return n % 41 == 7 || n % 67 < 3 || rng_u64(7, RNG_TEST, (uint64_t)n) % 97 == 0;
-    default: return false;
-    }
+static bool begins_document(Documents documents, int n) {
+    return documents == MANY_DOCUMENTS &&
+           (n % 41 == 7 || n % 67 < 3 || rng_u64(7, RNG_TEST, (uint64_t)n) % 97 == 0);
 }
 
 // Runs forward and backward on the same random numbers each time. Sets `result` to doubles, which the caller frees.
-static void run_documents(const Backend* b, const Shape* s, Layout layout, const DeviceOptions* options,
-                          double* result[NUM_RESULTS]) {
+static void run(const Backend* b, const Shape* s, Documents documents, const DeviceOptions* options,
+                double* result[NUM_RESULTS]) {
     enum { EOT = 1 };
     const int N = s->B * s->T;
     int *tokens = alloc_or_die(3 * (size_t)N, sizeof *tokens, "documents"), *starts = tokens + N, *ends = starts + N;
-    for (int n = 0; n < N; n++) { tokens[n] = begins_document(layout, n) ? EOT : 0; }
+    for (int n = 0; n < N; n++) { tokens[n] = begins_document(documents, n) ? EOT : 0; }
     const int C = s->NH * s->HS;
     const size_t n = result_size(s, OUT), heads = result_size(s, LSE);
     Stored *qkv = stored_alloc(b, 3 * n), *dqkv = stored_alloc(b, 3 * n);
@@ -52,7 +46,7 @@ static void run_documents(const Backend* b, const Shape* s, Layout layout, const
     for (size_t i = 0; i < 2 * heads; i++) { lse[i] = NAN; }
     b->device_open(options);
     b->document_bounds(starts, ends, tokens, EOT, s->B, s->T);
-    const bool masks = layout != NO_MASK;
+    const bool masks = documents != NO_MASK;
     b->attention_forward(out, lse, qkv, masks ? starts : NULL, s->B, s->T, C, s->NH);
     b->attention_backward(dqkv, lse + heads, dout, out, lse, qkv, masks ? starts : NULL, masks ? ends : NULL, s->B,
                           s->T, C, s->NH);
@@ -66,17 +60,11 @@ static void run_documents(const Backend* b, const Shape* s, Layout layout, const
     free(qkv), free(dqkv), free(out), free(dout), free(lse), free(tokens);
 }
 
-static void run(const Backend* b, const Shape* s, const DeviceOptions* options, double* result[NUM_RESULTS]) {
-    run_documents(b, s, NO_MASK, options, result);
-}
-
-// Fails if a result of two runs differs by more than `error`, or one of its elements by more than `worst`.
-static void compare_runs(const Shape* s, double* const* got, double* const* want, double error, double worst) {
+// Fails unless two runs have the same bits.
+static void expect_same(const Shape* s, double* const* got, double* const* want) {
     for (int r = OUT; r < NUM_RESULTS; r++) {
-        const Difference d = compare(got[r], want[r], result_size(s, (Result)r));
-        if (!(d.error <= error && d.worst <= worst)) {
-            TEST_FAIL("B=%d T=%d NH=%d HS=%d: %s is off by %.2g, an element by %.2g", s->B, s->T, s->NH, s->HS,
-                      RESULT_NAMES[r], d.error, d.worst);
+        if (memcmp(got[r], want[r], result_size(s, (Result)r) * sizeof **got) != 0) {
+            TEST_FAIL("B=%d T=%d NH=%d HS=%d: another %s", s->B, s->T, s->NH, s->HS, RESULT_NAMES[r]);
         }
     }
 }
@@ -93,34 +81,18 @@ static const Shape SHAPES[] = {
 };
 enum { NUM_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 
-// 16 bits: the plain loops keep scores and probabilities in float, flash rounds probabilities and their gradients. An
-// element has a wider bound: at early positions few roundings can cancel.
-TEST(every_form_equals_the_plain_loops) {
-    EACH_CPU_BACKEND(b) {
-        const double u = unit_roundoff(b), error = stores_16_bits(b) ? 1.5 * u : 2e-6;
-        const double worst = stores_16_bits(b) ? 13 * u : 3e-5;
-        for (int i = 0; i < NUM_SHAPES; i++) {
-            double *plain[NUM_RESULTS], *unfused[NUM_RESULTS], *flash[NUM_RESULTS];
-            run(b, &SHAPES[i], &PLAIN, plain);
-            run(b, &SHAPES[i], &UNFUSED, unfused);
-            run(b, &SHAPES[i], &FAST, flash);
-            compare_runs(&SHAPES[i], unfused, plain, error, worst);
-            compare_runs(&SHAPES[i], flash, plain, error, worst);
-            free_results(plain), free_results(unfused), free_results(flash);
-        }
-    }
-}
-
 // With one thread a head is one task; with more, heads are cut.
 TEST(bits_do_not_depend_on_the_number_of_threads) {
     const int threads[] = {1, 2, 5, 7, 16};
     EACH_CPU_BACKEND(b) {
-        for (int i = 0; i < NUM_SHAPES; i++) {
+        for (int i = 0; i < 2 * NUM_SHAPES; i++) {
+            const Shape* s = &SHAPES[i / 2];
+            const Documents documents = i % 2 ? MANY_DOCUMENTS : NO_MASK;
             double *want[NUM_RESULTS], *got[NUM_RESULTS];
             for (int k = 0; k < 5; k++) {
                 const DeviceOptions options = with_threads(FAST, threads[k]);
-                run(b, &SHAPES[i], &options, k ? got : want);
-                if (k) { compare_runs(&SHAPES[i], got, want, 0, 0); }
+                run(b, s, documents, &options, k ? got : want);
+                if (k) { expect_same(s, got, want); }
                 if (k) { free_results(got); }
             }
             free_results(want);
@@ -131,20 +103,16 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
 // ---------------------------------------------------------------------------------------------------------------------
 // documents
 
-static const Shape PACKED[] = {{2, 31, 2, 7}, {2, 193, 1, 12}, {1, 389, 1, 80}};
-enum { NUM_PACKED = sizeof PACKED / sizeof *PACKED };
-
 TEST(one_document_has_the_bits_of_attention_without_documents) {
+    const Shape shapes[] = {{2, 31, 2, 7}, {2, 193, 1, 12}, {1, 389, 1, 80}};
     EACH_CPU_BACKEND(b) {
-        for (int i = 0; i < NUM_PACKED; i++) {
+        for (int i = 0; i < 3; i++) {
             const DeviceOptions* forms[] = {&PLAIN, &UNFUSED, &FAST};
-            for (int k = i == NUM_PACKED - 1 ? 2 : 0; k < 3; k++) { // the longest, of many blocks: flash alone
+            for (int k = i == 2 ? 2 : 0; k < 3; k++) { // the longest, of many blocks: flash alone
                 double *want[NUM_RESULTS], *got[NUM_RESULTS];
-                run(b, &PACKED[i], forms[k], want);
-                run_documents(b, &PACKED[i], ONE_DOCUMENT, forms[k], got);
-                for (int r = OUT; r < NUM_RESULTS; r++) {
-                    EXPECT(!memcmp(got[r], want[r], result_size(&PACKED[i], (Result)r) * sizeof **got));
-                }
+                run(b, &shapes[i], NO_MASK, forms[k], want);
+                run(b, &shapes[i], ONE_DOCUMENT, forms[k], got);
+                expect_same(&shapes[i], got, want);
                 free_results(want), free_results(got);
             }
         }
@@ -168,13 +136,13 @@ TEST(a_document_among_others_has_the_bits_of_the_document_alone) {
         Stored *out = stored_alloc(b, T * C), *dout = stored_alloc(b, T * C);
         for (size_t i = 0; i < T * 3 * C; i++) { stored_put(b, qkv, i, rng_normal(5, RNG_TEST, i)); }
         for (size_t i = 0; i < T * C; i++) { stored_put(b, dout, i, rng_normal(6, RNG_TEST, i)); }
-        for (int t = 0; t < T; t++) { tokens[t] = begins_document(ANYWHERE, t) ? EOT : 2; }
+        for (int t = 0; t < T; t++) { tokens[t] = begins_document(MANY_DOCUMENTS, t) ? EOT : 2; }
         b->device_open(&PLAIN);
         b->document_bounds(starts, ends, tokens, EOT, 1, T);
         b->attention_forward(out, lse, qkv, starts, 1, T, C, NH);
         b->attention_backward(dqkv, delta, dout, out, lse, qkv, starts, ends, 1, T, C, NH);
         for (int first = 0, end; first < T; first = end, documents++) {
-            for (end = first + 1; end < T && !begins_document(ANYWHERE, end); end++) {}
+            for (end = first + 1; end < T && !begins_document(MANY_DOCUMENTS, end); end++) {}
             const int n = end - first;
             EXPECT(starts[first] == first && starts[end - 1] == first && ends[first] == end && ends[end - 1] == end);
             Stored *own_qkv = rows_of(b, qkv, first, n, 3 * C), *own_dout = rows_of(b, dout, first, n, C);
@@ -189,27 +157,6 @@ TEST(a_document_among_others_has_the_bits_of_the_document_alone) {
         }
         EXPECT(documents > 5);
         free(qkv), free(dqkv), free(out), free(dout);
-    }
-}
-
-TEST(every_form_stops_at_documents_as_the_plain_loops_do) {
-    const DeviceOptions threads = with_threads(FAST, 5);
-    EACH_CPU_BACKEND(b) {
-        const double u = unit_roundoff(b), error = stores_16_bits(b) ? 1.5 * u : 2e-6;
-        const double worst = stores_16_bits(b) ? 13 * u : 3e-5;
-        for (int i = 0; i < NUM_PACKED; i++) {
-            for (int layout = SINGLE_TOKENS; layout < NUM_LAYOUTS; layout++) {
-                double *plain[NUM_RESULTS], *unfused[NUM_RESULTS], *flash[NUM_RESULTS], *cut[NUM_RESULTS];
-                run_documents(b, &PACKED[i], (Layout)layout, &PLAIN, plain);
-                run_documents(b, &PACKED[i], (Layout)layout, &UNFUSED, unfused);
-                run_documents(b, &PACKED[i], (Layout)layout, &FAST, flash);
-                run_documents(b, &PACKED[i], (Layout)layout, &threads, cut);
-                compare_runs(&PACKED[i], unfused, plain, error, worst);
-                compare_runs(&PACKED[i], flash, plain, error, worst);
-                compare_runs(&PACKED[i], cut, flash, 0, 0);
-                free_results(plain), free_results(unfused), free_results(flash), free_results(cut);
-            }
-        }
     }
 }
 

@@ -1,0 +1,387 @@
+// Attention of every backend, in each of its forms and tilings, at lengths around those of its blocks, with and without
+// documents, against the formulas in double precision. Finite differences confirm these. Forward by one form is also
+// followed by backward of another. Linked with the CPU's backends and, emulated or on a GPU, with those of CUDA.
+#include "llmc/check/compare.h"
+#include "llmc/rng.h"
+#include "test/check/backends.h"
+
+typedef struct {
+    int B, T, NH, HS;
+} Shape;
+
+// Places of documents behind the first position of a sequence. NO_MASK: attention is not given any.
+typedef enum { NO_MASK, ONE_DOCUMENT, SINGLE_TOKENS, AT_BORDERS, ANYWHERE, NUM_LAYOUTS } Layout;
+static const char* const LAYOUT_NAMES[NUM_LAYOUTS] = {"no documents", "one document", "single tokens",
+                                                      "documents of whole tiles", "documents"};
+enum { EOT = 3 }; // a document begins at each such token
+
+static bool begins_document(Layout layout, int n) {
+    switch (layout) {
+    case SINGLE_TOKENS: return true;
+    case AT_BORDERS: return n % 32 == 0;
+    case ANYWHERE: return n % 31 == 15 || n % 67 < 3;
+    default: return false;
+    }
+}
+
+// A problem and its solution in double precision. starts and ends: Backend.document_bounds; whole sequences with
+// NO_MASK.
+typedef struct {
+    Shape s;
+    Layout layout;
+    int rows, C; // B*T and NH*HS
+    size_t n, heads; // elements of out, and of lse
+    double *qkv, *dout, *out, *lse, *dqkv;
+    int *tokens, *starts, *ends;
+} Problem;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// in double precision
+
+// Where a row's head lies: its query, key and value in qkv, its part of out, its element of lse.
+typedef struct {
+    size_t q, k, v, out, lse;
+} HeadAt;
+
+static HeadAt head_at(const Problem* p, int row, int h) {
+    const size_t C = (size_t)p->C, q = (size_t)row * 3 * C + (size_t)h * (size_t)p->s.HS;
+    const int b = row / p->s.T, t = row % p->s.T;
+    return (HeadAt){q, q + C, q + 2 * C, (size_t)row * C + (size_t)h * (size_t)p->s.HS,
+                    ((size_t)b * (size_t)p->s.NH + (size_t)h) * (size_t)p->s.T + (size_t)t};
+}
+
+static double dot_product(const double* a, const double* b, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) { sum += a[i] * b[i]; }
+    return sum;
+}
+
+static void add_scaled(double* sum, double factor, const double* x, int n) {
+    for (int i = 0; i < n; i++) { sum[i] += factor * x[i]; }
+}
+
+// Sets out and lse.
+static void solve_forward(Problem* p) {
+    const int HS = p->s.HS, T = p->s.T;
+    const double scale = 1 / sqrt(HS);
+    double* score = alloc_or_die((size_t)T, sizeof *score, "scores");
+    memset(p->out, 0, p->n * sizeof *p->out);
+    for (int row = 0; row < p->rows; row++) {
+        const int sequence = row - row % T, first = sequence + p->starts[row];
+        for (int h = 0; h < p->s.NH; h++) {
+            const HeadAt at = head_at(p, row, h);
+            double max = -INFINITY, sum = 0;
+            for (int r = first; r <= row; r++) {
+                score[r - sequence] = scale * dot_product(p->qkv + at.q, p->qkv + head_at(p, r, h).k, (size_t)HS);
+                max = fmax(max, score[r - sequence]);
+            }
+            for (int r = first; r <= row; r++) { sum += exp(score[r - sequence] - max); }
+            p->lse[at.lse] = max + log(sum);
+            for (int r = first; r <= row; r++) {
+                const double weight = exp(score[r - sequence] - p->lse[at.lse]);
+                add_scaled(p->out + at.out, weight, p->qkv + head_at(p, r, h).v, HS);
+            }
+        }
+    }
+    free(score);
+}
+
+// Sets dqkv, the gradient of sum(dout * out). out and lse must be set.
+static void solve_backward(Problem* p) {
+    const int HS = p->s.HS;
+    const double scale = 1 / sqrt(HS);
+    memset(p->dqkv, 0, 3 * p->n * sizeof *p->dqkv);
+    for (int row = 0; row < p->rows; row++) {
+        for (int h = 0; h < p->s.NH; h++) {
+            const HeadAt at = head_at(p, row, h);
+            const double *q = p->qkv + at.q, *dout = p->dout + at.out;
+            const double delta = dot_product(dout, p->out + at.out, (size_t)HS);
+            for (int r = row - row % p->s.T + p->starts[row]; r <= row; r++) {
+                const HeadAt key = head_at(p, r, h);
+                const double* k = p->qkv + key.k;
+                const double prob = exp(scale * dot_product(q, k, (size_t)HS) - p->lse[at.lse]);
+                const double dprob = dot_product(dout, p->qkv + key.v, (size_t)HS);
+                const double ds = scale * prob * (dprob - delta);
+                add_scaled(p->dqkv + at.q, ds, k, HS);
+                add_scaled(p->dqkv + key.k, ds, q, HS);
+                add_scaled(p->dqkv + key.v, prob, dout, HS);
+            }
+        }
+    }
+}
+
+// Compares a few elements of dqkv with finite differences of sum(dout * out).
+static void expect_finite_differences(Problem* p) {
+    const double step = 1e-4;
+    for (uint64_t k = 0; k < 6; k++) {
+        const size_t i = rng_u64(5, RNG_TEST, k) % (3 * p->n);
+        const double value = p->qkv[i];
+        double sum[2];
+        for (int side = 0; side < 2; side++) {
+            p->qkv[i] = value + (side ? -step : step);
+            solve_forward(p);
+            sum[side] = dot_product(p->dout, p->out, p->n);
+        }
+        p->qkv[i] = value;
+        EXPECT_NEAR(p->dqkv[i], (sum[0] - sum[1]) / (2 * step), 1e-6);
+    }
+    solve_forward(p);
+}
+
+// Sets the numbers of a problem, normally distributed and rounded to the type of a backend, and solves it.
+static void solve(Problem* p, const Backend* b) {
+    for (size_t i = 0; i < 3 * p->n; i++) { p->qkv[i] = as_stored(b, rng_normal(1, RNG_TEST, i)); }
+    for (size_t i = 0; i < p->n; i++) { p->dout[i] = as_stored(b, rng_normal(2, RNG_TEST, i)); }
+    solve_forward(p);
+    solve_backward(p);
+    if (p->s.T <= 64) { expect_finite_differences(p); }
+}
+
+static Problem problem_open(const Shape* s, Layout layout) {
+    Problem p = {.s = *s, .layout = layout, .rows = s->B * s->T, .C = s->NH * s->HS};
+    p.n = (size_t)p.rows * (size_t)p.C;
+    p.heads = (size_t)p.rows * (size_t)s->NH;
+    p.qkv = alloc_or_die(8 * p.n + p.heads, sizeof *p.qkv, "a problem");
+    p.dqkv = p.qkv + 3 * p.n;
+    p.dout = p.dqkv + 3 * p.n;
+    p.out = p.dout + p.n;
+    p.lse = p.out + p.n;
+    p.tokens = alloc_or_die(3 * (size_t)p.rows, sizeof *p.tokens, "documents");
+    p.starts = p.tokens + p.rows;
+    p.ends = p.starts + p.rows;
+    for (int i = 0, start = 0; i < p.rows; i++) {
+        const int t = i % s->T;
+        p.tokens[i] = begins_document(layout, i) ? EOT : EOT - 1;
+        if (t == 0 || p.tokens[i] == EOT) { start = t; }
+        p.starts[i] = start;
+    }
+    for (int i = p.rows - 1, end = 0; i >= 0; i--) {
+        if ((i + 1) % s->T == 0) { end = s->T; }
+        p.ends[i] = end;
+        if (p.tokens[i] == EOT) { end = i % s->T; }
+    }
+    return p;
+}
+
+static void problem_close(Problem* p) {
+    free(p->qkv);
+    free(p->tokens);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// on a device
+
+static void* to_device(const Backend* b, const void* host, size_t bytes) {
+    void* device = b->device_alloc(bytes, "a test's tensor");
+    b->device_copy_in(device, host, bytes);
+    return device;
+}
+
+// Copies numbers to the device; NULL: NaN, which shows elements that are not written.
+static Stored* stored_to_device(const Backend* b, const double* values, size_t n) {
+    void* host = alloc_or_die(n, b->element_bytes, "values");
+    for (size_t i = 0; i < n; i++) { stored_put(b, host, i, values ? (float)values[i] : NAN); }
+    Stored* device = to_device(b, host, n * b->element_bytes);
+    free(host);
+    return device;
+}
+
+// The device's copy of a problem.
+typedef struct {
+    Stored *qkv, *dqkv, *dout, *out;
+    float *lse, *delta;
+    int *starts, *ends;
+} DeviceTensors;
+
+static DeviceTensors device_tensors(const Backend* b, const Problem* p) {
+    const size_t statistics = 2 * p->heads * sizeof(float), bounds = 2 * (size_t)p->rows * sizeof(int);
+    float* nans = alloc_or_die(2 * p->heads, sizeof *nans, "statistics");
+    for (size_t i = 0; i < 2 * p->heads; i++) { nans[i] = NAN; }
+    DeviceTensors t = {stored_to_device(b, p->qkv, 3 * p->n), stored_to_device(b, NULL, 3 * p->n),
+                       stored_to_device(b, p->dout, p->n), stored_to_device(b, NULL, p->n),
+                       to_device(b, nans, statistics), NULL, to_device(b, p->starts, bounds), NULL};
+    t.delta = t.lse + p->heads;
+    t.ends = t.starts + p->rows;
+    free(nans);
+    return t;
+}
+
+static void device_tensors_free(const Backend* b, const Problem* p, DeviceTensors* t) {
+    Stored* const stored[4] = {t->qkv, t->dqkv, t->dout, t->out};
+    for (int i = 0; i < 4; i++) { b->device_free(stored[i], (i < 2 ? 3 : 1) * p->n * b->element_bytes); }
+    b->device_free(t->lse, 2 * p->heads * sizeof(float));
+    b->device_free(t->starts, 2 * (size_t)p->rows * sizeof(int));
+}
+
+// Checks the bounds of the documents that the device finds.
+static void expect_documents(const Backend* b, const Problem* p) {
+    const size_t bytes = (size_t)p->rows * sizeof(int);
+    int *tokens = to_device(b, p->tokens, bytes), *bounds = b->device_alloc(2 * bytes, "bounds of documents");
+    int* got = alloc_or_die(2, bytes, "bounds of documents");
+    b->document_bounds(bounds, bounds + p->rows, tokens, EOT, p->s.B, p->s.T);
+    b->device_copy_out(got, bounds, 2 * bytes);
+    for (int i = 0; i < p->rows; i++) {
+        if (got[i] == p->starts[i] && got[p->rows + i] == p->ends[i]) { continue; }
+        TEST_FAIL("%s, T=%d: the document of %d is %d to %d, not %d to %d", LAYOUT_NAMES[p->layout], p->s.T, i,
+                  got[i], got[p->rows + i], p->starts[i], p->ends[i]);
+    }
+    free(got);
+    b->device_free(tokens, bytes);
+    b->device_free(bounds, 2 * bytes);
+}
+
+// Fails if a tensor of the device, of n elements, is not what it should be. An element has a wider bound: at early
+// positions few roundings can cancel.
+static void expect_near(const Backend* b, const Problem* p, const char* tensor, const char* form, const void* device,
+                        bool is_stored, const double* want, size_t n) {
+    const double u = unit_roundoff(b), bound = is_stored && stores_16_bits(b) ? 1.6 * u : 1e-5;
+    const size_t size = is_stored ? b->element_bytes : sizeof(float);
+    void* host = alloc_or_die(n, size, "values");
+    double* got = alloc_or_die(n, sizeof *got, "values");
+    b->device_copy_out(host, device, n * size);
+    for (size_t i = 0; i < n; i++) { got[i] = is_stored ? stored_get(b, host, i) : ((const float*)host)[i]; }
+    const Difference d = compare(got, want, n);
+    if (!(d.error <= bound && d.worst <= 9 * bound)) {
+        TEST_FAIL("%s, %s, B=%d T=%d NH=%d HS=%d: %s is off by %.2g, an element by %.2g", form,
+                  LAYOUT_NAMES[p->layout], p->s.B, p->s.T, p->s.NH, p->s.HS, tensor, d.error, d.worst);
+    }
+    free(host);
+    free(got);
+}
+
+// A way of a device to compute attention.
+typedef struct {
+    const char* name;
+    DeviceOptions options;
+    int tiling; // of a GPU's kernels in tiles (Backend.choose_variant)
+} Form;
+
+// Returns true if a kernel of attention in tiles has this variant.
+static bool has_tiling(const Backend* b, const Problem* p, int i) {
+    for (int choice = CHOICE_FLASH_FORWARD; choice <= CHOICE_FLASH_QUERIES; choice++) {
+        if (b->variant_name((Choice)choice, i, p->s.B, p->s.T, p->C, p->s.NH)) { return true; }
+    }
+    return false;
+}
+
+// Opens the device for a form. Kernels that have fewer tilings use their last one.
+static void choose(const Backend* b, const Problem* p, const Form* form) {
+    DeviceOptions options = form->options;
+    options.document_mask = p->layout != NO_MASK;
+    b->device_open(&options);
+    for (int choice = CHOICE_FLASH_FORWARD; form->tiling && choice <= CHOICE_FLASH_QUERIES; choice++) {
+        b->choose_variant((Choice)choice, form->tiling, p->s.B, p->s.T, p->C, p->s.NH);
+    }
+}
+
+// Runs forward by one form and backward by another.
+static void expect_forms(const Backend* b, const Problem* p, const Form* forward, const Form* backward) {
+    char* form = format("%s then %s, tiling %d", forward->name, backward->name, forward->tiling);
+    DeviceTensors t = device_tensors(b, p);
+    const bool masks = p->layout != NO_MASK;
+    const int *starts = masks ? t.starts : NULL, *ends = masks ? t.ends : NULL;
+    choose(b, p, forward);
+    b->attention_forward(t.out, t.lse, t.qkv, starts, p->s.B, p->s.T, p->C, p->s.NH);
+    if (forward != backward) { choose(b, p, backward); }
+    b->attention_backward(t.dqkv, t.delta, t.dout, t.out, t.lse, t.qkv, starts, ends, p->s.B, p->s.T, p->C, p->s.NH);
+    expect_near(b, p, "out", form, t.out, true, p->out, p->n);
+    expect_near(b, p, "lse", form, t.lse, false, p->lse, p->heads);
+    expect_near(b, p, "dqkv", form, t.dqkv, true, p->dqkv, 3 * p->n);
+    device_tensors_free(b, p, &t);
+    free(form);
+}
+
+static const Form PLAIN_FORM = {"plain", {.plain = true}, 0}, UNFUSED_FORM = {"unfused", {.fused = false}, 0},
+                  FLASH_FORM = {"flash", {.fused = true, .flash = true, .attention = "flash"}, 0},
+                  CUDNN_FORM = {"cuDNN", {.fused = true, .flash = true, .attention = "cudnn"}, 0};
+
+// One form after another on a CPU, where all keep the same between forward and backward; on a GPU all tilings, and at
+// two lengths the forms in turn.
+static void expect_all_forms(const Backend* b, const Problem* p) {
+    expect_documents(b, p);
+    expect_forms(b, p, &FLASH_FORM, &FLASH_FORM);
+    if (b->is_host) {
+        expect_forms(b, p, &UNFUSED_FORM, &UNFUSED_FORM);
+        expect_forms(b, p, &PLAIN_FORM, &PLAIN_FORM);
+        return;
+    }
+    for (Form form = FLASH_FORM; form.tiling++, has_tiling(b, p, form.tiling);) { expect_forms(b, p, &form, &form); }
+    if (p->s.T != 31 && p->s.T != 64) { return; }
+    expect_forms(b, p, &PLAIN_FORM, &FLASH_FORM);
+    expect_forms(b, p, &FLASH_FORM, &PLAIN_FORM);
+    choose(b, p, &FLASH_FORM);
+    if (p->s.T != 31 || p->layout != NO_MASK || !stores_16_bits(b) || b->device_lacks(&CUDNN_FORM.options)) { return; }
+    expect_forms(b, p, &CUDNN_FORM, &FLASH_FORM);
+    expect_forms(b, p, &FLASH_FORM, &CUDNN_FORM);
+}
+
+// Tries a shape on all backends that this machine can run; cpus_only: on those of CPUs.
+static void expect_shape(const Shape* s, Layout layout, bool cpus_only) {
+    Problem p = problem_open(s, layout);
+    const Backend *list[MAX_BACKENDS], *solved = NULL;
+    const int count = list_tested_backends(ALL_BACKENDS, list);
+    for (int i = 0; i < count; i++) {
+        const Backend* b = list[i];
+        if ((cpus_only && !b->is_host) || b->device_lacks(&FLASH_FORM.options)) { continue; }
+        char* name = format("%s %s %s", b->device, b->storage, b->level ? b->level : "");
+        test_case = name;
+        if (!solved || strcmp(solved->storage, b->storage)) { solve(&p, b); }
+        solved = b;
+        expect_all_forms(b, &p);
+        test_case = NULL;
+        free(name);
+    }
+    problem_close(&p);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// CPUs: blocks have 192 positions, tiles up to 64, vectors up to 16
+
+TEST(cpus_at_the_edges_of_their_blocks) {
+    const Shape shapes[] = {
+        {2, 1, 3, 16},  {1, 2, 2, 1},   {2, 31, 2, 7},  {1, 33, 2, 20}, {1, 64, 3, 64},   {1, 95, 1, 33},
+        {2, 96, 1, 32}, {1, 97, 3, 48}, {1, 191, 1, 5}, {1, 192, 2, 80}, {3, 193, 1, 12}, {1, 289, 2, 100},
+        {1, 385, 1, 64}, {1, 107, 1, 255}, {1, 205, 1, 256}, {1, 700, 1, 24},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) { expect_shape(&shapes[i], NO_MASK, true); }
+}
+
+TEST(cpus_with_documents) {
+    const Shape shapes[] = {{2, 31, 2, 7}, {2, 193, 1, 12}, {1, 389, 1, 80}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int layout = ONE_DOCUMENT; layout < NUM_LAYOUTS; layout++) {
+            expect_shape(&shapes[i], (Layout)layout, true);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// GPUs and CPUs: lengths around those of tiles, each head size that a GPU's attention in tiles has from 64 on
+
+static void expect_length(int T) {
+    const int sizes[] = {64, 80, 96, 128};
+    for (int i = 0; i < 4; i++) {
+        const Shape s = {1, T, 1, sizes[i]};
+        expect_shape(&s, NO_MASK, false);
+        for (int layout = ONE_DOCUMENT; T > 1 && T < 256 && sizes[i] <= 80 && layout < NUM_LAYOUTS; layout++) {
+            expect_shape(&s, (Layout)layout, false);
+        }
+    }
+}
+
+TEST(of_1_token) { expect_length(1); }
+TEST(of_31_tokens) { expect_length(31); }
+TEST(of_64_tokens) { expect_length(64); }
+TEST(of_127_tokens) { expect_length(127); }
+TEST(of_256_tokens) { expect_length(256); }
+
+// Plain kernels compute head sizes that attention in tiles lacks.
+TEST(several_sequences_and_other_heads) {
+    const Shape shapes[] = {{2, 31, 3, 64}, {1, 31, 2, 20}, {1, 64, 1, 136}};
+    for (int i = 0; i < 3; i++) {
+        expect_shape(&shapes[i], NO_MASK, false);
+        expect_shape(&shapes[i], ANYWHERE, false);
+    }
+}
+
+TEST_MAIN()
