@@ -22,9 +22,10 @@ CXX    ?= c++
 BUILD := build/$(config)
 OPT_release  := -O3
 OPT_debug    := -O0 -g
-OPT_sanitize := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_sanitize := -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_fuzz     := -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined
 OPT := $(OPT_$(config))
+KERNEL_OPT_sanitize := -O1 # the loops that take long; at -O0 all else compiles three times as fast
 $(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, fuzz))
 
 # -ffp-contract=fast allows fused multiply-adds, which -std=c11 forbids. -fno-math-errno and -fno-trapping-math let gcc
@@ -155,7 +156,7 @@ type_of  = $(firstword $(subst _, ,$*))
 level_of = $(patsubst $(type_of)_%,%,$*)
 $(CPU_OBJECTS): $(BUILD)/cpu_%.o: train_gpt2.c | check-packages
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LEVEL_$(level_of)) -DFLOATX=$(type_of) -DLEVEL=$(level_of) -c $< -o $@
+	$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(LEVEL_$(level_of)) -DFLOATX=$(type_of) -DLEVEL=$(level_of) -c $< -o $@
 MPI_OBJECTS := $(BUILD)/llmc/main.o $(BUILD)/llmc/comm/mpi.o
 C_OBJECTS   := $(filter-out $(MPI_OBJECTS),$(HOST_SOURCES:%.c=$(BUILD)/%.o)) $(BUILD)/data/prepare.o
 $(C_OBJECTS): $(BUILD)/%.o: %.c | check-packages
