@@ -1,6 +1,7 @@
 #include "tokenizer.h"
 #include "tokenizer_json.h"
 #include "unicode.h"
+#include <stdatomic.h>
 
 uint64_t token_hash(const unsigned char* p, size_t bytes) {
     const uint64_t odd = 0x9fb21c651e98df25ull;
@@ -128,14 +129,16 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
         t->byte_id[b] = tokenizer_find(t, &byte, 1);
         if (t->byte_id[b] == NO_TOKEN) { return fail(err, "%s: no token for the single byte 0x%02x", name, b); }
     }
-    for (uint32_t c = 0; c < 128; c++) { t->ascii_class[c] = (unsigned char)unicode_class(c); }
+    for (uint32_t c = 0; c < 256; c++) { t->byte_class[c] = c < 128 ? (unsigned char)unicode_class(c) : NOT_ASCII; }
     return true;
 }
 
 // Sets up `t`. The end of text is special, and each token for which specials[id]; NULL: no other.
 static bool tokenizer_setup(Tokenizer* t, const void* file, size_t size, const bool* specials, const char* name,
                             Error* err) {
+    static atomic_uint_fast64_t count;
     memset(t, 0, sizeof *t);
+    t->number = atomic_fetch_add(&count, 1) + 1;
     t->file = (const unsigned char*)file;
     bool ok = tokenizer_parse(t, size, name, err);
     if (ok) {
@@ -246,169 +249,4 @@ Tokenizer tokenizer_open(const char* option) {
     Error err;
     if (!tokenizer_read(&t, option, &err)) { fatal("--tokenizer is gpt2, bytes, a file or a folder: %s", err.text); }
     return t;
-}
-
-TokenList token_list(void) {
-    TokenList list;
-    memset(&list, 0, sizeof list);
-    return list;
-}
-
-void token_list_free(TokenList* list) {
-    free(list->ids);
-    free(list->parts);
-    free(list->heap);
-    *list = token_list();
-}
-
-// Makes room for `count` more ids.
-static void token_list_reserve(TokenList* list, size_t count) {
-    if (list->room - list->count >= count) { return; }
-    list->room = max_size(2 * list->room, list->count + max_size(count, 1024));
-    list->ids = realloc_or_die(list->ids, list->room * sizeof *list->ids, "token ids");
-}
-
-void token_list_append(TokenList* list, int id) {
-    token_list_reserve(list, 1);
-    list->ids[list->count++] = id;
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// cutting text into pieces
-
-// Returns the class of the character at p < end, and its number of bytes.
-static int tokenizer_class(const Tokenizer* t, const unsigned char* p, const unsigned char* end, size_t* bytes) {
-    if (*p < 0x80) { *bytes = 1; return t->ascii_class[*p]; }
-    uint32_t code_point;
-    *bytes = utf8_decode(p, end, &code_point);
-    if (*bytes == 0) { *bytes = 1; return UNICODE_OTHER; }
-    return unicode_class(code_point);
-}
-
-// Returns the number of bytes of the contraction at p, which is an apostrophe; 0 if there is none.
-static size_t tokenizer_contraction(const unsigned char* p, const unsigned char* end) {
-    if (end - p >= 2 && memchr("sdmt", p[1], 4)) { return 2; }
-    if (end - p < 3) { return 0; }
-    return memcmp(p, "'ll", 3) == 0 || memcmp(p, "'ve", 3) == 0 || memcmp(p, "'re", 3) == 0 ? 3 : 0;
-}
-
-size_t tokenizer_piece(const Tokenizer* t, const unsigned char* p, const unsigned char* end) {
-    size_t bytes;
-    if (*p == '\'' && (bytes = tokenizer_contraction(p, end)) > 0) { return bytes; }
-    const unsigned char* q = p + (*p == ' ' && end - p > 1);
-    int class_ = tokenizer_class(t, q, end, &bytes);
-    if (class_ != UNICODE_SPACE) { // a word: letters, or numbers, or others
-        do { q += bytes; } while (q < end && tokenizer_class(t, q, end, &bytes) == class_);
-        return (size_t)(q - p);
-    }
-    // Of several white-space characters the last one goes to the next piece, unless the text ends: \s+(?!\S)
-    const unsigned char* last = q = p;
-    for (; q < end && tokenizer_class(t, q, end, &bytes) == UNICODE_SPACE; q += bytes) { last = q; }
-    return (size_t)((q == end || last == p ? q : last) - p);
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// merging the bytes of a piece
-
-void tokenizer_merge_short(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out) {
-    size_t begin[TOKENIZER_SHORT + 1], count = bytes; // part i is [begin[i], begin[i + 1])
-    int id[TOKENIZER_SHORT], pair[TOKENIZER_SHORT];   // as in TokenPart
-    for (size_t i = 0; i < bytes; i++) {
-        begin[i] = i;
-        id[i] = t->byte_id[p[i]];
-        pair[i] = i + 1 < bytes ? tokenizer_find(t, p + i, 2) : NO_TOKEN;
-    }
-    begin[bytes] = bytes;
-    for (;;) {
-        size_t best = 0;
-        // As unsigned numbers, NO_TOKEN is the greatest.
-        for (size_t i = 1; i + 1 < count; i++) { if ((unsigned)pair[i] < (unsigned)pair[best]) { best = i; } }
-        out->work += count;
-        // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a piece has at least one byte
-        if (pair[best] == NO_TOKEN) { break; }
-        id[best] = pair[best];
-        count--;
-        for (size_t i = best + 1; i < count; i++) { begin[i] = begin[i + 1]; id[i] = id[i + 1]; pair[i] = pair[i + 1]; }
-        begin[count] = bytes;
-        for (size_t i = best > 0 ? best - 1 : 0; i <= best; i++) { // the merged part has two new pairs
-            pair[i] = i + 1 < count ? tokenizer_find(t, p + begin[i], begin[i + 2] - begin[i]) : NO_TOKEN;
-        }
-    }
-    for (size_t i = 0; i < count; i++) { token_list_append(out, id[i]); }
-}
-
-static void token_heap_push(TokenList* list, uint64_t key) {
-    size_t i = list->heap_count++;
-    for (; i > 0 && list->heap[(i - 1) / 2] > key; i = (i - 1) / 2) {
-        list->heap[i] = list->heap[(i - 1) / 2];
-        list->work++;
-    }
-    list->heap[i] = key;
-}
-
-static uint64_t token_heap_pop(TokenList* list) {
-    uint64_t top = list->heap[0], key = list->heap[--list->heap_count];
-    size_t i = 0, count = list->heap_count;
-    for (size_t child; (child = 2 * i + 1) < count; i = child) {
-        if (child + 1 < count && list->heap[child + 1] < list->heap[child]) { child++; }
-        if (list->heap[child] >= key) { break; }
-        list->heap[i] = list->heap[child];
-        list->work++;
-    }
-    list->heap[i] = key;
-    return top;
-}
-
-// Looks up the pair that begins at byte i of the piece and, if it is a token, pushes it onto the heap.
-static void tokenizer_push_pair(const Tokenizer* t, const unsigned char* p, size_t bytes, size_t i, TokenList* list) {
-    TokenPart* part = &list->parts[i];
-    list->work++;
-    part->pair = part->next < bytes ? tokenizer_find(t, p + i, list->parts[part->next].next - i) : NO_TOKEN;
-    if (part->pair != NO_TOKEN) { token_heap_push(list, (uint64_t)part->pair << TOKEN_POSITION_BITS | i); }
-}
-
-void tokenizer_merge_long(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out) {
-    if (out->scratch_room < bytes) {
-        out->scratch_room = bytes;
-        out->parts = realloc_or_die(out->parts, bytes * sizeof *out->parts, "the tokenizer");
-        // One entry for each pair at first, and each of less than `bytes` merges takes one and puts back two at most.
-        out->heap = realloc_or_die(out->heap, 2 * bytes * sizeof *out->heap, "the tokenizer");
-    }
-    TokenPart* parts = out->parts;
-    for (size_t i = 0; i < bytes; i++) {
-        parts[i].prev = i - 1; // never read for the first
-        parts[i].next = i + 1;
-        parts[i].id = t->byte_id[p[i]];
-    }
-    for (size_t i = 0; i < bytes; i++) { tokenizer_push_pair(t, p, bytes, i, out); }
-    while (out->heap_count > 0) {
-        uint64_t key = token_heap_pop(out);
-        size_t i = (size_t)(key & (((uint64_t)1 << TOKEN_POSITION_BITS) - 1)), gone = parts[i].next;
-        if (parts[i].pair != (int)(key >> TOKEN_POSITION_BITS)) { continue; } // has changed since it was pushed
-        parts[i].id = parts[i].pair;
-        parts[i].next = parts[gone].next;
-        parts[gone].pair = NO_TOKEN;
-        if (parts[i].next < bytes) { parts[parts[i].next].prev = i; }
-        tokenizer_push_pair(t, p, bytes, i, out);
-        if (i > 0) { tokenizer_push_pair(t, p, bytes, parts[i].prev, out); }
-    }
-    for (size_t i = 0; i < bytes; i = parts[i].next) { token_list_append(out, parts[i].id); }
-}
-
-size_t tokenizer_encode(const Tokenizer* t, const char* text, size_t bytes, TokenList* out) {
-    if (bytes == 0) { return 0; } // text may be NULL then
-    const unsigned char *p = (const unsigned char*)text, *end = p + bytes;
-    size_t before = out->count;
-    if (t->longest == 1) { // tokens are bytes: there is nothing to cut or to merge
-        token_list_reserve(out, bytes);
-        for (; p < end; p++) { out->ids[out->count++] = t->byte_id[*p]; }
-    }
-    for (size_t n; p < end; p += n) {
-        n = tokenizer_piece(t, p, end);
-        int id = tokenizer_find(t, p, n);
-        if (id != NO_TOKEN) { token_list_append(out, id); }
-        else if (n <= TOKENIZER_SHORT) { tokenizer_merge_short(t, p, n, out); }
-        else { tokenizer_merge_long(t, p, n, out); }
-    }
-    return out->count - before;
 }

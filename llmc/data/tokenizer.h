@@ -10,12 +10,14 @@
 // merged, the leftmost first, until no pair is a token. (Radford et al. 2019, "Language models are unsupervised
 // multitask learners"; Sennrich et al. 2016, "Neural machine translation of rare words with subword units".) That the
 // lowest id is the earliest merge is a property of GPT-2's vocabulary, and makes the list of tokens all there is to
-// load. A piece that is a token itself, as most are, takes one look-up.
+// load. A piece that is a token itself, as most are, takes one look-up; so does a short one that this thread has merged
+// not long ago, since most words of a text are among few thousand.
 //
 // Any bytes can be encoded, and decode to themselves: what is no UTF-8 counts as characters of class "other", a byte
 // each. Text never gives a special token, such as the end of text, even if it spells <|endoftext|>.
 //
-// A const Tokenizer may be used by any number of threads; each has a TokenList of its own.
+// A const Tokenizer may be used by any number of threads; each has a TokenList of its own, and keeps 2 MB of pieces with
+// their tokens.
 #pragma once
 #include "../base.h"
 
@@ -26,6 +28,7 @@ enum {
     TOKENIZER_MIN_VOCAB = 257,     // the bytes and the end of text
     TOKENIZER_MAX_VOCAB = 1 << 23, // so that offsets fit into 32 bits, an id and a position in the text into 64
     NO_TOKEN = -1,
+    NOT_ASCII = 255, // a class beside those of unicode.h
 };
 
 typedef struct {
@@ -36,7 +39,8 @@ typedef struct {
 typedef struct {
     int vocab_size, eot;
     int byte_id[256];               // the token of each byte
-    unsigned char ascii_class[128]; // unicode_class() of the first code points
+    uint64_t number;                // no other tokenizer of this process has it
+    unsigned char byte_class[256];  // unicode_class() of ASCII; NOT_ASCII for other bytes
     size_t longest;                 // bytes of the longest token that is not special
     const unsigned char* file;      // the tokenizer file: the header, then length and bytes of each token
     unsigned char* owned;           // the same, unless it is embedded

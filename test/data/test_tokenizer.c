@@ -355,6 +355,45 @@ TEST(another_tokenizer_file) {
     tokenizer_free(&t);
 }
 
+// Appends the tokens of a text by merging each piece.
+static void merge_pieces(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out) {
+    const unsigned char* end = p + bytes;
+    for (size_t n; p < end; p += n) {
+        n = tokenizer_piece(t, p, end);
+        const int id = tokenizer_find(t, p, n);
+        if (id == NO_TOKEN) { tokenizer_merge_long(t, p, n, out); }
+        else { token_list_append(out, id); }
+    }
+}
+
+// More pieces than the cache has slots, of lengths around those that it keeps, by two tokenizers in turn.
+TEST(pieces_that_come_again_have_the_tokens_of_merging) {
+    enum { TEXTS = 300, BYTES = 4000 };
+    const char alphabets[][8] = {"ab cd", "x", "xx", {0, 'a', 0, ' '}, "etao n", "\n\t a1"};
+    SmallFile f = small_file();
+    Error err = {.text = ""};
+    Tokenizer t[2] = {tokenizer_builtin()};
+    EXPECT(load_small(&f, 1024 + f.bytes, &t[1], &err));
+    TokenList got = token_list(), want = token_list();
+    unsigned char text[BYTES];
+    for (uint64_t i = 0; i < TEXTS; i++) {
+        const char* alphabet = alphabets[i % (sizeof alphabets / sizeof *alphabets)];
+        const size_t letters = alphabet[0] ? strlen(alphabet) : 4, every = 20 + i % 17; // a space at least so often
+        for (size_t k = 0; k < BYTES; k++) {
+            text[k] = k % every == 0 ? ' ' : (unsigned char)alphabet[rng_u64(i / 6, RNG_TEST, k) % letters];
+        }
+        const Tokenizer* now = &t[i / 3 % 2];
+        got.count = want.count = 0;
+        tokenizer_encode(now, (const char*)text, BYTES, &got);
+        merge_pieces(now, text, BYTES, &want);
+        EXPECT(got.count == want.count && memcmp(got.ids, want.ids, want.count * sizeof *want.ids) == 0);
+    }
+    token_list_free(&got);
+    token_list_free(&want);
+    tokenizer_free(&t[0]);
+    tokenizer_free(&t[1]);
+}
+
 // The hash of 8 bytes is a bijection of 64-bit numbers, so bytes can be found for any hash that is wanted.
 static uint64_t bytes_with_hash(uint64_t hash) {
     const uint64_t odd = 0x9fb21c651e98df25ull;
