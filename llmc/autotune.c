@@ -94,9 +94,9 @@ static int saved_variant(const GPT2* g, Choice choice, const char* saved) {
     if (at) { at += strlen(word); }
     free(word);
     const size_t n = at ? strcspn(at, " ") : 0;
-    for (int i = 0; at && name_of(g, choice, i); i++) {
+    for (int i = 0; at && i < MAX_VARIANTS; i++) {
         const char* name = name_of(g, choice, i);
-        if (strlen(name) == n && !strncmp(at, name, n)) { return i; }
+        if (name && strlen(name) == n && !strncmp(at, name, n)) { return i; }
     }
     if (at && name_of(g, choice, 0)) {
         notice("%s=%.*s, which the checkpoint was trained with, does not exist here: choosing again",

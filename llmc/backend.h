@@ -272,7 +272,7 @@ typedef struct Backend {
     size_t (*operations_bytes)(const TensorTable* params, bool trains, int B, int T, int C, int NH);
 
     // Returns the name of variant `i` of a choice for micro-batches of (B,T), or NULL if there is none. Variant 0 is
-    // the default. A device without a choice (a CPU) returns NULL for 0 too.
+    // the default; there may be gaps behind it. A device without a choice (a CPU) returns NULL for 0 too.
     const char* (*variant_name)(Choice choice, int i, int B, int T, int C, int NH);
 
     // From now on operations use variant `i` for micro-batches of (B,T).

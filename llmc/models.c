@@ -145,6 +145,10 @@ void preset_apply(Config* c) {
     for (int i = 0; i < NUM_PRESETS; i++) {
         if (strcmp(PRESETS[i].name, c->preset)) { continue; }
         preset_set(c, PRESETS[i].options);
+        if (strstr(PRESETS[i].options, "--optimizer muon") && strcmp(c->optimizer, "muon")) {
+            usage_error("--preset %s has rates and decays of Muon: leave out --optimizer %s, or give --preset fast%s",
+                        c->preset, c->optimizer, strchr(c->preset, ':'));
+        }
         return;
     }
     char names[512] = "";

@@ -135,18 +135,29 @@ void resume_again(TrainRun* run, const char* path) {
 }
 
 void resume_warn_of_lr_jump(const TrainRun* run, json_t* state) {
+    static const char* const groups[NUM_GROUPS] = {
+        [GROUP_EMBEDDING] = " of embeddings", [GROUP_MATRIX] = " of matrices", [GROUP_VECTOR] = " of vectors"};
     Error err;
     Config old;
+    Rates rates;
     config_defaults(&old);
-    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", &err)) { fatal("%s", err.text); }
+    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", &err) ||
+        !rates_parse(&rates, &old, &err)) {
+        fatal("%s", err.text);
+    }
     const long long batch = old.total_batch_size ? old.total_batch_size : run->plan.total_batch_size;
     const double step = (double)run->state.step;
     const double steps = old.max_steps >= 0 ? (double)old.max_steps : (double)run->total_tokens / (double)batch;
     if (run->batch_ramp.start || *old.batch_ramp) { return; }
-    const double before = schedule_lr(&old, step, steps), now = schedule_lr(run->config, step, (double)run->num_steps);
-    if (fabs(now - before) <= 0.02 * before) { return; }
-    notice("warning: the learning rate goes from %.2e to %.2e at this resumption, because options of the schedule "
-           "changed (%.0f steps then, %lld now)", before, now, steps, run->num_steps);
+    const double* lr = run->plan.rates.lr;
+    const bool is_one = lr[0] == lr[1] && lr[0] == lr[2] && rates.lr[0] == rates.lr[1] && rates.lr[0] == rates.lr[2];
+    for (int g = 0; g < (is_one ? 1 : NUM_GROUPS); g++) {
+        const double before = schedule_rate(&old, rates.lr[g], step, steps);
+        const double now = schedule_rate(run->config, lr[g], step, (double)run->num_steps);
+        if (fabs(now - before) <= 0.02 * before) { continue; }
+        notice("warning: the learning rate%s goes from %.2e to %.2e at this resumption, because its options changed "
+               "(%.0f steps then, %lld now)", is_one ? "" : groups[g], before, now, steps, run->num_steps);
+    }
 }
 
 void resume_record_options(const TrainRun* run) {

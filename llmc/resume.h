@@ -21,7 +21,8 @@ void resume_load(TrainRun* run, const char* checkpoint, json_t* state);
 // program if a rank cannot. Collective.
 void resume_again(TrainRun* run, const char* path);
 
-// Warns if the learning rate jumps by more than 2% (chosen) at a resumption because options of the schedule changed.
+// Warns if the learning rate of a group of parameters jumps by more than 2% (chosen) at a resumption because options
+// changed.
 void resume_warn_of_lr_jump(const TrainRun* run, json_t* state);
 
 // Records the options of a fresh run, so that it can be resumed before its first checkpoint.

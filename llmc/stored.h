@@ -5,7 +5,7 @@
 #include "rounding.h"
 
 static inline bool stores_16_bits(const Backend* b) { return b->element_bytes == sizeof(uint16_t); }
-static inline bool stores_fp16(const Backend* b) { return !strcmp(b->storage, "fp16"); }
+static inline bool stores_fp16(const Backend* b) { return stores_16_bits(b) && b->storage[0] == 'f'; } // not "bf16"
 
 // Return element i of an array in host memory, and set it to the nearest of the storage type.
 static inline float stored_get(const Backend* b, const void* x, size_t i) {

@@ -450,6 +450,15 @@ tilings_of_attention_are_chosen_and_kept() {
     must "$cuda" --out "$dir/again" --resume auto # with equally fast tilings
     chosen_is "$dir/again" "$rest flash_forward=4x32x64 flash_keys=4x32x16 flash_queries=4x32x16"
     same_files "$dir/forward" "$dir/again" 4
+    # of the other tilings of forward only one keeps documents apart
+    masked='[with Type = __nv_bfloat16; int HD = 64; int VARIANT = 0; bool DOCUMENTS = true]'
+    must env EMU_SLOW="flash_forward_kernel $masked" "$cuda" $run --document_mask --out "$dir/masked"
+    kept="$rest flash_forward=8x16x32 flash_keys=4x32x16 flash_queries=4x32x16"
+    chosen_is "$dir/masked" "$kept"
+    mkdir "$dir/masked_again"
+    cp -r "$dir/masked/step_00000002" "$dir/masked/metrics.jsonl" "$dir/masked_again"
+    must "$cuda" --out "$dir/masked_again" --resume auto
+    chosen_is "$dir/masked_again" "$kept"
 }
 
 # The algorithms of matmuls are part of the run too. Those of the emulated library differ in their last bits.
@@ -590,6 +599,24 @@ sequences_grow_as_on_the_cpu() {
     must env EMU_CUDNN=1 "$cuda" $run --attention cudnn --out "$dir/cudnn"
     all_digits "$dir/cudnn" >"$dir/cudnn.txt"
     near "$dir/cudnn.txt" "$dir/cpu.txt" 0.02
+}
+
+growing_sequences_keep_documents_apart() {
+    corpus
+    run="$tiny $data --total_batch_size 192 --seq_len 48 --seq_ramp 12:384 --document_mask --max_steps 4 --save_every 2"
+    must "$train" $run --dtype fp32 --out "$dir/cpu"
+    must "$cuda" $run --dtype fp32 --out "$dir/gpu"
+    must "$train" $run --dtype fp32 --document_mask 0 --out "$dir/whole"
+    for r in cpu gpu whole; do all_digits "$dir/$r" >"$dir/$r.txt"; done
+    near "$dir/gpu.txt" "$dir/cpu.txt" 1e-5
+    cmp -s "$dir/whole.txt" "$dir/cpu.txt" && note "--document_mask changed nothing"
+    for r in cpu gpu; do
+        mkdir "$dir/again_$r"
+        cp -r "$dir/$r/step_00000002" "$dir/$r/metrics.jsonl" "$dir/again_$r"
+    done
+    must "$train" --out "$dir/again_cpu" --resume auto
+    must "$cuda" --out "$dir/again_gpu" --resume auto
+    for r in cpu gpu; do same_files "$dir/$r" "$dir/again_$r" 4; done
 }
 
 # Capturing piece 20, in the micro-step, or piece 77, in the update, fails: training goes on without graphs, and says so

@@ -336,17 +336,21 @@ a_damaged_checkpoint_is_passed_over() {
 
 muon_resumes_with_the_same_bits_and_no_other_optimizer() {
     corpus
-    muon="--optimizer muon --vector_lr 1e-3 --momentum_cooldown 2:0.9 --cautious_decay 1"
+    muon="--optimizer muon --vector_lr 1e-3 --momentum_cooldown 2:0.9 --cautious_decay 1 --schedule constant"
     must "$train" $small $data $muon --max_steps 8 --save_every 4 --keep 0 --val_every 0 --out "$dir/run"
     mkdir "$dir/again"
     cp -r "$dir/run/step_00000004" "$dir/run/metrics.jsonl" "$dir/again"
     must "$train" --out "$dir/again" --resume auto
     same_checkpoint "$dir/run/step_00000008" "$dir/again/step_00000008"
-    grep -q '"step":8,.*"matrix_lr":0.00[0-9]*,"vector_lr":[0-9.e-]*,"momentum":0.9}' "$dir/again/metrics.jsonl" ||
+    grep -q '"step":8,.*"matrix_lr":0.02,"vector_lr":0.001,"momentum":0.9}' "$dir/again/metrics.jsonl" ||
         note "rates: $(tail -n 3 "$dir/again/metrics.jsonl")"
     tr ',' '\n' <"$dir/run/step_00000008/optimizer.safetensors" | grep -aq '"v.h.0.mlp.c_fc.weight"' &&
         note "second moments of a matrix are in the file"
     expect 2 'adamw: the run being resumed has muon' "$train" --out "$dir/again" --resume auto --optimizer adamw
+    must "$train" --out "$dir/again" --resume auto --max_steps 9 --matrix_lr 0.5
+    grep -q 'rate of matrices goes from .* to 5.00e-01 at this resumption' "$dir/err" ||
+        note "no jump: $(cat "$dir/err")"
+    grep -q 'rate of embeddings goes' "$dir/err" && note "a jump of embeddings"
     expect 2 "--momentum is Muon's" "$train" $small $data --momentum 0.9 --out ""
     must "$train" info --model d12 --batch_size 1 --optimizer muon
     grep -q 'scratch of Muon' "$dir/out" || note "info: no scratch of Muon"
@@ -828,6 +832,7 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 "file:2: no option 'batchsize'; did you mean 'batch_size'?" "$train" --config "$dir/file"
     expect 2 'cannot open' "$train" --config "$dir/none"
     expect 2 'is not one of gpt2:124m' "$train" --preset gpt4
+    expect 2 'leave out --optimizer adamw, or give --preset fast:350m' "$train" --preset muon:350m --optimizer adamw
     expect 2 'unset all of them to start a single process' env OMPI_COMM_WORLD_SIZE=2 "$train"
 }
 

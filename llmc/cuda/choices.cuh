@@ -49,6 +49,7 @@ static inline const char* flash_variant(Choice choice, int i, int HS) {
     const FlashKernel kernel = (FlashKernel)(choice - CHOICE_FLASH_FORWARD);
     if (gpu.attention != ATTENTION_FLASH || gpu.major < 8 || HS % 8 || HS > flash_max_head_size()) { return NULL; }
     if (!flash_tiling(kernel, sizeof(floatX), HS, 1).warps) { return NULL; }
+    if (gpu.document_mask && flash_masked_variant(kernel, HS, i) != i) { return NULL; }
     const FlashTiling tiling = flash_tiling(kernel, sizeof(floatX), HS, i);
     name = flash_tiling_name(tiling);
     return tiling.warps ? name.text : NULL;

@@ -410,8 +410,9 @@ static inline void flash_forward(Type* out, float* lse, const Type* qkv, const i
         }
     }
     if constexpr (!DOCUMENTS) {
-        if (starts) { // 4x32x64 would spill registers on Hopper: 4x32x32 runs in its place
-            flash_forward<HD, HD == 64 && VARIANT == 1 ? 0 : VARIANT, true>(out, lse, qkv, starts, B, T, C, NH);
+        if (starts) {
+            constexpr int MASKED = flash_masked_variant(FLASH_FORWARD, HD, VARIANT);
+            flash_forward<HD, MASKED, true>(out, lse, qkv, starts, B, T, C, NH);
             return;
         }
     }

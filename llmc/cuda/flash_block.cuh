@@ -58,6 +58,12 @@ static constexpr FlashTiling flash_tiling(FlashKernel kernel, size_t element, in
     return variant < MAX_FLASH_TILINGS ? all[(HS - 1) / 32][kernel][variant] : FlashTiling{};
 }
 
+// Returns the variant that runs where documents are kept apart: 4x32x64 would spill registers on Hopper, so 4x32x32
+// runs in its place.
+static constexpr int flash_masked_variant(FlashKernel kernel, int HS, int variant) {
+    return kernel == FLASH_FORWARD && (HS - 1) / 32 == 1 && variant == 1 ? 0 : variant;
+}
+
 // The name of a tiling: warps x rows of a warp x streamed rows, "4x32x64" for instance.
 struct FlashTilingName {
     char text[16];

@@ -2,6 +2,7 @@
 #include "tokenizer.h"
 #include "unicode.h"
 #include <pthread.h>
+#include <sys/mman.h>
 
 TokenList token_list(void) {
     TokenList list;
@@ -188,20 +189,22 @@ typedef struct {
 
 static _Thread_local PieceCache* thread_cache; // NULL until the thread encodes
 static pthread_key_t cache_key;                // frees it when the thread ends
+static void free_cache(void* cache) { munmap(cache, sizeof(PieceCache)); }
 static void create_cache_key(void) {
-    if (pthread_key_create(&cache_key, free) != 0) { fatal("the tokenizer: no key for its threads"); }
+    if (pthread_key_create(&cache_key, free_cache) != 0) { fatal("the tokenizer: no key for its threads"); }
 }
 
-// Returns this thread's cache, with pieces of this tokenizer alone.
+// Returns this thread's cache, with pieces of this tokenizer alone. Its pages are zero until they are used.
 static PieceCache* cache_of(const Tokenizer* t) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!thread_cache) {
         pthread_once(&once, create_cache_key);
-        thread_cache = aligned_alloc(64, sizeof *thread_cache);
-        if (!thread_cache || pthread_setspecific(cache_key, thread_cache) != 0) {
+        void* p = mmap(NULL, sizeof *thread_cache, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED || pthread_setspecific(cache_key, p) != 0) {
             fatal("out of memory: the tokenizer needs %zu bytes for each thread", sizeof *thread_cache);
         }
-        thread_cache->number = 0;
+        thread_cache = p;
+        thread_cache->number = t->number;
     }
     if (thread_cache->number != t->number) {
         memset(thread_cache, 0, sizeof *thread_cache);
