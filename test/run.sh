@@ -11,7 +11,7 @@ case " $* " in *" all "*) # test_connect waits for time-outs, and test_backends 
     set -- test_connect "$@" test_backends $(cd test && ls test_*.c */test_*.c | sed 's:.*/::; s/\.c$//') ;;
 esac
 workers=$(nproc 2>/dev/null || echo 1)
-export OMP_WAIT_POLICY=passive # threads that wait must not spin: several programs share the cores
+export GOMP_SPINCOUNT=1000 # threads that wait spin but a moment: several programs share the cores
 # Freed memory is kept: to map and clear it for each of many tensors takes a third of the time of test_backends.
 export MALLOC_TRIM_THRESHOLD_=500000000 MALLOC_MMAP_THRESHOLD_=500000000
 work=$(mktemp -d)

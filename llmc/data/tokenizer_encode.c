@@ -20,7 +20,7 @@ void token_list_free(TokenList* list) {
 // Makes room for `count` more ids.
 static void token_list_reserve(TokenList* list, size_t count) {
     if (list->room - list->count >= count) { return; }
-    list->room = max_size(2 * list->room, list->count + max_size(count, 1024));
+    list->room = max_size(2 * list->room, list->count + max_size(count, 16));
     list->ids = realloc_or_die(list->ids, list->room * sizeof *list->ids, "token ids");
 }
 
@@ -275,6 +275,7 @@ size_t tokenizer_encode(const Tokenizer* t, const char* text, size_t bytes, Toke
         for (; p < end; p++) { out->ids[out->count++] = t->byte_id[*p]; }
         return bytes;
     }
+    token_list_reserve(out, bytes / 4); // English text has 4.4 bytes a token
     PieceCache* cache = cache_of(t);
     for (size_t n; p < end; p += n) {
         n = tokenizer_piece(t, p, end);
