@@ -15,6 +15,7 @@ import math
 import pathlib
 import statistics
 import sys
+import textwrap
 
 CURVE_POINTS = 40  # of a curve: means over equal parts of a run
 NAMES = {"published": "published settings", "adamw": "AdamW, tuned", "muon": "Muon, tuned"}
@@ -437,7 +438,7 @@ def draw(results, page):
                   " part (with it, if it is added). Tokens: how many times more the recipe then needs, by the slope of"
                   " its losses over the logarithm of tokens.", "", *ablation]
     lines += ["## Search", "", *page_search(study), *search, ""]
-    page.write_text("\n".join(lines))
+    page.write_text("\n".join(line if line[:1] in "|!#" else textwrap.fill(line, 120) for line in lines))
 
 
 def main():
