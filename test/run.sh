@@ -12,8 +12,8 @@ case " $* " in *" all "*) # test_connect waits for time-outs, and test_backends 
 esac
 workers=$(nproc 2>/dev/null || echo 1)
 export GOMP_SPINCOUNT=1000 # threads that wait spin but a moment: several programs share the cores
-# Freed memory is kept: to map and clear it for each of many tensors takes a third of the time of test_backends.
-export MALLOC_TRIM_THRESHOLD_=500000000 MALLOC_MMAP_THRESHOLD_=500000000
+# Large pages: to map and clear small ones takes a third of the time of test_backends.
+export GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
