@@ -26,6 +26,7 @@ OPT_sanitize := -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undef
 OPT_fuzz     := -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined
 OPT := $(OPT_$(config))
 KERNEL_OPT_sanitize := -O1 # the loops that take long; at -O0 all else compiles three times as fast
+TEST_OPT_release := -O1 # of test programs: compiles faster, and no time is measured
 $(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, fuzz))
 
 # -ffp-contract=fast allows fused multiply-adds, which -std=c11 forbids. -fno-math-errno and -fno-trapping-math let gcc
@@ -231,7 +232,7 @@ $(shell mkdir -p $(BUILD))
 differ = $(filter-out x$(1),x$(2))$(filter-out x$(2),x$(1))
 held   = $(strip $(shell cat $(BUILD)/$(1) 2>/dev/null))
 record = $(if $(call differ,$(call held,$(1)),$(strip $(2))),$(file >$(BUILD)/$(1),$(strip $(2))))
-$(call record,settings,$(CC) $(CFLAGS) $(HARDEN) $(LDFLAGS) $(LEVELS) $(MPI_FLAGS))
+$(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(config)) $(HARDEN) $(LDFLAGS) $(LEVELS) $(MPI_FLAGS))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
 $(call record,cudnn_settings,$(CUDNN_OBJECT))
 $(call record,version_settings,$(FLAGS_llmc/version))
@@ -280,12 +281,14 @@ $(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
 	@rm -f $(@:.o=.gcda)
 	$(EMUCC) -c $< -o $@
 EMU_LINKED   := $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
-$(BUILD)/test_attention_forms.o: test/check/test_attention_forms.c $(BUILD)/settings | check-packages
+TEST_FORMS := $(BUILD)/test/check/test_attention_forms.o
+$(TEST_FORMS): test/check/test_attention_forms.c $(BUILD)/settings | check-packages
+	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -I. -c $< -o $@
-$(EMU_BUILD)/test_attention_forms: $(BUILD)/test_attention_forms.o $(EMU_LINKED)
+$(EMU_BUILD)/test_attention_forms: $(TEST_FORMS) $(EMU_LINKED)
 	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
 # the same on a GPU
-$(BUILD)/cuda_test_attention_forms: $(BUILD)/test_attention_forms.o $(CUDA_LINKED)
+$(BUILD)/cuda_test_attention_forms: $(TEST_FORMS) $(CUDA_LINKED)
 	$(CXX) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 $(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_LINKED)
 	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS) -ldl
@@ -313,7 +316,6 @@ TEST_BACKENDS := $(if $(shell grep -w amx_bf16 /proc/cpuinfo 2>/dev/null),$(CPU_
 TEST_SOURCES := $(filter-out test/amx/%,$(wildcard test/test_*.c test/*/test_*.c))
 TESTS := $(addprefix $(BUILD)/,$(notdir $(TEST_SOURCES:.c=)))
 vpath test_%.c $(sort $(dir $(TEST_SOURCES)))
-TEST_OPT_release := -O1 # compiles faster, and no time is measured
 $(TESTS): $(BUILD)/test_%: test_%.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(CFLAGS) $(TEST_OPT_$(config)) -I. $(LDFLAGS) $< $(filter %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
 BACKEND_TESTS := $(addprefix $(BUILD)/,\

@@ -275,7 +275,8 @@ typedef struct Backend {
     // the default; there may be gaps behind it. A device without a choice (a CPU) returns NULL for 0 too.
     const char* (*variant_name)(Choice choice, int i, int B, int T, int C, int NH);
 
-    // From now on operations use variant `i` for micro-batches of (B,T).
+    // From now on operations use variant `i` for micro-batches of (B,T); where variant_name() has none, one that stands
+    // in for it.
     void (*choose_variant)(Choice choice, int i, int B, int T, int C, int NH);
 
     // -----------------------------------------------------------------------------------------------------------------

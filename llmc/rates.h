@@ -21,6 +21,6 @@ typedef struct {
 // Reads the options. Fails if one is wrong, or if it has no effect with this optimizer.
 bool rates_parse(Rates* r, const Config* c, Error* err);
 
-// Returns the momentum at `step` of `steps` (which may be fractions: schedule_lr). In the first warmup.steps it rises
+// Returns the momentum at `step` of `steps` (which may be fractions: schedule_rate). In the first warmup.steps it rises
 // in a straight line; in the last cooldown.steps it falls in one, to its end in the last step.
 double rates_momentum(const Rates* r, double step, double steps);

@@ -15,7 +15,6 @@ double schedule_rate(const Config* c, double peak, double step, double steps) {
     return least + 0.5 * (peak - least) * (1 + cos(3.141592653589793 * part));
 }
 
-double schedule_lr(const Config* c, double step, double steps) { return schedule_rate(c, c->lr, step, steps); }
 
 // Reads START:TOKENS. `example` is shown in errors.
 static bool ramp_parse(const char* option, const char* example, const char* text, long long full, Ramp* ramp,

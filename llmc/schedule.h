@@ -12,8 +12,6 @@
 //   wsd       flat, and over the last decay_frac of the steps down to the minimum: by 1 - sqrt(part) (Hägele et al.
 //             2024), or in a straight line (decay_shape)
 double schedule_rate(const Config* c, double peak, double step, double steps);
-// The same with the peak --lr.
-double schedule_lr(const Config* c, double step, double steps);
 
 // A size that grows: `start` at first, doubled at equal distances so that it is `full` after `tokens` tokens.
 typedef struct {

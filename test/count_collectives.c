@@ -15,7 +15,7 @@ static int is_number_of(const char* variable) {
     const char* number = getenv(variable);
     return number && sums + gathers == atol(number);
 }
-// Notes where the collective that begins puts its result, if a bit of it is to flip.
+// Acts on the collective that begins: notes where it puts its result, if a bit of it is to flip, or kills the process.
 static void begin(void* out) {
     int rank, ranks;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);

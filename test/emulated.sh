@@ -91,7 +91,7 @@ attention_agrees_at_every_length() {
 # Without asynchronous copies, own rows and streamed tiles share memory.
 attention_on_turing_agrees_at_every_length() {
     has_fp16 || { skip="no fp16 here"; return; }
-    lengths="of_31 of_127 documents_in_64 several_sequences" # elsewhere it is as on other GPUs
+    lengths="of_31 of_127 documents_in_64 several_sequences" # at others Turing does what other GPUs do
     [ -z "$long" ] || lengths=
     must env EMU_CC=75 "$emu/test_attention_forms" -cpus $lengths
     [ "$(grep -c 'do not fit attention in tiles' "$dir/err")" = 2 ] || note "fp32 and fp16 did not run"
@@ -454,7 +454,7 @@ tilings_of_attention_are_chosen_and_kept() {
     must "$cuda" --out "$dir/again" --resume auto # with equally fast tilings
     chosen_is "$dir/again" "$rest flash_forward=4x32x64 flash_keys=4x32x16 flash_queries=4x32x16"
     same_files "$dir/forward" "$dir/again" 4
-    # of the other tilings of forward only one keeps documents apart
+    # with documents 4x32x64 does not exist, so only 8x16x32 is left beside 4x32x32
     masked='[with Type = __nv_bfloat16; int HD = 64; int VARIANT = 0; bool DOCUMENTS = true]'
     must env EMU_SLOW="flash_forward_kernel $masked" "$cuda" $run --document_mask --out "$dir/masked"
     kept="$rest flash_forward=8x16x32 flash_keys=4x32x16 flash_queries=4x32x16"

@@ -14,7 +14,7 @@ static Config config_of(const char* schedule, long long warmup) {
     return c;
 }
 
-#define EXPECT_LR(c, step, steps, want) EXPECT_NEAR(schedule_lr(c, step, steps), want, 1e-15)
+#define EXPECT_LR(c, step, steps, want) EXPECT_NEAR(schedule_rate(c, (c)->lr, step, steps), want, 1e-15)
 
 TEST(warm_up_rises_to_the_peak_and_never_is_zero) {
     const char* const all[] = {"cosine", "linear", "constant", "wsd"};
@@ -96,7 +96,7 @@ TEST(min_lr_frac_may_be_1_or_0) {
         EXPECT_LR(&c, 20, 20, 0);
         double last = 1;
         for (int step = 0; step <= 20; step++) { // never rises, never is negative
-            const double lr = schedule_lr(&c, step, 20);
+            const double lr = schedule_rate(&c, c.lr, step, 20);
             EXPECT(lr <= last && lr >= 0);
             last = lr;
         }

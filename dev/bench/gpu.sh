@@ -7,7 +7,7 @@
 # Where minutes of a GPU are dear, build before, on a machine without one, for all GPUs since Turing, and copy the
 # folder:
 #
-#     sh scripts/setup.sh cudnn && make -j GPU=all
+#     sh scripts/setup.sh cudnn && make -j GPU=all all build/release/cuda_test_attention_forms
 #     ./prepare --stories 4000000 --out build/gpu_corpus
 #     sh dev/bench/gpu.sh first            # then, on the GPU
 #
@@ -74,7 +74,7 @@ part_build() {
     has nvcc || [ -x /usr/local/cuda/bin/nvcc ] || echo "no nvcc in the path: CUDA_HOME=... may say where it is"
     [ -f build/cudnn_frontend/include/cudnn_frontend.h ] || sh scripts/setup.sh cudnn ||
         echo "no headers of cuDNN's frontend: built without"
-    note 120 build.txt make -j "$(nproc)"
+    note 120 build.txt make -j "$(nproc)" all build/release/cuda_test_attention_forms
 }
 
 # Tests attention at every length around a tile's, which check does not, and FP8's numbers against NVIDIA's header.
@@ -82,7 +82,7 @@ part_kernels() {
     nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
     attention=build/release/cuda_test_attention_forms
     [ -x "$nvcc" ] || { echo "no nvcc (CUDA_HOME=... says where it is): not built"; return; }
-    note 60 build_test_attention_forms.txt make "$attention"
+    [ -x "$attention" ] || note 120 build_test_attention_forms.txt make -j "$(nproc)" "$attention"
     [ ! -x "$attention" ] || note 20 cuda_test_attention_forms.txt "$attention" -cpus
     for name in test_fp8 test_casts; do
         program=build/release/cuda_$name

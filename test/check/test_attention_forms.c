@@ -264,7 +264,7 @@ static bool has_tiling(const Backend* b, const Problem* p, int i) {
     return false;
 }
 
-// Opens the device for a form. Kernels that have fewer tilings use their last one.
+// Opens the device for a form. Kernels that lack the tiling use the one that stands in for it.
 static void choose(const Backend* b, const Problem* p, const Form* form) {
     DeviceOptions options = form->options;
     options.document_mask = p->layout != NO_MASK;
@@ -298,6 +298,7 @@ static const Form PLAIN_FORM = {"plain", {.plain = true}, 0}, UNFUSED_FORM = {"u
 // One form after another on a CPU, where all keep the same between forward and backward; on a GPU all tilings, and at
 // two lengths the forms in turn.
 static void expect_all_forms(const Backend* b, const Problem* p) {
+    choose(b, p, &FLASH_FORM);
     expect_documents(b, p);
     expect_forms(b, p, &FLASH_FORM, &FLASH_FORM);
     if (b->is_host) {

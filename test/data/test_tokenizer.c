@@ -5,6 +5,7 @@
 #include "llmc/data/unicode.h"
 #include "test/test.h"
 #include <jansson.h>
+#include <pthread.h>
 
 static json_t* golden(void) {
     static json_t* root;
@@ -366,30 +367,70 @@ static void merge_pieces(const Tokenizer* t, const unsigned char* p, size_t byte
     }
 }
 
-// More pieces than the cache has slots, of lengths around those that it keeps, by two tokenizers in turn.
-TEST(pieces_that_come_again_have_the_tokens_of_merging) {
-    enum { TEXTS = 300, BYTES = 4000 };
-    const char alphabets[][8] = {"ab cd", "x", "xx", {0, 'a', 0, ' '}, "etao n", "\n\t a1"};
+static bool gives_merged_pieces(const Tokenizer* t, const unsigned char* text, size_t bytes) {
+    TokenList got = token_list(), want = token_list();
+    tokenizer_encode(t, (const char*)text, bytes, &got);
+    merge_pieces(t, text, bytes, &want);
+    const bool same = got.count == want.count && memcmp(got.ids, want.ids, want.count * sizeof *want.ids) == 0;
+    token_list_free(&got);
+    token_list_free(&want);
+    return same;
+}
+
+// Sets a text of pieces of up to `longest` letters of an alphabet, and of white space and zeros.
+static void random_pieces(unsigned char* text, size_t bytes, const char* alphabet, size_t letters, uint64_t seed,
+                          size_t longest) {
+    for (size_t k = 0; k < bytes; k++) {
+        text[k] = k % longest == 0 ? ' ' : (unsigned char)alphabet[rng_u64(seed, RNG_TEST, k) % letters];
+    }
+}
+
+// Far more pieces than the cache has slots.
+TEST(many_pieces_have_the_tokens_of_merging) {
+    enum { BYTES = 1 << 20 };
+    Tokenizer t = tokenizer_builtin();
+    unsigned char* text = alloc_or_die(BYTES, 1, "text");
+    random_pieces(text, BYTES, "abcdefghijklmnopqrstuvwxyz", 26, 1, 6);
+    for (int again = 0; again < 2; again++) { EXPECT(gives_merged_pieces(&t, text, BYTES)); }
+    free(text);
+    tokenizer_free(&t);
+}
+
+typedef struct {
+    const Tokenizer* tokenizers; // two
+    int wrong;
+} CacheUser;
+
+// Encodes texts of pieces around the longest that are kept, by two tokenizers in turn.
+static void* use_cache(void* user) {
+    static const char alphabets[][8] = {"ab cd", "x", "xx", {0, 'a', 0, ' '}, "etao n", "\n\t a1"};
+    enum { TEXTS = 300, BYTES = 4000, ALPHABETS = sizeof alphabets / sizeof *alphabets };
+    CacheUser* u = user;
+    unsigned char text[BYTES];
+    for (uint64_t i = 0; i < TEXTS; i++) {
+        const char* alphabet = alphabets[i % ALPHABETS];
+        random_pieces(text, BYTES, alphabet, alphabet[0] ? strlen(alphabet) : 4, i / ALPHABETS, 20 + i % 17);
+        u->wrong += !gives_merged_pieces(&u->tokenizers[i / 3 % 2], text, BYTES);
+    }
+    return NULL;
+}
+
+TEST(threads_and_tokenizers_do_not_mix_their_pieces) {
+    enum { THREADS = 3 };
     SmallFile f = small_file();
     Error err = {.text = ""};
     Tokenizer t[2] = {tokenizer_builtin()};
     EXPECT(load_small(&f, 1024 + f.bytes, &t[1], &err));
-    TokenList got = token_list(), want = token_list();
-    unsigned char text[BYTES];
-    for (uint64_t i = 0; i < TEXTS; i++) {
-        const char* alphabet = alphabets[i % (sizeof alphabets / sizeof *alphabets)];
-        const size_t letters = alphabet[0] ? strlen(alphabet) : 4, every = 20 + i % 17; // a space at least so often
-        for (size_t k = 0; k < BYTES; k++) {
-            text[k] = k % every == 0 ? ' ' : (unsigned char)alphabet[rng_u64(i / 6, RNG_TEST, k) % letters];
-        }
-        const Tokenizer* now = &t[i / 3 % 2];
-        got.count = want.count = 0;
-        tokenizer_encode(now, (const char*)text, BYTES, &got);
-        merge_pieces(now, text, BYTES, &want);
-        EXPECT(got.count == want.count && memcmp(got.ids, want.ids, want.count * sizeof *want.ids) == 0);
+    pthread_t thread[THREADS];
+    CacheUser user[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        user[i] = (CacheUser){t, 0};
+        if (pthread_create(&thread[i], NULL, use_cache, &user[i]) != 0) { fatal("a test's thread"); }
     }
-    token_list_free(&got);
-    token_list_free(&want);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        EXPECT(user[i].wrong == 0);
+    }
     tokenizer_free(&t[0]);
     tokenizer_free(&t[1]);
 }
