@@ -15,15 +15,15 @@ tiny="$small --batch_size 2 --val_every 0"
 # ----------------------------------------------------------------------------------------------------------------------
 # kernels: all operations at three shapes, and training steps, against the CPU's
 
-is_slow_build() { # succeeds in a build that checks every access, unless all is to be tried
-    [ -z "$long" ] || return 1
+is_checking_build() { # succeeds in a build that checks every access, which costs
     case $emu in *-check | *-race) return 0 ;; *) return 1 ;; esac
 }
+is_slow_build() { is_checking_build && [ -z "$long" ]; } # not all is to be tried
 
 # heads of 16, and rows that end within tiles; heads of 7, which do not fit attention in tiles
 even="--model L=1,H=2,C=32,T=72,V=133 --batch_size 1 --seq_len 70"
 rows=3
-case $emu in *-check | *-race) rows=2 ;; esac # every access costs there
+if is_checking_build; then rows=2; fi
 odd="--model L=1,H=3,C=21,T=40,V=133 --batch_size $rows --seq_len 37"
 once="--recompute none --max_steps 1 --tune 0"
 
@@ -67,9 +67,7 @@ plain_kernels_agree() {
     is_slow_build || must "$cuda" check $even --dtype fp32 --kernels plain $once
 }
 # The checking and race-checking builds have no fp16: its kernels are those of bf16.
-has_fp16() { # succeeds if this build has fp16
-    case $emu in *-check | *-race) return 1 ;; esac
-}
+has_fp16() { ! is_checking_build; }
 fp16_agrees() {
     has_fp16 || { expect 2 'built without its kernels' "$cuda" check $even --dtype fp16; return; }
     must env EMU_CC=90 "$cuda" check $even --dtype fp16 --max_steps 2
@@ -299,7 +297,7 @@ fp8_hides_no_infinity() {
 two_steps_touch_only_what_they_may() {
     corpus
     guard=1 types=bf16 # what the host may touch does not depend on the type
-    case $emu in *-check | *-race) guard=0 types="fp32 bf16" ;; esac
+    if is_checking_build; then guard=0 types="fp32 bf16"; fi
     for type in $types; do
         must env EMU_GUARD=$guard "$cuda" $tiny $data --dtype $type --total_batch_size 128 --max_steps 2 --val_every 2 \
             --val_tokens 300 --sample_every 2 --sample_tokens 4 --save_every 2 --out "$dir/$type"

@@ -277,9 +277,7 @@ killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
     common="$small $data --total_batch_size 256 --schedule constant --val_every 30 --val_tokens 512 --save_every 7 \
         --keep 2 --sample_every 40 --sample_tokens 8"
     for try in $(seq $most); do
-        rm -f "$dir/err"
-        "$train" $common --max_steps 100000000 --out "$dir/killed" --resume auto >/dev/null 2>"$dir/err" &
-        pid=$!
+        begin "$train" $common --max_steps 100000000 --out "$dir/killed" --resume auto
         await 'saved step' "$dir/err" $pid
         sleep "0.$(awk -v n=$try 'BEGIN { srand(n); printf "%03d", 60 * rand() }')"
         kill -9 $pid
@@ -303,8 +301,7 @@ killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
 
 stopped_on_request_it_saves_and_ends_with_0() {
     corpus
-    "$train" $small $data --max_steps 100000 --val_every 0 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
-    pid=$!
+    begin "$train" $small $data --max_steps 100000 --val_every 0 --out "$dir/run"
     await '^step .*5/' "$dir/out" $pid
     kill -TERM $pid
     wait $pid
@@ -1142,9 +1139,8 @@ a_supervised_run_is_given_up_with_the_reason() {
         --warmup_steps 0 --weight_decay 1e3 --max_steps 50 --val_every 0 --out "$dir/b"
     expect 2 'has no --out' sh scripts/supervise.sh "$train"
     expect 2 'RESTARTS=x is no number' env RESTARTS=x sh scripts/supervise.sh "$train" --out "$dir/c"
-    sh scripts/supervise.sh "$train" $small $data --max_steps 100000 --val_every 0 --save_every 0 --out "$dir/stopped" \
-        >"$dir/out" 2>"$dir/err" &
-    pid=$!
+    begin sh scripts/supervise.sh "$train" $small $data --max_steps 100000 --val_every 0 --save_every 0 \
+        --out "$dir/stopped"
     await '^step *2/' "$dir/out" $pid
     kill -TERM $pid
     wait $pid

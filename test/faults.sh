@@ -109,8 +109,7 @@ every_end_has_its_reason_in_both_logs() {
     corpus
     must "$train" $small $data --max_steps 4 --val_every 0 --out "$dir/run"
     last_record "$dir/run" | grep -q '"end","step":4,"reason":"finished"' || note "finished: $(last_record "$dir/run")"
-    "$train" $small $data --max_steps 1000000 --val_every 0 --out "$dir/stop" >"$dir/out" 2>"$dir/err" &
-    pid=$!
+    begin "$train" $small $data --max_steps 1000000 --val_every 0 --out "$dir/stop"
     await '^step .*5/' "$dir/out" $pid
     kill -TERM $pid
     wait $pid
@@ -132,8 +131,7 @@ every_end_has_its_reason_in_both_logs() {
 
 logs_removed_during_a_run_are_missed_at_its_end() {
     corpus
-    "$train" $small $data --max_steps 1000000 --val_every 0 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
-    pid=$!
+    begin "$train" $small $data --max_steps 1000000 --val_every 0 --out "$dir/run"
     await '^step .*5/' "$dir/out" $pid
     rm "$dir/run/metrics.jsonl"
     kill -TERM $pid

@@ -91,6 +91,14 @@ rank_pid() { # FOLDER RANK
     done
 }
 
+# begin command...: starts a command in the background, as process $pid. Its output goes where that of expect goes, and
+# what another command left there is gone, so that await does not find it.
+begin() {
+    rm -f "$dir/out" "$dir/err"
+    "$@" >"$dir/out" 2>"$dir/err" &
+    pid=$!
+}
+
 # signal_rank SIGNAL FOLDER RANK: sends a signal to a rank of the run of this folder. If there is none, the test fails,
 # and the run ends, for which the test is going to wait.
 signal_rank() {

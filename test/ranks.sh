@@ -221,9 +221,7 @@ test_sets_have_the_scores_of_one_process() {
 
 stopping_one_rank_saves_and_stops_all() {
     corpus
-    ranks 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 $quiet --out "$dir/run" \
-        >"$dir/out" 2>"$dir/err" &
-    pid=$!
+    begin ranks 2 "$train" $run $data --max_steps 100000000 --total_batch_size 256 $quiet --out "$dir/run"
     await 'step .*/' "$dir/out" $pid
     signal_rank TERM "$dir/run" 1
     ends_well $pid
@@ -339,10 +337,8 @@ gpus_validate_as_one_does() {
 # Ctrl-C reaches the process that launched the ranks of --gpus.
 interrupting_all_gpus_saves() {
     corpus
-    "$cuda" $gpu $data --zero 1 --max_steps 1000000 $quiet --save_every 1000000 --batch_size 2 --gpus 2 \
-        --out "$dir/run" \
-        >"$dir/out" 2>"$dir/err" &
-    pid=$!
+    begin "$cuda" $gpu $data --zero 1 --max_steps 1000000 $quiet --save_every 1000000 --batch_size 2 --gpus 2 \
+        --out "$dir/run"
     await 'step .*/' "$dir/out" $pid
     kill -INT $pid
     ends_well $pid
@@ -459,10 +455,7 @@ none_left() { # FOLDER: all its processes end within a minute; those that do not
 a_stopped_or_killed_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
-        rm -f "$dir/err"
-        ranks 4 "$train" $run $data $forever --batch_size 1 --comm_timeout 5 \
-            --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
-        pid=$!
+        begin ranks 4 "$train" $run $data $forever --batch_size 1 --comm_timeout 5 --out "$dir/$signal"
         await 'saved step' "$dir/err" $pid
         signal_rank $signal "$dir/$signal" 2
         wait $pid
@@ -494,10 +487,8 @@ a_run_whose_rank_was_killed_goes_on_with_two() {
 a_killed_gpu_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
-        rm -f "$dir/err"
-        "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 --comm_timeout 5 \
-            --out "$dir/$signal" >"$dir/out" 2>"$dir/err" &
-        pid=$!
+        begin "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 \
+            --comm_timeout 5 --out "$dir/$signal"
         await 'saved step' "$dir/err" $pid
         signal_rank $signal "$dir/$signal" 2
         wait $pid
@@ -736,8 +727,7 @@ a_slurm_job_saves_at_its_end_and_goes_on() {
     slurm_commands
     slurm="env PATH=$dir/bin:$PATH SLURM_TEST=$dir SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=77 SLURM_JOB_NODELIST=n \
         SLURM_CPUS_PER_TASK=1 TRAINER=$cuda sh scripts/multi_node/slurm.sh $by_script $data --out $dir/run"
-    $slurm --max_steps 100000 >"$dir/out" 2>"$dir/err" &
-    pid=$!
+    begin $slurm --max_steps 100000
     await 'step .*5/' "$dir/out" $pid
     kill -USR1 $pid
     ends_well $pid

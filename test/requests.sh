@@ -19,9 +19,7 @@ reason_of() { sed -n 's/.*"kind":"end".*"reason":"\([^"]*\)","words":"\([^"]*\)"
 asked_to_stop() { # SIGNAL FOLDER command...
     signal=$1 folder=$2
     shift 2
-    rm -f "$dir/err"
-    "$@" --out "$folder" >"$dir/out" 2>"$dir/err" &
-    pid=$!
+    begin "$@" --out "$folder"
     await 'training tokens' "$dir/err" $pid
     asked=$(rank_pid "$folder" 1)
     kill -s "$signal" "${asked:-$pid}"
@@ -58,7 +56,8 @@ replays_change_nothing() {
     same_checkpoint "$dir/0/step_00000006" "$dir/2/step_00000006"
 }
 
-# The disk has room for one checkpoint and not for two, until a file on it is removed.
+# The disk has room for one checkpoint and not for two, until a file on it is removed. Steps are so long that the logs
+# do not fill it meanwhile.
 a_save_that_fails_is_tried_again() {
     corpus
     for async in 0 1; do
@@ -66,10 +65,8 @@ a_save_that_fails_is_tried_again() {
         mount -t tmpfs -o size=3000k none "$dir/disk" 2>/dev/null ||
             { skip='cannot mount a small file system here'; return; }
         head -c 1400000 /dev/zero >"$dir/disk/file"
-        rm -f "$dir/err"
-        "$train" $small $data $quiet --max_steps 100000000 --save_every 5 --save_async $async \
-            --save_retries 1000000000 --out "$dir/disk/run" >"$dir/out" 2>"$dir/err" &
-        pid=$!
+        begin "$train" $small $data $quiet --max_steps 100000000 --save_every 5 --total_batch_size 8192 \
+            --save_async $async --save_retries 1000000000 --out "$dir/disk/run"
         await 'no checkpoint of step 10:.*make room' "$dir/err" $pid
         rm "$dir/disk/file"
         await 'saved step' "$dir/err" $pid
@@ -131,8 +128,7 @@ a_tokenizer_that_cannot_be_saved_is_told_once() {
 
 a_run_saves_when_it_is_asked_and_goes_on() {
     corpus
-    "$train" $small $data $quiet --max_steps 100000000 --save_every 1000000 --out "$dir/run" >"$dir/out" 2>"$dir/err" &
-    pid=$!
+    begin "$train" $small $data $quiet --max_steps 100000000 --save_every 1000000 --out "$dir/run"
     await '^step *3/' "$dir/out" $pid
     kill -USR1 $pid
     await '^saved' "$dir/err" $pid

@@ -10,8 +10,8 @@
 // merged, the leftmost first, until no pair is a token. (Radford et al. 2019, "Language models are unsupervised
 // multitask learners"; Sennrich et al. 2016, "Neural machine translation of rare words with subword units".) That the
 // lowest id is the earliest merge is a property of GPT-2's vocabulary, and makes the list of tokens all there is to
-// load. A piece that is a token itself, as most are, takes one look-up. Each thread keeps short pieces with their tokens,
-// since most words of a text are among few thousand.
+// load. A piece that is a token itself, as most are, takes one look-up. Each thread keeps short pieces with their
+// tokens, since most words of a text are among few thousand.
 //
 // Any bytes can be encoded, and decode to themselves: what is no UTF-8 counts as characters of class "other", a byte
 // each. Text never gives a special token, such as the end of text, even if it spells <|endoftext|>.

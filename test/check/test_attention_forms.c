@@ -38,7 +38,7 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------------------------------
 // in double precision
 
-// Where a row's head lies: its query, key and value in qkv, its part of out, its element of lse.
+// Locates a row's head: its query, key and value in qkv, its part of out, its element of lse.
 typedef struct {
     size_t q, k, v, out, lse;
 } HeadAt;

@@ -1,5 +1,5 @@
-// The bits of the CPU's attention: they depend neither on threads nor on what a query does not see. That its numbers are
-// right is tested by check/test_attention_forms.c.
+// The bits of the CPU's attention: they depend neither on threads nor on what a query does not see. That its numbers
+// are right is tested by check/test_attention_forms.c.
 #include "test/cpu/stored.h"
 #include "llmc/rng.h"
 
