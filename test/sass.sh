@@ -31,15 +31,16 @@ object() { # TYPE CAPABILITY
         echo "$work/$1_$2.cubin"
     fi
 }
-[ $# -gt 0 ] || set -- 75 $(cuobjdump -lelf "$build/cuda_bf16.o" | sed -n 's/.*[.]sm_\([0-9]*\)[.]cubin$/\1/p' |
-    grep -v '^75$')
+built=$(cuobjdump -lelf "$build/cuda_bf16.o" | sed -n 's/.*[.]sm_\([0-9]*\)[.]cubin$/\1/p' | grep -v '^75$')
+[ $# -gt 0 ] || set -- 75 $built
 cc -std=c11 -O2 -Wall -Wextra "$here/sass.c" -o "$work/sass" || exit 1
 # the host's half alone, which takes the emulator's compiler a quarter of the time that nvcc needs
 test/emulator/emucc -O0 -D_GNU_SOURCE "$here/launches.cu" "$build/libllmc.a" -o "$work/launches" -ljansson || exit 1
 "$work/launches" >"$work/launches.txt" || exit 1
 # fp16's kernels are those of bf16: its attention must run on tensor cores, on halves
-file=$(object fp16 80) || exit 1
-cuobjdump -arch sm_80 -sass "$file" | grep -q 'HMMA[.]16816[.]F32 ' ||
+capability=${built%%[!0-9]*}
+file=$(object fp16 "${capability:=80}") || exit 1
+cuobjdump -arch "sm_$capability" -sass "$file" | grep -q 'HMMA[.]16816[.]F32 ' ||
     { echo "FAILED  fp16: no matmuls of halves on tensor cores"; exit 1; }
 for capability in "$@"; do
     types="fp32 bf16" suffix=

@@ -32,7 +32,8 @@ esac
 seq_len=${shape##*T=}
 batch=$((sequences * seq_len)) # tokens
 corpora="text stories"
-vocab=1024; [ "$size" = small ] || [ "$size" = smoke ] || vocab=2048
+text_vocab=1024 stories_vocab=1024 # two million bytes of the built-in corpus have pairs for 1,654 tokens
+[ "$size" = small ] || [ "$size" = smoke ] || text_vocab=2048
 
 tuning_seed=100 tuning_part=2   # trials are runs of 1/tuning_part of the full length
 final_seeds="1 2 3"
@@ -85,7 +86,7 @@ prepare_text() {
     gather 2>/dev/null
     files=$(find "$work/text" -name '*.txt' | LC_ALL=C sort)
     mix=$(wc -c $files | awk '$2 != "total" { printf "%s%s:%.1f", comma, $2, $1 / 1e6 + 0.1; comma = "," }')
-    "$prepare" --train_tokenizer $vocab --split "$separator" --out "$work/text_tokenizer" $files
+    "$prepare" --train_tokenizer $text_vocab --split "$separator" --out "$work/text_tokenizer" $files
     "$prepare" --mix "$mix" --mix_until last --dedup 1 --shuffle_documents 1 --split "$separator" \
         --tokenizer "$work/text_tokenizer" --val_size $((val_tokens + 1)) --out "$work/text"
     { for f in $files; do echo "$(wc -c <"$f") $(sha256sum <"$f" | cut -d ' ' -f 1) $(basename "$f" .txt)"; done
@@ -99,7 +100,7 @@ prepare_stories() {
     "$prepare" --stories $bytes --val_size 1000 --tokenizer bytes --force 1 --out "$work/stories_bytes"
     tail -c +1025 "$work/stories_bytes_train_000001.bin" | od -An -v -tu2 | # behind the header, 16-bit ids
         "$train" tokenize --decode --tokenizer bytes | sed 's/<|endoftext|>/\n\n/g' >"$work/stories.txt"
-    "$prepare" --train_tokenizer $vocab --split blank --out "$work/stories_tokenizer" "$work/stories.txt"
+    "$prepare" --train_tokenizer $stories_vocab --split blank --out "$work/stories_tokenizer" "$work/stories.txt"
     "$prepare" --stories $tokens --tokenizer "$work/stories_tokenizer" --val_size $((val_tokens + 1)) \
         --out "$work/stories"
 }
@@ -130,6 +131,8 @@ train_queued() {
 # and seconds (of processor time).
 run() { # NAME CORPUS PART SEED OPTION...
     name=$1 corpus=$2 seed=$4
+    vocab=$text_vocab
+    [ "$corpus" = text ] || vocab=$stories_vocab
     steps=$(awk "BEGIN { printf \"%d\", $full_steps / $3 + 0.5 }")
     shift 4
     folder=$runs/$name
@@ -325,7 +328,7 @@ write_page() {
         echo "program	$("$train" --version | head -n 1)"
         echo "processor	$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
         echo "date	$(date +%F)"
-        echo "model	$shape,V=$vocab"
+        echo "model	$shape,V=$text_vocab (text), V=$stories_vocab (stories)"
         echo "batch	$batch"
         echo "steps	$full_steps"
         echo "floor	$(sed -n 's/^ *"floor": \([^,]*\),*/\1/p' "$work/stories_val.json")"

@@ -4,7 +4,7 @@
 #pragma once
 #include "tile_pairs.h"
 
-enum { MR = 12, NR = 32, KR = 2, C_GROUPS = 8, PREFETCH_ROWS = false }; // 24 accumulators in 32 registers
+enum { MR = 12, NR = 32, KR = 2, C_GROUPS = 8, PREFETCH_ROWS = true }; // 24 accumulators in 32 registers
 
 static inline void tile_begin(void) {}
 
@@ -22,30 +22,42 @@ static inline __m512bh broadcast_pair(const Packed* p) {
     return (__m512bh)_mm512_set1_epi32(*(const Pair*)p);
 }
 
-static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                              const Packed* b, int k) {
+// Pair s of row i of a is at a[i*row + s*col].
+static inline __attribute__((always_inline)) void tile_outer(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                             size_t row, size_t col, const Packed* b, int k) {
     __m512 acc[MR][2];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) { acc[i][0] = acc[i][1] = _mm512_setzero_ps(); }
-    for (; k > 0; k -= 2, a += 2 * MR, b += 2 * NR) {
+    for (; k > 0; k -= 2, a += col, b += 2 * NR) {
         const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 2 * LANES);
         #pragma GCC unroll 12
         for (int i = 0; i < MR; i++) {
-            const __m512bh ai = broadcast_pair(a + 2 * i);
+            const __m512bh ai = broadcast_pair(a + i * row);
             acc[i][0] = _mm512_dpbf16_ps(acc[i][0], ai, b0);
             acc[i][1] = _mm512_dpbf16_ps(acc[i][1], ai, b1);
         }
     }
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
-        float* row = c + (size_t)i * ldc;
+        float* to = c + (size_t)i * ldc;
         if (mode == TILE_ADD) {
-            acc[i][0] = _mm512_add_ps(acc[i][0], _mm512_loadu_ps(row));
-            acc[i][1] = _mm512_add_ps(acc[i][1], _mm512_loadu_ps(row + LANES));
+            acc[i][0] = _mm512_add_ps(acc[i][0], _mm512_loadu_ps(to));
+            acc[i][1] = _mm512_add_ps(acc[i][1], _mm512_loadu_ps(to + LANES));
         }
-        _mm512_storeu_ps(row, acc[i][0]);
-        _mm512_storeu_ps(row + LANES, acc[i][1]);
+        _mm512_storeu_ps(to, acc[i][0]);
+        _mm512_storeu_ps(to + LANES, acc[i][1]);
     }
+}
+
+static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                              const Packed* b, int k) {
+    tile_outer(c, ldc, mode, a, 2, 2 * MR, b, k);
+}
+
+#define TILE_READS_ROWS true
+static inline __attribute__((always_inline)) void tile_matmul_rows(float* c, size_t ldc, TileMode mode, const Stored* a,
+                                                                   size_t row, const Packed* b, int k) {
+    tile_outer(c, ldc, mode, (const Packed*)a, row, 2, b, k);
 }
 
 static inline float tile_peak(long rounds, double* flops) {

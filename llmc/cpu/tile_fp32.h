@@ -9,7 +9,7 @@
 
 // The shape of a tile: as many accumulators as the registers can hold.
 #if defined(__AVX512F__)
-enum { LANES = 16, MR = 6, VECS = 4 }; // 24 accumulators in 32 registers
+enum { LANES = 16, MR = 12, VECS = 2 }; // 24 accumulators in 32 registers; 6 x 4 of them read twice as much from L2
 #elif defined(__AVX__)
 enum { LANES = 8, MR = 6, VECS = 2 }; // 12 accumulators in 16 registers
 #else

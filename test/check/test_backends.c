@@ -152,24 +152,43 @@ static void compare_tensor(const Setting* s, int op, const OpTensor* t, const do
     if (!ok) { TEST_FAIL("%s: %s is off by %.3g, an element by %.3g", op_name(op), t->name, d.error, d.worst); }
 }
 
-// Runs all operations whose names contain `only` under each setting, and compares the others with the first.
+// An operation with its inputs, and its results under the first setting.
+typedef struct {
+    OpCase declared;
+    double *inputs[MAX_OP_TENSORS], *want[MAX_OP_TENSORS];
+} Compared;
+
+static void compare_with_first(const Setting* s, const Compared* op, Tolerance tolerance) {
+    double* got[MAX_OP_TENSORS];
+    run_setting(s, &op->declared, op->inputs, got);
+    for (int i = 0; i < op->declared.count; i++) {
+        const OpTensor* t = &op->declared.tensor[i];
+        if (got[i]) { compare_tensor(s, op->declared.op, t, got[i], op->want[i], tolerance); }
+    }
+    free_values(&op->declared, got);
+}
+
+// Runs all operations whose names contain `only` under each setting, and compares the others with the first. One
+// setting after another: a change in the number of threads ends some, whose scratch memory the next ones touch anew.
 static void compare_settings(const Setting* list, int count, OpSizes sizes, const char* only, Tolerance tolerance) {
     const Backend* rounded = list[count - 1].backend; // the first one may be a reference in fp32
+    enum { MOST = 64 };
+    Compared ops[MOST];
+    int num_ops = 0;
     for (int op = 0; op_name(op); op++) {
-        double *inputs[MAX_OP_TENSORS], *want[MAX_OP_TENSORS], *got[MAX_OP_TENSORS];
         if (!strstr(op_name(op), only)) { continue; }
-        const OpCase c = op_declare(list[0].backend, op, &sizes);
-        fill_inputs(&c, rounded, inputs);
-        run_setting(&list[0], &c, inputs, want);
-        for (int k = 1; k < count; k++) {
-            run_setting(&list[k], &c, inputs, got);
-            for (int i = 0; i < c.count; i++) {
-                if (got[i]) { compare_tensor(&list[k], op, &c.tensor[i], got[i], want[i], tolerance); }
-            }
-            free_values(&c, got);
-        }
-        free_values(&c, inputs);
-        free_values(&c, want);
+        if (num_ops == MOST) { TEST_FAIL("more than %d operations", MOST); return; }
+        Compared* c = &ops[num_ops++];
+        c->declared = op_declare(list[0].backend, op, &sizes);
+        fill_inputs(&c->declared, rounded, c->inputs);
+        run_setting(&list[0], &c->declared, c->inputs, c->want);
+    }
+    for (int k = 1; k < count; k++) {
+        for (int i = 0; i < num_ops; i++) { compare_with_first(&list[k], &ops[i], tolerance); }
+    }
+    for (int i = 0; i < num_ops; i++) {
+        free_values(&ops[i].declared, ops[i].inputs);
+        free_values(&ops[i].declared, ops[i].want);
     }
 }
 
