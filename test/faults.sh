@@ -6,6 +6,9 @@ build=${1:?usage: faults.sh build/CONFIG [WORD...]}
 shift
 chosen=$*
 train="$build/train_gpt2" prepare="$build/prepare"
+# In memory, where there is enough: on a disk a run of attack.sh waits for fsync() most of its time.
+free=$(df -k /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
+[ "${free:-0}" -lt 1000000 ] || export TMPDIR="${TMPDIR:-/dev/shm}"
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/attack/attack.sh"
 
