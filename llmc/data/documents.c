@@ -16,7 +16,8 @@ void encode_document(const Tokenizer* t, const char* text, size_t bytes, TokenLi
 }
 
 // Fails if a word of the text needs too much memory.
-static bool check_words(const PrepareOptions* o, const Tokenizer* t, const char* text, size_t bytes, Chunk* c) {
+static bool check_words(const PrepareOptions* o, const Tokenizer* t, const char* text, size_t bytes, Chunk* c,
+                        Error* err) {
     if (bytes <= MAX_WORD_BYTES || t->longest == 1) { return true; }
     const unsigned char *p = (const unsigned char*)text, *end = p + bytes;
     for (size_t n; p < end; p += n) {
@@ -25,7 +26,7 @@ static bool check_words(const PrepareOptions* o, const Tokenizer* t, const char*
         // A part of a document cannot be left out.
         c->skip = c->format == FORMAT_TEXT ? NOT_SKIPPED : SKIPPED_LONG;
         const bool is_row = c->format == FORMAT_PARQUET;
-        return fail(&c->err, "%s: %s %" PRIu64 ": a word of more than %d MiB", o->inputs[c->at.input],
+        return fail(err, "%s: %s %" PRIu64 ": a word of more than %d MiB", o->inputs[c->at.input],
                     is_row ? "row" : "line", c->at.line + !is_row, MAX_WORD_BYTES >> 20);
     }
     return true;
@@ -42,19 +43,20 @@ static bool count_text(const PrepareOptions* o, const char* text, size_t bytes) 
 }
 
 // Encodes a document, or a part of one.
-static bool encode_text(const PrepareOptions* o, const Tokenizer* t, const char* text, size_t bytes, Chunk* c) {
+static bool encode_text(const PrepareOptions* o, const Tokenizer* t, const char* text, size_t bytes, Chunk* c,
+                        Error* err) {
     c->bytes = bytes;
     if (bytes == 0 && !c->at.inside_document) { c->skip = SKIPPED_EMPTY; }
     if (o->dedup && c->is_whole) { c->hash = document_hash(text, bytes); }
     if (o->counts) { return count_text(o, text, bytes); }
     if (!t) { return true; }
-    if (!check_words(o, t, text, bytes, c)) { return false; }
+    if (!check_words(o, t, text, bytes, c, err)) { return false; }
     if (c->at.inside_document) { tokenizer_encode(t, text, bytes, &c->tokens); }
     else { encode_document(t, text, bytes, &c->tokens); }
     return true;
 }
 
-static bool encode_json(const PrepareOptions* o, const Tokenizer* t, Chunk* c) {
+static bool encode_json(const PrepareOptions* o, const Tokenizer* t, Chunk* c, Error* err) {
     const char* path = o->inputs[c->at.input];
     unsigned long long line = c->at.line + 1;
     json_error_t error;
@@ -63,18 +65,18 @@ static bool encode_json(const PrepareOptions* o, const Tokenizer* t, Chunk* c) {
     bool ok = true;
     c->skip = SKIPPED_INVALID;
     if (!object) {
-        ok = fail(&c->err, "%s:%llu: invalid JSON: %s (column %d)", path, line, error.text, error.column);
+        ok = fail(err, "%s:%llu: invalid JSON: %s (column %d)", path, line, error.text, error.column);
     } else if (!json_is_object(object)) {
-        ok = fail(&c->err, "%s:%llu: not a JSON object like {\"%s\": \"...\"}", path, line, o->field);
+        ok = fail(err, "%s:%llu: not a JSON object like {\"%s\": \"...\"}", path, line, o->field);
     } else if (!text) {
-        ok = fail(&c->err, "%s:%llu: no field \"%s\": name the one with the text by --field", path, line, o->field);
+        ok = fail(err, "%s:%llu: no field \"%s\": name the one with the text by --field", path, line, o->field);
     } else if (json_is_null(text)) {
         c->skip = SKIPPED_NULL;
     } else if (!json_is_string(text)) {
-        ok = fail(&c->err, "%s:%llu: field \"%s\" is not a string", path, line, o->field);
+        ok = fail(err, "%s:%llu: field \"%s\" is not a string", path, line, o->field);
     } else {
         c->skip = NOT_SKIPPED;
-        ok = encode_text(o, t, json_string_value(text), json_string_length(text), c);
+        ok = encode_text(o, t, json_string_value(text), json_string_length(text), c, err);
     }
     json_decref(object);
     return ok;
@@ -86,7 +88,10 @@ static void encode_chunk(const PrepareOptions* o, const Tokenizer* t, Chunk* c) 
         c->nll = 0;
         story_make((uint64_t)o->seed, c->at.offset, &c->text, &c->nll);
     }
-    c->ok = c->format == FORMAT_JSONL ? encode_json(o, t, c) : encode_text(o, t, c->text.data, c->text.bytes, c);
+    Error err;
+    c->ok = c->format == FORMAT_JSONL ? encode_json(o, t, c, &err)
+                                      : encode_text(o, t, c->text.data, c->text.bytes, c, &err);
+    if (!c->ok) { c->error = format("%s", err.text); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -95,7 +100,7 @@ static void encode_chunk(const PrepareOptions* o, const Tokenizer* t, Chunk* c) 
 typedef struct {
     Chunk* chunks;
     int* order; // chunks[order[i]] is handed on as number i
-    int count;
+    int count, room;
 } Batch;
 
 // Reads ahead in a source.
@@ -144,11 +149,22 @@ static void shuffle_window(Batch* b, Position start, uint64_t seed) {
 
 static bool is_shuffled(const PrepareOptions* o) { return o->shuffle_documents >= 0; }
 
+// Makes room for a chunk more. Batches grow as they are filled: most runs of a small corpus need few chunks.
+static void batch_reserve(Batch* b, int max_chunks) {
+    if (b->count < b->room) { return; }
+    const size_t before = (size_t)b->room, room = min_size(max_size(2 * before, FIRST_BATCH), (size_t)max_chunks);
+    b->chunks = realloc_or_die(b->chunks, room * sizeof *b->chunks, "a batch of documents");
+    b->order = realloc_or_die(b->order, room * sizeof *b->order, "a batch of documents");
+    memset(b->chunks + before, 0, (room - before) * sizeof *b->chunks);
+    b->room = (int)room;
+}
+
 static void read_batch(Feed* f, Batch* b) {
     const Position start = f->reader.at;
     size_t bytes = 0;
     b->count = 0;
     while (!f->is_at_end && b->count < f->limit && bytes < f->max_bytes) {
+        batch_reserve(b, f->max_chunks);
         Chunk* c = &b->chunks[b->count];
         f->is_at_end = !reader_next(&f->reader, c);
         if (f->is_at_end) { break; }
@@ -171,10 +187,6 @@ static void feed_open(Feed* f, const PrepareOptions* o, const Source* source, do
     f->max_bytes = max_size(1, (size_t)(share * (is_shuffled(o) ? WINDOW_BYTES : BATCH_BYTES)));
     f->limit = is_shuffled(o) ? f->max_chunks : (int)min_size(FIRST_BATCH, (size_t)f->max_chunks);
     f->passed = state->chunks;
-    for (int i = 0; i < 3; i++) {
-        f->batches[i].chunks = alloc_or_die((size_t)f->max_chunks, sizeof(Chunk), "a batch of documents");
-        f->batches[i].order = alloc_or_die((size_t)f->max_chunks, sizeof(int), "a batch of documents");
-    }
     f->next = &f->batches[0];
     f->now = &f->batches[1];
     f->ready = &f->batches[2];
@@ -252,10 +264,10 @@ static size_t next_source(const Mixer* m) {
 static void check_chunk(Mixer* m, const Chunk* c) {
     enum { MAX_SHOWN = 5 };
     if (c->ok) { return; }
-    if (c->skip == NOT_SKIPPED) { fatal("%s", c->err.text); }
-    if (!m->options->skip_bad) { fatal("%s; --skip_bad 1 leaves out such documents and goes on", c->err.text); }
+    if (c->skip == NOT_SKIPPED) { fatal("%s", c->error); }
+    if (!m->options->skip_bad) { fatal("%s; --skip_bad 1 leaves out such documents and goes on", c->error); }
     if (c->was_taken) { return; }
-    if (m->bad_shown < MAX_SHOWN) { notice("left out: %s", c->err.text); }
+    if (m->bad_shown < MAX_SHOWN) { notice("left out: %s", c->error); }
     if (m->bad_shown++ == MAX_SHOWN) { notice("left out: more, which are only counted"); }
 }
 

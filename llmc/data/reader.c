@@ -6,6 +6,8 @@ void chunk_clear(Chunk* c) {
     free(c->text.data);
     memset(&c->text, 0, sizeof c->text);
     token_list_free(&c->tokens);
+    free(c->error);
+    c->error = NULL;
 }
 
 void reader_open(Reader* r, const PrepareOptions* options, const Source* source, Position at) {
@@ -22,17 +24,17 @@ void reader_close(Reader* r) {
     r->is_open = false;
 }
 
-static bool reader_open_file(Reader* r, Error* err) {
+static bool reader_open_file(Reader* r) {
     const PrepareOptions* o = r->options;
     const char* path = o->inputs[r->at.input];
     r->format = input_format(o, path);
     if (r->format == FORMAT_PARQUET) {
-        r->is_open = parquet_open(&r->parquet, path, o->field, err);
-        return r->is_open && parquet_skip(&r->parquet, r->at.offset, err);
+        r->is_open = parquet_open(&r->parquet, path, o->field, &r->err);
+        return r->is_open && parquet_skip(&r->parquet, r->at.offset, &r->err);
     }
     char last = '\n';
-    r->is_open = stream_open(&r->stream, is_standard_input(o) ? NULL : path, err);
-    const bool ok = r->is_open && stream_skip(&r->stream, r->at.offset, &last, err);
+    r->is_open = stream_open(&r->stream, is_standard_input(o) ? NULL : path, &r->err);
+    const bool ok = r->is_open && stream_skip(&r->stream, r->at.offset, &last, &r->err);
     r->is_at_line_start = last == '\n';
     return ok;
 }
@@ -41,7 +43,7 @@ static bool reader_open_file(Reader* r, Error* err) {
 static const char* reader_line(Reader* r, Chunk* c, size_t* bytes, size_t limit) {
     const char* line = NULL;
     *bytes = 0;
-    c->ok = stream_line(&r->stream, &line, bytes, limit, &c->err);
+    c->ok = stream_line(&r->stream, &line, bytes, limit, &r->err);
     if (!c->ok || *bytes == 0) { return NULL; }
     r->at.offset += *bytes;
     r->is_at_line_start = line[*bytes - 1] == '\n';
@@ -59,7 +61,7 @@ static void reader_skip_line(Reader* r, Chunk* c) {
     while (!r->is_at_line_start && bytes > 0) { reader_line(r, c, &bytes, CHUNK_BYTES); }
     if (!c->ok) { return; }
     c->skip = SKIPPED_LONG;
-    c->ok = fail(&c->err, "%s:%" PRIu64 ": a line of more than %d MiB", r->options->inputs[c->at.input], c->at.line + 1,
+    c->ok = fail(&r->err, "%s:%" PRIu64 ": a line of more than %d MiB", r->options->inputs[c->at.input], c->at.line + 1,
                  MAX_DOCUMENT_BYTES >> 20);
 }
 
@@ -137,7 +139,7 @@ static bool reader_text(Reader* r, Chunk* c) {
         const size_t cut = text->bytes < CHUNK_BYTES ? 0 : find_cut(text, text->bytes - n);
         if (cut > 0) { c->is_whole = false; reader_put_back(r, text, cut); return true; }
         if (text->bytes < MAX_DOCUMENT_BYTES) { continue; }
-        c->ok = fail(&c->err, "%s:%" PRIu64 ": %d MiB without white space: is it text? Leave the file out",
+        c->ok = fail(&r->err, "%s:%" PRIu64 ": %d MiB without white space: is it text? Leave the file out",
                      r->options->inputs[c->at.input], c->at.line + 1, MAX_DOCUMENT_BYTES >> 20);
         return true;
     }
@@ -151,7 +153,7 @@ static bool reader_row(Reader* r, Chunk* c) {
     ParquetRow kind;
     Bytes value;
     c->at = r->at;
-    c->ok = parquet_next(&r->parquet, &kind, &value, &c->err);
+    c->ok = parquet_next(&r->parquet, &kind, &value, &r->err);
     if (!c->ok) { return true; }
     if (kind == PARQUET_END) { return false; }
     r->at.offset++;
@@ -159,7 +161,7 @@ static bool reader_row(Reader* r, Chunk* c) {
     if (kind == PARQUET_NULL) { c->skip = SKIPPED_NULL; return true; }
     if (value.bytes > MAX_DOCUMENT_BYTES) {
         c->skip = SKIPPED_LONG;
-        c->ok = fail(&c->err, "%s: row %" PRIu64 ": a document of %zu MiB, more than %d",
+        c->ok = fail(&r->err, "%s: row %" PRIu64 ": a document of %zu MiB, more than %d",
                      r->options->inputs[c->at.input], c->at.offset, value.bytes >> 20, MAX_DOCUMENT_BYTES >> 20);
         return true;
     }
@@ -167,7 +169,8 @@ static bool reader_row(Reader* r, Chunk* c) {
     return true;
 }
 
-bool reader_next(Reader* r, Chunk* c) {
+// As reader_next(), but leaves the error in `r`.
+static bool reader_chunk(Reader* r, Chunk* c) {
     const PrepareOptions* o = r->options;
     c->text.bytes = c->bytes = 0;
     c->at = r->at;
@@ -178,7 +181,7 @@ bool reader_next(Reader* r, Chunk* c) {
     c->was_taken = false;
     if (o->stories > 0) { r->at.offset++; return true; }
     while (r->at.input < r->end_input) {
-        if (!r->is_open) { c->ok = reader_open_file(r, &c->err); }
+        if (!r->is_open) { c->ok = reader_open_file(r); }
         if (!c->ok) { return true; }
         c->format = r->format;
         const bool has_chunk = r->format == FORMAT_PARQUET ? reader_row(r, c)
@@ -188,4 +191,10 @@ bool reader_next(Reader* r, Chunk* c) {
         r->at = (Position){.input = r->at.input + 1};
     }
     return false;
+}
+
+bool reader_next(Reader* r, Chunk* c) {
+    const bool has_chunk = reader_chunk(r, c);
+    if (!c->ok) { c->error = format("%s", r->err.text); }
+    return has_chunk;
 }

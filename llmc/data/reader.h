@@ -41,11 +41,11 @@ typedef struct {
     double nll;     // of a story
     Skip skip;
     bool was_taken; // in an earlier run: its tokens are in finished shards
-    bool ok;        // false: `err` is set, and it is the document that is wrong if `skip` is set, else the file
-    Error err;
+    bool ok;        // false: `error` is set, and it is the document that is wrong if `skip` is set, else the file
+    char* error;    // why it is not `ok`; NULL if it is
 } Chunk;
 
-// Frees the text and the tokens.
+// Frees the text, the tokens and the error.
 void chunk_clear(Chunk* c);
 
 typedef struct {
@@ -57,12 +57,13 @@ typedef struct {
     Stream stream;        // of text and JSONL
     bool is_at_line_start;
     Parquet parquet;
+    Error err;            // of the last chunk that was not `ok`
 } Reader;
 
 // Begins to read a source at a position. reader_close() frees it.
 void reader_open(Reader* r, const PrepareOptions* options, const Source* source, Position at);
 void reader_close(Reader* r);
 
-// Reads the next chunk, which is cleared. Returns false at the end of the source. After a chunk that is not `ok`, and
+// Reads the next chunk into `c`, which is zeroed or cleared. Returns false at the end of the source. After a chunk that is not `ok`, and
 // not skipped, nothing more can be read. The story grammar has no end, and makes its text later.
 bool reader_next(Reader* r, Chunk* c);
