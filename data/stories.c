@@ -189,7 +189,7 @@ bool story_next(const char** text, StorySymbol* symbol) {
 
 void story_append(StoryText* out, const char* text, size_t bytes) {
     if (out->bytes + bytes > out->room) {
-        out->room = max_size(2 * out->room, out->bytes + bytes + 1024);
+        out->room = max_size(2 * out->room, out->bytes + bytes);
         out->data = realloc_or_die(out->data, out->room, "a story");
     }
     memcpy(out->data + out->bytes, text, bytes);

@@ -243,7 +243,7 @@ bool make_directories(const char* path, Error* err) {
 
 char* read_stream(FILE* f, const char* name, size_t* size, Error* err) {
     size_t used = 0, room = 1 << 16;
-    char* text = alloc_or_die(room, 1, name);
+    char* text = realloc_or_die(NULL, room, name);
     for (size_t n; (n = fread(text + used, 1, room - 1 - used, f)) > 0;) {
         used += n;
         if (room - 1 - used == 0) { text = realloc_or_die(text, room *= 2, name); }

@@ -155,7 +155,6 @@ static void batch_reserve(Batch* b, int max_chunks) {
     const size_t before = (size_t)b->room, room = min_size(max_size(2 * before, FIRST_BATCH), (size_t)max_chunks);
     b->chunks = realloc_or_die(b->chunks, room * sizeof *b->chunks, "a batch of documents");
     b->order = realloc_or_die(b->order, room * sizeof *b->order, "a batch of documents");
-    memset(b->chunks + before, 0, (room - before) * sizeof *b->chunks);
     b->room = (int)room;
 }
 
@@ -166,6 +165,7 @@ static void read_batch(Feed* f, Batch* b) {
     while (!f->is_at_end && b->count < f->limit && bytes < f->max_bytes) {
         batch_reserve(b, f->max_chunks);
         Chunk* c = &b->chunks[b->count];
+        memset(c, 0, sizeof *c); // new, or cleared
         f->is_at_end = !reader_next(&f->reader, c);
         if (f->is_at_end) { break; }
         bytes += c->text.bytes;

@@ -135,7 +135,7 @@ json_t* describe_input(const PrepareOptions* o, const char* path) {
     Error err;
     FILE* f = fopen_regular(path, &err);
     if (!f) { fatal("%s", err.text); }
-    unsigned char* buffer = alloc_or_die(PIECE, 1, path);
+    unsigned char* buffer = realloc_or_die(NULL, PIECE, path);
     uint64_t hash = 0, size = 0;
     for (size_t n; (n = fread(buffer, 1, PIECE, f)) > 0; size += n) { hash = hash64(buffer, n, hash); }
     if (ferror(f)) { fatal("%s: cannot read: %s", path, strerror(errno)); }

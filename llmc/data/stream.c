@@ -27,7 +27,7 @@ bool stream_open(Stream* s, const char* path, Error* err) {
     s->path = path ? path : "standard input";
     s->fd = path ? open_regular(path, NULL, err) : STDIN_FILENO;
     if (s->fd < 0) { return false; }
-    s->input = alloc_or_die(STREAM_BYTES, 1, s->path);
+    s->input = realloc_or_die(NULL, STREAM_BYTES, s->path);
     // A pipe may give its first bytes one by one; the codec shows in the first four.
     while (s->input_bytes < 4 && !s->input_ended) {
         ssize_t n = read(s->fd, s->input + s->input_bytes, STREAM_BYTES - s->input_bytes);

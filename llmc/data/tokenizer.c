@@ -35,8 +35,9 @@ static TokenSlot* tokenizer_slot(const Tokenizer* t, const unsigned char* p, siz
 }
 
 int tokenizer_find(const Tokenizer* t, const unsigned char* p, size_t bytes) {
+    if (bytes > t->longest) { return NO_TOKEN; }
     if (bytes == 2) { return t->pair_id[p[0] << 8 | p[1]]; } // the most frequent question of a merge
-    return bytes > t->longest ? NO_TOKEN : tokenizer_slot(t, p, bytes, token_hash(p, bytes))->id;
+    return tokenizer_slot(t, p, bytes, token_hash(p, bytes))->id;
 }
 
 const char* tokenizer_token(const Tokenizer* t, int id, size_t* bytes) {
@@ -104,6 +105,17 @@ static bool tokenizer_parse(Tokenizer* t, size_t size, const char* name, Error* 
     return at == size || fail(err, "%s: %zu bytes behind the last token", name, size - at);
 }
 
+// Fills the table of tokens of two bytes.
+static void tokenizer_index_pairs(Tokenizer* t) {
+    t->pair_id = realloc_or_die(NULL, (1 << 16) * sizeof *t->pair_id, "the tokenizer");
+    for (int i = 0; i < 1 << 16; i++) { t->pair_id[i] = NO_TOKEN; }
+    for (int id = 0; id < t->vocab_size; id++) {
+        size_t bytes;
+        const unsigned char* token = (const unsigned char*)tokenizer_token(t, id, &bytes);
+        if (bytes == 2 && !t->is_special[id]) { t->pair_id[token[0] << 8 | token[1]] = id; }
+    }
+}
+
 // Fills the hash table and the tables of bytes and ASCII classes.
 static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
     size_t num_slots = 1024, bytes = 0;
@@ -111,8 +123,6 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
     t->mask = num_slots - 1;
     t->slots = alloc_or_die(num_slots, sizeof *t->slots, "the tokenizer");
     for (size_t i = 0; i < num_slots; i++) { t->slots[i].id = NO_TOKEN; }
-    t->pair_id = alloc_or_die(1 << 16, sizeof *t->pair_id, "the tokenizer");
-    for (int i = 0; i < 1 << 16; i++) { t->pair_id[i] = NO_TOKEN; }
     for (int id = 0; id < t->vocab_size; id++) {
         const unsigned char* token = (const unsigned char*)tokenizer_token(t, id, &bytes);
         if (t->is_special[id]) { continue; }
@@ -121,9 +131,9 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
         if (slot->id != NO_TOKEN) { return fail(err, "%s: tokens %d and %d are the same", name, slot->id, id); }
         slot->tag = (uint32_t)(hash >> 32);
         slot->id = id;
-        if (bytes == 2) { t->pair_id[token[0] << 8 | token[1]] = id; }
         t->longest = max_size(t->longest, bytes);
     }
+    if (t->longest > 1) { tokenizer_index_pairs(t); }
     for (int b = 0; b < 256; b++) {
         unsigned char byte = (unsigned char)b;
         t->byte_id[b] = tokenizer_find(t, &byte, 1);

@@ -69,21 +69,19 @@ bool sums_load(Sums* s, const char* path, Error* err) {
 }
 
 bool sum_file(const char* path, size_t from, char hex[BLAKE2B_HEX + 1], Error* err) {
-    enum { PIECE = 1 << 20 };
+    char piece[1 << 15];
     size_t size;
     Blake2b hash;
     const int fd = open_regular(path, &size, err);
     if (fd < 0) { return false; }
-    char* piece = alloc_or_die(PIECE, 1, "a piece of a file");
     bool ok = true;
     blake2b_begin(&hash);
     for (size_t at = from, n; ok && at < size; at += n) {
-        n = min_size(PIECE, size - at);
+        n = min_size(sizeof piece, size - at);
         ok = read_exactly(fd, path, piece, n, at, err);
         if (ok) { blake2b_add(&hash, piece, n); }
     }
     blake2b_end(&hash, hex);
-    free(piece);
     close(fd);
     return ok;
 }

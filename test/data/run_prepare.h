@@ -1,7 +1,9 @@
 // Runs ./prepare as a child process of a test, in the test's folder, and reads what it wrote.
 //
 // rename and fwrite are replaced in the test program by functions that count, so that a test can kill a run at each of
-// the points between two changes of what is on the disk. Include it once, before anything else.
+// the points between two changes of what is on the disk. fsync is replaced by a function that writes nothing: no test
+// cuts the power, and what a killed process wrote stays. Instead rename ends a run that would lose a file in a power
+// cut. Include it once, before anything else.
 #pragma once
 #include "llmc/data/documents.h"
 #include "llmc/data/shard.h"
@@ -15,7 +17,23 @@ static inline void event(void) {
     if (events_until_kill >= 0 && events_until_kill-- == 0) { raise(SIGKILL); }
 }
 
+static ino_t synced_file;            // the last regular file that was synced
+static bool is_folder_synced = true; // since the last rename
+
+int fsync(int fd) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) { return -1; }
+    if (S_ISDIR(st.st_mode)) { is_folder_synced = true; } else { synced_file = st.st_ino; }
+    return 0;
+}
+
 int rename(const char* from, const char* to) {
+    struct stat st;
+    if (stat(from, &st) != 0 || st.st_ino != synced_file || !is_folder_synced) {
+        fprintf(stderr, "%s was not synced, or the folder after the last rename\n", from);
+        abort();
+    }
+    is_folder_synced = false;
     event();
     int result = renameat(AT_FDCWD, from, AT_FDCWD, to);
     event();
@@ -37,10 +55,16 @@ size_t fwrite(const void* data, size_t size, size_t count, FILE* f) {
 
 static char run_out[1 << 14], run_err[1 << 14]; // what the last run printed
 
+// Empties one of the files that stand for the standard streams of a run; all runs share them.
+static inline void reopen(FILE** f) {
+    if (!*f) { *f = tmpfile(); }
+    if (!*f || ftruncate(fileno(*f), 0) != 0) { fatal("cannot make a temporary file: %s", strerror(errno)); }
+    rewind(*f);
+}
+
 static inline void read_back(FILE* f, char* out, size_t room) {
     rewind(f);
     out[fread(out, 1, room - 1, f)] = 0;
-    fclose(f);
 }
 
 enum { KILLED = 1000 };
@@ -55,7 +79,10 @@ static inline int run_until(int events, const char* input, const char* arguments
     int argc = 0, status = 0;
     for (char* w = strtok(words, " "); w && argc < 63; w = strtok(NULL, " ")) { argv[argc++] = w; }
     argv[argc] = NULL;
-    FILE *out = tmpfile(), *err = tmpfile(), *in = tmpfile();
+    static FILE *out, *err, *in;
+    reopen(&out);
+    reopen(&err);
+    reopen(&in);
     if (input) { fwrite_unlocked(input, 1, input_bytes ? input_bytes : strlen(input), in); }
     rewind(in);
     fflush(stdout);
@@ -71,7 +98,6 @@ static inline int run_until(int events, const char* input, const char* arguments
     waitpid(child, &status, 0);
     read_back(out, run_out, sizeof run_out);
     read_back(err, run_err, sizeof run_err);
-    fclose(in);
     free(words);
     return WIFEXITED(status) ? WEXITSTATUS(status) : KILLED;
 }
