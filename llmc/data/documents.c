@@ -152,7 +152,7 @@ static bool is_shuffled(const PrepareOptions* o) { return o->shuffle_documents >
 // Makes room for a chunk more. Batches grow as they are filled: most runs of a small corpus need few chunks.
 static void batch_reserve(Batch* b, int max_chunks) {
     if (b->count < b->room) { return; }
-    const size_t before = (size_t)b->room, room = min_size(max_size(2 * before, FIRST_BATCH), (size_t)max_chunks);
+    const size_t before = (size_t)b->room, room = min_size(max_size(4 * before, FIRST_BATCH), (size_t)max_chunks);
     b->chunks = realloc_or_die(b->chunks, room * sizeof *b->chunks, "a batch of documents");
     b->order = realloc_or_die(b->order, room * sizeof *b->order, "a batch of documents");
     b->room = (int)room;
@@ -240,7 +240,7 @@ size_t mix_choose(const PrepareOptions* o, const InputState* state, const bool* 
 typedef struct {
     const PrepareOptions* options;
     InputState* state;
-    Feed feeds[MAX_SOURCES];
+    Feed* feeds;                  // one for each source
     bool is_used_up[MAX_SOURCES]; // set between rounds
     bool is_enough;               // no more chunks are wanted
     int bad_shown;                // messages about documents that were left out
@@ -338,6 +338,7 @@ void encode_input(const PrepareOptions* o, const Tokenizer* t, InputState* state
     Mixer* m = alloc_or_die(1, sizeof *m, "the sources of the input");
     double sum = 0;
     m->options = o;
+    m->feeds = alloc_or_die(o->num_sources, sizeof *m->feeds, "the sources of the input");
     m->state = state;
     for (size_t i = 0; i < o->num_sources; i++) { sum += o->sources[i].weight; }
     for (size_t i = 0; i < o->num_sources; i++) {
@@ -345,5 +346,6 @@ void encode_input(const PrepareOptions* o, const Tokenizer* t, InputState* state
     }
     while (!m->is_enough) { mixer_round(m, t, take, context); }
     for (size_t i = 0; i < o->num_sources; i++) { feed_close(&m->feeds[i]); }
+    free(m->feeds);
     free(m);
 }

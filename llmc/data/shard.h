@@ -14,7 +14,8 @@
 #include "../files/sums.h"
 #include "token_formats.h"
 
-enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_INTS = 256, SHARD_HEADER_BYTES = 1024 };
+enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_INTS = 256, SHARD_HEADER_BYTES = 1024,
+       SHARD_BLOCK = 1 << 14 }; // bytes that are read back and summed at a time; chosen
 
 // The header counts tokens in a signed 32-bit integer.
 #define SHARD_MAX_TOKENS ((size_t)INT32_MAX)
@@ -68,7 +69,9 @@ typedef struct {
     FILE* file;
     size_t num_tokens;
     size_t row; // as in Shard; may be set until shard_commit()
-    Blake2b hash; // of the tokens
+    uint64_t sum; // hash64() of the tokens so far, block by block, but for those in `block`
+    unsigned char block[SHARD_BLOCK];
+    size_t filled; // bytes in `block`
 } ShardWriter;
 
 // Gives up: removes the temporary file. Harmless after shard_commit.
@@ -81,6 +84,6 @@ bool shard_create(ShardWriter* w, const char* path, Error* err);
 // Appends `count` tokens.
 bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* err);
 
-// Completes the header, syncs the file, reads it back and renames it to its final name. Writes its checksum to `hex`,
-// which may be NULL. If it returns true, the shard survives a power cut.
+// Completes the header, syncs the file, reads it back and renames it to its final name. Writes the checksum of what
+// was read back to `hex`, which may be NULL. If it returns true, the shard survives a power cut.
 bool shard_commit(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err);

@@ -121,7 +121,7 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
     size_t num_slots = 1024, bytes = 0;
     while (num_slots < 2 * (size_t)t->vocab_size) { num_slots *= 2; }
     t->mask = num_slots - 1;
-    t->slots = alloc_or_die(num_slots, sizeof *t->slots, "the tokenizer");
+    t->slots = realloc_or_die(NULL, num_slots * sizeof *t->slots, "the tokenizer");
     for (size_t i = 0; i < num_slots; i++) { t->slots[i].id = NO_TOKEN; }
     for (int id = 0; id < t->vocab_size; id++) {
         const unsigned char* token = (const unsigned char*)tokenizer_token(t, id, &bytes);

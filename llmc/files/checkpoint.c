@@ -218,7 +218,7 @@ static bool sum_files(Sums* sums, const char* folder, const char* const* files, 
     bool ok = true;
     for (int i = 0; ok && i < count; i++) {
         char hex[BLAKE2B_HEX + 1], *path = format("%s/%s", folder, files[i]);
-        ok = sum_file(path, 0, hex, err);
+        ok = sum_file(path, hex, err);
         if (ok) { sums_set(sums, files[i], hex); }
         free(path);
     }

@@ -68,7 +68,7 @@ bool sums_load(Sums* s, const char* path, Error* err) {
     return ok;
 }
 
-bool sum_file(const char* path, size_t from, char hex[BLAKE2B_HEX + 1], Error* err) {
+bool sum_file(const char* path, char hex[BLAKE2B_HEX + 1], Error* err) {
     char piece[1 << 15];
     size_t size;
     Blake2b hash;
@@ -76,7 +76,7 @@ bool sum_file(const char* path, size_t from, char hex[BLAKE2B_HEX + 1], Error* e
     if (fd < 0) { return false; }
     bool ok = true;
     blake2b_begin(&hash);
-    for (size_t at = from, n; ok && at < size; at += n) {
+    for (size_t at = 0, n; ok && at < size; at += n) {
         n = min_size(sizeof piece, size - at);
         ok = read_exactly(fd, path, piece, n, at, err);
         if (ok) { blake2b_add(&hash, piece, n); }
@@ -89,7 +89,7 @@ bool sum_file(const char* path, size_t from, char hex[BLAKE2B_HEX + 1], Error* e
 bool sums_verify(const Sums* s, const char* folder, const char* name, Error* err) {
     char hex[BLAKE2B_HEX + 1], *path = format("%s/%s", folder, name);
     const char* wanted = sums_find(s, name);
-    bool ok = sum_file(path, 0, hex, err);
+    bool ok = sum_file(path, hex, err);
     if (ok && (!wanted || strcmp(hex, wanted))) {
         ok = fail(err, "%s: %s", path, wanted ? "damaged or edited (its checksum is wrong)" : "it has no checksum");
     }

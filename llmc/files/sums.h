@@ -31,8 +31,8 @@ bool sums_save(const Sums* s, const char* path, Error* err);
 // Reads a file of checksums, which sums_free() frees. Fails, with nothing to free, if it has any other line.
 bool sums_load(Sums* s, const char* path, Error* err);
 
-// Computes the checksum of a file from byte `from` to its end; 0: of the whole file.
-bool sum_file(const char* path, size_t from, char hex[BLAKE2B_HEX + 1], Error* err);
+// Computes the checksum of a file.
+bool sum_file(const char* path, char hex[BLAKE2B_HEX + 1], Error* err);
 
 // Fails if FOLDER/NAME has no checksum in `s`, cannot be read, or has another one: then it is damaged.
 bool sums_verify(const Sums* s, const char* folder, const char* name, Error* err);

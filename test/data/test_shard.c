@@ -132,10 +132,19 @@ TEST(a_shard_that_reads_back_otherwise_is_not_committed) {
     ShardWriter w;
     Error err;
     char* path = format("%s/other.bin", test_folder);
-    EXPECT(shard_create(&w, path, &err) && shard_write(&w, (const uint16_t[]){1, 2, 3}, 3, &err));
-    w.hash.h[0] ^= 1;
-    EXPECT(!shard_commit(&w, NULL, &err) && strstr(err.text, "reads back otherwise"));
-    EXPECT(!path_exists(path));
+    char* temporary = format("%s.tmp", path);
+    static uint16_t tokens[5 * SHARD_BLOCK / 4 + 3]; // two and a half blocks
+    const size_t count = sizeof tokens / sizeof *tokens, size = SHARD_HEADER_BYTES + sizeof tokens;
+    const size_t places[] = {SHARD_HEADER_BYTES, SHARD_HEADER_BYTES + SHARD_BLOCK, size - 1, size};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        EXPECT(shard_create(&w, path, &err) && shard_write(&w, tokens, 5000, &err) &&
+               shard_write(&w, tokens + 5000, count - 5000, &err) && fflush(w.file) == 0);
+        FILE* f = fopen(temporary, "r+b");
+        EXPECT(f && fseek(f, (long)places[i], SEEK_SET) == 0 && fputc(1, f) == 1 && fclose(f) == 0);
+        EXPECT(!shard_commit(&w, NULL, &err) && strstr(err.text, places[i] < size ? "reads back otherwise" : "promises"));
+        EXPECT(!path_exists(path));
+    }
+    free(temporary);
     free(path);
 }
 

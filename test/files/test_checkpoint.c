@@ -338,7 +338,7 @@ static void sum_again(const char* folder, const char* file) {
     Error err;
     Sums sums;
     char *path = below(folder, CHECKPOINT_SUMS), *edited = below(folder, file), hex[BLAKE2B_HEX + 1];
-    if (!sums_load(&sums, path, &err) || !sum_file(edited, 0, hex, &err)) { fatal("%s", err.text); }
+    if (!sums_load(&sums, path, &err) || !sum_file(edited, hex, &err)) { fatal("%s", err.text); }
     sums_set(&sums, file, hex);
     if (!sums_save(&sums, path, &err)) { fatal("%s", err.text); }
     sums_free(&sums);
