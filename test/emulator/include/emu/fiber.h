@@ -14,10 +14,12 @@
 
 namespace emu {
 
-constexpr size_t STACK_BYTES = 144 << 10;           // of a fiber; the lowest STACK_GUARD of them are closed
+constexpr size_t STACK_BYTES = 148 << 10;           // of a fiber; the lowest STACK_GUARD of them are closed
 constexpr size_t STACK_GUARD = 16 << 10;
+constexpr size_t STACK_STAGGER = PAGE / 32;         // see prepare_context
 constexpr size_t MAX_DYNAMIC_SHARED = 227 << 10;    // of one block, static included, on any device
 constexpr unsigned MAX_THREADS = 1024;              // of one block
+constexpr unsigned MAX_SHARED_ARRAYS = 256;         // of one block, an arbitrary limit
 
 enum State : char {
     RUN,   // can go on
@@ -39,7 +41,8 @@ struct Copy {
     unsigned n, zero; // bytes to copy, bytes to clear behind them
 };
 
-// A warp-wide instruction: run once when all its lanes have come. lane[l] is what lane l passed to wait(), or null.
+// A warp-wide instruction: run once when all its lanes have come. lane[l] is what lane l of the
+// mask passed to wait().
 typedef void (*WarpOp)(void** lane, unsigned mask);
 
 // State that a switch saves. ASan also has to be told where the stacks are.
@@ -49,22 +52,25 @@ struct Context {
 #else
     void* stack_pointer = nullptr;
 #endif
+#ifdef __SANITIZE_ADDRESS__
     const void* bottom = nullptr;
     size_t bytes = 0;
     void* fake_stack = nullptr;
+#endif
 };
 
-struct Fiber {
+// What every switch reads comes first, within 64 bytes in builds without ASan.
+struct alignas(64) Fiber {
     Context context;
-    State st;
+    WarpOp op;              // WARP: the instruction that runs when all lanes have arrived
+    void* arg;              // WARP: this lane's part of it
+    CallSite at;            // where it waits
     uint3 tid;
-    unsigned lane, warp;
-    unsigned mask;   // WARP: the lanes that have to arrive
-    WarpOp op;       // WARP: the instruction that runs then
-    void* arg;       // WARP: this lane's part of it
-    int vote;        // BLOCK: its argument of __syncthreads_count, _and or _or
-    CallSite at;        // where it waits
-    std::vector<Copy>* cp; // cp.async not yet waited for
+    unsigned mask;          // WARP: the lanes that have to arrive
+    State st;
+    unsigned char lane, warp;
+    bool vote;              // BLOCK: its argument of __syncthreads_count, _and or _or
+    std::vector<Copy>* cp;  // cp.async not yet waited for
 };
 
 struct SharedArray {
@@ -75,17 +81,17 @@ struct SharedArray {
 // State with which one OpenMP thread runs a block.
 struct Scheduler {
     Context self;
-    char* stacks = nullptr;
     std::vector<Fiber> fibers;
     std::vector<std::vector<Copy>> copies;
-    Fiber* pass[32];              // the fibers of the warp that are being run
-    unsigned pass_count, pass_next;
+    Fiber* pass[33];              // the fibers of the warp that are being run, then null
+    Fiber** pass_next;
     const char* name;             // of the kernel
     void (*body)(void*);          // the kernel, with its arguments
     void* body_arg;
     char* dyn;                    // dynamic shared memory
     size_t dyn_n;
-    std::vector<SharedArray> shared; // static shared memory that this block has touched
+    SharedArray shared[MAX_SHARED_ARRAYS]; // static shared memory that this block has touched
+    unsigned shared_count;
     size_t shared_bytes;
     int vote;                     // the result of __syncthreads_count
     uint64_t rng;
@@ -93,15 +99,21 @@ struct Scheduler {
 
 inline EMU_THREAD Scheduler* S;
 inline EMU_THREAD Fiber* cur; // null on the host
+inline EMU_THREAD char* stacks;
 
 // In builds that observe memory accesses (hooks.h) these count only while `quiet` is 0: in kernels, not in the emulator
 // or the host.
 #ifdef EMU_RACE
 inline EMU_THREAD int quiet = 1;
 #define EMU_QUIET(value) (emu::quiet = (value))
-#define EMU_UNSEEN __attribute__((no_sanitize_thread)) // of functions that run at each access: no hook sees their own
+#define EMU_QUIETLY(call)                                                            \
+    do {                                                                             \
+        const int quiet_before = emu::quiet;                                         \
+        emu::quiet = 1;                                                              \
+        call;                                                                        \
+        emu::quiet = quiet_before;                                                   \
+    } while (0)
 #else
-#define EMU_UNSEEN
 #define EMU_QUIET(value) ((void)0)
 #endif
 
@@ -136,7 +148,11 @@ emu_switch:
 )");
 #endif
 
-#define EMU_SWITCHES __attribute__((noinline, no_sanitize_address))
+#ifdef __SANITIZE_ADDRESS__
+#define EMU_SWITCHES EMU_UNSEEN __attribute__((noinline))
+#else
+#define EMU_SWITCHES EMU_UNSEEN
+#endif
 
 // Goes on in `to`; returns when another fiber switches back to `from`. `ended`: none will.
 EMU_SWITCHES inline void switch_context(Context* from, Context* to, bool ended = false) {
@@ -156,13 +172,10 @@ EMU_SWITCHES inline void switch_context(Context* from, Context* to, bool ended =
 
 // The current fiber stops: the next one of the pass goes on, or the scheduler.
 EMU_SWITCHES inline void leave(bool ended = false) {
-    Fiber* self = cur;
-    Context* next = &S->self;
-    if (S->pass_next < S->pass_count) {
-        cur = S->pass[S->pass_next++];
-        next = &cur->context;
-    }
-    switch_context(&self->context, next, ended);
+    Fiber* const self = cur;
+    Fiber* const next = *S->pass_next++;
+    cur = next;
+    switch_context(&self->context, next ? &next->context : &S->self, ended);
     cur = self;
     threadIdx = self->tid;
 }
@@ -186,21 +199,24 @@ EMU_SWITCHES inline void fiber_main() {
     abort();
 }
 
-inline char* stack_of(size_t i) { return S->stacks + i * STACK_BYTES; }
+inline char* stack_of(size_t i) { return stacks + i * STACK_BYTES; }
 
-// Makes fiber i start at fiber_main() when it is switched to.
+// Makes fiber i start at fiber_main() when it is switched to. The lanes of a warp do the same, each on its stack: these
+// begin at different places of a page, or what they touch would share a few sets of the cache.
 inline void prepare_context(size_t i) {
     Context& c = S->fibers[i].context;
+#ifdef __SANITIZE_ADDRESS__
     c.bottom = stack_of(i);
     c.bytes = STACK_BYTES;
-    ASAN_UNPOISON_MEMORY_REGION(stack_of(i) + STACK_BYTES - PAGE, PAGE);
+    ASAN_UNPOISON_MEMORY_REGION(stack_of(i) + STACK_BYTES - 2 * PAGE, 2 * PAGE);
+#endif
 #ifdef EMU_UCONTEXT
     getcontext(&c.registers);
     c.registers.uc_stack.ss_sp = stack_of(i);
     c.registers.uc_stack.ss_size = STACK_BYTES;
     makecontext(&c.registers, fiber_main, 0);
 #else
-    void** sp = (void**)(stack_of(i) + STACK_BYTES - 64); // a multiple of 16, as the ABI wants it before a call
+    void** sp = (void**)(stack_of(i) + STACK_BYTES - 64 - i % 32 * STACK_STAGGER); // a multiple of 16, as the ABI wants it before a call
     *--sp = nullptr;                                      // where fiber_main would return to
     *--sp = (void*)fiber_main;
     for (int k = 0; k < 6; k++) { *--sp = nullptr; }
@@ -213,22 +229,22 @@ inline void allocate_stacks() {
     size_t bytes = MAX_THREADS * STACK_BYTES;
     void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) { die("cannot allocate %zu bytes of stacks for the threads of a block", bytes); }
-    S->stacks = (char*)p;
+    stacks = (char*)p;
     for (size_t i = 0; i < MAX_THREADS; i++) { mprotect(stack_of(i), STACK_GUARD, PROT_NONE); }
 }
 
 // Returns true if p is in the stack of a thread of the block.
 EMU_UNSEEN inline bool on_stack(const void* p) {
-    return S && S->stacks && p >= S->stacks && p < S->stacks + MAX_THREADS * STACK_BYTES;
+    return (uintptr_t)p - (uintptr_t)stacks < MAX_THREADS * STACK_BYTES;
 }
 
 inline const char* describe_fault(const void* p) {
-    return on_stack(p) ? "emu: a thread of a kernel needs more than its stack of 128 KB\n" : nullptr;
+    return stacks && on_stack(p) ? "emu: a thread of a kernel needs more than its stack of 128 KB\n" : nullptr;
 }
 
 // The current thread waits: at a barrier of the block, or in a warp-wide instruction for the lanes of `mask`.
-inline void wait(State state, unsigned mask, WarpOp op = nullptr, void* arg = nullptr,
-                 CallSite at = {__builtin_FILE(), __builtin_LINE()}) {
+EMU_UNSEEN inline void wait(State state, unsigned mask, WarpOp op = nullptr, void* arg = nullptr,
+                            CallSite at = {__builtin_FILE(), __builtin_LINE()}) {
     if (!cur) { die("%s:%d: a device function is called on the host", at.file, at.line); }
     EMU_QUIET(1);
     cur->st = state;

@@ -1,12 +1,10 @@
 // IEEE halves: 5 bits of exponent, 10 of mantissa.
 #pragma once
-#include <cmath>
-#include <cstdint>
-#include <cstring>
+#include "types.h"
 
 namespace emu {
 
-inline float fp16_value(uint16_t bits) {
+EMU_UNSEEN inline float fp16_value(uint16_t bits) {
     const int exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
     const float magnitude = exponent == 31  ? (mantissa ? NAN : INFINITY)
                             : exponent == 0 ? (float)mantissa * 0x1p-24f
@@ -16,7 +14,7 @@ inline float fp16_value(uint16_t bits) {
 
 // Rounds to the nearest half, ties to even: beyond the largest, 65504, as if there were more exponents, then to
 // infinity. NaN becomes 0x7fff, as on a GPU.
-inline uint16_t fp16_bits(float x) {
+EMU_UNSEEN inline uint16_t fp16_bits(float x) {
     if (x != x) { return 0x7fff; }
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);

@@ -8,11 +8,15 @@ namespace emu {
 
 // Reports an access of the current thread, at `pc`, to n bytes at p. The hardware accesses at most `widest` bytes of
 // them at once.
-inline void note_access([[maybe_unused]] const void* p, [[maybe_unused]] size_t n, [[maybe_unused]] bool writes,
-                        [[maybe_unused]] void* pc, [[maybe_unused]] size_t widest = 16) {
+EMU_UNSEEN inline void note_access([[maybe_unused]] const void* p, [[maybe_unused]] size_t n,
+                                   [[maybe_unused]] bool writes, [[maybe_unused]] void* pc,
+                                   [[maybe_unused]] size_t widest = 16) {
 #ifdef EMU_RACE
-    if (counts_traffic) { traffic_access(p, n, writes, pc, widest); }
-    else { race_access(p, n, writes, pc); }
+    if (counts_traffic) {
+        EMU_QUIETLY(traffic_access(p, n, writes, pc, widest));
+    } else {
+        race_access(p, n, writes, pc);
+    }
 #endif
 }
 
@@ -29,16 +33,10 @@ inline void note_arrival([[maybe_unused]] const void* p, [[maybe_unused]] size_t
 // what -fsanitize=thread calls
 
 #ifdef EMU_RACE
-#define EMU_HOOK extern "C" __attribute__((used, no_sanitize_thread)) inline
-#define EMU_UNLESS_QUIET(call)                                                       \
-    if (!emu::quiet) {                                                               \
-        emu::quiet = 1;                                                              \
-        call;                                                                        \
-        emu::quiet = 0;                                                              \
-    }
+#define EMU_HOOK extern "C" __attribute__((used)) EMU_UNSEEN inline
 #define EMU_ACCESS(p, n, writes, widest)                                             \
     if (emu::quiet || emu::on_stack(p)) { return; }                                  \
-    EMU_UNLESS_QUIET(emu::note_access(p, n, writes, __builtin_return_address(0), widest))
+    emu::note_access(p, n, writes, __builtin_return_address(0), widest);
 // unaligned: the type is aligned to less than n
 #define EMU_HOOKS_OF(n)                                                              \
     EMU_HOOK void __tsan_read##n(void* p) { EMU_ACCESS(p, n, false, n) }             \
@@ -54,10 +52,10 @@ EMU_HOOK void __tsan_read_range(void* p, size_t n) { EMU_ACCESS(p, n, false, 4) 
 EMU_HOOK void __tsan_write_range(void* p, size_t n) { EMU_ACCESS(p, n, true, 4) }
 EMU_HOOK void __tsan_init() {}
 EMU_HOOK void __tsan_func_entry(void* pc) {
-    if (emu::counts_traffic) { EMU_UNLESS_QUIET(emu::traffic_call(pc)) }
+    if (emu::counts_traffic && !emu::quiet) { emu::traffic_call(pc); }
 }
 EMU_HOOK void __tsan_func_exit() {
-    if (emu::counts_traffic) { EMU_UNLESS_QUIET(emu::traffic_return()) }
+    if (emu::counts_traffic && !emu::quiet) { emu::traffic_return(); }
 }
 EMU_HOOK void __tsan_vptr_read(void**) {}
 EMU_HOOK void __tsan_vptr_update(void**, void*) {}

@@ -144,8 +144,8 @@ struct Launch {
             blockIdx = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y), (unsigned)(b / grid.x / grid.y)};
             ASAN_UNPOISON_MEMORY_REGION(dynamic_memory, sizeof dynamic_memory);
             ASAN_POISON_MEMORY_REGION(dynamic_memory + dynamic, sizeof dynamic_memory - dynamic);
+            race_block_begin();
             run_block();
-            race_barrier();
             if (i == 0) { kernel.static_bytes = S->shared_bytes; }
         }
         race_launch_end();

@@ -42,7 +42,7 @@ inline size_t device_memory() {
     return bytes;
 }
 
-inline bool on_device(const void* p) { return mem.base && p >= mem.base && p < mem.base + mem.reserved; }
+EMU_UNSEEN inline bool on_device(const void* p) { return (size_t)((char*)p - mem.base) < mem.reserved; }
 
 // Returns the allocation of `map` that p lies in or behind, or null.
 inline const std::pair<char* const, size_t>* allocation_before(const std::map<char*, size_t>& map, const void* p) {
@@ -128,10 +128,11 @@ inline void install_segv_handler() {
 // Reserves as much as a limit of address space, such as a container's, allows.
 inline void reserve() {
     install_segv_handler();
-    for (mem.reserved = (size_t)1 << (audits ? 46 : 40); mem.reserved >= 1 << 30; mem.reserved /= 2) {
-        void* p = mmap(nullptr, mem.reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    for (size_t bytes = (size_t)1 << (audits ? 46 : 40); bytes >= 1 << 30; bytes /= 2) {
+        void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p != MAP_FAILED) {
             mem.base = (char*)p;
+            mem.reserved = bytes;
             if (audits) {
                 madvise(p, mem.reserved, MADV_NOHUGEPAGE); // a byte that is written costs a page, not 2 MiB
                 mem.top = RED_ZONE;                        // an index below 0 hits no host memory

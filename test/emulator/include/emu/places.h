@@ -6,23 +6,22 @@
 
 namespace emu {
 
-inline bool in_shared(const char* p) {
-    if (p >= S->dyn && p < S->dyn + S->dyn_n) { return true; }
-    for (const SharedArray& a : S->shared) {
-        if (p >= a.begin && p < a.begin + a.bytes) { return true; }
+EMU_UNSEEN inline bool in_shared(const char* p) {
+    if ((size_t)(p - S->dyn) < S->dyn_n) { return true; }
+    for (unsigned i = 0; i < S->shared_count; i++) {
+        if ((size_t)(p - S->shared[i].begin) < S->shared[i].bytes) { return true; }
     }
     return false;
 }
 
+inline const uintptr_t program_base = [] {
+    Dl_info info = {};
+    dladdr((void*)&mem, &info);
+    return (uintptr_t)info.dli_fbase;
+}();
+
 // Returns the place of the call that returns to `pc`, relative to the program's base.
-inline unsigned pc_in_program(void* pc) {
-    static const uintptr_t base = [] {
-        Dl_info info = {};
-        dladdr((void*)&pc_in_program, &info);
-        return (uintptr_t)info.dli_fbase;
-    }();
-    return (unsigned)((uintptr_t)pc - base - 1);
-}
+EMU_UNSEEN inline unsigned pc_in_program(void* pc) { return (unsigned)((uintptr_t)pc - program_base - 1); }
 
 // Returns file:line of a place, with the file's path from the working folder, if addr2line and debug information are
 // there.

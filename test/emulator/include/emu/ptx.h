@@ -10,7 +10,6 @@
 #pragma once
 #include "fp16.h"
 #include "shared.h"
-#include <atomic>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
@@ -36,7 +35,7 @@ struct Op {
 };
 
 template <class T>
-constexpr bool constraint_fits(char constraint) {
+EMU_FAST constexpr bool constraint_fits(char constraint) {
     constexpr bool integer = std::is_integral_v<T> || std::is_enum_v<T> || std::is_pointer_v<T>;
     switch (constraint) {
     case 'r': return integer && sizeof(T) == 4;
@@ -48,7 +47,7 @@ constexpr bool constraint_fits(char constraint) {
 }
 
 template <class T>
-Op out(const char* constraint, T& x) {
+EMU_FAST Op out(const char* constraint, T& x) {
     Op op;
     op.mode = constraint[0];
     op.constraint = constraint[1];
@@ -58,7 +57,7 @@ Op out(const char* constraint, T& x) {
 }
 
 template <class T>
-Op in(const char* constraint, T x) {
+EMU_FAST Op in(const char* constraint, T x) {
     static_assert(sizeof(T) <= sizeof(uint64_t), "an asm operand is at most 64 bits wide");
     Op op;
     op.mode = 'i';
@@ -90,11 +89,14 @@ struct PtxArgument {
     uint64_t literal;
 };
 
+constexpr unsigned MAX_PTX_ARGUMENTS = 20;
+
 struct PtxInstruction {
     std::string text; // for messages
     std::string opcode;
     std::string marks; // the operands' punctuation, with '%' for each argument: "{%%%%} [%]"
-    std::vector<PtxArgument> arguments;
+    PtxArgument arguments[MAX_PTX_ARGUMENTS];
+    unsigned count = 0; // of the arguments
     const PtxFormat* format = nullptr;
 };
 
@@ -104,7 +106,7 @@ struct PtxThread {
     const Op* ops;
     void* pc; // for note_access()
 
-    uint64_t get(size_t k) const {
+    EMU_FAST uint64_t get(size_t k) const {
         const PtxArgument& a = instruction->arguments[k];
         if (a.index < 0) { return a.literal; }
         const Op& op = ops[a.index];
@@ -113,16 +115,16 @@ struct PtxThread {
         memcpy(&value, op.variable, op.constraint == 'l' ? 8 : 4);
         return value;
     }
-    uint32_t get32(size_t k) const { return (uint32_t)get(k); }
-    void set32(size_t k, uint32_t bits) const {
+    EMU_FAST uint32_t get32(size_t k) const { return (uint32_t)get(k); }
+    EMU_FAST void set32(size_t k, uint32_t bits) const {
         memcpy(ops[instruction->arguments[k].index].variable, &bits, sizeof bits);
     }
-    void set_float(size_t k, float x) const { memcpy(ops[instruction->arguments[k].index].variable, &x, sizeof x); }
+    EMU_FAST void set_float(size_t k, float x) const { memcpy(ops[instruction->arguments[k].index].variable, &x, sizeof x); }
     [[noreturn]] void fail(const char* what) const {
         die("%s: %s: %s", where(*cur).c_str(), instruction->text.c_str(), what);
     }
     // Returns the `n` bytes at a 32-bit shared address.
-    char* shared(size_t k, size_t n) const {
+    EMU_FAST char* shared(size_t k, size_t n) const {
         char* p = from_shared(get32(k));
         if ((size_t)p % n) { fail("the shared address is not aligned"); }
         check_shared(p, n, instruction->text.c_str());
@@ -131,7 +133,7 @@ struct PtxThread {
 };
 
 // The 32 threads of a warp-wide instruction: the scheduler has seen to it that they are all there.
-inline const PtxThread* const* whole_warp(void** lane) { return (const PtxThread* const*)lane; }
+EMU_FAST inline const PtxThread* const* whole_warp(void** lane) { return (const PtxThread* const*)lane; }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // mma: D (16,8) = A (16,K) B (K,8) + C. Element i of lane l's fragment has its place from g = groupID = l / 4 and
@@ -142,9 +144,9 @@ struct Place {
     int row, col;
 };
 
-inline Place place_c(int g, int t, int i) { return {i >= 2 ? g + 8 : g, 2 * t + (i & 1)}; }
+EMU_FAST inline Place place_c(int g, int t, int i) { return {i >= 2 ? g + 8 : g, 2 * t + (i & 1)}; }
 
-inline float float_of_bits(uint32_t bits) {
+EMU_FAST inline float float_of_bits(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -153,17 +155,17 @@ inline float float_of_bits(uint32_t bits) {
 // Two bf16 in each register, the lower half first. The formulas of m16n8k8 are those of m16n8k16 with fewer elements.
 struct BF16 {
     static constexpr int PER_REGISTER = 2;
-    static float element(const PtxThread& thread, int first, int i) {
+    EMU_FAST static float element(const PtxThread& thread, int first, int i) {
         const uint32_t pair = thread.get32(first + i / 2);
         return float_of_bits(i & 1 ? pair & 0xffff0000u : pair << 16);
     }
-    static Place place_a(int g, int t, int i) { return {i & 2 ? g + 8 : g, 2 * t + (i & 1) + (i >= 4 ? 8 : 0)}; }
-    static Place place_b(int g, int t, int i) { return {2 * t + (i & 1) + (i >= 2 ? 8 : 0), g}; }
+    EMU_FAST static Place place_a(int g, int t, int i) { return {i & 2 ? g + 8 : g, 2 * t + (i & 1) + (i >= 4 ? 8 : 0)}; }
+    EMU_FAST static Place place_b(int g, int t, int i) { return {2 * t + (i & 1) + (i >= 2 ? 8 : 0), g}; }
 };
 
 // Halves have the places of bf16.
 struct FP16 : BF16 {
-    static float element(const PtxThread& thread, int first, int i) {
+    EMU_FAST static float element(const PtxThread& thread, int first, int i) {
         return fp16_value((uint16_t)(thread.get32(first + i / 2) >> (i & 1 ? 16 : 0)));
     }
 };
@@ -171,21 +173,24 @@ struct FP16 : BF16 {
 // One tf32 in each register: a float of which the hardware ignores the low 13 bits.
 struct TF32 {
     static constexpr int PER_REGISTER = 1;
-    static float element(const PtxThread& thread, int first, int i) {
+    EMU_FAST static float element(const PtxThread& thread, int first, int i) {
         return float_of_bits(thread.get32(first + i) & ~0x1fffu);
     }
-    static Place place_a(int g, int t, int i) { return {i & 1 ? g + 8 : g, i >= 2 ? t + 4 : t}; }
-    static Place place_b(int g, int t, int i) { return {i >= 1 ? t + 4 : t, g}; }
+    EMU_FAST static Place place_a(int g, int t, int i) { return {i & 1 ? g + 8 : g, i >= 2 ? t + 4 : t}; }
+    EMU_FAST static Place place_b(int g, int t, int i) { return {i >= 1 ? t + 4 : t, g}; }
 };
 
+typedef float MmaRow __attribute__((vector_size(8 * sizeof(float))));
+
 template <class Type, int K>
-void mma(void** lane, unsigned) {
+EMU_FAST void mma(void** lane, unsigned) {
     const PtxThread* const* warp = whole_warp(lane);
     constexpr int COUNT_A = 16 * K / 32, COUNT_B = K * 8 / 32, COUNT_C = 4;
     constexpr int FIRST_A = COUNT_C; // the arguments are D, A, B, C
     constexpr int FIRST_B = FIRST_A + COUNT_A / Type::PER_REGISTER;
     constexpr int FIRST_C = FIRST_B + COUNT_B / Type::PER_REGISTER;
-    float a[16][K], b[K][8], c[16][8];
+    float a[16][K];
+    MmaRow b[K], c[16];
     for (int l = 0; l < 32; l++) {
         const int g = l / 4, t = l % 4;
         for (int i = 0; i < COUNT_A; i++) {
@@ -202,9 +207,7 @@ void mma(void** lane, unsigned) {
         }
     }
     for (int row = 0; row < 16; row++) {
-        for (int k = 0; k < K; k++) {
-            for (int col = 0; col < 8; col++) { c[row][col] += a[row][k] * b[k][col]; }
-        }
+        for (int k = 0; k < K; k++) { c[row] += a[row][k] * b[k]; }
     }
     for (int l = 0; l < 32; l++) {
         for (int i = 0; i < COUNT_C; i++) {
@@ -220,7 +223,7 @@ void mma(void** lane, unsigned) {
 
 enum { LDMATRIX_TRANS = 8 }; // in PtxFormat::variant, beside the number of matrices
 
-inline void ldmatrix(void** lane, unsigned) {
+EMU_FAST inline void ldmatrix(void** lane, unsigned) {
     const PtxThread* const* warp = whole_warp(lane);
     const int variant = warp[0]->instruction->format->variant;
     const bool trans = variant & LDMATRIX_TRANS;
@@ -240,7 +243,7 @@ inline void ldmatrix(void** lane, unsigned) {
 }
 
 // Run by each thread before the warp meets: only the first threads' addresses count.
-inline void ldmatrix_thread(const PtxThread& thread) {
+EMU_FAST inline void ldmatrix_thread(const PtxThread& thread) {
     const int count = thread.instruction->format->variant & ~LDMATRIX_TRANS;
     if ((int)cur->lane < 8 * count) { note_access(thread.shared(count, 16), 16, false, thread.pc); }
 }
@@ -251,8 +254,8 @@ inline void ldmatrix_thread(const PtxThread& thread) {
 
 enum { CP_ASYNC_CA, CP_ASYNC_CG }; // PtxFormat::variant
 
-inline void cp_async(const PtxThread& thread) {
-    const size_t size = thread.get(2), count = thread.instruction->arguments.size();
+EMU_FAST inline void cp_async(const PtxThread& thread) {
+    const size_t size = thread.get(2), count = thread.instruction->count;
     const size_t source_size = count == 4 ? thread.get32(3) : size;
     const bool cg = thread.instruction->format->variant == CP_ASYNC_CG;
     if (size != 16 && (cg || (size != 4 && size != 8))) {
@@ -272,7 +275,7 @@ inline void cp_async(const PtxThread& thread) {
 }
 
 // Carries out the oldest `count` entries of the queue.
-inline void cp_async_complete(const PtxThread& thread, size_t count) {
+EMU_FAST inline void cp_async_complete(const PtxThread& thread, size_t count) {
     auto& queue = *cur->cp;
     for (size_t i = 0; i < count; i++) {
         const auto& copy = queue[i];
@@ -303,7 +306,7 @@ inline void cp_async_commit(const PtxThread&) {
 }
 
 // cvt.rna.tf32.f32: to the nearest tf32, ties away from zero ("cvt").
-inline void cvt_rna_tf32(const PtxThread& thread) {
+EMU_FAST inline void cvt_rna_tf32(const PtxThread& thread) {
     const uint32_t bits = thread.get32(1);
     const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
     thread.set32(0, nan ? 0x7fffffffu : (bits + 0x1000u) & ~0x1fffu);
@@ -311,7 +314,7 @@ inline void cvt_rna_tf32(const PtxThread& thread) {
 
 // ex2.approx.ftz.f32: 2^x; subnormal arguments and results become 0 ("Floating Point Instructions: ex2"). The
 // hardware's error of up to 2^-22 is not imitated.
-inline void ex2_ftz(const PtxThread& thread) {
+EMU_FAST inline void ex2_ftz(const PtxThread& thread) {
     const auto flushed = [](float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; };
     thread.set_float(0, flushed(std::exp2(flushed(float_of_bits(thread.get32(1))))));
 }
@@ -364,7 +367,8 @@ inline PtxInstruction ptx_parse(const std::string& text) {
         char* end;
         const uint64_t number = strtoull(p, &end, 0);
         if (end != p && isdigit((unsigned char)*p)) {
-            instruction.arguments.push_back({operand ? (int)number : -1, number});
+            if (instruction.count == MAX_PTX_ARGUMENTS) { die("PTX with too many operands: %s", text.c_str()); }
+            instruction.arguments[instruction.count++] = {operand ? (int)number : -1, number};
             instruction.marks += '%';
             p = end;
             continue;
@@ -406,7 +410,7 @@ inline void ptx_check(PtxInstruction* instruction, const Op* ops, int count) {
     }
     const char* operands = instruction->format->operands;
     const size_t written = operands[0] != '=' ? 0 : operands[1] == '{' ? strcspn(operands, "}") - 2 : 1;
-    for (size_t k = 0; k < instruction->arguments.size(); k++) {
+    for (size_t k = 0; k < instruction->count; k++) {
         const int index = instruction->arguments[k].index;
         if (index < 0) { continue; }
         const Op& op = ops[index];
@@ -429,15 +433,17 @@ public:
             if (first < end) { program.push_back(ptx_parse(all.substr(first, end - first))); }
             begin = end + 1;
         }
+        this->begin = program.data();
+        this->end = this->begin + program.size();
     }
 
-    __attribute__((noinline)) void run(const Op* ops, CallSite at = {__builtin_FILE(), __builtin_LINE()}) {
+    EMU_FAST __attribute__((noinline)) void run(const Op* ops, CallSite at = {__builtin_FILE(), __builtin_LINE()}) {
         void* pc = __builtin_return_address(0);
         EMU_QUIET(1);
-        if (!checked.load(std::memory_order_acquire)) { check(ops); }
-        for (const PtxInstruction& instruction : program) {
-            const PtxFormat& format = *instruction.format;
-            PtxThread thread{&instruction, ops, pc};
+        if (!__atomic_load_n(&checked, __ATOMIC_ACQUIRE)) { check(ops); }
+        for (const PtxInstruction* instruction = begin; instruction < end; instruction++) {
+            const PtxFormat& format = *instruction->format;
+            PtxThread thread{instruction, ops, pc};
             EMU_QUIET(1); // a wait ends it
             if (format.run) { format.run(thread); }
             if (format.run_warp) { wait(WARP, ~0u, format.run_warp, &thread, at); }
@@ -457,11 +463,12 @@ private:
             }
         }
         for (PtxInstruction& instruction : program) { ptx_check(&instruction, ops, count); }
-        checked.store(true, std::memory_order_release);
+        __atomic_store_n(&checked, true, __ATOMIC_RELEASE);
     }
 
     std::vector<PtxInstruction> program;
-    std::atomic<bool> checked{false};
+    const PtxInstruction *begin, *end; // of the program
+    bool checked = false;
 };
 
 } // namespace emu

@@ -37,20 +37,22 @@ inline std::string where(const Fiber& f) {
 }
 
 inline void prepare_block(size_t n) {
-    if (!S->stacks) { allocate_stacks(); }
+    if (!stacks) { allocate_stacks(); }
     S->fibers.resize(n);
     if (S->copies.size() < n) { S->copies.resize(n); }
-    S->shared.clear();
+    S->shared_count = 0;
     S->shared_bytes = 0;
     memset(S->dyn, POISON, S->dyn_n);
+    uint3 tid = {0, 0, 0};
     for (size_t i = 0; i < n; i++) {
         Fiber& f = S->fibers[i];
         f.st = RUN;
-        f.tid = {(unsigned)(i % blockDim.x), (unsigned)(i / blockDim.x % blockDim.y),
-                 (unsigned)(i / blockDim.x / blockDim.y)};
+        f.tid = tid;
+        if (++tid.x == blockDim.x) { tid = {0, tid.y + 1, tid.z}; }
+        if (tid.y == blockDim.y) { tid = {0, 0, tid.z + 1}; }
         f.lane = i % 32;
-        f.warp = (unsigned)(i / 32);
-        f.vote = 0;
+        f.warp = (unsigned char)(i / 32);
+        f.vote = false;
         f.cp = &S->copies[i];
         f.cp->clear();
         prepare_context(i);
@@ -97,26 +99,46 @@ inline unsigned complete_instruction(Fiber* warp, const Fiber& first, unsigned w
     return here;
 }
 
+// Runs the instruction for which the fibers of the pass wait, if all of them do, and in no other. Returns false if not.
+EMU_UNSEEN inline bool complete_pass() {
+    const Fiber& first = *S->pass[0];
+    unsigned here = 0;
+    void* arg[32]; // of absent lanes: undefined
+    for (Fiber** p = S->pass; *p; p++) {
+        const Fiber& f = **p;
+        if (f.st != WARP || f.mask != first.mask || f.op != first.op || f.at.line != first.at.line) { return false; }
+        here |= 1u << f.lane;
+        arg[f.lane] = f.arg;
+    }
+    if (here != first.mask) { return false; }
+    if (first.op) { first.op(arg, here); }
+    if (!first.op) { race_warp(first.warp); } // only __syncwarp orders memory
+    for (Fiber** p = S->pass; *p; p++) { (*p)->st = RUN; }
+    return true;
+}
+
 // Runs a warp until none of its lanes can go on. Returns false if none could at the beginning. In each pass the lanes
 // that can go on run one after another: each switches to the next in S->pass (fiber.h), the last one back to here.
-inline bool run_warp(size_t w) {
-    Fiber* warp = &S->fibers[w * 32];
-    const unsigned lanes = (unsigned)std::min<size_t>(32, S->fibers.size() - w * 32);
+EMU_UNSEEN inline bool run_warp(size_t w) {
+    Fiber* warp = S->fibers.data() + w * 32;
+    const unsigned lanes = (unsigned)(S->fibers.size() - w * 32 < 32 ? S->fibers.size() - w * 32 : 32);
     const unsigned absent = lanes == 32 ? 0 : ~0u << lanes;
     unsigned char list[32];
     arrange(list, lanes, S->rng);
     for (bool any = false;; any = true) {
-        S->pass_count = 0;
+        Fiber** end = S->pass;
         for (unsigned i = 0; i < lanes; i++) {
             Fiber* f = &warp[list[i]];
-            if (f->st == RUN) { S->pass[S->pass_count++] = f; }
+            if (f->st == RUN) { *end++ = f; }
         }
-        if (S->pass_count == 0) { return any; }
-        S->pass_next = 1;
-        cur = S->pass[0];
-        switch_context(&S->self, &cur->context);
-        cur = nullptr;
-        traffic_pass_end();
+        if (end == S->pass) { return any; }
+        *end = nullptr;
+        do {
+            cur = S->pass[0];
+            S->pass_next = S->pass + 1;
+            switch_context(&S->self, &cur->context);
+            traffic_pass_end();
+        } while (complete_pass());
         unsigned waiting = 0, gone = absent;
         for (unsigned l = 0; l < lanes; l++) {
             waiting |= (unsigned)(warp[l].st == WARP) << l;

@@ -11,19 +11,20 @@ constexpr size_t MAX_STATIC_SHARED = 48 << 10;
 // them the distance from this array.
 alignas(1024) inline EMU_THREAD char dynamic_memory[MAX_DYNAMIC_SHARED + 1024];
 
-inline void* dyn() {
+EMU_UNSEEN inline void* dyn() {
     if (!cur) { die("`extern __shared__` outside of a kernel"); }
     return S->dyn;
 }
 
 // Called by each thread at the declaration of a static array; the first thread of a block poisons the array.
-inline void begin_shared(char* begin, size_t bytes) {
+EMU_UNSEEN inline void begin_shared(char* begin, size_t bytes) {
     if (!cur) { die("`__shared__` outside of a kernel"); }
-    for (const SharedArray& a : S->shared) {
-        if (a.begin == begin) { return; }
+    for (unsigned i = 0; i < S->shared_count; i++) {
+        if (S->shared[i].begin == begin) { return; }
     }
+    if (S->shared_count == MAX_SHARED_ARRAYS) { die("%s: more than %u shared arrays", S->name, MAX_SHARED_ARRAYS); }
     memset(begin, POISON, bytes);
-    S->shared.push_back({begin, bytes});
+    S->shared[S->shared_count++] = {begin, bytes};
     S->shared_bytes += bytes;
     if (S->shared_bytes > MAX_STATIC_SHARED) {
         die("%s: %zu bytes of static shared memory: the limit is 48 KB", S->name, S->shared_bytes);
@@ -34,30 +35,33 @@ inline void begin_shared(char* begin, size_t bytes) {
     }
 }
 
-template <class T> inline void shared(T& array) {
+template <class T> EMU_UNSEEN inline void shared(T& array) {
     EMU_QUIET(1);
     begin_shared((char*)&array, sizeof array);
     EMU_QUIET(0);
 }
 
 // Ends the program unless [p, p + n) lies within the dynamic shared memory or one static array of this block.
-inline void check_shared(const void* p, size_t n, const char* what) {
+EMU_UNSEEN inline void check_shared(const void* p, size_t n, const char* what) {
     const char* c = (const char*)p;
     bool inside = c >= S->dyn && c + n <= S->dyn + S->dyn_n;
-    for (const SharedArray& a : S->shared) { inside |= c >= a.begin && c + n <= a.begin + a.bytes; }
+    for (unsigned i = 0; i < S->shared_count; i++) {
+        const SharedArray& a = S->shared[i];
+        inside |= c >= a.begin && c + n <= a.begin + a.bytes;
+    }
     if (!inside) { die("%s: %s: %p, %zu bytes, is not shared memory", where(*cur).c_str(), what, p, n); }
 }
 
-inline uint32_t to_shared(const void* p) {
+EMU_UNSEEN inline uint32_t to_shared(const void* p) {
     check_shared(p, 0, "__cvta_generic_to_shared");
     return (uint32_t)((const char*)p - dynamic_memory);
 }
 
-inline char* from_shared(uint32_t address) { return dynamic_memory + (int32_t)address; }
+EMU_UNSEEN inline char* from_shared(uint32_t address) { return dynamic_memory + (int32_t)address; }
 
 } // namespace emu
 
-inline size_t __cvta_generic_to_shared(const void* p) {
+EMU_UNSEEN inline size_t __cvta_generic_to_shared(const void* p) {
     EMU_QUIET(1);
     size_t address = emu::to_shared(p);
     EMU_QUIET(0);

@@ -23,6 +23,17 @@
 #define EMU_THREAD
 #endif
 
+// The emulator's own functions that run often are optimized in every build. EMU_FAST: of those that read a kernel's
+// memory; only hooks.h does not see them. EMU_UNSEEN: no sanitizer sees them. What such a function calls should be of
+// the same kind: g++ does not inline functions into others of another kind.
+#define EMU_FAST __attribute__((optimize("O2", "no-strict-aliasing"))) EMU_UNHOOKED
+#ifdef EMU_RACE
+#define EMU_UNHOOKED __attribute__((no_sanitize_thread))
+#else
+#define EMU_UNHOOKED
+#endif
+#define EMU_UNSEEN EMU_FAST __attribute__((no_sanitize("address", "undefined")))
+
 // CUDA's vector types and their alignment (CUDA C++ Programming Guide, "Built-in Vector Types").
 #define EMU_VECTORS(T, base, align2, align4)                                             \
     struct base##1 { T x; };                                                             \

@@ -7,12 +7,12 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // blocks
 
-inline int __syncthreads_count(int predicate, EMU_HERE) {
+EMU_UNSEEN inline int __syncthreads_count(int predicate, EMU_HERE) {
     if (emu::cur) { emu::cur->vote = predicate != 0; }
     emu::wait(emu::BLOCK, 0, nullptr, nullptr, at);
     return emu::S->vote;
 }
-inline void __syncthreads(EMU_HERE) { __syncthreads_count(0, at); }
+EMU_UNSEEN inline void __syncthreads(EMU_HERE) { __syncthreads_count(0, at); }
 inline int __syncthreads_or(int predicate, EMU_HERE) { return __syncthreads_count(predicate, at) != 0; }
 inline int __syncthreads_and(int predicate, EMU_HERE) { return __syncthreads_count(!predicate, at) == 0; }
 
@@ -24,7 +24,7 @@ inline void __threadfence_system() {}
 // ---------------------------------------------------------------------------------------------------------------------
 // warps
 
-inline void __syncwarp(unsigned mask = ~0u, EMU_HERE) { emu::wait(emu::WARP, mask, nullptr, nullptr, at); }
+EMU_UNSEEN inline void __syncwarp(unsigned mask = ~0u, EMU_HERE) { emu::wait(emu::WARP, mask, nullptr, nullptr, at); }
 
 namespace emu {
 
@@ -35,7 +35,7 @@ template <class T> struct Shuffle {
 };
 
 // The value of a lane that does not take part is poison.
-template <class T> void shuffle_op(void** lane, unsigned mask) {
+template <class T> EMU_UNSEEN void shuffle_op(void** lane, unsigned mask) {
     for (unsigned l = 0; l < 32; l++) {
         if (!(mask >> l & 1)) { continue; }
         auto* mine = (Shuffle<T>*)lane[l];
@@ -47,7 +47,7 @@ template <class T> void shuffle_op(void** lane, unsigned mask) {
     }
 }
 
-template <class T> T shuffle(unsigned mask, T value, unsigned source, CallSite at) {
+template <class T> EMU_UNSEEN inline T shuffle(unsigned mask, T value, unsigned source, CallSite at) {
     Shuffle<T> s = {value, value, source};
     wait(WARP, mask, shuffle_op<T>, &s, at);
     return s.result;
@@ -56,7 +56,7 @@ template <class T> T shuffle(unsigned mask, T value, unsigned source, CallSite a
 // The lanes among which a shuffle of some width takes place. A lane that reads outside of them gets its own value.
 struct Segment {
     unsigned lane, first, last;
-    Segment(int width, CallSite at) {
+    EMU_UNSEEN Segment(int width, CallSite at) {
         if (width < 1 || width > 32 || (width & (width - 1))) {
             die("%s:%d: the width %d of a shuffle is no power of two up to 32", at.file, at.line, width);
         }
@@ -69,22 +69,22 @@ struct Segment {
 } // namespace emu
 
 // Only the low five bits of the offset count (PTX ISA, shfl.sync).
-template <class T> T __shfl_sync(unsigned mask, T value, int source, int width = 32, EMU_HERE) {
+template <class T> EMU_UNSEEN T __shfl_sync(unsigned mask, T value, int source, int width = 32, EMU_HERE) {
     emu::Segment s(width, at);
     return emu::shuffle(mask, value, s.first + ((unsigned)source & (unsigned)(width - 1)), at);
 }
-template <class T> T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, EMU_HERE) {
+template <class T> EMU_UNSEEN T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, EMU_HERE) {
     emu::Segment s(width, at);
     delta &= 31;
     return emu::shuffle(mask, value, s.lane >= s.first + delta ? s.lane - delta : s.lane, at);
 }
-template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, EMU_HERE) {
+template <class T> EMU_UNSEEN T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, EMU_HERE) {
     emu::Segment s(width, at);
     delta &= 31;
     return emu::shuffle(mask, value, s.lane + delta <= s.last ? s.lane + delta : s.lane, at);
 }
 // May also read from the segments before its own.
-template <class T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, EMU_HERE) {
+template <class T> EMU_UNSEEN T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, EMU_HERE) {
     emu::Segment s(width, at);
     unsigned source = s.lane ^ ((unsigned)lane_mask & 31);
     return emu::shuffle(mask, value, source <= s.last ? source : s.lane, at);
