@@ -53,19 +53,23 @@ inline Kernel* kernel_at(const void* function) {
     return kernel_of([=] { ((void (*)())function)(); });
 }
 
-// Ends the program unless a pointer is to device or page-locked memory that is not freed. Pointers inside of structs
-// are not checked.
-template <class T> void check_argument(const char* kernel, int i, const T& value) {
-    if constexpr (std::is_pointer_v<T>) {
-        const void* p = (const void*)value;
-        if (!p || is_pinned(p)) { return; }
-        if (!on_device(p)) { die("%s: argument %d (%p) is a host pointer", kernel, i, p); }
-        auto* a = allocation_before(mem.live, p);
-        if (!a || (size_t)((char*)p - a->first) > a->second) {
-            die("%s: argument %d (%p) is freed memory", kernel, i, p);
-        }
-    }
+// Ends the program unless argument i is null or a pointer to device or page-locked memory that is not freed.
+inline void check_argument(const char* kernel, int i, const void* p) {
+    if (!p || is_pinned(p)) { return; }
+    if (!on_device(p)) { die("%s: argument %d (%p) is a host pointer", kernel, i, p); }
+    auto* a = allocation_before(mem.live, p);
+    if (!a || (size_t)((char*)p - a->first) > a->second) { die("%s: argument %d (%p) is freed memory", kernel, i, p); }
 }
+
+// Returns an argument that is a pointer, and null for others. Pointers inside of structs are not checked.
+template <class T> const void* pointer_of(const T& value) {
+    if constexpr (std::is_pointer_v<T>) { return (const void*)value; }
+    else { return nullptr; }
+}
+
+struct alignas(16) Bytes16 {
+    char bytes[16];
+};
 
 struct Launch {
     const char* text; // the kernel as the source names it
@@ -98,18 +102,25 @@ struct Launch {
         return false;
     }
 
+    // A kernel has code of its own only for what follows: the rest takes its arguments as bytes.
     template <class F, class... A> void operator()(F call, A... args) const {
+        const auto closure = [=] { call(args...); };
+        typedef decltype(closure) Closure;
+        static_assert(std::is_trivially_copyable_v<Closure> && alignof(Closure) <= alignof(Bytes16));
+        const void* const pointers[] = {pointer_of(args)..., nullptr};
+        queue([](void* p) { (*(Closure*)p)(); }, &closure, sizeof closure, pointers, sizeof...(args));
+    }
+
+    // Puts the kernel into the stream. body(a copy of the `bytes` bytes at `closure`) calls it with its arguments.
+    void queue(void (*body)(void*), const void* closure, size_t bytes, const void* const* pointers, size_t count) const {
         if (enter() != cudaSuccess) { return; }
-        Kernel* kernel = kernel_of([&] { call(args...); });
+        std::vector<Bytes16> copy((bytes + sizeof(Bytes16) - 1) / sizeof(Bytes16));
+        memcpy(copy.data(), closure, bytes);
+        Kernel* kernel = kernel_of([&] { body(copy.data()); });
         if (!kernel) { die("%s is launched but is no __global__ function", text); }
         if (!within_limits(*kernel)) { return; }
-        int i = 0;
-        (check_argument(kernel->name, ++i, args), ...);
-        (void)i;
-        enqueue(stream, [=, launch = *this] {
-            auto body = [&] { call(args...); };
-            launch.run(*kernel, [](void* p) { (*(decltype(body)*)p)(); }, &body);
-        });
+        for (size_t i = 0; i < count; i++) { check_argument(kernel->name, (int)i + 1, pointers[i]); }
+        enqueue(stream, [=, launch = *this]() mutable { launch.run(*kernel, body, copy.data()); });
     }
 
     void run(Kernel& kernel, void (*body)(void*), void* arg) const {
