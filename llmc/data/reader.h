@@ -64,6 +64,6 @@ typedef struct {
 void reader_open(Reader* r, const PrepareOptions* options, const Source* source, Position at);
 void reader_close(Reader* r);
 
-// Reads the next chunk into `c`, which is zeroed or cleared. Returns false at the end of the source. After a chunk that is not `ok`, and
-// not skipped, nothing more can be read. The story grammar has no end, and makes its text later.
+// Reads the next chunk into `c`, which is zeroed or cleared. Returns false at the end of the source. After a chunk that
+// is not `ok`, and not skipped, nothing more can be read. The story grammar has no end, and makes its text later.
 bool reader_next(Reader* r, Chunk* c);
