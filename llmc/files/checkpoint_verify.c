@@ -93,10 +93,29 @@ bool checkpoint_verify_file(const char* folder, const char* file, json_t* state,
     return verify_files(folder, &file, 1, state, err);
 }
 
+// Returns true, and says it in `err`, if state.json is not the one of which checkpoint.b2sums has the checksum: then a
+// format that this program does not know is not that of another version.
+static bool state_was_changed(const char* folder, Error* err) {
+    Sums sums;
+    Error which;
+    char* path = format("%s/%s", folder, CHECKPOINT_SUMS);
+    bool was_changed = false;
+    if (sums_load(&sums, path, &which) && sums_find(&sums, "state.json")) {
+        was_changed = !sums_verify(&sums, folder, "state.json", &which) && !which.is_unknown;
+    }
+    if (was_changed) { *err = which; }
+    sums_free(&sums);
+    free(path);
+    return was_changed;
+}
+
 json_t* checkpoint_verify(const char* folder, Error* err) {
     GPT2Config ignored;
     json_t* state = checkpoint_read_state(folder, err);
-    if (!state) { return NULL; }
+    if (!state) {
+        if (err->is_unknown) { state_was_changed(folder, err); }
+        return NULL;
+    }
     if (verify_files(folder, CHECKPOINT_FILES, NUM_CHECKPOINT_FILES, state, err) && verify_others(folder, state, err) &&
         hf_load_config(folder, false, &ignored, err)) {
         return state;

@@ -361,6 +361,8 @@ TEST(states_that_are_newer_edited_or_torn_are_refused) {
     char* folder = new_checkpoint();
     edit_state(folder, "format", json_integer(2));
     expect_refused(folder, "state.json", "format 2, this program reads 1: it was written by another version");
+    edit_json(folder, "state.json", "format", json_integer(3));
+    expect_refused(folder, "state.json", "damaged or edited (its checksum is wrong)");
     edit_state(folder, "format", json_integer(1));
     edit_json(folder, "state.json", "step", json_integer(6));
     expect_refused(folder, "state.json", "damaged or edited (its checksum is wrong)");
