@@ -163,8 +163,8 @@ TEST(killed_and_resumed_with_every_option) {
     test_case = "Parquet";
     copy_golden("plain_v1.parquet", "plain.parquet");
     copy_golden("delta_v2.parquet", "delta.parquet");
-    expect_resumable("--val_size 40 --shard_size 110 --rows 10 --mix plain.parquet:2,delta.parquet:1,a.jsonl:1",
-                     stride(11), SHARDS);
+    expect_resumable("--tokenizer bytes --val_size 160 --shard_size 440 --rows 40 "
+                     "--mix plain.parquet:2,delta.parquet:1,a.jsonl:1", stride(11), SHARDS);
 }
 
 // Groups of rows, in a run that is interrupted within the second one.
