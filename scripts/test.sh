@@ -32,6 +32,13 @@ for g in emulated ranks; do # coverage counts the lines that ran in these
 done
 export long
 
+# Without a GPU here, the GPU trainer is built for those GPUs that it was built for before, on a clean checkout for one:
+# each takes nvcc half a minute. `long`: for those that make chooses.
+if [ -z "$long" ] && [ -z "${GPU:-}" ] && ! nvidia-smi -L >/dev/null 2>&1; then
+    GPU=$(grep -so 'code=sm_[0-9a-z]*' build/release/cuda_settings | cut -d _ -f 2 | grep . || echo 90)
+fi
+export GPU="${GPU:-}"
+
 sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 \
     curl:curl || exit 1
 
@@ -39,11 +46,6 @@ sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 
 # groups: each is a function. If its last line has counts of tests, they are added up; otherwise the group counts as one
 # test. Exit code 77: skipped.
 
-# The GPU trainer is built for the GPUs that it was built for before; on a clean checkout for one, as each takes nvcc
-# half a minute; with `long` for those that make chooses.
-[ -n "$long" ] || [ -n "${GPU:-}" ] ||
-    GPU=$(grep -so 'code=sm_[0-9]*' build/release/cuda_settings | cut -d _ -f 2 | grep . || echo 90)
-export GPU="${GPU:-}"
 jobs=$(nproc 2>/dev/null || echo 1)
 compile() { make -s -j "$jobs" "$@"; }
 # Builds the emulated GPU trainer, once for all groups that use it. It counts the lines that run.

@@ -1,7 +1,7 @@
 // Counts the collective operations of an MPI program, by MPI's own profiling interface: loaded before it (LD_PRELOAD),
 // it prints them on rank 0 when the program leaves MPI. With SPOIL_SUMS, rank 1 adds 1 to its part of all-reduces. With
 // FLIP_BIT=N, a bit of what rank 1 has received flips, in the first element of all-reduce or all-gather number N. With
-// KILL_AT=N, the last rank is killed as it begins that one.
+// KILL_AT=N, rank KILL_RANK, by default the last, is killed as it begins that one.
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +21,8 @@ static void begin(void* out) {
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (rank == 1 && is_number_of("FLIP_BIT")) { to_flip = out; }
-    if (rank == ranks - 1 && is_number_of("KILL_AT")) { raise(SIGKILL); }
+    const char* killed = getenv("KILL_RANK");
+    if (rank == (killed ? atoi(killed) : ranks - 1) && is_number_of("KILL_AT")) { raise(SIGKILL); }
 }
 int MPI_Waitall(int n, MPI_Request* requests, MPI_Status* statuses) {
     const int result = PMPI_Waitall(n, requests, statuses);

@@ -6,9 +6,13 @@ build=${1:?usage: faults.sh build/CONFIG [WORD...]}
 shift
 chosen=$*
 train="$build/train_gpt2" prepare="$build/prepare"
-# In memory, where there is enough: on a disk a run of attack.sh waits for fsync() most of its time.
-free=$(df -k /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
-[ "${free:-0}" -lt 1000000 ] || export TMPDIR="${TMPDIR:-/dev/shm}"
+# In memory, if there is enough and programs run there: on a disk a run of attack.sh mostly waits for fsync().
+free=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
+if [ "${free:-0}" -gt 1000000 ] && probe=$(mktemp -p /dev/shm 2>/dev/null); then
+    cp "$(command -v cat)" "$probe" && chmod +x "$probe" && "$probe" </dev/null 2>/dev/null &&
+        export TMPDIR="${TMPDIR:-/dev/shm}"
+    rm -f "$probe"
+fi
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/attack/attack.sh"
 
@@ -58,14 +62,15 @@ an_allocation_that_fails_loses_nothing() {
     attack_end "failing allocations"
 }
 
-# The same with two processes. The first one, which writes, is killed at a call; then one of the two at random moments.
+# The same with two processes. The first one, which writes, is killed at a call; then one of the two at a random
+# collective.
 killed_ranks_go_on_to_the_same_end() {
     command -v mpirun >/dev/null || { skip='no mpirun'; return; }
     attack_begin || return
     export OMP_NUM_THREADS=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 \
         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    each=3 most=50
-    [ -n "$long" ] || each=200 most=2
+    each=3 most=100
+    [ -n "$long" ] || each=200 most=3
     attacked="$attacked --batch_size 1 --total_batch_size 32"
     again="mpirun -np 2 $attacked --out run --resume auto"
     (cd "$dir/whole" && rm -r run && $again >/dev/null 2>&1) || { skip="$(tail -n 1 "$dir/err")"; return; }
@@ -86,19 +91,17 @@ killed_ranks_go_on_to_the_same_end() {
     (cd "$dir/whole" && rm -r run && $again >/dev/null 2>&1)
     rm -rf "$dir/try"
     mkdir "$dir/try"
-    for i in $(seq $most); do
-        rm -f "$dir/err"
-        (cd "$dir/try" && exec $again) >/dev/null 2>"$dir/err" &
-        pid=$!
-        await 'saved step' "$dir/err" $pid || { problem=; break; } # it has come to its end
-        sleep "0.$(awk -v n=$i 'BEGIN { srand(n); printf "%03d", 200 * rand() }')"
-        victim=$(ps -o pid= --ppid $pid | sed -n "$((i % 2 + 1))p")
-        kill -9 $victim 2>/dev/null && tried=$((tried + 1))
-        wait $pid 2>/dev/null
+    last=step_00000060 what="2 ranks, random kills"
+    for i in $(seq $most); do # each goes on where the one before was killed; after the end a new run begins
+        sum=$(awk -v n=$i 'BEGIN { srand(n); print 1 + int(60 * rand()) }')
+        (cd "$dir/try" && KILL_RANK=$((i % 2)) KILL_AT=$sum timeout 300 mpirun -np 2 \
+            env LD_PRELOAD="$here/$build/count_collectives.so" $attacked --out run --resume auto) >/dev/null 2>"$dir/err"
+        [ $? = 0 ] || { tried=$((tried + 1)); continue; }
+        attack_compare
+        rm -rf "$dir/try"
+        mkdir "$dir/try"
     done
-    what="2 ranks, random kills"
     (cd "$dir/try" && timeout 300 $again >/dev/null 2>"$dir/err") || attack_lose "$(tail -n 1 "$dir/err")"
-    last=step_00000060
     attack_compare
     attack_end "kills of one of two processes"
 }

@@ -38,8 +38,8 @@ cc -std=c11 -O2 -Wall -Wextra "$here/sass.c" -o "$work/sass" || exit 1
 test/emulator/emucc -O0 -D_GNU_SOURCE "$here/launches.cu" "$build/libllmc.a" -o "$work/launches" -ljansson || exit 1
 "$work/launches" >"$work/launches.txt" || exit 1
 # fp16's kernels are those of bf16: its attention must run on tensor cores, on halves
-capability=${built%%[!0-9]*}
-file=$(object fp16 "${capability:=80}") || exit 1
+capability=${built%%[!0-9]*} capability=${capability:-80}
+file=$(object fp16 "$capability") || exit 1
 cuobjdump -arch "sm_$capability" -sass "$file" | grep -q 'HMMA[.]16816[.]F32 ' ||
     { echo "FAILED  fp16: no matmuls of halves on tensor cores"; exit 1; }
 for capability in "$@"; do

@@ -149,7 +149,7 @@ static void shuffle_window(Batch* b, Position start, uint64_t seed) {
 
 static bool is_shuffled(const PrepareOptions* o) { return o->shuffle_documents >= 0; }
 
-// Makes room for a chunk more. Batches grow as they are filled: most runs of a small corpus need few chunks.
+// Makes room for one more chunk. Batches grow as they are filled: most runs of a small corpus need few chunks.
 static void batch_reserve(Batch* b, int max_chunks) {
     if (b->count < b->room) { return; }
     const size_t before = (size_t)b->room, room = min_size(max_size(4 * before, FIRST_BATCH), (size_t)max_chunks);

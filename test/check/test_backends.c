@@ -168,8 +168,9 @@ static void compare_with_first(const Setting* s, const Compared* op, Tolerance t
     free_values(&op->declared, got);
 }
 
-// Runs all operations whose names contain `only` under each setting, and compares the others with the first. One
-// setting after another: a change in the number of threads ends some, whose scratch memory the next ones touch anew.
+// Runs all operations whose names contain `only` under each setting, and compares the others with the first. Each
+// setting runs all operations in turn: a change in the number of threads ends threads, and new ones must touch new
+// scratch memory.
 static void compare_settings(const Setting* list, int count, OpSizes sizes, const char* only, Tolerance tolerance) {
     const Backend* rounded = list[count - 1].backend; // the first one may be a reference in fp32
     enum { MOST = 64 };

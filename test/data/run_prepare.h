@@ -17,21 +17,27 @@ static inline void event(void) {
     if (events_until_kill >= 0 && events_until_kill-- == 0) { raise(SIGKILL); }
 }
 
-static ino_t synced_file;            // the last regular file that was synced
+enum { KILLED = 1000, NOT_SYNCED = 98 }; // in place of an exit code
+
+static struct stat synced_file;      // the last regular file that was synced, as it was then
 static bool is_folder_synced = true; // since the last rename
 
 int fsync(int fd) {
     struct stat st;
     if (fstat(fd, &st) != 0) { return -1; }
-    if (S_ISDIR(st.st_mode)) { is_folder_synced = true; } else { synced_file = st.st_ino; }
+    if (S_ISDIR(st.st_mode)) { is_folder_synced = true; } else { synced_file = st; }
     return 0;
+}
+
+static bool is_synced(const struct stat* st) {
+    return st->st_dev == synced_file.st_dev && st->st_ino == synced_file.st_ino && st->st_size == synced_file.st_size;
 }
 
 int rename(const char* from, const char* to) {
     struct stat st;
-    if (stat(from, &st) != 0 || st.st_ino != synced_file || !is_folder_synced) {
+    if (stat(from, &st) != 0 || !is_synced(&st) || !is_folder_synced) {
         fprintf(stderr, "%s was not synced, or the folder after the last rename\n", from);
-        abort();
+        _exit(NOT_SYNCED);
     }
     is_folder_synced = false;
     event();
@@ -67,12 +73,10 @@ static inline void read_back(FILE* f, char* out, size_t room) {
     out[fread(out, 1, room - 1, f)] = 0;
 }
 
-enum { KILLED = 1000 };
-
 static size_t input_bytes; // of the next runs' standard input; 0: it ends with a 0
 
 // Runs prepare in the test's folder with these words as arguments, `input` (or NULL) as standard input; after some
-// events it gets killed (-1: it does not). Returns the exit code, or KILLED.
+// events it gets killed (-1: it does not). Returns the exit code, KILLED, or 128 + another signal.
 static inline int run_until(int events, const char* input, const char* arguments) {
     char* words = format("prepare %s", arguments);
     char* argv[64];
@@ -93,13 +97,15 @@ static inline int run_until(int events, const char* input, const char* arguments
         dup2(fileno(err), 2);
         events_until_kill = events;
         if (chdir(test_folder) != 0) { _exit(99); }
-        exit(prepare_main(argc, argv));
+        const int code = prepare_main(argc, argv);
+        exit(code == 0 && !is_folder_synced ? NOT_SYNCED : code);
     }
     waitpid(child, &status, 0);
     read_back(out, run_out, sizeof run_out);
     read_back(err, run_err, sizeof run_err);
     free(words);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : KILLED;
+    if (WIFEXITED(status)) { return WEXITSTATUS(status); }
+    return WTERMSIG(status) == SIGKILL ? KILLED : 128 + WTERMSIG(status);
 }
 
 static inline int run(const char* arguments) { return run_until(-1, NULL, arguments); }
