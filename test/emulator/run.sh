@@ -32,16 +32,56 @@ guard_of() {
     case $1 in test_emulator | test_complaints) echo 1 ;; *) echo 0 ;; esac
 }
 
-# Makes build $2 of program $1 and runs it. Prints the output at the end, so that programs do not mix theirs.
-run_program() {
-    local program=$work/$2/$1 flags=(-O0)
+# Programs with the same runner are compiled as one, because the headers take longer than they do.
+group_of() {
+    case $1 in
+    test_emulator | test_complaints) echo group_of_cases ;;
+    test_cublaslt | test_nccl | test_ptx) echo group_of_tests ;;
+    *) echo "$1" ;;
+    esac
+}
+
+# Prints the source of a group: each program in a namespace, its headers before. The name by which the group is called
+# chooses the program.
+join() { # PROGRAM...
+    local program
+    sed -n '/^#include [<"]/p' "${@/%/.cu}" | awk '!seen[$0]++'
+    for program in "$@"; do
+        printf 'namespace %s {\n#include "%s.cu"\n' "$program" "$PWD/$program"
+        # each has the tests that test.h has listed since the program before
+        printf '#ifdef TEST\nstatic TestCase* tests;\n__attribute__((constructor)) static void take_tests() {\n'
+        printf '    tests = test_first, test_first = nullptr, test_end = &test_first;\n}\n#endif\n}\n'
+    done
+    printf 'int main(int argc, char** argv) {\n'
+    for program in "$@"; do
+        printf '    if (strcmp(strrchr(argv[0], 47) + 1, "%s") == 0) {\n' "$program"
+        printf '#ifdef TEST\n        test_first = %s::tests;\n#endif\n' "$program"
+        printf '        return %s::main(argc, argv);\n    }\n' "$program"
+    done
+    printf '    return 2;\n}\n'
+}
+
+# Makes build $1 of the programs that follow, which are one group, and runs them. Prints the output of each at its end,
+# so that programs do not mix theirs.
+run_group() { # BUILD PROGRAM...
+    local build=$1 group=$work/$1/group_$2 flags=(-O0) program source
+    shift
+    source=$1.cu
     [ "$1" != test_traffic ] || flags=() # the widths of accesses are those of the trainer's build: optimized
-    [ "$2" = plain ] || flags+=("--$2")
-    mkdir -p "$work/$2"
-    flags+=(-Wall -Wextra -Werror)
-    { ./emucc "${flags[@]}" "$1.cu" "${objects[@]}" -o "$program" &&
-        EMU_GUARD=$(guard_of "$1") "$program"; } >"$program.log" 2>&1
-    cat "$program.log" | sed "\$s/:/ ($2):/"
+    [ "$build" = plain ] || flags+=("--$build")
+    mkdir -p "$work/$build"
+    if [ $# -gt 1 ]; then
+        source=$group.cu
+        join "$@" >"$source"
+    fi
+    flags+=(-Wall -Wextra -Werror -I.)
+    ./emucc "${flags[@]}" "$source" "${objects[@]}" -o "$group" >"$group.log" 2>&1
+    for program in "$@"; do
+        cp "$group.log" "$work/$build/$program.log"
+        ln -f "$group" "$work/$build/$program" 2>/dev/null &&
+            EMU_GUARD=$(guard_of "$program") "$work/$build/$program" >>"$work/$build/$program.log" 2>&1
+        sed "\$s/:/ ($build):/" "$work/$build/$program.log"
+    done
 }
 
 summary() { # the counts in the last line of a log: "NAME: 3 passed, 0 failed, 1 skipped"
@@ -184,10 +224,18 @@ for name in "$@"; do
     *) programs+=("${name%.cu}") ;;
     esac
 done
-for program in "${programs[@]}"; do
-    for build in $(builds_of "$program"); do
+members() { # BUILD GROUP: prints the chosen programs of the group that have this build
+    local program
+    for program in "${programs[@]}"; do
+        [ "$(group_of "$program")" != "$2" ] || case " $(builds_of "$program") " in *" $1 "*) echo "$program" ;; esac
+    done
+}
+for build in plain check race; do
+    for group in $(for program in "${programs[@]}"; do group_of "$program"; done | sort -u); do
+        chosen=$(members $build "$group")
+        [ -n "$chosen" ] || continue
         while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
-        run_program "$program" "$build" &
+        run_group $build $chosen &
     done
 done
 wait

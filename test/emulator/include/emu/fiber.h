@@ -216,8 +216,9 @@ inline void prepare_context(size_t i) {
     c.registers.uc_stack.ss_size = STACK_BYTES;
     makecontext(&c.registers, fiber_main, 0);
 #else
-    void** sp = (void**)(stack_of(i) + STACK_BYTES - 64 - i % 32 * STACK_STAGGER); // a multiple of 16, as the ABI wants it before a call
-    *--sp = nullptr;                                      // where fiber_main would return to
+    // a multiple of 16, as the ABI wants it before a call
+    void** sp = (void**)(stack_of(i) + STACK_BYTES - 64 - i % 32 * STACK_STAGGER);
+    *--sp = nullptr; // where fiber_main would return to
     *--sp = (void*)fiber_main;
     for (int k = 0; k < 6; k++) { *--sp = nullptr; }
     c.stack_pointer = sp;

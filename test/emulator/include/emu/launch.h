@@ -112,7 +112,8 @@ struct Launch {
     }
 
     // Puts the kernel into the stream. body(a copy of the `bytes` bytes at `closure`) calls it with its arguments.
-    void queue(void (*body)(void*), const void* closure, size_t bytes, const void* const* pointers, size_t count) const {
+    void queue(void (*body)(void*), const void* closure, size_t bytes, const void* const* pointers,
+               size_t count) const {
         if (enter() != cudaSuccess) { return; }
         std::vector<Bytes16> copy((bytes + sizeof(Bytes16) - 1) / sizeof(Bytes16));
         memcpy(copy.data(), closure, bytes);

@@ -136,7 +136,8 @@ inline std::vector<float> pack(const void* x, const Layout& layout, int32_t comp
 }
 
 // out (TILE_COLS, TILE_ROWS) = the matmul of two panels, summed over k in `parts` parts one after the other.
-inline void tile_product(float out[TILE_COLS][TILE_ROWS], const float* a, const float* b, size_t depth, size_t parts) {
+EMU_UNSEEN inline void tile_product(float out[TILE_COLS][TILE_ROWS], const float* a, const float* b, size_t depth,
+                                    size_t parts) {
     Vector total[TILE_COLS] = {};
     for (size_t part = 0; part < parts; part++) {
         Vector s0 = {}, s1 = {}, s2 = {}, s3 = {};

@@ -119,7 +119,9 @@ struct PtxThread {
     EMU_FAST void set32(size_t k, uint32_t bits) const {
         memcpy(ops[instruction->arguments[k].index].variable, &bits, sizeof bits);
     }
-    EMU_FAST void set_float(size_t k, float x) const { memcpy(ops[instruction->arguments[k].index].variable, &x, sizeof x); }
+    EMU_FAST void set_float(size_t k, float x) const {
+        memcpy(ops[instruction->arguments[k].index].variable, &x, sizeof x);
+    }
     [[noreturn]] void fail(const char* what) const {
         die("%s: %s: %s", where(*cur).c_str(), instruction->text.c_str(), what);
     }
@@ -159,7 +161,9 @@ struct BF16 {
         const uint32_t pair = thread.get32(first + i / 2);
         return float_of_bits(i & 1 ? pair & 0xffff0000u : pair << 16);
     }
-    EMU_FAST static Place place_a(int g, int t, int i) { return {i & 2 ? g + 8 : g, 2 * t + (i & 1) + (i >= 4 ? 8 : 0)}; }
+    EMU_FAST static Place place_a(int g, int t, int i) {
+        return {i & 2 ? g + 8 : g, 2 * t + (i & 1) + (i >= 4 ? 8 : 0)};
+    }
     EMU_FAST static Place place_b(int g, int t, int i) { return {2 * t + (i & 1) + (i >= 2 ? 8 : 0), g}; }
 };
 
