@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests `check` itself: plants bugs in a copy of the GPU's kernels, builds it once with the emulator, and switches the
 # bugs on one at a time. `check` must find each of them, and nothing while all are off.
-# fp16's kernels are bf16's but for two bugs: only `long` builds and tries them.
+# Only `long` tries the two bugs of fp16, whose other kernels are those of bf16.
 # usage: plants.sh build/EMU [WORDS]      the folder of `make emu`; tries only bugs whose names contain the words
 emu=${1:?usage: plants.sh build/EMU [WORDS]}
 shift
@@ -343,7 +343,7 @@ while [ $bug -lt "$(awk -v RS= 'END { print NR }' "$root/bugs")" ]; do
     case $(field $bug 1) in *"$chosen"*) ;; *) continue ;; esac
     case " $types " in
     *" $type "*) echo "$bug $type" >>"$root/todo" ;;
-    *) echo "skipped $(field $bug 1): in $type, which takes long: sh scripts/test.sh long"; skipped=$((skipped + 1)) ;;
+    *) echo "skipped $(field $bug 1): $type is tried by sh scripts/test.sh long"; skipped=$((skipped + 1)) ;;
     esac
 done
 for type in $types; do echo "0 $type" >>"$root/todo"; done

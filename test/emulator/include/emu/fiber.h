@@ -41,8 +41,8 @@ struct Copy {
     unsigned n, zero; // bytes to copy, bytes to clear behind them
 };
 
-// A warp-wide instruction: run once when all its lanes have come. lane[l] is what lane l of the
-// mask passed to wait().
+// A warp-wide instruction: run once when all its lanes have come. lane[l] is what lane l of the mask passed to wait();
+// of other lanes it is undefined.
 typedef void (*WarpOp)(void** lane, unsigned mask);
 
 // State that a switch saves. ASan also has to be told where the stacks are.
@@ -202,7 +202,7 @@ EMU_SWITCHES inline void fiber_main() {
 inline char* stack_of(size_t i) { return stacks + i * STACK_BYTES; }
 
 // Makes fiber i start at fiber_main() when it is switched to. The lanes of a warp do the same, each on its stack: these
-// begin at different places of a page, or what they touch would share a few sets of the cache.
+// begin at different places of a page (not with ucontext), or what they touch would share a few sets of the cache.
 inline void prepare_context(size_t i) {
     Context& c = S->fibers[i].context;
 #ifdef __SANITIZE_ADDRESS__
