@@ -95,8 +95,8 @@ killed_ranks_go_on_to_the_same_end() {
     for i in $(seq $most); do # each goes on where the one before was killed; after the end a new run begins
         sum=$(awk -v n=$i 'BEGIN { srand(n); print 1 + int(60 * rand()) }')
         (cd "$dir/try" && KILL_RANK=$((i % 2)) KILL_AT=$sum timeout 300 mpirun -np 2 \
-            env LD_PRELOAD="$here/$build/count_collectives.so" $attacked --out run --resume auto) >/dev/null 2>"$dir/err"
-        [ $? = 0 ] || { tried=$((tried + 1)); continue; }
+            env LD_PRELOAD="$here/$build/count_collectives.so" $attacked --out run --resume auto \
+            >/dev/null 2>"$dir/err") || { tried=$((tried + 1)); continue; }
         attack_compare
         rm -rf "$dir/try"
         mkdir "$dir/try"

@@ -24,8 +24,8 @@
 #endif
 
 // The emulator's own functions that run often are optimized in every build. EMU_FAST: of those that read a kernel's
-// memory; AddressSanitizer still checks them, hooks.h does not see them. EMU_UNSEEN: no sanitizer sees them. What such a function calls should be of
-// the same kind: g++ does not inline functions into others of another kind.
+// memory; AddressSanitizer still checks them, hooks.h does not see them. EMU_UNSEEN: no sanitizer sees them. What such
+// a function calls should be of the same kind: g++ does not inline functions into others of another kind.
 #define EMU_FAST __attribute__((optimize("O2", "no-strict-aliasing"))) EMU_UNHOOKED
 #ifdef EMU_RACE
 #define EMU_UNHOOKED __attribute__((no_sanitize_thread))
