@@ -12,6 +12,7 @@ length. Beyond the lengths that were trained, the ratio is given as a bound.
 import html
 import json
 import math
+import os
 import pathlib
 import statistics
 import sys
@@ -404,10 +405,12 @@ def draw(results, page):
         draw_search(study, corpus, results / f"{corpus}_search.svg")
         search.append(f"![{CORPORA[corpus]}]({folder}/{corpus}_search.svg)")
     facts = {key: values[0] for key, values in study.facts.items()}
+    here = os.path.relpath(pathlib.Path(__file__).parent, page.parent)
     lines = [
         "# The study's figures",
         "",
-        "Made by [page.py](page.py) from [results](results); [README.md](README.md) has the method and the findings.",
+        f"Made by [page.py]({here}/page.py) from [{folder}]({folder}); [README.md]({here}/README.md) has the method and"
+        " the findings.",
         "",
         *table(("", ""), [
             ("command", f"`{facts['command']}`"), ("date", facts["date"]), ("processor", facts["processor"]),

@@ -4,12 +4,12 @@
 #
 # usage: sh dev/learning/study.sh [PART...]      all parts in order, or some: data adamw muon final ablation clock page
 #   SIZE=small   0.2M parameters, 800 steps of 1,024 tokens at full length: 20 minutes of processor time (the default)
-#   SIZE=medium  1M parameters, 1,000 steps of 2,048 tokens: two hours
+#   SIZE=medium  1M parameters, 1,000 steps of 2,048 tokens: 75 minutes
 #   SIZE=large   5M parameters, 2,400 steps of 8,192 tokens: days
 #   SIZE=smoke   a few steps of a tiny model on two files: tests that the script works
 #   JOBS=2       runs at a time, of one thread each
 #   WORK=build/learning            data and runs, in a folder for each size
-#   RESULTS=dev/learning/results   what page.py reads
+#   RESULTS=dev/learning/results   what page.py reads, beside study.md; for other sizes dev/learning/SIZE/results
 #   TRAIN=./train_gpt2, PREPARE=./prepare   the programs
 #
 # It can be stopped at any time: the same command goes on, and finished runs are not repeated. A run whose options have
@@ -18,7 +18,9 @@ set -euf
 cd "$(dirname "$0")/../.."
 script=dev/learning/study.sh
 size=${SIZE:-small} jobs=${JOBS:-2}
-work=${WORK:-build/learning}/$size results=${RESULTS:-dev/learning/results}
+work=${WORK:-build/learning}/$size results=dev/learning/results
+[ "$size" = small ] || results=dev/learning/$size/results
+results=${RESULTS:-$results}
 train=${TRAIN:-./train_gpt2} prepare=${PREPARE:-./prepare}
 runs=$work/runs
 
