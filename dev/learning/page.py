@@ -441,7 +441,8 @@ def draw(results, page):
                   " part (with it, if it is added). Tokens: how many times more the recipe then needs, by the slope of"
                   " its losses over the logarithm of tokens.", "", *ablation]
     lines += ["## Search", "", *page_search(study), *search, ""]
-    page.write_text("\n".join(line if line[:1] in "|!#" else textwrap.fill(line, 120, break_on_hyphens=False, break_long_words=False) for line in lines))
+    folded = textwrap.TextWrapper(120, break_on_hyphens=False, break_long_words=False)
+    page.write_text("\n".join(line if line[:1] in "|!#" else folded.fill(line) for line in lines))
 
 
 def main():

@@ -59,7 +59,7 @@ struct Context {
 #endif
 };
 
-// What every switch reads comes first, within 64 bytes in builds without ASan.
+// Begins with what every switch reads, within 64 bytes in builds without ASan.
 struct alignas(64) Fiber {
     Context context;
     WarpOp op;              // WARP: the instruction that runs when all lanes have arrived

@@ -67,6 +67,13 @@ inline void prepare_block(size_t n) {
         f.mask, f.mask & ~missing, missing, why);
 }
 
+// Runs the instruction in which `first` and all lanes of `here` wait. __syncwarp has nothing to run, and alone orders
+// memory.
+EMU_UNSEEN inline void run_instruction(const Fiber& first, void** arg, unsigned here) {
+    if (first.op) { first.op(arg, here); }
+    else { race_warp(first.warp); }
+}
+
 // Runs the warp-wide instruction in which `first` waits, if all lanes of its mask wait there too, and lets them run on.
 // `waiting`, `gone`: the warp's lanes that wait, and those that have exited or do not exist. Returns the lanes that
 // wait in this instruction. Ends the program if they can never all arrive.
@@ -92,8 +99,7 @@ inline unsigned complete_instruction(Fiber* warp, const Fiber& first, unsigned w
     }
     *completed = here == first.mask;
     if (*completed) {
-        if (first.op) { first.op(arg, here); }
-        if (!first.op) { race_warp(first.warp); } // only __syncwarp orders memory
+        run_instruction(first, arg, here);
         for (unsigned rest = here; rest; rest &= rest - 1) { warp[__builtin_ctz(rest)].st = RUN; }
     }
     return here;
@@ -111,8 +117,7 @@ EMU_UNSEEN inline bool complete_pass() {
         arg[f.lane] = f.arg;
     }
     if (here != first.mask) { return false; }
-    if (first.op) { first.op(arg, here); }
-    if (!first.op) { race_warp(first.warp); } // only __syncwarp orders memory
+    run_instruction(first, arg, here);
     for (Fiber** p = S->pass; *p; p++) { (*p)->st = RUN; }
     return true;
 }
