@@ -19,7 +19,11 @@
 
 // p of a block (144 KiB in fp32) fits into an L2 cache beside its operands. Blocks two or four times as large were as
 // fast.
-enum { FLASH_QUERIES = 192, FLASH_KEYS = 192 };
+enum {
+    FLASH_QUERIES = 192,
+    FLASH_KEYS = 192,
+    FLASH_ROW = FLASH_KEYS + 64 / sizeof(Stored) // between rows of p and ds: an odd number of lines uses all of L1
+};
 static_assert(FLASH_QUERIES % MR == 0 && FLASH_QUERIES % NR == 0 && FLASH_QUERIES % KR == 0 &&
                   FLASH_KEYS % FLASH_QUERIES == 0,
               "blocks are made of whole tiles, and blocks of keys of whole blocks of queries");
@@ -69,6 +73,29 @@ static inline void flash_pack_b(Packed* packed, const Stored* x, size_t row, siz
     for (int j = 0; j < cols; j += NR) {
         pack_b(packed + (size_t)j * flash_depth(k), x + (size_t)j * col, row, col, k, min_int(NR, cols - j));
     }
+}
+
+// A left operand: MR rows, k deep, packed or where it lies (panel NULL).
+typedef struct {
+    const Packed* panel;
+    const Stored* x;
+    size_t row, col;
+} FlashLeft;
+
+// Returns x (MR,k), whose element (i, j) is at x[i*row + j*col], as a left operand. It is packed into `panel` unless
+// tiles read it where it lies.
+static inline FlashLeft flash_left(Packed* panel, const Stored* x, size_t row, size_t col, int k) {
+    const bool in_place = k % KR == 0 && (row == 1 ? TILE_READS_COLUMNS : TILE_READS_ROWS);
+    const FlashLeft left = {in_place ? NULL : panel, x, row, col};
+    if (!in_place) { pack_a(panel, x, row, col, MR, k); }
+    return left;
+}
+
+// c (MR,NR) = or += left (MR,k) @ right (k,NR)
+static inline void flash_tile(float* c, TileMode mode, const FlashLeft* left, const Packed* right, int k) {
+    const int depth = (int)flash_depth(k);
+    if (left->panel) { tile_matmul(c, NR, mode, left->panel, right, depth); }
+    else { tile_matmul_unpacked(c, NR, mode, left->x, left->row, left->col, right, depth); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -135,7 +162,7 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     f->v = flash_packed(memory, &used, width * flash_depth(keys));
     f->q = flash_packed(memory, &used, FLASH_QUERIES * flash_depth(HS));
     f->scores = flash_floats(memory, &used, FLASH_KEYS * NR);
-    f->p = flash_part(memory, &used, FLASH_KEYS * FLASH_QUERIES, sizeof(Stored));
+    f->p = flash_part(memory, &used, FLASH_KEYS * FLASH_ROW, sizeof(Stored));
     f->p_packed = flash_packed(memory, &used, FLASH_QUERIES * FLASH_KEYS);
     f->out = flash_floats(memory, &used, FLASH_QUERIES * width);
     f->max = flash_floats(memory, &used, FLASH_QUERIES);
@@ -145,7 +172,7 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
 }
 
 // Adds `keys` keys to the online softmax (Milakov & Gimelshein 2018) of NR queries. Query t sees key s if hidden[t] <=
-// s <= diagonal + t; hidden NULL: all zeros. Sets p (keys,NR), its rows FLASH_QUERIES apart, to exp(scale * (scores -
+// s <= diagonal + t; hidden NULL: all zeros. Sets p (keys,NR), its rows FLASH_ROW apart, to exp(scale * (scores -
 // max)) where t sees s, and to 0 elsewhere. Updates max and sum, and sets factor. The mask has loops of its own: the
 // others need no conditions.
 static inline void flash_softmax(Stored* p, float* max, float* sum, float* factor, float* scores, float scale,
@@ -178,21 +205,21 @@ static inline void flash_softmax(Stored* p, float* max, float* sum, float* facto
         for (int t = 0; t < NR; t++) {
             const float x = exp_fast(scale * scores[s * NR + t] - top[t]);
             total[t] += x;
-            p[(size_t)s * FLASH_QUERIES + t] = to_stored(x);
+            p[(size_t)s * FLASH_ROW + t] = to_stored(x);
         }
     }
     for (int t = 0; t < NR; t++) { sum[t] = total[t]; }
     for (int s = first_unseen; s < keys; s++) { // exp_fast(-INFINITY) is 1e-38, not 0, and v may be huge
-        for (int t = 0; t < min_int(NR, s - diagonal); t++) { p[(size_t)s * FLASH_QUERIES + t] = to_stored(0); }
+        for (int t = 0; t < min_int(NR, s - diagonal); t++) { p[(size_t)s * FLASH_ROW + t] = to_stored(0); }
     }
     for (int t = 0; hidden && t < NR; t++) {
-        for (int s = 0; s < min_int(keys, hidden[t]); s++) { p[(size_t)s * FLASH_QUERIES + t] = to_stored(0); }
+        for (int s = 0; s < min_int(keys, hidden[t]); s++) { p[(size_t)s * FLASH_ROW + t] = to_stored(0); }
     }
 }
 
 // Zeroes rows begin .. end-1 of p, for NR queries.
 static inline void flash_zero_rows(Stored* p, int begin, int end) {
-    for (int s = begin; s < end; s++) { memset(p + (size_t)s * FLASH_QUERIES, 0, NR * sizeof *p); }
+    for (int s = begin; s < end; s++) { memset(p + (size_t)s * FLASH_ROW, 0, NR * sizeof *p); }
 }
 
 // Computes p for the block of queries from q0 on and the block of keys from k0 on.
@@ -209,7 +236,7 @@ static inline void flash_forward_scores(FlashForward* f, const FlashHead* h, int
         for (int i = 0; h->starts && i < NR; i++) {
             hidden[i] = t + i < queries ? h->starts[q0 + t + i] - k0 - first : 0;
         }
-        flash_softmax(f->p + (size_t)first * FLASH_QUERIES + t, f->max + t, f->sum + t, f->factor + t,
+        flash_softmax(f->p + (size_t)first * FLASH_ROW + t, f->max + t, f->sum + t, f->factor + t,
                       f->scores + (size_t)first * NR, h->scale, h->starts ? hidden : NULL, q0 + t - k0 - first,
                       seen - first);
         // for panels that reach into the NR queries before or behind
@@ -224,19 +251,19 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
                                        bool is_first) {
     const int HS = h->HS;
     flash_forward_scores(f, h, q0, queries, k0, keys);
+    FlashLeft left[FLASH_QUERIES / MR];
     for (int t = 0; t < queries; t += MR) { // columns of p beyond the last query yield sums that are never read
         const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
-        const Stored* p = f->p + (size_t)seen.first * FLASH_QUERIES + t;
-        pack_a(f->p_packed + (size_t)t * FLASH_KEYS, p, 1, FLASH_QUERIES, MR, seen.count);
+        left[t / MR] = flash_left(f->p_packed + (size_t)t * FLASH_KEYS, f->p + (size_t)seen.first * FLASH_ROW + t, 1,
+                                  FLASH_ROW, seen.count);
     }
     if (!is_first) { flash_scale(f->out, FLASH_QUERIES, f->factor, queries, HS); }
-    for (int i = 0; i < HS; i += NR) {
+    for (int i = 0; i < HS; i += NR) { // a panel of v, in an L1 cache, times all of p
         const Packed* v = f->v + (size_t)i * flash_depth(f->keys) + (size_t)k0 * NR;
         for (int t = 0; t < queries; t += MR) {
             const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
-            tile_matmul(f->out + (size_t)i * FLASH_QUERIES + (size_t)t * NR, NR, is_first ? TILE_SET : TILE_ADD,
-                        f->p_packed + (size_t)t * FLASH_KEYS, v + (size_t)seen.first * NR,
-                        (int)flash_depth(seen.count));
+            flash_tile(f->out + (size_t)i * FLASH_QUERIES + (size_t)t * NR, is_first ? TILE_SET : TILE_ADD,
+                       &left[t / MR], v + (size_t)seen.first * NR, seen.count);
         }
     }
 }

@@ -46,8 +46,8 @@ static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int q
     f->delta = flash_floats(memory, &used, (size_t)queries);
     f->scores = flash_floats(memory, &used, MR * NR);
     f->dp = flash_floats(memory, &used, MR * NR);
-    f->p = flash_part(memory, &used, FLASH_QUERIES * FLASH_KEYS, sizeof(Stored));
-    f->ds = flash_part(memory, &used, FLASH_QUERIES * FLASH_KEYS, sizeof(Stored));
+    f->p = flash_part(memory, &used, FLASH_QUERIES * FLASH_ROW, sizeof(Stored));
+    f->ds = flash_part(memory, &used, FLASH_QUERIES * FLASH_ROW, sizeof(Stored));
     f->panel = flash_packed(memory, &used, MR * FLASH_KEYS);
     f->dq = flash_floats(memory, &used, height * width);
     f->dk = flash_floats(memory, &used, FLASH_KEYS * width);
@@ -55,12 +55,12 @@ static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int q
     return used;
 }
 
-// Computes a tile of p and ds, their rows FLASH_KEYS apart; 0 where query r does not see key s: s > diagonal + r, or
+// Computes a tile of p and ds, their rows FLASH_ROW apart; 0 where query r does not see key s: s > diagonal + r, or
 // k + s < starts[r]. k: the tile's first key; starts may be NULL.
 static inline void flash_backward_tile(Stored* p, Stored* ds, const float* scores, const float* dp, const float* lse,
                                        const float* delta, float scale, const int* starts, int k, int diagonal,
                                        int rows) {
-    for (int r = 0; r < rows; r++, p += FLASH_KEYS, ds += FLASH_KEYS) {
+    for (int r = 0; r < rows; r++, p += FLASH_ROW, ds += FLASH_ROW) {
         #pragma omp simd
         for (int s = 0; s < NR; s++) {
             const float x = exp_fast(scale * scores[r * NR + s] - lse[r]);
@@ -74,7 +74,7 @@ static inline void flash_backward_tile(Stored* p, Stored* ds, const float* score
 
 // Zeroes a tile of p and ds.
 static inline void flash_zero_tile(Stored* p, Stored* ds) {
-    for (int r = 0; r < MR; r++, p += FLASH_KEYS, ds += FLASH_KEYS) {
+    for (int r = 0; r < MR; r++, p += FLASH_ROW, ds += FLASH_ROW) {
         memset(p, 0, NR * sizeof *p);
         memset(ds, 0, NR * sizeof *ds);
     }
@@ -90,7 +90,7 @@ ATTR_ONE_COPY static void flash_backward_scores(FlashBackward* f, const FlashHea
     for (int s = 0; s < keys; s += NR) {
         for (int t = 0; t < queries; t += MR) {
             const int row = q0 - f->q_begin + t, rows = min_int(MR, queries - t), diagonal = q0 + t - (k0 + s);
-            Stored *p = f->p + (size_t)t * FLASH_KEYS + s, *ds = f->ds + (size_t)t * FLASH_KEYS + s;
+            Stored *p = f->p + (size_t)t * FLASH_ROW + s, *ds = f->ds + (size_t)t * FLASH_ROW + s;
             if (diagonal + rows <= 0) { continue; } // even the last row does not see the first key
             if (flash_first_key(h, q0 + t, k0 + s, 1) >= NR) { // even the first row does not see the last key
                 flash_zero_tile(p, ds);
@@ -114,10 +114,11 @@ static inline void flash_backward_keys(FlashBackward* f, const FlashHead* h, flo
         const int first = max_int(0, k0 + s - q0) / KR * KR, last_key = k0 + min_int(s + MR, keys) - 1;
         const int end = h->ends ? min_int(queries, h->ends[last_key] - q0) : queries;
         if (first >= end) { continue; }
-        pack_a(f->panel, x + (size_t)first * FLASH_KEYS + s, 1, FLASH_KEYS, MR, end - first);
+        const Stored* column = x + (size_t)first * FLASH_ROW + s;
+        const FlashLeft left = flash_left(f->panel, column, 1, FLASH_ROW, end - first);
         for (int i = 0; i < HS; i += NR) {
-            tile_matmul(sums + (size_t)i * FLASH_KEYS + (size_t)s * NR, NR, TILE_ADD, f->panel,
-                        right + i * depth + (size_t)(q0 - f->q_begin + first) * NR, (int)flash_depth(end - first));
+            flash_tile(sums + (size_t)i * FLASH_KEYS + (size_t)s * NR, TILE_ADD, &left,
+                       right + i * depth + (size_t)(q0 - f->q_begin + first) * NR, end - first);
         }
     }
 }
@@ -131,10 +132,11 @@ static inline void flash_backward_queries(FlashBackward* f, const FlashHead* h, 
         const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
         const int row = q0 - f->q_begin + t;
         if (seen.count == 0) { continue; }
-        pack_a(f->panel, f->ds + (size_t)t * FLASH_KEYS + seen.first, FLASH_KEYS, 1, MR, seen.count);
+        const Stored* ds = f->ds + (size_t)t * FLASH_ROW + seen.first;
+        const FlashLeft left = flash_left(f->panel, ds, FLASH_ROW, 1, seen.count);
         for (int i = 0; i < HS; i += NR) {
-            tile_matmul(f->dq + (size_t)i * f->q_height + (size_t)row * NR, NR, TILE_ADD, f->panel,
-                        f->k_right + i * depth + (size_t)seen.first * NR, (int)flash_depth(seen.count));
+            flash_tile(f->dq + (size_t)i * f->q_height + (size_t)row * NR, TILE_ADD, &left,
+                       f->k_right + i * depth + (size_t)seen.first * NR, seen.count);
         }
     }
 }

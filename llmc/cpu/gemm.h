@@ -4,9 +4,11 @@
 // (Goto & van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; dev/cpu.md compares two orders of
 // loops):
 //
-//   L1   a panel of a, MR x DEPTH: stays while all panels of b's block are multiplied with it
+//   L1   a panel of a, MR x DEPTH, packed or where it lies: stays while all panels of b's block are multiplied with it
 //   L2   a block of b, DEPTH x COLUMNS: its panels are read in turn, again for each panel of a
 //   L2 or L3   unfinished tiles of c, in float, ROWS x COLUMNS
+//
+// What will be packed or read next is prefetched into L2 meanwhile.
 //
 // Each thread computes a rectangle of c in its own scratch memory, and no thread waits for another. The order in which
 // an element of c is summed over k does not depend on the number of threads.
@@ -58,12 +60,13 @@ typedef struct {
     int begin, end;
 } Range;
 
-// Returns piece `i` of 0 .. n-1 cut into `pieces` of about equal size, which begin at multiples of `unit`.
-static inline Range range_piece(int n, int unit, int pieces, int i) {
-    const size_t units = ceil_div((size_t)n, (size_t)unit);
+// Returns piece `i` of a range cut into `pieces` of about equal size, which begin at multiples of `unit` from its
+// beginning.
+static inline Range range_piece(Range all, int unit, int pieces, int i) {
+    const size_t n = (size_t)(all.end - all.begin), units = ceil_div(n, (size_t)unit);
     const size_t begin = units * (size_t)i / (size_t)pieces * (size_t)unit;
     const size_t end = units * (size_t)(i + 1) / (size_t)pieces * (size_t)unit;
-    const Range r = {(int)min_size(begin, (size_t)n), (int)min_size(end, (size_t)n)};
+    const Range r = {all.begin + (int)min_size(begin, n), all.begin + (int)min_size(end, n)};
     return r;
 }
 
@@ -111,73 +114,138 @@ static inline __attribute__((always_inline)) void gemm_prefetch(const Gemm* g, i
     }
 }
 
-// Returns true if tiles read a where it lies, which saves packing: a lies along k. Not if its rows are a multiple of 4
-// KiB apart: then the rows of a tile share a few sets of an L1 cache, and a line is gone before its next number is
-// read. (AMX reads whole lines.)
-static inline bool gemm_reads_rows(const Gemm* g, int k) {
-    return TILE_READS_ROWS && g->a.col == 1 && k % KR == 0 &&
-           (KR * sizeof(Stored) == 64 || g->a.row * sizeof(Stored) % 4096 != 0);
+// Memory to prefetch into L2: `pieces` of `bytes` each, of which each tile takes `step`.
+typedef struct {
+    const char* at;
+    size_t stride; // bytes
+    int pieces, bytes, step;
+} Ahead;
+
+// Returns rows `i` of m at steps `k` of k, for the next `tiles` tiles. Element (i, k) is at m.x[i*m.row + k*m.col].
+static inline Ahead ahead(Matrix m, Range i, Range k, int tiles) {
+    const bool along_k = m.col == 1;
+    const int rows = i.end - i.begin, depth = k.end - k.begin, pieces = along_k ? rows : depth;
+    const Ahead x = {.at = (const char*)(m.x + (size_t)i.begin * m.row + (size_t)k.begin * m.col),
+                     .stride = (along_k ? m.row : m.col) * sizeof(Stored),
+                     .pieces = pieces,
+                     .bytes = (along_k ? depth : rows) * (int)sizeof(Stored),
+                     .step = (int)ceil_div((size_t)pieces, (size_t)tiles)};
+    return x;
 }
 
-// Prefetches into L2 the rows of a that the next panel reads where they lie: share t of `tiles`.
-static inline __attribute__((always_inline)) void gemm_prefetch_rows(const Gemm* g, int i, int k0, int k, int t,
-                                                                     int tiles) {
-    enum { LINE = 64 / sizeof(Stored) };
-    const Range share = range_piece(k, LINE, tiles, t);
-    for (int r = i; r < min_int(i + MR, g->M); r++) {
-        const Stored* row = g->a.x + (size_t)r * g->a.row + (size_t)k0;
-        for (int s = share.begin; s < share.end; s += LINE) { __builtin_prefetch(row + s, 0, 2); }
+static inline __attribute__((always_inline)) void prefetch_ahead(Ahead* x) {
+    for (int n = min_int(x->step, x->pieces); n > 0; n--, x->pieces--, x->at += x->stride) {
+        for (int b = 0; b < x->bytes; b += 64) { __builtin_prefetch(x->at + b, 0, 2); }
     }
+}
+
+// Returns true if numbers `stride` apart crowd into a few sets of a cache: its lines are gone before the rest of each
+// is read.
+static inline bool crowds_a_cache(size_t stride) { return stride * sizeof(Stored) % 4096 == 0; }
+
+// Returns true if tiles read a where it lies, which saves packing. (AMX reads whole lines, which may crowd.)
+static inline bool gemm_reads_in_place(const Gemm* g, int k) {
+    if (g->a.row == 1) { return TILE_READS_COLUMNS && !crowds_a_cache(g->a.col); }
+    return TILE_READS_ROWS && k % KR == 0 && (KR * sizeof(Stored) == 64 || !crowds_a_cache(g->a.row));
+}
+
+// Returns what will be read of a after the panel from row i on, to be prefetched while `tiles` tiles are computed: the
+// next panel, or that of the next group, which is packed. Not rows that are packed: hardware prefetches these.
+static inline Ahead gemm_ahead_a(const Gemm* g, int i, Range k, int tiles, bool in_place) {
+    const bool columns = g->a.row == 1;
+    const int first = i + (in_place ? MR : GROUP);
+    const Range rows = {columns ? first + MR - 1 : first, first + MR}; // of columns the last: panels share lines
+    const Ahead none = {0};
+    if (!PREFETCH || rows.end > g->M || (!in_place && (!columns || crowds_a_cache(g->a.col)))) { return none; }
+    return ahead(g->a, rows, k, tiles);
+}
+
+// A part of a rectangle of c: the sums over `k`.
+typedef struct {
+    Range rows, cols, k;
+} Block;
+
+// Returns what is packed for a block's b, to be prefetched while `tiles` tiles are computed.
+static inline Ahead gemm_ahead_b(const Gemm* g, const Block* block, int tiles) {
+    const Matrix transposed = {g->b.x, g->b.col, g->b.row};
+    const Ahead none = {0};
+    return !PREFETCH || g->packed_b ? none : ahead(transposed, block->cols, block->k, tiles);
 }
 
 // Computes one panel of a block: rows of c from i on, at most MR. a is packed, or NULL if it is read where it lies.
 static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, size_t b_panel, float* c, int i,
-                              int rows, int j, int cols, int k0, int k) {
-    const bool last = k0 + k == g->K;
-    const TileMode mode = k0 ? TILE_ADD : TILE_SET;
-    const int depth = (int)round_up((size_t)k, KR), tiles = (int)ceil_div((size_t)cols, NR);
+                              const Block* block, Ahead* ahead_a, Ahead* ahead_b) {
+    const Range k = block->k;
+    const int rows = min_int(MR, block->rows.end - i), j = block->cols.begin, cols = block->cols.end - j;
+    const bool last = k.end == g->K;
+    const TileMode mode = k.begin ? TILE_ADD : TILE_SET;
+    const int depth = (int)round_up((size_t)(k.end - k.begin), KR), tiles = (int)ceil_div((size_t)cols, NR);
     for (int t = 0; t < tiles; t++, c += (size_t)NR * MR, b += b_panel) {
         if (last && g->reads.at) { // with each tile a share of the rows: whole ones, which hardware prefetches too
-            const Range share = range_piece(rows, 1, tiles, t);
-            gemm_prefetch(g, i + share.begin, share.end - share.begin, j, cols);
+            const Range panel = {i, i + rows}, share = range_piece(panel, 1, tiles, t);
+            gemm_prefetch(g, share.begin, share.end - share.begin, j, cols);
         }
+        prefetch_ahead(ahead_a);
+        prefetch_ahead(ahead_b);
         if (a) {
             tile_matmul(c, NR, mode, a, b, depth);
-            continue;
+        } else {
+            tile_matmul_unpacked(c, NR, mode, g->a.x + (size_t)i * g->a.row + (size_t)k.begin * g->a.col, g->a.row,
+                                 g->a.col, b, depth);
         }
-        if (PREFETCH_ROWS) { gemm_prefetch_rows(g, i + MR, k0, k, t, tiles); }
-        tile_matmul_rows(c, NR, mode, g->a.x + (size_t)i * g->a.row + (size_t)k0, g->a.row, b, depth);
     }
     if (last) { gemm_finish(g, c - (size_t)tiles * NR * MR, i, rows, j, cols); }
 }
 
-// Computes the block of c at (i, j), at most ROWS x COLUMNS.
-static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tiles, int i, int rows, int j, int cols) {
-    const int depth = gemm_depth(g->K);
-    for (int k0 = 0; k0 < g->K; k0 += depth) {
-        const int k = min_int(depth, g->K - k0);
-        const Packed* b = pb;
-        size_t b_panel = panel_size(NR, k);
-        if (g->packed_b) {
-            b_panel = panel_size(NR, g->K);
-            b = g->packed_b + (size_t)(j / NR) * b_panel + (size_t)k0 * NR;
-        } else {
-            gemm_pack_b(pb, g->b, j, cols, k0, k);
-        }
-        const bool reads_rows = gemm_reads_rows(g, k);
-        for (int p = 0; p < rows; p += MR) {
-            Packed* a = pa + (size_t)(p % GROUP / MR) * panel_size(MR, k);
-            if (reads_rows && p + MR <= rows) { a = NULL; }
-            else if (reads_rows) { gemm_pack_a(a, g->a, i + p, rows - p, k0, k); } // the last, which is not full
-            else if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i + p, min_int(GROUP, rows - p), k0, k); }
-            gemm_panel(g, a, b, b_panel, tiles + (size_t)p * COLUMNS, i + p, min_int(MR, rows - p), j, cols, k0, k);
-        }
+// Computes a block. `next` is the one after it, which may be empty.
+static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tiles, const Block* block,
+                              const Block* next) {
+    const Range k = block->k, rows = block->rows, cols = block->cols;
+    const int depth = k.end - k.begin, across = (int)ceil_div((size_t)(cols.end - cols.begin), NR);
+    const Packed* b = pb;
+    size_t b_panel = panel_size(NR, depth);
+    if (g->packed_b) {
+        b_panel = panel_size(NR, g->K);
+        b = g->packed_b + (size_t)(cols.begin / NR) * b_panel + (size_t)k.begin * NR;
+    } else {
+        gemm_pack_b(pb, g->b, cols.begin, cols.end - cols.begin, k.begin, depth);
+    }
+    const bool in_place = gemm_reads_in_place(g, depth);
+    Ahead ahead_b = gemm_ahead_b(g, next, (int)ceil_div((size_t)(rows.end - rows.begin), MR) * across);
+    for (int i = rows.begin; i < rows.end; i += MR) {
+        const int p = i - rows.begin, left = rows.end - i;
+        Packed* a = pa + (size_t)(p % GROUP / MR) * panel_size(MR, depth);
+        Ahead ahead_a = gemm_ahead_a(g, i, k, across, in_place);
+        if (in_place && left >= MR) { a = NULL; }
+        else if (in_place) { gemm_pack_a(a, g->a, i, left, k.begin, depth); } // the last panel, which is not full
+        else if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i, min_int(GROUP, left), k.begin, depth); }
+        gemm_panel(g, a, b, b_panel, tiles + (size_t)p * COLUMNS, i, block, &ahead_a, &ahead_b);
     }
 }
 
 // Scratch of each thread: a group of panels of a, a block of b, a block of c.
 static inline size_t gemm_scratch_bytes(void) {
     return (panel_size(GROUP, DEPTH) + panel_size(COLUMNS, DEPTH)) * sizeof(Packed) + sizeof(float) * ROWS * COLUMNS;
+}
+
+// A rectangle of c, cut into blocks of about equal size.
+typedef struct {
+    Range rows, cols;
+    int row_blocks, col_blocks, depth;
+} Blocks;
+
+// Returns block n: the steps of k follow one another, then the rows of the same columns. Behind the last one: an empty
+// block.
+static inline Block gemm_block_at(const Gemm* g, const Blocks* all, int n) {
+    const int depths = (int)ceil_div((size_t)g->K, (size_t)all->depth), k = n % depths * all->depth;
+    const int row_block = n / depths % all->row_blocks, col_block = n / depths / all->row_blocks;
+    Block block = {{0, 0}, {0, 0}, {0, 0}};
+    if (col_block < all->col_blocks) {
+        block.rows = range_piece(all->rows, MR, all->row_blocks, row_block);
+        block.cols = range_piece(all->cols, NR, all->col_blocks, col_block);
+        block.k = (Range){k, min_int(g->K, k + all->depth)};
+    }
+    return block;
 }
 
 // Computes a rectangle of c in one thread.
@@ -187,15 +255,16 @@ static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
     float* tiles = (float*)(packed + pa + pb);
     tile_begin();
     const int most = g->packed_b ? min_int(ROWS, 4 * GROUP) : ROWS; // nothing is packed for each block: c in L2
-    const int row_blocks = (int)ceil_div((size_t)(rows.end - rows.begin), (size_t)most);
-    const int col_blocks = (int)ceil_div((size_t)(cols.end - cols.begin), COLUMNS);
-    for (int y = 0; y < col_blocks; y++) { // blocks of about equal size
-        const Range c = range_piece(cols.end - cols.begin, NR, col_blocks, y);
-        for (int x = 0; x < row_blocks; x++) {
-            const Range r = range_piece(rows.end - rows.begin, MR, row_blocks, x);
-            gemm_block(g, packed, packed + pa, tiles, rows.begin + r.begin, r.end - r.begin, cols.begin + c.begin,
-                       c.end - c.begin);
-        }
+    const Blocks all = {.rows = rows,
+                        .cols = cols,
+                        .row_blocks = (int)ceil_div((size_t)(rows.end - rows.begin), (size_t)most),
+                        .col_blocks = (int)ceil_div((size_t)(cols.end - cols.begin), COLUMNS),
+                        .depth = gemm_depth(g->K)};
+    Block block = gemm_block_at(g, &all, 0);
+    for (int n = 0; block.rows.end; n++) {
+        const Block next = gemm_block_at(g, &all, n + 1);
+        gemm_block(g, packed, packed + pa, tiles, &block, &next);
+        block = next;
     }
 }
 
@@ -223,8 +292,9 @@ static inline void gemm(const Gemm* g) {
     const int row_pieces = gemm_row_pieces(g, cpu.threads), col_pieces = cpu.threads / row_pieces;
     #pragma omp parallel for
     for (int piece = 0; piece < row_pieces * col_pieces; piece++) {
-        const Range rows = range_piece(g->M, MR, row_pieces, piece % row_pieces);
-        const Range cols = range_piece(g->N, NR, col_pieces, piece / row_pieces);
+        const Range all_rows = {0, g->M}, all_cols = {0, g->N};
+        const Range rows = range_piece(all_rows, MR, row_pieces, piece % row_pieces);
+        const Range cols = range_piece(all_cols, NR, col_pieces, piece / row_pieces);
         if (rows.begin < rows.end && cols.begin < cols.end) { gemm_rectangle(g, rows, cols); }
     }
 }

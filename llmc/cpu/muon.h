@@ -72,7 +72,8 @@ static inline void gemm_symmetric(const Gemm* g) {
     for (int task = 0; task < pieces * (pieces + 1) / 2; task++) {
         int y = 0, x = task; // row y of the triangle has y + 1 blocks
         while (x > y) { x -= ++y; }
-        gemm_rectangle(g, range_piece(g->M, 1, pieces, y), range_piece(g->M, 1, pieces, x));
+        const Range all = {0, g->M};
+        gemm_rectangle(g, range_piece(all, 1, pieces, y), range_piece(all, 1, pieces, x));
     }
 }
 

@@ -11,14 +11,14 @@
 //                  whose depths are such multiples may be packed one behind another
 //   C_GROUPS       groups of rows in a block of c (gemm.h). Many: b is packed less often. Few: c stays in L2, which
 //                  counts where tiles are fast. Measured: dev/cpu.md
-//   PREFETCH_ROWS  true if rows that tile_matmul_rows reads are prefetched
+//   PREFETCH       true if operands are prefetched into L2 before they are packed or read. Measured: dev/cpu.md
 //   tile_begin     each thread of a parallel region calls it before its first tile_matmul
 //   pack_a         packs a panel of a (rows <= MR, k)
 //   pack_b         packs a panel of b (k, cols <= NR). In both, element (i, j) is at x[i*row + j*col]; one of row and
 //                  col is 1
 //   tile_matmul    sets a tile of c, or adds to it, always all of its MR x NR elements; rounds k up to a multiple of KR
-//   tile_matmul_rows   the same for an a that is not packed: MR rows in memory, `row` elements apart; k is a multiple
-//                  of KR. Only where TILE_READS_ROWS
+//   tile_matmul_unpacked   the same for an a that is not packed, whose element (i, j) is at a[i*row + j*col]; k is a
+//                  multiple of KR. Only where TILE_READS_ROWS (col is 1) or TILE_READS_COLUMNS (row is 1)
 //   tile_peak      measures the peak: runs the innermost instruction from registers alone, `rounds` times for each
 //                  accumulator, and sets *flops to the number of operations, a multiply-add counting as two. The
 //                  result has no meaning; it keeps the compiler from dropping the work
@@ -39,9 +39,10 @@ typedef enum { TILE_SET, TILE_ADD } TileMode;
 
 #ifndef TILE_READS_ROWS
 #define TILE_READS_ROWS false
-static inline void tile_matmul_rows(float* c, size_t ldc, TileMode mode, const Stored* a, size_t row, const Packed* b,
-                                    int k) {
-    (void)c, (void)ldc, (void)mode, (void)a, (void)row, (void)b, (void)k; // is not called
+#define TILE_READS_COLUMNS false
+static inline void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode, const Stored* a, size_t row, size_t col,
+                                        const Packed* b, int k) {
+    (void)c, (void)ldc, (void)mode, (void)a, (void)row, (void)col, (void)b, (void)k; // is not called
 }
 #endif
 

@@ -7,7 +7,7 @@
 #pragma once
 #include "tile_pairs.h"
 
-enum { MR = 32, NR = 32, KR = 32, C_GROUPS = 4, PREFETCH_ROWS = false };
+enum { MR = 32, NR = 32, KR = 32, C_GROUPS = 4, PREFETCH = false };
 
 // Sets the shape of this thread's registers. processor.h asks the system for permission to use them.
 static inline void tile_begin(void) {
@@ -90,8 +90,11 @@ static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t l
 }
 
 #define TILE_READS_ROWS true
-static inline __attribute__((always_inline)) void tile_matmul_rows(float* c, size_t ldc, TileMode mode, const Stored* a,
-                                                                   size_t row, const Packed* b, int k) {
+#define TILE_READS_COLUMNS false // pairs along k lie apart there
+static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
+                                                                       const Stored* a, size_t row, size_t col,
+                                                                       const Packed* b, int k) {
+    (void)col; // 1
     tile_multiply(c, ldc, mode, a, row, KR, b, k);
 }
 

@@ -4,7 +4,7 @@
 #pragma once
 #include "tile_pairs.h"
 
-enum { MR = 12, NR = 32, KR = 2, C_GROUPS = 8, PREFETCH_ROWS = true }; // 24 accumulators in 32 registers
+enum { MR = 12, NR = 32, KR = 2, C_GROUPS = 8, PREFETCH = true }; // 24 accumulators in 32 registers
 
 static inline void tile_begin(void) {}
 
@@ -55,8 +55,11 @@ static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t l
 }
 
 #define TILE_READS_ROWS true
-static inline __attribute__((always_inline)) void tile_matmul_rows(float* c, size_t ldc, TileMode mode, const Stored* a,
-                                                                   size_t row, const Packed* b, int k) {
+#define TILE_READS_COLUMNS false // pairs along k lie apart there
+static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
+                                                                       const Stored* a, size_t row, size_t col,
+                                                                       const Packed* b, int k) {
+    (void)col; // 1
     tile_outer(c, ldc, mode, (const Packed*)a, row, 2, b, k);
 }
 

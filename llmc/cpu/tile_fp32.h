@@ -15,7 +15,7 @@ enum { LANES = 8, MR = 6, VECS = 2 }; // 12 accumulators in 16 registers
 #else
 enum { LANES = 4, MR = 6, VECS = 2 };
 #endif
-enum { NR = VECS * LANES, KR = 1, C_GROUPS = 16, PREFETCH_ROWS = true };
+enum { NR = VECS * LANES, KR = 1, C_GROUPS = 16, PREFETCH = true };
 
 typedef float Packed;
 typedef float Vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
@@ -122,12 +122,16 @@ static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t l
     tile_outer(c, ldc, mode, a, 1, MR, b, k);
 }
 
-// The innermost loop only broadcasts elements of a, so they need not lie together.
+// The innermost loop only broadcasts elements of a, so they need not lie together. Two copies of it, for rows and for
+// columns, have a constant stride each.
 #if FLOATX_IS(fp32)
 #define TILE_READS_ROWS true
-static inline __attribute__((always_inline)) void tile_matmul_rows(float* c, size_t ldc, TileMode mode, const Stored* a,
-                                                                   size_t row, const Packed* b, int k) {
-    tile_outer(c, ldc, mode, (const float*)a, row, 1, b, k);
+#define TILE_READS_COLUMNS true
+static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
+                                                                       const Stored* a, size_t row, size_t col,
+                                                                       const Packed* b, int k) {
+    if (row == 1) { tile_outer(c, ldc, mode, (const float*)a, 1, col, b, k); }
+    else { tile_outer(c, ldc, mode, (const float*)a, row, 1, b, k); }
 }
 #endif
 
