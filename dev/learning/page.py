@@ -112,31 +112,32 @@ class Study:
         self.finals, self.trials, self.curves = (
             {corpus: part[corpus] for corpus in CORPORA if corpus in part}
             for part in (self.finals, self.trials, self.curves))
-        self.full = max(t for c in self.finals.values() for r in c.values() for s in r.values() for t in s)
+        self.full = self.batch * int(self.facts["steps"][0])
 
     def losses(self, corpus, recipe, tokens):
         """The final losses of a recipe's seeds, in order."""
         seeds = self.finals.get(corpus, {}).get(recipe, {})
         return [seeds[s][tokens] for s in sorted(seeds) if tokens in seeds[s]]
 
-    def ratios(self, corpus, better, other):
-        """For each seed (ratio, bound): bound is '' , '>' or '<'."""
+    def ratios(self, corpus, better, other, tokens):
+        """For each seed (ratio, bound), for the other's loss after so many tokens: bound is '' , '>' or '<'."""
         found = []
         seeds = self.finals[corpus]
         for seed in sorted(seeds.get(better, {})):
-            if self.full not in seeds.get(other, {}).get(seed, {}):
+            if tokens not in seeds.get(other, {}).get(seed, {}):
                 continue
-            found.append(self.ratio(sorted(seeds[better][seed].items()), seeds[other][seed][self.full]))
+            points = [p for p in sorted(seeds[better][seed].items()) if p[0] <= tokens]
+            found.append(self.ratio(points, seeds[other][seed][tokens]))
         return found
 
     def ratio(self, points, target):
+        tokens = points[-1][0]
         if points[0][1] <= target:
-            return self.full / points[0][0], ">"
+            return tokens / points[0][0], ">"
         for (t0, l0), (t1, l1) in zip(points, points[1:]):
             if l1 <= target:
-                tokens = math.exp(math.log(t0) + (l0 - target) / (l0 - l1) * math.log(t1 / t0))
-                return self.full / tokens, ""
-        return self.full / points[-1][0], "<"
+                return tokens / math.exp(math.log(t0) + (l0 - target) / (l0 - l1) * math.log(t1 / t0)), ""
+        return 1, "<"
 
 
 def mean_sd(values):
@@ -151,6 +152,10 @@ def ratio_text(ratios):
         return f"{bounds[0]}{values[0] if bounds[0] == '>' else values[-1]:.2f}"
     spread = f" ({values[0]:.2f} to {values[-1]:.2f})" if values[1:] else " (one seed)"
     return f"{statistics.mean(values):.2f}{spread}"
+
+
+def times_text(logarithm):
+    return f"{math.exp(logarithm):.2f}" if logarithm < math.log(10) else "more than 10"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -342,12 +347,28 @@ def page_equal_loss(study):
     rows = []
     for corpus in study.finals:
         for better, other in (("adamw", "published"), ("muon", "adamw"), ("muon", "published")):
-            ratios = study.ratios(corpus, better, other) if better in study.finals[corpus] else []
+            ratios = study.ratios(corpus, better, other, study.full) if better in study.finals[corpus] else []
             if ratios:
                 rows.append((CORPORA[corpus], NAMES[better], NAMES[other],
                              loss_text(study.losses(corpus, better, study.full)),
                              loss_text(study.losses(corpus, other, study.full)), ratio_text(ratios)))
     yield from table(("corpus", "recipe", "against", "its loss", "the other's loss", "times fewer tokens"), rows)
+
+
+def page_lengths(study):
+    """Muon's gain over AdamW at each length that both were trained on, where there are more than the three finals."""
+    rows = []
+    for corpus in study.finals:
+        seeds = study.finals[corpus].get("adamw", {}).values()
+        lengths = sorted({tokens for seed in seeds for tokens in seed})
+        for tokens in lengths[1:] if len(lengths) > 3 else []:
+            rows.append((CORPORA[corpus], f"{tokens / 1e6:.2f}", loss_text(study.losses(corpus, "adamw", tokens)),
+                         loss_text(study.losses(corpus, "muon", tokens)),
+                         ratio_text(study.ratios(corpus, "muon", "adamw", tokens))))
+    if rows:
+        yield from ("At other lengths, the schedules fitted to each: how many times fewer tokens Muon needs for AdamW's"
+                    " loss.", "")
+        yield from table(("corpus", "million tokens", NAMES["adamw"], NAMES["muon"], "times fewer tokens"), rows)
 
 
 def page_ablation(study):
@@ -371,7 +392,7 @@ def page_ablation(study):
             differences = [finals[recipe][s][tokens] - base[s][tokens] for s in seeds if s in finals[recipe]]
             mean, sd = mean_sd(differences)
             rows.append((CORPORA[corpus], words, loss_text([v[tokens] for v in finals[recipe].values()]),
-                         f"{mean:+.4f} ± {sd:.4f}", f"{math.exp(mean / slope):.2f}"))
+                         f"{mean:+.4f} ± {sd:.4f}", times_text(mean / slope)))
     yield from table(("corpus", "left out", "loss", "difference, by seed", "tokens it is worth"), rows)
 
 
@@ -426,6 +447,7 @@ def draw(results, page):
         " tokens the recipe needs for the other's loss: mean (range over the seeds).",
         "",
         *page_equal_loss(study),
+        *page_lengths(study),
         *equal, "",
         "## Curves",
         "",

@@ -3,8 +3,10 @@
 # README.md has the method and the findings; page.py draws study.md from what this script measures.
 #
 # usage: sh dev/learning/study.sh [PART...]      all parts in order, or some: data adamw muon final ablation clock page
+#                                                and, if named, `lengths` before page: from 1/8 to twice the full length
 #   SIZE=small   0.2M parameters, 800 steps of 1,024 tokens at full length: 20 minutes of processor time (the default)
 #   SIZE=medium  1M parameters, 1,000 steps of 2,048 tokens: 75 minutes
+#   SIZE=large_batch   the same, 250 steps of 8,192 tokens, on the built-in corpus alone: 30 minutes
 #   SIZE=large   5M parameters, 2,400 steps of 8,192 tokens: days
 #   SIZE=smoke   a few steps of a tiny model on two files: tests that the script works
 #   JOBS=2       runs at a time, of one thread each
@@ -27,19 +29,22 @@ runs=$work/runs
 case $size in
 small) shape=L=3,H=2,C=64,T=128 sequences=8 micro_batch=8 full_steps=800 val_tokens=65536 ;;
 medium) shape=L=4,H=4,C=128,T=128 sequences=16 micro_batch=16 full_steps=1000 val_tokens=65536 ;;
+large_batch) shape=L=4,H=4,C=128,T=128 sequences=64 micro_batch=16 full_steps=250 val_tokens=65536 ;;
 large) shape=L=6,H=8,C=256,T=256 sequences=32 micro_batch=16 full_steps=2400 val_tokens=262144 ;;
 smoke) shape=L=1,H=2,C=32,T=32 sequences=4 micro_batch=4 full_steps=8 val_tokens=256 ;;
-*) echo "error: SIZE=$size is not one of small, medium, large, smoke" >&2; exit 2 ;;
+*) echo "error: SIZE=$size is not one of small, medium, large_batch, large, smoke" >&2; exit 2 ;;
 esac
 seq_len=${shape##*T=}
 batch=$((sequences * seq_len)) # tokens
 corpora="text stories"
+[ "$size" != large_batch ] || corpora=stories
 text_vocab=1024 stories_vocab=1024 # two million bytes of the built-in corpus have pairs for 1,654 tokens
 [ "$size" = small ] || [ "$size" = smoke ] || text_vocab=2048
 
 tuning_seed=100 tuning_part=2   # trials are runs of 1/tuning_part of the full length
 final_seeds="1 2 3"
 parts="1 1.4 2"                 # final recipes are also trained on 1/part of the tokens, their schedules fitted to it
+other_parts="0.5 2.8 4 8"
 ablation_part=2
 
 rates_adamw="7.5e-4 1.5e-3 3e-3 6e-3" rates_muon="0.01 0.02 0.04 0.08" most_extensions=3
@@ -129,16 +134,16 @@ train_queued() {
     xargs -P "$jobs" -L 1 sh "$script" --run <"$work/queued" || { echo "error: a run failed" >&2; exit 1; }
 }
 
+vocab() { [ "$1" = text ] && echo $text_vocab || echo $stories_vocab; } # CORPUS
+
 # Trains one run, unless it is there: its folder gets command, metrics.jsonl, loss (of validation, after the last step)
 # and seconds (of processor time).
 run() { # NAME CORPUS PART SEED OPTION...
     name=$1 corpus=$2 seed=$4
-    vocab=$text_vocab
-    [ "$corpus" = text ] || vocab=$stories_vocab
     steps=$(awk "BEGIN { printf \"%d\", $full_steps / $3 + 0.5 }")
     shift 4
     folder=$runs/$name
-    command="--model $shape,V=$vocab --tokenizer $work/${corpus}_tokenizer \
+    command="--model $shape,V=$(vocab "$corpus") --tokenizer $work/${corpus}_tokenizer \
 --train_data $work/${corpus}_train_*.bin --val_data $work/${corpus}_val_*.bin --batch_size $micro_batch \
 --total_batch_size $batch --max_steps $steps --seed $seed --dtype bf16 --threads 1 --val_every $steps \
 --val_tokens $val_tokens --sample_every 0 --save_every 0 $(echo "$*" |
@@ -169,7 +174,12 @@ schedule_options() { # NAME
 }
 # Kaplan et al. 2020, equation D.1: the rate for a number of parameters. For GPT-3's 125M it gives 6.4e-4.
 published_rate() {
-    case $size in small) echo 1.52e-3 ;; medium) echo 1.30e-3 ;; large) echo 1.08e-3 ;; smoke) echo 1.9e-3 ;; esac
+    case $size in
+    small) echo 1.52e-3 ;;
+    medium | large_batch) echo 1.30e-3 ;;
+    large) echo 1.08e-3 ;;
+    smoke) echo 1.9e-3 ;;
+    esac
 }
 # The rate of what is no matrix of a block, over the rate of the matrices (AdamW) or over 3e-3 (Muon), is FACTOR.
 recipe() { # OPTIMIZER RATE DECAY SCHEDULE FACTOR
@@ -248,9 +258,9 @@ final_recipe() { # NAME CORPUS
     esac
 }
 
-# Every recipe on every corpus with each seed, the full length first. The published settings have that length alone.
-train_finals() {
-    for part in $parts; do
+# Every recipe on every corpus with each seed. The published settings have the full length alone.
+train_finals() { # PART...
+    for part; do
         for seed in $final_seeds; do
             for corpus in $corpora; do
                 for recipe in published adamw muon; do
@@ -309,7 +319,7 @@ measure_steps() {
             for steps in 28 4; do
                 name=clock-$optimizer-$steps
                 rm -rf "$runs/$name"
-                run "$name" text "$(awk "BEGIN { print $full_steps / $steps }")" 1 \
+                run "$name" "${corpora%% *}" "$(awk "BEGIN { print $full_steps / $steps }")" 1 \
                     "$(recipe $optimizer $(rates $optimizer | cut -d ' ' -f 1) 0.1 wsd 1)" >/dev/null
             done
             echo "$optimizer $(cat "$runs/clock-$optimizer-28/seconds") $(cat "$runs/clock-$optimizer-4/seconds")" |
@@ -330,11 +340,12 @@ write_page() {
         echo "program	$("$train" --version | head -n 1)"
         echo "processor	$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
         echo "date	$(date +%F)"
-        echo "model	$shape,V=$text_vocab (text), V=$stories_vocab (stories)"
+        echo "model	$shape,$(for corpus in $corpora; do echo "V=$(vocab $corpus) ($corpus)"; done | paste -s -d , |
+            sed 's/,/, /g')"
         echo "batch	$batch"
         echo "steps	$full_steps"
         echo "floor	$(sed -n 's/^ *"floor": \([^,]*\),*/\1/p' "$work/stories_val.json")"
-        awk '{ print "source\t" $3 ": " $1 " bytes, sha256 " $2 }' "$work/text.sources"
+        [ ! -f "$work/text.sources" ] || awk '{ print "source\t" $3 ": " $1 " bytes, sha256 " $2 }' "$work/text.sources"
         for corpus in $corpora; do
             for optimizer in adamw muon; do
                 [ ! -s "$work/best-$corpus-$optimizer" ] ||
@@ -360,11 +371,12 @@ main() {
         case $part in
         data) prepare_data ;;
         adamw | muon) tune "$part" ;;
-        final) train_finals ;;
+        final) train_finals $parts ;;
+        lengths) (corpora=stories; train_finals $other_parts) ;;
         ablation) train_ablation ;;
         clock) measure_steps ;;
         page) write_page ;;
-        *) echo "error: no part '$part': data adamw muon final ablation clock page" >&2; exit 2 ;;
+        *) echo "error: no part '$part': data adamw muon final lengths ablation clock page" >&2; exit 2 ;;
         esac
     done
 }
