@@ -79,7 +79,8 @@ enum { MUON_STEPS = 5 };
 #define MUON_C 2.0315f
 
 // A matrix (rows,cols) that Muon updates: whole rows of a tensor, one behind another in memory. Pointers are to its
-// first element, which is element `begin` of the table's layout (for stochastic rounding).
+// first element, which is element `begin` of the table's layout (for stochastic rounding). Without params and masters
+// (NULL) only its momentum is updated and the direction computed: autotune.c times the matmuls.
 typedef struct {
     Stored* params;
     float *masters, *m; // m: the momentum

@@ -389,25 +389,29 @@ void optimizer_update(Optimizer* o, const Hyper* hyper) {
     b->params_changed();
 }
 
-// Muon's update with the gradients in place of the momentum: without momentum it sets them to what they are, and with a
-// rate of 0 the weights.
+// Muon's update of momenta that are gradients, which it sets to what they are. Of each rank's matrices: all ranks take
+// the algorithms that the first one times.
 void optimizer_queue_matmuls(Optimizer* o) {
     const GPT2* g = o->model;
     const Backend* b = g->backend;
+    const int ranks = group_size(o);
+    MuonMatrix* matrices = alloc_or_die((size_t)o->num_pieces, sizeof *matrices, "matrices of Muon");
     b->device_zero(&g->sums[SUM_NORM], sizeof *g->sums);
     b->norm_squared(&g->sums[SUM_NORM], g->grads, g->params_table.size); // not finite: nothing changes in real updates
     *o->host_hyper = (Hyper){.muon = {.grad_scale = 1}};
     b->device_send(o->hyper, o->host_hyper, sizeof *o->hyper);
-    for (int i = 0; i < MUON_SHAPES; i++) {
-        const MuonList* list = &o->lists[i];
-        if (!list->count) { continue; }
-        MuonMatrix* matrices = alloc_or_die((size_t)list->count, sizeof *matrices, "matrices of Muon");
-        for (int k = 0; k < list->count; k++) {
-            matrices[k] = list->matrices[k];
-            matrices[k].m = g->grads + matrices[k].begin;
+    for (int i = 0; i < MUON_SHAPES * ranks; i++) {
+        const MuonList* list = &o->lists[i / ranks];
+        int count = 0;
+        for (int j = 0; list->rows && j < o->num_pieces; j++) {
+            const Piece* k = &o->pieces[j];
+            if (!k->rows || list_of(o, k) != list || !shard_size(k, i % ranks, ranks)) { continue; }
+            float* grads = g->grads + k->range.begin;
+            matrices[count++] = (MuonMatrix){.m = grads, .grads = grads};
         }
-        b->muon_update(matrices, list->count, list->rows, list->cols, &g->sums[SUM_NORM], &o->hyper->muon, o->scratch);
-        free(matrices);
+        if (!count) { continue; }
+        b->muon_update(matrices, count, list->rows, list->cols, &g->sums[SUM_NORM], &o->hyper->muon, o->scratch);
     }
     b->device_sync();
+    free(matrices);
 }

@@ -100,6 +100,6 @@ void optimizer_norm(Optimizer* o);
 // Queues one update, after optimizer_norm() and the all-reduce of the sums. At most once between two device_sync().
 void optimizer_update(Optimizer* o, const Hyper* hyper);
 
-// Queues the matmuls of an update, for autotune(), and changes nothing but the settings in device memory, which each
-// update sets.
+// Queues the matmuls of an update on each rank, for autotune(), and changes nothing but the settings in device memory,
+// which each update sets.
 void optimizer_queue_matmuls(Optimizer* o);

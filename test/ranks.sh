@@ -255,6 +255,9 @@ gpus_take_the_algorithms_of_rank_0() {
     cp -r "$dir/whole/step_00000002" "$dir/whole/metrics.jsonl" "$dir/resumed"
     must "$cuda" --gpus 2 --out "$dir/resumed" --resume auto
     same_checkpoint "$dir/whole/step_00000004" "$dir/resumed/step_00000004"
+    # also for matrices of Muon that rank 0 does not own, here fcproj's: X (32,128) = MUON_A X + B X
+    must "$cuda" $tuned $data --optimizer muon --zero 1 --batch_size 2 --gpus 2 --max_steps 2 --out "$dir/muon"
+    grep -q '"32,128,32,.*,0,1 ' "$dir/muon/step_00000002/state.json" || note "rank 1 multiplies untuned"
 }
 
 # NVSwitches do not repeat their bits (llmc/comm/nccl.cuh): they add up only if --nvls or NCCL_ALGO says so, and log and

@@ -207,6 +207,7 @@ static inline void muon_update(const MuonMatrix* matrices, int count, int rows, 
         const float inverse = 1.0f / (norm + 1e-7f);
         MUON_EACH(&s, rows, cols, s.x[at] = to_stored(inverse * muon_direction(w, i, scale, h.momentum)))
         newton_schulz(&s);
+        if (!w->params) { continue; }
         MUON_EACH(&s, rows, cols, muon_element(w, i, fan * to_float(s.x[at]), &h))
     }
 }

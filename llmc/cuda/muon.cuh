@@ -135,9 +135,9 @@ static __global__ void muon_momentum_kernel(floatX* x, const MuonStack list, con
 template <int WIDTH>
 static __global__ void muon_weights_kernel(const MuonStack list, const floatX* x, const double* grad_norm_squared,
                                            const Muon* hyper, float scale, size_t n, size_t part, size_t stride) {
-    if (!isfinite(*grad_norm_squared)) { return; }
-    const Muon h = *hyper;
     const MuonMatrix& matrix = list.matrix[blockIdx.y];
+    if (!isfinite(*grad_norm_squared) || !matrix.params) { return; }
+    const Muon h = *hyper;
     const floatX* const x_matrix = x + blockIdx.y * stride;
     const size_t begin = blockIdx.x * part, end = begin + part < n ? begin + part : n;
     for (size_t i = begin + threadIdx.x * WIDTH; i < end; i += blockDim.x * WIDTH) {
