@@ -145,6 +145,8 @@ static inline void device_free(void* p, size_t bytes) {
     if (p) { munmap(p, max_size(bytes, 1)); }
 }
 
+enum { MORE_THAN_CACHES = 1 << 25 }; // bytes; chosen
+
 // Zeroes by streaming stores, which bypass the caches: nothing is read before it is overwritten, and nothing evicted.
 static inline void zero_past_caches(char* p, size_t bytes) {
 #ifdef __SSE2__
@@ -159,13 +161,34 @@ static inline void zero_past_caches(char* p, size_t bytes) {
     memset(p, 0, bytes);
 }
 
+// to (n) = x, past the caches where the processor can: for results that these cannot hold until they are read, so that
+// their lines are not fetched first. `to` is 64-byte aligned and takes whole lines. past_caches_end() follows, in the
+// same thread, before other threads read.
+static inline void store_past_caches(Stored* to, const float* x, int n) {
+    enum { LINE = 64 / sizeof(Stored) };
+    for (int i = 0; i < n; i += LINE) {
+        Stored line[LINE] __attribute__((aligned(64)));
+        #pragma omp simd
+        for (int j = 0; j < LINE; j++) { line[j] = to_stored(x[i + j]); }
+#ifdef __SSE2__
+        for (int j = 0; j < 4; j++) { _mm_stream_si128((__m128i*)(to + i) + j, ((const __m128i*)line)[j]); }
+#else
+        memcpy(to + i, line, sizeof line);
+#endif
+    }
+}
+static inline void past_caches_end(void) {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
 static inline void device_zero(void* p, size_t bytes) {
-    const size_t more_than_caches = (size_t)1 << 26;
     #pragma omp parallel for if (bytes > MEMORY_PIECE)
     for (size_t i = 0; i < bytes; i += MEMORY_PIECE) {
         char* piece = (char*)p + i;
         const size_t size = min_size(MEMORY_PIECE, bytes - i);
-        if (bytes > more_than_caches) { zero_past_caches(piece, size); }
+        if (bytes > MORE_THAN_CACHES) { zero_past_caches(piece, size); }
         else { memset(piece, 0, size); }
     }
 }

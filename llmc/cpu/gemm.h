@@ -266,6 +266,7 @@ static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
         gemm_block(g, packed, packed + pa, tiles, &block, &next);
         block = next;
     }
+    past_caches_end(); // `finish` may have stored so
 }
 
 // Returns the number of pieces that rows are cut into; columns are cut into threads / pieces. Minimizes the work of the

@@ -99,6 +99,15 @@ static inline void finish_store(const void* result, size_t row, size_t col, cons
     store_row(r->out + row * r->columns + col, sums, r->bias ? r->bias + col : NULL, cols);
 }
 
+// finish_store without a bias, for results that no cache holds until they are read: logits.
+static inline void finish_store_past_caches(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = result;
+    Stored* out = r->out + row * r->columns + col;
+    const bool whole_lines = ((uintptr_t)out | (uintptr_t)cols * sizeof *out) % 64 == 0;
+    if (whole_lines) { store_past_caches(out, sums, cols); }
+    else { store_row(out, sums, NULL, cols); }
+}
+
 static inline void finish_gelu(const void* result, size_t row, size_t col, const float* sums, int cols) {
     const MatmulResult* r = result;
     Stored *out = r->out + row * r->columns + col, *pre = r->pre + row * r->columns + col;
@@ -181,8 +190,9 @@ static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* 
     } else if (N <= FEW_ROWS) {
         matmul_few_rows(out, inp, weight, bias, N, C, OC);
     } else {
+        const bool past_caches = !bias && (size_t)N * (size_t)OC * sizeof *out > MORE_THAN_CACHES;
         const MatmulResult result = {out, NULL, bias, NULL, 0};
-        matmul_forward_blocked(result, finish_store, inp, weight, N, C, OC);
+        matmul_forward_blocked(result, past_caches ? finish_store_past_caches : finish_store, inp, weight, N, C, OC);
     }
 }
 

@@ -237,6 +237,29 @@ TEST(non_finite_inputs_stay_in_their_row) {
     }
 }
 
+// Results of more than 32 MiB pass by the caches, whole lines of them: the same bits as in two halves.
+TEST(large_results_are_those_of_their_halves) {
+    enum { N = 340, HALF = N / 2, C = 9, OC = 50305 }; // rows that begin within a line
+    EACH_CPU_BACKEND(b) {
+        const size_t e = b->element_bytes, half = (size_t)HALF * OC * e;
+        Stored *out = guarded_alloc(2 * half), *part = guarded_alloc(half);
+        Layer l = {.N = N, .C = C, .OC = OC};
+        const LayerBytes n = layer_bytes(b, &l);
+        l.inp = guarded_alloc(n.inp), l.weight = guarded_alloc(n.weight);
+        fill(b, l.inp, n.inp, 1);
+        fill(b, l.weight, n.weight, 2);
+        b->params_changed();
+        b->matmul_forward(out, l.inp, l.weight, NULL, N, C, OC);
+        for (int i = 0; i < 2; i++) {
+            const Stored* inp = (const Stored*)((const char*)l.inp + (size_t)i * HALF * C * e);
+            b->matmul_forward(part, inp, l.weight, NULL, HALF, C, OC);
+            EXPECT(!memcmp((const char*)out + (size_t)i * half, part, half));
+        }
+        guarded_free(out, 2 * half), guarded_free(part, half);
+        guarded_free(l.inp, n.inp), guarded_free(l.weight, n.weight);
+    }
+}
+
 // The instructions for bf16 take denormals as zeros and flush results to zero; device_open() sets the others likewise.
 TEST(denormals_are_zeros_in_matmuls) {
 #ifdef __SSE__
