@@ -134,7 +134,9 @@ char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err);
 // Returns what options and state say of the checkpoints to keep.
 KeepRule checkpoint_keep(const Config* c, const TrainState* s);
 
-// Sends this rank's shards to rank 0, which takes a snapshot or writes one.
+// Sends this rank's shards to rank 0, which takes a snapshot or writes one. If each rank wrote its own, a save would
+// pause training for less: 1558M on 8 GPUs for 0.4 s instead of 3 (19 GB to host memory at 6 GB/s, estimated), once in
+// thousands of steps. But each rank would need the disk, and a checkpoint could be incomplete in as many places.
 void checkpoint_hand_over(const Optimizer* o);
 
 // Loads parameters, moments and state of a verified checkpoint, but for the loss scale, which resume.c decides on.
