@@ -43,6 +43,10 @@ LDLIBS  := -ljansson -lm -lpthread -ldl
 # Optional: OpenMP. Without it the programs run on one thread.
 OPENMP := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
 FLAGS += $(OPENMP) $(if $(OPENMP),,-Wno-unknown-pragmas -fopenmp-simd)
+# not empty if $(CC) compiles for x86-64
+IS_X86 := $(filter x86_64%,$(shell $(CC) -dumpmachine))
+# gcc 12 for aarch64 ends with an internal error at loops that reduce floats or bf16 by fmax of a wider type
+FLAGS += $(if $(IS_X86),,-fno-builtin-fmax -fno-builtin-fmaxf -fno-builtin-fmin -fno-builtin-fminf)
 # clang warns of `omp simd` loops that it does not vectorize; they need no change
 FLAGS += $(if $(findstring clang,$(shell $(CC) --version)),-Wno-pass-failed)
 LDFLAGS += $(OPENMP)
@@ -128,7 +132,7 @@ HOST_OBJECTS := $(HOST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/llmc/data/tokenizer_da
 LIBRARY      := $(BUILD)/libllmc.a
 
 # The CPU's backends: train_gpt2.c, compiled once for each storage type and instruction set (llmc/cpu/processor.h).
-LEVELS ?= generic $(if $(filter x86_64,$(shell uname -m)),avx2 avx512 avx512_bf16 amx)
+LEVELS ?= generic $(if $(IS_X86),avx2 avx512 avx512_bf16 amx)
 LEVEL_generic     :=
 LEVEL_avx2        := -march=x86-64-v3
 LEVEL_avx512      := -march=x86-64-v4 -mprefer-vector-width=512
@@ -311,8 +315,9 @@ $(BUILD)/amx_emulated/backends.o: llmc/backends.c test/amx/processor.h $(BUILD)/
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -include test/amx/processor.h -c $< -o $@
 WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %_amx.o,$(CPU_OBJECTS))
-# Tests of all backends emulate AMX unless this processor has it.
-TEST_BACKENDS := $(if $(shell grep -w amx_bf16 /proc/cpuinfo 2>/dev/null),$(CPU_OBJECTS),$(WITH_AMX))
+# Tests of all backends emulate AMX on processors of x86-64 that lack it.
+HAS_AMX := $(shell grep -w amx_bf16 /proc/cpuinfo 2>/dev/null)
+TEST_BACKENDS := $(if $(IS_X86),$(if $(HAS_AMX),$(CPU_OBJECTS),$(WITH_AMX)),$(CPU_OBJECTS))
 # A test program is named like its source, and linked with all backends.
 TEST_SOURCES := $(filter-out test/amx/%,$(wildcard test/test_*.c test/*/test_*.c))
 TESTS := $(addprefix $(BUILD)/,$(notdir $(TEST_SOURCES:.c=)))
