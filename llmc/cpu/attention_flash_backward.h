@@ -56,10 +56,11 @@ static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int q
 }
 
 // Computes a tile of p and ds, their rows FLASH_ROW apart; 0 where query r does not see key s: s > diagonal + r, or
-// k + s < starts[r]. k: the tile's first key; starts may be NULL.
-static inline void flash_backward_tile(Stored* p, Stored* ds, const float* scores, const float* dp, const float* lse,
-                                       const float* delta, float scale, const int* starts, int k, int diagonal,
-                                       int rows) {
+// k + s < starts[r]. k: the tile's first key; starts may be NULL. Not inlined: gcc would keep its constants in
+// registers that accumulators of tile_matmul need.
+ATTR_ONE_COPY static void flash_backward_tile(Stored* p, Stored* ds, const float* scores, const float* dp,
+                                              const float* lse, const float* delta, float scale, const int* starts,
+                                              int k, int diagonal, int rows) {
     for (int r = 0; r < rows; r++, p += FLASH_ROW, ds += FLASH_ROW) {
         #pragma omp simd
         for (int s = 0; s < NR; s++) {

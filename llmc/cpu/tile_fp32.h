@@ -7,13 +7,16 @@
 #include <immintrin.h>
 #endif
 
-// The shape of a tile: as many accumulators as the registers can hold.
+// The shape of a tile: as many accumulators as the registers can hold. Elements of a are loaded for ROWS_AT_ONCE rows:
+// for more of them gcc for aarch64 would take registers away from accumulators.
 #if defined(__AVX512F__)
-enum { LANES = 16, MR = 12, VECS = 2 }; // 24 accumulators in 32 registers; 6 x 4 of them read twice as much from L2
+enum { LANES = 16, MR = 12, VECS = 2, ROWS_AT_ONCE = MR }; // 24 accumulators; 6 x 4 read twice as much from L2
 #elif defined(__AVX__)
-enum { LANES = 8, MR = 6, VECS = 2 }; // 12 accumulators in 16 registers
+enum { LANES = 8, MR = 6, VECS = 2, ROWS_AT_ONCE = MR }; // 12 accumulators in 16 registers
+#elif defined(__aarch64__)
+enum { LANES = 4, MR = 8, VECS = 3, ROWS_AT_ONCE = 2 }; // 24 accumulators in 32 registers
 #else
-enum { LANES = 4, MR = 6, VECS = 2 };
+enum { LANES = 4, MR = 6, VECS = 2, ROWS_AT_ONCE = MR };
 #endif
 enum { NR = VECS * LANES, KR = 1, C_GROUPS = 16, PREFETCH = true };
 
@@ -103,8 +106,8 @@ static inline __attribute__((always_inline)) void tile_outer(float* c, size_t ld
         for (int i = 0; i < MR; i++) {
             #pragma GCC unroll 4
             for (int v = 0; v < VECS; v++) { acc[i][v] += a[i * row] * of_b[v]; }
+            if ((i + 1) % ROWS_AT_ONCE == 0) { __asm__ volatile(""); } // keeps gcc from loading further ahead
         }
-        __asm__ volatile(""); // keeps gcc from loading far ahead: no registers are left for that
     }
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
@@ -138,13 +141,13 @@ static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c,
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = VECS * MR };
     Vec acc[CHAINS], first;
-    const Vec half = (Vec){0} + 0.5f;
+    const Vec little = (Vec){0} + 0x1p-20f; // acc += acc * little: one instruction everywhere
     for (int i = 0; i < LANES; i++) { first[i] = (float)i; }
     #pragma GCC unroll 24
     for (int i = 0; i < CHAINS; i++) { acc[i] = first + (float)i; } // all different, or gcc would compute only one
     for (long r = 0; r < rounds; r++) {
         #pragma GCC unroll 24
-        for (int i = 0; i < CHAINS; i++) { acc[i] = acc[i] * half + half; }
+        for (int i = 0; i < CHAINS; i++) { acc[i] += acc[i] * little; }
     }
     #pragma GCC unroll 24
     for (int i = 1; i < CHAINS; i++) { acc[0] += acc[i]; }
