@@ -10,6 +10,9 @@
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
+#ifdef __aarch64__
+#include <arm_neon.h>
+#endif
 
 #if defined(__AVX512F__)
 enum { DOT_LANES = 16 };
@@ -34,6 +37,8 @@ static inline DotVec dot_load(const Stored* x) {
     return (DotVec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)x));
 #elif FLOATX_IS(fp16) && defined(__AVX2__)
     return (DotVec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)x));
+#elif FLOATX_IS(fp16) && defined(__aarch64__)
+    return (DotVec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t*)x)));
 #else
     DotVec v;
     for (int i = 0; i < DOT_LANES; i++) { v[i] = to_float(x[i]); }

@@ -6,6 +6,9 @@
 #ifdef __F16C__
 #include <immintrin.h>
 #endif
+#ifdef __aarch64__
+#include <arm_neon.h>
+#endif
 
 // The shape of a tile: as many accumulators as the registers can hold. Elements of a are loaded for ROWS_AT_ONCE rows:
 // for more of them gcc for aarch64 would take registers away from accumulators.
@@ -30,6 +33,8 @@ static inline Four load_four(const Stored* x) {
     if (sizeof(Stored) == sizeof(float)) { return *(const Four*)x; }
 #if FLOATX_IS(fp16) && defined(__F16C__)
     return _mm_cvtph_ps(_mm_loadl_epi64((const __m128i*)x));
+#elif FLOATX_IS(fp16) && defined(__aarch64__)
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t*)x)));
 #else
     const Four v = {to_float(x[0]), to_float(x[1]), to_float(x[2]), to_float(x[3])};
     return v;
