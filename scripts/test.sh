@@ -7,7 +7,7 @@
 #   long        all groups, each at full length: hours
 #   GROUP...    build headers unit smoke end_to_end requests fetch faults amx sanitize mutate plain fuzz lint spills
 #               sass cudnn emulator emulated ranks hosts emulated_check emulated_race full_size gpu_script traffic
-#               plants coverage
+#               aarch64 plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."
@@ -18,13 +18,13 @@ all="ranks emulated end_to_end faults sanitize unit emulated_check emulated_race
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
-long) groups="$all gpu_script fuzz lint coverage" long=1 ;;
+long) groups="$all aarch64 gpu_script fuzz lint coverage" long=1 ;;
 quick) groups="unit smoke" ;;
 *) groups=$* ;;
 esac
 for g in $groups; do
-    case " build smoke gpu_script fuzz lint coverage $all " in *" $g "*) continue ;; esac
-    echo "error: no group '$g'; there are: build smoke gpu_script fuzz lint coverage $all" >&2
+    case " build smoke aarch64 gpu_script fuzz lint coverage $all " in *" $g "*) continue ;; esac
+    echo "error: no group '$g'; there are: build smoke aarch64 gpu_script fuzz lint coverage $all" >&2
     exit 2
 done
 for g in emulated ranks; do # coverage counts the lines that ran in these
@@ -148,6 +148,7 @@ full_size() { # bf16 is the largest; the others' kernels are the same templates
     [ -z "$long" ] || set --
     compile_race && build/emu-race/test_full_size "$@"
 }
+aarch64() { sh test/aarch64.sh build/release; } # by a cross compiler and qemu
 gpu_script() { compile_emu && sh test/gpu_script.sh build/release $emu; }
 plants() { compile_emu && sh test/plants.sh $emu; }
 coverage() { sh test/coverage.sh $emu; }
@@ -189,7 +190,7 @@ group() { # NAME: runs it unless another lane took it
         printf '%s: %s\n' "$name" "${line#"$name: "}"
     done
     status=$(cat "$work/$name.status")
-    counts=$(sed -nE 's/^([a-z_]*: )?([0-9]*) passed, ([0-9]*) failed, ([0-9]*) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
+    counts=$(sed -nE 's/^(.*: )?([0-9]*) passed, ([0-9]*) failed, ([0-9]*) skipped$/\2 \3 \4/p' "$log" | tail -n 1)
     if [ -n "$counts" ]; then
         set -- $counts
         if [ "$status" != 0 ] && [ "$2" = 0 ]; then counts="$1 1 $3"; fi # it failed without counting a failure
