@@ -113,7 +113,9 @@ static inline void cpu_open(int threads, Kernels kernels) {
 #else
     if (threads > 1) { fatal("--threads %d: this program was built without OpenMP", threads); }
 #endif
-    // Flushes denormals to zero: moments that decay end as denormals, whose arithmetic is far slower.
+    // Flushes denormals to zero: moments that decay end as denormals, whose arithmetic is far slower. The flags are each
+    // thread's own with libgomp; with libomp each region has those of the thread that begins it.
+    flush_denormals();
     #pragma omp parallel
     flush_denormals();
 }
