@@ -1,6 +1,7 @@
 # GPT-2 in C and CUDA. `make help` lists the targets.
 #
 #   config=release|debug|sanitize   optimized (default); for the debugger; with address and undefined behaviour checks
+#   config=thread|memcheck          for test/watched.sh: reports data races (CC=clang); not too slow under valgrind
 #   LEVELS="generic avx2 ..."       instruction sets to build CPU kernels for; the program takes the best it can run
 #   ARCH=...                        gcc's -march for everything else; default: the compiler's
 #   CC=gcc                          or clang
@@ -23,11 +24,13 @@ BUILD := build/$(config)
 OPT_release  := -O3
 OPT_debug    := -O0 -g
 OPT_sanitize := -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_thread   := -O1 -g1 -fsanitize=thread
+OPT_memcheck := -O1 -g1
 OPT_fuzz     := -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined
 OPT := $(OPT_$(config))
 KERNEL_OPT_sanitize := -O1 # the loops that take long; at -O0 all else compiles three times as fast
 TEST_OPT_release := -O1 # of test programs: compiles faster, and no time is measured
-$(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, fuzz))
+$(if $(OPT),,$(error config=$(config) is not one of release, debug, sanitize, thread, memcheck, fuzz))
 
 # -ffp-contract=fast allows fused multiply-adds, which -std=c11 forbids. -fno-math-errno and -fno-trapping-math let gcc
 # vectorize loops with square roots or comparisons: nothing here reads errno or the floating-point flags after them.

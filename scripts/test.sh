@@ -5,9 +5,9 @@
 #   (nothing)   all groups: 10 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
-#   GROUP...    build headers unit smoke end_to_end requests fetch faults amx sanitize mutate plain fuzz lint spills
-#               sass cudnn emulator emulated ranks hosts emulated_check emulated_race full_size gpu_script traffic
-#               aarch64 plants coverage
+#   GROUP...    build headers unit smoke end_to_end requests fetch faults amx sanitize mutate plain fuzz lint thread
+#               memcheck aarch64 spills sass cudnn emulator emulated ranks hosts emulated_check emulated_race full_size
+#               gpu_script traffic plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
 cd "$(dirname "$0")/.."
@@ -15,16 +15,17 @@ cd "$(dirname "$0")/.."
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="ranks emulated end_to_end faults sanitize unit emulated_check emulated_race full_size emulator traffic plants \
     amx hosts requests fetch mutate plain headers spills sass cudnn"
+only_long="aarch64 gpu_script fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
-long) groups="$all aarch64 gpu_script fuzz lint coverage" long=1 ;;
+long) groups="$all $only_long coverage" long=1 ;;
 quick) groups="unit smoke" ;;
 *) groups=$* ;;
 esac
 for g in $groups; do
-    case " build smoke aarch64 gpu_script fuzz lint coverage $all " in *" $g "*) continue ;; esac
-    echo "error: no group '$g'; there are: build smoke aarch64 gpu_script fuzz lint coverage $all" >&2
+    case " build smoke $only_long coverage $all " in *" $g "*) continue ;; esac
+    echo "error: no group '$g'; there are: build smoke $only_long coverage $all" >&2
     exit 2
 done
 for g in emulated ranks; do # coverage counts the lines that ran in these
@@ -120,6 +121,21 @@ lint() { # minutes of processor time
     command -v clang-tidy >/dev/null || command -v cppcheck >/dev/null ||
         { echo "skipped: no clang-tidy and no cppcheck"; return 77; }
     make -s lint
+}
+watched() { # CONFIG: a level with vectors too; valgrind knows none beyond AVX2
+    [ "$(uname -m)" != x86_64 ] || set -- "$@" avx2
+    compile config="$1" LEVELS="generic ${2:-}" all tests && sh test/watched.sh "build/$1"
+}
+thread() { # data races, by ThreadSanitizer
+    printf '#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n' |
+        clang -fopenmp -fsanitize=thread -x c - -o "$work/archer" 2>/dev/null
+    ARCHER_OPTIONS=verbose=1 "$work/archer" 2>&1 | grep -q 'Archer detected' ||
+        { echo "skipped: no clang whose OpenMP (libomp-dev) has archer, its tool for ThreadSanitizer"; return 77; }
+    CC=clang watched thread
+}
+memcheck() { # memory that is uninitialized, wrong or lost, by valgrind: a quarter of an hour
+    command -v valgrind >/dev/null || { echo "skipped: no valgrind"; return 77; }
+    watched memcheck
 }
 spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }

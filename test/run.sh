@@ -3,7 +3,7 @@
 # their counts. Exits with 1 if a test failed.
 # usage: run.sh build/CONFIG [NAME[=WORD,...]...] [all]
 # NAME=WORD,... runs only tests whose names contain a WORD, NAME=-WORD only those whose names do not. all: runs all
-# other programs too, as without names.
+# other programs too, as without names. The variable `watch` is a command that runs each program, as watched.sh sets it.
 build=${1:?usage: run.sh build/CONFIG [NAME[=WORD,...]...] [all]}
 shift
 [ $# -gt 0 ] || set -- all
@@ -28,15 +28,15 @@ run_program() { # NAME WORD...
         echo "$name: 0 passed, 0 failed, 1 skipped" >"$work/$name.counts"
         return
     fi
-    "$program" "$@" >"$output" 2>&1
+    ${watch:-} "$program" "$@" >"$output" 2>&1
     status=$?
     line=$(grep -E "^$name: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$" "$output" | tail -n 1)
-    if [ -z "$line" ]; then
+    case $status:$line in *: | [1-9]*", 0 failed,"*) # before it had finished, or with a report of what watches it
         cat "$output"
-        echo "FAILED  $name: ended with status $status before it had finished"
+        echo "FAILED  $name: ended with status $status"
         echo "$name: 0 passed, 1 failed, 0 skipped" >"$work/$name.counts"
-        return
-    fi
+        return ;;
+    esac
     echo "$line" >"$work/$name.counts"
     { grep -vxF "$line" "$output"; echo "$line ($(($(date +%s) - start)) s)"; } >"$output.said"
     cat "$output.said"
