@@ -1176,17 +1176,19 @@ a_study_finds_the_tokens_to_equal_loss() {
     mkdir "$dir/results"
     {
         printf 'run\tsteps\ttokens\tval_loss\tprocessor_s\toptions\n'
-        for run in 'published-1-1 100000 5.2' 'adamw-1-1 100000 5.0' 'adamw-2-1 50000 5.1' \
-            'muon-1-1 100000 4.95' 'muon-2-1 50000 5.05'; do
+        for run in 'published-1-1 100000 5.2' 'adamw-1-1 100000 5.0' 'adamw-2-1 50000 5.1' 'adamw-4-1 25000 5.2' \
+            'adamw-.5-1 200000 4.9' 'muon-1-1 100000 4.95' 'muon-2-1 50000 5.05' 'muon-4-1 25000 5.15' \
+            'muon-.5-1 200000 4.85'; do
             printf 'text-%s\t9\t%s\t%s\t1\t\n' $run
         done
     } >"$dir/results/runs.tsv"
     printf 'run\ttokens\ttrain_loss\ntext-adamw-1-1\t500\t6\ntext-adamw-1-1\t900\t5\n' >"$dir/results/curves.tsv"
-    for fact in 'command c' 'program p' 'processor p' 'date d' 'model m' 'batch 100' 'steps 9' 'floor 0.5'; do
+    for fact in 'command c' 'program p' 'processor p' 'date d' 'model m' 'batch 100' 'steps 1000' 'floor 0.5'; do
         printf '%s\t%s\n' $fact
     done >"$dir/results/study.tsv"
     must python3 dev/learning/page.py draw "$dir/results" "$dir/study.md"
-    for row in 'AdamW, tuned | published settings .*| >2.00 ' 'Muon, tuned | AdamW, tuned .*| 1.41 '; do
+    for row in 'AdamW, tuned | published settings .*| >4.00 ' 'Muon, tuned | AdamW, tuned .*| 1.41 ' \
+        '| 0.05 | 5.1000 | 5.0500 | 1.41 ' '| 0.20 | 4.9000 | 4.8500 | 1.41 '; do
         grep -q "$row" "$dir/study.md" || note "no '$row' in $(cat "$dir/study.md")"
     done
 }
