@@ -113,8 +113,8 @@ static inline void cpu_open(int threads, Kernels kernels) {
 #else
     if (threads > 1) { fatal("--threads %d: this program was built without OpenMP", threads); }
 #endif
-    // Flushes denormals to zero: moments that decay end as denormals, whose arithmetic is far slower. The flags are each
-    // thread's own with libgomp; with libomp each region has those of the thread that begins it.
+    // Flushes denormals to zero: moments that decay end as denormals, whose arithmetic is far slower. With libgomp the
+    // flags are each thread's own; with libomp a region has those of the thread that begins it.
     flush_denormals();
     #pragma omp parallel
     flush_denormals();
@@ -166,6 +166,13 @@ static inline void device_free(void* p, size_t bytes) {
 
 enum { MORE_THAN_CACHES = 1 << 25 }; // bytes; chosen
 
+// Orders streaming stores of this thread before what other threads read later.
+static inline void past_caches_end(void) {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
 // Zeroes by streaming stores, which bypass the caches: nothing is read before it is overwritten, and nothing evicted.
 static inline void zero_past_caches(char* p, size_t bytes) {
 #ifdef __SSE2__
@@ -175,14 +182,13 @@ static inline void zero_past_caches(char* p, size_t bytes) {
     for (p += head, bytes -= head; bytes >= LINE; p += LINE, bytes -= LINE) {
         for (int i = 0; i < LINE; i += 16) { _mm_stream_si128((__m128i*)(p + i), _mm_setzero_si128()); }
     }
-    _mm_sfence();
+    past_caches_end();
 #endif
     memset(p, 0, bytes);
 }
 
 // to (n) = x, past the caches where the processor can: for results that these cannot hold until they are read, so that
-// their lines are not fetched first. `to` is 64-byte aligned and takes whole lines. past_caches_end() follows, in the
-// same thread, before other threads read.
+// their lines are not fetched first. `to` is 64-byte aligned and takes whole lines. past_caches_end() follows.
 static inline void store_past_caches(Stored* to, const float* x, int n) {
     enum { LINE = 64 / sizeof(Stored) };
     for (int i = 0; i < n; i += LINE) {
@@ -195,11 +201,6 @@ static inline void store_past_caches(Stored* to, const float* x, int n) {
         memcpy(to + i, line, sizeof line);
 #endif
     }
-}
-static inline void past_caches_end(void) {
-#ifdef __SSE2__
-    _mm_sfence();
-#endif
 }
 
 static inline void device_zero(void* p, size_t bytes) {

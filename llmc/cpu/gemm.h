@@ -8,7 +8,7 @@
 //   L2   a block of b, DEPTH x COLUMNS: its panels are read in turn, again for each panel of a
 //   L2 or L3   unfinished tiles of c, in float, ROWS x COLUMNS
 //
-// What will be packed or read next is prefetched into L2 meanwhile.
+// Prefetches into L2, with each tile, a share of what is packed or read next.
 //
 // Each thread computes a rectangle of c in its own scratch memory, and no thread waits for another. The order in which
 // an element of c is summed over k does not depend on the number of threads.

@@ -16,9 +16,11 @@
 //   pack_a         packs a panel of a (rows <= MR, k)
 //   pack_b         packs a panel of b (k, cols <= NR). In both, element (i, j) is at x[i*row + j*col]; one of row and
 //                  col is 1
-//   tile_matmul    sets a tile of c, or adds to it, always all of its MR x NR elements; rounds k up to a multiple of KR
-//   tile_matmul_unpacked   the same for an a that is not packed, whose element (i, j) is at a[i*row + j*col]; k is a
-//                  multiple of KR. Only where TILE_READS_ROWS (col is 1) or TILE_READS_COLUMNS (row is 1)
+//   tile_multiply  sets a tile of c, or adds to it, always all of its MR x NR elements; rounds k up to a multiple of
+//                  KR. Of row i of a, KR steps of k from step s * KR on are at a[i*row + s*col]. Called by the
+//                  functions below
+//   TILE_READS_ROWS, TILE_READS_COLUMNS   true if a need not be packed whose elements are Packed and lie along k, or
+//                  whose columns are consecutive; false if not defined
 //   tile_peak      measures the peak: runs the innermost instruction from registers alone, `rounds` times for each
 //                  accumulator, and sets *flops to the number of operations, a multiply-add counting as two. The
 //                  result has no meaning; it keeps the compiler from dropping the work
@@ -39,12 +41,26 @@ typedef enum { TILE_SET, TILE_ADD } TileMode;
 
 #ifndef TILE_READS_ROWS
 #define TILE_READS_ROWS false
-#define TILE_READS_COLUMNS false
-static inline void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode, const Stored* a, size_t row, size_t col,
-                                        const Packed* b, int k) {
-    (void)c, (void)ldc, (void)mode, (void)a, (void)row, (void)col, (void)b, (void)k; // is not called
-}
 #endif
+#ifndef TILE_READS_COLUMNS
+#define TILE_READS_COLUMNS false
+#endif
+
+// c = or += a @ b, both packed
+static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                              const Packed* b, int k) {
+    tile_multiply(c, ldc, mode, a, KR, MR * KR, b, k);
+}
+
+// The same for an a that is not packed, whose element (i, j) is at a[i*row + j*col]; k is a multiple of KR. Only where
+// TILE_READS_ROWS (col is 1) or TILE_READS_COLUMNS (row is 1): a copy for each, with a constant stride.
+static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
+                                                                       const Stored* a, size_t row, size_t col,
+                                                                       const Packed* b, int k) {
+    const Packed* unpacked = (const Packed*)a;
+    if (TILE_READS_COLUMNS && row == 1) { tile_multiply(c, ldc, mode, unpacked, 1, col, b, k); }
+    else if (TILE_READS_ROWS) { tile_multiply(c, ldc, mode, unpacked, row, KR, b, k); }
+}
 
 // Returns the elements of a panel of `width` rows or columns (MR or NR), k deep.
 static inline size_t panel_size(int width, int k) { return (size_t)width * round_up((size_t)k, KR); }

@@ -84,19 +84,7 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
     _tile_stored(3, c3, c_row);
 }
 
-static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                              const Packed* b, int k) {
-    tile_multiply(c, ldc, mode, a, KR, MR * KR, b, k);
-}
-
-#define TILE_READS_ROWS true
-#define TILE_READS_COLUMNS false // pairs along k lie apart there
-static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
-                                                                       const Stored* a, size_t row, size_t col,
-                                                                       const Packed* b, int k) {
-    (void)col; // 1
-    tile_multiply(c, ldc, mode, a, row, KR, b, k);
-}
+#define TILE_READS_ROWS true // not columns: pairs along k lie apart there
 
 // Multiplies zeros, which take as long as other numbers.
 static inline float tile_peak(long rounds, double* flops) {

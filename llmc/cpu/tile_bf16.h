@@ -23,8 +23,8 @@ static inline __m512bh broadcast_pair(const Packed* p) {
 }
 
 // Pair s of row i of a is at a[i*row + s*col].
-static inline __attribute__((always_inline)) void tile_outer(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                             size_t row, size_t col, const Packed* b, int k) {
+static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t ldc, TileMode mode, const Packed* a,
+                                                                size_t row, size_t col, const Packed* b, int k) {
     __m512 acc[MR][2];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) { acc[i][0] = acc[i][1] = _mm512_setzero_ps(); }
@@ -49,19 +49,7 @@ static inline __attribute__((always_inline)) void tile_outer(float* c, size_t ld
     }
 }
 
-static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                              const Packed* b, int k) {
-    tile_outer(c, ldc, mode, a, 2, 2 * MR, b, k);
-}
-
-#define TILE_READS_ROWS true
-#define TILE_READS_COLUMNS false // pairs along k lie apart there
-static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
-                                                                       const Stored* a, size_t row, size_t col,
-                                                                       const Packed* b, int k) {
-    (void)col; // 1
-    tile_outer(c, ldc, mode, (const Packed*)a, row, 2, b, k);
-}
+#define TILE_READS_ROWS true // not columns: pairs along k lie apart there
 
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = 2 * MR };

@@ -91,8 +91,8 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
 }
 
 // Element (i, s) of a is at a[i*row + s*col]. Prefetches c before the long loop.
-static inline __attribute__((always_inline)) void tile_outer(float* c, size_t ldc, TileMode mode, const float* a,
-                                                             size_t row, size_t col, const Packed* b, int k) {
+static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t ldc, TileMode mode, const float* a,
+                                                                size_t row, size_t col, const Packed* b, int k) {
     Vec acc[MR][VECS];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
@@ -125,22 +125,9 @@ static inline __attribute__((always_inline)) void tile_outer(float* c, size_t ld
     }
 }
 
-static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                              const Packed* b, int k) {
-    tile_outer(c, ldc, mode, a, 1, MR, b, k);
-}
-
-// The innermost loop only broadcasts elements of a, so they need not lie together. Two copies of it, for rows and for
-// columns, have a constant stride each.
-#if FLOATX_IS(fp32)
+#if FLOATX_IS(fp32) // the innermost loop only broadcasts elements of a, so they need not lie together
 #define TILE_READS_ROWS true
 #define TILE_READS_COLUMNS true
-static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
-                                                                       const Stored* a, size_t row, size_t col,
-                                                                       const Packed* b, int k) {
-    if (row == 1) { tile_outer(c, ldc, mode, (const float*)a, 1, col, b, k); }
-    else { tile_outer(c, ldc, mode, (const float*)a, row, 1, b, k); }
-}
 #endif
 
 static inline float tile_peak(long rounds, double* flops) {
