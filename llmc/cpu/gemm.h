@@ -6,7 +6,7 @@
 //
 //   L1   a panel of a, MR x DEPTH, packed or where it lies: stays while all panels of b's block are multiplied with it
 //   L2   a block of b, DEPTH x COLUMNS: its panels are read in turn, again for each panel of a
-//   L2 or L3   unfinished tiles of c, in float, ROWS x COLUMNS
+//   L2 or L3   a block of c, in float, ROWS x COLUMNS, until its sums over k are finished
 //
 // Prefetches into L2, with each tile, a share of what is packed or read next.
 //
@@ -94,16 +94,6 @@ static inline void gemm_pack_b(Packed* packed, Matrix b, int j, int cols, int k0
     }
 }
 
-// Gathers at most MR finished rows from their tiles and passes each to `finish`.
-static inline void gemm_finish(const Gemm* g, const float* tiles, int i, int rows, int j, int cols) {
-    float sums[COLUMNS] __attribute__((aligned(64)));
-    for (int r = 0; r < rows; r++) {
-        const float* row = tiles + (size_t)r * NR;
-        for (int p = 0; p < cols; p += NR) { memcpy(sums + p, row + (size_t)p * MR, NR * sizeof *sums); }
-        g->finish(g->result, (size_t)(i + r), (size_t)j, sums, cols);
-    }
-}
-
 // Prefetches what `finish` reads of these rows. Not what it writes: with AMX that took a tenth longer. Inlined by
 // force: gcc 12 takes a function that only prefetches for one without effect, and drops the call.
 static inline __attribute__((always_inline)) void gemm_prefetch(const Gemm* g, int i, int rows, int j, int cols) {
@@ -180,7 +170,7 @@ static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, s
     const bool last = k.end == g->K;
     const TileMode mode = k.begin ? TILE_ADD : TILE_SET;
     const int depth = (int)round_up((size_t)(k.end - k.begin), KR), tiles = (int)ceil_div((size_t)cols, NR);
-    for (int t = 0; t < tiles; t++, c += (size_t)NR * MR, b += b_panel) {
+    for (int t = 0; t < tiles; t++, b += b_panel) {
         if (last && g->reads.at) { // with each tile a share of the rows: whole ones, which hardware prefetches too
             const Range panel = {i, i + rows}, share = range_piece(panel, 1, tiles, t);
             gemm_prefetch(g, share.begin, share.end - share.begin, j, cols);
@@ -188,18 +178,20 @@ static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, s
         prefetch_ahead(ahead_a);
         prefetch_ahead(ahead_b);
         if (a) {
-            tile_matmul(c, NR, mode, a, b, depth);
+            tile_matmul(c + t * NR, COLUMNS, mode, a, b, depth);
         } else {
-            tile_matmul_unpacked(c, NR, mode, g->a.x + (size_t)i * g->a.row + (size_t)k.begin * g->a.col, g->a.row,
-                                 g->a.col, b, depth);
+            tile_matmul_unpacked(c + t * NR, COLUMNS, mode,
+                                 g->a.x + (size_t)i * g->a.row + (size_t)k.begin * g->a.col, g->a.row, g->a.col, b,
+                                 depth);
         }
     }
-    if (last) { gemm_finish(g, c - (size_t)tiles * NR * MR, i, rows, j, cols); }
+    for (int r = 0; last && r < rows; r++) {
+        g->finish(g->result, (size_t)(i + r), (size_t)j, c + (size_t)r * COLUMNS, cols);
+    }
 }
 
 // Computes a block. `next` is the one after it, which may be empty.
-static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tiles, const Block* block,
-                              const Block* next) {
+static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* c, const Block* block, const Block* next) {
     const Range k = block->k, rows = block->rows, cols = block->cols;
     const int depth = k.end - k.begin, across = (int)ceil_div((size_t)(cols.end - cols.begin), NR);
     const Packed* b = pb;
@@ -211,6 +203,7 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tile
         gemm_pack_b(pb, g->b, cols.begin, cols.end - cols.begin, k.begin, depth);
     }
     const bool in_place = gemm_reads_in_place(g, depth);
+    const size_t row = depth == g->K ? 0 : COLUMNS; // of c; if each is finished at once, the next take its place
     Ahead ahead_b = gemm_ahead_b(g, next, (int)ceil_div((size_t)(rows.end - rows.begin), MR) * across);
     for (int i = rows.begin; i < rows.end; i += MR) {
         const int p = i - rows.begin, left = rows.end - i;
@@ -219,7 +212,7 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* tile
         if (in_place && left >= MR) { a = NULL; }
         else if (in_place) { gemm_pack_a(a, g->a, i, left, k.begin, depth); } // the last panel, which is not full
         else if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i, min_int(GROUP, left), k.begin, depth); }
-        gemm_panel(g, a, b, b_panel, tiles + (size_t)p * COLUMNS, i, block, &ahead_a, &ahead_b);
+        gemm_panel(g, a, b, b_panel, c + (size_t)p * row, i, block, &ahead_a, &ahead_b);
     }
 }
 
@@ -252,7 +245,7 @@ static inline Block gemm_block_at(const Gemm* g, const Blocks* all, int n) {
 static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
     const size_t pa = panel_size(GROUP, DEPTH), pb = panel_size(COLUMNS, DEPTH);
     Packed* packed = thread_scratch(gemm_scratch_bytes());
-    float* tiles = (float*)(packed + pa + pb);
+    float* c = (float*)(packed + pa + pb);
     tile_begin();
     const int most = g->packed_b ? min_int(ROWS, 4 * GROUP) : ROWS; // nothing is packed for each block: c in L2
     const Blocks all = {.rows = rows,
@@ -263,7 +256,7 @@ static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
     Block block = gemm_block_at(g, &all, 0);
     for (int n = 0; block.rows.end; n++) {
         const Block next = gemm_block_at(g, &all, n + 1);
-        gemm_block(g, packed, packed + pa, tiles, &block, &next);
+        gemm_block(g, packed, packed + pa, c, &block, &next);
         block = next;
     }
     past_caches_end(); // `finish` may have stored so
