@@ -4,6 +4,7 @@
 #include "device.h"
 #include "math.h"
 #include "matmul.h"
+#include <float.h>
 
 // Returns the loss of one row of logits. If dloss != 0, replaces the logits by their gradient, dloss * (softmax -
 // onehot(target)), which is exactly zero in the padding columns V..Vp: padded rows of the embedding never change.
@@ -21,57 +22,169 @@ static inline float softmax_row_plain(Stored* row, int target, float dloss, int 
     return loss;
 }
 
-// Returns the largest of max and x (n), ignoring NaN. Keeps WIDE maxima side by side: compilers do not vectorize one.
-static inline float row_max(float max, const Stored* x, int n) {
-    enum { WIDE = 64 }; // four vectors of AVX-512
-    float best[WIDE];
-    int i = 0;
-    for (int j = 0; j < WIDE; j++) { best[j] = max; }
-    for (; i + WIDE <= n; i += WIDE) {
-        #pragma omp simd
-        for (int j = 0; j < WIDE; j++) { best[j] = to_float(x[i + j]) > best[j] ? to_float(x[i + j]) : best[j]; }
+static inline void softmax_rows_plain(float* losses, Stored* logits, const int* targets, float dloss, int rows, int V,
+                                      int Vp) {
+    #pragma omp parallel for
+    for (int n = 0; n < rows; n++) {
+        losses[n] = softmax_row_plain(logits + (size_t)n * Vp, targets[n], dloss, V, Vp);
     }
-    for (; i < n; i++) { best[0] = to_float(x[i]) > best[0] ? to_float(x[i]) : best[0]; }
-    for (int half = WIDE / 2; half > 0; half /= 2) {
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// fast: softmax begins where the logits are made, block by block of a row (online softmax: Milakov & Gimelshein 2018).
+// Not the logits are stored but exp(logit - maximum of the block), so that one multiplication makes the gradient of it
+// once maximum and sum of the row are known. For the loss alone nothing is stored.
+
+// Columns of a block. Blocks begin at its multiples whichever thread computes them, so that sums do not depend on it.
+enum { SOFTMAX_BLOCK = 96 };
+static_assert(COLUMNS % SOFTMAX_BLOCK == 0 && SOFTMAX_BLOCK % NR == 0, "blocks are made of whole tiles");
+
+// In fp16 small exponentials would be denormals, which have few digits.
+static const float EXP_SCALE = FLOATX_IS(fp16) ? 0x1p15f : 1.0f;
+
+typedef struct {
+    Stored* exps;   // (N,Vp) EXP_SCALE exp(logit - maximum of its block); 0 from column V on. NULL: not wanted
+    float* maxima;  // (N,blocks)
+    float* sums;    // (N,blocks) of exp(logit - maximum)
+    float* targets; // (N) logits of the targets
+    const int* target;
+    int V, Vp, blocks;
+    bool past_caches; // of exps
+} Softmax;
+
+static inline size_t softmax_scratch_bytes(int N, int Vp) {
+    return 2 * (size_t)N * ceil_div((size_t)Vp, SOFTMAX_BLOCK) * sizeof(float);
+}
+
+// Keeps DOT_LANES maxima side by side: compilers do not vectorize one.
+static inline float softmax_block_max(const float x[SOFTMAX_BLOCK]) {
+    float best[DOT_LANES] __attribute__((aligned(64)));
+    memcpy(best, x, sizeof best);
+    #pragma GCC unroll 24
+    for (int i = DOT_LANES; i < SOFTMAX_BLOCK; i += DOT_LANES) {
+        #pragma omp simd
+        for (int j = 0; j < DOT_LANES; j++) { best[j] = x[i + j] > best[j] ? x[i + j] : best[j]; }
+    }
+#ifdef __AVX512F__
+    return _mm512_reduce_max_ps(*(const __m512*)best);
+#else
+    #pragma GCC unroll 4
+    for (int half = DOT_LANES / 2; half > 0; half /= 2) {
+        #pragma GCC unroll 8
         for (int j = 0; j < half; j++) { best[j] = best[j + half] > best[j] ? best[j + half] : best[j]; }
     }
     return best[0];
+#endif
 }
 
-// softmax_row_plain in vector code and in two sweeps over the row, which is larger than the L1 cache. The first sweep
-// finds maximum and sum block by block (online softmax: Milakov & Gimelshein 2018), the second writes the gradient.
-// Sums of 50257 numbers lose digits in float, so the blocks' sums are added up in double.
-static inline float softmax_row_fast(Stored* row, int target, float dloss, int V, int Vp) {
-    enum { BLOCK = 2048 }; // 8 KiB in fp32: stays in L1 for the second loop
-    float max = -INFINITY;
-    double sum = 0;
-    for (int begin = 0; begin < V; begin += BLOCK) {
-        const int end = (int)min_size((size_t)V, (size_t)begin + BLOCK);
-        const float old = max;
-        float part = 0;
-        max = row_max(old, row + begin, end - begin);
-        #pragma omp simd reduction(+ : part)
-        for (int v = begin; v < end; v++) { part += exp_fast(to_float(row[v]) - max); }
-        if (max > old) { sum *= exp((double)old - (double)max); }
-        sum += (double)part;
-    }
-    const float at_target = to_float(row[target]), loss = max + (float)log(sum) - at_target;
-    if (dloss == 0.0f) { return loss; }
-    const float scale = (float)((double)dloss / sum);
+// Sets exps = exp(x - max) and returns their sum.
+static inline float softmax_block_exps(float exps[SOFTMAX_BLOCK], const float x[SOFTMAX_BLOCK], float max) {
+    DotVec sum = {0};
     #pragma omp simd
-    for (int v = 0; v < V; v++) { row[v] = to_stored(exp_fast(to_float(row[v]) - max) * scale); }
-    row[target] = to_stored(exp_fast(at_target - max) * scale - dloss);
-    for (int v = V; v < Vp; v++) { row[v] = to_stored(0.0f); }
+    for (int i = 0; i < SOFTMAX_BLOCK; i++) { exps[i] = exp_fast(x[i] - max); }
+    for (int i = 0; i < SOFTMAX_BLOCK; i += DOT_LANES) { sum += *(const DotVec*)(exps + i); }
+    return dot_lanes(sum);
+}
+
+// The epilogue: begins the softmax of a row in columns [col, col + cols); col is a multiple of SOFTMAX_BLOCK.
+static inline void finish_softmax(const void* result, size_t row, size_t col, const float* logits, int cols) {
+    const Softmax* s = result;
+    const int blocks = (int)ceil_div((size_t)cols, SOFTMAX_BLOCK), used = min_int(cols, s->V - (int)col);
+    const int target = s->target[row] - (int)col;
+    float *maxima = s->maxima + row * (size_t)s->blocks + col / SOFTMAX_BLOCK;
+    float *sums = s->sums + row * (size_t)s->blocks + col / SOFTMAX_BLOCK;
+    float padded[COLUMNS], exps[COLUMNS] __attribute__((aligned(64)));
+    if (target >= 0 && target < cols) { s->targets[row] = logits[target]; }
+    if (used < blocks * SOFTMAX_BLOCK) {
+        for (int i = 0; i < blocks * SOFTMAX_BLOCK; i++) { padded[i] = i < used ? logits[i] : -FLT_MAX; }
+        logits = padded;
+    }
+    for (int j = 0; j < blocks; j++) { maxima[j] = softmax_block_max(logits + j * SOFTMAX_BLOCK); }
+    for (int j = 0; j < blocks; j++) {
+        const int begin = j * SOFTMAX_BLOCK;
+        sums[j] = softmax_block_exps(exps + begin, logits + begin, maxima[j]);
+    }
+    if (!s->exps) { return; }
+    for (int i = 0; i < used; i++) { exps[i] *= EXP_SCALE; }
+    for (int i = used > 0 ? used : 0; i < cols; i++) { exps[i] = 0; }
+    Stored* out = s->exps + row * (size_t)s->Vp + col;
+    if (s->past_caches) { store_row_past_caches(out, exps, cols); }
+    else { store_row(out, exps, NULL, cols); }
+}
+
+// Returns the loss of row n. If exps are wanted, makes them its gradient, as softmax_row_plain does.
+static inline float softmax_end(const Softmax* s, int n, float dloss) {
+    float* factors = s->maxima + (size_t)n * (size_t)s->blocks;
+    const float *sums = s->sums + (size_t)n * (size_t)s->blocks, at_target = s->targets[n];
+    float max = -INFINITY;
+    double sum = 0; // 50257 numbers lose digits in float
+    for (int j = 0; j < s->blocks; j++) { max = factors[j] > max ? factors[j] : max; }
+    #pragma omp simd
+    for (int j = 0; j < s->blocks; j++) { factors[j] = exp_fast(factors[j] - max); }
+    for (int j = 0; j < s->blocks; j++) { sum += (double)(sums[j] * factors[j]); }
+    const float loss = max + (float)log(sum) - at_target, scale = (float)((double)dloss / sum);
+    if (!s->exps) { return loss; }
+    Stored* row = s->exps + (size_t)n * (size_t)s->Vp;
+    for (int j = 0; j < s->blocks; j++) {
+        const float factor = factors[j] * (scale / EXP_SCALE);
+        const int end = min_int((j + 1) * SOFTMAX_BLOCK, s->Vp);
+        #pragma omp simd
+        for (int v = j * SOFTMAX_BLOCK; v < end; v++) { row[v] = to_stored(to_float(row[v]) * factor); }
+    }
+    row[s->target[n]] = to_stored(exp_fast(at_target - max) * scale - dloss);
     return loss;
 }
 
-static inline void softmax_rows(float* losses, Stored* logits, const int* targets, float dloss, int rows, int V,
-                                int Vp) {
+static inline void softmax_begin_blocked(const Softmax* s, const Stored* inp, const Stored* weight, int N, int C) {
+    const Matrix a = {inp, (size_t)C, 1}, b = {weight, 1, (size_t)C};
+    const Gemm g = {.a = a, .b = b, .packed_b = packed_weight(b, C, s->Vp), .M = N, .N = s->Vp, .K = C,
+                    .column_unit = SOFTMAX_BLOCK, .finish = finish_softmax, .result = s};
+    gemm(&g);
+}
+
+// Begins the softmax of logits that are in memory.
+static inline void softmax_begin_stored(const Softmax* s, const Stored* logits, int N) {
     #pragma omp parallel for
-    for (int n = 0; n < rows; n++) {
-        Stored* row = logits + (size_t)n * Vp;
-        losses[n] = cpu.kernels == KERNELS_PLAIN ? softmax_row_plain(row, targets[n], dloss, V, Vp)
-                                                 : softmax_row_fast(row, targets[n], dloss, V, Vp);
+    for (int n = 0; n < N; n++) {
+        for (int v = 0; v < s->Vp; v += COLUMNS) {
+            float x[COLUMNS];
+            const int cols = min_int(COLUMNS, s->Vp - v);
+            for (int i = 0; i < cols; i++) { x[i] = to_float(logits[(size_t)n * s->Vp + v + i]); }
+            finish_softmax(s, (size_t)n, (size_t)v, x, cols);
+        }
+        past_caches_end();
+    }
+}
+
+static inline void softmax_rows_fast(float* losses, Stored* logits, const Stored* inp, const Stored* weight,
+                                     const int* targets, float dloss, int N, int C, int V, int Vp) {
+    float* scratch = shared_scratch(softmax_scratch_bytes(N, Vp));
+    const int blocks = (int)ceil_div((size_t)Vp, SOFTMAX_BLOCK);
+    const Softmax s = {.exps = dloss == 0.0f ? NULL : logits, .maxima = scratch, .sums = scratch + (size_t)N * blocks,
+                       .targets = losses, .target = targets, .V = V, .Vp = Vp, .blocks = blocks,
+                       .past_caches = is_past_caches(N, Vp)};
+    if (matmul_forward_is_blocked(N)) {
+        softmax_begin_blocked(&s, inp, weight, N, C);
+    } else {
+        matmul_forward(logits, inp, weight, NULL, N, C, Vp);
+        softmax_begin_stored(&s, logits, N);
+    }
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) { losses[n] = softmax_end(&s, n, dloss); }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the operations
+
+// Sets losses (N) of the rows of inp (N,C). If dloss != 0, sets logits (N,Vp) to the gradient of dloss * their sum;
+// else they are scratch.
+static inline void classifier_rows(float* losses, Stored* logits, const Stored* inp, const Stored* weight,
+                                   const int* targets, float dloss, int N, int C, int V, int Vp) {
+    if (cpu.kernels == KERNELS_PLAIN) {
+        matmul_forward(logits, inp, weight, NULL, N, C, Vp);
+        softmax_rows_plain(losses, logits, targets, dloss, N, V, Vp);
+    } else {
+        softmax_rows_fast(losses, logits, inp, weight, targets, dloss, N, C, V, Vp);
     }
 }
 
@@ -87,8 +200,7 @@ static inline void classifier_loss(float* losses, Stored* logits, const Stored* 
                                    const int* targets, int chunk, int N, int C, int V, int Vp) {
     for (int n = 0; n < N; n += chunk) {
         const int rows = N - n < chunk ? N - n : chunk;
-        matmul_forward(logits, inp + (size_t)n * C, weight, NULL, rows, C, Vp);
-        softmax_rows(losses + n, logits, targets + n, 0.0f, rows, V, Vp);
+        classifier_rows(losses + n, logits, inp + (size_t)n * C, weight, targets + n, 0.0f, rows, C, V, Vp);
     }
 }
 
@@ -98,8 +210,7 @@ static inline void classifier_backward(float* losses, Stored* dinp, float* dweig
     for (int n = 0; n < N; n += chunk) {
         const int rows = N - n < chunk ? N - n : chunk;
         const Stored* x = inp + (size_t)n * C;
-        matmul_forward(logits, x, weight, NULL, rows, C, Vp);
-        softmax_rows(losses + n, logits, targets + n, dloss, rows, V, Vp);
+        classifier_rows(losses + n, logits, x, weight, targets + n, dloss, rows, C, V, Vp);
         matmul_backward_inp(dinp + (size_t)n * C, logits, weight, rows, C, Vp);
         matmul_backward_weight(dweight, logits, x, rows, C, Vp);
     }

@@ -241,6 +241,18 @@ static inline void* thread_scratch(size_t bytes) {
     return memory;
 }
 
+// The same, one memory for all threads. Called outside of parallel regions.
+static inline void* shared_scratch(size_t bytes) {
+    static void* memory;
+    static size_t size;
+    if (bytes > size) {
+        device_free(memory, size);
+        memory = device_alloc(bytes, "scratch of an operation");
+        size = bytes;
+    }
+    return memory;
+}
+
 static inline void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }
 static inline void host_free(void* p) { free(p); }
 static inline size_t device_memory_available(void) { return host_memory_available(); }

@@ -36,6 +36,7 @@ typedef struct {
     Matrix a, b;
     const Packed* packed_b; // all of b in panels of depth K; NULL: b is packed block by block
     int M, N, K;
+    int column_unit; // `finish` gets columns from a multiple of it on: a multiple of NR that divides COLUMNS; 0: NR
     GemmFinish finish;
     const void* result; // argument of `finish`
     GemmReads reads;
@@ -50,6 +51,8 @@ enum {
 };
 static_assert(GROUP % MR == 0 && ROWS % MR == 0 && COLUMNS % NR == 0 && DEPTH % PACK_STEP == 0 && PACK_STEP % KR == 0,
               "blocks are made of whole tiles");
+
+static inline int gemm_column_unit(const Gemm* g) { return g->column_unit ? g->column_unit : NR; }
 
 // Returns the depth of the blocks that K is cut into: at most DEPTH, a multiple of PACK_STEP and so of any KR.
 static inline int gemm_depth(int K) {
@@ -235,7 +238,7 @@ static inline Block gemm_block_at(const Gemm* g, const Blocks* all, int n) {
     Block block = {{0, 0}, {0, 0}, {0, 0}};
     if (col_block < all->col_blocks) {
         block.rows = range_piece(all->rows, MR, all->row_blocks, row_block);
-        block.cols = range_piece(all->cols, NR, all->col_blocks, col_block);
+        block.cols = range_piece(all->cols, gemm_column_unit(g), all->col_blocks, col_block);
         block.k = (Range){k, min_int(g->K, k + all->depth)};
     }
     return block;
@@ -288,7 +291,7 @@ static inline void gemm(const Gemm* g) {
     for (int piece = 0; piece < row_pieces * col_pieces; piece++) {
         const Range all_rows = {0, g->M}, all_cols = {0, g->N};
         const Range rows = range_piece(all_rows, MR, row_pieces, piece % row_pieces);
-        const Range cols = range_piece(all_cols, NR, col_pieces, piece / row_pieces);
+        const Range cols = range_piece(all_cols, gemm_column_unit(g), col_pieces, piece / row_pieces);
         if (rows.begin < rows.end && cols.begin < cols.end) { gemm_rectangle(g, rows, cols); }
     }
 }

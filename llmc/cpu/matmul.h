@@ -99,13 +99,16 @@ static inline void finish_store(const void* result, size_t row, size_t col, cons
     store_row(r->out + row * r->columns + col, sums, r->bias ? r->bias + col : NULL, cols);
 }
 
-// finish_store without a bias, for results that no cache holds until they are read: logits.
+// row = sums, if possible by streaming stores: for results that no cache holds until they are read, such as logits.
+static inline void store_row_past_caches(Stored* row, const float* sums, int cols) {
+    const bool whole_lines = ((uintptr_t)row | (uintptr_t)cols * sizeof *row) % 64 == 0;
+    if (whole_lines) { store_past_caches(row, sums, cols); }
+    else { store_row(row, sums, NULL, cols); }
+}
+
 static inline void finish_store_past_caches(const void* result, size_t row, size_t col, const float* sums, int cols) {
     const MatmulResult* r = result;
-    Stored* out = r->out + row * r->columns + col;
-    const bool whole_lines = ((uintptr_t)out | (uintptr_t)cols * sizeof *out) % 64 == 0;
-    if (whole_lines) { store_past_caches(out, sums, cols); }
-    else { store_row(out, sums, NULL, cols); }
+    store_row_past_caches(r->out + row * r->columns + col, sums, cols);
 }
 
 static inline void finish_gelu(const void* result, size_t row, size_t col, const float* sums, int cols) {
@@ -181,6 +184,13 @@ static inline void matmul_backward_weight(float* dweight, const Stored* dout, co
     }
 }
 
+// Forward: not for 8-bit weights, nor for few rows, which only wait for the weights.
+static inline bool matmul_forward_is_blocked(int N) {
+    return cpu.kernels == KERNELS_FAST && !cpu.int8 && N > FEW_ROWS;
+}
+
+static inline bool is_past_caches(int N, int OC) { return (size_t)N * (size_t)OC * sizeof(Stored) > MORE_THAN_CACHES; }
+
 static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N,
                                   int C, int OC) {
     if (cpu.int8) {
@@ -190,7 +200,7 @@ static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* 
     } else if (N <= FEW_ROWS) {
         matmul_few_rows(out, inp, weight, bias, N, C, OC);
     } else {
-        const bool past_caches = !bias && (size_t)N * (size_t)OC * sizeof *out > MORE_THAN_CACHES;
+        const bool past_caches = !bias && is_past_caches(N, OC);
         const MatmulResult result = {out, NULL, bias, NULL, 0};
         matmul_forward_blocked(result, past_caches ? finish_store_past_caches : finish_store, inp, weight, N, C, OC);
     }
