@@ -137,7 +137,7 @@ static inline float softmax_end(const Softmax* s, int n, float dloss) {
 
 static inline void softmax_begin_blocked(const Softmax* s, const Stored* inp, const Stored* weight, int N, int C) {
     const Matrix a = {inp, (size_t)C, 1}, b = {weight, 1, (size_t)C};
-    const Gemm g = {.a = a, .b = b, .packed_b = packed_weight(b, C, s->Vp), .M = N, .N = s->Vp, .K = C,
+    const Gemm g = {.a = a, .b = b, .packed_b = packed_weight(b, C, s->Vp, N), .M = N, .N = s->Vp, .K = C,
                     .column_unit = SOFTMAX_BLOCK, .finish = finish_softmax, .result = s};
     gemm(&g);
 }

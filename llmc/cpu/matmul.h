@@ -153,13 +153,13 @@ static inline void matmul_blocked(MatmulResult result, GemmFinish finish, Matrix
 static inline void matmul_forward_blocked(MatmulResult result, GemmFinish finish, const Stored* inp,
                                           const Stored* weight, int N, int C, int OC) {
     const Matrix a = {inp, (size_t)C, 1}, b = {weight, 1, (size_t)C};
-    matmul_blocked(result, finish, a, b, packed_weight(b, C, OC), N, OC, C);
+    matmul_blocked(result, finish, a, b, packed_weight(b, C, OC, N), N, OC, C);
 }
 
 static inline void matmul_backward_inp_blocked(MatmulResult result, GemmFinish finish, const Stored* dout,
                                                const Stored* weight, int N, int C, int OC) {
     const Matrix a = {dout, (size_t)OC, 1}, b = {weight, (size_t)C, 1};
-    matmul_blocked(result, finish, a, b, packed_weight(b, OC, C), N, C, OC);
+    matmul_blocked(result, finish, a, b, packed_weight(b, OC, C, N), N, C, OC);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

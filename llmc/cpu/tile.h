@@ -12,6 +12,7 @@
 //   C_GROUPS       groups of rows in a block of c (gemm.h). Many: b is packed less often. Few: c stays in L2, which
 //                  counts where tiles are fast. Measured: dev/cpu.md
 //   PREFETCH       true if operands are prefetched into L2 before they are packed or read. Measured: dev/cpu.md
+//   PACKED_USES, PACKED_ROWS   when weights are kept packed (packed.h)
 //   tile_begin     each thread of a parallel region calls it before its first tile_matmul
 //   pack_a         packs a panel of a (rows <= MR, k)
 //   pack_b         packs a panel of b (k, cols <= NR). In both, element (i, j) is at x[i*row + j*col]; one of row and

@@ -6,8 +6,10 @@
 // 768, 6.8 from registers alone.
 #pragma once
 #include "tile_pairs.h"
+#include <limits.h>
 
 enum { MR = 32, NR = 32, KR = 32, C_GROUPS = 4, PREFETCH = false };
+enum { PACKED_USES = 1, PACKED_ROWS = INT_MAX };
 
 // Sets the shape of this thread's registers. processor.h asks the system for permission to use them.
 static inline void tile_begin(void) {

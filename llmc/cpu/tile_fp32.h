@@ -22,6 +22,7 @@ enum { LANES = 4, MR = 8, VECS = 3, ROWS_AT_ONCE = 2 }; // 24 accumulators in 32
 enum { LANES = 4, MR = 6, VECS = 2, ROWS_AT_ONCE = MR };
 #endif
 enum { NR = VECS * LANES, KR = 1, C_GROUPS = 16, PREFETCH = true };
+enum { PACKED_USES = 0, PACKED_ROWS = 0 };
 
 typedef float Packed;
 typedef float Vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
