@@ -131,9 +131,10 @@ def write_tokens(path, count):
 
 def our_command(a, dtype, B, T, shard):
     program = [a.program] + (["--threads", str(a.threads), "--cpu", a.cpu] if a.device == "cpu" else [])
-    return program + ["--dtype", dtype, "--model", a.model, "--batch_size", str(B), "--seq_len", str(T), "--lr", "1e-4",
-                      "--schedule", "constant", "--max_steps", str(a.warmup + a.steps), "--train_data", str(shard),
-                      "--val_data", "", "--out", "", "--sample_every", "0", "--save_every", "0"]
+    return program + ["--dtype", dtype, "--model", a.model, "--recompute", a.recompute, "--batch_size", str(B),
+                      "--seq_len", str(T), "--lr", "1e-4", "--schedule", "constant", "--max_steps",
+                      str(a.warmup + a.steps), "--train_data", str(shard), "--val_data", "", "--out", "",
+                      "--sample_every", "0", "--save_every", "0"]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -341,6 +342,8 @@ def main():
     p.add_argument("--program", help="ours (default: ./train_gpt2, for a GPU ./train_gpt2cu)")
     p.add_argument("--llmc", metavar="FOLDER", help="llm.c, built, with its starter pack: its trainer takes part")
     p.add_argument("--cpu", default="auto", help="instructions of our kernels; avx2 limits PyTorch's likewise")
+    p.add_argument("--recompute", default="none", choices=["none", "gelu", "all"], help="our activations that backward "
+                   "computes again")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     p.add_argument("--dtype", nargs="+", default=["fp32", "bf16"], choices=["fp32", "tf32", "bf16", "fp16", "fp8"])
     p.add_argument("--model", default="d12", help="d12 to d48, or L=6,H=6,C=384,T=256")

@@ -84,6 +84,7 @@ int bench_peers(const Config* c) {
     add_option(&w, "--model", c->model);
     add_option(&w, "-B", format("%d", plan.B));
     add_option(&w, "-T", format("%d", plan.T));
+    if (strcmp(c->recompute, "none")) { add_option(&w, "--recompute", c->recompute); }
     if (strcmp(c->cpu, "auto")) { add_option(&w, "--cpu", c->cpu); }
     if (c->threads > 0) { add_option(&w, "--threads", format("%lld", c->threads)); }
     if (c->max_steps > 0) { add_option(&w, "--steps", format("%lld", c->max_steps)); }
