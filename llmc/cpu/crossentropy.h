@@ -43,11 +43,11 @@ static_assert(COLUMNS % SOFTMAX_BLOCK == 0 && SOFTMAX_BLOCK % NR == 0, "blocks a
 static const float EXP_SCALE = FLOATX_IS(fp16) ? 0x1p15f : 1.0f;
 
 typedef struct {
-    Stored* exps;   // (N,Vp) EXP_SCALE exp(logit - maximum of its block); 0 from column V on. NULL: not wanted
-    float* maxima;  // (N,blocks)
-    float* sums;    // (N,blocks) of exp(logit - maximum)
-    float* targets; // (N) logits of the targets
-    const int* target;
+    Stored* exps;     // (N,Vp) EXP_SCALE exp(logit - maximum of its block); 0 from column V on. NULL: not wanted
+    float* maxima;    // (N,blocks)
+    float* sums;      // (N,blocks) of exp(logit - maximum)
+    float* at_target; // (N) the target's logit
+    const int* targets;
     int V, Vp, blocks;
     bool past_caches; // of exps
 } Softmax;
@@ -90,11 +90,11 @@ static inline float softmax_block_exps(float exps[SOFTMAX_BLOCK], const float x[
 static inline void finish_softmax(const void* result, size_t row, size_t col, const float* logits, int cols) {
     const Softmax* s = result;
     const int blocks = (int)ceil_div((size_t)cols, SOFTMAX_BLOCK), used = min_int(cols, s->V - (int)col);
-    const int target = s->target[row] - (int)col;
+    const int target = s->targets[row] - (int)col;
     float *maxima = s->maxima + row * (size_t)s->blocks + col / SOFTMAX_BLOCK;
     float *sums = s->sums + row * (size_t)s->blocks + col / SOFTMAX_BLOCK;
     float padded[COLUMNS], exps[COLUMNS] __attribute__((aligned(64)));
-    if (target >= 0 && target < cols) { s->targets[row] = logits[target]; }
+    if (target >= 0 && target < cols) { s->at_target[row] = logits[target]; }
     if (used < blocks * SOFTMAX_BLOCK) {
         for (int i = 0; i < blocks * SOFTMAX_BLOCK; i++) { padded[i] = i < used ? logits[i] : -FLT_MAX; }
         logits = padded;
@@ -115,7 +115,7 @@ static inline void finish_softmax(const void* result, size_t row, size_t col, co
 // Returns the loss of row n. If exps are wanted, makes them its gradient, as softmax_row_plain does.
 static inline float softmax_end(const Softmax* s, int n, float dloss) {
     float* factors = s->maxima + (size_t)n * (size_t)s->blocks;
-    const float *sums = s->sums + (size_t)n * (size_t)s->blocks, at_target = s->targets[n];
+    const float *sums = s->sums + (size_t)n * (size_t)s->blocks, at_target = s->at_target[n];
     float max = -INFINITY;
     double sum = 0; // 50257 numbers lose digits in float
     for (int j = 0; j < s->blocks; j++) { max = factors[j] > max ? factors[j] : max; }
@@ -131,7 +131,7 @@ static inline float softmax_end(const Softmax* s, int n, float dloss) {
         #pragma omp simd
         for (int v = j * SOFTMAX_BLOCK; v < end; v++) { row[v] = to_stored(to_float(row[v]) * factor); }
     }
-    row[s->target[n]] = to_stored(exp_fast(at_target - max) * scale - dloss);
+    row[s->targets[n]] = to_stored(exp_fast(at_target - max) * scale - dloss);
     return loss;
 }
 
@@ -161,7 +161,7 @@ static inline void softmax_rows_fast(float* losses, Stored* logits, const Stored
     float* scratch = shared_scratch(softmax_scratch_bytes(N, Vp));
     const int blocks = (int)ceil_div((size_t)Vp, SOFTMAX_BLOCK);
     const Softmax s = {.exps = dloss == 0.0f ? NULL : logits, .maxima = scratch, .sums = scratch + (size_t)N * blocks,
-                       .targets = losses, .target = targets, .V = V, .Vp = Vp, .blocks = blocks,
+                       .at_target = losses, .targets = targets, .V = V, .Vp = Vp, .blocks = blocks,
                        .past_caches = is_past_caches(N, Vp)};
     if (matmul_forward_is_blocked(N)) {
         softmax_begin_blocked(&s, inp, weight, N, C);
