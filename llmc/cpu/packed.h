@@ -4,7 +4,8 @@
 //
 //   PACKED_USES    a weight is kept packed from this use on after an update, and from then on from the first use after
 //                  each update before which it had as many; 0: never
-//   PACKED_ROWS    uses of more rows than this do not count
+//   PACKED_ROWS    once a matmul had more rows than this, no weight is kept any more, which plan.h relies on: not even
+//                  for smaller batches of an evaluation between steps
 #pragma once
 #include "gemm.h"
 #include "../tensors.h"
@@ -20,7 +21,8 @@ typedef struct {
 static struct {
     PackedWeight* entry;
     size_t count;
-    bool active; // params_changed() is called: if not, weights may change unnoticed, and none is kept
+    int most_rows; // of a matmul so far
+    bool active;   // params_changed() is called: if not, weights may change unnoticed, and none is kept
 } packed_weights;
 
 static inline size_t packed_weight_bytes(int K, int N) {
@@ -80,7 +82,8 @@ static inline PackedWeight* packed_weight_entry(Matrix b, int K, int N) {
 
 // Returns b (K,N) packed for a matmul of `rows` rows, or NULL if it is not kept packed.
 static inline const Packed* packed_weight(Matrix b, int K, int N, int rows) {
-    if (!weights_are_kept_packed(rows) || !packed_weights.active) { return NULL; }
+    if (rows > packed_weights.most_rows) { packed_weights.most_rows = rows; }
+    if (!weights_are_kept_packed(packed_weights.most_rows) || !packed_weights.active) { return NULL; }
     PackedWeight* w = packed_weight_entry(b, K, N);
     w->uses++;
     if (w->is_packed) { return w->panels; }
