@@ -289,17 +289,17 @@ TEST(ten_adamw_steps_follow_pytorch) {
     free(batch);
 }
 
-// Largest errors of ten steps with Muon, relative: of the first `losses` losses, of a norm, and of a tensor's change.
-// Those of 16 bits are about twice the ones that the backends gave. In the ninth step rounding errors grow tenfold, and
-// the norm changes by a fifth from step to step: these are compared in fp32 only.
+// Largest errors of ten steps with Muon, relative: of the first eight losses, of the last two, of a norm, and of a
+// tensor's change. Those of 16 bits are about twice the ones that the backends gave. In the ninth step rounding errors
+// grow tenfold. The norm changes by a fifth from step to step there: it is not compared.
 typedef struct {
-    int losses;
-    double loss, norm, change;
+    double loss, late_loss, norm, change;
 } MuonTolerances;
 
 static const MuonTolerances* muon_tolerances(const Backend* b) {
-    static const MuonTolerances fp32 = {10, 1e-4, 1e-4, 1e-4}, bf16 = {8, 3e-3, (double)INFINITY, 3e-1},
-                                fp16 = {8, 5e-4, (double)INFINITY, 3e-2};
+    static const MuonTolerances fp32 = {1e-4, 1e-4, 1e-4, 1e-4},
+                                bf16 = {3e-3, 2e-2, (double)INFINITY, 3e-1},
+                                fp16 = {5e-4, 1e-3, (double)INFINITY, 3e-2};
     return stores_fp16(b) ? &fp16 : stores_16_bits(b) ? &bf16 : &fp32;
 }
 
@@ -353,8 +353,8 @@ static void check_muon(const Backend* b, const char* path, const char* const* op
         Hyper h = rates.peak;
         h.adamw.step = h.muon.step = step + 1;
         h.muon.momentum = (float)rates_momentum(&rates, step, 10);
-        const double loss = step_with(m, batch, &h, &norm);
-        if (step < muon_tolerances(b)->losses) { EXPECT_NEAR(loss / losses[step], 1, muon_tolerances(b)->loss); }
+        const double bound = step < 8 ? muon_tolerances(b)->loss : muon_tolerances(b)->late_loss;
+        EXPECT_NEAR(step_with(m, batch, &h, &norm) / losses[step], 1, bound);
         EXPECT_NEAR(norm / norms[step], 1, muon_tolerances(b)->norm);
     }
     compare_changes(m, first, path, muon_tolerances(b)->change);

@@ -147,10 +147,10 @@ static inline void softmax_begin_stored(const Softmax* s, const Stored* logits, 
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
         for (int v = 0; v < s->Vp; v += COLUMNS) {
-            float x[COLUMNS];
+            float floats[COLUMNS];
             const int cols = min_int(COLUMNS, s->Vp - v);
-            for (int i = 0; i < cols; i++) { x[i] = to_float(logits[(size_t)n * s->Vp + v + i]); }
-            finish_softmax(s, (size_t)n, (size_t)v, x, cols);
+            const Stored* x = logits + (size_t)n * s->Vp + v;
+            finish_softmax(s, (size_t)n, (size_t)v, dot_floats(floats, x, (size_t)cols), cols);
         }
         past_caches_end();
     }

@@ -228,29 +228,31 @@ static inline void device_replay(Recording** recording, const char* name, Work w
 }
 static inline void device_forget(Recording** recording) { (void)recording; }
 
+typedef struct {
+    void* memory;
+    size_t bytes;
+} Scratch;
+
+static inline void* scratch_grow(Scratch* s, size_t bytes, const char* what) {
+    if (bytes > s->bytes) {
+        device_free(s->memory, s->bytes);
+        s->memory = device_alloc(bytes, what);
+        s->bytes = bytes;
+    }
+    return s->memory;
+}
+
 // Returns at least `bytes` of scratch memory of this thread, aligned to a cache line: for packed operands and
 // intermediate tiles of one operation. It is allocated once and grown; the thread's next call returns the same memory.
 static inline void* thread_scratch(size_t bytes) {
-    static __thread void* memory;
-    static __thread size_t size;
-    if (bytes > size) {
-        device_free(memory, size);
-        memory = device_alloc(bytes, "packed matrices");
-        size = bytes;
-    }
-    return memory;
+    static __thread Scratch scratch;
+    return scratch_grow(&scratch, bytes, "packed matrices");
 }
 
 // The same, one memory for all threads. Called outside of parallel regions.
 static inline void* shared_scratch(size_t bytes) {
-    static void* memory;
-    static size_t size;
-    if (bytes > size) {
-        device_free(memory, size);
-        memory = device_alloc(bytes, "scratch of an operation");
-        size = bytes;
-    }
-    return memory;
+    static Scratch scratch;
+    return scratch_grow(&scratch, bytes, "scratch of an operation");
 }
 
 static inline void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }

@@ -193,16 +193,16 @@ static inline bool is_past_caches(int N, int OC) { return (size_t)N * (size_t)OC
 
 static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N,
                                   int C, int OC) {
-    if (cpu.int8) {
-        matmul_int8(out, inp, weight, bias, N, C, OC);
-    } else if (cpu.kernels == KERNELS_PLAIN) {
-        matmul_forward_plain(out, inp, weight, bias, N, C, OC);
-    } else if (N <= FEW_ROWS) {
-        matmul_few_rows(out, inp, weight, bias, N, C, OC);
-    } else {
+    if (matmul_forward_is_blocked(N)) {
         const bool past_caches = !bias && is_past_caches(N, OC);
         const MatmulResult result = {out, NULL, bias, NULL, 0};
         matmul_forward_blocked(result, past_caches ? finish_store_past_caches : finish_store, inp, weight, N, C, OC);
+    } else if (cpu.int8) {
+        matmul_int8(out, inp, weight, bias, N, C, OC);
+    } else if (cpu.kernels == KERNELS_PLAIN) {
+        matmul_forward_plain(out, inp, weight, bias, N, C, OC);
+    } else {
+        matmul_few_rows(out, inp, weight, bias, N, C, OC);
     }
 }
 
@@ -215,7 +215,7 @@ static inline void matmul_backward(Stored* dinp, float* dweight, float* dbias, c
 
 static inline void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* inp, const Stored* weight,
                                        const Stored* bias, int N, int C, int OC) {
-    if (cpu.kernels == KERNELS_FAST && cpu.fused && !cpu.int8 && N > FEW_ROWS) {
+    if (cpu.fused && matmul_forward_is_blocked(N)) {
         const MatmulResult result = {out, pre, bias, NULL, 0};
         matmul_forward_blocked(result, finish_gelu, inp, weight, N, C, OC);
     } else {
