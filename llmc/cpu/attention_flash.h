@@ -124,18 +124,11 @@ static inline void flash_store(Stored* out, size_t stride, const float* sums, in
 // ---------------------------------------------------------------------------------------------------------------------
 // memory of one thread
 
-// Returns memory for `count` elements of `size` bytes, 64-byte aligned, at memory + *used, and advances *used. If
-// `memory` is NULL, only advances *used.
-static inline void* flash_part(char* memory, size_t* used, size_t count, size_t size) {
-    const size_t at = *used;
-    *used += round_up(count * size, 64);
-    return memory ? memory + at : NULL;
-}
 static inline Packed* flash_packed(char* memory, size_t* used, size_t count) {
-    return flash_part(memory, used, count, sizeof(Packed));
+    return scratch_part(memory, used, count, sizeof(Packed));
 }
 static inline float* flash_floats(char* memory, size_t* used, size_t count) {
-    return flash_part(memory, used, count, sizeof(float));
+    return scratch_part(memory, used, count, sizeof(float));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -162,7 +155,7 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     f->v = flash_packed(memory, &used, width * flash_depth(keys));
     f->q = flash_packed(memory, &used, FLASH_QUERIES * flash_depth(HS));
     f->scores = flash_floats(memory, &used, FLASH_KEYS * NR);
-    f->p = flash_part(memory, &used, FLASH_KEYS * FLASH_ROW, sizeof(Stored));
+    f->p = scratch_part(memory, &used, FLASH_KEYS * FLASH_ROW, sizeof(Stored));
     f->p_packed = flash_packed(memory, &used, FLASH_QUERIES * FLASH_KEYS);
     f->out = flash_floats(memory, &used, FLASH_QUERIES * width);
     f->max = flash_floats(memory, &used, FLASH_QUERIES);
@@ -201,12 +194,14 @@ static inline void flash_softmax(Stored* p, float* max, float* sum, float* facto
         top[t] *= scale;
     }
     for (int s = 0; s < keys; s++) {
+        Stored* row = p + (size_t)s * FLASH_ROW;
+        float scratch[NR], *exps = floats_for(row, scratch);
         #pragma omp simd
         for (int t = 0; t < NR; t++) {
-            const float x = exp_fast(scale * scores[s * NR + t] - top[t]);
-            total[t] += x;
-            p[(size_t)s * FLASH_ROW + t] = to_stored(x);
+            exps[t] = exp_fast(scale * scores[s * NR + t] - top[t]);
+            total[t] += exps[t];
         }
+        store_floats(row, exps, NR);
     }
     for (int t = 0; t < NR; t++) { sum[t] = total[t]; }
     for (int s = first_unseen; s < keys; s++) { // exp_fast(-INFINITY) is 1e-38, not 0, and v may be huge

@@ -46,8 +46,8 @@ static inline size_t flash_backward_memory(FlashBackward* f, char* memory, int q
     f->delta = flash_floats(memory, &used, (size_t)queries);
     f->scores = flash_floats(memory, &used, MR * NR);
     f->dp = flash_floats(memory, &used, MR * NR);
-    f->p = flash_part(memory, &used, FLASH_QUERIES * FLASH_ROW, sizeof(Stored));
-    f->ds = flash_part(memory, &used, FLASH_QUERIES * FLASH_ROW, sizeof(Stored));
+    f->p = scratch_part(memory, &used, FLASH_QUERIES * FLASH_ROW, sizeof(Stored));
+    f->ds = scratch_part(memory, &used, FLASH_QUERIES * FLASH_ROW, sizeof(Stored));
     f->panel = flash_packed(memory, &used, MR * FLASH_KEYS);
     f->dq = flash_floats(memory, &used, height * width);
     f->dk = flash_floats(memory, &used, FLASH_KEYS * width);
@@ -62,12 +62,15 @@ ATTR_ONE_COPY static void flash_backward_tile(Stored* p, Stored* ds, const float
                                               const float* lse, const float* delta, float scale, const int* starts,
                                               int k, int diagonal, int rows) {
     for (int r = 0; r < rows; r++, p += FLASH_ROW, ds += FLASH_ROW) {
+        float scratch[2][NR], *p_row = floats_for(p, scratch[0]), *ds_row = floats_for(ds, scratch[1]);
         #pragma omp simd
         for (int s = 0; s < NR; s++) {
             const float x = exp_fast(scale * scores[r * NR + s] - lse[r]);
-            p[s] = to_stored(x);
-            ds[s] = to_stored(x * (dp[r * NR + s] - delta[r]) * scale);
+            p_row[s] = x;
+            ds_row[s] = x * (dp[r * NR + s] - delta[r]) * scale;
         }
+        store_floats(p, p_row, NR);
+        store_floats(ds, ds_row, NR);
         for (int s = max_int(0, diagonal + r + 1); s < NR; s++) { p[s] = ds[s] = to_stored(0); }
         for (int s = 0; starts && s < min_int(NR, starts[r] - k); s++) { p[s] = ds[s] = to_stored(0); }
     }

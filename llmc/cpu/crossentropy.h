@@ -31,37 +31,54 @@ static inline void softmax_rows_plain(float* losses, Stored* logits, const int* 
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// fast: softmax begins where the logits are made, block by block of a row (online softmax: Milakov & Gimelshein 2018).
-// Not the logits are stored but exp(logit - maximum of the block), so that one multiplication makes the gradient of it
-// once maximum and sum of the row are known. For the loss alone nothing is stored.
+// fast: softmax begins where the logits are made, block by block of a row. Not the logits are stored but
+// exp(logit - reference). The reference of a row is about the logit of its target, which a dot product gives
+// beforehand, so that the row's exponentials add up to about exp(loss). A block with a far larger logit has its maximum
+// for a reference (as in online softmax: Milakov & Gimelshein 2018).
+//
+// The gradient is exps * dloss / sum. No pass over exps applies this factor, if the matmuls that read them can: to rows
+// of dinp, and to rows of inp for dweight.
 
 // Columns of a block. Blocks begin at its multiples whichever thread computes them, so that sums do not depend on it.
 enum { SOFTMAX_BLOCK = 96 };
 static_assert(COLUMNS % SOFTMAX_BLOCK == 0 && SOFTMAX_BLOCK % NR == 0, "blocks are made of whole tiles");
 
-// In fp16 small exponentials would be denormals, which have few digits.
-static const float EXP_SCALE = FLOATX_IS(fp16) ? 0x1p15f : 1.0f;
+// By how much a logit may exceed the reference of its row. Exponentials, and gradients that are divided by their sum,
+// stay between 1e-38 and 1e38. Chosen. fp16 has no such range: there each block has its maximum for a reference, and
+// exponentials are scaled, or small ones would be denormals, which have few digits.
+static const float EXP_MOST = FLOATX_IS(fp16) ? -INFINITY : 40.0f, EXP_SCALE = FLOATX_IS(fp16) ? 0x1p15f : 1.0f;
 
 typedef struct {
-    Stored* exps;     // (N,Vp) EXP_SCALE exp(logit - maximum of its block); 0 from column V on. NULL: not wanted
-    float* maxima;    // (N,blocks)
-    float* sums;      // (N,blocks) of exp(logit - maximum)
-    float* at_target; // (N) the target's logit
     const int* targets;
     int V, Vp, blocks;
-    bool past_caches; // of exps
+    float* row_references; // (N)
+    float* references;     // (N,blocks): the row's, or the maximum of the block
+    float* sums;           // (N,blocks) of exp(logit - reference)
+    float* at_target;      // (N) the target's logit
+    Stored* exps;          // (N,Vp) EXP_SCALE exp(logit - reference); 0 from column V on. NULL: not wanted
+    bool past_caches;      // of exps
+    float* scales;         // (N): rows of exps times these are the gradient. NULL: exps become the gradient
+    Stored* scaled_inp;    // (N,C)
 } Softmax;
 
-static inline size_t softmax_scratch_bytes(int N, int Vp) {
-    return 2 * (size_t)N * ceil_div((size_t)Vp, SOFTMAX_BLOCK) * sizeof(float);
+// Lays out scratch memory and returns its bytes. If `memory` is NULL, only returns the bytes.
+static inline size_t softmax_memory(Softmax* s, char* memory, int N, int C, int Vp) {
+    size_t used = 0;
+    s->blocks = (int)ceil_div((size_t)Vp, SOFTMAX_BLOCK);
+    s->row_references = scratch_part(memory, &used, (size_t)N, sizeof(float));
+    s->references = scratch_part(memory, &used, (size_t)N * (size_t)s->blocks, sizeof(float));
+    s->sums = scratch_part(memory, &used, (size_t)N * (size_t)s->blocks, sizeof(float));
+    s->scales = scratch_part(memory, &used, (size_t)N, sizeof(float));
+    s->scaled_inp = scratch_part(memory, &used, (size_t)N * (size_t)C, sizeof(Stored));
+    return used;
 }
 
-// Keeps DOT_LANES maxima side by side: compilers do not vectorize one.
-static inline float softmax_block_max(const float x[SOFTMAX_BLOCK]) {
+// Returns the maximum of n numbers, a multiple of SOFTMAX_BLOCK. Keeps DOT_LANES maxima side by side: compilers do not
+// vectorize one.
+static inline float softmax_max(const float* x, int n) {
     float best[DOT_LANES] __attribute__((aligned(64)));
     memcpy(best, x, sizeof best);
-    #pragma GCC unroll 24
-    for (int i = DOT_LANES; i < SOFTMAX_BLOCK; i += DOT_LANES) {
+    for (int i = DOT_LANES; i < n; i += DOT_LANES) {
         #pragma omp simd
         for (int j = 0; j < DOT_LANES; j++) { best[j] = x[i + j] > best[j] ? x[i + j] : best[j]; }
     }
@@ -77,11 +94,11 @@ static inline float softmax_block_max(const float x[SOFTMAX_BLOCK]) {
 #endif
 }
 
-// Sets exps = exp(x - max) and returns their sum.
-static inline float softmax_block_exps(float exps[SOFTMAX_BLOCK], const float x[SOFTMAX_BLOCK], float max) {
+// Sets exps = exp(x - reference) and returns their sum.
+static inline float softmax_block_exps(float exps[SOFTMAX_BLOCK], const float x[SOFTMAX_BLOCK], float reference) {
     DotVec sum = {0};
     #pragma omp simd
-    for (int i = 0; i < SOFTMAX_BLOCK; i++) { exps[i] = exp_fast(x[i] - max); }
+    for (int i = 0; i < SOFTMAX_BLOCK; i++) { exps[i] = exp_fast(x[i] - reference); }
     for (int i = 0; i < SOFTMAX_BLOCK; i += DOT_LANES) { sum += *(const DotVec*)(exps + i); }
     return dot_lanes(sum);
 }
@@ -91,47 +108,64 @@ static inline void finish_softmax(const void* result, size_t row, size_t col, co
     const Softmax* s = result;
     const int blocks = (int)ceil_div((size_t)cols, SOFTMAX_BLOCK), used = min_int(cols, s->V - (int)col);
     const int target = s->targets[row] - (int)col;
-    float *maxima = s->maxima + row * (size_t)s->blocks + col / SOFTMAX_BLOCK;
+    const float row_reference = s->row_references[row];
+    float *references = s->references + row * (size_t)s->blocks + col / SOFTMAX_BLOCK;
     float *sums = s->sums + row * (size_t)s->blocks + col / SOFTMAX_BLOCK;
     float padded[COLUMNS], exps[COLUMNS] __attribute__((aligned(64)));
     if (target >= 0 && target < cols) { s->at_target[row] = logits[target]; }
     if (used < blocks * SOFTMAX_BLOCK) {
-        for (int i = 0; i < blocks * SOFTMAX_BLOCK; i++) { padded[i] = i < used ? logits[i] : -FLT_MAX; }
+        for (int i = 0; i < COLUMNS; i++) { padded[i] = i < used ? logits[i] : -FLT_MAX; }
         logits = padded;
     }
-    for (int j = 0; j < blocks; j++) { maxima[j] = softmax_block_max(logits + j * SOFTMAX_BLOCK); }
+    const bool exceeds = softmax_max(logits, blocks * SOFTMAX_BLOCK) > row_reference + EXP_MOST;
+    for (int j = 0; j < blocks; j++) {
+        const float max = exceeds ? softmax_max(logits + j * SOFTMAX_BLOCK, SOFTMAX_BLOCK) : -INFINITY;
+        references[j] = max > row_reference + EXP_MOST ? max : row_reference;
+    }
     for (int j = 0; j < blocks; j++) {
         const int begin = j * SOFTMAX_BLOCK;
-        sums[j] = softmax_block_exps(exps + begin, logits + begin, maxima[j]);
+        sums[j] = softmax_block_exps(exps + begin, logits + begin, references[j]);
     }
     if (!s->exps) { return; }
-    for (int i = 0; i < used; i++) { exps[i] *= EXP_SCALE; }
+    for (int i = 0; EXP_SCALE != 1.0f && i < used; i++) { exps[i] *= EXP_SCALE; }
     for (int i = used > 0 ? used : 0; i < cols; i++) { exps[i] = 0; }
     Stored* out = s->exps + row * (size_t)s->Vp + col;
     if (s->past_caches) { store_row_past_caches(out, exps, cols); }
     else { store_row(out, exps, NULL, cols); }
 }
 
-// Returns the loss of row n. If exps are wanted, makes them its gradient, as softmax_row_plain does.
-static inline float softmax_end(const Softmax* s, int n, float dloss) {
-    float* factors = s->maxima + (size_t)n * (size_t)s->blocks;
-    const float *sums = s->sums + (size_t)n * (size_t)s->blocks, at_target = s->at_target[n];
-    float max = -INFINITY;
-    double sum = 0; // 50257 numbers lose digits in float
-    for (int j = 0; j < s->blocks; j++) { max = factors[j] > max ? factors[j] : max; }
-    #pragma omp simd
-    for (int j = 0; j < s->blocks; j++) { factors[j] = exp_fast(factors[j] - max); }
-    for (int j = 0; j < s->blocks; j++) { sum += (double)(sums[j] * factors[j]); }
-    const float loss = max + (float)log(sum) - at_target, scale = (float)((double)dloss / sum);
-    if (!s->exps) { return loss; }
-    Stored* row = s->exps + (size_t)n * (size_t)s->Vp;
-    for (int j = 0; j < s->blocks; j++) {
-        const float factor = factors[j] * (scale / EXP_SCALE);
-        const int end = min_int((j + 1) * SOFTMAX_BLOCK, s->Vp);
+// exps = factors[j] * exps in each block j
+static inline void softmax_multiply(Stored* exps, const float* factors, int Vp) {
+    for (int v = 0; v < Vp; v += SOFTMAX_BLOCK, factors++) {
+        const int end = min_int(v + SOFTMAX_BLOCK, Vp);
+        if (*factors == 1.0f) { continue; }
         #pragma omp simd
-        for (int v = j * SOFTMAX_BLOCK; v < end; v++) { row[v] = to_stored(to_float(row[v]) * factor); }
+        for (int i = v; i < end; i++) { exps[i] = to_stored(to_float(exps[i]) * *factors); }
     }
-    row[s->targets[n]] = to_stored(exp_fast(at_target - max) * scale - dloss);
+}
+
+// Returns the loss of row n. If exps are wanted, makes them its gradient, as softmax_row_plain does, or sets scales[n].
+static inline float softmax_end(const Softmax* s, int n, float dloss) {
+    float* factors = s->references + (size_t)n * (size_t)s->blocks;
+    const float *sums = s->sums + (size_t)n * (size_t)s->blocks, at_target = s->at_target[n];
+    float most = -INFINITY; // of the references
+    double sum = 0; // 50257 numbers lose digits in float
+    for (int j = 0; j < s->blocks; j++) { most = factors[j] > most ? factors[j] : most; }
+    #pragma omp simd
+    for (int j = 0; j < s->blocks; j++) { factors[j] = exp_fast(factors[j] - most); }
+    #pragma omp simd reduction(+ : sum)
+    for (int j = 0; j < s->blocks; j++) { sum += (double)(sums[j] * factors[j]); }
+    const float loss = most + (float)log(sum) - at_target;
+    if (!s->exps) { return loss; }
+    double scale = (double)dloss / sum;
+    if (s->scales) {
+        s->scales[n] = (float)scale;
+        scale = 1;
+    }
+    for (int j = 0; j < s->blocks; j++) { factors[j] *= (float)scale / EXP_SCALE; }
+    Stored* row = s->exps + (size_t)n * (size_t)s->Vp;
+    softmax_multiply(row, factors, s->Vp);
+    row[s->targets[n]] = to_stored((float)(((double)exp_fast(at_target - most) - sum) * scale));
     return loss;
 }
 
@@ -156,37 +190,63 @@ static inline void softmax_begin_stored(const Softmax* s, const Stored* logits, 
     }
 }
 
-static inline void softmax_rows_fast(float* losses, Stored* logits, const Stored* inp, const Stored* weight,
-                                     const int* targets, float dloss, int N, int C, int V, int Vp) {
-    float* scratch = shared_scratch(softmax_scratch_bytes(N, Vp));
-    const int blocks = (int)ceil_div((size_t)Vp, SOFTMAX_BLOCK);
-    const Softmax s = {.exps = dloss == 0.0f ? NULL : logits, .maxima = scratch, .sums = scratch + (size_t)N * blocks,
-                       .at_target = losses, .targets = targets, .V = V, .Vp = Vp, .blocks = blocks,
-                       .past_caches = is_past_caches(N, Vp)};
+// Returns the softmax of N rows, in scratch memory. exps may be NULL.
+static inline Softmax softmax_of(float* losses, Stored* exps, bool scaled, const int* targets, int N, int C, int V,
+                                 int Vp) {
+    Softmax s = {.targets = targets, .at_target = losses, .exps = exps, .past_caches = is_past_caches(N, Vp), .V = V,
+                 .Vp = Vp};
+    softmax_memory(&s, shared_scratch(softmax_memory(&s, NULL, N, C, Vp)), N, C, Vp);
+    if (!scaled) { s.scales = NULL; }
+    return s;
+}
+
+// Sets losses, and if exps are wanted these and scales. logits: scratch, or exps.
+static inline void softmax_rows_fast(float* losses, const Softmax* s, Stored* logits, const Stored* inp,
+                                     const Stored* weight, float dloss, int N, int C) {
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) {
+        s->row_references[n] = dot_row(inp + (size_t)n * C, weight + (size_t)s->targets[n] * C, C);
+    }
     if (matmul_forward_is_blocked(N)) {
-        softmax_begin_blocked(&s, inp, weight, N, C);
+        softmax_begin_blocked(s, inp, weight, N, C);
     } else {
-        matmul_forward(logits, inp, weight, NULL, N, C, Vp);
-        softmax_begin_stored(&s, logits, N);
+        matmul_forward(logits, inp, weight, NULL, N, C, s->Vp);
+        softmax_begin_stored(s, logits, N);
     }
     #pragma omp parallel for
-    for (int n = 0; n < N; n++) { losses[n] = softmax_end(&s, n, dloss); }
+    for (int n = 0; n < N; n++) { losses[n] = softmax_end(s, n, dloss); }
+}
+
+// out (N,C) = rows of inp times scales (N)
+static inline void scale_rows(Stored* out, const Stored* inp, const float* scales, int N, int C) {
+    #pragma omp parallel for
+    for (int n = 0; n < N; n++) {
+        for (size_t i = (size_t)n * C; i < (size_t)(n + 1) * C; i++) {
+            out[i] = to_stored(to_float(inp[i]) * scales[n]);
+        }
+    }
+}
+
+// A chunk of classifier_backward.
+static inline void classifier_backward_rows_fast(float* losses, Stored* dinp, float* dweight, Stored* logits,
+                                                 const Stored* inp, const Stored* weight, const int* targets,
+                                                 float dloss, int N, int C, int V, int Vp) {
+    const bool scaled = matmul_is_blocked(N) && !FLOATX_IS(fp16);
+    const Softmax s = softmax_of(losses, logits, scaled, targets, N, C, V, Vp);
+    softmax_rows_fast(losses, &s, logits, inp, weight, dloss, N, C);
+    if (!scaled) {
+        matmul_backward_inp(dinp, logits, weight, N, C, Vp);
+        matmul_backward_weight(dweight, logits, inp, N, C, Vp);
+        return;
+    }
+    const MatmulResult result = {.out = dinp, .scales = s.scales};
+    matmul_backward_inp_blocked(result, finish_store_scaled, logits, weight, N, C, Vp);
+    scale_rows(s.scaled_inp, inp, s.scales, N, C);
+    matmul_backward_weight(dweight, logits, s.scaled_inp, N, C, Vp);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the operations
-
-// Sets losses (N) of the rows of inp (N,C). If dloss != 0, sets logits (N,Vp) to the gradient of dloss * their sum;
-// else they are scratch.
-static inline void classifier_rows(float* losses, Stored* logits, const Stored* inp, const Stored* weight,
-                                   const int* targets, float dloss, int N, int C, int V, int Vp) {
-    if (cpu.kernels == KERNELS_PLAIN) {
-        matmul_forward(logits, inp, weight, NULL, N, C, Vp);
-        softmax_rows_plain(losses, logits, targets, dloss, N, V, Vp);
-    } else {
-        softmax_rows_fast(losses, logits, inp, weight, targets, dloss, N, C, V, Vp);
-    }
-}
 
 // Each chunk reads the weight and its gradient once more, so larger chunks are faster but take more memory: at 124M in
 // fp32, 512 rows take 2% longer than 1024, and 256 rows 7%. bf16 gets 1024 rows, because its matmuls may be several
@@ -200,7 +260,14 @@ static inline void classifier_loss(float* losses, Stored* logits, const Stored* 
                                    const int* targets, int chunk, int N, int C, int V, int Vp) {
     for (int n = 0; n < N; n += chunk) {
         const int rows = N - n < chunk ? N - n : chunk;
-        classifier_rows(losses + n, logits, inp + (size_t)n * C, weight, targets + n, 0.0f, rows, C, V, Vp);
+        const Stored* x = inp + (size_t)n * C;
+        if (cpu.kernels == KERNELS_PLAIN) {
+            matmul_forward(logits, x, weight, NULL, rows, C, Vp);
+            softmax_rows_plain(losses + n, logits, targets + n, 0.0f, rows, V, Vp);
+        } else {
+            const Softmax s = softmax_of(losses + n, NULL, false, targets + n, rows, C, V, Vp);
+            softmax_rows_fast(losses + n, &s, logits, x, weight, 0.0f, rows, C);
+        }
     }
 }
 
@@ -210,9 +277,16 @@ static inline void classifier_backward(float* losses, Stored* dinp, float* dweig
     for (int n = 0; n < N; n += chunk) {
         const int rows = N - n < chunk ? N - n : chunk;
         const Stored* x = inp + (size_t)n * C;
-        classifier_rows(losses + n, logits, x, weight, targets + n, dloss, rows, C, V, Vp);
-        matmul_backward_inp(dinp + (size_t)n * C, logits, weight, rows, C, Vp);
-        matmul_backward_weight(dweight, logits, x, rows, C, Vp);
+        Stored* dx = dinp + (size_t)n * C;
+        if (cpu.kernels == KERNELS_PLAIN) {
+            matmul_forward(logits, x, weight, NULL, rows, C, Vp);
+            softmax_rows_plain(losses + n, logits, targets + n, dloss, rows, V, Vp);
+            matmul_backward_inp(dx, logits, weight, rows, C, Vp);
+            matmul_backward_weight(dweight, logits, x, rows, C, Vp);
+        } else {
+            classifier_backward_rows_fast(losses + n, dx, dweight, logits, x, weight, targets + n, dloss, rows, C, V,
+                                          Vp);
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 #include <omp.h>
 #endif
 #ifdef __SSE2__
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -64,6 +64,25 @@ static inline float to_float(Stored x) { return JOIN(FLOATX, _to_float)(x.value)
 static inline Stored to_stored(float x) {
     const Stored stored = {JOIN(FLOATX, _from_float)(x)};
     return stored;
+}
+
+enum { LINE_BYTES = 64, LINE = LINE_BYTES / sizeof(Stored) }; // of a cache line; elements in it
+
+// Returns where to compute floats for store_floats(): in fp32 at `to` itself, else in `scratch`.
+static inline float* floats_for(Stored* to, float* scratch) { return FLOATX_IS(fp32) ? (float*)to : scratch; }
+
+// to (n) = x. For bf16 there is an instruction, of which compilers make no use in to_stored(): there it takes eight.
+// (It takes subnormal floats for zeros, as arithmetic does: flush_denormals.)
+static inline __attribute__((always_inline)) void store_floats(Stored* to, const float* x, size_t n) {
+    if (FLOATX_IS(fp32) && (const void*)x == (const void*)to) { return; }
+    size_t i = 0;
+#if FLOATX_IS(bf16) && defined(__AVX512BF16__)
+    for (; i + 16 <= n; i += 16) {
+        _mm256_storeu_si256((__m256i*)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
+    }
+#endif
+    #pragma omp simd
+    for (size_t j = i; j < n; j++) { to[j] = to_stored(x[j]); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -176,29 +195,40 @@ static inline void past_caches_end(void) {
 // Zeroes by streaming stores, which bypass the caches: nothing is read before it is overwritten, and nothing evicted.
 static inline void zero_past_caches(char* p, size_t bytes) {
 #ifdef __SSE2__
-    enum { LINE = 64 };
-    const size_t head = min_size(bytes, (size_t)(-(uintptr_t)p % LINE));
+    const size_t head = min_size(bytes, (size_t)(-(uintptr_t)p % LINE_BYTES));
     memset(p, 0, head);
-    for (p += head, bytes -= head; bytes >= LINE; p += LINE, bytes -= LINE) {
-        for (int i = 0; i < LINE; i += 16) { _mm_stream_si128((__m128i*)(p + i), _mm_setzero_si128()); }
+    for (p += head, bytes -= head; bytes >= LINE_BYTES; p += LINE_BYTES, bytes -= LINE_BYTES) {
+        for (int i = 0; i < LINE_BYTES; i += 16) { _mm_stream_si128((__m128i*)(p + i), _mm_setzero_si128()); }
     }
     past_caches_end();
 #endif
     memset(p, 0, bytes);
 }
 
-// to (n) = x, past the caches where the processor can: for results that these cannot hold until they are read, so that
-// their lines are not fetched first. `to` is 64-byte aligned and takes whole lines. past_caches_end() follows.
-static inline void store_past_caches(Stored* to, const float* x, int n) {
-    enum { LINE = 64 / sizeof(Stored) };
-    for (int i = 0; i < n; i += LINE) {
-        Stored line[LINE] __attribute__((aligned(64)));
-        #pragma omp simd
-        for (int j = 0; j < LINE; j++) { line[j] = to_stored(x[i + j]); }
-#ifdef __SSE2__
-        for (int j = 0; j < 4; j++) { _mm_stream_si128((__m128i*)(to + i) + j, ((const __m128i*)line)[j]); }
+// Returns true if n elements are whole cache lines.
+static inline bool is_whole_lines(const Stored* x, int n) { return (uintptr_t)x % LINE_BYTES == 0 && n % LINE == 0; }
+
+// Copies a line past the caches where the processor can: for results that these cannot hold until they are read. The
+// line is then not fetched first. `to` is 64-byte aligned. past_caches_end() follows.
+static inline void copy_line_past_caches(void* to, const void* from) {
+#if defined(__AVX512F__)
+    _mm512_stream_si512(to, _mm512_loadu_si512(from));
+#elif defined(__SSE2__)
+    for (int i = 0; i < 4; i++) { _mm_stream_si128((__m128i*)to + i, _mm_loadu_si128((const __m128i*)from + i)); }
 #else
-        memcpy(to + i, line, sizeof line);
+    memcpy(to, from, LINE_BYTES);
+#endif
+}
+
+// to (n) = x in the same way; `to` takes whole lines.
+static inline void store_past_caches(Stored* to, const float* x, int n) {
+    for (int i = 0; i < n; i += LINE, to += LINE, x += LINE) {
+#if FLOATX_IS(bf16) && defined(__AVX512BF16__)
+        _mm512_stream_si512((void*)to, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x)));
+#else
+        Stored line[LINE];
+        store_floats(line, x, LINE);
+        copy_line_past_caches(to, line);
 #endif
     }
 }
@@ -249,7 +279,15 @@ static inline void* thread_scratch(size_t bytes) {
     return scratch_grow(&scratch, bytes, "packed matrices");
 }
 
-// The same, one memory for all threads. Called outside of parallel regions.
+// Returns memory for `count` elements of `size` bytes, 64-byte aligned, at memory + *used, and advances *used. If
+// `memory` is NULL, only advances *used.
+static inline void* scratch_part(char* memory, size_t* used, size_t count, size_t size) {
+    const size_t at = *used;
+    *used += round_up(count * size, 64);
+    return memory ? memory + at : NULL;
+}
+
+// thread_scratch(), but one memory for all threads. Called outside of parallel regions.
 static inline void* shared_scratch(size_t bytes) {
     static Scratch scratch;
     return scratch_grow(&scratch, bytes, "scratch of an operation");

@@ -93,7 +93,6 @@ static inline __attribute__((always_inline)) void dot_step(DotVec sum[DOT_INPUTS
 // out (inputs,rows) = x (inputs,n) @ w (rows,n)^T. Rows of out are ldo apart, of x ldx, of w ldw.
 static inline __attribute__((always_inline)) void dot_tile(float* out, size_t ldo, const float* x, size_t ldx,
                                                            const Stored* w, size_t ldw, int inputs, int rows, int n) {
-    enum { LINE = 64 / sizeof(Stored) }; // elements in a cache line
     DotVec sum[DOT_INPUTS][DOT_ROWS] = {{{0}}};
     int i = 0;
     for (; i + LINE <= n; i += LINE) {

@@ -81,6 +81,8 @@ typedef struct {
     Stored* out;
     Stored* pre;        // the input of GELU
     const Stored* bias; // may be NULL
+    const float* scales; // of rows
+    bool pre_past_caches;
     float* dweight;
     size_t columns;     // of the matmul
 } MatmulResult;
@@ -99,10 +101,16 @@ static inline void finish_store(const void* result, size_t row, size_t col, cons
     store_row(r->out + row * r->columns + col, sums, r->bias ? r->bias + col : NULL, cols);
 }
 
+static inline void finish_store_scaled(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = result;
+    Stored* out = r->out + row * r->columns + col;
+    const float scale = r->scales[row];
+    for (int c = 0; c < cols; c++) { out[c] = to_stored(sums[c] * scale); }
+}
+
 // row = sums, if possible by streaming stores: for results that no cache holds until they are read, such as logits.
 static inline void store_row_past_caches(Stored* row, const float* sums, int cols) {
-    const bool whole_lines = ((uintptr_t)row | (uintptr_t)cols * sizeof *row) % 64 == 0;
-    if (whole_lines) { store_past_caches(row, sums, cols); }
+    if (is_whole_lines(row, cols)) { store_past_caches(row, sums, cols); }
     else { store_row(row, sums, NULL, cols); }
 }
 
@@ -115,12 +123,14 @@ static inline void finish_gelu(const void* result, size_t row, size_t col, const
     const MatmulResult* r = result;
     Stored *out = r->out + row * r->columns + col, *pre = r->pre + row * r->columns + col;
     const Stored* bias = r->bias + col;
+    const bool past_caches = r->pre_past_caches && is_whole_lines(pre, cols);
+    Stored copy[COLUMNS], *x = past_caches ? copy : pre;
     #pragma omp simd
     for (int c = 0; c < cols; c++) {
-        const Stored x = to_stored(sums[c] + to_float(bias[c]));
-        pre[c] = x;
-        out[c] = to_stored(gelu_fast(to_float(x)));
+        x[c] = to_stored(sums[c] + to_float(bias[c]));
+        out[c] = to_stored(gelu_fast(to_float(x[c])));
     }
+    for (int c = 0; past_caches && c < cols; c += LINE) { copy_line_past_caches(pre + c, x + c); }
 }
 
 static inline void finish_gelu_backward(const void* result, size_t row, size_t col, const float* sums, int cols) {
@@ -166,7 +176,7 @@ static inline void matmul_backward_inp_blocked(MatmulResult result, GemmFinish f
 // the operations
 
 static inline void matmul_backward_inp(Stored* dinp, const Stored* dout, const Stored* weight, int N, int C, int OC) {
-    const MatmulResult result = {dinp, NULL, NULL, NULL, 0};
+    const MatmulResult result = {.out = dinp};
     if (matmul_is_blocked(N)) {
         matmul_backward_inp_blocked(result, finish_store, dout, weight, N, C, OC);
     } else {
@@ -176,7 +186,7 @@ static inline void matmul_backward_inp(Stored* dinp, const Stored* dout, const S
 
 static inline void matmul_backward_weight(float* dweight, const Stored* dout, const Stored* inp, int N, int C, int OC) {
     if (matmul_is_blocked(N)) {
-        const MatmulResult result = {NULL, NULL, NULL, dweight, 0};
+        const MatmulResult result = {.dweight = dweight};
         const Matrix a = {dout, 1, (size_t)OC}, b = {inp, (size_t)C, 1};
         matmul_blocked(result, finish_add, a, b, NULL, OC, C, N);
     } else {
@@ -195,7 +205,7 @@ static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* 
                                   int C, int OC) {
     if (matmul_forward_is_blocked(N)) {
         const bool past_caches = !bias && is_past_caches(N, OC);
-        const MatmulResult result = {out, NULL, bias, NULL, 0};
+        const MatmulResult result = {.out = out, .bias = bias};
         matmul_forward_blocked(result, past_caches ? finish_store_past_caches : finish_store, inp, weight, N, C, OC);
     } else if (cpu.int8) {
         matmul_int8(out, inp, weight, bias, N, C, OC);
@@ -216,7 +226,9 @@ static inline void matmul_backward(Stored* dinp, float* dweight, float* dbias, c
 static inline void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* inp, const Stored* weight,
                                        const Stored* bias, int N, int C, int OC) {
     if (cpu.fused && matmul_forward_is_blocked(N)) {
-        const MatmulResult result = {out, pre, bias, NULL, 0};
+        // only backward reads pre, and what all layers store is many times as much
+        const bool past_caches = (size_t)N * (size_t)OC * sizeof *pre > MORE_THAN_CACHES / 8;
+        const MatmulResult result = {.out = out, .pre = pre, .bias = bias, .pre_past_caches = past_caches};
         matmul_forward_blocked(result, finish_gelu, inp, weight, N, C, OC);
     } else {
         matmul_forward(pre, inp, weight, bias, N, C, OC);
@@ -228,7 +240,7 @@ static inline void matmul_gelu_backward(Stored* dinp, float* dweight, float* dbi
                                         const Stored* inp, const Stored* pre, const Stored* weight, int N, int C,
                                         int OC) {
     if (cpu.fused && matmul_is_blocked(N)) {
-        const MatmulResult result = {dinp, (Stored*)pre, NULL, NULL, 0};
+        const MatmulResult result = {.out = dinp, .pre = (Stored*)pre};
         matmul_backward_inp_blocked(result, finish_gelu_backward, dout, weight, N, C, OC);
     } else {
         matmul_backward_inp(dinp, dout, weight, N, C, OC);

@@ -278,6 +278,21 @@ TEST(matmuls_in_many_blocks_do_not_depend_on_threads_or_fusion) {
     }
 }
 
+// So many that they bypass the caches (copy_line_past_caches), with columns that are whole lines and not.
+TEST(inputs_of_gelu_have_the_same_bits_when_they_bypass_the_caches) {
+    EACH_CPU_BACKEND(b) {
+        if (is_another_fp16(b)) { continue; }
+        DeviceOptions apart = with_threads(FAST, 3);
+        apart.fused = false;
+        const Setting list[] = {{b, with_threads(FAST, 2)}, {b, apart}};
+        for (int odd = 0; odd < 2; odd++) {
+            const OpSizes wide = {.B = 3, .T = 700, .C = 24, .NH = 3, .OC = 1056 + odd, .V = 133, .Vp = 160, .past = 4,
+                                  .capacity = 800, .chunk = 7};
+            compare_settings(list, 2, wide, "matmul_gelu_forward", SAME_BITS);
+        }
+    }
+}
+
 TEST(a_bf16_residual_stream_has_the_same_bits_for_any_threads_and_passes) {
     EACH_BF16_RESIDUAL(b) {
         DeviceOptions two_passes = with_threads(FAST, 2);
