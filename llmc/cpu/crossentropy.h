@@ -31,34 +31,36 @@ static inline void softmax_rows_plain(float* losses, Stored* logits, const int* 
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// fast: softmax begins where the logits are made, block by block of a row. Not the logits are stored but
-// exp(logit - reference). The reference of a row is about the logit of its target, which a dot product gives
-// beforehand, so that the row's exponentials add up to about exp(loss). A block with a far larger logit has its maximum
-// for a reference (as in online softmax: Milakov & Gimelshein 2018).
+// fast: softmax begins where the logits are made, block by block of a row. It stores exp(logit - reference), not
+// logits. The reference of a row is about the logit of its target, which a dot product gives beforehand, so that the
+// row's exponentials add up to about exp(loss). A block with a far larger logit has its maximum for a reference (as in
+// online softmax: Milakov & Gimelshein 2018).
 //
-// The gradient is exps * dloss / sum. No pass over exps applies this factor, if the matmuls that read them can: to rows
-// of dinp, and to rows of inp for dweight.
+// The gradient is exps * dloss / sum. The matmuls apply this factor, to rows of dinp and, for dweight, to rows of inp.
+// Only fp16 and very few rows need a pass over exps.
 
 // Columns of a block. Blocks begin at its multiples whichever thread computes them, so that sums do not depend on it.
 enum { SOFTMAX_BLOCK = 96 };
 static_assert(COLUMNS % SOFTMAX_BLOCK == 0 && SOFTMAX_BLOCK % NR == 0, "blocks are made of whole tiles");
 
-// By how much a logit may exceed the reference of its row. Exponentials, and gradients that are divided by their sum,
-// stay between 1e-38 and 1e38. Chosen. fp16 has no such range: there each block has its maximum for a reference, and
-// exponentials are scaled, or small ones would be denormals, which have few digits.
-static const float EXP_MOST = FLOATX_IS(fp16) ? -INFINITY : 40.0f, EXP_SCALE = FLOATX_IS(fp16) ? 0x1p15f : 1.0f;
+// The most by which a logit may exceed the reference of its row; chosen. exp(40) is 2e17, and V of them 1e22: neither
+// they nor dloss / their sum leave the range of fp32 and bf16. fp16: each block has its maximum for a reference.
+static const float MAX_EXCESS = FLOATX_IS(fp16) ? -INFINITY : 40.0f;
+
+// In fp16 small exponentials would be denormals, which have few digits.
+static const float EXP_SCALE = FLOATX_IS(fp16) ? 0x1p15f : 1.0f;
 
 typedef struct {
     const int* targets;
     int V, Vp, blocks;
     float* row_references; // (N)
-    float* references;     // (N,blocks): the row's, or the maximum of the block
+    float* references;     // (N,blocks): the row's, or the maximum of the block; softmax_end makes factors of them
     float* sums;           // (N,blocks) of exp(logit - reference)
     float* at_target;      // (N) the target's logit
     Stored* exps;          // (N,Vp) EXP_SCALE exp(logit - reference); 0 from column V on. NULL: not wanted
     bool past_caches;      // of exps
-    float* scales;         // (N): rows of exps times these are the gradient. NULL: exps become the gradient
-    Stored* scaled_inp;    // (N,C)
+    float* scales;         // (N): rows of exps times these are the gradient; NULL: exps become the gradient
+    Stored* scaled_inp;    // (N,C): inp times scales
 } Softmax;
 
 // Lays out scratch memory and returns its bytes. If `memory` is NULL, only returns the bytes.
@@ -117,10 +119,10 @@ static inline void finish_softmax(const void* result, size_t row, size_t col, co
         for (int i = 0; i < COLUMNS; i++) { padded[i] = i < used ? logits[i] : -FLT_MAX; }
         logits = padded;
     }
-    const bool exceeds = softmax_max(logits, blocks * SOFTMAX_BLOCK) > row_reference + EXP_MOST;
+    const bool exceeds = FLOATX_IS(fp16) || softmax_max(logits, blocks * SOFTMAX_BLOCK) > row_reference + MAX_EXCESS;
     for (int j = 0; j < blocks; j++) {
         const float max = exceeds ? softmax_max(logits + j * SOFTMAX_BLOCK, SOFTMAX_BLOCK) : -INFINITY;
-        references[j] = max > row_reference + EXP_MOST ? max : row_reference;
+        references[j] = max > row_reference + MAX_EXCESS ? max : row_reference;
     }
     for (int j = 0; j < blocks; j++) {
         const int begin = j * SOFTMAX_BLOCK;
@@ -144,18 +146,19 @@ static inline void softmax_multiply(Stored* exps, const float* factors, int Vp) 
     }
 }
 
-// Returns the loss of row n. If exps are wanted, makes them its gradient, as softmax_row_plain does, or sets scales[n].
+// Returns the loss of row n. Makes exps, if they are wanted, its gradient, as softmax_row_plain does; or, with scales,
+// its gradient / scales[n], and sets that.
 static inline float softmax_end(const Softmax* s, int n, float dloss) {
     float* factors = s->references + (size_t)n * (size_t)s->blocks;
     const float *sums = s->sums + (size_t)n * (size_t)s->blocks, at_target = s->at_target[n];
-    float most = -INFINITY; // of the references
+    float max_reference = -INFINITY;
     double sum = 0; // 50257 numbers lose digits in float
-    for (int j = 0; j < s->blocks; j++) { most = factors[j] > most ? factors[j] : most; }
+    for (int j = 0; j < s->blocks; j++) { max_reference = fmaxf(max_reference, factors[j]); }
     #pragma omp simd
-    for (int j = 0; j < s->blocks; j++) { factors[j] = exp_fast(factors[j] - most); }
+    for (int j = 0; j < s->blocks; j++) { factors[j] = exp_fast(factors[j] - max_reference); }
     #pragma omp simd reduction(+ : sum)
     for (int j = 0; j < s->blocks; j++) { sum += (double)(sums[j] * factors[j]); }
-    const float loss = most + (float)log(sum) - at_target;
+    const float loss = max_reference + (float)log(sum) - at_target;
     if (!s->exps) { return loss; }
     double scale = (double)dloss / sum;
     if (s->scales) {
@@ -165,7 +168,7 @@ static inline float softmax_end(const Softmax* s, int n, float dloss) {
     for (int j = 0; j < s->blocks; j++) { factors[j] *= (float)scale / EXP_SCALE; }
     Stored* row = s->exps + (size_t)n * (size_t)s->Vp;
     softmax_multiply(row, factors, s->Vp);
-    row[s->targets[n]] = to_stored((float)(((double)exp_fast(at_target - most) - sum) * scale));
+    row[s->targets[n]] = to_stored((float)(((double)exp_fast(at_target - max_reference) - sum) * scale));
     return loss;
 }
 
@@ -190,9 +193,9 @@ static inline void softmax_begin_stored(const Softmax* s, const Stored* logits, 
     }
 }
 
-// Returns the softmax of N rows, in scratch memory. exps may be NULL.
-static inline Softmax softmax_of(float* losses, Stored* exps, bool scaled, const int* targets, int N, int C, int V,
-                                 int Vp) {
+// Returns what softmax_rows_fast needs, in scratch memory. exps may be NULL. scaled: the caller applies scales.
+static inline Softmax softmax_open(float* losses, Stored* exps, bool scaled, const int* targets, int N, int C, int V,
+                                   int Vp) {
     Softmax s = {.targets = targets, .at_target = losses, .exps = exps, .past_caches = is_past_caches(N, Vp), .V = V,
                  .Vp = Vp};
     softmax_memory(&s, shared_scratch(softmax_memory(&s, NULL, N, C, Vp)), N, C, Vp);
@@ -200,17 +203,18 @@ static inline Softmax softmax_of(float* losses, Stored* exps, bool scaled, const
     return s;
 }
 
-// Sets losses, and if exps are wanted these and scales. logits: scratch, or exps.
+// Sets losses; also exps and scales where these are not NULL. `logits` is scratch; it may be the same memory as exps.
 static inline void softmax_rows_fast(float* losses, const Softmax* s, Stored* logits, const Stored* inp,
                                      const Stored* weight, float dloss, int N, int C) {
-    #pragma omp parallel for
-    for (int n = 0; n < N; n++) {
-        s->row_references[n] = dot_row(inp + (size_t)n * C, weight + (size_t)s->targets[n] * C, C);
-    }
     if (matmul_forward_is_blocked(N)) {
+        #pragma omp parallel for
+        for (int n = 0; n < N; n++) {
+            s->row_references[n] = dot_row(inp + (size_t)n * C, weight + (size_t)s->targets[n] * C, C);
+        }
         softmax_begin_blocked(s, inp, weight, N, C);
     } else {
         matmul_forward(logits, inp, weight, NULL, N, C, s->Vp);
+        for (int n = 0; n < N; n++) { s->row_references[n] = to_float(logits[(size_t)n * s->Vp + s->targets[n]]); }
         softmax_begin_stored(s, logits, N);
     }
     #pragma omp parallel for
@@ -227,22 +231,13 @@ static inline void scale_rows(Stored* out, const Stored* inp, const float* scale
     }
 }
 
-// A chunk of classifier_backward.
-static inline void classifier_backward_rows_fast(float* losses, Stored* dinp, float* dweight, Stored* logits,
-                                                 const Stored* inp, const Stored* weight, const int* targets,
-                                                 float dloss, int N, int C, int V, int Vp) {
-    const bool scaled = matmul_is_blocked(N) && !FLOATX_IS(fp16);
-    const Softmax s = softmax_of(losses, logits, scaled, targets, N, C, V, Vp);
-    softmax_rows_fast(losses, &s, logits, inp, weight, dloss, N, C);
-    if (!scaled) {
-        matmul_backward_inp(dinp, logits, weight, N, C, Vp);
-        matmul_backward_weight(dweight, logits, inp, N, C, Vp);
-        return;
-    }
-    const MatmulResult result = {.out = dinp, .scales = s.scales};
-    matmul_backward_inp_blocked(result, finish_store_scaled, logits, weight, N, C, Vp);
-    scale_rows(s.scaled_inp, inp, s.scales, N, C);
-    matmul_backward_weight(dweight, logits, s.scaled_inp, N, C, Vp);
+// Computes the gradients of dinp and dweight from rows of exps and their scales.
+static inline void softmax_backward(Stored* dinp, float* dweight, const Softmax* s, const Stored* inp,
+                                    const Stored* weight, int N, int C) {
+    const MatmulResult result = {.out = dinp, .scales = s->scales};
+    matmul_backward_inp_blocked(result, finish_store_scaled, s->exps, weight, N, C, s->Vp);
+    scale_rows(s->scaled_inp, inp, s->scales, N, C);
+    matmul_backward_weight(dweight, s->exps, s->scaled_inp, N, C, s->Vp);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -256,18 +251,26 @@ static inline int classifier_chunk(int C) {
     return sizeof(Stored) == sizeof(float) ? 512 : 1024;
 }
 
+// Sets losses (N) of the rows of inp (N,C). If dloss != 0, sets logits (N,Vp) to the gradient of dloss * their sum;
+// else they are scratch. scaled: only the Softmax that is returned has the gradient.
+static inline Softmax classifier_rows(float* losses, Stored* logits, const Stored* inp, const Stored* weight,
+                                      const int* targets, float dloss, bool scaled, int N, int C, int V, int Vp) {
+    Softmax s = {0};
+    if (cpu.kernels == KERNELS_PLAIN) {
+        matmul_forward(logits, inp, weight, NULL, N, C, Vp);
+        softmax_rows_plain(losses, logits, targets, dloss, N, V, Vp);
+    } else {
+        s = softmax_open(losses, dloss == 0.0f ? NULL : logits, scaled, targets, N, C, V, Vp);
+        softmax_rows_fast(losses, &s, logits, inp, weight, dloss, N, C);
+    }
+    return s;
+}
+
 static inline void classifier_loss(float* losses, Stored* logits, const Stored* inp, const Stored* weight,
                                    const int* targets, int chunk, int N, int C, int V, int Vp) {
     for (int n = 0; n < N; n += chunk) {
         const int rows = N - n < chunk ? N - n : chunk;
-        const Stored* x = inp + (size_t)n * C;
-        if (cpu.kernels == KERNELS_PLAIN) {
-            matmul_forward(logits, x, weight, NULL, rows, C, Vp);
-            softmax_rows_plain(losses + n, logits, targets + n, 0.0f, rows, V, Vp);
-        } else {
-            const Softmax s = softmax_of(losses + n, NULL, false, targets + n, rows, C, V, Vp);
-            softmax_rows_fast(losses + n, &s, logits, x, weight, 0.0f, rows, C);
-        }
+        classifier_rows(losses + n, logits, inp + (size_t)n * C, weight, targets + n, 0.0f, false, rows, C, V, Vp);
     }
 }
 
@@ -276,16 +279,15 @@ static inline void classifier_backward(float* losses, Stored* dinp, float* dweig
                                        int V, int Vp) {
     for (int n = 0; n < N; n += chunk) {
         const int rows = N - n < chunk ? N - n : chunk;
+        const bool scaled = matmul_is_blocked(rows) && dloss != 0.0f && !FLOATX_IS(fp16);
         const Stored* x = inp + (size_t)n * C;
         Stored* dx = dinp + (size_t)n * C;
-        if (cpu.kernels == KERNELS_PLAIN) {
-            matmul_forward(logits, x, weight, NULL, rows, C, Vp);
-            softmax_rows_plain(losses + n, logits, targets + n, dloss, rows, V, Vp);
+        const Softmax s = classifier_rows(losses + n, logits, x, weight, targets + n, dloss, scaled, rows, C, V, Vp);
+        if (scaled) {
+            softmax_backward(dx, dweight, &s, x, weight, rows, C);
+        } else {
             matmul_backward_inp(dx, logits, weight, rows, C, Vp);
             matmul_backward_weight(dweight, logits, x, rows, C, Vp);
-        } else {
-            classifier_backward_rows_fast(losses + n, dx, dweight, logits, x, weight, targets + n, dloss, rows, C, V,
-                                          Vp);
         }
     }
 }

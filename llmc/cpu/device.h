@@ -22,7 +22,7 @@
 #define NUMBER_OF_fp32 1
 #define NUMBER_OF_bf16 2
 #define NUMBER_OF_fp16 3
-#define FLOATX_IS(type) (JOIN(NUMBER_OF_, FLOATX) == NUMBER_OF_##type) // for #if
+#define FLOATX_IS(type) (JOIN(NUMBER_OF_, FLOATX) == NUMBER_OF_##type)
 // The level of instructions that this object is compiled for (processor.h).
 #ifndef LEVEL
 #define LEVEL generic
@@ -71,8 +71,8 @@ enum { LINE_BYTES = 64, LINE = LINE_BYTES / sizeof(Stored) }; // of a cache line
 // Returns where to compute floats for store_floats(): in fp32 at `to` itself, else in `scratch`.
 static inline float* floats_for(Stored* to, float* scratch) { return FLOATX_IS(fp32) ? (float*)to : scratch; }
 
-// to (n) = x. For bf16 there is an instruction, of which compilers make no use in to_stored(): there it takes eight.
-// (It takes subnormal floats for zeros, as arithmetic does: flush_denormals.)
+// to (n) = x. gcc makes eight instructions of to_stored() in bf16, for which there is one. It flushes subnormal floats,
+// as arithmetic here does (flush_denormals). Not in epilogues of matmuls: dev/cpu.md.
 static inline __attribute__((always_inline)) void store_floats(Stored* to, const float* x, size_t n) {
     if (FLOATX_IS(fp32) && (const void*)x == (const void*)to) { return; }
     size_t i = 0;
@@ -205,11 +205,11 @@ static inline void zero_past_caches(char* p, size_t bytes) {
     memset(p, 0, bytes);
 }
 
-// Returns true if n elements are whole cache lines.
+// Returns true if the n elements at x are whole cache lines.
 static inline bool is_whole_lines(const Stored* x, int n) { return (uintptr_t)x % LINE_BYTES == 0 && n % LINE == 0; }
 
-// Copies a line past the caches where the processor can: for results that these cannot hold until they are read. The
-// line is then not fetched first. `to` is 64-byte aligned. past_caches_end() follows.
+// Copies a line past the caches where the processor can, so that it is not fetched first: for results that will have
+// left the caches when they are read. `to` is 64-byte aligned. The caller calls past_caches_end() afterwards.
 static inline void copy_line_past_caches(void* to, const void* from) {
 #if defined(__AVX512F__)
     _mm512_stream_si512(to, _mm512_loadu_si512(from));

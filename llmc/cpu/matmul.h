@@ -76,15 +76,15 @@ static inline void matmul_backward_bias(float* dbias, const Stored* dout, int N,
 // Backward: with few rows, packing costs more than it saves. 8: chosen, not measured.
 static inline bool matmul_is_blocked(int N) { return cpu.kernels == KERNELS_FAST && N >= 8; }
 
-// Arguments of the epilogues: each uses some of them; the others are NULL.
+// Arguments of the epilogues: each uses some of them; the others are 0.
 typedef struct {
     Stored* out;
-    Stored* pre;        // the input of GELU
-    const Stored* bias; // may be NULL
-    const float* scales; // of rows
-    bool pre_past_caches;
+    Stored* pre;          // the input of GELU
+    bool pre_past_caches; // how to store it
+    const Stored* bias;   // may be NULL
+    const float* scales;  // row n of the result is multiplied by scales[n]
     float* dweight;
-    size_t columns;     // of the matmul
+    size_t columns;       // of the matmul
 } MatmulResult;
 
 // row = sums + bias; bias may be NULL
@@ -226,7 +226,7 @@ static inline void matmul_backward(Stored* dinp, float* dweight, float* dbias, c
 static inline void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* inp, const Stored* weight,
                                        const Stored* bias, int N, int C, int OC) {
     if (cpu.fused && matmul_forward_is_blocked(N)) {
-        // only backward reads pre, and what all layers store is many times as much
+        // backward reads pre after that of all layers has passed the caches; an eighth of these: chosen
         const bool past_caches = (size_t)N * (size_t)OC * sizeof *pre > MORE_THAN_CACHES / 8;
         const MatmulResult result = {.out = out, .pre = pre, .bias = bias, .pre_past_caches = past_caches};
         matmul_forward_blocked(result, finish_gelu, inp, weight, N, C, OC);
