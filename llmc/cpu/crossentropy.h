@@ -153,7 +153,7 @@ static inline float softmax_end(const Softmax* s, int n, float dloss) {
     const float *sums = s->sums + (size_t)n * (size_t)s->blocks, at_target = s->at_target[n];
     float max_reference = -INFINITY;
     double sum = 0; // 50257 numbers lose digits in float
-    for (int j = 0; j < s->blocks; j++) { max_reference = fmaxf(max_reference, factors[j]); }
+    for (int j = 0; j < s->blocks; j++) { max_reference = factors[j] > max_reference ? factors[j] : max_reference; }
     #pragma omp simd
     for (int j = 0; j < s->blocks; j++) { factors[j] = exp_fast(factors[j] - max_reference); }
     #pragma omp simd reduction(+ : sum)

@@ -279,11 +279,11 @@ static inline void* thread_scratch(size_t bytes) {
     return scratch_grow(&scratch, bytes, "packed matrices");
 }
 
-// Returns memory for `count` elements of `size` bytes, 64-byte aligned, at memory + *used, and advances *used. If
-// `memory` is NULL, only advances *used.
+// Returns memory for `count` elements of `size` bytes, aligned to a cache line, at memory + *used, and advances *used.
+// If `memory` is NULL, only advances *used.
 static inline void* scratch_part(char* memory, size_t* used, size_t count, size_t size) {
     const size_t at = *used;
-    *used += round_up(count * size, 64);
+    *used += round_up(count * size, LINE_BYTES);
     return memory ? memory + at : NULL;
 }
 

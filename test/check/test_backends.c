@@ -268,9 +268,7 @@ TEST(bits_do_not_depend_on_the_number_of_threads) {
 TEST(matmuls_in_many_blocks_do_not_depend_on_threads_or_fusion) {
     EACH_CPU_BACKEND(b) {
         if (is_another_fp16(b)) { continue; }
-        DeviceOptions apart = with_threads(FAST, 3);
-        apart.fused = false;
-        const Setting list[] = {{b, with_threads(FAST, 1)}, {b, apart}};
+        const Setting list[] = {{b, with_threads(FAST, 1)}, {b, with_threads(UNFUSED, 3)}};
         compare_settings(list, 2, DEEP, "matmul", SAME_BITS);
         compare_settings(list, 2, DEEP, "classifier", SAME_BITS);
         const Setting many[] = {{b, with_threads(FAST, 2)}, {b, with_threads(FAST, 16)}};
@@ -282,9 +280,7 @@ TEST(matmuls_in_many_blocks_do_not_depend_on_threads_or_fusion) {
 TEST(inputs_of_gelu_have_the_same_bits_when_they_bypass_the_caches) {
     EACH_CPU_BACKEND(b) {
         if (is_another_fp16(b)) { continue; }
-        DeviceOptions apart = with_threads(FAST, 3);
-        apart.fused = false;
-        const Setting list[] = {{b, with_threads(FAST, 2)}, {b, apart}};
+        const Setting list[] = {{b, with_threads(FAST, 2)}, {b, with_threads(UNFUSED, 3)}};
         for (int odd = 0; odd < 2; odd++) {
             const OpSizes wide = {.B = 3, .T = 700, .C = 24, .NH = 3, .OC = 1056 + odd, .V = 133, .Vp = 160, .past = 4,
                                   .capacity = 800, .chunk = 7};
@@ -295,19 +291,15 @@ TEST(inputs_of_gelu_have_the_same_bits_when_they_bypass_the_caches) {
 
 TEST(a_bf16_residual_stream_has_the_same_bits_for_any_threads_and_passes) {
     EACH_BF16_RESIDUAL(b) {
-        DeviceOptions two_passes = with_threads(FAST, 2);
-        two_passes.fused = false;
-        const Setting list[] = {{b, with_threads(FAST, 1)}, {b, with_threads(FAST, 7)}, {b, two_passes}};
+        const Setting list[] = {{b, with_threads(FAST, 1)}, {b, with_threads(FAST, 7)}, {b, with_threads(UNFUSED, 2)}};
         compare_residual_ops(list, 3, op_sizes_small(), SAME_BITS);
         compare_residual_ops(list, 3, BLOCKS, SAME_BITS);
     }
 }
 
 TEST(layernorm_gives_the_same_bits_in_one_pass_and_in_two) {
-    DeviceOptions two_passes = FAST;
-    two_passes.fused = false;
     EACH_CPU_BACKEND(b) {
-        const Setting list[] = {{b, FAST}, {b, two_passes}};
+        const Setting list[] = {{b, FAST}, {b, UNFUSED}};
         compare_settings(list, 2, op_sizes_small(), "residual_layernorm", SAME_BITS);
     }
 }
