@@ -96,6 +96,7 @@ typedef struct {
     bool flash; // fast kernels: attention in blocks of queries and keys
     bool int8;  // matmuls read weights in 8 bits (int8.h)
     int threads;
+    int l1_ways;  // of the L1 cache for data
     double timer; // when device_timer_start() was called
 } Cpu;
 
@@ -119,12 +120,22 @@ static inline void flush_denormals(void) {
 #endif
 }
 
+// Returns the ways of the L1 cache for data; 8 if the system does not say.
+static inline int l1_data_ways(void) {
+#ifdef _SC_LEVEL1_DCACHE_ASSOC
+    const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+    if (ways > 0) { return (int)ways; }
+#endif
+    return 8;
+}
+
 // Sets threads and kernels; switches `fused` and `flash` on. threads 0: OpenMP's choice (OMP_NUM_THREADS, or one for
 // each processor that this process may use).
 static inline void cpu_open(int threads, Kernels kernels) {
     cpu.kernels = kernels;
     cpu.fused = cpu.flash = true;
     cpu.int8 = false;
+    cpu.l1_ways = l1_data_ways();
     cpu.threads = 1;
 #ifdef _OPENMP
     if (threads > 0) { omp_set_num_threads(threads); }

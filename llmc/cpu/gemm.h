@@ -43,8 +43,7 @@ typedef struct {
 } Gemm;
 
 enum {
-    DEPTH = 384,             // measured: dev/cpu.md for fp32, tile_amx.h for AMX
-    COLUMNS = 384,           // a multiple of every NR; a block of b takes 576 KiB of L2 in fp32; chosen, not measured
+    COLUMNS = 384,           // a multiple of every NR; a block of b takes 384 KiB of L2 in fp32; chosen, not measured
     GROUP = 96,              // rows of a packed together: the least multiple of every MR
     ROWS = C_GROUPS * GROUP, // of a block of c; b is packed again for each (tile.h)
     PACK_STEP = 32           // rows of a or b packed at a time where they lie along k, so that memory is read in order
@@ -132,14 +131,17 @@ static inline __attribute__((always_inline)) void prefetch_ahead(Ahead* x) {
     }
 }
 
-// Returns true if numbers `stride` apart crowd into a few sets of a cache: its lines are gone before the rest of each
-// is read.
-static inline bool crowds_a_cache(size_t stride) { return stride * sizeof(Stored) % 4096 == 0; }
+// Returns true if `count` numbers, `stride` apart, crowd into fewer ways of an L1 cache: its lines are gone before the
+// rest of each is read.
+static inline bool crowds_l1(size_t stride, int count) {
+    enum { WAY = 4096 }; // bytes: in common caches
+    return stride * sizeof(Stored) % WAY == 0 && count > cpu.l1_ways;
+}
 
 // Returns true if tiles read a where it lies, which saves packing. (AMX reads whole lines, which may crowd.)
 static inline bool gemm_reads_in_place(const Gemm* g, int k) {
-    if (g->a.row == 1) { return TILE_READS_COLUMNS && !crowds_a_cache(g->a.col); }
-    return TILE_READS_ROWS && k % KR == 0 && (KR * sizeof(Stored) == 64 || !crowds_a_cache(g->a.row));
+    if (g->a.row == 1) { return TILE_READS_COLUMNS && !crowds_l1(g->a.col, k); }
+    return TILE_READS_ROWS && k % KR == 0 && (KR * sizeof(Stored) == 64 || !crowds_l1(g->a.row, MR));
 }
 
 // Returns what will be read of a after the panel from row i on, to be prefetched while `tiles` tiles are computed: the
@@ -149,7 +151,7 @@ static inline Ahead gemm_ahead_a(const Gemm* g, int i, Range k, int tiles, bool 
     const int first = i + (in_place ? MR : GROUP);
     const Range rows = {columns ? first + MR - 1 : first, first + MR}; // of columns the last: panels share lines
     const Ahead none = {0};
-    if (!PREFETCH || rows.end > g->M || (!in_place && (!columns || crowds_a_cache(g->a.col)))) { return none; }
+    if (!PREFETCH || rows.end > g->M || (!in_place && (!columns || crowds_l1(g->a.col, k.end - k.begin)))) { return none; }
     return ahead(g->a, rows, k, tiles);
 }
 

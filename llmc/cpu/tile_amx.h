@@ -8,7 +8,7 @@
 #include "tile_pairs.h"
 #include <limits.h>
 
-enum { MR = 32, NR = 32, KR = 32, C_GROUPS = 4, PREFETCH = false };
+enum { MR = 32, NR = 32, KR = 32, DEPTH = 384, C_GROUPS = 4, PREFETCH = false };
 enum { PACKED_USES = 1, PACKED_ROWS = INT_MAX };
 
 // Sets the shape of this thread's registers. processor.h asks the system for permission to use them.

@@ -4,7 +4,7 @@
 #pragma once
 #include "tile_pairs.h"
 
-enum { MR = 12, NR = 32, KR = 2, C_GROUPS = 8, PREFETCH = true }; // 24 accumulators in 32 registers
+enum { MR = 12, NR = 32, KR = 2, DEPTH = 384, C_GROUPS = 8, PREFETCH = true }; // 24 accumulators in 32 registers
 enum { PACKED_USES = 2, PACKED_ROWS = 512 };
 
 static inline void tile_begin(void) {}

@@ -21,7 +21,7 @@ enum { LANES = 4, MR = 8, VECS = 3, ROWS_AT_ONCE = 2 }; // 24 accumulators in 32
 #else
 enum { LANES = 4, MR = 6, VECS = 2, ROWS_AT_ONCE = MR };
 #endif
-enum { NR = VECS * LANES, KR = 1, C_GROUPS = 16, PREFETCH = true };
+enum { NR = VECS * LANES, KR = 1, DEPTH = 256, C_GROUPS = 16, PREFETCH = true };
 enum { PACKED_USES = 0, PACKED_ROWS = 0 };
 
 typedef float Packed;

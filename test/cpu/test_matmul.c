@@ -135,8 +135,8 @@ static void poison_scratch(const Backend* b) {
 }
 
 // Each of the three sizes is the depth of one matmul, the rows of another, the columns of the third. Tiles have 6 to 32
-// rows, 8 to 64 columns; depths are rounded up to multiples of 1 to 32 and cut at 384.
-static const int DEPTHS[] = {1, 2, 3, 31, 32, 33, 64, 65, 384, 385, 1000};
+// rows, 8 to 64 columns; depths are rounded up to multiples of 1 to 32 and cut at 256 or 384.
+static const int DEPTHS[] = {1, 2, 3, 31, 32, 33, 64, 65, 256, 257, 384, 385, 1000};
 enum { NUM_DEPTHS = sizeof DEPTHS / sizeof *DEPTHS };
 
 TEST(sums_of_small_integers_are_exact_in_all_sizes_around_a_tile) {
@@ -161,6 +161,7 @@ TEST(sums_are_exact_over_several_pieces_of_depth_and_blocks) {
         check_layer(b, 40, 1000, 450);
         check_layer(b, 1200, 40, 36);
         check_layer(b, 1000, 70, 33);
+        check_layer(b, 50, 1024, 40); // rows and columns 4 KiB apart in fp32
     }
 }
 
