@@ -89,7 +89,7 @@ static void train_compare_ranks(TrainRun* run) {
     const int size = run->comm->size;
     double* seconds = alloc_or_die((size_t)size, sizeof *seconds, "times of ranks");
     seconds[run->comm->rank] = run->compute_seconds;
-    comm_all_reduce_host(run->comm, seconds, size); // each adds to zeros: a gather
+    comm_all_reduce_host(run->comm, seconds, (size_t)size); // each adds to zeros: a gather
     logger_ranks(&run->log, (int)run->state.step, seconds, size);
     free(seconds);
 }

@@ -1,5 +1,6 @@
 #include "comm.h"
 #include "connect.h"
+#include "frame.h"
 
 Comm comm_alone(void) {
     const Comm comm = {.size = 1, .local_size = 1};
@@ -52,13 +53,17 @@ size_t comm_min_host(Comm* comm, size_t mine) {
     return mine;
 }
 
-void comm_all_reduce_host(Comm* comm, double* x, int n) {
-    if (comm->size == 1) { return; }
-    double* all = alloc_or_die((size_t)comm->size * (size_t)n, sizeof *all, "numbers of each process");
-    connection_gather(comm->peers, x, (size_t)n * sizeof *x, all);
-    for (int i = 0; i < n; i++) {
-        x[i] = 0;
-        for (int r = 0; r < comm->size; r++) { x[i] += all[(size_t)r * (size_t)n + (size_t)i]; }
+void comm_all_reduce_host(Comm* comm, double* x, size_t n) {
+    const size_t size = (size_t)comm->size, most = MAX_FRAME_BYTES / (size * sizeof *x); // in one exchange
+    if (size == 1) { return; }
+    double* all = alloc_or_die(size * min_size(n, most), sizeof *all, "numbers of each process");
+    for (size_t begin = 0; begin < n; begin += most) {
+        const size_t count = min_size(most, n - begin);
+        connection_gather(comm->peers, x + begin, count * sizeof *x, all);
+        for (size_t i = 0; i < count; i++) {
+            x[begin + i] = 0;
+            for (size_t r = 0; r < size; r++) { x[begin + i] += all[r * count + i]; }
+        }
     }
     free(all);
 }

@@ -79,7 +79,7 @@ void comm_barrier(Comm* comm);
 size_t comm_min_host(Comm* comm, size_t mine);
 
 // All-reduce: x (n) becomes its sum over all processes, added up in order of rank.
-void comm_all_reduce_host(Comm* comm, double* x, int n);
+void comm_all_reduce_host(Comm* comm, double* x, size_t n);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // within a step, in device memory

@@ -264,7 +264,7 @@ bool test_set_score(TestScore* score, double* losses, const TestSet* s, GPT2* g,
     memset(score, 0, sizeof *score);
     if (pays_to_share(s, g, places) ? score_runs(&c, sums, foreseen, comm, is_interrupted, context)
                                     : score_batches(&c, sums, foreseen, places, comm, is_interrupted, context)) {
-        comm_all_reduce_host(comm, sums, (int)(2 * n)); // each adds to zeros: a gather
+        comm_all_reduce_host(comm, sums, 2 * n); // each adds to zeros: a gather
         for (size_t i = 0; ok && i < n; i++) {
             ok = isfinite(sums[i]) || fail(err, "%s: the loss is not finite", s->path);
         }

@@ -2,7 +2,9 @@
 // to end is noticed.
 //
 //   test_connect --as-rank SECONDS TIMEOUT     a rank as launch_detect finds it, for test/netns.sh
+#include "llmc/comm/comm.h"
 #include "llmc/comm/connect.h"
+#include "llmc/comm/frame.h"
 #include "llmc/comm/launch.h"
 #include "llmc/comm/rendezvous.h"
 #include "llmc/comm/socket.h"
@@ -128,6 +130,23 @@ TEST(one_to_eight_ranks_exchange) {
 TEST(sixty_four_ranks_exchange) {
     begin(60, "key");
     run_all(64, reserve_local_port(), exchange_body, 0, "");
+}
+
+static void sum_body(const Launch* l) {
+    enum { MANY = MAX_FRAME_BYTES / 8 + 1 }; // more of each rank than fits into one frame
+    static double x[MANY];
+    Comm comm = {.rank = l->rank, .size = l->size, .peers = open_or_die(l)};
+    for (size_t i = 0; i < MANY; i++) { x[i] = (double)i * (l->rank + 1); }
+    comm_all_reduce_host(&comm, x, MANY);
+    for (size_t i = 0; i < MANY; i++) { CHECK(x[i] == (double)i * (l->size * (l->size + 1) / 2)); }
+    comm_all_reduce_host(&comm, x, 0);
+    connection_close(comm.peers);
+}
+
+TEST(sums_of_any_length) {
+    begin(20, "key");
+    const int port = reserve_local_port();
+    for (int size = 1; size <= 3; size++) { run_all(size, port, sum_body, 0, ""); }
 }
 
 TEST(one_process_needs_no_socket) {
