@@ -21,6 +21,7 @@
 // device_sync() wait for it. A failing device ends the program.
 #pragma once
 #include "base.h"
+#include "rounding.h"
 #include "tensors.h"
 
 // One element of weights and activations. The type is complete only inside a backend; elsewhere sizes and addresses
@@ -259,8 +260,9 @@ typedef struct Backend {
     // Returns the bytes of scratch for a list of `count` matrices; bounded for a long list, 0 for an empty one.
     size_t (*muon_bytes)(int count, int rows, int cols);
 
-    // params (n) = masters rounded to Stored, after masters were loaded. Call params_changed() afterwards.
-    void (*params_round)(Stored* params, const float* masters, size_t n);
+    // params (n) = masters rounded to Stored as an update has rounded them, after masters were loaded. The first is
+    // element `begin` of the table's layout. Call params_changed() afterwards.
+    void (*params_round)(Stored* params, const float* masters, size_t n, size_t begin, Rounding rounding);
 
     // Forgets packed forms of weights. Call it after weights have changed.
     void (*params_changed)(void);

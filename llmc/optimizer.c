@@ -284,11 +284,12 @@ static void gather_params(const Optimizer* o) { gather_all(o, o->model->params, 
 void optimizer_masters_changed(const Optimizer* o) {
     const GPT2* g = o->model;
     const Backend* b = g->backend;
+    const Rounding nearest = {0}, rounding = o->rounding.step > 0 ? o->rounding : nearest;
     for (int i = 0; i < o->num_pieces; i++) {
         const Shard s = shard_of(o, o->masters, &o->pieces[i]);
         if (!s.range.size) { continue; }
         b->params_round(stored_at(b, g->params, s.range.begin), shard_block(o, o->masters, &o->pieces[i]),
-                        s.range.size);
+                        s.range.size, s.range.begin, rounding);
     }
     gather_params(o);
     b->params_changed();

@@ -46,6 +46,7 @@ typedef struct {
     Hyper* host_hyper; // copied to hyper by each update
     MuonMatrix* matrices;
     Recording *norm, *update;
+    Rounding rounding; // seed: of all updates (--stochastic_round); step: the one that made the loaded masters, or 0
 } Optimizer;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -82,8 +83,8 @@ const float* optimizer_whole(const Optimizer* o, float* block);
 // Gathers the gradients of the last step, of which each rank has only its shards, on all ranks. Collective.
 void optimizer_gather_grads(const Optimizer* o);
 
-// Sets the model's parameters, on all ranks, to the rounded masters. Call it on all ranks after optimizer_put() of
-// masters.
+// Sets the model's parameters, on all ranks, to the masters, rounded as update o->rounding.step has rounded them; to
+// the nearest if no update has been made. Call it on all ranks after optimizer_put() of masters.
 void optimizer_masters_changed(const Optimizer* o);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -44,6 +44,12 @@ static inline float fp16_value(uint16_t half) {
 // the type then changes a weight with a small probability instead of never (Gupta et al. 2015, "Deep learning with
 // limited numerical precision"). The bits are the same on every device.
 
+// How an update has rounded masters to weights.
+typedef struct {
+    uint64_t seed; // 0: to the nearest
+    int step;      // the update, 1 for the first
+} Rounding;
+
 // Returns the random number for element i of the parameters in a step.
 static inline HOST_DEVICE uint64_t rounding_random(uint64_t seed, int step, size_t i) {
     return rng_u64(seed, RNG_ROUND + ((uint64_t)step << 32), i);

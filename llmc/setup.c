@@ -167,6 +167,7 @@ static void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
     const Backend* b = run->plan.backend;
     gpt2_alloc(&run->model);
     optimizer_alloc(&run->optimizer, &run->model, run->plan.rates.kind, run->plan.shards > 1 ? run->comm : NULL);
+    run->optimizer.rounding.seed = c->stochastic_round ? mix64((uint64_t)c->seed) | 1 : 0;
     run->mailbox = b->host_alloc(sizeof *run->mailbox, "sums of a step");
     b->device_sync();
     if (checkpoint) { resume_load(run, checkpoint, state); }

@@ -146,7 +146,6 @@ static double train_lr(const TrainRun* run, double peak) {
 }
 
 static Hyper train_hyper(const TrainRun* run) {
-    const Config* c = run->config;
     const Rates* rates = &run->plan.rates;
     const StepCount s = train_steps(run);
     Hyper h = rates->peak;
@@ -155,7 +154,7 @@ static Hyper train_hyper(const TrainRun* run) {
     h.muon.momentum = (float)rates_momentum(rates, s.step, s.steps);
     h.adamw.grad_scale = h.muon.grad_scale = 1 / run->state.loss_scale.scale;
     h.adamw.step = h.muon.step = (int)run->state.updates + 1;
-    h.adamw.rounding_seed = h.muon.rounding_seed = c->stochastic_round ? mix64((uint64_t)c->seed) | 1 : 0;
+    h.adamw.rounding_seed = h.muon.rounding_seed = run->optimizer.rounding.seed;
     return h;
 }
 

@@ -331,6 +331,20 @@ a_damaged_checkpoint_is_passed_over() {
         --resume "$dir/copy/step_00000020"
 }
 
+weights_rounded_at_random_resume_with_the_same_bits() {
+    corpus
+    for options in "--optimizer adamw --dtype bf16" "--optimizer muon --vector_lr 1e-3 --dtype bf16" \
+        "--optimizer adamw --dtype fp16 --loss_scale dynamic:65536"; do # which skips the first updates
+        must "$train" $small $data $options --stochastic_round 1 --max_steps 8 --save_every 4 --val_every 0 \
+            --out "$dir/run"
+        mkdir "$dir/again"
+        cp -r "$dir/run/step_00000004" "$dir/run/metrics.jsonl" "$dir/again"
+        must "$train" --out "$dir/again" --resume auto
+        same_checkpoint "$dir/run/step_00000008" "$dir/again/step_00000008"
+        rm -r "$dir/run" "$dir/again"
+    done
+}
+
 muon_resumes_with_the_same_bits_and_no_other_optimizer() {
     corpus
     muon="--optimizer muon --vector_lr 1e-3 --momentum_cooldown 2:0.9 --cautious_decay 1 --schedule constant"

@@ -64,10 +64,18 @@ static inline void adamw_update(Stored* params, float* masters, float* m, float*
     }
 }
 
-static inline void params_round(Stored* params, const float* masters, size_t n) {
+static inline void params_round(Stored* params, const float* masters, size_t n, size_t begin, Rounding rounding) {
     if ((const void*)params == (const void*)masters) { return; }
+    if (rounding.seed == 0) {
+        #pragma omp parallel for simd
+        for (size_t i = 0; i < n; i++) { params[i] = to_stored(masters[i]); }
+        return;
+    }
     #pragma omp parallel for simd
-    for (size_t i = 0; i < n; i++) { params[i] = to_stored(masters[i]); }
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t random = rounding_random(rounding.seed, rounding.step, begin + i);
+        params[i] = to_stored(JOIN(FLOATX, _stochastic)(masters[i], random));
+    }
 }
 
 static inline void params_changed(void) {

@@ -107,11 +107,16 @@ static __global__ void adamw_update_kernel(floatX* params, float* masters, float
     }
 }
 
-template <int WIDTH> static __global__ void params_round_kernel(floatX* params, const float* masters, size_t n) {
+template <int WIDTH>
+static __global__ void params_round_kernel(floatX* params, const float* masters, size_t n, size_t begin,
+                                           Rounding rounding) {
     const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
     if (i >= n) { return; }
     float x[WIDTH];
     load_rest(x, masters + i, n - i);
+    for (int k = 0; rounding.seed != 0 && k < WIDTH; k++) {
+        x[k] = JOIN(FLOATX, _stochastic)(x[k], rounding_random(rounding.seed, rounding.step, begin + i + k));
+    }
     store_rest(params + i, x, n - i);
 }
 
@@ -161,15 +166,15 @@ static inline void adamw_update(floatX* params, float* masters, float* m, float*
     cuda_launched("adamw_update");
 }
 
-static inline void params_round(floatX* params, const float* masters, size_t n) {
+static inline void params_round(floatX* params, const float* masters, size_t n, size_t begin, Rounding rounding) {
     enum { WIDE = FLOAT_WIDTH };
     if ((const void*)params == (const void*)masters) { return; }
     if (is_wide<WIDE>(params, 0) && is_wide<WIDE>(masters, 0)) {
         const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK * WIDE);
-        params_round_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters, n);
+        params_round_kernel<WIDE><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters, n, begin, rounding);
     } else {
-        params_round_kernel<1><<<blocks_for(n, THREADS_IN_BLOCK), THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters,
-                                                                                                     n);
+        const unsigned blocks = blocks_for(n, THREADS_IN_BLOCK);
+        params_round_kernel<1><<<blocks, THREADS_IN_BLOCK, 0, gpu.stream>>>(params, masters, n, begin, rounding);
     }
     cuda_launched("params_round");
 }

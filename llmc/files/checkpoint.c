@@ -374,15 +374,16 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     const TensorBlock moments[2] = {
         {.prefix = "m.", .data = o->m, .hf_layout = false}, {.prefix = "v.", .data = o->v, .hf_layout = false}};
     SafeTensors file;
+    const json_t* updates = json_object_get(state, "updates"); // version 2.0 counted skipped ones too
+    s->step = json_integer_value(json_object_get(state, "step"));
+    s->updates = updates ? json_integer_value(updates) : s->step;
+    o->rounding.step = (int)s->updates;
     bool ok = hf_load_weights(o->model, o, folder, err) && safetensors_open(&file, path, err);
     free(path);
     if (!ok) { return false; }
     ok = tensors_load(&file, o, moments, 2, err);
     safetensors_close(&file);
     const char* hash = json_string_value(json_object_get(state, "data_hash"));
-    const json_t* updates = json_object_get(state, "updates"); // version 2.0 counted skipped ones too
-    s->step = json_integer_value(json_object_get(state, "step"));
-    s->updates = updates ? json_integer_value(updates) : s->step;
     s->tokens = json_integer_value(json_object_get(state, "tokens"));
     s->window = (uint64_t)json_integer_value(json_object_get(state, "window"));
     s->data_hash = hash ? strtoull(hash, NULL, 16) : 0;
