@@ -482,6 +482,12 @@ the_fastest_algorithms_are_chosen_and_kept() {
     same_files "$dir/tuned" "$dir/again" 4
     must "$cuda" $run "$dir/cache" --out "$dir/cached"
     same_files "$dir/tuned" "$dir/cached" 4
+    for items in $(seq 40); do # each set has matmuls of its own, in all more than plans are kept
+        seq "$items" | sed 's/.*/{"text": "one and two"}/' >"$dir/lambada_$items.jsonl"
+        sets="${sets:+$sets,}$dir/lambada_$items.jsonl"
+    done
+    must "$cuda" $run "$dir/cache" --graph 0 --eval_data "$sets" --eval_every 1 --out "$dir/scored"
+    same_files "$dir/tuned" "$dir/scored" 4
     sed -i 's/ [^ ]*$/ 1.2.3/' "$(find "$dir/cache" -type f)" # what the library does not know
     expect 0 'no longer offers the algorithm' "$cuda" $run "$dir/cache" --out "$dir/unknown"
     same_files "$dir/equal" "$dir/unknown" 4

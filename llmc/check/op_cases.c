@@ -353,7 +353,7 @@ OP_CASE(adamw_update) {
     TOUCHES(end - begin);
     D(READ, norm, 1);
     PREPARE(b->device_copy_in(c->device_hyper, &c->hyper, sizeof c->hyper);
-            b->params_round(params, masters, n, 0, (Rounding){0})) // outside the range, params must stay the rounded masters
+            b->params_round(params, masters, n, 0, (Rounding){0})) // outside the range, params stay these
     RUN(b->adamw_update(stored_at(b, params, begin), masters + begin, m + begin, v + begin, grads + begin, norm,
                         &c->device_hyper->adamw, &table, begin, end))
 }

@@ -151,7 +151,8 @@ static inline Ahead gemm_ahead_a(const Gemm* g, int i, Range k, int tiles, bool 
     const int first = i + (in_place ? MR : GROUP);
     const Range rows = {columns ? first + MR - 1 : first, first + MR}; // of columns the last: panels share lines
     const Ahead none = {0};
-    if (!PREFETCH || rows.end > g->M || (!in_place && (!columns || crowds_l1(g->a.col, k.end - k.begin)))) { return none; }
+    const bool helps = in_place || (columns && !crowds_l1(g->a.col, k.end - k.begin));
+    if (!PREFETCH || rows.end > g->M || !helps) { return none; }
     return ahead(g->a, rows, k, tiles);
 }
 

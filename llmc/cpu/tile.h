@@ -9,8 +9,8 @@
 //   Packed         an element of a packed operand: float, or bf16
 //   MR, NR, KR     rows and columns of a tile; packed depths are multiples of KR, padded with zeros. Pieces of a panel
 //                  whose depths are such multiples may be packed one behind another
-//   DEPTH          of the blocks that gemm.h cuts k into; a panel of a then fits into L1. Measured: dev/cpu.md for fp32,
-//                  tile_amx.h for AMX
+//   DEPTH          most steps of k in a block of gemm.h. Many: c is added to less often. Few: panels of a and b fit
+//                  into L1. Measured: dev/cpu.md for fp32, tile_amx.h for AMX
 //   C_GROUPS       groups of rows in a block of c (gemm.h). Many: b is packed less often. Few: c stays in L2, which
 //                  counts where tiles are fast. Measured: dev/cpu.md
 //   PREFETCH       true if operands are prefetched into L2 before they are packed or read. Measured: dev/cpu.md

@@ -54,15 +54,15 @@ struct Plan {
     bool is_watched; // queued since matmuls_watch(), so that the pointers of `last` are valid
 };
 
-// A training run needs about 40, and each length of a prompt more. When all are in use, the oldest is replaced.
+// A training run needs about 40, each test set that is scored and each length of a prompt a few more.
 static constexpr int MAX_PLANS = 128;
 struct PlanTable {
     Plan plan[MAX_PLANS];
-    size_t made; // so far; number i is plan[i % MAX_PLANS]
+    size_t used; // slots taken so far, in turn; the next is used % MAX_PLANS
 };
 } // namespace
 static PlanTable plans;
-static inline size_t num_plans() { return min_size(plans.made, MAX_PLANS); }
+static inline size_t num_plans() { return min_size(plans.used, MAX_PLANS); }
 
 static inline int alignment_of(const void* p) {
     int alignment = MAX_ALIGNMENT;
@@ -257,15 +257,21 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
     if (!p->count) { report_missing_fusion(m); }
 }
 
+// Returns the next slot: an empty one, or the oldest plan. Plans that were timed stay, unless all are: they are the
+// training step's, and with another algorithm its bits would change.
+static inline Plan* plan_slot() {
+    for (int i = 0; i < MAX_PLANS && plans.plan[plans.used % MAX_PLANS].is_tuned; i++) { plans.used++; }
+    return &plans.plan[plans.used++ % MAX_PLANS];
+}
+
 static inline Plan* plan_for(const Matmul* m) {
     const PlanKey key = plan_key(m);
     for (size_t i = 0; i < num_plans(); i++) {
         if (memcmp(&plans.plan[i].key, &key, sizeof key) == 0) { return &plans.plan[i]; }
     }
-    Plan* p = &plans.plan[plans.made % MAX_PLANS];
-    if (plans.made >= MAX_PLANS && p->count) { plan_free_descriptions(p); }
+    Plan* p = plan_slot();
+    if (p->count) { plan_free_descriptions(p); }
     plan_create(p, m, &key);
-    plans.made++;
     return p;
 }
 
