@@ -13,7 +13,7 @@ fi
 
 sh scripts/setup.sh
 echo "1. building"
-make -s train_gpt2 prepare
+make -s -j"$(nproc)" train_gpt2 prepare
 echo "2. making the built-in corpus: short stories whose entropy is known exactly"
 ./prepare --stories 3000000 --val_size 20000 --out "$out/data/stories"
 echo "3. training a small GPT-2 on them"
