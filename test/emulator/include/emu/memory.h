@@ -136,6 +136,8 @@ inline void reserve() {
             if (audits) {
                 madvise(p, mem.reserved, MADV_NOHUGEPAGE); // a byte that is written costs a page, not 2 MiB
                 mem.top = RED_ZONE;                        // an index below 0 hits no host memory
+            } else {
+                madvise(p, mem.reserved, MADV_HUGEPAGE); // protect() goes over all pages for each launch
             }
             return;
         }
