@@ -497,9 +497,8 @@ scoring_many_sets_changes_no_algorithm_of_training() {
     done
     run="$tiny $data --dtype bf16 --batch_size 26 --seq_len 8 --max_steps 2 --save_every 2 --tune 1 --tune_cache none \
         --graph 0"
-    export EMU_SLOW=cublaslt_0
-    must "$cuda" $run --out "$dir/alone"
-    must "$cuda" $run --eval_data "$sets" --eval_every 2 --out "$dir/scored"
+    must env EMU_SLOW=cublaslt_0 "$cuda" $run --out "$dir/alone"
+    must env EMU_SLOW=cublaslt_0 "$cuda" $run --eval_data "$sets" --eval_every 2 --out "$dir/scored"
     same_files "$dir/alone" "$dir/scored" 2
 }
 
