@@ -51,10 +51,12 @@ static unsigned long long last_window(const TrainRun* run, const StepRecord* r) 
     return run->state.window + r->step_tokens / (size_t)run->plan.T - 1;
 }
 
-// Ends the run at a step whose loss or gradient is not finite.
+// Ends the run at a step whose loss or gradient is not finite. Rank 0 may have to write a checkpoint and to verify one:
+// the others wait for it, since a rank that ends alone ends all.
 static void ATTR_NORETURN stop_nonfinite(TrainRun* run, const StepRecord* r) {
     char scale[80] = "";
     const bool can_shrink = isfinite(r->loss) && r->loss_scale > 1;
+    comm_report_activity(run->comm, run->state.step, RANK_ENDS);
     train_finish_save(run);
     logger_erase_bar(&run->log);
     if (r->loss_scale > 0) { snprintf(scale, sizeof scale, " with a loss scale of %.9g", r->loss_scale); }
@@ -70,6 +72,7 @@ static void ATTR_NORETURN stop_nonfinite(TrainRun* run, const StepRecord* r) {
     logger_end(&run->log, (int)run->state.step, "non-finite", text);
     train_report(run);
     if (*run->config->out && run->comm->rank == 0) { name_last_good(run); }
+    comm_close(run->comm);
     wait_for_rank0_message();
     exit(EXIT_NONFINITE);
 }

@@ -96,6 +96,27 @@ a_save_that_goes_on_failing_ends_the_run() {
     umount "$dir/disk"
 }
 
+# The checkpoint before the loss that is not finite finds no room, until a file is removed while rank 0 tries again.
+ranks_wait_for_the_last_save_and_hint_of_rank_0() {
+    command -v mpirun >/dev/null || { skip='no mpirun'; return; }
+    corpus
+    common="$small $data $quiet --total_batch_size 256 --lr 1e3 --grad_clip 0 --max_steps 200"
+    expect 4 'not finite' ranks 2 "$train" $common --save_every 0 --out "$dir/first"
+    last=$(($(sed -n 's/.*error: step \([0-9]*\): loss.*/\1/p' "$dir/err") - 1))
+    mkdir "$dir/disk"
+    mount -t tmpfs -o size=3000k none "$dir/disk" 2>/dev/null ||
+        { skip='cannot mount a small file system here'; return; }
+    head -c 2000000 /dev/zero >"$dir/disk/file"
+    begin ranks 2 "$train" $common --save_every $last --save_retries 100 --out "$dir/disk/run"
+    await "no checkpoint of step $last:.*(3 of" "$dir/err" $pid # after a second and two more
+    rm "$dir/disk/file"
+    wait $pid
+    code=$?
+    [ $code = 4 ] || note "exit code $code: $(tail -n 3 "$dir/err")"
+    grep -q "step_0*$last holds the weights that gave this loss" "$dir/err" || note "no hint: $(tail -n 3 "$dir/err")"
+    umount "$dir/disk"
+}
+
 the_best_and_every_so_many_checkpoints_are_kept() {
     corpus
     common="$small $data --save_every 1 --val_tokens 64 --keep 1"
