@@ -117,7 +117,7 @@ static bool train_gradients(TrainRun* run, long long windows) {
     comm_end(run->comm);
     optimizer_norm(&run->optimizer);
     mail->votes[0] = request_to_stop() != NULL;
-    mail->votes[1] = request_to_save() || run->failed_saves > 0;
+    mail->votes[1] = request_to_save() || (run->failed_saves > 0 && !run->saver.is_busy); // once for a failure
     mail->votes[2] = seconds_now() - start > (double)rounds * SLOW_BATCH;
     b->device_send(&g->sums[SUM_STOP], mail->votes, sizeof mail->votes);
     // without ZeRO each rank has the norm of the whole gradient: only the sums before SUM_NORM are reduced

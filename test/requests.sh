@@ -78,6 +78,24 @@ a_save_that_fails_is_tried_again() {
     done
 }
 
+# The folder in which step 50 is to be saved is too small. To save takes longer than steps of eight tokens.
+a_save_is_not_asked_for_while_it_is_tried_again() {
+    corpus
+    short="--model L=4,H=2,C=128,T=48,V=257 --batch_size 1 --seq_len 8 --total_batch_size 8"
+    for async in 0 1; do
+        tiny="$dir/$async/.tmp-step_00000050"
+        mkdir -p "$tiny"
+        mount -t tmpfs -o size=4k none "$tiny" 2>/dev/null ||
+            { skip='cannot mount a small file system here'; return; }
+        must "$train" $small $short $data $quiet --max_steps 100 --save_every 50 --keep 0 --save_async $async \
+            --out "$dir/$async"
+        umount "$tiny"
+        [ "$(grep -c 'Trying again' "$dir/err")" = 1 ] || note "not one failure: $(tail -n 3 "$dir/err")"
+        saved=$(steps_in "$dir/$async" | wc -w) # the next step after the failure, and 100
+        [ "$saved" = 2 ] || note "saved with --save_async $async: $(steps_in "$dir/$async")"
+    done
+}
+
 a_save_that_goes_on_failing_ends_the_run() {
     corpus
     mkdir "$dir/disk"
