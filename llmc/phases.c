@@ -150,6 +150,8 @@ static void look_at_save(TrainRun* run, bool waits) {
     switch (saver_poll(&run->saver, waits, &path, &err)) {
     case SAVER_SAVED:
         run->failed_saves = 0;
+        run->state.best_step = run->saving_best_step;
+        run->state.best_loss = run->saving_best_loss;
         logger_save(&run->log, (int)step, path);
         free(path);
         train_report(run);
@@ -165,13 +167,18 @@ static void look_at_save(TrainRun* run, bool waits) {
 
 void train_look_at_save(TrainRun* run) { look_at_save(run, false); }
 
-// Notes that the checkpoint which is about to be saved has the lowest validation loss so far.
-static void note_best(TrainRun* run) {
-    TrainState* s = &run->state;
-    const bool is_known = run->val_step == s->step && s->step > 0 && isfinite(run->val_loss);
-    if (!is_known || (s->best_step && run->val_loss >= s->best_loss)) { return; }
-    s->best_step = s->step;
-    s->best_loss = run->val_loss;
+// Returns the run's state for the checkpoint of this step, which is the best one if its validation loss is the lowest
+// so far. The run takes that over when the checkpoint is there (look_at_save).
+static TrainState state_to_save(TrainRun* run) {
+    TrainState s = run->state;
+    const bool is_known = run->val_step == s.step && s.step > 0 && isfinite(run->val_loss);
+    if (is_known && (!s.best_step || run->val_loss < s.best_loss)) {
+        s.best_step = s.step;
+        s.best_loss = run->val_loss;
+    }
+    run->saving_best_step = s.best_step;
+    run->saving_best_loss = s.best_loss;
+    return s;
 }
 
 // Returns the tokenizer's files for a checkpoint, made by the first call; NULL if there is no tokenizer, or the files
@@ -192,7 +199,6 @@ void train_save(TrainRun* run) {
     Error err;
     const Config* c = run->config;
     check_same_weights(&run->model, run->comm);
-    note_best(run);
     run->saved_step = run->state.step;
     run->saves = false;
     if (run->comm->rank != 0) {
@@ -204,7 +210,8 @@ void train_save(TrainRun* run) {
     const int eot = run->has_tokenizer ? run->tokenizer.eot : -1;
     float* blocks = strcmp(c->save_async, "0") ? saver_blocks(&run->saver, &run->optimizer) : NULL;
     if (!blocks && !strcmp(c->save_async, "1")) { fatal("--save_async 1: no host memory for a copy of the weights"); }
-    Snapshot snapshot = snapshot_take(&run->optimizer, &run->state, &run->plan, c, eot, blocks);
+    const TrainState state = state_to_save(run); // after the end of the save before
+    Snapshot snapshot = snapshot_take(&run->optimizer, &state, &run->plan, c, eot, blocks);
     snapshot.tokenizer = tokenizer_files(run);
     saver_begin(&run->saver, c->out, &snapshot);
     train_look_at_save(run);

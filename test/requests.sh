@@ -153,6 +153,26 @@ the_best_and_every_so_many_checkpoints_are_kept() {
     tr -d ' \n' <"$dir/best/step_00000015/state.json" | grep -q '"best":{"step":15,' || note "a missing one is the best"
 }
 
+# The folder in which the best checkpoint is to be saved is too small: the next best one is kept.
+a_checkpoint_that_could_not_be_saved_is_not_the_best() {
+    corpus
+    common="$small $data --save_every 1 --val_tokens 64 --keep 1 --val_every 1 --max_steps 12 --lr 3 --warmup_steps 12"
+    must "$train" $common --out "$dir/whole"
+    sed -n 's/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/\2 \1/p' "$dir/whole/metrics.jsonl" |
+        grep -v ' 0$' | sort -g | cut -d ' ' -f 2 >"$dir/steps"
+    best=$(sed -n 1p "$dir/steps") second=$(sed -n 2p "$dir/steps")
+    for async in 0 1; do
+        tiny="$dir/$async/$(printf .tmp-step_%08d "$best")"
+        mkdir -p "$tiny"
+        mount -t tmpfs -o size=4k none "$tiny" 2>/dev/null ||
+            { skip='cannot mount a small file system here'; return; }
+        must "$train" $common --save_async $async --out "$dir/$async"
+        umount "$tiny"
+        grep -q "no checkpoint of step $best:" "$dir/err" || note "step $best was saved: $(tail -n 2 "$dir/err")"
+        [ "$(steps_in "$dir/$async")" = "$second 12 " ] || note "kept: $(steps_in "$dir/$async"), not $second and 12"
+    done
+}
+
 # Token 257 is abc, of which Hugging Face's files cannot say how it is merged.
 a_tokenizer_that_cannot_be_saved_is_told_once() {
     corpus

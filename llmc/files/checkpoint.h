@@ -38,7 +38,7 @@ typedef struct {
     uint64_t tokenizer_hash; // 0: there is none
     OutlierDetector loss_window, norm_window;
     double best_loss;    // the lowest validation loss of a checkpoint; 0: there is none
-    long long best_step; // that checkpoint's
+    long long best_step; // that checkpoint's; on rank 0
     LossScale loss_scale;
     long long bad_steps; // the last steps in a row whose loss or norm was a spike, or not finite (spikes.h)
     Rewinds rewinds;     // back to earlier checkpoints, because of such steps
