@@ -36,7 +36,7 @@ static void name_last_good(const TrainRun* run) {
     size_t count;
     const char* out = run->config->out;
     long long* steps = checkpoint_list(out, &count);
-    const long long good = checkpoint_before(out, run->state.step);
+    const long long good = checkpoint_before(out, run->state.step, CHECKPOINT_TO_NAME);
     const bool has_bad = count > 0 && steps[0] == run->state.step;
     if (has_bad) { notice("%s/step_%08lld holds the weights that gave this loss.", out, steps[0]); }
     if (good >= 0) {
@@ -128,7 +128,7 @@ static char* find_last_good(TrainRun* run) {
     train_finish_save(run);
     if (run->comm->rank == 0 && *out) {
         const long long first_bad = run->state.step + 1 - run->state.bad_steps; // made by the weights of this step
-        const long long good = checkpoint_before(out, first_bad);
+        const long long good = checkpoint_before(out, first_bad, CHECKPOINT_TO_GO_BACK);
         long long* steps = good < 0 ? NULL : checkpoint_list(out, &count);
         for (size_t i = 0; i < count && steps[i] > good; i++) {
             char* newer = checkpoint_path(out, steps[i]);

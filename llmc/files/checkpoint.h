@@ -95,9 +95,12 @@ typedef enum { CHECKPOINT_READ, CHECKPOINT_CONTINUE } CheckpointUse;
 // only those, or if one cannot be read.
 char* checkpoint_newest(const char* out, json_t** state, CheckpointUse use);
 
+// To name a checkpoint in a message, one that cannot be read is passed over; to go back to it, that ends the program.
+typedef enum { CHECKPOINT_TO_NAME, CHECKPOINT_TO_GO_BACK } CheckpointPurpose;
+
 // Returns the newest step before `step` that has an undamaged checkpoint of finite numbers; -1 if there is none. Warns
 // of newer ones that are not.
-long long checkpoint_before(const char* out, long long step);
+long long checkpoint_before(const char* out, long long step, CheckpointPurpose purpose);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // saving and loading

@@ -547,6 +547,35 @@ TEST(a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged) {
     close_model(m);
 }
 
+TEST(a_run_goes_back_to_none_before_a_checkpoint_that_cannot_be_read_now) {
+    Model* m = open_model(C);
+    for (int i = 0; i < NUM_CHECKPOINT_FILES; i++) {
+        char *out = new_folder(), *oldest = save(out, m, 1, 0), *newest = save(out, m, 2, 0);
+        EXPECT(checkpoint_before(out, 3, CHECKPOINT_TO_GO_BACK) == 2);
+        loop(newest, CHECKPOINT_FILES[i]);
+        EXPECT_DEATH(EXIT_RUNTIME, "cannot open: Too many levels of symbolic links; nothing was changed",
+                     checkpoint_before(out, 3, CHECKPOINT_TO_GO_BACK));
+        EXPECT_DEATH(0, "warning: ", exit(checkpoint_before(out, 3, CHECKPOINT_TO_NAME) != 1));
+        EXPECT(checkpoint_before(out, 2, CHECKPOINT_TO_GO_BACK) == 1); // it is not looked at
+        expect_list(out, 2, 2, 1);
+        free(oldest);
+        free(newest);
+        free(out);
+    }
+    close_model(m);
+}
+
+TEST(a_run_goes_back_before_damaged_checkpoints) {
+    Model* m = open_model(C);
+    char *out = new_folder(), *oldest = save(out, m, 1, 0), *newest = save(out, m, 2, 0);
+    flip_last_byte(newest, "optimizer.safetensors");
+    EXPECT_DEATH(0, "tensor v.ln_f.bias is damaged", exit(checkpoint_before(out, 3, CHECKPOINT_TO_GO_BACK) != 1));
+    free(oldest);
+    free(newest);
+    free(out);
+    close_model(m);
+}
+
 TEST(damaged_checkpoints_are_set_aside_by_the_run_that_goes_on_before_them) {
     Model* m = open_model(C);
     json_t* state;
