@@ -198,9 +198,10 @@ static void train_begin(TrainRun* run) {
     train_request(run);
 }
 
-// Does one step, or nothing if a single process was asked to stop or the run goes back to a checkpoint. Queues all work
-// of the device and waits for it once: the update is queued before the loss is known, since it changes nothing if the
-// norm is not finite. If a finite step may be skipped, the update has to wait for loss and norm.
+// Does one step, or nothing if the run is to stop between its micro-batches (run_is_interrupted) or goes back to a
+// checkpoint. Queues all work of the device and waits for it once: the update is queued before the loss is known, since
+// it changes nothing if the norm is not finite. If a finite step may be skipped, the update has to wait for loss and
+// norm.
 static void train_step(TrainRun* run) {
     const Backend* b = run->plan.backend;
     TrainState* s = &run->state;
