@@ -166,6 +166,7 @@ static void go_back(TrainRun* run, const StepRecord* r, long long steps, const c
     resume_again(run, path);
     s->rewinds.count = rewinds;
     s->bad_steps = 0;
+    s->pending = (Phases){.val = false}; // they were done before the run went on from there
     const WindowRange range = leave_out(run, steps, last);
     const RewindRecord record = {.step = (int)s->step, .bad = r, .path = path, .rewinds = rewinds,
                                  .first_window = range.first, .windows = range.count};

@@ -261,24 +261,30 @@ static void train_phase(TrainRun* run, RankActivity activity, void (*phase)(Trai
     phase(run);
 }
 
-// Does what is due after an update, or at the start.
+// Does what is due after an update, or at the start, and what a stop has left of it.
 static void train_due_phases(TrainRun* run) {
-    const Config* c = run->config;
-    const bool samples = run->has_tokenizer && run_is_due(run, c->sample_every);
-    // before other batches are uploaded
-    if (run_is_due(run, c->histogram_every)) { train_phase(run, RANK_LOGS, train_histograms); }
-    if (run->has_val && run_is_due(run, c->val_every)) { train_phase(run, RANK_VALIDATES, train_validate); }
-    if (run->num_test_sets && !run->stops && run_is_due(run, c->eval_every)) {
-        train_phase(run, RANK_SCORES, train_score);
+    Phases* pending = &run->state.pending;
+    if (run->done_step != run->state.step) {
+        *pending = train_phases_due(run);
+        // before other batches are uploaded
+        if (run_is_due(run, run->config->histogram_every)) { train_phase(run, RANK_LOGS, train_histograms); }
     }
-    if (samples && !run->stops) { train_phase(run, RANK_SAMPLES, train_sample); }
+    run->done_step = run->state.step;
+    if (pending->val) { train_phase(run, RANK_VALIDATES, train_validate); }
+    if (pending->eval && !run->stops) { train_phase(run, RANK_SCORES, train_score); }
+    if (pending->sample && !run->stops) { train_phase(run, RANK_SAMPLES, train_sample); }
+}
+
+static bool train_is_complete(const TrainRun* run) {
+    const Phases* pending = &run->state.pending;
+    return run->state.step >= run->num_steps && !pending->val && !pending->eval && !pending->sample;
 }
 
 // Leaves the file of --done_file. The last checkpoint is complete.
 static void train_leave_done_file(const TrainRun* run) {
     Error err;
     const Config* c = run->config;
-    const bool is_complete = run->state.step >= run->num_steps && !run->spike;
+    const bool is_complete = train_is_complete(run) && !run->spike;
     if (!c->done_file || !is_complete || !*c->out || c->save_every == 0 || run->comm->rank != 0) { return; }
     char* path = format("%s/DONE_%08lld", c->out, run->state.step);
     if (!write_file_atomically(path, "", 0, &err)) { notice("warning: %s", err.text); }
@@ -289,7 +295,7 @@ static void train_leave_done_file(const TrainRun* run) {
 static void train_say_end(TrainRun* run) {
     const Config* c = run->config;
     const char* asked = request_to_stop();
-    const bool is_complete = run->state.step >= run->num_steps;
+    const bool is_complete = train_is_complete(run);
     if (run->stops && (!*c->out || c->save_every == 0)) {
         notice("stopped; nothing was saved, as --out or --save_every asked");
     }
@@ -304,8 +310,7 @@ int train(Config* config, const Backend* b, const char* dtype, Comm* comm) {
     train_begin(run);
     for (;;) {
         if (comm->size == 1 && request_to_stop()) { run->stops = true; }
-        if (run->done_step != run->state.step) { train_due_phases(run); }
-        run->done_step = run->state.step;
+        train_due_phases(run);
         if (train_save_is_due(run)) { train_phase(run, RANK_SAVES, train_save); }
         if (run->stops || run->state.step >= run->num_steps) { break; }
         train_phase(run, RANK_TRAINS, train_step);

@@ -224,6 +224,51 @@ validation_and_samples_are_left() {
     ! grep -q '^val loss' "$dir/out" || note "the validation of two processes was finished"
 }
 
+# A run that a spike stops leaves what is due after that step. Resumed, it has the records of one that was not stopped.
+what_a_stop_has_left_is_done_when_the_run_goes_on() {
+    poisoned
+    corpus
+    due="--val_data $root/corpus_val_*.bin --val_every 20 --val_tokens 256 --sample_every 70 --sample_tokens 8 --keep 1"
+    due="$due --eval_data test/golden/eval/hellaswag.jsonl --eval_every 70 --eval_limit 2"
+    must "$train" $spiky $poison $due --out "$dir/skip"
+    expect 4 'step 140: loss 5.' "$train" $spiky $poison $due --on_spike stop --out "$dir/stop"
+    for kind in val eval sample; do
+        ! grep -q "\"kind\":\"$kind\",\"step\":140," "$dir/stop/metrics.jsonl" || note "$kind was not left"
+    done
+    cp -r "$dir/stop" "$dir/longer"
+    must "$train" --resume auto --out "$dir/stop"
+    for kind in val eval sample; do
+        for run in skip stop; do grep "\"kind\":\"$kind\"" "$dir/$run/metrics.jsonl" >"$dir/$run.txt"; done
+        [ "$(grep -c . "$dir/skip.txt")" -ge 3 ] || note "too few $kind records: this tests nothing"
+        cmp -s "$dir/skip.txt" "$dir/stop.txt" || note "other $kind records: $(diff "$dir/skip.txt" "$dir/stop.txt")"
+    done
+    [ "$(steps_in "$dir/skip")" = "$(steps_in "$dir/stop")" ] || note "kept: $(steps_in "$dir/stop")"
+    must "$train" --resume auto --val_every 0 --out "$dir/longer" # not if it is no longer asked for
+    ! grep -q '"kind":"val","step":140,' "$dir/longer/metrics.jsonl" || note "validated with --val_every 0"
+}
+
+# Stopped in its last validation, a run is not finished. Resumed again, it has one record of this step.
+the_last_validation_is_made_up() {
+    corpus
+    "$prepare" --stories 2000000 --tokenizer bytes --val_size 1000000 --out "$dir/long" >/dev/null 2>&1
+    begin "$train" $small --train_data "$dir/long_train_*.bin" --val_data "$dir/long_val_*.bin" --batch_size 1 \
+        --threads 1 --val_tokens -1 --val_every 2 --max_steps 2 --done_file 1 --out "$dir/run"
+    await '^step *2/' "$dir/out" $pid
+    kill -TERM $pid
+    wait $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    [ "$(reason_of "$dir/run")" = "stopped SIGTERM" ] || note "reason: $(reason_of "$dir/run")"
+    [ ! -e "$dir/run/DONE_00000002" ] || note "the run counts as done"
+    for i in 1 2; do
+        must "$train" --resume auto --threads 1 --done_file 1 --out "$dir/run"
+        [ "$(grep -c '"kind":"val","step":2,' "$dir/run/metrics.jsonl")" = 1 ] || note "resumed $i: not one validation"
+        [ "$(reason_of "$dir/run" | tail -n 1)" = "finished " ] || note "resumed $i: $(reason_of "$dir/run")"
+    done
+    [ -e "$dir/run/DONE_00000002" ] || note "the run does not count as done"
+    must "$train" --resume auto --threads 1 --max_steps 3 --lr 1e3 --schedule constant --warmup_steps 0 \
+        --out "$dir/run"
+    tr -d ' \n' <"$dir/run/step_00000003/state.json" | grep -q '"best":{"step":2,' || note "step 2 is not the best"
+}
+
 time_runs_out() {
     corpus
     must "$train" $small $data $quiet --max_steps 100000000 --save_every 1000000 --max_time 0.0003 --out "$dir/run"

@@ -18,6 +18,7 @@
 #include "../optimizer.h"
 #include "../plan.h"
 #include "../data/tokenizer_save.h"
+#include "../log/cut_log.h"
 #include "../log/outlier.h"
 #include "checkpoint_folders.h"
 #include "rewinds.h"
@@ -41,6 +42,7 @@ typedef struct {
     long long best_step; // that checkpoint's; on rank 0
     LossScale loss_scale;
     long long bad_steps; // the last steps in a row whose loss or norm was a spike, or not finite (spikes.h)
+    Phases pending;      // phases of this step that a stop has left
     Rewinds rewinds;     // back to earlier checkpoints, because of such steps
 } TrainState;
 

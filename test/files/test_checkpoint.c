@@ -226,6 +226,7 @@ TEST(the_state_of_a_run_comes_back) {
     config_defaults(&c);
     TrainState s = state_at(123456789), back = state_at(0);
     s.tokens = 300000000000, s.window = 1ull << 40, s.updates = 123456780;
+    s.pending = (Phases){.val = true, .sample = true};
     EXPECT(loss_scale_parse(&s.loss_scale, "dynamic:8", false, 9, &err));
     for (int i = 0; i < OUTLIER_WINDOW + 9; i++) { // full, and gone round
         outlier_update(&s.loss_window, 3.0 + rng_uniform(1, RNG_TEST, (uint64_t)i));
@@ -235,6 +236,7 @@ TEST(the_state_of_a_run_comes_back) {
     json_t* state = path ? checkpoint_verify(path, &err) : NULL;
     EXPECT(state && checkpoint_load(&h->o, &back, path, state, &err));
     EXPECT(back.updates == s.updates);
+    EXPECT(back.pending.val && !back.pending.eval && back.pending.sample);
     const json_t* scale = json_object_get(state, "loss_scale");
     EXPECT(json_real_value(json_object_get(scale, "scale")) == 8 && json_object_get(scale, "good_steps"));
     EXPECT(back.step == s.step && back.tokens == s.tokens && back.window == s.window && back.data_hash == s.data_hash);
