@@ -21,6 +21,51 @@ bool run_is_due(const TrainRun* run, long long every) {
     return every > 0 && (run->state.step % every == 0 || run->state.step >= run->num_steps);
 }
 
+Phases train_phases_due(const TrainRun* run) {
+    const Config* c = run->config;
+    const Phases due = {.val = run->has_val && run_is_due(run, c->val_every),
+                        .eval = run->num_test_sets && run_is_due(run, c->eval_every),
+                        .sample = run->has_tokenizer && run_is_due(run, c->sample_every)};
+    return due;
+}
+
+void train_drop_pending(TrainRun* run) {
+    const Phases due = train_phases_due(run);
+    Phases* p = &run->state.pending;
+    p->val = p->val && due.val;
+    p->eval = p->eval && due.eval;
+    p->sample = p->sample && due.sample;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the best checkpoint
+
+// Finds the best checkpoint once that of this step is there: it, if its validation loss is the lowest so far.
+static void find_best(TrainRun* run) {
+    const TrainState* s = &run->state;
+    const bool is_known = run->val_step == s->step && s->step > 0 && isfinite(run->val_loss);
+    const bool is_best = is_known && (!s->best_step || run->val_loss < s->best_loss);
+    run->saving_best_step = is_best ? s->step : s->best_step;
+    run->saving_best_loss = is_best ? run->val_loss : s->best_loss;
+}
+
+// The checkpoint of the last find_best() is there.
+static void take_best(TrainRun* run) {
+    run->state.best_step = run->saving_best_step;
+    run->state.best_loss = run->saving_best_loss;
+}
+
+// After a validation that a stop had left: its checkpoint may be there, and the best one.
+static void note_saved_best(TrainRun* run) {
+    const char* out = run->config->out;
+    char* path = checkpoint_path(out, run->state.step);
+    if (run->comm->rank == 0 && *out && path_exists(path)) {
+        find_best(run);
+        take_best(run);
+    }
+    free(path);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // validation, samples, histograms, the report
 
@@ -50,9 +95,11 @@ void train_validate(TrainRun* run) {
     check_same_weights(&run->model, run->comm);
     const double loss = validation_loss(&run->model, &run->val, run->comm, run_is_interrupted, run);
     if (run->stops && isnan(loss)) { return; }
+    run->state.pending.val = false;
     run->val_loss = loss;
     run->val_step = run->state.step;
     logger_val(&run->log, (int)run->state.step, loss);
+    if (run->saved_step == run->state.step) { note_saved_best(run); }
 }
 
 void train_score(TrainRun* run) {
@@ -74,11 +121,13 @@ void train_score(TrainRun* run) {
     const double core = core_score(run->test_sets, scores, is_whole ? count : 0, &error, &tasks);
     if (tasks) { logger_notice(&run->log, "CORE: %f, standard error %.4f, of %d tasks", core, error, tasks); }
     free(scores);
+    run->state.pending.eval = run->stops && !is_whole;
 }
 
 typedef struct {
     char* text;
     size_t bytes;
+    bool is_cut; // by a request to stop
 } TextBuffer;
 
 static void text_append(TextBuffer* b, const char* text, size_t bytes) {
@@ -88,17 +137,20 @@ static void text_append(TextBuffer* b, const char* text, size_t bytes) {
 }
 
 static bool take_token(void* buffer, const NextToken* token) {
-    if (token->bytes) { text_append(buffer, token->bytes, token->size); }
-    return !request_to_stop();
+    TextBuffer* b = buffer;
+    if (token->bytes) { text_append(b, token->bytes, token->size); }
+    b->is_cut = request_to_stop() != NULL;
+    return !b->is_cut;
 }
 
 void train_sample(TrainRun* run) {
     Error err;
     const Config* c = run->config;
+    run->state.pending.sample = false;
     if (run->comm->rank != 0) { return; }
     const GenerateOptions options = {.sampling = sampling_options(c), .max_tokens = (size_t)c->sample_tokens,
                                      .samples = 1, .stops_at_eot = true};
-    TextBuffer b = {NULL, 0};
+    TextBuffer b = {NULL, 0, false};
     const TextSink sink = {.token = take_token, .context = &b};
     TokenList prompt = prompt_tokens(&run->tokenizer, c->prompt, strlen(c->prompt));
     text_append(&b, c->prompt, strlen(c->prompt));
@@ -107,6 +159,7 @@ void train_sample(TrainRun* run) {
     } else { // the next step will say more
         logger_notice(&run->log, "warning: no sample: %s", err.text);
     }
+    run->state.pending.sample = b.is_cut;
     token_list_free(&prompt);
     free(b.text);
 }
@@ -150,6 +203,7 @@ static void look_at_save(TrainRun* run, bool waits) {
     switch (saver_poll(&run->saver, waits, &path, &err)) {
     case SAVER_SAVED:
         run->failed_saves = 0;
+        take_best(run);
         logger_save(&run->log, (int)step, path);
         free(path);
         train_report(run);
@@ -164,15 +218,6 @@ static void look_at_save(TrainRun* run, bool waits) {
 }
 
 void train_look_at_save(TrainRun* run) { look_at_save(run, false); }
-
-// Notes that the checkpoint which is about to be saved has the lowest validation loss so far.
-static void note_best(TrainRun* run) {
-    TrainState* s = &run->state;
-    const bool is_known = run->val_step == s->step && s->step > 0 && isfinite(run->val_loss);
-    if (!is_known || (s->best_step && run->val_loss >= s->best_loss)) { return; }
-    s->best_step = s->step;
-    s->best_loss = run->val_loss;
-}
 
 // Returns the tokenizer's files for a checkpoint, made by the first call; NULL if there is no tokenizer, or the files
 // cannot hold it, of which the first call warns.
@@ -192,7 +237,6 @@ void train_save(TrainRun* run) {
     Error err;
     const Config* c = run->config;
     check_same_weights(&run->model, run->comm);
-    note_best(run);
     run->saved_step = run->state.step;
     run->saves = false;
     if (run->comm->rank != 0) {
@@ -204,7 +248,11 @@ void train_save(TrainRun* run) {
     const int eot = run->has_tokenizer ? run->tokenizer.eot : -1;
     float* blocks = strcmp(c->save_async, "0") ? saver_blocks(&run->saver, &run->optimizer) : NULL;
     if (!blocks && !strcmp(c->save_async, "1")) { fatal("--save_async 1: no host memory for a copy of the weights"); }
-    Snapshot snapshot = snapshot_take(&run->optimizer, &run->state, &run->plan, c, eot, blocks);
+    find_best(run); // after the end of the save before
+    TrainState state = run->state;
+    state.best_step = run->saving_best_step;
+    state.best_loss = run->saving_best_loss;
+    Snapshot snapshot = snapshot_take(&run->optimizer, &state, &run->plan, c, eot, blocks);
     snapshot.tokenizer = tokenizer_files(run);
     saver_begin(&run->saver, c->out, &snapshot);
     train_look_at_save(run);

@@ -17,6 +17,14 @@ bool run_is_interrupted(void* run);
 // Returns true before the first step, after every multiple of `every`, and after the last step; never if `every` is 0.
 bool run_is_due(const TrainRun* run, long long every);
 
+// Returns the phases that are due after this step, or at the start.
+Phases train_phases_due(const TrainRun* run);
+
+// Drops pending phases of a resumed run that its options no longer ask for.
+void train_drop_pending(TrainRun* run);
+
+// The next three do a phase that is pending (run->state.pending), and leave it so if the run is to stop meanwhile.
+
 // Validates, and logs the loss.
 void train_validate(TrainRun* run);
 

@@ -5,6 +5,7 @@
 #include "eval/text.h"
 #include "files/json.h"
 #include "generate.h"
+#include "phases.h"
 #include "resume.h"
 #include "spikes.h"
 #include "weights.h"
@@ -290,6 +291,7 @@ static void open_log(TrainRun* run, const char* checkpoint) {
                                    .rank = run->comm->rank,
                                    .max_steps = (int)run->num_steps,
                                    .resume_step = run->resumed ? (int)run->state.step : -1,
+                                   .again = run->state.pending,
                                    .resume_path = is_own_checkpoint ? checkpoint : NULL,
                                    .price = c->price,
                                    .has_panel = c->tui,
@@ -337,6 +339,7 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     autotune(&run->optimizer, c, comm, state_kernels(state, b), matmuls);
     free(matmuls);
     open_loaders(run);
+    train_drop_pending(run);
     run->peak_flops = device_is_emulated(b) ? 0 : b->device_peak_flops();
     open_log(run, checkpoint);
     resume_record_options(run);

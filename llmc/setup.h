@@ -62,6 +62,8 @@ typedef struct {
     long long val_step; // and its step
     Saver saver;        // of rank 0
     int failed_saves;   // in a row
+    long long saving_best_step; // TrainState.best_step and best_loss in the last save that was begun
+    double saving_best_loss;
     Ramp batch_ramp, seq_ramp;
     int seq_len; // of the last step's sequences; 0: there was none in this start
     long long num_steps, total_tokens; // at the end of the run

@@ -36,7 +36,7 @@ static void name_last_good(const TrainRun* run) {
     size_t count;
     const char* out = run->config->out;
     long long* steps = checkpoint_list(out, &count);
-    const long long good = checkpoint_before(out, run->state.step);
+    const long long good = checkpoint_before(out, run->state.step, CHECKPOINT_TO_NAME);
     const bool has_bad = count > 0 && steps[0] == run->state.step;
     if (has_bad) { notice("%s/step_%08lld holds the weights that gave this loss.", out, steps[0]); }
     if (good >= 0) {
@@ -51,10 +51,12 @@ static unsigned long long last_window(const TrainRun* run, const StepRecord* r) 
     return run->state.window + r->step_tokens / (size_t)run->plan.T - 1;
 }
 
-// Ends the run at a step whose loss or gradient is not finite.
+// Ends the run at a step whose loss or gradient is not finite. Rank 0 may have to write a checkpoint and to verify one:
+// the others wait for it, since a rank that ends alone ends all.
 static void ATTR_NORETURN stop_nonfinite(TrainRun* run, const StepRecord* r) {
     char scale[80] = "";
     const bool can_shrink = isfinite(r->loss) && r->loss_scale > 1;
+    comm_report_activity(run->comm, run->state.step, RANK_ENDS);
     train_finish_save(run);
     logger_erase_bar(&run->log);
     if (r->loss_scale > 0) { snprintf(scale, sizeof scale, " with a loss scale of %.9g", r->loss_scale); }
@@ -70,6 +72,7 @@ static void ATTR_NORETURN stop_nonfinite(TrainRun* run, const StepRecord* r) {
     logger_end(&run->log, (int)run->state.step, "non-finite", text);
     train_report(run);
     if (*run->config->out && run->comm->rank == 0) { name_last_good(run); }
+    comm_close(run->comm);
     wait_for_rank0_message();
     exit(EXIT_NONFINITE);
 }
@@ -125,7 +128,7 @@ static char* find_last_good(TrainRun* run) {
     train_finish_save(run);
     if (run->comm->rank == 0 && *out) {
         const long long first_bad = run->state.step + 1 - run->state.bad_steps; // made by the weights of this step
-        const long long good = checkpoint_before(out, first_bad);
+        const long long good = checkpoint_before(out, first_bad, CHECKPOINT_TO_GO_BACK);
         long long* steps = good < 0 ? NULL : checkpoint_list(out, &count);
         for (size_t i = 0; i < count && steps[i] > good; i++) {
             char* newer = checkpoint_path(out, steps[i]);
@@ -163,6 +166,7 @@ static void go_back(TrainRun* run, const StepRecord* r, long long steps, const c
     resume_again(run, path);
     s->rewinds.count = rewinds;
     s->bad_steps = 0;
+    s->pending = (Phases){.val = false}; // they were done before the run went on from there
     const WindowRange range = leave_out(run, steps, last);
     const RewindRecord record = {.step = (int)s->step, .bad = r, .path = path, .rewinds = rewinds,
                                  .first_window = range.first, .windows = range.count};

@@ -12,9 +12,10 @@
 // the same spike. Therefore all data from the checkpoint to the last bad step are left out, even if these are more than
 // N steps.
 //
-// A checkpoint is good if the step after it was not bad. Newer ones are set aside as rewound-step_*. The windows left
-// out are part of the run's state (files/rewinds.h): a killed run goes on with the same data, and so does one with
-// another number of ranks. Windows have absolute numbers, so that all ranks leave out the same ones.
+// A checkpoint is good if it is undamaged, its numbers are finite, and it is from before the streak of bad steps: the
+// step after it is not one of them. Earlier bad steps do not count. Newer ones are set aside as rewound-step_*. The
+// windows left out are part of the run's state (files/rewinds.h): a killed run goes on with the same data, and so does
+// one with another number of ranks. Windows have absolute numbers, so that all ranks leave out the same ones.
 //
 // Without a good checkpoint, or after --max_rewinds rewinds, the run ends as with stop. If the loss or norm of the last
 // step is not finite, it ends without saving: the weights may be the fault.

@@ -117,7 +117,7 @@ static bool train_gradients(TrainRun* run, long long windows) {
     comm_end(run->comm);
     optimizer_norm(&run->optimizer);
     mail->votes[0] = request_to_stop() != NULL;
-    mail->votes[1] = request_to_save() || run->failed_saves > 0;
+    mail->votes[1] = request_to_save() || (run->failed_saves > 0 && !run->saver.is_busy); // once for a failure
     mail->votes[2] = seconds_now() - start > (double)rounds * SLOW_BATCH;
     b->device_send(&g->sums[SUM_STOP], mail->votes, sizeof mail->votes);
     // without ZeRO each rank has the norm of the whole gradient: only the sums before SUM_NORM are reduced
@@ -197,9 +197,10 @@ static void train_begin(TrainRun* run) {
     train_request(run);
 }
 
-// Does one step, or nothing if a single process was asked to stop or the run goes back to a checkpoint. Queues all work
-// of the device and waits for it once: the update is queued before the loss is known, since it changes nothing if the
-// norm is not finite. If a finite step may be skipped, the update has to wait for loss and norm.
+// Does one step, or nothing if the run is to stop between its micro-batches (run_is_interrupted) or goes back to a
+// checkpoint. Queues all work of the device and waits for it once: the update is queued before the loss is known, since
+// it changes nothing if the norm is not finite. If a finite step may be skipped, the update has to wait for loss and
+// norm.
 static void train_step(TrainRun* run) {
     const Backend* b = run->plan.backend;
     TrainState* s = &run->state;
@@ -259,24 +260,30 @@ static void train_phase(TrainRun* run, RankActivity activity, void (*phase)(Trai
     phase(run);
 }
 
-// Does what is due after an update, or at the start.
+// Does what is due after an update, or at the start, and what a stop has left of it.
 static void train_due_phases(TrainRun* run) {
-    const Config* c = run->config;
-    const bool samples = run->has_tokenizer && run_is_due(run, c->sample_every);
-    // before other batches are uploaded
-    if (run_is_due(run, c->histogram_every)) { train_phase(run, RANK_LOGS, train_histograms); }
-    if (run->has_val && run_is_due(run, c->val_every)) { train_phase(run, RANK_VALIDATES, train_validate); }
-    if (run->num_test_sets && !run->stops && run_is_due(run, c->eval_every)) {
-        train_phase(run, RANK_SCORES, train_score);
+    Phases* pending = &run->state.pending;
+    if (run->done_step != run->state.step) {
+        *pending = train_phases_due(run);
+        // before other batches are uploaded
+        if (run_is_due(run, run->config->histogram_every)) { train_phase(run, RANK_LOGS, train_histograms); }
     }
-    if (samples && !run->stops) { train_phase(run, RANK_SAMPLES, train_sample); }
+    run->done_step = run->state.step;
+    if (pending->val) { train_phase(run, RANK_VALIDATES, train_validate); }
+    if (pending->eval && !run->stops) { train_phase(run, RANK_SCORES, train_score); }
+    if (pending->sample && !run->stops) { train_phase(run, RANK_SAMPLES, train_sample); }
+}
+
+static bool train_is_complete(const TrainRun* run) {
+    const Phases* pending = &run->state.pending;
+    return run->state.step >= run->num_steps && !pending->val && !pending->eval && !pending->sample;
 }
 
 // Leaves the file of --done_file. The last checkpoint is complete.
 static void train_leave_done_file(const TrainRun* run) {
     Error err;
     const Config* c = run->config;
-    const bool is_complete = run->state.step >= run->num_steps && !run->spike;
+    const bool is_complete = train_is_complete(run) && !run->spike;
     if (!c->done_file || !is_complete || !*c->out || c->save_every == 0 || run->comm->rank != 0) { return; }
     char* path = format("%s/DONE_%08lld", c->out, run->state.step);
     if (!write_file_atomically(path, "", 0, &err)) { notice("warning: %s", err.text); }
@@ -287,7 +294,7 @@ static void train_leave_done_file(const TrainRun* run) {
 static void train_say_end(TrainRun* run) {
     const Config* c = run->config;
     const char* asked = request_to_stop();
-    const bool is_complete = run->state.step >= run->num_steps;
+    const bool is_complete = train_is_complete(run);
     if (run->stops && (!*c->out || c->save_every == 0)) {
         notice("stopped; nothing was saved, as --out or --save_every asked");
     }
@@ -302,8 +309,7 @@ int train(Config* config, const Backend* b, const char* dtype, Comm* comm) {
     train_begin(run);
     for (;;) {
         if (comm->size == 1 && request_to_stop()) { run->stops = true; }
-        if (run->done_step != run->state.step) { train_due_phases(run); }
-        run->done_step = run->state.step;
+        train_due_phases(run);
         if (train_save_is_due(run)) { train_phase(run, RANK_SAVES, train_save); }
         if (run->stops || run->state.step >= run->num_steps) { break; }
         train_phase(run, RANK_TRAINS, train_step);

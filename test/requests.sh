@@ -78,6 +78,24 @@ a_save_that_fails_is_tried_again() {
     done
 }
 
+# The folder in which step 50 is to be saved is too small. To save takes longer than steps of eight tokens.
+a_save_is_not_asked_for_while_it_is_tried_again() {
+    corpus
+    short="--model L=4,H=2,C=128,T=48,V=257 --batch_size 1 --seq_len 8 --total_batch_size 8"
+    for async in 0 1; do
+        tiny="$dir/$async/.tmp-step_00000050"
+        mkdir -p "$tiny"
+        mount -t tmpfs -o size=4k none "$tiny" 2>/dev/null ||
+            { skip='cannot mount a small file system here'; return; }
+        must "$train" $small $short $data $quiet --max_steps 100 --save_every 50 --keep 0 --save_async $async \
+            --out "$dir/$async"
+        umount "$tiny"
+        [ "$(grep -c 'Trying again' "$dir/err")" = 1 ] || note "not one failure: $(tail -n 3 "$dir/err")"
+        saved=$(steps_in "$dir/$async" | wc -w) # the next step after the failure, and 100
+        [ "$saved" = 2 ] || note "saved with --save_async $async: $(steps_in "$dir/$async")"
+    done
+}
+
 a_save_that_goes_on_failing_ends_the_run() {
     corpus
     mkdir "$dir/disk"
@@ -93,6 +111,27 @@ a_save_that_goes_on_failing_ends_the_run() {
     ! command -v mpirun >/dev/null ||
         expect 1 'make room' ranks 2 "$train" $small $data $quiet --total_batch_size 256 --max_steps 20 --save_every 5 \
             --zero 1 --save_async 0 --save_retries 5 --out "$dir/disk/zero"
+    umount "$dir/disk"
+}
+
+# The checkpoint before the loss that is not finite finds no room, until a file is removed while rank 0 tries again.
+ranks_wait_for_the_last_save_and_hint_of_rank_0() {
+    command -v mpirun >/dev/null || { skip='no mpirun'; return; }
+    corpus
+    common="$small $data $quiet --total_batch_size 256 --lr 1e3 --grad_clip 0 --max_steps 200"
+    expect 4 'not finite' ranks 2 "$train" $common --save_every 0 --out "$dir/first"
+    last=$(($(sed -n 's/.*error: step \([0-9]*\): loss.*/\1/p' "$dir/err") - 1))
+    mkdir "$dir/disk"
+    mount -t tmpfs -o size=3000k none "$dir/disk" 2>/dev/null ||
+        { skip='cannot mount a small file system here'; return; }
+    head -c 2000000 /dev/zero >"$dir/disk/file"
+    begin ranks 2 "$train" $common --save_every $last --save_retries 100 --out "$dir/disk/run"
+    await "no checkpoint of step $last:.*(3 of" "$dir/err" $pid # after a second and two more
+    rm "$dir/disk/file"
+    wait $pid
+    code=$?
+    [ $code = 4 ] || note "exit code $code: $(tail -n 3 "$dir/err")"
+    grep -q "step_0*$last holds the weights that gave this loss" "$dir/err" || note "no hint: $(tail -n 3 "$dir/err")"
     umount "$dir/disk"
 }
 
@@ -112,6 +151,26 @@ the_best_and_every_so_many_checkpoints_are_kept() {
     rm -r "$dir/best/$(printf step_%08d "$best")" # of those that are there the next one is the best
     must "$train" $common --max_steps 15 --val_every 1 --lr 3 --warmup_steps 12 --resume auto --out "$dir/best"
     tr -d ' \n' <"$dir/best/step_00000015/state.json" | grep -q '"best":{"step":15,' || note "a missing one is the best"
+}
+
+# The folder in which the best checkpoint is to be saved is too small: the next best one is kept.
+a_checkpoint_that_could_not_be_saved_is_not_the_best() {
+    corpus
+    common="$small $data --save_every 1 --val_tokens 64 --keep 1 --val_every 1 --max_steps 12 --lr 3 --warmup_steps 12"
+    must "$train" $common --out "$dir/whole"
+    sed -n 's/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/\2 \1/p' "$dir/whole/metrics.jsonl" |
+        grep -v ' 0$' | sort -g | cut -d ' ' -f 2 >"$dir/steps"
+    best=$(sed -n 1p "$dir/steps") second=$(sed -n 2p "$dir/steps")
+    for async in 0 1; do
+        tiny="$dir/$async/$(printf .tmp-step_%08d "$best")"
+        mkdir -p "$tiny"
+        mount -t tmpfs -o size=4k none "$tiny" 2>/dev/null ||
+            { skip='cannot mount a small file system here'; return; }
+        must "$train" $common --save_async $async --out "$dir/$async"
+        umount "$tiny"
+        grep -q "no checkpoint of step $best:" "$dir/err" || note "step $best was saved: $(tail -n 2 "$dir/err")"
+        [ "$(steps_in "$dir/$async")" = "$second 12 " ] || note "kept: $(steps_in "$dir/$async"), not $second and 12"
+    done
 }
 
 # Token 257 is abc, of which Hugging Face's files cannot say how it is merged.
@@ -163,6 +222,51 @@ validation_and_samples_are_left() {
     command -v mpirun >/dev/null || return
     asked_to_stop TERM "$dir/two" mpirun -np 2 "$train" $small $long_data --batch_size 1 --val_tokens -1 --max_steps 2
     ! grep -q '^val loss' "$dir/out" || note "the validation of two processes was finished"
+}
+
+# A run that a spike stops leaves what is due after that step. Resumed, it has the records of one that was not stopped.
+what_a_stop_has_left_is_done_when_the_run_goes_on() {
+    poisoned
+    corpus
+    due="--val_data $root/corpus_val_*.bin --val_every 20 --val_tokens 256 --sample_every 70 --sample_tokens 8 --keep 1"
+    due="$due --eval_data test/golden/eval/hellaswag.jsonl --eval_every 70 --eval_limit 2"
+    must "$train" $spiky $poison $due --out "$dir/skip"
+    expect 4 'step 140: loss 5.' "$train" $spiky $poison $due --on_spike stop --out "$dir/stop"
+    for kind in val eval sample; do
+        ! grep -q "\"kind\":\"$kind\",\"step\":140," "$dir/stop/metrics.jsonl" || note "$kind was not left"
+    done
+    cp -r "$dir/stop" "$dir/longer"
+    must "$train" --resume auto --out "$dir/stop"
+    for kind in val eval sample; do
+        for run in skip stop; do grep "\"kind\":\"$kind\"" "$dir/$run/metrics.jsonl" >"$dir/$run.txt"; done
+        [ "$(grep -c . "$dir/skip.txt")" -ge 3 ] || note "too few $kind records: this tests nothing"
+        cmp -s "$dir/skip.txt" "$dir/stop.txt" || note "other $kind records: $(diff "$dir/skip.txt" "$dir/stop.txt")"
+    done
+    [ "$(steps_in "$dir/skip")" = "$(steps_in "$dir/stop")" ] || note "kept: $(steps_in "$dir/stop")"
+    must "$train" --resume auto --val_every 0 --out "$dir/longer" # not if it is no longer asked for
+    ! grep -q '"kind":"val","step":140,' "$dir/longer/metrics.jsonl" || note "validated with --val_every 0"
+}
+
+# Stopped in its last validation, a run is not finished. Resumed again, it has one record of this step.
+the_last_validation_is_made_up() {
+    corpus
+    "$prepare" --stories 2000000 --tokenizer bytes --val_size 1000000 --out "$dir/long" >/dev/null 2>&1
+    begin "$train" $small --train_data "$dir/long_train_*.bin" --val_data "$dir/long_val_*.bin" --batch_size 1 \
+        --threads 1 --val_tokens -1 --val_every 2 --max_steps 2 --done_file 1 --out "$dir/run"
+    await '^step *2/' "$dir/out" $pid
+    kill -TERM $pid
+    wait $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    [ "$(reason_of "$dir/run")" = "stopped SIGTERM" ] || note "reason: $(reason_of "$dir/run")"
+    [ ! -e "$dir/run/DONE_00000002" ] || note "the run counts as done"
+    for i in 1 2; do
+        must "$train" --resume auto --threads 1 --done_file 1 --out "$dir/run"
+        [ "$(grep -c '"kind":"val","step":2,' "$dir/run/metrics.jsonl")" = 1 ] || note "resumed $i: not one validation"
+        [ "$(reason_of "$dir/run" | tail -n 1)" = "finished " ] || note "resumed $i: $(reason_of "$dir/run")"
+    done
+    [ -e "$dir/run/DONE_00000002" ] || note "the run does not count as done"
+    must "$train" --resume auto --threads 1 --max_steps 3 --lr 1e3 --schedule constant --warmup_steps 0 \
+        --out "$dir/run"
+    tr -d ' \n' <"$dir/run/step_00000003/state.json" | grep -q '"best":{"step":2,' || note "step 2 is not the best"
 }
 
 time_runs_out() {

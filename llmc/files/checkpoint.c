@@ -176,6 +176,17 @@ static json_t* best_to_json(const TrainState* s) {
     return json_pack("{s:I, s:f}", "step", (json_int_t)s->best_step, "val_loss", s->best_loss);
 }
 
+static json_t* phases_to_json(Phases p) {
+    return json_pack("{s:b, s:b, s:b}", "val", p.val, "eval", p.eval, "sample", p.sample);
+}
+
+static Phases phases_from_json(const json_t* phases) {
+    const Phases p = {.val = json_is_true(json_object_get(phases, "val")),
+                      .eval = json_is_true(json_object_get(phases, "eval")),
+                      .sample = json_is_true(json_object_get(phases, "sample"))};
+    return p;
+}
+
 // Returns state.json but for the checksums.
 static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c) {
     const Backend* b = p->backend;
@@ -188,11 +199,13 @@ static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c
     json_t* matmuls = lines_to_json(b);
     const char* nccl = p->nccl_algorithms;
     const LossScale* scale = &s->loss_scale;
+    const bool has_pending = s->pending.val || s->pending.eval || s->pending.sample;
     const bool ok = state && !json_object_set_new(state, "checksum", json_hex(0)) &&
                     !json_object_set_new(state, "tokenizer_hash", json_hex(s->tokenizer_hash)) &&
                     !json_object_set_new(state, "matmuls", json_pack("{s:O}", b->device, matmuls)) &&
                     (!nccl || !json_object_set_new(state, "nccl_algo", json_string(nccl))) &&
                     (!s->bad_steps || !json_object_set_new(state, "bad_steps", json_integer(s->bad_steps))) &&
+                    (!has_pending || !json_object_set_new(state, "pending", phases_to_json(s->pending))) &&
                     (!s->rewinds.count || !json_object_set_new(state, "rewinds", rewinds_to_json(&s->rewinds))) &&
                     (!s->best_step || !json_object_set_new(state, "best", best_to_json(s))) &&
                     (!scale->is_dynamic || !json_object_set_new(state, "loss_scale", loss_scale_to_json(scale)));
@@ -391,6 +404,7 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     s->best_step = json_integer_value(json_object_get(best, "step"));
     s->best_loss = json_number_value(json_object_get(best, "val_loss"));
     s->bad_steps = json_integer_value(json_object_get(state, "bad_steps"));
+    s->pending = phases_from_json(json_object_get(state, "pending"));
     return ok && rewinds_from_json(&s->rewinds, json_object_get(state, "rewinds"), err) &&
            outliers_from_json(&s->loss_window, json_object_get(state, "loss_window"), err) &&
            outliers_from_json(&s->norm_window, json_object_get(state, "norm_window"), err);

@@ -18,6 +18,7 @@
 #include "../optimizer.h"
 #include "../plan.h"
 #include "../data/tokenizer_save.h"
+#include "../log/cut_log.h"
 #include "../log/outlier.h"
 #include "checkpoint_folders.h"
 #include "rewinds.h"
@@ -38,9 +39,10 @@ typedef struct {
     uint64_t tokenizer_hash; // 0: there is none
     OutlierDetector loss_window, norm_window;
     double best_loss;    // the lowest validation loss of a checkpoint; 0: there is none
-    long long best_step; // that checkpoint's
+    long long best_step; // that checkpoint's; on rank 0
     LossScale loss_scale;
     long long bad_steps; // the last steps in a row whose loss or norm was a spike, or not finite (spikes.h)
+    Phases pending;      // phases of this step that a stop has left
     Rewinds rewinds;     // back to earlier checkpoints, because of such steps
 } TrainState;
 
@@ -95,9 +97,12 @@ typedef enum { CHECKPOINT_READ, CHECKPOINT_CONTINUE } CheckpointUse;
 // only those, or if one cannot be read.
 char* checkpoint_newest(const char* out, json_t** state, CheckpointUse use);
 
+// To name a checkpoint in a message, one that cannot be read is passed over; to go back to it, that ends the program.
+typedef enum { CHECKPOINT_TO_NAME, CHECKPOINT_TO_GO_BACK } CheckpointPurpose;
+
 // Returns the newest step before `step` that has an undamaged checkpoint of finite numbers; -1 if there is none. Warns
 // of newer ones that are not.
-long long checkpoint_before(const char* out, long long step);
+long long checkpoint_before(const char* out, long long step, CheckpointPurpose purpose);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // saving and loading

@@ -185,7 +185,7 @@ static bool tensors_are_finite(const char* folder, const char* file, Error* err)
     return ok;
 }
 
-long long checkpoint_before(const char* out, long long step) {
+long long checkpoint_before(const char* out, long long step, CheckpointPurpose purpose) {
     Error err;
     size_t count;
     long long found = -1, *steps = checkpoint_list(out, &count);
@@ -197,6 +197,7 @@ long long checkpoint_before(const char* out, long long step) {
             tensors_are_finite(path, CHECKPOINT_FILES[1], &err)) {
             found = steps[i];
         } else {
+            if (err.is_unknown && purpose == CHECKPOINT_TO_GO_BACK) { fatal("%s; nothing was changed", err.text); }
             notice("warning: %s", err.text);
         }
         json_decref(state);

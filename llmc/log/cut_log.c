@@ -3,21 +3,27 @@
 #include "metrics.h"
 #include <limits.h>
 
-// Returns the step that a line of a log belongs to; `before` is that of the line before.
-typedef long (*LineStep)(const char* line, size_t size, long before);
+// Returns the step that a line of a log belongs to; `before` is that of the line before. Records of phases that are
+// done `again` belong to the next step.
+typedef long (*LineStep)(const char* line, size_t size, long before, Phases again);
 
 // A line of metrics.jsonl that is no record belongs to no step, and so is cut.
-static long metrics_line_step(const char* line, size_t size, long before) {
+static long metrics_line_step(const char* line, size_t size, long before, Phases again) {
     (void)before;
     json_t* record = json_loadb(line, size, 0, NULL);
     json_t* step = json_object_get(record, "step");
+    const char* kind = record_text(record, "kind");
+    const bool is_again = (again.val && !strcmp(kind, "val")) || (again.eval && !strcmp(kind, "eval")) ||
+                          (again.sample && !strcmp(kind, "sample"));
     long n = json_is_integer(step) ? (long)json_integer_value(step) : LONG_MAX;
+    if (is_again && n < LONG_MAX) { n++; }
     json_decref(record);
     return n;
 }
 
 // "step 7/100 | ..." is the line of a step. Others, such as "step 7: ...", are notices: they belong to the line before.
-static long text_line_step(const char* line, size_t size, long before) {
+static long text_line_step(const char* line, size_t size, long before, Phases again) {
+    (void)again;
     char number[24];
     long n;
     int end = 0; // set if the / is there
@@ -26,14 +32,14 @@ static long text_line_step(const char* line, size_t size, long before) {
 }
 
 // Removes from a log what came after `step`, and a torn last line. A log that does not exist stays so.
-static bool cut_log(const char* path, long step, LineStep line_step, Error* err) {
+static bool cut_log(const char* path, long step, Phases again, LineStep line_step, Error* err) {
     size_t size, used = 0, n;
     if (!path_exists(path)) { return true; }
     char* text = read_file(path, &size, err);
     if (!text) { return false; }
     const char *at = text, *line;
     for (long now = 0; (line = next_line(&at, text + size, &n)) != NULL;) {
-        now = line_step(line, n, now);
+        now = line_step(line, n, now, again);
         if (now > step) { continue; }
         memmove(text + used, line, n + 1);
         used += n + 1;
@@ -67,7 +73,7 @@ static bool count_lost(const char* path, long step, LostSteps* lost, Error* err)
     return true;
 }
 
-bool cut_logs(const char* metrics_path, const char* text_path, long step, LostSteps* lost, Error* err) {
-    return count_lost(metrics_path, step, lost, err) && cut_log(metrics_path, step, metrics_line_step, err) &&
-           cut_log(text_path, step, text_line_step, err);
+bool cut_logs(const char* metrics_path, const char* text_path, long step, Phases again, LostSteps* lost, Error* err) {
+    return count_lost(metrics_path, step, lost, err) && cut_log(metrics_path, step, again, metrics_line_step, err) &&
+           cut_log(text_path, step, again, text_line_step, err);
 }

@@ -71,10 +71,10 @@ static bool close_log(FILE** log, const char* path, Error* err) {
     return is_there || fail(err, "%s: it was removed or replaced during the run, which wrote to the removed one", path);
 }
 
-// Opens metrics.jsonl and log.txt, cut back to `step`; -1: empty.
-static bool open_logs(Logger* l, int step, Error* err) {
+// Opens metrics.jsonl and log.txt, cut back to `step`, of which phases are done `again`; -1: empty.
+static bool open_logs(Logger* l, int step, Phases again, Error* err) {
     const char* mode = step < 0 ? "w" : "a";
-    if (step >= 0 && !cut_logs(l->metrics_path, l->text_path, step, &l->lost, err)) { return false; }
+    if (step >= 0 && !cut_logs(l->metrics_path, l->text_path, step, again, &l->lost, err)) { return false; }
     l->metrics = fopen(l->metrics_path, mode);
     if (!l->metrics) { return fail_system(err, l->metrics_path, "write"); }
     l->text = fopen(l->text_path, mode);
@@ -95,7 +95,7 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     l->text_path = format("%s/log.txt", options->folder);
     const bool fresh = options->resume_step < 0;
     const bool has_logs = path_exists(l->metrics_path) && path_exists(l->text_path);
-    bool ok = open_logs(l, options->resume_step, err);
+    bool ok = open_logs(l, options->resume_step, options->again, err);
     const bool continues = !fresh && has_logs && options->resume_path;
     ok = ok && (!continues || restore_save(l, options->resume_step, options->resume_path, err));
     ok = ok && open_events(l, options->resume_step, err);
@@ -342,7 +342,7 @@ bool logger_rewind(Logger* l, const RewindRecord* r, Error* err) {
     const StepRecord* bad = r->bad;
     if (l->options.rank != 0) { return true; }
     if (!close_log(&l->metrics, l->metrics_path, err) || !close_log(&l->text, l->text_path, err) ||
-        !events_close(&l->events, err) || !open_logs(l, r->step, err) ||
+        !events_close(&l->events, err) || !open_logs(l, r->step, (Phases){.val = false}, err) ||
         !restore_save(l, r->step, r->path, err) || !open_events(l, r->step, err)) {
         return false;
     }

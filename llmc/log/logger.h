@@ -24,6 +24,7 @@ typedef struct {
     int rank;              // ranks other than 0 write nothing: every call returns at once
     int max_steps;         // updates that the run will have made at its end
     int resume_step;       // updates made before this start; -1: a fresh run, which replaces the logs
+    Phases again;          // of resume_step, to be done again: their records are dropped
     const char* resume_path; // the checkpoint in `folder` that it continues from; NULL: none there
     double price;          // of the machines, per hour; 0: not shown
     bool has_panel;        // in a terminal: a panel (panel.h) takes the place of the bar and of the step lines

@@ -226,6 +226,7 @@ TEST(the_state_of_a_run_comes_back) {
     config_defaults(&c);
     TrainState s = state_at(123456789), back = state_at(0);
     s.tokens = 300000000000, s.window = 1ull << 40, s.updates = 123456780;
+    s.pending = (Phases){.val = true, .sample = true};
     EXPECT(loss_scale_parse(&s.loss_scale, "dynamic:8", false, 9, &err));
     for (int i = 0; i < OUTLIER_WINDOW + 9; i++) { // full, and gone round
         outlier_update(&s.loss_window, 3.0 + rng_uniform(1, RNG_TEST, (uint64_t)i));
@@ -235,6 +236,7 @@ TEST(the_state_of_a_run_comes_back) {
     json_t* state = path ? checkpoint_verify(path, &err) : NULL;
     EXPECT(state && checkpoint_load(&h->o, &back, path, state, &err));
     EXPECT(back.updates == s.updates);
+    EXPECT(back.pending.val && !back.pending.eval && back.pending.sample);
     const json_t* scale = json_object_get(state, "loss_scale");
     EXPECT(json_real_value(json_object_get(scale, "scale")) == 8 && json_object_get(scale, "good_steps"));
     EXPECT(back.step == s.step && back.tokens == s.tokens && back.window == s.window && back.data_hash == s.data_hash);
@@ -544,6 +546,35 @@ TEST(a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged) {
         free(newest);
         free(out);
     }
+    close_model(m);
+}
+
+TEST(a_run_goes_back_to_none_before_a_checkpoint_that_cannot_be_read_now) {
+    Model* m = open_model(C);
+    for (int i = 0; i < NUM_CHECKPOINT_FILES; i++) {
+        char *out = new_folder(), *oldest = save(out, m, 1, 0), *newest = save(out, m, 2, 0);
+        EXPECT(checkpoint_before(out, 3, CHECKPOINT_TO_GO_BACK) == 2);
+        loop(newest, CHECKPOINT_FILES[i]);
+        EXPECT_DEATH(EXIT_RUNTIME, "cannot open: Too many levels of symbolic links; nothing was changed",
+                     checkpoint_before(out, 3, CHECKPOINT_TO_GO_BACK));
+        EXPECT_DEATH(0, "warning: ", exit(checkpoint_before(out, 3, CHECKPOINT_TO_NAME) != 1));
+        EXPECT(checkpoint_before(out, 2, CHECKPOINT_TO_GO_BACK) == 1); // it is not looked at
+        expect_list(out, 2, 2, 1);
+        free(oldest);
+        free(newest);
+        free(out);
+    }
+    close_model(m);
+}
+
+TEST(a_run_goes_back_before_damaged_checkpoints) {
+    Model* m = open_model(C);
+    char *out = new_folder(), *oldest = save(out, m, 1, 0), *newest = save(out, m, 2, 0);
+    flip_last_byte(newest, "optimizer.safetensors");
+    EXPECT_DEATH(0, "tensor v.ln_f.bias is damaged", exit(checkpoint_before(out, 3, CHECKPOINT_TO_GO_BACK) != 1));
+    free(oldest);
+    free(newest);
+    free(out);
     close_model(m);
 }
 

@@ -30,6 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const char* folder = input_folder();
     Error err;
     LostSteps lost;
+    const Phases again = {.val = true, .sample = true};
     size_t left;
     if (!metrics) {
         metrics = format("%s/metrics.jsonl", folder);
@@ -40,12 +41,12 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     write_input(folder, "log.txt", data, size);
     read_run(folder);
     report_write(page, &folder, 1, &err);
-    if (!cut_logs(metrics, text, STEP, &lost, &err)) { abort(); }
+    if (!cut_logs(metrics, text, STEP, again, &lost, &err)) { abort(); }
     char* cut = read_file(metrics, &left, &err);
     if (!cut || left > size || (left && cut[left - 1] != '\n')) { abort(); }
     free(cut);
     // cut again, nothing more goes
-    if (!cut_logs(metrics, text, STEP, &lost, &err) || lost.steps != 0) { abort(); }
+    if (!cut_logs(metrics, text, STEP, again, &lost, &err) || lost.steps != 0) { abort(); }
     read_run(folder);
     return 0;
 }
