@@ -10,8 +10,8 @@ static const char* const CHOICE_NAMES[NUM_CHOICES] = {
 // ---------------------------------------------------------------------------------------------------------------------
 // measuring
 
-// Queues the operations of a choice, on the activations and gradients of layer 0. Output gradients there are still
-// zero, so it adds zeros to the gradients of parameters.
+// Queues the operations of a choice, on the activations and gradients of layer 0. That of GELU's backward adds to the
+// gradients of parameters: to zero them is the caller's.
 static void run_choice(const GPT2* g, Choice choice) {
     const Backend* b = g->backend;
     const int B = g->B, T = g->T, N = B * T, C = g->config.channels;
@@ -174,11 +174,10 @@ static void tune_matmuls(Optimizer* o, const Config* c, Comm* comm, const char* 
         b->matmuls_load(lines);
         free(lines);
     }
-    gpt2_zero_grads(o->model);
 }
 
 void autotune(Optimizer* o, const Config* c, Comm* comm, const char* variants, const char* matmuls) {
-    const GPT2* g = o->model;
+    GPT2* g = o->model;
     const Backend* b = g->backend;
     tune_matmuls(o, c, comm, matmuls);
     if (g->eot != NO_DOCUMENTS) { gpt2_embed(g, g->B, g->T, NULL); } // finds those that attention is timed with
@@ -186,4 +185,5 @@ void autotune(Optimizer* o, const Config* c, Comm* comm, const char* variants, c
         const int variant = choose_one(g, comm, (Choice)choice, variants);
         b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
     }
+    gpt2_zero_grads(g); // tuning and timing have added to them
 }

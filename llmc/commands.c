@@ -1,6 +1,7 @@
 #include "commands.h"
 #include "comm/consistency.h"
 #include "data/tokenize.h"
+#include "effects.h"
 #include "eval/core.h"
 #include "eval/score.h"
 #include "files/checkpoint.h"
@@ -118,6 +119,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     const char* what = folder ? folder : "random weights";
     take_data_options(c, folder);
     take_folder_tokenizer(c, folder);
+    if (!effects_check(c, EVAL, dtype, &err)) { usage_error("%s", err.text); }
     if (scores) { c->document_mask = 0; } // a row of a test set is one document
     check_same_run(comm, c, NULL);
     open_device(b, c, dtype, comm);
@@ -275,6 +277,7 @@ int info_command(Config* c, const Backend* b, const char* dtype) {
     const char* folder = init_folder(c);
     const bool train = config_source(c, "train_data") >= FROM_FILE, val = config_source(c, "val_data") >= FROM_FILE;
     preset_apply(c);
+    if (!effects_check(c, INFO, dtype, &err)) { usage_error("%s", err.text); }
     const bool is_here = b->device_exists();
     if (is_here) { open_device(b, c, dtype, &alone); }
     else { notice("there is no GPU here: its free memory and the residual stream are left out"); }

@@ -222,6 +222,7 @@ typedef struct {
     unsigned char source[NUM_OPTIONS]; // a Source for each option, in the order of the list
     int num_args;                      // words without a name: folders of report and info, kinds of bench
     char** args;
+    bool has_letters;                  // the command line was llm.c's: flags_rewrite() has translated it
 } Config;
 
 // CONFIG_OPTIONS: the rows of the list, headings included. CONFIG_TABLE: the same rows, and the names that other

@@ -101,8 +101,10 @@ static int run_program(int argc, char** argv) {
         argc--, argv++;
     }
     if (is_answered(program, command->bit, argc, argv)) { return EXIT_DONE; }
+    char** given = argv;
     if (command->bit == TRAIN) { argv = flags_rewrite(&argc, argv, program_has_gpu() ? FLAGS_GPU : FLAGS_CPU); }
     config_defaults(&config);
+    config.has_letters = argv != given;
     config_parse(&config, command->bit, command->name, argc, argv);
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == EXPORT) { return export_command(&config); }

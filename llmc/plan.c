@@ -294,7 +294,8 @@ bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* er
                           "Leave the option out, or begin a new run with its weights: --init CHECKPOINT, in another "
                           "--out",
                           value, then);
-            } else if (is_one_of(o->name, "init|seq_len|seed|shuffle|overfit|tokenizer|document_mask")) {
+            } else if (is_one_of(o->name, "init|init_out|wpe_std|seq_len|seed|shuffle|overfit|tokenizer|"
+                                          "document_mask")) {
                 ok = fail(err,
                           "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the "
                           "option out, or begin a new run in another --out",

@@ -19,18 +19,6 @@ static bool ramp_of_momentum(MomentumRamp* ramp, const char* option, const char*
     return true;
 }
 
-// Fails if an option of Muon was given without it.
-static bool refuse_without_effect(const Config* c, Error* err) {
-    static const char* const names[] = {"momentum", "momentum_warmup", "momentum_cooldown"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (config_source(c, names[i]) >= FROM_FILE) {
-            return fail(err, "--%s is Muon's: AdamW has --beta1 and --beta2; give --optimizer muon, or leave it out",
-                        names[i]);
-        }
-    }
-    return true;
-}
-
 bool rates_parse(Rates* r, const Config* c, Error* err) {
     const bool is_muon = !strcmp(c->optimizer, "muon"), is_auto = !strcmp(c->momentum_warmup, "auto");
     const double matrix_decay = given_or(c->matrix_decay, is_muon ? 0.01 : c->weight_decay);
@@ -55,7 +43,7 @@ bool rates_parse(Rates* r, const Config* c, Error* err) {
                           .grad_scale = 1,
                           .step = 1};
     for (int g = 0; g < NUM_GROUPS; g++) { r->peak.adamw.lr[g] = (float)r->lr[g]; }
-    if (!is_muon) { return refuse_without_effect(c, err); }
+    if (!is_muon) { return true; }
     if (is_auto) { r->warmup = (MomentumRamp){300, fmin(0.85, c->momentum)}; }
     return (is_auto || ramp_of_momentum(&r->warmup, "momentum_warmup", "START", c->momentum_warmup, err)) &&
            ramp_of_momentum(&r->cooldown, "momentum_cooldown", "END", c->momentum_cooldown, err);

@@ -18,7 +18,7 @@ typedef struct {
     MomentumRamp warmup, cooldown;
 } Rates;
 
-// Reads the options. Fails if one is wrong, or if it has no effect with this optimizer.
+// Reads the options. Fails if one is wrong.
 bool rates_parse(Rates* r, const Config* c, Error* err);
 
 // Returns the momentum at `step` of `steps` (which may be fractions: schedule_rate). In the first warmup.steps it rises

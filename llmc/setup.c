@@ -2,6 +2,7 @@
 #include "autotune.h"
 #include "comm/consistency.h"
 #include "data/tokenizer_json.h"
+#include "effects.h"
 #include "eval/text.h"
 #include "files/json.h"
 #include "generate.h"
@@ -147,10 +148,6 @@ static void open_data(TrainRun* run, const char* folder) {
         const Tokenizer* t = run->has_tokenizer ? &run->tokenizer : NULL;
         run->test_sets = open_test_sets(c, t, &run->plan, &run->num_test_sets);
     }
-    if (!run->has_tokenizer && c->sample_every > 0 && config_source(c, "sample_every") >= FROM_FILE) {
-        usage_error("--sample_every %lld: samples need a tokenizer, and --tokenizer is none: give --sample_every 0, or "
-                    "a tokenizer", c->sample_every);
-    }
     if (!run->has_tokenizer) { notice("--tokenizer none: token ids only, so there are no samples"); }
     check_documents(run);
     plan_steps(run);
@@ -267,15 +264,6 @@ static void log_nccl(TrainRun* run) {
     }
 }
 
-// Ends the program if TensorBoard's files are asked for where there can be none.
-static void check_tensorboard(const Config* c) {
-    if (c->tensorboard && !*c->out) { usage_error("--tensorboard: its files go to --out, which is empty"); }
-    if (c->histogram_every && !c->tensorboard) {
-        usage_error("--histogram_every %lld: histograms go to TensorBoard's files: give --tensorboard 1 too",
-                    c->histogram_every);
-    }
-}
-
 // Logs an error that ends the program.
 static void log_error(void* train_run, const char* message) {
     TrainRun* run = train_run;
@@ -318,10 +306,10 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     const char* folder = checkpoint ? checkpoint : init_folder(c);
     take_folder_tokenizer(c, checkpoint ? NULL : folder);
     check_same_run(comm, c, state);
+    if (!effects_check(c, TRAIN, dtype, &err)) { usage_error("%s", err.text); }
     open_device(b, c, dtype, comm);
     if (!plan_make(&run->plan, b, dtype, c, folder, comm, &err)) { usage_error("%s", err.text); }
     if (state && !plan_check_changes(&run->plan, c, state, &err)) { usage_error("%s", err.text); }
-    check_tensorboard(c);
     on_spike(c, NULL);
     resume_loss_scale(run, checkpoint, NULL);
     open_data(run, folder);

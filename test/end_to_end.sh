@@ -179,7 +179,9 @@ a_loss_scale_changes_no_bit() {
     for type in fp32 bf16; do
         must "$train" $common --dtype $type --out "$dir/$type"
         for scale in 4096 dynamic; do
-            must "$train" $common --dtype $type --loss_scale $scale --loss_scale_every 3 --out "$dir/$type.$scale"
+            every=
+            [ $scale = 4096 ] || every="--loss_scale_every 3"
+            must "$train" $common --dtype $type --loss_scale $scale $every --out "$dir/$type.$scale"
             same_checkpoint "$dir/$type/step_00000010" "$dir/$type.$scale/step_00000010"
             losses "$dir/$type/log.txt" >"$dir/a"
             losses "$dir/$type.$scale/log.txt" | cmp -s - "$dir/a" || note "$type, $scale: other losses or norms"
@@ -362,7 +364,6 @@ muon_resumes_with_the_same_bits_and_no_other_optimizer() {
     grep -q 'rate of matrices goes from .* to 5.00e-01 at this resumption' "$dir/err" ||
         note "no jump: $(cat "$dir/err")"
     grep -q 'rate of embeddings goes' "$dir/err" && note "a jump of embeddings"
-    expect 2 "--momentum is Muon's" "$train" $small $data --momentum 0.9 --out ""
     must "$train" info --model d12 --batch_size 1 --optimizer muon
     grep -q 'scratch of Muon' "$dir/out" || note "info: no scratch of Muon"
 }
@@ -845,6 +846,34 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 'is not one of gpt2:124m' "$train" --preset gpt4
     expect 2 'leave out --optimizer adamw, or give --preset fast:350m' "$train" --preset muon:350m --optimizer adamw
     expect 2 'unset all of them to start a single process' env OMPI_COMM_WORLD_SIZE=2 "$train"
+}
+
+# test_effects has every such option, and its neighbours that are accepted
+options_without_effect_are_refused() {
+    corpus
+    run="$small $data --val_every 0"
+    expect 2 "--momentum 0.9 has no effect: it is Muon's" "$train" $run --momentum 0.9 --out ""
+    expect 2 '--stochastic_round 1 has no effect: weights are not' "$train" $run --stochastic_round --out ""
+    expect 2 '--sample_every 5 has no effect: samples need a tokenizer' "$train" $run --tokenizer none \
+        --sample_every 5 --out ""
+    must "$train" $run --stochastic_round --dtype bf16 --max_steps 1 --out "$dir/run"
+    weights="$dir/run/step_00000001"
+    expect 2 '--init_out zero has no effect: the initial weights are' "$train" $run --init "$weights" \
+        --init_out zero --out ""
+    expect 2 '--wpe_std 0.01 has no effect' "$train" info --init "$weights" --wpe_std 0.01
+    expect 2 '--init_out zero: the run being resumed has normal' "$train" --out "$dir/run" --resume auto \
+        --init_out zero
+    must "$train" $run --max_steps 2 --preset muon:124m --init "$weights" --total_batch_size 128 --out "$dir/preset"
+    printf 'stochastic_round 1\ndecay_frac 0.5\nval_tokens 64\n' >"$dir/file"
+    expect 2 '--decay_frac 0.5 has no effect: it is of --schedule wsd; give that, or leave it out' "$train" $run \
+        --config "$dir/file" --dtype bf16 --out ""
+    eval="$train eval --init $weights --tokenizer bytes --threads 1"
+    expect 2 '--document_mask 1 has no effect: a test set' $eval --text test/golden/eval/text.txt --document_mask 1
+    expect 2 '--eval_limit 2 has no effect: no test set is scored; give --eval_data FILES' $eval --eval_limit 2
+    must $eval --text test/golden/eval/text.txt --config "$dir/file" # of all commands
+    expect 2 '--link 1GB/s:1us has no effect: it is of bench scale' "$train" bench data --link 1GB/s:1us
+    must "$train" -i "$root/corpus_train_*.bin" -j "$root/corpus_val_*.bin" -e L=1,H=2,C=16,T=48 -b 1 -t 48 -x 1 \
+        -v 0 -s 0 -k constant -nm 5 # and no -o: llm.c's letters
 }
 
 shapes_that_do_not_fit_are_refused() {

@@ -281,7 +281,7 @@ ablation_options() { # NAME
     case $1 in
     without_momentum_warmup) echo "--momentum_warmup none" ;;
     without_cautious_decay) echo "--cautious_decay 0" ;;
-    without_wsd) schedule_options cosine ;;
+    without_wsd) echo "$(schedule_options cosine) --decay_frac 0.2 --decay_shape 1-sqrt" ;; # defaults: wsd's alone
     without_zero_init) echo "--init_out normal" ;;
     with_document_mask) echo "--document_mask 1" ;;
     esac

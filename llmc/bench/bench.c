@@ -1,4 +1,5 @@
 #include "bench.h"
+#include "../effects.h"
 #include "collectives.h"
 #include "data.h"
 #include "ladder.h"
@@ -19,6 +20,7 @@ static void refuse_options(const Config* c, const char* what, const char* known)
 }
 
 int bench_command(const Config* config, Comm* comm) {
+    Error err;
     const char* what = config->num_args > 0 ? config->args[0] : "without a name";
     if (!is_one_of(what, "ladder|ops|peers|plans|predict|presets|data|comm|scale")) {
         usage_error("bench %s: give one of: ladder (each technique on top of the one before, measured), ops [NAME...] "
@@ -35,6 +37,7 @@ int bench_command(const Config* config, Comm* comm) {
     if (!strcmp(what, "peers")) {
         refuse_options(config, what, "python|llmc|model|dtype|batch_size|seq_len|cpu|threads|max_steps|out");
     }
+    if (!effects_check(config, BENCH, NULL, &err)) { usage_error("%s", err.text); }
     if (!strcmp(what, "comm")) { return bench_comm(config, comm); }
     if (!strcmp(what, "scale")) { return bench_scale(config, comm); }
     if (comm->size > 1) { usage_error("bench %s is for one process; comm and scale run in several", what); }

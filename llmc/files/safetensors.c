@@ -1,32 +1,24 @@
 #include "safetensors.h"
+#include "../rounding.h"
 #include "json.h"
 #include <limits.h>
-
-float half_to_float(uint16_t half) {
-    uint32_t exponent = half >> 10 & 31, mantissa = half & 1023, bits;
-    float f;
-    if (exponent == 0) {
-        f = (float)mantissa * 0x1p-24f;
-        return half >> 15 ? -f : f;
-    }
-    exponent = exponent == 31 ? 255 : exponent + (127 - 15);
-    bits = (uint32_t)(half >> 15) << 31 | exponent << 23 | mantissa << 13;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
 
 // Conversions of n elements.
 static void float_from_f32(float* out, const void* in, size_t n) { memcpy(out, in, n * sizeof *out); }
 
-static void float_from_f16(float* out, const void* in, size_t n) {
-    for (size_t i = 0; i < n; i++) { out[i] = half_to_float(((const uint16_t*)in)[i]); }
+// Returns element i of numbers of 16 bits.
+static uint16_t bits_at(const void* in, size_t i) {
+    uint16_t bits;
+    memcpy(&bits, (const char*)in + i * sizeof bits, sizeof bits);
+    return bits;
 }
 
-static void float_from_bf16(float* out, const void* in, size_t n) { // the upper half of a float
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = (uint32_t)((const uint16_t*)in)[i] << 16;
-        memcpy(&out[i], &bits, sizeof bits);
-    }
+static void float_from_f16(float* out, const void* in, size_t n) {
+    for (size_t i = 0; i < n; i++) { out[i] = fp16_value(bits_at(in, i)); }
+}
+
+static void float_from_bf16(float* out, const void* in, size_t n) {
+    for (size_t i = 0; i < n; i++) { out[i] = bf16_value(bits_at(in, i)); }
 }
 
 static void float_from_f64(float* out, const void* in, size_t n) {
@@ -311,7 +303,7 @@ bool safetensors_read(const SafeTensors* s, const SafeTensor* t, size_t first_by
 
 bool safetensors_read_float(const SafeTensors* s, const SafeTensor* t, size_t first, float* out,
                             size_t count, Error* err) {
-    double piece[1 << 12]; // aligned for every type
+    double piece[1 << 12]; // aligned for F64
     const char* path = s->files[t->file].path;
     const size_t size = t->type->bytes, elements = safetensor_elements(t);
     if (!t->type->to_float) {

@@ -19,9 +19,6 @@ enum {
     SAFETENSORS_MAX_HEADER = 100 * 1000 * 1000, // bytes; the limit of the safetensors library
 };
 
-// Converts IEEE 754 binary16 to float, exactly. Computes with normal floats only: a processor may flush denormal ones.
-float half_to_float(uint16_t half);
-
 typedef struct {
     const char* name;
     size_t bytes;                                           // of an element
