@@ -1,7 +1,6 @@
 #!/bin/sh
 # Installs what is missing, builds, makes the built-in corpus, trains a small GPT-2 that tells stories, and leaves a
-# checkpoint and a report. Where the packages are there: under two minutes on two cores, of which the build takes 74 s
-# (AMD EPYC, Zen 5, 2026-11-23).
+# checkpoint and a report: 79 s on two cores from a bare system (AMD EPYC, Zen 5, 2026-11-23).
 # usage: sh scripts/quickstart.sh [FOLDER]      FOLDER (default: quickstart) gets the run; it must not exist
 set -eu
 cd "$(dirname "$0")/.."
