@@ -49,13 +49,13 @@ static void find_best(TrainRun* run) {
     run->saving_best_loss = is_best ? run->val_loss : s->best_loss;
 }
 
-// The checkpoint of the last find_best() is there.
+// Records what find_best() has found, now that the checkpoint is there.
 static void take_best(TrainRun* run) {
     run->state.best_step = run->saving_best_step;
     run->state.best_loss = run->saving_best_loss;
 }
 
-// After a validation that a stop had left: its checkpoint may be there, and the best one.
+// Records the best checkpoint after a validation that a stop had left: that of this step may be there already.
 static void note_saved_best(TrainRun* run) {
     const char* out = run->config->out;
     char* path = checkpoint_path(out, run->state.step);

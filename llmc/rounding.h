@@ -44,7 +44,7 @@ static inline float fp16_value(uint16_t half) {
 // the type then changes a weight with a small probability instead of never (Gupta et al. 2015, "Deep learning with
 // limited numerical precision"). The bits are the same on every device.
 
-// How an update has rounded masters to weights.
+// Says how an update has rounded masters to weights.
 typedef struct {
     uint64_t seed; // 0: to the nearest
     int step;      // the update, 1 for the first

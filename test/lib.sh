@@ -99,6 +99,11 @@ begin() {
     pid=$!
 }
 
+# small_disk SIZE FOLDER: mounts an empty file system of this size on it. Where that cannot be, it fails and sets skip.
+small_disk() {
+    mount -t tmpfs -o size="$1" none "$2" 2>/dev/null || { skip='cannot mount a small file system here'; false; }
+}
+
 # signal_rank SIGNAL FOLDER RANK: sends a signal to a rank of the run of this folder. If there is none, the test fails,
 # and the run ends, for which the test is going to wait.
 signal_rank() {

@@ -62,8 +62,7 @@ a_save_that_fails_is_tried_again() {
     corpus
     for async in 0 1; do
         mkdir "$dir/disk"
-        mount -t tmpfs -o size=3000k none "$dir/disk" 2>/dev/null ||
-            { skip='cannot mount a small file system here'; return; }
+        small_disk 3000k "$dir/disk" || return 0
         head -c 1400000 /dev/zero >"$dir/disk/file"
         begin "$train" $small $data $quiet --max_steps 100000000 --save_every 5 --total_batch_size 8192 \
             --save_async $async --save_retries 1000000000 --out "$dir/disk/run"
@@ -85,8 +84,7 @@ a_save_is_not_asked_for_while_it_is_tried_again() {
     for async in 0 1; do
         tiny="$dir/$async/.tmp-step_00000050"
         mkdir -p "$tiny"
-        mount -t tmpfs -o size=4k none "$tiny" 2>/dev/null ||
-            { skip='cannot mount a small file system here'; return; }
+        small_disk 4k "$tiny" || return 0
         must "$train" $small $short $data $quiet --max_steps 100 --save_every 50 --keep 0 --save_async $async \
             --out "$dir/$async"
         umount "$tiny"
@@ -99,8 +97,7 @@ a_save_is_not_asked_for_while_it_is_tried_again() {
 a_save_that_goes_on_failing_ends_the_run() {
     corpus
     mkdir "$dir/disk"
-    mount -t tmpfs -o size=1800k none "$dir/disk" 2>/dev/null ||
-        { skip='cannot mount a small file system here'; return; }
+    small_disk 1800k "$dir/disk" || return 0
     expect 1 'make room' "$train" $small $data $quiet --max_steps 20 --save_every 5 --save_retries 2 \
         --out "$dir/disk/run"
     [ "$(grep -c 'Trying again' "$dir/err")" = 2 ] || note "not tried twice: $(cat "$dir/err")"
@@ -122,8 +119,7 @@ ranks_wait_for_the_last_save_and_hint_of_rank_0() {
     expect 4 'not finite' ranks 2 "$train" $common --save_every 0 --out "$dir/first"
     last=$(($(sed -n 's/.*error: step \([0-9]*\): loss.*/\1/p' "$dir/err") - 1))
     mkdir "$dir/disk"
-    mount -t tmpfs -o size=3000k none "$dir/disk" 2>/dev/null ||
-        { skip='cannot mount a small file system here'; return; }
+    small_disk 3000k "$dir/disk" || return 0
     head -c 2000000 /dev/zero >"$dir/disk/file"
     begin ranks 2 "$train" $common --save_every $last --save_retries 100 --out "$dir/disk/run"
     await "no checkpoint of step $last:.*(3 of" "$dir/err" $pid # after a second and two more
@@ -164,8 +160,7 @@ a_checkpoint_that_could_not_be_saved_is_not_the_best() {
     for async in 0 1; do
         tiny="$dir/$async/$(printf .tmp-step_%08d "$best")"
         mkdir -p "$tiny"
-        mount -t tmpfs -o size=4k none "$tiny" 2>/dev/null ||
-            { skip='cannot mount a small file system here'; return; }
+        small_disk 4k "$tiny" || return 0
         must "$train" $common --save_async $async --out "$dir/$async"
         umount "$tiny"
         grep -q "no checkpoint of step $best:" "$dir/err" || note "step $best was saved: $(tail -n 2 "$dir/err")"

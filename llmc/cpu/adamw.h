@@ -4,7 +4,6 @@
 #include "device.h"
 #include "int8.h"
 #include "packed.h"
-#include "../rounding.h"
 
 // Updates the moments of element i and returns its new master. decay: of the tensor's group.
 static inline float adamw_element(size_t i, float master, float* m, float* v, float grad, float lr, float decay,
@@ -33,8 +32,7 @@ static inline void adamw_range(Stored* params, float* masters, float* m, float* 
     #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         masters[i] = adamw_element(i, masters[i], m, v, grad_scale * grads[i], lr, decay, correct_m, correct_v, &h);
-        const uint64_t random = rounding_random(h.rounding_seed, h.step, first + i);
-        params[i] = to_stored(JOIN(FLOATX, _stochastic)(masters[i], random));
+        params[i] = to_stored(rounded_at_random(masters[i], h.rounding_seed, h.step, first + i));
     }
 }
 
@@ -73,8 +71,7 @@ static inline void params_round(Stored* params, const float* masters, size_t n, 
     }
     #pragma omp parallel for simd
     for (size_t i = 0; i < n; i++) {
-        const uint64_t random = rounding_random(rounding.seed, rounding.step, begin + i);
-        params[i] = to_stored(JOIN(FLOATX, _stochastic)(masters[i], random));
+        params[i] = to_stored(rounded_at_random(masters[i], rounding.seed, rounding.step, begin + i));
     }
 }
 

@@ -66,6 +66,11 @@ static inline Stored to_stored(float x) {
     return stored;
 }
 
+// Returns a master rounded at random to a number of the storage type: element i of the parameters, by an update.
+static inline float rounded_at_random(float master, uint64_t seed, int step, size_t i) {
+    return JOIN(FLOATX, _stochastic)(master, rounding_random(seed, step, i));
+}
+
 enum { LINE_BYTES = 64, LINE = LINE_BYTES / sizeof(Stored) }; // of a cache line; elements in it
 
 // Returns where to compute floats for store_floats(): in fp32 at `to` itself, else in `scratch`.

@@ -190,8 +190,7 @@ static inline void muon_element(const MuonMatrix* w, size_t i, float update, con
     if (sizeof(Stored) == sizeof(float) || h->rounding_seed == 0) {
         w->params[i] = to_stored(changed);
     } else {
-        const uint64_t random = rounding_random(h->rounding_seed, h->step, w->begin + i);
-        w->params[i] = to_stored(JOIN(FLOATX, _stochastic)(changed, random));
+        w->params[i] = to_stored(rounded_at_random(changed, h->rounding_seed, h->step, w->begin + i));
     }
 }
 

@@ -72,7 +72,7 @@ static __device__ inline void adamw_elements(floatX* params, float* masters, flo
         master[k] -= lr * (direction + (h.cautious && direction * master[k] < 0 ? 0.0f : decay) * master[k]);
         param[k] = master[k];
         if (stochastic) {
-            param[k] = JOIN(FLOATX, _stochastic)(master[k], rounding_random(h.rounding_seed, h.step, element + k));
+            param[k] = rounded_at_random(master[k], h.rounding_seed, h.step, element + k);
         }
     }
     store_floats(m + i, mean);
@@ -115,7 +115,7 @@ static __global__ void params_round_kernel(floatX* params, const float* masters,
     float x[WIDTH];
     load_rest(x, masters + i, n - i);
     for (int k = 0; rounding.seed != 0 && k < WIDTH; k++) {
-        x[k] = JOIN(FLOATX, _stochastic)(x[k], rounding_random(rounding.seed, rounding.step, begin + i + k));
+        x[k] = rounded_at_random(x[k], rounding.seed, rounding.step, begin + i + k);
     }
     store_rest(params + i, x, n - i);
 }

@@ -42,6 +42,11 @@ template <> inline HOST_DEVICE bf16 from_float<bf16>(float x) { return __float2b
 template <> inline HOST_DEVICE fp16 from_float<fp16>(float x) { return __float2half_rn(x); }
 static inline HOST_DEVICE floatX to_floatX(float x) { return from_float<floatX>(x); }
 
+// Returns a master rounded at random to a number of floatX: element i of the parameters, by an update.
+static inline HOST_DEVICE float rounded_at_random(float master, uint64_t seed, int step, size_t i) {
+    return JOIN(FLOATX, _stochastic)(master, rounding_random(seed, step, i));
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // state
 

@@ -78,8 +78,7 @@ static __device__ inline void muon_set_weights(const MuonMatrix& matrix, const f
     store_floats(matrix.masters + i, master);
     if (stochastic) {
         for (int k = 0; k < WIDTH; k++) {
-            const uint64_t random = rounding_random(h.rounding_seed, h.step, matrix.begin + i + k);
-            master[k] = JOIN(FLOATX, _stochastic)(master[k], random);
+            master[k] = rounded_at_random(master[k], h.rounding_seed, h.step, matrix.begin + i + k);
         }
     }
     store_floats((floatX*)matrix.params + i, master);
