@@ -59,14 +59,14 @@ has_header = $(or $(shell echo '$(hash)include <$(1)>' | $(CC) -E -x c - >/dev/n
 CRYPTO ?= $(call has_header,openssl/hmac.h)
 LDLIBS += $(if $(filter 1,$(CRYPTO)),-lcrypto)
 FLAGS_llmc/comm/secret := $(if $(filter 1,$(CRYPTO)),-DHAS_CRYPTO)
-# Optional: zlib, libzstd and libsnappy, for compressed input of ./prepare (llmc/data/compression.h). Only programs that
-# call them are linked with them.
+# Optional: zlib, libzstd and libsnappy, for compressed input of ./prepare (llmc/prepare/compression.h). Only
+# programs that call them are linked with them.
 ZLIB   ?= $(call has_header,zlib.h)
 ZSTD   ?= $(call has_header,zstd.h)
 SNAPPY ?= $(call has_header,snappy-c.h)
 DECOMPRESSION := $(if $(filter 1,$(ZLIB)),-lz) $(if $(filter 1,$(ZSTD)),-lzstd) $(if $(filter 1,$(SNAPPY)),-lsnappy)
 LDLIBS += $(if $(strip $(DECOMPRESSION)),-Wl$(comma)--as-needed $(DECOMPRESSION) -Wl$(comma)--no-as-needed)
-FLAGS_llmc/data/compression := $(if $(filter 1,$(ZLIB)),-DHAS_ZLIB) $(if $(filter 1,$(ZSTD)),-DHAS_ZSTD) \
+FLAGS_llmc/prepare/compression := $(if $(filter 1,$(ZLIB)),-DHAS_ZLIB) $(if $(filter 1,$(ZSTD)),-DHAS_ZSTD) \
     $(if $(filter 1,$(SNAPPY)),-DHAS_SNAPPY)
 # Optional: MPI, for several CPU processes, and to start GPU processes by mpirun. mpicc knows MPI's paths and libraries.
 MPICC ?= mpicc
@@ -128,10 +128,9 @@ check-packages:
 # programs: built under build/CONFIG, the release ones linked into the top folder
 
 # The library: everything but main() and the kernels. It is the same for all backends.
-FOLDERS      := llmc llmc/comm llmc/data llmc/files llmc/log llmc/eval llmc/check llmc/bench
-HOST_SOURCES := $(filter-out llmc/main.c $(if $(filter 1,$(MPI)),,llmc/comm/mpi.c),$(wildcard $(FOLDERS:%=%/*.c))) \
+HOST_SOURCES := $(filter-out llmc/commands/main.c $(if $(filter 1,$(MPI)),,llmc/comm/mpi.c),$(wildcard llmc/*/*.c)) \
     data/stories.c
-HOST_OBJECTS := $(HOST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/llmc/data/tokenizer_data.o
+HOST_OBJECTS := $(HOST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/llmc/tokenizer/tokenizer_data.o
 LIBRARY      := $(BUILD)/libllmc.a
 
 # The CPU's backends: train_gpt2.c, compiled once for each storage type and instruction set (llmc/cpu/processor.h).
@@ -151,7 +150,7 @@ train_gpt2 train_gpt2cu prepare: %: build/release/%
 	@ln -sf $< $@
 	@$(if $(filter train_gpt2cu,$@),$(WARN_OF_NO_CUDNN))
 
-$(BUILD)/train_gpt2: $(BUILD)/llmc/main.o $(CPU_OBJECTS) $(LIBRARY)
+$(BUILD)/train_gpt2: $(BUILD)/llmc/commands/main.o $(CPU_OBJECTS) $(LIBRARY)
 	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 $(BUILD)/prepare: $(BUILD)/data/prepare.o $(LIBRARY)
 	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
@@ -165,7 +164,7 @@ level_of = $(patsubst $(type_of)_%,%,$*)
 $(CPU_OBJECTS): $(BUILD)/cpu_%.o: train_gpt2.c | check-packages
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(LEVEL_$(level_of)) -DFLOATX=$(type_of) -DLEVEL=$(level_of) -c $< -o $@
-MPI_OBJECTS := $(BUILD)/llmc/main.o $(BUILD)/llmc/comm/mpi.o
+MPI_OBJECTS := $(BUILD)/llmc/commands/main.o $(BUILD)/llmc/comm/mpi.o
 C_OBJECTS   := $(filter-out $(MPI_OBJECTS),$(HOST_SOURCES:%.c=$(BUILD)/%.o)) $(BUILD)/data/prepare.o
 $(C_OBJECTS): $(BUILD)/%.o: %.c | check-packages
 	@mkdir -p $(@D)
@@ -173,14 +172,14 @@ $(C_OBJECTS): $(BUILD)/%.o: %.c | check-packages
 $(MPI_OBJECTS): $(BUILD)/%.o: %.c | check-packages
 	@mkdir -p $(@D)
 	$(call WITH_MPI,$(CC)) $(CFLAGS) $(HARDEN) $(MPI_FLAGS) -c $< -o $@
-$(BUILD)/llmc/data/tokenizer_data.o: llmc/data/tokenizer_data.S data/gpt2_tokenizer.bin
+$(BUILD)/llmc/tokenizer/tokenizer_data.o: llmc/tokenizer/tokenizer_data.S data/gpt2_tokenizer.bin
 	@mkdir -p $(@D)
 	$(CC) -c $< -o $@
 
 # for --version
 COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown commit)
 GPU_LIBRARIES = $(comma) cuBLASLt$(if $(filter 1,$(NCCL)),$(comma) NCCL)$(if $(filter 1,$(CUDNN)),$(comma) cuDNN)
-FLAGS_llmc/version = -DBUILD_COMMIT='"$(COMMIT)"' \
+FLAGS_llmc/commands/version = -DBUILD_COMMIT='"$(COMMIT)"' \
     -DBUILD_LIBRARIES='"$(if $(filter 1,$(MPI)),$(comma) MPI)"' \
     -DBUILD_GPU_LIBRARIES='"$(GPU_LIBRARIES)"'
 
@@ -204,7 +203,7 @@ CUDA_LIBS  := $(CUDA_LIB64) $(if $(CUDNN_OBJECT),-lcudnn) $(if $(NCCL_FLAGS),-ln
     -lcublasLt -lcudart_static -ldl -lrt
 
 CUDA_LINKED := $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(FP32_OBJECTS) $(LIBRARY)
-$(BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(CUDA_LINKED)
+$(BUILD)/train_gpt2cu: $(BUILD)/llmc/commands/main.o $(CUDA_LINKED)
 	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $(filter %.o %.a,$^) -o $@ $(CUDA_LIBS) $(LDLIBS)
 # -O1 is enough for a file that only calls cuDNN, and takes less of the long time that its headers need to compile
 CUDNN_FLAGS := -std=c++17 -O1 -D_GNU_SOURCE -Wall -Wextra -DCUDNN_FRONTEND_SKIP_JSON_LIB \
@@ -243,15 +242,15 @@ $(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(conf
     $(MPI_FLAGS))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
 $(call record,cudnn_settings,$(CUDNN_OBJECT))
-$(call record,version_settings,$(FLAGS_llmc/version))
+$(call record,version_settings,$(FLAGS_llmc/commands/version))
 $(call record,secret_settings,$(FLAGS_llmc/comm/secret))
-$(call record,compression_settings,$(FLAGS_llmc/data/compression))
+$(call record,compression_settings,$(FLAGS_llmc/prepare/compression))
 $(C_OBJECTS) $(MPI_OBJECTS) $(CPU_OBJECTS): $(BUILD)/settings
 $(CUDA_OBJECTS): $(BUILD)/cuda_settings
 $(BUILD)/train_gpt2cu: $(BUILD)/cudnn_settings
-$(BUILD)/llmc/version.o: $(BUILD)/version_settings
+$(BUILD)/llmc/commands/version.o: $(BUILD)/version_settings
 $(BUILD)/llmc/comm/secret.o: $(BUILD)/secret_settings
-$(BUILD)/llmc/data/compression.o: $(BUILD)/compression_settings
+$(BUILD)/llmc/prepare/compression.o: $(BUILD)/compression_settings
 $(BUILD)/settings $(BUILD)/cuda_settings $(BUILD)/cudnn_settings $(BUILD)/version_settings $(BUILD)/secret_settings \
 $(BUILD)/compression_settings:
 
@@ -275,7 +274,7 @@ EMUCC       := test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_
 EMU_TYPES   := fp32 bf16 $(if $(filter plain coverage,$(EMU)),fp16)
 EMU_OBJECTS := $(EMU_TYPES:%=$(EMU_BUILD)/cuda_%.o)
 EMU_CUDNN   := $(EMU_BUILD)/attention_cudnn.o
-EMU_SOURCES := $(wildcard llmc/*.h llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h \
+EMU_SOURCES := $(wildcard llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h \
     test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
 EMU_TESTS   := $(EMU_BUILD)/test_attention_forms
 
@@ -302,7 +301,7 @@ $(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_LINKED)
 	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS) -ldl
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
-$(EMU_BUILD)/train_gpt2cu: $(BUILD)/llmc/main.o $(EMU_LINKED)
+$(EMU_BUILD)/train_gpt2cu: $(BUILD)/llmc/commands/main.o $(EMU_LINKED)
 	$(call WITH_MPI,$(CXX)) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -314,7 +313,7 @@ AMX_EMULATED := $(BUILD)/amx_emulated/cpu_bf16_amx.o
 $(AMX_EMULATED): train_gpt2.c $(wildcard test/amx/*.h) $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -Itest/amx $(LEVEL_amx) -DFLOATX=bf16 -DLEVEL=amx -c $< -o $@
-$(BUILD)/amx_emulated/backends.o: llmc/backends.c test/amx/processor.h $(BUILD)/settings | check-packages
+$(BUILD)/amx_emulated/backends.o: llmc/model/backends.c test/amx/processor.h $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -include test/amx/processor.h -c $< -o $@
 WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %_amx.o,$(CPU_OBJECTS))
@@ -344,7 +343,7 @@ $(BUILD)/test_amx: test/amx/test_amx.c $(LIBRARY) $(BUILD)/settings | check-pack
 	$(CC) $(CFLAGS) -I. -Itest/amx $(LEVEL_amx) $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
 endif
 amx: build/amx/train_gpt2
-build/amx/train_gpt2: $(BUILD)/llmc/main.o $(WITH_AMX) $(LIBRARY)
+build/amx/train_gpt2: $(BUILD)/llmc/commands/main.o $(WITH_AMX) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
@@ -353,7 +352,7 @@ COMPARERS  := $(BUILD)/compare_checkpoints $(BUILD)/histogram_norms
 RANK_TOOLS := $(COMPARERS) $(if $(filter 1,$(MPI)),$(BUILD)/count_collectives.so)
 $(COMPARERS): $(BUILD)/%: test/%.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
-$(BUILD)/count_collectives.so: test/count_collectives.c
+$(BUILD)/count_collectives.so: test/comm/count_collectives.c
 	@mkdir -p $(@D)
 	$(call WITH_MPI,$(CC)) -O1 -fPIC -shared $< -o $@
 
@@ -376,9 +375,9 @@ $(MUTATORS): $(BUILD)/mutate_%: test/fuzz/fuzz_%.c test/fuzz/mutate.c $(FP32_GEN
 # Headers that must compile alone: as C11, and those that .cu files include as C++20 too
 PARTS       := llmc/cpu/tile_%.h llmc/cpu/encoder.h llmc/cpu/layernorm.h # of other headers
 HEADERS     := $(filter-out $(PARTS) llmc/cuda/attention_cudnn.h $(if $(filter 1,$(MPI)),,llmc/comm/mpi.h),\
-                            $(wildcard llmc/*.h llmc/*/*.h data/*.h test/*.h))
-CPP_HEADERS := llmc/backend.h llmc/rng.h llmc/rounding.h $(wildcard llmc/cuda/*.h) \
-    $(shell grep -l '^BEGIN_C' llmc/*.h llmc/*/*.h)
+                            $(wildcard llmc/*/*.h data/*.h test/*.h))
+CPP_HEADERS := llmc/model/backend.h llmc/base/rng.h llmc/base/rounding.h $(wildcard llmc/cuda/*.h) \
+    $(shell grep -l '^BEGIN_C' llmc/*/*.h)
 headers: check-packages
 	@for h in $(HEADERS); do \
 	    $(CC) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -fsyntax-only \
@@ -391,7 +390,7 @@ headers: check-packages
 
 # Static analysis: clang-tidy with the checks of .clang-tidy, cppcheck without what test/cppcheck.txt lists
 LINTED := $(filter-out $(if $(filter 1,$(MPI)),,llmc/comm/mpi.c),$(HOST_SOURCES)) data/prepare.c
-LINT_FLAGS := -std=c11 -D_GNU_SOURCE -I. $(OPENMP) $(FLAGS_llmc/comm/secret) $(FLAGS_llmc/data/compression)
+LINT_FLAGS := -std=c11 -D_GNU_SOURCE -I. $(OPENMP) $(FLAGS_llmc/comm/secret) $(FLAGS_llmc/prepare/compression)
 JOBS := $(shell nproc 2>/dev/null || echo 1)
 lint:
 	@if command -v clang-tidy >/dev/null; then \

@@ -1,7 +1,7 @@
 // The CPU's backend: its kernels in reading order. This file is compiled for each storage type (-DFLOATX=fp32) and each
 // level of instructions (-DLEVEL=avx2, llmc/cpu/processor.h). Each object exports one table of functions. The program
-// begins in llmc/main.c.
-#include "llmc/backend.h"          // the contract: every operation with its shapes
+// begins in llmc/commands/main.c.
+#include "llmc/model/backend.h"          // the contract: every operation with its shapes
 #include "llmc/cpu/device.h"       // memory, threads, the storage type
 #include "llmc/cpu/residual.h"     // encoder.h, embeddings, and layernorm.h, for each type of the residual stream
 #include "llmc/cpu/gelu.h"         // GELU

@@ -1,6 +1,6 @@
 // The GPU's backend: its kernels in reading order. This file is compiled once for each storage type (-DFLOATX=fp32,
-// bf16 and fp16); each object exports one table of functions. The program itself begins in llmc/main.c.
-#include "llmc/backend.h"             // the contract: every operation with its shapes
+// bf16 and fp16); each object exports one table of functions. The program itself begins in llmc/commands/main.c.
+#include "llmc/model/backend.h"             // the contract: every operation with its shapes
 #include "llmc/cuda/device.cuh"       // memory, streams, errors, the storage type
 #include "llmc/cuda/open.cuh"         // driver, options, opening the GPU
 #include "llmc/cuda/graph.cuh"        // recorded work, replayed as CUDA graphs
@@ -20,7 +20,7 @@
 #include "llmc/cuda/entry.cuh"        // converts the table's Stored* and Residual* to the kernels' types
 
 #ifdef HAS_NCCL
-#include "llmc/comm/nccl.cuh" // collectives between GPUs
+#include "llmc/cuda/nccl.cuh" // collectives between GPUs
 #define ENGINE &NCCL_ENGINE
 #else
 #define ENGINE NULL

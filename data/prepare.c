@@ -1,12 +1,12 @@
-// ./prepare: from text to token shards (data/README.md has their format; llmc/data/prepare.h does the work).
+// ./prepare: from text to token shards (data/README.md has their format; llmc/prepare/prepare.h does the work).
 //
 //     ./prepare --out data/shakespeare --split blank data/tinyshakespeare.txt
 //     ./prepare --out data/web --val_size 1000000 web.jsonl.zst 'fineweb/*.parquet'
 //     ./prepare --out data/stories --stories 2000000
 //     ./prepare --out data/mytokenizer --train_tokenizer 4096 book.txt
-#include "../llmc/data/prepare.h"
-#include "../llmc/data/train_tokenizer.h"
-#include "../llmc/files/json.h"
+#include "../llmc/prepare/prepare.h"
+#include "../llmc/prepare/train_tokenizer.h"
+#include "../llmc/base/json.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif

@@ -1,5 +1,5 @@
 #include "stories.h"
-#include "../llmc/rng.h"
+#include "../llmc/base/rng.h"
 
 const StoryRule STORY_RULES[STORY_NUM_RULES] = {
     {"story", "<once> a <nature>, <nature> <KIND> called <HERO> lived <home>. <HERO.He> loved to <play>, to <rest> and "

@@ -15,7 +15,7 @@
 // fitting pronouns. References are never joined to letters, so that a word lies within one alternative.
 // No rule leads back to itself, hence stories and the number of places within the grammar are finite.
 #pragma once
-#include "../llmc/base.h"
+#include "../llmc/base/base.h"
 
 typedef struct {
     const char *name, *text;

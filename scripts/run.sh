@@ -1,6 +1,6 @@
 #!/bin/sh
 # The common part of the scripts of whole runs (run_gpt2_124M.sh, run_preset.sh and so on), which source this and call
-# published_run. Shape, batch, learning rate and steps are the preset's (llmc/models.c).
+# published_run. Shape, batch, learning rate and steps are the preset's (llmc/options/models.c).
 #
 #   GPUS=8                   starts one process per GPU; with fewer GPUS each does more micro-batches of the same run
 #   DATA=fineweb-edu         a data set of data/fetch.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Trains by a preset that reaches the loss of a published run with fewer tokens: fast:124m, 350m, 774m, 1558m by AdamW,
-# muon:124m, 350m, 774m, 1558m by Muon. llmc/models.c has their settings and sources, dev/learning.md the ideas.
+# muon:124m, 350m, 774m, 1558m by Muon. llmc/options/models.c has their settings and sources, dev/learning.md the ideas.
 # usage: [GPUS=8] sh scripts/run_preset.sh PRESET [--option value ...]  the same command continues it after a stop
 #
 # data      the script names the command if shards are missing: 65 shards of FineWeb, 13 GB, for fast:124m; 42 for

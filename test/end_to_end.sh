@@ -1097,7 +1097,8 @@ a_step_on_a_gpu_is_predicted() {
 }
 
 the_loader_is_measured_beside_gpus() {
-    must "$prepare" --out "$dir/d" --tokenizer bytes --val_size 0 --shard_size 20000 llmc/config.h llmc/gpt2.c
+    must "$prepare" --out "$dir/d" --tokenizer bytes --val_size 0 --shard_size 20000 \
+        llmc/options/config.h llmc/model/gpt2.c
     must "$train" bench data --train_data "$dir/d_train_*.bin" --seq_len 64 --batch_size 3 --max_steps 5 \
         --out "$dir/data"
     json="$dir/data/data.json"

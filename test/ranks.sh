@@ -260,7 +260,7 @@ gpus_take_the_algorithms_of_rank_0() {
     grep -q '"32,128,32,.*,0,1 ' "$dir/muon/step_00000002/state.json" || note "rank 1 multiplies untuned"
 }
 
-# NVSwitches do not repeat their bits (llmc/comm/nccl.cuh): they add up only if --nvls or NCCL_ALGO says so, and log and
+# NVSwitches do not repeat their bits (llmc/cuda/nccl.cuh): they add up only if --nvls or NCCL_ALGO says so, and log and
 # state.json name what NCCL may use. Its stream has the highest priority.
 gpus_repeat_their_bits_unless_asked() {
     corpus

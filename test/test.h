@@ -12,7 +12,7 @@
 // failed. Arguments choose tests by a part of their names, or with -WORD leave them out; a word that chooses none is an
 // error.
 #pragma once
-#include "../llmc/base.h"
+#include "../llmc/base/base.h"
 #include <sys/wait.h>
 
 typedef struct TestCase {

@@ -5,7 +5,7 @@
 #include <cuda_runtime.h>
 extern "C" {
 #include "../llmc/check/op_cases.h"
-#include "../llmc/plan.h"
+#include "../llmc/train/plan.h"
 }
 #include "test.h"
 

@@ -11,7 +11,8 @@ shift
 chosen=$*
 prepare="$build/prepare"
 . "$(dirname "$0")/lib.sh"
-export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive # set, so that the program does not start itself again (llmc/threads.h)
+# set, so that the program does not start itself again (llmc/base/threads.h)
+export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # Left out of both: long tests of bits, speeds and sizes, which take the same paths as others.

@@ -4,8 +4,8 @@
 Machines are shared and their clocks change, so contenders alternate (ours, PyTorch eager, PyTorch compiled, ours, ...),
 each run a process of its own, and ratios are taken within a round. A run's time is the median of its steps after the
 warm-up. Of PyTorch's two forms, the one with the better median over all rounds counts. The result is the median of the
-rounds' ratios against that one. MFU is the same formula for all (gpt2_flops_per_token() in llmc/gpt2.c) over the peak
-that our program prints: by data sheet on a GPU, measured on a CPU.
+rounds' ratios against that one. MFU is the same formula for all (gpt2_flops_per_token() in llmc/model/gpt2.c) over the
+peak that our program prints: by data sheet on a GPU, measured on a CPU.
 
 All train the same shape in the same precision on random tokens: forward, loss, backward, clipping to norm 1, AdamW,
 50304 rows of vocabulary, no dropout, the same number of threads. PyTorch is Hugging Face's GPT2LMHeadModel with its

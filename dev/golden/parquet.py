@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Parquet files by pyarrow, for the tests of llmc/data/parquet.c.
+"""Parquet files by pyarrow, for the tests of llmc/prepare/parquet.c.
 
     parquet.py                    writes test/golden/parquet/: small files of every kind, and rows.jsonl, the rows that
                                   each of them has, also as .gz and .zst

@@ -1,4 +1,5 @@
-"""Makes test/golden/mixed.safetensors with the safetensors library, and checks files that llmc/files/safetensors.c wrote.
+"""Makes test/golden/mixed.safetensors with the safetensors library, and checks files that
+llmc/files/safetensors.c wrote.
 
     python dev/golden/tensor_files.py                 writes test/golden/mixed.safetensors and empty.safetensors
     python dev/golden/tensor_files.py --check FILE    FILE must hold the same tensors and metadata as mixed.safetensors

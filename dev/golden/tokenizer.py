@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes test/golden/tokenizer.json: what tiktoken makes of many strings, which test/data/test_tokenizer.c repeats.
+"""Writes test/golden/tokenizer.json: what tiktoken makes of many strings, which
+test/tokenizer/test_tokenizer.c repeats.
 
 usage: tokenizer.py VOCAB.BPE ENCODER.JSON TINYSHAKESPEARE.TXT > test/golden/tokenizer.json
 
@@ -29,7 +30,7 @@ def mix64(x):
 
 
 def hash64(data, seed=0):
-    """The function of llmc/base.h."""
+    """The function of llmc/base/base.h."""
     h = seed ^ (len(data) * 0x9E3779B97F4A7C15 & MASK)
     lane = [mix64(seed + i + 1 & MASK) for i in range(4)]
     whole = len(data) // 32 * 32

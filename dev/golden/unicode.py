@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes llmc/data/unicode.c: which code points are letters, numbers and white space to GPT-2's split pattern.
+"""Writes llmc/tokenizer/unicode.c: which code points are letters, numbers and white space to GPT-2's split pattern.
 
-usage: unicode.py > llmc/data/unicode.c      (in a virtual environment with tiktoken)
+usage: unicode.py > llmc/tokenizer/unicode.c      (in a virtual environment with tiktoken)
 
 The classes are those of tiktoken's regular expressions, whatever Unicode version these are built from, so tiktoken
 itself is asked: text that its split pattern does not match is dropped, so an encoding whose pattern is one class and

@@ -1,5 +1,5 @@
 #include "bench.h"
-#include "../effects.h"
+#include "../train/effects.h"
 #include "collectives.h"
 #include "data.h"
 #include "ladder.h"

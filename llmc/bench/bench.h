@@ -2,7 +2,7 @@
 // names.
 #pragma once
 #include "../comm/comm.h"
-#include "../config.h"
+#include "../options/config.h"
 
 // Runs the bench that config->args names, `ladder` for instance. Returns the exit code.
 int bench_command(const Config* config, Comm* comm);

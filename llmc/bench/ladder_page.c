@@ -1,5 +1,5 @@
 #include "ladder_page.h"
-#include "../files/json.h"
+#include "../base/json.h"
 #include "../log/report.h"
 #include "page.h"
 

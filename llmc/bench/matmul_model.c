@@ -1,5 +1,5 @@
 #include "matmul_model.h"
-#include "../options.h"
+#include "../options/options.h"
 
 // The tiles that NVIDIA's model picks for GPT-2's shapes, and their transposes. It does not try 160, but cuBLASLt has
 // such tiles (cublasLt.h), and must have used them for the best FP8 matmul of an H200 below: 128 x 192 would have left

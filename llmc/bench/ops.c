@@ -1,6 +1,6 @@
 #include "ops.h"
 #include "../check/trial.h"
-#include "../files/json.h"
+#include "../base/json.h"
 #include "../log/report.h"
 #include "page.h"
 #include "predict.h"

@@ -1,6 +1,6 @@
 #include "plans.h"
 #include "../check/trial.h"
-#include "../files/json.h"
+#include "../base/json.h"
 
 // The tiles that cuBLASLt's heuristics offer for large matmuls, by cublasLtMatmulTile_t from CUBLASLT_MATMUL_TILE_64x64
 // on: rows and columns of the library's column-major output.

@@ -1,5 +1,5 @@
 #include "predict.h"
-#include "../backends.h"
+#include "../model/backends.h"
 #include "attention_model.h"
 #include <strings.h>
 

@@ -4,7 +4,7 @@
 // Each GPU takes an eighth of a step's tokens and of the update (ZeRO-1). The step is predict_step()'s times
 // training_factor(), which was taken from llm.c's steps on such machines, so it has their communication in it.
 #pragma once
-#include "../config.h"
+#include "../options/config.h"
 
 enum { NUM_MACHINES = 2, MACHINE_GPUS = 8 };
 

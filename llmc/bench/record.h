@@ -1,8 +1,8 @@
 // Chooses the backend and makes the plan that the options of a bench ask for, and writes the bench's record: functions
 // that all forms of `bench` share.
 #pragma once
-#include "../config.h"
-#include "../plan.h"
+#include "../options/config.h"
+#include "../train/plan.h"
 #include <jansson.h>
 
 // ---------------------------------------------------------------------------------------------------------------------

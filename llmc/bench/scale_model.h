@@ -29,7 +29,7 @@
 //
 // Besides, two numbers of a step (three with ZeRO-1) are all-reduced, which costs latency alone.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 typedef struct {
     double bandwidth, latency; // bytes per second, seconds

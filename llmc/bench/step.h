@@ -7,7 +7,7 @@
 #pragma once
 #include "../check/op_cases.h"
 #include "../cuda/gpus.h"
-#include "../gpt2.h"
+#include "../model/gpt2.h"
 #include "matmul_model.h"
 
 // A linear layer of a block on which an operation runs. An operation on several layers has a row for each.

@@ -1,7 +1,7 @@
 #include "check.h"
-#include "../host_memory.h"
-#include "../stored.h"
-#include "../weights.h"
+#include "../base/host_memory.h"
+#include "../model/stored.h"
+#include "../train/weights.h"
 #include "check_training.h"
 #include "op_run.h"
 

@@ -1,7 +1,7 @@
 // `check`: runs every operation, and ten training steps, on a device and on the reference, and compares. The reference
 // is the CPU in fp32: its fast kernels for a GPU, the plain loops for the CPU itself.
 #pragma once
-#include "../plan.h"
+#include "../train/plan.h"
 #include "compare.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
 #include "compare.h"
-#include "../stored.h"
+#include "../model/stored.h"
 
 Difference compare(const double* got, const double* want, size_t n) {
     double difference = 0, got_size = 0, want_size = 0, dot = 0, worst = 0;

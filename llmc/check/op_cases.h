@@ -6,8 +6,8 @@
 // memory, it prepares and makes the call (op_run.h). Gradients are found by name: a backward operation's `dinp` is the
 // gradient of its forward operation's `inp`.
 #pragma once
-#include "../backend.h"
-#include "../models.h"
+#include "../model/backend.h"
+#include "../options/models.h"
 
 // The use of a tensor by an operation. ADD: read and written.
 typedef enum { ROLE_READ, ROLE_WRITE, ROLE_ADD, ROLE_SCRATCH } Role;

@@ -1,7 +1,7 @@
 #include "op_run.h"
 #include "../data/dataloader.h"
-#include "../rng.h"
-#include "../stored.h"
+#include "../base/rng.h"
+#include "../model/stored.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // random inputs

@@ -1,6 +1,6 @@
 #include "trial.h"
-#include "../autotune.h"
-#include "../weights.h"
+#include "../train/autotune.h"
+#include "../train/weights.h"
 #include "compare.h"
 
 struct Trial {

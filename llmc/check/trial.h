@@ -1,8 +1,8 @@
 // A trial trains a model for a few steps on given batches, outside of train(): `check` compares trials on two devices,
 // `bench ladder` and `bench scale` time them.
 #pragma once
-#include "../data/random_batch.h"
-#include "../plan.h"
+#include "../model/random_batch.h"
+#include "../train/plan.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // trials

@@ -12,7 +12,7 @@
 //
 // All processes call the same functions in the same order. A failing engine ends the program.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "launch.h"
 #include "watchdog.h"
 

@@ -18,7 +18,7 @@
 // neither encrypted nor signed: like MPI and NCCL, this trusts the network between the machines (SECURITY.md). The key
 // tells runs of one user apart that meet at one port by mistake.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "launch.h"
 #include "watchdog.h"
 

@@ -1,7 +1,7 @@
 // Messages between ranks over TCP. A frame is a header and a payload, little-endian. Received bytes are not trusted:
 // every length is checked against its limit before memory is allocated for it, and text is made printable.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "secret.h"
 
 enum {

@@ -14,7 +14,7 @@
 // launchers in a program built without MPI. With MPI they learn rank 0's address by MPI (mpi.h). A single process needs
 // neither.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 typedef enum { MPI_ABSENT, MPI_BUILT_IN } MpiSupport;
 

@@ -3,7 +3,7 @@
 // it and sends its Hello until it is admitted, and believes an answer only with rank 0's own proof. Used by connect.c
 // alone; tests and the fuzzer call the single steps.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "frame.h"
 #include "launch.h"
 #include <poll.h>

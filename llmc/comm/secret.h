@@ -10,7 +10,7 @@
 //                      folder thereby share the secret; to others the file must be copied
 // A file must be readable by its owner alone.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 enum { SECRET_BYTES = 32, NONCE_BYTES = 32, PROOF_BYTES = 32, MIN_SECRET_CHARACTERS = 16 };
 

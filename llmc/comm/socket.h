@@ -1,7 +1,7 @@
 // TCP sockets: listen, connect, send. Every socket is non-blocking, closed on exec, and never raises SIGPIPE. Deadlines
 // are moments of seconds_now().
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include <sys/socket.h>
 
 BEGIN_C

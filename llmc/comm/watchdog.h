@@ -4,7 +4,7 @@
 // Silence is summed over the thread's turns, each counted as two heartbeat intervals at most. So the other ranks do not
 // seem silent after this process was suspended as a whole (SIGSTOP, a sleeping machine, a debugger).
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "frame.h"
 #include <pthread.h>
 

@@ -1,9 +1,9 @@
 // The CPU as a device: its storage types, threads and memory. Device memory is host memory, and work is done at once:
 // copies are memcpy(), and device_sync() does nothing.
 #pragma once
-#include "../backend.h"
-#include "../host_memory.h"
-#include "../rounding.h"
+#include "../model/backend.h"
+#include "../base/host_memory.h"
+#include "../base/rounding.h"
 #include <sys/mman.h>
 #ifdef _OPENMP
 #include <omp.h>

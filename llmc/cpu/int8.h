@@ -16,7 +16,7 @@
 // of the second... then the next four columns. A 32-bit lane then belongs to one row: no sum runs across lanes.
 #pragma once
 #include "few_rows.h"
-#include "../tensors.h"
+#include "../model/tensors.h"
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif

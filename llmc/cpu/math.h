@@ -1,7 +1,7 @@
 // exp that the compiler turns into vector code: no branches, no tables, no calls. Its relative error is at most 2e-7
 // (test/cpu/test_cpu.c).
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 // Returns a if the condition holds, else b, by masking bits. For `condition ? a : b` gcc makes two copies of the code
 // that follows, one of them for a constant, and vector code runs both copies.

@@ -8,7 +8,7 @@
 //                  for smaller batches of an evaluation between steps
 #pragma once
 #include "gemm.h"
-#include "../tensors.h"
+#include "../model/tensors.h"
 
 typedef struct {
     Matrix b; // the weight, K x N

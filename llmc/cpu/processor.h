@@ -9,7 +9,7 @@
 //
 // Bits of CPUID: Intel's manual, volume 2, instruction CPUID. The levels v3 and v4: x86-64 psABI, section 3.1.1.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 #ifdef __x86_64__
 #include <cpuid.h>

@@ -2,7 +2,7 @@
 // gradient and rounds the masters to floatX.
 #pragma once
 #include "fp8.cuh"
-#include "../rounding.h"
+#include "../base/rounding.h"
 #include "vector.cuh"
 
 // Ranges of the tensors of a TensorTable, as a kernel parameter. Tensors that every layer has are listed for the first.

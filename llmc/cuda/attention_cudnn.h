@@ -2,7 +2,7 @@
 // log-sum-exp, so that one may compute forward and the other backward. The Makefile links attention_cudnn.cpp if cuDNN
 // and its frontend are installed. The functions are weak: NULL in a program without it.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include <cuda_runtime.h>
 
 typedef enum { ATTENTION_IN_BF16, ATTENTION_IN_FP16 } AttentionType;

@@ -2,7 +2,7 @@
 // that all kernels share, error handling, memory and copies; open.cuh opens the device.
 //
 // All kernels run in one stream, gpu.stream, one after another. Batches are copied in a second stream, gpu.upload.
-// NCCL has a third one (comm/nccl.cuh).
+// NCCL has a third one (cuda/nccl.cuh).
 //
 // Numbers without a source in this folder (sizes of tiles and blocks, blocks per SM, limits) are chosen, not measured.
 //
@@ -11,7 +11,7 @@
 // one definition rule). Functions are therefore static, kernels are static or templates on the element type, and
 // structs with members of type floatX stand in unnamed namespaces. Only `gpu` is meant to be shared.
 #pragma once
-#include "../backend.h"
+#include "../model/backend.h"
 #include "attention_cudnn.h"
 #include "gpus.h"
 #include <cublasLt.h>

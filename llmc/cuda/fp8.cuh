@@ -25,7 +25,7 @@
 // gain for 1558M (C = 1600). It would be cheaper if the kernel that writes a tensor also computed its amax and cast.
 #pragma once
 #include "gpus.h"
-#include "../tensors.h"
+#include "../model/tensors.h"
 #include "vector.cuh"
 #include <cuda_fp8.h>
 

@@ -1,7 +1,7 @@
 // Facts about GPUs that need no GPU: peak speeds by data sheet, and the parameters of our kernels that depend on the
 // GPU. The kernels use them (llmc/cuda/), and so does `bench predict`, which runs without a GPU.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 // Multiprocessors, TFLOP/s of dense matmuls summed in fp32, and GB/s of memory, as NVIDIA publishes them. Only GPUs of
 // exactly these names are looked up; others (a laptop's, a MIG instance) are measured. Sources: the white papers on the

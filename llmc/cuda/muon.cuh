@@ -11,7 +11,7 @@
 // momentum are read twice, which costs 4 bytes of an element more than to store u and to read it back would in bf16;
 // but a u that is not yet divided leaves fp16's range, and would be rounded twice.
 #pragma once
-#include "../rounding.h"
+#include "../base/rounding.h"
 #include "matmul.cuh"
 
 // Matrices of a launch, as a kernel parameter.

@@ -1,6 +1,6 @@
 // Peak speeds of the GPU: operations per second of matmuls, and bytes per second of memory.
 #pragma once
-#include "../rng.h"
+#include "../base/rng.h"
 #include "gpus.h"
 #include "matmul.cuh"
 

@@ -1,5 +1,5 @@
 #include "dataloader.h"
-#include "../rng.h"
+#include "../base/rng.h"
 #include <limits.h>
 #include <signal.h>
 

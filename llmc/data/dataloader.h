@@ -7,7 +7,7 @@
 // Validation. The windows come in the order of the shards, none twice; the last batch may have fewer rows. The ranks
 // take batches in turn, so that together they read the same windows for any number of ranks and any size of a batch.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "dataset.h"
 #include <pthread.h>
 

@@ -4,7 +4,7 @@
 // a shard, at most T tokens, begins no window. A shard of rows (./prepare --rows T) has a window in each row, of T + 1
 // tokens: its last target is the row's own last token.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "shard.h"
 
 typedef struct {

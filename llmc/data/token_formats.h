@@ -16,7 +16,7 @@
 // llmq's: the eight bytes above and five int32: 2, bytes of a token (4), number of tokens, size of the vocabulary, and
 // 1 if a bit for each token, saying if it counts in the loss, lies behind the tokens. Such files are refused.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 enum { TOKEN_HEADER_BYTES = 1024 }; // a header lies within them
 

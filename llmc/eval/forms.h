@@ -21,7 +21,7 @@
 //   and three of llm-foundry, for many sets: query, choices, gold; context_options, continuation, gold (the context is
 //   chosen); context, continuation (which is to be foreseen)
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include <jansson.h>
 
 enum { MAX_ENDINGS = 64 };

@@ -5,7 +5,7 @@
 // uniform pseudo-random number generator"), seeded by its init_by_array() with the seed as the only element. A number
 // below n is that of the upper bits, as many as n has, of the first output for which it is below n.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 enum { MT_WORDS = 624 };
 

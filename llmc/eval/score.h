@@ -8,7 +8,7 @@
 // number of ranks.
 #pragma once
 #include "../comm/comm.h"
-#include "../gpt2.h"
+#include "../model/gpt2.h"
 #include "test_set.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
 #include "test_set.h"
-#include "../files/json.h"
+#include "../base/json.h"
 #include "core.h"
 #include "python_random.h"
 #include "rows.h"

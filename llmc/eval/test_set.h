@@ -12,7 +12,7 @@
 // item), then for each item uint16: 65535, its bytes from here on, its index, label, number of endings, length of the
 // context, the context, and for each ending its length and its tokens.
 #pragma once
-#include "../data/tokenizer.h"
+#include "../tokenizer/tokenizer.h"
 #include "forms.h"
 
 enum { TEST_SET_MAGIC = 20240522, TEST_SET_HEADER = 1024, TEST_SET_DELIMITER = 65535,

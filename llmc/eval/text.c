@@ -1,5 +1,5 @@
 #include "text.h"
-#include "../data/documents.h"
+#include "../prepare/documents.h"
 
 static const TestForm ROLLING = {.name = "text", .norm = AS_TEXT,
     .convention = "lm-eval's rolling windows: each token once, the end-of-text token in front of each document",

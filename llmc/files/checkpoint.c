@@ -1,8 +1,8 @@
 #include "checkpoint.h"
-#include "../models.h"
-#include "../optimizer.h"
+#include "../options/models.h"
+#include "../model/optimizer.h"
 #include "huggingface.h"
-#include "json.h"
+#include "../base/json.h"
 #include "safetensors.h"
 #include "sums.h"
 #include <sys/statvfs.h>

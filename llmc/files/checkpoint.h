@@ -4,7 +4,7 @@
 //   model.safetensors, config.json, generation_config.json    see huggingface.h
 //   optimizer.safetensors                                     both moments, m.* and v.*, in our layout
 //   state.json                                                TrainState, the run's options, a checksum of each tensor
-//   vocab.json, merges.txt, tokenizer.json, ...               the tokenizer, if there is one (data/tokenizer_save.h)
+//   vocab.json, merges.txt, tokenizer.json, ...             the tokenizer, if there is one (tokenizer/tokenizer_save.h)
 //   checkpoint.b2sums                                         checksums of the files above (sums.h)
 //   rewind.json                                               if the run went back to this checkpoint (rewinds.h)
 //
@@ -13,13 +13,13 @@
 // read at this moment ends the program. Beside the checkpoints, options.json holds the options of a run from its start
 // on, so that a run killed before its first checkpoint resumes as the same run.
 #pragma once
-#include "../base.h"
-#include "../loss_scale.h"
-#include "../optimizer.h"
-#include "../plan.h"
-#include "../data/tokenizer_save.h"
+#include "../base/base.h"
+#include "../model/loss_scale.h"
+#include "../model/optimizer.h"
+#include "../train/plan.h"
+#include "../tokenizer/tokenizer_save.h"
 #include "../log/cut_log.h"
-#include "../log/outlier.h"
+#include "../base/outlier.h"
 #include "checkpoint_folders.h"
 #include "rewinds.h"
 #include <jansson.h>

@@ -9,7 +9,7 @@
 // A program that reads a checkpoint of a run that goes on locks its folder (flock, shared); the run leaves a locked one
 // in place and removes it after a later save.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 // Returns the steps of all checkpoints in `out`, newest first, and sets `count`; none if the folder does not exist. The
 // caller frees them. Ends the program if the folder cannot be listed: if it were taken for empty, the next save could

@@ -1,6 +1,6 @@
 #include "gguf_model.h"
-#include "../data/byte_level.h"
-#include "../data/merges.h"
+#include "../tokenizer/byte_level.h"
+#include "../tokenizer/merges.h"
 
 static const struct {
     const char *name, *gguf;

@@ -10,8 +10,8 @@
 //   tokenizer.ggml.model "gpt2", .pre "gpt-2", .tokens, .token_type, .merges, .bos_token_id, .eos_token_id,
 //   .add_bos_token
 #pragma once
-#include "../data/tokenizer.h"
-#include "../gpt2.h"
+#include "../tokenizer/tokenizer.h"
+#include "../model/gpt2.h"
 #include "gguf.h"
 
 // Returns the name of a tensor; the caller frees it.

@@ -1,5 +1,5 @@
 #include "huggingface.h"
-#include "json.h"
+#include "../base/json.h"
 
 char* tensor_file_name(const Tensor* t, int layer, const char* prefix) {
     char name[128];

@@ -2,10 +2,10 @@
 // model: GPT2LMHeadModel.from_pretrained(folder) loads what is written here, and folders by save_pretrained(folder) are
 // read here.
 #pragma once
-#include "../base.h"
-#include "../optimizer.h"
-#include "../models.h"
-#include "../tensors.h"
+#include "../base/base.h"
+#include "../model/optimizer.h"
+#include "../options/models.h"
+#include "../model/tensors.h"
 #include "safetensors.h"
 #include <jansson.h>
 

@@ -6,7 +6,7 @@
 //
 // All numbers are little-endian.
 #pragma once
-#include "../gpt2.h"
+#include "../model/gpt2.h"
 #include "weight_types.h"
 
 enum { LLMC_MODEL_MAGIC = 20240326, LLMC_MODEL_HEADER = 1024 }; // bytes

@@ -1,5 +1,5 @@
 #include "rewinds.h"
-#include "json.h"
+#include "../base/json.h"
 
 json_t* rewinds_to_json(const Rewinds* r) {
     json_t* left_out = json_array();

@@ -9,7 +9,7 @@
 // The pairs are the first window and their number. "window" takes the place of state.json's. checkpoint.b2sums does
 // not list the file, which is written after it and has a checksum of its own (json_save_checked).
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include <jansson.h>
 
 enum { MAX_REWINDS = 100 }; // --max_rewinds is at most this

@@ -1,6 +1,6 @@
 #include "safetensors.h"
-#include "../rounding.h"
-#include "json.h"
+#include "../base/rounding.h"
+#include "../base/json.h"
 #include <limits.h>
 
 // Conversions of n elements.

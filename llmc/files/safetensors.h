@@ -11,7 +11,7 @@
 // file's bounds. Files are written as a stream: create; annotate and declare; write every tensor's bytes in the order
 // of declaration; finish.
 #pragma once
-#include "blake2b.h"
+#include "../base/blake2b.h"
 #include <jansson.h>
 
 enum {

@@ -1,6 +1,6 @@
 #include "saver.h"
-#include "../host_memory.h"
-#include "../threads.h"
+#include "../base/host_memory.h"
+#include "../base/threads.h"
 #include <signal.h>
 
 float* saver_blocks(Saver* s, const Optimizer* o) {

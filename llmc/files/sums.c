@@ -1,5 +1,5 @@
 #include "sums.h"
-#include "json.h"
+#include "../base/json.h"
 
 void sums_free(Sums* s) {
     for (size_t i = 0; i < s->count; i++) { free(s->list[i].name); }

@@ -4,7 +4,7 @@
 //   FOLDER/checkpoint.b2sums    every other file of a checkpoint (checkpoint.h)
 //   PREFIX.b2sums               the shards that ./prepare made (manifest.h) or data/fetch.sh downloaded
 #pragma once
-#include "blake2b.h"
+#include "../base/blake2b.h"
 
 typedef struct {
     char hex[BLAKE2B_HEX + 1];

@@ -1,7 +1,7 @@
 // The choices of matmul algorithms (Backend.matmuls_save) of earlier starts on this machine, so that a start need not
 // measure again: a text file for each GPU, driver and version of the library.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 BEGIN_C
 

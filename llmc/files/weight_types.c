@@ -1,5 +1,5 @@
 #include "weight_types.h"
-#include "../rounding.h"
+#include "../base/rounding.h"
 #include <float.h>
 
 enum { BLOCK = 32 };

@@ -12,7 +12,7 @@
 // Floats are rounded to the nearest, ties to even. Blocks are those of ggml's reference code bit for bit: q is computed
 // with 1/d in fp32, and d rounded to a half afterwards.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 typedef struct {
     const char* name;        // of --export_dtype

@@ -1,5 +1,5 @@
 #include "cut_log.h"
-#include "../files/json.h"
+#include "../base/json.h"
 #include "metrics.h"
 #include <limits.h>
 

@@ -1,6 +1,6 @@
 // Cuts the logs of a run that is resumed back to the step that it is resumed from.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 // The updates that a resumed run does again.
 typedef struct {

@@ -1,7 +1,7 @@
 // Reads temperature, power, clock and memory of an NVIDIA GPU by NVML, the driver's library, which is loaded while the
 // program runs. Where there is no such library, as on machines without a driver, nothing is known.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 typedef struct {
     void *library, *device; // NULL: no library, or no such GPU in it

@@ -1,6 +1,6 @@
 // Builds a page of HTML that is XML too: a text that grows, any text escaped, numbers in few characters.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // a page: a text that grows

@@ -9,7 +9,7 @@
 // leaves the same records as one that was not. A file that cannot be written ends the program with an error that names
 // it.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "cut_log.h"
 #include "panel.h"
 #include "tensorboard.h"

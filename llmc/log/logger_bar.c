@@ -1,6 +1,6 @@
 // The part of the logger that draws in a terminal.
 #include "logger.h"
-#include "../files/json.h"
+#include "../base/json.h"
 #include <sys/ioctl.h>
 
 // Returns the size of a terminal; no columns if `fd` is none.

@@ -1,5 +1,5 @@
 #include "metrics.h"
-#include "../files/json.h"
+#include "../base/json.h"
 
 static void series_add(Series* s, double x, double y) {
     if (s->count == s->room) {

@@ -1,7 +1,7 @@
 // Reads the metrics.jsonl of a run (see logger.h): curves by step, configuration, samples, events.
 // The run need not have ended: records may be missing, values null, the last line torn.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include <jansson.h>
 
 typedef struct {

@@ -5,7 +5,7 @@
 // of its first row. Whoever prints next erases from there to the end of the screen (\033[J), as all output of the
 // program does; so no exit and no signal leaves the terminal in another state.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "gpu_state.h"
 
 enum { HISTORY_POINTS = 128 };

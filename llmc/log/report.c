@@ -1,6 +1,6 @@
 #include "report.h"
-#include "../files/json.h"
-#include "../options.h"
+#include "../base/json.h"
+#include "../options/options.h"
 
 const Chart REPORT_CHARTS[CHART_COUNT] = {
     {"Loss", RUN_SMOOTH, RUN_LOSS, RUN_VAL, CHART_FALL | CHART_LEVELS},

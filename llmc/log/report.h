@@ -4,7 +4,7 @@
 // tokens, time), the loss's scale and its smoothing; light or dark follows the browser's setting. The page is also
 // well-formed XML, which tests can check. It is made from metrics.jsonl alone, also while the run goes on.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 #include "chart.h"
 #include "metrics.h"
 

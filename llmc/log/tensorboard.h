@@ -22,7 +22,7 @@
 // event has the file_version "brain.Event:2". A folder has a file for each start of the run; its second event is a
 // SessionLog START, by which TensorBoard drops the steps of earlier files that this start does again.
 #pragma once
-#include "../base.h"
+#include "../base/base.h"
 
 // A file that is being written. All zero: none, and the functions below do nothing.
 typedef struct {

@@ -1,6 +1,6 @@
 // The emulated tiles: matmuls bit for bit as in Intel's manual, shapes, and faults.
 #include <immintrin.h>
-#include "../../llmc/rng.h"
+#include "../../llmc/base/rng.h"
 #include "../test.h"
 #include <signal.h>
 

@@ -2,7 +2,7 @@
 // each length. Damage that nothing notices is lost data. Prints `N tried, M lost`. Takes every 23rd byte; with
 // the variable `long`, as in `sh scripts/test.sh long`, every bit of every byte.
 #include "llmc/data/shard.h"
-#include "llmc/data/tokenizer.h"
+#include "llmc/tokenizer/tokenizer.h"
 #include "llmc/files/checkpoint.h"
 #include "test/files/small_model.h"
 #include "test/files/save.h"

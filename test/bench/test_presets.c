@@ -1,6 +1,6 @@
 // The costs of presets, predicted, beside those that llm.c published for the same runs.
 #include "llmc/bench/presets.h"
-#include "llmc/models.h"
+#include "llmc/options/models.h"
 #include "test/test.h"
 
 static int number_of(const char* name) {

@@ -2,7 +2,7 @@
 // documents, against the formulas in double precision. Finite differences confirm these. Forward by one form is also
 // followed by backward of another. Linked with the CPU's backends and, emulated or on a GPU, with those of CUDA.
 #include "llmc/check/compare.h"
-#include "llmc/rng.h"
+#include "llmc/base/rng.h"
 #include "test/check/backends.h"
 
 typedef struct {

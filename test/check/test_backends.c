@@ -4,8 +4,8 @@
 #include "llmc/check/compare.h"
 #include "llmc/check/op_run.h"
 #include "test/check/op_tensors.h"
-#include "llmc/rng.h"
-#include "llmc/stored.h"
+#include "llmc/base/rng.h"
+#include "llmc/model/stored.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // gradients of the plain loops in fp32, which are the reference below

@@ -2,8 +2,8 @@
 // operation are found.
 #include "llmc/check/check.h"
 #include "llmc/check/op_run.h"
-#include "llmc/rng.h"
-#include "llmc/rounding.h"
+#include "llmc/base/rng.h"
+#include "llmc/base/rounding.h"
 #include "test/test.h"
 
 TEST(equal_tensors_do_not_differ) {

@@ -1,7 +1,7 @@
 // The bits of the CPU's attention: they depend neither on threads nor on what a query does not see. That its numbers
 // are right is tested by check/test_attention_forms.c.
 #include "test/cpu/stored.h"
-#include "llmc/rng.h"
+#include "llmc/base/rng.h"
 
 typedef struct {
     int B, T, NH, HS;

@@ -5,7 +5,7 @@
 #include "llmc/check/op_run.h"
 #include "test/check/op_tensors.h"
 #include "llmc/cpu/math.h"
-#include "llmc/rng.h"
+#include "llmc/base/rng.h"
 #include <sys/resource.h>
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // The CPU's linear layers, element by element: sums of small integers, which must be exact, with all sizes of rows,
 // columns and depths around a tile, and with guard pages behind the tensors; and numbers that are not finite.
 #include "test/cpu/stored.h"
-#include "llmc/rng.h"
+#include "llmc/base/rng.h"
 
 // out, dinp (N,C) and (N,OC), weight (OC,C) and their gradients.
 typedef struct {

@@ -1,5 +1,5 @@
 #include "llmc/data/dataloader.h"
-#include "llmc/rng.h"
+#include "llmc/base/rng.h"
 #include "test/test.h"
 #include <sys/resource.h>
 

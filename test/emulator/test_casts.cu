@@ -3,7 +3,7 @@
 #define FLOATX bf16
 #include "../../llmc/cuda/fp8.cuh"
 #include "../../llmc/cuda/open.cuh"
-#include "../../llmc/rng.h"
+#include "../../llmc/base/rng.h"
 #include "../test.h"
 #include <vector>
 

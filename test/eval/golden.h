@@ -1,8 +1,8 @@
 // What tests of scores read of test/golden/eval.
 #pragma once
-#include "llmc/data/tokenizer.h"
+#include "llmc/tokenizer/tokenizer.h"
 #include "llmc/files/huggingface.h"
-#include "llmc/files/json.h"
+#include "llmc/base/json.h"
 #include "test/check/backends.h"
 
 #define FOLDER "test/golden/eval/"

@@ -1,9 +1,9 @@
 // A tiny model for the tests of files, on the generic CPU backend in fp32, and folders to put it into.
 #pragma once
-#include "llmc/backends.h"
-#include "llmc/files/json.h"
-#include "llmc/optimizer.h"
-#include "llmc/rng.h"
+#include "llmc/model/backends.h"
+#include "llmc/base/json.h"
+#include "llmc/model/optimizer.h"
+#include "llmc/base/rng.h"
 #include "test/test.h"
 
 // Switches off LeakSanitizer's check at exit: options live as long as the program, so nobody frees their texts.

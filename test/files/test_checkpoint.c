@@ -2,7 +2,7 @@
 // there is one, the tensor. test_gpt2.c saves and loads a model on every backend.
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
-#include "llmc/files/json.h"
+#include "llmc/base/json.h"
 #include "llmc/files/sums.h"
 #include "test/files/small_model.h"
 #include "test/files/save.h"

@@ -2,7 +2,7 @@
 // algorithms (--tune_cache). They are refused, or what was read keeps to its limits.
 #include "llmc/files/sums.h"
 #include "llmc/files/tune_cache.h"
-#include "llmc/prompts.h"
+#include "llmc/commands/prompts.h"
 #include "test/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

@@ -1,6 +1,6 @@
 // Any bytes as a Parquet file: it is refused, or its rows can be read within its bounds. Begin with files that are:
 //     build/fuzz/fuzz_parquet -max_total_time=300 CORPUS test/golden/parquet
-#include "llmc/data/parquet.h"
+#include "llmc/prepare/parquet.h"
 #include "test/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

@@ -1,7 +1,7 @@
 // Any bytes as input of ./prepare, text and JSONL, plain or compressed: chunks are whole, in order and within their
 // limits, and reading goes on behind any of them. (Parquet: fuzz_parquet.c.)
-#include "llmc/data/prepare_options.h"
-#include "llmc/data/reader.h"
+#include "llmc/prepare/prepare_options.h"
+#include "llmc/prepare/reader.h"
 #include "test/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

@@ -1,5 +1,5 @@
 // Any bytes as a token shard: shard_verify accepts or refuses them, and a shard that it accepts can be read.
-//     clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz/fuzz_shard.c llmc/base.c
+//     clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined test/fuzz/fuzz_shard.c llmc/base/base.c
 //           llmc/data/shard.c -o fuzz_shard -lm
 #include "llmc/data/shard.h"
 #include <sys/mman.h>

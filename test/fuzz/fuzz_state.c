@@ -6,7 +6,7 @@
 // parses JSON is not instrumented.
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
-#include "llmc/files/json.h"
+#include "llmc/base/json.h"
 #include "test/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

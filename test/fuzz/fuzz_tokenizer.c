@@ -2,7 +2,7 @@
 //
 // The first byte of an input, modulo 3, says what the rest is. 0: text; 1: a tokenizer file; 2: tokens to append to the
 // tokenizer of bytes.
-#include "llmc/data/tokenizer.h"
+#include "llmc/tokenizer/tokenizer.h"
 
 static void check(bool ok, const char* what) {
     if (!ok) { fprintf(stderr, "%s\n", what); abort(); }

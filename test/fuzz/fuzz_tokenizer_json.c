@@ -1,7 +1,7 @@
 // Any bytes as a tokenizer.json, as a vocab.json, and as the merges.txt of a small vocabulary: they are refused, or
 // text decodes to itself and the tokenizer, written and read again, is the same.
-#include "llmc/data/tokenizer_json.h"
-#include "llmc/data/tokenizer_save.h"
+#include "llmc/tokenizer/tokenizer_json.h"
+#include "llmc/tokenizer/tokenizer_save.h"
 #include <sys/mman.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

@@ -1,6 +1,6 @@
 // A fuzz target's input as a file in memory, for readers that open a path, or as files of a folder.
 #pragma once
-#include "llmc/base.h"
+#include "llmc/base/base.h"
 #include <sys/mman.h>
 
 static inline int input_fd(void) {

@@ -1,6 +1,6 @@
 // Reads histograms from TensorBoard's event files, whose format llmc/log/tensorboard.h describes.
 #pragma once
-#include "llmc/base.h"
+#include "llmc/base/base.h"
 
 typedef struct {
     const unsigned char *at, *end;

@@ -1,7 +1,7 @@
-#include "llmc/files/json.h"
+#include "llmc/base/json.h"
 #include "llmc/log/logger.h"
-#include "llmc/log/outlier.h"
-#include "llmc/rng.h"
+#include "llmc/base/outlier.h"
+#include "llmc/base/rng.h"
 #include "test/test.h"
 #include <glob.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 #include "llmc/log/report.h"
-#include "llmc/rng.h"
+#include "llmc/base/rng.h"
 #include "test/test.h"
 
 static char* test_path(const char* name) { return format("%s/%s", test_folder, name); }

@@ -1,0 +1,69 @@
+// Formats numbers in few characters, splits text into lines, cleans text that need not be UTF-8, and writes JSON.
+#pragma once
+#include "base.h"
+#include <jansson.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// numbers: all of these write to `out` of 32 bytes and return it
+
+// The shortest text, of at least six digits, that strtod (or strtof) reads back as the same number. `v` must be finite.
+const char* double_text(char* out, double v);
+const char* float_text(char* out, float v);
+
+// Three digits and a suffix: 950, 1.75M, 10.3B.
+const char* si_text(char* out, double v);
+
+// 4:05, 1:23:45 or 2d 03:00:00.
+const char* duration_text(char* out, double seconds);
+
+// A z-score with its sign. C libraries disagree on the sign that "%+.2f" gives NaN; scripts expect +nan.
+const char* z_text(char* out, double z);
+
+// Returns v, a NaN without its sign: printf would show "-nan".
+double plain_nan(double v);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// lines and characters
+
+// Returns the next whole line from `*at`, its newline left out; NULL at `end` and at a torn last line, which has no
+// newline.
+const char* next_line(const char** at, const char* end, size_t* size);
+
+// Returns a copy of the text, terminated, in which U+FFFD replaces each byte that is not UTF-8 (a sample may end inside
+// a character) and each character for which `keep` returns false. Sets `clean_size`, which may be NULL, to its bytes.
+// The caller frees it.
+char* clean_text(const char* text, size_t size, bool (*keep)(uint32_t), size_t* clean_size);
+
+// Writes text that a model made, which may be any bytes. If `to` is a terminal, U+FFFD replaces invalid UTF-8 and
+// control characters, which could change the terminal's settings. The caller checks `to` for errors when it flushes.
+void put_text(FILE* to, const char* text, size_t size);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// JSON values
+
+// Prepares the JSON library, before its first use and before there are threads. An allocation of it that fails then
+// ends the program: the library itself would return a value without some of its members, which looks whole.
+void json_begin(void);
+
+// Reads a JSON file; a new reference, NULL on failure. `flags` are those of json_loadb().
+json_t* json_read(const char* path, size_t flags, Error* err);
+
+// Returns a JSON string, a new reference; U+FFFD replaces bytes that are not UTF-8, and 0.
+json_t* json_text(const char* text, size_t size);
+
+// Returns a JSON number with as few digits as tell a float from its neighbours; null if it is not finite.
+json_t* json_float(double v);
+
+// Writes an indented file atomically: a reader sees the old file or the new one. Fails if the value has text that is
+// not UTF-8, or the file cannot be written.
+bool json_save(const json_t* value, const char* path, Error* err);
+
+// Writes an object whose member "checksum" is 16 zeros, indented and sorted by key, as json_save() does. In the file
+// the checksum is hash64() of the text with these zeros, so that an edit or damage is noticed.
+bool json_save_checked(const json_t* object, const char* path, Error* err);
+
+// Returns true if the text of such a file has the right checksum; replaces that by zeros.
+bool json_checksum_is_right(char* text);
+
+// Reads such a file, a new reference. Returns NULL if it is no object, or if its checksum is wrong.
+json_t* json_load_checked(const char* path, Error* err);

@@ -1,0 +1,131 @@
+#include "describe.h"
+#include "../files/checkpoint.h"
+#include "../files/model_file.h"
+#include "../files/sums.h"
+
+static void print_tensor(const char* name, const char* type, const size_t* shape, int dims) {
+    char text[128] = "";
+    for (int d = 0; d < dims; d++) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%zu", d ? " x " : "", shape[d]);
+    }
+    printf("  %-36s %-6s %s\n", name, type, text);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// llm.c's models and GGUF
+
+static bool verify_model(const ModelFile* m, Error* err) {
+    TensorBuffers b = tensor_buffers(&m->table);
+    bool ok = true;
+    for (int i = 0; i < m->table.count; i++) {
+        for (int l = 0; ok && l < m->table.row[i].layers; l++) { ok = model_file_read(m, &b, i, l, err); }
+    }
+    tensor_buffers_free(&b);
+    return ok;
+}
+
+static bool describe_model(const char* path, Error* err) {
+    ModelFile m;
+    if (!model_file_open(&m, path, false, err)) { return false; }
+    const GPT2Config* s = &m.shape;
+    printf("%s: %s, L=%d H=%d C=%d T=%d V=%d, %zu parameters\n", path, m.format->name, s->num_layers, s->num_heads,
+           s->channels, s->max_seq_len, s->vocab_size, model_parameters(s));
+    if (m.llmc.path) {
+        printf("  all tensors %s, %d rows of wte\n", m.llmc.type->name, m.llmc.shape.padded_vocab_size);
+    }
+    for (size_t i = 0; i < m.gguf.num_tensors; i++) {
+        const GgufTensor* t = &m.gguf.tensors[i];
+        print_tensor(t->name, t->type ? t->type->name : "?", t->shape, t->dims);
+    }
+    const bool ok = verify_model(&m, err);
+    model_file_close(&m);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// safetensors
+
+static bool verify_tensor(const SafeTensors* s, const SafeTensor* t, Error* err) {
+    const size_t n = safetensor_elements(t);
+    if (!t->type->to_float) { return true; }
+    float* x = alloc_or_die(n, sizeof *x, "a tensor");
+    const bool ok = safetensors_read_float(s, t, 0, x, n, err) &&
+                    tensor_is_finite(x, n, s->files[0].path, t->name, err);
+    free(x);
+    return ok;
+}
+
+static bool describe_safetensors(const char* path, Error* err) {
+    SafeTensors s;
+    size_t elements = 0;
+    if (!safetensors_open(&s, path, err)) { return false; }
+    for (int i = 0; i < s.count; i++) { elements += safetensor_elements(&s.tensors[i]); }
+    printf("%s: safetensors, %d tensors, %zu elements\n", path, s.count, elements);
+    bool ok = true;
+    for (int i = 0; ok && i < s.count; i++) {
+        const SafeTensor* t = &s.tensors[i];
+        print_tensor(t->name, t->type->name, t->shape, t->dims);
+        ok = verify_tensor(&s, t, err);
+    }
+    safetensors_close(&s);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// by the first bytes
+
+static bool is_safetensors(const char* path) { // the JSON object of the header begins at byte 8
+    Error ignored;
+    char begin[9];
+    size_t size;
+    const int fd = open_regular(path, &size, &ignored);
+    const bool is = fd >= 0 && size > sizeof begin && read_exactly(fd, path, begin, sizeof begin, 0, &ignored) &&
+                    begin[8] == '{' && begin[7] == 0;
+    if (fd >= 0) { close(fd); }
+    return is;
+}
+
+static const struct {
+    bool (*is_one)(const char* path);
+    bool (*describe)(const char* path, Error* err);
+} DESCRIBED[] = {{is_model_file, describe_model}, {is_safetensors, describe_safetensors}};
+
+enum { NUM_DESCRIBED = sizeof DESCRIBED / sizeof *DESCRIBED };
+
+bool can_describe(const char* path) {
+    for (int i = 0; i < NUM_DESCRIBED; i++) {
+        if (DESCRIBED[i].is_one(path)) { return true; }
+    }
+    return false;
+}
+
+// Compares the file with the checksums in its folder; true if there are none.
+static bool verify_sum(const char* path, Error* err) {
+    Sums sums = {.list = NULL};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *folder = slash ? format("%.*s", (int)(slash - path), path) : format("."),
+         *list = format("%s/%s", folder, CHECKPOINT_SUMS);
+    bool ok = !path_exists(list) || sums_load(&sums, list, err);
+    if (ok && sums_find(&sums, name)) {
+        ok = sums_verify(&sums, folder, name, err);
+        if (ok) { printf("  its checksum in %s is right\n", list); }
+    }
+    sums_free(&sums);
+    free(folder);
+    free(list);
+    return ok;
+}
+
+bool describe(const char* path) {
+    Error err;
+    bool ok = true;
+    if (is_directory(path)) { ok = describe_model(path, &err); }
+    for (int i = 0; i < NUM_DESCRIBED; i++) {
+        if (!DESCRIBED[i].is_one(path)) { continue; }
+        ok = DESCRIBED[i].describe(path, &err) && verify_sum(path, &err);
+        break;
+    }
+    if (ok) { printf("  all numbers are finite\n"); }
+    else { notice("error: %s", err.text); }
+    return ok;
+}

@@ -1,0 +1,246 @@
+#include "export.h"
+#include "commands.h"
+#include "../tokenizer/tokenizer_save.h"
+#include "../base/json.h"
+#include "../files/model_file.h"
+#include "../model/generate.h"
+#include "../train/setup.h"
+
+typedef struct {
+    const ModelFile* model;
+    const WeightType* type;
+    const Tokenizer* tokenizer; // NULL: none
+    const char* name;           // of the model
+    TensorBuffers buffers;
+    void* encoded;              // memory for the largest tensor
+} Export;
+
+// Reads a tensor and encodes it as `type`, in our layout or Hugging Face's; returns its bytes in e->encoded, or 0 after
+// a failure.
+static size_t export_tensor(Export* e, const WeightType* type, int row, int layer, bool hf_layout, Error* err) {
+    const Tensor* t = &e->model->table.row[row];
+    const size_t n = t->used_rows * t->cols;
+    if (!model_file_read(e->model, &e->buffers, row, layer, err)) { return 0; }
+    if (hf_layout) { tensor_to_hf(&e->buffers, t); }
+    const float* from = hf_layout ? e->buffers.file : e->buffers.ours;
+    for (size_t i = 0; i < n; i++) {
+        if (fabsf(from[i]) > type->most) {
+            fail(err, "%s: %s of layer %d has %g, but %s ends at %g: give another --export_dtype", e->model->path,
+                 t->name, layer, (double)from[i], type->name, (double)type->most);
+            return 0;
+        }
+    }
+    type->encode(e->encoded, from, n);
+    return weight_bytes(type, n);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// llm.c
+
+static bool write_llmc(Export* e, FILE* f, const char* path, Error* err) {
+    int32_t header[LLMC_MODEL_HEADER / 4];
+    const TensorTable* table = &e->model->table;
+    if (!llmc_model_header(header, &e->model->shape, e->type)) {
+        return fail(err, "%s: llm.c has no %s", path, e->type->name); // the command line was checked
+    }
+    fwrite(header, sizeof header, 1, f);
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        for (int l = 0; l < t->layers; l++) {
+            const size_t bytes = export_tensor(e, e->type, i, l, false, err);
+            if (bytes == 0) { return false; }
+            fwrite(e->encoded, 1, bytes, f);
+            memset(e->encoded, 0, weight_bytes(e->type, tensor_elements(t)) - bytes); // the rows of padding
+            fwrite(e->encoded, 1, weight_bytes(e->type, tensor_elements(t)) - bytes, f);
+        }
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// GGUF
+
+static bool write_gguf(Export* e, FILE* f, const char* path, Error* err) {
+    const TensorTable* table = &e->model->table;
+    (void)path;
+    if (!gguf_model_header(f, table, &e->model->shape, e->type, e->tokenizer, e->name, err)) { return false; }
+    for (int i = 0; i < table->count; i++) {
+        for (int l = 0; l < table->row[i].layers; l++) {
+            const size_t bytes = export_tensor(e, gguf_tensor_type(&table->row[i], e->type), i, l, false, err);
+            if (bytes == 0) { return false; }
+            fwrite(e->encoded, 1, bytes, f);
+            gguf_put_padding(f, bytes);
+        }
+    }
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Hugging Face
+
+static bool write_safetensors(Export* e, SafeTensorsWriter* w, Error* err) {
+    const TensorTable* table = &e->model->table;
+    size_t shape[2];
+    bool ok = safetensors_annotate(w, "format", "pt", err); // transformers asks for it
+    for (int pass = 0; pass < 2; pass++) {                  // declare, then write
+        for (int i = 0; i < table->count; i++) {
+            for (int l = 0; ok && l < table->row[i].layers; l++) {
+                char* name = tensor_file_name(&table->row[i], l, "transformer.");
+                if (pass == 0) {
+                    const int dims = tensor_file_shape(&table->row[i], true, shape);
+                    ok = safetensors_declare(w, name, e->type->safetensors, shape, dims, err);
+                } else {
+                    const size_t bytes = export_tensor(e, e->type, i, l, true, err);
+                    ok = bytes > 0 && safetensors_write(w, name, e->encoded, bytes, err);
+                }
+                free(name);
+            }
+        }
+    }
+    return ok && safetensors_finish(w, NULL, err);
+}
+
+static bool write_config(const Export* e, const char* folder, Error* err) {
+    if (!hf_save_config(folder, &e->model->shape, e->tokenizer ? e->tokenizer->eot : -1, err)) { return false; }
+    char* path = format("%s/config.json", folder);
+    json_t* config = json_load_from(folder, "config.json", err);
+    const bool ok = config && !json_object_set_new(config, "torch_dtype", json_string(e->type->torch)) &&
+                    json_save(config, path, err);
+    json_decref(config);
+    free(path);
+    return ok;
+}
+
+static bool write_tokenizer(const Export* e, const char* folder, Error* err) {
+    TokenizerFiles files = {.text = {NULL}};
+    if (!e->tokenizer) { return true; }
+    const bool ok = tokenizer_files_make(&files, e->tokenizer, e->model->shape.max_seq_len, "the tokenizer", err) &&
+                    tokenizer_files_write(&files, folder, err);
+    tokenizer_files_free(&files);
+    return ok;
+}
+
+// Removes the files that may be in an unfinished folder, and the folder.
+static void remove_unfinished(const char* folder) {
+    static const char* const files[] = {"model.safetensors", "config.json", "generation_config.json"};
+    for (int i = 0; i < 3 + NUM_TOKENIZER_FILES; i++) {
+        char* path = format("%s/%s", folder, i < 3 ? files[i] : TOKENIZER_FILES[i - 3]);
+        unlink(path);
+        free(path);
+    }
+    rmdir(folder);
+}
+
+static bool write_hf(Export* e, const char* folder, Error* err) {
+    SafeTensorsWriter w;
+    char* path = format("%s/model.safetensors", folder);
+    remove_unfinished(folder); // of an export that was killed
+    bool ok = make_directories(folder, err);
+    if (ok) {
+        ok = safetensors_create(&w, path, err) && write_safetensors(e, &w, err);
+        if (!ok) { safetensors_abandon(&w); }
+        ok = ok && write_config(e, folder, err) && write_tokenizer(e, folder, err) && sync_parent(path, err);
+    }
+    free(path);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the command
+
+typedef struct {
+    const char *name, *types;
+    bool (*write)(Export* e, FILE* f, const char* path, Error* err); // NULL: a folder
+} ExportFormat;
+
+static const ExportFormat FORMATS[] = {
+    {"hf", "f32|bf16|f16", NULL},
+    {"llmc", "f32|bf16", write_llmc},
+    {"gguf", "f32|bf16|f16|q8_0|q4_0", write_gguf},
+};
+
+// Ends the program if the command line is not complete, or --out is there already.
+static const ExportFormat* check_arguments(const Config* c) {
+    const ExportFormat* format = NULL;
+    for (size_t i = 0; c->num_args == 1 && i < sizeof FORMATS / sizeof *FORMATS; i++) {
+        if (!strcmp(c->args[0], FORMATS[i].name)) { format = &FORMATS[i]; }
+    }
+    if (!format) { usage_error("export takes one of hf, llmc, gguf: export gguf --init FOLDER --out FILE"); }
+    if (!strcmp(c->init, "random")) { usage_error("export %s needs --init PATH: of the weights", format->name); }
+    if (config_source(c, "out") < FROM_FILE || !*c->out) { usage_error("export %s needs --out PATH", format->name); }
+    if (!is_one_of(c->export_dtype, format->types)) {
+        usage_error("export %s takes --export_dtype %s, not %s", format->name, format->types, c->export_dtype);
+    }
+    struct stat there;
+    if (lstat(c->out, &there) != 0) { return format; }
+    if (!format->write || S_ISDIR(there.st_mode)) { // an empty folder is replaced by rename()
+        usage_error("--out %s is there already: nothing was written; remove it, or give another path", c->out);
+    }
+    if (!c->overwrite) { usage_error("--out %s is there already: give --overwrite, or another path", c->out); }
+    return format;
+}
+
+// Writes under the name `temporary`.
+static bool write_temporary(Export* e, const ExportFormat* format, const char* temporary, Error* err) {
+    if (!format->write) { return write_hf(e, temporary, err); }
+    FILE* f = fopen(temporary, "wb");
+    if (!f) { return fail_system(err, temporary, "create"); }
+    if (format->write(e, f, temporary, err)) { return close_synced(f, temporary, err); }
+    fclose(f);
+    return false;
+}
+
+static bool export_to(Export* e, const ExportFormat* as, const char* out, Error* err) {
+    char* path = format("%s", out);
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) { path[n - 1] = 0; }
+    const char* slash = strrchr(path, '/');
+    const int folder = slash ? (int)(slash + 1 - path) : 0;
+    char* temporary = format("%.*s.tmp-%s", folder, path, path + folder);
+    bool ok = write_temporary(e, as, temporary, err);
+    if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
+    ok = ok && sync_parent(path, err);
+    if (!ok && as->write) { unlink(temporary); }
+    else if (!ok) { remove_unfinished(temporary); }
+    free(temporary);
+    free(path);
+    return ok;
+}
+
+// Opens the tokenizer that goes with the weights. Returns false if there is none: the default one is GPT-2's.
+static bool open_model_tokenizer(Tokenizer* t, Config* c, const ModelFile* m) {
+    const char* folder = is_directory(m->path) ? m->path : NULL;
+    take_data_options(c, folder);
+    take_folder_tokenizer(c, folder);
+    if (config_source(c, "tokenizer") == FROM_DEFAULT && m->shape.vocab_size != GPT2_VOCAB) { return false; }
+    return open_tokenizer(t, c, &m->shape, folder);
+}
+
+int export_command(const Config* asked) {
+    Error err;
+    ModelFile model;
+    Tokenizer tokenizer;
+    Config with_run = *asked; // and the checkpoint's tokenizer
+    const ExportFormat* as = check_arguments(asked);
+    if (!model_file_open(&model, asked->init, true, &err)) { fatal("%s", err.text); }
+    const bool has_tokenizer = open_model_tokenizer(&tokenizer, &with_run, &model);
+    if (!has_tokenizer && as->write == write_gguf) {
+        usage_error("export gguf needs the model's tokenizer, which %s does not have: give --tokenizer FILE",
+                    asked->init);
+    }
+    if (!has_tokenizer && !as->write) { notice("%s has no tokenizer: none is written", asked->init); }
+    if (!strcmp(asked->export_dtype, "q4_0")) {
+        notice("warning: 4 bits hurt small models much: a GPT-2 is hardly usable; q8_0 keeps its text");
+    }
+    const size_t largest = tensors_largest(&model.table);
+    Export e = {.model = &model, .type = weight_type_find(asked->export_dtype),
+                .tokenizer = has_tokenizer ? &tokenizer : NULL, .name = shape_text(&model.shape),
+                .buffers = tensor_buffers(&model.table), .encoded = alloc_or_die(largest, sizeof(float), "a tensor")};
+    if (!export_to(&e, as, asked->out, &err)) { fatal("%s; --out %s was not written", err.text, asked->out); }
+    printf("%s: %s, %s, %zu parameters\n", asked->out, as->name, e.type->name, model_parameters(&model.shape));
+    tensor_buffers_free(&e.buffers);
+    free(e.encoded);
+    free((char*)e.name);
+    if (has_tokenizer) { tokenizer_free(&tokenizer); }
+    model_file_close(&model);
+    return EXIT_DONE;
+}

@@ -1,0 +1,165 @@
+#include "answers.h"
+#include "commands.h"
+#include "../train/plan.h"
+#include "prompts.h"
+#include "../train/requests.h"
+#include "../train/setup.h"
+#include "../train/weights.h"
+
+// An open model, and what was generated with it.
+typedef struct {
+    const Config* config;
+    GPT2 model;
+    Tokenizer tokenizer;
+    const char* weights; // for errors
+    GenerateTimes times; // of all calls of generate()
+} Session;
+
+static bool is_given(const Config* c, const char* option) { return config_source(c, option) > FROM_DEFAULT; }
+
+static bool is_interactive(const Config* c) {
+    const bool has_prompt = is_given(c, "prompt") || is_given(c, "prompt_file");
+    if (is_given(c, "prompt") && is_given(c, "prompt_file")) {
+        usage_error("give --prompt or --prompt_file, not both");
+    }
+    if (!strcmp(c->interactive, "auto")) { return !has_prompt && isatty(STDIN_FILENO); }
+    const bool is_on = !strcmp(c->interactive, "1");
+    if (is_on && has_prompt) {
+        usage_error("--interactive 1 reads prompts from standard input: leave out --prompt and --prompt_file");
+    }
+    return is_on;
+}
+
+// Returns the tokens of each prompt, NULL if one of them is too long; tokens_free() frees them.
+static TokenList* tokens_of(const Prompts* p, const Tokenizer* t, const GPT2Config* m, Error* err) {
+    TokenList* tokens = alloc_or_die(p->count, sizeof *tokens, "tokens of prompts");
+    for (size_t i = 0; i < p->count; i++) {
+        tokens[i] = prompt_tokens(t, p->prompt[i].text, p->prompt[i].bytes);
+        if (tokens[i].count > (size_t)m->max_seq_len) {
+            fail(err, "prompt %zu has %zu tokens, the model only %d positions: shorten it", i + 1, tokens[i].count,
+                 m->max_seq_len);
+            for (size_t j = 0; j <= i; j++) { token_list_free(&tokens[j]); }
+            free(tokens);
+            return NULL;
+        }
+    }
+    return tokens;
+}
+
+static void tokens_free(TokenList* tokens, size_t count) {
+    for (size_t i = 0; i < count; i++) { token_list_free(&tokens[i]); }
+    free(tokens);
+}
+
+// Continues the prompts and prints the texts. Returns false if the weights are damaged.
+static bool answer(Session* s, const Prompts* prompts, const TokenList* tokens, bool repeats_prompt) {
+    Error err;
+    const Config* c = s->config;
+    GenerateTimes times = {.tokens = 0};
+    const GenerateOptions options = {.sampling = sampling_options(c), .max_tokens = (size_t)c->sample_tokens,
+                                     .samples = (int)c->samples, .stops_at_eot = c->stop_at_eot,
+                                     .alternatives = min_int((int)c->logprobs, s->model.config.vocab_size)};
+    Answers answers = answers_open(&(AnswerOptions){.prompts = prompts, .tokenizer = &s->tokenizer,
+                                                    .samples = options.samples, .alternatives = options.alternatives,
+                                                    .is_json = c->json, .repeats_prompt = repeats_prompt});
+    const TextSink sink = answers_sink(&answers);
+    const bool ok = generate(&s->model, &s->tokenizer, tokens, prompts->count, &options, &sink, &times, &err);
+    answers_close(&answers);
+    if (!ok) { notice("error: %s: %s", s->weights, err.text); }
+    if (s->times.tokens == 0) { s->times.first_seconds = times.first_seconds; }
+    s->times.tokens += times.tokens;
+    s->times.seconds += times.seconds;
+    return ok;
+}
+
+// Reads prompts line by line and completes them. Ctrl-C ends a completion, Ctrl-D the loop.
+static bool converse(Session* s) {
+    Error err;
+    char* line = NULL;
+    size_t room = 0;
+    bool ok = true;
+    const bool is_terminal = isatty(STDIN_FILENO);
+    while (ok) {
+        if (is_terminal) { fputs("> ", stderr); }
+        ssize_t bytes = getline(&line, &room, stdin);
+        if (bytes < 0) { break; }
+        if (line[bytes - 1] == '\n') { bytes--; }
+        if (bytes == 0) { continue; }
+        Prompt prompt = {.text = line, .bytes = (size_t)bytes};
+        const Prompts prompts = {.prompt = &prompt, .count = 1};
+        TokenList* tokens = prompt_check(&prompt, "the line", &err)
+                                ? tokens_of(&prompts, &s->tokenizer, &s->model.config, &err) : NULL;
+        if (!tokens) {
+            notice("error: %s", err.text);
+            continue;
+        }
+        requests_take_interrupts();
+        ok = answer(s, &prompts, tokens, false);
+        requests_end_interrupts();
+        tokens_free(tokens, 1);
+    }
+    if (is_terminal) { fputc('\n', stderr); }
+    free(line);
+    return ok;
+}
+
+// Opens the model and its tokenizer, with memory for `slots` texts of `capacity` positions at once.
+static void session_open_model(Session* s, Plan* plan, const char* folder, int slots, int capacity) {
+    enum { PROMPT_ROWS = 256 }; // tokens of a prompt that go through the model at once (chosen, not measured)
+    Comm alone = comm_alone();
+    plan->keep = FORWARD_ONLY;
+    plan->samples = slots;
+    plan->sample_capacity = capacity;
+    plan->B = 1;
+    plan->T = max_int(min_int(plan->shape.max_seq_len, PROMPT_ROWS), slots);
+    open_model(&s->model, plan, s->config, &alone, folder);
+}
+
+static void print_times(const GenerateTimes* t) {
+    if (t->tokens == 0) { return; }
+    notice("generated %zu token%s: %.1f tokens/s, first after %.2f s", t->tokens, t->tokens > 1 ? "s" : "",
+           (double)t->tokens / t->seconds, t->first_seconds);
+}
+
+int generate_command(const Config* asked, const Backend* b, const char* dtype) {
+    Error err;
+    Plan plan;
+    Prompts prompts = {.count = 0};
+    TokenList* tokens = NULL;
+    Comm alone = comm_alone();
+    Config with_run = *asked; // and the checkpoint's data options
+    Config* c = &with_run;
+    const bool interactive = is_interactive(c);
+    if (!interactive && !prompts_read(&prompts, c, &err)) { fatal("%s", err.text); }
+    char* folder = weights_folder(c);
+    Session s = {.config = c, .weights = folder ? folder : "random weights"};
+    take_data_options(c, folder);
+    take_folder_tokenizer(c, folder);
+    c->document_mask = 0; // a text is one document
+    open_device(b, c, dtype, &alone);
+    if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
+    if (!open_tokenizer(&s.tokenizer, c, &plan.shape, folder)) {
+        usage_error("generate needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE");
+    }
+    json_t* state = folder && config_source(c, "tokenizer") < FROM_FILE ? folder_state(folder) : NULL;
+    check_tokenizer(c, &s.tokenizer, state, folder);
+    json_decref(state);
+    size_t longest = (size_t)plan.shape.max_seq_len, count = (size_t)c->samples; // if interactive
+    if (!interactive) {
+        tokens = tokens_of(&prompts, &s.tokenizer, &plan.shape, &err);
+        if (!tokens) { fatal("%s", err.text); }
+        longest = 0;
+        for (size_t i = 0; i < prompts.count; i++) { longest = max_size(longest, tokens[i].count); }
+        count *= prompts.count;
+    }
+    session_open_model(&s, &plan, folder, generate_slots(count),
+                       generate_capacity(&plan.shape, longest, (size_t)c->sample_tokens));
+    const bool ok = interactive ? converse(&s) : answer(&s, &prompts, tokens, true);
+    print_times(&s.times);
+    gpt2_free(&s.model);
+    tokenizer_free(&s.tokenizer);
+    tokens_free(tokens, prompts.count);
+    prompts_free(&prompts);
+    free(folder);
+    return ok ? EXIT_DONE : EXIT_NONFINITE;
+}

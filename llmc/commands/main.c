@@ -1,0 +1,139 @@
+// Reads the command line, chooses the backend and runs the command.
+#include "../model/backends.h"
+#include "../bench/bench.h"
+#include "../check/check.h"
+#include "commands.h"
+#include "export.h"
+#include "../base/json.h"
+#include "../options/flags.h"
+#include "run_info.h"
+#include "../base/threads.h"
+#include "../train/train.h"
+#include "version.h"
+#ifdef HAS_MPI
+#include "../comm/mpi.h"
+#define MPI_SUPPORT MPI_BUILT_IN
+#else
+#define MPI_SUPPORT MPI_ABSENT
+#endif
+
+// Seconds that the processes of --gpus have to end by themselves when one of them has failed (chosen, not measured).
+enum { GRACE_SECONDS = 5 };
+
+// Detects how this process was started. Commands other than train, eval and bench run in one process.
+static Launch detect_launch(int command) {
+    Error err;
+    Launch launch;
+    if (!launch_detect(&launch, MPI_SUPPORT, &err)) { usage_error("%s", err.text); }
+    process_rank = launch.rank;
+    if (launch.size > 1 && !(command & (TRAIN | EVAL | BENCH))) {
+        usage_error("started by %s as one of %d processes, but only train, eval and bench run in several",
+                    launch.launcher, launch.size);
+    }
+    return launch;
+}
+
+// The engine for collectives between such devices; NULL if this build has none.
+static const CommEngine* find_engine(const Backend* b) {
+#ifdef HAS_MPI
+    if (b->is_host) { return &MPI_ENGINE; }
+#endif
+    return b->engine;
+}
+
+// Connects to the other processes of the run.
+static Comm open_comm(Launch* launch, const Config* c, const Backend* b) {
+    Error err;
+    Comm comm = comm_alone();
+    if (launch->size == 1) { return comm; }
+    comm.engine = find_engine(b);
+    if (!comm.engine) {
+        usage_error("started by %s as one of %d processes, but this program was built without %s: install it and build "
+                    "again, or start one process", launch->launcher, launch->size, b->is_host ? "MPI" : "NCCL");
+    }
+#ifdef HAS_MPI
+    if (launch->rendezvous == RENDEZVOUS_MPI && !mpi_init(launch, &err)) { fatal("%s", err.text); }
+    process_rank = launch->rank; // MPI's; normally that of the launcher
+#endif
+    const CommOptions options = {.connect_timeout = c->connect_timeout, .silence_timeout = c->comm_timeout,
+                                 .nvls = c->nvls};
+    if (!comm_open(&comm, launch, &options, &err)) { fatal("%s", err.text); }
+    return comm;
+}
+
+// Runs a command that needs a backend; returns the exit code.
+static int run_command(int command, Config* c, const Backend* b, const char* dtype, Comm* comm) {
+    switch (command) {
+    case TRAIN: return train(c, b, dtype, comm);
+    case GENERATE: return generate_command(c, b, dtype);
+    case EVAL: return eval_command(c, b, dtype, comm);
+    case BENCH: return bench_command(c, comm);
+    case CHECK: return check_command(c, b, dtype, find_cpu_backend("fp32", program_has_gpu() ? c->cpu : "auto"));
+    default: return info_command(c, b, dtype);
+    }
+}
+
+// Prints help or the version and returns true, if the arguments ask for one.
+static bool is_answered(const char* program, int command, int argc, char** argv) {
+    for (int i = 0; i < argc; i++) {
+        if (!strcmp(argv[i], "--help") || (argc == 1 && !strcmp(argv[i], "-h"))) {
+            config_help(program, command);
+            return true;
+        }
+        if (!strcmp(argv[i], "--version")) {
+            print_version();
+            return true;
+        }
+    }
+    return false;
+}
+
+// Runs the program; returns its exit code.
+static int run_program(int argc, char** argv) {
+    Config config;
+    char** arguments = argv;
+    const char* program = argv[0];
+    choose_wait_policy(argv);
+    argc--, argv++;
+    const Command* command = &COMMANDS[0];
+    if (argc > 0 && argv[0][0] != '-') {
+        command = command_find(argv[0]);
+        argc--, argv++;
+    }
+    if (is_answered(program, command->bit, argc, argv)) { return EXIT_DONE; }
+    char** given = argv;
+    if (command->bit == TRAIN) { argv = flags_rewrite(&argc, argv, program_has_gpu() ? FLAGS_GPU : FLAGS_CPU); }
+    config_defaults(&config);
+    config.has_letters = argv != given;
+    config_parse(&config, command->bit, command->name, argc, argv);
+    if (command->bit == TOKENIZE) { return tokenize_command(&config); }
+    if (command->bit == EXPORT) { return export_command(&config); }
+    if (command->bit == REPORT) { return report_command(&config); }
+    if (command->bit == INFO && config.num_args) { return run_info_command(&config); }
+    if (!strcmp(config.dtype, "int8") && !(command->bit & (GENERATE | EVAL))) {
+        usage_error("--dtype int8 is for generate and eval: weights in 8 bits would lose the updates of training");
+    }
+    Launch launch = detect_launch(command->bit);
+    if (config.gpus > 1 && launch.size > 1 && config.gpus != launch.size) {
+        notice("--gpus %lld is ignored: %s started %d processes", config.gpus, launch.launcher, launch.size);
+    }
+    if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) {
+        return launch_local((int)config.gpus, arguments, GRACE_SECONDS);
+    }
+    const char* dtype = config.dtype;
+    // bench finds its backends itself, also those of GPUs that are not present; this one only connects the processes
+    const Backend* backend = command->bit == BENCH ? find_backend("auto", "auto") : choose_backend(&config, &dtype);
+    Comm comm = open_comm(&launch, &config, backend);
+    const int status = run_command(command->bit, &config, backend, dtype, &comm);
+    comm_close(&comm);
+#ifdef HAS_MPI
+    mpi_finalize();
+#endif
+    return status;
+}
+
+int main(int argc, char** argv) {
+    open_standard_streams();
+    json_begin();
+    return close_standard_output(run_program(argc, argv));
+}

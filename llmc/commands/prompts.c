@@ -1,0 +1,67 @@
+#include "prompts.h"
+#include "../base/json.h"
+
+bool prompt_check(const Prompt* p, const char* where, Error* err) {
+    const char* end = p->text + p->bytes;
+    uint32_t ignored;
+    for (const char* at = p->text; at < end;) {
+        const size_t n = utf8_decode(at, end, &ignored);
+        if (n == 0) { return fail(err, "%s: byte %zu is not UTF-8", where, (size_t)(at - p->text)); }
+        at += n;
+    }
+    return true;
+}
+
+static void append_prompt(Prompts* p, const char* text, size_t bytes) {
+    p->prompt = realloc_or_die(p->prompt, (p->count + 1) * sizeof *p->prompt, "prompts");
+    p->prompt[p->count++] = (Prompt){.text = text, .bytes = bytes};
+}
+
+// Reads all of standard input as one prompt; a newline at its end is left out.
+static bool read_standard_input(Prompts* p, Error* err) {
+    size_t size = 0;
+    p->memory = read_stream(stdin, "standard input", &size, err);
+    if (!p->memory) { return false; }
+    if (size > 0 && p->memory[size - 1] == '\n') { size--; }
+    if (size == 0) {
+        return fail(err, "--prompt -: standard input is empty; for the start of a document give --prompt ''");
+    }
+    append_prompt(p, p->memory, size);
+    return prompt_check(p->prompt, "--prompt -, standard input", err);
+}
+
+static bool read_lines(Prompts* p, const char* path, Error* err) {
+    size_t size = 0;
+    p->memory = read_file(path, &size, err);
+    if (!p->memory) { return false; }
+    const char* end = p->memory + size;
+    for (const char* at = p->memory; at < end;) {
+        const char* newline = memchr(at, '\n', (size_t)(end - at));
+        const char* next = newline ? newline : end;
+        append_prompt(p, at, (size_t)(next - at) - (next > at && next[-1] == '\r'));
+        const Prompt* line = &p->prompt[p->count - 1];
+        char* where = format("%s, line %zu", path, p->count);
+        const bool ok = line->bytes ? prompt_check(line, where, err)
+                                    : fail(err, "%s: an empty prompt; remove the line", where);
+        free(where);
+        if (!ok) { return false; }
+        at = next + 1;
+    }
+    return p->count > 0 || fail(err, "%s: no prompts; it should have one on each line", path);
+}
+
+bool prompts_read(Prompts* p, const Config* c, Error* err) {
+    bool ok = true;
+    *p = (Prompts){.count = 0};
+    if (*c->prompt_file) { ok = read_lines(p, c->prompt_file, err); }
+    else if (!strcmp(c->prompt, "-")) { ok = read_standard_input(p, err); }
+    else { append_prompt(p, c->prompt, strlen(c->prompt)); }
+    if (!ok) { prompts_free(p); }
+    return ok;
+}
+
+void prompts_free(Prompts* p) {
+    free(p->prompt);
+    free(p->memory);
+    *p = (Prompts){.count = 0};
+}

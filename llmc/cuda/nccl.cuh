@@ -1,0 +1,145 @@
+// Collectives between GPUs by NCCL. They run in a stream of their own, so that the gradients of finished layers are
+// reduced while backward of the layers below runs. Events order the two streams: a collective waits for the kernels
+// that were queued before it, and comm_end() makes later kernels wait for all collectives. The stream has the highest
+// priority: when a block of a kernel ends, NCCL's waiting blocks start before the next ones of backward, so that the
+// reduction of a layer is not delayed until backward is done.
+//
+// NCCL chooses rings or trees by the sizes and by how the GPUs are connected. On machines with NVSwitches it could also
+// let the switches add up (NVLS, and NVLSTree between machines). Their sums differ from call to call in the last bits
+// (https://github.com/NVIDIA/nccl/issues/1497), so a run would not repeat its bits, as comm.h promises.
+#pragma once
+#include "device.cuh"
+#include "../comm/comm.h"
+#include "../comm/connect.h"
+#include <nccl.h>
+
+typedef struct {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    cudaEvent_t event; // recorded in one stream, waited for by the other
+} NcclState;
+
+static inline void nccl_check(ncclResult_t result, const char* what) {
+    if (result == ncclSuccess || result == ncclInProgress) { return; }
+    const char* advice = result == ncclUnhandledCudaError ? "the GPU failed, or has too little memory left: look at "
+                                                            "nvidia-smi, give a smaller --batch_size"
+                         : result == ncclSystemError      ? "the network failed: NCCL_SOCKET_IFNAME chooses one"
+                                                          : "NCCL_DEBUG=WARN says more";
+    fatal("%s: NCCL failed: %s: %s. Checkpoints on disk are whole: go on with --resume auto", what,
+          ncclGetErrorString(result), advice);
+}
+
+// Makes the work queued in `later` from now on wait for all work queued in `earlier` so far.
+static inline void nccl_order(NcclState* s, cudaStream_t earlier, cudaStream_t later) {
+    cuda_check(cudaEventRecord(s->event, earlier), "recording an event");
+    cuda_check(cudaStreamWaitEvent(later, s->event, 0), "waiting for other GPUs");
+}
+
+static inline bool nccl_open(Comm* comm, Error* err) {
+    (void)err;
+    comm->state = alloc_or_die(1, sizeof(NcclState), "NCCL's state");
+    return true;
+}
+
+static inline void nccl_sum(Comm* comm, double* x, int n);
+
+// Excludes NVLS, unless --nvls 1 allows it or the user has set NCCL_ALGO. NCCL compares whole names (parseList in its
+// graph/tuning.cc), so both are named.
+static inline void nccl_choose_algorithms(Comm* comm) {
+    const int overwrite = 0;
+    if (!comm->nvls) { setenv("NCCL_ALGO", "^NVLS,NVLSTree", overwrite); }
+    comm->algorithms = getenv("NCCL_ALGO");
+}
+
+static inline cudaStream_t nccl_stream() {
+    int least, greatest;
+    cudaStream_t stream = NULL;
+    cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the priorities of streams");
+    cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest), "creating a stream");
+    return stream;
+}
+
+// Ends with a first all-reduce: NCCL allocates most of its memory in it, and memory is planned after this.
+static inline void nccl_connect(Comm* comm) {
+    NcclState* s = (NcclState*)comm->state;
+    ncclUniqueId id;
+    nccl_choose_algorithms(comm);
+    memset(&id, 0, sizeof id);
+    if (comm->rank == 0) { nccl_check(ncclGetUniqueId(&id), "starting NCCL"); }
+    connection_broadcast(comm->peers, &id, sizeof id);
+    nccl_check(ncclCommInitRank(&s->comm, comm->size, id, comm->rank), "connecting the GPUs");
+    s->stream = nccl_stream();
+    cuda_check(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming), "creating an event");
+    double* first = (double*)device_alloc(sizeof *first, "connecting the GPUs");
+    nccl_sum(comm, first, 1);
+    device_free(first, sizeof *first);
+}
+
+static inline void nccl_all_reduce_begin(Comm* comm, float* x, size_t n) {
+    NcclState* s = (NcclState*)comm->state;
+    nccl_order(s, gpu.stream, s->stream);
+    nccl_check(ncclAllReduce(x, x, n, ncclFloat, ncclSum, s->comm, s->stream), "adding up gradients");
+}
+
+static inline void nccl_reduce_scatter_begin(Comm* comm, float* x, size_t n) {
+    NcclState* s = (NcclState*)comm->state;
+    const size_t part = n / (size_t)comm->size;
+    nccl_order(s, gpu.stream, s->stream);
+    nccl_check(ncclReduceScatter(x, x + (size_t)comm->rank * part, part, ncclFloat, ncclSum, s->comm, s->stream),
+               "adding up gradients");
+}
+
+static inline void nccl_all_gather_begin(Comm* comm, void* x, size_t bytes) {
+    NcclState* s = (NcclState*)comm->state;
+    const size_t part = bytes / (size_t)comm->size;
+    nccl_order(s, gpu.stream, s->stream);
+    nccl_check(ncclAllGather((char*)x + (size_t)comm->rank * part, x, part, ncclUint8, s->comm, s->stream),
+               "exchanging parameters");
+}
+
+static inline void nccl_reduce_begin(Comm* comm, float* x, size_t n, int root) {
+    NcclState* s = (NcclState*)comm->state;
+    nccl_order(s, gpu.stream, s->stream);
+    nccl_check(ncclReduce(x, x, n, ncclFloat, ncclSum, root, s->comm, s->stream), "adding up gradients");
+}
+
+static inline void nccl_broadcast_begin(Comm* comm, void* x, size_t bytes, int root) {
+    NcclState* s = (NcclState*)comm->state;
+    nccl_order(s, gpu.stream, s->stream);
+    nccl_check(ncclBroadcast(x, x, bytes, ncclUint8, root, s->comm, s->stream), "exchanging parameters");
+}
+
+static inline void nccl_end(Comm* comm) {
+    NcclState* s = (NcclState*)comm->state;
+    nccl_order(s, s->stream, gpu.stream);
+}
+
+static inline void nccl_sum(Comm* comm, double* x, int n) {
+    NcclState* s = (NcclState*)comm->state;
+    nccl_order(s, gpu.stream, s->stream);
+    nccl_check(ncclAllReduce(x, x, (size_t)n, ncclDouble, ncclSum, s->comm, s->stream), "adding up losses");
+    nccl_order(s, s->stream, gpu.stream);
+}
+
+static inline void nccl_close(Comm* comm) {
+    NcclState* s = (NcclState*)comm->state;
+    if (s->comm) {
+        cuda_check(cudaStreamSynchronize(s->stream), "waiting for other GPUs");
+        nccl_check(ncclCommDestroy(s->comm), "leaving NCCL");
+        cuda_check(cudaEventDestroy(s->event), "giving back an event");
+        cuda_check(cudaStreamDestroy(s->stream), "giving back a stream");
+    }
+    free(s);
+}
+
+static const CommEngine NCCL_ENGINE = {.name = "NCCL",
+                                       .open = nccl_open,
+                                       .connect = nccl_connect,
+                                       .all_reduce_begin = nccl_all_reduce_begin,
+                                       .reduce_scatter_begin = nccl_reduce_scatter_begin,
+                                       .all_gather_begin = nccl_all_gather_begin,
+                                       .reduce_begin = nccl_reduce_begin,
+                                       .broadcast_begin = nccl_broadcast_begin,
+                                       .end = nccl_end,
+                                       .sum = nccl_sum,
+                                       .close = nccl_close};

@@ -1,0 +1,106 @@
+// The optimizer of a model that is trained: fp32 master weights, momentum and moments, the norm of the gradient and the
+// update. AdamW updates all parameters; or Muon updates the weights of the blocks' linear layers, which need a momentum
+// but no second moments, and AdamW the rest.
+//
+// With ZeRO-1 (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models") the
+// state is sharded over a group of ranks. Each rank keeps masters and moments of its shards, updates these, and the
+// ranks exchange updated parameters. The ranges of the parameters' layout (tensors.h) are cut into equal shards,
+// wherever they lie. A matrix of Muon is one shard, because its update needs all of it: each has one rank as its owner,
+// chosen so that all ranks have about the same work over all layers.
+#pragma once
+#include "../comm/comm.h"
+#include "gpt2.h"
+
+typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_MUON } OptimizerKind;
+
+// A range of the parameters that is updated, and sharded, in one way.
+typedef struct {
+    TensorRange range;
+    int rows, cols;    // of a matrix that Muon updates; 0: AdamW updates the range
+    int owner;         // with ZeRO: the rank that has the matrix
+    size_t v_begin;    // in the layout of v; unused for a matrix
+    size_t at, v_at;   // with ZeRO: where masters and m, and v, have this rank's shard of it
+} Piece;
+
+// This rank's matrices of one shape.
+typedef struct {
+    int rows, cols, count;
+    const MuonMatrix* matrices;
+} MuonList;
+
+enum { MUON_SHAPES = 3 }; // (C,C), (4C,C), (C,4C)
+
+typedef struct {
+    GPT2* model;
+    OptimizerKind kind;
+    Comm* zero_group;    // ranks that shard this state; NULL: this rank has all of it
+    TensorTable v_table; // the layout of v: that of the parameters; with Muon its matrices have no rows
+    Piece* pieces;       // in the order of the layout
+    int num_pieces;
+    MuonList lists[MUON_SHAPES];
+    // device memory
+    float* masters; // the parameters in fp32; the model's params themselves if the storage type is fp32
+    float *m, *v;   // first moments or momentum; second moments
+    void* scratch;  // of muon_update
+    Hyper* hyper;
+    Hyper* host_hyper; // copied to hyper by each update
+    MuonMatrix* matrices;
+    Recording *norm, *update;
+    Rounding rounding; // seed: of all updates (--stochastic_round); step: the one that made the loaded masters, or 0
+} Optimizer;
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+enum { OPTIMIZER_MEMORY_LINES = 5 };
+
+// Lists what optimizer_alloc() will allocate for a model after gpt2_layout(). shards: ranks that shard the state, or 1.
+// All ranks allocate as much as the one with the largest shards.
+void optimizer_memory(const GPT2* g, OptimizerKind kind, int shards, MemoryLine line[OPTIMIZER_MEMORY_LINES]);
+
+// Allocates the state of a model after gpt2_alloc(). Its layout must have zero_group->size shards; with a group of one
+// rank, or NULL, nothing is sharded. Masters and moments are zero. optimizer_free() frees the state.
+void optimizer_alloc(Optimizer* o, GPT2* model, OptimizerKind kind, Comm* zero_group);
+void optimizer_free(Optimizer* o);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// state
+
+// Returns the layout of `block` (masters, m or v). Tensors that it does not have have no rows.
+const TensorTable* optimizer_table(const Optimizer* o, const float* block);
+
+// Returns true if `block` (masters, m or v) holds all elements of its layout, not only this rank's shards.
+bool optimizer_is_whole(const Optimizer* o, const float* block);
+
+// Sets n elements of `block` (masters, m or v) from element `begin` of its layout on; those outside of this rank's
+// shards are skipped.
+void optimizer_put(const Optimizer* o, float* block, size_t begin, const float* host, size_t n);
+
+// Returns all elements of `block` (masters, m or v) in device memory: the block itself or, if it is sharded, a copy
+// gathered from all ranks in the memory of the gradients, which are lost. Collective: all ranks of the group call it.
+const float* optimizer_whole(const Optimizer* o, float* block);
+
+// Gathers the gradients of the last step, of which each rank has only its shards, on all ranks. Collective.
+void optimizer_gather_grads(const Optimizer* o);
+
+// Sets the model's parameters, on all ranks, to the masters, rounded as update o->rounding.step has rounded them; to
+// the nearest if no update has been made. Call it on all ranks after optimizer_put() of masters.
+void optimizer_masters_changed(const Optimizer* o);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// a step
+
+// With ZeRO: begins the reduction of one of the layout's ranges (tensors_range) of the gradients, each shard to its
+// rank. Complete after comm_end() of the group.
+void optimizer_reduce_begin(const Optimizer* o, TensorRange range);
+
+// Queues adding the squared norm of the gradient, of all of it or of this rank's shards, to the model's sums[SUM_NORM].
+// Padding is zero and does not count.
+void optimizer_norm(Optimizer* o);
+
+// Queues one update, after optimizer_norm() and the all-reduce of the sums. At most once between two device_sync().
+void optimizer_update(Optimizer* o, const Hyper* hyper);
+
+// Queues the matmuls of an update on each rank, for autotune(), and changes nothing but the settings in device memory,
+// which each update sets.
+void optimizer_queue_matmuls(Optimizer* o);

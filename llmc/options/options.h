@@ -1,0 +1,154 @@
+// Reads the options of a program: `--name value`, `--name=value`, and for a flag also `--name` alone.
+//
+// A program lists its options once, as a macro, with a row for each:
+//
+//     #define MY_OPTIONS(GROUP, INT, REAL, FLAG, TEXT, CHOICE)
+//         GROUP("title of a group in --help")
+//         INT(name, default, least, greatest, word, commands, help)
+//         REAL(name, default, least, greatest, word, commands, help)
+//         FLAG(name, default, commands, help)
+//         TEXT(name, default, commands, help)
+//         CHOICE(name, default, "choice|choice", commands, help)
+//
+// From this list follow the fields of a struct (OPTION_FIELDS), the rows of a table (OPTION_ROWS), the parser, --help
+// and the texts of all errors. `word` may be given in place of a number, and is stored as 0; that of a REAL, whose 0 is
+// a value, as -1. `commands` is a bit mask of the program's commands that know the option. config.h has the trainer's
+// list, prepare/prepare_options.h that of ./prepare.
+#pragma once
+#include "../base/base.h"
+
+typedef enum { TYPE_INT, TYPE_REAL, TYPE_FLAG, TYPE_TEXT } OptionType;
+
+typedef const char* Text;
+
+typedef struct {
+    const char *group, *name; // a row with a group is a heading and nothing else
+    OptionType type;          // the field: long long, double, int (0 or 1), Text
+    size_t offset;            // of the field in the struct of options
+    double least, greatest;   // limits of a number
+    const char *word, *choices;
+    const char* fallback;     // the default, as it would be given
+    int commands;
+    const char* help;
+} Option;
+
+// A name that other programs have for an option.
+typedef struct {
+    const char *alias, *name;
+    const char* note; // how its value differs; NULL: it does not
+} OptionAlias;
+
+typedef struct {
+    const Option* rows;
+    int num_rows;
+    const OptionAlias* aliases;
+    int num_aliases;
+} OptionTable;
+
+enum { EVERY_COMMAND = ~0 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+// from a list to a struct and a table
+
+#define OPTION_NO_FIELD(title)
+#define OPTION_INT_FIELD(name, ...) long long name;
+#define OPTION_REAL_FIELD(name, ...) double name;
+#define OPTION_FLAG_FIELD(name, ...) int name;
+#define OPTION_TEXT_FIELD(name, ...) Text name;
+#define OPTION_FIELDS(LIST) \
+    LIST(OPTION_NO_FIELD, OPTION_INT_FIELD, OPTION_REAL_FIELD, OPTION_FLAG_FIELD, OPTION_TEXT_FIELD, OPTION_TEXT_FIELD)
+
+// The number of options in a list, and of rows: options and headings.
+#define OPTION_COUNT_0(...)
+#define OPTION_COUNT_1(...) +1
+#define OPTION_NUM_NAMES(LIST) \
+    (0 LIST(OPTION_COUNT_0, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1))
+#define OPTION_NUM_ROWS(LIST) \
+    (0 LIST(OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1, OPTION_COUNT_1))
+
+// The initializer of the table. OPTION_STRUCT must be defined as the struct that has the fields.
+#define OPTION_GROUP_ROW(title) {.group = title, .commands = EVERY_COMMAND},
+#define OPTION_INT_ROW(id, def, low, high, instead, who, text)                                                     \
+    {.name = #id, .type = TYPE_INT, .offset = offsetof(OPTION_STRUCT, id), .least = low, .greatest = high,         \
+     .word = instead, .fallback = #def, .commands = who, .help = text},
+#define OPTION_REAL_ROW(id, def, low, high, instead, who, text)                                                    \
+    {.name = #id, .type = TYPE_REAL, .offset = offsetof(OPTION_STRUCT, id), .least = low, .greatest = high,        \
+     .word = instead, .fallback = #def, .commands = who, .help = text},
+#define OPTION_FLAG_ROW(id, def, who, text)                                                                        \
+    {.name = #id, .type = TYPE_FLAG, .offset = offsetof(OPTION_STRUCT, id), .greatest = 1, .fallback = #def,       \
+     .commands = who, .help = text},
+#define OPTION_TEXT_ROW(id, def, who, text)                                                                        \
+    {.name = #id, .type = TYPE_TEXT, .offset = offsetof(OPTION_STRUCT, id), .fallback = def, .commands = who,      \
+     .help = text},
+#define OPTION_CHOICE_ROW(id, def, list, who, text)                                                                \
+    {.name = #id, .type = TYPE_TEXT, .offset = offsetof(OPTION_STRUCT, id), .choices = list, .fallback = def,      \
+     .commands = who, .help = text},
+#define OPTION_ROWS(LIST) \
+    LIST(OPTION_GROUP_ROW, OPTION_INT_ROW, OPTION_REAL_ROW, OPTION_FLAG_ROW, OPTION_TEXT_ROW, OPTION_CHOICE_ROW)
+
+// ---------------------------------------------------------------------------------------------------------------------
+// names
+
+// Returns the number of edits (insert, delete, replace, swap of neighbours: Damerau 1964) from a to b, within their
+// first 32 letters.
+int edit_distance(const char* a, const char* b);
+
+// Returns true if a misspelt name may have meant `other`: it is the beginning of `other`, of three letters or more, or
+// at most a third of its letters (one of a short name) are edited. Sets *distance, which is smallest for the nearest
+// name.
+bool is_near_name(const char* name, const char* other, int* distance);
+
+// Returns the option of this name; NULL if there is none.
+const Option* option_find(const OptionTable* table, const char* name);
+
+// Returns the option whose name is nearest to one that does not exist; NULL if none is near.
+const Option* option_nearest(const OptionTable* table, const char* name);
+
+// Returns the text of the error about a name that no option has; the caller frees it. It says what the option is called
+// here, or which one may have been meant, or else points to --help. Names stand between `before` and `after`: "--" and
+// "", or quotation marks.
+char* option_unknown(const OptionTable* table, const char* name, const char* before, const char* after);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// values
+
+// Returns true if `value` is one of "choice|choice|...".
+bool is_one_of(const char* value, const char* choices);
+
+// Reads a value into `field`, which has the option's type. A TYPE_TEXT is stored as the pointer `value`. On failure the
+// error does not name the option: the caller puts its name before it.
+bool option_parse(const Option* o, const char* value, void* field, Error* err);
+
+// Returns true for an option of TYPE_REAL whose field holds its word.
+bool option_is_word(const Option* o, const void* field);
+
+// Returns the value of an option in its struct, as text that option_parse reads back (of a number, the shortest such
+// text). The caller frees it.
+char* option_value(const Option* o, const void* options);
+
+// Sets every option of the struct to its default.
+void options_set_defaults(const OptionTable* table, void* options);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the command line
+
+typedef enum { WORDS_REFUSED, WORDS_TAKEN } OptionWords;
+
+// A command line (after the program and its command) that is being read.
+typedef struct {
+    const OptionTable* table;
+    int command;              // the bit of the command in Option.commands
+    const char* command_name; // for errors
+    OptionWords words;        // WORDS_TAKEN: words may stand between the options, as names of files do
+    int argc;
+    char** argv;
+    int at;                   // 0 at the beginning
+    const Option* last;       // NULL at the beginning
+} OptionReader;
+
+// Takes the next option and its value, which lies in argv; for a word that is no option, `option` is NULL. Returns
+// false at the end. A usage error (an unknown option, a missing value) ends the program.
+bool options_next(OptionReader* r, const Option** option, const char** value);
+
+// Prints a line for each option of a command, under the headings of their groups.
+void options_print_help(const OptionTable* table, int command);

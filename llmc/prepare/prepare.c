@@ -1,0 +1,344 @@
+#include "prepare.h"
+#include "../../data/stories.h"
+#include "../base/json.h"
+#include "manifest.h"
+#include "rows.h"
+#include "../data/shard.h"
+#include "summary.h"
+#include <inttypes.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// writing shards
+
+// The input so far.
+typedef struct {
+    InputState input;
+    Summary summary;
+} State;
+
+typedef struct {
+    const PrepareOptions* options;
+    char *manifest_path, *floor_path, *sums_path;
+    json_t* manifest;
+    Sums sums;                      // of the finished shards
+    ShardWriter shard;              // the one being written, if `writing`
+    bool writing, show;             // `show`: progress, on a terminal
+    size_t number;                  // of the shard being written, or of the next one
+    uint64_t val_size;              // tokens of the validation split
+    State now;                      // of the chunks that were taken
+    State group;                    // with --rows: before the documents that `packer` holds
+    RowPacker packer;
+    uint64_t passed;                // tokens still to come that are in finished shards
+    uint64_t written;               // tokens since the state that the next shard's beginning is counted from
+    DocumentSet documents;          // with --dedup, all so far
+    uint64_t total;                 // tokens written, earlier runs included
+    double nll;                     // -ln p of the stories of the validation split
+    double started, shown;          // seconds_now() at the start, and when progress was last shown
+} Output;
+
+// Writes PREFIX_val.json: the loss of a perfect model on the validation stories, which no model can go below.
+static void save_floor(const Output* out, size_t tokens) {
+    Error err;
+    json_t* floor = json_pack("{s:f, s:I, s:f, s:f}", "floor", out->nll / (double)tokens, "tokens", (json_int_t)tokens,
+                              "nll", out->nll, "H", story_state_entropy());
+    if (!json_save(floor, out->floor_path, &err)) { fatal("%s", err.text); }
+    json_decref(floor);
+}
+
+// Completes the shard being written and records it. The next one begins out->written tokens behind `from`.
+static void finish_shard(Output* out, const State* from) {
+    size_t tokens = out->shard.num_tokens;
+    Error err;
+    char hex[BLAKE2B_HEX + 1], *name = shard_name(out->options, out->number), *slash = strrchr(name, '/');
+    if (!shard_commit(&out->shard, hex, &err)) { fatal("%s", err.text); }
+    sums_set(&out->sums, slash ? slash + 1 : name, hex);
+    if (!sums_save(&out->sums, out->sums_path, &err)) { fatal("%s", err.text); }
+    free(name);
+    if (out->number == 0 && out->options->stories > 0) {
+        save_floor(out, tokens);
+        json_object_set_new(out->manifest, "nll", json_real(out->nll));
+    }
+    json_object_set_new(out->manifest, "summary", summary_to_json(&from->summary));
+    const ShardStart next = {.input = from->input, .skip = out->written};
+    record_shard(out->options, out->manifest, tokens, &next);
+    save_manifest(out->manifest, out->manifest_path);
+    out->writing = false;
+    out->number++;
+    if (!out->show) { notice("%" PRIu64 " tokens", out->total); }
+}
+
+static void append_tokens(Output* out, const int* ids, size_t count) {
+    uint16_t tokens[4096];
+    Error err;
+    if (!out->writing) {
+        char* name = shard_name(out->options, out->number);
+        if (!shard_create(&out->shard, name, &err)) { fatal("%s", err.text); }
+        out->shard.row = out->packer.row;
+        out->writing = true;
+        free(name);
+    }
+    out->total += count;
+    for (size_t n; count > 0; ids += n, count -= n) {
+        n = min_size(count, sizeof tokens / sizeof *tokens);
+        for (size_t i = 0; i < n; i++) { tokens[i] = (uint16_t)ids[i]; }
+        if (!shard_write(&out->shard, tokens, n, &err)) { fatal("%s", err.text); }
+    }
+}
+
+static void show_progress(Output* out) {
+    double now = seconds_now();
+    if (!out->show || now < out->shown + 0.5) { return; }
+    out->shown = now;
+    fprintf(stderr, "\r%.1f million tokens, %.0f s ", 1e-6 * (double)out->total, now - out->started);
+}
+
+// Returns how many tokens the shard being written can take. The validation split of the stories ends with a story, and
+// with --rows every shard with a row.
+static size_t room_in_shard(const Output* out) {
+    bool whole_stories = out->number == 0 && out->options->stories > 0;
+    uint64_t size = whole_stories      ? SHARD_MAX_TOKENS
+                    : out->number == 0 ? out->val_size
+                                       : (uint64_t)out->options->shard_size;
+    const size_t row = max_size(out->packer.row, 1);
+    return max_size((size_t)size / row, 1) * row - (out->writing ? out->shard.num_tokens : 0);
+}
+
+// Returns true if --stories tokens have been written, at least one of them for training.
+static bool has_enough_stories(const Output* out) {
+    const bool has_training = out->number > 1 || (out->number == 1 && out->writing);
+    return has_training && out->total >= (uint64_t)out->options->stories;
+}
+
+// Writes tokens behind out->written others since `from`, but for those that are in finished shards. A shard is finished
+// when a token comes that it cannot take, so that the last one is never empty.
+static void write_tokens(Output* out, const int* ids, size_t count, const State* from) {
+    for (size_t n; count > 0; ids += n, count -= n, out->written += n) {
+        if (out->passed > 0) {
+            n = min_size(count, out->passed);
+            out->passed -= n;
+            continue;
+        }
+        if (out->writing && room_in_shard(out) == 0) { finish_shard(out, from); }
+        n = min_size(count, room_in_shard(out));
+        append_tokens(out, ids, n);
+    }
+}
+
+static uint64_t tokens_of_input(const PrepareOptions* o, const InputState* input) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < o->num_sources; i++) { sum += input->sources[i].tokens; }
+    return sum;
+}
+
+// Writes the rows of the group. The next one begins with what is taken next.
+static void write_rows(Output* out) {
+    size_t num_rows;
+    int* rows = rows_pack(&out->packer, tokens_of_input(out->options, &out->group.input), &num_rows);
+    write_tokens(out, rows, num_rows * out->packer.row, &out->group);
+    free(rows);
+    out->group = out->now;
+    out->written = 0;
+}
+
+// Returns true if a document was there before, and remembers it otherwise.
+static bool is_repeated(Output* out, const Chunk* c) {
+    const bool is_compared = out->options->dedup && c->is_whole && c->ok && c->skip == NOT_SKIPPED;
+    return is_compared && !document_set_add(&out->documents, c->hash);
+}
+
+static bool write_chunk(void* context, Chunk* c) {
+    Output* out = context;
+    const bool repeated = is_repeated(out, c);
+    if (c->was_taken) { return true; }
+    if (repeated) { c->skip = SKIPPED_REPEATED; }
+    if (out->options->stories > 0 && out->passed == 0) { // a story begins
+        bool val_is_full = out->number == 0 && out->writing && out->shard.num_tokens >= out->val_size;
+        if (val_is_full) { finish_shard(out, &out->now); }
+        if (has_enough_stories(out)) { return false; }
+    }
+    const size_t count = c->skip == NOT_SKIPPED ? c->tokens.count : 0;
+    if (out->packer.row > 0) {
+        const bool begins = count > 0 && !c->at.inside_document;
+        if (begins && rows_are_due(&out->packer)) { write_rows(out); }
+        if (begins) { rows_begin_document(&out->packer); }
+        if (count > 0) { rows_add(&out->packer, c->tokens.ids, count); }
+    } else {
+        out->written = 0;
+        write_tokens(out, c->tokens.ids, count, &out->now);
+        out->written = 0;
+    }
+    summary_add(&out->now.summary, c);
+    if (out->number == 0) { out->nll += c->nll; }
+    show_progress(out);
+    return true;
+}
+
+// Remembers the documents of a source before the state that a run goes on from.
+typedef struct {
+    Output* out;
+    Position end;
+} Memory;
+
+static bool remember_chunk(void* context, Chunk* c) {
+    Memory* m = context;
+    const bool is_same_file = c->at.input == m->end.input;
+    if (is_same_file ? c->at.offset >= m->end.offset : c->at.input > m->end.input) { return false; }
+    is_repeated(m->out, c);
+    return true;
+}
+
+// Reads the finished part of the input again, to know its documents.
+static void remember_documents(Output* out) {
+    notice("reading the input up to there again, to know its documents");
+    PrepareOptions one = *out->options; // with one of the sources, in order
+    one.num_sources = 1;
+    one.shuffle_documents = -1;
+    for (size_t i = 0; i < out->options->num_sources; i++) {
+        Memory m = {.out = out, .end = out->now.input.sources[i].at};
+        one.sources[0] = out->options->sources[i];
+        InputState state = input_begin(&one);
+        encode_input(&one, NULL, &state, remember_chunk, &m);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// all shards
+
+// The default validation split is one in DEFAULT_VAL_DIVISOR tokens, at most MAX_DEFAULT_VAL.
+static const uint64_t DEFAULT_VAL_DIVISOR = 10, MAX_DEFAULT_VAL = 100000000;
+
+static bool count_chunk(void* context, Chunk* c) {
+    uint64_t* total = context;
+    *total += c->tokens.count;
+    return *total < DEFAULT_VAL_DIVISOR * MAX_DEFAULT_VAL;
+}
+
+// Returns the size of the validation split. By default a tenth of all tokens, which takes a first pass over the input:
+// to its end, or until it is certain that the maximum applies.
+static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
+    if (o->val_size >= 0) { return (uint64_t)o->val_size; }
+    uint64_t total = (uint64_t)o->stories;
+    if (total == 0) {
+        InputState start = input_begin(o);
+        notice("counting tokens, because --val_size is not given");
+        encode_input(o, t, &start, count_chunk, &total);
+    }
+    if (total == 0) { fatal("%s: the input is empty", o->inputs[0]); }
+    if (total < DEFAULT_VAL_DIVISOR) { fatal("only %" PRIu64 " tokens: too few to split, give --val_size", total); }
+    return total / DEFAULT_VAL_DIVISOR < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_DIVISOR : MAX_DEFAULT_VAL;
+}
+
+static void make_folder_of(const char* path) {
+    Error err;
+    const char* slash = strrchr(path, '/');
+    if (!slash || slash == path) { return; }
+    char* folder = format("%.*s", (int)(slash - path), path);
+    if (!make_directories(folder, &err)) { fatal("%s", err.text); }
+    free(folder);
+}
+
+// Ends the program because the input does not suffice for one shard. Removes the manifest, which records none.
+static void ATTR_NORETURN give_up(const Output* out, const char* why) {
+    remove_or_die(out->manifest_path);
+    fatal("%s", why);
+}
+
+// Reads from the manifest how far an earlier run came.
+static void continue_run(Output* out) {
+    const json_t* manifest = out->manifest;
+    Error err;
+    out->val_size = (uint64_t)json_integer_value(json_object_get(manifest, "val_size"));
+    out->nll = json_real_value(json_object_get(manifest, "nll"));
+    out->number = first_shard(manifest) + json_array_size(json_object_get(manifest, "shards"));
+    out->total = check_shards(out->options, out->manifest_path, manifest);
+    const ShardStart start = next_shard_start(out->options, manifest, out->manifest_path);
+    out->now = (State){.input = start.input, .summary = summary_from_json(json_object_get(manifest, "summary"))};
+    out->group = out->now;
+    out->passed = start.skip;
+    if (out->total > 0 && path_exists(out->sums_path) && !sums_load(&out->sums, out->sums_path, &err)) {
+        fatal("%s", err.text);
+    }
+}
+
+static void write_shards(Output* out, const Tokenizer* t) {
+    const PrepareOptions* o = out->options;
+    if (out->total > 0) { notice("going on after %" PRIu64 " tokens", out->total); }
+    if (o->dedup && out->total > 0) { remember_documents(out); }
+    encode_input(o, t, &out->now.input, write_chunk, out);
+    if (out->packer.row > 0) { write_rows(out); }
+    if (out->show) { fputc('\n', stderr); }
+    if (out->total > 0 && out->number == 0) {
+        shard_abandon(&out->shard);
+        give_up(out, format("--val_size %" PRIu64 ": the input has only %" PRIu64 " tokens, and some must be left for "
+                            "training", out->val_size, out->total));
+    }
+    if (out->total == 0 && tokens_of_input(o, &out->now.input) > 0) {
+        give_up(out, format("--rows %lld: the input has only %" PRIu64 " tokens, too few for a row", o->rows,
+                            tokens_of_input(o, &out->now.input)));
+    }
+    if (out->total == 0) { give_up(out, format("%s: the input is empty", o->inputs[0])); }
+    if (!out->writing) { fatal("%s: damaged: use --force to make everything anew", out->manifest_path); }
+    json_object_set_new(out->manifest, "complete", json_true());
+    finish_shard(out, &out->now);
+}
+
+static void print_sources(const PrepareOptions* o, const InputState* input) {
+    const double sum = (double)tokens_of_input(o, input);
+    for (size_t i = 0; i < o->num_sources; i++) {
+        const bool ended = strcmp(o->mix_until, "first") == 0 && mix_choose(o, input, NULL) == i;
+        printf("%s: %" PRIu64 " tokens, %.2f %%%s\n", o->sources[i].name, input->sources[i].tokens,
+               100 * (double)input->sources[i].tokens / sum, ended ? "; used up, which ended the mixture" : "");
+    }
+}
+
+static void print_summary(const Output* out) {
+    const json_t* shards = json_object_get(out->manifest, "shards");
+    uint64_t val = first_shard(out->manifest) == 0 ? (uint64_t)json_integer_value(json_array_get(shards, 0)) : 0;
+    const char* prefix = out->options->out;
+    if (val > 0) { printf("%s_val_000000.bin: %" PRIu64 " tokens\n", prefix, val); }
+    size_t count = out->number - 1;
+    printf("%s_train_*.bin: %" PRIu64 " tokens in %zu shard%s\n", prefix, out->total - val, count, &"s"[count == 1]);
+    if (out->options->stories > 0 && val > 0) {
+        printf("floor of the validation loss: %.6f nats per token\n", out->nll / (double)val);
+    }
+    const uint64_t encoded = out->packer.row > 0 ? tokens_of_input(out->options, &out->now.input) : out->total;
+    summary_print(&out->now.summary, encoded, stdout);
+    if (out->packer.row > 0) {
+        printf("%" PRIu64 " rows of %lld tokens and a last target; %.1f %% of the tokens were cut off\n",
+               out->total / out->packer.row, out->options->rows,
+               100 * (1 - (double)out->total / (double)encoded));
+    }
+    if (*out->options->mix) { print_sources(out->options, &out->now.input); }
+}
+
+void prepare(const PrepareOptions* o) {
+    Tokenizer tokenizer = tokenizer_open(o->tokenizer);
+    if (tokenizer.vocab_size > UINT16_MAX + 1) {
+        fatal("--tokenizer %s: %d tokens, but shards hold 16-bit ids", o->tokenizer, tokenizer.vocab_size);
+    }
+    Output out = {.options = o, .manifest_path = format("%s.json", o->out),
+                  .floor_path = format("%s_val.json", o->out), .sums_path = format("%s.b2sums", o->out),
+                  .show = isatty(STDERR_FILENO), .started = seconds_now()};
+    if (o->rows > 0) { out.packer = rows_begin((size_t)o->rows + 1); }
+    json_t* work = describe_work(o, &tokenizer);
+    if (o->force) { remove_output(o, out.manifest_path, out.floor_path, out.sums_path); }
+    out.manifest = load_manifest(o, out.manifest_path, work);
+    if (!out.manifest) {
+        out.manifest = new_manifest(o, work, choose_val_size(o, &tokenizer));
+        make_folder_of(out.manifest_path);
+        save_manifest(out.manifest, out.manifest_path);
+    }
+    continue_run(&out);
+    if (json_is_true(json_object_get(out.manifest, "complete"))) { notice("%s: done already", out.manifest_path); }
+    else { write_shards(&out, &tokenizer); }
+    print_summary(&out);
+    rows_free(&out.packer);
+    document_set_free(&out.documents);
+    json_decref(out.manifest);
+    json_decref(work);
+    tokenizer_free(&tokenizer);
+    free(out.manifest_path);
+    free(out.floor_path);
+    free(out.sums_path);
+    sums_free(&out.sums);
+}

@@ -1,0 +1,69 @@
+// Options of ./prepare (see options.h).
+#pragma once
+#include "../options/options.h"
+
+#define PREPARE_OPTIONS(GROUP, INT, REAL, FLAG, TEXT, CHOICE)                                                         \
+    GROUP("output")                                                                                                   \
+    TEXT(out, "", 1, "PREFIX of the shards: PREFIX_val_000000.bin, PREFIX_train_000001.bin, ...; must be given")      \
+    INT(val_size, -1, -1, SHARD_TOKENS_LIMIT, NULL, 1,                                                                \
+        "tokens of the validation split; -1: a tenth, at most 100000000; must be given with standard input")          \
+    INT(shard_size, 100000000, 1, SHARD_TOKENS_LIMIT, NULL, 1, "tokens of a training shard")                          \
+    INT(rows, 0, 0, ROWS_LIMIT, NULL, 1,                                                                              \
+        "pack documents into rows for training with this --seq_len, each from its beginning; 0: one stream")          \
+    FLAG(force, 0, 1, "remove the shards of this PREFIX first")                                                       \
+    GROUP("input")                                                                                                    \
+    TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file or folder")                                          \
+    TEXT(split, "none", 1,                                                                                            \
+         "ends a document within a file: none, blank (a blank line), or the text of a line, which is dropped")        \
+    CHOICE(format, "auto", "auto|text|jsonl|parquet", 1,                                                              \
+           "auto: parquet by the first bytes, jsonl by a name in .jsonl, .ndjson or .json, before .gz or .zst")       \
+    TEXT(field, "text", 1, "field of a line of JSONL, or column of a Parquet file, that has the text")                \
+    TEXT(mix, "", 1,                                                                                                  \
+         "in place of input files: SOURCE:WEIGHT,SOURCE:WEIGHT,...; a weight is a source's share of the tokens")       \
+    CHOICE(mix_until, "first", "first|last", 1,                                                                       \
+           "the mixture ends when a source is used up: the first one, or the last one, the others going on without")  \
+    FLAG(skip_bad, 0, 1, "leave out documents that cannot be used, and count them; 0: stop at the first one")         \
+    FLAG(dedup, 0, 1, "leave out documents that were there before, byte for byte; takes memory: see data/README.md")  \
+    INT(shuffle_documents, -1, -1, 9e18, NULL, 1,                                                                     \
+        "seed to shuffle the files, and the documents in windows of 32 MiB of text; -1: in order")                    \
+    INT(stories, 0, 0, 9e18, NULL, 1,                                                                                 \
+        "in place of input files: this many tokens of the built-in corpus, in whole stories")                         \
+    INT(seed, 1337, 0, 9e18, NULL, 1, "of the built-in corpus")                                                       \
+    GROUP("tokenizer")                                                                                                \
+    INT(train_tokenizer, 0, 0, 65536, NULL, 1,                                                                        \
+        "learn a tokenizer of this many tokens from the input and write it to the folder --out; make no shards")      \
+    GROUP("speed")                                                                                                    \
+    INT(threads, 0, 0, 4096, NULL, 1, "CPU threads; 0: OpenMP's choice")
+
+#define SHARD_TOKENS_LIMIT 2147483647 // see SHARD_MAX_TOKENS
+#define ROWS_LIMIT 1048576
+
+enum { MAX_SOURCES = 32 }; // each has batches and a page of Parquet in memory; chosen
+
+// A source of --mix, or else the whole input.
+typedef struct {
+    const char* name;
+    double weight;                 // its share of the tokens, greater than 0, relative to those of the other sources
+    size_t first_input, end_input; // its files in `inputs`
+} Source;
+
+typedef struct {
+    OPTION_FIELDS(PREPARE_OPTIONS)
+    char** inputs; // names of files, those in folders included, or "-" alone
+    size_t num_inputs;
+    struct PieceCounts* counts; // of --train_tokenizer: pieces are counted, not encoded; else NULL
+    Source sources[MAX_SOURCES];
+    size_t num_sources;
+    char* mix_words; // the names of the sources
+} PrepareOptions;
+
+// Reads the command line after the program's name and checks that the options fit together. Ends the program with a
+// usage error if not. Texts lie in argv. prepare_options_free() frees the names of the inputs.
+PrepareOptions prepare_options_parse(int argc, char** argv);
+void prepare_options_free(PrepareOptions* o);
+
+// Prints the help of ./prepare to standard output.
+void prepare_options_help(void);
+
+// Returns true if the input is standard input ("-").
+bool is_standard_input(const PrepareOptions* o);

@@ -1,0 +1,69 @@
+// Reads the input of ./prepare piece by piece: files, standard input or the story grammar.
+//
+// The input is a sequence of chunks: a line of JSONL, a row of a Parquet file, a story, a document, or a part of a long
+// one. A long document of text is cut only between a character that is no white space and ASCII white space behind it,
+// where GPT-2's pattern always begins a new piece: the tokens are those of the whole.
+#pragma once
+#include "../../data/stories.h"
+#include "document_set.h"
+#include "inputs.h"
+#include "parquet.h"
+#include "stream.h"
+#include "../tokenizer/tokenizer.h"
+
+// A document of text is cut after CHUNK_BYTES. A document that cannot be cut (of JSONL, of Parquet, or text without
+// white space) may have MAX_DOCUMENT_BYTES, so that memory stays bounded. Chosen.
+enum { CHUNK_BYTES = 1 << 20, MAX_DOCUMENT_BYTES = 16 << 20 };
+
+// A place in the input from which reading can go on.
+typedef struct {
+    size_t input;         // which file
+    uint64_t offset;      // in bytes of text; of Parquet, in rows; without files, the number of a story
+    uint64_t line;        // lines of the file before the offset
+    bool inside_document; // in a document, behind its beginning
+} Position;
+
+// Why a document gave no tokens.
+typedef enum { NOT_SKIPPED, SKIPPED_EMPTY, SKIPPED_NULL, SKIPPED_INVALID, SKIPPED_LONG, SKIPPED_REPEATED,
+               NUM_SKIPS } Skip;
+
+// A piece of input and the tokens it becomes.
+typedef struct {
+    Position at;
+    Position resume;   // reading from here on gives this chunk again,
+    uint64_t order;    // behind so many others
+    bool is_whole;     // a document, not a part of one
+    DocumentHash hash; // of its text, if it is whole and --dedup is given
+    InputFormat format;
+    StoryText text; // of JSONL: the whole line
+    size_t bytes;   // of the document's text
+    TokenList tokens;
+    double nll;     // of a story
+    Skip skip;
+    bool was_taken; // in an earlier run: its tokens are in finished shards
+    bool ok;        // false: `error` is set, and it is the document that is wrong if `skip` is set, else the file
+    char* error;    // why it is not `ok`; NULL if it is
+} Chunk;
+
+// Frees the text, the tokens and the error.
+void chunk_clear(Chunk* c);
+
+typedef struct {
+    const PrepareOptions* options;
+    Position at;
+    size_t end_input; // no file from this one on is read
+    bool is_open;
+    InputFormat format;
+    Stream stream;        // of text and JSONL
+    bool is_at_line_start;
+    Parquet parquet;
+    Error err;            // of the last chunk that was not `ok`
+} Reader;
+
+// Begins to read a source at a position. reader_close() frees it.
+void reader_open(Reader* r, const PrepareOptions* options, const Source* source, Position at);
+void reader_close(Reader* r);
+
+// Reads the next chunk into `c`, which is zeroed or cleared. Returns false at the end of the source. After a chunk that
+// is not `ok`, and not skipped, nothing more can be read. The story grammar has no end, and makes its text later.
+bool reader_next(Reader* r, Chunk* c);

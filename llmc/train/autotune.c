@@ -1,0 +1,189 @@
+#include "autotune.h"
+#include "consistency.h"
+#include "../model/random_batch.h"
+#include "../files/tune_cache.h"
+
+enum { MAX_VARIANTS = 3 }; // of a choice, on any device
+static const char* const CHOICE_NAMES[NUM_CHOICES] = {
+    "flash_forward", "flash_keys", "flash_queries", "attention", "gelu_forward", "gelu_backward"};
+
+// ---------------------------------------------------------------------------------------------------------------------
+// measuring
+
+// Queues the operations of a choice, on the activations and gradients of layer 0. That of GELU's backward adds to the
+// gradients of parameters: to zero them is the caller's.
+static void run_choice(const GPT2* g, Choice choice) {
+    const Backend* b = g->backend;
+    const int B = g->B, T = g->T, N = B * T, C = g->config.channels;
+    const Params p = params_at(g, 0);
+    const Grads dp = grads_at(g, 0);
+    const Acts a = acts_at(g, 0);
+    const int *starts = gpt2_documents(g, a.starts), *ends = gpt2_documents(g, a.ends);
+    if (choice == CHOICE_ATTENTION || choice == CHOICE_FLASH_FORWARD) {
+        b->attention_forward(a.atty, a.lse, a.qkv, starts, B, T, C, g->config.num_heads);
+    }
+    switch (choice) {
+    case CHOICE_FLASH_FORWARD: break; // done above
+    case CHOICE_ATTENTION:
+    case CHOICE_FLASH_KEYS:
+    case CHOICE_FLASH_QUERIES:
+        b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, starts, ends, B, T, C,
+                              g->config.num_heads);
+        break;
+    case CHOICE_GELU_FORWARD: b->matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C); break;
+    default:
+        b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, a.dbtc, a.fch_gelu, a.fch, p.fcprojw, N, 4 * C, C);
+    }
+}
+
+// Returns seconds of one run. The first run is a warm-up: the device works on it while the timed ones are queued.
+static double seconds_of_choice(const GPT2* g, Choice choice) {
+    const Backend* b = g->backend;
+    enum { RUNS = 2 };
+    run_choice(g, choice);
+    b->device_timer_start();
+    for (int i = 0; i < RUNS; i++) { run_choice(g, choice); }
+    return b->device_timer_stop() / RUNS;
+}
+
+// Sets seconds[i] to the shortest time of variant i; skips variants whose seconds[i] is INFINITY. Variants alternate,
+// so that other load on the machine slows all of them.
+static void time_variants(const GPT2* g, Choice choice, double seconds[MAX_VARIANTS]) {
+    const Backend* b = g->backend;
+    enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 20 }; // these and the seconds are chosen, not measured
+    const double enough = 0.05, most = 1;        // seconds, for all variants; an emulated GPU takes more for a round
+    const double begin = seconds_now();
+    double spent = 0;
+    for (int round = 0; spent < most && round < (spent < enough ? MOST_ROUNDS : LEAST_ROUNDS); round++) {
+        for (int i = 0; i < MAX_VARIANTS; i++) {
+            if (!isfinite(seconds[i])) { continue; }
+            b->choose_variant(choice, i, g->B, g->T, g->config.channels, g->config.num_heads);
+            const double now = seconds_of_choice(g, choice);
+            seconds[i] = round ? fmin(seconds[i], now) : now;
+        }
+        spent = seconds_now() - begin;
+    }
+}
+
+// Returns the fastest variant; INFINITY marks one that does not exist. A variant other than 0 has to be faster by 3%
+// (chosen, not measured), so that repeated starts choose the same.
+static int fastest_variant(const double* seconds, int count) {
+    const double margin = 0.97;
+    int best = 0;
+    for (int i = 1; i < count; i++) {
+        if (seconds[i] < (best ? seconds[best] : margin * seconds[0])) { best = i; }
+    }
+    return best;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// choosing
+
+// Returns the name of variant i, or NULL if there is none.
+static const char* name_of(const GPT2* g, Choice choice, int i) {
+    const Backend* b = g->backend;
+    return i < MAX_VARIANTS ? b->variant_name(choice, i, g->B, g->T, g->config.channels, g->config.num_heads) : NULL;
+}
+
+// Returns the variant that `saved`, a list of "choice=variant", names for a choice; -1 if it names none, or one that
+// does not exist here.
+static int saved_variant(const GPT2* g, Choice choice, const char* saved) {
+    char* word = format("%s=", CHOICE_NAMES[choice]);
+    const char* at = saved ? strstr(saved, word) : NULL;
+    while (at && at > saved && at[-1] != ' ') { at = strstr(at + 1, word); }
+    if (at) { at += strlen(word); }
+    free(word);
+    const size_t n = at ? strcspn(at, " ") : 0;
+    for (int i = 0; at && i < MAX_VARIANTS; i++) {
+        const char* name = name_of(g, choice, i);
+        if (name && strlen(name) == n && !strncmp(at, name, n)) { return i; }
+    }
+    if (at && name_of(g, choice, 0)) {
+        notice("%s=%.*s, which the checkpoint was trained with, does not exist here: choosing again",
+               CHOICE_NAMES[choice], (int)n, at);
+    }
+    return -1;
+}
+
+// Returns the saved variant of a choice, or the fastest. Variants that do not exist, or are not the saved one, get the
+// time INFINITY. If more than one is left, they are timed.
+static int choose_one(const GPT2* g, Comm* comm, Choice choice, const char* saved) {
+    double seconds[MAX_VARIANTS];
+    int count = 0;
+    const int variant = saved_variant(g, choice, saved);
+    for (int i = 0; i < MAX_VARIANTS; i++) {
+        const bool is_open = (variant < 0 || i == variant) && name_of(g, choice, i);
+        seconds[i] = is_open ? 0 : INFINITY;
+        count += is_open;
+    }
+    if (count > 1) { time_variants(g, choice, seconds); }
+    if (comm) { comm_all_reduce_host(comm, seconds, MAX_VARIANTS); } // so that all ranks choose the same
+    return fastest_variant(seconds, MAX_VARIANTS);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// algorithms of matmuls
+
+// Queues all matmuls of a step, on random tokens, with GELU fused and apart. They run on the data of a real step.
+static void queue_matmuls(Optimizer* o) {
+    GPT2* g = o->model;
+    const Backend* b = g->backend;
+    const size_t n = (size_t)g->B * (size_t)g->T;
+    int* batch = b->host_alloc(gpt2_batch_ints(g) * sizeof *batch, "tokens to tune on");
+    batch_random(batch, n, g->config.vocab_size, 0, 0);
+    gpt2_upload(g, batch, n);
+    b->matmuls_watch();
+    for (int variant = MAX_VARIANTS - 1; variant >= 0; variant--) { // the default comes last
+        bool exists = variant == 0;
+        for (int choice = CHOICE_GELU_FORWARD; choice <= CHOICE_GELU_BACKWARD; choice++) {
+            if (!name_of(g, (Choice)choice, variant)) { continue; }
+            exists = true;
+            b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
+        }
+        if (!exists) { continue; }
+        gpt2_forward(g, g->B, g->T, NULL);
+        gpt2_backward(g, g->B, g->T, 1.0f / (float)n, NULL, NULL);
+    }
+    optimizer_queue_matmuls(o);
+    b->device_sync();
+    b->host_free(batch);
+}
+
+static void tune_matmuls(Optimizer* o, const Config* c, Comm* comm, const char* saved) {
+    const double seconds = 5; // in all, chosen
+    const Backend* b = o->model->backend;
+    const bool is_first = !comm || comm->rank == 0;
+    if (b->is_host || !strcmp(c->kernels, "plain") || (!c->tune && !saved)) { return; }
+    queue_matmuls(o);
+    if (saved) { b->matmuls_load(saved); }
+    if (c->tune && is_first) {
+        char* path = tune_cache_path(c->tune_cache, b->matmuls_identity());
+        char* cached = path ? tune_cache_read(path) : NULL;
+        if (cached) { b->matmuls_load(cached); }
+        b->matmuls_tune(seconds);
+        if (path && !saved) { // a checkpoint's choices may be another GPU's
+            char* lines = b->matmuls_save();
+            tune_cache_add(path, lines);
+            free(lines);
+        }
+        free(cached);
+        free(path);
+    }
+    if (comm && comm->size > 1) { // the other ranks have timed nothing
+        char* lines = share_text(comm, is_first ? b->matmuls_save() : NULL);
+        b->matmuls_load(lines);
+        free(lines);
+    }
+}
+
+void autotune(Optimizer* o, const Config* c, Comm* comm, const char* variants, const char* matmuls) {
+    GPT2* g = o->model;
+    const Backend* b = g->backend;
+    tune_matmuls(o, c, comm, matmuls);
+    if (g->eot != NO_DOCUMENTS) { gpt2_embed(g, g->B, g->T, NULL); } // finds those that attention is timed with
+    for (int choice = 0; choice < NUM_CHOICES; choice++) {
+        const int variant = choose_one(g, comm, (Choice)choice, variants);
+        b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
+    }
+    gpt2_zero_grads(g); // tuning and timing have added to them
+}

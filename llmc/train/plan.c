@@ -1,0 +1,387 @@
+#include "plan.h"
+#include "consistency.h"
+#include "../data/dataloader.h"
+#include "../files/model_file.h"
+#include "../model/generate.h"
+#include "../base/host_memory.h"
+#include <limits.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the device
+
+DeviceOptions device_options(const Config* c, const char* dtype) {
+    const bool is_named = is_one_of(c->attention, "flash|cudnn"), is_plain = !strcmp(c->kernels, "plain");
+    if (is_named && !c->flash) {
+        usage_error("--attention %s contradicts --flash 0: give one or the other", c->attention);
+    }
+    if (is_named && is_plain) {
+        usage_error("--attention %s contradicts --kernels plain: give one or the other", c->attention);
+    }
+    const DeviceOptions options = {.index = (int)c->device,
+                                   .threads = (int)c->threads,
+                                   .plain = is_plain,
+                                   .fused = c->fused != 0,
+                                   .flash = c->flash != 0 && strcmp(c->attention, "plain") != 0,
+                                   .tf32 = !strcmp(dtype, "tf32"),
+                                   .fp8 = !strcmp(dtype, "fp8"),
+                                   .int8 = !strcmp(dtype, "int8"),
+                                   .graph = c->graph != 0,
+                                   .document_mask = c->document_mask != 0,
+                                   .attention = is_named ? c->attention : NULL};
+    return options;
+}
+
+bool device_is_emulated(const Backend* b) { return !b->is_host && !strncmp(b->device_name(), "emulated ", 9); }
+
+// A rank takes the GPU with the index of its local rank, unless --device is given.
+void open_device(const Backend* b, const Config* c, const char* dtype, Comm* comm) {
+    DeviceOptions options = device_options(c, dtype);
+    if (comm->size > 1 && config_source(c, "device") == FROM_DEFAULT) {
+        options.index = comm->local_rank;
+        options.is_local_rank = true;
+    }
+    b->device_open(&options);
+    if (comm->size == 1) { return; }
+    check_distinct_devices(comm, b);
+    comm_connect(comm);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// shape and sequence length
+
+char* shape_text(const GPT2Config* m) {
+    return format("L=%d,H=%d,C=%d,T=%d,V=%d", m->num_layers, m->num_heads, m->channels, m->max_seq_len, m->vocab_size);
+}
+
+// Sets the shape to that of the weights' folder or, without one, to --model. Fails if --model contradicts the folder.
+static bool resolve_shape(Plan* p, const Config* c, const char* folder, Error* err) {
+    GPT2Config named;
+    p->model = c->model;
+    if (!folder) { return model_parse(c->model, c->pad_vocab, &p->shape, err); }
+    if (!model_file_shape(folder, c->pad_vocab, &p->shape, err)) { fatal("%s", err->text); }
+    const bool is_given = config_source(c, "model") >= FROM_FILE;
+    const bool is_name = model_parse(c->model, c->pad_vocab, &named, err);
+    if (is_name && !memcmp(&named, &p->shape, sizeof named)) { return true; }
+    char* text = shape_text(&p->shape);
+    if (!is_given) {
+        p->model = text;
+        return true;
+    }
+    if (is_name) {
+        fail(err, "--model %s is not the model in %s, which is %s: leave --model out, or give another folder", c->model,
+             folder, text);
+    }
+    free(text);
+    return false;
+}
+
+static bool resolve_seq_len(Plan* p, const Config* c, Error* err) {
+    const int most = p->shape.max_seq_len;
+    p->T = c->seq_len == 0 ? most : (int)c->seq_len;
+    if (c->seq_len <= most) { return true; }
+    return fail(err, "--seq_len %lld: the model has only %d positions; give at most that, or a --model with a larger T",
+                c->seq_len, most);
+}
+
+static Keep keep_of(const Config* c) {
+    return !strcmp(c->recompute, "all") ? RECOMPUTE_ALL : !strcmp(c->recompute, "gelu") ? RECOMPUTE_GELU : KEEP_ALL;
+}
+
+bool plan_shape(Plan* p, const Backend* b, const char* dtype, const Config* c, const char* weights_folder, Error* err) {
+    memset(p, 0, sizeof *p);
+    p->backend = b;
+    p->dtype = dtype;
+    p->keep = keep_of(c);
+    p->shards = 1;
+    p->samples = c->sample_every > 0 || *c->eval_data;
+    p->B = c->batch_size ? (int)c->batch_size : 1;
+    if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err) || !rates_parse(&p->rates, c, err)) {
+        return false;
+    }
+    // A prompt has at most as many tokens as bytes. Test sets need all positions.
+    const size_t prompt = max_size(1, strlen(c->prompt));
+    p->sample_capacity = *c->eval_data ? p->shape.max_seq_len
+                                       : generate_capacity(&p->shape, prompt, (size_t)c->sample_tokens);
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+void plan_layout(const Plan* p, GPT2* g) { gpt2_layout(g, p->backend, &p->shape, p->B, p->T, p->keep, p->shards); }
+
+// Returns the bytes of host memory of a run: batches, buffers to read and write weights, and 16 MiB for the rest
+// (chosen, not measured).
+static size_t host_bytes(const GPT2* g) {
+    const size_t tokens = dataloader_ints(g->B, g->T) * sizeof(int);
+    const size_t files = 2 * tensors_largest(&g->params_table) * sizeof(float);
+    return 2 * tokens + files + ((size_t)16 << 20);
+}
+
+size_t plan_memory(const Plan* p, MemoryLine line[PLAN_MEMORY_LINES]) {
+    GPT2 g;
+    plan_layout(p, &g);
+    memset(line, 0, PLAN_MEMORY_LINES * sizeof *line);
+    gpt2_memory(&g, line);
+    if (p->keep != FORWARD_ONLY) { optimizer_memory(&g, p->rates.kind, p->shards, line + GPT2_MEMORY_LINES); }
+    return memory_lines_bytes(line, PLAN_MEMORY_LINES);
+}
+
+size_t plan_bytes(const Plan* p) {
+    const Backend* b = p->backend;
+    const GPT2Config* m = &p->shape;
+    MemoryLine line[PLAN_MEMORY_LINES];
+    GPT2 g;
+    plan_layout(p, &g);
+    const size_t cache = kv_cache_bytes(b, m, p->samples, p->sample_capacity);
+    const size_t margin = (size_t)48 << 20; // chosen, not measured
+    const bool trains = p->keep != FORWARD_ONLY;
+    const size_t operations = b->operations_bytes(&g.params_table, trains, p->B, p->T, m->channels, m->num_heads);
+    return plan_memory(p, line) + cache + operations + (b->is_host ? host_bytes(&g) : 0) + margin;
+}
+
+// Returns the bytes of device memory available to this rank; ranks on one machine share its host memory evenly.
+static size_t memory_of_rank(const Backend* b, const Comm* comm) {
+    return b->device_memory_available() / (b->is_host ? (size_t)comm->local_size : 1);
+}
+
+int largest_batch(const Plan* p, long long most, size_t available) {
+    Plan tried = *p;
+    long long fits = 0, too_many = (long long)min_size((size_t)most, (size_t)(INT_MAX / p->T)) + 1;
+    while (too_many - fits > 1) {
+        tried.B = (int)((fits + too_many) / 2);
+        if (plan_bytes(&tried) <= available) { fits = tried.B; }
+        else { too_many = tried.B; }
+    }
+    return (int)fits;
+}
+
+// Returns the largest batch of at most B that divides `windows`; 0 if B is 0.
+static int dividing_batch(int B, long long windows) {
+    while (B > 0 && windows % B) { B--; }
+    return B;
+}
+
+bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
+    const Backend* b = p->backend;
+    GPT2 g;
+    plan_layout(p, &g);
+    const size_t need = plan_bytes(p), available = memory_of_rank(b, comm);
+    const size_t host_need = host_bytes(&g), host_available = host_memory_available();
+    if (!b->is_host && host_need > host_available) {
+        return fail(err, "not enough host memory: %.1f MiB are needed, %.1f MiB are available",
+                    in_mib(host_need), in_mib(host_available));
+    }
+    if (need <= available) { return true; }
+    MemoryLine line[PLAN_MEMORY_LINES];
+    plan_memory(p, line);
+    for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
+        if (line[i].bytes >> 20) { notice("  %-28s %10.1f MiB", line[i].what, in_mib(line[i].bytes)); }
+    }
+    const bool training = p->keep != FORWARD_ONLY;
+    const int fits = training ? dividing_batch(largest_batch(p, p->B, available), p->B) : 0;
+    char advice[64];
+    snprintf(advice, sizeof advice, "%s", p->samples > 1 ? "fewer --samples or prompts" : "a smaller model");
+    if (fits && fits < p->B) { snprintf(advice, sizeof advice, "--batch_size %d", fits); }
+    return fail(err, "not enough memory%s: %.1f MiB are needed, %.1f MiB are available; give %s%s",
+                b->is_host ? "" : " on the GPU", in_mib(need), in_mib(available), advice,
+                !training || p->keep == RECOMPUTE_ALL ? "" : ", or --recompute all");
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the batch
+
+// Appends to `text`, advice in an error, the numbers of processes up to `most` with which the total batch can be
+// divided into micro-batches of `micro` tokens.
+static void append_possible_ranks(long long total, long long micro, int most, char* text, size_t size) {
+    const char* between = ", or start ";
+    bool any = false;
+    for (int n = 1; n <= most && strlen(text) + 32 < size; n++) {
+        if (total % (micro * n)) { continue; }
+        snprintf(text + strlen(text), size - strlen(text), "%s%d", between, n);
+        between = ", ";
+        any = true;
+    }
+    if (any) { snprintf(text + strlen(text), size - strlen(text), " processes"); }
+}
+
+// Resolves --batch_size auto. Leaves an eighth of the host's memory to other programs. Without --total_batch_size, the
+// batch divides 64. Both numbers are chosen, not measured.
+static bool resolve_auto_batch(Plan* p, const Config* c, Comm* comm, Error* err) {
+    const long long T = p->T;
+    if (c->total_batch_size && c->total_batch_size < T * comm->size) {
+        return fail(err, "--total_batch_size %lld is less than one sequence of --seq_len %lld on each of %d processes",
+                    c->total_batch_size, T, comm->size);
+    }
+    const size_t memory = memory_of_rank(p->backend, comm);
+    const size_t available = p->backend->is_host ? memory - memory / 8 : memory;
+    const long long windows = c->total_batch_size ? c->total_batch_size / T / comm->size : 64;
+    const int fits = largest_batch(p, (long long)min_size((size_t)windows, MAX_AUTO_BATCH), available);
+    p->B = dividing_batch((int)comm_min_host(comm, (size_t)fits), windows);
+    if (!p->B) { return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T); }
+    notice("batch_size %d fits", p->B);
+    return true;
+}
+
+static bool resolve_batch(Plan* p, const Config* c, Comm* comm, Error* err) {
+    const int ranks = comm->size;
+    const long long T = p->T;
+    if (c->batch_size == 0 && !resolve_auto_batch(p, c, comm, err)) { return false; }
+    if (c->batch_size * T > INT_MAX) {
+        return fail(err, "--batch_size %lld of %lld tokens is more than a micro-batch can hold: give at most %lld",
+                    c->batch_size, T, INT_MAX / T);
+    }
+    const long long micro = p->B * T * ranks, total = c->total_batch_size ? c->total_batch_size : micro;
+    p->total_batch_size = total;
+    if (total % micro == 0) { return true; }
+    const long long below = total / micro * micro;
+    long long B = p->B; // the largest smaller micro-batch that would do
+    while (B > 1 && total % (B * T * ranks)) { B--; }
+    char other[160] = "";
+    if (total % (B * T * ranks) == 0) { snprintf(other, sizeof other, ", or --batch_size %lld", B); }
+    if (ranks > 1) { append_possible_ranks(total, p->B * T, 2 * ranks, other, sizeof other); }
+    return fail(err, // %.0lld prints nothing for 0
+                "--total_batch_size %lld is not a multiple of batch_size * seq_len * processes = %d * %lld * %d = "
+                "%lld: give %lld%s%.0lld%s",
+                total, p->B, T, ranks, micro, below ? below : micro, below ? " or " : "", below ? below + micro : 0,
+                other);
+}
+
+bool plan_make(Plan* p, const Backend* b, const char* dtype, const Config* c, const char* weights_folder, Comm* comm,
+               Error* err) {
+    if (!plan_shape(p, b, dtype, c, weights_folder, err)) { return false; }
+    p->shards = strcmp(c->zero, "1") ? 1 : comm->size;
+    p->nccl_algorithms = comm->algorithms;
+    return resolve_batch(p, c, comm, err);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// options as resolved
+
+json_t* plan_options(const Plan* p, const Config* c) {
+    json_t* options = config_to_json(c);
+    const bool ok = !json_object_set_new(options, "model", json_string(p->model)) &&
+                    !json_object_set_new(options, "dtype", json_string(p->dtype)) &&
+                    !json_object_set_new(options, "seq_len", json_integer(p->T)) &&
+                    !json_object_set_new(options, "batch_size", json_integer(p->B)) &&
+                    !json_object_set_new(options, "total_batch_size", json_integer((json_int_t)p->total_batch_size));
+    if (!ok) { fatal("out of memory: options"); }
+    return options;
+}
+
+bool is_per_start_option(const char* name) {
+    return is_one_of(name, "resume|out|config|threads|device|gpus|tune_cache|connect_timeout|comm_timeout|"
+                           "price|preset|tui|verify_data|max_time|save_async|save_retries|done_file");
+}
+
+bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* err) {
+    Config old, now;
+    config_defaults(&old);
+    config_defaults(&now);
+    json_t* resolved = plan_options(p, c);
+    if (!config_from_json(&now, resolved, "options", err)) { fatal("%s", err->text); }
+    json_decref(resolved);
+    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", err)) { return false; }
+    bool ok = true;
+    for (int i = 0; ok && i < NUM_ROWS; i++) {
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (!o->name || is_per_start_option(o->name)) { continue; }
+        char *value = config_value(&now, o), *then = config_value(&old, o);
+        if (strcmp(value, then)) {
+            if (!strcmp(o->name, "optimizer")) {
+                ok = fail(err,
+                          "--optimizer %s: the run being resumed has %s, and its checkpoint the moments of that one. "
+                          "Leave the option out, or begin a new run with its weights: --init CHECKPOINT, in another "
+                          "--out",
+                          value, then);
+            } else if (is_one_of(o->name, "init|init_out|wpe_std|seq_len|seed|shuffle|overfit|tokenizer|"
+                                          "document_mask")) {
+                ok = fail(err,
+                          "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the "
+                          "option out, or begin a new run in another --out",
+                          o->name, value, then);
+            } else if (!is_one_of(o->name, "train_data|val_data")) {
+                notice("changed since the checkpoint: --%s %s (was %s)", o->name, value, then);
+            }
+        }
+        free(value);
+        free(then);
+    }
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// reports
+
+enum { NUM_KEEPS = 3 };
+static const struct {
+    Keep keep;
+    const char* name;
+} KEEPS[NUM_KEEPS] = {{KEEP_ALL, "none"}, {RECOMPUTE_GELU, "gelu"}, {RECOMPUTE_ALL, "all"}};
+static const int MEMORY_GB[] = {8, 16, 24, 40, 80}; // of common GPUs
+enum { NUM_MEMORY_SIZES = sizeof MEMORY_GB / sizeof *MEMORY_GB };
+
+// Prints a line of the memory table, bytes[k] being its part under KEEPS[k]; skips parts below 64 KiB.
+static void print_memory_line(const char* what, const size_t bytes[NUM_KEEPS]) {
+    const size_t least = (size_t)1 << 16;
+    if (bytes[0] <= least && bytes[NUM_KEEPS - 1] <= least) { return; }
+    printf("  %-28s", what);
+    for (int k = 0; k < NUM_KEEPS; k++) { printf(" %10.1f", in_mib(bytes[k])); }
+    putchar('\n');
+}
+
+// Prints the options of ZeRO if several ranks shard the optimizer's state.
+static void print_ranks(const Plan* p) {
+    if (p->shards > 1) { printf(" --zero 1 --gpus %d", p->shards); }
+}
+
+void print_memory(const Plan* p) {
+    MemoryLine line[NUM_KEEPS][PLAN_MEMORY_LINES];
+    size_t part[NUM_KEEPS], rest[NUM_KEEPS], all[NUM_KEEPS], more[NUM_KEEPS];
+    printf("\nMiB to train in %s%s with --batch_size %d --seq_len %d", p->dtype, residual_note(p->backend), p->B,
+           p->T);
+    print_ranks(p);
+    printf(" and --recompute\n  %-28s", "");
+    for (int k = 0; k < NUM_KEEPS; k++) {
+        Plan plan = *p;
+        plan.keep = KEEPS[k].keep;
+        all[k] = plan_bytes(&plan);
+        rest[k] = all[k] - plan_memory(&plan, line[k]);
+        plan.B++;
+        more[k] = plan_bytes(&plan) - all[k];
+        printf(" %10s", KEEPS[k].name);
+    }
+    putchar('\n');
+    for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
+        for (int k = 0; k < NUM_KEEPS; k++) { part[k] = line[k][i].bytes; }
+        print_memory_line(line[0][i].what, part);
+    }
+    print_memory_line("operations, samples, a margin", rest);
+    print_memory_line("in all", all);
+    print_memory_line("a sequence more", more);
+}
+
+void print_batches(const Plan* p, size_t here) {
+    for (int k = 0; k < NUM_KEEPS; k++) {
+        Plan plan = *p;
+        plan.keep = KEEPS[k].keep;
+        printf("  %-16s %-9s", p->model, KEEPS[k].name);
+        for (int i = 0; i < NUM_MEMORY_SIZES + (here != 0); i++) {
+            const bool is_here = i == NUM_MEMORY_SIZES;
+            const size_t bytes = is_here ? here : p->backend->device_memory_usable((size_t)MEMORY_GB[i] << 30);
+            const int B = largest_batch(&plan, MAX_AUTO_BATCH, bytes);
+            if (B) { printf(" %8d", B); }
+            else { printf(" %8s", "-"); }
+        }
+        putchar('\n');
+    }
+}
+
+void print_batches_heading(const Plan* p, size_t here) {
+    printf("\nthe largest --batch_size that fits, in %s%s with --seq_len %d", p->dtype, residual_note(p->backend),
+           p->T);
+    print_ranks(p);
+    printf(", at most %d, on a device that does nothing else:\n  %-16s %-9s", MAX_AUTO_BATCH, "--model", "recompute");
+    for (int i = 0; i < NUM_MEMORY_SIZES; i++) { printf(" %5d GB", MEMORY_GB[i]); }
+    printf("%s\n", here ? "     here" : "");
+}

@@ -1,0 +1,170 @@
+#include "resume.h"
+#include "consistency.h"
+
+// Ends the program if --out holds checkpoints of another run, or newer ones than --resume names: --keep would make this
+// run delete them.
+static void check_no_newer_checkpoints(const Config* c, long long step) {
+    size_t count = 0;
+    long long* steps = *c->out ? checkpoint_list(c->out, &count) : NULL;
+    if (count && !path_is_entry_of(c->resume, c->out)) {
+        fatal("--resume %s: --out %s holds checkpoints of another run: give another --out", c->resume, c->out);
+    }
+    if (count && steps[0] > step) {
+        fatal("--resume %s: --out %s holds newer checkpoints, up to step %lld: give another --out, or remove the newer "
+              "ones", c->resume, c->out, steps[0]);
+    }
+    free(steps);
+}
+
+// Returns the checkpoint to resume from, and its state; NULL for a fresh run.
+static char* find_checkpoint(TrainRun* run, json_t** state) {
+    Error err;
+    Config* c = run->config;
+    char* path = NULL;
+    *state = NULL;
+    if (!*c->resume) {
+        size_t count = 0;
+        free(*c->out ? checkpoint_list(c->out, &count) : NULL);
+        if (count) {
+            fatal("--out %s holds checkpoints of another run: continue with --resume auto, or give another --out",
+                  c->out);
+        }
+        return NULL;
+    }
+    if (strcmp(c->resume, "auto")) {
+        path = format("%s", c->resume);
+        *state = checkpoint_verify(path, &err);
+        if (!*state) { fatal("--resume %s", err.text); }
+        check_no_newer_checkpoints(c, json_integer_value(json_object_get(*state, "step")));
+    } else {
+        if (!*c->out) { usage_error("--resume auto looks for checkpoints in --out, which is empty"); }
+        path = checkpoint_newest(c->out, state, CHECKPOINT_CONTINUE);
+        if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); return NULL; }
+    }
+    return path;
+}
+
+// Takes the options that a run was started with, except where this start gives others. `where` names their source in
+// errors.
+static void take_run_options(Config* c, const json_t* recorded, const char* where) {
+    Error err;
+    json_t* options = json_deep_copy(recorded);
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const char* name = CONFIG_OPTIONS[i].name;
+        if (name && is_per_start_option(name)) { json_object_del(options, name); }
+    }
+    if (!config_from_json(c, options, where, &err)) { fatal("%s", err.text); }
+    json_decref(options);
+}
+
+// Takes the options of a run without a checkpoint, from options.json (run_write_options).
+static void take_first_options(Config* c) {
+    json_t* options = strcmp(c->resume, "auto") ? NULL : run_read_options(c->out);
+    if (options) { take_run_options(c, options, "options.json"); }
+    json_decref(options);
+}
+
+// Returns the state of a checkpoint that rank 0 has verified. It is verified once on each machine.
+static json_t* read_state_of_rank0(const TrainRun* run, const char* path) {
+    Error err;
+    const bool verifies = run->comm->rank > 0 && run->comm->local_rank == 0;
+    json_t* state = verifies ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
+    if (!state) { fatal("%s: rank 0 sees this checkpoint; all ranks must see the same files", err.text); }
+    return state;
+}
+
+char* resume_open(TrainRun* run, json_t** state) {
+    Config* c = run->config;
+    *state = NULL;
+    char* path = run->comm->rank == 0 ? find_checkpoint(run, state) : NULL;
+    path = share_text(run->comm, path);
+    if (!path) {
+        take_first_options(c);
+        return NULL;
+    }
+    if (!*state) { *state = read_state_of_rank0(run, path); } // check_same_run() compares what the ranks read
+    take_run_options(c, json_object_get(*state, "options"), path);
+    return path;
+}
+
+void resume_check_data(const TrainRun* run, const char* checkpoint, json_t* state) {
+    const char* hash = json_string_value(json_object_get(state, "data_hash"));
+    if (!checkpoint || (hash && strtoull(hash, NULL, 16) == run->train_data.hash)) { return; }
+    fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give "
+          "the same data, or begin a new run with --init %s",
+          run->config->train_data, checkpoint, checkpoint);
+}
+
+void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state) {
+    Error err;
+    const Config* c = run->config;
+    const bool is_fp16 = !strcmp(run->plan.dtype, "fp16");
+    if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, c->loss_scale_every, &err)) {
+        usage_error("%s", err.text);
+    }
+    const json_t* saved = json_object_get(state, "loss_scale");
+    const char* option = json_string_value(json_object_get(json_object_get(state, "options"), "loss_scale"));
+    if (!saved || !option || strcmp(option, c->loss_scale)) { return; }
+    if (!loss_scale_from_json(&run->state.loss_scale, saved, &err)) { fatal("%s: %s", checkpoint, err.text); }
+}
+
+// Forgets the checkpoint with the lowest validation loss if --out does not have it.
+static void forget_missing_best(TrainRun* run) {
+    TrainState* s = &run->state;
+    char* path = checkpoint_path(run->config->out, s->best_step);
+    if (comm_min_host(run->comm, run->comm->rank > 0 || path_exists(path)) == 0) { // rank 0 decides
+        s->best_step = 0;
+        s->best_loss = 0;
+    }
+    free(path);
+}
+
+void resume_load(TrainRun* run, const char* checkpoint, json_t* state) {
+    Error err;
+    if (!checkpoint_load(&run->optimizer, &run->state, checkpoint, state, &err)) { fatal("%s", err.text); }
+    forget_missing_best(run);
+    resume_loss_scale(run, checkpoint, state);
+    run->resumed = true;
+}
+
+void resume_again(TrainRun* run, const char* path) {
+    json_t* state = read_state_of_rank0(run, path);
+    resume_load(run, path, state);
+    check_same_weights(&run->model, run->comm);
+    json_decref(state);
+}
+
+void resume_warn_of_lr_jump(const TrainRun* run, json_t* state) {
+    static const char* const groups[NUM_GROUPS] = {
+        [GROUP_EMBEDDING] = " of embeddings", [GROUP_MATRIX] = " of matrices", [GROUP_VECTOR] = " of vectors"};
+    Error err;
+    Config old;
+    Rates rates;
+    config_defaults(&old);
+    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", &err) ||
+        !rates_parse(&rates, &old, &err)) {
+        fatal("%s", err.text);
+    }
+    const long long batch = old.total_batch_size ? old.total_batch_size : run->plan.total_batch_size;
+    const double step = (double)run->state.step;
+    const double steps = old.max_steps >= 0 ? (double)old.max_steps : (double)run->total_tokens / (double)batch;
+    if (run->batch_ramp.start || *old.batch_ramp) { return; }
+    const double* lr = run->plan.rates.lr;
+    const bool is_one = lr[0] == lr[1] && lr[0] == lr[2] && rates.lr[0] == rates.lr[1] && rates.lr[0] == rates.lr[2];
+    for (int g = 0; g < (is_one ? 1 : NUM_GROUPS); g++) {
+        const double before = schedule_rate(&old, rates.lr[g], step, steps);
+        const double now = schedule_rate(run->config, lr[g], step, (double)run->num_steps);
+        if (fabs(now - before) <= 0.02 * before) { continue; }
+        notice("warning: the learning rate%s goes from %.2e to %.2e at this resumption, because its options changed "
+               "(%.0f steps then, %lld now)", is_one ? "" : groups[g], before, now, steps, run->num_steps);
+    }
+}
+
+void resume_record_options(const TrainRun* run) {
+    Error err;
+    const Config* c = run->config;
+    if (run->resumed || !*c->out || c->save_every == 0 || run->comm->rank > 0) { return; }
+    json_t* options = plan_options(&run->plan, c);
+    if (!run_write_options(c->out, options, &err)) { fatal("--out %s", err.text); }
+    json_decref(options);
+}

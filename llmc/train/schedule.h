@@ -1,0 +1,44 @@
+// Schedules of the learning rate, of the batch size and of the sequence length. They are pure functions of the step and
+// of the tokens seen, so that a resumed run needs no state for them.
+#pragma once
+#include "../base/base.h"
+#include "../options/config.h"
+
+// Returns the learning rate with this peak at `step` of `steps`. Both may be fractions: with a batch ramp, tokens seen
+// over tokens of a full step.
+//   warm-up   peak * (step + 1) / warmup_steps
+//   cosine    half a wave from the peak down to peak * min_lr_frac at the end (Loshchilov & Hutter 2017)
+//   linear    a straight line between the same two
+//   wsd       flat, and over the last decay_frac of the steps down to the minimum: by 1 - sqrt(part) (Hägele et al.
+//             2024), or in a straight line (decay_shape)
+double schedule_rate(const Config* c, double peak, double step, double steps);
+
+// A size that grows: `start` at first, doubled at equal distances so that it is `full` after `tokens` tokens.
+typedef struct {
+    long long start;  // 0: no ramp, `full` from the beginning
+    long long tokens;
+    long long full;
+} Ramp;
+
+// The longest ramp, in tokens (chosen: sums of it do not overflow).
+#define MAX_RAMP_TOKENS 1000000000000000LL
+
+// Returns the size in the step that begins after `seen` tokens.
+long long ramp_size(const Ramp* ramp, long long seen);
+
+// Reads --batch_ramp START:TOKENS (empty: no ramp), the tokens of a step: it grows to a full batch of `full` tokens, as
+// in Brown et al. 2020. Fails if the sizes on the way would not be whole sequences of T, or not double up to the full
+// batch.
+bool batch_ramp_parse(const char* text, long long full, int T, Ramp* ramp, Error* err);
+
+// Returns the factor of the learning rate for the step that begins after `seen` tokens (--ramp_lr): the square root of
+// its batch over the full one, as Adam's steps, whose noise falls with the batch's root, allow (Malladi et al. 2022).
+double ramp_lr_factor(const Ramp* batch, long long seen);
+
+// Returns the steps until at least `tokens` tokens were seen.
+long long ramp_steps(const Ramp* batch, long long tokens);
+
+// Reads --seq_ramp START:TOKENS (empty: no ramp), the tokens of a sequence: it grows to T (Li et al. 2022, "The
+// Stability-Efficiency Dilemma"). Fails if START does not double up to T. A step keeps its tokens, because the loader's
+// windows of T tokens are cut into T / size sequences.
+bool seq_ramp_parse(const char* text, int T, Ramp* ramp, Error* err);

@@ -1,0 +1,19 @@
+// The training loop, compiled once for all backends.
+//
+//   train()           the run as a sequence of phases, inside train.c:
+//     train_open()    plan, data, model, weights or checkpoint, logs         (setup.h, resume.h)
+//     train_step()    one step: micro-batches, norm, clipping, AdamW
+//       spikes_judge()  skips it, goes back to a checkpoint, or ends the run                (spikes.h)
+//     train_validate(), train_score(), train_sample(), train_save()                     (phases.h)
+#pragma once
+#include "../comm/comm.h"
+#include "../options/config.h"
+#include "../data/dataloader.h"
+#include "../model/gpt2.h"
+
+// Trains as the options say; returns the exit code. See requests.h for what it can be asked meanwhile.
+int train(Config* config, const Backend* b, const char* dtype, Comm* comm);
+
+// Returns the mean loss over the validation windows of all ranks, in nats a token. Collective. Returns NAN if
+// is_interrupted (may be NULL), which all ranks call before each batch, returned true.
+double validation_loss(GPT2* g, EvalLoader* val, Comm* comm, bool (*is_interrupted)(void*), void* context);

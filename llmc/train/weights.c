@@ -1,0 +1,65 @@
+#include "weights.h"
+#include "../files/checkpoint.h"
+#include "../files/model_file.h"
+#include "../base/rng.h"
+
+const char* init_folder(const Config* c) { return strcmp(c->init, "random") ? c->init : NULL; }
+
+// Draws one layer's tensor: n elements.
+static void draw_tensor(float* to, const Tensor* t, size_t n, float std, uint64_t seed, uint64_t stream) {
+    const bool is_normal = t->init != INIT_ZERO && t->init != INIT_ONE && std > 0; // no -0
+    #pragma omp parallel for
+    for (size_t j = 0; j < n; j++) {
+        to[j] = is_normal ? std * rng_normal(seed, stream, j) : t->init == INIT_ONE ? 1.0f : 0.0f;
+    }
+}
+
+void init_weights(GPT2* g, Optimizer* o, const Config* c) {
+    const bool in_place = o && g->backend->is_host && optimizer_is_whole(o, o->masters);
+    float* buffer = alloc_or_die(in_place ? 0 : tensors_largest(&g->params_table), sizeof *buffer, "initial weights");
+    // 2L additions to the stream (Radford et al. 2019); zero: blocks begin as the identity
+    const double residual = strcmp(c->init_out, "zero") ? 0.02 / sqrt(2.0 * g->config.num_layers) : 0;
+    for (int i = 0; i < g->params_table.count; i++) {
+        const Tensor* t = &g->params_table.row[i];
+        const float std = (float)(t->init == INIT_NORMAL ? 0.02 : t->init == INIT_RESIDUAL ? residual : c->wpe_std);
+        const size_t n = t->used_rows * t->cols;
+        for (int l = 0; l < t->layers; l++) {
+            const uint64_t stream = RNG_INIT + ((uint64_t)(i + 1) << 32) + ((uint64_t)l << 8);
+            float* to = in_place ? o->masters + tensor_at(t, l) : buffer;
+            draw_tensor(to, t, n, std, (uint64_t)c->seed, stream);
+            if (!o) { gpt2_put(g, tensor_at(t, l), to, n); }
+            else if (!in_place) { optimizer_put(o, o->masters, tensor_at(t, l), to, n); }
+        }
+    }
+    free(buffer);
+    if (o) { optimizer_masters_changed(o); }
+    else { g->backend->params_changed(); }
+}
+
+json_t* folder_state(const char* folder) {
+    Error err;
+    char* file = format("%s/state.json", folder);
+    if (!is_directory(folder)) {
+        free(file);
+        return NULL;
+    }
+    json_t* state = path_exists(file) ? checkpoint_read_state(folder, &err) : NULL;
+    if (!state && path_exists(file)) { fatal("%s", err.text); }
+    free(file);
+    return state;
+}
+
+void load_weights(GPT2* g, Optimizer* o, const Config* c, const char* folder) {
+    Error err;
+    if (!folder) {
+        init_weights(g, o, c);
+        return;
+    }
+    json_t* state = folder_state(folder);
+    if (state && (!checkpoint_verify_file(folder, "config.json", state, &err) ||
+                  !checkpoint_verify_file(folder, "model.safetensors", state, &err))) {
+        fatal("%s", err.text);
+    }
+    json_decref(state);
+    if (!model_file_load(g, o, folder, &err)) { fatal("%s", err.text); }
+}

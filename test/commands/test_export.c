@@ -1,0 +1,349 @@
+// Models in the forms of transformers, llm.c and llama.cpp: all are read as the same weights, what is exported is what
+// the others write, bit for bit, and damaged files are refused with the file in the message.
+#include "llmc/commands/export.h"
+#include "llmc/files/model_file.h"
+#include "test/files/small_model.h"
+#include "test/test.h"
+
+#define MODELS "test/golden/models/"
+
+// Returns all weights of a folder or file; the caller frees them. NULL: it is refused.
+static float* weights_of(const char* path, size_t* n, Error* err) {
+    ModelFile m;
+    size_t at = 0;
+    if (!model_file_open(&m, path, true, err)) { return NULL; }
+    float* all = alloc_or_die(m.table.size, sizeof *all, "weights");
+    TensorBuffers b = tensor_buffers(&m.table);
+    bool ok = true;
+    for (int i = 0; i < m.table.count; i++) {
+        const size_t elements = m.table.row[i].used_rows * m.table.row[i].cols;
+        for (int l = 0; ok && l < m.table.row[i].layers; l++, at += elements) {
+            ok = model_file_read(&m, &b, i, l, err);
+            if (ok) { memcpy(all + at, b.ours, elements * sizeof *all); }
+        }
+    }
+    tensor_buffers_free(&b);
+    model_file_close(&m);
+    *n = at;
+    if (ok) { return all; }
+    free(all);
+    return NULL;
+}
+
+static void expect_same_weights(const char* a, const char* b) {
+    Error err = {.text = ""};
+    size_t n = 0, m = 0;
+    float *x = weights_of(a, &n, &err), *y = weights_of(b, &m, &err);
+    if (!x || !y || n != m || memcmp(x, y, n * sizeof *x)) { TEST_FAIL("%s and %s differ: %s", a, b, err.text); }
+    free(x);
+    free(y);
+}
+
+static void expect_same_file(const char* a, const char* b) {
+    Error err;
+    size_t n = 0, m = 0;
+    char *x = read_file(a, &n, &err), *y = read_file(b, &m, &err);
+    if (!x || !y || n != m || memcmp(x, y, n)) { TEST_FAIL("%s and %s differ", a, b); }
+    free(x);
+    free(y);
+}
+
+// Runs `export FORMAT --init FROM --out TO --export_dtype TYPE --tokenizer NAME`; tokenizer NULL: not given.
+static void run_export(const char* as, const char* from, const char* to, const char* type, const char* tokenizer) {
+    char* argv[] = {(char*)as, "--init", (char*)from, "--out", (char*)to, "--export_dtype", (char*)type, "--tokenizer",
+                    (char*)tokenizer};
+    Config c;
+    config_defaults(&c);
+    config_parse(&c, EXPORT, "export", tokenizer ? 9 : 7, argv);
+    EXPECT(export_command(&c) == EXIT_DONE);
+}
+
+// Exports to a new path, which the caller frees.
+static char* exported(const char* as, const char* from, const char* type, const char* tokenizer) {
+    char *folder = new_folder(), *to = below(folder, "exported");
+    run_export(as, from, to, type, tokenizer);
+    EXPECT(!has(folder, ".tmp-exported"));
+    free(folder);
+    return to;
+}
+
+TEST(files_of_other_programs_have_the_same_weights) {
+    static const char* const others[] = {"bf16_sharded", "f16_bare", "f32_head",  "llmc_f32.bin",
+                                         "llmc_bf16.bin", "f16.gguf", "bf16.gguf"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char* path = below(MODELS, others[i]);
+        expect_same_weights(MODELS "f32", path);
+        free(path);
+    }
+}
+
+TEST(llmc_files_are_those_of_llmc) {
+    char *f32 = exported("llmc", MODELS "f32", "f32", NULL), *bf16 = exported("llmc", MODELS "f16_bare", "bf16", NULL);
+    expect_same_file(f32, MODELS "llmc_f32.bin");
+    expect_same_file(bf16, MODELS "llmc_bf16.bin");
+    free(f32);
+    free(bf16);
+}
+
+// Random weights in place of the golden ones: no type but F32 holds them.
+TEST(round_trips_change_no_bit) {
+    char* hf = exported("hf", "test/golden/gpt2", "f32", "bytes");
+    expect_same_weights(hf, "test/golden/gpt2");
+    static const struct { const char *as, *type; } kinds[] = {
+        {"llmc", "f32"}, {"gguf", "f32"}, {"llmc", "bf16"}, {"hf", "bf16"}, {"hf", "f16"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char *there = exported(kinds[i].as, hf, kinds[i].type, "bytes"), *back = exported("hf", there, "f32", "bytes"),
+             *again = exported(kinds[i].as, back, kinds[i].type, "bytes");
+        expect_same_weights(there, back);
+        if (i < 2) { expect_same_weights(there, hf); }
+        if (!is_directory(there)) { expect_same_file(there, again); }
+        else { expect_same_weights(there, again); }
+        free(there);
+        free(back);
+        free(again);
+    }
+    free(hf);
+}
+
+TEST(an_exported_folder_is_complete) {
+    static const char* const files[] = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+                                        "vocab.json", "merges.txt"};
+    Error err;
+    char* folder = exported("hf", "test/golden/gpt2", "bf16", "bytes");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) { EXPECT(has(folder, files[i])); }
+    json_t* config = json_load_from(folder, "config.json", &err);
+    EXPECT(!strcmp(json_string_value(json_object_get(config, "torch_dtype")), "bfloat16"));
+    EXPECT(json_integer_value(json_object_get(config, "eos_token_id")) == 256);
+    json_decref(config);
+    free(folder);
+}
+
+TEST(gguf_has_the_tokenizer_and_falls_back_to_f16) {
+    Error err;
+    Gguf g;
+    char* path = exported("gguf", "test/golden/gpt2", "q8_0", "bytes"); // rows of 36, no multiple of 32, and of 144
+    if (!gguf_open(&g, path, &err)) { fatal("%s", err.text); }
+    EXPECT(gguf_pair(&g, "general.file_type")->number == 7);
+    EXPECT(gguf_pair(&g, "tokenizer.ggml.eos_token_id")->number == 256);
+    EXPECT(gguf_pair(&g, "general.quantization_version")->number == 2);
+    EXPECT(!strcmp(gguf_pair(&g, "tokenizer.ggml.model")->text, "gpt2"));
+    EXPECT(!strcmp(gguf_tensor(&g, "token_embd.weight")->type->name, "f16"));
+    EXPECT(!strcmp(gguf_tensor(&g, "blk.2.attn_qkv.bias")->type->name, "f32"));
+    EXPECT(!strcmp(gguf_tensor(&g, "position_embd.weight")->type->name, "f32"));
+    gguf_close(&g);
+    free(path);
+}
+
+TEST(blocks_are_those_of_ggml) {
+    Error err;
+    SafeTensors s;
+    if (!safetensors_open(&s, MODELS "blocks.safetensors", &err)) { fatal("%s", err.text); }
+    const SafeTensor* x = safetensors_find(&s, "x");
+    const size_t n = safetensor_elements(x);
+    float *in = alloc_or_die(n, sizeof *in, "x"), *back = alloc_or_die(n, sizeof *in, "x"),
+          *want = alloc_or_die(n, sizeof *in, "x");
+    void *bytes = alloc_or_die(n, sizeof *in, "bytes"), *ours = alloc_or_die(n, sizeof *in, "bytes");
+    EXPECT(safetensors_read_float(&s, x, 0, in, n, &err));
+    for (int i = 0; i < NUM_WEIGHT_TYPES; i++) {
+        const WeightType* t = &WEIGHT_TYPES[i];
+        char* name = format("%s.x", t->name);
+        test_case = t->name;
+        EXPECT(safetensors_read(&s, safetensors_find(&s, t->name), 0, bytes, weight_bytes(t, n), &err));
+        EXPECT(safetensors_read_float(&s, safetensors_find(&s, name), 0, want, n, &err));
+        t->encode(ours, in, n);
+        EXPECT(!memcmp(ours, bytes, weight_bytes(t, n)));
+        t->decode(back, bytes, n);
+        for (size_t k = 0; k < n; k++) { EXPECT(back[k] == want[k]); }
+        free(name);
+    }
+    test_case = NULL;
+    safetensors_close(&s);
+    free(in);
+    free(back);
+    free(want);
+    free(bytes);
+    free(ours);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// refusals
+
+// Copies a golden file with `count` bytes at `at` replaced, cut to `size` bytes (0: not); expects an error with the
+// path and the words.
+static void expect_refused(const char* golden, size_t at, const void* bytes, size_t count, size_t size,
+                           const char* words) {
+    Error err = {.text = ""};
+    size_t whole, n;
+    char *from = below(MODELS, golden), *text = read_file(from, &whole, &err), *folder = new_folder(),
+         *path = below(folder, golden);
+    if (!text) { fatal("%s", err.text); }
+    memcpy(text + at, bytes, count);
+    FILE* f = fopen(path, "wb");
+    if (!f || fwrite(text, 1, size ? size : whole, f) == 0 || fclose(f)) { fatal("%s: cannot write", path); }
+    float* x = weights_of(path, &n, &err);
+    if (x || !strstr(err.text, path) || !strstr(err.text, words)) { TEST_FAIL("no '%s' but '%s'", words, err.text); }
+    free(x);
+    free(path);
+    free(folder);
+    free(text);
+    free(from);
+}
+
+// Returns where text stands in a golden file, 0 if nowhere.
+static size_t place_of(const char* golden, const char* text) {
+    Error err;
+    size_t size;
+    char *path = below(MODELS, golden), *file = read_file(path, &size, &err);
+    const char* at = file ? memmem(file, size, text, strlen(text)) : NULL;
+    const size_t place = at ? (size_t)(at - file) : 0;
+    free(file);
+    free(path);
+    return place;
+}
+
+TEST(damaged_files_of_llmc_are_refused) {
+    const int32_t llama = 20240803, version = 4, many = INT32_MAX, rows = 44, none = 0;
+    const float nan = NAN;
+    expect_refused("llmc_f32.bin", 0, &none, 4, 0, "not a model");
+    expect_refused("llmc_f32.bin", 4, &version, 4, 0, "version 4");
+    expect_refused("llmc_f32.bin", 8, &many, 4, 0, "too large");
+    expect_refused("llmc_f32.bin", 12, &many, 4, 0, "too large");
+    expect_refused("llmc_f32.bin", 16, &none, 4, 0, "L and H must be at least 1");
+    expect_refused("llmc_f32.bin", 28, &rows, 4, 0, "44 rows for a vocabulary of 45");
+    expect_refused("llmc_f32.bin", 28, &many, 4, 0, "rows for a vocabulary of 45");
+    expect_refused("llmc_f32.bin", 0, "", 0, 12380, "12380 bytes, but its header makes 12384");
+    expect_refused("llmc_f32.bin", 0, "", 0, 100, "100 bytes are too few");
+    expect_refused("llmc_f32.bin", 1024 + 12, &nan, 4, 0, "tensor wte: element 3 is not finite");
+    expect_refused("llmc_f32.bin", 0, &llama, 4, 0, "not a model");
+}
+
+TEST(damaged_gguf_files_are_refused) {
+    const uint64_t huge = (uint64_t)1 << 63, none = 0;
+    const uint32_t version = 9, type = 77, dims = 9;
+    const size_t tokens = place_of("f16.gguf", "tokenizer.ggml.tokens") + strlen("tokenizer.ggml.tokens"),
+                 tensor = place_of("f16.gguf", "position_embd.weight") + strlen("position_embd.weight"),
+                 length = place_of("f16.gguf", "gpt2.context_length"),
+                 inner = place_of("f16.gguf", "feed_forward_length");
+    EXPECT(tokens > 30 && tensor > 30 && length && inner);
+    expect_refused("f16.gguf", 4, &version, 4, 0, "GGUF version 9");
+    expect_refused("f16.gguf", 8, &huge, 8, 0, "tensors in");
+    expect_refused("f16.gguf", 16, &huge, 8, 0, "pairs and");
+    expect_refused("f16.gguf", length - 8, &huge, 8, 0, "a length of 9223372036854775808 bytes");
+    expect_refused("f16.gguf", tokens, &type, 4, 0, "unknown type 77");
+    expect_refused("f16.gguf", tokens + 4, &type, 4, 0, "an array of type 77");
+    expect_refused("f16.gguf", tokens + 8, &huge, 8, 0, "values in");
+    expect_refused("f16.gguf", tokens + 16, &huge, 8, 0, "a length of 9223372036854775808 bytes");
+    expect_refused("f16.gguf", tensor, &dims, 4, 0, "tensor position_embd.weight: 9 dimensions");
+    expect_refused("f16.gguf", tensor + 4, &huge, 8, 0, "tensor position_embd.weight: ");
+    expect_refused("f16.gguf", tensor + 4, &none, 8, 0, "tensor position_embd.weight is (0,7)");
+    expect_refused("f16.gguf", tensor + 20, &type, 4, 0, "tensor position_embd.weight: type 77");
+    expect_refused("f16.gguf", tensor + 24, &huge, 8, 0, "tensor position_embd.weight: ");
+    expect_refused("f16.gguf", tensor - 1, "x", 1, 0, "tensor position_embd.weight is missing");
+    expect_refused("f16.gguf", place_of("f16.gguf", "gpt2.embedding_length") + 25, "\0\1", 2, 0,
+                   "this program's GPT-2 has 1024");
+    expect_refused("f16.gguf", inner, "x", 1, 0, "gpt2.feed_forward_length is missing");
+    expect_refused("f16.gguf", 0, "", 0, 6900, "bytes at byte");
+    expect_refused("f16.gguf", 0, "", 0, 1300, "goes beyond its end");
+}
+
+// Copies a golden folder of shards with text of its index replaced, of the same length.
+static void expect_index_refused(const char* from, const char* to, const char* words) {
+    Error err = {.text = ""};
+    size_t size, n;
+    char* folder = new_folder();
+    char* text = read_file(MODELS "f32_head/model.safetensors.index.json", &size, &err);
+    static const char* const files[] = {"config.json", "model-00001-of-00002.safetensors"};
+    for (int i = 0; i < 2; i++) { // not the second shard
+        char *source = below(MODELS "f32_head", files[i]), *target = below(folder, files[i]);
+        char* whole = realpath(source, NULL);
+        if (!whole || symlink(whole, target) != 0) { fatal("%s: cannot link", target); }
+        free(whole);
+        free(source);
+        free(target);
+    }
+    char* at = text;
+    while (*from && (at = strstr(at, from)) != NULL) { memcpy(at, to, strlen(to)); }
+    write_text(folder, "model.safetensors.index.json", text);
+    float* x = weights_of(folder, &n, &err);
+    if (x || !strstr(err.text, folder) || !strstr(err.text, words)) { TEST_FAIL("no '%s' but '%s'", words, err.text); }
+    free(x);
+    free(text);
+    free(folder);
+}
+
+TEST(an_index_names_files_of_its_folder_only) {
+    expect_index_refused("", "", "model-00002-of-00002.safetensors: cannot open");
+    expect_index_refused("model-00002", "../el-00002", "not the name of a file in the same folder");
+    expect_index_refused("model-00002", "/odel-00002", "not the name of a file in the same folder");
+    expect_index_refused("\"model-00002-of-00002.safetensors\"", "\"..\"                              ",
+                         "not the name of a file in the same folder");
+    expect_index_refused("model-00002", "model-00001", " is not in model-00001-of-00002.safetensors");
+}
+
+// Writes a folder with F32 tensors of these names and shapes, all zero, and expects its first tensor to be refused.
+static void expect_tensors_refused(const char* const* names, int count, size_t rows, const char* type,
+                                   const char* words) {
+    static const char zeros[45 * 8 * 8];
+    Error err = {.text = ""};
+    SafeTensorsWriter w;
+    SafeTensors s;
+    const GPT2Config m = {.max_seq_len = 7, .vocab_size = 45, .padded_vocab_size = 128, .num_layers = 2, .num_heads = 2,
+                          .channels = 8};
+    const TensorTable table = gpt2_params_table(&m, 1);
+    const size_t shape[2] = {rows, 8}, bytes = rows * 8 * (type[1] == '6' ? 8 : 4);
+    char *folder = new_folder(), *path = below(folder, "model.safetensors");
+    bool ok = safetensors_create(&w, path, &err);
+    for (int i = 0; i < count; i++) { ok = ok && safetensors_declare(&w, names[i], type, shape, 2, &err); }
+    for (int i = 0; i < count; i++) { ok = ok && safetensors_write(&w, names[i], zeros, bytes, &err); }
+    if (!ok || !safetensors_finish(&w, NULL, &err) || !safetensors_open(&s, path, &err)) { fatal("%s", err.text); }
+    TensorBuffers b = tensor_buffers(&table);
+    if (hf_read(&s, &b, &table.row[0], 0, &err) || !strstr(err.text, path) || !strstr(err.text, words)) {
+        TEST_FAIL("no '%s' but '%s'", words, err.text);
+    }
+    tensor_buffers_free(&b);
+    safetensors_close(&s);
+    free(path);
+    free(folder);
+}
+
+TEST(tensors_that_do_not_fit_are_named) {
+    static const char* const names[] = {"transformer.wte.weight", "wte.weight"};
+    expect_tensors_refused(names, 2, 45, "F32", "tensor wte.weight is there twice");
+    expect_tensors_refused(names, 1, 44, "F32", "tensor transformer.wte.weight is (44,8) in 2 dimensions");
+    expect_tensors_refused(names, 1, 45, "I64", "tensor transformer.wte.weight: weights cannot be of type I64");
+    expect_tensors_refused(names + 1, 1, 45, "I32", "weights cannot be of type I32");
+}
+
+TEST(a_config_cannot_ask_for_more_memory_than_the_file_has) {
+    Error err = {.text = ""};
+    size_t size, n;
+    char *folder = new_folder(), *config = read_file(MODELS "f32/config.json", &size, &err),
+         *weights = realpath(MODELS "f32/model.safetensors", NULL), *link = below(folder, "model.safetensors");
+    char* at = strstr(config, "\"n_embd\": 8,");
+    if (!at || symlink(weights, link) != 0) { fatal("%s: cannot link", link); }
+    char* large = format("%.*s\"n_embd\": 500%s", (int)(at - config), config, at + strlen("\"n_embd\": 8"));
+    write_text(folder, "config.json", large);
+    float* x = weights_of(folder, &n, &err);
+    EXPECT(!x && strstr(err.text, folder) && strstr(err.text, "has 1000000 elements, all that are there only 2176"));
+    free(x);
+    free(large);
+    free(link);
+    free(weights);
+    free(config);
+    free(folder);
+}
+
+TEST(nothing_is_overwritten) {
+    char *path = exported("llmc", MODELS "f32", "f32", NULL), *folder = exported("hf", MODELS "f32", "f32", NULL);
+    EXPECT_DEATH(EXIT_USAGE, "is there already", run_export("llmc", MODELS "llmc_f32.bin", path, "bf16", NULL));
+    EXPECT_DEATH(EXIT_USAGE, "is there already", run_export("llmc", MODELS "llmc_f32.bin", folder, "bf16", NULL));
+    expect_same_file(path, MODELS "llmc_f32.bin");
+    EXPECT_DEATH(EXIT_USAGE, "export hf takes --export_dtype f32|bf16|f16",
+                 run_export("hf", MODELS "f32", "x", "q8_0", NULL));
+    EXPECT_DEATH(EXIT_USAGE, "needs the model's tokenizer", run_export("gguf", MODELS "f32", "x", "f32", NULL));
+    EXPECT_DEATH(EXIT_USAGE, "export takes one of", run_export("onnx", MODELS "f32", "x", "f32", NULL));
+    free(path);
+    free(folder);
+}
+
+TEST_MAIN()

@@ -1,0 +1,202 @@
+// Parquet files by pyarrow (dev/golden/parquet.py) are read row by row; damaged ones are refused, or read within their
+// bounds.
+#include "llmc/prepare/parquet.h"
+#include "test/test.h"
+#include <jansson.h>
+#include <sys/mman.h>
+
+static const char FOLDER[] = "test/golden/parquet";
+
+// Names of files with the rows of rows.jsonl. In the required ones nulls are empty strings.
+static const char* const FILES[] = {
+    "none_v1", "none_v2", "snappy_v1", "snappy_v2", "gzip_v1", "gzip_v2", "zstd_v1", "zstd_v2", "plain_v1", "plain_v2",
+    "length_v1", "length_v2", "delta_v1", "delta_v2", "mixed", "checksums", "binary", "large_string", "required",
+    "required_v2"};
+enum { NUM_FILES = sizeof FILES / sizeof *FILES };
+
+static char* golden(const char* name) { return format("%s/%s.parquet", FOLDER, name); }
+
+static bool needs_missing_library(const char* name) {
+    Error err;
+    const Codec codec = strstr(name, "snappy") || !strcmp(name, "mixed") ? CODEC_SNAPPY
+                        : strstr(name, "gzip") || !strcmp(name, "binary") ? CODEC_GZIP
+                        : strstr(name, "zstd") || strstr(name, "required") || strstr(name, "large") ? CODEC_ZSTD
+                                                                                                    : CODEC_NONE;
+    return !codec_check(codec, name, &err);
+}
+
+// Returns the texts of rows.jsonl as an array, a new reference.
+static json_t* golden_rows(void) {
+    json_t* rows = json_array();
+    FILE* f = fopen("test/golden/parquet/rows.jsonl", "r");
+    char line[4096];
+    while (f && fgets(line, sizeof line, f)) {
+        json_t* object = json_loads(line, 0, NULL);
+        json_array_append(rows, json_object_get(object, "text"));
+        json_decref(object);
+    }
+    if (f) { fclose(f); }
+    return rows;
+}
+
+static bool is_row(ParquetRow kind, const Bytes* value, const json_t* row, bool is_optional) {
+    if (json_is_null(row) && is_optional) { return kind == PARQUET_NULL; }
+    const size_t bytes = json_is_null(row) ? 0 : json_string_length(row);
+    return kind == PARQUET_VALUE && value->bytes == bytes &&
+           (bytes == 0 || memcmp(value->data, json_string_value(row), bytes) == 0);
+}
+
+TEST(every_kind_of_file_has_its_rows) {
+    json_t* rows = golden_rows();
+    EXPECT(json_array_size(rows) > 100);
+    for (int f = 0; f < NUM_FILES; f++) {
+        char* path = golden(FILES[f]);
+        Parquet p;
+        Error err;
+        test_case = FILES[f];
+        if (needs_missing_library(FILES[f])) { EXPECT(!parquet_open(&p, path, "text", &err)); free(path); continue; }
+        if (!parquet_open(&p, path, "text", &err)) { TEST_FAIL("%s", err.text); }
+        EXPECT(p.num_rows == json_array_size(rows) && p.is_optional == !strstr(FILES[f], "required"));
+        ParquetRow kind;
+        Bytes value;
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+            if (!parquet_next(&p, &kind, &value, &err)) { TEST_FAIL("%s", err.text); }
+            if (!is_row(kind, &value, json_array_get(rows, i), p.is_optional)) { TEST_FAIL("row %zu differs", i); }
+        }
+        EXPECT(parquet_next(&p, &kind, &value, &err) && kind == PARQUET_END);
+        parquet_close(&p);
+        free(path);
+    }
+    json_decref(rows);
+}
+
+TEST(rows_can_be_skipped) {
+    json_t* rows = golden_rows();
+    const size_t count = json_array_size(rows);
+    char* path = golden("plain_v1");
+    for (size_t i = 0; i <= count; i++) {
+        Parquet p;
+        Error err;
+        ParquetRow kind;
+        Bytes value;
+        EXPECT(parquet_open(&p, path, "text", &err) && parquet_skip(&p, i, &err));
+        EXPECT(parquet_next(&p, &kind, &value, &err));
+        EXPECT(i == count ? kind == PARQUET_END : is_row(kind, &value, json_array_get(rows, i), true));
+        EXPECT(!parquet_skip(&p, count + 1, &err));
+        parquet_close(&p);
+    }
+    json_decref(rows);
+    free(path);
+}
+
+static void expect_refused(int line, const char* path, const char* column, const char* words) {
+    Parquet p;
+    Error err;
+    if (parquet_open(&p, path, column, &err)) { fail(&err, "%s was opened", path); }
+    if (!strstr(err.text, words)) { printf("line %d: %s\n", line, err.text); test_failures++; }
+}
+#define EXPECT_REFUSED(path, column, words) expect_refused(__LINE__, path, column, words)
+
+TEST(other_columns_and_files_are_refused) {
+    char* plain = golden("plain_v1");
+    char* brotli = golden("brotli");
+    EXPECT_REFUSED(plain, "body", "no column \"body\"");
+    EXPECT_REFUSED(plain, "body", "name the one with the text by --field; there are: id, meta, text, url");
+    EXPECT_REFUSED(plain, "id", "type INT64");
+    EXPECT_REFUSED(plain, "meta", "lists or structs");
+    EXPECT_REFUSED(plain, "a", "no column"); // it is inside of meta
+    EXPECT_REFUSED(brotli, "text", "compressed by brotli");
+    EXPECT_REFUSED("test/golden/parquet/rows.jsonl", "text", "not a Parquet file");
+    EXPECT_REFUSED("test/golden/parquet", "text", "not a regular file");
+    EXPECT_REFUSED("absent.parquet", "text", "cannot open");
+    free(plain);
+    free(brotli);
+}
+
+TEST(an_empty_file_has_no_rows) {
+    Parquet p;
+    Error err;
+    ParquetRow kind;
+    Bytes value;
+    EXPECT(parquet_open(&p, "test/golden/parquet/empty.parquet", "text", &err));
+    EXPECT(parquet_next(&p, &kind, &value, &err) && kind == PARQUET_END);
+    parquet_close(&p);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// damage
+
+// Reads all rows of a file with these bytes. Returns false, with the error, if it is refused.
+static bool read_all(const char* data, size_t size, Error* err) {
+    static char path[64];
+    static int fd = -1; // a file in memory
+    if (fd < 0) {
+        fd = memfd_create("damaged", 0);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    }
+    EXPECT(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == (ssize_t)size);
+    Parquet p;
+    ParquetRow kind = PARQUET_NULL;
+    Bytes value;
+    bool ok = parquet_open(&p, path, "text", err);
+    if (ok) {
+        uint64_t sum = 0, rows = 0;
+        while (ok && kind != PARQUET_END && rows++ < 100000) {
+            ok = parquet_next(&p, &kind, &value, err);
+            if (ok && kind == PARQUET_VALUE) { sum += hash64(value.data, value.bytes, 0); }
+        }
+        parquet_close(&p);
+        volatile uint64_t used = sum; // all bytes were read
+        (void)used;
+    }
+    return ok;
+}
+
+TEST(files_cut_short_are_refused) {
+    for (int f = 0; f < NUM_FILES; f++) {
+        char* path = golden(FILES[f]);
+        size_t size;
+        Error err;
+        char* data = read_file(path, &size, &err);
+        test_case = FILES[f];
+        for (size_t n = 0; n < size; n += 1 + size / 20) { EXPECT(!read_all(data, n, &err)); }
+        EXPECT(needs_missing_library(FILES[f]) || read_all(data, size, &err));
+        free(data);
+        free(path);
+    }
+}
+
+TEST(changed_bytes_are_harmless) {
+    int refused = 0, read = 0;
+    for (int f = 0; f < NUM_FILES; f++) {
+        char* path = golden(FILES[f]);
+        size_t size;
+        Error err;
+        char* data = read_file(path, &size, &err);
+        test_case = FILES[f];
+        for (size_t i = (size_t)f % 11; i < size; i += 11) {
+            const char right = data[i];
+            data[i] = (char)(right ^ (1 << (i / 11) % 8));
+            *(read_all(data, size, &err) ? &read : &refused) += 1;
+            data[i] = right;
+        }
+        free(data);
+        free(path);
+    }
+    EXPECT(refused > 1000 && read > 1000);
+}
+
+TEST(checksums_find_a_changed_letter) {
+    size_t size;
+    Error err, unused;
+    uint32_t crc;
+    if (!crc32_of("", 0, &crc)) { SKIP("built without zlib"); }
+    char* data = read_file("test/golden/parquet/checksums.parquet", &size, &err);
+    char* letter = memmem(data, size, "hundred", 7);
+    EXPECT(read_all(data, size, &unused) && letter);
+    *letter = 'H';
+    EXPECT(!read_all(data, size, &err) && strstr(err.text, "a page differs from its checksum"));
+    free(data);
+}
+
+TEST_MAIN()

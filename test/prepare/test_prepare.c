@@ -1,0 +1,549 @@
+// ./prepare: the contents of the shards, interrupted runs that continue to the same bytes, and every error.
+#include "test/prepare/run_prepare.h"
+
+// 22 tokens of bytes: "#One two.\n\nThree\n#Four" in the notation of expect_documents.
+static void write_short_texts(void) {
+    write_text("a.txt", "One two.\n\nThree\n");
+    write_text("b.txt", "Four");
+    write_text("empty.txt", "");
+}
+
+// A text of several chunks. At the size of the first there are four line ends, which must not be taken apart.
+static StoryText write_long_text(void) {
+    static const char* const pieces[] = {"word ", " \n",  "\n\n\n",  "\xc2\xa0\n", "don't",
+                                         "12,3",  "\r\n", "x\n \ty", "\xff\n",     ".\n"};
+    StoryText text = {NULL, 0, 0};
+    while (text.bytes < CHUNK_BYTES - 2) { story_append(&text, " w", 2); }
+    story_append(&text, "\n\n\n\nA", 5);
+    for (uint64_t i = 0; text.bytes < 3 * CHUNK_BYTES; i++) {
+        const char* piece = pieces[rng_u64(1, RNG_TEST, i) % 10];
+        story_append(&text, piece, strlen(piece));
+    }
+    write_bytes("long.txt", text.data, text.bytes);
+    return text;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// contents of the shards
+
+TEST(a_file_is_a_document) {
+    write_short_texts();
+    EXPECT_RUN(0, "a_train_*.bin: 17 tokens in 1 shard\n",
+               "--out a --tokenizer bytes --val_size 5 a.txt empty.txt b.txt");
+    expect_documents("a", 5, "#One two.\n\nThree\n#Four");
+}
+
+TEST(shards_have_the_size_asked_for) {
+    write_short_texts();
+    EXPECT_RUN(0, "16 tokens in 3 shards", "--out size --tokenizer bytes --val_size 6 --shard_size 7 a.txt b.txt");
+    char* path = in_folder("size_train_000003.bin");
+    size_t num_tokens;
+    Error err;
+    EXPECT(shard_verify(path, 257, &num_tokens, &err) && num_tokens == 2);
+    expect_documents("size", 6, "#One two.\n\nThree\n#Four");
+    EXPECT_RUN(0, "2 shards", "--out exact --tokenizer bytes --val_size 6 --shard_size 8 a.txt b.txt");
+    EXPECT(exists("exact_train_000002.bin") && !exists("exact_train_000003.bin")); // no empty third
+    EXPECT_RUN(0, "22 tokens in 1 shard", "--out noval --tokenizer bytes --val_size 0 a.txt b.txt");
+    EXPECT(!exists("noval_val_000000.bin"));
+    expect_documents("noval", 0, "#One two.\n\nThree\n#Four");
+    free(path);
+}
+
+TEST(validation_is_a_tenth_by_default) {
+    write_short_texts();
+    EXPECT_RUN(0, "tenth_val_000000.bin: 2 tokens", "--out tenth --tokenizer bytes a.txt b.txt"); // of 22
+    expect_documents("tenth", 2, "#One two.\n\nThree\n#Four");
+    write_text("few.txt", "Few");
+    EXPECT_RUN(1, "give --val_size", "--out few --tokenizer bytes few.txt");
+}
+
+TEST(split_at_blank_lines_and_at_a_line) {
+    write_text("blank.txt", "a\nb\n\nc\n\n\nd\n\n");
+    EXPECT_RUN(0, "", "--out blank --tokenizer bytes --split blank --val_size 1 blank.txt");
+    expect_documents("blank", 1, "#a\nb\n\n#c\n\n#\nd\n\n");
+    write_text("line.txt", "---\na\n--- \n---\n---\nb\n\n---\nc\n---");
+    EXPECT_RUN(0, "", "--out line --tokenizer bytes --split --- --val_size 1 line.txt");
+    expect_documents("line", 1, "#a\n--- \n#b\n\n#c\n");
+}
+
+TEST(tiny_shakespeare_as_in_llmc) {
+    if (!path_exists("data/tinyshakespeare.txt")) { SKIP("data/tinyshakespeare.txt is not there (data/fetch.sh)"); }
+    char folder[2048];
+    EXPECT(getcwd(folder, sizeof folder) != NULL);
+    char* arguments = format("--out ts --split blank --val_size 32768 %s/data/tinyshakespeare.txt", folder);
+    EXPECT_RUN(0, "ts_train_*.bin: 305260 tokens", arguments);
+    size_t val;
+    TokenList list = tokens_of("ts", &val);
+    EXPECT(val == 32768 && list.ids[0] == 50256 && list.ids[1] == 5962 && list.ids[2] == 22307); // "First Citizen"
+    token_list_free(&list);
+    free(arguments);
+}
+
+TEST(jsonl_in_order_for_any_number_of_threads) {
+    StoryText text = {NULL, 0, 0};
+    for (int i = 0; i < 3000; i++) {
+        char* line = format("{\"id\": %d, \"body\": \"caf\\u00e9 \\ud83d\\ude00 %d\\u0000\", \"text\": 1}\n%s", i, i,
+                            i % 7 ? "" : " \n");
+        story_append(&text, line, strlen(line));
+        free(line);
+    }
+    write_bytes("many.jsonl", text.data, text.bytes);
+    free(text.data);
+    EXPECT_RUN(0, "", "--out one --field body --val_size 999 --shard_size 10000 --threads 1 many.jsonl");
+    EXPECT_RUN(0, "", "--out four --field body --val_size 999 --shard_size 10000 --threads 4 many.jsonl");
+    size_t val;
+    TokenList one = tokens_of("one", &val), four = tokens_of("four", &val), expected = token_list();
+    Tokenizer t = tokenizer_open("gpt2");
+    for (int i = 0; i < 3000; i++) {
+        char* document = format("caf\xc3\xa9 \xf0\x9f\x98\x80 %d", i);
+        encode_document(&t, document, strlen(document) + 1, &expected); // with the 0
+        free(document);
+    }
+    EXPECT(val == 999 && one.count == expected.count && four.count == expected.count);
+    EXPECT(memcmp(one.ids, expected.ids, one.count * sizeof(int)) == 0);
+    EXPECT(memcmp(four.ids, expected.ids, one.count * sizeof(int)) == 0);
+    token_list_free(&one);
+    token_list_free(&four);
+    token_list_free(&expected);
+    tokenizer_free(&t);
+}
+
+TEST(long_documents_are_cut_without_a_trace) {
+    StoryText text = write_long_text();
+    Tokenizer t = tokenizer_open("gpt2");
+    TokenList expected = token_list();
+    size_t val;
+    encode_document(&t, text.data, text.bytes, &expected);
+    EXPECT_RUN(0, "", "--out long --val_size 777 --shard_size 100000 long.txt");
+    TokenList got = tokens_of("long", &val);
+    EXPECT(got.count == expected.count && memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
+    token_list_free(&got);
+    token_list_free(&expected);
+    tokenizer_free(&t);
+    free(text.data);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// inputs
+
+TEST(compressed_and_parquet_files_have_the_tokens_of_their_text) {
+    static const struct { const char* name; Codec codec; } files[] = {
+        {"rows.jsonl.gz", CODEC_GZIP},      {"rows.jsonl.zst", CODEC_ZSTD},  {"plain_v1.parquet", CODEC_NONE},
+        {"delta_v2.parquet", CODEC_NONE},   {"zstd_v2.parquet", CODEC_ZSTD}, {"snappy_v1.parquet", CODEC_SNAPPY},
+        {"gzip_v1.parquet", CODEC_GZIP}};
+    copy_golden("rows.jsonl", "rows.jsonl");
+    EXPECT_RUN(0, "skipped documents: 2 empty, 25 null", "--out rows --val_size 20 --shard_size 100 rows.jsonl");
+    EXPECT(strstr(run_out, "108 documents of 1507 bytes") && strstr(run_out, "the longest has 300 bytes"));
+    size_t val;
+    TokenList expected = tokens_of("rows", &val);
+    EXPECT(expected.count > 400);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (!has_codec(files[i].codec)) { continue; }
+        test_case = files[i].name;
+        copy_golden(files[i].name, files[i].name);
+        char* arguments = format("--force --out packed --val_size 20 --shard_size 100 %s", files[i].name);
+        EXPECT_RUN(0, "skipped documents: 2 empty, 25 null", arguments);
+        TokenList got = tokens_of("packed", &val);
+        EXPECT(val == 20 && got.count == expected.count);
+        EXPECT(got.count == expected.count && memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
+        token_list_free(&got);
+        free(arguments);
+    }
+    token_list_free(&expected);
+}
+
+TEST(folders_and_patterns_give_their_files_in_order) {
+    char* folder = in_folder("many/deep");
+    Error err;
+    EXPECT(make_directories(folder, &err));
+    free(folder);
+    write_text("many/c.txt", "c");
+    write_text("many/b.jsonl", "{\"text\": \"b\"}\n");
+    write_text("many/deep/d.txt", "d");
+    write_text("many/README.md", "no");
+    write_text("many/info.json", "{\"text\": \"i\"}");
+    write_text("many/.hidden.txt", "no");
+    EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 many");
+    expect_documents("many1", 1, "#b#c#d");
+    write_text("z.txt", "z");
+    EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 z.txt many/*.[jt]* many/deep/");
+    expect_documents("many1", 1, "#z#b#c#i#d");
+    folder = in_folder("none");
+    EXPECT(make_directories(folder, &err));
+    free(folder);
+    EXPECT_RUN(2, "none: no file in this folder is named", "--out x --val_size 1 none");
+}
+
+TEST(bad_documents_are_left_out_only_on_request) {
+    write_text("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 3}\n{\"text\": null}\n{\"tex\n\n{\"text\": \"b\"}\n[]\n"
+                            "{\"text\": \"\"}\n{\"text\": \"\xff\"}\n{\"text\": \"ccc\"}\n");
+    const char* arguments = "--out bad --tokenizer bytes --val_size 1 --shard_size 1 bad.jsonl";
+    EXPECT_RUN(1, "bad.jsonl:2: field \"text\" is not a string; --skip_bad 1 leaves out such documents", arguments);
+    EXPECT(exists("bad_val_000000.bin"));
+    // the same run goes on
+    char* more = format("--skip_bad 1 %s", arguments);
+    EXPECT_RUN(0, "skipped documents: 1 empty, 1 null, 4 invalid", more);
+    EXPECT(strstr(run_out, "3 documents of 5 bytes, 0.62 bytes per token; the longest has 3 bytes"));
+    EXPECT(strstr(run_err, "left out: bad.jsonl:9: invalid JSON"));
+    expect_documents("bad", 1, "#a#b#ccc");
+    EXPECT_RUN(0, "skipped documents: 1 empty, 1 null, 4 invalid", more); // done already
+    free(more);
+}
+
+// Lines longer than memory should hold: text is cut, JSONL is refused or left out.
+TEST(lines_may_be_longer_than_memory) {
+    const size_t bytes = MAX_DOCUMENT_BYTES + 3 * CHUNK_BYTES;
+    char* line = alloc_or_die(bytes + 1, 1, "a line");
+    memset(line, 'x', bytes);
+    write_bytes("xxx.txt", line, bytes);
+    EXPECT_RUN(1, "xxx.txt:1: 16 MiB without white space", "--out xxx --tokenizer bytes --val_size 1 xxx.txt");
+    EXPECT_RUN(1, "xxx.txt:1: a line of more than 16 MiB; --skip_bad 1",
+               "--out xxx --tokenizer bytes --val_size 1 --format jsonl xxx.txt");
+    char* path = in_folder("xxx.txt");
+    FILE* f = fopen(path, "ab");
+    EXPECT(f && fputs("\n{\"text\": \"short\"}\n", f) >= 0 && fclose(f) == 0);
+    free(path);
+    EXPECT_RUN(0, "skipped documents: 1 too long",
+               "--out xxx --tokenizer bytes --val_size 1 --format jsonl --skip_bad 1 xxx.txt");
+    expect_documents("xxx", 1, "#short");
+    write_bytes("word.txt", line, 2 * CHUNK_BYTES);
+    EXPECT_RUN(1, "word.txt: line 1: a word of more than 1 MiB", "--out xxx --val_size 1 --force word.txt");
+    // A text is cut between a letter of any script and ASCII white space, and not within white space:
+    // space and no-break space, twice, are one token, in which the first CHUNK_BYTES end.
+    for (size_t i = 3; i + 8 <= bytes; i += 8) {
+        memcpy(line + i, i % 80 != 3 ? "x \xc2\xa0 \xc2\xa0 " : "\xe6\xbc\xa2 \xc3\xa9 x", 8);
+    }
+    write_bytes("wide.txt", line, 3 * CHUNK_BYTES);
+    EXPECT_RUN(0, "1 document of 3145728 bytes", "--out wide --val_size 10 wide.txt");
+    Tokenizer t = tokenizer_open("gpt2");
+    TokenList expected = token_list();
+    encode_document(&t, line, 3 * CHUNK_BYTES, &expected);
+    size_t val;
+    TokenList got = tokens_of("wide", &val);
+    EXPECT(got.count == expected.count && memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
+    token_list_free(&got);
+    token_list_free(&expected);
+    tokenizer_free(&t);
+    free(line);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// other sources
+
+TEST(standard_input) {
+    EXPECT(run_until(-1, "{\"text\":\"abc\"}\n{\"text\":\"\"}\n{\"text\":\"de\"}",
+                     "--out in --tokenizer bytes --format jsonl --val_size 2 -") == 0);
+    expect_documents("in", 2, "#abc#de");
+    EXPECT(run_until(-1, "abc", "--out in --tokenizer bytes --val_size 2 -") == 1);
+    EXPECT(strstr(run_err, "standard input cannot be continued"));
+    EXPECT_RUN(2, "--val_size must be given", "--out in2 --tokenizer bytes -");
+}
+
+TEST(standard_input_may_be_compressed) {
+    // "abc", by gzip
+    static const char packed[] = "\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4c\x4a\x06\0\xc2\x41\x24\x35\x03\0\0\0";
+    if (!HAS(GZIP)) { SKIP("built without zlib"); }
+    input_bytes = sizeof packed - 1;
+    EXPECT(run_until(-1, packed, "--out packed_in --tokenizer bytes --val_size 1 -") == 0);
+    expect_documents("packed_in", 1, "#abc");
+    input_bytes -= 9;
+    EXPECT(run_until(-1, packed, "--force --out packed_in --tokenizer bytes --val_size 1 -") == 1);
+    EXPECT(strstr(run_err, "standard input: cut short"));
+    input_bytes = 0;
+}
+
+TEST(a_tiny_corpus_of_stories_has_one_to_train_on) {
+    EXPECT_RUN(0, "tiny_train_*.bin: ", "--out tiny --stories 100");
+    size_t val;
+    TokenList got = tokens_of("tiny", &val);
+    EXPECT(val > 10 && got.count > val && got.ids[0] == 50256 && got.ids[val] == 50256);
+    EXPECT_RUN(0, "done already", "--out tiny --stories 100");
+    EXPECT_RUN(0, "1 shard", "--out tiny0 --stories 1 --val_size 0");
+    token_list_free(&got);
+}
+
+TEST(stories_and_their_floor) {
+    EXPECT_RUN(0, "floor of the validation loss", "--out st --tokenizer bytes --stories 40000 --seed 5");
+    size_t val, n = 0;
+    double nll = 0;
+    TokenList got = tokens_of("st", &val), expected = token_list();
+    Tokenizer t = tokenizer_open("bytes");
+    for (uint64_t i = 0; expected.count < got.count; i++) {
+        StoryText story = {NULL, 0, 0};
+        double cost = 0;
+        story_make(5, i, &story, &cost);
+        if (expected.count < 4000) { nll += cost; n = expected.count + story.bytes + 1; }
+        encode_document(&t, story.data, story.bytes, &expected);
+        free(story.data);
+    }
+    EXPECT(val == n); // whole stories
+    char* floor = format(" %.6f nats", nll / (double)n);
+    EXPECT(strstr(run_out, floor));
+    free(floor);
+    EXPECT(got.count == expected.count && got.count >= 40000 && got.count < 42000);
+    EXPECT(memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
+    char* path = in_folder("st_val.json");
+    json_t* json = json_load_file(path, 0, NULL);
+    EXPECT_NEAR(json_real_value(json_object_get(json, "nll")), nll, 1e-6);
+    EXPECT_NEAR(json_real_value(json_object_get(json, "floor")), nll / (double)n, 1e-9);
+    EXPECT_NEAR(json_real_value(json_object_get(json, "H")), story_state_entropy(), 1e-9);
+    EXPECT(json_integer_value(json_object_get(json, "tokens")) == (json_int_t)n);
+    json_decref(json);
+    free(path);
+    token_list_free(&got);
+    token_list_free(&expected);
+    tokenizer_free(&t);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// interruptions and existing output
+
+TEST(killed_and_resumed_is_byte_identical) {
+    static const char* const text[] = {
+        "whole_val_000000.bin",   "part_val_000000.bin",   "whole_train_000001.bin", "part_train_000001.bin",
+        "whole_train_000003.bin", "part_train_000003.bin", "whole.json",             "part.json", NULL};
+    write_text("docs.txt", "One.\n\nTwo two.\n\nThree three three.\n\nFour.\n\nAnd a fifth one.\n");
+    expect_resumable("--tokenizer bytes --split blank --val_size 11 --shard_size 17 docs.txt", 1, text);
+    if (HAS(GZIP) && HAS(ZSTD)) {
+        copy_golden("rows.jsonl.gz", "rows.jsonl.gz");
+        copy_golden("zstd_v1.parquet", "zstd_v1.parquet");
+        write_text("docs.txt", "One.\n\nTwo two.\n\nThree");
+        expect_resumable("--tokenizer bytes --split blank --val_size 1000 --shard_size 900 docs.txt rows.jsonl.gz "
+                         "zstd_v1.parquet", 11, text);
+    }
+    static const char* const stories[] = {
+        "whole_val_000000.bin",   "part_val_000000.bin",   "whole_val.json", "part_val.json",
+        "whole_train_000004.bin", "part_train_000004.bin", "whole.json",     "part.json", NULL};
+    expect_resumable("--tokenizer bytes --stories 9000 --shard_size 2000", 1, stories);
+}
+
+TEST(repeated_documents_are_left_out) {
+    write_text("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"a\"}\n{\"text\": \"ab\"}\n");
+    write_text("b.txt", "c\n\nb");
+    write_text("c.txt", "b\n\nc\n\nb");
+    EXPECT_RUN(0, "skipped documents: 4 repeated",
+               "--out dedup --tokenizer bytes --val_size 1 --dedup 1 --split blank a.jsonl b.txt c.txt");
+    expect_documents("dedup", 1, "#a#b#ab#c\n\n#b\n\n");
+    EXPECT_RUN(1, "dedup was true, is now absent",
+               "--out dedup --tokenizer bytes --val_size 1 --split blank a.jsonl b.txt c.txt");
+    write_numbers("n.jsonl", 12);
+    static const char* const files[] = {"whole_val_000000.bin",   "part_val_000000.bin", "whole_train_000004.bin",
+                                        "part_train_000004.bin",  "whole.json",          "part.json", NULL};
+    expect_resumable("--tokenizer bytes --val_size 3 --shard_size 4 --dedup 1 --split blank a.jsonl b.txt n.jsonl "
+                     "c.txt", 3, files);
+}
+
+TEST(documents_are_shuffled) {
+    enum { COUNT = WINDOW_CHUNKS + 3000 };
+    size_t count, moved = 0, far = 0;
+    write_numbers("numbers.jsonl", COUNT);
+    const char* arguments = "--tokenizer bytes --val_size 10 --shard_size 50000 --shuffle_documents 5 numbers.jsonl";
+    char* one = format("--threads 1 --out shuffled %s", arguments);
+    char* four = format("--threads 4 --force --out shuffled %s", arguments);
+    EXPECT_RUN(0, "", one);
+    int* numbers = numbers_of("shuffled", &count);
+    EXPECT(count == COUNT);
+    char* seen = alloc_or_die(COUNT, 1, "flags");
+    for (size_t i = 0; i < count; i++) {
+        moved += numbers[i] != (int)i;
+        far += (size_t)numbers[i] / WINDOW_CHUNKS != i / WINDOW_CHUNKS; // into another window
+        seen[numbers[i]]++;
+    }
+    EXPECT(memchr(seen, 0, COUNT) == NULL && moved > COUNT - 100 && far == 0);
+    EXPECT_RUN(0, "", four);
+    int* again = numbers_of("shuffled", &count);
+    EXPECT(memcmp(numbers, again, COUNT * sizeof *numbers) == 0);
+    EXPECT_RUN(1, "shuffle_documents was 5, is now 6",
+               "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --shuffle_documents 6 numbers.jsonl");
+    static const char* const files[] = {"whole_val_000000.bin",   "part_val_000000.bin",   "whole_train_000001.bin",
+                                        "part_train_000001.bin",  "whole_train_000003.bin", "part_train_000003.bin",
+                                        "whole.json",             "part.json", NULL};
+    expect_resumable(arguments, 1499, files);
+    free(numbers);
+    free(again);
+    free(seen);
+    free(one);
+    free(four);
+}
+
+TEST(parts_of_a_shuffled_document_stay_together) {
+    write_short_texts();
+    StoryText text = write_long_text();
+    write_numbers("numbers.jsonl", 500);
+    EXPECT_RUN(0, "502 documents",
+               "--force --out whole --tokenizer bytes --val_size 9 --shuffle_documents 3 numbers.jsonl long.txt a.txt");
+    size_t val;
+    TokenList list = tokens_of("whole", &val);
+    size_t at = 0; // of the long document, whose first bytes are " w w"
+    while (at + 4 < list.count && !(list.ids[at] == 256 && list.ids[at + 1] == ' ')) { at++; }
+    EXPECT(list.count - at > text.bytes);
+    for (size_t i = 0; i < text.bytes; i++) {
+        if (list.ids[at + 1 + i] != (unsigned char)text.data[i]) { TEST_FAIL("byte %zu differs", i); break; }
+    }
+    token_list_free(&list);
+    free(text.data);
+}
+
+TEST(resume_within_a_long_document) {
+    write_short_texts();
+    free(write_long_text().data);
+    static const char* const files[] = {"whole_val_000000.bin", "part_val_000000.bin", "whole_train_000001.bin",
+                                        "part_train_000001.bin", "whole_train_000002.bin", "part_train_000002.bin"};
+    const char* arguments = "--out part --val_size 600000 --shard_size 500000 a.txt long.txt";
+    char* fresh = format("--force %s", arguments);
+    EXPECT_RUN(0, "", "--force --out whole --val_size 600000 --shard_size 500000 a.txt long.txt");
+    int killed = 0;
+    for (int at = 100; run_until(at, NULL, fresh) == KILLED; at += 150) {
+        killed++;
+        EXPECT_RUN(0, "", arguments);
+        for (int i = 0; i < 6; i += 2) { EXPECT(same_content(files[i], files[i + 1])); }
+    }
+    EXPECT(killed >= 2);
+    free(fresh);
+}
+
+TEST(options_come_with_a_space_or_an_equals_sign) {
+    write_short_texts();
+    EXPECT_RUN(0, "17 tokens", "--force --out=equals --tokenizer=bytes a.txt --val_size=5 b.txt");
+    EXPECT_RUN(0, "17 tokens", "--out equals --tokenizer bytes --val_size 5 --force 1 a.txt b.txt");
+    EXPECT_RUN(0, "done already", "--out equals --tokenizer bytes --val_size 5 --force 0 a.txt b.txt");
+}
+
+// A record with members missing, or that promises what is not there, is refused and not followed.
+TEST(damaged_records_are_refused) {
+    static const char* const next = "\"next\": {\"input\": 9, \"offset\": 0, \"line\": 0, \"inside_document\": false, "
+                                    "\"skip\": 0}";
+    write_short_texts();
+    const char* arguments = "--out damaged --tokenizer bytes --val_size 5 a.txt b.txt";
+    EXPECT_RUN(0, "17 tokens", arguments);
+    char* path = in_folder("damaged.json");
+    json_t* whole = json_load_file(path, 0, NULL);
+    char* made_from = json_dumps(json_object_get(whole, "made_from"), 0);
+    static const char* const words[] = {"made from something else", "damaged", "damaged", "damaged", "damaged"};
+    char* records[] = {
+        format("{\"made_from\": {}, \"shards\": []}"),
+        format("{\"made_from\": %s, \"shards\": []}", made_from),
+        format("{\"made_from\": %s, \"shards\": {}, \"complete\": true}", made_from),
+        format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [], \"complete\": true}", made_from),
+        format("{\"made_from\": %s, \"val_size\": 5, \"shards\": [5], %s}", made_from, next)};
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
+        write_text("damaged.json", records[i]);
+        EXPECT_RUN(1, words[i], arguments);
+        free(records[i]);
+    }
+    EXPECT_RUN(0, "17 tokens", "--force --out damaged --tokenizer bytes --val_size 5 a.txt b.txt");
+    free(made_from);
+    free(path);
+    json_decref(whole);
+}
+
+TEST(nothing_is_overwritten_silently) {
+    write_short_texts();
+    EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT_RUN(0, "done already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT(strstr(run_out, "keep_train_*.bin: 17 tokens"));
+    EXPECT_RUN(1, "val_size was 5, is now 6", "--out keep --tokenizer bytes --val_size 6 a.txt b.txt");
+    EXPECT(strstr(run_err, "--force"));
+    EXPECT_RUN(1, "tokenizer_hash", "--out keep --val_size 5 a.txt b.txt");
+    EXPECT_RUN(1, "inputs was", "--out keep --tokenizer bytes --val_size 5 b.txt a.txt");
+    write_text("b.txt", "Five"); // as long as it was
+    EXPECT_RUN(1, "inputs was", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    expect_documents("keep", 5, "#One two.\n\nThree\n#Four");
+    EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --shard_size 2 --force a.txt b.txt");
+    expect_documents("keep", 5, "#One two.\n\nThree\n#Five");
+    EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --force a.txt b.txt");
+    EXPECT(!exists("keep_train_000002.bin")); // the former shards are gone, or the trainer's glob would find them
+    expect_documents("keep", 5, "#One two.\n\nThree\n#Five");
+    char* path = in_folder("keep_train_000001.bin");
+    EXPECT(truncate(path, 1030) == 0);
+    EXPECT_RUN(1, "recorded in keep.json", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    EXPECT(unlink(path) == 0);
+    EXPECT_RUN(1, "keep_train_000001.bin: cannot open", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    write_text("keep.json", "{");
+    EXPECT_RUN(1, "keep.json: damaged", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    free(path);
+    path = in_folder("keep.json");
+    EXPECT(unlink(path) == 0);
+    EXPECT_RUN(1, "keep_val_000000.bin exists already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
+    free(path);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// errors
+
+TEST(bad_input) {
+    write_short_texts();
+    EXPECT_RUN(1, "absent.txt: cannot open: No such file", "--out x absent.txt");
+    EXPECT_RUN(1, "empty.txt: the input is empty", "--out x empty.txt");
+    EXPECT_RUN(1, "empty.txt: the input is empty", "--out x --val_size 5 empty.txt");
+    EXPECT_RUN(1, "/dev/null: not a regular file", "--out x /dev/null");
+    write_text("bad.jsonl", "{\"text\": \"fine\"}\n\n{\"text\": \n");
+    EXPECT_RUN(1, "bad.jsonl:3: invalid JSON", "--out x --force --val_size 1 bad.jsonl");
+    write_text("bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"no\"}\n");
+    EXPECT_RUN(1, "bad.jsonl:2: no field \"text\"", "--out x --force --val_size 1 bad.jsonl");
+    EXPECT(strstr(run_err, "--field"));
+    write_text("bad.jsonl", "{\"text\": 3}\n");
+    EXPECT_RUN(1, "bad.jsonl:1: field \"text\" is not a string", "--out x --force --val_size 1 bad.jsonl");
+    write_text("bad.jsonl", "[1]\n");
+    EXPECT_RUN(1, "bad.jsonl:1: not a JSON object", "--out x --force --val_size 1 bad.jsonl");
+    write_text("x.gz", "\x1f\x8b\x08");
+    EXPECT_RUN(1, HAS(GZIP) ? "x.gz: cut short" : "x.gz: compressed by gzip", "--out x --val_size 1 x.gz");
+    write_text("x.zst", "\x28\xb5\x2f\xfd");
+    EXPECT_RUN(1, HAS(ZSTD) ? "x.zst: cut short" : "x.zst: compressed by zstd", "--out x --val_size 1 x.zst");
+    write_bytes("x.gz", "\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff", 12);
+    if (HAS(GZIP)) { EXPECT_RUN(1, "x.gz: damaged gzip data", "--out x --val_size 1 x.gz"); }
+    write_text("x.parquet", "PAR1");
+    EXPECT_RUN(1, "x.parquet: too short", "--out x --val_size 1 x.parquet");
+    write_text("y.parquet", "{\"text\": \"no\"}");
+    EXPECT_RUN(1, "y.parquet: not a Parquet file", "--out x --val_size 1 y.parquet");
+    EXPECT_RUN(1, "only 22 tokens", "--out large --tokenizer bytes --val_size 22 a.txt b.txt");
+    EXPECT_RUN(1, "only 22 tokens", "--out large --tokenizer bytes --val_size 23 a.txt b.txt");
+    EXPECT(!exists("large_val_000000.bin") && !exists("large_val_000000.bin.tmp") && !exists("large.json"));
+    EXPECT_RUN(1, "absent.tok", "--out x --tokenizer absent.tok a.txt");
+}
+
+TEST(bad_output) {
+    write_short_texts();
+    free(write_long_text().data);
+    EXPECT_RUN(1, "a.txt", "--out a.txt/x --val_size 1 b.txt"); // a file where a folder should be
+    EXPECT_RUN(0, "", "--out new/folder/x --val_size 1 b.txt a.txt");
+    EXPECT(exists("new/folder/x_val_000000.bin"));
+    struct rlimit before, limit;
+    EXPECT(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    limit = before;
+    limit.rlim_cur = 100000; // stands for a full disk
+    signal(SIGXFSZ, SIG_IGN);
+    EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    EXPECT_RUN(1, "full_train_000001.bin: cannot write: File too large", "--out full --val_size 9 long.txt");
+    EXPECT(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    EXPECT(exists("full_val_000000.bin") && !exists("full_train_000001.bin") && !exists("full_train_000001.bin.tmp"));
+    EXPECT_RUN(0, "going on after 9 tokens", "--out full --val_size 9 long.txt"); // there is room again
+}
+
+TEST(bad_usage) {
+    EXPECT_RUN(2, "for example: ./prepare --out data/mytext book.txt", "");
+    EXPECT_RUN(2, "--out is missing", "a.txt");
+    EXPECT_RUN(2, "no input", "--out x");
+    EXPECT_RUN(2, "did you mean --shard_size?", "--out x --shard_sise 5 a.txt");
+    EXPECT_RUN(2, "no option -o", "-o x a.txt");
+    EXPECT_RUN(2, "--val_size takes a whole number, not '1e6'", "--out x --val_size 1e6 a.txt");
+    EXPECT_RUN(2, "--val_size takes a number from -1", "--out x --val_size -2 a.txt");
+    EXPECT_RUN(2, "--seed takes a number from 0", "--out x --seed 99999999999999999999 --stories 5");
+    EXPECT_RUN(2, "--shard_size takes a number from 1", "--out x --shard_size 0 a.txt");
+    EXPECT_RUN(2, "--shard_size takes a number from 1 to 2147483647", "--out x --shard_size 2147483648 a.txt");
+    EXPECT_RUN(2, "needs a value", "a.txt --out");
+    EXPECT_RUN(2, "one or the other", "--out x --stories 5 a.txt");
+    EXPECT_RUN(2, "here it is called --field", "--out x --column body a.txt");
+    EXPECT_RUN(2, "no file has such a name", "--out x nothing*.txt");
+    EXPECT_RUN(2, "give its name, not standard input", "--out x --val_size 5 --format parquet -");
+    EXPECT_RUN(2, "only input", "--out x --val_size 5 a.txt -");
+    write_text("record.json", "{\"text\": \"precious\"}\n");
+    EXPECT_RUN(2, "over the input ./record.json", "--out record --force --val_size 1 ./record.json");
+    EXPECT(exists("record.json"));
+    EXPECT_RUN(2, "--format takes auto|text|jsonl|parquet, not 'xml'", "--out x --format xml a.txt");
+    EXPECT_RUN(2, "no option --output; here it is called --out", "--output x a.txt");
+    EXPECT_RUN(0, "--stories", "--help");
+    EXPECT_RUN(0, "usage:", "-h");
+}
+
+TEST_MAIN()

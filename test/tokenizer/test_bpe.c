@@ -1,0 +1,199 @@
+// The trainer of tokenizers against recorded merges of Hugging Face's BpeTrainer (test/golden/bpe, made by
+// dev/golden/bpe.py), against the rule written as short loops, and with little memory and other numbers of threads.
+#include "llmc/tokenizer/bpe_trainer.h"
+#include "llmc/tokenizer/byte_level.h"
+#include "llmc/base/rng.h"
+#include "test/test.h"
+#include <jansson.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum { PLENTY = 1 << 28 };
+
+static void use_threads(int threads) {
+#ifdef _OPENMP
+    omp_set_num_threads(threads);
+#else
+    (void)threads;
+#endif
+}
+
+// Counts the pieces of the texts, each on another thread's table.
+static Pieces count(const char* const* texts, int num_texts, size_t memory, size_t max_bytes) {
+    PieceCounts* p = piece_counts_open(3, memory, test_folder);
+    for (int i = 0; i < num_texts; i++) { piece_counts_add(p, i % 3, texts[i], strlen(texts[i])); }
+    return piece_counts_finish(p, max_bytes);
+}
+
+// Returns the number of the first merge that is not the wanted one, "LEFT RIGHT"; -1 if all are the same.
+static int first_difference(const BpeMerge* merges, int n, const json_t* want) {
+    const ByteLevel b = byte_level();
+    static unsigned char token[70000][256];
+    static size_t bytes[70000];
+    unsigned char half[2][256];
+    size_t half_bytes[2];
+    if ((size_t)n != json_array_size(want)) { return 0; }
+    for (int i = 0; i < 256; i++) { token[i][0] = b.order[i], bytes[i] = 1; }
+    for (int i = 0; i < n; i++) {
+        char* line = format("%s", json_string_value(json_array_get(want, (size_t)i)));
+        char* space = strchr(line, ' ');
+        *space = 0;
+        bool same = byte_level_decode(&b, line, half[0], 256, &half_bytes[0]) &&
+                    byte_level_decode(&b, space + 1, half[1], 256, &half_bytes[1]);
+        const int id[2] = {merges[i].left, merges[i].right};
+        bytes[256 + i] = 0;
+        for (int k = 0; k < 2; k++) {
+            same = same && id[k] < 256 + i && bytes[id[k]] == half_bytes[k] &&
+                   !memcmp(token[id[k]], half[k], half_bytes[k]);
+            if (!same) { free(line); return i; }
+            memcpy(token[256 + i] + bytes[256 + i], half[k], half_bytes[k]);
+            bytes[256 + i] += half_bytes[k];
+        }
+        free(line);
+    }
+    return -1;
+}
+
+TEST(merges_are_those_of_hugging_face) {
+    json_error_t err;
+    json_t *root = json_load_file("test/golden/bpe/cases.json", 0, &err), *one;
+    size_t i;
+    EXPECT(json_array_size(json_object_get(root, "cases")) == 5);
+    json_array_foreach(json_object_get(root, "cases"), i, one) {
+        const char* texts[256];
+        json_t *list = json_object_get(one, "texts"), *want = json_object_get(one, "merges");
+        const int n = (int)json_array_size(want), num_texts = (int)json_array_size(list);
+        for (int k = 0; k < num_texts; k++) { texts[k] = json_string_value(json_array_get(list, (size_t)k)); }
+        test_case = json_string_value(json_object_get(one, "name"));
+        for (int tight = 0; tight < 2; tight++) { // all in memory, or through the files after each text
+            Pieces pieces = count(texts, num_texts, tight ? 0 : PLENTY, PLENTY);
+            BpeMerge* merges = alloc_or_die((size_t)n + 1, sizeof *merges, "merges");
+            EXPECT(pieces.least == 1);
+            EXPECT(bpe_train(merges, n, &pieces) == n);
+            const int at = first_difference(merges, n, want);
+            if (at >= 0) { TEST_FAIL("merge %d differs", at); }
+            free(merges);
+            pieces_free(&pieces);
+        }
+        test_case = NULL;
+    }
+    json_decref(root);
+}
+
+// A text of many short words, of which most come often, behind a long word of one letter. Its pairs have an odd number
+// of places, and so would merge otherwise if two threads shared them.
+static char* random_text(size_t words, uint64_t seed) {
+    enum { LONG = 40004 };
+    char *text = alloc_or_die(LONG + words * 14 + 2, 1, "a text"), *p = text + LONG;
+    memset(text, 'f', LONG);
+    *p++ = ' ';
+    for (size_t i = 0; i < words; i++) {
+        const uint64_t x = rng_u64(seed, RNG_TEST, i), length = 1 + (x >> 8) % 12;
+        for (uint64_t k = 0; k < length; k++) { *p++ = "aabcde"[(x >> (16 + 3 * k)) % 6]; }
+        *p++ = ' ';
+    }
+    return text;
+}
+
+// The rule itself: counts all pairs anew for each merge.
+static void train_plainly(BpeMerge* merges, int n, const Pieces* pieces) {
+    enum { TOKENS = 400 };
+    static uint64_t count[TOKENS][TOKENS];
+    int bytes[TOKENS];
+    const ByteLevel b = byte_level();
+    int** piece = alloc_or_die(pieces->count, sizeof *piece, "pieces");
+    uint32_t* length = alloc_or_die(pieces->count, sizeof *length, "pieces");
+    const unsigned char* from = pieces->bytes;
+    for (size_t i = 0; i < pieces->count; i++) {
+        length[i] = pieces->length[i];
+        piece[i] = alloc_or_die(length[i], sizeof **piece, "a piece");
+        for (uint32_t k = 0; k < length[i]; k++, from++) { while (b.order[piece[i][k]] != *from) { piece[i][k]++; } }
+    }
+    for (int i = 0; i < 256; i++) { bytes[i] = 1; }
+    for (int m = 0; m < n; m++) {
+        uint64_t most = 0;
+        memset(count, 0, sizeof count);
+        for (size_t i = 0; i < pieces->count; i++) {
+            for (uint32_t k = 0; k + 1 < length[i]; k++) { count[piece[i][k]][piece[i][k + 1]] += pieces->times[i]; }
+        }
+        for (int l = 0; l < 256 + m; l++) {
+            for (int r = 0; r < 256 + m; r++) {
+                if (count[l][r] <= most || bytes[l] + bytes[r] > BPE_MAX_BYTES) { continue; }
+                most = count[l][r];
+                merges[m] = (BpeMerge){(uint16_t)l, (uint16_t)r};
+                bytes[256 + m] = bytes[l] + bytes[r];
+            }
+        }
+        for (size_t i = 0; i < pieces->count; i++) {
+            uint32_t to = 0;
+            for (uint32_t k = 0; k < length[i]; k++) {
+                const bool is_pair = k + 1 < length[i] && piece[i][k] == merges[m].left &&
+                                     piece[i][k + 1] == merges[m].right;
+                piece[i][to++] = is_pair ? 256 + m : piece[i][k];
+                k += is_pair;
+            }
+            length[i] = to;
+        }
+    }
+    for (size_t i = 0; i < pieces->count; i++) { free(piece[i]); }
+    free(piece);
+    free(length);
+}
+
+TEST(merges_do_not_depend_on_threads_and_follow_the_rule) {
+    enum { MERGES = 120, MORE = 4000 };
+    BpeMerge plain[MERGES], one[MORE], four[MORE];
+    char* text = random_text(60000, 5);
+    const char* texts[] = {text};
+    Pieces pieces = count(texts, 1, PLENTY, PLENTY);
+    EXPECT(pieces.num_bytes > 100000); // enough for merges that several threads share
+    train_plainly(plain, MERGES, &pieces);
+    use_threads(1);
+    EXPECT(bpe_train(one, MORE, &pieces) == MORE);
+    use_threads(4);
+    EXPECT(bpe_train(four, MORE, &pieces) == MORE);
+    use_threads(2);
+    EXPECT(memcmp(plain, one, sizeof plain) == 0);
+    EXPECT(memcmp(one, four, sizeof one) == 0);
+    pieces_free(&pieces);
+    free(text);
+}
+
+static uint64_t times_of(const Pieces* p, const char* piece) {
+    const unsigned char* at = p->bytes;
+    for (size_t i = 0; i < p->count; at += p->length[i++]) {
+        if (p->length[i] == strlen(piece) && !memcmp(at, piece, p->length[i])) { return p->times[i]; }
+    }
+    return 0;
+}
+
+TEST(pieces_are_counted) {
+    const char* texts[] = {"the cat the dog's", " the   cat", "the cat"};
+    for (int tight = 0; tight < 2; tight++) {
+        Pieces p = count(texts, 3, tight ? 0 : PLENTY, PLENTY);
+        EXPECT(p.count == 6 && p.least == 1);
+        EXPECT(times_of(&p, "the") == 2 && times_of(&p, " the") == 2 && times_of(&p, " cat") == 3);
+        EXPECT(times_of(&p, " dog") == 1 && times_of(&p, "'s") == 1 && times_of(&p, "  ") == 1);
+        pieces_free(&p);
+        p = count(texts, 3, tight ? 0 : PLENTY, 14); // "the", " the" and " cat", each with a byte more
+        EXPECT(p.count == 3 && p.least == 2 && times_of(&p, " cat") == 3);
+        pieces_free(&p);
+    }
+    Pieces p = count(texts, 3, PLENTY, 13); // nor do all that came twice fit
+    EXPECT(p.count == 1 && p.least == 3 && times_of(&p, " cat") == 3);
+    pieces_free(&p);
+}
+
+TEST(no_pair_is_left) {
+    const char* texts[] = {"aaaa b c"};
+    BpeMerge merges[10];
+    Pieces p = count(texts, 1, PLENTY, PLENTY);
+    EXPECT(bpe_train(merges, 10, &p) == 4); // aa; aa aa; " b"; " c"
+    pieces_free(&p);
+    p = count(texts, 0, PLENTY, PLENTY);
+    EXPECT(p.count == 0 && bpe_train(merges, 10, &p) == 0);
+    pieces_free(&p);
+}
+
+TEST_MAIN()

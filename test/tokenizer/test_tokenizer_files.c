@@ -1,0 +1,314 @@
+// The tokenizer files of Hugging Face and OpenAI: written with the bytes of OpenAI's release, read back as the same
+// tokenizer, read as Hugging Face's library saves them (test/golden/bpe), and refused if they are damaged, hostile, or
+// of another kind.
+#include "llmc/tokenizer/merges.h"
+#include "llmc/tokenizer/tokenizer_json.h"
+#include "llmc/tokenizer/tokenizer_save.h"
+#include "llmc/base/json.h"
+#include "llmc/files/sums.h"
+#include "test/test.h"
+
+static char* in_folder(const char* name) { return format("%s/%s", test_folder, name); }
+
+static void write_bytes(const char* name, const void* bytes, size_t size) {
+    char* path = in_folder(name);
+    FILE* f = fopen(path, "wb");
+    if (!f || fwrite(bytes, 1, size, f) != size || fclose(f) != 0) { fatal("%s: cannot write", path); }
+    free(path);
+}
+
+static void remove_all(void) {
+    for (int i = 0; i < NUM_TOKENIZER_FILES; i++) {
+        char* path = in_folder(TOKENIZER_FILES[i]);
+        remove(path);
+        free(path);
+    }
+}
+
+// Writes a tokenizer's files to the test's folder, those whose numbers are not in `left_out`.
+static void write_files(const Tokenizer* t, int max_length, const char* left_out) {
+    TokenizerFiles files;
+    Error err;
+    memset(&files, 0, sizeof files);
+    remove_all();
+    if (!tokenizer_files_make(&files, t, max_length, "t", &err)) { fatal("%s", err.text); }
+    EXPECT(tokenizer_files_write(&files, test_folder, &err));
+    tokenizer_files_free(&files);
+    for (; *left_out; left_out++) {
+        char* path = in_folder(TOKENIZER_FILES[*left_out - '0']);
+        remove(path);
+        free(path);
+    }
+}
+
+static bool encodes_alike(const Tokenizer* a, const Tokenizer* b, const char* text) {
+    TokenList x = token_list(), y = token_list();
+    tokenizer_encode(a, text, strlen(text), &x);
+    tokenizer_encode(b, text, strlen(text), &y);
+    const bool same = x.count == y.count && !memcmp(x.ids, y.ids, x.count * sizeof *x.ids);
+    token_list_free(&x);
+    token_list_free(&y);
+    return same;
+}
+
+TEST(gpt2_is_written_with_the_bytes_of_openai) {
+    // `b2sum` of OpenAI's encoder.json (SHA-256 196139668be6...) and vocab.bpe (1ce1664773c5...), and of tokenizer.json
+    // (8414cab924d8...) and tokenizer_config.json (5e04eb606e3a...) of Hugging Face's copy: their beginnings
+    static const char* const sums[] = {"d855665807b3c7339e5b5a6c6546b7ed", "1498d3bcedce80e65ade3dc4fccbe8e2",
+                                       "137a1ab439d57a34b8428f6687ef3d79",
+                                       "0ee1792e034edd391ee63eee0e61d9b7"};
+    static const size_t sizes[] = {1042301, 456318, 1355256, 26};
+    Tokenizer t = tokenizer_builtin();
+    Error err;
+    write_files(&t, 1024, "");
+    for (int i = 0; i < NUM_TOKENIZER_FILES; i++) {
+        char hex[BLAKE2B_HEX + 1], *path = in_folder(TOKENIZER_FILES[i]);
+        struct stat s;
+        EXPECT(stat(path, &s) == 0 && (size_t)s.st_size == sizes[i]);
+        if (!sum_file(path, hex, &err) || strncmp(hex, sums[i], 32)) { TEST_FAIL("%s: %.32s", path, hex); }
+        free(path);
+    }
+    tokenizer_free(&t);
+}
+
+TEST(what_is_written_is_read_back) {
+    static const char text[] = "It's 12 o'clock\n\n  in Z\xc3\xbcrich; we'll see... \xe4\xb8\xad\xe6\x96\x87 "
+                               "\xf0\x9f\x98\x80 <|endoftext|>\xff\x80!";
+    static const char* const left_out[] = {"", "01", "2"}; // all; tokenizer.json alone; vocab.json and merges.txt
+    Tokenizer special, original[3] = {tokenizer_builtin(), tokenizer_bytes()};
+    Error err;
+    EXPECT(tokenizer_read(&special, "test/golden/bpe/specials.json", &err));
+    original[2] = special;
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 3; k++) {
+            Tokenizer t;
+            write_files(&original[i], 0, left_out[k]);
+            if (!tokenizer_read(&t, test_folder, &err)) { TEST_FAIL("%s", err.text); continue; }
+            EXPECT(t.vocab_size == original[i].vocab_size && t.eot == original[i].eot);
+            EXPECT(tokenizer_hash(&t) == tokenizer_hash(&original[i]));
+            EXPECT(!memcmp(t.is_special, original[i].is_special, (size_t)t.vocab_size));
+            EXPECT(encodes_alike(&t, &original[i], text));
+            tokenizer_free(&t);
+        }
+        tokenizer_free(&original[i]);
+    }
+    remove_all();
+}
+
+TEST(files_of_hugging_face_give_its_ids) {
+    static const char* const files[] = {"test/golden/bpe/specials.json", "test/golden/bpe/split.json"};
+    Error err;
+    json_t* golden = json_read("test/golden/bpe/ids.json", 0, &err);
+    const json_t* ids = json_object_get(golden, "ids");
+    const char* text = json_string_value(json_object_get(golden, "text"));
+    EXPECT(json_array_size(ids) == 16);
+    for (int i = 0; i < 2; i++) {
+        Tokenizer t;
+        TokenList list = token_list();
+        if (!tokenizer_read(&t, files[i], &err)) { TEST_FAIL("%s", err.text); continue; }
+        EXPECT(t.vocab_size == 292 && t.eot == 1 && t.is_special[0] && t.is_special[2] && !t.is_special[3]);
+        tokenizer_encode(&t, text, strlen(text), &list);
+        EXPECT(list.count == json_array_size(ids));
+        for (size_t k = 0; k < list.count; k++) {
+            EXPECT(list.ids[k] == (int)json_integer_value(json_array_get(ids, k)));
+        }
+        tokenizer_encode(&t, "<pad><|endoftext|>", 18, &list);
+        for (size_t k = 0; k < list.count; k++) { EXPECT(!t.is_special[list.ids[k]]); }
+        token_list_free(&list);
+        tokenizer_free(&t);
+    }
+    json_decref(golden);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// what is refused
+
+static void expect_refused(const char* path, const char* words) {
+    Tokenizer t;
+    Error err = {.text = ""};
+    if (tokenizer_read(&t, path, &err)) { tokenizer_free(&t); TEST_FAIL("accepted: expected \"%s\"", words); return; }
+    if (!strstr(err.text, path) || !strstr(err.text, words)) { TEST_FAIL("expected \"%s\" in: %s", words, err.text); }
+}
+
+// Sets the value at a path like "model/merges/0"; NULL removes it.
+static void edit(json_t* root, const char* path, const char* value) {
+    char *copy = format("%s", path), *rest, *key = strtok_r(copy, "/", &rest);
+    json_t* at = root;
+    for (char* next; (next = strtok_r(NULL, "/", &rest)); key = next) {
+        at = json_is_array(at) ? json_array_get(at, strtoul(key, NULL, 10)) : json_object_get(at, key);
+    }
+    json_t* v = value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
+    if (value && !v) { fatal("test: %s", value); }
+    if (json_is_array(at) && v) { json_array_set_new(at, strtoul(key, NULL, 10), v); }
+    else if (json_is_array(at)) { json_array_remove(at, strtoul(key, NULL, 10)); }
+    else if (v) { json_object_set_new(at, key, v); }
+    else { json_object_del(at, key); }
+    free(copy);
+}
+
+static const struct {
+    const char *path, *value, *words;
+} EDITS[] = {
+    {"model", NULL, "no \"model\""},
+    {"model", "3", "no \"model\""},
+    {"model/type", "\"Unigram\"", "model Unigram: only byte-level BPE"},
+    {"model/type", "7", "model ?: only byte-level BPE"},
+    {"model/dropout", "0.1", "dropout"},
+    {"model/end_of_word_suffix", "\"</w>\"", "end_of_word_suffix"},
+    {"model/continuing_subword_prefix", "\"##\"", "continuing_subword_prefix"},
+    {"model/vocab", "[]", "no vocab"},
+    {"model/merges", "{}", "no merges"},
+    {"normalizer", "{\"type\": \"NFC\"}", "normalizer"},
+    {"pre_tokenizer", "null", "pre_tokenizer: only ByteLevel"},
+    {"pre_tokenizer/type", "\"Whitespace\"", "pre_tokenizer: only ByteLevel"},
+    {"pre_tokenizer/use_regex", "false", "not cut by GPT-2's pattern"},
+    {"pre_tokenizer/add_prefix_space", "true", "add_prefix_space"},
+    {"added_tokens/0/special", "false", "added token \"<pad>\" is not special"},
+    {"added_tokens/0/id", NULL, "added_tokens: entry 0 has no id"},
+    {"added_tokens/0/id", "2", "token \"<pad>\" has two ids"},
+    {"added_tokens/0/content", "\"<pad2>\"", "\"<pad2>\" have the same id, 0"},
+    {"model/vocab/low", "-1", "token \"low\" should have an id from 0 to 291"},
+    {"model/vocab/low", "292", "token \"low\" should have an id from 0 to 291"},
+    {"model/vocab/low", "9223372036854775807", "token \"low\" should have an id from 0 to 291"},
+    {"model/vocab/low", "1e300", "token \"low\" should have an id from 0 to 291"},
+    {"model/vocab/low", "\"291\"", "token \"low\" should have an id from 0 to 291"},
+    {"model/vocab/low", "263", "tokens \"lo\" and \"low\" have the same id, 263"},
+    {"model/vocab/a", NULL, "should have an id from 0 to 290"},
+    {"model/merges/0", "7", "merge 1: neither a text nor a pair of texts"},
+    {"model/merges/0", "[\"w\"]", "merge 1: neither a text nor a pair of texts"},
+    {"model/merges/0", "[\"w\", 3]", "merge 1: neither a text nor a pair of texts"},
+    {"model/merges/0", "\"we\"", "merge 1, \"we\": not two tokens with a space between"},
+    {"model/merges/0", "\"w e e\"", "merge 1, \"w e e\": not two tokens with a space between"},
+    {"model/merges/0", "[\"w\", \"zz\"]", "merge 1, \"w\" and \"zz\": there is no token of text \"zz\""},
+    {"model/merges/0", "[\"w\", \"<pad>\"]", "there is no token of text \"<pad>\""},
+    {"model/merges/0", "[\"w\", \"w\"]", "there is no token of text \"ww\""},
+    {"model/merges/0", "[\"\", \"we\"]", "there is no token of text \"\""},
+    {"model/merges/1", "[\"w\", \"e\"]", "merge 2 makes token 259, the one before it 259"},
+    {"model/merges/3", "[\"id\", \"e\"]", "there is no token of text \"id\""},
+    {"model/merges/22", "[\"\xc4\xa0wid\", \"er\"]", "there is no token of text \"?"},
+    {"model/merges/2", NULL, "token 262, \"ide\": its bytes do not become it"}, // "de" is not made
+    {"added_tokens/1", NULL, ""}, // <|endoftext|> stays in the vocabulary, as a token that no merge makes
+};
+
+TEST(other_kinds_and_damage_are_refused_by_entry) {
+    Error err;
+    for (size_t i = 0; i < sizeof EDITS / sizeof *EDITS; i++) {
+        char* path = in_folder("edited.json");
+        json_t* root = json_read("test/golden/bpe/specials.json", 0, &err);
+        edit(root, EDITS[i].path, EDITS[i].value);
+        if (json_dump_file(root, path, 0) != 0) { fatal("%s", path); }
+        test_case = format("%s = %s", EDITS[i].path, EDITS[i].value ? EDITS[i].value : "nothing");
+        Tokenizer t;
+        if (*EDITS[i].words) { expect_refused(path, EDITS[i].words); }
+        else if (!tokenizer_read(&t, path, &err)) { TEST_FAIL("%s", err.text); }
+        else { EXPECT(t.eot == 1); tokenizer_free(&t); }
+        free((char*)test_case);
+        test_case = NULL;
+        json_decref(root);
+        free(path);
+    }
+    expect_refused("test/golden/bpe/unigram.json", "model Unigram");
+    expect_refused("test/golden/bpe/wordpiece.json", "model WordPiece");
+    expect_refused("test/golden/bpe/lower.json", "normalizer");
+    expect_refused("test/golden/bpe/cases.json", "no \"model\"");
+}
+
+TEST(an_end_of_text_must_be_known) {
+    Error err;
+    json_t* root = json_read("test/golden/bpe/specials.json", 0, &err);
+    char* path = in_folder("edited.json");
+    edit(root, "added_tokens/1/content", "\"</s>\"");
+    edit(root, "model/vocab/<|endoftext|>", NULL);
+    edit(root, "model/vocab/</s>", "1");
+    EXPECT(json_dump_file(root, path, 0) == 0);
+    expect_refused(path, "which token ends a text? 3 tokens are special");
+    json_decref(root);
+    free(path);
+}
+
+TEST(hostile_files_are_refused) {
+    static const char* const texts[][2] = {{"{", "edited.json:1"},
+                                           {"{\"a\": 1, \"a\": 2}", "duplicate object key"},
+                                           {"{\"model\": \"\xff\xfe\"}", "unable to decode byte 0xff"},
+                                           {"{\"model\": \"\\u0000\"}", "edited.json:1"},
+                                           {"{\"model\": 1\x1b[31m}", "edited.json:1"}};
+    Error err;
+    size_t size;
+    char *path = in_folder("edited.json"), *whole = read_file("test/golden/bpe/specials.json", &size, &err);
+    for (int i = 0; i < 5; i++) {
+        write_bytes("edited.json", texts[i][0], strlen(texts[i][0]));
+        expect_refused(path, texts[i][1]);
+    }
+    for (size_t cut = 1; cut < size; cut += 97) { // cut off anywhere
+        write_bytes("edited.json", whole, cut);
+        expect_refused(path, "edited.json:");
+    }
+    char* deep = alloc_or_die(100000, 1, "brackets");
+    memset(deep, '[', 100000);
+    memcpy(deep, "{\"a\":", 5);
+    write_bytes("edited.json", deep, 100000);
+    expect_refused(path, "maximum parsing depth");
+    write_bytes("edited.json", "{", 1);
+    EXPECT(truncate(path, (off_t)1 << 30) == 0); // takes no room on the disk
+    expect_refused(path, "1073741824 bytes; a tokenizer has at most");
+    expect_refused("/nowhere/tokenizer.json", "cannot open");
+    free(deep);
+    free(whole);
+    free(path);
+}
+
+TEST(lines_of_merges_are_checked) {
+    static const struct {
+        const char* text;
+        size_t size;
+        const char* words;
+    } bad[] = {{"#version: 0.2\nw e\nw", 19, "merge 2, \"w\": not two tokens"},
+               {"w e\nx\0y", 7, "it has a byte 0"},
+               {"w e\nw e\n", 8, "merge 2 makes token 259, the one before it 259"},
+               {"w \x1b[31m", 7, "there is no token of text \"?[31m\""}};
+    Tokenizer t;
+    Error err;
+    EXPECT(tokenizer_read(&t, "test/golden/bpe/specials.json", &err));
+    write_files(&t, 0, "2");
+    for (int i = 0; i < 4; i++) {
+        write_bytes("merges.txt", bad[i].text, bad[i].size);
+        expect_refused(test_folder, bad[i].words);
+    }
+    write_files(&t, 0, "12");
+    expect_refused(test_folder, "merges.txt: cannot open");
+    remove_all();
+    expect_refused(test_folder, "neither tokenizer.json, nor vocab.json and merges.txt, nor tokenizer.bin");
+    tokenizer_free(&t);
+}
+
+// A tokenizer of llm.c's format may have tokens that only whole words give.
+TEST(tokens_that_no_merge_makes_are_not_written) {
+    Tokenizer bytes = tokenizer_bytes(), t;
+    TokenBytes tokens[259];
+    TokenizerFiles files;
+    Error err;
+    int half[2];
+    memset(&files, 0, sizeof files);
+    for (int id = 0; id < 257; id++) {
+        tokens[id].bytes = tokenizer_token(&bytes, id, &tokens[id].count);
+        tokens[id].is_special = false;
+    }
+    tokens[257] = (TokenBytes){"ab", 2, false};
+    tokens[258] = (TokenBytes){"abcd", 4, false};
+    EXPECT(tokenizer_from_tokens(&t, tokens, 259, 256, "t", &err));
+    EXPECT(tokenizer_halves(&t, 257, half) && half[0] == 'a' && half[1] == 'b' && !tokenizer_halves(&t, 258, half));
+    EXPECT(!tokenizer_halves(&t, 'a', half) && !tokenizer_halves(&t, 256, half));
+    EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "mine: token 258 is no merge"));
+    tokenizer_free(&t);
+    tokens[256] = (TokenBytes){"\xff\xff", 2, false};
+    EXPECT(tokenizer_from_tokens(&t, tokens, 258, 256, "t", &err));
+    EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "special token 256 is not UTF-8"));
+    tokenizer_free(&t);
+    tokens[256] = (TokenBytes){"ab", 2, false};
+    EXPECT(tokenizer_from_tokens(&t, tokens, 258, 256, "t", &err));
+    EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "256 has the name of token 257"));
+    tokenizer_free(&t);
+    tokenizer_free(&bytes);
+}
+
+TEST_MAIN()

@@ -1,0 +1,174 @@
+// The plan of a run: published sizes of models, memory, the largest batch, --batch_size auto.
+#include "llmc/model/backends.h"
+#include "llmc/train/plan.h"
+#include "test/test.h"
+
+// Options live as long as the program, so nobody frees their texts: LeakSanitizer need not look.
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void) { return 1; }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// shapes
+
+static size_t parameters_of(const char* model) {
+    Error err;
+    GPT2Config m;
+    if (!model_parse(model, true, &m, &err)) { fatal("%s", err.text); }
+    const TensorTable table = gpt2_params_table(&m, 1);
+    EXPECT(tensors_count(&table, true).elements + tensors_count(&table, false).elements == model_parameters(&m));
+    return model_parameters(&m);
+}
+
+TEST(named_models_have_the_published_numbers_of_parameters) {
+    Error err;
+    GPT2Config m;
+    EXPECT(parameters_of("d12") == 124439808);
+    EXPECT(parameters_of("gpt2-medium") == 354823168);
+    EXPECT(parameters_of("d36") == 774030080);
+    EXPECT(parameters_of("gpt2-xl") == 1557611200);
+    EXPECT(parameters_of("gpt3:125m") == 125226240);
+    EXPECT(parameters_of("L=6,H=6,C=384,T=256,V=257") == (257 + 256) * 384 + 6 * (12 * 384 * 384 + 13 * 384) + 2 * 384);
+    EXPECT(model_parse("d12", true, &m, &err) && m.padded_vocab_size == 50304);
+    const TensorTable table = gpt2_params_table(&m, 1);
+    EXPECT(tensors_count(&table, true).tensors == 50 && tensors_count(&table, true).elements == 124318464);
+    EXPECT(tensors_count(&table, false).tensors == 98 && tensors_count(&table, false).elements == 121344);
+    EXPECT(table.size == 124475904);
+}
+
+TEST(shapes_that_cannot_be_are_refused) {
+    Error err;
+    GPT2Config m;
+    EXPECT(!model_parse("L=6,H=5,C=384,T=256", true, &m, &err) &&
+           strstr(err.text, "384 channels cannot be shared by 5 heads"));
+    EXPECT(!model_parse("L=6,H=6,T=256", true, &m, &err) && strstr(err.text, "C is missing"));
+    EXPECT(!model_parse("L=6,H=6,C=x,T=256", true, &m, &err) && strstr(err.text, "'C=x,T=256'"));
+    EXPECT(!model_parse("gpt5", true, &m, &err));
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+// The plan of a default run on the generic CPU backend.
+static Plan plan_of(const char* dtype, const char* model) {
+    Error err;
+    Plan p;
+    Config c;
+    config_defaults(&c);
+    c.model = model;
+    c.seq_len = 128;
+    const Backend* b = find_cpu_backend(dtype, "generic");
+    if (!b) { fatal("there is no generic backend for %s", dtype); }
+    if (!plan_shape(&p, b, dtype, &c, NULL, &err)) { fatal("%s", err.text); }
+    return p;
+}
+
+static size_t bytes_with(Plan p, int batch, Keep keep) {
+    p.B = batch;
+    p.keep = keep;
+    return plan_bytes(&p);
+}
+
+// A residual stream in bf16 halves three activations and the gradient, and leaves out the gradient's rounded copy.
+TEST(a_residual_stream_in_bf16_takes_half_the_bytes) {
+    Plan p = plan_of("bf16", "gpt2");
+    const size_t rows = 3 * 128, C = 768, L = 12, wide = bytes_with(p, 3, KEEP_ALL);
+    const size_t forward_wide = bytes_with(p, 3, FORWARD_ONLY);
+    p.backend = p.backend->with_bf16_residual;
+    EXPECT(wide - bytes_with(p, 3, KEEP_ALL) == rows * C * (2 * (2 * L + 1) + 2 + 2));
+    EXPECT(forward_wide - bytes_with(p, 3, FORWARD_ONLY) == rows * C * 2 * 3);
+    EXPECT(!p.backend->with_bf16_residual && !find_cpu_backend("fp32", "generic")->with_bf16_residual);
+}
+
+// The largest batch fits and the next one does not; more memory never means a smaller one; nor does more recomputation.
+static void check_largest_batch(Plan p) {
+    enum { MOST = 300, STEPS = 40, KEEPS = 3 };
+    static const Keep keeps[KEEPS] = {KEEP_ALL, RECOMPUTE_GELU, RECOMPUTE_ALL};
+    const size_t one = bytes_with(p, 1, KEEP_ALL), most = bytes_with(p, MOST, KEEP_ALL);
+    int before[KEEPS] = {0, 0, 0}, between = 0;
+    for (int step = 0; step <= STEPS; step++) {
+        const size_t bytes = one - 1 + (most - one + 1) / STEPS * (size_t)step;
+        for (int k = 0; k < KEEPS; k++) {
+            p.keep = keeps[k];
+            const int fits = largest_batch(&p, MOST, bytes);
+            EXPECT(fits >= before[k] && fits <= MOST && (k == 0 || fits >= before[k - 1]));
+            EXPECT(fits == 0 || bytes_with(p, fits, keeps[k]) <= bytes);
+            EXPECT(fits == MOST || bytes_with(p, fits + 1, keeps[k]) > bytes);
+            between += fits > 0 && fits < MOST;
+            before[k] = fits;
+        }
+        if (step == 0) { EXPECT(before[0] == 0); }
+    }
+    EXPECT(between > STEPS / 2);
+    p.keep = KEEP_ALL;
+    EXPECT(largest_batch(&p, MOST, most) == MOST);
+}
+
+TEST(the_largest_batch_is_the_largest) {
+    static const char* const dtypes[2] = {"fp32", "bf16"};
+    for (int i = 0; i < 2; i++) {
+        test_case = dtypes[i];
+        check_largest_batch(plan_of(dtypes[i], "L=2,H=2,C=32,T=128,V=257"));
+        check_largest_batch(plan_of(dtypes[i], "gpt2"));
+    }
+}
+
+TEST(a_plan_that_does_not_fit_is_refused_with_what_would_help) {
+    Error err;
+    const Comm alone = comm_alone();
+    Plan p = plan_of("fp32", "gpt2");
+    p.B = 1 << 20; // terabytes of activations
+    EXPECT_DEATH(0, "activations", exit(plan_check_memory(&p, &alone, &err)));
+    process_rank = 1; // from here on no memory report: notices are those of rank 0
+    EXPECT(!plan_check_memory(&p, &alone, &err) && strstr(err.text, "not enough memory: ") &&
+           strstr(err.text, "give --batch_size ") && strstr(err.text, ", or --recompute all"));
+    p.keep = RECOMPUTE_ALL;
+    EXPECT(!plan_check_memory(&p, &alone, &err) && !strstr(err.text, "--recompute"));
+    process_rank = 0;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the batch
+
+// Returns B that --batch_size auto gives for steps of `windows` sequences; 0: it was refused.
+static int auto_batch(long long windows, Error* err) {
+    Comm alone = comm_alone();
+    Plan p;
+    Config c;
+    config_defaults(&c);
+    c.model = "L=1,H=1,C=4,T=8,V=257";
+    c.batch_size = 0;
+    c.total_batch_size = windows * 8;
+    return plan_make(&p, find_cpu_backend("fp32", "generic"), "fp32", &c, NULL, &alone, err) ? p.B : 0;
+}
+
+TEST(an_automatic_batch_divides_the_windows_of_a_step) { // at most MAX_AUTO_BATCH = 1024, for which there is memory
+    Error err;
+    EXPECT_DEATH(0, "batch_size 12 fits", exit(auto_batch(12, &err) != 12));
+    process_rank = 1; // notices are those of rank 0
+    EXPECT(auto_batch(12, &err) == 12);
+    EXPECT(auto_batch(2048, &err) == 1024);
+    EXPECT(auto_batch(1026, &err) == 513); // 2 * 513
+    EXPECT(auto_batch(1031, &err) == 1);   // a prime
+    process_rank = 0;
+}
+
+TEST(a_batch_that_does_not_divide_the_step_is_refused_with_one_that_does) {
+    Error err;
+    Comm alone = comm_alone();
+    Plan p;
+    Config c;
+    config_defaults(&c);
+    c.model = "L=1,H=1,C=4,T=8,V=257";
+    c.batch_size = 5;
+    c.total_batch_size = 12 * 8;
+    const Backend* b = find_cpu_backend("fp32", "generic");
+    EXPECT(!plan_make(&p, b, "fp32", &c, NULL, &alone, &err) &&
+           strstr(err.text, "--total_batch_size 96 is not a multiple of batch_size * seq_len * processes = "
+                            "5 * 8 * 1 = 40: give 80 or 120, or --batch_size 4"));
+    c.batch_size = 4;
+    EXPECT(plan_make(&p, b, "fp32", &c, NULL, &alone, &err) && p.B == 4 && p.T == 8 && p.total_batch_size == 96);
+    c.seq_len = 9;
+    EXPECT(!plan_make(&p, b, "fp32", &c, NULL, &alone, &err) && strstr(err.text, "the model has only 8 positions"));
+}
+
+TEST_MAIN()
