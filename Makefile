@@ -313,7 +313,7 @@ AMX_EMULATED := $(BUILD)/amx_emulated/cpu_bf16_amx.o
 $(AMX_EMULATED): train_gpt2.c $(wildcard test/amx/*.h) $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -Itest/amx $(LEVEL_amx) -DFLOATX=bf16 -DLEVEL=amx -c $< -o $@
-$(BUILD)/amx_emulated/backends.o: llmc/model/backends.c test/amx/processor.h $(BUILD)/settings | check-packages
+$(BUILD)/amx_emulated/backends.o: llmc/train/backends.c test/amx/processor.h $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -include test/amx/processor.h -c $< -o $@
 WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %_amx.o,$(CPU_OBJECTS))

@@ -1,5 +1,5 @@
 #include "ladder.h"
-#include "../model/backends.h"
+#include "../train/backends.h"
 #include "../check/compare.h"
 #include "../check/trial.h"
 #include "../data/dataloader.h"

@@ -1,5 +1,5 @@
 #include "predict.h"
-#include "../model/backends.h"
+#include "../train/backends.h"
 #include "attention_model.h"
 #include <strings.h>
 

@@ -1,5 +1,5 @@
 #include "record.h"
-#include "../model/backends.h"
+#include "../train/backends.h"
 
 const Backend* bench_backend(const Config* c, const char* dtype) {
     const Backend* b = find_backend(dtype, c->cpu);

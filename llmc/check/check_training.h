@@ -1,10 +1,8 @@
 // The part of `check` that trains: makes the same steps on two devices and compares losses, norms, gradients and
 // weights.
 #pragma once
-#include "check.h"
-
-// Counts a comparison and returns its verdict, "ok" or "FAILED".
-const char* check_verdict(Check* k, bool ok);
+#include "../train/plan.h"
+#include "check_op.h"
 
 // Trains on the device with each --recompute (only with the given one, if the user gave one) and once on the reference,
 // on the same batches. `plan` is the device's.

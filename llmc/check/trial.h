@@ -1,7 +1,7 @@
 // A trial trains a model for a few steps on given batches, outside of train(): `check` compares trials on two devices,
 // `bench ladder` and `bench scale` time them.
 #pragma once
-#include "../model/random_batch.h"
+#include "../train/random_batch.h"
 #include "../train/plan.h"
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "../train/setup.h"
 #include "../train/weights.h"
 #include "../train/train.h"
+#include "../tokenizer/tokenizer_open.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // weights

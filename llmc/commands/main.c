@@ -1,5 +1,5 @@
 // Reads the command line, chooses the backend and runs the command.
-#include "../model/backends.h"
+#include "../train/backends.h"
 #include "../bench/bench.h"
 #include "../check/check.h"
 #include "commands.h"

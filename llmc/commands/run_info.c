@@ -1,6 +1,7 @@
 #include "run_info.h"
 #include "describe_tokens.h"
 #include "tokenize.h"
+#include "../tokenizer/tokenizer_open.h"
 #include "../tokenizer/tokenizer_json.h"
 #include "../files/checkpoint.h"
 #include "describe.h"

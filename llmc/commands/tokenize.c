@@ -1,4 +1,5 @@
 #include "tokenize.h"
+#include "../tokenizer/tokenizer_open.h"
 #include "../tokenizer/merges.h"
 #include <inttypes.h>
 

@@ -1,5 +1,5 @@
 #include "version.h"
-#include "../model/backends.h"
+#include "../train/backends.h"
 #include <jansson.h>
 
 #define PROGRAM_VERSION "2.0"

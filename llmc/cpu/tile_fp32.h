@@ -1,8 +1,8 @@
 // The micro-kernel of tile.h in fp32, in the compiler's vector types. A tile of c stays in registers, and each step of
 // k adds an outer product to it, which reads MR + NR numbers for MR * NR multiply-adds (Goto & van de Geijn, "Anatomy
 // of high-performance matrix multiplication", 2008). 16-bit operands are converted to float as they are packed.
+// A part of tile.h, which includes it.
 #pragma once
-#include "tile.h"
 #ifdef __F16C__
 #include <immintrin.h>
 #endif

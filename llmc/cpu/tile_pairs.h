@@ -1,7 +1,7 @@
 // Packs operands for instructions that multiply pairs of bf16 (tile_bf16.h, tile_amx.h): c += a[k] * b[k] + a[k+1] *
 // b[k+1]. Pairs along k therefore stay together: the unit moved is a pair, and a vector holds 16 of them.
+// A part of tile.h, which includes it.
 #pragma once
-#include "tile.h"
 #include <immintrin.h>
 
 typedef bf16 Packed;

@@ -5,6 +5,7 @@
 #include "rows.h"
 #include "../data/shard.h"
 #include "summary.h"
+#include "../tokenizer/tokenizer_open.h"
 #include <inttypes.h>
 
 // ---------------------------------------------------------------------------------------------------------------------

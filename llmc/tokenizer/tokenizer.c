@@ -1,5 +1,4 @@
 #include "tokenizer.h"
-#include "tokenizer_json.h"
 #include "unicode.h"
 #include <stdatomic.h>
 
@@ -225,38 +224,5 @@ Tokenizer tokenizer_bytes(void) {
     Tokenizer t;
     Error err;
     if (!tokenizer_from_tokens(&t, tokens, 257, 256, "the tokenizer of bytes", &err)) { fatal("%s", err.text); }
-    return t;
-}
-
-// Returns true if a file begins as a JSON object does.
-static bool begins_as_json(const char* path) {
-    Error err;
-    FILE* f = fopen_regular(path, &err);
-    int c = ' ';
-    while (f && (c == ' ' || c == '\n' || c == '\r' || c == '\t')) { c = getc(f); }
-    if (f) { fclose(f); }
-    return c == '{';
-}
-
-bool is_tokenizer_file(const char* path) {
-    Error err;
-    uint32_t magic = 0;
-    FILE* f = fopen_regular(path, &err);
-    const bool is_read = f && fread(&magic, sizeof magic, 1, f) == 1;
-    if (f) { fclose(f); }
-    return (is_read && magic == TOKENIZER_MAGIC) || begins_as_json(path);
-}
-
-bool tokenizer_read(Tokenizer* t, const char* path, Error* err) {
-    if (is_directory(path)) { return tokenizer_read_folder(t, path, err); }
-    return begins_as_json(path) ? tokenizer_read_json(t, path, err) : tokenizer_load(t, path, err);
-}
-
-Tokenizer tokenizer_open(const char* option) {
-    if (!*option || strcmp(option, "gpt2") == 0) { return tokenizer_builtin(); }
-    if (strcmp(option, "bytes") == 0) { return tokenizer_bytes(); }
-    Tokenizer t;
-    Error err;
-    if (!tokenizer_read(&t, option, &err)) { fatal("--tokenizer is gpt2, bytes, a file or a folder: %s", err.text); }
     return t;
 }

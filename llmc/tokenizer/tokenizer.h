@@ -94,22 +94,11 @@ size_t tokenizer_file_size(const Tokenizer* t);
 // Reads a tokenizer file (llm.c's format, versions 1 and 2). On failure there is nothing to free.
 bool tokenizer_load(Tokenizer* t, const char* path, Error* err);
 
-// Reads a tokenizer of any format: llm.c's file, a tokenizer.json, or a folder (tokenizer_json.h). On failure there is
-// nothing to free.
-bool tokenizer_read(Tokenizer* t, const char* path, Error* err);
-
-// Returns true if a file begins as one in llm.c's format, or as JSON.
-bool is_tokenizer_file(const char* path);
-
 // Returns GPT-2's tokenizer, from the file embedded in the program.
 Tokenizer tokenizer_builtin(void);
 
 // Returns the tokenizer of the smallest vocabulary: tokens 0 to 255 are the bytes, 256 is the end of text.
 Tokenizer tokenizer_bytes(void);
-
-// Returns the tokenizer that --tokenizer names: "gpt2" or "", "bytes", or else a path for tokenizer_read(). Ends the
-// program if that cannot be read.
-Tokenizer tokenizer_open(const char* option);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // lists of tokens

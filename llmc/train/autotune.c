@@ -1,6 +1,6 @@
 #include "autotune.h"
 #include "consistency.h"
-#include "../model/random_batch.h"
+#include "random_batch.h"
 #include "../files/tune_cache.h"
 
 enum { MAX_VARIANTS = 3 }; // of a choice, on any device

@@ -1,6 +1,7 @@
 #include "setup.h"
 #include "autotune.h"
 #include "consistency.h"
+#include "../tokenizer/tokenizer_open.h"
 #include "../tokenizer/tokenizer_json.h"
 #include "effects.h"
 #include "../eval/text.h"

@@ -1,4 +1,4 @@
-// Included before llmc/model/backends.c in programs whose AMX tiles are emulated: processor_has() is true for AMX on
+// Included before llmc/train/backends.c in programs whose AMX tiles are emulated: processor_has() is true for AMX on
 // any processor with AVX512_BF16.
 #pragma once
 #define processor_has processor_really_has

@@ -11,7 +11,7 @@
 // Inside the loop test_case is the backend's name, with which every failure's message begins. Do not leave the loop by
 // `break` or `return`: test_case would keep the name.
 #pragma once
-#include "llmc/model/backends.h"
+#include "llmc/train/backends.h"
 #include "llmc/model/stored.h"
 #include "test/test.h"
 
@@ -26,7 +26,7 @@ static inline bool runs_here(const Backend* b) {
 
 typedef enum { ALL_BACKENDS, CPU_BACKENDS, BF16_RESIDUALS, CPU_AND_BF16_RESIDUAL } TestedBackends;
 
-// Lists the linked backends that can run, in the order of llmc/model/backends.c. Returns their number.
+// Lists the linked backends that can run, in the order of llmc/train/backends.c. Returns their number.
 static inline int list_tested_backends(TestedBackends which, const Backend* list[MAX_BACKENDS]) {
     const Backend *linked[MAX_BACKENDS], *residual = NULL; // residual: the first with a residual stream in bf16
     const int count = list_backends(linked);

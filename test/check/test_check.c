@@ -1,6 +1,6 @@
 // The judgement of `check`: the measure of a difference, bounds, the inputs of operations, and that faults of an
 // operation are found.
-#include "llmc/check/check.h"
+#include "llmc/check/check_op.h"
 #include "llmc/check/op_run.h"
 #include "llmc/base/rng.h"
 #include "llmc/base/rounding.h"

@@ -1,6 +1,6 @@
 // A tiny model for the tests of files, on the generic CPU backend in fp32, and folders to put it into.
 #pragma once
-#include "llmc/model/backends.h"
+#include "llmc/train/backends.h"
 #include "llmc/base/json.h"
 #include "llmc/model/optimizer.h"
 #include "llmc/base/rng.h"

@@ -7,6 +7,7 @@
 #include "test/files/small_model.h"
 #include "test/files/save.h"
 #include "test/test.h"
+#include "llmc/tokenizer/tokenizer_open.h"
 #include <sys/resource.h>
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "llmc/base/rng.h"
 #include "test/check/backends.h"
 #include "test/test.h"
+#include "llmc/tokenizer/tokenizer_open.h"
 
 // The models are so small that a second thread would only wait.
 static const DeviceOptions ALONE = {.fused = true, .flash = true, .threads = 1};

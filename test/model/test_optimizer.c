@@ -1,6 +1,6 @@
 // The optimizer's state in pieces: every element has one owner, all ranks have about the same work, memory is what the
 // plan says. Rates of groups of parameters, and the momentum of Muon.
-#include "llmc/model/backends.h"
+#include "llmc/train/backends.h"
 #include "llmc/train/plan.h"
 #include "test/test.h"
 

@@ -1,5 +1,6 @@
 // ./prepare: the contents of the shards, interrupted runs that continue to the same bytes, and every error.
 #include "test/prepare/run_prepare.h"
+#include "llmc/tokenizer/tokenizer_open.h"
 
 // 22 tokens of bytes: "#One two.\n\nThree\n#Four" in the notation of expect_documents.
 static void write_short_texts(void) {

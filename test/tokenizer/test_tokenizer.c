@@ -2,6 +2,7 @@
 // are no UTF-8, other tokenizer files, damage, work) against its contract.
 #include "llmc/base/rng.h"
 #include "llmc/commands/tokenize.h"
+#include "llmc/tokenizer/tokenizer_open.h"
 #include "llmc/tokenizer/unicode.h"
 #include "test/test.h"
 #include <jansson.h>

@@ -1,6 +1,7 @@
 // The tokenizer files of Hugging Face and OpenAI: written with the bytes of OpenAI's release, read back as the same
 // tokenizer, read as Hugging Face's library saves them (test/golden/bpe), and refused if they are damaged, hostile, or
 // of another kind.
+#include "llmc/tokenizer/tokenizer_open.h"
 #include "llmc/tokenizer/merges.h"
 #include "llmc/tokenizer/tokenizer_json.h"
 #include "llmc/tokenizer/tokenizer_save.h"

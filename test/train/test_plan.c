@@ -1,5 +1,5 @@
 // The plan of a run: published sizes of models, memory, the largest batch, --batch_size auto.
-#include "llmc/model/backends.h"
+#include "llmc/train/backends.h"
 #include "llmc/train/plan.h"
 #include "test/test.h"
 

@@ -1,6 +1,6 @@
 // Lists the backends that this program is linked with, and chooses that of a run.
 #pragma once
-#include "backend.h"
+#include "../model/backend.h"
 #include "../options/config.h"
 
 // Returns true if the program trains on GPUs (train_gpt2cu).
