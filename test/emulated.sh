@@ -468,23 +468,26 @@ tilings_of_attention_are_chosen_and_kept() {
 # The algorithms of matmuls are part of the run too. Those of the emulated library differ in their last bits.
 the_fastest_algorithms_are_chosen_and_kept() {
     corpus
-    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2 --tune 1 --tune_cache"
-    must "$cuda" $run none --tune 0 --out "$dir/untuned"
+    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2"
+    export XDG_CACHE_HOME="$dir/cache"
+    must "$cuda" $run --tune 0 --out "$dir/untuned"
     grep -q '"matmuls"' "$dir/untuned/step_00000004/state.json" && note "--tune 0 chose"
-    must "$cuda" $run none --out "$dir/equal" # none is faster than the library's first proposal
+    must "$cuda" $run --tune anew --out "$dir/equal" # none is faster than the library's first proposal
     same_files "$dir/untuned" "$dir/equal" 4
-    must env EMU_SLOW=cublaslt_0 "$cuda" $run "$dir/cache" --out "$dir/tuned"
+    rm -r "$dir/cache"
+    must env EMU_SLOW=cublaslt_0 "$cuda" $run --tune 1 --out "$dir/tuned"
     model=step_00000004/model.safetensors
     cmp -s "$dir/tuned/$model" "$dir/equal/$model" && note "another algorithm gives the same bits"
     mkdir "$dir/again"
     cp -r "$dir/tuned/step_00000002" "$dir/tuned/metrics.jsonl" "$dir/again"
-    must "$cuda" --out "$dir/again" --resume auto --tune_cache none # of the checkpoint, though the first is as fast now
+    must "$cuda" --out "$dir/again" --resume auto --tune anew # of the checkpoint, though the first is as fast now
     same_files "$dir/tuned" "$dir/again" 4
-    must "$cuda" $run "$dir/cache" --out "$dir/cached"
+    must "$cuda" $run --tune 1 --out "$dir/cached"
     same_files "$dir/tuned" "$dir/cached" 4
     sed -i 's/ [^ ]*$/ 1.2.3/' "$(find "$dir/cache" -type f)" # what the library does not know
-    expect 0 'no longer offers the algorithm' "$cuda" $run "$dir/cache" --out "$dir/unknown"
+    expect 0 'no longer offers the algorithm' "$cuda" $run --tune 1 --out "$dir/unknown"
     same_files "$dir/equal" "$dir/unknown" 4
+    export XDG_CACHE_HOME="$root/cache"
 }
 
 # Sets of 1 to 26 items have matmuls of their own, in all more than the table of plans has room for.
@@ -495,7 +498,7 @@ scoring_many_sets_changes_no_algorithm_of_training() {
         seq "$items" | sed 's/.*/{"text": "a b"}/' >"$dir/lambada_$items.jsonl"
         sets="${sets:+$sets,}$dir/lambada_$items.jsonl"
     done
-    run="$tiny $data --dtype bf16 --batch_size 26 --seq_len 8 --max_steps 2 --save_every 2 --tune 1 --tune_cache none \
+    run="$tiny $data --dtype bf16 --batch_size 26 --seq_len 8 --max_steps 2 --save_every 2 --tune anew \
         --graph 0"
     must env EMU_SLOW=cublaslt_0 "$cuda" $run --out "$dir/alone"
     must env EMU_SLOW=cublaslt_0 "$cuda" $run --eval_data "$sets" --eval_every 2 --out "$dir/scored"
@@ -505,7 +508,7 @@ scoring_many_sets_changes_no_algorithm_of_training() {
 # A fused epilogue that takes longer than kernels of its own is left out: as with --fused 0, but for GELU's way.
 slow_epilogues_are_computed_apart() {
     corpus
-    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2 --tune 1 --tune_cache none"
+    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2 --tune anew"
     must env EMU_SLOW=cublaslt_fused "$cuda" $run --out "$dir/apart"
     grep -q ' apart"' "$dir/apart/step_00000004/state.json" || note "no epilogue is apart"
     must "$cuda" $run --fused 0 --out "$dir/unfused"
@@ -563,7 +566,7 @@ muon_trains_as_the_cpu_does() {
     near "$dir/fp32.txt" "$dir/cpu.txt" 1e-5
     near "$dir/deep.txt" "$dir/deep_cpu.txt" 1e-5
 
-    run="$run --dtype bf16 --max_steps 6 --tune 1 --tune_cache none"
+    run="$run --dtype bf16 --max_steps 6 --tune anew"
     must env EMU_SLOW=cublaslt_0 EMU_LAZY=1 EMU_COUNT=1 "$cuda" $run --out "$dir/bf16"
     grep -q ',8,1 ' "$dir/bf16/step_00000006/state.json" || note "no algorithm for a stack of 8 matrices was chosen"
     grep -q ' 4 graphs' "$dir/err" || note "$(tail -n 1 "$dir/err")"
@@ -578,7 +581,7 @@ muon_trains_as_the_cpu_does() {
     same_files "$dir/bf16" "$dir/launches" 6
     mkdir "$dir/resumed"
     cp -r "$dir/bf16/step_00000003" "$dir/bf16/metrics.jsonl" "$dir/resumed"
-    must "$cuda" --out "$dir/resumed" --resume auto --tune_cache none
+    must "$cuda" --out "$dir/resumed" --resume auto --tune anew
     same_files "$dir/bf16" "$dir/resumed" 6
 }
 
@@ -735,8 +738,8 @@ a_prediction_needs_no_gpu_and_is_the_same_in_both_programs() {
 }
 
 operations_are_timed_with_the_choices_of_training() {
-    ops="bench ops loss_add --dtype bf16 --model L=1,H=2,C=32,T=16,V=50 --batch_size 1 --tune_cache $dir/cache \
-        --out $dir"
+    ops="bench ops loss_add --dtype bf16 --model L=1,H=2,C=32,T=16,V=50 --batch_size 1 --tune 1 --out $dir"
+    export XDG_CACHE_HOME="$dir/cache"
     must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" $ops --tune 0
     grep -q '^ops: .* attention=cudnn .* kernels' "$dir/out" && grep -q '"attention=cudnn ' "$dir/ops.json" ||
         note "attention was not chosen: $(cat "$dir/out")"
@@ -745,6 +748,7 @@ operations_are_timed_with_the_choices_of_training() {
     must "$cuda" $ops
     grep -q '^matmuls: the fastest algorithm' "$dir/out" || note "not the fastest: $(cat "$dir/out")"
     [ "$(find "$dir/cache" -type f -exec cat {} + | wc -l)" -gt 10 ] || note "no matmul of training was tuned"
+    export XDG_CACHE_HOME="$root/cache"
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -822,7 +826,7 @@ the_largest_batch_runs_and_a_larger_one_is_refused() {
 # timing, so that the number of launches is always the same.
 a_gpu_that_fails_leaves_the_last_checkpoint_good() {
     corpus
-    run="$tiny $data --dtype fp32 --max_steps 6 --save_every 2 --save_async 0"
+    run="$tiny $data --dtype fp32 --max_steps 6 --save_every 2"
     must "$cuda" $run --out "$dir/whole"
     for error in 214 719 700; do
         env EMU_FAIL=160:$error "$cuda" $run --out "$dir/run" >"$dir/out" 2>"$dir/err"

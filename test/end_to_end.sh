@@ -124,20 +124,28 @@ a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
     paste "$dir/a" "$dir/b" | awk '
         { a = $2 / $5 - 1; b = $3 / $6 - 1; if (a * a > 1e-8 || b * b > 1e-6) bad = 1 } END { exit bad || NR < 50 }' ||
         note "batch_size 1 differs from 4"
-    must "$train" $common --ramp_lr 1 --save_every 0 --out "$dir/root"
-    for r in run root; do
-        sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*"lr":\([^,]*\).*/\1 \2/p' "$dir/$r/metrics.jsonl" >"$dir/$r.lr"
-    done
+    sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*"lr":\([^,]*\).*/\1 \2/p' "$dir/run/metrics.jsonl" >"$dir/run.lr"
     awk '{ want = 3e-3 * (1 - before / (12 * 1024)); d = $2 / want - 1; if (d * d > 1e-8) bad = 1; before = $1 }
         END { exit bad || NR < 50 }' "$dir/run.lr" || note "the learning rate does not follow the tokens"
-    paste -d ' ' "$dir/run.lr" "$dir/root.lr" | awk '
-        { d = ($4 / $2) ^ 2 * 1024 / ($1 - before) - 1; if (d * d > 1e-8) bad = 1; before = $1 }
-        END { exit bad || NR < 50 }' || note "--ramp_lr: the learning rate does not follow the root of the batch"
     last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
     mkdir "$dir/again"
     cp -r "$dir/run/step_00000040" "$dir/again" # still inside the ramp
     must "$train" --out "$dir/again" --resume auto
     same_checkpoint "$dir/run/$last" "$dir/again/$last"
+}
+
+# options.json is what a run leaves that was killed before its first checkpoint.
+options_that_are_gone_hold_up_no_run_that_went_without() {
+    corpus
+    mkdir "$dir/run"
+    usual='"wpe_std": 0.01, "save_async": "1", "tune": true'
+    for gone in ramp_lr:true loss_scale_every:7; do
+        echo "{$usual, \"${gone%:*}\": ${gone#*:}}" >"$dir/run/options.json"
+        expect 1 "the run has --${gone%:*}, which this program no longer has: continue it with the version that began" \
+            "$train" $small $data --max_steps 1 --resume auto --out "$dir/run"
+    done
+    echo "{$usual, \"ramp_lr\": false, \"loss_scale_every\": 2000}" >"$dir/run/options.json"
+    must "$train" $small $data --max_steps 1 --resume auto --out "$dir/run"
 }
 
 windows_come_in_order_without_shuffle() {
@@ -172,40 +180,35 @@ updates_of_outliers_are_left_out() {
 
 scales_of() { sed -n 's/.*"kind":"train".*"loss_scale":\([^,}]*\).*/\1/p' "$1/metrics.jsonl"; } # RUN
 
-# Gradients are multiplied and divided by powers of two. The dynamic scale doubles after steps 3, 6 and 9.
+# Gradients are multiplied and divided by powers of two.
 a_loss_scale_changes_no_bit() {
     corpus
     common="$small $data --val_every 0 --max_steps 10 --save_every 10 --total_batch_size 256 --grad_clip 1.5"
     for type in fp32 bf16; do
         must "$train" $common --dtype $type --out "$dir/$type"
         for scale in 4096 dynamic; do
-            every=
-            [ $scale = 4096 ] || every="--loss_scale_every 3"
-            must "$train" $common --dtype $type --loss_scale $scale $every --out "$dir/$type.$scale"
+            must "$train" $common --dtype $type --loss_scale $scale --out "$dir/$type.$scale"
             same_checkpoint "$dir/$type/step_00000010" "$dir/$type.$scale/step_00000010"
             losses "$dir/$type/log.txt" >"$dir/a"
             losses "$dir/$type.$scale/log.txt" | cmp -s - "$dir/a" || note "$type, $scale: other losses or norms"
         done
         scales=$(scales_of "$dir/$type.dynamic" | uniq -c | tr -s ' \n' ' ')
-        [ "$scales" = " 3 65536.0 3 131072.0 3 262144.0 1 524288.0 " ] || note "$type: scales $scales"
+        [ "$scales" = " 10 65536.0 " ] || note "$type: scales $scales"
     done
 }
 
-# Mean relative differences of 200 losses from those in fp32: 5.7e-4 for bf16, 2.6e-5 for fp16. If the scale doubles
-# every 20 steps, some overflow; the last 20 losses then differ by 2.6e-3.
+# Mean relative differences of 200 losses from those in fp32: 5.7e-4 for bf16, 2.6e-5 for fp16.
 fp16_learns_as_fp32_does() {
     corpus
-    for options in fp32 bf16 fp16 "fp16 --loss_scale_every 20"; do
-        must "$train" $small $data --lr 1e-3 --dtype $options --max_steps 200 --val_every 0 --save_every 0 \
+    for type in fp32 bf16 fp16; do
+        must "$train" $small $data --lr 1e-3 --dtype $type --max_steps 200 --val_every 0 --save_every 0 \
             --out "$dir/run"
         sed -n 's/.*"kind":"train".*"loss":\([^,]*\),.*/\1/p' "$dir/run/metrics.jsonl" >"$dir/losses"
         [ -s "$dir/fp32" ] || cp "$dir/losses" "$dir/fp32"
         paste -d ' ' "$dir/losses" "$dir/fp32" | awk '
-            { d = $1 / $2 - 1; sum += d < 0 ? -d : d } NR > 180 { last += d / 20 }
-            END { print sum / NR, last, NR }' >>"$dir/differences"
+            { d = $1 / $2 - 1; sum += d < 0 ? -d : d } END { print sum / NR, NR }' >>"$dir/differences"
     done
-    [ "$(grep -c '"what":"overflow"' "$dir/run/metrics.jsonl")" -ge 2 ] || note "no overflows"
-    tr '\n' ' ' <"$dir/differences" | awk '{ exit !(NF == 12 && $12 == 200 && $7 < $4 / 4 && $11 < 0.01) }' ||
+    tr '\n' ' ' <"$dir/differences" | awk '{ exit !(NF == 6 && $6 == 200 && $5 < $3 / 4) }' ||
         note "differences: $(cat "$dir/differences")"
 }
 
@@ -235,10 +238,10 @@ an_overflow_skips_the_update_and_halves_the_scale() {
     done
 }
 
-# It is stopped after an overflow and two steps without; then the scale doubles and the gradient overflows again.
+# It is stopped after an overflow and two steps without.
 a_resumed_run_keeps_its_loss_scale() {
     corpus
-    common="$small $data $wide --loss_scale_every 3 --max_steps 9 --save_every 3 --keep 0"
+    common="$small $data $wide --max_steps 9 --save_every 3 --keep 0"
     must "$train" $common --out "$dir/run"
     mkdir "$dir/again" "$dir/other"
     cp -r "$dir/run/step_00000003" "$dir/run/metrics.jsonl" "$dir/run/log.txt" "$dir/again"
@@ -249,7 +252,7 @@ a_resumed_run_keeps_its_loss_scale() {
         values_of $name "$dir/run/step_00000009/state.json" >"$dir/a"
         values_of $name "$dir/again/step_00000009/state.json" | cmp -s - "$dir/a" || note "another $name"
     done
-    [ "$(scales_of "$dir/run" | uniq | wc -l)" -ge 4 ] || note "$(scales_of "$dir/run")"
+    [ "$(scales_of "$dir/run" | uniq | wc -l)" = 2 ] || note "$(scales_of "$dir/run")"
     [ "$(scales_of "$dir/run")" = "$(scales_of "$dir/again")" ] || note "other scales: $(scales_of "$dir/again")"
     [ "$(grep -c overflowed "$dir/again/log.txt")" = "$(grep -c overflowed "$dir/run/log.txt")" ] ||
         note "other overflows in the log: $(grep overflowed "$dir/again/log.txt")"
@@ -860,7 +863,7 @@ options_without_effect_are_refused() {
     weights="$dir/run/step_00000001"
     expect 2 '--init_out zero has no effect: the initial weights are' "$train" $run --init "$weights" \
         --init_out zero --out ""
-    expect 2 '--wpe_std 0.01 has no effect' "$train" info --init "$weights" --wpe_std 0.01
+    expect 2 '--init_out zero has no effect' "$train" info --init "$weights" --init_out zero
     expect 2 '--init_out zero: the run being resumed has normal' "$train" --out "$dir/run" --resume auto \
         --init_out zero
     must "$train" $run --max_steps 2 --preset muon:124m --init "$weights" --total_batch_size 128 --out "$dir/preset"
@@ -1155,7 +1158,7 @@ kept_predictions_are_the_programs() {
 # The trainer is killed at its first two checkpoints; supervise.sh starts it again each time.
 a_supervised_run_ends_with_the_same_bits() {
     corpus
-    common="$small $data --max_steps 30 --save_every 10 --val_every 0 --save_async 0"
+    common="$small $data --max_steps 60 --save_every 20 --val_every 0"
     must "$train" $common --out "$dir/whole"
     cat >"$dir/killed_twice" <<'KILL'
 kills=$(cat "$0.kills" 2>/dev/null || echo 0)
@@ -1167,10 +1170,10 @@ while read -r line; do case $line in *"saved step"*) kill -9 $pid; break ;; esac
 wait $pid
 KILL
     must env PAUSE=0 sh scripts/supervise.sh sh "$dir/killed_twice" "$train" $common --out "$dir/run"
-    same_checkpoint "$dir/whole/step_00000030" "$dir/run/step_00000030"
-    [ "$(grep -c 'exit code 137 at step [12]0; start' "$dir/run/supervise.log")" = 2 ] ||
+    same_checkpoint "$dir/whole/step_00000060" "$dir/run/step_00000060"
+    [ "$(grep -c 'exit code 137 at step [24]0; start' "$dir/run/supervise.log")" = 2 ] ||
         note "$(cat "$dir/run/supervise.log")"
-    grep -q 'complete at step 30' "$dir/run/supervise.log" || note "its end is not told"
+    grep -q 'complete at step 60' "$dir/run/supervise.log" || note "its end is not told"
 }
 
 a_supervised_run_is_given_up_with_the_reason() {

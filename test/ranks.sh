@@ -249,7 +249,7 @@ gpus_train_as_one_does() {
 # All ranks take them from the checkpoint; before, the second one had them from the first, which alone measures.
 gpus_take_the_algorithms_of_rank_0() {
     corpus
-    tuned="$gpu --dtype bf16 --max_steps 4 --val_every 0 --sample_every 0 --save_every 2 --tune 1 --tune_cache none"
+    tuned="$gpu --dtype bf16 --max_steps 4 --val_every 0 --sample_every 0 --save_every 2 --tune anew"
     must env EMU_SLOW=cublaslt_0 "$cuda" $tuned $data --batch_size 2 --gpus 2 --out "$dir/whole"
     mkdir "$dir/resumed"
     cp -r "$dir/whole/step_00000002" "$dir/whole/metrics.jsonl" "$dir/resumed"
@@ -474,7 +474,7 @@ a_stopped_or_killed_rank_ends_the_run() {
 a_run_whose_rank_was_killed_goes_on_with_two() {
     corpus
     common="$run $data --total_batch_size 256 --max_steps 60 --save_every 10 --val_every 30 --val_tokens 500 \
-        --sample_every 0 --save_async 0" # a checkpoint is whole before the run goes on
+        --sample_every 0"
     must "$train" $common --batch_size 4 --out "$dir/one"
     ranks 4 env LD_PRELOAD="$release/count_collectives.so" KILL_AT=150 "$train" $common --batch_size 1 \
         --out "$dir/run" >"$dir/out" 2>"$dir/err" && note "exit code 0: no rank was killed"
@@ -522,7 +522,7 @@ jumps_are_seen_by_all_ranks() {
 an_overflow_on_one_rank_skips_the_update_of_all() {
     corpus
     common="$run $data $quiet --seq_len 1 --total_batch_size 4 --batch_ramp 1:12 --batch_size 1 --max_steps 8 \
-        --loss_scale dynamic:0x1p127 --loss_scale_every 4 --save_every 1 --keep 0"
+        --loss_scale dynamic:0x1p127 --save_every 1 --keep 0"
     must "$train" $common --out "$dir/one"
     last=$(ls "$dir/one" | grep '^step_' | tail -n 1)
     grep -q '"kind":"skip","step":1,"what":"overflow"' "$dir/one/metrics.jsonl" || note "no overflow"

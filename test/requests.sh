@@ -28,27 +28,6 @@ asked_to_stop() { # SIGNAL FOLDER command...
     [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
 }
 
-checkpoints_in_the_background_are_the_same() {
-    corpus
-    common="$small $data --max_steps 6 --save_every 2 --val_every 2 --keep 0"
-    for async in 0 1; do must "$train" $common --save_async $async --out "$dir/$async"; done
-    for step in 2 4 6; do
-        same_checkpoint "$dir/0/step_0000000$step" "$dir/1/step_0000000$step"
-        for folder in 0 1; do # both options are theirs
-            sed '/"checksum"/d; /"out"/d; /"save_async"/d' "$dir/$folder/step_0000000$step/state.json" \
-                >"$dir/state$folder"
-        done
-        cmp -s "$dir/state0" "$dir/state1" ||
-            note "the states of step $step differ: $(diff "$dir/state0" "$dir/state1")"
-    done
-    [ "$(grep -c '"kind":"save"' "$dir/1/metrics.jsonl")" = 3 ] || note "not three saves in metrics.jsonl"
-    command -v mpirun >/dev/null || return
-    for async in 0 1; do
-        must ranks 2 "$train" $common --total_batch_size 256 --zero 1 --save_async $async --out "$dir/zero$async"
-    done
-    for step in 2 4 6; do same_checkpoint "$dir/zero0/step_0000000$step" "$dir/zero1/step_0000000$step"; done
-}
-
 replays_change_nothing() {
     corpus
     common="$small $data $quiet --max_steps 6 --save_every 6 --total_batch_size 256"
@@ -56,58 +35,27 @@ replays_change_nothing() {
     same_checkpoint "$dir/0/step_00000006" "$dir/2/step_00000006"
 }
 
-# The disk has room for one checkpoint and not for two, until a file on it is removed. Steps are so long that the logs
-# do not fill it meanwhile.
-a_save_that_fails_is_tried_again() {
-    corpus
-    for async in 0 1; do
-        mkdir "$dir/disk"
-        small_disk 3000k "$dir/disk" || return 0
-        head -c 1400000 /dev/zero >"$dir/disk/file"
-        begin "$train" $small $data $quiet --max_steps 100000000 --save_every 5 --total_batch_size 8192 \
-            --save_async $async --save_retries 1000000000 --out "$dir/disk/run"
-        await 'no checkpoint of step 10:.*make room' "$dir/err" $pid
-        rm "$dir/disk/file"
-        await 'saved step' "$dir/err" $pid
-        await '^saved.*step_000000[1-9][0-9]' "$dir/err" $pid
-        kill -TERM $pid
-        wait $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
-        umount "$dir/disk"
-        rmdir "$dir/disk"
-    done
-}
-
 # The folder in which step 50 is to be saved is too small. To save takes longer than steps of eight tokens.
-a_save_is_not_asked_for_while_it_is_tried_again() {
+a_save_that_fails_is_tried_again_after_the_next_step() {
     corpus
     short="--model L=4,H=2,C=128,T=48,V=257 --batch_size 1 --seq_len 8 --total_batch_size 8"
-    for async in 0 1; do
-        tiny="$dir/$async/.tmp-step_00000050"
-        mkdir -p "$tiny"
-        small_disk 4k "$tiny" || return 0
-        must "$train" $small $short $data $quiet --max_steps 100 --save_every 50 --keep 0 --save_async $async \
-            --out "$dir/$async"
-        umount "$tiny"
-        [ "$(grep -c 'Trying again' "$dir/err")" = 1 ] || note "not one failure: $(tail -n 3 "$dir/err")"
-        saved=$(steps_in "$dir/$async" | wc -w) # the next step after the failure, and 100
-        [ "$saved" = 2 ] || note "saved with --save_async $async: $(steps_in "$dir/$async")"
-    done
+    tiny="$dir/run/.tmp-step_00000050"
+    mkdir -p "$tiny"
+    small_disk 4k "$tiny" || return 0
+    must "$train" $small $short $data $quiet --max_steps 100 --save_every 50 --keep 0 --out "$dir/run"
+    umount "$tiny"
+    [ "$(grep -c 'Trying again' "$dir/err")" = 1 ] || note "not one failure: $(tail -n 3 "$dir/err")"
+    [ "$(steps_in "$dir/run" | wc -w)" = 2 ] || # the next step after the failure, and 100
+        note "saved: $(steps_in "$dir/run")"
 }
 
 a_save_that_goes_on_failing_ends_the_run() {
     corpus
     mkdir "$dir/disk"
     small_disk 1800k "$dir/disk" || return 0
-    expect 1 'make room' "$train" $small $data $quiet --max_steps 20 --save_every 5 --save_retries 2 \
-        --out "$dir/disk/run"
-    [ "$(grep -c 'Trying again' "$dir/err")" = 2 ] || note "not tried twice: $(cat "$dir/err")"
+    expect 1 'make room' "$train" $small $data $quiet --max_steps 20 --save_every 5 --out "$dir/disk/run"
+    [ "$(grep -c 'Trying again' "$dir/err")" = 3 ] || note "not tried three times: $(cat "$dir/err")"
     [ "$(steps_in "$dir/disk/run")" = "5 " ] || note "checkpoints: $(steps_in "$dir/disk/run")"
-    expect 1 'make room' "$train" $small $data $quiet --max_steps 10 --save_every 10 --save_retries 1 --resume auto \
-        --out "$dir/disk/run" # at the end it waits and tries again
-    # with ZeRO and no copy the ranks hand their shards over once: a second try would wait for them
-    ! command -v mpirun >/dev/null ||
-        expect 1 'make room' ranks 2 "$train" $small $data $quiet --total_batch_size 256 --max_steps 20 --save_every 5 \
-            --zero 1 --save_async 0 --save_retries 5 --out "$dir/disk/zero"
     umount "$dir/disk"
 }
 
@@ -121,8 +69,8 @@ ranks_wait_for_the_last_save_and_hint_of_rank_0() {
     mkdir "$dir/disk"
     small_disk 3000k "$dir/disk" || return 0
     head -c 2000000 /dev/zero >"$dir/disk/file"
-    begin ranks 2 "$train" $common --save_every $last --save_retries 100 --out "$dir/disk/run"
-    await "no checkpoint of step $last:.*(3 of" "$dir/err" $pid # after a second and two more
+    begin ranks 2 "$train" $common --save_every $last --out "$dir/disk/run"
+    await "no checkpoint of step $last:.*(1 of 3" "$dir/err" $pid # it waits for one, two and four seconds more
     rm "$dir/disk/file"
     wait $pid
     code=$?
@@ -157,15 +105,13 @@ a_checkpoint_that_could_not_be_saved_is_not_the_best() {
     sed -n 's/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/\2 \1/p' "$dir/whole/metrics.jsonl" |
         grep -v ' 0$' | sort -g | cut -d ' ' -f 2 >"$dir/steps"
     best=$(sed -n 1p "$dir/steps") second=$(sed -n 2p "$dir/steps")
-    for async in 0 1; do
-        tiny="$dir/$async/$(printf .tmp-step_%08d "$best")"
-        mkdir -p "$tiny"
-        small_disk 4k "$tiny" || return 0
-        must "$train" $common --save_async $async --out "$dir/$async"
-        umount "$tiny"
-        grep -q "no checkpoint of step $best:" "$dir/err" || note "step $best was saved: $(tail -n 2 "$dir/err")"
-        [ "$(steps_in "$dir/$async")" = "$second 12 " ] || note "kept: $(steps_in "$dir/$async"), not $second and 12"
-    done
+    tiny="$dir/run/$(printf .tmp-step_%08d "$best")"
+    mkdir -p "$tiny"
+    small_disk 4k "$tiny" || return 0
+    must "$train" $common --out "$dir/run"
+    umount "$tiny"
+    grep -q "no checkpoint of step $best:" "$dir/err" || note "step $best was saved: $(tail -n 2 "$dir/err")"
+    [ "$(steps_in "$dir/run")" = "$second 12 " ] || note "kept: $(steps_in "$dir/run"), not $second and 12"
 }
 
 # Token 257 is abc, of which Hugging Face's files cannot say how it is merged.
@@ -332,7 +278,7 @@ a_run_goes_back_and_leaves_out_the_data_of_a_spike() {
     command -v mpirun >/dev/null || return
     must ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/two" # with other ranks
     for zero in $([ -z "$long" ] || echo 0) 1; do
-        must ranks 4 "$train" $spiky $poison --batch_size 2 --zero $zero --on_spike rewind:3 --save_async 0 \
+        must ranks 4 "$train" $spiky $poison --batch_size 2 --zero $zero --on_spike rewind:3 \
             --out "$dir/ranks$zero"
         must ranks 4 "$train" $spiky $clean --batch_size 2 --zero $zero --out "$dir/clean$zero"
         same_checkpoint "$dir/clean$zero/step_00000150" "$dir/ranks$zero/step_00000150"

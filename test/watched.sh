@@ -59,7 +59,7 @@ text_is_prepared() {
 
 a_run_is_trained_resumed_and_used() {
     corpus
-    run="$small $data --val_every 2 --val_tokens 128 --save_every 2 --save_async 1 --sample_every 3 --sample_tokens 8
+    run="$small $data --val_every 2 --val_tokens 128 --save_every 2 --sample_every 3 --sample_tokens 8
         --tensorboard 1 --histogram_every 2 --replay 3"
     watched $train $run --max_steps 4 --out "$dir/run"
     watched $train --resume auto --out "$dir/run" --max_steps 6
@@ -100,7 +100,7 @@ ranks_are_trained() {
     both="watched timeout 600 mpirun -np 2 $watch $build/train_gpt2"
     for zero in 0 1; do
         $both $small $data --max_steps 4 --total_batch_size 256 --zero $zero --val_every 2 --save_every 2 \
-            --save_async 1 --ranks_every 2 --replay 2 --tensorboard 1 --out "$dir/$zero"
+            --ranks_every 2 --replay 2 --tensorboard 1 --out "$dir/$zero"
     done
     $both --resume auto --out "$dir/1" --max_steps 6
     $both eval --out "$dir/1" --val_tokens 256

@@ -158,7 +158,7 @@ static const char* choose_as_training_does(const BenchOps* b) {
     }
     trial_close(trial);
     if (!strcmp(b->config->kernels, "plain")) { return "plain loops"; }
-    return b->config->tune ? "the fastest algorithm for each, as in training"
+    return strcmp(b->config->tune, "0") ? "the fastest algorithm for each, as in training"
                            : "the first algorithm of cuBLASLt's heuristic for each, as in training with --tune 0";
 }
 

@@ -74,8 +74,7 @@ static json_t* print_matmul(const Backend* b, int i, const MatmulFacts* f) {
 int bench_plans(const Config* given) {
     Error err;
     Config config = *given; // measured anew, whatever earlier starts chose
-    config.tune = 1;
-    config.tune_cache = "none";
+    config.tune = "anew";
     const Backend* b = bench_backend(&config, config.dtype);
     const char* dtype = bench_dtype(&config, b);
     Comm alone = comm_alone();

@@ -1,13 +1,12 @@
 #include "tune_cache.h"
 #include <ctype.h>
 
-char* tune_cache_path(const char* folder, const char* identity) {
-    if (!strcmp(folder, "none")) { return NULL; }
+char* tune_cache_path(const char* identity) {
     char* name = format("%s.txt", identity);
     for (char* c = name; *c; c++) {
         if (!isalnum((unsigned char)*c) && *c != '.') { *c = '_'; }
     }
-    char* path = strcmp(folder, "auto") ? format("%s/%s", folder, name) : user_path("XDG_CACHE_HOME", ".cache", name);
+    char* path = user_path("XDG_CACHE_HOME", ".cache", name);
     free(name);
     return path;
 }

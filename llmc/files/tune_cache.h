@@ -5,9 +5,9 @@
 
 BEGIN_C
 
-// Returns the file for a machine of this identity (Backend.matmuls_identity) in the folder of --tune_cache; NULL if
-// there is to be none. auto: gpt2.c in $XDG_CACHE_HOME or ~/.cache. free() it.
-char* tune_cache_path(const char* folder, const char* identity);
+// Returns the file for a machine of this identity (Backend.matmuls_identity), in gpt2.c in $XDG_CACHE_HOME or ~/.cache;
+// NULL if the environment names neither. free() it.
+char* tune_cache_path(const char* identity);
 
 // Returns the lines of a cache file; empty if it cannot be read. free() them.
 char* tune_cache_read(const char* path);

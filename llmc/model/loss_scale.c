@@ -1,7 +1,8 @@
 #include "loss_scale.h"
 #include "../options/options.h"
 
-static const double START = 65536;      // as PyTorch's GradScaler
+enum { INTERVAL = 2000 };               // as PyTorch's GradScaler
+static const double START = 65536;      // likewise
 static const double GREATEST = 0x1p127; // the greatest power of two that a float holds
 
 static bool is_valid_scale(double x) {
@@ -9,13 +10,12 @@ static bool is_valid_scale(double x) {
     return x >= 1 && x <= GREATEST && frexp(x, &exponent) == 0.5; // a power of two
 }
 
-bool loss_scale_parse(LossScale* s, const char* option, bool is_fp16, long long interval, Error* err) {
+bool loss_scale_parse(LossScale* s, const char* option, bool is_fp16, Error* err) {
     static const char dynamic[] = "dynamic:";
     const bool has_start = !strncmp(option, dynamic, strlen(dynamic));
     const char* number = has_start ? option + strlen(dynamic) : option;
     char* end;
     memset(s, 0, sizeof *s);
-    s->interval = interval;
     s->is_dynamic = has_start || !strcmp(option, "dynamic") || (is_fp16 && !strcmp(option, "auto"));
     s->scale = s->is_dynamic ? START : 1;
     if (is_one_of(option, "auto|off|dynamic")) { return true; }
@@ -35,7 +35,7 @@ bool loss_scale_can_shrink(const LossScale* s) { return s->is_dynamic && s->scal
 void loss_scale_update(LossScale* s, bool has_overflowed) {
     if (!s->is_dynamic) { return; }
     s->good_steps++;
-    if (!has_overflowed && s->good_steps < s->interval) { return; }
+    if (!has_overflowed && s->good_steps < INTERVAL) { return; }
     s->good_steps = 0;
     if (has_overflowed) { s->scale = fmax(1, s->scale / 2); }
     else if (s->scale < GREATEST) { s->scale *= 2; }

@@ -11,7 +11,7 @@
 // A dynamic scale comes close to the largest one that the gradients allow, as PyTorch's GradScaler does. It begins at
 // 65536.
 // - A gradient that is not finite is an overflow: no rank updates its weights, and the scale halves.
-// - After 2000 steps in a row without overflow (--loss_scale_every) it doubles.
+// - After 2000 steps in a row without overflow it doubles.
 // As in PyTorch's loops, a step that overflows counts: its batch is consumed, and the learning rate's schedule goes on.
 // AdamW's bias correction counts updates that were made.
 //
@@ -24,13 +24,12 @@
 typedef struct {
     double scale;         // of the next step; 1: the loss is not scaled
     bool is_dynamic;
-    long long interval;   // --loss_scale_every
     long long good_steps; // without overflow, since the scale last changed
 } LossScale;
 
 // Reads --loss_scale: auto (dynamic with fp16, else off), off, dynamic, dynamic:START, or a fixed NUMBER. Fails if it
 // is none of these, or if the number is not a power of two from 1 to 2^127.
-bool loss_scale_parse(LossScale* s, const char* option, bool is_fp16, long long interval, Error* err);
+bool loss_scale_parse(LossScale* s, const char* option, bool is_fp16, Error* err);
 
 // Returns true if the loss is scaled.
 bool loss_scale_is_on(const LossScale* s);

@@ -4,7 +4,7 @@
 #define OPTION_STRUCT Config
 const Option CONFIG_OPTIONS[NUM_ROWS] = {OPTION_ROWS(CONFIG)};
 
-// nanoGPT's names (train.py, sample.py), llm.c's (train_gpt2.py) and those of Hugging Face's Trainer.
+// Names of nanoGPT (train.py, sample.py), of llm.c (train_gpt2.py), of Hugging Face's Trainer, and of earlier versions.
 static const OptionAlias ALIASES[] = {
     {"num_samples", "samples", NULL},
     {"num_return_sequences", "samples", NULL},
@@ -30,8 +30,6 @@ static const OptionAlias ALIASES[] = {
     {"max_grad_norm", "grad_clip", NULL},
     {"init_scale", "loss_scale", "dynamic:START"},
     {"initial_loss_scale", "loss_scale", "dynamic:START"},
-    {"growth_interval", "loss_scale_every", NULL},
-    {"loss_scale_window", "loss_scale_every", NULL},
     {"per_device_train_batch_size", "batch_size", NULL},
     {"per_device_eval_batch_size", "batch_size", NULL},
     {"gradient_accumulation_steps", "total_batch_size", "tokens of a step: B*T * processes * accumulation steps"},
@@ -74,6 +72,14 @@ static const OptionAlias ALIASES[] = {
     {"zero_stage", "zero", NULL},
     {"num_gpus", "gpus", NULL},
     {"nproc_per_node", "gpus", NULL},
+    {"growth_interval", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
+    {"loss_scale_every", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
+    {"loss_scale_window", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
+    {"ramp_lr", NULL, "with --batch_ramp the learning rate follows --schedule alone"},
+    {"save_async", NULL, "checkpoints are written while training goes on, if memory has room for a copy"},
+    {"save_retries", NULL, "a save that fails is tried again three times"},
+    {"tune_cache", "tune", "anew: without what earlier starts measured; XDG_CACHE_HOME moves their folder"},
+    {"wpe_std", NULL, "position embeddings begin with a standard deviation of 0.02; --init takes other weights"},
 };
 
 const OptionTable CONFIG_TABLE = {.rows = CONFIG_OPTIONS, .num_rows = NUM_ROWS, .aliases = ALIASES,

@@ -25,8 +25,6 @@ enum {
     TEXT(init, "random", MODEL_COMMANDS | EXPORT,                                                                     \
          "initial weights: random, or a Hugging Face folder, a checkpoint, llm.c's model.bin or a .gguf (the model is"\
          " then read from it)")                                                                                       \
-    REAL(wpe_std, 0.02, 0, 10, NULL, TRAIN | INFO,                                                                    \
-         "standard deviation of the initial position embedding (OpenAI's code has 0.01)")                             \
     CHOICE(init_out, "normal", "normal|zero", TRAIN | INFO,                                                           \
            "initial output projections of attention and MLP: normal (1/sqrt(2L) of the others' deviation), or zero")  \
     INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE,                                                   \
@@ -66,7 +64,6 @@ enum {
     REAL(decay_frac, 0.2, 0, 1, NULL, TRAIN,                                                                          \
          "with --schedule wsd: the part of the run, at its end, in which the rate falls")                             \
     CHOICE(decay_shape, "1-sqrt", "1-sqrt|linear", TRAIN, "with --schedule wsd: how it falls")                        \
-    FLAG(ramp_lr, 0, TRAIN, "with --batch_ramp: multiply the rate by the square root of the batch over the full one") \
     REAL(skip_loss_z, 0, 0, 1e9, NULL, TRAIN,                                                                         \
          "skip the update when the loss is this many standard deviations high; 0: never")                             \
     REAL(skip_norm_z, 0, 0, 1e9, NULL, TRAIN, "the same for the gradient's norm")                                     \
@@ -77,9 +74,7 @@ enum {
     INT(max_rewinds, 20, 0, 100, NULL, TRAIN, "times that a run may go back; then it ends")                           \
     TEXT(loss_scale, "auto", TRAIN,                                                                                   \
          "off, a power of two that the loss is multiplied by, or dynamic[:START]: halved when a gradient overflows"   \
-         " (the update is skipped), doubled after a while; auto: dynamic with fp16, else off")                        \
-    INT(loss_scale_every, 2000, 1, HUGE_COUNT, NULL, TRAIN,                                                           \
-        "steps without overflow after which a dynamic loss scale doubles")                                            \
+         " (the update is skipped), doubled after 2000 steps without; auto: dynamic with fp16, else off")             \
     GROUP("optimizer")                                                                                                \
     CHOICE(optimizer, "adamw", "adamw|muon", TRAIN | INFO | BENCH,                                                    \
            "muon: orthogonal updates for the weights of the blocks' linear layers (Jordan et al. 2024), AdamW for the"\
@@ -121,11 +116,9 @@ enum {
     FLAG(pad_vocab, 1, MODEL_COMMANDS, "round the vocabulary up to a multiple of 128 in memory (50257 -> 50304)")     \
     FLAG(graph, 1, TRAIN | CHECK | BENCH,                                                                             \
          "on a GPU: record a micro-step and an update as CUDA graphs and replay them")                                \
-    FLAG(tune, 1, TRAIN | CHECK | BENCH,                                                                              \
-         "on a GPU: at the start, time cuBLASLt's algorithms for each matmul and keep the fastest; 0: the library's"  \
-         " first proposal")                                                                                           \
-    TEXT(tune_cache, "auto", TRAIN | CHECK | BENCH,                                                                   \
-         "folder that keeps these choices for the next start; auto: ~/.cache/gpt2.c; none")                           \
+    CHOICE(tune, "1", "0|1|anew", TRAIN | CHECK | BENCH,                                                              \
+           "on a GPU: 1: at the start, time cuBLASLt's algorithms for each matmul, and keep the fastest in"           \
+           " ~/.cache/gpt2.c for the next start; anew: whatever is kept there; 0: the library's first proposal")      \
     CHOICE(recompute, "none", "none|gelu|all", SHAPE_COMMANDS,                                                        \
          "what backward computes again to save memory: GELUs, or all but each block's input")                         \
     FLAG(stochastic_round, 0, TRAIN,                                                                                  \
@@ -186,9 +179,6 @@ enum {
     INT(keep_every, 0, 0, HUGE_COUNT, NULL, TRAIN, "keep those of steps that this divides too; 0: none")              \
     FLAG(keep_best, 1, TRAIN, "keep the one of the lowest validation loss too")                                       \
     FLAG(done_file, 0, TRAIN, "leave an empty file OUT/DONE_%08d after the last step, as llm.c's scripts expect")      \
-    CHOICE(save_async, "auto", "auto|0|1", TRAIN,                                                                     \
-         "write a checkpoint while training goes on, from a copy in host memory; auto: if there is room for it")      \
-    INT(save_retries, 3, 0, 1e9, NULL, TRAIN, "saves that may fail in a row, each tried again after the next step")   \
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint")        \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \
          "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write")     \

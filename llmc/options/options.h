@@ -32,10 +32,10 @@ typedef struct {
     const char* help;
 } Option;
 
-// A name that other programs have for an option.
+// A name that other programs, or earlier versions, have for an option.
 typedef struct {
-    const char *alias, *name;
-    const char* note; // how its value differs; NULL: it does not
+    const char *alias, *name; // name NULL: there is no such option any more
+    const char* note;         // how its value differs, or what to do without it; NULL: nothing
 } OptionAlias;
 
 typedef struct {

@@ -1,5 +1,4 @@
 #include "effects.h"
-#include "../model/loss_scale.h"
 #include "weights.h"
 
 typedef struct {
@@ -8,14 +7,6 @@ typedef struct {
     bool is_unused;
     const char *reason, *remedy; // remedy: what to give, or NULL
 } Effect;
-
-// Returns true if --loss_scale is not dynamic, and not wrong.
-static bool has_fixed_scale(const Config* c, const char* dtype) {
-    Error ignored;
-    LossScale s;
-    const bool is_fp16 = dtype && !strcmp(dtype, "fp16");
-    return loss_scale_parse(&s, c->loss_scale, is_fp16, c->loss_scale_every, &ignored) && !s.is_dynamic;
-}
 
 // Returns true if somebody gave another value than the default.
 static bool is_given(const Config* c, const Config* defaults, const Option* o, int command) {
@@ -52,20 +43,17 @@ bool effects_check(const Config* c, int command, const char* dtype, Error* err) 
     const bool saves = *c->out && c->save_every > 0;
     const char* bench = command == BENCH && c->num_args ? c->args[0] : "";
     const Effect rows[] = {
-        {"wpe_std|init_out", TRAIN | INFO, init_folder(c), "the initial weights are those of --init",
+        {"init_out", TRAIN | INFO, init_folder(c), "the initial weights are those of --init",
          "give --init random"},
         {"document_mask", EVAL, has_tests || has_texts, "a test set or a text is scored, and each of its rows is one "
          "document", NULL},
         {"min_lr_frac", TRAIN, !strcmp(c->schedule, "constant"), "with --schedule constant the rate does not fall",
          "give another --schedule"},
         {"decay_frac|decay_shape", TRAIN, strcmp(c->schedule, "wsd"), "it is of --schedule wsd", "give that"},
-        {"ramp_lr", TRAIN, !*c->batch_ramp, "the batch does not grow", "give --batch_ramp START:TOKENS"},
         {"bad_steps", TRAIN, !strcmp(c->on_spike, "skip"), "--on_spike skip goes on after any number of such steps",
          "give --on_spike stop or rewind:N"},
         {"max_rewinds", TRAIN, is_one_of(c->on_spike, "skip|stop"), "the run does not go back",
          "give --on_spike rewind:N"},
-        {"loss_scale_every", TRAIN, has_fixed_scale(c, dtype), "the loss scale is not dynamic",
-         "give --loss_scale dynamic"},
         {"weight_decay", TRAIN, !c->decay_embeddings && (is_muon || c->matrix_decay >= 0),
          "the embeddings do not decay, and the matrices have a decay of their own", "give --matrix_decay"},
         {"momentum|momentum_warmup|momentum_cooldown", TRAIN, !is_muon,

@@ -1,4 +1,4 @@
-// Refuses options that would have no effect beside the other options of a run, such as --ramp_lr without --batch_ramp:
+// Refuses options that would have no effect beside the other options of a run, such as --bad_steps with --on_spike skip:
 // who gives one expects something of it.
 //
 // Refused is what somebody gave: in training on the command line or in the file of --config, elsewhere on the command

@@ -193,13 +193,16 @@ bool train_save_is_due(const TrainRun* run) {
     return run->stops || run->saves || run_is_due(run, c->save_every);
 }
 
+enum { SAVE_RETRIES = 3 }; // of a save that fails; chosen
+
 // Logs the save that has ended, if one has; `waits`: waits for one that goes on. After too many failures the run ends.
 static void look_at_save(TrainRun* run, bool waits) {
     char* path;
     Error err;
     const Snapshot* snapshot = &run->saver.snapshot;
     const bool needs_ranks = !snapshot->blocks && run->optimizer.zero_group; // which have handed over their shards once
-    const long long step = snapshot->step, retries = needs_ranks ? 0 : run->config->save_retries;
+    const long long step = snapshot->step;
+    const int retries = needs_ranks ? 0 : SAVE_RETRIES;
     switch (saver_poll(&run->saver, waits, &path, &err)) {
     case SAVER_SAVED:
         run->failed_saves = 0;
@@ -210,7 +213,7 @@ static void look_at_save(TrainRun* run, bool waits) {
         break;
     case SAVER_FAILED:
         if (run->failed_saves++ >= retries) { fatal("%s", err.text); }
-        logger_notice(&run->log, "warning: no checkpoint of step %lld: %s. Trying again (%d of %lld)", step, err.text,
+        logger_notice(&run->log, "warning: no checkpoint of step %lld: %s. Trying again (%d of %d)", step, err.text,
                       run->failed_saves, retries);
         break;
     default: break;
@@ -246,8 +249,7 @@ void train_save(TrainRun* run) {
     look_at_save(run, true);
     if (!logger_sync(&run->log, &err)) { fatal("%s", err.text); }
     const int eot = run->has_tokenizer ? run->tokenizer.eot : -1;
-    float* blocks = strcmp(c->save_async, "0") ? saver_blocks(&run->saver, &run->optimizer) : NULL;
-    if (!blocks && !strcmp(c->save_async, "1")) { fatal("--save_async 1: no host memory for a copy of the weights"); }
+    float* blocks = saver_blocks(&run->saver, &run->optimizer);
     find_best(run); // after the end of the save before
     TrainState state = run->state;
     state.best_step = run->saving_best_step;

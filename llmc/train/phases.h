@@ -45,8 +45,8 @@ void train_report(TrainRun* run);
 // checkpoints
 //
 // Rank 0 writes them, in a thread of its own while training goes on, if host memory has room for a copy (saver.h). A
-// save that fails is tried again after the next step; after --save_retries failures in a row the run ends. Without a
-// copy and with ZeRO it ends at once: the other ranks may still be handing over their shards.
+// save that fails is tried again after the next step; after three retries the run ends. Without a copy and with ZeRO it
+// ends at once: the other ranks may still be handing over their shards.
 
 // Returns true if a checkpoint of this step is to be made: by --save_every, at the end, or because it was asked for.
 bool train_save_is_due(const TrainRun* run);

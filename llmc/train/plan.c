@@ -270,8 +270,8 @@ json_t* plan_options(const Plan* p, const Config* c) {
 }
 
 bool is_per_start_option(const char* name) {
-    return is_one_of(name, "resume|out|config|threads|device|gpus|tune_cache|connect_timeout|comm_timeout|"
-                           "price|preset|tui|verify_data|max_time|save_async|save_retries|done_file");
+    return is_one_of(name, "resume|out|config|threads|device|gpus|connect_timeout|comm_timeout|"
+                           "price|preset|tui|verify_data|max_time|done_file");
 }
 
 bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* err) {
@@ -294,7 +294,7 @@ bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* er
                           "Leave the option out, or begin a new run with its weights: --init CHECKPOINT, in another "
                           "--out",
                           value, then);
-            } else if (is_one_of(o->name, "init|init_out|wpe_std|seq_len|seed|shuffle|overfit|tokenizer|"
+            } else if (is_one_of(o->name, "init|init_out|seq_len|seed|shuffle|overfit|tokenizer|"
                                           "document_mask")) {
                 ok = fail(err,
                           "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the "

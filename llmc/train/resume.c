@@ -44,10 +44,23 @@ static char* find_checkpoint(TrainRun* run, json_t** state) {
     return path;
 }
 
+// Ends the program if a run has a value of an option that is gone, and would go on as another run without it.
+static void refuse_removed_options(const json_t* recorded, const char* where) {
+    const json_t* interval = json_object_get(recorded, "loss_scale_every");
+    const char* option = json_is_true(json_object_get(recorded, "ramp_lr")) ? "ramp_lr"
+                         : json_is_integer(interval) && json_integer_value(interval) != 2000 ? "loss_scale_every"
+                                                                                             : NULL;
+    if (option) {
+        fatal("%s: the run has --%s, which this program no longer has: continue it with the version that began it, or "
+              "begin a new run with its weights: --init CHECKPOINT, in another --out", where, option);
+    }
+}
+
 // Takes the options that a run was started with, except where this start gives others. `where` names their source in
 // errors.
 static void take_run_options(Config* c, const json_t* recorded, const char* where) {
     Error err;
+    refuse_removed_options(recorded, where);
     json_t* options = json_deep_copy(recorded);
     for (int i = 0; i < NUM_ROWS; i++) {
         const char* name = CONFIG_OPTIONS[i].name;
@@ -99,7 +112,7 @@ void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state) {
     Error err;
     const Config* c = run->config;
     const bool is_fp16 = !strcmp(run->plan.dtype, "fp16");
-    if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, c->loss_scale_every, &err)) {
+    if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, &err)) {
         usage_error("%s", err.text);
     }
     const json_t* saved = json_object_get(state, "loss_scale");

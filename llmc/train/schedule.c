@@ -69,10 +69,6 @@ long long ramp_size(const Ramp* ramp, long long seen) {
     return ramp->start << (int)((double)doublings * (double)seen / (double)ramp->tokens);
 }
 
-double ramp_lr_factor(const Ramp* batch, long long seen) {
-    return sqrt((double)ramp_size(batch, seen) / (double)batch->full);
-}
-
 // Returns how many steps after `seen` tokens have the same size, at most until `end` tokens.
 static long long steps_alike(const Ramp* batch, long long seen, long long end) {
     const long long size = ramp_size(batch, seen);

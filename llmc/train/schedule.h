@@ -31,10 +31,6 @@ long long ramp_size(const Ramp* ramp, long long seen);
 // batch.
 bool batch_ramp_parse(const char* text, long long full, int T, Ramp* ramp, Error* err);
 
-// Returns the factor of the learning rate for the step that begins after `seen` tokens (--ramp_lr): the square root of
-// its batch over the full one, as Adam's steps, whose noise falls with the batch's root, allow (Malladi et al. 2022).
-double ramp_lr_factor(const Ramp* batch, long long seen);
-
 // Returns the steps until at least `tokens` tokens were seen.
 long long ramp_steps(const Ramp* batch, long long tokens);
 

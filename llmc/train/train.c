@@ -140,9 +140,7 @@ static StepCount train_steps(const TrainRun* run) {
 // Returns a learning rate of the next step.
 static double train_lr(const TrainRun* run, double peak) {
     const StepCount s = train_steps(run);
-    const double lr = schedule_rate(run->config, peak, s.step, s.steps);
-    const bool ramps = run->batch_ramp.start && run->config->ramp_lr;
-    return ramps ? lr * ramp_lr_factor(&run->batch_ramp, run->state.tokens) : lr;
+    return schedule_rate(run->config, peak, s.step, s.steps);
 }
 
 static Hyper train_hyper(const TrainRun* run) {

@@ -21,7 +21,7 @@ void init_weights(GPT2* g, Optimizer* o, const Config* c) {
     const double residual = strcmp(c->init_out, "zero") ? 0.02 / sqrt(2.0 * g->config.num_layers) : 0;
     for (int i = 0; i < g->params_table.count; i++) {
         const Tensor* t = &g->params_table.row[i];
-        const float std = (float)(t->init == INIT_NORMAL ? 0.02 : t->init == INIT_RESIDUAL ? residual : c->wpe_std);
+        const float std = (float)(t->init == INIT_RESIDUAL ? residual : 0.02);
         const size_t n = t->used_rows * t->cols;
         for (int l = 0; l < t->layers; l++) {
             const uint64_t stream = RNG_INIT + ((uint64_t)(i + 1) << 32) + ((uint64_t)l << 8);

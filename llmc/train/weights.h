@@ -8,7 +8,7 @@
 const char* init_folder(const Config* c);
 
 // Draws initial weights. Each is a function of the seed and of the element's place in its tensor alone, so it is the
-// same for every device, dtype, padding and number of ranks. Of c: seed, wpe_std, init_out. Padding rows stay zero. o:
+// same for every device, dtype, padding and number of ranks. Of c: seed, init_out. Padding rows stay zero. o:
 // the model's optimizer, NULL if the model is not trained.
 void init_weights(GPT2* g, Optimizer* o, const Config* c);
 

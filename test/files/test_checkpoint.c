@@ -228,7 +228,7 @@ TEST(the_state_of_a_run_comes_back) {
     TrainState s = state_at(123456789), back = state_at(0);
     s.tokens = 300000000000, s.window = 1ull << 40, s.updates = 123456780;
     s.pending = (Phases){.val = true, .sample = true};
-    EXPECT(loss_scale_parse(&s.loss_scale, "dynamic:8", false, 9, &err));
+    EXPECT(loss_scale_parse(&s.loss_scale, "dynamic:8", false, &err));
     for (int i = 0; i < OUTLIER_WINDOW + 9; i++) { // full, and gone round
         outlier_update(&s.loss_window, 3.0 + rng_uniform(1, RNG_TEST, (uint64_t)i));
         if (i < 50) { outlier_update(&s.norm_window, 1.0 / (i + 3)); }

@@ -2,8 +2,8 @@
 #include "llmc/files/tune_cache.h"
 #include "test/test.h"
 
-static bool path_is(const char* option, const char* identity, const char* want) {
-    char* path = tune_cache_path(option, identity);
+static bool path_is(const char* identity, const char* want) {
+    char* path = tune_cache_path(identity);
     const bool same = want ? path && !strcmp(path, want) : !path;
     free(path);
     return same;
@@ -12,13 +12,12 @@ static bool path_is(const char* option, const char* identity, const char* want) 
 TEST(the_file_is_named_after_the_machine) {
     setenv("HOME", "/home/me", 1);
     setenv("XDG_CACHE_HOME", "/cache", 1);
-    EXPECT(path_is("none", "GPU", NULL));
-    EXPECT(path_is("auto", "GPU", "/cache/gpt2.c/GPU.txt"));
-    EXPECT(path_is("a folder", "NVIDIA H100 80GB/x, 1.2", "a folder/NVIDIA_H100_80GB_x__1.2.txt"));
+    EXPECT(path_is("GPU", "/cache/gpt2.c/GPU.txt"));
+    EXPECT(path_is("NVIDIA H100 80GB/x, 1.2", "/cache/gpt2.c/NVIDIA_H100_80GB_x__1.2.txt"));
     unsetenv("XDG_CACHE_HOME");
-    EXPECT(path_is("auto", "GPU", "/home/me/.cache/gpt2.c/GPU.txt"));
+    EXPECT(path_is("GPU", "/home/me/.cache/gpt2.c/GPU.txt"));
     unsetenv("HOME");
-    EXPECT(path_is("auto", "GPU", NULL));
+    EXPECT(path_is("GPU", NULL));
 }
 
 static bool holds(const char* path, const char* want) {

@@ -1,5 +1,5 @@
 // Any bytes as one of the small files of lines: checksums (*.b2sums), prompts (--prompt_file), the cache of matmul
-// algorithms (--tune_cache). They are refused, or what was read keeps to its limits.
+// algorithms (tune_cache.h). They are refused, or what was read keeps to its limits.
 #include "llmc/files/sums.h"
 #include "llmc/files/tune_cache.h"
 #include "llmc/commands/prompts.h"

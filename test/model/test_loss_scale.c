@@ -2,17 +2,17 @@
 #include "llmc/model/loss_scale.h"
 #include "test/test.h"
 
-// Reads --loss_scale, which is right, with an interval of 3 steps.
+// Reads --loss_scale, which is right.
 static LossScale scale_of(const char* option, bool is_fp16) {
     Error err;
     LossScale s;
-    if (!loss_scale_parse(&s, option, is_fp16, 3, &err)) { fatal("%s", err.text); }
+    if (!loss_scale_parse(&s, option, is_fp16, &err)) { fatal("%s", err.text); }
     return s;
 }
 
 static void expect_scale(const char* option, bool is_fp16, double scale, bool is_dynamic) {
     const LossScale s = scale_of(option, is_fp16);
-    if (s.scale != scale || s.is_dynamic != is_dynamic || s.good_steps != 0 || s.interval != 3) {
+    if (s.scale != scale || s.is_dynamic != is_dynamic || s.good_steps != 0) {
         TEST_FAIL("--loss_scale %s: %g, %s", option, s.scale, s.is_dynamic ? "dynamic" : "fixed");
     }
 }
@@ -20,7 +20,7 @@ static void expect_scale(const char* option, bool is_fp16, double scale, bool is
 static void expect_refused(const char* option, const char* words) {
     Error err = {.text = ""};
     LossScale s;
-    if (loss_scale_parse(&s, option, false, 3, &err) || !strstr(err.text, words)) {
+    if (loss_scale_parse(&s, option, false, &err) || !strstr(err.text, words)) {
         TEST_FAIL("--loss_scale %s: '%s'", option, err.text);
     }
 }
@@ -51,22 +51,24 @@ TEST(scales_are_powers_of_two) {
     for (int i = 0; i < 11; i++) { expect_refused(numbers[i], "give a power of two from 1 to 2^127"); }
 }
 
-// Updates a scale by outcomes: '.' a good step, 'x' an overflow.
+// Updates a scale by outcomes: '.' a good step, ':' 1998 of them, 'x' an overflow. 2000 good steps double it.
 static void run_steps(LossScale* s, const char* outcomes) {
-    for (; *outcomes; outcomes++) { loss_scale_update(s, *outcomes == 'x'); }
+    for (; *outcomes; outcomes++) {
+        for (int i = *outcomes == ':' ? 1998 : 1; i > 0; i--) { loss_scale_update(s, *outcomes == 'x'); }
+    }
 }
 
 TEST(an_overflow_halves_the_scale_and_an_interval_without_doubles_it) {
     LossScale s = scale_of("dynamic", false);
-    run_steps(&s, "..");
+    run_steps(&s, ":.");
     EXPECT(s.scale == 65536);
     run_steps(&s, ".");
     EXPECT(s.scale == 131072);
-    run_steps(&s, "..");
+    run_steps(&s, ":.");
     EXPECT(s.scale == 131072); // the count has begun anew
     run_steps(&s, "x");
     EXPECT(s.scale == 65536);
-    run_steps(&s, "..");
+    run_steps(&s, ":.");
     EXPECT(s.scale == 65536); // and after the overflow again
     run_steps(&s, ".xx");
     EXPECT(s.scale == 32768);
@@ -74,7 +76,7 @@ TEST(an_overflow_halves_the_scale_and_an_interval_without_doubles_it) {
 
 TEST(the_scale_stays_between_1_and_2_to_the_127) {
     LossScale s = scale_of("dynamic", false);
-    for (int i = 16; i < 130; i++) { run_steps(&s, "..."); }
+    for (int i = 16; i < 130; i++) { run_steps(&s, ":.."); }
     EXPECT(s.scale == 0x1p127);
     for (int i = 127; i > 0; i--) {
         EXPECT(loss_scale_can_shrink(&s));
@@ -86,19 +88,19 @@ TEST(the_scale_stays_between_1_and_2_to_the_127) {
 TEST(a_fixed_scale_never_moves) {
     LossScale s = scale_of("1024", true);
     EXPECT(!loss_scale_can_shrink(&s));
-    run_steps(&s, "......x");
+    run_steps(&s, ":..:..x");
     EXPECT(s.scale == 1024);
 }
 
 TEST(a_resumed_scale_moves_as_if_it_had_not_stopped) {
     Error err;
     LossScale s = scale_of("dynamic", false), resumed = scale_of("dynamic", false);
-    run_steps(&s, "x....");
+    run_steps(&s, "x:...");
     json_t* saved = loss_scale_to_json(&s);
     EXPECT(loss_scale_from_json(&resumed, saved, &err));
     EXPECT(resumed.scale == 65536 && resumed.good_steps == 1);
-    run_steps(&s, "..");
-    run_steps(&resumed, "..");
+    run_steps(&s, ":.");
+    run_steps(&resumed, ":.");
     EXPECT(resumed.scale == 131072 && !memcmp(&s, &resumed, sizeof s));
     LossScale fixed = scale_of("8", false);
     EXPECT(loss_scale_from_json(&fixed, saved, &err) && fixed.scale == 8 && fixed.good_steps == 0);

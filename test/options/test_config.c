@@ -317,7 +317,9 @@ TEST(other_programs_names_lead_to_ours) {
     EXPECT_DEATH(EXIT_USAGE, "here it is called --min_lr_frac (a fraction of --lr)", PARSE(TRAIN, "--min_lr", "1e-5"));
     for (int i = 0; i < CONFIG_TABLE.num_aliases; i++) {
         const OptionAlias* a = &CONFIG_TABLE.aliases[i];
-        if (config_find(a->alias) || !config_find(a->name)) { TEST_FAIL("alias %s for %s", a->alias, a->name); }
+        if (config_find(a->alias) || !(a->name ? config_find(a->name) != NULL : a->note != NULL)) {
+            TEST_FAIL("alias %s for %s", a->alias, a->name ? a->name : "nothing");
+        }
         for (int k = 0; k < i; k++) { EXPECT(strcmp(a->alias, CONFIG_TABLE.aliases[k].alias)); }
     }
 }
@@ -330,6 +332,13 @@ TEST(kernels_attention_and_cpu_are_three_options) {
     EXPECT_DEATH(EXIT_USAGE, "--kernels takes fast|plain, not 'flash'; give --attention flash",
                  PARSE(TRAIN, "--kernels=flash"));
     EXPECT_DEATH(EXIT_USAGE, "--kernels takes fast|plain, not 'quick'\n", PARSE(TRAIN, "--kernels", "quick"));
+}
+
+TEST(options_that_are_gone_say_what_to_do) {
+    EXPECT_DEATH(EXIT_USAGE, "no option --save_retries any more: a save that fails is tried again three times\n",
+                 PARSE(TRAIN, "--save_retries", "1"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --tune_cache; here it is called --tune (anew: ",
+                 PARSE(TRAIN, "--tune_cache=none"));
 }
 
 TEST(an_older_checkpoint_names_attention_and_instructions_as_kernels) {

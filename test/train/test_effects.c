@@ -40,8 +40,8 @@ typedef struct {
 } EffectCase;
 
 static const EffectCase CASES[] = {
-    {TRAIN, "fp32", "init folder wpe_std 0.01", "--wpe_std 0.01 has no effect: the initial weights are those of --init",
-     "wpe_std 0.01"},
+    {TRAIN, "fp32", "init folder init_out zero", "--init_out zero has no effect: the initial weights are those of",
+     "init_out zero"},
     {TRAIN, "fp32", "init folder init_out zero", "; give --init random, or leave it out", "init random init_out zero"},
     {INFO, NULL, "init folder init_out zero", "--init_out zero", "init_out zero"},
     {EVAL, NULL, "eval_data f document_mask 1", "--document_mask 1 has no effect: a test set or a text is scored, and "
@@ -50,12 +50,9 @@ static const EffectCase CASES[] = {
     {TRAIN, "fp32", "schedule constant min_lr_frac 0", "--min_lr_frac 0", "schedule linear min_lr_frac 0"},
     {TRAIN, "fp32", "decay_frac 0.4", "it is of --schedule wsd; give that", "schedule wsd decay_frac 0.4"},
     {TRAIN, "fp32", "schedule linear decay_shape linear", "--decay_shape linear", "schedule wsd decay_shape linear"},
-    {TRAIN, "fp32", "ramp_lr 1", "--ramp_lr 1 has no effect: the batch does not grow", "batch_ramp 64:100 ramp_lr 1"},
     {TRAIN, "fp32", "skip_loss_z 7 bad_steps 2", "--on_spike stop or rewind:N", "on_spike stop bad_steps 2"},
     {TRAIN, "fp32", "on_spike stop max_rewinds 2", "the run does not go back", "on_spike rewind:9 max_rewinds 2"},
     {TRAIN, "fp32", "max_rewinds 2", "the run does not go back", "on_spike rewind:9 max_rewinds 2 bad_steps 2"},
-    {TRAIN, "bf16", "loss_scale_every 9", "the loss scale is not dynamic", "loss_scale dynamic:8 loss_scale_every 9"},
-    {TRAIN, "fp16", "loss_scale 8 loss_scale_every 9", "the loss scale is not dynamic", "loss_scale_every 9"},
     {TRAIN, "fp32", "optimizer muon decay_embeddings 0 weight_decay 0.2", "give --matrix_decay",
      "optimizer muon weight_decay 0.2"},
     {TRAIN, "fp32", "matrix_decay 0.2 decay_embeddings 0 weight_decay 0.2", "give --matrix_decay",
@@ -148,8 +145,8 @@ TEST(what_nobody_gave_is_not_refused) {
 
 // A resumed run has the settings of its checkpoint: what it gives must have an effect beside these.
 TEST(options_of_the_checkpoint_count) {
-    Config c = configured("schedule wsd batch_ramp 64:100 optimizer muon", FROM_CHECKPOINT);
-    set(&c, "decay_frac 0.4 ramp_lr 1 momentum 0.9", FROM_COMMAND_LINE);
+    Config c = configured("schedule wsd optimizer muon", FROM_CHECKPOINT);
+    set(&c, "decay_frac 0.4 momentum 0.9", FROM_COMMAND_LINE);
     expect_accepted(&c, TRAIN, "fp32", "beside the checkpoint's options");
     c = configured("save_every 0", FROM_CHECKPOINT);
     set(&c, "done_file 1", FROM_COMMAND_LINE);
@@ -165,11 +162,6 @@ TEST(every_preset_is_accepted) {
         expect_accepted(&c, TRAIN, "fp32", preset_name(i));
         expect_accepted(&c, INFO, NULL, preset_name(i));
     }
-}
-
-TEST(a_wrong_loss_scale_is_left_to_its_own_error) {
-    const Config c = configured("loss_scale 3 loss_scale_every 9", FROM_COMMAND_LINE);
-    expect_accepted(&c, TRAIN, "fp32", "loss_scale 3");
 }
 
 TEST_MAIN()

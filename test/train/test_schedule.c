@@ -155,13 +155,6 @@ TEST(the_steps_of_a_ramp_add_up_to_the_tokens) {
     EXPECT(ramp_size(&gpt3, 3999999999LL) == 262144 && ramp_size(&gpt3, 4000000000LL) == 524288);
 }
 
-TEST(the_rate_follows_the_root_of_the_batch) {
-    const Ramp ramp = {.start = 128, .tokens = 6000, .full = 512}, none = {.full = 512};
-    EXPECT_NEAR(ramp_lr_factor(&ramp, 0), 0.5, 1e-15);
-    EXPECT_NEAR(ramp_lr_factor(&ramp, 3000), sqrt(0.5), 1e-15);
-    EXPECT(ramp_lr_factor(&ramp, 6000) == 1 && ramp_lr_factor(&none, 0) == 1);
-}
-
 TEST(ramps_that_cannot_be_are_refused) {
     static const char* const unreadable[] = {"64",     "64:",      ":6000", "64:6000x", "x64:6000",
                                              "0:6000", "-64:6000", "64:0",  "64:-1",    "64 6000"};
