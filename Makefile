@@ -41,7 +41,7 @@ CFLAGS   = -std=c11 $(FLAGS)
 LDFLAGS := $(filter -fsanitize%,$(OPT)) -Wl,-z,relro,-z,now
 # everything but the kernels, which take no data from others
 HARDEN  := $(if $(filter release,$(config)),-fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
-LDLIBS  := -ljansson -lm -lpthread -ldl
+LDLIBS  := -ljansson -lm -lpthread
 
 # Optional: OpenMP. Without it the programs run on one thread.
 OPENMP := $(shell echo 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo -fopenmp)
@@ -331,11 +331,6 @@ BACKEND_TESTS := $(addprefix $(BUILD)/,\
     test_score)
 $(BACKEND_TESTS): $(TEST_BACKENDS)
 $(filter-out $(BACKEND_TESTS),$(TESTS)): $(CPU_OBJECTS)
-
-$(BUILD)/test_panel: | $(BUILD)/fake_nvml.so
-$(BUILD)/fake_nvml.so: test/log/fake_nvml.c
-	@mkdir -p $(@D)
-	$(CC) -O1 -fPIC -shared $< -o $@
 
 ifneq ($(filter amx,$(LEVELS)),)
 TESTS += $(BUILD)/test_amx

@@ -29,8 +29,7 @@ void wait_for_rank0_message(void) {
     if (process_rank > 0) { usleep(500000); }
 }
 
-// Begins a line on standard error: erases what a terminal may show from there on, a line of progress() or the logger's
-// panel.
+// Begins a line on standard error: erases what a terminal may show there, a line of progress() or the logger's bar.
 static void begin_line(void) {
     fflush(stdout);
     if (isatty(STDERR_FILENO)) { fputs("\r\033[J", stderr); }

@@ -86,9 +86,7 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     l->options = *options;
     l->start = seconds_now();
     if (options->rank != 0) { return true; }
-    l->val = l->slowdown = NAN;
     l->bar = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
-    if (l->bar && options->has_panel && options->gpu) { gpu_monitor_open(&l->gpu, "libnvidia-ml.so.1", options->gpu); }
     if (!options->folder) { return true; }
     if (!make_directories(options->folder, err)) { return false; }
     l->metrics_path = format("%s/metrics.jsonl", options->folder);
@@ -254,13 +252,7 @@ void logger_step(Logger* l, const StepRecord* r) {
     l->last = *r;
     const int width = logger_width(STDOUT_FILENO);
     char *line = logger_step_line(l, r, 0), *shown = logger_step_line(l, r, width);
-    history_add(&l->loss_curve, r->loss);
-    history_add(&l->norm_curve, r->norm);
-    if (logger_has_panel(l) && seconds_now() - l->gpu_read > 1) { // to ask takes milliseconds
-        l->gpu_state = gpu_state(&l->gpu);
-        l->gpu_read = seconds_now();
-    }
-    if (!logger_has_panel(l)) { print_line(l, shown); }
+    print_line(l, shown);
     write_log_line(l, line);
     logger_draw_bar(l);
     free(shown);
@@ -270,7 +262,6 @@ void logger_step(Logger* l, const StepRecord* r) {
 
 void logger_val(Logger* l, int step, double loss) {
     if (l->options.rank != 0) { return; }
-    l->val = loss;
     char* line = format("val loss %f", loss);
     logger_line(l, line);
     free(line);
@@ -309,14 +300,14 @@ void logger_ranks(Logger* l, int step, const double* seconds, int n) {
     qsort(sorted, (size_t)n, sizeof *sorted, compare_doubles);
     const double median = sorted[(n - 1) / 2], ms = 1e3 * seconds[slowest];
     free(sorted);
-    l->slowdown = ms / (1e3 * median);
-    if (l->slowdown >= 1.1) {
+    const double slowdown = ms / (1e3 * median);
+    if (slowdown >= 1.1) {
         logger_notice(l, "step %d: rank %d is the slowest: it computed for %.2f ms, %.2f times the median", step,
-                      slowest, ms, l->slowdown);
+                      slowest, ms, slowdown);
     }
     logger_record(l, "ranks", step, json_pack("{s:i, s:o, s:o}", "slowest", slowest, "ms", json_float(ms), "slowdown",
-                                              json_float(l->slowdown)));
-    events_scalars(&l->events, step, 1, (const char* const[]){"speed/slowdown"}, &l->slowdown);
+                                              json_float(slowdown)));
+    events_scalars(&l->events, step, 1, (const char* const[]){"speed/slowdown"}, &slowdown);
 }
 
 void logger_save(Logger* l, int step, const char* path) {
@@ -408,7 +399,6 @@ void logger_end(Logger* l, int step, const char* reason, const char* words) {
 bool logger_close(Logger* l, Error* err) {
     Error second;
     if (!l->has_ended) { log_mean_time(l); }
-    gpu_monitor_close(&l->gpu);
     bool ok = close_log(&l->metrics, l->metrics_path, err);
     ok = close_log(&l->text, l->text_path, ok ? err : &second) && ok;
     ok = events_close(&l->events, ok ? err : &second) && ok;

@@ -11,7 +11,6 @@
 #pragma once
 #include "../base/base.h"
 #include "cut_log.h"
-#include "panel.h"
 #include "tensorboard.h"
 #include <jansson.h>
 
@@ -27,9 +26,6 @@ typedef struct {
     Phases again;          // of resume_step, to be done again: their records are dropped
     const char* resume_path; // the checkpoint in `folder` that it continues from; NULL: none there
     double price;          // of the machines, per hour; 0: not shown
-    bool has_panel;        // in a terminal: a panel (panel.h) takes the place of the bar and of the step lines
-    const char* gpu;       // UUID of the GPU whose state the panel shows; empty or NULL: none
-    size_t memory;         // bytes planned, for the panel
     bool has_tensorboard;  // writes event files into folder/tensorboard
 } LoggerOptions;
 
@@ -54,12 +50,6 @@ typedef struct {
     EventFile events;
     bool has_ended;            // logger_end() was called
     bool bar;                  // standard output and standard error are a terminal
-    History loss_curve, norm_curve; // for the panel
-    GpuMonitor gpu;
-    GpuState gpu_state;        // as read at gpu_read, seconds_now()
-    double gpu_read;
-    double slowdown;           // of the slowest rank, or NaN
-    double val;                // the last validation loss, or NaN
     double start, after_first; // seconds_now() at the start, and after the first update
     LostSteps lost;
     int steps;                 // updates in this start
@@ -84,14 +74,10 @@ int logger_width(int fd);
 // terminals).
 void logger_bar_text(const Logger* l, double now, int width, char* out, size_t size);
 
-// Returns true if a terminal shows the panel: it has room for it and two lines above.
-bool logger_has_panel(const Logger* l);
-
-// Draws the bar in the terminal's last row, or the panel in its last rows if there is room for it. Does nothing without
-// a terminal or before the first update.
+// Draws the bar in the terminal's last row. Does nothing without a terminal or before the first update.
 void logger_draw_bar(const Logger* l);
 
-// Erases the bar or the panel. Call it before writing to standard output; notices and errors erase it by themselves.
+// Erases the bar. Call it before writing to standard output; notices and errors erase it by themselves.
 void logger_erase_bar(const Logger* l);
 
 // Writes a notice to standard error and to log.txt.

@@ -78,6 +78,7 @@ static const OptionAlias ALIASES[] = {
     {"ramp_lr", NULL, "with --batch_ramp the learning rate follows --schedule alone"},
     {"save_async", NULL, "checkpoints are written while training goes on, if memory has room for a copy"},
     {"save_retries", NULL, "a save that fails is tried again three times"},
+    {"tui", NULL, "a terminal shows a bar; OUT/report.html has the curves, nvidia-smi the state of a GPU"},
     {"tune_cache", "tune", "anew: without what earlier starts measured; XDG_CACHE_HOME moves their folder"},
     {"wpe_std", NULL, "position embeddings begin with a standard deviation of 0.02; --init takes other weights"},
 };

@@ -182,8 +182,6 @@ enum {
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint")        \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \
          "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write")     \
-    FLAG(tui, 0, TRAIN,                                                                                               \
-         "in a terminal: a panel of curves, speed, cost, memory and the GPU's state in place of step lines")          \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                          \
     INT(histogram_every, 0, 0, HUGE_COUNT, NULL, TRAIN,                                                               \
          "with --tensorboard: steps between histograms of weights, gradients, activations; 0: never")                 \

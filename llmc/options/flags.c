@@ -30,7 +30,7 @@ const LetterFlag LETTER_FLAGS[NUM_LETTER_FLAGS] = {
     {.letters = "a", .name = "overfit", .fallback = "0"},
     {.letters = "r", .name = "recompute", .fallback = "gelu"},
     {.letters = "lg", .on_cpu = "-1", .on_gpu = "-1", .ignored = "*",
-     .why = "a GPU's state is shown by --tui 1, not in the log"},
+     .why = "nvidia-smi shows the state of a GPU, the log does not"},
     {.letters = "nm", .name = "keep_every", .fallback = "0"},
     {.letters = "h", .name = "eval_data"}, // llm.c's path of HellaSwag, if 1
     {.letters = "f", .on_cpu = "0", .on_gpu = "0|1", .ignored = "0|1", .why = "a CPU has no TF32"},

@@ -271,7 +271,7 @@ json_t* plan_options(const Plan* p, const Config* c) {
 
 bool is_per_start_option(const char* name) {
     return is_one_of(name, "resume|out|config|threads|device|gpus|connect_timeout|comm_timeout|"
-                           "price|preset|tui|verify_data|max_time|done_file");
+                           "price|preset|verify_data|max_time|done_file");
 }
 
 bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* err) {

@@ -8,7 +8,7 @@ static atomic_bool save_requested;
 static double opened, stop_moment; // of seconds_now(); 0: none
 
 static void take_stop(int signal_number) {
-    static const char erase[] = "\r\033[J"; // the bar or the panel
+    static const char erase[] = "\r\033[J"; // the bar
     static const char text[] = "\nstopping, and saving what is not saved yet; the same signal again ends at once\n";
     if (!stop_signal) { stop_signal = signal_number; }
     if (process_rank == 0 && isatty(STDERR_FILENO) && write(STDERR_FILENO, erase, sizeof erase - 1) < 0) {}

@@ -283,9 +283,6 @@ static void open_log(TrainRun* run, const char* checkpoint) {
                                    .again = run->state.pending,
                                    .resume_path = is_own_checkpoint ? checkpoint : NULL,
                                    .price = c->price,
-                                   .has_panel = c->tui,
-                                   .gpu = run->plan.backend->device_identity(),
-                                   .memory = plan_bytes(&run->plan),
                                    .has_tensorboard = c->tensorboard};
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
     on_fatal(log_error, run);
