@@ -3,6 +3,7 @@
 # checkpoint and a report: 79 s on two cores from a bare system (AMD EPYC, Zen 5, 2026-11-23).
 # usage: sh scripts/quickstart.sh [FOLDER]      FOLDER (default: quickstart) gets the run; it must not exist
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 cd "$(dirname "$0")/.."
 out=${1:-quickstart}
 if [ -e "$out" ]; then
@@ -11,8 +12,17 @@ if [ -e "$out" ]; then
 fi
 
 sh scripts/setup.sh
-echo "1. building"
-make -s -j"$(nproc)" train_gpt2 prepare
+. scripts/progress.sh
+mkdir -p build
+log=build/quickstart.log
+files=$(make -n train_gpt2 prepare | grep -c ' -c ' || true)
+echo "1. building: $files files to compile (make's output is in $log)"
+touch build/quickstart.begun
+compiled() {
+    done=$(find build/release -name '*.o' -newer build/quickstart.begun | wc -l)
+    echo "$done of $files files are compiled"
+}
+with_progress compiled $log make -j"$(nproc)" train_gpt2 prepare
 echo "2. making the built-in corpus: short stories whose entropy is known exactly"
 ./prepare --stories 3000000 --val_size 20000 --out "$out/data/stories"
 echo "3. training a small GPT-2 on them"
@@ -28,8 +38,9 @@ The run is in $out/:
   metrics.jsonl    the same as numbers, one JSON object a line
   step_00000800/   the model, a Hugging Face folder: GPT2LMHeadModel.from_pretrained("$out/step_00000800")
 
-Continue with:
+Continue with (the second trains 800 steps more at the rate that the run ended with: a whole new schedule would first
+raise the rate, and the loss):
   ./train_gpt2 generate --out $out --prompt "One day, a little fox"
-  ./train_gpt2 --out $out --resume auto --max_steps 1600
+  ./train_gpt2 --out $out --resume auto --max_steps 1600 --schedule constant --lr 4e-4
   ./train_gpt2 --help
 END

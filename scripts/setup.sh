@@ -1,13 +1,16 @@
 #!/bin/sh
-# Installs what the project needs and this machine lacks: a C compiler, make, the JSON library and libcrypto, from the
-# system's own package manager. (zlib1g-dev, libzstd-dev and libsnappy-dev are optional: ./prepare reads compressed
-# files with them.) As root it installs at once, with sudo after asking; otherwise it prints the one line to run.
+# Installs what the project needs and this machine lacks, from the system's own package manager: a C compiler, make, the
+# JSON library and libcrypto; and zlib, zstd and snappy, by which ./prepare reads compressed text and Parquet. Goes on
+# without these three if they cannot be installed. As root it installs at once, with sudo after asking; otherwise it
+# prints the one line to run.
+# usage:
 #   setup.sh [COMMAND:PACKAGE...]   these too, each package unless its command exists
 #   setup.sh cudnn                  only the headers of cuDNN's frontend, from PyPI, into build/cudnn_frontend. With
 #                                   them and cuDNN, `make train_gpt2cu` builds cuDNN's attention in. Optional.
 #   setup.sh sass                   only NVIDIA's disassemblers, from PyPI, into build/cuda_tools, for test/sass.sh.
 #                                   Optional.
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 
 # fetch FOLDER PACKAGE VERSION: downloads a package of PyPI and unpacks it into build/FOLDER. Fails if that fails.
 fetch() {
@@ -43,42 +46,43 @@ if [ "${1:-}" = sass ]; then
     exit 0
 fi
 
-missing=
+needed= wanted= # packages; the programs are built without what is wanted
 have() { command -v "$1" >/dev/null 2>&1; }
-have make || missing="$missing make"
-if have cc; then
-    echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2>&1 || missing="$missing libc6-dev"
-    echo '#include <jansson.h>' | cc -E -x c - >/dev/null 2>&1 || missing="$missing libjansson-dev"
-    echo '#include <openssl/hmac.h>' | cc -E -x c - >/dev/null 2>&1 || missing="$missing libssl-dev"
-else
-    missing="$missing gcc libc6-dev libjansson-dev libssl-dev"
-fi
+have_header() { have cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
+have make || needed="$needed make"
+have cc || needed="$needed gcc"
+have_header stdlib.h || needed="$needed libc6-dev"
+have_header jansson.h || needed="$needed libjansson-dev"
+have_header openssl/hmac.h || needed="$needed libssl-dev"
+have_header zlib.h || wanted="$wanted zlib1g-dev"
+have_header zstd.h || wanted="$wanted libzstd-dev"
+have_header snappy-c.h || wanted="$wanted libsnappy-dev"
 for package in "$@"; do # COMMAND:PACKAGE
-    have "${package%%:*}" || missing="$missing ${package##*:}"
+    have "${package%%:*}" || needed="$needed ${package##*:}"
 done
+missing="$needed$wanted"
 [ -n "$missing" ] || exit 0
 
-command="apt-get install -y --no-install-recommends$missing"
-if ! have apt-get; then
-    echo "error: missing:$missing (Debian's names): install them with your package manager" >&2
+# refuse MESSAGE: says that packages are missing. Without those that are needed, this is an error.
+refuse() {
+    [ -n "$needed" ] || { echo "not installed, and not needed:$wanted; $*" >&2; exit 0; }
+    echo "error: missing:$missing; $*" >&2
     exit 1
-fi
-if [ "$(id -u)" = 0 ]; then
-    echo "installing:$missing" >&2
+}
+command="apt-get install -y --no-install-recommends$missing"
+by_hand="run: sudo sh -c 'apt-get update && $command'"
+have apt-get || refuse "install them with your package manager (these are Debian's names)"
+if [ "$(id -u)" = 0 ]; then sudo=
 elif have sudo && [ -t 0 ]; then
     printf 'Run "sudo %s"? [y/N] ' "$command" >&2
     read -r answer
-    case $answer in y* | Y*) command="sudo $command" ;; *) exit 1 ;; esac
-else
-    echo "error: missing:$missing; run: sudo sh -c 'apt-get update && $command'" >&2
-    exit 1
-fi
-export DEBIAN_FRONTEND=noninteractive
-case $command in sudo*) update="sudo apt-get update" ;; *) update="apt-get update" ;; esac
+    case $answer in y* | Y*) sudo=sudo ;; *) refuse "$by_hand" ;; esac
+else refuse "$by_hand"; fi
+
+. "$(dirname "$0")/progress.sh"
 log=$(mktemp)
-if ! { $update && $command; } >"$log" 2>&1; then
-    tail -n 20 "$log" >&2
-    echo "error: '$command' failed; its whole output is in $log" >&2
-    exit 1
-fi
+last_line() { tr "\r" "\n" <"$log" | tail -n 1 | cut -c 1-100; }
+install() { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive $command; }
+echo "installing:$missing"
+with_progress last_line "$log" install || refuse "'$command' failed; its whole output is in $log"
 rm -f "$log"

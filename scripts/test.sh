@@ -5,22 +5,23 @@
 #   (nothing)   all groups: 10 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
-#   GROUP...    build headers unit smoke end_to_end requests fetch faults amx sanitize mutate plain fuzz lint thread
-#               memcheck aarch64 spills sass cudnn emulator emulated ranks hosts emulated_check emulated_race full_size
-#               gpu_script traffic plants coverage
+#   GROUP...    build headers unit smoke scripts end_to_end requests fetch faults amx sanitize mutate plain fuzz lint
+#               thread memcheck aarch64 spills sass cudnn emulator emulated ranks hosts emulated_check emulated_race
+#               full_size gpu_script traffic plants coverage
 # Logs are kept in build/log/GROUP.
 set -u
+case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="ranks emulated end_to_end faults sanitize unit emulated_check emulated_race full_size emulator traffic plants \
-    amx hosts requests fetch mutate plain headers spills sass cudnn"
+    amx hosts requests scripts fetch mutate plain headers spills sass cudnn"
 only_long="aarch64 gpu_script fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
 long) groups="$all $only_long coverage" long=1 ;;
-quick) groups="unit smoke" ;;
+quick) groups="unit smoke scripts" ;;
 *) groups=$* ;;
 esac
 for g in $groups; do
@@ -64,6 +65,7 @@ headers() {
 unit() { sh test/run.sh build/release; }
 smoke() { compile_emu && sh test/smoke.sh build/release $emu; }
 end_to_end() { sh test/end_to_end.sh build/release; }
+scripts() { sh test/scripts.sh build/release; }
 requests() { sh test/requests.sh build/release; }
 fetch() { sh test/fetch.sh; }
 faults() { sh test/faults.sh build/release; }

@@ -1,0 +1,103 @@
+#!/bin/sh
+# Tests the scripts by which a user begins: what setup.sh installs, what quickstart.sh says and suggests.
+# usage: scripts.sh build/CONFIG [WORD...]      runs only tests whose names contain a WORD
+build=${1:?usage: scripts.sh build/CONFIG [WORD...]}
+shift
+chosen=$*
+train="$build/train_gpt2" prepare="$build/prepare"
+. "$(dirname "$0")/lib.sh"
+
+# ----------------------------------------------------------------------------------------------------------------------
+# a machine without packages: its cc finds only the headers named in $dir/headers, and apt-get only writes down what it
+# is asked for
+
+bare_machine() { # UID: puts the programs of such a machine into $dir/bin, run by the user of this number
+    mkdir -p "$dir/bin"
+    : >"$dir/headers" >"$dir/asked"
+    echo "echo $1" >"$dir/bin/id"
+    echo "grep -qxF \"\$(sed 's/.*<//; s/>//')\" '$dir/headers'" >"$dir/bin/cc"
+    echo "echo \"\$*\" >>'$dir/asked'; ! grep -qs \"^\$1\" '$dir/apt_fails'" >"$dir/bin/apt-get"
+    set +f
+    chmod +x "$dir"/bin/*
+    for tool in "$dir"/bin/*; do sed -i '1i #!/bin/sh' "$tool"; done
+    set -f
+}
+setup() { PATH="$dir/bin:$PATH" sh scripts/setup.sh "$@" </dev/null; }
+
+setup_installs_what_the_machine_lacks() {
+    bare_machine 0
+    expect 0 'installing: libc6-dev libjansson-dev' setup sh:dash no-such-command:some-package
+    for package in zlib1g-dev libzstd-dev libsnappy-dev some-package; do
+        grep -q "^install .* $package\( \|$\)" "$dir/asked" || note "$package: $(cat "$dir/asked")"
+    done
+    ! grep -q dash "$dir/asked" || note "dash was there"
+    printf '%s\n' stdlib.h jansson.h openssl/hmac.h zlib.h zstd.h >"$dir/headers"
+    : >"$dir/asked"
+    must setup
+    grep -q 'install .*-recommends libsnappy-dev$' "$dir/asked" || note "more than snappy: $(cat "$dir/asked")"
+    echo snappy-c.h >>"$dir/headers"
+    : >"$dir/asked"
+    must setup
+    [ ! -s "$dir/asked" ] || note "nothing was missing: $(cat "$dir/asked")"
+}
+
+setup_fails_only_for_what_is_needed() {
+    bare_machine 1000
+    expect 1 'libsnappy-dev; run: sudo sh -c' setup
+    printf '%s\n' stdlib.h jansson.h openssl/hmac.h >"$dir/headers"
+    expect 0 'not needed: zlib1g-dev libzstd-dev libsnappy-dev; run: sudo' setup
+    [ ! -s "$dir/asked" ] || note "a user installed: $(cat "$dir/asked")"
+    echo 'echo 0' >"$dir/bin/id"
+    echo update >"$dir/apt_fails" # without a network
+    expect 0 "libsnappy-dev' failed; its whole output" setup
+    : >"$dir/headers"
+    expect 1 "error: missing: libc6-dev" setup
+}
+
+scripts_say_how_they_are_called() {
+    for script in quickstart setup test; do
+        expect 0 'usage:' sh scripts/$script.sh --help
+        ! grep -q '^set\|^#' "$dir/out" || note "$script: more than its head"
+    done
+    [ ! -e ./--help ] || note "quickstart.sh made a folder --help"
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# progress
+
+# The command ends only when its progress has been printed; here sleep returns at once.
+a_long_command_says_how_far_it_is() {
+    mkdir "$dir/bin"
+    printf '#!/bin/sh\nexec %s .05\n' "$(command -v sleep)" >"$dir/bin/sleep"
+    chmod +x "$dir/bin/sleep"
+    cat >"$dir/script" <<'END'
+. scripts/progress.sh
+state() { echo "half way"; }
+seen() { for i in $(seq 1200); do ! grep -q 's: half way' "$1/out" || return "$2"; sleep .05; done; return 9; }
+with_progress state "$1/log" seen "$1" "$2" || exit $?
+END
+    expect 0 'half way' env PATH="$dir/bin:$PATH" sh "$dir/script" "$dir" 0
+    expect 3 'half way' env PATH="$dir/bin:$PATH" sh "$dir/script" "$dir" 3
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# quickstart.sh
+
+# The run of quickstart.sh is continued as it suggests, both with a smaller model: the rate stays, and the loss falls.
+quickstart_suggests_a_continuation_that_learns() {
+    rate=$(sed -n 's/.* --lr \([^ ]*\) --warmup_steps.*/\1/p' scripts/quickstart.sh)
+    more=$(sed -n 's/^ *\.\/train_gpt2 --out $out --resume auto --max_steps [0-9]* *//p' scripts/quickstart.sh)
+    [ -n "$rate" ] && [ -n "$more" ] || { note "quickstart.sh has other words"; return; }
+    corpus
+    must "$train" $small $data --lr "$rate" --warmup_steps 10 --max_steps 100 --out "$dir/run"
+    before=$(sed -n 's/^val loss //p' "$dir/out" | tail -n 1)
+    must "$train" --out "$dir/run" --resume auto --max_steps 200 $more
+    after=$(sed -n 's/^val loss //p' "$dir/out" | tail -n 1)
+    awk "BEGIN { exit !($after < $before) }" || note "val loss $before, then $after"
+    sed -n 's/.*"kind":"train".*"lr":\([^,}]*\).*/\1/p' "$dir/run/metrics.jsonl" >"$dir/rates"
+    awk 'NR == 100 { end = $1 } NR == 101 { exit !($1 <= 1.05 * end) }' "$dir/rates" ||
+        note "rates $(sed -n '100,101p' "$dir/rates" | tr '\n' ' ')"
+}
+
+run_tests "$0"
+end_tests scripts
