@@ -886,7 +886,7 @@ shapes_that_do_not_fit_are_refused() {
     expect 2 'give 896 or 1024, or --batch_size 3' "$train" $small $data --batch_size 4 --total_batch_size 960 --out ""
     expect 1 'vocabulary' "$train" $small $data --model L=1,H=2,C=32,T=32,V=64 --out ""
     expect 1 'not enough memory' "$train" $small $data --model gpt3:13b --seq_len 2048 --batch_size 64 --max_steps 1 \
-        --tokenizer gpt2 --out ""
+        --out ""
     expect 2 'cuDNN is for GPUs' "$train" $small $data --attention cudnn --out ''
     expect 1 "has 50257 tokens, the model's vocabulary only 257" "$train" $small $data --tokenizer gpt2 --out ""
     expect 1 'less than --total_batch_size' "$train" $small $data --total_batch_size 1280000 --out ""
@@ -904,6 +904,35 @@ bad_data_is_named() {
     expect 1 'few_train_000001.bin' "$train" $small --train_data "$dir/few_train_*.bin" --val_data "" --out ""
     expect 3 'vocabulary' "$train" info --model L=1,H=2,C=32,T=32,V=64 --train_data "$root/corpus_train_*.bin"
     expect 1 'no such file or folder' "$train" $small $data --init "$dir/none" --out ""
+}
+
+# By the record of ./prepare, beside training and validation data; shards without one by their ids.
+data_of_another_tokenizer_is_refused() {
+    corpus
+    must "$prepare" --stories 60000 --val_size 6000 --out "$dir/g"
+    gpt2="--train_data $dir/g_train_*.bin --val_data $dir/g_val_*.bin"
+    model="$small --model L=1,H=1,C=8,T=48,V=50257"
+    said='says that it was made with --tokenizer' valid="--val_data $root/corpus_val_*.bin --seq_len 32"
+    expect 1 "corpus.json $said bytes" "$train" $model $data --tokenizer gpt2 --max_steps 1 --out ""
+    expect 1 "g.json $said gpt2" "$train" $model $gpt2 --max_steps 1 --out ""
+    expect 1 "--val_data $root/corpus_val_" "$train" $model $gpt2 $data --train_data "$dir/g_train_*.bin" \
+        --tokenizer gpt2 --max_steps 1 --out ""
+    must "$train" $model $data --tokenizer none --max_steps 1 --val_every 0 --out ""
+    must "$train" $model $gpt2 --tokenizer gpt2 --max_steps 2 --val_every 0 --save_every 1 --out "$dir/run"
+    rm -r "$dir/run/step_00000002"
+    expect 1 "corpus.json $said bytes" "$train" --out "$dir/run" --resume auto --val_every 1 $data \
+        --train_data "$dir/g_train_*.bin"
+    expect 1 "corpus.json $said bytes" "$train" eval --init "$dir/run/step_00000001" $valid
+    must "$train" export llmc --init "$dir/run/step_00000001" --out "$dir/model.bin" # has no tokenizer: GPT-2's
+    expect 1 "corpus.json $said bytes" "$train" eval --init "$dir/model.bin" $valid
+    expect 0 'val loss' "$train" eval --init "$dir/model.bin" --val_data "$dir/g_val_*.bin" --seq_len 32
+    rm "$dir/g.json"
+    expect 1 'of --tokenizer bytes: give' "$train" $model $gpt2 --max_steps 1 --out ""
+    must "$train" $model $gpt2 --tokenizer gpt2 --max_steps 1 --val_every 0 --out ""
+    grep -q warning "$dir/err" && note "a warning of sound shards: $(cat "$dir/err")"
+    cp "$root/corpus_train_000001.bin" "$dir/plain.bin"
+    expect 0 'no id is above 256' "$train" $model --train_data "$dir/plain.bin" --val_data "" --tokenizer gpt2 \
+        --max_steps 1 --out ""
 }
 
 folders_are_not_overwritten() {

@@ -119,6 +119,8 @@ a_tokenizer_that_cannot_be_saved_is_told_once() {
     corpus
     bytes=test/golden/eval/tokenizer.bin
     { head -c 8 $bytes; printf '\002\001'; tail -c +11 $bytes; printf '\003abc'; } >"$dir/abc.bin"
+    must "$prepare" --stories 60000 --tokenizer "$dir/abc.bin" --val_size 6000 --out "$dir/c"
+    data="--train_data $dir/c_train_*.bin --val_data $dir/c_val_*.bin"
     must "$train" $small $data $quiet --model L=2,H=2,C=32,T=48,V=258 --tokenizer "$dir/abc.bin" --max_steps 6 \
         --save_every 2 --out "$dir/run"
     warnings=$(grep -c 'without a tokenizer.*token 257' "$dir/err")

@@ -107,6 +107,13 @@ static TestSet* open_scored_sets(const Config* c, const Tokenizer* t, const Plan
     return texts;
 }
 
+// Returns true if eval opens a tokenizer: what it scores is text, or else the data is compared with it. The default is
+// not meant for weights with fewer tokens that do not say which tokenizer they have.
+static bool opens_tokenizer(const Config* c, const Plan* p, bool scores) {
+    return scores || c->document_mask || config_source(c, "tokenizer") > FROM_DEFAULT ||
+           p->shape.vocab_size > TOKENIZER_V1_EOT;
+}
+
 int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     Error err;
     Plan plan;
@@ -132,12 +139,12 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     if (c->stride > plan.T) {
         usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);
     }
-    const bool needs_tokenizer = scores || c->document_mask;
-    const bool has_tokenizer = needs_tokenizer && open_tokenizer(&tokenizer, c, &plan.shape, folder);
+    const bool has_tokenizer = opens_tokenizer(c, &plan, scores) && open_tokenizer(&tokenizer, c, &plan.shape, folder);
     if (scores) { sets = open_scored_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
     else if (!dataset_open(&data, "--val_data", c->val_data, c->data_format, plan.T, plan.shape.vocab_size, &err)) {
         fatal("%s", err.text);
     }
+    if (has_tokenizer && !scores) { check_data_tokenizer(&data, "--val_data", &tokenizer, c); }
     check_same_data(comm, 0, scores ? 0 : data.hash, test_sets_hash(sets, num_sets));
     open_model(&g, &plan, c, comm, folder);
     g.eot = documents_eot(c, has_tokenizer ? &tokenizer : NULL);

@@ -120,7 +120,10 @@ static bool dataset_add(Dataset* d, int i, const ShardEnds* e, Error* err) {
     for (int end = 0; end < 2; end++) {
         const size_t first = end ? n - e->hashed : 0;
         if (!shard_check_tokens(path, first, e->tokens[end], e->hashed, d->vocab_size, err)) { return false; }
-        for (size_t t = 0; t < e->hashed; t++) { low[t] = (uint16_t)e->tokens[end][t]; }
+        for (size_t t = 0; t < e->hashed; t++) {
+            low[t] = (uint16_t)e->tokens[end][t];
+            d->files[i].largest = max_int(d->files[i].largest, e->tokens[end][t]);
+        }
         d->hash = hash64(low, e->hashed * sizeof *low, d->hash);
         d->files[i].content = hash64(low, e->hashed * sizeof *low, d->files[i].content);
     }

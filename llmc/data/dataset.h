@@ -13,6 +13,7 @@ typedef struct {
     uint64_t first_window;     // windows in the shards before this one
     uint64_t content;          // hash of its size, its first and its last tokens
     int width;                 // bytes of a token
+    int largest;               // id among its first and its last tokens
 } DataFile;
 
 typedef struct {

@@ -107,21 +107,21 @@ static char* without_end(char* text, const char* end) {
     return text;
 }
 
-char* shard_sums_path(const char* path) {
-    char *prefix = format("%s", path), *sums = NULL;
+char* shard_record_path(const char* path, const char* ending) {
+    char *prefix = format("%s", path), *record = NULL;
     const size_t n = strlen(path), tail = strlen("_000001.bin");
     if (n > tail && path[n - tail] == '_' && strspn(path + n - tail + 1, "0123456789") == 6 &&
         !strcmp(path + n - 4, ".bin")) {
         prefix[n - tail] = 0;
-        if (without_end(prefix, "_train") || without_end(prefix, "_val")) { sums = format("%s.b2sums", prefix); }
+        if (without_end(prefix, "_train") || without_end(prefix, "_val")) { record = format("%s%s", prefix, ending); }
     }
     free(prefix);
-    return sums;
+    return record;
 }
 
 bool shard_verify_sum(const char* path, bool* has_sum, Error* err) {
     Sums sums = {.list = NULL};
-    char *list = shard_sums_path(path), *folder = format("%s", path), *slash = strrchr(folder, '/');
+    char *list = shard_record_path(path, ".b2sums"), *folder = format("%s", path), *slash = strrchr(folder, '/');
     const char* name = slash ? slash + 1 : path;
     if (slash) { *slash = 0; }
     bool ok = !list || !path_exists(list) || sums_load(&sums, list, err);

@@ -51,9 +51,9 @@ bool shard_check_all(const Shard* s, int vocab_size, Error* err);
 // The same for a file that is not open. Sets `num_tokens`, which may be NULL.
 bool shard_verify(const char* path, int vocab_size, size_t* num_tokens, Error* err);
 
-// Returns the path of the checksums (sums.h) of PREFIX_train_000001.bin and its like: PREFIX.b2sums; NULL for another
-// name. The caller frees it.
-char* shard_sums_path(const char* path);
+// Returns the path of what ./prepare left beside PREFIX_train_000001.bin and its like: PREFIX and `ending`, which is
+// .b2sums for checksums (sums.h) or .json for the record of its work. NULL for another name. The caller frees it.
+char* shard_record_path(const char* path, const char* ending);
 
 // Compares a shard with its checksum. Sets `has_sum` to false if there is none. Fails if it has another one, or a file
 // cannot be read.

@@ -178,12 +178,12 @@ static int next_word(Words* w) {
 
 // Appends `count` tokens of the file to the set's.
 static bool read_tokens(RowMaker* m, Words* w, int count, Error* err) {
+    const Tokenizer* t = m->options->tokenizer;
+    const int most = t ? t->vocab_size : m->options->vocab_size; // a tokenizer has at most as many as the model
     for (int i = 0; i < count; i++) {
         const int id = next_word(w);
         if (w->has_ended) { return fail(err, "the file ends inside of it"); }
-        if (id >= m->options->vocab_size) {
-            return fail(err, "token %d, and the model has only %d", id, m->options->vocab_size);
-        }
+        if (id >= most) { return fail(err, "token %d, and the %s has only %d", id, t ? "tokenizer" : "model", most); }
         token_list_append(&m->set->tokens, id);
     }
     return true;

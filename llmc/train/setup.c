@@ -1,6 +1,7 @@
 #include "setup.h"
 #include "autotune.h"
 #include "consistency.h"
+#include "../data/data_tokenizer.h"
 #include "../tokenizer/tokenizer_open.h"
 #include "../tokenizer/tokenizer_json.h"
 #include "effects.h"
@@ -161,6 +162,11 @@ void check_tokenizer(const Config* c, const Tokenizer* t, const json_t* state, c
           folder);
 }
 
+void check_data_tokenizer(Dataset* d, const char* option, const Tokenizer* t, const Config* c) {
+    Error err;
+    if (!dataset_check_tokenizer(d, option, t, c->tokenizer, &err)) { fatal("%s", err.text); }
+}
+
 static void open_weights(TrainRun* run, const char* checkpoint, json_t* state) {
     const Config* c = run->config;
     const Backend* b = run->plan.backend;
@@ -315,6 +321,8 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
                     test_sets_hash(run->test_sets, run->num_test_sets));
     resume_check_data(run, checkpoint, state);
     check_tokenizer(c, run->has_tokenizer ? &run->tokenizer : NULL, state, checkpoint);
+    if (run->has_tokenizer) { check_data_tokenizer(&run->train_data, "--train_data", &run->tokenizer, c); }
+    if (run->has_tokenizer && run->has_val) { check_data_tokenizer(&run->val_data, "--val_data", &run->tokenizer, c); }
     if (!plan_check_memory(&run->plan, comm, &err)) { fatal("%s", err.text); }
     comm_barrier(comm); // no rank allocates before all have checked the free memory
     plan_layout(&run->plan, &run->model);

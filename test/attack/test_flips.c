@@ -94,7 +94,8 @@ TEST(damage_of_a_shard_is_noticed) {
     ShardWriter w;
     Error err;
     Sums sums = {.list = NULL};
-    char hex[BLAKE2B_HEX + 1], *path = below(test_folder, "s_val_000000.bin"), *list = shard_sums_path(path);
+    char hex[BLAKE2B_HEX + 1], *path = below(test_folder, "s_val_000000.bin"),
+         *list = shard_record_path(path, ".b2sums");
     for (int i = 0; i < TOKENS; i++) { tokens[i] = (uint16_t)(i * 7 % 257); }
     EXPECT(shard_create(&w, path, &err) && shard_write(&w, tokens, TOKENS, &err) && shard_commit(&w, hex, &err));
     sums_set(&sums, "s_val_000000.bin", hex);

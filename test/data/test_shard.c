@@ -111,9 +111,11 @@ TEST(shards_are_compared_with_their_checksums) {
     Error err;
     Sums sums = {.list = NULL};
     bool has_sum = true;
-    char hex[BLAKE2B_HEX + 1], *path = format("%s/c_train_000001.bin", test_folder), *list = shard_sums_path(path);
-    EXPECT(strstr(list, "/c.b2sums") && !shard_sums_path("c_train_00001.bin") && !shard_sums_path("c.bin") &&
-           !shard_sums_path("c_test_000001.bin") && !shard_sums_path("c_train_000001.bib"));
+    char hex[BLAKE2B_HEX + 1], *path = format("%s/c_train_000001.bin", test_folder),
+         *list = shard_record_path(path, ".b2sums");
+    const char* const others[] = {"c_train_00001.bin", "c.bin", "c_test_000001.bin", "c_train_000001.bib"};
+    EXPECT(strstr(list, "/c.b2sums"));
+    for (int i = 0; i < 4; i++) { EXPECT(!shard_record_path(others[i], ".b2sums")); }
     EXPECT(shard_create(&w, path, &err) && shard_write(&w, (const uint16_t[]){1, 2, 3}, 3, &err) &&
            shard_commit(&w, hex, &err));
     EXPECT(shard_verify_sum(path, &has_sum, &err) && !has_sum);

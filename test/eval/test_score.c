@@ -330,6 +330,13 @@ TEST(damaged_bin_files_are_refused_with_their_item) {
     check_word(file, size, 5, 0, ": item 0: it has no context");
     check_word(file, size, 5, 60000, ": item 0: ");
     check_word(file, size, 6, V, ": item 0: token 269, and the model has only 269");
+    Tokenizer bytes = tokenizer_bytes();
+    const TestSetOptions of_bytes = {.T = T, .vocab_size = V, .rules = "llm.c", .tokenizer = &bytes};
+    const char token[2] = {file[TEST_SET_HEADER + 12], file[TEST_SET_HEADER + 13]};
+    memcpy(file + TEST_SET_HEADER + 12, "\1\1", 2);
+    check_refused(file, size, &of_bytes, ": item 0: token 257, and the tokenizer has only 257");
+    memcpy(file + TEST_SET_HEADER + 12, token, 2);
+    tokenizer_free(&bytes);
     for (size_t cut = TEST_SET_HEADER; cut < size; cut++) { check_refused(file, cut, &options, ": item "); }
     file[4] = 2;
     check_refused(file, size, &options, ": version 2, not 1");

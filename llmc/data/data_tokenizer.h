@@ -1,0 +1,13 @@
+// Compares the tokenizer that made the shards of a data set with the one of a run.
+//
+// ./prepare records a hash of its tokenizer in PREFIX.json, beside its shards. Shards without a record, such as llm.c's
+// downloads, can only be compared by their ids: none may be beyond the tokenizer's vocabulary.
+#pragma once
+#include "../tokenizer/tokenizer.h"
+#include "dataset.h"
+
+// Fails if a shard was made with another tokenizer than `t`, or has no record and an id beyond the vocabulary of `t`
+// among its first or last tokens. From then on dataset_read() and dataset_check_file() fail at such an id, wherever it
+// lies. Warns if shards without a record have ids of bytes alone, but `t` has more. `option` names the data's option in
+// messages, `name` is the value of --tokenizer.
+bool dataset_check_tokenizer(Dataset* d, const char* option, const Tokenizer* t, const char* name, Error* err);

@@ -1,0 +1,87 @@
+#include "llmc/data/data_tokenizer.h"
+#include "llmc/tokenizer/tokenizer_open.h"
+#include "test/test.h"
+
+enum { T = 8, TOKENS = 70000 }; // more than are read when the data set is opened
+
+static char* in_folder(const char* name) { return format("%s/%s", test_folder, name); }
+
+// Writes TOKENS ids that are all 7, but for `id` at position `at`.
+static void put_shard(const char* name, int id, size_t at) {
+    Error err;
+    ShardWriter w;
+    uint16_t* tokens = alloc_or_die(TOKENS, sizeof *tokens, "tokens");
+    for (size_t i = 0; i < TOKENS; i++) { tokens[i] = i == at ? (uint16_t)id : 7; }
+    char* path = in_folder(name);
+    if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, TOKENS, &err) || !shard_commit(&w, NULL, &err)) {
+        fatal("%s", err.text);
+    }
+    free(path);
+    free(tokens);
+}
+
+static void put_text(const char* name, const char* text) {
+    Error err;
+    char* path = in_folder(name);
+    if (!write_file_atomically(path, text, strlen(text), &err)) { fatal("%s", err.text); }
+    free(path);
+}
+
+static void put_record(const char* name, uint64_t hash) {
+    char* text = format("{\"made_from\": {\"tokenizer_hash\": \"%016llx\"}}", (unsigned long long)hash);
+    put_text(name, text);
+    free(text);
+}
+
+// Opens the shards and compares them with a tokenizer; `middle` becomes the result of reading the window in the middle.
+static bool check(const char* shards, const char* tokenizer, bool* middle, Error* err) {
+    Dataset d;
+    int tokens[T], targets[T];
+    char* path = in_folder(shards);
+    Tokenizer t = tokenizer_open(tokenizer);
+    if (!dataset_open(&d, "--train_data", path, "auto", T, 50257, err)) { fatal("%s", err->text); }
+    const bool ok = dataset_check_tokenizer(&d, "--train_data", &t, tokenizer, err);
+    if (middle) { *middle = dataset_read(&d, TOKENS / 2 / T, tokens, targets, err); }
+    dataset_close(&d);
+    tokenizer_free(&t);
+    free(path);
+    return ok;
+}
+
+TEST(shards_are_compared_with_the_tokenizer_of_their_record) {
+    Error err;
+    Tokenizer gpt2 = tokenizer_builtin(), bytes = tokenizer_bytes();
+    put_shard("g_train_000001.bin", 300, 0);
+    put_shard("g_val_000000.bin", 300, 0);
+    put_record("g.json", tokenizer_hash(&gpt2));
+    put_shard("b_train_000001.bin", 200, 0);
+    put_record("b.json", tokenizer_hash(&bytes));
+    put_shard("o_train_000001.bin", 200, 0);
+    put_record("o.json", 0x1234);
+    EXPECT(check("g_*.bin", "gpt2", NULL, &err) && check("b_*.bin", "bytes", NULL, &err));
+    EXPECT(!check("b_*.bin", "gpt2", NULL, &err) && strstr(err.text, "/b_train_000001.bin: "));
+    EXPECT(strstr(err.text, "/b.json says that it was made with --tokenizer bytes, and this run has --tokenizer gpt2"));
+    EXPECT(!check("g_val_*.bin", "bytes", NULL, &err) && strstr(err.text, "with --tokenizer gpt2, and"));
+    EXPECT(!check("o_*.bin", "gpt2", NULL, &err) && strstr(err.text, "hash 0000000000001234"));
+    EXPECT(!check("[bg]_*.bin", "gpt2", NULL, &err) && strstr(err.text, "/b_train_000001.bin: "));
+    EXPECT(!check("[go]_*.bin", "gpt2", NULL, &err) && strstr(err.text, "/o_train_000001.bin: ")); // the last file
+    tokenizer_free(&gpt2);
+    tokenizer_free(&bytes);
+}
+
+// As of llm.c's downloads. A file of the record's name may be anything.
+TEST(shards_without_a_record_are_compared_by_their_ids) {
+    Error err;
+    bool middle;
+    put_shard("first_train_000001.bin", 300, 0);
+    put_shard("last.bin", 257, TOKENS - 1);
+    put_shard("middle.bin", 300, TOKENS / 2);
+    put_text("first.json", "[1, 2");
+    EXPECT(check("first_*.bin", "gpt2", NULL, &err) && check("last.bin", "gpt2", NULL, &err));
+    EXPECT(!check("first_*.bin", "bytes", NULL, &err) && strstr(err.text, "first_train_000001.bin: token id 300 is "));
+    EXPECT(!check("last.bin", "bytes", NULL, &err) && strstr(err.text, "the 257 tokens of --tokenizer bytes"));
+    EXPECT(check("middle.bin", "gpt2", &middle, &err) && middle);
+    EXPECT(check("middle.bin", "bytes", &middle, &err) && !middle && strstr(err.text, "the vocabulary has 257"));
+}
+
+TEST_MAIN()
