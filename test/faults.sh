@@ -62,6 +62,34 @@ an_allocation_that_fails_loses_nothing() {
     attack_end "failing allocations"
 }
 
+# The last allocations of the two commands, in which they write a tokenizer's files and a GGUF header. Each ends with
+# the same files, or says that memory has ended.
+files_made_in_memory_are_whole_or_an_error() {
+    ${CC:-cc} -O1 -fPIC -shared test/attack/alloc.c -o "$dir/alloc.so" || note "the tool does not compile"
+    must "$prepare" --train_tokenizer 300 --out "$dir/tokenizer" README.md
+    learn="$prepare --train_tokenizer 300 --out $dir/try README.md"
+    set_of=test/golden/eval
+    write="$train export gguf --init $set_of/model --tokenizer $set_of/tokenizer.bin --out $dir/try/it"
+    mkdir "$dir/gguf"
+    must $write --out "$dir/gguf/it"
+    for what in learn:tokenizer write:gguf; do
+        eval "command=\$${what%:*}"
+        rm -rf "$dir/try" && mkdir "$dir/try"
+        must env OMP_NUM_THREADS=1 FAULT_COUNT="$dir/count" LD_PRELOAD="$dir/alloc.so" $command
+        n=$(cat "$dir/count") refused=0
+        for at in $(seq $((n - 80)) "$n"); do
+            rm -rf "$dir/try" && mkdir "$dir/try"
+            OMP_NUM_THREADS=1 FAULT_ALLOC=$at LD_PRELOAD="$dir/alloc.so" $command >"$dir/out" 2>"$dir/err"
+            case $? in
+            0) diff -r "$dir/${what#*:}" "$dir/try" >"$dir/diff" || note "allocation $at: $(head -n 1 "$dir/diff")" ;;
+            1) refused=$((refused + 1)); grep -qi memory "$dir/err" || note "allocation $at: $(tail -n 1 "$dir/err")" ;;
+            *) note "allocation $at: $(tail -n 1 "$dir/err")" ;;
+            esac
+        done
+        [ $refused -gt 9 ] || note "of $command only $refused tries failed"
+    done
+}
+
 # The same with two processes. The first one, which writes, is killed at a call; then one of the two at a random
 # collective.
 killed_ranks_go_on_to_the_same_end() {

@@ -5,6 +5,7 @@
 // Matmuls run on the data that they were queued with, so that the GPU draws the power, and has the clocks, of training:
 // on zeros a GPU is faster (an H200: 894 TFLOP/s on zeros, 788 on random numbers).
 #pragma once
+#include "../base/text_stream.h"
 #include "../files/tune_cache.h"
 #include "matmul.cuh"
 
@@ -135,11 +136,12 @@ static inline void write_algorithm(FILE* out, const cublasLtMatmulAlgo_t* a) {
 
 // Calls write(stream, arguments...) and returns what it wrote; free() it.
 template <class Write> static inline char* text_of(Write write) {
-    char* text = NULL;
-    size_t size = 0;
-    FILE* out = open_memstream(&text, &size);
-    if (out) { write(out); }
-    if (!out || fclose(out)) { fatal("out of memory: the choice of algorithms"); }
+    static const char what[] = "the choice of algorithms";
+    char* text;
+    size_t size;
+    FILE* out = open_text_stream(&text, &size, what);
+    write(out);
+    close_text_stream(out, what);
     return text;
 }
 

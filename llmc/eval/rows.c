@@ -1,4 +1,5 @@
 #include "rows.h"
+#include "../base/text_stream.h"
 
 // Returns memory for element number `count` of a growing array, whose room is the next power of two.
 static void* grown(void* array, size_t count, size_t size) {
@@ -149,16 +150,16 @@ static bool add_core_item(RowMaker* m, const ItemText* item, char* const* contex
 
 // Returns the text in front of an item: its heading and examples. The caller frees it.
 static char* text_before(const RowMaker* m, const ItemText* item, const ItemText* const* examples, int count) {
+    static const char what[] = "examples of a test set";
     size_t size;
-    char* text = NULL;
-    FILE* f = open_memstream(&text, &size);
-    if (!f) { fatal("out of memory: examples of a test set"); }
+    char* text;
+    FILE* f = open_text_stream(&text, &size, what);
     fputs(item->heading ? item->heading : "", f);
     for (int i = 0; i < count; i++) {
         const int k = examples[i]->label;
         fprintf(f, "%s%s%s\n\n", examples[i]->contexts[k], m->delimiter, examples[i]->endings[k]);
     }
-    if (fclose(f) != 0) { fatal("out of memory: examples of a test set"); }
+    close_text_stream(f, what);
     return text;
 }
 

@@ -1,4 +1,5 @@
 #include "gguf_model.h"
+#include "../base/text_stream.h"
 #include "../tokenizer/byte_level.h"
 #include "../tokenizer/merges.h"
 
@@ -240,14 +241,14 @@ static uint64_t put_entries(FILE* f, const TensorTable* table, const WeightType*
 
 bool gguf_model_header(FILE* f, const TensorTable* table, const GPT2Config* m, const WeightType* type,
                        const Tokenizer* t, const char* name, Error* err) {
-    char* text = NULL;
-    size_t size = 0;
+    static const char what[] = "the header of a GGUF file";
+    char* text;
+    size_t size;
     uint64_t pairs = 0;
-    FILE* memory = open_memstream(&text, &size); // the head has the numbers of what follows
-    if (!memory) { fatal("out of memory: the header of a GGUF file"); }
+    FILE* memory = open_text_stream(&text, &size, what); // the head has the numbers of what follows
     const bool ok = put_pairs(memory, m, type, t, name, &pairs, err);
     const uint64_t tensors = put_entries(memory, table, type);
-    if (fclose(memory) != 0) { fatal("out of memory: the header of a GGUF file"); }
+    close_text_stream(memory, what);
     fwrite("GGUF", 1, 4, f);
     gguf_put_u32(f, GGUF_VERSION);
     gguf_put_u64(f, tensors);

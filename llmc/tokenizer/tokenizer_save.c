@@ -1,4 +1,5 @@
 #include "tokenizer_save.h"
+#include "../base/text_stream.h"
 #include "byte_level.h"
 #include "merges.h"
 
@@ -168,21 +169,17 @@ static void put_config(FILE* out, const Tokenizer* t, const Names* n, int max_le
 bool tokenizer_files_make(TokenizerFiles* files, const Tokenizer* t, int max_length, const char* name, Error* err) {
     Names n;
     FILE* out[NUM_TOKENIZER_FILES];
-    bool ok = names_make(&n, t, name, err), written = true;
+    const bool ok = names_make(&n, t, name, err);
     for (int i = 0; ok && i < NUM_TOKENIZER_FILES; i++) {
-        out[i] = open_memstream(&files->text[i], &files->size[i]);
-        if (!out[i]) { fatal("out of memory: %s", TOKENIZER_FILES[i]); }
+        out[i] = open_text_stream(&files->text[i], &files->size[i], TOKENIZER_FILES[i]);
     }
     if (ok) {
         put_vocab(out[0], &n, ESCAPED);
         put_merges(out[1], &n);
         put_tokenizer(out[2], t, &n);
         put_config(out[3], t, &n, max_length);
-        for (int i = 0; i < NUM_TOKENIZER_FILES; i++) {
-            if (ferror(out[i]) | fclose(out[i])) { written = false; }
-        }
+        for (int i = 0; i < NUM_TOKENIZER_FILES; i++) { close_text_stream(out[i], TOKENIZER_FILES[i]); }
     }
-    if (!written) { fatal("out of memory: the files of the tokenizer"); }
     names_free(&n);
     return ok;
 }
