@@ -631,6 +631,9 @@ prompts_come_from_files_and_standard_input() {
     : >"$dir/none"
     expect 1 'none: no prompts' "$train" generate $model --prompt_file "$dir/none"
     expect 1 'standard input is empty' "$train" generate $model --prompt - </dev/null
+    expect 1 'standard input: more than 64 MiB' timeout 60 "$train" generate $model --prompt - </dev/zero
+    expect 1 'a line of more than 1 MiB' timeout 60 "$train" generate $model --interactive 1 </dev/zero
+    expect 1 'the text: more than 64 MiB' timeout 60 "$train" tokenize </dev/zero
     expect 1 'has 49 tokens, the model only 48 positions' "$train" generate $model \
         --prompt 'one that is longer than the model has positions..'
     expect 2 'from 1 to' "$train" generate $model --samples 0

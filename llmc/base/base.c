@@ -240,15 +240,17 @@ bool make_directories(const char* path, Error* err) {
     return ok;
 }
 
-char* read_stream(FILE* f, const char* name, size_t* size, Error* err) {
+char* read_stream(FILE* f, const char* name, size_t most, size_t* size, Error* err) {
     size_t used = 0, room = 1 << 16;
     char* text = realloc_or_die(NULL, room, name);
-    for (size_t n; (n = fread(text + used, 1, room - 1 - used, f)) > 0;) {
+    for (size_t n; used <= most && (n = fread(text + used, 1, room - 1 - used, f)) > 0;) {
         used += n;
         if (room - 1 - used == 0) { text = realloc_or_die(text, room *= 2, name); }
     }
-    if (ferror(f)) {
-        fail_system(err, name, "read");
+    const bool ok = ferror(f)     ? fail_system(err, name, "read")
+                    : used > most ? fail(err, "%s: more than %zu MiB, the most that is read", name, most >> 20)
+                                  : true;
+    if (!ok) {
         free(text);
         return NULL;
     }
@@ -284,14 +286,16 @@ FILE* fopen_regular(const char* path, Error* err) {
     return f;
 }
 
-char* read_file(const char* path, size_t* size, Error* err) {
+char* read_file_up_to(const char* path, size_t most, size_t* size, Error* err) {
     if (size) { *size = 0; }
     FILE* f = fopen_regular(path, err);
     if (!f) { return NULL; }
-    char* text = read_stream(f, path, size, err);
+    char* text = read_stream(f, path, most, size, err);
     fclose(f);
     return text;
 }
+
+char* read_file(const char* path, size_t* size, Error* err) { return read_file_up_to(path, SIZE_MAX, size, err); }
 
 bool read_exactly(int fd, const char* path, void* out, size_t bytes, size_t offset, Error* err) {
     for (size_t done = 0; done < bytes;) {

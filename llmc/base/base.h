@@ -201,12 +201,16 @@ bool make_directories(const char* path, Error* err);
 // The same, as a stream, which the caller closes; NULL on failure.
 FILE* fopen_regular(const char* path, Error* err);
 
-// Reads the rest of `f` into fresh memory with a 0 behind it, which the caller frees; NULL on failure. `name` is for
-// messages, `size` may be NULL.
-char* read_stream(FILE* f, const char* name, size_t* size, Error* err);
+// Reads the rest of `f` into fresh memory with a 0 behind it, which the caller frees; NULL on failure, or if there are
+// more than `most` bytes. `name` is for messages, `size` may be NULL.
+char* read_stream(FILE* f, const char* name, size_t most, size_t* size, Error* err);
 
-// Reads a whole regular file, as read_stream(); on failure *size is 0.
+// Read a whole regular file, of any size or of at most `most` bytes, as read_stream(); on failure *size is 0.
 char* read_file(const char* path, size_t* size, Error* err);
+char* read_file_up_to(const char* path, size_t most, size_t* size, Error* err);
+
+// Bytes of standard input that are read as one text. Chosen.
+enum { STANDARD_INPUT_MOST = 64 << 20 };
 
 // Reads exactly `bytes` at `offset`; fails if the file ends before. `path` is for messages. Several threads may read
 // from one descriptor.

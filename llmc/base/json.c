@@ -99,10 +99,10 @@ void json_begin(void) {
     json_object_seed(1); // else the library seeds itself at its first use, which may be in any thread
 }
 
-json_t* json_read(const char* path, size_t flags, Error* err) {
+json_t* json_read(const char* path, size_t most, size_t flags, Error* err) {
     size_t size;
     json_error_t e;
-    char* text = read_file(path, &size, err);
+    char* text = read_file_up_to(path, most, &size, err);
     json_t* value = text ? json_loadb(text, size, flags, &e) : NULL;
     if (text && !value) { fail(err, "%s:%d: %s", path, e.line, e.text); }
     free(text);
@@ -160,8 +160,8 @@ bool json_save_checked(const json_t* object, const char* path, Error* err) {
 
 json_t* json_load_checked(const char* path, Error* err) {
     size_t size;
-    json_t* object = json_read(path, JSON_REJECT_DUPLICATES, err);
-    char* text = object ? read_file(path, &size, err) : NULL;
+    json_t* object = json_read(path, JSON_MOST, JSON_REJECT_DUPLICATES, err);
+    char* text = object ? read_file_up_to(path, JSON_MOST, &size, err) : NULL;
     bool ok = text != NULL;
     if (ok && (!json_is_object(object) || !json_checksum_is_right(text))) {
         ok = fail(err, "%s: damaged or edited (its checksum is wrong)", path);

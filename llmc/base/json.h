@@ -45,8 +45,11 @@ void put_text(FILE* to, const char* text, size_t size);
 // ends the program: the library itself would return a value without some of its members, which looks whole.
 void json_begin(void);
 
-// Reads a JSON file; a new reference, NULL on failure. `flags` are those of json_loadb().
-json_t* json_read(const char* path, size_t flags, Error* err);
+// Bytes of a JSON file that another program may have written. The largest, the index of a model, has some MB. Chosen.
+enum { JSON_MOST = 64 << 20 };
+
+// Reads a JSON file of at most `most` bytes; a new reference, NULL on failure. `flags` are those of json_loadb().
+json_t* json_read(const char* path, size_t most, size_t flags, Error* err);
 
 // Returns a JSON string, a new reference; U+FFFD replaces bytes that are not UTF-8, and 0.
 json_t* json_text(const char* text, size_t size);

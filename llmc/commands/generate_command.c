@@ -72,20 +72,31 @@ static bool answer(Session* s, const Prompts* prompts, const TokenList* tokens, 
     return ok;
 }
 
+enum { LINE_MOST = 1 << 20 }; // bytes of a line of standard input, which is one prompt; chosen
+
+// Reads a line of standard input without its newline. Returns false at the end. Ends the program if it is too long.
+static bool read_line(char line[LINE_MOST], size_t* bytes) {
+    int c;
+    *bytes = 0;
+    while ((c = getchar()) != EOF && c != '\n') {
+        if (*bytes == LINE_MOST) { fatal("standard input: a line of more than %d MiB", LINE_MOST >> 20); }
+        line[(*bytes)++] = (char)c;
+    }
+    return c != EOF || *bytes > 0;
+}
+
 // Reads prompts line by line and completes them. Ctrl-C ends a completion, Ctrl-D the loop.
 static bool converse(Session* s) {
     Error err;
-    char* line = NULL;
-    size_t room = 0;
+    char* line = alloc_or_die(LINE_MOST, 1, "a line of standard input");
+    size_t bytes;
     bool ok = true;
     const bool is_terminal = isatty(STDIN_FILENO);
     while (ok) {
         if (is_terminal) { fputs("> ", stderr); }
-        ssize_t bytes = getline(&line, &room, stdin);
-        if (bytes < 0) { break; }
-        if (line[bytes - 1] == '\n') { bytes--; }
+        if (!read_line(line, &bytes)) { break; }
         if (bytes == 0) { continue; }
-        Prompt prompt = {.text = line, .bytes = (size_t)bytes};
+        Prompt prompt = {.text = line, .bytes = bytes};
         const Prompts prompts = {.prompt = &prompt, .count = 1};
         TokenList* tokens = prompt_check(&prompt, "the line", &err)
                                 ? tokens_of(&prompts, &s->tokenizer, &s->model.config, &err) : NULL;

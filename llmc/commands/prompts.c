@@ -20,7 +20,7 @@ static void append_prompt(Prompts* p, const char* text, size_t bytes) {
 // Reads all of standard input as one prompt; a newline at its end is left out.
 static bool read_standard_input(Prompts* p, Error* err) {
     size_t size = 0;
-    p->memory = read_stream(stdin, "standard input", &size, err);
+    p->memory = read_stream(stdin, "standard input", STANDARD_INPUT_MOST, &size, err);
     if (!p->memory) { return false; }
     if (size > 0 && p->memory[size - 1] == '\n') { size--; }
     if (size == 0) {

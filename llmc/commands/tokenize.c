@@ -6,7 +6,7 @@
 void tokenize_text(const Tokenizer* t, FILE* in, FILE* out) {
     Error err;
     size_t bytes;
-    char* text = read_stream(in, "the text", &bytes, &err);
+    char* text = read_stream(in, "the text", STANDARD_INPUT_MOST, &bytes, &err);
     if (!text) { fatal("tokenize: %s", err.text); }
     TokenList list = token_list();
     tokenizer_encode(t, text, bytes, &list);

@@ -8,7 +8,7 @@
 static bool read_hash(const char* record, uint64_t* hash, bool* found, Error* err) {
     *found = false;
     if (!record || !path_exists(record)) { return true; }
-    json_t* root = json_read(record, 0, err);
+    json_t* root = json_read(record, SIZE_MAX, 0, err);
     if (!root && err->is_unknown) { return false; }
     const char* text = json_string_value(json_object_get(json_object_get(root, "made_from"), "tokenizer_hash"));
     *found = text != NULL;

@@ -76,7 +76,7 @@ json_t* checkpoint_read_state(const char* folder, Error* err) {
     size_t size;
     json_error_t e;
     json_t* state = NULL;
-    char *path = format("%s/state.json", folder), *text = read_file(path, &size, err);
+    char *path = format("%s/state.json", folder), *text = read_file_up_to(path, JSON_MOST, &size, err);
     if (text && !(state = json_loadb(text, size, JSON_REJECT_DUPLICATES, &e))) {
         fail(err, "%s:%d: %s", path, e.line, e.text);
     }

@@ -101,6 +101,16 @@ static bool check_tensors(const Gguf* g, const GPT2Config* m, Error* err) {
     return true;
 }
 
+// Fails if there are tensors of layers that the model does not have: they would be left out.
+static bool check_layers(const Gguf* g, int num_layers, Error* err) {
+    for (size_t i = 0; i < g->num_tensors; i++) {
+        const char* name = g->tensors[i].name;
+        if (strncmp(name, "blk.", 4) || strtol(name + 4, NULL, 10) < num_layers) { continue; }
+        return fail(err, "%s: tensor %s is there, but gpt2.block_count is only %d: damaged", g->path, name, num_layers);
+    }
+    return true;
+}
+
 bool gguf_model_shape(const Gguf* g, GPT2Config* m, Error* err) {
     int inner = 0;
     const GgufPair *kind = gguf_pair(g, "general.architecture"),
@@ -127,7 +137,8 @@ bool gguf_model_shape(const Gguf* g, GPT2Config* m, Error* err) {
         return fail(err, "%s: tensor token_embd.weight is missing or not a matrix", g->path);
     }
     m->vocab_size = m->padded_vocab_size = (int)embedding->shape[1];
-    return model_check(m, g->path, err) && check_tensors(g, m, err) && check_tied(g, err);
+    return model_check(m, g->path, err) && check_tensors(g, m, err) &&
+           check_layers(g, m->num_layers, err) && check_tied(g, err);
 }
 
 bool gguf_model_read(const Gguf* g, const Tensor* t, int layer, float* out, Error* err) {

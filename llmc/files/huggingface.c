@@ -143,7 +143,7 @@ bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err
 
 json_t* json_load_from(const char* folder, const char* file, Error* err) {
     char* path = format("%s/%s", folder, file);
-    json_t* value = json_read(path, JSON_REJECT_DUPLICATES, err);
+    json_t* value = json_read(path, JSON_MOST, JSON_REJECT_DUPLICATES, err);
     if (value && !json_is_object(value)) {
         fail(err, "%s: not a JSON object", path);
         json_decref(value);

@@ -10,11 +10,22 @@ static bool hf_check_size(ModelFile* m, Error* err) {
                 tensors_largest(&table), elements);
 }
 
+// Fails if there are tensors of layers that config.json does not count: they would be left out.
+static bool hf_check_layers(const ModelFile* m, Error* err) {
+    for (int i = 0; i < m->hf.count; i++) {
+        const char *name = m->hf.tensors[i].name, *bare = strncmp(name, "transformer.", 12) ? name : name + 12;
+        if (strncmp(bare, "h.", 2) || strtol(bare + 2, NULL, 10) < m->shape.num_layers) { continue; }
+        return fail(err, "%s: tensor %s is there, but n_layer in config.json is only %d", m->path, name,
+                    m->shape.num_layers);
+    }
+    return true;
+}
+
 static bool open_hf(ModelFile* m, Error* err) {
     if (!hf_load_config(m->path, false, &m->shape, err) || !safetensors_open_folder(&m->hf, m->path, err)) {
         return false;
     }
-    if (hf_check_size(m, err)) { return true; }
+    if (hf_check_size(m, err) && hf_check_layers(m, err)) { return true; }
     safetensors_close(&m->hf);
     return false;
 }

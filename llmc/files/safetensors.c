@@ -240,7 +240,7 @@ bool safetensors_open(SafeTensors* s, const char* path, Error* err) {
 
 // Adds the files that an index names, {"weight_map": {tensor: file, ...}}, each once.
 static bool safetensors_add_indexed(SafeTensors* s, const char* folder, const char* index_path, Error* err) {
-    json_t* index = json_read(index_path, JSON_REJECT_DUPLICATES, err);
+    json_t* index = json_read(index_path, JSON_MOST, JSON_REJECT_DUPLICATES, err);
     if (!index) { return false; }
     json_t* map = json_object_get(index, "weight_map");
     bool ok = json_is_object(map) ? true : fail(err, "%s: there is no weight_map", index_path);

@@ -182,7 +182,7 @@ uint64_t check_shards(const PrepareOptions* o, const char* path, const json_t* m
 json_t* load_manifest(const PrepareOptions* o, const char* path, const json_t* work) {
     Error err;
     bool exists = path_exists(path);
-    json_t* manifest = exists ? json_read(path, 0, &err) : NULL;
+    json_t* manifest = exists ? json_read(path, SIZE_MAX, 0, &err) : NULL;
     if (exists && !manifest && err.is_unknown) { fatal("%s", err.text); }
     const json_t *made_from = json_object_get(manifest, "made_from"), *shards = json_object_get(manifest, "shards");
     const bool is_complete = json_is_true(json_object_get(manifest, "complete"));

@@ -198,7 +198,7 @@ size_t tokenizer_file_size(const Tokenizer* t) {
 
 bool tokenizer_load(Tokenizer* t, const char* path, Error* err) {
     size_t size;
-    char* file = read_file(path, &size, err);
+    char* file = read_file_up_to(path, TOKENIZER_MAX_FILE, &size, err);
     if (!file) { return false; }
     if (!tokenizer_from_memory(t, file, size, path, err)) { free(file); return false; }
     t->owned = (unsigned char*)file;

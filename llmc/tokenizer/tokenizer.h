@@ -24,6 +24,7 @@
 enum {
     TOKENIZER_MAGIC = 20240328,
     TOKENIZER_HEADER = 1024,       // bytes
+    TOKENIZER_MAX_FILE = 64 << 20, // bytes; GPT-2's tokenizer.json has 1.4 MB
     TOKENIZER_V1_EOT = 50256,
     TOKENIZER_MIN_VOCAB = 257,     // the bytes and the end of text
     TOKENIZER_MAX_VOCAB = 1 << 23, // so that offsets fit into 32 bits, an id and a position in the text into 64

@@ -3,8 +3,6 @@
 #include "merges.h"
 #include <jansson.h>
 
-enum { MAX_FILE = 64 << 20 }; // bytes; GPT-2's has 1.4 MB
-
 typedef struct {
     const char* path; // of the vocabulary, for messages
     int count;
@@ -29,21 +27,14 @@ static Shown shown(const char* name) {
     return s;
 }
 
-// Reads a file that is not larger than any such file; the caller frees it.
-static char* read_bounded(const char* path, size_t* size, Error* err) {
-    const int fd = open_regular(path, size, err);
-    if (fd < 0) { return NULL; }
-    close(fd);
-    if (*size <= MAX_FILE) { return read_file(path, size, err); }
-    fail(err, "%s: %zu bytes; a tokenizer has at most %d", path, *size, MAX_FILE);
-    return NULL;
-}
+// Returns true for a member that is missing, or null.
+static bool is_null(const json_t* value) { return !value || json_is_null(value); }
 
 // Reads a JSON object, a new reference.
 static json_t* read_object(const char* path, Error* err) {
     size_t size;
     json_error_t e;
-    char* text = read_bounded(path, &size, err);
+    char* text = read_file_up_to(path, TOKENIZER_MAX_FILE, &size, err);
     json_t* object = text ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &e) : NULL;
     if (text && !object) { fail(err, "%s:%d: %s", path, e.line, shown(e.text).text); }
     free(text);
@@ -102,6 +93,7 @@ static bool vocab_open(Vocab* v, const char* path, const json_t* ids, const json
         }
         json_object_set(v->ids, content, id);
     }
+    if (!is_null(added) && !json_is_array(added)) { return fail(err, "%s: added_tokens is not an array", path); }
     const size_t count = json_object_size(v->ids);
     if (count > TOKENIZER_MAX_VOCAB) { return fail(err, "%s: %zu tokens are too many", path, count); }
     v->count = (int)count;
@@ -207,8 +199,6 @@ static bool vocab_finish(Vocab* v, Tokenizer* t, Error* err) {
 static bool is_text(const json_t* value, const char* text) {
     return json_is_string(value) && !strcmp(json_string_value(value), text);
 }
-
-static bool is_null(const json_t* value) { return !value || json_is_null(value); }
 
 // Returns true for GPT-2's pattern, in either of the two ways in which it is written.
 static bool is_gpt2_pattern(const json_t* pattern) {
@@ -316,7 +306,7 @@ bool tokenizer_read_json(Tokenizer* t, const char* path, Error* err) {
 
 static bool add_merge_lines(Vocab* v, const char* path, Error* err) {
     size_t size, i = 1;
-    char* text = read_bounded(path, &size, err);
+    char* text = read_file_up_to(path, TOKENIZER_MAX_FILE, &size, err);
     int last = NO_TOKEN;
     bool ok = text != NULL;
     if (ok && strlen(text) != size) { ok = fail(err, "%s: not a text: it has a byte 0", path); }

@@ -202,7 +202,7 @@ double corpus_floor(const Dataset* data) {
     if (n > tail) {
         path[n - tail] = 0;
         char* json = format("%s.json", path);
-        json_t* value = json_read(json, 0, &err);
+        json_t* value = json_read(json, JSON_MOST, 0, &err);
         if (json_is_number(json_object_get(value, "floor"))) {
             floor_loss = json_number_value(json_object_get(value, "floor"));
         }

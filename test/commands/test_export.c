@@ -242,6 +242,8 @@ TEST(damaged_gguf_files_are_refused) {
     expect_refused("f16.gguf", place_of("f16.gguf", "gpt2.embedding_length") + 25, "\0\1", 2, 0,
                    "this program's GPT-2 has 1024");
     expect_refused("f16.gguf", inner, "x", 1, 0, "gpt2.feed_forward_length is missing");
+    expect_refused("f16.gguf", place_of("f16.gguf", "gpt2.block_count") + 20, "\1", 1, 0,
+                   "tensor blk.1.attn_norm.bias is there, but gpt2.block_count is only 1");
     expect_refused("f16.gguf", 0, "", 0, 6900, "bytes at byte");
     expect_refused("f16.gguf", 0, "", 0, 1300, "goes beyond its end");
 }

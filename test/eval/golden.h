@@ -10,7 +10,7 @@
 static json_t* golden(const char* name) {
     Error err;
     char* path = format(FOLDER "%s", name);
-    json_t* value = json_read(path, 0, &err);
+    json_t* value = json_read(path, SIZE_MAX, 0, &err);
     if (!value) { fatal("%s", err.text); }
     free(path);
     return value;

@@ -1,6 +1,6 @@
 // Hugging Face folders: read in every form that transformers saves, refused with the file and the tensor in the
 // message, and written as transformers reads them.
-#include "llmc/files/huggingface.h"
+#include "llmc/files/model_file.h"
 #include "test/files/small_model.h"
 #include "test/test.h"
 
@@ -164,6 +164,26 @@ TEST(parts_that_are_missing_are_named) {
     close_model(m);
 }
 
+TEST(layers_that_config_does_not_count_are_refused) {
+    static const FolderOptions kinds[] = {{"transformer.", "F32", 1, false, NULL, NULL, NULL},
+                                          {"", "F32", 2, true, NULL, NULL, NULL}};
+    Error err;
+    ModelFile file;
+    Model* m = open_model(C);
+    GPT2Config shape = m->g.config;
+    shape.num_layers = 1;
+    for (int i = 0; i < 2; i++) {
+        char* folder = write_folder(m, &kinds[i]);
+        EXPECT(model_file_open(&file, folder, true, &err));
+        model_file_close(&file);
+        EXPECT(hf_save_config(folder, &shape, -1, &err));
+        EXPECT(!model_file_open(&file, folder, true, &err) && strstr(err.text, folder) &&
+               strstr(err.text, "h.1.") && strstr(err.text, "n_layer in config.json is only 1"));
+        free(folder);
+    }
+    close_model(m);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
@@ -252,6 +272,11 @@ TEST(paths_that_are_no_folder_are_named) {
            strstr(err.text, "there is no such folder"));
     EXPECT(!hf_load_config(file, true, &m, &err) && strstr(err.text, file) && strstr(err.text, "not a folder"));
     EXPECT(!hf_load_config(folder, true, &m, &err) && strstr(err.text, "config.json: cannot open: No such file"));
+    char* config = below(folder, "config.json");
+    write_text(folder, "config.json", "{");
+    EXPECT(truncate(config, (off_t)1 << 30) == 0); // takes no room on the disk
+    EXPECT(!hf_load_config(folder, true, &m, &err) && strstr(err.text, "config.json: more than 64 MiB"));
+    free(config);
     free(none);
     free(file);
     free(folder);

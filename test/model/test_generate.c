@@ -209,7 +209,7 @@ TEST(log_probabilities_are_pytorchs) {
     const char* prompts[MOST_TEXTS];
     Error err;
     const GenerateOptions o = {.max_tokens = TOKENS, .samples = 1, .alternatives = BEST};
-    json_t *golden = json_read("test/golden/gpt2/greedy.json", 0, &err), *text, *token;
+    json_t *golden = json_read("test/golden/gpt2/greedy.json", SIZE_MAX, 0, &err), *text, *token;
     size_t t, i;
     json_array_foreach(golden, t, text) { prompts[t] = json_string_value(json_object_get(text, "prompt")); }
     EACH_CPU_BACKEND(b) {

@@ -99,7 +99,7 @@ TEST(what_is_written_is_read_back) {
 TEST(files_of_hugging_face_give_its_ids) {
     static const char* const files[] = {"test/golden/bpe/specials.json", "test/golden/bpe/split.json"};
     Error err;
-    json_t* golden = json_read("test/golden/bpe/ids.json", 0, &err);
+    json_t* golden = json_read("test/golden/bpe/ids.json", SIZE_MAX, 0, &err);
     const json_t* ids = json_object_get(golden, "ids");
     const char* text = json_string_value(json_object_get(golden, "text"));
     EXPECT(json_array_size(ids) == 16);
@@ -188,6 +188,8 @@ static const struct {
     {"model/merges/3", "[\"id\", \"e\"]", "there is no token of text \"id\""},
     {"model/merges/22", "[\"\xc4\xa0wid\", \"er\"]", "there is no token of text \"?"},
     {"model/merges/2", NULL, "token 262, \"ide\": its bytes do not become it"}, // "de" is not made
+    {"added_tokens", "{\"a\": 1}", "added_tokens is not an array"},
+    {"added_tokens", "\"<pad>\"", "added_tokens is not an array"},
     {"added_tokens/1", NULL, ""}, // <|endoftext|> stays in the vocabulary, as a token that no merge makes
 };
 
@@ -195,7 +197,7 @@ TEST(other_kinds_and_damage_are_refused_by_entry) {
     Error err;
     for (size_t i = 0; i < sizeof EDITS / sizeof *EDITS; i++) {
         char* path = in_folder("edited.json");
-        json_t* root = json_read("test/golden/bpe/specials.json", 0, &err);
+        json_t* root = json_read("test/golden/bpe/specials.json", SIZE_MAX, 0, &err);
         edit(root, EDITS[i].path, EDITS[i].value);
         if (json_dump_file(root, path, 0) != 0) { fatal("%s", path); }
         test_case = format("%s = %s", EDITS[i].path, EDITS[i].value ? EDITS[i].value : "nothing");
@@ -216,7 +218,7 @@ TEST(other_kinds_and_damage_are_refused_by_entry) {
 
 TEST(an_end_of_text_must_be_known) {
     Error err;
-    json_t* root = json_read("test/golden/bpe/specials.json", 0, &err);
+    json_t* root = json_read("test/golden/bpe/specials.json", SIZE_MAX, 0, &err);
     char* path = in_folder("edited.json");
     edit(root, "added_tokens/1/content", "\"</s>\"");
     edit(root, "model/vocab/<|endoftext|>", NULL);
@@ -251,7 +253,7 @@ TEST(hostile_files_are_refused) {
     expect_refused(path, "maximum parsing depth");
     write_bytes("edited.json", "{", 1);
     EXPECT(truncate(path, (off_t)1 << 30) == 0); // takes no room on the disk
-    expect_refused(path, "1073741824 bytes; a tokenizer has at most");
+    expect_refused(path, "edited.json: more than 64 MiB");
     expect_refused("/nowhere/tokenizer.json", "cannot open");
     free(deep);
     free(whole);
