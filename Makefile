@@ -343,9 +343,9 @@ build/amx/train_gpt2: $(BUILD)/llmc/commands/main.o $(WITH_AMX) $(LIBRARY)
 	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
 # programs for the tests of several processes
-COMPARERS  := $(BUILD)/compare_checkpoints $(BUILD)/histogram_norms
-RANK_TOOLS := $(COMPARERS) $(if $(filter 1,$(MPI)),$(BUILD)/count_collectives.so)
-$(COMPARERS): $(BUILD)/%: test/%.c $(LIBRARY) $(BUILD)/settings | check-packages
+COMPARER   := $(BUILD)/compare_checkpoints
+RANK_TOOLS := $(COMPARER) $(if $(filter 1,$(MPI)),$(BUILD)/count_collectives.so)
+$(COMPARER): $(BUILD)/%: test/%.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
 $(BUILD)/count_collectives.so: test/comm/count_collectives.c
 	@mkdir -p $(@D)

@@ -743,18 +743,12 @@ a_run_is_summed_up() {
 }
 
 # The files themselves: test/log/test_tensorboard.c. Histograms change no bit of the run.
-event_files_have_histograms_of_weights_and_gradients() {
+event_files_change_no_bit() {
     corpus
-    common="$small $data --dtype bf16 --max_steps 6 --val_every 0 --save_every 6"
+    common="$small $data --max_steps 6 --val_every 0 --save_every 6"
     must "$train" $common --out "$dir/without"
-    must "$train" $common --tensorboard 1 --histogram_every 2 --out "$dir/run"
+    must "$train" $common --tensorboard 1 --out "$dir/run"
     same_checkpoint "$dir/without/step_00000006" "$dir/run/step_00000006"
-    for tag in weights/wte.weight weights/h.1.mlp.c_proj.bias gradients/wpe.weight gradients/h.0.ln_1.weight; do
-        count=$(cat $(find "$dir/run/tensorboard" -type f) | tr '[:cntrl:]' '\n' | grep -c "^$tag")
-        case $tag in weights*) want=4 ;; *) want=3 ;; esac # steps 0, 2, 4, 6; there are no gradients at step 0
-        [ "$count" = $want ] || note "$count of $want histograms $tag"
-    done
-    expect 2 'give --tensorboard 1 too' "$train" $common --histogram_every 2 --out "$dir/none"
     expect 2 'its files go to --out, which is empty' "$train" $common --tensorboard 1 --save_every 0 --out ''
 }
 

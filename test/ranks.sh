@@ -86,29 +86,16 @@ a_batch_ramp_may_leave_ranks_without_rows() {
     done
 }
 
-# The norm of the gradients in TensorBoard's histograms is that of the step line, after the steps 8, 16 and 20.
-same_norms() { # FOLDER
-    "$release/histogram_norms" "$(find "$1/tensorboard" -type f)" gradients/ >"$dir/norms" || note "$1: event file"
-    numbers "$1" | sed -n 's/^train \(8\|16\|20\) [^ ]*//p' | paste -d ' ' "$dir/norms" - >"$dir/both"
-    awk '{ d = $2 / $3 - 1; if (d * d < 1e-10) good++ } END { exit good != 3 || NR != 3 }' "$dir/both" ||
-        note "$1: step, norm in the histograms, norm: $(cat "$dir/both")"
-}
-
-# Histograms gather what ZeRO has spread over the ranks, and leave the loss scale out.
-ranks_compare_their_times_and_gather_histograms() {
+ranks_compare_their_times() {
     corpus
     one
-    events="--tensorboard 1 --histogram_every 8"
     for zero in 0 1; do
-        must ranks 2 "$train" $run $often $data --batch_size 2 --zero $zero --ranks_every 5 $events --out "$dir/$zero"
+        must ranks 2 "$train" $run $often $data --batch_size 2 --zero $zero --ranks_every 5 --tensorboard 1 --out "$dir/$zero"
         same "$root/one" "$dir/$zero"
         compared=$(sed -n 's/^{"kind":"ranks","step":\([0-9]*\),"slowest":[01],"ms":[0-9.]*,"slowdown":[1-9].*}$/\1/p' \
             "$dir/$zero/metrics.jsonl" | tr '\n' ' ')
         [ "$compared" = "5 10 15 20 " ] || note "zero $zero: ranks were compared after steps $compared"
-        same_norms "$dir/$zero"
     done
-    must "$train" $run $often $data --dtype fp16 --batch_size 2 $events --out "$dir/fp16"
-    same_norms "$dir/fp16"
 }
 
 # Ranks without rows in the first steps compute nothing again, but compare weights with the others.

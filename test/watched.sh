@@ -60,7 +60,7 @@ text_is_prepared() {
 a_run_is_trained_resumed_and_used() {
     corpus
     run="$small $data --val_every 2 --val_tokens 128 --save_every 2 --sample_every 3 --sample_tokens 8
-        --tensorboard 1 --histogram_every 2 --replay 3"
+        --tensorboard 1 --replay 3"
     watched $train $run --max_steps 4 --out "$dir/run"
     watched $train --resume auto --out "$dir/run" --max_steps 6
     watched $train $run --max_steps 3 --optimizer muon --dtype bf16 --recompute all --document_mask 1 \

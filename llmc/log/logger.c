@@ -282,10 +282,6 @@ void logger_sample(Logger* l, int step, const char* text, size_t size) {
     logger_record(l, "sample", step, json_pack("{s:o}", "text", clean));
 }
 
-void logger_histogram(Logger* l, int step, const char* name, const Histogram* h) {
-    events_histogram(&l->events, step, name, h);
-}
-
 static int compare_doubles(const void* a, const void* b) {
     const double x = *(const double*)a, y = *(const double*)b;
     return (x > y) - (x < y);

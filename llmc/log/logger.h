@@ -4,7 +4,7 @@
 //   standard error    notices and, on a terminal, a progress bar redrawn in place
 //   metrics.jsonl     one JSON object per line, for programs; report.h makes a page of it
 //   log.txt           step lines, whole, and notices again, for people
-//   tensorboard/      the same numbers and samples, and histograms, for TensorBoard (tensorboard.h)
+//   tensorboard/      the same numbers and samples, for TensorBoard (tensorboard.h)
 // The first two files are flushed line by line and cut back to the resumed step, so that a run that was interrupted
 // leaves the same records as one that was not. A file that cannot be written ends the program with an error that names
 // it.
@@ -97,9 +97,6 @@ void logger_val(Logger* l, int step, double loss);
 
 // Logs a text that the model made after `step` updates, any bytes.
 void logger_sample(Logger* l, int step, const char* text, size_t size);
-
-// Logs the distribution of the numbers `name`, for TensorBoard alone.
-void logger_histogram(Logger* l, int step, const char* name, const Histogram* h);
 
 // Logs how long each of `n` ranks has computed in a step, in order of rank: the slowest one, and its time over the
 // median (of an even number, the smaller one). Others wait for it. A notice says so if it takes a tenth longer.

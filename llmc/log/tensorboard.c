@@ -40,15 +40,11 @@ static void put_int(Message* m, int field, uint64_t x) {
     put_varint(m, x);
 }
 
-static void put_raw_double(Message* m, double x) {
+static void put_double(Message* m, int field, double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    put_little_endian(m, bits, 8);
-}
-
-static void put_double(Message* m, int field, double x) {
     put_key(m, field, EIGHT_BYTES);
-    put_raw_double(m, x);
+    put_little_endian(m, bits, 8);
 }
 
 static void put_float(Message* m, int field, float x) {
@@ -206,57 +202,4 @@ void events_text(EventFile* e, int step, const char* tag, const char* text, size
     put_message(&summary, 1, &value);
     write_summary(e, step, &summary);
     free(name);
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// histograms
-
-void histogram_add(Histogram* h, const float* x, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(x[i])) { continue; }
-        h->min = h->count ? fmin(h->min, x[i]) : x[i];
-        h->max = h->count ? fmax(h->max, x[i]) : x[i];
-        h->sum += x[i];
-        h->squares += (double)x[i] * x[i];
-        h->bucket[bits_of_float(x[i]) >> 20]++;
-        h->count++;
-    }
-}
-
-// Returns bucket number i in the order of its numbers: the negative ones, whose bits grow with the magnitude, come
-// first, backwards.
-static uint32_t bucket_bits(int i) {
-    const int half = HISTOGRAM_BUCKETS / 2;
-    return i < half ? (uint32_t)(HISTOGRAM_BUCKETS - 1 - i) : (uint32_t)(i - half);
-}
-
-// Returns the upper end of a bucket: of a negative one the number of its own bits, else that of the next bits.
-static double bucket_limit(uint32_t bits) {
-    const bool is_negative = bits >= HISTOGRAM_BUCKETS / 2;
-    return float_of_bits((is_negative ? bits : bits + 1) << 20);
-}
-
-// Writes the buckets between the lowest and the highest number, a run of empty ones as one.
-void events_histogram(EventFile* e, int step, const char* tag, const Histogram* h) {
-    Message summary = {NULL, 0, 0}, value = summary, histo = summary, limits = summary, counts = summary;
-    if (!e->file) { return; }
-    size_t below = 0;
-    for (int i = 0; i < HISTOGRAM_BUCKETS && below < h->count; i++) {
-        const uint32_t bits = bucket_bits(i);
-        const bool next_is_empty = i + 1 < HISTOGRAM_BUCKETS && !h->bucket[bucket_bits(i + 1)];
-        below += h->bucket[bits];
-        if (!below || (!h->bucket[bits] && next_is_empty)) { continue; }
-        put_raw_double(&limits, bucket_limit(bits));
-        put_raw_double(&counts, (double)h->bucket[bits]);
-    }
-    const double facts[5] = {h->min, h->max, (double)h->count, h->sum, h->squares};
-    for (int i = 0; i < 5; i++) { if (facts[i] != 0) { put_double(&histo, i + 1, facts[i]); } }
-    if (limits.size) {
-        put_message(&histo, 6, &limits);
-        put_message(&histo, 7, &counts);
-    }
-    put_string(&value, 1, tag);
-    put_message(&value, 5, &histo);
-    put_message(&summary, 1, &value);
-    write_summary(e, step, &summary);
 }

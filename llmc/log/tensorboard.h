@@ -1,4 +1,4 @@
-// Writes a run as TensorBoard's event files: `tensorboard --logdir OUT` draws scalars, texts and histograms of them.
+// Writes a run as TensorBoard's event files: `tensorboard --logdir OUT` draws its scalars and texts.
 //
 // An event file is a sequence of records (TFRecord), all numbers little-endian:
 //
@@ -12,9 +12,8 @@
 //
 //     Event      double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5;
 //                SessionLog session_log = 7 {Status status = 1, START = 1}
-//     Summary    repeated Value value = 1 {string tag = 1; float simple_value = 2; HistogramProto histo = 5;
+//     Summary    repeated Value value = 1 {string tag = 1; float simple_value = 2;
 //                TensorProto tensor = 8; SummaryMetadata metadata = 9 {PluginData plugin_data = 1 {string name = 1}}}
-//     Histogram  double min = 1, max = 2, num = 3, sum = 4, sum_squares = 5; packed double bucket_limit = 6, bucket = 7
 //     Tensor     DataType dtype = 1, DT_STRING = 7; Shape tensor_shape = 2 {Dim dim = 2 {int64 size = 1}};
 //                bytes string_val = 8
 //
@@ -30,15 +29,6 @@ typedef struct {
     char* path;
 } EventFile;
 
-// Buckets of float numbers: one for each sign, exponent and value of the upper three bits of the mantissa, which is
-// eight for each power of two. Numbers that are not finite are left out.
-enum { HISTOGRAM_BUCKETS = 1 << 12 };
-typedef struct {
-    double min, max, sum, squares;
-    size_t count;
-    size_t bucket[HISTOGRAM_BUCKETS]; // by bits_of_float() >> 20
-} Histogram;
-
 // Makes `folder` and creates a file there for a start whose first update is `first_step`. Its name sorts behind those
 // of all event files there, since TensorBoard reads them in the order of their names.
 bool events_open(EventFile* e, const char* folder, int first_step, Error* err);
@@ -47,9 +37,5 @@ bool events_open(EventFile* e, const char* folder, int first_step, Error* err);
 // program, as of the other logs. Values that are not finite are left out.
 void events_scalars(EventFile* e, int step, int n, const char* const* tags, const double* values);
 void events_text(EventFile* e, int step, const char* tag, const char* text, size_t size);
-void events_histogram(EventFile* e, int step, const char* tag, const Histogram* h);
-
-// Adds numbers to a histogram, which is all zero at first.
-void histogram_add(Histogram* h, const float* x, size_t n);
 
 bool events_close(EventFile* e, Error* err);

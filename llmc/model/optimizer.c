@@ -270,16 +270,15 @@ const float* optimizer_whole(const Optimizer* o, float* block) {
     return g->grads;
 }
 
-// Gathers memory in the layout of the parameters from the ranks that have set their shards of it.
-static void gather_all(const Optimizer* o, void* memory, size_t element) {
+// Gathers the parameters from the ranks that have set their shards of them.
+static void gather_params(const Optimizer* o) {
+    const GPT2* g = o->model;
     if (!o->zero_group) { return; }
-    for (int i = 0; i < o->num_pieces; i++) { gather_begin(o, &o->pieces[i], memory, o->pieces[i].range, element); }
+    for (int i = 0; i < o->num_pieces; i++) {
+        gather_begin(o, &o->pieces[i], g->params, o->pieces[i].range, g->backend->element_bytes);
+    }
     comm_end(o->zero_group);
 }
-
-void optimizer_gather_grads(const Optimizer* o) { gather_all(o, o->model->grads, sizeof(float)); }
-
-static void gather_params(const Optimizer* o) { gather_all(o, o->model->params, o->model->backend->element_bytes); }
 
 void optimizer_masters_changed(const Optimizer* o) {
     const GPT2* g = o->model;

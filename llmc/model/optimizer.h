@@ -80,9 +80,6 @@ void optimizer_put(const Optimizer* o, float* block, size_t begin, const float* 
 // gathered from all ranks in the memory of the gradients, which are lost. Collective: all ranks of the group call it.
 const float* optimizer_whole(const Optimizer* o, float* block);
 
-// Gathers the gradients of the last step, of which each rank has only its shards, on all ranks. Collective.
-void optimizer_gather_grads(const Optimizer* o);
-
 // Sets the model's parameters, on all ranks, to the masters, rounded as update o->rounding.step has rounded them; to
 // the nearest if no update has been made. Call it on all ranks after optimizer_put() of masters.
 void optimizer_masters_changed(const Optimizer* o);

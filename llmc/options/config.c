@@ -73,6 +73,7 @@ static const OptionAlias ALIASES[] = {
     {"num_gpus", "gpus", NULL},
     {"nproc_per_node", "gpus", NULL},
     {"growth_interval", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
+    {"histogram_every", NULL, "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
     {"loss_scale_every", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"loss_scale_window", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"ramp_lr", NULL, "with --batch_ramp the learning rate follows --schedule alone"},

@@ -183,8 +183,6 @@ enum {
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \
          "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write")     \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                          \
-    INT(histogram_every, 0, 0, HUGE_COUNT, NULL, TRAIN,                                                               \
-         "with --tensorboard: steps between histograms of weights, gradients, activations; 0: never")                 \
     REAL(price, 0, 0, 1e9, NULL, TRAIN | BENCH,                                                                       \
          "of this machine per hour, to print the cost of the run (bench scale: of a GPU)")                            \
     GROUP("bench scale")                                                                                              \

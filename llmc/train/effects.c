@@ -73,8 +73,6 @@ bool effects_check(const Config* c, int command, const char* dtype, Error* err) 
         {"done_file", TRAIN, !saves, "it is left after the last checkpoint, and --save_every 0 or an empty --out asks "
          "for none; a script would wait for it for ever", "give both"},
         {"tensorboard", TRAIN, !*c->out, "its files go to --out, which is empty", "give --out FOLDER"},
-        {"histogram_every", TRAIN, !c->tensorboard, "histograms go to TensorBoard's files",
-         "give --tensorboard 1 too"},
         {"link|step_ms|update_ms|price", BENCH, strcmp(bench, "scale"), "it is of bench scale", NULL},
         {"update_ms", BENCH, c->step_ms == 0, "it is a part of --step_ms", "give that too"},
         {"python|llmc", BENCH, strcmp(bench, "peers"), "it is of bench peers", NULL},

@@ -2,7 +2,6 @@
 #include "consistency.h"
 #include "../eval/core.h"
 #include "../model/generate.h"
-#include "histograms.h"
 #include "../log/report.h"
 #include "requests.h"
 #include "train.h"
@@ -67,7 +66,7 @@ static void note_saved_best(TrainRun* run) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// validation, samples, histograms, the report
+// validation, samples, the report
 
 double validation_loss(GPT2* g, EvalLoader* val, Comm* comm, bool (*is_interrupted)(void*), void* context) {
     const Backend* b = g->backend;
@@ -166,12 +165,6 @@ void train_sample(TrainRun* run) {
 
 // At the start of a fresh run there are no gradients and no batch yet; a resumed one comes here only after its first
 // step.
-void train_histograms(TrainRun* run) {
-    const int step = (int)run->state.step;
-    log_histograms(&run->log, &run->optimizer, step, step ? run->grads_scale : 0);
-    if (step) { log_activations(&run->log, &run->model, step, run->last_batch.rows, run->last_batch.T); }
-}
-
 void train_report(TrainRun* run) {
     Error err;
     const char* folder = run->config->out;

@@ -34,8 +34,6 @@ void train_score(TrainRun* run);
 // Logs a sample, which rank 0 makes.
 void train_sample(TrainRun* run);
 
-// Logs histograms of masters and gradients, and of activations of the micro-batch that was uploaded last.
-void train_histograms(TrainRun* run);
 
 // Writes report.html, and sets run->report_due to the time of the next: in ten seconds, or after a hundred times the
 // time that it took (both chosen). On rank 0; the others do nothing.

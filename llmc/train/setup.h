@@ -25,11 +25,6 @@ typedef struct {
     double votes[3];       // sent to the device, SUM_STOP to SUM_SLOW: 1 or 0
 } Mailbox;
 
-// A micro-batch as the model sees it: `rows` sequences of T tokens.
-typedef struct {
-    int rows, T;
-} MicroBatch;
-
 typedef struct {
     Config* config;
     Plan plan;
@@ -54,7 +49,6 @@ typedef struct {
     bool saves;   // a rank was asked to save, or the last save failed
     bool is_slow; // a micro-batch takes long on some rank: ranks ask each other between two whether to stop
     bool replays;         // this step begins with a replay
-    MicroBatch last_batch; // of this rank
     long long first_step; // of this start
     long long done_step;  // whose phases were done
     long long saved_step; // of the last checkpoint
@@ -71,7 +65,6 @@ typedef struct {
     Cursor cursor;
     Logger log;
     double peak_flops; // of one rank; 0: unknown
-    float grads_scale;      // the loss scale that the gradients of the last step have
     double compute_seconds; // that this rank computed in the last step, where is_timed_step()
     double report_due; // seconds_now() when report.html is to be written again
     int lock;          // file descriptor of out/.lock, -1 without --out

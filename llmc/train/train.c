@@ -27,6 +27,11 @@ static void train_request(TrainRun* run) {
     c->row += stride;
 }
 
+// A micro-batch as the model sees it: `rows` sequences of T tokens.
+typedef struct {
+    int rows, T;
+} MicroBatch;
+
 // Cuts the windows of a batch into sequences of the step's length (--seq_ramp): its tokens stay where they are, and the
 // target of a sequence's last token is the first token of the next one.
 static MicroBatch cut_windows(const TrainRun* run, const Batch* b) {
@@ -71,7 +76,6 @@ static void train_micro_step(TrainRun* run, double tokens, long long i, bool is_
     const float dloss = (float)(run->state.loss_scale.scale / tokens);
     const MicroBatch m = cut_windows(run, b);
     upload_batch(&run->model, b);
-    run->last_batch = m;
     train_request(run);
     if (i == 0 && run->replays) { train_replay(run, m, dloss); }
     gpt2_micro_step(&run->model, m.rows, m.T, dloss, is_last && run->comm->size > 1 ? train_range_ready : NULL, run);
@@ -215,7 +219,6 @@ static void train_step(TrainRun* run) {
     const Hyper hyper = train_hyper(run);
     record_rates(run, &hyper, &r);
     train_set_seq_len(run);
-    run->grads_scale = s->loss_scale.scale;
     run->replays = is_replayed_step(run);
     if (run->replays) { check_same_weights(&run->model, run->comm); }
     if (!train_gradients(run, windows)) { return; } // run->stops
@@ -264,7 +267,6 @@ static void train_due_phases(TrainRun* run) {
     if (run->done_step != run->state.step) {
         *pending = train_phases_due(run);
         // before other batches are uploaded
-        if (run_is_due(run, run->config->histogram_every)) { train_phase(run, RANK_LOGS, train_histograms); }
     }
     run->done_step = run->state.step;
     if (pending->val) { train_phase(run, RANK_VALIDATES, train_validate); }

@@ -80,7 +80,6 @@ static const EffectCase CASES[] = {
     {TRAIN, "fp32", "save_every 0 done_file 1", "wait for it for ever", "save_every 1 done_file 1"},
     {TRAIN, "fp32", "out _ done_file 1", "wait for it for ever", "out _ done_file 0"},
     {TRAIN, "fp32", "out _ tensorboard 1", "its files go to --out, which is empty", "tensorboard 1"},
-    {TRAIN, "fp32", "histogram_every 9", "give --tensorboard 1 too", "tensorboard 1 histogram_every 9"},
     {BENCH, NULL, "link 1GB/s:1us", "it is of bench scale", "price 0"},
     {BENCH, NULL, "step_ms 9", "it is of bench scale", "step_ms 0"},
     {BENCH, NULL, "step_ms 9 update_ms 3", "it is of bench scale", "update_ms 0"},
