@@ -93,7 +93,7 @@ CUDNN          ?= $(if $(and $(NVCC),$(CUDNN_HEADER),$(CUDNN_FRONTEND)),1,0)
 JANSSON := $(filter 1,$(call has_header,jansson.h))
 
 .PHONY: all train_gpt2 train_gpt2cu prepare emu amx tests test headers fuzz fuzzers mutators clean help \
-    check-packages libraries
+    install uninstall dist check-packages libraries
 # only the optimized programs get a name in the top folder
 PROGRAMS := train_gpt2 prepare $(if $(NVCC),$(if $(filter release,$(config)),train_gpt2cu))
 all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
@@ -116,6 +116,9 @@ help:
 	@echo 'make headers         compile each header alone, as C11 and, where C++ includes it, as C++20'
 	@echo 'make fuzz            the fuzz targets, with clang (build/fuzz/*)'
 	@echo 'make lint            clang-tidy and cppcheck, where they are installed'
+	@echo 'make install         copy the programs to PREFIX/bin (/usr/local/bin); DESTDIR=FOLDER goes before it'
+	@echo 'make uninstall       remove them from there'
+	@echo 'make dist            the tarball of a release, of the last commit: build/gpt2.c-VERSION.tar.gz'
 	@echo 'make clean           remove everything that was built'
 	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang'
 	@echo 'GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1   CRYPTO=0|1   ZLIB=0|1   ZSTD=0|1   SNAPPY=0|1'
@@ -176,11 +179,11 @@ $(BUILD)/llmc/tokenizer/tokenizer_data.o: llmc/tokenizer/tokenizer_data.S data/g
 	@mkdir -p $(@D)
 	$(CC) -c $< -o $@
 
-# for --version
-COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown commit)
+# for --version; only here, not in a repository around this folder
+COMMIT := $(if $(wildcard .git),$(shell git describe --always --dirty 2>/dev/null))
+FLAGS_llmc/base/release = $(if $(COMMIT),-DBUILD_COMMIT='"$(COMMIT)"')
 GPU_LIBRARIES = $(comma) cuBLASLt$(if $(filter 1,$(NCCL)),$(comma) NCCL)$(if $(filter 1,$(CUDNN)),$(comma) cuDNN)
-FLAGS_llmc/commands/version = -DBUILD_COMMIT='"$(COMMIT)"' \
-    -DBUILD_LIBRARIES='"$(if $(filter 1,$(MPI)),$(comma) MPI)"' \
+FLAGS_llmc/commands/version = -DBUILD_LIBRARIES='"$(if $(filter 1,$(MPI)),$(comma) MPI)"' \
     -DBUILD_GPU_LIBRARIES='"$(GPU_LIBRARIES)"'
 
 # The GPU trainer: machine code for each compute capability in $(GPUS), and PTX of the last one for later GPUs. The
@@ -242,13 +245,13 @@ $(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(conf
     $(MPI_FLAGS))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
 $(call record,cudnn_settings,$(CUDNN_OBJECT))
-$(call record,version_settings,$(FLAGS_llmc/commands/version))
+$(call record,version_settings,$(FLAGS_llmc/base/release) $(FLAGS_llmc/commands/version))
 $(call record,secret_settings,$(FLAGS_llmc/comm/secret))
 $(call record,compression_settings,$(FLAGS_llmc/prepare/compression))
 $(C_OBJECTS) $(MPI_OBJECTS) $(CPU_OBJECTS): $(BUILD)/settings
 $(CUDA_OBJECTS): $(BUILD)/cuda_settings
 $(BUILD)/train_gpt2cu: $(BUILD)/cudnn_settings
-$(BUILD)/llmc/commands/version.o: $(BUILD)/version_settings
+$(BUILD)/llmc/base/release.o $(BUILD)/llmc/commands/version.o: $(BUILD)/version_settings
 $(BUILD)/llmc/comm/secret.o: $(BUILD)/secret_settings
 $(BUILD)/llmc/prepare/compression.o: $(BUILD)/compression_settings
 $(BUILD)/settings $(BUILD)/cuda_settings $(BUILD)/cudnn_settings $(BUILD)/version_settings $(BUILD)/secret_settings \
@@ -399,6 +402,22 @@ lint:
 	else echo "skipped cppcheck: it is not installed"; fi
 test: all tests
 	@sh test/run.sh $(BUILD)
+
+# Programs alone: they hold GPT-2's tokenizer, and scripts belong to the source. PROGRAMS="train_gpt2 prepare" leaves the
+# GPU trainer out.
+PREFIX ?= /usr/local
+INSTALLED := $(DESTDIR)$(PREFIX)/bin
+install: $(PROGRAMS:%=$(BUILD)/%)
+	install -d '$(INSTALLED)'
+	install -m 755 $^ '$(INSTALLED)'
+uninstall:
+	rm -f $(foreach p,train_gpt2 train_gpt2cu prepare,'$(INSTALLED)/$(p)')
+
+# The tarball's --version names its commit (llmc/base/release.c).
+VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' llmc/base/release.c)
+dist:
+	@mkdir -p build
+	git archive --prefix=gpt2.c-$(VERSION)/ -o build/gpt2.c-$(VERSION).tar.gz HEAD
 
 clean:
 	rm -rf build train_gpt2 train_gpt2cu prepare

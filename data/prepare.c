@@ -7,6 +7,7 @@
 #include "../llmc/prepare/prepare.h"
 #include "../llmc/prepare/train_tokenizer.h"
 #include "../llmc/base/json.h"
+#include "../llmc/base/release.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -15,6 +16,10 @@ static int run_program(int argc, char** argv) {
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             prepare_options_help();
+            return EXIT_DONE;
+        }
+        if (!strcmp(argv[i], "--version")) {
+            print_release();
             return EXIT_DONE;
         }
     }

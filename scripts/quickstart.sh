@@ -20,7 +20,7 @@ echo "1. building: $files files to compile (make's output is in $log)"
 touch build/quickstart.begun
 compiled() {
     done=$(find build/release -name '*.o' -newer build/quickstart.begun | wc -l)
-    echo "$done of $files files are compiled"
+    echo "$done of $files files are compiled; now $(sed -n 's/.* -o \([^ ]*\).*/\1/p' $log | tail -n 1)"
 }
 with_progress compiled $log make -j"$(nproc)" train_gpt2 prepare
 echo "2. making the built-in corpus: short stories whose entropy is known exactly"

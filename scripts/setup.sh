@@ -81,7 +81,7 @@ else refuse "$by_hand"; fi
 
 . "$(dirname "$0")/progress.sh"
 log=$(mktemp)
-last_line() { tr "\r" "\n" <"$log" | tail -n 1 | cut -c 1-100; }
+last_line() { tr '\r' '\n' <"$log" | grep . | tail -n 1 | cut -c 1-100; }
 install() { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive $command; }
 echo "installing:$missing"
 with_progress last_line "$log" install || refuse "'$command' failed; its whole output is in $log"

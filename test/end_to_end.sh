@@ -902,6 +902,7 @@ bad_data_is_named() {
     expect 1 'few_train_000001.bin' "$train" $small --train_data "$dir/few_train_*.bin" --val_data "" --out ""
     expect 3 'vocabulary' "$train" info --model L=1,H=2,C=32,T=32,V=64 --train_data "$root/corpus_train_*.bin"
     expect 1 'no such file or folder' "$train" $small $data --init "$dir/none" --out ""
+    expect 1 '`sh data/fetch.sh gpt2-xl` downloads' "$train" eval --init openai-community/gpt2-xl
 }
 
 # By the record of ./prepare, beside training and validation data; shards without one by their ids.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests the scripts by which a user begins: what setup.sh installs, what quickstart.sh says and suggests.
+# Tests how a user begins: what setup.sh installs, what quickstart.sh says and suggests, make install, a release.
 # usage: scripts.sh build/CONFIG [WORD...]      runs only tests whose names contain a WORD
 build=${1:?usage: scripts.sh build/CONFIG [WORD...]}
 shift
@@ -97,6 +97,36 @@ quickstart_suggests_a_continuation_that_learns() {
     sed -n 's/.*"kind":"train".*"lr":\([^,}]*\).*/\1/p' "$dir/run/metrics.jsonl" >"$dir/rates"
     awk 'NR == 100 { end = $1 } NR == 101 { exit !($1 <= 1.05 * end) }' "$dir/rates" ||
         note "rates $(sed -n '100,101p' "$dir/rates" | tr '\n' ' ')"
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# installing and packing
+
+# Without git's and the outer make's variables.
+quiet_make() { env -u MAKEFLAGS -u MAKELEVEL make -s "$@"; }
+
+programs_are_installed_and_removed() {
+    set -- PROGRAMS="train_gpt2 prepare" DESTDIR="$dir/a root" PREFIX=/opt/gpt2c BUILD="$build"
+    must quiet_make install "$@"
+    expect 0 'gpt2.c ' "$dir/a root/opt/gpt2c/bin/train_gpt2" --version
+    expect 0 'gpt2.c ' "$dir/a root/opt/gpt2c/bin/prepare" --version
+    : >"$dir/a root/opt/gpt2c/bin/other"
+    must quiet_make uninstall "$@"
+    [ "$(ls "$dir/a root/opt/gpt2c/bin")" = other ] || note "left: $(ls "$dir/a root/opt/gpt2c/bin")"
+}
+
+# The tarball is unpacked inside another repository, whose commit the program must not name.
+a_release_knows_its_commit() {
+    { [ -e .git ] && command -v git >/dev/null; } || { skip="no git repository here"; return; }
+    commit=$(git rev-parse --short HEAD)
+    must quiet_make dist
+    git init -q "$dir"
+    version=$(sed -n 's/^version: "\(.*\)"/\1/p' CITATION.cff)
+    must tar -xzf "build/gpt2.c-$version.tar.gz" -C "$dir"
+    cp Makefile "$dir/gpt2.c-$version" # with what is not committed yet
+    must quiet_make -C "$dir/gpt2.c-$version" build/release/llmc/base/release.o
+    grep -q "$commit" "$dir/gpt2.c-$version/build/release/llmc/base/release.o" || note "release.o does not have $commit"
+    [ -f "$dir/gpt2.c-$version/CITATION.cff" ] || note "no CITATION.cff in it"
 }
 
 run_tests "$0"

@@ -83,15 +83,32 @@ static const ModelFormat* format_of_file(const char* path) {
 
 bool is_model_file(const char* path) { return format_of_file(path) != NULL; }
 
+#define MODEL_PATHS "give a folder with config.json and model.safetensors, a model.bin of llm.c or a .gguf"
+
+// Returns the set of data/fetch.sh that a missing path names: "gpt2" or "openai-community/gpt2"; NULL if none.
+static const char* fetched_as(const char* path) {
+    static const char* const sets[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (int i = 0; i < 4; i++) {
+        if (!strcmp(sets[i], name)) { return name; }
+    }
+    return NULL;
+}
+
+// Says why a path is no model. Returns false.
+static bool not_a_model(const char* path, Error* err) {
+    const char* set = fetched_as(path);
+    if (path_exists(path)) { return fail(err, "%s: not a model; " MODEL_PATHS, path); }
+    if (!set) { return fail(err, "%s: no such file or folder; " MODEL_PATHS, path); }
+    return fail(err, "%s: no such file or folder; `sh data/fetch.sh %s` downloads this model to data/%s: give that path",
+                path, set, set);
+}
+
 bool model_file_open(ModelFile* m, const char* path, bool pad_vocab, Error* err) {
     memset(m, 0, sizeof *m);
     m->path = path;
     m->format = is_directory(path) ? &FORMATS[0] : format_of_file(path);
-    if (!m->format) {
-        return fail(err,
-                    "%s: %s; give a folder with config.json and model.safetensors, a model.bin of llm.c or a .gguf",
-                    path, path_exists(path) ? "not a model" : "no such file or folder");
-    }
+    if (!m->format) { return not_a_model(path, err); }
     if (!m->format->open(m, err)) { return false; }
     m->shape.padded_vocab_size = padded_vocab(m->shape.vocab_size, pad_vocab);
     m->table = gpt2_params_table(&m->shape, 1);

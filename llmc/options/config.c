@@ -1,5 +1,6 @@
 #include "config.h"
 #include "../base/json.h"
+#include <ctype.h>
 
 #define OPTION_STRUCT Config
 const Option CONFIG_OPTIONS[NUM_ROWS] = {OPTION_ROWS(CONFIG)};
@@ -19,6 +20,8 @@ static const OptionAlias ALIASES[] = {
     {"max_iters", "max_steps", NULL},
     {"num_iterations", "max_steps", NULL},
     {"num_train_epochs", "max_steps", "-1: one epoch"},
+    {"num_epochs", "max_steps", "-1: one epoch"},
+    {"epochs", "max_steps", "-1: one epoch"},
     {"lr_decay_iters", "max_steps", "the learning rate decays until the last step"},
     {"decay_lr", "schedule", "constant: no decay"},
     {"lr_scheduler_type", "schedule", NULL},
@@ -72,6 +75,12 @@ static const OptionAlias ALIASES[] = {
     {"zero_stage", "zero", NULL},
     {"num_gpus", "gpus", NULL},
     {"nproc_per_node", "gpus", NULL},
+    {"wandb", "tensorboard", NULL},
+    {"wandb_log", "tensorboard", NULL},
+    {"report_to", "tensorboard", NULL},
+    {"bias", NULL, "GPT-2 has biases"},
+    {"dropout", NULL, "GPT-2 is trained without it here, on purpose; on small data stop early (dev/small_data.md)"},
+    {"eval_only", NULL, "the command eval prints the validation loss"},
     {"growth_interval", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"histogram_every", NULL, "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
     {"loss_scale_every", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
@@ -109,6 +118,12 @@ const Command COMMANDS[NUM_COMMANDS] = {
 // ---------------------------------------------------------------------------------------------------------------------
 // names
 
+// Names that other programs have for a command.
+static const struct {
+    const char *alias, *name;
+} COMMAND_ALIASES[] = {{"sample", "generate"}, {"help", "--help"}, {"version", "--version"}, {"test", "check"},
+                       {"finetune", "train, with --init"}, {"prepare", "./prepare, another program"}};
+
 const Command* command_find(const char* name) {
     const Command* nearest = NULL;
     int least = INT32_MAX, distance;
@@ -117,6 +132,10 @@ const Command* command_find(const char* name) {
         if (!is_near_name(name, COMMANDS[i].name, &distance) || distance >= least) { continue; }
         least = distance;
         nearest = &COMMANDS[i];
+    }
+    for (size_t i = 0; i < sizeof COMMAND_ALIASES / sizeof *COMMAND_ALIASES; i++) {
+        if (strcmp(COMMAND_ALIASES[i].alias, name)) { continue; }
+        usage_error("no command '%s'; here it is %s", name, COMMAND_ALIASES[i].name);
     }
     if (!nearest) { usage_error("no command '%s'; --help lists the commands", name); }
     usage_error("no command '%s'; did you mean %s? (see --help)", name, nearest->name);
@@ -148,6 +167,10 @@ static const char* moved_from_kernels(const char* value) {
 static bool advise(const Option* o, const char* value, Error* err) {
     const char* moved = strcmp(o->name, "kernels") ? NULL : moved_from_kernels(value);
     if (moved) { return fail(err, "takes %s, not '%s'; give --%s %s", o->choices, value, moved, value); }
+    if (!strcmp(o->name, "device") && isalpha((unsigned char)*value)) {
+        return fail(err, "takes the number of a GPU, not '%s'; train_gpt2 computes on the CPU, train_gpt2cu on a GPU",
+                    value);
+    }
     return false;
 }
 

@@ -58,7 +58,7 @@ char* option_unknown(const OptionTable* table, const char* name, const char* bef
     for (int i = 0; i < table->num_aliases; i++) {
         const OptionAlias* a = &table->aliases[i];
         if (strcmp(a->alias, bare)) { continue; }
-        if (!a->name) { return format("no option %s%s%s any more: %s", before, name, after, a->note); }
+        if (!a->name) { return format("no option %s%s%s: %s", before, name, after, a->note); }
         return format("no option %s%s%s; here it is called %s%s%s%s%s%s", before, name, after, before, a->name, after,
                       a->note ? " (" : "", a->note ? a->note : "", a->note ? ")" : "");
     }

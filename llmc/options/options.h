@@ -34,7 +34,7 @@ typedef struct {
 
 // A name that other programs, or earlier versions, have for an option.
 typedef struct {
-    const char *alias, *name; // name NULL: there is no such option any more
+    const char *alias, *name; // name NULL: there is no such option
     const char* note;         // how its value differs, or what to do without it; NULL: nothing
 } OptionAlias;
 

@@ -299,7 +299,7 @@ TEST(wrong_command_lines_are_refused_by_name) {
     EXPECT_DEATH(EXIT_USAGE, "did you mean --lr?", PARSE(TRAIN, "--rl", "5"));
     EXPECT_DEATH(EXIT_USAGE, "no option --; --help lists the options", PARSE(TRAIN, "--"));
     EXPECT_DEATH(EXIT_USAGE, "no option --version; --help lists", PARSE(TRAIN, "--version"));
-    EXPECT_DEATH(EXIT_USAGE, "no option --dropout; --help lists", PARSE(TRAIN, "--dropout", "0.1"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --frobnicate; --help lists", PARSE(TRAIN, "--frobnicate", "0.1"));
     EXPECT_DEATH(EXIT_USAGE, "--decode is not an option of train", PARSE(TRAIN, "--decode"));
     EXPECT_DEATH(EXIT_USAGE, "--lr is not an option of", PARSE(GENERATE, "--lr", "1"));
     EXPECT_DEATH(EXIT_USAGE, "--lr needs a value: peak learning rate", PARSE(TRAIN, "--seed", "1", "--lr"));
@@ -335,10 +335,23 @@ TEST(kernels_attention_and_cpu_are_three_options) {
 }
 
 TEST(options_that_are_gone_say_what_to_do) {
-    EXPECT_DEATH(EXIT_USAGE, "no option --save_retries any more: a save that fails is tried again three times\n",
+    EXPECT_DEATH(EXIT_USAGE, "no option --save_retries: a save that fails is tried again three times\n",
                  PARSE(TRAIN, "--save_retries", "1"));
     EXPECT_DEATH(EXIT_USAGE, "no option --tune_cache; here it is called --tune (anew: ",
                  PARSE(TRAIN, "--tune_cache=none"));
+}
+
+TEST(names_of_other_programs_are_answered) {
+    EXPECT_DEATH(EXIT_USAGE, "no option --dropout: GPT-2 is trained without it here, on purpose",
+                 PARSE(TRAIN, "--dropout", "0.1"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --bias: GPT-2 has biases", PARSE(TRAIN, "--bias", "0"));
+    EXPECT_DEATH(EXIT_USAGE, "here it is called --max_steps (-1: one epoch)", PARSE(TRAIN, "--epochs", "3"));
+    EXPECT_DEATH(EXIT_USAGE, "here it is called --tensorboard", PARSE(TRAIN, "--wandb_log", "1"));
+    EXPECT_DEATH(EXIT_USAGE, "--device takes the number of a GPU, not 'cuda'; train_gpt2 computes on the CPU",
+                 PARSE(TRAIN, "--device", "cuda"));
+    EXPECT_DEATH(EXIT_USAGE, "no command 'sample'; here it is generate", command_find("sample"));
+    EXPECT_DEATH(EXIT_USAGE, "no command 'help'; here it is --help", command_find("help"));
+    EXPECT_DEATH(EXIT_USAGE, "no command 'version'; here it is --version", command_find("version"));
 }
 
 TEST(an_older_checkpoint_names_attention_and_instructions_as_kernels) {
