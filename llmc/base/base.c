@@ -11,6 +11,7 @@ bool ATTR_PRINTF(2, 3) (fail)(Error* err, const char* fmt, ...) {
     va_list args;
     va_start(args, fmt);
     vsnprintf(err->text, sizeof err->text, fmt, args);
+    make_printable(err->text);
     va_end(args);
     err->is_unknown = false;
     return false;
@@ -40,6 +41,7 @@ static void ATTR_NORETURN ATTR_PRINTF(2, 0) vdie(int code, const char* fmt, va_l
     void (*tell)(void*, const char*) = fatal_listener.tell;
     fatal_listener.tell = NULL;
     vsnprintf(message, sizeof message, fmt, args);
+    make_printable(message);
     wait_for_rank0_message();
     begin_line();
     if (process_rank > 0) { fprintf(stderr, "rank %d: ", process_rank); }
@@ -71,13 +73,22 @@ void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal_corruption(const char* fmt, ...) {
     vdie(EXIT_CORRUPT, fmt, args);
 }
 
+// Prints a message on standard error, and then `end`.
+static void ATTR_PRINTF(1, 0) print_message(const char* fmt, va_list args, const char* end) {
+    char* text;
+    if (vasprintf(&text, fmt, args) < 0) { fatal("out of memory for a message"); }
+    make_printable(text);
+    begin_line();
+    fprintf(stderr, "%s%s", text, end);
+    fflush(stderr);
+    free(text);
+}
+
 void ATTR_PRINTF(1, 2) notice(const char* fmt, ...) {
     va_list args;
     if (process_rank > 0) { return; }
     va_start(args, fmt);
-    begin_line();
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    print_message(fmt, args, "\n");
     va_end(args);
 }
 
@@ -89,10 +100,7 @@ void ATTR_PRINTF(2, 3) progress(Progress* p, const char* fmt, ...) {
     if (process_rank > 0 || now - p->start < 2 || now - p->last < wait) { return; }
     p->last = now;
     va_start(args, fmt);
-    begin_line();
-    vfprintf(stderr, fmt, args);
-    if (!is_terminal) { fputc('\n', stderr); }
-    fflush(stderr);
+    print_message(fmt, args, is_terminal ? "" : "\n");
     va_end(args);
 }
 
@@ -191,6 +199,17 @@ size_t utf8_decode(const void* text, const void* end, uint32_t* code_point) {
     return c < least[bytes] || c > 0x10ffff || surrogate ? 0 : bytes;
 }
 
+bool is_printable(uint32_t c) { return c == '\n' || c == '\t' || (c >= 32 && (c < 127 || c >= 160)); }
+
+void make_printable(char* text) {
+    uint32_t c;
+    const char* end = text + strlen(text);
+    for (size_t n; text < end; text += max_size(n, 1)) {
+        n = utf8_decode(text, end, &c);
+        if (n == 0 || !is_printable(c)) { memset(text, '?', max_size(n, 1)); }
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // files
 
@@ -230,8 +249,10 @@ bool make_directories(const char* path, Error* err) {
         if (mkdir(p, 0777) != 0) {
             const int error = errno; // EROFS may stand for a folder that exists
             ok = is_directory(p);
+            const bool is_link = !ok && error == EEXIST && !path_exists(p);
             errno = error;
-            if (!ok) { fail_system(err, p, "make the folder"); }
+            if (is_link) { fail(err, "%s: a link to what does not exist: remove it, or make its target", p); }
+            else if (!ok) { fail_system(err, p, "make the folder"); }
         }
         *c = end;
         if (end == 0) { break; }

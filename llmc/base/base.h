@@ -71,7 +71,7 @@ typedef struct {
                      // is damaged nor that it is absent
 } Error;
 
-// Fills `err` and returns false, for `return fail(err, ...)`.
+// Fills `err`, with a printable text, and returns false, for `return fail(err, ...)`.
 bool ATTR_PRINTF(2, 3) fail(Error* err, const char* fmt, ...);
 
 // The same for a system call that failed: "PATH: cannot DO: the reason in errno". Sets is_unknown unless the reason is
@@ -174,6 +174,14 @@ uint64_t hash64(const void* data, size_t bytes, uint64_t seed);
 // Returns the length in bytes of the UTF-8 character (RFC 3629) that begins at `text`, before `end`, and sets its code
 // point; 0 if the bytes there are not well-formed UTF-8.
 size_t utf8_decode(const void* text, const void* end, uint32_t* code_point);
+
+// Returns true for line ends, tabs, and every character that is no control character: those could change the settings
+// of a terminal.
+bool is_printable(uint32_t code_point);
+
+// Replaces what is not printable, or not UTF-8, by '?', byte by byte. Every message passes through it, since a file
+// may have any name.
+void make_printable(char* text);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // files

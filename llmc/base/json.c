@@ -75,14 +75,22 @@ char* clean_text(const char* text, size_t size, bool (*keep)(uint32_t), size_t* 
     return clean;
 }
 
-// Returns true for line ends, tabs, and every character that is no control character.
-static bool is_harmless(uint32_t c) { return c == '\n' || c == '\t' || (c >= 32 && (c < 127 || c >= 160)); }
-
 void put_text(FILE* to, const char* text, size_t size) {
     if (!isatty(fileno(to))) { fwrite(text, 1, size, to); return; }
-    char* clean = clean_text(text, size, is_harmless, &size);
+    char* clean = clean_text(text, size, is_printable, &size);
     fwrite(clean, 1, size, to);
     free(clean);
+}
+
+void print_result(const char* fmt, ...) {
+    char* text;
+    va_list args;
+    va_start(args, fmt);
+    const int size = vasprintf(&text, fmt, args);
+    va_end(args);
+    if (size < 0) { fatal("out of memory for a result"); }
+    put_text(stdout, text, (size_t)size);
+    free(text);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

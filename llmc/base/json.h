@@ -34,9 +34,12 @@ const char* next_line(const char** at, const char* end, size_t* size);
 // The caller frees it.
 char* clean_text(const char* text, size_t size, bool (*keep)(uint32_t), size_t* clean_size);
 
-// Writes text that a model made, which may be any bytes. If `to` is a terminal, U+FFFD replaces invalid UTF-8 and
+// Writes text that may be any bytes, such as a sample. If `to` is a terminal, U+FFFD replaces invalid UTF-8 and
 // control characters, which could change the terminal's settings. The caller checks `to` for errors when it flushes.
 void put_text(FILE* to, const char* text, size_t size);
+
+// Prints a result that contains names, such as those of files, on standard output: printf() and put_text().
+void ATTR_PRINTF(1, 2) print_result(const char* fmt, ...);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // JSON values

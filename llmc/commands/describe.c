@@ -1,5 +1,6 @@
 #include "describe.h"
 #include "../files/checkpoint.h"
+#include "../base/json.h"
 #include "../files/model_file.h"
 #include "../files/sums.h"
 
@@ -8,7 +9,7 @@ static void print_tensor(const char* name, const char* type, const size_t* shape
     for (int d = 0; d < dims; d++) {
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%zu", d ? " x " : "", shape[d]);
     }
-    printf("  %-36s %-6s %s\n", name, type, text);
+    print_result("  %-36s %-6s %s\n", name, type, text);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -28,8 +29,8 @@ static bool describe_model(const char* path, Error* err) {
     ModelFile m;
     if (!model_file_open(&m, path, false, err)) { return false; }
     const GPT2Config* s = &m.shape;
-    printf("%s: %s, L=%d H=%d C=%d T=%d V=%d, %zu parameters\n", path, m.format->name, s->num_layers, s->num_heads,
-           s->channels, s->max_seq_len, s->vocab_size, model_parameters(s));
+    print_result("%s: %s, L=%d H=%d C=%d T=%d V=%d, %zu parameters\n", path, m.format->name, s->num_layers,
+                 s->num_heads, s->channels, s->max_seq_len, s->vocab_size, model_parameters(s));
     if (m.llmc.path) {
         printf("  all tensors %s, %d rows of wte\n", m.llmc.type->name, m.llmc.shape.padded_vocab_size);
     }
@@ -60,7 +61,7 @@ static bool describe_safetensors(const char* path, Error* err) {
     size_t elements = 0;
     if (!safetensors_open(&s, path, err)) { return false; }
     for (int i = 0; i < s.count; i++) { elements += safetensor_elements(&s.tensors[i]); }
-    printf("%s: safetensors, %d tensors, %zu elements\n", path, s.count, elements);
+    print_result("%s: safetensors, %d tensors, %zu elements\n", path, s.count, elements);
     bool ok = true;
     for (int i = 0; ok && i < s.count; i++) {
         const SafeTensor* t = &s.tensors[i];
@@ -108,7 +109,7 @@ static bool verify_sum(const char* path, Error* err) {
     bool ok = !path_exists(list) || sums_load(&sums, list, err);
     if (ok && sums_find(&sums, name)) {
         ok = sums_verify(&sums, folder, name, err);
-        if (ok) { printf("  its checksum in %s is right\n", list); }
+        if (ok) { print_result("  its checksum in %s is right\n", list); }
     }
     sums_free(&sums);
     free(folder);

@@ -1,5 +1,6 @@
 #include "describe_tokens.h"
 #include "../data/dataset.h"
+#include "../base/json.h"
 
 enum { END_OF_TEXT = 50256, END_OF_BYTES = 256 }; // the last ids of GPT-2's tokenizer, and of --tokenizer bytes
 
@@ -33,7 +34,7 @@ bool describe_tokens(const char* path, const char* data_format, Error* err) {
     if (!shard_open_as(&s, path, token_header(data_format), err)) { return false; }
     const bool ok = count_ids(&c, &s, err) && shard_verify_sum(path, &has_sum, err);
     if (ok) {
-        printf("file        %s\n", path);
+        print_result("file        %s\n", path);
         printf("format      %s, %d bytes a token\n", s.layout.format, s.layout.width);
         printf("tokens      %zu\n", s.num_tokens);
     }

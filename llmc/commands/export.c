@@ -236,7 +236,7 @@ int export_command(const Config* asked) {
                 .tokenizer = has_tokenizer ? &tokenizer : NULL, .name = shape_text(&model.shape),
                 .buffers = tensor_buffers(&model.table), .encoded = alloc_or_die(largest, sizeof(float), "a tensor")};
     if (!export_to(&e, as, asked->out, &err)) { fatal("%s; --out %s was not written", err.text, asked->out); }
-    printf("%s: %s, %s, %zu parameters\n", asked->out, as->name, e.type->name, model_parameters(&model.shape));
+    print_result("%s: %s, %s, %zu parameters\n", asked->out, as->name, e.type->name, model_parameters(&model.shape));
     tensor_buffers_free(&e.buffers);
     free(e.encoded);
     free((char*)e.name);

@@ -1,6 +1,7 @@
 #include "tokenize.h"
 #include "../tokenizer/tokenizer_open.h"
 #include "../tokenizer/merges.h"
+#include "../base/json.h"
 #include <inttypes.h>
 
 void tokenize_text(const Tokenizer* t, FILE* in, FILE* out) {
@@ -74,7 +75,7 @@ bool tokenizer_print_info(const char* path, Error* err) {
         specials += t.is_special[id];
         if (!t.is_special[id] && n > most) { most = n, longest = id; }
     }
-    printf("tokenizer   %s\n", path);
+    print_result("tokenizer   %s\n", path);
     printf("tokens      %d: %d bytes, %d merges, %d special", t.vocab_size, bytes, merges, specials);
     const int others = t.vocab_size - bytes - merges - specials;
     if (others > 0) { printf(", %d that only whole words give", others); }

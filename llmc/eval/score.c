@@ -1,4 +1,5 @@
 #include "score.h"
+#include "../base/json.h"
 
 enum { LEAST_LENGTH = 32 }; // tokens that the rows of a batch are padded to at least (chosen)
 
@@ -285,7 +286,7 @@ double test_standard_error(size_t correct, size_t total) {
 }
 
 static void print_text_score(const TestSet* s, const TestScore* score) {
-    printf("%s: perplexity %f\n", s->name, score->perplexity);
+    print_result("%s: perplexity %f\n", s->name, score->perplexity);
     printf("  loss %f per token, %f bits per byte; %zu tokens of %zu bytes\n", log(score->perplexity),
            score->bits_per_byte, score->tokens, s->bytes);
 }
@@ -294,7 +295,7 @@ static void print_accuracy(const TestSet* s, const TestScore* score) {
     const TestForm* f = s->form;
     const size_t n = score->total;
     const double accuracy = test_accuracy(score->correct, n);
-    printf("%s: %zu/%zu = %f\n", s->name, score->correct, n, accuracy);
+    print_result("%s: %zu/%zu = %f\n", s->name, score->correct, n, accuracy);
     printf("  standard error %.4f", test_standard_error(score->correct, n));
     if (!isnan(s->baseline)) {
         printf("; centered %.4f, guessing %.4f", (accuracy - s->baseline) / (1 - s->baseline), s->baseline);

@@ -137,6 +137,7 @@ void logger_notice(Logger* l, const char* fmt, ...) {
     va_start(args, fmt);
     if (vasprintf(&text, fmt, args) < 0) { fatal("out of memory for a notice"); }
     va_end(args);
+    make_printable(text);
     notice("%s", text);
     write_log_line(l, text);
     logger_draw_bar(l);

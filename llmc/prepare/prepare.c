@@ -287,8 +287,8 @@ static void print_sources(const PrepareOptions* o, const InputState* input) {
     const double sum = (double)tokens_of_input(o, input);
     for (size_t i = 0; i < o->num_sources; i++) {
         const bool ended = strcmp(o->mix_until, "first") == 0 && mix_choose(o, input, NULL) == i;
-        printf("%s: %" PRIu64 " tokens, %.2f %%%s\n", o->sources[i].name, input->sources[i].tokens,
-               100 * (double)input->sources[i].tokens / sum, ended ? "; used up, which ended the mixture" : "");
+        print_result("%s: %" PRIu64 " tokens, %.2f %%%s\n", o->sources[i].name, input->sources[i].tokens,
+                     100 * (double)input->sources[i].tokens / sum, ended ? "; used up, which ended the mixture" : "");
     }
 }
 
@@ -296,9 +296,10 @@ static void print_summary(const Output* out) {
     const json_t* shards = json_object_get(out->manifest, "shards");
     uint64_t val = first_shard(out->manifest) == 0 ? (uint64_t)json_integer_value(json_array_get(shards, 0)) : 0;
     const char* prefix = out->options->out;
-    if (val > 0) { printf("%s_val_000000.bin: %" PRIu64 " tokens\n", prefix, val); }
+    if (val > 0) { print_result("%s_val_000000.bin: %" PRIu64 " tokens\n", prefix, val); }
     size_t count = out->number - 1;
-    printf("%s_train_*.bin: %" PRIu64 " tokens in %zu shard%s\n", prefix, out->total - val, count, &"s"[count == 1]);
+    print_result("%s_train_*.bin: %" PRIu64 " tokens in %zu shard%s\n", prefix, out->total - val, count,
+                 &"s"[count == 1]);
     if (out->options->stories > 0 && val > 0) {
         printf("floor of the validation loss: %.6f nats per token\n", out->nll / (double)val);
     }

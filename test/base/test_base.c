@@ -160,6 +160,26 @@ TEST(folders_are_made_with_those_above) {
     free(file);
 }
 
+TEST(a_link_to_nothing_is_no_folder) {
+    Error err;
+    char* path = path_of("link");
+    EXPECT(symlink("nowhere", path) == 0);
+    EXPECT(!make_directories(path, &err) && strstr(err.text, "link: a link to what does not exist"));
+    free(path);
+}
+
+// Names of files come into messages, and a terminal obeys control characters.
+TEST(messages_are_printable) {
+    char text[] = "a\tb\n\033[2J \x7f \xc2\x9b \xff \xc3\xa9 \xe2\x82\xac";
+    make_printable(text);
+    EXPECT(!strcmp(text, "a\tb\n?[2J ? ?? ? \xc3\xa9 \xe2\x82\xac"));
+    Error err;
+    fail(&err, "%s", "x\033y");
+    EXPECT(!strcmp(err.text, "x?y"));
+    EXPECT_DEATH(0, "x?y\n", notice("x\033y"); exit(0));
+    EXPECT_DEATH(EXIT_USAGE, "error: x?y\n", usage_error("x\033y"));
+}
+
 static int told;
 static void tell_fatal(void* context, const char* message) {
     fprintf(stderr, "told %s %d: %s", (const char*)context, ++told, message);
