@@ -742,6 +742,22 @@ a_run_is_summed_up() {
     expect 1 'the folder of neither a run' "$train" info "$dir"
 }
 
+# The run holds the lock of a checkpoint that it removes, and has removed a file of it.
+info_leaves_out_a_checkpoint_that_is_removed_meanwhile() {
+    command -v flock >/dev/null || { skip='no flock'; return; }
+    corpus
+    must "$train" $small $data --max_steps 4 --val_every 0 --save_every 2 --keep 0 --out "$dir/run"
+    mv "$dir/run/step_00000002/model.safetensors" "$dir/model"
+    must flock "$dir/run/step_00000002" "$train" info "$dir/run"
+    grep -q 'checkpoints *step_00000004  whole' "$dir/out" || note "$(cat "$dir/out")"
+    ! grep -q step_00000002 "$dir/out" || note "the other one is printed: $(cat "$dir/out")"
+    expect 1 'its run has removed it meanwhile' flock "$dir/run/step_00000002" "$train" info "$dir/run/step_00000002"
+    expect 3 'model.safetensors: ' "$train" info "$dir/run" # without the lock it is damaged
+    mv "$dir/model" "$dir/run/step_00000002/model.safetensors"
+    must flock --shared "$dir/run/step_00000002" "$train" info "$dir/run" # other readers
+    grep -q 'step_00000002  whole' "$dir/out" || note "$(cat "$dir/out")"
+}
+
 # The files themselves: test/log/test_tensorboard.c. Histograms change no bit of the run.
 event_files_change_no_bit() {
     corpus
@@ -768,6 +784,10 @@ reports_are_written() {
         grep -q '^update();' "$dir/script.js" || note "no script in the comparison"
         must node --check "$dir/script.js"
     fi
+    must "$train" report "$dir/a" "$dir/b" --out "$dir/new/pages"
+    grep -q '<svg' "$dir/new/pages/report.html" || note "no chart in the folder of --out"
+    must "$train" report "$dir/a" --out "$dir/page.html"
+    grep -q '<svg' "$dir/page.html" || note "no chart in the file of --out"
     expect 1 'nothing' "$train" report "$dir/nothing"
 }
 

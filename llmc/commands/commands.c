@@ -8,6 +8,7 @@
 #include "../log/report.h"
 #include "../train/plan.h"
 #include "../base/rng.h"
+#include "../base/json.h"
 #include "../base/rounding.h"
 #include "../train/setup.h"
 #include "../train/weights.h"
@@ -241,8 +242,8 @@ static bool verify_files(const char* option, const char* patterns, const Config*
             notice("error: %s", err.text);
             return false;
         }
-        printf("%s: %zu tokens, all below %d; %s\n", data.files[i].path, data.files[i].num_tokens, vocab_size,
-               has_sum ? "its checksum is right" : "it has no checksum");
+        print_result("%s: %zu tokens, all below %d; %s\n", data.files[i].path, data.files[i].num_tokens, vocab_size,
+                     has_sum ? "its checksum is right" : "it has no checksum");
     }
     printf("%s: %zu tokens in %d files, %llu windows of %d\n", option, (size_t)data.num_tokens, data.num_files,
            (unsigned long long)data.num_windows, T);
@@ -302,8 +303,8 @@ int info_command(Config* c, const Backend* b, const char* dtype) {
                         (!val || verify_files("--val_data", c->val_data, c, plan.T, m->vocab_size));
         return ok ? EXIT_DONE : EXIT_CHECK_FAILED;
     }
-    printf("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : plan.model, m->num_layers, m->num_heads, m->channels,
-           m->max_seq_len, m->vocab_size);
+    print_result("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : plan.model, m->num_layers, m->num_heads,
+                 m->channels, m->max_seq_len, m->vocab_size);
     const TensorTable table = gpt2_params_table(m, 1);
     print_tensors(&table);
     print_plans(&plan, c, here);
@@ -315,14 +316,27 @@ int info_command(Config* c, const Backend* b, const char* dtype) {
 // ---------------------------------------------------------------------------------------------------------------------
 // report, tokenize
 
+// Returns the file of a page about `n` runs, which the caller frees, and makes its folder. --out names it beside runs
+// that are given as words: a name that ends in .html is the file, any other one its folder.
+static char* report_path(const Config* c, const char* const* runs, int n) {
+    static const char suffix[] = ".html";
+    Error err;
+    const size_t length = strlen(c->out), end = strlen(suffix);
+    const bool is_asked = c->num_args && config_source(c, "out") > FROM_DEFAULT;
+    if (!is_asked) { return n > 1 ? format("report.html") : format("%s/report.html", runs[0]); }
+    if (length > end && !strcmp(c->out + length - end, suffix)) { return format("%s", c->out); }
+    if (!make_directories(c->out, &err)) { fatal("--out %s", err.text); }
+    return format("%s/report.html", c->out);
+}
+
 int report_command(const Config* c) {
     Error err;
     const char* folders[1] = {c->out};
-    const bool several = c->num_args > 1;
+    const int n = c->num_args ? c->num_args : 1;
     const char* const* runs = c->num_args ? (const char* const*)c->args : folders;
-    char* path = several ? format("report.html") : format("%s/report.html", runs[0]);
-    if (!report_write(path, runs, c->num_args ? c->num_args : 1, &err)) { fatal("%s", err.text); }
-    printf("%s\n", path);
+    char* path = report_path(c, runs, n);
+    if (!report_write(path, runs, n, &err)) { fatal("%s", err.text); }
+    print_result("%s\n", path);
     free(path);
     return EXIT_DONE;
 }

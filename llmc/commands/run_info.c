@@ -20,9 +20,9 @@ static void print_model(const Run* run) {
     char parameters[32];
     json_t *model = json_object_get(run->config, "model"), *options = json_object_get(run->config, "options");
     title("model");
-    printf("%s, %s parameters, %s on %s\n", record_text(model, "name"),
-           si_text(parameters, record_number(model, "parameters")), record_text(options, "dtype"),
-           record_text(run->config, "device"));
+    print_result("%s, %s parameters, %s on %s\n", record_text(model, "name"),
+                 si_text(parameters, record_number(model, "parameters")), record_text(options, "dtype"),
+                 record_text(run->config, "device"));
 }
 
 // Prints the options of training that differ from their defaults, as on a command line.
@@ -43,7 +43,8 @@ static void print_options(const Run* run, const char* folder) {
         if (strcmp(value, usual)) {
             const int width = (int)(strlen(o->name) + strlen(value)) + 4;
             if (column && column + width > 100) { column = 0; printf("\n"); title(""); }
-            column += printf("--%s %s ", o->name, *value ? value : "\"\"");
+            print_result("--%s %s ", o->name, *value ? value : "\"\"");
+            column += width;
         }
         free(value);
         free(usual);
@@ -138,26 +139,39 @@ static double folder_bytes(const char* folder) {
     return bytes;
 }
 
-// Prints each checkpoint and whether it is whole; returns false if one is not.
+// Verifies a checkpoint while its run, which may go on, cannot remove it. Returns its state.json, a new reference; NULL
+// if it is damaged or, with `was_removed`, if the run has removed it before.
+static json_t* verify_held(const char* path, bool* was_removed, Error* err) {
+    const int lock = checkpoint_hold(path);
+    *was_removed = lock < 0;
+    json_t* state = *was_removed ? NULL : checkpoint_verify(path, err);
+    if (lock >= 0) { close(lock); }
+    return state;
+}
+
+// Prints each checkpoint and whether it is whole; returns false if one is not. Leaves out those that the run removes
+// meanwhile.
 static bool print_checkpoints(const char* folder) {
-    size_t count = 0;
-    bool is_whole = true;
+    size_t count = 0, printed = 0;
+    bool is_whole = true, was_removed;
     long long* steps = checkpoint_list(folder, &count);
     title("checkpoints");
-    if (!count) { printf("none\n"); }
     for (size_t i = 0; i < count; i++) {
         Error err;
-        char* path = format("%s/step_%08lld", folder, steps[i]);
-        json_t* state = checkpoint_verify(path, &err);
-        if (i) { title(""); }
-        printf("step_%08lld  ", steps[i]);
-        if (state) { printf("whole, %.1f MiB\n", folder_bytes(path) / 1048576); }
-        else { printf("%s\n", err.text); }
-        is_whole = is_whole && state;
-        fflush(stdout); // to verify the next may take long
+        char* path = checkpoint_path(folder, steps[i]);
+        json_t* state = verify_held(path, &was_removed, &err);
+        if (!was_removed) {
+            if (printed++) { title(""); }
+            printf("step_%08lld  ", steps[i]);
+            if (state) { printf("whole, %.1f MiB\n", folder_bytes(path) / 1048576); }
+            else { print_result("%s\n", err.text); }
+            is_whole = is_whole && state;
+            fflush(stdout); // to verify the next may take long
+        }
         json_decref(state);
         free(path);
     }
+    if (!printed) { printf("none\n"); }
     free(steps);
     return is_whole;
 }
@@ -178,7 +192,7 @@ static void print_end(const Run* run, const char* folder) {
     const char* words = record_text(run->end, "words");
     title("ended");
     if (is_training(folder)) { printf("not yet: it is training\n"); }
-    else if (run->end) { printf("%s%s%s\n", record_text(run->end, "reason"), *words ? ": " : "", words); }
+    else if (run->end) { print_result("%s%s%s\n", record_text(run->end, "reason"), *words ? ": " : "", words); }
     else if (most >= 0 && run->steps >= most) { printf("after its last step\n"); }
     else { printf("not recorded: it was killed, or lost its machine; --resume auto continues it\n"); }
 }
@@ -194,7 +208,7 @@ static bool print_run(const char* folder, Error* err) {
     Run run;
     if (!run_read(&run, folder, err)) { return false; }
     title("run");
-    printf("%s\n", folder);
+    print_result("%s\n", folder);
     print_model(&run);
     print_options(&run, folder);
     print_progress(&run);
@@ -207,9 +221,11 @@ static bool print_run(const char* folder, Error* err) {
 
 // Verifies a checkpoint that is given by its own name.
 static bool print_checkpoint(const char* folder, Error* err) {
-    json_t* state = checkpoint_verify(folder, err);
+    bool was_removed;
+    json_t* state = verify_held(folder, &was_removed, err);
+    if (was_removed) { fatal("info %s: its run has removed it meanwhile", folder); }
     if (!state) { return false; }
-    printf("%s: a checkpoint, whole, %.1f MiB\n", folder, folder_bytes(folder) / 1048576);
+    print_result("%s: a checkpoint, whole, %.1f MiB\n", folder, folder_bytes(folder) / 1048576);
     json_decref(state);
     return true;
 }

@@ -8,8 +8,7 @@ static int remove_entry(const char* path, const struct stat* s, int type, struct
     return remove(path);
 }
 
-// Returns the step of a folder's name; -1 if it is not a checkpoint's.
-static long long checkpoint_step(const char* name) {
+long long checkpoint_step(const char* name) {
     char same[32];
     long long step = -1;
     if (sscanf(name, "step_%lld", &step) != 1 || step < 0) { return -1; }

@@ -11,6 +11,9 @@
 #pragma once
 #include "../base/base.h"
 
+// Returns the step in the name of a checkpoint's folder; -1 if it is not of the form step_%08d.
+long long checkpoint_step(const char* name);
+
 // Returns the steps of all checkpoints in `out`, newest first, and sets `count`; none if the folder does not exist. The
 // caller frees them. Ends the program if the folder cannot be listed: if it were taken for empty, the next save could
 // delete newer checkpoints.

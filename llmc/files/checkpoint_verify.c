@@ -109,6 +109,15 @@ static bool state_was_changed(const char* folder, Error* err) {
     return was_changed;
 }
 
+// Fails if a folder has the name of another step's checkpoint: it would count as the newest for ever.
+static bool verify_name(const char* folder, const json_t* state, Error* err) {
+    const char* slash = strrchr(folder, '/');
+    const long long step = json_integer_value(json_object_get(state, "step")),
+                    named = checkpoint_step(slash ? slash + 1 : folder);
+    return named < 0 || named == step ||
+           fail(err, "%s/state.json: of step %lld, so the folder was renamed: name it step_%08lld", folder, step, step);
+}
+
 json_t* checkpoint_verify(const char* folder, Error* err) {
     GPT2Config ignored;
     json_t* state = checkpoint_read_state(folder, err);
@@ -116,7 +125,8 @@ json_t* checkpoint_verify(const char* folder, Error* err) {
         if (err->is_unknown) { state_was_changed(folder, err); }
         return NULL;
     }
-    if (verify_files(folder, CHECKPOINT_FILES, NUM_CHECKPOINT_FILES, state, err) && verify_others(folder, state, err) &&
+    if (verify_name(folder, state, err) &&
+        verify_files(folder, CHECKPOINT_FILES, NUM_CHECKPOINT_FILES, state, err) && verify_others(folder, state, err) &&
         hf_load_config(folder, false, &ignored, err)) {
         return state;
     }

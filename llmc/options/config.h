@@ -181,7 +181,8 @@ enum {
     FLAG(done_file, 0, TRAIN, "leave an empty file OUT/DONE_%08d after the last step, as llm.c's scripts expect")      \
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint")        \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \
-         "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write")     \
+         "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write; "    \
+         "report FOLDER...: the folder or .html file to write")                                                       \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                          \
     REAL(price, 0, 0, 1e9, NULL, TRAIN | BENCH,                                                                       \
          "of this machine per hour, to print the cost of the run (bench scale: of a GPU)")                            \

@@ -33,6 +33,7 @@ static char* find_checkpoint(TrainRun* run, json_t** state) {
     }
     if (strcmp(c->resume, "auto")) {
         path = format("%s", c->resume);
+        if (!path_is_entry_of(path, c->out)) { checkpoint_hold(path); } // of another run, which may go on
         *state = checkpoint_verify(path, &err);
         if (!*state) { fatal("--resume %s", err.text); }
         check_no_newer_checkpoints(c, json_integer_value(json_object_get(*state, "step")));

@@ -55,6 +55,7 @@ void load_weights(GPT2* g, Optimizer* o, const Config* c, const char* folder) {
         init_weights(g, o, c);
         return;
     }
+    const int lock = is_directory(folder) ? checkpoint_hold(folder) : -1; // its run may go on
     json_t* state = folder_state(folder);
     if (state && (!checkpoint_verify_file(folder, "config.json", state, &err) ||
                   !checkpoint_verify_file(folder, "model.safetensors", state, &err))) {
@@ -62,4 +63,5 @@ void load_weights(GPT2* g, Optimizer* o, const Config* c, const char* folder) {
     }
     json_decref(state);
     if (!model_file_load(g, o, folder, &err)) { fatal("%s", err.text); }
+    if (lock >= 0) { close(lock); }
 }

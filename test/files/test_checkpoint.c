@@ -621,6 +621,27 @@ TEST(damaged_tensors_are_named) {
     free(folder);
 }
 
+TEST(a_renamed_checkpoint_is_not_the_newest) {
+    Model* m = open_model(C);
+    json_t* state;
+    char *out = new_folder(), *first = save(out, m, 1, 0), *third = save(out, m, 3, 0),
+         *renamed = below(out, "step_00000900");
+    EXPECT(rename(third, renamed) == 0);
+    expect_refused(renamed, "state.json", "of step 3, so the folder was renamed: name it step_00000003");
+    char* path = checkpoint_newest(out, &state, CHECKPOINT_CONTINUE);
+    EXPECT(path && !strcmp(path, first) && has(out, "damaged-step_00000900"));
+    json_decref(state);
+    free(path);
+    char *aside = below(out, "damaged-step_00000900"), *best = below(out, "best");
+    EXPECT(rename(aside, best) == 0); // any other name is good
+    Error err;
+    EXPECT((state = checkpoint_verify(best, &err)) != NULL);
+    json_decref(state);
+    char* const texts[] = {out, first, third, renamed, aside, best};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) { free(texts[i]); }
+    close_model(m);
+}
+
 TEST(the_newest_that_is_whole_is_taken) {
     Model* m = open_model(C);
     json_t* state = NULL;
