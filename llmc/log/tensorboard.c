@@ -119,9 +119,11 @@ static void write_summary(EventFile* e, int step, Message* summary) {
 // ---------------------------------------------------------------------------------------------------------------------
 // files
 
-// Returns the time for the name of the next file: later than those in the names of all event files in `folder`.
+// Returns the time for the name of the next file, in seconds since 1970: later than those in the names of all event
+// files in `folder`, and 0 at least. Returns -1 on failure.
 static long long next_seconds(const char* folder, Error* err) {
-    long long next = (long long)time(NULL), seconds;
+    const time_t now = time(NULL);
+    long long next = now < 0 ? 0 : (long long)now, seconds; // a machine without a battery may begin before 1970
     DIR* directory = opendir(folder);
     if (!directory) {
         fail(err, "%s: cannot list: %s", folder, strerror(errno));

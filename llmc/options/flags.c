@@ -1,6 +1,7 @@
 #include "flags.h"
 #include "../comm/launch.h"
 #include "options.h"
+#include <strings.h>
 
 // -f is about llm.c's FP32 build. In its default build, which stores bf16 as train_gpt2cu does, it has no effect. -ge
 // chooses where GELU is computed: train_gpt2cu has it inside of the matmul and behind it, and takes the faster.
@@ -191,18 +192,31 @@ static void check_others(const LetterValues* v, FlagsDevice device) {
     }
 }
 
+// Returns the index of a flag, compared by `compare`; NUM_LETTER_FLAGS if llm.c has none.
+static int find_letters(const char* arg, int (*compare)(const char*, const char*)) {
+    int at = 0;
+    while (at < NUM_LETTER_FLAGS && (arg[0] != '-' || compare(LETTER_FLAGS[at].letters, arg + 1))) { at++; }
+    return at;
+}
+
+// Ends the program because of an argument that stands in the place of a flag.
+static void ATTR_NORETURN refuse_argument(const char* arg) {
+    if (!strncmp(arg, "--", 2)) {
+        usage_error("'%s': llm.c's letters and long options do not mix; give all as letters or all as --name value",
+                    arg);
+    }
+    const int near = find_letters(arg, strcasecmp);
+    if (near == NUM_LETTER_FLAGS) { usage_error("%s is not one of llm.c's flags", arg); }
+    usage_error("%s is not one of llm.c's flags; did you mean -%s, in small letters?", arg, LETTER_FLAGS[near].letters);
+}
+
 char** flags_rewrite(int* argc, char** argv, FlagsDevice device) {
     LetterValues values;
     memset(&values, 0, sizeof values);
     if (*argc == 0 || !is_letter_flag(argv[0])) { return argv; }
     for (int i = 0; i < *argc; i += 2) {
-        int at = 0;
-        if (!is_letter_flag(argv[i])) {
-            usage_error("'%s': llm.c's letters and long options do not mix; give all as letters or all as --name value",
-                        argv[i]);
-        }
-        while (at < NUM_LETTER_FLAGS && strcmp(LETTER_FLAGS[at].letters, argv[i] + 1)) { at++; }
-        if (at == NUM_LETTER_FLAGS) { usage_error("%s is not one of llm.c's flags", argv[i]); }
+        const int at = find_letters(argv[i], strcmp);
+        if (at == NUM_LETTER_FLAGS) { refuse_argument(argv[i]); }
         if (i + 1 == *argc) { usage_error("%s needs a value", argv[i]); }
         values.value[at] = argv[i + 1];
     }

@@ -2,6 +2,16 @@
 #include "test/test.h"
 #include <glob.h>
 
+static time_t test_time; // what time() returns; 0: the time
+
+time_t time(time_t* to) { // in place of the C library's
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const time_t seconds = test_time ? test_time : now.tv_sec;
+    if (to) { *to = seconds; }
+    return seconds;
+}
+
 // The CRC-32C of RFC 3720, bit by bit, unmasked.
 static uint32_t crc32c(const unsigned char* bytes, size_t size) {
     uint32_t crc = ~0u;
@@ -113,6 +123,23 @@ TEST(a_start_has_its_own_file_behind_the_others) {
         EXPECT(events_close(&e, &err));
     }
     free(future);
+    free(folder);
+}
+
+TEST(a_clock_before_1970_is_no_error) {
+    EventFile e;
+    Error err;
+    char* folder = format("%s/before", test_folder);
+    test_time = -5;
+    for (size_t i = 0; i < 2; i++) {
+        if (!events_open(&e, folder, 0, &err)) { TEST_FAIL("%s", err.text); break; }
+        char *last = event_file(folder, i + 1), *name = format("/events.out.tfevents.000000000%zu.", i);
+        EXPECT(!strcmp(last, e.path) && strstr(last, name));
+        free(name);
+        free(last);
+        EXPECT(events_close(&e, &err));
+    }
+    test_time = 0;
     free(folder);
 }
 

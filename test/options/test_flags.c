@@ -197,7 +197,9 @@ TEST(wrong_letters_and_values_are_refused) {
     EXPECT_DEATH(EXIT_USAGE, "-pm is not one of", PARSE("-e", "d12", "-pm", "mpi")); // in its help, not in its parser
     EXPECT_DEATH(EXIT_USAGE, "-b needs a value", PARSE("-e", "d12", "-b"));
     EXPECT_DEATH(EXIT_USAGE, "do not mix", PARSE("-e", "d12", "--lr", "1"));
-    EXPECT_DEATH(EXIT_USAGE, "do not mix", PARSE("-e", "d12", "d24"));
+    EXPECT_DEATH(EXIT_USAGE, "error: d24 is not one of llm.c's flags", PARSE("-e", "d12", "d24"));
+    EXPECT_DEATH(EXIT_USAGE, "-T is not one of llm.c's flags; did you mean -t, in small", PARSE("-b", "4", "-T", "64"));
+    EXPECT_DEATH(EXIT_USAGE, "did you mean -nk, in small", PARSE("-b", "4", "-NK", "64"));
     EXPECT_DEATH(EXIT_USAGE, "'-b' is not an option", PARSE("--lr", "1", "-b", "4"));
     EXPECT_DEATH(EXIT_USAGE, "-y takes 0 or 1, not '2'", PARSE("-e", "d12", "-y", "2"));
     EXPECT_DEATH(EXIT_USAGE, "-r takes 0, 1 or 2, not '3'", PARSE("-e", "d12", "-r", "3"));
