@@ -156,7 +156,7 @@ TEST(hellaswag_is_scored_whenever_llm_c_does) {
 TEST(later_letters_override_earlier_ones) { EXPECT(PARSE("-e", "d12", "-b", "2", "-b", "8").batch_size == 8); }
 
 TEST(what_has_no_effect_is_said_and_other_values_are_refused) {
-    static const char* const ignored[][3] = {{"-lg", "10", "-lg 10 has no effect: a GPU's state"},
+    static const char* const ignored[][3] = {{"-lg", "10", "-lg 10 has no effect: nvidia-smi shows"},
                                              {"-f", "1", "-f 1 has no effect: a CPU has no TF32"},
                                              {"-w", "0", "-w 0 has no effect: master weights"},
                                              {"-ge", "1", "-ge 1 has no effect: it chooses cuBLASLt's"},
