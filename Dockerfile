@@ -16,7 +16,7 @@ RUN make -j"$(nproc)" train_gpt2 prepare && make install PROGRAMS="train_gpt2 pr
 
 FROM debian:12-slim AS cpu
 RUN apt-get update && apt-get install -y --no-install-recommends \
-    libgomp1 libjansson4 libssl3 libsnappy1v5 libzstd1 zlib1g && rm -rf /var/lib/apt/lists/*
+    libgomp1 libjansson4 libsnappy1v5 libzstd1 zlib1g && rm -rf /var/lib/apt/lists/*
 COPY --from=cpu-build /installed /
 WORKDIR /work
 CMD ["train_gpt2", "--help"]
@@ -31,7 +31,7 @@ RUN make -j"$(nproc)" GPU="$GPU" && make install GPU="$GPU" DESTDIR=/installed
 
 FROM nvidia/cuda:12.8.1-cudnn-runtime-ubuntu24.04 AS gpu
 RUN apt-get update && apt-get install -y --no-install-recommends \
-    libgomp1 libjansson4 libssl3t64 libsnappy1v5 libzstd1 zlib1g && rm -rf /var/lib/apt/lists/*
+    libgomp1 libjansson4 libsnappy1v5 libzstd1 zlib1g && rm -rf /var/lib/apt/lists/*
 COPY --from=gpu-build /installed /
 WORKDIR /work
 CMD ["train_gpt2cu", "--help"]

@@ -6,7 +6,6 @@
 #   ARCH=...                        gcc's -march for everything else; default: the compiler's
 #   CC=gcc                          or clang
 #   MPI=0|1 NCCL=0|1                several processes; default: 1 if mpicc, or nccl.h, is found
-#   CRYPTO=0|1                      libcrypto, which several processes need; default: 1 if its headers are found
 #   ZLIB=0|1 ZSTD=0|1 SNAPPY=0|1    compressed input of ./prepare; default: 1 if the library's headers are found
 #   CUDNN=0|1                       attention by cuDNN too; default: 1 if cuDNN and its frontend's headers are found
 #   GPU="80 90"                     compute capabilities that train_gpt2cu is built for; default: this GPU's, or "80 90"
@@ -55,10 +54,6 @@ FLAGS += $(if $(findstring clang,$(shell $(CC) --version)),-Wno-pass-failed)
 LDFLAGS += $(OPENMP)
 # $(call has_header,NAME.h): 1 or 0
 has_header = $(or $(shell echo '$(hash)include <$(1)>' | $(CC) -E -x c - >/dev/null 2>&1 && echo 1),0)
-# Optional: OpenSSL's libcrypto, by which several processes make sure of each other (llmc/comm/secret.h).
-CRYPTO ?= $(call has_header,openssl/hmac.h)
-LDLIBS += $(if $(filter 1,$(CRYPTO)),-lcrypto)
-FLAGS_llmc/comm/secret := $(if $(filter 1,$(CRYPTO)),-DHAS_CRYPTO)
 # Optional: zlib, libzstd and libsnappy, for compressed input of ./prepare (llmc/prepare/compression.h). Only
 # programs that call them are linked with them.
 ZLIB   ?= $(call has_header,zlib.h)
@@ -102,7 +97,6 @@ all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
 FOUND = $(CC)$(if $(OPENMP),, without OpenMP), \
     $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPUS))",no nvcc), \
     $(if $(filter 1,$(MPI)),MPI,no mpicc), \
-    $(if $(filter 1,$(CRYPTO)),libcrypto,no libcrypto: several processes need libssl-dev), \
     $(or $(strip $(foreach l,ZLIB ZSTD SNAPPY,$(if $(filter 1,$($(l))),$(l)))),no decompression), \
     $(if $(filter 1,$(NCCL)),NCCL,no NCCL), \
     $(if $(filter 1,$(CUDNN)),cuDNN,no cuDNN or no frontend for it: sh scripts/setup.sh cudnn), \
@@ -121,7 +115,7 @@ help:
 	@echo 'make dist            the tarball of a release, of the last commit: build/gpt2.c-VERSION.tar.gz'
 	@echo 'make clean           remove everything that was built'
 	@echo 'config=release|debug|sanitize   LEVELS="generic avx2 ..."   CC=gcc|clang'
-	@echo 'GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1   CRYPTO=0|1   ZLIB=0|1   ZSTD=0|1   SNAPPY=0|1'
+	@echo 'GPU="80 90"   MPI=0|1   NCCL=0|1   CUDNN=0|1   ZLIB=0|1   ZSTD=0|1   SNAPPY=0|1'
 	@echo 'found: $(FOUND)'
 
 check-packages:
@@ -246,15 +240,13 @@ $(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(conf
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
 $(call record,cudnn_settings,$(CUDNN_OBJECT))
 $(call record,version_settings,$(FLAGS_llmc/base/release) $(FLAGS_llmc/commands/version))
-$(call record,secret_settings,$(FLAGS_llmc/comm/secret))
 $(call record,compression_settings,$(FLAGS_llmc/prepare/compression))
 $(C_OBJECTS) $(MPI_OBJECTS) $(CPU_OBJECTS): $(BUILD)/settings
 $(CUDA_OBJECTS): $(BUILD)/cuda_settings
 $(BUILD)/train_gpt2cu: $(BUILD)/cudnn_settings
 $(BUILD)/llmc/base/release.o $(BUILD)/llmc/commands/version.o: $(BUILD)/version_settings
-$(BUILD)/llmc/comm/secret.o: $(BUILD)/secret_settings
 $(BUILD)/llmc/prepare/compression.o: $(BUILD)/compression_settings
-$(BUILD)/settings $(BUILD)/cuda_settings $(BUILD)/cudnn_settings $(BUILD)/version_settings $(BUILD)/secret_settings \
+$(BUILD)/settings $(BUILD)/cuda_settings $(BUILD)/cudnn_settings $(BUILD)/version_settings \
 $(BUILD)/compression_settings:
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -388,7 +380,7 @@ headers: check-packages
 
 # Static analysis: clang-tidy with the checks of .clang-tidy, cppcheck without what test/cppcheck.txt lists
 LINTED := $(filter-out $(if $(filter 1,$(MPI)),,llmc/comm/mpi.c),$(HOST_SOURCES)) data/prepare.c
-LINT_FLAGS := -std=c11 -D_GNU_SOURCE -I. $(OPENMP) $(FLAGS_llmc/comm/secret) $(FLAGS_llmc/prepare/compression)
+LINT_FLAGS := -std=c11 -D_GNU_SOURCE -I. $(OPENMP) $(FLAGS_llmc/prepare/compression)
 JOBS := $(shell nproc 2>/dev/null || echo 1)
 lint:
 	@if command -v clang-tidy >/dev/null; then \

@@ -21,7 +21,7 @@ fetch_libraries() (
     set -- -qq -o Dir::State::lists="$work/lists" -o Dir::State::status="$work/status" -o Dir::Cache="$work" \
         -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
     apt-get "$@" update # a source without arm64 is no error if another has it
-    apt-get "$@" download libjansson-dev libssl-dev zlib1g-dev libzstd-dev || return 1
+    apt-get "$@" download libjansson-dev zlib1g-dev libzstd-dev || return 1
     for package in *.deb; do dpkg -x "$package" "$libraries" || return 1; done
 )
 [ -f "$libraries/usr/include/jansson.h" ] || fetch_libraries || skip "no packages for arm64 from this system's sources"

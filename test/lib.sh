@@ -119,7 +119,6 @@ signal_rank() {
 small="--model L=2,H=2,C=32,T=48,V=257 --tokenizer bytes --batch_size 4 --seq_len 32 --lr 3e-3 --sample_every 0 \
     --threads 2 --tune 0"
 export XDG_CACHE_HOME="$root/cache" # what is tuned is kept there
-export XDG_CONFIG_HOME="$root/config" # the secret of ranks without a launcher
 corpus() { # makes the built-in corpus in bytes, once, and sets $data to the options that read it
     [ -f "$root/corpus_val.json" ] ||
         "$prepare" --stories 120000 --tokenizer bytes --val_size 6000 --out "$root/corpus" >/dev/null 2>&1

@@ -28,7 +28,7 @@ on() { # N command...
     n=$1
     shift
     ip netns exec "gpt2c-$$-$n" unshare --uts sh -c 'hostname "$0"; exec "$@"' "node$n" \
-        env RANK="$n" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR="$address" MASTER_PORT=29500 "$@" >"$dir/$n" 2>&1
+        env RANK="$n" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR="$address" "$@" >"$dir/$n" 2>&1
 }
 said() { grep -qF -- "$2" "$dir/$1" || note "no '$2' from rank $1, but: $(tail -n 1 "$dir/$1")"; }
 ended() { # N CODE PID
@@ -39,8 +39,8 @@ ended() { # N CODE PID
 
 two_hosts_meet() {
     for address in 10.77.0.1 ${no_ipv6:-fd77::1}; do
-        on 1 $rank 0.2 60 & one=$!
-        on 0 $rank 0.2 60 & zero=$!
+        on 1 $rank 0.2 60 "$dir" & one=$!
+        on 0 $rank 0.2 60 "$dir" & zero=$!
         ended 0 0 $zero
         ended 1 0 $one
         said 0 'rank 0 of 2 on node0'
@@ -51,7 +51,7 @@ two_hosts_meet() {
 tiny="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 \
     --val_every 0 --sample_every 0"
 
-# Two emulated GPU trainers find each other over TCP and train. In a second run the cable is pulled.
+# Two emulated GPU trainers meet by a file in --out and train. In a second run the cable is pulled.
 trainers_meet_and_are_parted() {
     corpus
     address=10.77.0.1
@@ -98,8 +98,8 @@ ssh_starts_stops_and_goes_on() {
 # A pulled cable closes no connection: only missing heartbeats show it.
 a_cut_link_is_found_by_both() {
     address=10.77.0.1
-    on 0 $rank 60 2 & zero=$!
-    on 1 $rank 60 2 & one=$!
+    on 0 $rank 60 2 "$dir" & zero=$!
+    on 1 $rank 60 2 "$dir" & one=$!
     await 'rank 0 of 2' "$dir/0" $zero
     await 'rank 1 of 2' "$dir/1" $one
     ip -n "gpt2c-$$-1" link set cable down
@@ -113,8 +113,8 @@ a_cut_link_is_found_by_both() {
 # A cable that is put back within the time-out does not end the run.
 a_short_cut_is_survived() {
     address=10.77.0.1
-    on 0 $rank 4 60 & zero=$!
-    on 1 $rank 4 60 & one=$!
+    on 0 $rank 4 60 "$dir" & zero=$!
+    on 1 $rank 4 60 "$dir" & one=$!
     await 'rank 0 of 2' "$dir/0" $zero
     await 'rank 1 of 2' "$dir/1" $one
     ip -n "gpt2c-$$-1" link set cable down
@@ -124,13 +124,17 @@ a_short_cut_is_survived() {
     ended 1 0 $one
 }
 
-a_host_that_is_off_is_named() {
+a_host_that_cannot_be_reached_is_named() {
     address=10.77.0.1
-    ip -n "gpt2c-$$-0" link set cable down
-    on 1 $rank 1 1 & one=$!
+    ip -n "gpt2c-$$-1" link set cable down
+    on 0 $rank 1 3 "$dir" & zero=$!
+    until ls -A "$dir" | grep -q '^\.tmp-ranks-' || ! kill -0 $zero; do sleep 0.1; done
+    on 1 $rank 1 1 "$dir" & one=$!
     ended 1 1 $one
-    said 1 'rank 1 could not reach rank 0 at 10.77.0.1 port 29500 within 1 s: '
-    ip -n "gpt2c-$$-0" link set cable up
+    ended 0 1 $zero
+    said 1 'rank 1 could not reach rank 0 at 10.77.0.1 port '
+    said 0 'of 2 ranks, rank 1 did not connect to rank 0 on node0 at port '
+    ip -n "gpt2c-$$-1" link set cable up
 }
 
 set +f

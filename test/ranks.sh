@@ -335,6 +335,29 @@ interrupting_all_gpus_saves() {
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
 }
 
+# Under torchrun's variables alone they meet by a file in --out. A dead run of the same name has left one.
+gpus_meet_by_a_file() {
+    corpus
+    pair="$gpu $data --batch_size 1"
+    must "$cuda" $pair --gpus 2 --out "$dir/sockets"
+    begin env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$cuda" $pair --out "$dir/file"
+    left=
+    until [ -n "$left" ] || ! kill -0 $pid; do
+        sleep 0.1
+        left=$(ls -A "$dir/file" 2>/dev/null | grep '^\.tmp-ranks-')
+    done
+    cp -p "$dir/file/$left" "$dir/left"
+    kill -KILL $pid
+    wait $pid 2>/dev/null
+    cmp -s "$dir/left" "$dir/file/$left" || note "the killed run has removed its file"
+    RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 "$cuda" $pair --out "$dir/file" >"$dir/other" 2>&1 & other=$!
+    must env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$cuda" $pair --out "$dir/file"
+    wait $other || note "rank 1: $(tail -n 1 "$dir/other")"
+    same_checkpoint "$dir/sockets/step_00000008" "$dir/file/step_00000008"
+    [ ! -e "$dir/file/$left" ] || note "the file has stayed"
+    expect 1 'give --out a folder that all of them see' env RANK=0 WORLD_SIZE=2 "$cuda" $pair --save_every 0 --out ""
+}
+
 too_few_gpus_are_refused() {
     corpus
     expect 2 '2 GPUs: start at most 2 here' env EMU_DEVICES=2 "$cuda" $gpu $data --batch_size 1 --gpus 4 \
@@ -680,7 +703,7 @@ twice() { # FOLDER command...
 scripts_start_several_processes() {
     corpus
     twice "$dir/local" sh
-    twice "$dir/node" env MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 NODES=1 NODE=0 sh scripts/multi_node/node.sh
+    twice "$dir/node" env MASTER_ADDR=127.0.0.1 NODES=1 NODE=0 sh scripts/multi_node/node.sh
     echo 'localhost slots=2' >"$dir/hosts"
     twice "$dir/mpi" env HOSTFILE="$dir/hosts" sh scripts/multi_node/mpi.sh
     for way in node mpi; do close=1e-12; same "$dir/local" "$dir/$way"; done

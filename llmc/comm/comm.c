@@ -11,7 +11,7 @@ bool comm_open(Comm* comm, const Launch* launch, const CommOptions* options, Err
     comm->rank = launch->rank;
     comm->size = launch->size;
     comm->nvls = options->nvls;
-    comm->peers = connection_open(launch, comm->engine->name, options->connect_timeout, options->silence_timeout, err);
+    comm->peers = connection_open(launch, options->connect_timeout, options->silence_timeout, err);
     if (!comm->peers) { return false; }
     comm->local_rank = comm->local_size = 0;
     for (int r = 0; r < comm->size; r++) {

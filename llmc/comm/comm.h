@@ -1,7 +1,7 @@
 // Collective operations of the processes that train together, each on its part of every batch. With one process they do
 // nothing.
 //
-//   between steps   small data in host memory, over TCP (connect.h), whose watchdog notices processes that are gone
+//   between steps   small data in host memory, over sockets (connect.h), whose watchdog notices processes that are gone
 //   within a step   gradients, parameters, losses and norms in device memory, by an engine: mpi.h for CPUs, nccl.cuh
 //                   for GPUs
 //
@@ -54,7 +54,7 @@ BEGIN_C
 // One process alone. It needs no comm_open or comm_close.
 Comm comm_alone(void);
 
-// Connects to the other processes of the launch over TCP, then opens comm->engine, which the caller has set. Fails if a
+// Connects to the other processes of the launch, then opens comm->engine, which the caller has set. Fails if a
 // process is missing or does not belong to this run (connection_open), or if the engine does not open.
 bool comm_open(Comm* comm, const Launch* launch, const CommOptions* options, Error* err);
 

@@ -1,35 +1,34 @@
 #include "connect.h"
 #include "rendezvous.h"
 
-uint64_t connection_key(const Launch* launch, const char* key) {
-    return hash64(key, strlen(key), hash64(launch->run_id, strlen(launch->run_id), FRAME_VERSION));
+// Takes the sockets that the ranks of --gpus inherit.
+static bool connection_inherit(Connection* c, const char* sockets, Error* err) {
+    const int first = c->rank == 0, end = c->rank == 0 ? c->size : 1;
+    const char* at = sockets;
+    for (int i = first; i < end; i++) {
+        char* rest;
+        const int fd = (int)strtol(at, &rest, 10);
+        if (rest == at || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+            return fail(err, "GPT2_SOCKETS=%.40s: these are not the sockets of --gpus; unset it", sockets);
+        }
+        watchdog_add(c, i, fd, c->hosts[c->rank]);
+        at = rest + (*rest == ',');
+    }
+    return true;
 }
 
-// Connects to rank 0, or as rank 0 to all others: sets c->peers[].fd and c->hosts.
-static bool connection_rendezvous(Connection* c, const Launch* launch, const char* key, double seconds, Error* err) {
-    const size_t size = (size_t)launch->size;
-    Secret secret;
-    if (!secret_find(&secret, err)) { return false; }
-    Rendezvous* r = alloc_or_die(1, sizeof *r, "connections");
-    const double deadline = seconds_now() + seconds;
-    r->secret = secret;
-    r->launch = launch;
-    r->key = connection_key(launch, key);
-    r->host = c->hosts[launch->rank];
-    r->seconds = seconds;
-    r->hosts = c->hosts;
-    r->fds = alloc_or_die(size, sizeof *r->fds, "connections");
-    r->addresses = alloc_or_die(size, ADDRESS_BYTES, "connections");
-    for (size_t i = 0; i < size; i++) { r->fds[i] = -1; }
-    const bool ok = launch->rank == 0 ? rendezvous_host(r, deadline, err) : greet(r, deadline, err);
-    for (size_t i = 0; i < size; i++) {
-        if (!ok && r->fds[i] >= 0) { close(r->fds[i]); }
-        c->peers[i].fd = ok ? r->fds[i] : -1;
+// Connects to rank 0, or as rank 0 to all others.
+static bool connection_rendezvous(Connection* c, const Launch* launch, double seconds, Error* err) {
+    Rendezvous r = {.missing = 0};
+    if (launch->rendezvous == RENDEZVOUS_SOCKETS) { return connection_inherit(c, launch->sockets, err); }
+    if (launch->rendezvous == RENDEZVOUS_FILE && !(launch->folder && *launch->folder)) {
+        return fail(err, "the %d processes that %s started meet by a file in --out: give --out a folder that all of "
+                         "them see", c->size, launch->launcher);
     }
-    free(r->addresses);
-    free(r->fds);
-    free(r);
-    return ok;
+    if (c->rank > 0) { return greet(c, launch, seconds, err); }
+    if (!rendezvous_open(&r, c, launch, err)) { return false; }
+    rendezvous_admit(&r, seconds);
+    return true;
 }
 
 static void connection_free(Connection* c) {
@@ -47,8 +46,17 @@ static void connection_free(Connection* c) {
     free(c);
 }
 
-Connection* connection_open(const Launch* launch, const char* key, double connect_seconds, double silence_seconds,
-                            Error* err) {
+// Tells every rank the names of all hosts.
+static void connection_share_hosts(Connection* c) {
+    char(*all)[HOST_BYTES] = alloc_or_die((size_t)c->size, HOST_BYTES, "names of hosts");
+    connection_gather(c, c->hosts[c->rank], HOST_BYTES, all);
+    pthread_mutex_lock(&c->lock);
+    for (int i = 0; i < c->size; i++) { printable_text(c->hosts[i], HOST_BYTES, all[i], HOST_BYTES); }
+    pthread_mutex_unlock(&c->lock);
+    free(all);
+}
+
+Connection* connection_open(const Launch* launch, double connect_seconds, double silence_seconds, Error* err) {
     const size_t size = (size_t)launch->size;
     Connection* c = alloc_or_die(1, sizeof *c, "connections");
     c->rank = launch->rank;
@@ -67,9 +75,14 @@ Connection* connection_open(const Launch* launch, const char* key, double connec
     }
     if (error) { fatal("cannot create a mutex for the connections between ranks: %s", strerror(error)); }
     if (size == 1) { return c; }
-    if (!connection_rendezvous(c, launch, key, connect_seconds, err)) { connection_free(c); return NULL; }
     watchdog_start(c);
-    return c;
+    if (connection_rendezvous(c, launch, connect_seconds, err)) {
+        connection_share_hosts(c);
+        return c;
+    }
+    watchdog_stop(c);
+    connection_free(c);
+    return NULL;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

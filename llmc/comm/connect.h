@@ -1,22 +1,17 @@
-// Connections between the ranks over TCP, without MPI: they find each other at the start, exchange small data, and
-// notice when one of them is gone.
+// Connections between the ranks: they exchange small data, and notice when one of them is gone.
 //
-// Rank 0 listens at the launch's address and port, and the others connect to it: a star. In each process a watchdog
-// thread, started by connection_open, does all reading. It sends and receives a heartbeat every second, and so notices
-// a rank that has died, was stopped, or whose network is cut, whatever the main thread is waiting for. It then ends the
-// process with exit code 1 (by _exit, since the main thread may hang in NCCL) and one message, which names the rank,
-// its host, its last step and its activity. All ranks end so, since rank 0 passes the message on.
+// Rank 0 is connected to all others: a star. On one machine the ranks of --gpus inherit these sockets, other ranks
+// connect by TCP (rendezvous.h). In each process a watchdog thread, started by connection_open, does all reading. It
+// sends and receives a heartbeat every second, and so notices a rank that has died, was stopped, or whose network is
+// cut, whatever the main thread is waiting for. It then ends the process with exit code 1 (by _exit, since the main
+// thread may hang in NCCL) and one message, which names the rank, its host, its last step and its activity. All ranks
+// end so, since rank 0 passes the message on.
 //
-//   Connection* c = connection_open(&launch, version, 300, 60, &err);
+//   Connection* c = connection_open(&launch, 300, 60, &err);
 //   connection_broadcast(c, &nccl_id, sizeof nccl_id);              // from rank 0
 //   connection_gather(c, &my_hash, sizeof my_hash, hashes);         // to all, in order of rank
 //   for (...) { connection_report_activity(c, step, RANK_TRAINS); ... }
 //   connection_close(c);                                            // all wait for each other here
-//
-// The ranks prove to each other that they know the run's secret (secret.h) before either side takes anything from the
-// other; port scanners, browsers and forged greetings are disconnected and do no harm. After that the connection is
-// neither encrypted nor signed: like MPI and NCCL, this trusts the network between the machines (SECURITY.md). The key
-// tells runs of one user apart that meet at one port by mistake.
 #pragma once
 #include "../base/base.h"
 #include "launch.h"
@@ -24,13 +19,11 @@
 
 BEGIN_C
 
-// Connects all ranks and starts the watchdog. `key` is any text that is the same on all ranks, such as the program's
-// version; the launch's run id is added to it. NULL if a rank is missing after `connect_seconds`, or if rank 0 refuses
-// this one: another key, version or number of ranks, or a rank that is connected already. The message names the missing
-// ranks or the address. From then on, silence of a rank for `silence_seconds` ends the process. In a launch of one
-// process nothing is connected, and all functions here do nothing or copy.
-Connection* connection_open(const Launch* launch, const char* key, double connect_seconds, double silence_seconds,
-                            Error* err);
+// Connects all ranks and starts the watchdog. Returns NULL if rank 0 cannot be reached within `connect_seconds` or
+// refuses this rank, with a message that names its address. If a rank is missing after `connect_seconds`, all processes
+// end with a message that names it. From then on, silence of a rank for `silence_seconds` ends the process. In a launch
+// of one process nothing is connected, and all functions here do nothing or copy.
+Connection* connection_open(const Launch* launch, double connect_seconds, double silence_seconds, Error* err);
 
 // Waits until all ranks call it, disconnects and frees. If a process ends without calling it, by exit() or a signal,
 // the others end as described above, one second later: ranks that all end for the same reason have printed their own
@@ -61,8 +54,5 @@ void connection_gather(Connection* c, const void* mine, size_t bytes, void* all)
 
 // Returns when all ranks have called it.
 void connection_barrier(Connection* c);
-
-// Returns the key that a rank sends in its hello: a hash of `key`, the run id and the protocol's version.
-uint64_t connection_key(const Launch* launch, const char* key);
 
 END_C

@@ -1,29 +1,25 @@
-// Messages between ranks over TCP. A frame is a header and a payload, little-endian. Received bytes are not trusted:
-// every length is checked against its limit before memory is allocated for it, and text is made printable.
+// Messages between ranks. A frame is a header and a payload, little-endian. Received bytes are not trusted: every
+// length is checked against its limit before memory is allocated for it, and text is made printable.
 #pragma once
 #include "../base/base.h"
-#include "secret.h"
 
 enum {
-    FRAME_MAGIC = 0x63327067,  // "gp2c"
-    FRAME_VERSION = 2,         // of the protocol; FrameHeader and Hello.version are laid out alike in all versions
+    FRAME_MAGIC = 0x33327067,  // "gp23": the protocol, version 3
     FRAME_TEXT_BYTES = 1000,   // largest text of a message
     MAX_FRAME_BYTES = 1 << 20, // largest payload; chosen
     HOST_BYTES = 64,           // a host's name with its closing 0, cut if longer
+    TOKEN_BYTES = 16,
 };
 
 typedef enum {
-    FRAME_HELLO = 1, // a Hello, from a rank to rank 0, in answer to its challenge
-    FRAME_WELCOME,   // rank 0 has admitted it: a proof
-    FRAME_REFUSED,   // text, its closing 0 and a proof: why not
-    FRAME_START,     // all ranks are connected: their hosts' names, HOST_BYTES each
+    FRAME_HELLO = 1, // a Hello, from a rank to rank 0
+    FRAME_WELCOME,   // a Welcome, rank 0's answer
     FRAME_HEARTBEAT, // a Heartbeat
     FRAME_ABORT,     // text: why the run ends, from rank 0 to all
     FRAME_BROADCAST, // this and the next three: a rank's part of an exchange, or rank 0's answer
     FRAME_GATHER,
     FRAME_BARRIER,
     FRAME_CLOSE,
-    FRAME_CHALLENGE, // a Challenge, from rank 0 to whoever connects
     NUM_FRAME_TYPES
 } FrameType;
 
@@ -31,17 +27,26 @@ typedef struct {
     uint32_t magic, type, sequence, bytes;
 } FrameHeader;
 
+// Where rank 0 listens, and the random tokens by which it and the other ranks know each other. The other ranks receive
+// an Endpoint by MPI or from a file (rendezvous.h).
 typedef struct {
-    uint8_t nonce[NONCE_BYTES]; // drawn for this connection
-} Challenge;
+    char address[256];
+    int32_t port;
+    uint8_t rank_token[TOKEN_BYTES];  // a rank sends it to rank 0
+    uint8_t rank0_token[TOKEN_BYTES]; // rank 0 sends it back
+} Endpoint;
 
 typedef struct {
-    uint32_t version, rank, size, zero;
-    uint64_t key; // connection_key
+    uint8_t token[TOKEN_BYTES]; // Endpoint.rank_token
+    uint32_t rank, size;
     char host[HOST_BYTES];
-    uint8_t nonce[NONCE_BYTES]; // drawn for this connection
-    uint8_t proof[PROOF_BYTES]; // of all above and of the challenge (hello_prove)
 } Hello;
+
+typedef struct {
+    uint8_t token[TOKEN_BYTES]; // Endpoint.rank0_token
+    char host[HOST_BYTES];      // rank 0's
+    char refusal[256];          // why the rank is refused; empty: it is admitted
+} Welcome;
 
 typedef struct {
     int64_t step;
@@ -53,7 +58,7 @@ typedef struct {
     FrameHeader header;
     uint8_t* payload; // header.bytes of them, once the frame is complete
     size_t have;      // bytes of header and payload received
-    size_t max_bytes; // largest payload accepted
+    size_t max_bytes; // largest payload of an exchange that is accepted
 } FrameReader;
 
 typedef enum {
@@ -88,21 +93,6 @@ bool frame_send(int fd, FrameType type, uint32_t sequence, const void* payload, 
 // Copies text that another process sent, up to its first 0, into `to` of `size` bytes, terminated and cut to fit. '?'
 // replaces every byte that is not printable ASCII.
 void printable_text(char* to, size_t size, const void* from, size_t bytes);
-
-// Reads a Hello of this version. Its host is as it was sent: printable_text() it. Returns false for any other frame;
-// then only hello->version is set, 0 if the frame is no Hello.
-bool hello_parse(const FrameReader* r, Hello* hello);
-
-// Sets the proof of a Hello; returns true if it is right.
-void hello_prove(Hello* hello, const Challenge* challenge, const Secret* secret);
-bool hello_is_proven(const Hello* hello, const Challenge* challenge, const Secret* secret);
-
-// Send rank 0's answer to a Hello, with the proof that it comes from a process which knows the secret and has seen this
-// very Hello. Return false as frame_send.
-bool send_welcome(int fd, const Hello* hello, const Secret* secret);
-bool send_refusal(int fd, const Hello* hello, const Secret* secret, const char* text);
-// Returns true if a FRAME_WELCOME or FRAME_REFUSED was sent by such a process.
-bool answer_is_proven(const FrameReader* r, const Hello* hello, const Secret* secret);
 
 // Returns the name of a type of exchange, for messages.
 const char* frame_name(uint32_t type);

@@ -1,12 +1,8 @@
 #include "launch.h"
-#include "secret.h"
 #include "socket.h"
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 enum { MAX_RANKS = 4096 }; // chosen; rank 0 needs a file descriptor for each
@@ -14,26 +10,40 @@ enum { MAX_RANKS = 4096 }; // chosen; rank 0 needs a file descriptor for each
 typedef struct {
     const char *name, *rank, *size, *local_rank, *run_id;
     const char* mark; // the variable by which this launcher is recognized; NULL: that of the rank or of the size
+    RendezvousMethod rendezvous;
 } LauncherVariables;
 
 static const LauncherVariables LAUNCHERS[] = {
+    {.name = "--gpus",
+     .rank = "RANK",
+     .size = "WORLD_SIZE",
+     .local_rank = "LOCAL_RANK",
+     .mark = "GPT2_SOCKETS",
+     .rendezvous = RENDEZVOUS_SOCKETS},
     {.name = "torchrun",
      .rank = "RANK",
      .size = "WORLD_SIZE",
      .local_rank = "LOCAL_RANK",
-     .run_id = "TORCHELASTIC_RUN_ID"},
+     .run_id = "TORCHELASTIC_RUN_ID",
+     .rendezvous = RENDEZVOUS_FILE},
     {.name = "mpirun",
      .rank = "OMPI_COMM_WORLD_RANK",
      .size = "OMPI_COMM_WORLD_SIZE",
      .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
-     .run_id = "PMIX_NAMESPACE"},
-    {.name = "MPICH's mpirun", .rank = "PMI_RANK", .size = "PMI_SIZE", .local_rank = "MPI_LOCALRANKID"},
+     .run_id = "PMIX_NAMESPACE",
+     .rendezvous = RENDEZVOUS_MPI},
+    {.name = "MPICH's mpirun",
+     .rank = "PMI_RANK",
+     .size = "PMI_SIZE",
+     .local_rank = "MPI_LOCALRANKID",
+     .rendezvous = RENDEZVOUS_MPI},
     {.name = "srun",
      .rank = "SLURM_PROCID",
      .size = "SLURM_STEP_NUM_TASKS",
      .local_rank = "SLURM_LOCALID",
      .run_id = "SLURM_JOB_ID",
-     .mark = "SLURM_STEP_NUM_TASKS"},
+     .mark = "SLURM_STEP_NUM_TASKS",
+     .rendezvous = RENDEZVOUS_MPI},
 };
 
 enum { NUM_LAUNCHERS = sizeof LAUNCHERS / sizeof *LAUNCHERS };
@@ -62,35 +72,15 @@ static const LauncherVariables* launch_find(void) {
     return NULL;
 }
 
-// Reads MASTER_ADDR and MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is True, torchrun's agent listens at that port
-// itself (torch/distributed/rendezvous.py), and rank 0 takes the next one (65534 after 65535).
-static bool launch_master(Launch* launch, Error* err) {
-    const char *address = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
-    if (!address || !*address) { return fail(err, "MASTER_ADDR, the host of rank 0, is not set"); }
-    if (strlen(address) >= sizeof launch->address) { return fail(err, "MASTER_ADDR=%.40s... is too long", address); }
-    snprintf(launch->address, sizeof launch->address, "%s", address);
-    if (!launch_number("MASTER_PORT", 1, 65535, &launch->port, err)) { return false; }
-    if (agent && !strcmp(agent, "True")) { launch->port += launch->port < 65535 ? 1 : -1; }
-    return true;
-}
-
-// Sets how and where the ranks of a launch connect, and the run's name.
-static bool launch_rendezvous(Launch* launch, const LauncherVariables* v, MpiSupport mpi, Error* err) {
-    const char* run_id = v->run_id ? getenv(v->run_id) : NULL;
-    const bool torchrun = v == &LAUNCHERS[0];
-    Error why;
-    launch->rendezvous = torchrun || mpi == MPI_ABSENT ? RENDEZVOUS_TCP : RENDEZVOUS_MPI;
-    if (torchrun && launch->local_rank < 0) {
-        return fail(err, "LOCAL_RANK is not set, though RANK and WORLD_SIZE are: set it to this rank's number on its "
-                         "machine, which is the GPU to use");
+// Hashes the variables that all ranks of a run share and that differ between runs.
+static uint64_t launch_hash(const LauncherVariables* v) {
+    const char* names[] = {"MASTER_ADDR", "MASTER_PORT", v->run_id};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char* value = names[i] ? getenv(names[i]) : NULL;
+        if (value) { hash = hash64(value, strlen(value) + 1, hash); }
     }
-    snprintf(launch->run_id, sizeof launch->run_id, "%s", run_id ? run_id : "");
-    if (launch->rendezvous == RENDEZVOUS_MPI || launch_master(launch, &why)) { return true; }
-    if (torchrun) { return fail(err, "%s, though RANK and WORLD_SIZE are: start all ranks with torchrun", why.text); }
-    return fail(err,
-                "%s started %d processes, but this program was built without MPI, and %s: build with MPI, or set "
-                "MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port there",
-                v->name, launch->size, why.text);
+    return hash;
 }
 
 bool launch_detect(Launch* launch, MpiSupport mpi, Error* err) {
@@ -115,7 +105,11 @@ bool launch_detect(Launch* launch, MpiSupport mpi, Error* err) {
         return fail(err, "%s=%d is not below %s=%d", v->local_rank, local_rank, v->size, launch->size);
     }
     launch->local_rank = launch->size == 1 && local_rank < 0 ? 0 : local_rank;
-    return launch->size == 1 || launch_rendezvous(launch, v, mpi, err);
+    if (launch->size == 1) { return true; }
+    launch->rendezvous = mpi == MPI_ABSENT && v->rendezvous == RENDEZVOUS_MPI ? RENDEZVOUS_FILE : v->rendezvous;
+    launch->sockets = getenv("GPT2_SOCKETS");
+    launch->run = launch_hash(v);
+    return true;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -124,48 +118,26 @@ bool launch_detect(Launch* launch, MpiSupport mpi, Error* err) {
 typedef struct {
     int ranks, alive;
     pid_t* pids;   // 0: has ended and was waited for
+    pid_t group;   // the process group of all
     int code;      // exit code of the first rank that failed, or 0
     double failed; // when it failed
     int kills;     // 1: the others have got SIGTERM, 2: SIGKILL
     double grace;  // seconds before each of the two
 } LocalRanks;
 
-int reserve_local_port(void) {
-    struct sockaddr_in a;
-    socklen_t length = sizeof a;
-    memset(&a, 0, sizeof a);
-    a.sin_family = AF_INET;
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const int fd = tcp_socket(AF_INET);
-    if (fd < 0 || !tcp_bind(fd, (struct sockaddr*)&a, sizeof a) ||
-        getsockname(fd, (struct sockaddr*)&a, &length) != 0) {
-        fatal("no free port on the loopback for the ranks to connect at: %s", strerror(errno));
-    }
-    return ntohs(a.sin_port);
-}
-
-static void local_set(const char* variable, const char* fmt, long long value) {
+static void local_set(const char* variable, int value) {
     char text[32];
-    snprintf(text, sizeof text, fmt, value);
+    snprintf(text, sizeof text, "%d", value);
     if (setenv(variable, text, 1) != 0) { fatal("cannot set %s: %s", variable, strerror(errno)); }
 }
 
 // Sets the variables that all ranks share.
 static void local_environment(int ranks) {
-    long long id = 0;
-    char secret[SECRET_TEXT_BYTES];
     cpu_set_t processors;
-    random_bytes(&id, sizeof id);
-    secret_draw(secret);
-    local_set("WORLD_SIZE", "%lld", ranks);
-    local_set("LOCAL_WORLD_SIZE", "%lld", ranks);
-    local_set("MASTER_PORT", "%lld", reserve_local_port());
-    local_set("TORCHELASTIC_RUN_ID", "%016llx", id);
-    if (setenv("MASTER_ADDR", "127.0.0.1", 1) != 0 || unsetenv("TORCHELASTIC_USE_AGENT_STORE") != 0) {
-        fatal("cannot set MASTER_ADDR: %s", strerror(errno));
-    }
+    local_set("WORLD_SIZE", ranks);
+    local_set("LOCAL_WORLD_SIZE", ranks);
     if (!getenv("OMP_NUM_THREADS") && sched_getaffinity(0, sizeof processors, &processors) == 0) {
-        local_set("OMP_NUM_THREADS", "%lld", max_int(1, CPU_COUNT(&processors) / ranks)); // they share the processors
+        local_set("OMP_NUM_THREADS", max_int(1, CPU_COUNT(&processors) / ranks)); // they share the processors
     }
 }
 
@@ -191,26 +163,59 @@ static void local_signal(const LocalRanks* l, int signal_number) {
     }
 }
 
+// Lets these sockets, all others being closed on exec, and their numbers pass to a rank.
+static void local_pass_sockets(const int* sockets, int count) {
+    char *list = alloc_or_die((size_t)count, 12, "sockets of ranks"), *end = list;
+    for (int i = 0; i < count; i++) {
+        if (fcntl(sockets[i], F_SETFD, 0) != 0) { fatal("cannot pass a socket to a rank: %s", strerror(errno)); }
+        end += sprintf(end, "%s%d", i ? "," : "", sockets[i]);
+    }
+    if (setenv("GPT2_SOCKETS", list, 1) != 0) { fatal("cannot set GPT2_SOCKETS: %s", strerror(errno)); }
+    free(list);
+}
+
+// Starts a rank with these sockets.
+static void local_start(LocalRanks* l, int rank, const int* sockets, int count, char** argv, const sigset_t* signals) {
+    const pid_t launcher = getpid(), pid = fork();
+    if (pid < 0) {
+        const int error = errno;
+        local_signal(l, SIGKILL);
+        fatal("cannot start rank %d of %d: %s", rank, l->ranks, strerror(error));
+    }
+    // Parent and child both set the group, since either may run first; the later call may fail.
+    setpgid(pid, l->group ? l->group : pid);
+    if (pid == 0) {
+        local_set("RANK", rank);
+        local_set("LOCAL_RANK", rank);
+        local_pass_sockets(sockets, count);
+        local_exec(argv, launcher, signals);
+    }
+    if (!l->group) { l->group = pid; }
+    l->pids[rank] = pid;
+    l->alive++;
+}
+
 // Starts the ranks in a process group of their own: a Ctrl-C then reaches them once, through this process, and not from
-// the terminal too. A second one would end them without a checkpoint.
-static void local_start(LocalRanks* l, char** argv, const sigset_t* signals) {
-    const pid_t launcher = getpid();
+// the terminal too. A second one would end them without a checkpoint. Rank 0 is the last to start, and gets the other
+// ends of the sockets of all others.
+static void local_start_all(LocalRanks* l, char** argv, const sigset_t* signals) {
+    const int others = l->ranks - 1;
+    int* ends_of_0 = alloc_or_die((size_t)l->ranks, sizeof *ends_of_0, "sockets of ranks");
     fflush(NULL);
-    for (int i = 0; i < l->ranks; i++) {
-        local_set("RANK", "%lld", i);
-        local_set("LOCAL_RANK", "%lld", i);
-        const pid_t pid = fork();
-        if (pid < 0) {
+    allow_sockets(l->ranks);
+    for (int rank = others, ends[2]; rank > 0; rank--) {
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) {
             const int error = errno;
             local_signal(l, SIGKILL);
-            fatal("cannot start rank %d of %d: %s", i, l->ranks, strerror(error));
+            fatal("cannot make a socket for rank %d of %d: %s", rank, l->ranks, strerror(error));
         }
-        // Parent and child both set the group, since either may run first; the later call may fail.
-        setpgid(pid, i ? l->pids[0] : pid);
-        if (pid == 0) { local_exec(argv, launcher, signals); }
-        l->pids[i] = pid;
-        l->alive++;
+        local_start(l, rank, &ends[1], 1, argv, signals);
+        close(ends[1]);
+        ends_of_0[rank - 1] = ends[0];
     }
+    local_start(l, 0, ends_of_0, others, argv, signals);
+    for (int i = 0; i < others; i++) { close(ends_of_0[i]); }
+    free(ends_of_0);
 }
 
 // Collects the exit codes of ranks that have ended.
@@ -249,7 +254,7 @@ int launch_local(int ranks, char** argv, double grace_seconds) {
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++) { sigaddset(&signals, passed_on[i]); }
     if (sigprocmask(SIG_BLOCK, &signals, &before) != 0) { fatal("cannot block signals: %s", strerror(errno)); }
     local_environment(ranks);
-    local_start(&l, argv, &before);
+    local_start_all(&l, argv, &before);
     while (l.alive > 0) {
         const struct timespec turn = {0, 100000000};
         const int signal_number = sigtimedwait(&signals, NULL, &turn);

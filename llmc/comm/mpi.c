@@ -1,5 +1,5 @@
 #include "mpi.h"
-#include "secret.h"
+#include "rendezvous.h"
 #include <limits.h>
 #include <mpi.h>
 
@@ -30,7 +30,6 @@ static void mpi_check(int error, const char* what) {
 
 bool mpi_init(Launch* launch, Error* err) {
     int provided = 0;
-    char secret[SECRET_TEXT_BYTES] = "";
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
         return fail(err, "MPI did not start: was this process started by the mpirun of the MPI it was built with?");
     }
@@ -52,19 +51,12 @@ bool mpi_init(Launch* launch, Error* err) {
     mpi_check(MPI_Comm_size(here, &local_size), "counting the processes on this machine");
     mpi_check(MPI_Comm_free(&here), "finding the processes on this machine");
     if (launch->rank == 0) {
-        snprintf(launch->address, sizeof launch->address, "127.0.0.1");
-        if (local_size < launch->size && gethostname(launch->address, sizeof launch->address - 1) != 0) {
-            return fail(err, "cannot read this machine's name (gethostname): %s", strerror(errno));
-        }
-        launch->port = reserve_local_port();
-        secret_draw(secret);
+        const char* address = local_size == launch->size ? "127.0.0.1" : NULL;
+        launch->listener = endpoint_open(&launch->endpoint, address, err);
+        if (launch->listener < 0) { return false; }
     }
-    mpi_check(MPI_Bcast(launch->address, sizeof launch->address, MPI_CHAR, 0, MPI_COMM_WORLD),
-              "broadcasting the address of rank 0");
-    mpi_check(MPI_Bcast(&launch->port, 1, MPI_INT, 0, MPI_COMM_WORLD), "broadcasting the port of rank 0");
-    mpi_check(MPI_Bcast(secret, sizeof secret, MPI_CHAR, 0, MPI_COMM_WORLD), "broadcasting the secret of this run");
-    if (setenv("GPT2_SECRET", secret, 1) != 0) { return fail(err, "cannot set GPT2_SECRET: %s", strerror(errno)); }
-    launch->rendezvous = launch->size > 1 ? RENDEZVOUS_TCP : RENDEZVOUS_NONE;
+    mpi_check(MPI_Bcast(&launch->endpoint, sizeof launch->endpoint, MPI_BYTE, 0, MPI_COMM_WORLD),
+              "broadcasting where rank 0 listens");
     return true;
 }
 

@@ -10,9 +10,9 @@
 
 extern const CommEngine MPI_ENGINE;
 
-// Starts MPI. Sets rank, local rank and size of the launch, and the address and port where rank 0 listens: the loopback
-// if all ranks are on one machine, else the name of rank 0's machine. False if MPI does not start, or if MPI and the
-// launcher disagree about the number of processes.
+// Starts MPI. Sets rank, local rank and size of the launch, and the endpoint of rank 0, which listens from now on: at
+// the loopback if all ranks are on one machine, else at the name of rank 0's machine. False if MPI does not start, if
+// MPI and the launcher disagree about the number of processes, or if rank 0 has no port.
 bool mpi_init(Launch* launch, Error* err);
 
 // Ends MPI if it was started. The last call of a program.

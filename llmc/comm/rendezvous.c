@@ -1,73 +1,140 @@
 #include "rendezvous.h"
 #include "socket.h"
-#include <sys/resource.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 
-void visitor_close(Visitor* v) {
+// Returns true if the tokens are equal. The time does not depend on where they differ.
+static bool is_token(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES]) {
+    int differ = 0;
+    for (int i = 0; i < TOKEN_BYTES; i++) { differ |= a[i] ^ b[i]; }
+    return differ == 0;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the endpoint
+
+int endpoint_open(Endpoint* e, const char* address, Error* err) {
+    uint8_t random[2 * TOKEN_BYTES];
+    memset(e, 0, sizeof *e);
+    if (!address) { address = getenv("MASTER_ADDR"); }
+    if (address && *address) { snprintf(e->address, sizeof e->address, "%s", address); }
+    else if (gethostname(e->address, sizeof e->address - 1) != 0) {
+        fail(err, "cannot read this machine's name (gethostname): %s", strerror(errno));
+        return -1;
+    }
+    if (getrandom(random, sizeof random, 0) != sizeof random) {
+        fail(err, "the system has no random numbers (getrandom): %s", strerror(errno));
+        return -1;
+    }
+    memcpy(e->rank_token, random, TOKEN_BYTES);
+    memcpy(e->rank0_token, random + TOKEN_BYTES, TOKEN_BYTES);
+    return tcp_listen(e->address, &e->port, err);
+}
+
+char* endpoint_path(const Launch* launch) {
+    if (launch->rendezvous != RENDEZVOUS_FILE) { return NULL; }
+    return format("%s/.tmp-ranks-%016llx", launch->folder, (unsigned long long)launch->run);
+}
+
+static bool endpoint_write(const char* path, const Endpoint* e, Error* err) {
+    const mode_t before = umask(077); // for its owner alone
+    const bool ok = write_file_atomically(path, (const char*)e, sizeof *e, err);
+    umask(before);
+    return ok;
+}
+
+static bool endpoint_read(const char* path, Endpoint* e, Error* err) {
+    size_t size;
+    char* text = read_file(path, &size, err);
+    if (!text) { return false; }
+    const bool ok = size == sizeof *e || fail(err, "%s: rank 0 of this run has not written it", path);
+    if (ok) {
+        memcpy(e, text, size);
+        e->address[sizeof e->address - 1] = 0;
+    }
+    free(text);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// rank 0
+
+bool rendezvous_open(Rendezvous* r, Connection* c, const Launch* launch, Error* err) {
+    r->connection = c;
+    r->missing = c->size - 1;
+    r->path = endpoint_path(launch);
+    r->endpoint = launch->endpoint;
+    r->listener = launch->listener;
+    for (int i = 0; i < MAX_VISITORS; i++) { r->visitors[i].fd = -1; }
+    allow_sockets(c->size + MAX_VISITORS);
+    if (!r->path) { return true; }
+    r->listener = make_directories(launch->folder, err) ? endpoint_open(&r->endpoint, NULL, err) : -1;
+    if (r->listener >= 0 && endpoint_write(r->path, &r->endpoint, err)) { return true; }
+    if (r->listener >= 0) { close(r->listener); }
+    free(r->path);
+    return false;
+}
+
+static void visitor_close(Visitor* v) {
     if (v->fd >= 0) { close(v->fd); }
     frame_next(&v->reader);
     v->fd = -1;
 }
 
-// Returns true if the visitor must be refused, and why in `text`.
-static bool refusal_reason(const Rendezvous* r, const Visitor* v, const Hello* h, bool parsed, char* text) {
-    const int size = r->launch->size;
-    const size_t room = FRAME_TEXT_BYTES;
-    char who[192], host[HOST_BYTES];
-    printable_text(host, sizeof host, h->host, HOST_BYTES);
-    snprintf(who, sizeof who, "rank %u on %s (%s)", h->rank, host, v->address);
-    if (!parsed) {
-        snprintf(text, room,
-                 "the process at %s uses protocol version %u, rank 0 on %s version %d: start the same build "
-                 "everywhere",
-                 v->address, h->version, r->host, FRAME_VERSION);
-    } else if (!hello_is_proven(h, &v->challenge, &r->secret)) {
-        snprintf(text, room,
-                 "the process at %s does not know the secret of the run on %s: it belongs to another run or user, or "
-                 "its machine has another GPT2_SECRET or ~/.config/gpt2.c/secret",
-                 v->address, r->host);
-    } else if (h->size != (uint32_t)size) {
-        snprintf(text, room, "%s was started as one of %u ranks, rank 0 on %s as one of %d: start all with one number",
-                 who, h->size, r->host, size);
-    } else if (h->key != r->key) {
-        snprintf(text, room,
-                 "%s has another key than rank 0 on %s: it belongs to another run or another build of the program; "
-                 "give each run its own MASTER_PORT, and start the same build everywhere",
-                 who, r->host);
-    } else if (h->rank == 0 || h->rank >= (uint32_t)size) {
-        snprintf(text, room, "%s: rank 0 on %s waits for ranks 1 to %d", who, r->host, size - 1);
-    } else if (r->fds[h->rank] >= 0) {
-        snprintf(text, room, "%s: that rank is connected already, on %s (%s)", who, r->hosts[h->rank],
-                 r->addresses[h->rank]);
+// Stops to listen. The connections to admitted ranks stay.
+static void rendezvous_close(Rendezvous* r) {
+    for (int i = 0; i < MAX_VISITORS; i++) { visitor_close(&r->visitors[i]); }
+    if (r->path) { unlink(r->path); }
+    free(r->path);
+    close(r->listener);
+}
+
+// Returns true if the rank must be refused, and writes why to `text`.
+static bool is_refused(const Rendezvous* r, const Hello* h, char* text, size_t room) {
+    const Connection* c = r->connection;
+    const char* host = c->hosts[0];
+    if (h->size != (uint32_t)c->size) {
+        snprintf(text, room, "rank %u was started as one of %u ranks, rank 0 on %s as one of %d: start all with one "
+                 "number", h->rank, h->size, host, c->size);
+    } else if (h->rank == 0 || h->rank >= h->size) {
+        snprintf(text, room, "rank %u: rank 0 on %s waits for ranks 1 to %d", h->rank, host, c->size - 1);
+    } else if (c->peers[h->rank].fd >= 0) {
+        snprintf(text, room, "rank %u is connected already, on %s: give each process its own rank", h->rank,
+                 c->hosts[h->rank]);
     } else { return false; }
     return true;
 }
 
 void rendezvous_receive(Rendezvous* r, Visitor* v) {
     Hello hello;
-    const bool parsed = hello_parse(&v->reader, &hello);
-    if (v->reader.header.type == FRAME_HELLO && (parsed || hello.version)) {
-        if (!refusal_reason(r, v, &hello, parsed, r->refusal)) {
-            r->fds[hello.rank] = v->fd;
-            printable_text(r->hosts[hello.rank], HOST_BYTES, hello.host, HOST_BYTES);
-            memcpy(r->addresses[hello.rank], v->address, ADDRESS_BYTES);
+    Welcome welcome;
+    memset(&welcome, 0, sizeof welcome);
+    if (v->reader.header.type == FRAME_HELLO) { memcpy(&hello, v->reader.payload, sizeof hello); }
+    if (v->reader.header.type == FRAME_HELLO && is_token(hello.token, r->endpoint.rank_token)) {
+        memcpy(welcome.token, r->endpoint.rank0_token, TOKEN_BYTES);
+        memcpy(welcome.host, r->connection->hosts[0], HOST_BYTES);
+        const bool refused = is_refused(r, &hello, welcome.refusal, sizeof welcome.refusal);
+        const bool sent = frame_send(v->fd, FRAME_WELCOME, 0, &welcome, sizeof welcome, seconds_now() + 1);
+        if (refused) { notice("refused: %s", welcome.refusal); }
+        else if (sent) {
+            watchdog_add(r->connection, (int)hello.rank, v->fd, hello.host);
             r->missing--;
-            send_welcome(v->fd, &hello, &r->secret); // if this fails, poll() reports it
             v->fd = -1;
-        } else {
-            if (r->refused++ < 5) { notice("refused: %s", r->refusal); } // a process may try forever: do not fill logs
-            send_refusal(v->fd, &hello, &r->secret, r->refusal);
         }
     }
     visitor_close(v);
 }
 
-static bool rendezvous_accept(Rendezvous* r, Error* err) {
-    const int fd = accept4(r->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
-        if (errno != EMFILE && errno != ENFILE && errno != ENOMEM) { return true; } // the visitor has left
-        return fail(err, "rank 0 cannot accept more connections: %s: raise the limit of open files (ulimit -n)",
-                    strerror(errno));
+static void rendezvous_accept(Rendezvous* r) {
+    const int fd = tcp_accept(r->listener);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+        const int error = errno;
+        rendezvous_close(r);
+        watchdog_fatal(r->connection, "rank 0 cannot accept more connections: %s: raise the limit of open files "
+                       "(ulimit -n)", strerror(error));
     }
+    if (fd < 0) { return; } // the visitor has left
     Visitor* v = &r->visitors[0]; // a free place, or that of the visitor that has been silent for longest
     for (int i = 1; i < MAX_VISITORS && v->fd >= 0; i++) {
         if (r->visitors[i].fd < 0 || r->visitors[i].until < v->until) { v = &r->visitors[i]; }
@@ -75,235 +142,130 @@ static bool rendezvous_accept(Rendezvous* r, Error* err) {
     visitor_close(v);
     v->fd = fd;
     v->until = seconds_now() + HELLO_SECONDS;
-    v->reader.max_bytes = 4 * sizeof(Hello);
-    tcp_prepare(fd);
-    tcp_peer_name(fd, v->address, sizeof v->address);
-    random_bytes(v->challenge.nonce, NONCE_BYTES);
-    frame_send(fd, FRAME_CHALLENGE, 0, &v->challenge, sizeof v->challenge, seconds_now() + 1);
-    return true;
 }
 
-// Waits for an event on any socket, `until` at the latest.
-static void rendezvous_poll(Rendezvous* r, double until) {
-    const int size = r->launch->size;
-    struct pollfd* p = r->polled;
-    p[0] = (struct pollfd){.fd = r->listener, .events = POLLIN};
+void rendezvous_step(Rendezvous* r, double deadline) {
+    struct pollfd polled[MAX_VISITORS + 1];
     for (int i = 0; i < MAX_VISITORS; i++) {
-        p[1 + i] = (struct pollfd){.fd = r->visitors[i].fd, .events = POLLIN}; // poll() skips -1
-        if (r->visitors[i].fd >= 0 && r->visitors[i].until < until) { until = r->visitors[i].until; }
+        const Visitor* v = &r->visitors[i];
+        polled[i] = (struct pollfd){.fd = v->fd, .events = POLLIN}; // poll() skips -1
+        if (v->fd >= 0 && v->until < deadline) { deadline = v->until; }
     }
-    for (int i = 0; i < size; i++) {
-        p[1 + MAX_VISITORS + i] = (struct pollfd){.fd = r->fds[i], .events = POLLIN | POLLRDHUP};
-    }
-    if (poll(p, (nfds_t)(1 + MAX_VISITORS + size), poll_until(until)) < 0) {
-        for (int i = 0; i < 1 + MAX_VISITORS + size; i++) { p[i].revents = 0; } // a signal
-    }
-}
-
-bool rendezvous_step(Rendezvous* r, double deadline, Error* err) {
-    rendezvous_poll(r, deadline);
-    for (int i = 1; i < r->launch->size; i++) { // an admitted rank sends nothing yet, so it has ended
-        if (r->polled[1 + MAX_VISITORS + i].revents) {
-            return fail(err,
-                        "rank %d on %s (%s) ended while rank 0 waited for the others: see its output for the reason", i,
-                        r->hosts[i], r->addresses[i]);
-        }
-    }
+    polled[MAX_VISITORS] = (struct pollfd){.fd = r->listener, .events = POLLIN};
+    const int ready = poll(polled, MAX_VISITORS + 1, poll_until(deadline));
     for (int i = 0; i < MAX_VISITORS; i++) {
         Visitor* v = &r->visitors[i];
         if (v->fd < 0) { continue; }
-        const FrameState state = r->polled[1 + i].revents ? frame_receive(&v->reader, v->fd) : FRAME_PART;
+        const FrameState state = ready > 0 && polled[i].revents ? frame_receive(&v->reader, v->fd) : FRAME_PART;
         if (state == FRAME_WHOLE) { rendezvous_receive(r, v); }
         else if (state != FRAME_PART || seconds_now() >= v->until) { visitor_close(v); }
     }
-    return !(r->polled[0].revents & POLLIN) || rendezvous_accept(r, err);
+    if (ready > 0 && polled[MAX_VISITORS].revents) { rendezvous_accept(r); }
 }
 
 // Lists the ranks that are not connected: "1, 3-5".
-static void rendezvous_list_missing(const Rendezvous* r, char* text, size_t room) {
-    const int size = r->launch->size;
+static void list_missing(const Connection* c, char* text, size_t room) {
     size_t n = 0;
     *text = 0;
-    for (int i = 1, end; i < size && n + 24 < room; i = end + 1) {
-        for (end = i; end < size && r->fds[end] < 0; end++) {}
+    for (int i = 1, end; i < c->size && n + 24 < room; i = end + 1) {
+        for (end = i; end < c->size && c->peers[end].fd < 0; end++) {}
         if (end == i) { continue; }
         n += (size_t)snprintf(text + n, room - n, end == i + 1 ? "%s%d" : "%s%d-%d", n ? ", " : "", i, end - 1);
     }
 }
 
-// Handles events until all ranks are admitted.
-static bool rendezvous_wait(Rendezvous* r, double deadline, Error* err) {
+void rendezvous_admit(Rendezvous* r, double seconds) {
+    const double deadline = seconds_now() + seconds;
     char missing[256];
-    while (r->missing > 0) {
-        if (!rendezvous_step(r, deadline, err)) { return false; }
-        if (r->missing == 0 || seconds_now() < deadline) { continue; }
-        rendezvous_list_missing(r, missing, sizeof missing);
-        return fail(err,
-                    "of %d ranks, rank %s did not connect to rank 0 on %s at port %d within %g s: see their output, or "
-                    "give a larger --connect_timeout%s%.500s",
-                    r->launch->size, missing, r->host, r->launch->port, r->seconds,
-                    r->refused ? ". Refused last: " : "", r->refused ? r->refusal : "");
-    }
-    return true;
-}
-
-// Raises the limit of open files for a socket per rank, as far as the system allows; accept() fails if that is not
-// enough.
-static void rendezvous_allow_files(int size) {
-    struct rlimit limit;
-    const rlim_t need = (rlim_t)size + MAX_VISITORS + 256;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need) { return; }
-    limit.rlim_cur = limit.rlim_max < need ? limit.rlim_max : need;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) { notice("warning: cannot open more files: %s", strerror(errno)); }
-}
-
-bool rendezvous_host(Rendezvous* r, double deadline, Error* err) {
-    const int size = r->launch->size;
-    r->missing = size - 1;
-    memcpy(r->hosts[0], r->host, HOST_BYTES);
-    rendezvous_allow_files(size);
-    r->listener = tcp_listen(r->launch->address, r->launch->port, err);
-    if (r->listener < 0) { return false; }
-    r->polled = alloc_or_die((size_t)(1 + MAX_VISITORS + size), sizeof *r->polled, "connections");
-    for (int i = 0; i < MAX_VISITORS; i++) { r->visitors[i].fd = -1; }
-    const bool ok = rendezvous_wait(r, deadline, err);
-    for (int i = 1; i < size; i++) {
-        if (r->fds[i] < 0) { continue; }
-        if (ok) {
-            frame_send(r->fds[i], FRAME_START, 0, r->hosts, (size_t)size * HOST_BYTES, seconds_now() + r->seconds);
-        } else {
-            frame_send(r->fds[i], FRAME_ABORT, 0, err->text, min_size(strlen(err->text), FRAME_TEXT_BYTES),
-                       seconds_now() + 1);
-        }
-    }
-    for (int i = 0; i < MAX_VISITORS; i++) { visitor_close(&r->visitors[i]); }
-    free(r->polled);
-    close(r->listener);
-    return ok;
+    while (r->missing > 0 && seconds_now() < deadline) { rendezvous_step(r, deadline); }
+    rendezvous_close(r);
+    if (r->missing == 0) { return; }
+    list_missing(r->connection, missing, sizeof missing);
+    watchdog_fatal(r->connection, "of %d ranks, rank %s did not connect to rank 0 on %s at port %d within %g s: see "
+                   "their output, or give a larger --connect_timeout", r->connection->size, missing,
+                   r->connection->hosts[0], r->endpoint.port, seconds);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the other ranks
 
 typedef enum {
-    GREET_AGAIN,     // no connection, or it was lost
-    GREET_NOT_RANK0, // another program answered; rank 0 may come later
-    GREET_REFUSED,   // by rank 0, for good
+    GREET_AGAIN,   // who answered is not rank 0, or the connection was lost
+    GREET_REFUSED, // by rank 0, for good
     GREET_ADMITTED
 } GreetResult;
 
-// A conversation with rank 0.
-typedef struct {
-    int fd;
-    double deadline;
-    Hello hello;
-    bool welcome;
-} Greeting;
-
-// Answers rank 0's challenge.
-static bool greet_hello(Rendezvous* r, Greeting* g, const FrameReader* reader, Error* err) {
-    const Launch* l = r->launch;
-    Challenge challenge;
-    memcpy(&challenge, reader->payload, sizeof challenge);
-    g->hello = (Hello){.version = FRAME_VERSION, .rank = (uint32_t)l->rank, .size = (uint32_t)l->size, .key = r->key};
-    memcpy(g->hello.host, r->host, HOST_BYTES);
-    random_bytes(g->hello.nonce, NONCE_BYTES);
-    hello_prove(&g->hello, &challenge, &r->secret);
-    return frame_send(g->fd, FRAME_HELLO, 0, &g->hello, sizeof g->hello, g->deadline) ||
-           fail(err, "%s", strerror(errno));
+// Returns true if rank 0 has written another file since this endpoint was read.
+static bool is_outdated(const Endpoint* e, const char* path) {
+    Endpoint now;
+    Error ignored;
+    return path && endpoint_read(path, &now, &ignored) && memcmp(&now, e, sizeof now) != 0;
 }
 
-// Takes rank 0's refusal. Without a proof nothing that it says is believed.
-static GreetResult greet_refused(const Rendezvous* r, const Greeting* g, const FrameReader* reader, Error* err) {
-    char text[FRAME_TEXT_BYTES + 1];
-    if (!answer_is_proven(reader, &g->hello, &r->secret)) {
-        fail(err,
-             "the program that listens at %s port %d does not know this run's secret: it belongs to another run or "
-             "user (set MASTER_PORT to another port), or its machine has another GPT2_SECRET or "
-             "~/.config/gpt2.c/secret",
-             r->launch->address, r->launch->port);
-        return GREET_REFUSED;
+// Waits for rank 0's Welcome. Fails if it does not come: `err` says why.
+static bool wait_for_welcome(int fd, Welcome* welcome, const Endpoint* e, const char* path, double deadline,
+                             Error* err) {
+    FrameReader reader = {.max_bytes = 0};
+    FrameState state = FRAME_PART;
+    while (state == FRAME_PART && seconds_now() < deadline && !is_outdated(e, path)) {
+        const double turn = seconds_now() + 0.5; // then another file may be there
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        poll(&p, 1, poll_until(turn < deadline ? turn : deadline));
+        state = frame_receive(&reader, fd);
     }
-    printable_text(text, sizeof text, reader->payload, reader->header.bytes - PROOF_BYTES);
-    fail(err, "rank 0 refused this process: %s", text);
-    return GREET_REFUSED;
+    const bool came = state == FRAME_WHOLE && reader.header.type == FRAME_WELCOME;
+    if (came) { memcpy(welcome, reader.payload, sizeof *welcome); }
+    frame_next(&reader);
+    return (came && is_token(welcome->token, e->rank0_token)) ||
+           fail(err, "%s", state == FRAME_PART  ? "the program that listens there does not answer"
+                           : state == FRAME_END ? "the connection was closed"
+                                                : "who listens there is not rank 0 of this run");
 }
 
-// Handles a complete frame from rank 0; GREET_AGAIN if more must follow. `err` says what is wrong.
-static GreetResult greet_receive(Rendezvous* r, Greeting* g, const FrameReader* reader, Error* err) {
-    const Launch* l = r->launch;
-    const uint32_t type = reader->header.type;
-    char text[FRAME_TEXT_BYTES + 1];
-    if (type == FRAME_CHALLENGE && !g->hello.version) { greet_hello(r, g, reader, err); return GREET_AGAIN; }
-    if (type == FRAME_REFUSED && g->hello.version) { return greet_refused(r, g, reader, err); }
-    if (type == FRAME_WELCOME && g->hello.version && answer_is_proven(reader, &g->hello, &r->secret)) {
-        g->welcome = true;
+static GreetResult greet_once(Connection* c, int fd, const Endpoint* e, const char* path, double deadline,
+                              Error* err) {
+    Welcome welcome;
+    Hello hello = {.rank = (uint32_t)c->rank, .size = (uint32_t)c->size};
+    memcpy(hello.token, e->rank_token, TOKEN_BYTES);
+    memcpy(hello.host, c->hosts[c->rank], HOST_BYTES);
+    if (!frame_send(fd, FRAME_HELLO, 0, &hello, sizeof hello, deadline)) {
+        fail(err, "the connection was lost");
         return GREET_AGAIN;
     }
-    if (type == FRAME_ABORT && g->welcome) {
-        printable_text(text, sizeof text, reader->payload, reader->header.bytes);
-        fail(err, "%s", text);
+    if (!wait_for_welcome(fd, &welcome, e, path, deadline, err)) { return GREET_AGAIN; }
+    if (*welcome.refusal) {
+        char text[sizeof welcome.refusal];
+        printable_text(text, sizeof text, welcome.refusal, sizeof welcome.refusal);
+        fail(err, "rank 0 refused this process: %s", text);
         return GREET_REFUSED;
     }
-    if (type == FRAME_START && g->welcome && reader->header.bytes == (size_t)l->size * HOST_BYTES) {
-        for (int i = 0; i < l->size; i++) {
-            printable_text(r->hosts[i], HOST_BYTES, reader->payload + (size_t)i * HOST_BYTES, HOST_BYTES);
-        }
-        return GREET_ADMITTED;
-    }
-    return GREET_NOT_RANK0;
+    watchdog_add(c, 0, fd, welcome.host);
+    return GREET_ADMITTED;
 }
 
-// Answers the challenge, then waits until rank 0 has admitted this rank and all others. After the welcome rank 0's
-// deadline counts; rank 0 reports when it has passed.
-static GreetResult greet_once(Rendezvous* r, int fd, double deadline, Error* err) {
-    const Launch* l = r->launch;
-    Greeting g = {.fd = fd, .deadline = deadline};
-    FrameReader reader = {.max_bytes = (size_t)l->size * HOST_BYTES};
-    GreetResult result = GREET_AGAIN;
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        const int ready = poll(&p, 1, poll_until(g.deadline));
-        const FrameState state = ready > 0 ? frame_receive(&reader, fd) : FRAME_PART;
-        if (ready == 0) {
-            fail(err, g.welcome ? "rank 0 did not report that all ranks are connected"
-                                : "the program that listens there does not answer");
-            break;
-        }
-        if (state == FRAME_PART) { continue; }
-        if (state == FRAME_END) { fail(err, "the connection was closed"); break; }
-        const bool was_welcome = g.welcome;
-        result = state == FRAME_BAD ? GREET_NOT_RANK0 : greet_receive(r, &g, &reader, err);
-        if (result != GREET_AGAIN) { break; }
-        // rank 0 may have started to wait just now
-        if (g.welcome && !was_welcome) { g.deadline = seconds_now() + r->seconds + HELLO_SECONDS; }
-        frame_next(&reader);
-    }
-    frame_next(&reader);
-    if (result == GREET_NOT_RANK0) {
-        fail(err, "port %d answered, but not as rank 0 of this run: another program uses it; set MASTER_PORT", l->port);
-    }
-    return g.welcome && result != GREET_ADMITTED ? GREET_REFUSED : result;
-}
-
-bool greet(Rendezvous* r, double deadline, Error* err) {
-    const Launch* l = r->launch;
+bool greet(Connection* c, const Launch* launch, double seconds, Error* err) {
+    const double deadline = seconds_now() + seconds;
+    char* path = endpoint_path(launch);
+    Endpoint e = launch->endpoint;
     Error why;
-    for (double pause = 0.02;; pause = pause < 0.5 ? 1.5 * pause : pause) {
-        const int fd = tcp_connect(l->address, l->port, deadline, &why);
-        GreetResult result = GREET_AGAIN;
-        if (fd >= 0) {
-            tcp_prepare(fd);
-            tcp_peer_name(fd, r->addresses[0], ADDRESS_BYTES);
-            result = greet_once(r, fd, deadline, &why);
-            if (result == GREET_ADMITTED) { r->fds[0] = fd; return true; }
-            close(fd);
-        }
-        if (result == GREET_REFUSED) { return fail(err, "%s", why.text); }
-        if (seconds_now() + pause < deadline) { sleep_seconds(pause); continue; }
-        const char* hint = result == GREET_NOT_RANK0 ? "" : ". Is rank 0 running, is MASTER_ADDR its host, does a "
-                                                            "firewall let the port through?";
-        return fail(err, "rank %d could not reach rank 0 at %s port %d within %g s: %s%s", l->rank, l->address, l->port,
-                    r->seconds, why.text, hint);
+    GreetResult result = GREET_AGAIN;
+    bool is_known = false;
+    for (double pause = 0.02; result == GREET_AGAIN; pause = pause < 0.5 ? 1.5 * pause : pause) {
+        is_known = !path || endpoint_read(path, &e, &why);
+        const int fd = is_known ? tcp_connect(e.address, e.port, deadline, &why) : -1;
+        if (fd >= 0) { result = greet_once(c, fd, &e, path, deadline, &why); }
+        if (fd >= 0 && result != GREET_ADMITTED) { close(fd); }
+        if (result != GREET_AGAIN || seconds_now() + pause >= deadline) { break; }
+        sleep_seconds(pause);
     }
+    free(path);
+    if (result == GREET_ADMITTED) { return true; }
+    if (result == GREET_REFUSED) { return fail(err, "%s", why.text); }
+    if (!is_known) {
+        return fail(err, "rank %d found no word of rank 0 in --out within %g s: %s. Is rank 0 running, and is --out "
+                         "the same folder on all machines?", c->rank, seconds, why.text);
+    }
+    return fail(err, "rank %d could not reach rank 0 at %s port %d within %g s: %s. Is rank 0 running, do other "
+                     "machines know it by that name (MASTER_ADDR sets one), does a firewall let the port through?",
+                c->rank, e.address, e.port, seconds, why.text);
 }

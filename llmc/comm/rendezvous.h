@@ -1,58 +1,64 @@
-// Connects the ranks of a run. Rank 0 listens, sends a challenge to whoever connects, and admits the processes whose
-// Hello (frame.h) proves that they know the run's secret (secret.h) and has the run's key. Every other rank connects to
-// it and sends its Hello until it is admitted, and believes an answer only with rank 0's own proof. Used by connect.c
-// alone; tests and the fuzzer call the single steps.
+// The ranks of a run connect to rank 0 by TCP. Rank 0 listens at a free port and draws two random tokens; the other
+// ranks learn address, port and tokens, an Endpoint, in one of two ways:
+//
+//   RENDEZVOUS_MPI    mpi_init broadcasts it
+//   RENDEZVOUS_FILE   rank 0 writes it to FOLDER/.tmp-ranks-HASH, which its user alone may read. The hash tells runs
+//                     apart that are started in the same folder. Rank 0 removes the file when all ranks are connected.
+//                     A file that a dead run has left does no harm: whoever answers at that address does not know its
+//                     tokens, and ranks read it again until they reach rank 0. The next run in the folder overwrites
+//                     it or, since its name begins with .tmp-, removes it.
+//
+// A rank shows its token in its Hello (frame.h), rank 0 shows the other one in its Welcome. Rank 0 closes any other
+// connection without a byte in answer, and a rank leaves whoever does not know rank 0's token. Tokens and all that
+// follows travel unencrypted: like MPI and NCCL, this trusts the network between the machines (SECURITY.md).
 #pragma once
-#include "../base/base.h"
-#include "frame.h"
 #include "launch.h"
-#include <poll.h>
+#include "watchdog.h"
 
-enum { MAX_VISITORS = 64, HELLO_SECONDS = 5, ADDRESS_BYTES = 80 }; // chosen
+enum { MAX_VISITORS = 64, HELLO_SECONDS = 5 }; // chosen
 
 // A connection that rank 0 has accepted but not admitted: of a rank, or of any other program.
 typedef struct {
     int fd;       // -1: none
     double until; // its hello must arrive before
     FrameReader reader;
-    Challenge challenge; // sent to it
-    char address[ADDRESS_BYTES];
 } Visitor;
 
+// Rank 0's end.
 typedef struct {
-    const Launch* launch;
-    Secret secret;
-    uint64_t key;
-    const char* host;                 // this machine
-    double seconds;                   // how long to wait for the ranks, for messages
-    int* fds;                         // result: the connection to each rank, -1 if there is none
-    char (*hosts)[HOST_BYTES];        // result, in order of rank
-    char (*addresses)[ADDRESS_BYTES]; // for messages, in order of rank
-    // rank 0 alone
-    int listener, missing, refused; // the socket; ranks not admitted yet; processes refused so far
-    char refusal[FRAME_TEXT_BYTES]; // why the last one was refused, for messages
+    Connection* connection; // its watchdog runs
+    Endpoint endpoint;
+    int listener;
+    int missing; // ranks not admitted yet
+    char* path;  // of the file, or NULL
     Visitor visitors[MAX_VISITORS];
-    struct pollfd* polled; // 1 + MAX_VISITORS + size: the listener, the visitors, the ranks
 } Rendezvous;
 
 BEGIN_C
 
-// Rank 0: listens until all ranks are admitted, and tells them so. False if a rank is missing at the deadline or has
-// ended, or if the port cannot be used; then the admitted ranks are told why.
-bool rendezvous_host(Rendezvous* r, double deadline, Error* err);
+// Rank 0: listens at a free port of `address`, draws tokens and sets the endpoint. NULL: this machine's name for
+// others, MASTER_ADDR or else its host name. Returns the listening socket; -1 and a message on failure.
+int endpoint_open(Endpoint* e, const char* address, Error* err);
 
-// Rank 0: handles the next event: a connection, a visitor's bytes, a visitor's or the run's deadline. False as above.
-bool rendezvous_step(Rendezvous* r, double deadline, Error* err);
+// Returns the path of the launch's file; NULL unless it uses one. The caller frees it.
+char* endpoint_path(const Launch* launch);
 
-// Rank 0: answers the frame that a visitor has sent. A rank of this run is admitted, any other rank is told why it is
-// refused, any other program is disconnected. The visitor's place is free afterwards.
+// Rank 0: listens, and writes the file unless MPI has told the other ranks. Fails if there is no port or no folder.
+bool rendezvous_open(Rendezvous* r, Connection* c, const Launch* launch, Error* err);
+
+// Rank 0: waits until all ranks are admitted to the connection, then removes the file and stops to listen. After
+// `seconds` the process ends with an error that names the missing ranks, to all others too.
+void rendezvous_admit(Rendezvous* r, double seconds);
+
+// Rank 0: handles the next event: a connection, a visitor's bytes, a visitor's deadline. Returns at `deadline`.
+void rendezvous_step(Rendezvous* r, double deadline);
+
+// Rank 0: answers the frame that a visitor has sent. A rank of this run is admitted, or told why it is refused. Any
+// other program is disconnected without an answer. The visitor's place is free afterwards.
 void rendezvous_receive(Rendezvous* r, Visitor* v);
 
-// Closes the visitor's connection, if any, and frees its place.
-void visitor_close(Visitor* v);
-
-// The other ranks: connects to rank 0 and sends a Hello, again and again until this rank is admitted, then waits until
-// all are. Fails if that has not happened at the deadline, or if rank 0 refuses this rank.
-bool greet(Rendezvous* r, double deadline, Error* err);
+// The other ranks: connects to rank 0 and sends a Hello, again and again until this rank is admitted to the connection.
+// Fails if that has not happened after `seconds`, or if rank 0 refuses this rank.
+bool greet(Connection* c, const Launch* launch, double seconds, Error* err);
 
 END_C

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 int poll_until(double moment) {
     const double left = moment - seconds_now();
@@ -16,19 +17,17 @@ void sleep_seconds(double seconds) {
     while (nanosleep(&t, &t) != 0 && errno == EINTR) {}
 }
 
-void tcp_peer_name(int fd, char* name, size_t size) {
-    struct sockaddr_storage a;
-    socklen_t length = sizeof a;
-    char host[64], port[8];
-    const bool ok = getpeername(fd, (struct sockaddr*)&a, &length) == 0 &&
-                    getnameinfo((struct sockaddr*)&a, length, host, sizeof host, port, sizeof port,
-                                NI_NUMERICHOST | NI_NUMERICSERV) == 0;
-    if (!ok) { snprintf(name, size, "an unknown address"); return; }
-    const bool mapped = !strncmp(host, "::ffff:", 7); // IPv4 at a socket that takes both
-    snprintf(name, size, "%s port %s", host + (mapped ? 7 : 0), port);
+void allow_sockets(int count) {
+    struct rlimit limit;
+    const rlim_t need = (rlim_t)count + 256; // data, logs, the libraries' own
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need) { return; }
+    limit.rlim_cur = limit.rlim_max < need ? limit.rlim_max : need;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) { notice("warning: cannot open more files: %s", strerror(errno)); }
 }
 
-void tcp_prepare(int fd) {
+// Sets the options of a connection: small messages are sent at once (TCP_NODELAY), and an idle connection is probed
+// (SO_KEEPALIVE).
+static void tcp_prepare(int fd) {
     const int on = 1;
     if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0) {
@@ -36,14 +35,14 @@ void tcp_prepare(int fd) {
     }
 }
 
-int tcp_socket(int family) { return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
+static int tcp_socket(int family) { return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
-bool tcp_bind(int fd, const struct sockaddr* a, socklen_t length) {
-    const int on = 1, off = 0;
+static bool tcp_bind(int fd, const struct sockaddr* a, socklen_t length) {
+    const int off = 0;
     if (a->sa_family == AF_INET6) { // accepts IPv4 connections too
         if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0) { return false; }
     }
-    return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 && bind(fd, a, length) == 0;
+    return bind(fd, a, length) == 0;
 }
 
 static bool is_loopback(const struct sockaddr* a) {
@@ -64,8 +63,8 @@ static struct addrinfo* tcp_resolve(const char* host, int port, int flags, int* 
     return *error ? NULL : list;
 }
 
-// Listens at the first of these addresses that this machine has; a socket for IPv6 takes IPv4 too, so IPv6 is tried
-// first. -1 and errno on failure.
+// Listens at a free port of the first of these addresses that this machine has; a socket for IPv6 takes IPv4 too, so
+// IPv6 is tried first. -1 and errno on failure.
 static int tcp_listen_one(const struct addrinfo* list) {
     int last = EADDRNOTAVAIL;
     for (int pass = 0; pass < 2; pass++) {
@@ -75,33 +74,47 @@ static int tcp_listen_one(const struct addrinfo* list) {
             if (fd >= 0 && tcp_bind(fd, a->ai_addr, a->ai_addrlen) && listen(fd, SOMAXCONN) == 0) { return fd; }
             last = errno;
             if (fd >= 0) { close(fd); }
-            if (last == EADDRINUSE) { pass = 2; break; }
         }
     }
     errno = last;
     return -1;
 }
 
-// True if the name of a machine stands for a loopback address only by /etc/hosts: others do not reach it there.
+// Returns true if the name of a machine stands for a loopback address only by /etc/hosts: others do not reach it there.
 static bool is_name_of_machine(const char* address, const struct sockaddr* a) {
     return is_loopback(a) && strcmp(address, "localhost") != 0 && !isdigit((unsigned char)*address) &&
            !strchr(address, ':');
 }
 
-int tcp_listen(const char* address, int port, Error* err) {
+static int port_of(int fd) {
+    char port[8] = "";
+    struct sockaddr_storage a;
+    socklen_t length = sizeof a;
+    if (getsockname(fd, (struct sockaddr*)&a, &length) == 0) {
+        getnameinfo((struct sockaddr*)&a, length, NULL, 0, port, sizeof port, NI_NUMERICSERV);
+    }
+    return atoi(port);
+}
+
+int tcp_listen(const char* address, int* port, Error* err) {
     int error, fd = -1;
-    struct addrinfo* list = tcp_resolve(address, port, 0, &error);
+    struct addrinfo* list = tcp_resolve(address, 0, 0, &error);
     errno = EADDRNOTAVAIL;
     if (list && !is_name_of_machine(address, list->ai_addr)) { fd = tcp_listen_one(list); }
     if (list) { freeaddrinfo(list); }
-    if (fd < 0 && errno == EADDRNOTAVAIL && (list = tcp_resolve(NULL, port, AI_PASSIVE, &error)) != NULL) {
+    if (fd < 0 && errno == EADDRNOTAVAIL && (list = tcp_resolve(NULL, 0, AI_PASSIVE, &error)) != NULL) {
         fd = tcp_listen_one(list);
         freeaddrinfo(list);
     }
-    if (fd >= 0) { return fd; }
-    fail(err, "rank 0 cannot listen at port %d: %s%s", port, strerror(errno),
-         errno == EADDRINUSE ? ": another program, perhaps another run, uses it; set MASTER_PORT to another port" : "");
-    return -1;
+    if (fd < 0) { fail(err, "rank 0 cannot listen at a port of %s: %s", address, strerror(errno)); }
+    else { *port = port_of(fd); }
+    return fd;
+}
+
+int tcp_accept(int listener) {
+    const int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) { tcp_prepare(fd); }
+    return fd;
 }
 
 // Connects to one address until a deadline; -1 and errno on failure.
@@ -118,7 +131,7 @@ static int tcp_connect_one(const struct addrinfo* a, double deadline) {
         }
         if (!error && getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) { error = errno; }
     }
-    if (!error) { return p.fd; }
+    if (!error) { tcp_prepare(p.fd); return p.fd; }
     close(p.fd);
     errno = error;
     return -1;
@@ -137,7 +150,7 @@ int tcp_connect(const char* address, int port, double deadline, Error* err) {
     return fd;
 }
 
-bool tcp_send(int fd, const void* data, size_t bytes, double deadline) {
+bool socket_send(int fd, const void* data, size_t bytes, double deadline) {
     for (size_t done = 0; done < bytes;) {
         const ssize_t n = send(fd, (const char*)data + done, bytes - done, MSG_NOSIGNAL);
         if (n >= 0) { done += (size_t)n; continue; }

@@ -29,8 +29,8 @@ void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* f
     deadline.tv_sec++;
     for (int i = 0; c->rank == 0 && i < c->size; i++) {
         Peer* p = &c->peers[i];
-        if (p->fd < 0 || pthread_mutex_timedlock(&p->sending, &deadline) != 0) { continue; }
-        frame_send(p->fd, FRAME_ABORT, 0, text, strlen(text), seconds_now());
+        if (pthread_mutex_timedlock(&p->sending, &deadline) != 0) { continue; }
+        if (p->fd >= 0) { frame_send(p->fd, FRAME_ABORT, 0, text, strlen(text), seconds_now()); }
         pthread_mutex_unlock(&p->sending);
     }
     sleep_seconds(GRACE_SECONDS);
@@ -50,11 +50,13 @@ static const char* activity_name(uint32_t activity) {
 
 // Ends the process because the connection to a rank is lost or useless; `how` completes "rank 3 on node0 ...".
 static void ATTR_NORETURN rank_lost(Connection* c, int rank, const char* how) {
+    char host[HOST_BYTES];
     pthread_mutex_lock(&c->lock);
     const long long step = c->peers[rank].step;
     const uint32_t activity = c->peers[rank].activity;
+    memcpy(host, c->hosts[rank], HOST_BYTES);
     pthread_mutex_unlock(&c->lock);
-    watchdog_fatal(c, "rank %d on %s %s. It was last heard of at step %lld, %s", rank, c->hosts[rank], how, step,
+    watchdog_fatal(c, "rank %d on %s %s. It was last heard of at step %lld, %s", rank, host, how, step,
                    activity_name(activity));
 }
 
@@ -132,7 +134,7 @@ static void send_heartbeat(Connection* c, Peer* p) {
     uint8_t* frame = frame_make(FRAME_HEARTBEAT, 0, &heartbeat, sizeof heartbeat);
     const size_t bytes = sizeof(FrameHeader) + sizeof heartbeat;
     const ssize_t n = send(p->fd, frame, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n > 0) { tcp_send(p->fd, frame + n, bytes - (size_t)n, seconds_now() + c->timeout); } // no half frames
+    if (n > 0) { socket_send(p->fd, frame + n, bytes - (size_t)n, seconds_now() + c->timeout); } // no half frames
     free(frame);
     pthread_mutex_unlock(&p->sending);
 }
@@ -162,12 +164,12 @@ void watchdog_check_progress(Connection* c, double elapsed) {
     }
 }
 
-// Sends heartbeats and looks for lost ranks; called once in each interval.
-static void heartbeat_turn(Connection* c, double elapsed) {
+// Sends heartbeats to the ranks that are polled, and looks for lost ones; called once in each interval.
+static void heartbeat_turn(Connection* c, const struct pollfd* polled, double elapsed) {
     char how[160];
     for (int i = 0; i < c->size; i++) {
         Peer* p = &c->peers[i];
-        if (p->fd < 0 || p->ended) { continue; }
+        if (polled[i].fd < 0 || p->ended) { continue; }
         send_heartbeat(c, p);
         p->silence += elapsed;
         if (p->silence <= c->timeout) { continue; }
@@ -184,22 +186,24 @@ static void* watchdog_thread(void* connection) {
     struct pollfd* polled = alloc_or_die((size_t)c->size + 1, sizeof *polled, "connections");
     double last_turn = seconds_now() - interval; // the first turn is at once
     for (;;) {
+        uint64_t wakes;
+        pthread_mutex_lock(&c->lock);
+        const bool stop = c->stop;
         for (int i = 0; i < c->size; i++) {
             polled[i] = (struct pollfd){.fd = c->peers[i].ended ? -1 : c->peers[i].fd, .events = POLLIN};
         }
-        polled[c->size] = (struct pollfd){.fd = c->wake, .events = POLLIN};
-        const int ready = poll(polled, (nfds_t)c->size + 1, poll_until(last_turn + interval));
-        pthread_mutex_lock(&c->lock);
-        const bool stop = c->stop;
         pthread_mutex_unlock(&c->lock);
         if (stop) { break; }
+        polled[c->size] = (struct pollfd){.fd = c->wake, .events = POLLIN};
+        const int ready = poll(polled, (nfds_t)c->size + 1, poll_until(last_turn + interval));
+        if (ready > 0 && polled[c->size].revents) { (void)!read(c->wake, &wakes, sizeof wakes); }
         for (int i = 0; ready > 0 && i < c->size; i++) {
             if (polled[i].revents) { read_rank(c, i); }
         }
         const double now = seconds_now(), elapsed = now - last_turn;
         if (elapsed < interval) { continue; }
         last_turn = now;
-        heartbeat_turn(c, elapsed < 2 * interval ? elapsed : 2 * interval);
+        heartbeat_turn(c, polled, elapsed < 2 * interval ? elapsed : 2 * interval);
     }
     free(polled);
     return NULL;
@@ -208,15 +212,34 @@ static void* watchdog_thread(void* connection) {
 // ---------------------------------------------------------------------------------------------------------------------
 // from other threads
 
+// Ends the thread's poll(), so that it sees what has changed.
+static void watchdog_wake(Connection* c) {
+    const uint64_t one = 1;
+    if (write(c->wake, &one, sizeof one) < 0) {
+        notice("warning: cannot wake the watchdog thread: %s", strerror(errno));
+    }
+}
+
 void watchdog_start(Connection* c) {
     sigset_t all, before; // the thread blocks all signals: they are for the main thread
-    c->wake = eventfd(0, EFD_CLOEXEC);
+    c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (c->wake < 0) { fatal("cannot create the eventfd of the watchdog thread: %s", strerror(errno)); }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int error = pthread_create(&c->thread, NULL, watchdog_thread, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) { fatal("cannot start the watchdog thread: %s", strerror(error)); }
+}
+
+void watchdog_add(Connection* c, int rank, int fd, const char* host) {
+    Peer* p = &c->peers[rank];
+    pthread_mutex_lock(&p->sending);
+    pthread_mutex_lock(&c->lock);
+    p->fd = fd;
+    printable_text(c->hosts[rank], HOST_BYTES, host, HOST_BYTES);
+    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&p->sending);
+    watchdog_wake(c);
 }
 
 void watchdog_report_activity(Connection* c, long long step, RankActivity activity) {
@@ -248,12 +271,9 @@ void watchdog_wait_for_ends(Connection* c) {
 }
 
 void watchdog_stop(Connection* c) {
-    const uint64_t one = 1;
     pthread_mutex_lock(&c->lock);
     c->stop = true;
     pthread_mutex_unlock(&c->lock);
-    if (write(c->wake, &one, sizeof one) < 0) {
-        notice("warning: cannot wake the watchdog thread: %s", strerror(errno));
-    }
+    watchdog_wake(c);
     pthread_join(c->thread, NULL);
 }

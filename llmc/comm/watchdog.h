@@ -26,7 +26,7 @@ typedef enum {
 
 // Another rank. In this rank's own entry only step and activity are used.
 typedef struct {
-    int fd;                  // -1: not connected to this rank
+    int fd;                  // -1: not connected to this rank; set by watchdog_add
     pthread_mutex_t sending; // held while a frame is sent, so that frames do not mix
     // used by the watchdog thread alone
     FrameReader reader;
@@ -44,7 +44,7 @@ typedef struct {
     int rank, size;
     double timeout;            // seconds of silence after which a rank is lost
     Peer* peers;               // for each rank; rank 0 is connected to all, the others to rank 0
-    char (*hosts)[HOST_BYTES]; // for each rank
+    char (*hosts)[HOST_BYTES]; // for each rank; written under the lock
     uint32_t sequence;         // number of the current exchange
 
     pthread_t thread;
@@ -64,8 +64,11 @@ typedef struct {
 
 BEGIN_C
 
-// Starts the thread. The peers' connections must be set; ends the program if the thread cannot be started.
+// Starts the thread. Ends the program if it cannot be started.
 void watchdog_start(Connection* c);
+
+// Adds the connection to a rank and the name of its host. From now on the thread reads it, and nobody else does.
+void watchdog_add(Connection* c, int rank, int fd, const char* host);
 
 // Ends the thread and waits for it.
 void watchdog_stop(Connection* c);

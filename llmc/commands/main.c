@@ -55,6 +55,7 @@ static Comm open_comm(Launch* launch, const Config* c, const Backend* b) {
     if (launch->rendezvous == RENDEZVOUS_MPI && !mpi_init(launch, &err)) { fatal("%s", err.text); }
     process_rank = launch->rank; // MPI's; normally that of the launcher
 #endif
+    launch->folder = c->out;
     const CommOptions options = {.connect_timeout = c->connect_timeout, .silence_timeout = c->comm_timeout,
                                  .nvls = c->nvls};
     if (!comm_open(&comm, launch, &options, &err)) { fatal("%s", err.text); }

@@ -145,16 +145,15 @@ static void set_variable(const char* name, const char* value) {
     if (setenv(name, value, 1) != 0) { fatal("setenv: %s", strerror(errno)); }
 }
 
-// Sets torchrun's variables for -pi tcp; llm.c's port is 12345. Those of a real torchrun stay.
-static void set_tcp_launch(const LetterValues* v, int rank, int size) {
+// Sets torchrun's variables for -pi tcp and fs, whose processes here meet by a file in --out. Those of a real torchrun
+// stay.
+static void set_file_launch(const LetterValues* v, int rank, int size) {
     const char* server = letter_value(v, "ps");
     if (getenv("RANK") || size == 1) { return; }
-    if (!server || !*server) { usage_error("-pi tcp needs -ps, the address of the machine of rank 0"); }
     set_variable("RANK", format("%d", rank));
     set_variable("WORLD_SIZE", format("%d", size));
     set_variable("LOCAL_RANK", format("%d", rank % letter_number(v, "pg", 1)));
-    set_variable("MASTER_ADDR", server);
-    if (!getenv("MASTER_PORT")) { set_variable("MASTER_PORT", "12345"); }
+    if (server && *server) { set_variable("MASTER_ADDR", server); }
 }
 
 // Makes the launch that the flags describe, or checks that this process was started so. Sets process_rank.
@@ -164,17 +163,15 @@ static void apply_launch(const LetterValues* v) {
     const char* method = letter_value(v, "pi");
     const int size = letter_number(v, "pn", 1), rank = letter_number(v, "pr", 0);
     if (!is_one_of(method, "mpi|tcp|fs")) { usage_error("-pi takes mpi, tcp or fs, not '%s'", method); }
-    if (!strcmp(method, "tcp")) { set_tcp_launch(v, rank, size); }
+    if (strcmp(method, "mpi")) { set_file_launch(v, rank, size); }
     if (!launch_detect(&launch, MPI_BUILT_IN, &err)) { usage_error("%s", err.text); }
     const bool names_size = size != 1, names_rank = names_size || rank != 0;
     if ((names_size && launch.size != size) || (names_rank && launch.rank != rank)) {
         usage_error("-pn %d -pr %d: %s started this process as rank %d of %d: start all with mpirun, srun, torchrun or "
-                    "--gpus, or give each -pi tcp -ps ADDRESS", size, rank, launch.launcher, launch.rank, launch.size);
+                    "--gpus, or give each -pi fs", size, rank, launch.launcher, launch.rank, launch.size);
     }
     process_rank = launch.rank;
-    if (rank == 0 && process_rank == 0 && !strcmp(method, "fs")) {
-        notice("-pi fs has no effect: processes connect by MPI or TCP, as %s tells them", launch.launcher);
-    }
+    if (letter_value(v, "pf") && process_rank == 0) { notice("-pf has no effect: processes meet in the folder of -o"); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

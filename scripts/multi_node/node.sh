@@ -1,12 +1,12 @@
 #!/bin/sh
 # Starts this machine's processes of a run on several machines, one process for each GPU, with torchrun's variables. The
-# processes connect over TCP: neither MPI nor Slurm is needed.
+# processes meet by a file in --out: neither MPI nor Slurm is needed.
 # usage: MASTER_ADDR=node1 NODES=2 NODE=0 [GPUS=8] sh scripts/multi_node/node.sh scripts/run_gpt2_124M.sh [--option ...]
 #
 # Call it on each machine: NODE=0 on the one that MASTER_ADDR names (as the others reach it), NODE=1 on the next and so
-# on; ssh.sh does that. The machines must share a home folder, or have a copy of ~/.config/gpt2.c/secret of the first,
-# by which the processes know each other (llmc/comm/secret.h). MASTER_PORT (29500) must be open there, and NCCL's ports
-# on all. Ctrl-C or SIGTERM on any machine saves and ends the run on all.
+# on; ssh.sh does that. All must see the same folder --out. The processes connect to a free port of the first machine
+# (llmc/comm/rendezvous.h), and NCCL takes free ports of all. Ctrl-C or SIGTERM on any machine saves and ends the run on
+# all.
 set -u
 usage() { echo "error: $1; usage: $(sed -n '4s/^# usage: //p' "$0")" >&2; exit 2; }
 [ $# -gt 0 ] || usage "no script to run"
@@ -15,7 +15,7 @@ if [ "${NODE:--1}" -lt 0 ] || [ "${NODE:-0}" -ge "${NODES:-0}" ]; then usage "NO
 
 GPUS=${GPUS:-8}
 threads=$(($(nproc) / GPUS))
-export MASTER_ADDR MASTER_PORT="${MASTER_PORT:-29500}" WORLD_SIZE=$((NODES * GPUS)) GPUS
+export MASTER_ADDR WORLD_SIZE=$((NODES * GPUS)) GPUS
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}"
 
 ranks=

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts a run on several machines by Slurm, without MPI: a task for each GPU; the tasks connect to the first machine by
-# TCP. Before its time limit the job saves and requeues itself, and continues when it is started again.
+# Starts a run on several machines by Slurm, without MPI: a task for each GPU; the tasks meet by a file in --out. Before
+# its time limit the job saves and requeues itself, and continues when it is started again.
 # usage: sbatch [--nodes N ...] scripts/multi_node/slurm.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
 # Submit it from the root of the repository, on a file system that all machines share. MPI=pmix (sbatch
@@ -21,9 +21,7 @@ cd "${SLURM_SUBMIT_DIR:?this is a batch script: sbatch $0}" || exit 1
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) # jobs on one machine get different ports
-GPT2_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n') # by it the tasks know each other
-export MASTER_ADDR MASTER_PORT GPT2_SECRET OMP_NUM_THREADS="${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-4}}"
+export MASTER_ADDR OMP_NUM_THREADS="${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-4}}"
 
 # Five minutes before the end all tasks are told to save and end, which they do with exit code 0.
 out_of_time=

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Starts a run on several machines that can be reached by ssh without a password: calls node.sh on each. The repository,
-# the program and the data must be at the same path on all.
+# the program and the data must be at the same path on all; --out must be one folder that all share.
 # usage: HOSTS="node1 node2" [GPUS=8] sh scripts/multi_node/ssh.sh scripts/run_gpt2_124M.sh [--option value ...]
 #
 # All processes connect to the first host, by its name in HOSTS. Ctrl-C saves and ends the run; so does a lost ssh
@@ -12,7 +12,7 @@ quote() { printf "'%s' " "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
 arguments=
 for argument; do arguments="$arguments$(quote "$argument")"; done
 settings=
-for variable in GPUS DATA TRAINER MASTER_PORT OMP_NUM_THREADS $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do
+for variable in GPUS DATA TRAINER OMP_NUM_THREADS $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do
     eval "value=\${$variable-}"
     # shellcheck disable=SC2154 # eval assigns it
     [ -z "$value" ] || settings="$settings $variable=$(quote "$value")"
@@ -20,18 +20,15 @@ done
 # shellcheck disable=SC2086 # splits HOSTS into words
 set -- $HOSTS
 
-# Runs on each host. The run's secret comes first on standard input: command lines can be read by every user of a
-# machine. When the connection ends, standard input closes; node.sh then gets SIGTERM: it saves and ends.
+# Runs on each host. When the connection ends, standard input closes; node.sh then gets SIGTERM: it saves and ends.
 # shellcheck disable=SC2016 # the host expands the variables
 remote='exec 3<&0
-    IFS= read -r GPT2_SECRET <&3 && export GPT2_SECRET
     sh scripts/multi_node/node.sh "$@" & node=$!
     { cat <&3; kill -TERM $node; } >/dev/null 2>&1 & watch=$!
     wait $node; code=$?
     kill $watch 2>/dev/null
     exit $code'
 
-secret=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 folder=$(mktemp -d)
 mkfifo "$folder/open"
 trap 'rm -rf "$folder"' EXIT
@@ -41,10 +38,8 @@ connections=
 node=0
 for host; do
     place="MASTER_ADDR=$(quote "$1") NODES=$# NODE=$node"
-    mkfifo "$folder/$node"
-    { echo "$secret"; exec cat "$folder/open"; } >"$folder/$node" 4>&- &
     ${SSH:-ssh} "$host" "cd $(quote "$PWD") && $place $settings sh -c $(quote "$remote") - $arguments" \
-        <"$folder/$node" 4>&- &
+        <"$folder/open" 4>&- &
     connections="$connections $!"
     node=$((node + 1))
 done

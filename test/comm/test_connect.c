@@ -1,7 +1,7 @@
 // Ranks as processes on the loopback: they connect and exchange data, strangers are refused, and every way for a rank
 // to end is noticed.
 //
-//   test_connect --as-rank SECONDS TIMEOUT     a rank as launch_detect finds it, for test/netns.sh
+//   test_connect --as-rank SECONDS TIMEOUT FOLDER     a rank as launch_detect finds it, for test/netns.sh
 #include "llmc/comm/comm.h"
 #include "llmc/comm/connect.h"
 #include "llmc/comm/frame.h"
@@ -10,10 +10,10 @@
 #include "llmc/comm/socket.h"
 #include "test/test.h"
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
-#include <sys/resource.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 enum { MAX_TEST_RANKS = 64 };
@@ -27,17 +27,22 @@ typedef struct {
 typedef void Body(const Launch* launch);
 static double test_timeout;  // of the ranks that are started next
 static double test_patience; // seconds that they have to connect
-static const char* test_key;
 
-static Launch launch_of(int rank, int size, int port) {
+// A number for a run whose ranks meet by a file in test_folder.
+static int new_run(void) {
+    static int runs = 0;
+    return ++runs;
+}
+
+static Launch launch_of(int rank, int size, int run) {
     Launch l;
     memset(&l, 0, sizeof l);
-    l.rendezvous = RENDEZVOUS_TCP;
+    l.rendezvous = RENDEZVOUS_FILE;
     l.rank = rank;
     l.size = size;
     l.launcher = "a test";
-    snprintf(l.address, sizeof l.address, "127.0.0.1");
-    l.port = port;
+    l.folder = test_folder;
+    l.run = (uint64_t)run;
     return l;
 }
 
@@ -53,8 +58,8 @@ static void start_launch(Child* c, Launch launch, Body* body) {
     _exit(0);
 }
 
-static void start(Child* c, int rank, int size, int port, Body* body) {
-    start_launch(c, launch_of(rank, size, port), body);
+static void start(Child* c, int rank, int size, int run, Body* body) {
+    start_launch(c, launch_of(rank, size, run), body);
 }
 
 // Waits for a rank's end and checks its exit code (128 + the number of a signal) and output.
@@ -73,14 +78,11 @@ static void finish(Child* c, int code, const char* words) {
     if (first && strstr(first + 1, "error: ")) { TEST_FAIL("rank %d says it twice: %s", c->launch.rank, text); }
 }
 
-static void begin(double timeout, const char* key) {
-    test_timeout = test_patience = timeout;
-    test_key = key;
-}
+static void begin(double timeout) { test_timeout = test_patience = timeout; }
 
 static Connection* open_or_die(const Launch* launch) {
     Error err;
-    Connection* c = connection_open(launch, test_key, test_patience, test_timeout, &err);
+    Connection* c = connection_open(launch, test_patience, test_timeout, &err);
     if (!c) { notice("error: %s", err.text); _exit(1); }
     return c;
 }
@@ -90,9 +92,10 @@ static void check(bool ok, const char* what) {
 }
 #define CHECK(cond) check(cond, #cond)
 
-static void run_all(int size, int port, Body* body, int code, const char* words) {
+static void run_all(int size, Body* body, int code, const char* words) {
     Child c[MAX_TEST_RANKS];
-    for (int i = 0; i < size; i++) { start(&c[i], i, size, port, body); }
+    const int run = new_run();
+    for (int i = 0; i < size; i++) { start(&c[i], i, size, run, body); }
     for (int i = 0; i < size; i++) { finish(&c[i], code, words); }
 }
 
@@ -122,14 +125,13 @@ static void exchange_body(const Launch* l) {
 }
 
 TEST(one_to_eight_ranks_exchange) {
-    begin(20, "key");
-    const int port = reserve_local_port(); // the same every time: none has to wait for the end of old connections
-    for (int size = 1; size <= 8; size++) { run_all(size, port, exchange_body, 0, ""); }
+    begin(20);
+    for (int size = 1; size <= 8; size++) { run_all(size, exchange_body, 0, ""); }
 }
 
 TEST(sixty_four_ranks_exchange) {
-    begin(60, "key");
-    run_all(64, reserve_local_port(), exchange_body, 0, "");
+    begin(60);
+    run_all(64, exchange_body, 0, "");
 }
 
 static void sum_body(const Launch* l) {
@@ -144,15 +146,14 @@ static void sum_body(const Launch* l) {
 }
 
 TEST(sums_of_any_length) {
-    begin(20, "key");
-    const int port = reserve_local_port();
-    for (int size = 1; size <= 3; size++) { run_all(size, port, sum_body, 0, ""); }
+    begin(20);
+    for (int size = 1; size <= 3; size++) { run_all(size, sum_body, 0, ""); }
 }
 
 TEST(one_process_needs_no_socket) {
-    begin(1, "key");
+    begin(1);
     Launch l = launch_of(0, 1, 0);
-    snprintf(l.address, sizeof l.address, "no.such.host.invalid");
+    l.folder = "/no/such/folder";
     exchange_body(&l);
 }
 
@@ -162,25 +163,23 @@ static void late_body(const Launch* l) {
 }
 
 TEST(late_ranks_are_waited_for) { // rank 0 too
-    begin(20, "key");
-    run_all(4, reserve_local_port(), late_body, 0, "");
-}
-
-static void by_name_body(const Launch* l) {
-    Launch named = *l;
-    snprintf(named.address, sizeof named.address, "localhost");
-    exchange_body(&named);
+    begin(20);
+    run_all(4, late_body, 0, "");
 }
 
 static void ipv6_body(const Launch* l) {
-    Launch named = *l;
-    snprintf(named.address, sizeof named.address, "::1");
-    exchange_body(&named);
+    setenv("MASTER_ADDR", "::1", 1);
+    exchange_body(l);
+}
+
+static void by_name_body(const Launch* l) {
+    setenv("MASTER_ADDR", "localhost", 1);
+    exchange_body(l);
 }
 
 TEST(names_and_ipv6) {
-    begin(20, "key");
-    run_all(3, reserve_local_port(), by_name_body, 0, "");
+    begin(20);
+    run_all(3, by_name_body, 0, "");
     const int fd = socket(AF_INET6, SOCK_STREAM, 0);
     struct sockaddr_in6 a;
     memset(&a, 0, sizeof a);
@@ -188,7 +187,7 @@ TEST(names_and_ipv6) {
     a.sin6_addr = in6addr_loopback;
     if (fd < 0 || bind(fd, (struct sockaddr*)&a, sizeof a) != 0) { SKIP("no IPv6 here"); }
     close(fd);
-    run_all(3, reserve_local_port(), ipv6_body, 0, "");
+    run_all(3, ipv6_body, 0, "");
 }
 
 // Ranks wait for a part of an exchange past the time-out, as long as all live; likewise for the end.
@@ -203,8 +202,8 @@ static void patient_body(const Launch* l) {
 }
 
 TEST(a_slow_main_thread_is_no_dead_rank) {
-    begin(1, "key");
-    run_all(3, reserve_local_port(), patient_body, 0, "");
+    begin(1);
+    run_all(3, patient_body, 0, "");
 }
 
 static void mismatch_body(const Launch* l) {
@@ -234,431 +233,367 @@ static void parts_body(const Launch* l) {
 }
 
 TEST(ranks_that_do_different_things_end) {
-    begin(20, "key");
-    run_all(3, reserve_local_port(), early_end_body, 1, "a barrier of 0 bytes; number 1, the end of 0 bytes");
-    run_all(3, reserve_local_port(), parts_body, 1, "a gather of 4 bytes; number 1, a gather of 8 bytes");
-    run_all(3, reserve_local_port(), mismatch_body, 1, "a barrier of 0 bytes; number 2, a gather of 16 bytes");
-    run_all(3, reserve_local_port(), sizes_body, 1, "expects another number of bytes than rank 0");
+    begin(20);
+    run_all(3, early_end_body, 1, "a barrier of 0 bytes; number 2, the end of 0 bytes");
+    run_all(3, parts_body, 1, "a gather of 4 bytes; number 2, a gather of 8 bytes");
+    run_all(3, mismatch_body, 1, "a barrier of 0 bytes; number 3, a gather of 16 bytes");
+    run_all(3, sizes_body, 1, "expects another number of bytes than rank 0");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// refusals
+// the rendezvous
 
-// Connects to a port at which rank 0 may not listen yet.
-static int raw_connect(int port) {
-    Error err;
-    for (int i = 0; i < 1000; i++) {
-        const int fd = tcp_connect("127.0.0.1", port, seconds_now() + 10, &err);
-        if (fd >= 0) { return fd; }
-        sleep_seconds(0.01);
-    }
-    return -1;
+static char* file_of(int run) {
+    const Launch l = launch_of(0, 2, run);
+    return endpoint_path(&l);
 }
 
-static const char SECRET[] = "the secret of these tests";
-
-static Secret test_secret(void) {
-    Secret secret;
+static void write_endpoint(int run, const Endpoint* e) {
     Error err;
-    EXPECT(secret_find(&secret, &err));
-    return secret;
+    char* path = file_of(run);
+    EXPECT(write_file_atomically(path, (const char*)e, sizeof *e, &err));
+    free(path);
 }
 
-static Hello hello_of(int rank, int size, const char* key) {
+// Waits for rank 0's file and returns its endpoint.
+static Endpoint read_endpoint(int run) {
+    Endpoint e;
+    Error err;
+    size_t size;
+    char *path = file_of(run), *text = NULL;
+    for (int i = 0; i < 3000 && !(text = read_file(path, &size, &err)); i++) { sleep_seconds(0.01); }
+    if (!text || size != sizeof e) { fatal("no file of rank 0"); }
+    memcpy(&e, text, sizeof e);
+    free(text);
+    free(path);
+    return e;
+}
+
+static int connect_to(const Endpoint* e) {
+    Error err;
+    const int fd = tcp_connect(e->address, e->port, seconds_now() + 10, &err);
+    if (fd < 0) { fatal("%s", err.text); }
+    return fd;
+}
+
+static Hello hello_of(const Endpoint* e, int rank, int size) {
     Hello h;
-    Launch l = launch_of(rank, size, 0);
     memset(&h, 0, sizeof h);
-    h.version = FRAME_VERSION;
+    memcpy(h.token, e->rank_token, TOKEN_BYTES);
     h.rank = (uint32_t)rank;
     h.size = (uint32_t)size;
-    h.key = connection_key(&l, key);
     snprintf(h.host, sizeof h.host, "hand\nmade");
     return h;
 }
 
-// Returns the type of the next frame, 0 at the end of the connection, and its text.
-static uint32_t raw_read(int fd, char* text, size_t room) {
-    FrameReader r = {.max_bytes = 4096};
+// Returns true if the next frame is a Welcome.
+static bool read_welcome(int fd, Welcome* w) {
+    FrameReader r = {.max_bytes = 0};
     struct pollfd p = {fd, POLLIN, 0};
     FrameState state;
     while ((state = frame_receive(&r, fd)) == FRAME_PART) { poll(&p, 1, 10000); }
-    const uint32_t type = state == FRAME_WHOLE ? r.header.type : 0;
-    if (text) { printable_text(text, room, type ? r.payload : (const void*)"", type ? r.header.bytes : 0); }
+    const bool ok = state == FRAME_WHOLE && r.header.type == FRAME_WELCOME;
+    if (ok) { memcpy(w, r.payload, sizeof *w); }
     frame_next(&r);
-    return type;
+    return ok;
 }
 
-// Connects and reads rank 0's challenge.
-static int raw_challenged(int port, Challenge* challenge) {
-    const int fd = raw_connect(port);
-    FrameReader r = {.max_bytes = 4096};
+// Returns the bytes that came before the end of the connection.
+static size_t bytes_until_end(int fd) {
     struct pollfd p = {fd, POLLIN, 0};
-    while (frame_receive(&r, fd) == FRAME_PART) { poll(&p, 1, 10000); }
-    EXPECT(r.header.type == FRAME_CHALLENGE && r.header.bytes == sizeof *challenge);
-    memcpy(challenge, r.payload, sizeof *challenge);
-    frame_next(&r);
-    return fd;
+    char byte;
+    size_t bytes = 0;
+    for (ssize_t n = -1; n != 0;) {
+        if (poll(&p, 1, 60000) <= 0) { fatal("the connection was not closed"); }
+        n = recv(fd, &byte, 1, MSG_DONTWAIT);
+        if (n < 0 && errno == ECONNRESET) { break; } // rank 0 had not read all of it
+        bytes += n > 0;
+    }
+    return bytes;
 }
 
-// Connects as a rank does, up to sending the hello with its proof.
-static int raw_greet(int port, Hello hello) {
-    Challenge challenge;
-    const Secret secret = test_secret();
-    const int fd = raw_challenged(port, &challenge);
-    hello_prove(&hello, &challenge, &secret);
-    EXPECT(frame_send(fd, FRAME_HELLO, 0, &hello, sizeof hello, seconds_now() + 10));
-    return fd;
-}
-
-static void other_key_body(const Launch* l) {
-    test_key = "another";
-    exchange_body(l);
-}
 static void other_size_body(const Launch* l) {
     Launch other = *l;
     other.size = 4;
     exchange_body(&other);
 }
 
-// Each impostor is refused on its side and named on rank 0's; the run goes on when the right rank comes.
-static void refuse(Body* impostor, const char* words) {
+TEST(a_rank_of_another_number_is_refused_and_the_run_goes_on) {
+    begin(20);
     Child zero, one, bad;
-    const int port = reserve_local_port();
-    start(&zero, 0, 2, port, exchange_body);
-    start(&bad, 1, 2, port, impostor);
-    finish(&bad, 1, words);
-    start(&one, 1, 2, port, exchange_body);
+    const int run = new_run();
+    start(&zero, 0, 2, run, exchange_body);
+    start(&bad, 1, 2, run, other_size_body);
+    finish(&bad, 1, "rank 0 refused this process: rank 1 was started as one of 4 ranks, rank 0 on ");
+    start(&one, 1, 2, run, exchange_body);
     finish(&one, 0, "");
-    finish(&zero, 0, words);
-}
-
-TEST(wrong_key_and_wrong_size_are_refused) {
-    begin(20, "key");
-    refuse(other_key_body, "has another key than rank 0");
-    refuse(other_size_body, "was started as one of 4 ranks, rank 0 on ");
-}
-
-static void other_run_body(const Launch* l) {
-    Launch other = *l;
-    snprintf(other.run_id, sizeof other.run_id, "tuesday");
-    exchange_body(&other);
-}
-
-TEST(another_run_id_is_another_run) {
-    begin(20, "key");
-    refuse(other_run_body, "it belongs to another run");
+    finish(&zero, 0, "refused: rank 1 was started as one of 4 ranks");
 }
 
 TEST(hand_made_hellos_are_refused_by_what_is_wrong) {
-    static const struct { uint32_t version; int rank, size; const char* words; } wrong[] = {
-        {FRAME_VERSION + 1, 1, 2, "uses protocol version 3"},
-        {FRAME_VERSION, 0, 2, "waits for ranks 1 to 1"},
-        {FRAME_VERSION, 2, 2, "waits for ranks 1 to 1"},
-        {FRAME_VERSION, -1, 2, "waits for ranks 1 to 1"},
-        {FRAME_VERSION, 1, 3, "rank 1 on hand?made"},
+    static const struct { int rank, size; const char* words; } wrong[] = {
+        {0, 2, "waits for ranks 1 to 1"}, {2, 2, "waits for ranks 1 to 1"}, {-1, 2, "waits for ranks 1 to 1"},
+        {1, 3, "rank 1 was started as one of 3 ranks"},
     };
-    begin(20, "key");
+    begin(20);
     Child zero, one;
-    char text[FRAME_TEXT_BYTES];
-    const int port = reserve_local_port();
-    start(&zero, 0, 2, port, exchange_body);
+    Welcome welcome;
+    const int run = new_run();
+    start(&zero, 0, 2, run, exchange_body);
+    const Endpoint e = read_endpoint(run);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        Hello h = hello_of(wrong[i].rank, wrong[i].size, "key");
-        h.version = wrong[i].version;
-        const int fd = raw_greet(port, h);
-        EXPECT(raw_read(fd, text, sizeof text) == FRAME_REFUSED && strstr(text, wrong[i].words));
-        EXPECT(raw_read(fd, NULL, 0) == 0);
+        const Hello h = hello_of(&e, wrong[i].rank, wrong[i].size);
+        const int fd = connect_to(&e);
+        EXPECT(frame_send(fd, FRAME_HELLO, 0, &h, sizeof h, seconds_now() + 10));
+        EXPECT(read_welcome(fd, &welcome) && strstr(welcome.refusal, wrong[i].words));
+        EXPECT(bytes_until_end(fd) == 0);
         close(fd);
     }
-    start(&one, 1, 2, port, exchange_body);
+    start(&one, 1, 2, run, exchange_body);
     finish(&one, 0, "");
-    finish(&zero, 0, "uses protocol version 3");
+    finish(&zero, 0, "");
 }
 
-// A rank that comes twice; then the first one goes, and with it the run.
+// A rank that comes twice; then the first one goes, and with it the run. A hello may come byte by byte.
 TEST(a_rank_that_is_there_already_is_refused) {
-    begin(20, "key");
+    begin(20);
     Child zero, again;
-    const int port = reserve_local_port();
-    start(&zero, 0, 3, port, exchange_body);
-    const int fd = raw_greet(port, hello_of(1, 3, "key"));
-    EXPECT(raw_read(fd, NULL, 0) == FRAME_WELCOME);
-    start(&again, 1, 3, port, exchange_body);
-    finish(&again, 1, "that rank is connected already, on hand?made");
-    close(fd);
-    finish(&zero, 1, "rank 1 on hand?made (127.0.0.1 port ");
-}
-
-TEST(a_hello_may_come_byte_by_byte) {
-    begin(20, "key");
-    Child zero;
-    const int port = reserve_local_port();
-    start(&zero, 0, 3, port, exchange_body);
-    Challenge challenge;
-    const Secret secret = test_secret();
-    const int fd = raw_challenged(port, &challenge);
-    Hello h = hello_of(2, 3, "key");
-    hello_prove(&h, &challenge, &secret);
+    Welcome welcome;
+    const int run = new_run();
+    start(&zero, 0, 3, run, exchange_body);
+    const Endpoint e = read_endpoint(run);
+    const Hello h = hello_of(&e, 1, 3);
+    const int fd = connect_to(&e);
     uint8_t* frame = frame_make(FRAME_HELLO, 0, &h, sizeof h);
     for (size_t i = 0; i < sizeof(FrameHeader) + sizeof h; i++) {
-        EXPECT(tcp_send(fd, frame + i, 1, seconds_now() + 10));
+        EXPECT(socket_send(fd, frame + i, 1, seconds_now() + 10));
         sleep_seconds(0.001);
     }
     free(frame);
-    EXPECT(raw_read(fd, NULL, 0) == FRAME_WELCOME);
+    EXPECT(read_welcome(fd, &welcome) && !*welcome.refusal);
+    EXPECT(!memcmp(welcome.token, e.rank0_token, TOKEN_BYTES));
+    start(&again, 1, 3, run, exchange_body);
+    finish(&again, 1, "rank 1 is connected already, on hand?made");
     close(fd);
-    finish(&zero, 1, "ended while rank 0 waited for the others");
+    finish(&zero, 1, "rank 1 on hand?made ended before the run did");
 }
 
-// Silent ones and half hellos stay connected all the while, more of them than rank 0 keeps.
-TEST(strangers_do_no_harm) {
-    enum { SILENT = 1000 };
-    begin(60, "key");
+// Without the token there is not a byte in answer: not to a hello with another one, or with rank 0's own, nor to
+// anything else. Silent ones and half hellos stay connected all the while, more of them than rank 0 keeps.
+TEST(strangers_get_no_answer_and_do_no_harm) {
+    enum { SILENT = 1000, LOUD = 7 };
+    begin(60);
     Child zero, one;
-    struct rlimit files;
-    int silent[SILENT], loud[4];
-    EXPECT(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    files.rlim_cur = files.rlim_max;
-    EXPECT(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    const int port = reserve_local_port();
-    const char* request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    int silent[SILENT];
+    const int run = new_run();
+    allow_sockets(SILENT);
+    start(&zero, 0, 2, run, exchange_body);
+    const Endpoint e = read_endpoint(run);
+    const char request[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const FrameHeader huge = {FRAME_MAGIC, FRAME_HELLO, 0, 0xffffffffu},
-                      beat = {FRAME_MAGIC, FRAME_HEARTBEAT, 0, sizeof(Heartbeat)};
+                      large = {FRAME_MAGIC, FRAME_GATHER, 0, 1000000};
+    const Heartbeat beat = {.step = 1};
+    Hello wrong = hello_of(&e, 1, 2), other = wrong;
+    wrong.token[TOKEN_BYTES - 1] ^= 1;
+    memcpy(other.token, e.rank0_token, TOKEN_BYTES);
     uint8_t garbage[200];
     for (size_t i = 0; i < sizeof garbage; i++) { garbage[i] = (uint8_t)mix64(i); }
-    start(&zero, 0, 2, port, exchange_body);
-    Challenge challenge;
-    for (int i = 0; i < 4; i++) { EXPECT((loud[i] = raw_challenged(port, &challenge)) >= 0); }
-    EXPECT(tcp_send(loud[0], request, strlen(request), seconds_now() + 10));
-    EXPECT(tcp_send(loud[1], garbage, sizeof garbage, seconds_now() + 10));
-    EXPECT(tcp_send(loud[2], &huge, sizeof huge, seconds_now() + 10));
-    EXPECT(tcp_send(loud[3], &beat, sizeof beat, seconds_now() + 10) &&
-           tcp_send(loud[3], garbage, sizeof(Heartbeat), seconds_now() + 10));
-    for (int i = 0; i < 4; i++) { EXPECT(raw_read(loud[i], NULL, 0) == 0); }
-    for (int i = 0; i < SILENT; i++) {
-        EXPECT((silent[i] = raw_connect(port)) >= 0);
-        if (i % 2) { EXPECT(tcp_send(silent[i], &huge, 7, seconds_now() + 10)); }
+    const struct { const void* bytes; size_t size; } loud[LOUD] = {
+        {request, strlen(request)}, {garbage, sizeof garbage}, {&huge, sizeof huge}, {&large, sizeof large},
+        {frame_make(FRAME_HEARTBEAT, 0, &beat, sizeof beat), sizeof(FrameHeader) + sizeof beat},
+        {frame_make(FRAME_HELLO, 0, &wrong, sizeof wrong), sizeof(FrameHeader) + sizeof wrong},
+        {frame_make(FRAME_HELLO, 0, &other, sizeof other), sizeof(FrameHeader) + sizeof other},
+    };
+    for (int i = 0; i < LOUD; i++) {
+        const int fd = connect_to(&e);
+        EXPECT(socket_send(fd, loud[i].bytes, loud[i].size, seconds_now() + 10));
+        EXPECT(bytes_until_end(fd) == 0);
+        close(fd);
+        if (i > 3) { free((void*)loud[i].bytes); }
     }
-    start(&one, 1, 2, port, exchange_body);
+    for (int i = 0; i < SILENT; i++) {
+        silent[i] = connect_to(&e);
+        if (i % 2) { EXPECT(socket_send(silent[i], &huge, 7, seconds_now() + 10)); }
+    }
+    start(&one, 1, 2, run, exchange_body);
     finish(&one, 0, "");
     finish(&zero, 0, "");
     for (int i = 0; i < SILENT; i++) { close(silent[i]); }
-    for (int i = 0; i < 4; i++) { close(loud[i]); }
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
-// the secret
-
-static void other_secret_body(const Launch* l) {
-    setenv("GPT2_SECRET", "the secret of somebody else", 1);
-    exchange_body(l);
-}
-
-TEST(a_process_with_another_secret_is_refused) {
-    begin(20, "key");
-    Child zero, one, bad;
-    const int port = reserve_local_port();
-    start(&zero, 0, 2, port, exchange_body);
-    start(&bad, 1, 2, port, other_secret_body);
-    finish(&bad, 1, "does not know this run's secret");
-    start(&one, 1, 2, port, exchange_body);
-    finish(&one, 0, "");
-    finish(&zero, 0, "does not know the secret of the run on ");
-}
-
-// Everything about the hello is right but for its proof: none, one for other contents, one for another connection.
-TEST(forged_and_repeated_greetings_are_refused) {
-    begin(20, "key");
+// It is for the user alone while ranks are missing, and gone once all are there.
+TEST(the_file_is_private_and_does_not_stay) {
+    begin(20);
     Child zero, one;
-    Challenge challenge, first;
-    const Secret secret = test_secret();
-    const int port = reserve_local_port();
-    char text[FRAME_TEXT_BYTES];
-    start(&zero, 0, 2, port, exchange_body);
-    close(raw_challenged(port, &first));
-    for (int forgery = 0; forgery < 3; forgery++) {
-        Hello h = hello_of(1, 2, "key");
-        const int fd = raw_challenged(port, &challenge);
-        EXPECT(memcmp(&first, &challenge, sizeof first) != 0);
-        if (forgery == 1) { hello_prove(&h, &challenge, &secret); h.host[0] ^= 1; }
-        if (forgery == 2) { hello_prove(&h, &first, &secret); }
-        EXPECT(frame_send(fd, FRAME_HELLO, 0, &h, sizeof h, seconds_now() + 10));
-        EXPECT(raw_read(fd, text, sizeof text) == FRAME_REFUSED && strstr(text, "does not know the secret"));
-        EXPECT(raw_read(fd, NULL, 0) == 0);
-        close(fd);
-    }
-    start(&one, 1, 2, port, exchange_body);
+    struct stat info;
+    const int run = new_run();
+    char* path = file_of(run);
+    const mode_t before = umask(0);
+    start(&zero, 0, 2, run, exchange_body);
+    umask(before);
+    const Endpoint e = read_endpoint(run);
+    EXPECT(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600);
+    EXPECT(memcmp(e.rank_token, e.rank0_token, TOKEN_BYTES) != 0);
+    start(&one, 1, 2, run, exchange_body);
     finish(&one, 0, "");
-    finish(&zero, 0, "does not know the secret");
+    finish(&zero, 0, "");
+    EXPECT(!path_exists(path));
+    start(&zero, 0, 2, run, exchange_body);
+    start(&one, 1, 2, run, exchange_body); // nothing of the first start keeps the second one from meeting
+    finish(&one, 0, "");
+    finish(&zero, 0, "");
+    free(path);
 }
 
-// Listens at a port, sends a challenge to every rank, and answers its hello with a frame that proves nothing.
-static void ATTR_NORETURN lie_to_ranks(int listener, FrameType type, size_t bytes) {
-    static const char lie[FRAME_TEXT_BYTES] = "install this program";
-    static const Challenge challenge = {{1, 2, 3}};
+// Accepts one connection after another, reads the hello and answers with these bytes; then the connection stays open.
+static void ATTR_NORETURN lie_to_ranks(int listener, const void* lie, size_t bytes) {
     for (;;) {
+        FrameReader r = {.max_bytes = 0};
         struct pollfd p = {listener, POLLIN, 0};
-        FrameReader r = {.max_bytes = 4096};
         poll(&p, 1, -1);
-        p.fd = accept(listener, NULL, NULL);
-        frame_send(p.fd, FRAME_CHALLENGE, 0, &challenge, sizeof challenge, seconds_now() + 10);
+        p.fd = tcp_accept(listener);
         while (frame_receive(&r, p.fd) == FRAME_PART) { poll(&p, 1, 10000); }
         frame_next(&r);
-        frame_send(p.fd, type, 0, lie, bytes, seconds_now() + 10);
-        close(p.fd);
+        socket_send(p.fd, lie, bytes, seconds_now() + 10);
     }
 }
 
-TEST(a_false_rank_0_is_not_believed) {
-    static const struct { FrameType type; size_t bytes; const char* words; } lies[] = {
-        {FRAME_WELCOME, PROOF_BYTES, "could not reach rank 0"},
-        {FRAME_REFUSED, 100, "does not know this run's secret"},
-        {FRAME_ABORT, 100, "could not reach rank 0"},
-        {FRAME_START, 2 * HOST_BYTES, "could not reach rank 0"},
-    };
-    begin(1, "key");
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+// A dead run's file is there, and at its port nobody listens, somebody is silent, or somebody lies. In the end rank 0
+// comes.
+TEST(an_old_file_misleads_nobody) {
+    enum { NOBODY, SILENCE, LIE, MAIL, CASES };
+    begin(60);
+    const char mail[] = "220 mail.example.org ESMTP\r\n";
+    const Welcome lie = {.refusal = "install this program"};
+    uint8_t* frame = frame_make(FRAME_WELCOME, 0, &lie, sizeof lie);
+    for (int i = 0; i < CASES; i++) {
+        Endpoint old;
         Error err;
-        Child one;
-        const int port = reserve_local_port(), listener = tcp_listen("127.0.0.1", port, &err);
-        const pid_t liar = fork();
-        if (liar == 0) { lie_to_ranks(listener, lies[i].type, lies[i].bytes); }
-        start(&one, 1, 2, port, exchange_body);
-        finish(&one, 1, lies[i].words);
-        kill(liar, SIGKILL);
-        waitpid(liar, NULL, 0);
+        Child zero, one;
+        const int run = new_run(), listener = endpoint_open(&old, NULL, &err);
+        EXPECT(listener >= 0);
+        pid_t liar = i == NOBODY ? 0 : fork();
+        if (i != NOBODY && liar == 0) {
+            lie_to_ranks(listener, i == MAIL ? (const void*)mail : frame,
+                         i == MAIL ? strlen(mail) : i == LIE ? sizeof(FrameHeader) + sizeof lie : 0);
+        }
         close(listener);
+        write_endpoint(run, &old);
+        start(&one, 1, 2, run, exchange_body);
+        sleep_seconds(0.2); // for rank 1 to be misled; the test passes if it was not yet
+        start(&zero, 0, 2, run, exchange_body);
+        finish(&zero, 0, "");
+        finish(&one, 0, "");
+        if (liar > 0) { kill(liar, SIGKILL); waitpid(liar, NULL, 0); }
     }
+    free(frame);
 }
 
-TEST(rank_0_listens_where_it_must) {
+// Rank 0 listens at the address it is given, so that a run on one machine is not reachable from others; at all
+// addresses only if the name is none of this machine's, or stands for a loopback address by /etc/hosts.
+TEST(rank_0_listens_where_it_is_told) {
     static const struct { const char* address; bool is_local; } names[] = {
-        {"localhost", true}, {"127.0.0.1", true}, {"192.0.2.1", false}}; // the last is nobody's (RFC 5737)
+        {"127.0.0.1", true}, {"localhost", true}, {"192.0.2.1", false}, {"no.such.host.invalid", false}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         Error err;
-        struct sockaddr_storage at;
-        socklen_t length = sizeof at;
-        const int fd = tcp_listen(names[i].address, reserve_local_port(), &err);
-        EXPECT(fd >= 0 && getsockname(fd, (struct sockaddr*)&at, &length) == 0);
-        const struct sockaddr_in* a = (const struct sockaddr_in*)&at;
-        const struct sockaddr_in6* a6 = (const struct sockaddr_in6*)&at;
-        const bool is_local = at.ss_family == AF_INET ? ntohl(a->sin_addr.s_addr) >> 24 == 127
-                                                      : IN6_IS_ADDR_LOOPBACK(&a6->sin6_addr);
+        Endpoint e;
+        struct sockaddr_storage a;
+        socklen_t length = sizeof a;
+        const int fd = endpoint_open(&e, names[i].address, &err);
+        EXPECT(fd >= 0 && e.port > 0 && getsockname(fd, (struct sockaddr*)&a, &length) == 0);
+        const struct sockaddr_in6* a6 = (const struct sockaddr_in6*)&a;
+        const bool is_local = a.ss_family == AF_INET
+                                  ? ntohl(((const struct sockaddr_in*)&a)->sin_addr.s_addr) == INADDR_LOOPBACK
+                                  : IN6_IS_ADDR_LOOPBACK(&a6->sin6_addr);
         EXPECT(is_local == names[i].is_local);
         close(fd);
     }
 }
 
-// Runs in a process of its own: the variables are those of all tests.
-static void find_secret(const char* home, const char* file, Secret* secret) {
-    Error err;
-    unsetenv("GPT2_SECRET");
-    unsetenv("XDG_CONFIG_HOME");
-    setenv("HOME", home, 1);
-    if (file) { setenv("GPT2_SECRET_FILE", file, 1); }
-    if (!secret_find(secret, &err)) { fatal("%s", err.text); }
-}
-
-TEST(a_secret_is_made_once_and_kept_from_others) {
-    char home[] = "/tmp/secret.XXXXXX";
-    EXPECT(mkdtemp(home) != NULL);
-    Secret* found = mmap(NULL, 2 * sizeof *found, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    char *file = format("%s/.config/gpt2.c/secret", home), *folder = format("%s/.config", home);
-    Error err;
-    struct stat info;
-    for (int i = 0; i < 2; i++) { EXPECT_DEATH(0, "", find_secret(home, NULL, &found[i]); exit(0)); }
-    EXPECT(!memcmp(&found[0], &found[1], sizeof *found));
-    EXPECT(stat(file, &info) == 0 && (info.st_mode & 0777) == 0600 && info.st_size == 2 * SECRET_BYTES + 1);
-    EXPECT(chmod(file, 0640) == 0);
-    EXPECT_DEATH(1, "others may read the run's secret; run: chmod 600", find_secret(home, NULL, found));
-    EXPECT(unlink(file) == 0 && write_file_atomically(file, "short\n", 6, &err) && chmod(file, 0600) == 0);
-    EXPECT_DEATH(1, "has fewer than 16 characters", find_secret(home, NULL, found));
-    EXPECT(unlink(file) == 0 && mkfifo(file, 0600) == 0);
-    EXPECT_DEATH(1, "not a regular file", find_secret(home, file, found));
-    EXPECT_DEATH(1, "No such file or directory", find_secret(home, "/no/such/file", found));
-    EXPECT_DEATH(1, "set GPT2_SECRET to the same long random text", find_secret("/proc/self/fd", NULL, found));
-    EXPECT_DEATH(1, "GPT2_SECRET has 3 characters", setenv("GPT2_SECRET", "abc", 1);
-                 if (!secret_find(found, &err)) { fatal("%s", err.text); });
-    unlink(file);
-    free(file);
-    free(folder);
-}
-
 // Time is over for the first visitor, not for the second.
 TEST(a_silent_visitor_is_dropped_in_time) {
-    begin(20, "key");
     Error err;
-    int first[2], second[2], fds[2] = {-1, -1};
-    Launch launch = launch_of(0, 2, reserve_local_port());
-    Rendezvous* r = alloc_or_die(1, sizeof *r, "a test");
-    r->launch = &launch;
-    r->fds = fds;
-    r->polled = alloc_or_die(1 + MAX_VISITORS + 2, sizeof *r->polled, "a test");
-    r->listener = tcp_listen("127.0.0.1", launch.port, &err);
-    EXPECT(r->listener >= 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, first) == 0 &&
+    int first[2], second[2];
+    Rendezvous r = {.missing = 1};
+    r.listener = endpoint_open(&r.endpoint, "127.0.0.1", &err);
+    EXPECT(r.listener >= 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, first) == 0 &&
            socketpair(AF_UNIX, SOCK_STREAM, 0, second) == 0);
-    for (int i = 0; i < MAX_VISITORS; i++) { r->visitors[i].fd = -1; }
-    r->visitors[0].fd = first[0];
-    r->visitors[1].fd = second[0];
-    r->visitors[0].until = seconds_now() - 1;
-    r->visitors[1].until = seconds_now() + 1000;
-    EXPECT(rendezvous_step(r, seconds_now() + 1000, &err));
-    EXPECT(r->visitors[0].fd == -1 && r->visitors[1].fd == second[0]);
-    visitor_close(&r->visitors[1]);
+    for (int i = 0; i < MAX_VISITORS; i++) { r.visitors[i].fd = -1; }
+    r.visitors[0].fd = first[0];
+    r.visitors[1].fd = second[0];
+    r.visitors[0].until = seconds_now() - 1;
+    r.visitors[1].until = seconds_now() + 1000;
+    rendezvous_step(&r, seconds_now() + 1000);
+    EXPECT(r.visitors[0].fd == -1 && r.visitors[1].fd == second[0]);
+    close(second[0]);
     close(first[1]);
     close(second[1]);
-    close(r->listener);
-    free(r->polled);
-    free(r);
+    close(r.listener);
 }
 
 TEST(a_missing_rank_is_named_to_all) {
-    begin(1, "key");
+    begin(1);
     Child zero, two, five;
-    const int port = reserve_local_port();
-    start(&zero, 0, 6, port, exchange_body);
-    start(&two, 2, 6, port, exchange_body);
-    start(&five, 5, 6, port, exchange_body);
+    const int run = new_run();
+    start(&zero, 0, 6, run, exchange_body);
+    start(&two, 2, 6, run, exchange_body);
+    start(&five, 5, 6, run, exchange_body);
     finish(&zero, 1, "of 6 ranks, rank 1, 3-4 did not connect");
     finish(&two, 1, "rank 1, 3-4 did not connect");
     finish(&five, 1, "rank 1, 3-4 did not connect");
 }
 
-TEST(a_missing_rank_0_is_named_by_address) {
-    begin(0.3, "key");
+TEST(a_missing_rank_0_is_named_by_file_or_address) {
+    begin(0.3);
     Child one;
+    Endpoint old;
+    Error err;
     char words[128];
-    const int port = reserve_local_port();
-    start(&one, 1, 2, port, exchange_body);
+    const int run = new_run();
+    start(&one, 1, 2, run, exchange_body);
+    finish(&one, 1, "rank 1 found no word of rank 0 in --out within 0.3 s: ");
+    close(endpoint_open(&old, "127.0.0.1", &err));
+    write_endpoint(run, &old);
+    start(&one, 1, 2, run, exchange_body);
     snprintf(words, sizeof words, "rank 1 could not reach rank 0 at 127.0.0.1 port %d within 0.3 s: Connection refused",
-             port);
+             old.port);
     finish(&one, 1, words);
-    Launch l = launch_of(1, 2, port);
-    snprintf(l.address, sizeof l.address, "no.such.host.invalid");
-    start_launch(&one, l, exchange_body);
+    snprintf(old.address, sizeof old.address, "no.such.host.invalid");
+    write_endpoint(run, &old);
+    start(&one, 1, 2, run, exchange_body);
     finish(&one, 1, "at no.such.host.invalid port");
 }
 
-// Other programs hold the port: one sends nothing, one something else than frames.
-TEST(another_program_at_the_port_is_told_from_rank_0) {
-    begin(0.3, "key");
-    Error err;
-    Child zero, one;
-    const int port = reserve_local_port(), listener = tcp_listen("127.0.0.1", port, &err);
-    EXPECT(listener >= 0);
-    start(&zero, 0, 2, port, exchange_body);
-    finish(&zero, 1, "another program, perhaps another run, uses it; set MASTER_PORT to another port");
-    start(&one, 1, 2, port, exchange_body);
-    finish(&one, 1, "the program that listens there does not answer");
-    close(accept(listener, NULL, NULL));
-    start(&one, 1, 2, port, exchange_body);
-    struct pollfd p = {listener, POLLIN, 0};
-    poll(&p, 1, 10000);
-    const int fd = accept(listener, NULL, NULL);
-    EXPECT(send(fd, "220 mail.example.org ESMTP\r\n", 28, MSG_NOSIGNAL) == 28);
-    close(listener);
-    finish(&one, 1, "port");
-    close(fd);
+static void no_folder_body(const Launch* l) {
+    Launch other = *l;
+    other.folder = "";
+    exchange_body(&other);
+}
+static void bad_folder_body(const Launch* l) {
+    Launch other = *l;
+    other.folder = "/proc/self/fd";
+    exchange_body(&other);
+}
+
+TEST(without_a_folder_they_cannot_meet) {
+    begin(0.3);
+    run_all(2, no_folder_body, 1, "the 2 processes that a test started meet by a file in --out: give --out a folder");
+    run_all(1, no_folder_body, 0, "");
+    Child zero;
+    start(&zero, 0, 2, new_run(), bad_folder_body);
+    finish(&zero, 1, "/proc/self/fd/.tmp-");
+}
+
+static void bad_sockets_body(const Launch* l) {
+    Launch other = *l;
+    other.rendezvous = RENDEZVOUS_SOCKETS;
+    other.sockets = "98,99";
+    exchange_body(&other);
+}
+
+TEST(sockets_that_are_not_there_are_refused) {
+    begin(20);
+    run_all(3, bad_sockets_body, 1, "GPT2_SOCKETS=98,99: these are not the sockets of --gpus; unset it");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -691,9 +626,9 @@ static void lose(const Loss* losses, int count) {
     training = mmap(NULL, sizeof *training, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     test_patience = 300;
     for (int n = 0; n < count; n++) {
-        const int port = reserve_local_port();
+        const int run = new_run();
         ranks += losses[n].size;
-        for (int i = 0; i < losses[n].size; i++) { start(&c[n][i], i, losses[n].size, port, train_body); }
+        for (int i = 0; i < losses[n].size; i++) { start(&c[n][i], i, losses[n].size, run, train_body); }
     }
     for (int i = 0; i < 30000 && atomic_load(training) < ranks; i++) { sleep_seconds(0.01); }
     EXPECT(atomic_load(training) == ranks);
@@ -713,14 +648,14 @@ TEST(a_killed_rank_is_named_by_all) {
     static const Loss losses[] = {{4, 2, SIGKILL, "ended before the run did"},
                                   {3, 0, SIGKILL, "ended before the run did"},
                                   {2, 1, SIGKILL, "ended before the run did"}};
-    begin(20, "key");
+    begin(20);
     lose(losses, 3);
 }
 
 TEST(a_stopped_rank_is_named_by_all) {
     static const Loss losses[] = {{3, 1, SIGSTOP, "has sent no heartbeat for 4"},
                                   {3, 0, SIGSTOP, "has sent no heartbeat for 4"}};
-    begin(4, "key");
+    begin(4);
     lose(losses, 2);
 }
 
@@ -734,10 +669,10 @@ static void die_at_step_body(const Launch* l) {
 }
 
 TEST(the_last_step_is_reported) {
-    begin(20, "key");
+    begin(20);
     Child c[3];
-    const int port = reserve_local_port();
-    for (int i = 0; i < 3; i++) { start(&c[i], i, 3, port, die_at_step_body); }
+    const int run = new_run();
+    for (int i = 0; i < 3; i++) { start(&c[i], i, 3, run, die_at_step_body); }
     finish(&c[0], 1, "last heard of at step 41, saving");
     finish(&c[1], 3, "");
     finish(&c[2], 1, "a line in the buffererror: rank 1 on "); // what was printed before is not lost
@@ -753,8 +688,8 @@ static void end_alike_body(const Launch* l) {
 }
 
 TEST(ranks_that_end_alike_keep_their_exit_codes) {
-    begin(20, "key");
-    run_all(4, reserve_local_port(), end_alike_body, EXIT_NONFINITE, "not finite");
+    begin(20);
+    run_all(4, end_alike_body, EXIT_NONFINITE, "not finite");
 }
 
 static void work_body(const Launch* l) {
@@ -767,10 +702,10 @@ static void work_body(const Launch* l) {
 }
 
 TEST(a_job_that_was_suspended_goes_on) {
-    begin(1, "key");
+    begin(1);
     Child c[3];
-    const int port = reserve_local_port();
-    for (int i = 0; i < 3; i++) { start(&c[i], i, 3, port, work_body); }
+    const int run = new_run();
+    for (int i = 0; i < 3; i++) { start(&c[i], i, 3, run, work_body); }
     sleep_seconds(0.5);
     for (int i = 0; i < 3; i++) { kill(c[i].pid, SIGSTOP); }
     sleep_seconds(1.5);
@@ -853,13 +788,13 @@ TEST(sending_to_who_is_gone_is_no_signal) {
     int ends[2];
     EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     close(ends[1]);
-    EXPECT(!tcp_send(ends[0], "x", 1, seconds_now() + 10));
+    EXPECT(!socket_send(ends[0], "x", 1, seconds_now() + 10));
     close(ends[0]);
 }
 
 TEST(frames_come_in_pieces_of_any_size) {
     const char* text = "a frame's text";
-    uint8_t* frame = frame_make(FRAME_REFUSED, 5, text, strlen(text));
+    uint8_t* frame = frame_make(FRAME_ABORT, 5, text, strlen(text));
     const size_t bytes = sizeof(FrameHeader) + strlen(text);
     for (size_t piece = 1; piece <= bytes; piece++) {
         FrameReader r = {.max_bytes = 100};
@@ -879,10 +814,10 @@ TEST(frames_come_in_pieces_of_any_size) {
 
 TEST(frames_that_cannot_be_are_refused_before_memory_is_taken) {
     static const FrameHeader bad[] = {
-        {FRAME_MAGIC + 1, FRAME_HELLO, 0, 10},  {FRAME_MAGIC, 0, 0, 0},
-        {FRAME_MAGIC, NUM_FRAME_TYPES, 0, 0},   {FRAME_MAGIC, FRAME_HELLO, 0, 101},
-        {FRAME_MAGIC, FRAME_HEARTBEAT, 0, 8},        {FRAME_MAGIC, FRAME_WELCOME, 0, 1},
-        {FRAME_MAGIC, FRAME_ABORT, 0, FRAME_TEXT_BYTES + 1}, {FRAME_MAGIC, FRAME_GATHER, 0, 0xffffffffu},
+        {FRAME_MAGIC + 1, FRAME_HELLO, 0, sizeof(Hello)},    {FRAME_MAGIC, 0, 0, 0},
+        {FRAME_MAGIC, NUM_FRAME_TYPES, 0, 0},                {FRAME_MAGIC, FRAME_HELLO, 0, sizeof(Hello) + 1},
+        {FRAME_MAGIC, FRAME_HEARTBEAT, 0, 8},                {FRAME_MAGIC, FRAME_WELCOME, 0, 1},
+        {FRAME_MAGIC, FRAME_ABORT, 0, FRAME_TEXT_BYTES + 1}, {FRAME_MAGIC, FRAME_GATHER, 0, 101},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         FrameReader r = {.max_bytes = 100};
@@ -895,11 +830,12 @@ TEST(frames_that_cannot_be_are_refused_before_memory_is_taken) {
 // ---------------------------------------------------------------------------------------------------------------------
 
 // Trains for some seconds, prints its step at the end.
-static int as_rank(double seconds, double timeout) {
+static int as_rank(double seconds, double timeout, const char* folder) {
     Launch l;
     Error err;
     if (!launch_detect(&l, MPI_ABSENT, &err)) { usage_error("%s", err.text); }
-    Connection* c = connection_open(&l, "test_connect", timeout, timeout, &err);
+    l.folder = folder;
+    Connection* c = connection_open(&l, timeout, timeout, &err);
     if (!c) { fatal("%s", err.text); }
     connection_barrier(c);
     printf("rank %d of %d on %s\n", l.rank, l.size, connection_host(c, l.rank));
@@ -914,7 +850,7 @@ static int as_rank(double seconds, double timeout) {
 }
 
 int main(int argc, char** argv) {
-    setenv("GPT2_SECRET", SECRET, 1);
-    if (argc == 4 && !strcmp(argv[1], "--as-rank")) { return as_rank(atof(argv[2]), atof(argv[3])); }
+    if (argc == 5 && !strcmp(argv[1], "--as-rank")) { return as_rank(atof(argv[2]), atof(argv[3]), argv[4]); }
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
     return test_main(argc, argv, argv[0]);
 }

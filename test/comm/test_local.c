@@ -28,7 +28,7 @@ static int as_rank(const char* what) {
     signal(SIGTERM, on_signal);
     if (!strcmp(what, "meet")) {
         int ranks[16];
-        Connection* c = connection_open(&l, "test_local", 20, 20, &err);
+        Connection* c = connection_open(&l, 20, 20, &err);
         if (!c) { fatal("%s", err.text); }
         connection_gather(c, &l.rank, sizeof l.rank, ranks);
         for (int i = 0; i < l.size; i++) { if (ranks[i] != i) { return 9; } }
@@ -114,7 +114,7 @@ TEST(ranks_meet_and_end) {
     start(&c, 4, "meet", 1);
     EXPECT(finish(&c) == 0);
     for (int i = 0; i < 4; i++) {
-        snprintf(words, sizeof words, "rank %d of 4, local %d, torchrun, input empty\n", i, i);
+        snprintf(words, sizeof words, "rank %d of 4, local %d, --gpus, input empty\n", i, i);
         EXPECT_SAID(c, words, 1);
     }
     EXPECT_SAID(c, "error", 0);

@@ -120,18 +120,21 @@ TEST(the_command_lines_of_llm_c_s_scripts) {
     clear_launch();
 }
 
-TEST(pi_tcp_is_a_launcher) {
+TEST(pi_tcp_and_fs_are_launchers) {
     Error err;
     Launch launch;
     clear_launch();
     parse_line("-e d12 -pn 16 -pr 11 -pg 8 -ps 10.0.1.220 -pi tcp", FLAGS_GPU);
     EXPECT(launch_detect(&launch, MPI_BUILT_IN, &err) && launch.rank == 11 && launch.size == 16);
-    EXPECT(launch.local_rank == 3 && launch.rendezvous == RENDEZVOUS_TCP && process_rank == 11);
-    EXPECT(!strcmp(launch.address, "10.0.1.220") && launch.port == 12345);
+    EXPECT(launch.local_rank == 3 && launch.rendezvous == RENDEZVOUS_FILE && process_rank == 11);
+    EXPECT(!strcmp(getenv("MASTER_ADDR"), "10.0.1.220"));
     parse_line("-e d12 -pn 16 -pr 11 -ps other -pi tcp", FLAGS_GPU);
     EXPECT(!strcmp(getenv("MASTER_ADDR"), "10.0.1.220")); // a launcher's variables stay
     clear_launch();
-    EXPECT_DEATH(EXIT_USAGE, "-pi tcp needs -ps", parse_line("-e d12 -pn 16 -pr 11 -pi tcp", FLAGS_GPU));
+    parse_line("-e d12 -pn 8 -pr 3 -pi fs -pf /tmp", FLAGS_GPU);
+    EXPECT(launch_detect(&launch, MPI_BUILT_IN, &err) && launch.rank == 3 && launch.size == 8);
+    EXPECT(launch.rendezvous == RENDEZVOUS_FILE && !getenv("MASTER_ADDR"));
+    clear_launch();
     EXPECT_DEATH(EXIT_USAGE, "RANK=16 is not below", parse_line("-e d12 -pn 16 -pr 16 -ps a -pi tcp", FLAGS_GPU));
 }
 
@@ -139,7 +142,6 @@ TEST(pn_and_pr_are_those_of_the_launcher) {
     clear_launch();
     EXPECT_DEATH(EXIT_USAGE, "-pn 8 -pr 3: no launcher started this process as rank 0 of 1",
                  parse_line("-e d12 -pn 8 -pr 3", FLAGS_GPU));
-    EXPECT_DEATH(EXIT_USAGE, "-pn 8 -pr 3: no launcher", parse_line("-e d12 -pn 8 -pr 3 -pi fs -pf /tmp", FLAGS_GPU));
     set_mpirun();
     EXPECT_DEATH(EXIT_USAGE, "-pn 8 -pr 4: mpirun started this process as rank 3 of 8",
                  parse_line("-e d12 -pn 8 -pr 4", FLAGS_GPU));
