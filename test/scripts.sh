@@ -129,5 +129,24 @@ a_release_knows_its_commit() {
     [ -f "$dir/gpt2.c-$version/CITATION.cff" ] || note "no CITATION.cff in it"
 }
 
+# ----------------------------------------------------------------------------------------------------------------------
+# pictures and figures
+
+pictures_have_colours_for_dark_pages() {
+    for picture in $(find dev -name '*.svg'); do
+        grep -q 'prefers-color-scheme: dark' "$picture" || note "$picture has none"
+    done
+}
+
+# dev/architecture.svg names the backends that llmc/train/backends.c lists, and their number.
+the_picture_names_every_backend() {
+    for device in cpu cuda; do
+        names=$(grep -o "_(${device}_[a-z0-9_]*)" llmc/train/backends.c | tr -d '()' | cut -c 2-)
+        count=$(echo "$names" | wc -l)
+        grep -q "compiled $count times" dev/architecture.svg || note "not 'compiled $count times' for $device"
+        for name in $names; do grep -qw "$name" dev/architecture.svg || note "no $name"; done
+    done
+}
+
 run_tests "$0"
 end_tests scripts

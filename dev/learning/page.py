@@ -20,7 +20,6 @@ import textwrap
 
 CURVE_POINTS = 40  # of a curve: means over equal parts of a run
 NAMES = {"published": "published settings", "adamw": "AdamW, tuned", "muon": "Muon, tuned"}
-COLORS = {"published": "#7a7f87", "adamw": "#2f6db3", "muon": "#c8442f"}
 CORPORA = {"text": "Text of this machine", "stories": "Built-in corpus"}
 PARTS = {
     "without_muon": "Muon (AdamW with all other parts)",
@@ -169,8 +168,23 @@ def ticks(low, high, count=5):
     return [step * i for i in range(first, int(high / step + 1e-9) + 1)]
 
 
+STYLE = """<style>
+  text { font: 12px system-ui, sans-serif; fill: #22262b } .title { font-size: 14px; font-weight: 600 }
+  .paper { fill: #ffffff } .soft { fill: #5b6169 } .grid { stroke: #e3e6ea } .axis { stroke: #7a7f87 }
+  .level { stroke: #22262b; stroke-dasharray: 2 3 }
+  .published { color: #7a7f87 } .adamw { color: #2f6db3 } .muon { color: #c8442f }
+  .line { fill: none; stroke: currentColor; stroke-width: 2 } .key { stroke: currentColor; stroke-width: 3 }
+  .band { fill: currentColor; fill-opacity: .18 } .dot { fill: currentColor; fill-opacity: .75 }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6ebf2 } .paper { fill: #10151d } .soft { fill: #a3b0c2 } .grid { stroke: #262f3d }
+    .axis { stroke: #64748b } .level { stroke: #a3b0c2 }
+    .published { color: #98a2b3 } .adamw { color: #6aa5ff } .muon { color: #ff8a6a }
+  }
+</style>"""
+
+
 class Picture:
-    """A chart in SVG, white behind it, so that it reads on a dark page too."""
+    """A chart in SVG, in the colours of a light or of a dark page."""
 
     WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 460, 310, 56, 12, 50, 42
 
@@ -178,25 +192,26 @@ class Picture:
         self.log_x, self.x_range, self.y_range = log_x, x_range, y_range
         self.parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.WIDTH} {self.HEIGHT}" width="{self.WIDTH}"'
-            f' height="{self.HEIGHT}" font-family="system-ui, sans-serif" font-size="12" fill="#22262b">',
-            f'<rect width="{self.WIDTH}" height="{self.HEIGHT}" fill="#ffffff"/>',
-            f'<text x="{self.LEFT}" y="18" font-size="14" font-weight="600">{html.escape(title)}</text>',
+            f' height="{self.HEIGHT}">',
+            STYLE,
+            f'<rect class="paper" width="{self.WIDTH}" height="{self.HEIGHT}"/>',
+            f'<text class="title" x="{self.LEFT}" y="18">{html.escape(title)}</text>',
         ]
         bottom, right = self.HEIGHT - self.BOTTOM, self.WIDTH - self.RIGHT
         y_step = ticks(*y_range)
         digits = max(0, -math.floor(math.log10(y_step[1] - y_step[0]) + 1e-9)) if len(y_step) > 1 else 2
         for y in y_step:
             at = self.y(y)
-            self.parts.append(f'<path d="M{self.LEFT} {at:.1f}H{right}" stroke="#e3e6ea"/>')
+            self.parts.append(f'<path class="grid" d="M{self.LEFT} {at:.1f}H{right}"/>')
             self.text(self.LEFT - 6, at + 4, f"{y:.{digits}f}", "end")
         for x, label in x_ticks or [(x, f"{x:g}") for x in ticks(*x_range)]:
-            self.parts.append(f'<path d="M{self.x(x):.1f} {bottom}v4" stroke="#7a7f87"/>')
+            self.parts.append(f'<path class="axis" d="M{self.x(x):.1f} {bottom}v4"/>')
             self.text(self.x(x), bottom + 17, label, "middle")
-        self.parts.append(f'<path d="M{self.LEFT} {bottom}H{right}" stroke="#7a7f87"/>')
-        self.text((self.LEFT + right) / 2, self.HEIGHT - 8, x_label, "middle", "#5b6169")
+        self.parts.append(f'<path class="axis" d="M{self.LEFT} {bottom}H{right}"/>')
+        self.text((self.LEFT + right) / 2, self.HEIGHT - 8, x_label, "middle", "soft")
         middle = (self.TOP + bottom) / 2
-        self.parts.append(f'<text transform="translate(14 {middle:.0f}) rotate(-90)" text-anchor="middle"'
-                          f' fill="#5b6169">{html.escape(y_label)}</text>')
+        self.parts.append(f'<text class="soft" transform="translate(14 {middle:.0f}) rotate(-90)"'
+                          f' text-anchor="middle">{html.escape(y_label)}</text>')
 
     def x(self, v):
         low, high = self.x_range
@@ -207,33 +222,30 @@ class Picture:
         low, high = self.y_range
         return self.TOP + (high - min(v, high)) / (high - low) * (self.HEIGHT - self.TOP - self.BOTTOM)
 
-    def text(self, x, y, words, anchor="start", color="#22262b"):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}">'
+    def text(self, x, y, words, anchor="start", shade="ink"):
+        self.parts.append(f'<text class="{shade}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
                           f'{html.escape(words)}</text>')
 
-    def line(self, points, color, dash=""):
+    def line(self, points, recipe):
         path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
-        dash = f' stroke-dasharray="{dash}"' if dash else ""
-        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"{dash}/>')
+        self.parts.append(f'<polyline class="line {recipe}" points="{path}"/>')
 
-    def band(self, low, high, color):
+    def band(self, low, high, recipe):
         path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in low + high[::-1])
-        self.parts.append(f'<polygon points="{path}" fill="{color}" fill-opacity="0.18"/>')
+        self.parts.append(f'<polygon class="band {recipe}" points="{path}"/>')
 
-    def dot(self, x, y, color):
-        self.parts.append(f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="3.2" fill="{color}"'
-                          ' fill-opacity="0.75"/>')
+    def dot(self, x, y, recipe):
+        self.parts.append(f'<circle class="dot {recipe}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="3.2"/>')
 
     def level(self, y, words):
         at = self.y(y)
-        self.parts.append(f'<path d="M{self.LEFT} {at:.1f}H{self.WIDTH - self.RIGHT}" stroke="#22262b"'
-                          ' stroke-dasharray="2 3"/>')
-        self.text(self.LEFT + 6, at - 4, words, color="#5b6169")
+        self.parts.append(f'<path class="level" d="M{self.LEFT} {at:.1f}H{self.WIDTH - self.RIGHT}"/>')
+        self.text(self.LEFT + 6, at - 4, words, shade="soft")
 
     def legend(self, recipes):
         for i, recipe in enumerate(recipes):
             x = self.LEFT + 140 * i
-            self.parts.append(f'<path d="M{x} 33h16" stroke="{COLORS[recipe]}" stroke-width="3"/>')
+            self.parts.append(f'<path class="key {recipe}" d="M{x} 33h16"/>')
             self.text(x + 21, 37, NAMES[recipe])
 
     def write(self, path):
@@ -271,8 +283,8 @@ def draw_curves(study, corpus, path, by_time):
         picture.level(study.floor, f"floor {study.floor:.3f}")
     for recipe, line in lines.items():
         line = [p for p in line if p[2] <= high]
-        picture.band([(p[0], p[1]) for p in line], [(p[0], p[3]) for p in line], COLORS[recipe])
-        picture.line([(p[0], p[2]) for p in line], COLORS[recipe])
+        picture.band([(p[0], p[1]) for p in line], [(p[0], p[3]) for p in line], recipe)
+        picture.line([(p[0], p[2]) for p in line], recipe)
     picture.legend(recipes)
     picture.write(path)
     return True
@@ -295,9 +307,9 @@ def draw_equal_loss(study, corpus, path):
                       (min(losses) - margin, max(losses) + margin), [(t, f"{t / 1e6:.2f}") for t in tokens], True)
     for recipe in recipes:
         lengths = sorted({t for t, _ in points[recipe]})
-        picture.line([(t, statistics.mean(study.losses(corpus, recipe, t))) for t in lengths], COLORS[recipe])
+        picture.line([(t, statistics.mean(study.losses(corpus, recipe, t))) for t in lengths], recipe)
         for t, loss in points[recipe]:
-            picture.dot(t, loss, COLORS[recipe])
+            picture.dot(t, loss, recipe)
     picture.legend(recipes)
     picture.write(path)
 
@@ -316,10 +328,10 @@ def draw_search(study, corpus, path):
     for recipe in [r for r in NAMES if r in relative]:
         first = {}
         for t, (x, loss) in zip(trials[recipe], relative[recipe]):
-            picture.dot(x, loss, COLORS[recipe])
+            picture.dot(x, loss, recipe)
             if t[1:4] == ("0.1", "wsd", "1"):
                 first[x] = loss
-        picture.line(sorted(first.items()), COLORS[recipe])
+        picture.line(sorted(first.items()), recipe)
     picture.legend([r for r in NAMES if r in relative])
     picture.write(path)
 

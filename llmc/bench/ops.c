@@ -113,7 +113,8 @@ static void page_ops(Page* page, const BenchOps* b) {
                      p->model, p->B, p->T, p->dtype, residual_note(p->backend)),
               "</p>\n");
     page_fact(page, "<p>", given_options(b->config), "</p></header>\n<figure class=\"wide one\">\n");
-    page_roofline(page, &r);
+    page_roofline(page, &r, &ROOF_BROAD);
+    page_roofline(page, &r, &ROOF_SLIM);
     page_add(page, "</figure>\n");
     page_end(page);
 }
@@ -135,7 +136,7 @@ static void ops_write(const BenchOps* b) {
     const Roofline r = ops_roofline(b);
     Page page = {NULL, 0, 0}, picture = {NULL, 0, 0};
     page_ops(&page, b);
-    page_roofline(&picture, &r);
+    page_roofline(&picture, &r, &ROOF_BROAD);
     bench_write_json(out, "ops.json", record);
     bench_write(out, "ops.html", page.text);
     bench_write(out, "ops.svg", picture.text);

@@ -7,8 +7,6 @@
 void page_begin(Page* page, const char* title);
 void page_end(Page* page);
 
-// Begins a picture; the caller ends it with </svg>. size: a class, `broad` or `slim`
-// of a picture that the page has in two sizes for wide and narrow screens, else `whole`, which a narrow screen scrolls.
-// what: describes it to screen readers. style: CSS of this picture
-// alone.
+// Begins a picture; the caller ends it with </svg>. size: a class, `broad` or `slim`: a page has each picture in two
+// sizes, for wide and narrow screens. what: describes it to screen readers. style: CSS of this picture alone.
 void picture_begin(Page* page, const char* size, int width, int height, const char* what, const char* style);

@@ -13,16 +13,22 @@ static const char ROOFLINE_STYLE[] =
     ".bench .end { text-anchor: end }\n"
     ".bench .middle { text-anchor: middle }\n";
 
+const RoofLayout ROOF_BROAD = {"broad", 1120, 84, 84, 690, 66, 570, 730, 0};
+const RoofLayout ROOF_SLIM = {"slim", 400, 8, 50, 388, 66, 366, 20, 430}; // of a narrow screen
+
+enum { LIST_ROW = 21, BELOW_PLOT = 52 };
+
 static double roof_x(const RoofScale* s, double intensity) {
-    return ROOF_LEFT + (ROOF_RIGHT - ROOF_LEFT) * (log10(intensity) - s->left) / (s->right - s->left);
+    return s->at->left + (s->at->right - s->at->left) * (log10(intensity) - s->left) / (s->right - s->left);
 }
 
 static double roof_y(const RoofScale* s, double flops) {
-    const double y = ROOF_BOTTOM - (ROOF_BOTTOM - ROOF_TOP) * (log10(flops) - s->bottom) / (s->top - s->bottom);
-    return fmin(y, ROOF_BOTTOM); // points far below lie on the edge
+    const RoofLayout* at = s->at;
+    const double y = at->bottom - (at->bottom - at->top) * (log10(flops) - s->bottom) / (s->top - s->bottom);
+    return fmin(y, at->bottom); // points far below lie on the edge
 }
 
-RoofScale roof_scale(const Roofline* r) {
+RoofScale roof_scale(const Roofline* r, const RoofLayout* layout) {
     enum { MOST_DECADES = 6 };
     const double peak = fmax(r->matmul_flops, r->published_flops);
     const double ridge = r->matmul_flops / r->copy_bandwidth;
@@ -33,7 +39,7 @@ RoofScale roof_scale(const Roofline* r) {
         high_x = fmax(high_x, r->point[i].intensity);
         low_y = fmin(low_y, r->point[i].flops);
     }
-    RoofScale s = {floor(log10(low_x)), ceil(log10(high_x)), floor(log10(low_y)), log10(peak * 2)};
+    RoofScale s = {layout, floor(log10(low_x)), ceil(log10(high_x)), floor(log10(low_y)), log10(peak * 2)};
     s.left = fmax(s.left, s.right - MOST_DECADES);
     s.bottom = fmax(s.bottom, floor(s.top) - MOST_DECADES);
     return s;
@@ -51,38 +57,39 @@ static const char* flops_text(char out[32], double flops) {
 }
 
 static void roof_axes(Page* page, const RoofScale* s) {
+    const RoofLayout* at = s->at;
     char text[32];
     for (int d = (int)s->left; d <= (int)s->right; d++) {
         const double x = roof_x(s, pow(10, d));
         page_add(page, "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text class=\"middle\" x=\"%.1f\" y=\"%d\">%g</text>\n",
-                 x, ROOF_TOP, ROOF_BOTTOM, x, ROOF_BOTTOM + 18, pow(10, d));
+                 x, at->top, at->bottom, x, at->bottom + 18, pow(10, d));
     }
     for (int d = (int)s->bottom; d <= (int)floor(s->top); d++) {
         const double y = roof_y(s, pow(10, d));
         page_add(page, "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text class=\"end\" x=\"%d\" y=\"%.1f\">%s</text>\n",
-                 ROOF_LEFT, y, ROOF_RIGHT, ROOF_LEFT - 8, y + 4, flops_text(text, pow(10, d)));
+                 at->left, y, at->right, at->left - 8, y + 4, flops_text(text, pow(10, d)));
     }
     page_add(page, "<text class=\"middle\" x=\"%d\" y=\"%d\">FLOP for each byte to or from memory</text>\n",
-             (ROOF_LEFT + ROOF_RIGHT) / 2, ROOF_BOTTOM + 40);
-    page_add(page, "<text class=\"middle\" transform=\"translate(16 %d) rotate(-90)\">FLOP/s</text>\n",
-             (ROOF_TOP + ROOF_BOTTOM) / 2);
+             (at->left + at->right) / 2, at->bottom + 40);
+    page_add(page, "<text class=\"middle\" transform=\"translate(%d %d) rotate(-90)\">FLOP/s</text>\n",
+             at->left > 60 ? 16 : 10, (at->top + at->bottom) / 2);
 }
 
 // Draws a roof from the left edge, or where the slope enters the picture, to the ridge, and on to the right.
 static void roof_line(Page* page, const RoofScale* s, const char* style, double bandwidth, double flops) {
     const double first = fmax(s->left, s->bottom - log10(bandwidth)), ridge = flops / bandwidth;
     page_add(page, "<path class=\"%s\" d=\"M%.1f %.1fL%.1f %.1fH%d\"/>\n", style, roof_x(s, pow(10, first)),
-             roof_y(s, bandwidth * pow(10, first)), roof_x(s, ridge), roof_y(s, flops), ROOF_RIGHT);
+             roof_y(s, bandwidth * pow(10, first)), roof_x(s, ridge), roof_y(s, flops), s->at->right);
 }
 
-static void roof_heading(Page* page, const Roofline* r) {
+static void roof_heading(Page* page, const Roofline* r, int x) {
     char flops[32], paper[32];
-    page_add(page, "<text class=\"title\" x=\"%d\" y=\"16\">Roofline of ", ROOF_LEFT);
+    page_add(page, "<text class=\"title\" x=\"%d\" y=\"16\">Roofline of ", x);
     page_escape(page, r->device);
-    page_add(page, "</text><text x=\"%d\" y=\"34\">measured: %.4g GB/s copying, %sFLOP/s in a large matmul", ROOF_LEFT,
+    page_add(page, "</text><text x=\"%d\" y=\"34\">measured: %.4g GB/s copying, %sFLOP/s in a large matmul", x,
              r->copy_bandwidth / 1e9, flops_text(flops, r->matmul_flops));
     if (r->published_flops > 0) {
-        page_add(page, "</text><text x=\"%d\" y=\"50\">dashed, by data sheet: %.4g GB/s, %sFLOP/s", ROOF_LEFT,
+        page_add(page, "</text><text x=\"%d\" y=\"50\">dashed, by data sheet: %.4g GB/s, %sFLOP/s", x,
                  r->published_bandwidth / 1e9, flops_text(paper, r->published_flops));
     }
     page_add(page, "</text>\n");
@@ -93,14 +100,15 @@ static void roof_heading(Page* page, const Roofline* r) {
 
 double roof_above(const RoofMarks* m, double x) {
     const RoofScale* s = &m->scale;
-    const double at = s->left + (s->right - s->left) * (x - ROOF_LEFT) / (ROOF_RIGHT - ROOF_LEFT);
+    const double at = s->left + (s->right - s->left) * (x - s->at->left) / (s->at->right - s->at->left);
     return roof_y(s, fmin(m->roof->matmul_flops, m->roof->copy_bandwidth * pow(10, at)));
 }
 
 // Returns true if a number has room here: in the plot, off the roof, away from dots and from other numbers.
 static bool is_free(const RoofMarks* m, double x, double y) {
     enum { HALF_WIDTH = 8, HALF_HEIGHT = 7 };
-    if (x < ROOF_LEFT + 8 || x > ROOF_RIGHT - 8 || y < ROOF_TOP + 6 || y > ROOF_BOTTOM - 6) { return false; }
+    const RoofLayout* at = m->scale.at;
+    if (x < at->left + 8 || x > at->right - 8 || y < at->top + 6 || y > at->bottom - 6) { return false; }
     const double left = roof_above(m, x - HALF_WIDTH), right = roof_above(m, x + HALF_WIDTH);
     if (y > right - HALF_HEIGHT && y < left + HALF_HEIGHT) { return false; }
     for (int i = 0; i < m->dots; i++) {
@@ -133,7 +141,7 @@ RoofMarks roof_marks(const Roofline* r, const RoofScale* s) {
     m.scale = *s;
     m.dots = r->count < MAX_MARKS ? r->count : MAX_MARKS;
     for (int i = 0; i < m.dots; i++) {
-        m.dot[i].x = fmax(roof_x(s, r->point[i].intensity), ROOF_LEFT);
+        m.dot[i].x = fmax(roof_x(s, r->point[i].intensity), s->at->left);
         m.dot[i].y = roof_y(s, r->point[i].flops);
     }
     for (; m.marks < m.dots; m.marks++) { m.mark[m.marks] = place_mark(&m, m.dot[m.marks]); }
@@ -158,42 +166,49 @@ static void roof_points(Page* page, const Roofline* r, const RoofScale* s) {
     }
 }
 
-static void roof_list(Page* page, const Roofline* r) {
+// The list's columns: number, name, milliseconds and the part of the roof that was reached.
+static void roof_list(Page* page, const Roofline* r, const RoofLayout* at) {
+    const int ms = at->width - 74, reached = at->width - 4;
     char percent[32];
     page_add(page,
-             "<text class=\"title\" x=\"%d\" y=\"16\">Operation</text><text class=\"title end\" x=\"1046\" y=\"16\">ms"
-             "</text><text class=\"title end\" x=\"%d\" y=\"16\">of roof</text>\n",
-             ROOF_LIST + 24, ROOF_WIDTH - 4);
+             "<text class=\"title\" x=\"%d\" y=\"%d\">Operation</text><text class=\"title end\" x=\"%d\" y=\"%d\">"
+             "ms</text><text class=\"title end\" x=\"%d\" y=\"%d\">of roof</text>\n",
+             at->list + 24, at->list_top + 16, ms, at->list_top + 16, reached, at->list_top + 16);
     for (int i = 0; i < r->count; i++) {
         const RooflinePoint* p = &r->point[i];
-        const int y = 38 + ROOF_ROW * i;
+        const int y = at->list_top + 38 + LIST_ROW * i;
         page_add(page, "<circle class=\"%s\" cx=\"%d\" cy=\"%d\" r=\"4\"/>",
-                 p->by_memory ? "by-memory" : "by-arithmetic", ROOF_LIST - 12, y - 4);
+                 p->by_memory ? "by-memory" : "by-arithmetic", at->list - 12, y - 4);
         page_add(
             page,
             "<text class=\"end\" x=\"%d\" y=\"%d\">%d</text><text x=\"%d\" y=\"%d\" style=\"fill: var(--ink)\">%s "
-            "%s</text><text class=\"end\" x=\"1046\" y=\"%d\">%.3f</text><text class=\"end\" x=\"%d\" y=\"%d\">%s"
+            "%s</text><text class=\"end\" x=\"%d\" y=\"%d\">%.3f</text><text class=\"end\" x=\"%d\" y=\"%d\">%s"
             "</text>\n",
-            ROOF_LIST + 14, y, i + 1, ROOF_LIST + 24, y, p->name, p->layer, y, p->ms, ROOF_WIDTH - 4, y,
+            at->list + 14, y, i + 1, at->list + 24, y, p->name, p->layer, ms, y, p->ms, reached, y,
             percent_text(percent, p->reached));
     }
 }
 
-void page_roofline(Page* page, const Roofline* r) {
-    const RoofScale s = roof_scale(r);
-    const int list = 38 + ROOF_ROW * r->count + 34, y = (list > ROOF_HEIGHT ? list : ROOF_HEIGHT) - 12;
-    picture_begin(page, "whole", ROOF_WIDTH, y + 12, "Roofline: operations per second over operations for each byte",
-                  ROOFLINE_STYLE);
-    roof_heading(page, r);
+static void roof_legend(Page* page, int x, int y) {
+    page_add(
+        page,
+        "<circle class=\"by-memory\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">bound by memory</text>"
+        "<circle class=\"by-arithmetic\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">by arithmetic</text>\n",
+        x - 12, y - 4, x + 2, y, x + 130, y - 4, x + 144, y);
+}
+
+void page_roofline(Page* page, const Roofline* r, const RoofLayout* layout) {
+    const RoofScale s = roof_scale(r, layout);
+    const int list_end = layout->list_top + 38 + LIST_ROW * r->count + 34, plot_end = layout->bottom + BELOW_PLOT;
+    const int height = list_end > plot_end ? list_end : plot_end;
+    picture_begin(page, layout->size, layout->width, height,
+                  "Roofline: operations per second over operations for each byte", ROOFLINE_STYLE);
+    roof_heading(page, r, layout->heading);
     roof_axes(page, &s);
     if (r->published_flops > 0) { roof_line(page, &s, "paper", r->published_bandwidth, r->published_flops); }
     roof_line(page, &s, "roof", r->copy_bandwidth, r->matmul_flops);
     roof_points(page, r, &s);
-    roof_list(page, r);
-    page_add(
-        page,
-        "<circle class=\"by-memory\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">bound by memory</text>"
-        "<circle class=\"by-arithmetic\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">by arithmetic</text>\n"
-        "</svg>\n",
-        ROOF_LIST - 12, y - 4, ROOF_LIST + 2, y, ROOF_LIST + 130, y - 4, ROOF_LIST + 144, y);
+    roof_list(page, r, layout);
+    roof_legend(page, layout->list, height - 12);
+    page_add(page, "</svg>\n");
 }

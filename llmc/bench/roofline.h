@@ -20,19 +20,27 @@ typedef struct {
     int count;
 } Roofline;
 
-// Pixels.
-enum { ROOF_WIDTH = 1120, ROOF_LEFT = 84, ROOF_RIGHT = 690, ROOF_TOP = 66, ROOF_BOTTOM = 570, ROOF_HEIGHT = 622,
-       ROOF_LIST = 730, ROOF_ROW = 21 };
+// Where the parts of the picture stand, in pixels: the plot, and the list of operations beside or below it.
+typedef struct {
+    const char* size;               // class of the picture (page.h)
+    int width;
+    int heading;                    // x of the lines above the plot
+    int left, right, top, bottom;   // of the plot
+    int list, list_top;             // left and upper edge of the list
+} RoofLayout;
+
+extern const RoofLayout ROOF_BROAD, ROOF_SLIM;
 
 enum { MAX_MARKS = 64 };
 
 // The ends of the axes, as log10.
 typedef struct {
+    const RoofLayout* at;
     double left, right, bottom, top;
 } RoofScale;
 
 // Chooses axes that show the roof and the points, of at most 6 decades each: points beyond lie at the edge.
-RoofScale roof_scale(const Roofline* r);
+RoofScale roof_scale(const Roofline* r, const RoofLayout* layout);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // points: a dot, its number beside it where there is room, and a list with the names
@@ -55,4 +63,4 @@ double roof_above(const RoofMarks* m, double x);
 RoofMarks roof_marks(const Roofline* r, const RoofScale* s);
 
 // Appends the picture to the page, as one <svg> element.
-void page_roofline(Page* page, const Roofline* r);
+void page_roofline(Page* page, const Roofline* r, const RoofLayout* layout);

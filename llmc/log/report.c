@@ -1,4 +1,5 @@
 #include "report.h"
+#include "report_settings.h"
 #include "../base/json.h"
 #include "../options/options.h"
 
@@ -54,7 +55,8 @@ static char* fact_loss(const Run* run) { return copy_number(series_last(&run->se
 static char* fact_val(const Run* run) { return copy_number(run->best_val); }
 
 static const Fact REPORT_FACTS[] = {
-    {"Model", fact_model}, {"Parameters", fact_parameters}, {"Best val loss", fact_val}, {"Training loss", fact_loss},
+    {"Model", fact_model}, {"Parameters", fact_parameters}, {"Best val loss", fact_val},
+    {"Training loss, smoothed", fact_loss},
     {"Steps", fact_steps}, {"Tokens", fact_tokens}, {"Training time", fact_time}, {"Tokens/s", fact_speed},
     {"Mean MFU", fact_mfu},
 };
@@ -124,66 +126,6 @@ static void page_header(Page* page, const Report* r) {
     free(model);
     free(parameters);
     free(size);
-}
-
-// Returns every setting of a run as one flat object of texts.
-static json_t* run_settings(const Run* run) {
-    json_t *all = json_object(), *parts[3], *value;
-    const char *key, *prefix[] = {"", "model.", ""};
-    parts[0] = json_object_get(run->config, "options");
-    parts[1] = json_object_get(run->config, "model");
-    parts[2] = run->config;
-    for (int i = 0; i < 3; i++) {
-        json_object_foreach(parts[i], key, value) {
-            bool heading = i == 2 && is_one_of(key, "kind|step|lost_steps|lost_ms");
-            if (heading || json_is_object(value)) { continue; }
-            char* name = format("%s%s", prefix[i], key);
-            char* text = json_is_string(value) ? format("%s", json_string_value(value))
-                                               : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
-            json_object_set_new(all, name, json_string(text ? text : ""));
-            free(name);
-            free(text);
-        }
-    }
-    return all;
-}
-
-static void page_settings(Page* page, const Report* r) {
-    const char* name;
-    json_t *value, *names = json_object(), **settings;
-    settings = alloc_or_die((size_t)r->count, sizeof *settings, "the settings of runs");
-    for (int i = 0; i < r->count; i++) {
-        settings[i] = run_settings(&r->runs[i]);
-        json_object_update_missing(names, settings[i]);
-    }
-    page_add(page, "<section><h2>Configuration</h2>\n");
-    if (json_object_size(names) == 0) { page_add(page, "<p>not recorded</p>\n"); }
-    else if (r->count == 1) {
-        page_add(page, "<dl>\n");
-        json_object_foreach(names, name, value) {
-            page_fact(page, "<div><dt>", format("%s", name), "</dt>");
-            page_fact(page, "<dd>", format("%s", json_string_value(value)), "</dd></div>\n");
-        }
-        page_add(page, "</dl>\n");
-    } else {
-        page_add(page, "<table class=\"options\"><thead><tr><th></th>");
-        for (int i = 0; i < r->count; i++) { page_fact(page, "<th>", format("%s", r->runs[i].name), "</th>"); }
-        page_add(page, "</tr></thead>\n<tbody>\n");
-        json_object_foreach(names, name, value) {
-            bool differs = false;
-            for (int i = 0; i < r->count; i++) { differs |= !json_equal(json_object_get(settings[i], name), value); }
-            page_fact(page, differs ? "<tr class=\"differs\"><th>" : "<tr><th>", format("%s", name), "</th>");
-            for (int i = 0; i < r->count; i++) {
-                page_fact(page, "<td>", format("%s", record_text(settings[i], name)), "</td>");
-            }
-            page_add(page, "</tr>\n");
-        }
-        page_add(page, "</tbody></table>\n");
-    }
-    page_add(page, "</section>\n");
-    for (int i = 0; i < r->count; i++) { json_decref(settings[i]); }
-    free(settings);
-    json_decref(names);
 }
 
 static void page_sample(Page* page, json_t* sample) {

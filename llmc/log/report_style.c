@@ -79,6 +79,7 @@ const char REPORT_STYLE[] =
     ".events td:nth-child(2) { white-space: nowrap }\n"
     ".events td:nth-child(3) { width: 100% }\n"
     "summary { cursor: pointer; font-weight: 600 }\n"
+    "dl + h3 { margin-top: 14px }\n"
     "dl { columns: 3 280px; column-gap: 28px; margin: 0 }\n"
     "dl div { display: flex; justify-content: space-between; gap: 12px; break-inside: avoid; padding: 3px 0;\n"
     "    border-bottom: 1px solid var(--grid) }\n"
@@ -95,7 +96,7 @@ const char REPORT_STYLE[] =
     "#tip:empty { display: none }\n"
     "@media (max-width: 760px) { main { padding: 16px 12px; gap: 12px } main > figure { grid-column: 1 / -1 }\n"
     "    .broad { display: none } .slim { display: block }\n"
-    "    .wide { overflow-x: auto } .whole { min-width: 760px } }\n"
+    "    .wide { overflow-x: auto } }\n"
     "@media print { figure, section { break-inside: avoid } }\n";
 
 // Shows the values under the pointer and, by the switches that it adds, draws the charts over steps, tokens or time,

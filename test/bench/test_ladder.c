@@ -225,13 +225,17 @@ TEST(points_lie_where_their_numbers_say) {
                               {"at half the peak", "", 100, 2e9, 1, 0.5, false},
                               {"far below", "", 1, 1, 1, 1e-9, true}};
     const Roofline r = {"a machine", 1e9, 4e9, 0, 0, point, 3};
-    const RoofScale s = roof_scale(&r);
-    const RoofMarks m = roof_marks(&r, &s);
-    EXPECT(s.left <= -1 && s.right >= 2);
-    EXPECT_NEAR(m.dot[0].y, roof_above(&m, m.dot[0].x), 1e-6);
-    EXPECT_NEAR(m.dot[1].y - roof_above(&m, m.dot[1].x), (ROOF_BOTTOM - ROOF_TOP) * log10(2) / (s.top - s.bottom),
-                1e-6);
-    EXPECT_NEAR(m.dot[2].y, ROOF_BOTTOM, 1e-9);
+    const RoofLayout* const layouts[] = {&ROOF_BROAD, &ROOF_SLIM};
+    for (int i = 0; i < 2; i++) {
+        const RoofLayout* at = layouts[i];
+        const RoofScale s = roof_scale(&r, at);
+        const RoofMarks m = roof_marks(&r, &s);
+        EXPECT(s.left <= -1 && s.right >= 2);
+        EXPECT_NEAR(m.dot[0].y, roof_above(&m, m.dot[0].x), 1e-6);
+        EXPECT_NEAR(m.dot[1].y - roof_above(&m, m.dot[1].x), (at->bottom - at->top) * log10(2) / (s.top - s.bottom),
+                    1e-6);
+        EXPECT_NEAR(m.dot[2].y, at->bottom, 1e-9);
+    }
 }
 
 TEST(numbers_do_not_cover_each_other) {
@@ -242,7 +246,7 @@ TEST(numbers_do_not_cover_each_other) {
         point[i] = p;
     }
     const Roofline r = {"<a machine>", 1e9, 4e9, 2e9, 5e9, point, N};
-    const RoofScale s = roof_scale(&r);
+    const RoofScale s = roof_scale(&r, &ROOF_BROAD);
     const RoofMarks m = roof_marks(&r, &s);
     for (int i = 0; i < N; i++) {
         for (int j = 0; j < i; j++) {
@@ -251,8 +255,30 @@ TEST(numbers_do_not_cover_each_other) {
         EXPECT(fabs(m.mark[i].y - roof_above(&m, m.mark[i].x)) > 6);
     }
     Page page = {NULL, 0, 0};
-    page_roofline(&page, &r);
+    page_roofline(&page, &r, &ROOF_BROAD);
     EXPECT(strstr(page.text, "by data sheet") && strstr(page.text, ">30</text>") && !strstr(page.text, "<a machine>"));
+    free(page.text);
+}
+
+// Returns the largest of the numbers that follow the words in the text.
+static double largest_after(const char* text, const char* words) {
+    double largest = 0;
+    for (; (text = strstr(text, words)) != NULL; text += strlen(words)) {
+        largest = fmax(largest, strtod(text + strlen(words), NULL));
+    }
+    return largest;
+}
+
+// A narrow screen has the list below the plot, in the same size of text, and nothing to scroll.
+TEST(a_narrow_roofline_has_its_list_below) {
+    RooflinePoint point[2] = {{"one", "", 0.1, 1e8, 1, 1, true}, {"two", "", 100, 2e9, 1, 0.5, false}};
+    const Roofline r = {"a machine", 1e9, 4e9, 2e9, 5e9, point, 2};
+    Page page = {NULL, 0, 0};
+    page_roofline(&page, &r, &ROOF_SLIM);
+    EXPECT(strstr(page.text, "class=\"bench slim\"") && strstr(page.text, "viewBox=\"0 0 400 "));
+    EXPECT(largest_after(page.text, " x=\"") <= 400 && ROOF_SLIM.list_top > ROOF_SLIM.bottom);
+    EXPECT(strtod(strstr(page.text, "viewBox=\"0 0 400 ") + strlen("viewBox=\"0 0 400 "), NULL) >=
+           largest_after(page.text, " y=\""));
     free(page.text);
 }
 

@@ -20,7 +20,8 @@ static char* make_run(const char* name, const char* metrics) {
 // with one spike, a validation every tenth of the run, a save, two skips, samples and an eval.
 static char* make_curve(const char* name, int steps, double end, int batch_size) {
     Page page = {NULL, 0, 0};
-    page_add(&page, "{\"kind\":\"config\",\"step\":0,\"options\":{\"lr\":0.0006,\"batch_size\":%d,\"dtype\":\"bf16\"},"
+    page_add(&page, "{\"kind\":\"config\",\"step\":0,"
+             "\"options\":{\"beta1\":0.9,\"lr\":0.0006,\"batch_size\":%d,\"dtype\":\"bf16\"},"
              "\"model\":{\"name\":\"d12\",\"parameters\":124439808,\"L\":12},"
              "\"device\":\"H100 <8>\",\"program\":\"train_gpt2cu\","
              "\"date\":\"2026-03-01T12:30:00+0000\",\"floor\":1.4375}\n", batch_size);
@@ -143,6 +144,19 @@ static void expect_all(const char* text, const char* const* words, size_t n) {
         expect_all(text, words_, sizeof words_ / sizeof words_[0]);        \
     } while (0)
 
+static void expect_in_order(const char* text, const char* const* words, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        text = text ? strstr(text, words[i]) : NULL;
+        if (!text) { TEST_FAIL("%s does not stand after %s", words[i], i ? words[i - 1] : "the beginning"); }
+    }
+}
+
+#define EXPECT_IN_ORDER(text, ...)                                         \
+    do {                                                                   \
+        static const char* const words_[] = {__VA_ARGS__};                 \
+        expect_in_order(text, words_, sizeof words_ / sizeof words_[0]);   \
+    } while (0)
+
 TEST(checker) {
     EXPECT(well_formed("<!DOCTYPE html>\n<a b=\"&#60;\"><p/>x > y</a>\n"));
     static const char* const bad[] = {"<a>", "</a>", "<a></b>", "<a></ab>", "<ab></a>", "<a><b></a></b>", "<a b></a>",
@@ -163,6 +177,7 @@ TEST(one_run) {
     if (!text) { printf("%s\n", err.text); return; }
     EXPECT_ALL(text, "<h1>one &#60;&#38;&#34;run&#34;&#62; \xc3\xa9</h1>", "H100 &#60;8&#62;", "2026-03-01 12:30",
                "train_gpt2cu", "124M parameters", "<span>Best val loss</span><b>3.2722</b>",
+               "<span>Training loss, smoothed</span>",
                "<span>Steps</span><b>400</b>", "<span>Tokens</span><b>400k</b>",
                "<span>Training time</span><b>1:40</b>", "<span>Tokens/s</span><b>4.00k</b>",
                "<span>Mean MFU</span><b>50.0%</b>", "<span>HellaSwag</span><b>29.55%</b>");
@@ -170,6 +185,8 @@ TEST(one_run) {
                "floor <b>1.4375</b>", "<dt>batch_size</dt><dd>64</dd>", "<dt>model.L</dt><dd>12</dd>", "run/step_1",
                "loss z-score 6.50", "overflow with a loss scale of 65536", ">steps</text>");
     EXPECT(!strstr(text, ">tokens</text>") && !strstr(text, "class=\"differs\""));
+    EXPECT_IN_ORDER(text, "<h3>Other than the defaults</h3>", "<dt>lr</dt><dd>0.0006</dd>", "<dt>batch_size</dt>",
+                    "<h3>Defaults, model and machine</h3>", "<dt>beta1</dt>", "<dt>model.L</dt>");
     const char* between = strstr(text, "<details><summary>1 between</summary>\n"
                                        "<div><h3>step 1</h3><pre>in between</pre>");
     EXPECT(between && strstr(text, "first &#60;b&#62;") < between && strstr(between, "the last</pre>"));
@@ -198,7 +215,7 @@ TEST(several_runs) {
     free(text);
     text = report_on(folders, 2, &err);
     EXPECT(text && strstr(text, ">tokens</text>") && !strstr(text, ">steps</text>"));
-    EXPECT(text && strstr(text, "<tr><th>lr</th>"));
+    EXPECT_IN_ORDER(text, "<tr class=\"differs\"><th>batch_size</th>", "<tr><th>lr</th>", "<tr><th>beta1</th>");
     free(text);
     for (int i = 0; i < 3; i++) { free(folders[i]); }
 }
