@@ -7,7 +7,10 @@
 //   where factor = exp(scale (max before this block - max so far))
 //
 // Scores are computed transposed, one column per query, so that maxima and sums over keys are vector operations.
-// Probabilities are rounded to Stored before p v.
+// Probabilities are rounded to Stored before p v, and out is divided by the sum of the rounded ones: its weights of v
+// then sum to 1. Divided by the sum of p itself it would be off by up to 2^-9 in bf16, with one sign where many p round
+// in the same direction, and so would backward's delta (Qiu & Yao 2025, "Why low-precision transformer training
+// fails"). The log-sum-exp is that of p itself, from which backward computes p again.
 //
 // A task of one thread is a whole head or, with few heads per thread, a range of its queries or keys. The order of
 // summation does not depend on this choice.
@@ -143,7 +146,8 @@ typedef struct {
     Packed* p_packed; // p^T, a left operand, panels FLASH_KEYS deep
     float* out;       // sums (queries,HS): panels of FLASH_QUERIES rows
     float *max, *sum; // (queries): the maximum score so far, and the sum of exp(scale * (score - max)) so far
-    float* factor;    // (queries): scales earlier sums to a new maximum; in the end 1 / sum
+    float* rounded;   // (queries): the same sum, of the rounded p; in fp32, `sum`
+    float* factor;    // (queries): scales earlier sums to a new maximum; in the end 1 / rounded
 } FlashForward;
 
 // Lays out a task's memory and returns its bytes. If `memory` is NULL, only returns the bytes.
@@ -160,17 +164,18 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     f->out = flash_floats(memory, &used, FLASH_QUERIES * width);
     f->max = flash_floats(memory, &used, FLASH_QUERIES);
     f->sum = flash_floats(memory, &used, FLASH_QUERIES);
+    f->rounded = FLOATX_IS(fp32) ? f->sum : flash_floats(memory, &used, FLASH_QUERIES);
     f->factor = flash_floats(memory, &used, FLASH_QUERIES);
     return used;
 }
 
 // Adds `keys` keys to the online softmax (Milakov & Gimelshein 2018) of NR queries. Query t sees key s if hidden[t] <=
 // s <= diagonal + t; hidden NULL: all zeros. Sets p (keys,NR), its rows FLASH_ROW apart, to exp(scale * (scores -
-// max)) where t sees s, and to 0 elsewhere. Updates max and sum, and sets factor. The mask has loops of its own: the
-// others need no conditions.
-static inline void flash_softmax(Stored* p, float* max, float* sum, float* factor, float* scores, float scale,
-                                 const int* hidden, int diagonal, int keys) {
-    float top[NR], total[NR];
+// max)) where t sees s, and to 0 elsewhere. Updates max and both sums, and sets factor. The mask has loops of its own:
+// the others need no conditions.
+static inline void flash_softmax(Stored* p, float* max, float* sum, float* rounded, float* factor, float* scores,
+                                 float scale, const int* hidden, int diagonal, int keys) {
+    float top[NR], total[NR], rounded_total[NR];
     const int first_unseen = max_int(0, diagonal + 1);
     for (int t = 0; hidden && t < NR; t++) {
         for (int s = 0; s < min_int(keys, hidden[t]); s++) { scores[s * NR + t] = -INFINITY; }
@@ -190,6 +195,7 @@ static inline void flash_softmax(Stored* p, float* max, float* sum, float* facto
     for (int t = 0; t < NR; t++) {
         factor[t] = exp_fast(scale * (max[t] - top[t]));
         total[t] = sum[t] * factor[t];
+        rounded_total[t] = rounded[t] * factor[t];
         max[t] = top[t];
         top[t] *= scale;
     }
@@ -202,8 +208,15 @@ static inline void flash_softmax(Stored* p, float* max, float* sum, float* facto
             total[t] += exps[t];
         }
         store_floats(row, exps, NR);
+        #pragma omp simd
+        for (int t = 0; t < NR; t++) {
+            if (!FLOATX_IS(fp32)) { rounded_total[t] += to_float(row[t]); }
+        }
     }
-    for (int t = 0; t < NR; t++) { sum[t] = total[t]; }
+    for (int t = 0; t < NR; t++) {
+        if (!FLOATX_IS(fp32)) { rounded[t] = rounded_total[t]; }
+        sum[t] = total[t];
+    }
     for (int s = first_unseen; s < keys; s++) { // exp_fast(-INFINITY) is 1e-38, not 0, and v may be huge
         for (int t = 0; t < min_int(NR, s - diagonal); t++) { p[(size_t)s * FLASH_ROW + t] = to_stored(0); }
     }
@@ -231,9 +244,9 @@ static inline void flash_forward_scores(FlashForward* f, const FlashHead* h, int
         for (int i = 0; h->starts && i < NR; i++) {
             hidden[i] = t + i < queries ? h->starts[q0 + t + i] - k0 - first : 0;
         }
-        flash_softmax(f->p + (size_t)first * FLASH_ROW + t, f->max + t, f->sum + t, f->factor + t,
-                      f->scores + (size_t)first * NR, h->scale, h->starts ? hidden : NULL, q0 + t - k0 - first,
-                      seen - first);
+        flash_softmax(f->p + (size_t)first * FLASH_ROW + t, f->max + t, f->sum + t, f->rounded + t,
+                      f->factor + t, f->scores + (size_t)first * NR, h->scale, h->starts ? hidden : NULL,
+                      q0 + t - k0 - first, seen - first);
         // for panels that reach into the NR queries before or behind
         flash_zero_rows(f->p + t, flash_first_key(h, q0 + t / MR * MR, k0, KR), first);
         flash_zero_rows(f->p + t, seen, min_int(keys, seen + MR));
@@ -276,7 +289,7 @@ static inline void flash_forward_task(Stored* out, float* lse, const FlashHead* 
         flash_pack_b(f.q, h->q + (size_t)q0 * h->stride, 1, h->stride, HS, queries);
         for (int t = 0; t < FLASH_QUERIES; t++) {
             f.max[t] = -INFINITY;
-            f.sum[t] = 0;
+            f.sum[t] = f.rounded[t] = 0;
         }
         const int first = flash_first_key(h, q0, 0, FLASH_KEYS);
         for (int k0 = first; k0 < q0 + queries; k0 += FLASH_KEYS) {
@@ -284,7 +297,7 @@ static inline void flash_forward_task(Stored* out, float* lse, const FlashHead* 
         }
         for (int t = 0; t < queries; t++) {
             lse[q0 + t] = h->scale * f.max[t] + logf(f.sum[t]);
-            f.factor[t] = 1.0f / f.sum[t];
+            f.factor[t] = 1.0f / f.rounded[t];
         }
         flash_scale(f.out, FLASH_QUERIES, f.factor, queries, HS);
         flash_store(out + (size_t)q0 * C, C, f.out, FLASH_QUERIES, queries, HS);

@@ -12,6 +12,11 @@
 // without such keys, or queries, are not loaded. The bounds never fall along a sequence, so those of a block's or a
 // warp's first and last rows are enough to skip. Kernels without documents are other instances, which lose nothing.
 //
+// In 16 bits p is rounded before it multiplies the values, and out is divided by the sum of the rounded p, so that its
+// weights of the values sum to 1. The log-sum-exp is that of p itself (cpu/attention_flash.h says why). A column of
+// ones beside the values makes that sum: one mma more for every HD/4 of a tile, where adding up the rounded p would
+// take two or three instructions for each.
+//
 // Scores are scaled by 1/sqrt(HS). Exponentials are powers of two, with scale_log2 = log2(e)/sqrt(HS).
 #pragma once
 #include "flash_block.cuh"
@@ -19,39 +24,34 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // forward
 
-// State of the softmax of a lane's two rows: the highest score so far, and the lane's part of the sum of
-// exp(score - max).
-struct OnlineSoftmax {
-    float max[2], sum[2];
-};
-
-// Turns the scores of 8N more keys into exp(score - max); masked scores are -INFINITY. If the maximum has grown,
-// rescales the sum and `out`. The first tile of a row must have a key that is not masked, unless state->max is finite.
-template <int HD, int N>
-static __device__ inline void online_softmax(float (&scores)[N][4], OnlineSoftmax* state, float (&out)[HD / 8][4],
+// Turns the scores of 8N more keys into exp(score - max); masked scores are -INFINITY. A lane has two rows. `maxima`
+// has their highest scores so far, the last odd column of `out` the lane's part of the sum of the exponentials. If a
+// maximum has grown, rescales the row of `out`, sums included. The first tile of a row must have a key that is not
+// masked, unless the maxima are finite.
+template <int N, int COLUMNS>
+static __device__ inline void online_softmax(float (&scores)[N][4], float (&maxima)[2], float (&out)[COLUMNS][4],
                                              float scale_log2) {
     #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float max = state->max[r];
+        float max = maxima[r];
         #pragma unroll
         for (int n = 0; n < N; n++) { max = fmaxf(max, fmaxf(scores[n][2 * r], scores[n][2 * r + 1])); }
         max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
         max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
-        const float shrink = exp2_approx((state->max[r] - max) * scale_log2), offset = max * scale_log2;
-        state->max[r] = max;
-        state->sum[r] *= shrink;
+        const float shrink = exp2_approx((maxima[r] - max) * scale_log2), offset = max * scale_log2;
+        maxima[r] = max;
+        #pragma unroll
+        for (int n = 0; n < COLUMNS; n++) {
+            out[n][2 * r] *= shrink;
+            out[n][2 * r + 1] *= shrink;
+        }
         #pragma unroll
         for (int n = 0; n < N; n++) {
             #pragma unroll
             for (int i = 2 * r; i < 2 * r + 2; i++) {
                 scores[n][i] = exp2_approx(fmaf(scores[n][i], scale_log2, -offset));
-                state->sum[r] += scores[n][i];
+                out[COLUMNS - 1][2 * r + 1] += scores[n][i];
             }
-        }
-        #pragma unroll
-        for (int n = 0; n < HD / 8; n++) {
-            out[n][2 * r] *= shrink;
-            out[n][2 * r + 1] *= shrink;
         }
     }
 }
@@ -112,12 +112,12 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
         #pragma unroll
         for (int g = 0; g < GROUPS; g++) { queries[g].load(warp_own + g * 16 * PITCH); }
     }
-    float acc[GROUPS][HD / 8][4] = {};
-    OnlineSoftmax state[GROUPS];
+    float acc[GROUPS][HD / 8 + 1][4] = {}; // its last even columns: sums of the rounded p; odd ones: sums of p itself
+    float maxima[GROUPS][2];
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        state[g] = {{-INFINITY, -INFINITY}, {0, 0}};
-        if (DOCUMENTS) { state[g].max[0] = state[g].max[1] = -FLT_MAX; } // a row's first tile may hide all of its keys
+        // finite with documents: a row's first tile may hide all of its keys
+        maxima[g][0] = maxima[g][1] = DOCUMENTS ? -FLT_MAX : -INFINITY;
     }
     for (int j = first_tile; j < tiles; j++) {
         cp_async_wait<0>();
@@ -141,7 +141,7 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
                     }
                 }
             }
-            online_softmax<HD>(p[g], &state[g], acc[g], scale_log2);
+            online_softmax(p[g], maxima[g], acc[g], scale_log2);
         }
         #pragma unroll
         for (int n = 0; n < KEYS / 8; n += 2) { tile_weighted_sum<HD>(acc, p, n, values + n * 8 * PITCH); }
@@ -153,11 +153,12 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
         float factor[2];
         #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float sum = state[g].sum[r] + __shfl_xor_sync(~0u, state[g].sum[r], 1);
+            float sum = acc[g][HD / 8][2 * r + 1];
+            sum += __shfl_xor_sync(~0u, sum, 1);
             sum += __shfl_xor_sync(~0u, sum, 2);
-            factor[r] = 1.0f / sum;
+            factor[r] = 1.0f / (sizeof(Type) == 2 ? acc[g][HD / 8][2 * r] : sum);
             const int row = warp_first + g * 16 + acc_row(2 * r);
-            const float max = state[g].max[r] * scale_log2 / LOG2_E;
+            const float max = maxima[g][r] * scale_log2 / LOG2_E;
             if (warp_lane() % 4 == 0 && row < T) { lse[at.lse() + row] = max + logf(sum); }
         }
         tile_store<HD>(out + at.out(), at.C(), warp_first + g * 16, T, HS, acc[g], factor, warp_own + g * 16 * PITCH);

@@ -40,11 +40,11 @@ static __device__ inline void tile_load(Type* tile, const Type* head, uint32_t s
 }
 
 // Writes a warp's accumulator, with row acc_row(i) times factor[i / 2], to rows first .. first+15 of a head. Rows from
-// T on and channels from HS on are skipped. The accumulator is first written to 16 rows of a tile that only this warp
-// uses, so that global memory is written 128 bits at a time.
-template <int HD, class Type>
+// T on, channels from HS on and columns from HD on are skipped. The accumulator is first written to 16 rows of a tile
+// that only this warp uses, so that global memory is written 128 bits at a time.
+template <int HD, class Type, int COLUMNS>
 static __device__ inline void tile_store(Type* head, size_t stride, int first, int T, int HS,
-                                         const float (&acc)[HD / 8][4], const float (&factor)[2], Type* tile) {
+                                         const float (&acc)[COLUMNS][4], const float (&factor)[2], Type* tile) {
     typedef Tile<Type, HD> Shape;
     __syncwarp(); // all lanes have read the tile's old contents
     #pragma unroll
@@ -67,7 +67,8 @@ static __device__ inline void tile_store(Type* head, size_t stride, int first, i
 //   WarpRows            16 rows of a tile that a warp multiplies repeatedly; a warp has GROUPS of them
 //   tile_scores         acc (16,8N) += rows (16,HD) @ tile (8N,HD)^T, for each group
 //   tile_weighted_sum   acc (16,HD) += p (16,16) @ tile (16,HD), for each group, where p is columns 8n .. 8n+15 of an
-//                       accumulator
+//                       accumulator. acc may have eight columns more. In 16 bits the even ones add up p as it is
+//                       rounded for the product, as if the tile had columns of ones there; the odd ones stay
 // Elements of the tile are loaded once for all groups. On an A100, whose SM loads 128 bytes from shared memory and does
 // 1024 multiply-adds per clock, one group keeps both equally busy. With two groups the tensor cores are the limit.
 
@@ -118,12 +119,19 @@ template <> __device__ inline uint32_t rounded_pair<fp16>(float low, float high)
     return bits;
 }
 
-// An accumulator rounded to 16 bits has the layout of mma's first operand.
-template <int HD, int N, int GROUPS, class Type>
+// Returns mma's second operand with ones in its even columns and zeros in the odd ones.
+template <class Type> static __device__ inline uint32_t ones_in_even_columns() {
+    return warp_lane() / 4 % 2 == 0 ? rounded_pair<Type>(1.0f, 1.0f) : 0;
+}
+
+// An accumulator rounded to 16 bits has the layout of mma's first operand. The sums of p's rows are added within the
+// loop or behind it, wherever nvcc 13.0 then spills no registers on GPUs before Blackwell.
+template <int HD, int COLUMNS, int N, int GROUPS, class Type>
     requires(sizeof(Type) == 2)
-static __device__ inline void tile_weighted_sum(float (&acc)[GROUPS][HD / 8][4], const float (&p)[GROUPS][N][4], int n,
-                                                const Type* tile) {
+static __device__ inline void tile_weighted_sum(float (&acc)[GROUPS][COLUMNS][4], const float (&p)[GROUPS][N][4],
+                                                int n, const Type* tile) {
     const Type* corner = tile + warp_lane() % 16 * Tile<Type, HD>::PITCH + warp_lane() / 16 * 8;
+    constexpr bool HAS_SUMS = COLUMNS > HD / 8;
     uint32_t a[GROUPS][4];
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
@@ -141,7 +149,16 @@ static __device__ inline void tile_weighted_sum(float (&acc)[GROUPS][HD / 8][4],
         for (int g = 0; g < GROUPS; g++) {
             mma<Type>(acc[g][2 * i], a[g], b[0], b[1]);
             mma<Type>(acc[g][2 * i + 1], a[g], b[2], b[3]);
+            if constexpr (HAS_SUMS && HD > 64) {
+                const uint32_t ones = ones_in_even_columns<Type>();
+                if (i + 1 == HD / 16) { mma<Type>(acc[g][HD / 8], a[g], ones, ones); }
+            }
         }
+    }
+    if constexpr (HAS_SUMS && HD <= 64) {
+        const uint32_t ones = ones_in_even_columns<Type>();
+        #pragma unroll
+        for (int g = 0; g < GROUPS; g++) { mma<Type>(acc[g][HD / 8], a[g], ones, ones); }
     }
 }
 
@@ -181,10 +198,10 @@ static __device__ inline void tile_scores(float (&accs)[1][N][4], const WarpRows
 
 // The lanes l with l % 4 == k % 8 / 2 hold column k of p. By a shuffle, each lane gets its two rows of that column from
 // the lane among these that holds the same rows.
-template <int HD, int N>
-static __device__ inline void tile_weighted_sum(float (&accs)[1][HD / 8][4], const float (&ps)[1][N][4], int n0,
+template <int HD, int COLUMNS, int N>
+static __device__ inline void tile_weighted_sum(float (&accs)[1][COLUMNS][4], const float (&ps)[1][N][4], int n0,
                                                 const fp32* tile) {
-    float(&acc)[HD / 8][4] = accs[0];
+    float(&acc)[COLUMNS][4] = accs[0];
     const float(*p)[4] = &ps[0][n0];
     #pragma unroll
     for (int k = 0; k < 16; k++) {

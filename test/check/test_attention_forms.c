@@ -389,4 +389,87 @@ TEST(several_sequences_and_other_heads) {
     }
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// the mean error of delta, sum(dout * out), where roundings of p all have one sign
+//
+// The first channel of queries and keys makes the scores. In the second, keys are sqrt(HS) and queries 0, so that dq
+// there is the sum of p (dp - delta) over the keys: the error of delta, whose true value is the mean of dp.
+
+typedef enum { EQUAL_TAIL, NEAR_MAXIMUM, NUM_SCORES } Scores;
+static const char* const SCORE_NAMES[NUM_SCORES] = {"one key and an equal tail", "keys near the maximum"};
+enum { MANY_KEYS = 64 }; // rows with fewer do not count: few roundings can cancel
+
+// Returns the score between -4 and -2 whose exponential loses most by rounding.
+static double worst_score(const Backend* b) {
+    double worst = 0, most = 0;
+    for (int i = 0; i < 128; i++) {
+        const double score = -2 - i / 64.0, p = exp(score), loss = 1 - as_stored(b, (float)p) / p;
+        if (loss > most) { most = loss, worst = score; }
+    }
+    return worst;
+}
+
+// Sets a problem's numbers and solves its forward pass. The first key has the largest score, 0.
+static void solve_with_scores(Problem* p, const Backend* b, Scores scores) {
+    const int HS = p->s.HS;
+    const double tail = worst_score(b), root = sqrt(HS);
+    memset(p->qkv, 0, 3 * p->n * sizeof *p->qkv);
+    for (int row = 0; row < p->rows; row++) {
+        for (int h = 0; h < p->s.NH; h++) {
+            const HeadAt at = head_at(p, row, h);
+            const double score = scores == EQUAL_TAIL ? tail : -0.0018 * rng_uniform(3, RNG_TEST, at.lse);
+            p->qkv[at.q] = root;
+            p->qkv[at.k] = row % p->s.T == 0 ? 0 : as_stored(b, (float)score);
+            p->qkv[at.k + 1] = root;
+            for (size_t i = 0; i < (size_t)HS; i++) {
+                p->qkv[at.v + i] = as_stored(b, 1 + 0.3f * rng_normal(1, RNG_TEST, at.out + i));
+                p->dout[at.out + i] = as_stored(b, 1 + 0.3f * rng_normal(2, RNG_TEST, at.out + i));
+            }
+        }
+    }
+    solve_forward(p);
+}
+
+// Returns the mean of delta's error over rows and heads, relative to delta.
+static double mean_error_of_delta(const Backend* b, const Problem* p, const Form* form) {
+    DeviceTensors t = device_tensors(b, p);
+    choose(b, p, form);
+    b->attention_forward(t.out, t.lse, t.qkv, NULL, p->s.B, p->s.T, p->C, p->s.NH);
+    b->attention_backward(t.dqkv, t.delta, t.dout, t.out, t.lse, t.qkv, NULL, NULL, p->s.B, p->s.T, p->C, p->s.NH);
+    void* dqkv = alloc_or_die(3 * p->n, b->element_bytes, "gradients");
+    b->device_copy_out(dqkv, t.dqkv, 3 * p->n * b->element_bytes);
+    double sum = 0;
+    int count = 0;
+    for (int row = 0; row < p->rows; row++) {
+        for (int h = 0; h < p->s.NH && row % p->s.T >= MANY_KEYS; h++, count++) {
+            const HeadAt at = head_at(p, row, h);
+            sum -= stored_get(b, dqkv, at.q + 1) / dot_product(p->dout + at.out, p->out + at.out, (size_t)p->s.HS);
+        }
+    }
+    free(dqkv);
+    device_tensors_free(b, p, &t);
+    return sum / count;
+}
+
+static void expect_no_bias(const Backend* b, Problem* p, Scores scores) {
+    solve_with_scores(p, b, scores);
+    choose(b, p, &FLASH_FORM);
+    for (Form form = FLASH_FORM; form.tiling == 0 || has_tiling(b, p, form.tiling); form.tiling++) {
+        const double error = mean_error_of_delta(b, p, &form), bound = 0.01 * unit_roundoff(b);
+        if (!(fabs(error) <= bound)) {
+            TEST_FAIL("%s, tiling %d: the mean error of delta is %.2g of it, beyond %.2g", SCORE_NAMES[scores],
+                      form.tiling, error, bound);
+        }
+    }
+}
+
+TEST(delta_has_no_bias) {
+    Problem p = problem_open(&(Shape){2, 256, 4, 64}, NO_MASK);
+    EACH_BACKEND(b) {
+        const bool runs = stores_16_bits(b) && !b->device_lacks(&FLASH_FORM.options);
+        for (int scores = 0; runs && scores < NUM_SCORES; scores++) { expect_no_bias(b, &p, (Scores)scores); }
+    }
+    problem_close(&p);
+}
+
 TEST_MAIN()
