@@ -155,6 +155,16 @@ double seconds_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static int compare_doubles(const void* a, const void* b) {
+    const double x = *(const double*)a, y = *(const double*)b;
+    return (x > y) - (x < y);
+}
+
+double median(double* x, size_t n) {
+    qsort(x, n, sizeof *x, compare_doubles);
+    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
+}
+
 // The multipliers are 2^64 / golden ratio, as in splitmix64, and that of rrmxmx (Evensen 2018).
 uint64_t hash64(const void* data, size_t bytes, uint64_t seed) {
     const unsigned char* p = data;

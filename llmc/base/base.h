@@ -156,6 +156,9 @@ static inline double in_mib(size_t bytes) { return (double)bytes / 1048576; }
 // Seconds on a monotonic clock.
 double seconds_now(void);
 
+// Returns the median of x (n >= 1), and sorts x.
+double median(double* x, size_t n);
+
 // A bijection of 64-bit integers that leaves no visible pattern (the finalizer of splitmix64: Steele et al. 2014,
 // "Fast splittable pseudorandom number generators").
 static inline HOST_DEVICE uint64_t mix64(uint64_t x) {

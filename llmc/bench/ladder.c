@@ -1,6 +1,5 @@
 #include "ladder.h"
 #include "../train/backends.h"
-#include "../check/compare.h"
 #include "../check/trial.h"
 #include "../data/dataloader.h"
 #include "ladder_page.h"

@@ -49,16 +49,6 @@ Difference compare_layers(const float* got, const float* want, const float* from
     return farthest;
 }
 
-static int compare_doubles(const void* a, const void* b) {
-    const double x = *(const double*)a, y = *(const double*)b;
-    return (x > y) - (x < y);
-}
-
-double median(double* x, size_t n) {
-    qsort(x, n, sizeof *x, compare_doubles);
-    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // bounds
 

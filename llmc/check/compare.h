@@ -1,5 +1,5 @@
 // Measures the difference of two tensors, and bounds the differences between a device and the reference that rounding
-// explains. Also has the median, used for all measured times.
+// explains.
 #pragma once
 #include "op_cases.h"
 
@@ -17,9 +17,6 @@ Difference compare(const double* got, const double* want, size_t n);
 // All three point to the first element of the table. Returns the difference of the layer with the largest error, or of
 // the first whose error is NaN.
 Difference compare_layers(const float* got, const float* want, const float* from, const Tensor* t);
-
-// Returns the median of x (n >= 1), and sorts x.
-double median(double* x, size_t n);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // bounds

@@ -61,6 +61,11 @@ TEST(hash_does_not_depend_on_alignment_and_stays_what_it_is) {
     EXPECT(hash64(bytes, sizeof bytes, 1337) == 0xbbca65289cde94f4ull);
 }
 
+TEST(the_median_is_the_middle) {
+    double odd[3] = {3, 1, 2}, even[4] = {4, 1, 3, 2};
+    EXPECT(median(odd, 3) == 2 && median(even, 4) == 2.5);
+}
+
 TEST(sizes_are_rounded_up) {
     EXPECT(ceil_div(0, 8) == 0 && ceil_div(1, 8) == 1 && ceil_div(8, 8) == 1 && ceil_div(9, 8) == 2);
     EXPECT(round_up(50257, 128) == 50304 && round_up(50304, 128) == 50304 && round_up(0, 128) == 0);

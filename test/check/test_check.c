@@ -109,11 +109,6 @@ TEST(inputs_are_filled_and_outputs_are_not) {
     }
 }
 
-TEST(the_median_is_the_middle) {
-    double odd[3] = {3, 1, 2}, even[4] = {4, 1, 3, 2};
-    EXPECT(median(odd, 3) == 2 && median(even, 4) == 2.5);
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // a backend whose layernorm_backward has a fault
 
