@@ -6,8 +6,8 @@
 # data      the script names the command if shards are missing: 65 shards of FineWeb, 13 GB, for fast:124m; 42 for
 #           muon:124m
 # memory    as the run_gpt2_*.sh of the same size
-# takes     predicted, not measured: fast:124m 63 minutes on 8 A100-80, 29 on 8 H100; muon:124m 41 and 19.
-#           `./train_gpt2 bench presets` has hours and dollars of every preset.
+# takes     predicted, not measured: fast:124m 52 to 68 minutes on 8 A100-80, 22 to 31 on 8 H100; muon:124m 35 to 45,
+#           14 to 21. dev/bench/results/predicted.md has hours and dollars of every preset.
 # reaches   fast:124m: 3.2753 on FineWeb (modded-nanogpt's run of 2024-06-05, a GPT-2 without biases and gains).
 #           muon:124m: predicted, 3.28. The larger ones: predicted, the loss of the run_gpt2_*.sh of the same size.
 #

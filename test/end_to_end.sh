@@ -891,7 +891,7 @@ options_without_effect_are_refused() {
     expect 2 '--document_mask 1 has no effect: a test set' $eval --text test/golden/eval/text.txt --document_mask 1
     expect 2 '--eval_limit 2 has no effect: no test set is scored; give --eval_data FILES' $eval --eval_limit 2
     must $eval --text test/golden/eval/text.txt --config "$dir/file" # of all commands
-    expect 2 '--link 1GB/s:1us has no effect: it is of bench scale' "$train" bench data --link 1GB/s:1us
+    expect 2 'no option --link: python3 dev/bench/predict.py' "$train" bench scale --link 1GB/s:1us
     cp "$root/corpus_val_000000.bin" "$dir/plain.bin" # without the record of its tokenizer
     must "$train" -i "$dir/plain.bin" -j "$dir/plain.bin" -e L=1,H=2,C=16,T=48 -b 1 -t 48 -x 1 -v 0 -s 0 -k constant \
         -nm 5 # and no -o: llm.c's letters
@@ -1078,7 +1078,7 @@ every_operation_is_timed() {
     sort -u "$dir/names" | cmp -s - "$dir/want" || note "not the operations of op_cases.c: $(cat "$dir/out")"
     values_of layer "$json" | paste -d ' ' "$dir/names" - | sort | uniq -d >"$dir/twice"
     [ ! -s "$dir/twice" ] || note "twice: $(cat "$dir/twice")"
-    [ "$(grep -cx matmul_forward "$dir/names")" = 4 ] || note "not the four layers of a block"
+    [ "$(grep -cE '^matmul_(gelu_)?forward$' "$dir/names")" = 4 ] || note "not the four layers of a block"
     for name in ms bytes flops reached; do
         values_of $name "$json" | awk '$1 > 0 { n++ } END { print n + 0 }' >"$dir/count"
         [ "$(cat "$dir/count")" = "$(wc -l <"$dir/names")" ] || note "an operation has no $name"
@@ -1111,60 +1111,49 @@ END
     printf '#!/bin/sh\nwhile echo "step 7: train loss 5.0 (took 400.000000 ms)"; do sleep 0.01; done\n' \
         >"$dir/llm.c/train_gpt2"
     chmod +x "$dir/python" "$dir/bare" "$dir/llm.c/train_gpt2"
-    peers="$train bench peers --model L=1,H=2,C=32,T=64 --max_steps 2 --threads 1"
-    must $peers --python "$dir/python" --llmc "$dir/llm.c" --out "$dir/out_folder"
+    peers="python3 dev/bench/peers.py --program $train --model L=1,H=2,C=32,T=64 --dtype fp32 --steps 2 --threads 1"
+    must $peers --python "$dir/python" --llmc "$dir/llm.c" --json "$dir/peers.json"
     grep -q '^| fp32, 4 x 64 tokens | [0-9,]* | 2,560 | [0-9.]* ([0-9.]* to [0-9.]*) | [0-9]* | 1,024 | 640 | ' \
         "$dir/out" || note "not README's row: $(tail -n 1 "$dir/out")"
-    json="$dir/out_folder/peers.json"
+    json="$dir/peers.json"
     [ "$(values_of better "$json")" = compiled ] || note "the better one: $(values_of better "$json")"
     [ "$(grep -c '"first_step_s": [0-9]' "$json")" = 12 ] || note "not three rounds of four contenders"
     ! grep -q "$dir" "$json" || note "a path of this machine in peers.json"
-    expect 2 'give --python' $peers
     expect 1 'has no torch and transformers' $peers --python "$dir/bare"
-    expect 1 'there is no such program' $peers --python "$dir/none"
-    expect 1 'no train_gpt2 there' $peers --python "$dir/python" --llmc "$dir"
-    expect 1 'takes B 4 and T 64' $peers --python "$dir/python" --llmc "$dir/llm.c" --seq_len 32
+    expect 1 'no train_gpt2 in' $peers --python "$dir/python" --llmc "$dir"
+    expect 1 'takes B 4 and T 64' $peers --python "$dir/python" --llmc "$dir/llm.c" -T 32
 }
 
-a_step_on_a_gpu_is_predicted() {
-    must "$train" bench predict h100 --batch_size 16 --total_batch_size 32768 --recompute gelu --out "$dir/predicted"
-    json="$dir/predicted/predict.json"
-    head -n 2 "$dir/out" | grep -q 'computed, not measured' || note "the output does not say that it is computed"
-    grep -q '^  "kind": "prediction: computed, not measured"' "$json" ||
-        note "predict.json does not say that it is computed"
-    values_of predicted_ms "$json" | awk '{ ms[NR] = $1 } # the operations, the step, three forms of it
-        END { for (i = 1; i <= NR - 4; i++) sum += ms[i]
-              exit !(NR > 20 && sum / ms[NR - 3] > 0.999999 && sum / ms[NR - 3] < 1.000001) }' ||
-        note "the operations do not add up to the step: $(cat "$dir/out")"
-    expect 2 'give one of: T4' "$train" bench predict V100
-    expect 2 'give a number' "$train" bench predict A100 --batch_size auto
-    expect 2 'has no matmuls of that type' "$train" bench predict A100 --dtype fp8
-    expect 2 'the plain kernels have no FP8' "$train" bench predict H100 --dtype fp8 --kernels plain
-    expect 2 'is for --dtype bf16' "$train" bench predict H100 --dtype tf32 --attention cudnn
-    expect 2 'one or the other' "$train" bench predict H100 --attention flash --flash 0
+a_step_is_listed_and_predicted() {
+    must "$train" bench step --model d12 --batch_size 16 --total_batch_size 32768 --recompute gelu --out "$dir/step"
+    values_of runs "$dir/step/step.json" >"$dir/runs"
+    awk 'NR > 2 && $1 != "step" && !/json$/ { runs += $(NF - 3) } $1 == "step" { all = $2 }
+        END { exit !(NR > 20 && runs == all) }' "$dir/out" || note "not the sum of its rows: $(cat "$dir/out")"
+    [ "$(awk '{ sum += $1 } END { print sum }' "$dir/runs")" = 374 ] || note "step.json: $(cat "$dir/runs")"
+    expect 2 'give a number' "$train" bench step --batch_size auto
+    expect 2 'options of bench step alone' "$train" bench ladder --total_batch_size 1024
+    expect 2 'options of bench step alone' "$train" bench ops --preset gpt2:124m
     expect 2 'contradicts --kernels plain' "$train" bench ops --attention flash --kernels plain --out ""
     expect 2 'cuDNN is for GPUs' "$train" bench ops --attention cudnn --out ""
-    expect 2 'bench predict alone' "$train" bench ladder --total_batch_size 1024
-}
-
-the_loader_is_measured_beside_gpus() {
-    must "$prepare" --out "$dir/d" --tokenizer bytes --val_size 0 --shard_size 20000 \
-        llmc/options/config.h llmc/model/gpt2.c
-    must "$train" bench data --train_data "$dir/d_train_*.bin" --seq_len 64 --batch_size 3 --max_steps 5 \
-        --out "$dir/data"
-    json="$dir/data/data.json"
-    [ "$(values_of shards "$json")" -gt 1 ] || note "shards in data.json: $(values_of shards "$json")"
-    [ "$(values_of tok_s "$json" | awk '$1 > 0' | wc -l)" = 4 ] || note "not four speeds: $(cat "$dir/out")"
-    for width in 2 4; do # bytes of a token
-        must "$train" bench data --train_data test/golden/tokens/u${width}_v1.npy --seq_len 4 --batch_size 1 \
-            --max_steps 2 --out "$dir/$width"
-        values_of tok_s "$dir/$width/data.json" >"$dir/tok_s"
-        values_of mb_s "$dir/$width/data.json" | paste -d ' ' - "$dir/tok_s" |
-            awk -v w=$width '{ d = $1 * 1e6 / $2 / w - 1; bad += d * d > 1e-6 } END { exit bad || NR != 4 }' ||
-            note "MB/s do not fit tokens of $width bytes: $(cat "$dir/out")"
+    for bench in predict presets scale peers data; do
+        expect 2 "bench $bench is gone: " "$train" bench $bench
     done
-    [ "$(values_of H100-SXM "$json" | awk '$1 > 0' | wc -l)" = 5 ] || note "no prediction: $(cat "$dir/out")"
-    expect 1 'no such file' "$train" bench data --train_data "$dir/none_*.bin" --out ""
+    command -v python3 >/dev/null || { skip='python3 is not installed'; return; }
+    predict="python3 dev/bench/predict.py --program $train"
+    must $predict --published # llm.c's steps lie in the range
+    must $predict --page
+    cmp -s "$dir/out" dev/bench/results/predicted.md ||
+        note 'out of date: python3 dev/bench/predict.py --page >dev/bench/results/predicted.md'
+    must $predict h100 --gpus 8 --price 2 --model d12 --max_steps 100000
+    awk '$1 == "step" { low = $2; high = $4 }
+        / ms$/ && $1 != "step" { fast += $(NF - 3); slow += $(NF - 1) }
+        $2 == "steps:" { cost = substr($7, 2) / (100000 * low / 3.6e6 * 8 * 2) }
+        END { exit !(low > 0 && low < high && fast / low > 0.99 && fast / low < 1.01 && slow / high > 0.99 &&
+                     slow / high < 1.01 && cost > 0.98 && cost < 1.02) }' "$dir/out" ||
+        note "parts, step and price do not fit: $(cat "$dir/out")"
+    expect 1 'give one of: T4' $predict V100
+    expect 1 'has no matmuls of that type' $predict T4 --dtype bf16
+    expect 2 'no option --gpu' $predict H100 --gpu 8
 }
 
 # A mixture in rows, prepared and trained on; another length of a sequence is refused.
@@ -1176,31 +1165,6 @@ a_mixture_in_rows_trains() {
     model="$model --train_data $dir/m_train_*.bin --val_data $dir/m_val_*.bin --max_steps 2"
     must "$train" $model --seq_len 16 --out "$dir/run"
     expect 1 'its rows were made for --seq_len 16: train with that' "$train" $model --out "$dir/other"
-}
-
-# The recorded predictions, and the tables of dev/bench/results/README.md and dev/ladder.md, are what the program prints
-# today.
-kept_predictions_are_the_programs() {
-    set +f
-    set -- dev/bench/results/predicted/*/predict.txt
-    set -f
-    for file in "$@"; do
-        command=$(sed -n '1s/^[$] [^ ]* //p' "$file")
-        must "$train" $command --out ""
-        sed 1d "$file" | cmp -s - "$dir/out" || note "$file is out of date: sh dev/bench/predict.sh"
-        tokens=$(sed -n 's/^in training: .* ms, \([0-9]*\) tok.*/\1/p' "$file" |
-            sed -e ':a' -e 's/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/; ta')
-        grep -q "^| .* $tokens (" dev/bench/results/README.md || note "dev/bench/results/README.md has no $tokens tok/s"
-    done
-    [ $# -ge 26 ] || note "only $# predictions"
-    must "$train" bench predict A100 --batch_size 16 --graph 0 --out ""
-    for form in 'attention by matmuls, unfused' 'flash attention, unfused' 'flash attention, fused'; do
-        awk -v form="$form" 'index($0, form) == 1 {
-            bytes = sprintf("%.0f", $(NF - 2)); launches = $(NF - 1); ms = sprintf("%.0f", $NF)
-            thousands = int(bytes / 1000) "," substr(bytes, length(bytes) - 2)
-            print "^| bf16, " form " .* " thousands " | " launches " | " ms " |" }' "$dir/out" >"$dir/row"
-        grep -q "$(cat "$dir/row")" dev/ladder.md || note "dev/ladder.md has no row $(cat "$dir/row")"
-    done
 }
 
 # The trainer is killed at its first two checkpoints; supervise.sh starts it again each time.

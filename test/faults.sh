@@ -242,7 +242,7 @@ lost_output_is_an_error() {
     full "$train" report "$dir/run"
     full "$train" generate --out "$dir/run" --sample_tokens 2
     full "$train" check $shape --max_steps 1
-    full "$train" bench predict A100 --batch_size 4 --out ""
+    full "$train" bench step --batch_size 4 --out ""
     full "$prepare" --help
     full "$prepare" --stories 1000 --tokenizer bytes --val_size 100 --out "$dir/p"
     echo text | full "$train" tokenize

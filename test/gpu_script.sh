@@ -25,7 +25,6 @@ make_tree() { # makes a folder $tree in which gpu.sh finds what it needs
 #!/bin/sh
 case \$1-\$2 in
 check-*) exec "$PWD/$cuda" "\$@" --model L=1,H=1,C=16,T=8,V=50 --batch_size 2 --seq_len 8 --max_steps 1 ;;
- bench-predict) echo "\$@" ;;
 bench-ops) [ "\$3" = attention_forward ] || { shift 2; set -- bench ops loss_add "\$@"; }
     exec "$PWD/$cuda" "\$@" $tiny ;;
 bench-*) exec "$PWD/$cuda" "\$@" $tiny --max_steps 1 ;;

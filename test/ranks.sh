@@ -405,47 +405,6 @@ gpus_time_their_sums() {
     gpus='--dtype fp32' timed_well 3 ranks 3 "$cuda"
 }
 
-# Predictions are consistent: one process has efficiency 1, overlap never loses, a step is the sum of its parts. bound:
-# n processes are at most n times as fast, which need not hold for measured micro-batches.
-predicted() { # FOLDER [bound]
-    json="$1/predictions.json"
-    sed -n '/"predictions"/,/"inputs"/p' "$1/scale.json" >"$json"
-    values_of ms "$json" >"$dir/rows"
-    for name in computing_ms update_ms exposed_ms communication_ms efficiency; do
-        values_of $name "$json" | paste -d ' ' "$dir/rows" - >"$dir/both"
-        mv "$dir/both" "$dir/rows"
-    done
-    awk -v most="${2:-}" 'function off(a, b) { return a / b > 1.000001 || a / b < 0.999999 }
-        { way = (NR - 1) % 4 }
-        off($1, $2 + $3 + $4) || $4 > $5 + 1e-12 || ($6 > 1.000001 && most) ||
-            (NR <= 4 && ($5 != 0 || off($6, 1))) { print }
-        way % 2 && $1 > before * 1.000001 { print "overlap loses: " $0 }
-        { before = $1 }
-        END { if (NR < 8 || NR % 4) print NR " rows" }' "$dir/rows" >"$dir/wrong"
-    [ ! -s "$dir/wrong" ] || note "$1: $(head -n 2 "$dir/wrong")"
-    tr -d '\n' <"$1/scale.svg" | grep -q '^<svg.*</svg>$' || note "no chart in $1"
-}
-
-many_gpus_are_predicted() {
-    given="--link 8x300GB/s:5us,50GB/s:15us --step_ms 1000 --update_ms 5"
-    must "$train" bench scale --model d12 --dtype bf16 --batch_size 32 --total_batch_size 1048576 $given --price 2 \
-        --out "$dir/given"
-    predicted "$dir/given" bound
-    [ "$(values_of gpus "$dir/given/predictions.json" | tr '\n' ' ')" = '1 2 4 8 16 32 64 128 256 512 1024 ' ] ||
-        note "counts: $(cat "$dir/out")"
-    # with steps of 1 s a billion tokens take 1e9 / 1048576 s, at a price of 2 an hour
-    grep -q '^ *1  *32 x 32 .* 0\.5298$' "$dir/out" || note "the cost of one: $(cat "$dir/out")"
-    must ranks 2 "$train" bench scale $tiny --total_batch_size 512 --out "$dir/cpu"
-    predicted "$dir/cpu"
-    [ "$(values_of rows "$dir/cpu/predictions.json" | tr '\n' ' ')" = '2 2 2 2 2 2 1 ' ] ||
-        note "rows: $(cat "$dir/out")"
-    must "$cuda" bench scale $tiny --total_batch_size 64 --max_steps 1 --gpus 2 --out "$dir/gpu"
-    predicted "$dir/gpu"
-    expect 2 'or give --link' "$train" bench scale $tiny --out ""
-    expect 2 "--link '5'" "$train" bench scale $tiny --link 5 --out ""
-    expect 2 'is not a part of --step_ms' "$train" bench scale $tiny $given --update_ms 2000 --out ""
-}
-
 # ----------------------------------------------------------------------------------------------------------------------
 # stopped, killed and differing ranks, wrong options
 

@@ -26,7 +26,7 @@
 #   kernels   the tests of attention and of FP8's casts that the emulator runs, built by nvcc   2 minutes
 #   check     every kernel and some training steps against the CPU, in all dtypes               7 minutes
 #   ladder    each technique on top of the one before, 124M, 16 x 1024 tokens                   2 minutes
-#   ops       the roofline in all dtypes, with what is predicted beside; cuDNN's attention      6 minutes
+#   ops       the roofline in all dtypes; cuDNN's attention                                     6 minutes
 #   gpus      several GPUs: collectives, and two runs bit for bit, with and without NVLS        4 minutes
 # The times beside the parts, and those printed, are expectations, not measurements.
 set -u
@@ -156,8 +156,8 @@ set -f # the programs expand patterns, not the shell
 train() {
     dtype=${5:-$half}
     with_corpus || return
-    note 5 "predicted_$1.txt" ./train_gpt2cu bench predict "$gpu" --model "$2" --dtype "$dtype" --batch_size 8 \
-        --seq_len 1024 --total_batch_size "$3" --out ""
+    [ "$dtype" = fp8 ] || note 5 "predicted_$1.txt" "$python" dev/bench/predict.py "$gpu" --program ./train_gpt2cu \
+        --model "$2" --dtype "$dtype" --batch_size 8 --seq_len 1024 --total_batch_size "$3"
     note 60 "train_$1.txt" ./train_gpt2cu --model "$2" --dtype "$dtype" --batch_size auto --seq_len 1024 \
         --total_batch_size "$3" --max_steps "$4" $only_train --save_every 0 --out ""
 }

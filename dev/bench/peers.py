@@ -19,7 +19,7 @@ cache of compiled kernels is not cleared: the first round may compile, later one
 process: on a GPU the peak of PyTorch's allocator, and what our program allocates. The JSON file has every run's steps,
 the command, the machine and the versions.
 
-`./train_gpt2 bench peers --python VENV/bin/python` runs this script with the trainer's options. By hand:
+Examples:
 
   dev/bench/peers.py --python VENV/bin/python                                         B 4, T 64: some minutes
   dev/bench/peers.py --python VENV/bin/python -T 1024 --rounds 2 --warmup 1 --steps 2  B 4, T 1024: 10 to 20 s a step

@@ -1,5 +1,5 @@
-// `bench`: measures and predicts speed. bench ladder, ops, plans, predict, data, comm and scale are in headers of these
-// names.
+// `bench`: measures speed, and lists what a step computes. Its forms have headers of their own: ladder, ops, step,
+// plans, collectives (`bench comm`).
 #pragma once
 #include "../comm/comm.h"
 #include "../options/config.h"

@@ -1,10 +1,18 @@
 #include "collectives.h"
-#include "../check/compare.h"
 #include "../comm/connect.h"
+#include "record.h"
 
 typedef enum { COMM_SUMS, COMM_ALL_REDUCE, COMM_REDUCE_SCATTER, COMM_ALL_GATHER, NUM_COLLECTIVES } Collective;
 
 static const char* const COLLECTIVES[NUM_COLLECTIVES] = {"numbers", "all-reduce", "reduce-scatter", "all-gather"};
+
+typedef struct {
+    const Backend* backend;
+    Comm* comm;
+    void* x; // `room` bytes of device memory
+    size_t room;
+    bool wrong; // set when a result was wrong
+} CommBench;
 
 enum { MAX_COMM_SIZES = 24 };
 enum { COMM_PERIOD = 4093 };    // the values that are reduced repeat after so many elements
@@ -103,7 +111,8 @@ static double collective_seconds(const CommBench* b, Collective what, size_t byt
     return (seconds_now() - start) / times;
 }
 
-double comm_slowest(Comm* comm, double mine) {
+// Returns the largest value among all processes.
+static double comm_slowest(Comm* comm, double mine) {
     double* all = alloc_or_die((size_t)comm->size, sizeof *all, "times");
     double most = mine;
     connection_gather(comm->peers, &mine, sizeof mine, all);
@@ -139,7 +148,8 @@ static CommTime collective_time(CommBench* b, Collective what, size_t bytes) {
 // Rounds up, so that the processes' parts are equal and consist of whole doubles.
 static size_t comm_bytes(size_t bytes, int size) { return round_up(bytes, sizeof(double) * (size_t)size); }
 
-CommBench comm_bench_open(const Backend* backend, Comm* comm, size_t bytes) {
+// Allocates memory for arrays of up to `bytes`, or less if a process has no room for that. The device must be open.
+static CommBench comm_bench_open(const Backend* backend, Comm* comm, size_t bytes) {
     CommBench b = {.backend = backend, .comm = comm};
     const size_t users = backend->is_host ? (size_t)comm->local_size : 1; // of a CPU's memory; a GPU is this rank's own
     const size_t room = comm_min_host(comm, min_size(bytes, backend->device_memory_available() / (2 * users)));
@@ -149,19 +159,9 @@ CommBench comm_bench_open(const Backend* backend, Comm* comm, size_t bytes) {
     return b;
 }
 
-void comm_bench_close(CommBench* b) {
+static void comm_bench_close(CommBench* b) {
     b->backend->device_sync();
     b->backend->device_free(b->x, b->room);
-}
-
-Link comm_bench_link(CommBench* b, size_t bytes) {
-    const int n = b->comm->size;
-    const double small = collective_time(b, COMM_ALL_REDUCE, comm_bytes(sizeof(double), n)).seconds;
-    const size_t large = min_size(b->room, comm_bytes(bytes, n));
-    const double most = collective_time(b, COMM_ALL_REDUCE, large).seconds;
-    const Link link = {collective_moves(COMM_ALL_REDUCE, n) * (double)large / fmax(most - small, 0.1 * most),
-                       small / (2.0 * (n - 1))};
-    return link;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -218,17 +218,6 @@ static void bench_collectives(CommBench* b, const TensorTable* table, json_t* ro
     }
 }
 
-void bench_check_batch(const Config* c, const Comm* comm) {
-    if (c->batch_size == 0 && comm->size > 1) {
-        usage_error("bench: --batch_size auto is for one process: give a number, the same for all");
-    }
-}
-
-void how_to_start_several(const char* command, const char* otherwise) {
-    usage_error("bench %s: this is one process, connected to no other: start several, by mpirun -np 2 or, with GPUs, "
-                "--gpus 2%s", command, otherwise);
-}
-
 static void comm_write(const Config* c, const Plan* p, int processes, double copy_bandwidth, json_t* rows) {
     json_t* record = bench_record("comm", c, p, p->backend->device_name(), copy_bandwidth, "operations", rows);
     if (record) { json_object_set_new(record, "processes", json_integer(processes)); }
@@ -241,8 +230,11 @@ static void comm_write(const Config* c, const Plan* p, int processes, double cop
 }
 
 int bench_comm(const Config* c, Comm* comm) {
-    if (comm->size == 1) { how_to_start_several("comm", ""); }
-    bench_check_batch(c, comm);
+    if (comm->size == 1) {
+        usage_error("bench comm: this is one process, connected to no other: start several, by mpirun -np 2 or, with "
+                    "GPUs, --gpus 2");
+    }
+    if (c->batch_size == 0) { usage_error("bench comm: --batch_size auto is for one process: give a number"); }
     const Backend* backend = bench_backend(c, c->dtype);
     const char* dtype = bench_dtype(c, backend);
     open_device(backend, c, dtype, comm);

@@ -3,7 +3,6 @@
 #include "../base/json.h"
 #include "../log/report.h"
 #include "page.h"
-#include "predict.h"
 
 double op_reached(const BenchOps* b, const OpTime* t, bool* by_memory) {
     const double memory = t->bytes / b->bandwidth, arithmetic = t->flops / b->peak_flops;
@@ -11,26 +10,17 @@ double op_reached(const BenchOps* b, const OpTime* t, bool* by_memory) {
     return b->is_emulated ? (double)NAN : fmax(memory, arithmetic) / t->seconds;
 }
 
-// Returns the seconds that predict.h expects of one run.
-static double predicted_seconds(const BenchOps* b, const char* name, const OpSizes* sizes) {
-    const KernelList k = op_kernels(&b->step, name, sizes);
-    return predict_kernels(&b->step, &k, 1).seconds;
-}
-
-static void bench_op(BenchOps* b, int op, const char* layer, const OpSizes* sizes) {
+static void bench_op(BenchOps* b, const StepOp* op) {
     bool by_memory;
     char percent[32];
-    const char* name = op_name(op);
-    const OpTime t = op_time(b->plan.backend, op, sizes);
+    const char *name = op_name(op->op), *layer = op->layer;
+    const OpTime t = op_time(b->plan.backend, op->op, &op->size);
     if (!(t.flops > 0)) { fatal("%s: op_cases.c does not say how many FLOPS it takes", name); }
     const double reached = op_reached(b, &t, &by_memory);
     const char* limit = by_memory ? "memory" : "arithmetic";
-    printf("%-27s %-8s %10.3f", name, layer, 1e3 * t.seconds);
-    if (b->gpu) { printf(" %10.3f", 1e3 * predicted_seconds(b, name, sizes)); }
-    printf(" %10.2f %10.1f %10.3f %10.1f %8s of %s\n", t.bytes / 1e6, t.bytes / t.seconds / 1e9, t.flops / 1e9,
-           t.flops / t.seconds / 1e9, percent_text(percent, reached), limit);
+    printf("%-27s %-8s %10.3f %10.2f %10.1f %10.3f %10.1f %8s of %s\n", name, layer, 1e3 * t.seconds, t.bytes / 1e6,
+           t.bytes / t.seconds / 1e9, t.flops / 1e9, t.flops / t.seconds / 1e9, percent_text(percent, reached), limit);
     fflush(stdout);
-    if (b->count == MAX_OP_ROWS) { fatal("bench ops: more than %d rows", MAX_OP_ROWS); }
     const RooflinePoint point = {.name = name,
                                  .layer = layer,
                                  .intensity = t.flops / t.bytes,
@@ -44,48 +34,52 @@ static void bench_op(BenchOps* b, int op, const char* layer, const OpSizes* size
                             t.flops / t.seconds / 1e9, "intensity", point.intensity, "limit", limit, "reached",
                             json_float(reached));
     if (!row) { fatal("%s: a time that JSON cannot hold", name); }
-    if (b->gpu) { json_object_set_new(row, "predicted_ms", json_real(1e3 * predicted_seconds(b, name, sizes))); }
     json_array_append_new(b->rows, row);
 }
 
-bool op_is_asked_for(const Config* c, const char* name, const char* layer) {
+// Returns true if a word is part of "name layer".
+static bool is_in_name(const char* word, const char* name, const char* layer) {
     char* full = format("%s %s", name, layer);
-    bool asked = c->num_args == 1;
-    for (int i = 1; i < c->num_args; i++) { asked = asked || strstr(full, c->args[i]); }
+    const bool found = strstr(full, word) != NULL;
     free(full);
+    return found;
+}
+
+bool op_is_asked_for(const Config* c, const char* name, const char* layer) {
+    bool asked = c->num_args == 1;
+    for (int i = 1; i < c->num_args; i++) { asked = asked || is_in_name(c->args[i], name, layer); }
     return asked;
 }
 
+// Lists what can be timed: the operations of a step, then all others of op_cases.h, at the model's shapes.
+static StepOps list_ops(const Plan* p) {
+    StepOps ops = record_step(p);
+    bool is_listed[MAX_STEP_OPS] = {false};
+    for (int i = 0; i < ops.count; i++) { is_listed[ops.op[i].op] = true; }
+    for (int op = 0; op_name(op); op++) {
+        if (is_listed[op]) { continue; }
+        if (ops.count == MAX_STEP_OPS) { fatal("bench ops: more than %d rows", MAX_STEP_OPS); }
+        ops.op[ops.count++] = (StepOp){.op = op, .layer = "", .size = op_sizes_of(&p->shape, p->B, p->T)};
+    }
+    return ops;
+}
+
 // Ends the program if a word after `bench ops` is part of no operation's name.
-static void require_ops(const Config* c) {
+static void require_ops(const Config* c, const StepOps* ops) {
     for (int i = 1; i < c->num_args; i++) {
         bool found = false;
-        for (int op = 0; op_name(op); op++) { found = found || strstr(op_name(op), c->args[i]); }
-        for (int l = 0; l < NUM_OP_LAYERS; l++) {
-            char* full = format("%s %s", OP_LAYERS[l].op, OP_LAYERS[l].layer);
-            found = found || strstr(full, c->args[i]);
-            free(full);
+        for (int k = 0; k < ops->count; k++) {
+            found = found || is_in_name(c->args[i], op_name(ops->op[k].op), ops->op[k].layer);
         }
         if (found) { continue; }
         usage_error("bench ops: no operation has '%s' in its name; without words all are timed", c->args[i]);
     }
 }
 
-static void bench_all_ops(BenchOps* b) {
-    const GPT2Config* m = &b->plan.shape;
-    for (int op = 0; op_name(op); op++) {
-        const char* name = op_name(op);
-        OpSizes sizes = op_sizes_of(m, b->plan.B, b->plan.T);
-        int layers = 0;
-        for (int i = 0; i < NUM_OP_LAYERS; i++) {
-            const OpLayer* l = &OP_LAYERS[i];
-            if (strcmp(l->op, name)) { continue; }
-            layers++;
-            sizes.C = l->in * m->channels;
-            sizes.OC = l->out * m->channels;
-            if (op_is_asked_for(b->config, name, l->layer)) { bench_op(b, op, l->layer, &sizes); }
-        }
-        if (!layers && op_is_asked_for(b->config, name, "")) { bench_op(b, op, "", &sizes); }
+static void bench_all_ops(BenchOps* b, const StepOps* ops) {
+    for (int i = 0; i < ops->count; i++) {
+        const StepOp* op = &ops->op[i];
+        if (op_is_asked_for(b->config, op_name(op->op), op->layer)) { bench_op(b, op); }
     }
 }
 
@@ -175,31 +169,29 @@ static void print_ops_heading(const BenchOps* b) {
     putchar('\n');
     printf("the best of several runs; before each, caches are filled with %d MiB of something else\n"
            "(beyond 100%%: the output had not left the caches when the run ended)\n", COLD_MIB);
-    printf("%-27s %-8s %10s", "operation", "layer", "ms");
-    if (b->gpu) { printf(" %10s", "predicted"); }
-    printf(" %10s %10s %10s %10s %s\n", "MB", "GB/s", "GFLOP", "GFLOP/s", " reached");
+    printf("%-27s %-8s %10s %10s %10s %10s %10s %s\n", "operation", "layer", "ms", "MB", "GB/s", "GFLOP", "GFLOP/s",
+           " reached");
 }
 
 int bench_ops(const Config* config) {
     const Backend* device = bench_backend(config, config->dtype);
     const char* dtype = bench_dtype(config, device);
-    require_ops(config);
     Comm alone = comm_alone();
     open_device(device, config, dtype, &alone);
+    const Plan plan = bench_plan(device, dtype, config, bench_seq_len(device));
+    const StepOps ops = list_ops(&plan);
+    require_ops(config, &ops);
+    const GpuFacts* gpu = gpu_named(device->device_name());
     BenchOps b = {.config = config,
-                  .plan = bench_plan(device, dtype, config, bench_seq_len(device)),
+                  .plan = plan,
                   .bandwidth = device->device_copy_bandwidth(),
                   .peak_flops = device->device_matmul_flops(),
                   .is_emulated = device_is_emulated(device),
-                  .gpu = gpu_named(device->device_name()),
+                  .gpu = gpu,
+                  .published_flops = gpu ? gpu_peak_flops(gpu, dtype) : 0,
                   .rows = json_array()};
-    if (b.gpu) {
-        b.published_flops = gpu_peak_flops(b.gpu, dtype);
-        b.step = step_of(&b.plan, config, b.gpu);
-        b.step.graph = false;
-    }
     print_ops_heading(&b);
-    bench_all_ops(&b);
+    bench_all_ops(&b, &ops);
     ops_write(&b);
     return EXIT_DONE;
 }

@@ -1,5 +1,5 @@
-// `bench ops`: times each operation of op_cases.h by itself, at the shapes of a model, beside its limit: as a table, as
-// JSON, and as a roofline. On a GPU whose data sheet is known (gpus.h) it also prints the time that predict.h expects.
+// `bench ops`: times each operation by itself, beside its limit: as a table, as JSON, and as a roofline. First those of
+// a training step, with its shapes (check/recorder.h), then all others of op_cases.h.
 //
 // A GPU first makes the choices that training with these options makes, so that what is timed is what training runs.
 //
@@ -10,21 +10,19 @@
 // large copy waits for memory and also reads the memory that it overwrites.
 #pragma once
 #include "../check/op_run.h"
+#include "../check/recorder.h"
+#include "../cuda/gpus.h"
 #include "record.h"
 #include "roofline.h"
-#include "step.h"
-
-enum { MAX_OP_ROWS = 64 };
 
 typedef struct {
     const Config* config;
     Plan plan;
     const GpuFacts* gpu; // NULL: a CPU, or a GPU that is not in the table
-    Step step;           // set if there is a gpu
     double bandwidth, peak_flops; // bytes and operations per second, measured: of a copy and of a large matmul
     double published_flops;       // by data sheet; 0: unknown
     bool is_emulated;
-    RooflinePoint row[MAX_OP_ROWS];
+    RooflinePoint row[MAX_STEP_OPS];
     int count;
     json_t* rows;
 } BenchOps;

@@ -1,6 +1,6 @@
 // Lists every operation of a backend: its tensors by name, the role of each, its arithmetic, and the call. The list
 // serves the tests of gradients and of backends (test/check/test_backends.c), the comparison of two devices (`check`),
-// the timing of operations (`bench ops`) and their costs (`bench predict`).
+// the timing of operations (`bench ops`) and their costs (recorder.h).
 //
 // A case is one function that runs in several stages: first it declares tensors and work; then, when the tensors have
 // memory, it prepares and makes the call (op_run.h). Gradients are found by name: a backward operation's `dinp` is the

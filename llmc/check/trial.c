@@ -1,7 +1,6 @@
 #include "trial.h"
 #include "../train/autotune.h"
 #include "../train/weights.h"
-#include "compare.h"
 
 struct Trial {
     GPT2 g;
@@ -81,71 +80,4 @@ void trial_step(Trial* t, const int* batches, int micro_batches, double* loss, d
     update(t);
     *loss = t->sums[SUM_LOSS] / tokens;
     *norm = sqrt(t->sums[SUM_NORM]);
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// times
-
-// The times at which the ranges of the gradients were ready on the device.
-typedef struct {
-    const Backend* backend;
-    double at[1024 + 2]; // model_check allows 1,024 layers
-    int count;
-} ReadyTimes;
-
-static void note_ready(void* ready_times, float* grads, TensorRange range) {
-    ReadyTimes* ready = ready_times;
-    (void)grads, (void)range;
-    ready->backend->device_sync();
-    ready->at[ready->count++] = seconds_now();
-}
-
-// Runs a micro-batch forward and backward. Returns the seconds of forward and sets those of the parts of backward.
-static double micro_times(Trial* t, const int* batch, int rows, StepTimes* times) {
-    GPT2* g = &t->g;
-    ReadyTimes ready = {.backend = g->backend};
-    const size_t n = (size_t)rows * (size_t)g->T;
-    const double start = seconds_now();
-    upload(t, batch, n);
-    gpt2_forward(g, rows, g->T, NULL);
-    g->backend->device_sync();
-    const double middle = seconds_now();
-    gpt2_backward(g, rows, g->T, (float)(0.5 / (double)n), note_ready, &ready); // 0.5: two micro-batches
-    const int layers = g->config.num_layers;
-    times->classifier = ready.at[0] - middle;
-    times->layer = (ready.at[layers] - ready.at[0]) / layers;
-    times->embeddings = ready.at[layers + 1] - ready.at[layers];
-    return middle - start;
-}
-
-// Times one update. The first micro-batch counts only by the extra time of its forward.
-static StepTimes step_times_once(Trial* t, const int* batch, int rows) {
-    StepTimes times;
-    double start = seconds_now();
-    gpt2_zero_grads(&t->g);
-    t->g.backend->device_sync();
-    const double zeroing = seconds_now() - start, first = micro_times(t, batch, rows, &times);
-    times.forward = micro_times(t, batch, rows, &times);
-    times.begin = zeroing + fmax(0, first - times.forward);
-    start = seconds_now();
-    update(t);
-    times.update = seconds_now() - start;
-    return times;
-}
-
-StepTimes trial_times(Trial* t, const int* batch, int rows, int repetitions) {
-    enum { PARTS = sizeof(StepTimes) / sizeof(double) };
-    const size_t n = (size_t)repetitions;
-    double* values = alloc_or_die(PARTS * n, sizeof *values, "times"); // all of one part, then those of the next one
-    double part[PARTS];
-    StepTimes times = step_times_once(t, batch, rows); // warm-up
-    for (size_t i = 0; i < n; i++) {
-        times = step_times_once(t, batch, rows);
-        memcpy(part, &times, sizeof part);
-        for (size_t k = 0; k < PARTS; k++) { values[k * n + i] = part[k]; }
-    }
-    for (size_t k = 0; k < PARTS; k++) { part[k] = median(values + k * n, n); }
-    memcpy(&times, part, sizeof times);
-    free(values);
-    return times;
 }

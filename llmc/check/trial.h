@@ -1,5 +1,5 @@
 // A trial trains a model for a few steps on given batches, outside of train(): `check` compares trials on two devices,
-// `bench ladder` and `bench scale` time them.
+// `bench ladder` times them.
 #pragma once
 #include "../train/random_batch.h"
 #include "../train/plan.h"
@@ -29,18 +29,3 @@ void trial_read(const Trial* t, TrialPart part, float* out);
 
 // Returns the model of a trial.
 const GPT2* trial_model(const Trial* t);
-
-// ---------------------------------------------------------------------------------------------------------------------
-// times
-
-// Seconds of the parts of a step in one process; the device is synchronized after each part.
-typedef struct {
-    double begin;             // once: zeroing gradients, and the extra time of the first forward after an update
-    double forward;           // of a micro-batch
-    double classifier, layer, embeddings; // parts of its backward; layer: of one layer
-    double update;            // the norm and AdamW
-} StepTimes;
-
-// Measures updates with two micro-batches, each of the first `rows` sequences of `batch` (at most the plan's B).
-// Returns the medians over `repetitions` updates.
-StepTimes trial_times(Trial* t, const int* batch, int rows, int repetitions);

@@ -7,8 +7,8 @@
 #include "softmax.cuh"
 
 // Each chunk reads the weight twice, and reads and writes its fp32 gradient: 12 Vp C bytes in bf16, against 6 rows Vp C
-// operations. `bench predict` assumes about 300 operations per byte for an H100: memory and arithmetic then take equal
-// time at 600 rows, and at 8192 rows memory takes below 8%. In fp32 half as many rows are enough: a chunk moves 16 Vp C
+// operations. An H100's data sheet has about 300 operations per byte: memory and arithmetic then take equal time at 600
+// rows, and at 8192 rows memory takes below 8%. In fp32 half as many rows are enough: a chunk moves 16 Vp C
 // bytes, but its operations take at least twice as long. Logits of 50304 columns take 786 MiB in both types, and less
 // where B*T is smaller.
 static inline int classifier_chunk(int C) {

@@ -83,13 +83,18 @@ static const OptionAlias ALIASES[] = {
     {"eval_only", NULL, "the command eval prints the validation loss"},
     {"growth_interval", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"histogram_every", NULL, "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
+    {"link", NULL, "python3 dev/bench/predict.py GPU --gpus N --link GB/S predicts several GPUs"},
+    {"llmc", NULL, "run python3 dev/bench/peers.py"},
     {"loss_scale_every", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"loss_scale_window", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
+    {"python", NULL, "run python3 dev/bench/peers.py"},
     {"ramp_lr", NULL, "with --batch_ramp the learning rate follows --schedule alone"},
     {"save_async", NULL, "checkpoints are written while training goes on, if memory has room for a copy"},
     {"save_retries", NULL, "a save that fails is tried again three times"},
     {"tui", NULL, "a terminal shows a bar; OUT/report.html has the curves, nvidia-smi the state of a GPU"},
+    {"step_ms", NULL, "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
     {"tune_cache", "tune", "anew: without what earlier starts measured; XDG_CACHE_HOME moves their folder"},
+    {"update_ms", NULL, "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
     {"wpe_std", NULL, "position embeddings begin with a standard deviation of 0.02; --init takes other weights"},
 };
 
@@ -106,10 +111,8 @@ const Command COMMANDS[NUM_COMMANDS] = {
                    "info FILE: describe and verify a file of weights"},
     {"check", CHECK, "compare every kernel and ten training steps with the CPU's, in the shapes and precision given"},
     {"bench", BENCH, "bench ladder: what each technique brings on this machine; bench ops: each operation beside its "
-                     "limit; bench peers: a step beside PyTorch's; bench plans: the algorithms of each matmul on a "
-                     "GPU; bench predict GPU: a step there, predicted; bench presets: the cost of each --preset, "
-                     "predicted; bench data: the data loader's speed; bench comm: collectives; bench scale: a step on "
-                     "many GPUs, predicted"},
+                     "limit; bench step: the operations of a step, listed; bench plans: the algorithms of each matmul "
+                     "on a GPU; bench comm: collectives"},
     {"export", EXPORT, "write the weights of --init for other programs to --out: export hf (a Hugging Face folder), "
                        "llmc (llm.c's model.bin) or gguf (llama.cpp)"},
     {"report", REPORT, "write an HTML page about one or several runs: report FOLDER..."},

@@ -31,13 +31,14 @@ enum {
          "of the initial weights, of the order of the data and of samples")                                           \
     TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE | EXPORT,                                              \
          "gpt2 (built in), bytes, none (token ids only), or a tokenizer file or folder; with --init: its own")        \
-    TEXT(preset, "", TRAIN | INFO, "settings by name: gpt2:124m..1558m, fast: and muon: likewise, gpt3:125m..13b")     \
+    TEXT(preset, "", TRAIN | INFO | BENCH,                                                                            \
+         "settings by name: gpt2:124m..1558m, fast: and muon: likewise, gpt3:125m..13b; of bench step alone")         \
     GROUP("data")                                                                                                     \
-    TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO | BENCH,                                                \
+    TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO,                                                        \
          "token shards to train on (a pattern, in quotation marks)")                                                  \
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO,                                                     \
          "token shards to validate on (a pattern); empty: none")                                                      \
-    CHOICE(data_format, "auto", "auto|nanogpt", TRAIN | EVAL | INFO | BENCH,                                          \
+    CHOICE(data_format, "auto", "auto|nanogpt", TRAIN | EVAL | INFO,                                                  \
          "of token files: auto: llm.c's shards, llmq's and NumPy's, as each file says; nanogpt: also uint16 ids"     \
          " without a header")                                                                                         \
     FLAG(verify_data, 0, TRAIN, "read all shards at the start and compare them with their checksums")                 \
@@ -184,17 +185,7 @@ enum {
          "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write; "    \
          "report FOLDER...: the folder or .html file to write")                                                       \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                          \
-    REAL(price, 0, 0, 1e9, NULL, TRAIN | BENCH,                                                                       \
-         "of this machine per hour, to print the cost of the run (bench scale: of a GPU)")                            \
-    GROUP("bench scale")                                                                                              \
-    TEXT(link, "", BENCH,                                                                                             \
-         "what connects the GPUs, if not measured: 300GB/s:5us, or 8x300GB/s:5us,50GB/s:15us: 8 in a machine, "       \
-         "then between machines")                                                                                     \
-    REAL(step_ms, 0, 0, 1e9, NULL, BENCH, "time of a step of --total_batch_size tokens on one GPU, if not measured")  \
-    REAL(update_ms, 0, 0, 1e9, NULL, BENCH, "the part of --step_ms that the update takes")                            \
-    GROUP("bench peers")                                                                                               \
-    TEXT(python, "", BENCH, "a Python with torch and transformers, which trains in turn with this program")            \
-    TEXT(llmc, "", BENCH, "folder of a built llm.c, whose CPU trainer takes its turn too (fp32, B 4, T 64)")           \
+    REAL(price, 0, 0, 1e9, NULL, TRAIN, "of this machine per hour, to print the cost of the run")                     \
     GROUP("export")                                                                                                   \
     CHOICE(export_dtype, "f32", "f32|bf16|f16|q8_0|q4_0", EXPORT, "type of the weights that are written")             \
     FLAG(overwrite, 0, EXPORT, "replace the file --out")                                                              \

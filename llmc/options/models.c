@@ -43,7 +43,7 @@ enum { NUM_MODEL_SIZES = sizeof MODEL_SIZES / sizeof *MODEL_SIZES };
 // last 0.29 are those of modded-nanogpt's record of 2024-10-11; the rate falls as the root of the width (nanochat).
 // Steps: 0.41 of those of gpt2:, which is 0.65 of those of fast:. There Muon took 0.65 to 0.73 of AdamW's.
 typedef struct {
-    const char *name, *options, *outcome;
+    const char *name, *options;
 } Preset;
 
 #define GPT2_ALL "--schedule cosine --weight_decay 0.1 --grad_clip 1 "
@@ -57,75 +57,55 @@ typedef struct {
 
 static const Preset PRESETS[] = {
     {"gpt2:124m",
-     GPT2_ALL "--model d12 --total_batch_size 524288 --lr 6e-4 --max_steps 19073 --warmup_steps 715 --min_lr_frac 0.1",
-     "below 3.2924 on FineWeb-Edu, OpenAI's loss there (build-nanogpt); llm.c on FineWeb: 3.2722 after 19,560 steps"},
+     GPT2_ALL "--model d12 --total_batch_size 524288 --lr 6e-4 --max_steps 19073 --warmup_steps 715 --min_lr_frac 0.1"},
     {"gpt2:350m",
-     GPT2_ALL "--model d24 --total_batch_size 524288 --lr 3e-4 --max_steps 60000 --warmup_steps 700 --min_lr_frac 0",
-     "2.928 on FineWeb, llm.c's run (modded-nanogpt, track_2_medium/2025-01-18)"},
+     GPT2_ALL "--model d24 --total_batch_size 524288 --lr 3e-4 --max_steps 60000 --warmup_steps 700 --min_lr_frac 0"},
     {"gpt2:774m",
-     GPT2_ALL "--model d36 --total_batch_size 524288 --lr 2.5e-4 --max_steps 286102 --warmup_steps 700 --min_lr_frac 0",
-     "below 3.0006 on FineWeb, OpenAI's loss there (llm.c); no end is published"},
+     GPT2_ALL "--model d36 --total_batch_size 524288 --lr 2.5e-4 --max_steps 286102 --warmup_steps 700 --min_lr_frac 0"},
     {"gpt2:1558m",
-     GPT2_ALL "--model d48 --total_batch_size 1048576 --lr 6e-4 --max_steps 32000 --warmup_steps 700 --min_lr_frac 0.1",
-     "HellaSwag 48.9%, passed after 25,000 steps (llm.c, discussion 677)"},
+     GPT2_ALL "--model d48 --total_batch_size 1048576 --lr 6e-4 --max_steps 32000 --warmup_steps 700 --min_lr_frac 0.1"},
     {"fast:124m",
-     FAST_ALL "--model d12 --total_batch_size 524288 --lr 1.8e-3 --max_steps 12288 --warmup_steps 256",
-     "3.2753 on FineWeb, without biases and gains (modded-nanogpt, 2024-06-05)"},
+     FAST_ALL "--model d12 --total_batch_size 524288 --lr 1.8e-3 --max_steps 12288 --warmup_steps 256"},
     {"fast:350m",
-     FAST_ALL "--model d24 --total_batch_size 524288 --lr 1.35e-3 --max_steps 37700 --warmup_steps 700",
-     "predicted: that of gpt2:350m, 2.93"},
+     FAST_ALL "--model d24 --total_batch_size 524288 --lr 1.35e-3 --max_steps 37700 --warmup_steps 700"},
     {"fast:774m",
-     FAST_ALL "--model d36 --total_batch_size 524288 --lr 1.08e-3 --max_steps 179700 --warmup_steps 700",
-     "predicted: that of gpt2:774m"},
+     FAST_ALL "--model d36 --total_batch_size 524288 --lr 1.08e-3 --max_steps 179700 --warmup_steps 700"},
     {"fast:1558m",
-     FAST_ALL "--model d48 --total_batch_size 1048576 --lr 8.64e-4 --max_steps 20100 --warmup_steps 700",
-     "predicted: that of gpt2:1558m; less certain, since llm.c's rate was three times GPT-3's already"},
+     FAST_ALL "--model d48 --total_batch_size 1048576 --lr 8.64e-4 --max_steps 20100 --warmup_steps 700"},
     {"muon:124m",
-     MUON_ALL "--model d12 --total_batch_size 524288 --lr 3.6e-3 --matrix_decay 0.01 --max_steps 8000",
-     "predicted: 3.28 on FineWeb"},
+     MUON_ALL "--model d12 --total_batch_size 524288 --lr 3.6e-3 --matrix_decay 0.01 --max_steps 8000"},
     {"muon:350m",
-     MUON_ALL "--model d24 --total_batch_size 524288 --lr 3.12e-3 --matrix_decay 0.0056 --max_steps 24500",
-     "predicted: that of gpt2:350m, 2.93"},
+     MUON_ALL "--model d24 --total_batch_size 524288 --lr 3.12e-3 --matrix_decay 0.0056 --max_steps 24500"},
     {"muon:774m",
-     MUON_ALL "--model d36 --total_batch_size 524288 --lr 2.79e-3 --matrix_decay 0.0036 --max_steps 117000",
-     "predicted: that of gpt2:774m"},
+     MUON_ALL "--model d36 --total_batch_size 524288 --lr 2.79e-3 --matrix_decay 0.0036 --max_steps 117000"},
     {"muon:1558m",
-     MUON_ALL "--model d48 --total_batch_size 1048576 --lr 2.49e-3 --matrix_decay 0.0023 --max_steps 13100",
-     "predicted: that of gpt2:1558m"},
+     MUON_ALL "--model d48 --total_batch_size 1048576 --lr 2.49e-3 --matrix_decay 0.0023 --max_steps 13100"},
     {"gpt3:125m",
      GPT3_ALL "--model gpt3:125m --total_batch_size 524288 --lr 6.0e-4 --max_steps 495911 --warmup_steps 715 "
-              "--batch_ramp 32768:4000000000",
-     "HellaSwag 33.7% (Brown et al. 2020)"},
+              "--batch_ramp 32768:4000000000"},
     {"gpt3:350m",
      GPT3_ALL "--model gpt3:350m --total_batch_size 524288 --lr 3.0e-4 --max_steps 495911 --warmup_steps 715 "
-              "--batch_ramp 32768:4000000000",
-     "HellaSwag 43.6% (the same)"},
+              "--batch_ramp 32768:4000000000"},
     {"gpt3:760m",
      GPT3_ALL "--model gpt3:760m --total_batch_size 524288 --lr 2.5e-4 --max_steps 495911 --warmup_steps 715 "
-              "--batch_ramp 32768:4000000000",
-     "HellaSwag 51.0% (the same)"},
+              "--batch_ramp 32768:4000000000"},
     {"gpt3:1.3b",
      GPT3_ALL "--model gpt3:1.3b --total_batch_size 1048576 --lr 2.0e-4 --max_steps 247955 --warmup_steps 358 "
-              "--batch_ramp 32768:6000000000",
-     "HellaSwag 54.7% (the same)"},
+              "--batch_ramp 32768:6000000000"},
     {"gpt3:2.7b",
      GPT3_ALL "--model gpt3:2.7b --total_batch_size 1048576 --lr 1.6e-4 --max_steps 247955 --warmup_steps 358 "
-              "--batch_ramp 32768:6000000000",
-     "HellaSwag 62.8% (the same)"},
+              "--batch_ramp 32768:6000000000"},
     {"gpt3:6.7b",
      GPT3_ALL "--model gpt3:6.7b --total_batch_size 2097152 --lr 1.2e-4 --max_steps 123978 --warmup_steps 179 "
-              "--batch_ramp 32768:10000000000",
-     "HellaSwag 67.4% (the same)"},
+              "--batch_ramp 32768:10000000000"},
     {"gpt3:13b",
      GPT3_ALL "--model gpt3:13b --total_batch_size 2097152 --lr 1.0e-4 --max_steps 123978 --warmup_steps 179 "
-              "--batch_ramp 32768:12000000000",
-     "HellaSwag 70.9% (the same)"},
+              "--batch_ramp 32768:12000000000"},
 };
 
 enum { NUM_PRESETS = sizeof PRESETS / sizeof *PRESETS };
 
 const char* preset_name(int i) { return i < NUM_PRESETS ? PRESETS[i].name : NULL; }
-const char* preset_outcome(int i) { return PRESETS[i].outcome; }
 
 // Sets "--name value ..." with the source FROM_PRESET.
 static void preset_set(Config* c, const char* options) {

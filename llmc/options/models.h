@@ -21,9 +21,6 @@ void preset_apply(Config* c);
 // Returns the name of preset number i, from 0 on; NULL: there are no more.
 const char* preset_name(int i);
 
-// Returns what preset number i reaches, with the source: a validation loss in nats a token, or a score.
-const char* preset_outcome(int i);
-
 // Returns Vp, the rows of the embedding in memory: a multiple of 128 lets every row of logits begin on a cache line and
 // every tile of a matmul be full.
 int padded_vocab(int vocab_size, bool pad);

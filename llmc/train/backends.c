@@ -62,7 +62,7 @@ const char* storage_of_dtype(const char* dtype) {
     return !strcmp(dtype, "tf32") ? "fp32" : is_one_of(dtype, "fp8|int8") ? "bf16" : dtype;
 }
 
-// Returns the storage type of --dtype auto on GPUs. Without a GPU (`info`, `bench predict`) that is bf16.
+// Returns the storage type of --dtype auto on GPUs. Without a GPU (`info`, `bench step`) that is bf16.
 static const char* automatic_gpu_storage(void) {
     const DeviceOptions options = {.index = 0};
     const bool lacks_bf16 = &cuda_bf16 && cuda_bf16.device_exists() && cuda_bf16.device_lacks(&options);

@@ -41,7 +41,6 @@ static bool refuse_given(const Effect* rows, size_t count, const Config* c, int 
 bool effects_check(const Config* c, int command, const char* dtype, Error* err) {
     const bool is_muon = !strcmp(c->optimizer, "muon"), has_tests = *c->eval_data, has_texts = *c->text;
     const bool saves = *c->out && c->save_every > 0;
-    const char* bench = command == BENCH && c->num_args ? c->args[0] : "";
     const Effect rows[] = {
         {"init_out", TRAIN | INFO, init_folder(c), "the initial weights are those of --init",
          "give --init random"},
@@ -73,9 +72,6 @@ bool effects_check(const Config* c, int command, const char* dtype, Error* err) 
         {"done_file", TRAIN, !saves, "it is left after the last checkpoint, and --save_every 0 or an empty --out asks "
          "for none; a script would wait for it for ever", "give both"},
         {"tensorboard", TRAIN, !*c->out, "its files go to --out, which is empty", "give --out FOLDER"},
-        {"link|step_ms|update_ms|price", BENCH, strcmp(bench, "scale"), "it is of bench scale", NULL},
-        {"update_ms", BENCH, c->step_ms == 0, "it is a part of --step_ms", "give that too"},
-        {"python|llmc", BENCH, strcmp(bench, "peers"), "it is of bench peers", NULL},
     };
     return c->has_letters || refuse_given(rows, sizeof rows / sizeof *rows, c, command, err);
 }

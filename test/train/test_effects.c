@@ -80,12 +80,6 @@ static const EffectCase CASES[] = {
     {TRAIN, "fp32", "save_every 0 done_file 1", "wait for it for ever", "save_every 1 done_file 1"},
     {TRAIN, "fp32", "out _ done_file 1", "wait for it for ever", "out _ done_file 0"},
     {TRAIN, "fp32", "out _ tensorboard 1", "its files go to --out, which is empty", "tensorboard 1"},
-    {BENCH, NULL, "link 1GB/s:1us", "it is of bench scale", "price 0"},
-    {BENCH, NULL, "step_ms 9", "it is of bench scale", "step_ms 0"},
-    {BENCH, NULL, "step_ms 9 update_ms 3", "it is of bench scale", "update_ms 0"},
-    {BENCH, NULL, "price 9", "it is of bench scale", "link _"},
-    {BENCH, NULL, "python p", "it is of bench peers", "python _"},
-    {BENCH, NULL, "llmc f", "it is of bench peers", "llmc _"},
 };
 enum { NUM_CASES = sizeof CASES / sizeof *CASES };
 
@@ -97,23 +91,6 @@ TEST(options_without_effect_are_refused_and_their_neighbours_are_not) {
         expect_refused(&refused, e->command, e->dtype, e->refused, e->words);
         expect_accepted(&accepted, e->command, e->dtype, e->accepted);
     }
-}
-
-TEST(each_bench_has_its_options) {
-    char scale[] = "scale", peers[] = "peers";
-    char *as_scale[] = {scale}, *as_peers[] = {peers};
-    Config c = configured("price 2 link 1GB/s:1us step_ms 9 update_ms 3", FROM_COMMAND_LINE);
-    c.num_args = 1;
-    c.args = as_scale;
-    expect_accepted(&c, BENCH, NULL, "bench scale");
-    set(&c, "step_ms 0", FROM_COMMAND_LINE);
-    expect_refused(&c, BENCH, NULL, "bench scale without --step_ms", "it is a part of --step_ms");
-    c.args = as_peers;
-    expect_refused(&c, BENCH, NULL, "bench peers --price", "--price 2 has no effect");
-    c = configured("python p llmc f", FROM_COMMAND_LINE);
-    c.num_args = 1;
-    c.args = as_peers;
-    expect_accepted(&c, BENCH, NULL, "bench peers");
 }
 
 // Of a preset, a checkpoint or llm.c's letters; a default that is given again; in other commands than training also
