@@ -9,7 +9,7 @@ chosen=$*
 . "$(dirname "$0")/lib.sh"
 
 tiles_equal_the_plain_loops() {
-    for more in "" "--fused 0 --flash 0" "--threads 1"; do
+    for more in "" "--fused 0 --attention plain" "--threads 1"; do
         must "$amx" check --dtype bf16 --cpu amx --model L=2,H=3,C=96,T=64,V=517 --max_steps 4 $more
         grep -q 'bf16, amx kernels' "$dir/out" || note "other kernels than AMX's ran: $(head -n 1 "$dir/out")"
     done

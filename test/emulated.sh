@@ -59,8 +59,8 @@ long_rows_agree() {
     must "$cuda" check --model L=1,H=1,C=32,T=16,V=2203 --batch_size 1 --dtype fp32 $once
 }
 unfused_kernels_agree() {
-    must "$cuda" check $odd --dtype fp32 --fused 0 --flash 0 $once
-    is_slow_build || must "$cuda" check $even --dtype bf16 --fused 0 --flash 0 $once
+    must "$cuda" check $odd --dtype fp32 --fused 0 --attention plain $once
+    is_slow_build || must "$cuda" check $even --dtype bf16 --fused 0 --attention plain $once
 }
 plain_kernels_agree() {
     must "$cuda" check $odd --dtype bf16 --kernels plain $once
@@ -101,7 +101,7 @@ cudnns_attention_agrees() {
     must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" check $even $once
     expect 2 'the stand-in has nothing for this device; give --attention flash' "$cuda" check $even --attention cudnn
     expect 2 'is for --dtype bf16' "$cuda" check $even --attention cudnn --dtype fp32
-    expect 2 'one or the other' "$cuda" check $even --attention cudnn --flash 0
+    expect 2 'one or the other' "$cuda" check $even --attention cudnn --kernels plain
     expect 2 "takes fast|plain, not 'avx2'; give --cpu avx2" "$cuda" check $even --kernels avx2
 }
 # Turing has other instructions and less shared memory, but the same sums. 64 SMs: layernorm's blocks, between which

@@ -868,28 +868,28 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 'unset all of them to start a single process' env OMPI_COMM_WORLD_SIZE=2 "$train"
 }
 
-# test_effects has every such option, and its neighbours that are accepted
+# test_needs has every such option, and its neighbours that are accepted
 options_without_effect_are_refused() {
     corpus
     run="$small $data --val_every 0"
-    expect 2 "--momentum 0.9 has no effect: it is Muon's" "$train" $run --momentum 0.9 --out ""
-    expect 2 '--stochastic_round 1 has no effect: weights are not' "$train" $run --stochastic_round --out ""
-    expect 2 '--sample_every 5 has no effect: samples need a tokenizer' "$train" $run --tokenizer none \
+    expect 2 "--momentum 0.9 has no effect without --optimizer muon" "$train" $run --momentum 0.9 --out ""
+    expect 2 '--stochastic_round 1 has no effect with --dtype fp32: weights' "$train" $run --stochastic_round --out ""
+    expect 2 '--sample_every 5 has no effect with --tokenizer none' "$train" $run --tokenizer none \
         --sample_every 5 --out ""
     must "$train" $run --stochastic_round --dtype bf16 --max_steps 1 --out "$dir/run"
     weights="$dir/run/step_00000001"
-    expect 2 '--init_out zero has no effect: the initial weights are' "$train" $run --init "$weights" \
+    expect 2 '--init_out zero has no effect without --init random' "$train" $run --init "$weights" \
         --init_out zero --out ""
     expect 2 '--init_out zero has no effect' "$train" info --init "$weights" --init_out zero
     expect 2 '--init_out zero: the run being resumed has normal' "$train" --out "$dir/run" --resume auto \
         --init_out zero
     must "$train" $run --max_steps 2 --preset muon:124m --init "$weights" --total_batch_size 128 --out "$dir/preset"
     printf 'stochastic_round 1\ndecay_frac 0.5\nval_tokens 64\n' >"$dir/file"
-    expect 2 '--decay_frac 0.5 has no effect: it is of --schedule wsd; give that, or leave it out' "$train" $run \
+    expect 2 '--decay_frac 0.5 has no effect without --schedule wsd|wsd_linear: leave it out' "$train" $run \
         --config "$dir/file" --dtype bf16 --out ""
     eval="$train eval --init $weights --tokenizer bytes --threads 1"
-    expect 2 '--document_mask 1 has no effect: a test set' $eval --text test/golden/eval/text.txt --document_mask 1
-    expect 2 '--eval_limit 2 has no effect: no test set is scored; give --eval_data FILES' $eval --eval_limit 2
+    expect 2 '--document_mask 1 has no effect with --text' $eval --text test/golden/eval/text.txt --document_mask 1
+    expect 2 '--eval_limit 2 has no effect without --eval_data: leave it out' $eval --eval_limit 2
     must $eval --text test/golden/eval/text.txt --config "$dir/file" # of all commands
     expect 2 'no option --link: python3 dev/bench/predict.py' "$train" bench scale --link 1GB/s:1us
     cp "$root/corpus_val_000000.bin" "$dir/plain.bin" # without the record of its tokenizer
@@ -1062,7 +1062,7 @@ the_ladder_leaves_a_table_and_a_picture() {
     expect 0 "'all threads' is left out" "$train" bench ladder --model L=1,H=2,C=32,T=16,V=50 --max_steps 1 \
         --threads 1 \
         --out ""
-    expect 2 'leave it out' "$train" bench ladder --flash 0
+    expect 2 'leave it out' "$train" bench ladder --attention plain
     expect 2 "bench ladder takes no word after it, but got 'foo'" "$train" bench ladder foo
     expect 2 'bench foo: give one of: ladder' "$train" bench foo
     expect 1 'no such file or folder' "$train" bench ladder --init "$dir/none"

@@ -307,7 +307,7 @@ first_complaint() { # BUG TYPE ORDER FLAGS
         tr -s ' ' | cut -c 1-100 | sed 's/ FAILED$//'
 }
 find_bug() { # BUG TYPE
-    for flags in "" "--fused 0 --flash 0" "--kernels plain"; do
+    for flags in "" "--fused 0 --attention plain" "--kernels plain"; do
         [ "$2 $flags" != 'fp8 --kernels plain' ] || continue # there are no plain FP8 kernels
         for order in 0 1; do
             found=$(first_complaint "$1" "$2" $order "$flags")

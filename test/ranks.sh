@@ -592,7 +592,7 @@ gpt2_1558M L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.0006 max_steps=
 gpt3_125M L=12,H=12,C=768,T=2048 total_batch_size=524288 lr=0.0006 max_steps=495911 warmup_steps=715 \
     min_lr_frac=0.1 weight_decay=0.1 batch_ramp="32768:4000000000"
 fast:124m L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0018 max_steps=12288 warmup_steps=256 \
-    min_lr_frac=0.0 weight_decay=0.1 schedule="wsd" decay_shape="linear" decay_frac=0.16667 batch_ramp=""
+    min_lr_frac=0.0 weight_decay=0.1 schedule="wsd_linear" decay_frac=0.16667 batch_ramp=""
 fast:350m L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.00135 max_steps=37700 schedule="wsd"
 fast:774m L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00108 max_steps=179700 schedule="wsd"
 fast:1558m L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.000864 max_steps=20100 schedule="wsd"

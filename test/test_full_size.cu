@@ -34,13 +34,13 @@ static bool is_long() { return getenv("long") && *getenv("long"); }
 // Returns the plan with the largest batch that fits, a multiple of 32 or, if it is large, of 288: with 256 SMs, which
 // run a power of two or 9 blocks each, loops over the grid then give the last rows to the last block, which the audit
 // runs.
-static Plan plan_of(const Shape* shape, const Backend* b, const char* dtype) {
+static Plan plan_of(const Shape* shape, const Backend* b, enum dtype dtype) {
     Error err;
     Plan p;
     Config c;
     config_defaults(&c);
     c.model = shape->model;
-    c.recompute = "all";
+    c.recompute = recompute_all;
     EXPECT(plan_shape(&p, b, dtype, &c, NULL, &err));
     const size_t memory = b->device_memory_usable((size_t)shape->gigabytes << 30);
     const int largest = largest_batch(&p, INT_MAX, memory), unit = largest < 288 ? 32 : 288;
@@ -143,7 +143,7 @@ static void audit_ops(const Plan* p, Ops ops) {
     const TensorTable table = gpt2_params_table(&p->shape, 1);
     const size_t planned = p->backend->operations_bytes(&table, true, p->B, p->T, all.C, all.NH);
     planned_bytes = max_size(planned_bytes, planned); // what a larger shape took is kept
-    snprintf(name, sizeof name, "%s, %s, batch %d", p->model, p->dtype, p->B);
+    snprintf(name, sizeof name, "%s, %s, batch %d", p->model, dtype_names[p->dtype], p->B);
     test_case = name;
     EXPECT(p->B >= 32);
     for (int op = 0; op_name(op); op++) {
@@ -158,7 +158,7 @@ static void audit_ops(const Plan* p, Ops ops) {
     test_case = NULL;
 }
 
-static void audit(const Backend* b, const char* dtype, const Config* c, Ops ops) {
+static void audit(const Backend* b, enum dtype dtype, const Config* c, Ops ops) {
     if (!emu::audits) { fatal("the emulator began before begin_audit()"); }
     const DeviceOptions options = device_options(c, dtype);
     b->device_open(&options);
@@ -193,38 +193,38 @@ TEST(an_index_that_wraps_around_leaves_the_end_untouched) {
     EXPECT(cudaFree(x) == cudaSuccess);
 }
 
-static Config options_with(const char* kernels, bool fused) {
+static Config options_with(enum kernels kernels, bool fused) {
     Config c;
     config_defaults(&c);
     c.kernels = kernels;
-    c.attention = !strcmp(kernels, "plain") ? "plain" : "flash";
+    c.attention = kernels == kernels_plain ? attention_plain : attention_flash;
     c.fused = fused;
     return c;
 }
 
 TEST(bf16_touches_its_tensors_and_no_more) {
-    const Config c = options_with("fast", true);
-    audit(&cuda_bf16, "bf16", &c, ALL_OPS);
+    const Config c = options_with(kernels_fast, true);
+    audit(&cuda_bf16, dtype_bf16, &c, ALL_OPS);
 }
 TEST(unfused_layers_touch_their_tensors_and_no_more) {
-    const Config c = options_with("fast", false);
-    audit(&cuda_bf16, "bf16", &c, LINEAR_LAYERS);
+    const Config c = options_with(kernels_fast, false);
+    audit(&cuda_bf16, dtype_bf16, &c, LINEAR_LAYERS);
 }
 TEST(fp8_layers_touch_their_tensors_and_no_more) {
-    const Config c = options_with("fast", true);
-    audit(&cuda_bf16, "fp8", &c, LINEAR_LAYERS);
+    const Config c = options_with(kernels_fast, true);
+    audit(&cuda_bf16, dtype_fp8, &c, LINEAR_LAYERS);
 }
 TEST(a_residual_stream_in_bf16_touches_its_tensors_and_no_more) {
-    const Config c = options_with("fast", true);
-    audit(cuda_bf16.with_bf16_residual, "bf16", &c, RESIDUAL_STREAM);
+    const Config c = options_with(kernels_fast, true);
+    audit(cuda_bf16.with_bf16_residual, dtype_bf16, &c, RESIDUAL_STREAM);
 }
 TEST(fp32_touches_its_tensors_and_no_more) {
-    const Config c = options_with("fast", true);
-    audit(&cuda_fp32, "fp32", &c, ALL_OPS);
+    const Config c = options_with(kernels_fast, true);
+    audit(&cuda_fp32, dtype_fp32, &c, ALL_OPS);
 }
 TEST(plain_kernels_touch_their_tensors_and_no_more) {
-    const Config c = options_with("plain", true);
-    audit(&cuda_bf16, "bf16", &c, NO_LONG_SUMS);
+    const Config c = options_with(kernels_plain, true);
+    audit(&cuda_bf16, dtype_bf16, &c, NO_LONG_SUMS);
 }
 
 TEST_MAIN()

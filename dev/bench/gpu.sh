@@ -109,7 +109,7 @@ part_check() {
         --batch_size 1 --seq_len 1024 --max_steps 2
     ! with_cudnn || note 40 check_cudnn.txt ./train_gpt2cu check --dtype $half --attention cudnn \
         --model L=2,H=4,C=256,T=1024 --batch_size 1 --seq_len 1024 --max_steps 2
-    note 40 check_unfused.txt ./train_gpt2cu check --dtype $half --fused 0 --flash 0 --model L=2,H=4,C=256,T=256 \
+    note 40 check_unfused.txt ./train_gpt2cu check --dtype $half --fused 0 --attention plain --model L=2,H=4,C=256,T=256 \
         --batch_size 2
 }
 

@@ -167,7 +167,7 @@ run() { # NAME CORPUS PART SEED OPTION...
 
 schedule_options() { # NAME
     case $1 in
-    wsd) echo "--schedule wsd --decay_frac 0.4 --decay_shape linear --min_lr_frac 0" ;;
+    wsd) echo "--schedule wsd_linear --decay_frac 0.4 --min_lr_frac 0" ;;
     linear) echo "--schedule linear --min_lr_frac 0" ;;
     cosine) echo "--schedule cosine --min_lr_frac 0.1" ;;
     esac
@@ -281,7 +281,7 @@ ablation_options() { # NAME
     case $1 in
     without_momentum_warmup) echo "--momentum_warmup none" ;;
     without_cautious_decay) echo "--cautious_decay 0" ;;
-    without_wsd) echo "$(schedule_options cosine) --decay_frac 0.2 --decay_shape 1-sqrt" ;; # defaults: wsd's alone
+    without_wsd) echo "$(schedule_options cosine) --decay_frac 0.2" ;; # defaults: wsd's alone
     without_zero_init) echo "--init_out normal" ;;
     with_document_mask) echo "--document_mask 1" ;;
     esac

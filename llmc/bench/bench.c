@@ -1,5 +1,4 @@
 #include "bench.h"
-#include "../train/effects.h"
 #include "collectives.h"
 #include "ladder.h"
 #include "ops.h"
@@ -35,7 +34,7 @@ int bench_command(const Config* config, Comm* comm) {
         usage_error("bench %s takes no word after it, but got '%s'; options are --name value (see bench --help)", what,
                     config->args[1]);
     }
-    if (!effects_check(config, BENCH, NULL, &err)) { usage_error("%s", err.text); }
+    if (!config_check_needs(config, BENCH, &err)) { usage_error("%s", err.text); }
     if (!strcmp(what, "comm")) { return bench_comm(config, comm); }
     if (comm->size > 1) { usage_error("bench %s is for one process; bench comm runs in several", what); }
     if (!strcmp(what, "step")) { return bench_step(config); }

@@ -236,7 +236,7 @@ int bench_comm(const Config* c, Comm* comm) {
     }
     if (c->batch_size == 0) { usage_error("bench comm: --batch_size auto is for one process: give a number"); }
     const Backend* backend = bench_backend(c, c->dtype);
-    const char* dtype = bench_dtype(c, backend);
+    enum dtype dtype = bench_dtype(c, backend);
     open_device(backend, c, dtype, comm);
     const Plan p = bench_plan(backend, dtype, c, bench_seq_len(backend));
     const TensorTable table = gpt2_params_table(&p.shape, 1);

@@ -8,77 +8,6 @@
 #include <sys/wait.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
-// rungs
-
-static const Rung GPU_RUNGS[] = {
-    {"plain kernels, fp32", "fp32", "fp32", "plain", 0, 0, 0, 0, ALL_THREADS, {"", "", "", ""}},
-    {"cuBLASLt, fp32", "fp32", "fp32", "fast", 0, 0, 0, 0, ALL_THREADS, {"16000", "1600", "1000", ""}},
-    {"tf32", "tf32", "fp32", "fast", 0, 0, 0, 0, ALL_THREADS, {"49000", "2000", "380", "1.5"}},
-    {"bf16", "bf16", "fp32", "fast", 0, 0, 0, 0, ALL_THREADS, {"54500", "3250", "334", "1.5"}},
-    {"fused", "bf16", "fp32", "fast", 1, 0, 0, 0, ALL_THREADS, {"126000", "", "", "1.3"}},
-    {"flash attention", "bf16", "fp32", "fast", 1, 1, 0, 0, ALL_THREADS, {"170000", "15000", "", "1.1"}},
-    {"padded vocabulary", "bf16", "fp32", "fast", 1, 1, 1, 0, ALL_THREADS, {"175000", "15300", "100", "1.06"}},
-    {"CUDA graphs", "bf16", "fp32", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
-    {"residual stream", "bf16", "bf16", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
-    {"fp8", "fp8", "bf16", "fast", 1, 1, 1, 1, ALL_THREADS, {"", "", "", ""}},
-};
-
-static const Rung CPU_RUNGS[] = {
-    {"plain loops", "fp32", "fp32", "plain", 0, 0, 0, 0, 1, {"", "", "", ""}},
-    {"vectors and blocks", "fp32", "fp32", "fast", 0, 0, 0, 0, 1, {"", "", "", ""}},
-    {"fused", "fp32", "fp32", "fast", 1, 0, 0, 0, 1, {"", "", "", ""}},
-    {"flash attention", "fp32", "fp32", "fast", 1, 1, 0, 0, 1, {"", "", "", ""}},
-    {"bf16", "bf16", "fp32", "fast", 1, 1, 0, 0, 1, {"", "", "", ""}},
-    {"padded vocabulary", "bf16", "fp32", "fast", 1, 1, 1, 0, 1, {"", "", "", ""}},
-    {"all threads", "bf16", "fp32", "fast", 1, 1, 1, 0, ALL_THREADS, {"", "", "", ""}},
-};
-
-// A GPU needs three warm-up steps: CUDA graphs are recorded in the second and, for the other batch buffer, the third.
-// The other numbers are chosen, not measured.
-const LadderKind GPU_LADDER = {GPU_RUNGS, sizeof GPU_RUNGS / sizeof *GPU_RUNGS, 3, 10};
-const LadderKind CPU_LADDER = {CPU_RUNGS, sizeof CPU_RUNGS / sizeof *CPU_RUNGS, 1, 5};
-
-const char* const PUBLISHED[NUM_PUBLISHED] = {"A100 tok/s", "4060 Ti tok/s", "A100 ms", "3090 gain"};
-
-const char PUBLISHED_NOTE[] =
-    "Published, in PyTorch, for the 124M model, as rounded by their authors: tokens/s on an A100 and an RTX 4060 Ti,\n"
-    "ms for 16 x 1024 tokens on an A100, speed-up on an RTX 3090 over the rung before. Before the flash rung their\n"
-    "attention is made of matmuls, ours of plain kernels: our flash rung gains more, those before it less.\n"
-    "From the flash rung on, attention is the faster of our own kernels and cuDNN's, if cuDNN is built in.";
-
-const char* const DECIDED[NUM_DECIDED] = {"dtype", "residual", "kernels",   "attention",
-                                          "fused", "flash",    "pad_vocab", "graph"};
-
-// The number of updates on the one batch after which losses are compared, or at the last step if there are fewer. Five
-// updates amplify the rounding errors of the first about thirtyfold, for 124M and 4 x 64 tokens.
-enum { UPDATES_COMPARED = 5 };
-
-// Largest relative difference of that loss from the rung before, by the coarser of the two types. bf16: twice the
-// 1.8e-3 in dev/bench/results/cpu/ladder_b4_t64.json. fp8: five times bf16's. The others: chosen, not measured.
-typedef struct {
-    const char* dtype;
-    double tolerance;
-} LossTolerance;
-
-static const LossTolerance LOSS_TOLERANCES[] = { // coarsest first
-    {"fp8", 2e-2}, {"bf16", 4e-3}, {"fp16", 4e-3}, {"tf32", 2e-3}, {"fp32", 1e-5}};
-
-double loss_tolerance(const char* a, const char* b) {
-    for (size_t i = 0; i < sizeof LOSS_TOLERANCES / sizeof *LOSS_TOLERANCES; i++) {
-        const LossTolerance* t = &LOSS_TOLERANCES[i];
-        if (!strcmp(t->dtype, a) || !strcmp(t->dtype, b)) { return t->tolerance; }
-    }
-    fatal("the ladder has no tolerance for %s", a);
-}
-
-double rung_tolerance(const Rung* a, const Rung* b, bool same_kernels) {
-    const bool same = same_kernels && !strcmp(a->dtype, b->dtype) && !strcmp(a->residual, b->residual) &&
-                      !strcmp(a->kernels, b->kernels) && a->fused == b->fused && a->flash == b->flash &&
-                      a->pad_vocab == b->pad_vocab;
-    return same ? 0 : loss_tolerance(a->dtype, b->dtype);
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
 // processes
 
 int in_child(void (*work)(Ladder*, int), Ladder* l, int index, size_t* peak_bytes) {
@@ -105,39 +34,13 @@ static Config rung_config(const Config* config, const Rung* r) {
     c.residual = r->residual;
     c.kernels = r->kernels;
     c.fused = r->fused;
-    c.flash = r->flash;
+    c.attention = r->attention;
     c.pad_vocab = r->pad_vocab;
     c.graph = r->graph;
     if (r->threads != ALL_THREADS) { c.threads = r->threads; }
     return c;
 }
 
-void ladder_choose(Ladder* l, const Backend* (*find)(const char* dtype, const char* cpu)) {
-    for (int i = 0; i < l->kind->count; i++) {
-        Rung r = l->kind->rungs[i];
-        const Rung* below = l->count > 0 ? &l->kind->rungs[i - 1] : NULL; // no rung comes before the first
-        if (l->on_gpu && !strcmp(r.dtype, "bf16")) { // fp16 on a GPU without bf16
-            r.dtype = find("auto", l->config->cpu)->storage;
-            if (!strcmp(r.name, "bf16")) { r.name = r.dtype; }
-        }
-        if (!find(r.dtype, l->config->cpu)) {
-            if (!below || strcmp(below->dtype, r.dtype)) {
-                notice("this program has no %s kernels for this processor: rung '%s' is left out", r.dtype, r.name);
-                continue;
-            }
-            r.dtype = l->rung[l->count - 1].dtype;
-        }
-        if (strcmp(r.residual, "fp32") && !find(r.dtype, l->config->cpu)->with_bf16_residual) {
-            notice("%s has no residual stream in bf16: rung '%s' is left out", r.dtype, r.name);
-            continue;
-        }
-        if (l->threads == 1 && below && below->threads != r.threads) {
-            notice("there is one processor, or --threads 1: rung '%s' is left out", r.name);
-            continue;
-        }
-        l->rung[l->count++] = r;
-    }
-}
 
 // Probes the machine and resolves the options. --batch_size auto is the largest that fits the first rung, whose
 // activations are the largest.
@@ -172,7 +75,7 @@ static void ladder_batch(Ladder* l) {
         return;
     }
     Dataset data;
-    bool ok = dataset_open(&data, "--train_data", c->train_data, c->data_format, (int)T, V, &err);
+    bool ok = dataset_open(&data, "--train_data", c->train_data, token_header(c), (int)T, V, &err);
     for (size_t row = 0; ok && row < B; row++) {
         const uint64_t window = data_window(row, data.num_windows, DATA_SHUFFLED, (uint64_t)c->seed);
         ok = dataset_read(&data, window, l->batch + row * T, l->batch + n + row * T, &err);
@@ -245,21 +148,6 @@ static void rung_measure(Ladder* l, int index) {
         snprintf(r->why_not, sizeof r->why_not, "ended with code %d", code);
     }
     if (!l->on_gpu) { r->peak_bytes = peak_bytes; }
-}
-
-bool rung_is_ok(const RungResult* r) { return isfinite(r->loss) && r->loss_error <= r->tolerance; }
-
-void rung_compare(Ladder* l, int index, int first, int before) {
-    RungResult* r = &l->result[index];
-    if (!r->ran) { return; }
-    r->gain = before >= 0 ? r->tokens_per_second / l->result[before].tokens_per_second : 1.0;
-    r->total_gain = first >= 0 ? r->tokens_per_second / l->result[first].tokens_per_second : 1.0;
-    if (before >= 0) {
-        const RungResult* last = &l->result[before];
-        r->tolerance = rung_tolerance(&l->rung[before], &l->rung[index], !strcmp(last->kernels, r->kernels));
-        r->loss_error = fabs(r->loss / last->loss - 1.0);
-    }
-    l->failed += !rung_is_ok(r);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

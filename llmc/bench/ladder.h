@@ -5,93 +5,12 @@
 // of a process does not fall, and memory left over from one rung (scratch of threads, packed weights) would count in
 // the next. Neither OpenMP's threads nor a GPU survive a fork, so the process that prints starts neither. Results come
 // back in shared memory.
-//
-// The rungs, and the figures beside ours, are those of the lecture "Let's reproduce GPT-2 (124M)" and of people who
-// followed it in PyTorch.
 #pragma once
-#include "record.h"
-
-// ---------------------------------------------------------------------------------------------------------------------
-// rungs
-
-enum { NUM_PUBLISHED = 4, MAX_RUNGS = 12 };
-enum { ALL_THREADS = 0 }; // as many as --threads says
-
-typedef struct {
-    const char* name;
-    const char *dtype, *residual, *kernels;
-    int fused, flash, pad_vocab, graph;
-    int threads;
-    const char* published[NUM_PUBLISHED]; // in the order of PUBLISHED; empty: none
-} Rung;
-
-// The rungs of a device, and the steps of each: warm-up, and those timed unless --max_steps is given.
-typedef struct {
-    const Rung* rungs;
-    int count, warm_up, steps;
-} LadderKind;
-
-extern const LadderKind GPU_LADDER, CPU_LADDER;
-extern const char* const PUBLISHED[NUM_PUBLISHED]; // names of the published figures
-extern const char PUBLISHED_NOTE[];
-
-// Options that the rungs decide.
-enum { NUM_DECIDED = 8 };
-extern const char* const DECIDED[NUM_DECIDED];
-
-// Returns the largest relative difference of the losses of two rungs with these values of --dtype.
-double loss_tolerance(const char* a, const char* b);
-
-// Returns the same for two rungs; 0 if they differ in threads or graphs alone, which do not change a bit of the loss.
-// All else changes at least the order of sums, other variants of kernels (not same_kernels) included.
-double rung_tolerance(const Rung* a, const Rung* b, bool same_kernels);
-
-// ---------------------------------------------------------------------------------------------------------------------
-// a ladder
-
-typedef struct {
-    bool ran;
-    char why_not[64];
-    char level[16];   // instructions that the kernels were compiled for (cpu/processor.h)
-    char kernels[KERNELS_TEXT]; // device_kernels(): on a GPU each rung is autotuned
-    int threads;
-    double ms, tokens_per_second, loss;
-    double flops, peak_flops;      // operations per second, as MFU counts them; the peak is NAN on an emulated GPU
-    double loss_error, tolerance;  // against the rung before; 0 at the first
-    double gain, total_gain;       // tokens/s over those of the rung before and of the first
-    size_t plan_bytes, peak_bytes; // memory as planned, and as used
-} RungResult;
-
-typedef struct {
-    const Config* config;
-    const LadderKind* kind;
-    bool on_gpu;
-    int steps;            // timed, of each rung
-    Rung rung[MAX_RUNGS]; // those of the kind that this machine can run
-    RungResult result[MAX_RUNGS];
-    int count, failed;
-    int* batch;
-    // of the machine and the options, as the first child found them
-    Plan plan; // of the first rung
-    int threads;
-    double copy_bandwidth; // bytes per second
-    char model[128], device[128];
-} Ladder;
+#include "rungs.h"
 
 // Calls work(l, index) in a process of its own. Returns its end as a shell has it: its exit code, or 128 + the signal
 // that killed it. *peak_bytes: the most memory it had.
 int in_child(void (*work)(Ladder*, int), Ladder* l, int index, size_t* peak_bytes);
-
-// Chooses the rungs of the kind that this machine can run. Where it has no backend for a dtype, that rung is left out,
-// and the rungs above keep the dtype of the rung below. On a GPU without bf16 the rungs in bf16 are in fp16. find:
-// find_backend().
-void ladder_choose(Ladder* l, const Backend* (*find)(const char* dtype, const char* cpu));
-
-// Returns true if the loss is finite and its error within the tolerance.
-bool rung_is_ok(const RungResult* r);
-
-// Compares a rung with the last one that ran before it, and with the first; -1: there is none.
-void rung_compare(Ladder* l, int index, int first, int before);
 
 // Runs the command `bench ladder`. Returns the exit code: EXIT_CHECK_FAILED if a rung's loss was wrong.
 int bench_ladder(const Config* config);

@@ -1,7 +1,7 @@
 // Shows a ladder: as lines on standard output while rungs are measured, then as ladder.json, and as ladder.html with a
 // picture of speed and memory, which is also ladder.svg.
 #pragma once
-#include "ladder.h"
+#include "rungs.h"
 
 // Prints the heading of the table. updates: the number of updates after which losses are compared.
 void print_ladder_heading(const Ladder* l, int updates);

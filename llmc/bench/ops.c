@@ -104,7 +104,7 @@ static void page_ops(Page* page, const BenchOps* b) {
     page_fact(page, "<header><h1>The operations on ", format("%s", r.device), "</h1>\n");
     page_fact(page, "<p>",
               format("%s, %d x %d tokens, %s%s; each operation by itself, caches cold, the best of several runs",
-                     p->model, p->B, p->T, p->dtype, residual_note(p->backend)),
+                     p->model, p->B, p->T, dtype_names[p->dtype], residual_note(p->backend)),
               "</p>\n");
     page_fact(page, "<p>", given_options(b->config), "</p></header>\n<figure class=\"wide one\">\n");
     page_roofline(page, &r, &ROOF_BROAD);
@@ -152,16 +152,17 @@ static const char* choose_as_training_does(const BenchOps* b) {
         return "the first algorithm of cuBLASLt's heuristic for each";
     }
     trial_close(trial);
-    if (!strcmp(b->config->kernels, "plain")) { return "plain loops"; }
-    return strcmp(b->config->tune, "0") ? "the fastest algorithm for each, as in training"
-                           : "the first algorithm of cuBLASLt's heuristic for each, as in training with --tune 0";
+    if (b->config->kernels == kernels_plain) { return "plain loops"; }
+    return b->config->tune != tune_0 ? "the fastest algorithm for each, as in training"
+                                     : "the first algorithm of cuBLASLt's heuristic for each, as in training with --tune 0";
 }
 
 static void print_ops_heading(const BenchOps* b) {
     const Plan* p = &b->plan;
     const char* chosen = p->backend->is_host ? NULL : choose_as_training_does(b);
-    printf("ops: %s, %s%s, %s kernels, %d x %d tokens of %s\n", p->backend->device_name(), p->dtype,
-           residual_note(p->backend), chosen ? p->backend->device_kernels() : b->config->kernels, p->B, p->T, p->model);
+    printf("ops: %s, %s%s, %s kernels, %d x %d tokens of %s\n", p->backend->device_name(), dtype_names[p->dtype],
+           residual_note(p->backend), chosen ? p->backend->device_kernels() : kernels_names[b->config->kernels], p->B, p->T,
+           p->model);
     if (chosen) { printf("matmuls: %s\n", chosen); }
     printf("limits, measured: memory moves %.1f GB/s when it is copied, a large matmul does %.1f GFLOP/s",
            b->bandwidth / 1e9, b->peak_flops / 1e9);
@@ -175,7 +176,7 @@ static void print_ops_heading(const BenchOps* b) {
 
 int bench_ops(const Config* config) {
     const Backend* device = bench_backend(config, config->dtype);
-    const char* dtype = bench_dtype(config, device);
+    enum dtype dtype = bench_dtype(config, device);
     Comm alone = comm_alone();
     open_device(device, config, dtype, &alone);
     const Plan plan = bench_plan(device, dtype, config, bench_seq_len(device));
@@ -188,7 +189,7 @@ int bench_ops(const Config* config) {
                   .peak_flops = device->device_matmul_flops(),
                   .is_emulated = device_is_emulated(device),
                   .gpu = gpu,
-                  .published_flops = gpu ? gpu_peak_flops(gpu, dtype) : 0,
+                  .published_flops = gpu ? gpu_peak_flops(gpu, dtype_names[dtype]) : 0,
                   .rows = json_array()};
     print_ops_heading(&b);
     bench_all_ops(&b, &ops);

@@ -74,18 +74,18 @@ static json_t* print_matmul(const Backend* b, int i, const MatmulFacts* f) {
 int bench_plans(const Config* given) {
     Error err;
     Config config = *given; // measured anew, whatever earlier starts chose
-    config.tune = "anew";
+    config.tune = tune_anew;
     const Backend* b = bench_backend(&config, config.dtype);
-    const char* dtype = bench_dtype(&config, b);
+    enum dtype dtype = bench_dtype(&config, b);
     Comm alone = comm_alone();
-    if (b->is_host || !strcmp(config.kernels, "plain")) {
+    if (b->is_host || config.kernels == kernels_plain) {
         usage_error("bench plans: only the fast kernels of a GPU take matmuls from a library: run train_gpt2cu");
     }
     open_device(b, &config, dtype, &alone);
     Plan plan = bench_plan(b, dtype, &config, 0);
     Trial* trial = trial_open(&plan, &config, NULL, &err);
     if (!trial) { fatal("%s", err.text); }
-    printf("plans: %s, %s, %d x %d tokens of %s\n", b->matmuls_identity(), dtype, plan.B, plan.T, plan.model);
+    printf("plans: %s, %s, %d x %d tokens of %s\n", b->matmuls_identity(), dtype_names[dtype], plan.B, plan.T, plan.model);
     puts("each matmul of a step, rows x cols x depth; n, t: operands as they are, transposed; * runs in training");
     printf("  %3s %10s %10s %5s %9s %6s %7s %9s %10s\n", "", "ms", "TFLOP/s", "id", "tile", "stages", "split-K",
            "reduction", "workspace");

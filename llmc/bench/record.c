@@ -1,23 +1,25 @@
 #include "record.h"
 #include "../train/backends.h"
 
-const Backend* bench_backend(const Config* c, const char* dtype) {
+const Backend* bench_backend(const Config* c, enum dtype dtype) {
     const Backend* b = find_backend(dtype, c->cpu);
     if (!b) {
-        usage_error("--dtype %s: this program has no kernels of that type for this device%s%s", dtype,
-                    strcmp(c->cpu, "auto") ? " with --cpu " : "", strcmp(c->cpu, "auto") ? c->cpu : "");
+        usage_error("--dtype %s: this program has no kernels of that type for this device with --cpu %s",
+                    dtype_names[dtype], cpu_names[c->cpu]);
     }
     return with_residual(b, c->residual, dtype);
 }
 
-const char* bench_dtype(const Config* c, const Backend* b) { return strcmp(c->dtype, "auto") ? c->dtype : b->storage; }
+enum dtype bench_dtype(const Config* c, const Backend* b) {
+    return c->dtype == dtype_auto ? dtype_of_storage(b) : c->dtype;
+}
 
 int bench_seq_len(const Backend* b) {
     enum { CPU_SEQ_LEN = 64 };
     return b->is_host ? CPU_SEQ_LEN : 0;
 }
 
-Plan bench_plan(const Backend* b, const char* dtype, const Config* config, int seq_len) {
+Plan bench_plan(const Backend* b, enum dtype dtype, const Config* config, int seq_len) {
     Error err;
     Plan p;
     Config c = *config;

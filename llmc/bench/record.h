@@ -9,14 +9,14 @@
 // backend and plan
 
 // Returns the backend for a --dtype and the --cpu of `c`; a usage error if this program has none.
-const Backend* bench_backend(const Config* c, const char* dtype);
+const Backend* bench_backend(const Config* c, enum dtype dtype);
 
 // Returns the --dtype of this backend, "auto" resolved.
-const char* bench_dtype(const Config* c, const Backend* b);
+enum dtype bench_dtype(const Config* c, const Backend* b);
 
 // Plans a model for one process; a usage error if the options do not fit together. seq_len: tokens in a sequence if
 // --seq_len is not given; 0: the model's.
-Plan bench_plan(const Backend* b, const char* dtype, const Config* c, int seq_len);
+Plan bench_plan(const Backend* b, enum dtype dtype, const Config* c, int seq_len);
 
 // Returns seq_len for bench_plan(): 64 on a CPU, so that the slowest kernels take a minute, not an hour; 0 on a GPU.
 int bench_seq_len(const Backend* b);

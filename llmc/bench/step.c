@@ -39,8 +39,10 @@ int bench_step(const Config* given) {
     const Plan plan = bench_plan(b, bench_dtype(c, b), c, 0);
     const StepOps ops = record_step(&plan);
     plan_layout(&plan, &g);
-    printf("step: %s, %s%s, %lld tokens, %d x %d at a time, --recompute %s, --optimizer %s\n", plan.model, plan.dtype,
-           residual_note(b), plan.total_batch_size, plan.B, plan.T, c->recompute, c->optimizer);
+    printf("step: %s, %s%s, %lld tokens, %d x %d at a time, --recompute %s, --optimizer %s\n", plan.model,
+           dtype_names[plan.dtype],
+           residual_note(b), plan.total_batch_size, plan.B, plan.T, recompute_names[c->recompute],
+           optimizer_names[c->optimizer]);
     printf("%-27s %-9s %6s %12s %12s %12s\n", "operation", "layer", "runs", "GFLOP", "MB read", "written");
     json_t* rows = print_step_ops(b, &ops);
     json_t* record = bench_record("step", c, &plan, "", (double)NAN, "ops", rows);

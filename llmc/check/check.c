@@ -44,7 +44,7 @@ static Config check_options(const Config* config, const Backend* device) {
 }
 
 // Returns the device's plan, before its batch is reduced; ends the program if there is none.
-static Plan check_plan(const Config* c, const Backend* device, const char* dtype) {
+static Plan check_plan(const Config* c, const Backend* device, enum dtype dtype) {
     Error err;
     Plan plan;
     Comm alone = comm_alone();
@@ -93,19 +93,19 @@ static void reduce_batch(const Check* k, Plan* plan) {
 
 static void print_heading(const Check* k, const Plan* p, const Config* c) {
     const GPT2Config* m = &p->shape;
-    printf("check: %s, %s%s, %s kernels, --fused %d --flash %d\n", k->device->device_name(), p->dtype,
-           residual_note(k->device), k->device->level ? k->device->level : c->kernels, k->device_options.fused,
-           k->device_options.flash);
+    printf("check: %s, %s%s, %s kernels, --fused %d, %s attention\n", k->device->device_name(), dtype_names[p->dtype],
+           residual_note(k->device), k->device->level ? k->device->level : kernels_names[c->kernels], k->device_options.fused,
+           attention_names[c->attention]);
     printf("against: %s, fp32, %s kernels\n", k->reference->device_name(),
            k->reference_options.plain ? "plain" : "fast");
     printf("model: L=%d H=%d C=%d T=%d V=%d (%d in memory), %d x %d tokens\n", m->num_layers, m->num_heads,
            m->channels, m->max_seq_len, m->vocab_size, m->padded_vocab_size, p->B, p->T);
 }
 
-int check_command(const Config* config, const Backend* device, const char* dtype, const Backend* reference) {
+int check_command(const Config* config, const Backend* device, enum dtype dtype, const Backend* reference) {
     Comm alone = comm_alone();
     Check k = {.device = device, .reference = reference, .bounds = bounds_of(dtype)};
-    if (device->is_host && !strcmp(config->kernels, "plain")) {
+    if (device->is_host && config->kernels == kernels_plain) {
         usage_error("check --kernels plain: on the CPU the plain kernels are what the others are checked against");
     }
     k.device_options = device_options(config, dtype);

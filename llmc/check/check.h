@@ -6,4 +6,4 @@
 
 // Runs `check` for a --dtype of the backend `device`. Returns the exit code: EXIT_CHECK_FAILED if anything differs by
 // more than rounding explains.
-int check_command(const Config* config, const Backend* device, const char* dtype, const Backend* reference);
+int check_command(const Config* config, const Backend* device, enum dtype dtype, const Backend* reference);

@@ -95,7 +95,7 @@ static void check_repeated(Check* k, const Trace* first, const Plan* p, const Co
 static Trace train_reference(const Check* k, const Plan* plan, const Config* c, const int* batches) {
     Plan p = *plan;
     p.backend = k->reference;
-    p.dtype = "fp32";
+    p.dtype = dtype_fp32;
     p.keep = KEEP_ALL;
     k->reference->device_open(&k->reference_options);
     return trace_run(&p, c, NULL, batches, check_steps(c));

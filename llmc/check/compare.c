@@ -54,11 +54,11 @@ Difference compare_layers(const float* got, const float* want, const float* from
 
 static const Bounds BOUNDS[] = {
     //       exact stored matmul rounded logits twice linear muon loss norm gradient change
-    {"fp32", 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 0, 0, 1e-5, 1e-5, 1e-5, 1e-5, 1e-4},
-    {"tf32", 1e-5, 1e-5, 2e-3, 2e-3, 2e-3, 0, 0, 8e-3, 1e-4, 5e-3, 1e-2, 1e-2},
-    {"bf16", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 3e-3, 0, 3e-2, 1e-3, 2e-2, 4.4e-2, 5e-2},
-    {"fp16", 1e-5, 2.5e-4, 1e-4, 1.25e-3, 1.25e-3, 0, 0, 3.75e-3, 1.25e-4, 2.5e-3, 1.1e-2, 1.25e-2},
-    {"fp8", 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 3e-3, 8e-2, 3e-2, 2e-3, 3e-2, 2.5e-1, 7e-1},
+    {dtype_fp32, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 0, 0, 1e-5, 1e-5, 1e-5, 1e-5, 1e-4},
+    {dtype_tf32, 1e-5, 1e-5, 2e-3, 2e-3, 2e-3, 0, 0, 8e-3, 1e-4, 5e-3, 1e-2, 1e-2},
+    {dtype_bf16, 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 3e-3, 0, 3e-2, 1e-3, 2e-2, 4.4e-2, 5e-2},
+    {dtype_fp16, 1e-5, 2.5e-4, 1e-4, 1.25e-3, 1.25e-3, 0, 0, 3.75e-3, 1.25e-4, 2.5e-3, 1.1e-2, 1.25e-2},
+    {dtype_fp8, 1e-5, 2e-3, 1e-4, 1e-2, 1e-2, 3e-3, 8e-2, 3e-2, 2e-3, 3e-2, 2.5e-1, 7e-1},
 };
 
 // The bound of an element, as a multiple of its tensor's bound. Rounding stays below it: the largest of 10^8 normal
@@ -66,11 +66,11 @@ static const Bounds BOUNDS[] = {
 // this bound. 16 is chosen, not measured.
 enum { ELEMENT_FACTOR = 16 };
 
-const Bounds* bounds_of(const char* dtype) {
+const Bounds* bounds_of(enum dtype dtype) {
     for (size_t i = 0; i < sizeof BOUNDS / sizeof *BOUNDS; i++) {
-        if (!strcmp(BOUNDS[i].dtype, dtype)) { return &BOUNDS[i]; }
+        if (BOUNDS[i].dtype == dtype) { return &BOUNDS[i]; }
     }
-    fatal("check knows no bounds for --dtype %s", dtype);
+    fatal("check knows no bounds for --dtype %s", dtype_names[dtype]);
 }
 
 double op_bound(const Bounds* b, const Backend* device, const char* op, Elem elem) {

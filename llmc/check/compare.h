@@ -54,7 +54,7 @@ Difference compare_layers(const float* got, const float* want, const float* from
 //             enlarges the errors of small gradients: a bias' change has ten times the error of its gradient with
 //             bf16, eight times with fp8 (0.46)
 typedef struct {
-    const char* dtype;
+    enum dtype dtype;
     double exact, stored, matmul, rounded, logits;
     double twice;  // where Residual can be bf16, else 0
     double linear; // fp8 only, else 0
@@ -63,7 +63,7 @@ typedef struct {
 } Bounds;
 
 // Returns the bounds of a --dtype; ends the program if there are none.
-const Bounds* bounds_of(const char* dtype);
+const Bounds* bounds_of(enum dtype dtype);
 
 // Returns the bound for the error of one tensor of an operation on this device.
 double op_bound(const Bounds* b, const Backend* device, const char* op, Elem elem);

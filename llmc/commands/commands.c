@@ -1,7 +1,6 @@
 #include "commands.h"
 #include "../train/consistency.h"
 #include "tokenize.h"
-#include "../train/effects.h"
 #include "../eval/core.h"
 #include "../eval/score.h"
 #include "../files/checkpoint.h"
@@ -115,7 +114,7 @@ static bool opens_tokenizer(const Config* c, const Plan* p, bool scores) {
            p->shape.vocab_size > TOKENIZER_V1_EOT;
 }
 
-int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
+int eval_command(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     Error err;
     Plan plan;
     GPT2 g;
@@ -128,7 +127,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     const char* what = folder ? folder : "random weights";
     take_data_options(c, folder);
     take_folder_tokenizer(c, folder);
-    if (!effects_check(c, EVAL, dtype, &err)) { usage_error("%s", err.text); }
+    if (!config_check_needs(c, EVAL, &err)) { usage_error("%s", err.text); }
     if (scores) { c->document_mask = 0; } // a row of a test set is one document
     check_same_run(comm, c, NULL);
     open_device(b, c, dtype, comm);
@@ -142,7 +141,7 @@ int eval_command(Config* c, const Backend* b, const char* dtype, Comm* comm) {
     }
     const bool has_tokenizer = opens_tokenizer(c, &plan, scores) && open_tokenizer(&tokenizer, c, &plan.shape, folder);
     if (scores) { sets = open_scored_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
-    else if (!dataset_open(&data, "--val_data", c->val_data, c->data_format, plan.T, plan.shape.vocab_size, &err)) {
+    else if (!dataset_open(&data, "--val_data", c->val_data, token_header(c), plan.T, plan.shape.vocab_size, &err)) {
         fatal("%s", err.text);
     }
     if (has_tokenizer && !scores) { check_data_tokenizer(&data, "--val_data", &tokenizer, c); }
@@ -234,7 +233,7 @@ static void print_residual_stream(const Plan* planned, const Config* c, const ch
 static bool verify_files(const char* option, const char* patterns, const Config* c, int T, int vocab_size) {
     Error err;
     Dataset data;
-    if (!dataset_open(&data, option, patterns, c->data_format, T, INT32_MAX, &err)) { fatal("%s", err.text); }
+    if (!dataset_open(&data, option, patterns, token_header(c), T, INT32_MAX, &err)) { fatal("%s", err.text); }
     data.vocab_size = vocab_size; // only now: an id beyond it is damage, wherever it lies in a file
     for (int i = 0; i < data.num_files; i++) {
         bool has_sum;
@@ -254,7 +253,7 @@ static bool verify_files(const char* option, const char* patterns, const Config*
 // Prints the memory plan, and says if it does not fit into `here`, the free bytes of this machine's device; 0: none.
 static void print_plans(const Plan* p, const Config* c, size_t here) {
     Plan planned = *p;
-    planned.shards = strcmp(c->zero, "1") ? 1 : (int)c->gpus;
+    planned.shards = c->zero ? (int)c->gpus : 1;
     print_memory(&planned);
     if (here) {
         const char* remark = plan_bytes(&planned) > here ? ": too little for this" : "";
@@ -265,7 +264,7 @@ static void print_plans(const Plan* p, const Config* c, size_t here) {
 }
 
 // --model all: the largest batches of GPT-2's sizes.
-static void print_all_models(const Config* c, const Backend* b, const char* dtype, size_t here) {
+static void print_all_models(const Config* c, const Backend* b, enum dtype dtype, size_t here) {
     static const char* const models[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
     Error err;
     Plan plan;
@@ -273,20 +272,20 @@ static void print_all_models(const Config* c, const Backend* b, const char* dtyp
         Config one = *c; // one model of "all"
         one.model = models[i];
         if (!plan_shape(&plan, b, dtype, &one, NULL, &err)) { usage_error("%s", err.text); }
-        plan.shards = strcmp(c->zero, "1") ? 1 : (int)c->gpus;
+        plan.shards = c->zero ? (int)c->gpus : 1;
         if (i == 0) { print_batches_heading(&plan, here); }
         print_batches(&plan, here);
     }
 }
 
-int info_command(Config* c, const Backend* b, const char* dtype) {
+int info_command(Config* c, const Backend* b, enum dtype dtype) {
     Error err;
     Plan plan;
     Comm alone = comm_alone();
     const char* folder = init_folder(c);
     const bool train = config_source(c, "train_data") >= FROM_FILE, val = config_source(c, "val_data") >= FROM_FILE;
     preset_apply(c);
-    if (!effects_check(c, INFO, dtype, &err)) { usage_error("%s", err.text); }
+    if (!config_check_needs(c, INFO, &err)) { usage_error("%s", err.text); }
     const bool is_here = b->device_exists();
     if (is_here) { open_device(b, c, dtype, &alone); }
     else { notice("there is no GPU here: its free memory and the residual stream are left out"); }

@@ -27,11 +27,11 @@ static bool count_ids(IdCounts* c, const Shard* s, Error* err) {
     return true;
 }
 
-bool describe_tokens(const char* path, const char* data_format, Error* err) {
+bool describe_tokens(const char* path, TokenHeader header, Error* err) {
     Shard s;
     IdCounts c;
     bool has_sum;
-    if (!shard_open_as(&s, path, token_header(data_format), err)) { return false; }
+    if (!shard_open_as(&s, path, header, err)) { return false; }
     const bool ok = count_ids(&c, &s, err) && shard_verify_sum(path, &has_sum, err);
     if (ok) {
         print_result("file        %s\n", path);

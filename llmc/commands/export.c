@@ -168,8 +168,9 @@ static const ExportFormat* check_arguments(const Config* c) {
     if (!format) { usage_error("export takes one of hf, llmc, gguf: export gguf --init FOLDER --out FILE"); }
     if (!strcmp(c->init, "random")) { usage_error("export %s needs --init PATH: of the weights", format->name); }
     if (config_source(c, "out") < FROM_FILE || !*c->out) { usage_error("export %s needs --out PATH", format->name); }
-    if (!is_one_of(c->export_dtype, format->types)) {
-        usage_error("export %s takes --export_dtype %s, not %s", format->name, format->types, c->export_dtype);
+    if (!is_one_of(export_dtype_names[c->export_dtype], format->types)) {
+        usage_error("export %s takes --export_dtype %s, not %s", format->name, format->types,
+                    export_dtype_names[c->export_dtype]);
     }
     struct stat there;
     if (lstat(c->out, &there) != 0) { return format; }
@@ -228,11 +229,11 @@ int export_command(const Config* asked) {
                     asked->init);
     }
     if (!has_tokenizer && !as->write) { notice("%s has no tokenizer: none is written", asked->init); }
-    if (!strcmp(asked->export_dtype, "q4_0")) {
+    if (asked->export_dtype == export_dtype_q4_0) {
         notice("warning: 4 bits hurt small models much: a GPT-2 is hardly usable; q8_0 keeps its text");
     }
     const size_t largest = tensors_largest(&model.table);
-    Export e = {.model = &model, .type = weight_type_find(asked->export_dtype),
+    Export e = {.model = &model, .type = weight_type_find(export_dtype_names[asked->export_dtype]),
                 .tokenizer = has_tokenizer ? &tokenizer : NULL, .name = shape_text(&model.shape),
                 .buffers = tensor_buffers(&model.table), .encoded = alloc_or_die(largest, sizeof(float), "a tensor")};
     if (!export_to(&e, as, asked->out, &err)) { fatal("%s; --out %s was not written", err.text, asked->out); }

@@ -22,8 +22,8 @@ static bool is_interactive(const Config* c) {
     if (is_given(c, "prompt") && is_given(c, "prompt_file")) {
         usage_error("give --prompt or --prompt_file, not both");
     }
-    if (!strcmp(c->interactive, "auto")) { return !has_prompt && isatty(STDIN_FILENO); }
-    const bool is_on = !strcmp(c->interactive, "1");
+    if (c->interactive == interactive_auto) { return !has_prompt && isatty(STDIN_FILENO); }
+    const bool is_on = c->interactive == interactive_1;
     if (is_on && has_prompt) {
         usage_error("--interactive 1 reads prompts from standard input: leave out --prompt and --prompt_file");
     }
@@ -132,7 +132,7 @@ static void print_times(const GenerateTimes* t) {
            (double)t->tokens / t->seconds, t->first_seconds);
 }
 
-int generate_command(const Config* asked, const Backend* b, const char* dtype) {
+int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
     Error err;
     Plan plan;
     Prompts prompts = {.count = 0};

@@ -63,13 +63,13 @@ static Comm open_comm(Launch* launch, const Config* c, const Backend* b) {
 }
 
 // Runs a command that needs a backend; returns the exit code.
-static int run_command(int command, Config* c, const Backend* b, const char* dtype, Comm* comm) {
+static int run_command(int command, Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     switch (command) {
     case TRAIN: return train(c, b, dtype, comm);
     case GENERATE: return generate_command(c, b, dtype);
     case EVAL: return eval_command(c, b, dtype, comm);
     case BENCH: return bench_command(c, comm);
-    case CHECK: return check_command(c, b, dtype, find_cpu_backend("fp32", program_has_gpu() ? c->cpu : "auto"));
+    case CHECK: return check_command(c, b, dtype, find_cpu_backend(dtype_fp32, program_has_gpu() ? c->cpu : cpu_auto));
     default: return info_command(c, b, dtype);
     }
 }
@@ -111,7 +111,7 @@ static int run_program(int argc, char** argv) {
     if (command->bit == EXPORT) { return export_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
     if (command->bit == INFO && config.num_args) { return run_info_command(&config); }
-    if (!strcmp(config.dtype, "int8") && !(command->bit & (GENERATE | EVAL))) {
+    if (config.dtype == dtype_int8 && !(command->bit & (GENERATE | EVAL))) {
         usage_error("--dtype int8 is for generate and eval: weights in 8 bits would lose the updates of training");
     }
     Launch launch = detect_launch(command->bit);
@@ -121,9 +121,9 @@ static int run_program(int argc, char** argv) {
     if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) {
         return launch_local((int)config.gpus, arguments, GRACE_SECONDS);
     }
-    const char* dtype = config.dtype;
+    enum dtype dtype = config.dtype;
     // bench finds its backends itself, also those of GPUs that are not present; this one only connects the processes
-    const Backend* backend = command->bit == BENCH ? find_backend("auto", "auto") : choose_backend(&config, &dtype);
+    const Backend* backend = command->bit == BENCH ? find_backend(dtype_auto, cpu_auto) : choose_backend(&config, &dtype);
     Comm comm = open_comm(&launch, &config, backend);
     const int status = run_command(command->bit, &config, backend, dtype, &comm);
     comm_close(&comm);

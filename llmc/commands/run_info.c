@@ -238,7 +238,7 @@ static bool print_path(const char* path, const Config* c, Error* err) {
     if (!is_directory(path)) {
         return can_describe(path) ? describe(path)
              : is_tokenizer_file(path) ? tokenizer_print_info(path, err)
-             : describe_tokens(path, c->data_format, err);
+             : describe_tokens(path, token_header(c), err);
     }
     if (has_file(path, "metrics.jsonl")) { return print_run(path, err); }
     if (has_file(path, "state.json")) { return print_checkpoint(path, err); }

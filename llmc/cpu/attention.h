@@ -4,8 +4,8 @@
 //
 // Three implementations:
 //   --kernels plain   one query and one key at a time, with an online softmax (Milakov & Gimelshein 2018)
-//   --flash 0         one query and all its keys at a time
-//   --flash 1         blocks of queries and keys (attention_flash.h)
+//   --attention plain one query and all its keys at a time
+//   --attention flash blocks of queries and keys (attention_flash.h)
 //
 // With documents a query attends to the keys from the beginning of its own document on (Backend.document_bounds).
 #pragma once
@@ -65,7 +65,7 @@ static inline void attention_backward_query(Stored* dq, float* dk, float* dv, co
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// --flash 0: the keys of a head, and in backward its values, are transposed once, so that the inner loop of
+// --attention plain: the keys of a head, and in backward its values, are transposed once, so that the inner loop of
 // attention_scores reads consecutive memory
 
 // xt (HS,T) = the transpose of x (T,HS), whose rows are `stride` apart
@@ -151,7 +151,7 @@ static inline void attention_backward_query_fast(Stored* dq, float* dk, float* d
 // ---------------------------------------------------------------------------------------------------------------------
 // the operations
 
-// Computes one head, plain or with --flash 0. Pointers are to its first position; rows of out are C apart, of q 3C.
+// Computes one head, by plain loops or with --attention plain. Pointers are to its first position; rows of out are C apart, of q 3C.
 // starts may be NULL.
 static inline void attention_forward_head(Stored* out, float* lse, const Stored* q, const int* starts, int T, int C,
                                           int HS) {

@@ -205,11 +205,11 @@ void dataset_close(Dataset* d) {
     memset(d, 0, sizeof *d);
 }
 
-bool dataset_open(Dataset* d, const char* option, const char* patterns, const char* data_format, int T, int vocab_size,
+bool dataset_open(Dataset* d, const char* option, const char* patterns, TokenHeader header, int T, int vocab_size,
                   Error* err) {
     glob_t found;
     memset(d, 0, sizeof *d);
-    d->header = token_header(data_format);
+    d->header = header;
     d->T = T;
     d->vocab_size = vocab_size;
     bool ok = data_match(&found, option, patterns, err);

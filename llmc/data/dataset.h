@@ -43,7 +43,7 @@ void dataset_close(Dataset* d);
 // header, first and last tokens. Fails if nothing matches, or a file is no token file, too short for a window, has a
 // token beyond the vocabulary there, or rows for another T; then nothing stays open. Warns of shards that seem to be
 // copies of others, and of gaps in their numbers.
-bool dataset_open(Dataset* d, const char* option, const char* patterns, const char* data_format, int T, int vocab_size,
+bool dataset_open(Dataset* d, const char* option, const char* patterns, TokenHeader header, int T, int vocab_size,
                   Error* err);
 
 // Reads all tokens of file i. Fails if one is beyond the vocabulary.

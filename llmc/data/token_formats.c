@@ -196,10 +196,6 @@ static bool find_numpy(TokenLayout* l, const Opened* f, Error* err) {
     return set_layout(l, f, "NumPy array", h.length, dict_at + length, h.descr[2] - '0', err);
 }
 
-TokenHeader token_header(const char* data_format) {
-    return strcmp(data_format, "nanogpt") ? HEADER_REQUIRED : HEADER_OPTIONAL;
-}
-
 bool token_layout_find(TokenLayout* l, const char* path, const void* head, size_t size, TokenHeader header,
                        Error* err) {
     static const int32_t llama3 = LLAMA3_MAGIC;

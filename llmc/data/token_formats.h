@@ -29,9 +29,6 @@ typedef struct {
 
 typedef enum { HEADER_REQUIRED, HEADER_OPTIONAL } TokenHeader;
 
-// Returns what a value of --data_format means, "auto" or "nanogpt".
-TokenHeader token_header(const char* data_format);
-
 // Finds the layout of a file of `size` bytes, of which `head` are the first, TOKEN_HEADER_BYTES or all of them; all
 // formats but the first. With HEADER_OPTIONAL, a file with none of these headers is nanoGPT's. Fails if the header is
 // wrong, the size does not fit, or the tokens are stored in a way that is not read.

@@ -2,104 +2,36 @@
 #include "../base/json.h"
 #include <ctype.h>
 
+OPTION_NAMES(CONFIG)
 #define OPTION_STRUCT Config
 const Option CONFIG_OPTIONS[NUM_ROWS] = {OPTION_ROWS(CONFIG)};
 
-// Names of nanoGPT (train.py, sample.py), of llm.c (train_gpt2.py), of Hugging Face's Trainer, and of earlier versions.
-static const OptionAlias ALIASES[] = {
-    {"num_samples", "samples", NULL},
-    {"num_return_sequences", "samples", NULL},
-    {"max_new_tokens", "sample_tokens", NULL},
-    {"block_size", "seq_len", NULL},
-    {"sequence_length", "seq_len", NULL},
-    {"max_seq_length", "seq_len", NULL},
-    {"max_seq_len", "seq_len", NULL},
-    {"learning_rate", "lr", NULL},
-    {"min_lr", "min_lr_frac", "a fraction of --lr"},
-    {"learning_rate_decay_frac", "min_lr_frac", NULL},
-    {"max_iters", "max_steps", NULL},
-    {"num_iterations", "max_steps", NULL},
-    {"num_train_epochs", "max_steps", "-1: one epoch"},
-    {"num_epochs", "max_steps", "-1: one epoch"},
-    {"epochs", "max_steps", "-1: one epoch"},
-    {"lr_decay_iters", "max_steps", "the learning rate decays until the last step"},
-    {"decay_lr", "schedule", "constant: no decay"},
-    {"lr_scheduler_type", "schedule", NULL},
-    {"warmup_iters", "warmup_steps", NULL},
-    {"warmup_ratio", "warmup_steps", "counted in steps"},
-    {"adam_beta1", "beta1", NULL},
-    {"adam_beta2", "beta2", NULL},
-    {"adam_epsilon", "eps", NULL},
-    {"max_grad_norm", "grad_clip", NULL},
-    {"init_scale", "loss_scale", "dynamic:START"},
-    {"initial_loss_scale", "loss_scale", "dynamic:START"},
-    {"per_device_train_batch_size", "batch_size", NULL},
-    {"per_device_eval_batch_size", "batch_size", NULL},
-    {"gradient_accumulation_steps", "total_batch_size", "tokens of a step: B*T * processes * accumulation steps"},
-    {"n_layer", "model", "L of L=12,H=12,C=768,T=1024"},
-    {"n_head", "model", "H of L=12,H=12,C=768,T=1024"},
-    {"n_embd", "model", "C of L=12,H=12,C=768,T=1024"},
-    {"vocab_size", "model", "V of L=12,H=12,C=768,T=1024,V=50257"},
-    {"init_from", "init", "a folder; to continue a run: --resume auto"},
-    {"model_name_or_path", "init", NULL},
-    {"resume_from_checkpoint", "resume", NULL},
-    {"out_dir", "out", NULL},
-    {"output_dir", "out", NULL},
-    {"output", "out", NULL},
-    {"dataset", "train_data", NULL},
-    {"train_file", "train_data", NULL},
-    {"input_bin", "train_data", NULL},
-    {"validation_file", "val_data", NULL},
-    {"input_val_bin", "val_data", NULL},
-    {"eval_interval", "val_every", NULL},
-    {"eval_steps", "val_every", NULL},
-    {"val_loss_every", "val_every", NULL},
-    {"eval_iters", "val_tokens", "counted in tokens"},
-    {"val_max_steps", "val_tokens", "counted in tokens"},
-    {"tasks", "eval_data", "the files of test sets"},
-    {"hellaswag", "eval_data", "the file of a test set"},
-    {"limit", "eval_limit", NULL},
-    {"start", "prompt", NULL},
-    {"save_steps", "save_every", NULL},
-    {"save_interval", "save_every", NULL},
-    {"checkpoint_every", "save_every", NULL},
-    {"save_total_limit", "keep", NULL},
-    {"overfit_single_batch", "overfit", NULL},
-    {"gradient_checkpointing", "recompute", "none, gelu or all"},
-    {"compile", "graph", NULL},
-    {"torch_compile", "graph", NULL},
-    {"tensorcores", "dtype", "tf32"},
-    {"tf32", "dtype", "tf32"},
-    {"bf16", "dtype", "bf16"},
-    {"fp16", "dtype", "fp16"},
-    {"zero_stage", "zero", NULL},
-    {"num_gpus", "gpus", NULL},
-    {"nproc_per_node", "gpus", NULL},
-    {"wandb", "tensorboard", NULL},
-    {"wandb_log", "tensorboard", NULL},
-    {"report_to", "tensorboard", NULL},
-    {"bias", NULL, "GPT-2 has biases"},
-    {"dropout", NULL, "GPT-2 is trained without it here, on purpose; on small data stop early (dev/small_data.md)"},
-    {"eval_only", NULL, "the command eval prints the validation loss"},
-    {"growth_interval", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
-    {"histogram_every", NULL, "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
-    {"link", NULL, "python3 dev/bench/predict.py GPU --gpus N --link GB/S predicts several GPUs"},
-    {"llmc", NULL, "run python3 dev/bench/peers.py"},
-    {"loss_scale_every", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
-    {"loss_scale_window", NULL, "a dynamic --loss_scale doubles after 2000 steps without overflow"},
-    {"python", NULL, "run python3 dev/bench/peers.py"},
-    {"ramp_lr", NULL, "with --batch_ramp the learning rate follows --schedule alone"},
-    {"save_async", NULL, "checkpoints are written while training goes on, if memory has room for a copy"},
-    {"save_retries", NULL, "a save that fails is tried again three times"},
-    {"tui", NULL, "a terminal shows a bar; OUT/report.html has the curves, nvidia-smi the state of a GPU"},
-    {"step_ms", NULL, "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
-    {"tune_cache", "tune", "anew: without what earlier starts measured; XDG_CACHE_HOME moves their folder"},
-    {"update_ms", NULL, "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
-    {"wpe_std", NULL, "position embeddings begin with a standard deviation of 0.02; --init takes other weights"},
+// Options of this program's earlier versions, and of others, that have no name here.
+static const OptionAdvice ADVICE[] = {
+    {"bias", "GPT-2 has biases"},
+    {"decay_shape", "--schedule wsd_linear falls in a line"},
+    {"dropout", "GPT-2 is trained without it here, on purpose; on small data stop early (dev/small_data.md)"},
+    {"eval_only", "the command eval prints the validation loss"},
+    {"flash", "--attention plain is without tiles"},
+    {"growth_interval", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
+    {"histogram_every", "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
+    {"link", "python3 dev/bench/predict.py GPU --gpus N --link GB/S predicts several GPUs"},
+    {"llmc", "run python3 dev/bench/peers.py"},
+    {"loss_scale_every", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
+    {"loss_scale_window", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
+    {"python", "run python3 dev/bench/peers.py"},
+    {"ramp_lr", "with --batch_ramp the learning rate follows --schedule alone"},
+    {"save_async", "checkpoints are written while training goes on, if memory has room for a copy"},
+    {"save_retries", "a save that fails is tried again three times"},
+    {"step_ms", "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
+    {"tui", "a terminal shows a bar; OUT/report.html has the curves, nvidia-smi the state of a GPU"},
+    {"tune_cache", "--tune anew is without what earlier starts measured; XDG_CACHE_HOME moves their folder"},
+    {"update_ms", "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
+    {"wpe_std", "position embeddings begin with a standard deviation of 0.02; --init takes other weights"},
 };
 
-const OptionTable CONFIG_TABLE = {.rows = CONFIG_OPTIONS, .num_rows = NUM_ROWS, .aliases = ALIASES,
-                                  .num_aliases = sizeof ALIASES / sizeof *ALIASES};
+const OptionTable CONFIG_TABLE = {.rows = CONFIG_OPTIONS, .num_rows = NUM_ROWS, .advice = ADVICE,
+                                  .num_advice = sizeof ADVICE / sizeof *ADVICE};
 
 const Command COMMANDS[NUM_COMMANDS] = {
     {"train", TRAIN, "train a model (the default)"},
@@ -159,22 +91,11 @@ Source config_source(const Config* c, const char* name) {
 // ---------------------------------------------------------------------------------------------------------------------
 // values
 
-// --kernels named attention's implementation and the CPU's instructions too, before these had options of their own.
-// Returns the option that such a value belongs to now; NULL for any other value.
-static const char* moved_from_kernels(const char* value) {
-    if (is_one_of(value, "flash|cudnn")) { return "attention"; }
-    return is_one_of(value, "generic|avx2|avx512|avx512_bf16|amx") ? "cpu" : NULL;
-}
-
 // Replaces the error about a value by one that says what to give instead, if that is known. Returns false.
 static bool advise(const Option* o, const char* value, Error* err) {
-    const char* moved = strcmp(o->name, "kernels") ? NULL : moved_from_kernels(value);
-    if (moved) { return fail(err, "takes %s, not '%s'; give --%s %s", o->choices, value, moved, value); }
-    if (!strcmp(o->name, "device") && isalpha((unsigned char)*value)) {
-        return fail(err, "takes the number of a GPU, not '%s'; train_gpt2 computes on the CPU, train_gpt2cu on a GPU",
-                    value);
-    }
-    return false;
+    if (strcmp(o->name, "device") || !isalpha((unsigned char)*value)) { return false; }
+    return fail(err, "takes the number of a GPU, not '%s'; train_gpt2 computes on the CPU, train_gpt2cu on a GPU",
+                value);
 }
 
 bool config_set(Config* c, const Option* o, const char* value, Source source, Error* err) {
@@ -204,6 +125,7 @@ json_t* config_to_json(const Config* c) {
         const void* field = (const char*)c + o->offset;
         json_t* value = o->type == TYPE_INT    ? json_integer(*(const long long*)field)
                         : o->type == TYPE_FLAG ? json_boolean(*(const int*)field)
+                        : o->type == TYPE_CHOICE ? json_string(o->choices[*(const int*)field])
                         : option_is_word(o, field) ? json_string(o->word)
                         : o->type == TYPE_REAL ? json_real(*(const double*)field)
                                                : json_string(*(const Text*)field);
@@ -221,24 +143,72 @@ static char* text_of_json(const json_t* value) {
     return format("%d", json_is_true(value));
 }
 
-static bool set_from_json(Config* c, const char* name, const char* value, Error* err) {
-    const Option* o = config_find(name);
-    const char* moved = o && !strcmp(name, "kernels") ? moved_from_kernels(value) : NULL;
-    if (!o) { return true; } // of another version of the program
-    if (!moved) { return config_set(c, o, value, FROM_CHECKPOINT, err); }
-    return config_set(c, o, "fast", FROM_CHECKPOINT, err) &&
-           config_set(c, config_find(moved), value, FROM_CHECKPOINT, err);
+// Puts a text in place of an option's value.
+static void replace_value(json_t* options, const char* name, const char* value) {
+    if (json_object_set_new(options, name, json_string(value))) { fatal("out of memory: options"); }
 }
 
-bool config_from_json(Config* c, json_t* object, const char* where, Error* err) {
+static bool has_value(const json_t* options, const char* name, const char* value) {
+    const char* text = json_string_value(json_object_get(options, name));
+    return text && !strcmp(text, value);
+}
+
+// Returns a copy of a checkpoint's options (NULL: none) in which those of earlier versions have become today's.
+static json_t* todays_options(const json_t* object) {
+    json_t* options = object ? json_deep_copy(object) : json_object();
+    if (!options) { fatal("out of memory: options"); }
+    if (has_value(options, "schedule", "wsd") && has_value(options, "decay_shape", "linear")) {
+        replace_value(options, "schedule", "wsd_linear");
+    }
+    if (json_is_false(json_object_get(options, "flash"))) { replace_value(options, "attention", "plain"); }
+    return options;
+}
+
+bool config_from_json(Config* c, const json_t* object, const char* where, Error* err) {
     const char* name;
-    json_t* value;
-    json_object_foreach(object, name, value) {
+    json_t *value, *options = todays_options(object);
+    bool ok = true;
+    json_object_foreach(options, name, value) {
         Error why;
+        const Option* o = config_find(name); // NULL: of another version
         char* text = text_of_json(value);
-        const bool ok = set_from_json(c, name, text, &why);
+        if (o && !config_set(c, o, text, FROM_CHECKPOINT, &why)) {
+            ok = fail(err, "%s: option %s %s", where, name, why.text);
+        }
         free(text);
-        if (!ok) { return fail(err, "%s: option %s %s", where, name, why.text); }
+        if (!ok) { break; }
+    }
+    json_decref(options);
+    return ok;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// options without effect
+
+// Returns true if somebody gave another value than the default, in a place that this command reads.
+static bool is_given(const Config* c, const Config* defaults, const Option* o, int command) {
+    if (config_source(c, o->name) < (command == TRAIN ? FROM_FILE : FROM_COMMAND_LINE)) { return false; }
+    char *value = config_value(c, o), *usual = config_value(defaults, o);
+    const bool differs = strcmp(value, usual) != 0;
+    free(value);
+    free(usual);
+    return differs && !option_is_off(o, c);
+}
+
+bool config_check_needs(const Config* c, int command, Error* err) {
+    Config defaults;
+    if (c->has_letters) { return true; } // llm.c gives every option
+    config_defaults(&defaults);
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (!o->needs || !(o->commands & command) || !is_given(c, &defaults, o, command)) { continue; }
+        char* unmet = option_unmet_need(&CONFIG_TABLE, o, c, command);
+        if (!unmet) { continue; }
+        char* value = config_value(c, o);
+        fail(err, "--%s %s has no effect %s: leave it out", o->name, value, unmet);
+        free(value);
+        free(unmet);
+        return false;
     }
     return true;
 }

@@ -21,179 +21,238 @@ enum {
 #define CONFIG(GROUP, INT, REAL, FLAG, TEXT, CHOICE)                                                                  \
     GROUP("model")                                                                                                    \
     TEXT(model, "d12", MODEL_COMMANDS,                                                                                \
-         "d12|d24|d36|d48, gpt2|gpt2-medium|gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]")    \
+         "d12|d24|d36|d48, gpt2|gpt2-medium|gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]",    \
+         .also = "n_layer (L of L=12,H=12,C=768,T=1024)|n_head (H of L=12,H=12,C=768,T=1024)|"                        \
+                 "n_embd (C of L=12,H=12,C=768,T=1024)|vocab_size (V of L=12,H=12,C=768,T=1024,V=50257)")             \
     TEXT(init, "random", MODEL_COMMANDS | EXPORT,                                                                     \
          "initial weights: random, or a Hugging Face folder, a checkpoint, llm.c's model.bin or a .gguf (the model is"\
-         " then read from it)")                                                                                       \
-    CHOICE(init_out, "normal", "normal|zero", TRAIN | INFO,                                                           \
-           "initial output projections of attention and MLP: normal (1/sqrt(2L) of the others' deviation), or zero")  \
+         " then read from it)", .scope = SCOPE_IDENTITY,                                                              \
+         .also = "init_from (a folder; to continue a run: --resume auto)|model_name_or_path")                         \
+    CHOICE(init_out, normal, (normal, zero), TRAIN | INFO,                                                            \
+           "initial output projections of attention and MLP: normal (1/sqrt(2L) of the others' deviation), or zero",  \
+         .scope = SCOPE_IDENTITY, .needs = "init=random")                                                             \
     INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE,                                                   \
-         "of the initial weights, of the order of the data and of samples")                                           \
+         "of the initial weights, of the order of the data and of samples", .scope = SCOPE_IDENTITY)                  \
     TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE | EXPORT,                                              \
-         "gpt2 (built in), bytes, none (token ids only), or a tokenizer file or folder; with --init: its own")        \
+         "gpt2 (built in), bytes, none (token ids only), or a tokenizer file or folder; with --init: its own",        \
+         .scope = SCOPE_IDENTITY)                                                                                     \
     TEXT(preset, "", TRAIN | INFO | BENCH,                                                                            \
-         "settings by name: gpt2:124m..1558m, fast: and muon: likewise, gpt3:125m..13b; of bench step alone")         \
+         "settings by name: gpt2:124m..1558m, fast: and muon: likewise, gpt3:125m..13b; of bench step alone",         \
+         .scope = SCOPE_START)                                                                                        \
     GROUP("data")                                                                                                     \
     TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO,                                                        \
-         "token shards to train on (a pattern, in quotation marks)")                                                  \
+         "token shards to train on (a pattern, in quotation marks)", .scope = SCOPE_DATA,                             \
+         .also = "dataset|train_file|input_bin")                                                                      \
     TEXT(val_data, "data/stories_val_*.bin", TRAIN | EVAL | INFO,                                                     \
-         "token shards to validate on (a pattern); empty: none")                                                      \
-    CHOICE(data_format, "auto", "auto|nanogpt", TRAIN | EVAL | INFO,                                                  \
-         "of token files: auto: llm.c's shards, llmq's and NumPy's, as each file says; nanogpt: also uint16 ids"     \
-         " without a header")                                                                                         \
-    FLAG(verify_data, 0, TRAIN, "read all shards at the start and compare them with their checksums")                 \
+         "token shards to validate on (a pattern); empty: none", .scope = SCOPE_DATA, .needs = "!eval_data !text",    \
+         .needs_in = EVAL, .also = "validation_file|input_val_bin")                                                   \
+    CHOICE(data_format, auto, (auto, nanogpt), TRAIN | EVAL | INFO,                                                   \
+         "of token files: auto: llm.c's shards, llmq's and NumPy's, as each file says; nanogpt: also uint16 ids"      \
+         " without a header", .needs = "!eval_data !text", .needs_in = EVAL)                                          \
+    FLAG(verify_data, 0, TRAIN, "read all shards at the start and compare them with their checksums",                 \
+         .scope = SCOPE_START)                                                                                        \
     INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL,                                                         \
-         "sequences in a micro-batch, B; auto: the largest that fits")                                                \
-    INT(seq_len, 0, 1, 1e6, "model", SHAPE_COMMANDS | EVAL, "tokens in a sequence, T; model: the model's own")        \
-    INT(total_batch_size, 0, 1, 1e9, "B*T", TRAIN | INFO | BENCH,                                              \
-         "tokens in an optimizer step, over all micro-batches and processes")                                         \
+         "sequences in a micro-batch, B; auto: the largest that fits",                                                \
+         .also = "per_device_train_batch_size|per_device_eval_batch_size")                                            \
+    INT(seq_len, 0, 1, 1e6, "model", SHAPE_COMMANDS | EVAL, "tokens in a sequence, T; model: the model's own",        \
+         .scope = SCOPE_IDENTITY, .also = "block_size|sequence_length|max_seq_length|max_seq_len")                    \
+    INT(total_batch_size, 0, 1, 1e9, "B*T", TRAIN | INFO | BENCH,                                                     \
+         "tokens in an optimizer step, over all micro-batches and processes",                                         \
+         .also = "gradient_accumulation_steps (tokens of a step: B*T * processes * accumulation steps)")              \
     TEXT(batch_ramp, "", TRAIN | INFO,                                                                                \
          "START:TOKENS: begin with START tokens a step and double to the total batch over TOKENS tokens")             \
     TEXT(seq_ramp, "", TRAIN | INFO,                                                                                  \
          "START:TOKENS: begin with sequences of START tokens and double to --seq_len over TOKENS tokens")             \
-    FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch")                      \
-    FLAG(overfit, 0, TRAIN, "train on the first batch for ever")                                                      \
+    FLAG(shuffle, 1, TRAIN, "visit the windows of the data in random order, each once an epoch",                      \
+         .scope = SCOPE_IDENTITY)                                                                                     \
+    FLAG(overfit, 0, TRAIN, "train on the first batch for ever", .scope = SCOPE_IDENTITY,                             \
+         .also = "overfit_single_batch")                                                                              \
     FLAG(document_mask, 0, TRAIN | EVAL,                                                                              \
-         "attention sees no earlier document of a window; eval: as the checkpoint was trained")                       \
+         "attention sees no earlier document of a window; eval: as the checkpoint was trained",                       \
+         .scope = SCOPE_IDENTITY, .needs = "!eval_data !text", .needs_in = EVAL)                                      \
     GROUP("schedule")                                                                                                 \
     INT(max_steps, -1, -1, HUGE_COUNT, NULL, TRAIN | BENCH | CHECK,                                                   \
-         "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch")                       \
-    REAL(lr, 3e-4, 0, 1e3, NULL, TRAIN, "peak learning rate")                                                         \
-    REAL(min_lr_frac, 0.1, 0, 1, NULL, TRAIN, "learning rate at the end, as a fraction of the peak")                  \
-    INT(warmup_steps, 0, 0, HUGE_COUNT, NULL, TRAIN, "steps of linear warm-up")                                       \
-    CHOICE(schedule, "cosine", "cosine|linear|constant|wsd", TRAIN, "of the learning rate after the warm-up")         \
+         "optimizer steps (with --batch_ramp: the tokens of so many full ones); -1: one epoch",                       \
+         .also = "max_iters|num_iterations|num_train_epochs (-1: one epoch)|num_epochs (-1: one epoch)|"              \
+                 "epochs (-1: one epoch)|"                                                                            \
+                 "lr_decay_iters (the learning rate decays until the last step)")                                     \
+    REAL(lr, 3e-4, 0, 1e3, NULL, TRAIN, "peak learning rate", .also = "learning_rate")                                \
+    REAL(min_lr_frac, 0.1, 0, 1, NULL, TRAIN, "learning rate at the end, as a fraction of the peak",                  \
+         .needs = "schedule!=constant", .also = "min_lr (a fraction of --lr)|learning_rate_decay_frac")               \
+    INT(warmup_steps, 0, 0, HUGE_COUNT, NULL, TRAIN, "steps of linear warm-up",                                       \
+         .also = "warmup_iters|warmup_ratio (counted in steps)")                                                      \
+    CHOICE(schedule, cosine, (cosine, linear, constant, wsd, wsd_linear), TRAIN,                                    \
+           "of the learning rate after the warm-up; wsd: flat, and at the end down by 1 - sqrt; wsd_linear: in a line",\
+         .also = "decay_lr (constant: no decay)|lr_scheduler_type")                                                   \
     REAL(decay_frac, 0.2, 0, 1, NULL, TRAIN,                                                                          \
-         "with --schedule wsd: the part of the run, at its end, in which the rate falls")                             \
-    CHOICE(decay_shape, "1-sqrt", "1-sqrt|linear", TRAIN, "with --schedule wsd: how it falls")                        \
+         "the part of the run, at its end, in which the rate of --schedule wsd falls",                                \
+         .needs = "schedule=wsd|wsd_linear")                                                                          \
     REAL(skip_loss_z, 0, 0, 1e9, NULL, TRAIN,                                                                         \
          "skip the update when the loss is this many standard deviations high; 0: never")                             \
     REAL(skip_norm_z, 0, 0, 1e9, NULL, TRAIN, "the same for the gradient's norm")                                     \
     TEXT(on_spike, "skip", TRAIN,                                                                                     \
          "after such a step, or one that is not finite: skip its update, stop, or rewind:N: go back to the last good" \
          " checkpoint and leave out the next N steps of data, at least those up to that step")                        \
-    INT(bad_steps, 1, 1, 1000000, NULL, TRAIN, "such steps in a row after which --on_spike stops or rewinds")         \
-    INT(max_rewinds, 20, 0, 100, NULL, TRAIN, "times that a run may go back; then it ends")                           \
+    INT(bad_steps, 1, 1, 1000000, NULL, TRAIN, "such steps in a row after which --on_spike stops or rewinds",         \
+         .needs = "on_spike!=skip")                                                                                   \
+    INT(max_rewinds, 20, 0, 100, NULL, TRAIN, "times that a run may go back; then it ends",                           \
+         .needs = "on_spike!=skip|stop")                                                                              \
     TEXT(loss_scale, "auto", TRAIN,                                                                                   \
          "off, a power of two that the loss is multiplied by, or dynamic[:START]: halved when a gradient overflows"   \
-         " (the update is skipped), doubled after 2000 steps without; auto: dynamic with fp16, else off")             \
+         " (the update is skipped), doubled after a while; auto: dynamic with fp16, else off",                        \
+         .also = "init_scale (dynamic:START)|initial_loss_scale (dynamic:START)")                                     \
     GROUP("optimizer")                                                                                                \
-    CHOICE(optimizer, "adamw", "adamw|muon", TRAIN | INFO | BENCH,                                                    \
+    CHOICE(optimizer, adamw, (adamw, muon), TRAIN | INFO | BENCH,                                                     \
            "muon: orthogonal updates for the weights of the blocks' linear layers (Jordan et al. 2024), AdamW for the"\
-           " rest")                                                                                                   \
+           " rest", .scope = SCOPE_IDENTITY)                                                                          \
     REAL(embedding_lr, auto, 0, 1e3, "auto", TRAIN, "peak learning rate of the embeddings; auto: --lr")               \
     REAL(matrix_lr, auto, 0, 1e3, "auto", TRAIN, "of the blocks' matrices; auto: --lr, or 0.02 with muon")            \
     REAL(vector_lr, auto, 0, 1e3, "auto", TRAIN, "of biases and layernorms; auto: --lr")                              \
-    REAL(weight_decay, 0.1, 0, 1e3, NULL, TRAIN, "decoupled decay of AdamW's matrices (Muon: --matrix_decay)")         \
+    REAL(weight_decay, 0.1, 0, 1e3, NULL, TRAIN, "decoupled decay of AdamW's matrices (Muon: --matrix_decay)")        \
     REAL(matrix_decay, auto, 0, 1e3, "auto", TRAIN,                                                                   \
          "decay of the blocks' matrices; auto: --weight_decay, or 0.01 with muon")                                    \
     FLAG(decay_embeddings, 1, TRAIN, "--weight_decay applies to the embeddings too")                                  \
     FLAG(cautious_decay, 0, TRAIN, "decay only elements that the update makes smaller anyway")                        \
-    REAL(beta1, 0.9, 0, 0.999999, NULL, TRAIN, "AdamW")                                                               \
-    REAL(beta2, 0.95, 0, 0.999999, NULL, TRAIN, "AdamW")                                                              \
-    REAL(eps, 1e-8, 1e-30, 1, NULL, TRAIN, "AdamW")                                                                   \
-    REAL(momentum, 0.95, 0, 0.999999, NULL, TRAIN, "Muon")                                                            \
+    REAL(beta1, 0.9, 0, 0.999999, NULL, TRAIN, "AdamW", .also = "adam_beta1")                                         \
+    REAL(beta2, 0.95, 0, 0.999999, NULL, TRAIN, "AdamW", .also = "adam_beta2")                                        \
+    REAL(eps, 1e-8, 1e-30, 1, NULL, TRAIN, "AdamW", .also = "adam_epsilon")                                           \
+    REAL(momentum, 0.95, 0, 0.999999, NULL, TRAIN, "Muon", .needs = "optimizer=muon")                                 \
     TEXT(momentum_warmup, "auto", TRAIN,                                                                              \
-         "STEPS:START: Muon's momentum rises from START in the first steps; auto: 300:0.85; none")                    \
-    TEXT(momentum_cooldown, "none", TRAIN, "STEPS:END: it falls to END in the last steps; none")                      \
+         "STEPS:START: Muon's momentum rises from START in the first steps; auto: 300:0.85; none",                    \
+         .needs = "optimizer=muon")                                                                                   \
+    TEXT(momentum_cooldown, "none", TRAIN, "STEPS:END: it falls to END in the last steps; none",                      \
+         .needs = "optimizer=muon")                                                                                   \
     REAL(grad_clip, auto, 0, 1e9, "auto", TRAIN,                                                                      \
-         "largest global norm of the gradient; 0: do not clip; auto: 1, or 0 with muon (it clips AdamW's part alone)")\
+         "largest global norm of the gradient; 0: do not clip; auto: 1, or 0 with muon (it clips AdamW's part alone)",\
+         .also = "max_grad_norm")                                                                                     \
     GROUP("speed")                                                                                                    \
-    CHOICE(dtype, "auto", "auto|fp32|tf32|bf16|fp16|fp8|int8", MODEL_COMMANDS,                                        \
+    CHOICE(dtype, auto, (auto, fp32, tf32, bf16, fp16, fp8, int8), MODEL_COMMANDS,                                    \
          "precision of activations, weights and matmuls; fp16: more digits than bf16, but none beyond 65504;"         \
          " fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from"                                                  \
          " Ada on); int8: of weights, in generate and eval on a CPU;"                                                 \
-         " auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU")                                                       \
-    CHOICE(residual, "fp32", "fp32|bf16", MODEL_COMMANDS,                                                             \
+         " auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU",                                                       \
+         .also = "tensorcores (tf32)|tf32 (tf32)|bf16 (bf16)|fp16 (fp16)")                                            \
+    CHOICE(residual, fp32, (fp32, bf16), MODEL_COMMANDS,                                                              \
          "type of the residual stream and its gradient; bf16: half their memory traffic, each addition rounded; with" \
          " --dtype bf16 or fp8")                                                                                      \
-    CHOICE(kernels, "fast", "fast|plain", MODEL_COMMANDS,                                                             \
+    CHOICE(kernels, fast, (fast, plain), MODEL_COMMANDS,                                                              \
          "plain: the readable ones that the fast ones are tested against")                                            \
-    CHOICE(attention, "auto", "auto|flash|cudnn|plain", MODEL_COMMANDS,                                               \
-         "flash: this program's, in tiles; cudnn: cuDNN's, on a GPU; plain: without tiles; auto: the fastest")        \
-    CHOICE(cpu, "auto", "auto|generic|avx2|avx512|avx512_bf16|amx", MODEL_COMMANDS,                                   \
+    CHOICE(attention, auto, (auto, flash, cudnn, plain), MODEL_COMMANDS,                                              \
+           "flash: this program's, in tiles as FlashAttention; cudnn: cuDNN's, on a GPU; plain: a query at a time;"   \
+           " auto: the fastest")                                                                                      \
+    CHOICE(cpu, auto, (auto, generic, avx2, avx512, avx512_bf16, amx), MODEL_COMMANDS,                                \
          "instructions of the CPU's fast kernels; auto: the fastest that this processor has")                         \
     FLAG(fused, 1, MODEL_COMMANDS, "bias and GELU inside the matmuls, addition and layernorm in one pass")            \
-    FLAG(flash, 1, MODEL_COMMANDS, "attention in tiles, as FlashAttention")                                           \
     FLAG(pad_vocab, 1, MODEL_COMMANDS, "round the vocabulary up to a multiple of 128 in memory (50257 -> 50304)")     \
     FLAG(graph, 1, TRAIN | CHECK | BENCH,                                                                             \
-         "on a GPU: record a micro-step and an update as CUDA graphs and replay them")                                \
-    CHOICE(tune, "1", "0|1|anew", TRAIN | CHECK | BENCH,                                                              \
+         "on a GPU: record a micro-step and an update as CUDA graphs and replay them",                                \
+         .also = "compile|torch_compile")                                                                             \
+    CHOICE(tune, 1, (0, 1, anew), TRAIN | CHECK | BENCH,                                                              \
            "on a GPU: 1: at the start, time cuBLASLt's algorithms for each matmul, and keep the fastest in"           \
            " ~/.cache/gpt2.c for the next start; anew: whatever is kept there; 0: the library's first proposal")      \
-    CHOICE(recompute, "none", "none|gelu|all", SHAPE_COMMANDS,                                                        \
-         "what backward computes again to save memory: GELUs, or all but each block's input")                         \
+    CHOICE(recompute, none, (none, gelu, all), SHAPE_COMMANDS,                                                        \
+         "what backward computes again to save memory: GELUs, or all but each block's input",                         \
+         .also = "gradient_checkpointing (none, gelu or all)")                                                        \
     FLAG(stochastic_round, 0, TRAIN,                                                                                  \
          "round updated weights to 16 bits at random, in proportion to the distance, instead of to the nearest (with" \
          " --zero 1 the numbers depend on the processes)")                                                            \
-    INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice")                              \
-    INT(device, 0, 0, 1023, NULL, MODEL_COMMANDS, "number of the GPU, among those that this process can see")         \
+    INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice", .scope = SCOPE_START)        \
+    INT(device, 0, 0, 1023, NULL, MODEL_COMMANDS, "number of the GPU, among those that this process can see",         \
+         .scope = SCOPE_START)                                                                                        \
     GROUP("processes")                                                                                                \
     INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | INFO | BENCH,                                                          \
-         "processes to start on this machine, one for each GPU, without mpirun")                                      \
-    CHOICE(zero, "0", "0|1", TRAIN | INFO, "1: shard master weights and moments over the processes (ZeRO-1)")         \
+         "processes to start on this machine, one for each GPU, without mpirun", .scope = SCOPE_START,                \
+         .also = "num_gpus|nproc_per_node")                                                                           \
+    FLAG(zero, 0, TRAIN | INFO, "shard master weights and moments over the processes (ZeRO-1)",                       \
+         .also = "zero_stage")                                                                                        \
     FLAG(nvls, 0, TRAIN | EVAL | BENCH,                                                                               \
          "on GPUs: let NVSwitches add up (NCCL's NVLS): faster, but a run does not repeat its bits")                  \
     REAL(connect_timeout, 300, 0.1, 1e6, NULL, TRAIN | EVAL | BENCH,                                                  \
-         "seconds to wait for the other processes at the start")                                                      \
+         "seconds to wait for the other processes at the start", .scope = SCOPE_START)                                \
     REAL(comm_timeout, 120, 0.1, 1e6, NULL, TRAIN | EVAL | BENCH,                                                     \
-         "seconds of silence of another process after which the run ends")                                            \
+         "seconds of silence of another process after which the run ends", .scope = SCOPE_START)                      \
     INT(ranks_every, 100, 0, HUGE_COUNT, NULL, TRAIN,                                                                 \
          "with several processes: steps between comparisons of their times; 0: never")                                \
     INT(replay, 0, 0, HUGE_COUNT, NULL, TRAIN,                                                                        \
          "steps after which a micro-batch is computed twice more, and weights of ranks compared; 0: never")           \
     GROUP("watch")                                                                                                    \
-    INT(val_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between validations; 0: never")                            \
-    INT(val_tokens, 1048576, -1, HUGE_COUNT, NULL, TRAIN | EVAL, "tokens to validate on; -1: all (eval's default)")   \
+    INT(val_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between validations; 0: never",                            \
+         .also = "eval_interval|eval_steps|val_loss_every")                                                           \
+    INT(val_tokens, 1048576, -1, HUGE_COUNT, NULL, TRAIN | EVAL, "tokens to validate on; -1: all (eval's default)",   \
+         .needs = "!eval_data !text", .needs_in = EVAL,                                                               \
+         .also = "eval_iters (counted in tokens)|val_max_steps (counted in tokens)")                                  \
     TEXT(eval_data, "", TRAIN | EVAL,                                                                                 \
          "files of test sets to score, as published: HellaSwag, LAMBADA, MMLU, ... (dev/evaluation.md), or CORE's"    \
-         " folder; eval: in place of validating")                                                                     \
-    INT(eval_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between scorings of --eval_data; 0: never")               \
-    INT(eval_limit, 0, 1, HUGE_COUNT, "all", TRAIN | EVAL, "items of each test set that are scored, the first ones")  \
-    CHOICE(eval_rules, "llm.c", "llm.c|lm-eval", TRAIN | EVAL,                                                        \
-         "whose rules score HellaSwag's JSON lines: their numbers differ")                                            \
-    INT(eval_shots, 0, 0, 1000, NULL, TRAIN | EVAL, "answered examples in front of each item (few-shot)")             \
+         " folder; eval: in place of validating",                                                                     \
+         .also = "tasks (the files of test sets)|hellaswag (the file of a test set)")                                 \
+    INT(eval_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between scorings of --eval_data; 0: never",               \
+         .needs = "eval_data")                                                                                        \
+    INT(eval_limit, 0, 1, HUGE_COUNT, "all", TRAIN | EVAL, "items of each test set that are scored, the first ones",  \
+         .needs = "eval_data", .also = "limit")                                                                       \
+    TEXT(eval_rules, "llm.c", TRAIN | EVAL,                                                                           \
+         "whose rules score HellaSwag's JSON lines, llm.c or lm-eval: their numbers differ", .needs = "eval_data")    \
+    INT(eval_shots, 0, 0, 1000, NULL, TRAIN | EVAL, "answered examples in front of each item (few-shot)",             \
+         .needs = "eval_data")                                                                                        \
     TEXT(eval_examples, "", TRAIN | EVAL,                                                                             \
-         "file of the examples of --eval_shots; empty: other items of the same file")                                 \
+         "file of the examples of --eval_shots; empty: other items of the same file",                                 \
+         .needs = "eval_data eval_shots")                                                                             \
     TEXT(text, "", EVAL, "files of text, JSONL or Parquet whose perplexity and bits per byte are printed")            \
-    TEXT(field, "text", EVAL, "field of a line of JSONL, or column of a Parquet file, that has the text of --text")   \
+    TEXT(field, "text", EVAL, "field of a line of JSONL, or column of a Parquet file, that has the text of --text",   \
+         .needs = "text")                                                                                             \
     INT(stride, 0, 1, 1e6, "none", EVAL,                                                                              \
-        "tokens between windows of --text that overlap, at most --seq_len; none: each token behind up to T others")   \
-    INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never")                             \
-    INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate")                                      \
+        "tokens between windows of --text that overlap, at most --seq_len; none: each token behind up to T others",   \
+         .needs = "text")                                                                                             \
+    INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never",                             \
+         .needs = "tokenizer!=none")                                                                                  \
+    INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate", .also = "max_new_tokens")            \
     TEXT(prompt, "", TRAIN | GENERATE,                                                                                \
-         "text that a sample continues; empty: the start of a document; generate: - reads standard input")            \
+         "text that a sample continues; empty: the start of a document; generate: - reads standard input",            \
+         .also = "start")                                                                                             \
     TEXT(prompt_file, "", GENERATE, "file of prompts, one on each line, in place of --prompt")                        \
-    INT(samples, 1, 1, 1e6, NULL, GENERATE, "texts for each prompt; up to 16 texts are generated at once")            \
+    INT(samples, 1, 1, 1e6, NULL, GENERATE, "texts for each prompt; up to 16 texts are generated at once",            \
+         .also = "num_samples|num_return_sequences")                                                                  \
     FLAG(stop_at_eot, 1, GENERATE, "end a text at the end-of-text token")                                             \
     INT(logprobs, 0, 0, 100, NULL, GENERATE,                                                                          \
          "print each token with its log-probability and so many of the likeliest tokens; 0: do not")                  \
     FLAG(json, 0, GENERATE, "print each text as a line of JSON")                                                      \
-    CHOICE(interactive, "auto", "auto|0|1", GENERATE,                                                                 \
+    CHOICE(interactive, auto, (auto, 0, 1), GENERATE,                                                                 \
          "read prompts from standard input, line by line; auto: if that is a terminal and no prompt is given")        \
     REAL(temperature, 1.0, 0, 100, NULL, TRAIN | GENERATE, "of sampling; 0: always the likeliest token")              \
     INT(top_k, 50, 0, 1e9, NULL, TRAIN | GENERATE, "sample among the k likeliest tokens; 0: all")                     \
     REAL(top_p, 1.0, 0, 1, NULL, TRAIN | GENERATE, "sample among the likeliest tokens that hold this much probability")\
-    REAL(max_time, 0, 0, 1e6, NULL, TRAIN, "hours after which the run saves and ends; 0: no limit")                   \
+    REAL(max_time, 0, 0, 1e6, NULL, TRAIN, "hours after which the run saves and ends; 0: no limit",                   \
+         .scope = SCOPE_START)                                                                                        \
     INT(save_every, 1000, 0, HUGE_COUNT, NULL, TRAIN,                                                                 \
-         "steps between checkpoints (and one after the last step); 0: none")                                          \
-    INT(keep, 3, 0, 1e9, NULL, TRAIN, "newest checkpoints kept; 0: all")                                              \
-    INT(keep_every, 0, 0, HUGE_COUNT, NULL, TRAIN, "keep those of steps that this divides too; 0: none")              \
+         "steps between checkpoints (and one after the last step); 0: none",                                          \
+         .also = "save_steps|save_interval|checkpoint_every")                                                         \
+    INT(keep, 3, 0, 1e9, NULL, TRAIN, "newest checkpoints kept; 0: all", .also = "save_total_limit")                  \
+    INT(keep_every, 0, 0, HUGE_COUNT, NULL, TRAIN, "keep those of steps that this divides too; 0: none",              \
+         .needs = "keep")                                                                                             \
     FLAG(keep_best, 1, TRAIN, "keep the one of the lowest validation loss too")                                       \
-    FLAG(done_file, 0, TRAIN, "leave an empty file OUT/DONE_%08d after the last step, as llm.c's scripts expect")      \
-    TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint")        \
+    FLAG(done_file, 0, TRAIN, "leave an empty file OUT/DONE_%08d after the last step, as llm.c's scripts expect",     \
+         .scope = SCOPE_START, .needs = "out save_every")                                                             \
+    TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint",        \
+         .scope = SCOPE_START, .also = "resume_from_checkpoint")                                                      \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \
          "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write; "    \
-         "report FOLDER...: the folder or .html file to write")                                                       \
-    FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard")                          \
-    REAL(price, 0, 0, 1e9, NULL, TRAIN, "of this machine per hour, to print the cost of the run")                     \
+         "report FOLDER...: the folder or .html file to write",                                                       \
+         .scope = SCOPE_START, .also = "out_dir|output_dir|output")                                                   \
+    FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
+         .also = "wandb|wandb_log|report_to")                                                                         \
+    REAL(price, 0, 0, 1e9, NULL, TRAIN, "of this machine per hour, to print the cost of the run",                     \
+         .scope = SCOPE_START)                                                                                        \
     GROUP("export")                                                                                                   \
-    CHOICE(export_dtype, "f32", "f32|bf16|f16|q8_0|q4_0", EXPORT, "type of the weights that are written")             \
+    CHOICE(export_dtype, f32, (f32, bf16, f16, q8_0, q4_0), EXPORT, "type of the weights that are written")           \
     FLAG(overwrite, 0, EXPORT, "replace the file --out")                                                              \
     GROUP("other")                                                                                                    \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                        \
-    TEXT(config, "", TRAIN | GENERATE | EVAL | INFO, "file of `name value` lines; the command line overrides it")
+    TEXT(config, "", TRAIN | GENERATE | EVAL | INFO, "file of `name value` lines; the command line overrides it",     \
+         .scope = SCOPE_START)
 
 enum { NUM_OPTIONS = OPTION_NUM_NAMES(CONFIG), NUM_ROWS = OPTION_NUM_ROWS(CONFIG) };
+
+OPTION_ENUMS(CONFIG)
+OPTION_EXTERN_NAMES(CONFIG)
 
 typedef struct {
     OPTION_FIELDS(CONFIG)
@@ -252,7 +311,11 @@ json_t* config_to_json(const Config* c);
 // Sets the options that a checkpoint remembers (source FROM_CHECKPOINT). Options that it does not have keep their
 // value; names that this program does not know are skipped. Fails if a value is wrong; `where` names the checkpoint in
 // errors.
-bool config_from_json(Config* c, json_t* object, const char* where, Error* err);
+bool config_from_json(Config* c, const json_t* object, const char* where, Error* err);
+
+// Fails if an option was given that has no effect beside the others (Option.needs). Options of a preset or a checkpoint
+// are not refused, nor those that are off or have their default value.
+bool config_check_needs(const Config* c, int command, Error* err);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the command line

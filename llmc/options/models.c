@@ -49,11 +49,11 @@ typedef struct {
 #define GPT2_ALL "--schedule cosine --weight_decay 0.1 --grad_clip 1 "
 #define GPT3_ALL "--schedule cosine --weight_decay 0.1 --grad_clip 1 --min_lr_frac 0.1 "
 #define FAST_ALL                                                                                               \
-    "--schedule wsd --decay_frac 0.16667 --decay_shape linear --min_lr_frac 0 --weight_decay 0.1 --grad_clip 1 "
+    "--schedule wsd_linear --decay_frac 0.16667 --min_lr_frac 0 --weight_decay 0.1 --grad_clip 1 "
 
 #define MUON_ALL                                                                                                \
     "--optimizer muon --cautious_decay 1 --decay_embeddings 0 --momentum_cooldown 50:0.85 "   \
-    "--init_out zero --schedule wsd --decay_frac 0.29 --decay_shape linear --min_lr_frac 0 --warmup_steps 256 "
+    "--init_out zero --schedule wsd_linear --decay_frac 0.29 --min_lr_frac 0 --warmup_steps 256 "
 
 static const Preset PRESETS[] = {
     {"gpt2:124m",
@@ -61,9 +61,11 @@ static const Preset PRESETS[] = {
     {"gpt2:350m",
      GPT2_ALL "--model d24 --total_batch_size 524288 --lr 3e-4 --max_steps 60000 --warmup_steps 700 --min_lr_frac 0"},
     {"gpt2:774m",
-     GPT2_ALL "--model d36 --total_batch_size 524288 --lr 2.5e-4 --max_steps 286102 --warmup_steps 700 --min_lr_frac 0"},
+     GPT2_ALL "--model d36 --total_batch_size 524288 --lr 2.5e-4 --max_steps 286102 --warmup_steps 700 "
+      "--min_lr_frac 0"},
     {"gpt2:1558m",
-     GPT2_ALL "--model d48 --total_batch_size 1048576 --lr 6e-4 --max_steps 32000 --warmup_steps 700 --min_lr_frac 0.1"},
+     GPT2_ALL "--model d48 --total_batch_size 1048576 --lr 6e-4 --max_steps 32000 --warmup_steps 700 "
+      "--min_lr_frac 0.1"},
     {"fast:124m",
      FAST_ALL "--model d12 --total_batch_size 524288 --lr 1.8e-3 --max_steps 12288 --warmup_steps 256"},
     {"fast:350m",
@@ -125,9 +127,9 @@ void preset_apply(Config* c) {
     for (int i = 0; i < NUM_PRESETS; i++) {
         if (strcmp(PRESETS[i].name, c->preset)) { continue; }
         preset_set(c, PRESETS[i].options);
-        if (strstr(PRESETS[i].options, "--optimizer muon") && strcmp(c->optimizer, "muon")) {
+        if (strstr(PRESETS[i].options, "--optimizer muon") && c->optimizer != optimizer_muon) {
             usage_error("--preset %s has rates and decays of Muon: leave out --optimizer %s, or give --preset fast%s",
-                        c->preset, c->optimizer, strchr(c->preset, ':'));
+                        c->preset, optimizer_names[c->optimizer], strchr(c->preset, ':'));
         }
         return;
     }

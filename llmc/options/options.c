@@ -53,14 +53,32 @@ const Option* option_nearest(const OptionTable* table, const char* name) {
     return best;
 }
 
+// Finds `name` in Option.also. Returns its note, "" if it has none; NULL if `name` is not there.
+static char* note_of_name(const Option* o, const char* name) {
+    const size_t n = strlen(name);
+    for (const char* at = o->also; at; at = strchr(at, '|')) {
+        at += *at == '|';
+        const size_t length = strcspn(at, " |");
+        if (length != n || strncmp(at, name, n)) { continue; }
+        return format("%.*s", (int)strcspn(at + n, "|"), at + n);
+    }
+    return NULL;
+}
+
 char* option_unknown(const OptionTable* table, const char* name, const char* before, const char* after) {
     const char* bare = name + strspn(name, "-"); // a file of options has no dashes
-    for (int i = 0; i < table->num_aliases; i++) {
-        const OptionAlias* a = &table->aliases[i];
-        if (strcmp(a->alias, bare)) { continue; }
-        if (!a->name) { return format("no option %s%s%s: %s", before, name, after, a->note); }
-        return format("no option %s%s%s; here it is called %s%s%s%s%s%s", before, name, after, before, a->name, after,
-                      a->note ? " (" : "", a->note ? a->note : "", a->note ? ")" : "");
+    for (int i = 0; i < table->num_advice; i++) {
+        const OptionAdvice* a = &table->advice[i];
+        if (!strcmp(a->name, bare)) { return format("no option %s%s%s: %s", before, name, after, a->instead); }
+    }
+    for (int i = 0; i < table->num_rows; i++) {
+        const Option* o = &table->rows[i];
+        char* note = note_of_name(o, bare);
+        if (!note) { continue; }
+        char* text = format("no option %s%s%s; here it is called %s%s%s%s", before, name, after, before, o->name,
+                            after, note);
+        free(note);
+        return text;
     }
     const Option* near = option_nearest(table, bare);
     if (!near) { return format("no option %s%s%s; --help lists the options", before, name, after); }
@@ -78,15 +96,40 @@ bool is_one_of(const char* value, const char* choices) {
     return false;
 }
 
-static bool parse_text(const Option* o, const char* value, void* field, Error* err) {
+char* option_choices(const Option* o) {
+    char* text = format("%s", o->choices[0]);
+    for (int i = 1; o->choices[i]; i++) {
+        char* longer = format("%s|%s", text, o->choices[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+int choice_find(const char* const* names, const char* word) {
+    for (int i = 0; word && names[i]; i++) {
+        if (!strcmp(names[i], word)) { return i; }
+    }
+    return -1;
+}
+
+static bool parse_choice(const Option* o, const char* value, int* field, Error* err) {
+    *field = choice_find(o->choices, value);
+    if (*field >= 0) { return true; }
+    char* choices = option_choices(o);
+    fail(err, "takes %s, not '%s'", choices, value);
+    free(choices);
+    return false;
+}
+
+static bool parse_text(const char* value, Text* field, Error* err) {
     uint32_t ignored;
     for (const char *at = value, *end = value + strlen(value); at < end;) { // options are written to JSON files
         const size_t n = utf8_decode(at, end, &ignored);
         if (n == 0) { return fail(err, "takes UTF-8 text; byte %zu is not", (size_t)(at - value)); }
         at += n;
     }
-    if (o->choices && !is_one_of(value, o->choices)) { return fail(err, "takes %s, not '%s'", o->choices, value); }
-    memcpy(field, &value, sizeof value);
+    *field = value;
     return true;
 }
 
@@ -132,7 +175,8 @@ bool option_parse(const Option* o, const char* value, void* field, Error* err) {
     case TYPE_INT: return parse_int(o, value, field, err);
     case TYPE_REAL: return parse_real(o, value, field, err);
     case TYPE_FLAG: return parse_flag(value, field, err);
-    default: return parse_text(o, value, field, err);
+    case TYPE_CHOICE: return parse_choice(o, value, field, err);
+    default: return parse_text(value, field, err);
     }
 }
 
@@ -148,6 +192,7 @@ char* option_value(const Option* o, const void* options) {
     case TYPE_REAL:
         return format("%s", option_is_word(o, field) ? o->word : double_text(text, *(const double*)field));
     case TYPE_FLAG: return format("%d", *(const int*)field);
+    case TYPE_CHOICE: return format("%s", o->choices[*(const int*)field]);
     default: return format("%s", *(const Text*)field);
     }
 }
@@ -160,6 +205,49 @@ void options_set_defaults(const OptionTable* table, void* options) {
             fatal("default of --%s %s", o->name, err.text);
         }
     }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// options that need others
+
+static bool is_off(const char* value) { return is_one_of(value, "0|none") || !*value; }
+
+bool option_is_off(const Option* o, const void* options) {
+    char* value = option_value(o, options);
+    const bool off = is_off(value);
+    free(value);
+    return off;
+}
+
+// Returns the end of a sentence about a condition that is not met; NULL if it is met. `need` is cut in pieces.
+static char* unmet(const OptionTable* table, char* need, const void* options) {
+    const bool negated = *need == '!';
+    char *name = need + negated, *equals = strchr(name, '=');
+    const bool differs = equals && equals[-1] == '!';
+    if (equals) { equals[differs ? -1 : 0] = 0; }
+    const Option* other = option_find(table, name);
+    if (!other) { fatal("an option needs --%s, which does not exist", name); }
+    char* value = option_value(other, options);
+    const bool met = equals ? is_one_of(value, equals + 1) != differs : is_off(value) == negated;
+    char* text = met ? NULL
+                 : equals && !differs ? format("without --%s %s", name, equals + 1)
+                 : equals || negated  ? format("with --%s %s", name, value)
+                                      : format("without --%s", name);
+    free(value);
+    return text;
+}
+
+char* option_unmet_need(const OptionTable* table, const Option* o, const void* options, int command) {
+    if (!o->needs || (o->needs_in && !(o->needs_in & command))) { return NULL; }
+    char *needs = format("%s", o->needs), *text = NULL, *rest = needs;
+    while (!text && rest) {
+        char* need = rest;
+        rest = strchr(need, ' ');
+        if (rest) { *rest++ = 0; }
+        text = unmet(table, need, options);
+    }
+    free(needs);
+    return text;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -215,7 +303,9 @@ void options_print_help(const OptionTable* table, int command) {
         if (!(o->commands & command)) { continue; }
         if (heading) { printf("\n%s:\n", heading->group); heading = NULL; }
         const char* fallback = o->word && !strcmp(o->fallback, "0") ? o->word : o->fallback;
-        printf("  --%-18s %s%s%s (%s)\n", o->name, o->choices ? o->choices : "", o->choices ? ": " : "", o->help,
+        char* choices = o->choices ? option_choices(o) : NULL;
+        printf("  --%-18s %s%s%s (%s)\n", o->name, choices ? choices : "", choices ? ": " : "", o->help,
                *fallback ? fallback : "none");
+        free(choices);
     }
 }

@@ -256,7 +256,7 @@ static size_t next_source(const Mixer* m) {
     const Feed* f = &m->feeds[current];
     if (!m->is_used_up[current] && (!has_ready(f) || first_ready(f)->at.inside_document)) { return current; }
     const size_t best = mix_choose(m->options, m->state, NULL);
-    const bool ends = m->is_used_up[best] && strcmp(m->options->mix_until, "first") == 0;
+    const bool ends = m->is_used_up[best] && m->options->mix_until == mix_until_first;
     return ends ? n : mix_choose(m->options, m->state, m->is_used_up);
 }
 

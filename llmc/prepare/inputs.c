@@ -102,9 +102,9 @@ static size_t read_begin(const char* path, unsigned char begin[BEGIN_BYTES]) {
 
 InputFormat input_format(const PrepareOptions* o, const char* path) {
     unsigned char begin[BEGIN_BYTES];
-    if (strcmp(o->format, "text") == 0) { return FORMAT_TEXT; }
-    if (strcmp(o->format, "jsonl") == 0) { return FORMAT_JSONL; }
-    if (strcmp(o->format, "parquet") == 0) { return FORMAT_PARQUET; }
+    if (o->format == format_text) { return FORMAT_TEXT; }
+    if (o->format == format_jsonl) { return FORMAT_JSONL; }
+    if (o->format == format_parquet) { return FORMAT_PARQUET; }
     if (strcmp(path, "-") == 0) { return FORMAT_TEXT; }
     if (is_parquet(begin, read_begin(path, begin))) { return FORMAT_PARQUET; }
     if (name_ends_with(path, ".parquet")) { return FORMAT_PARQUET; } // it says what is wrong with the file

@@ -19,7 +19,7 @@ static json_t* describe_mix(const PrepareOptions* o) {
         json_array_append_new(sources, json_pack("{s:I, s:f}", "files", (json_int_t)(s->end_input - s->first_input),
                                                  "weight", s->weight));
     }
-    return json_pack("{s:o, s:s}", "sources", sources, "until", o->mix_until);
+    return json_pack("{s:o, s:s}", "sources", sources, "until", mix_until_names[o->mix_until]);
 }
 
 json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
@@ -32,7 +32,7 @@ json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
     char hash[17];
     snprintf(hash, sizeof hash, "%016" PRIx64, tokenizer_hash(t));
     json_t* work = json_pack("{s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "inputs", inputs, "tokenizer_hash", hash,
-                             "split", o->split, "format", o->format, "field", o->field, "val_size",
+                             "split", o->split, "format", format_names[o->format], "field", o->field, "val_size",
                              (json_int_t)o->val_size, "shard_size",
                              (json_int_t)o->shard_size, "stories", (json_int_t)o->stories, "seed", (json_int_t)o->seed);
     // Only if they are given, so that the records of older versions stay valid.

@@ -6,13 +6,10 @@ _Static_assert(SHARD_TOKENS_LIMIT == SHARD_MAX_TOKENS, "the limit of an option i
 
 enum { NUM_ROWS = OPTION_NUM_ROWS(PREPARE_OPTIONS) };
 
+OPTION_NAMES(PREPARE_OPTIONS)
 #define OPTION_STRUCT PrepareOptions
 static const Option ROWS[NUM_ROWS] = {OPTION_ROWS(PREPARE_OPTIONS)};
-static const OptionAlias ALIASES[] = {
-    {"output", "out", NULL}, {"prefix", "out", NULL}, {"output_dir", "out", "a prefix, as in data/mytext"},
-    {"column", "field", NULL}, {"text_column", "field", NULL}, {"text_key", "field", NULL}};
-static const OptionTable TABLE = {.rows = ROWS, .num_rows = NUM_ROWS, .aliases = ALIASES,
-                                  .num_aliases = sizeof ALIASES / sizeof *ALIASES};
+static const OptionTable TABLE = {.rows = ROWS, .num_rows = NUM_ROWS};
 
 void prepare_options_help(void) {
     puts("Makes token shards from text.\n");
@@ -72,7 +69,7 @@ static void check_options(const PrepareOptions* o) {
     if (is_standard_input(o) && o->val_size < 0 && o->train_tokenizer == 0) {
         usage_error("--val_size must be given with standard input, whose length is not known in advance");
     }
-    if (is_standard_input(o) && strcmp(o->format, "parquet") == 0) {
+    if (is_standard_input(o) && o->format == format_parquet) {
         usage_error("a Parquet file ends with its table of contents: give its name, not standard input");
     }
     if (!*o->split) { usage_error("--split '': give none, blank, or a line"); }

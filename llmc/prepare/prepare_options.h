@@ -4,7 +4,8 @@
 
 #define PREPARE_OPTIONS(GROUP, INT, REAL, FLAG, TEXT, CHOICE)                                                         \
     GROUP("output")                                                                                                   \
-    TEXT(out, "", 1, "PREFIX of the shards: PREFIX_val_000000.bin, PREFIX_train_000001.bin, ...; must be given")      \
+    TEXT(out, "", 1, "PREFIX of the shards: PREFIX_val_000000.bin, PREFIX_train_000001.bin, ...; must be given",      \
+         .also = "output|prefix|output_dir (a prefix, as in data/mytext)")                                            \
     INT(val_size, -1, -1, SHARD_TOKENS_LIMIT, NULL, 1,                                                                \
         "tokens of the validation split; -1: a tenth, at most 100000000; must be given with standard input")          \
     INT(shard_size, 100000000, 1, SHARD_TOKENS_LIMIT, NULL, 1, "tokens of a training shard")                          \
@@ -15,12 +16,13 @@
     TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file or folder")                                          \
     TEXT(split, "none", 1,                                                                                            \
          "ends a document within a file: none, blank (a blank line), or the text of a line, which is dropped")        \
-    CHOICE(format, "auto", "auto|text|jsonl|parquet", 1,                                                              \
+    CHOICE(format, auto, (auto, text, jsonl, parquet), 1,                                                             \
            "auto: parquet by the first bytes, jsonl by a name in .jsonl, .ndjson or .json, before .gz or .zst")       \
-    TEXT(field, "text", 1, "field of a line of JSONL, or column of a Parquet file, that has the text")                \
+    TEXT(field, "text", 1, "field of a line of JSONL, or column of a Parquet file, that has the text",                \
+         .also = "column|text_column|text_key")                                                                       \
     TEXT(mix, "", 1,                                                                                                  \
          "in place of input files: SOURCE:WEIGHT,SOURCE:WEIGHT,...; a weight is a source's share of the tokens")       \
-    CHOICE(mix_until, "first", "first|last", 1,                                                                       \
+    CHOICE(mix_until, first, (first, last), 1,                                                                       \
            "the mixture ends when a source is used up: the first one, or the last one, the others going on without")  \
     FLAG(skip_bad, 0, 1, "leave out documents that cannot be used, and count them; 0: stop at the first one")         \
     FLAG(dedup, 0, 1, "leave out documents that were there before, byte for byte; takes memory: see data/README.md")  \
@@ -46,6 +48,9 @@ typedef struct {
     double weight;                 // its share of the tokens, greater than 0, relative to those of the other sources
     size_t first_input, end_input; // its files in `inputs`
 } Source;
+
+OPTION_ENUMS(PREPARE_OPTIONS)
+OPTION_EXTERN_NAMES(PREPARE_OPTIONS)
 
 typedef struct {
     OPTION_FIELDS(PREPARE_OPTIONS)

@@ -152,13 +152,13 @@ static void queue_matmuls(Optimizer* o) {
 static void tune_matmuls(Optimizer* o, const Config* c, Comm* comm, const char* saved) {
     const double seconds = 5; // in all, chosen
     const Backend* b = o->model->backend;
-    const bool is_first = !comm || comm->rank == 0, tunes = strcmp(c->tune, "0") != 0;
-    if (b->is_host || !strcmp(c->kernels, "plain") || (!tunes && !saved)) { return; }
+    const bool is_first = !comm || comm->rank == 0, tunes = c->tune != tune_0;
+    if (b->is_host || c->kernels == kernels_plain || (!tunes && !saved)) { return; }
     queue_matmuls(o);
     if (saved) { b->matmuls_load(saved); }
     if (tunes && is_first) {
         char* path = tune_cache_path(b->matmuls_identity());
-        char* cached = path && strcmp(c->tune, "anew") ? tune_cache_read(path) : NULL;
+        char* cached = path && c->tune != tune_anew ? tune_cache_read(path) : NULL;
         if (cached) { b->matmuls_load(cached); }
         b->matmuls_tune(seconds);
         if (path && !saved) { // a checkpoint's choices may be another GPU's

@@ -48,97 +48,112 @@ static bool lower_level_is_faster(const Backend* b) {
     return own < margin * lower;
 }
 
-const Backend* find_cpu_backend(const char* storage, const char* cpu) {
-    const bool is_auto = !strcmp(cpu, "auto");
+enum dtype dtype_of_storage(const Backend* b) { return (enum dtype)choice_find(dtype_names, b->storage); }
+
+const Backend* find_cpu_backend(enum dtype storage, enum cpu cpu) {
     for (int i = 0; i < NUM_CPU_BACKENDS; i++) {
         const Backend* b = cpu_backends[i];
-        if (!b || strcmp(b->storage, storage) || !processor_has(b->level)) { continue; }
-        if (is_auto ? !lower_level_is_faster(b) : !strcmp(b->level, cpu)) { return b; }
+        if (!b || dtype_of_storage(b) != storage || !processor_has(b->level)) { continue; }
+        if (cpu == cpu_auto ? !lower_level_is_faster(b) : !strcmp(b->level, cpu_names[cpu])) { return b; }
     }
     return NULL;
 }
 
-const char* storage_of_dtype(const char* dtype) {
-    return !strcmp(dtype, "tf32") ? "fp32" : is_one_of(dtype, "fp8|int8") ? "bf16" : dtype;
+enum dtype storage_of_dtype(enum dtype dtype) {
+    switch (dtype) {
+    case dtype_tf32: return dtype_fp32;
+    case dtype_fp8:
+    case dtype_int8: return dtype_bf16;
+    default: return dtype;
+    }
 }
 
 // Returns the storage type of --dtype auto on GPUs. Without a GPU (`info`, `bench step`) that is bf16.
-static const char* automatic_gpu_storage(void) {
+static enum dtype automatic_gpu_storage(void) {
     const DeviceOptions options = {.index = 0};
     const bool lacks_bf16 = &cuda_bf16 && cuda_bf16.device_exists() && cuda_bf16.device_lacks(&options);
-    return lacks_bf16 ? "fp16" : "bf16";
+    return lacks_bf16 ? dtype_fp16 : dtype_bf16;
 }
 
-const Backend* find_backend(const char* dtype, const char* cpu) {
-    const bool is_auto = !strcmp(dtype, "auto");
+const Backend* find_backend(enum dtype dtype, enum cpu cpu) {
+    const bool is_auto = dtype == dtype_auto;
     if (!program_has_gpu()) {
-        return is_one_of(dtype, "tf32|fp8") ? NULL : find_cpu_backend(is_auto ? "fp32" : storage_of_dtype(dtype), cpu);
+        const bool is_of_gpus = dtype == dtype_tf32 || dtype == dtype_fp8;
+        return is_of_gpus ? NULL : find_cpu_backend(is_auto ? dtype_fp32 : storage_of_dtype(dtype), cpu);
     }
-    if (!strcmp(dtype, "int8")) { return NULL; }
-    const char* storage = is_auto ? automatic_gpu_storage() : storage_of_dtype(dtype);
+    if (dtype == dtype_int8) { return NULL; }
+    const enum dtype storage = is_auto ? automatic_gpu_storage() : storage_of_dtype(dtype);
     for (int i = 0; i < NUM_GPU_BACKENDS; i++) {
-        if (gpu_backends[i] && !strcmp(gpu_backends[i]->storage, storage)) { return gpu_backends[i]; }
+        if (gpu_backends[i] && dtype_of_storage(gpu_backends[i]) == storage) { return gpu_backends[i]; }
     }
     return NULL;
 }
 
 // Ends the program with the values that --dtype or --cpu can have here.
 static void ATTR_NORETURN no_backend(const Config* c) {
-    if (is_one_of(c->dtype, "tf32|fp8")) {
-        usage_error("--dtype %s is for GPUs; on a CPU give fp32, bf16 or fp16", c->dtype);
+    if (c->dtype == dtype_tf32 || c->dtype == dtype_fp8) {
+        usage_error("--dtype %s is for GPUs; on a CPU give fp32, bf16 or fp16", dtype_names[c->dtype]);
     }
-    if (!strcmp(c->dtype, "int8")) { usage_error("--dtype int8 is for CPUs; on a GPU give bf16, or use train_gpt2"); }
-    if (program_has_gpu()) { usage_error("--dtype %s: this program was built without its kernels", c->dtype); }
+    if (c->dtype == dtype_int8) { usage_error("--dtype int8 is for CPUs; on a GPU give bf16, or use train_gpt2"); }
+    if (program_has_gpu()) {
+        usage_error("--dtype %s: this program was built without its kernels", dtype_names[c->dtype]);
+    }
     char names[128] = "auto";
-    const char* storage = strcmp(c->dtype, "auto") ? storage_of_dtype(c->dtype) : "fp32";
+    const enum dtype storage = c->dtype == dtype_auto ? dtype_fp32 : storage_of_dtype(c->dtype);
     for (int i = 0; i < NUM_CPU_BACKENDS; i++) {
         const Backend* b = cpu_backends[i];
-        if (!b || strcmp(b->storage, storage) || !processor_has(b->level)) { continue; }
+        if (!b || dtype_of_storage(b) != storage || !processor_has(b->level)) { continue; }
         snprintf(names + strlen(names), sizeof names - strlen(names), ", %s", b->level);
     }
-    usage_error("--cpu %s: not on this processor, not in this build, or not for --dtype %s; there are: %s", c->cpu,
-                storage, names);
+    usage_error("--cpu %s: not on this processor, not in this build, or not for --dtype %s; there are: %s",
+                cpu_names[c->cpu], dtype_names[storage], names);
 }
 
-const Backend* with_residual(const Backend* b, const char* residual, const char* dtype) {
-    if (!strcmp(residual, "fp32")) { return b; }
+const Backend* with_residual(const Backend* b, enum residual residual, enum dtype dtype) {
+    if (residual == residual_fp32) { return b; }
     if (b->with_bf16_residual) { return b->with_bf16_residual; }
     usage_error("--residual %s: the residual stream can be in bf16 where activations are, and --dtype %s stores them "
-                "in %s: give --dtype bf16, or leave --residual out", residual, dtype, b->storage);
+                "in %s: give --dtype bf16, or leave --residual out", residual_names[residual], dtype_names[dtype],
+                b->storage);
+}
+
+// Returns the choice that the run being resumed has at object.key of its state (checkpoint_saved_text); -1 if it has
+// none, or one that this program does not know.
+static int saved_choice(const Config* c, const char* object, const char* key, const char* const* names) {
+    char* text = checkpoint_saved_text(c->out, c->resume, object, key);
+    const int choice = choice_find(names, text);
+    free(text);
+    return choice;
 }
 
 // Returns b with the run's residual stream: as given or, in a resumed run, as saved.
-static const Backend* choose_residual(const Backend* b, const Config* c, const char* dtype) {
+static const Backend* choose_residual(const Backend* b, const Config* c, enum dtype dtype) {
     const bool is_given = config_source(c, "residual") > FROM_DEFAULT;
-    char* saved = is_given ? NULL : checkpoint_saved_text(c->out, c->resume, "options", "residual");
-    b = with_residual(b, saved ? saved : c->residual, dtype);
-    free(saved);
-    return b;
+    const int saved = is_given ? -1 : saved_choice(c, "options", "residual", residual_names);
+    return with_residual(b, saved < 0 ? c->residual : (enum residual)saved, dtype);
 }
 
-// Returns find_backend(dtype, level) if there is one, else find_backend(dtype, cpu); `level` may be NULL.
-static const Backend* find_at_level(const char* dtype, const char* cpu, const char* level) {
-    const Backend* b = level ? find_backend(dtype, level) : NULL;
+// Returns find_backend(dtype, level) if there is one, else find_backend(dtype, cpu); level -1: there is none.
+static const Backend* find_at_level(enum dtype dtype, enum cpu cpu, int level) {
+    const Backend* b = level < 0 ? NULL : find_backend(dtype, (enum cpu)level);
     return b ? b : find_backend(dtype, cpu);
 }
 
 // A resumed run keeps precision and level of its checkpoint, unless this start names others. Levels are then not timed.
-const Backend* choose_backend(const Config* c, const char** dtype) {
-    const bool is_auto = !strcmp(c->dtype, "auto"), keeps_level = !program_has_gpu() && !strcmp(c->cpu, "auto");
-    char* level = keeps_level ? checkpoint_saved_text(c->out, c->resume, "kernels", "cpu") : NULL;
-    char* saved = is_auto ? checkpoint_saved_text(c->out, c->resume, "options", "dtype") : NULL; // as long as the run
-    const Backend* b = saved ? find_at_level(saved, c->cpu, level) : NULL;
-    *dtype = b ? saved : c->dtype;
+const Backend* choose_backend(const Config* c, enum dtype* dtype) {
+    const bool is_auto = c->dtype == dtype_auto, keeps_level = !program_has_gpu() && c->cpu == cpu_auto;
+    const int level = keeps_level ? saved_choice(c, "kernels", "cpu", cpu_names) : -1;
+    const int saved = is_auto ? saved_choice(c, "options", "dtype", dtype_names) : -1;
+    const Backend* b = saved < 0 ? NULL : find_at_level((enum dtype)saved, c->cpu, level);
+    *dtype = b ? (enum dtype)saved : c->dtype;
     if (!b) {
-        free(saved);
         b = find_at_level(c->dtype, c->cpu, level);
         if (!b) { no_backend(c); }
-        if (is_auto) { *dtype = b->storage; } // a storage type is the name of a precision too
+        if (is_auto) { *dtype = dtype_of_storage(b); }
     }
-    if (level && strcmp(level, "plain") && strcmp(level, b->level)) {
-        notice("this processor has no %s kernels, which the checkpoint was trained with: continuing with %s", level,
-               b->level);
+    if (level >= 0 && strcmp(cpu_names[level], b->level)) {
+        notice("this processor has no %s kernels, which the checkpoint was trained with: continuing with %s",
+               cpu_names[level], b->level);
     }
-    free(level);
     return choose_residual(b, c, *dtype);
 }

@@ -1,7 +1,6 @@
 #include "consistency.h"
 #include "../base/base.h"
 #include "../files/huggingface.h"
-#include "plan.h"
 #include "../comm/connect.h"
 
 char* share_text(Comm* comm, char* text) {
@@ -35,8 +34,8 @@ static uint64_t program_hash(void) {
 static char* shared_options(const Config* c) {
     json_t* options = config_to_json(c);
     for (int i = 0; i < NUM_ROWS; i++) {
-        const char* name = CONFIG_OPTIONS[i].name;
-        if (name && is_per_start_option(name)) { json_object_del(options, name); }
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (o->name && o->scope == SCOPE_START) { json_object_del(options, o->name); }
     }
     char* text = json_dumps(options, JSON_COMPACT | JSON_SORT_KEYS);
     if (!text) { fatal("out of memory: options"); }

@@ -9,32 +9,31 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // the device
 
-DeviceOptions device_options(const Config* c, const char* dtype) {
-    const bool is_named = is_one_of(c->attention, "flash|cudnn"), is_plain = !strcmp(c->kernels, "plain");
-    if (is_named && !c->flash) {
-        usage_error("--attention %s contradicts --flash 0: give one or the other", c->attention);
-    }
+DeviceOptions device_options(const Config* c, enum dtype dtype) {
+    const bool is_named = c->attention == attention_flash || c->attention == attention_cudnn;
+    const bool is_plain = c->kernels == kernels_plain;
     if (is_named && is_plain) {
-        usage_error("--attention %s contradicts --kernels plain: give one or the other", c->attention);
+        usage_error("--attention %s contradicts --kernels plain: give one or the other",
+                    attention_names[c->attention]);
     }
     const DeviceOptions options = {.index = (int)c->device,
                                    .threads = (int)c->threads,
                                    .plain = is_plain,
                                    .fused = c->fused != 0,
-                                   .flash = c->flash != 0 && strcmp(c->attention, "plain") != 0,
-                                   .tf32 = !strcmp(dtype, "tf32"),
-                                   .fp8 = !strcmp(dtype, "fp8"),
-                                   .int8 = !strcmp(dtype, "int8"),
+                                   .flash = c->attention != attention_plain,
+                                   .tf32 = dtype == dtype_tf32,
+                                   .fp8 = dtype == dtype_fp8,
+                                   .int8 = dtype == dtype_int8,
                                    .graph = c->graph != 0,
                                    .document_mask = c->document_mask != 0,
-                                   .attention = is_named ? c->attention : NULL};
+                                   .attention = is_named ? attention_names[c->attention] : NULL};
     return options;
 }
 
 bool device_is_emulated(const Backend* b) { return !b->is_host && !strncmp(b->device_name(), "emulated ", 9); }
 
 // A rank takes the GPU with the index of its local rank, unless --device is given.
-void open_device(const Backend* b, const Config* c, const char* dtype, Comm* comm) {
+void open_device(const Backend* b, const Config* c, enum dtype dtype, Comm* comm) {
     DeviceOptions options = device_options(c, dtype);
     if (comm->size > 1 && config_source(c, "device") == FROM_DEFAULT) {
         options.index = comm->local_rank;
@@ -83,11 +82,15 @@ static bool resolve_seq_len(Plan* p, const Config* c, Error* err) {
                 c->seq_len, most);
 }
 
-static Keep keep_of(const Config* c) {
-    return !strcmp(c->recompute, "all") ? RECOMPUTE_ALL : !strcmp(c->recompute, "gelu") ? RECOMPUTE_GELU : KEEP_ALL;
+TokenHeader token_header(const Config* c) {
+    return c->data_format == data_format_nanogpt ? HEADER_OPTIONAL : HEADER_REQUIRED;
 }
 
-bool plan_shape(Plan* p, const Backend* b, const char* dtype, const Config* c, const char* weights_folder, Error* err) {
+static Keep keep_of(const Config* c) {
+    return c->recompute == recompute_all ? RECOMPUTE_ALL : c->recompute == recompute_gelu ? RECOMPUTE_GELU : KEEP_ALL;
+}
+
+bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, const char* weights_folder, Error* err) {
     memset(p, 0, sizeof *p);
     p->backend = b;
     p->dtype = dtype;
@@ -247,12 +250,28 @@ static bool resolve_batch(Plan* p, const Config* c, Comm* comm, Error* err) {
                 other);
 }
 
-bool plan_make(Plan* p, const Backend* b, const char* dtype, const Config* c, const char* weights_folder, Comm* comm,
+// Fails if an option was given that the options resolved so far leave without effect (config_check_needs() finds those
+// that single options do).
+static bool check_effects(const Plan* p, const Config* c, Error* err) {
+    const bool own_decay = p->rates.kind == OPTIMIZER_MUON || c->matrix_decay >= 0;
+    if (c->has_letters) { return true; }
+    if (c->stochastic_round && !strcmp(p->backend->storage, "fp32")) {
+        return fail(err, "--stochastic_round 1 has no effect with --dtype %s: weights are not rounded to 16 bits",
+                    dtype_names[p->dtype]);
+    }
+    if (config_source(c, "weight_decay") >= FROM_FILE && !c->decay_embeddings && own_decay) {
+        return fail(err, "--weight_decay %g has no effect: embeddings do not decay, and matrices have --matrix_decay",
+                    c->weight_decay);
+    }
+    return true;
+}
+
+bool plan_make(Plan* p, const Backend* b, enum dtype dtype, const Config* c, const char* weights_folder, Comm* comm,
                Error* err) {
     if (!plan_shape(p, b, dtype, c, weights_folder, err)) { return false; }
-    p->shards = strcmp(c->zero, "1") ? 1 : comm->size;
+    p->shards = c->zero ? comm->size : 1;
     p->nccl_algorithms = comm->algorithms;
-    return resolve_batch(p, c, comm, err);
+    return check_effects(p, c, err) && resolve_batch(p, c, comm, err);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -261,17 +280,12 @@ bool plan_make(Plan* p, const Backend* b, const char* dtype, const Config* c, co
 json_t* plan_options(const Plan* p, const Config* c) {
     json_t* options = config_to_json(c);
     const bool ok = !json_object_set_new(options, "model", json_string(p->model)) &&
-                    !json_object_set_new(options, "dtype", json_string(p->dtype)) &&
+                    !json_object_set_new(options, "dtype", json_string(dtype_names[p->dtype])) &&
                     !json_object_set_new(options, "seq_len", json_integer(p->T)) &&
                     !json_object_set_new(options, "batch_size", json_integer(p->B)) &&
                     !json_object_set_new(options, "total_batch_size", json_integer((json_int_t)p->total_batch_size));
     if (!ok) { fatal("out of memory: options"); }
     return options;
-}
-
-bool is_per_start_option(const char* name) {
-    return is_one_of(name, "resume|out|config|threads|device|gpus|connect_timeout|comm_timeout|"
-                           "price|preset|verify_data|max_time|done_file");
 }
 
 bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* err) {
@@ -285,24 +299,15 @@ bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* er
     bool ok = true;
     for (int i = 0; ok && i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
-        if (!o->name || is_per_start_option(o->name)) { continue; }
+        if (!o->name || o->scope == SCOPE_START || o->scope == SCOPE_DATA) { continue; }
         char *value = config_value(&now, o), *then = config_value(&old, o);
-        if (strcmp(value, then)) {
-            if (!strcmp(o->name, "optimizer")) {
-                ok = fail(err,
-                          "--optimizer %s: the run being resumed has %s, and its checkpoint the moments of that one. "
-                          "Leave the option out, or begin a new run with its weights: --init CHECKPOINT, in another "
-                          "--out",
-                          value, then);
-            } else if (is_one_of(o->name, "init|init_out|seq_len|seed|shuffle|overfit|tokenizer|"
-                                          "document_mask")) {
-                ok = fail(err,
-                          "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the "
-                          "option out, or begin a new run in another --out",
-                          o->name, value, then);
-            } else if (!is_one_of(o->name, "train_data|val_data")) {
-                notice("changed since the checkpoint: --%s %s (was %s)", o->name, value, then);
-            }
+        if (strcmp(value, then) && o->scope == SCOPE_IDENTITY) {
+            ok = fail(err,
+                      "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the option "
+                      "out, or begin a new run in another --out, with these weights by --init CHECKPOINT",
+                      o->name, value, then);
+        } else if (strcmp(value, then)) {
+            notice("changed since the checkpoint: --%s %s (was %s)", o->name, value, then);
         }
         free(value);
         free(then);
@@ -338,7 +343,7 @@ static void print_ranks(const Plan* p) {
 void print_memory(const Plan* p) {
     MemoryLine line[NUM_KEEPS][PLAN_MEMORY_LINES];
     size_t part[NUM_KEEPS], rest[NUM_KEEPS], all[NUM_KEEPS], more[NUM_KEEPS];
-    printf("\nMiB to train in %s%s with --batch_size %d --seq_len %d", p->dtype, residual_note(p->backend), p->B,
+    printf("\nMiB to train in %s%s with --batch_size %d --seq_len %d", dtype_names[p->dtype], residual_note(p->backend), p->B,
            p->T);
     print_ranks(p);
     printf(" and --recompute\n  %-28s", "");
@@ -378,7 +383,7 @@ void print_batches(const Plan* p, size_t here) {
 }
 
 void print_batches_heading(const Plan* p, size_t here) {
-    printf("\nthe largest --batch_size that fits, in %s%s with --seq_len %d", p->dtype, residual_note(p->backend),
+    printf("\nthe largest --batch_size that fits, in %s%s with --seq_len %d", dtype_names[p->dtype], residual_note(p->backend),
            p->T);
     print_ranks(p);
     printf(", at most %d, on a device that does nothing else:\n  %-16s %-9s", MAX_AUTO_BATCH, "--model", "recompute");

@@ -4,13 +4,14 @@
 // A plan needs no device for a given --batch_size, so that `info` can plan for GPUs that are not present.
 #pragma once
 #include "../comm/comm.h"
+#include "../data/token_formats.h"
 #include "../options/config.h"
 #include "../model/gpt2.h"
 #include "rates.h"
 
 typedef struct {
     const Backend* backend;
-    const char* dtype; // fp32, tf32, bf16, fp16 or fp8; never "auto"
+    enum dtype dtype;  // never auto
     const char* model; // --model, or the shape of the weights as L=...,H=...,C=...,T=...,V=...; lasts until the end
     GPT2Config shape;
     int B, T;                   // sequences in a micro-batch, tokens in a sequence
@@ -30,11 +31,14 @@ typedef struct {
 // checkpoint that decides the shape; NULL: --model does. A wrong option returns false and an Error; an unreadable
 // folder ends the program. With --batch_size auto the device must be open, and all ranks call this: each asks its
 // device for memory, and the smallest batch of all ranks is taken.
-bool plan_make(Plan* p, const Backend* b, const char* dtype, const Config* c, const char* weights_folder, Comm* comm,
+bool plan_make(Plan* p, const Backend* b, enum dtype dtype, const Config* c, const char* weights_folder, Comm* comm,
                Error* err);
 
 // Resolves shape and sequence length alone; B is --batch_size, or 1 for auto.
-bool plan_shape(Plan* p, const Backend* b, const char* dtype, const Config* c, const char* weights_folder, Error* err);
+bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, const char* weights_folder, Error* err);
+
+// Returns whether token files may lack a header: --data_format.
+TokenHeader token_header(const Config* c);
 
 // Returns the shape as text: L=...,H=...,C=...,T=...,V=...; the caller frees it.
 char* shape_text(const GPT2Config* m);
@@ -42,9 +46,6 @@ char* shape_text(const GPT2Config* m);
 // Returns the options, with the plan's values for "auto" and for defaults that depend on the model, as state.json,
 // metrics.jsonl and reports record them. The caller owns the reference.
 json_t* plan_options(const Plan* p, const Config* c);
-
-// Returns true for an option that a resumed run takes from its command line, never from the checkpoint.
-bool is_per_start_option(const char* name);
 
 // Prints the options that differ from those in a checkpoint's state. Returns false and an Error if one of them cannot
 // change in a resumed run.
@@ -57,14 +58,14 @@ void plan_layout(const Plan* p, GPT2* g);
 // the device
 
 // Returns the options of the device; a usage error if two of them contradict each other.
-DeviceOptions device_options(const Config* c, const char* dtype);
+DeviceOptions device_options(const Config* c, enum dtype dtype);
 
 // Returns true for a GPU that the tests emulate on the CPU (test/emulator); the device must be open. Shares of the peak
 // are not printed for it.
 bool device_is_emulated(const Backend* b);
 
 // Opens this rank's device and connects it with those of other ranks. Two ranks with one GPU end the program.
-void open_device(const Backend* b, const Config* c, const char* dtype, Comm* comm);
+void open_device(const Backend* b, const Config* c, enum dtype dtype, Comm* comm);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // memory

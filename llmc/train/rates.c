@@ -20,7 +20,7 @@ static bool ramp_of_momentum(MomentumRamp* ramp, const char* option, const char*
 }
 
 bool rates_parse(Rates* r, const Config* c, Error* err) {
-    const bool is_muon = !strcmp(c->optimizer, "muon"), is_auto = !strcmp(c->momentum_warmup, "auto");
+    const bool is_muon = c->optimizer == optimizer_muon, is_auto = !strcmp(c->momentum_warmup, "auto");
     const double matrix_decay = given_or(c->matrix_decay, is_muon ? 0.01 : c->weight_decay);
     memset(r, 0, sizeof *r);
     r->kind = is_muon ? OPTIMIZER_MUON : OPTIMIZER_ADAMW;

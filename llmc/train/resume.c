@@ -64,8 +64,8 @@ static void take_run_options(Config* c, const json_t* recorded, const char* wher
     refuse_removed_options(recorded, where);
     json_t* options = json_deep_copy(recorded);
     for (int i = 0; i < NUM_ROWS; i++) {
-        const char* name = CONFIG_OPTIONS[i].name;
-        if (name && is_per_start_option(name)) { json_object_del(options, name); }
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (o->name && o->scope == SCOPE_START) { json_object_del(options, o->name); }
     }
     if (!config_from_json(c, options, where, &err)) { fatal("%s", err.text); }
     json_decref(options);
@@ -112,7 +112,7 @@ void resume_check_data(const TrainRun* run, const char* checkpoint, json_t* stat
 void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state) {
     Error err;
     const Config* c = run->config;
-    const bool is_fp16 = !strcmp(run->plan.dtype, "fp16");
+    const bool is_fp16 = run->plan.dtype == dtype_fp16;
     if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, &err)) {
         usage_error("%s", err.text);
     }

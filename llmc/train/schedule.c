@@ -4,15 +4,16 @@ double schedule_rate(const Config* c, double peak, double step, double steps) {
     const double warmup = (double)c->warmup_steps, least = peak * c->min_lr_frac;
     if (step < warmup) { return peak * (step + 1 < warmup ? step + 1 : warmup) / warmup; }
     const double part = steps > warmup ? fmin((step - warmup) / (steps - warmup), 1.0) : 1.0;
-    if (!strcmp(c->schedule, "constant")) { return peak; }
-    if (!strcmp(c->schedule, "linear")) { return least + (peak - least) * (1 - part); }
-    if (!strcmp(c->schedule, "wsd")) {
-        const double decay_from = (1 - c->decay_frac) * steps;
-        if (step < decay_from || c->decay_frac == 0) { return peak; }
-        const double decayed = fmin((step - decay_from) / (steps - decay_from), 1.0);
-        return least + (peak - least) * (1 - (strcmp(c->decay_shape, "linear") ? sqrt(decayed) : decayed));
+    const double decay_from = (1 - c->decay_frac) * steps;
+    const bool decays = step >= decay_from && c->decay_frac > 0;
+    const double decayed = decays ? fmin((step - decay_from) / (steps - decay_from), 1.0) : 0;
+    switch (c->schedule) {
+    case schedule_constant: return peak;
+    case schedule_linear: return least + (peak - least) * (1 - part);
+    case schedule_wsd: return decays ? least + (peak - least) * (1 - sqrt(decayed)) : peak;
+    case schedule_wsd_linear: return decays ? least + (peak - least) * (1 - decayed) : peak;
+    default: return least + 0.5 * (peak - least) * (1 + cos(3.141592653589793 * part));
     }
-    return least + 0.5 * (peak - least) * (1 + cos(3.141592653589793 * part));
 }
 
 

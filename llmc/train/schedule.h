@@ -10,7 +10,8 @@
 //   cosine    half a wave from the peak down to peak * min_lr_frac at the end (Loshchilov & Hutter 2017)
 //   linear    a straight line between the same two
 //   wsd       flat, and over the last decay_frac of the steps down to the minimum: by 1 - sqrt(part) (Hägele et al.
-//             2024), or in a straight line (decay_shape)
+//             2024)
+//   wsd_linear  the same, falling in a straight line
 double schedule_rate(const Config* c, double peak, double step, double steps);
 
 // A size that grows: `start` at first, doubled at equal distances so that it is `full` after `tokens` tokens.

@@ -4,7 +4,6 @@
 #include "../data/data_tokenizer.h"
 #include "../tokenizer/tokenizer_open.h"
 #include "../tokenizer/tokenizer_json.h"
-#include "effects.h"
 #include "../eval/text.h"
 #include "../base/json.h"
 #include "../model/generate.h"
@@ -133,12 +132,12 @@ static void open_data(TrainRun* run, const char* folder) {
     Error err;
     const Config* c = run->config;
     const int T = run->plan.T, V = run->plan.shape.vocab_size;
-    const char* data_format = c->data_format;
-    if (!dataset_open(&run->train_data, "--train_data", c->train_data, data_format, T, V, &err)) {
+    const TokenHeader header = token_header(c);
+    if (!dataset_open(&run->train_data, "--train_data", c->train_data, header, T, V, &err)) {
         fatal("%s", err.text);
     }
     run->has_val = *c->val_data && c->val_every > 0;
-    if (run->has_val && !dataset_open(&run->val_data, "--val_data", c->val_data, data_format, T, V, &err)) {
+    if (run->has_val && !dataset_open(&run->val_data, "--val_data", c->val_data, header, T, V, &err)) {
         fatal("%s", err.text);
     }
     if (c->verify_data && run->comm->local_rank == 0 && // once on each machine
@@ -249,7 +248,7 @@ static void print_heading(const TrainRun* run) {
         snprintf(processes, sizeof processes, "%d processes by %s, each: ", run->comm->size, run->comm->engine->name);
     }
     if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
-    notice("%s%s%s, %s%s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads, p->dtype,
+    notice("%s%s%s, %s%s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads, dtype_names[p->dtype],
            residual_note(b), b->device_kernels(), peak, in_mib(plan_bytes(p)));
     notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
            (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
@@ -282,7 +281,7 @@ static void open_log(TrainRun* run, const char* checkpoint) {
     const Config* c = run->config;
     const bool is_own_checkpoint = checkpoint && path_is_entry_of(checkpoint, c->out);
     const LoggerOptions options = {.folder = *c->out ? c->out : NULL,
-                                   .precision = run->plan.dtype,
+                                   .precision = dtype_names[run->plan.dtype],
                                    .rank = run->comm->rank,
                                    .max_steps = (int)run->num_steps,
                                    .resume_step = run->resumed ? (int)run->state.step : -1,
@@ -297,7 +296,7 @@ static void open_log(TrainRun* run, const char* checkpoint) {
     log_nccl(run);
 }
 
-TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm) {
+TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     Error err;
     TrainRun* run = alloc_or_die(1, sizeof *run, "the run"); // it must not move: loaders know its address
     run->config = c;
@@ -310,7 +309,7 @@ TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm)
     const char* folder = checkpoint ? checkpoint : init_folder(c);
     take_folder_tokenizer(c, checkpoint ? NULL : folder);
     check_same_run(comm, c, state);
-    if (!effects_check(c, TRAIN, dtype, &err)) { usage_error("%s", err.text); }
+    if (!config_check_needs(c, TRAIN, &err)) { usage_error("%s", err.text); }
     open_device(b, c, dtype, comm);
     if (!plan_make(&run->plan, b, dtype, c, folder, comm, &err)) { usage_error("%s", err.text); }
     if (state && !plan_check_changes(&run->plan, c, state, &err)) { usage_error("%s", err.text); }

@@ -72,7 +72,7 @@ typedef struct {
 
 // Opens a run, which train_close() closes and frees; every failure ends the program. All ranks call it. `c` gets the
 // options of --preset and of the checkpoint that is resumed.
-TrainRun* train_open(Config* c, const Backend* b, const char* dtype, Comm* comm);
+TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm);
 
 // Closes logs, loaders and model and frees the run; returns the exit code.
 int train_close(TrainRun* run);

@@ -302,7 +302,7 @@ static void train_say_end(TrainRun* run) {
                run->spike ? run->spike : is_complete ? "" : asked ? asked : "asked by another process of the run");
 }
 
-int train(Config* config, const Backend* b, const char* dtype, Comm* comm) {
+int train(Config* config, const Backend* b, enum dtype dtype, Comm* comm) {
     requests_open();
     TrainRun* run = train_open(config, b, dtype, comm);
     requests_take_stops(config->max_time);

@@ -18,7 +18,7 @@ void init_weights(GPT2* g, Optimizer* o, const Config* c) {
     const bool in_place = o && g->backend->is_host && optimizer_is_whole(o, o->masters);
     float* buffer = alloc_or_die(in_place ? 0 : tensors_largest(&g->params_table), sizeof *buffer, "initial weights");
     // 2L additions to the stream (Radford et al. 2019); zero: blocks begin as the identity
-    const double residual = strcmp(c->init_out, "zero") ? 0.02 / sqrt(2.0 * g->config.num_layers) : 0;
+    const double residual = c->init_out == init_out_zero ? 0 : 0.02 / sqrt(2.0 * g->config.num_layers);
     for (int i = 0; i < g->params_table.count; i++) {
         const Tensor* t = &g->params_table.row[i];
         const float std = (float)(t->init == INIT_RESIDUAL ? residual : 0.02);

@@ -65,7 +65,7 @@ TEST(damage_of_a_checkpoint_is_noticed) {
     fill_weights(m);
     Config c;
     config_defaults(&c);
-    const Plan plan = {.backend = m->g.backend, .dtype = "fp32", .model = "L=2,H=2,C=8,T=6,V=11",
+    const Plan plan = {.backend = m->g.backend, .dtype = dtype_fp32, .model = "L=2,H=2,C=8,T=6,V=11",
                        .shape = m->g.config, .B = 1, .T = MAX_T, .total_batch_size = MAX_T, .keep = KEEP_ALL,
                        .shards = 1};
     const TrainState s = {.step = 5, .tokens = 500, .window = 15};

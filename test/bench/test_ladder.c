@@ -1,4 +1,5 @@
 // `bench ladder` and `bench ops`: rungs and their tolerances, processes of their own, what is written, rooflines.
+#include "llmc/bench/ladder.h"
 #include "llmc/bench/ladder_page.h"
 #include "llmc/bench/ops.h"
 #include "llmc/log/metrics.h"
@@ -14,7 +15,7 @@ static Ladder example_ladder(Config* config) {
     config_defaults(config);
     Ladder l = {.config = config, .kind = &CPU_LADDER, .steps = 5, .count = 3};
     l.plan.model = "a model";
-    l.plan.dtype = "fp32";
+    l.plan.dtype = dtype_fp32;
     snprintf(l.device, sizeof l.device, "a <processor> & more");
     for (int i = 0; i < l.count; i++) { l.rung[i] = CPU_LADDER.rungs[i]; }
     for (int i = 0; i < 2; i++) {
@@ -48,22 +49,22 @@ TEST(a_rung_with_another_loss_fails) {
 TEST(each_rung_is_one_switch_on_top_of_the_one_before) {
     const LadderKind* kinds[2] = {&CPU_LADDER, &GPU_LADDER};
     for (int k = 0; k < 2; k++) {
-        EXPECT(kinds[k]->count <= MAX_RUNGS && !strcmp(kinds[k]->rungs[0].kernels, "plain"));
+        EXPECT(kinds[k]->count <= MAX_RUNGS && kinds[k]->rungs[0].kernels == kernels_plain);
         for (int i = 1; i < kinds[k]->count; i++) {
             const Rung *a = &kinds[k]->rungs[i - 1], *b = &kinds[k]->rungs[i];
-            const int turned_on = (b->fused - a->fused) + (b->flash - a->flash) + (b->pad_vocab - a->pad_vocab) +
+            const int turned_on = (b->fused - a->fused) + (a->attention != b->attention) + (b->pad_vocab - a->pad_vocab) +
                                   (b->graph - a->graph);
-            const int others = (strcmp(a->dtype, b->dtype) != 0) + (strcmp(a->residual, b->residual) != 0) +
-                               (strcmp(a->kernels, b->kernels) != 0) + (a->threads != b->threads);
+            const int others = (a->dtype != b->dtype) + (a->residual != b->residual) +
+                               (a->kernels != b->kernels) + (a->threads != b->threads);
             EXPECT(turned_on + others == 1 && turned_on >= 0);
         }
     }
 }
 
 TEST(tolerances_follow_the_coarser_type) {
-    EXPECT(loss_tolerance("fp8", "bf16") > loss_tolerance("bf16", "tf32"));
-    EXPECT(loss_tolerance("fp32", "fp32") < loss_tolerance("fp32", "tf32"));
-    EXPECT(loss_tolerance("tf32", "bf16") == loss_tolerance("bf16", "tf32"));
+    EXPECT(loss_tolerance(dtype_fp8, dtype_bf16) > loss_tolerance(dtype_bf16, dtype_tf32));
+    EXPECT(loss_tolerance(dtype_fp32, dtype_fp32) < loss_tolerance(dtype_fp32, dtype_tf32));
+    EXPECT(loss_tolerance(dtype_tf32, dtype_bf16) == loss_tolerance(dtype_bf16, dtype_tf32));
 }
 
 TEST(threads_and_graphs_must_not_change_the_loss_at_all) {
@@ -71,11 +72,11 @@ TEST(threads_and_graphs_must_not_change_the_loss_at_all) {
     b.threads = ALL_THREADS;
     b.graph = 1;
     EXPECT(rung_tolerance(&a, &b, true) == 0);
-    EXPECT(rung_tolerance(&a, &b, false) == loss_tolerance("fp32", "fp32")); // they were chosen differently
+    EXPECT(rung_tolerance(&a, &b, false) == loss_tolerance(dtype_fp32, dtype_fp32)); // they were chosen differently
     b.fused = 1;
-    EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance("fp32", "fp32"));
-    b.dtype = "bf16";
-    EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance("fp32", "bf16"));
+    EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance(dtype_fp32, dtype_fp32));
+    b.dtype = dtype_bf16;
+    EXPECT(rung_tolerance(&a, &b, true) == loss_tolerance(dtype_fp32, dtype_bf16));
 }
 
 TEST(rungs_that_chose_other_kernels_may_differ_a_little) {
@@ -90,17 +91,17 @@ TEST(rungs_that_chose_other_kernels_may_differ_a_little) {
     EXPECT(l.result[1].tolerance > 0 && rung_is_ok(&l.result[1]));
 }
 
-static const Backend* find_all(const char* dtype, const char* cpu) {
+static const Backend* find_all(enum dtype dtype, enum cpu cpu) {
     static const Backend bf16_residual, backend = {.with_bf16_residual = &bf16_residual};
     (void)dtype, (void)cpu;
     return &backend;
 }
 
-static const Backend* find_no_bf16(const char* dtype, const char* cpu) {
-    return strcmp(dtype, "bf16") ? find_all(dtype, cpu) : NULL;
+static const Backend* find_no_bf16(enum dtype dtype, enum cpu cpu) {
+    return dtype != dtype_bf16 ? find_all(dtype, cpu) : NULL;
 }
 
-static Ladder chosen_ladder(const Backend* (*find)(const char* dtype, const char* cpu), int threads) {
+static Ladder chosen_ladder(const Backend* (*find)(enum dtype dtype, enum cpu cpu), int threads) {
     static Config config;
     config_defaults(&config);
     Ladder l = {.config = &config, .kind = &CPU_LADDER, .threads = threads};
@@ -113,14 +114,14 @@ TEST(rungs_that_this_machine_cannot_do_are_left_out) {
     const Ladder fp32 = chosen_ladder(find_no_bf16, 2);
     EXPECT(all.count == CPU_LADDER.count && one.count == all.count - 1 && fp32.count == all.count - 1);
     EXPECT(one.rung[one.count - 1].threads == 1);
-    for (int i = 0; i < fp32.count; i++) { EXPECT(!strcmp(fp32.rung[i].dtype, "fp32")); }
+    for (int i = 0; i < fp32.count; i++) { EXPECT(fp32.rung[i].dtype == dtype_fp32); }
     EXPECT(!strcmp(fp32.rung[fp32.count - 1].name, all.rung[all.count - 1].name));
 }
 
 static const Backend a_fp16_backend = {.storage = "fp16"};
-static const Backend* find_turings(const char* dtype, const char* cpu) {
+static const Backend* find_turings(enum dtype dtype, enum cpu cpu) {
     (void)cpu;
-    return is_one_of(dtype, "auto|fp16") ? &a_fp16_backend : find_all(dtype, cpu);
+    return dtype == dtype_auto || dtype == dtype_fp16 ? &a_fp16_backend : find_all(dtype, cpu);
 }
 
 TEST(rungs_in_bf16_are_in_fp16_on_turing) {
@@ -132,7 +133,7 @@ TEST(rungs_in_bf16_are_in_fp16_on_turing) {
     for (int i = 0, k = 0; i < l.count; i++, k++) {
         k += !strcmp(GPU_LADDER.rungs[k].name, "residual stream"); // left out
         const Rung* r = &GPU_LADDER.rungs[k];
-        EXPECT(!strcmp(l.rung[i].dtype, strcmp(r->dtype, "bf16") ? r->dtype : "fp16"));
+        EXPECT(l.rung[i].dtype == (r->dtype == dtype_bf16 ? dtype_fp16 : r->dtype));
         EXPECT(i == 3 || !strcmp(l.rung[i].name, r->name));
     }
 }

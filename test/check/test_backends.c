@@ -145,7 +145,7 @@ static const Tolerance BOUNDS_OF_CHECK = {BY_BOUNDS, 0}, SAME_BITS = {BY_BITS, 0
 static void compare_tensor(const Setting* s, int op, const OpTensor* t, const double* got, const double* want,
                            Tolerance tolerance) {
     const Difference d = compare(got, want, t->n);
-    const double bound = op_bound(bounds_of(s->backend->storage), s->backend, op_name(op), t->elem);
+    const double bound = op_bound(bounds_of(dtype_of_storage(s->backend)), s->backend, op_name(op), t->elem);
     const bool ok = tolerance.measure == BY_BITS     ? !memcmp(got, want, t->n * sizeof *got)
                     : tolerance.measure == BY_NUMBER ? d.error <= tolerance.number
                                                      : is_within(&d, bound);

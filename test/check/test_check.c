@@ -59,15 +59,15 @@ TEST(one_wrong_element_in_a_million_is_found) {
     for (int i = 0; i < N; i++) { got[i] = want[i] = (double)rng_normal(1, RNG_TEST, (uint64_t)i); }
     got[N / 3] += 1;
     const Difference d = compare(got, want, N);
-    const double bf16 = bounds_of("bf16")->rounded;
+    const double bf16 = bounds_of(dtype_bf16)->rounded;
     EXPECT(d.error <= bf16 && !is_within(&d, bf16));
     for (int i = 0; i < N; i++) { got[i] = bf16_value(bf16_nearest((float)want[i])); }
     const Difference rounded = compare(got, want, N);
-    EXPECT(is_within(&rounded, bounds_of("bf16")->stored) && !is_within(&rounded, bounds_of("bf16")->exact));
+    EXPECT(is_within(&rounded, bounds_of(dtype_bf16)->stored) && !is_within(&rounded, bounds_of(dtype_bf16)->exact));
 }
 
 TEST(bounds_follow_the_type_and_what_the_operation_does) {
-    const Bounds *fp32 = bounds_of("fp32"), *tf32 = bounds_of("tf32"), *bf16 = bounds_of("bf16");
+    const Bounds *fp32 = bounds_of(dtype_fp32), *tf32 = bounds_of(dtype_tf32), *bf16 = bounds_of(dtype_bf16);
     const Backend wide = {.residual_bytes = 4}, narrow = {.residual_bytes = 2};
     EXPECT(op_bound(tf32, &wide, "layernorm_forward", ELEM_STORED) == fp32->exact); // TF32 is for matmuls only
     EXPECT(op_bound(tf32, &wide, "matmul_forward", ELEM_STORED) == tf32->rounded);
@@ -76,14 +76,14 @@ TEST(bounds_follow_the_type_and_what_the_operation_does) {
     EXPECT(op_bound(bf16, &wide, "matmul_gelu_backward", ELEM_FLOAT) == bf16->matmul);
     EXPECT(op_bound(bf16, &wide, "attention_forward", ELEM_STORED) == bf16->rounded);
     EXPECT(op_bound(bf16, &wide, "classifier_loss", ELEM_FLOAT) == bf16->logits);
-    const Bounds* fp16 = bounds_of("fp16"); // has three bits more
+    const Bounds* fp16 = bounds_of(dtype_fp16); // has three bits more
     EXPECT(fp16->rounded == bf16->rounded / 8 && fp16->stored == bf16->stored / 8 && fp16->loss == bf16->loss / 8);
-    EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype fp4", bounds_of("fp4"));
+    EXPECT_DEATH(EXIT_RUNTIME, "no bounds for --dtype auto", bounds_of(dtype_auto));
     EXPECT(op_bound(bf16, &wide, "residual_layernorm_forward", ELEM_RESIDUAL) == bf16->exact);
     EXPECT(op_bound(bf16, &narrow, "residual_layernorm_forward", ELEM_RESIDUAL) == bf16->stored);
     EXPECT(op_bound(bf16, &narrow, "residual_layernorm_forward", ELEM_FLOAT) == bf16->twice); // of rounded sums
     EXPECT(op_bound(bf16, &narrow, "layernorm_backward", ELEM_FLOAT) == bf16->exact);
-    const Bounds* fp8 = bounds_of("fp8"); // for linear layers only; gradients are coarser
+    const Bounds* fp8 = bounds_of(dtype_fp8); // for linear layers only; gradients are coarser
     EXPECT(op_bound(fp8, &wide, "matmul_gelu_backward", ELEM_FLOAT) == fp8->linear);
     EXPECT(op_bound(fp8, &wide, "matmul_forward", ELEM_STORED) == fp8->linear / 2);
     EXPECT(op_bound(fp8, &wide, "attention_forward", ELEM_STORED) == bf16->rounded);
@@ -131,7 +131,7 @@ static void faulty_layernorm_backward(Residual* dinp, Stored* dinp_stored, float
 static int failures_with(Fault which) {
     Backend device = cpu_fp32_generic;
     device.layernorm_backward = faulty_layernorm_backward;
-    Check k = {.device = &device, .reference = &cpu_fp32_generic, .bounds = bounds_of("fp32")};
+    Check k = {.device = &device, .reference = &cpu_fp32_generic, .bounds = bounds_of(dtype_fp32)};
     const OpSizes sizes = op_sizes_small();
     fault = which;
     fflush(stdout);
@@ -153,7 +153,7 @@ TEST(an_operation_with_a_fault_fails) {
 }
 
 TEST(the_worst_element_has_a_bound_of_its_own) {
-    const double bound = bounds_of("bf16")->rounded;
+    const double bound = bounds_of(dtype_bf16)->rounded;
     const Difference just = {.error = bound, .worst = element_bound(bound), .cosine = 1};
     const Difference above = {.error = bound, .worst = 1.01 * element_bound(bound), .cosine = 1};
     EXPECT(is_within(&just, bound) && !is_within(&above, bound));

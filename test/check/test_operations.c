@@ -295,7 +295,7 @@ static void check_singular_values(const Backend* b) {
     double* grads = op_values(&c, op_find_tensor(&c, "grads"));
     op_run(&c);
     double *got = op_values(&c, masters), norm = 0;
-    const double bound = bounds_of(b->storage)->muon;
+    const double bound = bounds_of(dtype_of_storage(b))->muon;
     const size_t wide = 2 * SIZE; // the third matrix has 42 rows
     for (size_t i = wide; i < wide + SIZE; i++) { norm += grads[i] * grads[i]; }
     singular_values(grads + wide, ROWS, COLS, input);

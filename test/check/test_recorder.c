@@ -9,7 +9,7 @@ enum { BF16 = 2, L = 12, C = 768, T = 1024, B = 16, TOKENS = B * T };
 static Plan example_plan(void) {
     const GPT2Config shape = {.max_seq_len = T, .vocab_size = 50257, .padded_vocab_size = 50304, .num_layers = L,
                               .num_heads = 12, .channels = C};
-    return (Plan){.backend = &cpu_bf16_generic, .dtype = "bf16", .shape = shape, .B = B, .T = T,
+    return (Plan){.backend = &cpu_bf16_generic, .dtype = dtype_bf16, .shape = shape, .B = B, .T = T,
                   .total_batch_size = TOKENS, .keep = KEEP_ALL, .shards = 1};
 }
 

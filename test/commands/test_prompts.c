@@ -30,7 +30,7 @@ static void check_set(GPT2* g, TestSet* s, const json_t* expected, TestScore* sc
 }
 
 static GPT2 open_model(int B, int rows_T) {
-    GPT2 g = open_golden_model(FOLDER "model", find_cpu_backend("fp32", "auto"), B, rows_T);
+    GPT2 g = open_golden_model(FOLDER "model", find_cpu_backend(dtype_fp32, cpu_auto), B, rows_T);
     g.backend->device_open(&FAST);
     return g;
 }

@@ -39,7 +39,7 @@ static bool check(const char* shards, const char* tokenizer, bool* middle, Error
     int tokens[T], targets[T];
     char* path = in_folder(shards);
     Tokenizer t = tokenizer_open(tokenizer);
-    if (!dataset_open(&d, "--train_data", path, "auto", T, 50257, err)) { fatal("%s", err->text); }
+    if (!dataset_open(&d, "--train_data", path, HEADER_REQUIRED, T, 50257, err)) { fatal("%s", err->text); }
     const bool ok = dataset_check_tokenizer(&d, "--train_data", &t, tokenizer, err);
     if (middle) { *middle = dataset_read(&d, TOKENS / 2 / T, tokens, targets, err); }
     dataset_close(&d);

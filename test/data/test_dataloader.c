@@ -46,7 +46,7 @@ static char* make_shards(const char* folder, const size_t* sizes, int count) {
 static Dataset open_or_die(const char* patterns, int T) {
     Error err;
     Dataset d;
-    if (!dataset_open(&d, "--train_data", patterns, "auto", T, V, &err)) { fatal("%s", err.text); }
+    if (!dataset_open(&d, "--train_data", patterns, HEADER_REQUIRED, T, V, &err)) { fatal("%s", err.text); }
     return d;
 }
 
@@ -75,7 +75,7 @@ TEST(a_token_is_looked_for_in_all_of_a_single_file) {
 static void expect_no_dataset(const char* patterns, int T, const char* words) {
     Error err;
     Dataset d;
-    bool ok = dataset_open(&d, "--train_data", patterns, "auto", T, V, &err);
+    bool ok = dataset_open(&d, "--train_data", patterns, HEADER_REQUIRED, T, V, &err);
     if (ok || !strstr(err.text, words)) { TEST_FAIL("expected \"%s\", got %s", words, ok ? "a data set" : err.text); }
     if (ok) { dataset_close(&d); }
 }
@@ -159,7 +159,7 @@ TEST(patterns_are_joined_and_sorted) {
     char* several = format("%s/pat\\ terns/part_003.bin, %s/pat\\ terns/part_00[012].bin,,%s/pat\\ terns/part_003.*",
                            test_folder, test_folder, test_folder);
     Dataset d;
-    if (!dataset_open(&d, "--train_data", several, "auto", T, V, &err)) { TEST_FAIL("%s", err.text); return; }
+    if (!dataset_open(&d, "--train_data", several, HEADER_REQUIRED, T, V, &err)) { TEST_FAIL("%s", err.text); return; }
     EXPECT(d.num_files == SHARDS && d.num_windows == WINDOWS);
     for (int i = 0; i < d.num_files; i++) {
         char* path = shard_name("pat terns", i);
@@ -251,7 +251,7 @@ TEST(hash_tells_data_apart) {
     free(pattern);
     pattern = make_shards("hash elsewhere", sizes, SHARDS); // the same data in another folder
     char* escaped = format("%s/hash\\ elsewhere/*", test_folder);
-    if (!dataset_open(&d, "--train_data", escaped, "auto", T, V, &err)) { TEST_FAIL("%s", err.text); return; }
+    if (!dataset_open(&d, "--train_data", escaped, HEADER_REQUIRED, T, V, &err)) { TEST_FAIL("%s", err.text); return; }
     EXPECT(d.hash == small);
     dataset_close(&d);
     free(escaped);

@@ -24,7 +24,7 @@ static Dataset open_data(void) {
         free(path);
     }
     char* pattern = format("%s/val_*.bin", test_folder);
-    if (!dataset_open(&d, "--val_data", pattern, "auto", T, V, &err)) { fatal("%s", err.text); }
+    if (!dataset_open(&d, "--val_data", pattern, HEADER_REQUIRED, T, V, &err)) { fatal("%s", err.text); }
     free(pattern);
     return d;
 }

@@ -12,14 +12,16 @@ enum { NUM_READ = sizeof READ / sizeof *READ };
 
 static char* golden(const char* name) { return format(FOLDER "%s", name); }
 
-static const char* format_of(const char* name) { return strcmp(name, "nanogpt.bin") ? "auto" : "nanogpt"; }
+static TokenHeader header_of(const char* name) {
+    return strcmp(name, "nanogpt.bin") ? HEADER_REQUIRED : HEADER_OPTIONAL;
+}
 
 static int golden_id(int i) { return i == 0 ? 50256 : i * i * 37 % 50257; } // dev/golden/token_files.py
 
 // Copies a golden file, with `change` applied to its bytes, and expects an error with these words that names the copy.
 typedef size_t (*Change)(unsigned char* data, size_t size);
 
-static void expect_refused(const char* name, Change change, const char* data_format, const char* words) {
+static void expect_refused(const char* name, Change change, TokenHeader header, const char* words) {
     Error err = {.text = ""};
     Shard s;
     size_t size;
@@ -29,7 +31,7 @@ static void expect_refused(const char* name, Change change, const char* data_for
     size = change ? change(data, size) : size;
     FILE* f = fopen(to, "wb");
     EXPECT(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
-    const bool opened = shard_open_as(&s, to, token_header(data_format), &err);
+    const bool opened = shard_open_as(&s, to, header, &err);
     if (opened) { shard_close(&s); }
     if (opened || !strstr(err.text, words) || !strstr(err.text, to)) {
         TEST_FAIL("%s: expected \"%s\", got: %s", name, words, opened ? "a token file" : err.text);
@@ -45,7 +47,7 @@ TEST(each_format_has_the_same_tokens) {
         Shard s;
         int all[COUNT], some[3];
         char* path = golden(READ[k]);
-        if (!shard_open_as(&s, path, token_header(format_of(READ[k])), &err)) { TEST_FAIL("%s", err.text); continue; }
+        if (!shard_open_as(&s, path, header_of(READ[k]), &err)) { TEST_FAIL("%s", err.text); continue; }
         EXPECT(s.num_tokens == COUNT && shard_read(&s, 0, COUNT, all, &err) && shard_check_all(&s, V, &err));
         for (int i = 0; i < COUNT; i++) { EXPECT(all[i] == golden_id(i)); }
         EXPECT(shard_read(&s, 255, 3, some, &err) && some[0] == golden_id(255) && some[2] == golden_id(257));
@@ -78,10 +80,10 @@ TEST(each_format_trains_on_the_same_batches) {
     Error err;
     Dataset ours, theirs;
     char* path = golden("llmc.bin");
-    if (!dataset_open(&ours, "--train_data", path, "auto", T, V, &err)) { fatal("%s", err.text); }
+    if (!dataset_open(&ours, "--train_data", path, HEADER_REQUIRED, T, V, &err)) { fatal("%s", err.text); }
     for (int k = 1; k < NUM_READ; k++) {
         char* other = golden(READ[k]);
-        if (!dataset_open(&theirs, "--train_data", other, format_of(READ[k]), T, V, &err)) { fatal("%s", err.text); }
+        if (!dataset_open(&theirs, "--train_data", other, header_of(READ[k]), T, V, &err)) { fatal("%s", err.text); }
         EXPECT(theirs.num_tokens == COUNT && theirs.num_windows == (COUNT - 1) / T);
         expect_same_batches(&ours, &theirs);
         dataset_close(&theirs);
@@ -96,7 +98,7 @@ TEST(one_pattern_may_match_several_formats) {
     Dataset d;
     int tokens[T], targets[T];
     const char* all = FOLDER "ll*[3cq].bin " FOLDER "[ui]?_v*.npy";
-    if (!dataset_open(&d, "--train_data", all, "auto", T, V, &err)) { fatal("%s", err.text); }
+    if (!dataset_open(&d, "--train_data", all, HEADER_REQUIRED, T, V, &err)) { fatal("%s", err.text); }
     const uint64_t windows = (COUNT - 1) / T;
     EXPECT(d.num_files == 12 && d.num_windows == 12 * windows);
     for (uint64_t w = 0; w < d.num_windows; w++) {
@@ -104,7 +106,7 @@ TEST(one_pattern_may_match_several_formats) {
                targets[T - 1] == golden_id((int)(w % windows) * T + T));
     }
     dataset_close(&d);
-    EXPECT(!dataset_open(&d, "--train_data", FOLDER "*.bin", "auto", T, V, &err) && strstr(err.text, "llmq_masks.bin"));
+    EXPECT(!dataset_open(&d, "--train_data", FOLDER "*.bin", HEADER_REQUIRED, T, V, &err) && strstr(err.text, "llmq_masks.bin"));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -149,38 +151,38 @@ TEST(arrays_that_are_no_tokens_are_refused) {
         {"refused_fortran.npy", "Fortran order"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        expect_refused(refused[i][0], NULL, "auto", refused[i][1]);
-        expect_refused(refused[i][0], NULL, "nanogpt", refused[i][1]); // its header still tells what it is
+        expect_refused(refused[i][0], NULL, HEADER_REQUIRED, refused[i][1]);
+        expect_refused(refused[i][0], NULL, HEADER_OPTIONAL, refused[i][1]); // its header still tells what it is
     }
-    expect_refused("u2_v1.npy", type_2, "auto", "type '2 <'");
-    expect_refused("u2_v1.npy", type_u2, "auto", "type 'u2 '");
-    expect_refused("u2_v1.npy", fortran, "auto", "1 dimensions in Fortran order; tokens are one sequence: np.save");
+    expect_refused("u2_v1.npy", type_2, HEADER_REQUIRED, "type '2 <'");
+    expect_refused("u2_v1.npy", type_u2, HEADER_REQUIRED, "type 'u2 '");
+    expect_refused("u2_v1.npy", fortran, HEADER_REQUIRED, "1 dimensions in Fortran order; tokens are one sequence: np.save");
 }
 
 TEST(damaged_files_are_refused) {
     static const char* const counted[] = {"llama3.bin", "llmq.bin", "u2_v1.npy", "u4_v2.npy", "i4_v3.npy", "llmc.bin"};
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
-        expect_refused(counted[i], cut_last, "auto", "promises 300 tokens");
-        expect_refused(counted[i], append_four, "auto", "download or make it again");
-        expect_refused(counted[i], version_9, "auto", "version 9");
-        expect_refused(counted[i], cut_to_100, "auto", "cut short");
-        expect_refused(counted[i], cut_to_9, "nanogpt", "cut short");
-        expect_refused(counted[i], cut_to_0, "nanogpt", "empty file");
+        expect_refused(counted[i], cut_last, HEADER_REQUIRED, "promises 300 tokens");
+        expect_refused(counted[i], append_four, HEADER_REQUIRED, "download or make it again");
+        expect_refused(counted[i], version_9, HEADER_REQUIRED, "version 9");
+        expect_refused(counted[i], cut_to_100, HEADER_REQUIRED, "cut short");
+        expect_refused(counted[i], cut_to_9, HEADER_OPTIONAL, "cut short");
+        expect_refused(counted[i], cut_to_0, HEADER_OPTIONAL, "empty file");
     }
-    expect_refused("llama3.bin", negative_count, "auto", "negative number of tokens");
-    expect_refused("llmq.bin", negative_count, "auto", "negative number of tokens");
-    expect_refused("llmq.bin", two_byte_tokens, "auto", "tokens of 2 bytes");
-    expect_refused("u2_v1.npy", long_header, "auto", "header does not end within");
-    expect_refused("u2_v1.npy", no_dict, "auto", "damaged header");
-    expect_refused("u2_v1.npy", no_shape, "auto", "damaged header");
-    expect_refused("u2_v1.npy", huge_shape, "auto", "promises 9999999999999999 tokens");
-    expect_refused("u2_v1.npy", one_less, "auto", "promises 299 tokens");
+    expect_refused("llama3.bin", negative_count, HEADER_REQUIRED, "negative number of tokens");
+    expect_refused("llmq.bin", negative_count, HEADER_REQUIRED, "negative number of tokens");
+    expect_refused("llmq.bin", two_byte_tokens, HEADER_REQUIRED, "tokens of 2 bytes");
+    expect_refused("u2_v1.npy", long_header, HEADER_REQUIRED, "header does not end within");
+    expect_refused("u2_v1.npy", no_dict, HEADER_REQUIRED, "damaged header");
+    expect_refused("u2_v1.npy", no_shape, HEADER_REQUIRED, "damaged header");
+    expect_refused("u2_v1.npy", huge_shape, HEADER_REQUIRED, "promises 9999999999999999 tokens");
+    expect_refused("u2_v1.npy", one_less, HEADER_REQUIRED, "promises 299 tokens");
 }
 
 TEST(ids_without_a_header_must_be_asked_for) {
-    expect_refused("nanogpt.bin", NULL, "auto", "say --data_format nanogpt");
-    expect_refused("nanogpt.bin", cut_last, "nanogpt", "odd number");
-    expect_refused("nanogpt.bin", make_text, "nanogpt", "looks like text");
+    expect_refused("nanogpt.bin", NULL, HEADER_REQUIRED, "say --data_format nanogpt");
+    expect_refused("nanogpt.bin", cut_last, HEADER_OPTIONAL, "odd number");
+    expect_refused("nanogpt.bin", make_text, HEADER_OPTIONAL, "looks like text");
     Shard s;
     Error err;
     EXPECT(shard_open_as(&s, FOLDER "llmc.bin", HEADER_OPTIONAL, &err) && s.num_tokens == COUNT); // not 812
@@ -198,7 +200,7 @@ TEST(negative_and_large_ids_are_beyond_the_vocabulary) {
         memcpy(data + size - 4 * (COUNT - 200), &ids[k], 4);
         FILE* f = fopen(path, "wb");
         EXPECT(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
-        EXPECT(!dataset_open(&d, "--train_data", path, "auto", T, V, &err) && strstr(err.text, "token 200 is "));
+        EXPECT(!dataset_open(&d, "--train_data", path, HEADER_REQUIRED, T, V, &err) && strstr(err.text, "token 200 is "));
         EXPECT(strstr(err.text, path) && strstr(err.text, "--tokenizer"));
         free(data);
         free(path);

@@ -87,7 +87,7 @@ TEST(scores_are_those_of_pytorch) {
 TEST(llm_c_s_bin_has_the_scores_of_the_lines) {
     json_t* expected = golden("expected.json");
     const TestSetOptions options = {.T = T, .vocab_size = V, .rules = "lm-eval"};
-    GPT2 g = open_golden(find_cpu_backend("fp32", "auto"), 2);
+    GPT2 g = open_golden(find_cpu_backend(dtype_fp32, cpu_auto), 2);
     g.backend->device_open(&FAST);
     TestSet s = open_set(FOLDER "hellaswag.bin", &options);
     check_set(&g, &s, json_object_get(expected, "hellaswag llm.c"));

@@ -26,7 +26,7 @@ static inline Model* open_model(int channels) {
                               .num_heads = NH,
                               .channels = channels};
     const DeviceOptions options = {.threads = 1, .fused = true, .flash = true};
-    const Backend* b = find_cpu_backend("fp32", "generic");
+    const Backend* b = find_cpu_backend(dtype_fp32, cpu_generic);
     if (!b) { fatal("there is no generic backend"); }
     b->device_open(&options);
     Model* m = alloc_or_die(1, sizeof *m, "a model");

@@ -143,7 +143,7 @@ static TrainState state_at(long long step) {
 
 static char* save_with(const char* out, const Model* m, const TrainState* s, const Config* c, Error* err) {
     const Plan plan = {.backend = m->g.backend,
-                       .dtype = "fp32",
+                       .dtype = dtype_fp32,
                        .model = "L=2,H=2,C=8,T=6,V=11",
                        .shape = m->g.config,
                        .B = 1,
@@ -496,7 +496,7 @@ TEST(the_tokenizer_is_in_a_checkpoint_and_is_verified) {
     Model* m = open_model(C);
     Config c;
     config_defaults(&c);
-    const Plan plan = {.backend = m->g.backend, .dtype = "fp32", .model = "L=2,H=2,C=8,T=6,V=11",
+    const Plan plan = {.backend = m->g.backend, .dtype = dtype_fp32, .model = "L=2,H=2,C=8,T=6,V=11",
                        .shape = m->g.config, .B = 1, .T = MAX_T, .total_batch_size = MAX_T, .keep = KEEP_ALL,
                        .shards = 1};
     const TrainState s = state_at(1);

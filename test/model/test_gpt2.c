@@ -598,7 +598,7 @@ static double spread(const Backend* b, const Stored* p, size_t n) {
 }
 
 // A model with random weights; `trains`: with an optimizer, which has the masters.
-static Model* open_random(const Backend* b, const GPT2Config* shape, bool trains, const char* init_out) {
+static Model* open_random(const Backend* b, const GPT2Config* shape, bool trains, enum init_out init_out) {
     Model* m = alloc_or_die(1, sizeof *m, "a model");
     gpt2_layout(&m->g, b, shape, 1, 16, trains ? KEEP_ALL : FORWARD_ONLY, 1);
     gpt2_alloc(&m->g);
@@ -624,7 +624,7 @@ TEST(initial_weights_have_the_published_spread) {
     GPT2Config shape;
     EXPECT(model_parse("L=8,H=4,C=128,T=200,V=500", true, &shape, &err));
     EACH_CPU_BACKEND(b) {
-        Model* m = open_random(b, &shape, false, "normal");
+        Model* m = open_random(b, &shape, false, init_out_normal);
         const Params p = params_at(&m->g, 5);
         EXPECT_NEAR(spread(b, p.wte, 500 * 128), 0.02, 3e-4);
         EXPECT_NEAR(spread(b, p.wpe, 200 * 128), 0.02, 3e-4);
@@ -644,7 +644,7 @@ TEST(output_projections_may_begin_at_zero) {
     GPT2Config shape;
     EXPECT(model_parse("L=2,H=2,C=32,T=16,V=50", true, &shape, &err));
     EACH_CPU_BACKEND(b) {
-        Model *x = open_random(b, &shape, false, "zero"), *y = open_random(b, &shape, false, "normal");
+        Model *x = open_random(b, &shape, false, init_out_zero), *y = open_random(b, &shape, false, init_out_normal);
         const Params zero = params_at(&x->g, 1), normal = params_at(&y->g, 1);
         EXPECT(spread(b, zero.attprojw, 32 * 32) == 0 && spread(b, zero.fcprojw, 4 * 32 * 32) == 0);
         EXPECT(spread(b, normal.attprojw, 32 * 32) > 0);
@@ -662,7 +662,7 @@ TEST(initial_weights_do_not_depend_on_padding_or_on_an_optimizer) {
     EXPECT(model_parse("L=8,H=4,C=128,T=200,V=500", true, &padded, &err));
     EXPECT(model_parse("L=8,H=4,C=128,T=200,V=500", false, &tight, &err) && tight.padded_vocab_size == 500);
     EACH_CPU_BACKEND(b) {
-        Model *x = open_random(b, &padded, false, "normal"), *y = open_random(b, &tight, true, "normal");
+        Model *x = open_random(b, &padded, false, init_out_normal), *y = open_random(b, &tight, true, init_out_normal);
         EXPECT(same_params(b, params_at(&x->g, 5).wte, params_at(&y->g, 5).wte, 500 * 128));
         EXPECT(same_params(b, params_at(&x->g, 5).fcw, params_at(&y->g, 5).fcw, 512 * 128));
         gpt2_free(&x->g);
@@ -729,7 +729,7 @@ TEST(a_model_saved_and_loaded_is_the_same) {
     config_defaults(&c);
     EACH_CPU_BACKEND(b) {
         Model *x = open_golden(b, KEEP_ALL, true), *y = open_golden(b, KEEP_ALL, false);
-        const Plan plan = {.backend = b, .dtype = b->storage, .model = "golden", .shape = x->g.config, .B = B, .T = T,
+        const Plan plan = {.backend = b, .dtype = dtype_of_storage(b), .model = "golden", .shape = x->g.config, .B = B, .T = T,
                            .total_batch_size = TOKENS, .keep = KEEP_ALL, .shards = 1};
         const TrainState s = {.step = 7, .tokens = 700, .window = 41, .data_hash = 0xfedcba9876543210ull};
         TrainState back;

@@ -18,7 +18,7 @@ static Part* open_part(OptimizerKind kind, int rank, int ranks) {
     const GPT2Config shape = {.max_seq_len = 6, .vocab_size = 11, .padded_vocab_size = 128, .num_layers = 5,
                               .num_heads = 2, .channels = 24};
     const DeviceOptions options = {.threads = 1, .fused = true, .flash = true};
-    const Backend* b = find_cpu_backend("bf16", "generic");
+    const Backend* b = find_cpu_backend(dtype_bf16, cpu_generic);
     if (!b) { fatal("there is no generic backend"); }
     b->device_open(&options);
     Part* p = alloc_or_die(1, sizeof *p, "a part of a model");

@@ -42,7 +42,7 @@ TEST(the_table_is_sound) {
         if (!o->name) { continue; }
         EXPECT(config_find(o->name) == o && config_index(o) == named++);
         EXPECT(*o->help && o->commands && strlen(o->name) <= 18); // help's column
-        EXPECT(o->type == TYPE_TEXT || o->least < o->greatest);
+        EXPECT(o->type == TYPE_TEXT || o->type == TYPE_CHOICE || o->least < o->greatest);
     }
     EXPECT(named == NUM_OPTIONS);
     EXPECT(!config_find("no_such_option") && !config_find(""));
@@ -51,11 +51,11 @@ TEST(the_table_is_sound) {
 TEST(defaults_are_those_documented) {
     Config c = defaults();
     EXPECT(!strcmp(c.model, "d12") && !strcmp(c.init, "random") && !strcmp(c.out, "run") &&
-           !strcmp(c.schedule, "cosine"));
+           c.schedule == schedule_cosine);
     EXPECT(c.seed == 1337 && c.batch_size == 4 && c.seq_len == 0 && c.total_batch_size == 0 && c.max_steps == -1);
     EXPECT(c.lr == 3e-4 && c.min_lr_frac == 0.1 && c.warmup_steps == 0 && c.weight_decay == 0.1);
     EXPECT(c.beta1 == 0.9 && c.beta2 == 0.95 && c.eps == 1e-8 && c.grad_clip == -1);
-    EXPECT(c.shuffle == 1 && c.overfit == 0 && c.pad_vocab == 1 && !strcmp(c.recompute, "none") && c.threads == 0);
+    EXPECT(c.shuffle == 1 && c.overfit == 0 && c.pad_vocab == 1 && c.recompute == recompute_none && c.threads == 0);
     EXPECT(c.val_every == 250 && c.val_tokens == 1048576 && c.sample_every == 250 && c.sample_tokens == 64);
     EXPECT(c.temperature == 1 && c.top_k == 50 && c.top_p == 1 && c.save_every == 1000 && c.keep == 3);
     for (int i = 0; i < NUM_OPTIONS; i++) { EXPECT(c.source[i] == FROM_DEFAULT); }
@@ -118,7 +118,7 @@ static const ValueCase VALUES[] = {
     {"shuffle", "true", false, "takes 0 or 1"},
     {"schedule", "wsd", true, "wsd"},
     {"schedule", "cosine", true, "cosine"},
-    {"schedule", "cos", false, "takes cosine|linear|constant|wsd, not 'cos'"},
+    {"schedule", "cos", false, "takes cosine|linear|constant|wsd|wsd_linear, not 'cos'"},
     {"schedule", "linear|constant", false, "takes cosine"},
     {"schedule", "", false, "takes cosine"},
     {"recompute", "all", true, "all"},
@@ -146,7 +146,7 @@ TEST(every_limit_is_inside_and_what_lies_beyond_is_not) {
     Error err;
     for (int i = 0; i < NUM_ROWS; i++) {
         const Option* o = &CONFIG_OPTIONS[i];
-        if (!o->name || o->type == TYPE_TEXT || o->type == TYPE_FLAG) { continue; }
+        if (!o->name || (o->type != TYPE_INT && o->type != TYPE_REAL)) { continue; }
         const double inside[2] = {o->least, o->greatest}, outside[2] = {o->least - 1, o->greatest * 1.5 + 1};
         for (int k = 0; k < 2; k++) {
             Config c = defaults();
@@ -222,8 +222,7 @@ static char* other_value(const Option* o) {
     if (o->type == TYPE_FLAG) { return format("%d", !atoi(o->fallback)); }
     if (o->type == TYPE_INT) { return format("%.0f", fmin(o->greatest, strtod(o->fallback, NULL) + 3)); }
     if (o->type == TYPE_REAL) { return format("%.17g", (o->least + o->greatest) / 3); }
-    return o->choices ? format("%s", strchr(o->choices, '|') ? strrchr(o->choices, '|') + 1 : o->choices)
-                      : format("x \"y\" \\ %s é", o->name);
+    return o->type == TYPE_CHOICE ? format("%s", o->choices[1]) : format("x \"y\" \\ %s é", o->name);
 }
 
 TEST(json_keeps_every_option) {
@@ -315,30 +314,20 @@ TEST(other_programs_names_lead_to_ours) {
                  PARSE(TRAIN, "--block_size", "5"));
     EXPECT_DEATH(EXIT_USAGE, "no option --learning_rate; here it is called --lr\n", PARSE(TRAIN, "--learning_rate=1"));
     EXPECT_DEATH(EXIT_USAGE, "here it is called --min_lr_frac (a fraction of --lr)", PARSE(TRAIN, "--min_lr", "1e-5"));
-    for (int i = 0; i < CONFIG_TABLE.num_aliases; i++) {
-        const OptionAlias* a = &CONFIG_TABLE.aliases[i];
-        if (config_find(a->alias) || !(a->name ? config_find(a->name) != NULL : a->note != NULL)) {
-            TEST_FAIL("alias %s for %s", a->alias, a->name ? a->name : "nothing");
-        }
-        for (int k = 0; k < i; k++) { EXPECT(strcmp(a->alias, CONFIG_TABLE.aliases[k].alias)); }
-    }
+    EXPECT_DEATH(EXIT_USAGE, "here it is called --model (H of L=12", PARSE(TRAIN, "--n_head", "2"));
+    for (int i = 0; i < CONFIG_TABLE.num_advice; i++) { EXPECT(!config_find(CONFIG_TABLE.advice[i].name)); }
 }
 
-TEST(kernels_attention_and_cpu_are_three_options) {
+TEST(choices_are_enums) {
     Config c = PARSE(TRAIN, "--kernels", "plain", "--attention", "cudnn", "--cpu", "avx2");
-    EXPECT(!strcmp(c.kernels, "plain") && !strcmp(c.attention, "cudnn") && !strcmp(c.cpu, "avx2"));
-    EXPECT_DEATH(EXIT_USAGE, "--kernels takes fast|plain, not 'avx2'; give --cpu avx2",
-                 PARSE(TRAIN, "--kernels", "avx2"));
-    EXPECT_DEATH(EXIT_USAGE, "--kernels takes fast|plain, not 'flash'; give --attention flash",
-                 PARSE(TRAIN, "--kernels=flash"));
+    EXPECT(c.kernels == kernels_plain && c.attention == attention_cudnn && c.cpu == cpu_avx2);
     EXPECT_DEATH(EXIT_USAGE, "--kernels takes fast|plain, not 'quick'\n", PARSE(TRAIN, "--kernels", "quick"));
 }
 
 TEST(options_that_are_gone_say_what_to_do) {
     EXPECT_DEATH(EXIT_USAGE, "no option --save_retries: a save that fails is tried again three times\n",
                  PARSE(TRAIN, "--save_retries", "1"));
-    EXPECT_DEATH(EXIT_USAGE, "no option --tune_cache; here it is called --tune (anew: ",
-                 PARSE(TRAIN, "--tune_cache=none"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --flash: --attention plain is without tiles", PARSE(TRAIN, "--flash=0"));
 }
 
 TEST(names_of_other_programs_are_answered) {
@@ -354,18 +343,14 @@ TEST(names_of_other_programs_are_answered) {
     EXPECT_DEATH(EXIT_USAGE, "no command 'version'; here it is --version", command_find("version"));
 }
 
-TEST(an_older_checkpoint_names_attention_and_instructions_as_kernels) {
-    static const char* const old[][4] = {{"flash", "fast", "flash", "auto"}, {"cudnn", "fast", "cudnn", "auto"},
-                                         {"avx512_bf16", "fast", "auto", "avx512_bf16"},
-                                         {"plain", "plain", "auto", "auto"}, {"fast", "fast", "auto", "auto"}};
+TEST(options_of_older_checkpoints_become_todays) {
     Error err;
-    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
-        Config c = defaults();
-        json_t* object = json_pack("{s:s}", "kernels", old[i][0]);
-        EXPECT(config_from_json(&c, object, "state.json", &err));
-        EXPECT(!strcmp(c.kernels, old[i][1]) && !strcmp(c.attention, old[i][2]) && !strcmp(c.cpu, old[i][3]));
-        json_decref(object);
-    }
+    Config c = defaults();
+    json_t* object = json_pack("{s:s, s:s, s:b, s:s, s:b}", "decay_shape", "linear", "schedule", "wsd", "flash", 0,
+                               "zero", "1", "tune", 1);
+    EXPECT(config_from_json(&c, object, "state.json", &err));
+    EXPECT(c.schedule == schedule_wsd_linear && c.attention == attention_plain && c.zero == 1 && c.tune == tune_1);
+    json_decref(object);
 }
 
 TEST(a_pattern_that_the_shell_expanded_is_recognized) {
@@ -380,8 +365,8 @@ TEST(a_pattern_that_the_shell_expanded_is_recognized) {
 TEST(report_takes_folders) {
     Config c = PARSE(REPORT, "a", "--out", "x", "b c");
     EXPECT(c.num_args == 2 && !strcmp(c.args[0], "a") && !strcmp(c.args[1], "b c") && !strcmp(c.out, "x"));
-    c = PARSE(BENCH, "--flash", "ladder", "--fused", "0"); // a word after a flag is no value of it
-    EXPECT(c.num_args == 1 && !strcmp(c.args[0], "ladder") && c.flash == 1 && c.fused == 0);
+    c = PARSE(BENCH, "--graph", "ladder", "--fused", "0"); // a word after a flag is no value of it
+    EXPECT(c.num_args == 1 && !strcmp(c.args[0], "ladder") && c.graph == 1 && c.fused == 0);
 }
 
 static char* write_config(const char* text) {
@@ -485,7 +470,7 @@ TEST(help_lists_exactly_the_options_of_a_command) {
         free(text);
     }
     char* text = help_of(TRAIN);
-    EXPECT(strstr(text, "cosine|linear|constant|wsd: of the learning rate") &&
+    EXPECT(strstr(text, "cosine|linear|constant|wsd|wsd_linear: of the learning rate") &&
            strstr(text, "auto: the largest that fits (4)") && strstr(text, "B*T)"));
     EXPECT(strstr(text, "peak learning rate (3e-4)") && strstr(text, "(model)") && strstr(text, "(all)"));
     free(text);

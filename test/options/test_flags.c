@@ -159,8 +159,7 @@ TEST(what_has_no_effect_is_said_and_other_values_are_refused) {
     static const char* const ignored[][3] = {{"-lg", "10", "-lg 10 has no effect: nvidia-smi shows"},
                                              {"-f", "1", "-f 1 has no effect: a CPU has no TF32"},
                                              {"-w", "0", "-w 0 has no effect: master weights"},
-                                             {"-ge", "1", "-ge 1 has no effect: it chooses cuBLASLt's"},
-                                             {"-pi", "fs", "-pi fs has no effect: processes connect by"}};
+                                             {"-ge", "1", "-ge 1 has no effect: it chooses cuBLASLt's"}};
     static const char* const refused[][3] = {{"-f", "2", "-f 2 is not supported: "},
                                              {"-w", "2", "-w 2 is not supported: "},
                                              {"-ge", "3", "-ge 3 is not supported: "},
@@ -185,7 +184,7 @@ TEST(a_gpu_has_tf32_and_fused_gelu) {
     static const char* const accepted[][2] = {{"-f", "0"}, {"-f", "1"}, {"-ge", "0"}, {"-ge", "1"}, {"-ge", "2"}};
     for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
         const Config c = PARSE_GPU("-e", "d12", accepted[i][0], accepted[i][1]);
-        EXPECT(!strcmp(c.dtype, "auto") && c.fused == 1);
+        EXPECT(c.dtype == dtype_auto && c.fused == 1);
     }
     EXPECT_DEATH(EXIT_USAGE, "-f 2 is not supported", PARSE_GPU("-e", "d12", "-f", "2"));
     EXPECT_DEATH(EXIT_USAGE, "-ge 3 is not supported", PARSE_GPU("-e", "d12", "-ge", "3"));

@@ -49,15 +49,15 @@ TEST(shapes_that_cannot_be_are_refused) {
 // memory
 
 // The plan of a default run on the generic CPU backend.
-static Plan plan_of(const char* dtype, const char* model) {
+static Plan plan_of(enum dtype dtype, const char* model) {
     Error err;
     Plan p;
     Config c;
     config_defaults(&c);
     c.model = model;
     c.seq_len = 128;
-    const Backend* b = find_cpu_backend(dtype, "generic");
-    if (!b) { fatal("there is no generic backend for %s", dtype); }
+    const Backend* b = find_cpu_backend(dtype, cpu_generic);
+    if (!b) { fatal("there is no generic backend for %s", dtype_names[dtype]); }
     if (!plan_shape(&p, b, dtype, &c, NULL, &err)) { fatal("%s", err.text); }
     return p;
 }
@@ -70,13 +70,13 @@ static size_t bytes_with(Plan p, int batch, Keep keep) {
 
 // A residual stream in bf16 halves three activations and the gradient, and leaves out the gradient's rounded copy.
 TEST(a_residual_stream_in_bf16_takes_half_the_bytes) {
-    Plan p = plan_of("bf16", "gpt2");
+    Plan p = plan_of(dtype_bf16, "gpt2");
     const size_t rows = 3 * 128, C = 768, L = 12, wide = bytes_with(p, 3, KEEP_ALL);
     const size_t forward_wide = bytes_with(p, 3, FORWARD_ONLY);
     p.backend = p.backend->with_bf16_residual;
     EXPECT(wide - bytes_with(p, 3, KEEP_ALL) == rows * C * (2 * (2 * L + 1) + 2 + 2));
     EXPECT(forward_wide - bytes_with(p, 3, FORWARD_ONLY) == rows * C * 2 * 3);
-    EXPECT(!p.backend->with_bf16_residual && !find_cpu_backend("fp32", "generic")->with_bf16_residual);
+    EXPECT(!p.backend->with_bf16_residual && !find_cpu_backend(dtype_fp32, cpu_generic)->with_bf16_residual);
 }
 
 // The largest batch fits and the next one does not; more memory never means a smaller one; nor does more recomputation.
@@ -104,9 +104,9 @@ static void check_largest_batch(Plan p) {
 }
 
 TEST(the_largest_batch_is_the_largest) {
-    static const char* const dtypes[2] = {"fp32", "bf16"};
+    static const enum dtype dtypes[2] = {dtype_fp32, dtype_bf16};
     for (int i = 0; i < 2; i++) {
-        test_case = dtypes[i];
+        test_case = dtype_names[dtypes[i]];
         check_largest_batch(plan_of(dtypes[i], "L=2,H=2,C=32,T=128,V=257"));
         check_largest_batch(plan_of(dtypes[i], "gpt2"));
     }
@@ -115,7 +115,7 @@ TEST(the_largest_batch_is_the_largest) {
 TEST(a_plan_that_does_not_fit_is_refused_with_what_would_help) {
     Error err;
     const Comm alone = comm_alone();
-    Plan p = plan_of("fp32", "gpt2");
+    Plan p = plan_of(dtype_fp32, "gpt2");
     p.B = 1 << 20; // terabytes of activations
     EXPECT_DEATH(0, "activations", exit(plan_check_memory(&p, &alone, &err)));
     process_rank = 1; // from here on no memory report: notices are those of rank 0
@@ -138,7 +138,7 @@ static int auto_batch(long long windows, Error* err) {
     c.model = "L=1,H=1,C=4,T=8,V=257";
     c.batch_size = 0;
     c.total_batch_size = windows * 8;
-    return plan_make(&p, find_cpu_backend("fp32", "generic"), "fp32", &c, NULL, &alone, err) ? p.B : 0;
+    return plan_make(&p, find_cpu_backend(dtype_fp32, cpu_generic), dtype_fp32, &c, NULL, &alone, err) ? p.B : 0;
 }
 
 TEST(an_automatic_batch_divides_the_windows_of_a_step) { // at most MAX_AUTO_BATCH = 1024, for which there is memory
@@ -161,14 +161,14 @@ TEST(a_batch_that_does_not_divide_the_step_is_refused_with_one_that_does) {
     c.model = "L=1,H=1,C=4,T=8,V=257";
     c.batch_size = 5;
     c.total_batch_size = 12 * 8;
-    const Backend* b = find_cpu_backend("fp32", "generic");
-    EXPECT(!plan_make(&p, b, "fp32", &c, NULL, &alone, &err) &&
+    const Backend* b = find_cpu_backend(dtype_fp32, cpu_generic);
+    EXPECT(!plan_make(&p, b, dtype_fp32, &c, NULL, &alone, &err) &&
            strstr(err.text, "--total_batch_size 96 is not a multiple of batch_size * seq_len * processes = "
                             "5 * 8 * 1 = 40: give 80 or 120, or --batch_size 4"));
     c.batch_size = 4;
-    EXPECT(plan_make(&p, b, "fp32", &c, NULL, &alone, &err) && p.B == 4 && p.T == 8 && p.total_batch_size == 96);
+    EXPECT(plan_make(&p, b, dtype_fp32, &c, NULL, &alone, &err) && p.B == 4 && p.T == 8 && p.total_batch_size == 96);
     c.seq_len = 9;
-    EXPECT(!plan_make(&p, b, "fp32", &c, NULL, &alone, &err) && strstr(err.text, "the model has only 8 positions"));
+    EXPECT(!plan_make(&p, b, dtype_fp32, &c, NULL, &alone, &err) && strstr(err.text, "the model has only 8 positions"));
 }
 
 TEST_MAIN()

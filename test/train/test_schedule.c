@@ -2,7 +2,7 @@
 #include "llmc/train/schedule.h"
 #include "test/test.h"
 
-static Config config_of(const char* schedule, long long warmup) {
+static Config config_of(enum schedule schedule, long long warmup) {
     Config c;
     memset(&c, 0, sizeof c);
     c.schedule = schedule;
@@ -10,14 +10,13 @@ static Config config_of(const char* schedule, long long warmup) {
     c.min_lr_frac = 0.1;
     c.warmup_steps = warmup;
     c.decay_frac = 0.2;
-    c.decay_shape = "1-sqrt";
     return c;
 }
 
 #define EXPECT_LR(c, step, steps, want) EXPECT_NEAR(schedule_rate(c, (c)->lr, step, steps), want, 1e-15)
 
 TEST(warm_up_rises_to_the_peak_and_never_is_zero) {
-    const char* const all[] = {"cosine", "linear", "constant", "wsd"};
+    const enum schedule all[] = {schedule_cosine, schedule_linear, schedule_constant, schedule_wsd};
     for (int i = 0; i < 4; i++) {
         const Config c = config_of(all[i], 10);
         EXPECT_LR(&c, 0, 100, 6e-5);
@@ -33,7 +32,7 @@ TEST(warm_up_rises_to_the_peak_and_never_is_zero) {
 }
 
 TEST(cosine_falls_by_half_a_wave) {
-    const Config c = config_of("cosine", 20);
+    const Config c = config_of(schedule_cosine, 20);
     EXPECT_LR(&c, 20, 120, 6e-4);
     EXPECT_LR(&c, 70, 120, 3.3e-4);                                   // the middle: the mean of peak and minimum
     EXPECT_LR(&c, 45, 120, 6e-5 + 2.7e-4 * (1 + 0.70710678118654752)); // a quarter: cos(pi/4)
@@ -44,7 +43,7 @@ TEST(cosine_falls_by_half_a_wave) {
 }
 
 TEST(linear_falls_in_a_line) {
-    const Config c = config_of("linear", 20);
+    const Config c = config_of(schedule_linear, 20);
     EXPECT_LR(&c, 45, 120, 4.65e-4);
     EXPECT_LR(&c, 70, 120, 3.3e-4);
     EXPECT_LR(&c, 120, 120, 6e-5);
@@ -52,14 +51,14 @@ TEST(linear_falls_in_a_line) {
 }
 
 TEST(constant_stays) {
-    const Config c = config_of("constant", 5);
+    const Config c = config_of(schedule_constant, 5);
     EXPECT_LR(&c, 5, 100, 6e-4);
     EXPECT_LR(&c, 99, 100, 6e-4);
     EXPECT_LR(&c, 1000, 100, 6e-4);
 }
 
 TEST(wsd_decays_over_the_last_fifth) {
-    const Config c = config_of("wsd", 10);
+    const Config c = config_of(schedule_wsd, 10);
     EXPECT_LR(&c, 11, 100, 6e-4);
     EXPECT_LR(&c, 79, 100, 6e-4);
     EXPECT_LR(&c, 80, 100, 6e-4);
@@ -70,11 +69,11 @@ TEST(wsd_decays_over_the_last_fifth) {
 }
 
 TEST(the_decay_of_wsd_has_a_length_and_a_shape) {
-    Config c = config_of("wsd", 10);
+    Config c = config_of(schedule_wsd, 10);
     c.decay_frac = 0.4;
     EXPECT_LR(&c, 60, 100, 6e-4);
     EXPECT_LR(&c, 70, 100, 6e-5 + 5.4e-4 * 0.5);
-    c.decay_shape = "linear";
+    c.schedule = schedule_wsd_linear;
     EXPECT_LR(&c, 60, 100, 6e-4);
     EXPECT_LR(&c, 70, 100, 6e-5 + 5.4e-4 * 0.75);
     EXPECT_LR(&c, 100, 100, 6e-5);
@@ -87,7 +86,7 @@ TEST(the_decay_of_wsd_has_a_length_and_a_shape) {
 }
 
 TEST(min_lr_frac_may_be_1_or_0) {
-    const char* const all[] = {"cosine", "linear", "wsd"};
+    const enum schedule all[] = {schedule_cosine, schedule_linear, schedule_wsd};
     for (int i = 0; i < 3; i++) {
         Config c = config_of(all[i], 0);
         c.min_lr_frac = 1;
