@@ -1,6 +1,6 @@
 // Turns the items of a test set into rows of tokens, with examples in front.
 #pragma once
-#include "test_set.h"
+#include "scored_rows.h"
 
 // Makes the rows of one set.
 typedef struct {

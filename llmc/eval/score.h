@@ -9,7 +9,7 @@
 #pragma once
 #include "../comm/comm.h"
 #include "../model/gpt2.h"
-#include "test_set.h"
+#include "scored_rows.h"
 
 typedef struct {
     size_t total;           // items; 0: the scoring was interrupted

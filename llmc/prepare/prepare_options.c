@@ -1,5 +1,6 @@
+#include "prepare_options.h"
 #include "../base/rng.h"
-#include "inputs.h"
+#include "input_names.h"
 #include "../data/shard.h"
 
 _Static_assert(SHARD_TOKENS_LIMIT == SHARD_MAX_TOKENS, "the limit of an option is a shard's");

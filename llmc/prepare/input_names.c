@@ -1,0 +1,79 @@
+#include "input_names.h"
+#include <dirent.h>
+#include <glob.h>
+
+bool name_ends_with(const char* name, const char* ending) {
+    size_t n = strlen(name), m = strlen(ending);
+    if (n > 3 && strcmp(name + n - 3, ".gz") == 0) { n -= 3; }
+    else if (n > 4 && strcmp(name + n - 4, ".zst") == 0) { n -= 4; }
+    return n >= m && strncmp(name + n - m, ending, m) == 0;
+}
+
+typedef struct {
+    char** names;
+    size_t count;
+} Names;
+
+static void add_name(Names* list, char* name) {
+    if ((list->count & (list->count - 1)) == 0) { // a power of two: full
+        list->names = realloc_or_die(list->names, max_size(2 * list->count, 1) * sizeof *list->names, "input files");
+    }
+    list->names[list->count++] = name;
+}
+
+static int compare_names(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
+
+static bool is_text_name(const char* name) {
+    static const char* const endings[] = {".txt", ".jsonl", ".ndjson", ".parquet"};
+    for (int i = 0; i < 4; i++) { if (name_ends_with(name, endings[i])) { return true; } }
+    return false;
+}
+
+static void add_folder(Names* list, const char* folder, int depth) {
+    enum { MAX_DEPTH = 32 }; // links may lead in a circle
+    DIR* d = opendir(folder);
+    if (!d) { fatal("%s: cannot list: %s", folder, strerror(errno)); }
+    if (depth == MAX_DEPTH) { fatal("%s: more than %d folders in each other", folder, MAX_DEPTH); }
+    for (const struct dirent* entry; errno = 0, (entry = readdir(d)) != NULL;) {
+        if (entry->d_name[0] == '.') { continue; }
+        char* path = format("%s/%s", folder, entry->d_name);
+        if (is_directory(path)) { add_folder(list, path, depth + 1); }
+        else if (is_text_name(entry->d_name)) { add_name(list, path); continue; }
+        free(path);
+    }
+    if (errno != 0) { fatal("%s: cannot list: %s", folder, strerror(errno)); }
+    closedir(d);
+}
+
+static void add_pattern(Names* list, const char* pattern) {
+    glob_t found;
+    const int result = glob(pattern, 0, NULL, &found);
+    if (result == GLOB_NOMATCH) { usage_error("%s: no file has such a name", pattern); }
+    if (result != 0) { fatal("%s: cannot search: %s", pattern, strerror(errno)); }
+    for (size_t i = 0; i < found.gl_pathc; i++) { add_name(list, format("%s", found.gl_pathv[i])); }
+    globfree(&found);
+}
+
+char** inputs_expand(char** words, size_t* count) {
+    Names list = {NULL, 0};
+    for (size_t i = 0; i < *count; i++) {
+        char* word = words[i];
+        const size_t first = list.count, n = strlen(word);
+        if (is_directory(word)) {
+            char* folder = format("%.*s", (int)(n > 1 && word[n - 1] == '/' ? n - 1 : n), word);
+            add_folder(&list, folder, 0);
+            free(folder);
+            if (list.count == first) {
+                usage_error("%s: no file in this folder is named *.txt, *.jsonl, *.ndjson or *.parquet, perhaps with "
+                            ".gz or .zst behind it", word);
+            }
+            qsort(list.names + first, list.count - first, sizeof *list.names, compare_names);
+        } else if (!path_exists(word) && strpbrk(word, "*?[")) {
+            add_pattern(&list, word);
+        } else {
+            add_name(&list, format("%s", word));
+        }
+    }
+    *count = list.count;
+    return list.names;
+}
