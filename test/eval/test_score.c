@@ -1,6 +1,7 @@
 // Test sets: rows have tiktoken's tokens, losses and scores are those that PyTorch recorded (dev/golden/test_sets.py),
 // for any batch size; wrong files are refused with their line or item.
 #include "llmc/eval/score.h"
+#include "llmc/eval/test_set.h"
 #include "test/eval/golden.h"
 #include "test/test.h"
 
