@@ -174,6 +174,9 @@ uint64_t hash64(const void* data, size_t bytes, uint64_t seed);
 // ---------------------------------------------------------------------------------------------------------------------
 // text
 
+// Returns the ending of a plural: "1 file", but "2 files".
+static inline const char* plural(uint64_t n) { return n == 1 ? "" : "s"; }
+
 // Returns the length in bytes of the UTF-8 character (RFC 3629) that begins at `text`, before `end`, and sets its code
 // point; 0 if the bytes there are not well-formed UTF-8.
 size_t utf8_decode(const void* text, const void* end, uint32_t* code_point);

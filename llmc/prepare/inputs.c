@@ -1,6 +1,7 @@
 #include "inputs.h"
 #include "input_names.h"
 #include "parquet.h"
+#include "stream.h"
 #include <inttypes.h>
 
 enum { BEGIN_BYTES = 4 }; // which tell a compressed or Parquet file
@@ -32,18 +33,22 @@ InputFormat input_format(const PrepareOptions* o, const char* path) {
     return is_jsonl ? FORMAT_JSONL : FORMAT_TEXT;
 }
 
+bool is_text_checked(const PrepareOptions* o) { return o->format != format_text; }
+
 // Ends the program unless the file can be read by this program.
 static void check_readable(const PrepareOptions* o, const char* path) {
-    unsigned char begin[BEGIN_BYTES];
     Error err;
     Parquet parquet;
-    const size_t n = read_begin(path, begin);
+    Stream stream;
+    const InputFormat file_format = input_format(o, path);
     bool ok;
-    if (input_format(o, path) == FORMAT_PARQUET) {
+    if (file_format == FORMAT_PARQUET) {
         ok = parquet_open(&parquet, path, o->field, &err);
         if (ok) { parquet_close(&parquet); }
     } else {
-        ok = codec_check(codec_of_file(begin, n), path, &err);
+        ok = stream_open(&stream, path, &err) &&
+             (file_format != FORMAT_TEXT || !is_text_checked(o) || stream_check_text(&stream, &err));
+        stream_close(&stream);
     }
     if (!ok) { fatal("%s", err.text); }
 }

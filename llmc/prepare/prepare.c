@@ -29,6 +29,7 @@ typedef struct {
     State now;                      // of the chunks that were taken
     State group;                    // with --rows: before the documents that `packer` holds
     RowPacker packer;
+    int eot;                        // the end-of-text token
     uint64_t passed;                // tokens still to come that are in finished shards
     uint64_t written;               // tokens since the state that the next shard's beginning is counted from
     DocumentSet documents;          // with --dedup, all so far
@@ -71,19 +72,30 @@ static void finish_shard(Output* out, const State* from) {
 static void append_tokens(Output* out, const int* ids, size_t count) {
     uint16_t tokens[4096];
     Error err;
-    if (!out->writing) {
-        char* name = shard_name(out->options, out->number);
-        if (!shard_create(&out->shard, name, &err)) { fatal("%s", err.text); }
-        out->shard.row = out->packer.row;
-        out->writing = true;
-        free(name);
-    }
     out->total += count;
     for (size_t n; count > 0; ids += n, count -= n) {
         n = min_size(count, sizeof tokens / sizeof *tokens);
         for (size_t i = 0; i < n; i++) { tokens[i] = (uint16_t)ids[i]; }
         if (!shard_write(&out->shard, tokens, n, &err)) { fatal("%s", err.text); }
     }
+}
+
+// Returns true if the input is one text, a single document.
+static bool is_one_document(const PrepareOptions* o) {
+    return o->num_inputs == 1 && !strcmp(o->split, "none") && input_format(o, o->inputs[0]) == FORMAT_TEXT;
+}
+
+// Creates the next shard, whose first token of the input is `first`. The only end-of-text token of a single document
+// is in the validation split. The training split then begins with another one: samples begin with it, so it must be
+// trained.
+static void begin_shard(Output* out, int first) {
+    Error err;
+    char* name = shard_name(out->options, out->number);
+    if (!shard_create(&out->shard, name, &err)) { fatal("%s", err.text); }
+    out->shard.row = out->packer.row;
+    out->writing = true;
+    free(name);
+    if (out->number == 1 && first != out->eot && is_one_document(out->options)) { append_tokens(out, &out->eot, 1); }
 }
 
 static void show_progress(Output* out) {
@@ -120,6 +132,7 @@ static void write_tokens(Output* out, const int* ids, size_t count, const State*
             continue;
         }
         if (out->writing && room_in_shard(out) == 0) { finish_shard(out, from); }
+        if (!out->writing) { begin_shard(out, *ids); }
         n = min_size(count, room_in_shard(out));
         append_tokens(out, ids, n);
     }
@@ -299,7 +312,7 @@ static void print_summary(const Output* out) {
     if (val > 0) { print_result("%s_val_000000.bin: %" PRIu64 " tokens\n", prefix, val); }
     size_t count = out->number - 1;
     print_result("%s_train_*.bin: %" PRIu64 " tokens in %zu shard%s\n", prefix, out->total - val, count,
-                 &"s"[count == 1]);
+                 plural(count));
     if (out->options->stories > 0 && val > 0) {
         printf("floor of the validation loss: %.6f nats per token\n", out->nll / (double)val);
     }
@@ -320,7 +333,7 @@ void prepare(const PrepareOptions* o) {
     }
     Output out = {.options = o, .manifest_path = format("%s.json", o->out),
                   .floor_path = format("%s_val.json", o->out), .sums_path = format("%s.b2sums", o->out),
-                  .show = isatty(STDERR_FILENO), .started = seconds_now()};
+                  .eot = tokenizer.eot, .show = isatty(STDERR_FILENO), .started = seconds_now()};
     if (o->rows > 0) { out.packer = rows_begin((size_t)o->rows + 1); }
     json_t* work = describe_work(o, &tokenizer);
     if (o->force) { remove_output(o, out.manifest_path, out.floor_path, out.sums_path); }

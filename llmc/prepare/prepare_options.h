@@ -33,7 +33,8 @@
     INT(seed, 1337, 0, 9e18, NULL, 1, "of the built-in corpus")                                                       \
     GROUP("tokenizer")                                                                                                \
     INT(train_tokenizer, 0, 0, 65536, NULL, 1,                                                                        \
-        "learn a tokenizer of this many tokens from the input and write it to the folder --out; make no shards")      \
+        "learn a tokenizer of this many tokens from the input and write it to the folder --out; make no shards",      \
+        .also = "vocab_size (the tokens of a new tokenizer)")                                                         \
     GROUP("speed")                                                                                                    \
     INT(threads, 0, 0, 4096, NULL, 1, "CPU threads; 0: OpenMP's choice")
 

@@ -34,7 +34,9 @@ static bool reader_open_file(Reader* r) {
     }
     char last = '\n';
     r->is_open = stream_open(&r->stream, is_standard_input(o) ? NULL : path, &r->err);
-    const bool ok = r->is_open && stream_skip(&r->stream, r->at.offset, &last, &r->err);
+    const bool checks = r->format == FORMAT_TEXT && r->at.offset == 0 && is_text_checked(o);
+    const bool ok = r->is_open && (!checks || stream_check_text(&r->stream, &r->err)) &&
+                    stream_skip(&r->stream, r->at.offset, &last, &r->err);
     r->is_at_line_start = last == '\n';
     return ok;
 }

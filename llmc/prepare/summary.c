@@ -37,7 +37,7 @@ void summary_print(const Summary* s, uint64_t tokens, FILE* out) {
     const char* separator = "skipped documents: ";
     if (s->documents > 0 && tokens > 0) {
         fprintf(out, "%" PRIu64 " document%s of %" PRIu64 " bytes, %.2f bytes per token; the longest has %" PRIu64
-                " bytes\n", s->documents, &"s"[s->documents == 1], s->bytes, (double)s->bytes / (double)tokens,
+                " bytes\n", s->documents, plural(s->documents), s->bytes, (double)s->bytes / (double)tokens,
                 s->longest);
     }
     for (int i = NOT_SKIPPED + 1; i < NUM_SKIPS; i++) {

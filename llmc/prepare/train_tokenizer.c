@@ -103,8 +103,8 @@ void train_tokenizer(const PrepareOptions* o) {
     }
     Tokenizer t = tokenizer_of_merges(merges, learnt);
     write_tokenizer(&t, o->out);
-    print_result("%s: %d tokens, from %" PRIu64 " documents of %" PRIu64 " bytes\n", o->out, t.vocab_size, r.documents,
-                 r.bytes);
+    print_result("%s: %d tokens, from %" PRIu64 " document%s of %" PRIu64 " bytes\n", o->out, t.vocab_size, r.documents,
+                 plural(r.documents), r.bytes);
     notice("%zu distinct pieces counted in %.1f s, merges learnt in %.1f s", pieces.count, read - start,
            seconds_now() - read);
     tokenizer_free(&t);

@@ -27,7 +27,7 @@ static uint64_t read_all(const PrepareOptions* o, Position from, Position* middl
     return hash;
 }
 
-static void check(char* path, const char* format, const char* split) {
+static void check(char* path, enum format format, const char* split) {
     PrepareOptions o;
     Position middle = {.input = 1};
     bool ok, ok_again;
@@ -35,7 +35,7 @@ static void check(char* path, const char* format, const char* split) {
     o.inputs = &path;
     o.num_inputs = o.num_sources = 1;
     o.sources[0].end_input = 1;
-    o.format = (char*)format;
+    o.format = format;
     o.split = (char*)split;
     o.field = (char*)"text";
     const uint64_t rest = read_all(&o, (Position){.input = 0}, &middle, &ok);
@@ -45,8 +45,9 @@ static void check(char* path, const char* format, const char* split) {
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     char path[64];
     snprintf(path, sizeof path, "%s", input_file(data, size));
-    check(path, "text", "none");
-    check(path, "text", "blank");
-    check(path, "jsonl", "none");
+    check(path, format_text, "none");
+    check(path, format_text, "blank");
+    check(path, format_auto, "blank");
+    check(path, format_jsonl, "none");
     return 0;
 }

@@ -109,19 +109,40 @@ TEST(jsonl_in_order_for_any_number_of_threads) {
     tokenizer_free(&t);
 }
 
-TEST(long_documents_are_cut_without_a_trace) {
-    StoryText text = write_long_text();
+// Expects the shards to have the tokens of one text, `val` of them for validation, and a second end-of-text token where
+// the training split begins.
+static void expect_text(const char* prefix, size_t val, const char* text, size_t bytes) {
     Tokenizer t = tokenizer_open("gpt2");
     TokenList expected = token_list();
-    size_t val;
-    encode_document(&t, text.data, text.bytes, &expected);
-    EXPECT_RUN(0, "", "--out long --val_size 777 --shard_size 100000 long.txt");
-    TokenList got = tokens_of("long", &val);
-    EXPECT(got.count == expected.count && memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
+    size_t got_val;
+    TokenList got = tokens_of(prefix, &got_val);
+    encode_document(&t, text, bytes, &expected);
+    EXPECT(got_val == val && got.count == expected.count + 1 && got.ids[val] == t.eot &&
+           !memcmp(got.ids, expected.ids, val * sizeof(int)) &&
+           !memcmp(got.ids + val + 1, expected.ids + val, (expected.count - val) * sizeof(int)));
     token_list_free(&got);
     token_list_free(&expected);
     tokenizer_free(&t);
+}
+
+TEST(long_documents_are_cut_without_a_trace) {
+    StoryText text = write_long_text();
+    EXPECT_RUN(0, "", "--out long --val_size 777 --shard_size 100000 long.txt");
+    expect_text("long", 777, text.data, text.bytes);
     free(text.data);
+}
+
+// Its only end-of-text token is in the validation split, if there is one.
+TEST(the_training_split_of_one_text_begins_with_an_end_of_text) {
+    write_text("book.txt", "One two three");
+    EXPECT_RUN(0, "book_train_*.bin: 11 tokens in 1 shard", "--out book --tokenizer bytes --val_size 4 book.txt");
+    expect_documents("book", 4, "#One# two three");
+    EXPECT_RUN(0, "11 tokens in 11 shards", "--out book1 --tokenizer bytes --val_size 4 --shard_size 1 book.txt");
+    expect_documents("book1", 4, "#One# two three");
+    EXPECT_RUN(0, "14 tokens in 1 shard", "--out book0 --tokenizer bytes --val_size 0 book.txt");
+    expect_documents("book0", 0, "#One two three");
+    EXPECT_RUN(0, "", "--out book_lines --tokenizer bytes --val_size 4 --split blank book.txt"); // may have had more
+    expect_documents("book_lines", 4, "#One two three");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -192,6 +213,28 @@ TEST(bad_documents_are_left_out_only_on_request) {
 }
 
 // Lines longer than memory should hold: text is cut, JSONL is refused or left out.
+// A file of zeros would be tokens of bytes 0.
+TEST(a_file_that_is_no_text_is_taken_only_on_request) {
+    char bytes[9000];
+    memset(bytes, 'x', sizeof bytes);
+    bytes[7] = bytes[7999] = bytes[8000] = 0;
+    write_bytes("image.txt", bytes, sizeof bytes);
+    write_text("a.txt", "One");
+    EXPECT_RUN(1, "image.txt: byte 7 is 0, so this is no text",
+               "--out image --tokenizer bytes --val_size 1 a.txt image.txt");
+    EXPECT(!exists("image.json"));
+    EXPECT_RUN(0, "9005 tokens", "--out image --tokenizer bytes --val_size 1 --format text a.txt image.txt");
+    input_bytes = sizeof bytes;
+    EXPECT(run_until(-1, bytes, "--out image_in --tokenizer bytes --val_size 1 -") == 1);
+    EXPECT(strstr(run_err, "standard input: byte 7 is 0"));
+    bytes[7] = 'x';
+    EXPECT(run_until(-1, bytes, "--out image_in --tokenizer bytes --val_size 1 -") == 1);
+    EXPECT(strstr(run_err, "standard input: byte 7999 is 0"));
+    bytes[7999] = 'x'; // what follows is not looked at
+    EXPECT(run_until(-1, bytes, "--out image_in --tokenizer bytes --val_size 1 -") == 0);
+    input_bytes = 0;
+}
+
 TEST(lines_may_be_longer_than_memory) {
     const size_t bytes = MAX_DOCUMENT_BYTES + 3 * CHUNK_BYTES;
     char* line = alloc_or_die(bytes + 1, 1, "a line");
@@ -216,15 +259,7 @@ TEST(lines_may_be_longer_than_memory) {
     }
     write_bytes("wide.txt", line, 3 * CHUNK_BYTES);
     EXPECT_RUN(0, "1 document of 3145728 bytes", "--out wide --val_size 10 wide.txt");
-    Tokenizer t = tokenizer_open("gpt2");
-    TokenList expected = token_list();
-    encode_document(&t, line, 3 * CHUNK_BYTES, &expected);
-    size_t val;
-    TokenList got = tokens_of("wide", &val);
-    EXPECT(got.count == expected.count && memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
-    token_list_free(&got);
-    token_list_free(&expected);
-    tokenizer_free(&t);
+    expect_text("wide", 10, line, 3 * CHUNK_BYTES);
     free(line);
 }
 
@@ -246,7 +281,7 @@ TEST(standard_input_may_be_compressed) {
     if (!HAS(GZIP)) { SKIP("built without zlib"); }
     input_bytes = sizeof packed - 1;
     EXPECT(run_until(-1, packed, "--out packed_in --tokenizer bytes --val_size 1 -") == 0);
-    expect_documents("packed_in", 1, "#abc");
+    expect_documents("packed_in", 1, "##abc");
     input_bytes -= 9;
     EXPECT(run_until(-1, packed, "--force --out packed_in --tokenizer bytes --val_size 1 -") == 1);
     EXPECT(strstr(run_err, "standard input: cut short"));
@@ -305,6 +340,7 @@ TEST(killed_and_resumed_is_byte_identical) {
         "whole_train_000003.bin", "part_train_000003.bin", "whole.json",             "part.json", NULL};
     write_text("docs.txt", "One.\n\nTwo two.\n\nThree three three.\n\nFour.\n\nAnd a fifth one.\n");
     expect_resumable("--tokenizer bytes --split blank --val_size 11 --shard_size 17 docs.txt", 1, text);
+    expect_resumable("--tokenizer bytes --val_size 11 --shard_size 17 docs.txt", 1, text); // one document
     if (HAS(GZIP) && HAS(ZSTD)) {
         copy_golden("rows.jsonl.gz", "rows.jsonl.gz");
         copy_golden("zstd_v1.parquet", "zstd_v1.parquet");
@@ -526,6 +562,7 @@ TEST(bad_usage) {
     EXPECT_RUN(2, "--out is missing", "a.txt");
     EXPECT_RUN(2, "no input", "--out x");
     EXPECT_RUN(2, "did you mean --shard_size?", "--out x --shard_sise 5 a.txt");
+    EXPECT_RUN(2, "no option --vocab_size; here it is called --train_tokenizer", "--out x --vocab_size 500 a.txt");
     EXPECT_RUN(2, "no option -o", "-o x a.txt");
     EXPECT_RUN(2, "--val_size takes a whole number, not '1e6'", "--out x --val_size 1e6 a.txt");
     EXPECT_RUN(2, "--val_size takes a number from -1", "--out x --val_size -2 a.txt");
