@@ -704,7 +704,9 @@ help_and_info_answer() {
         note "another residual stream in bf16: $(stds | tr '\n' ' ')"
     expect 0 'gpt2-xl          all' "$train" info --model all
     corpus
-    expect 0 'windows of 64' "$train" info --model L=4,H=4,C=64,T=64,V=257 --train_data "$root/corpus_train_*.bin"
+    expect 0 ' in 1 file, ' "$train" info --model L=4,H=4,C=64,T=64,V=257 --train_data "$root/corpus_train_*.bin"
+    expect 0 ' in 1 file; 1 step of 128 tokens, 1 micro-batch of 4 x 32' "$train" $small $data --max_steps 1 \
+        --val_every 0 --save_every 0 --out ""
 }
 
 # After three steps the report of the first one is written, though nothing is saved. The run is then killed.
@@ -857,6 +859,7 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 '--lr needs a value' "$train" --lr
     expect 2 'is not an option of generate' "$train" generate --lr 1
     expect 2 "'4' is not an option" "$train" --lr 1 4
+    expect 2 'gpt5' "$train" --model gpt5 --train_data "$dir/none_*.bin" # the data are missing too
     expect 2 '--dtype tf32 is for GPUs' "$train" --dtype tf32
     expect 2 '--dtype fp8 is for GPUs' "$train" --dtype fp8
     expect 2 'there are: auto, ' "$train" --cpu amx --dtype fp32

@@ -121,8 +121,8 @@ void check_training(Check* k, const Plan* plan, const Config* c) {
         Plan p = *plan;
         p.keep = modes[i].keep;
         if (!all_modes && p.keep != plan->keep) { continue; }
-        printf("\n%d training steps, each of %d micro-batches of %d x %d tokens, --recompute %s\n", steps,
-               CHECK_MICRO_BATCHES, p.B, p.T, modes[i].name);
+        printf("\n%d training step%s, each of %d micro-batches of %d x %d tokens, --recompute %s\n", steps,
+               plural((uint64_t)steps), CHECK_MICRO_BATCHES, p.B, p.T, modes[i].name);
         Trace got = trace_run(&p, c, variants, batches, steps);
         check_losses(k, &got, &want, steps);
         check_tensors(k, &got, &want, &table);

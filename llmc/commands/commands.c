@@ -65,7 +65,8 @@ static int eval_val_data(const Config* c, GPT2* g, Dataset* data, Comm* comm, co
     comm_report_activity(comm, 0, RANK_VALIDATES);
     evalloader_open(&loader, data, val_tokens, g->B, memory);
     const double start = seconds_now(), loss = validation_loss(g, &loader, comm, NULL, NULL);
-    notice("%llu windows of %d tokens in %.1f s", (unsigned long long)loader.num_windows, g->T, seconds_now() - start);
+    notice("%llu window%s of %d tokens in %.1f s", (unsigned long long)loader.num_windows, plural(loader.num_windows),
+           g->T, seconds_now() - start);
     if (comm->rank == 0) { printf("val loss %f\n", loss); }
     if (!isfinite(loss)) { notice("error: %s: the loss is not finite", what); }
     const double floor_loss = corpus_floor(data);
@@ -88,7 +89,7 @@ static int eval_test_sets(GPT2* g, const TestSet* sets, int count, Comm* comm, c
             status = EXIT_NONFINITE;
             break;
         }
-        notice("%zu rows in %.1f s", sets[i].num_rows, seconds_now() - start);
+        notice("%zu row%s in %.1f s", sets[i].num_rows, plural(sets[i].num_rows), seconds_now() - start);
         if (comm->rank == 0) { test_score_print(&sets[i], &scores[i]); }
     }
     if (status == EXIT_DONE && comm->rank == 0) { core_print(sets, scores, count); }
@@ -244,8 +245,8 @@ static bool verify_files(const char* option, const char* patterns, const Config*
         print_result("%s: %zu tokens, all below %d; %s\n", data.files[i].path, data.files[i].num_tokens, vocab_size,
                      has_sum ? "its checksum is right" : "it has no checksum");
     }
-    printf("%s: %zu tokens in %d files, %llu windows of %d\n", option, (size_t)data.num_tokens, data.num_files,
-           (unsigned long long)data.num_windows, T);
+    printf("%s: %zu tokens in %d file%s, %llu window%s of %d\n", option, (size_t)data.num_tokens, data.num_files,
+           plural((uint64_t)data.num_files), (unsigned long long)data.num_windows, plural(data.num_windows), T);
     dataset_close(&data);
     return true;
 }

@@ -61,7 +61,7 @@ static bool describe_safetensors(const char* path, Error* err) {
     size_t elements = 0;
     if (!safetensors_open(&s, path, err)) { return false; }
     for (int i = 0; i < s.count; i++) { elements += safetensor_elements(&s.tensors[i]); }
-    print_result("%s: safetensors, %d tensors, %zu elements\n", path, s.count, elements);
+    print_result("%s: safetensors, %d tensor%s, %zu elements\n", path, s.count, plural((uint64_t)s.count), elements);
     bool ok = true;
     for (int i = 0; ok && i < s.count; i++) {
         const SafeTensor* t = &s.tensors[i];

@@ -318,7 +318,8 @@ static TestSet* add_set(TestSet* sets, int* count, const char* path, const TestT
     sets = realloc_or_die(sets, ((size_t)*count + 1) * sizeof *sets, "test sets");
     TestSet* s = &sets[(*count)++];
     if (!open_set(s, path, task, options, &err)) { fatal("--eval_data: %s", err.text); }
-    notice("%s: %zu items of %s, by %s", path, s->num_items, task ? task->name : s->form->name, s->convention);
+    notice("%s: %zu item%s of %s, by %s", path, s->num_items, plural(s->num_items),
+           task ? task->name : s->form->name, s->convention);
     if (s->num_cut) {
         notice("%s: %zu of %zu rows are longer than the model reads: their contexts lose the first tokens", path,
                s->num_cut, s->num_rows);

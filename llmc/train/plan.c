@@ -165,6 +165,22 @@ static int dividing_batch(int B, long long windows) {
     return B;
 }
 
+// Writes what would make a plan fit into `available` bytes, as advice in an error, to `text`.
+static void memory_advice(const Plan* p, size_t available, char* text, size_t size) {
+    const bool training = p->keep != FORWARD_ONLY;
+    Plan all = *p;
+    all.keep = RECOMPUTE_ALL;
+    const int B = training ? dividing_batch(largest_batch(p, p->B, available), p->B) : 0;
+    const int B_of_all = training ? dividing_batch(largest_batch(&all, p->B, available), p->B) : 0;
+    const char* smallest = p->samples > 1 ? "fewer --samples or prompts" : "a smaller model";
+    char batch[32] = "", recompute[64] = "", its_batch[32] = "";
+    if (B) { snprintf(batch, sizeof batch, "--batch_size %d", B); }
+    if (B_of_all < p->B) { snprintf(its_batch, sizeof its_batch, " --batch_size %d", B_of_all); }
+    if (B_of_all > B) { snprintf(recompute, sizeof recompute, "--recompute all%s", its_batch); }
+    snprintf(text, size, "%s%s%s%s", batch, *batch && *recompute ? ", or " : "", recompute,
+             *batch || *recompute ? "" : smallest);
+}
+
 bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
     const Backend* b = p->backend;
     GPT2 g;
@@ -181,14 +197,10 @@ bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
     for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
         if (line[i].bytes >> 20) { notice("  %-28s %10.1f MiB", line[i].what, in_mib(line[i].bytes)); }
     }
-    const bool training = p->keep != FORWARD_ONLY;
-    const int fits = training ? dividing_batch(largest_batch(p, p->B, available), p->B) : 0;
-    char advice[64];
-    snprintf(advice, sizeof advice, "%s", p->samples > 1 ? "fewer --samples or prompts" : "a smaller model");
-    if (fits && fits < p->B) { snprintf(advice, sizeof advice, "--batch_size %d", fits); }
-    return fail(err, "not enough memory%s: %.1f MiB are needed, %.1f MiB are available; give %s%s",
-                b->is_host ? "" : " on the GPU", in_mib(need), in_mib(available), advice,
-                !training || p->keep == RECOMPUTE_ALL ? "" : ", or --recompute all");
+    char advice[96];
+    memory_advice(p, available, advice, sizeof advice);
+    return fail(err, "not enough memory%s: %.1f MiB are needed, %.1f MiB are available; give %s",
+                b->is_host ? "" : " on the GPU", in_mib(need), in_mib(available), advice);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -76,6 +76,14 @@ TestSet* open_texts(const Config* c, const Tokenizer* t, const Plan* p, int* cou
     return text_sets_open(c->text, c->field, &options, (int)c->stride, count);
 }
 
+// Ends the program if --model is wrong, before anything else is looked for. A checkpoint or a folder brings its own.
+static void require_model(const Config* c) {
+    Error err;
+    GPT2Config shape;
+    if (*c->resume || init_folder(c) || model_parse(c->model, c->pad_vocab, &shape, &err)) { return; }
+    usage_error("%s", err.text);
+}
+
 // Ends the program if there is no training data, before anything is created. Does not check a resumed run, whose
 // checkpoint may name the data, nor one with --preset.
 static void require_data(const Config* c) {
@@ -243,16 +251,19 @@ static void print_heading(const TrainRun* run) {
     char threads[32] = "", processes[48] = "", peak[48] = "";
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", p->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, p->T, m->vocab_size, m->padded_vocab_size);
-    if (b->device_threads()) { snprintf(threads, sizeof threads, ", %d threads", b->device_threads()); }
+    const int count = b->device_threads();
+    if (count) { snprintf(threads, sizeof threads, ", %d thread%s", count, plural((uint64_t)count)); }
     if (run->comm->size > 1) {
         snprintf(processes, sizeof processes, "%d processes by %s, each: ", run->comm->size, run->comm->engine->name);
     }
     if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
     notice("%s%s%s, %s%s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads, dtype_names[p->dtype],
            residual_note(b), b->device_kernels(), peak, in_mib(plan_bytes(p)));
-    notice("%llu training tokens in %d files; %lld steps of %lld tokens, %lld micro-batches of %d x %d",
-           (unsigned long long)run->train_data.num_tokens, run->train_data.num_files, run->num_steps,
-           p->total_batch_size, p->total_batch_size / ((long long)p->B * p->T * run->comm->size), p->B, p->T);
+    const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * run->comm->size);
+    notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens, %lld micro-batch%s of %d x %d",
+           (unsigned long long)run->train_data.num_tokens, run->train_data.num_files,
+           plural((uint64_t)run->train_data.num_files), run->num_steps, plural((uint64_t)run->num_steps),
+           p->total_batch_size, micro_batches, micro_batches == 1 ? "" : "es", p->B, p->T);
     if (loss_scale_is_on(scale)) {
         notice("loss scale %.9g%s", scale->scale, scale->is_dynamic ? ", dynamic" : "");
     }
@@ -302,6 +313,7 @@ TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm) 
     run->config = c;
     run->comm = comm;
     preset_apply(c);
+    require_model(c);
     require_data(c);
     lock_out(run);
     json_t* state;

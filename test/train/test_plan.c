@@ -112,6 +112,9 @@ TEST(the_largest_batch_is_the_largest) {
     }
 }
 
+static size_t available;
+static size_t memory_available(void) { return available; }
+
 TEST(a_plan_that_does_not_fit_is_refused_with_what_would_help) {
     Error err;
     const Comm alone = comm_alone();
@@ -123,6 +126,19 @@ TEST(a_plan_that_does_not_fit_is_refused_with_what_would_help) {
            strstr(err.text, "give --batch_size ") && strstr(err.text, ", or --recompute all"));
     p.keep = RECOMPUTE_ALL;
     EXPECT(!plan_check_memory(&p, &alone, &err) && !strstr(err.text, "--recompute"));
+    Backend small = *p.backend;
+    small.device_memory_available = memory_available;
+    p.backend = &small;
+    p.keep = KEEP_ALL;
+    p.B = 8;
+    available = bytes_with(p, 8, RECOMPUTE_ALL);
+    EXPECT(bytes_with(p, 1, KEEP_ALL) < available && bytes_with(p, 8, KEEP_ALL) > available);
+    EXPECT(!plan_check_memory(&p, &alone, &err) && strstr(err.text, ", or --recompute all") &&
+           !strstr(err.text, "all --batch_size"));
+    available = bytes_with(p, 1, RECOMPUTE_ALL);
+    EXPECT(!plan_check_memory(&p, &alone, &err) && strstr(err.text, "; give --recompute all --batch_size 1"));
+    available--; // nothing fits
+    EXPECT(!plan_check_memory(&p, &alone, &err) && strstr(err.text, "; give a smaller model"));
     process_rank = 0;
 }
 
