@@ -48,7 +48,7 @@ attack_compare() { # (a helper)
         sed -i '/"kind":"save"/d; /^saved/d; /^step_/d' "$dir/want" "$dir/got"
     fi
     cmp -s "$dir/want" "$dir/got" || { attack_lose "$(diff "$dir/want" "$dir/got" | head -n 3)"; return 1; }
-    for file in model.safetensors optimizer.safetensors; do
+    for file in model.safetensors optimizer.safetensors config.json vocab.json merges.txt tokenizer.json; do
         cmp -s "$dir/whole/run/$last/$file" "$dir/try/run/$last/$file" ||
             { attack_lose "$file differs"; return 1; }
     done
