@@ -1,5 +1,6 @@
 #include "export.h"
 #include "commands.h"
+#include "open_model.h"
 #include "../tokenizer/tokenizer_save.h"
 #include "../base/json.h"
 #include "../files/model_file.h"

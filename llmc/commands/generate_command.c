@@ -1,5 +1,6 @@
 #include "answers.h"
 #include "commands.h"
+#include "open_model.h"
 #include "../train/plan.h"
 #include "prompts.h"
 #include "../train/requests.h"

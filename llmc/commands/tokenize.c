@@ -1,4 +1,5 @@
 #include "tokenize.h"
+#include "commands.h"
 #include "../tokenizer/tokenizer_open.h"
 #include "../tokenizer/merges.h"
 #include "../base/json.h"
@@ -92,4 +93,13 @@ bool tokenizer_print_info(const char* path, Error* err) {
     printf("\nhash        %016" PRIx64 "\n", tokenizer_hash(&t));
     tokenizer_free(&t);
     return true;
+}
+
+int tokenize_command(const Config* c) {
+    if (!strcmp(c->tokenizer, "none")) { usage_error("tokenize --tokenizer none: give gpt2, bytes, or a file"); }
+    Tokenizer t = tokenizer_open(c->tokenizer);
+    if (c->decode) { tokenize_ids(&t, stdin, stdout); }
+    else { tokenize_text(&t, stdin, stdout); }
+    tokenizer_free(&t);
+    return EXIT_DONE;
 }

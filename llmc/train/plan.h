@@ -87,14 +87,3 @@ int largest_batch(const Plan* p, long long most, size_t available);
 // Returns true if the plan fits into this rank's memory. Else prints the memory report to standard error and returns
 // false, with the options that help in `err`.
 bool plan_check_memory(const Plan* p, const Comm* comm, Error* err);
-
-// ---------------------------------------------------------------------------------------------------------------------
-// reports, for `info`
-
-// Prints the MiB that training takes, part by part, under each --recompute, and the MiB that one more sequence in the
-// micro-batch would add.
-void print_memory(const Plan* p);
-
-// Prints the largest batch under each --recompute on devices of 8 to 80 GB and, if `here` is not 0, in `here` bytes.
-void print_batches_heading(const Plan* p, size_t here);
-void print_batches(const Plan* p, size_t here);

@@ -1,7 +1,7 @@
 #include "setup.h"
 #include "autotune.h"
 #include "consistency.h"
-#include "../data/data_tokenizer.h"
+#include "../data/provenance.h"
 #include "../tokenizer/tokenizer_open.h"
 #include "../tokenizer/tokenizer_json.h"
 #include "../eval/text.h"
@@ -199,25 +199,6 @@ static void open_loaders(TrainRun* run) {
         run->val_memory = open_batches(b, B, T);
         evalloader_open(&run->val, &run->val_data, c->val_tokens, B, run->val_memory);
     }
-}
-
-double corpus_floor(const Dataset* data) {
-    Error err;
-    char* path = format("%s", data->files[0].path);
-    const size_t n = strlen(path), tail = strlen("_000000.bin");
-    double floor_loss = NAN;
-    if (n > tail) {
-        path[n - tail] = 0;
-        char* json = format("%s.json", path);
-        json_t* value = json_read(json, JSON_MOST, 0, &err);
-        if (json_is_number(json_object_get(value, "floor"))) {
-            floor_loss = json_number_value(json_object_get(value, "floor"));
-        }
-        json_decref(value);
-        free(json);
-    }
-    free(path);
-    return floor_loss;
 }
 
 // Returns the options of training: what other commands alone know has no place among a run's settings.

@@ -108,9 +108,5 @@ TestSet* open_texts(const Config* c, const Tokenizer* t, const Plan* p, int* cou
 // NULL: none is used.
 void check_tokenizer(const Config* c, const Tokenizer* t, const json_t* state, const char* folder);
 
-// Ends the program if data were made with another tokenizer than `t` (data_tokenizer.h). `option`: of the data.
+// Ends the program if data were made with another tokenizer than `t` (provenance.h). `option`: of the data.
 void check_data_tokenizer(Dataset* d, const char* option, const Tokenizer* t, const Config* c);
-
-// Returns the known entropy of a corpus in nats a token, from the file that ./prepare left beside its shards; NAN if
-// there is none.
-double corpus_floor(const Dataset* data);

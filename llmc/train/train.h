@@ -13,7 +13,3 @@
 
 // Trains as the options say; returns the exit code. See requests.h for what it can be asked meanwhile.
 int train(Config* config, const Backend* b, enum dtype dtype, Comm* comm);
-
-// Returns the mean loss over the validation windows of all ranks, in nats a token. Collective. Returns NAN if
-// is_interrupted (may be NULL), which all ranks call before each batch, returned true.
-double validation_loss(GPT2* g, EvalLoader* val, Comm* comm, bool (*is_interrupted)(void*), void* context);

@@ -1,4 +1,4 @@
-#include "llmc/data/data_tokenizer.h"
+#include "llmc/data/provenance.h"
 #include "llmc/tokenizer/tokenizer_open.h"
 #include "test/test.h"
 

@@ -1,4 +1,4 @@
-#include "data_tokenizer.h"
+#include "provenance.h"
 #include "../base/json.h"
 #include "../tokenizer/tokenizer_open.h"
 #include <inttypes.h>
@@ -68,4 +68,23 @@ bool dataset_check_tokenizer(Dataset* d, const char* option, const Tokenizer* t,
     }
     d->vocab_size = min_int(d->vocab_size, t->vocab_size);
     return ok;
+}
+
+double corpus_floor(const Dataset* data) {
+    Error err;
+    char* path = format("%s", data->files[0].path);
+    const size_t n = strlen(path), tail = strlen("_000000.bin");
+    double floor_loss = NAN;
+    if (n > tail) {
+        path[n - tail] = 0;
+        char* json = format("%s.json", path);
+        json_t* value = json_read(json, JSON_MOST, 0, &err);
+        if (json_is_number(json_object_get(value, "floor"))) {
+            floor_loss = json_number_value(json_object_get(value, "floor"));
+        }
+        json_decref(value);
+        free(json);
+    }
+    free(path);
+    return floor_loss;
 }

@@ -1,4 +1,4 @@
-// Compares the tokenizer that made the shards of a data set with the one of a run.
+// What is known of how shards were made, from PREFIX.json, which ./prepare leaves beside them.
 //
 // ./prepare records a hash of its tokenizer in PREFIX.json, beside its shards. Shards without a record, such as llm.c's
 // downloads, can only be compared by their ids: none may be beyond the tokenizer's vocabulary.
@@ -11,3 +11,7 @@
 // lies. Warns if shards without a record have ids of bytes alone, but `t` has more. `option` names the data's option in
 // messages, `name` is the value of --tokenizer.
 bool dataset_check_tokenizer(Dataset* d, const char* option, const Tokenizer* t, const char* name, Error* err);
+
+// Returns the known entropy of a corpus in nats a token, from the file that ./prepare left beside its shards; NAN if
+// there is none.
+double corpus_floor(const Dataset* data);

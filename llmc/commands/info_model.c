@@ -1,0 +1,245 @@
+#include "commands.h"
+#include "../base/json.h"
+#include "../base/rng.h"
+#include "../base/rounding.h"
+#include "../data/dataset.h"
+#include "../train/plan.h"
+#include "../train/weights.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// tensors and what flows through them
+
+static void print_tensors(const TensorTable* table) {
+    printf("%-10s %-28s %4s %14s %7s %14s\n", "tensor", "in files", "of", "shape", "decays", "elements");
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        char shape[32];
+        if (t->rows > 1) { snprintf(shape, sizeof shape, "%zu x %zu", t->rows, t->cols); }
+        else { snprintf(shape, sizeof shape, "%zu", t->cols); }
+        printf("%-10s %-28s %4d %14s %7s %14zu\n", t->name, t->file_name, t->layers, shape,
+               tensor_decays(t) ? "yes" : "no", (size_t)t->layers * t->used_rows * t->cols);
+    }
+    const TensorCount decayed = tensors_count(table, true), others = tensors_count(table, false);
+    printf("\ndecayed: %zu tensors, %zu parameters\nnot decayed: %zu tensors, %zu parameters\n", decayed.tensors,
+           decayed.elements, others.tensors, others.elements);
+    printf("parameters: %zu, in memory with padding: %zu\n", decayed.elements + others.elements, table->size);
+}
+
+// Copies n elements of the residual stream to the host, as floats.
+static void fetch_residual(const Backend* b, const Residual* from, float* to, size_t n) {
+    b->device_copy_out(to, from, n * b->residual_bytes);
+    if (b->residual_bytes == sizeof(float)) { return; }
+    for (size_t i = n; i-- > 0;) { // the last one first: a bf16 lies before the float that it becomes
+        uint16_t bits;
+        memcpy(&bits, (const char*)to + i * sizeof bits, sizeof bits);
+        to[i] = bf16_value(bits);
+    }
+}
+
+// Prints the standard deviation of the residual stream at each depth, on random tokens. INIT_RESIDUAL, which scales the
+// initial weights by 1/sqrt(2L), keeps it from growing with the depth.
+static void print_residual_stream(const Plan* planned, const Config* c, const char* folder) {
+    Plan p = *planned;
+    const Backend* b = p.backend;
+    GPT2 g;
+    const int T = min_int(p.shape.max_seq_len, 32), C = p.shape.channels, N = T * C;
+    p.keep = FORWARD_ONLY;
+    p.samples = 0;
+    p.B = 1;
+    p.T = T;
+    if (plan_bytes(&p) > b->device_memory_available()) {
+        printf("\nthe weights do not fit into memory: no residual stream\n");
+        return;
+    }
+    plan_layout(&p, &g);
+    gpt2_alloc(&g);
+    load_weights(&g, NULL, c, folder);
+    int* tokens = alloc_or_die((size_t)T, sizeof *tokens, "tokens");
+    float* stream = alloc_or_die((size_t)N, sizeof *stream, "the residual stream");
+    for (int t = 0; t < T; t++) {
+        tokens[t] = (int)(rng_u64((uint64_t)c->seed, RNG_TEST, (uint64_t)t) % (uint64_t)p.shape.vocab_size);
+    }
+    b->device_copy_in(g.tokens, tokens, (size_t)T * sizeof *tokens);
+    gpt2_embed(&g, 1, T, NULL);
+    printf("\nstandard deviation of the residual stream by depth:");
+    const Residual* at = acts_at(&g, 0).residual1;
+    for (int l = 0; l <= p.shape.num_layers; l++) {
+        fetch_residual(b, at, stream, (size_t)N);
+        double sum = 0, squares = 0;
+        for (int i = 0; i < N; i++) { sum += stream[i], squares += (double)stream[i] * stream[i]; }
+        printf("%s%d: %.4f", l % 6 ? "   " : "\n  ", l, sqrt(squares / N - (sum / N) * (sum / N)));
+        if (l < p.shape.num_layers) { at = gpt2_layer(&g, l, 1, T, NULL); }
+    }
+    putchar('\n');
+    free(tokens);
+    free(stream);
+    gpt2_free(&g);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// memory
+
+enum { NUM_KEEPS = 3 };
+static const struct {
+    Keep keep;
+    const char* name;
+} KEEPS[NUM_KEEPS] = {{KEEP_ALL, "none"}, {RECOMPUTE_GELU, "gelu"}, {RECOMPUTE_ALL, "all"}};
+static const int MEMORY_GB[] = {8, 16, 24, 40, 80}; // of common GPUs
+enum { NUM_MEMORY_SIZES = sizeof MEMORY_GB / sizeof *MEMORY_GB };
+
+// Prints a line of the memory table, bytes[k] being its part under KEEPS[k]; skips parts below 64 KiB.
+static void print_memory_line(const char* what, const size_t bytes[NUM_KEEPS]) {
+    const size_t least = (size_t)1 << 16;
+    if (bytes[0] <= least && bytes[NUM_KEEPS - 1] <= least) { return; }
+    printf("  %-28s", what);
+    for (int k = 0; k < NUM_KEEPS; k++) { printf(" %10.1f", in_mib(bytes[k])); }
+    putchar('\n');
+}
+
+// Prints the options of ZeRO if several ranks shard the optimizer's state.
+static void print_ranks(const Plan* p) {
+    if (p->shards > 1) { printf(" --zero 1 --gpus %d", p->shards); }
+}
+
+// Prints the MiB that training takes, part by part, under each --recompute, and the MiB that one more sequence in the
+// micro-batch would add.
+static void print_memory(const Plan* p) {
+    MemoryLine line[NUM_KEEPS][PLAN_MEMORY_LINES];
+    size_t part[NUM_KEEPS], rest[NUM_KEEPS], all[NUM_KEEPS], more[NUM_KEEPS];
+    printf("\nMiB to train in %s%s with --batch_size %d --seq_len %d", dtype_names[p->dtype], residual_note(p->backend), p->B,
+           p->T);
+    print_ranks(p);
+    printf(" and --recompute\n  %-28s", "");
+    for (int k = 0; k < NUM_KEEPS; k++) {
+        Plan plan = *p;
+        plan.keep = KEEPS[k].keep;
+        all[k] = plan_bytes(&plan);
+        rest[k] = all[k] - plan_memory(&plan, line[k]);
+        plan.B++;
+        more[k] = plan_bytes(&plan) - all[k];
+        printf(" %10s", KEEPS[k].name);
+    }
+    putchar('\n');
+    for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
+        for (int k = 0; k < NUM_KEEPS; k++) { part[k] = line[k][i].bytes; }
+        print_memory_line(line[0][i].what, part);
+    }
+    print_memory_line("operations, samples, a margin", rest);
+    print_memory_line("in all", all);
+    print_memory_line("a sequence more", more);
+}
+
+// Prints the largest batch under each --recompute on devices of 8 to 80 GB and, if `here` is not 0, in `here` bytes.
+static void print_batches(const Plan* p, size_t here) {
+    for (int k = 0; k < NUM_KEEPS; k++) {
+        Plan plan = *p;
+        plan.keep = KEEPS[k].keep;
+        printf("  %-16s %-9s", p->model, KEEPS[k].name);
+        for (int i = 0; i < NUM_MEMORY_SIZES + (here != 0); i++) {
+            const bool is_here = i == NUM_MEMORY_SIZES;
+            const size_t bytes = is_here ? here : p->backend->device_memory_usable((size_t)MEMORY_GB[i] << 30);
+            const int B = largest_batch(&plan, MAX_AUTO_BATCH, bytes);
+            if (B) { printf(" %8d", B); }
+            else { printf(" %8s", "-"); }
+        }
+        putchar('\n');
+    }
+}
+
+static void print_batches_heading(const Plan* p, size_t here) {
+    printf("\nthe largest --batch_size that fits, in %s%s with --seq_len %d", dtype_names[p->dtype], residual_note(p->backend),
+           p->T);
+    print_ranks(p);
+    printf(", at most %d, on a device that does nothing else:\n  %-16s %-9s", MAX_AUTO_BATCH, "--model", "recompute");
+    for (int i = 0; i < NUM_MEMORY_SIZES; i++) { printf(" %5d GB", MEMORY_GB[i]); }
+    printf("%s\n", here ? "     here" : "");
+}
+
+// Prints the memory plan, and says if it does not fit into `here`, the free bytes of this machine's device; 0: none.
+static void print_plans(const Plan* p, const Config* c, size_t here) {
+    Plan planned = *p;
+    planned.shards = c->zero ? (int)c->gpus : 1;
+    print_memory(&planned);
+    if (here) {
+        const char* remark = plan_bytes(&planned) > here ? ": too little for this" : "";
+        printf("  available here: %.1f MiB%s\n", in_mib(here), remark);
+    }
+    print_batches_heading(&planned, here);
+    print_batches(&planned, here);
+}
+
+// --model all: the largest batches of GPT-2's sizes.
+static void print_all_models(const Config* c, const Backend* b, enum dtype dtype, size_t here) {
+    static const char* const models[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
+    Error err;
+    Plan plan;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        Config one = *c; // one model of "all"
+        one.model = models[i];
+        if (!plan_shape(&plan, b, dtype, &one, NULL, &err)) { usage_error("%s", err.text); }
+        plan.shards = c->zero ? (int)c->gpus : 1;
+        if (i == 0) { print_batches_heading(&plan, here); }
+        print_batches(&plan, here);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// token files
+
+// Reads every token of the files that an option names; false if one is damaged.
+static bool verify_files(const char* option, const char* patterns, const Config* c, int T, int vocab_size) {
+    Error err;
+    Dataset data;
+    if (!dataset_open(&data, option, patterns, token_header(c), T, INT32_MAX, &err)) { fatal("%s", err.text); }
+    data.vocab_size = vocab_size; // only now: an id beyond it is damage, wherever it lies in a file
+    for (int i = 0; i < data.num_files; i++) {
+        bool has_sum;
+        if (!dataset_check_file(&data, i, &err) || !shard_verify_sum(data.files[i].path, &has_sum, &err)) {
+            notice("error: %s", err.text);
+            return false;
+        }
+        print_result("%s: %zu tokens, all below %d; %s\n", data.files[i].path, data.files[i].num_tokens, vocab_size,
+                     has_sum ? "its checksum is right" : "it has no checksum");
+    }
+    printf("%s: %zu tokens in %d file%s, %llu window%s of %d\n", option, (size_t)data.num_tokens, data.num_files,
+           plural((uint64_t)data.num_files), (unsigned long long)data.num_windows, plural(data.num_windows), T);
+    dataset_close(&data);
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the command
+
+int info_command(Config* c, const Backend* b, enum dtype dtype) {
+    Error err;
+    Plan plan;
+    Comm alone = comm_alone();
+    const char* folder = init_folder(c);
+    const bool train = config_source(c, "train_data") >= FROM_FILE, val = config_source(c, "val_data") >= FROM_FILE;
+    preset_apply(c);
+    if (!config_check_needs(c, INFO, &err)) { usage_error("%s", err.text); }
+    const bool is_here = b->device_exists();
+    if (is_here) { open_device(b, c, dtype, &alone); }
+    else { notice("there is no GPU here: its free memory and the residual stream are left out"); }
+    const size_t here = is_here ? b->device_memory_available() : 0;
+    if (!strcmp(c->model, "all")) {
+        print_all_models(c, b, dtype, here);
+        return EXIT_DONE;
+    }
+    if (!is_here && !c->batch_size) { usage_error("--batch_size auto: there is no GPU here; give a number"); }
+    if (!plan_make(&plan, b, dtype, c, folder, &alone, &err)) { usage_error("%s", err.text); }
+    const GPT2Config* m = &plan.shape;
+    if (train || val) {
+        const bool ok = (!train || verify_files("--train_data", c->train_data, c, plan.T, m->vocab_size)) &&
+                        (!val || verify_files("--val_data", c->val_data, c, plan.T, m->vocab_size));
+        return ok ? EXIT_DONE : EXIT_CHECK_FAILED;
+    }
+    print_result("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : plan.model, m->num_layers, m->num_heads,
+                 m->channels, m->max_seq_len, m->vocab_size);
+    const TensorTable table = gpt2_params_table(m, 1);
+    print_tensors(&table);
+    print_plans(&plan, c, here);
+    fflush(stdout);
+    if (is_here) { print_residual_stream(&plan, c, folder); }
+    return EXIT_DONE;
+}

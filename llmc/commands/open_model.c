@@ -1,0 +1,40 @@
+#include "open_model.h"
+#include "../files/checkpoint.h"
+#include "../train/weights.h"
+
+char* weights_folder(const Config* c) {
+    if (strcmp(c->init, "random")) {
+        if (is_directory(c->init)) { checkpoint_hold(c->init); } // its run may go on
+        return format("%s", c->init);
+    }
+    if (config_source(c, "init") >= FROM_FILE) { return NULL; }
+    json_t* state = NULL;
+    char* folder = *c->out ? checkpoint_newest(c->out, &state, CHECKPOINT_READ) : NULL;
+    if (!folder) {
+        fatal("--out %s holds no checkpoint: train first, or give --init FOLDER (or --init random)", c->out);
+    }
+    json_decref(state);
+    notice("using %s", folder);
+    return folder;
+}
+
+void take_data_options(Config* c, const char* folder) {
+    static const char* const names[] = {"tokenizer", "val_data", "data_format", "seq_len", "document_mask"};
+    Error err;
+    json_t* state = folder ? folder_state(folder) : NULL;
+    json_t *options = json_object_get(state, "options"), *taken = json_object();
+    for (size_t i = 0; options && i < sizeof names / sizeof *names; i++) {
+        json_object_set(taken, names[i], json_object_get(options, names[i]));
+    }
+    if (!config_from_json(c, taken, folder ? folder : "", &err)) { fatal("%s", err.text); }
+    json_decref(taken);
+    json_decref(state);
+}
+
+void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm, const char* folder) {
+    Error err;
+    if (!plan_check_memory(p, comm, &err)) { fatal("%s", err.text); }
+    plan_layout(p, g);
+    gpt2_alloc(g);
+    load_weights(g, NULL, c, folder);
+}

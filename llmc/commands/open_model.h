@@ -1,0 +1,14 @@
+// Opens the model that a command is about: the weights of --init or of the newest checkpoint in --out. Failures end the
+// program.
+#pragma once
+#include "../train/plan.h"
+
+// Returns the folder to load weights from: --init or, if that was not given, the newest checkpoint in --out. NULL
+// stands for random weights. The caller frees it.
+char* weights_folder(const Config* c);
+
+// Takes from a checkpoint of ours the options that go with its tokens; those of the command line override them.
+void take_data_options(Config* c, const char* folder);
+
+// Opens a model without backward as planned, with weights.
+void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm, const char* folder);

@@ -1,0 +1,28 @@
+#include "commands.h"
+#include "../base/json.h"
+#include "../log/report.h"
+
+// Returns the file of a page about `n` runs, which the caller frees, and makes its folder. --out names it beside runs
+// that are given as words: a name that ends in .html is the file, any other one its folder.
+static char* report_path(const Config* c, const char* const* runs, int n) {
+    static const char suffix[] = ".html";
+    Error err;
+    const size_t length = strlen(c->out), end = strlen(suffix);
+    const bool is_asked = c->num_args && config_source(c, "out") > FROM_DEFAULT;
+    if (!is_asked) { return n > 1 ? format("report.html") : format("%s/report.html", runs[0]); }
+    if (length > end && !strcmp(c->out + length - end, suffix)) { return format("%s", c->out); }
+    if (!make_directories(c->out, &err)) { fatal("--out %s", err.text); }
+    return format("%s/report.html", c->out);
+}
+
+int report_command(const Config* c) {
+    Error err;
+    const char* folders[1] = {c->out};
+    const int n = c->num_args ? c->num_args : 1;
+    const char* const* runs = c->num_args ? (const char* const*)c->args : folders;
+    char* path = report_path(c, runs, n);
+    if (!report_write(path, runs, n, &err)) { fatal("%s", err.text); }
+    print_result("%s\n", path);
+    free(path);
+    return EXIT_DONE;
+}
