@@ -31,7 +31,7 @@ setup_installs_what_the_machine_lacks() {
         grep -q "^install .* $package\( \|$\)" "$dir/asked" || note "$package: $(cat "$dir/asked")"
     done
     ! grep -q dash "$dir/asked" || note "dash was there"
-    printf '%s\n' stdlib.h jansson.h openssl/hmac.h zlib.h zstd.h >"$dir/headers"
+    printf '%s\n' stdlib.h jansson.h zlib.h zstd.h >"$dir/headers"
     : >"$dir/asked"
     must setup
     grep -q 'install .*-recommends libsnappy-dev$' "$dir/asked" || note "more than snappy: $(cat "$dir/asked")"
@@ -44,7 +44,7 @@ setup_installs_what_the_machine_lacks() {
 setup_fails_only_for_what_is_needed() {
     bare_machine 1000
     expect 1 'libsnappy-dev; run: sudo sh -c' setup
-    printf '%s\n' stdlib.h jansson.h openssl/hmac.h >"$dir/headers"
+    printf '%s\n' stdlib.h jansson.h >"$dir/headers"
     expect 0 'not needed: zlib1g-dev libzstd-dev libsnappy-dev; run: sudo' setup
     [ ! -s "$dir/asked" ] || note "a user installed: $(cat "$dir/asked")"
     echo 'echo 0' >"$dir/bin/id"
@@ -146,6 +146,47 @@ the_picture_names_every_backend() {
         grep -q "compiled $count times" dev/architecture.svg || note "not 'compiled $count times' for $device"
         for name in $names; do grep -qw "$name" dev/architecture.svg || note "no $name"; done
     done
+}
+
+# What README quotes was printed: each line of a block that has a `val loss`, but for its end if that is "...".
+readme_quotes_the_record_of_its_commands() {
+    record=dev/bench/results/cpu/readme.txt
+    awk -v RS= '/    val loss/' README.md | sed -n 's/ \.\.\.$//; /^    \.\.\.$/d; s/^    //p' >"$dir/quoted"
+    [ "$(grep -c 'val loss' "$dir/quoted")" -ge 4 ] || note "README quotes too little"
+    while IFS= read -r line; do
+        grep -qF -- "$line" $record || note "$record does not have: $line"
+    done <"$dir/quoted"
+    grep -qF "dev/report.png: cksum $(cksum <dev/report.png)" $record || note "dev/report.png is of another run"
+    for loss in $(sed -n 's/^| quickstart: .*\[\([0-9.]*\) to \([0-9.]*\)\].*/\1 \2/p' README.md) missing; do
+        [ "$loss" != missing ] || break
+        awk '/^val loss/ { printf "%.2f\n", $3 }' $record | grep -qxF "$loss" || note "no val loss of $loss"
+    done
+}
+
+# Rows of README and of dev/numbers.md that name a record of `peers`: tokens/s and the ratio are those of the record.
+figures_beside_pytorch_are_those_recorded() {
+    cat README.md dev/numbers.md | sed -n 's/^\[\([a-z0-9]*\)\]: .*\(peers_.*\.json\)$/\1 \2/p' >"$dir/records"
+    rows=0
+    while read -r name file; do
+        sed -nE "s/^\| (both limited to AVX2: )?(fp32|bf16), .*\]\[$name\] .*/\2&/p" README.md dev/numbers.md >"$dir/rows"
+        while IFS= read -r row; do
+            rows=$((rows + 1))
+            awk -v dtype="$(echo "$row" | cut -c 1-4)" -v RS=, '
+                function value() { sub(/.*: */, ""); sub(/[ \n}].*/, ""); return $0 + 0 }
+                /"dtype":/ { on = index($0, "\"" dtype "\"") }
+                on && /"ratio":/ { ratio = value() }
+                on && /"better":/ { better = $0; gsub(/.*: *"|"$/, "", better) }
+                on && /"tok_s":/ { ours = value(); in_speed = 1; next }
+                on && in_speed && index($0, "\"" better "\":") { printf "%.2f %.0f %.0f\n", ratio, ours, value(); exit }
+                ' "dev/bench/results/cpu/$file" >"$dir/recorded"
+            read -r ratio ours other <"$dir/recorded" || note "$file has no figures of: $row"
+            plain=$(echo "$row" | sed 's/\([0-9]\),\([0-9][0-9][0-9]\)/\1\2/g')
+            for figure in "$ratio" "$ours" "$other"; do
+                echo "$plain" | grep -qwF -- "$figure" || note "$file has $figure, not: $row"
+            done
+        done <"$dir/rows"
+    done <"$dir/records"
+    [ "$rows" -ge 16 ] || note "only $rows rows found"
 }
 
 run_tests "$0"

@@ -56,7 +56,7 @@ static char* fact_val(const Run* run) { return copy_number(run->best_val); }
 
 static const Fact REPORT_FACTS[] = {
     {"Model", fact_model}, {"Parameters", fact_parameters}, {"Best val loss", fact_val},
-    {"Training loss, smoothed", fact_loss},
+    {"Smoothed train loss", fact_loss},
     {"Steps", fact_steps}, {"Tokens", fact_tokens}, {"Training time", fact_time}, {"Tokens/s", fact_speed},
     {"Mean MFU", fact_mfu},
 };

@@ -177,7 +177,7 @@ TEST(one_run) {
     if (!text) { printf("%s\n", err.text); return; }
     EXPECT_ALL(text, "<h1>one &#60;&#38;&#34;run&#34;&#62; \xc3\xa9</h1>", "H100 &#60;8&#62;", "2026-03-01 12:30",
                "train_gpt2cu", "124M parameters", "<span>Best val loss</span><b>3.2722</b>",
-               "<span>Training loss, smoothed</span>",
+               "<span>Smoothed train loss</span>",
                "<span>Steps</span><b>400</b>", "<span>Tokens</span><b>400k</b>",
                "<span>Training time</span><b>1:40</b>", "<span>Tokens/s</span><b>4.00k</b>",
                "<span>Mean MFU</span><b>50.0%</b>", "<span>HellaSwag</span><b>29.55%</b>");
