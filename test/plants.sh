@@ -355,7 +355,7 @@ wait $!
 link=c++
 if nm build/release/libllmc.a 2>/dev/null | grep -q MPI_Init_thread; then link='env OMPI_CXX=c++ mpicxx'; fi
 if ! $link -fopenmp -rdynamic "$@" "$emu/attention_cudnn.o" \
-    build/release/llmc/commands/main.o build/release/cpu_fp32_generic.o build/release/libllmc.a --coverage \
+    build/release/llmc/commands/main.o build/release/cpu/fp32/generic.o build/release/libllmc.a --coverage \
     -o "$root/copy/program" $(make -s libraries) >"$root/log.link" 2>&1; then
     grep -h -m 5 error "$root"/log.* || cat "$root"/log.*
     echo "FAILED  the kernels with bugs were not built"

@@ -124,9 +124,21 @@ a_release_knows_its_commit() {
     version=$(sed -n 's/^version: "\(.*\)"/\1/p' CITATION.cff)
     must tar -xzf "build/gpt2.c-$version.tar.gz" -C "$dir"
     cp Makefile "$dir/gpt2.c-$version" # with what is not committed yet
+    cp test/rules.mk "$dir/gpt2.c-$version/test"
     must quiet_make -C "$dir/gpt2.c-$version" build/release/llmc/base/release.o
     grep -q "$commit" "$dir/gpt2.c-$version/build/release/llmc/base/release.o" || note "release.o does not have $commit"
     [ -f "$dir/gpt2.c-$version/CITATION.cff" ] || note "no CITATION.cff in it"
+}
+
+# The dependency files of an earlier build name sources that are gone.
+a_build_survives_sources_that_moved() {
+    mkdir -p "$dir/build/llmc/base"
+    for made in llmc/base/base.o test_base; do
+        echo "$dir/build/$made: llmc/gone.c test/gone/test_base.c llmc/gone.h" >"$dir/build/${made%.o}.d"
+    done
+    must quiet_make -n BUILD="$dir/build" "$dir/build/test_base"
+    grep -q ' -c llmc/base/base.c ' "$dir/out" || note "base.c is not compiled: $(cat "$dir/out")"
+    ! grep gone "$dir/out" || note "compiled or linked from what is gone"
 }
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -3,11 +3,20 @@
 #include "../train/backends.h"
 #include <jansson.h>
 
-// Set by the Makefile.
-#ifndef BUILD_LIBRARIES
-#define BUILD_LIBRARIES ""
-#define BUILD_GPU_LIBRARIES ""
+// Optional libraries (Makefile).
+static const char cpu_libraries[] = ""
+#ifdef HAS_MPI
+                                    ", MPI"
 #endif
+    ;
+static const char gpu_libraries[] = ", cuBLASLt"
+#ifdef HAS_NCCL
+                                    ", NCCL"
+#endif
+#ifdef HAS_CUDNN
+                                    ", cuDNN"
+#endif
+    ;
 
 void print_version(void) {
     const Backend* list[MAX_BACKENDS];
@@ -22,5 +31,5 @@ void print_version(void) {
 #ifdef _OPENMP
     printf(", OpenMP %d", _OPENMP);
 #endif
-    puts(program_has_gpu() ? BUILD_LIBRARIES BUILD_GPU_LIBRARIES : BUILD_LIBRARIES);
+    printf("%s%s\n", cpu_libraries, program_has_gpu() ? gpu_libraries : "");
 }

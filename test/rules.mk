@@ -1,0 +1,175 @@
+# Rules of what tests need, included by the Makefile.
+#
+#   make test            build and run the tests
+#   make emu             the GPU trainer on the CPU, every kernel emulated: build/emu/train_gpt2cu
+#   make amx             the CPU trainer with AMX, its tiles emulated: build/amx/train_gpt2
+#   make headers         compile each header alone, as C11 and, where C++ includes it, as C++20
+#   make fuzz            the fuzz targets, with clang (build/fuzz/*)
+#   make lint            clang-tidy and cppcheck, where they are installed
+
+.PHONY: emu amx tests test headers fuzz fuzzers mutators lint libraries
+
+# config=sanitize, and thread and memcheck for test/watched.sh: reports data races (CC=clang); not too slow under
+# valgrind
+OPT_sanitize := -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_thread   := -O1 -g1 -fsanitize=thread
+OPT_memcheck := -O1 -g1
+OPT_fuzz     := -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined
+KERNEL_OPT_sanitize := -O1 # the loops that take long; at -O0 all else compiles three times as fast
+NVCC_sanitize := -O1 -g -Xcompiler -fsanitize=undefined
+TEST_OPT_release := -O1 # of test programs: compiles faster, and no time is measured
+
+# ----------------------------------------------------------------------------------------------------------------------
+# the GPU trainer without a GPU: test/emulator/ compiles the same files for the CPU
+#
+#   make emu                 build/emu/train_gpt2cu, optimized
+#   make emu EMU=check       build/emu-check/...: stops at wrong addresses and undefined behaviour
+#   make emu EMU=race        build/emu-race/...: reports data races or, with EMU_TRAFFIC=FILE in the environment, counts
+#                            the memory traffic of each kernel
+#   make emu EMU=coverage    build/emu-coverage/...: counts the lines that run
+
+EMU ?= plain
+EMU_BUILD := build/emu$(if $(filter plain,$(EMU)),,-$(EMU))
+EMU_OPT_plain := -O2
+EMU_OPT_coverage := -O1
+EMU_OPT_check := -O0
+EMU_FLAGS := $(EMU_OPT_$(EMU)) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -D_GNU_SOURCE
+EMUCC       := test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS)
+# fp16's kernels are bf16's: the checking builds leave them out
+EMU_TYPES   := fp32 bf16 $(if $(filter plain coverage,$(EMU)),fp16)
+EMU_OBJECTS := $(EMU_TYPES:%=$(EMU_BUILD)/cuda_%.o)
+EMU_CUDNN   := $(EMU_BUILD)/attention_cudnn.o
+EMU_SOURCES := $(wildcard llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h \
+    test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
+EMU_TESTS   := $(EMU_BUILD)/test_attention_forms
+
+emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS) $(if $(filter race,$(EMU)),$(EMU_BUILD)/test_full_size)
+$(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
+	@mkdir -p $(@D)
+	@rm -f $(@:.o=.gcda) # gcov's counts belong to the old object
+	$(EMUCC) -DHAS_NCCL -DFLOATX=$* -c $< -o $@
+$(EMU_CUDNN): test/emulator/attention_cudnn.cu $(EMU_SOURCES)
+	@mkdir -p $(@D)
+	@rm -f $(@:.o=.gcda)
+	$(EMUCC) -c $< -o $@
+EMU_LINKED   := $(EMU_OBJECTS) $(EMU_CUDNN) $(FP32_OBJECTS) $(LIBRARY)
+TEST_FORMS := $(BUILD)/test/check/test_attention_forms.o
+$(TEST_FORMS): test/check/test_attention_forms.c $(BUILD)/settings | check-packages
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -I. -c $< -o $@
+$(EMU_BUILD)/test_attention_forms: $(TEST_FORMS) $(EMU_LINKED)
+	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
+# the same on a GPU
+$(BUILD)/cuda_test_attention_forms: $(TEST_FORMS) $(CUDA_LINKED)
+	$(CXX) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
+$(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_LINKED)
+	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS) -ldl
+EMU_LINK_check    := -fsanitize=address,undefined
+EMU_LINK_coverage := --coverage
+$(EMU_BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(EMU_LINKED)
+	$(call WITH_MPI,$(CXX)) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
+
+# ----------------------------------------------------------------------------------------------------------------------
+# tests
+
+# The AMX backend with its tiles emulated (test/amx), for processors that have AVX512_BF16 but no AMX. Test programs and
+# build/amx/train_gpt2 are linked with it.
+AMX_EMULATED := $(BUILD)/amx_emulated/bf16/amx.o
+$(AMX_EMULATED): train_gpt2.c $(wildcard test/amx/*.h) $(BUILD)/settings | check-packages
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Itest/amx $(LEVEL_amx) -DFLOATX=bf16 -DLEVEL=amx -c $< -o $@
+$(BUILD)/amx_emulated/backends.o: llmc/train/backends.c test/amx/processor.h $(BUILD)/settings | check-packages
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -include test/amx/processor.h -c $< -o $@
+WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %/amx.o,$(CPU_OBJECTS))
+# Tests of all backends emulate AMX on processors of x86-64 that lack it.
+HAS_AMX := $(shell grep -w amx_bf16 /proc/cpuinfo 2>/dev/null)
+TEST_BACKENDS := $(if $(IS_X86),$(if $(HAS_AMX),$(CPU_OBJECTS),$(WITH_AMX)),$(CPU_OBJECTS))
+# A test program is named like its source, and linked with all backends.
+TEST_SOURCES := $(filter-out test/amx/%,$(wildcard test/test_*.c test/*/test_*.c))
+TESTS := $(addprefix $(BUILD)/,$(notdir $(TEST_SOURCES:.c=)))
+vpath test_%.c $(sort $(dir $(TEST_SOURCES)))
+$(TESTS): $(BUILD)/test_%: test_%.c $(LIBRARY) $(BUILD)/settings | check-packages
+	$(CC) $(CFLAGS) $(TEST_OPT_$(config)) -I. $(LDFLAGS) $< $(filter %.o,$^) $(LIBRARY) -o $@ $(LDLIBS)
+BACKEND_TESTS := $(addprefix $(BUILD)/,\
+    test_backends test_operations test_cpu test_matmul test_attention test_attention_forms test_gpt2 test_generate \
+    test_score)
+$(BACKEND_TESTS): $(TEST_BACKENDS)
+$(filter-out $(BACKEND_TESTS),$(TESTS)): $(CPU_OBJECTS)
+
+ifneq ($(filter amx,$(LEVELS)),)
+TESTS += $(BUILD)/test_amx
+$(BUILD)/test_amx: test/amx/test_amx.c $(LIBRARY) $(BUILD)/settings | check-packages
+	$(CC) $(CFLAGS) -I. -Itest/amx $(LEVEL_amx) $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
+endif
+amx: build/amx/train_gpt2
+build/amx/train_gpt2: $(MAIN_OBJECT) $(WITH_AMX) $(LIBRARY)
+	@mkdir -p $(@D)
+	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+
+# programs for the tests of several processes
+COMPARER   := $(BUILD)/compare_checkpoints
+RANK_TOOLS := $(COMPARER) $(if $(MPI_FLAGS),$(BUILD)/count_collectives.so)
+$(COMPARER): $(BUILD)/%: test/%.c $(LIBRARY) $(BUILD)/settings | check-packages
+	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
+$(BUILD)/count_collectives.so: test/comm/count_collectives.c
+	@mkdir -p $(@D)
+	$(call WITH_MPI,$(CC)) -O1 -fPIC -shared $< -o $@
+
+tests: $(TESTS) $(RANK_TOOLS)
+
+# fuzz targets, with clang's libFuzzer: build/fuzz/fuzz_*
+fuzz:
+	@$(MAKE) --no-print-directory config=fuzz CC=clang MPI=0 fuzzers
+GENERIC := $(BUILD)/cpu/fp32/generic.o
+FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))
+fuzzers: $(FUZZERS)
+$(FUZZERS): $(BUILD)/%: test/fuzz/%.c $(GENERIC) $(LIBRARY)
+	$(CC) $(CFLAGS) -I. -fsanitize=fuzzer $(LDFLAGS) $< $(GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
+
+# the same targets without libFuzzer: build/sanitize/mutate_* with config=sanitize (test/fuzz/mutate.c)
+MUTATORS := $(patsubst test/fuzz/fuzz_%.c,$(BUILD)/mutate_%,$(wildcard test/fuzz/fuzz_*.c))
+mutators: $(MUTATORS)
+$(MUTATORS): $(BUILD)/mutate_%: test/fuzz/fuzz_%.c test/fuzz/mutate.c $(GENERIC) $(LIBRARY)
+	$(CC) $(CFLAGS) -MF $@.d -I. $(LDFLAGS) $< test/fuzz/mutate.c $(GENERIC) $(LIBRARY) -o $@ $(LDLIBS)
+
+# Headers that must compile alone: as C11, and those that .cu files include as C++20 too
+PARTS       := llmc/cpu/tile_%.h llmc/cpu/encoder.h llmc/cpu/layernorm.h # of other headers
+HEADERS     := $(filter-out $(PARTS) llmc/cuda/attention_cudnn.h $(if $(MPI_FLAGS),,llmc/comm/mpi.h),\
+                            $(wildcard llmc/*/*.h data/*.h test/*.h))
+CPP_HEADERS := llmc/model/backend.h llmc/base/rng.h llmc/base/rounding.h $(wildcard llmc/cuda/*.h) \
+    $(shell grep -l '^BEGIN_C' llmc/*/*.h)
+headers: check-packages
+	@for h in $(HEADERS); do \
+	    $(CC) $(CFLAGS) -Wno-unused-function -Wno-unused-const-variable -Werror -MF /dev/null -fsyntax-only \
+	        -include $$h -x c /dev/null || exit 1; \
+	done; echo "$(words $(HEADERS)) headers compile alone as C11"
+	@! command -v $(CXX) >/dev/null || { for h in $(CPP_HEADERS); do \
+	    $(CXX) $(FLAGS) -std=c++20 -idirafter test/emulator/include -Wno-unused-function -Werror -MF /dev/null \
+	        -fsyntax-only -include $$h -x c++ /dev/null || exit 1; \
+	done; echo "$(words $(CPP_HEADERS)) of them as C++20"; }
+
+# Static analysis: clang-tidy with the checks of .clang-tidy, cppcheck without what test/cppcheck.txt lists
+LINTED := $(filter-out $(if $(MPI_FLAGS),,llmc/comm/mpi.c),$(HOST_SOURCES)) data/prepare.c
+LINT_FLAGS := -std=c11 -D_GNU_SOURCE -I. $(OPENMP) $(FLAGS_llmc/prepare/compression)
+JOBS := $(shell nproc 2>/dev/null || echo 1)
+lint:
+	@if command -v clang-tidy >/dev/null; then \
+	    echo $(filter-out llmc/comm/mpi.c,$(LINTED)) | xargs -P $(JOBS) -n 4 sh -c \
+	        'clang-tidy --quiet "$$@" -- $(LINT_FLAGS) 2>/dev/null' sh && echo "clang-tidy: nothing found"; \
+	else echo "skipped clang-tidy: it is not installed"; fi
+	@if command -v cppcheck >/dev/null; then \
+	    cppcheck -j $(JOBS) --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+	        --suppressions-list=test/cppcheck.txt --error-exitcode=1 -D_GNU_SOURCE -I. $(LINTED) && \
+	    echo "cppcheck: nothing found"; \
+	else echo "skipped cppcheck: it is not installed"; fi
+test: all tests
+	@sh test/run.sh $(BUILD)
+
+# the graphs given to cuDNN, checked without a GPU (test/cudnn.sh)
+$(BUILD)/test_cudnn_graphs: test/cudnn/test_graphs.cpp $(addprefix llmc/cuda/attention_cudnn,.cpp .h)
+	$(CXX) $(CUDNN_FLAGS) $< -o $@ $(CUDA_LIBS) -lcudnn
+
+# for test/plants.sh, which links the trainer itself
+libraries:
+	@echo '$(LDLIBS)'
