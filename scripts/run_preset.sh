@@ -3,11 +3,11 @@
 # muon:124m, 350m, 774m, 1558m by Muon. llmc/options/models.c has their settings and sources, dev/learning.md the ideas.
 # usage: [GPUS=8] sh scripts/run_preset.sh PRESET [--option value ...]  the same command continues it after a stop
 #
-# data      the script names the command if shards are missing: 65 shards of FineWeb, 13 GB, for fast:124m; 42 for
+# data      the script names the command if shards are missing: 65 shards of FineWeb, 13 GB, for fast:124m; 47 for
 #           muon:124m
 # memory    as the run_gpt2_*.sh of the same size
-# takes     predicted, not measured: fast:124m 52 to 68 minutes on 8 A100-80, 22 to 31 on 8 H100; muon:124m 35 to 45,
-#           14 to 21. dev/bench/results/predicted.md has hours and dollars of every preset.
+# takes     predicted, not measured: fast:124m 52 to 68 minutes on 8 A100-80, 22 to 31 on 8 H100; muon:124m 38 to 50,
+#           17 to 23. dev/bench/results/predicted.md has hours and dollars of every preset.
 # reaches   fast:124m: 3.2753 on FineWeb (modded-nanogpt's run of 2024-06-05, a GPT-2 without biases and gains).
 #           muon:124m: predicted, 3.28. The larger ones: predicted, the loss of the run_gpt2_*.sh of the same size.
 #
@@ -31,10 +31,10 @@ fast:124m) set -- fineweb 65 --batch_size auto "$@" ;;
 fast:350m) set -- fineweb100b 198 --batch_size auto "$@" ;;
 fast:774m) set -- fineweb100b 943 --batch_size auto "$@" ;;
 fast:1558m) set -- fineweb-edu100b 211 --batch_size 16 "$@" ;;
-muon:124m) set -- fineweb 42 --batch_size auto "$@" ;;
-muon:350m) set -- fineweb100b 129 --batch_size auto "$@" ;;
-muon:774m) set -- fineweb100b 614 --batch_size auto "$@" ;;
-muon:1558m) set -- fineweb-edu100b 138 --batch_size 16 "$@" ;;
+muon:124m) set -- fineweb 47 --batch_size auto "$@" ;;
+muon:350m) set -- fineweb100b 158 --batch_size auto "$@" ;;
+muon:774m) set -- fineweb100b 813 --batch_size auto "$@" ;;
+muon:1558m) set -- fineweb-edu100b 192 --batch_size 16 "$@" ;;
 *) die "'$preset' is no preset of this script: give fast: or muon: with 124m, 350m, 774m or 1558m" ;;
 esac
 data_set=$1 shards=$2

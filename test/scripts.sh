@@ -201,5 +201,24 @@ figures_beside_pytorch_are_those_recorded() {
     [ "$rows" -ge 16 ] || note "only $rows rows found"
 }
 
+# The table of recipes has the steps of the presets, and run_preset.sh asks for shards that hold their tokens. Muon gains
+# at most what was published: 1.4 times fewer tokens than the tuned AdamW of fast:, and 1.1 times for the largest.
+recipes_are_the_presets_and_promise_no_more_than_published() {
+    steps_of() { sed -n "/{\"$1\"/,/},/s/.*--max_steps \([0-9]*\).*/\1/p" llmc/options/models.c; }
+    for size in 124m 350m 774m 1558m; do
+        for kind in gpt2 fast muon; do
+            steps=$(steps_of $kind:$size)
+            grep "^| .$kind:$size" dev/learning.md | tr -d , | grep -q "| $steps |" || note "$kind:$size: not $steps steps"
+        done
+        tokens=$((steps * 524288))
+        [ $size != 1558m ] || tokens=$((steps * 1048576))
+        shards=$(sed -n "s/^muon:$size) set -- [^ ]* \([0-9]*\) .*/\1/p" scripts/run_preset.sh)
+        [ "$shards" = $(((tokens + 99999999) / 100000000)) ] || note "muon:$size: $shards shards for $tokens tokens"
+        most=1.4
+        [ $size != 1558m ] || most=1.1
+        awk "BEGIN { exit !($(steps_of fast:$size) <= $most * $steps) }" || note "muon:$size gains more than $most"
+    done
+}
+
 run_tests "$0"
 end_tests scripts
