@@ -117,7 +117,7 @@ programs_are_installed_and_removed() {
 
 # The tarball is unpacked inside another repository, whose commit the program must not name.
 a_release_knows_its_commit() {
-    { [ -e .git ] && command -v git >/dev/null; } || { skip="no git repository here"; return; }
+    { [ -e .git ] && git rev-parse HEAD >/dev/null 2>&1; } || { skip="no git repository here"; return; }
     commit=$(git rev-parse --short HEAD)
     must quiet_make dist
     git init -q "$dir"
@@ -180,7 +180,8 @@ figures_beside_pytorch_are_those_recorded() {
     cat README.md dev/numbers.md | sed -n 's/^\[\([a-z0-9]*\)\]: .*\(peers_.*\.json\)$/\1 \2/p' >"$dir/records"
     rows=0
     while read -r name file; do
-        sed -nE "s/^\| (both limited to AVX2: )?(fp32|bf16), .*\]\[$name\] .*/\2&/p" README.md dev/numbers.md >"$dir/rows"
+        sed -nE "s/^\| (both limited to AVX2: )?(fp32|bf16), .*\]\[$name\] .*/\2&/p" README.md dev/numbers.md \
+            >"$dir/rows"
         while IFS= read -r row; do
             rows=$((rows + 1))
             awk -v dtype="$(echo "$row" | cut -c 1-4)" -v RS=, '
@@ -201,14 +202,15 @@ figures_beside_pytorch_are_those_recorded() {
     [ "$rows" -ge 16 ] || note "only $rows rows found"
 }
 
-# The table of recipes has the steps of the presets, and run_preset.sh asks for shards that hold their tokens. Muon gains
-# at most what was published: 1.4 times fewer tokens than the tuned AdamW of fast:, and 1.1 times for the largest.
+# The table of recipes has the steps of the presets, and run_preset.sh asks for shards that hold their tokens. Muon
+# gains at most what was published: 1.4 times fewer tokens than the tuned AdamW of fast:, 1.1 times for the largest.
 recipes_are_the_presets_and_promise_no_more_than_published() {
     steps_of() { sed -n "/{\"$1\"/,/},/s/.*--max_steps \([0-9]*\).*/\1/p" llmc/options/models.c; }
     for size in 124m 350m 774m 1558m; do
         for kind in gpt2 fast muon; do
             steps=$(steps_of $kind:$size)
-            grep "^| .$kind:$size" dev/learning.md | tr -d , | grep -q "| $steps |" || note "$kind:$size: not $steps steps"
+            grep "^| .$kind:$size" dev/learning.md | tr -d , | grep -q "| $steps |" ||
+                note "$kind:$size: not $steps steps"
         done
         tokens=$((steps * 524288))
         [ $size != 1558m ] || tokens=$((steps * 1048576))

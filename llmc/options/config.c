@@ -17,6 +17,8 @@ static const OptionAdvice ADVICE[] = {
     {"histogram_every", "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
     {"link", "python3 dev/bench/predict.py GPU --gpus N --link GB/S predicts several GPUs"},
     {"llmc", "run python3 dev/bench/peers.py"},
+    {"log_interval", "log.txt and metrics.jsonl have every step"},
+    {"logging_steps", "log.txt and metrics.jsonl have every step"},
     {"loss_scale_every", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"loss_scale_window", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"python", "run python3 dev/bench/peers.py"},
