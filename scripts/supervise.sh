@@ -1,35 +1,40 @@
 #!/bin/sh
 # Keeps a run going: starts its command, and starts it again from the newest checkpoint whenever it dies.
-# usage: [RESTARTS=3] [PAUSE=30] sh scripts/supervise.sh ./train_gpt2cu --out runs/mine --option value ...
-#        [RESTARTS=3] [PAUSE=30] sh scripts/supervise.sh sh scripts/run_gpt2_124M.sh --out runs/mine ...
+# usage: [RESTARTS=3] [PAUSE=30] [REWINDS=20] sh scripts/supervise.sh ./train_gpt2cu --out runs/mine --option value ...
+#        [RESTARTS=3] [PAUSE=30] [REWINDS=20] sh scripts/supervise.sh sh scripts/run_gpt2_124M.sh --out runs/mine ...
 #
-# The command must name its folder (--out); --resume auto is added unless --resume is given. What happens is written to
-# supervise.log in that folder. It ends when
+# The command must name its folder (--out, or llm.c's -o); --resume auto (-y 1) is added unless --resume is given. What
+# happens is written to supervise.log in that folder. It ends when
 #   - the run is complete, or was stopped by a signal and saved: exit code 0
-#   - a start again cannot help: a wrong option (2), a loss that is not finite or, with --on_spike, jumps (4)
+#   - a start again cannot help: a wrong option (2), a loss that is not finite (4), a command that cannot be run (126,
+#     127), an error (1) before the run's first step
 #   - RESTARTS starts in a row got no further than the same checkpoint: the last one's exit code
+# With --on_spike stop a run that ends with 4 names the data to leave out: it is started again without them, from before
+# them, REWINDS times at most.
 # The pause before a start doubles with each failure at the same checkpoint, from PAUSE seconds up to ten minutes: a
 # machine or file system may need time to come back. SIGINT, SIGTERM and SIGHUP are passed on, and end it too.
 set -u
-RESTARTS=${RESTARTS:-3} PAUSE=${PAUSE:-30}
+RESTARTS=${RESTARTS:-3} PAUSE=${PAUSE:-30} REWINDS=${REWINDS:-20}
 usage() { echo "error: $1; usage: $(sed -n '3s/^# usage: //p' "$0")" >&2; exit 2; }
 [ $# -gt 0 ] || usage "no command to run"
-for number in "RESTARTS=$RESTARTS" "PAUSE=$PAUSE"; do
-    case ${number#*=} in '' | *[!0-9]*) usage "$number is no number" ;; esac
+for number in "RESTARTS=$RESTARTS" "PAUSE=$PAUSE" "REWINDS=$REWINDS"; do
+    case ${number#*=} in '' | *[!0-9]* | 0?* | ??????????*) usage "$number is no number below 1000000000" ;; esac
 done
 
-out='' resume='' is_out=
+out='' letter_out='' again='--resume auto' name=
 for argument; do
-    [ -z "$is_out" ] || out=$argument
-    is_out=
+    case $name in
+    --out) out=$argument ;;
+    -o) letter_out=$argument ;;
+    esac
+    name=$argument
     case $argument in
-    --out) is_out=1 ;;
     --out=*) out=${argument#--out=} ;;
-    --resume | --resume=*) resume=1 ;;
+    --resume | --resume=*) again='' ;;
     esac
 done
+if [ -z "$out" ] && [ -n "$letter_out" ]; then out=$letter_out again='-y 1'; fi
 [ -n "$out" ] || usage "the command has no --out FOLDER, by which to see how far it got"
-[ -n "$resume" ] || set -- "$@" --resume auto
 
 say() {
     echo "supervise: $*" >&2
@@ -37,9 +42,19 @@ say() {
 }
 # The step of the newest checkpoint; 0 if there is none.
 newest() {
-    step=0
-    for folder in "$out"/step_*; do [ ! -d "$folder" ] || step=${folder##*/step_}; done
-    echo "${step#"${step%%[!0]*}"}" | sed 's/^$/0/'
+    newest=0
+    for folder in "$out"/step_????????*; do
+        step=${folder##*/step_}
+        case $step in *[!0-9]* | ??????????*) continue ;; esac
+        step=${step#"${step%%[!0]*}"} # without zeros, which would make it octal
+        [ ! -d "$folder" ] || [ "${step:-0}" -le "$newest" ] || newest=$step
+    done
+    echo "$newest"
+}
+has_trained() { [ "$(newest)" != 0 ] || grep -qs '"kind":"train"' "$out/metrics.jsonl"; }
+# The windows that the run, which has just ended, names to be left out.
+bad_windows() {
+    tail -n 1 "$out/log.txt" | sed -n 's/^ended after step .*: --resume auto --skip_windows \([0-9,-]*\)$/\1/p'
 }
 
 child='' stopped=
@@ -56,9 +71,10 @@ wait_for() {
     while wait "$1"; status=$?; kill -0 "$1" 2>/dev/null; do :; done
 }
 
-failures=0 before=$(newest)
+failures=0 rewinds=0 skip='' before=$(newest)
 while :; do
-    "$@" &
+    # shellcheck disable=SC2086 # several words, or none
+    "$@" $again ${skip:+--skip_windows $skip} &
     child=$!
     wait_for $child
     child='' code=$status step=$(newest)
@@ -66,11 +82,22 @@ while :; do
     case $code in
     0) say "complete at step $step"; exit 0 ;;
     2) say "exit code 2: the command is wrong, see its message"; exit 2 ;;
-    4) say "exit code 4 after step $step: the loss is not finite or jumps, and would again; see log.txt"; exit 4 ;;
+    126 | 127) say "exit code $code: the command cannot be run"; exit "$code" ;;
+    1) has_trained || { say "exit code 1 before the first step: the command's message says why"; exit 1; } ;;
+    4)
+        skip=$(bad_windows)
+        if [ -z "$skip" ] || [ "$rewinds" -ge "$REWINDS" ]; then
+            say "exit code 4 after step $step: the loss is not finite or jumps, and would again; see log.txt"
+            exit 4
+        fi
+        rewinds=$((rewinds + 1)) again='--resume auto' before=$step failures=0
+        say "exit code 4: goes back and leaves out windows $skip (rewind $rewinds of $REWINDS)"
+        continue
+        ;;
     esac
     [ "$step" = "$before" ] || failures=0
     before=$step failures=$((failures + 1))
-    if [ $failures -gt "$RESTARTS" ]; then
+    if [ "$failures" -gt "$RESTARTS" ]; then
         say "exit code $code, $failures times at step $step: giving up; the command's own messages say why"
         exit "$code"
     fi
