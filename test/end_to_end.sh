@@ -178,7 +178,7 @@ updates_of_outliers_are_left_out() {
     done
 }
 
-scales_of() { sed -n 's/.*"kind":"train".*"loss_scale":\([^,}]*\).*/\1/p' "$1/metrics.jsonl"; } # RUN
+scales_of() { records "$1" | sed -n 's/.*"kind":"train".*"loss_scale":\([^,}]*\).*/\1/p'; } # RUN
 
 # Gradients are multiplied and divided by powers of two.
 a_loss_scale_changes_no_bit() {
@@ -254,8 +254,8 @@ a_resumed_run_keeps_its_loss_scale() {
     done
     [ "$(scales_of "$dir/run" | uniq | wc -l)" = 2 ] || note "$(scales_of "$dir/run")"
     [ "$(scales_of "$dir/run")" = "$(scales_of "$dir/again")" ] || note "other scales: $(scales_of "$dir/again")"
-    [ "$(grep -c overflowed "$dir/again/log.txt")" = "$(grep -c overflowed "$dir/run/log.txt")" ] ||
-        note "other overflows in the log: $(grep overflowed "$dir/again/log.txt")"
+    [ "$(records "$dir/again" | grep -c '"overflow"')" = "$(records "$dir/run" | grep -c '"overflow"')" ] ||
+        note "other overflows in the log: $(records "$dir/again" | grep '"overflow"')"
     must "$train" --out "$dir/other" --resume auto --loss_scale dynamic:8 # another option begins anew
     grep -q '"step":4,.*"loss_scale":8.0}' "$dir/other/metrics.jsonl" || note "$(tail -n 2 "$dir/other/metrics.jsonl")"
 }
@@ -294,9 +294,8 @@ killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
     last=step_$(printf %08d $steps)
     same_checkpoint "$dir/whole/$last" "$dir/killed/$last"
     for try in whole killed; do
-        grep -v '"config"\|"end"' "$dir/$try/metrics.jsonl" |
-            sed 's/"ms".*"loss_z"/"loss_z"/; s|"path":.*step_|"path":"step_|' |
-            sort >"$dir/$try.records" # a save is logged when it has ended, while steps go on
+        records "$dir/$try" | grep -v '"config"\|"end"\|"save"' | sed 's/"ms".*"loss_z"/"loss_z"/' |
+            sort >"$dir/$try.records" # a kill may come between a save and its record
     done
     cmp -s "$dir/whole.records" "$dir/killed.records" ||
         note "metrics differ: $(diff "$dir/whole.records" "$dir/killed.records" | head -n 3)"
@@ -767,7 +766,7 @@ event_files_change_no_bit() {
     must "$train" $common --out "$dir/without"
     must "$train" $common --tensorboard 1 --out "$dir/run"
     same_checkpoint "$dir/without/step_00000006" "$dir/run/step_00000006"
-    expect 2 'its files go to --out, which is empty' "$train" $common --tensorboard 1 --save_every 0 --out ''
+    expect 2 'has no effect without --out' "$train" $common --tensorboard 1 --save_every 0 --out ''
 }
 
 reports_are_written() {
@@ -1193,12 +1192,33 @@ KILL
 
 a_supervised_run_is_given_up_with_the_reason() {
     corpus
-    expect 1 '3 times at step 0: giving up' env PAUSE=0 RESTARTS=2 sh scripts/supervise.sh false --out "$dir/none"
+    mkdir -p "$dir/begun/step_best_of_all" "$dir/begun/step_00000008"
+    fails() { env PAUSE=0 RESTARTS=2 sh scripts/supervise.sh sh -c 'echo x >>"$0"; exit "$1"' "$dir/starts" "$@"; }
+    expect 1 '3 times at step 8: giving up' fails 1 --out "$dir/begun"
+    expect 137 '3 times at step 0: giving up' fails 137 --out "$dir/none"
+    expect 137 '3 times at step 8: giving up' fails 137 -o "$dir/begun" # llm.c's
+    [ "$(wc -l <"$dir/starts")" = 9 ] || note "$(wc -l <"$dir/starts") starts, not 9"
+    for code in 1 2 4 126 127; do # of these a start again cannot help
+        rm "$dir/starts"
+        expect $code "exit code $code" fails $code --out "$dir/none"
+        [ "$(wc -l <"$dir/starts")" = 1 ] || note "exit code $code: $(wc -l <"$dir/starts") starts"
+    done
+    expect 127 'cannot be run' env PAUSE=0 sh scripts/supervise.sh "$dir/nothing" --out "$dir/none"
+    expect 1 'before the first step' env PAUSE=0 sh scripts/supervise.sh "$train" $small --train_data "$dir/nothing" \
+        --out "$dir/data"
     expect 2 'the command is wrong' env PAUSE=0 sh scripts/supervise.sh "$train" --max_steps x --out "$dir/a"
     expect 4 'the loss is not finite' env PAUSE=0 sh scripts/supervise.sh "$train" $small $data --lr 1e3 \
         --warmup_steps 0 --weight_decay 1e3 --max_steps 50 --val_every 0 --out "$dir/b"
     expect 2 'has no --out' sh scripts/supervise.sh "$train"
-    expect 2 'RESTARTS=x is no number' env RESTARTS=x sh scripts/supervise.sh "$train" --out "$dir/c"
+    for number in x 99999999999999999999 08; do
+        expect 2 "RESTARTS=$number is no number" env RESTARTS=$number sh scripts/supervise.sh "$train" --out "$dir/c"
+    done
+    printf 'echo "$@" >>"%s"\nexit 3\n' "$dir/arguments" >"$dir/say"
+    for given in "-o $dir/l" "--out=$dir/l" "--out $dir/l --resume x"; do
+        env PAUSE=0 RESTARTS=0 sh scripts/supervise.sh sh "$dir/say" $given >/dev/null 2>&1
+    done
+    printf '%s\n' "-o $dir/l -y 1" "--out=$dir/l --resume auto" "--out $dir/l --resume x" |
+        diff - "$dir/arguments" >"$dir/diff" || note "$(cat "$dir/diff")"
     begin sh scripts/supervise.sh "$train" $small $data --max_steps 100000 --val_every 0 --save_every 0 \
         --out "$dir/stopped"
     await '^step *2/' "$dir/out" $pid

@@ -158,8 +158,8 @@ every_end_has_its_reason_in_both_logs() {
     tail -n 1 "$dir/nan/log.txt" | grep -q '^ended after step .*: non-finite: step' || note "$(tail "$dir/nan/log.txt")"
     # the last one saved gave the loss that is not finite: the good one is another
     bad=$(ls "$dir/nan" | grep '^step_' | tail -n 1)
-    grep -q "$bad holds the weights that gave this loss" "$dir/err" || note "$(tail -n 3 "$dir/err")"
-    grep -q "last good checkpoint is .*step_" "$dir/err" || note "no good one: $(tail -n 3 "$dir/err")"
+    grep -q "last good checkpoint is .*step_.*; --resume auto --skip_windows [0-9-]* goes on from it" "$dir/err" ||
+        note "no good one: $(tail -n 3 "$dir/err")"
     grep "last good checkpoint" "$dir/err" | grep -q "$bad" && note "the bad one is called good"
 }
 

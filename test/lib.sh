@@ -65,8 +65,25 @@ await() {
     return 1
 }
 
-# losses LOG: prints a line for each step: its number, loss and norm
-losses() { sed -n 's/^step *\([0-9]*\)\/.* loss \([^ ]*\) .*norm \([^ ]*\) .*/\1 \2 \3/p' "$1"; }
+# losses LOG: prints a line for each step: its number, loss and norm, the last ones of a step that was done again
+losses() {
+    sed -n 's/^step *\([0-9]*\)\/.* loss \([^ ]*\) .*norm \([^ ]*\) .*/\1 \2 \3/p' "$1" |
+        awk '{ line[$1] = $0; if ($1 > most) most = $1 } END { for (i = 0; i <= most; i++) if (i in line) print line[i] }'
+}
+
+# records RUN: prints metrics.jsonl without the records that later ones supersede: a start does the steps after its
+# config record again, and of a kind and a step (of eval also a name) the last record counts
+records() {
+    LC_ALL=C awk '
+        !/}$/ || !match($0, /"step":[0-9]+/) { next }
+        { step = substr($0, RSTART + 7, RLENGTH - 7) + 0; match($0, /"kind":"[a-z]*"/) }
+        { kind = substr($0, RSTART + 8, RLENGTH - 9); name = kind == "eval" && match($0, /"name":"[^"]*"/) }
+        { key = kind " " step; if (name) key = key substr($0, RSTART, RLENGTH) }
+        kind == "config" { for (i = 1; i <= n; i++) if (steps[i] > step && kinds[i] !~ /config|end/) delete line[i] }
+        kind !~ /config|end/ && key in last { delete line[last[key]] }
+        { line[++n] = $0; steps[n] = step; kinds[n] = kind; last[key] = n }
+        END { for (i = 1; i <= n; i++) if (i in line) print line[i] }' "$1/metrics.jsonl"
+}
 
 # values_of NAME FILE: prints the values of NAME, in order, from a JSON file that has each on a line of its own
 values_of() { sed -n "s/^ *\"$1\": //p" "$2" | sed 's/,$//; s/^"//; s/"$//'; }

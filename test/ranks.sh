@@ -18,10 +18,10 @@ quiet="--val_every 0 --sample_every 0"
 ranks() { n=$1; shift; timeout 600 mpirun -np "$n" "$@"; } # N command...: a run that hangs fails after 600 s
 
 numbers() { # FOLDER: prints the losses and norms of a run and its validation losses, unrounded
-    sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/train \1 \2 \3/p
-        s/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/val \1 \2 \2/p' "$1/metrics.jsonl"
+    records "$1" | sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/train \1 \2 \3/p
+        s/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/val \1 \2 \2/p'
 }
-samples() { sed -n 's/.*"kind":"sample".*"text":\(.*\)}/\1/p' "$1/metrics.jsonl"; }
+samples() { records "$1" | sed -n 's/.*"kind":"sample".*"text":\(.*\)}/\1/p'; }
 
 # Two runs are the same: every loss and norm within 1e-5 ($close), relative; equal samples; parameters and moments of
 # the last checkpoint within 1e-5 ($weights; any: not compared) of each tensor's norm, except the biases of keys, whose

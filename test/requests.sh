@@ -75,7 +75,8 @@ ranks_wait_for_the_last_save_and_hint_of_rank_0() {
     wait $pid
     code=$?
     [ $code = 4 ] || note "exit code $code: $(tail -n 3 "$dir/err")"
-    grep -q "step_0*$last holds the weights that gave this loss" "$dir/err" || note "no hint: $(tail -n 3 "$dir/err")"
+    grep -q 'has no good checkpoint to go back to' "$dir/err" || note "no hint: $(tail -n 3 "$dir/err")"
+    [ "$(steps_in "$dir/disk/run")" = "$last " ] || note "checkpoints: $(steps_in "$dir/disk/run")"
     umount "$dir/disk"
 }
 
@@ -169,25 +170,28 @@ validation_and_samples_are_left() {
 
 # A run that a spike stops leaves what is due after that step. Resumed, it has the records of one that was not stopped.
 what_a_stop_has_left_is_done_when_the_run_goes_on() {
-    poisoned
-    corpus
-    due="--val_data $root/corpus_val_*.bin --val_every 20 --val_tokens 256 --sample_every 70 --sample_tokens 8 --keep 1"
-    due="$due --eval_data test/golden/eval/hellaswag.jsonl --eval_every 70 --eval_limit 2"
-    must "$train" $spiky $poison $due --out "$dir/skip"
-    expect 4 'step 140: loss 5.' "$train" $spiky $poison $due --on_spike stop --out "$dir/stop"
+    "$prepare" --stories 1200000 --tokenizer bytes --val_size 600000 --out "$dir/long" >/dev/null 2>&1
+    due="$small --train_data $dir/long_train_*.bin --val_data $dir/long_val_*.bin --batch_size 1 --threads 1
+        --val_tokens -1 --val_every 2 --sample_every 2 --sample_tokens 8 --save_every 1 --keep 1 --max_steps 3
+        --eval_data test/golden/eval/hellaswag.jsonl --eval_every 2 --eval_limit 2"
+    must "$train" $due --out "$dir/whole"
+    begin "$train" $due --out "$dir/stop"
+    await '^step *2/' "$dir/out" $pid # then it validates
+    kill -TERM $pid
+    wait $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
     for kind in val eval sample; do
-        ! grep -q "\"kind\":\"$kind\",\"step\":140," "$dir/stop/metrics.jsonl" || note "$kind was not left"
+        ! grep -q "\"kind\":\"$kind\",\"step\":2," "$dir/stop/metrics.jsonl" || note "$kind was not left"
     done
     cp -r "$dir/stop" "$dir/longer"
-    must "$train" --resume auto --out "$dir/stop"
+    must "$train" --resume auto --threads 1 --out "$dir/stop"
     for kind in val eval sample; do
-        for run in skip stop; do grep "\"kind\":\"$kind\"" "$dir/$run/metrics.jsonl" >"$dir/$run.txt"; done
-        [ "$(grep -c . "$dir/skip.txt")" -ge 3 ] || note "too few $kind records: this tests nothing"
-        cmp -s "$dir/skip.txt" "$dir/stop.txt" || note "other $kind records: $(diff "$dir/skip.txt" "$dir/stop.txt")"
+        for run in whole stop; do grep "\"kind\":\"$kind\"" "$dir/$run/metrics.jsonl" >"$dir/$run.txt"; done
+        [ "$(grep -c . "$dir/whole.txt")" -ge 3 ] || note "too few $kind records: this tests nothing"
+        cmp -s "$dir/whole.txt" "$dir/stop.txt" || note "other $kind records: $(diff "$dir/whole.txt" "$dir/stop.txt")"
     done
-    [ "$(steps_in "$dir/skip")" = "$(steps_in "$dir/stop")" ] || note "kept: $(steps_in "$dir/stop")"
-    must "$train" --resume auto --val_every 0 --out "$dir/longer" # not if it is no longer asked for
-    ! grep -q '"kind":"val","step":140,' "$dir/longer/metrics.jsonl" || note "validated with --val_every 0"
+    [ "$(steps_in "$dir/whole")" = "$(steps_in "$dir/stop")" ] || note "kept: $(steps_in "$dir/stop")"
+    must "$train" --resume auto --val_every 0 --threads 1 --out "$dir/longer" # not if it is no longer asked for
+    ! grep -q '"kind":"val","step":2,' "$dir/longer/metrics.jsonl" || note "validated with --val_every 0"
 }
 
 # Stopped in its last validation, a run is not finished. Resumed again, it has one record of this step.
@@ -203,7 +207,7 @@ the_last_validation_is_made_up() {
     [ ! -e "$dir/run/DONE_00000002" ] || note "the run counts as done"
     for i in 1 2; do
         must "$train" --resume auto --threads 1 --done_file 1 --out "$dir/run"
-        [ "$(grep -c '"kind":"val","step":2,' "$dir/run/metrics.jsonl")" = 1 ] || note "resumed $i: not one validation"
+        [ "$(records "$dir/run" | grep -c '"kind":"val","step":2,')" = 1 ] || note "resumed $i: not one validation"
         [ "$(reason_of "$dir/run" | tail -n 1)" = "finished " ] || note "resumed $i: $(reason_of "$dir/run")"
     done
     [ -e "$dir/run/DONE_00000002" ] || note "the run does not count as done"
@@ -222,111 +226,127 @@ time_runs_out() {
 }
 
 # Text with rare letters in the data of step 140, which make its loss jump: $poison. $clean is the same text without the
-# data of the steps 121 to 140, $cleaner without those of 121 to 150. All windows begin with the end of a line, so that
-# what is left has the windows of the whole text.
+# data of the steps 121 to 140, windows 960 to 1119. All windows begin with the end of a line, so that what is left has
+# the windows of the whole text.
 poisoned() { # sets also $spiky, the options of a run on it
     [ -f "$root/poison.txt" ] || {
         seq -f %07g 6000 | sed '4449,4480s/.*/~~~~~~~/' >"$root/poison.txt"
         sed 3841,4480d "$root/poison.txt" >"$root/clean.txt"
-        sed 3841,4800d "$root/poison.txt" >"$root/cleaner.txt"
-        for name in poison clean cleaner; do
+        for name in poison clean; do
             "$prepare" --format text --tokenizer bytes --val_size 0 --out "$root/$name" "$root/$name.txt" \
                 >/dev/null 2>&1
         done
     }
     poison="--train_data $root/poison_train_*.bin" clean="--train_data $root/clean_train_*.bin"
-    cleaner="--train_data $root/cleaner_train_*.bin"
     spiky="$small $quiet --threads 1 --shuffle 0 --schedule constant --max_steps 150 --save_every 20 --keep 0 \
         --batch_size 4 --total_batch_size 256 --skip_loss_z 5"
 }
-left_out() { tr -d ' \n' <"$1/state.json" | sed 's/.*"left_out":\([^a-z]*\)},.*/\1/'; } # CHECKPOINT
+without='--resume auto --skip_windows 960-1119'
 
-a_run_goes_back_and_leaves_out_the_data_of_a_spike() {
+a_spike_ends_a_run_that_goes_on_without_its_data() {
     poisoned
     must "$train" $spiky $clean --out "$dir/clean"
-    must "$train" $spiky $cleaner --out "$dir/cleaner"
-    for n in 3 30; do must "$train" $spiky $poison --on_spike rewind:$n --tensorboard 1 --out "$dir/$n"; done
-    same_checkpoint "$dir/clean/step_00000150" "$dir/3/step_00000150" # at least up to the spike
-    same_checkpoint "$dir/cleaner/step_00000150" "$dir/30/step_00000150"
-    [ "$(left_out "$dir/3/step_00000150")" = '[[960,160]]' ] || note "left out: $(left_out "$dir/3/step_00000150")"
-    [ "$(left_out "$dir/30/step_00000150")" = '[[960,240]]' ] || note "left out: $(left_out "$dir/30/step_00000150")"
-    grep -q '^{"kind":"rewind","step":120,"from":140,"loss":[5-9].*"first_window":960,"windows":160,"rewinds":1,"los' \
-        "$dir/3/metrics.jsonl" || note "no record: $(grep rewind "$dir/3/metrics.jsonl" | tail -n 1)"
-    grep -q '^step 140: .* going back to .*step_00000120 and leaving out windows 960 to 1119' "$dir/3/log.txt" ||
-        note "not in log.txt"
-    grep -q 'went back.*windows 960 to 1119 left out' "$dir/3/report.html" || note "not in the report"
-    must "$train" info "$dir/3"
-    grep -q '^went back  *1 times, the last to step 120; 20 steps .*160 windows' "$dir/out" || note "$(cat "$dir/out")"
-    for log in metrics.jsonl log.txt; do # each step stands once in the logs
-        steps=$(sed -n 's/^step *\([0-9]*\)\/.*/\1/p; s/^{"kind":"train","step":\([0-9]*\),.*/\1/p' "$dir/3/$log")
-        [ "$steps" = "$(seq 150)" ] || note "$log: other steps than 1 to 150"
+    expect 4 "/step_00000120. To go on from it without the data since then: $without" "$train" $spiky $poison \
+        --on_spike stop --out "$dir/run"
+    [ "$(reason_of "$dir/run" | cut -d ' ' -f 1)" = spike ] || note "reason: $(reason_of "$dir/run")"
+    tail -n 1 "$dir/run/log.txt" | grep -q "^ended after step 139: spike: step 140: loss [5-9].*: $without\$" ||
+        note "$(tail -n 1 "$dir/run/log.txt")"
+    [ "$(steps_in "$dir/run")" = "20 40 60 80 100 120 " ] || note "checkpoints: $(steps_in "$dir/run")"
+    cp -r "$dir/run" "$dir/two"
+    cp "$dir/run/metrics.jsonl" "$dir/run/log.txt" "$dir"
+    must "$train" $without --out "$dir/run"
+    same_checkpoint "$dir/clean/step_00000150" "$dir/run/step_00000150"
+    for log in metrics.jsonl log.txt; do # they only grow
+        head -c "$(wc -c <"$dir/$log")" "$dir/run/$log" | cmp -s - "$dir/$log" || note "$log has changed"
     done
-    for run in clean 3; do # losses, norms and z-scores
-        sed -n 's/^{"kind":"train","step":\([0-9]*\),.*\("loss":.*\)"lr".*\("loss_z".*\)/\1 \2 \3/p' \
-            "$dir/$run/metrics.jsonl" >"$dir/numbers_$run"
+    for run in clean run; do # losses, norms and z-scores
+        records "$dir/$run" |
+            sed -n 's/^{"kind":"train","step":\([0-9]*\),.*\("loss":.*\)"lr".*\("loss_z".*\)/\1 \2 \3/p' >"$dir/$run.n"
     done
-    cmp -s "$dir/numbers_clean" "$dir/numbers_3" || note "other losses or z-scores than without the data"
-    # killed after it went back, before the next save
-    rm -r "$dir/3/step_00000140" "$dir/3/step_00000150"
-    cp -r "$dir/3" "$dir/two"
-    must "$train" --resume auto --out "$dir/3"
-    same_checkpoint "$dir/clean/step_00000150" "$dir/3/step_00000150"
-    [ "$(left_out "$dir/3/step_00000150")" = '[[960,160]]' ] || note "resumed: $(left_out "$dir/3/step_00000150")"
-    grep -q '"rewind"' "$dir/3/metrics.jsonl" || note "resumed: no record"
-    grep -q '^step 140: .* going back to' "$dir/3/log.txt" || note "resumed: not in log.txt"
-    cp -r "$dir/3/step_00000120" "$dir/damaged"
-    sed -i 's/1120/1121/' "$dir/damaged/rewind.json"
-    expect 1 'rewind.json: damaged or edited' "$train" --resume "$dir/damaged" --out "$dir/other"
+    cmp -s "$dir/clean.n" "$dir/run.n" || note "other losses or z-scores: $(diff "$dir/clean.n" "$dir/run.n" | head -n 3)"
+    [ "$(wc -l <"$dir/run.n")" = 150 ] || note "not 150 steps"
+    must "$train" info "$dir/run"
+    grep -q ' in 19 steps lost to restarts' "$dir/out" || note "$(cat "$dir/out")"
+    grep -qF -- '--skip_windows 960-1119' "$dir/out" || note "$(cat "$dir/out")"
+    grep -q '<td>120</td><td>resumed</td><td>.*, 19 steps done again' "$dir/run/report.html" || note "not in the report"
+    # a run that was killed, with and without the option
+    rm -r "$dir/run/step_00000150"
+    cp -r "$dir/run" "$dir/again"
+    must "$train" --resume auto --out "$dir/run"
+    must "$train" $without --out "$dir/again"
+    for run in run again; do same_checkpoint "$dir/clean/step_00000150" "$dir/$run/step_00000150"; done
+    ! ls "$dir/again" | grep rewound || note "it went back again"
     command -v mpirun >/dev/null || return
-    must ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/two" # with other ranks
+    must ranks 2 "$train" $without --batch_size 2 --out "$dir/two" # with other ranks, in smaller batches
+    "$release/compare_checkpoints" "$dir/clean/step_00000150" "$dir/two/step_00000150" 1e-3 >"$dir/out" 2>&1 ||
+        note "two ranks: $(tail -n 1 "$dir/out")"
+}
+
+several_ranks_end_at_a_spike_and_leave_out_the_same() {
+    command -v mpirun >/dev/null || { skip='no mpirun'; return; }
+    poisoned
     for zero in $([ -z "$long" ] || echo 0) 1; do
-        must ranks 4 "$train" $spiky $poison --batch_size 2 --zero $zero --on_spike rewind:3 \
-            --out "$dir/ranks$zero"
+        expect 4 "$without" ranks 4 "$train" $spiky $poison --batch_size 2 --zero $zero --on_spike stop --out "$dir/$zero"
+        must ranks 4 "$train" $without --out "$dir/$zero"
         must ranks 4 "$train" $spiky $clean --batch_size 2 --zero $zero --out "$dir/clean$zero"
-        same_checkpoint "$dir/clean$zero/step_00000150" "$dir/ranks$zero/step_00000150"
+        same_checkpoint "$dir/clean$zero/step_00000150" "$dir/$zero/step_00000150"
     done
-    for run in two ranks1; do
-        [ "$(left_out "$dir/$run/step_00000150")" = '[[960,160]]' ] || note "$run: other windows are left out"
-        "$release/compare_checkpoints" "$dir/clean/step_00000150" "$dir/$run/step_00000150" 1e-3 >"$dir/out" 2>&1 ||
-            note "$run: $(tail -n 1 "$dir/out")"
-    done
+}
+
+# A run that went on through the spike goes back: its checkpoints with the data are set aside.
+a_run_goes_back_behind_the_windows_that_it_leaves_out() {
+    poisoned
+    must "$train" $spiky $clean --out "$dir/clean"
+    must "$train" $spiky $poison --out "$dir/run"
+    expect 1 'it has been trained on some of --skip_windows 960-1119' "$train" --resume "$dir/run/step_00000140" \
+        --skip_windows 960-1119 --out "$dir/run"
+    expect 1 'each checkpoint in' "$train" --resume auto --skip_windows 3 --out "$dir/run"
+    expect 2 "--skip_windows '5-4'" "$train" --resume auto --skip_windows 5-4 --out "$dir/run"
+    [ "$(steps_in "$dir/run")" = "20 40 60 80 100 120 140 150 " ] || note "changed: $(steps_in "$dir/run")"
+    expect 0 'step_00000150 is now' "$train" $without --out "$dir/run"
+    for step in 140 150; do [ -d "$dir/run/rewound-step_00000$step" ] || note "step $step was not set aside"; done
+    same_checkpoint "$dir/clean/step_00000150" "$dir/run/step_00000150"
+    # ranges that begin and end within a step
+    must "$train" $spiky $poison --skip_windows 960-962,963-1119 --max_steps 122 --out "$dir/new"
+    must "$train" $spiky $clean --max_steps 122 --out "$dir/short"
+    same_checkpoint "$dir/short/step_00000122" "$dir/new/step_00000122"
+    must "$train" $spiky $poison --skip_windows 956-1115 --max_steps 122 --out "$dir/across"
+    tr -d ' \n' <"$dir/across/step_00000122/state.json" | grep -q '"window":1136}' || note "it stands elsewhere"
 }
 
 # A threshold that the loss crosses again and again.
-a_run_goes_back_only_so_often() {
+a_run_without_a_good_checkpoint_says_so() {
     poisoned
     often="$spiky $poison --skip_loss_z 1 --max_steps 300"
-    expect 4 'The run went back 2 times' "$train" $often --on_spike rewind:1 --max_rewinds 2 --out "$dir/run"
-    [ "$(reason_of "$dir/run" | cut -d ' ' -f 1)" = spike ] || note "reason: $(reason_of "$dir/run")"
-    [ "$(grep -c '"kind":"rewind"' "$dir/run/metrics.jsonl")" -ge 1 ] || note "no rewind in metrics.jsonl"
-    last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
-    [ "$(values_of count "$dir/run/$last/state.json")" = 2 ] || note "$last does not know of 2 rewinds"
-    expect 4 'The run went back 2 times' "$train" --resume auto --out "$dir/run" # not twice more
-    # so often that it has to go back to ever older checkpoints
-    expect 4 'The run went back 5 times' "$train" $often --skip_loss_z 0.01 --save_every 10 --on_spike rewind:1 \
-        --max_rewinds 5 --out "$dir/older"
-    [ "$(grep -c 'going back to' "$dir/err")" = 5 ] || note "it did not go back 5 times: $(grep -c 'going' "$dir/err")"
-    [ "$(grep -o 'going back to [^ ]*' "$dir/err" | sort -u | wc -l)" -gt 1 ] || note "always to the same checkpoint"
-    expect 4 'There is no good checkpoint' "$train" $often --on_spike rewind:1 --save_every 1000 --out "$dir/none"
-    expect 2 '--on_spike' "$train" $often --on_spike rewind:0 --out "$dir/wrong"
-    expect 2 '--on_spike' "$train" $often --on_spike '' --out "$dir/wrong"
-    expect 2 '--save_every 0 asks for none' "$train" $often --on_spike rewind:1 --save_every 0 --out "$dir/wrong"
-    expect 2 'an empty --out asks for none' "$train" $often --on_spike rewind:1 --out ""
-    # a loss that is not finite: no weights are saved that may be the fault
-    wild="--lr 1e3 --grad_clip 0 --max_steps 200 --skip_loss_z 0"
-    expect 4 'not finite' "$train" $often $wild --save_every 1 --on_spike rewind:1 --max_rewinds 3 --out "$dir/wild"
-    [ "$(ls "$dir/wild" | grep -c '^rewound-step_')" -ge 1 ] || note "no checkpoint was set aside: $(ls "$dir/wild")"
+    expect 4 'has no good checkpoint to go back to' "$train" $often --on_spike stop --save_every 1000 --out "$dir/none"
+    expect 4 'The last good checkpoint is' "$train" $often --on_spike stop --bad_steps 2 --out "$dir/two"
+    expect 4 '2 bad steps in a row' "$train" $often --on_spike stop --bad_steps 2 --out ''
+    expect 2 'takes skip|stop, not' "$train" $often --on_spike '' --out "$dir/wrong"
+    expect 2 'scripts/supervise.sh goes back and leaves them out' "$train" $often --on_spike rewind:9 --out "$dir/wrong"
+    expect 2 'REWINDS of scripts/supervise.sh' "$train" $often --max_rewinds 9 --out "$dir/wrong"
+    # of earlier versions
+    must "$train" $spiky $poison --max_steps 20 --out "$dir/old"
+    sed -i 's/"on_spike": "skip"/"on_spike": "rewind:9", "max_rewinds": 20/' "$dir/old/options.json"
+    rm -r "$dir/old/step_00000020"
+    expect 4 "$without" "$train" --resume auto --max_steps 150 --out "$dir/old"
 }
 
-a_spike_stops_a_run_after_a_save() {
+supervise() { REWINDS=$1; shift; PAUSE=0 REWINDS=$REWINDS sh scripts/supervise.sh "$@"; }
+
+a_supervised_run_leaves_out_the_data_of_a_spike() {
     poisoned
-    expect 4 'step 140: loss 5.' "$train" $spiky $poison --on_spike stop --save_every 1000 --out "$dir/run"
-    [ "$(reason_of "$dir/run" | cut -d ' ' -f 1)" = spike ] || note "reason: $(reason_of "$dir/run")"
-    [ "$(steps_in "$dir/run")" = "140 " ] || note "checkpoints: $(steps_in "$dir/run")"
-    must "$train" --resume auto --out "$dir/run" # as if the update had been skipped
-    must "$train" $spiky $poison --bad_steps 2 --on_spike stop --out "$dir/two"
-    must "$train" $spiky $poison --out "$dir/skip"
-    for run in run two; do same_checkpoint "$dir/skip/step_00000150" "$dir/$run/step_00000150"; done
+    must "$train" $spiky $clean --out "$dir/clean"
+    must supervise 20 "$train" $spiky $poison --on_spike stop --out "$dir/run"
+    same_checkpoint "$dir/clean/step_00000150" "$dir/run/step_00000150"
+    grep -q 'leaves out windows 960-1119 (rewind 1 of 20)' "$dir/run/supervise.log" || note "$(cat "$dir/run/supervise.log")"
+    often="$spiky $poison --skip_loss_z 1 --max_steps 300 --on_spike stop --save_every 10"
+    expect 4 'and would again' supervise 3 "$train" $often --out "$dir/often"
+    [ "$(grep -c 'goes back' "$dir/often/supervise.log")" = 3 ] || note "$(cat "$dir/often/supervise.log")"
+    # what was left out once stays so: the ranges grow
+    sed -n 's/.*leaves out windows \([^ ]*\) .*/\1/p' "$dir/often/supervise.log" | tail -n 1 >"$dir/ranges"
+    tail -n 1 "$dir/often/log.txt" | grep -q ' --resume auto --skip_windows' || note "$(tail -n 1 "$dir/often/log.txt")"
+    expect 4 'and would again' supervise 20 "$train" $spiky $poison --lr 1e3 --grad_clip 0 --skip_loss_z 0 \
+        --out "$dir/skip" # not by --on_spike skip
 }
 
 run_tests "$0"

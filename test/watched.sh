@@ -64,7 +64,7 @@ a_run_is_trained_resumed_and_used() {
     watched $train $run --max_steps 4 --out "$dir/run"
     watched $train --resume auto --out "$dir/run" --max_steps 6
     watched $train $run --max_steps 3 --optimizer muon --dtype bf16 --recompute all --document_mask 1 \
-        --on_spike rewind:2 --out "$dir/muon"
+        --on_spike stop --out "$dir/muon"
     watched $train generate --out "$dir/run" --prompt The --sample_tokens 8 --samples 3 --logprobs 2
     watched $train generate --out "$dir/run" --prompt The --sample_tokens 8 --dtype int8
     watched $train eval --out "$dir/run" --val_tokens 256

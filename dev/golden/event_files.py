@@ -43,8 +43,18 @@ def record():
         writer.flush()
 
 
+def read_records(run):
+    """The records of metrics.jsonl; a start does the steps after its config record again."""
+    records = []
+    for record in map(json.loads, open(run + "/metrics.jsonl")):
+        if record["kind"] == "config":
+            records = [r for r in records if r["step"] <= record["step"]]
+        records.append(record)
+    return records
+
+
 def compare(run):
-    records = [json.loads(line) for line in open(run + "/metrics.jsonl")]
+    records = read_records(run)
     all_of = event_accumulator.STORE_EVERYTHING_SIZE_GUIDANCE
     many = event_multiplexer.EventMultiplexer(size_guidance=all_of).AddRunsFromDirectory(run)
     many.Reload()

@@ -8,7 +8,7 @@
 #define GRACE_SECONDS 1.0
 
 static const char* const ACTIVITIES[] = {"setting up", "training", "validating", "scoring",
-                                         "sampling",   "saving",   "rewinding",  "logging", "ending"};
+                                         "sampling",   "saving",   "logging", "ending"};
 
 // Returns the seconds between heartbeats.
 static double heartbeat_interval(const Connection* c) { return c->timeout < 4 ? c->timeout / 4 : 1; }

@@ -18,7 +18,6 @@ typedef enum {
     RANK_SCORES,
     RANK_SAMPLES,
     RANK_SAVES,
-    RANK_REWINDS,
     RANK_LOGS,
     RANK_ENDS,
     NUM_ACTIVITIES

@@ -66,17 +66,12 @@ static int count_events(const Run* run, const char* kind, double* last_step) {
 
 static void print_progress(const Run* run) {
     char text[32], last[32];
-    double lost_steps = 0, lost_ms = 0, back_steps = 0, windows = 0, step = 0;
+    double lost_steps = 0, lost_ms = 0, step = 0;
     size_t i;
-    json_t *start, *event;
+    json_t* start;
     json_array_foreach(run->starts, i, start) {
         lost_steps += fmax(0, record_number(start, "lost_steps")); // fmax passes over a NaN
         lost_ms += fmax(0, record_number(start, "lost_ms"));
-    }
-    json_array_foreach(run->events, i, event) {
-        if (strcmp(record_text(event, "kind"), "rewind")) { continue; }
-        back_steps += record_number(event, "lost_steps");
-        windows += record_number(event, "windows");
     }
     title("steps");
     printf("%.0f", run->steps);
@@ -85,7 +80,7 @@ static void print_progress(const Run* run) {
     if (most >= 0 && !*ramp) { printf(" of %.0f", most); }
     printf(", %s tokens\n", value_text(text, series_last(&run->series[RUN_TOKENS])));
     title("time");
-    printf("%s in these steps", duration_text(text, run->ms / 1000));
+    printf("%s in these steps", duration_text(text, run_total_seconds(run)));
     if (lost_steps > 0) {
         printf(", %s in %.0f steps lost to restarts", duration_text(text, lost_ms / 1000), lost_steps);
     }
@@ -100,11 +95,6 @@ static void print_progress(const Run* run) {
     title("skipped");
     if (skipped) { printf("%d updates, the last at step %.0f\n", skipped, step); }
     else { printf("none\n"); }
-    const int rewinds = count_events(run, "rewind", &step);
-    if (!rewinds) { return; }
-    title("went back");
-    printf("%d times, the last to step %.0f; %.0f steps done again, %.0f windows of data left out\n", rewinds, step,
-           back_steps, windows);
 }
 
 static void print_losses(const Run* run) {

@@ -45,7 +45,8 @@ size_t dataloader_ints(int max_rows, int T) {
 static bool dataloader_fill(DataLoader* l, Batch* b, Error* err) {
     const size_t T = (size_t)b->T;
     for (int row = 0; row < b->rows; row++) {
-        uint64_t window = data_window(b->first + (uint64_t)row, l->data->num_windows, l->order, l->seed);
+        const uint64_t number = skip_windows_next(l->skip, b->first, (uint64_t)row),
+                       window = data_window(number, l->data->num_windows, l->order, l->seed);
         const size_t at = (size_t)row * T;
         if (!dataset_read(l->data, window, b->tokens + at, b->targets + at, err)) { return false; }
     }
@@ -85,7 +86,8 @@ static void* dataloader_thread(void* loader) {
     return NULL;
 }
 
-void dataloader_open(DataLoader* l, Dataset* data, DataOrder order, uint64_t seed, int max_rows, int* memory) {
+void dataloader_open(DataLoader* l, Dataset* data, DataOrder order, uint64_t seed, const SkipWindows* skip,
+                     int max_rows, int* memory) {
     memset(l, 0, sizeof *l);
     if (max_rows > INT_MAX / data->T) {
         fatal("%d rows of %d tokens are more than a batch can hold: lower --batch_size", max_rows, data->T);
@@ -93,6 +95,7 @@ void dataloader_open(DataLoader* l, Dataset* data, DataOrder order, uint64_t see
     l->data = data;
     l->order = order;
     l->seed = seed;
+    l->skip = skip;
     l->max_rows = max_rows;
     l->counts = alloc_or_die((size_t)data->vocab_size + 1, sizeof *l->counts, "sorting tokens");
     for (int i = 0; i < LOADER_BATCHES; i++) {
@@ -158,7 +161,7 @@ uint64_t eval_windows(const Dataset* data, long long max_tokens) {
 }
 
 void evalloader_open(EvalLoader* e, Dataset* data, long long max_tokens, int max_rows, int* memory) {
-    dataloader_open(&e->loader, data, DATA_IN_ORDER, 0, max_rows, memory);
+    dataloader_open(&e->loader, data, DATA_IN_ORDER, 0, NULL, max_rows, memory);
     e->num_windows = eval_windows(data, max_tokens);
     e->max_rows = max_rows;
 }

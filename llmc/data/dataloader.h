@@ -9,6 +9,7 @@
 #pragma once
 #include "../base/base.h"
 #include "dataset.h"
+#include "skip_windows.h"
 #include <pthread.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -31,8 +32,9 @@ void data_sort(int* order, const int* tokens, size_t n, int* counts, int vocab_s
 // ---------------------------------------------------------------------------------------------------------------------
 // the loader
 
-// Windows first .. first+rows-1 of a run. tokens, targets and order (rows*T each) lie one behind another, so that one
-// copy takes all three. order: the positions 0..rows*T-1 sorted stably by token, as encoder_backward wants them.
+// Windows of a run: `rows` from `first` on, but for those that it leaves out. tokens, targets and order (rows*T each)
+// lie one behind another, so that one copy takes all three. order: the positions 0..rows*T-1 sorted stably by token, as
+// encoder_backward wants them.
 typedef struct {
     int *tokens, *targets, *order;
     uint64_t first;
@@ -48,6 +50,7 @@ typedef struct {
     Dataset* data; // the thread's alone while the loader is open
     DataOrder order;
     uint64_t seed;
+    const SkipWindows* skip;       // NULL: no window is left out
     int max_rows;
     int* counts;                   // scratch of data_sort
     Batch queue[LOADER_BATCHES];   // batch k, asked for or filled, is at k % LOADER_BATCHES
@@ -63,12 +66,13 @@ typedef struct {
 size_t dataloader_ints(int max_rows, int T);
 
 // Starts a loader of batches of up to max_rows windows. It stores them in `memory`, dataloader_ints() ints, which the
-// caller allocates, page-locked if batches are copied to a GPU. `data` and `memory` must outlive the loader. Ends the
-// program if the thread cannot be started.
-void dataloader_open(DataLoader* l, Dataset* data, DataOrder order, uint64_t seed, int max_rows, int* memory);
+// caller allocates, page-locked if batches are copied to a GPU. `data`, `skip` and `memory` must outlive the loader.
+// Ends the program if the thread cannot be started.
+void dataloader_open(DataLoader* l, Dataset* data, DataOrder order, uint64_t seed, const SkipWindows* skip,
+                     int max_rows, int* memory);
 
-// Asks for windows first .. first+rows-1 of the run (see data_window). At most LOADER_AHEAD batches can be asked for
-// and not yet taken; more end the program.
+// Asks for `rows` windows of the run from `first` on (see data_window), but for those that are left out. At most
+// LOADER_AHEAD batches can be asked for and not yet taken; more end the program.
 void dataloader_request(DataLoader* l, uint64_t first, int rows);
 
 // Waits for the oldest batch asked for and returns it; good until the next call. Ends the program if it cannot be read.

@@ -51,7 +51,6 @@ static bool state_check(const json_t* state, const char* path, Error* err) {
     static const char* const objects[] = {"options", "checksums"};
     const long long form = json_integer_value(json_object_get(state, "format"));
     OutlierDetector ignored;
-    Rewinds rewinds;
     const char* wrong = NULL;
     if (form != CHECKPOINT_FORMAT) {
         fail(err, "%s: format %lld, this program reads %d: it was written by another version", path, form,
@@ -68,8 +67,22 @@ static bool state_check(const json_t* state, const char* path, Error* err) {
     if (!state_has_number(state, "window", INT64_MAX)) { wrong = "window"; }
     if (!outliers_from_json(&ignored, json_object_get(state, "loss_window"), err)) { wrong = "loss_window"; }
     if (!outliers_from_json(&ignored, json_object_get(state, "norm_window"), err)) { wrong = "norm_window"; }
-    if (!rewinds_from_json(&rewinds, json_object_get(state, "rewinds"), err)) { wrong = "rewinds"; }
     return !wrong || fail(err, "%s: %s is missing or impossible: damaged", path, wrong);
+}
+
+// Takes the next window from rewind.json, if there is one: earlier versions wrote it into a checkpoint that a run went
+// back to, to leave out data.
+static bool take_rewind(json_t* state, const char* folder, Error* err) {
+    char* path = format("%s/rewind.json", folder);
+    const bool exists = path_exists(path);
+    json_t* rewind = exists ? json_load_checked(path, err) : NULL;
+    bool ok = !exists || rewind;
+    if (rewind && json_object_set(state, "window", json_object_get(rewind, "window")) != 0) {
+        ok = fail(err, "%s: window is missing: damaged", path);
+    }
+    json_decref(rewind);
+    free(path);
+    return ok;
 }
 
 json_t* checkpoint_read_state(const char* folder, Error* err) {
@@ -86,7 +99,7 @@ json_t* checkpoint_read_state(const char* folder, Error* err) {
         !json_checksum_is_right(text)) {
         ok = fail(err, "%s: damaged or edited (its checksum is wrong)", path);
     }
-    ok = ok && rewind_read(state, folder, err) && state_check(state, path, err);
+    ok = ok && take_rewind(state, folder, err) && state_check(state, path, err);
     free(text);
     free(path);
     if (ok) { return state; }
@@ -206,7 +219,6 @@ static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c
                     (!nccl || !json_object_set_new(state, "nccl_algo", json_string(nccl))) &&
                     (!s->bad_steps || !json_object_set_new(state, "bad_steps", json_integer(s->bad_steps))) &&
                     (!has_pending || !json_object_set_new(state, "pending", phases_to_json(s->pending))) &&
-                    (!s->rewinds.count || !json_object_set_new(state, "rewinds", rewinds_to_json(&s->rewinds))) &&
                     (!s->best_step || !json_object_set_new(state, "best", best_to_json(s))) &&
                     (!scale->is_dynamic || !json_object_set_new(state, "loss_scale", loss_scale_to_json(scale)));
     if (!ok) { fatal("out of memory: state.json"); }
@@ -405,7 +417,6 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     s->best_loss = json_number_value(json_object_get(best, "val_loss"));
     s->bad_steps = json_integer_value(json_object_get(state, "bad_steps"));
     s->pending = phases_from_json(json_object_get(state, "pending"));
-    return ok && rewinds_from_json(&s->rewinds, json_object_get(state, "rewinds"), err) &&
-           outliers_from_json(&s->loss_window, json_object_get(state, "loss_window"), err) &&
+    return ok && outliers_from_json(&s->loss_window, json_object_get(state, "loss_window"), err) &&
            outliers_from_json(&s->norm_window, json_object_get(state, "norm_window"), err);
 }

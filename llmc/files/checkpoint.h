@@ -6,7 +6,6 @@
 //   state.json                                                TrainState, the run's options, a checksum of each tensor
 //   vocab.json, merges.txt, tokenizer.json, ...             the tokenizer, if there is one (tokenizer/tokenizer_save.h)
 //   checkpoint.b2sums                                         checksums of the files above (sums.h)
-//   rewind.json                                               if the run went back to this checkpoint (rewinds.h)
 //
 // A checkpoint is written under another name (.tmp-*), synced, read back and renamed, so that a folder under its own
 // name is complete. It is verified before it is used. A damaged one is passed over for an older one; one that cannot be
@@ -18,16 +17,19 @@
 #include "../model/optimizer.h"
 #include "../train/plan.h"
 #include "../tokenizer/tokenizer_save.h"
-#include "../log/cut_log.h"
 #include "../base/outlier.h"
 #include "checkpoint_folders.h"
-#include "rewinds.h"
 #include <jansson.h>
 
 enum { CHECKPOINT_FORMAT = 1, NUM_CHECKPOINT_FILES = 5 };
 
 extern const char CHECKPOINT_SUMS[]; // the file of checksums
 extern const char* const CHECKPOINT_FILES[NUM_CHECKPOINT_FILES]; // that each has; those with tensors first
+
+// Phases after a step, by the kind of their records in metrics.jsonl.
+typedef struct {
+    bool val, eval, sample;
+} Phases;
 
 // State of a run, besides parameters and moments.
 typedef struct {
@@ -43,7 +45,6 @@ typedef struct {
     LossScale loss_scale;
     long long bad_steps; // the last steps in a row whose loss or norm was a spike, or not finite (spikes.h)
     Phases pending;      // phases of this step that a stop has left
-    Rewinds rewinds;     // back to earlier checkpoints, because of such steps
 } TrainState;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -57,7 +58,7 @@ bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err);
 json_t* json_hex(uint64_t x);
 
 // Reads a checkpoint's state.json, a new reference; verifies its checksum and that it has every field that a run needs,
-// with a possible value. What rewind.json says has been put into it. Returns NULL if one of them is missing or damaged.
+// with a possible value. Returns NULL if one is missing or damaged.
 json_t* checkpoint_read_state(const char* folder, Error* err);
 
 // Returns the text at object.key in state.json of the newest checkpoint that the run will resume from (`resume`:
@@ -97,12 +98,9 @@ typedef enum { CHECKPOINT_READ, CHECKPOINT_CONTINUE } CheckpointUse;
 // only those, or if one cannot be read.
 char* checkpoint_newest(const char* out, json_t** state, CheckpointUse use);
 
-// To name a checkpoint in a message, one that cannot be read is passed over; to go back to it, that ends the program.
-typedef enum { CHECKPOINT_TO_NAME, CHECKPOINT_TO_GO_BACK } CheckpointPurpose;
-
-// Returns the newest step before `step` that has an undamaged checkpoint of finite numbers; -1 if there is none. Warns
-// of newer ones that are not.
-long long checkpoint_before(const char* out, long long step, CheckpointPurpose purpose);
+// Returns the newest step before `step` that has an undamaged checkpoint of finite numbers, and sets *window to the
+// next window of its data; -1 if there is none. Warns of newer ones that are damaged or cannot be read.
+long long checkpoint_before(const char* out, long long step, uint64_t* window);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // saving and loading

@@ -3,7 +3,7 @@
 //   step_%08d                        a complete checkpoint
 //   .tmp-*                           one that is being written or removed; the next run deletes it
 //   damaged-step_%08d, ..., -2       one that was proven damaged when a run was resumed; never deleted
-//   rewound-step_%08d, ..., -2       one with or after a bad step, before which a run went back; never deleted
+//   rewound-step_%08d, ..., -2       one trained on windows that the run then left out; never deleted
 //   replaced-step_%08d, ..., -2      one that stood in the way of a save, put there by another program; never deleted
 //
 // A program that reads a checkpoint of a run that goes on locks its folder (flock, shared); the run leaves a locked one

@@ -195,7 +195,7 @@ static bool tensors_are_finite(const char* folder, const char* file, Error* err)
     return ok;
 }
 
-long long checkpoint_before(const char* out, long long step, CheckpointPurpose purpose) {
+long long checkpoint_before(const char* out, long long step, uint64_t* window) {
     Error err;
     size_t count;
     long long found = -1, *steps = checkpoint_list(out, &count);
@@ -206,8 +206,8 @@ long long checkpoint_before(const char* out, long long step, CheckpointPurpose p
         if (state && tensors_are_finite(path, CHECKPOINT_FILES[0], &err) &&
             tensors_are_finite(path, CHECKPOINT_FILES[1], &err)) {
             found = steps[i];
+            *window = (uint64_t)json_integer_value(json_object_get(state, "window"));
         } else {
-            if (err.is_unknown && purpose == CHECKPOINT_TO_GO_BACK) { fatal("%s; nothing was changed", err.text); }
             notice("warning: %s", err.text);
         }
         json_decref(state);

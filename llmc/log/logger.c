@@ -13,8 +13,6 @@ static bool open_events(Logger* l, int step, Error* err) {
     return ok;
 }
 
-static json_t* save_record(const char* path) { return json_pack("{s:o}", "path", json_text(path, strlen(path))); }
-
 // Appends `text` as a line, and sends it to the file.
 static void put_line(FILE* f, const char* text) {
     if (f) { fprintf(f, "%s\n", text); fflush(f); }
@@ -31,35 +29,6 @@ static char* record_text_of(const char* kind, int step, json_t* members) {
     return text;
 }
 
-// Appends `line` to a log that has no line which begins with `begin`.
-static bool restore_line(FILE* f, const char* path, const char* begin, const char* line, Error* err) {
-    size_t size, n;
-    bool has_it = false;
-    char* text = read_file(path, &size, err);
-    if (!text) { return false; }
-    for (const char *at = text, *old; (old = next_line(&at, text + size, &n)) != NULL;) {
-        has_it = has_it || !strncmp(old, begin, strlen(begin));
-    }
-    if (!has_it) { put_line(f, line); }
-    free(text);
-    return true;
-}
-
-// Adds the records of the checkpoint that the run continues from, where a kill has prevented them or they were cut.
-static bool restore_save(Logger* l, int step, const char* path, Error* err) {
-    char *record = record_text_of("save", step, save_record(path)),
-         *begin = format("{\"kind\":\"save\",\"step\":%d,", step),
-         *line = format("saved step %d to %s", step, path),
-         *line_begin = format("saved step %d to ", step);
-    const bool ok = restore_line(l->metrics, l->metrics_path, begin, record, err) &&
-                    restore_line(l->text, l->text_path, line_begin, line, err);
-    free(record);
-    free(begin);
-    free(line);
-    free(line_begin);
-    return ok;
-}
-
 // Closes a log and sets it to NULL. Fails if it was not written, or if there is another file, or none, in its place.
 static bool close_log(FILE** log, const char* path, Error* err) {
     struct stat ours, there;
@@ -71,14 +40,15 @@ static bool close_log(FILE** log, const char* path, Error* err) {
     return is_there || fail(err, "%s: it was removed or replaced during the run, which wrote to the removed one", path);
 }
 
-// Opens metrics.jsonl and log.txt, cut back to `step`, of which phases are done `again`; -1: empty.
-static bool open_logs(Logger* l, int step, Phases again, Error* err) {
-    const char* mode = step < 0 ? "w" : "a";
-    if (step >= 0 && !cut_logs(l->metrics_path, l->text_path, step, again, &l->lost, err)) { return false; }
-    l->metrics = fopen(l->metrics_path, mode);
-    if (!l->metrics) { return fail_system(err, l->metrics_path, "write"); }
-    l->text = fopen(l->text_path, mode);
-    return l->text || fail_system(err, l->text_path, "write");
+// Opens a log, empty or, if the run is resumed, at its end. Ends a last line there that a kill has torn.
+static FILE* open_log(const char* path, bool is_resumed, Error* err) {
+    FILE* f = fopen(path, is_resumed ? "a+" : "w");
+    if (!f) { fail_system(err, path, "write"); }
+    if (f && is_resumed && fseek(f, -1, SEEK_END) == 0 && fgetc(f) != '\n') {
+        fseek(f, 0, SEEK_END); // between reading and writing
+        fputc('\n', f);
+    }
+    return f;
 }
 
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
@@ -91,12 +61,9 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     if (!make_directories(options->folder, err)) { return false; }
     l->metrics_path = format("%s/metrics.jsonl", options->folder);
     l->text_path = format("%s/log.txt", options->folder);
-    const bool fresh = options->resume_step < 0;
-    const bool has_logs = path_exists(l->metrics_path) && path_exists(l->text_path);
-    bool ok = open_logs(l, options->resume_step, options->again, err);
-    const bool continues = !fresh && has_logs && options->resume_path;
-    ok = ok && (!continues || restore_save(l, options->resume_step, options->resume_path, err));
-    ok = ok && open_events(l, options->resume_step, err);
+    l->metrics = open_log(l->metrics_path, options->resume_step >= 0, err);
+    l->text = l->metrics ? open_log(l->text_path, options->resume_step >= 0, err) : NULL;
+    const bool ok = l->text && open_events(l, options->resume_step, err);
     if (ok) { return true; }
     if (l->metrics) { fclose(l->metrics); }
     if (l->text) { fclose(l->text); }
@@ -172,10 +139,6 @@ void logger_config(Logger* l, int step, json_t* members) {
     struct tm local;
     if (!localtime_r(&now, &local) || !strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S%z", &local)) { date[0] = 0; }
     json_object_set_new(members, "date", json_string(date));
-    if (l->lost.steps) {
-        json_object_set_new(members, "lost_steps", json_integer(l->lost.steps));
-        json_object_set_new(members, "lost_ms", json_float(l->lost.ms));
-    }
     event_config(l, step, members);
     logger_record(l, "config", step, members);
 }
@@ -310,7 +273,7 @@ void logger_ranks(Logger* l, int step, const double* seconds, int n) {
 void logger_save(Logger* l, int step, const char* path) {
     logger_notice(l, "saved step %d to %s", step, path);
     if (l->options.rank != 0) { return; }
-    logger_record(l, "save", step, save_record(path));
+    logger_record(l, "save", step, json_pack("{s:o}", "path", json_text(path, strlen(path))));
 }
 
 void logger_skip(Logger* l, int step, const char* what, double z) {
@@ -324,27 +287,6 @@ void logger_overflow(Logger* l, int step, double scale, double next_scale) {
                   "now %.9g", step, scale, next_scale);
     if (l->options.rank != 0) { return; }
     logger_record(l, "skip", step, json_pack("{s:s, s:o}", "what", "overflow", "loss_scale", json_float(scale)));
-}
-
-bool logger_rewind(Logger* l, const RewindRecord* r, Error* err) {
-    const StepRecord* bad = r->bad;
-    if (l->options.rank != 0) { return true; }
-    if (!close_log(&l->metrics, l->metrics_path, err) || !close_log(&l->text, l->text_path, err) ||
-        !events_close(&l->events, err) || !open_logs(l, r->step, (Phases){.val = false}, err) ||
-        !restore_save(l, r->step, r->path, err) || !open_events(l, r->step, err)) {
-        return false;
-    }
-    logger_notice(l, "step %d: loss %f (z-score %.2f), norm %f (%.2f): going back to %s and leaving out windows "
-                  "%llu to %llu of the data (rewind %d of this run)",
-                  bad->step, plain_nan(bad->loss), plain_nan(bad->loss_z), plain_nan(bad->norm), plain_nan(bad->norm_z),
-                  r->path, r->first_window, r->first_window + r->windows - 1, r->rewinds);
-    logger_record(l, "rewind", r->step,
-                  json_pack("{s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:i, s:i, s:o}", "from", bad->step, "loss",
-                            json_float(bad->loss), "norm", json_float(bad->norm), "loss_z", json_float(bad->loss_z),
-                            "norm_z", json_float(bad->norm_z), "first_window", (json_int_t)r->first_window, "windows",
-                            (json_int_t)r->windows, "rewinds", r->rewinds, "lost_steps", l->lost.steps + 1, "lost_ms",
-                            json_float(l->lost.ms)));
-    return true;
 }
 
 void logger_eval(Logger* l, int step, const char* name, const char* rules, int correct, int total) {

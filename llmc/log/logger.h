@@ -5,12 +5,11 @@
 //   metrics.jsonl     one JSON object per line, for programs; report.h makes a page of it
 //   log.txt           step lines, whole, and notices again, for people
 //   tensorboard/      the same numbers and samples, for TensorBoard (tensorboard.h)
-// The first two files are flushed line by line and cut back to the resumed step, so that a run that was interrupted
-// leaves the same records as one that was not. A file that cannot be written ends the program with an error that names
-// it.
+// The first two files are flushed line by line and only grow. A resumed run does some steps again: a `config` record
+// says from which step on, and readers take the last records (metrics.h). A file that cannot be written ends the
+// program with an error that names it.
 #pragma once
 #include "../base/base.h"
-#include "cut_log.h"
 #include "tensorboard.h"
 #include <jansson.h>
 
@@ -23,8 +22,6 @@ typedef struct {
     int rank;              // ranks other than 0 write nothing: every call returns at once
     int max_steps;         // updates that the run will have made at its end
     int resume_step;       // updates made before this start; -1: a fresh run, which replaces the logs
-    Phases again;          // of resume_step, to be done again: their records are dropped
-    const char* resume_path; // the checkpoint in `folder` that it continues from; NULL: none there
     double price;          // of the machines, per hour; 0: not shown
     bool has_tensorboard;  // writes event files into folder/tensorboard
 } LoggerOptions;
@@ -51,15 +48,13 @@ typedef struct {
     bool has_ended;            // logger_end() was called
     bool bar;                  // standard output and standard error are a terminal
     double start, after_first; // seconds_now() at the start, and after the first update
-    LostSteps lost;
     int steps;                 // updates in this start
     double total_ms;           // over all of them but the first, which warms up
     double ema, tok_s;         // tokens per second, smoothed; before and after the correction of its bias
     StepRecord last;
 } Logger;
 
-// Opens the logs, cut back to the resumed step or empty, and adds the records of the checkpoint `resume_path` if a kill
-// between its save and its records has prevented them. Strings in `options` must outlive the logger.
+// Opens the logs, empty or, if the run is resumed, to append to them. Strings in `options` must outlive the logger.
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err);
 
 // Returns the step line: llm.c's columns, with -100.0% as MFU where the peak is unknown. `width` > 0 is that of a
@@ -85,7 +80,7 @@ void ATTR_PRINTF(2, 3) logger_notice(Logger* l, const char* fmt, ...);
 
 // Records a start of the program, fresh or resumed at `step`. Takes over `members`: "options": {name: value}, "model":
 // {"name", "parameters", "L", "NH", "C", "T", "V"}, "device", "program", and "floor" where the lowest reachable loss is
-// known. Adds the date and, if this start does steps again, "lost_steps" and "lost_ms".
+// known. Adds the date.
 void logger_config(Logger* l, int step, json_t* members);
 
 // Logs an update: the step line, its record, and the bar. Tokens per second are a running average (0.95, as in llm.c),
@@ -118,18 +113,6 @@ bool logger_sync(Logger* l, Error* err);
 // "non-finite" or "error") and `words`, which may be "". Failed writes are left to logger_close(): an error of the logs
 // may itself be the reason.
 void logger_end(Logger* l, int step, const char* reason, const char* words);
-
-// A return to an earlier checkpoint.
-typedef struct {
-    int step;              // the checkpoint's
-    const StepRecord* bad; // the last bad step, which led to it
-    const char* path;      // of the checkpoint
-    int rewinds;           // of the run, this one included
-    unsigned long long first_window, windows; // left out from now on
-} RewindRecord;
-
-// Cuts the logs back to the checkpoint, and logs how and why the run went back, and the time that it lost.
-bool logger_rewind(Logger* l, const RewindRecord* r, Error* err);
 
 // Logs the result of a test set, "HellaSwag" for instance: `correct` of `total` answers, counted by these rules.
 void logger_eval(Logger* l, int step, const char* name, const char* rules, int correct, int total);

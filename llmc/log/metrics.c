@@ -1,7 +1,9 @@
 #include "metrics.h"
 #include "../base/json.h"
 
+// Adds a point, or replaces the one of the same x.
 static void series_add(Series* s, double x, double y) {
+    if (s->count && s->at[s->count - 1].x == x) { s->count--; }
     if (s->count == s->room) {
         s->room = s->room ? 2 * s->room : 256;
         s->at = realloc_or_die(s->at, s->room * sizeof s->at[0], "the points of a chart");
@@ -21,6 +23,8 @@ const char* record_text(json_t* record, const char* key) {
     return text ? text : "";
 }
 
+static bool has_kind(json_t* record, const char* kind) { return !strcmp(record_text(record, "kind"), kind); }
+
 static void replace_json(json_t** place, json_t* with) {
     json_incref(with);
     json_decref(*place);
@@ -36,29 +40,70 @@ static void run_add_train(Run* run, double step, json_t* record) {
     }
     double ms = record_number(record, "ms"), mfu = record_number(record, "mfu");
     run->steps = fmax(run->steps, step);
-    if (isfinite(ms)) { series_add(&run->series[RUN_SECONDS], step, (run->ms += ms) / 1000.0); }
-    if (isfinite(mfu)) { run->mfu += mfu; run->mfu_count++; }
+    if (isfinite(ms)) { series_add(&run->series[RUN_SECONDS], step, run_total_seconds(run) + ms / 1000.0); }
+    if (isfinite(mfu)) { series_add(&run->series[RUN_MFU], step, mfu); }
+}
+
+// Adds numbers to members of a record that may be missing.
+static void add_lost(json_t* record, double steps, double ms) {
+    const double old_steps = record_number(record, "lost_steps"), old_ms = record_number(record, "lost_ms");
+    json_object_set_new(record, "lost_steps", json_real(steps + (old_steps > 0 ? old_steps : 0)));
+    json_object_set_new(record, "lost_ms", json_real(ms + (old_ms > 0 ? old_ms : 0)));
+}
+
+// Removes from an array the records after `step`, but for starts and ends of the program.
+static void drop_records(json_t* records, double step) {
+    for (size_t i = json_array_size(records); i-- > 0;) {
+        json_t* record = json_array_get(records, i);
+        const bool is_of_program = has_kind(record, "config") || has_kind(record, "end");
+        if (!is_of_program && record_number(record, "step") > step) { json_array_remove(records, i); }
+    }
+}
+
+// Forgets what came after `step`: a start goes on from there, and does the steps again. Its record gets "lost_steps"
+// and "lost_ms" (which earlier versions wrote themselves, and cut the file).
+static void run_go_back(Run* run, double step, json_t* config) {
+    const char* name;
+    json_t* eval;
+    void* next;
+    const size_t steps = run->series[RUN_SECONDS].count;
+    const double seconds = run_total_seconds(run);
+    for (int i = 0; i < RUN_SERIES; i++) {
+        Series* s = &run->series[i];
+        while (s->count && s->at[s->count - 1].x > step) { s->count--; }
+    }
+    const size_t lost = steps - run->series[RUN_SECONDS].count;
+    if (lost) { add_lost(config, (double)lost, 1000 * (seconds - run_total_seconds(run))); }
+    run->steps = fmin(run->steps, step);
+    drop_records(run->events, step);
+    drop_records(run->samples, step);
+    json_object_foreach_safe(run->evals, next, name, eval) {
+        if (record_number(eval, "step") > step) { json_object_del(run->evals, name); }
+    }
 }
 
 static void run_add_record(Run* run, json_t* record) {
     const char* kind = record_text(record, "kind");
     double step = record_number(record, "step"), loss = record_number(record, "loss");
     if (!isfinite(step)) { return; }
-    bool event = strcmp(kind, "save") == 0 || strcmp(kind, "skip") == 0 || strcmp(kind, "rewind") == 0;
+    bool event = strcmp(kind, "save") == 0 || strcmp(kind, "skip") == 0;
     if (strcmp(kind, "train") == 0) {
         run_add_train(run, step, record);
         event = !isfinite(loss);
     } else if (strcmp(kind, "val") == 0) {
         if (isfinite(loss)) { series_add(&run->series[RUN_VAL], step, loss); }
-        if (isfinite(loss) && !(loss >= run->best_val)) { run->best_val = loss; run->best_step = step; }
     } else if (strcmp(kind, "config") == 0) {
         double floor_loss = record_number(record, "floor");
         if (isfinite(floor_loss)) { run->floor = floor_loss; }
+        run_go_back(run, step, record);
         event = run->config != NULL || step > 0.0;
         replace_json(&run->config, record);
         replace_json(&run->end, NULL);
         json_array_append(run->starts, record);
     } else if (strcmp(kind, "sample") == 0) {
+        const size_t count = json_array_size(run->samples);
+        const bool is_again = count && record_number(json_array_get(run->samples, count - 1), "step") == step;
+        if (is_again) { json_array_remove(run->samples, count - 1); }
         json_array_append(run->samples, record);
     } else if (strcmp(kind, "eval") == 0) {
         json_object_set(run->evals, record_text(record, "name"), record);
@@ -83,6 +128,15 @@ static void run_smooth(Run* run) {
     free(sum);
 }
 
+static void run_find_best(Run* run) {
+    const Series* val = &run->series[RUN_VAL];
+    for (size_t i = 0; i < val->count; i++) {
+        if (val->at[i].y >= run->best_val) { continue; }
+        run->best_val = val->at[i].y;
+        run->best_step = val->at[i].x;
+    }
+}
+
 bool run_read(Run* run, const char* folder, Error* err) {
     memset(run, 0, sizeof *run);
     run->best_val = run->floor = NAN;
@@ -105,6 +159,7 @@ bool run_read(Run* run, const char* folder, Error* err) {
     }
     free(text);
     run_smooth(run);
+    run_find_best(run);
     return true;
 }
 
@@ -117,6 +172,11 @@ void run_free(Run* run) {
     json_decref(run->events);
     json_decref(run->evals);
     free(run->name);
+}
+
+double run_total_seconds(const Run* run) {
+    const Series* s = &run->series[RUN_SECONDS];
+    return s->count ? series_last(s) : 0;
 }
 
 double series_last(const Series* s) { return s->count ? s->at[s->count - 1].y : NAN; }

@@ -1,5 +1,6 @@
 // Reads the metrics.jsonl of a run (see logger.h): curves by step, configuration, samples, events.
-// The run need not have ended: records may be missing, values null, the last line torn.
+// The run need not have ended: records may be missing, values null, lines torn. A resumed run does steps again: its
+// `config` record supersedes the records of later steps before it, and of a step the last record counts.
 #pragma once
 #include "../base/base.h"
 #include <jansson.h>
@@ -13,7 +14,7 @@ typedef struct {
     size_t count, room;
 } Series;
 
-enum { RUN_LOSS, RUN_SMOOTH, RUN_VAL, RUN_NORM, RUN_LR, RUN_SPEED, RUN_TOKENS, RUN_SECONDS, RUN_SERIES };
+enum { RUN_LOSS, RUN_SMOOTH, RUN_VAL, RUN_NORM, RUN_LR, RUN_SPEED, RUN_TOKENS, RUN_SECONDS, RUN_MFU, RUN_SERIES };
 
 typedef struct {
     char* name;
@@ -21,7 +22,7 @@ typedef struct {
     json_t* config;                       // the last one; NULL if there is none
     json_t* end;                          // the record of the last start's end; NULL if there is none
     json_t *starts, *samples, *events, *evals;     // arrays of records (starts: of configs); name -> last one
-    double steps, ms, mfu, mfu_count, best_val, best_step, floor; // ms, mfu: sums; mfu: of mfu_count records
+    double steps, best_val, best_step, floor;
 } Run;
 
 // Returns a member's number, cut to +-1e30 so that ranges of charts do not overflow; NaN if it is missing or null.
@@ -46,6 +47,9 @@ double run_tokens(const Run* run, double step);
 // Returns the step after which so many tokens have been seen; beyond the last record, as if the run went on like its
 // last step. The run must have a record of tokens.
 double run_step(const Run* run, double tokens);
+
+// Returns the seconds of training in all, validation and saving left out.
+double run_total_seconds(const Run* run);
 
 // Returns the seconds of training after `step` updates, validation and saving left out.
 double run_seconds(const Run* run, double step);

@@ -41,13 +41,16 @@ static char* fact_tokens(const Run* run) { return copy_amount(series_last(&run->
 
 static char* fact_time(const Run* run) {
     char text[32];
-    return format("%s", duration_text(text, run->ms / 1000.0));
+    return format("%s", duration_text(text, run_total_seconds(run)));
 }
 
 static char* fact_speed(const Run* run) { return copy_amount(series_last(&run->series[RUN_SPEED])); }
 
 static char* fact_mfu(const Run* run) {
-    return run->mfu_count > 0.0 ? format("%.1f%%", 100.0 * run->mfu / run->mfu_count) : copy_number(NAN);
+    const Series* mfu = &run->series[RUN_MFU];
+    double sum = 0;
+    for (size_t i = 0; i < mfu->count; i++) { sum += mfu->at[i].y; }
+    return mfu->count ? format("%.1f%%", 100.0 * sum / (double)mfu->count) : copy_number(NAN);
 }
 
 static char* fact_loss(const Run* run) { return copy_number(series_last(&run->series[RUN_SMOOTH])); }
@@ -169,13 +172,6 @@ static void page_event(Page* page, json_t* event) {
         const double z = record_number(event, "z"), scale = record_number(event, "loss_scale");
         if (isnan(scale)) { snprintf(more, sizeof more, " z-score %.2f", z); }
         else { snprintf(more, sizeof more, " with a loss scale of %.9g", scale); }
-    }
-    if (strcmp(kind, "rewind") == 0) {
-        const double first = record_number(event, "first_window"), windows = record_number(event, "windows");
-        what = "went back";
-        snprintf(more, sizeof more, "from step %.0f, loss %.4f, norm %.4f; windows %.0f to %.0f left out",
-                 record_number(event, "from"), plain_nan(record_number(event, "loss")),
-                 plain_nan(record_number(event, "norm")), first, first + windows - 1);
     }
     page_add(page, "<tr><td>%.0f</td>", record_number(event, "step"));
     page_fact(page, "<td>", format("%s", what), "</td><td>");

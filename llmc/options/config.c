@@ -21,6 +21,7 @@ static const OptionAdvice ADVICE[] = {
     {"logging_steps", "log.txt and metrics.jsonl have every step"},
     {"loss_scale_every", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"loss_scale_window", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
+    {"max_rewinds", "REWINDS of scripts/supervise.sh is the number of times that a run goes back"},
     {"python", "run python3 dev/bench/peers.py"},
     {"ramp_lr", "with --batch_ramp the learning rate follows --schedule alone"},
     {"save_async", "checkpoints are written while training goes on, if memory has room for a copy"},
@@ -93,8 +94,15 @@ Source config_source(const Config* c, const char* name) {
 // ---------------------------------------------------------------------------------------------------------------------
 // values
 
+// Returns true for rewind:N, by which earlier versions went back within the program.
+static bool is_rewind(const char* on_spike) { return !strncmp(on_spike, "rewind:", strlen("rewind:")); }
+
 // Replaces the error about a value by one that says what to give instead, if that is known. Returns false.
 static bool advise(const Option* o, const char* value, Error* err) {
+    if (!strcmp(o->name, "on_spike") && is_rewind(value)) {
+        return fail(err, "takes skip|stop, not '%s'; stop names the data to leave out, and scripts/supervise.sh goes "
+                    "back and leaves them out", value);
+    }
     if (strcmp(o->name, "device") || !isalpha((unsigned char)*value)) { return false; }
     return fail(err, "takes the number of a GPU, not '%s'; train_gpt2 computes on the CPU, train_gpt2cu on a GPU",
                 value);
@@ -162,6 +170,8 @@ static json_t* todays_options(const json_t* object) {
     if (has_value(options, "schedule", "wsd") && has_value(options, "decay_shape", "linear")) {
         replace_value(options, "schedule", "wsd_linear");
     }
+    const char* on_spike = json_string_value(json_object_get(options, "on_spike"));
+    if (on_spike && is_rewind(on_spike)) { replace_value(options, "on_spike", "stop"); }
     if (json_is_false(json_object_get(options, "flash"))) { replace_value(options, "attention", "plain"); }
     return options;
 }

@@ -90,13 +90,14 @@ enum {
     REAL(skip_loss_z, 0, 0, 1e9, NULL, TRAIN,                                                                         \
          "skip the update when the loss is this many standard deviations high; 0: never")                             \
     REAL(skip_norm_z, 0, 0, 1e9, NULL, TRAIN, "the same for the gradient's norm")                                     \
-    TEXT(on_spike, "skip", TRAIN,                                                                                     \
-         "after such a step, or one that is not finite: skip its update, stop, or rewind:N: go back to the last good" \
-         " checkpoint and leave out the next N steps of data, at least those up to that step")                        \
-    INT(bad_steps, 1, 1, 1000000, NULL, TRAIN, "such steps in a row after which --on_spike stops or rewinds",         \
+    CHOICE(on_spike, skip, (skip, stop), TRAIN,                                                                       \
+           "after such a step, or one that is not finite: skip its update, or end the run with the --skip_windows of" \
+           " a run that goes on without these data (scripts/supervise.sh does so)")                                   \
+    INT(bad_steps, 1, 1, 1000000, NULL, TRAIN, "such steps in a row after which --on_spike stop ends the run",        \
          .needs = "on_spike!=skip")                                                                                   \
-    INT(max_rewinds, 20, 0, 100, NULL, TRAIN, "times that a run may go back; then it ends",                           \
-         .needs = "on_spike!=skip|stop")                                                                              \
+    TEXT(skip_windows, "", TRAIN,                                                                                     \
+         "windows of the data to leave out, FIRST-LAST,...; with --resume auto from before the first of them",        \
+         .needs = "!overfit")                                                                                         \
     TEXT(loss_scale, "auto", TRAIN,                                                                                   \
          "off, a power of two that the loss is multiplied by, or dynamic[:START]: halved when a gradient overflows"   \
          " (the update is skipped), doubled after a while; auto: dynamic with fp16, else off",                        \

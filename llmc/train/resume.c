@@ -16,12 +16,52 @@ static void check_no_newer_checkpoints(const Config* c, long long step) {
     free(steps);
 }
 
+// Returns true if a checkpoint with this state has been trained on one of the windows.
+static bool was_trained_on(const SkipWindows* skip, const json_t* state) {
+    Error ignored;
+    SkipWindows skipped = {NULL, 0};
+    const char* text = json_string_value(json_object_get(json_object_get(state, "options"), "skip_windows"));
+    const json_int_t window = json_integer_value(json_object_get(state, "window"));
+    if (text) { skip_windows_parse(&skipped, text, &ignored); } // on failure none were left out
+    const bool was_trained = skip_windows_were_trained(skip, (uint64_t)window, &skipped);
+    skip_windows_free(&skipped);
+    return was_trained;
+}
+
+// Sets aside the checkpoints in --out that have been trained on a window of --skip_windows. Those that cannot be read
+// are left to checkpoint_newest(). Ends the program if none would be left.
+static void go_back(const Config* c, const SkipWindows* skip) {
+    Error err;
+    size_t count, num_trained = 0;
+    if (!skip->count) { return; }
+    long long* steps = checkpoint_list(c->out, &count);
+    for (size_t i = 0; i < count; i++) { // steps becomes the list of these
+        char* path = checkpoint_path(c->out, steps[i]);
+        json_t* state = checkpoint_read_state(path, &err);
+        if (state && was_trained_on(skip, state)) { steps[num_trained++] = steps[i]; }
+        json_decref(state);
+        free(path);
+    }
+    if (count && num_trained == count) {
+        fatal("--skip_windows %s: each checkpoint in %s has been trained on some of these: begin again in another "
+              "--out, or leave out later windows", c->skip_windows, c->out);
+    }
+    for (size_t i = 0; i < num_trained; i++) {
+        char* path = checkpoint_path(c->out, steps[i]);
+        checkpoint_set_aside(path, "rewound");
+        free(path);
+    }
+    free(steps);
+}
+
 // Returns the checkpoint to resume from, and its state; NULL for a fresh run.
 static char* find_checkpoint(TrainRun* run, json_t** state) {
     Error err;
     Config* c = run->config;
     char* path = NULL;
+    SkipWindows skip;
     *state = NULL;
+    if (!skip_windows_parse(&skip, c->skip_windows, &err)) { usage_error("--skip_windows %s", err.text); }
     if (!*c->resume) {
         size_t count = 0;
         free(*c->out ? checkpoint_list(c->out, &count) : NULL);
@@ -36,12 +76,18 @@ static char* find_checkpoint(TrainRun* run, json_t** state) {
         if (!path_is_entry_of(path, c->out)) { checkpoint_hold(path); } // of another run, which may go on
         *state = checkpoint_verify(path, &err);
         if (!*state) { fatal("--resume %s", err.text); }
+        if (was_trained_on(&skip, *state)) {
+            fatal("--resume %s: it has been trained on some of --skip_windows %s: give an older checkpoint, or "
+                  "--resume auto", path, c->skip_windows);
+        }
         check_no_newer_checkpoints(c, json_integer_value(json_object_get(*state, "step")));
     } else {
         if (!*c->out) { usage_error("--resume auto looks for checkpoints in --out, which is empty"); }
+        go_back(c, &skip);
         path = checkpoint_newest(c->out, state, CHECKPOINT_CONTINUE);
-        if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); return NULL; }
+        if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); }
     }
+    skip_windows_free(&skip);
     return path;
 }
 
@@ -139,13 +185,6 @@ void resume_load(TrainRun* run, const char* checkpoint, json_t* state) {
     forget_missing_best(run);
     resume_loss_scale(run, checkpoint, state);
     run->resumed = true;
-}
-
-void resume_again(TrainRun* run, const char* path) {
-    json_t* state = read_state_of_rank0(run, path);
-    resume_load(run, path, state);
-    check_same_weights(&run->model, run->comm);
-    json_decref(state);
 }
 
 void resume_warn_of_lr_jump(const TrainRun* run, json_t* state) {

@@ -3,6 +3,9 @@
 #pragma once
 #include "setup.h"
 
+// With --skip_windows on the command line a run goes back behind these windows: it sets aside its checkpoints that have
+// been trained on one of them, as rewound-step_*, and continues from the newest of the others.
+
 // Returns rank 0's checkpoint, which the caller frees, and its state, which the caller releases with json_decref(), and
 // takes its options; NULL for a fresh run. Collective.
 char* resume_open(TrainRun* run, json_t** state);
@@ -16,10 +19,6 @@ void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state);
 
 // Takes weights, moments and state from a checkpoint. Ends the program if they cannot be read. Collective.
 void resume_load(TrainRun* run, const char* checkpoint, json_t* state);
-
-// Loads the checkpoint at `path`, which rank 0 has verified, in place of the run's weights, moments and state. Ends the
-// program if a rank cannot. Collective.
-void resume_again(TrainRun* run, const char* path);
 
 // Warns if the learning rate of a group of parameters jumps by more than 2% (chosen) at a resumption because options
 // changed.

@@ -193,8 +193,8 @@ static void open_loaders(TrainRun* run) {
     const Backend* b = run->plan.backend;
     const int B = run->plan.B, T = run->plan.T;
     run->train_memory = open_batches(b, B, T);
-    dataloader_open(&run->loader, &run->train_data, c->shuffle ? DATA_SHUFFLED : DATA_IN_ORDER, (uint64_t)c->seed, B,
-                    run->train_memory);
+    dataloader_open(&run->loader, &run->train_data, c->shuffle ? DATA_SHUFFLED : DATA_IN_ORDER, (uint64_t)c->seed,
+                    &run->skip, B, run->train_memory);
     if (run->has_val) {
         run->val_memory = open_batches(b, B, T);
         evalloader_open(&run->val, &run->val_data, c->val_tokens, B, run->val_memory);
@@ -224,7 +224,7 @@ static json_t* config_record(const TrainRun* run) {
     return record;
 }
 
-static void print_heading(const TrainRun* run) {
+static void print_heading(TrainRun* run) {
     const Plan* p = &run->plan;
     const Backend* b = p->backend;
     const GPT2Config* m = &p->shape;
@@ -248,7 +248,9 @@ static void print_heading(const TrainRun* run) {
     if (loss_scale_is_on(scale)) {
         notice("loss scale %.9g%s", scale->scale, scale->is_dynamic ? ", dynamic" : "");
     }
-    if (run->resumed) { notice("resumed after step %lld, %lld tokens", run->state.step, run->state.tokens); }
+    if (run->resumed) {
+        logger_notice(&run->log, "resumed after step %lld, %lld tokens", run->state.step, run->state.tokens);
+    }
 }
 
 // Logs the algorithms that NCCL may use: whether a run repeats its bits depends on them.
@@ -268,17 +270,14 @@ static void log_error(void* train_run, const char* message) {
     logger_end(&run->log, (int)run->state.step, "error", message);
 }
 
-static void open_log(TrainRun* run, const char* checkpoint) {
+static void open_log(TrainRun* run) {
     Error err;
     const Config* c = run->config;
-    const bool is_own_checkpoint = checkpoint && path_is_entry_of(checkpoint, c->out);
     const LoggerOptions options = {.folder = *c->out ? c->out : NULL,
                                    .precision = dtype_names[run->plan.dtype],
                                    .rank = run->comm->rank,
                                    .max_steps = (int)run->num_steps,
                                    .resume_step = run->resumed ? (int)run->state.step : -1,
-                                   .again = run->state.pending,
-                                   .resume_path = is_own_checkpoint ? checkpoint : NULL,
                                    .price = c->price,
                                    .has_tensorboard = c->tensorboard};
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
@@ -306,7 +305,7 @@ TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm) 
     open_device(b, c, dtype, comm);
     if (!plan_make(&run->plan, b, dtype, c, folder, comm, &err)) { usage_error("%s", err.text); }
     if (state && !plan_check_changes(&run->plan, c, state, &err)) { usage_error("%s", err.text); }
-    on_spike(c, NULL);
+    if (!skip_windows_parse(&run->skip, c->skip_windows, &err)) { usage_error("--skip_windows %s", err.text); }
     resume_loss_scale(run, checkpoint, NULL);
     open_data(run, folder);
     check_same_data(comm, run->train_data.hash, run->has_val ? run->val_data.hash : 0,
@@ -327,7 +326,7 @@ TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm) 
     open_loaders(run);
     train_drop_pending(run);
     run->peak_flops = device_is_emulated(b) ? 0 : b->device_peak_flops();
-    open_log(run, checkpoint);
+    open_log(run);
     resume_record_options(run);
     if (run->resumed && *c->out && comm->rank == 0) { // a kill may have come between a save and this
         const KeepRule keep = checkpoint_keep(c, &run->state);
@@ -360,8 +359,7 @@ int train_close(TrainRun* run) {
     optimizer_free(&run->optimizer);
     gpt2_free(&run->model);
     if (run->lock >= 0) { close(run->lock); }
-    const int status = run->spike ? EXIT_NONFINITE : EXIT_DONE;
-    free(run->spike);
+    skip_windows_free(&run->skip);
     free(run);
-    return status;
+    return EXIT_DONE;
 }

@@ -37,6 +37,7 @@ typedef struct {
     TokenizerFiles tokenizer_files; // for the checkpoints, from the first save on
     bool has_made_files;            // or tried to
     Dataset train_data, val_data;
+    SkipWindows skip; // of --skip_windows
     DataLoader loader;
     EvalLoader val;
     int *train_memory, *val_memory; // of the loaders' batches
@@ -44,8 +45,7 @@ typedef struct {
     TestSet* test_sets; // of --eval_data
     int num_test_sets;
     int nonfinite_steps; // the last steps in a row whose loss or norm was not finite
-    char* spike;  // why --on_spike ends the run; NULL: it does not
-    bool stops;   // a rank was asked to stop, or --on_spike ends the run
+    bool stops;   // a rank was asked to stop
     bool saves;   // a rank was asked to save, or the last save failed
     bool is_slow; // a micro-batch takes long on some rank: ranks ask each other between two whether to stop
     bool replays;         // this step begins with a replay

@@ -17,13 +17,13 @@ static void train_request(TrainRun* run) {
     long long windows = ramp_size(&run->batch_ramp, c->tokens) / T;
     while (c->row >= windows) { // the next step
         c->row = first_row;
-        c->window += (uint64_t)windows;
+        c->window = skip_windows_next(&run->skip, c->window, (uint64_t)windows);
         c->tokens += windows * T;
         windows = ramp_size(&run->batch_ramp, c->tokens) / T;
     }
     const long long left = windows - c->row;
-    dataloader_request(&run->loader, (run->config->overfit ? 0 : c->window) + (uint64_t)c->row,
-                       (int)(left < B ? left : B));
+    const uint64_t first = skip_windows_next(&run->skip, run->config->overfit ? 0 : c->window, (uint64_t)c->row);
+    dataloader_request(&run->loader, first, (int)(left < B ? left : B));
     c->row += stride;
 }
 
@@ -186,23 +186,19 @@ static bool is_replayed_step(const TrainRun* run) {
     return every > 0 && (run->state.step == run->first_step || run->state.step % every == 0);
 }
 
-// Begins, or begins again, at the state that was loaded or, in a fresh run, made: requests its first micro-batch.
+// Begins at the state that was loaded or, in a fresh run, made: requests its first micro-batch.
 static void train_begin(TrainRun* run) {
     run->done_step = run->saved_step = run->resumed ? run->state.step : -1;
     run->first_step = run->state.step;
     run->is_slow = true; // until a step has shown otherwise
-    run->nonfinite_steps = 0;
-    run->val_step = 0;
-    while (dataloader_pending(&run->loader)) { dataloader_wait(&run->loader); } // of data that is left out now
     run->cursor = (Cursor){.tokens = run->state.tokens, .window = run->state.window,
                            .row = (long long)run->plan.B * run->comm->rank};
     train_request(run);
 }
 
-// Does one step, or nothing if the run is to stop between its micro-batches (run_is_interrupted) or goes back to a
-// checkpoint. Queues all work of the device and waits for it once: the update is queued before the loss is known, since
-// it changes nothing if the norm is not finite. If a finite step may be skipped, the update has to wait for loss and
-// norm.
+// Does one step, or nothing if the run is to stop between its micro-batches (run_is_interrupted). Queues all work of
+// the device and waits for it once: the update is queued before the loss is known, since it changes nothing if the norm
+// is not finite. If a finite step may be skipped, the update has to wait for loss and norm.
 static void train_step(TrainRun* run) {
     const Backend* b = run->plan.backend;
     TrainState* s = &run->state;
@@ -229,12 +225,8 @@ static void train_step(TrainRun* run) {
     r.norm = sqrt(sums[SUM_NORM]) / s->loss_scale.scale;
     const bool is_timed = is_timed_step(run), skips = spikes_judge(run, &r);
     run->stops = sums[SUM_STOP] > 0;
-    run->saves |= sums[SUM_SAVE] > 0; // until train_save(): the run may go back in this step
+    run->saves = sums[SUM_SAVE] > 0;
     run->is_slow = sums[SUM_SLOW] > 0;
-    if (skips && spikes_answer(run, &r)) {
-        train_begin(run);
-        return;
-    }
     if (may_skip && !skips) {
         optimizer_update(&run->optimizer, &hyper);
         b->device_sync();
@@ -242,7 +234,7 @@ static void train_step(TrainRun* run) {
     s->step++;
     s->updates += !skips;
     s->tokens += tokens;
-    s->window += (uint64_t)windows;
+    s->window = skip_windows_next(&run->skip, s->window, (uint64_t)windows);
     const double seconds = seconds_now() - start, per_token = gpt2_flops_per_token(&run->model, run->seq_len);
     const double flops = per_token * (double)tokens / seconds;
     r.ms = 1e3 * seconds;
@@ -283,7 +275,7 @@ static bool train_is_complete(const TrainRun* run) {
 static void train_leave_done_file(const TrainRun* run) {
     Error err;
     const Config* c = run->config;
-    const bool is_complete = train_is_complete(run) && !run->spike;
+    const bool is_complete = train_is_complete(run);
     if (!c->done_file || !is_complete || !*c->out || c->save_every == 0 || run->comm->rank != 0) { return; }
     char* path = format("%s/DONE_%08lld", c->out, run->state.step);
     if (!write_file_atomically(path, "", 0, &err)) { notice("warning: %s", err.text); }
@@ -298,8 +290,8 @@ static void train_say_end(TrainRun* run) {
     if (run->stops && (!*c->out || c->save_every == 0)) {
         notice("stopped; nothing was saved, as --out or --save_every asked");
     }
-    logger_end(&run->log, (int)run->state.step, run->spike ? "spike" : is_complete ? "finished" : "stopped",
-               run->spike ? run->spike : is_complete ? "" : asked ? asked : "asked by another process of the run");
+    logger_end(&run->log, (int)run->state.step, is_complete ? "finished" : "stopped",
+               is_complete ? "" : asked ? asked : "asked by another process of the run");
 }
 
 int train(Config* config, const Backend* b, enum dtype dtype, Comm* comm) {

@@ -3,7 +3,7 @@
 //   train()           the run as a sequence of phases, inside train.c:
 //     train_open()    plan, data, model, weights or checkpoint, logs         (setup.h, resume.h)
 //     train_step()    one step: micro-batches, norm, clipping, AdamW
-//       spikes_judge()  skips it, goes back to a checkpoint, or ends the run                (spikes.h)
+//       spikes_judge()  skips its update, or ends the run                                   (spikes.h)
 //     train_validate(), train_score(), train_sample(), train_save()                     (phases.h)
 #pragma once
 #include "../comm/comm.h"

@@ -27,11 +27,12 @@ attack_begin() { # (a helper)
     attack_until=$(($(date +%s) + ${within:-1000000}))
 }
 
-# what a run has that does not depend on times or starts; a save is logged when it has ended, while steps go on
+# what a run has that does not depend on times or starts; a kill may come between a save and its record
 attack_records() { # FOLDER
-    grep -av '"kind":"config"\|"kind":"end"' "$1/metrics.jsonl" | sed 's/"ms".*"loss_z"/"loss_z"/' | sort
+    records "$1" | grep -av '"kind":"config"\|"kind":"end"\|"kind":"save"' | sed 's/"ms".*"loss_z"/"loss_z"/' | sort
     ls "$1" | grep -v 'report.html'
-    grep -a '^step\|^val\|^saved' "$1/log.txt" | sed 's/ *|[^|]* ms .*//' | sort
+    losses "$1/log.txt"
+    grep -a '^val' "$1/log.txt" | sort -u
     tail -n 1 "$1/log.txt"
 }
 
@@ -45,7 +46,7 @@ attack_compare() { # (a helper)
     attack_records "$dir/whole/run" >"$dir/want"
     attack_records "$dir/try/run" >"$dir/got" 2>&1
     if grep -aq 'Trying again' "$dir/err" "$dir/try/run/log.txt"; then # it was saved after another step
-        sed -i '/"kind":"save"/d; /^saved/d; /^step_/d' "$dir/want" "$dir/got"
+        sed -i '/^step_/d' "$dir/want" "$dir/got"
     fi
     cmp -s "$dir/want" "$dir/got" || { attack_lose "$(diff "$dir/want" "$dir/got" | head -n 3)"; return 1; }
     for file in model.safetensors optimizer.safetensors config.json vocab.json merges.txt tokenizer.json; do

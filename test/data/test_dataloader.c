@@ -423,10 +423,15 @@ typedef struct {
     int* memory;
 } Opened;
 
-static void open_loader(Opened* o, const char* pattern, DataOrder order, int max_rows) {
+static void open_loader_without(Opened* o, const char* pattern, DataOrder order, const SkipWindows* skip,
+                                int max_rows) {
     o->data = open_or_die(pattern, T);
     o->memory = (int*)alloc_or_die(dataloader_ints(max_rows, T), sizeof *o->memory, "batches");
-    dataloader_open(&o->loader, &o->data, order, SEED, max_rows, o->memory);
+    dataloader_open(&o->loader, &o->data, order, SEED, skip, max_rows, o->memory);
+}
+
+static void open_loader(Opened* o, const char* pattern, DataOrder order, int max_rows) {
+    open_loader_without(o, pattern, order, NULL, max_rows);
 }
 
 static void close_loader(Opened* o) {
@@ -488,6 +493,29 @@ TEST(same_windows_for_every_split) {
             close_loader(&o);
         }
     }
+    free(pattern);
+}
+
+// A batch across windows that are left out has those behind them, whichever rows it begins with.
+TEST(windows_that_are_left_out_are_not_read) {
+    Opened o;
+    Error err;
+    SkipWindows skip;
+    char* pattern = make_shards("skip", sizes, SHARDS);
+    enum { ROWS = 5 };
+    EXPECT(skip_windows_parse(&skip, "3-4,6,9-20", &err));
+    static const uint64_t want[] = {0, 1, 2, 5, 7, 8, 21, 22, 23, 24};
+    open_loader_without(&o, pattern, DATA_SHUFFLED, &skip, ROWS);
+    for (uint64_t first = 0; first < 6; first++) {
+        dataloader_request(&o.loader, want[first], ROWS);
+        const Batch* b = dataloader_wait(&o.loader);
+        for (size_t row = 0; row < ROWS; row++) {
+            const uint64_t window = data_window(want[first + row], WINDOWS, DATA_SHUFFLED, SEED);
+            expect_window(window, b->tokens + row * T, b->targets + row * T);
+        }
+    }
+    close_loader(&o);
+    skip_windows_free(&skip);
     free(pattern);
 }
 

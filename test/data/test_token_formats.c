@@ -63,8 +63,8 @@ static void expect_same_batches(Dataset* a, Dataset* b) {
     enum { ROWS = 3, BATCHES = 20 };
     DataLoader la, lb;
     int* memory = alloc_or_die(2 * dataloader_ints(ROWS, T), sizeof *memory, "batches");
-    dataloader_open(&la, a, DATA_SHUFFLED, 1337, ROWS, memory);
-    dataloader_open(&lb, b, DATA_SHUFFLED, 1337, ROWS, memory + dataloader_ints(ROWS, T));
+    dataloader_open(&la, a, DATA_SHUFFLED, 1337, NULL, ROWS, memory);
+    dataloader_open(&lb, b, DATA_SHUFFLED, 1337, NULL, ROWS, memory + dataloader_ints(ROWS, T));
     for (int i = 0; i < BATCHES; i++) {
         dataloader_request(&la, (uint64_t)(i * ROWS), ROWS);
         dataloader_request(&lb, (uint64_t)(i * ROWS), ROWS);

@@ -255,33 +255,6 @@ TEST(the_state_of_a_run_comes_back) {
     close_model(h);
 }
 
-TEST(windows_left_out_come_back) {
-    Error err;
-    Model* m = open_model(C);
-    Config c;
-    config_defaults(&c);
-    TrainState s = state_at(30), back;
-    s.bad_steps = 2;
-    s.rewinds = (Rewinds){.count = 3, .num_ranges = 2, .left_out = {{90, 10}, {100, 1ull << 40}}};
-    char *out = new_folder(), *path = save_with(out, m, &s, &c, &err);
-    json_t* state = path ? checkpoint_verify(path, &err) : NULL;
-    EXPECT(state && checkpoint_load(&m->o, &back, path, state, &err));
-    EXPECT(back.bad_steps == 2 && back.rewinds.count == 3 && back.rewinds.num_ranges == 2);
-    EXPECT(!memcmp(back.rewinds.left_out, s.rewinds.left_out, 2 * sizeof *s.rewinds.left_out));
-    json_decref(state);
-    // the run goes back to this checkpoint
-    s.rewinds.left_out[s.rewinds.num_ranges++] = (WindowRange){1ull << 41, 7};
-    EXPECT(rewind_write(path, &s.rewinds, (1ull << 41) + 7, &err));
-    state = checkpoint_verify(path, &err);
-    EXPECT(state && checkpoint_load(&m->o, &back, path, state, &err));
-    EXPECT(back.window == (1ull << 41) + 7 && back.step == 30 && back.tokens == s.tokens);
-    EXPECT(back.rewinds.num_ranges == 3 && back.rewinds.left_out[2].count == 7);
-    json_decref(state);
-    free(path);
-    free(out);
-    close_model(m);
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // damage
 
@@ -385,6 +358,34 @@ TEST(states_that_are_newer_edited_or_torn_are_refused) {
     free(folder);
 }
 
+TEST(a_checkpoint_that_an_earlier_version_went_back_to_has_its_next_window) {
+    Error err;
+    Model* m = open_model(C);
+    Config c;
+    config_defaults(&c);
+    TrainState s = state_at(30), back;
+    s.bad_steps = 2;
+    char *out = new_folder(), *path = save_with(out, m, &s, &c, &err);
+    edit_state(path, "rewinds", json_pack("{s:i, s:[[i, i]]}", "count", 3, "left_out", 90, 10));
+    json_t* state = checkpoint_read_state(path, &err);
+    EXPECT(state && checkpoint_load(&m->o, &back, path, state, &err) && back.bad_steps == 2);
+    EXPECT(back.window == s.window);
+    json_decref(state);
+    write_text(path, "rewind.json", "{\"checksum\": \"0000000000000000\", \"window\": 2199023255559}");
+    json_t* rewind = json_load_from(path, "rewind.json", &err);
+    char* file = below(path, "rewind.json");
+    EXPECT(rewind && json_save_checked(rewind, file, &err)); // its checksum is right now
+    json_decref(rewind);
+    free(file);
+    state = checkpoint_read_state(path, &err);
+    EXPECT(state && checkpoint_load(&m->o, &back, path, state, &err));
+    EXPECT(back.window == (1ull << 41) + 7 && back.step == 30 && back.tokens == s.tokens);
+    json_decref(state);
+    free(path);
+    free(out);
+    close_model(m);
+}
+
 TEST(a_damaged_rewind_is_refused) {
     Error err;
     static const char* const texts[] = {"", "{", "[1]", "{\"checksum\": \"0123456789abcdef\"}"};
@@ -395,7 +396,7 @@ TEST(a_damaged_rewind_is_refused) {
     }
     json_t* rewind = json_pack("{s:s}", "checksum", "0000000000000000");
     EXPECT(json_save_checked(rewind, path, &err));
-    expect_refused(folder, "rewind.json", "window or rewinds is missing");
+    expect_refused(folder, "rewind.json", "window is missing");
     json_decref(rewind);
     free(path);
     free(folder);
@@ -417,19 +418,6 @@ TEST(states_that_no_run_can_have_are_refused) {
     edit_state(folder, "step", json_integer(1ll << 31));
     expect_refused(folder, "state.json", "step is missing or impossible");
     edit_state(folder, "step", json_integer(1));
-    static const char* const rewinds[] = {
-        "{}", "[]", "{'count': 0, 'left_out': []}", "{'count': 1, 'left_out': []}",
-        "{'count': 101, 'left_out': [[1,2]]}",
-        "{'count': 1, 'left_out': [[1,2], [3,4]]}", "{'count': 2, 'left_out': [[1,2], [2,4]]}", // they overlap
-        "{'count': 1, 'left_out': [[1,0]]}", "{'count': 1, 'left_out': [[-1,2]]}", "{'count': 1, 'left_out': [7]}",
-        "{'count': 1, 'left_out': [[9223372036854775807,2]]}"};
-    for (size_t i = 0; i < sizeof rewinds / sizeof *rewinds; i++) {
-        char* text = format("%s", rewinds[i]);
-        for (char* at; (at = strchr(text, '\'')) != NULL;) { *at = '"'; }
-        edit_state(folder, "rewinds", json_loads(text, 0, NULL));
-        expect_refused(folder, "state.json", "rewinds is missing or impossible");
-        free(text);
-    }
     free(folder);
 }
 
@@ -550,29 +538,24 @@ TEST(a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged) {
     close_model(m);
 }
 
-TEST(a_run_goes_back_to_none_before_a_checkpoint_that_cannot_be_read_now) {
+TEST(the_last_good_checkpoint_is_readable_and_undamaged) {
     Model* m = open_model(C);
+    uint64_t window;
     for (int i = 0; i < NUM_CHECKPOINT_FILES; i++) {
         char *out = new_folder(), *oldest = save(out, m, 1, 0), *newest = save(out, m, 2, 0);
-        EXPECT(checkpoint_before(out, 3, CHECKPOINT_TO_GO_BACK) == 2);
+        EXPECT(checkpoint_before(out, 3, &window) == 2 && window == state_at(2).window);
         loop(newest, CHECKPOINT_FILES[i]);
-        EXPECT_DEATH(EXIT_RUNTIME, "cannot open: Too many levels of symbolic links; nothing was changed",
-                     checkpoint_before(out, 3, CHECKPOINT_TO_GO_BACK));
-        EXPECT_DEATH(0, "warning: ", exit(checkpoint_before(out, 3, CHECKPOINT_TO_NAME) != 1));
-        EXPECT(checkpoint_before(out, 2, CHECKPOINT_TO_GO_BACK) == 1); // it is not looked at
+        EXPECT_DEATH(0, "warning: ", exit(checkpoint_before(out, 3, &window) != 1 || window != state_at(1).window));
+        EXPECT(checkpoint_before(out, 2, &window) == 1); // it is not looked at
+        EXPECT(checkpoint_before(out, 1, &window) == -1);
         expect_list(out, 2, 2, 1);
         free(oldest);
         free(newest);
         free(out);
     }
-    close_model(m);
-}
-
-TEST(a_run_goes_back_before_damaged_checkpoints) {
-    Model* m = open_model(C);
     char *out = new_folder(), *oldest = save(out, m, 1, 0), *newest = save(out, m, 2, 0);
     flip_last_byte(newest, "optimizer.safetensors");
-    EXPECT_DEATH(0, "tensor v.ln_f.bias is damaged", exit(checkpoint_before(out, 3, CHECKPOINT_TO_GO_BACK) != 1));
+    EXPECT_DEATH(0, "tensor v.ln_f.bias is damaged", exit(checkpoint_before(out, 3, &window) != 1));
     free(oldest);
     free(newest);
     free(out);

@@ -1,6 +1,6 @@
-// Any bytes as metrics.jsonl and log.txt of a run: the report and `info` read what they can, and the logs are cut back
-// to a step, which leaves nothing behind that step.
-#include "llmc/log/cut_log.h"
+// Any bytes as metrics.jsonl and log.txt of a run: the report and `info` read what they can, and a resumed run appends to
+// them on a line of its own.
+#include "llmc/log/logger.h"
 #include "llmc/log/report.h"
 #include "test/fuzz/input.h"
 
@@ -24,14 +24,21 @@ static void read_run(const char* folder) {
     run_free(&run);
 }
 
+// Returns the bytes of a log, which must begin with what it had.
+static size_t check_log(const char* path, const uint8_t* data, size_t size) {
+    Error err;
+    size_t now;
+    char* text = read_file(path, &now, &err);
+    if (!text || now < size || (size && memcmp(text, data, size)) || (now && text[now - 1] != '\n')) { abort(); }
+    free(text);
+    return now;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    enum { STEP = 3 };
     static char *metrics, *text, *page;
     const char* folder = input_folder();
     Error err;
-    LostSteps lost;
-    const Phases again = {.val = true, .sample = true};
-    size_t left;
+    Logger l;
     if (!metrics) {
         metrics = format("%s/metrics.jsonl", folder);
         text = format("%s/log.txt", folder);
@@ -41,12 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     write_input(folder, "log.txt", data, size);
     read_run(folder);
     report_write(page, &folder, 1, &err);
-    if (!cut_logs(metrics, text, STEP, again, &lost, &err)) { abort(); }
-    char* cut = read_file(metrics, &left, &err);
-    if (!cut || left > size || (left && cut[left - 1] != '\n')) { abort(); }
-    free(cut);
-    // cut again, nothing more goes
-    if (!cut_logs(metrics, text, STEP, again, &lost, &err) || lost.steps != 0) { abort(); }
+    const LoggerOptions options = {.folder = folder, .precision = "fp32", .resume_step = 3};
+    if (!logger_open(&l, &options, &err) || !logger_close(&l, &err)) { abort(); }
+    if (check_log(metrics, data, size) > size + 1 || check_log(text, data, size) > size + 1) { abort(); }
     read_run(folder);
     return 0;
 }

@@ -65,10 +65,6 @@ static void check_state(const char* folder) {
     memset(&d, 0, sizeof d);
     if (outliers_from_json(&d, json_object_get(state, "loss_window"), &err) && d.count > OUTLIER_WINDOW) { abort(); }
     LossScale scale = {.scale = 1, .is_dynamic = true};
-    Rewinds rewinds;
-    if (!rewinds_from_json(&rewinds, json_object_get(state, "rewinds"), &err) || rewinds.num_ranges > MAX_REWINDS) {
-        abort(); // checkpoint_read_state() has read them
-    }
     if (loss_scale_from_json(&scale, json_object_get(state, "loss_scale"), &err) && !(scale.scale >= 1)) { abort(); }
     json_decref(checkpoint_verify(folder, &err));
     json_decref(state);

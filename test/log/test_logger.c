@@ -315,43 +315,31 @@ static void append(const char* path, const char* text) {
     if (f) { fclose(f); }
 }
 
-// A run cut off at step 9 with torn last lines and resumed at 4 leaves what a run to 4 would have, and then goes on.
-TEST(resume_cuts_logs) {
+// The logs of a run that was killed only grow: what they had stays, and a torn last line is ended.
+TEST(a_resumed_run_appends_to_its_logs) {
+    static const char* const names[] = {"long/metrics.jsonl", "long/log.txt"};
     Error err;
-    Logger l;
+    char *before[2], *after[2];
     write_run(test_path("long"), -1, 1, 9);
-    write_run(test_path("short"), -1, 1, 4);
-    append(test_path("long/metrics.jsonl"), "not a record\n{\"kind\":\"train\",\"step\":4");
-    append(test_path("long/log.txt"), "step    4/10 | lo");
-    LoggerOptions o = options_for(test_path("long"), 4);
-    EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err));
-    char* log[2] = {read_file(test_path("long/log.txt"), NULL, &err),
-                    read_file(test_path("short/log.txt"), NULL, &err)};
-    char* metrics[2] = {read_file(test_path("long/metrics.jsonl"), NULL, &err),
-                        read_file(test_path("short/metrics.jsonl"), NULL, &err)};
-    const char* total = strstr(log[1], "total average");
-    EXPECT(total && strlen(log[0]) == (size_t)(total - log[1]) && strncmp(log[0], log[1], strlen(log[0])) == 0);
-    char* first[2] = {strchr(metrics[0], '\n'), strchr(metrics[1], '\n')}; // after config, which has a date
-    EXPECT(strcmp(first[0], first[1]) == 0 && strstr(first[0], "\"step\":4"));
-    EXPECT(!path_exists(test_path("long/.tmp-metrics.jsonl")));
-    for (int i = 0; i < 2; i++) { free(log[i]); free(metrics[i]); }
+    append(test_path("long/metrics.jsonl"), "{\"kind\":\"train\",\"step\":10");
+    append(test_path("long/log.txt"), "step   10/10 | lo");
+    for (int i = 0; i < 2; i++) { before[i] = read_file(test_path(names[i]), NULL, &err); }
     write_run(test_path("long"), 4, 5, 6);
-    char* text = read_file(test_path("long/metrics.jsonl"), NULL, &err);
-    int configs = 0, last = 0;
-    for (int i = 0; ; i++) {
-        json_t* record = record_of(text, i);
-        if (!record) { break; }
-        configs += strcmp(json_string_value(json_object_get(record, "kind")), "config") == 0;
-        EXPECT(json_integer_value(json_object_get(record, "step")) >= last);
-        last = (int)json_integer_value(json_object_get(record, "step"));
-        json_decref(record);
+    for (int i = 0; i < 2; i++) {
+        after[i] = read_file(test_path(names[i]), NULL, &err);
+        const size_t n = strlen(before[i]);
+        EXPECT(!strncmp(before[i], after[i], n) && after[i][n] == '\n' && after[i][n + 1] != '\n');
     }
-    EXPECT(configs == 2 && last == 6);
+    EXPECT(strstr(after[0], "10\n{\"kind\":\"config\",\"step\":4,") && strstr(after[1], "lo\nstep    5/10 | "));
+    write_run(test_path("long"), 6, 7, 7);
+    char* text = read_file(test_path("long/metrics.jsonl"), NULL, &err);
+    EXPECT(!strstr(text, "\n\n")); // a whole last line needs no end
     free(text);
     write_run(test_path("long"), -1, 1, 1); // a fresh run replaces the logs
     text = read_file(test_path("long/metrics.jsonl"), NULL, &err);
     EXPECT(text && !strstr(text, "\"step\":2"));
     free(text);
+    for (int i = 0; i < 2; i++) { free(before[i]); free(after[i]); }
 }
 
 // Returns how often a text has the words.
@@ -380,30 +368,6 @@ TEST(the_reason_of_the_end_is_the_last_record) {
     EXPECT(count_of(test_path("end/log.txt"), "ended after step 7: non-finite: loss \"nan\"") == 1);
     EXPECT(count_of(test_path("end/log.txt"), "a second reason") == 0);
     free(metrics);
-}
-
-// A kill between a checkpoint's rename and its records leaves none, or the first of them.
-TEST(the_record_of_the_checkpoint_resumed_from_is_restored) {
-    Logger l;
-    Error err;
-    char *metrics = format("%s", test_path("save/metrics.jsonl")), *text = format("%s", test_path("save/log.txt"));
-    write_run(test_path("save"), -1, 1, 4);
-    LoggerOptions o = options_for(test_path("save"), 4);
-    o.resume_path = "run/step_00000004";
-    for (int i = 0; i < 2; i++) { // added once
-        EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err));
-        EXPECT(count_of(metrics, "{\"kind\":\"save\",\"step\":4,\"path\":\"run/step_00000004\"}\n") == 1);
-        EXPECT(count_of(text, "saved step 4 to run/step_00000004\n") == 1);
-    }
-    write_run(test_path("save"), -1, 1, 4);
-    append(text, "saved step 4 to run/step_00000004\n");
-    EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err));
-    EXPECT(count_of(metrics, "\"save\"") == 1 && count_of(text, "saved step 4") == 1);
-    o.resume_path = NULL; // a checkpoint of another folder
-    write_run(test_path("save"), -1, 1, 4);
-    EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err) && count_of(metrics, "\"save\"") == 0);
-    free(metrics);
-    free(text);
 }
 
 TEST(logs_that_were_removed_are_missed) {
@@ -579,48 +543,6 @@ TEST(ranks_are_compared) {
     text = read_file(test_path("ranks/log.txt"), NULL, &err); // the second one is not worth a notice
     EXPECT(text && !strcmp(text, "step 100: rank 1 is the slowest: it computed for 300.00 ms, "
                                  "1.50 times the median\n"));
-    free(text);
-}
-
-// A notice belongs to the step line before it, whichever step it names: that of a rewind stays as long as its record.
-TEST(a_notice_of_another_step_stays) {
-    Error err;
-    Logger l;
-    write_run(test_path("back"), -1, 1, 4);
-    append(test_path("back/log.txt"), "step 7: going back\nstep    5/10 | loss\nstep 5: lost\n");
-    LoggerOptions o = options_for(test_path("back"), 4);
-    EXPECT(logger_open(&l, &o, &err) && logger_close(&l, &err));
-    char* text = read_file(test_path("back/log.txt"), NULL, &err);
-    EXPECT(text && strstr(text, "step 7: going back\n") && !strstr(text, "5/10") && !strstr(text, "step 5: lost"));
-    free(text);
-}
-
-// A rewind that fails leaves no log that is closed: the listener of fatal() still ends the run there.
-TEST(a_failed_rewind_leaves_no_closed_log) {
-    Error err;
-    Logger l;
-    LoggerOptions o = options_for(test_path("torn"), -1);
-    const StepRecord bad = step_record(3);
-    const RewindRecord r = {.step = 2, .bad = &bad, .path = "step_00000002", .rewinds = 1};
-    EXPECT(logger_open(&l, &o, &err));
-    EXPECT(unlink(test_path("torn/log.txt")) == 0);
-    EXPECT(!logger_rewind(&l, &r, &err) && strstr(err.text, "removed or replaced"));
-    EXPECT(!l.metrics && !l.text);
-    logger_end(&l, 2, "error", err.text);
-    EXPECT(logger_close(&l, &err));
-}
-
-// Steps that are done again are lost time, also those of a start that is cut away itself.
-TEST(lost_steps_are_counted) {
-    Error err;
-    write_run(test_path("lost"), -1, 1, 9);
-    append(test_path("lost/metrics.jsonl"), "{\"kind\":\"ranks\",\"step\":9,\"slowest\":0,\"ms\":5.0}\n");
-    write_run(test_path("lost"), 6, 7, 8); // 7, 8, 9 are lost
-    write_run(test_path("lost"), 4, 5, 5); // and 5, 6, 7, 8
-    char* text = read_file(test_path("lost/metrics.jsonl"), NULL, &err);
-    EXPECT(text && strstr(text, "\"lost_steps\":7,\"lost_ms\":1835.008}\n")); // 7 * 262.144 ms
-    const char* config = text ? strstr(text, "lost_steps") : NULL;
-    EXPECT(config && !strstr(config + 1, "lost_steps"));
     free(text);
 }
 

@@ -283,6 +283,41 @@ TEST(floors_and_published_losses) {
     }
 }
 
+// A start goes on at step 2 of 4: what it does again is superseded, and counts as lost.
+TEST(the_last_record_of_a_step_counts) {
+    static const char metrics[] =
+        "{\"kind\":\"config\",\"step\":0}\n"
+        "{\"kind\":\"train\",\"step\":1,\"loss\":9.0,\"ms\":1000.0,\"mfu\":0.5,\"tokens\":10}\n"
+        "{\"kind\":\"train\",\"step\":2,\"loss\":8.0,\"ms\":1000.0,\"mfu\":0.5,\"tokens\":20}\n"
+        "{\"kind\":\"save\",\"step\":2,\"path\":\"two\"}\n"
+        "{\"kind\":\"val\",\"step\":2,\"loss\":8.5}\n{\"kind\":\"sample\",\"step\":2,\"text\":\"old\"}\n"
+        "{\"kind\":\"train\",\"step\":3,\"loss\":null,\"ms\":5000.0,\"mfu\":0.1,\"tokens\":30}\n"
+        "{\"kind\":\"skip\",\"step\":3,\"what\":\"loss\",\"z\":9.0}\n"
+        "{\"kind\":\"train\",\"step\":4,\"loss\":1.0,\"ms\":5000.0,\"mfu\":0.1,\"tokens\":40}\n"
+        "{\"kind\":\"val\",\"step\":4,\"loss\":0.5}\n{\"kind\":\"sample\",\"step\":4,\"text\":\"lost\"}\n"
+        "{\"kind\":\"eval\",\"step\":4,\"name\":\"set\",\"accuracy\":1.0}\n"
+        "{\"kind\":\"save\",\"step\":4,\"path\":\"four\"}\n"
+        "{\"kind\":\"end\",\"step\":4,\"reason\":\"spike\"}\n{\"kind\":\"train\",\"st\n"
+        "{\"kind\":\"config\",\"step\":2}\n"
+        "{\"kind\":\"val\",\"step\":2,\"loss\":8.25}\n{\"kind\":\"sample\",\"step\":2,\"text\":\"new\"}\n"
+        "{\"kind\":\"train\",\"step\":3,\"loss\":7.0,\"ms\":2000.0,\"mfu\":0.8,\"tokens\":35}\n";
+    Error err;
+    Run run;
+    char* folder = make_run("again", metrics);
+    EXPECT(run_read(&run, folder, &err));
+    EXPECT(run.steps == 3 && run.series[RUN_LOSS].count == 3 && series_last(&run.series[RUN_LOSS]) == 7);
+    EXPECT(series_last(&run.series[RUN_TOKENS]) == 35 && run_total_seconds(&run) == 4);
+    EXPECT(run.series[RUN_VAL].count == 1 && run.best_val == 8.25 && run.best_step == 2);
+    EXPECT(run.series[RUN_MFU].count == 3 && json_array_size(run.starts) == 2 && !run.end);
+    EXPECT(json_array_size(run.samples) == 1 && !strcmp(record_text(json_array_get(run.samples, 0), "text"), "new"));
+    EXPECT(json_object_size(run.evals) == 0);
+    const json_t* start = json_array_get(run.starts, 1);
+    EXPECT(record_number((json_t*)start, "lost_steps") == 2 && record_number((json_t*)start, "lost_ms") == 10000);
+    EXPECT(json_array_size(run.events) == 3); // the first save, the end, and the second start
+    run_free(&run);
+    free(folder);
+}
+
 // A page is written, whatever is missing or strange.
 TEST(strange_runs) {
     static const char* const metrics[] = {

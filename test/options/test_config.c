@@ -348,10 +348,11 @@ TEST(names_of_other_programs_are_answered) {
 TEST(options_of_older_checkpoints_become_todays) {
     Error err;
     Config c = defaults();
-    json_t* object = json_pack("{s:s, s:s, s:b, s:s, s:b}", "decay_shape", "linear", "schedule", "wsd", "flash", 0,
-                               "zero", "1", "tune", 1);
+    json_t* object = json_pack("{s:s, s:s, s:b, s:s, s:b, s:s}", "decay_shape", "linear", "schedule", "wsd", "flash", 0,
+                               "zero", "1", "tune", 1, "on_spike", "rewind:200");
     EXPECT(config_from_json(&c, object, "state.json", &err));
     EXPECT(c.schedule == schedule_wsd_linear && c.attention == attention_plain && c.zero == 1 && c.tune == tune_1);
+    EXPECT(c.on_spike == on_spike_stop);
     json_decref(object);
 }
 
