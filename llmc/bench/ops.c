@@ -153,16 +153,16 @@ static const char* choose_as_training_does(const BenchOps* b) {
     }
     trial_close(trial);
     if (b->config->kernels == kernels_plain) { return "plain loops"; }
-    return b->config->tune != tune_0 ? "the fastest algorithm for each, as in training"
-                                     : "the first algorithm of cuBLASLt's heuristic for each, as in training with --tune 0";
+    return b->config->tune == tune_0 ? "the first algorithm of cuBLASLt's heuristic for each, as with --tune 0"
+                                     : "the fastest algorithm for each, as in training";
 }
 
 static void print_ops_heading(const BenchOps* b) {
     const Plan* p = &b->plan;
     const char* chosen = p->backend->is_host ? NULL : choose_as_training_does(b);
     printf("ops: %s, %s%s, %s kernels, %d x %d tokens of %s\n", p->backend->device_name(), dtype_names[p->dtype],
-           residual_note(p->backend), chosen ? p->backend->device_kernels() : kernels_names[b->config->kernels], p->B, p->T,
-           p->model);
+           residual_note(p->backend), chosen ? p->backend->device_kernels() : kernels_names[b->config->kernels],
+           p->B, p->T, p->model);
     if (chosen) { printf("matmuls: %s\n", chosen); }
     printf("limits, measured: memory moves %.1f GB/s when it is copied, a large matmul does %.1f GFLOP/s",
            b->bandwidth / 1e9, b->peak_flops / 1e9);

@@ -85,7 +85,8 @@ int bench_plans(const Config* given) {
     Plan plan = bench_plan(b, dtype, &config, 0);
     Trial* trial = trial_open(&plan, &config, NULL, &err);
     if (!trial) { fatal("%s", err.text); }
-    printf("plans: %s, %s, %d x %d tokens of %s\n", b->matmuls_identity(), dtype_names[dtype], plan.B, plan.T, plan.model);
+    printf("plans: %s, %s, %d x %d tokens of %s\n", b->matmuls_identity(), dtype_names[dtype], plan.B, plan.T,
+           plan.model);
     puts("each matmul of a step, rows x cols x depth; n, t: operands as they are, transposed; * runs in training");
     printf("  %3s %10s %10s %5s %9s %6s %7s %9s %10s\n", "", "ms", "TFLOP/s", "id", "tile", "stages", "split-K",
            "reduction", "workspace");

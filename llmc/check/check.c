@@ -94,8 +94,8 @@ static void reduce_batch(const Check* k, Plan* plan) {
 static void print_heading(const Check* k, const Plan* p, const Config* c) {
     const GPT2Config* m = &p->shape;
     printf("check: %s, %s%s, %s kernels, --fused %d, %s attention\n", k->device->device_name(), dtype_names[p->dtype],
-           residual_note(k->device), k->device->level ? k->device->level : kernels_names[c->kernels], k->device_options.fused,
-           attention_names[c->attention]);
+           residual_note(k->device), k->device->level ? k->device->level : kernels_names[c->kernels],
+           k->device_options.fused, attention_names[c->attention]);
     printf("against: %s, fp32, %s kernels\n", k->reference->device_name(),
            k->reference_options.plain ? "plain" : "fast");
     printf("model: L=%d H=%d C=%d T=%d V=%d (%d in memory), %d x %d tokens\n", m->num_layers, m->num_heads,

@@ -219,7 +219,7 @@ static bool wait_for_welcome(int fd, Welcome* welcome, const Endpoint* e, const 
     return (came && is_token(welcome->token, e->rank0_token)) ||
            fail(err, "%s", state == FRAME_PART  ? "the program that listens there does not answer"
                            : state == FRAME_END ? "the connection was closed"
-                                                : "who listens there is not rank 0 of this run");
+                                                : "another program listens there, not rank 0 of this run");
 }
 
 static GreetResult greet_once(Connection* c, int fd, const Endpoint* e, const char* path, double deadline,

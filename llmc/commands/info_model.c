@@ -106,8 +106,8 @@ static void print_ranks(const Plan* p) {
 static void print_memory(const Plan* p) {
     MemoryLine line[NUM_KEEPS][PLAN_MEMORY_LINES];
     size_t part[NUM_KEEPS], rest[NUM_KEEPS], all[NUM_KEEPS], more[NUM_KEEPS];
-    printf("\nMiB to train in %s%s with --batch_size %d --seq_len %d", dtype_names[p->dtype], residual_note(p->backend), p->B,
-           p->T);
+    printf("\nMiB to train in %s%s with --batch_size %d --seq_len %d", dtype_names[p->dtype],
+           residual_note(p->backend), p->B, p->T);
     print_ranks(p);
     printf(" and --recompute\n  %-28s", "");
     for (int k = 0; k < NUM_KEEPS; k++) {
@@ -147,8 +147,8 @@ static void print_batches(const Plan* p, size_t here) {
 }
 
 static void print_batches_heading(const Plan* p, size_t here) {
-    printf("\nthe largest --batch_size that fits, in %s%s with --seq_len %d", dtype_names[p->dtype], residual_note(p->backend),
-           p->T);
+    printf("\nthe largest --batch_size that fits, in %s%s with --seq_len %d", dtype_names[p->dtype],
+           residual_note(p->backend), p->T);
     print_ranks(p);
     printf(", at most %d, on a device that does nothing else:\n  %-16s %-9s", MAX_AUTO_BATCH, "--model", "recompute");
     for (int i = 0; i < NUM_MEMORY_SIZES; i++) { printf(" %5d GB", MEMORY_GB[i]); }

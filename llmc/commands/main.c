@@ -123,7 +123,8 @@ static int run_program(int argc, char** argv) {
     }
     enum dtype dtype = config.dtype;
     // bench finds its backends itself, also those of GPUs that are not present; this one only connects the processes
-    const Backend* backend = command->bit == BENCH ? find_backend(dtype_auto, cpu_auto) : choose_backend(&config, &dtype);
+    const Backend* backend = command->bit == BENCH ? find_backend(dtype_auto, cpu_auto)
+                                                   : choose_backend(&config, &dtype);
     Comm comm = open_comm(&launch, &config, backend);
     const int status = run_command(command->bit, &config, backend, dtype, &comm);
     comm_close(&comm);

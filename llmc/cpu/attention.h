@@ -151,7 +151,8 @@ static inline void attention_backward_query_fast(Stored* dq, float* dk, float* d
 // ---------------------------------------------------------------------------------------------------------------------
 // the operations
 
-// Computes one head, by plain loops or with --attention plain. Pointers are to its first position; rows of out are C apart, of q 3C.
+// Computes one head, by plain loops or with --attention plain. Pointers are to its first position; rows of out are C
+// apart, of q 3C.
 // starts may be NULL.
 static inline void attention_forward_head(Stored* out, float* lse, const Stored* q, const int* starts, int T, int C,
                                           int HS) {

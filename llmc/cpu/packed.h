@@ -2,8 +2,8 @@
 // pays where packing is slow beside the tiles, and where a weight is used often enough: the copies take memory, and
 // writing them takes time. Each header of tile.h says where, by two constants. Measured: dev/cpu.md
 //
-//   PACKED_USES    a weight is kept packed from this use on after an update, and from then on from the first use after
-//                  each update before which it had as many; 0: never
+//   PACKED_USES    keep a weight packed from this use on after an update. If it was used as often before an update, it
+//                  is packed at its first use after that update; 0: never
 //   PACKED_ROWS    once a matmul had more rows than this, no weight is kept any more, which plan.h relies on: not even
 //                  for smaller batches of an evaluation between steps
 #pragma once

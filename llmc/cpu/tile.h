@@ -22,8 +22,8 @@
 //   tile_multiply  sets a tile of c, or adds to it, always all of its MR x NR elements; rounds k up to a multiple of
 //                  KR. Of row i of a, KR steps of k from step s * KR on are at a[i*row + s*col]. Called by the
 //                  functions below
-//   TILE_READS_ROWS, TILE_READS_COLUMNS   true if a need not be packed whose elements are Packed and lie along k, or
-//                  whose columns are consecutive; false if not defined
+//   TILE_READS_ROWS, TILE_READS_COLUMNS   true if tile_multiply reads an `a` of type Packed where it lies, without
+//                  packing: one whose elements lie along k, or one whose columns are consecutive; false if not defined
 //   tile_peak      measures the peak: runs the innermost instruction from registers alone, `rounds` times for each
 //                  accumulator, and sets *flops to the number of operations, a multiply-add counting as two. The
 //                  result has no meaning; it keeps the compiler from dropping the work

@@ -56,7 +56,7 @@ static __device__ inline void online_softmax(float (&scores)[N][4], float (&maxi
     }
 }
 
-// Hides keys key .. key+8N-1 from those of the warp's queries whose documents begin behind them: sets the scores to
+// Masks those of the keys key .. key+8N-1 that lie before the start of the query's document: sets their scores to
 // -INFINITY. warp_starts: of load_own_bounds().
 template <int N, int GROUPS>
 static __device__ inline void hide_keys(float (&scores)[GROUPS][N][4], const int* warp_starts, int key) {

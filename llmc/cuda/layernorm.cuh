@@ -65,8 +65,8 @@ static __global__ void layernorm_forward_kernel(R* residual, floatX* out, float*
     }
 }
 
-// Sums of the columns of a row in shared memory, of which a lane accesses four at a time. Where a lane has packs of 8
-// columns (WIDTH), the first four of each pack lie in the lower part of the sums and the others in the upper part, so
+// Layout of the sums of a row's columns in shared memory. A lane loads four of them at once. Where a lane has packs of
+// 8 columns (WIDTH), the first four of each pack lie in the lower part of the sums and the others in the upper part, so
 // that neighbouring lanes access neighbours. The parts begin 16 banks apart: 32 neighbouring columns are in 32 banks.
 template <int WIDTH> static HOST_DEVICE inline int upper_sums(int C) { return WIDTH == 8 ? C / 2 / 32 * 32 + 48 : 0; }
 template <int WIDTH> static HOST_DEVICE inline int sums_size(int C) {

@@ -2,8 +2,8 @@
 // each item are those of a Python program with the same seeds.
 //
 // The generator is MT19937 (Matsumoto and Nishimura 1998, "Mersenne Twister: a 623-dimensionally equidistributed
-// uniform pseudo-random number generator"), seeded by its init_by_array() with the seed as the only element. A number
-// below n is that of the upper bits, as many as n has, of the first output for which it is below n.
+// uniform pseudo-random number generator"), seeded by its init_by_array() with the seed as the only element. For a
+// number below n Python draws the top bits of one output, as many as n has, and draws again while they are n or more.
 #pragma once
 #include "../base/base.h"
 

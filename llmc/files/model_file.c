@@ -100,7 +100,7 @@ static bool not_a_model(const char* path, Error* err) {
     const char* set = fetched_as(path);
     if (path_exists(path)) { return fail(err, "%s: not a model; " MODEL_PATHS, path); }
     if (!set) { return fail(err, "%s: no such file or folder; " MODEL_PATHS, path); }
-    return fail(err, "%s: no such file or folder; `sh data/fetch.sh %s` downloads this model to data/%s: give that path",
+    return fail(err, "%s: no such file or folder; `sh data/fetch.sh %s` downloads it to data/%s: give that path",
                 path, set, set);
 }
 

@@ -15,8 +15,8 @@
 // As in PyTorch's loops, a step that overflows counts: its batch is consumed, and the learning rate's schedule goes on.
 // AdamW's bias correction counts updates that were made.
 //
-// An overflow with a fixed scale, or at scale 1, is what a norm that is not finite is without scaling: the run ends. So
-// it does if the loss itself is not finite, which no scale can mend.
+// With a fixed scale, or at scale 1, an overflow ends the run, as a norm that is not finite ends an unscaled run. A
+// loss that is not finite ends it too: no scale can mend that.
 #pragma once
 #include "../base/base.h"
 #include <jansson.h>

@@ -389,8 +389,9 @@ void optimizer_update(Optimizer* o, const Hyper* hyper) {
     b->params_changed();
 }
 
-// Muon's update of momenta that are gradients, which it sets to what they are. Of each rank's matrices: all ranks take
-// the algorithms that the first one times.
+// Queues Muon's updates with each gradient as its own momentum, so that the momentum's update writes back what is
+// there: nothing changes. The matrices of all ranks are queued, since all ranks take the algorithms that the first one
+// times.
 void optimizer_queue_matmuls(Optimizer* o) {
     const GPT2* g = o->model;
     const Backend* b = g->backend;

@@ -45,8 +45,8 @@ size_t mix_choose(const PrepareOptions* o, const InputState* state, const bool* 
 typedef bool ChunkTaker(void* context, Chunk* chunk);
 
 // Hands the chunks behind `state` on to `take`, the documents of the sources in turn (mix_choose), until that returns
-// false or the input ends: with the first source that is used up, or the last one (--mix_until). Chunks without tokens
-// are handed on too; so are, marked as was_taken, the state's `chunks`. When `take` returns, `state` is moved behind
-// the chunk. Without a tokenizer (NULL) documents are read and hashed only. Ends the program if a file cannot be read
-// or, without --skip_bad, at the first document that cannot be used.
+// false or the input ends: with the first source that is used up, or the last one (--mix_until). It hands on chunks
+// without tokens too, and the state's `chunks`, which it marks as was_taken. When `take` returns, `state` is moved
+// behind the chunk. Without a tokenizer (NULL) documents are read and hashed only. Ends the program if a file cannot be
+// read or, without --skip_bad, at the first document that cannot be used.
 void encode_input(const PrepareOptions* o, const Tokenizer* t, InputState* state, ChunkTaker* take, void* context);

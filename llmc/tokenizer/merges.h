@@ -2,9 +2,9 @@
 //
 // Hugging Face's files list the merges: pairs of tokens, in the order in which they are applied. This program merges
 // the pair whose concatenation is the token of lowest id. Both give the same tokens for every text if, for each token
-// that is not special and not a byte, merging its own bytes by tokens of lower ids leaves two parts: these are its
-// merge. (In a text, as long as nothing was merged across the token's ends, its bytes merge as they do alone.) It holds
-// for GPT-2's tokens and for every trained tokenizer.
+// that is not special and not a byte, merging its own bytes by tokens of lower ids ends with two parts. Those two parts
+// are the pair that was merged. (In a text, as long as nothing was merged across the token's ends, its bytes merge as
+// they do alone.) This holds for GPT-2's tokens and for every trained tokenizer.
 #pragma once
 #include "tokenizer.h"
 

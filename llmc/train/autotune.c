@@ -10,8 +10,8 @@ static const char* const CHOICE_NAMES[NUM_CHOICES] = {
 // ---------------------------------------------------------------------------------------------------------------------
 // measuring
 
-// Queues the operations of a choice, on the activations and gradients of layer 0. That of GELU's backward adds to the
-// gradients of parameters: to zero them is the caller's.
+// Queues the operations of a choice, on the activations and gradients of layer 0. GELU's backward adds to the gradients
+// of parameters, which the caller zeroes afterwards.
 static void run_choice(const GPT2* g, Choice choice) {
     const Backend* b = g->backend;
     const int B = g->B, T = g->T, N = B * T, C = g->config.channels;

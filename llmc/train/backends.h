@@ -23,9 +23,9 @@ const Backend* find_cpu_backend(enum dtype storage, enum cpu cpu);
 // none of that type.
 const Backend* with_residual(const Backend* b, enum residual residual, enum dtype dtype);
 
-// Returns the backend of a run, and sets *dtype to its precision, which is never auto. All is as the options say or, where they say "auto" and the run is resumed, as in the
-// checkpoint; so is --residual, where it is not given. If there is no such backend, ends the program with an error that
-// lists those there are.
+// Returns the backend of a run, and sets *dtype to its precision, which is never auto. All is as the options say or,
+// where they say auto and the run is resumed, as in the checkpoint; so is --residual, where it is not given. If there
+// is no such backend, ends the program with an error that lists those there are.
 const Backend* choose_backend(const Config* c, enum dtype* dtype);
 
 // Lists all backends that are linked in, whether this processor can run them or not. Returns their number.

@@ -238,8 +238,8 @@ static void print_heading(TrainRun* run) {
         snprintf(processes, sizeof processes, "%d processes by %s, each: ", run->comm->size, run->comm->engine->name);
     }
     if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
-    notice("%s%s%s, %s%s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads, dtype_names[p->dtype],
-           residual_note(b), b->device_kernels(), peak, in_mib(plan_bytes(p)));
+    notice("%s%s%s, %s%s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads,
+           dtype_names[p->dtype], residual_note(b), b->device_kernels(), peak, in_mib(plan_bytes(p)));
     const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * run->comm->size);
     notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens, %lld micro-batch%s of %d x %d",
            (unsigned long long)run->train_data.num_tokens, run->train_data.num_files,
