@@ -1,4 +1,5 @@
 #include "run_info.h"
+#include "../train/plan.h"
 #include "describe_tokens.h"
 #include "tokenize.h"
 #include "../tokenizer/tokenizer_open.h"

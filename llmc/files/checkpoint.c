@@ -201,22 +201,20 @@ static Phases phases_from_json(const json_t* phases) {
 }
 
 // Returns state.json but for the checksums.
-static json_t* state_to_json(const TrainState* s, const Plan* p, const Config* c) {
-    const Backend* b = p->backend;
+static json_t* state_to_json(const TrainState* s, const Backend* b, json_t* options, const char* nccl_algorithms) {
     json_t* state = json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s, s:{s:s}}", "format",
                               CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "updates", (json_int_t)s->updates,
                               "tokens", (json_int_t)s->tokens, "window", (json_int_t)s->window, "data_hash",
                               json_hex(s->data_hash), "loss_window", outliers_to_json(&s->loss_window), "norm_window",
-                              outliers_to_json(&s->norm_window), "options", plan_options(p, c), "sums", CHECKPOINT_SUMS,
+                              outliers_to_json(&s->norm_window), "options", options, "sums", CHECKPOINT_SUMS,
                               "kernels", b->device, b->device_kernels());
     json_t* matmuls = lines_to_json(b);
-    const char* nccl = p->nccl_algorithms;
     const LossScale* scale = &s->loss_scale;
     const bool has_pending = s->pending.val || s->pending.eval || s->pending.sample;
     const bool ok = state && !json_object_set_new(state, "checksum", json_hex(0)) &&
                     !json_object_set_new(state, "tokenizer_hash", json_hex(s->tokenizer_hash)) &&
                     !json_object_set_new(state, "matmuls", json_pack("{s:O}", b->device, matmuls)) &&
-                    (!nccl || !json_object_set_new(state, "nccl_algo", json_string(nccl))) &&
+                    (!nccl_algorithms || !json_object_set_new(state, "nccl_algo", json_string(nccl_algorithms))) &&
                     (!s->bad_steps || !json_object_set_new(state, "bad_steps", json_integer(s->bad_steps))) &&
                     (!has_pending || !json_object_set_new(state, "pending", phases_to_json(s->pending))) &&
                     (!s->best_step || !json_object_set_new(state, "best", best_to_json(s))) &&
@@ -350,26 +348,21 @@ static void fetch_block(const Backend* b, float* to, const float* from, size_t n
     for (size_t at = 0; at < n; at += PIECE) { memcpy(to + at, from + at, min_size(PIECE, n - at) * sizeof *to); }
 }
 
-Snapshot snapshot_take(const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot,
+Snapshot snapshot_take(const Optimizer* o, const TrainState* s, json_t* options, const char* nccl_algorithms,
                        float* blocks) {
+    const Backend* b = o->model->backend;
     float *const device[3] = {o->masters, o->m, o->v}, *to = blocks;
     for (size_t i = 0; blocks && i < 3; i++) {
         const size_t n = optimizer_table(o, device[i])->size;
-        fetch_block(o->model->backend, to, optimizer_whole(o, device[i]), n);
+        fetch_block(b, to, optimizer_whole(o, device[i]), n);
         to += n;
     }
     const Snapshot snapshot = {.optimizer = o,
                                .blocks = blocks,
-                               .state = state_to_json(s, p, c),
+                               .state = state_to_json(s, b, options, nccl_algorithms),
                                .step = s->step,
-                               .eot = eot,
-                               .keep = checkpoint_keep(c, s)};
+                               .eot = NO_TOKEN};
     return snapshot;
-}
-
-KeepRule checkpoint_keep(const Config* c, const TrainState* s) {
-    const KeepRule keep = {.newest = c->keep, .every = c->keep_every, .best = c->keep_best ? s->best_step : 0};
-    return keep;
 }
 
 void snapshot_free(Snapshot* snapshot) {

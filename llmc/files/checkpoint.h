@@ -15,7 +15,6 @@
 #include "../base/base.h"
 #include "../model/loss_scale.h"
 #include "../model/optimizer.h"
-#include "../train/plan.h"
 #include "../tokenizer/tokenizer_save.h"
 #include "../base/outlier.h"
 #include "checkpoint_folders.h"
@@ -114,28 +113,27 @@ typedef struct {
     const float* blocks;        // masters, first and second moments in host memory, one behind another; or NULL
     json_t* state;              // state.json, but for its checksums
     long long step;
-    int eot;
-    const TokenizerFiles* tokenizer; // NULL: none. Set by the caller, and must live until snapshot_free()
-    KeepRule keep;
+    // set by the caller
+    int eot;                         // the tokenizer's end-of-text id; NO_TOKEN: none
+    const TokenizerFiles* tokenizer; // NULL: none; must live until snapshot_free()
+    KeepRule keep;                   // which checkpoints stay; all, if it is zero
 } Snapshot;
 
 // Returns the bytes of Snapshot.blocks.
 size_t snapshot_bytes(const Optimizer* o);
 
 // Takes a snapshot: with `blocks`, in memory of snapshot_bytes() that must live until snapshot_free(), training may go
-// on; without (NULL), it must wait until the snapshot is written. `eot`: the tokenizer's end-of-text id, or -1. With
-// ZeRO, the other ranks call checkpoint_hand_over() at the same time, and until the snapshot is written if there are no
-// `blocks`.
-Snapshot snapshot_take(const Optimizer* o, const TrainState* s, const Plan* p, const Config* c, int eot, float* blocks);
+// on; without (NULL), it must wait until the snapshot is written. Takes the reference `options`, those of the run;
+// nccl_algorithms may be NULL. With ZeRO, the other ranks call checkpoint_hand_over() at the same time, and until the
+// snapshot is written if there are no `blocks`.
+Snapshot snapshot_take(const Optimizer* o, const TrainState* s, json_t* options, const char* nccl_algorithms,
+                       float* blocks);
 void snapshot_free(Snapshot* snapshot);
 
 // Writes a checkpoint to `out`, reads it back, and then removes those that the snapshot's rule does not keep. Returns
 // its path, which the caller frees; NULL on failure, with the older checkpoints untouched. With `blocks` any thread may
 // call it.
 char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err);
-
-// Returns what options and state say of the checkpoints to keep.
-KeepRule checkpoint_keep(const Config* c, const TrainState* s);
 
 // Sends this rank's shards to rank 0, which takes a snapshot or writes one. If each rank wrote its own, a save would
 // pause training for less: 1558M on 8 GPUs for 0.4 s instead of 3 (19 GB to host memory at 6 GB/s, estimated), once in

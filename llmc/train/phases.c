@@ -207,6 +207,11 @@ static const TokenizerFiles* tokenizer_files(TrainRun* run) {
     return files->text[0] ? files : NULL;
 }
 
+KeepRule keep_rule(const Config* c, const TrainState* s) {
+    const KeepRule keep = {.newest = c->keep, .every = c->keep_every, .best = c->keep_best ? s->best_step : 0};
+    return keep;
+}
+
 void train_save(TrainRun* run) {
     Error err;
     const Config* c = run->config;
@@ -219,14 +224,16 @@ void train_save(TrainRun* run) {
     }
     look_at_save(run, true);
     if (!logger_sync(&run->log, &err)) { fatal("%s", err.text); }
-    const int eot = run->has_tokenizer ? run->tokenizer.eot : -1;
     float* blocks = saver_blocks(&run->saver, &run->optimizer);
     find_best(run); // after the end of the save before
     TrainState state = run->state;
     state.best_step = run->saving_best_step;
     state.best_loss = run->saving_best_loss;
-    Snapshot snapshot = snapshot_take(&run->optimizer, &state, &run->plan, c, eot, blocks);
+    Snapshot snapshot = snapshot_take(&run->optimizer, &state, plan_options(&run->plan, c), run->plan.nccl_algorithms,
+                                      blocks);
+    snapshot.eot = run->has_tokenizer ? run->tokenizer.eot : NO_TOKEN;
     snapshot.tokenizer = tokenizer_files(run);
+    snapshot.keep = keep_rule(c, &state);
     saver_begin(&run->saver, c->out, &snapshot);
     train_look_at_save(run);
 }

@@ -1,7 +1,7 @@
 // The phases of a training run between its steps: validation, samples, the report, checkpoints. All ranks do the same
 // phases at the same steps. train.c has the loop.
 #pragma once
-#include "setup.h"
+#include "run.h"
 
 // Seconds of a micro-batch from which on ranks ask each other between two whether to stop, by a message of less than a
 // millisecond (chosen).
@@ -48,6 +48,9 @@ void train_report(TrainRun* run);
 
 // Returns true if a checkpoint of this step is to be made: by --save_every, at the end, or because it was asked for.
 bool train_save_is_due(const TrainRun* run);
+
+// Returns what options and state say of the checkpoints to keep.
+KeepRule keep_rule(const Config* c, const TrainState* s);
 
 // Begins a checkpoint of this step, after waiting for the one before.
 void train_save(TrainRun* run);

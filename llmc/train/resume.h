@@ -1,7 +1,7 @@
 // Continues a run: finds the checkpoint of --resume, takes its options, weights, moments and state, and refuses what
 // cannot be continued.
 #pragma once
-#include "setup.h"
+#include "run.h"
 
 // With --skip_windows on the command line a run goes back behind these windows: it sets aside its checkpoints that have
 // been trained on one of them, as rewound-step_*, and continues from the newest of the others.

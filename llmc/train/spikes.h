@@ -15,7 +15,7 @@
 // A checkpoint is good if it is undamaged, its numbers are finite, and it is from before the streak of bad steps: the
 // step after it was finite and no spike. Nothing is saved at the end: the run goes back.
 #pragma once
-#include "setup.h"
+#include "run.h"
 
 // Returns true if a step's update must wait until the step was judged.
 bool spikes_may_skip(const Config* c);

@@ -3,6 +3,7 @@
 #include "phases.h"
 #include "replay.h"
 #include "requests.h"
+#include "setup.h"
 #include "spikes.h"
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -492,7 +492,8 @@ TEST(the_tokenizer_is_in_a_checkpoint_and_is_verified) {
     TokenizerFiles files;
     memset(&files, 0, sizeof files);
     EXPECT(tokenizer_files_make(&files, &bytes, MAX_T, "bytes", &err));
-    Snapshot snapshot = snapshot_take(&m->o, &s, &plan, &c, bytes.eot, NULL);
+    Snapshot snapshot = snapshot_take(&m->o, &s, plan_options(&plan, &c), NULL, NULL);
+    snapshot.eot = bytes.eot;
     snapshot.tokenizer = &files;
     char *out = new_folder(), *folder = checkpoint_write(out, &snapshot, &err);
     json_t* state = checkpoint_verify(folder, &err);
