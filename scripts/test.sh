@@ -60,7 +60,7 @@ compile_emu() {
 build() { compile all tests; }
 headers() {
     command -v c++ >/dev/null || { echo "skipped: no C++ compiler"; return 77; }
-    make -s headers
+    make -s headers && sh test/rooms.sh
 }
 unit() { sh test/run.sh build/release; }
 smoke() { compile_emu && sh test/smoke.sh build/release $emu; }
