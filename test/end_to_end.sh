@@ -848,7 +848,7 @@ wrong_options_are_named_with_the_right_one() {
     expect 2 'did you mean --batch_size?' "$train" --batchsize 4
     expect 2 'did you mean train?' "$train" trian
     expect 2 'no option --block_size; here it is called --seq_len' "$train" --block_size 64
-    expect 2 "takes fast|plain, not 'avx2'; give --cpu avx2" "$train" --kernels avx2
+    expect 2 "takes fast|plain, not 'avx2'" "$train" --kernels avx2
     expect 2 '--lr takes a number' "$train" --lr fast
     expect 2 '--lr takes a number from 0' "$train" --lr -1
     expect 2 '--batch_size takes a whole number or auto' "$train" --batch_size 4.5
