@@ -123,7 +123,7 @@ is_there() { # PATH
     return 3
 }
 
-# A checksum beside the shards, by which `info` and --verify_data notice a later change (llmc/files/sums.h).
+# A checksum beside the shards, by which `info` notices a later change (llmc/files/sums.h).
 remember_shard() { # PATH
     case $1 in *_[0-9]*.bin) have b2sum || return 0 ;; *) return 0 ;; esac
     sums="${1%_*_*.bin}.b2sums"

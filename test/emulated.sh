@@ -752,7 +752,6 @@ a_missing_driver_or_gpu_is_named() {
     expect 1 'no NVIDIA driver' env EMU_DRIVER=0 $run
     expect 1 'driver is too old: it knows CUDA 11.4' env EMU_DRIVER=11040 $run
     expect 1 'no NVIDIA GPU that this process can see' env EMU_DEVICES=0 $run
-    expect 2 'there are 2 GPUs, numbered from 0' env EMU_DEVICES=2 $run --device 2
     expect 1 'has compute capability 7.0: this program needs 7.5' env EMU_CC=70 $run
     expect 2 'this GPU has 8.6: give --dtype bf16' env EMU_CC=86 $run --dtype fp8
     expect 2 'the plain kernels have no FP8: give --dtype bf16' env EMU_CC=90 $run --dtype fp8 --kernels plain

@@ -337,7 +337,7 @@ a_damaged_checkpoint_is_passed_over() {
 
 weights_rounded_at_random_resume_with_the_same_bits() {
     corpus
-    for options in "--optimizer adamw --dtype bf16" "--optimizer muon --vector_lr 1e-3 --dtype bf16" \
+    for options in "--optimizer adamw --dtype bf16" "--optimizer muon --embedding_lr 1e-3 --dtype bf16" \
         "--optimizer adamw --dtype fp16 --loss_scale dynamic:65536"; do # which skips the first updates
         must "$train" $small $data $options --stochastic_round 1 --max_steps 8 --save_every 4 --val_every 0 \
             --out "$dir/run"
@@ -351,13 +351,13 @@ weights_rounded_at_random_resume_with_the_same_bits() {
 
 muon_resumes_with_the_same_bits_and_no_other_optimizer() {
     corpus
-    muon="--optimizer muon --vector_lr 1e-3 --momentum_cooldown 2:0.9 --cautious_decay 1 --schedule constant"
+    muon="--optimizer muon --embedding_lr 1e-3 --momentum_cooldown 2:0.9 --cautious_decay 1 --schedule constant"
     must "$train" $small $data $muon --max_steps 8 --save_every 4 --keep 0 --val_every 0 --out "$dir/run"
     mkdir "$dir/again"
     cp -r "$dir/run/step_00000004" "$dir/run/metrics.jsonl" "$dir/again"
     must "$train" --out "$dir/again" --resume auto
     same_checkpoint "$dir/run/step_00000008" "$dir/again/step_00000008"
-    grep -q '"step":8,.*"matrix_lr":0.02,"vector_lr":0.001,"momentum":0.9}' "$dir/again/metrics.jsonl" ||
+    grep -q '"step":8,.*"embedding_lr":0.001,"matrix_lr":0.02,"momentum":0.9}' "$dir/again/metrics.jsonl" ||
         note "rates: $(tail -n 3 "$dir/again/metrics.jsonl")"
     tr ',' '\n' <"$dir/run/step_00000008/optimizer.safetensors" | grep -aq '"v.h.0.mlp.c_fc.weight"' &&
         note "second moments of a matrix are in the file"
@@ -616,7 +616,8 @@ prompts_come_from_files_and_standard_input() {
     cp "$dir/out" "$dir/argument"
     printf 'one\n' | "$train" generate $model --prompt - >"$dir/out" 2>"$dir/err"
     cmp -s "$dir/argument" "$dir/out" || note "standard input: another text than with --prompt"
-    printf 'one\n\none\n' | "$train" generate $model --interactive 1 >"$dir/out" 2>"$dir/err"
+    printf 'one\n\none\n' | # from a terminal, which script is
+        timeout 60 script -qec "$train generate $model >$dir/out 2>$dir/err" /dev/null >/dev/null
     { printf one && sed -n 1p "$dir/out"; } | cmp -s - "$dir/argument" || note "interactive: $(cat "$dir/out")"
     must "$train" generate $model --prompt one --logprobs 2
     awk 'NR > 2 && $1 != "sum" { sum += $(NF - 4) } $1 == "sum" { d = sum - $2 }
@@ -631,13 +632,11 @@ prompts_come_from_files_and_standard_input() {
     expect 1 'none: no prompts' "$train" generate $model --prompt_file "$dir/none"
     expect 1 'standard input is empty' "$train" generate $model --prompt - </dev/null
     expect 1 'standard input: more than 64 MiB' timeout 60 "$train" generate $model --prompt - </dev/zero
-    expect 1 'a line of more than 1 MiB' timeout 60 "$train" generate $model --interactive 1 </dev/zero
     expect 1 'the text: more than 64 MiB' timeout 60 "$train" tokenize </dev/zero
     expect 1 'has 49 tokens, the model only 48 positions' "$train" generate $model \
         --prompt 'one that is longer than the model has positions..'
     expect 2 'from 1 to' "$train" generate $model --samples 0
     expect 2 'not both' "$train" generate $model --prompt one --prompt_file "$dir/prompts"
-    expect 2 'leave out --prompt' "$train" generate $model --prompt one --interactive 1
     expect 2 'would lose the updates of training' "$train" --dtype int8
 }
 

@@ -308,14 +308,11 @@ changed_data_and_tokenizers_are_noticed() {
     data="--train_data $dir/c_train_*.bin --val_data $dir/c_val_*.bin"
     shape="--model L=1,H=1,C=8,T=16,V=257"
     expect 0 'its checksum is right' "$train" info $shape $data
-    must "$train" $small $data --max_steps 1 --val_every 0 --save_every 0 --verify_data --out ""
     poke "$dir/c_train_000001.bin" 50000 '\101' 1
     poke "$dir/c_train_000001.bin" 50002 '\102' 1
     expect 3 'c_train_000001.bin: damaged or edited' "$train" info $shape $data
-    expect 1 'c_train_000001.bin: damaged or edited' "$train" $small $data --max_steps 1 --verify_data --out ""
     rm "$dir/c.b2sums"
     expect 0 'it has no checksum' "$train" info $shape $data
-    expect 1 'it has no checksum' "$train" $small $data --max_steps 1 --verify_data --out ""
     cp data/gpt2_tokenizer.bin "$dir/t.bin"
     must "$prepare" --stories 20000 --tokenizer "$dir/t.bin" --val_size 2000 --out "$dir/g"
     data="--train_data $dir/g_train_*.bin --val_data $dir/g_val_*.bin"

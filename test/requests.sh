@@ -199,18 +199,16 @@ the_last_validation_is_made_up() {
     corpus
     "$prepare" --stories 2000000 --tokenizer bytes --val_size 1000000 --out "$dir/long" >/dev/null 2>&1
     begin "$train" $small --train_data "$dir/long_train_*.bin" --val_data "$dir/long_val_*.bin" --batch_size 1 \
-        --threads 1 --val_tokens -1 --val_every 2 --max_steps 2 --done_file 1 --out "$dir/run"
+        --threads 1 --val_tokens -1 --val_every 2 --max_steps 2 --out "$dir/run"
     await '^step *2/' "$dir/out" $pid
     kill -TERM $pid
     wait $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
     [ "$(reason_of "$dir/run")" = "stopped SIGTERM" ] || note "reason: $(reason_of "$dir/run")"
-    [ ! -e "$dir/run/DONE_00000002" ] || note "the run counts as done"
     for i in 1 2; do
-        must "$train" --resume auto --threads 1 --done_file 1 --out "$dir/run"
+        must "$train" --resume auto --threads 1 --out "$dir/run"
         [ "$(records "$dir/run" | grep -c '"kind":"val","step":2,')" = 1 ] || note "resumed $i: not one validation"
         [ "$(reason_of "$dir/run" | tail -n 1)" = "finished " ] || note "resumed $i: $(reason_of "$dir/run")"
     done
-    [ -e "$dir/run/DONE_00000002" ] || note "the run does not count as done"
     must "$train" --resume auto --threads 1 --max_steps 3 --lr 1e3 --schedule constant --warmup_steps 0 \
         --out "$dir/run"
     tr -d ' \n' <"$dir/run/step_00000003/state.json" | grep -q '"best":{"step":2,' || note "step 2 is not the best"

@@ -100,7 +100,7 @@ ranks_are_trained() {
     both="watched timeout 600 mpirun -np 2 $watch $build/train_gpt2"
     for zero in 0 1; do
         $both $small $data --max_steps 4 --total_batch_size 256 --zero $zero --val_every 2 --save_every 2 \
-            --ranks_every 2 --replay 2 --tensorboard 1 --out "$dir/$zero"
+            --replay 2 --tensorboard 1 --out "$dir/$zero"
     done
     $both --resume auto --out "$dir/1" --max_steps 6
     $both eval --out "$dir/1" --val_tokens 256

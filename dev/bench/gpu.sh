@@ -258,7 +258,7 @@ part_profile() {
         --batch_size 16 --seq_len 1024
 }
 
-# Two runs must have the same bits; with --nvls 1, which may be faster, they need not.
+# Two runs must have the same bits; with NVLS, which may be faster, they need not.
 part_gpus() {
     count=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
     [ "$count" -ge 2 ] || { echo "one GPU: nothing to connect"; return; }
@@ -266,11 +266,10 @@ part_gpus() {
     note 30 comm.txt ./train_gpt2cu bench comm --gpus "$count" --model gpt2 --out "$out"
     total=$((count * 2 * 16 * 1024))
     for name in gpus gpus_again gpus_nvls; do
-        nvls=0
-        [ $name != gpus_nvls ] || nvls=1
-        steps $name --gpus "$count" --batch_size 16 --total_batch_size $total --attention flash --nvls $nvls \
-            --save_every 0
+        [ $name != gpus_nvls ] || export NCCL_ALGO=Ring,Tree,NVLS,NVLSTree
+        steps $name --gpus "$count" --batch_size 16 --total_batch_size $total --attention flash --save_every 0
     done
+    unset NCCL_ALGO
     same_digits gpus gpus_again
 }
 

@@ -87,14 +87,15 @@ gather() {
     set -f
 }
 
-# The sources are mixed in proportion to their sizes, so that the validation split has all of them.
+# The sources are mixed in proportion to their sizes, so that the validation split has all of them, and about all of
+# their text is used.
 prepare_text() {
     mkdir -p "$work/text"
     gather 2>/dev/null
     files=$(find "$work/text" -name '*.txt' | LC_ALL=C sort)
-    mix=$(wc -c $files | awk '$2 != "total" { printf "%s%s:%.1f", comma, $2, $1 / 1e6 + 0.1; comma = "," }')
+    mix=$(wc -c $files | awk '$2 != "total" { printf "%s%s:%d", comma, $2, $1; comma = "," }')
     "$prepare" --train_tokenizer $text_vocab --split "$separator" --out "$work/text_tokenizer" $files
-    "$prepare" --mix "$mix" --mix_until last --dedup 1 --shuffle_documents 1 --split "$separator" \
+    "$prepare" --mix "$mix" --dedup 1 --shuffle_documents 1 --split "$separator" \
         --tokenizer "$work/text_tokenizer" --val_size $((val_tokens + 1)) --out "$work/text"
     { for f in $files; do echo "$(wc -c <"$f") $(sha256sum <"$f" | cut -d ' ' -f 1) $(basename "$f" .txt)"; done
     } >"$work/text.sources"

@@ -10,7 +10,6 @@ Comm comm_alone(void) {
 bool comm_open(Comm* comm, const Launch* launch, const CommOptions* options, Error* err) {
     comm->rank = launch->rank;
     comm->size = launch->size;
-    comm->nvls = options->nvls;
     comm->peers = connection_open(launch, options->connect_timeout, options->silence_timeout, err);
     if (!comm->peers) { return false; }
     comm->local_rank = comm->local_size = 0;

@@ -40,13 +40,11 @@ struct Comm {
     Connection* peers;          // NULL: one process
     const CommEngine* engine;   // NULL: one process
     void* state;                // the engine's
-    bool nvls;                  // CommOptions.nvls
     const char* algorithms;     // NCCL_ALGO, once NCCL is connected; else NULL
 };
 
 typedef struct {
     double connect_timeout, silence_timeout; // seconds: --connect_timeout, --comm_timeout
-    bool nvls;                               // NCCL may use NVLS (nccl.cuh)
 } CommOptions;
 
 BEGIN_C

@@ -23,12 +23,7 @@ static bool is_interactive(const Config* c) {
     if (is_given(c, "prompt") && is_given(c, "prompt_file")) {
         usage_error("give --prompt or --prompt_file, not both");
     }
-    if (c->interactive == interactive_auto) { return !has_prompt && isatty(STDIN_FILENO); }
-    const bool is_on = c->interactive == interactive_1;
-    if (is_on && has_prompt) {
-        usage_error("--interactive 1 reads prompts from standard input: leave out --prompt and --prompt_file");
-    }
-    return is_on;
+    return !has_prompt && isatty(STDIN_FILENO);
 }
 
 // Returns the tokens of each prompt, NULL if one of them is too long; tokens_free() frees them.
@@ -58,7 +53,7 @@ static bool answer(Session* s, const Prompts* prompts, const TokenList* tokens, 
     const Config* c = s->config;
     GenerateTimes times = {.tokens = 0};
     const GenerateOptions options = {.sampling = sampling_options(c), .max_tokens = (size_t)c->sample_tokens,
-                                     .samples = (int)c->samples, .stops_at_eot = c->stop_at_eot,
+                                     .samples = (int)c->samples, .stops_at_eot = true,
                                      .alternatives = min_int((int)c->logprobs, s->model.config.vocab_size)};
     Answers answers = answers_open(&(AnswerOptions){.prompts = prompts, .tokenizer = &s->tokenizer,
                                                     .samples = options.samples, .alternatives = options.alternatives,
@@ -86,15 +81,14 @@ static bool read_line(char line[LINE_MOST], size_t* bytes) {
     return c != EOF || *bytes > 0;
 }
 
-// Reads prompts line by line and completes them. Ctrl-C ends a completion, Ctrl-D the loop.
+// Reads prompts from the terminal, line by line, and completes them. Ctrl-C ends a completion, Ctrl-D the loop.
 static bool converse(Session* s) {
     Error err;
     char* line = alloc_or_die(LINE_MOST, 1, "a line of standard input");
     size_t bytes;
     bool ok = true;
-    const bool is_terminal = isatty(STDIN_FILENO);
     while (ok) {
-        if (is_terminal) { fputs("> ", stderr); }
+        fputs("> ", stderr);
         if (!read_line(line, &bytes)) { break; }
         if (bytes == 0) { continue; }
         Prompt prompt = {.text = line, .bytes = bytes};
@@ -110,7 +104,7 @@ static bool converse(Session* s) {
         requests_end_interrupts();
         tokens_free(tokens, 1);
     }
-    if (is_terminal) { fputc('\n', stderr); }
+    fputc('\n', stderr);
     free(line);
     return ok;
 }

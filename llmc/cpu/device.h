@@ -162,7 +162,6 @@ static inline const char* device_lacks(const DeviceOptions* o) {
 }
 
 static inline void device_open(const DeviceOptions* o) {
-    if (o->index > 0 && !o->is_local_rank) { usage_error("--device %d: this program trains on the CPU", o->index); }
     if (o->attention && !strcmp(o->attention, "cudnn")) {
         usage_error("--attention cudnn: cuDNN is for GPUs; give auto, flash or plain");
     }

@@ -43,11 +43,11 @@ static inline bool nccl_open(Comm* comm, Error* err) {
 
 static inline void nccl_sum(Comm* comm, double* x, int n);
 
-// Excludes NVLS, unless --nvls 1 allows it or the user has set NCCL_ALGO. NCCL compares whole names (parseList in its
-// graph/tuning.cc), so both are named.
+// Excludes NVLS, unless the user has set NCCL_ALGO: where NVSwitches add up, a run does not repeat its bits. NCCL
+// compares whole names (parseList in its graph/tuning.cc), so both are named.
 static inline void nccl_choose_algorithms(Comm* comm) {
     const int overwrite = 0;
-    if (!comm->nvls) { setenv("NCCL_ALGO", "^NVLS,NVLSTree", overwrite); }
+    setenv("NCCL_ALGO", "^NVLS,NVLSTree", overwrite);
     comm->algorithms = getenv("NCCL_ALGO");
 }
 

@@ -47,15 +47,12 @@ static inline int cuda_require_gpu(const DeviceOptions* o) {
               "CUDA_VISIBLE_DEVICES, or train on the CPU with ./train_gpt2");
     }
     cuda_check(error, "looking for GPUs");
-    if (o->is_local_rank && count == 1) { return 0; }
-    if (o->is_local_rank && o->index >= count) {
+    if (count == 1) { return 0; }
+    if (o->local_rank >= count) {
         usage_error("%d or more processes on this machine, but %d GPUs: start at most %d here, one for each GPU",
-                    o->index + 1, count, count);
+                    o->local_rank + 1, count, count);
     }
-    if (o->index >= count) {
-        usage_error("--device %d: there are %d GPUs, numbered from 0: give at most %d", o->index, count, count - 1);
-    }
-    return o->index;
+    return o->local_rank;
 }
 
 static inline void cuda_require_architecture(void) {

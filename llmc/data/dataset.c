@@ -234,21 +234,6 @@ bool dataset_check_file(Dataset* d, int i, Error* err) {
     return shard && shard_check_all(shard, d->vocab_size, err);
 }
 
-bool dataset_verify(const Dataset* d, Error* err) {
-    Progress shown = {0, 0};
-    for (int i = 0; i < d->num_files; i++) {
-        const char* path = d->files[i].path;
-        bool has_sum;
-        progress(&shown, "verifying shard %d of %d", i + 1, d->num_files);
-        if (!shard_verify_sum(path, &has_sum, err)) { return false; }
-        if (!has_sum) {
-            return fail(err, "%s: it has no checksum: for shards PREFIX_*.bin that are known to be right, `b2sum "
-                        "PREFIX_*.bin >PREFIX.b2sums` in their folder makes them", path);
-        }
-    }
-    return true;
-}
-
 // Sets *found if `count` tokens from `first` on hold the token, other than as the first of the shard. tokens: scratch.
 static bool find_in(const Shard* shard, int token, size_t first, size_t count, int* tokens, bool* found, Error* err) {
     const bool ok = shard_read(shard, first, count, tokens, err);

@@ -49,9 +49,6 @@ bool dataset_open(Dataset* d, const char* option, const char* patterns, TokenHea
 // Reads all tokens of file i. Fails if one is beyond the vocabulary.
 bool dataset_check_file(Dataset* d, int i, Error* err);
 
-// Reads all shards and compares them with their checksums (sums.h). Fails if one differs, or has none.
-bool dataset_verify(const Dataset* d, Error* err);
-
 // Returns true if files match all of the patterns. Fails with the same error as dataset_open if not.
 bool dataset_exists(const char* option, const char* patterns, Error* err);
 

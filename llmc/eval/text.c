@@ -61,7 +61,7 @@ static bool append_tokens(void* context, Chunk* chunk) {
 static void open_text(TestSet* s, char* path, const char* field, const TestSetOptions* options, int stride) {
     char* inputs[] = {path};
     const PrepareOptions reading = {.split = "none", .format = format_auto, .field = field, .shuffle_documents = -1,
-                                    .inputs = inputs, .num_inputs = 1, .mix_until = mix_until_first,
+                                    .inputs = inputs, .num_inputs = 1,
                                     .sources = {{.name = path, .weight = 1, .end_input = 1}}, .num_sources = 1};
     InputState start = input_begin(&reading);
     *s = (TestSet){.path = path, .form = stride ? &SLIDING : &ROLLING, .name = format("%s", path),

@@ -54,7 +54,6 @@ static FILE* open_log(const char* path, bool is_resumed, Error* err) {
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     memset(l, 0, sizeof *l);
     l->options = *options;
-    l->start = seconds_now();
     if (options->rank != 0) { return true; }
     l->bar = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
     if (!options->folder) { return true; }
@@ -186,11 +185,10 @@ static void record_step(Logger* l, const StepRecord* r) {
     } optional[] = {{"loss_scale", r->loss_scale > 0 ? r->loss_scale : NAN},
                     {"embedding_lr", r->embedding_lr},
                     {"matrix_lr", r->matrix_lr},
-                    {"vector_lr", r->vector_lr},
                     {"momentum", r->momentum}};
     static const char* const tags[] = {"train/loss",       "train/norm",         "train/lr",        "speed/ms",
                                        "speed/tok_s",      "speed/mfu",          "train/loss_scale",
-                                       "train/embedding_lr", "train/matrix_lr", "train/vector_lr", "train/momentum"};
+                                       "train/embedding_lr", "train/matrix_lr", "train/momentum"};
     enum { ALWAYS = 6, OPTIONAL = sizeof optional / sizeof *optional };
     double values[ALWAYS + OPTIONAL] = {r->loss, r->norm, r->lr, r->ms, l->tok_s, r->mfu};
     for (int i = 0; i < OPTIONAL; i++) {

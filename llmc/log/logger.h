@@ -22,7 +22,6 @@ typedef struct {
     int rank;              // ranks other than 0 write nothing: every call returns at once
     int max_steps;         // updates that the run will have made at its end
     int resume_step;       // updates made before this start; -1: a fresh run, which replaces the logs
-    double price;          // of the machines, per hour; 0: not shown
     bool has_tensorboard;  // writes event files into folder/tensorboard
 } LoggerOptions;
 
@@ -32,7 +31,7 @@ typedef struct {
     size_t tokens;         // seen by the run so far, on all ranks
     size_t step_tokens;    // of these, in this update
     double loss, norm, lr;
-    double embedding_lr, matrix_lr, vector_lr; // NAN: as lr
+    double embedding_lr, matrix_lr; // NAN: as lr
     double momentum;       // of Muon; NAN: it does not change
     double loss_z, norm_z; // of outlier_update
     double loss_scale;     // 0: the loss is not scaled
@@ -47,7 +46,7 @@ typedef struct {
     EventFile events;
     bool has_ended;            // logger_end() was called
     bool bar;                  // standard output and standard error are a terminal
-    double start, after_first; // seconds_now() at the start, and after the first update
+    double after_first;        // seconds_now() after the first update of this start
     int steps;                 // updates in this start
     double total_ms;           // over all of them but the first, which warms up
     double ema, tok_s;         // tokens per second, smoothed; before and after the correction of its bias

@@ -22,17 +22,11 @@ static void bar_text(double done, const char* tail, int width, char* out, size_t
 void logger_bar_text(const Logger* l, double now, int width, char* out, size_t size) {
     char speed[32], eta[32], tail[256];
     int steps = l->options.max_steps;
-    double done = steps > 0 ? fmin(1.0, (double)l->last.step / steps) : 0.0, elapsed = now - l->start;
+    const double done = steps > 0 ? fmin(1.0, (double)l->last.step / steps) : 0.0;
     // until the end of the run, as fast as since the first update of this start; NaN before the second
     const double left = l->steps > 1 ? (now - l->after_first) / (l->steps - 1) * (steps - l->last.step) : NAN;
-    int n = snprintf(tail, sizeof tail, " %3.0f%% | step %d/%d | loss %.4f | %s tok/s | ETA %s", floor(100.0 * done),
-                     l->last.step, steps, l->last.loss, si_text(speed, l->tok_s), duration_text(eta, left));
-    double hourly = l->options.price;
-    if (hourly > 0.0) {
-        double spent = hourly * elapsed / 3600.0, total = spent + hourly * left / 3600.0;
-        n += snprintf(tail + n, sizeof tail - (size_t)n, " | $%.2f", spent);
-        if (left >= 0.0) { snprintf(tail + n, sizeof tail - (size_t)n, " of $%.2f", total); }
-    }
+    snprintf(tail, sizeof tail, " %3.0f%% | step %d/%d | loss %.4f | %s tok/s | ETA %s", floor(100.0 * done),
+             l->last.step, steps, l->last.loss, si_text(speed, l->tok_s), duration_text(eta, left));
     bar_text(done, tail, width, out, size);
 }
 

@@ -33,8 +33,7 @@ typedef struct Residual Residual;
 
 // Options of a device.
 typedef struct {
-    int index;         // which GPU
-    bool is_local_rank; // index is the rank on this machine; if the process sees a single GPU, index is ignored
+    int local_rank;    // of the process on this machine: the number of its GPU, if it sees more than one
     int threads;       // of the CPU; 0: OpenMP's choice
     bool plain;        // the readable kernels that the fast ones are tested against
     bool fused;        // bias, GELU and bias gradients inside the matmuls

@@ -1,6 +1,5 @@
 #include "config.h"
 #include "../base/json.h"
-#include <ctype.h>
 
 OPTION_NAMES(CONFIG)
 #define OPTION_STRUCT Config
@@ -10,11 +9,14 @@ const Option CONFIG_OPTIONS[NUM_ROWS] = {OPTION_ROWS(CONFIG)};
 static const OptionAdvice ADVICE[] = {
     {"bias", "GPT-2 has biases"},
     {"decay_shape", "--schedule wsd_linear falls in a line"},
+    {"device", "CUDA_VISIBLE_DEVICES chooses the GPU; train_gpt2 computes on the CPU, train_gpt2cu on a GPU"},
+    {"done_file", "llm.c's letters leave the file; with long options look for \"kind\":\"end\" in metrics.jsonl"},
     {"dropout", "GPT-2 is trained without it here, on purpose; on small data stop early (dev/small_data.md)"},
     {"eval_only", "the command eval prints the validation loss"},
     {"flash", "--attention plain is without tiles"},
     {"growth_interval", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"histogram_every", "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
+    {"interactive", "`generate` without --prompt, in a terminal, asks for prompts"},
     {"link", "python3 dev/bench/predict.py GPU --gpus N --link GB/S predicts several GPUs"},
     {"llmc", "run python3 dev/bench/peers.py"},
     {"log_interval", "log.txt and metrics.jsonl have every step"},
@@ -22,14 +24,20 @@ static const OptionAdvice ADVICE[] = {
     {"loss_scale_every", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"loss_scale_window", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"max_rewinds", "REWINDS of scripts/supervise.sh is the number of times that a run goes back"},
+    {"nvls", "NCCL_ALGO=Ring,Tree,NVLS,NVLSTree lets NVSwitches add up; such a run does not repeat its bits"},
+    {"price", "the bar has the remaining time; dev/bench/predict.py GPU --price predicts the cost of a run"},
     {"python", "run python3 dev/bench/peers.py"},
     {"ramp_lr", "with --batch_ramp the learning rate follows --schedule alone"},
+    {"ranks_every", "several processes compare their times every 100 steps"},
     {"save_async", "checkpoints are written while training goes on, if memory has room for a copy"},
     {"save_retries", "a save that fails is tried again three times"},
     {"step_ms", "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
+    {"stop_at_eot", "a text ends at the end-of-text token"},
     {"tui", "a terminal shows a bar; OUT/report.html has the curves, nvidia-smi the state of a GPU"},
     {"tune_cache", "--tune anew is without what earlier starts measured; XDG_CACHE_HOME moves their folder"},
     {"update_ms", "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
+    {"vector_lr", "biases and layernorms have --lr; give the others rates by --embedding_lr and --matrix_lr"},
+    {"verify_data", "`info --train_data PATTERN` compares shards with their checksums"},
     {"wpe_std", "position embeddings begin with a standard deviation of 0.02; --init takes other weights"},
 };
 
@@ -99,13 +107,9 @@ static bool is_rewind(const char* on_spike) { return !strncmp(on_spike, "rewind:
 
 // Replaces the error about a value by one that says what to give instead, if that is known. Returns false.
 static bool advise(const Option* o, const char* value, Error* err) {
-    if (!strcmp(o->name, "on_spike") && is_rewind(value)) {
-        return fail(err, "takes skip|stop, not '%s'; stop names the data to leave out, and scripts/supervise.sh goes "
-                    "back and leaves them out", value);
-    }
-    if (strcmp(o->name, "device") || !isalpha((unsigned char)*value)) { return false; }
-    return fail(err, "takes the number of a GPU, not '%s'; train_gpt2 computes on the CPU, train_gpt2cu on a GPU",
-                value);
+    if (strcmp(o->name, "on_spike") || !is_rewind(value)) { return false; }
+    return fail(err, "takes skip|stop, not '%s'; stop names the data to leave out, and scripts/supervise.sh goes back "
+                "and leaves them out", value);
 }
 
 bool config_set(Config* c, const Option* o, const char* value, Source source, Error* err) {
@@ -163,6 +167,16 @@ static bool has_value(const json_t* options, const char* name, const char* value
     return text && !strcmp(text, value);
 }
 
+// --vector_lr was the rate of biases and layernorms beside --lr. These have --lr now, and the others rates of their own.
+static void translate_vector_lr(json_t* options) {
+    json_t *vector = json_object_get(options, "vector_lr"), *lr = json_object_get(options, "lr");
+    if (!json_is_number(vector) || !json_is_number(lr)) { return; }
+    const bool is_muon = has_value(options, "optimizer", "muon"); // whose matrices do not follow --lr
+    if (has_value(options, "embedding_lr", "auto")) { json_object_set(options, "embedding_lr", lr); }
+    if (has_value(options, "matrix_lr", "auto") && !is_muon) { json_object_set(options, "matrix_lr", lr); }
+    json_object_set(options, "lr", vector);
+}
+
 // Returns a copy of a checkpoint's options (NULL: none) in which those of earlier versions have become today's.
 static json_t* todays_options(const json_t* object) {
     json_t* options = object ? json_deep_copy(object) : json_object();
@@ -173,6 +187,7 @@ static json_t* todays_options(const json_t* object) {
     const char* on_spike = json_string_value(json_object_get(options, "on_spike"));
     if (on_spike && is_rewind(on_spike)) { replace_value(options, "on_spike", "stop"); }
     if (json_is_false(json_object_get(options, "flash"))) { replace_value(options, "attention", "plain"); }
+    translate_vector_lr(options);
     return options;
 }
 

@@ -49,8 +49,6 @@ enum {
     CHOICE(data_format, auto, (auto, nanogpt), TRAIN | EVAL | INFO,                                                   \
          "of token files: auto: llm.c's shards, llmq's and NumPy's, as each file says; nanogpt: also uint16 ids"      \
          " without a header", .needs = "!eval_data !text", .needs_in = EVAL)                                          \
-    FLAG(verify_data, 0, TRAIN, "read all shards at the start and compare them with their checksums",                 \
-         .scope = SCOPE_START)                                                                                        \
     INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL,                                                         \
          "sequences in a micro-batch, B; auto: the largest that fits",                                                \
          .also = "per_device_train_batch_size|per_device_eval_batch_size")                                            \
@@ -108,7 +106,6 @@ enum {
            " rest", .scope = SCOPE_IDENTITY)                                                                          \
     REAL(embedding_lr, auto, 0, 1e3, "auto", TRAIN, "peak learning rate of the embeddings; auto: --lr")               \
     REAL(matrix_lr, auto, 0, 1e3, "auto", TRAIN, "of the blocks' matrices; auto: --lr, or 0.02 with muon")            \
-    REAL(vector_lr, auto, 0, 1e3, "auto", TRAIN, "of biases and layernorms; auto: --lr")                              \
     REAL(weight_decay, 0.1, 0, 1e3, NULL, TRAIN, "decoupled decay of AdamW's matrices (Muon: --matrix_decay)")        \
     REAL(matrix_decay, auto, 0, 1e3, "auto", TRAIN,                                                                   \
          "decay of the blocks' matrices; auto: --weight_decay, or 0.01 with muon")                                    \
@@ -158,22 +155,16 @@ enum {
          "round updated weights to 16 bits at random, in proportion to the distance, instead of to the nearest (with" \
          " --zero 1 the numbers depend on the processes)")                                                            \
     INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice", .scope = SCOPE_START)        \
-    INT(device, 0, 0, 1023, NULL, MODEL_COMMANDS, "number of the GPU, among those that this process can see",         \
-         .scope = SCOPE_START)                                                                                        \
     GROUP("processes")                                                                                                \
     INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | INFO | BENCH,                                                          \
          "processes to start on this machine, one for each GPU, without mpirun", .scope = SCOPE_START,                \
          .also = "num_gpus|nproc_per_node")                                                                           \
     FLAG(zero, 0, TRAIN | INFO, "shard master weights and moments over the processes (ZeRO-1)",                       \
          .also = "zero_stage")                                                                                        \
-    FLAG(nvls, 0, TRAIN | EVAL | BENCH,                                                                               \
-         "on GPUs: let NVSwitches add up (NCCL's NVLS): faster, but a run does not repeat its bits")                  \
     REAL(connect_timeout, 300, 0.1, 1e6, NULL, TRAIN | EVAL | BENCH,                                                  \
          "seconds to wait for the other processes at the start", .scope = SCOPE_START)                                \
     REAL(comm_timeout, 120, 0.1, 1e6, NULL, TRAIN | EVAL | BENCH,                                                     \
          "seconds of silence of another process after which the run ends", .scope = SCOPE_START)                      \
-    INT(ranks_every, 100, 0, HUGE_COUNT, NULL, TRAIN,                                                                 \
-         "with several processes: steps between comparisons of their times; 0: never")                                \
     INT(replay, 0, 0, HUGE_COUNT, NULL, TRAIN,                                                                        \
          "steps after which a micro-batch is computed twice more, and weights of ranks compared; 0: never")           \
     GROUP("watch")                                                                                                    \
@@ -212,12 +203,9 @@ enum {
     TEXT(prompt_file, "", GENERATE, "file of prompts, one on each line, in place of --prompt")                        \
     INT(samples, 1, 1, 1e6, NULL, GENERATE, "texts for each prompt; up to 16 texts are generated at once",            \
          .also = "num_samples|num_return_sequences")                                                                  \
-    FLAG(stop_at_eot, 1, GENERATE, "end a text at the end-of-text token")                                             \
     INT(logprobs, 0, 0, 100, NULL, GENERATE,                                                                          \
          "print each token with its log-probability and so many of the likeliest tokens; 0: do not")                  \
     FLAG(json, 0, GENERATE, "print each text as a line of JSON")                                                      \
-    CHOICE(interactive, auto, (auto, 0, 1), GENERATE,                                                                 \
-         "read prompts from standard input, line by line; auto: if that is a terminal and no prompt is given")        \
     REAL(temperature, 1.0, 0, 100, NULL, TRAIN | GENERATE, "of sampling; 0: always the likeliest token")              \
     INT(top_k, 50, 0, 1e9, NULL, TRAIN | GENERATE, "sample among the k likeliest tokens; 0: all")                     \
     REAL(top_p, 1.0, 0, 1, NULL, TRAIN | GENERATE, "sample among the likeliest tokens that hold this much probability")\
@@ -230,8 +218,6 @@ enum {
     INT(keep_every, 0, 0, HUGE_COUNT, NULL, TRAIN, "keep those of steps that this divides too; 0: none",              \
          .needs = "keep")                                                                                             \
     FLAG(keep_best, 1, TRAIN, "keep the one of the lowest validation loss too")                                       \
-    FLAG(done_file, 0, TRAIN, "leave an empty file OUT/DONE_%08d after the last step, as llm.c's scripts expect",     \
-         .scope = SCOPE_START, .needs = "out save_every")                                                             \
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint",        \
          .scope = SCOPE_START, .also = "resume_from_checkpoint")                                                      \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \
@@ -240,8 +226,6 @@ enum {
          .scope = SCOPE_START, .also = "out_dir|output_dir|output")                                                   \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \
-    REAL(price, 0, 0, 1e9, NULL, TRAIN, "of this machine per hour, to print the cost of the run",                     \
-         .scope = SCOPE_START)                                                                                        \
     GROUP("export")                                                                                                   \
     CHOICE(export_dtype, f32, (f32, bf16, f16, q8_0, q4_0), EXPORT, "type of the weights that are written")           \
     FLAG(overwrite, 0, EXPORT, "replace the file --out")                                                              \

@@ -225,12 +225,12 @@ InputState input_begin(const PrepareOptions* o) {
     return state;
 }
 
-size_t mix_choose(const PrepareOptions* o, const InputState* state, const bool* is_used_up) {
+size_t mix_choose(const PrepareOptions* o, const InputState* state) {
     size_t best = o->num_sources;
     double least = INFINITY;
     for (size_t i = 0; i < o->num_sources; i++) {
         const double progress = (double)state->sources[i].tokens / o->sources[i].weight;
-        if ((is_used_up && is_used_up[i]) || progress >= least) { continue; }
+        if (progress >= least) { continue; }
         least = progress;
         best = i;
     }
@@ -255,9 +255,8 @@ static size_t next_source(const Mixer* m) {
     // The next chunk tells whether the document goes on.
     const Feed* f = &m->feeds[current];
     if (!m->is_used_up[current] && (!has_ready(f) || first_ready(f)->at.inside_document)) { return current; }
-    const size_t best = mix_choose(m->options, m->state, NULL);
-    const bool ends = m->is_used_up[best] && m->options->mix_until == mix_until_first;
-    return ends ? n : mix_choose(m->options, m->state, m->is_used_up);
+    const size_t best = mix_choose(m->options, m->state);
+    return m->is_used_up[best] ? n : best;
 }
 
 // Ends the program if the chunk is one that it cannot go on after.

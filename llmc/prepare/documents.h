@@ -37,16 +37,16 @@ InputState input_begin(const PrepareOptions* o);
 
 // Returns the source that the next document is taken from: the one whose tokens are furthest behind its share, which is
 // the least of tokens / weight; the first one of several. So at any time each source is less than a document away from
-// its share. Sources with is_used_up (NULL: none) are left out; num_sources: all are.
-size_t mix_choose(const PrepareOptions* o, const InputState* state, const bool* is_used_up);
+// its share.
+size_t mix_choose(const PrepareOptions* o, const InputState* state);
 
 // Takes the next chunk, whose tokens are ready. May set its `skip`, and then its tokens do not count. Returns false if
 // no more are wanted.
 typedef bool ChunkTaker(void* context, Chunk* chunk);
 
 // Hands the chunks behind `state` on to `take`, the documents of the sources in turn (mix_choose), until that returns
-// false or the input ends: with the first source that is used up, or the last one (--mix_until). It hands on chunks
-// without tokens too, and the state's `chunks`, which it marks as was_taken. When `take` returns, `state` is moved
-// behind the chunk. Without a tokenizer (NULL) documents are read and hashed only. Ends the program if a file cannot be
-// read or, without --skip_bad, at the first document that cannot be used.
+// false or the input ends, which it does when the source that is next is used up. It hands on chunks without tokens too,
+// and the state's `chunks`, which it marks as was_taken. When `take` returns, `state` is moved behind the chunk. Without
+// a tokenizer (NULL) documents are read and hashed only. Ends the program if a file cannot be read or, without
+// --skip_bad, at the first document that cannot be used.
 void encode_input(const PrepareOptions* o, const Tokenizer* t, InputState* state, ChunkTaker* take, void* context);

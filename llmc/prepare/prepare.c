@@ -299,7 +299,7 @@ static void write_shards(Output* out, const Tokenizer* t) {
 static void print_sources(const PrepareOptions* o, const InputState* input) {
     const double sum = (double)tokens_of_input(o, input);
     for (size_t i = 0; i < o->num_sources; i++) {
-        const bool ended = o->mix_until == mix_until_first && mix_choose(o, input, NULL) == i;
+        const bool ended = mix_choose(o, input) == i;
         print_result("%s: %" PRIu64 " tokens, %.2f %%%s\n", o->sources[i].name, input->sources[i].tokens,
                      100 * (double)input->sources[i].tokens / sum, ended ? "; used up, which ended the mixture" : "");
     }

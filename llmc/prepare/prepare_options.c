@@ -10,7 +10,11 @@ enum { NUM_ROWS = OPTION_NUM_ROWS(PREPARE_OPTIONS) };
 OPTION_NAMES(PREPARE_OPTIONS)
 #define OPTION_STRUCT PrepareOptions
 static const Option ROWS[NUM_ROWS] = {OPTION_ROWS(PREPARE_OPTIONS)};
-static const OptionTable TABLE = {.rows = ROWS, .num_rows = NUM_ROWS};
+static const OptionAdvice ADVICE[] = {
+    {"mix_until", "a mixture ends when the source that is next is used up; weights in proportion to sizes use all"},
+};
+static const OptionTable TABLE = {.rows = ROWS, .num_rows = NUM_ROWS, .advice = ADVICE,
+                                  .num_advice = sizeof ADVICE / sizeof *ADVICE};
 
 void prepare_options_help(void) {
     puts("Makes token shards from text.\n");

@@ -22,8 +22,6 @@
          .also = "column|text_column|text_key")                                                                       \
     TEXT(mix, "", 1,                                                                                                  \
          "in place of input files: SOURCE:WEIGHT,SOURCE:WEIGHT,...; a weight is a source's share of the tokens")       \
-    CHOICE(mix_until, first, (first, last), 1,                                                                       \
-           "the mixture ends when a source is used up: the first one, or the last one, the others going on without")  \
     FLAG(skip_bad, 0, 1, "leave out documents that cannot be used, and count them; 0: stop at the first one")         \
     FLAG(dedup, 0, 1, "leave out documents that were there before, byte for byte; takes memory: see data/README.md")  \
     INT(shuffle_documents, -1, -1, 9e18, NULL, 1,                                                                     \

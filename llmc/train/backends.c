@@ -70,7 +70,7 @@ enum dtype storage_of_dtype(enum dtype dtype) {
 
 // Returns the storage type of --dtype auto on GPUs. Without a GPU (`info`, `bench step`) that is bf16.
 static enum dtype automatic_gpu_storage(void) {
-    const DeviceOptions options = {.index = 0};
+    const DeviceOptions options = {.local_rank = 0};
     const bool lacks_bf16 = &cuda_bf16 && cuda_bf16.device_exists() && cuda_bf16.device_lacks(&options);
     return lacks_bf16 ? dtype_fp16 : dtype_bf16;
 }

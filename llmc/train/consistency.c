@@ -109,8 +109,8 @@ void check_distinct_devices(Comm* comm, const Backend* b) {
     for (int r = 0; r < comm->size; r++) {
         const char *host = connection_host(comm->peers, comm->rank), *other = connection_host(comm->peers, r);
         if (r != comm->rank && *mine.name && !strcmp(all[r].name, mine.name) && !strcmp(host, other)) {
-            usage_error("ranks %d and %d share a GPU of %s: leave --device out, or start at most as many processes as "
-                        "there are GPUs", min_int(r, comm->rank), max_int(r, comm->rank), host);
+            usage_error("ranks %d and %d share a GPU of %s: start at most as many processes as there are GPUs",
+                        min_int(r, comm->rank), max_int(r, comm->rank), host);
         }
     }
     free(all);

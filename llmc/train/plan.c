@@ -16,8 +16,7 @@ DeviceOptions device_options(const Config* c, enum dtype dtype) {
         usage_error("--attention %s contradicts --kernels plain: give one or the other",
                     attention_names[c->attention]);
     }
-    const DeviceOptions options = {.index = (int)c->device,
-                                   .threads = (int)c->threads,
+    const DeviceOptions options = {.threads = (int)c->threads,
                                    .plain = is_plain,
                                    .fused = c->fused != 0,
                                    .flash = c->attention != attention_plain,
@@ -32,13 +31,10 @@ DeviceOptions device_options(const Config* c, enum dtype dtype) {
 
 bool device_is_emulated(const Backend* b) { return !b->is_host && !strncmp(b->device_name(), "emulated ", 9); }
 
-// A rank takes the GPU with the index of its local rank, unless --device is given.
+// A rank takes the GPU with the index of its local rank.
 void open_device(const Backend* b, const Config* c, enum dtype dtype, Comm* comm) {
     DeviceOptions options = device_options(c, dtype);
-    if (comm->size > 1 && config_source(c, "device") == FROM_DEFAULT) {
-        options.index = comm->local_rank;
-        options.is_local_rank = true;
-    }
+    options.local_rank = comm->local_rank;
     b->device_open(&options);
     if (comm->size == 1) { return; }
     check_distinct_devices(comm, b);

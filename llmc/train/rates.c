@@ -26,7 +26,7 @@ bool rates_parse(Rates* r, const Config* c, Error* err) {
     r->kind = is_muon ? OPTIMIZER_MUON : OPTIMIZER_ADAMW;
     r->lr[GROUP_EMBEDDING] = given_or(c->embedding_lr, c->lr);
     r->lr[GROUP_MATRIX] = given_or(c->matrix_lr, is_muon ? 0.02 : c->lr);
-    r->lr[GROUP_VECTOR] = given_or(c->vector_lr, c->lr);
+    r->lr[GROUP_VECTOR] = c->lr;
     r->peak.adamw = (AdamW){.weight_decay[GROUP_EMBEDDING] = c->decay_embeddings ? (float)c->weight_decay : 0,
                             .weight_decay[GROUP_MATRIX] = (float)matrix_decay,
                             .cautious = c->cautious_decay != 0,

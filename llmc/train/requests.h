@@ -3,7 +3,7 @@
 //   SIGINT, SIGTERM, SIGHUP, --max_time    stop: save what is not saved yet, and end. The same signal again ends the
 //                                          program at once; the checkpoints on disk stay whole
 //   SIGUSR1                                save after the current step, and go on
-//   SIGINT, in `generate --interactive 1`  end the text that is being generated
+//   SIGINT, in `generate` that asks for prompts  end the text that is being generated
 //
 // A process that was started to ignore SIGHUP (nohup) ignores it. SIGPIPE is ignored: a reader of standard output that
 // has gone is an error of the write.

@@ -148,10 +148,6 @@ static void open_data(TrainRun* run, const char* folder) {
     if (run->has_val && !dataset_open(&run->val_data, "--val_data", c->val_data, header, T, V, &err)) {
         fatal("%s", err.text);
     }
-    if (c->verify_data && run->comm->local_rank == 0 && // once on each machine
-        (!dataset_verify(&run->train_data, &err) || (run->has_val && !dataset_verify(&run->val_data, &err)))) {
-        fatal("--verify_data: %s", err.text);
-    }
     run->has_tokenizer = open_tokenizer(&run->tokenizer, c, &run->plan.shape, folder);
     if (c->eval_every > 0) {
         const Tokenizer* t = run->has_tokenizer ? &run->tokenizer : NULL;
@@ -256,12 +252,7 @@ static void print_heading(TrainRun* run) {
 // Logs the algorithms that NCCL may use: whether a run repeats its bits depends on them.
 static void log_nccl(TrainRun* run) {
     const Comm* comm = run->comm;
-    if (comm->algorithms) {
-        logger_notice(&run->log, "NCCL_ALGO=%s%s", comm->algorithms,
-                      comm->nvls ? "" : " (--nvls 1: faster with NVSwitches, but a run does not repeat its bits)");
-    } else if (comm->nvls && comm->size > 1) {
-        logger_notice(&run->log, "--nvls 1: where NVSwitches add up, this run does not repeat its bits");
-    }
+    if (comm->algorithms) { logger_notice(&run->log, "NCCL_ALGO=%s", comm->algorithms); }
 }
 
 // Logs an error that ends the program.
@@ -278,7 +269,6 @@ static void open_log(TrainRun* run) {
                                    .rank = run->comm->rank,
                                    .max_steps = (int)run->num_steps,
                                    .resume_step = run->resumed ? (int)run->state.step : -1,
-                                   .price = c->price,
                                    .has_tensorboard = c->tensorboard};
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
     on_fatal(log_error, run);

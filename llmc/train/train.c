@@ -84,8 +84,8 @@ static void train_micro_step(TrainRun* run, double tokens, long long i, bool is_
 
 // Returns true if the ranks compare their times in the step that begins or runs now.
 static bool is_timed_step(const TrainRun* run) {
-    const long long every = run->config->ranks_every;
-    return run->comm->size > 1 && every > 0 && (run->state.step + 1) % every == 0;
+    enum { EVERY = 100 };
+    return run->comm->size > 1 && (run->state.step + 1) % EVERY == 0;
 }
 
 // Logs how long each rank has computed in this step, from its begin to the end of its backward. What follows, the rest
@@ -161,13 +161,12 @@ static Hyper train_hyper(const TrainRun* run) {
     return h;
 }
 
-// Sets the rates that are not --lr, and a momentum that changes.
+// Sets the rates that are not --lr, and a momentum that changes. Biases and layernorms have --lr.
 static void record_rates(const TrainRun* run, const Hyper* h, StepRecord* r) {
     const Rates* rates = &run->plan.rates;
-    double* const lr[NUM_GROUPS] = {&r->embedding_lr, &r->matrix_lr, &r->vector_lr};
-    for (int g = 0; g < NUM_GROUPS; g++) {
-        *lr[g] = rates->lr[g] != run->config->lr ? train_lr(run, rates->lr[g]) : (double)NAN;
-    }
+    const double embedding = rates->lr[GROUP_EMBEDDING], matrix = rates->lr[GROUP_MATRIX], lr = run->config->lr;
+    r->embedding_lr = embedding != lr ? train_lr(run, embedding) : (double)NAN;
+    r->matrix_lr = matrix != lr ? train_lr(run, matrix) : (double)NAN;
     r->momentum = rates->warmup.steps || rates->cooldown.steps ? (double)h->muon.momentum : (double)NAN;
 }
 
@@ -272,12 +271,13 @@ static bool train_is_complete(const TrainRun* run) {
     return run->state.step >= run->num_steps && !pending->val && !pending->eval && !pending->sample;
 }
 
-// Leaves the file of --done_file. The last checkpoint is complete.
+// Leaves the file DONE_%08d if llm.c's letters started this program: llm.c's scripts start it again and again until the
+// file is there. The last checkpoint is complete.
 static void train_leave_done_file(const TrainRun* run) {
     Error err;
     const Config* c = run->config;
     const bool is_complete = train_is_complete(run);
-    if (!c->done_file || !is_complete || !*c->out || c->save_every == 0 || run->comm->rank != 0) { return; }
+    if (!c->has_letters || !is_complete || !*c->out || c->save_every == 0 || run->comm->rank != 0) { return; }
     char* path = format("%s/DONE_%08lld", c->out, run->state.step);
     if (!write_file_atomically(path, "", 0, &err)) { notice("warning: %s", err.text); }
     free(path);

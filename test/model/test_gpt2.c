@@ -365,7 +365,7 @@ static void check_muon(const Backend* b, const char* path, const char* const* op
 TEST(ten_muon_steps_follow_pytorch) {
     static const char* const plain[] = {"optimizer", "muon", "lr", "1e-3", NULL};
     static const char* const cautious[] = {
-        "optimizer", "muon", "embedding_lr", "2e-3", "matrix_lr", "0.03", "vector_lr", "5e-4", "weight_decay", "0.2",
+        "optimizer", "muon", "embedding_lr", "2e-3", "matrix_lr", "0.03", "lr", "5e-4", "weight_decay", "0.2",
         "matrix_decay", "0.05", "grad_clip", "0.7", "momentum_warmup", "4:0.8", "momentum_cooldown", "3:0.9",
         "cautious_decay", "1", NULL};
     EACH_CPU_AND_BF16_RESIDUAL(b) {

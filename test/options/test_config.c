@@ -338,7 +338,7 @@ TEST(names_of_other_programs_are_answered) {
     EXPECT_DEATH(EXIT_USAGE, "no option --bias: GPT-2 has biases", PARSE(TRAIN, "--bias", "0"));
     EXPECT_DEATH(EXIT_USAGE, "here it is called --max_steps (-1: one epoch)", PARSE(TRAIN, "--epochs", "3"));
     EXPECT_DEATH(EXIT_USAGE, "here it is called --tensorboard", PARSE(TRAIN, "--wandb_log", "1"));
-    EXPECT_DEATH(EXIT_USAGE, "--device takes the number of a GPU, not 'cuda'; train_gpt2 computes on the CPU",
+    EXPECT_DEATH(EXIT_USAGE, "no option --device: CUDA_VISIBLE_DEVICES chooses the GPU; train_gpt2 computes on the CPU",
                  PARSE(TRAIN, "--device", "cuda"));
     EXPECT_DEATH(EXIT_USAGE, "no command 'sample'; here it is generate", command_find("sample"));
     EXPECT_DEATH(EXIT_USAGE, "no command 'help'; here it is --help", command_find("help"));
@@ -353,6 +353,16 @@ TEST(options_of_older_checkpoints_become_todays) {
     EXPECT(config_from_json(&c, object, "state.json", &err));
     EXPECT(c.schedule == schedule_wsd_linear && c.attention == attention_plain && c.zero == 1 && c.tune == tune_1);
     EXPECT(c.on_spike == on_spike_stop);
+    json_decref(object);
+    c = defaults();
+    object = json_pack("{s:f, s:f, s:s, s:s}", "lr", 0.5, "vector_lr", 0.25, "embedding_lr", "auto", "matrix_lr",
+                       "auto");
+    EXPECT(config_from_json(&c, object, "state.json", &err));
+    EXPECT(c.lr == 0.25 && c.embedding_lr == 0.5 && c.matrix_lr == 0.5);
+    json_object_set_new(object, "optimizer", json_string("muon"));
+    EXPECT(config_from_json(&c, object, "state.json", &err) && c.matrix_lr == -1);
+    json_object_set_new(object, "vector_lr", json_string("auto"));
+    EXPECT(config_from_json(&c, object, "state.json", &err) && c.lr == 0.5 && c.embedding_lr == -1);
     json_decref(object);
 }
 

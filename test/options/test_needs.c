@@ -66,8 +66,6 @@ static const NeedCase CASES[] = {
     {EVAL, "stride 9", "without --text", "text f stride 9"},
     {TRAIN, "tokenizer none sample_every 9", "with --tokenizer none", "tokenizer none sample_every 0"},
     {TRAIN, "keep 0 keep_every 9", "without --keep", "keep 1 keep_every 9"},
-    {TRAIN, "save_every 0 done_file 1", "without --save_every", "save_every 1 done_file 1"},
-    {TRAIN, "out _ done_file 1", "without --out", "out _ done_file 0"},
     {TRAIN, "out _ tensorboard 1", "without --out", "tensorboard 1"},
 };
 enum { NUM_CASES = sizeof CASES / sizeof *CASES };
@@ -113,9 +111,9 @@ TEST(options_of_the_checkpoint_count) {
     Config c = configured("schedule wsd optimizer muon", FROM_CHECKPOINT);
     set(&c, "decay_frac 0.4 momentum 0.9", FROM_COMMAND_LINE);
     expect_accepted(&c, TRAIN, "beside the checkpoint's options");
-    c = configured("save_every 0", FROM_CHECKPOINT);
-    set(&c, "done_file 1", FROM_COMMAND_LINE);
-    expect_refused(&c, TRAIN, "a run without checkpoints", "without --save_every");
+    c = configured("schedule constant", FROM_CHECKPOINT);
+    set(&c, "decay_frac 0.4", FROM_COMMAND_LINE);
+    expect_refused(&c, TRAIN, "a run of a constant rate", "without --schedule");
 }
 
 TEST(every_preset_is_accepted) {

@@ -81,20 +81,13 @@ TEST(a_mixture_has_its_shares_everywhere) {
     free(four);
 }
 
-TEST(a_mixture_may_go_on_to_the_last_source) {
-    write_sources();
-    EXPECT_RUN(0, "600 documents",
-               "--out last --tokenizer bytes --val_size 500 --mix_until last --mix a.jsonl:5,b:4,c\\,d.jsonl:1 "
-               "--skip_bad 1");
-}
-
 // The documents of a source come in its order, a long one of several chunks without others between its parts.
 TEST(a_long_document_is_not_mixed) {
     StoryText text = {NULL, 0, 0};
     while (text.bytes < 2 * CHUNK_BYTES + 100) { story_append(&text, "x ", 2); }
     write_bytes("x.txt", text.data, text.bytes);
     write_text("y.txt", "y\n\nyy\n\nyyy");
-    EXPECT_RUN(0, "", "--out long --tokenizer bytes --split blank --val_size 4 --mix_until last --mix x.txt:1,y.txt:1");
+    EXPECT_RUN(0, "", "--out long --tokenizer bytes --split blank --val_size 4 --mix x.txt:1,y.txt:1");
     size_t val, documents = 0;
     TokenList list = tokens_of("long", &val);
     EXPECT(list.ids[0] == 256 && list.ids[1] == 'x');
@@ -149,7 +142,7 @@ static const char* const SHARDS[] = {"whole_val_000000.bin",   "part_val_000000.
 TEST(killed_and_resumed_with_every_option) {
     const char* mix = "--tokenizer bytes --val_size 500 --shard_size 1500 --mix a.jsonl:0.5,b:0.4,c\\,d.jsonl:0.1";
     static const char* const options[] = {"", "--rows 16", "--dedup 1", "--shuffle_documents 7 --dedup 1",
-                                          "--shuffle_documents 7 --dedup 1 --rows 32", "--mix_until last --rows 9"};
+                                          "--shuffle_documents 7 --dedup 1 --rows 32", "--rows 9"};
     write_sources();
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char* arguments = format("%s %s", mix, options[i]);
@@ -158,8 +151,8 @@ TEST(killed_and_resumed_with_every_option) {
         free(arguments);
     }
     test_case = "small windows"; // a hundredth of the documents of one
-    expect_resumable("--tokenizer bytes --val_size 500 --shard_size 1500 --mix b:99,a.jsonl:1 --mix_until last "
-                     "--dedup 1 --shuffle_documents 7", stride(23), SHARDS);
+    expect_resumable("--tokenizer bytes --val_size 500 --shard_size 1500 --mix b:99,a.jsonl:1 --dedup 1 "
+                     " --shuffle_documents 7", stride(23), SHARDS);
     test_case = "Parquet";
     copy_golden("plain_v1.parquet", "plain.parquet");
     copy_golden("delta_v2.parquet", "delta.parquet");
@@ -217,8 +210,7 @@ TEST(a_line_of_a_gigabyte) {
     EXPECT(truncate(path, bytes) == 0); // zeros
     FILE* f = fopen(path, "ab");
     EXPECT(f && fputs("\n{\"text\": \"b\"}\n", f) >= 0 && fclose(f) == 0);
-    const char* arguments = "--out huge --tokenizer bytes --val_size 2 --mix_until last "
-                            "--mix before.jsonl:1,huge.jsonl:1";
+    const char* arguments = "--out huge --tokenizer bytes --val_size 2 --mix before.jsonl:1,huge.jsonl:1";
     EXPECT_RUN(1, "huge.jsonl:2: a line of more than 16 MiB; --skip_bad 1", arguments);
     char* more = format("%s --skip_bad 1", arguments);
     EXPECT_RUN(0, "skipped documents: 1 too long", more);
@@ -232,6 +224,7 @@ TEST(a_line_of_a_gigabyte) {
 
 TEST(bad_mixtures) {
     write_sources();
+    EXPECT_RUN(2, "no option --mix_until: a mixture ends when", "--out x --mix_until last --mix a.jsonl:1");
     EXPECT_RUN(2, "--mix a.jsonl: no weight: give SOURCE:WEIGHT", "--out x --mix a.jsonl,b:1");
     EXPECT_RUN(2, "--mix :3: no weight", "--out x --mix :3");
     EXPECT_RUN(2, "the weight 'half' is not a number", "--out x --mix a.jsonl:half,b:1");
@@ -258,7 +251,6 @@ TEST(bad_mixtures) {
     free(many.data);
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 500 --mix a.jsonl:0.5,b:0.4");
     EXPECT_RUN(1, "mix was ", "--out keep --tokenizer bytes --val_size 500 --mix a.jsonl:0.5,b:0.5");
-    EXPECT_RUN(1, "mix was ", "--out keep --tokenizer bytes --val_size 500 --mix a.jsonl:0.5,b:0.4 --mix_until last");
     EXPECT_RUN(1, "mix was ", "--out keep --tokenizer bytes --val_size 500 a.jsonl b");
 }
 
