@@ -61,8 +61,8 @@ trainers_meet_and_are_parted() {
     ended 0 0 $zero
     ended 1 0 $one
     said 0 'step    3/3'
-    on 0 $run --max_steps 1000000 --save_every 0 --comm_timeout 3 --out "$dir/cut" & zero=$!
-    on 1 $run --max_steps 1000000 --save_every 0 --comm_timeout 3 --out "$dir/cut" & one=$!
+    on 0 $run --max_steps 1000000 --save_every 0 --timeout 3 --out "$dir/cut" & zero=$!
+    on 1 $run --max_steps 1000000 --save_every 0 --timeout 3 --out "$dir/cut" & one=$!
     await 'step    5/' "$dir/0" $zero
     ip -n "gpt2c-$$-1" link set cable down
     wait $zero && note "rank 0: exit code 0"

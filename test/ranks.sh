@@ -422,7 +422,7 @@ none_left() { # FOLDER: all its processes end within a minute; those that do not
 a_stopped_or_killed_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
-        begin ranks 4 "$train" $run $data $forever --batch_size 1 --comm_timeout 5 --out "$dir/$signal"
+        begin ranks 4 "$train" $run $data $forever --batch_size 1 --timeout 5 --out "$dir/$signal"
         await 'saved step' "$dir/err" $pid
         signal_rank $signal "$dir/$signal" 2
         wait $pid
@@ -455,7 +455,7 @@ a_killed_gpu_rank_ends_the_run() {
     corpus
     for signal in STOP KILL; do
         begin "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 \
-            --comm_timeout 5 --out "$dir/$signal"
+            --timeout 5 --out "$dir/$signal"
         await 'saved step' "$dir/err" $pid
         signal_rank $signal "$dir/$signal" 2
         wait $pid

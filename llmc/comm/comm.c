@@ -7,10 +7,13 @@ Comm comm_alone(void) {
     return comm;
 }
 
-bool comm_open(Comm* comm, const Launch* launch, const CommOptions* options, Error* err) {
+// Seconds that all ranks have to begin, at least: machines of a cluster start minutes apart (chosen, not measured).
+enum { CONNECT_SECONDS = 300 };
+
+bool comm_open(Comm* comm, const Launch* launch, double timeout, Error* err) {
     comm->rank = launch->rank;
     comm->size = launch->size;
-    comm->peers = connection_open(launch, options->connect_timeout, options->silence_timeout, err);
+    comm->peers = connection_open(launch, fmax(timeout, CONNECT_SECONDS), timeout, err);
     if (!comm->peers) { return false; }
     comm->local_rank = comm->local_size = 0;
     for (int r = 0; r < comm->size; r++) {

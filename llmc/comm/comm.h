@@ -43,18 +43,15 @@ struct Comm {
     const char* algorithms;     // NCCL_ALGO, once NCCL is connected; else NULL
 };
 
-typedef struct {
-    double connect_timeout, silence_timeout; // seconds: --connect_timeout, --comm_timeout
-} CommOptions;
-
 BEGIN_C
 
 // One process alone. It needs no comm_open or comm_close.
 Comm comm_alone(void);
 
 // Connects to the other processes of the launch, then opens comm->engine, which the caller has set. Fails if a
-// process is missing or does not belong to this run (connection_open), or if the engine does not open.
-bool comm_open(Comm* comm, const Launch* launch, const CommOptions* options, Error* err);
+// process is missing or does not belong to this run (connection_open), or if the engine does not open. `timeout`:
+// seconds of silence after which a rank counts as gone; at the start all have at least 300 to connect.
+bool comm_open(Comm* comm, const Launch* launch, double timeout, Error* err);
 
 // Waits until all processes call it, then disconnects.
 void comm_close(Comm* comm);

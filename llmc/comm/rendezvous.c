@@ -182,7 +182,7 @@ void rendezvous_admit(Rendezvous* r, double seconds) {
     if (r->missing == 0) { return; }
     list_missing(r->connection, missing, sizeof missing);
     watchdog_fatal(r->connection, "of %d ranks, rank %s did not connect to rank 0 on %s at port %d within %g s: see "
-                   "their output, or give a larger --connect_timeout", r->connection->size, missing,
+                   "their output, or give a larger --timeout", r->connection->size, missing,
                    r->connection->hosts[0], r->endpoint.port, seconds);
 }
 

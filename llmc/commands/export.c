@@ -178,7 +178,7 @@ static const ExportFormat* check_arguments(const Config* c) {
     if (!format->write || S_ISDIR(there.st_mode)) { // an empty folder is replaced by rename()
         usage_error("--out %s is there already: nothing was written; remove it, or give another path", c->out);
     }
-    if (!c->overwrite) { usage_error("--out %s is there already: give --overwrite, or another path", c->out); }
+    if (!c->force) { usage_error("--out %s is there already: give --force, or another path", c->out); }
     return format;
 }
 

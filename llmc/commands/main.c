@@ -56,8 +56,7 @@ static Comm open_comm(Launch* launch, const Config* c, const Backend* b) {
     process_rank = launch->rank; // MPI's; normally that of the launcher
 #endif
     launch->folder = c->out;
-    const CommOptions options = {.connect_timeout = c->connect_timeout, .silence_timeout = c->comm_timeout};
-    if (!comm_open(&comm, launch, &options, &err)) { fatal("%s", err.text); }
+    if (!comm_open(&comm, launch, c->timeout, &err)) { fatal("%s", err.text); }
     return comm;
 }
 

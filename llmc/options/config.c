@@ -8,6 +8,8 @@ const Option CONFIG_OPTIONS[NUM_ROWS] = {OPTION_ROWS(CONFIG)};
 // Options of this program's earlier versions, and of others, that have no name here.
 static const OptionAdvice ADVICE[] = {
     {"bias", "GPT-2 has biases"},
+    {"comm_timeout", "here it is --timeout"},
+    {"connect_timeout", "the processes of a run have 300 s to meet, or --timeout if that is more"},
     {"decay_shape", "--schedule wsd_linear falls in a line"},
     {"device", "CUDA_VISIBLE_DEVICES chooses the GPU; train_gpt2 computes on the CPU, train_gpt2cu on a GPU"},
     {"done_file", "llm.c's letters leave the file; with long options look for \"kind\":\"end\" in metrics.jsonl"},
@@ -25,6 +27,7 @@ static const OptionAdvice ADVICE[] = {
     {"loss_scale_window", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"max_rewinds", "REWINDS of scripts/supervise.sh is the number of times that a run goes back"},
     {"nvls", "NCCL_ALGO=Ring,Tree,NVLS,NVLSTree lets NVSwitches add up; such a run does not repeat its bits"},
+    {"overwrite", "here it is --force"},
     {"price", "the bar has the remaining time; dev/bench/predict.py GPU --price predicts the cost of a run"},
     {"python", "run python3 dev/bench/peers.py"},
     {"ramp_lr", "with --batch_ramp the learning rate follows --schedule alone"},

@@ -161,10 +161,9 @@ enum {
          .also = "num_gpus|nproc_per_node")                                                                           \
     FLAG(zero, 0, TRAIN | INFO, "shard master weights and moments over the processes (ZeRO-1)",                       \
          .also = "zero_stage")                                                                                        \
-    REAL(connect_timeout, 300, 0.1, 1e6, NULL, TRAIN | EVAL | BENCH,                                                  \
-         "seconds to wait for the other processes at the start", .scope = SCOPE_START)                                \
-    REAL(comm_timeout, 120, 0.1, 1e6, NULL, TRAIN | EVAL | BENCH,                                                     \
-         "seconds of silence of another process after which the run ends", .scope = SCOPE_START)                      \
+    REAL(timeout, 120, 0.1, 1e6, NULL, TRAIN | EVAL | BENCH,                                                          \
+         "seconds of silence of another process after which the run ends; at the start at least 300",                 \
+         .scope = SCOPE_START)                                                                                        \
     INT(replay, 0, 0, HUGE_COUNT, NULL, TRAIN,                                                                        \
          "steps after which a micro-batch is computed twice more, and weights of ranks compared; 0: never")           \
     GROUP("watch")                                                                                                    \
@@ -228,7 +227,7 @@ enum {
          .also = "wandb|wandb_log|report_to")                                                                         \
     GROUP("export")                                                                                                   \
     CHOICE(export_dtype, f32, (f32, bf16, f16, q8_0, q4_0), EXPORT, "type of the weights that are written")           \
-    FLAG(overwrite, 0, EXPORT, "replace the file --out")                                                              \
+    FLAG(force, 0, EXPORT, "replace the file --out")                                                                  \
     GROUP("other")                                                                                                    \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                        \
     TEXT(config, "", TRAIN | GENERATE | EVAL | INFO, "file of `name value` lines; the command line overrides it",     \
