@@ -82,15 +82,15 @@ ranks_wait_for_the_last_save_and_hint_of_rank_0() {
 
 the_best_and_every_so_many_checkpoints_are_kept() {
     corpus
-    common="$small $data --save_every 1 --val_tokens 64 --keep 1"
-    must "$train" $common --max_steps 7 --val_every 0 --keep_every 3 --out "$dir/every"
-    [ "$(steps_in "$dir/every")" = "3 6 7 " ] || note "kept with --keep_every 3: $(steps_in "$dir/every")"
+    common="$small $data --save_every 1 --val_tokens 64 --keep 1,best"
+    must "$train" $common --max_steps 7 --val_every 0 --keep 1,every:3 --out "$dir/every"
+    [ "$(steps_in "$dir/every")" = "3 6 7 " ] || note "kept with --keep 1,every:3: $(steps_in "$dir/every")"
     # the rate grows until the loss does too
     must "$train" $common --max_steps 12 --val_every 1 --lr 3 --warmup_steps 12 --out "$dir/best"
     best=$(sed -n 's/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/\2 \1/p' "$dir/best/metrics.jsonl" |
         grep -v ' 0$' | sort -g | head -n 1 | cut -d ' ' -f 2)
     [ "$best" != 12 ] || note "the last checkpoint is the best one: this tests nothing"
-    [ "$(steps_in "$dir/best")" = "$best 12 " ] || note "kept with --keep_best: $(steps_in "$dir/best"), best $best"
+    [ "$(steps_in "$dir/best")" = "$best 12 " ] || note "kept with --keep 1,best: $(steps_in "$dir/best"), best $best"
     must "$train" $common --max_steps 14 --val_every 0 --lr 3 --warmup_steps 12 --resume auto --out "$dir/best"
     [ "$(steps_in "$dir/best")" = "$best 14 " ] || note "kept after resuming: $(steps_in "$dir/best"), best $best"
     rm -r "$dir/best/$(printf step_%08d "$best")" # of those that are there the next one is the best
@@ -101,7 +101,8 @@ the_best_and_every_so_many_checkpoints_are_kept() {
 # The folder in which the best checkpoint is to be saved is too small: the next best one is kept.
 a_checkpoint_that_could_not_be_saved_is_not_the_best() {
     corpus
-    common="$small $data --save_every 1 --val_tokens 64 --keep 1 --val_every 1 --max_steps 12 --lr 3 --warmup_steps 12"
+    common="$small $data --save_every 1 --val_tokens 64 --keep 1,best --val_every 1 --max_steps 12 --lr 3"
+    common="$common --warmup_steps 12"
     must "$train" $common --out "$dir/whole"
     sed -n 's/.*"kind":"val","step":\([0-9]*\),.*"loss":\([^,}]*\).*/\2 \1/p' "$dir/whole/metrics.jsonl" |
         grep -v ' 0$' | sort -g | cut -d ' ' -f 2 >"$dir/steps"

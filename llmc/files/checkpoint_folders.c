@@ -1,4 +1,5 @@
 #include "checkpoint_folders.h"
+#include "../options/options.h"
 #include <dirent.h>
 #include <ftw.h>
 #include <sys/file.h>
@@ -120,12 +121,26 @@ void checkpoint_set_aside(const char* path, const char* why) {
     free(aside);
 }
 
+bool keep_parse(KeepRule* keep, const char* text, Error* err) {
+    char *copy = format("%s", text), *rest = copy, *name, *value;
+    memset(keep, 0, sizeof *keep);
+    bool ok = part_next(&rest, &name, &value) && !value && count_parse(name, 0, &keep->newest);
+    while (ok && part_next(&rest, &name, &value)) {
+        const bool is_best = !strcmp(name, "best") && !value;
+        keep->best = keep->best || is_best;
+        ok = is_best || (!strcmp(name, "every") && count_parse(value, 1, &keep->every));
+    }
+    free(copy);
+    return ok || fail(err, "--keep '%s': give N[,best][,every:M], such as 3,best or 3,best,every:10000", text);
+}
+
 void checkpoint_rotate(const char* out, long long step, const KeepRule* keep) {
     size_t count;
     long long behind = 0, *steps = checkpoint_list(out, &count);
     for (size_t i = 0; keep->newest > 0 && i < count; i++) {
         if (steps[i] > step || behind++ < keep->newest) { continue; }
-        if (steps[i] == keep->best || (keep->every > 0 && steps[i] % keep->every == 0)) { continue; }
+        const bool is_best = keep->best && steps[i] == keep->best_step;
+        if (is_best || (keep->every > 0 && steps[i] % keep->every == 0)) { continue; }
         char* old = checkpoint_path(out, steps[i]);
         checkpoint_remove(old);
         free(old);

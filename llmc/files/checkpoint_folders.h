@@ -39,8 +39,12 @@ void checkpoint_set_aside(const char* path, const char* why);
 typedef struct {
     long long newest; // this many; 0: all
     long long every;  // those of steps that this divides; 0: none
-    long long best;   // that of this step; 0: none
+    bool best;        // that of the lowest validation loss
+    long long best_step; // its step; 0: none yet
 } KeepRule;
+
+// Reads the text of --keep, "N[,best][,every:M]"; best_step is 0. Fails if the text is another.
+bool keep_parse(KeepRule* keep, const char* text, Error* err);
 
 // Removes the checkpoints up to `step` that the rule does not keep. Newer ones stay.
 void checkpoint_rotate(const char* out, long long step, const KeepRule* keep);

@@ -19,6 +19,8 @@ static const OptionAdvice ADVICE[] = {
     {"growth_interval", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"histogram_every", "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
     {"interactive", "`generate` without --prompt, in a terminal, asks for prompts"},
+    {"keep_best", "--keep N,best keeps the checkpoint of the lowest validation loss too, as by default"},
+    {"keep_every", "--keep N,every:M keeps the checkpoints of steps that M divides too"},
     {"link", "python3 dev/bench/predict.py GPU --gpus N --link GB/S predicts several GPUs"},
     {"llmc", "run python3 dev/bench/peers.py"},
     {"log_interval", "log.txt and metrics.jsonl have every step"},
@@ -180,6 +182,18 @@ static void translate_vector_lr(json_t* options) {
     json_object_set(options, "lr", vector);
 }
 
+// --keep was a number, beside --keep_best and --keep_every.
+static void translate_keep(json_t* options) {
+    const json_t *keep = json_object_get(options, "keep"), *best = json_object_get(options, "keep_best");
+    const long long every = json_integer_value(json_object_get(options, "keep_every"));
+    if (!json_is_integer(keep)) { return; }
+    char* text = format("%lld%s", (long long)json_integer_value(keep), json_is_false(best) ? "" : ",best");
+    char* whole = every > 0 ? format("%s,every:%lld", text, every) : format("%s", text);
+    replace_value(options, "keep", whole);
+    free(whole);
+    free(text);
+}
+
 // Returns a copy of a checkpoint's options (NULL: none) in which those of earlier versions have become today's.
 static json_t* todays_options(const json_t* object) {
     json_t* options = object ? json_deep_copy(object) : json_object();
@@ -191,6 +205,7 @@ static json_t* todays_options(const json_t* object) {
     if (on_spike && is_rewind(on_spike)) { replace_value(options, "on_spike", "stop"); }
     if (json_is_false(json_object_get(options, "flash"))) { replace_value(options, "attention", "plain"); }
     translate_vector_lr(options);
+    translate_keep(options);
     return options;
 }
 

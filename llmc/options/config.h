@@ -213,10 +213,9 @@ enum {
     INT(save_every, 1000, 0, HUGE_COUNT, NULL, TRAIN,                                                                 \
          "steps between checkpoints (and one after the last step); 0: none",                                          \
          .also = "save_steps|save_interval|checkpoint_every")                                                         \
-    INT(keep, 3, 0, 1e9, NULL, TRAIN, "newest checkpoints kept; 0: all", .also = "save_total_limit")                  \
-    INT(keep_every, 0, 0, HUGE_COUNT, NULL, TRAIN, "keep those of steps that this divides too; 0: none",              \
-         .needs = "keep")                                                                                             \
-    FLAG(keep_best, 1, TRAIN, "keep the one of the lowest validation loss too")                                       \
+    TEXT(keep, "3,best", TRAIN,                                                                                       \
+         "checkpoints that stay, N[,best][,every:M]: the N newest (0: all), the one of the lowest validation loss,"   \
+         " and those of steps that M divides", .also = "save_total_limit")                                            \
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint",        \
          .scope = SCOPE_START, .also = "resume_from_checkpoint")                                                      \
     TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \

@@ -32,7 +32,7 @@ const LetterFlag LETTER_FLAGS[NUM_LETTER_FLAGS] = {
     {.letters = "r", .name = "recompute", .fallback = "gelu"},
     {.letters = "lg", .on_cpu = "-1", .on_gpu = "-1", .ignored = "*",
      .why = "nvidia-smi shows the state of a GPU, the log does not"},
-    {.letters = "nm", .name = "keep_every", .fallback = "0"},
+    {.letters = "nm", .name = "keep", .fallback = "0"},
     {.letters = "h", .name = "eval_data"}, // llm.c's path of HellaSwag, if 1
     {.letters = "f", .on_cpu = "0", .on_gpu = "0|1", .ignored = "0|1", .why = "a CPU has no TF32"},
     {.letters = "w", .on_cpu = "1", .on_gpu = "1", .ignored = "0|1", .why = "master weights are always kept, in fp32"},
@@ -93,6 +93,11 @@ static const char* letter_translate(const LetterValues* v, const LetterFlag* fla
         if (strlen(value) != 1 || *value < '0' || *value > '2') { usage_error("-r takes 0, 1 or 2, not '%s'", value); }
         return *value == '0' ? "none" : *value == '1' ? "gelu" : "all";
     }
+    if (!strcmp(flag->letters, "nk")) {
+        const char *newest = letter_value(v, "nk"), *every = letter_value(v, "nm");
+        return strcmp(every, "0") ? format("%s,best,every:%s", newest, every) : format("%s,best", newest);
+    }
+    if (!strcmp(flag->letters, "nm")) { return NULL; } // -nk has it
     return value ? value : flag->fallback;
 }
 

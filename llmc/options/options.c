@@ -208,6 +208,34 @@ void options_set_defaults(const OptionTable* table, void* options) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// texts of several parts
+
+bool part_next(char** rest, char** name, char** value) {
+    if (!*rest) { return false; }
+    *name = *rest;
+    *rest = strchr(*name, ',');
+    if (*rest) { *(*rest)++ = 0; }
+    *value = strchr(*name, ':');
+    if (*value) { *(*value)++ = 0; }
+    return true;
+}
+
+bool count_parse(const char* text, long long least, long long* number) {
+    char* end;
+    if (!text) { return false; }
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    return end != text && !*end && !errno && *number >= least;
+}
+
+bool number_parse(const char* text, double least, double greatest, double* number) {
+    char* end;
+    if (!text) { return false; }
+    *number = strtod(text, &end);
+    return end != text && !*end && *number >= least && *number <= greatest; // NaN is outside
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
 // options that need others
 
 static bool is_off(const char* value) { return is_one_of(value, "0|none") || !*value; }

@@ -182,6 +182,17 @@ char* option_value(const Option* o, const void* options);
 void options_set_defaults(const OptionTable* table, void* options);
 
 // ---------------------------------------------------------------------------------------------------------------------
+// texts of several parts: "3,best,every:1000"
+
+// Takes the next part of a text: its `name`, and the `value` behind a colon, NULL if there is none. Cuts the text up,
+// and moves *rest behind the part. Returns false at the end.
+bool part_next(char** rest, char** name, char** value);
+
+// Reads a number that fills the text. Returns false, also for NULL, if it is none or lies outside of the limits.
+bool count_parse(const char* text, long long least, long long* number);
+bool number_parse(const char* text, double least, double greatest, double* number);
+
+// ---------------------------------------------------------------------------------------------------------------------
 // options that need others
 
 // Returns the first condition of Option.needs that the other options do not meet, as it ends a sentence that begins

@@ -207,8 +207,9 @@ static const TokenizerFiles* tokenizer_files(TrainRun* run) {
     return files->text[0] ? files : NULL;
 }
 
-KeepRule keep_rule(const Config* c, const TrainState* s) {
-    const KeepRule keep = {.newest = c->keep, .every = c->keep_every, .best = c->keep_best ? s->best_step : 0};
+KeepRule keep_rule(const Plan* p, const TrainState* s) {
+    KeepRule keep = p->kept;
+    keep.best_step = s->best_step;
     return keep;
 }
 
@@ -233,7 +234,7 @@ void train_save(TrainRun* run) {
                                       blocks);
     snapshot.eot = run->has_tokenizer ? run->tokenizer.eot : NO_TOKEN;
     snapshot.tokenizer = tokenizer_files(run);
-    snapshot.keep = keep_rule(c, &state);
+    snapshot.keep = keep_rule(&run->plan, &state);
     saver_begin(&run->saver, c->out, &snapshot);
     train_look_at_save(run);
 }

@@ -49,8 +49,8 @@ void train_report(TrainRun* run);
 // Returns true if a checkpoint of this step is to be made: by --save_every, at the end, or because it was asked for.
 bool train_save_is_due(const TrainRun* run);
 
-// Returns what options and state say of the checkpoints to keep.
-KeepRule keep_rule(const Config* c, const TrainState* s);
+// Returns the rule of the checkpoints to keep, by the best step so far.
+KeepRule keep_rule(const Plan* p, const TrainState* s);
 
 // Begins a checkpoint of this step, after waiting for the one before.
 void train_save(TrainRun* run);

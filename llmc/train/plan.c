@@ -94,7 +94,8 @@ bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, co
     p->shards = 1;
     p->samples = c->sample_every > 0 || *c->eval_data;
     p->B = c->batch_size ? (int)c->batch_size : 1;
-    if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err) || !rates_parse(&p->rates, c, err)) {
+    if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err) || !rates_parse(&p->rates, c, err) ||
+        !keep_parse(&p->kept, c->keep, err)) {
         return false;
     }
     // A prompt has at most as many tokens as bytes. Test sets need all positions.

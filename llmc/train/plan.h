@@ -5,6 +5,7 @@
 #pragma once
 #include "../comm/comm.h"
 #include "../data/token_formats.h"
+#include "../files/checkpoint_folders.h"
 #include "../options/config.h"
 #include "../model/gpt2.h"
 #include "rates.h"
@@ -18,6 +19,7 @@ typedef struct {
     long long total_batch_size; // tokens in an optimizer step, over all ranks
     Keep keep;
     Rates rates;                // of the optimizer
+    KeepRule kept;              // --keep
     int shards;                 // ranks that shard the optimizer's state (--zero 1); else 1
     const char* nccl_algorithms; // Comm.algorithms
     int samples;                // texts that are generated, or test rows that are scored, at once; 0: none

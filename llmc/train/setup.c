@@ -319,7 +319,7 @@ TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm) 
     open_log(run);
     resume_record_options(run);
     if (run->resumed && *c->out && comm->rank == 0) { // a kill may have come between a save and this
-        const KeepRule keep = keep_rule(c, &run->state);
+        const KeepRule keep = keep_rule(&run->plan, &run->state);
         checkpoint_rotate(c->out, run->state.step, &keep);
     }
     if (state) { resume_warn_of_lr_jump(run, state); }

@@ -8,7 +8,8 @@ static inline char* checkpoint_save(const char* out, const Optimizer* o, const T
                                     const Config* c, int eot, Error* err) {
     Snapshot snapshot = snapshot_take(o, s, plan_options(p, c), p->nccl_algorithms, NULL);
     snapshot.eot = eot;
-    snapshot.keep = (KeepRule){.newest = c->keep, .every = c->keep_every, .best = c->keep_best ? s->best_step : 0};
+    if (!keep_parse(&snapshot.keep, c->keep, err)) { fatal("%s", err->text); }
+    snapshot.keep.best_step = s->best_step;
     char* path = checkpoint_write(out, &snapshot, err);
     snapshot_free(&snapshot);
     return path;

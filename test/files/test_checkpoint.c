@@ -116,6 +116,21 @@ TEST(a_checkpoint_that_is_being_read_is_removed_later) {
     free(out);
 }
 
+TEST(rules_of_the_checkpoints_to_keep) {
+    static const char* const wrong[] = {"", "best", "-1", "3,", "3,better", "3:1", "3,best:1", "3,every", "3,every:0",
+                                        "3,every:1x", "3,best,3"};
+    Error err;
+    KeepRule keep;
+    EXPECT(keep_parse(&keep, "0", &err) && keep.newest == 0 && !keep.best && keep.every == 0 && keep.best_step == 0);
+    EXPECT(keep_parse(&keep, "3,best", &err) && keep.newest == 3 && keep.best && keep.every == 0);
+    EXPECT(keep_parse(&keep, "12,every:500,best", &err) && keep.newest == 12 && keep.best && keep.every == 500);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        test_case = wrong[i];
+        EXPECT(!keep_parse(&keep, wrong[i], &err) && strstr(err.text, "give N[,best][,every:M], such as 3,best"));
+    }
+    test_case = NULL;
+}
+
 TEST(what_is_set_aside_keeps_a_name_of_its_own) {
     char *out = new_folder(), *path = below(out, "step_00000003");
     static const char* const names[] = {"damaged-step_00000003", "damaged-step_00000003-2", "damaged-step_00000003-3"};
@@ -159,9 +174,11 @@ static char* save(const char* out, const Model* m, long long step, long long kee
     Error err;
     Config c;
     config_defaults(&c);
-    c.keep = keep;
+    char* rule = format("%lld,best", keep);
+    c.keep = rule;
     const TrainState s = state_at(step);
     char* path = save_with(out, m, &s, &c, &err);
+    free(rule);
     if (!path) { fatal("%s", err.text); }
     return path;
 }
@@ -208,7 +225,7 @@ TEST(a_failed_save_leaves_the_older_checkpoints) {
     free(save(out, m, 1, 3));
     const TrainState s = state_at(2);
     write_text(out, ".tmp-step_00000002", "in the way");
-    c.keep = 1;
+    c.keep = "1,best";
     EXPECT(!save_with(out, m, &s, &c, &err) &&
            strstr(err.text, ".tmp-step_00000002: cannot make the folder"));
     expect_list(out, 1, 1, 0);

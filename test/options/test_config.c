@@ -57,7 +57,7 @@ TEST(defaults_are_those_documented) {
     EXPECT(c.beta1 == 0.9 && c.beta2 == 0.95 && c.eps == 1e-8 && c.grad_clip == -1);
     EXPECT(c.shuffle == 1 && c.overfit == 0 && c.pad_vocab == 1 && c.recompute == recompute_none && c.threads == 0);
     EXPECT(c.val_every == 250 && c.val_tokens == 1048576 && c.sample_every == 250 && c.sample_tokens == 64);
-    EXPECT(c.temperature == 1 && c.top_k == 50 && c.top_p == 1 && c.save_every == 1000 && c.keep == 3);
+    EXPECT(c.temperature == 1 && c.top_k == 50 && c.top_p == 1 && c.save_every == 1000 && !strcmp(c.keep, "3,best"));
     for (int i = 0; i < NUM_OPTIONS; i++) { EXPECT(c.source[i] == FROM_DEFAULT); }
 }
 
@@ -94,8 +94,8 @@ static const ValueCase VALUES[] = {
     {"total_batch_size", "B*T", true, "0"},
     {"threads", "all", true, "0"},
     {"threads", "4097", false, "from 1 to 4096"},
-    {"keep", "0", true, "0"},
-    {"keep", "-1", false, "takes a number from 0"},
+    {"top_k", "0", true, "0"},
+    {"top_k", "-1", false, "takes a number from 0"},
     {"sample_tokens", "0", false, "takes a number from 1"},
     {"lr", "0", true, "0"},
     {"lr", "6e-4", true, "0.0006"},
@@ -364,6 +364,12 @@ TEST(options_of_older_checkpoints_become_todays) {
     json_object_set_new(object, "vector_lr", json_string("auto"));
     EXPECT(config_from_json(&c, object, "state.json", &err) && c.lr == 0.5 && c.embedding_lr == -1);
     json_decref(object);
+    object = json_pack("{s:i}", "keep", 5);
+    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.keep, "5,best"));
+    json_object_set_new(object, "keep_best", json_false());
+    json_object_set_new(object, "keep_every", json_integer(9));
+    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.keep, "5,every:9"));
+    json_decref(object);
 }
 
 TEST(a_pattern_that_the_shell_expanded_is_recognized) {
@@ -393,7 +399,7 @@ TEST(files_hold_names_and_values) {
     char* path = write_config(
         "# a comment\n\n  lr\t 1e-3  \r\nseed 5\n \t# another\nprompt  Once upon  a #time \nout\noverfit 1\nkeep 9");
     Config c = PARSE(TRAIN, "--seed", "6", "--config", path, "--overfit=0");
-    EXPECT(c.lr == 1e-3 && c.keep == 9 && !strcmp(c.prompt, "Once upon  a #time") && !*c.out);
+    EXPECT(c.lr == 1e-3 && !strcmp(c.keep, "9") && !strcmp(c.prompt, "Once upon  a #time") && !*c.out);
     EXPECT(c.seed == 6 && c.overfit == 0); // the command line wins, before --config and after it
     EXPECT(config_source(&c, "lr") == FROM_FILE && config_source(&c, "seed") == FROM_COMMAND_LINE);
     free(write_config(""));

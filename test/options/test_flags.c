@@ -36,7 +36,7 @@ static const LetterCase GIVEN[] = {
     {"-e", "gpt2:d36", "model", "d36"},
     {"-o", "log", "out", "log"},
     {"-n", "500", "save_every", "500"},
-    {"-nk", "5", "keep", "5"},
+    {"-nk", "5", "keep", "5,best"},
     {"-y", "1", "resume", "auto"},
     {"-y", "0", "resume", ""},
     {"-b", "64", "batch_size", "64"},
@@ -62,7 +62,7 @@ static const LetterCase GIVEN[] = {
     {"-r", "1", "recompute", "gelu"},
     {"-r", "2", "recompute", "all"},
     {"-z", "1", "zero", "1"},
-    {"-nm", "5000", "keep_every", "5000"},
+    {"-nm", "5000", "keep", "0,best,every:5000"},
     {"-e", "gpt2:12", "model", "d12"},
     {"-e", "gpt3:c768", "model", "gpt3:c768"},
     {"-e", "log/model_00019560.bin", "init", "log/model_00019560.bin"},
@@ -74,7 +74,7 @@ enum { NUM_GIVEN = sizeof GIVEN / sizeof *GIVEN };
 static const LetterCase DEFAULTS[] = {
     {"-i", NULL, "train_data", "dev/data/tinyshakespeare/tiny_shakespeare_train.bin"},
     {"-j", NULL, "val_data", "dev/data/tinyshakespeare/tiny_shakespeare_val.bin"},
-    {"-o", NULL, "out", ""},            {"-n", NULL, "save_every", "0"},  {"-nk", NULL, "keep", "0"},
+    {"-o", NULL, "out", ""},            {"-n", NULL, "save_every", "0"},  {"-nk", NULL, "keep", "0,best"},
     {"-y", NULL, "resume", ""},         {"-b", NULL, "batch_size", "4"},  {"-t", NULL, "seq_len", "1024"},
     {"-d", NULL, "total_batch_size", "0"}, {"-x", NULL, "max_steps", "-1"}, {"-k", NULL, "schedule", "cosine"},
     {"-l", NULL, "lr", "0.0003"},       {"-u", NULL, "warmup_steps", "0"}, {"-q", NULL, "min_lr_frac", "1"},
@@ -82,7 +82,7 @@ static const LetterCase DEFAULTS[] = {
     {"-v", NULL, "val_every", "20"},    {"-m", NULL, "val_tokens", "81920"}, // 20 batches of 4 * 1024
     {"-s", NULL, "sample_every", "20"}, {"-g", NULL, "sample_tokens", "64"}, {"-a", NULL, "overfit", "0"},
     {"-z", NULL, "zero", "0"},          {"-h", NULL, "eval_data", ""},
-    {"-r", NULL, "recompute", "gelu"},  {"-nm", NULL, "keep_every", "0"},
+    {"-r", NULL, "recompute", "gelu"},  {"-nm", NULL, "keep", "0,best"},
 };
 enum { NUM_DEFAULTS = sizeof DEFAULTS / sizeof *DEFAULTS };
 

@@ -65,7 +65,6 @@ static const NeedCase CASES[] = {
     {EVAL, "eval_data f field body", "without --text", "text f field body"},
     {EVAL, "stride 9", "without --text", "text f stride 9"},
     {TRAIN, "tokenizer none sample_every 9", "with --tokenizer none", "tokenizer none sample_every 0"},
-    {TRAIN, "keep 0 keep_every 9", "without --keep", "keep 1 keep_every 9"},
     {TRAIN, "out _ tensorboard 1", "without --out", "tensorboard 1"},
 };
 enum { NUM_CASES = sizeof CASES / sizeof *CASES };
