@@ -37,7 +37,7 @@ static const Tolerances* tolerances(const Backend* b) {
     static const Tolerances fp32 = {
         .logit = 1e-4, .logits = 2e-6, .gradient = 2e-5, .loss = 1e-5, .step_loss = 1e-4, .step_norm = 1e-4};
     static const Tolerances bf16 = {
-        .logit = 2.2e-2, .logits = 1e-2, .gradient = 1.8e-2, .loss = 3e-4, .step_loss = 2.4e-3, .step_norm = 7e-3};
+        .logit = 2.2e-2, .logits = 1e-2, .gradient = 1.8e-2, .loss = 7e-4, .step_loss = 2.4e-3, .step_norm = 7e-3};
     static const Tolerances bf16_residual = {
         .logit = 2.2e-2, .logits = 1e-2, .gradient = 1.8e-2, .loss = 2.1e-3, .step_loss = 2.4e-3, .step_norm = 7e-3};
     static const Tolerances fp16 = {
@@ -299,7 +299,7 @@ typedef struct {
 static const MuonTolerances* muon_tolerances(const Backend* b) {
     static const MuonTolerances fp32 = {1e-4, 1e-4, 1e-4, 1e-4},
                                 bf16 = {3e-3, 2e-2, (double)INFINITY, 3e-1},
-                                fp16 = {5e-4, 1e-3, (double)INFINITY, 3e-2};
+                                fp16 = {5e-4, 2.4e-3, (double)INFINITY, 3e-2};
     return stores_fp16(b) ? &fp16 : stores_16_bits(b) ? &bf16 : &fp32;
 }
 
