@@ -147,7 +147,7 @@ $(BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(CUDA_LINKED)
 	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 	@$(if $(CUDNN)$(filter-out file,$(origin CUDNN)),,echo 'warning: $@ has NO CUDNN, whose attention may be faster \
 	    than ours: there is $(NO_CUDNN). CUDNN=0 silences this.' >&2)
-# Keeps ptxas' report of registers and spills beside the object: test/spills.sh reads it.
+# Keeps ptxas' report of registers and spills beside the object: test/cuda/spills.sh reads it.
 $(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu $(BUILD)/cuda_settings | check-packages
 	$(if $(NVCC),,$(error $(NO_NVCC): install the CUDA toolkit, or set CUDA_HOME; `make train_gpt2` needs none))
 	$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS) -DFLOATX=$* -MD -MP -MF $(@:.o=.d) -c $< -o $@ >$(@:.o=.ptxas) 2>&1 || \

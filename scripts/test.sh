@@ -5,17 +5,17 @@
 #   (nothing)   all groups: 10 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
-#   GROUP...    build headers unit smoke scripts end_to_end requests fetch faults amx sanitize mutate plain fuzz lint
-#               thread memcheck aarch64 spills sass cudnn emulator emulated ranks hosts emulated_check emulated_race
-#               full_size gpu_script traffic plants coverage
+#   GROUP...    some groups; an unknown name prints their names
 # Logs are kept in build/log/GROUP.
 set -u
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
-all="ranks emulated end_to_end faults sanitize unit emulated_check emulated_race full_size emulator traffic plants \
-    amx hosts requests scripts fetch mutate plain headers spills sass cudnn"
+all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus emulated_check emulated_race full_size emulator \
+    traffic plants learning gpu_tuning bench amx hosts requests run_scripts precision options commands scripts fetch \
+    mutate plain gpu_device scores reports tokenizer shards prepare headers spills sass cudnn"
+counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
 only_long="aarch64 gpu_script fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
@@ -29,7 +29,7 @@ for g in $groups; do
     echo "error: no group '$g'; there are: build smoke $only_long coverage $all" >&2
     exit 2
 done
-for g in emulated ranks; do # coverage counts the lines that ran in these
+for g in $counted; do
     case " $groups " in *" $g "*) ;; *" coverage "*) groups="$g $groups" ;; esac
 done
 export long
@@ -63,15 +63,27 @@ headers() {
     make -s headers && sh test/rooms.sh
 }
 unit() { sh test/run.sh build/release; }
-smoke() { compile_emu && sh test/smoke.sh build/release $emu; }
-end_to_end() { sh test/end_to_end.sh build/release; }
-scripts() { sh test/scripts.sh build/release; }
-requests() { sh test/requests.sh build/release; }
-fetch() { sh test/fetch.sh; }
-faults() { sh test/faults.sh build/release; }
+smoke() { compile_emu && sh test/smoke.sh $emu; }
+scripts() { sh test/scripts.sh; }
+# of the programs as a user calls them
+learning() { sh test/train/learning.sh; }
+precision() { sh test/train/precision.sh; }
+resume() { sh test/train/resume.sh; }
+requests() { sh test/train/requests.sh; }
+options() { sh test/options/options.sh; }
+commands() { sh test/commands/commands.sh; }
+scores() { sh test/eval/scores.sh; }
+reports() { sh test/log/reports.sh; }
+tokenizer() { sh test/tokenizer/tokenizer.sh; }
+shards() { sh test/data/shards.sh; }
+prepare() { sh test/prepare/prepare.sh; }
+fetch() { sh test/data/fetch.sh; }
+bench() { sh test/bench/bench.sh; }
+faults() { sh test/attack/faults.sh; }
+ranks() { sh test/comm/ranks.sh; }
 amx() { # the trainer with AMX, its tiles emulated
     grep -q avx512_bf16 /proc/cpuinfo || { echo "skipped: emulated AMX needs a processor with AVX512_BF16"; return 77; }
-    compile amx && sh test/amx.sh build/amx build/release
+    compile amx && sh test/amx/amx.sh
 }
 best_level() { # of this processor
     [ "$(uname -m)" = x86_64 ] || return 0
@@ -141,35 +153,39 @@ memcheck() { # memory that is uninitialized, wrong or lost, by valgrind: a quart
 }
 spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }
-    sh test/spills.sh build/release
+    sh test/cuda/spills.sh build/release
 }
 sass() { # machine code of the kernels; `long`: of all architectures
     [ ! -s build/release/cuda_bf16.o ] || command -v nvdisasm >/dev/null || [ -d build/cuda_tools ] ||
         sh scripts/setup.sh sass
-    sh test/sass.sh build/release
+    sh test/sass/sass.sh build/release
 }
-cudnn() { sh test/cudnn.sh build/release; }
+cudnn() { sh test/cudnn/cudnn.sh build/release; }
 emulator() { bash test/emulator/run.sh; }
-emulated() { compile_emu && sh test/emulated.sh $emu; }
-ranks() { compile_emu && sh test/ranks.sh build/release $emu; }
-hosts() { compile_emu && sh test/netns.sh build/release $emu; }
+gpu_kernels() { compile_emu && sh test/cuda/kernels.sh $emu; }
+gpu_training() { compile_emu && sh test/cuda/training.sh $emu; }
+gpu_tuning() { compile_emu && sh test/cuda/tuning.sh $emu; }
+gpu_device() { compile_emu && sh test/cuda/device.sh $emu; }
+gpus() { compile_emu && sh test/comm/gpus.sh $emu; }
+run_scripts() { compile_emu && sh test/comm/run_scripts.sh $emu; }
+hosts() { compile_emu && sh test/comm/hosts.sh $emu; }
 # Tests in the builds that check memory accesses and data races: kernels at even and odd shapes, two training steps.
 watched="odd_shapes long_rows attention_agrees_at two_steps"
 also_checked="unfused_kernels plain_kernels" # they share less between threads
 [ -z "$long" ] || watched='' also_checked=''
-emulated_check() { compile emu EMU=check && sh test/emulated.sh build/emu-check $watched $also_checked; }
+emulated_check() { compile emu EMU=check && sh test/cuda/kernels.sh build/emu-check $watched $also_checked; }
 compile_race() { flock "$work/race" make -s -j "$jobs" emu EMU=race; }
-emulated_race() { compile_race && sh test/emulated.sh build/emu-race $watched; }
-traffic() { compile_race && sh test/traffic.sh build/emu-race; }
+emulated_race() { compile_race && sh test/cuda/kernels.sh build/emu-race $watched; }
+traffic() { compile_race && sh test/cuda/traffic.sh build/emu-race; }
 full_size() { # bf16 is the largest; the others' kernels are the same templates
     set -- bf16 wraps
     [ -z "$long" ] || set --
     compile_race && build/emu-race/test_full_size "$@"
 }
 aarch64() { sh test/aarch64.sh build/release; } # by a cross compiler and qemu
-gpu_script() { compile_emu && sh test/gpu_script.sh build/release $emu; }
-plants() { compile_emu && sh test/plants.sh $emu; }
-coverage() { sh test/coverage.sh $emu; }
+gpu_script() { compile_emu && sh test/bench/gpu_script.sh $emu; }
+plants() { compile_emu && sh test/cuda/plants.sh $emu; }
+coverage() { sh test/cuda/coverage.sh $emu; }
 
 # ----------------------------------------------------------------------------------------------------------------------
 # running them

@@ -2,11 +2,8 @@
 # Builds the CPU programs for aarch64 by a cross compiler, into build/aarch64, and runs them by qemu: the test programs,
 # and small runs beside those of this machine's build. Installs compiler and qemu, and downloads arm64's libraries by
 # apt-get, without a change to the system's list of architectures. Exits with 77 and a reason if that fails.
-# usage: aarch64.sh build/CONFIG [WORD...]      runs only tests whose names contain a WORD
-native=${1:?usage: aarch64.sh build/CONFIG [WORD...]}
-shift
-chosen=$*
-build=build/aarch64 libraries="$PWD/build/aarch64_libraries"
+. "$(dirname "$0")/lib.sh"
+native=$build build=build/aarch64 libraries="$PWD/build/aarch64_libraries"
 
 skip() { echo "skipped: $*"; exit 77; }
 sh scripts/setup.sh aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc:libc6-dev-arm64-cross \
@@ -42,7 +39,6 @@ for f in $build/train_gpt2 $build/prepare $build/test_*; do
     case $f in *.d) ;; *) ln -sf emulate "$build/qemu/${f##*/}" ;; esac
 done
 train="$build/qemu/train_gpt2" prepare="$native/prepare"
-. "$(dirname "$0")/lib.sh"
 export OMP_NUM_THREADS=2
 
 # But for test_local, whose processes start its file, which only the kernel could emulate. The test left out did not end
@@ -88,5 +84,4 @@ any_number_of_threads_gives_the_same_bits() {
     done
 }
 
-run_tests "$0"
-end_tests aarch64
+run_tests

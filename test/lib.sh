@@ -1,10 +1,21 @@
-# Functions for the test scripts. A script sets `chosen` to words, sources this file, defines its tests and calls
-# run_tests and end_tests. Tests run whose names contain one of the words, or all tests if there are none.
+# Functions for the test scripts. A script sources this file, defines its tests and calls run_tests.
+#   sh test/ROOM/NAME.sh [FOLDER...] [WORD...]
+# FOLDER: build/CONFIG (build/release) has the programs, build/emu... (build/emu) the emulated GPU trainer.
+# WORD: only tests run whose names contain one of the words.
 # A test is a function. It fails if it leaves a message in $problem (see note). It sets $skip to a reason if it cannot
 # run here. Its own folder is $dir; all tests of the script share $root. $long is not empty in `scripts/test.sh long`.
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 passed=0 failed=0 skipped=0 long=${long:-}
+build=build/release emu=build/emu chosen=
+for argument; do
+    case $argument in
+    */emu*) emu=$argument ;;
+    */*) build=$argument ;;
+    *) chosen="$chosen $argument" ;;
+    esac
+done
+train="$build/train_gpt2" prepare="$build/prepare" cuda="$emu/train_gpt2cu"
 export GOMP_SPINCOUNT=1000 # threads that wait spin but a moment: several programs share the cores
 
 run_test() { # NAME
@@ -23,13 +34,14 @@ run_test() { # NAME
     rm -rf "$dir"
 }
 
-# Runs the tests of a script: every function whose first line is `name() {` and nothing else.
-run_tests() { # SCRIPT
-    for t in $(sed -n 's/^\([a-z_0-9]*\)() {$/\1/p' "$1"); do run_test "$t"; done
+# Runs the tests of the script, which are the functions whose first line is `name() {` and nothing else, and counts them.
+run_tests() {
+    for t in $(sed -n 's/^\([a-z_0-9]*\)() {$/\1/p' "$0"); do run_test "$t"; done
+    end_tests
 }
-end_tests() { # NAME: prints the counts; returns 1 if a test failed, or if none has a chosen name
+end_tests() { # prints the counts; returns 1 if a test failed, or if none has a chosen name
     [ $((passed + failed + skipped)) -gt 0 ] || { failed=1; echo "FAILED  no test has such a name"; }
-    echo "$1: $passed passed, $failed failed, $skipped skipped"
+    echo "$(basename "$0" .sh): $passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ]
 }
 
@@ -141,4 +153,7 @@ corpus() { # makes the built-in corpus in bytes, once, and sets $data to the opt
         "$prepare" --stories 120000 --tokenizer bytes --val_size 6000 --out "$root/corpus" >/dev/null 2>&1
     data="--train_data $root/corpus_train_*.bin --val_data $root/corpus_val_*.bin"
 }
+quiet="--val_every 0 --sample_every 0"
+ranks() { n=$1; shift; timeout 600 mpirun -np "$n" "$@"; } # N command...: a run that hangs fails after 600 s
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 set -f # the programs expand globs, not the shell

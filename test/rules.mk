@@ -166,10 +166,10 @@ lint:
 test: all tests
 	@sh test/run.sh $(BUILD)
 
-# the graphs given to cuDNN, checked without a GPU (test/cudnn.sh)
+# the graphs given to cuDNN, checked without a GPU (test/cudnn/cudnn.sh)
 $(BUILD)/test_cudnn_graphs: test/cudnn/test_graphs.cpp $(addprefix llmc/cuda/attention_cudnn,.cpp .h)
 	$(CXX) $(CUDNN_FLAGS) $< -o $@ $(CUDA_LIBS) -lcudnn
 
-# for test/plants.sh, which links the trainer itself
+# for test/cuda/plants.sh, which links the trainer itself
 libraries:
 	@echo '$(LDLIBS)'

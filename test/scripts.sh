@@ -1,10 +1,5 @@
 #!/bin/sh
 # Tests how a user begins: what setup.sh installs, what quickstart.sh says and suggests, make install, a release.
-# usage: scripts.sh build/CONFIG [WORD...]      runs only tests whose names contain a WORD
-build=${1:?usage: scripts.sh build/CONFIG [WORD...]}
-shift
-chosen=$*
-train="$build/train_gpt2" prepare="$build/prepare"
 . "$(dirname "$0")/lib.sh"
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -222,5 +217,4 @@ recipes_are_the_presets_and_promise_no_more_than_published() {
     done
 }
 
-run_tests "$0"
-end_tests scripts
+run_tests

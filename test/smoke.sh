@@ -1,13 +1,6 @@
 #!/bin/sh
 # Makes one small run on each backend, for `scripts/test.sh quick`: two steps, a validation, a checkpoint, and two more
 # steps from it. Compares the operations of the emulated GPU with the CPU's.
-# usage: smoke.sh build/release [build/EMU [WORD...]]     runs only tests whose names contain a WORD
-build=${1:?usage: smoke.sh build/release [build/EMU [WORD...]]}
-cuda="${2:-build/emu-coverage}/train_gpt2cu"
-[ $# -ge 2 ] && shift
-shift
-chosen=$*
-train="$build/train_gpt2" prepare="$build/prepare"
 . "$(dirname "$0")/lib.sh"
 export OMP_NUM_THREADS=2 EMU_GUARD=0 EMU_CUDNN=0
 
@@ -43,5 +36,4 @@ kernels_of_the_gpu_agree() {
     for dtype in fp32 bf16; do must "$cuda" check $shape --dtype $dtype; done
 }
 
-run_tests "$0"
-end_tests smoke
+run_tests

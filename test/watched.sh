@@ -5,15 +5,10 @@
 #   build/memcheck   valgrind reports reads of uninitialized memory, wrong addresses and, of the commands, lost memory.
 #                    The sanitizers of config=sanitize see no uninitialized memory. It knows no AVX-512.
 # What each does not report is in thread.txt and memcheck.txt, with the reasons.
-# usage: watched.sh build/thread|build/memcheck [WORD...]     runs only tests whose names contain a WORD
-build=${1:?usage: watched.sh build/thread|build/memcheck [WORD...]}
-shift
-chosen=$*
-prepare="$build/prepare"
+# sh test/watched.sh build/thread|build/memcheck [WORD...]
 . "$(dirname "$0")/lib.sh"
 # set, so that the program does not start itself again (llmc/base/threads.h)
 export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # Left out of both: long tests of bits, speeds and sizes, which take the same paths as others.
 programs="test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits
@@ -106,5 +101,4 @@ ranks_are_trained() {
     $both eval --out "$dir/1" --val_tokens 256
 }
 
-run_tests "$0"
-end_tests watched
+run_tests

@@ -1,7 +1,7 @@
 // A block of the kernels in flash.cuh: its tiling (warps, rows, streamed rows), its shared memory, its place.
 //
 // Each kernel has one tiling for each head size, variant 0, which suits all GPUs. For 16-bit types and heads of 64 and
-// 128 channels it has others, which the machine code (test/sass.sh) calls faster on some GPUs; autotune.h times them.
+// 128 channels it has others, which the machine code (test/sass/sass.sh) calls faster on some GPUs; autotune.h times them.
 // More would cost time to compile: each is a kernel for each type.
 //
 //   rows of a warp  With 32, an element of a streamed tile is loaded once for two groups of 16 rows (flash_tile.cuh).
@@ -19,7 +19,7 @@
 struct FlashTiling {
     int warps, groups; // of a block; groups of 16 rows, of a warp
     int stream;        // rows of a streamed tile
-    int blocks;        // that an SM has registers for (test/sass.sh counts them); one more would spill registers
+    int blocks;        // that an SM has registers for (test/sass/sass.sh counts them); one more would spill registers
     int turing_blocks; // the same on Turing, which runs variant 0 only
 };
 

@@ -1,4 +1,4 @@
-# Functions of test/faults.sh that attack a training run and look for what was lost. Each attack is a try: the program
+# Functions of faults.sh that attack a training run and look for what was lost. Each attack is a try: the program
 # is killed, or a call of it fails, and then the same command with --resume auto goes on. Something is lost if
 #   - the program crashed, hung, or failed without a reason on standard error;
 #   - it ended with 0, or a later start did, and a checkpoint, a record or a log line of the undisturbed run is missing;

@@ -1,7 +1,7 @@
 // Ranks as processes on the loopback: they connect and exchange data, strangers are refused, and every way for a rank
 // to end is noticed.
 //
-//   test_connect --as-rank SECONDS TIMEOUT FOLDER     a rank as launch_detect finds it, for test/netns.sh
+//   test_connect --as-rank SECONDS TIMEOUT FOLDER     a rank as launch_detect finds it, for hosts.sh
 #include "llmc/comm/comm.h"
 #include "llmc/comm/connect.h"
 #include "llmc/comm/frame.h"

@@ -401,7 +401,7 @@ static void record(const char* launches) {
         }
         widen(bound, k, &r);
     }
-    printf("# Printed by `sh test/sass.sh build/release record 75 80 86 89 90 100 120` (nvcc 13.0.88).\n"
+    printf("# Printed by `sh test/sass/sass.sh build/release record 75 80 86 89 90 100 120` (nvcc 13.0.88).\n"
            "# At least: blocks on an SM (blk100: of GPUs with 100 KB of shared memory), mma: tensor instructions of\n"
            "# the main loop. At most, over these GPUs: instructions of the main loop, all and by pipe; of the kernel:\n"
            "# global and shared accesses of less than 128 bits, local ones in loops, generic ones. fp16-75: on Turing "

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the lines of llmc/cuda/ that did not run in emulated.sh and ranks.sh, which must run before it. The counts are
+# Prints the lines of llmc/cuda/ that did not run in the groups of scripts/test.sh that count them. The counts are
 # gcov's. Fails if less than $least percent ran, or if a line that did not run has no reason in the list below.
-# usage: coverage.sh [FOLDER]      the folder of `make emu EMU=coverage`
+# usage: sh test/cuda/coverage.sh [FOLDER]      the folder of `make emu EMU=coverage`
 folder=${1:-build/emu-coverage}
 least=95 # chosen, not measured
 work=$(mktemp -d)

@@ -1,13 +1,7 @@
 #!/bin/sh
 # Tests dev/bench/gpu.sh without a GPU, so that no typing error wastes a GPU's minutes: every part runs with the
 # emulated trainer, whose shapes are made small, and with stand-ins for NVIDIA's tools and for Python.
-# usage: gpu_script.sh build/release [build/emu [WORD...]]     runs only tests whose names contain a WORD
-release=${1:?usage: gpu_script.sh build/release [build/emu [WORD...]]}
-cuda="${2:-build/emu}/train_gpt2cu"
-[ $# -ge 2 ] && shift
-shift
-chosen=$*
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3'
 
 program() { cat >"$tree/$1"; chmod +x "$tree/$1"; } # FILE: writes an executable script
@@ -34,7 +28,7 @@ esac
 EOF
     program prepare <<EOF
 #!/bin/sh
-exec "$PWD/$release/prepare" "\$@" --stories 60000 --tokenizer bytes --val_size 6000
+exec "$PWD/$build/prepare" "\$@" --stories 60000 --tokenizer bytes --val_size 6000
 EOF
     program bin/nvidia-smi <<'EOF'
 #!/bin/sh
@@ -164,5 +158,4 @@ wrong_parts_and_missing_gpus_are_named() {
     expect 1 'no NVIDIA GPU here' env PATH="$tree/bin:/usr/bin:/bin" sh "$tree/dev/bench/gpu.sh" first
 }
 
-run_tests "$0"
-end_tests gpu_script
+run_tests

@@ -1,11 +1,6 @@
 #!/bin/sh
 # Tests that nothing is lost: kills, failing system calls and allocations, damaged bytes, lost output, forged files.
 # Attacks print `N tried, M lost`; `long` tries every call, else a sample.
-# usage: faults.sh build/CONFIG [WORD...]      runs only tests whose names contain a WORD
-build=${1:?usage: faults.sh build/CONFIG [WORD...]}
-shift
-chosen=$*
-train="$build/train_gpt2" prepare="$build/prepare"
 # In memory, if there is enough and programs run there: on a disk a run of attack.sh mostly waits for fsync().
 free=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
 if [ "${free:-0}" -gt 1000000 ] && probe=$(mktemp -p /dev/shm 2>/dev/null); then
@@ -13,8 +8,8 @@ if [ "${free:-0}" -gt 1000000 ] && probe=$(mktemp -p /dev/shm 2>/dev/null); then
         export TMPDIR="${TMPDIR:-/dev/shm}"
     rm -f "$probe"
 fi
-. "$(dirname "$0")/lib.sh"
-. "$(dirname "$0")/attack/attack.sh"
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/attack.sh"
 
 # ----------------------------------------------------------------------------------------------------------------------
 # attacks on a run
@@ -334,5 +329,4 @@ batches_and_ramps_have_limits() {
         --batch_ramp 32:99999999999999999999 --out ""
 }
 
-run_tests "$0"
-end_tests faults
+run_tests

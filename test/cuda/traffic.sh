@@ -2,12 +2,9 @@
 # Counts the memory traffic of the kernels of a training step under the emulator (test/emulator/include/emu/traffic.h).
 # A kernel may move the least sectors of global memory, and 1.1 times the least wavefronts of shared memory; traffic.txt
 # has the exceptions. The shape has whole tiles: C = 128 is a row of 32 lanes that load 16 bytes each.
-# usage: traffic.sh build/emu-race [WORD...]      the folder of `make emu EMU=race`; the tables are written to it
-emu=${1:?usage: traffic.sh build/emu-race [WORD...]}
-shift
-chosen=$*
-cuda="$emu/train_gpt2cu" prepare=build/release/prepare exceptions=test/traffic.txt
-. "$(dirname "$0")/lib.sh"
+# sh test/cuda/traffic.sh build/emu-race [WORD...]: the tables are written to the folder
+. "$(dirname "$0")/../lib.sh"
+exceptions=test/cuda/traffic.txt
 export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CUDNN=0
 
 # Runs one training step, which writes the table $emu/traffic_NAME.txt. The test fails if the table misses a kernel of
@@ -70,5 +67,4 @@ exceptions_are_needed() {
     done
 }
 
-run_tests "$0"
-end_tests traffic
+run_tests

@@ -1,12 +1,7 @@
 #!/bin/sh
 # Tests the CPU trainer with emulated AMX (`make amx`) against the plain loops and against the trainer without AMX.
-# usage: amx.sh build/amx build/CONFIG [WORD...]      runs only tests whose names contain a WORD
-amx=${1:?usage: amx.sh build/amx build/CONFIG [WORD...]}/train_gpt2
-train=${2:?usage: amx.sh build/amx build/CONFIG [WORD...]}/train_gpt2
-prepare=$2/prepare
-shift 2
-chosen=$*
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
+amx=build/amx/train_gpt2
 
 tiles_equal_the_plain_loops() {
     for more in "" "--fused 0 --attention plain" "--threads 1"; do
@@ -36,5 +31,4 @@ without_amx_its_run_goes_on_with_other_kernels() {
     losses "$dir/run/log.txt" | awk 'END { exit NR != 8 }' || note "not 8 steps in all"
 }
 
-run_tests "$0"
-end_tests amx
+run_tests

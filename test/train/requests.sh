@@ -1,14 +1,6 @@
 #!/bin/sh
 # Tests what a run is asked from outside (signals, --max_time), and its checkpoints, which are written while it goes on.
-# usage: requests.sh build/release [WORD...]     runs only tests whose names contain a WORD
-release=${1:?usage: requests.sh build/release [WORD...]}
-shift
-chosen=$*
-train="$release/train_gpt2" prepare=build/release/prepare
-. "$(dirname "$0")/lib.sh"
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-ranks() { n=$1; shift; timeout 600 mpirun -np "$n" "$@"; } # N command...: a run that hangs fails after 600 s
-quiet="--val_every 0 --sample_every 0"
+. "$(dirname "$0")/../lib.sh"
 endless="--max_steps 100000000 --total_batch_size 1048576 --batch_size 1" # a step of 32,768 micro-batches
 
 steps_in() { ls "$1" | sed -n 's/^step_0*//p' | tr '\n' ' '; } # FOLDER: prints the steps of its checkpoints
@@ -277,7 +269,7 @@ a_spike_ends_a_run_that_goes_on_without_its_data() {
     ! ls "$dir/again" | grep rewound || note "it went back again"
     command -v mpirun >/dev/null || return
     must ranks 2 "$train" $without --batch_size 2 --out "$dir/two" # with other ranks, in smaller batches
-    "$release/compare_checkpoints" "$dir/clean/step_00000150" "$dir/two/step_00000150" 1e-3 >"$dir/out" 2>&1 ||
+    "$build/compare_checkpoints" "$dir/clean/step_00000150" "$dir/two/step_00000150" 1e-3 >"$dir/out" 2>&1 ||
         note "two ranks: $(tail -n 1 "$dir/out")"
 }
 
@@ -348,5 +340,4 @@ a_supervised_run_leaves_out_the_data_of_a_spike() {
         --out "$dir/skip" # not by --on_spike skip
 }
 
-run_tests "$0"
-end_tests requests
+run_tests

@@ -2,11 +2,8 @@
 # Tests `check` itself: plants bugs in a copy of the GPU's kernels, builds it once with the emulator, and switches the
 # bugs on one at a time. `check` must find each of them, and nothing while all are off.
 # Only `long` tries the two bugs of fp16, whose other kernels are those of bf16.
-# usage: plants.sh build/EMU [WORDS]      the folder of `make emu`; tries only bugs whose names contain the words
-emu=${1:?usage: plants.sh build/EMU [WORDS]}
-shift
-chosen=$*
-. "$(dirname "$0")/lib.sh"
+# sh test/cuda/plants.sh build/EMU [WORD...]: only bugs whose names contain a word
+. "$(dirname "$0")/../lib.sh"
 set +f
 workers=$(nproc 2>/dev/null || echo 1) # before OMP_NUM_THREADS is set, which nproc obeys
 export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CUDNN=0
@@ -360,7 +357,7 @@ if ! $link -fopenmp -rdynamic "$@" "$emu/attention_cudnn.o" \
     grep -h -m 5 error "$root"/log.* || cat "$root"/log.*
     echo "FAILED  the kernels with bugs were not built"
     failed=$((failed + 1))
-    end_tests plants
+    end_tests
     exit 1
 fi
 i=0
@@ -372,4 +369,4 @@ wait
 passed=$(cat "$root"/said.* | grep -c '^found') failed=$((failed + $(cat "$root"/said.* | grep -c '^FAILED')))
 [ $((passed + failed)) -ge "$(wc -l <"$root/todo")" ] ||
     { echo "FAILED  some bugs were not tried"; failed=$((failed + 1)); }
-end_tests plants
+end_tests

@@ -1,13 +1,7 @@
 #!/bin/sh
-# Tests ranks on two hosts and pulls the cable between them. The hosts are network namespaces with host names.
-# usage: netns.sh build/release build/EMU [WORD...]     runs only tests whose names contain a WORD; needs root and ip
-build=${1:?usage: netns.sh build/release build/EMU [WORD...]}
-cuda=${2:?usage: netns.sh build/release build/EMU [WORD...]}/train_gpt2cu
-shift 2
-chosen="$*"
+# Tests ranks on two hosts and pulls the cable between them. The hosts are network namespaces with host names. Needs root and ip.
+. "$(dirname "$0")/../lib.sh"
 rank="$build/test_connect --as-rank"
-. test/lib.sh
-prepare=build/release/prepare
 export OMP_NUM_THREADS=1 EMU_GUARD=0
 
 hosts="gpt2c-$$-0 gpt2c-$$-1"
@@ -143,5 +137,4 @@ if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null || ! command -v unshare >/d
     echo "skipped: two hosts need root, ip (iproute2) and the right to make network namespaces"
     exit 77
 fi
-run_tests "$0"
-end_tests netns
+run_tests

@@ -1,10 +1,8 @@
 #!/bin/sh
 # data/fetch.sh against a server on the loopback that is slow, truncates, resets, redirects, ignores ranges, sends wrong
 # bytes and errors (fetch_server.py): each download ends with the right bytes, or with an error and no file.
-# usage: sh test/fetch.sh [WORD...]      Needs python3 and curl; the tests of wget need wget, that of https openssl.
-chosen=$*
-cd "$(dirname "$0")/.." || exit 1
-. test/lib.sh
+# Needs python3 and curl; the tests of wget need wget, that of https openssl.
+. "$(dirname "$0")/../lib.sh"
 
 serves() { # starts the server once; sets $skip where it cannot be
     [ -z "${port:-}" ] || return 0
@@ -18,7 +16,7 @@ serves() { # starts the server once; sets $skip where it cannot be
         -addext subjectAltName=DNS:localhost -keyout "$root/served/key.pem" -out "$root/served/cert.pem" 2>/dev/null ||
         rm -f "$root/served/key.pem"
     mkfifo "$root/stop"
-    python3 test/fetch_server.py "$root/served" <"$root/stop" &
+    python3 test/data/fetch_server.py "$root/served" <"$root/stop" &
     server=$!
     exec 9>"$root/stop" # the server ends when this script does
     await . "$root/served/port" $server || return 1
@@ -355,5 +353,4 @@ wget_does_it_too() {
     ! grep -q ' localhost:.* Bearer' "$root/served/requests" || note 'the token went to another host'
 }
 
-run_tests "$0"
-end_tests fetch
+run_tests

@@ -1,17 +1,17 @@
 #!/bin/sh
 # Tests the machine code of the GPU's kernels, which needs no GPU: registers, blocks per SM, instructions of the main
 # loops, widths of memory accesses (sass/sass.c), against the bounds in sass/bounds.txt.
-# usage: sass.sh build/CONFIG [check|record] [CAPABILITY...]
+# usage: sh test/sass/sass.sh build/CONFIG [check|record] [CAPABILITY...]
 #   check        the default: prints the table and fails where a bound is exceeded
 #   record       prints new bounds. Give all architectures (75 80 86 89 90 100 120): a bound holds for all since Ampere
 #   CAPABILITY   compiles the kernels for it if the trainer was built without; default: what the trainer was built for,
 #                and 75; with `long` set all seven. 75 (Turing) has other machine code, with bounds of its own, and fp16
 #                only
-build=${1:?usage: sass.sh build/CONFIG [check|record] [CAPABILITY...]}
+build=${1:?usage: sh test/sass/sass.sh build/CONFIG [check|record] [CAPABILITY...]}
 shift
 verb=check
 case ${1:-} in check | record) verb=$1; shift ;; esac
-here="$(dirname "$0")/sass"
+here=$(dirname "$0")
 [ $# -gt 0 ] || [ -z "${long:-}" ] || set -- 75 80 86 89 90 100 120
 PATH="$PATH:$here/../../build/cuda_tools/nvidia/cu13/bin:${CUDA_HOME:-/usr/local/cuda}/bin"
 for tool in nvcc cuobjdump nvdisasm c++filt; do

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Fails if a kernel of the GPU trainer spills registers to memory, by ptxas' reports, which the build keeps beside the
 # objects. Turing's code is left out: with its largest heads attention spills six registers, which sass.sh bounds.
-# usage: spills.sh build/CONFIG
-build=${1:?usage: spills.sh build/CONFIG}
+# usage: sh test/cuda/spills.sh build/CONFIG
+build=${1:?usage: sh test/cuda/spills.sh build/CONFIG}
 found=0
 for report in "$build"/cuda_fp32.ptxas "$build"/cuda_bf16.ptxas; do
     [ -s "$report" ] || { echo "no $report: make train_gpt2cu first"; exit 1; }

@@ -1,0 +1,168 @@
+#!/bin/sh
+# Tests that several emulated GPUs train as one does, with NCCL's stand-in (test/emulator/include/nccl.h), under mpirun
+# and with --gpus.
+. "$(dirname "$0")/lib.sh"
+
+one_gpu() { [ -d "$root/one_gpu" ] || "$cuda" $gpu $data --batch_size 4 --out "$root/one_gpu" >/dev/null 2>&1; }
+
+gpus_train_as_one_does() {
+    corpus
+    one_gpu
+    must "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/two" # four micro-batches on each GPU
+    same "$root/one_gpu" "$dir/two"
+    must "$cuda" $gpu $data --batch_size 4 --gpus 2 --zero 1 --out "$dir/two_zero" # one micro-batch
+    same "$root/one_gpu" "$dir/two_zero"
+    must ranks 4 "$cuda" $gpu $data --batch_size 1 --zero 1 --out "$dir/four" # two micro-batches
+    same "$root/one_gpu" "$dir/four"
+}
+
+# All ranks take them from the checkpoint; before, the second one had them from the first, which alone measures.
+gpus_take_the_algorithms_of_rank_0() {
+    corpus
+    tuned="$gpu --dtype bf16 --max_steps 4 --val_every 0 --sample_every 0 --save_every 2 --tune anew"
+    must env EMU_SLOW=cublaslt_0 "$cuda" $tuned $data --batch_size 2 --gpus 2 --out "$dir/whole"
+    mkdir "$dir/resumed"
+    cp -r "$dir/whole/step_00000002" "$dir/whole/metrics.jsonl" "$dir/resumed"
+    must "$cuda" --gpus 2 --out "$dir/resumed" --resume auto
+    same_checkpoint "$dir/whole/step_00000004" "$dir/resumed/step_00000004"
+    # also for matrices of Muon that rank 0 does not own, here fcproj's: X (32,128) = MUON_A X + B X
+    must "$cuda" $tuned $data --optimizer muon --zero 1 --batch_size 2 --gpus 2 --max_steps 2 --out "$dir/muon"
+    grep -q '"32,128,32,.*,0,1 ' "$dir/muon/step_00000002/state.json" || note "rank 1 multiplies untuned"
+}
+
+# NVSwitches do not repeat their bits (llmc/cuda/nccl.cuh): they add up only if NCCL_ALGO says so, and log and state.json
+# name what NCCL may use. Its stream has the highest priority.
+gpus_repeat_their_bits_unless_asked() {
+    corpus
+    pair="$gpu $data --batch_size 4 --gpus 2 --max_steps 1 --val_every 0 --sample_every 0 --save_every 1"
+    must env -u NCCL_ALGO EMU_COUNT=1 "$cuda" $pair --out "$dir/bits"
+    grep -qF 'NCCL: algorithms ^NVLS,NVLSTree, streams of priority -5' "$dir/err" ||
+        note "$(grep 'emu: NCCL' "$dir/err")"
+    grep -q '^NCCL_ALGO=^NVLS,NVLSTree$' "$dir/bits/log.txt" || note "not in the log"
+    grep -q '"nccl_algo": "^NVLS,NVLSTree"' "$dir/bits"/step_00000001/state.json || note "not in state.json"
+    must env NCCL_ALGO=Ring EMU_COUNT=1 "$cuda" $pair --out "$dir/ring"
+    grep -q 'NCCL: algorithms Ring' "$dir/err" || note "NCCL_ALGO=Ring: $(grep 'emu: NCCL' "$dir/err")"
+}
+
+gpus_follow_a_ramp_and_run_late() {
+    corpus
+    ramp="$gpu --batch_ramp 16:300 --max_steps 6 --save_every 6 --val_every 0"
+    must "$cuda" $ramp $data --batch_size 4 --out "$dir/one"
+    must ranks 4 "$cuda" $ramp $data --batch_size 1 --out "$dir/four"
+    same "$dir/one" "$dir/four"
+    must env EMU_LAZY=1 EMU_ORDER=3 "$cuda" $ramp $data --batch_size 2 --gpus 2 --zero 1 --out "$dir/lazy"
+    same "$dir/one" "$dir/lazy"
+}
+
+gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
+    corpus
+    for zero in 0 1; do
+        must "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 --val_every 0 \
+            --save_every 4 --zero $zero --out "$dir/$zero"
+    done
+    same_checkpoint "$dir/0/step_00000004" "$dir/1/step_00000004"
+}
+
+# In the first steps of the ramp the second GPU has no window: only the first one's gradient overflows.
+gpus_in_fp16_skip_the_same_updates() {
+    corpus
+    for zero in 0 1; do
+        must "$cuda" $gpu $data --dtype fp16 --loss_scale dynamic:0x1p22 --grad_clip 0 --batch_ramp 16:128 $quiet \
+            --batch_size 1 --gpus 2 --save_every 1 --keep 0 --zero $zero --out "$dir/$zero"
+        grep -q '"kind":"skip","step":1,"what":"overflow"' "$dir/$zero/metrics.jsonl" || note "zero $zero: no overflow"
+    done
+    last=$(ls "$dir/0" | grep '^step_' | tail -n 1)
+    same_checkpoint "$dir/0/$last" "$dir/1/$last"
+    [ "$(values_of updates "$dir/0/$last/state.json")" -ge 2 ] || note "no updates"
+}
+
+# A run on two GPUs goes on on three. Each has more than one micro-batch, so that all but the last are replayed.
+gpus_go_on_with_other_gpus_in_bf16_and_fp8() {
+    corpus
+    export EMU_CC=90
+    for type in bf16 fp8; do
+        wide="$gpu --dtype $type --total_batch_size 192 --max_steps 6 --val_every 6 --sample_every 0 --save_every 3"
+        must "$cuda" $wide $data --batch_size 4 --out "$dir/$type"
+        must "$cuda" $wide $data --batch_size 2 --gpus 2 --zero 1 --out "$dir/$type.two"
+        close=2e-3 weights=any
+        same "$dir/$type" "$dir/$type.two"
+        rm -r "$dir/$type.two/step_00000006"
+        must "$cuda" --resume auto --gpus 3 --batch_size 1 --out "$dir/$type.two"
+        same "$dir/$type" "$dir/$type.two"
+        unset close weights
+    done
+    unset EMU_CC
+}
+
+gpus_validate_as_one_does() {
+    corpus
+    one_gpu
+    must "$cuda" eval --dtype fp32 --val_tokens 1000 --out "$root/one_gpu"
+    cp "$dir/out" "$dir/one"
+    must "$cuda" eval --dtype fp32 --val_tokens 1000 --gpus 2 --out "$root/one_gpu"
+    cmp -s "$dir/one" "$dir/out" || note "$(cat "$dir/out"), not $(cat "$dir/one")"
+}
+
+# Ctrl-C reaches the process that launched the ranks of --gpus.
+interrupting_all_gpus_saves() {
+    corpus
+    begin "$cuda" $gpu $data --zero 1 --max_steps 1000000 $quiet --save_every 1000000 --batch_size 2 --gpus 2 \
+        --out "$dir/run"
+    await 'step .*/' "$dir/out" $pid
+    kill -INT $pid
+    ends_well $pid
+    ls "$dir/run" | grep -q step_ || note "nothing was saved"
+}
+
+# Under torchrun's variables alone they meet by a file in --out. A dead run of the same name has left one.
+gpus_meet_by_a_file() {
+    corpus
+    pair="$gpu $data --batch_size 1"
+    must "$cuda" $pair --gpus 2 --out "$dir/sockets"
+    begin env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$cuda" $pair --out "$dir/file"
+    left=
+    until [ -n "$left" ] || ! kill -0 $pid; do
+        sleep 0.1
+        left=$(ls -A "$dir/file" 2>/dev/null | grep '^\.tmp-ranks-')
+    done
+    cp -p "$dir/file/$left" "$dir/left"
+    kill -KILL $pid
+    wait $pid 2>/dev/null
+    cmp -s "$dir/left" "$dir/file/$left" || note "the killed run has removed its file"
+    RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 "$cuda" $pair --out "$dir/file" >"$dir/other" 2>&1 & other=$!
+    must env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$cuda" $pair --out "$dir/file"
+    wait $other || note "rank 1: $(tail -n 1 "$dir/other")"
+    same_checkpoint "$dir/sockets/step_00000008" "$dir/file/step_00000008"
+    [ ! -e "$dir/file/$left" ] || note "the file has stayed"
+    expect 1 'give --out a folder that all of them see' env RANK=0 WORLD_SIZE=2 "$cuda" $pair --save_every 0 --out ""
+}
+
+too_few_gpus_are_refused() {
+    corpus
+    expect 2 '2 GPUs: start at most 2 here' env EMU_DEVICES=2 "$cuda" $gpu $data --batch_size 1 --gpus 4 \
+        --out "$dir/run"
+    expect 2 'share a GPU' env EMU_DEVICES=1 "$cuda" $gpu $data --batch_size 1 --gpus 2 --out "$dir/run"
+    [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
+}
+
+gpus_time_their_sums() {
+    gpus='--gpus 2' timed_well 2 "$cuda"
+    gpus='--dtype fp32' timed_well 3 ranks 3 "$cuda"
+}
+
+a_killed_gpu_rank_ends_the_run() {
+    corpus
+    for signal in STOP KILL; do
+        begin "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 \
+            --timeout 5 --out "$dir/$signal"
+        await 'saved step' "$dir/err" $pid
+        signal_rank $signal "$dir/$signal" 2
+        wait $pid
+        code=$?
+        [ $code != 0 ] || note "$signal: exit code 0"
+        grep -q 'rank 2' "$dir/err" || note "$signal: rank not named: $(tail -n 3 "$dir/err")"
+        none_left "$dir/$signal"
+    done
+}
+
+run_tests

@@ -1,0 +1,117 @@
+#!/bin/sh
+# Tests `generate`, `info` and --help.
+. "$(dirname "$0")/../lib.sh"
+
+generated_text_depends_on_the_seed_alone() {
+    corpus
+    must "$train" $small $data --max_steps 30 --val_every 0 --out "$dir/run"
+    must "$train" generate --out "$dir/run" --prompt "Once upon" --sample_tokens 90 --seed 3 --threads 1
+    cp "$dir/out" "$dir/a"
+    grep -q '^generated 90 tokens: [0-9.]* tokens/s, first after [0-9.]* s$' "$dir/err" || note "$(cat "$dir/err")"
+    must "$train" generate --init "$dir/run/step_00000030" --tokenizer bytes --prompt "Once upon" --sample_tokens 90 \
+        --seed 3
+    cmp -s "$dir/a" "$dir/out" || note "two texts from one seed"
+    must "$train" generate --out "$dir/run" --prompt "Once upon" --sample_tokens 90 --seed 4
+    cmp -s "$dir/a" "$dir/out" && note "one text from two seeds"
+    grep -aq '^Once upon' "$dir/a" || note "the prompt is missing"
+    must "$train" generate --out "$dir/run" --prompt "Once upon" --sample_tokens 90 --seed 3 --samples 3
+    sed -n '/^=== sample 1 ===$/,/^=== sample 2 ===$/p' "$dir/out" | sed '1d;$d' | cmp -s - "$dir/a" ||
+        note "the first of three samples is another text"
+    loss() { "$train" eval --out "$dir/run" --dtype $1 2>>"$dir/err" | sed -n 's/^val loss //p'; }
+    echo "$(loss fp32) $(loss int8)" | awk '{ d = exp($2 - $1) - 1; exit !(d != 0 && d * d < 1e-4) }' ||
+        note "perplexity changes by more than 1% in int8, or not at all: $(loss fp32) $(loss int8)"
+}
+
+prompts_come_from_files_and_standard_input() {
+    model="--init random --model L=1,H=2,C=16,T=48,V=257 --tokenizer bytes --sample_tokens 8"
+    printf 'one\ntwo, longer\r\n\303\244 third' >"$dir/prompts"
+    must "$train" generate $model --prompt_file "$dir/prompts" --samples 2 --json
+    sed 's/{"prompt":"\(.*\)","sample":\([12]\),"text":.*"end":"[a-z]*"}$/\2 \1/' "$dir/out" >"$dir/said"
+    printf '%s\n' '1 one' '2 one' '1 two, longer' '2 two, longer' '1 ä third' '2 ä third' | cmp -s - "$dir/said" ||
+        note "prompts in JSON: $(cat "$dir/said")"
+    must "$train" generate $model --prompt one
+    cp "$dir/out" "$dir/argument"
+    printf 'one\n' | "$train" generate $model --prompt - >"$dir/out" 2>"$dir/err"
+    cmp -s "$dir/argument" "$dir/out" || note "standard input: another text than with --prompt"
+    printf 'one\n\none\n' | # from a terminal, which script is
+        timeout 60 script -qec "$train generate $model >$dir/out 2>$dir/err" /dev/null >/dev/null
+    { printf one && sed -n 1p "$dir/out"; } | cmp -s - "$dir/argument" || note "interactive: $(cat "$dir/out")"
+    must "$train" generate $model --prompt one --logprobs 2
+    awk 'NR > 2 && $1 != "sum" { sum += $(NF - 4) } $1 == "sum" { d = sum - $2 }
+        END { exit !(NR == 11 && d * d < 1e-4) }' "$dir/out" || note "log-probabilities: $(cat "$dir/out")"
+
+    expect 1 'missing: cannot open' "$train" generate $model --prompt_file "$dir/missing"
+    printf 'one\n\ntwo\n' >"$dir/empty"
+    expect 1 'empty, line 2: an empty prompt' "$train" generate $model --prompt_file "$dir/empty"
+    printf 'one\nt\377o\n' >"$dir/latin"
+    expect 1 'latin, line 2: byte 1 is not UTF-8' "$train" generate $model --prompt_file "$dir/latin"
+    : >"$dir/none"
+    expect 1 'none: no prompts' "$train" generate $model --prompt_file "$dir/none"
+    expect 1 'standard input is empty' "$train" generate $model --prompt - </dev/null
+    expect 1 'standard input: more than 64 MiB' timeout 60 "$train" generate $model --prompt - </dev/zero
+    expect 1 'the text: more than 64 MiB' timeout 60 "$train" tokenize </dev/zero
+    expect 1 'has 49 tokens, the model only 48 positions' "$train" generate $model \
+        --prompt 'one that is longer than the model has positions..'
+    expect 2 'from 1 to' "$train" generate $model --samples 0
+    expect 2 'not both' "$train" generate $model --prompt one --prompt_file "$dir/prompts"
+    expect 2 'would lose the updates of training' "$train" --dtype int8
+}
+
+help_and_info_answer() {
+    expect 0 '--total_batch_size' "$train" --help
+    expect 0 '--prompt' "$train" -h
+    expect 0 '--top_k' "$train" generate --help
+    grep -q 'total_batch_size' "$dir/out" && note "generate --help lists options of train"
+    expect 0 'decayed: 50 tensors, 124318464 parameters' "$train" info --model d12 --seq_len 64
+    grep -q 'not decayed: 98 tensors, 121344' "$dir/out" || note "not decayed"
+    expect 0 'standard deviation of the residual stream' "$train" info --model L=4,H=4,C=64,T=64,V=512
+    stds() { tail -n 2 "$dir/out" | grep -o '[0-9]: [0-9.]*' | cut -d ' ' -f 2; } # of the residual stream
+    stds >"$dir/fp32"
+    expect 0 'in bf16, residual stream in bf16 with --batch_size' "$train" info --model L=4,H=4,C=64,T=64,V=512 \
+        --dtype bf16 --residual bf16
+    stds | paste -d ' ' - "$dir/fp32" |
+        awk '{ d = $1 / $2 - 1; if (!(d * d < 1e-4)) bad = 1 } END { exit bad || NR != 5 }' ||
+        note "another residual stream in bf16: $(stds | tr '\n' ' ')"
+    expect 0 'gpt2-xl          all' "$train" info --model all
+    corpus
+    expect 0 ' in 1 file, ' "$train" info --model L=4,H=4,C=64,T=64,V=257 --train_data "$root/corpus_train_*.bin"
+    expect 0 ' in 1 file; 1 step of 128 tokens, 1 micro-batch of 4 x 32' "$train" $small $data --max_steps 1 \
+        --val_every 0 --save_every 0 --out ""
+}
+
+a_run_is_summed_up() {
+    corpus
+    must "$train" $small $data --max_steps 20 --val_every 10 --save_every 10 --keep 0 --out "$dir/run"
+    rm -r "$dir/run/step_00000020"
+    must "$train" --out "$dir/run" --resume auto
+    expect 0 'steps       20 of 20, 2.56k tokens' "$train" info "$dir/run"
+    for words in ' in 10 steps lost to restarts' ', resumed at step 10' '35.2k parameters, fp32' \
+        'ended       finished' '--model L=2,H=2,C=32,T=48,V=257' '--save_every 10' 'at step 20, the best' \
+        'step_00000010  whole' 'step_00000020  whole'; do
+        grep -qF -- "$words" "$dir/out" || note "no '$words' from info: $(cat "$dir/out")"
+    done
+    printf x >>"$dir/run/step_00000010/model.safetensors"
+    expect 3 'step_00000010/model.safetensors' "$train" info "$dir/run"
+    expect 3 'model.safetensors' "$train" info "$dir/run/step_00000010"
+    expect 0 'a checkpoint, whole' "$train" info "$dir/run/step_00000020"
+    expect 1 'no such file or folder' "$train" info "$dir/nothing"
+    expect 1 'the folder of neither a run' "$train" info "$dir"
+}
+
+# The run holds the lock of a checkpoint that it removes, and has removed a file of it.
+info_leaves_out_a_checkpoint_that_is_removed_meanwhile() {
+    command -v flock >/dev/null || { skip='no flock'; return; }
+    corpus
+    must "$train" $small $data --max_steps 4 --val_every 0 --save_every 2 --keep 0 --out "$dir/run"
+    mv "$dir/run/step_00000002/model.safetensors" "$dir/model"
+    must flock "$dir/run/step_00000002" "$train" info "$dir/run"
+    grep -q 'checkpoints *step_00000004  whole' "$dir/out" || note "$(cat "$dir/out")"
+    ! grep -q step_00000002 "$dir/out" || note "the other one is printed: $(cat "$dir/out")"
+    expect 1 'its run has removed it meanwhile' flock "$dir/run/step_00000002" "$train" info "$dir/run/step_00000002"
+    expect 3 'model.safetensors: ' "$train" info "$dir/run" # without the lock it is damaged
+    mv "$dir/model" "$dir/run/step_00000002/model.safetensors"
+    must flock --shared "$dir/run/step_00000002" "$train" info "$dir/run" # other readers
+    grep -q 'step_00000002  whole' "$dir/out" || note "$(cat "$dir/out")"
+}
+
+run_tests

@@ -1,0 +1,91 @@
+#!/bin/sh
+# Tests what can be wrong with a GPU: it is missing, too small, or fails.
+. "$(dirname "$0")/lib.sh"
+
+a_missing_driver_or_gpu_is_named() {
+    corpus
+    run="$cuda $tiny $data --max_steps 2 --out $dir/run"
+    expect 1 'no NVIDIA driver' env EMU_DRIVER=0 $run
+    expect 1 'driver is too old: it knows CUDA 11.4' env EMU_DRIVER=11040 $run
+    expect 1 'no NVIDIA GPU that this process can see' env EMU_DEVICES=0 $run
+    expect 1 'has compute capability 7.0: this program needs 7.5' env EMU_CC=70 $run
+    expect 2 'this GPU has 8.6: give --dtype bf16' env EMU_CC=86 $run --dtype fp8
+    expect 2 'the plain kernels have no FP8: give --dtype bf16' env EMU_CC=90 $run --dtype fp8 --kernels plain
+    one="$tiny $data --max_steps 1 --save_every 0"
+    expect 0 'a peak of 1979 TFLOP/s' env EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3' \
+        "$cuda" $one --dtype fp8 --out "$dir/h100"
+    expect 0 'usage:' env EMU_DRIVER=0 "$cuda" --help
+    expect 0 'a peak of 312 TFLOP/s' env EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" $one --out "$dir/a100"
+    [ ! -e "$dir/run/log.txt" ] || note "a log was begun"
+}
+
+too_little_memory_is_refused_before_anything_is_allocated() {
+    corpus
+    run="$tiny $data --model L=2,H=2,C=64,T=64,V=257 --seq_len 64 --max_steps 1"
+    expect 1 'not enough memory on the GPU' env EMU_MEMORY=600663296 "$cuda" $run --batch_size 2048 --out "$dir/run"
+    grep -q -- '--batch_size [1-9]' "$dir/err" || note "no batch size that fits: $(cat "$dir/err")"
+    expect 0 'fits' env EMU_MEMORY=600663296 "$cuda" $run --total_batch_size 512 --batch_size auto --save_every 0 \
+        --out "$dir/auto"
+}
+
+# 1558M fits into 40 GB, but not into 24: its weights, gradients and moments alone take more.
+what_fits_is_known_without_a_gpu() {
+    expect 0 'no GPU here' env EMU_DEVICES=0 "$cuda" info --model all
+    awk '$1 == "gpt2-xl" && $2 == "all" { found = $5 == "-" && $6 >= 4 && $7 > $6 }
+        END { exit !found }' "$dir/out" || note "$(cat "$dir/out")"
+    expect 0 'a sequence more' env EMU_DRIVER=0 "$cuda" info --model gpt2-xl --batch_size 4
+    expect 2 'there is no GPU here' env EMU_DEVICES=0 "$cuda" info --batch_size auto
+}
+
+# The most memory that a run allocates is what it plans, to a tenth of a MiB, but for what both have beside the model: a
+# margin of 48 MiB in the plan, and 144 MiB that device_open() takes on the GPU. An A100's peak is in a table: measuring
+# it would take memory. With --attention flash the plan has no workspace of cuDNN, which is allocated only if cuDNN is
+# chosen.
+the_plan_is_what_is_allocated() {
+    corpus
+    run="$tiny $data --max_steps 1 --save_every 0 --attention flash"
+    for options in "--recompute none" "--recompute gelu --dtype fp32" \
+        "--recompute all --model L=2,H=2,C=32,T=1024,V=257 --sample_every 1 --sample_tokens 2"; do
+        must env EMU_COUNT=1 EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" $run --out "$dir/run" $options
+        plan=$(sed -n 's/.* \([0-9.]*\) MiB of memory$/\1/p' "$dir/err")
+        most=$(sed -n 's/^emu: .* \([0-9]*\) bytes at most$/\1/p' "$dir/err")
+        awk -v plan="$plan" -v most="$most" '
+            BEGIN { d = plan - 48 - (most / 1048576 - 144); exit !(most > 0 && d > -0.1 && d < 0.1) }' ||
+            note "$options: $plan MiB planned, $most bytes allocated"
+    done
+}
+
+# The table of `info`, --batch_size auto and the check before a run agree, and the largest batch runs.
+the_largest_batch_runs_and_a_larger_one_is_refused() {
+    corpus
+    export EMU_MEMORY=479663296
+    run="$tiny $data --seq_len 16 --max_steps 1 --save_every 0"
+    must "$cuda" info --model L=2,H=2,C=32,T=48,V=257 --seq_len 16
+    most=$(awk '$2 == "none" { print $8 }' "$dir/out")
+    expect 0 "batch_size $most fits" "$cuda" $run --sample_every 1 --sample_tokens 2 --batch_size auto \
+        --total_batch_size $((16 * most)) --out "$dir/auto"
+    expect 1 "give --batch_size" "$cuda" $run --sample_every 1 --batch_size $((2 * most)) --out "$dir/run"
+    expect 1 "not enough memory on the GPU" "$cuda" $run --sample_every 1 --batch_size $((most + 1)) --out "$dir/run"
+    unset EMU_MEMORY
+}
+
+# Launch or synchronization 210, of step 5, fails, and all after it: a checkpoint before it is good. In fp32 nothing is chosen by
+# timing, so that the number of launches is always the same.
+a_gpu_that_fails_leaves_the_last_checkpoint_good() {
+    corpus
+    run="$tiny $data --dtype fp32 --max_steps 6 --save_every 2"
+    must "$cuda" $run --out "$dir/whole"
+    for error in 214 719 700; do
+        env EMU_FAIL=210:$error "$cuda" $run --out "$dir/run" >"$dir/out" 2>"$dir/err"
+        [ $? = 1 ] || note "error $error: exit code not 1: $(tail -n 1 "$dir/err")"
+        grep -q 'go on with --resume auto' "$dir/err" || note "error $error: $(tail -n 1 "$dir/err")"
+        ls "$dir/run" | grep -q step_0 || note "error $error came before the first checkpoint"
+        must "$cuda" --out "$dir/run" --resume auto
+        same_files "$dir/whole" "$dir/run" 6
+        rm -r "$dir/run"
+    done
+    env EMU_FAIL=210:214 "$cuda" $run --out "$dir/run" >/dev/null 2>"$dir/err"
+    grep -q 'memory is damaged' "$dir/err" || note "ECC error not named: $(tail -n 1 "$dir/err")"
+}
+
+run_tests

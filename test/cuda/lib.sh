@@ -1,0 +1,32 @@
+# Functions for the tests of the GPU trainer, every kernel emulated on the CPU (test/emulator/).
+. "$(dirname "$0")/../lib.sh"
+# EMU_GUARD=0: closing device memory to the host between launches takes as long as the launches. One test does it.
+export ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 EMU_GUARD=0
+export EMU_CUDNN=0 # else every start would measure cuDNN's attention; some tests do
+[ -x "$cuda" ] || { echo "skipped: no $cuda; make emu builds it"; exit 77; }
+
+tiny="$small --batch_size 2 --val_every 0"
+
+is_checking_build() { # succeeds in a build that checks every access, which costs
+    case $emu in *-check | *-race) return 0 ;; *) return 1 ;; esac
+}
+
+is_slow_build() { is_checking_build && [ -z "$long" ]; } # not all is to be tried
+
+# The checking and race-checking builds have no fp16: its kernels are those of bf16.
+has_fp16() { ! is_checking_build; }
+
+# all_digits RUN: prints the losses and norms in a run's metrics, unrounded
+all_digits() { records "$1" | sed -n 's/.*"kind":"train".*"loss":\([^,]*\),"norm":\([^,]*\),.*/\1 \2/p'; }
+
+near() { # FILE FILE TOLERANCE: two lists of losses and norms agree, relative
+    paste -d ' ' "$1" "$2" | awk -v most="$3" '
+        { for (i = 1; i <= 2; i++) { d = $i / $(i + 2) - 1; if (d < 0) { d = -d }; if (d > most) bad = 1 }
+          if (NF != 4) bad = 1 }
+        END { exit bad || !NR }' || note "not within $3: $(paste -d ' ' "$1" "$2")"
+}
+
+same_files() { # FOLDER FOLDER STEP: weights and moments of two runs have the same bits
+    step=step_$(printf %08d "$3")
+    same_checkpoint "$1/$step" "$2/$step"
+}

@@ -1,0 +1,206 @@
+#!/bin/sh
+# Tests what an emulated GPU times: kernels and algorithms that a run chooses and keeps, and `bench`.
+. "$(dirname "$0")/lib.sh"
+
+# A resumed run keeps the variants that were chosen by timing, if they exist here, even if others are faster now.
+chosen_is() { # RUN VARIANTS: the last checkpoint of the run names these
+    set +f
+    grep -qF "\"$2\"" "$1"/step_*4/state.json || note "not $2: $(grep -h attention= "$1"/step_*4/state.json)"
+    set -f
+}
+
+the_fastest_kernels_are_chosen_and_kept() {
+    corpus
+    run="$tiny $data --batch_size 4 --val_every 4 --val_tokens 200 --max_steps 4 --save_every 2"
+    must "$cuda" $run --out "$dir/none"
+    chosen_is "$dir/none" 'attention=flash gelu_forward=apart gelu_backward=apart'
+    must env EMU_CC=90 EMU_CUDNN=1 "$cuda" $run --out "$dir/equal"
+    chosen_is "$dir/equal" 'attention=flash gelu_forward=fused gelu_backward=fused'
+    must env EMU_CUDNN=1 EMU_SLOW=gelu_forward "$cuda" $run --out "$dir/gelu"
+    chosen_is "$dir/gelu" 'attention=flash gelu_forward=fused gelu_backward=apart'
+    must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" $run --attention flash --out "$dir/forced"
+    chosen_is "$dir/forced" 'attention=flash gelu_forward=apart gelu_backward=apart'
+    must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" $run --out "$dir/cudnn"
+    chosen_is "$dir/cudnn" 'attention=cudnn gelu_forward=apart gelu_backward=apart'
+    cmp -s "$dir/cudnn/step_00000004/model.safetensors" "$dir/none/step_00000004/model.safetensors" &&
+        note "cuDNN's attention gives the bits of ours"
+    mkdir "$dir/again" "$dir/lacking"
+    cp -r "$dir/cudnn/step_00000002" "$dir/again"
+    cp -r "$dir/cudnn/step_00000002" "$dir/lacking"
+    must env EMU_CUDNN=1 EMU_SLOW=gelu "$cuda" --out "$dir/again" --resume auto
+    chosen_is "$dir/again" 'attention=cudnn gelu_forward=apart gelu_backward=apart'
+    same_files "$dir/cudnn" "$dir/again" 4
+    expect 0 'attention=cudnn, which the checkpoint was trained with, does not exist here' \
+        "$cuda" --out "$dir/lacking" --resume auto
+    chosen_is "$dir/lacking" 'attention=flash gelu_forward=apart gelu_backward=apart'
+}
+
+# Tilings of flash attention, which heads of 64 channels have several of. A name without a number slows all of them
+# equally.
+tilings_of_attention_are_chosen_and_kept() {
+    corpus
+    run="$small $data --model L=1,H=1,C=64,T=40,V=257 --batch_size 2 --seq_len 40 --val_every 0 --max_steps 4 \
+        --save_every 2 --dtype bf16 --tune 0"
+    rest='attention=flash gelu_forward=apart gelu_backward=apart'
+    must env EMU_SLOW=flash "$cuda" $run --out "$dir/equal"
+    chosen_is "$dir/equal" "$rest flash_forward=4x32x32 flash_keys=4x32x16 flash_queries=4x32x16"
+    first='[with Type = __nv_bfloat16; int HD = 64; int VARIANT = 0; bool DOCUMENTS = false]'
+    for kernel in forward backward_keys backward_queries; do
+        must env EMU_SLOW="flash_${kernel}_kernel $first" "$cuda" $run --out "$dir/$kernel"
+    done
+    chosen_is "$dir/forward" "$rest flash_forward=4x32x64 flash_keys=4x32x16 flash_queries=4x32x16"
+    chosen_is "$dir/backward_keys" "$rest flash_forward=4x32x32 flash_keys=4x32x32 flash_queries=4x32x16"
+    chosen_is "$dir/backward_queries" "$rest flash_forward=4x32x32 flash_keys=4x32x16 flash_queries=4x32x32"
+    mkdir "$dir/again"
+    cp -r "$dir/forward/step_00000002" "$dir/forward/metrics.jsonl" "$dir/again"
+    must "$cuda" --out "$dir/again" --resume auto # with equally fast tilings
+    chosen_is "$dir/again" "$rest flash_forward=4x32x64 flash_keys=4x32x16 flash_queries=4x32x16"
+    same_files "$dir/forward" "$dir/again" 4
+    # with documents 4x32x64 does not exist, so only 8x16x32 is left beside 4x32x32
+    masked='[with Type = __nv_bfloat16; int HD = 64; int VARIANT = 0; bool DOCUMENTS = true]'
+    must env EMU_SLOW="flash_forward_kernel $masked" "$cuda" $run --document_mask --out "$dir/masked"
+    kept="$rest flash_forward=8x16x32 flash_keys=4x32x16 flash_queries=4x32x16"
+    chosen_is "$dir/masked" "$kept"
+    mkdir "$dir/masked_again"
+    cp -r "$dir/masked/step_00000002" "$dir/masked/metrics.jsonl" "$dir/masked_again"
+    must "$cuda" --out "$dir/masked_again" --resume auto
+    chosen_is "$dir/masked_again" "$kept"
+}
+
+# The algorithms of matmuls are part of the run too. Those of the emulated library differ in their last bits.
+the_fastest_algorithms_are_chosen_and_kept() {
+    corpus
+    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2"
+    export XDG_CACHE_HOME="$dir/cache"
+    must "$cuda" $run --tune 0 --out "$dir/untuned"
+    grep -q '"matmuls"' "$dir/untuned/step_00000004/state.json" && note "--tune 0 chose"
+    must "$cuda" $run --tune anew --out "$dir/equal" # none is faster than the library's first proposal
+    same_files "$dir/untuned" "$dir/equal" 4
+    rm -r "$dir/cache"
+    must env EMU_SLOW=cublaslt_0 "$cuda" $run --tune 1 --out "$dir/tuned"
+    model=step_00000004/model.safetensors
+    cmp -s "$dir/tuned/$model" "$dir/equal/$model" && note "another algorithm gives the same bits"
+    mkdir "$dir/again"
+    cp -r "$dir/tuned/step_00000002" "$dir/tuned/metrics.jsonl" "$dir/again"
+    must "$cuda" --out "$dir/again" --resume auto --tune anew # of the checkpoint, though the first is as fast now
+    same_files "$dir/tuned" "$dir/again" 4
+    must "$cuda" $run --tune 1 --out "$dir/cached"
+    same_files "$dir/tuned" "$dir/cached" 4
+    sed -i 's/ [^ ]*$/ 1.2.3/' "$(find "$dir/cache" -type f)" # what the library does not know
+    expect 0 'no longer offers the algorithm' "$cuda" $run --tune 1 --out "$dir/unknown"
+    same_files "$dir/equal" "$dir/unknown" 4
+    export XDG_CACHE_HOME="$root/cache"
+}
+
+# Sets of 1 to 26 items have matmuls of their own, in all more than the table of plans has room for.
+scoring_many_sets_changes_no_algorithm_of_training() {
+    corpus
+    sets=
+    for items in $(seq 26); do
+        seq "$items" | sed 's/.*/{"text": "a b"}/' >"$dir/lambada_$items.jsonl"
+        sets="${sets:+$sets,}$dir/lambada_$items.jsonl"
+    done
+    run="$tiny $data --dtype bf16 --batch_size 26 --seq_len 8 --max_steps 2 --save_every 2 --tune anew \
+        --graph 0"
+    must env EMU_SLOW=cublaslt_0 "$cuda" $run --out "$dir/alone"
+    must env EMU_SLOW=cublaslt_0 "$cuda" $run --eval_data "$sets" --eval_every 2 --out "$dir/scored"
+    same_files "$dir/alone" "$dir/scored" 2
+}
+
+# A fused epilogue that takes longer than kernels of its own is left out: as with --fused 0, but for GELU's way.
+slow_epilogues_are_computed_apart() {
+    corpus
+    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2 --tune anew"
+    must env EMU_SLOW=cublaslt_fused "$cuda" $run --out "$dir/apart"
+    grep -q ' apart"' "$dir/apart/step_00000004/state.json" || note "no epilogue is apart"
+    must "$cuda" $run --fused 0 --out "$dir/unfused"
+    same_files "$dir/apart" "$dir/unfused" 4
+    mkdir "$dir/again"
+    cp -r "$dir/apart/step_00000002" "$dir/apart/metrics.jsonl" "$dir/again"
+    must "$cuda" --out "$dir/again" --resume auto
+    same_files "$dir/apart" "$dir/again" 4
+    must env EMU_SLOW=cublaslt_0 "$cuda" bench plans --model L=1,H=2,C=32,T=32,V=64 --batch_size 1 --out "$dir/plans"
+    awk '/ x / { fused = / \+ / } fused { next } /^   0\*/ { bad = 1 } /^   1\*/ { n++ } END { exit bad || !n }' \
+        "$dir/out" || note "not the second algorithm: $(cat "$dir/out")"
+    grep -q '"chosen": true' "$dir/plans/plans.json" || note "plans.json names no choice"
+    expect 2 'run train_gpt2cu' "$train" bench plans --out ""
+}
+
+every_rung_of_the_ladder_arrives_at_the_same_loss() {
+    ladder="bench ladder --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --max_steps 1 --out $dir/ladder"
+    must "$cuda" $ladder
+    [ "$(grep -c ' ok ' "$dir/out")" = 9 ] || note "not nine rungs: $(cat "$dir/out")"
+    grep -q '^fp8 .*FP8 needs compute capability 8.9, this GPU has 8.0' "$dir/out" ||
+        note "no reason why there is no FP8"
+    must env EMU_CC=90 "$cuda" $ladder
+    awk '$1 == "fp8" { found = / ok / && $7 <= $6 } END { exit !found }' "$dir/out" || note "fp8: $(cat "$dir/out")"
+}
+
+# Graphs replay as many launches as the operations that `bench step` lists have together. Of the three steps the first
+# runs without graphs.
+a_step_replays_the_kernels_of_its_list() {
+    corpus
+    shape="--model L=1,H=2,C=32,T=48,V=257 --batch_size 16 --seq_len 48 --total_batch_size 768"
+    for options in "--dtype bf16 --residual bf16" "--dtype tf32 --fused 0 --recompute all" \
+        "--dtype bf16 --optimizer muon"; do
+        must env EMU_COUNT=1 EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3' "$cuda" $small $data --val_every 0 \
+            $shape $options --max_steps 3 --save_every 0 --out "$dir/run"
+        ran=$(sed -n 's/^emu: .* replays of \([0-9]*\) pieces.*/\1/p' "$dir/err")
+        unfused=0
+        case $options in *--fused*) unfused=1 ;; esac
+        must "$cuda" bench step $shape $options --out ""
+        listed=$(awk -v unfused=$unfused '
+            BEGIN { # launches of an operation that has more than one; unfused: the bias, and GELU
+                of["matmul_forward"] = 1 + unfused
+                of["matmul_gelu_forward"] = 1 + 2 * unfused
+                of["matmul_backward"] = 3 + unfused
+                of["matmul_gelu_backward"] = 3 + 2 * unfused
+                of["attention_backward"] = of["layernorm_backward"] = of["encoder_backward"] = 3
+                of["classifier_backward"] = 4
+                of["norm_squared"] = 2
+                of["muon_update"] = 3 + 5 * 3
+            }
+            NR > 2 && $1 != "step" { sum += $(NF - 3) * ($1 in of ? of[$1] : 1) }
+            END { print sum + 2 } # the gradient of the residual stream is zeroed, settings are copied
+        ' "$dir/out")
+        [ "$ran" = $((2 * listed)) ] || note "$options: $ran in two steps, $listed listed for one"
+        rm -r "$dir/run"
+    done
+}
+
+a_step_is_listed_without_a_gpu() {
+    for options in "--dtype bf16" "--dtype tf32 --recompute all" "--dtype fp8 --residual bf16 --optimizer muon"; do
+        must env EMU_DEVICES=0 "$cuda" bench step $options --batch_size 16 --out ""
+        "$train" bench step $options --batch_size 16 --out "" | cmp -s - "$dir/out" || note "$options: two lists"
+    done
+}
+
+operations_have_the_data_sheet_beside() {
+    must env EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" bench ops loss_add \
+        --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --out "$dir/ops"
+    must env EMU_CC=90 "$cuda" bench ops loss_add --dtype fp8 --model L=1,H=1,C=16,T=16,V=50 --batch_size 1 --out ""
+    grep -q '"published_gflop_s": 312000' "$dir/ops/ops.json" || note "no data sheet in ops.json: $(cat "$dir/out")"
+    grep -q 'dashed, by data sheet' "$dir/ops/ops.svg" || note "no data sheet's roof in the chart"
+    ops="bench ops attention_forward attention_backward --attention cudnn --model L=1,H=2,C=32,T=16,V=50 \
+        --batch_size 1 --out"
+    must env EMU_CUDNN=1 "$cuda" $ops "$dir/ops"
+    [ "$(grep -c '^attention_.* of ' "$dir/out")" = 2 ] && ! grep -q 'our own kernels run instead' "$dir/err" ||
+        note "not cuDNN's: $(cat "$dir/out" "$dir/err")"
+    expect 2 'the stand-in has nothing for this device' env EMU_CUDNN=0 "$cuda" $ops ""
+}
+
+operations_are_timed_with_the_choices_of_training() {
+    ops="bench ops loss_add --dtype bf16 --model L=1,H=2,C=32,T=16,V=50 --batch_size 1 --tune 1 --out $dir"
+    export XDG_CACHE_HOME="$dir/cache"
+    must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" $ops --tune 0
+    grep -q '^ops: .* attention=cudnn .* kernels' "$dir/out" && grep -q '"attention=cudnn ' "$dir/ops.json" ||
+        note "attention was not chosen: $(cat "$dir/out")"
+    grep -q "^matmuls: the first algorithm .* --tune 0" "$dir/out" || note "--tune 0: $(cat "$dir/out")"
+    [ ! -d "$dir/cache" ] || note "--tune 0 tunes"
+    must "$cuda" $ops
+    grep -q '^matmuls: the fastest algorithm' "$dir/out" || note "not the fastest: $(cat "$dir/out")"
+    [ "$(find "$dir/cache" -type f -exec cat {} + | wc -l)" -gt 10 ] || note "no matmul of training was tuned"
+    export XDG_CACHE_HOME="$root/cache"
+}
+
+run_tests

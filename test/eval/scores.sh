@@ -1,0 +1,70 @@
+#!/bin/sh
+# Tests `eval`: test sets, texts, and the loss of a checkpoint.
+. "$(dirname "$0")/../lib.sh"
+
+test_sets_are_scored_alone_and_while_training() {
+    corpus
+    sets="test/golden/eval/hellaswag.jsonl,test/golden/eval/lambada.jsonl"
+    must "$train" $small $data --max_steps 4 --val_every 0 --eval_data "$sets" --eval_every 2 --out "$dir/run"
+    for line in HellaSwag LAMBADA; do
+        [ "$(grep -c "^$line: [0-9]*/11 = 0" "$dir/out")" = 3 ] || note "not three scores of $line: $(cat "$dir/out")"
+        grep "^$line" "$dir/out" | tail -n 1 >>"$dir/want"
+    done
+    [ "$(grep -c '"kind":"eval","step":[024],.*"rules":"l.*"total":11' "$dir/run/metrics.jsonl")" = 6 ] ||
+        note "not six records: $(grep eval "$dir/run/metrics.jsonl")"
+    must "$train" eval --out "$dir/run" --eval_data "$sets" --batch_size 2
+    grep '^[HL]' "$dir/out" | cmp -s - "$dir/want" || note "other scores than in training: $(cat "$dir/out")"
+    grep -q 'published: OpenAI' "$dir/out" || note "no published scores"
+    expect 0 'HellaSwag: ' "$train" eval --out "$dir/run" --eval_data "$sets" --eval_limit 3 --eval_rules lm-eval
+    grep -q '/3 = ' "$dir/out" || note "not three items: $(cat "$dir/out")"
+    expect 1 'nowhere: cannot open' "$train" eval --out "$dir/run" --eval_data nowhere
+    expect 1 'needs a --tokenizer' "$train" eval --out "$dir/run" --tokenizer none --eval_data "$sets"
+    expect 2 'here it is called --eval_data' "$train" eval --hellaswag test/golden/eval/hellaswag.bin
+}
+
+texts_examples_and_core_are_scored() {
+    corpus
+    eval="$train eval --init test/golden/eval/model --tokenizer test/golden/eval/tokenizer.bin --threads 1"
+    must $eval --text test/golden/eval/text.txt,test/golden/eval/text.jsonl --seq_len 48
+    for line in 'text.txt: perplexity 34.244' '; 651 tokens of 651 bytes' "lm-eval's rolling windows" 'context 48' \
+        'text.jsonl: perplexity ' '; 431 tokens of 431 bytes'; do
+        grep -qF -- "$line" "$dir/out" || note "no '$line': $(cat "$dir/out")"
+    done
+    expect 0 'context 48, stride 20' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 20
+    grep -q 'perplexity 34.054' "$dir/out" || note "not transformers' perplexity: $(cat "$dir/out")"
+    must $eval --eval_data test/golden/eval/core
+    grep -q '^CORE: 0.285573' "$dir/out" || note "not PyTorch's CORE: $(tail -n 3 "$dir/out")"
+    grep -q 'centered ' "$dir/out" || note "no centered accuracy"
+    expect 0 '; 2 examples in front' $eval --eval_data test/golden/eval/mmlu.jsonl --eval_shots 2 \
+        --eval_examples test/golden/eval/mmlu_dev.jsonl
+    : >"$dir/empty.txt"
+    expect 1 'empty.txt: there is nothing to score in it' $eval --text "$dir/empty.txt"
+    expect 1 'nowhere.txt' $eval --text "$dir/nowhere.txt"
+    expect 1 'mmlu.jsonl:1: no field "text"' $eval --text test/golden/eval/mmlu.jsonl
+    must $eval --text test/golden/eval/mmlu.jsonl --field question
+    expect 2 '--stride 49 is more than --seq_len 48' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 49
+    expect 1 'core.yaml: cannot open' $eval --eval_data "$dir"
+    expect 2 'two folders of CORE' $eval --eval_data test/golden/eval/core,test/golden/eval/core
+    must "$train" $small $data --max_steps 2 --val_every 0 --eval_every 2 --out "$dir/run" \
+        --eval_data test/golden/eval/core,test/golden/eval/piqa.jsonl --eval_limit 3
+    [ "$(grep -c '"kind":"eval","step":[02],' "$dir/run/metrics.jsonl")" = 14 ] ||
+        note "not 14 records: $(grep -c eval "$dir/run/metrics.jsonl")"
+    [ "$(grep -c 'CORE: .*of 6 tasks' "$dir/run/log.txt")" = 2 ] || note "CORE is not in log.txt twice"
+}
+
+evaluating_a_checkpoint_gives_the_loss_of_training() {
+    corpus
+    must "$train" $small $data --max_steps 10 --val_tokens -1 --batch_size 8 --out "$dir/run"
+    want=$(grep '^val loss' "$dir/out" | tail -n 1)
+    for B in 1 7; do
+        must "$train" eval --out "$dir/run" --batch_size $B
+        grep -q 'windows of 32 tokens' "$dir/err" || note "not the run's --seq_len: $(cat "$dir/err")"
+        echo "$want $(cat "$dir/out")" | awk '{ d = $3 / $6 - 1; exit !(d * d < 1e-10) }' ||
+            note "$want against $(cat "$dir/out")"
+    done
+    must "$train" eval --init "$dir/run/step_00000010" --val_data "$root/corpus_val_*.bin" --seq_len 32
+    echo "$want $(cat "$dir/out")" | awk '{ d = $3 / $6 - 1; exit !(d * d < 1e-10) }' ||
+        note "--init: $want against $(cat "$dir/out")"
+}
+
+run_tests

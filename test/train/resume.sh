@@ -1,0 +1,259 @@
+#!/bin/sh
+# Tests that a run which was killed, stopped or damaged goes on to the same end, by itself and supervised.
+. "$(dirname "$0")/../lib.sh"
+
+# Killed between two changes, in a run whose batch grows too; validation is at the full length.
+growing_sequences_resume_with_the_same_bits() {
+    corpus
+    run="$small $data --total_batch_size 512 --batch_ramp 64:4096 --seq_ramp 4:6000 --max_steps 16 --val_every 10 \
+        --save_every 12 --keep 0"
+    must "$train" $run --replay 5 --out "$dir/run"
+    last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
+    for step in 00000012 00000024; do
+        mkdir "$dir/$step"
+        cp -r "$dir/run/step_$step" "$dir/$step"
+        must "$train" --out "$dir/$step" --resume auto
+        same_checkpoint "$dir/run/$last" "$dir/$step/$last"
+    done
+    must "$train" eval --init "$dir/run/$last" --val_data "$root/corpus_val_*.bin" --tokenizer bytes --seq_len 32 \
+        --val_tokens 1048576
+    [ "$(grep '^val loss' "$dir/out")" = "$(grep '^val loss' "$dir/run/log.txt" | tail -n 1)" ] ||
+        note "validation was not at the full length: $(grep '^val loss' "$dir/run/log.txt" | tail -n 1)"
+}
+
+# Steps have 1, 2, 4 ... windows, micro-batches 4: the last one of a step may have fewer. The schedule counts tokens.
+a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
+    corpus
+    common="$small $data --total_batch_size 1024 --batch_ramp 32:6000 --max_steps 12 --schedule linear --min_lr_frac 0 \
+        --val_every 0 --save_every 40 --keep 0"
+    must "$train" $common --out "$dir/run"
+    losses "$dir/out" >"$dir/a"
+    must "$train" $common --batch_size 1 --save_every 0 --out ""
+    losses "$dir/out" >"$dir/b"
+    paste "$dir/a" "$dir/b" | awk '
+        { a = $2 / $5 - 1; b = $3 / $6 - 1; if (a * a > 1e-8 || b * b > 1e-6) bad = 1 } END { exit bad || NR < 50 }' ||
+        note "batch_size 1 differs from 4"
+    sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*"lr":\([^,]*\).*/\1 \2/p' "$dir/run/metrics.jsonl" >"$dir/run.lr"
+    awk '{ want = 3e-3 * (1 - before / (12 * 1024)); d = $2 / want - 1; if (d * d > 1e-8) bad = 1; before = $1 }
+        END { exit bad || NR < 50 }' "$dir/run.lr" || note "the learning rate does not follow the tokens"
+    last=$(ls "$dir/run" | grep '^step_' | tail -n 1)
+    mkdir "$dir/again"
+    cp -r "$dir/run/step_00000040" "$dir/again" # still inside the ramp
+    must "$train" --out "$dir/again" --resume auto
+    same_checkpoint "$dir/run/$last" "$dir/again/$last"
+}
+
+# options.json is what a run leaves that was killed before its first checkpoint.
+options_that_are_gone_hold_up_no_run_that_went_without() {
+    corpus
+    mkdir "$dir/run"
+    usual='"wpe_std": 0.01, "save_async": "1", "tune": true'
+    for gone in ramp_lr:true loss_scale_every:7; do
+        echo "{$usual, \"${gone%:*}\": ${gone#*:}}" >"$dir/run/options.json"
+        expect 1 "the run has --${gone%:*}, which this program no longer has: continue it with the version that began" \
+            "$train" $small $data --max_steps 1 --resume auto --out "$dir/run"
+    done
+    echo "{$usual, \"ramp_lr\": false, \"loss_scale_every\": 2000}" >"$dir/run/options.json"
+    must "$train" $small $data --max_steps 1 --resume auto --out "$dir/run"
+}
+
+# Each try is killed at another moment after it has made a checkpoint; some of them while they write the next. No try
+# comes to its end; the length of the run is chosen afterwards.
+killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
+    corpus
+    most=10
+    [ -z "$long" ] || most=100
+    common="$small $data --total_batch_size 256 --schedule constant --val_every 30 --val_tokens 512 --save_every 7 \
+        --keep 2 --sample_every 40 --sample_tokens 8"
+    for try in $(seq $most); do
+        begin "$train" $common --max_steps 100000000 --out "$dir/killed" --resume auto
+        await 'saved step' "$dir/err" $pid
+        sleep "0.$(awk -v n=$try 'BEGIN { srand(n); printf "%03d", 60 * rand() }')"
+        kill -9 $pid
+        wait $pid 2>/dev/null
+    done
+    steps=$(($(ls "$dir/killed" | sed -n 's/^step_0*//p' | tail -n 1) + 10))
+    must "$train" $common --max_steps $steps --out "$dir/killed" --resume auto
+    must "$train" $common --max_steps $steps --out "$dir/whole"
+    last=step_$(printf %08d $steps)
+    same_checkpoint "$dir/whole/$last" "$dir/killed/$last"
+    for try in whole killed; do
+        records "$dir/$try" | grep -v '"config"\|"end"\|"save"' | sed 's/"ms".*"loss_z"/"loss_z"/' |
+            sort >"$dir/$try.records" # a kill may come between a save and its record
+    done
+    cmp -s "$dir/whole.records" "$dir/killed.records" ||
+        note "metrics differ: $(diff "$dir/whole.records" "$dir/killed.records" | head -n 3)"
+    [ "$(ls "$dir/killed" | grep -c '^step_')" = 2 ] || note "--keep 2 kept $(ls "$dir/killed")"
+    ls -A "$dir/killed" | grep -q '^\.tmp' && note "temporary files are left"
+}
+
+stopped_on_request_it_saves_and_ends_with_0() {
+    corpus
+    begin "$train" $small $data --max_steps 100000 --val_every 0 --out "$dir/run"
+    await '^step .*5/' "$dir/out" $pid
+    kill -TERM $pid
+    wait $pid
+    status=$?
+    [ $status = 0 ] || note "exit code $status"
+    ls "$dir/run" | grep -q '^step_' || note "no checkpoint"
+}
+
+a_damaged_checkpoint_is_passed_over() {
+    corpus
+    must "$train" $small $data --max_steps 20 --save_every 10 --val_every 0 --out "$dir/run"
+    cp -r "$dir/run" "$dir/copy"
+    dd if=/dev/zero of="$dir/run/step_00000020/optimizer.safetensors" bs=1 seek=50000 count=64 conv=notrunc 2>/dev/null
+    must "$train" $small $data --max_steps 20 --save_every 10 --val_every 0 --out "$dir/run" --resume auto
+    grep -q 'is damaged.*trying the checkpoint before it' "$dir/err" || note "no warning: $(cat "$dir/err")"
+    same_checkpoint "$dir/run/step_00000020" "$dir/copy/step_00000020"
+    printf x >>"$dir/copy/step_00000010/model.safetensors"
+    expect 1 'model.safetensors' "$train" generate --init "$dir/copy/step_00000010" --sample_tokens 1
+    expect 1 'holds checkpoints of another run' "$train" $small $data --out "$dir/run" \
+        --resume "$dir/copy/step_00000020"
+    expect 1 'holds newer checkpoints' "$train" $small $data --out "$dir/run" --resume "$dir/run/step_00000010"
+    rm -r "$dir/run/step_00000010"
+    printf x >>"$dir/run/step_00000020/model.safetensors"
+    expect 1 'none of its 1 checkpoints can be read' "$train" $small $data --out "$dir/run" --resume auto
+    rm "$dir/copy/step_00000020/state.json"
+    expect 1 'state.json: cannot open: No such file' "$train" $small $data --out "$dir/new" \
+        --resume "$dir/copy/step_00000020"
+}
+
+muon_resumes_with_the_same_bits_and_no_other_optimizer() {
+    corpus
+    muon="--optimizer muon --embedding_lr 1e-3 --momentum_cooldown 2:0.9 --cautious_decay 1 --schedule constant"
+    must "$train" $small $data $muon --max_steps 8 --save_every 4 --keep 0 --val_every 0 --out "$dir/run"
+    mkdir "$dir/again"
+    cp -r "$dir/run/step_00000004" "$dir/run/metrics.jsonl" "$dir/again"
+    must "$train" --out "$dir/again" --resume auto
+    same_checkpoint "$dir/run/step_00000008" "$dir/again/step_00000008"
+    grep -q '"step":8,.*"embedding_lr":0.001,"matrix_lr":0.02,"momentum":0.9}' "$dir/again/metrics.jsonl" ||
+        note "rates: $(tail -n 3 "$dir/again/metrics.jsonl")"
+    tr ',' '\n' <"$dir/run/step_00000008/optimizer.safetensors" | grep -aq '"v.h.0.mlp.c_fc.weight"' &&
+        note "second moments of a matrix are in the file"
+    expect 2 'adamw: the run being resumed has muon' "$train" --out "$dir/again" --resume auto --optimizer adamw
+    must "$train" --out "$dir/again" --resume auto --max_steps 9 --matrix_lr 0.5
+    grep -q 'rate of matrices goes from .* to 5.00e-01 at this resumption' "$dir/err" ||
+        note "no jump: $(cat "$dir/err")"
+    grep -q 'rate of embeddings goes' "$dir/err" && note "a jump of embeddings"
+    must "$train" info --model d12 --batch_size 1 --optimizer muon
+    grep -q 'scratch of Muon' "$dir/out" || note "info: no scratch of Muon"
+}
+
+resuming_keeps_the_settings_and_names_what_changed() {
+    corpus
+    must "$train" $small $data --max_steps 10 --val_every 0 --lr 2e-3 --out "$dir/run"
+    must "$train" --out "$dir/run" --resume auto --max_steps 14 --weight_decay 0.2 --threads 1
+    grep -q 'changed since the checkpoint: --max_steps 14 (was 10)' "$dir/err" || note "--max_steps: $(cat "$dir/err")"
+    grep -q 'changed since the checkpoint: --weight_decay 0.2 (was 0.1)' "$dir/err" ||
+        note "--weight_decay: $(cat "$dir/err")"
+    [ "$(losses "$dir/out" | wc -l)" = 4 ] || note "not 4 more steps"
+    [ "$(losses "$dir/run/log.txt" | awk '{ print $1 }' | tr '\n' ' ')" = "$(seq 14 | tr '\n' ' ')" ] ||
+        note "log: $(cat "$dir/run/log.txt")"
+    expect 2 'would not be the same run' "$train" --out "$dir/run" --resume auto --seed 5
+    expect 2 'would not be the same run' "$train" --out "$dir/run" --resume auto --seq_len 16
+    expect 2 'is not the model in' "$train" --out "$dir/run" --resume auto --model d12
+    expect 1 'not the data that the run' "$train" --out "$dir/run" --resume auto --max_steps 20 \
+        --train_data "$root/corpus_val_*.bin"
+    expect 2 'it would not be the same run' "$train" --out "$dir/run" --resume auto --init test/golden/gpt2
+}
+
+# A run with --init that was killed before its first checkpoint begins again with the same weights.
+a_run_keeps_the_weights_it_began_with() {
+    corpus
+    run="$small $data --val_every 0 --save_every 2 --max_steps 2"
+    must "$train" $run --out "$dir/base"
+    base="$dir/base/step_00000002"
+    must "$train" $run --seed 7 --init "$base" --out "$dir/run"
+    mkdir "$dir/auto" "$dir/again"
+    for folder in auto again; do cp "$dir/run/options.json" "$dir/$folder"; done
+    must "$train" --out "$dir/auto" --resume auto
+    must "$train" --out "$dir/again" --resume auto --init "$base" # as scripts/supervise.sh does
+    for folder in auto again; do same_checkpoint "$dir/run/step_00000002" "$dir/$folder/step_00000002"; done
+    must "$train" --out "$dir/again" --resume auto --init "$base" --max_steps 3
+    grep -q 'resumed after step 2' "$dir/err" || note "did not go on: $(tail -n 1 "$dir/err")"
+    expect 2 'it would not be the same run' "$train" --out "$dir/again" --resume auto --init test/golden/gpt2
+}
+
+what_was_done_before_a_checkpoint_is_not_done_again() {
+    corpus
+    must "$train" $small $data --max_steps 10 --val_every 5 --save_every 5 --val_tokens 256 --sample_every 5 \
+        --sample_tokens 4 --out "$dir/run"
+    must "$train" --out "$dir/run" --resume auto --max_steps 15
+    for kind in val sample; do
+        steps=$(sed -n "s/.*\"kind\":\"$kind\",\"step\":\([0-9]*\).*/\1/p" "$dir/run/metrics.jsonl" | tr '\n' ' ')
+        [ "$steps" = "0 5 10 15 " ] || note "$kind at steps $steps"
+    done
+    steps=$(sed -n 's/.*"kind":"save","step":\([0-9]*\).*/\1/p' "$dir/run/metrics.jsonl" | tr '\n' ' ')
+    [ "$steps" = "5 10 15 " ] || note "saved at steps $steps"
+}
+
+a_full_disk_leaves_the_older_checkpoints() {
+    corpus
+    mkdir "$dir/disk"
+    small_disk 1800k "$dir/disk" || return 0
+    expect 1 'make room' "$train" $small $data --max_steps 10 --save_every 5 --val_every 0 --out "$dir/disk/run"
+    ls "$dir/disk/run" | grep -q step_00000005 || note "the older checkpoint is gone: $(ls -A "$dir/disk/run")"
+    umount "$dir/disk"
+}
+
+# The trainer is killed at its first two checkpoints; supervise.sh starts it again each time.
+a_supervised_run_ends_with_the_same_bits() {
+    corpus
+    common="$small $data --max_steps 60 --save_every 20 --val_every 0"
+    must "$train" $common --out "$dir/whole"
+    cat >"$dir/killed_twice" <<'KILL'
+kills=$(cat "$0.kills" 2>/dev/null || echo 0)
+[ $kills = 2 ] && exec "$@"
+echo $((kills + 1)) >"$0.kills"
+mkfifo "$0.$kills"
+"$@" 2>"$0.$kills" & pid=$!
+while read -r line; do case $line in *"saved step"*) kill -9 $pid; break ;; esac; done <"$0.$kills"
+wait $pid
+KILL
+    must env PAUSE=0 sh scripts/supervise.sh sh "$dir/killed_twice" "$train" $common --out "$dir/run"
+    same_checkpoint "$dir/whole/step_00000060" "$dir/run/step_00000060"
+    [ "$(grep -c 'exit code 137 at step [24]0; start' "$dir/run/supervise.log")" = 2 ] ||
+        note "$(cat "$dir/run/supervise.log")"
+    grep -q 'complete at step 60' "$dir/run/supervise.log" || note "its end is not told"
+}
+
+a_supervised_run_is_given_up_with_the_reason() {
+    corpus
+    mkdir -p "$dir/begun/step_best_of_all" "$dir/begun/step_00000008"
+    fails() { env PAUSE=0 RESTARTS=2 sh scripts/supervise.sh sh -c 'echo x >>"$0"; exit "$1"' "$dir/starts" "$@"; }
+    expect 1 '3 times at step 8: giving up' fails 1 --out "$dir/begun"
+    expect 137 '3 times at step 0: giving up' fails 137 --out "$dir/none"
+    expect 137 '3 times at step 8: giving up' fails 137 -o "$dir/begun" # llm.c's
+    [ "$(wc -l <"$dir/starts")" = 9 ] || note "$(wc -l <"$dir/starts") starts, not 9"
+    for code in 1 2 4 126 127; do # of these a start again cannot help
+        rm "$dir/starts"
+        expect $code "exit code $code" fails $code --out "$dir/none"
+        [ "$(wc -l <"$dir/starts")" = 1 ] || note "exit code $code: $(wc -l <"$dir/starts") starts"
+    done
+    expect 127 'cannot be run' env PAUSE=0 sh scripts/supervise.sh "$dir/nothing" --out "$dir/none"
+    expect 1 'before the first step' env PAUSE=0 sh scripts/supervise.sh "$train" $small --train_data "$dir/nothing" \
+        --out "$dir/data"
+    expect 2 'the command is wrong' env PAUSE=0 sh scripts/supervise.sh "$train" --max_steps x --out "$dir/a"
+    expect 4 'the loss is not finite' env PAUSE=0 sh scripts/supervise.sh "$train" $small $data --lr 1e3 \
+        --warmup_steps 0 --weight_decay 1e3 --max_steps 50 --val_every 0 --out "$dir/b"
+    expect 2 'has no --out' sh scripts/supervise.sh "$train"
+    for number in x 99999999999999999999 08; do
+        expect 2 "RESTARTS=$number is no number" env RESTARTS=$number sh scripts/supervise.sh "$train" --out "$dir/c"
+    done
+    printf 'echo "$@" >>"%s"\nexit 3\n' "$dir/arguments" >"$dir/say"
+    for given in "-o $dir/l" "--out=$dir/l" "--out $dir/l --resume x"; do
+        env PAUSE=0 RESTARTS=0 sh scripts/supervise.sh sh "$dir/say" $given >/dev/null 2>&1
+    done
+    printf '%s\n' "-o $dir/l -y 1" "--out=$dir/l --resume auto" "--out $dir/l --resume x" |
+        diff - "$dir/arguments" >"$dir/diff" || note "$(cat "$dir/diff")"
+    begin sh scripts/supervise.sh "$train" $small $data --max_steps 100000 --val_every 0 --save_every 0 \
+        --out "$dir/stopped"
+    await '^step *2/' "$dir/out" $pid
+    kill -TERM $pid
+    wait $pid
+    [ $? = 0 ] || note "a stopped run has exit code $?"
+    grep -q 'stopped by SIGTERM' "$dir/stopped/supervise.log" || note "$(cat "$dir/stopped/supervise.log")"
+}
+
+run_tests
