@@ -49,6 +49,8 @@ sh scripts/setup.sh c++:g++ mpirun:openmpi-bin mpicc:libopenmpi-dev ip:iproute2 
 # test. Exit code 77: skipped.
 
 jobs=$(nproc 2>/dev/null || echo 1)
+# Runs a command for at most three hours, in `long` three days: then it is killed, with all that it started.
+limited() { timeout -k 60 "$([ -n "$long" ] && echo 72h || echo 3h)" "$@"; }
 compile() { make -s -j "$jobs" "$@"; }
 # Builds the emulated GPU trainer, once for all groups that use it. It counts the lines that run.
 emu=build/emu-coverage
@@ -60,30 +62,30 @@ compile_emu() {
 build() { compile all tests; }
 headers() {
     command -v c++ >/dev/null || { echo "skipped: no C++ compiler"; return 77; }
-    make -s headers && sh test/rooms.sh
+    make -s headers && limited sh test/rooms.sh
 }
-unit() { sh test/run.sh build/release; }
-smoke() { compile_emu && sh test/smoke.sh $emu; }
-scripts() { sh test/scripts.sh; }
+unit() { limited sh test/run.sh build/release; }
+smoke() { compile_emu && limited sh test/smoke.sh $emu; }
+scripts() { limited sh test/scripts.sh; }
 # of the programs as a user calls them
-learning() { sh test/train/learning.sh; }
-precision() { sh test/train/precision.sh; }
-resume() { sh test/train/resume.sh; }
-requests() { sh test/train/requests.sh; }
-options() { sh test/options/options.sh; }
-commands() { sh test/commands/commands.sh; }
-scores() { sh test/eval/scores.sh; }
-reports() { sh test/log/reports.sh; }
-tokenizer() { sh test/tokenizer/tokenizer.sh; }
-shards() { sh test/data/shards.sh; }
-prepare() { sh test/prepare/prepare.sh; }
-fetch() { sh test/data/fetch.sh; }
-bench() { sh test/bench/bench.sh; }
-faults() { sh test/attack/faults.sh; }
-ranks() { sh test/comm/ranks.sh; }
+learning() { limited sh test/train/learning.sh; }
+precision() { limited sh test/train/precision.sh; }
+resume() { limited sh test/train/resume.sh; }
+requests() { limited sh test/train/requests.sh; }
+options() { limited sh test/options/options.sh; }
+commands() { limited sh test/commands/commands.sh; }
+scores() { limited sh test/eval/scores.sh; }
+reports() { limited sh test/log/reports.sh; }
+tokenizer() { limited sh test/tokenizer/tokenizer.sh; }
+shards() { limited sh test/data/shards.sh; }
+prepare() { limited sh test/prepare/prepare.sh; }
+fetch() { limited sh test/data/fetch.sh; }
+bench() { limited sh test/bench/bench.sh; }
+faults() { limited sh test/attack/faults.sh; }
+ranks() { limited sh test/comm/ranks.sh; }
 amx() { # the trainer with AMX, its tiles emulated
     grep -q avx512_bf16 /proc/cpuinfo || { echo "skipped: emulated AMX needs a processor with AVX512_BF16"; return 77; }
-    compile amx && sh test/amx/amx.sh
+    compile amx && limited sh test/amx/amx.sh
 }
 best_level() { # of this processor
     [ "$(uname -m)" = x86_64 ] || return 0
@@ -102,7 +104,7 @@ sanitize() {
         test_prepare=-killed,-repeated,-are_shuffled,-resume_within test_tokenizer=-linear \
         test_presets=every_preset all
     # no search for leaks: children that tests fork() exit without freeing memory
-    ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
+    limited env ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
 }
 # Every reader of a file or of the network, with the recorded files changed at random; `long`: by libFuzzer, too.
 mutate() {
@@ -117,7 +119,7 @@ mutate() {
 plain() { # without OpenMP; less optimized, which compiles faster
     compile BUILD=build/plain OPENMP= LEVELS=generic OPT_release=-O0 KERNEL_OPT_release=-O1 build/plain/test_backends \
         build/plain/test_gpt2 || return 1
-    sh test/run.sh build/plain test_backends=every_backend test_gpt2=-by_heart
+    limited sh test/run.sh build/plain test_backends=every_backend test_gpt2=-by_heart
 }
 fuzz() { # every reader of a file or of the network, half an hour each
     command -v clang >/dev/null || { echo "skipped: no clang"; return 77; }
@@ -138,7 +140,7 @@ lint() { # minutes of processor time
 }
 watched() { # CONFIG: a level with vectors too; valgrind knows none beyond AVX2
     [ "$(uname -m)" != x86_64 ] || set -- "$@" avx2
-    compile config="$1" LEVELS="generic ${2:-}" all tests && sh test/watched.sh "build/$1"
+    compile config="$1" LEVELS="generic ${2:-}" all tests && limited sh test/watched.sh "build/$1"
 }
 thread() { # data races, by ThreadSanitizer
     printf '#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n' |
@@ -153,39 +155,39 @@ memcheck() { # memory that is uninitialized, wrong or lost, by valgrind: a quart
 }
 spills() {
     [ -f build/release/cuda_fp32.ptxas ] || { echo "skipped: no nvcc built the GPU trainer here"; return 77; }
-    sh test/cuda/spills.sh build/release
+    limited sh test/cuda/spills.sh build/release
 }
 sass() { # machine code of the kernels; `long`: of all architectures
     [ ! -s build/release/cuda_bf16.o ] || command -v nvdisasm >/dev/null || [ -d build/cuda_tools ] ||
         sh scripts/setup.sh sass
-    sh test/sass/sass.sh build/release
+    limited sh test/sass/sass.sh build/release
 }
-cudnn() { sh test/cudnn/cudnn.sh build/release; }
-emulator() { bash test/emulator/run.sh; }
-gpu_kernels() { compile_emu && sh test/cuda/kernels.sh $emu; }
-gpu_training() { compile_emu && sh test/cuda/training.sh $emu; }
-gpu_tuning() { compile_emu && sh test/cuda/tuning.sh $emu; }
-gpu_device() { compile_emu && sh test/cuda/device.sh $emu; }
-gpus() { compile_emu && sh test/comm/gpus.sh $emu; }
-run_scripts() { compile_emu && sh test/comm/run_scripts.sh $emu; }
-hosts() { compile_emu && sh test/comm/hosts.sh $emu; }
+cudnn() { limited sh test/cudnn/cudnn.sh build/release; }
+emulator() { limited bash test/emulator/run.sh; }
+gpu_kernels() { compile_emu && limited sh test/cuda/kernels.sh $emu; }
+gpu_training() { compile_emu && limited sh test/cuda/training.sh $emu; }
+gpu_tuning() { compile_emu && limited sh test/cuda/tuning.sh $emu; }
+gpu_device() { compile_emu && limited sh test/cuda/device.sh $emu; }
+gpus() { compile_emu && limited sh test/comm/gpus.sh $emu; }
+run_scripts() { compile_emu && limited sh test/comm/run_scripts.sh $emu; }
+hosts() { compile_emu && limited sh test/comm/hosts.sh $emu; }
 # Tests in the builds that check memory accesses and data races: kernels at even and odd shapes, two training steps.
 watched="odd_shapes long_rows attention_agrees_at two_steps"
 also_checked="unfused_kernels plain_kernels" # they share less between threads
 [ -z "$long" ] || watched='' also_checked=''
-emulated_check() { compile emu EMU=check && sh test/cuda/kernels.sh build/emu-check $watched $also_checked; }
+emulated_check() { compile emu EMU=check && limited sh test/cuda/kernels.sh build/emu-check $watched $also_checked; }
 compile_race() { flock "$work/race" make -s -j "$jobs" emu EMU=race; }
-emulated_race() { compile_race && sh test/cuda/kernels.sh build/emu-race $watched; }
-traffic() { compile_race && sh test/cuda/traffic.sh build/emu-race; }
+emulated_race() { compile_race && limited sh test/cuda/kernels.sh build/emu-race $watched; }
+traffic() { compile_race && limited sh test/cuda/traffic.sh build/emu-race; }
 full_size() { # bf16 is the largest; the others' kernels are the same templates
     set -- bf16 wraps
     [ -z "$long" ] || set --
     compile_race && build/emu-race/test_full_size "$@"
 }
-aarch64() { sh test/aarch64.sh build/release; } # by a cross compiler and qemu
-gpu_script() { compile_emu && sh test/bench/gpu_script.sh $emu; }
-plants() { compile_emu && sh test/cuda/plants.sh $emu; }
-coverage() { sh test/cuda/coverage.sh $emu; }
+aarch64() { limited sh test/aarch64.sh build/release; } # by a cross compiler and qemu
+gpu_script() { compile_emu && limited sh test/bench/gpu_script.sh $emu; }
+plants() { compile_emu && limited sh test/cuda/plants.sh $emu; }
+coverage() { limited sh test/cuda/coverage.sh $emu; }
 
 # ----------------------------------------------------------------------------------------------------------------------
 # running them

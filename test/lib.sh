@@ -48,19 +48,25 @@ end_tests() { # prints the counts; returns 1 if a test failed, or if none has a 
 # note MESSAGE: the test fails with this message, and with those of other calls
 note() { problem="${problem:+$problem; }$*"; }
 
+# limited command...: runs a command for at most half an hour: then it is killed, with exit code 124. A shell function
+# limits itself.
+limited() {
+    case $(command -v "$1") in */*) timeout -k 10 1800 "$@" ;; *) "$@" ;; esac
+}
+
 # expect CODE 'words' command...: the test fails unless the command exits with CODE and prints the words, to standard
 # output or standard error. These are kept in $dir/out and $dir/err.
 expect() {
     code=$1 words=$2
     shift 2
-    "$@" >"$dir/out" 2>"$dir/err"
+    limited "$@" >"$dir/out" 2>"$dir/err"
     got=$?
     [ "$got" = "$code" ] || note "exit code $got, not $code, of: $* ($(tail -n 1 "$dir/err"))"
     grep -qF -- "$words" "$dir/err" "$dir/out" || note "no '$words' from: $* (last line: $(tail -n 1 "$dir/err"))"
 }
 
 # must command...: the test fails if the command does. Its output is kept as by expect.
-must() { "$@" >"$dir/out" 2>"$dir/err" || note "failed: $* ($(tail -n 1 "$dir/err"))"; }
+must() { limited "$@" >"$dir/out" 2>"$dir/err" || note "failed: $* ($(tail -n 1 "$dir/err"))"; }
 
 # await PATTERN FILE [PID]: waits until a line of FILE matches PATTERN. The test fails if the process ends before, or
 # after ten minutes.
@@ -75,6 +81,17 @@ await() {
     done
     note "never in $2: $1"
     return 1
+}
+
+# finish PID: waits for the end of a process that this shell started, and returns its exit code. After ten minutes the
+# process is killed, and the test fails.
+finish() {
+    for i in $(seq 6000); do
+        case $(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) in '' | Z) break ;; esac # none, or a zombie
+        [ "$i" != 6000 ] || { note "process $1 did not end"; kill -KILL "$1"; }
+        sleep 0.1
+    done
+    wait "$1"
 }
 
 # losses LOG: prints a line for each step: its number, loss and norm, the last ones of a step that was done again

@@ -141,12 +141,10 @@ every_end_has_its_reason_in_both_logs() {
     begin "$train" $small $data --max_steps 1000000 --val_every 0 --out "$dir/stop"
     await '^step .*5/' "$dir/out" $pid
     kill -TERM $pid
-    wait $pid
+    finish $pid
     last_record "$dir/stop" | grep -q '"reason":"stopped"' || note "stopped: $(last_record "$dir/stop")"
-    "$train" $small $data --max_steps 1000000 --val_every 0 --out "$dir/pipe" 2>"$dir/err" | head -n 3 >/dev/null
-    tail -n 1 "$dir/pipe/log.txt" |
-        grep -q 'ended after step [0-9]*: error: standard output: cannot write: Broken pipe' ||
-        note "a broken pipe: $(tail -n 1 "$dir/pipe/log.txt")"
+    "$train" $small $data --max_steps 40 --val_every 0 --out "$dir/pipe" 2>"$dir/err" | head -n 3 >/dev/null
+    last_record "$dir/pipe" | grep -q '"end","step":40,"reason":"finished"' || note "head: $(last_record "$dir/pipe")"
     expect 4 'not finite, so the run ends here' "$train" $small $data --max_steps 40 --val_every 0 --save_every 1 \
         --lr 1e3 --grad_clip 0 --weight_decay 100 --schedule constant --out "$dir/nan"
     last_record "$dir/nan" | grep -q '"reason":"non-finite","words":"step ' || note "nan: $(last_record "$dir/nan")"
@@ -164,7 +162,7 @@ logs_removed_during_a_run_are_missed_at_its_end() {
     await '^step .*5/' "$dir/out" $pid
     rm "$dir/run/metrics.jsonl"
     kill -TERM $pid
-    wait $pid
+    finish $pid
     [ $? = 1 ] || note "exit code $?"
     grep -q 'metrics.jsonl: it was removed or replaced' "$dir/err" || note "$(tail -n 1 "$dir/err")"
     ls "$dir/run" | grep -q '^step_' || note "no checkpoint"
@@ -293,7 +291,7 @@ a_reader_beside_a_run_never_fails() {
         grep -qa damaged "$dir/err" && note "taken for damaged: $(grep -a damaged "$dir/err")"
     done
     kill -TERM $pid
-    wait $pid || note "the run failed: $(tail -n 1 "$dir/log")"
+    finish $pid || note "the run failed: $(tail -n 1 "$dir/log")"
     [ $failed_evals = 0 ] || note "$failed_evals of $most failed: $(cat "$dir/why")"
 }
 

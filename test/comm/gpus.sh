@@ -120,18 +120,19 @@ gpus_meet_by_a_file() {
     pair="$gpu $data --batch_size 1"
     must "$cuda" $pair --gpus 2 --out "$dir/sockets"
     begin env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$cuda" $pair --out "$dir/file"
-    left=
-    until [ -n "$left" ] || ! kill -0 $pid; do
+    left='' tries=0
+    until [ -n "$left" ] || ! kill -0 $pid || [ $tries = 600 ]; do
         sleep 0.1
+        tries=$((tries + 1))
         left=$(ls -A "$dir/file" 2>/dev/null | grep '^\.tmp-ranks-')
     done
     cp -p "$dir/file/$left" "$dir/left"
     kill -KILL $pid
-    wait $pid 2>/dev/null
+    finish $pid 2>/dev/null
     cmp -s "$dir/left" "$dir/file/$left" || note "the killed run has removed its file"
     RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 "$cuda" $pair --out "$dir/file" >"$dir/other" 2>&1 & other=$!
     must env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$cuda" $pair --out "$dir/file"
-    wait $other || note "rank 1: $(tail -n 1 "$dir/other")"
+    finish $other || note "rank 1: $(tail -n 1 "$dir/other")"
     same_checkpoint "$dir/sockets/step_00000008" "$dir/file/step_00000008"
     [ ! -e "$dir/file/$left" ] || note "the file has stayed"
     expect 1 'give --out a folder that all of them see' env RANK=0 WORLD_SIZE=2 "$cuda" $pair --save_every 0 --out ""
@@ -157,7 +158,7 @@ a_killed_gpu_rank_ends_the_run() {
             --timeout 5 --out "$dir/$signal"
         await 'saved step' "$dir/err" $pid
         signal_rank $signal "$dir/$signal" 2
-        wait $pid
+        finish $pid
         code=$?
         [ $code != 0 ] || note "$signal: exit code 0"
         grep -q 'rank 2' "$dir/err" || note "$signal: rank not named: $(tail -n 3 "$dir/err")"

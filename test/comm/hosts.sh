@@ -26,7 +26,7 @@ on() { # N command...
 }
 said() { grep -qF -- "$2" "$dir/$1" || note "no '$2' from rank $1, but: $(tail -n 1 "$dir/$1")"; }
 ended() { # N CODE PID
-    wait "$3"
+    finish "$3"
     got=$?
     [ "$got" = "$2" ] || note "rank $1: exit code $got, not $2: $(tail -n 1 "$dir/$1")"
 }
@@ -59,8 +59,8 @@ trainers_meet_and_are_parted() {
     on 1 $run --max_steps 1000000 --save_every 0 --timeout 3 --out "$dir/cut" & one=$!
     await 'step    5/' "$dir/0" $zero
     ip -n "gpt2c-$$-1" link set cable down
-    wait $zero && note "rank 0: exit code 0"
-    wait $one && note "rank 1: exit code 0"
+    finish $zero && note "rank 0: exit code 0"
+    finish $one && note "rank 1: exit code 0"
     # NCCL's stand-in does not use the cable: the rank that first misses heartbeats ends, and the other ends with it
     grep -qF 'rank 1 on node1 has sent no heartbeat' "$dir/0" ||
         grep -qF 'rank 0 on node0 has sent no heartbeat' "$dir/1" ||
@@ -122,7 +122,11 @@ a_host_that_cannot_be_reached_is_named() {
     address=10.77.0.1
     ip -n "gpt2c-$$-1" link set cable down
     on 0 $rank 1 3 "$dir" & zero=$!
-    until ls -A "$dir" | grep -q '^\.tmp-ranks-' || ! kill -0 $zero; do sleep 0.1; done
+    tries=0
+    until ls -A "$dir" | grep -q '^\.tmp-ranks-' || ! kill -0 $zero || [ $tries = 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
     on 1 $rank 1 1 "$dir" & one=$!
     ended 1 1 $one
     ended 0 1 $zero

@@ -36,7 +36,7 @@ gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 
 
 # Waits for a run, our child, which must end with 0.
 ends_well() { # RUN
-    wait "$1"
+    finish "$1"
     code=$?
     [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
 }

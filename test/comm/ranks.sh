@@ -213,7 +213,7 @@ a_stopped_or_killed_rank_ends_the_run() {
         begin ranks 4 "$train" $run $data $forever --batch_size 1 --timeout 5 --out "$dir/$signal"
         await 'saved step' "$dir/err" $pid
         signal_rank $signal "$dir/$signal" 2
-        wait $pid
+        finish $pid
         code=$?
         [ $code != 0 ] || note "$signal: exit code 0"
         [ $signal = KILL ] || grep -q 'rank 2.* on .*step' "$dir/err" ||

@@ -13,7 +13,7 @@ run_scripts_have_the_settings_of_their_sources() {
         pid=$!
         await '"kind":"config"' "$dir/$name/metrics.jsonl" $pid
         kill -TERM $pid
-        wait $pid
+        finish $pid
         code=$?
         [ $code = 0 ] || [ $code = 143 ] ||
             note "$name: exit code $code: $(tail -n 1 "$dir/err")" # 143: it was not yet training

@@ -183,7 +183,7 @@ a_stopped_download_keeps_its_part() {
     [ -n "$fetcher" ] || { note 'it took no lock'; kill $(processes_of "$dir/got"); return; }
     expect 1 "process $fetcher is fetching a already" fetch
     kill -TERM "$fetcher"
-    wait $pid
+    finish $pid
     [ "$(wc -c <"$dir/got/stuck.txt.part")" -gt 0 ] || note 'its part is lost'
     [ ! -e "$dir/got/.a.lock" ] && [ ! -L "$dir/got/.a.lock" ] || note 'its lock is left'
     are_absent stuck

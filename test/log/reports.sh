@@ -11,7 +11,7 @@ a_run_can_be_watched_from_its_first_steps_on() {
     grep -q 'class="line c0' "$dir/run/report.html" || note "no line in the report"
     expect 0 'not yet: it is training' "$train" info "$dir/run"
     kill -9 $pid
-    wait $pid 2>/dev/null
+    finish $pid 2>/dev/null
     expect 0 'it was killed' "$train" info "$dir/run"
     must "$train" $small $data --max_steps 7 --val_every 0 --save_every 0 --out "$dir/short"
     grep -q '<span>Steps</span><b>7</b>' "$dir/short/report.html" || note "the last report does not have all steps"

@@ -115,7 +115,7 @@ folders_are_not_overwritten() {
     await '^step' "$dir/log" $pid
     expect 1 'another run is writing to this folder' "$train" $small $data --max_steps 4 --out "$dir/busy"
     kill -9 $pid
-    wait $pid 2>/dev/null
+    finish $pid 2>/dev/null
     must "$train" $small $data --max_steps 4 --val_every 0 --out "$dir/busy" # logs without checkpoints are replaced
     printf x >"$dir/file"
     expect 1 "$dir/file" "$train" $small $data --out "$dir/file"

@@ -15,7 +15,7 @@ asked_to_stop() { # SIGNAL FOLDER command...
     await 'training tokens' "$dir/err" $pid
     asked=$(rank_pid "$folder" 1)
     kill -s "$signal" "${asked:-$pid}"
-    wait $pid
+    finish $pid
     code=$?
     [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
 }
@@ -64,7 +64,7 @@ ranks_wait_for_the_last_save_and_hint_of_rank_0() {
     begin ranks 2 "$train" $common --save_every $last --out "$dir/disk/run"
     await "no checkpoint of step $last:.*(1 of 3" "$dir/err" $pid # it waits for one, two and four seconds more
     rm "$dir/disk/file"
-    wait $pid
+    finish $pid
     code=$?
     [ $code = 4 ] || note "exit code $code: $(tail -n 3 "$dir/err")"
     grep -q 'has no good checkpoint to go back to' "$dir/err" || note "no hint: $(tail -n 3 "$dir/err")"
@@ -131,7 +131,7 @@ a_run_saves_when_it_is_asked_and_goes_on() {
     lines=$(wc -l <"$dir/out")
     await "^step *$((lines + 50))/" "$dir/out" $pid
     kill -TERM $pid
-    wait $pid || note "exit code $?"
+    finish $pid || note "exit code $?"
     [ "$(steps_in "$dir/run" | wc -w)" = 2 ] || note "checkpoints: $(steps_in "$dir/run")"
 }
 
@@ -171,7 +171,7 @@ what_a_stop_has_left_is_done_when_the_run_goes_on() {
     begin "$train" $due --out "$dir/stop"
     await '^step *2/' "$dir/out" $pid # then it validates
     kill -TERM $pid
-    wait $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
     for kind in val eval sample; do
         ! grep -q "\"kind\":\"$kind\",\"step\":2," "$dir/stop/metrics.jsonl" || note "$kind was not left"
     done
@@ -195,7 +195,7 @@ the_last_validation_is_made_up() {
         --threads 1 --val_tokens -1 --val_every 2 --max_steps 2 --out "$dir/run"
     await '^step *2/' "$dir/out" $pid
     kill -TERM $pid
-    wait $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
     [ "$(reason_of "$dir/run")" = "stopped SIGTERM" ] || note "reason: $(reason_of "$dir/run")"
     for i in 1 2; do
         must "$train" --resume auto --threads 1 --out "$dir/run"

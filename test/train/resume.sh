@@ -70,7 +70,7 @@ killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
         await 'saved step' "$dir/err" $pid
         sleep "0.$(awk -v n=$try 'BEGIN { srand(n); printf "%03d", 60 * rand() }')"
         kill -9 $pid
-        wait $pid 2>/dev/null
+        finish $pid 2>/dev/null
     done
     steps=$(($(ls "$dir/killed" | sed -n 's/^step_0*//p' | tail -n 1) + 10))
     must "$train" $common --max_steps $steps --out "$dir/killed" --resume auto
@@ -92,7 +92,7 @@ stopped_on_request_it_saves_and_ends_with_0() {
     begin "$train" $small $data --max_steps 100000 --val_every 0 --out "$dir/run"
     await '^step .*5/' "$dir/out" $pid
     kill -TERM $pid
-    wait $pid
+    finish $pid
     status=$?
     [ $status = 0 ] || note "exit code $status"
     ls "$dir/run" | grep -q '^step_' || note "no checkpoint"
@@ -251,7 +251,7 @@ a_supervised_run_is_given_up_with_the_reason() {
         --out "$dir/stopped"
     await '^step *2/' "$dir/out" $pid
     kill -TERM $pid
-    wait $pid
+    finish $pid
     [ $? = 0 ] || note "a stopped run has exit code $?"
     grep -q 'stopped by SIGTERM' "$dir/stopped/supervise.log" || note "$(cat "$dir/stopped/supervise.log")"
 }
