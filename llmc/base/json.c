@@ -126,6 +126,12 @@ json_t* json_text(const char* text, size_t size) {
     return string;
 }
 
+char* json_value_text(const json_t* value) {
+    char number[32];
+    if (json_is_real(value)) { return format("%s", double_text(number, json_real_value(value))); }
+    return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+}
+
 json_t* json_float(double v) {
     char text[32];
     return isfinite(v) ? json_real(strtod(float_text(text, (float)v), NULL)) : json_null();

@@ -57,6 +57,10 @@ json_t* json_read(const char* path, size_t most, size_t flags, Error* err);
 // Returns a JSON string, a new reference; U+FFFD replaces bytes that are not UTF-8, and 0.
 json_t* json_text(const char* text, size_t size);
 
+// Returns the value as text, a number with as few digits as tell it from its neighbours; NULL for NULL. The
+// caller frees it.
+char* json_value_text(const json_t* value);
+
 // Returns a JSON number with as few digits as tell a float from its neighbours; null if it is not finite.
 json_t* json_float(double v);
 

@@ -54,9 +54,10 @@ static void ATTR_NORETURN rank_lost(Connection* c, int rank, const char* how) {
     pthread_mutex_lock(&c->lock);
     const long long step = c->peers[rank].step;
     const uint32_t activity = c->peers[rank].activity;
+    const double age = seconds_now() - c->peers[rank].heard;
     memcpy(host, c->hosts[rank], HOST_BYTES);
     pthread_mutex_unlock(&c->lock);
-    watchdog_fatal(c, "rank %d on %s %s. It was last heard of at step %lld, %s", rank, host, how, step,
+    watchdog_fatal(c, "rank %d on %s %s. It was last heard of %.1f s ago, at step %lld, %s", rank, host, how, age, step,
                    activity_name(activity));
 }
 
@@ -69,6 +70,7 @@ static void receive_heartbeat(Connection* c, Peer* p) {
     pthread_mutex_lock(&c->lock);
     p->step = heartbeat.step;
     p->activity = heartbeat.activity;
+    p->heard = seconds_now();
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -123,20 +125,18 @@ static void read_rank(Connection* c, int rank) {
     }
 }
 
-// Sends a heartbeat. Skips it while another frame is being sent, whose bytes count as one, and while the connection
-// takes no bytes: then the other end has not read all of those sent.
+// Sends a heartbeat; the caller holds p->sending. Skips it while the connection takes no bytes: then the other end has
+// not read all of those sent.
 static void send_heartbeat(Connection* c, Peer* p) {
     pthread_mutex_lock(&c->lock);
     const Peer* own = &c->peers[c->rank];
     const Heartbeat heartbeat = {.step = own->step, .activity = own->activity};
     pthread_mutex_unlock(&c->lock);
-    if (pthread_mutex_trylock(&p->sending) != 0) { return; }
     uint8_t* frame = frame_make(FRAME_HEARTBEAT, 0, &heartbeat, sizeof heartbeat);
     const size_t bytes = sizeof(FrameHeader) + sizeof heartbeat;
     const ssize_t n = send(p->fd, frame, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) { socket_send(p->fd, frame + n, bytes - (size_t)n, seconds_now() + c->timeout); } // no half frames
     free(frame);
-    pthread_mutex_unlock(&p->sending);
 }
 
 void watchdog_check_progress(Connection* c, double elapsed) {
@@ -170,7 +170,10 @@ static void heartbeat_turn(Connection* c, const struct pollfd* polled, double el
     for (int i = 0; i < c->size; i++) {
         Peer* p = &c->peers[i];
         if (polled[i].fd < 0 || p->ended) { continue; }
-        send_heartbeat(c, p);
+        if (pthread_mutex_trylock(&p->sending) == 0) { // else another frame is being sent, whose bytes count as one
+            send_heartbeat(c, p);
+            pthread_mutex_unlock(&p->sending);
+        }
         p->silence += elapsed;
         if (p->silence <= c->timeout) { continue; }
         snprintf(how, sizeof how, "has sent no heartbeat for %.3g s: it was stopped, or its network was cut",
@@ -236,6 +239,7 @@ void watchdog_add(Connection* c, int rank, int fd, const char* host) {
     pthread_mutex_lock(&p->sending);
     pthread_mutex_lock(&c->lock);
     p->fd = fd;
+    p->heard = seconds_now();
     printable_text(c->hosts[rank], HOST_BYTES, host, HOST_BYTES);
     pthread_mutex_unlock(&c->lock);
     pthread_mutex_unlock(&p->sending);
@@ -252,8 +256,16 @@ void watchdog_report_activity(Connection* c, long long step, RankActivity activi
     }
     c->step_start = now;
     own->step = step;
+    const bool is_other = own->activity != (uint32_t)activity;
     own->activity = (uint32_t)activity;
     pthread_mutex_unlock(&c->lock);
+    for (int i = 0; is_other && i < c->size; i++) {
+        Peer* p = &c->peers[i];
+        if (p->fd < 0) { continue; }
+        pthread_mutex_lock(&p->sending);
+        send_heartbeat(c, p);
+        pthread_mutex_unlock(&p->sending);
+    }
 }
 
 void watchdog_allow_end(Connection* c) {

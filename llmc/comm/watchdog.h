@@ -35,8 +35,9 @@ typedef struct {
     uint8_t* part;     // its part of the current exchange, until the main thread takes it
     bool may_end;      // all ranks are done, so it may disconnect
     bool ended;        // it has disconnected
-    long long step;    // as reported last
+    long long step;    // as its last heartbeat said
     uint32_t activity;
+    double heard;      // when that came, seconds_now()
 } Peer;
 
 typedef struct {
@@ -76,7 +77,8 @@ void watchdog_stop(Connection* c);
 // the first call counts.
 void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* fmt, ...);
 
-// Sets this rank's step and activity (connection_report_activity).
+// Sets this rank's step and activity (connection_report_activity). Another activity is sent at once, a step with the
+// next heartbeat.
 void watchdog_report_activity(Connection* c, long long step, RankActivity activity);
 
 // Rank 0: ends the run if it hangs (connection_report_activity). `elapsed`: seconds since the last call.

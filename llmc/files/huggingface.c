@@ -192,7 +192,7 @@ static bool hf_check_config(json_t* config, const char* folder, const GPT2Config
         const char *key = is_last ? "n_inner" : HF_REQUIRED[i].key, *values = is_last ? n_inner : HF_REQUIRED[i].values;
         const json_t* value = json_object_get(config, key);
         if (!value || hf_is_one_of(value, values)) { continue; }
-        char* has = json_dumps(value, JSON_ENCODE_ANY);
+        char* has = json_value_text(value);
         fail(err, "%s/config.json: %s is %.300s: this program's GPT-2 has %s", folder, key, has, values);
         free(has);
         return false;

@@ -150,8 +150,8 @@ static void check_same_work(const char* path, const json_t* there, const json_t*
     json_object_foreach(keys, key, unused) {
         json_t *old = json_object_get(there, key), *value = json_object_get(now, key);
         if (json_equal(value, old)) { continue; }
-        char* was = json_dumps(old, JSON_ENCODE_ANY | JSON_COMPACT);
-        char* is = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        char* was = json_value_text(old);
+        char* is = json_value_text(value);
         fatal("%s: the shards there were made from something else (%s was %.300s, is now %.300s): "
               "use another --out, or --force to replace them", path, key, was ? was : "absent", is ? is : "absent");
     }

@@ -1,5 +1,6 @@
 #include "consistency.h"
 #include "../base/base.h"
+#include "../base/json.h"
 #include "../files/huggingface.h"
 #include "../comm/connect.h"
 
@@ -51,7 +52,7 @@ static void ATTR_NORETURN options_differ(const char* first, const char* mine, co
         const char* name = CONFIG_OPTIONS[i].name;
         json_t *a = name ? json_object_get(theirs, name) : NULL, *b = name ? json_object_get(ours, name) : NULL;
         if (!a || !b || json_equal(a, b)) { continue; }
-        char *there = json_dumps(a, JSON_ENCODE_ANY), *here = json_dumps(b, JSON_ENCODE_ANY);
+        char *there = json_value_text(a), *here = json_value_text(b);
         usage_error("on %s --%s is %s, for rank 0 it is %s: give all processes the same options", host, name,
                     here, there);
     }

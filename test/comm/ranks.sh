@@ -293,6 +293,8 @@ ranks_that_differ_are_named() {
     common="$run $data --total_batch_size 256 --batch_size 2 $quiet --out $dir/run"
     expect 2 'on ' timeout 600 mpirun -np 1 "$train" $common --lr 1e-3 : -np 1 "$train" $common --lr 2e-3
     grep -q -- '--lr is 0.002, for rank 0 it is 0.001' "$dir/err" || note "not named: $(cat "$dir/err")"
+    expect 2 '--lr is 0.0003, for rank 0 it is 0.1' timeout 600 mpirun -np 1 "$train" $common --lr 0.1 : \
+        -np 1 "$train" $common --lr 3e-4
     cp "$train" "$dir/other"
     echo other >>"$dir/other"
     expect 1 'another version of this program' timeout 600 mpirun -np 1 "$train" $common : -np 1 "$dir/other" $common
