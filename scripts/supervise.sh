@@ -57,6 +57,7 @@ bad_windows() {
     tail -n 1 "$out/log.txt" | sed -n 's/^ended after step .*: --resume auto --skip_windows \([0-9,-]*\)$/\1/p'
 }
 
+trap '' PIPE # a message that nobody reads (`| tee log` after a Ctrl-C) must not end it
 child='' stopped=
 stop() { # SIGNAL
     stopped=$1

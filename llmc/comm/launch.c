@@ -255,6 +255,7 @@ int launch_local(int ranks, char** argv, double grace_seconds) {
     if (sigprocmask(SIG_BLOCK, &signals, &before) != 0) { fatal("cannot block signals: %s", strerror(errno)); }
     local_environment(ranks);
     local_start_all(&l, argv, &before);
+    signal(SIGPIPE, SIG_IGN); // a message that nobody reads must not end the ranks, which would end with this process
     while (l.alive > 0) {
         const struct timespec turn = {0, 100000000};
         const int signal_number = sigtimedwait(&signals, NULL, &turn);

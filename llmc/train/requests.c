@@ -2,18 +2,30 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+// A terminal sends Ctrl-C to all processes of a command, and a launcher (supervise.sh, timeout) passes it on: signals
+// that come together are one request.
+#define SAME_SIGNAL_SECONDS 1.0
+
 static volatile sig_atomic_t stop_signal; // that came first; 0: none
 static volatile sig_atomic_t interrupted;
 static atomic_bool save_requested;
 static double opened, stop_moment; // of seconds_now(); 0: none
+static double taken[NSIG];         // when each signal that stops came first, by seconds_now(); 0: it has not come
 
 static void take_stop(int signal_number) {
     static const char erase[] = "\r\033[J"; // the bar
     static const char text[] = "\nstopping, and saving what is not saved yet; the same signal again ends at once\n";
+    const double now = seconds_now();
+    if (taken[signal_number] > 0) {
+        if (now < taken[signal_number] + SAME_SIGNAL_SECONDS) { return; }
+        signal(signal_number, SIG_DFL);
+        raise(signal_number);
+        return;
+    }
+    taken[signal_number] = now;
     if (!stop_signal) { stop_signal = signal_number; }
     if (process_rank == 0 && isatty(STDERR_FILENO) && write(STDERR_FILENO, erase, sizeof erase - 1) < 0) {}
     if (process_rank == 0 && write(STDERR_FILENO, text, sizeof text - 1) < 0) { /* standard error is closed */ }
-    signal(signal_number, SIG_DFL);
 }
 
 static void take_save(int signal_number) {

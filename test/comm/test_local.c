@@ -37,6 +37,11 @@ static int as_rank(const char* what) {
         connection_close(c);
         return 0;
     }
+    if (!strcmp(what, "unread")) {
+        struct pollfd errors = {.fd = STDERR_FILENO};
+        poll(&errors, 1, 10000); // until its reader is gone
+        return l.rank == 1 ? 7 : 0;
+    }
     printf("rank %d runs\n", l.rank);
     if (!strcmp(what, "fail") && l.rank == 1) { return 7; }
     if (!strcmp(what, "crash") && l.rank == 2) { raise(SIGKILL); }
@@ -137,6 +142,16 @@ TEST(a_failed_rank_ends_the_others_politely) {
     EXPECT_SAID(c, "rank 1 ended with exit code 7", 1);
     EXPECT_SAID(c, "asked by 15", 2);
     EXPECT_SAID(c, "error: ", 1);
+}
+
+// As after `2>&1 | tee log` and Ctrl-C.
+TEST(a_message_that_nobody_reads_ends_nothing) {
+    Command c;
+    int status = 0;
+    start(&c, 3, "unread", 1);
+    close(c.output);
+    EXPECT(waitpid(c.pid, &status, 0) == c.pid);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
 TEST(those_that_do_not_listen_are_killed) {
