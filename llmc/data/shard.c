@@ -150,10 +150,11 @@ static bool shard_write_header(ShardWriter* w, Error* err) {
     return ok ? true : fail(err, "%s: cannot write: %s", w->path, strerror(errno));
 }
 
-// Opens the temporary file, empty, and locks it against a second process that would write the same shard.
+// Opens the temporary file, empty, and locks it against a second process that would write the same shard. Neither
+// overwrites the target of a symbolic link nor waits at a named pipe of that name.
 static FILE* shard_open_temporary(const char* path, Error* err) {
     FILE* file = NULL;
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd < 0) {
         fail(err, "%s: cannot create: %s", path, strerror(errno));
     } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {

@@ -190,6 +190,20 @@ TEST(full_disk_leaves_nothing) {
     EXPECT(!path_exists(in_folder("full.bin.tmp")));
 }
 
+TEST(links_and_pipes_in_the_place_of_a_new_shard_are_refused) {
+    const char *path = in_folder("place.bin"), *temporary = in_folder("place.bin.tmp"), *target = in_folder("target");
+    ShardWriter w;
+    Error err;
+    EXPECT(symlink(target, temporary) == 0);
+    EXPECT(!shard_create(&w, path, &err) && strstr(err.text, "place.bin.tmp: cannot create"));
+    EXPECT(!path_exists(target));
+    EXPECT(unlink(temporary) == 0 && mkfifo(temporary, 0600) == 0);
+    alarm(60); // a writer that waits for a reader fails
+    EXPECT(!shard_create(&w, path, &err) && strstr(err.text, "place.bin.tmp: cannot create"));
+    alarm(0);
+    EXPECT(unlink(temporary) == 0);
+}
+
 TEST(an_old_shard_stays_until_the_new_one_is_complete) {
     const char* path = in_folder("old.bin");
     uint16_t token = 5;
