@@ -111,6 +111,14 @@ void open_standard_streams(void) {
     }
 }
 
+void drop_standard_output(void) {
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere < 0) { return; }
+    dup2(nowhere, STDOUT_FILENO);
+    close(nowhere);
+    clearerr(stdout);
+}
+
 int close_standard_output(int status) {
     const bool had_error = ferror(stdout) != 0;
     errno = 0;
@@ -189,6 +197,20 @@ uint64_t hash64(const void* data, size_t bytes, uint64_t seed) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // text
+
+// In '...' all characters stand for themselves but ' itself, which is written '\\'' there.
+char* shell_word(const char* text) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,=+@%-";
+    if (*text && !text[strspn(text, plain)]) { return format("%s", text); }
+    char *word = alloc_or_die(4 * strlen(text) + 3, 1, "a word"), *end = word;
+    *end++ = '\'';
+    for (; *text; text++) {
+        if (*text == '\'') { end = stpcpy(end, "'\\''"); }
+        else { *end++ = *text; }
+    }
+    *end = '\'';
+    return word;
+}
 
 size_t utf8_decode(const void* text, const void* end, uint32_t* code_point) {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000}; // smallest code point of each length

@@ -114,6 +114,9 @@ void ATTR_PRINTF(2, 3) progress(Progress* p, const char* fmt, ...);
 // would take its place, and messages would be written into that file. Call it first.
 void open_standard_streams(void);
 
+// Sends to /dev/null what is printed from now on, after standard output could not be written.
+void drop_standard_output(void);
+
 // Closes standard output at the end of the program. Returns `status`; if that is EXIT_DONE and printed text was lost (a
 // full disk), prints an error and returns EXIT_RUNTIME.
 int close_standard_output(int status);
@@ -176,6 +179,9 @@ uint64_t hash64(const void* data, size_t bytes, uint64_t seed);
 
 // Returns the ending of a plural: "1 file", but "2 files".
 static inline const char* plural(uint64_t n) { return n == 1 ? "" : "s"; }
+
+// Returns the text as one word of a shell's command, in quotation marks if it needs them; the caller frees it.
+char* shell_word(const char* text);
 
 // Returns the length in bytes of the UTF-8 character (RFC 3629) that begins at `text`, before `end`, and sets its code
 // point; 0 if the bytes there are not well-formed UTF-8.

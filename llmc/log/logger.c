@@ -51,17 +51,37 @@ static FILE* open_log(const char* path, bool is_resumed, Error* err) {
     return f;
 }
 
+// Fails if something else than a file of this type is in the place of a log: the target of a symbolic link would be
+// overwritten, and a named pipe would keep the run waiting.
+static bool check_place(const char* path, mode_t type, Error* err) {
+    struct stat there;
+    if (lstat(path, &there) != 0) { return errno == ENOENT || fail_system(err, path, "look at it"); }
+    if ((there.st_mode & S_IFMT) == type) { return true; }
+    return fail(err, "%s: not a %s%s: remove it, or give another --out", path,
+                type == S_IFDIR ? "folder" : "regular file", S_ISLNK(there.st_mode) ? " but a symbolic link" : "");
+}
+
+static bool check_places(const Logger* l, Error* err) {
+    char* events = format("%s/tensorboard", l->options.folder);
+    const bool ok = check_place(l->metrics_path, S_IFREG, err) && check_place(l->text_path, S_IFREG, err) &&
+                    (!l->options.has_tensorboard || check_place(events, S_IFDIR, err));
+    free(events);
+    return ok;
+}
+
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err) {
     memset(l, 0, sizeof *l);
     l->options = *options;
     if (options->rank != 0) { return true; }
     l->bar = isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
+    l->print_every = logger_print_every(l);
     if (!options->folder) { return true; }
     if (!make_directories(options->folder, err)) { return false; }
     l->metrics_path = format("%s/metrics.jsonl", options->folder);
     l->text_path = format("%s/log.txt", options->folder);
-    l->metrics = open_log(l->metrics_path, options->resume_step >= 0, err);
-    l->text = l->metrics ? open_log(l->text_path, options->resume_step >= 0, err) : NULL;
+    const bool is_resumed = options->resume_step >= 0;
+    l->metrics = check_places(l, err) ? open_log(l->metrics_path, is_resumed, err) : NULL;
+    l->text = l->metrics ? open_log(l->text_path, is_resumed, err) : NULL;
     const bool ok = l->text && open_events(l, options->resume_step, err);
     if (ok) { return true; }
     if (l->metrics) { fclose(l->metrics); }
@@ -82,20 +102,6 @@ static void write_log_line(Logger* l, const char* text) {
     if (l->text) { logger_flush(l->text, l->text_path); }
 }
 
-// Prints a result.
-static void print_line(Logger* l, const char* text) {
-    logger_erase_bar(l);
-    printf("%s\n", text);
-    logger_flush(stdout, "standard output");
-}
-
-// Prints a result that also stands in log.txt.
-static void logger_line(Logger* l, const char* text) {
-    print_line(l, text);
-    write_log_line(l, text);
-    logger_draw_bar(l);
-}
-
 void logger_notice(Logger* l, const char* fmt, ...) {
     if (l->options.rank != 0) { return; }
     char* text;
@@ -108,6 +114,29 @@ void logger_notice(Logger* l, const char* fmt, ...) {
     write_log_line(l, text);
     logger_draw_bar(l);
     free(text);
+}
+
+// Flushes standard output. If that fails, a run goes on without it: its reader may be gone, as `tee` is after a Ctrl-C.
+static void flush_output(Logger* l) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) { return; }
+    const int error = errno;
+    drop_standard_output();
+    logger_notice(l, "warning: standard output: cannot write: %s; the run goes on without it%s%s", strerror(error),
+                  l->text ? ", and logs to " : "", l->text ? l->options.folder : "");
+}
+
+// Prints a result.
+static void print_line(Logger* l, const char* text) {
+    logger_erase_bar(l);
+    printf("%s\n", text);
+    flush_output(l);
+}
+
+// Prints a result that also stands in log.txt.
+static void logger_line(Logger* l, const char* text) {
+    print_line(l, text);
+    write_log_line(l, text);
+    logger_draw_bar(l);
 }
 
 // Appends a record {"kind", "step", members...} to metrics.jsonl. Takes over `members`.
@@ -210,11 +239,12 @@ void logger_step(Logger* l, const StepRecord* r) {
         l->ema = 0.95 * l->ema + 0.05 * speed;
         l->tok_s = l->ema / (1.0 - pow(0.95, l->steps));
     }
+    const bool is_printed = l->steps == 0 || r->step % l->print_every == 0 || r->step == l->options.max_steps;
     l->steps++;
     l->last = *r;
     const int width = logger_width(STDOUT_FILENO);
     char *line = logger_step_line(l, r, 0), *shown = logger_step_line(l, r, width);
-    print_line(l, shown);
+    if (is_printed) { print_line(l, shown); }
     write_log_line(l, line);
     logger_draw_bar(l);
     free(shown);
@@ -237,7 +267,7 @@ void logger_sample(Logger* l, int step, const char* text, size_t size) {
     printf("generating:\n---\n");
     put_text(stdout, text, size);
     printf("\n---\n");
-    logger_flush(stdout, "standard output");
+    flush_output(l);
     logger_draw_bar(l);
     json_t* clean = json_text(text, size);
     events_text(&l->events, step, "sample", json_string_value(clean), json_string_length(clean));

@@ -1,13 +1,14 @@
 // Logs a training run while it runs, on rank 0 alone:
-//   standard output   the step line (llm.c's columns, which scripts parse), validation losses, samples; on a terminal
-//                     the line is shortened to one row
+//   standard output   step lines (llm.c's columns, which scripts parse), validation losses, samples; on a terminal a
+//                     line is shortened to one row, and long runs print only some of them
 //   standard error    notices and, on a terminal, a progress bar redrawn in place
 //   metrics.jsonl     one JSON object per line, for programs; report.h makes a page of it
 //   log.txt           step lines, whole, and notices again, for people
 //   tensorboard/      the same numbers and samples, for TensorBoard (tensorboard.h)
 // The first two files are flushed line by line and only grow. A resumed run does some steps again: a `config` record
 // says from which step on, and readers take the last records (metrics.h). A file that cannot be written ends the
-// program with an error that names it.
+// program with an error that names it. Standard output that cannot be written does not: its reader may have ended first
+// (`| tee log`, `| head`). The run then says so once, and goes on without it.
 #pragma once
 #include "../base/base.h"
 #include "tensorboard.h"
@@ -22,6 +23,7 @@ typedef struct {
     int rank;              // ranks other than 0 write nothing: every call returns at once
     int max_steps;         // updates that the run will have made at its end
     int resume_step;       // updates made before this start; -1: a fresh run, which replaces the logs
+    long long print_every; // steps between step lines on standard output; 0: chosen by logger_print_every()
     bool has_tensorboard;  // writes event files into folder/tensorboard
 } LoggerOptions;
 
@@ -45,6 +47,7 @@ typedef struct {
     FILE *metrics, *text;      // NULL without a folder
     EventFile events;
     bool has_ended;            // logger_end() was called
+    long long print_every;     // steps between step lines on standard output
     bool bar;                  // standard output and standard error are a terminal
     double after_first;        // seconds_now() after the first update of this start
     int steps;                 // updates in this start
@@ -53,13 +56,18 @@ typedef struct {
     StepRecord last;
 } Logger;
 
-// Opens the logs, empty or, if the run is resumed, to append to them. Strings in `options` must outlive the logger.
+// Opens the logs, empty or, if the run is resumed, to append to them. Fails, before a log is changed, if a symbolic
+// link or a named pipe is in the place of one. Strings in `options` must outlive the logger.
 bool logger_open(Logger* l, const LoggerOptions* options, Error* err);
 
 // Returns the step line: llm.c's columns, with -100.0% as MFU where the peak is unknown. `width` > 0 is that of a
 // terminal: fields that do not fit are left out (the z-scores first, then MFU, then ms), as are those that are unknown.
 // The caller frees it.
 char* logger_step_line(const Logger* l, const StepRecord* r, int width);
+
+// Returns the steps between the step lines on standard output: those of the option or, if it is 0, 1 for a file or a
+// pipe, whose lines scripts read, and beside a bar, which shows every step, a round number for at most 500 lines.
+long long logger_print_every(const Logger* l);
 
 // Returns the columns of a terminal; 0 if `fd` is none.
 int logger_width(int fd);

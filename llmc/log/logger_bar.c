@@ -9,6 +9,17 @@ int logger_width(int fd) {
     return ioctl(fd, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : 80;
 }
 
+long long logger_print_every(const Logger* l) {
+    const long long given = l->options.print_every, most = 500; // lines; chosen
+    if (given > 0 || !l->bar) { return given > 0 ? given : 1; }
+    for (long long ten = 1;; ten *= 10) {
+        const long long round[] = {ten, 2 * ten, 5 * ten};
+        for (int i = 0; i < 3; i++) {
+            if (l->options.max_steps / round[i] <= most) { return round[i]; }
+        }
+    }
+}
+
 // Writes a bar of up to 40 cells, the part `done` of them filled, and `tail` behind it, in at most `width` - 1
 // characters; a narrow terminal gets the tail alone, cut.
 static void bar_text(double done, const char* tail, int width, char* out, size_t size) {

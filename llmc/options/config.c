@@ -23,8 +23,6 @@ static const OptionAdvice ADVICE[] = {
     {"keep_every", "--keep N,every:M keeps the checkpoints of steps that M divides too"},
     {"link", "python3 dev/bench/predict.py GPU --gpus N --link GB/S predicts several GPUs"},
     {"llmc", "run python3 dev/bench/peers.py"},
-    {"log_interval", "log.txt and metrics.jsonl have every step"},
-    {"logging_steps", "log.txt and metrics.jsonl have every step"},
     {"loss_scale_every", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"loss_scale_window", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"max_rewinds", "REWINDS of scripts/supervise.sh is the number of times that a run goes back"},

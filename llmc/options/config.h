@@ -222,6 +222,9 @@ enum {
          "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write; "    \
          "report FOLDER...: the folder or .html file to write",                                                       \
          .scope = SCOPE_START, .also = "out_dir|output_dir|output")                                                   \
+    INT(print_every, 0, 1, HUGE_COUNT, "auto", TRAIN,                                                                 \
+         "steps between step lines on standard output; auto: 1, or so that a terminal shows at most 500 lines",       \
+         .scope = SCOPE_START, .also = "log_interval|logging_steps")                                                  \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \
     GROUP("export")                                                                                                   \

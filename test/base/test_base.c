@@ -191,6 +191,16 @@ static void tell_fatal(void* context, const char* message) {
     fatal("within");
 }
 
+TEST(words_of_a_shell_are_quoted) {
+    static const char* const words[][2] = {{"run/a_b-1.5,x=2", "run/a_b-1.5,x=2"}, {"", "''"}, {"a b", "'a b'"},
+                                           {"it's", "'it'\\''s'"}, {"$HOME;*", "'$HOME;*'"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char* word = shell_word(words[i][0]);
+        EXPECT(!strcmp(word, words[i][1]));
+        free(word);
+    }
+}
+
 TEST(a_listener_is_told_of_a_fatal_error_once) {
     static char name[] = "the log";
     EXPECT_DEATH(EXIT_RUNTIME, "error: disk 3\ntold the log 1: disk 3error: within\n", on_fatal(tell_fatal, name);

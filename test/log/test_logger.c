@@ -414,15 +414,106 @@ TEST(errors_name_the_file) {
     o = options_for(test_path("taken"), -1);
     EXPECT(!logger_open(&l, &o, &err) && strstr(err.text, "taken/metrics.jsonl"));
     EXPECT(!write_file_atomically(test_path("none/x"), "x", 1, &err) && strstr(err.text, "none/.tmp-x"));
-    EXPECT(make_directories(test_path("full"), &err) && symlink("/dev/full", test_path("full/metrics.jsonl")) == 0);
     o = options_for(test_path("full"), -1);
     EXPECT_DEATH(EXIT_RUNTIME, "full/metrics.jsonl: cannot write: No space", {
-        if (logger_open(&l, &o, &err)) { logger_config(&l, 0, json_object()); }
+        if (logger_open(&l, &o, &err) && freopen("/dev/full", "w", l.metrics)) { logger_config(&l, 0, json_object()); }
     });
-    EXPECT_DEATH(EXIT_RUNTIME, "standard output: cannot write: No space", {
-        o.folder = NULL;
-        if (logger_open(&l, &o, &err) && freopen("/dev/full", "w", stdout)) { logger_val(&l, 0, 1.0); }
+}
+
+// A full disk stands for a reader that has ended. What is printed later is lost silently, and not an error at the end.
+TEST(standard_output_that_cannot_be_written_ends_no_run) {
+    Logger l;
+    Error err;
+    if (access("/dev/full", W_OK) != 0) { SKIP("no /dev/full"); }
+    const LoggerOptions o = options_for(test_path("unread"), -1);
+    EXPECT_DEATH(EXIT_DONE, "standard output: cannot write: No space left on device; the run goes on without it, and", {
+        if (!logger_open(&l, &o, &err) || !freopen("/dev/full", "w", stdout)) { _exit(9); }
+        for (int i = 1; i <= 3; i++) { logger_val(&l, i, i); }
+        logger_sample(&l, 3, "x", 1);
+        if (!logger_close(&l, &err)) { _exit(9); }
+        exit(close_standard_output(EXIT_DONE));
     });
+    char* text = read_file(test_path("unread/log.txt"), NULL, &err);
+    const char* first = text ? strstr(text, "standard output: cannot write") : NULL;
+    EXPECT(first && !strstr(first + 1, "standard output: cannot write")); // it is said once
+    EXPECT(text && strstr(text, "val loss 1.0") && strstr(text, "val loss 2.0") && strstr(text, "val loss 3.0"));
+    free(text);
+}
+
+// Returns true if the logger refuses such a folder, names `name`, and has changed no other log there.
+static bool is_refused(const LoggerOptions* o, const char* name) {
+    Logger l;
+    Error err;
+    const bool ok = !logger_open(&l, o, &err) && strstr(err.text, name);
+    char* text = read_file(test_path("place/metrics.jsonl"), NULL, &err);
+    const bool is_unchanged = text && !strcmp(text, "old\n");
+    free(text);
+    return ok && is_unchanged;
+}
+
+// A new run neither overwrites the targets of symbolic links nor waits at a named pipe.
+TEST(links_and_pipes_in_the_place_of_logs_are_refused) {
+    Error err;
+    char* folder = format("%s", test_path("place"));
+    LoggerOptions o = options_for(folder, -1);
+    o.has_tensorboard = true;
+    EXPECT(make_directories(test_path("place"), &err) && make_directories(test_path("elsewhere"), &err));
+    append(test_path("target"), "precious");
+    append(test_path("place/metrics.jsonl"), "old\n");
+    EXPECT(symlink(test_path("target"), test_path("place/log.txt")) == 0);
+    EXPECT(is_refused(&o, "place/log.txt: not a regular file but a symbolic link: remove it"));
+    EXPECT(unlink(test_path("place/log.txt")) == 0 && mkfifo(test_path("place/log.txt"), 0600) == 0);
+    alarm(60); // a logger that waits for a reader fails
+    EXPECT(is_refused(&o, "place/log.txt: not a regular file: remove it"));
+    alarm(0);
+    EXPECT(unlink(test_path("place/log.txt")) == 0);
+    EXPECT(symlink(test_path("elsewhere"), test_path("place/tensorboard")) == 0);
+    EXPECT(is_refused(&o, "place/tensorboard: not a folder but a symbolic link: remove it"));
+    char* text = read_file(test_path("target"), NULL, &err);
+    EXPECT(text && !strcmp(text, "precious"));
+    free(text);
+    free(folder);
+}
+
+// Returns the step lines that a run of so many steps prints with --print_every, as "1 2 3 "; the caller frees it.
+static char* printed_steps(int max_steps, int print_every) {
+    Logger l;
+    Error err;
+    char *text, *steps = format("%s", "");
+    LoggerOptions o = options_for(NULL, -1);
+    o.max_steps = max_steps;
+    o.print_every = print_every;
+    CAPTURE(text, {
+        EXPECT(logger_open(&l, &o, &err));
+        for (int i = 1; i <= max_steps; i++) { StepRecord r = step_record(i); logger_step(&l, &r); }
+        EXPECT(logger_close(&l, &err));
+    });
+    for (char* at = text; (at = strstr(at, "step ")) != NULL; at++) {
+        char* longer = format("%s%d ", steps, atoi(at + 5));
+        free(steps);
+        steps = longer;
+    }
+    free(text);
+    return steps;
+}
+
+// The first and the last step are printed too. Scripts read every line of a file, however many.
+TEST(step_lines_are_printed_every_so_many_steps) {
+    char *three = printed_steps(10, 3), *each = printed_steps(2000, 0);
+    EXPECT(!strcmp(three, "1 3 6 9 10 "));
+    EXPECT(strlen(each) == 9 * 2 + 90 * 3 + 900 * 4 + 1001 * 5);
+    free(three);
+    free(each);
+    Logger l;
+    memset(&l, 0, sizeof l);
+    l.bar = true;
+    const int want[][2] = {{1, 1}, {500, 1}, {501, 2}, {1600, 5}, {19560, 50}, {572204, 2000}, {2000000000, 5000000}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        l.options.max_steps = want[i][0];
+        EXPECT(logger_print_every(&l) == want[i][1]);
+    }
+    l.options.print_every = 7;
+    EXPECT(logger_print_every(&l) == 7);
 }
 
 TEST(bar_text) {

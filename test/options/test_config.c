@@ -333,7 +333,7 @@ TEST(options_that_are_gone_say_what_to_do) {
 TEST(names_of_other_programs_are_answered) {
     EXPECT_DEATH(EXIT_USAGE, "no option --dropout: GPT-2 is trained without it here, on purpose",
                  PARSE(TRAIN, "--dropout", "0.1"));
-    EXPECT_DEATH(EXIT_USAGE, "no option --log_interval: log.txt and metrics.jsonl have every step",
+    EXPECT_DEATH(EXIT_USAGE, "here it is called --print_every",
                  PARSE(TRAIN, "--log_interval", "10"));
     EXPECT_DEATH(EXIT_USAGE, "no option --bias: GPT-2 has biases", PARSE(TRAIN, "--bias", "0"));
     EXPECT_DEATH(EXIT_USAGE, "here it is called --max_steps (-1: one epoch)", PARSE(TRAIN, "--epochs", "3"));
