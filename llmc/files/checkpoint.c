@@ -193,7 +193,8 @@ static json_t* phases_to_json(Phases p) {
     return json_pack("{s:b, s:b, s:b}", "val", p.val, "eval", p.eval, "sample", p.sample);
 }
 
-static Phases phases_from_json(const json_t* phases) {
+Phases state_pending(const json_t* state) {
+    const json_t* phases = json_object_get(state, "pending");
     const Phases p = {.val = json_is_true(json_object_get(phases, "val")),
                       .eval = json_is_true(json_object_get(phases, "eval")),
                       .sample = json_is_true(json_object_get(phases, "sample"))};
@@ -409,7 +410,7 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     s->best_step = json_integer_value(json_object_get(best, "step"));
     s->best_loss = json_number_value(json_object_get(best, "val_loss"));
     s->bad_steps = json_integer_value(json_object_get(state, "bad_steps"));
-    s->pending = phases_from_json(json_object_get(state, "pending"));
+    s->pending = state_pending(state);
     return ok && outliers_from_json(&s->loss_window, json_object_get(state, "loss_window"), err) &&
            outliers_from_json(&s->norm_window, json_object_get(state, "norm_window"), err);
 }

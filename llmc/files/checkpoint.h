@@ -72,6 +72,9 @@ const char* state_kernels(const json_t* state, const Backend* b);
 // none. free() them.
 char* state_matmuls(const json_t* state, const Backend* b);
 
+// Returns the phases of the checkpoint's step that a stop has left.
+Phases state_pending(const json_t* state);
+
 // Writes, or reads, the options of a run in `out`. run_read_options() returns NULL if there is no such file, and ends
 // the program if it is damaged.
 bool run_write_options(const char* out, json_t* options, Error* err);

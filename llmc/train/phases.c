@@ -36,6 +36,11 @@ void train_drop_pending(TrainRun* run) {
     p->sample = p->sample && due.sample;
 }
 
+bool train_is_complete(const TrainRun* run) {
+    const Phases* pending = &run->state.pending;
+    return run->state.step >= run->num_steps && !pending->val && !pending->eval && !pending->sample;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // the best checkpoint
 

@@ -23,6 +23,9 @@ Phases train_phases_due(const TrainRun* run);
 // Drops pending phases of a resumed run that its options no longer ask for.
 void train_drop_pending(TrainRun* run);
 
+// Returns true if all steps are done, and all phases after the last one.
+bool train_is_complete(const TrainRun* run);
+
 // The next three do a phase that is pending (run->state.pending), and leave it so if the run is to stop meanwhile.
 
 // Validates, and logs the loss.

@@ -1,5 +1,7 @@
 #include "resume.h"
 #include "consistency.h"
+#include "phases.h"
+#include "../log/metrics.h"
 
 // Ends the program if --out holds checkpoints of another run, or newer ones than --resume names: --keep would make this
 // run delete them.
@@ -155,6 +157,29 @@ void resume_check_data(const TrainRun* run, const char* checkpoint, json_t* stat
           run->config->train_data, checkpoint, checkpoint);
 }
 
+// Returns true if the last record of metrics.jsonl says that the run finished at this step. A kill may have prevented
+// it.
+static bool logs_have_end(const char* out, long long step) {
+    Error err;
+    Run logs;
+    const bool has_end = run_read(&logs, out, &err) && !strcmp(record_text(logs.end, "reason"), "finished") &&
+                         record_number(logs.end, "step") == (double)step;
+    run_free(&logs);
+    return has_end;
+}
+
+bool resume_is_finished(TrainRun* run, const char* checkpoint, const json_t* state) {
+    const char* out = run->config->out;
+    TrainState* s = &run->state;
+    if (!checkpoint) { return false; }
+    s->step = json_integer_value(json_object_get(state, "step"));
+    s->pending = state_pending(state);
+    train_drop_pending(run);
+    if (!train_is_complete(run)) { return false; }
+    const bool has_logs = run->comm->rank == 0 && path_is_entry_of(checkpoint, out);
+    return comm_min_host(run->comm, !has_logs || logs_have_end(out, s->step)) != 0;
+}
+
 void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state) {
     Error err;
     const Config* c = run->config;
@@ -211,6 +236,30 @@ void resume_warn_of_lr_jump(const TrainRun* run, json_t* state) {
         notice("warning: the learning rate%s goes from %.2e to %.2e at this resumption, because its options changed "
                "(%.0f steps then, %lld now)", is_one ? "" : groups[g], before, now, steps, run->num_steps);
     }
+}
+
+// The run's options are in its checkpoint, or in options.json, unless this start changed them and saved nothing.
+char* resume_command(const TrainRun* run) {
+    const Config* c = run->config;
+    const bool is_recorded = !run->resumed || run->state.step > run->first_step;
+    char *program = shell_word(program_invocation_name), *out = shell_word(c->out),
+         *from = shell_word(is_recorded ? "auto" : c->resume),
+         *command = format("%s --out %s --resume %s", program, out, from);
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (!o->name || config_source(c, o->name) < FROM_FILE || is_one_of(o->name, "out|resume|config")) { continue; }
+        if (is_recorded && o->scope != SCOPE_START) { continue; }
+        char *value = config_value(c, o), *word = shell_word(value),
+             *longer = format("%s --%s %s", command, o->name, word);
+        free(value);
+        free(word);
+        free(command);
+        command = longer;
+    }
+    free(program);
+    free(out);
+    free(from);
+    return command;
 }
 
 void resume_record_options(const TrainRun* run) {

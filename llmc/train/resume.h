@@ -13,6 +13,10 @@ char* resume_open(TrainRun* run, json_t** state);
 // Ends the program unless the data is what the run in `checkpoint` (NULL: a fresh run) was trained on.
 void resume_check_data(const TrainRun* run, const char* checkpoint, json_t* state);
 
+// Takes step and pending phases from the checkpoint. Returns true if nothing is left to do: the run is complete, and
+// its logs in --out say so. Collective.
+bool resume_is_finished(TrainRun* run, const char* checkpoint, const json_t* state);
+
 // Sets the loss scale to its start or, if it is dynamic, to the checkpoint's, unless this start gives another option.
 // state NULL: to its start.
 void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state);
@@ -23,6 +27,9 @@ void resume_load(TrainRun* run, const char* checkpoint, json_t* state);
 // Warns if the learning rate of a group of parameters jumps by more than 2% (chosen) at a resumption because options
 // changed.
 void resume_warn_of_lr_jump(const TrainRun* run, json_t* state);
+
+// Returns the command that continues the run from its end; the caller frees it.
+char* resume_command(const TrainRun* run);
 
 // Records the options of a fresh run, so that it can be resumed before its first checkpoint.
 void resume_record_options(const TrainRun* run);

@@ -41,6 +41,7 @@ typedef struct {
     EvalLoader val;
     int *train_memory, *val_memory; // of the loaders' batches
     bool has_val, resumed;
+    bool was_finished; // before this start, which does nothing
     TestSet* test_sets; // of --eval_data
     int num_test_sets;
     int nonfinite_steps; // the last steps in a row whose loss or norm was not finite

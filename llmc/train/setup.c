@@ -8,6 +8,7 @@
 #include "../base/json.h"
 #include "../model/generate.h"
 #include "phases.h"
+#include "requests.h"
 #include "resume.h"
 #include "spikes.h"
 #include "weights.h"
@@ -24,7 +25,7 @@ static void lock_out(TrainRun* run) {
     if (!*run->config->out || run->comm->rank > 0) { return; }
     if (!make_directories(run->config->out, &err)) { fatal("--out %s", err.text); }
     char* path = format("%s/.lock", run->config->out);
-    run->lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    run->lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (run->lock < 0) { fatal("--out %s: cannot write there: %s", path, strerror(errno)); }
     if (flock(run->lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK) { fatal("--out %s: cannot lock it: %s", path, strerror(errno)); }
@@ -269,6 +270,7 @@ static void open_log(TrainRun* run) {
                                    .rank = run->comm->rank,
                                    .max_steps = (int)run->num_steps,
                                    .resume_step = run->resumed ? (int)run->state.step : -1,
+                                   .print_every = c->print_every,
                                    .has_tensorboard = c->tensorboard};
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
     on_fatal(log_error, run);
@@ -304,6 +306,12 @@ TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm) 
     check_tokenizer(c, run->has_tokenizer ? &run->tokenizer : NULL, state, checkpoint);
     if (run->has_tokenizer) { check_data_tokenizer(&run->train_data, "--train_data", &run->tokenizer, c); }
     if (run->has_tokenizer && run->has_val) { check_data_tokenizer(&run->val_data, "--val_data", &run->tokenizer, c); }
+    run->was_finished = run->resumed = resume_is_finished(run, checkpoint, state);
+    if (run->was_finished) {
+        free(checkpoint);
+        json_decref(state);
+        return run;
+    }
     if (!plan_check_memory(&run->plan, comm, &err)) { fatal("%s", err.text); }
     comm_barrier(comm); // no rank allocates before all have checked the free memory
     plan_layout(&run->plan, &run->model);
@@ -316,6 +324,7 @@ TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm) 
     open_loaders(run);
     train_drop_pending(run);
     run->peak_flops = device_is_emulated(b) ? 0 : b->device_peak_flops();
+    requests_take_stops(c->max_time); // before the heading, which shows that the run has begun
     open_log(run);
     resume_record_options(run);
     if (run->resumed && *c->out && comm->rank == 0) { // a kill may have come between a save and this
@@ -328,26 +337,31 @@ TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm) 
     return run;
 }
 
-int train_close(TrainRun* run) {
+// Closes logs, loaders and model.
+static void close_training(TrainRun* run) {
     Error err;
     const Backend* b = run->plan.backend;
     on_fatal(NULL, NULL);
     saver_close(&run->saver);
     if (!logger_close(&run->log, &err)) { fatal("%s", err.text); }
     dataloader_close(&run->loader);
-    dataset_close(&run->train_data);
     if (run->has_val) {
         evalloader_close(&run->val);
-        dataset_close(&run->val_data);
         b->host_free(run->val_memory);
     }
-    test_sets_close(run->test_sets, run->num_test_sets);
     b->host_free(run->train_memory);
-    if (run->has_tokenizer) { tokenizer_free(&run->tokenizer); }
     tokenizer_files_free(&run->tokenizer_files);
     b->host_free(run->mailbox);
     optimizer_free(&run->optimizer);
     gpt2_free(&run->model);
+}
+
+int train_close(TrainRun* run) {
+    if (!run->was_finished) { close_training(run); }
+    dataset_close(&run->train_data);
+    if (run->has_val) { dataset_close(&run->val_data); }
+    test_sets_close(run->test_sets, run->num_test_sets);
+    if (run->has_tokenizer) { tokenizer_free(&run->tokenizer); }
     if (run->lock >= 0) { close(run->lock); }
     skip_windows_free(&run->skip);
     free(run);

@@ -4,7 +4,8 @@
 #include "run.h"
 
 // Opens a run, which train_close() closes and frees; every failure ends the program. All ranks call it. `c` gets the
-// options of --preset and of the checkpoint that is resumed.
+// options of --preset and of the checkpoint that is resumed. If the run was finished (run->was_finished), neither model
+// nor loaders nor logs are opened.
 TrainRun* train_open(Config* c, const Backend* b, enum dtype dtype, Comm* comm);
 
 // Closes logs, loaders and model and frees the run; returns the exit code.

@@ -3,6 +3,7 @@
 #include "phases.h"
 #include "replay.h"
 #include "requests.h"
+#include "resume.h"
 #include "setup.h"
 #include "spikes.h"
 
@@ -266,11 +267,6 @@ static void train_due_phases(TrainRun* run) {
     if (pending->sample && !run->stops) { train_phase(run, RANK_SAMPLES, train_sample); }
 }
 
-static bool train_is_complete(const TrainRun* run) {
-    const Phases* pending = &run->state.pending;
-    return run->state.step >= run->num_steps && !pending->val && !pending->eval && !pending->sample;
-}
-
 // Leaves the file DONE_%08d if llm.c's letters started this program: llm.c's scripts start it again and again until the
 // file is there. The last checkpoint is complete.
 static void train_leave_done_file(const TrainRun* run) {
@@ -279,18 +275,28 @@ static void train_leave_done_file(const TrainRun* run) {
     const bool is_complete = train_is_complete(run);
     if (!c->has_letters || !is_complete || !*c->out || c->save_every == 0 || run->comm->rank != 0) { return; }
     char* path = format("%s/DONE_%08lld", c->out, run->state.step);
-    if (!write_file_atomically(path, "", 0, &err)) { notice("warning: %s", err.text); }
+    if (!path_exists(path) && !write_file_atomically(path, "", 0, &err)) { notice("warning: %s", err.text); }
     free(path);
+}
+
+// Says how to continue a run that was stopped.
+static void train_say_how_to_go_on(TrainRun* run) {
+    const Config* c = run->config;
+    if (!*c->out || c->save_every == 0) {
+        notice("stopped; nothing was saved, as --out or --save_every asked");
+        return;
+    }
+    char* command = resume_command(run);
+    const bool has_launcher = run->comm->size > 1 && c->gpus == 1;
+    logger_notice(&run->log, "continue with%s: %s", has_launcher ? ", started by the same launcher" : "", command);
+    free(command);
 }
 
 // Says what ended the loop, in the logs and to who watches.
 static void train_say_end(TrainRun* run) {
-    const Config* c = run->config;
     const char* asked = request_to_stop();
     const bool is_complete = train_is_complete(run);
-    if (run->stops && (!*c->out || c->save_every == 0)) {
-        notice("stopped; nothing was saved, as --out or --save_every asked");
-    }
+    if (run->stops) { train_say_how_to_go_on(run); }
     logger_end(&run->log, (int)run->state.step, is_complete ? "finished" : "stopped",
                is_complete ? "" : asked ? asked : "asked by another process of the run");
 }
@@ -298,7 +304,14 @@ static void train_say_end(TrainRun* run) {
 int train(Config* config, const Backend* b, enum dtype dtype, Comm* comm) {
     requests_open();
     TrainRun* run = train_open(config, b, dtype, comm);
-    requests_take_stops(config->max_time);
+    if (run->resumed && train_is_complete(run)) {
+        notice("finished at step %lld; to go on, give a larger --max_steps", run->state.step);
+    }
+    if (run->was_finished) {
+        train_leave_done_file(run); // a kill may have come before
+        comm_report_activity(comm, run->state.step, RANK_ENDS);
+        return train_close(run);
+    }
     train_begin(run);
     for (;;) {
         if (comm->size == 1 && request_to_stop()) { run->stops = true; }

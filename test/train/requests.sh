@@ -135,17 +135,101 @@ a_run_saves_when_it_is_asked_and_goes_on() {
     [ "$(steps_in "$dir/run" | wc -w)" = 2 ] || note "checkpoints: $(steps_in "$dir/run")"
 }
 
-# Each signal, in the middle of a step of thousands of micro-batches: nothing is complete, so nothing is saved.
+# Each signal, in the middle of a step of thousands of micro-batches: nothing is complete, so nothing is saved. Where
+# the tests run under nohup, SIGHUP stops only a process for which env restores it.
 a_step_is_left_between_micro_batches() {
     corpus
-    for signal in INT TERM HUP; do
-        asked_to_stop $signal "$dir/$signal" "$train" $small $data $quiet $endless
+    restored='' signals='INT TERM'
+    ! env --default-signal=HUP true 2>/dev/null || restored='env --default-signal=HUP' signals='INT TERM HUP'
+    for signal in $signals; do
+        asked_to_stop $signal "$dir/$signal" $restored "$train" $small $data $quiet $endless
         [ "$(reason_of "$dir/$signal")" = "stopped SIG$signal" ] || note "reason: $(reason_of "$dir/$signal")"
         [ "$(steps_in "$dir/$signal")" = "" ] || note "saved without a step"
     done
     command -v mpirun >/dev/null || return
     asked_to_stop TERM "$dir/two" mpirun -np 2 "$train" $small $data $quiet $endless
     ! grep -q '^step' "$dir/out" || note "the step was finished"
+}
+
+a_run_under_nohup_goes_on_after_sighup() {
+    corpus
+    begin sh -c 'trap "" HUP; exec "$@"' sh "$train" $small $data $quiet --max_steps 100000000 --out "$dir/run"
+    await '^step *3/' "$dir/out" $pid
+    kill -HUP $pid
+    steps=$(grep -c '^step' "$dir/out")
+    await "^step *$((steps + 50))/" "$dir/out" $pid
+    kill -TERM $pid
+    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    [ "$(reason_of "$dir/run")" = "stopped SIGTERM" ] || note "reason: $(reason_of "$dir/run")"
+}
+
+# As under `| tee log` after a Ctrl-C, which ends tee first; and under `2>&1 | tee log`. The pipe has no reader once
+# this shell has closed it.
+a_run_whose_output_nobody_reads_goes_on_and_saves() {
+    corpus
+    mkfifo "$dir/pipe"
+    for errors in err pipe; do
+        run="$dir/$errors-run"
+        : >"$dir/err"
+        exec 3<>"$dir/pipe"
+        "$train" $small $data $quiet --max_steps 100000000 --save_every 1000000 --out "$run" >"$dir/pipe" \
+            2>"$dir/$errors" 3<&- &
+        pid=$!
+        await '^step *3/' "$run/log.txt" $pid
+        exec 3<&-
+        await 'standard output: cannot write: Broken pipe; the run goes on without it' "$run/log.txt" $pid
+        steps=$(grep -c '^step' "$run/log.txt")
+        await "^step *$((steps + 50))/" "$run/log.txt" $pid
+        kill -INT $pid
+        finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+        [ "$(reason_of "$run")" = "stopped SIGINT" ] || note "reason: $(reason_of "$run")"
+        steps=$(grep -c '^step' "$run/log.txt")
+        [ "$(steps_in "$run")" = "$steps " ] || note "checkpoints after $steps steps: $(steps_in "$run")"
+        [ "$(grep -c 'Broken pipe' "$run/log.txt")" = 1 ] || note "it is not said once"
+    done
+}
+
+# Waits for a line of the run $pid, stops it, and sets $command to the one that it prints.
+stop_after() { # PATTERN FILE
+    await "$1" "$2" $pid
+    kill -TERM $pid
+    finish $pid || note "exit code $?: $(tail -n 2 "$dir/err")"
+    command=$(sed -n 's/^continue with: //p' "$dir/err")
+}
+
+# After no step, some steps, and no step of a resumed start that changed its options; the folder needs quotation marks.
+the_command_that_goes_on_is_printed() {
+    corpus
+    begin "$train" $small $data $quiet $endless --out "$dir/it's a run"
+    stop_after 'training tokens' "$dir/err"
+    case $command in "$train --out '"*" --resume auto --threads 2") ;; *) note "not the command: $command" ;; esac
+    begin sh -c "exec $command --total_batch_size 128"
+    stop_after '^step *3/' "$dir/out"
+    begin sh -c "exec $command --max_steps 90000000 --total_batch_size 1048576"
+    stop_after 'resumed after step' "$dir/err"
+    case $command in *"--max_steps 90000000"*) ;; *) note "changed options are lost: $command" ;; esac
+    begin sh -c "exec $command"
+    stop_after 'training tokens' "$dir/err"
+    grep -q '32768 micro-batches' "$dir/err" || note "the command goes on otherwise: $command"
+}
+
+a_finished_run_that_is_resumed_is_left_alone() {
+    corpus
+    must "$train" $small $data --val_every 2 --max_steps 4 --out "$dir/run"
+    find "$dir/run" -type f -exec cksum {} + | sort >"$dir/before"
+    for resume in auto "$dir/run/step_00000004"; do
+        expect 0 'finished at step 4; to go on, give a larger --max_steps' "$train" --resume "$resume" --out "$dir/run"
+        find "$dir/run" -type f -exec cksum {} + | sort >"$dir/after"
+        cmp -s "$dir/before" "$dir/after" || note "changed: $(diff "$dir/before" "$dir/after")"
+    done
+    expect 0 'finished at step 4' "$train" --resume "$dir/run/step_00000004" --out "$dir/other"
+    sed -i '$d' "$dir/run/metrics.jsonl" "$dir/run/log.txt" # as after a kill: the end is recorded now
+    expect 0 'finished at step 4' "$train" --resume auto --out "$dir/run"
+    [ "$(reason_of "$dir/run")" = "finished " ] || note "reason: $(reason_of "$dir/run")"
+    must "$train" --resume auto --max_steps 5 --out "$dir/run"
+    [ -d "$dir/run/step_00000005" ] || note "it did not go on"
+    command -v mpirun >/dev/null || return
+    expect 0 'finished at step 5' ranks 2 "$train" --resume auto --batch_size 2 --out "$dir/run"
 }
 
 validation_and_samples_are_left() {
