@@ -26,7 +26,7 @@ run_scripts_have_the_settings_of_their_sources() {
         kill $! 2>/dev/null
     done <<END
 gpt2_124M L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0006 max_steps=19073 warmup_steps=715 \
-    min_lr_frac=0.1 weight_decay=0.1 schedule="cosine" beta2=0.95 grad_clip=1.0 batch_ramp="" zero="1" resume="auto"
+    min_lr_frac=0.1 weight_decay=0.1 schedule="cosine" beta2=0.95 grad_clip=1.0 batch_ramp="" zero=true resume="auto"
 gpt2_350M L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.0003 max_steps=60000 warmup_steps=700 \
     min_lr_frac=0.0 weight_decay=0.1 batch_ramp=""
 gpt2_774M L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00025 max_steps=286102 warmup_steps=700 \
@@ -37,15 +37,15 @@ gpt3_125M L=12,H=12,C=768,T=2048 total_batch_size=524288 lr=0.0006 max_steps=495
     min_lr_frac=0.1 weight_decay=0.1 batch_ramp="32768:4000000000"
 fast:124m L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0018 max_steps=12288 warmup_steps=256 \
     min_lr_frac=0.0 weight_decay=0.1 schedule="wsd_linear" decay_frac=0.16667 batch_ramp=""
-fast:350m L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.00135 max_steps=37700 schedule="wsd"
-fast:774m L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00108 max_steps=179700 schedule="wsd"
-fast:1558m L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.000864 max_steps=20100 schedule="wsd"
-muon:124m L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0036 matrix_lr="auto" matrix_decay=0.01 max_steps=8000 \
+fast:350m L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.00135 max_steps=37700 schedule="wsd_linear"
+fast:774m L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00108 max_steps=179700 schedule="wsd_linear"
+fast:1558m L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.000864 max_steps=20100 schedule="wsd_linear"
+muon:124m L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0036 matrix_lr="auto" matrix_decay=0.01 max_steps=8800 \
     optimizer="muon" init_out="zero" cautious_decay=true decay_embeddings=false momentum_cooldown="50:0.85" \
     warmup_steps=256 decay_frac=0.29 min_lr_frac=0.0
-muon:350m L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.00312 matrix_decay=0.0056 max_steps=24500
-muon:774m L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00279 matrix_decay=0.0036 max_steps=117000
-muon:1558m L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.00249 matrix_decay=0.0023 max_steps=13100
+muon:350m L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.00312 matrix_decay=0.0056 max_steps=30000
+muon:774m L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00279 matrix_decay=0.0036 max_steps=155000
+muon:1558m L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.00249 matrix_decay=0.0023 max_steps=18300
 END
 }
 
