@@ -8,7 +8,7 @@ build=${1:?usage: run.sh build/CONFIG [NAME[=WORD,...]...] [all]}
 shift
 [ $# -gt 0 ] || set -- all
 case " $* " in *" all "*) # test_connect waits for time-outs, and test_backends computes longest: they begin first
-    set -- test_connect "$@" test_backends $(cd test && ls test_*.c */test_*.c | sed 's:.*/::; s/\.c$//') ;;
+    set -- test_connect "$@" test_backends $(cd test && ls */test_*.c | sed 's:.*/::; s/\.c$//') ;;
 esac
 workers=$(nproc 2>/dev/null || echo 1)
 export GOMP_SPINCOUNT=1000 # threads that wait spin but a moment: several programs share the cores

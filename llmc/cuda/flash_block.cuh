@@ -1,8 +1,8 @@
 // A block of the kernels in flash.cuh: its tiling (warps, rows, streamed rows), its shared memory, its place.
 //
 // Each kernel has one tiling for each head size, variant 0, which suits all GPUs. For 16-bit types and heads of 64 and
-// 128 channels it has others, which the machine code (test/sass/sass.sh) calls faster on some GPUs; autotune.h times them.
-// More would cost time to compile: each is a kernel for each type.
+// 128 channels it has others, which the machine code (test/sass/sass.sh) calls faster on some GPUs; autotune.h times
+// them. More would cost time to compile: each is a kernel for each type.
 //
 //   rows of a warp  With 32, an element of a streamed tile is loaded once for two groups of 16 rows (flash_tile.cuh).
 //   streamed rows   A longer tile has fewer instructions for each mma: an H100 is bound by these. It needs memory.
