@@ -114,8 +114,8 @@ int choice_find(const char* const* names, const char* word) {
 }
 
 static bool parse_choice(const Option* o, const char* value, int* field, Error* err) {
-    *field = choice_find(o->choices, value);
-    if (*field >= 0) { return true; }
+    const int index = choice_find(o->choices, value);
+    if (index >= 0) { *field = index; return true; }
     char* choices = option_choices(o);
     fail(err, "takes %s, not '%s'", choices, value);
     free(choices);

@@ -11,9 +11,10 @@ add() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)
 
 # The C modules that the tests call.
 objects=()
-for module in base tensors; do
-    gcc -std=c11 -D_GNU_SOURCE -O1 -c "../../llmc/$module.c" -o "$work/$module.o" || exit 1
-    objects+=("$work/$module.o")
+for module in base/base base/text_stream model/tensors; do
+    object="$work/${module##*/}.o"
+    gcc -std=c11 -D_GNU_SOURCE -O1 -c "../../llmc/$module.c" -o "$object" || exit 1
+    objects+=("$object")
 done
 
 # Constants need the plain build, reads and writes the checking one, reports of accesses the race-checking one.
