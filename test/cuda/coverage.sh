@@ -14,6 +14,9 @@ cannot be locked in place|the same for host memory
 built without code for it|the emulator has code for every GPU
 begun, "beginning a graph"|a capture fails to begin only while another one runs
 cuBLASLt failed|it fails only for wrong arguments
+ncclUnhandledCudaError|a collective that fails ends the program, which then writes no counts
+ncclSystemError|likewise
+NCCL failed|likewise
 static inline void device_copy_|the compiler inlined it: its lines ran in its callers
 attention in tiles: queries, keys and values|such activations take 8 GiB
 this program was built without cuDNN|the emulator always has a stand-in for it
