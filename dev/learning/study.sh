@@ -189,7 +189,7 @@ recipe() { # OPTIMIZER RATE DECAY SCHEDULE FACTOR
     adamw) echo "--warmup_steps TENTH --lr $2 --weight_decay $3 $(schedule_options "$4")" \
         "$([ "$5" = 1 ] || echo "--embedding_lr $(product "$2" "$5")")" ;;
     muon) echo "--warmup_steps TENTH --optimizer muon --lr $(product 3e-3 "$5") --matrix_lr $2 --matrix_decay $3" \
-        "--grad_clip 0 --momentum 0.95 --momentum_warmup QUARTER:0.85 --cautious_decay 1 --init_out zero" \
+        "--grad_clip 0 --momentum 0.95,warmup:QUARTER:0.85 --cautious_decay 1 --init_out zero" \
         "$(schedule_options "$4")" ;;
     esac
 }
@@ -280,7 +280,7 @@ train_finals() { # PART...
 # Prints the options that take a part out of Muon's recipe, or add one; later options override earlier ones.
 ablation_options() { # NAME
     case $1 in
-    without_momentum_warmup) echo "--momentum_warmup none" ;;
+    without_momentum_warmup) echo "--momentum 0.95,warmup:none" ;;
     without_cautious_decay) echo "--cautious_decay 0" ;;
     without_wsd) echo "$(schedule_options cosine) --decay_frac 0.2" ;; # defaults: wsd's alone
     without_zero_init) echo "--init_out normal" ;;

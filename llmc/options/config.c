@@ -1,4 +1,5 @@
 #include "config.h"
+#include "older.h"
 #include "../base/json.h"
 
 OPTION_NAMES(CONFIG)
@@ -26,6 +27,8 @@ static const OptionAdvice ADVICE[] = {
     {"loss_scale_every", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"loss_scale_window", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"max_rewinds", "REWINDS of scripts/supervise.sh is the number of times that a run goes back"},
+    {"momentum_cooldown", "--momentum 0.95,cooldown:STEPS:END"},
+    {"momentum_warmup", "--momentum 0.95,warmup:STEPS:START, or 0.95,warmup:none"},
     {"nvls", "NCCL_ALGO=Ring,Tree,NVLS,NVLSTree lets NVSwitches add up; such a run does not repeat its bits"},
     {"overwrite", "here it is --force"},
     {"price", "the bar has the remaining time; dev/bench/predict.py GPU --price predicts the cost of a run"},
@@ -160,56 +163,9 @@ static char* text_of_json(const json_t* value) {
     return format("%d", json_is_true(value));
 }
 
-// Puts a text in place of an option's value.
-static void replace_value(json_t* options, const char* name, const char* value) {
-    if (json_object_set_new(options, name, json_string(value))) { fatal("out of memory: options"); }
-}
-
-static bool has_value(const json_t* options, const char* name, const char* value) {
-    const char* text = json_string_value(json_object_get(options, name));
-    return text && !strcmp(text, value);
-}
-
-// --vector_lr was the rate of biases and layernorms beside --lr. These have --lr now, and the others rates of their own.
-static void translate_vector_lr(json_t* options) {
-    json_t *vector = json_object_get(options, "vector_lr"), *lr = json_object_get(options, "lr");
-    if (!json_is_number(vector) || !json_is_number(lr)) { return; }
-    const bool is_muon = has_value(options, "optimizer", "muon"); // whose matrices do not follow --lr
-    if (has_value(options, "embedding_lr", "auto")) { json_object_set(options, "embedding_lr", lr); }
-    if (has_value(options, "matrix_lr", "auto") && !is_muon) { json_object_set(options, "matrix_lr", lr); }
-    json_object_set(options, "lr", vector);
-}
-
-// --keep was a number, beside --keep_best and --keep_every.
-static void translate_keep(json_t* options) {
-    const json_t *keep = json_object_get(options, "keep"), *best = json_object_get(options, "keep_best");
-    const long long every = json_integer_value(json_object_get(options, "keep_every"));
-    if (!json_is_integer(keep)) { return; }
-    char* text = format("%lld%s", (long long)json_integer_value(keep), json_is_false(best) ? "" : ",best");
-    char* whole = every > 0 ? format("%s,every:%lld", text, every) : format("%s", text);
-    replace_value(options, "keep", whole);
-    free(whole);
-    free(text);
-}
-
-// Returns a copy of a checkpoint's options (NULL: none) in which those of earlier versions have become today's.
-static json_t* todays_options(const json_t* object) {
-    json_t* options = object ? json_deep_copy(object) : json_object();
-    if (!options) { fatal("out of memory: options"); }
-    if (has_value(options, "schedule", "wsd") && has_value(options, "decay_shape", "linear")) {
-        replace_value(options, "schedule", "wsd_linear");
-    }
-    const char* on_spike = json_string_value(json_object_get(options, "on_spike"));
-    if (on_spike && is_rewind(on_spike)) { replace_value(options, "on_spike", "stop"); }
-    if (json_is_false(json_object_get(options, "flash"))) { replace_value(options, "attention", "plain"); }
-    translate_vector_lr(options);
-    translate_keep(options);
-    return options;
-}
-
 bool config_from_json(Config* c, const json_t* object, const char* where, Error* err) {
     const char* name;
-    json_t *value, *options = todays_options(object);
+    json_t *value, *options = options_of_today(object);
     bool ok = true;
     json_object_foreach(options, name, value) {
         Error why;

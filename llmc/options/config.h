@@ -114,12 +114,9 @@ enum {
     REAL(beta1, 0.9, 0, 0.999999, NULL, TRAIN, "AdamW", .also = "adam_beta1")                                         \
     REAL(beta2, 0.95, 0, 0.999999, NULL, TRAIN, "AdamW", .also = "adam_beta2")                                        \
     REAL(eps, 1e-8, 1e-30, 1, NULL, TRAIN, "AdamW", .also = "adam_epsilon")                                           \
-    REAL(momentum, 0.95, 0, 0.999999, NULL, TRAIN, "Muon", .needs = "optimizer=muon")                                 \
-    TEXT(momentum_warmup, "auto", TRAIN,                                                                              \
-         "STEPS:START: Muon's momentum rises from START in the first steps; auto: 300:0.85; none",                    \
-         .needs = "optimizer=muon")                                                                                   \
-    TEXT(momentum_cooldown, "none", TRAIN, "STEPS:END: it falls to END in the last steps; none",                      \
-         .needs = "optimizer=muon")                                                                                   \
+    TEXT(momentum, "0.95", TRAIN,                                                                                     \
+         "of Muon, M[,warmup:STEPS:START][,cooldown:STEPS:END]: it rises from START in the first steps (300:0.85;"    \
+         " warmup:none: it does not) and falls to END in the last", .needs = "optimizer=muon")                        \
     REAL(grad_clip, auto, 0, 1e9, "auto", TRAIN,                                                                      \
          "largest global norm of the gradient; 0: do not clip; auto: 1, or 0 with muon (it clips AdamW's part alone)",\
          .also = "max_grad_norm")                                                                                     \

@@ -1,26 +1,36 @@
 #include "rates.h"
 
+static const double MOST_MOMENTUM = 0.999999;
+
 static double given_or(double given, double otherwise) { return given < 0 ? otherwise : given; } // "auto" is below 0
 
-// Reads STEPS:MOMENTUM, or "none". `option` and `end` name option and momentum in errors.
-static bool ramp_of_momentum(MomentumRamp* ramp, const char* option, const char* end, const char* text, Error* err) {
-    char *colon = NULL, *rest = NULL;
-    *ramp = (MomentumRamp){0, 0};
-    if (!strcmp(text, "none")) { return true; }
-    errno = 0;
-    ramp->steps = strtoll(text, &colon, 10);
-    if (colon == text || *colon != ':' || errno || ramp->steps < 1) {
-        return fail(err, "--%s '%s': give STEPS:%s, such as 300:0.85, or none", option, text, end);
+// Reads "STEPS:MOMENTUM", which it cuts up.
+static bool ramp_parse(MomentumRamp* ramp, char* text) {
+    char* colon = text ? strchr(text, ':') : NULL;
+    if (!colon) { return false; }
+    *colon = 0;
+    return count_parse(text, 1, &ramp->steps) && number_parse(colon + 1, 0, MOST_MOMENTUM, &ramp->momentum);
+}
+
+static bool momentum_parse(Rates* r, const char* text, Error* err) {
+    char *copy = format("%s", text), *rest = copy, *name, *value;
+    double peak = 0;
+    bool ok = part_next(&rest, &name, &value) && !value && number_parse(name, 0, MOST_MOMENTUM, &peak);
+    r->peak.muon.momentum = (float)peak;
+    r->warmup = (MomentumRamp){300, fmin(0.85, peak)};
+    while (ok && part_next(&rest, &name, &value)) {
+        const bool is_none = value && !strcmp(value, "none"), is_cooldown = !strcmp(name, "cooldown");
+        MomentumRamp* ramp = is_cooldown ? &r->cooldown : &r->warmup;
+        *ramp = (MomentumRamp){0, 0};
+        ok = (is_cooldown || !strcmp(name, "warmup")) && (is_none || ramp_parse(ramp, value));
     }
-    ramp->momentum = strtod(colon + 1, &rest);
-    if (rest == colon + 1 || *rest || !(ramp->momentum >= 0 && ramp->momentum < 1)) {
-        return fail(err, "--%s '%s': %s is a momentum: at least 0, and below 1", option, text, end);
-    }
-    return true;
+    free(copy);
+    return ok || fail(err, "--momentum '%s': give M[,warmup:STEPS:START][,cooldown:STEPS:END], such as "
+                      "0.95,warmup:300:0.85, or warmup:none; a momentum is at least 0, and below 1", text);
 }
 
 bool rates_parse(Rates* r, const Config* c, Error* err) {
-    const bool is_muon = c->optimizer == optimizer_muon, is_auto = !strcmp(c->momentum_warmup, "auto");
+    const bool is_muon = c->optimizer == optimizer_muon;
     const double matrix_decay = given_or(c->matrix_decay, is_muon ? 0.01 : c->weight_decay);
     memset(r, 0, sizeof *r);
     r->kind = is_muon ? OPTIMIZER_MUON : OPTIMIZER_ADAMW;
@@ -37,16 +47,12 @@ bool rates_parse(Rates* r, const Config* c, Error* err) {
                             .grad_scale = 1,
                             .step = 1};
     r->peak.muon = (Muon){.lr = (float)r->lr[GROUP_MATRIX],
-                          .momentum = (float)c->momentum,
                           .weight_decay = (float)matrix_decay,
                           .cautious = c->cautious_decay != 0,
                           .grad_scale = 1,
                           .step = 1};
     for (int g = 0; g < NUM_GROUPS; g++) { r->peak.adamw.lr[g] = (float)r->lr[g]; }
-    if (!is_muon) { return true; }
-    if (is_auto) { r->warmup = (MomentumRamp){300, fmin(0.85, c->momentum)}; }
-    return (is_auto || ramp_of_momentum(&r->warmup, "momentum_warmup", "START", c->momentum_warmup, err)) &&
-           ramp_of_momentum(&r->cooldown, "momentum_cooldown", "END", c->momentum_cooldown, err);
+    return !is_muon || momentum_parse(r, c->momentum, err);
 }
 
 double rates_momentum(const Rates* r, double step, double steps) {

@@ -5,7 +5,7 @@
 #include "../options/config.h"
 #include "../model/optimizer.h"
 
-// A momentum that differs in the first or in the last steps: --momentum_warmup, --momentum_cooldown.
+// A momentum that differs in the first or in the last steps: warmup and cooldown of --momentum.
 typedef struct {
     long long steps; // 0: none
     double momentum; // of the first step of all, or of the last

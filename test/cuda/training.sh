@@ -82,7 +82,7 @@ steps_in_fp8_are_those_in_bf16() {
 overflows_in_fp16_skip_updates() {
     corpus
     run="$tiny $data --dtype fp16 --overfit --schedule constant --total_batch_size 128 --save_every 1 --keep 0 \
-        --optimizer muon --momentum_warmup none"
+        --optimizer muon --momentum 0.95,warmup:none"
     must env EMU_COUNT=1 EMU_LAZY=1 "$cuda" $run --loss_scale dynamic:16777216 --max_steps 8 --out "$dir/run"
     graphs=$(sed -n 's/^emu: .* \([0-9]*\) graphs.*/\1/p' "$dir/err") state="$dir/run/step_00000008/state.json"
     scale=$(values_of scale "$state") updates=$(values_of updates "$state")

@@ -366,7 +366,7 @@ TEST(ten_muon_steps_follow_pytorch) {
     static const char* const plain[] = {"optimizer", "muon", "lr", "1e-3", NULL};
     static const char* const cautious[] = {
         "optimizer", "muon", "embedding_lr", "2e-3", "matrix_lr", "0.03", "lr", "5e-4", "weight_decay", "0.2",
-        "matrix_decay", "0.05", "grad_clip", "0.7", "momentum_warmup", "4:0.8", "momentum_cooldown", "3:0.9",
+        "matrix_decay", "0.05", "grad_clip", "0.7", "momentum", "0.95,warmup:4:0.8,cooldown:3:0.9",
         "cautious_decay", "1", NULL};
     EACH_CPU_AND_BF16_RESIDUAL(b) {
         check_muon(b, "test/golden/muon/plain.safetensors", plain);

@@ -163,8 +163,8 @@ TEST(the_momentum_rises_and_falls) {
     EXPECT_NEAR(rates_momentum(&r, 999, 1000), 0.95, 1e-7);
     EXPECT(parse(&r, (const char* const[]){"optimizer", "muon", "momentum", "0.8", NULL}, &err));
     EXPECT_NEAR(rates_momentum(&r, 0, 1000), 0.8, 1e-7); // it does not fall at first
-    EXPECT(parse(&r, (const char* const[]){"optimizer", "muon", "momentum", "0.8", "momentum_warmup", "none",
-                                           "momentum_cooldown", "4:0.4", NULL}, &err));
+    EXPECT(parse(&r, (const char* const[]){"optimizer", "muon", "momentum",
+                                           "0.8,cooldown:4:0.4,warmup:none", NULL}, &err));
     EXPECT_NEAR(rates_momentum(&r, 0, 10), 0.8, 1e-7);
     EXPECT_NEAR(rates_momentum(&r, 5, 10), 0.8, 1e-7);
     EXPECT_NEAR(rates_momentum(&r, 7, 10), 0.6, 1e-7);
@@ -176,11 +176,15 @@ TEST(options_without_sense_are_refused) {
     static const struct {
         const char* options[5];
         const char* want;
-    } cases[] = {{{"optimizer", "muon", "momentum_warmup", "300", NULL}, "give STEPS:START"},
-                 {{"optimizer", "muon", "momentum_warmup", "0:0.5", NULL}, "give STEPS:START"},
-                 {{"optimizer", "muon", "momentum_cooldown", "9:1", NULL}, "END is a momentum"},
-                 {{"optimizer", "muon", "momentum_cooldown", "9:", NULL}, "END is a momentum"},
-                 {{"optimizer", "muon", "momentum_cooldown", "", NULL}, "give STEPS:END"},
+    } cases[] = {{{"optimizer", "muon", "momentum", "1", NULL}, "a momentum is at least 0, and below 1"},
+                 {{"optimizer", "muon", "momentum", "", NULL}, "give M[,warmup:STEPS:START]"},
+                 {{"optimizer", "muon", "momentum", "0.9:1", NULL}, "give M[,warmup:STEPS:START]"},
+                 {{"optimizer", "muon", "momentum", "0.9,warmup", NULL}, "give M[,warmup:STEPS:START]"},
+                 {{"optimizer", "muon", "momentum", "0.9,warmup:300", NULL}, "give M[,warmup:STEPS:START]"},
+                 {{"optimizer", "muon", "momentum", "0.9,warmup:0:0.5", NULL}, "give M[,warmup:STEPS:START]"},
+                 {{"optimizer", "muon", "momentum", "0.9,cooldown:9:1", NULL}, "give M[,warmup:STEPS:START]"},
+                 {{"optimizer", "muon", "momentum", "0.9,cooldown:9:", NULL}, "give M[,warmup:STEPS:START]"},
+                 {{"optimizer", "muon", "momentum", "0.9,decay:9:0.1", NULL}, "give M[,warmup:STEPS:START]"},
                  {{"matrix_lr", "-1", NULL}, "takes a number from 0"},
                  {{"grad_clip", "none", NULL}, "takes a number or auto"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

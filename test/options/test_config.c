@@ -370,6 +370,13 @@ TEST(options_of_older_checkpoints_become_todays) {
     json_object_set_new(object, "keep_every", json_integer(9));
     EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.keep, "5,every:9"));
     json_decref(object);
+    object = json_pack("{s:f, s:s, s:s}", "momentum", 0.9, "momentum_warmup", "auto", "momentum_cooldown", "none");
+    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.momentum, "0.9"));
+    json_object_set_new(object, "momentum_warmup", json_string("none"));
+    json_object_set_new(object, "momentum_cooldown", json_string("50:0.85"));
+    EXPECT(config_from_json(&c, object, "state.json", &err) &&
+           !strcmp(c.momentum, "0.9,warmup:none,cooldown:50:0.85"));
+    json_decref(object);
 }
 
 TEST(a_pattern_that_the_shell_expanded_is_recognized) {

@@ -51,8 +51,6 @@ static const NeedCase CASES[] = {
     {TRAIN, "skip_loss_z 7 bad_steps 2", "with --on_spike skip", "on_spike stop bad_steps 2"},
     {TRAIN, "overfit 1 skip_windows 3", "with --overfit", "overfit 0 skip_windows 3"},
     {TRAIN, "momentum 0.9", "without --optimizer muon", "optimizer muon momentum 0.9"},
-    {TRAIN, "momentum_warmup 9:0.5", "without --optimizer muon", "momentum_warmup none"},
-    {TRAIN, "momentum_cooldown 9:0.5", "without --optimizer muon", "optimizer muon momentum_cooldown 9:0.5"},
     {EVAL, "eval_data f val_data g", "with --eval_data f", "val_data g"},
     {EVAL, "text f val_tokens 9", "with --text f", "val_tokens 9"},
     {EVAL, "text f data_format nanogpt", "with --text f", "data_format nanogpt"},

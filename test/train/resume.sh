@@ -121,7 +121,7 @@ a_damaged_checkpoint_is_passed_over() {
 
 muon_resumes_with_the_same_bits_and_no_other_optimizer() {
     corpus
-    muon="--optimizer muon --embedding_lr 1e-3 --momentum_cooldown 2:0.9 --cautious_decay 1 --schedule constant"
+    muon="--optimizer muon --embedding_lr 1e-3 --momentum 0.95,cooldown:2:0.9 --cautious_decay 1 --schedule constant"
     must "$train" $small $data $muon --max_steps 8 --save_every 4 --keep 0 --val_every 0 --out "$dir/run"
     mkdir "$dir/again"
     cp -r "$dir/run/step_00000004" "$dir/run/metrics.jsonl" "$dir/again"
