@@ -34,13 +34,6 @@ the_corpus_is_learnt_down_to_its_floor() {
         note "loss $loss, floor $floor, H $H"
 }
 
-one_batch_is_learnt_by_heart() {
-    corpus
-    must "$train" $small $data --val_data "" --overfit --max_steps 200 --lr 1e-2 --schedule constant \
-        --weight_decay 0 --save_every 0 --out ""
-    losses "$dir/out" | awk 'END { exit !(NR == 200 && $2 < 0.1) }' || note "$(tail -n 2 "$dir/out")"
-}
-
 any_split_of_a_batch_gives_the_same_losses() {
     corpus
     for B in 16 8 4; do # with 2, 4 and 8 micro-batches
@@ -54,18 +47,6 @@ any_split_of_a_batch_gives_the_same_losses() {
             { a = $1 / $3 - 1; b = $2 / $4 - 1; if (a * a > 1e-10 || b * b > 1e-10) bad = 1 } END { exit bad }' ||
             note "batch_size $B differs from 16: $(paste -d ' ' "$dir/16" "$dir/$B")"
     done
-}
-
-a_batch_ramp_doubles_up_to_the_full_batch() {
-    corpus
-    must "$train" $small $data --total_batch_size 1024 --batch_ramp 128:6000 --max_steps 12 --val_every 0 \
-        --save_every 0 \
-        --out "$dir/run"
-    sizes=$(sed -n 's/.*"kind":"train".*"tokens":\([0-9]*\).*/\1/p' "$dir/run/metrics.jsonl" |
-        awk '{ print $1 - last; last = $1 }' | uniq | tr '\n' ' ')
-    [ "$sizes" = "128 256 512 1024 " ] || note "sizes of the steps: $sizes"
-    expect 2 'double up to --total_batch_size' "$train" $small $data --total_batch_size 1024 --batch_ramp 96:6000 \
-        --out ""
 }
 
 # Windows of 32 tokens are cut into sequences of 8, then 16. Unshuffled, they are the data of a run with --seq_len 8, in

@@ -87,17 +87,6 @@ killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
     ls -A "$dir/killed" | grep -q '^\.tmp' && note "temporary files are left"
 }
 
-stopped_on_request_it_saves_and_ends_with_0() {
-    corpus
-    begin "$train" $small $data --max_steps 100000 --val_every 0 --out "$dir/run"
-    await '^step .*5/' "$dir/out" $pid
-    kill -TERM $pid
-    finish $pid
-    status=$?
-    [ $status = 0 ] || note "exit code $status"
-    ls "$dir/run" | grep -q '^step_' || note "no checkpoint"
-}
-
 a_damaged_checkpoint_is_passed_over() {
     corpus
     must "$train" $small $data --max_steps 20 --save_every 10 --val_every 0 --out "$dir/run"
