@@ -61,7 +61,7 @@ a_run_is_trained_resumed_and_used() {
     watched $train $run --max_steps 3 --optimizer muon --dtype bf16 --recompute all --document_mask 1 \
         --on_spike stop --out "$dir/muon"
     watched $train generate --out "$dir/run" --prompt The --sample_tokens 8 --samples 3 --logprobs 2
-    watched $train generate --out "$dir/run" --prompt The --sample_tokens 8 --dtype int8
+    watched $train generate --out "$dir/run" --prompt The --sample_tokens 8 --dtype bf16
     watched $train eval --out "$dir/run" --val_tokens 256
     watched $train eval --out "$dir/run" --eval_limit 2 \
         --eval_data test/golden/eval/hellaswag.jsonl,test/golden/eval/core

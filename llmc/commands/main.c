@@ -109,9 +109,6 @@ static int run_program(int argc, char** argv) {
     if (command->bit == EXPORT) { return export_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
     if (command->bit == INFO && config.num_args) { return run_info_command(&config); }
-    if (config.dtype == dtype_int8 && !(command->bit & (GENERATE | EVAL))) {
-        usage_error("--dtype int8 is for generate and eval: weights in 8 bits would lose the updates of training");
-    }
     Launch launch = detect_launch(command->bit);
     if (config.gpus > 1 && launch.size > 1 && config.gpus != launch.size) {
         notice("--gpus %lld is ignored: %s started %d processes", config.gpus, launch.launcher, launch.size);

@@ -2,7 +2,6 @@
 // gradient and rounds the masters to Stored.
 #pragma once
 #include "device.h"
-#include "int8.h"
 #include "packed.h"
 
 // Updates the moments of element i and returns its new master. decay: of the tensor's group.
@@ -75,7 +74,4 @@ static inline void params_round(Stored* params, const float* masters, size_t n, 
     }
 }
 
-static inline void params_changed(void) {
-    packed_weights_expire();
-    int8_weights_forget();
-}
+static inline void params_changed(void) { packed_weights_expire(); }

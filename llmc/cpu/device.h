@@ -99,7 +99,6 @@ typedef struct {
     Kernels kernels;
     bool fused; // fast kernels: bias and GELU in the matmul, addition and layernorm in one pass
     bool flash; // fast kernels: attention in blocks of queries and keys
-    bool int8;  // matmuls read weights in 8 bits (int8.h)
     int threads;
     int l1_ways;  // of the L1 cache for data
     double timer; // when device_timer_start() was called
@@ -139,7 +138,6 @@ static inline int l1_data_ways(void) {
 static inline void cpu_open(int threads, Kernels kernels) {
     cpu.kernels = kernels;
     cpu.fused = cpu.flash = true;
-    cpu.int8 = false;
     cpu.l1_ways = l1_data_ways();
     cpu.threads = 1;
 #ifdef _OPENMP
@@ -168,7 +166,6 @@ static inline void device_open(const DeviceOptions* o) {
     cpu_open(o->threads, o->plain ? KERNELS_PLAIN : KERNELS_FAST);
     cpu.fused = o->fused;
     cpu.flash = o->flash;
-    cpu.int8 = o->int8;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -178,18 +175,12 @@ static inline void device_open(const DeviceOptions* o) {
 // page lies on the NUMA node of the thread that touched it first.
 enum { MEMORY_PIECE = 1 << 20 };
 
-// Page-aligned, in huge pages if the system offers them. Memory that nothing is written to takes none.
-static inline void* device_reserve(size_t bytes, const char* what) {
+// Page-aligned, in huge pages if the system offers them. plan_check_memory() has made sure that it fits.
+static inline void* device_alloc(size_t bytes, const char* what) {
+    enum { PAGE = 4096 };
     void* p = mmap(NULL, max_size(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) { fatal("out of memory: %zu bytes for %s", bytes, what); }
     madvise(p, bytes, MADV_HUGEPAGE);
-    return p;
-}
-
-// plan_check_memory() has made sure that it fits.
-static inline void* device_alloc(size_t bytes, const char* what) {
-    enum { PAGE = 4096 };
-    void* p = device_reserve(bytes, what);
     #pragma omp parallel for if (bytes > MEMORY_PIECE)
     for (size_t i = 0; i < bytes; i += PAGE) { ((volatile char*)p)[i] = 0; }
     return p;

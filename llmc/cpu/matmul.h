@@ -1,11 +1,10 @@
 // The linear layers: out = inp @ weight^T + bias, with weights stored (out, in), as in PyTorch. First the plain loops;
 // then, for --kernels fast, the blocked matmul of gemm.h, which applies bias and GELU to each row as it is finished,
-// and for few rows that of few_rows.h. --dtype int8 has its own, in int8.h.
+// and for few rows that of few_rows.h.
 #pragma once
 #include "device.h"
 #include "few_rows.h"
 #include "gelu.h"
-#include "int8.h"
 #include "packed.h"
 
 static inline float dot_row(const Stored* x, const Stored* y, int n) {
@@ -194,10 +193,8 @@ static inline void matmul_backward_weight(float* dweight, const Stored* dout, co
     }
 }
 
-// Forward: not for 8-bit weights, nor for few rows, which only wait for the weights.
-static inline bool matmul_forward_is_blocked(int N) {
-    return cpu.kernels == KERNELS_FAST && !cpu.int8 && N > FEW_ROWS;
-}
+// Forward: not for few rows, which only wait for the weights.
+static inline bool matmul_forward_is_blocked(int N) { return cpu.kernels == KERNELS_FAST && N > FEW_ROWS; }
 
 static inline bool is_past_caches(int N, int OC) { return (size_t)N * (size_t)OC * sizeof(Stored) > MORE_THAN_CACHES; }
 
@@ -207,8 +204,6 @@ static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* 
         const bool past_caches = !bias && is_past_caches(N, OC);
         const MatmulResult result = {.out = out, .bias = bias};
         matmul_forward_blocked(result, past_caches ? finish_store_past_caches : finish_store, inp, weight, N, C, OC);
-    } else if (cpu.int8) {
-        matmul_int8(out, inp, weight, bias, N, C, OC);
     } else if (cpu.kernels == KERNELS_PLAIN) {
         matmul_forward_plain(out, inp, weight, bias, N, C, OC);
     } else {

@@ -3,23 +3,19 @@
 #pragma once
 #include "attention.h"
 #include "crossentropy.h"
-#include "int8.h"
 #include "packed.h"
 #include "residual.h"
 
-// Returns the bytes of packed weights or of those in 8 bits; of thread_scratch(): in each thread the larger of a
-// matmul's and of attention's backward, and in one thread the partial sums of layernorm's backward; and of
-// shared_scratch(): a chunk's softmax.
+// Returns the bytes of packed weights; of thread_scratch(): in each thread the larger of a matmul's and of attention's
+// backward, and in one thread the partial sums of layernorm's backward; and of shared_scratch(): a chunk's softmax.
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
     FlashBackward head;
     Softmax softmax;
     const int chunk = min_int(B * T, classifier_chunk(C)), Vp = (int)params->row[0].rows; // of wte
     const size_t matmul = gemm_scratch_bytes(), attention = flash_backward_memory(&head, NULL, T, C / NH);
     const size_t layernorm = (size_t)LAYERNORM_BLOCKS * 2 * C * sizeof(float);
-    const size_t weights = cpu.int8 ? int8_weights_bytes(params) : packed_weights_bytes(params, trains, B * T);
-    const size_t rounded = cpu.int8 ? int8_scratch_bytes(4 * C) : 0;
-    return weights + (size_t)cpu.threads * max_size(max_size(matmul, attention), rounded) + layernorm +
-           softmax_memory(&softmax, NULL, chunk, C, Vp);
+    return packed_weights_bytes(params, trains, B * T) + (size_t)cpu.threads * max_size(matmul, attention) +
+           layernorm + softmax_memory(&softmax, NULL, chunk, C, Vp);
 }
 
 static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {

@@ -40,7 +40,6 @@ typedef struct {
     bool flash;        // attention in tiles
     bool tf32;         // matmuls of fp32 storage in TF32
     bool fp8;          // matmuls of the blocks, of bf16 storage, in FP8
-    bool int8;         // of a CPU: matmuls read weights in 8 bits; forward alone
     bool graph;        // replay recorded work as CUDA graphs (device_replay)
     bool document_mask; // attention_forward and attention_backward are given documents
     const char* attention; // "flash" (this program's) or "cudnn"; NULL: the faster one

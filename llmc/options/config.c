@@ -111,11 +111,22 @@ Source config_source(const Config* c, const char* name) {
 // Returns true for rewind:N, by which earlier versions went back within the program.
 static bool is_rewind(const char* on_spike) { return !strncmp(on_spike, "rewind:", strlen("rewind:")); }
 
+// Values of earlier versions, by how they begin, and what to do instead.
+static const struct {
+    const char *option, *value, *instead;
+} GONE_VALUES[] = {
+    {"dtype", "int8", "give bf16, or write q8_0 for llama.cpp by export gguf --export_dtype q8_0"},
+    {"on_spike", "rewind:", "stop names the data to leave out; scripts/supervise.sh goes back and leaves them out"},
+};
+
 // Replaces the error about a value by one that says what to give instead, if that is known. Returns false.
 static bool advise(const Option* o, const char* value, Error* err) {
-    if (strcmp(o->name, "on_spike") || !is_rewind(value)) { return false; }
-    return fail(err, "takes skip|stop, not '%s'; stop names the data to leave out, and scripts/supervise.sh goes back "
-                "and leaves them out", value);
+    for (size_t i = 0; i < sizeof GONE_VALUES / sizeof *GONE_VALUES; i++) {
+        const char *option = GONE_VALUES[i].option, *gone = GONE_VALUES[i].value;
+        if (strcmp(o->name, option) || strncmp(value, gone, strlen(gone))) { continue; }
+        return fail(err, "%s is gone: %s", value, GONE_VALUES[i].instead);
+    }
+    return false;
 }
 
 bool config_set(Config* c, const Option* o, const char* value, Source source, Error* err) {

@@ -121,10 +121,9 @@ enum {
          "largest global norm of the gradient; 0: do not clip; auto: 1, or 0 with muon (it clips AdamW's part alone)",\
          .also = "max_grad_norm")                                                                                     \
     GROUP("speed")                                                                                                    \
-    CHOICE(dtype, auto, (auto, fp32, tf32, bf16, fp16, fp8, int8), MODEL_COMMANDS,                                    \
+    CHOICE(dtype, auto, (auto, fp32, tf32, bf16, fp16, fp8), MODEL_COMMANDS,                                          \
          "precision of activations, weights and matmuls; fp16: more digits than bf16, but none beyond 65504;"         \
-         " fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from"                                                  \
-         " Ada on); int8: of weights, in generate and eval on a CPU;"                                                 \
+         " fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from Ada on);"                                         \
          " auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU",                                                       \
          .also = "tensorcores (tf32)|tf32 (tf32)|bf16 (bf16)|fp16 (fp16)")                                            \
     CHOICE(residual, fp32, (fp32, bf16), MODEL_COMMANDS,                                                              \

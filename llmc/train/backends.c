@@ -62,8 +62,7 @@ const Backend* find_cpu_backend(enum dtype storage, enum cpu cpu) {
 enum dtype storage_of_dtype(enum dtype dtype) {
     switch (dtype) {
     case dtype_tf32: return dtype_fp32;
-    case dtype_fp8:
-    case dtype_int8: return dtype_bf16;
+    case dtype_fp8: return dtype_bf16;
     default: return dtype;
     }
 }
@@ -81,7 +80,6 @@ const Backend* find_backend(enum dtype dtype, enum cpu cpu) {
         const bool is_of_gpus = dtype == dtype_tf32 || dtype == dtype_fp8;
         return is_of_gpus ? NULL : find_cpu_backend(is_auto ? dtype_fp32 : storage_of_dtype(dtype), cpu);
     }
-    if (dtype == dtype_int8) { return NULL; }
     const enum dtype storage = is_auto ? automatic_gpu_storage() : storage_of_dtype(dtype);
     for (int i = 0; i < NUM_GPU_BACKENDS; i++) {
         if (gpu_backends[i] && dtype_of_storage(gpu_backends[i]) == storage) { return gpu_backends[i]; }
@@ -94,7 +92,6 @@ static void ATTR_NORETURN no_backend(const Config* c) {
     if (c->dtype == dtype_tf32 || c->dtype == dtype_fp8) {
         usage_error("--dtype %s is for GPUs; on a CPU give fp32, bf16 or fp16", dtype_names[c->dtype]);
     }
-    if (c->dtype == dtype_int8) { usage_error("--dtype int8 is for CPUs; on a GPU give bf16, or use train_gpt2"); }
     if (program_has_gpu()) {
         usage_error("--dtype %s: this program was built without its kernels", dtype_names[c->dtype]);
     }

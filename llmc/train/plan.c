@@ -22,7 +22,6 @@ DeviceOptions device_options(const Config* c, enum dtype dtype) {
                                    .flash = c->attention != attention_plain,
                                    .tf32 = dtype == dtype_tf32,
                                    .fp8 = dtype == dtype_fp8,
-                                   .int8 = dtype == dtype_int8,
                                    .graph = c->graph != 0,
                                    .document_mask = c->document_mask != 0,
                                    .attention = is_named ? attention_names[c->attention] : NULL};
