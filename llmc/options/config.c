@@ -108,9 +108,6 @@ Source config_source(const Config* c, const char* name) {
 // ---------------------------------------------------------------------------------------------------------------------
 // values
 
-// Returns true for rewind:N, by which earlier versions went back within the program.
-static bool is_rewind(const char* on_spike) { return !strncmp(on_spike, "rewind:", strlen("rewind:")); }
-
 // Values of earlier versions, by how they begin, and what to do instead.
 static const struct {
     const char *option, *value, *instead;
