@@ -14,7 +14,7 @@ export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 programs="test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits
     test_attention_forms=several,of_31,cpus_and_documents test_gpt2=-by_heart,-adamw,-initial,-ten_muon
     test_cpu=-speeds,-available test_score=-scores_are_those test_tokenizer=-linear
-    test_presets=every_preset test_prepare=-killed,-repeated,-are_shuffled,-resume_within"
+    test_presets=every_preset test_prepare=-killed,-are_shuffled,-resume_within"
 matmul=-sums_of_small
 # Its ranks start themselves by /proc/self/exe, which is valgrind, and have one thread: test_connect has the others.
 without=test_local
@@ -44,7 +44,7 @@ test_programs() {
 }
 
 text_is_prepared() {
-    for options in "--tokenizer bytes" "--tokenizer gpt2 --dedup 1 --shuffle_documents 1"; do
+    for options in "--tokenizer bytes" "--tokenizer gpt2 --shuffle_documents 1"; do
         watched $watch $at_ends "$prepare" $options --threads 3 --val_size 500 --force --out "$dir/x" \
             README.md dev/formats.md
     done

@@ -74,8 +74,6 @@ static const Shard* dataset_shard(Dataset* d, int i, Error* err) {
     return shard_open_as(&shard, d->files[i].path, d->header, err) ? dataset_keep_open(d, i, shard) : NULL;
 }
 
-static size_t dataset_stride(const Dataset* d, const Shard* s) { return s->row > 0 ? s->row : (size_t)d->T; }
-
 // dataset_open reads and hashes both ends of a shard.
 enum { HASHED = 1 << 15 }; // tokens at each end; chosen
 
@@ -103,13 +101,9 @@ static void* read_ends(void* ends) {
 
 // Adds file i to the counts of windows and tokens and to the hash.
 static bool dataset_add(Dataset* d, int i, const ShardEnds* e, Error* err) {
-    const size_t n = e->shard.num_tokens, row = e->shard.row, T = (size_t)d->T;
+    const size_t n = e->shard.num_tokens, T = (size_t)d->T;
     const char *path = d->files[i].path, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     uint16_t low[HASHED]; // what is hashed: a shard's uint16
-    if (row > 0 && row != T + 1) {
-        return fail(err, "%s: its rows were made for --seq_len %zu: train with that, or make rows of --seq_len %d by "
-                    "./prepare --rows %d", path, row - 1, d->T, d->T);
-    }
     if (n < T + 1) {
         return fail(err, "%s: %zu tokens are too few for one window of %d and its last target: leave the file out, or "
                     "lower --seq_len", path, n, d->T);
@@ -128,10 +122,9 @@ static bool dataset_add(Dataset* d, int i, const ShardEnds* e, Error* err) {
         d->files[i].content = hash64(low, e->hashed * sizeof *low, d->files[i].content);
     }
     d->files[i].num_tokens = n;
-    d->files[i].stride = dataset_stride(d, &e->shard);
     d->files[i].first_window = d->num_windows;
     d->files[i].width = e->shard.layout.width;
-    d->num_windows += (row > 0 ? n : n - 1) / d->files[i].stride;
+    d->num_windows += (n - 1) / T;
     d->num_tokens += n;
     return true;
 }
@@ -265,10 +258,10 @@ bool dataset_read(Dataset* d, uint64_t window, int* tokens, int* targets, Error*
         int middle = i + (end - i) / 2;
         if (d->files[middle].first_window <= window) { i = middle; } else { end = middle; }
     }
-    const size_t T = (size_t)d->T, first = (size_t)(window - d->files[i].first_window) * d->files[i].stride;
+    const size_t T = (size_t)d->T, first = (size_t)(window - d->files[i].first_window) * T;
     const Shard* shard = dataset_shard(d, i, err);
     if (!shard) { return false; }
-    if (shard->num_tokens != d->files[i].num_tokens || dataset_stride(d, shard) != d->files[i].stride) {
+    if (shard->num_tokens != d->files[i].num_tokens) {
         return fail(err, "%s: it had %zu tokens when the run began, and now has %zu: do not change the data of a run",
                     shard->path, d->files[i].num_tokens, shard->num_tokens);
     }

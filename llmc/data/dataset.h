@@ -1,19 +1,18 @@
 // Reads a data set: opens token shards and cuts them into windows.
 //
 // Each shard is cut into consecutive windows of T tokens, whose targets are the same tokens shifted by one. The rest of
-// a shard, at most T tokens, begins no window. A shard of rows (./prepare --rows T) has a window in each row, of T + 1
-// tokens: its last target is the row's own last token.
+// a shard, at most T tokens, begins no window.
 #pragma once
 #include "../base/base.h"
 #include "shard.h"
 
 typedef struct {
     char* path;
-    size_t num_tokens, stride; // stride: tokens from the beginning of a window to that of the next one
-    uint64_t first_window;     // windows in the shards before this one
-    uint64_t content;          // hash of its size, its first and its last tokens
-    int width;                 // bytes of a token
-    int largest;               // id among its first and its last tokens
+    size_t num_tokens;
+    uint64_t first_window; // windows in the shards before this one
+    uint64_t content;      // hash of its size, its first and its last tokens
+    int width;             // bytes of a token
+    int largest;           // id among its first and its last tokens
 } DataFile;
 
 typedef struct {

@@ -19,11 +19,11 @@ static bool shard_check_header(Shard* s, size_t size, TokenHeader optional, Erro
                     s->path, header[1], SHARD_VERSION);
     }
     if (header[2] < 0) { return fail(err, "%s: a negative number of tokens: %d", s->path, header[2]); }
-    if (header[3] < 0 || (header[3] > 0 && header[2] % header[3] != 0)) {
-        return fail(err, "%s: damaged: %d tokens in rows of %d: make it again", s->path, header[2], header[3]);
+    if (header[3] != 0) {
+        return fail(err, "%s: its tokens lie in rows, as an earlier version packed them: make it again with ./prepare",
+                    s->path);
     }
     s->num_tokens = (size_t)header[2];
-    s->row = (size_t)header[3];
     size_t expected = SHARD_HEADER_BYTES + sizeof(uint16_t) * s->num_tokens;
     if (size != expected) {
         return fail(err, "%s: %zu bytes, but its header promises %zu tokens (%zu bytes): download or make it again",
@@ -43,7 +43,7 @@ void shard_close(Shard* s) {
 
 bool shard_open_as(Shard* s, const char* path, TokenHeader header, Error* err) {
     s->path = format("%s", path);
-    s->num_tokens = s->row = 0;
+    s->num_tokens = 0;
     size_t size;
     s->fd = open_regular(path, &size, err);
     const bool ok = s->fd >= 0 && shard_check_header(s, size, header, err);
@@ -145,7 +145,7 @@ void shard_abandon(ShardWriter* w) {
 }
 
 static bool shard_write_header(ShardWriter* w, Error* err) {
-    int32_t header[SHARD_HEADER_INTS] = {SHARD_MAGIC, SHARD_VERSION, (int32_t)w->num_tokens, (int32_t)w->row};
+    int32_t header[SHARD_HEADER_INTS] = {SHARD_MAGIC, SHARD_VERSION, (int32_t)w->num_tokens};
     bool ok = fseeko(w->file, 0, SEEK_SET) == 0 && fwrite(header, sizeof header, 1, w->file) == 1;
     return ok ? true : fail(err, "%s: cannot write: %s", w->path, strerror(errno));
 }

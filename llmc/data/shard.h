@@ -1,12 +1,9 @@
 // Token shards: files of token ids in llm.c's format, read in pieces and written atomically.
 //
-//   bytes 0..1023   256 int32: 20240520, version 1, number of tokens, tokens of a row or 0, zeros
+//   bytes 0..1023   256 int32: 20240520, version 1, number of tokens, zeros
 //   bytes 1024..    the tokens, uint16 each, and nothing behind them
 //
 // Token files of other programs (token_formats.h) are read too.
-//
-// A shard of rows (./prepare --rows) is a sequence of rows of equal length, each of which begins with a document. llm.c
-// and other readers take its tokens as a stream.
 //
 // All integers are little-endian, as are the processors that this program runs on.
 // Shards are read by pread, not mapped: a file that gets cut short meanwhile is then an error and not a SIGBUS.
@@ -26,7 +23,6 @@ typedef struct {
     int fd;
     TokenLayout layout;
     size_t num_tokens; // as in `layout`
-    size_t row;        // tokens of a row; 0: one stream
 } Shard;
 
 // Closes the file. Harmless after a failure of shard_open.
@@ -68,7 +64,6 @@ typedef struct {
     char *path, *temporary;
     FILE* file;
     size_t num_tokens;
-    size_t row; // as in Shard; may be set until shard_commit()
     uint64_t sum; // hash64() of the tokens so far, block by block, but for those in `block`
     unsigned char block[SHARD_BLOCK];
     size_t filled; // bytes in `block`

@@ -47,7 +47,6 @@ static bool encode_text(const PrepareOptions* o, const Tokenizer* t, const char*
                         Error* err) {
     c->bytes = bytes;
     if (bytes == 0 && !c->at.inside_document) { c->skip = SKIPPED_EMPTY; }
-    if (o->dedup && c->is_whole) { c->hash = document_hash(text, bytes); }
     if (o->counts) { return count_text(o, text, bytes); }
     if (!t) { return true; }
     if (!check_words(o, t, text, bytes, c, err)) { return false; }

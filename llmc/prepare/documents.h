@@ -47,6 +47,6 @@ typedef bool ChunkTaker(void* context, Chunk* chunk);
 // Hands the chunks behind `state` on to `take`, the documents of the sources in turn (mix_choose), until that returns
 // false or the input ends, which it does when the source that is next is used up. It hands on chunks without tokens
 // too, and the state's `chunks`, which it marks as was_taken. When `take` returns, `state` is moved behind the chunk.
-// Without a tokenizer (NULL) documents are read and hashed only. Ends the program if a file cannot be read or, without
+// Without a tokenizer (NULL) documents are only read. Ends the program if a file cannot be read or, without
 // --skip_bad, at the first document that cannot be used.
 void encode_input(const PrepareOptions* o, const Tokenizer* t, InputState* state, ChunkTaker* take, void* context);

@@ -2,7 +2,6 @@
 #include "../../data/stories.h"
 #include "../base/json.h"
 #include "manifest.h"
-#include "rows.h"
 #include "../data/shard.h"
 #include "summary.h"
 #include "../tokenizer/tokenizer_open.h"
@@ -27,12 +26,8 @@ typedef struct {
     size_t number;                  // of the shard being written, or of the next one
     uint64_t val_size;              // tokens of the validation split
     State now;                      // of the chunks that were taken
-    State group;                    // with --rows: before the documents that `packer` holds
-    RowPacker packer;
     int eot;                        // the end-of-text token
     uint64_t passed;                // tokens still to come that are in finished shards
-    uint64_t written;               // tokens since the state that the next shard's beginning is counted from
-    DocumentSet documents;          // with --dedup, all so far
     uint64_t total;                 // tokens written, earlier runs included
     double nll;                     // -ln p of the stories of the validation split
     double started, shown;          // seconds_now() at the start, and when progress was last shown
@@ -47,8 +42,8 @@ static void save_floor(const Output* out, size_t tokens) {
     json_decref(floor);
 }
 
-// Completes the shard being written and records it. The next one begins out->written tokens behind `from`.
-static void finish_shard(Output* out, const State* from) {
+// Completes the shard being written and records it. The next one begins behind `skip` tokens of the next chunk.
+static void finish_shard(Output* out, uint64_t skip) {
     size_t tokens = out->shard.num_tokens;
     Error err;
     char hex[BLAKE2B_HEX + 1], *name = shard_name(out->options, out->number), *slash = strrchr(name, '/');
@@ -60,8 +55,8 @@ static void finish_shard(Output* out, const State* from) {
         save_floor(out, tokens);
         json_object_set_new(out->manifest, "nll", json_real(out->nll));
     }
-    json_object_set_new(out->manifest, "summary", summary_to_json(&from->summary));
-    const ShardStart next = {.input = from->input, .skip = out->written};
+    json_object_set_new(out->manifest, "summary", summary_to_json(&out->now.summary));
+    const ShardStart next = {.input = out->now.input, .skip = skip};
     record_shard(out->options, out->manifest, tokens, &next);
     save_manifest(out->manifest, out->manifest_path);
     out->writing = false;
@@ -92,7 +87,6 @@ static void begin_shard(Output* out, int first) {
     Error err;
     char* name = shard_name(out->options, out->number);
     if (!shard_create(&out->shard, name, &err)) { fatal("%s", err.text); }
-    out->shard.row = out->packer.row;
     out->writing = true;
     free(name);
     if (out->number == 1 && first != out->eot && is_one_document(out->options)) { append_tokens(out, &out->eot, 1); }
@@ -105,15 +99,13 @@ static void show_progress(Output* out) {
     fprintf(stderr, "\r%.1f million tokens, %.0f s ", 1e-6 * (double)out->total, now - out->started);
 }
 
-// Returns how many tokens the shard being written can take. The validation split of the stories ends with a story, and
-// with --rows every shard with a row.
+// Returns how many tokens the shard being written can take. The validation split of the stories ends with a story.
 static size_t room_in_shard(const Output* out) {
     bool whole_stories = out->number == 0 && out->options->stories > 0;
     uint64_t size = whole_stories      ? SHARD_MAX_TOKENS
                     : out->number == 0 ? out->val_size
                                        : (uint64_t)out->options->shard_size;
-    const size_t row = max_size(out->packer.row, 1);
-    return max_size((size_t)size / row, 1) * row - (out->writing ? out->shard.num_tokens : 0);
+    return (size_t)size - (out->writing ? out->shard.num_tokens : 0);
 }
 
 // Returns true if --stories tokens have been written, at least one of them for training.
@@ -122,19 +114,16 @@ static bool has_enough_stories(const Output* out) {
     return has_training && out->total >= (uint64_t)out->options->stories;
 }
 
-// Writes tokens behind out->written others since `from`, but for those that are in finished shards. A shard is finished
-// when a token comes that it cannot take, so that the last one is never empty.
-static void write_tokens(Output* out, const int* ids, size_t count, const State* from) {
-    for (size_t n; count > 0; ids += n, count -= n, out->written += n) {
-        if (out->passed > 0) {
-            n = min_size(count, out->passed);
-            out->passed -= n;
-            continue;
-        }
-        if (out->writing && room_in_shard(out) == 0) { finish_shard(out, from); }
-        if (!out->writing) { begin_shard(out, *ids); }
-        n = min_size(count, room_in_shard(out));
-        append_tokens(out, ids, n);
+// Writes a chunk's tokens, but for those that are in finished shards. A shard is finished when a token comes that it
+// cannot take, so that the last one is never empty.
+static void write_tokens(Output* out, const TokenList* tokens) {
+    size_t at = (size_t)min_size(tokens->count, out->passed);
+    out->passed -= at;
+    for (size_t n; at < tokens->count; at += n) {
+        if (out->writing && room_in_shard(out) == 0) { finish_shard(out, at); }
+        if (!out->writing) { begin_shard(out, tokens->ids[at]); }
+        n = min_size(tokens->count - at, room_in_shard(out));
+        append_tokens(out, tokens->ids + at, n);
     }
 }
 
@@ -144,75 +133,19 @@ static uint64_t tokens_of_input(const PrepareOptions* o, const InputState* input
     return sum;
 }
 
-// Writes the rows of the group. The next one begins with what is taken next.
-static void write_rows(Output* out) {
-    size_t num_rows;
-    int* rows = rows_pack(&out->packer, tokens_of_input(out->options, &out->group.input), &num_rows);
-    write_tokens(out, rows, num_rows * out->packer.row, &out->group);
-    free(rows);
-    out->group = out->now;
-    out->written = 0;
-}
-
-// Returns true if a document was there before, and remembers it otherwise.
-static bool is_repeated(Output* out, const Chunk* c) {
-    const bool is_compared = out->options->dedup && c->is_whole && c->ok && c->skip == NOT_SKIPPED;
-    return is_compared && !document_set_add(&out->documents, c->hash);
-}
-
 static bool write_chunk(void* context, Chunk* c) {
     Output* out = context;
-    const bool repeated = is_repeated(out, c);
     if (c->was_taken) { return true; }
-    if (repeated) { c->skip = SKIPPED_REPEATED; }
     if (out->options->stories > 0 && out->passed == 0) { // a story begins
         bool val_is_full = out->number == 0 && out->writing && out->shard.num_tokens >= out->val_size;
-        if (val_is_full) { finish_shard(out, &out->now); }
+        if (val_is_full) { finish_shard(out, 0); }
         if (has_enough_stories(out)) { return false; }
     }
-    const size_t count = c->skip == NOT_SKIPPED ? c->tokens.count : 0;
-    if (out->packer.row > 0) {
-        const bool begins = count > 0 && !c->at.inside_document;
-        if (begins && rows_are_due(&out->packer)) { write_rows(out); }
-        if (begins) { rows_begin_document(&out->packer); }
-        if (count > 0) { rows_add(&out->packer, c->tokens.ids, count); }
-    } else {
-        out->written = 0;
-        write_tokens(out, c->tokens.ids, count, &out->now);
-        out->written = 0;
-    }
+    write_tokens(out, &c->tokens);
     summary_add(&out->now.summary, c);
     if (out->number == 0) { out->nll += c->nll; }
     show_progress(out);
     return true;
-}
-
-// Remembers the documents of a source before the state that a run goes on from.
-typedef struct {
-    Output* out;
-    Position end;
-} Memory;
-
-static bool remember_chunk(void* context, Chunk* c) {
-    Memory* m = context;
-    const bool is_same_file = c->at.input == m->end.input;
-    if (is_same_file ? c->at.offset >= m->end.offset : c->at.input > m->end.input) { return false; }
-    is_repeated(m->out, c);
-    return true;
-}
-
-// Reads the finished part of the input again, to know its documents.
-static void remember_documents(Output* out) {
-    notice("reading the input up to there again, to know its documents");
-    PrepareOptions one = *out->options; // with one of the sources, in order
-    one.num_sources = 1;
-    one.shuffle_documents = -1;
-    for (size_t i = 0; i < out->options->num_sources; i++) {
-        Memory m = {.out = out, .end = out->now.input.sources[i].at};
-        one.sources[0] = out->options->sources[i];
-        InputState state = input_begin(&one);
-        encode_input(&one, NULL, &state, remember_chunk, &m);
-    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -267,7 +200,6 @@ static void continue_run(Output* out) {
     out->total = check_shards(out->options, out->manifest_path, manifest);
     const ShardStart start = next_shard_start(out->options, manifest, out->manifest_path);
     out->now = (State){.input = start.input, .summary = summary_from_json(json_object_get(manifest, "summary"))};
-    out->group = out->now;
     out->passed = start.skip;
     if (out->total > 0 && path_exists(out->sums_path) && !sums_load(&out->sums, out->sums_path, &err)) {
         fatal("%s", err.text);
@@ -277,23 +209,17 @@ static void continue_run(Output* out) {
 static void write_shards(Output* out, const Tokenizer* t) {
     const PrepareOptions* o = out->options;
     if (out->total > 0) { notice("going on after %" PRIu64 " tokens", out->total); }
-    if (o->dedup && out->total > 0) { remember_documents(out); }
     encode_input(o, t, &out->now.input, write_chunk, out);
-    if (out->packer.row > 0) { write_rows(out); }
     if (out->show) { fputc('\n', stderr); }
     if (out->total > 0 && out->number == 0) {
         shard_abandon(&out->shard);
         give_up(out, format("--val_size %" PRIu64 ": the input has only %" PRIu64 " tokens, and some must be left for "
                             "training", out->val_size, out->total));
     }
-    if (out->total == 0 && tokens_of_input(o, &out->now.input) > 0) {
-        give_up(out, format("--rows %lld: the input has only %" PRIu64 " tokens, too few for a row", o->rows,
-                            tokens_of_input(o, &out->now.input)));
-    }
     if (out->total == 0) { give_up(out, format("%s: the input is empty", o->inputs[0])); }
     if (!out->writing) { fatal("%s: damaged: use --force to make everything anew", out->manifest_path); }
     json_object_set_new(out->manifest, "complete", json_true());
-    finish_shard(out, &out->now);
+    finish_shard(out, 0);
 }
 
 static void print_sources(const PrepareOptions* o, const InputState* input) {
@@ -316,13 +242,7 @@ static void print_summary(const Output* out) {
     if (out->options->stories > 0 && val > 0) {
         printf("floor of the validation loss: %.6f nats per token\n", out->nll / (double)val);
     }
-    const uint64_t encoded = out->packer.row > 0 ? tokens_of_input(out->options, &out->now.input) : out->total;
-    summary_print(&out->now.summary, encoded, stdout);
-    if (out->packer.row > 0) {
-        printf("%" PRIu64 " rows of %lld tokens and a last target; %.1f %% of the tokens were cut off\n",
-               out->total / out->packer.row, out->options->rows,
-               100 * (1 - (double)out->total / (double)encoded));
-    }
+    summary_print(&out->now.summary, out->total, stdout);
     if (*out->options->mix) { print_sources(out->options, &out->now.input); }
 }
 
@@ -334,7 +254,6 @@ void prepare(const PrepareOptions* o) {
     Output out = {.options = o, .manifest_path = format("%s.json", o->out),
                   .floor_path = format("%s_val.json", o->out), .sums_path = format("%s.b2sums", o->out),
                   .eot = tokenizer.eot, .show = isatty(STDERR_FILENO), .started = seconds_now()};
-    if (o->rows > 0) { out.packer = rows_begin((size_t)o->rows + 1); }
     json_t* work = describe_work(o, &tokenizer);
     if (o->force) { remove_output(o, out.manifest_path, out.floor_path, out.sums_path); }
     out.manifest = load_manifest(o, out.manifest_path, work);
@@ -347,8 +266,6 @@ void prepare(const PrepareOptions* o) {
     if (json_is_true(json_object_get(out.manifest, "complete"))) { notice("%s: done already", out.manifest_path); }
     else { write_shards(&out, &tokenizer); }
     print_summary(&out);
-    rows_free(&out.packer);
-    document_set_free(&out.documents);
     json_decref(out.manifest);
     json_decref(work);
     tokenizer_free(&tokenizer);

@@ -11,7 +11,9 @@ OPTION_NAMES(PREPARE_OPTIONS)
 #define OPTION_STRUCT PrepareOptions
 static const Option ROWS[NUM_ROWS] = {OPTION_ROWS(PREPARE_OPTIONS)};
 static const OptionAdvice ADVICE[] = {
+    {"dedup", "awk '!seen[$0]++' leaves out repeated lines of JSONL"},
     {"mix_until", "a mixture ends when the source that is next is used up; weights in proportion to sizes use all"},
+    {"rows", "--document_mask 1 keeps attention within documents while training"},
 };
 static const OptionTable TABLE = {.rows = ROWS, .num_rows = NUM_ROWS, .advice = ADVICE,
                                   .num_advice = sizeof ADVICE / sizeof *ADVICE};
@@ -39,9 +41,7 @@ static void check_training(const PrepareOptions* o) {
         usage_error("--train_tokenizer %lld: a tokenizer has at least 257 tokens, the bytes and the end of text",
                     o->train_tokenizer);
     }
-    if (o->dedup || o->stories > 0 || *o->mix || o->rows > 0) {
-        usage_error("--train_tokenizer: leave out --dedup, --stories, --mix and --rows");
-    }
+    if (o->stories > 0 || *o->mix) { usage_error("--train_tokenizer: leave out --stories and --mix"); }
 }
 
 static void check_options(const PrepareOptions* o) {
@@ -50,18 +50,11 @@ static void check_options(const PrepareOptions* o) {
     if (o->stories > 0 && o->num_inputs > 0) {
         usage_error("--stories and %s: give one or the other", *o->mix ? "--mix" : "input files");
     }
-    if (o->stories > 0 && (o->dedup || o->shuffle_documents >= 0)) {
-        usage_error("--stories has no repeats and no order: leave out --dedup and --shuffle_documents");
-    }
-    if (o->stories > 0 && o->rows > 0) {
-        usage_error("--rows cuts documents, but --stories knows the floor of whole ones: leave out one of the two");
+    if (o->stories > 0 && o->shuffle_documents >= 0) {
+        usage_error("--stories has no order: leave out --shuffle_documents");
     }
     if (o->stories == 0 && o->num_inputs == 0) {
         usage_error("no input: give files of text, JSONL or Parquet, - for standard input, or --stories N; see --help");
-    }
-    if (o->rows >= o->shard_size) {
-        usage_error("--rows %lld: a row and its last target do not fit into a shard of --shard_size %lld", o->rows,
-                    o->shard_size);
     }
     char* manifest = format("%s.json", o->out);
     for (size_t i = 0; i < o->num_inputs; i++) {

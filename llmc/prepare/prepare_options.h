@@ -9,8 +9,6 @@
     INT(val_size, -1, -1, SHARD_TOKENS_LIMIT, NULL, 1,                                                                \
         "tokens of the validation split; -1: a tenth, at most 100000000; must be given with standard input")          \
     INT(shard_size, 100000000, 1, SHARD_TOKENS_LIMIT, NULL, 1, "tokens of a training shard")                          \
-    INT(rows, 0, 0, ROWS_LIMIT, NULL, 1,                                                                              \
-        "pack documents into rows for training with this --seq_len, each from its beginning; 0: one stream")          \
     FLAG(force, 0, 1, "remove the shards of this PREFIX first")                                                       \
     GROUP("input")                                                                                                    \
     TEXT(tokenizer, "gpt2", 1, "gpt2, bytes, or a tokenizer file or folder")                                          \
@@ -23,7 +21,6 @@
     TEXT(mix, "", 1,                                                                                                  \
          "in place of input files: SOURCE:WEIGHT,SOURCE:WEIGHT,...; a weight is a source's share of the tokens")       \
     FLAG(skip_bad, 0, 1, "leave out documents that cannot be used, and count them; 0: stop at the first one")         \
-    FLAG(dedup, 0, 1, "leave out documents that were there before, byte for byte; takes memory: see data/README.md")  \
     INT(shuffle_documents, -1, -1, 9e18, NULL, 1,                                                                     \
         "seed to shuffle the files, and the documents in windows of 32 MiB of text; -1: in order")                    \
     INT(stories, 0, 0, 9e18, NULL, 1,                                                                                 \
@@ -37,7 +34,6 @@
     INT(threads, 0, 0, 4096, NULL, 1, "CPU threads; 0: OpenMP's choice")
 
 #define SHARD_TOKENS_LIMIT 2147483647 // see SHARD_MAX_TOKENS
-#define ROWS_LIMIT 1048576
 
 enum { MAX_SOURCES = 32 }; // each has batches and a page of Parquet in memory; chosen
 

@@ -131,7 +131,6 @@ static bool reader_text(Reader* r, Chunk* c) {
     for (size_t n;;) {
         const bool is_line_start = r->is_at_line_start;
         const char* line = reader_line(r, c, &n, CHUNK_BYTES);
-        c->is_whole = !c->at.inside_document;
         if (!line) { return text->bytes > 0 || !c->ok; }
         const bool is_whole_line = is_line_start && (r->is_at_line_start || n < CHUNK_BYTES);
         const bool ends = is_whole_line && is_separator(r->options->split, line, n, text);
@@ -139,7 +138,7 @@ static bool reader_text(Reader* r, Chunk* c) {
         r->at.inside_document = !ends;
         if (ends) { return true; }
         const size_t cut = text->bytes < CHUNK_BYTES ? 0 : find_cut(text, text->bytes - n);
-        if (cut > 0) { c->is_whole = false; reader_put_back(r, text, cut); return true; }
+        if (cut > 0) { reader_put_back(r, text, cut); return true; }
         if (text->bytes < MAX_DOCUMENT_BYTES) { continue; }
         c->ok = fail(&r->err, "%s:%" PRIu64 ": %d MiB without white space: is it text? Leave the file out",
                      r->options->inputs[c->at.input], c->at.line + 1, MAX_DOCUMENT_BYTES >> 20);
@@ -179,7 +178,6 @@ static bool reader_chunk(Reader* r, Chunk* c) {
     c->ok = true;
     c->skip = NOT_SKIPPED;
     c->format = FORMAT_TEXT;
-    c->is_whole = true;
     c->was_taken = false;
     if (o->stories > 0) { r->at.offset++; return true; }
     while (r->at.input < r->end_input) {

@@ -5,7 +5,6 @@
 // where GPT-2's pattern always begins a new piece: the tokens are those of the whole.
 #pragma once
 #include "../../data/stories.h"
-#include "document_set.h"
 #include "inputs.h"
 #include "parquet.h"
 #include "stream.h"
@@ -24,16 +23,13 @@ typedef struct {
 } Position;
 
 // Why a document gave no tokens.
-typedef enum { NOT_SKIPPED, SKIPPED_EMPTY, SKIPPED_NULL, SKIPPED_INVALID, SKIPPED_LONG, SKIPPED_REPEATED,
-               NUM_SKIPS } Skip;
+typedef enum { NOT_SKIPPED, SKIPPED_EMPTY, SKIPPED_NULL, SKIPPED_INVALID, SKIPPED_LONG, NUM_SKIPS } Skip;
 
 // A piece of input and the tokens it becomes.
 typedef struct {
     Position at;
     Position resume;   // reading from here on gives this chunk again,
     uint64_t order;    // behind so many others
-    bool is_whole;     // a document, not a part of one
-    DocumentHash hash; // of its text, if it is whole and --dedup is given
     InputFormat format;
     StoryText text; // of JSONL: the whole line
     size_t bytes;   // of the document's text

@@ -2,8 +2,7 @@
 #include <inttypes.h>
 
 static const char* const SKIP_NAMES[NUM_SKIPS] = {[SKIPPED_EMPTY] = "empty", [SKIPPED_NULL] = "null",
-                                                  [SKIPPED_INVALID] = "invalid", [SKIPPED_LONG] = "too long",
-                                                  [SKIPPED_REPEATED] = "repeated"};
+                                                  [SKIPPED_INVALID] = "invalid", [SKIPPED_LONG] = "too long"};
 
 void summary_add(Summary* s, const Chunk* c) {
     if (c->skip != NOT_SKIPPED) { s->skipped[c->skip]++; return; }

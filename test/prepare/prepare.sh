@@ -24,15 +24,4 @@ a_full_disk_leaves_no_partial_file() {
     umount "$dir/disk"
 }
 
-# A mixture in rows, prepared and trained on; another length of a sequence is refused.
-a_mixture_in_rows_trains() {
-    for i in 1 2; do seq 1000 | sed "s/.*/file $i &\n/" >"$dir/$i.txt"; done
-    must "$prepare" --out "$dir/m" --tokenizer bytes --split blank --val_size 2000 --rows 16 \
-        --mix "$dir/1.txt:2,$dir/2.txt:1"
-    model="--model L=1,H=2,C=16,T=32 --tokenizer bytes --batch_size 2 --sample_every 0 --save_every 0"
-    model="$model --train_data $dir/m_train_*.bin --val_data $dir/m_val_*.bin --max_steps 2"
-    must "$train" $model --seq_len 16 --out "$dir/run"
-    expect 1 'its rows were made for --seq_len 16: train with that' "$train" $model --out "$dir/other"
-}
-
 run_tests

@@ -1,4 +1,4 @@
-// ./prepare --mix and --rows: the shares of the sources, documents in rows, interrupted runs, and every error.
+// ./prepare --mix: the shares of the sources, interrupted runs, and every error.
 #include "test/prepare/run_prepare.h"
 
 // Writes documents as JSONL: a letter, a number and some more letters. Every seventh one was there before.
@@ -72,9 +72,8 @@ TEST(a_mixture_has_its_shares_everywhere) {
     TokenList again = tokens_of("m", &val);
     EXPECT(one.count == again.count && memcmp(one.ids, again.ids, one.count * sizeof(int)) == 0);
     EXPECT_RUN(0, "b: ", arguments + strlen("--force ")); // done already
-    EXPECT_RUN(0, "", "--force --out m --tokenizer bytes --val_size 500 --dedup 1 --shuffle_documents 3 "
+    EXPECT_RUN(0, "", "--force --out m --tokenizer bytes --val_size 500 --shuffle_documents 3 "
                "--mix a.jsonl:50,b:40,c\\,d.jsonl:10");
-    EXPECT(strstr(run_out, " repeated"));
     count_letters("m", weights, counts);
     token_list_free(&one);
     token_list_free(&again);
@@ -100,36 +99,6 @@ TEST(a_long_document_is_not_mixed) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// rows
-
-TEST(documents_are_packed_into_rows) {
-    enum { ROW = 33 };
-    write_sources();
-    EXPECT_RUN(0, "rows of 32 tokens and a last target", "--force --out r --tokenizer bytes --rows 32 --val_size 100 "
-               "--shard_size 1000 a.jsonl b");
-    size_t val;
-    TokenList list = tokens_of("r", &val);
-    EXPECT(val == 99 && list.count % ROW == 0 && list.count > 9000);
-    for (size_t i = 0; i < list.count; i += ROW) { EXPECT(list.ids[i] == 256); }
-    char *path = in_folder("r_train_000001.bin"), *share = strstr(run_out, "last target; ");
-    Shard s;
-    Error err;
-    EXPECT(shard_open(&s, path, &err) && s.row == ROW && s.num_tokens == 990);
-    EXPECT(share && atof(share + strlen("last target; ")) < 40);
-    shard_close(&s);
-    free(path);
-    token_list_free(&list);
-    // Documents that fit exactly lose nothing.
-    write_text("fit.jsonl", "{\"text\": \"aaaa\"}\n{\"text\": \"b\"}\n{\"text\": \"cc\"}\n{\"text\": \"dddd\"}\n");
-    EXPECT_RUN(0, "3 rows of 4 tokens and a last target; 0.0 % of the tokens were cut off",
-               "--out fit --tokenizer bytes --rows 4 --val_size 1 fit.jsonl");
-    EXPECT_RUN(1, "--rows 64: the input has only 15 tokens, too few for a row",
-               "--out few --tokenizer bytes --rows 64 --val_size 1 fit.jsonl");
-    EXPECT(!exists("few.json"));
-    EXPECT_RUN(1, "rows was 4, is now absent", "--out fit --tokenizer bytes --val_size 1 fit.jsonl");
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
 // interruptions
 
 // Every how many events a run is killed.
@@ -141,8 +110,7 @@ static const char* const SHARDS[] = {"whole_val_000000.bin",   "part_val_000000.
 
 TEST(killed_and_resumed_with_every_option) {
     const char* mix = "--tokenizer bytes --val_size 500 --shard_size 1500 --mix a.jsonl:0.5,b:0.4,c\\,d.jsonl:0.1";
-    static const char* const options[] = {"", "--rows 16", "--dedup 1", "--shuffle_documents 7 --dedup 1",
-                                          "--shuffle_documents 7 --dedup 1 --rows 32", "--rows 9"};
+    static const char* const options[] = {"", "--shuffle_documents 7"};
     write_sources();
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char* arguments = format("%s %s", mix, options[i]);
@@ -151,20 +119,13 @@ TEST(killed_and_resumed_with_every_option) {
         free(arguments);
     }
     test_case = "small windows"; // a hundredth of the documents of one
-    expect_resumable("--tokenizer bytes --val_size 500 --shard_size 1500 --mix b:99,a.jsonl:1 --dedup 1 "
-                     " --shuffle_documents 7", stride(23), SHARDS);
+    expect_resumable("--tokenizer bytes --val_size 500 --shard_size 1500 --mix b:99,a.jsonl:1 "
+                     "--shuffle_documents 7", stride(23), SHARDS);
     test_case = "Parquet";
     copy_golden("plain_v1.parquet", "plain.parquet");
     copy_golden("delta_v2.parquet", "delta.parquet");
-    expect_resumable("--tokenizer bytes --val_size 160 --shard_size 440 --rows 40 "
+    expect_resumable("--tokenizer bytes --val_size 160 --shard_size 440 "
                      "--mix plain.parquet:2,delta.parquet:1,a.jsonl:1", stride(11), SHARDS);
-}
-
-// Groups of rows, in a run that is interrupted within the second one.
-TEST(killed_and_resumed_within_groups_of_rows) {
-    write_numbers("numbers.jsonl", 10000); // a group has 8192 documents
-    expect_resumable("--tokenizer bytes --rows 31 --val_size 4000 --shard_size 12000 numbers.jsonl",
-                     stride(11), SHARDS);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -172,7 +133,7 @@ TEST(killed_and_resumed_within_groups_of_rows) {
 
 // A run whose disk is full names the shard, leaves whole shards only, and goes on when there is room again.
 TEST(a_full_disk) {
-    static const char* const options[] = {"", "--rows 16", "--dedup 1 --shuffle_documents 2"};
+    static const char* const options[] = {"", "--shuffle_documents 2"};
     struct rlimit before, limit;
     write_sources();
     EXPECT(getrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -239,9 +200,7 @@ TEST(bad_mixtures) {
     EXPECT_RUN(2, "standard input cannot be mixed", "--out x --mix -:1");
     EXPECT_RUN(2, "--mix and a.jsonl: give one or the other", "--out x --mix b:1 a.jsonl");
     EXPECT_RUN(2, "--stories and --mix: give one or the other", "--out x --mix b:1 --stories 5");
-    EXPECT_RUN(2, "leave out one of the two", "--out x --rows 8 --stories 50");
-    EXPECT_RUN(2, "--rows 100: a row and its last target do not fit", "--out x --rows 100 --shard_size 100 a.jsonl");
-    EXPECT_RUN(2, "--rows takes a number from 0", "--out x --rows -1 a.jsonl");
+    EXPECT_RUN(2, "no option --rows: --document_mask 1", "--out x --rows 8 a.jsonl");
     EXPECT(!exists("x.json") && !exists("x_val_000000.bin"));
     StoryText many = {NULL, 0, 0};
     story_append(&many, "--out x --mix a.jsonl:1", 23);

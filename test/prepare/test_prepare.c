@@ -354,22 +354,6 @@ TEST(killed_and_resumed_is_byte_identical) {
     expect_resumable("--tokenizer bytes --stories 9000 --shard_size 2000", 1, stories);
 }
 
-TEST(repeated_documents_are_left_out) {
-    write_text("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"a\"}\n{\"text\": \"ab\"}\n");
-    write_text("b.txt", "c\n\nb");
-    write_text("c.txt", "b\n\nc\n\nb");
-    EXPECT_RUN(0, "skipped documents: 4 repeated",
-               "--out dedup --tokenizer bytes --val_size 1 --dedup 1 --split blank a.jsonl b.txt c.txt");
-    expect_documents("dedup", 1, "#a#b#ab#c\n\n#b\n\n");
-    EXPECT_RUN(1, "dedup was true, is now absent",
-               "--out dedup --tokenizer bytes --val_size 1 --split blank a.jsonl b.txt c.txt");
-    write_numbers("n.jsonl", 12);
-    static const char* const files[] = {"whole_val_000000.bin",   "part_val_000000.bin", "whole_train_000004.bin",
-                                        "part_train_000004.bin",  "whole.json",          "part.json", NULL};
-    expect_resumable("--tokenizer bytes --val_size 3 --shard_size 4 --dedup 1 --split blank a.jsonl b.txt n.jsonl "
-                     "c.txt", 3, files);
-}
-
 TEST(documents_are_shuffled) {
     enum { COUNT = WINDOW_CHUNKS + 3000 };
     size_t count, moved = 0, far = 0;
