@@ -114,6 +114,25 @@ records() {
         END { for (i = 1; i <= n; i++) if (i in line) print line[i] }' "$1/metrics.jsonl"
 }
 
+# core_folder FOLDER: makes a folder of CORE's tasks, each with a few made-up items of its form
+core_folder() {
+    for task in world_knowledge/jeopardy_all:b/answers world_knowledge/bigbench_qa_wikidata:b/answers \
+        world_knowledge/arc_easy:a/choices world_knowledge/arc_challenge:a/choices \
+        commonsense_reasoning/copa:a/choices commonsense_reasoning/commonsense_qa:a/choices \
+        commonsense_reasoning/piqa:a/choices commonsense_reasoning/openbook_qa:a/choices \
+        language_understanding/lambada_openai:b/words language_understanding/hellaswag:a/choices \
+        language_understanding/winograd_wsc:b/schema language_understanding/winogrande:b/schema \
+        language_understanding/bigbench_language_identification:a/choices \
+        symbolic_problem_solving/bigbench_dyck_languages:b/answers symbolic_problem_solving/agi_eval_lsat_ar:a/long \
+        symbolic_problem_solving/bigbench_cs_algorithms:b/answers \
+        symbolic_problem_solving/bigbench_operators:b/answers \
+        symbolic_problem_solving/bigbench_repeat_copy_logic:b/answers \
+        reading_comprehension/squad:b/answers reading_comprehension/coqa:b/words reading_comprehension/boolq:a/long; do
+        mkdir -p "$1/eval_data/${task%/*/*}"
+        cp "test/golden/eval/core/${task#*:}.jsonl" "$1/eval_data/${task%:*}.jsonl"
+    done
+}
+
 # values_of NAME FILE: prints the values of NAME, in order, from a JSON file that has each on a line of its own
 values_of() { sed -n "s/^ *\"$1\": //p" "$2" | sed 's/,$//; s/^"//; s/"$//'; }
 

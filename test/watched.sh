@@ -63,8 +63,9 @@ a_run_is_trained_resumed_and_used() {
     watched $train generate --out "$dir/run" --prompt The --sample_tokens 8 --samples 3 --logprobs 2
     watched $train generate --out "$dir/run" --prompt The --sample_tokens 8 --dtype bf16
     watched $train eval --out "$dir/run" --val_tokens 256
-    watched $train eval --out "$dir/run" --eval_limit 2 \
-        --eval_data test/golden/eval/hellaswag.jsonl,test/golden/eval/core
+    core_folder "$dir/core"
+    watched $train eval --out "$dir/run" --eval_limit 11 \
+        --eval_data "test/golden/eval/hellaswag.jsonl,$dir/core"
     watched $train eval --out "$dir/run" --text test/golden/eval/text.txt
     watched $train info "$dir/run"
     watched $train report "$dir/run"

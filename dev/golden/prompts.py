@@ -1,23 +1,21 @@
 #!/usr/bin/env python3
 """Makes what tests of longer prompts need, and what PyTorch makes of it: test/golden/eval/model/, a random model of 256
-positions; core/, tasks in CORE's layout; mmlu_dev.jsonl, examples; text.txt and text.jsonl. Its tokenizer is that of
+positions; core/, tasks as CORE's; mmlu_dev.jsonl, examples; text.txt and text.jsonl. Its tokenizer is that of
 test_sets.py, which must have run before.
 
-usage: prompts.py       from the repository's root, in a virtual environment with torch, transformers, tiktoken, pyyaml
+usage: prompts.py       from the repository's root, in a virtual environment with torch, transformers, tiktoken
 
 prompts.json has: "shots", sets with examples in front, as expected.json has them; "core", for each task the accuracy,
 for each row [tokens, scored, loss] and for a few rows the ids of GPT-2's tokenizer; CORE; "texts", for each file and
 stride [tokens, bytes, loss, perplexity, bits per byte]; "python", what random.Random gives. The rules are written here
 once more: CORE's after descriptions of DCLM's and nanochat's.
 """
-import csv
 import json
 import math
 import os
 import random
 import torch
 import torch.nn.functional as F
-import yaml
 from transformers import GPT2Config, GPT2LMHeadModel
 import test_sets
 from test_sets import ENCODE, EOT, OUT, RULES, letters
@@ -168,8 +166,8 @@ def greedy_words(model, lines, shots, delimiter):
 
 @torch.no_grad()
 def make_core(model):
-    os.makedirs(CORE + "eval_data/a", exist_ok=True)
-    os.makedirs(CORE + "eval_data/b", exist_ok=True)
+    os.makedirs(CORE + "a", exist_ok=True)
+    os.makedirs(CORE + "b", exist_ok=True)
     files = {"a/choices.jsonl": [choice(i) for i in range(26)],
              "a/long.jsonl": [{"query": letters(12, 20), "choices": ["ab", "abc", "ab"][:2 + i % 2], "gold": i % 2}
                               for i in range(12)],
@@ -179,21 +177,8 @@ range(14)]}
     greedy_words(model, files["b/words.jsonl"], 0, " =")
     greedy_words(model, files["b/answers.jsonl"], 4, "\nAnswer:")
     for name, lines in files.items():
-        with open(CORE + "eval_data/" + name, "w") as f:
+        with open(CORE + name, "w") as f:
             f.write("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    with open(CORE + "core.yaml", "w") as f:
-        f.write("# made by dev/golden/prompts.py\nicl_tasks:\n")
-        for i, (label, kind, shots, delimiter, file, _) in enumerate(TASKS):
-            f.write("-\n  label: %s\n" % label if i % 2 else "- label: '%s' # a task\n" % label)
-            f.write("  dataset_uri: %s\n  num_fewshot: [%d]\n  icl_task_type: %s\n" % (file, shots, kind))
-            f.write("  continuation_delimiter: %s\n" % json.dumps(delimiter) if delimiter else "")
-    with open(CORE + "eval_meta_data.csv", "w", newline="") as f:
-        out = csv.writer(f)
-        out.writerow(["Eval Task", "Task Category", "#shots", "Random baseline", "Centered Metric?", "Description"])
-        out.writerow(["another", "x", 0, 7, "", 'not "here",\nbut read'])
-        out.writerows([[t[0], "made up", t[2], t[5], "", "a, b"] for t in reversed(TASKS)])
-    tasks = yaml.safe_load(open(CORE + "core.yaml"))["icl_tasks"]
-    assert [(t["label"], t.get("continuation_delimiter")) for t in tasks] == [(t[0], t[3]) for t in TASKS]
 
 
 def score_core(model, limit):

@@ -1,11 +1,8 @@
 // CORE (Li et al. 2024, "DataComp-LM", arXiv 2406.11794): the mean of an accuracy over 22 tasks, each centered so that
 // guessing gives 0: (accuracy - baseline) / (1 - baseline).
 //
-// The tasks are a folder, nanochat's eval_bundle for instance:
-//   core.yaml            icl_tasks: a list of {label, dataset_uri, num_fewshot: [N], icl_task_type,
-//                        continuation_delimiter (" " if it is not given)}
-//   eval_meta_data.csv   columns "Eval Task", a label, and "Random baseline", in percent; others are not read
-//   eval_data/URI        JSON lines, in one of llm-foundry's forms
+// The tasks' items are JSON lines in llm-foundry's forms, in FOLDER/eval_data: nanochat's eval_bundle for instance. What
+// its core.yaml and eval_meta_data.csv say of the 22 tasks is a table in core.c.
 //
 // The rules are nanochat's. A prompt is the examples, each followed by a blank line, and the item: context, delimiter,
 // ending. In front is the end-of-text token, and of a prompt that is too long the last T tokens stay.
@@ -16,26 +13,13 @@
 //                       trimmed
 // Lines come in the order of Python's Random(1337).shuffle(); with --eval_limit N the first N of them are all there is.
 // The examples of item i are Random(1234 + i).sample() of the others.
-//
-// Of YAML only what these lists use is read: block lists of mappings, plain, 'single' and "double" quoted text, [N],
-// comments. Anything else is an error, with its line; so is a key that is not listed above (but for has_categories).
 #pragma once
 #include "score.h"
 
-typedef struct {
-    TestTask* tasks;
-    int count;
-} CoreList;
+enum { CORE_TASKS = 22 };
 
-// Reads the list of a folder, which core_list_free() frees. Fails, and names the file and the line, if it is not as
-// above, or a task has no baseline.
-bool core_list_read(CoreList* list, const char* folder, Error* err);
-void core_list_free(CoreList* list);
-
-// The parts of it: fills tasks without a baseline from core.yaml's text; returns a task's baseline, a fraction, in the
-// text of a CSV file.
-bool core_read_yaml(CoreList* list, const char* folder, const char* path, const char* text, Error* err);
-bool core_read_baseline(double* baseline, const char* label, const char* path, const char* text, Error* err);
+// Returns task i of a folder. The caller frees its path.
+TestTask core_task(const char* folder, int i);
 
 // Returns CORE of the tasks among `count` sets, the mean of their centered accuracies, and sets its standard error and
 // the number of tasks; NAN if there are none.

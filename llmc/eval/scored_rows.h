@@ -45,7 +45,9 @@ typedef struct {
 
 // A task of CORE.
 typedef struct {
-    char *name, *path, *delimiter; // delimiter: between context and ending
+    const char* name;
+    char* path;
+    const char* delimiter; // between context and ending
     const TestForm* form;
     int shots;
     double baseline;

@@ -329,7 +329,6 @@ static TestSet* add_set(TestSet* sets, int* count, const char* path, const TestT
 
 TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* count) {
     static const char separators[] = ", \t\n";
-    Error err;
     TestSet* sets = NULL;
     bool has_core = false;
     *count = 0;
@@ -337,14 +336,13 @@ TestSet* test_sets_open(const char* files, const TestSetOptions* options, int* c
         const size_t bytes = strcspn(p, separators);
         char* path = format("%.*s", (int)bytes, p);
         if (is_directory(path)) {
-            CoreList list;
             if (has_core) { usage_error("--eval_data: two folders of CORE; score them one after the other"); }
             has_core = true;
-            if (!core_list_read(&list, path, &err)) { fatal("--eval_data: %s", err.text); }
-            for (int i = 0; i < list.count; i++) {
-                sets = add_set(sets, count, list.tasks[i].path, &list.tasks[i], options);
+            for (int i = 0; i < CORE_TASKS; i++) {
+                TestTask task = core_task(path, i);
+                sets = add_set(sets, count, task.path, &task, options);
+                free(task.path);
             }
-            core_list_free(&list);
         } else {
             sets = add_set(sets, count, path, NULL, options);
         }

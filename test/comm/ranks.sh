@@ -158,9 +158,10 @@ test_sets_have_the_scores_of_one_process() {
         cmp -s "$dir/1" "$dir/$n" || note "$n ranks: $(cat "$dir/$n"), not $(cat "$dir/1")"
     done
     grep -q 'LAMBADA: 6/11' "$dir/1" || note "not PyTorch's score: $(cat "$dir/1")"
+    core_folder "$dir/core"
     for n in 1 2; do
         ranks $n "$train" eval --init test/golden/eval/model --tokenizer test/golden/eval/tokenizer.bin --eval_data \
-            test/golden/eval/core --text test/golden/eval/text.txt >"$dir/$n" 2>"$dir/err" ||
+            "$dir/core" --text test/golden/eval/text.txt >"$dir/$n" 2>"$dir/err" ||
             note "$n ranks: $(tail -n 1 "$dir/err")"
     done
     cmp -s "$dir/1" "$dir/2" || note "2 ranks: $(cat "$dir/2"), not $(cat "$dir/1")"

@@ -100,23 +100,52 @@ TEST(missing_examples_are_an_error) {
 // ---------------------------------------------------------------------------------------------------------------------
 // CORE
 
+// Tasks as those of CORE, of files that dev/golden/prompts.py wrote.
+static const struct {
+    const char *name, *file, *form;
+    int shots;
+    const char* delimiter;
+    double baseline;
+} TASKS[] = {
+    {"choices_zeroshot", "a/choices", "multiple_choice", 0, " ", 0.25},
+    {"choices", "a/choices", "multiple_choice", 3, "\nAnswer: ", 0.403},
+    {"long", "a/long", "multiple_choice", 10, " ", 0.5},
+    {"pronouns", "b/schema", "schema", 2, " ", 0.5},
+    {"last_word", "b/words", "language_modeling", 0, " =", 0},
+    {"answers", "b/answers", "language_modeling", 4, "\nAnswer:", 0},
+};
+enum { NUM_TASKS = sizeof TASKS / sizeof *TASKS };
+
+// Opens them into `sets` (NUM_TASKS).
+static void open_tasks(TestSet* sets, const TestSetOptions* options) {
+    Error err;
+    for (int i = 0; i < NUM_TASKS; i++) {
+        char* path = format(FOLDER "core/%s.jsonl", TASKS[i].file);
+        const TestTask task = {.name = TASKS[i].name, .path = path, .delimiter = TASKS[i].delimiter,
+                               .form = test_form_core(TASKS[i].form), .shots = TASKS[i].shots,
+                               .baseline = TASKS[i].baseline};
+        if (!test_set_open_task(&sets[i], &task, options, &err)) { fatal("%s", err.text); }
+        free(path);
+    }
+}
+
 static void check_core(GPT2* g, const Tokenizer* t, const json_t* expected, long long limit) {
     const TestSetOptions options = {.tokenizer = t, .T = T, .vocab_size = V, .rules = "llm.c", .limit = limit};
     const json_t* of_tasks = json_object_get(expected, "tasks");
     double error;
-    int count, tasks;
-    TestSet* sets = test_sets_open(FOLDER "core", &options, &count);
-    TestScore* scores = alloc_or_die((size_t)count, sizeof *scores, "scores");
-    EXPECT(count == (int)json_object_size(of_tasks));
-    for (int i = 0; i < count; i++) {
-        test_case = sets[i].name;
-        check_set(g, &sets[i], json_object_get(of_tasks, sets[i].name), &scores[i]);
+    int tasks;
+    TestSet sets[NUM_TASKS];
+    TestScore scores[NUM_TASKS];
+    open_tasks(sets, &options);
+    EXPECT(json_object_size(of_tasks) == NUM_TASKS);
+    for (int i = 0; i < NUM_TASKS; i++) {
+        test_case = TASKS[i].name;
+        check_set(g, &sets[i], json_object_get(of_tasks, TASKS[i].name), &scores[i]);
     }
-    EXPECT_NEAR(core_score(sets, scores, count, &error, &tasks), json_number_value(json_object_get(expected, "core")),
-                1e-12);
-    EXPECT(tasks == count && error > 0.01 && error < 0.2);
-    free(scores);
-    test_sets_close(sets, count);
+    EXPECT_NEAR(core_score(sets, scores, NUM_TASKS, &error, &tasks),
+                json_number_value(json_object_get(expected, "core")), 1e-12);
+    EXPECT(tasks == NUM_TASKS && error > 0.01 && error < 0.2);
+    for (int i = 0; i < NUM_TASKS; i++) { test_set_free(&sets[i]); }
 }
 
 TEST(core_is_that_of_pytorch) {
@@ -135,11 +164,11 @@ TEST(core_s_rows_have_the_tokens_of_tiktoken) {
     const json_t* of_tasks = json_object_get(json_object_get(expected, "core"), "tasks");
     Tokenizer t = tokenizer_builtin();
     const TestSetOptions options = {.tokenizer = &t, .T = 1024, .vocab_size = 50257, .rules = "llm.c"};
-    int count;
-    TestSet* sets = test_sets_open(FOLDER "core", &options, &count);
-    for (int i = 0; i < count; i++) {
-        const json_t* rows = json_object_get(json_object_get(of_tasks, sets[i].name), "gpt2");
-        test_case = sets[i].name;
+    TestSet sets[NUM_TASKS];
+    open_tasks(sets, &options);
+    for (int i = 0; i < NUM_TASKS; i++) {
+        const json_t* rows = json_object_get(json_object_get(of_tasks, TASKS[i].name), "gpt2");
+        test_case = TASKS[i].name;
         EXPECT(json_array_size(rows) >= 4);
         for (size_t r = 0; r < json_array_size(rows); r++) {
             const json_t *row = json_array_get(rows, r), *ids = json_array_get(row, 0);
@@ -150,9 +179,25 @@ TEST(core_s_rows_have_the_tokens_of_tiktoken) {
             EXPECT(same && sets[i].rows[r].scored == json_integer_value(json_array_get(row, 1)));
         }
     }
-    test_sets_close(sets, count);
+    for (int i = 0; i < NUM_TASKS; i++) { test_set_free(&sets[i]); }
     tokenizer_free(&t);
     json_decref(expected);
+}
+
+TEST(core_has_22_tasks) {
+    double sum = 0;
+    for (int i = 0; i < CORE_TASKS; i++) {
+        const TestTask task = core_task("folder", i);
+        EXPECT(task.form && !strncmp(task.path, "folder/eval_data/", 17) && task.baseline >= 0 && task.baseline < 1);
+        for (int k = 0; k < i; k++) {
+            const TestTask other = core_task("folder", k);
+            EXPECT(strcmp(other.name, task.name));
+            free(other.path);
+        }
+        sum += task.baseline;
+        free(task.path);
+    }
+    EXPECT_NEAR(sum, 4.361, 1e-12);
 }
 
 static void check_numbers(const size_t* numbers, const json_t* expected) {
@@ -182,87 +227,6 @@ TEST(random_numbers_are_those_of_python) {
         check_numbers(numbers, value);
     }
     json_decref(all);
-}
-
-#define TASK "icl_tasks:\n- label: a\n  dataset_uri: b\n  num_fewshot: [1]\n  icl_task_type: schema\n"
-static const struct {
-    const char *text, *words;
-} LISTS[] = {
-    {"", "core.yaml has no tasks"},
-    {"icl_tasks:\n", "core.yaml has no tasks"},
-    {"tasks:\n", "core.yaml:1: the list does not begin with \"icl_tasks:\""},
-    {"icl_tasks:\n  label: a\n", "core.yaml:2: neither \"- \" nor a member of a task"},
-    {TASK "label: a\n", "core.yaml:6: neither \"- \" nor a member of a task"},
-    {TASK "  label: a\n", "core.yaml:6: \"label\" is there twice"},
-    {TASK "  dataset_uri: a\n", "core.yaml:6: \"dataset_uri\" is there twice"},
-    {TASK "  metric: a\n", "core.yaml:6: key \"metric\" is not known"},
-    {TASK "  continuation_delimiter: \"\\q\"\n", "core.yaml:6: \"continuation_delimiter\" is no text"},
-    {TASK "  continuation_delimiter: \"a\n", "core.yaml:6: \"continuation_delimiter\" is no text"},
-    {TASK "  continuation_delimiter: 'a' b\n", "core.yaml:6: \"continuation_delimiter\" is no text"},
-    {TASK "  continuation_delimiter: |\n", "core.yaml:6: \"continuation_delimiter\" is no text"},
-    {TASK "  continuation_delimiter:\n", "core.yaml:6: \"continuation_delimiter\" is no text"},
-    {TASK "  text\n", "core.yaml:6: no \"key: value\""},
-    {TASK "- label: b\n", "core.yaml:6: the task that ends here has no \"dataset_uri\""},
-    {"icl_tasks:\n- label: a\n- label: b\n", "core.yaml:3: the task that ends here has no \"dataset_uri\""},
-    {"icl_tasks:\n- num_fewshot: 3\n", "core.yaml:2: \"num_fewshot\" is one number in brackets"},
-    {"icl_tasks:\n- num_fewshot: [1, 2]\n", "core.yaml:2: \"num_fewshot\" is one number in brackets"},
-    {"icl_tasks:\n- num_fewshot: [-1]\n", "core.yaml:2: \"num_fewshot\" is one number in brackets"},
-    {"icl_tasks:\n- icl_task_type: other\n", "core.yaml:2: \"icl_task_type\" is multiple_choice, schema or"},
-};
-
-TEST(wrong_lists_are_refused_with_their_line) {
-    for (size_t i = 0; i < sizeof LISTS / sizeof *LISTS; i++) {
-        Error err = {.text = ""};
-        CoreList list;
-        if (core_read_yaml(&list, "x", "core.yaml", LISTS[i].text, &err)) { TEST_FAIL("read: %s", LISTS[i].text); }
-        else if (!strstr(err.text, LISTS[i].words)) { TEST_FAIL("no \"%s\" in: %s", LISTS[i].words, err.text); }
-    }
-}
-
-TEST(texts_of_yaml_are_read_as_they_are_meant) {
-    Error err;
-    CoreList list;
-    static const char text[] = "---\n# a\n\nicl_tasks: # b\r\n-   label: \"a\\n\\t\\\"\\\\'\" # c\n"
-                               "    dataset_uri: 'it''s # one'\n    has_categories: true\n"
-                               "    num_fewshot: [ 12 ] # d\n    icl_task_type: schema # e\n"
-                               "    continuation_delimiter: ''";
-    EXPECT(core_read_yaml(&list, "folder", "core.yaml", text, &err));
-    EXPECT(list.count == 1 && !strcmp(list.tasks[0].name, "a\n\t\"\\'") && list.tasks[0].shots == 12);
-    EXPECT(!strcmp(list.tasks[0].path, "folder/eval_data/it's # one") && !*list.tasks[0].delimiter);
-    EXPECT(!strcmp(list.tasks[0].form->name, "schema"));
-    core_list_free(&list);
-    EXPECT(core_read_yaml(&list, "x", "core.yaml", TASK, &err));
-    EXPECT(!strcmp(list.tasks[0].delimiter, " ") && !strcmp(list.tasks[0].path, "x/eval_data/b"));
-    core_list_free(&list);
-}
-
-#define HEAD "Eval Task,\"Random baseline\"\r\n"
-TEST(baselines_are_found_in_csv) {
-    static const struct {
-        const char *text, *words;
-        double baseline; // in percent
-    } tables[] = {
-        {HEAD "b,3\na,25\n", NULL, 25},
-        {HEAD "\"b,\nc\",3\r\n\"a\",\"62.5\"", NULL, 62.5},
-        {"x,Eval Task,Random baseline\n1,\"a\"\"\",2\n,a,0\n", NULL, 0},
-        {HEAD "b,25\n", "m.csv: no row of \"a\"", 0},
-        {"", "m.csv: no row of \"a\"", 0},
-        {"Eval Task\na\n", "m.csv: no columns", 0},
-        {HEAD "b,3\na,\n", "m.csv:3: \"Random baseline\" of a is not 0 to 100: ", 0},
-        {HEAD "\"\n\",3\na,100\n", "m.csv:4: \"Random baseline\" of a is not 0 to 100: 100", 0},
-        {HEAD "a,1x\n", "m.csv:2: \"Random baseline\" of a is not 0 to 100: 1x", 0},
-        {HEAD "a\n\n", "m.csv: no row of \"a\"", 0},
-        {HEAD "\"b\"c,3\n", "m.csv:2: text behind a quotation mark", 0},
-        {HEAD "\"b,3\n", "m.csv:3: a quotation mark is not closed", 0},
-    };
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        Error err = {.text = ""};
-        double baseline = -1;
-        const bool ok = core_read_baseline(&baseline, "a", "m.csv", tables[i].text, &err);
-        if (ok != !tables[i].words) { TEST_FAIL("table %zu: %s", i, err.text); }
-        else if (ok) { EXPECT_NEAR(baseline, tables[i].baseline / 100, 1e-15); }
-        else if (!strstr(err.text, tables[i].words)) { TEST_FAIL("no \"%s\" in: %s", tables[i].words, err.text); }
-    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

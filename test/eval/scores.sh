@@ -32,9 +32,10 @@ texts_examples_and_core_are_scored() {
     done
     expect 0 'context 48, stride 20' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 20
     grep -q 'perplexity 34.054' "$dir/out" || note "not transformers' perplexity: $(cat "$dir/out")"
-    must $eval --eval_data test/golden/eval/core
-    grep -q '^CORE: 0.285573' "$dir/out" || note "not PyTorch's CORE: $(tail -n 3 "$dir/out")"
-    grep -q 'centered ' "$dir/out" || note "no centered accuracy"
+    core_folder "$dir/core"
+    must $eval --eval_data "$dir/core"
+    grep -q '^CORE: ' "$dir/out" || note "no CORE: $(tail -n 3 "$dir/out")"
+    [ "$(grep -c 'centered ' "$dir/out")" = 23 ] || note "not 22 centered accuracies and their mean"
     expect 0 '; 2 examples in front' $eval --eval_data test/golden/eval/mmlu.jsonl --eval_shots 2 \
         --eval_examples test/golden/eval/mmlu_dev.jsonl
     : >"$dir/empty.txt"
@@ -43,13 +44,13 @@ texts_examples_and_core_are_scored() {
     expect 1 'mmlu.jsonl:1: no field "text"' $eval --text test/golden/eval/mmlu.jsonl
     must $eval --text test/golden/eval/mmlu.jsonl --field question
     expect 2 '--stride 49 is more than --seq_len 48' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 49
-    expect 1 'core.yaml: cannot open' $eval --eval_data "$dir"
-    expect 2 'two folders of CORE' $eval --eval_data test/golden/eval/core,test/golden/eval/core
+    expect 1 'eval_data/language_understanding/hellaswag.jsonl: cannot open' $eval --eval_data "$dir"
+    expect 2 'two folders of CORE' $eval --eval_data "$dir/core,$dir/core"
     must "$train" $small $data --max_steps 2 --val_every 0 --eval_every 2 --out "$dir/run" \
-        --eval_data test/golden/eval/core,test/golden/eval/piqa.jsonl --eval_limit 3
-    [ "$(grep -c '"kind":"eval","step":[02],' "$dir/run/metrics.jsonl")" = 14 ] ||
-        note "not 14 records: $(grep -c eval "$dir/run/metrics.jsonl")"
-    [ "$(grep -c 'CORE: .*of 6 tasks' "$dir/run/log.txt")" = 2 ] || note "CORE is not in log.txt twice"
+        --eval_data "$dir/core,test/golden/eval/piqa.jsonl" --eval_limit 12
+    [ "$(grep -c '"kind":"eval","step":[02],' "$dir/run/metrics.jsonl")" = 46 ] ||
+        note "not 46 records: $(grep -c eval "$dir/run/metrics.jsonl")"
+    [ "$(grep -c 'CORE: .*of 22 tasks' "$dir/run/log.txt")" = 2 ] || note "CORE is not in log.txt twice"
 }
 
 evaluating_a_checkpoint_gives_the_loss_of_training() {
