@@ -13,7 +13,6 @@ void parquet_close(Parquet* p) {
     free(p->chunks);
     free(p->packed);
     free(p->page);
-    values_free(&p->values);
     dictionary_free(&p->dictionary);
     memset(p, 0, sizeof *p);
     p->fd = -1;
@@ -145,7 +144,8 @@ static bool read_data_page(Parquet* p, const PageHeader* h, Error* err) {
     const size_t plain = is_v2 ? (size_t)(h->level_bytes + h->repetition_bytes) : 0;
     if ((uint64_t)h->num_values > p->in_chunk) { return damaged_page(p, "a page has too many values", err); }
     if (!values_encoding_is_known((int)h->encoding)) {
-        return fail(err, "%s: row %" PRIu64 ": encoding %" PRId64 " is none of strings", p->path, p->row, h->encoding);
+        return fail(err, "%s: row %" PRIu64 ": strings in encoding %" PRId64 " are not read: write the file with plain "
+                    "or dictionary encoding", p->path, p->row, h->encoding);
     }
     p->page = make_room(p->page, &p->page_room, (size_t)h->uncompressed);
     if (!read_page(p, h, plain, p->page, err)) { return false; }
@@ -161,7 +161,7 @@ static bool read_data_page(Parquet* p, const PageHeader* h, Error* err) {
     p->levels = hybrid_begin(data, data + level_bytes, 1);
     data += level_bytes;
     p->in_page = (uint64_t)h->num_values;
-    return values_begin(&p->values, (int)h->encoding, data, end, p->in_page, &p->dictionary) ||
+    return values_begin(&p->values, (int)h->encoding, data, end, &p->dictionary) ||
            damaged_page(p, "values cannot be read", err);
 }
 

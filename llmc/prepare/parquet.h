@@ -9,10 +9,10 @@
 // with a value, 0 for a null. In pages of version 1 they are compressed together with the values, behind their length;
 // in version 2 they come first, not compressed, and the header has their length.
 //
-// Read are columns at the top of the schema, required or optional, of type BYTE_ARRAY, with every encoding of strings,
-// compressed by snappy, gzip, zstd or not at all. Brotli, LZ4, nested columns and encryption are refused. Any input is
-// allowed: every offset, length and count is checked before it is used. Checksums of pages are verified where there are
-// any. Memory: the footer, then a dictionary and a page, at most PARQUET_MAX_PAGE bytes together.
+// Read are columns at the top of the schema, required or optional, of type BYTE_ARRAY, in plain and dictionary
+// encoding, compressed by snappy, gzip, zstd or not at all. Brotli, LZ4, nested columns and encryption are refused.
+// Any input is allowed: every offset, length and count is checked before it is used. Checksums of pages are verified
+// where there are any. Memory: the footer, then a dictionary and a page, at most PARQUET_MAX_PAGE bytes together.
 #pragma once
 #include "compression.h"
 #include "parquet_values.h"

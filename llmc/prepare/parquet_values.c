@@ -8,13 +8,6 @@ static bool read_varint(const unsigned char** p, const unsigned char* end, uint6
     return !t.is_bad;
 }
 
-static bool read_zigzag(const unsigned char** p, const unsigned char* end, uint64_t* x) {
-    Thrift t = {.p = *p, .end = end};
-    *x = (uint64_t)thrift_int(&t);
-    *p = t.p;
-    return !t.is_bad;
-}
-
 // Reads `width` bits, at most 64, from bit number `bit` on.
 static bool read_bits(const unsigned char* p, const unsigned char* end, uint64_t bit, int width, uint64_t* x) {
     *x = 0;
@@ -62,70 +55,6 @@ bool hybrid_next(Hybrid* h, uint32_t* value) {
     return ok;
 }
 
-bool delta_begin(Delta* d, const unsigned char* p, const unsigned char* end, uint64_t max_count) {
-    enum { MAX_BLOCK = 1 << 20 }; // values; writers take 128
-    uint64_t block;
-    memset(d, 0, sizeof *d);
-    if (!read_varint(&p, end, &block) || !read_varint(&p, end, &d->miniblocks) || !read_varint(&p, end, &d->left) ||
-        !read_zigzag(&p, end, &d->value)) {
-        return false;
-    }
-    if (block == 0 || block > MAX_BLOCK || d->miniblocks == 0 || block % d->miniblocks != 0) { return false; }
-    d->per_miniblock = block / d->miniblocks;
-    d->miniblock = d->miniblocks; // all used up: a block follows
-    d->p = p;
-    d->end = end;
-    d->is_first = true;
-    return d->per_miniblock % 8 == 0 && d->left <= max_count;
-}
-
-static uint64_t miniblock_bytes(const Delta* d) {
-    return d->in_miniblock == 0 ? 0 : d->per_miniblock / 8 * d->widths[d->miniblock];
-}
-
-// Goes to the next miniblock, and to the next block if need be. Its bytes lie before d->end.
-static bool delta_begin_miniblock(Delta* d) {
-    d->p += miniblock_bytes(d);
-    d->miniblock += d->in_miniblock > 0;
-    d->in_miniblock = 0;
-    if (d->miniblock == d->miniblocks) {
-        if (!read_zigzag(&d->p, d->end, &d->least_delta)) { return false; }
-        if (d->miniblocks > (uint64_t)(d->end - d->p)) { return false; }
-        d->widths = d->p;
-        d->p += d->miniblocks;
-        d->miniblock = 0;
-    }
-    const unsigned width = d->widths[d->miniblock];
-    return width <= 64 && d->per_miniblock / 8 * width <= (uint64_t)(d->end - d->p);
-}
-
-bool delta_next(Delta* d, int64_t* value) {
-    uint64_t bits;
-    if (d->left == 0) { return false; }
-    d->left--;
-    if (!d->is_first) {
-        const bool is_used_up = d->in_miniblock == 0 || d->in_miniblock == d->per_miniblock;
-        if (is_used_up && !delta_begin_miniblock(d)) { d->left = 0; return false; }
-        const int width = d->widths[d->miniblock];
-        if (!read_bits(d->p, d->end, d->in_miniblock++ * (uint64_t)width, width, &bits)) { return false; }
-        d->value += d->least_delta + bits;
-    }
-    d->is_first = false;
-    *value = (int64_t)d->value;
-    return true;
-}
-
-const unsigned char* delta_end(const Delta* integers) {
-    Delta d = *integers;
-    if (d.left > 0) { d.left--; } // the first, which is in the header
-    while (d.left > 0) {
-        if (!delta_begin_miniblock(&d)) { return NULL; }
-        d.in_miniblock = d.per_miniblock;
-        d.left -= d.left < d.per_miniblock ? d.left : d.per_miniblock;
-    }
-    return d.p + miniblock_bytes(&d);
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // strings
 
@@ -166,66 +95,23 @@ bool dictionary_index(Dictionary* d, uint64_t count) {
 }
 
 bool values_encoding_is_known(int encoding) {
-    return encoding == ENCODING_PLAIN || encoding == ENCODING_PLAIN_DICTIONARY || encoding == ENCODING_RLE_DICTIONARY ||
-           encoding == ENCODING_DELTA_LENGTH_BYTE_ARRAY || encoding == ENCODING_DELTA_BYTE_ARRAY;
+    return encoding == ENCODING_PLAIN || encoding == ENCODING_PLAIN_DICTIONARY || encoding == ENCODING_RLE_DICTIONARY;
 }
 
-void values_free(Values* v) {
-    free(v->last);
-    memset(v, 0, sizeof *v);
-}
-
-bool values_begin(Values* v, int encoding, const unsigned char* p, const unsigned char* end, uint64_t max_count,
+bool values_begin(Values* v, int encoding, const unsigned char* p, const unsigned char* end,
                   const Dictionary* dictionary) {
-    v->encoding = encoding == ENCODING_PLAIN_DICTIONARY ? ENCODING_RLE_DICTIONARY : encoding;
-    v->dictionary = dictionary;
-    v->last_bytes = 0;
-    if (v->encoding == ENCODING_RLE_DICTIONARY) {
-        if (p == end) { v->indices = hybrid_begin(p, end, 0); return true; } // no strings
-        v->indices = hybrid_begin(p + 1, end, min_int(*p, 33));
-        return *p <= 32;
-    }
-    if (v->encoding == ENCODING_DELTA_BYTE_ARRAY) {
-        if (!delta_begin(&v->prefixes, p, end, max_count) || !(p = delta_end(&v->prefixes))) { return false; }
-    }
-    if (v->encoding != ENCODING_PLAIN) {
-        if (!delta_begin(&v->lengths, p, end, max_count) || !(p = delta_end(&v->lengths))) { return false; }
-    }
-    v->p = p;
-    v->end = end;
-    return true;
-}
-
-// Appends a string's own bytes to those that it shares with the one before.
-static bool join_prefix(Values* v, Bytes* value) {
-    int64_t prefix;
-    if (!delta_next(&v->prefixes, &prefix) || prefix < 0 || (uint64_t)prefix > v->last_bytes) { return false; }
-    const size_t bytes = (size_t)prefix + value->bytes;
-    if (bytes > v->last_room) {
-        v->last_room = max_size(bytes, 2 * v->last_room);
-        v->last = realloc_or_die(v->last, v->last_room, "a string of a Parquet file");
-    }
-    if (value->bytes > 0) { memcpy(v->last + prefix, value->data, value->bytes); }
-    v->last_bytes = bytes;
-    *value = (Bytes){v->last ? v->last : "", bytes};
-    return true;
+    *v = (Values){.is_plain = encoding == ENCODING_PLAIN, .p = p, .end = end, .dictionary = dictionary};
+    if (v->is_plain) { return true; }
+    if (p == end) { v->indices = hybrid_begin(p, end, 0); return true; } // no strings
+    v->indices = hybrid_begin(p + 1, end, min_int(*p, 33));
+    return *p <= 32;
 }
 
 bool values_next(Values* v, Bytes* value) {
     uint32_t index;
-    int64_t length;
-    switch (v->encoding) {
-    case ENCODING_PLAIN:
-        return take_plain(&v->p, v->end, value);
-    case ENCODING_RLE_DICTIONARY: {
-        if (!hybrid_next(&v->indices, &index) || index >= v->dictionary->count) { return false; }
-        const Dictionary* d = v->dictionary;
-        const unsigned char* p = d->data + d->offset[index];
-        return take_plain(&p, d->data + d->bytes, value);
-    }
-    default:
-        if (!delta_next(&v->lengths, &length) || length < 0) { return false; }
-        if (!take_bytes(&v->p, v->end, (uint64_t)length, value)) { return false; }
-        return v->encoding == ENCODING_DELTA_LENGTH_BYTE_ARRAY || join_prefix(v, value);
-    }
+    const Dictionary* d = v->dictionary;
+    if (v->is_plain) { return take_plain(&v->p, v->end, value); }
+    if (!hybrid_next(&v->indices, &index) || index >= d->count) { return false; }
+    const unsigned char* p = d->data + d->offset[index];
+    return take_plain(&p, d->data + d->bytes, value);
 }

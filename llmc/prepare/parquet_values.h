@@ -1,25 +1,17 @@
 // Decodes the values of a Parquet page, one after the other, without memory for more than one. No length or count in
 // the data is trusted; each function returns false for damaged data.
 //
-//   PLAIN                    a uint32 of length and the bytes, for each string
-//   RLE_DICTIONARY           a byte w, then indices of w bits into the dictionary page, as a hybrid
-//   (PLAIN_DICTIONARY)       its older name; that of the dictionary page itself too, whose strings are PLAIN
-//   DELTA_LENGTH_BYTE_ARRAY  the lengths, delta-packed; then the bytes of all strings
-//   DELTA_BYTE_ARRAY         for each string how many bytes it shares with the one before, delta-packed; then the rest
-//                            of each, as DELTA_LENGTH_BYTE_ARRAY
+//   PLAIN               a uint32 of length and the bytes, for each string
+//   RLE_DICTIONARY      a byte w, then indices of w bits into the dictionary page, as a hybrid
+//   (PLAIN_DICTIONARY)  its older name; that of the dictionary page itself too, whose strings are PLAIN
 //
 // A hybrid of run lengths and bits is a sequence of runs with a varint h before each: if h is even, h / 2 copies of a
 // value in ceil(w / 8) bytes; if odd, h / 2 * 8 values of w bits, the lowest bits first. Definition levels are a
 // hybrid too.
-//
-// Delta-packed integers: varints (block size, miniblocks in a block, number of values) and the first value in zigzag;
-// then blocks: the least delta in zigzag, a byte of width for each miniblock, and the miniblocks, which hold what each
-// delta has beyond the least one, in bits of that width. Miniblocks behind the last value are left out.
 #pragma once
 #include "../base/base.h"
 
-enum { ENCODING_PLAIN = 0, ENCODING_PLAIN_DICTIONARY = 2, ENCODING_RLE = 3, ENCODING_DELTA_LENGTH_BYTE_ARRAY = 6,
-       ENCODING_DELTA_BYTE_ARRAY = 7, ENCODING_RLE_DICTIONARY = 8 };
+enum { ENCODING_PLAIN = 0, ENCODING_PLAIN_DICTIONARY = 2, ENCODING_RLE = 3, ENCODING_RLE_DICTIONARY = 8 };
 
 typedef struct {
     const unsigned char *p, *end; // behind the header of the run
@@ -28,15 +20,6 @@ typedef struct {
     bool is_packed;
     uint32_t value;               // of a run of copies
 } Hybrid;
-
-typedef struct {
-    const unsigned char *p, *end; // the miniblock
-    const unsigned char* widths;  // of the block's miniblocks
-    uint64_t left;                // values
-    uint64_t value, least_delta;  // modulo 2^64
-    uint64_t per_miniblock, miniblocks, miniblock, in_miniblock;
-    bool is_first;
-} Delta;
 
 // Strings that pages refer to by number.
 typedef struct {
@@ -52,13 +35,10 @@ typedef struct {
 } Bytes;
 
 typedef struct {
-    int encoding;
-    const unsigned char *p, *end; // bytes of strings
+    bool is_plain;
+    const unsigned char *p, *end; // bytes of plain strings
     const Dictionary* dictionary;
     Hybrid indices;
-    Delta prefixes, lengths;
-    char* last;                   // of DELTA_BYTE_ARRAY: the string before
-    size_t last_bytes, last_room;
 } Values;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -67,13 +47,6 @@ typedef struct {
 // Begins a hybrid of values of `width` bits, 0 to 32.
 Hybrid hybrid_begin(const unsigned char* p, const unsigned char* end, int width);
 bool hybrid_next(Hybrid* h, uint32_t* value);
-
-// Begins delta-packed integers, at most `max_count`.
-bool delta_begin(Delta* d, const unsigned char* p, const unsigned char* end, uint64_t max_count);
-bool delta_next(Delta* d, int64_t* value);
-
-// Returns the end of the encoded integers; NULL if they are damaged.
-const unsigned char* delta_end(const Delta* d);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // strings
@@ -85,11 +58,9 @@ void dictionary_free(Dictionary* d);
 // Returns true if strings in this encoding can be read.
 bool values_encoding_is_known(int encoding);
 
-// Begins the strings of a page, at most `max_count`. `v` is zeroed before the first page, and keeps its buffer from
-// page to page; values_free() frees it. `p` and the dictionary must live as long as `v` is read.
-bool values_begin(Values* v, int encoding, const unsigned char* p, const unsigned char* end, uint64_t max_count,
+// Begins the strings of a page in such an encoding. `p` and the dictionary must live as long as `v` is read.
+bool values_begin(Values* v, int encoding, const unsigned char* p, const unsigned char* end,
                   const Dictionary* dictionary);
 
-// Sets `value` to the next string, which lives until the next call.
+// Sets `value` to the next string, which lies in the page or in the dictionary.
 bool values_next(Values* v, Bytes* value);
-void values_free(Values* v);

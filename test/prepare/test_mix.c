@@ -123,9 +123,9 @@ TEST(killed_and_resumed_with_every_option) {
                      "--shuffle_documents 7", stride(23), SHARDS);
     test_case = "Parquet";
     copy_golden("plain_v1.parquet", "plain.parquet");
-    copy_golden("delta_v2.parquet", "delta.parquet");
+    copy_golden("none_v2.parquet", "words.parquet");
     expect_resumable("--tokenizer bytes --val_size 160 --shard_size 440 "
-                     "--mix plain.parquet:2,delta.parquet:1,a.jsonl:1", stride(11), SHARDS);
+                     "--mix plain.parquet:2,words.parquet:1,a.jsonl:1", stride(11), SHARDS);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

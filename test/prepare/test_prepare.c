@@ -151,7 +151,7 @@ TEST(the_training_split_of_one_text_begins_with_an_end_of_text) {
 TEST(compressed_and_parquet_files_have_the_tokens_of_their_text) {
     static const struct { const char* name; Codec codec; } files[] = {
         {"rows.jsonl.gz", CODEC_GZIP},      {"rows.jsonl.zst", CODEC_ZSTD},  {"plain_v1.parquet", CODEC_NONE},
-        {"delta_v2.parquet", CODEC_NONE},   {"zstd_v2.parquet", CODEC_ZSTD}, {"snappy_v1.parquet", CODEC_SNAPPY},
+        {"plain_v2.parquet", CODEC_NONE},   {"zstd_v2.parquet", CODEC_ZSTD}, {"snappy_v1.parquet", CODEC_SNAPPY},
         {"gzip_v1.parquet", CODEC_GZIP}};
     copy_golden("rows.jsonl", "rows.jsonl");
     EXPECT_RUN(0, "skipped documents: 2 empty, 25 null", "--out rows --val_size 20 --shard_size 100 rows.jsonl");
