@@ -157,7 +157,7 @@ typedef struct {
 static const ExportFormat FORMATS[] = {
     {"hf", "f32|bf16|f16", NULL},
     {"llmc", "f32|bf16", write_llmc},
-    {"gguf", "f32|bf16|f16|q8_0|q4_0", write_gguf},
+    {"gguf", "f32|bf16|f16|q8_0", write_gguf},
 };
 
 // Ends the program if the command line is not complete, or --out is there already.
@@ -230,9 +230,6 @@ int export_command(const Config* asked) {
                     asked->init);
     }
     if (!has_tokenizer && !as->write) { notice("%s has no tokenizer: none is written", asked->init); }
-    if (asked->export_dtype == export_dtype_q4_0) {
-        notice("warning: 4 bits hurt small models much: a GPT-2 is hardly usable; q8_0 keeps its text");
-    }
     const size_t largest = tensors_largest(&model.table);
     Export e = {.model = &model, .type = weight_type_find(export_dtype_names[asked->export_dtype]),
                 .tokenizer = has_tokenizer ? &tokenizer : NULL, .name = shape_text(&model.shape),

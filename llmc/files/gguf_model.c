@@ -83,7 +83,7 @@ static const GgufTensor* find(const Gguf* g, const Tensor* t, int layer, Error* 
                   found->shape[0], rows, found->dims, t->cols, t->used_rows);
     }
     if (ok && !found->type) {
-        ok = fail(err, "%s: tensor %s: type %u of ggml is not read here: only F32, F16, BF16, Q8_0 and Q4_0", g->path,
+        ok = fail(err, "%s: tensor %s: type %u of ggml is not read here: only F32, F16, BF16 and Q8_0", g->path,
                   name, found->ggml);
     }
     free(name);

@@ -31,10 +31,10 @@ static void decode_bf16(float* out, const void* in, size_t n) {
     for (size_t i = 0; i < n; i++) { out[i] = bf16_value(get_u16((const char*)in + 2 * i)); }
 }
 
-// Returns the first element of largest size.
+// Returns the largest size of a block's elements.
 static float largest(const float* x) {
-    float most = x[0];
-    for (int i = 1; i < BLOCK; i++) { most = fabsf(x[i]) > fabsf(most) ? x[i] : most; }
+    float most = 0;
+    for (int i = 0; i < BLOCK; i++) { most = fmaxf(most, fabsf(x[i])); }
     return most;
 }
 
@@ -44,7 +44,7 @@ static float rounded_product(float x, float y) { return (float)((double)x * (dou
 static void encode_q8_0(void* out, const float* in, size_t n) {
     char* to = out;
     for (; n > 0; n -= BLOCK, in += BLOCK, to += 2 + BLOCK) {
-        const float d = fabsf(largest(in)) / 127, inverse = d == 0 ? 0 : 1 / d;
+        const float d = largest(in) / 127, inverse = d == 0 ? 0 : 1 / d;
         put_u16(to, fp16_nearest(d));
         for (int i = 0; i < BLOCK; i++) { to[2 + i] = (char)(int)roundf(rounded_product(in[i], inverse)); }
     }
@@ -58,40 +58,11 @@ static void decode_q8_0(float* out, const void* in, size_t n) {
     }
 }
 
-static unsigned nibble(float x, float inverse) {
-    const int q = (int)(rounded_product(x, inverse) + 8.5f);
-    return (unsigned)(q > 15 ? 15 : q);
-}
-
-static void encode_q4_0(void* out, const float* in, size_t n) {
-    char* to = out;
-    for (; n > 0; n -= BLOCK, in += BLOCK, to += 2 + BLOCK / 2) {
-        const float d = largest(in) / -8, inverse = d == 0 ? 0 : 1 / d;
-        put_u16(to, fp16_nearest(d));
-        for (int j = 0; j < BLOCK / 2; j++) {
-            to[2 + j] = (char)(nibble(in[j], inverse) | nibble(in[j + BLOCK / 2], inverse) << 4);
-        }
-    }
-}
-
-static void decode_q4_0(float* out, const void* in, size_t n) {
-    const char* from = in;
-    for (; n > 0; n -= BLOCK, out += BLOCK, from += 2 + BLOCK / 2) {
-        const float d = fp16_value(get_u16(from));
-        for (int j = 0; j < BLOCK / 2; j++) {
-            const int q = (unsigned char)from[2 + j];
-            out[j] = d * (float)((q & 15) - 8);
-            out[j + BLOCK / 2] = d * (float)((q >> 4) - 8);
-        }
-    }
-}
-
 const WeightType WEIGHT_TYPES[NUM_WEIGHT_TYPES] = {
     {"f32", "F32", "float32", 0, 0, 1, 4, FLT_MAX, encode_f32, decode_f32},
     {"f16", "F16", "float16", 1, 1, 1, 2, 65504, encode_f16, decode_f16},
     {"bf16", "BF16", "bfloat16", 30, 32, 1, 2, 0x1.fep127f, encode_bf16, decode_bf16},
     {"q8_0", NULL, NULL, 8, 7, BLOCK, 2 + BLOCK, 127 * 65504.0f, encode_q8_0, decode_q8_0},
-    {"q4_0", NULL, NULL, 2, 2, BLOCK, 2 + BLOCK / 2, 8 * 65504.0f, encode_q4_0, decode_q4_0},
 };
 
 const WeightType* weight_type_find(const char* name) {

@@ -1,4 +1,4 @@
-// The types that weights have in files: floats of 32 and 16 bits, and two of ggml's types of quantized blocks
+// The types that weights have in files: floats of 32 and 16 bits, and ggml's blocks of 8-bit integers
 // (https://github.com/ggml-org/ggml, gguf.md).
 //
 //   name    bytes of a block    elements
@@ -6,8 +6,6 @@
 //   f16     2                   1    IEEE half
 //   bf16    2                   1    the upper half of a float
 //   q8_0    34                  32   a half d, then 32 int8 q: x = d q, where d is the largest |x| / 127
-//   q4_0    18                  32   a half d, then 16 bytes: x = d (q - 8), where d is the x of largest size / -8;
-//                                    byte j holds q of element j in its low 4 bits, of element j + 16 in its high ones
 //
 // Floats are rounded to the nearest, ties to even. Blocks are those of ggml's reference code bit for bit: q is computed
 // with 1/d in fp32, and d rounded to a half afterwards.
@@ -26,7 +24,7 @@ typedef struct {
     void (*decode)(float* out, const void* in, size_t n);
 } WeightType;
 
-enum { NUM_WEIGHT_TYPES = 5 };
+enum { NUM_WEIGHT_TYPES = 4 };
 extern const WeightType WEIGHT_TYPES[NUM_WEIGHT_TYPES];
 
 // Return the type of this name or number; NULL if there is none.

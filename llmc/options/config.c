@@ -113,6 +113,7 @@ static const struct {
     const char *option, *value, *instead;
 } GONE_VALUES[] = {
     {"dtype", "int8", "give bf16, or write q8_0 for llama.cpp by export gguf --export_dtype q8_0"},
+    {"export_dtype", "q4_0", "write f16; llama-quantize of llama.cpp makes 4 bits of it"},
     {"on_spike", "rewind:", "stop names the data to leave out; scripts/supervise.sh goes back and leaves them out"},
 };
 

@@ -224,7 +224,7 @@ enum {
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \
     GROUP("export")                                                                                                   \
-    CHOICE(export_dtype, f32, (f32, bf16, f16, q8_0, q4_0), EXPORT, "type of the weights that are written")           \
+    CHOICE(export_dtype, f32, (f32, bf16, f16, q8_0), EXPORT, "type of the weights that are written")                 \
     FLAG(force, 0, EXPORT, "replace the file --out")                                                                  \
     GROUP("other")                                                                                                    \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                        \
