@@ -64,7 +64,7 @@ a_run_is_trained_resumed_and_used() {
     watched $train generate --out "$dir/run" --prompt The --sample_tokens 8 --dtype bf16
     watched $train eval --out "$dir/run" --val_tokens 256
     core_folder "$dir/core"
-    watched $train eval --out "$dir/run" --eval_limit 11 \
+    watched $train eval --out "$dir/run" --eval_rules limit:11 \
         --eval_data "test/golden/eval/hellaswag.jsonl,$dir/core"
     watched $train eval --out "$dir/run" --text test/golden/eval/text.txt
     watched $train info "$dir/run"

@@ -11,8 +11,8 @@
 //   schema              {context_options, continuation, gold}: the lowest mean loss of the tokens that all end with
 //   language_modeling   {context, continuation}: each token of the continuation is the likeliest one; the context is
 //                       trimmed
-// Lines come in the order of Python's Random(1337).shuffle(); with --eval_limit N the first N of them are all there is.
-// The examples of item i are Random(1234 + i).sample() of the others.
+// Lines come in the order of Python's Random(1337).shuffle(); with --eval_rules limit:N the first N of them are
+// all there is. The examples of item i are Random(1234 + i).sample() of the others.
 #pragma once
 #include "score.h"
 

@@ -59,7 +59,7 @@ void item_text_free(ItemText* item);
 
 typedef struct {
     const char* name;
-    const char* rules;      // a choice of --eval_rules; NULL: there is only one way
+    const char* rules;      // the rules of --eval_rules that ask for it; NULL: all
     const char* members[2]; // of a line, which tell it from those of other forms
     TestNorm norm;
     TestRowRule rows;

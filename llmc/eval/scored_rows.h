@@ -33,14 +33,16 @@ typedef struct {
     size_t num_rows, num_items, num_cut; // num_cut: rows whose context was too long
 } TestSet;
 
-// The model and the rules that a set is read for.
+// The model and the rules that a set is read for, and when it is scored.
 typedef struct {
     const Tokenizer* tokenizer; // NULL: there is none, only .bin files can be read
     int T, vocab_size;          // of the model: tokens that it reads at once, ids that it knows
+    // --eval_rules
+    const char* rules;          // "llm.c" or "lm-eval"
+    int shots;                  // examples in front of each item
+    const char* examples;       // their file; NULL or "": the set's own
     long long limit;            // items that are read, the first ones; 0: all
-    const char* rules;          // --eval_rules
-    int shots;                  // --eval_shots
-    const char* examples;       // --eval_examples; NULL or "": the set's own file
+    long long every;            // steps between scorings while training; 0: never; -1: as the loss is validated
 } TestSetOptions;
 
 // A task of CORE.

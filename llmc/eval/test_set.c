@@ -1,8 +1,48 @@
 #include "test_set.h"
 #include "../base/json.h"
+#include "../options/options.h"
 #include "core.h"
 #include "python_random.h"
 #include "rows.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// rules
+
+// Reads a part of --eval_rules, and copies what it keeps.
+static bool rules_part_parse(TestSetOptions* o, const char* name, const char* value) {
+    enum { MAX_SHOTS = 1000 };
+    static const char* const rules[] = {"llm.c", "lm-eval", NULL};
+    const int rule = value ? -1 : choice_find(rules, name);
+    long long shots;
+    if (rule >= 0) { o->rules = rules[rule]; return true; }
+    if (!strcmp(name, "limit")) { return count_parse(value, 1, &o->limit); }
+    if (!strcmp(name, "every")) { return count_parse(value, 0, &o->every); }
+    if (!strcmp(name, "shots")) {
+        const bool ok = count_parse(value, 0, &shots) && shots <= MAX_SHOTS;
+        if (ok) { o->shots = (int)shots; }
+        return ok;
+    }
+    if (strcmp(name, "examples") || !value || !*value) { return false; }
+    o->examples = format("%s", value);
+    return true;
+}
+
+bool eval_rules_parse(TestSetOptions* o, const char* text, Error* err) {
+    char *copy = format("%s", text), *rest = copy, *name, *value;
+    bool ok = true;
+    o->rules = "llm.c";
+    o->shots = 0;
+    o->examples = NULL;
+    o->limit = 0;
+    o->every = -1;
+    while (ok && part_next(&rest, &name, &value)) { ok = rules_part_parse(o, name, value); }
+    free(copy);
+    if (ok && o->examples && o->shots == 0) {
+        return fail(err, "--eval_rules '%s': examples:FILE has no effect without shots:N", text);
+    }
+    return ok || fail(err, "--eval_rules '%s': give llm.c or lm-eval, shots:N (at most 1000), examples:FILE, limit:N, "
+                      "every:N, or several, such as lm-eval,shots:5", text);
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // JSON lines
@@ -117,7 +157,7 @@ static bool make_rows(RowMaker* m, const Texts* texts, const Texts* from, const 
         const int count = task ? choose_random(examples, shots, from, i) : choose_first(examples, shots, from, item);
         Error reason;
         ok = task || count == shots ||
-             fail(&reason, "there are only %d examples for it, --eval_shots is %d", count, shots);
+             fail(&reason, "there are only %d examples for it, shots: of --eval_rules is %d", count, shots);
         ok = ok && row_add_item(m, item, examples, count, &reason);
         if (!ok) { fail(err, "%s:%lld: %s", m->set->path, texts->lines[i], reason.text); }
     }
@@ -134,7 +174,7 @@ static bool read_example_file(Texts* t, const TestSetOptions* o, const TestForm*
     if (!file) { return false; }
     const bool ok = read_lines(t, o->examples, file, size, o->rules, 0, err);
     free(file);
-    return ok && (t->form == form || fail(err, "--eval_examples %s: items of %s, in front of %s", o->examples,
+    return ok && (t->form == form || fail(err, "--eval_rules examples:%s: items of %s, in front of %s", o->examples,
                                           t->form->name, form->name));
 }
 
@@ -222,7 +262,9 @@ static bool read_bin(RowMaker* m, const unsigned char* file, size_t size, Error*
     memcpy(header, file, sizeof header);
     if (header[1] != 1) { return fail(err, "%s: version %d, not 1", s->path, header[1]); }
     s->form = test_form_bin();
-    if (m->options->shots) { return fail(err, "--eval_shots %d: %s has tokens, not text", m->options->shots, s->path); }
+    if (m->options->shots) {
+        return fail(err, "--eval_rules shots:%d: %s has tokens, not text", m->options->shots, s->path);
+    }
     for (int i = 0; i < header[2] && (!m->options->limit || i < m->options->limit); i++) {
         if (!read_bin_item(m, &words, &reason)) { return fail(err, "%s: item %d: %s", s->path, i, reason.text); }
     }

@@ -172,17 +172,11 @@ enum {
          "files of test sets to score, as published: HellaSwag, LAMBADA, MMLU, ... (dev/evaluation.md), or CORE's"    \
          " folder; eval: in place of validating",                                                                     \
          .also = "tasks (the files of test sets)|hellaswag (the file of a test set)")                                 \
-    INT(eval_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between scorings of --eval_data; 0: never",               \
-         .needs = "eval_data")                                                                                        \
-    INT(eval_limit, 0, 1, HUGE_COUNT, "all", TRAIN | EVAL, "items of each test set that are scored, the first ones",  \
-         .needs = "eval_data", .also = "limit")                                                                       \
     TEXT(eval_rules, "llm.c", TRAIN | EVAL,                                                                           \
-         "whose rules score HellaSwag's JSON lines, llm.c or lm-eval: their numbers differ", .needs = "eval_data")    \
-    INT(eval_shots, 0, 0, 1000, NULL, TRAIN | EVAL, "answered examples in front of each item (few-shot)",             \
-         .needs = "eval_data")                                                                                        \
-    TEXT(eval_examples, "", TRAIN | EVAL,                                                                             \
-         "file of the examples of --eval_shots; empty: other items of the same file",                                 \
-         .needs = "eval_data eval_shots")                                                                             \
+         "how --eval_data is scored, parts separated by commas: llm.c or lm-eval, whose rules score HellaSwag's JSON" \
+         " lines (their numbers differ); shots:N answered examples in front of each item, of examples:FILE or else of"\
+         " the same file; limit:N, the first items alone; every:N steps while training (else --val_every)",           \
+         .needs = "eval_data", .also = "limit (limit:N)|num_fewshot (shots:N)")                                       \
     TEXT(text, "", EVAL, "files of text, JSONL or Parquet whose perplexity and bits per byte are printed")            \
     TEXT(field, "text", EVAL, "field of a line of JSONL, or column of a Parquet file, that has the text of --text",   \
          .needs = "text")                                                                                             \

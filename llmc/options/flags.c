@@ -112,12 +112,10 @@ static const char* model_option(const char** value) {
     return n > 4 && !strcmp(*value + n - 4, ".bin") ? "init" : "model";
 }
 
-// Returns our options for the letters, in fresh memory. HellaSwag is scored whenever the loss is validated.
+// Returns our options for the letters, in fresh memory.
 static char** rewritten(const LetterValues* values, int* argc) {
     char** out = alloc_or_die(2 * NUM_LETTER_FLAGS + 4, sizeof *out, "the command line");
     *argc = 0;
-    out[(*argc)++] = format("--eval_every");
-    out[(*argc)++] = format("%s", letter_value(values, "v"));
     for (int i = 0; i < NUM_LETTER_FLAGS; i++) {
         const LetterFlag* flag = &LETTER_FLAGS[i];
         const char *given = values->value[i], *name = flag->name;

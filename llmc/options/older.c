@@ -11,7 +11,24 @@ static bool has_value(const json_t* options, const char* name, const char* value
     return text && !strcmp(text, value);
 }
 
-// --vector_lr was the rate of biases and layernorms beside --lr. These have --lr now, and the others rates of their own.
+// Adds ",name:value" to a text that was allocated; NULL: nothing.
+static void add_part(char** text, const char* name, const char* value) {
+    if (!value) { return; }
+    char* longer = format("%s,%s:%s", *text, name, value);
+    free(*text);
+    *text = longer;
+}
+
+// Adds ",name:number" unless the number is `usual`, which needs no words.
+static void add_number(char** text, const char* name, const json_t* number, long long usual) {
+    char value[32];
+    if (!json_is_integer(number) || json_integer_value(number) == usual) { return; }
+    snprintf(value, sizeof value, "%lld", (long long)json_integer_value(number));
+    add_part(text, name, value);
+}
+
+// --vector_lr was the rate of biases and layernorms beside --lr. These have --lr now, and the others have their own
+// rates.
 static void translate_vector_lr(json_t* options) {
     json_t *vector = json_object_get(options, "vector_lr"), *lr = json_object_get(options, "lr");
     if (!json_is_number(vector) || !json_is_number(lr)) { return; }
@@ -24,12 +41,25 @@ static void translate_vector_lr(json_t* options) {
 // --keep was a number, beside --keep_best and --keep_every.
 static void translate_keep(json_t* options) {
     const json_t *keep = json_object_get(options, "keep"), *best = json_object_get(options, "keep_best");
-    const long long every = json_integer_value(json_object_get(options, "keep_every"));
     if (!json_is_integer(keep)) { return; }
     char* text = format("%lld%s", (long long)json_integer_value(keep), json_is_false(best) ? "" : ",best");
-    char* whole = every > 0 ? format("%s,every:%lld", text, every) : format("%s", text);
-    replace_value(options, "keep", whole);
-    free(whole);
+    add_number(&text, "every", json_object_get(options, "keep_every"), 0);
+    replace_value(options, "keep", text);
+    free(text);
+}
+
+// --eval_rules was the rules alone, beside --eval_every, --eval_limit, --eval_shots and --eval_examples.
+static void translate_eval(json_t* options) {
+    const json_t *rules = json_object_get(options, "eval_rules"), *shots = json_object_get(options, "eval_shots");
+    const char* examples = json_string_value(json_object_get(options, "eval_examples"));
+    if (!json_is_string(rules) || !json_object_get(options, "eval_every")) { return; }
+    char* text = format("%s", json_string_value(rules));
+    add_number(&text, "shots", shots, 0);
+    add_part(&text, "examples", json_integer_value(shots) > 0 && examples && *examples ? examples : NULL);
+    add_number(&text, "limit", json_object_get(options, "eval_limit"), 0);
+    add_number(&text, "every", json_object_get(options, "eval_every"),
+               json_integer_value(json_object_get(options, "val_every")));
+    replace_value(options, "eval_rules", text);
     free(text);
 }
 
@@ -38,11 +68,11 @@ static void translate_momentum(json_t* options) {
     const json_t* peak = json_object_get(options, "momentum");
     const char *warmup = json_string_value(json_object_get(options, "momentum_warmup")),
                *cooldown = json_string_value(json_object_get(options, "momentum_cooldown"));
-    const bool is_auto = !warmup || !strcmp(warmup, "auto"), is_flat = !cooldown || !strcmp(cooldown, "none");
     char number[32];
     if (!json_is_number(peak)) { return; }
-    char* text = format("%s%s%s%s%s", double_text(number, json_number_value(peak)), is_auto ? "" : ",warmup:",
-                        is_auto ? "" : warmup, is_flat ? "" : ",cooldown:", is_flat ? "" : cooldown);
+    char* text = format("%s", double_text(number, json_number_value(peak)));
+    add_part(&text, "warmup", has_value(options, "momentum_warmup", "auto") ? NULL : warmup);
+    add_part(&text, "cooldown", has_value(options, "momentum_cooldown", "none") ? NULL : cooldown);
     replace_value(options, "momentum", text);
     free(text);
 }
@@ -59,5 +89,6 @@ json_t* options_of_today(const json_t* object) {
     translate_vector_lr(options);
     translate_keep(options);
     translate_momentum(options);
+    translate_eval(options);
     return options;
 }

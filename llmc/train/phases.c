@@ -23,7 +23,7 @@ bool run_is_due(const TrainRun* run, long long every) {
 Phases train_phases_due(const TrainRun* run) {
     const Config* c = run->config;
     const Phases due = {.val = run->has_val && run_is_due(run, c->val_every),
-                        .eval = run->num_test_sets && run_is_due(run, c->eval_every),
+                        .eval = run->num_test_sets && run_is_due(run, run->plan.test_sets.every),
                         .sample = run->has_tokenizer && run_is_due(run, c->sample_every)};
     return due;
 }

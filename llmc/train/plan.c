@@ -1,6 +1,7 @@
 #include "plan.h"
 #include "consistency.h"
 #include "../data/dataloader.h"
+#include "../eval/test_set.h"
 #include "../files/model_file.h"
 #include "../model/generate.h"
 #include "../base/host_memory.h"
@@ -94,9 +95,12 @@ bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, co
     p->samples = c->sample_every > 0 || *c->eval_data;
     p->B = c->batch_size ? (int)c->batch_size : 1;
     if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err) || !rates_parse(&p->rates, c, err) ||
-        !keep_parse(&p->kept, c->keep, err)) {
+        !keep_parse(&p->kept, c->keep, err) || !eval_rules_parse(&p->test_sets, c->eval_rules, err)) {
         return false;
     }
+    p->test_sets.T = p->T;
+    p->test_sets.vocab_size = p->shape.vocab_size;
+    if (p->test_sets.every < 0) { p->test_sets.every = c->val_every; }
     // A prompt has at most as many tokens as bytes. Test sets need all positions.
     const size_t prompt = max_size(1, strlen(c->prompt));
     p->sample_capacity = *c->eval_data ? p->shape.max_seq_len

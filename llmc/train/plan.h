@@ -5,6 +5,7 @@
 #pragma once
 #include "../comm/comm.h"
 #include "../data/token_formats.h"
+#include "../eval/scored_rows.h"
 #include "../files/checkpoint_folders.h"
 #include "../options/config.h"
 #include "../model/gpt2.h"
@@ -20,6 +21,7 @@ typedef struct {
     Keep keep;
     Rates rates;                // of the optimizer
     KeepRule kept;              // --keep
+    TestSetOptions test_sets;   // --eval_rules; the tokenizer is opened later
     int shards;                 // ranks that shard the optimizer's state (--zero 1); else 1
     const char* nccl_algorithms; // Comm.algorithms
     int samples;                // texts that are generated, or test rows that are scored, at once; 0: none

@@ -66,9 +66,8 @@ int documents_eot(const Config* c, const Tokenizer* t) {
 }
 
 TestSet* open_test_sets(const Config* c, const Tokenizer* t, const Plan* p, int* count) {
-    const TestSetOptions options = {.tokenizer = t, .T = p->T, .vocab_size = p->shape.vocab_size,
-                                    .limit = c->eval_limit, .rules = c->eval_rules,
-                                    .shots = (int)c->eval_shots, .examples = c->eval_examples};
+    TestSetOptions options = p->test_sets;
+    options.tokenizer = t;
     return test_sets_open(c->eval_data, &options, count);
 }
 
@@ -150,7 +149,7 @@ static void open_data(TrainRun* run, const char* folder) {
         fatal("%s", err.text);
     }
     run->has_tokenizer = open_tokenizer(&run->tokenizer, c, &run->plan.shape, folder);
-    if (c->eval_every > 0) {
+    if (run->plan.test_sets.every > 0) {
         const Tokenizer* t = run->has_tokenizer ? &run->tokenizer : NULL;
         run->test_sets = open_test_sets(c, t, &run->plan, &run->num_test_sets);
     }

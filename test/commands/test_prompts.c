@@ -89,12 +89,30 @@ static void check_refused(const char* file, int shots, const char* examples, con
 }
 
 TEST(missing_examples_are_an_error) {
-    check_refused(FOLDER "piqa.jsonl", 11, "", "piqa.jsonl:1: there are only 10 examples for it, --eval_shots is 11");
+    check_refused(FOLDER "piqa.jsonl", 11, "", "piqa.jsonl:1: there are only 10 examples for it, "
+                  "shots: of --eval_rules is 11");
     check_refused(FOLDER "mmlu.jsonl", 4, FOLDER "mmlu_dev.jsonl", "mmlu.jsonl:1: there are only 3 examples");
-    check_refused(FOLDER "piqa.jsonl", 1, FOLDER "mmlu_dev.jsonl", "--eval_examples test/golden/eval/mmlu_dev.jsonl: "
+    check_refused(FOLDER "piqa.jsonl", 1, FOLDER "mmlu_dev.jsonl", "--eval_rules examples:" FOLDER "mmlu_dev.jsonl: "
                   "items of MMLU, in front of PIQA");
     check_refused(FOLDER "piqa.jsonl", 1, "nowhere", "nowhere: cannot open");
     check_refused(FOLDER "hellaswag.bin", 1, "", "hellaswag.bin has tokens, not text");
+}
+
+TEST(rules_have_parts_in_any_order) {
+    static const char* const wrong[] = {"", ",", "llm", "llm.c:1", "lm-eval,", "shots", "shots:x", "shots:1001",
+                                        "limit:0", "every:-1", "shots:1,examples:", "examples"};
+    Error err = {.text = ""};
+    TestSetOptions o = {.T = 5};
+    EXPECT(eval_rules_parse(&o, "llm.c", &err));
+    EXPECT(!strcmp(o.rules, "llm.c") && o.shots == 0 && !o.examples && o.limit == 0 && o.every == -1 && o.T == 5);
+    EXPECT(eval_rules_parse(&o, "every:0,shots:5,lm-eval,limit:9,examples:a:b", &err));
+    EXPECT(!strcmp(o.rules, "lm-eval") && o.shots == 5 && !strcmp(o.examples, "a:b") && o.limit == 9 && o.every == 0);
+    EXPECT(eval_rules_parse(&o, "limit:2", &err) && !strcmp(o.rules, "llm.c") && o.shots == 0 && !o.examples);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        test_case = wrong[i];
+        EXPECT(!eval_rules_parse(&o, wrong[i], &err) && strstr(err.text, "give llm.c or lm-eval, shots:N"));
+    }
+    EXPECT(!eval_rules_parse(&o, "examples:file", &err) && strstr(err.text, "no effect without shots:N"));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

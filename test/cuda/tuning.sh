@@ -103,7 +103,7 @@ scoring_many_sets_changes_no_algorithm_of_training() {
     run="$tiny $data --dtype bf16 --batch_size 26 --seq_len 8 --max_steps 2 --save_every 2 --tune anew \
         --graph 0"
     must env EMU_SLOW=cublaslt_0 "$cuda" $run --out "$dir/alone"
-    must env EMU_SLOW=cublaslt_0 "$cuda" $run --eval_data "$sets" --eval_every 2 --out "$dir/scored"
+    must env EMU_SLOW=cublaslt_0 "$cuda" $run --eval_data "$sets" --eval_rules every:2 --out "$dir/scored"
     same_files "$dir/alone" "$dir/scored" 2
 }
 

@@ -5,7 +5,7 @@
 test_sets_are_scored_alone_and_while_training() {
     corpus
     sets="test/golden/eval/hellaswag.jsonl,test/golden/eval/lambada.jsonl"
-    must "$train" $small $data --max_steps 4 --val_every 0 --eval_data "$sets" --eval_every 2 --out "$dir/run"
+    must "$train" $small $data --max_steps 4 --val_every 0 --eval_data "$sets" --eval_rules every:2 --out "$dir/run"
     for line in HellaSwag LAMBADA; do
         [ "$(grep -c "^$line: [0-9]*/11 = 0" "$dir/out")" = 3 ] || note "not three scores of $line: $(cat "$dir/out")"
         grep "^$line" "$dir/out" | tail -n 1 >>"$dir/want"
@@ -15,7 +15,7 @@ test_sets_are_scored_alone_and_while_training() {
     must "$train" eval --out "$dir/run" --eval_data "$sets" --batch_size 2
     grep '^[HL]' "$dir/out" | cmp -s - "$dir/want" || note "other scores than in training: $(cat "$dir/out")"
     grep -q 'published: OpenAI' "$dir/out" || note "no published scores"
-    expect 0 'HellaSwag: ' "$train" eval --out "$dir/run" --eval_data "$sets" --eval_limit 3 --eval_rules lm-eval
+    expect 0 'HellaSwag: ' "$train" eval --out "$dir/run" --eval_data "$sets" --eval_rules lm-eval,limit:3
     grep -q '/3 = ' "$dir/out" || note "not three items: $(cat "$dir/out")"
     expect 1 'nowhere: cannot open' "$train" eval --out "$dir/run" --eval_data nowhere
     expect 1 'needs a --tokenizer' "$train" eval --out "$dir/run" --tokenizer none --eval_data "$sets"
@@ -36,8 +36,9 @@ texts_examples_and_core_are_scored() {
     must $eval --eval_data "$dir/core"
     grep -q '^CORE: ' "$dir/out" || note "no CORE: $(tail -n 3 "$dir/out")"
     [ "$(grep -c 'centered ' "$dir/out")" = 23 ] || note "not 22 centered accuracies and their mean"
-    expect 0 '; 2 examples in front' $eval --eval_data test/golden/eval/mmlu.jsonl --eval_shots 2 \
-        --eval_examples test/golden/eval/mmlu_dev.jsonl
+    expect 0 '; 2 examples in front' $eval --eval_data test/golden/eval/mmlu.jsonl \
+        --eval_rules shots:2,examples:test/golden/eval/mmlu_dev.jsonl
+    expect 2 "--eval_rules 'llm': give llm.c or lm-eval, shots:N" $eval --eval_data nowhere --eval_rules llm
     : >"$dir/empty.txt"
     expect 1 'empty.txt: there is nothing to score in it' $eval --text "$dir/empty.txt"
     expect 1 'nowhere.txt' $eval --text "$dir/nowhere.txt"
@@ -46,8 +47,8 @@ texts_examples_and_core_are_scored() {
     expect 2 '--stride 49 is more than --seq_len 48' $eval --text test/golden/eval/text.txt --seq_len 48 --stride 49
     expect 1 'eval_data/language_understanding/hellaswag.jsonl: cannot open' $eval --eval_data "$dir"
     expect 2 'two folders of CORE' $eval --eval_data "$dir/core,$dir/core"
-    must "$train" $small $data --max_steps 2 --val_every 0 --eval_every 2 --out "$dir/run" \
-        --eval_data "$dir/core,test/golden/eval/piqa.jsonl" --eval_limit 12
+    must "$train" $small $data --max_steps 2 --val_data "" --val_every 2 --out "$dir/run" \
+        --eval_data "$dir/core,test/golden/eval/piqa.jsonl" --eval_rules limit:12
     [ "$(grep -c '"kind":"eval","step":[02],' "$dir/run/metrics.jsonl")" = 46 ] ||
         note "not 46 records: $(grep -c eval "$dir/run/metrics.jsonl")"
     [ "$(grep -c 'CORE: .*of 22 tasks' "$dir/run/log.txt")" = 2 ] || note "CORE is not in log.txt twice"

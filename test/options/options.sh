@@ -85,7 +85,7 @@ options_without_effect_are_refused() {
         --config "$dir/file" --dtype bf16 --out ""
     eval="$train eval --init $weights --tokenizer bytes --threads 1"
     expect 2 '--document_mask 1 has no effect with --text' $eval --text test/golden/eval/text.txt --document_mask 1
-    expect 2 '--eval_limit 2 has no effect without --eval_data: leave it out' $eval --eval_limit 2
+    expect 2 '--eval_rules limit:2 has no effect without --eval_data: leave it out' $eval --eval_rules limit:2
     must $eval --text test/golden/eval/text.txt --config "$dir/file" # of all commands
     expect 2 'no option --link: python3 dev/bench/predict.py' "$train" bench scale --link 1GB/s:1us
     cp "$root/corpus_val_000000.bin" "$dir/plain.bin" # without the record of its tokenizer

@@ -377,6 +377,15 @@ TEST(options_of_older_checkpoints_become_todays) {
     EXPECT(config_from_json(&c, object, "state.json", &err) &&
            !strcmp(c.momentum, "0.9,warmup:none,cooldown:50:0.85"));
     json_decref(object);
+    object = json_pack("{s:s, s:i, s:i, s:s, s:i, s:i}", "eval_rules", "lm-eval", "eval_limit", 0, "eval_shots", 0,
+                       "eval_examples", "dev.jsonl", "eval_every", 250, "val_every", 250);
+    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.eval_rules, "lm-eval"));
+    json_object_set_new(object, "eval_limit", json_integer(9));
+    json_object_set_new(object, "eval_shots", json_integer(5));
+    json_object_set_new(object, "eval_every", json_integer(0));
+    EXPECT(config_from_json(&c, object, "state.json", &err) &&
+           !strcmp(c.eval_rules, "lm-eval,shots:5,examples:dev.jsonl,limit:9,every:0"));
+    json_decref(object);
 }
 
 TEST(a_pattern_that_the_shell_expanded_is_recognized) {

@@ -147,7 +147,7 @@ TEST(the_command_line_of_the_124M_run) {
 
 TEST(hellaswag_is_scored_whenever_llm_c_does) {
     Config c = PARSE("-e", "d12", "-h", "1", "-v", "250");
-    EXPECT(!strcmp(c.eval_data, "dev/data/hellaswag/hellaswag_val.bin") && c.eval_every == 250);
+    EXPECT(!strcmp(c.eval_data, "dev/data/hellaswag/hellaswag_val.bin") && c.val_every == 250);
     c = PARSE("-e", "d12", "-h", "0");
     EXPECT(!*c.eval_data);
     EXPECT_DEATH(EXIT_USAGE, "-h takes 0 or 1, not '2'", PARSE("-e", "d12", "-h", "2"));

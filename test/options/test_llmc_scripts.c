@@ -60,7 +60,7 @@ static const Script SCRIPTS[] = {
      "-y 1 -e d12 -pn 8 -pr 3 -pg 8 -pf /data/log -pi fs",
      MULTI_NODE_DATA "model=d12 total_batch_size=2097152 min_lr_frac=0 save_every=5000 resume=auto"},
 };
-static const char ALL[] = "val_every=250 eval_every=250 eval_data=dev/data/hellaswag/hellaswag_val.bin recompute=none "
+static const char ALL[] = "val_every=250 eval_data=dev/data/hellaswag/hellaswag_val.bin recompute=none "
                           "zero=1 weight_decay=0.1 warmup_steps=700 schedule=cosine init=random";
 
 enum { MAX_WORDS = 64 };

@@ -250,7 +250,7 @@ what_a_stop_has_left_is_done_when_the_run_goes_on() {
     "$prepare" --stories 1200000 --tokenizer bytes --val_size 600000 --out "$dir/long" >/dev/null 2>&1
     due="$small --train_data $dir/long_train_*.bin --val_data $dir/long_val_*.bin --batch_size 1 --threads 1
         --val_tokens -1 --val_every 2 --sample_every 2 --sample_tokens 8 --save_every 1 --keep 1 --max_steps 3
-        --eval_data test/golden/eval/hellaswag.jsonl --eval_every 2 --eval_limit 2"
+        --eval_data test/golden/eval/hellaswag.jsonl --eval_rules limit:2,every:2"
     must "$train" $due --out "$dir/whole"
     begin "$train" $due --out "$dir/stop"
     await '^step *2/' "$dir/out" $pid # then it validates
