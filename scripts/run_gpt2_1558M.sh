@@ -10,7 +10,7 @@
 # reaches   OpenAI's 1558M: HellaSwag 48.9%, which llm.c passed after about 25,000 steps (its discussion 677).
 #           A checkpoint is 19 GB, and three are kept.
 #
-# llm.c's run had spikes in its loss; --skip_loss_z 7 --skip_norm_z 7 skips updates with such losses or norms, but then
-# each step waits for its norm.
+# llm.c's run had spikes in its loss; --skip_z 7:7 skips updates with such losses or norms, but then each
+# step waits for its norm.
 . "$(dirname "$0")/run.sh"
 published_run fineweb-edu100b 336 --preset gpt2:1558m --batch_size 16 --out runs/gpt2_1558M "$@"

@@ -8,6 +8,7 @@ const Option CONFIG_OPTIONS[NUM_ROWS] = {OPTION_ROWS(CONFIG)};
 
 // Options of this program's earlier versions, and of others, that have no name here.
 static const OptionAdvice ADVICE[] = {
+    {"bad_steps", "--on_spike stop:N ends the run after N bad steps in a row"},
     {"bias", "GPT-2 has biases"},
     {"comm_timeout", "here it is --timeout"},
     {"connect_timeout", "the processes of a run have 300 s to meet, or --timeout if that is more"},
@@ -41,6 +42,8 @@ static const OptionAdvice ADVICE[] = {
     {"ranks_every", "several processes compare their times every 100 steps"},
     {"save_async", "checkpoints are written while training goes on, if memory has room for a copy"},
     {"save_retries", "a save that fails is tried again three times"},
+    {"skip_loss_z", "--skip_z LOSS, or LOSS:NORM for --skip_norm_z too"},
+    {"skip_norm_z", "--skip_z LOSS:NORM, or 0:NORM for the norm alone"},
     {"step_ms", "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
     {"stop_at_eot", "a text ends at the end-of-text token"},
     {"tui", "a terminal shows a bar; OUT/report.html has the curves, nvidia-smi the state of a GPU"},
@@ -118,7 +121,6 @@ static const struct {
 } GONE_VALUES[] = {
     {"dtype", "int8", "give bf16, or write q8_0 for llama.cpp by export gguf --export_dtype q8_0"},
     {"export_dtype", "q4_0", "write f16; llama-quantize of llama.cpp makes 4 bits of it"},
-    {"on_spike", "rewind:", "stop names the data to leave out; scripts/supervise.sh goes back and leaves them out"},
 };
 
 // Replaces the error about a value by one that says what to give instead, if that is known. Returns false.

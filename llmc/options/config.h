@@ -85,14 +85,13 @@ enum {
     REAL(decay_frac, 0.2, 0, 1, NULL, TRAIN,                                                                          \
          "the part of the run, at its end, in which the rate of --schedule wsd falls",                                \
          .needs = "schedule=wsd|wsd_linear")                                                                          \
-    REAL(skip_loss_z, 0, 0, 1e9, NULL, TRAIN,                                                                         \
-         "skip the update when the loss is this many standard deviations high; 0: never")                             \
-    REAL(skip_norm_z, 0, 0, 1e9, NULL, TRAIN, "the same for the gradient's norm")                                     \
-    CHOICE(on_spike, skip, (skip, stop), TRAIN,                                                                       \
-           "after such a step, or one that is not finite: skip its update, or end the run with the --skip_windows of" \
-           " a run that goes on without these data (scripts/supervise.sh does so)")                                   \
-    INT(bad_steps, 1, 1, 1000000, NULL, TRAIN, "such steps in a row after which --on_spike stop ends the run",        \
-         .needs = "on_spike!=skip")                                                                                   \
+    TEXT(skip_z, "0", TRAIN,                                                                                          \
+         "LOSS[:NORM]: skip the update when the loss, or the gradient's norm, is this many standard deviations high; 0:"\
+         " never")                                                                                                    \
+    TEXT(on_spike, "skip", TRAIN,                                                                                     \
+         "skip or stop[:N]: after such a step, or one that is not finite: skip its update, or after N of them in a row"\
+         " (1) end the run with the --skip_windows of a run that goes on without these data (scripts/supervise.sh does"\
+         " so)")                                                                                                      \
     TEXT(skip_windows, "", TRAIN,                                                                                     \
          "windows of the data to leave out, FIRST-LAST,...; with --resume auto from before the first of them",        \
          .needs = "!overfit")                                                                                         \

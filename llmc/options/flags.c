@@ -22,8 +22,8 @@ const LetterFlag LETTER_FLAGS[NUM_LETTER_FLAGS] = {
     {.letters = "u", .name = "warmup_steps", .fallback = "0"},
     {.letters = "q", .name = "min_lr_frac", .fallback = "1.0"},
     {.letters = "c", .name = "weight_decay", .fallback = "0.0"},
-    {.letters = "sl", .name = "skip_loss_z", .fallback = "0"},
-    {.letters = "sg", .name = "skip_norm_z", .fallback = "0"},
+    {.letters = "sl", .name = "skip_z", .fallback = "0"},
+    {.letters = "sg", .name = "skip_z", .fallback = "0"},
     {.letters = "v", .name = "val_every", .fallback = "20"},
     {.letters = "m", .name = "val_tokens"}, // llm.c counts batches, 20 of them
     {.letters = "s", .name = "sample_every", .fallback = "20"},
@@ -98,6 +98,8 @@ static const char* letter_translate(const LetterValues* v, const LetterFlag* fla
         return strcmp(every, "0") ? format("%s,best,every:%s", newest, every) : format("%s,best", newest);
     }
     if (!strcmp(flag->letters, "nm")) { return NULL; } // -nk has it
+    if (!strcmp(flag->letters, "sl")) { return format("%s:%s", letter_value(v, "sl"), letter_value(v, "sg")); }
+    if (!strcmp(flag->letters, "sg")) { return NULL; } // -sl has it
     return value ? value : flag->fallback;
 }
 

@@ -63,6 +63,27 @@ static void translate_eval(json_t* options) {
     free(text);
 }
 
+// --skip_z and --on_spike were --skip_loss_z, --skip_norm_z, --on_spike without a number, and --bad_steps.
+static void translate_spikes(json_t* options) {
+    const json_t *loss = json_object_get(options, "skip_loss_z"), *norm = json_object_get(options, "skip_norm_z"),
+                 *bad_steps = json_object_get(options, "bad_steps");
+    const char* on_spike = json_string_value(json_object_get(options, "on_spike"));
+    char first[32], second[32];
+    if (json_is_number(loss) && json_is_number(norm)) {
+        const bool has_norm = json_number_value(norm) > 0;
+        char* text = format("%s%s%s", double_text(first, json_number_value(loss)), has_norm ? ":" : "",
+                            has_norm ? double_text(second, json_number_value(norm)) : "");
+        replace_value(options, "skip_z", text);
+        free(text);
+    }
+    if (on_spike && !strncmp(on_spike, "rewind:", strlen("rewind:"))) { replace_value(options, "on_spike", "stop"); }
+    if (json_integer_value(bad_steps) > 1 && has_value(options, "on_spike", "stop")) {
+        char* text = format("stop:%lld", (long long)json_integer_value(bad_steps));
+        replace_value(options, "on_spike", text);
+        free(text);
+    }
+}
+
 // --momentum was a number, beside --momentum_warmup and --momentum_cooldown.
 static void translate_momentum(json_t* options) {
     const json_t* peak = json_object_get(options, "momentum");
@@ -83,12 +104,11 @@ json_t* options_of_today(const json_t* object) {
     if (has_value(options, "schedule", "wsd") && has_value(options, "decay_shape", "linear")) {
         replace_value(options, "schedule", "wsd_linear");
     }
-    const char* on_spike = json_string_value(json_object_get(options, "on_spike"));
-    if (on_spike && !strncmp(on_spike, "rewind:", strlen("rewind:"))) { replace_value(options, "on_spike", "stop"); }
     if (json_is_false(json_object_get(options, "flash"))) { replace_value(options, "attention", "plain"); }
     translate_vector_lr(options);
     translate_keep(options);
     translate_momentum(options);
     translate_eval(options);
+    translate_spikes(options);
     return options;
 }

@@ -86,6 +86,25 @@ static Keep keep_of(const Config* c) {
     return c->recompute == recompute_all ? RECOMPUTE_ALL : c->recompute == recompute_gelu ? RECOMPUTE_GELU : KEEP_ALL;
 }
 
+bool spike_rule_parse(SpikeRule* spikes, const char* skip_z, const char* on_spike, Error* err) {
+    enum { MOST_Z = 1000000000 };
+    char *z = format("%s", skip_z), *action = format("%s", on_spike), *rest = z, *name, *value;
+    memset(spikes, 0, sizeof *spikes);
+    const bool has_z = part_next(&rest, &name, &value) && !rest && number_parse(name, 0, MOST_Z, &spikes->loss_z) &&
+                       (!value || number_parse(value, 0, MOST_Z, &spikes->norm_z));
+    rest = action;
+    bool has_action = part_next(&rest, &name, &value) && !rest;
+    const bool stops = has_action && !strcmp(name, "stop");
+    spikes->bad_steps = stops;
+    if (stops && value) { has_action = count_parse(value, 1, &spikes->bad_steps); }
+    else { has_action = stops || (has_action && !value && !strcmp(name, "skip")); }
+    free(z);
+    free(action);
+    if (!has_z) { return fail(err, "--skip_z '%s': give LOSS[:NORM], such as 7, 7:7, or 0 for never", skip_z); }
+    return has_action || fail(err, "--on_spike '%s': give skip, stop or stop:N; with stop, scripts/supervise.sh goes "
+                              "back and leaves the data out", on_spike);
+}
+
 bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, const char* weights_folder, Error* err) {
     memset(p, 0, sizeof *p);
     p->backend = b;
@@ -95,7 +114,8 @@ bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, co
     p->samples = c->sample_every > 0 || *c->eval_data;
     p->B = c->batch_size ? (int)c->batch_size : 1;
     if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err) || !rates_parse(&p->rates, c, err) ||
-        !keep_parse(&p->kept, c->keep, err) || !eval_rules_parse(&p->test_sets, c->eval_rules, err)) {
+        !keep_parse(&p->kept, c->keep, err) || !eval_rules_parse(&p->test_sets, c->eval_rules, err) ||
+        !spike_rule_parse(&p->spikes, c->skip_z, c->on_spike, err)) {
         return false;
     }
     p->test_sets.T = p->T;

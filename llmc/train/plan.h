@@ -11,6 +11,12 @@
 #include "../model/gpt2.h"
 #include "rates.h"
 
+// The steps that count as spikes, and the end of a run by them (spikes.h).
+typedef struct {
+    double loss_z, norm_z; // z-scores beyond which a loss or norm is a spike; 0: none is
+    long long bad_steps;   // in a row, after which the run ends; 0: it goes on
+} SpikeRule;
+
 typedef struct {
     const Backend* backend;
     enum dtype dtype;  // never auto
@@ -21,6 +27,7 @@ typedef struct {
     Keep keep;
     Rates rates;                // of the optimizer
     KeepRule kept;              // --keep
+    SpikeRule spikes;           // --skip_z, --on_spike
     TestSetOptions test_sets;   // --eval_rules; the tokenizer is opened later
     int shards;                 // ranks that shard the optimizer's state (--zero 1); else 1
     const char* nccl_algorithms; // Comm.algorithms
@@ -40,6 +47,9 @@ bool plan_make(Plan* p, const Backend* b, enum dtype dtype, const Config* c, con
 
 // Resolves shape and sequence length alone; B is --batch_size, or 1 for auto.
 bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, const char* weights_folder, Error* err);
+
+// Reads the texts of --skip_z, "LOSS[:NORM]", and --on_spike, "skip" or "stop[:N]". Fails if one is another.
+bool spike_rule_parse(SpikeRule* spikes, const char* skip_z, const char* on_spike, Error* err);
 
 // Returns whether token files may lack a header: --data_format.
 TokenHeader token_header(const Config* c);

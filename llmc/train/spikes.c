@@ -4,9 +4,7 @@
 #include "nonfinite.h"
 #include "phases.h"
 
-static bool ends_at_spike(const Config* c) { return c->on_spike == on_spike_stop; }
-
-bool spikes_may_skip(const Config* c) { return c->skip_loss_z > 0 || c->skip_norm_z > 0 || ends_at_spike(c); }
+bool spikes_may_skip(const SpikeRule* rule) { return rule->loss_z > 0 || rule->norm_z > 0 || rule->bad_steps > 0; }
 
 static bool step_is_finite(const StepRecord* r) { return isfinite(r->loss) && isfinite(r->norm); }
 
@@ -38,7 +36,7 @@ static char* way_back(const TrainRun* run, long long bad_steps, uint64_t last) {
     if (good < 0) { return format(" %s has no good checkpoint to go back to.", c->out); }
     char *path = checkpoint_path(c->out, good), *options = options_without(c, window, last), *text;
     if (c->overfit) { text = format(" The last good checkpoint is %s.", path); }
-    else if (ends_at_spike(c)) {
+    else if (run->plan.spikes.bad_steps > 0) {
         text = format(" The last good checkpoint is %s. To go on from it without the data since then: %s", path,
                       options);
     } else {
@@ -98,27 +96,27 @@ static void ATTR_NORETURN end_run(TrainRun* run, const StepRecord* r, long long 
 // ---------------------------------------------------------------------------------------------------------------------
 // judging a step
 
-// Bad steps in a row that --on_spike skip skips if they are not finite and --skip_loss_z or --skip_norm_z is given.
-// More are taken for a fault of the weights, not of the data (chosen).
+// Bad steps in a row that --on_spike skip skips if they are not finite and --skip_z is given. More are taken for a fault
+// of the weights, not of the data (chosen).
 enum { MAX_NONFINITE_STEPS = 8 };
 
-// Returns true if the z-score of a step's loss or norm is above --skip_loss_z or --skip_norm_z.
+// Returns true if the z-score of a step's loss or norm is above --skip_z.
 static bool is_spike(TrainRun* run, const StepRecord* r) {
-    const Config* c = run->config;
-    const bool skip_loss = c->skip_loss_z > 0 && r->loss_z > c->skip_loss_z,
-               skip_norm = c->skip_norm_z > 0 && r->norm_z > c->skip_norm_z;
+    const SpikeRule* rule = &run->plan.spikes;
+    const bool skip_loss = rule->loss_z > 0 && r->loss_z > rule->loss_z,
+               skip_norm = rule->norm_z > 0 && r->norm_z > rule->norm_z;
     if (skip_loss) { logger_skip(&run->log, r->step, "loss", r->loss_z); }
     else if (skip_norm) { logger_skip(&run->log, r->step, "grad", r->norm_z); }
     return skip_loss || skip_norm;
 }
 
 bool spikes_judge(TrainRun* run, StepRecord* r) {
-    const Config* c = run->config;
+    const SpikeRule* rule = &run->plan.spikes;
     TrainState* s = &run->state;
     const bool is_finite = step_is_finite(r);
     const bool has_overflowed = isfinite(r->loss) && !is_finite && loss_scale_can_shrink(&s->loss_scale);
     run->nonfinite_steps = is_finite || has_overflowed ? 0 : run->nonfinite_steps + 1;
-    if (!ends_at_spike(c) && run->nonfinite_steps > (spikes_may_skip(c) ? MAX_NONFINITE_STEPS : 0)) {
+    if (rule->bad_steps == 0 && run->nonfinite_steps > (spikes_may_skip(rule) ? MAX_NONFINITE_STEPS : 0)) {
         end_run(run, r, s->bad_steps + 1);
     }
     if (is_finite || has_overflowed) { loss_scale_update(&s->loss_scale, has_overflowed); }
@@ -130,6 +128,6 @@ bool spikes_judge(TrainRun* run, StepRecord* r) {
     }
     const bool skips = !is_finite || is_spike(run, r);
     s->bad_steps = skips && !has_overflowed ? s->bad_steps + 1 : 0;
-    if (ends_at_spike(c) && s->bad_steps >= c->bad_steps) { end_run(run, r, s->bad_steps); }
+    if (rule->bad_steps > 0 && s->bad_steps >= rule->bad_steps) { end_run(run, r, s->bad_steps); }
     return skips;
 }

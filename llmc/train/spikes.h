@@ -1,9 +1,9 @@
 // Judges each step by its loss and norm, and does with bad ones what --on_spike asks. A step is bad if its loss or norm
-// is not finite, or a spike: if its z-score (base/outlier.h) is above --skip_loss_z or --skip_norm_z. A bad step does
-// not update the weights. Its batch counts as consumed.
+// is not finite, or a spike: if its z-score (base/outlier.h) is above --skip_z. A bad step does not update the
+// weights. Its batch counts as consumed.
 //
 //   skip        the run goes on
-//   stop        after --bad_steps bad steps in a row, the run ends with exit code 4
+//   stop[:N]    after N bad steps in a row (1), the run ends with exit code 4
 //
 // A run that ends so, or because its loss is not finite, names the last good checkpoint and the windows of the data
 // from there to the bad step, as the options that go back and leave them out: --resume auto --skip_windows FIRST-LAST.
@@ -18,11 +18,11 @@
 #include "run.h"
 
 // Returns true if a step's update must wait until the step was judged.
-bool spikes_may_skip(const Config* c);
+bool spikes_may_skip(const SpikeRule* rule);
 
 // Judges the step that has just been computed, before it counts as done. Returns true if its update is skipped. Sets
-// its z-scores, and adapts the loss scale. Ends the run, with exit code 4, after --bad_steps bad steps with --on_spike
-// stop, or if the loss or norm is not finite and no option asks to skip that. All ranks judge alike without another
-// collective: their sums are equal, and a gradient that overflowed on one rank is not finite after the reduction
-// either, nor is the norm. Steps that are not finite are left out of the statistics of outliers.
+// its z-scores, and adapts the loss scale. Ends the run, with exit code 4, after N bad steps with --on_spike stop:N, or
+// if the loss or norm is not finite and no option asks to skip that. All ranks judge alike without another collective:
+// their sums are equal, and a gradient that overflowed on one rank is not finite after the reduction either, nor is the
+// norm. Steps that are not finite are left out of the statistics of outliers.
 bool spikes_judge(TrainRun* run, StepRecord* r);

@@ -205,7 +205,7 @@ static void train_step(TrainRun* run) {
     TrainState* s = &run->state;
     const double start = seconds_now();
     const long long tokens = ramp_size(&run->batch_ramp, s->tokens), windows = tokens / run->plan.T;
-    const bool may_skip = spikes_may_skip(run->config);
+    const bool may_skip = spikes_may_skip(&run->plan.spikes);
     StepRecord r = {.step = (int)s->step + 1,
                     .tokens = (size_t)(s->tokens + tokens),
                     .step_tokens = (size_t)tokens,

@@ -196,13 +196,13 @@ batches_that_are_not_finite_are_skipped() {
     overflowing_model
     common="$small $data --init $dir/model --max_steps 60 --val_every 0 --save_every 0"
     expect 4 'not finite' "$train" $common --out "$dir/stops"
-    must "$train" $common --skip_loss_z 50 --out "$dir/skips"
+    must "$train" $common --skip_z 50 --out "$dir/skips"
     skips=$(grep -c '"skip".*"z":null' "$dir/skips/metrics.jsonl")
     [ "$skips" -ge 1 ] && [ "$skips" -le 30 ] || note "$skips skipped"
     [ "$skips" = "$(grep -c '"train".*"loss":null' "$dir/skips/metrics.jsonl")" ] || note "not those without a loss"
     # bad weights are not skipped for ever
     expect 4 'not finite' "$train" $small $data --max_steps 400 --val_every 0 --save_every 0 --lr 1e3 --grad_clip 0 \
-        --weight_decay 100 --schedule constant --skip_loss_z 1e9 --out "$dir/all"
+        --weight_decay 100 --schedule constant --skip_z 1e9 --out "$dir/all"
     skips=$(grep -c '"kind":"skip"' "$dir/all/metrics.jsonl")
     [ "$skips" = 8 ] || note "$skips skipped of all"
 }

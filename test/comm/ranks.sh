@@ -247,10 +247,10 @@ jumps_are_seen_by_all_ranks() {
     for zero in 0 1; do
         expect 4 'Lower --lr' ranks 2 "$train" $common --zero $zero --lr 1e3 --grad_clip 0 --max_steps 200 \
             --out "$dir/wild$zero"
-        must ranks 2 "$train" $common --zero $zero --skip_norm_z 0.1 --max_steps 160 --out "$dir/skip$zero"
+        must ranks 2 "$train" $common --zero $zero --skip_z 0:0.1 --max_steps 160 --out "$dir/skip$zero"
         grep -q '"kind":"skip"' "$dir/skip$zero/metrics.jsonl" || note "zero $zero: no update was skipped"
     done
-    must "$train" $common --skip_norm_z 0.1 --max_steps 160 --out "$dir/skip"
+    must "$train" $common --skip_z 0:0.1 --max_steps 160 --out "$dir/skip"
     want=$(grep -c '"kind":"skip"' "$dir/skip/metrics.jsonl")
     [ "$(grep -c '"kind":"skip"' "$dir/skip1/metrics.jsonl")" = "$want" ] || note "not $want updates skipped"
 }

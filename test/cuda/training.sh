@@ -93,7 +93,7 @@ overflows_in_fp16_skip_updates() {
     must env EMU_COUNT=1 EMU_LAZY=1 "$cuda" $run --loss_scale "$scale" --max_steps "$updates" --out "$dir/fixed"
     grep -q ' 4 graphs' "$dir/err" || note "a fixed scale: $(tail -n 1 "$dir/err")"
     same_checkpoint "$dir/fixed/step_$(printf %08d "$updates")" "$dir/run/step_00000008"
-    must "$cuda" $run --graph 0 --loss_scale dynamic:16777216 --max_steps 8 --skip_loss_z 9 --skip_norm_z 9 \
+    must "$cuda" $run --graph 0 --loss_scale dynamic:16777216 --max_steps 8 --skip_z 9:9 \
         --out "$dir/waits"
     same_files "$dir/run" "$dir/waits" 8
     mkdir "$dir/again"
@@ -145,8 +145,8 @@ a_run_goes_back_and_leaves_out_a_spike() {
     sed 1057,1072d "$dir/bad.txt" >"$dir/clean.txt"
     for name in bad clean; do
         must "$prepare" --format text --tokenizer bytes --val_size 0 --out "$dir/$name" "$dir/$name.txt"
-        must "$train" $tiny --shuffle 0 --schedule constant --max_steps 130 --save_every 130 --skip_loss_z 3 \
-            --on_spike stop --bad_steps 1 --train_data "$dir/${name}_train_*.bin" --out "$dir/$name"
+        must "$train" $tiny --shuffle 0 --schedule constant --max_steps 130 --save_every 130 --skip_z 3 \
+            --on_spike stop:1 --train_data "$dir/${name}_train_*.bin" --out "$dir/$name"
     done
     on="--resume auto --max_steps 138 --save_every 2 --keep 0"
     must env EMU_LAZY=1 "$cuda" --out "$dir/clean" $on
@@ -314,7 +314,7 @@ growing_sequences_keep_documents_apart() {
 }
 
 # Capturing piece 20, in the micro-step, or piece 77, in the update, fails: training goes on without graphs, and says so
-# once. With --skip_loss_z the host waits for the loss before it queues the update: the bits stay the same.
+# once. With --skip_z the host waits for the loss before it queues the update: the bits stay the same.
 training_does_without_graphs_that_cannot_be_recorded() {
     corpus
     run="$tiny $data --max_steps 4 --save_every 4"
@@ -326,7 +326,7 @@ training_does_without_graphs_that_cannot_be_recorded() {
         same_files "$dir/launches" "$dir/graphs" 4
         rm -r "$dir/graphs"
     done
-    must "$cuda" $run --skip_loss_z 9 --skip_norm_z 9 --out "$dir/graphs"
+    must "$cuda" $run --skip_z 9:9 --out "$dir/graphs"
     same_files "$dir/launches" "$dir/graphs" 4
 }
 

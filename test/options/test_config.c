@@ -352,7 +352,15 @@ TEST(options_of_older_checkpoints_become_todays) {
                                "zero", "1", "tune", 1, "on_spike", "rewind:200");
     EXPECT(config_from_json(&c, object, "state.json", &err));
     EXPECT(c.schedule == schedule_wsd_linear && c.attention == attention_plain && c.zero == 1 && c.tune == tune_1);
-    EXPECT(c.on_spike == on_spike_stop);
+    EXPECT(!strcmp(c.on_spike, "stop"));
+    json_object_set_new(object, "bad_steps", json_integer(3));
+    json_object_set_new(object, "skip_loss_z", json_real(7));
+    json_object_set_new(object, "skip_norm_z", json_integer(0));
+    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.on_spike, "stop:3") && !strcmp(c.skip_z, "7"));
+    json_object_set_new(object, "skip_norm_z", json_real(5.5));
+    json_object_set_new(object, "on_spike", json_string("skip"));
+    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.on_spike, "skip") &&
+           !strcmp(c.skip_z, "7:5.5"));
     json_decref(object);
     c = defaults();
     object = json_pack("{s:f, s:f, s:s, s:s}", "lr", 0.5, "vector_lr", 0.25, "embedding_lr", "auto", "matrix_lr",

@@ -49,8 +49,8 @@ static const LetterCase GIVEN[] = {
     {"-u", "700", "warmup_steps", "700"},
     {"-q", "0.0", "min_lr_frac", "0"},
     {"-c", "0.1", "weight_decay", "0.1"},
-    {"-sl", "5.5", "skip_loss_z", "5.5"},
-    {"-sg", "4", "skip_norm_z", "4"},
+    {"-sl", "5.5", "skip_z", "5.5:0"},
+    {"-sg", "4", "skip_z", "0:4"},
     {"-v", "250", "val_every", "250"},
     {"-m", "-1", "val_tokens", "-1"},
     {"-m", "3", "val_tokens", "12288"}, // 3 * 4 * 1024
@@ -78,7 +78,7 @@ static const LetterCase DEFAULTS[] = {
     {"-y", NULL, "resume", ""},         {"-b", NULL, "batch_size", "4"},  {"-t", NULL, "seq_len", "1024"},
     {"-d", NULL, "total_batch_size", "0"}, {"-x", NULL, "max_steps", "-1"}, {"-k", NULL, "schedule", "cosine"},
     {"-l", NULL, "lr", "0.0003"},       {"-u", NULL, "warmup_steps", "0"}, {"-q", NULL, "min_lr_frac", "1"},
-    {"-c", NULL, "weight_decay", "0"},  {"-sl", NULL, "skip_loss_z", "0"}, {"-sg", NULL, "skip_norm_z", "0"},
+    {"-c", NULL, "weight_decay", "0"},  {"-sl", NULL, "skip_z", "0:0"}, {"-sg", NULL, "skip_z", "0:0"},
     {"-v", NULL, "val_every", "20"},    {"-m", NULL, "val_tokens", "81920"}, // 20 batches of 4 * 1024
     {"-s", NULL, "sample_every", "20"}, {"-g", NULL, "sample_tokens", "64"}, {"-a", NULL, "overfit", "0"},
     {"-z", NULL, "zero", "0"},          {"-h", NULL, "eval_data", ""},

@@ -45,8 +45,8 @@ static const Script SCRIPTS[] = {
      FINEWEB("fineweb100B") "-o log_gpt3_125M -v 250 -s 20000 -g 144 -h 1 -b 32 -t 2048 -d 524288 -r 0 -z 1 -c 0.1 "
      "-l 0.0006 -q 0.1 -u 700 -n 10000 -nk 5 -nm 50000 -ge 1 -sl 7.0 -sg 7.0 -y 1 -x 572204 -e gpt3:c768",
      DATA("fineweb100B") "out=log_gpt3_125M model=gpt3:c768 sample_every=20000 batch_size=32 seq_len=2048 "
-     "total_batch_size=524288 lr=0.0006 min_lr_frac=0.1 save_every=10000 keep=5,best,every:50000 skip_loss_z=7 "
-     "skip_norm_z=7 max_steps=572204 resume=auto"},
+     "total_batch_size=524288 lr=0.0006 min_lr_frac=0.1 save_every=10000 keep=5,best,every:50000 skip_z=7.0:7.0 "
+     "max_steps=572204 resume=auto"},
     {"multi_node/run_gpt2_124M_mpi.sh",
      MULTI_NODE "-v 250 -s 20000 -g 144 -h 1 -b 64 -t 1024 -d 2097152 -r 0 -z 1 -c 0.1 -l 0.0006 -q 0.1 -u 700 -n 1000 "
      "-y 0 -e gpt2:12 -pi mpi",

@@ -48,7 +48,6 @@ static const NeedCase CASES[] = {
     {TRAIN, "schedule constant min_lr_frac 0.2", "with --schedule constant", "schedule linear min_lr_frac 0.2"},
     {TRAIN, "decay_frac 0.4", "--decay_frac 0.4 has no effect without --schedule wsd|wsd_linear",
      "schedule wsd_linear decay_frac 0.4"},
-    {TRAIN, "skip_loss_z 7 bad_steps 2", "with --on_spike skip", "on_spike stop bad_steps 2"},
     {TRAIN, "overfit 1 skip_windows 3", "with --overfit", "overfit 0 skip_windows 3"},
     {TRAIN, "momentum 0.9", "without --optimizer muon", "optimizer muon momentum 0.9"},
     {EVAL, "eval_data f val_data g", "with --eval_data f", "val_data g"},

@@ -38,7 +38,7 @@ fp16_learns_as_fp32_does() {
 
 # With one token in a batch, 2^127 is more than a gradient in fp32 can be multiplied by: the first step overflows. Every
 # step has the same batch, so that the others are those of a run without the first one, to the bit: moments, bias
-# correction and windows of outliers are as they were. With --skip_loss_z the host waits for the loss before it updates.
+# correction and windows of outliers are as they were. With --skip_z the host waits for the loss before it updates.
 wide="--batch_size 1 --seq_len 1 --val_every 0 --loss_scale dynamic:0x1p127"
 
 an_overflow_skips_the_update_and_halves_the_scale() {
@@ -46,7 +46,7 @@ an_overflow_skips_the_update_and_halves_the_scale() {
     common="$small $data $wide --overfit --schedule constant --grad_clip 0 --keep 0 --save_every 1"
     must "$train" $common --loss_scale off --max_steps 3 --out "$dir/off"
     must "$train" $common --max_steps 4 --out "$dir/run"
-    must "$train" $common --max_steps 4 --skip_loss_z 9 --skip_norm_z 9 --out "$dir/waits"
+    must "$train" $common --max_steps 4 --skip_z 9:9 --out "$dir/waits"
     for out in run waits; do
         same_checkpoint "$dir/off/step_00000003" "$dir/$out/step_00000004"
         skips=$(grep '"kind":"skip"' "$dir/$out/metrics.jsonl")

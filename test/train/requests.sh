@@ -314,7 +314,7 @@ poisoned() { # sets also $spiky, the options of a run on it
     }
     poison="--train_data $root/poison_train_*.bin" clean="--train_data $root/clean_train_*.bin"
     spiky="$small $quiet --threads 1 --shuffle 0 --schedule constant --max_steps 150 --save_every 20 --keep 0 \
-        --batch_size 4 --total_batch_size 256 --skip_loss_z 5"
+        --batch_size 4 --total_batch_size 256 --skip_z 5"
 }
 without='--resume auto --skip_windows 960-1119'
 
@@ -392,12 +392,12 @@ a_run_goes_back_behind_the_windows_that_it_leaves_out() {
 # A threshold that the loss crosses again and again.
 a_run_without_a_good_checkpoint_says_so() {
     poisoned
-    often="$spiky $poison --skip_loss_z 1 --max_steps 300"
+    often="$spiky $poison --skip_z 1 --max_steps 300"
     expect 4 'has no good checkpoint to go back to' "$train" $often --on_spike stop --save_every 1000 --out "$dir/none"
-    expect 4 'The last good checkpoint is' "$train" $often --on_spike stop --bad_steps 2 --out "$dir/two"
-    expect 4 '2 bad steps in a row' "$train" $often --on_spike stop --bad_steps 2 --out ''
-    expect 2 'takes skip|stop, not' "$train" $often --on_spike '' --out "$dir/wrong"
-    expect 2 'scripts/supervise.sh goes back and leaves them out' "$train" $often --on_spike rewind:9 --out "$dir/wrong"
+    expect 4 'The last good checkpoint is' "$train" $often --on_spike stop:2 --out "$dir/two"
+    expect 4 '2 bad steps in a row' "$train" $often --on_spike stop:2 --out ''
+    expect 2 'give skip, stop or stop:N' "$train" $often --on_spike '' --out "$dir/wrong"
+    expect 2 'scripts/supervise.sh goes back and leaves the data out' "$train" $often --on_spike rewind:9 --out "$dir/wrong"
     expect 2 'REWINDS of scripts/supervise.sh' "$train" $often --max_rewinds 9 --out "$dir/wrong"
     # of earlier versions
     must "$train" $spiky $poison --max_steps 20 --out "$dir/old"
@@ -414,13 +414,13 @@ a_supervised_run_leaves_out_the_data_of_a_spike() {
     must supervise 20 "$train" $spiky $poison --on_spike stop --out "$dir/run"
     same_checkpoint "$dir/clean/step_00000150" "$dir/run/step_00000150"
     grep -q 'leaves out windows 960-1119 (rewind 1 of 20)' "$dir/run/supervise.log" || note "$(cat "$dir/run/supervise.log")"
-    often="$spiky $poison --skip_loss_z 1 --max_steps 300 --on_spike stop --save_every 10"
+    often="$spiky $poison --skip_z 1 --max_steps 300 --on_spike stop --save_every 10"
     expect 4 'and would again' supervise 3 "$train" $often --out "$dir/often"
     [ "$(grep -c 'goes back' "$dir/often/supervise.log")" = 3 ] || note "$(cat "$dir/often/supervise.log")"
     # what was left out once stays so: the ranges grow
     sed -n 's/.*leaves out windows \([^ ]*\) .*/\1/p' "$dir/often/supervise.log" | tail -n 1 >"$dir/ranges"
     tail -n 1 "$dir/often/log.txt" | grep -q ' --resume auto --skip_windows' || note "$(tail -n 1 "$dir/often/log.txt")"
-    expect 4 'and would again' supervise 20 "$train" $spiky $poison --lr 1e3 --grad_clip 0 --skip_loss_z 0 \
+    expect 4 'and would again' supervise 20 "$train" $spiky $poison --lr 1e3 --grad_clip 0 --skip_z 0 \
         --out "$dir/skip" # not by --on_spike skip
 }
 

@@ -46,6 +46,26 @@ TEST(shapes_that_cannot_be_are_refused) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// spikes
+
+TEST(rules_of_spikes_are_read_or_refused) {
+    static const char *const wrong_z[] = {"", "x", "7:", ":7", "7:7:7", "-1", "7,7", "nan"},
+                      *const wrong_actions[] = {"", "go", "skip:1", "stop:", "stop:0", "stop:x", "stop,skip",
+                                              "rewind:9"};
+    Error err = {.text = ""};
+    SpikeRule s;
+    EXPECT(spike_rule_parse(&s, "0", "skip", &err) && s.loss_z == 0 && s.norm_z == 0 && s.bad_steps == 0);
+    EXPECT(spike_rule_parse(&s, "7", "stop", &err) && s.loss_z == 7 && s.norm_z == 0 && s.bad_steps == 1);
+    EXPECT(spike_rule_parse(&s, "0:5.5", "stop:3", &err) && s.loss_z == 0 && s.norm_z == 5.5 && s.bad_steps == 3);
+    for (size_t i = 0; i < sizeof wrong_z / sizeof *wrong_z; i++) {
+        test_case = wrong_z[i];
+        EXPECT(!spike_rule_parse(&s, wrong_z[i], "skip", &err) && strstr(err.text, "give LOSS[:NORM]"));
+        test_case = wrong_actions[i];
+        EXPECT(!spike_rule_parse(&s, "7", wrong_actions[i], &err) && strstr(err.text, "give skip, stop or stop:N"));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
 // memory
 
 // The plan of a default run on the generic CPU backend.
