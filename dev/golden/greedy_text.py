@@ -5,7 +5,7 @@ usage: greedy_text.py FILE.gguf [PROMPT...]     from the repository's root, afte
 
 In a virtual environment with llama-cpp-python, which compiles llama.cpp (half an hour on a core):
     CMAKE_ARGS="-DGGML_NATIVE=OFF" pip install llama-cpp-python
-The file: `./train_gpt2 export gguf --init run/step_00001000 --out model.gguf`. With f32 the text should be the same;
+The file: `./train_gpt2 export gguf --init run/step_00001000 --out model.gguf`. With fp32 the text should be the same;
 other types round activations as well, so that it may differ after some tokens. Exits 1 if a text differs.
 """
 import subprocess

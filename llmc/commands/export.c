@@ -26,7 +26,7 @@ static size_t export_tensor(Export* e, const WeightType* type, int row, int laye
     const float* from = hf_layout ? e->buffers.file : e->buffers.ours;
     for (size_t i = 0; i < n; i++) {
         if (fabsf(from[i]) > type->most) {
-            fail(err, "%s: %s of layer %d has %g, but %s ends at %g: give another --export_dtype", e->model->path,
+            fail(err, "%s: %s of layer %d has %g, but %s ends at %g: give another --dtype", e->model->path,
                  t->name, layer, (double)from[i], type->name, (double)type->most);
             return 0;
         }
@@ -155,10 +155,13 @@ typedef struct {
 } ExportFormat;
 
 static const ExportFormat FORMATS[] = {
-    {"hf", "f32|bf16|f16", NULL},
-    {"llmc", "f32|bf16", write_llmc},
-    {"gguf", "f32|bf16|f16|q8_0", write_gguf},
+    {"hf", "fp32|bf16|fp16", NULL},
+    {"llmc", "fp32|bf16", write_llmc},
+    {"gguf", "fp32|bf16|fp16|q8_0", write_gguf},
 };
+
+// Returns the name of the WeightType that is written.
+static const char* type_name(const Config* c) { return dtype_names[c->dtype == dtype_auto ? dtype_fp32 : c->dtype]; }
 
 // Ends the program if the command line is not complete, or --out is there already.
 static const ExportFormat* check_arguments(const Config* c) {
@@ -169,9 +172,8 @@ static const ExportFormat* check_arguments(const Config* c) {
     if (!format) { usage_error("export takes one of hf, llmc, gguf: export gguf --init FOLDER --out FILE"); }
     if (!strcmp(c->init, "random")) { usage_error("export %s needs --init PATH: of the weights", format->name); }
     if (config_source(c, "out") < FROM_FILE || !*c->out) { usage_error("export %s needs --out PATH", format->name); }
-    if (!is_one_of(export_dtype_names[c->export_dtype], format->types)) {
-        usage_error("export %s takes --export_dtype %s, not %s", format->name, format->types,
-                    export_dtype_names[c->export_dtype]);
+    if (!is_one_of(type_name(c), format->types)) {
+        usage_error("export %s takes --dtype %s, not %s", format->name, format->types, type_name(c));
     }
     struct stat there;
     if (lstat(c->out, &there) != 0) { return format; }
@@ -231,7 +233,7 @@ int export_command(const Config* asked) {
     }
     if (!has_tokenizer && !as->write) { notice("%s has no tokenizer: none is written", asked->init); }
     const size_t largest = tensors_largest(&model.table);
-    Export e = {.model = &model, .type = weight_type_find(export_dtype_names[asked->export_dtype]),
+    Export e = {.model = &model, .type = weight_type_find(type_name(asked)),
                 .tokenizer = has_tokenizer ? &tokenizer : NULL, .name = shape_text(&model.shape),
                 .buffers = tensor_buffers(&model.table), .encoded = alloc_or_die(largest, sizeof(float), "a tensor")};
     if (!export_to(&e, as, asked->out, &err)) { fatal("%s; --out %s was not written", err.text, asked->out); }

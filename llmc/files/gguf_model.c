@@ -35,8 +35,8 @@ char* gguf_tensor_name(const Tensor* t, int layer) {
 }
 
 const WeightType* gguf_tensor_type(const Tensor* t, const WeightType* type) {
-    if (t->rows == 1 || !strcmp(t->name, "wpe")) { return weight_type_find("f32"); }
-    return t->cols % type->block ? weight_type_find("f16") : type; // as llama.cpp's converter
+    if (t->rows == 1 || !strcmp(t->name, "wpe")) { return weight_type_find("fp32"); }
+    return t->cols % type->block ? weight_type_find("fp16") : type; // as llama.cpp's converter
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

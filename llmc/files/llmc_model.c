@@ -3,7 +3,7 @@
 enum { VERSION_FP32 = 3, VERSION_BF16 = 5 };
 
 bool llmc_model_header(int32_t header[LLMC_MODEL_HEADER / 4], const GPT2Config* shape, const WeightType* type) {
-    const bool is_fp32 = !strcmp(type->name, "f32"), is_bf16 = !strcmp(type->name, "bf16");
+    const bool is_fp32 = !strcmp(type->name, "fp32"), is_bf16 = !strcmp(type->name, "bf16");
     const int32_t fields[] = {LLMC_MODEL_MAGIC,  is_fp32 ? VERSION_FP32 : VERSION_BF16, shape->max_seq_len,
                               shape->vocab_size, shape->num_layers,                     shape->num_heads,
                               shape->channels,   shape->padded_vocab_size};
@@ -15,7 +15,7 @@ bool llmc_model_header(int32_t header[LLMC_MODEL_HEADER / 4], const GPT2Config* 
 // Takes the shape and the type from the header.
 static bool parse_header(LlmcModel* m, const int32_t* header, Error* err) {
     if (header[0] != LLMC_MODEL_MAGIC) { return fail(err, "%s: not a GPT-2 of llm.c (its magic number)", m->path); }
-    m->type = weight_type_find(header[1] == VERSION_FP32 ? "f32" : "bf16");
+    m->type = weight_type_find(header[1] == VERSION_FP32 ? "fp32" : "bf16");
     if (header[1] != VERSION_FP32 && header[1] != VERSION_BF16) {
         return fail(err, "%s: version %d: only 3 (fp32) and 5 (bf16) are read", m->path, (int)header[1]);
     }

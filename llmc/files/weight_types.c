@@ -59,8 +59,8 @@ static void decode_q8_0(float* out, const void* in, size_t n) {
 }
 
 const WeightType WEIGHT_TYPES[NUM_WEIGHT_TYPES] = {
-    {"f32", "F32", "float32", 0, 0, 1, 4, FLT_MAX, encode_f32, decode_f32},
-    {"f16", "F16", "float16", 1, 1, 1, 2, 65504, encode_f16, decode_f16},
+    {"fp32", "F32", "float32", 0, 0, 1, 4, FLT_MAX, encode_f32, decode_f32},
+    {"fp16", "F16", "float16", 1, 1, 1, 2, 65504, encode_f16, decode_f16},
     {"bf16", "BF16", "bfloat16", 30, 32, 1, 2, 0x1.fep127f, encode_bf16, decode_bf16},
     {"q8_0", NULL, NULL, 8, 7, BLOCK, 2 + BLOCK, 127 * 65504.0f, encode_q8_0, decode_q8_0},
 };

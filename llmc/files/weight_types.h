@@ -2,8 +2,8 @@
 // (https://github.com/ggml-org/ggml, gguf.md).
 //
 //   name    bytes of a block    elements
-//   f32     4                   1
-//   f16     2                   1    IEEE half
+//   fp32    4                   1
+//   fp16    2                   1    IEEE half
 //   bf16    2                   1    the upper half of a float
 //   q8_0    34                  32   a half d, then 32 int8 q: x = d q, where d is the largest |x| / 127
 //
@@ -13,7 +13,7 @@
 #include "../base/base.h"
 
 typedef struct {
-    const char* name;        // of --export_dtype
+    const char* name;        // of export's --dtype
     const char* safetensors; // the name there; NULL: that format does not have it
     const char* torch;       // the name in config.json; NULL as well
     uint32_t ggml;           // its number in GGUF files

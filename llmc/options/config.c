@@ -21,6 +21,7 @@ static const OptionAdvice ADVICE[] = {
     {"eval_examples", "--eval_rules shots:N,examples:FILE"},
     {"eval_limit", "--eval_rules limit:N"},
     {"eval_shots", "--eval_rules shots:N"},
+    {"export_dtype", "export has --dtype: fp32, bf16, fp16 or q8_0"},
     {"flash", "--attention plain is without tiles"},
     {"growth_interval", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"histogram_every", "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
@@ -119,8 +120,8 @@ Source config_source(const Config* c, const char* name) {
 static const struct {
     const char *option, *value, *instead;
 } GONE_VALUES[] = {
-    {"dtype", "int8", "give bf16, or write q8_0 for llama.cpp by export gguf --export_dtype q8_0"},
-    {"export_dtype", "q4_0", "write f16; llama-quantize of llama.cpp makes 4 bits of it"},
+    {"dtype", "int8", "give bf16, or write q8_0 for llama.cpp by export gguf --dtype q8_0"},
+    {"dtype", "q4_0", "write fp16; llama-quantize of llama.cpp makes 4 bits of it"},
 };
 
 // Replaces the error about a value by one that says what to give instead, if that is known. Returns false.

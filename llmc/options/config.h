@@ -79,15 +79,15 @@ enum {
          .needs = "schedule!=constant", .also = "min_lr (a fraction of --lr)|learning_rate_decay_frac")               \
     INT(warmup_steps, 0, 0, HUGE_COUNT, NULL, TRAIN, "steps of linear warm-up",                                       \
          .also = "warmup_iters|warmup_ratio (counted in steps)")                                                      \
-    CHOICE(schedule, cosine, (cosine, linear, constant, wsd, wsd_linear), TRAIN,                                    \
+    CHOICE(schedule, cosine, (cosine, linear, constant, wsd, wsd_linear), TRAIN,                                      \
            "of the learning rate after the warm-up; wsd: flat, and at the end down by 1 - sqrt; wsd_linear: in a line",\
          .also = "decay_lr (constant: no decay)|lr_scheduler_type")                                                   \
     REAL(decay_frac, 0.2, 0, 1, NULL, TRAIN,                                                                          \
          "the part of the run, at its end, in which the rate of --schedule wsd falls",                                \
          .needs = "schedule=wsd|wsd_linear")                                                                          \
     TEXT(skip_z, "0", TRAIN,                                                                                          \
-         "LOSS[:NORM]: skip the update when the loss, or the gradient's norm, is this many standard deviations high; 0:"\
-         " never")                                                                                                    \
+         "LOSS[:NORM]: skip the update when the loss, or the gradient's norm, is this many standard deviations high;" \
+         " 0: never")                                                                                                 \
     TEXT(on_spike, "skip", TRAIN,                                                                                     \
          "skip or stop[:N]: after such a step, or one that is not finite: skip its update, or after N of them in a row"\
          " (1) end the run with the --skip_windows of a run that goes on without these data (scripts/supervise.sh does"\
@@ -120,10 +120,11 @@ enum {
          "largest global norm of the gradient; 0: do not clip; auto: 1, or 0 with muon (it clips AdamW's part alone)",\
          .also = "max_grad_norm")                                                                                     \
     GROUP("speed")                                                                                                    \
-    CHOICE(dtype, auto, (auto, fp32, tf32, bf16, fp16, fp8), MODEL_COMMANDS,                                          \
+    CHOICE(dtype, auto, (auto, fp32, tf32, bf16, fp16, fp8, q8_0), MODEL_COMMANDS | EXPORT,                           \
          "precision of activations, weights and matmuls; fp16: more digits than bf16, but none beyond 65504;"         \
          " fp8: bf16, with the blocks' matmuls in 8 bits (GPUs from Ada on);"                                         \
-         " auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU",                                                       \
+         " auto: bf16 on a GPU, fp16 on Turing, fp32 on a CPU; export: type of the weights in the file, fp32 (auto)," \
+         " bf16, fp16, or q8_0, which is llama.cpp's alone",                                                          \
          .also = "tensorcores (tf32)|tf32 (tf32)|bf16 (bf16)|fp16 (fp16)")                                            \
     CHOICE(residual, fp32, (fp32, bf16), MODEL_COMMANDS,                                                              \
          "type of the residual stream and its gradient; bf16: half their memory traffic, each addition rounded; with" \
@@ -217,7 +218,6 @@ enum {
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \
     GROUP("export")                                                                                                   \
-    CHOICE(export_dtype, f32, (f32, bf16, f16, q8_0), EXPORT, "type of the weights that are written")                 \
     FLAG(force, 0, EXPORT, "replace the file --out")                                                                  \
     GROUP("other")                                                                                                    \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                        \

@@ -89,6 +89,7 @@ const Backend* find_backend(enum dtype dtype, enum cpu cpu) {
 
 // Ends the program with the values that --dtype or --cpu can have here.
 static void ATTR_NORETURN no_backend(const Config* c) {
+    if (c->dtype == dtype_q8_0) { usage_error("--dtype q8_0 is for the files of export gguf; give auto or bf16"); }
     if (c->dtype == dtype_tf32 || c->dtype == dtype_fp8) {
         usage_error("--dtype %s is for GPUs; on a CPU give fp32, bf16 or fp16", dtype_names[c->dtype]);
     }

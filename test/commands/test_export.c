@@ -48,9 +48,9 @@ static void expect_same_file(const char* a, const char* b) {
     free(y);
 }
 
-// Runs `export FORMAT --init FROM --out TO --export_dtype TYPE --tokenizer NAME`; tokenizer NULL: not given.
+// Runs `export FORMAT --init FROM --out TO --dtype TYPE --tokenizer NAME`; tokenizer NULL: not given.
 static void run_export(const char* as, const char* from, const char* to, const char* type, const char* tokenizer) {
-    char* argv[] = {(char*)as, "--init", (char*)from, "--out", (char*)to, "--export_dtype", (char*)type, "--tokenizer",
+    char* argv[] = {(char*)as, "--init", (char*)from, "--out", (char*)to, "--dtype", (char*)type, "--tokenizer",
                     (char*)tokenizer};
     Config c;
     config_defaults(&c);
@@ -78,7 +78,7 @@ TEST(files_of_other_programs_have_the_same_weights) {
 }
 
 TEST(llmc_files_are_those_of_llmc) {
-    char *f32 = exported("llmc", MODELS "f32", "f32", NULL), *bf16 = exported("llmc", MODELS "f16_bare", "bf16", NULL);
+    char *f32 = exported("llmc", MODELS "f32", "fp32", NULL), *bf16 = exported("llmc", MODELS "f16_bare", "bf16", NULL);
     expect_same_file(f32, MODELS "llmc_f32.bin");
     expect_same_file(bf16, MODELS "llmc_bf16.bin");
     free(f32);
@@ -87,12 +87,12 @@ TEST(llmc_files_are_those_of_llmc) {
 
 // Random weights in place of the golden ones: no type but F32 holds them.
 TEST(round_trips_change_no_bit) {
-    char* hf = exported("hf", "test/golden/gpt2", "f32", "bytes");
+    char* hf = exported("hf", "test/golden/gpt2", "fp32", "bytes");
     expect_same_weights(hf, "test/golden/gpt2");
     static const struct { const char *as, *type; } kinds[] = {
-        {"llmc", "f32"}, {"gguf", "f32"}, {"llmc", "bf16"}, {"hf", "bf16"}, {"hf", "f16"}};
+        {"llmc", "fp32"}, {"gguf", "fp32"}, {"llmc", "bf16"}, {"hf", "bf16"}, {"hf", "fp16"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        char *there = exported(kinds[i].as, hf, kinds[i].type, "bytes"), *back = exported("hf", there, "f32", "bytes"),
+        char *there = exported(kinds[i].as, hf, kinds[i].type, "bytes"), *back = exported("hf", there, "fp32", "bytes"),
              *again = exported(kinds[i].as, back, kinds[i].type, "bytes");
         expect_same_weights(there, back);
         if (i < 2) { expect_same_weights(there, hf); }
@@ -127,9 +127,9 @@ TEST(gguf_has_the_tokenizer_and_falls_back_to_f16) {
     EXPECT(gguf_pair(&g, "tokenizer.ggml.eos_token_id")->number == 256);
     EXPECT(gguf_pair(&g, "general.quantization_version")->number == 2);
     EXPECT(!strcmp(gguf_pair(&g, "tokenizer.ggml.model")->text, "gpt2"));
-    EXPECT(!strcmp(gguf_tensor(&g, "token_embd.weight")->type->name, "f16"));
-    EXPECT(!strcmp(gguf_tensor(&g, "blk.2.attn_qkv.bias")->type->name, "f32"));
-    EXPECT(!strcmp(gguf_tensor(&g, "position_embd.weight")->type->name, "f32"));
+    EXPECT(!strcmp(gguf_tensor(&g, "token_embd.weight")->type->name, "fp16"));
+    EXPECT(!strcmp(gguf_tensor(&g, "blk.2.attn_qkv.bias")->type->name, "fp32"));
+    EXPECT(!strcmp(gguf_tensor(&g, "position_embd.weight")->type->name, "fp32"));
     gguf_close(&g);
     free(path);
 }
@@ -336,14 +336,14 @@ TEST(a_config_cannot_ask_for_more_memory_than_the_file_has) {
 }
 
 TEST(nothing_is_overwritten) {
-    char *path = exported("llmc", MODELS "f32", "f32", NULL), *folder = exported("hf", MODELS "f32", "f32", NULL);
+    char *path = exported("llmc", MODELS "f32", "fp32", NULL), *folder = exported("hf", MODELS "f32", "fp32", NULL);
     EXPECT_DEATH(EXIT_USAGE, "is there already", run_export("llmc", MODELS "llmc_f32.bin", path, "bf16", NULL));
     EXPECT_DEATH(EXIT_USAGE, "is there already", run_export("llmc", MODELS "llmc_f32.bin", folder, "bf16", NULL));
     expect_same_file(path, MODELS "llmc_f32.bin");
-    EXPECT_DEATH(EXIT_USAGE, "export hf takes --export_dtype f32|bf16|f16",
+    EXPECT_DEATH(EXIT_USAGE, "export hf takes --dtype fp32|bf16|fp16",
                  run_export("hf", MODELS "f32", "x", "q8_0", NULL));
-    EXPECT_DEATH(EXIT_USAGE, "needs the model's tokenizer", run_export("gguf", MODELS "f32", "x", "f32", NULL));
-    EXPECT_DEATH(EXIT_USAGE, "export takes one of", run_export("onnx", MODELS "f32", "x", "f32", NULL));
+    EXPECT_DEATH(EXIT_USAGE, "needs the model's tokenizer", run_export("gguf", MODELS "f32", "x", "fp32", NULL));
+    EXPECT_DEATH(EXIT_USAGE, "export takes one of", run_export("onnx", MODELS "f32", "x", "fp32", NULL));
     free(path);
     free(folder);
 }
