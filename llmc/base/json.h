@@ -67,13 +67,3 @@ json_t* json_float(double v);
 // Writes an indented file atomically: a reader sees the old file or the new one. Fails if the value has text that is
 // not UTF-8, or the file cannot be written.
 bool json_save(const json_t* value, const char* path, Error* err);
-
-// Writes an object whose member "checksum" is 16 zeros, indented and sorted by key, as json_save() does. In the file
-// the checksum is hash64() of the text with these zeros, so that an edit or damage is noticed.
-bool json_save_checked(const json_t* object, const char* path, Error* err);
-
-// Returns true if the text of such a file has the right checksum; replaces that by zeros.
-bool json_checksum_is_right(char* text);
-
-// Reads such a file, a new reference. Returns NULL if it is no object, or if its checksum is wrong.
-json_t* json_load_checked(const char* path, Error* err);

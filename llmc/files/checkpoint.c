@@ -34,7 +34,8 @@ bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err) {
     return outlier_import(d, values, n, err);
 }
 
-json_t* json_hex(uint64_t x) {
+// Returns a string of 16 hexadecimal digits, a new reference.
+static json_t* json_hex(uint64_t x) {
     char hex[17];
     snprintf(hex, sizeof hex, "%016llx", (unsigned long long)x);
     return json_string(hex);
@@ -48,21 +49,19 @@ static bool state_has_number(const json_t* state, const char* key, json_int_t mo
 
 // Fails if a field that a run needs is missing or impossible. `path` is for messages.
 static bool state_check(const json_t* state, const char* path, Error* err) {
-    static const char* const objects[] = {"options", "checksums"};
     const long long form = json_integer_value(json_object_get(state, "format"));
     OutlierDetector ignored;
     const char* wrong = NULL;
-    if (form != CHECKPOINT_FORMAT) {
-        fail(err, "%s: format %lld, this program reads %d: it was written by another version", path, form,
+    if (form < 1 || form > CHECKPOINT_FORMAT) { // 1 had checksums of tensors too, which are not read
+        fail(err, "%s: format %lld, this program reads up to %d: it was written by another version", path, form,
              CHECKPOINT_FORMAT);
         err->is_unknown = json_is_integer(json_object_get(state, "format")); // not known to be damaged
         return false;
     }
-    for (int i = 0; i < 2; i++) {
-        if (!json_is_object(json_object_get(state, objects[i]))) { wrong = objects[i]; }
-    }
+    if (!json_is_object(json_object_get(state, "options"))) { wrong = "options"; }
     if (!json_is_string(json_object_get(state, "data_hash"))) { wrong = "data_hash"; }
     if (!state_has_number(state, "step", INT32_MAX)) { wrong = "step"; } // AdamW and the log hold it in an int
+    if (!state_has_number(state, "updates", INT32_MAX)) { wrong = "updates"; }
     if (!state_has_number(state, "tokens", INT64_MAX)) { wrong = "tokens"; }
     if (!state_has_number(state, "window", INT64_MAX)) { wrong = "window"; }
     if (!outliers_from_json(&ignored, json_object_get(state, "loss_window"), err)) { wrong = "loss_window"; }
@@ -75,7 +74,7 @@ static bool state_check(const json_t* state, const char* path, Error* err) {
 static bool take_rewind(json_t* state, const char* folder, Error* err) {
     char* path = format("%s/rewind.json", folder);
     const bool exists = path_exists(path);
-    json_t* rewind = exists ? json_load_checked(path, err) : NULL;
+    json_t* rewind = exists ? json_load_from(folder, "rewind.json", err) : NULL;
     bool ok = !exists || rewind;
     if (rewind && json_object_set(state, "window", json_object_get(rewind, "window")) != 0) {
         ok = fail(err, "%s: window is missing: damaged", path);
@@ -85,22 +84,35 @@ static bool take_rewind(json_t* state, const char* folder, Error* err) {
     return ok;
 }
 
+// Verifies state.json, and puts the checksums of the checkpoint's files into the state as "sums".
+static bool take_sums(json_t* state, const char* folder, Error* err) {
+    Sums sums = {.list = NULL};
+    char* path = format("%s/%s", folder, CHECKPOINT_SUMS);
+    bool ok = true;
+    if (!path_exists(path) && !json_object_get(state, "sums") &&
+        json_integer_value(json_object_get(state, "format")) == 1) {
+        ok = fail(err, "%s: a checkpoint of version 2.0 or earlier: continue it with that version, or begin a new run "
+                  "with its weights: --init %s", folder, folder);
+        err->is_unknown = true; // it is not damaged
+    }
+    ok = ok && sums_load(&sums, path, err) && sums_verify(&sums, folder, "state.json", err);
+    json_t* files = json_object();
+    for (size_t i = 0; i < sums.count; i++) {
+        if (json_object_set_new(files, sums.list[i].name, json_string(sums.list[i].hex)) != 0) {
+            ok = fail(err, "%s: damaged: the name of file %zu is not UTF-8", path, i + 1);
+        }
+    }
+    json_object_set_new(state, "sums", files);
+    sums_free(&sums);
+    free(path);
+    return ok;
+}
+
 json_t* checkpoint_read_state(const char* folder, Error* err) {
-    size_t size;
-    json_error_t e;
-    json_t* state = NULL;
-    char *path = format("%s/state.json", folder), *text = read_file_up_to(path, JSON_MOST, &size, err);
-    if (text && !(state = json_loadb(text, size, JSON_REJECT_DUPLICATES, &e))) {
-        fail(err, "%s:%d: %s", path, e.line, e.text);
-    }
-    bool ok = state != NULL;
-    if (ok && !json_is_object(state)) { ok = fail(err, "%s: not a JSON object", path); }
-    if (ok && json_integer_value(json_object_get(state, "format")) == CHECKPOINT_FORMAT &&
-        !json_checksum_is_right(text)) {
-        ok = fail(err, "%s: damaged or edited (its checksum is wrong)", path);
-    }
-    ok = ok && take_rewind(state, folder, err) && state_check(state, path, err);
-    free(text);
+    char* path = format("%s/state.json", folder);
+    json_t* state = json_load_from(folder, "state.json", err);
+    const bool ok = state && take_sums(state, folder, err) && take_rewind(state, folder, err) &&
+                    state_check(state, path, err);
     free(path);
     if (ok) { return state; }
     json_decref(state);
@@ -201,19 +213,18 @@ Phases state_pending(const json_t* state) {
     return p;
 }
 
-// Returns state.json but for the checksums.
+// Returns state.json.
 static json_t* state_to_json(const TrainState* s, const Backend* b, json_t* options, const char* nccl_algorithms) {
-    json_t* state = json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s, s:{s:s}}", "format",
+    json_t* state = json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:{s:s}}", "format",
                               CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "updates", (json_int_t)s->updates,
                               "tokens", (json_int_t)s->tokens, "window", (json_int_t)s->window, "data_hash",
                               json_hex(s->data_hash), "loss_window", outliers_to_json(&s->loss_window), "norm_window",
-                              outliers_to_json(&s->norm_window), "options", options, "sums", CHECKPOINT_SUMS,
-                              "kernels", b->device, b->device_kernels());
+                              outliers_to_json(&s->norm_window), "options", options, "kernels", b->device,
+                              b->device_kernels());
     json_t* matmuls = lines_to_json(b);
     const LossScale* scale = &s->loss_scale;
     const bool has_pending = s->pending.val || s->pending.eval || s->pending.sample;
-    const bool ok = state && !json_object_set_new(state, "checksum", json_hex(0)) &&
-                    !json_object_set_new(state, "tokenizer_hash", json_hex(s->tokenizer_hash)) &&
+    const bool ok = state && !json_object_set_new(state, "tokenizer_hash", json_hex(s->tokenizer_hash)) &&
                     !json_object_set_new(state, "matmuls", json_pack("{s:O}", b->device, matmuls)) &&
                     (!nccl_algorithms || !json_object_set_new(state, "nccl_algo", json_string(nccl_algorithms))) &&
                     (!s->bad_steps || !json_object_set_new(state, "bad_steps", json_integer(s->bad_steps))) &&
@@ -228,13 +239,6 @@ static json_t* state_to_json(const TrainState* s, const Backend* b, json_t* opti
 
 const char* state_kernels(const json_t* state, const Backend* b) {
     return json_string_value(json_object_get(json_object_get(state, "kernels"), b->device));
-}
-
-bool state_save(const char* folder, json_t* state, Error* err) {
-    char* path = format("%s/state.json", folder);
-    const bool ok = json_save_checked(state, path, err);
-    free(path);
-    return ok;
 }
 
 // Adds the checksums of files that were read back when they were written.
@@ -267,8 +271,8 @@ static bool read_back(const Sums* sums, const char* folder, const char* file, Er
     return fail(err, "%s/%s: what was written reads back otherwise: is the disk damaged?", folder, file);
 }
 
-// Writes the two files of tensors and returns their tensors' checksums, a new reference; NULL on failure.
-static json_t* write_tensors(const char* folder, const Snapshot* snapshot, Sums* sums, Error* err) {
+// Writes the two files of tensors.
+static bool write_tensors(const char* folder, const Snapshot* snapshot, Sums* sums, Error* err) {
     const Optimizer* o = snapshot->optimizer;
     const float* host = snapshot->blocks;
     const size_t n = o->model->params_table.size;
@@ -276,39 +280,29 @@ static json_t* write_tensors(const char* folder, const Snapshot* snapshot, Sums*
         {.prefix = "transformer.", .data = o->masters, .host = host, .hf_layout = true},
         {.prefix = "m.", .data = o->m, .host = host ? host + n : NULL, .hf_layout = false},
         {.prefix = "v.", .data = o->v, .host = host ? host + 2 * n : NULL, .hf_layout = false}};
-    json_t* checksums = json_object();
     bool ok = true;
     for (int i = 0; ok && i < 2; i++) { // the weights are one file, the moments the other
         char hex[BLAKE2B_HEX + 1], *path = format("%s/%s", folder, CHECKPOINT_FILES[i]);
-        json_t* of_tensors = json_object();
-        ok = tensors_save(path, o, &blocks[i], 1 + i, of_tensors, hex, err);
+        ok = tensors_save(path, o, &blocks[i], 1 + i, hex, err);
         if (ok) { sums_set(sums, CHECKPOINT_FILES[i], hex); }
-        json_object_set_new(checksums, CHECKPOINT_FILES[i], of_tensors);
         free(path);
     }
-    if (ok) { return checksums; }
-    json_decref(checksums);
-    return NULL;
+    return ok;
 }
 
 static bool write_folder(const char* folder, const Snapshot* snapshot, Error* err) {
-    char* sums_path = format("%s/%s", folder, CHECKPOINT_SUMS);
+    char *sums_path = format("%s/%s", folder, CHECKPOINT_SUMS), *state_path = format("%s/state.json", folder);
     Sums sums = {.list = NULL};
-    json_t *checksums = write_tensors(folder, snapshot, &sums, err), *state = json_copy(snapshot->state);
-    bool ok = checksums && hf_save_config(folder, &snapshot->optimizer->model->config, snapshot->eot, err) &&
-              write_tokenizer(snapshot->tokenizer, folder, &sums, err);
-    if (ok) {
-        json_object_set(state, "checksums", checksums);
-        ok = state_save(folder, state, err) && // the two files before have tensors
-             sum_files(&sums, folder, CHECKPOINT_FILES + 2, NUM_CHECKPOINT_FILES - 2, err) &&
-             sums_save(&sums, sums_path, err) &&
-             read_back(&sums, folder, CHECKPOINT_FILES[0], err) && read_back(&sums, folder, CHECKPOINT_FILES[1], err) &&
-             sync_parent(sums_path, err);
-    }
-    json_decref(state);
-    json_decref(checksums);
+    const bool ok = write_tensors(folder, snapshot, &sums, err) &&
+                    hf_save_config(folder, &snapshot->optimizer->model->config, snapshot->eot, err) &&
+                    write_tokenizer(snapshot->tokenizer, folder, &sums, err) &&
+                    json_save(snapshot->state, state_path, err) && // the two files before have tensors
+                    sum_files(&sums, folder, CHECKPOINT_FILES + 2, NUM_CHECKPOINT_FILES - 2, err) &&
+                    sums_save(&sums, sums_path, err) && read_back(&sums, folder, CHECKPOINT_FILES[0], err) &&
+                    read_back(&sums, folder, CHECKPOINT_FILES[1], err) && sync_parent(sums_path, err);
     sums_free(&sums);
     free(sums_path);
+    free(state_path);
     return ok;
 }
 
@@ -393,9 +387,8 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     const TensorBlock moments[2] = {
         {.prefix = "m.", .data = o->m, .hf_layout = false}, {.prefix = "v.", .data = o->v, .hf_layout = false}};
     SafeTensors file;
-    const json_t* updates = json_object_get(state, "updates"); // version 2.0 counted skipped ones too
     s->step = json_integer_value(json_object_get(state, "step"));
-    s->updates = updates ? json_integer_value(updates) : s->step;
+    s->updates = json_integer_value(json_object_get(state, "updates"));
     o->rounding.step = (int)s->updates;
     bool ok = hf_load_weights(o->model, o, folder, err) && safetensors_open(&file, path, err);
     free(path);

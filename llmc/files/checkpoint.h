@@ -3,7 +3,7 @@
 //
 //   model.safetensors, config.json, generation_config.json    see huggingface.h
 //   optimizer.safetensors                                     both moments, m.* and v.*, in our layout
-//   state.json                                                TrainState, the run's options, a checksum of each tensor
+//   state.json                                                TrainState and the run's options
 //   vocab.json, merges.txt, tokenizer.json, ...             the tokenizer, if there is one (tokenizer/tokenizer_save.h)
 //   checkpoint.b2sums                                         checksums of the files above (sums.h)
 //
@@ -20,7 +20,7 @@
 #include "checkpoint_folders.h"
 #include <jansson.h>
 
-enum { CHECKPOINT_FORMAT = 1, NUM_CHECKPOINT_FILES = 5 };
+enum { CHECKPOINT_FORMAT = 2, NUM_CHECKPOINT_FILES = 5 };
 
 extern const char CHECKPOINT_SUMS[]; // the file of checksums
 extern const char* const CHECKPOINT_FILES[NUM_CHECKPOINT_FILES]; // that each has; those with tensors first
@@ -53,11 +53,9 @@ typedef struct {
 // as outlier_import() does.
 bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err);
 
-// Returns a string of 16 hexadecimal digits, a new reference.
-json_t* json_hex(uint64_t x);
-
 // Reads a checkpoint's state.json, a new reference; verifies its checksum and that it has every field that a run needs,
-// with a possible value. Returns NULL if one is missing or damaged.
+// with a possible value. "sums" of what it returns are the checksums of the files, by name, from checkpoint.b2sums.
+// Returns NULL if one is missing or damaged.
 json_t* checkpoint_read_state(const char* folder, Error* err);
 
 // Returns the text at object.key in state.json of the newest checkpoint that the run will resume from (`resume`:
@@ -83,9 +81,8 @@ json_t* run_read_options(const char* out);
 // ---------------------------------------------------------------------------------------------------------------------
 // verifying
 
-// Verifies one of a checkpoint's files, whose state.json is `state`. Fails, naming the tensor if one differs, if the
-// file is damaged or missing.
-bool checkpoint_verify_file(const char* folder, const char* file, json_t* state, Error* err);
+// Verifies one of a checkpoint's files, whose state is `state`. Fails if the file is damaged or missing.
+bool checkpoint_verify_file(const char* folder, const char* file, const json_t* state, Error* err);
 
 // Verifies all files of a checkpoint. Returns its state.json, a new reference; NULL if one is missing or damaged, or if
 // it could not be read (err->is_unknown).
@@ -107,14 +104,11 @@ long long checkpoint_before(const char* out, long long step, uint64_t* window);
 // ---------------------------------------------------------------------------------------------------------------------
 // saving and loading
 
-// Writes `state` to FOLDER/state.json with the checksum of its text, in place of its "checksum", which is json_hex(0).
-bool state_save(const char* folder, json_t* state, Error* err);
-
 // All that a checkpoint holds, at one moment.
 typedef struct {
     const Optimizer* optimizer; // for its layout and, if `blocks` is NULL, for its masters and moments
     const float* blocks;        // masters, first and second moments in host memory, one behind another; or NULL
-    json_t* state;              // state.json, but for its checksums
+    json_t* state;              // state.json
     long long step;
     // set by the caller
     int eot;                         // the tokenizer's end-of-text id; NO_TOKEN: none

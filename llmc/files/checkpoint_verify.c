@@ -3,110 +3,26 @@
 #include "safetensors.h"
 #include "sums.h"
 
-// Verifies every tensor of a safetensors file against the checksums in `state`.
-static bool verify_tensors(const char* folder, const char* file, json_t* state, Error* err) {
-    char* path = format("%s/%s", folder, file);
-    json_t* checksums = json_object_get(json_object_get(state, "checksums"), file);
-    SafeTensors s;
-    bool ok = safetensors_open(&s, path, err);
-    free(path);
-    if (!ok) { return false; }
-    if ((size_t)s.count != json_object_size(checksums)) { ok = fail(err, "%s/%s: tensors are missing", folder, file); }
-    for (int i = 0; ok && i < s.count; i++) {
-        const SafeTensor* t = &s.tensors[i];
-        const char* hex = json_string_value(json_object_get(checksums, t->name));
-        void* bytes = alloc_or_die(t->bytes, 1, "a tensor");
-        ok = safetensors_read(&s, t, 0, bytes, t->bytes, err);
-        if (ok && (!hex || strtoull(hex, NULL, 16) != hash64(bytes, t->bytes, 0))) {
-            ok = fail(err, "%s/%s: tensor %s is damaged (its checksum is wrong)", folder, file, t->name);
+bool checkpoint_verify_file(const char* folder, const char* file, const json_t* state, Error* err) {
+    return sum_verify(folder, file, json_string_value(json_object_get(json_object_get(state, "sums"), file)), err);
+}
+
+// Verifies the files that every checkpoint has, and those of the tokenizer.
+static bool verify_files(const char* folder, json_t* state, Error* err) {
+    bool ok = true;
+    const char* name;
+    json_t* hex;
+    for (int i = 0; ok && i < NUM_CHECKPOINT_FILES; i++) {
+        ok = checkpoint_verify_file(folder, CHECKPOINT_FILES[i], state, err);
+    }
+    json_object_foreach(json_object_get(state, "sums"), name, hex) {
+        bool is_verified = false;
+        for (int i = 0; i < NUM_CHECKPOINT_FILES; i++) {
+            is_verified = is_verified || !strcmp(name, CHECKPOINT_FILES[i]);
         }
-        free(bytes);
+        ok = ok && (is_verified || sum_verify(folder, name, json_string_value(hex), err));
     }
-    safetensors_close(&s);
     return ok;
-}
-
-static bool verify_by_sums(const Sums* sums, const char* folder, const char* file, json_t* state, Error* err) {
-    Error which;
-    if (sums_verify(sums, folder, file, err)) { return true; }
-    const bool has_tensors = json_object_get(json_object_get(state, "checksums"), file) != NULL;
-    if (!err->is_unknown && has_tensors && !verify_tensors(folder, file, state, &which)) { *err = which; }
-    return false;
-}
-
-// Verifies a file of a checkpoint without checkpoint.b2sums, as versions up to 2.0 wrote them: "files" in state.json
-// has the hash64 of the two small files, or of none.
-static bool verify_by_state(const char* folder, const char* file, json_t* state, Error* err) {
-    size_t size;
-    json_t* hashes = json_object_get(state, "files");
-    if (strstr(file, ".safetensors")) { return verify_tensors(folder, file, state, err); }
-    if (!strcmp(file, "state.json") || !hashes) { return true; }
-    char *path = format("%s/%s", folder, file), *text = read_file(path, &size, err);
-    const char* hex = json_string_value(json_object_get(hashes, file));
-    bool ok = text != NULL;
-    if (ok && (!hex || strtoull(hex, NULL, 16) != hash64(text, size, 0))) {
-        ok = fail(err, "%s: damaged or edited (its checksum is wrong)", path);
-    }
-    free(text);
-    free(path);
-    return ok;
-}
-
-// Reads the checksums of a checkpoint; leaves `sums` empty if it was written without.
-static bool load_sums(Sums* sums, const char* folder, const json_t* state, Error* err) {
-    memset(sums, 0, sizeof *sums);
-    if (!json_object_get(state, "sums")) { return true; }
-    char* path = format("%s/%s", folder, CHECKPOINT_SUMS);
-    const bool ok = sums_load(sums, path, err);
-    free(path);
-    return ok;
-}
-
-static bool verify_files(const char* folder, const char* const* files, int count, json_t* state, Error* err) {
-    Sums sums;
-    bool ok = load_sums(&sums, folder, state, err);
-    const bool has_sums = json_object_get(state, "sums") != NULL;
-    for (int i = 0; ok && i < count; i++) {
-        ok = has_sums ? verify_by_sums(&sums, folder, files[i], state, err)
-                      : verify_by_state(folder, files[i], state, err);
-    }
-    sums_free(&sums);
-    return ok;
-}
-
-// Verifies the files that not every checkpoint has: those of the tokenizer.
-static bool verify_others(const char* folder, const json_t* state, Error* err) {
-    Sums sums;
-    bool ok = load_sums(&sums, folder, state, err);
-    for (size_t i = 0; ok && i < sums.count; i++) {
-        bool is_checked = false;
-        for (int k = 0; k < NUM_CHECKPOINT_FILES; k++) {
-            is_checked = is_checked || !strcmp(sums.list[i].name, CHECKPOINT_FILES[k]);
-        }
-        ok = is_checked || sums_verify(&sums, folder, sums.list[i].name, err);
-    }
-    sums_free(&sums);
-    return ok;
-}
-
-bool checkpoint_verify_file(const char* folder, const char* file, json_t* state, Error* err) {
-    return verify_files(folder, &file, 1, state, err);
-}
-
-// Returns true, and says it in `err`, if state.json is not the one of which checkpoint.b2sums has the checksum: then a
-// format that this program does not know is not that of another version.
-static bool state_was_changed(const char* folder, Error* err) {
-    Sums sums;
-    Error which;
-    char* path = format("%s/%s", folder, CHECKPOINT_SUMS);
-    bool was_changed = false;
-    if (sums_load(&sums, path, &which) && sums_find(&sums, "state.json")) {
-        was_changed = !sums_verify(&sums, folder, "state.json", &which) && !which.is_unknown;
-    }
-    if (was_changed) { *err = which; }
-    sums_free(&sums);
-    free(path);
-    return was_changed;
 }
 
 // Fails if a folder has the name of another step's checkpoint: it would count as the newest for ever.
@@ -121,12 +37,7 @@ static bool verify_name(const char* folder, const json_t* state, Error* err) {
 json_t* checkpoint_verify(const char* folder, Error* err) {
     GPT2Config ignored;
     json_t* state = checkpoint_read_state(folder, err);
-    if (!state) {
-        if (err->is_unknown) { state_was_changed(folder, err); }
-        return NULL;
-    }
-    if (verify_name(folder, state, err) &&
-        verify_files(folder, CHECKPOINT_FILES, NUM_CHECKPOINT_FILES, state, err) && verify_others(folder, state, err) &&
+    if (state && verify_name(folder, state, err) && verify_files(folder, state, err) &&
         hf_load_config(folder, false, &ignored, err)) {
         return state;
     }

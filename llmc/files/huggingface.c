@@ -67,7 +67,7 @@ void tensor_to_hf(TensorBuffers* b, const Tensor* t) {
 static int layers_in_file(const Tensor* t) { return t->rows ? t->layers : 0; }
 
 static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const TensorBlock* blocks, int num_blocks,
-                          json_t* checksums, char hex[BLAKE2B_HEX + 1], Error* err) {
+                          char hex[BLAKE2B_HEX + 1], Error* err) {
     const Backend* backend = o->model->backend;
     size_t shape[2];
     bool ok = safetensors_annotate(w, "format", "pt", err); // transformers asks for it
@@ -89,10 +89,8 @@ static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const Tensor
         if (!whole.host) { whole.data = (float*)optimizer_whole(o, whole.data); }
         for (int i = 0; i < table->count; i++) {
             for (int l = 0; ok && l < layers_in_file(&table->row[i]); l++) {
-                char *name = tensor_file_name(&table->row[i], l, blocks[b].prefix), sum[17];
+                char* name = tensor_file_name(&table->row[i], l, blocks[b].prefix);
                 const size_t bytes = tensor_fetch(backend, &buffers, &table->row[i], l, &whole) * sizeof(float);
-                snprintf(sum, sizeof sum, "%016llx", (unsigned long long)hash64(buffers.file, bytes, 0));
-                json_object_set_new(checksums, name, json_string(sum));
                 ok = safetensors_write(w, name, buffers.file, bytes, err);
                 free(name);
             }
@@ -102,10 +100,10 @@ static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const Tensor
     return ok && safetensors_finish(w, hex, err);
 }
 
-bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* blocks, int num_blocks, json_t* checksums,
+bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* blocks, int num_blocks,
                   char hex[BLAKE2B_HEX + 1], Error* err) {
     SafeTensorsWriter w;
-    const bool ok = safetensors_create(&w, path, err) && tensors_write(&w, o, blocks, num_blocks, checksums, hex, err);
+    const bool ok = safetensors_create(&w, path, err) && tensors_write(&w, o, blocks, num_blocks, hex, err);
     if (!ok) { safetensors_abandon(&w); }
     return ok;
 }

@@ -44,11 +44,10 @@ size_t tensor_fetch(const Backend* backend, TensorBuffers* b, const Tensor* t, i
 // Copies a tensor from b->ours to b->file, in Hugging Face's layout.
 void tensor_to_hf(TensorBuffers* b, const Tensor* t);
 
-// Writes the tensors of the blocks to a file, the hash64 of each tensor's bytes to `checksums` by its name, and the
-// checksum of the whole file to `hex`. With ZeRO the other ranks of the group call optimizer_whole() for each block
-// that is in device memory, in the same order, meanwhile. Blocks in host memory may be written while training goes on.
-// Fails if the file cannot be written; an unfinished file may remain.
-bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* blocks, int num_blocks, json_t* checksums,
+// Writes the tensors of the blocks to a file, and its checksum to `hex`. With ZeRO the other ranks of the group call
+// optimizer_whole() for each block that is in device memory, in the same order, meanwhile. Blocks in host memory may be
+// written while training goes on. Fails if the file cannot be written; an unfinished file may remain.
+bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* blocks, int num_blocks,
                   char hex[BLAKE2B_HEX + 1], Error* err);
 
 // Writes config.json and generation_config.json. `eot`: the tokenizer's end-of-text id, -1 if there is none.

@@ -87,8 +87,11 @@ bool sum_file(const char* path, char hex[BLAKE2B_HEX + 1], Error* err) {
 }
 
 bool sums_verify(const Sums* s, const char* folder, const char* name, Error* err) {
+    return sum_verify(folder, name, sums_find(s, name), err);
+}
+
+bool sum_verify(const char* folder, const char* name, const char* wanted, Error* err) {
     char hex[BLAKE2B_HEX + 1], *path = format("%s/%s", folder, name);
-    const char* wanted = sums_find(s, name);
     bool ok = sum_file(path, hex, err);
     if (ok && (!wanted || strcmp(hex, wanted))) {
         ok = fail(err, "%s: %s", path, wanted ? "damaged or edited (its checksum is wrong)" : "it has no checksum");

@@ -34,5 +34,8 @@ bool sums_load(Sums* s, const char* path, Error* err);
 // Computes the checksum of a file.
 bool sum_file(const char* path, char hex[BLAKE2B_HEX + 1], Error* err);
 
-// Fails if FOLDER/NAME has no checksum in `s`, cannot be read, or has another one: then it is damaged.
+// Fails if FOLDER/NAME cannot be read, or has another checksum than `wanted` (NULL: it has none): then it is damaged.
+bool sum_verify(const char* folder, const char* name, const char* wanted, Error* err);
+
+// The same with its checksum in `s`.
 bool sums_verify(const Sums* s, const char* folder, const char* name, Error* err);

@@ -12,7 +12,7 @@
 char* share_text(Comm* comm, char* text);
 
 // Ends the program unless all ranks run the same program with the same options, and resume the same checkpoint (`state`
-// is its state.json, with the checksums of all tensors; NULL: a fresh run).
+// is its state, with the checksums of its files; NULL: a fresh run).
 void check_same_run(Comm* comm, const Config* c, json_t* state);
 
 // Ends the program unless all ranks have the same hashes of the data sets; 0: no such data set.

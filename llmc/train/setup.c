@@ -159,7 +159,7 @@ static void open_data(TrainRun* run, const char* folder) {
 }
 
 void check_tokenizer(const Config* c, const Tokenizer* t, const json_t* state, const char* folder) {
-    const char* hash = json_string_value(json_object_get(state, "tokenizer_hash")); // version 2.0 wrote none
+    const char* hash = json_string_value(json_object_get(state, "tokenizer_hash"));
     if (!hash || strtoull(hash, NULL, 16) == (t ? tokenizer_hash(t) : 0)) { return; }
     fatal("--tokenizer %s: not the tokenizer that the run in %s has been trained with: its tokens differ", c->tokenizer,
           folder);

@@ -38,14 +38,12 @@ void init_weights(GPT2* g, Optimizer* o, const Config* c) {
 
 json_t* folder_state(const char* folder) {
     Error err;
-    char* file = format("%s/state.json", folder);
-    if (!is_directory(folder)) {
-        free(file);
-        return NULL;
-    }
-    json_t* state = path_exists(file) ? checkpoint_read_state(folder, &err) : NULL;
-    if (!state && path_exists(file)) { fatal("%s", err.text); }
-    free(file);
+    char *state_path = format("%s/state.json", folder), *sums_path = format("%s/%s", folder, CHECKPOINT_SUMS);
+    const bool is_checkpoint = path_exists(state_path) && path_exists(sums_path);
+    json_t* state = is_checkpoint ? checkpoint_read_state(folder, &err) : NULL;
+    if (is_checkpoint && !state) { fatal("%s", err.text); }
+    free(state_path);
+    free(sums_path);
     return state;
 }
 

@@ -17,5 +17,6 @@ void init_weights(GPT2* g, Optimizer* o, const Config* c);
 void load_weights(GPT2* g, Optimizer* o, const Config* c, const char* folder);
 
 // Returns state.json of a folder that is a checkpoint of ours, which the caller releases with json_decref(); NULL for
-// any other Hugging Face folder. A damaged state.json ends the program.
+// any other Hugging Face folder, and for a checkpoint of version 2.0, which has no checksums of its files. A damaged
+// one ends the program.
 json_t* folder_state(const char* folder);

@@ -67,7 +67,7 @@ attack_judge() { # (a helper)
     124) attack_lose "it hung"; return 0 ;;
     *) attack_lose "exit code $code: $(tail -n 1 "$dir/err")"; return 0 ;;
     esac
-    if grep -aq 'is damaged\|is now' "$dir/err"; then
+    if grep -aq 'damaged or edited\|is now' "$dir/err"; then
         attack_lose "taken for damaged: $(grep -a damaged "$dir/err")"
         return 0
     fi

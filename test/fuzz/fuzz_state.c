@@ -6,21 +6,18 @@
 // parses JSON is not instrumented.
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/huggingface.h"
+#include "llmc/files/sums.h"
 #include "llmc/base/json.h"
 #include "test/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 static const char STATE[] =
-    "{\"checksum\": \"0000000000000000\", \"checksums\": {\"model.safetensors\": {\"transformer.wte.weight\": "
-    "\"0123456789abcdef\"}, \"optimizer.safetensors\": {}}, \"data_hash\": \"0123456789abcdef\", \"files\": "
-    "{\"config.json\": \"0123456789abcdef\"}, \"format\": 1, \"kernels\": {\"cpu\": \"avx2\"}, \"loss_window\": [1.5, "
+    "{\"data_hash\": \"0123456789abcdef\", \"format\": 2, \"kernels\": {\"cpu\": \"avx2\"}, \"loss_window\": [1.5, "
     "2e300], \"loss_scale\": {\"scale\": 65536.0, \"good_steps\": 7}, \"norm_window\": [], \"options\": {\"model\": "
     "\"d12\", \"dtype\": \"bf16\", \"batch_size\": 4, \"lr\": 0.0003, \"shuffle\": 1, \"prompt\": \"a\"}, \"step\": "
-    "3, \"tokens\": 300, \"window\": 9}";
-static const char REWIND[] =
-    "{\"checksum\": \"0000000000000000\", \"rewinds\": {\"count\": 2, \"left_out\": [[9, 4], [20, 5]]}, \"window\": "
-    "25}";
+    "3, \"tokens\": 300, \"updates\": 2, \"window\": 9}";
+static const char REWIND[] = "{\"rewinds\": {\"count\": 2, \"left_out\": [[9, 4], [20, 5]]}, \"window\": 25}";
 static const char CONFIG_TEXT[] =
     "{\"vocab_size\": 11, \"n_positions\": 6, \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_inner\": null, "
     "\"layer_norm_epsilon\": 1e-05, \"activation_function\": \"gelu_new\", \"tie_word_embeddings\": true}";
@@ -70,26 +67,37 @@ static void check_state(const char* folder) {
     json_decref(state);
 }
 
-// Checks the folder as it is, and again with the right format and checksum: few inputs have them.
+// Gives the files of the folder right checksums.
+static void sum_files(const char* folder) {
+    Error err;
+    Sums sums = {.list = NULL};
+    char *path = format("%s/%s", folder, CHECKPOINT_SUMS), hex[BLAKE2B_HEX + 1];
+    for (int i = 0; i < NUM_CHECKPOINT_FILES; i++) {
+        char* file = format("%s/%s", folder, CHECKPOINT_FILES[i]);
+        if (path_exists(file) && sum_file(file, hex, &err)) { sums_set(&sums, CHECKPOINT_FILES[i], hex); }
+        free(file);
+    }
+    if (!sums_save(&sums, path, &err)) { abort(); }
+    sums_free(&sums);
+    free(path);
+}
+
+// Checks the folder as it is, and again with the right format: few inputs have it.
 static void check_state_both_ways(const char* folder) {
     Error err;
+    sum_files(folder);
     check_state(folder);
     json_t* state = json_load_from(folder, "state.json", &err);
     if (!state) { return; }
+    char *path = format("%s/state.json", folder), *rewind = format("%s/rewind.json", folder);
     json_object_set_new(state, "format", json_integer(CHECKPOINT_FORMAT));
-    json_object_set_new(state, "checksum", json_hex(0));
-    if (!state_save(folder, state, &err)) { abort(); }
-    json_decref(state);
-    json_t* rewind = json_load_from(folder, "rewind.json", &err);
-    char* path = format("%s/rewind.json", folder);
-    if (rewind) {
-        json_object_set_new(rewind, "checksum", json_hex(0));
-        if (!json_save_checked(rewind, path, &err)) { abort(); }
-    }
-    json_decref(rewind);
+    if (!json_save(state, path, &err)) { abort(); }
+    sum_files(folder);
     check_state(folder);
-    unlink(path);
+    unlink(rewind);
+    json_decref(state);
     free(path);
+    free(rewind);
 }
 
 static void check_config(const char* folder) {

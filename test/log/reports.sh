@@ -18,7 +18,7 @@ a_run_can_be_watched_from_its_first_steps_on() {
     expect 0 'ended       finished' "$train" info "$dir/short"
 }
 
-# The files themselves: test/log/test_tensorboard.c. Histograms change no bit of the run.
+# The files themselves: test/log/test_tensorboard.c.
 event_files_change_no_bit() {
     corpus
     common="$small $data --max_steps 6 --val_every 0 --save_every 6"

@@ -386,7 +386,7 @@ a_run_goes_back_behind_the_windows_that_it_leaves_out() {
     must "$train" $spiky $clean --max_steps 122 --out "$dir/short"
     same_checkpoint "$dir/short/step_00000122" "$dir/new/step_00000122"
     must "$train" $spiky $poison --skip_windows 956-1115 --max_steps 122 --out "$dir/across"
-    tr -d ' \n' <"$dir/across/step_00000122/state.json" | grep -q '"window":1136}' || note "it stands elsewhere"
+    tr -d ' \n' <"$dir/across/step_00000122/state.json" | grep -q '"window":1136[,}]' || note "it stands elsewhere"
 }
 
 # A threshold that the loss crosses again and again.

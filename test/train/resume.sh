@@ -93,7 +93,7 @@ a_damaged_checkpoint_is_passed_over() {
     cp -r "$dir/run" "$dir/copy"
     dd if=/dev/zero of="$dir/run/step_00000020/optimizer.safetensors" bs=1 seek=50000 count=64 conv=notrunc 2>/dev/null
     must "$train" $small $data --max_steps 20 --save_every 10 --val_every 0 --out "$dir/run" --resume auto
-    grep -q 'is damaged.*trying the checkpoint before it' "$dir/err" || note "no warning: $(cat "$dir/err")"
+    grep -q 'damaged or edited.*trying the checkpoint before it' "$dir/err" || note "no warning: $(cat "$dir/err")"
     same_checkpoint "$dir/run/step_00000020" "$dir/copy/step_00000020"
     printf x >>"$dir/copy/step_00000010/model.safetensors"
     expect 1 'model.safetensors' "$train" generate --init "$dir/copy/step_00000010" --sample_tokens 1
@@ -103,6 +103,11 @@ a_damaged_checkpoint_is_passed_over() {
     rm -r "$dir/run/step_00000010"
     printf x >>"$dir/run/step_00000020/model.safetensors"
     expect 1 'none of its 1 checkpoints can be read' "$train" $small $data --out "$dir/run" --resume auto
+    rm "$dir/copy/step_00000020/checkpoint.b2sums" # version 2.0 wrote none
+    sed -i 's/"format": 2/"format": 1/' "$dir/copy/step_00000020/state.json"
+    expect 1 'a checkpoint of version 2.0 or earlier' "$train" $small $data --out "$dir/new" \
+        --resume "$dir/copy/step_00000020"
+    must "$train" generate --init "$dir/copy/step_00000020" --sample_tokens 1
     rm "$dir/copy/step_00000020/state.json"
     expect 1 'state.json: cannot open: No such file' "$train" $small $data --out "$dir/new" \
         --resume "$dir/copy/step_00000020"
