@@ -34,6 +34,28 @@ same() { # FOLDER FOLDER
 gpu="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --max_steps 8 --total_batch_size 128 --dtype fp32 \
     --val_every 4 --val_tokens 100 --sample_every 8 --sample_tokens 4 --save_every 8 --tune 0"
 
+tiny="--model L=1,H=1,C=16,T=8,V=50 --batch_size 2 --seq_len 8"
+
+# N processes time all collectives; results are right, and bandwidths fit times and bytes. $gpus: more options
+timed_well() { # N COMMAND...
+    n=$1
+    shift
+    must "$@" bench comm $tiny --out "$dir/comm" ${gpus:-}
+    json="$dir/comm/comm.json"
+    values_of name "$json" | sed 1d >"$dir/names" # the first is the model's
+    for name in bytes ms algorithm_gb_s bus_gb_s ok; do
+        values_of $name "$json" | paste -d ' ' "$dir/names" - >"$dir/both"
+        mv "$dir/both" "$dir/names"
+    done
+    awk -v n="$n" 'function off(a, b) { return a / b > 1.000001 || a / b < 0.999999 }
+        { moves = ($1 == "numbers" || $1 == "all-reduce" ? 2 : 1) * (n - 1) / n; seen[$1]++ }
+        $2 % n || off($4, $2 / $3 / 1e6) || off($5, $4 * moves) || $6 != "true" { print }
+        END { if (seen["numbers"] < 2 || seen["all-reduce"] < 6 || seen["reduce-scatter"] < 6 || seen["all-gather"] < 6)
+                  print NR " rows" }' "$dir/names" >"$dir/wrong"
+    [ ! -s "$dir/wrong" ] || note "$n: $(head -n 2 "$dir/wrong")"
+    [ "$(grep -c 'all gradients.* ok$' "$dir/out")" = 3 ] || note "$n: no line for all gradients: $(cat "$dir/out")"
+}
+
 # Waits for a run, our child, which must end with 0.
 ends_well() { # RUN
     finish "$1"

@@ -177,27 +177,6 @@ stopping_one_rank_saves_and_stops_all() {
     ls "$dir/run" | grep -q step_ || note "nothing was saved"
 }
 
-tiny="--model L=1,H=1,C=16,T=8,V=50 --batch_size 2 --seq_len 8"
-
-timed_well() { # N COMMAND...: N processes time all collectives; results are right, bandwidths fit times and bytes
-    n=$1
-    shift
-    must "$@" bench comm $tiny --out "$dir/comm" ${gpus:-}
-    json="$dir/comm/comm.json"
-    values_of name "$json" | sed 1d >"$dir/names" # the first is the model's
-    for name in bytes ms algorithm_gb_s bus_gb_s ok; do
-        values_of $name "$json" | paste -d ' ' "$dir/names" - >"$dir/both"
-        mv "$dir/both" "$dir/names"
-    done
-    awk -v n="$n" 'function off(a, b) { return a / b > 1.000001 || a / b < 0.999999 }
-        { moves = ($1 == "numbers" || $1 == "all-reduce" ? 2 : 1) * (n - 1) / n; seen[$1]++ }
-        $2 % n || off($4, $2 / $3 / 1e6) || off($5, $4 * moves) || $6 != "true" { print }
-        END { if (seen["numbers"] < 2 || seen["all-reduce"] < 6 || seen["reduce-scatter"] < 6 || seen["all-gather"] < 6)
-                  print NR " rows" }' "$dir/names" >"$dir/wrong"
-    [ ! -s "$dir/wrong" ] || note "$n: $(head -n 2 "$dir/wrong")"
-    [ "$(grep -c 'all gradients.* ok$' "$dir/out")" = 3 ] || note "$n: no line for all gradients: $(cat "$dir/out")"
-}
-
 sums_are_timed_and_looked_at() {
     for n in 2 3; do timed_well $n ranks $n "$train"; done
     expect 3 'a sum is wrong' \
