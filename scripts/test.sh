@@ -101,7 +101,7 @@ sanitize() {
     [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits \
         test_attention_forms=several,of_31,cpus_and_documents test_gpt2=-by_heart,-adamw,-initial,-ten_muon \
         test_matmul=-sums_of_small test_cpu=-speeds,-available test_mix=-killed test_score=-scores_are_those \
-        test_prepare=-killed,-repeated,-are_shuffled,-resume_within test_tokenizer=-linear all
+        test_prepare=-killed,-are_shuffled,-resume_within test_tokenizer=-linear all
     # no search for leaks: children that tests fork() exit without freeing memory
     limited env ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 sh test/run.sh build/sanitize "$@"
 }

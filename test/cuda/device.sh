@@ -69,8 +69,8 @@ the_largest_batch_runs_and_a_larger_one_is_refused() {
     unset EMU_MEMORY
 }
 
-# Launch or synchronization 210, of step 5, fails, and all after it: a checkpoint before it is good. In fp32 nothing is chosen by
-# timing, so that the number of launches is always the same.
+# Launch or synchronization 210, of step 5, fails, and all after it: a checkpoint before it is good. In fp32 nothing is
+# chosen by timing, so that the number of launches is always the same.
 a_gpu_that_fails_leaves_the_last_checkpoint_good() {
     corpus
     run="$tiny $data --dtype fp32 --max_steps 6 --save_every 2"
