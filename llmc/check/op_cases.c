@@ -206,7 +206,7 @@ OP_CASE(attention_forward) {
     S(WRITE, out, N * C);
     F(WRITE, lse, N * NH);
     S(READ, qkv, N * 3 * C);
-    RUN(b->attention_forward(out, lse, qkv, NULL, B, T, C, NH))
+    RUN(b->attention_forward(out, NULL, lse, qkv, NULL, B, T, C, NH))
 }
 
 OP_CASE(attention_backward) {
@@ -218,7 +218,31 @@ OP_CASE(attention_backward) {
     S(READ, out, N * C);
     F(READ, lse, N * NH);
     S(READ, qkv, N * 3 * C);
-    RUN(b->attention_backward(dqkv, delta, dout, out, lse, qkv, NULL, NULL, B, T, C, NH))
+    RUN(b->attention_backward(dqkv, delta, dout, out, NULL, lse, qkv, NULL, NULL, B, T, C, NH))
+}
+
+// --attention exact. What rounding takes differs between devices: it is not compared, but read by backward.
+OP_CASE(exact_attention_forward) {
+    SIZES;
+    FLOPS(4.0 * C * scores);
+    S(WRITE, out, N * C);
+    S(SCRATCH, rest, N * C);
+    F(WRITE, lse, N * NH);
+    S(READ, qkv, N * 3 * C);
+    RUN(b->attention_forward(out, rest, lse, qkv, NULL, B, T, C, NH))
+}
+
+OP_CASE(exact_attention_backward) {
+    SIZES;
+    FLOPS(10.0 * C * scores);
+    S(WRITE, dqkv, N * 3 * C);
+    F(SCRATCH, delta, N * NH);
+    S(READ, dout, N * C);
+    S(READ, out, N * C);
+    S(READ, rest, N * C);
+    F(READ, lse, N * NH);
+    S(READ, qkv, N * 3 * C);
+    RUN(b->attention_backward(dqkv, delta, dout, out, rest, lse, qkv, NULL, NULL, B, T, C, NH))
 }
 
 int op_document_end(const OpSizes* s, int b, int k, int begin) {
@@ -246,7 +270,7 @@ OP_CASE(document_attention_forward) {
     F(WRITE, lse, N * NH);
     S(READ, qkv, N * 3 * C);
     I(READ, starts, N);
-    RUN(b->attention_forward(out, lse, qkv, starts, B, T, C, NH))
+    RUN(b->attention_forward(out, NULL, lse, qkv, starts, B, T, C, NH))
 }
 
 OP_CASE(document_attention_backward) {
@@ -260,7 +284,7 @@ OP_CASE(document_attention_backward) {
     S(READ, qkv, N * 3 * C);
     I(READ, starts, N);
     I(READ, ends, N);
-    RUN(b->attention_backward(dqkv, delta, dout, out, lse, qkv, starts, ends, B, T, C, NH))
+    RUN(b->attention_backward(dqkv, delta, dout, out, NULL, lse, qkv, starts, ends, B, T, C, NH))
 }
 
 OP_CASE(document_bounds) {
@@ -405,6 +429,8 @@ static const OpEntry OPS[] = {
     OP_ENTRY(gelu_forward, NULL),
     OP_ENTRY(attention_forward, "attention_backward"),
     OP_ENTRY(attention_backward, NULL),
+    OP_ENTRY(exact_attention_forward, "exact_attention_backward"),
+    OP_ENTRY(exact_attention_backward, NULL),
     OP_ENTRY(document_attention_forward, "document_attention_backward"),
     OP_ENTRY(document_attention_backward, NULL),
     OP_ENTRY(document_bounds, NULL),

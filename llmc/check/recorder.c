@@ -119,14 +119,15 @@ static void gelu_forward(Stored* out, const Stored* inp, size_t n) {
     note("gelu_forward", N, (int)(n / (size_t)N));
 }
 
-static void attention_forward(Stored* out, float* lse, const Stored* qkv, const int* starts, int B, int T, int C,
-                              int NH) {
-    note("attention_forward", B * T, C);
+static void attention_forward(Stored* out, Stored* rest, float* lse, const Stored* qkv, const int* starts, int B, int T,
+                              int C, int NH) {
+    note(rest ? "exact_attention_forward" : "attention_forward", B * T, C);
 }
 
-static void attention_backward(Stored* dqkv, float* delta, const Stored* dout, const Stored* out, const float* lse,
-                               const Stored* qkv, const int* starts, const int* ends, int B, int T, int C, int NH) {
-    note("attention_backward", B * T, C);
+static void attention_backward(Stored* dqkv, float* delta, const Stored* dout, const Stored* out, const Stored* rest,
+                               const float* lse, const Stored* qkv, const int* starts, const int* ends, int B, int T,
+                               int C, int NH) {
+    note(rest ? "exact_attention_backward" : "attention_backward", B * T, C);
 }
 
 static void classifier_backward(float* losses, Stored* dinp, float* dweight, Stored* logits, const Stored* inp,

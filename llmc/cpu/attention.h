@@ -27,9 +27,9 @@ static inline float attention_score(const Stored* q, const Stored* k, int HS) {
 }
 
 // Computes the attention of one query to `keys` keys. Key s and its value are at k + s * stride and v + s * stride.
-// Returns the log-sum-exp of the scores.
-static inline float attention_query(Stored* out, const Stored* q, const Stored* k, const Stored* v, size_t stride,
-                                    int keys, int HS) {
+// Returns the log-sum-exp of the scores. rest may be NULL, here and below.
+static inline float attention_query(Stored* out, Stored* rest, const Stored* q, const Stored* k, const Stored* v,
+                                    size_t stride, int keys, int HS) {
     float o[MAX_HEAD_SIZE] = {0}, max = -INFINITY, sum = 0;
     for (int s = 0; s < keys; s++) {
         const float score = attention_score(q, k + s * stride, HS), old = max;
@@ -38,17 +38,24 @@ static inline float attention_query(Stored* out, const Stored* q, const Stored* 
         sum = sum * shrink + p;
         for (int i = 0; i < HS; i++) { o[i] = o[i] * shrink + p * to_float(v[s * stride + i]); }
     }
-    for (int i = 0; i < HS; i++) { out[i] = to_stored(o[i] / sum); }
+    for (int i = 0; i < HS; i++) { store_with_rest(out + i, stored_or_null(rest, (size_t)i), o[i] / sum); }
     return max + logf(sum);
 }
 
+// Returns the sum of dout * (out + rest) over a head's channels.
+static inline float attention_delta(const Stored* dout, const Stored* out, const Stored* rest, int HS) {
+    float delta = 0;
+    for (int i = 0; i < HS; i++) { delta += to_float(dout[i]) * to_float(out[i]); }
+    for (int i = 0; rest && i < HS; i++) { delta += to_float(dout[i]) * to_float(rest[i]); }
+    return delta;
+}
+
 // Computes backward for one query: sets dq, and adds its part to dk and dv (keys,HS).
-static inline void attention_backward_query(Stored* dq, float* dk, float* dv, const Stored* dout, const Stored* out,
+static inline void attention_backward_query(Stored* dq, float* dk, float* dv, float delta, const Stored* dout,
                                             float lse, const Stored* q, const Stored* k, const Stored* v, size_t stride,
                                             int keys, int HS) {
     const float scale = 1.0f / sqrtf((float)HS);
-    float sum[MAX_HEAD_SIZE] = {0}, delta = 0;
-    for (int i = 0; i < HS; i++) { delta += to_float(dout[i]) * to_float(out[i]); }
+    float sum[MAX_HEAD_SIZE] = {0};
     for (int s = 0; s < keys; s++) {
         const Stored *ks = k + s * stride, *vs = v + s * stride;
         float *dks = dk + (size_t)s * HS, *dvs = dv + (size_t)s * HS, dp = 0;
@@ -86,13 +93,13 @@ static inline void attention_scores(float* out, const Stored* x, const float* xt
 }
 
 // out (HS) = scale * p (keys) @ x (keys,HS), whose rows are `stride` apart
-static inline void attention_weighted_sum(Stored* out, const float* p, const Stored* x, size_t stride, float scale,
-                                          int keys, int HS) {
+static inline void attention_weighted_sum(Stored* out, Stored* rest, const float* p, const Stored* x, size_t stride,
+                                          float scale, int keys, int HS) {
     float sum[MAX_HEAD_SIZE] = {0};
     for (int s = 0; s < keys; s++) {
         for (int i = 0; i < HS; i++) { sum[i] += p[s] * to_float(x[s * stride + i]); }
     }
-    for (int i = 0; i < HS; i++) { out[i] = to_stored(scale * sum[i]); }
+    for (int i = 0; i < HS; i++) { store_with_rest(out + i, stored_or_null(rest, (size_t)i), scale * sum[i]); }
 }
 
 // p (keys) = exp(p - *max), *max being the largest of them. Returns their sum.
@@ -110,26 +117,25 @@ static inline float attention_exponentials(float* p, float* max, int keys) {
 }
 
 // attention_query with transposed keys kt (HS,T). p (keys) is scratch.
-static inline float attention_query_fast(Stored* out, const Stored* q, const float* kt, const Stored* v, size_t stride,
-                                         float* p, int keys, int T, int HS) {
+static inline float attention_query_fast(Stored* out, Stored* rest, const Stored* q, const float* kt, const Stored* v,
+                                         size_t stride, float* p, int keys, int T, int HS) {
     float max;
     attention_scores(p, q, kt, 1.0f / sqrtf((float)HS), keys, T, HS);
     const float sum = attention_exponentials(p, &max, keys);
-    attention_weighted_sum(out, p, v, stride, 1.0f / sum, keys, HS);
+    attention_weighted_sum(out, rest, p, v, stride, 1.0f / sum, keys, HS);
     return max + logf(sum);
 }
 
 // attention_backward_query with transposed keys and values, kt and vt (HS,T). p and ds (keys) are scratch.
-static inline void attention_backward_query_fast(Stored* dq, float* dk, float* dv, const Stored* dout,
-                                                 const Stored* out, float lse, const Stored* q, const Stored* k,
-                                                 const float* kt, const float* vt, size_t stride, float* p, float* ds,
-                                                 int keys, int T, int HS) {
+static inline void attention_backward_query_fast(Stored* dq, float* dk, float* dv, float delta, const Stored* dout,
+                                                 float lse, const Stored* q, const Stored* k, const float* kt,
+                                                 const float* vt, size_t stride, float* p, float* ds, int keys, int T,
+                                                 int HS) {
     const float scale = 1.0f / sqrtf((float)HS);
-    float qf[MAX_HEAD_SIZE], df[MAX_HEAD_SIZE], delta = 0;
+    float qf[MAX_HEAD_SIZE], df[MAX_HEAD_SIZE];
     for (int i = 0; i < HS; i++) {
         qf[i] = to_float(q[i]);
         df[i] = to_float(dout[i]);
-        delta += df[i] * to_float(out[i]);
     }
     attention_scores(p, q, kt, scale, keys, T, HS);
     attention_scores(ds, dout, vt, 1.0f, keys, T, HS);
@@ -138,7 +144,7 @@ static inline void attention_backward_query_fast(Stored* dq, float* dk, float* d
         p[s] = exp_fast(p[s] - lse);
         ds[s] = p[s] * (ds[s] - delta) * scale;
     }
-    attention_weighted_sum(dq, ds, k, stride, 1.0f, keys, HS);
+    attention_weighted_sum(dq, NULL, ds, k, stride, 1.0f, keys, HS);
     for (int s = 0; s < keys; s++) {
         float *dks = dk + (size_t)s * HS, *dvs = dv + (size_t)s * HS;
         for (int i = 0; i < HS; i++) {
@@ -154,15 +160,15 @@ static inline void attention_backward_query_fast(Stored* dq, float* dk, float* d
 // Computes one head, by plain loops or with --attention plain. Pointers are to its first position; rows of out are C
 // apart, of q 3C.
 // starts may be NULL.
-static inline void attention_forward_head(Stored* out, float* lse, const Stored* q, const int* starts, int T, int C,
-                                          int HS) {
+static inline void attention_forward_head(Stored* out, Stored* rest, float* lse, const Stored* q, const int* starts,
+                                          int T, int C, int HS) {
     const size_t stride = (size_t)3 * C;
     const Stored *k = q + C, *v = q + 2 * C;
     if (cpu.kernels == KERNELS_PLAIN) {
         for (int t = 0; t < T; t++) {
             const int first = starts ? starts[t] : 0;
-            lse[t] = attention_query(out + (size_t)t * C, q + t * stride, k + first * stride, v + first * stride,
-                                     stride, t + 1 - first, HS);
+            lse[t] = attention_query(out + (size_t)t * C, stored_or_null(rest, (size_t)t * C), q + t * stride,
+                                     k + first * stride, v + first * stride, stride, t + 1 - first, HS);
         }
         return;
     }
@@ -170,22 +176,23 @@ static inline void attention_forward_head(Stored* out, float* lse, const Stored*
     attention_transpose(kt, k, stride, T, HS);
     for (int t = 0; t < T; t++) {
         const int first = starts ? starts[t] : 0;
-        lse[t] = attention_query_fast(out + (size_t)t * C, q + t * stride, kt + first, v + first * stride, stride, p,
-                                      t + 1 - first, T, HS);
+        lse[t] = attention_query_fast(out + (size_t)t * C, stored_or_null(rest, (size_t)t * C), q + t * stride,
+                                      kt + first, v + first * stride, stride, p, t + 1 - first, T, HS);
     }
 }
 
-static inline void attention_forward(Stored* out, float* lse, const Stored* qkv, const int* starts, int B, int T, int C,
-                                     int NH) {
+static inline void attention_forward(Stored* out, Stored* rest, float* lse, const Stored* qkv, const int* starts, int B,
+                                     int T, int C, int NH) {
     const int HS = C / NH;
     if (cpu.kernels == KERNELS_FAST && cpu.flash) {
-        flash_forward(out, lse, qkv, starts, B, T, C, NH);
+        flash_forward(out, rest, lse, qkv, starts, B, T, C, NH);
         return;
     }
     #pragma omp parallel for collapse(2) schedule(dynamic)
     for (int b = 0; b < B; b++) {
         for (int h = 0; h < NH; h++) {
-            attention_forward_head(out + (size_t)b * T * C + h * HS, lse + ((size_t)b * NH + h) * T,
+            const size_t at = (size_t)b * T * C + h * HS;
+            attention_forward_head(out + at, stored_or_null(rest, at), lse + ((size_t)b * NH + h) * T,
                                    qkv + (size_t)b * T * 3 * C + h * HS, starts ? starts + (size_t)b * T : NULL, T, C,
                                    HS);
         }
@@ -194,8 +201,8 @@ static inline void attention_forward(Stored* out, float* lse, const Stored* qkv,
 
 // Sets one head's gradients; dk and dv are C and 2C elements behind dq. Pointers and rows as in attention_forward_head,
 // dq as q.
-static inline void attention_backward_head(Stored* dq, const Stored* dout, const Stored* out, const float* lse,
-                                           const Stored* q, const int* starts, int T, int C, int HS) {
+static inline void attention_backward_head(Stored* dq, const Stored* dout, const Stored* out, const Stored* rest,
+                                           const float* lse, const Stored* q, const int* starts, int T, int C, int HS) {
     const size_t stride = (size_t)3 * C, n = (size_t)T * HS;
     const bool plain = cpu.kernels == KERNELS_PLAIN;
     const Stored *k = q + C, *v = q + 2 * C;
@@ -209,11 +216,12 @@ static inline void attention_backward_head(Stored* dq, const Stored* dout, const
     for (int t = 0; t < T; t++) {
         const int first = starts ? starts[t] : 0, keys = t + 1 - first;
         const size_t at = (size_t)t * C, key = first * stride, sum = (size_t)first * HS;
+        const float delta = attention_delta(dout + at, out + at, stored_or_null(rest, at), HS);
         if (plain) {
-            attention_backward_query(dq + t * stride, dk + sum, dv + sum, dout + at, out + at, lse[t], q + t * stride,
+            attention_backward_query(dq + t * stride, dk + sum, dv + sum, delta, dout + at, lse[t], q + t * stride,
                                      k + key, v + key, stride, keys, HS);
         } else {
-            attention_backward_query_fast(dq + t * stride, dk + sum, dv + sum, dout + at, out + at, lse[t],
+            attention_backward_query_fast(dq + t * stride, dk + sum, dv + sum, delta, dout + at, lse[t],
                                           q + t * stride, k + key, kt + first, vt + first, stride, p, ds, keys, T, HS);
         }
     }
@@ -226,19 +234,20 @@ static inline void attention_backward_head(Stored* dq, const Stored* dout, const
 }
 
 static inline void attention_backward(Stored* dqkv, float* delta, const Stored* dout, const Stored* out,
-                                      const float* lse, const Stored* qkv, const int* starts, const int* ends, int B,
-                                      int T, int C, int NH) {
+                                      const Stored* rest, const float* lse, const Stored* qkv, const int* starts,
+                                      const int* ends, int B, int T, int C, int NH) {
     (void)delta; // unused: computed in local variables, or in thread_scratch() by flash
     const int HS = C / NH;
     if (cpu.kernels == KERNELS_FAST && cpu.flash) {
-        flash_backward(dqkv, dout, out, lse, qkv, starts, ends, B, T, C, NH);
+        flash_backward(dqkv, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH);
         return;
     }
     #pragma omp parallel for collapse(2) schedule(dynamic)
     for (int b = 0; b < B; b++) {
         for (int h = 0; h < NH; h++) {
             const size_t at = (size_t)b * T * C + h * HS, at3 = (size_t)b * T * 3 * C + h * HS;
-            attention_backward_head(dqkv + at3, dout + at, out + at, lse + ((size_t)b * NH + h) * T, qkv + at3,
+            attention_backward_head(dqkv + at3, dout + at, out + at, stored_or_null(rest, at),
+                                    lse + ((size_t)b * NH + h) * T, qkv + at3,
                                     starts ? starts + (size_t)b * T : NULL, T, C, HS);
         }
     }
@@ -299,7 +308,7 @@ static inline void attention_cached(Stored* out, Stored* cache, const Stored* qk
                 const Stored* q = qkv + n * 3 * C + h * HS;
                 const int keys = past + t + 1;
                 if (cpu.kernels == KERNELS_PLAIN) {
-                    attention_query(out + n * C + h * HS, q, rows, rows + C, stride, keys, HS);
+                    attention_query(out + n * C + h * HS, NULL, q, rows, rows + C, stride, keys, HS);
                     continue;
                 }
                 float* p = thread_scratch((size_t)keys * sizeof *p);

@@ -114,12 +114,16 @@ static inline void flash_scale(float* sums, int height, const float* factor, int
     }
 }
 
-// out (rows,HS), its rows `stride` apart, = sums
-static inline void flash_store(Stored* out, size_t stride, const float* sums, int height, int rows, int HS) {
+// out (rows,HS), its rows `stride` apart, = sums. rest, laid out as out, may be NULL.
+static inline void flash_store(Stored* out, Stored* rest, size_t stride, const float* sums, int height, int rows,
+                               int HS) {
     for (int t = 0; t < rows; t++) {
         for (int i = 0; i < HS; i += NR) {
             const float* part = sums + (size_t)i * height + (size_t)t * NR;
-            for (int j = 0; j < min_int(NR, HS - i); j++) { out[(size_t)t * stride + i + j] = to_stored(part[j]); }
+            for (int j = 0; j < min_int(NR, HS - i); j++) {
+                const size_t at = (size_t)t * stride + i + j;
+                store_with_rest(out + at, stored_or_null(rest, at), part[j]);
+            }
         }
     }
 }
@@ -277,8 +281,9 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
 }
 
 // Computes out and lse for the queries [begin, end) of a head; begin is a multiple of FLASH_QUERIES. out and lse are
-// those of position 0; rows of out are C apart.
-static inline void flash_forward_task(Stored* out, float* lse, const FlashHead* h, int begin, int end, int C) {
+// those of position 0; rows of out are C apart. rest: as out, or NULL.
+static inline void flash_forward_task(Stored* out, Stored* rest, float* lse, const FlashHead* h, int begin, int end,
+                                      int C) {
     FlashForward f;
     const int HS = h->HS;
     flash_forward_memory(&f, thread_scratch(flash_forward_memory(&f, NULL, end, HS)), end, HS);
@@ -300,7 +305,8 @@ static inline void flash_forward_task(Stored* out, float* lse, const FlashHead* 
             f.factor[t] = 1.0f / f.rounded[t];
         }
         flash_scale(f.out, FLASH_QUERIES, f.factor, queries, HS);
-        flash_store(out + (size_t)q0 * C, C, f.out, FLASH_QUERIES, queries, HS);
+        const size_t at = (size_t)q0 * C;
+        flash_store(out + at, stored_or_null(rest, at), C, f.out, FLASH_QUERIES, queries, HS);
     }
 }
 
@@ -335,8 +341,8 @@ static inline int flash_range(int heads, int T) {
     return (int)round_up(ceil_div((size_t)T, pieces), FLASH_KEYS);
 }
 
-static inline void flash_forward(Stored* out, float* lse, const Stored* qkv, const int* starts, int B, int T, int C,
-                                 int NH) {
+static inline void flash_forward(Stored* out, Stored* rest, float* lse, const Stored* qkv, const int* starts, int B,
+                                 int T, int C, int NH) {
     const int heads = B * NH, range = flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
     #pragma omp parallel
     {
@@ -345,7 +351,8 @@ static inline void flash_forward(Stored* out, float* lse, const Stored* qkv, con
         for (int n = 0; n < heads * ranges; n++) {
             const int head = n % heads, begin = (ranges - 1 - n / heads) * range; // the longest first
             const FlashHead h = flash_head(qkv, starts, NULL, head, T, C, NH);
-            flash_forward_task(out + flash_out(head, T, C, NH), lse + (size_t)head * T, &h, begin,
+            const size_t at = flash_out(head, T, C, NH);
+            flash_forward_task(out + at, stored_or_null(rest, at), lse + (size_t)head * T, &h, begin,
                                min_int(T, begin + range), C);
         }
     }

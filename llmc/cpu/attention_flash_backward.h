@@ -2,7 +2,7 @@
 //
 //   for each block of keys, over the blocks of queries from the diagonal on:
 //     p = exp(scale q k^T - lse),  ds = scale p (dout v^T - delta),  dv += p^T dout,  dk += ds^T q,  dq += ds k
-//   with delta = the sum of dout * out over the head's channels, for each query
+//   with delta = the sum of dout * (out + rest) over the head's channels, for each query; rest may be NULL
 #pragma once
 #include "attention_flash.h"
 
@@ -147,19 +147,26 @@ static inline void flash_backward_queries(FlashBackward* f, const FlashHead* h, 
 
 // Lays out a task's memory, packs its queries, computes their delta, and zeroes the sums of dq.
 ATTR_ONE_COPY static void flash_backward_begin(FlashBackward* f, const Stored* dout, const Stored* out,
-                                               const float* lse, const FlashHead* h, const FlashTask* task, int C) {
+                                               const Stored* rest, const float* lse, const FlashHead* h,
+                                               const FlashTask* task, int C) {
     const int HS = h->HS, queries = task->q_end - task->q_begin;
     const size_t used = flash_backward_memory(f, NULL, queries, HS);
     flash_backward_memory(f, thread_scratch(used), queries, HS);
     const Stored* q = h->q + (size_t)task->q_begin * h->stride;
-    dout += (size_t)task->q_begin * C;
-    out += (size_t)task->q_begin * C;
+    const size_t begin = (size_t)task->q_begin * C;
+    dout += begin;
+    out += begin;
+    rest = stored_or_null(rest, begin);
     f->q_begin = task->q_begin;
     f->lse = lse + task->q_begin;
     for (int t = 0; t < queries; t++) {
         float sum = 0;
         #pragma omp simd reduction(+ : sum)
         for (int i = 0; i < HS; i++) { sum += to_float(dout[(size_t)t * C + i]) * to_float(out[(size_t)t * C + i]); }
+        #pragma omp simd reduction(+ : sum)
+        for (int i = 0; i < (rest ? HS : 0); i++) {
+            sum += to_float(dout[(size_t)t * C + i]) * to_float(rest[(size_t)t * C + i]);
+        }
         f->delta[t] = sum;
     }
     flash_pack_a(f->q_left, q, h->stride, 1, queries, HS);
@@ -173,12 +180,12 @@ ATTR_ONE_COPY static void flash_backward_begin(FlashBackward* f, const Stored* d
 
 // Runs a task: sets its part of dq, of dk and dv, or of all three. Pointers are to position 0 of the head. Rows of dq
 // are h->stride apart, those of dout and out C; dk and dv are C and 2C elements behind dq.
-static inline void flash_backward_task(Stored* dq, const Stored* dout, const Stored* out, const float* lse,
-                                       const FlashHead* h, const FlashTask* task, int C) {
+static inline void flash_backward_task(Stored* dq, const Stored* dout, const Stored* out, const Stored* rest,
+                                       const float* lse, const FlashHead* h, const FlashTask* task, int C) {
     FlashBackward f;
     const int HS = h->HS;
     const size_t stride = h->stride, bytes = FLASH_KEYS * round_up((size_t)HS, NR) * sizeof(float);
-    flash_backward_begin(&f, dout, out, lse, h, task, C);
+    flash_backward_begin(&f, dout, out, rest, lse, h, task, C);
     const int k_begin = max_int(task->k_begin, flash_first_key(h, task->q_begin, 0, FLASH_KEYS));
     for (int k0 = k_begin; k0 < task->k_end; k0 += FLASH_KEYS) {
         const int keys = min_int(FLASH_KEYS, task->k_end - k0);
@@ -199,16 +206,16 @@ static inline void flash_backward_task(Stored* dq, const Stored* dout, const Sto
             if (task->dq) { flash_backward_queries(&f, h, q0, queries, k0, keys); }
         }
         if (task->dkv) {
-            flash_store(dq + k0 * stride + C, stride, f.dk, FLASH_KEYS, keys, HS);
-            flash_store(dq + k0 * stride + 2 * C, stride, f.dv, FLASH_KEYS, keys, HS);
+            flash_store(dq + k0 * stride + C, NULL, stride, f.dk, FLASH_KEYS, keys, HS);
+            flash_store(dq + k0 * stride + 2 * C, NULL, stride, f.dv, FLASH_KEYS, keys, HS);
         }
     }
-    if (task->dq) { flash_store(dq + task->q_begin * stride, stride, f.dq, f.q_height, f.queries, HS); }
+    if (task->dq) { flash_store(dq + task->q_begin * stride, NULL, stride, f.dq, f.q_height, f.queries, HS); }
 }
 
-static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored* out, const float* lse,
-                                  const Stored* qkv, const int* starts, const int* ends, int B, int T, int C,
-                                  int NH) {
+static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored* out, const Stored* rest,
+                                  const float* lse, const Stored* qkv, const int* starts, const int* ends, int B,
+                                  int T, int C, int NH) {
     const int heads = B * NH, threads = cpu.threads, rounds = (int)ceil_div((size_t)heads, (size_t)threads);
     // Heads cut into ranges occupy all threads, but take seven matmuls instead of five, about 3/2 of the time: scores
     // and dp are computed once for dq and again for dk and dv. In units of the time of one whole head, whole heads take
@@ -227,7 +234,8 @@ static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored
             const FlashTask* task = whole ? &all : n < heads * ranges ? &of_keys : &of_queries;
             const FlashHead h = flash_head(qkv, starts, ends, head, T, C, NH);
             const size_t at = flash_out(head, T, C, NH);
-            flash_backward_task(dqkv + (h.q - qkv), dout + at, out + at, lse + (size_t)head * T, &h, task, C);
+            flash_backward_task(dqkv + (h.q - qkv), dout + at, out + at, stored_or_null(rest, at),
+                                lse + (size_t)head * T, &h, task, C);
         }
     }
 }

@@ -66,6 +66,15 @@ static inline Stored to_stored(float x) {
     return stored;
 }
 
+// Stores x at out, and at rest, unless it is NULL, what this rounding took from x.
+static inline void store_with_rest(Stored* out, Stored* rest, float x) {
+    *out = to_stored(x);
+    if (rest) { *rest = to_stored(x - to_float(*out)); }
+}
+
+// Returns p + i; NULL if p is NULL.
+static inline Stored* stored_or_null(const Stored* p, size_t i) { return p ? (Stored*)p + i : NULL; }
+
 // Returns a master rounded at random to a number of the storage type: element i of the parameters, by an update.
 static inline float rounded_at_random(float master, uint64_t seed, int step, size_t i) {
     return JOIN(FLOATX, _stochastic)(master, rounding_random(seed, step, i));

@@ -130,11 +130,11 @@ struct KeyRows {
 
 // Computes attention of row blockIdx.x of (B,T), head blockIdx.y: of the query at position past + t to the keys up to
 // it. Each warp keeps an online softmax over its own keys (Milakov & Gimelshein 2018, "Online normalizer calculation
-// for softmax"). The block then merges the softmaxes of its warps. lse may be NULL. starts: with DOCUMENTS.
+// for softmax"). The block then merges the softmaxes of its warps. rest and lse may be NULL. starts: with DOCUMENTS.
 template <bool DOCUMENTS>
 static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
-    attention_query_kernel(floatX* out, float* lse, const floatX* qkv, KeyRows keys, const int* starts, int T,
-                           int past, int C, int NH) {
+    attention_query_kernel(floatX* out, floatX* rest, float* lse, const floatX* qkv, KeyRows keys, const int* starts,
+                           int T, int past, int C, int NH) {
     const int HS = C / NH, h = blockIdx.y, b = blockIdx.x / T, t = blockIdx.x % T;
     const int warp = threadIdx.x / WARP_SIZE, lane = threadIdx.x % WARP_SIZE;
     const HeadRow q = load_head_row(qkv + (size_t)blockIdx.x * 3 * C + h * HS, HS);
@@ -167,36 +167,34 @@ static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
     for (int channel = threadIdx.x; channel < HS; channel += blockDim.x) {
         float x = 0;
         for (int w = 0; w < QUERY_WARPS; w++) { x += outs[w][channel] * expf(maxima[w] - max); }
-        out[(size_t)blockIdx.x * C + h * HS + channel] = to_floatX(x / sum);
+        const size_t at = (size_t)blockIdx.x * C + h * HS + channel;
+        out[at] = to_floatX(x / sum);
+        if (rest) { rest[at] = to_floatX(x / sum - to_float(out[at])); }
     }
     if (lse && threadIdx.x == 0) { lse[((size_t)b * NH + h) * T + t] = max + logf(sum); }
 }
 
-static inline void attention_query(floatX* out, float* lse, const floatX* qkv, KeyRows keys, const int* starts, int B,
-                                   int T, int past, int C, int NH) {
+static inline void attention_query(floatX* out, floatX* rest, float* lse, const floatX* qkv, KeyRows keys,
+                                   const int* starts, int B, int T, int past, int C, int NH) {
     const dim3 grid((unsigned)B * (unsigned)T, NH);
-    const unsigned threads = QUERY_WARPS * WARP_SIZE;
-    if (starts) {
-        attention_query_kernel<true><<<grid, threads, 0, gpu.stream>>>(out, lse, qkv, keys, starts, T, past, C, NH);
-    } else {
-        attention_query_kernel<false><<<grid, threads, 0, gpu.stream>>>(out, lse, qkv, keys, starts, T, past, C, NH);
-    }
+    const auto kernel = starts ? attention_query_kernel<true> : attention_query_kernel<false>;
+    kernel<<<grid, QUERY_WARPS * WARP_SIZE, 0, gpu.stream>>>(out, rest, lse, qkv, keys, starts, T, past, C, NH);
     cuda_launched("attention_query");
 }
 
-static inline void attention_forward(floatX* out, float* lse, const floatX* qkv, const int* starts, int B, int T, int C,
-                                     int NH) {
-    if (!starts && uses_cudnn_attention(B, T, C, NH)) {
+static inline void attention_forward(floatX* out, floatX* rest, float* lse, const floatX* qkv, const int* starts, int B,
+                                     int T, int C, int NH) {
+    if (!starts && !rest && uses_cudnn_attention(B, T, C, NH)) {
         const AttentionShape shape = cudnn_shape(B, T, NH, C / NH);
         attention_cudnn_forward(out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
         return;
     }
     if (uses_flash_attention(qkv, out, C / NH)) {
-        flash_forward_sized(out, lse, qkv, starts, B, T, C, NH);
+        flash_forward_sized(out, rest, lse, qkv, starts, B, T, C, NH);
         return;
     }
     const KeyRows keys = {qkv + C, (size_t)T * 3 * C, (size_t)3 * C};
-    attention_query(out, lse, qkv, keys, starts, B, T, 0, C, NH);
+    attention_query(out, rest, lse, qkv, keys, starts, B, T, 0, C, NH);
 }
 
 // Copies keys and values of row blockIdx.x of (B,T), which are contiguous in qkv and in the cache.
@@ -216,16 +214,16 @@ static inline void attention_cached(floatX* out, floatX* cache, const floatX* qk
                                     int capacity, int C, int NH) {
     attention_cache(cache, qkv, B, T, past, capacity, C);
     const KeyRows keys = {cache, (size_t)capacity * 2 * C, (size_t)2 * C};
-    attention_query(out, NULL, qkv, keys, NULL, B, T, past, C, NH);
+    attention_query(out, NULL, NULL, qkv, keys, NULL, B, T, past, C, NH);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // backward
 
-// delta (B,NH,T) = the sum over each head of dout * out. DELTA_LANES threads share a row of (B,T); the head is
-// blockIdx.y. packable: dout and out can be loaded 128 bits at a time.
-static __global__ void attention_delta_kernel(float* delta, const floatX* dout, const floatX* out, unsigned rows, int T,
-                                              int C, int NH, bool packable) {
+// delta (B,NH,T) = the sum over each head of dout * (out + rest); rest may be NULL. DELTA_LANES threads share a row of
+// (B,T); the head is blockIdx.y. packable: the three can be loaded 128 bits at a time.
+static __global__ void attention_delta_kernel(float* delta, const floatX* dout, const floatX* out, const floatX* rest,
+                                              unsigned rows, int T, int C, int NH, bool packable) {
     enum { PACK = Pack<floatX>::SIZE };
     const int HS = C / NH, h = blockIdx.y, lane = threadIdx.x % DELTA_LANES;
     const unsigned n = blockIdx.x * (blockDim.x / DELTA_LANES) + threadIdx.x / DELTA_LANES, b = n / T, t = n % T;
@@ -236,20 +234,27 @@ static __global__ void attention_delta_kernel(float* delta, const floatX* dout, 
             const Pack<floatX> d = load_pack(dout + at + i), o = load_pack(out + at + i);
             #pragma unroll
             for (int k = 0; k < PACK; k++) { sum += to_float(d.x[k]) * to_float(o.x[k]); }
+            if (!rest) { continue; }
+            const Pack<floatX> r = load_pack(rest + at + i);
+            #pragma unroll
+            for (int k = 0; k < PACK; k++) { sum += to_float(d.x[k]) * to_float(r.x[k]); }
         }
     } else if (n < rows) {
-        for (int i = lane; i < HS; i += DELTA_LANES) { sum += to_float(dout[at + i]) * to_float(out[at + i]); }
+        for (int i = lane; i < HS; i += DELTA_LANES) {
+            sum += to_float(dout[at + i]) * (to_float(out[at + i]) + (rest ? to_float(rest[at + i]) : 0.0f));
+        }
     }
     #pragma unroll
     for (int lanes = DELTA_LANES / 2; lanes > 0; lanes /= 2) { sum += __shfl_xor_sync(~0u, sum, lanes); }
     if (n < rows && lane == 0) { delta[((size_t)b * NH + h) * T + t] = sum; }
 }
 
-static inline void attention_delta(float* delta, const floatX* dout, const floatX* out, int B, int T, int C, int NH) {
+static inline void attention_delta(float* delta, const floatX* dout, const floatX* out, const floatX* rest, int B, int T,
+                                   int C, int NH) {
     const unsigned rows = (unsigned)B * (unsigned)T, threads = 256;
-    const bool packable = is_packable(dout, C / NH) && is_packable(out, C / NH);
+    const bool packable = is_packable(dout, C / NH) && is_packable(out, C / NH) && is_packable(rest, C / NH);
     const dim3 grid((unsigned)ceil_div(rows, threads / DELTA_LANES), NH);
-    attention_delta_kernel<<<grid, threads, 0, gpu.stream>>>(delta, dout, out, rows, T, C, NH, packable);
+    attention_delta_kernel<<<grid, threads, 0, gpu.stream>>>(delta, dout, out, rest, rows, T, C, NH, packable);
     cuda_launched("attention_delta");
 }
 
@@ -317,15 +322,15 @@ static inline void attention_backward_plain(floatX* dqkv, const floatX* dout, co
 }
 
 static inline void attention_backward(floatX* dqkv, float* delta, const floatX* dout, const floatX* out,
-                                      const float* lse, const floatX* qkv, const int* starts, const int* ends, int B,
-                                      int T, int C, int NH) {
+                                      const floatX* rest, const float* lse, const floatX* qkv, const int* starts,
+                                      const int* ends, int B, int T, int C, int NH) {
     const int HS = C / NH;
-    if (!starts && uses_cudnn_attention(B, T, C, NH)) {
+    if (!starts && !rest && uses_cudnn_attention(B, T, C, NH)) {
         const AttentionShape shape = cudnn_shape(B, T, NH, HS);
         attention_cudnn_backward(dqkv, dout, out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
         return;
     }
-    attention_delta(delta, dout, out, B, T, C, NH);
+    attention_delta(delta, dout, out, rest, B, T, C, NH);
     if (uses_flash_attention(qkv, dqkv, HS) && flash_supports(dout, HS)) {
         flash_backward_sized(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH);
     } else {

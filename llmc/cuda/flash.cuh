@@ -76,8 +76,8 @@ static __device__ inline void hide_keys(float (&scores)[GROUPS][N][4], const int
 template <class Type, int HD, int VARIANT, bool DOCUMENTS>
 static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>::THREADS,
                                          Flash<FLASH_FORWARD, Type, HD, VARIANT>::BLOCKS)
-    flash_forward_kernel(Type* out, float* lse, const Type* qkv, const int* starts, float scale_log2, int T,
-                         int NH, int HS) {
+    flash_forward_kernel(Type* out, Type* rest, float* lse, const Type* qkv, const int* starts, float scale_log2,
+                         int T, int NH, int HS) {
     typedef Flash<FLASH_FORWARD, Type, HD, VARIANT> Shape;
     enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
@@ -161,7 +161,12 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
             const float max = maxima[g][r] * scale_log2 / LOG2_E;
             if (warp_lane() % 4 == 0 && row < T) { lse[at.lse() + row] = max + logf(sum); }
         }
-        tile_store<HD>(out + at.out(), at.C(), warp_first + g * 16, T, HS, acc[g], factor, warp_own + g * 16 * PITCH);
+        Type* group_own = warp_own + g * 16 * PITCH;
+        tile_store<HD>(out + at.out(), at.C(), warp_first + g * 16, T, HS, acc[g], factor, group_own);
+        if (rest) {
+            take_rest<Type>(acc[g], factor);
+            tile_store<HD>(rest + at.out(), at.C(), warp_first + g * 16, T, HS, acc[g], {1.0f, 1.0f}, group_own);
+        }
     }
 }
 
@@ -402,18 +407,18 @@ template <class Kernel> static inline void flash_allow_shared(Kernel kernel, int
 // A launcher calls itself until VARIANT is the chosen one, or the last that this head size has, and then with DOCUMENTS
 // if there are any.
 template <int HD, int VARIANT = 0, bool DOCUMENTS = false, class Type>
-static inline void flash_forward(Type* out, float* lse, const Type* qkv, const int* starts, int B, int T, int C,
-                                 int NH) {
+static inline void flash_forward(Type* out, Type* rest, float* lse, const Type* qkv, const int* starts, int B, int T,
+                                 int C, int NH) {
     if constexpr (!DOCUMENTS && flash_tiling(FLASH_FORWARD, sizeof(Type), HD, VARIANT + 1).warps > 0) {
         if (gpu.flash_variant[FLASH_FORWARD] > VARIANT) {
-            flash_forward<HD, VARIANT + 1>(out, lse, qkv, starts, B, T, C, NH);
+            flash_forward<HD, VARIANT + 1>(out, rest, lse, qkv, starts, B, T, C, NH);
             return;
         }
     }
     if constexpr (!DOCUMENTS) {
         if (starts) {
             constexpr int MASKED = flash_masked_variant(FLASH_FORWARD, HD, VARIANT);
-            flash_forward<HD, MASKED, true>(out, lse, qkv, starts, B, T, C, NH);
+            flash_forward<HD, MASKED, true>(out, rest, lse, qkv, starts, B, T, C, NH);
             return;
         }
     }
@@ -421,7 +426,7 @@ static inline void flash_forward(Type* out, float* lse, const Type* qkv, const i
     const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
     flash_allow_shared(flash_forward_kernel<Type, HD, VARIANT, DOCUMENTS>, Shape::bytes());
     flash_forward_kernel<Type, HD, VARIANT, DOCUMENTS><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
-        out, lse, qkv, starts, LOG2_E / sqrtf((float)(C / NH)), T, NH, C / NH);
+        out, rest, lse, qkv, starts, LOG2_E / sqrtf((float)(C / NH)), T, NH, C / NH);
     cuda_launched("flash_forward");
 }
 
@@ -484,13 +489,13 @@ static inline bool flash_supports(const floatX* activations, int HS) {
 }
 
 // Kernels are compiled for four head sizes. The smallest one that is large enough runs.
-static inline void flash_forward_sized(floatX* out, float* lse, const floatX* qkv, const int* starts, int B, int T,
-                                       int C, int NH) {
+static inline void flash_forward_sized(floatX* out, floatX* rest, float* lse, const floatX* qkv, const int* starts,
+                                       int B, int T, int C, int NH) {
     switch (ceil_div(C / NH, 32)) {
-    case 1: flash_forward<32>(out, lse, qkv, starts, B, T, C, NH); break;
-    case 2: flash_forward<64>(out, lse, qkv, starts, B, T, C, NH); break;
-    case 3: flash_forward<96>(out, lse, qkv, starts, B, T, C, NH); break;
-    default: flash_forward<128>(out, lse, qkv, starts, B, T, C, NH); break;
+    case 1: flash_forward<32>(out, rest, lse, qkv, starts, B, T, C, NH); break;
+    case 2: flash_forward<64>(out, rest, lse, qkv, starts, B, T, C, NH); break;
+    case 3: flash_forward<96>(out, rest, lse, qkv, starts, B, T, C, NH); break;
+    default: flash_forward<128>(out, rest, lse, qkv, starts, B, T, C, NH); break;
     }
 }
 

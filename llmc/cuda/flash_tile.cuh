@@ -62,6 +62,20 @@ static __device__ inline void tile_store(Type* head, size_t stride, int first, i
     }
 }
 
+// Turns an accumulator, whose row acc_row(i) tile_store() has multiplied by factor[i / 2] and rounded, into what the
+// rounding took.
+template <class Type, int COLUMNS>
+static __device__ inline void take_rest(float (&acc)[COLUMNS][4], const float (&factor)[2]) {
+    #pragma unroll
+    for (int n = 0; n < COLUMNS; n++) {
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float x = acc[n][i] * factor[i / 2];
+            acc[n][i] = x - to_float(from_float<Type>(x));
+        }
+    }
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // the matmuls
 //   WarpRows            16 rows of a tile that a warp multiplies repeatedly; a warp has GROUPS of them

@@ -185,11 +185,13 @@ typedef struct Backend {
     // Causal attention of NH heads: qkv (B,T,3,NH,C/NH) -> out (B,T,C). Backward needs the log-sum-exp of the scores,
     // lse (B,NH,T), besides qkv and out: nothing of size T*T is kept (Dao et al. 2022, FlashAttention). delta (B,NH,T)
     // is scratch, for the sums of dout * out over each head. starts and ends (B,T) are those of document_bounds(): a
-    // query at t attends to the positions starts[t] .. t. NULL, both: it attends to 0 .. t.
-    void (*attention_forward)(Stored* out, float* lse, const Stored* qkv, const int* starts, int B, int T, int C,
-                              int NH);
-    void (*attention_backward)(Stored* dqkv, float* delta, const Stored* dout, const Stored* out, const float* lse,
-                               const Stored* qkv, const int* starts, const int* ends, int B, int T, int C, int NH);
+    // query at t attends to the positions starts[t] .. t. NULL, both: it attends to 0 .. t. rest (B,T,C), if not NULL,
+    // is what rounding took from out, rounded itself: these sums are then of dout * (out + rest). cuDNN has none.
+    void (*attention_forward)(Stored* out, Stored* rest, float* lse, const Stored* qkv, const int* starts, int B, int T,
+                              int C, int NH);
+    void (*attention_backward)(Stored* dqkv, float* delta, const Stored* dout, const Stored* out, const Stored* rest,
+                               const float* lse, const Stored* qkv, const int* starts, const int* ends, int B, int T,
+                               int C, int NH);
 
     // Finds the documents in tokens (B,T). One begins at the first position of each sequence and at each token `eot`.
     // starts (B,T): the first position of a position's own document; ends (B,T): one past its last. Positions count

@@ -21,7 +21,7 @@ TensorTable gpt2_params_table(const GPT2Config* m, int shards) {
     return tensors_layout_in_shards(rows, sizeof rows / sizeof *rows, m->num_layers, shards);
 }
 
-static TensorTable gpt2_acts_table(const Backend* b, const GPT2Config* m, int B, int T, Keep keep) {
+static TensorTable gpt2_acts_table(const Backend* b, const GPT2Config* m, int B, int T, Keep keep, size_t rest) {
     const int C = m->channels, Vp = m->padded_vocab_size, NH = m->num_heads;
     const size_t N = (size_t)B * T, chunk = min_size(N, (size_t)b->classifier_chunk(C));
     const size_t train = keep != FORWARD_ONLY, rounded = train && !residual_is_stored(b);
@@ -41,7 +41,11 @@ void gpt2_layout(GPT2* g, const Backend* backend, const GPT2Config* config, int 
     g->keep = keep;
     g->eot = NO_DOCUMENTS;
     g->params_table = gpt2_params_table(config, shards);
-    g->acts_table = gpt2_acts_table(backend, config, B, T, keep);
+    g->acts_table = gpt2_acts_table(backend, config, B, T, keep, 0);
+}
+
+void gpt2_keep_rest(GPT2* g) {
+    g->acts_table = gpt2_acts_table(g->backend, &g->config, g->B, g->T, g->keep, g->keep != FORWARD_ONLY);
 }
 
 size_t gpt2_batch_ints(const GPT2* g) { return (size_t)3 * g->B * g->T; }
@@ -210,7 +214,7 @@ static void gpt2_block_forward(const GPT2* g, int l, int B, int T, KVCache* cach
     const Acts a = acts_at(g, l);
     b->matmul_forward(a.qkv, a.ln1, p.qkvw, p.qkvb, N, C, 3 * C);
     if (cache) { gpt2_attention_cached(g, l, B, T, cache); }
-    else { b->attention_forward(a.atty, a.lse, a.qkv, gpt2_documents(g, a.starts), B, T, C, NH); }
+    else { b->attention_forward(a.atty, a.atty_rest, a.lse, a.qkv, gpt2_documents(g, a.starts), B, T, C, NH); }
     b->matmul_forward(a.proj, a.atty, p.attprojw, p.attprojb, N, C, C);
     b->residual_layernorm_forward(a.residual2, a.ln2, a.ln2_mean, a.ln2_rstd, a.residual1, a.proj, p.ln2w, p.ln2b, N,
                                   C);
@@ -306,7 +310,7 @@ static void gpt2_block_backward(GPT2* g, int l, int B, int T, Residual* d, Store
     b->matmul_backward(a.dbtc, dp.fcw, dp.fcb, a.dbt4c, a.ln2, p.fcw, N, C, 4 * C);
     b->layernorm_backward(d, dx, dp.ln2w, dp.ln2b, a.dbtc, a.residual2, p.ln2w, a.ln2_mean, a.ln2_rstd, N, C);
     b->matmul_backward(a.dbtc, dp.attprojw, dp.attprojb, dx, a.atty, p.attprojw, N, C, C);
-    b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, gpt2_documents(g, a.starts),
+    b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.atty_rest, a.lse, a.qkv, gpt2_documents(g, a.starts),
                           gpt2_documents(g, a.ends), B, T, C, NH);
     b->matmul_backward(a.dbtc, dp.qkvw, dp.qkvb, a.dbt4c, a.ln1, p.qkvw, N, C, 3 * C);
     b->layernorm_backward(d, dx, dp.ln1w, dp.ln1b, a.dbtc, a.residual1, p.ln1w, a.ln1_mean, a.ln1_rstd, N, C);

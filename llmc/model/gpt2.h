@@ -36,7 +36,8 @@
 // Every activation: type, field, in memory once for EACH layer or ONCE for all, rows, columns. N = B*T; `chunk` rows of
 // logits exist at a time. `residual` is EACH in training; `kept` and `kept_gelu` are EACH in training, unless backward
 // computes those activations again (--recompute). `train` is 1, or 0 where nothing is trained: the scratch of backward
-// then has no rows. `rounded` is `train`, but 0 where Residual is Stored: dresidual then needs no rounded copy.
+// then has no rows. `rounded` is `train`, but 0 where Residual is Stored: dresidual then needs no rounded copy. `rest`
+// is `train` after gpt2_keep_rest(), else 0.
 #define GPT2_ACTS(_)                                                                                             \
     _(Residual, residual1,        residual,  N,              C)      /* enters the block */                      \
     _(Stored,   ln1,              kept,      N,              C)                                                  \
@@ -45,6 +46,7 @@
     _(Stored,   qkv,              kept,      N,              3 * C)                                              \
     _(float,    lse,              kept,      (size_t)B * NH, T)                                                  \
     _(Stored,   atty,             kept,      N,              C)                                                  \
+    _(Stored,   atty_rest,        kept,      rest * N,       C)      /* what rounding took from atty */          \
     _(Residual, residual2,        kept,      N,              C)      /* between attention and MLP */             \
     _(Stored,   ln2,              kept,      N,              C)                                                  \
     _(float,    ln2_mean,         kept,      1,              N)                                                  \
@@ -128,6 +130,10 @@ TensorTable gpt2_params_table(const GPT2Config* m, int shards);
 
 // Fills the tables and sizes of `g`; allocates nothing. shards: ranks that shard the optimizer's state (ZeRO-1), or 1.
 void gpt2_layout(GPT2* g, const Backend* backend, const GPT2Config* config, int B, int T, Keep keep, int shards);
+
+// After gpt2_layout(): keeps what rounding takes from the output of attention too (--attention exact), unless there is
+// no backward.
+void gpt2_keep_rest(GPT2* g);
 
 // Lists what gpt2_alloc() will allocate, after gpt2_layout().
 enum { GPT2_MEMORY_LINES = 5 };

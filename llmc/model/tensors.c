@@ -64,7 +64,7 @@ void tensors_bind(void* fields, size_t size, const TensorTable* table, void* mem
     if (size != (size_t)table->count * sizeof(void*)) { fatal("a struct of tensors and its table disagree"); }
     for (size_t i = 0; i < size / sizeof(void*); i++) {
         const Tensor* t = &table->row[i];
-        void* p = (char*)memory + unit * tensor_at(t, t->repeat == EACH ? layer : 0);
+        void* p = t->rows ? (char*)memory + unit * tensor_at(t, t->repeat == EACH ? layer : 0) : NULL;
         memcpy((char*)fields + i * sizeof p, &p, sizeof p);
     }
 }

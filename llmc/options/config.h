@@ -131,9 +131,10 @@ enum {
          " --dtype bf16 or fp8")                                                                                      \
     CHOICE(kernels, fast, (fast, plain), MODEL_COMMANDS,                                                              \
          "plain: the readable ones that the fast ones are tested against")                                            \
-    CHOICE(attention, auto, (auto, flash, cudnn, plain), MODEL_COMMANDS,                                              \
-           "flash: this program's, in tiles as FlashAttention; cudnn: cuDNN's, on a GPU; plain: a query at a time;"   \
-           " auto: the fastest")                                                                                      \
+    CHOICE(attention, auto, (auto, flash, exact, cudnn, plain), MODEL_COMMANDS,                                       \
+           "flash: this program's, in tiles as FlashAttention; exact: flash that also keeps, for backward, what"      \
+           " rounding to 16 bits takes from its output; cudnn: cuDNN's, on a GPU; plain: a query at a time; auto:"    \
+           " the fastest")                                                                                            \
     CHOICE(cpu, auto, (auto, generic, avx2, avx512, avx512_bf16, amx), MODEL_COMMANDS,                                \
          "instructions of the CPU's fast kernels; auto: the fastest that this processor has")                         \
     FLAG(fused, 1, MODEL_COMMANDS, "bias and GELU inside the matmuls, addition and layernorm in one pass")            \

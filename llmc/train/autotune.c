@@ -20,14 +20,14 @@ static void run_choice(const GPT2* g, Choice choice) {
     const Acts a = acts_at(g, 0);
     const int *starts = gpt2_documents(g, a.starts), *ends = gpt2_documents(g, a.ends);
     if (choice == CHOICE_ATTENTION || choice == CHOICE_FLASH_FORWARD) {
-        b->attention_forward(a.atty, a.lse, a.qkv, starts, B, T, C, g->config.num_heads);
+        b->attention_forward(a.atty, a.atty_rest, a.lse, a.qkv, starts, B, T, C, g->config.num_heads);
     }
     switch (choice) {
     case CHOICE_FLASH_FORWARD: break; // done above
     case CHOICE_ATTENTION:
     case CHOICE_FLASH_KEYS:
     case CHOICE_FLASH_QUERIES:
-        b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.lse, a.qkv, starts, ends, B, T, C,
+        b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.atty_rest, a.lse, a.qkv, starts, ends, B, T, C,
                               g->config.num_heads);
         break;
     case CHOICE_GELU_FORWARD: b->matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C); break;

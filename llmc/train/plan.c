@@ -11,8 +11,9 @@
 // the device
 
 DeviceOptions device_options(const Config* c, enum dtype dtype) {
-    const bool is_named = c->attention == attention_flash || c->attention == attention_cudnn;
-    const bool is_plain = c->kernels == kernels_plain;
+    const bool is_exact = c->attention == attention_exact, is_plain = c->kernels == kernels_plain;
+    const enum attention kernels = is_exact ? attention_flash : c->attention;
+    const bool is_named = kernels == attention_flash || kernels == attention_cudnn;
     if (is_named && is_plain) {
         usage_error("--attention %s contradicts --kernels plain: give one or the other",
                     attention_names[c->attention]);
@@ -25,7 +26,7 @@ DeviceOptions device_options(const Config* c, enum dtype dtype) {
                                    .fp8 = dtype == dtype_fp8,
                                    .graph = c->graph != 0,
                                    .document_mask = c->document_mask != 0,
-                                   .attention = is_named ? attention_names[c->attention] : NULL};
+                                   .attention = is_named ? attention_names[kernels] : NULL};
     return options;
 }
 
@@ -110,6 +111,7 @@ bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, co
     p->backend = b;
     p->dtype = dtype;
     p->keep = keep_of(c);
+    p->exact = c->attention == attention_exact;
     p->shards = 1;
     p->samples = c->sample_every > 0 || *c->eval_data;
     p->B = c->batch_size ? (int)c->batch_size : 1;
@@ -131,7 +133,10 @@ bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, co
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-void plan_layout(const Plan* p, GPT2* g) { gpt2_layout(g, p->backend, &p->shape, p->B, p->T, p->keep, p->shards); }
+void plan_layout(const Plan* p, GPT2* g) {
+    gpt2_layout(g, p->backend, &p->shape, p->B, p->T, p->keep, p->shards);
+    if (p->exact) { gpt2_keep_rest(g); }
+}
 
 // Returns the bytes of host memory of a run: batches, buffers to read and write weights, and 16 MiB for the rest
 // (chosen, not measured).
@@ -289,6 +294,10 @@ static bool check_effects(const Plan* p, const Config* c, Error* err) {
     if (c->has_letters) { return true; }
     if (c->stochastic_round && !strcmp(p->backend->storage, "fp32")) {
         return fail(err, "--stochastic_round 1 has no effect with --dtype %s: weights are not rounded to 16 bits",
+                    dtype_names[p->dtype]);
+    }
+    if (p->exact && !strcmp(p->backend->storage, "fp32")) {
+        return fail(err, "--attention exact has no effect with --dtype %s: attention's output is not rounded to 16 bits",
                     dtype_names[p->dtype]);
     }
     if (config_source(c, "weight_decay") >= FROM_FILE && !c->decay_embeddings && own_decay) {

@@ -25,6 +25,7 @@ typedef struct {
     int B, T;                   // sequences in a micro-batch, tokens in a sequence
     long long total_batch_size; // tokens in an optimizer step, over all ranks
     Keep keep;
+    bool exact;                 // --attention exact: gpt2_keep_rest()
     Rates rates;                // of the optimizer
     KeepRule kept;              // --keep
     SpikeRule spikes;           // --skip_z, --on_spike

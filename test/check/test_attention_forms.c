@@ -188,7 +188,7 @@ static Stored* stored_to_device(const Backend* b, const double* values, size_t n
 
 // The device's copy of a problem.
 typedef struct {
-    Stored *qkv, *dqkv, *dout, *out;
+    Stored *qkv, *dqkv, *dout, *out, *rest;
     float *lse, *delta;
     int *starts, *ends;
 } DeviceTensors;
@@ -199,6 +199,7 @@ static DeviceTensors device_tensors(const Backend* b, const Problem* p) {
     for (size_t i = 0; i < 2 * p->heads; i++) { nans[i] = NAN; }
     DeviceTensors t = {stored_to_device(b, p->qkv, 3 * p->n), stored_to_device(b, NULL, 3 * p->n),
                        stored_to_device(b, p->dout, p->n), stored_to_device(b, NULL, p->n),
+                       stored_to_device(b, NULL, p->n),
                        to_device(b, nans, statistics), NULL, to_device(b, p->starts, bounds), NULL};
     t.delta = t.lse + p->heads;
     t.ends = t.starts + p->rows;
@@ -207,8 +208,8 @@ static DeviceTensors device_tensors(const Backend* b, const Problem* p) {
 }
 
 static void device_tensors_free(const Backend* b, const Problem* p, DeviceTensors* t) {
-    Stored* const stored[4] = {t->qkv, t->dqkv, t->dout, t->out};
-    for (int i = 0; i < 4; i++) { b->device_free(stored[i], (i < 2 ? 3 : 1) * p->n * b->element_bytes); }
+    Stored* const stored[] = {t->qkv, t->dqkv, t->dout, t->out, t->rest};
+    for (int i = 0; i < 5; i++) { b->device_free(stored[i], (i < 2 ? 3 : 1) * p->n * b->element_bytes); }
     b->device_free(t->lse, 2 * p->heads * sizeof(float));
     b->device_free(t->starts, 2 * (size_t)p->rows * sizeof(int));
 }
@@ -253,7 +254,8 @@ static void expect_near(const Backend* b, const Problem* p, const char* tensor, 
 typedef struct {
     const char* name;
     DeviceOptions options;
-    int tiling; // of a GPU's kernels in tiles (Backend.choose_variant)
+    int tiling;    // of a GPU's kernels in tiles (Backend.choose_variant)
+    bool is_exact; // --attention exact
 } Form;
 
 // Returns true if a kernel of attention in tiles has this variant.
@@ -274,6 +276,21 @@ static void choose(const Backend* b, const Problem* p, const Form* form) {
     }
 }
 
+// Fails if out and what rounding took from it are not together nearer to the solution than out alone.
+static void expect_rest(const Backend* b, const Problem* p, const char* form, const DeviceTensors* t) {
+    void* host = alloc_or_die(2 * p->n, b->element_bytes, "values");
+    double* got = alloc_or_die(p->n, sizeof *got, "values");
+    b->device_copy_out(host, t->out, p->n * b->element_bytes);
+    for (size_t i = 0; i < p->n; i++) { got[i] = stored_get(b, host, i); }
+    const double rounded = compare(got, p->out, p->n).error;
+    b->device_copy_out(host, t->rest, p->n * b->element_bytes);
+    for (size_t i = 0; i < p->n; i++) { got[i] += stored_get(b, host, i); }
+    const double exact = compare(got, p->out, p->n).error;
+    if (!(exact <= rounded)) { TEST_FAIL("%s: out is off by %.2g, with its rest by %.2g", form, rounded, exact); }
+    free(host);
+    free(got);
+}
+
 // Runs forward by one form and backward by another.
 static void expect_forms(const Backend* b, const Problem* p, const Form* forward, const Form* backward) {
     char* form = format("%s then %s, tiling %d", forward->name, backward->name, forward->tiling);
@@ -281,19 +298,24 @@ static void expect_forms(const Backend* b, const Problem* p, const Form* forward
     const bool masks = p->layout != NO_MASK;
     const int *starts = masks ? t.starts : NULL, *ends = masks ? t.ends : NULL;
     choose(b, p, forward);
-    b->attention_forward(t.out, t.lse, t.qkv, starts, p->s.B, p->s.T, p->C, p->s.NH);
+    Stored* rest = forward->is_exact ? t.rest : NULL;
+    b->attention_forward(t.out, rest, t.lse, t.qkv, starts, p->s.B, p->s.T, p->C, p->s.NH);
     if (forward != backward) { choose(b, p, backward); }
-    b->attention_backward(t.dqkv, t.delta, t.dout, t.out, t.lse, t.qkv, starts, ends, p->s.B, p->s.T, p->C, p->s.NH);
+    b->attention_backward(t.dqkv, t.delta, t.dout, t.out, rest, t.lse, t.qkv, starts, ends, p->s.B, p->s.T, p->C,
+                          p->s.NH);
     expect_near(b, p, "out", form, t.out, true, p->out, p->n);
+    if (rest) { expect_rest(b, p, form, &t); }
     expect_near(b, p, "lse", form, t.lse, false, p->lse, p->heads);
     expect_near(b, p, "dqkv", form, t.dqkv, true, p->dqkv, 3 * p->n);
     device_tensors_free(b, p, &t);
     free(form);
 }
 
-static const Form PLAIN_FORM = {"plain", {.plain = true}, 0}, UNFUSED_FORM = {"unfused", {.fused = false}, 0},
-                  FLASH_FORM = {"flash", {.fused = true, .flash = true, .attention = "flash"}, 0},
-                  CUDNN_FORM = {"cuDNN", {.fused = true, .flash = true, .attention = "cudnn"}, 0};
+static const Form PLAIN_FORM = {"plain", {.plain = true}, 0, true},
+                  UNFUSED_FORM = {"unfused", {.fused = false}, 0, true},
+                  FLASH_FORM = {"flash", {.fused = true, .flash = true, .attention = "flash"}, 0, false},
+                  EXACT_FORM = {"exact", {.fused = true, .flash = true, .attention = "flash"}, 0, true},
+                  CUDNN_FORM = {"cuDNN", {.fused = true, .flash = true, .attention = "cudnn"}, 0, false};
 
 // One form after another on a CPU, where all keep the same between forward and backward; on a GPU all tilings, and at
 // two lengths the forms in turn.
@@ -301,6 +323,7 @@ static void expect_all_forms(const Backend* b, const Problem* p) {
     choose(b, p, &FLASH_FORM);
     expect_documents(b, p);
     expect_forms(b, p, &FLASH_FORM, &FLASH_FORM);
+    if (stores_16_bits(b)) { expect_forms(b, p, &EXACT_FORM, &EXACT_FORM); }
     if (b->is_host) {
         expect_forms(b, p, &UNFUSED_FORM, &UNFUSED_FORM);
         expect_forms(b, p, &PLAIN_FORM, &PLAIN_FORM);
@@ -393,7 +416,8 @@ TEST(several_sequences_and_other_heads) {
 // the mean error of delta, sum(dout * out), where roundings of p all have one sign
 //
 // The first channel of queries and keys makes the scores. In the second, keys are sqrt(HS) and queries 0, so that dq
-// there is the sum of p (dp - delta) over the keys: the error of delta, whose true value is the mean of dp.
+// there is the sum of p (dp - delta) over the keys: the error of delta, whose true value is the mean of dp. Values are
+// spread, so that out is rounded in both directions, or nearly equal, so that it is rounded down.
 
 typedef enum { EQUAL_TAIL, NEAR_MAXIMUM, NUM_SCORES } Scores;
 static const char* const SCORE_NAMES[NUM_SCORES] = {"one key and an equal tail", "keys near the maximum"};
@@ -409,9 +433,11 @@ static double worst_score(const Backend* b) {
     return worst;
 }
 
-// Sets a problem's numbers and solves its forward pass. The first key has the largest score, 0.
-static void solve_with_scores(Problem* p, const Backend* b, Scores scores) {
+// Sets a problem's numbers and solves its forward pass. The first key has the largest score, 0. The mean of nearly
+// equal values lies a quarter of the way from 1 to the next number.
+static void solve_with_scores(Problem* p, const Backend* b, Scores scores, bool nearly_equal) {
     const int HS = p->s.HS;
+    const double next = 1 + 2 * unit_roundoff(b);
     const double tail = worst_score(b), root = sqrt(HS);
     memset(p->qkv, 0, 3 * p->n * sizeof *p->qkv);
     for (int row = 0; row < p->rows; row++) {
@@ -422,7 +448,8 @@ static void solve_with_scores(Problem* p, const Backend* b, Scores scores) {
             p->qkv[at.k] = row % p->s.T == 0 ? 0 : as_stored(b, (float)score);
             p->qkv[at.k + 1] = root;
             for (size_t i = 0; i < (size_t)HS; i++) {
-                p->qkv[at.v + i] = as_stored(b, 1 + 0.3f * rng_normal(1, RNG_TEST, at.out + i));
+                const double normal = rng_normal(1, RNG_TEST, at.out + i);
+                p->qkv[at.v + i] = !nearly_equal ? as_stored(b, (float)(1 + 0.3 * normal)) : normal > 0.67 ? next : 1;
                 p->dout[at.out + i] = as_stored(b, 1 + 0.3f * rng_normal(2, RNG_TEST, at.out + i));
             }
         }
@@ -434,8 +461,10 @@ static void solve_with_scores(Problem* p, const Backend* b, Scores scores) {
 static double mean_error_of_delta(const Backend* b, const Problem* p, const Form* form) {
     DeviceTensors t = device_tensors(b, p);
     choose(b, p, form);
-    b->attention_forward(t.out, t.lse, t.qkv, NULL, p->s.B, p->s.T, p->C, p->s.NH);
-    b->attention_backward(t.dqkv, t.delta, t.dout, t.out, t.lse, t.qkv, NULL, NULL, p->s.B, p->s.T, p->C, p->s.NH);
+    Stored* rest = form->is_exact ? t.rest : NULL;
+    b->attention_forward(t.out, rest, t.lse, t.qkv, NULL, p->s.B, p->s.T, p->C, p->s.NH);
+    b->attention_backward(t.dqkv, t.delta, t.dout, t.out, rest, t.lse, t.qkv, NULL, NULL, p->s.B, p->s.T, p->C,
+                          p->s.NH);
     void* dqkv = alloc_or_die(3 * p->n, b->element_bytes, "gradients");
     b->device_copy_out(dqkv, t.dqkv, 3 * p->n * b->element_bytes);
     double sum = 0;
@@ -451,25 +480,29 @@ static double mean_error_of_delta(const Backend* b, const Problem* p, const Form
     return sum / count;
 }
 
-static void expect_no_bias(const Backend* b, Problem* p, Scores scores) {
-    solve_with_scores(p, b, scores);
+static void expect_no_bias(const Backend* b, Problem* p, Scores scores, bool is_exact) {
+    const double bound = is_exact ? 1e-5 : 0.01 * unit_roundoff(b);
+    solve_with_scores(p, b, scores, is_exact);
     choose(b, p, &FLASH_FORM);
-    for (Form form = FLASH_FORM; form.tiling == 0 || has_tiling(b, p, form.tiling); form.tiling++) {
-        const double error = mean_error_of_delta(b, p, &form), bound = 0.01 * unit_roundoff(b);
+    for (Form form = is_exact ? EXACT_FORM : FLASH_FORM; !form.tiling || has_tiling(b, p, form.tiling); form.tiling++) {
+        const double error = mean_error_of_delta(b, p, &form);
         if (!(fabs(error) <= bound)) {
-            TEST_FAIL("%s, tiling %d: the mean error of delta is %.2g of it, beyond %.2g", SCORE_NAMES[scores],
-                      form.tiling, error, bound);
+            TEST_FAIL("%s, %s, tiling %d: the mean error of delta is %.2g of it, beyond %.2g", SCORE_NAMES[scores],
+                      form.name, form.tiling, error, bound);
         }
     }
 }
 
-TEST(delta_has_no_bias) {
+static void expect_no_biases(bool is_exact) {
     Problem p = problem_open(&(Shape){2, 256, 4, 64}, NO_MASK);
     EACH_BACKEND(b) {
         const bool runs = stores_16_bits(b) && !b->device_lacks(&FLASH_FORM.options);
-        for (int scores = 0; runs && scores < NUM_SCORES; scores++) { expect_no_bias(b, &p, (Scores)scores); }
+        for (int scores = 0; runs && scores < NUM_SCORES; scores++) { expect_no_bias(b, &p, (Scores)scores, is_exact); }
     }
     problem_close(&p);
 }
+
+TEST(delta_has_no_bias_by_the_rounding_of_probabilities) { expect_no_biases(false); }
+TEST(exact_delta_has_no_bias_by_the_rounding_of_out_either) { expect_no_biases(true); }
 
 TEST_MAIN()

@@ -47,9 +47,9 @@ static void run(const Backend* b, const Shape* s, Documents documents, const Dev
     b->device_open(options);
     b->document_bounds(starts, ends, tokens, EOT, s->B, s->T);
     const bool masks = documents != NO_MASK;
-    b->attention_forward(out, lse, qkv, masks ? starts : NULL, s->B, s->T, C, s->NH);
-    b->attention_backward(dqkv, lse + heads, dout, out, lse, qkv, masks ? starts : NULL, masks ? ends : NULL, s->B,
-                          s->T, C, s->NH);
+    b->attention_forward(out, NULL, lse, qkv, masks ? starts : NULL, s->B, s->T, C, s->NH);
+    b->attention_backward(dqkv, lse + heads, dout, out, NULL, lse, qkv, masks ? starts : NULL, masks ? ends : NULL,
+                          s->B, s->T, C, s->NH);
     for (int r = OUT; r < NUM_RESULTS; r++) {
         const size_t size = result_size(s, (Result)r);
         result[r] = alloc_or_die(size, sizeof **result, "results");
@@ -139,16 +139,17 @@ TEST(a_document_among_others_has_the_bits_of_the_document_alone) {
         for (int t = 0; t < T; t++) { tokens[t] = begins_document(MANY_DOCUMENTS, t) ? EOT : 2; }
         b->device_open(&PLAIN);
         b->document_bounds(starts, ends, tokens, EOT, 1, T);
-        b->attention_forward(out, lse, qkv, starts, 1, T, C, NH);
-        b->attention_backward(dqkv, delta, dout, out, lse, qkv, starts, ends, 1, T, C, NH);
+        b->attention_forward(out, NULL, lse, qkv, starts, 1, T, C, NH);
+        b->attention_backward(dqkv, delta, dout, out, NULL, lse, qkv, starts, ends, 1, T, C, NH);
         for (int first = 0, end; first < T; first = end, documents++) {
             for (end = first + 1; end < T && !begins_document(MANY_DOCUMENTS, end); end++) {}
             const int n = end - first;
             EXPECT(starts[first] == first && starts[end - 1] == first && ends[first] == end && ends[end - 1] == end);
             Stored *own_qkv = rows_of(b, qkv, first, n, 3 * C), *own_dout = rows_of(b, dout, first, n, C);
             Stored *own_out = stored_alloc(b, (size_t)n * C), *own_dqkv = stored_alloc(b, (size_t)n * 3 * C);
-            b->attention_forward(own_out, own_lse, own_qkv, NULL, 1, n, C, NH);
-            b->attention_backward(own_dqkv, delta, own_dout, own_out, own_lse, own_qkv, NULL, NULL, 1, n, C, NH);
+            b->attention_forward(own_out, NULL, own_lse, own_qkv, NULL, 1, n, C, NH);
+            b->attention_backward(own_dqkv, delta, own_dout, own_out, NULL, own_lse, own_qkv, NULL, NULL, 1, n, C,
+                                  NH);
             const size_t row = C * b->element_bytes, at = (size_t)first * C;
             EXPECT(!memcmp(own_out, stored_at(b, out, at), (size_t)n * row));
             EXPECT(!memcmp(own_dqkv, stored_at(b, dqkv, 3 * at), (size_t)n * 3 * row));
@@ -170,10 +171,10 @@ TEST(nothing_is_seen_of_later_values) {
         Stored *qkv = stored_alloc(b, 3 * n), *out[2] = {stored_alloc(b, n), stored_alloc(b, n)};
         float lse[T];
         for (size_t i = 0; i < 3 * n; i++) { stored_put(b, qkv, i, rng_normal(4, RNG_TEST, i)); }
-        b->attention_forward(out[0], lse, qkv, NULL, 1, T, HS, 1);
+        b->attention_forward(out[0], NULL, lse, qkv, NULL, 1, T, HS, 1);
         const float huge = strcmp(b->storage, "fp16") ? 3e38f : 6e4f;
         for (size_t i = 0; i < HS; i++) { stored_put(b, qkv, LATER * 3 * HS + 2 * HS + i, huge); }
-        b->attention_forward(out[1], lse, qkv, NULL, 1, T, HS, 1);
+        b->attention_forward(out[1], NULL, lse, qkv, NULL, 1, T, HS, 1);
         EXPECT(!memcmp(out[0], out[1], seen));
         EXPECT(memcmp(stored_at(b, out[0], (size_t)LATER * HS), stored_at(b, out[1], (size_t)LATER * HS),
                       HS * b->element_bytes) != 0);
@@ -193,7 +194,7 @@ TEST(cached_attention_equals_attention_piece_by_piece) {
         Stored* cache = stored_alloc(b, B * CAPACITY * 2 * C);
         float lse[B * NH * T];
         for (size_t i = 0; i < B * T * 3 * C; i++) { stored_put(b, qkv, i, rng_normal(8, RNG_TEST, i)); }
-        b->attention_forward(out, lse, qkv, NULL, B, T, C, NH);
+        b->attention_forward(out, NULL, lse, qkv, NULL, B, T, C, NH);
         for (size_t i = 0, past = 0; i < PIECES; past += (size_t)piece[i++]) {
             const size_t n = (size_t)piece[i];
             for (size_t s = 0; s < B; s++) {

@@ -104,6 +104,36 @@ a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoints() {
         --tokenizer bytes --seq_len 32
 }
 
+exact_attention_keeps_what_rounding_takes() {
+    corpus
+    run="$small $data --dtype bf16 --seq_len 48 --val_every 0 --max_steps 3"
+    must "$train" $run --out "$dir/flash"
+    must "$train" $run --attention exact --out "$dir/exact"
+    [ "$(losses "$dir/flash/log.txt" | head -n 1)" = "$(losses "$dir/exact/log.txt" | head -n 1)" ] ||
+        note "forward differs"
+    ! cmp -s "$dir/flash/step_00000003/model.safetensors" "$dir/exact/step_00000003/model.safetensors" ||
+        note "backward does not differ"
+    for recompute in gelu all; do
+        must "$train" $run --attention exact --recompute $recompute --out "$dir/$recompute"
+        same_checkpoint "$dir/exact/step_00000003" "$dir/$recompute/step_00000003"
+    done
+    must "$train" $run --attention exact --document_mask --out "$dir/documents"
+    must "$train" $run --attention exact --document_mask --recompute all --out "$dir/again"
+    same_checkpoint "$dir/documents/step_00000003" "$dir/again/step_00000003"
+    must "$train" --out "$dir/exact" --resume auto --max_steps 4
+    grep -q '"attention": "exact"' "$dir/exact/step_00000004/state.json" || note "a resumed run is not exact"
+    must "$train" eval --out "$dir/exact"
+    shape="--model L=2,H=2,C=32,T=48,V=257 --dtype bf16"
+    must "$train" check $shape --batch_size 4 --attention exact --max_steps 2
+    for attention in flash exact; do
+        must "$train" info $shape --batch_size 16384 --attention $attention
+        sed -n 's/^  activations *\([0-9.]*\) .*/\1/p' "$dir/out"
+    done >"$dir/mib"
+    # 2 bytes more for each of 2 layers, 16384 x 48 tokens and 32 channels
+    [ "$(awk '{ print $1 - before; before = $1 }' "$dir/mib" | tail -n 1)" = 96 ] || note "memory: $(cat "$dir/mib")"
+    expect 2 'exact has no effect with --dtype fp32' "$train" $run --dtype fp32 --attention exact --out ""
+    expect 2 '--attention exact contradicts --kernels plain' "$train" $run --attention exact --kernels plain --out ""
+}
 attention_stays_within_documents() {
     corpus
     run="$small $data --seq_len 48 --val_tokens -1 --val_every 4 --max_steps 4"
