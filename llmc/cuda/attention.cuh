@@ -177,8 +177,14 @@ static __global__ void __launch_bounds__(QUERY_WARPS* WARP_SIZE)
 static inline void attention_query(floatX* out, floatX* rest, float* lse, const floatX* qkv, KeyRows keys,
                                    const int* starts, int B, int T, int past, int C, int NH) {
     const dim3 grid((unsigned)B * (unsigned)T, NH);
-    const auto kernel = starts ? attention_query_kernel<true> : attention_query_kernel<false>;
-    kernel<<<grid, QUERY_WARPS * WARP_SIZE, 0, gpu.stream>>>(out, rest, lse, qkv, keys, starts, T, past, C, NH);
+    const unsigned threads = QUERY_WARPS * WARP_SIZE;
+    if (starts) {
+        attention_query_kernel<true>
+            <<<grid, threads, 0, gpu.stream>>>(out, rest, lse, qkv, keys, starts, T, past, C, NH);
+    } else {
+        attention_query_kernel<false>
+            <<<grid, threads, 0, gpu.stream>>>(out, rest, lse, qkv, keys, starts, T, past, C, NH);
+    }
     cuda_launched("attention_query");
 }
 
@@ -249,8 +255,8 @@ static __global__ void attention_delta_kernel(float* delta, const floatX* dout, 
     if (n < rows && lane == 0) { delta[((size_t)b * NH + h) * T + t] = sum; }
 }
 
-static inline void attention_delta(float* delta, const floatX* dout, const floatX* out, const floatX* rest, int B, int T,
-                                   int C, int NH) {
+static inline void attention_delta(float* delta, const floatX* dout, const floatX* out, const floatX* rest, int B,
+                                   int T, int C, int NH) {
     const unsigned rows = (unsigned)B * (unsigned)T, threads = 256;
     const bool packable = is_packable(dout, C / NH) && is_packable(out, C / NH) && is_packable(rest, C / NH);
     const dim3 grid((unsigned)ceil_div(rows, threads / DELTA_LANES), NH);

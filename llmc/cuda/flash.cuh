@@ -73,7 +73,7 @@ static __device__ inline void hide_keys(float (&scores)[GROUPS][N][4], const int
     }
 }
 
-template <class Type, int HD, int VARIANT, bool DOCUMENTS>
+template <class Type, int HD, int VARIANT, bool DOCUMENTS, bool REST>
 static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>::THREADS,
                                          Flash<FLASH_FORWARD, Type, HD, VARIANT>::BLOCKS)
     flash_forward_kernel(Type* out, Type* rest, float* lse, const Type* qkv, const int* starts, float scale_log2,
@@ -163,7 +163,7 @@ static __global__ void __launch_bounds__(Flash<FLASH_FORWARD, Type, HD, VARIANT>
         }
         Type* group_own = warp_own + g * 16 * PITCH;
         tile_store<HD>(out + at.out(), at.C(), warp_first + g * 16, T, HS, acc[g], factor, group_own);
-        if (rest) {
+        if constexpr (REST) {
             take_rest<Type>(acc[g], factor);
             tile_store<HD>(rest + at.out(), at.C(), warp_first + g * 16, T, HS, acc[g], {1.0f, 1.0f}, group_own);
         }
@@ -405,12 +405,12 @@ template <class Kernel> static inline void flash_allow_shared(Kernel kernel, int
 }
 
 // A launcher calls itself until VARIANT is the chosen one, or the last that this head size has, and then with DOCUMENTS
-// if there are any.
-template <int HD, int VARIANT = 0, bool DOCUMENTS = false, class Type>
+// if there are any. With REST, forward's first variant runs: others would spill registers.
+template <int HD, int VARIANT = 0, bool DOCUMENTS = false, bool REST = false, class Type>
 static inline void flash_forward(Type* out, Type* rest, float* lse, const Type* qkv, const int* starts, int B, int T,
                                  int C, int NH) {
-    if constexpr (!DOCUMENTS && flash_tiling(FLASH_FORWARD, sizeof(Type), HD, VARIANT + 1).warps > 0) {
-        if (gpu.flash_variant[FLASH_FORWARD] > VARIANT) {
+    if constexpr (!DOCUMENTS && !REST && flash_tiling(FLASH_FORWARD, sizeof(Type), HD, VARIANT + 1).warps > 0) {
+        if (gpu.flash_variant[FLASH_FORWARD] > VARIANT && !rest) {
             flash_forward<HD, VARIANT + 1>(out, rest, lse, qkv, starts, B, T, C, NH);
             return;
         }
@@ -422,10 +422,16 @@ static inline void flash_forward(Type* out, Type* rest, float* lse, const Type* 
             return;
         }
     }
+    if constexpr (!REST && VARIANT == 0) {
+        if (rest) {
+            flash_forward<HD, VARIANT, DOCUMENTS, true>(out, rest, lse, qkv, starts, B, T, C, NH);
+            return;
+        }
+    }
     typedef Flash<FLASH_FORWARD, Type, HD, VARIANT> Shape;
     const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
-    flash_allow_shared(flash_forward_kernel<Type, HD, VARIANT, DOCUMENTS>, Shape::bytes());
-    flash_forward_kernel<Type, HD, VARIANT, DOCUMENTS><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
+    flash_allow_shared(flash_forward_kernel<Type, HD, VARIANT, DOCUMENTS, REST>, Shape::bytes());
+    flash_forward_kernel<Type, HD, VARIANT, DOCUMENTS, REST><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
         out, rest, lse, qkv, starts, LOG2_E / sqrtf((float)(C / NH)), T, NH, C / NH);
     cuda_launched("flash_forward");
 }

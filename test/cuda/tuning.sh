@@ -44,7 +44,7 @@ tilings_of_attention_are_chosen_and_kept() {
     rest='attention=flash gelu_forward=apart gelu_backward=apart'
     must env EMU_SLOW=flash "$cuda" $run --out "$dir/equal"
     chosen_is "$dir/equal" "$rest flash_forward=4x32x32 flash_keys=4x32x16 flash_queries=4x32x16"
-    first='[with Type = __nv_bfloat16; int HD = 64; int VARIANT = 0; bool DOCUMENTS = false]'
+    first='[with Type = __nv_bfloat16; int HD = 64; int VARIANT = 0; bool DOCUMENTS = false'
     for kernel in forward backward_keys backward_queries; do
         must env EMU_SLOW="flash_${kernel}_kernel $first" "$cuda" $run --out "$dir/$kernel"
     done
@@ -57,7 +57,7 @@ tilings_of_attention_are_chosen_and_kept() {
     chosen_is "$dir/again" "$rest flash_forward=4x32x64 flash_keys=4x32x16 flash_queries=4x32x16"
     same_files "$dir/forward" "$dir/again" 4
     # with documents 4x32x64 does not exist, so only 8x16x32 is left beside 4x32x32
-    masked='[with Type = __nv_bfloat16; int HD = 64; int VARIANT = 0; bool DOCUMENTS = true]'
+    masked='[with Type = __nv_bfloat16; int HD = 64; int VARIANT = 0; bool DOCUMENTS = true'
     must env EMU_SLOW="flash_forward_kernel $masked" "$cuda" $run --document_mask --out "$dir/masked"
     kept="$rest flash_forward=8x16x32 flash_keys=4x32x16 flash_queries=4x32x16"
     chosen_is "$dir/masked" "$kept"

@@ -10,8 +10,9 @@ template <FlashKernel KERNEL, class Type, int HD, int VARIANT = 0>
 static void print_variants(const char* name, const char* type, const char* element) {
     typedef Flash<KERNEL, Type, HD, VARIANT> Shape;
     const int bytes = strcmp(type, element) ? Shape::BYTES_TURING : Shape::BYTES;
-    for (const char* documents : {"false", "true"}) {
-        printf("%s %s<%s,%d,%d,%s> %d %d\n", type, name, element, HD, VARIANT, documents, (int)Shape::THREADS, bytes);
+    for (const char* switches : {"false", "true", "false,false", "true,false", "false,true", "true,true"}) {
+        if ((KERNEL == FLASH_FORWARD) != (strchr(switches, ',') != NULL)) { continue; } // forward alone has REST
+        printf("%s %s<%s,%d,%d,%s> %d %d\n", type, name, element, HD, VARIANT, switches, (int)Shape::THREADS, bytes);
     }
     if constexpr (flash_tiling(KERNEL, sizeof(Type), HD, VARIANT + 1).warps > 0) {
         print_variants<KERNEL, Type, HD, VARIANT + 1>(name, type, element);
