@@ -44,7 +44,7 @@ test_programs() {
 }
 
 text_is_prepared() {
-    for options in "--tokenizer bytes" "--tokenizer gpt2 --shuffle_documents 1"; do
+    for options in "--tokenizer bytes" "--tokenizer gpt2 --shuffle 1 --seed 1"; do
         watched $watch $at_ends "$prepare" $options --threads 3 --val_size 500 --force --out "$dir/x" \
             README.md dev/formats.md
     done

@@ -95,7 +95,7 @@ prepare_text() {
     files=$(find "$work/text" -name '*.txt' | LC_ALL=C sort)
     mix=$(wc -c $files | awk '$2 != "total" { printf "%s%s:%d", comma, $2, $1; comma = "," }')
     "$prepare" --train_tokenizer $text_vocab --split "$separator" --out "$work/text_tokenizer" $files
-    "$prepare" --mix "$mix" --shuffle_documents 1 --split "$separator" \
+    "$prepare" --mix "$mix" --shuffle 1 --seed 1 --split "$separator" \
         --tokenizer "$work/text_tokenizer" --val_size $((val_tokens + 1)) --out "$work/text"
     { for f in $files; do echo "$(wc -c <"$f") $(sha256sum <"$f" | cut -d ' ' -f 1) $(basename "$f" .txt)"; done
     } >"$work/text.sources"

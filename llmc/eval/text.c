@@ -60,7 +60,7 @@ static bool append_tokens(void* context, Chunk* chunk) {
 // Reads a text; `path` is then the set's.
 static void open_text(TestSet* s, char* path, const char* field, const TestSetOptions* options, int stride) {
     char* inputs[] = {path};
-    const PrepareOptions reading = {.split = "none", .format = format_auto, .field = field, .shuffle_documents = -1,
+    const PrepareOptions reading = {.split = "none", .format = format_auto, .field = field,
                                     .inputs = inputs, .num_inputs = 1,
                                     .sources = {{.name = path, .weight = 1, .end_input = 1}}, .num_sources = 1};
     InputState start = input_begin(&reading);

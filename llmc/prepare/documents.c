@@ -146,7 +146,7 @@ static void shuffle_window(Batch* b, Position start, uint64_t seed) {
     free(first);
 }
 
-static bool is_shuffled(const PrepareOptions* o) { return o->shuffle_documents >= 0; }
+static bool is_shuffled(const PrepareOptions* o) { return o->shuffle != 0; }
 
 // Makes room for one more chunk. Batches grow as they are filled: most runs of a small corpus need few chunks.
 static void batch_reserve(Batch* b, int max_chunks) {
@@ -175,7 +175,7 @@ static void read_batch(Feed* f, Batch* b) {
         if (!c->ok && c->skip == NOT_SKIPPED) { f->is_at_end = true; }
     }
     f->limit = (int)min_size(2 * (size_t)f->limit, (size_t)f->max_chunks);
-    if (is_shuffled(f->options)) { shuffle_window(b, start, (uint64_t)f->options->shuffle_documents); }
+    if (is_shuffled(f->options)) { shuffle_window(b, start, (uint64_t)f->options->seed); }
 }
 
 static void feed_open(Feed* f, const PrepareOptions* o, const Source* source, double share, const SourceState* state) {

@@ -6,7 +6,7 @@
 // Each source of --mix has three batches of its own, in size the source's share of one. Which source a document is
 // taken from depends on the tokens before it, and so on the input and the weights alone.
 //
-// With --shuffle_documents a batch is a window: its documents are handed on in random order, but for the last one and
+// With --shuffle a batch is a window: its documents are handed on in random order, but for the last one and
 // for a document that began in the window before. All chunks of a window resume at its beginning.
 #pragma once
 #include "reader.h"

@@ -36,9 +36,7 @@ json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
                              (json_int_t)o->val_size, "shard_size",
                              (json_int_t)o->shard_size, "stories", (json_int_t)o->stories, "seed", (json_int_t)o->seed);
     // Only if they are given, so that the records of older versions stay valid.
-    if (work && o->shuffle_documents >= 0) {
-        json_object_set_new(work, "shuffle_documents", json_integer(o->shuffle_documents));
-    }
+    if (work && o->shuffle) { json_object_set_new(work, "shuffle", json_true()); }
     if (work && *o->mix) { json_object_set_new(work, "mix", describe_mix(o)); }
     if (!work) { usage_error("--split, --format or --field is not valid UTF-8"); }
     return work;

@@ -14,6 +14,7 @@ static const OptionAdvice ADVICE[] = {
     {"dedup", "awk '!seen[$0]++' leaves out repeated lines of JSONL"},
     {"mix_until", "a mixture ends when the source that is next is used up; weights in proportion to sizes use all"},
     {"rows", "--document_mask 1 keeps attention within documents while training"},
+    {"shuffle_documents", "--shuffle 1 --seed N"},
 };
 static const OptionTable TABLE = {.rows = ROWS, .num_rows = NUM_ROWS, .advice = ADVICE,
                                   .num_advice = sizeof ADVICE / sizeof *ADVICE};
@@ -50,8 +51,8 @@ static void check_options(const PrepareOptions* o) {
     if (o->stories > 0 && o->num_inputs > 0) {
         usage_error("--stories and %s: give one or the other", *o->mix ? "--mix" : "input files");
     }
-    if (o->stories > 0 && o->shuffle_documents >= 0) {
-        usage_error("--stories has no order: leave out --shuffle_documents");
+    if (o->stories > 0 && o->shuffle) {
+        usage_error("--stories has no order: leave out --shuffle");
     }
     if (o->stories == 0 && o->num_inputs == 0) {
         usage_error("no input: give files of text, JSONL or Parquet, - for standard input, or --stories N; see --help");
@@ -76,7 +77,7 @@ static void check_options(const PrepareOptions* o) {
 static void shuffle_inputs(PrepareOptions* o, const Source* s) {
     char** names = o->inputs + s->first_input;
     for (size_t i = s->end_input - s->first_input; i > 1; i--) { // Fisher and Yates
-        const size_t k = (size_t)(rng_u64((uint64_t)o->shuffle_documents, RNG_DOCUMENTS, i) % i);
+        const size_t k = (size_t)(rng_u64((uint64_t)o->seed, RNG_DOCUMENTS, i) % i);
         char* name = names[k];
         names[k] = names[i - 1];
         names[i - 1] = name;
@@ -178,7 +179,7 @@ PrepareOptions prepare_options_parse(int argc, char** argv) {
     o.num_sources = 1;
     if (*o.mix) { mix_parse(&o); }
     check_options(&o);
-    for (size_t i = 0; o.shuffle_documents >= 0 && i < o.num_sources; i++) { shuffle_inputs(&o, &o.sources[i]); }
+    for (size_t i = 0; o.shuffle && i < o.num_sources; i++) { shuffle_inputs(&o, &o.sources[i]); }
     return o;
 }
 

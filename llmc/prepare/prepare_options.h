@@ -21,11 +21,10 @@
     TEXT(mix, "", 1,                                                                                                  \
          "in place of input files: SOURCE:WEIGHT,SOURCE:WEIGHT,...; a weight is a source's share of the tokens")       \
     FLAG(skip_bad, 0, 1, "leave out documents that cannot be used, and count them; 0: stop at the first one")         \
-    INT(shuffle_documents, -1, -1, 9e18, NULL, 1,                                                                     \
-        "seed to shuffle the files, and the documents in windows of 32 MiB of text; -1: in order")                    \
+    FLAG(shuffle, 0, 1, "shuffle the files, and the documents in windows of 32 MiB of text, by --seed; 0: in order")  \
     INT(stories, 0, 0, 9e18, NULL, 1,                                                                                 \
         "in place of input files: this many tokens of the built-in corpus, in whole stories")                         \
-    INT(seed, 1337, 0, 9e18, NULL, 1, "of the built-in corpus")                                                       \
+    INT(seed, 1337, 0, 9e18, NULL, 1, "of the built-in corpus, or of --shuffle")                                      \
     GROUP("tokenizer")                                                                                                \
     INT(train_tokenizer, 0, 0, 65536, NULL, 1,                                                                        \
         "learn a tokenizer of this many tokens from the input and write it to the folder --out; make no shards",      \

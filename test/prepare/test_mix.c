@@ -72,7 +72,7 @@ TEST(a_mixture_has_its_shares_everywhere) {
     TokenList again = tokens_of("m", &val);
     EXPECT(one.count == again.count && memcmp(one.ids, again.ids, one.count * sizeof(int)) == 0);
     EXPECT_RUN(0, "b: ", arguments + strlen("--force ")); // done already
-    EXPECT_RUN(0, "", "--force --out m --tokenizer bytes --val_size 500 --shuffle_documents 3 "
+    EXPECT_RUN(0, "", "--force --out m --tokenizer bytes --val_size 500 --shuffle 1 --seed 3 "
                "--mix a.jsonl:50,b:40,c\\,d.jsonl:10");
     count_letters("m", weights, counts);
     token_list_free(&one);
@@ -110,7 +110,7 @@ static const char* const SHARDS[] = {"whole_val_000000.bin",   "part_val_000000.
 
 TEST(killed_and_resumed_with_every_option) {
     const char* mix = "--tokenizer bytes --val_size 500 --shard_size 1500 --mix a.jsonl:0.5,b:0.4,c\\,d.jsonl:0.1";
-    static const char* const options[] = {"", "--shuffle_documents 7"};
+    static const char* const options[] = {"", "--shuffle 1 --seed 7"};
     write_sources();
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char* arguments = format("%s %s", mix, options[i]);
@@ -120,7 +120,7 @@ TEST(killed_and_resumed_with_every_option) {
     }
     test_case = "small windows"; // a hundredth of the documents of one
     expect_resumable("--tokenizer bytes --val_size 500 --shard_size 1500 --mix b:99,a.jsonl:1 "
-                     "--shuffle_documents 7", stride(23), SHARDS);
+                     "--shuffle 1 --seed 7", stride(23), SHARDS);
     test_case = "Parquet";
     copy_golden("plain_v1.parquet", "plain.parquet");
     copy_golden("none_v2.parquet", "words.parquet");
@@ -133,7 +133,7 @@ TEST(killed_and_resumed_with_every_option) {
 
 // A run whose disk is full names the shard, leaves whole shards only, and goes on when there is room again.
 TEST(a_full_disk) {
-    static const char* const options[] = {"", "--shuffle_documents 2"};
+    static const char* const options[] = {"", "--shuffle 1 --seed 2"};
     struct rlimit before, limit;
     write_sources();
     EXPECT(getrlimit(RLIMIT_FSIZE, &before) == 0);

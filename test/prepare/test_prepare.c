@@ -358,7 +358,7 @@ TEST(documents_are_shuffled) {
     enum { COUNT = WINDOW_CHUNKS + 3000 };
     size_t count, moved = 0, far = 0;
     write_numbers("numbers.jsonl", COUNT);
-    const char* arguments = "--tokenizer bytes --val_size 10 --shard_size 50000 --shuffle_documents 5 numbers.jsonl";
+    const char* arguments = "--tokenizer bytes --val_size 10 --shard_size 50000 --shuffle --seed 5 numbers.jsonl";
     char* one = format("--threads 1 --out shuffled %s", arguments);
     char* four = format("--threads 4 --force --out shuffled %s", arguments);
     EXPECT_RUN(0, "", one);
@@ -374,8 +374,11 @@ TEST(documents_are_shuffled) {
     EXPECT_RUN(0, "", four);
     int* again = numbers_of("shuffled", &count);
     EXPECT(memcmp(numbers, again, COUNT * sizeof *numbers) == 0);
-    EXPECT_RUN(1, "shuffle_documents was 5, is now 6",
-               "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --shuffle_documents 6 numbers.jsonl");
+    EXPECT_RUN(2, "no option --shuffle_documents: --shuffle 1 --seed N", "--shuffle_documents 5 numbers.jsonl");
+    EXPECT_RUN(1, "shuffle was true", "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --seed 5 "
+               "numbers.jsonl");
+    EXPECT_RUN(1, "seed was 5, is now 6",
+               "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --shuffle --seed 6 numbers.jsonl");
     static const char* const files[] = {"whole_val_000000.bin",   "part_val_000000.bin",   "whole_train_000001.bin",
                                         "part_train_000001.bin",  "whole_train_000003.bin", "part_train_000003.bin",
                                         "whole.json",             "part.json", NULL};
@@ -392,7 +395,7 @@ TEST(parts_of_a_shuffled_document_stay_together) {
     StoryText text = write_long_text();
     write_numbers("numbers.jsonl", 500);
     EXPECT_RUN(0, "502 documents",
-               "--force --out whole --tokenizer bytes --val_size 9 --shuffle_documents 3 numbers.jsonl long.txt a.txt");
+               "--force --out whole --tokenizer bytes --val_size 9 --shuffle --seed 3 numbers.jsonl long.txt a.txt");
     size_t val;
     TokenList list = tokens_of("whole", &val);
     size_t at = 0; // of the long document, whose first bytes are " w w"
