@@ -16,14 +16,8 @@ typedef struct {
     GenerateTimes times; // of all calls of generate()
 } Session;
 
-static bool is_given(const Config* c, const char* option) { return config_source(c, option) > FROM_DEFAULT; }
-
 static bool is_interactive(const Config* c) {
-    const bool has_prompt = is_given(c, "prompt") || is_given(c, "prompt_file");
-    if (is_given(c, "prompt") && is_given(c, "prompt_file")) {
-        usage_error("give --prompt or --prompt_file, not both");
-    }
-    return !has_prompt && isatty(STDIN_FILENO);
+    return config_source(c, "prompt") == FROM_DEFAULT && isatty(STDIN_FILENO);
 }
 
 // Returns the tokens of each prompt, NULL if one of them is too long; tokens_free() frees them.

@@ -1,4 +1,4 @@
-// The prompts of `generate`: --prompt TEXT; --prompt -, all of standard input; --prompt_file, one on each line.
+// The prompts of `generate`: --prompt TEXT; --prompt -, all of standard input; --prompt @FILE, one on each line.
 #pragma once
 #include "../base/base.h"
 #include "../options/config.h"

@@ -38,6 +38,7 @@ static const OptionAdvice ADVICE[] = {
     {"nvls", "NCCL_ALGO=Ring,Tree,NVLS,NVLSTree lets NVSwitches add up; such a run does not repeat its bits"},
     {"overwrite", "here it is --force"},
     {"price", "the bar has the remaining time; dev/bench/predict.py GPU --price predicts the cost of a run"},
+    {"prompt_file", "generate --prompt @FILE reads prompts, one on each line"},
     {"python", "run python3 dev/bench/peers.py"},
     {"ramp_lr", "with --batch_ramp the learning rate follows --schedule alone"},
     {"ranks_every", "several processes compare their times every 100 steps"},

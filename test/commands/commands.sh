@@ -25,7 +25,7 @@ generated_text_depends_on_the_seed_alone() {
 prompts_come_from_files_and_standard_input() {
     model="--init random --model L=1,H=2,C=16,T=48,V=257 --tokenizer bytes --sample_tokens 8"
     printf 'one\ntwo, longer\r\n\303\244 third' >"$dir/prompts"
-    must "$train" generate $model --prompt_file "$dir/prompts" --samples 2 --json
+    must "$train" generate $model --prompt "@$dir/prompts" --samples 2 --json
     sed 's/{"prompt":"\(.*\)","sample":\([12]\),"text":.*"end":"[a-z]*"}$/\2 \1/' "$dir/out" >"$dir/said"
     printf '%s\n' '1 one' '2 one' '1 two, longer' '2 two, longer' '1 ä third' '2 ä third' | cmp -s - "$dir/said" ||
         note "prompts in JSON: $(cat "$dir/said")"
@@ -33,6 +33,8 @@ prompts_come_from_files_and_standard_input() {
     cp "$dir/out" "$dir/argument"
     printf 'one\n' | "$train" generate $model --prompt - >"$dir/out" 2>"$dir/err"
     cmp -s "$dir/argument" "$dir/out" || note "standard input: another text than with --prompt"
+    printf @one | "$train" generate $model --prompt - >"$dir/out" 2>"$dir/err"
+    grep -aq ^@one "$dir/out" || note "a prompt that begins with @: $(cat "$dir/err")"
     printf 'one\n\none\n' | # from a terminal, which script is
         timeout 60 script -qec "$train generate $model >$dir/out 2>$dir/err" /dev/null >/dev/null
     { printf one && sed -n 1p "$dir/out"; } | cmp -s - "$dir/argument" || note "interactive: $(cat "$dir/out")"
@@ -40,20 +42,20 @@ prompts_come_from_files_and_standard_input() {
     awk 'NR > 2 && $1 != "sum" { sum += $(NF - 4) } $1 == "sum" { d = sum - $2 }
         END { exit !(NR == 11 && d * d < 1e-4) }' "$dir/out" || note "log-probabilities: $(cat "$dir/out")"
 
-    expect 1 'missing: cannot open' "$train" generate $model --prompt_file "$dir/missing"
+    expect 1 'missing: cannot open' "$train" generate $model --prompt "@$dir/missing"
     printf 'one\n\ntwo\n' >"$dir/empty"
-    expect 1 'empty, line 2: an empty prompt' "$train" generate $model --prompt_file "$dir/empty"
+    expect 1 'empty, line 2: an empty prompt' "$train" generate $model --prompt "@$dir/empty"
     printf 'one\nt\377o\n' >"$dir/latin"
-    expect 1 'latin, line 2: byte 1 is not UTF-8' "$train" generate $model --prompt_file "$dir/latin"
+    expect 1 'latin, line 2: byte 1 is not UTF-8' "$train" generate $model --prompt "@$dir/latin"
     : >"$dir/none"
-    expect 1 'none: no prompts' "$train" generate $model --prompt_file "$dir/none"
+    expect 1 'none: no prompts' "$train" generate $model --prompt "@$dir/none"
     expect 1 'standard input is empty' "$train" generate $model --prompt - </dev/null
     expect 1 'standard input: more than 64 MiB' timeout 60 "$train" generate $model --prompt - </dev/zero
     expect 1 'the text: more than 64 MiB' timeout 60 "$train" tokenize </dev/zero
     expect 1 'has 49 tokens, the model only 48 positions' "$train" generate $model \
         --prompt 'one that is longer than the model has positions..'
     expect 2 'from 1 to' "$train" generate $model --samples 0
-    expect 2 'not both' "$train" generate $model --prompt one --prompt_file "$dir/prompts"
+    expect 2 'no option --prompt_file: generate --prompt @FILE' "$train" generate $model --prompt_file "$dir/prompts"
     expect 2 'int8 is gone: give bf16, or write q8_0' "$train" generate $model --dtype int8
     expect 2 'q4_0 is gone: write fp16' "$train" export gguf --init test/golden/gpt2 --dtype q4_0 --out "$dir/x"
     expect 2 '--dtype q8_0 is for the files of export gguf' "$train" generate $model --dtype q8_0

@@ -1,4 +1,4 @@
-// Any bytes as one of the small files of lines: checksums (*.b2sums), prompts (--prompt_file), the cache of matmul
+// Any bytes as one of the small files of lines: checksums (*.b2sums), prompts (--prompt @FILE), the cache of matmul
 // algorithms (tune_cache.h). They are refused, or what was read keeps to its limits.
 #include "llmc/files/sums.h"
 #include "llmc/files/tune_cache.h"
@@ -17,13 +17,15 @@ static void check_sums(const char* path) {
     sums_free(&s);
 }
 
-static void check_prompts(char* path) {
+static void check_prompts(const char* path) {
     Prompts p;
     Error err;
     Config c;
     config_defaults(&c);
-    c.prompt_file = path;
-    if (!prompts_read(&p, &c, &err)) { return; }
+    c.prompt = format("@%s", path);
+    const bool ok = prompts_read(&p, &c, &err);
+    free((char*)c.prompt);
+    if (!ok) { return; }
     if (p.count < 1) { abort(); }
     for (size_t i = 0; i < p.count; i++) {
         if (!p.prompt[i].bytes || !prompt_check(&p.prompt[i], "a prompt", &err)) { abort(); }
