@@ -41,7 +41,7 @@ static Plan plan_of(const Shape* shape, const Backend* b, enum dtype dtype) {
     config_defaults(&c);
     c.model = shape->model;
     c.recompute = recompute_all;
-    EXPECT(plan_shape(&p, b, dtype, &c, NULL, &err));
+    EXPECT(plan_make(&p, b, dtype, &c, NULL, &err));
     const size_t memory = b->device_memory_usable((size_t)shape->gigabytes << 30);
     const int largest = largest_batch(&p, INT_MAX, memory), unit = largest < 288 ? 32 : 288;
     p.B = shape->gigabytes ? largest / unit * unit : 64;

@@ -218,15 +218,15 @@ static void bench_collectives(CommBench* b, const TensorTable* table, json_t* ro
     }
 }
 
-static void comm_write(const Config* c, const Plan* p, int processes, double copy_bandwidth, json_t* rows) {
-    json_t* record = bench_record("comm", c, p, p->backend->device_name(), copy_bandwidth, "operations", rows);
+static void comm_write(const BenchGiven* given, const Plan* p, int processes, double copy_bandwidth, json_t* rows) {
+    json_t* record = bench_record("comm", given, p, p->backend->device_name(), copy_bandwidth, "operations", rows);
     if (record) { json_object_set_new(record, "processes", json_integer(processes)); }
-    if (!*c->out) {
+    if (!*given->out) {
         json_decref(record);
         return;
     }
-    bench_write_json(c->out, "comm.json", record);
-    printf("%s/comm.json\n", c->out);
+    bench_write_json(given->out, "comm.json", record);
+    printf("%s/comm.json\n", given->out);
 }
 
 int bench_comm(const Config* c, Comm* comm) {
@@ -237,7 +237,8 @@ int bench_comm(const Config* c, Comm* comm) {
     if (c->batch_size == 0) { usage_error("bench comm: --batch_size auto is for one process: give a number"); }
     const Backend* backend = bench_backend(c, c->dtype);
     enum dtype dtype = bench_dtype(c, backend);
-    open_device(backend, c, dtype, comm);
+    const DeviceOptions options = device_options(c, dtype);
+    open_device(backend, &options, comm);
     const Plan p = bench_plan(backend, dtype, c, bench_seq_len(backend));
     const TensorTable table = gpt2_params_table(&p.shape, 1);
     CommBench b = comm_bench_open(backend, comm, table.size * sizeof(float));
@@ -251,8 +252,9 @@ int bench_comm(const Config* c, Comm* comm) {
     bench_collectives(&b, &table, rows);
     comm_bench_close(&b);
     if (b.wrong) { notice("error: a sum is wrong: see the lines that end in WRONG"); }
+    const BenchGiven given = bench_given(c, &p);
     const double copy_bandwidth = backend->device_copy_bandwidth(); // with all processes at work, as in training
-    if (comm->rank == 0) { comm_write(c, &p, comm->size, copy_bandwidth, rows); }
+    if (comm->rank == 0) { comm_write(&given, &p, comm->size, copy_bandwidth, rows); }
     else { json_decref(rows); }
     return b.wrong ? EXIT_CHECK_FAILED : EXIT_DONE;
 }

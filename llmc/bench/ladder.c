@@ -119,7 +119,7 @@ static void rung_run(Ladder* l, int index) {
     const Plan plan = bench_plan(b, c.dtype, &c, 0);
     const size_t available = b->device_memory_available();
     r->plan_bytes = plan_bytes(&plan);
-    Trial* trial = trial_open(&plan, &c, NULL, &err);
+    Trial* trial = trial_open(&plan, NULL, &err);
     if (!trial) {
         notice("%s: %s", l->rung[index].name, err.text);
         snprintf(r->why_not, sizeof r->why_not, "does not fit into memory");
@@ -192,6 +192,7 @@ int bench_ladder(const Config* config) {
     print_ladder_heading(l, min_int(UPDATES_COMPARED, l->steps + l->kind->warm_up - 1));
     ladder_climb(l);
     if (l->on_gpu) { puts(PUBLISHED_NOTE); }
+    l->given = bench_given(config, &l->plan);
     ladder_write(l);
     const char* out = config->out;
     if (*out) { printf("%s/ladder.json\n%s/ladder.html\n%s/ladder.svg\n", out, out, out); }

@@ -91,7 +91,7 @@ static json_t* rung_json(const Rung* rung, const RungResult* r) {
 static json_t* ladder_json(const Ladder* l) {
     json_t* rungs = json_array();
     for (int i = 0; i < l->count; i++) { json_array_append_new(rungs, rung_json(&l->rung[i], &l->result[i])); }
-    json_t* record = bench_record("ladder", l->config, &l->plan, l->device, l->copy_bandwidth, "rungs", rungs);
+    json_t* record = bench_record("ladder", &l->given, &l->plan, l->device, l->copy_bandwidth, "rungs", rungs);
     json_t* options = json_object_get(record, "options");
     for (int i = 0; i < NUM_DECIDED; i++) { json_object_del(options, DECIDED[i]); }
     json_object_set_new(options, "max_steps", json_integer(l->steps));
@@ -202,7 +202,7 @@ static void page_ladder(Page* page, const Ladder* l) {
     page_fact(page, "<header><h1>The ladder on ", format("%s", l->device), "</h1>\n");
     page_fact(page, "<p>", format("%s, %d x %d tokens, median of %d steps", l->plan.model, l->plan.B, l->plan.T,
                                   l->steps), "</p>\n");
-    page_fact(page, "<p>", given_options(l->config), "</p></header>\n<figure class=\"wide one\">\n");
+    page_fact(page, "<p>", format("%s", l->given.command), "</p></header>\n<figure class=\"wide one\">\n");
     page_picture(page, l, &LADDER_BROAD);
     page_picture(page, l, &LADDER_SLIM);
     page_add(page, "</figure>\n");
@@ -211,7 +211,7 @@ static void page_ladder(Page* page, const Ladder* l) {
 }
 
 void ladder_write(const Ladder* l) {
-    const char* out = l->config->out;
+    const char* out = l->given.out;
     if (!*out) { return; }
     Page page = {NULL, 0, 0}, picture = {NULL, 0, 0};
     page_ladder(&page, l);

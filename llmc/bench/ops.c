@@ -45,9 +45,9 @@ static bool is_in_name(const char* word, const char* name, const char* layer) {
     return found;
 }
 
-bool op_is_asked_for(const Config* c, const char* name, const char* layer) {
-    bool asked = c->num_args == 1;
-    for (int i = 1; i < c->num_args; i++) { asked = asked || is_in_name(c->args[i], name, layer); }
+bool op_is_asked_for(const BenchOps* b, const char* name, const char* layer) {
+    bool asked = b->num_words == 0;
+    for (int i = 0; i < b->num_words; i++) { asked = asked || is_in_name(b->words[i], name, layer); }
     return asked;
 }
 
@@ -65,21 +65,21 @@ static StepOps list_ops(const Plan* p) {
 }
 
 // Ends the program if a word after `bench ops` is part of no operation's name.
-static void require_ops(const Config* c, const StepOps* ops) {
-    for (int i = 1; i < c->num_args; i++) {
+static void require_ops(const BenchOps* b, const StepOps* ops) {
+    for (int i = 0; i < b->num_words; i++) {
         bool found = false;
         for (int k = 0; k < ops->count; k++) {
-            found = found || is_in_name(c->args[i], op_name(ops->op[k].op), ops->op[k].layer);
+            found = found || is_in_name(b->words[i], op_name(ops->op[k].op), ops->op[k].layer);
         }
         if (found) { continue; }
-        usage_error("bench ops: no operation has '%s' in its name; without words all are timed", c->args[i]);
+        usage_error("bench ops: no operation has '%s' in its name; without words all are timed", b->words[i]);
     }
 }
 
 static void bench_all_ops(BenchOps* b, const StepOps* ops) {
     for (int i = 0; i < ops->count; i++) {
         const StepOp* op = &ops->op[i];
-        if (op_is_asked_for(b->config, op_name(op->op), op->layer)) { bench_op(b, op); }
+        if (op_is_asked_for(b, op_name(op->op), op->layer)) { bench_op(b, op); }
     }
 }
 
@@ -106,7 +106,7 @@ static void page_ops(Page* page, const BenchOps* b) {
               format("%s, %d x %d tokens, %s%s; each operation by itself, caches cold, the best of several runs",
                      p->model, p->B, p->T, dtype_names[p->dtype], residual_note(p->backend)),
               "</p>\n");
-    page_fact(page, "<p>", given_options(b->config), "</p></header>\n<figure class=\"wide one\">\n");
+    page_fact(page, "<p>", format("%s", b->given.command), "</p></header>\n<figure class=\"wide one\">\n");
     page_roofline(page, &r, &ROOF_BROAD);
     page_roofline(page, &r, &ROOF_SLIM);
     page_add(page, "</figure>\n");
@@ -115,9 +115,9 @@ static void page_ops(Page* page, const BenchOps* b) {
 
 // Writes ops.json, ops.html and ops.svg into --out, unless that is empty.
 static void ops_write(const BenchOps* b) {
-    const char* out = b->config->out;
+    const char* out = b->given.out;
     json_t* record =
-        bench_record("ops", b->config, &b->plan, b->plan.backend->device_name(), b->bandwidth, "ops", b->rows);
+        bench_record("ops", &b->given, &b->plan, b->plan.backend->device_name(), b->bandwidth, "ops", b->rows);
     if (!*out) {
         json_decref(record);
         return;
@@ -146,23 +146,23 @@ static void ops_write(const BenchOps* b) {
 // They stay when the model is freed. Returns a line for the heading.
 static const char* choose_as_training_does(const BenchOps* b) {
     Error err;
-    Trial* trial = trial_open(&b->plan, b->config, NULL, &err);
+    Trial* trial = trial_open(&b->plan, NULL, &err);
     if (!trial) {
         notice("bench ops: nothing is tuned, since training as given does not fit: %s", err.text);
         return "the first algorithm of cuBLASLt's heuristic for each";
     }
     trial_close(trial);
-    if (b->config->kernels == kernels_plain) { return "plain loops"; }
-    return b->config->tune == tune_0 ? "the first algorithm of cuBLASLt's heuristic for each, as with --tune 0"
+    if (b->plan.device.plain) { return "plain loops"; }
+    return b->plan.tune == tune_0 ? "the first algorithm of cuBLASLt's heuristic for each, as with --tune 0"
                                      : "the fastest algorithm for each, as in training";
 }
 
 static void print_ops_heading(const BenchOps* b) {
     const Plan* p = &b->plan;
     const char* chosen = p->backend->is_host ? NULL : choose_as_training_does(b);
+    const char* kernels = p->device.plain ? "plain" : "fast";
     printf("ops: %s, %s%s, %s kernels, %d x %d tokens of %s\n", p->backend->device_name(), dtype_names[p->dtype],
-           residual_note(p->backend), chosen ? p->backend->device_kernels() : kernels_names[b->config->kernels],
-           p->B, p->T, p->model);
+           residual_note(p->backend), chosen ? p->backend->device_kernels() : kernels, p->B, p->T, p->model);
     if (chosen) { printf("matmuls: %s\n", chosen); }
     printf("limits, measured: memory moves %.1f GB/s when it is copied, a large matmul does %.1f GFLOP/s",
            b->bandwidth / 1e9, b->peak_flops / 1e9);
@@ -178,12 +178,14 @@ int bench_ops(const Config* config) {
     const Backend* device = bench_backend(config, config->dtype);
     enum dtype dtype = bench_dtype(config, device);
     Comm alone = comm_alone();
-    open_device(device, config, dtype, &alone);
+    const DeviceOptions options = device_options(config, dtype);
+    open_device(device, &options, &alone);
     const Plan plan = bench_plan(device, dtype, config, bench_seq_len(device));
     const StepOps ops = list_ops(&plan);
-    require_ops(config, &ops);
     const GpuFacts* gpu = gpu_named(device->device_name());
-    BenchOps b = {.config = config,
+    BenchOps b = {.given = bench_given(config, &plan),
+                  .words = config->args + 1,
+                  .num_words = config->num_args - 1,
                   .plan = plan,
                   .bandwidth = device->device_copy_bandwidth(),
                   .peak_flops = device->device_matmul_flops(),
@@ -191,6 +193,7 @@ int bench_ops(const Config* config) {
                   .gpu = gpu,
                   .published_flops = gpu ? gpu_peak_flops(gpu, dtype_names[dtype]) : 0,
                   .rows = json_array()};
+    require_ops(&b, &ops);
     print_ops_heading(&b);
     bench_all_ops(&b, &ops);
     ops_write(&b);

@@ -16,7 +16,9 @@
 #include "roofline.h"
 
 typedef struct {
-    const Config* config;
+    BenchGiven given;
+    char* const* words; // after `bench ops`
+    int num_words;
     Plan plan;
     const GpuFacts* gpu; // NULL: a CPU, or a GPU that is not in the table
     double bandwidth, peak_flops; // bytes and operations per second, measured: of a copy and of a large matmul
@@ -31,8 +33,8 @@ typedef struct {
 // memory is the limit.
 double op_reached(const BenchOps* b, const OpTime* t, bool* by_memory);
 
-// Returns true if one of the words after `bench ops` is part of "name layer", or if there are no words.
-bool op_is_asked_for(const Config* c, const char* name, const char* layer);
+// Returns true if one of the words is part of "name layer", or if there are no words.
+bool op_is_asked_for(const BenchOps* b, const char* name, const char* layer);
 
 // Runs the command `bench ops`. Returns the exit code.
 int bench_ops(const Config* config);

@@ -81,9 +81,10 @@ int bench_plans(const Config* given) {
     if (b->is_host || config.kernels == kernels_plain) {
         usage_error("bench plans: only the fast kernels of a GPU take matmuls from a library: run train_gpt2cu");
     }
-    open_device(b, &config, dtype, &alone);
+    const DeviceOptions options = device_options(&config, dtype);
+    open_device(b, &options, &alone);
     Plan plan = bench_plan(b, dtype, &config, 0);
-    Trial* trial = trial_open(&plan, &config, NULL, &err);
+    Trial* trial = trial_open(&plan, NULL, &err);
     if (!trial) { fatal("%s", err.text); }
     printf("plans: %s, %s, %d x %d tokens of %s\n", b->matmuls_identity(), dtype_names[dtype], plan.B, plan.T,
            plan.model);
@@ -94,7 +95,8 @@ int bench_plans(const Config* given) {
     MatmulFacts f;
     for (int i = 0; b->matmul_facts(i, -1, &f); i++) { json_array_append_new(rows, print_matmul(b, i, &f)); }
     trial_close(trial);
-    json_t* record = bench_record("plans", given, &plan, b->matmuls_identity(), (double)NAN, "matmuls", rows);
+    const BenchGiven written = bench_given(given, &plan);
+    json_t* record = bench_record("plans", &written, &plan, b->matmuls_identity(), (double)NAN, "matmuls", rows);
     if (!*given->out) {
         json_decref(record);
         return EXIT_DONE;

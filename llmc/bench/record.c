@@ -1,5 +1,6 @@
 #include "record.h"
 #include "../train/backends.h"
+#include "../train/weights.h"
 
 const Backend* bench_backend(const Config* c, enum dtype dtype) {
     const Backend* b = find_backend(dtype, c->cpu);
@@ -19,21 +20,21 @@ int bench_seq_len(const Backend* b) {
     return b->is_host ? CPU_SEQ_LEN : 0;
 }
 
-Plan bench_plan(const Backend* b, enum dtype dtype, const Config* config, int seq_len) {
+Plan bench_plan(const Backend* b, enum dtype dtype, const Config* c, int seq_len) {
     Error err;
     Plan p;
-    Config c = *config;
     Comm alone = comm_alone();
-    const char* folder = strcmp(c.init, "random") ? c.init : NULL;
-    bool ok = plan_shape(&p, b, dtype, &c, folder, &err);
-    if (ok && seq_len && c.seq_len == 0) { c.seq_len = min_int(p.shape.max_seq_len, seq_len); }
-    ok = ok && plan_make(&p, b, dtype, &c, folder, &alone, &err);
-    if (!ok) { usage_error("%s", err.text); }
+    if (!plan_make(&p, b, dtype, c, init_folder(c), &err) || !plan_check_effects(&p, c, &err)) {
+        usage_error("%s", err.text);
+    }
+    if (seq_len && c->seq_len == 0) { p.T = min_int(p.T, seq_len); }
+    if (!plan_batch(&p, &alone, &err)) { usage_error("%s", err.text); }
     p.samples = false;
     return p;
 }
 
-char* given_options(const Config* c) {
+// Returns "bench" and the arguments and options that were given, in one line.
+static char* command_given(const Config* c) {
     char* line = format("bench");
     for (int i = 0; i < c->num_args + NUM_ROWS; i++) {
         const Option* o = i < c->num_args ? NULL : &CONFIG_OPTIONS[i - c->num_args];
@@ -47,21 +48,22 @@ char* given_options(const Config* c) {
     return line;
 }
 
-json_t* bench_record(const char* kind, const Config* c, const Plan* p, const char* device, double copy_bandwidth,
-                     const char* rows_name, json_t* rows) {
+BenchGiven bench_given(const Config* c, const Plan* p) {
+    return (BenchGiven){.out = c->out, .command = command_given(c), .options = plan_options(p, c)};
+}
+
+json_t* bench_record(const char* kind, const BenchGiven* given, const Plan* p, const char* device,
+                     double copy_bandwidth, const char* rows_name, json_t* rows) {
     const GPT2Config* m = &p->shape;
     char date[32];
     const time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
-    char* command = given_options(c);
     json_t* record =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:i}, s:o, s:o}", "kind", kind,
-                  "program", "gpt2.c", "date", date, "device", device, "command", command, "model", "name", p->model,
-                  "parameters", (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads, "C",
-                  m->channels, "B", p->B, "T", p->T, "V", m->vocab_size, "options", plan_options(p, c), rows_name,
-                  rows);
+                  "program", "gpt2.c", "date", date, "device", device, "command", given->command, "model", "name",
+                  p->model, "parameters", (json_int_t)model_parameters(m), "L", m->num_layers, "NH", m->num_heads, "C",
+                  m->channels, "B", p->B, "T", p->T, "V", m->vocab_size, "options", given->options, rows_name, rows);
     if (copy_bandwidth > 0) { json_object_set_new(record, "copy_gb_s", json_real(copy_bandwidth / 1e9)); }
-    free(command);
     return record;
 }
 

@@ -24,13 +24,20 @@ int bench_seq_len(const Backend* b);
 // ---------------------------------------------------------------------------------------------------------------------
 // files
 
-// Returns "bench" and the arguments and options that were given, in one line; the caller frees it.
-char* given_options(const Config* c);
+// What the files of a bench say of its options.
+typedef struct {
+    const char* out; // the folder of the files; empty: none is written
+    char* command;   // "bench" and the arguments and options that were given, in one line
+    json_t* options; // as resolved; bench_record() takes this reference
+} BenchGiven;
+
+// Returns the options of a bench, whose texts are never freed.
+BenchGiven bench_given(const Config* c, const Plan* p);
 
 // Returns the record of a bench, a new reference: date, command, model, options, and `rows` under the name `rows_name`.
 // device: the processor's or GPU's name. copy_bandwidth: measured, in bytes/s, or NAN. Takes over the reference `rows`.
-json_t* bench_record(const char* kind, const Config* c, const Plan* p, const char* device, double copy_bandwidth,
-                     const char* rows_name, json_t* rows);
+json_t* bench_record(const char* kind, const BenchGiven* given, const Plan* p, const char* device,
+                     double copy_bandwidth, const char* rows_name, json_t* rows);
 
 // Writes the file OUT/NAME, and makes the folder if it is missing; ends the program if that fails.
 void bench_write(const char* out, const char* name, const char* text);

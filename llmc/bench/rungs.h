@@ -64,7 +64,8 @@ typedef struct {
 } RungResult;
 
 typedef struct {
-    const Config* config;
+    const Config* config; // each rung changes it, and makes a plan of its own
+    BenchGiven given;
     const LadderKind* kind;
     bool on_gpu;
     int steps;            // timed, of each rung

@@ -45,7 +45,8 @@ int bench_step(const Config* given) {
            optimizer_names[c->optimizer]);
     printf("%-27s %-9s %6s %12s %12s %12s\n", "operation", "layer", "runs", "GFLOP", "MB read", "written");
     json_t* rows = print_step_ops(b, &ops);
-    json_t* record = bench_record("step", c, &plan, "", (double)NAN, "ops", rows);
+    const BenchGiven written = bench_given(c, &plan);
+    json_t* record = bench_record("step", &written, &plan, "", (double)NAN, "ops", rows);
     if (record) {
         json_object_set_new(record, "mfu_flops",
                             json_real(gpt2_flops_per_token(&g, plan.T) * (double)plan.total_batch_size));

@@ -49,7 +49,10 @@ static Plan check_plan(const Config* c, const Backend* device, enum dtype dtype)
     Plan plan;
     Comm alone = comm_alone();
     const char* folder = init_folder(c);
-    if (!plan_make(&plan, device, dtype, c, folder, &alone, &err)) { usage_error("%s", err.text); }
+    if (!plan_make(&plan, device, dtype, c, folder, &err) || !plan_check_effects(&plan, c, &err) ||
+        !plan_batch(&plan, &alone, &err)) {
+        usage_error("%s", err.text);
+    }
     if (config_source(c, "seq_len") == FROM_DEFAULT) { plan.T = min_int(plan.T, CHECK_TOKENS); }
     plan.samples = false;
     return plan;
@@ -91,11 +94,11 @@ static void reduce_batch(const Check* k, Plan* plan) {
            "memory than there is\n", B, T, plan->B, plan->T, MOST_SECONDS / 60);
 }
 
-static void print_heading(const Check* k, const Plan* p, const Config* c) {
+static void print_heading(const Check* k, const Plan* p, enum attention attention) {
     const GPT2Config* m = &p->shape;
     printf("check: %s, %s%s, %s kernels, --fused %d, %s attention\n", k->device->device_name(), dtype_names[p->dtype],
-           residual_note(k->device), k->device->level ? k->device->level : kernels_names[c->kernels],
-           k->device_options.fused, attention_names[c->attention]);
+           residual_note(k->device), k->device->level ? k->device->level : p->device.plain ? "plain" : "fast",
+           k->device_options.fused, attention_names[attention]);
     printf("against: %s, fp32, %s kernels\n", k->reference->device_name(),
            k->reference_options.plain ? "plain" : "fast");
     printf("model: L=%d H=%d C=%d T=%d V=%d (%d in memory), %d x %d tokens\n", m->num_layers, m->num_heads,
@@ -109,21 +112,21 @@ int check_command(const Config* config, const Backend* device, enum dtype dtype,
         usage_error("check --kernels plain: on the CPU the plain kernels are what the others are checked against");
     }
     k.device_options = device_options(config, dtype);
-    if (!device->is_host) { k.device_options.threads = 0; } // --threads is the reference's
     k.reference_options = (DeviceOptions){
         .threads = (int)config->threads, .plain = device->is_host, .fused = true, .flash = true};
-    open_device(device, config, dtype, &alone);
+    open_device(device, &k.device_options, &alone);
+    if (!device->is_host) { k.device_options.threads = 0; } // --threads is the reference's
     const Config c = check_options(config, device);
     Plan plan = check_plan(&c, device, dtype);
     reference->device_open(&k.reference_options);
-    print_heading(&k, &plan, &c);
+    print_heading(&k, &plan, c.attention);
     reduce_batch(&k, &plan);
     const OpSizes given = op_sizes_of(&plan.shape, plan.B, plan.T);
     const OpSizes tails = op_sizes_small(), tiles = op_sizes_tiles();
     check_ops(&k, &given, "", "operations in the shapes of the model");
     check_ops(&k, &tails, "", "operations in shapes full of tails");
     check_ops(&k, &tiles, "attention", "attention over many tiles");
-    check_training(&k, &plan, &c);
+    check_training(&k, &plan, config_source(&c, "recompute") == FROM_DEFAULT);
     printf("\n%d comparisons, %d failed\n", k.compared, k.failed);
     return k.failed ? EXIT_CHECK_FAILED : EXIT_DONE;
 }

@@ -11,16 +11,16 @@ typedef struct {
     char* variants;
 } Trace;
 
-static int check_steps(const Config* c) {
-    return c->max_steps > 0 && c->max_steps < CHECK_STEPS ? (int)c->max_steps : CHECK_STEPS;
+static int check_steps(const Plan* p) {
+    return p->max_steps > 0 && p->max_steps < CHECK_STEPS ? (int)p->max_steps : CHECK_STEPS;
 }
 
 // Trains `steps` steps on an open device.
-static Trace trace_run(const Plan* p, const Config* c, const char* variants, const int* batches, int steps) {
+static Trace trace_run(const Plan* p, const char* variants, const int* batches, int steps) {
     Error err;
     Trace trace;
     const size_t step_ints = CHECK_MICRO_BATCHES * 3 * (size_t)p->B * (size_t)p->T;
-    Trial* trial = trial_open(p, c, variants, &err);
+    Trial* trial = trial_open(p, variants, &err);
     if (!trial) { fatal("%s", err.text); }
     const size_t elements = trial_model(trial)->params_table.size;
     trace.initial = alloc_or_die(elements, sizeof(float), "weights");
@@ -78,11 +78,11 @@ static void check_tensors(Check* k, const Trace* got, const Trace* want, const T
 }
 
 // Repeats the first steps with the same variants: the bits must be the same.
-static void check_repeated(Check* k, const Trace* first, const Plan* p, const Config* c, const int* batches) {
+static void check_repeated(Check* k, const Trace* first, const Plan* p, const int* batches) {
     const size_t bytes = gpt2_params_table(&p->shape, 1).size * sizeof(float);
-    const int steps = min_int(check_steps(c), CHECK_REPEATED_STEPS);
+    const int steps = min_int(check_steps(p), CHECK_REPEATED_STEPS);
     const size_t number_bytes = (size_t)steps * sizeof(double);
-    Trace again = trace_run(p, c, first->variants, batches, steps);
+    Trace again = trace_run(p, first->variants, batches, steps);
     const bool same = !memcmp(first->loss, again.loss, number_bytes) &&
                       !memcmp(first->norm, again.norm, number_bytes) && !memcmp(first->grads, again.grads, bytes);
     printf("%d of these steps again: the same bits  %s\n", steps, check_verdict(k, same));
@@ -92,29 +92,28 @@ static void check_repeated(Check* k, const Trace* first, const Plan* p, const Co
 // ---------------------------------------------------------------------------------------------------------------------
 // training
 
-static Trace train_reference(const Check* k, const Plan* plan, const Config* c, const int* batches) {
+static Trace train_reference(const Check* k, const Plan* plan, const int* batches) {
     Plan p = *plan;
     p.backend = k->reference;
     p.dtype = dtype_fp32;
     p.keep = KEEP_ALL;
     k->reference->device_open(&k->reference_options);
-    return trace_run(&p, c, NULL, batches, check_steps(c));
+    return trace_run(&p, NULL, batches, check_steps(plan));
 }
 
-void check_training(Check* k, const Plan* plan, const Config* c) {
+void check_training(Check* k, const Plan* plan, bool all_modes) {
     static const struct {
         Keep keep;
         const char* name;
     } modes[] = {{KEEP_ALL, "none"}, {RECOMPUTE_GELU, "gelu"}, {RECOMPUTE_ALL, "all"}};
     const size_t n = (size_t)plan->B * (size_t)plan->T;
-    const int steps = check_steps(c), count = steps * CHECK_MICRO_BATCHES;
-    const bool all_modes = config_source(c, "recompute") == FROM_DEFAULT;
+    const int steps = check_steps(plan), count = steps * CHECK_MICRO_BATCHES;
     const TensorTable table = gpt2_params_table(&plan->shape, 1);
     int* batches = alloc_or_die((size_t)count * 3 * n, sizeof *batches, "batches of tokens");
     for (int i = 0; i < count; i++) {
-        batch_random(batches + (size_t)i * 3 * n, n, plan->shape.vocab_size, (uint64_t)c->seed, (uint64_t)i);
+        batch_random(batches + (size_t)i * 3 * n, n, plan->shape.vocab_size, plan->seed, (uint64_t)i);
     }
-    Trace want = train_reference(k, plan, c, batches);
+    Trace want = train_reference(k, plan, batches);
     char* variants = NULL; // all traces on the device use the variants of the first
     k->device->device_open(&k->device_options);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
@@ -123,10 +122,10 @@ void check_training(Check* k, const Plan* plan, const Config* c) {
         if (!all_modes && p.keep != plan->keep) { continue; }
         printf("\n%d training step%s, each of %d micro-batches of %d x %d tokens, --recompute %s\n", steps,
                plural((uint64_t)steps), CHECK_MICRO_BATCHES, p.B, p.T, modes[i].name);
-        Trace got = trace_run(&p, c, variants, batches, steps);
+        Trace got = trace_run(&p, variants, batches, steps);
         check_losses(k, &got, &want, steps);
         check_tensors(k, &got, &want, &table);
-        check_repeated(k, &got, &p, c, batches);
+        check_repeated(k, &got, &p, batches);
         if (!variants) { variants = format("%s", got.variants); }
         trace_free(&got);
         fflush(stdout);

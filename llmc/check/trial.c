@@ -14,7 +14,7 @@ struct Trial {
 // ---------------------------------------------------------------------------------------------------------------------
 // opening
 
-Trial* trial_open(const Plan* p, const Config* c, const char* variants, Error* err) {
+Trial* trial_open(const Plan* p, const char* variants, Error* err) {
     const Backend* b = p->backend;
     const Comm alone = comm_alone();
     if (!plan_check_memory(p, &alone, err)) { return NULL; }
@@ -24,8 +24,8 @@ Trial* trial_open(const Plan* p, const Config* c, const char* variants, Error* e
     plan_layout(p, g);
     gpt2_alloc(g);
     optimizer_alloc(&t->o, g, p->rates.kind, NULL);
-    load_weights(g, &t->o, c, init_folder(c));
-    autotune(&t->o, c, NULL, variants, NULL);
+    load_weights(g, &t->o, p);
+    autotune(&t->o, p, NULL, variants, NULL);
     t->host = b->host_alloc(2 * gpt2_batch_ints(g) * sizeof(int), "batches of tokens");
     t->sums = b->host_alloc(NUM_SUMS * sizeof(double), "losses and norms");
     return t;

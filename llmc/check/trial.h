@@ -9,11 +9,10 @@
 
 typedef struct Trial Trial;
 
-// Opens a model as planned, with initial weights from --init, and an optimizer with the options of `c`. `c` must
-// outlive the trial, and the device must be open. variants: device_kernels() of an earlier trial, so that this one uses
-// the same variants and gives the same bits; NULL: the fastest are chosen by timing. Returns NULL with an Error if
-// memory does not suffice.
-Trial* trial_open(const Plan* p, const Config* c, const char* variants, Error* err);
+// Opens a model and an optimizer as planned, with initial weights. The device must be open. variants: device_kernels()
+// of an earlier trial, so that this one uses the same variants and gives the same bits; NULL: the fastest are chosen by
+// timing. Returns NULL with an Error if memory does not suffice.
+Trial* trial_open(const Plan* p, const char* variants, Error* err);
 
 // Frees the model, the optimizer and the trial.
 void trial_close(Trial* t);

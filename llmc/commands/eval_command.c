@@ -3,14 +3,14 @@
 #include "../data/provenance.h"
 #include "../eval/core.h"
 #include "../eval/score.h"
+#include "../eval/text.h"
 #include "../eval/validation.h"
 #include "../train/consistency.h"
 #include "../train/setup.h"
 
 // Prints the validation loss of an open model; returns the exit code. `what` names its weights in errors.
-static int eval_val_data(const Config* c, GPT2* g, Dataset* data, Comm* comm, const char* what) {
+static int eval_val_data(GPT2* g, Dataset* data, long long val_tokens, Comm* comm, const char* what) {
     EvalLoader loader;
-    const long long val_tokens = config_source(c, "val_tokens") < FROM_FILE ? -1 : c->val_tokens;
     int* memory = open_batches(g->backend, g->B, g->T);
     comm_report_activity(comm, 0, RANK_VALIDATES);
     evalloader_open(&loader, data, val_tokens, g->B, memory);
@@ -50,7 +50,9 @@ static int eval_test_sets(GPT2* g, const TestSet* sets, int count, Comm* comm, c
 // Opens the sets of --eval_data, and before them those of --text. test_sets_close() frees them.
 static TestSet* open_scored_sets(const Config* c, const Tokenizer* t, const Plan* p, int* count) {
     int num_texts, num_sets;
-    TestSet *texts = open_texts(c, t, p, &num_texts), *sets = open_test_sets(c, t, p, &num_sets);
+    const TestSetOptions options = {.tokenizer = t, .T = p->T, .vocab_size = p->shape.vocab_size};
+    TestSet *texts = text_sets_open(c->text, c->field, &options, (int)c->stride, &num_texts),
+            *sets = open_test_sets(&p->phases, t, &num_sets);
     *count = num_texts + num_sets;
     texts = realloc_or_die(texts, ((size_t)*count + 1) * sizeof *texts, "test sets");
     if (num_sets) { memcpy(texts + num_texts, sets, (size_t)num_sets * sizeof *sets); }
@@ -81,27 +83,29 @@ int eval_command(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     if (!config_check_needs(c, EVAL, &err)) { usage_error("%s", err.text); }
     if (scores) { c->document_mask = 0; } // a row of a test set is one document
     check_same_run(comm, c, NULL);
-    open_device(b, c, dtype, comm);
-    if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
+    if (!plan_make(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
+    open_device(b, &plan.device, comm);
     plan.keep = FORWARD_ONLY;
     plan.samples = scores && b->is_host; // the cache of shared contexts
     plan.sample_capacity = plan.shape.max_seq_len;
-    plan.B = c->batch_size ? (int)c->batch_size : 4;
+    if (!plan.B) { plan.B = 4; }
     if (c->stride > plan.T) {
         usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);
     }
-    const bool has_tokenizer = opens_tokenizer(c, &plan, scores) && open_tokenizer(&tokenizer, c, &plan.shape, folder);
+    const bool has_tokenizer =
+        opens_tokenizer(c, &plan, scores) && open_tokenizer(&tokenizer, &plan.tokenizer, &plan.shape);
     if (scores) { sets = open_scored_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
-    else if (!dataset_open(&data, "--val_data", c->val_data, token_header(c), plan.T, plan.shape.vocab_size, &err)) {
+    else if (!dataset_open(&data, "--val_data", plan.data.val, plan.data.header, plan.T, plan.shape.vocab_size, &err)) {
         fatal("%s", err.text);
     }
-    if (has_tokenizer && !scores) { check_data_tokenizer(&data, "--val_data", &tokenizer, c); }
+    if (has_tokenizer && !scores) { check_data_tokenizer(&data, "--val_data", &tokenizer, c->tokenizer); }
     check_same_data(comm, 0, scores ? 0 : data.hash, test_sets_hash(sets, num_sets));
-    open_model(&g, &plan, c, comm, folder);
-    g.eot = documents_eot(c, has_tokenizer ? &tokenizer : NULL);
+    open_model(&g, &plan, comm);
+    g.eot = documents_eot(&plan.data, has_tokenizer ? &tokenizer : NULL);
     check_same_weights(&g, comm);
+    const long long val_tokens = config_source(c, "val_tokens") < FROM_FILE ? -1 : c->val_tokens;
     const int status = scores ? eval_test_sets(&g, sets, num_sets, comm, what)
-                              : eval_val_data(c, &g, &data, comm, what);
+                              : eval_val_data(&g, &data, val_tokens, comm, what);
     if (scores) { test_sets_close(sets, num_sets); }
     else { dataset_close(&data); }
     if (has_tokenizer) { tokenizer_free(&tokenizer); }

@@ -216,7 +216,8 @@ static bool open_model_tokenizer(Tokenizer* t, Config* c, const ModelFile* m) {
     take_data_options(c, folder);
     take_folder_tokenizer(c, folder);
     if (config_source(c, "tokenizer") == FROM_DEFAULT && m->shape.vocab_size != GPT2_VOCAB) { return false; }
-    return open_tokenizer(t, c, &m->shape, folder);
+    const TokenizerPlan plan = tokenizer_plan(c, folder);
+    return open_tokenizer(t, &plan, &m->shape);
 }
 
 int export_command(const Config* asked) {

@@ -9,7 +9,9 @@
 
 // An open model, and what was generated with it.
 typedef struct {
-    const Config* config;
+    Plan plan;
+    int samples, alternatives; // of each prompt, of each token
+    bool is_json;
     GPT2 model;
     Tokenizer tokenizer;
     const char* weights; // for errors
@@ -44,14 +46,12 @@ static void tokens_free(TokenList* tokens, size_t count) {
 // Continues the prompts and prints the texts. Returns false if the weights are damaged.
 static bool answer(Session* s, const Prompts* prompts, const TokenList* tokens, bool repeats_prompt) {
     Error err;
-    const Config* c = s->config;
     GenerateTimes times = {.tokens = 0};
-    const GenerateOptions options = {.sampling = sampling_options(c), .max_tokens = (size_t)c->sample_tokens,
-                                     .samples = (int)c->samples, .stops_at_eot = true,
-                                     .alternatives = min_int((int)c->logprobs, s->model.config.vocab_size)};
+    const GenerateOptions options = {.sampling = s->plan.phases.sampling, .max_tokens = s->plan.phases.sample_tokens,
+                                     .samples = s->samples, .stops_at_eot = true, .alternatives = s->alternatives};
     Answers answers = answers_open(&(AnswerOptions){.prompts = prompts, .tokenizer = &s->tokenizer,
                                                     .samples = options.samples, .alternatives = options.alternatives,
-                                                    .is_json = c->json, .repeats_prompt = repeats_prompt});
+                                                    .is_json = s->is_json, .repeats_prompt = repeats_prompt});
     const TextSink sink = answers_sink(&answers);
     const bool ok = generate(&s->model, &s->tokenizer, tokens, prompts->count, &options, &sink, &times, &err);
     answers_close(&answers);
@@ -104,15 +104,16 @@ static bool converse(Session* s) {
 }
 
 // Opens the model and its tokenizer, with memory for `slots` texts of `capacity` positions at once.
-static void session_open_model(Session* s, Plan* plan, const char* folder, int slots, int capacity) {
+static void session_open_model(Session* s, int slots, int capacity) {
     enum { PROMPT_ROWS = 256 }; // tokens of a prompt that go through the model at once (chosen, not measured)
     Comm alone = comm_alone();
+    Plan* plan = &s->plan;
     plan->keep = FORWARD_ONLY;
     plan->samples = slots;
     plan->sample_capacity = capacity;
     plan->B = 1;
     plan->T = max_int(min_int(plan->shape.max_seq_len, PROMPT_ROWS), slots);
-    open_model(&s->model, plan, s->config, &alone, folder);
+    open_model(&s->model, plan, &alone);
 }
 
 static void print_times(const GenerateTimes* t) {
@@ -123,7 +124,6 @@ static void print_times(const GenerateTimes* t) {
 
 int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
     Error err;
-    Plan plan;
     Prompts prompts = {.count = 0};
     TokenList* tokens = NULL;
     Comm alone = comm_alone();
@@ -132,28 +132,29 @@ int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
     const bool interactive = is_interactive(c);
     if (!interactive && !prompts_read(&prompts, c, &err)) { fatal("%s", err.text); }
     char* folder = weights_folder(c);
-    Session s = {.config = c, .weights = folder ? folder : "random weights"};
+    Session s = {.samples = (int)c->samples, .is_json = c->json, .weights = folder ? folder : "random weights"};
     take_data_options(c, folder);
     take_folder_tokenizer(c, folder);
     c->document_mask = 0; // a text is one document
-    open_device(b, c, dtype, &alone);
-    if (!plan_shape(&plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
-    if (!open_tokenizer(&s.tokenizer, c, &plan.shape, folder)) {
+    if (!plan_make(&s.plan, b, dtype, c, folder, &err)) { usage_error("%s", err.text); }
+    const GPT2Config* shape = &s.plan.shape;
+    s.alternatives = min_int((int)c->logprobs, shape->vocab_size);
+    open_device(b, &s.plan.device, &alone);
+    if (!open_tokenizer(&s.tokenizer, &s.plan.tokenizer, shape)) {
         usage_error("generate needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE");
     }
     json_t* state = folder && config_source(c, "tokenizer") < FROM_FILE ? folder_state(folder) : NULL;
-    check_tokenizer(c, &s.tokenizer, state, folder);
+    check_tokenizer(c->tokenizer, &s.tokenizer, state, folder);
     json_decref(state);
-    size_t longest = (size_t)plan.shape.max_seq_len, count = (size_t)c->samples; // if interactive
+    size_t longest = (size_t)shape->max_seq_len, count = (size_t)c->samples; // if interactive
     if (!interactive) {
-        tokens = tokens_of(&prompts, &s.tokenizer, &plan.shape, &err);
+        tokens = tokens_of(&prompts, &s.tokenizer, shape, &err);
         if (!tokens) { fatal("%s", err.text); }
         longest = 0;
         for (size_t i = 0; i < prompts.count; i++) { longest = max_size(longest, tokens[i].count); }
         count *= prompts.count;
     }
-    session_open_model(&s, &plan, folder, generate_slots(count),
-                       generate_capacity(&plan.shape, longest, (size_t)c->sample_tokens));
+    session_open_model(&s, generate_slots(count), generate_capacity(shape, longest, (size_t)c->sample_tokens));
     const bool ok = interactive ? converse(&s) : answer(&s, &prompts, tokens, true);
     print_times(&s.times);
     gpt2_free(&s.model);

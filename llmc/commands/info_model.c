@@ -38,7 +38,7 @@ static void fetch_residual(const Backend* b, const Residual* from, float* to, si
 
 // Prints the standard deviation of the residual stream at each depth, on random tokens. INIT_RESIDUAL, which scales the
 // initial weights by 1/sqrt(2L), keeps it from growing with the depth.
-static void print_residual_stream(const Plan* planned, const Config* c, const char* folder) {
+static void print_residual_stream(const Plan* planned) {
     Plan p = *planned;
     const Backend* b = p.backend;
     GPT2 g;
@@ -53,11 +53,11 @@ static void print_residual_stream(const Plan* planned, const Config* c, const ch
     }
     plan_layout(&p, &g);
     gpt2_alloc(&g);
-    load_weights(&g, NULL, c, folder);
+    load_weights(&g, NULL, &p);
     int* tokens = alloc_or_die((size_t)T, sizeof *tokens, "tokens");
     float* stream = alloc_or_die((size_t)N, sizeof *stream, "the residual stream");
     for (int t = 0; t < T; t++) {
-        tokens[t] = (int)(rng_u64((uint64_t)c->seed, RNG_TEST, (uint64_t)t) % (uint64_t)p.shape.vocab_size);
+        tokens[t] = (int)(rng_u64(p.seed, RNG_TEST, (uint64_t)t) % (uint64_t)p.shape.vocab_size);
     }
     b->device_copy_in(g.tokens, tokens, (size_t)T * sizeof *tokens);
     gpt2_embed(&g, 1, T, NULL);
@@ -156,16 +156,14 @@ static void print_batches_heading(const Plan* p, size_t here) {
 }
 
 // Prints the memory plan, and says if it does not fit into `here`, the free bytes of this machine's device; 0: none.
-static void print_plans(const Plan* p, const Config* c, size_t here) {
-    Plan planned = *p;
-    planned.shards = c->zero ? (int)c->gpus : 1;
-    print_memory(&planned);
+static void print_plans(const Plan* p, size_t here) {
+    print_memory(p);
     if (here) {
-        const char* remark = plan_bytes(&planned) > here ? ": too little for this" : "";
+        const char* remark = plan_bytes(p) > here ? ": too little for this" : "";
         printf("  available here: %.1f MiB%s\n", in_mib(here), remark);
     }
-    print_batches_heading(&planned, here);
-    print_batches(&planned, here);
+    print_batches_heading(p, here);
+    print_batches(p, here);
 }
 
 // --model all: the largest batches of GPT-2's sizes.
@@ -176,7 +174,7 @@ static void print_all_models(const Config* c, const Backend* b, enum dtype dtype
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         Config one = *c; // one model of "all"
         one.model = models[i];
-        if (!plan_shape(&plan, b, dtype, &one, NULL, &err)) { usage_error("%s", err.text); }
+        if (!plan_make(&plan, b, dtype, &one, NULL, &err)) { usage_error("%s", err.text); }
         plan.shards = c->zero ? (int)c->gpus : 1;
         if (i == 0) { print_batches_heading(&plan, here); }
         print_batches(&plan, here);
@@ -187,10 +185,11 @@ static void print_all_models(const Config* c, const Backend* b, enum dtype dtype
 // token files
 
 // Reads every token of the files that an option names; false if one is damaged.
-static bool verify_files(const char* option, const char* patterns, const Config* c, int T, int vocab_size) {
+static bool verify_files(const char* option, const char* patterns, const Plan* p) {
     Error err;
     Dataset data;
-    if (!dataset_open(&data, option, patterns, token_header(c), T, INT32_MAX, &err)) { fatal("%s", err.text); }
+    const int T = p->T, vocab_size = p->shape.vocab_size;
+    if (!dataset_open(&data, option, patterns, p->data.header, T, INT32_MAX, &err)) { fatal("%s", err.text); }
     data.vocab_size = vocab_size; // only now: an id beyond it is damage, wherever it lies in a file
     for (int i = 0; i < data.num_files; i++) {
         bool has_sum;
@@ -219,7 +218,8 @@ int info_command(Config* c, const Backend* b, enum dtype dtype) {
     preset_apply(c);
     if (!config_check_needs(c, INFO, &err)) { usage_error("%s", err.text); }
     const bool is_here = b->device_exists();
-    if (is_here) { open_device(b, c, dtype, &alone); }
+    const DeviceOptions options = device_options(c, dtype);
+    if (is_here) { open_device(b, &options, &alone); }
     else { notice("there is no GPU here: its free memory and the residual stream are left out"); }
     const size_t here = is_here ? b->device_memory_available() : 0;
     if (!strcmp(c->model, "all")) {
@@ -227,19 +227,23 @@ int info_command(Config* c, const Backend* b, enum dtype dtype) {
         return EXIT_DONE;
     }
     if (!is_here && !c->batch_size) { usage_error("--batch_size auto: there is no GPU here; give a number"); }
-    if (!plan_make(&plan, b, dtype, c, folder, &alone, &err)) { usage_error("%s", err.text); }
+    if (!plan_make(&plan, b, dtype, c, folder, &err) || !plan_check_effects(&plan, c, &err) ||
+        !plan_batch(&plan, &alone, &err)) {
+        usage_error("%s", err.text);
+    }
     const GPT2Config* m = &plan.shape;
     if (train || val) {
-        const bool ok = (!train || verify_files("--train_data", c->train_data, c, plan.T, m->vocab_size)) &&
-                        (!val || verify_files("--val_data", c->val_data, c, plan.T, m->vocab_size));
+        const bool ok = (!train || verify_files("--train_data", plan.data.train, &plan)) &&
+                        (!val || verify_files("--val_data", plan.data.val, &plan));
         return ok ? EXIT_DONE : EXIT_CHECK_FAILED;
     }
     print_result("%s: L=%d H=%d C=%d T=%d V=%d\n\n", folder ? folder : plan.model, m->num_layers, m->num_heads,
                  m->channels, m->max_seq_len, m->vocab_size);
     const TensorTable table = gpt2_params_table(m, 1);
     print_tensors(&table);
-    print_plans(&plan, c, here);
+    plan.shards = c->zero ? (int)c->gpus : 1;
+    print_plans(&plan, here);
     fflush(stdout);
-    if (is_here) { print_residual_stream(&plan, c, folder); }
+    if (is_here) { print_residual_stream(&plan); }
     return EXIT_DONE;
 }

@@ -31,10 +31,10 @@ void take_data_options(Config* c, const char* folder) {
     json_decref(state);
 }
 
-void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm, const char* folder) {
+void open_model(GPT2* g, const Plan* p, const Comm* comm) {
     Error err;
     if (!plan_check_memory(p, comm, &err)) { fatal("%s", err.text); }
     plan_layout(p, g);
     gpt2_alloc(g);
-    load_weights(g, NULL, c, folder);
+    load_weights(g, NULL, p);
 }

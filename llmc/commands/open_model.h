@@ -11,4 +11,4 @@ char* weights_folder(const Config* c);
 void take_data_options(Config* c, const char* folder);
 
 // Opens a model without backward as planned, with weights.
-void open_model(GPT2* g, const Plan* p, const Config* c, const Comm* comm, const char* folder);
+void open_model(GPT2* g, const Plan* p, const Comm* comm);

@@ -1,12 +1,6 @@
 #include "generate.h"
 #include "../base/rng.h"
 
-Sampling sampling_options(const Config* c) {
-    const Sampling s = {.temperature = c->temperature, .top_k = (int)c->top_k, .top_p = c->top_p,
-                        .seed = (uint64_t)c->seed};
-    return s;
-}
-
 // Orders by falling logit; equal ones by id, so that the result does not depend on the library's qsort().
 static int candidate_order(const void* a, const void* b) {
     const Candidate *x = (const Candidate*)a, *y = (const Candidate*)b;

@@ -8,7 +8,6 @@
 // another way in a batch of another size.
 #pragma once
 #include "../base/base.h"
-#include "../options/config.h"
 #include "../tokenizer/tokenizer.h"
 #include "gpt2.h"
 #include "../options/models.h"
@@ -19,9 +18,6 @@ typedef struct {
     double top_p;       // sample among the likeliest tokens that hold this much probability; 1: among all
     uint64_t seed;
 } Sampling;
-
-// Returns --temperature, --top_k, --top_p and --seed.
-Sampling sampling_options(const Config* c);
 
 typedef struct {
     float logit;

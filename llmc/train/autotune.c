@@ -149,16 +149,16 @@ static void queue_matmuls(Optimizer* o) {
     b->host_free(batch);
 }
 
-static void tune_matmuls(Optimizer* o, const Config* c, Comm* comm, const char* saved) {
+static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* saved) {
     const double seconds = 5; // in all, chosen
     const Backend* b = o->model->backend;
-    const bool is_first = !comm || comm->rank == 0, tunes = c->tune != tune_0;
-    if (b->is_host || c->kernels == kernels_plain || (!tunes && !saved)) { return; }
+    const bool is_first = !comm || comm->rank == 0, tunes = p->tune != tune_0;
+    if (b->is_host || p->device.plain || (!tunes && !saved)) { return; }
     queue_matmuls(o);
     if (saved) { b->matmuls_load(saved); }
     if (tunes && is_first) {
         char* path = tune_cache_path(b->matmuls_identity());
-        char* cached = path && c->tune != tune_anew ? tune_cache_read(path) : NULL;
+        char* cached = path && p->tune != tune_anew ? tune_cache_read(path) : NULL;
         if (cached) { b->matmuls_load(cached); }
         b->matmuls_tune(seconds);
         if (path && !saved) { // a checkpoint's choices may be another GPU's
@@ -176,10 +176,10 @@ static void tune_matmuls(Optimizer* o, const Config* c, Comm* comm, const char* 
     }
 }
 
-void autotune(Optimizer* o, const Config* c, Comm* comm, const char* variants, const char* matmuls) {
+void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, const char* matmuls) {
     GPT2* g = o->model;
     const Backend* b = g->backend;
-    tune_matmuls(o, c, comm, matmuls);
+    tune_matmuls(o, p, comm, matmuls);
     if (g->eot != NO_DOCUMENTS) { gpt2_embed(g, g->B, g->T, NULL); } // finds those that attention is timed with
     for (int choice = 0; choice < NUM_CHOICES; choice++) {
         const int variant = choose_one(g, comm, (Choice)choice, variants);

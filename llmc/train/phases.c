@@ -21,10 +21,10 @@ bool run_is_due(const TrainRun* run, long long every) {
 }
 
 Phases train_phases_due(const TrainRun* run) {
-    const Config* c = run->config;
-    const Phases due = {.val = run->has_val && run_is_due(run, c->val_every),
-                        .eval = run->num_test_sets && run_is_due(run, run->plan.test_sets.every),
-                        .sample = run->has_tokenizer && run_is_due(run, c->sample_every)};
+    const PhasePlan* p = &run->plan->phases;
+    const Phases due = {.val = run->has_val && run_is_due(run, p->val_every),
+                        .eval = run->num_test_sets && run_is_due(run, p->test_sets.every),
+                        .sample = run->has_tokenizer && run_is_due(run, p->sample_every)};
     return due;
 }
 
@@ -61,7 +61,7 @@ static void take_best(TrainRun* run) {
 
 // Records the best checkpoint after a validation that a stop had left: that of this step may be there already.
 static void note_saved_best(TrainRun* run) {
-    const char* out = run->config->out;
+    const char* out = run->plan->save.out;
     char* path = checkpoint_path(out, run->state.step);
     if (run->comm->rank == 0 && *out && path_exists(path)) {
         find_best(run);
@@ -127,15 +127,15 @@ static bool take_token(void* buffer, const NextToken* token) {
 
 void train_sample(TrainRun* run) {
     Error err;
-    const Config* c = run->config;
+    const PhasePlan* p = &run->plan->phases;
     run->state.pending.sample = false;
     if (run->comm->rank != 0) { return; }
-    const GenerateOptions options = {.sampling = sampling_options(c), .max_tokens = (size_t)c->sample_tokens,
-                                     .samples = 1, .stops_at_eot = true};
+    const GenerateOptions options = {.sampling = p->sampling, .max_tokens = p->sample_tokens, .samples = 1,
+                                     .stops_at_eot = true};
     TextBuffer b = {NULL, 0, false};
     const TextSink sink = {.token = take_token, .context = &b};
-    TokenList prompt = prompt_tokens(&run->tokenizer, c->prompt, strlen(c->prompt));
-    text_append(&b, c->prompt, strlen(c->prompt));
+    TokenList prompt = prompt_tokens(&run->tokenizer, p->prompt, strlen(p->prompt));
+    text_append(&b, p->prompt, strlen(p->prompt));
     if (generate(&run->model, &run->tokenizer, &prompt, 1, &options, &sink, NULL, &err)) {
         logger_sample(&run->log, (int)run->state.step, b.text, b.bytes);
     } else { // the next step will say more
@@ -150,7 +150,7 @@ void train_sample(TrainRun* run) {
 // step.
 void train_report(TrainRun* run) {
     Error err;
-    const char* folder = run->config->out;
+    const char* folder = run->plan->save.out;
     if (run->comm->rank != 0 || !*folder) { return; }
     const double start = seconds_now();
     char* path = format("%s/report.html", folder);
@@ -164,9 +164,9 @@ void train_report(TrainRun* run) {
 // checkpoints
 
 bool train_save_is_due(const TrainRun* run) {
-    const Config* c = run->config;
-    if (!*c->out || run->state.step == 0 || c->save_every == 0 || run->saved_step == run->state.step) { return false; }
-    return run->stops || run->saves || run_is_due(run, c->save_every);
+    const SavePlan* p = &run->plan->save;
+    if (!*p->out || run->state.step == 0 || p->every == 0 || run->saved_step == run->state.step) { return false; }
+    return run->stops || run->saves || run_is_due(run, p->every);
 }
 
 enum { SAVE_RETRIES = 3 }; // of a save that fails; chosen
@@ -205,7 +205,7 @@ static const TokenizerFiles* tokenizer_files(TrainRun* run) {
     const int T = run->model.config.max_seq_len;
     if (!run->has_tokenizer) { return NULL; }
     TokenizerFiles* files = &run->tokenizer_files;
-    if (!run->has_made_files && !tokenizer_files_make(files, &run->tokenizer, T, run->config->tokenizer, &err)) {
+    if (!run->has_made_files && !tokenizer_files_make(files, &run->tokenizer, T, run->plan->tokenizer.option, &err)) {
         logger_notice(&run->log, "warning: checkpoints without a tokenizer: %s", err.text);
     }
     run->has_made_files = true;
@@ -213,14 +213,13 @@ static const TokenizerFiles* tokenizer_files(TrainRun* run) {
 }
 
 KeepRule keep_rule(const Plan* p, const TrainState* s) {
-    KeepRule keep = p->kept;
+    KeepRule keep = p->save.keep;
     keep.best_step = s->best_step;
     return keep;
 }
 
 void train_save(TrainRun* run) {
     Error err;
-    const Config* c = run->config;
     check_same_weights(&run->model, run->comm);
     run->saved_step = run->state.step;
     run->saves = false;
@@ -235,12 +234,12 @@ void train_save(TrainRun* run) {
     TrainState state = run->state;
     state.best_step = run->saving_best_step;
     state.best_loss = run->saving_best_loss;
-    Snapshot snapshot = snapshot_take(&run->optimizer, &state, plan_options(&run->plan, c), run->plan.nccl_algorithms,
-                                      blocks);
+    Snapshot snapshot = snapshot_take(&run->optimizer, &state, json_deep_copy(run->start.options),
+                                      run->plan->nccl_algorithms, blocks);
     snapshot.eot = run->has_tokenizer ? run->tokenizer.eot : NO_TOKEN;
     snapshot.tokenizer = tokenizer_files(run);
-    snapshot.keep = keep_rule(&run->plan, &state);
-    saver_begin(&run->saver, c->out, &snapshot);
+    snapshot.keep = keep_rule(run->plan, &state);
+    saver_begin(&run->saver, run->plan->save.out, &snapshot);
     train_look_at_save(run);
 }
 
@@ -248,7 +247,7 @@ void train_finish_save(TrainRun* run) {
     look_at_save(run, true);
     for (int pause = 1; run->failed_saves > 0; pause *= 2) {
         sleep((unsigned)pause);
-        saver_begin(&run->saver, run->config->out, &run->saver.snapshot);
+        saver_begin(&run->saver, run->plan->save.out, &run->saver.snapshot);
         look_at_save(run, true);
     }
 }

@@ -3,7 +3,7 @@
 #include "../data/dataloader.h"
 #include "../eval/test_set.h"
 #include "../files/model_file.h"
-#include "../model/generate.h"
+#include "../tokenizer/tokenizer_json.h"
 #include "../base/host_memory.h"
 #include <limits.h>
 
@@ -33,10 +33,10 @@ DeviceOptions device_options(const Config* c, enum dtype dtype) {
 bool device_is_emulated(const Backend* b) { return !b->is_host && !strncmp(b->device_name(), "emulated ", 9); }
 
 // A rank takes the GPU with the index of its local rank.
-void open_device(const Backend* b, const Config* c, enum dtype dtype, Comm* comm) {
-    DeviceOptions options = device_options(c, dtype);
-    options.local_rank = comm->local_rank;
-    b->device_open(&options);
+void open_device(const Backend* b, const DeviceOptions* options, Comm* comm) {
+    DeviceOptions mine = *options;
+    mine.local_rank = comm->local_rank;
+    b->device_open(&mine);
     if (comm->size == 1) { return; }
     check_distinct_devices(comm, b);
     comm_connect(comm);
@@ -106,27 +106,101 @@ bool spike_rule_parse(SpikeRule* spikes, const char* skip_z, const char* on_spik
                               "back and leaves the data out", on_spike);
 }
 
-bool plan_shape(Plan* p, const Backend* b, enum dtype dtype, const Config* c, const char* weights_folder, Error* err) {
-    memset(p, 0, sizeof *p);
-    p->backend = b;
-    p->dtype = dtype;
-    p->keep = keep_of(c);
-    p->exact = c->attention == attention_exact;
-    p->shards = 1;
-    p->samples = c->sample_every > 0 || *c->eval_data;
-    p->B = c->batch_size ? (int)c->batch_size : 1;
-    if (!resolve_shape(p, c, weights_folder, err) || !resolve_seq_len(p, c, err) || !rates_parse(&p->rates, c, err) ||
-        !keep_parse(&p->kept, c->keep, err) || !eval_rules_parse(&p->test_sets, c->eval_rules, err) ||
-        !spike_rule_parse(&p->spikes, c->skip_z, c->on_spike, err)) {
+bool plan_check_effects(const Plan* p, const Config* c, Error* err) {
+    const bool own_decay = p->rates.kind == OPTIMIZER_MUON || c->matrix_decay >= 0;
+    if (c->has_letters) { return true; }
+    if (c->stochastic_round && !strcmp(p->backend->storage, "fp32")) {
+        return fail(err, "--stochastic_round 1 has no effect with --dtype %s: weights are not rounded to 16 bits",
+                    dtype_names[p->dtype]);
+    }
+    if (p->exact && !strcmp(p->backend->storage, "fp32")) {
+        return fail(err, "--attention exact has no effect with --dtype %s: attention's output is not rounded to 16 bits",
+                    dtype_names[p->dtype]);
+    }
+    if (config_source(c, "weight_decay") >= FROM_FILE && !c->decay_embeddings && own_decay) {
+        return fail(err, "--weight_decay %g has no effect: embeddings do not decay, and matrices have --matrix_decay",
+                    c->weight_decay);
+    }
+    return true;
+}
+
+void take_folder_tokenizer(Config* c, const char* folder) {
+    Error err;
+    if (!folder || config_source(c, "tokenizer") >= FROM_CHECKPOINT || !folder_has_tokenizer(folder)) { return; }
+    if (!config_set(c, config_find("tokenizer"), folder, FROM_CHECKPOINT, &err)) { fatal("%s", err.text); }
+}
+
+TokenizerPlan tokenizer_plan(const Config* c, const char* folder) {
+    const bool is_built_in = !*c->tokenizer || is_one_of(c->tokenizer, "gpt2|bytes|none");
+    const bool is_copied = config_source(c, "tokenizer") == FROM_CHECKPOINT && !is_built_in && folder &&
+                           folder_has_tokenizer(folder);
+    return (TokenizerPlan){.option = c->tokenizer, .path = is_copied ? folder : c->tokenizer};
+}
+
+static DataPlan data_plan(const Config* c) {
+    return (DataPlan){.train = c->train_data, .val = c->val_data, .header = token_header(c),
+                      .val_tokens = c->val_tokens, .shuffles = c->shuffle != 0, .overfits = c->overfit != 0,
+                      .masks_documents = c->document_mask != 0};
+}
+
+static PhasePlan phase_plan(const Config* c) {
+    return (PhasePlan){.val_every = c->val_every, .sample_every = c->sample_every, .eval_data = c->eval_data,
+                       .prompt = c->prompt, .sample_tokens = (size_t)c->sample_tokens,
+                       .sampling = {.temperature = c->temperature, .top_k = (int)c->top_k, .top_p = c->top_p,
+                                    .seed = (uint64_t)c->seed}};
+}
+
+bool plan_parse(Plan* p, enum dtype dtype, const Config* c, Error* err) {
+    *p = (Plan){.dtype = dtype,
+                .device = device_options(c, dtype),
+                .zero_init_out = c->init_out == init_out_zero,
+                .seed = (uint64_t)c->seed,
+                .B = (int)c->batch_size,
+                .total_batch_size = c->total_batch_size,
+                .max_steps = c->max_steps,
+                .schedule = {.kind = c->schedule, .min_lr_frac = c->min_lr_frac, .decay_frac = c->decay_frac,
+                             .warmup_steps = c->warmup_steps},
+                .keep = keep_of(c),
+                .exact = c->attention == attention_exact,
+                .rounds_at_random = c->stochastic_round != 0,
+                .has_zero = c->zero != 0,
+                .shards = 1,
+                .tune = c->tune,
+                .samples = c->sample_every > 0 || *c->eval_data,
+                .data = data_plan(c),
+                .phases = phase_plan(c),
+                .save = {.out = c->out, .every = c->save_every, .leaves_done_file = c->has_letters},
+                .replay_every = c->replay,
+                .max_hours = c->max_time,
+                .print_every = c->print_every,
+                .has_tensorboard = c->tensorboard};
+    if (!skip_windows_parse(&p->data.skip, c->skip_windows, err)) {
+        Error why = *err;
+        return fail(err, "--skip_windows %s", why.text);
+    }
+    TestSetOptions* sets = &p->phases.test_sets;
+    if (!eval_rules_parse(sets, c->eval_rules, err) || !spike_rule_parse(&p->spikes, c->skip_z, c->on_spike, err)) {
         return false;
     }
-    p->test_sets.T = p->T;
-    p->test_sets.vocab_size = p->shape.vocab_size;
-    if (p->test_sets.every < 0) { p->test_sets.every = c->val_every; }
+    if (sets->every < 0) { sets->every = c->val_every; }
+    return rates_parse(&p->rates, c, err) && keep_parse(&p->save.keep, c->keep, err) &&
+           loss_scale_parse(&p->loss_scale, c->loss_scale, dtype == dtype_fp16, err) &&
+           ramp_parse(&p->batch_ramp, "batch_ramp", c->batch_ramp, err) &&
+           ramp_parse(&p->seq_ramp, "seq_ramp", c->seq_ramp, err);
+}
+
+bool plan_make(Plan* p, const Backend* b, enum dtype dtype, const Config* c, const char* weights, Error* err) {
+    if (!plan_parse(p, dtype, c, err)) { return false; }
+    p->backend = b;
+    p->weights = weights;
+    p->tokenizer = tokenizer_plan(c, weights);
+    if (!resolve_shape(p, c, weights, err) || !resolve_seq_len(p, c, err)) { return false; }
     // A prompt has at most as many tokens as bytes. Test sets need all positions.
     const size_t prompt = max_size(1, strlen(c->prompt));
     p->sample_capacity = *c->eval_data ? p->shape.max_seq_len
                                        : generate_capacity(&p->shape, prompt, (size_t)c->sample_tokens);
+    p->phases.test_sets.T = p->T;
+    p->phases.test_sets.vocab_size = p->shape.vocab_size;
     return true;
 }
 
@@ -247,15 +321,15 @@ static void append_possible_ranks(long long total, long long micro, int most, ch
 
 // Resolves --batch_size auto. Leaves an eighth of the host's memory to other programs. Without --total_batch_size, the
 // batch divides 64. Both numbers are chosen, not measured.
-static bool resolve_auto_batch(Plan* p, const Config* c, Comm* comm, Error* err) {
-    const long long T = p->T;
-    if (c->total_batch_size && c->total_batch_size < T * comm->size) {
+static bool resolve_auto_batch(Plan* p, Comm* comm, Error* err) {
+    const long long T = p->T, total = p->total_batch_size;
+    if (total && total < T * comm->size) {
         return fail(err, "--total_batch_size %lld is less than one sequence of --seq_len %lld on each of %d processes",
-                    c->total_batch_size, T, comm->size);
+                    total, T, comm->size);
     }
     const size_t memory = memory_of_rank(p->backend, comm);
     const size_t available = p->backend->is_host ? memory - memory / 8 : memory;
-    const long long windows = c->total_batch_size ? c->total_batch_size / T / comm->size : 64;
+    const long long windows = total ? total / T / comm->size : 64;
     const int fits = largest_batch(p, (long long)min_size((size_t)windows, MAX_AUTO_BATCH), available);
     p->B = dividing_batch((int)comm_min_host(comm, (size_t)fits), windows);
     if (!p->B) { return fail(err, "--batch_size auto: not even one sequence of %lld tokens fits into memory", T); }
@@ -263,15 +337,15 @@ static bool resolve_auto_batch(Plan* p, const Config* c, Comm* comm, Error* err)
     return true;
 }
 
-static bool resolve_batch(Plan* p, const Config* c, Comm* comm, Error* err) {
+static bool resolve_batch(Plan* p, Comm* comm, Error* err) {
     const int ranks = comm->size;
     const long long T = p->T;
-    if (c->batch_size == 0 && !resolve_auto_batch(p, c, comm, err)) { return false; }
-    if (c->batch_size * T > INT_MAX) {
-        return fail(err, "--batch_size %lld of %lld tokens is more than a micro-batch can hold: give at most %lld",
-                    c->batch_size, T, INT_MAX / T);
+    if (p->B == 0 && !resolve_auto_batch(p, comm, err)) { return false; }
+    if (p->B * T > INT_MAX) {
+        return fail(err, "--batch_size %d of %lld tokens is more than a micro-batch can hold: give at most %lld", p->B,
+                    T, INT_MAX / T);
     }
-    const long long micro = p->B * T * ranks, total = c->total_batch_size ? c->total_batch_size : micro;
+    const long long micro = p->B * T * ranks, total = p->total_batch_size ? p->total_batch_size : micro;
     p->total_batch_size = total;
     if (total % micro == 0) { return true; }
     const long long below = total / micro * micro;
@@ -287,32 +361,11 @@ static bool resolve_batch(Plan* p, const Config* c, Comm* comm, Error* err) {
                 other);
 }
 
-// Fails if an option was given that the options resolved so far leave without effect (config_check_needs() finds those
-// that single options do).
-static bool check_effects(const Plan* p, const Config* c, Error* err) {
-    const bool own_decay = p->rates.kind == OPTIMIZER_MUON || c->matrix_decay >= 0;
-    if (c->has_letters) { return true; }
-    if (c->stochastic_round && !strcmp(p->backend->storage, "fp32")) {
-        return fail(err, "--stochastic_round 1 has no effect with --dtype %s: weights are not rounded to 16 bits",
-                    dtype_names[p->dtype]);
-    }
-    if (p->exact && !strcmp(p->backend->storage, "fp32")) {
-        return fail(err, "--attention exact has no effect with --dtype %s: attention's output is not rounded to 16 bits",
-                    dtype_names[p->dtype]);
-    }
-    if (config_source(c, "weight_decay") >= FROM_FILE && !c->decay_embeddings && own_decay) {
-        return fail(err, "--weight_decay %g has no effect: embeddings do not decay, and matrices have --matrix_decay",
-                    c->weight_decay);
-    }
-    return true;
-}
-
-bool plan_make(Plan* p, const Backend* b, enum dtype dtype, const Config* c, const char* weights_folder, Comm* comm,
-               Error* err) {
-    if (!plan_shape(p, b, dtype, c, weights_folder, err)) { return false; }
-    p->shards = c->zero ? comm->size : 1;
+bool plan_batch(Plan* p, Comm* comm, Error* err) {
+    p->shards = p->has_zero ? comm->size : 1;
     p->nccl_algorithms = comm->algorithms;
-    return check_effects(p, c, err) && resolve_batch(p, c, comm, err);
+    return resolve_batch(p, comm, err) && batch_ramp_fit(&p->batch_ramp, p->total_batch_size, p->T, err) &&
+           seq_ramp_fit(&p->seq_ramp, p->T, err);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -327,31 +380,4 @@ json_t* plan_options(const Plan* p, const Config* c) {
                     !json_object_set_new(options, "total_batch_size", json_integer((json_int_t)p->total_batch_size));
     if (!ok) { fatal("out of memory: options"); }
     return options;
-}
-
-bool plan_check_changes(const Plan* p, const Config* c, json_t* state, Error* err) {
-    Config old, now;
-    config_defaults(&old);
-    config_defaults(&now);
-    json_t* resolved = plan_options(p, c);
-    if (!config_from_json(&now, resolved, "options", err)) { fatal("%s", err->text); }
-    json_decref(resolved);
-    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", err)) { return false; }
-    bool ok = true;
-    for (int i = 0; ok && i < NUM_ROWS; i++) {
-        const Option* o = &CONFIG_OPTIONS[i];
-        if (!o->name || o->scope == SCOPE_START || o->scope == SCOPE_DATA) { continue; }
-        char *value = config_value(&now, o), *then = config_value(&old, o);
-        if (strcmp(value, then) && o->scope == SCOPE_IDENTITY) {
-            ok = fail(err,
-                      "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the option "
-                      "out, or begin a new run in another --out, with these weights by --init CHECKPOINT",
-                      o->name, value, then);
-        } else if (strcmp(value, then)) {
-            notice("changed since the checkpoint: --%s %s (was %s)", o->name, value, then);
-        }
-        free(value);
-        free(then);
-    }
-    return ok;
 }

@@ -1,7 +1,10 @@
 #include "resume.h"
 #include "consistency.h"
-#include "phases.h"
-#include "../log/metrics.h"
+#include "../files/checkpoint.h"
+#include "../base/json.h"
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the checkpoint
 
 // Ends the program if --out holds checkpoints of another run, or newer ones than --resume names: --keep would make this
 // run delete them.
@@ -57,13 +60,9 @@ static void go_back(const Config* c, const SkipWindows* skip) {
 }
 
 // Returns the checkpoint to resume from, and its state; NULL for a fresh run.
-static char* find_checkpoint(TrainRun* run, json_t** state) {
+static char* find_checkpoint(const Config* c, const SkipWindows* skip, json_t** state) {
     Error err;
-    Config* c = run->config;
     char* path = NULL;
-    SkipWindows skip;
-    *state = NULL;
-    if (!skip_windows_parse(&skip, c->skip_windows, &err)) { usage_error("--skip_windows %s", err.text); }
     if (!*c->resume) {
         size_t count = 0;
         free(*c->out ? checkpoint_list(c->out, &count) : NULL);
@@ -78,20 +77,31 @@ static char* find_checkpoint(TrainRun* run, json_t** state) {
         if (!path_is_entry_of(path, c->out)) { checkpoint_hold(path); } // of another run, which may go on
         *state = checkpoint_verify(path, &err);
         if (!*state) { fatal("--resume %s", err.text); }
-        if (was_trained_on(&skip, *state)) {
+        if (was_trained_on(skip, *state)) {
             fatal("--resume %s: it has been trained on some of --skip_windows %s: give an older checkpoint, or "
                   "--resume auto", path, c->skip_windows);
         }
         check_no_newer_checkpoints(c, json_integer_value(json_object_get(*state, "step")));
     } else {
         if (!*c->out) { usage_error("--resume auto looks for checkpoints in --out, which is empty"); }
-        go_back(c, &skip);
+        go_back(c, skip);
         path = checkpoint_newest(c->out, state, CHECKPOINT_CONTINUE);
         if (!path) { notice("no checkpoint in %s yet: starting afresh", c->out); }
     }
-    skip_windows_free(&skip);
     return path;
 }
+
+// Returns the state of a checkpoint that rank 0 has verified. It is verified once on each machine.
+static json_t* read_state_of_rank0(const Comm* comm, const char* path) {
+    Error err;
+    const bool verifies = comm->rank > 0 && comm->local_rank == 0;
+    json_t* state = verifies ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
+    if (!state) { fatal("%s: rank 0 sees this checkpoint; all ranks must see the same files", err.text); }
+    return state;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// options of the run being resumed
 
 // Ends the program if a run has a value of an option that is gone, and would go on as another run without it.
 static void refuse_removed_options(const json_t* recorded, const char* where) {
@@ -126,122 +136,44 @@ static void take_first_options(Config* c) {
     json_decref(options);
 }
 
-// Returns the state of a checkpoint that rank 0 has verified. It is verified once on each machine.
-static json_t* read_state_of_rank0(const TrainRun* run, const char* path) {
-    Error err;
-    const bool verifies = run->comm->rank > 0 && run->comm->local_rank == 0;
-    json_t* state = verifies ? checkpoint_verify(path, &err) : checkpoint_read_state(path, &err);
-    if (!state) { fatal("%s: rank 0 sees this checkpoint; all ranks must see the same files", err.text); }
-    return state;
-}
-
-char* resume_open(TrainRun* run, json_t** state) {
-    Config* c = run->config;
+char* resume_open(Config* c, const SkipWindows* skip, Comm* comm, json_t** state) {
     *state = NULL;
-    char* path = run->comm->rank == 0 ? find_checkpoint(run, state) : NULL;
-    path = share_text(run->comm, path);
+    char* path = share_text(comm, comm->rank == 0 ? find_checkpoint(c, skip, state) : NULL);
     if (!path) {
         take_first_options(c);
         return NULL;
     }
-    if (!*state) { *state = read_state_of_rank0(run, path); } // check_same_run() compares what the ranks read
+    if (!*state) { *state = read_state_of_rank0(comm, path); } // check_same_run() compares what the ranks read
     take_run_options(c, json_object_get(*state, "options"), path);
     return path;
 }
 
-void resume_check_data(const TrainRun* run, const char* checkpoint, json_t* state) {
-    const char* hash = json_string_value(json_object_get(state, "data_hash"));
-    if (!checkpoint || (hash && strtoull(hash, NULL, 16) == run->train_data.hash)) { return; }
-    fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give "
-          "the same data, or begin a new run with --init %s",
-          run->config->train_data, checkpoint, checkpoint);
-}
-
-// Returns true if the last record of metrics.jsonl says that the run finished at this step. A kill may have prevented
-// it.
-static bool logs_have_end(const char* out, long long step) {
-    Error err;
-    Run logs;
-    const bool has_end = run_read(&logs, out, &err) && !strcmp(record_text(logs.end, "reason"), "finished") &&
-                         record_number(logs.end, "step") == (double)step;
-    run_free(&logs);
-    return has_end;
-}
-
-bool resume_is_finished(TrainRun* run, const char* checkpoint, const json_t* state) {
-    const char* out = run->config->out;
-    TrainState* s = &run->state;
-    if (!checkpoint) { return false; }
-    s->step = json_integer_value(json_object_get(state, "step"));
-    s->pending = state_pending(state);
-    train_drop_pending(run);
-    if (!train_is_complete(run)) { return false; }
-    const bool has_logs = run->comm->rank == 0 && path_is_entry_of(checkpoint, out);
-    return comm_min_host(run->comm, !has_logs || logs_have_end(out, s->step)) != 0;
-}
-
-void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state) {
-    Error err;
-    const Config* c = run->config;
-    const bool is_fp16 = run->plan.dtype == dtype_fp16;
-    if (!loss_scale_parse(&run->state.loss_scale, c->loss_scale, is_fp16, &err)) {
-        usage_error("%s", err.text);
-    }
-    const json_t* saved = json_object_get(state, "loss_scale");
-    const char* option = json_string_value(json_object_get(json_object_get(state, "options"), "loss_scale"));
-    if (!saved || !option || strcmp(option, c->loss_scale)) { return; }
-    if (!loss_scale_from_json(&run->state.loss_scale, saved, &err)) { fatal("%s: %s", checkpoint, err.text); }
-}
-
-// Forgets the checkpoint with the lowest validation loss if --out does not have it.
-static void forget_missing_best(TrainRun* run) {
-    TrainState* s = &run->state;
-    char* path = checkpoint_path(run->config->out, s->best_step);
-    if (comm_min_host(run->comm, run->comm->rank > 0 || path_exists(path)) == 0) { // rank 0 decides
-        s->best_step = 0;
-        s->best_loss = 0;
-    }
-    free(path);
-}
-
-void resume_load(TrainRun* run, const char* checkpoint, json_t* state) {
-    Error err;
-    if (!checkpoint_load(&run->optimizer, &run->state, checkpoint, state, &err)) { fatal("%s", err.text); }
-    forget_missing_best(run);
-    resume_loss_scale(run, checkpoint, state);
-    run->resumed = true;
-}
-
-void resume_warn_of_lr_jump(const TrainRun* run, json_t* state) {
-    static const char* const groups[NUM_GROUPS] = {
-        [GROUP_EMBEDDING] = " of embeddings", [GROUP_MATRIX] = " of matrices", [GROUP_VECTOR] = " of vectors"};
-    Error err;
-    Config old;
-    Rates rates;
+bool resume_check_changes(Plan* before, const json_t* options, enum dtype dtype, const json_t* state, Error* err) {
+    Config old, now;
     config_defaults(&old);
-    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", &err) ||
-        !rates_parse(&rates, &old, &err)) {
-        fatal("%s", err.text);
+    config_defaults(&now);
+    if (!config_from_json(&now, options, "options", err)) { fatal("%s", err->text); }
+    if (!config_from_json(&old, json_object_get(state, "options"), "state.json", err)) { return false; }
+    bool ok = true;
+    for (int i = 0; ok && i < NUM_ROWS; i++) {
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (!o->name || o->scope == SCOPE_START || o->scope == SCOPE_DATA) { continue; }
+        char *value = config_value(&now, o), *then = config_value(&old, o);
+        if (strcmp(value, then) && o->scope == SCOPE_IDENTITY) {
+            ok = fail(err,
+                      "--%s %s: the run being resumed has %s; changed, it would not be the same run. Leave the option "
+                      "out, or begin a new run in another --out, with these weights by --init CHECKPOINT",
+                      o->name, value, then);
+        } else if (strcmp(value, then)) {
+            notice("changed since the checkpoint: --%s %s (was %s)", o->name, value, then);
+        }
+        free(value);
+        free(then);
     }
-    const long long batch = old.total_batch_size ? old.total_batch_size : run->plan.total_batch_size;
-    const double step = (double)run->state.step;
-    const double steps = old.max_steps >= 0 ? (double)old.max_steps : (double)run->total_tokens / (double)batch;
-    if (run->batch_ramp.start || *old.batch_ramp) { return; }
-    const double* lr = run->plan.rates.lr;
-    const bool is_one = lr[0] == lr[1] && lr[0] == lr[2] && rates.lr[0] == rates.lr[1] && rates.lr[0] == rates.lr[2];
-    for (int g = 0; g < (is_one ? 1 : NUM_GROUPS); g++) {
-        const double before = schedule_rate(&old, rates.lr[g], step, steps);
-        const double now = schedule_rate(run->config, lr[g], step, (double)run->num_steps);
-        if (fabs(now - before) <= 0.02 * before) { continue; }
-        notice("warning: the learning rate%s goes from %.2e to %.2e at this resumption, because its options changed "
-               "(%.0f steps then, %lld now)", is_one ? "" : groups[g], before, now, steps, run->num_steps);
-    }
+    return ok && plan_parse(before, dtype, &old, err);
 }
 
-// The run's options are in its checkpoint, or in options.json, unless this start changed them and saved nothing.
-char* resume_command(const TrainRun* run) {
-    const Config* c = run->config;
-    const bool is_recorded = !run->resumed || run->state.step > run->first_step;
+char* resume_command(const Config* c, bool is_recorded) {
     char *program = shell_word(program_invocation_name), *out = shell_word(c->out),
          *from = shell_word(is_recorded ? "auto" : c->resume),
          *command = format("%s --out %s --resume %s", program, out, from);
@@ -262,11 +194,3 @@ char* resume_command(const TrainRun* run) {
     return command;
 }
 
-void resume_record_options(const TrainRun* run) {
-    Error err;
-    const Config* c = run->config;
-    if (run->resumed || !*c->out || c->save_every == 0 || run->comm->rank > 0) { return; }
-    json_t* options = plan_options(&run->plan, c);
-    if (!run_write_options(c->out, options, &err)) { fatal("--out %s", err.text); }
-    json_decref(options);
-}

@@ -1,35 +1,19 @@
-// Continues a run: finds the checkpoint of --resume, takes its options, weights, moments and state, and refuses what
-// cannot be continued.
-#pragma once
-#include "run.h"
-
+// Continues a run: finds the checkpoint of --resume, and takes its options.
+//
 // With --skip_windows on the command line a run goes back behind these windows: it sets aside its checkpoints that have
 // been trained on one of them, as rewound-step_*, and continues from the newest of the others.
+#pragma once
+#include "plan.h"
+#include <jansson.h>
 
 // Returns rank 0's checkpoint, which the caller frees, and its state, which the caller releases with json_decref(), and
-// takes its options; NULL for a fresh run. Collective.
-char* resume_open(TrainRun* run, json_t** state);
+// takes its options; NULL for a fresh run. skip: --skip_windows of this start. Collective.
+char* resume_open(Config* c, const SkipWindows* skip, Comm* comm, json_t** state);
 
-// Ends the program unless the data is what the run in `checkpoint` (NULL: a fresh run) was trained on.
-void resume_check_data(const TrainRun* run, const char* checkpoint, json_t* state);
+// Prints the options of this start, as resolved, that differ from those in the checkpoint's state, and parses the
+// checkpoint's to `before`. Fails if one of them cannot change in a resumed run.
+bool resume_check_changes(Plan* before, const json_t* options, enum dtype dtype, const json_t* state, Error* err);
 
-// Takes step and pending phases from the checkpoint. Returns true if nothing is left to do: the run is complete, and
-// its logs in --out say so. Collective.
-bool resume_is_finished(TrainRun* run, const char* checkpoint, const json_t* state);
-
-// Sets the loss scale to its start or, if it is dynamic, to the checkpoint's, unless this start gives another option.
-// state NULL: to its start.
-void resume_loss_scale(TrainRun* run, const char* checkpoint, json_t* state);
-
-// Takes weights, moments and state from a checkpoint. Ends the program if they cannot be read. Collective.
-void resume_load(TrainRun* run, const char* checkpoint, json_t* state);
-
-// Warns if the learning rate of a group of parameters jumps by more than 2% (chosen) at a resumption because options
-// changed.
-void resume_warn_of_lr_jump(const TrainRun* run, json_t* state);
-
-// Returns the command that continues the run from its end; the caller frees it.
-char* resume_command(const TrainRun* run);
-
-// Records the options of a fresh run, so that it can be resumed before its first checkpoint.
-void resume_record_options(const TrainRun* run);
+// Returns the command that continues the run; the caller frees it. is_recorded: the run's options are in its
+// checkpoint, or in options.json, as they are unless a start changed them and saved nothing.
+char* resume_command(const Config* c, bool is_recorded);

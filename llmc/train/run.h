@@ -8,8 +8,7 @@
 #include "../files/saver.h"
 #include "../log/logger.h"
 #include "../model/optimizer.h"
-#include "plan.h"
-#include "schedule.h"
+#include "start.h"
 
 // The next micro-batch to request from the loader.
 typedef struct {
@@ -25,8 +24,8 @@ typedef struct {
 } Mailbox;
 
 typedef struct {
-    Config* config;
-    Plan plan;
+    Start start;
+    const Plan* plan; // start.plan
     Comm* comm;
     GPT2 model;
     Optimizer optimizer;
@@ -36,7 +35,6 @@ typedef struct {
     TokenizerFiles tokenizer_files; // for the checkpoints, from the first save on
     bool has_made_files;            // or tried to
     Dataset train_data, val_data;
-    SkipWindows skip; // of --skip_windows
     DataLoader loader;
     EvalLoader val;
     int *train_memory, *val_memory; // of the loaders' batches
@@ -58,7 +56,6 @@ typedef struct {
     int failed_saves;   // in a row
     long long saving_best_step; // TrainState.best_step and best_loss in the last save that was begun
     double saving_best_loss;
-    Ramp batch_ramp, seq_ramp;
     int seq_len; // of the last step's sequences; 0: there was none in this start
     long long num_steps, total_tokens; // at the end of the run
     TrainState state;
@@ -67,5 +64,4 @@ typedef struct {
     double peak_flops; // of one rank; 0: unknown
     double compute_seconds; // that this rank computed in the last step, where is_timed_step()
     double report_due; // seconds_now() when report.html is to be written again
-    int lock;          // file descriptor of out/.lock, -1 without --out
 } TrainRun;

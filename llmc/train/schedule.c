@@ -1,13 +1,13 @@
 #include "schedule.h"
 
-double schedule_rate(const Config* c, double peak, double step, double steps) {
-    const double warmup = (double)c->warmup_steps, least = peak * c->min_lr_frac;
+double schedule_rate(const Schedule* s, double peak, double step, double steps) {
+    const double warmup = (double)s->warmup_steps, least = peak * s->min_lr_frac;
     if (step < warmup) { return peak * (step + 1 < warmup ? step + 1 : warmup) / warmup; }
     const double part = steps > warmup ? fmin((step - warmup) / (steps - warmup), 1.0) : 1.0;
-    const double decay_from = (1 - c->decay_frac) * steps;
-    const bool decays = step >= decay_from && c->decay_frac > 0;
+    const double decay_from = (1 - s->decay_frac) * steps;
+    const bool decays = step >= decay_from && s->decay_frac > 0;
     const double decayed = decays ? fmin((step - decay_from) / (steps - decay_from), 1.0) : 0;
-    switch (c->schedule) {
+    switch (s->kind) {
     case schedule_constant: return peak;
     case schedule_linear: return least + (peak - least) * (1 - part);
     case schedule_wsd: return decays ? least + (peak - least) * (1 - sqrt(decayed)) : peak;
@@ -16,14 +16,10 @@ double schedule_rate(const Config* c, double peak, double step, double steps) {
     }
 }
 
-
-// Reads START:TOKENS. `example` is shown in errors.
-static bool ramp_parse(const char* option, const char* example, const char* text, long long full, Ramp* ramp,
-                       Error* err) {
+bool ramp_parse(Ramp* ramp, const char* option, const char* text, Error* err) {
+    const char* example = strcmp(option, "seq_ramp") ? "32768:4000000000" : "128:1000000000";
     char* end = NULL;
-    ramp->start = 0;
-    ramp->tokens = 0;
-    ramp->full = full;
+    *ramp = (Ramp){.text = text};
     if (!*text) { return true; }
     errno = 0;
     ramp->start = strtoll(text, &end, 10);
@@ -48,19 +44,20 @@ static bool ramp_doubles(const Ramp* ramp) {
     return size == ramp->full;
 }
 
-bool batch_ramp_parse(const char* text, long long full, int T, Ramp* ramp, Error* err) {
-    if (!ramp_parse("batch_ramp", "32768:4000000000", text, full, ramp, err)) { return false; }
+bool batch_ramp_fit(Ramp* ramp, long long full, int T, Error* err) {
+    ramp->full = full;
     if (!ramp->start || (ramp->start % T == 0 && ramp_doubles(ramp))) { return true; }
     return fail(err,
                 "--batch_ramp %s: START must be whole sequences (a multiple of %d) and double up to "
                 "--total_batch_size %lld, as %lld does",
-                text, T, full, full % (2LL * T) ? full : full / 2);
+                ramp->text, T, full, full % (2LL * T) ? full : full / 2);
 }
 
-bool seq_ramp_parse(const char* text, int T, Ramp* ramp, Error* err) {
-    if (!ramp_parse("seq_ramp", "128:1000000000", text, T, ramp, err)) { return false; }
+bool seq_ramp_fit(Ramp* ramp, int T, Error* err) {
+    ramp->full = T;
     if (!ramp->start || ramp_doubles(ramp)) { return true; }
-    return fail(err, "--seq_ramp %s: START must double up to --seq_len %d, as %d does", text, T, T % 2 ? T : T / 2);
+    return fail(err, "--seq_ramp %s: START must double up to --seq_len %d, as %d does", ramp->text, T,
+                T % 2 ? T : T / 2);
 }
 
 long long ramp_size(const Ramp* ramp, long long seen) {

@@ -13,10 +13,11 @@ static bool step_is_finite(const StepRecord* r) { return isfinite(r->loss) && is
 
 // Returns the options that continue from the checkpoint whose next window is `window` without the data up to `last`.
 // The caller frees them.
-static char* options_without(const Config* c, uint64_t window, uint64_t last) {
-    Error err;
-    SkipWindows skip;
-    if (!skip_windows_parse(&skip, c->skip_windows, &err)) { fatal("--skip_windows %s", err.text); }
+static char* options_without(const SkipWindows* left_out, uint64_t window, uint64_t last) {
+    SkipWindows skip = {NULL, 0};
+    for (size_t i = 0; i < left_out->count; i++) {
+        skip_windows_add(&skip, left_out->range[i].first, left_out->range[i].end);
+    }
     skip_windows_add(&skip, window, last + 1);
     char *ranges = skip_windows_text(&skip), *options = format("--resume auto --skip_windows %s", ranges);
     skip_windows_free(&skip);
@@ -28,15 +29,16 @@ static char* options_without(const Config* c, uint64_t window, uint64_t last) {
 // other than 0, and without --out. The caller frees it. With --on_spike stop it ends with the options: supervise.sh
 // takes them from there.
 static char* way_back(const TrainRun* run, long long bad_steps, uint64_t last) {
-    const Config* c = run->config;
+    const char* out = run->plan->save.out;
+    const DataPlan* data = &run->plan->data;
     uint64_t window;
-    if (run->comm->rank > 0 || !*c->out) { return format("%s", ""); }
+    if (run->comm->rank > 0 || !*out) { return format("%s", ""); }
     // a checkpoint of the step before the streak has the weights that made its first bad step
-    const long long good = checkpoint_before(c->out, run->state.step + 1 - bad_steps, &window);
-    if (good < 0) { return format(" %s has no good checkpoint to go back to.", c->out); }
-    char *path = checkpoint_path(c->out, good), *options = options_without(c, window, last), *text;
-    if (c->overfit) { text = format(" The last good checkpoint is %s.", path); }
-    else if (run->plan.spikes.bad_steps > 0) {
+    const long long good = checkpoint_before(out, run->state.step + 1 - bad_steps, &window);
+    if (good < 0) { return format(" %s has no good checkpoint to go back to.", out); }
+    char *path = checkpoint_path(out, good), *options = options_without(&data->skip, window, last), *text;
+    if (data->overfits) { text = format(" The last good checkpoint is %s.", path); }
+    else if (run->plan->spikes.bad_steps > 0) {
         text = format(" The last good checkpoint is %s. To go on from it without the data since then: %s", path,
                       options);
     } else {
@@ -72,9 +74,9 @@ static char* nonfinite_text(const TrainRun* run, const StepRecord* r) {
 // Ends the run at the last of `bad_steps` bad steps in a row. Rank 0 may have to write a checkpoint, and verifies those
 // that it may go back to: the others wait for it, since a rank that ends alone ends all.
 static void ATTR_NORETURN end_run(TrainRun* run, const StepRecord* r, long long bad_steps) {
-    const uint64_t windows = r->step_tokens / (size_t)run->plan.T,
-                   first = skip_windows_next(&run->skip, run->state.window, 0),
-                   last = skip_windows_next(&run->skip, run->state.window, windows - 1);
+    const uint64_t windows = r->step_tokens / (size_t)run->plan->T,
+                   first = skip_windows_next(&run->plan->data.skip, run->state.window, 0),
+                   last = skip_windows_next(&run->plan->data.skip, run->state.window, windows - 1);
     comm_report_activity(run->comm, run->state.step, RANK_ENDS);
     train_finish_save(run);
     logger_erase_bar(&run->log);
@@ -102,7 +104,7 @@ enum { MAX_NONFINITE_STEPS = 8 };
 
 // Returns true if the z-score of a step's loss or norm is above --skip_z.
 static bool is_spike(TrainRun* run, const StepRecord* r) {
-    const SpikeRule* rule = &run->plan.spikes;
+    const SpikeRule* rule = &run->plan->spikes;
     const bool skip_loss = rule->loss_z > 0 && r->loss_z > rule->loss_z,
                skip_norm = rule->norm_z > 0 && r->norm_z > rule->norm_z;
     if (skip_loss) { logger_skip(&run->log, r->step, "loss", r->loss_z); }
@@ -111,7 +113,7 @@ static bool is_spike(TrainRun* run, const StepRecord* r) {
 }
 
 bool spikes_judge(TrainRun* run, StepRecord* r) {
-    const SpikeRule* rule = &run->plan.spikes;
+    const SpikeRule* rule = &run->plan->spikes;
     TrainState* s = &run->state;
     const bool is_finite = step_is_finite(r);
     const bool has_overflowed = isfinite(r->loss) && !is_finite && loss_scale_can_shrink(&s->loss_scale);

@@ -3,7 +3,6 @@
 #include "phases.h"
 #include "replay.h"
 #include "requests.h"
-#include "resume.h"
 #include "setup.h"
 #include "spikes.h"
 
@@ -15,16 +14,17 @@
 // none.
 static void train_request(TrainRun* run) {
     Cursor* c = &run->cursor;
-    const long long B = run->plan.B, T = run->plan.T, stride = B * run->comm->size, first_row = B * run->comm->rank;
-    long long windows = ramp_size(&run->batch_ramp, c->tokens) / T;
+    const long long B = run->plan->B, T = run->plan->T, stride = B * run->comm->size, first_row = B * run->comm->rank;
+    long long windows = ramp_size(&run->plan->batch_ramp, c->tokens) / T;
     while (c->row >= windows) { // the next step
         c->row = first_row;
-        c->window = skip_windows_next(&run->skip, c->window, (uint64_t)windows);
+        c->window = skip_windows_next(&run->plan->data.skip, c->window, (uint64_t)windows);
         c->tokens += windows * T;
-        windows = ramp_size(&run->batch_ramp, c->tokens) / T;
+        windows = ramp_size(&run->plan->batch_ramp, c->tokens) / T;
     }
     const long long left = windows - c->row;
-    const uint64_t first = skip_windows_next(&run->skip, run->config->overfit ? 0 : c->window, (uint64_t)c->row);
+    const DataPlan* data = &run->plan->data;
+    const uint64_t first = skip_windows_next(&data->skip, data->overfits ? 0 : c->window, (uint64_t)c->row);
     dataloader_request(&run->loader, first, (int)(left < B ? left : B));
     c->row += stride;
 }
@@ -65,8 +65,8 @@ static void train_replay(TrainRun* run, MicroBatch m, float dloss) {
         fatal_corruption("step %lld: the same micro-batch gave two results: %s, device %s, computes wrongly. The "
                          "weights may be wrong since the last replay (--replay %lld): look at the GPU "
                          "(scripts/gpu_health.sh), and resume on another one",
-                         run->state.step + 1, run->plan.backend->device_name(), run->plan.backend->device_identity(),
-                         run->config->replay);
+                         run->state.step + 1, run->plan->backend->device_name(), run->plan->backend->device_identity(),
+                         run->plan->replay_every);
     }
     gpt2_zero_grads(&run->model);
 }
@@ -105,17 +105,17 @@ static void train_compare_ranks(TrainRun* run) {
 // then incomplete.
 static bool train_gradients(TrainRun* run, long long windows) {
     GPT2* g = &run->model;
-    const Backend* b = run->plan.backend;
+    const Backend* b = run->plan->backend;
     Mailbox* mail = run->mailbox;
     Progress shown = {0, 0};
-    const long long B = run->plan.B, stride = B * run->comm->size, rounds = (windows + stride - 1) / stride;
+    const long long B = run->plan->B, stride = B * run->comm->size, rounds = (windows + stride - 1) / stride;
     const double start = seconds_now();
     if (is_timed_step(run)) { b->device_timer_start(); }
     gpt2_zero_grads(g);
     for (long long i = 0; i < rounds; i++) {
         const long long first = i * stride + B * run->comm->rank;
         if (run_is_interrupted(run)) { return false; }
-        if (first < windows) { train_micro_step(run, (double)windows * run->plan.T, i, i + 1 == rounds); }
+        if (first < windows) { train_micro_step(run, (double)windows * run->plan->T, i, i + 1 == rounds); }
         else { train_all_ready(run); }
         progress(&shown, "step %lld: micro-batch %lld of %lld", run->state.step + 1, i + 1, rounds);
     }
@@ -138,19 +138,19 @@ typedef struct {
 } StepCount;
 
 static StepCount train_steps(const TrainRun* run) {
-    const double full = (double)run->batch_ramp.full;
-    if (!run->batch_ramp.start) { return (StepCount){(double)run->state.step, (double)run->num_steps}; }
+    const double full = (double)run->plan->batch_ramp.full;
+    if (!run->plan->batch_ramp.start) { return (StepCount){(double)run->state.step, (double)run->num_steps}; }
     return (StepCount){(double)run->state.tokens / full, (double)run->total_tokens / full};
 }
 
 // Returns a learning rate of the next step.
 static double train_lr(const TrainRun* run, double peak) {
     const StepCount s = train_steps(run);
-    return schedule_rate(run->config, peak, s.step, s.steps);
+    return schedule_rate(&run->plan->schedule, peak, s.step, s.steps);
 }
 
 static Hyper train_hyper(const TrainRun* run) {
-    const Rates* rates = &run->plan.rates;
+    const Rates* rates = &run->plan->rates;
     const StepCount s = train_steps(run);
     Hyper h = rates->peak;
     for (int g = 0; g < NUM_GROUPS; g++) { h.adamw.lr[g] = (float)train_lr(run, rates->lr[g]); }
@@ -164,8 +164,8 @@ static Hyper train_hyper(const TrainRun* run) {
 
 // Sets the rates that are not --lr, and a momentum that changes. Biases and layernorms have --lr.
 static void record_rates(const TrainRun* run, const Hyper* h, StepRecord* r) {
-    const Rates* rates = &run->plan.rates;
-    const double embedding = rates->lr[GROUP_EMBEDDING], matrix = rates->lr[GROUP_MATRIX], lr = run->config->lr;
+    const Rates* rates = &run->plan->rates;
+    const double embedding = rates->lr[GROUP_EMBEDDING], matrix = rates->lr[GROUP_MATRIX], lr = rates->lr[GROUP_VECTOR];
     r->embedding_lr = embedding != lr ? train_lr(run, embedding) : (double)NAN;
     r->matrix_lr = matrix != lr ? train_lr(run, matrix) : (double)NAN;
     r->momentum = rates->warmup.steps || rates->cooldown.steps ? (double)h->muon.momentum : (double)NAN;
@@ -173,8 +173,8 @@ static void record_rates(const TrainRun* run, const Hyper* h, StepRecord* r) {
 
 // Sets the length of the next step's sequences, and logs it at the first step of a start and where it changes.
 static void train_set_seq_len(TrainRun* run) {
-    const int T = (int)ramp_size(&run->seq_ramp, run->state.tokens);
-    if (run->seq_ramp.start && T != run->seq_len) {
+    const int T = (int)ramp_size(&run->plan->seq_ramp, run->state.tokens);
+    if (run->plan->seq_ramp.start && T != run->seq_len) {
         logger_notice(&run->log, "step %lld: sequences of %d tokens", run->state.step + 1, T);
     }
     run->seq_len = T;
@@ -183,7 +183,7 @@ static void train_set_seq_len(TrainRun* run) {
 // Returns true if this step begins with a replay: the first of each start, and every --replay steps. All ranks agree,
 // also those that have no micro-batch to replay.
 static bool is_replayed_step(const TrainRun* run) {
-    const long long every = run->config->replay;
+    const long long every = run->plan->replay_every;
     return every > 0 && (run->state.step == run->first_step || run->state.step % every == 0);
 }
 
@@ -193,7 +193,7 @@ static void train_begin(TrainRun* run) {
     run->first_step = run->state.step;
     run->is_slow = true; // until a step has shown otherwise
     run->cursor = (Cursor){.tokens = run->state.tokens, .window = run->state.window,
-                           .row = (long long)run->plan.B * run->comm->rank};
+                           .row = (long long)run->plan->B * run->comm->rank};
     train_request(run);
 }
 
@@ -201,15 +201,15 @@ static void train_begin(TrainRun* run) {
 // the device and waits for it once: the update is queued before the loss is known, since it changes nothing if the norm
 // is not finite. If a finite step may be skipped, the update has to wait for loss and norm.
 static void train_step(TrainRun* run) {
-    const Backend* b = run->plan.backend;
+    const Backend* b = run->plan->backend;
     TrainState* s = &run->state;
     const double start = seconds_now();
-    const long long tokens = ramp_size(&run->batch_ramp, s->tokens), windows = tokens / run->plan.T;
-    const bool may_skip = spikes_may_skip(&run->plan.spikes);
+    const long long tokens = ramp_size(&run->plan->batch_ramp, s->tokens), windows = tokens / run->plan->T;
+    const bool may_skip = spikes_may_skip(&run->plan->spikes);
     StepRecord r = {.step = (int)s->step + 1,
                     .tokens = (size_t)(s->tokens + tokens),
                     .step_tokens = (size_t)tokens,
-                    .lr = train_lr(run, run->config->lr),
+                    .lr = train_lr(run, run->plan->rates.lr[GROUP_VECTOR]),
                     .loss_z = NAN,
                     .norm_z = NAN,
                     .loss_scale = loss_scale_is_on(&s->loss_scale) ? s->loss_scale.scale : 0};
@@ -235,7 +235,7 @@ static void train_step(TrainRun* run) {
     s->step++;
     s->updates += !skips;
     s->tokens += tokens;
-    s->window = skip_windows_next(&run->skip, s->window, (uint64_t)windows);
+    s->window = skip_windows_next(&run->plan->data.skip, s->window, (uint64_t)windows);
     const double seconds = seconds_now() - start, per_token = gpt2_flops_per_token(&run->model, run->seq_len);
     const double flops = per_token * (double)tokens / seconds;
     r.ms = 1e3 * seconds;
@@ -271,25 +271,25 @@ static void train_due_phases(TrainRun* run) {
 // file is there. The last checkpoint is complete.
 static void train_leave_done_file(const TrainRun* run) {
     Error err;
-    const Config* c = run->config;
+    const SavePlan* p = &run->plan->save;
     const bool is_complete = train_is_complete(run);
-    if (!c->has_letters || !is_complete || !*c->out || c->save_every == 0 || run->comm->rank != 0) { return; }
-    char* path = format("%s/DONE_%08lld", c->out, run->state.step);
+    if (!p->leaves_done_file || !is_complete || !*p->out || p->every == 0 || run->comm->rank != 0) { return; }
+    char* path = format("%s/DONE_%08lld", p->out, run->state.step);
     if (!path_exists(path) && !write_file_atomically(path, "", 0, &err)) { notice("warning: %s", err.text); }
     free(path);
 }
 
 // Says how to continue a run that was stopped.
 static void train_say_how_to_go_on(TrainRun* run) {
-    const Config* c = run->config;
-    if (!*c->out || c->save_every == 0) {
+    const SavePlan* p = &run->plan->save;
+    if (!*p->out || p->every == 0) {
         notice("stopped; nothing was saved, as --out or --save_every asked");
         return;
     }
-    char* command = resume_command(run);
-    const bool has_launcher = run->comm->size > 1 && c->gpus == 1;
-    logger_notice(&run->log, "continue with%s: %s", has_launcher ? ", started by the same launcher" : "", command);
-    free(command);
+    const Start* start = &run->start;
+    const bool is_recorded = !run->resumed || run->state.step > run->first_step;
+    logger_notice(&run->log, "continue with%s: %s", start->needs_launcher ? ", started by the same launcher" : "",
+                  is_recorded ? start->command_if_recorded : start->command_if_not);
 }
 
 // Says what ended the loop, in the logs and to who watches.
@@ -303,7 +303,7 @@ static void train_say_end(TrainRun* run) {
 
 int train(Config* config, const Backend* b, enum dtype dtype, Comm* comm) {
     requests_open();
-    TrainRun* run = train_open(config, b, dtype, comm);
+    TrainRun* run = train_open(start_run(config, b, dtype, comm), comm);
     if (run->resumed && train_is_complete(run)) {
         notice("finished at step %lld; to go on, give a larger --max_steps", run->state.step);
     }

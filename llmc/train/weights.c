@@ -14,11 +14,11 @@ static void draw_tensor(float* to, const Tensor* t, size_t n, float std, uint64_
     }
 }
 
-void init_weights(GPT2* g, Optimizer* o, const Config* c) {
+void init_weights(GPT2* g, Optimizer* o, const Plan* p) {
     const bool in_place = o && g->backend->is_host && optimizer_is_whole(o, o->masters);
     float* buffer = alloc_or_die(in_place ? 0 : tensors_largest(&g->params_table), sizeof *buffer, "initial weights");
     // 2L additions to the stream (Radford et al. 2019); zero: blocks begin as the identity
-    const double residual = c->init_out == init_out_zero ? 0 : 0.02 / sqrt(2.0 * g->config.num_layers);
+    const double residual = p->zero_init_out ? 0 : 0.02 / sqrt(2.0 * g->config.num_layers);
     for (int i = 0; i < g->params_table.count; i++) {
         const Tensor* t = &g->params_table.row[i];
         const float std = (float)(t->init == INIT_RESIDUAL ? residual : 0.02);
@@ -26,7 +26,7 @@ void init_weights(GPT2* g, Optimizer* o, const Config* c) {
         for (int l = 0; l < t->layers; l++) {
             const uint64_t stream = RNG_INIT + ((uint64_t)(i + 1) << 32) + ((uint64_t)l << 8);
             float* to = in_place ? o->masters + tensor_at(t, l) : buffer;
-            draw_tensor(to, t, n, std, (uint64_t)c->seed, stream);
+            draw_tensor(to, t, n, std, p->seed, stream);
             if (!o) { gpt2_put(g, tensor_at(t, l), to, n); }
             else if (!in_place) { optimizer_put(o, o->masters, tensor_at(t, l), to, n); }
         }
@@ -47,10 +47,11 @@ json_t* folder_state(const char* folder) {
     return state;
 }
 
-void load_weights(GPT2* g, Optimizer* o, const Config* c, const char* folder) {
+void load_weights(GPT2* g, Optimizer* o, const Plan* p) {
     Error err;
+    const char* folder = p->weights;
     if (!folder) {
-        init_weights(g, o, c);
+        init_weights(g, o, p);
         return;
     }
     const int lock = is_directory(folder) ? checkpoint_hold(folder) : -1; // its run may go on

@@ -603,11 +603,8 @@ static Model* open_random(const Backend* b, const GPT2Config* shape, bool trains
     gpt2_layout(&m->g, b, shape, 1, 16, trains ? KEEP_ALL : FORWARD_ONLY, 1);
     gpt2_alloc(&m->g);
     if (trains) { optimizer_alloc(&m->o, &m->g, OPTIMIZER_ADAMW, NULL); }
-    Config c;
-    config_defaults(&c);
-    c.seed = 7;
-    c.init_out = init_out;
-    init_weights(&m->g, trains ? &m->o : NULL, &c);
+    const Plan p = {.seed = 7, .zero_init_out = init_out == init_out_zero};
+    init_weights(&m->g, trains ? &m->o : NULL, &p);
     return m;
 }
 
@@ -734,7 +731,7 @@ TEST(a_model_saved_and_loaded_is_the_same) {
         const TrainState s = {.step = 7, .tokens = 700, .window = 41, .data_hash = 0xfedcba9876543210ull};
         TrainState back;
         memset(&back, 0, sizeof back);
-        init_weights(&y->g, &y->o, &c);
+        init_weights(&y->g, &y->o, &plan);
         fill_moments(&x->o);
         EXPECT(!same_block(x, x->o.masters, y, y->o.masters));
         char* path = checkpoint_save(test_folder, &x->o, &s, &plan, &c, 268, &err);

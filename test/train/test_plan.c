@@ -78,7 +78,7 @@ static Plan plan_of(enum dtype dtype, const char* model) {
     c.seq_len = 128;
     const Backend* b = find_cpu_backend(dtype, cpu_generic);
     if (!b) { fatal("there is no generic backend for %s", dtype_names[dtype]); }
-    if (!plan_shape(&p, b, dtype, &c, NULL, &err)) { fatal("%s", err.text); }
+    if (!plan_make(&p, b, dtype, &c, NULL, &err)) { fatal("%s", err.text); }
     return p;
 }
 
@@ -174,7 +174,8 @@ static int auto_batch(long long windows, Error* err) {
     c.model = "L=1,H=1,C=4,T=8,V=257";
     c.batch_size = 0;
     c.total_batch_size = windows * 8;
-    return plan_make(&p, find_cpu_backend(dtype_fp32, cpu_generic), dtype_fp32, &c, NULL, &alone, err) ? p.B : 0;
+    const bool ok = plan_make(&p, find_cpu_backend(dtype_fp32, cpu_generic), dtype_fp32, &c, NULL, err);
+    return ok && plan_batch(&p, &alone, err) ? p.B : 0;
 }
 
 TEST(an_automatic_batch_divides_the_windows_of_a_step) { // at most MAX_AUTO_BATCH = 1024, for which there is memory
@@ -198,13 +199,14 @@ TEST(a_batch_that_does_not_divide_the_step_is_refused_with_one_that_does) {
     c.batch_size = 5;
     c.total_batch_size = 12 * 8;
     const Backend* b = find_cpu_backend(dtype_fp32, cpu_generic);
-    EXPECT(!plan_make(&p, b, dtype_fp32, &c, NULL, &alone, &err) &&
+    EXPECT(plan_make(&p, b, dtype_fp32, &c, NULL, &err) && !plan_batch(&p, &alone, &err) &&
            strstr(err.text, "--total_batch_size 96 is not a multiple of batch_size * seq_len * processes = "
                             "5 * 8 * 1 = 40: give 80 or 120, or --batch_size 4"));
     c.batch_size = 4;
-    EXPECT(plan_make(&p, b, dtype_fp32, &c, NULL, &alone, &err) && p.B == 4 && p.T == 8 && p.total_batch_size == 96);
+    EXPECT(plan_make(&p, b, dtype_fp32, &c, NULL, &err) && plan_batch(&p, &alone, &err));
+    EXPECT(p.B == 4 && p.T == 8 && p.total_batch_size == 96);
     c.seq_len = 9;
-    EXPECT(!plan_make(&p, b, dtype_fp32, &c, NULL, &alone, &err) && strstr(err.text, "the model has only 8 positions"));
+    EXPECT(!plan_make(&p, b, dtype_fp32, &c, NULL, &err) && strstr(err.text, "the model has only 8 positions"));
 }
 
 TEST_MAIN()

@@ -2,100 +2,93 @@
 #include "llmc/train/schedule.h"
 #include "test/test.h"
 
-static Config config_of(enum schedule schedule, long long warmup) {
-    Config c;
-    memset(&c, 0, sizeof c);
-    c.schedule = schedule;
-    c.lr = 6e-4;
-    c.min_lr_frac = 0.1;
-    c.warmup_steps = warmup;
-    c.decay_frac = 0.2;
-    return c;
+static Schedule schedule_of(enum schedule kind, long long warmup) {
+    return (Schedule){.kind = kind, .min_lr_frac = 0.1, .decay_frac = 0.2, .warmup_steps = warmup};
 }
 
-#define EXPECT_LR(c, step, steps, want) EXPECT_NEAR(schedule_rate(c, (c)->lr, step, steps), want, 1e-15)
+#define EXPECT_LR(s, step, steps, want) EXPECT_NEAR(schedule_rate(s, 6e-4, step, steps), want, 1e-15)
 
 TEST(warm_up_rises_to_the_peak_and_never_is_zero) {
     const enum schedule all[] = {schedule_cosine, schedule_linear, schedule_constant, schedule_wsd};
     for (int i = 0; i < 4; i++) {
-        const Config c = config_of(all[i], 10);
-        EXPECT_LR(&c, 0, 100, 6e-5);
-        EXPECT_LR(&c, 4, 100, 3e-4);
-        EXPECT_LR(&c, 9, 100, 6e-4);
-        EXPECT_LR(&c, 10, 100, 6e-4); // the first step after the warm-up
-        EXPECT_LR(&c, 0.25, 100, 7.5e-5);
-        EXPECT_LR(&c, 9.5, 100, 6e-4); // between steps it does not overshoot
-        EXPECT_LR(&c, 3, 4, 2.4e-4);   // a warm-up longer than the run
-        const Config none = config_of(all[i], 0);
+        const Schedule s = schedule_of(all[i], 10);
+        EXPECT_LR(&s, 0, 100, 6e-5);
+        EXPECT_LR(&s, 4, 100, 3e-4);
+        EXPECT_LR(&s, 9, 100, 6e-4);
+        EXPECT_LR(&s, 10, 100, 6e-4); // the first step after the warm-up
+        EXPECT_LR(&s, 0.25, 100, 7.5e-5);
+        EXPECT_LR(&s, 9.5, 100, 6e-4); // between steps it does not overshoot
+        EXPECT_LR(&s, 3, 4, 2.4e-4);   // a warm-up longer than the run
+        const Schedule none = schedule_of(all[i], 0);
         EXPECT_LR(&none, 0, 100, 6e-4);
     }
 }
 
 TEST(cosine_falls_by_half_a_wave) {
-    const Config c = config_of(schedule_cosine, 20);
-    EXPECT_LR(&c, 20, 120, 6e-4);
-    EXPECT_LR(&c, 70, 120, 3.3e-4);                                   // the middle: the mean of peak and minimum
-    EXPECT_LR(&c, 45, 120, 6e-5 + 2.7e-4 * (1 + 0.70710678118654752)); // a quarter: cos(pi/4)
-    EXPECT_LR(&c, 20 + 100.0 / 3, 120, 6e-5 + 2.7e-4 * 1.5);          // a third: cos(pi/3) = 1/2
-    EXPECT_LR(&c, 120, 120, 6e-5);
-    EXPECT_LR(&c, 500, 120, 6e-5); // and no second wave
-    EXPECT_LR(&c, 20, 20, 6e-5);   // nothing but a warm-up
+    const Schedule s = schedule_of(schedule_cosine, 20);
+    EXPECT_LR(&s, 20, 120, 6e-4);
+    EXPECT_LR(&s, 70, 120, 3.3e-4);                                   // the middle: the mean of peak and minimum
+    EXPECT_LR(&s, 45, 120, 6e-5 + 2.7e-4 * (1 + 0.70710678118654752)); // a quarter: cos(pi/4)
+    EXPECT_LR(&s, 20 + 100.0 / 3, 120, 6e-5 + 2.7e-4 * 1.5);          // a third: cos(pi/3) = 1/2
+    EXPECT_LR(&s, 120, 120, 6e-5);
+    EXPECT_LR(&s, 500, 120, 6e-5); // and no second wave
+    EXPECT_LR(&s, 20, 20, 6e-5);   // nothing but a warm-up
 }
 
 TEST(linear_falls_in_a_line) {
-    const Config c = config_of(schedule_linear, 20);
-    EXPECT_LR(&c, 45, 120, 4.65e-4);
-    EXPECT_LR(&c, 70, 120, 3.3e-4);
-    EXPECT_LR(&c, 120, 120, 6e-5);
-    EXPECT_LR(&c, 121, 120, 6e-5);
+    const Schedule s = schedule_of(schedule_linear, 20);
+    EXPECT_LR(&s, 45, 120, 4.65e-4);
+    EXPECT_LR(&s, 70, 120, 3.3e-4);
+    EXPECT_LR(&s, 120, 120, 6e-5);
+    EXPECT_LR(&s, 121, 120, 6e-5);
 }
 
 TEST(constant_stays) {
-    const Config c = config_of(schedule_constant, 5);
-    EXPECT_LR(&c, 5, 100, 6e-4);
-    EXPECT_LR(&c, 99, 100, 6e-4);
-    EXPECT_LR(&c, 1000, 100, 6e-4);
+    const Schedule s = schedule_of(schedule_constant, 5);
+    EXPECT_LR(&s, 5, 100, 6e-4);
+    EXPECT_LR(&s, 99, 100, 6e-4);
+    EXPECT_LR(&s, 1000, 100, 6e-4);
 }
 
 TEST(wsd_decays_over_the_last_fifth) {
-    const Config c = config_of(schedule_wsd, 10);
-    EXPECT_LR(&c, 11, 100, 6e-4);
-    EXPECT_LR(&c, 79, 100, 6e-4);
-    EXPECT_LR(&c, 80, 100, 6e-4);
-    EXPECT_LR(&c, 85, 100, 6e-5 + 5.4e-4 * 0.5);               // a quarter of it: 1 - sqrt(1/4)
-    EXPECT_LR(&c, 90, 100, 6e-5 + 5.4e-4 * 0.29289321881345248); // half: 1 - sqrt(1/2)
-    EXPECT_LR(&c, 100, 100, 6e-5);
-    EXPECT_LR(&c, 130, 100, 6e-5);
+    const Schedule s = schedule_of(schedule_wsd, 10);
+    EXPECT_LR(&s, 11, 100, 6e-4);
+    EXPECT_LR(&s, 79, 100, 6e-4);
+    EXPECT_LR(&s, 80, 100, 6e-4);
+    EXPECT_LR(&s, 85, 100, 6e-5 + 5.4e-4 * 0.5);               // a quarter of it: 1 - sqrt(1/4)
+    EXPECT_LR(&s, 90, 100, 6e-5 + 5.4e-4 * 0.29289321881345248); // half: 1 - sqrt(1/2)
+    EXPECT_LR(&s, 100, 100, 6e-5);
+    EXPECT_LR(&s, 130, 100, 6e-5);
 }
 
 TEST(the_decay_of_wsd_has_a_length_and_a_shape) {
-    Config c = config_of(schedule_wsd, 10);
-    c.decay_frac = 0.4;
-    EXPECT_LR(&c, 60, 100, 6e-4);
-    EXPECT_LR(&c, 70, 100, 6e-5 + 5.4e-4 * 0.5);
-    c.schedule = schedule_wsd_linear;
-    EXPECT_LR(&c, 60, 100, 6e-4);
-    EXPECT_LR(&c, 70, 100, 6e-5 + 5.4e-4 * 0.75);
-    EXPECT_LR(&c, 100, 100, 6e-5);
-    c.decay_frac = 1; // from the warm-up on
-    EXPECT_LR(&c, 9, 100, 6e-4);
-    EXPECT_LR(&c, 50, 100, 6e-5 + 5.4e-4 * 0.5);
-    c.decay_frac = 0; // never
-    EXPECT_LR(&c, 99, 100, 6e-4);
-    EXPECT_LR(&c, 100, 100, 6e-4);
+    Schedule s = schedule_of(schedule_wsd, 10);
+    s.decay_frac = 0.4;
+    EXPECT_LR(&s, 60, 100, 6e-4);
+    EXPECT_LR(&s, 70, 100, 6e-5 + 5.4e-4 * 0.5);
+    s.kind = schedule_wsd_linear;
+    EXPECT_LR(&s, 60, 100, 6e-4);
+    EXPECT_LR(&s, 70, 100, 6e-5 + 5.4e-4 * 0.75);
+    EXPECT_LR(&s, 100, 100, 6e-5);
+    s.decay_frac = 1; // from the warm-up on
+    EXPECT_LR(&s, 9, 100, 6e-4);
+    EXPECT_LR(&s, 50, 100, 6e-5 + 5.4e-4 * 0.5);
+    s.decay_frac = 0; // never
+    EXPECT_LR(&s, 99, 100, 6e-4);
+    EXPECT_LR(&s, 100, 100, 6e-4);
 }
 
 TEST(min_lr_frac_may_be_1_or_0) {
     const enum schedule all[] = {schedule_cosine, schedule_linear, schedule_wsd};
     for (int i = 0; i < 3; i++) {
-        Config c = config_of(all[i], 0);
-        c.min_lr_frac = 1;
-        for (int step = 0; step <= 20; step++) { EXPECT_LR(&c, step, 20, 6e-4); }
-        c.min_lr_frac = 0;
-        EXPECT_LR(&c, 20, 20, 0);
+        Schedule s = schedule_of(all[i], 0);
+        s.min_lr_frac = 1;
+        for (int step = 0; step <= 20; step++) { EXPECT_LR(&s, step, 20, 6e-4); }
+        s.min_lr_frac = 0;
+        EXPECT_LR(&s, 20, 20, 0);
         double last = 1;
         for (int step = 0; step <= 20; step++) { // never rises, never is negative
-            const double lr = schedule_rate(&c, c.lr, step, 20);
+            const double lr = schedule_rate(&s, 6e-4, step, 20);
             EXPECT(lr <= last && lr >= 0);
             last = lr;
         }
@@ -107,10 +100,15 @@ TEST(min_lr_frac_may_be_1_or_0) {
 
 enum { T = 64 };
 
+// Reads a ramp of batches that ends at `full` tokens.
+static bool batch_ramp_parse(const char* text, long long full, Ramp* ramp, Error* err) {
+    return ramp_parse(ramp, "batch_ramp", text, err) && batch_ramp_fit(ramp, full, T, err);
+}
+
 static Ramp ramp_of(const char* text, long long full) {
     Error err;
     Ramp ramp;
-    if (!batch_ramp_parse(text, full, T, &ramp, &err)) { TEST_FAIL("%s: %s", text, err.text); }
+    if (!batch_ramp_parse(text, full, &ramp, &err)) { TEST_FAIL("%s: %s", text, err.text); }
     return ramp;
 }
 
@@ -161,29 +159,33 @@ TEST(ramps_that_cannot_be_are_refused) {
     Error err;
     Ramp r;
     for (int i = 0; i < 10; i++) {
-        if (batch_ramp_parse(unreadable[i], 512, T, &r, &err) || !strstr(err.text, "give START:TOKENS") ||
+        if (batch_ramp_parse(unreadable[i], 512, &r, &err) || !strstr(err.text, "give START:TOKENS") ||
             !strstr(err.text, unreadable[i])) {
             TEST_FAIL("'%s' is accepted, or the message is: %s", unreadable[i], err.text);
         }
     }
     for (int i = 0; i < 5; i++) {
-        if (batch_ramp_parse(unfit[i], 512, T, &r, &err) || !strstr(err.text, "a multiple of 64") ||
+        if (batch_ramp_parse(unfit[i], 512, &r, &err) || !strstr(err.text, "a multiple of 64") ||
             !strstr(err.text, "--total_batch_size 512")) {
             TEST_FAIL("'%s' is accepted, or the message is: %s", unfit[i], err.text);
         }
     }
     EXPECT(strstr(err.text, "as 256 does"));
-    EXPECT(!batch_ramp_parse("64:99999999999999999999", 512, T, &r, &err));
+    EXPECT(!batch_ramp_parse("64:99999999999999999999", 512, &r, &err));
     EXPECT(strstr(err.text, "TOKENS is at most 1000000"));
-    EXPECT(!batch_ramp_parse("99999999999999999999:64", 512, T, &r, &err));
+    EXPECT(!batch_ramp_parse("99999999999999999999:64", 512, &r, &err));
     EXPECT(strstr(err.text, "99999999999999999999:64"));
-    EXPECT(batch_ramp_parse("256:6000", 512, T, &r, &err)); // what the message advises
-    EXPECT(!batch_ramp_parse("100:6000", 192, T, &r, &err) && strstr(err.text, "as 192 does"));
-    EXPECT(batch_ramp_parse("192:6000", 192, T, &r, &err));
+    EXPECT(batch_ramp_parse("256:6000", 512, &r, &err)); // what the message advises
+    EXPECT(!batch_ramp_parse("100:6000", 192, &r, &err) && strstr(err.text, "as 192 does"));
+    EXPECT(batch_ramp_parse("192:6000", 192, &r, &err));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the sequence ramp
+
+static bool seq_ramp_parse(const char* text, int full, Ramp* ramp, Error* err) {
+    return ramp_parse(ramp, "seq_ramp", text, err) && seq_ramp_fit(ramp, full, err);
+}
 
 TEST(sequences_double_at_equal_distances) {
     Error err;

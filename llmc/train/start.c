@@ -1,0 +1,89 @@
+#include "start.h"
+#include "consistency.h"
+#include "resume.h"
+#include "weights.h"
+#include "../data/dataset.h"
+#include <sys/file.h>
+
+// Locks --out: one run at a time writes into a folder. The lock ends with the process, however that ends. Rank 0 alone
+// writes. Returns the file descriptor of the lock; -1: there is none.
+static int lock_out(const char* out, int rank) {
+    Error err;
+    if (!*out || rank > 0) { return -1; }
+    if (!make_directories(out, &err)) { fatal("--out %s", err.text); }
+    char* path = format("%s/.lock", out);
+    const int lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (lock < 0) { fatal("--out %s: cannot write there: %s", path, strerror(errno)); }
+    if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) { fatal("--out %s: cannot lock it: %s", path, strerror(errno)); }
+        fatal("--out %s: another run is writing to this folder; wait for it, or give another --out", out);
+    }
+    free(path);
+    checkpoint_clean(out);
+    return lock;
+}
+
+// Ends the program if --model is wrong, before anything else is looked for. A checkpoint or a folder brings its own.
+static void require_model(const Config* c) {
+    Error err;
+    GPT2Config shape;
+    if (*c->resume || init_folder(c) || model_parse(c->model, c->pad_vocab, &shape, &err)) { return; }
+    usage_error("%s", err.text);
+}
+
+// Ends the program if there is no training data, before anything is created. Does not check a resumed run, whose
+// checkpoint may name the data, nor one with --preset.
+static void require_data(const Config* c) {
+    Error err;
+    const bool is_default = config_source(c, "train_data") == FROM_DEFAULT;
+    if (*c->resume || dataset_exists("--train_data", c->train_data, &err)) { return; }
+    if (!is_default) { fatal("%s", err.text); }
+    fatal("there is no training data in data/ yet: `./prepare --stories 3000000 --out data/stories` writes a "
+          "small corpus there; or give --train_data 'FILES'. `sh scripts/quickstart.sh` makes the corpus and trains a "
+          "small model on it");
+}
+
+// Parses the options before a file is created. Those of a checkpoint come later, and may change what they mean.
+static Plan parse_given(const Config* c, enum dtype dtype) {
+    Error err;
+    Plan p;
+    if (!plan_parse(&p, dtype, c, &err)) { usage_error("%s", err.text); }
+    return p;
+}
+
+Start start_run(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
+    Error err;
+    Start s = {.needs_launcher = comm->size > 1 && c->gpus == 1};
+    preset_apply(c);
+    require_model(c);
+    require_data(c);
+    Plan given = parse_given(c, dtype);
+    s.lock = lock_out(c->out, comm->rank);
+    s.checkpoint = resume_open(c, &given.data.skip, comm, &s.state);
+    skip_windows_free(&given.data.skip);
+    take_folder_tokenizer(c, s.checkpoint ? NULL : init_folder(c));
+    check_same_run(comm, c, s.state);
+    if (!config_check_needs(c, TRAIN, &err) ||
+        !plan_make(&s.plan, b, dtype, c, s.checkpoint ? s.checkpoint : init_folder(c), &err) ||
+        !plan_check_effects(&s.plan, c, &err)) {
+        usage_error("%s", err.text);
+    }
+    open_device(b, &s.plan.device, comm);
+    if (!plan_batch(&s.plan, comm, &err)) { usage_error("%s", err.text); }
+    s.options = plan_options(&s.plan, c);
+    if (s.state && !resume_check_changes(&s.before, s.options, dtype, s.state, &err)) { usage_error("%s", err.text); }
+    s.command_if_recorded = resume_command(c, true);
+    s.command_if_not = resume_command(c, false);
+    return s;
+}
+
+void start_free(Start* s) {
+    free(s->checkpoint);
+    json_decref(s->state);
+    json_decref(s->options);
+    free(s->command_if_recorded);
+    free(s->command_if_not);
+    skip_windows_free(&s->plan.data.skip);
+    skip_windows_free(&s->before.data.skip);
+    if (s->lock >= 0) { close(s->lock); }
+}
