@@ -93,6 +93,15 @@ options_without_effect_are_refused() {
         -nm 5 # and no -o: llm.c's letters
 }
 
+texts_are_read_before_a_folder_is_made() {
+    corpus
+    for option in "--skip_windows 3-" "--keep none" "--loss_scale 3" "--skip_z x" "--on_spike go" "--batch_ramp 64" \
+        "--seq_ramp 64:" "--eval_rules mine" "--optimizer muon --momentum 2"; do
+        expect 2 'give ' "$train" $small $data $option --out "$dir/run"
+    done
+    [ ! -e "$dir/run" ] || note 'a run with a wrong option made its folder'
+}
+
 shapes_that_do_not_fit_are_refused() {
     corpus
     expect 2 '32 channels cannot be shared by 3 heads' "$train" $small $data --model L=1,H=3,C=32,T=32,V=257 --out ""
