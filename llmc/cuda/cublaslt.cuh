@@ -30,7 +30,7 @@ typedef struct {
     int fusion;
     int a_alignment, b_alignment, out_alignment, vector_alignment, pre_alignment; // in bytes
     int batch, adds_matrix;
-} PlanKey;
+} MatmulKey;
 
 typedef struct {
     cublasLtMatmulAlgo_t algorithm;
@@ -41,8 +41,8 @@ typedef struct {
 static constexpr int MAX_ALGORITHMS = 16;
 
 namespace { // has a Matmul: see device.cuh
-struct Plan {
-    PlanKey key;
+struct MatmulPlan {
+    MatmulKey key;
     int count;    // algorithms; 0: the library has none
     int chosen;   // the algorithm in use
     bool is_tuned; // chosen by measuring, now or earlier
@@ -56,12 +56,12 @@ struct Plan {
 
 // A training run needs about 40, each test set that is scored and each length of a prompt a few more.
 static constexpr int MAX_PLANS = 128;
-struct PlanTable {
-    Plan plan[MAX_PLANS];
+struct MatmulPlans {
+    MatmulPlan plan[MAX_PLANS];
     size_t used; // slots taken so far, in turn; the next is used % MAX_PLANS
 };
 } // namespace
-static PlanTable plans;
+static MatmulPlans plans;
 static inline size_t num_plans() { return min_size(plans.used, MAX_PLANS); }
 
 static inline int alignment_of(const void* p) {
@@ -89,8 +89,8 @@ static inline const void* matmul_vector(const Matmul* m) {
     }
 }
 
-static inline PlanKey plan_key(const Matmul* m) {
-    PlanKey key;
+static inline MatmulKey plan_key(const Matmul* m) {
+    MatmulKey key;
     memset(&key, 0, sizeof key);
     key.rows = m->rows;
     key.cols = m->cols;
@@ -187,7 +187,7 @@ static inline void preference_set(cublasLtMatmulPreference_t preference,
 // among blocks, their parts are added in fp32: by all schemes if the output is fp32, else by COMPUTE_TYPE alone.
 // INPLACE keeps the blocks in order by counters, so its sums repeat their bits too (documentation of
 // cublasLtReductionScheme_t).
-static inline cublasLtMatmulPreference_t preference_create(const PlanKey* key) {
+static inline cublasLtMatmulPreference_t preference_create(const MatmulKey* key) {
     cublasLtMatmulPreference_t preference;
     cublas_check(cublasLtMatmulPreferenceCreate(&preference), "setting a matmul's preferences");
     preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)WORKSPACE_BYTES);
@@ -201,7 +201,7 @@ static inline cublasLtMatmulPreference_t preference_create(const PlanKey* key) {
     return preference;
 }
 
-static inline void plan_free_descriptions(Plan* p) {
+static inline void plan_free_descriptions(MatmulPlan* p) {
     cublas_check(cublasLtMatmulDescDestroy(p->desc), "freeing a matmul's description");
     cublas_check(cublasLtMatrixLayoutDestroy(p->a), "freeing a matrix's description");
     cublas_check(cublasLtMatrixLayoutDestroy(p->b), "freeing a matrix's description");
@@ -224,7 +224,7 @@ static inline void report_missing_fusion(const Matmul* m) {
            m->rows, m->cols, m->depth, NAMES[m->fusion]);
 }
 
-static inline void plan_find_algorithms(Plan* p, const Matmul* m) {
+static inline void plan_find_algorithms(MatmulPlan* p, const Matmul* m) {
     cublasLtMatmulPreference_t preference = preference_create(&p->key);
     cublasLtMatmulHeuristicResult_t results[MAX_ALGORITHMS];
     int found = 0;
@@ -240,7 +240,7 @@ static inline void plan_find_algorithms(Plan* p, const Matmul* m) {
     if (status != CUBLAS_STATUS_NOT_SUPPORTED && !is_unknown) { cublas_check(status, "choosing a matmul's algorithm"); }
 }
 
-static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
+static inline void plan_create(MatmulPlan* p, const Matmul* m, const MatmulKey* key) {
     memset(p, 0, sizeof *p);
     p->key = *key;
     if (meets_gelu_conditions(m)) {
@@ -259,17 +259,17 @@ static inline void plan_create(Plan* p, const Matmul* m, const PlanKey* key) {
 
 // Returns the next slot: an empty one, or the oldest plan. Plans that were timed stay, unless all are: they are the
 // training step's, and with another algorithm its bits would change.
-static inline Plan* plan_slot() {
+static inline MatmulPlan* plan_slot() {
     for (int i = 0; i < MAX_PLANS && plans.plan[plans.used % MAX_PLANS].is_tuned; i++) { plans.used++; }
     return &plans.plan[plans.used++ % MAX_PLANS];
 }
 
-static inline Plan* plan_for(const Matmul* m) {
-    const PlanKey key = plan_key(m);
+static inline MatmulPlan* plan_for(const Matmul* m) {
+    const MatmulKey key = plan_key(m);
     for (size_t i = 0; i < num_plans(); i++) {
         if (memcmp(&plans.plan[i].key, &key, sizeof key) == 0) { return &plans.plan[i]; }
     }
-    Plan* p = plan_slot();
+    MatmulPlan* p = plan_slot();
     if (p->count) { plan_free_descriptions(p); }
     plan_create(p, m, &key);
     return p;
@@ -278,7 +278,7 @@ static inline Plan* plan_for(const Matmul* m) {
 // ---------------------------------------------------------------------------------------------------------------------
 
 // Queues the matmul by one of its plan's algorithms.
-static inline cublasStatus_t plan_queue(const Plan* p, const Matmul* m, const Algorithm* with) {
+static inline cublasStatus_t plan_queue(const MatmulPlan* p, const Matmul* m, const Algorithm* with) {
     desc_set_pointers(p->desc, m);
     const float alpha = m->add ? m->scale : 1.0f, beta = m->add ? m->add_scale : m->out ? 0.0f : 1.0f;
     return cublasLtMatmul(gpu.cublaslt, p->desc, &alpha, m->b, p->b, m->a, p->a, &beta, matmul_addend(m), p->out,
@@ -289,7 +289,7 @@ static inline cublasStatus_t plan_queue(const Plan* p, const Matmul* m, const Al
 // Queues the matmul. Returns false, and queues nothing, if the library has no algorithm for it, or if its epilogue is
 // faster in kernels of its own.
 static inline bool cublaslt_matmul(const Matmul* m) {
-    Plan* p = plan_for(m);
+    MatmulPlan* p = plan_for(m);
     p->last = *m;
     p->is_watched = true;
     if (!p->count || p->is_apart) { return false; }

@@ -18,7 +18,7 @@ static constexpr int TUNE_ROUNDS = 4;
 
 // Returns the seconds of one run; INFINITY if the algorithm fails. The GPU works on the first run while the timed ones
 // are queued.
-static inline double seconds_of_algorithm(const Plan* p, const Algorithm* with) {
+static inline double seconds_of_algorithm(const MatmulPlan* p, const Algorithm* with) {
     const int runs = 2;
     if (plan_queue(p, &p->last, with) != CUBLAS_STATUS_SUCCESS) { return INFINITY; }
     device_timer_start();
@@ -26,7 +26,7 @@ static inline double seconds_of_algorithm(const Plan* p, const Algorithm* with) 
     return device_timer_stop() / runs;
 }
 
-static inline int fastest_algorithm(const Plan* p) {
+static inline int fastest_algorithm(const MatmulPlan* p) {
     int best = 0;
     for (int i = 1; i < p->count; i++) {
         const double margin = best ? 1.0 : TUNE_MARGIN;
@@ -37,7 +37,7 @@ static inline int fastest_algorithm(const Plan* p) {
 
 // Sets the seconds of a plan's algorithms, the shortest of several runs, and chooses the fastest. After the first round
 // only those run that are at most a tenth slower than the best, and nothing more after the deadline (seconds_now()).
-static inline void tune_plan(Plan* p, double deadline) {
+static inline void tune_plan(MatmulPlan* p, double deadline) {
     for (int i = 0; i < p->count; i++) { p->algorithm[i].seconds = INFINITY; }
     for (int round = 0; round < TUNE_ROUNDS && p->count > 1; round++) {
         const double most = 1.1 * p->algorithm[fastest_algorithm(p)].seconds;
@@ -51,17 +51,17 @@ static inline void tune_plan(Plan* p, double deadline) {
     p->is_tuned = true;
 }
 
-static inline bool can_be_apart(const Plan* p) {
+static inline bool can_be_apart(const MatmulPlan* p) {
     return p->count && (p->last.fusion == FUSE_BIAS || p->last.fusion == FUSE_A_SUMS);
 }
 
 // Returns the plan of the same matmul without its epilogue.
-static inline Plan* plan_apart(const Plan* p) {
+static inline MatmulPlan* plan_apart(const MatmulPlan* p) {
     Matmul m = p->last;
     m.fusion = FUSE_NOTHING;
     m.bias = NULL;
     m.a_sums = NULL;
-    Plan* apart = plan_for(&m);
+    MatmulPlan* apart = plan_for(&m);
     apart->last = m;
     apart->is_watched = true;
     return apart;
@@ -84,8 +84,8 @@ static inline double seconds_of_epilogue(const Matmul* m) {
     return best;
 }
 
-static inline void tune_form(Plan* p, double deadline) {
-    Plan* apart = plan_apart(p);
+static inline void tune_form(MatmulPlan* p, double deadline) {
+    MatmulPlan* apart = plan_apart(p);
     if (!apart->count) { return; }
     if (!apart->is_tuned) { tune_plan(apart, deadline); }
     const double fused = p->algorithm[p->chosen].seconds;
@@ -93,7 +93,7 @@ static inline void tune_form(Plan* p, double deadline) {
 }
 
 // Runs a matmul until the clocks are those of a busy GPU.
-static inline void warm_up(const Plan* p) {
+static inline void warm_up(const MatmulPlan* p) {
     for (const double begin = seconds_now(); seconds_now() - begin < TUNE_WARM_UP;) {
         if (!isfinite(seconds_of_algorithm(p, &p->algorithm[0]))) { return; }
     }
@@ -107,7 +107,7 @@ static inline void matmuls_tune(double seconds) {
     const double begin = seconds_now();
     bool is_warm = false;
     for (size_t i = 0; i < num_plans(); i++) { // tune_form() adds plans
-        Plan* p = &plans.plan[i];
+        MatmulPlan* p = &plans.plan[i];
         if (!p->count || p->is_tuned || !p->is_watched) { continue; }
         if (!is_warm) { warm_up(p); }
         is_warm = true;
@@ -121,10 +121,10 @@ static inline void matmuls_tune(double seconds) {
 // choices as text. A line: the key's numbers, a space, and the words of the algorithm, or "apart". Numbers from `batch`
 // on are left out if they are 0, as in the lines of programs that had no such matmuls.
 
-static constexpr int KEY_NUMBERS = sizeof(PlanKey) / sizeof(int), ALGORITHM_WORDS = sizeof(cublasLtMatmulAlgo_t) / 8;
-static constexpr int SINGLE_KEY_NUMBERS = offsetof(PlanKey, batch) / sizeof(int);
+static constexpr int KEY_NUMBERS = sizeof(MatmulKey) / sizeof(int), ALGORITHM_WORDS = sizeof(cublasLtMatmulAlgo_t) / 8;
+static constexpr int SINGLE_KEY_NUMBERS = offsetof(MatmulKey, batch) / sizeof(int);
 
-static inline void write_key(FILE* out, const PlanKey* key) {
+static inline void write_key(FILE* out, const MatmulKey* key) {
     const int numbers = key->batch || key->adds_matrix ? KEY_NUMBERS : SINGLE_KEY_NUMBERS;
     for (int i = 0; i < numbers; i++) { fprintf(out, "%s%d", i ? "," : "", ((const int*)key)[i]); }
 }
@@ -148,7 +148,7 @@ template <class Write> static inline char* text_of(Write write) {
 static inline char* matmuls_save(void) {
     return text_of([](FILE* out) {
         for (size_t i = 0; i < num_plans(); i++) {
-            const Plan* p = &plans.plan[i];
+            const MatmulPlan* p = &plans.plan[i];
             if (!p->is_tuned) { continue; }
             write_key(out, &p->key);
             fputc(' ', out);
@@ -163,7 +163,7 @@ static inline char* matmuls_save(void) {
 }
 
 // Returns the rest of the line that begins with `key` and a space, and sets its length; NULL if there is none.
-static inline const char* find_choice(const char* lines, const PlanKey* key, size_t* length) {
+static inline const char* find_choice(const char* lines, const MatmulKey* key, size_t* length) {
     char* text = text_of([&](FILE* out) { write_key(out, key); });
     const size_t n = strlen(text);
     const char* line = tune_line(lines, text, n);
@@ -174,7 +174,7 @@ static inline const char* find_choice(const char* lines, const PlanKey* key, siz
 }
 
 // Takes a choice of an earlier start. Returns false if the library no longer offers that algorithm.
-static inline bool take_choice(Plan* p, const char* choice, size_t length) {
+static inline bool take_choice(MatmulPlan* p, const char* choice, size_t length) {
     p->is_apart = can_be_apart(p) && length == strlen("apart") && !strncmp(choice, "apart", length);
     p->is_tuned = p->is_apart;
     for (int i = 0; i < p->count && !p->is_tuned; i++) {
@@ -188,7 +188,7 @@ static inline bool take_choice(Plan* p, const char* choice, size_t length) {
 
 static inline void matmuls_load(const char* lines) {
     for (size_t i = 0; i < num_plans(); i++) { // plan_apart() adds plans
-        Plan* p = &plans.plan[i];
+        MatmulPlan* p = &plans.plan[i];
         size_t length = 0;
         const bool is_open = p->count && !p->is_tuned && p->is_watched;
         const char* choice = is_open ? find_choice(lines, &p->key, &length) : NULL;
@@ -225,8 +225,8 @@ static inline uint32_t algorithm_config(const Algorithm* a, cublasLtMatmulAlgoCo
 static inline bool matmul_facts(int i, int algorithm, MatmulFacts* facts) {
     static const char* const FUSIONS[] = {"", "bias", "bias, GELU", "GELU'", "bias gradient"};
     if (i < 0 || (size_t)i >= num_plans()) { return false; }
-    const Plan* p = &plans.plan[i];
-    const PlanKey* k = &p->key;
+    const MatmulPlan* p = &plans.plan[i];
+    const MatmulKey* k = &p->key;
     memset(facts, 0, sizeof *facts);
     facts->batch = k->batch ? k->batch : 1;
     facts->rows = k->rows;

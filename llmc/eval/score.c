@@ -9,19 +9,19 @@ enum { LEAST_LENGTH = 32 }; // tokens that the rows of a batch are padded to at 
 typedef struct {
     int inputs; // tokens that the model reads: all of a row but the last
     size_t row;
-} Place;
+} RowLength;
 
 // Orders longest first, then as in the file.
 static int place_order(const void* a, const void* b) {
-    const Place *x = (const Place*)a, *y = (const Place*)b;
+    const RowLength *x = (const RowLength*)a, *y = (const RowLength*)b;
     if (x->inputs != y->inputs) { return x->inputs < y->inputs ? 1 : -1; }
     return (x->row > y->row) - (x->row < y->row);
 }
 
 // Returns the rows of a set in the order of their batches; the caller frees it.
-static Place* place_rows(const TestSet* s) {
-    Place* places = alloc_or_die(s->num_rows, sizeof *places, "the order of a test set");
-    for (size_t i = 0; i < s->num_rows; i++) { places[i] = (Place){.inputs = s->rows[i].tokens - 1, .row = i}; }
+static RowLength* place_rows(const TestSet* s) {
+    RowLength* places = alloc_or_die(s->num_rows, sizeof *places, "the order of a test set");
+    for (size_t i = 0; i < s->num_rows; i++) { places[i] = (RowLength){.inputs = s->rows[i].tokens - 1, .row = i}; }
     qsort(places, s->num_rows, sizeof *places, place_order);
     return places;
 }
@@ -70,7 +70,7 @@ static void take_row(const Scorer* c, double* losses, double* foreseen, size_t r
 }
 
 // Scores `count` rows in one pass through the model.
-static void score_batch(Scorer* c, double* losses, double* foreseen, const Place* places, int count, int T) {
+static void score_batch(Scorer* c, double* losses, double* foreseen, const RowLength* places, int count, int T) {
     GPT2* g = c->model;
     const size_t n = (size_t)count * (size_t)T;
     int *tokens = c->batch, *targets = tokens + n;
@@ -90,7 +90,7 @@ static void score_batch(Scorer* c, double* losses, double* foreseen, const Place
 }
 
 // Scores this rank's batches. Returns false if it was interrupted.
-static bool score_batches(Scorer* c, double* losses, double* foreseen, const Place* places, const Comm* comm,
+static bool score_batches(Scorer* c, double* losses, double* foreseen, const RowLength* places, const Comm* comm,
                           bool (*is_interrupted)(void*), void* context) {
     const TestSet* s = c->set;
     const GPT2* g = c->model;
@@ -131,7 +131,7 @@ static size_t run_begin(const TestSet* s, size_t run) {
 }
 
 // Returns true if sharing saves a quarter of the tokens that batches would take.
-static bool pays_to_share(const TestSet* s, const GPT2* g, const Place* places) {
+static bool pays_to_share(const TestSet* s, const GPT2* g, const RowLength* places) {
     size_t batched = 0, shared = 0, count;
     if (s->sharing != SHARE_IF_LESS) { return s->sharing == SHARE_ALWAYS; }
     if (!g->backend->is_host) { return false; }
@@ -260,7 +260,7 @@ bool test_set_score(TestScore* score, double* losses, const TestSet* s, GPT2* g,
     const size_t n = s->num_rows;
     double *sums = alloc_or_die(2 * n, sizeof *sums, "losses of a test set"), *foreseen = sums + n;
     Scorer c = scorer_alloc(s, g);
-    Place* places = place_rows(s);
+    RowLength* places = place_rows(s);
     bool ok = true;
     memset(score, 0, sizeof *score);
     if (pays_to_share(s, g, places) ? score_runs(&c, sums, foreseen, comm, is_interrupted, context)

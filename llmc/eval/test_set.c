@@ -53,9 +53,9 @@ typedef struct {
     long long* lines; // where they stand
     size_t count;
     const TestForm* form;
-} Texts;
+} ItemTexts;
 
-static void texts_free(Texts* t) {
+static void texts_free(ItemTexts* t) {
     for (size_t i = 0; i < t->count; i++) { item_text_free(&t->items[i]); }
     free(t->items);
     free(t->lines);
@@ -63,7 +63,7 @@ static void texts_free(Texts* t) {
 }
 
 // Reads the item of a line. The form must be that of the lines before, if there are any.
-static bool read_line(Texts* t, ItemText* item, const char* line, size_t bytes, const char* rules, Error* err) {
+static bool read_line(ItemTexts* t, ItemText* item, const char* line, size_t bytes, const char* rules, Error* err) {
     json_error_t e;
     if (bytes > MAX_LINE_BYTES) { return fail(err, "a line of more than %d MiB", MAX_LINE_BYTES >> 20); }
     json_t* object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &e);
@@ -79,7 +79,7 @@ static bool read_line(Texts* t, ItemText* item, const char* line, size_t bytes, 
 }
 
 // Reads the items of JSON lines, at most `limit` (0: all). texts_free() frees them, also after a failure.
-static bool read_lines(Texts* t, const char* path, const char* text, size_t size, const char* rules, size_t limit,
+static bool read_lines(ItemTexts* t, const char* path, const char* text, size_t size, const char* rules, size_t limit,
                        Error* err) {
     const char* end = text + size;
     long long number = 1;
@@ -111,7 +111,7 @@ static bool have_same_heading(const ItemText* a, const ItemText* b) {
 }
 
 // Chooses the first items with the heading of an item, but not itself; returns how many, at most `count`.
-static int choose_first(const ItemText** chosen, int count, const Texts* from, const ItemText* item) {
+static int choose_first(const ItemText** chosen, int count, const ItemTexts* from, const ItemText* item) {
     int found = 0;
     for (size_t i = 0; i < from->count && found < count; i++) {
         const ItemText* other = &from->items[i];
@@ -121,7 +121,7 @@ static int choose_first(const ItemText** chosen, int count, const Texts* from, c
 }
 
 // Chooses examples as CORE does: item i of n has random.Random(1234 + i).sample(the others, count).
-static int choose_random(const ItemText** chosen, int count, const Texts* from, size_t item) {
+static int choose_random(const ItemText** chosen, int count, const ItemTexts* from, size_t item) {
     count = (int)min_size((size_t)count, from->count - 1);
     size_t* numbers = alloc_or_die((size_t)count + 1, sizeof *numbers, "examples");
     PythonRandom random = python_random((uint32_t)(1234 + item));
@@ -132,9 +132,9 @@ static int choose_random(const ItemText** chosen, int count, const Texts* from, 
 }
 
 // Brings the items into the order of random.Random(1337).shuffle().
-static void shuffle_texts(Texts* t) {
+static void shuffle_texts(ItemTexts* t) {
     size_t* order = alloc_or_die(t->count, sizeof *order, "the order of a task");
-    const Texts old = *t;
+    const ItemTexts old = *t;
     PythonRandom random = python_random(1337);
     t->items = alloc_or_die(t->count, sizeof *t->items, "a task");
     t->lines = alloc_or_die(t->count, sizeof *t->lines, "a task");
@@ -147,7 +147,7 @@ static void shuffle_texts(Texts* t) {
 }
 
 // Makes the rows of the first `limit` items, with examples out of `from`.
-static bool make_rows(RowMaker* m, const Texts* texts, const Texts* from, const TestTask* task, size_t limit,
+static bool make_rows(RowMaker* m, const ItemTexts* texts, const ItemTexts* from, const TestTask* task, size_t limit,
                       Error* err) {
     const int shots = task ? task->shots : m->options->shots;
     const ItemText** examples = alloc_or_die((size_t)shots + 1, sizeof *examples, "examples");
@@ -168,7 +168,7 @@ static bool make_rows(RowMaker* m, const Texts* texts, const Texts* from, const 
 // ---------------------------------------------------------------------------------------------------------------------
 // sets of JSON lines
 
-static bool read_example_file(Texts* t, const TestSetOptions* o, const TestForm* form, Error* err) {
+static bool read_example_file(ItemTexts* t, const TestSetOptions* o, const TestForm* form, Error* err) {
     size_t size;
     char* file = read_file(o->examples, &size, err);
     if (!file) { return false; }
@@ -183,7 +183,7 @@ static bool read_text_set(RowMaker* m, const TestTask* task, const char* file, s
     TestSet* s = m->set;
     const TestSetOptions* o = m->options;
     const bool has_file = !task && o->shots && o->examples && *o->examples;
-    Texts texts = {.form = task ? task->form : NULL}, examples = {.form = NULL};
+    ItemTexts texts = {.form = task ? task->form : NULL}, examples = {.form = NULL};
     if (!o->tokenizer) { return fail(err, "%s is text, which needs a --tokenizer", s->path); }
     const bool reads_all = task || (o->shots && !has_file);
     bool ok = read_lines(&texts, s->path, file, size, o->rules, reads_all ? 0 : (size_t)o->limit, err);
@@ -207,9 +207,9 @@ static bool read_text_set(RowMaker* m, const TestTask* task, const char* file, s
 typedef struct {
     const unsigned char *at, *end;
     bool has_ended;
-} Words;
+} WordReader;
 
-static int next_word(Words* w) {
+static int next_word(WordReader* w) {
     if (w->end - w->at < 2) { w->has_ended = true; return 0; }
     const int word = w->at[0] | w->at[1] << 8;
     w->at += 2;
@@ -217,7 +217,7 @@ static int next_word(Words* w) {
 }
 
 // Appends `count` tokens of the file to the set's.
-static bool read_tokens(RowMaker* m, Words* w, int count, Error* err) {
+static bool read_tokens(RowMaker* m, WordReader* w, int count, Error* err) {
     const Tokenizer* t = m->options->tokenizer;
     const int most = t ? t->vocab_size : m->options->vocab_size; // a tokenizer has at most as many as the model
     for (int i = 0; i < count; i++) {
@@ -229,7 +229,7 @@ static bool read_tokens(RowMaker* m, Words* w, int count, Error* err) {
     return true;
 }
 
-static bool read_bin_item(RowMaker* m, Words* w, Error* err) {
+static bool read_bin_item(RowMaker* m, WordReader* w, Error* err) {
     TokenList* tokens = &m->set->tokens;
     const unsigned char* begin = w->at;
     const int delimiter = next_word(w), bytes = next_word(w);
@@ -258,7 +258,7 @@ static bool read_bin(RowMaker* m, const unsigned char* file, size_t size, Error*
     int32_t header[4];
     Error reason;
     TestSet* s = m->set;
-    Words words = {.at = file + TEST_SET_HEADER, .end = file + size};
+    WordReader words = {.at = file + TEST_SET_HEADER, .end = file + size};
     memcpy(header, file, sizeof header);
     if (header[1] != 1) { return fail(err, "%s: version %d, not 1", s->path, header[1]); }
     s->form = test_form_bin();

@@ -9,9 +9,9 @@ typedef struct {
     const char* path;
     size_t left; // bytes
     Error* err;
-} Cursor;
+} HeaderReader;
 
-static bool take(Cursor* c, void* out, size_t bytes) {
+static bool take(HeaderReader* c, void* out, size_t bytes) {
     if (bytes > c->left || fread(out, 1, bytes, c->f) != bytes) {
         return fail(c->err, "%s: its header goes beyond its end: it was cut short, or is damaged", c->path);
     }
@@ -19,7 +19,7 @@ static bool take(Cursor* c, void* out, size_t bytes) {
     return true;
 }
 
-static bool skip(Cursor* c, uint64_t bytes) {
+static bool skip(HeaderReader* c, uint64_t bytes) {
     if (bytes > c->left || fseeko(c->f, (off_t)bytes, SEEK_CUR) != 0) {
         return fail(c->err, "%s: a length of %llu bytes where %zu are left: damaged", c->path,
                     (unsigned long long)bytes, c->left);
@@ -29,7 +29,7 @@ static bool skip(Cursor* c, uint64_t bytes) {
 }
 
 // Reads a string of up to `room` - 1 bytes; a longer one, or one with a 0, is skipped and leaves `out` empty.
-static bool take_text(Cursor* c, char* out, size_t room) {
+static bool take_text(HeaderReader* c, char* out, size_t room) {
     uint64_t bytes;
     *out = 0;
     if (!take(c, &bytes, sizeof bytes)) { return false; }
@@ -46,7 +46,7 @@ static size_t number_bytes(uint32_t type) {
     return type < NUM_GGUF_TYPES ? bytes[type] : 0;
 }
 
-static bool skip_array(Cursor* c, const char* key) {
+static bool skip_array(HeaderReader* c, const char* key) {
     uint32_t type;
     uint64_t count, ignored;
     char text[1];
@@ -64,7 +64,7 @@ static bool skip_array(Cursor* c, const char* key) {
     return true;
 }
 
-static bool take_number(Cursor* c, GgufPair* p) {
+static bool take_number(HeaderReader* c, GgufPair* p) {
     union { uint8_t u8; int8_t i8; uint16_t u16; int16_t i16; uint32_t u32; int32_t i32; float f32; uint64_t u64;
             int64_t i64; double f64; } x = {.u64 = 0};
     if (!take(c, &x, number_bytes(p->type))) { return false; }
@@ -80,7 +80,7 @@ static bool take_number(Cursor* c, GgufPair* p) {
     return true;
 }
 
-static bool take_pair(Cursor* c, Gguf* g) {
+static bool take_pair(HeaderReader* c, Gguf* g) {
     GgufPair p;
     uint32_t type;
     memset(&p, 0, sizeof p);
@@ -111,7 +111,7 @@ static bool tensor_extent(GgufTensor* t) {
     return t->shape[0] % t->type->block == 0 && !__builtin_mul_overflow(blocks, t->type->bytes, &t->bytes);
 }
 
-static bool take_tensor(Cursor* c, Gguf* g) {
+static bool take_tensor(HeaderReader* c, Gguf* g) {
     GgufTensor t;
     uint32_t dims;
     uint64_t shape[GGUF_MAX_DIMS] = {0}, offset;
@@ -163,7 +163,7 @@ static bool place_tensors(Gguf* g, size_t at, size_t size, Error* err) {
     return true;
 }
 
-static bool parse(Gguf* g, Cursor* c, size_t size) {
+static bool parse(Gguf* g, HeaderReader* c, size_t size) {
     struct { char magic[4]; uint32_t version; uint64_t tensors, pairs; } head;
     const size_t least_pair = 13, least_tensor = 32; // bytes
     if (!take(c, &head, sizeof head)) { return false; }
@@ -190,7 +190,7 @@ bool gguf_open(Gguf* g, const char* path, Error* err) {
     g->fd = open_regular(path, &size, err);
     if (g->fd < 0) { return false; }
     g->path = format("%s", path);
-    Cursor c = {.f = fopen_regular(path, err), .path = path, .left = size, .err = err};
+    HeaderReader c = {.f = fopen_regular(path, err), .path = path, .left = size, .err = err};
     const bool ok = c.f && parse(g, &c, size);
     if (c.f) { fclose(c.f); }
     if (!ok) { gguf_close(g); }

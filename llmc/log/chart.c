@@ -36,12 +36,12 @@ static double axis_at(const Axis* a, double v) {
 typedef struct {
     double low, high; // of the values; low > high: there are none
     size_t count;
-} Range;
+} Extent;
 
 // Returns the range of the chart's values from x = `from` on; with `positive`, of those alone. The faint series counts
 // instead of the one that is drawn over it.
-static Range chart_range(const Report* r, const Chart* c, double from, bool positive) {
-    Range range = {INFINITY, -INFINITY, 0};
+static Extent chart_range(const Report* r, const Chart* c, double from, bool positive) {
+    Extent range = {INFINITY, -INFINITY, 0};
     for (int i = 0; i < 2 * r->count; i++) {
         const Run* run = &r->runs[i / 2];
         const int number = i % 2 ? c->dotted : c->faint >= 0 ? c->faint : c->series;
@@ -57,7 +57,7 @@ static Range chart_range(const Report* r, const Chart* c, double from, bool posi
 }
 
 // Sets a logarithmic axis for such values; false if they span too little for one.
-static bool log_axis(Axis* a, Range positive) {
+static bool log_axis(Axis* a, Extent positive) {
     if (!(positive.low <= positive.high && positive.high > 50.0 * positive.low)) { return false; }
     const double above = pow(10.0, ceil(log10(positive.high)));
     a->log = true;
@@ -69,7 +69,7 @@ static bool log_axis(Axis* a, Range positive) {
 }
 
 // Widens a range to a level that lies beside it, if that leaves the values at least half of the frame.
-static void include_level(Range* range, double level) {
+static void include_level(Extent* range, double level) {
     const double span = range->high - range->low;
     if (level < range->low && range->low - level < span) { range->low = level; }
     if (level > range->high && level - range->high < span) { range->high = level; }
@@ -79,7 +79,7 @@ static Axis chart_axis(const Plot* p) {
     const Report* r = p->report;
     const Chart* c = p->chart;
     Axis a = {0.0, 1.0, 0.2, false, NAN};
-    Range all = chart_range(r, c, -1.0, false), late = chart_range(r, c, 0.1 * r->x_end, false);
+    Extent all = chart_range(r, c, -1.0, false), late = chart_range(r, c, 0.1 * r->x_end, false);
     if (!(all.low <= all.high)) { return a; }
     if (c->flags & CHART_LOG && log_axis(&a, chart_range(r, c, -1.0, true))) { return a; }
     if (c->flags & CHART_FALL && late.count >= 8 && late.low < late.high &&

@@ -20,7 +20,7 @@ typedef struct {
     int owner;         // with ZeRO: the rank that has the matrix
     size_t v_begin;    // in the layout of v; unused for a matrix
     size_t at, v_at;   // with ZeRO: where masters and m, and v, have this rank's shard of it
-} Piece;
+} Segment;
 
 // This rank's matrices of one shape.
 typedef struct {
@@ -35,8 +35,8 @@ typedef struct {
     OptimizerKind kind;
     Comm* zero_group;    // ranks that shard this state; NULL: this rank has all of it
     TensorTable v_table; // the layout of v: that of the parameters; with Muon its matrices have no rows
-    Piece* pieces;       // in the order of the layout
-    int num_pieces;
+    Segment* segments;       // in the order of the layout
+    int num_segments;
     MuonList lists[MUON_SHAPES];
     // device memory
     float* masters; // the parameters in fp32; the model's params themselves if the storage type is fp32

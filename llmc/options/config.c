@@ -110,8 +110,8 @@ int config_index(const Option* option) {
     return index;
 }
 
-Source config_source(const Config* c, const char* name) {
-    return (Source)c->source[config_index(config_find(name))];
+OptionSource config_source(const Config* c, const char* name) {
+    return (OptionSource)c->source[config_index(config_find(name))];
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ static bool advise(const Option* o, const char* value, Error* err) {
     return false;
 }
 
-bool config_set(Config* c, const Option* o, const char* value, Source source, Error* err) {
+bool config_set(Config* c, const Option* o, const char* value, OptionSource source, Error* err) {
     unsigned char* from = &c->source[config_index(o)];
     union { long long i; double r; int f; Text t; } ignored;
     const bool is_overridden = (int)*from > (int)source;

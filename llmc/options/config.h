@@ -7,7 +7,7 @@
 #include "options.h"
 #include <jansson.h>
 
-typedef enum { FROM_DEFAULT, FROM_PRESET, FROM_CHECKPOINT, FROM_FILE, FROM_COMMAND_LINE } Source;
+typedef enum { FROM_DEFAULT, FROM_PRESET, FROM_CHECKPOINT, FROM_FILE, FROM_COMMAND_LINE } OptionSource;
 
 // The commands that an option belongs to.
 enum {
@@ -231,7 +231,7 @@ OPTION_EXTERN_NAMES(CONFIG)
 
 typedef struct {
     OPTION_FIELDS(CONFIG)
-    unsigned char source[NUM_OPTIONS]; // a Source for each option, in the order of the list
+    unsigned char source[NUM_OPTIONS]; // an OptionSource for each option, in the order of the list
     int num_args;                      // words without a name: folders of report and info, kinds of bench
     char** args;
     bool has_letters;                  // the command line was llm.c's: flags_rewrite() has translated it
@@ -264,7 +264,7 @@ const Option* config_find(const char* name);
 int config_index(const Option* option);
 
 // Returns the source of an option's value.
-Source config_source(const Config* c, const char* name);
+OptionSource config_source(const Config* c, const char* name);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // values
@@ -272,7 +272,7 @@ Source config_source(const Config* c, const char* name);
 // Sets an option, unless a source that overrides `source` has set it already. Fails if the value is wrong, even one
 // that is not used; the error does not name the option. Text is copied and never freed: options live as long as the
 // program.
-bool config_set(Config* c, const Option* o, const char* value, Source source, Error* err);
+bool config_set(Config* c, const Option* o, const char* value, OptionSource source, Error* err);
 
 // Returns the value of an option as text that config_set reads back; the caller frees it.
 char* config_value(const Config* c, const Option* o);

@@ -100,14 +100,14 @@ typedef struct {
     Chunk* chunks;
     int* order; // chunks[order[i]] is handed on as number i
     int count, room;
-} Batch;
+} ChunkBatch;
 
 // Reads ahead in a source.
 typedef struct {
     const PrepareOptions* options;
     Reader reader;
-    Batch batches[3];
-    Batch *next, *now, *ready; // to be read, to be encoded, to be handed on
+    ChunkBatch batches[3];
+    ChunkBatch *next, *now, *ready; // to be read, to be encoded, to be handed on
     bool is_encoded;           // `now`
     int taken;                 // chunks of `ready` that were handed on
     uint64_t passed;           // chunks still to come that were taken in an earlier run
@@ -117,7 +117,7 @@ typedef struct {
 } Feed;
 
 // Brings the documents of a window, which begins at `start`, into random order.
-static void shuffle_window(Batch* b, Position start, uint64_t seed) {
+static void shuffle_window(ChunkBatch* b, Position start, uint64_t seed) {
     if (b->count == 0) { return; }
     int* first = alloc_or_die((size_t)b->count + 1, sizeof *first, "a window of documents"); // chunks of documents
     int count = 0, place = 0;
@@ -149,7 +149,7 @@ static void shuffle_window(Batch* b, Position start, uint64_t seed) {
 static bool is_shuffled(const PrepareOptions* o) { return o->shuffle != 0; }
 
 // Makes room for one more chunk. Batches grow as they are filled: most runs of a small corpus need few chunks.
-static void batch_reserve(Batch* b, int max_chunks) {
+static void batch_reserve(ChunkBatch* b, int max_chunks) {
     if (b->count < b->room) { return; }
     const size_t before = (size_t)b->room, room = min_size(max_size(4 * before, FIRST_BATCH), (size_t)max_chunks);
     b->chunks = realloc_or_die(b->chunks, room * sizeof *b->chunks, "a batch of documents");
@@ -157,7 +157,7 @@ static void batch_reserve(Batch* b, int max_chunks) {
     b->room = (int)room;
 }
 
-static void read_batch(Feed* f, Batch* b) {
+static void read_batch(Feed* f, ChunkBatch* b) {
     const Position start = f->reader.at;
     size_t bytes = 0;
     b->count = 0;
@@ -206,7 +206,7 @@ static bool has_ready(const Feed* f) { return f->taken < f->ready->count; }
 // Moves the batches on if all of `ready` was handed on.
 static void feed_advance(Feed* f) {
     if (has_ready(f)) { return; }
-    Batch* used = f->ready;
+    ChunkBatch* used = f->ready;
     used->count = f->taken = 0;
     f->ready = f->now;
     f->now = f->next;

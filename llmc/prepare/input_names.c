@@ -12,9 +12,9 @@ bool name_ends_with(const char* name, const char* ending) {
 typedef struct {
     char** names;
     size_t count;
-} Names;
+} NameList;
 
-static void add_name(Names* list, char* name) {
+static void add_name(NameList* list, char* name) {
     if ((list->count & (list->count - 1)) == 0) { // a power of two: full
         list->names = realloc_or_die(list->names, max_size(2 * list->count, 1) * sizeof *list->names, "input files");
     }
@@ -29,7 +29,7 @@ static bool is_text_name(const char* name) {
     return false;
 }
 
-static void add_folder(Names* list, const char* folder, int depth) {
+static void add_folder(NameList* list, const char* folder, int depth) {
     enum { MAX_DEPTH = 32 }; // links may lead in a circle
     DIR* d = opendir(folder);
     if (!d) { fatal("%s: cannot list: %s", folder, strerror(errno)); }
@@ -45,7 +45,7 @@ static void add_folder(Names* list, const char* folder, int depth) {
     closedir(d);
 }
 
-static void add_pattern(Names* list, const char* pattern) {
+static void add_pattern(NameList* list, const char* pattern) {
     glob_t found;
     const int result = glob(pattern, 0, NULL, &found);
     if (result == GLOB_NOMATCH) { usage_error("%s: no file has such a name", pattern); }
@@ -55,7 +55,7 @@ static void add_pattern(Names* list, const char* pattern) {
 }
 
 char** inputs_expand(char** words, size_t* count) {
-    Names list = {NULL, 0};
+    NameList list = {NULL, 0};
     for (size_t i = 0; i < *count; i++) {
         char* word = words[i];
         const size_t first = list.count, n = strlen(word);

@@ -53,11 +53,11 @@ typedef struct {
 typedef struct {
     uint16_t neighbour;
     uint32_t at;
-} Place;
+} Neighbour;
 
 typedef struct {
     Changes change[NUM_CHANGES];
-    Place* found[2]; // of NEW_LEFT and NEW_RIGHT
+    Neighbour* found[2]; // of NEW_LEFT and NEW_RIGHT
     size_t num_found[2], room_found[2];
 } Worker;
 
@@ -226,9 +226,9 @@ static void add_new(Worker* w, Change which, uint16_t neighbour, uint32_t at, ui
     const int side = which - NEW_LEFT;
     if (w->num_found[side] == w->room_found[side]) {
         w->room_found[side] = max_size(2 * w->room_found[side], 1024);
-        w->found[side] = realloc_or_die(w->found[side], w->room_found[side] * sizeof(Place), "places of pairs");
+        w->found[side] = realloc_or_die(w->found[side], w->room_found[side] * sizeof(Neighbour), "places of pairs");
     }
-    w->found[side][w->num_found[side]++] = (Place){neighbour, at};
+    w->found[side][w->num_found[side]++] = (Neighbour){neighbour, at};
     add_change(&w->change[which], neighbour, times, 1);
 }
 
@@ -302,7 +302,7 @@ static void add_pairs(Trainer* t, Change which, uint16_t x) {
     }
     for (int w = 0; w < t->num_workers; w++) {
         for (size_t i = 0; i < t->workers[w].num_found[side]; i++) {
-            const Place place = t->workers[w].found[side][i];
+            const Neighbour place = t->workers[w].found[side][i];
             if (t->target[place.neighbour]) { *t->target[place.neighbour]++ = place.at; }
         }
         t->workers[w].num_found[side] = 0;

@@ -13,9 +13,9 @@ typedef struct {
     char** name;   // [vocab_size] of each token, UTF-8
     int (*half)[2]; // [vocab_size] its merge; NO_TOKEN: it is a byte or special
     int count;
-} Names;
+} TokenNames;
 
-static void names_free(Names* n) {
+static void names_free(TokenNames* n) {
     for (int id = 0; id < n->count; id++) { free(n->name[id]); }
     free(n->name);
     free(n->half);
@@ -44,10 +44,10 @@ static char* special_name(const char* token, size_t bytes) {
 }
 
 // Fills the names and merges of all tokens, which names_free() frees on failure too.
-static bool names_make(Names* n, const Tokenizer* t, const char* tokenizer, Error* err) {
+static bool names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, Error* err) {
     const ByteLevel b = byte_level();
     const size_t count = (size_t)t->vocab_size;
-    *n = (Names){alloc_or_die(count, sizeof *n->name, "names of tokens"),
+    *n = (TokenNames){alloc_or_die(count, sizeof *n->name, "names of tokens"),
                  alloc_or_die(count, sizeof *n->half, "merges"), t->vocab_size};
     for (int id = 0; id < n->count; id++) {
         size_t bytes;
@@ -95,7 +95,7 @@ static void put_json(FILE* out, const char* text, Characters how) {
     fputc('"', out);
 }
 
-static void put_vocab(FILE* out, const Names* n, Characters how) {
+static void put_vocab(FILE* out, const TokenNames* n, Characters how) {
     const bool spaced = how == ESCAPED; // Python's json sets spaces, the library `tokenizers` does not
     fputc('{', out);
     for (int id = 0; id < n->count; id++) {
@@ -106,7 +106,7 @@ static void put_vocab(FILE* out, const Names* n, Characters how) {
     fputc('}', out);
 }
 
-static void put_merges(FILE* out, const Names* n) {
+static void put_merges(FILE* out, const TokenNames* n) {
     fputs("#version: 0.2\n", out);
     for (int id = 0; id < n->count; id++) {
         const int* half = n->half[id];
@@ -114,7 +114,7 @@ static void put_merges(FILE* out, const Names* n) {
     }
 }
 
-static void put_merges_json(FILE* out, const Names* n) {
+static void put_merges_json(FILE* out, const TokenNames* n) {
     const char* comma = "";
     fputc('[', out);
     for (int id = 0; id < n->count; id++) {
@@ -129,7 +129,7 @@ static void put_merges_json(FILE* out, const Names* n) {
     fputc(']', out);
 }
 
-static void put_tokenizer(FILE* out, const Tokenizer* t, const Names* n) {
+static void put_tokenizer(FILE* out, const Tokenizer* t, const TokenNames* n) {
     const char* comma = "";
     fputs("{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[", out);
     for (int id = 0; id < n->count; id++) {
@@ -151,7 +151,7 @@ static void put_tokenizer(FILE* out, const Tokenizer* t, const Names* n) {
 }
 
 // Names the class, which transformers otherwise takes from config.json, where there is no model beside it.
-static void put_config(FILE* out, const Tokenizer* t, const Names* n, int max_length) {
+static void put_config(FILE* out, const Tokenizer* t, const TokenNames* n, int max_length) {
     static const char* const keys[] = {"bos_token", "eos_token", "unk_token"};
     fputc('{', out);
     if (max_length > 0) { fprintf(out, "\"model_max_length\": %d", max_length); }
@@ -167,7 +167,7 @@ static void put_config(FILE* out, const Tokenizer* t, const Names* n, int max_le
 // files
 
 bool tokenizer_files_make(TokenizerFiles* files, const Tokenizer* t, int max_length, const char* name, Error* err) {
-    Names n;
+    TokenNames n;
     FILE* out[NUM_TOKENIZER_FILES];
     const bool ok = names_make(&n, t, name, err);
     for (int i = 0; ok && i < NUM_TOKENIZER_FILES; i++) {

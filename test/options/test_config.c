@@ -12,7 +12,7 @@ static Config defaults(void) {
     return c;
 }
 
-static bool set(Config* c, const char* name, const char* value, Source source, Error* err) {
+static bool set(Config* c, const char* name, const char* value, OptionSource source, Error* err) {
     return config_set(c, config_find(name), value, source, err);
 }
 
@@ -184,7 +184,7 @@ TEST(numbers_are_printed_as_short_as_they_read_back) {
 TEST(the_stronger_place_wins_in_whatever_order_they_are_read) {
     Error err;
     enum { PLACES = 4 };
-    const Source place[PLACES] = {FROM_PRESET, FROM_CHECKPOINT, FROM_FILE, FROM_COMMAND_LINE};
+    const OptionSource place[PLACES] = {FROM_PRESET, FROM_CHECKPOINT, FROM_FILE, FROM_COMMAND_LINE};
     for (int order = 0; order < 24; order++) { // all permutations: the Lehmer code of `order`
         for (unsigned given = 1; given < 1u << PLACES; given++) { // all subsets of the places
             int left[PLACES] = {0, 1, 2, 3}, code[PLACES] = {order / 6, order / 2 % 3, order % 2, 0}, strongest = 0;

@@ -3,7 +3,7 @@
 #include "test/test.h"
 
 // Sets options, "name value name value ..." with an underscore for an empty value, as from `source`.
-static void set(Config* c, const char* options, Source source) {
+static void set(Config* c, const char* options, OptionSource source) {
     Error err;
     char* text = format("%s", options); // it stays: words of a command are in it
     for (char *rest = NULL, *name = strtok_r(text, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
@@ -14,7 +14,7 @@ static void set(Config* c, const char* options, Source source) {
     }
 }
 
-static Config configured(const char* options, Source source) {
+static Config configured(const char* options, OptionSource source) {
     Config c;
     config_defaults(&c);
     set(&c, options, source);
