@@ -98,8 +98,8 @@ best_level() { # of this processor
 sanitize() {
     flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="generic $(best_level)" tests || return 1
     set -- all
-    [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits \
-        test_attention_forms=several,of_31,cpus_and_documents test_gpt2=-by_heart,-adamw,-initial,-ten_muon \
+    [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks test_attention=-bits \
+        test_attention_forms=several,of_31,cpus_and_documents test_gpt2=-adamw,-initial,-ten_muon \
         test_matmul=-sums_of_small test_cpu=-speeds,-available test_mix=-killed test_score=-scores_are_those \
         test_prepare=-killed,-are_shuffled,-resume_within test_tokenizer=-linear all
     # no search for leaks: children that tests fork() exit without freeing memory
@@ -118,7 +118,7 @@ mutate() {
 plain() { # without OpenMP; less optimized, which compiles faster
     compile BUILD=build/plain OPENMP= LEVELS=generic OPT_release=-O0 KERNEL_OPT_release=-O1 build/plain/test_backends \
         build/plain/test_gpt2 || return 1
-    limited sh test/run.sh build/plain test_backends=every_backend test_gpt2=-by_heart
+    limited sh test/run.sh build/plain test_backends=every_backend test_gpt2
 }
 fuzz() { # every reader of a file or of the network, half an hour each
     command -v clang >/dev/null || { echo "skipped: no clang"; return 77; }

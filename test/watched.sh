@@ -11,8 +11,8 @@
 export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 
 # Left out of both: long tests of bits, speeds and sizes, which take the same paths as others.
-programs="test_backends=-bits,-fast_kernels,-many_blocks,-again test_attention=-bits
-    test_attention_forms=several,of_31,cpus_and_documents test_gpt2=-by_heart,-adamw,-initial,-ten_muon
+programs="test_backends=-bits,-fast_kernels,-many_blocks test_attention=-bits
+    test_attention_forms=several,of_31,cpus_and_documents test_gpt2=-adamw,-initial,-ten_muon
     test_cpu=-speeds,-available test_score=-scores_are_those test_tokenizer=-linear
     test_presets=every_preset test_prepare=-killed,-are_shuffled,-resume_within"
 matmul=-sums_of_small

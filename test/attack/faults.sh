@@ -130,43 +130,7 @@ killed_ranks_go_on_to_the_same_end() {
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
-# the end of a run
-
-last_record() { tail -n 1 "$1/metrics.jsonl"; } # FOLDER
-
-every_end_has_its_reason_in_both_logs() {
-    corpus
-    must "$train" $small $data --max_steps 4 --val_every 0 --out "$dir/run"
-    last_record "$dir/run" | grep -q '"end","step":4,"reason":"finished"' || note "finished: $(last_record "$dir/run")"
-    begin "$train" $small $data --max_steps 1000000 --val_every 0 --out "$dir/stop"
-    await '^step .*5/' "$dir/out" $pid
-    kill -TERM $pid
-    finish $pid
-    last_record "$dir/stop" | grep -q '"reason":"stopped"' || note "stopped: $(last_record "$dir/stop")"
-    "$train" $small $data --max_steps 40 --val_every 0 --out "$dir/pipe" 2>"$dir/err" | head -n 3 >/dev/null
-    last_record "$dir/pipe" | grep -q '"end","step":40,"reason":"finished"' || note "head: $(last_record "$dir/pipe")"
-    expect 4 'not finite, so the run ends here' "$train" $small $data --max_steps 40 --val_every 0 --save_every 1 \
-        --lr 1e3 --grad_clip 0 --weight_decay 100 --schedule constant --out "$dir/nan"
-    last_record "$dir/nan" | grep -q '"reason":"non-finite","words":"step ' || note "nan: $(last_record "$dir/nan")"
-    tail -n 1 "$dir/nan/log.txt" | grep -q '^ended after step .*: non-finite: step' || note "$(tail "$dir/nan/log.txt")"
-    # the last one saved gave the loss that is not finite: the good one is another
-    bad=$(ls "$dir/nan" | grep '^step_' | tail -n 1)
-    grep -q "last good checkpoint is .*step_.*; --resume auto --skip_windows [0-9-]* goes on from it" "$dir/err" ||
-        note "no good one: $(tail -n 3 "$dir/err")"
-    grep "last good checkpoint" "$dir/err" | grep -q "$bad" && note "the bad one is called good"
-}
-
-logs_removed_during_a_run_are_missed_at_its_end() {
-    corpus
-    begin "$train" $small $data --max_steps 1000000 --val_every 0 --out "$dir/run"
-    await '^step .*5/' "$dir/out" $pid
-    rm "$dir/run/metrics.jsonl"
-    kill -TERM $pid
-    finish $pid
-    [ $? = 1 ] || note "exit code $?"
-    grep -q 'metrics.jsonl: it was removed or replaced' "$dir/err" || note "$(tail -n 1 "$dir/err")"
-    ls "$dir/run" | grep -q '^step_' || note "no checkpoint"
-}
+# numbers that are not finite
 
 # poke FILE BYTE HEX COUNT: writes COUNT times the bytes \xHEX... at that byte of a file
 poke() { awk -v n="$4" -v hex="$3" 'BEGIN { while (n-- > 0) printf "%s", hex }' | # octal escapes
@@ -317,14 +281,6 @@ changed_data_and_tokenizers_are_noticed() {
         --tokenizer "$dir/t.bin"
     sed -i 's/"!":0,/"?!":0,/' "$dir/run/step_00000002/tokenizer.json"
     expect 0 'tokenizer.json: damaged or edited' "$train" generate --out "$dir/run" # and takes step 1
-}
-
-batches_and_ramps_have_limits() {
-    corpus
-    expect 2 'takes a number from 1 to 1000000000' timeout 60 "$train" $small $data --out "" \
-        --total_batch_size 1000000000000000
-    expect 2 'TOKENS is at most' timeout 60 "$train" $small $data --total_batch_size 1024 \
-        --batch_ramp 32:99999999999999999999 --out ""
 }
 
 run_tests

@@ -208,21 +208,6 @@ TEST(a_listener_is_told_of_a_fatal_error_once) {
     EXPECT_DEATH(EXIT_RUNTIME, "told the log 1: --x", on_fatal(tell_fatal, name); usage_error("--x"));
 }
 
-TEST(lost_output_is_an_error) {
-    if (access("/dev/full", W_OK) != 0) { SKIP("no /dev/full"); }
-    EXPECT_DEATH(EXIT_RUNTIME, "error: standard output: cannot write: No space left",
-                 if (freopen("/dev/full", "w", stdout)) { printf("x"); } exit(close_standard_output(EXIT_DONE)));
-    EXPECT_DEATH(EXIT_CHECK_FAILED, "error: standard output: cannot write",
-                 if (freopen("/dev/full", "w", stdout)) { printf("x"); }
-                 exit(close_standard_output(EXIT_CHECK_FAILED)));
-    EXPECT_DEATH(EXIT_DONE, "", if (freopen("/dev/null", "w", stdout)) { printf("x"); }
-                 exit(close_standard_output(EXIT_DONE)));
-}
-
-TEST(closed_streams_are_not_taken_by_files) {
-    EXPECT_DEATH(9, "", close(0); close(1); open_standard_streams(); exit(open("/dev/null", O_RDONLY) > 2 ? 9 : 8));
-}
-
 TEST(a_full_disk_shows_when_closing) {
     Error err;
     if (!path_exists("/dev/full")) { SKIP("no /dev/full here"); }

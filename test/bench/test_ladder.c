@@ -261,26 +261,4 @@ TEST(numbers_do_not_cover_each_other) {
     free(page.text);
 }
 
-// Returns the largest of the numbers that follow the words in the text.
-static double largest_after(const char* text, const char* words) {
-    double largest = 0;
-    for (; (text = strstr(text, words)) != NULL; text += strlen(words)) {
-        largest = fmax(largest, strtod(text + strlen(words), NULL));
-    }
-    return largest;
-}
-
-// A narrow screen has the list below the plot, in the same size of text, and nothing to scroll.
-TEST(a_narrow_roofline_has_its_list_below) {
-    RooflinePoint point[2] = {{"one", "", 0.1, 1e8, 1, 1, true}, {"two", "", 100, 2e9, 1, 0.5, false}};
-    const Roofline r = {"a machine", 1e9, 4e9, 2e9, 5e9, point, 2};
-    Page page = {NULL, 0, 0};
-    page_roofline(&page, &r, &ROOF_SLIM);
-    EXPECT(strstr(page.text, "class=\"bench slim\"") && strstr(page.text, "viewBox=\"0 0 400 "));
-    EXPECT(largest_after(page.text, " x=\"") <= 400 && ROOF_SLIM.list_top > ROOF_SLIM.bottom);
-    EXPECT(strtod(strstr(page.text, "viewBox=\"0 0 400 ") + strlen("viewBox=\"0 0 400 "), NULL) >=
-           largest_after(page.text, " y=\""));
-    free(page.text);
-}
-
 TEST_MAIN()

@@ -315,12 +315,4 @@ TEST(layernorm_backward_sums_any_number_of_rows) {
     }
 }
 
-TEST(the_same_operation_again_gives_the_same_bits) {
-    EACH_BACKEND(b) {
-        const Setting list[] = {{b, FAST}, {b, FAST}};
-        compare_settings(list, 2, op_sizes_small(), "", SAME_BITS);
-        if (b->is_host) { compare_settings(list, 2, op_sizes_tiles(), "attention", SAME_BITS); }
-    }
-}
-
 TEST_MAIN()

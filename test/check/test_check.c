@@ -152,11 +152,4 @@ TEST(an_operation_with_a_fault_fails) {
     EXPECT(failures_with(WRITES_TO_AN_INPUT) == 1);
 }
 
-TEST(the_worst_element_has_a_bound_of_its_own) {
-    const double bound = bounds_of(dtype_bf16)->rounded;
-    const Difference just = {.error = bound, .worst = element_bound(bound), .cosine = 1};
-    const Difference above = {.error = bound, .worst = 1.01 * element_bound(bound), .cosine = 1};
-    EXPECT(is_within(&just, bound) && !is_within(&above, bound));
-}
-
 TEST_MAIN()

@@ -151,19 +151,4 @@ gpus_time_their_sums() {
     gpus='--dtype fp32' timed_well 3 ranks 3 "$cuda"
 }
 
-a_killed_gpu_rank_ends_the_run() {
-    corpus
-    for signal in STOP KILL; do
-        begin "$cuda" $gpu $data $forever --save_every 3 --total_batch_size 64 --batch_size 1 --gpus 4 \
-            --timeout 5 --out "$dir/$signal"
-        await 'saved step' "$dir/err" $pid
-        signal_rank $signal "$dir/$signal" 2
-        finish $pid
-        code=$?
-        [ $code != 0 ] || note "$signal: exit code 0"
-        grep -q 'rank 2' "$dir/err" || note "$signal: rank not named: $(tail -n 3 "$dir/err")"
-        none_left "$dir/$signal"
-    done
-}
-
 run_tests

@@ -115,17 +115,6 @@ gradients_are_added_up_once_a_step() {
     done
 }
 
-the_same_ranks_give_the_same_bits() {
-    corpus
-    for zero in 0 1; do
-        for i in 1 2; do
-            must ranks 3 "$train" $run $data --total_batch_size 192 --batch_size 1 --max_steps 6 $quiet --zero $zero \
-                --out "$dir/$zero.$i"
-        done
-        same_checkpoint "$dir/$zero.1/step_00000006" "$dir/$zero.2/step_00000006"
-    done
-}
-
 # A run goes on with another number of ranks, another micro-batch and the other --zero.
 a_run_goes_on_with_other_ranks() {
     corpus

@@ -119,48 +119,6 @@ TEST(one_document_has_the_bits_of_attention_without_documents) {
     }
 }
 
-// Copies the rows first .. first+T-1 of sequence b of (B,T,width) elements to a sequence of their own.
-static Stored* rows_of(const Backend* b, const Stored* from, int first, int T, size_t width) {
-    Stored* to = stored_alloc(b, (size_t)T * width);
-    memcpy(to, stored_at(b, from, (size_t)first * width), (size_t)T * width * b->element_bytes);
-    return to;
-}
-
-// The plain loops make the same sums in the same order, so the bits are those of each document alone.
-TEST(a_document_among_others_has_the_bits_of_the_document_alone) {
-    enum { T = 90, NH = 2, HS = 12, C = NH * HS, EOT = 3 };
-    EACH_CPU_BACKEND(b) {
-        int tokens[T], starts[T], ends[T], documents = 0;
-        float lse[NH * T], delta[NH * T], own_lse[NH * T];
-        Stored *qkv = stored_alloc(b, T * 3 * C), *dqkv = stored_alloc(b, T * 3 * C);
-        Stored *out = stored_alloc(b, T * C), *dout = stored_alloc(b, T * C);
-        for (size_t i = 0; i < T * 3 * C; i++) { stored_put(b, qkv, i, rng_normal(5, RNG_TEST, i)); }
-        for (size_t i = 0; i < T * C; i++) { stored_put(b, dout, i, rng_normal(6, RNG_TEST, i)); }
-        for (int t = 0; t < T; t++) { tokens[t] = begins_document(MANY_DOCUMENTS, t) ? EOT : 2; }
-        b->device_open(&PLAIN);
-        b->document_bounds(starts, ends, tokens, EOT, 1, T);
-        b->attention_forward(out, NULL, lse, qkv, starts, 1, T, C, NH);
-        b->attention_backward(dqkv, delta, dout, out, NULL, lse, qkv, starts, ends, 1, T, C, NH);
-        for (int first = 0, end; first < T; first = end, documents++) {
-            for (end = first + 1; end < T && !begins_document(MANY_DOCUMENTS, end); end++) {}
-            const int n = end - first;
-            EXPECT(starts[first] == first && starts[end - 1] == first && ends[first] == end && ends[end - 1] == end);
-            Stored *own_qkv = rows_of(b, qkv, first, n, 3 * C), *own_dout = rows_of(b, dout, first, n, C);
-            Stored *own_out = stored_alloc(b, (size_t)n * C), *own_dqkv = stored_alloc(b, (size_t)n * 3 * C);
-            b->attention_forward(own_out, NULL, own_lse, own_qkv, NULL, 1, n, C, NH);
-            b->attention_backward(own_dqkv, delta, own_dout, own_out, NULL, own_lse, own_qkv, NULL, NULL, 1, n, C,
-                                  NH);
-            const size_t row = C * b->element_bytes, at = (size_t)first * C;
-            EXPECT(!memcmp(own_out, stored_at(b, out, at), (size_t)n * row));
-            EXPECT(!memcmp(own_dqkv, stored_at(b, dqkv, 3 * at), (size_t)n * 3 * row));
-            for (int h = 0; h < NH; h++) { EXPECT(!memcmp(own_lse + h * n, lse + h * T + first, (size_t)n * 4)); }
-            free(own_qkv), free(own_dout), free(own_out), free(own_dqkv);
-        }
-        EXPECT(documents > 5);
-        free(qkv), free(dqkv), free(out), free(dout);
-    }
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 
 // The probability of a later position is exactly 0: even a huge value there changes nothing.
@@ -179,33 +137,6 @@ TEST(nothing_is_seen_of_later_values) {
         EXPECT(memcmp(stored_at(b, out[0], (size_t)LATER * HS), stored_at(b, out[1], (size_t)LATER * HS),
                       HS * b->element_bytes) != 0);
         free(qkv), free(out[0]), free(out[1]);
-    }
-}
-
-// Plain kernels: attention_forward gives the same bits.
-TEST(cached_attention_equals_attention_piece_by_piece) {
-    enum { B = 2, T = 11, C = 24, NH = 3, CAPACITY = 16, PIECES = 4 };
-    const int piece[PIECES] = {1, 4, 1, 5};
-    EACH_CPU_BACKEND(b) {
-        b->device_open(&PLAIN);
-        const size_t e = b->element_bytes;
-        Stored *qkv = stored_alloc(b, B * T * 3 * C), *part = stored_alloc(b, B * T * 3 * C);
-        Stored *out = stored_alloc(b, B * T * C), *part_out = stored_alloc(b, B * T * C);
-        Stored* cache = stored_alloc(b, B * CAPACITY * 2 * C);
-        float lse[B * NH * T];
-        for (size_t i = 0; i < B * T * 3 * C; i++) { stored_put(b, qkv, i, rng_normal(8, RNG_TEST, i)); }
-        b->attention_forward(out, NULL, lse, qkv, NULL, B, T, C, NH);
-        for (size_t i = 0, past = 0; i < PIECES; past += (size_t)piece[i++]) {
-            const size_t n = (size_t)piece[i];
-            for (size_t s = 0; s < B; s++) {
-                memcpy(stored_at(b, part, s * n * 3 * C), stored_at(b, qkv, (s * T + past) * 3 * C), n * 3 * C * e);
-            }
-            b->attention_cached(part_out, cache, part, B, piece[i], (int)past, CAPACITY, C, NH);
-            for (size_t s = 0; s < B; s++) {
-                EXPECT(!memcmp(stored_at(b, part_out, s * n * C), stored_at(b, out, (s * T + past) * C), n * C * e));
-            }
-        }
-        free(qkv), free(out), free(part), free(part_out), free(cache);
     }
 }
 

@@ -547,13 +547,6 @@ static void read_damaged(const char* pattern, const char* path) {
     dataloader_wait(&o.loader);
 }
 
-static void ask_wrongly(const char* pattern, int requests, int rows) {
-    Opened o;
-    open_loader(&o, pattern, DATA_IN_ORDER, 4);
-    for (int i = 0; i < requests; i++) { dataloader_request(&o.loader, 0, rows); }
-    dataloader_wait(&o.loader);
-}
-
 TEST(errors_of_the_thread_end_the_program) {
     char* pattern = make_shards("damaged", sizes, SHARDS);
     char* path = shard_name("damaged", 3);
@@ -562,15 +555,6 @@ TEST(errors_of_the_thread_end_the_program) {
     pattern = make_shards("damaged", sizes, SHARDS);
     EXPECT_DEATH(EXIT_RUNTIME, "part_003.bin: the file was cut short", read_damaged(pattern, path));
     free(path);
-    free(pattern);
-}
-
-TEST(refuses_misuse) {
-    char* pattern = make_shards("misuse", sizes, SHARDS);
-    EXPECT_DEATH(EXIT_RUNTIME, "nothing was asked", ask_wrongly(pattern, 0, 1));
-    EXPECT_DEATH(EXIT_RUNTIME, "too many batches ahead", ask_wrongly(pattern, LOADER_AHEAD + 1, 1));
-    EXPECT_DEATH(EXIT_RUNTIME, "asked for 5 rows, of 4", ask_wrongly(pattern, 1, 5));
-    EXPECT_DEATH(EXIT_RUNTIME, "asked for 0 rows", ask_wrongly(pattern, 1, 0));
     free(pattern);
 }
 

@@ -58,41 +58,6 @@ TEST(each_format_has_the_same_tokens) {
     }
 }
 
-// Checks that two data sets give the same batches, in the order of training.
-static void expect_same_batches(Dataset* a, Dataset* b) {
-    enum { ROWS = 3, BATCHES = 20 };
-    DataLoader la, lb;
-    int* memory = alloc_or_die(2 * dataloader_ints(ROWS, T), sizeof *memory, "batches");
-    dataloader_open(&la, a, DATA_SHUFFLED, 1337, NULL, ROWS, memory);
-    dataloader_open(&lb, b, DATA_SHUFFLED, 1337, NULL, ROWS, memory + dataloader_ints(ROWS, T));
-    for (int i = 0; i < BATCHES; i++) {
-        dataloader_request(&la, (uint64_t)(i * ROWS), ROWS);
-        dataloader_request(&lb, (uint64_t)(i * ROWS), ROWS);
-        const Batch *x = dataloader_wait(&la), *y = dataloader_wait(&lb);
-        EXPECT(memcmp(x->tokens, y->tokens, 3 * ROWS * T * sizeof(int)) == 0);
-    }
-    dataloader_close(&la);
-    dataloader_close(&lb);
-    free(memory);
-}
-
-TEST(each_format_trains_on_the_same_batches) {
-    Error err;
-    Dataset ours, theirs;
-    char* path = golden("llmc.bin");
-    if (!dataset_open(&ours, "--train_data", path, HEADER_REQUIRED, T, V, &err)) { fatal("%s", err.text); }
-    for (int k = 1; k < NUM_READ; k++) {
-        char* other = golden(READ[k]);
-        if (!dataset_open(&theirs, "--train_data", other, header_of(READ[k]), T, V, &err)) { fatal("%s", err.text); }
-        EXPECT(theirs.num_tokens == COUNT && theirs.num_windows == (COUNT - 1) / T);
-        expect_same_batches(&ours, &theirs);
-        dataset_close(&theirs);
-        free(other);
-    }
-    dataset_close(&ours);
-    free(path);
-}
-
 TEST(one_pattern_may_match_several_formats) {
     Error err;
     Dataset d;

@@ -131,37 +131,6 @@ TEST(killed_and_resumed_with_every_option) {
 // ---------------------------------------------------------------------------------------------------------------------
 // errors
 
-// A run whose disk is full names the shard, leaves whole shards only, and goes on when there is room again.
-TEST(a_full_disk) {
-    static const char* const options[] = {"", "--shuffle 1 --seed 2"};
-    struct rlimit before, limit;
-    write_sources();
-    EXPECT(getrlimit(RLIMIT_FSIZE, &before) == 0);
-    signal(SIGXFSZ, SIG_IGN);
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        char* arguments = format("--tokenizer bytes --val_size 500 --shard_size 4000 --mix a.jsonl:1,b:1 %s --out",
-                                 test_case = options[i]);
-        char *whole = format("%s whole", arguments), *part = format("%s part", arguments);
-        char *fresh = format("%s --force", part), *again = format("%s --force", whole);
-        EXPECT_RUN(0, "", again);
-        limit = before;
-        limit.rlim_cur = 7000; // stands for a full disk: between the validation split and the first training shard
-        EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-        EXPECT_RUN(1, "part_train_000001.bin: cannot write: File too large", fresh);
-        EXPECT(setrlimit(RLIMIT_FSIZE, &before) == 0);
-        EXPECT(exists("part_val_000000.bin") && !exists("part_train_000001.bin") &&
-               !exists("part_train_000001.bin.tmp"));
-        EXPECT_RUN(0, "going on after ", part);
-        for (int k = 0; k < 4; k += 2) { EXPECT(same_content(SHARDS[k], SHARDS[k + 1])); }
-        EXPECT(same_content("whole.json", "part.json"));
-        free(arguments);
-        free(whole);
-        free(part);
-        free(fresh);
-        free(again);
-    }
-}
-
 // A line of a gigabyte takes no more memory than others, and is named.
 TEST(a_line_of_a_gigabyte) {
     const off_t bytes = getenv("long") && *getenv("long") ? 1 << 30 : 64 << 20;

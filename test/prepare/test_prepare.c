@@ -67,19 +67,6 @@ TEST(split_at_blank_lines_and_at_a_line) {
     expect_documents("line", 1, "#a\n--- \n#b\n\n#c\n");
 }
 
-TEST(tiny_shakespeare_as_in_llmc) {
-    if (!path_exists("data/tinyshakespeare.txt")) { SKIP("data/tinyshakespeare.txt is not there (data/fetch.sh)"); }
-    char folder[2048];
-    EXPECT(getcwd(folder, sizeof folder) != NULL);
-    char* arguments = format("--out ts --split blank --val_size 32768 %s/data/tinyshakespeare.txt", folder);
-    EXPECT_RUN(0, "ts_train_*.bin: 305260 tokens", arguments);
-    size_t val;
-    TokenList list = tokens_of("ts", &val);
-    EXPECT(val == 32768 && list.ids[0] == 50256 && list.ids[1] == 5962 && list.ids[2] == 22307); // "First Citizen"
-    token_list_free(&list);
-    free(arguments);
-}
-
 TEST(jsonl_in_order_for_any_number_of_threads) {
     StoryText text = {NULL, 0, 0};
     for (int i = 0; i < 3000; i++) {
@@ -426,13 +413,6 @@ TEST(resume_within_a_long_document) {
     free(fresh);
 }
 
-TEST(options_come_with_a_space_or_an_equals_sign) {
-    write_short_texts();
-    EXPECT_RUN(0, "17 tokens", "--force --out=equals --tokenizer=bytes a.txt --val_size=5 b.txt");
-    EXPECT_RUN(0, "17 tokens", "--out equals --tokenizer bytes --val_size 5 --force 1 a.txt b.txt");
-    EXPECT_RUN(0, "done already", "--out equals --tokenizer bytes --val_size 5 --force 0 a.txt b.txt");
-}
-
 // A record with members missing, or that promises what is not there, is refused and not followed.
 TEST(damaged_records_are_refused) {
     static const char* const next = "\"next\": {\"input\": 9, \"offset\": 0, \"line\": 0, \"inside_document\": false, "
@@ -548,15 +528,8 @@ TEST(bad_usage) {
     EXPECT_RUN(2, "for example: ./prepare --out data/mytext book.txt", "");
     EXPECT_RUN(2, "--out is missing", "a.txt");
     EXPECT_RUN(2, "no input", "--out x");
-    EXPECT_RUN(2, "did you mean --shard_size?", "--out x --shard_sise 5 a.txt");
     EXPECT_RUN(2, "no option --vocab_size; here it is called --train_tokenizer", "--out x --vocab_size 500 a.txt");
-    EXPECT_RUN(2, "no option -o", "-o x a.txt");
-    EXPECT_RUN(2, "--val_size takes a whole number, not '1e6'", "--out x --val_size 1e6 a.txt");
-    EXPECT_RUN(2, "--val_size takes a number from -1", "--out x --val_size -2 a.txt");
-    EXPECT_RUN(2, "--seed takes a number from 0", "--out x --seed 99999999999999999999 --stories 5");
-    EXPECT_RUN(2, "--shard_size takes a number from 1", "--out x --shard_size 0 a.txt");
     EXPECT_RUN(2, "--shard_size takes a number from 1 to 2147483647", "--out x --shard_size 2147483648 a.txt");
-    EXPECT_RUN(2, "needs a value", "a.txt --out");
     EXPECT_RUN(2, "one or the other", "--out x --stories 5 a.txt");
     EXPECT_RUN(2, "here it is called --field", "--out x --column body a.txt");
     EXPECT_RUN(2, "no file has such a name", "--out x nothing*.txt");
@@ -565,8 +538,6 @@ TEST(bad_usage) {
     write_text("record.json", "{\"text\": \"precious\"}\n");
     EXPECT_RUN(2, "over the input ./record.json", "--out record --force --val_size 1 ./record.json");
     EXPECT(exists("record.json"));
-    EXPECT_RUN(2, "--format takes auto|text|jsonl|parquet, not 'xml'", "--out x --format xml a.txt");
-    EXPECT_RUN(2, "no option --output; here it is called --out", "--output x a.txt");
     EXPECT_RUN(0, "--stories", "--help");
     EXPECT_RUN(0, "usage:", "-h");
 }

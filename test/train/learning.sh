@@ -100,6 +100,11 @@ a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoints() {
     corpus
     expect 4 'The last good checkpoint is' "$train" $small $data --max_steps 40 --val_every 0 --save_every 2 --lr 1e3 \
         --grad_clip 0 --weight_decay 100 --schedule constant --out "$dir/run"
+    tail -n 1 "$dir/run/metrics.jsonl" | grep -q '"reason":"non-finite","words":"step ' || note "not in metrics.jsonl"
+    tail -n 1 "$dir/run/log.txt" | grep -q '^ended after step .*: non-finite: step' || note "$(tail "$dir/run/log.txt")"
+    # the last one saved gave the loss that is not finite: the good one is another
+    grep 'last good checkpoint' "$dir/err" | grep -q "$(ls "$dir/run" | grep '^step_' | tail -n 1)" &&
+        note "the bad one is called good"
     must "$train" eval --init "$dir/run/step_00000002" --val_data "$root/corpus_val_*.bin" --val_tokens 512 \
         --tokenizer bytes --seq_len 32
 }

@@ -182,15 +182,6 @@ what_was_done_before_a_checkpoint_is_not_done_again() {
     [ "$steps" = "5 10 15 " ] || note "saved at steps $steps"
 }
 
-a_full_disk_leaves_the_older_checkpoints() {
-    corpus
-    mkdir "$dir/disk"
-    small_disk 1800k "$dir/disk" || return 0
-    expect 1 'make room' "$train" $small $data --max_steps 10 --save_every 5 --val_every 0 --out "$dir/disk/run"
-    ls "$dir/disk/run" | grep -q step_00000005 || note "the older checkpoint is gone: $(ls -A "$dir/disk/run")"
-    umount "$dir/disk"
-}
-
 # The trainer is killed at its first two checkpoints; supervise.sh starts it again each time.
 a_supervised_run_ends_with_the_same_bits() {
     corpus
