@@ -2,7 +2,7 @@
 #include "../train/backends.h"
 #include "../check/trial.h"
 #include "../data/dataloader.h"
-#include "ladder_page.h"
+#include "ladder_results.h"
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -40,7 +40,6 @@ static Config rung_config(const Config* config, const Rung* r) {
     if (r->threads != ALL_THREADS) { c.threads = r->threads; }
     return c;
 }
-
 
 // Probes the machine and resolves the options. --batch_size auto is the largest that fits the first rung, whose
 // activations are the largest.
@@ -194,8 +193,6 @@ int bench_ladder(const Config* config) {
     if (l->on_gpu) { puts(PUBLISHED_NOTE); }
     l->given = bench_given(config, &l->plan);
     ladder_write(l);
-    const char* out = config->out;
-    if (*out) { printf("%s/ladder.json\n%s/ladder.html\n%s/ladder.svg\n", out, out, out); }
     const bool failed = l->failed > 0;
     free(l->batch);
     munmap(l, sizeof *l);

@@ -1,8 +1,7 @@
 #include "ops.h"
 #include "../check/trial.h"
 #include "../base/json.h"
-#include "../log/report.h"
-#include "page.h"
+#include "../base/text_stream.h"
 
 double op_reached(const BenchOps* b, const OpTime* t, bool* by_memory) {
     const double memory = t->bytes / b->bandwidth, arithmetic = t->flops / b->peak_flops;
@@ -86,57 +85,38 @@ static void bench_all_ops(BenchOps* b, const StepOps* ops) {
 // ---------------------------------------------------------------------------------------------------------------------
 // files
 
-static Roofline ops_roofline(const BenchOps* b) {
-    const Roofline r = {.device = b->plan.backend->device_name(),
-                        .copy_bandwidth = b->bandwidth,
-                        .matmul_flops = b->peak_flops,
-                        .published_bandwidth = b->gpu ? 1e9 * b->gpu->memory : 0,
-                        .published_flops = b->published_flops,
-                        .point = b->row,
-                        .count = b->count};
-    return r;
-}
-
-static void page_ops(Page* page, const BenchOps* b) {
+static void write_picture(const BenchOps* b, const char* out) {
+    static const char name[] = "ops.svg";
     const Plan* p = &b->plan;
-    const Roofline r = ops_roofline(b);
-    page_begin(page, "ops");
-    page_fact(page, "<header><h1>The operations on ", format("%s", r.device), "</h1>\n");
-    page_fact(page, "<p>",
-              format("%s, %d x %d tokens, %s%s; each operation by itself, caches cold, the best of several runs",
-                     p->model, p->B, p->T, dtype_names[p->dtype], residual_note(p->backend)),
-              "</p>\n");
-    page_fact(page, "<p>", format("%s", b->given.command), "</p></header>\n<figure class=\"wide one\">\n");
-    page_roofline(page, &r, &ROOF_BROAD);
-    page_roofline(page, &r, &ROOF_SLIM);
-    page_add(page, "</figure>\n");
-    page_end(page);
+    char *picture, *title = format("%s: %s, %d x %d tokens, %s%s", p->backend->device_name(), p->model, p->B, p->T,
+                                   dtype_names[p->dtype], residual_note(p->backend));
+    size_t size;
+    FILE* svg = open_text_stream(&picture, &size, name);
+    draw_roofline(svg, &(Roofline){.device = title,
+                                   .copy_bandwidth = b->bandwidth,
+                                   .matmul_flops = b->peak_flops,
+                                   .published_bandwidth = b->gpu ? 1e9 * b->gpu->memory : 0,
+                                   .published_flops = b->published_flops,
+                                   .point = b->row,
+                                   .count = b->count});
+    close_text_stream(svg, name);
+    bench_write(out, name, picture);
+    free(picture);
+    free(title);
 }
 
-// Writes ops.json, ops.html and ops.svg into --out, unless that is empty.
+// Writes ops.json and ops.svg into --out, unless that is empty.
 static void ops_write(const BenchOps* b) {
     const char* out = b->given.out;
     json_t* record =
         bench_record("ops", &b->given, &b->plan, b->plan.backend->device_name(), b->bandwidth, "ops", b->rows);
-    if (!*out) {
-        json_decref(record);
-        return;
-    }
     if (record) {
         json_object_set_new(record, "peak_gflop_s", json_real(b->peak_flops / 1e9));
         if (b->gpu) { json_object_set_new(record, "published_gflop_s", json_real(b->published_flops / 1e9)); }
         json_object_set_new(record, "device_kernels", json_string(b->plan.backend->device_kernels()));
     }
-    const Roofline r = ops_roofline(b);
-    Page page = {NULL, 0, 0}, picture = {NULL, 0, 0};
-    page_ops(&page, b);
-    page_roofline(&picture, &r, &ROOF_BROAD);
     bench_write_json(out, "ops.json", record);
-    bench_write(out, "ops.html", page.text);
-    bench_write(out, "ops.svg", picture.text);
-    free(page.text);
-    free(picture.text);
-    printf("%s/ops.json\n%s/ops.html\n%s/ops.svg\n", out, out, out);
+    write_picture(b, out);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

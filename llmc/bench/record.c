@@ -69,16 +69,18 @@ json_t* bench_record(const char* kind, const BenchGiven* given, const Plan* p, c
 
 void bench_write(const char* out, const char* name, const char* text) {
     Error err;
+    if (!*out) { return; }
     char* path = format("%s/%s", out, name);
     if (!make_directories(out, &err) || !write_file_atomically(path, text, strlen(text), &err)) {
         fatal("--out %s", err.text);
     }
+    printf("%s\n", path);
     free(path);
 }
 
 void bench_write_json(const char* out, const char* name, json_t* record) {
     char* text = record ? json_dumps(record, JSON_INDENT(2)) : NULL;
-    if (!text) { fatal("%s: a value that JSON cannot hold", name); }
+    if (*out && !text) { fatal("%s: a value that JSON cannot hold", name); }
     bench_write(out, name, text);
     free(text);
     json_decref(record);

@@ -1,34 +1,38 @@
 #include "roofline.h"
-#include "page.h"
+#include "../log/html.h"
+#include "picture.h"
 #include "record.h"
 
 static const char ROOFLINE_STYLE[] =
     ".bench .grid { stroke: var(--edge); fill: none }\n"
     ".bench .roof { stroke: var(--ink); stroke-width: 2; fill: none; stroke-linejoin: round }\n"
     ".bench .paper { stroke: var(--soft); stroke-dasharray: 5 4; fill: none }\n"
-    ".bench .lead { stroke: var(--soft); stroke-width: .7; fill: none }\n"
     ".bench .by-arithmetic { fill: var(--speed) }\n"
     ".bench .by-memory { fill: var(--wrong) }\n"
-    ".bench .mark { text-anchor: middle; fill: var(--ink); font-size: 11px }\n"
+    ".bench circle { stroke: #fff; stroke-width: .7 }\n"
+    ".bench .mark { text-anchor: middle; fill: #fff; font-size: 10px }\n"
+    ".bench .op { fill: var(--ink) }\n"
     ".bench .end { text-anchor: end }\n"
     ".bench .middle { text-anchor: middle }\n";
 
-const RoofLayout ROOF_BROAD = {"broad", 1120, 84, 84, 690, 66, 570, 730, 0};
-const RoofLayout ROOF_SLIM = {"slim", 400, 8, 50, 388, 66, 366, 20, 430}; // of a narrow screen
+// Edges of the plot, and of the list beside it.
+enum { WIDTH = 1120, LEFT = 84, RIGHT = 690, TOP = 66, BOTTOM = 570, LIST = 730, LIST_ROW = 21 };
 
-enum { LIST_ROW = 21, BELOW_PLOT = 52 };
+// The ends of the axes, as log10.
+typedef struct {
+    double left, right, bottom, top;
+} RoofScale;
 
 static double roof_x(const RoofScale* s, double intensity) {
-    return s->at->left + (s->at->right - s->at->left) * (log10(intensity) - s->left) / (s->right - s->left);
+    return fmax(LEFT + (RIGHT - LEFT) * (log10(intensity) - s->left) / (s->right - s->left), LEFT);
 }
 
 static double roof_y(const RoofScale* s, double flops) {
-    const RoofLayout* at = s->at;
-    const double y = at->bottom - (at->bottom - at->top) * (log10(flops) - s->bottom) / (s->top - s->bottom);
-    return fmin(y, at->bottom); // points far below lie on the edge
+    return fmin(BOTTOM - (BOTTOM - TOP) * (log10(flops) - s->bottom) / (s->top - s->bottom), BOTTOM);
 }
 
-RoofScale roof_scale(const Roofline* r, const RoofLayout* layout) {
+// Chooses axes that show the roof and the points, of at most 6 decades each: points beyond lie at the edge.
+static RoofScale roof_scale(const Roofline* r) {
     enum { MOST_DECADES = 6 };
     const double peak = fmax(r->matmul_flops, r->published_flops);
     const double ridge = r->matmul_flops / r->copy_bandwidth;
@@ -39,7 +43,7 @@ RoofScale roof_scale(const Roofline* r, const RoofLayout* layout) {
         high_x = fmax(high_x, r->point[i].intensity);
         low_y = fmin(low_y, r->point[i].flops);
     }
-    RoofScale s = {layout, floor(log10(low_x)), ceil(log10(high_x)), floor(log10(low_y)), log10(peak * 2)};
+    RoofScale s = {floor(log10(low_x)), ceil(log10(high_x)), floor(log10(low_y)), log10(peak * 2)};
     s.left = fmax(s.left, s.right - MOST_DECADES);
     s.bottom = fmax(s.bottom, floor(s.top) - MOST_DECADES);
     return s;
@@ -56,159 +60,92 @@ static const char* flops_text(char out[32], double flops) {
     return out;
 }
 
-static void roof_axes(Page* page, const RoofScale* s) {
-    const RoofLayout* at = s->at;
+static void roof_axes(FILE* svg, const RoofScale* s) {
     char text[32];
     for (int d = (int)s->left; d <= (int)s->right; d++) {
         const double x = roof_x(s, pow(10, d));
-        page_add(page, "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text class=\"middle\" x=\"%.1f\" y=\"%d\">%g</text>\n",
-                 x, at->top, at->bottom, x, at->bottom + 18, pow(10, d));
+        fprintf(svg, "<path class=\"grid\" d=\"M%.1f %dV%d\"/>", x, TOP, BOTTOM);
+        fprintf(svg, "<text class=\"middle\" x=\"%.1f\" y=\"%d\">%g</text>\n", x, BOTTOM + 18, pow(10, d));
     }
     for (int d = (int)s->bottom; d <= (int)floor(s->top); d++) {
         const double y = roof_y(s, pow(10, d));
-        page_add(page, "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text class=\"end\" x=\"%d\" y=\"%.1f\">%s</text>\n",
-                 at->left, y, at->right, at->left - 8, y + 4, flops_text(text, pow(10, d)));
+        fprintf(svg, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>", LEFT, y, RIGHT);
+        fprintf(svg, "<text class=\"end\" x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT - 8, y + 4,
+                flops_text(text, pow(10, d)));
     }
-    page_add(page, "<text class=\"middle\" x=\"%d\" y=\"%d\">FLOP for each byte to or from memory</text>\n",
-             (at->left + at->right) / 2, at->bottom + 40);
-    page_add(page, "<text class=\"middle\" transform=\"translate(%d %d) rotate(-90)\">FLOP/s</text>\n",
-             at->left > 60 ? 16 : 10, (at->top + at->bottom) / 2);
+    fprintf(svg, "<text class=\"middle\" x=\"%d\" y=\"%d\">FLOP for each byte to or from memory</text>\n",
+            (LEFT + RIGHT) / 2, BOTTOM + 40);
+    fprintf(svg, "<text class=\"middle\" transform=\"translate(16 %d) rotate(-90)\">FLOP/s</text>\n",
+            (TOP + BOTTOM) / 2);
 }
 
 // Draws a roof from the left edge, or where the slope enters the picture, to the ridge, and on to the right.
-static void roof_line(Page* page, const RoofScale* s, const char* style, double bandwidth, double flops) {
+static void roof_line(FILE* svg, const RoofScale* s, const char* style, double bandwidth, double flops) {
     const double first = fmax(s->left, s->bottom - log10(bandwidth)), ridge = flops / bandwidth;
-    page_add(page, "<path class=\"%s\" d=\"M%.1f %.1fL%.1f %.1fH%d\"/>\n", style, roof_x(s, pow(10, first)),
-             roof_y(s, bandwidth * pow(10, first)), roof_x(s, ridge), roof_y(s, flops), s->at->right);
+    fprintf(svg, "<path class=\"%s\" d=\"M%.1f %.1fL%.1f %.1fH%d\"/>\n", style, roof_x(s, pow(10, first)),
+            roof_y(s, bandwidth * pow(10, first)), roof_x(s, ridge), roof_y(s, flops), RIGHT);
 }
 
-static void roof_heading(Page* page, const Roofline* r, int x) {
-    char flops[32], paper[32];
-    page_add(page, "<text class=\"title\" x=\"%d\" y=\"16\">Roofline of ", x);
-    page_escape(page, r->device);
-    page_add(page, "</text><text x=\"%d\" y=\"34\">measured: %.4g GB/s copying, %sFLOP/s in a large matmul", x,
-             r->copy_bandwidth / 1e9, flops_text(flops, r->matmul_flops));
+static void roof_heading(FILE* svg, const Roofline* r) {
+    char flops[32];
+    fprintf(svg, "<text class=\"title\" x=\"%d\" y=\"16\">Roofline of ", LEFT);
+    page_escape(svg, r->device);
+    fprintf(svg, "</text><text x=\"%d\" y=\"34\">measured: %.4g GB/s copying, %sFLOP/s in a large matmul</text>\n",
+            LEFT, r->copy_bandwidth / 1e9, flops_text(flops, r->matmul_flops));
     if (r->published_flops > 0) {
-        page_add(page, "</text><text x=\"%d\" y=\"50\">dashed, by data sheet: %.4g GB/s, %sFLOP/s", x,
-                 r->published_bandwidth / 1e9, flops_text(paper, r->published_flops));
+        fprintf(svg, "<text x=\"%d\" y=\"50\">dashed, by data sheet: %.4g GB/s, %sFLOP/s</text>\n", LEFT,
+                r->published_bandwidth / 1e9, flops_text(flops, r->published_flops));
     }
-    page_add(page, "</text>\n");
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
-// points: a dot, its number beside it where there is room, and a list of what the numbers are
+static const char* limit_class(const RooflinePoint* p) { return p->by_memory ? "by-memory" : "by-arithmetic"; }
 
-double roof_above(const RoofMarks* m, double x) {
-    const RoofScale* s = &m->scale;
-    const double at = s->left + (s->right - s->left) * (x - s->at->left) / (s->at->right - s->at->left);
-    return roof_y(s, fmin(m->roof->matmul_flops, m->roof->copy_bandwidth * pow(10, at)));
-}
-
-// Returns true if a number has room here: in the plot, off the roof, away from dots and from other numbers.
-static bool is_free(const RoofMarks* m, double x, double y) {
-    enum { HALF_WIDTH = 8, HALF_HEIGHT = 7 };
-    const RoofLayout* at = m->scale.at;
-    if (x < at->left + 8 || x > at->right - 8 || y < at->top + 6 || y > at->bottom - 6) { return false; }
-    const double left = roof_above(m, x - HALF_WIDTH), right = roof_above(m, x + HALF_WIDTH);
-    if (y > right - HALF_HEIGHT && y < left + HALF_HEIGHT) { return false; }
-    for (int i = 0; i < m->dots; i++) {
-        if (fabs(m->dot[i].x - x) < 12 && fabs(m->dot[i].y - y) < 10) { return false; }
-    }
-    for (int i = 0; i < m->marks; i++) {
-        if (fabs(m->mark[i].x - x) < 18 && fabs(m->mark[i].y - y) < 12) { return false; }
-    }
-    return true;
-}
-
-// Finds the nearest free place around a dot, ring by ring.
-static Spot place_mark(const RoofMarks* m, Spot dot) {
-    enum { RINGS = 12, DIRECTIONS = 16 };
-    for (int ring = 0; ring < RINGS; ring++) {
-        for (int k = 0; k < DIRECTIONS; k++) {
-            const double angle = 2 * 3.14159265358979 * k / DIRECTIONS, far = 13 + 8 * ring;
-            const Spot s = {dot.x + far * cos(angle), dot.y + far * sin(angle)};
-            if (is_free(m, s.x, s.y)) { return s; }
-        }
-    }
-    const Spot above = {dot.x, dot.y - 13};
-    return above;
-}
-
-RoofMarks roof_marks(const Roofline* r, const RoofScale* s) {
-    RoofMarks m;
-    memset(&m, 0, sizeof m);
-    m.roof = r;
-    m.scale = *s;
-    m.dots = r->count < MAX_MARKS ? r->count : MAX_MARKS;
-    for (int i = 0; i < m.dots; i++) {
-        m.dot[i].x = fmax(roof_x(s, r->point[i].intensity), s->at->left);
-        m.dot[i].y = roof_y(s, r->point[i].flops);
-    }
-    for (; m.marks < m.dots; m.marks++) { m.mark[m.marks] = place_mark(&m, m.dot[m.marks]); }
-    return m;
-}
-
-static void roof_points(Page* page, const Roofline* r, const RoofScale* s) {
-    const RoofMarks m = roof_marks(r, s);
-    for (int i = 0; i < m.dots; i++) {
-        const double dx = m.mark[i].x - m.dot[i].x, dy = m.mark[i].y - m.dot[i].y, far = sqrt(dx * dx + dy * dy);
-        if (far > 16) {
-            page_add(page, "<path class=\"lead\" d=\"M%.1f %.1fL%.1f %.1f\"/>", m.dot[i].x, m.dot[i].y,
-                     m.mark[i].x - 7 * dx / far, m.mark[i].y - 7 * dy / far);
-        }
-    }
-    for (int i = 0; i < m.dots; i++) {
+static void roof_points(FILE* svg, const Roofline* r, const RoofScale* s) {
+    for (int i = 0; i < r->count; i++) {
         const RooflinePoint* p = &r->point[i];
-        page_add(page, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>%s %s</title></circle>"
-                 "<text class=\"mark\" x=\"%.1f\" y=\"%.1f\">%d</text>\n",
-                 p->by_memory ? "by-memory" : "by-arithmetic", m.dot[i].x, m.dot[i].y, p->name, p->layer,
-                 m.mark[i].x, m.mark[i].y + 4, i + 1);
+        const double x = roof_x(s, p->intensity), y = roof_y(s, p->flops);
+        fprintf(svg, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"8\"><title>%s %s</title></circle>"
+                "<text class=\"mark\" x=\"%.1f\" y=\"%.1f\">%d</text>\n",
+                limit_class(p), x, y, p->name, p->layer, x, y + 4, i + 1);
     }
 }
 
 // The list's columns: number, name, milliseconds and the part of the roof that was reached.
-static void roof_list(Page* page, const Roofline* r, const RoofLayout* at) {
-    const int ms = at->width - 74, reached = at->width - 4;
+static void roof_list(FILE* svg, const Roofline* r) {
+    enum { NAME = LIST + 24, MS = WIDTH - 74, REACHED = WIDTH - 4 };
     char percent[32];
-    page_add(page,
-             "<text class=\"title\" x=\"%d\" y=\"%d\">Operation</text><text class=\"title end\" x=\"%d\" y=\"%d\">"
-             "ms</text><text class=\"title end\" x=\"%d\" y=\"%d\">of roof</text>\n",
-             at->list + 24, at->list_top + 16, ms, at->list_top + 16, reached, at->list_top + 16);
+    fprintf(svg, "<text class=\"title\" x=\"%d\" y=\"16\">Operation</text>", NAME);
+    fprintf(svg, "<text class=\"title end\" x=\"%d\" y=\"16\">ms</text>", MS);
+    fprintf(svg, "<text class=\"title end\" x=\"%d\" y=\"16\">of roof</text>\n", REACHED);
     for (int i = 0; i < r->count; i++) {
         const RooflinePoint* p = &r->point[i];
-        const int y = at->list_top + 38 + LIST_ROW * i;
-        page_add(page, "<circle class=\"%s\" cx=\"%d\" cy=\"%d\" r=\"4\"/>",
-                 p->by_memory ? "by-memory" : "by-arithmetic", at->list - 12, y - 4);
-        page_add(
-            page,
-            "<text class=\"end\" x=\"%d\" y=\"%d\">%d</text><text x=\"%d\" y=\"%d\" style=\"fill: var(--ink)\">%s "
-            "%s</text><text class=\"end\" x=\"%d\" y=\"%d\">%.3f</text><text class=\"end\" x=\"%d\" y=\"%d\">%s"
-            "</text>\n",
-            at->list + 14, y, i + 1, at->list + 24, y, p->name, p->layer, ms, y, p->ms, reached, y,
-            percent_text(percent, p->reached));
+        const int y = 38 + LIST_ROW * i;
+        fprintf(svg, "<circle class=\"%s\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", limit_class(p), LIST - 12, y - 4);
+        fprintf(svg, "<text class=\"end\" x=\"%d\" y=\"%d\">%d</text>", LIST + 14, y, i + 1);
+        fprintf(svg, "<text class=\"op\" x=\"%d\" y=\"%d\">%s %s</text>", NAME, y, p->name, p->layer);
+        fprintf(svg, "<text class=\"end\" x=\"%d\" y=\"%d\">%.3f</text>", MS, y, p->ms);
+        percent_text(percent, p->reached);
+        fprintf(svg, "<text class=\"end\" x=\"%d\" y=\"%d\">%s</text>\n", REACHED, y, percent);
     }
 }
 
-static void roof_legend(Page* page, int x, int y) {
-    page_add(
-        page,
-        "<circle class=\"by-memory\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">bound by memory</text>"
-        "<circle class=\"by-arithmetic\" cx=\"%d\" cy=\"%d\" r=\"4\"/><text x=\"%d\" y=\"%d\">by arithmetic</text>\n",
-        x - 12, y - 4, x + 2, y, x + 130, y - 4, x + 144, y);
+static void roof_legend(FILE* svg, int y) {
+    fprintf(svg, "<circle class=\"by-memory\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", LIST - 12, y - 4);
+    fprintf(svg, "<text x=\"%d\" y=\"%d\">bound by memory</text>", LIST + 2, y);
+    fprintf(svg, "<circle class=\"by-arithmetic\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", LIST + 130, y - 4);
+    fprintf(svg, "<text x=\"%d\" y=\"%d\">by arithmetic</text>\n", LIST + 144, y);
 }
 
-void page_roofline(Page* page, const Roofline* r, const RoofLayout* layout) {
-    const RoofScale s = roof_scale(r, layout);
-    const int list_end = layout->list_top + 38 + LIST_ROW * r->count + 34, plot_end = layout->bottom + BELOW_PLOT;
-    const int height = list_end > plot_end ? list_end : plot_end;
-    picture_begin(page, layout->size, layout->width, height,
-                  "Roofline: operations per second over operations for each byte", ROOFLINE_STYLE);
-    roof_heading(page, r, layout->heading);
-    roof_axes(page, &s);
-    if (r->published_flops > 0) { roof_line(page, &s, "paper", r->published_bandwidth, r->published_flops); }
-    roof_line(page, &s, "roof", r->copy_bandwidth, r->matmul_flops);
-    roof_points(page, r, &s);
-    roof_list(page, r, layout);
-    roof_legend(page, layout->list, height - 12);
-    page_add(page, "</svg>\n");
+void draw_roofline(FILE* svg, const Roofline* r) {
+    const RoofScale s = roof_scale(r);
+    const int height = max_int(72 + LIST_ROW * r->count, BOTTOM + 52);
+    picture_begin(svg, WIDTH, height, "Roofline: operations per second over operations for each byte", ROOFLINE_STYLE);
+    roof_heading(svg, r);
+    roof_axes(svg, &s);
+    if (r->published_flops > 0) { roof_line(svg, &s, "paper", r->published_bandwidth, r->published_flops); }
+    roof_line(svg, &s, "roof", r->copy_bandwidth, r->matmul_flops);
+    roof_points(svg, r, &s);
+    roof_list(svg, r);
+    roof_legend(svg, height - 12);
+    fprintf(svg, "</svg>\n");
 }

@@ -112,17 +112,17 @@ static double frame_x(const Plot* p, const Run* run, double step) {
     return p->frame_width * report_x(p->report, run, step) / p->report->x_end;
 }
 
-static void chart_y_tick(Page* page, const Plot* p, const Axis* a, double v) {
+static void chart_y_tick(FILE* page, const Plot* p, const Axis* a, double v) {
     char text[32];
     double y = CHART_TOP + frame_y(p, a, v);
-    page_add(page, "<path d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\">%s</text>\n", CHART_LEFT, y,
-             p->width - CHART_RIGHT, CHART_LEFT - 8, y + 4.0, tick_text(text, v, a->log ? v : a->step));
+    fprintf(page, "<path d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\">%s</text>\n", CHART_LEFT, y,
+            p->width - CHART_RIGHT, CHART_LEFT - 8, y + 4.0, tick_text(text, v, a->log ? v : a->step));
 }
 
-static void chart_grid(Page* page, const Plot* p, const Axis* a) {
+static void chart_grid(FILE* page, const Plot* p, const Axis* a) {
     char text[32];
     const double x_end = p->report->x_end;
-    page_add(page, "<g class=\"y\">\n");
+    fprintf(page, "<g class=\"y\">\n");
     if (a->log) {
         int first = (int)floor(log10(a->low) + 1e-9), last = (int)ceil(log10(a->high) - 1e-9);
         int decades = last - first, stride = (decades + 7) / 8;
@@ -136,16 +136,16 @@ static void chart_grid(Page* page, const Plot* p, const Axis* a) {
         int ticks = (int)lround((a->high - a->low) / a->step);
         for (int k = 0; k <= ticks; k++) { chart_y_tick(page, p, a, a->low + k * a->step); }
     }
-    page_add(page, "</g>\n<g class=\"x\">\n");
+    fprintf(page, "</g>\n<g class=\"x\">\n");
     const double step = nice_step(x_end / (p->width > 800 ? 11.0 : 6.0));
     for (int k = 0; k * step <= 1.0001 * x_end; k++) {
         double x = CHART_LEFT + p->frame_width * k * step / x_end;
-        page_add(page, "<path d=\"M%.1f %dv4\"/>", x, p->height - CHART_BOTTOM);
+        fprintf(page, "<path d=\"M%.1f %dv4\"/>", x, p->height - CHART_BOTTOM);
         if (x > p->width - CHART_RIGHT - 60) { continue; }
-        page_add(page, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", x, p->height - 6, tick_text(text, k * step, step));
+        fprintf(page, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", x, p->height - 6, tick_text(text, k * step, step));
     }
-    page_add(page, "<text class=\"unit\" x=\"%d\" y=\"%d\">%s</text>\n</g>\n", p->width - CHART_RIGHT, p->height - 6,
-             p->report->by_tokens ? "tokens" : "steps");
+    fprintf(page, "<text class=\"unit\" x=\"%d\" y=\"%d\">%s</text>\n</g>\n", p->width - CHART_RIGHT, p->height - 6,
+            p->report->by_tokens ? "tokens" : "steps");
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ static void chart_grid(Page* page, const Plot* p, const Axis* a) {
 
 // Adds the points of a series, "x y x y ...". A long one is thinned to the lowest and the highest point of each of as
 // many parts as the plot has pixels: the line looks as if all points were drawn.
-static void chart_points(Page* page, const Plot* p, const Axis* a, const Run* run, const Series* s) {
+static void chart_points(FILE* page, const Plot* p, const Axis* a, const Run* run, const Series* s) {
     size_t parts = min_size(min_size((size_t)p->frame_width, CHART_MAX_POINTS / 2), s->count);
     for (size_t part = 0; part < parts; part++) {
         size_t begin = s->count * part / parts, end = s->count * (part + 1) / parts, pick[2] = {begin, begin};
@@ -163,38 +163,38 @@ static void chart_points(Page* page, const Plot* p, const Axis* a, const Run* ru
         }
         for (int k = 0; k < (pick[0] == pick[1] ? 1 : 2); k++) {
             const Point* point = &s->at[(k == 0) == (pick[0] < pick[1]) ? pick[0] : pick[1]];
-            page_add(page, "%s%.1f %.2f", part + k > 0 ? " " : "M", frame_x(p, run, point->x), frame_y(p, a, point->y));
+            fprintf(page, "%s%.1f %.2f", part + k > 0 ? " " : "M", frame_x(p, run, point->x), frame_y(p, a, point->y));
         }
     }
 }
 
 // Adds the line of a series, if it has points. `name`: shown beside its values.
-static void chart_line(Page* page, const Plot* p, const Axis* a, int run, int series, const char* style,
+static void chart_line(FILE* page, const Plot* p, const Axis* a, int run, int series, const char* style,
                        const char* name) {
     const Run* of = &p->report->runs[run];
     if (!of->series[series].count) { return; }
-    page_add(page, "<path class=\"%s%s\" data-run=\"%d\" data-name=\"", style, run < CHART_COLORS ? "" : " dashed",
-             run);
+    fprintf(page, "<path class=\"%s%s\" data-run=\"%d\" data-name=\"", style, run < CHART_COLORS ? "" : " dashed",
+            run);
     page_escape(page, name);
-    page_add(page, "\" d=\"");
+    fprintf(page, "\" d=\"");
     chart_points(page, p, a, of, &of->series[series]);
-    page_add(page, "\"/>\n");
+    fprintf(page, "\"/>\n");
 }
 
 // Adds a dot for each point of a series of at most 120 (chosen): they belong to the line before.
-static void chart_dots(Page* page, const Plot* p, const Axis* a, int run, int series, int color) {
+static void chart_dots(FILE* page, const Plot* p, const Axis* a, int run, int series, int color) {
     const Run* of = &p->report->runs[run];
     const Series* s = &of->series[series];
     if (!s->count || s->count > 120) { return; }
-    page_add(page, "<path class=\"dots c%d\" d=\"", color);
+    fprintf(page, "<path class=\"dots c%d\" d=\"", color);
     for (size_t i = 0; i < s->count; i++) {
-        page_add(page, "M%.1f %.2fh0", frame_x(p, of, s->at[i].x), frame_y(p, a, s->at[i].y));
+        fprintf(page, "M%.1f %.2fh0", frame_x(p, of, s->at[i].x), frame_y(p, a, s->at[i].y));
     }
-    page_add(page, "\"/>\n");
+    fprintf(page, "\"/>\n");
 }
 
 // One run has a color for each line, several have one each.
-static void chart_lines(Page* page, const Plot* p, const Axis* a, int run) {
+static void chart_lines(FILE* page, const Plot* p, const Axis* a, int run) {
     const Chart* c = p->chart;
     const bool is_alone = p->report->count == 1;
     const int color = run % CHART_COLORS, dotted_color = is_alone ? 1 : color;
@@ -220,29 +220,29 @@ static void chart_lines(Page* page, const Plot* p, const Axis* a, int run) {
 // floors and published losses
 
 // Adds a level with its name if it lies inside the frame.
-static void chart_level(Page* page, const Plot* p, const Axis* a, const char* name, double level, const char* style) {
+static void chart_level(FILE* page, const Plot* p, const Axis* a, const char* name, double level, const char* style) {
     char text[32];
     if (!(level >= a->low && level <= a->high)) { return; }
     const double y = frame_y(p, a, level);
-    page_add(page, "<g class=\"level %s\" data-value=\"%.9g\"><path d=\"M0 %.1fH%d\"/>", style, level, y,
-             p->frame_width);
-    page_add(page, "<text x=\"6\" y=\"%.1f\">", y - 5.0);
+    fprintf(page, "<g class=\"level %s\" data-value=\"%.9g\"><path d=\"M0 %.1fH%d\"/>", style, level, y,
+            p->frame_width);
+    fprintf(page, "<text x=\"6\" y=\"%.1f\">", y - 5.0);
     page_escape(page, name);
-    page_add(page, " %s</text></g>\n", value_text(text, level));
+    fprintf(page, " %s</text></g>\n", value_text(text, level));
 }
 
 // Adds a published curve over tokens, where the run has seen as many, and its name.
-static void chart_reference(Page* page, const Plot* p, const Axis* a, int run, const Reference* found) {
+static void chart_reference(FILE* page, const Plot* p, const Axis* a, int run, const Reference* found) {
     const Run* of = &p->report->runs[run];
     chart_level(page, p, a, found->level_name, found->level, "published");
     if (!found->count || !of->series[RUN_TOKENS].count) { return; }
-    page_add(page, "<path class=\"line published\" data-run=\"%d\" data-name=\"%s\" d=\"", run, found->curve_name);
+    fprintf(page, "<path class=\"line published\" data-run=\"%d\" data-name=\"%s\" d=\"", run, found->curve_name);
     for (size_t i = 0; i < found->count; i++) {
         const double step = run_step(of, found->curve[i].x);
-        page_add(page, "%s%.1f %.2f", i ? " " : "M", fmin(1e4, frame_x(p, of, step)),
-                 frame_y(p, a, found->curve[i].y));
+        fprintf(page, "%s%.1f %.2f", i ? " " : "M", fmin(1e4, frame_x(p, of, step)),
+                frame_y(p, a, found->curve[i].y));
     }
-    page_add(page, "\"/>\n");
+    fprintf(page, "\"/>\n");
 }
 
 // Returns what is published for the first run that has such a thing, and sets its number.
@@ -255,7 +255,7 @@ static Reference first_reference(const Report* r, int* number) {
     return found;
 }
 
-static void chart_levels(Page* page, const Plot* p, const Axis* a) {
+static void chart_levels(FILE* page, const Plot* p, const Axis* a) {
     const Report* r = p->report;
     int compared = 0;
     for (int i = 0; i < r->count; i++) {
@@ -272,16 +272,16 @@ static void chart_levels(Page* page, const Plot* p, const Axis* a) {
 // figures
 
 // Adds an entry of a legend.
-static void caption_entry(Page* page, int color, const char* name, double value) {
+static void caption_entry(FILE* page, int color, const char* name, double value) {
     char text[32];
-    page_add(page, "<li><i class=\"c%d\"></i>", color);
+    fprintf(page, "<li><i class=\"c%d\"></i>", color);
     page_escape(page, name);
-    page_add(page, " <b>%s</b></li>", value_text(text, value));
+    fprintf(page, " <b>%s</b></li>", value_text(text, value));
 }
 
-static void chart_caption(Page* page, const Report* r, const Chart* c) {
+static void chart_caption(FILE* page, const Report* r, const Chart* c) {
     char text[32];
-    page_add(page, "<figcaption><h2>%s</h2><ul>", c->title);
+    fprintf(page, "<figcaption><h2>%s</h2><ul>", c->title);
     for (int i = 0; i < r->count; i++) {
         const Run* run = &r->runs[i];
         const double last = series_last(&run->series[c->series]);
@@ -290,29 +290,29 @@ static void chart_caption(Page* page, const Report* r, const Chart* c) {
         caption_entry(page, color, c->dotted >= 0 ? "training" : "last", last);
         if (c->dotted >= 0) { caption_entry(page, 1, "validation", series_last(&run->series[c->dotted])); }
         if (c->flags & CHART_LEVELS && isfinite(run->floor)) {
-            page_add(page, "<li>floor <b>%s</b></li>", value_text(text, run->floor));
+            fprintf(page, "<li>floor <b>%s</b></li>", value_text(text, run->floor));
         }
     }
     const char* published = c->flags & CHART_LEVELS ? first_reference(r, NULL).curve_name : NULL;
-    if (published) { page_add(page, "<li><i class=\"published\"></i>%s</li>", published); }
-    page_add(page, "</ul></figcaption>\n");
+    if (published) { fprintf(page, "<li><i class=\"published\"></i>%s</li>", published); }
+    fprintf(page, "</ul></figcaption>\n");
 }
 
-static void chart_svg(Page* page, const Report* r, const Chart* c, const ChartSize* size) {
+static void chart_svg(FILE* page, const Report* r, const Chart* c, const ChartSize* size) {
     char text[32];
     bool is_empty = true;
     const Plot p = {r, c, size->width, size->height, size->width - CHART_LEFT - CHART_RIGHT,
                     size->height - CHART_TOP - CHART_BOTTOM};
     const Axis a = chart_axis(&p);
-    page_add(page, "<svg class=\"%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", size->name, p.width,
-             p.height, c->title);
+    fprintf(page, "<svg class=\"%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", size->name, p.width,
+            p.height, c->title);
     chart_grid(page, &p, &a);
-    page_add(page, "<svg class=\"plot\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" viewBox=\"-4 -4 %d %d\" ",
-             CHART_LEFT - 4, CHART_TOP - 4, p.frame_width + 8, p.frame_height + 8, p.frame_width + 8,
-             p.frame_height + 8);
-    page_add(page, "data-low=\"%.9g\" data-high=\"%.9g\" data-log=\"%d\" data-can=\"%d\">\n", a.low, a.high, a.log,
-             (c->flags & CHART_LEVELS) != 0);
-    page_add(page, "<rect width=\"%d\" height=\"%d\"/>\n", p.frame_width, p.frame_height);
+    fprintf(page, "<svg class=\"plot\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" viewBox=\"-4 -4 %d %d\" ",
+            CHART_LEFT - 4, CHART_TOP - 4, p.frame_width + 8, p.frame_height + 8, p.frame_width + 8,
+            p.frame_height + 8);
+    fprintf(page, "data-low=\"%.9g\" data-high=\"%.9g\" data-log=\"%d\" data-can=\"%d\">\n", a.low, a.high, a.log,
+            (c->flags & CHART_LEVELS) != 0);
+    fprintf(page, "<rect width=\"%d\" height=\"%d\"/>\n", p.frame_width, p.frame_height);
     for (int i = 0; i < r->count; i++) {
         chart_lines(page, &p, &a, i);
         is_empty = is_empty && !r->runs[i].series[c->series].count &&
@@ -320,21 +320,21 @@ static void chart_svg(Page* page, const Report* r, const Chart* c, const ChartSi
     }
     if (c->flags & CHART_LEVELS) { chart_levels(page, &p, &a); }
     if (is_empty) {
-        page_add(page, "<text class=\"empty\" x=\"%d\" y=\"%d\">no data yet</text>\n", p.frame_width / 2,
-                 p.frame_height / 2);
+        fprintf(page, "<text class=\"empty\" x=\"%d\" y=\"%d\">no data yet</text>\n", p.frame_width / 2,
+                p.frame_height / 2);
     }
     if (isfinite(a.above) && a.above > a.high) {
-        page_add(page, "<text class=\"above\" x=\"%d\" y=\"14\">\xe2\x86\x91 up to %s at the start</text>\n",
-                 p.frame_width - 6, value_text(text, a.above));
+        fprintf(page, "<text class=\"above\" x=\"%d\" y=\"14\">\xe2\x86\x91 up to %s at the start</text>\n",
+                p.frame_width - 6, value_text(text, a.above));
     }
-    page_add(page, "<path class=\"cursor\" d=\"\"/>\n</svg>\n</svg>\n");
+    fprintf(page, "<path class=\"cursor\" d=\"\"/>\n</svg>\n</svg>\n");
 }
 
-void page_chart(Page* page, const Report* r, const Chart* c, bool is_wide) {
-    page_add(page, "<figure class=\"%s%s%s\">\n", is_wide ? "wide " : "", c->faint < 0 ? "thin " : "",
-             r->count > 1 ? "many" : "one");
+void page_chart(FILE* page, const Report* r, const Chart* c, bool is_wide) {
+    fprintf(page, "<figure class=\"%s%s%s\">\n", is_wide ? "wide " : "", c->faint < 0 ? "thin " : "",
+            r->count > 1 ? "many" : "one");
     chart_caption(page, r, c);
     chart_svg(page, r, c, is_wide ? &CHART_WIDE : &CHART_SMALL);
     if (is_wide) { chart_svg(page, r, c, &CHART_NARROW); }
-    page_add(page, "</figure>\n");
+    fprintf(page, "</figure>\n");
 }

@@ -43,4 +43,4 @@ double report_x(const Report* r, const Run* run, double step);
 double nice_step(double x);
 
 // Adds the figure of a chart with its caption: of CHART_WIDE in two sizes, else in CHART_SMALL.
-void page_chart(Page* page, const Report* r, const Chart* c, bool is_wide);
+void page_chart(FILE* page, const Report* r, const Chart* c, bool is_wide);

@@ -1,28 +1,10 @@
 #include "html.h"
 #include "../base/json.h"
 
-// ---------------------------------------------------------------------------------------------------------------------
-// a page: a text that grows
-
-void page_add(Page* page, const char* fmt, ...) {
-    va_list args, again;
-    va_start(args, fmt);
-    va_copy(again, args);
-    size_t n = (size_t)vsnprintf(NULL, 0, fmt, args);
-    va_end(args);
-    if (page->size + n + 1 > page->room) {
-        page->room = 2 * (page->size + n + 1);
-        page->text = realloc_or_die(page->text, page->room, "report.html");
-    }
-    vsnprintf(page->text + page->size, n + 1, fmt, again);
-    va_end(again);
-    page->size += n;
-}
-
-void page_fact(Page* page, const char* before, char* text, const char* after) {
-    page_add(page, "%s", before);
+void page_fact(FILE* page, const char* before, char* text, const char* after) {
+    fputs(before, page);
     page_escape(page, text);
-    page_add(page, "%s", after);
+    fputs(after, page);
     free(text);
 }
 
@@ -31,13 +13,13 @@ static bool page_can_hold(uint32_t c) {
     return c == '\n' || c == '\t' || (c >= 32 && c != 127 && c != 0xfffe && c != 0xffff);
 }
 
-void page_escape(Page* page, const char* text) {
+void page_escape(FILE* page, const char* text) {
     char* clean = clean_text(text, strlen(text), page_can_hold, NULL);
     for (const char* p = clean; *p;) {
         size_t plain = strcspn(p, "<>&\"'");
-        page_add(page, "%.*s", (int)plain, p);
+        fprintf(page, "%.*s", (int)plain, p);
         p += plain;
-        if (*p) { page_add(page, "&#%d;", *p++); }
+        if (*p) { fprintf(page, "&#%d;", *p++); }
     }
     free(clean);
 }

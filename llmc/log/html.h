@@ -1,23 +1,12 @@
-// Builds a page of HTML that is XML too: a text that grows, any text escaped, numbers in few characters.
+// Writes a page of HTML that is XML too: any text escaped, numbers in few characters.
 #pragma once
 #include "../base/base.h"
 
-// ---------------------------------------------------------------------------------------------------------------------
-// a page: a text that grows
-
-typedef struct {
-    char* text;
-    size_t size, room;
-} Page;
-
-// printf to the end of a page.
-void ATTR_PRINTF(2, 3) page_add(Page* page, const char* fmt, ...);
-
 // Appends `before`, `text` with markup characters escaped, and `after` to the page. Frees `text`.
-void page_fact(Page* page, const char* before, char* text, const char* after);
+void page_fact(FILE* page, const char* before, char* text, const char* after);
 
 // Adds any text as content or as the value of an attribute.
-void page_escape(Page* page, const char* text);
+void page_escape(FILE* page, const char* text);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // numbers as text: to `out` of 32 bytes, which is returned

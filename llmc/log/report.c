@@ -1,6 +1,7 @@
 #include "report.h"
 #include "report_settings.h"
 #include "../base/json.h"
+#include "../base/text_stream.h"
 #include "../options/options.h"
 
 const Chart REPORT_CHARTS[CHART_COUNT] = {
@@ -71,28 +72,28 @@ static char* eval_text(json_t* eval) {
     return isfinite(accuracy) ? format("%.2f%%", 100.0 * accuracy) : copy_number(NAN);
 }
 
-static void page_facts(Page* page, const Report* r) {
+static void page_facts(FILE* page, const Report* r) {
     const char* name;
     json_t *eval, *names = json_object();
     for (int i = 0; i < r->count; i++) { json_object_update(names, r->runs[i].evals); }
     if (r->count == 1) {
-        page_add(page, "<div class=\"tiles\">\n");
+        fprintf(page, "<div class=\"tiles\">\n");
         for (int k = FACT_FIRST_TILE; k < FACT_COUNT; k++) {
-            page_add(page, "<div><span>%s</span>", REPORT_FACTS[k].title);
+            fprintf(page, "<div><span>%s</span>", REPORT_FACTS[k].title);
             page_fact(page, "<b>", REPORT_FACTS[k].text(&r->runs[0]), "</b></div>\n");
         }
         json_object_foreach(names, name, eval) {
             page_fact(page, "<div><span>", format("%s", name), "</span>");
             page_fact(page, "<b>", eval_text(eval), "</b></div>\n");
         }
-        page_add(page, "</div>\n");
+        fprintf(page, "</div>\n");
     } else {
-        page_add(page, "<section><h2>Runs</h2>\n<table class=\"runs\"><thead><tr><th>Run</th>");
-        for (int k = 0; k < FACT_COUNT; k++) { page_add(page, "<th>%s</th>", REPORT_FACTS[k].title); }
+        fprintf(page, "<section><h2>Runs</h2>\n<table class=\"runs\"><thead><tr><th>Run</th>");
+        for (int k = 0; k < FACT_COUNT; k++) { fprintf(page, "<th>%s</th>", REPORT_FACTS[k].title); }
         json_object_foreach(names, name, eval) { page_fact(page, "<th>", format("%s", name), "</th>"); }
-        page_add(page, "</tr></thead>\n<tbody>\n");
+        fprintf(page, "</tr></thead>\n<tbody>\n");
         for (int i = 0; i < r->count; i++) {
-            page_add(page, "<tr><th><i class=\"c%d\"></i>", i % CHART_COLORS);
+            fprintf(page, "<tr><th><i class=\"c%d\"></i>", i % CHART_COLORS);
             page_fact(page, "", format("%s", r->runs[i].name), "</th>");
             for (int k = 0; k < FACT_COUNT; k++) {
                 page_fact(page, "<td>", REPORT_FACTS[k].text(&r->runs[i]), "</td>");
@@ -100,17 +101,17 @@ static void page_facts(Page* page, const Report* r) {
             json_object_foreach(names, name, eval) {
                 page_fact(page, "<td>", eval_text(json_object_get(r->runs[i].evals, name)), "</td>");
             }
-            page_add(page, "</tr>\n");
+            fprintf(page, "</tr>\n");
         }
-        page_add(page, "</tbody></table></section>\n");
+        fprintf(page, "</tbody></table></section>\n");
     }
     json_decref(names);
 }
 
-static void page_header(Page* page, const Report* r) {
+static void page_header(FILE* page, const Report* r) {
     json_t* config = r->runs[0].config;
     if (r->count > 1) {
-        page_add(page, "<header><h1>%d runs compared</h1></header>\n", r->count);
+        fprintf(page, "<header><h1>%d runs compared</h1></header>\n", r->count);
         return;
     }
     char* date = format("%.16s", record_text(config, "date"));
@@ -124,21 +125,21 @@ static void page_header(Page* page, const Report* r) {
     for (int i = 0, shown = 0; config && i < 6; i++) {
         if (*parts[i]) { page_fact(page, shown++ ? " \xc2\xb7 " : "", format("%s", parts[i]), ""); }
     }
-    page_add(page, "</p></header>\n");
+    fprintf(page, "</p></header>\n");
     free(date);
     free(model);
     free(parameters);
     free(size);
 }
 
-static void page_sample(Page* page, json_t* sample) {
-    page_add(page, "<div><h3>step %.0f</h3><pre>", record_number(sample, "step"));
+static void page_sample(FILE* page, json_t* sample) {
+    fprintf(page, "<div><h3>step %.0f</h3><pre>", record_number(sample, "step"));
     page_escape(page, record_text(sample, "text"));
-    page_add(page, "</pre></div>\n");
+    fprintf(page, "</pre></div>\n");
 }
 
 // Adds all samples of a run in order; those between the first and the last are folded.
-static void page_samples(Page* page, const Report* r) {
+static void page_samples(FILE* page, const Report* r) {
     for (int i = 0; i < r->count; i++) {
         const json_t* samples = r->runs[i].samples;
         const size_t n = json_array_size(samples);
@@ -146,15 +147,15 @@ static void page_samples(Page* page, const Report* r) {
         char* title = r->count > 1 ? format("Samples of %s", r->runs[i].name) : format("Samples");
         page_fact(page, "<section><h2>", title, "</h2>\n<div class=\"samples\">\n");
         page_sample(page, json_array_get(samples, 0));
-        if (n > 2) { page_add(page, "<details><summary>%zu between</summary>\n", n - 2); }
+        if (n > 2) { fprintf(page, "<details><summary>%zu between</summary>\n", n - 2); }
         for (size_t k = 1; k + 1 < n; k++) { page_sample(page, json_array_get(samples, k)); }
-        if (n > 2) { page_add(page, "</details>\n"); }
+        if (n > 2) { fprintf(page, "</details>\n"); }
         if (n > 1) { page_sample(page, json_array_get(samples, n - 1)); }
-        page_add(page, "</div></section>\n");
+        fprintf(page, "</div></section>\n");
     }
 }
 
-static void page_event(Page* page, json_t* event) {
+static void page_event(FILE* page, json_t* event) {
     const char* kind = record_text(event, "kind");
     const char *what = "loss not finite", *detail = "";
     char more[128] = "";
@@ -173,23 +174,23 @@ static void page_event(Page* page, json_t* event) {
         if (isnan(scale)) { snprintf(more, sizeof more, " z-score %.2f", z); }
         else { snprintf(more, sizeof more, " with a loss scale of %.9g", scale); }
     }
-    page_add(page, "<tr><td>%.0f</td>", record_number(event, "step"));
+    fprintf(page, "<tr><td>%.0f</td>", record_number(event, "step"));
     page_fact(page, "<td>", format("%s", what), "</td><td>");
     page_fact(page, "", format("%s%s", detail, more), "</td></tr>\n");
 }
 
-static void page_events(Page* page, const Report* r) {
+static void page_events(FILE* page, const Report* r) {
     enum { SHOWN = 200 };
     for (int i = 0; i < r->count; i++) {
         size_t n = json_array_size(r->runs[i].events);
         if (n == 0) { continue; }
-        page_add(page, "<section><details%s>", n <= 8 && r->count == 1 ? " open=\"open\"" : "");
+        fprintf(page, "<section><details%s>", n <= 8 && r->count == 1 ? " open=\"open\"" : "");
         page_fact(page, "<summary>Events", r->count > 1 ? format(" of %s", r->runs[i].name) : format("%s", ""), "");
-        page_add(page, " (%zu)</summary>\n", n);
-        page_add(page, "<table class=\"events\"><thead><tr><th>Step</th><th>Event</th><th></th></tr></thead><tbody>\n");
+        fprintf(page, " (%zu)</summary>\n", n);
+        fprintf(page, "<table class=\"events\"><thead><tr><th>Step</th><th>Event</th><th></th></tr></thead><tbody>\n");
         for (size_t k = 0; k < min_size(n, SHOWN); k++) { page_event(page, json_array_get(r->runs[i].events, k)); }
-        if (n > SHOWN) { page_add(page, "<tr><td></td><td>and %zu more</td><td></td></tr>\n", n - SHOWN); }
-        page_add(page, "</tbody></table></details></section>\n");
+        if (n > SHOWN) { fprintf(page, "<tr><td></td><td>and %zu more</td><td></td></tr>\n", n - SHOWN); }
+        fprintf(page, "</tbody></table></details></section>\n");
     }
 }
 
@@ -223,50 +224,50 @@ static void report_x_axis(Report* r) {
 }
 
 // Adds a table of a run for the script: steps, and the tokens and seconds of training up to each; empty: not recorded.
-static void page_run_units(Page* page, const Run* run) {
+static void page_run_units(FILE* page, const Run* run) {
     enum { ROWS = 200 }; // of straight lines, enough for a batch ramp or a pause; chosen
     static const char* const names[] = {"steps", "tokens", "seconds"};
-    page_add(page, "{");
+    fprintf(page, "{");
     for (int unit = 0; unit < 3; unit++) {
         const bool is_known = unit == 0 || run->series[unit == 1 ? RUN_TOKENS : RUN_SECONDS].count > 0;
-        page_add(page, "%s\"%s\":[", unit ? "," : "", names[unit]);
+        fprintf(page, "%s\"%s\":[", unit ? "," : "", names[unit]);
         for (int k = 0; is_known && k <= ROWS; k++) {
             const double step = run->steps * k / ROWS;
             const double v = unit == 0 ? step : unit == 1 ? run_tokens(run, step) : run_seconds(run, step);
-            page_add(page, "%s%.9g", k ? "," : "", v);
+            fprintf(page, "%s%.9g", k ? "," : "", v);
         }
-        page_add(page, "]");
+        fprintf(page, "]");
     }
-    page_add(page, "}");
+    fprintf(page, "}");
 }
 
-static void page_script(Page* page, const Report* r) {
-    page_add(page, "<script>\nconst base = '%s', baseEnd = %.9g, runs = [", r->by_tokens ? "tokens" : "steps",
-             r->x_end);
+static void page_script(FILE* page, const Report* r) {
+    fprintf(page, "<script>\nconst base = '%s', baseEnd = %.9g, runs = [", r->by_tokens ? "tokens" : "steps",
+            r->x_end);
     for (int i = 0; i < r->count; i++) {
-        page_add(page, "%s", i ? ",\n" : "");
+        fprintf(page, "%s", i ? ",\n" : "");
         page_run_units(page, &r->runs[i]);
     }
-    page_add(page, "];\n%s</script>\n", REPORT_SCRIPT);
+    fprintf(page, "];\n%s</script>\n", REPORT_SCRIPT);
 }
 
-static void page_report(Page* page, const Report* r) {
-    page_add(page, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
-             "<meta charset=\"utf-8\"/>\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
+static void page_report(FILE* page, const Report* r) {
+    fprintf(page, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
+            "<meta charset=\"utf-8\"/>\n"
+            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
     if (r->count == 1) { page_escape(page, r->runs[0].name); }
-    else { page_add(page, "%d runs", r->count); }
-    page_add(page, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", REPORT_STYLE);
+    else { fprintf(page, "%d runs", r->count); }
+    fprintf(page, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", REPORT_STYLE);
     page_header(page, r);
     page_facts(page, r);
-    page_add(page, "<p id=\"switches\"></p>\n"); // filled by the script
+    fprintf(page, "<p id=\"switches\"></p>\n"); // filled by the script
     for (int i = 0; i < CHART_COUNT; i++) { page_chart(page, r, &REPORT_CHARTS[i], i == 0); }
     page_samples(page, r);
     page_settings(page, r);
     page_events(page, r);
-    page_add(page, "</main>\n<div id=\"tip\"></div>\n");
+    fprintf(page, "</main>\n<div id=\"tip\"></div>\n");
     page_script(page, r);
-    page_add(page, "</body>\n</html>\n");
+    fprintf(page, "</body>\n</html>\n");
 }
 
 bool report_write(const char* out_path, const char* const* run_folders, int n, Error* err) {
@@ -277,12 +278,15 @@ bool report_write(const char* out_path, const char* const* run_folders, int n, E
     bool ok = true;
     for (; ok && r.count < n; r.count += ok) { ok = run_read(&r.runs[r.count], run_folders[r.count], err); }
     if (ok) {
-        Page page = {NULL, 0, 0};
+        char* text;
+        size_t size;
+        FILE* page = open_text_stream(&text, &size, out_path);
         report_name_runs(&r);
         report_x_axis(&r);
-        page_report(&page, &r);
-        ok = write_file_atomically(out_path, page.text, page.size, err);
-        free(page.text);
+        page_report(page, &r);
+        close_text_stream(page, out_path);
+        ok = write_file_atomically(out_path, text, size, err);
+        free(text);
     }
     for (int i = 0; i < n; i++) { run_free(&r.runs[i]); }
     free(r.runs);

@@ -54,20 +54,20 @@ static SettingRank setting_rank(const Settings* s, const char* name, const json_
 }
 
 // The list of one run's settings of a rank, below a heading.
-static void page_list(Page* page, const Settings* s, SettingRank rank, const char* heading) {
+static void page_list(FILE* page, const Settings* s, SettingRank rank, const char* heading) {
     const char* name;
     json_t* value;
     int shown = 0;
     json_object_foreach(s->names, name, value) {
         if (setting_rank(s, name, value) != rank) { continue; }
-        if (!shown++) { page_add(page, "<h3>%s</h3>\n<dl>\n", heading); }
+        if (!shown++) { fprintf(page, "<h3>%s</h3>\n<dl>\n", heading); }
         page_fact(page, "<div><dt>", format("%s", name), "</dt>");
         page_fact(page, "<dd>", format("%s", json_string_value(value)), "</dd></div>\n");
     }
-    if (shown) { page_add(page, "</dl>\n"); }
+    if (shown) { fprintf(page, "</dl>\n"); }
 }
 
-static void page_rows(Page* page, const Settings* s, SettingRank rank) {
+static void page_rows(FILE* page, const Settings* s, SettingRank rank) {
     const char* name;
     json_t* value;
     json_object_foreach(s->names, name, value) {
@@ -77,32 +77,32 @@ static void page_rows(Page* page, const Settings* s, SettingRank rank) {
         for (int i = 0; i < s->runs; i++) {
             page_fact(page, "<td>", format("%s", record_text(s->run[i], name)), "</td>");
         }
-        page_add(page, "</tr>\n");
+        fprintf(page, "</tr>\n");
     }
 }
 
-static void page_table(Page* page, const Settings* s, const Report* r) {
-    page_add(page, "<table class=\"options\"><thead><tr><th></th>");
+static void page_table(FILE* page, const Settings* s, const Report* r) {
+    fprintf(page, "<table class=\"options\"><thead><tr><th></th>");
     for (int i = 0; i < r->count; i++) { page_fact(page, "<th>", format("%s", r->runs[i].name), "</th>"); }
-    page_add(page, "</tr></thead>\n<tbody>\n");
+    fprintf(page, "</tr></thead>\n<tbody>\n");
     for (int rank = 0; rank < SETTING_RANKS; rank++) { page_rows(page, s, (SettingRank)rank); }
-    page_add(page, "</tbody></table>\n");
+    fprintf(page, "</tbody></table>\n");
 }
 
-void page_settings(Page* page, const Report* r) {
+void page_settings(FILE* page, const Report* r) {
     Settings s = {.runs = r->count, .names = json_object(), .defaults = default_settings()};
     s.run = alloc_or_die((size_t)r->count, sizeof *s.run, "the settings of runs");
     for (int i = 0; i < r->count; i++) {
         s.run[i] = run_settings(&r->runs[i]);
         json_object_update_missing(s.names, s.run[i]);
     }
-    page_add(page, "<section><h2>Configuration</h2>\n");
-    if (json_object_size(s.names) == 0) { page_add(page, "<p>not recorded</p>\n"); }
+    fprintf(page, "<section><h2>Configuration</h2>\n");
+    if (json_object_size(s.names) == 0) { fprintf(page, "<p>not recorded</p>\n"); }
     else if (r->count == 1) {
         page_list(page, &s, IS_GIVEN, "Other than the defaults");
         page_list(page, &s, IS_DEFAULT, "Defaults, model and machine");
     } else { page_table(page, &s, r); }
-    page_add(page, "</section>\n");
+    fprintf(page, "</section>\n");
     for (int i = 0; i < r->count; i++) { json_decref(s.run[i]); }
     free(s.run);
     json_decref(s.names);

@@ -3,4 +3,4 @@
 #include "chart.h"
 
 // Adds the section: of one run a list, of several a table with a column for each.
-void page_settings(Page* page, const Report* r);
+void page_settings(FILE* page, const Report* r);

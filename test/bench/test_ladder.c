@@ -1,6 +1,7 @@
 // `bench ladder` and `bench ops`: rungs and their tolerances, processes of their own, what is written, rooflines.
 #include "llmc/bench/ladder.h"
-#include "llmc/bench/ladder_page.h"
+#include "llmc/base/text_stream.h"
+#include "llmc/bench/ladder_results.h"
 #include "llmc/bench/ops.h"
 #include "llmc/log/metrics.h"
 #include "test/test.h"
@@ -163,15 +164,15 @@ TEST(a_rung_has_memory_and_an_end_of_its_own) {
     munmap(l, sizeof *l);
 }
 
-TEST(the_ladder_is_written_as_json_and_as_a_page) {
+TEST(the_ladder_is_written_as_json_and_as_a_picture) {
     Error err;
     Config config;
     Ladder l = example_ladder(&config);
     l.result[1].loss = (double)NAN; // must not make the file unreadable
-    config.out = format("%s/ladder", test_folder);
+    char* out = format("%s/ladder", test_folder);
+    l.given = (BenchGiven){.out = out, .command = "bench ladder", .options = json_object()};
     ladder_write(&l);
-    char *path = format("%s/ladder.json", config.out), *page = format("%s/ladder.html", config.out);
-    char* picture = format("%s/ladder.svg", config.out);
+    char *path = format("%s/ladder.json", out), *picture = format("%s/ladder.svg", out);
     json_t *record = json_load_file(path, 0, NULL), *rungs = json_object_get(record, "rungs");
     EXPECT(json_array_size(rungs) == 3 && !strcmp(record_text(record, "device"), l.device));
     EXPECT(json_is_true(json_object_get(json_array_get(rungs, 0), "ok")));
@@ -179,17 +180,14 @@ TEST(the_ladder_is_written_as_json_and_as_a_page) {
     EXPECT(json_is_false(json_object_get(json_array_get(rungs, 1), "ok")));
     EXPECT(json_is_null(json_object_get(json_array_get(rungs, 1), "loss")));
     EXPECT(json_is_false(json_object_get(json_array_get(rungs, 2), "ran")));
-    const char* paths[2] = {page, picture};
-    for (int i = 0; i < 2; i++) {
-        char* text = read_file(paths[i], NULL, &err);
-        EXPECT(text && strstr(text, "a &#60;processor&#62; &#38; more") && strstr(text, "wrong loss"));
-        EXPECT(text && strstr(text, "does not fit into memory") && strstr(text, "</svg>"));
-        free(text);
-    }
+    char* text = read_file(picture, NULL, &err);
+    EXPECT(text && strstr(text, "a &#60;processor&#62; &#38; more") && strstr(text, "wrong loss"));
+    EXPECT(text && strstr(text, "does not fit into memory") && strstr(text, "</svg>"));
+    free(text);
     json_decref(record);
     free(path);
-    free(page);
     free(picture);
+    free(out);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -221,44 +219,31 @@ TEST(operations_are_chosen_by_their_names) {
 // ---------------------------------------------------------------------------------------------------------------------
 // the roofline
 
-TEST(points_lie_where_their_numbers_say) {
-    RooflinePoint point[3] = {{"on the slope", "", 0.1, 1e8, 1, 1, true},
-                              {"at half the peak", "", 100, 2e9, 1, 0.5, false},
-                              {"far below", "", 1, 1, 1, 1e-9, true}};
-    const Roofline r = {"a machine", 1e9, 4e9, 0, 0, point, 3};
-    const RoofLayout* const layouts[] = {&ROOF_BROAD, &ROOF_SLIM};
-    for (int i = 0; i < 2; i++) {
-        const RoofLayout* at = layouts[i];
-        const RoofScale s = roof_scale(&r, at);
-        const RoofMarks m = roof_marks(&r, &s);
-        EXPECT(s.left <= -1 && s.right >= 2);
-        EXPECT_NEAR(m.dot[0].y, roof_above(&m, m.dot[0].x), 1e-6);
-        EXPECT_NEAR(m.dot[1].y - roof_above(&m, m.dot[1].x), (at->bottom - at->top) * log10(2) / (s.top - s.bottom),
-                    1e-6);
-        EXPECT_NEAR(m.dot[2].y, at->bottom, 1e-9);
-    }
+// Returns the y of point number `i` in the picture; the points come before the list.
+static double point_y(const char* svg, int i) {
+    for (; svg && i >= 0; i--) { svg = strstr(svg + 1, "<circle class=\"by-"); }
+    return svg ? strtod(strstr(svg, "cy=\"") + 4, NULL) : (double)NAN;
 }
 
-TEST(numbers_do_not_cover_each_other) {
-    enum { N = 30 };
-    RooflinePoint point[N];
-    for (int i = 0; i < N; i++) {
-        const RooflinePoint p = {"op", "", 50 + i % 5, 2e9 + 1e7 * i, 1, 0.5, false};
-        point[i] = p;
-    }
-    const Roofline r = {"<a machine>", 1e9, 4e9, 2e9, 5e9, point, N};
-    const RoofScale s = roof_scale(&r, &ROOF_BROAD);
-    const RoofMarks m = roof_marks(&r, &s);
-    for (int i = 0; i < N; i++) {
-        for (int j = 0; j < i; j++) {
-            EXPECT(fabs(m.mark[i].x - m.mark[j].x) >= 18 || fabs(m.mark[i].y - m.mark[j].y) >= 12);
-        }
-        EXPECT(fabs(m.mark[i].y - roof_above(&m, m.mark[i].x)) > 6);
-    }
-    Page page = {NULL, 0, 0};
-    page_roofline(&page, &r, &ROOF_BROAD);
-    EXPECT(strstr(page.text, "by data sheet") && strstr(page.text, ">30</text>") && !strstr(page.text, "<a machine>"));
-    free(page.text);
+TEST(points_lie_where_their_numbers_say) {
+    RooflinePoint point[4] = {{"at the ridge", "", 4, 4e9, 1, 1, true},
+                              {"at half the peak", "", 100, 2e9, 1, 0.5, false},
+                              {"at a tenth of it", "", 100, 4e8, 1, 0.1, false},
+                              {"far below", "", 1, 1, 1, 1e-9, true}};
+    char* svg;
+    size_t size;
+    FILE* f = open_text_stream(&svg, &size, "a picture");
+    draw_roofline(f, &(Roofline){"<a machine>", 1e9, 4e9, 2e9, 5e9, point, 4});
+    close_text_stream(f, "a picture");
+    const char* roof = strstr(svg, "class=\"roof\" d=\"M");
+    double ridge_y = 0;
+    EXPECT(roof && sscanf(strchr(roof, 'L'), "L%*f %lfH", &ridge_y) == 1);
+    const double decade = point_y(svg, 2) - point_y(svg, 0);
+    EXPECT_NEAR(point_y(svg, 0), ridge_y, 0.1);
+    EXPECT_NEAR(point_y(svg, 1) - ridge_y, decade * log10(2), 0.2);
+    EXPECT_NEAR(point_y(svg, 3), 570, 0.1); // the lower edge of the plot
+    EXPECT(strstr(svg, "by data sheet") && strstr(svg, "&#60;a machine&#62;") && strstr(svg, "<title>far below "));
+    free(svg);
 }
 
 TEST_MAIN()

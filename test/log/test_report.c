@@ -1,4 +1,5 @@
 #include "llmc/log/report.h"
+#include "llmc/base/text_stream.h"
 #include "llmc/base/rng.h"
 #include "test/test.h"
 
@@ -19,34 +20,37 @@ static char* make_run(const char* name, const char* metrics) {
 // Makes a run: a config with this batch_size, then `steps` updates of 1000 tokens whose loss falls from 11 to `end`,
 // with one spike, a validation every tenth of the run, a save, two skips, samples and an eval.
 static char* make_curve(const char* name, int steps, double end, int batch_size) {
-    Page page = {NULL, 0, 0};
-    page_add(&page, "{\"kind\":\"config\",\"step\":0,"
-             "\"options\":{\"beta1\":0.9,\"lr\":0.0006,\"batch_size\":%d,\"dtype\":\"bf16\"},"
-             "\"model\":{\"name\":\"d12\",\"parameters\":124439808,\"L\":12},"
-             "\"device\":\"H100 <8>\",\"program\":\"train_gpt2cu\","
-             "\"date\":\"2026-03-01T12:30:00+0000\",\"floor\":1.4375}\n", batch_size);
+    char* metrics;
+    size_t size;
+    FILE* f = open_text_stream(&metrics, &size, "metrics.jsonl");
+    fprintf(f, "{\"kind\":\"config\",\"step\":0,"
+            "\"options\":{\"beta1\":0.9,\"lr\":0.0006,\"batch_size\":%d,\"dtype\":\"bf16\"},"
+            "\"model\":{\"name\":\"d12\",\"parameters\":124439808,\"L\":12},"
+            "\"device\":\"H100 <8>\",\"program\":\"train_gpt2cu\","
+            "\"date\":\"2026-03-01T12:30:00+0000\",\"floor\":1.4375}\n", batch_size);
     for (int s = 0; s <= steps; s++) {
         double loss = end + (11.0 - end) * exp(-20.0 * s / steps) + 0.01 * rng_normal(3, RNG_TEST, (uint64_t)s);
         if (s == steps / 2) { loss = 5.55; }
         if (s % (steps / 10) == 0) {
             double val = s == steps ? end : loss + 1.0;
-            page_add(&page, "{\"kind\":\"val\",\"step\":%d,\"loss\":%.6f}\n", s, val);
+            fprintf(f, "{\"kind\":\"val\",\"step\":%d,\"loss\":%.6f}\n", s, val);
         }
         if (s == 0) { continue; }
-        page_add(&page, "{\"kind\":\"train\",\"step\":%d,\"tokens\":%d,\"loss\":%.6f,\"norm\":%.4f,\"lr\":%.4g,"
-                 "\"ms\":250.0,\"tok_s\":4000,\"mfu\":0.5,\"loss_z\":null,\"norm_z\":null}\n", s, 1000 * s, loss,
-                 15.0 * exp(-0.1 * s) + 0.2, 6e-4 * s / steps);
+        fprintf(f, "{\"kind\":\"train\",\"step\":%d,\"tokens\":%d,\"loss\":%.6f,\"norm\":%.4f,\"lr\":%.4g,"
+                "\"ms\":250.0,\"tok_s\":4000,\"mfu\":0.5,\"loss_z\":null,\"norm_z\":null}\n", s, 1000 * s, loss,
+                15.0 * exp(-0.1 * s) + 0.2, 6e-4 * s / steps);
     }
-    page_add(&page, "{\"kind\":\"save\",\"step\":%d,\"path\":\"run/step_1\"}\n"
-             "{\"kind\":\"skip\",\"step\":2,\"what\":\"loss\",\"z\":6.5}\n"
-             "{\"kind\":\"skip\",\"step\":3,\"what\":\"overflow\",\"loss_scale\":65536.0}\n", steps);
-    page_add(&page, "{\"kind\":\"sample\",\"step\":0,\"text\":\"first <b> & \\\"x\\\" \\u0001 \xe2\x82\xac\"}\n"
-             "{\"kind\":\"sample\",\"step\":1,\"text\":\"in between\"}\n"
-             "{\"kind\":\"sample\",\"step\":%d,\"text\":\"the last\"}\n", steps);
-    page_add(&page, "{\"kind\":\"eval\",\"step\":1,\"name\":\"HellaSwag\",\"correct\":1,\"total\":4,"
-             "\"accuracy\":0.2955}\n");
-    char* folder = make_run(name, page.text);
-    free(page.text);
+    fprintf(f, "{\"kind\":\"save\",\"step\":%d,\"path\":\"run/step_1\"}\n"
+            "{\"kind\":\"skip\",\"step\":2,\"what\":\"loss\",\"z\":6.5}\n"
+            "{\"kind\":\"skip\",\"step\":3,\"what\":\"overflow\",\"loss_scale\":65536.0}\n", steps);
+    fprintf(f, "{\"kind\":\"sample\",\"step\":0,\"text\":\"first <b> & \\\"x\\\" \\u0001 \xe2\x82\xac\"}\n"
+            "{\"kind\":\"sample\",\"step\":1,\"text\":\"in between\"}\n"
+            "{\"kind\":\"sample\",\"step\":%d,\"text\":\"the last\"}\n", steps);
+    fprintf(f, "{\"kind\":\"eval\",\"step\":1,\"name\":\"HellaSwag\",\"correct\":1,\"total\":4,"
+            "\"accuracy\":0.2955}\n");
+    close_text_stream(f, "metrics.jsonl");
+    char* folder = make_run(name, metrics);
+    free(metrics);
     return folder;
 }
 
@@ -255,14 +259,17 @@ TEST(floors_and_published_losses) {
     Error err;
     static const char* const shards[] = {"data/fineweb_val_000000.bin", "data/finewebedu_val_000000.bin", "mine.bin"};
     for (int i = 0; i < 3; i++) {
-        Page page = {NULL, 0, 0};
-        page_add(&page, "{\"kind\":\"config\",\"step\":0,\"options\":{\"val_data\":\"%s\",\"tokenizer\":\"gpt2\"},"
-                 "\"model\":{\"parameters\":124439808},\"floor\":%s}\n", shards[i], i ? "-20" : "3.1");
+        char* metrics;
+        size_t size;
+        FILE* f = open_text_stream(&metrics, &size, "metrics.jsonl");
+        fprintf(f, "{\"kind\":\"config\",\"step\":0,\"options\":{\"val_data\":\"%s\",\"tokenizer\":\"gpt2\"},"
+                "\"model\":{\"parameters\":124439808},\"floor\":%s}\n", shards[i], i ? "-20" : "3.1");
         for (int step = 1; step <= 100; step++) {
-            page_add(&page, "{\"kind\":\"train\",\"step\":%d,\"tokens\":%lld,\"loss\":%f,\"ms\":2000}\n", step,
-                     step * 104857600LL, 3.3 + 0.01 * (100 - step));
+            fprintf(f, "{\"kind\":\"train\",\"step\":%d,\"tokens\":%lld,\"loss\":%f,\"ms\":2000}\n", step,
+                    step * 104857600LL, 3.3 + 0.01 * (100 - step));
         }
-        char *folder = make_run("published", page.text), *text = report_on(&folder, 1, &err);
+        close_text_stream(f, "metrics.jsonl");
+        char *folder = make_run("published", metrics), *text = report_on(&folder, 1, &err);
         EXPECT(text && well_formed(text));
         EXPECT(count_of(text, "floor 3.1") == (i ? 0u : 2u) && !strstr(text, "floor -20"));
         EXPECT(strstr(text, i ? "floor <b>-20" : "floor <b>3.1"));
@@ -279,7 +286,7 @@ TEST(floors_and_published_losses) {
         EXPECT(strstr(text, "\"seconds\":[0,1,2,3,")); // 200 rows of a step of 2 s each: every half step
         free(text);
         free(folder);
-        free(page.text);
+        free(metrics);
     }
 }
 

@@ -1,5 +1,5 @@
-// Shows a ladder: as lines on standard output while rungs are measured, then as ladder.json, and as ladder.html with a
-// picture of speed and memory, which is also ladder.svg.
+// Shows a ladder: as lines on standard output while rungs are measured, then as ladder.json and as ladder.svg, a picture
+// of speed and memory.
 #pragma once
 #include "rungs.h"
 
@@ -9,5 +9,5 @@ void print_ladder_heading(const Ladder* l, int updates);
 // Prints the line of a rung.
 void print_rung(const Ladder* l, int index);
 
-// Writes ladder.json, ladder.html and ladder.svg into --out, unless that is empty.
+// Writes ladder.json and ladder.svg into --out, unless that is empty.
 void ladder_write(const Ladder* l);
