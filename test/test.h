@@ -54,6 +54,21 @@ static const char* test_folder;  // an empty folder of this program's own, remov
         test_check_death(child_, errors_, code, words, __FILE__, __LINE__);                                  \
     } while (0)
 
+// Returns the path of a file in test_folder, which stays valid for 255 more calls. Nobody else frees it.
+static inline char* test_path(const char* name) {
+    static char* paths[256];
+    static size_t next;
+    char** path = &paths[next++ % 256];
+    free(*path);
+    return *path = format("%s/%s", test_folder, name);
+}
+
+// Writes a file of these bytes, or ends the program.
+static inline void test_write(const char* path, const void* bytes, size_t size) {
+    FILE* f = fopen(path, "wb");
+    if (!f || fwrite(bytes, 1, size, f) != size || fclose(f) != 0) { fatal("%s: %s", path, strerror(errno)); }
+}
+
 // Counts a failure and prints the beginning of its line.
 static inline void test_fail_at(const char* file, int line) {
     test_failures++;

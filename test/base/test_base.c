@@ -102,11 +102,9 @@ TEST(errors_end_the_program_with_their_code) {
 // ---------------------------------------------------------------------------------------------------------------------
 // files
 
-static char* path_of(const char* name) { return format("%s/%s", test_folder, name); }
-
 static void check_whole_file(size_t size) {
     Error err;
-    char* path = path_of("file");
+    char* path = test_path("file");
     unsigned char* bytes = (unsigned char*)alloc_or_die(size, 1, "a file");
     for (size_t i = 0; i < size; i++) { bytes[i] = (unsigned char)mix64(i / 2); } // some are zero
     FILE* f = fopen(path, "wb");
@@ -116,7 +114,6 @@ static void check_whole_file(size_t size) {
     EXPECT(text && got == size && !memcmp(text, bytes, size) && text[size] == 0);
     free(text);
     free(bytes);
-    free(path);
 }
 
 TEST(files_are_read_whole) {
@@ -127,31 +124,27 @@ TEST(files_are_read_whole) {
 
 TEST(files_that_cannot_be_read_are_named) {
     Error err;
-    char* none = path_of("none");
+    char* none = test_path("none");
     EXPECT(!read_file(none, NULL, &err) && strstr(err.text, none) && strstr(err.text, "cannot open: No such file"));
     EXPECT(!path_exists(none) && !is_directory(none));
     EXPECT(!read_file(test_folder, NULL, &err) && strstr(err.text, test_folder) &&
            strstr(err.text, "not a regular file"));
-    char *pipe = path_of("pipe"), *loop = path_of("loop");
+    char *pipe = test_path("pipe"), *loop = test_path("loop");
     EXPECT(mkfifo(pipe, 0600) == 0 && symlink("loop", loop) == 0);
     EXPECT(!read_file(pipe, NULL, &err) && strstr(err.text, "pipe: not a regular file") && !err.is_unknown);
     EXPECT(!read_file(none, NULL, &err) && !err.is_unknown);
     EXPECT(!read_file(loop, NULL, &err) && err.is_unknown); // as with EIO: nothing is known about the file
     EXPECT_DEATH(EXIT_RUNTIME, "loop: cannot look at it: Too many levels", path_exists(loop));
-    free(pipe);
-    free(loop);
-    free(none);
 }
 
 TEST(folders_are_made_with_those_above) {
     Error err;
     const char* const good[] = {"a/b/c", "a/b/c", "a/b/c/", "a//d", "with space/ä"};
     for (int i = 0; i < 5; i++) {
-        char* path = path_of(good[i]);
+        char* path = test_path(good[i]);
         EXPECT(make_directories(path, &err) && is_directory(path));
-        free(path);
     }
-    char *file = path_of("plain"), *below = path_of("plain/folder");
+    char *file = test_path("plain"), *below = test_path("plain/folder");
     fclose(fopen(file, "wb"));
     EXPECT(!make_directories(below, &err) && strstr(err.text, file) && strstr(err.text, "cannot make the folder"));
     EXPECT(!make_directories(file, &err) && strstr(err.text, file));
@@ -161,16 +154,13 @@ TEST(folders_are_made_with_those_above) {
     if (access("/sys/kernel", F_OK) == 0) { // forbidden to root too: the reason is not that there is no such folder
         EXPECT(!make_directories("/sys/kernel/none", &err) && !strstr(err.text, "No such file"));
     }
-    free(below);
-    free(file);
 }
 
 TEST(a_link_to_nothing_is_no_folder) {
     Error err;
-    char* path = path_of("link");
+    char* path = test_path("link");
     EXPECT(symlink("nowhere", path) == 0);
     EXPECT(!make_directories(path, &err) && strstr(err.text, "link: a link to what does not exist"));
-    free(path);
 }
 
 // Names of files come into messages, and a terminal obeys control characters.
@@ -220,12 +210,11 @@ TEST(a_full_disk_shows_when_closing) {
 
 TEST(a_write_that_failed_before_closing_is_not_forgotten) {
     Error err;
-    char* path = path_of("read only");
+    char* path = test_path("read only");
     fclose(fopen(path, "wb"));
     FILE* f = fopen(path, "rb");
     EXPECT(fputc('x', f) == EOF); // only ferror() remembers this: flushing, syncing and closing succeed
     EXPECT(!close_synced(f, "run/file", &err) && strstr(err.text, "run/file: cannot write"));
-    free(path);
 }
 
 TEST(the_folder_of_a_path_is_synced) {

@@ -169,10 +169,9 @@ TEST(the_ladder_is_written_as_json_and_as_a_picture) {
     Config config;
     Ladder l = example_ladder(&config);
     l.result[1].loss = (double)NAN; // must not make the file unreadable
-    char* out = format("%s/ladder", test_folder);
-    l.given = (BenchGiven){.out = out, .command = "bench ladder", .options = json_object()};
+    l.given = (BenchGiven){.out = test_path("ladder"), .command = "bench ladder", .options = json_object()};
     ladder_write(&l);
-    char *path = format("%s/ladder.json", out), *picture = format("%s/ladder.svg", out);
+    char *path = test_path("ladder/ladder.json"), *picture = test_path("ladder/ladder.svg");
     json_t *record = json_load_file(path, 0, NULL), *rungs = json_object_get(record, "rungs");
     EXPECT(json_array_size(rungs) == 3 && !strcmp(record_text(record, "device"), l.device));
     EXPECT(json_is_true(json_object_get(json_array_get(rungs, 0), "ok")));
@@ -185,9 +184,6 @@ TEST(the_ladder_is_written_as_json_and_as_a_picture) {
     EXPECT(text && strstr(text, "does not fit into memory") && strstr(text, "</svg>"));
     free(text);
     json_decref(record);
-    free(path);
-    free(picture);
-    free(out);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

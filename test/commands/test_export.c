@@ -179,8 +179,7 @@ static void expect_refused(const char* golden, size_t at, const void* bytes, siz
          *path = below(folder, golden);
     if (!text) { fatal("%s", err.text); }
     memcpy(text + at, bytes, count);
-    FILE* f = fopen(path, "wb");
-    if (!f || fwrite(text, 1, size ? size : whole, f) == 0 || fclose(f)) { fatal("%s: cannot write", path); }
+    test_write(path, text, size ? size : whole);
     float* x = weights_of(path, &n, &err);
     if (x || !strstr(err.text, path) || !strstr(err.text, words)) { TEST_FAIL("no '%s' but '%s'", words, err.text); }
     free(x);

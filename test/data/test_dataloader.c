@@ -50,7 +50,7 @@ static Dataset open_or_die(const char* patterns, int T) {
 // Writes a shard of `count` ones with a 7 at position `at`; returns true if dataset_find() finds the 7.
 static bool is_found(size_t count, size_t at) {
     Error err;
-    char* path = format("%s/find.bin", test_folder);
+    char* path = test_path("find.bin");
     uint16_t* tokens = (uint16_t*)alloc_or_die(count, sizeof *tokens, "tokens");
     for (size_t i = 0; i < count; i++) { tokens[i] = i == at ? 7 : 1; }
     put_shard(path, tokens, count);
@@ -59,7 +59,6 @@ static bool is_found(size_t count, size_t at) {
     if (!dataset_find(&d, 7, &found, &err)) { fatal("%s", err.text); }
     dataset_close(&d);
     free(tokens);
-    free(path);
     return found;
 }
 
@@ -86,14 +85,12 @@ TEST(shards_of_rows_are_refused) {
     uint16_t tokens[2 * (T + 1)] = {0};
     Error err;
     const int32_t row = T + 1;
-    char *folder = format("%s/rows", test_folder), *path = format("%s/rows/a.bin", test_folder);
+    char *folder = test_path("rows"), *path = test_path("rows/a.bin");
     EXPECT(make_directories(folder, &err));
     put_shard(path, tokens, 2 * (T + 1));
     FILE* f = fopen(path, "r+b");
     EXPECT(f && fseek(f, 12, SEEK_SET) == 0 && fwrite(&row, sizeof row, 1, f) == 1 && fclose(f) == 0);
     expect_no_dataset(path, T, "a.bin: its tokens lie in rows, as an earlier version packed them: make it again");
-    free(path);
-    free(folder);
 }
 
 // Checks a window of the data set above against the shard and position that it must come from.
@@ -145,8 +142,8 @@ TEST(patterns_are_joined_and_sorted) {
 
 TEST(records_beside_shards_are_passed_over) {
     Error err;
-    char *pattern = make_shards("beside", sizes, SHARDS), *all = format("%s/beside/*", test_folder);
-    char* record = format("%s/beside/part_val.json", test_folder);
+    char *pattern = make_shards("beside", sizes, SHARDS), *all = test_path("beside/*");
+    char* record = test_path("beside/part_val.json");
     Dataset d = open_or_die(pattern, T);
     const uint64_t hash = d.hash;
     dataset_close(&d);
@@ -155,8 +152,6 @@ TEST(records_beside_shards_are_passed_over) {
     EXPECT(d.num_files == SHARDS && d.hash == hash);
     dataset_close(&d);
     expect_no_dataset(record, T, "part_val.json: not a token shard: it looks like text; make shards of it");
-    free(record);
-    free(all);
     free(pattern);
 }
 
@@ -205,7 +200,7 @@ TEST(hash_tells_data_apart) {
     d = open_or_die(pattern, T);
     hashes[4] = d.hash;
     dataset_close(&d);
-    char* renamed = format("%s/hash/part_001x.bin", test_folder); // in the same place of the order
+    char* renamed = test_path("hash/part_001x.bin"); // in the same place of the order
     EXPECT(rename(path, renamed) == 0);
     d = open_or_die(pattern, T);
     hashes[5] = d.hash;
@@ -223,12 +218,10 @@ TEST(hash_tells_data_apart) {
     }
     free(pattern);
     pattern = make_shards("hash elsewhere", sizes, SHARDS); // the same data in another folder
-    char* escaped = format("%s/hash\\ elsewhere/*", test_folder);
+    char* escaped = test_path("hash\\ elsewhere/*");
     if (!dataset_open(&d, "--train_data", escaped, HEADER_REQUIRED, T, V, &err)) { TEST_FAIL("%s", err.text); return; }
     EXPECT(d.hash == small);
     dataset_close(&d);
-    free(escaped);
-    free(renamed);
     free(path);
     free(pattern);
 }

@@ -23,9 +23,8 @@ static Dataset open_data(void) {
         }
         free(path);
     }
-    char* pattern = format("%s/val_*.bin", test_folder);
+    char* pattern = test_path("val_*.bin");
     if (!dataset_open(&d, "--val_data", pattern, HEADER_REQUIRED, T, V, &err)) { fatal("%s", err.text); }
-    free(pattern);
     return d;
 }
 

@@ -4,27 +4,23 @@
 
 enum { T = 8, TOKENS = 70000 }; // more than are read when the data set is opened
 
-static char* in_folder(const char* name) { return format("%s/%s", test_folder, name); }
-
 // Writes TOKENS ids that are all 7, but for `id` at position `at`.
 static void put_shard(const char* name, int id, size_t at) {
     Error err;
     ShardWriter w;
     uint16_t* tokens = alloc_or_die(TOKENS, sizeof *tokens, "tokens");
     for (size_t i = 0; i < TOKENS; i++) { tokens[i] = i == at ? (uint16_t)id : 7; }
-    char* path = in_folder(name);
+    char* path = test_path(name);
     if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, TOKENS, &err) || !shard_commit(&w, NULL, &err)) {
         fatal("%s", err.text);
     }
-    free(path);
     free(tokens);
 }
 
 static void put_text(const char* name, const char* text) {
     Error err;
-    char* path = in_folder(name);
+    char* path = test_path(name);
     if (!write_file_atomically(path, text, strlen(text), &err)) { fatal("%s", err.text); }
-    free(path);
 }
 
 static void put_record(const char* name, uint64_t hash) {
@@ -37,14 +33,13 @@ static void put_record(const char* name, uint64_t hash) {
 static bool check(const char* shards, const char* tokenizer, bool* middle, Error* err) {
     Dataset d;
     int tokens[T], targets[T];
-    char* path = in_folder(shards);
+    char* path = test_path(shards);
     Tokenizer t = tokenizer_open(tokenizer);
     if (!dataset_open(&d, "--train_data", path, HEADER_REQUIRED, T, 50257, err)) { fatal("%s", err->text); }
     const bool ok = dataset_check_tokenizer(&d, "--train_data", &t, tokenizer, err);
     if (middle) { *middle = dataset_read(&d, TOKENS / 2 / T, tokens, targets, err); }
     dataset_close(&d);
     tokenizer_free(&t);
-    free(path);
     return ok;
 }
 

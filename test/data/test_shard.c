@@ -4,21 +4,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-// The path of a file in the test's folder; valid until the fourth call from now.
-static const char* in_folder(const char* name) {
-    static char path[4][256];
-    static int next;
-    char* p = path[next++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", test_folder, name);
-    return p;
-}
-
-static void write_file(const char* path, const void* data, size_t bytes) {
-    FILE* f = fopen(path, "wb");
-    EXPECT(f && fwrite(data, 1, bytes, f) == bytes);
-    fclose(f);
-}
-
 static void make_shard(const char* path, size_t count) {
     ShardWriter w;
     Error err;
@@ -32,16 +17,16 @@ static void make_shard(const char* path, size_t count) {
 
 // Checks that opening `data` as a shard fails with these words.
 static void expect_refused(const void* data, size_t bytes, const char* words) {
-    const char* path = in_folder("refused.bin");
+    const char* path = test_path("refused.bin");
     Shard s;
     Error err = {.text = ""};
-    write_file(path, data, bytes);
+    test_write(path, data, bytes);
     EXPECT(!shard_open(&s, path, &err));
     if (!strstr(err.text, words) || !strstr(err.text, path)) { TEST_FAIL("\"%s\" is not in: %s", words, err.text); }
 }
 
 TEST(bytes_of_the_format) {
-    const char* path = in_folder("format.bin");
+    const char* path = test_path("format.bin");
     size_t size;
     Error err;
     make_shard(path, 3);
@@ -54,7 +39,7 @@ TEST(bytes_of_the_format) {
 }
 
 TEST(round_trip) {
-    const char* path = in_folder("a.bin");
+    const char* path = test_path("a.bin");
     enum { COUNT = 100000 };
     static int out[COUNT];
     size_t num_tokens = 0;
@@ -72,7 +57,7 @@ TEST(round_trip) {
 }
 
 TEST(verify_names_the_first_offender) {
-    const char* path = in_folder("verify.bin");
+    const char* path = test_path("verify.bin");
     Error err;
     make_shard(path, 40000); // token i is 7 i modulo 65536; 7 * 5715 is the first above 40000
     EXPECT(!shard_verify(path, 40000, NULL, &err));
@@ -100,10 +85,10 @@ TEST(wrong_files_are_named) {
     expect_refused("Once upon a time\n", 17, "text");
     expect_refused("\x12\x34\x00\x01\x56\x78\x9a\xbc", 8, "--data_format nanogpt");
     expect_refused("Once upon a time\n", 17, "./prepare");
-    EXPECT(!shard_open(&s, in_folder("absent.bin"), &err) && strstr(err.text, "absent.bin: cannot open"));
+    EXPECT(!shard_open(&s, test_path("absent.bin"), &err) && strstr(err.text, "absent.bin: cannot open"));
     EXPECT(!shard_open(&s, test_folder, &err) && strstr(err.text, "not a regular file"));
-    EXPECT(mkfifo(in_folder("pipe"), 0600) == 0);
-    EXPECT(!shard_open(&s, in_folder("pipe"), &err) && strstr(err.text, "not a regular file"));
+    EXPECT(mkfifo(test_path("pipe"), 0600) == 0);
+    EXPECT(!shard_open(&s, test_path("pipe"), &err) && strstr(err.text, "not a regular file"));
 }
 
 TEST(shards_are_compared_with_their_checksums) {
@@ -111,7 +96,7 @@ TEST(shards_are_compared_with_their_checksums) {
     Error err;
     Sums sums = {.list = NULL};
     bool has_sum = true;
-    char hex[BLAKE2B_HEX + 1], *path = format("%s/c_train_000001.bin", test_folder),
+    char hex[BLAKE2B_HEX + 1], *path = test_path("c_train_000001.bin"),
          *list = shard_record_path(path, ".b2sums");
     const char* const others[] = {"c_train_00001.bin", "c.bin", "c_test_000001.bin", "c_train_000001.bib"};
     EXPECT(strstr(list, "/c.b2sums"));
@@ -126,14 +111,13 @@ TEST(shards_are_compared_with_their_checksums) {
     EXPECT(!shard_verify_sum(path, &has_sum, &err) && strstr(err.text, "c_train_000001.bin: damaged or edited"));
     sums_free(&sums);
     free(list);
-    free(path);
 }
 
 // Another process writes into the unfinished file, so that other bytes are read back than were written.
 TEST(a_shard_that_reads_back_otherwise_is_not_committed) {
     ShardWriter w;
     Error err;
-    char* path = format("%s/other.bin", test_folder);
+    char* path = test_path("other.bin");
     char* temporary = format("%s.tmp", path);
     static uint16_t tokens[5 * SHARD_BLOCK / 4 + 3]; // two and a half blocks
     const size_t count = sizeof tokens / sizeof *tokens, size = SHARD_HEADER_BYTES + sizeof tokens;
@@ -147,12 +131,10 @@ TEST(a_shard_that_reads_back_otherwise_is_not_committed) {
         EXPECT(strstr(err.text, places[i] < size ? "reads back otherwise" : "promises"));
         EXPECT(!path_exists(path));
     }
-    free(temporary);
-    free(path);
 }
 
 TEST(file_cut_short_while_open) {
-    const char* path = in_folder("cut.bin");
+    const char* path = test_path("cut.bin");
     int out[100];
     Shard s;
     Error err;
@@ -182,16 +164,16 @@ static void write_on_full_disk(const char* path, size_t count) {
 }
 
 TEST(full_disk_leaves_nothing) {
-    const char* path = in_folder("full.bin");
+    const char* path = test_path("full.bin");
     const char* words = "full.bin: cannot write: File too large";
     EXPECT_DEATH(EXIT_RUNTIME, words, write_on_full_disk(path, 2000));   // met at the end
     EXPECT_DEATH(EXIT_RUNTIME, words, write_on_full_disk(path, 200000)); // met on the way
     EXPECT(!path_exists(path));
-    EXPECT(!path_exists(in_folder("full.bin.tmp")));
+    EXPECT(!path_exists(test_path("full.bin.tmp")));
 }
 
 TEST(links_and_pipes_in_the_place_of_a_new_shard_are_refused) {
-    const char *path = in_folder("place.bin"), *temporary = in_folder("place.bin.tmp"), *target = in_folder("target");
+    const char *path = test_path("place.bin"), *temporary = test_path("place.bin.tmp"), *target = test_path("target");
     ShardWriter w;
     Error err;
     EXPECT(symlink(target, temporary) == 0);
@@ -205,23 +187,23 @@ TEST(links_and_pipes_in_the_place_of_a_new_shard_are_refused) {
 }
 
 TEST(an_old_shard_stays_until_the_new_one_is_complete) {
-    const char* path = in_folder("old.bin");
+    const char* path = test_path("old.bin");
     uint16_t token = 5;
     ShardWriter w, second;
     size_t num_tokens;
     Error err;
     make_shard(path, 10);
     EXPECT(shard_create(&w, path, &err) && shard_write(&w, &token, 1, &err));
-    EXPECT(path_exists(in_folder("old.bin.tmp")));
+    EXPECT(path_exists(test_path("old.bin.tmp")));
     EXPECT(!shard_create(&second, path, &err) && strstr(err.text, "another process")); // and harms nothing
     EXPECT(shard_verify(path, 65536, &num_tokens, &err) && num_tokens == 10);
     shard_abandon(&w);
-    EXPECT(!path_exists(in_folder("old.bin.tmp")));
+    EXPECT(!path_exists(test_path("old.bin.tmp")));
     static const char left_over[5000]; // by a killed process
-    write_file(in_folder("old.bin.tmp"), left_over, sizeof left_over);
+    test_write(test_path("old.bin.tmp"), left_over, sizeof left_over);
     make_shard(path, 4);
     EXPECT(shard_verify(path, 65536, &num_tokens, &err) && num_tokens == 4);
-    EXPECT(!shard_create(&w, in_folder("no/such/folder.bin"), &err) && strstr(err.text, "folder.bin"));
+    EXPECT(!shard_create(&w, test_path("no/such/folder.bin"), &err) && strstr(err.text, "folder.bin"));
 }
 
 TEST_MAIN()

@@ -25,12 +25,11 @@ static void expect_refused(const char* name, Change change, TokenHeader header, 
     Error err = {.text = ""};
     Shard s;
     size_t size;
-    char *from = golden(name), *to = format("%s/%s", test_folder, name);
+    char *from = golden(name), *to = test_path(name);
     unsigned char* data = (unsigned char*)read_file(from, &size, &err);
     data = realloc_or_die(data, size + 64, "a copy");
     size = change ? change(data, size) : size;
-    FILE* f = fopen(to, "wb");
-    EXPECT(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
+    test_write(to, data, size);
     const bool opened = shard_open_as(&s, to, header, &err);
     if (opened) { shard_close(&s); }
     if (opened || !strstr(err.text, words) || !strstr(err.text, to)) {
@@ -38,7 +37,6 @@ static void expect_refused(const char* name, Change change, TokenHeader header, 
     }
     free(data);
     free(from);
-    free(to);
 }
 
 TEST(each_format_has_the_same_tokens) {
@@ -163,8 +161,7 @@ TEST(negative_and_large_ids_are_beyond_the_vocabulary) {
         char *path = format("%s/ids_%d.npy", test_folder, k), *from = golden("i4_v1.npy");
         unsigned char* data = (unsigned char*)read_file(from, &size, &err);
         memcpy(data + size - 4 * (COUNT - 200), &ids[k], 4);
-        FILE* f = fopen(path, "wb");
-        EXPECT(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
+        test_write(path, data, size);
         EXPECT(!dataset_open(&d, "--train_data", path, HEADER_REQUIRED, T, V, &err) && strstr(err.text, "token 200 is "));
         EXPECT(strstr(err.text, path) && strstr(err.text, "--tokenizer"));
         free(data);

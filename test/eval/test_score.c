@@ -176,22 +176,16 @@ TEST(rows_have_the_tokens_of_tiktoken) {
     json_decref(all);
 }
 
-static void write_set(const char* path, const void* bytes, size_t size) {
-    FILE* f = fopen(path, "wb");
-    EXPECT(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0);
-}
-
 // Expects that a file of these bytes is refused, with a message that begins with its path and contains the words.
 static void check_refused(const void* bytes, size_t size, const TestSetOptions* options, const char* words) {
     Error err = {.text = ""};
     TestSet s;
-    char* path = format("%s/set", test_folder);
-    write_set(path, bytes, size);
+    char* path = test_path("set");
+    test_write(path, bytes, size);
     if (test_set_open(&s, path, options, &err)) { TEST_FAIL("read, not refused: %s", words); }
     else if (strncmp(err.text, path, strlen(path)) || !strstr(err.text, words)) {
         TEST_FAIL("no \"%s\" in: %s", words, err.text);
     }
-    free(path);
 }
 
 #define GOOD "{\"ctx\": \"a\", \"endings\": [\"b\", \"c\"], \"label\": 1}\n"
@@ -296,12 +290,11 @@ TEST(a_huge_line_is_refused) {
 TEST(a_limit_reads_the_first_items_alone) {
     Tokenizer t = tokenizer_bytes();
     const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .limit = 2, .rules = "llm.c"};
-    char* path = format("%s/set", test_folder);
-    write_set(path, GOOD GOOD "damage", strlen(GOOD GOOD "damage"));
+    char* path = test_path("set");
+    test_write(path, GOOD GOOD "damage", strlen(GOOD GOOD "damage"));
     TestSet s = open_set(path, &options);
     EXPECT(s.num_items == 2 && s.num_rows == 4);
     test_set_free(&s);
-    free(path);
     TestSet bin = open_set(FOLDER "hellaswag.bin", &options);
     EXPECT(bin.num_items == 2 && bin.num_rows == 8);
     test_set_free(&bin);

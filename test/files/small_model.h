@@ -89,8 +89,7 @@ static inline char* new_folder(void) {
 
 static inline void write_text(const char* folder, const char* name, const char* text) {
     char* path = below(folder, name);
-    FILE* f = fopen(path, "wb");
-    if (!f || fputs(text, f) < 0 || fclose(f)) { fatal("%s: cannot write", path); }
+    test_write(path, text, strlen(text));
     free(path);
 }
 

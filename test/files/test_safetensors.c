@@ -142,7 +142,7 @@ static bool copy_mixed(const char* path, size_t piece, Error* err) {
 TEST(writes_what_the_library_reads) {
     static const char* ours = "test/golden/ours.safetensors"; // this file was read by the library
     Error err;
-    char* path = format("%s/copy.safetensors", test_folder);
+    char* path = test_path("copy.safetensors");
     for (size_t piece = 1; piece <= 16; piece += 15) {
         if (!copy_mixed(path, piece, &err)) { TEST_FAIL("%s", err.text); continue; }
         if (!path_exists(ours)) {
@@ -159,7 +159,6 @@ TEST(writes_what_the_library_reads) {
     SafeTensors s;
     EXPECT(safetensors_open(&s, path, &err) && s.count == 10 && s.files[0].data_begin % 8 == 0);
     safetensors_close(&s);
-    free(path);
 }
 
 TEST(writer_refuses_misuse) {
@@ -167,7 +166,7 @@ TEST(writer_refuses_misuse) {
     SafeTensorsWriter w;
     const size_t two = 2, huge[2] = {SIZE_MAX / 2, 4};
     const float data[3] = {1, 2, 3};
-    char* path = format("%s/misuse.safetensors", test_folder);
+    char* path = test_path("misuse.safetensors");
     EXPECT(safetensors_create(&w, path, &err));
     EXPECT(safetensors_declare(&w, "a", "F32", &two, 1, &err) && safetensors_declare(&w, "none", "F32", NULL, 0, &err));
     EXPECT(!safetensors_declare(&w, "a", "F32", &two, 1, &err) && strstr(err.text, "tensor a: the name is taken"));
@@ -189,7 +188,6 @@ TEST(writer_refuses_misuse) {
     SafeTensors s;
     EXPECT(safetensors_open(&s, path, &err) && s.count == 2);
     safetensors_close(&s);
-    free(path);
 }
 
 TEST(a_full_disk_is_an_error) {
@@ -214,22 +212,17 @@ TEST(a_full_disk_is_an_error) {
 // ---------------------------------------------------------------------------------------------------------------------
 // damaged files
 
-static void put_file(const char* path, const void* data, size_t bytes) {
-    FILE* f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0) { fatal("%s: %s", path, strerror(errno)); }
-}
-
 // Checks that a file with this header and `data_bytes` bytes of data is refused with these words (NULL: accepted).
 static void expect_refusal(const char* header, size_t data_bytes, const char* words) {
     Error err;
     SafeTensors s;
-    char* path = format("%s/damaged.safetensors", test_folder);
+    char* path = test_path("damaged.safetensors");
     uint64_t n = strlen(header);
     size_t size = sizeof n + n + data_bytes;
     char* file = (char*)alloc_or_die(size, 1, "a file");
     memcpy(file, &n, sizeof n);
     memcpy(file + sizeof n, header, n);
-    put_file(path, file, size);
+    test_write(path, file, size);
     bool ok = safetensors_open(&s, path, &err);
     if (ok != !words) { TEST_FAIL("%s: %s", header, ok ? "accepted" : err.text); }
     if (!ok && words && !(strstr(err.text, words) && strstr(err.text, path))) {
@@ -237,7 +230,6 @@ static void expect_refusal(const char* header, size_t data_bytes, const char* wo
     }
     if (ok) { safetensors_close(&s); }
     free(file);
-    free(path);
 }
 
 #define X(dtype, shape, offsets) "\"x\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
@@ -292,41 +284,39 @@ TEST(refuses_truncated_files) {
     Error err;
     SafeTensors s;
     size_t size;
-    char* path = format("%s/cut.safetensors", test_folder);
+    char* path = test_path("cut.safetensors");
     char* whole = read_file(MIXED, &size, &err);
     for (size_t n = 0; n < size; n++) {
-        put_file(path, whole, n);
+        test_write(path, whole, n);
         if (safetensors_open(&s, path, &err)) { TEST_FAIL("the first %zu bytes are accepted", n); }
         else { EXPECT(strstr(err.text, path)); }
     }
     const uint64_t lengths[] = {100 * 1000 * 1000 + 1, 0x7fffffffffffffff, UINT64_MAX, size, size - 7};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         memcpy(whole, &lengths[i], 8);
-        put_file(path, whole, size);
+        test_write(path, whole, size);
         EXPECT(!safetensors_open(&s, path, &err) && strstr(err.text, "a header of"));
     }
     // a header longer than allowed is refused unread, even where the file has the bytes: 101 MB, all hole
     const uint64_t long_header = 100 * 1000 * 1000 + 1;
-    put_file(path, &long_header, sizeof long_header);
+    test_write(path, &long_header, sizeof long_header);
     EXPECT(truncate(path, 101 * 1000 * 1000) == 0);
     EXPECT(!safetensors_open(&s, path, &err) && strstr(err.text, "a header of 100000001 bytes"));
     EXPECT(!safetensors_open(&s, test_folder, &err) && strstr(err.text, "not a regular file"));
     EXPECT(!safetensors_open(&s, "/nowhere/x", &err) && strstr(err.text, "/nowhere/x: cannot open"));
     free(whole);
-    free(path);
 }
 
 TEST(a_file_cut_while_open_is_an_error) {
     Error err;
     SafeTensors s;
     float wte[12];
-    char* path = format("%s/shrinks.safetensors", test_folder);
+    char* path = test_path("shrinks.safetensors");
     if (!copy_mixed(path, 16, &err) || !safetensors_open(&s, path, &err)) { fatal("%s", err.text); }
     EXPECT(truncate(path, 16) == 0);
     EXPECT(!safetensors_read_float(&s, safetensors_find(&s, "wte.weight"), 0, wte, 12, &err));
     EXPECT(strstr(err.text, "cut short while it was open"));
     safetensors_close(&s);
-    free(path);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -337,7 +327,7 @@ static char* make_model(const char* name, const char* index) {
     char* folder = format("%s/%s", test_folder, name);
     char* path = format("%s/model.safetensors.index.json", folder);
     if (!make_directories(folder, &err)) { fatal("%s", err.text); }
-    put_file(path, index, strlen(index));
+    test_write(path, index, strlen(index));
     free(path);
     return folder;
 }

@@ -46,18 +46,11 @@ TEST(lengths_around_a_block_have_their_known_hashes) {
                         "a24e26f434aef39375084e5561f041551323fd51276a2c27909784fb0490b1b4"));
 }
 
-static char* in_folder(const char* name) { return format("%s/%s", test_folder, name); }
-
-static void write_text(const char* path, const char* text) {
-    Error err;
-    if (!write_file_atomically(path, text, strlen(text), &err)) { fatal("%s", err.text); }
-}
-
 TEST(checksums_come_back_and_find_damage) {
     Error err;
     Sums s = {.list = NULL}, back;
-    char hex[BLAKE2B_HEX + 1], *file = in_folder("a file"), *list = in_folder("list.b2sums");
-    write_text(file, "abc");
+    char hex[BLAKE2B_HEX + 1], *file = test_path("a file"), *list = test_path("list.b2sums");
+    test_write(file, "abc", 3);
     EXPECT(sum_file(file, hex, &err) && !strcmp(hex, ABC));
     sums_set(&s, "other", ABC);
     sums_set(&s, "a file", "wrong");
@@ -65,29 +58,26 @@ TEST(checksums_come_back_and_find_damage) {
     EXPECT(sums_save(&s, list, &err) && sums_load(&back, list, &err) && back.count == 2);
     EXPECT(sums_find(&back, "other") && !sums_find(&back, "none"));
     EXPECT(sums_verify(&back, test_folder, "a file", &err));
-    write_text(file, "abd");
+    test_write(file, "abd", 3);
     EXPECT(!sums_verify(&back, test_folder, "a file", &err) && strstr(err.text, "a file: damaged or edited"));
     EXPECT(!sums_verify(&back, test_folder, "other", &err) && strstr(err.text, "other: cannot open"));
     EXPECT(!sums_verify(&back, test_folder, "list.b2sums", &err) && strstr(err.text, "it has no checksum"));
     sums_free(&s);
     sums_free(&back);
-    free(file);
-    free(list);
 }
 
 TEST(other_lines_are_refused) {
     Error err;
     Sums s;
-    char* list = in_folder("list.b2sums");
+    char* list = test_path("list.b2sums");
     char* const texts[] = {format("%s  a", ABC),      format("%s a\n", ABC),           format("%.127s  a\n", ABC),
                            format("%s  \n", ABC),     format("%s  ../a\n", ABC),       format("%.127sG  a\n", ABC),
                            format("%s  a\n\n", ABC),  format("%s  a\n%s  a\n", ABC, ABC), format("%.127sA  a\n", ABC)};
     for (int i = 0; i < 9; i++) {
-        write_text(list, texts[i]);
+        test_write(list, texts[i], strlen(texts[i]));
         if (sums_load(&s, list, &err) || !strstr(err.text, "list.b2sums: damaged")) { TEST_FAIL("%s", texts[i]); }
         free(texts[i]);
     }
-    free(list);
 }
 
 TEST_MAIN()

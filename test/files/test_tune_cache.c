@@ -28,7 +28,7 @@ static bool holds(const char* path, const char* want) {
 }
 
 TEST(lines_are_added_and_replaced_by_their_key) {
-    char* path = format("%s/new/folder/file.txt", test_folder);
+    char* path = test_path("new/folder/file.txt");
     EXPECT(holds(path, ""));
     tune_cache_add(path, "1,2 a\n1,20 b\n");
     EXPECT(holds(path, "1,2 a\n1,20 b\n"));
@@ -36,17 +36,14 @@ TEST(lines_are_added_and_replaced_by_their_key) {
     EXPECT(holds(path, "1,20 c\n3,4 d\n1,2 a\n"));
     tune_cache_add(path, "");
     EXPECT(holds(path, "1,20 c\n3,4 d\n1,2 a\n"));
-    free(path);
 }
 
 TEST(a_file_that_cannot_be_written_ends_nothing) {
-    char *file = format("%s/file", test_folder), *below = format("%s/file/below.txt", test_folder);
+    char *file = test_path("file"), *below = test_path("file/below.txt");
     tune_cache_add(file, "1 a\n");
     tune_cache_add(below, "1 a\n"); // only warns: a file is where a folder would have to be
     EXPECT(holds(below, ""));
     EXPECT(holds(file, "1 a\n"));
-    free(file);
-    free(below);
 }
 
 TEST_MAIN()

@@ -7,14 +7,6 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 
-static const char* test_path(const char* name) {
-    static char path[4][256];
-    static int next;
-    char* p = path[next++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", test_folder, name);
-    return p;
-}
-
 static LoggerOptions options_for(const char* folder, int resume_step) {
     LoggerOptions o;
     memset(&o, 0, sizeof o);

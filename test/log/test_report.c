@@ -3,9 +3,7 @@
 #include "llmc/base/rng.h"
 #include "test/test.h"
 
-static char* test_path(const char* name) { return format("%s/%s", test_folder, name); }
-
-// Makes a run's folder with this metrics.jsonl; the caller frees the path.
+// Makes a run's folder with this metrics.jsonl; returns its path.
 static char* make_run(const char* name, const char* metrics) {
     Error err;
     char* folder = test_path(name);
@@ -58,7 +56,6 @@ static char* make_curve(const char* name, int steps, double end, int batch_size)
 static char* report_on(char** folders, int n, Error* err) {
     char* out = test_path("report.html");
     char* text = report_write(out, (const char* const*)folders, n, err) ? read_file(out, NULL, err) : NULL;
-    free(out);
     return text;
 }
 
@@ -202,7 +199,6 @@ TEST(one_run) {
     EXPECT(!strstr(text, "nan") && !strstr(text, "inf"));
     EXPECT(check_paths(text) == 400);
     free(text);
-    free(folder);
 }
 
 TEST(several_runs) {
@@ -221,7 +217,6 @@ TEST(several_runs) {
     EXPECT(text && strstr(text, ">tokens</text>") && !strstr(text, ">steps</text>"));
     EXPECT_IN_ORDER(text, "<tr class=\"differs\"><th>batch_size</th>", "<tr><th>lr</th>", "<tr><th>beta1</th>");
     free(text);
-    for (int i = 0; i < 3; i++) { free(folders[i]); }
 }
 
 // A long run stays a small page, and thinning keeps its spike: the highest point stands where its value belongs.
@@ -250,7 +245,6 @@ TEST(long_run_is_thinned) {
     EXPECT(strstr(text, "at the start</text>")); // the first fall, from 11, lies above the frame
     EXPECT(high < 9.0);
     free(text);
-    free(folder);
 }
 
 // Levels are drawn in the frame alone, and widen it only if the losses keep half of it. A published curve stands at the
@@ -285,7 +279,6 @@ TEST(floors_and_published_losses) {
         }
         EXPECT(strstr(text, "\"seconds\":[0,1,2,3,")); // 200 rows of a step of 2 s each: every half step
         free(text);
-        free(folder);
         free(metrics);
     }
 }
@@ -322,7 +315,6 @@ TEST(the_last_record_of_a_step_counts) {
     EXPECT(record_number((json_t*)start, "lost_steps") == 2 && record_number((json_t*)start, "lost_ms") == 10000);
     EXPECT(json_array_size(run.events) == 3); // the first save, the end, and the second start
     run_free(&run);
-    free(folder);
 }
 
 // A page is written, whatever is missing or strange.
@@ -370,7 +362,6 @@ TEST(strange_runs) {
     text = report_on(folders, COUNT, &err); // more runs than colors
     EXPECT(text && well_formed(text));
     free(text);
-    for (int i = 0; i < COUNT; i++) { free(folders[i]); }
 }
 
 TEST(numbers) {
@@ -403,8 +394,6 @@ TEST(errors_name_the_file) {
     EXPECT(report_on(folders, 0, &err) == NULL && strstr(err.text, "no run"));
     EXPECT(!report_write("/nowhere/report.html", (const char* const*)folders, 1, &err));
     EXPECT(strstr(err.text, "/nowhere/") != NULL);
-    free(folders[0]);
-    free(folders[1]);
 }
 
 TEST_MAIN()

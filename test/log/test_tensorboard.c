@@ -87,7 +87,7 @@ TEST(the_bytes_are_tensorboards) {
     Error err;
     size_t size[2];
     Record got[16], want[16];
-    char* folder = format("%s/bytes", test_folder);
+    char* folder = test_path("bytes");
     write_events(folder);
     char* path = event_file(folder, 1);
     char *ours = read_file(path, &size[0], &err), *golden = read_file("test/golden/events.tfevents", &size[1], &err);
@@ -105,14 +105,13 @@ TEST(the_bytes_are_tensorboards) {
     free(ours);
     free(golden);
     free(path);
-    free(folder);
 }
 
 // Files of later starts sort behind earlier ones, also within a second and after the clock was set back.
 TEST(a_start_has_its_own_file_behind_the_others) {
     EventFile e;
     Error err;
-    char* folder = format("%s/starts", test_folder);
+    char* folder = test_path("starts");
     char* future = format("%s/events.out.tfevents.4000000000.host.1.0", folder);
     EXPECT(make_directories(folder, &err) && write_file_atomically(future, "x", 1, &err));
     for (size_t i = 0; i < 3; i++) {
@@ -123,13 +122,12 @@ TEST(a_start_has_its_own_file_behind_the_others) {
         EXPECT(events_close(&e, &err));
     }
     free(future);
-    free(folder);
 }
 
 TEST(a_clock_before_1970_is_no_error) {
     EventFile e;
     Error err;
-    char* folder = format("%s/before", test_folder);
+    char* folder = test_path("before");
     test_time = -5;
     for (size_t i = 0; i < 2; i++) {
         if (!events_open(&e, folder, 0, &err)) { TEST_FAIL("%s", err.text); break; }
@@ -140,16 +138,14 @@ TEST(a_clock_before_1970_is_no_error) {
         EXPECT(events_close(&e, &err));
     }
     test_time = 0;
-    free(folder);
 }
 
 TEST(errors_name_the_file) {
     EventFile e;
     Error err;
-    char* file = format("%s/file", test_folder);
+    char* file = test_path("file");
     EXPECT(write_file_atomically(file, "x", 1, &err));
     EXPECT(!events_open(&e, file, 0, &err) && strstr(err.text, "/file: cannot make"));
-    free(file);
     if (access("/dev/full", W_OK) != 0) { SKIP("no /dev/full"); }
     e = (EventFile){fopen("/dev/full", "wb"), format("full")};
     EXPECT_DEATH(EXIT_RUNTIME, "full: cannot write: No space", {

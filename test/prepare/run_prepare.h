@@ -119,28 +119,21 @@ static inline void expect_run(int line, int code, const char* words, const char*
 }
 #define EXPECT_RUN(code, words, arguments) expect_run(__LINE__, code, words, arguments)
 
-static inline char* in_folder(const char* name) { return format("%s/%s", test_folder, name); }
-
 static inline bool exists(const char* name) {
-    char* path = in_folder(name);
+    char* path = test_path(name);
     bool yes = path_exists(path);
-    free(path);
     return yes;
 }
 
 static inline void write_bytes(const char* name, const char* text, size_t bytes) {
-    char* path = in_folder(name);
-    FILE* f = fopen(path, "wb");
-    if (!f || fwrite(text, 1, bytes, f) != bytes) { TEST_FAIL("cannot write %s", path); }
-    fclose(f);
-    free(path);
+    test_write(test_path(name), text, bytes);
 }
 
 static inline void write_text(const char* name, const char* text) { write_bytes(name, text, strlen(text)); }
 
 // Appends the tokens of a shard; false if there is none.
 static inline bool append_shard(const char* name, TokenList* out) {
-    char* path = in_folder(name);
+    char* path = test_path(name);
     Shard s;
     Error err;
     bool ok = shard_open(&s, path, &err);
@@ -151,7 +144,6 @@ static inline bool append_shard(const char* name, TokenList* out) {
         free(tokens);
         shard_close(&s);
     }
-    free(path);
     return ok;
 }
 
@@ -201,15 +193,13 @@ static inline void copy_golden(const char* name, const char* to) {
 }
 
 static inline bool same_content(const char* a, const char* b) {
-    char *path_a = in_folder(a), *path_b = in_folder(b);
+    char *path_a = test_path(a), *path_b = test_path(b);
     size_t n = 0, m = 0;
     Error err;
     char *x = read_file(path_a, &n, &err), *y = read_file(path_b, &m, &err);
     bool same = x && y && n == m && memcmp(x, y, n) == 0;
     free(x);
     free(y);
-    free(path_a);
-    free(path_b);
     return same;
 }
 

@@ -20,10 +20,9 @@ static void write_letters(const char* name, char letter, int count, int longest)
 enum { LONGEST = 40 }; // and the end of text, the first letter and the number
 
 static void write_sources(void) {
-    char* folder = in_folder("b");
+    char* folder = test_path("b");
     Error err;
     EXPECT(make_directories(folder, &err));
-    free(folder);
     write_letters("a.jsonl", 'a', 300, LONGEST);
     write_letters("b/1.jsonl", 'b', 150, LONGEST);
     write_letters("b/2.jsonl", 'b', 50, LONGEST);
@@ -136,7 +135,7 @@ TEST(a_line_of_a_gigabyte) {
     const off_t bytes = getenv("long") && *getenv("long") ? 1 << 30 : 64 << 20;
     write_text("before.jsonl", "{\"text\": \"before\"}\n");
     write_text("huge.jsonl", "{\"text\": \"a\"}\n");
-    char* path = in_folder("huge.jsonl");
+    char* path = test_path("huge.jsonl");
     EXPECT(truncate(path, bytes) == 0); // zeros
     FILE* f = fopen(path, "ab");
     EXPECT(f && fputs("\n{\"text\": \"b\"}\n", f) >= 0 && fclose(f) == 0);
@@ -148,7 +147,6 @@ TEST(a_line_of_a_gigabyte) {
     EXPECT(strstr(run_err, "left out: huge.jsonl:2"));
     struct rusage children;
     EXPECT(getrusage(RUSAGE_CHILDREN, &children) == 0 && children.ru_maxrss < 250 << 10); // KiB
-    free(path);
     free(more);
 }
 

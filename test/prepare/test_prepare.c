@@ -37,7 +37,7 @@ TEST(a_file_is_a_document) {
 TEST(shards_have_the_size_asked_for) {
     write_short_texts();
     EXPECT_RUN(0, "16 tokens in 3 shards", "--out size --tokenizer bytes --val_size 6 --shard_size 7 a.txt b.txt");
-    char* path = in_folder("size_train_000003.bin");
+    char* path = test_path("size_train_000003.bin");
     size_t num_tokens;
     Error err;
     EXPECT(shard_verify(path, 257, &num_tokens, &err) && num_tokens == 2);
@@ -47,7 +47,6 @@ TEST(shards_have_the_size_asked_for) {
     EXPECT_RUN(0, "22 tokens in 1 shard", "--out noval --tokenizer bytes --val_size 0 a.txt b.txt");
     EXPECT(!exists("noval_val_000000.bin"));
     expect_documents("noval", 0, "#One two.\n\nThree\n#Four");
-    free(path);
 }
 
 TEST(validation_is_a_tenth_by_default) {
@@ -162,10 +161,9 @@ TEST(compressed_and_parquet_files_have_the_tokens_of_their_text) {
 }
 
 TEST(folders_and_patterns_give_their_files_in_order) {
-    char* folder = in_folder("many/deep");
+    char* folder = test_path("many/deep");
     Error err;
     EXPECT(make_directories(folder, &err));
-    free(folder);
     write_text("many/c.txt", "c");
     write_text("many/b.jsonl", "{\"text\": \"b\"}\n");
     write_text("many/deep/d.txt", "d");
@@ -177,9 +175,8 @@ TEST(folders_and_patterns_give_their_files_in_order) {
     write_text("z.txt", "z");
     EXPECT_RUN(0, "", "--force --out many1 --tokenizer bytes --val_size 1 z.txt many/*.[jt]* many/deep/");
     expect_documents("many1", 1, "#z#b#c#i#d");
-    folder = in_folder("none");
+    folder = test_path("none");
     EXPECT(make_directories(folder, &err));
-    free(folder);
     EXPECT_RUN(2, "none: no file in this folder is named", "--out x --val_size 1 none");
 }
 
@@ -230,10 +227,9 @@ TEST(lines_may_be_longer_than_memory) {
     EXPECT_RUN(1, "xxx.txt:1: 16 MiB without white space", "--out xxx --tokenizer bytes --val_size 1 xxx.txt");
     EXPECT_RUN(1, "xxx.txt:1: a line of more than 16 MiB; --skip_bad 1",
                "--out xxx --tokenizer bytes --val_size 1 --format jsonl xxx.txt");
-    char* path = in_folder("xxx.txt");
+    char* path = test_path("xxx.txt");
     FILE* f = fopen(path, "ab");
     EXPECT(f && fputs("\n{\"text\": \"short\"}\n", f) >= 0 && fclose(f) == 0);
-    free(path);
     EXPECT_RUN(0, "skipped documents: 1 too long",
                "--out xxx --tokenizer bytes --val_size 1 --format jsonl --skip_bad 1 xxx.txt");
     expect_documents("xxx", 1, "#short");
@@ -305,14 +301,13 @@ TEST(stories_and_their_floor) {
     free(floor);
     EXPECT(got.count == expected.count && got.count >= 40000 && got.count < 42000);
     EXPECT(memcmp(got.ids, expected.ids, got.count * sizeof(int)) == 0);
-    char* path = in_folder("st_val.json");
+    char* path = test_path("st_val.json");
     json_t* json = json_load_file(path, 0, NULL);
     EXPECT_NEAR(json_real_value(json_object_get(json, "nll")), nll, 1e-6);
     EXPECT_NEAR(json_real_value(json_object_get(json, "floor")), nll / (double)n, 1e-9);
     EXPECT_NEAR(json_real_value(json_object_get(json, "H")), story_state_entropy(), 1e-9);
     EXPECT(json_integer_value(json_object_get(json, "tokens")) == (json_int_t)n);
     json_decref(json);
-    free(path);
     token_list_free(&got);
     token_list_free(&expected);
     tokenizer_free(&t);
@@ -420,7 +415,7 @@ TEST(damaged_records_are_refused) {
     write_short_texts();
     const char* arguments = "--out damaged --tokenizer bytes --val_size 5 a.txt b.txt";
     EXPECT_RUN(0, "17 tokens", arguments);
-    char* path = in_folder("damaged.json");
+    char* path = test_path("damaged.json");
     json_t* whole = json_load_file(path, 0, NULL);
     char* made_from = json_dumps(json_object_get(whole, "made_from"), 0);
     static const char* const words[] = {"made from something else", "damaged", "damaged", "damaged", "damaged"};
@@ -437,7 +432,6 @@ TEST(damaged_records_are_refused) {
     }
     EXPECT_RUN(0, "17 tokens", "--force --out damaged --tokenizer bytes --val_size 5 a.txt b.txt");
     free(made_from);
-    free(path);
     json_decref(whole);
 }
 
@@ -458,18 +452,16 @@ TEST(nothing_is_overwritten_silently) {
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 5 --force a.txt b.txt");
     EXPECT(!exists("keep_train_000002.bin")); // the former shards are gone, or the trainer's glob would find them
     expect_documents("keep", 5, "#One two.\n\nThree\n#Five");
-    char* path = in_folder("keep_train_000001.bin");
+    char* path = test_path("keep_train_000001.bin");
     EXPECT(truncate(path, 1030) == 0);
     EXPECT_RUN(1, "recorded in keep.json", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     EXPECT(unlink(path) == 0);
     EXPECT_RUN(1, "keep_train_000001.bin: cannot open", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
     write_text("keep.json", "{");
     EXPECT_RUN(1, "keep.json: damaged", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
-    free(path);
-    path = in_folder("keep.json");
+    path = test_path("keep.json");
     EXPECT(unlink(path) == 0);
     EXPECT_RUN(1, "keep_val_000000.bin exists already", "--out keep --tokenizer bytes --val_size 5 a.txt b.txt");
-    free(path);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -328,12 +328,10 @@ static SmallFile small_file(void) {
 }
 
 static bool load_small(const SmallFile* f, size_t bytes, Tokenizer* t, Error* err) {
-    char* path = format("%s/small.bin", test_folder);
-    FILE* out = fopen(path, "wb");
-    if (!out || fwrite(f->header, 1, bytes, out) != bytes || fclose(out) != 0) { fatal("%s: cannot write", path); }
+    char* path = test_path("small.bin");
+    test_write(path, f->header, bytes);
     bool ok = tokenizer_load(t, path, err);
     if (!ok && !strstr(err->text, path)) { TEST_FAIL("the error does not name %s: %s", path, err->text); }
-    free(path);
     return ok;
 }
 

@@ -9,20 +9,10 @@
 #include "llmc/files/sums.h"
 #include "test/test.h"
 
-static char* in_folder(const char* name) { return format("%s/%s", test_folder, name); }
-
-static void write_bytes(const char* name, const void* bytes, size_t size) {
-    char* path = in_folder(name);
-    FILE* f = fopen(path, "wb");
-    if (!f || fwrite(bytes, 1, size, f) != size || fclose(f) != 0) { fatal("%s: cannot write", path); }
-    free(path);
-}
-
 static void remove_all(void) {
     for (int i = 0; i < NUM_TOKENIZER_FILES; i++) {
-        char* path = in_folder(TOKENIZER_FILES[i]);
+        char* path = test_path(TOKENIZER_FILES[i]);
         remove(path);
-        free(path);
     }
 }
 
@@ -36,9 +26,8 @@ static void write_files(const Tokenizer* t, int max_length, const char* left_out
     EXPECT(tokenizer_files_write(&files, test_folder, &err));
     tokenizer_files_free(&files);
     for (; *left_out; left_out++) {
-        char* path = in_folder(TOKENIZER_FILES[*left_out - '0']);
+        char* path = test_path(TOKENIZER_FILES[*left_out - '0']);
         remove(path);
-        free(path);
     }
 }
 
@@ -63,11 +52,10 @@ TEST(gpt2_is_written_with_the_bytes_of_openai) {
     Error err;
     write_files(&t, 1024, "");
     for (int i = 0; i < NUM_TOKENIZER_FILES; i++) {
-        char hex[BLAKE2B_HEX + 1], *path = in_folder(TOKENIZER_FILES[i]);
+        char hex[BLAKE2B_HEX + 1], *path = test_path(TOKENIZER_FILES[i]);
         struct stat s;
         EXPECT(stat(path, &s) == 0 && (size_t)s.st_size == sizes[i]);
         if (!sum_file(path, hex, &err) || strncmp(hex, sums[i], 32)) { TEST_FAIL("%s: %.32s", path, hex); }
-        free(path);
     }
     tokenizer_free(&t);
 }
@@ -196,7 +184,7 @@ static const struct {
 TEST(other_kinds_and_damage_are_refused_by_entry) {
     Error err;
     for (size_t i = 0; i < sizeof EDITS / sizeof *EDITS; i++) {
-        char* path = in_folder("edited.json");
+        char* path = test_path("edited.json");
         json_t* root = json_read("test/golden/bpe/specials.json", SIZE_MAX, 0, &err);
         edit(root, EDITS[i].path, EDITS[i].value);
         if (json_dump_file(root, path, 0) != 0) { fatal("%s", path); }
@@ -208,7 +196,6 @@ TEST(other_kinds_and_damage_are_refused_by_entry) {
         free((char*)test_case);
         test_case = NULL;
         json_decref(root);
-        free(path);
     }
     expect_refused("test/golden/bpe/unigram.json", "model Unigram");
     expect_refused("test/golden/bpe/wordpiece.json", "model WordPiece");
@@ -219,14 +206,13 @@ TEST(other_kinds_and_damage_are_refused_by_entry) {
 TEST(an_end_of_text_must_be_known) {
     Error err;
     json_t* root = json_read("test/golden/bpe/specials.json", SIZE_MAX, 0, &err);
-    char* path = in_folder("edited.json");
+    char* path = test_path("edited.json");
     edit(root, "added_tokens/1/content", "\"</s>\"");
     edit(root, "model/vocab/<|endoftext|>", NULL);
     edit(root, "model/vocab/</s>", "1");
     EXPECT(json_dump_file(root, path, 0) == 0);
     expect_refused(path, "which token ends a text? 3 tokens are special");
     json_decref(root);
-    free(path);
 }
 
 TEST(hostile_files_are_refused) {
@@ -237,27 +223,26 @@ TEST(hostile_files_are_refused) {
                                            {"{\"model\": 1\x1b[31m}", "edited.json:1"}};
     Error err;
     size_t size;
-    char *path = in_folder("edited.json"), *whole = read_file("test/golden/bpe/specials.json", &size, &err);
+    char *path = test_path("edited.json"), *whole = read_file("test/golden/bpe/specials.json", &size, &err);
     for (int i = 0; i < 5; i++) {
-        write_bytes("edited.json", texts[i][0], strlen(texts[i][0]));
+        test_write(test_path("edited.json"), texts[i][0], strlen(texts[i][0]));
         expect_refused(path, texts[i][1]);
     }
     for (size_t cut = 1; cut < size; cut += 97) { // cut off anywhere
-        write_bytes("edited.json", whole, cut);
+        test_write(test_path("edited.json"), whole, cut);
         expect_refused(path, "edited.json:");
     }
     char* deep = alloc_or_die(100000, 1, "brackets");
     memset(deep, '[', 100000);
     memcpy(deep, "{\"a\":", 5);
-    write_bytes("edited.json", deep, 100000);
+    test_write(test_path("edited.json"), deep, 100000);
     expect_refused(path, "maximum parsing depth");
-    write_bytes("edited.json", "{", 1);
+    test_write(test_path("edited.json"), "{", 1);
     EXPECT(truncate(path, (off_t)1 << 30) == 0); // takes no room on the disk
     expect_refused(path, "edited.json: more than 64 MiB");
     expect_refused("/nowhere/tokenizer.json", "cannot open");
     free(deep);
     free(whole);
-    free(path);
 }
 
 TEST(lines_of_merges_are_checked) {
@@ -274,7 +259,7 @@ TEST(lines_of_merges_are_checked) {
     EXPECT(tokenizer_read(&t, "test/golden/bpe/specials.json", &err));
     write_files(&t, 0, "2");
     for (int i = 0; i < 4; i++) {
-        write_bytes("merges.txt", bad[i].text, bad[i].size);
+        test_write(test_path("merges.txt"), bad[i].text, bad[i].size);
         expect_refused(test_folder, bad[i].words);
     }
     write_files(&t, 0, "12");
