@@ -140,7 +140,8 @@ static inline void desc_set_pointers(cublasLtMatmulDesc_t desc, const Matmul* m)
 
 // bf16 and fp16 are multiplied exactly and summed in fp32. fp32 is multiplied and summed in fp32; with TF32 its factors
 // are first rounded to 10 bits of mantissa. FP8 is multiplied exactly. Hopper sums it with fewer bits and moves the
-// sums to fp32 at intervals, because FAST_ACCUM is not set.
+// sums to fp32 at intervals, unless FAST_ACCUM is set: forward sets it and the gradients do not, as in NVIDIA's
+// Transformer Engine.
 static inline cublasLtMatmulDesc_t desc_create(const Matmul* m) {
     const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && gpu.tf32;
     const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -155,6 +156,7 @@ static inline cublasLtMatmulDesc_t desc_create(const Matmul* m) {
         desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
     }
     if (m->pre) { desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (int64_t)m->cols); }
+    if (m->a_storage == AS_E4M3) { desc_set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1); }
     desc_set_pointers(desc, m);
     return desc;
 }
@@ -224,7 +226,14 @@ static inline void report_missing_fusion(const Matmul* m) {
            m->rows, m->cols, m->depth, NAMES[m->fusion]);
 }
 
-static inline void plan_find_algorithms(MatmulPlan* p, const Matmul* m) {
+// Returns true if a status says that this GPU or version of the library lacks a form. It reports what it does not know,
+// an epilogue of a later version for instance, as an invalid value.
+static inline bool is_refusal(cublasStatus_t status) {
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+           status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
+static inline void plan_find_algorithms(MatmulPlan* p) {
     cublasLtMatmulPreference_t preference = preference_create(&p->key);
     cublasLtMatmulHeuristicResult_t results[MAX_ALGORITHMS];
     int found = 0;
@@ -235,9 +244,7 @@ static inline void plan_find_algorithms(MatmulPlan* p, const Matmul* m) {
         if (results[i].state != CUBLAS_STATUS_SUCCESS) { continue; }
         p->algorithm[p->count++] = {results[i].algo, results[i].workspaceSize, (double)INFINITY};
     }
-    // The library reports an epilogue that its version does not know as an invalid value.
-    const bool is_unknown = status == CUBLAS_STATUS_INVALID_VALUE && m->fusion != FUSE_NOTHING;
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED && !is_unknown) { cublas_check(status, "choosing a matmul's algorithm"); }
+    if (!is_refusal(status)) { cublas_check(status, "choosing a matmul's algorithm"); }
 }
 
 static inline void plan_create(MatmulPlan* p, const Matmul* m, const MatmulKey* key) {
@@ -251,7 +258,7 @@ static inline void plan_create(MatmulPlan* p, const Matmul* m, const MatmulKey* 
         p->b = m->b_transposed ? layout_create(b_type, m->batch, m->cols, m->depth)
                                : layout_create(b_type, m->batch, m->depth, m->cols);
         p->out = layout_create(m->out ? FLOATX_TYPE : CUDA_R_32F, m->batch, m->rows, m->cols);
-        plan_find_algorithms(p, m);
+        plan_find_algorithms(p);
         if (!p->count) { plan_free_descriptions(p); }
     }
     if (!p->count) { report_missing_fusion(m); }
@@ -286,13 +293,28 @@ static inline cublasStatus_t plan_queue(const MatmulPlan* p, const Matmul* m, co
                           gpu.stream);
 }
 
+// Strikes out the chosen algorithm, which the library offered and then refused to run; the next best takes its place.
+static inline void plan_strike_out(MatmulPlan* p) {
+    p->count--;
+    for (int i = p->chosen; i < p->count; i++) { p->algorithm[i] = p->algorithm[i + 1]; }
+    p->chosen = 0;
+    if (!p->count) { plan_free_descriptions(p); }
+}
+
 // Queues the matmul. Returns false, and queues nothing, if the library has no algorithm for it, or if its epilogue is
 // faster in kernels of its own.
 static inline bool cublaslt_matmul(const Matmul* m) {
     MatmulPlan* p = plan_for(m);
     p->last = *m;
     p->is_watched = true;
-    if (!p->count || p->is_apart) { return false; }
-    cublas_check(plan_queue(p, m, &p->algorithm[p->chosen]), "a matmul (try --tune 0, --fused 0 or --kernels plain)");
-    return true;
+    while (p->count && !p->is_apart) {
+        const cublasStatus_t status = plan_queue(p, m, &p->algorithm[p->chosen]);
+        if (!is_refusal(status)) {
+            cublas_check(status, "a matmul (try --tune 0, --fused 0 or --kernels plain)");
+            return true;
+        }
+        plan_strike_out(p);
+        if (!p->count) { report_missing_fusion(m); }
+    }
+    return false;
 }

@@ -69,6 +69,7 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE = 22,
+    CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,
     CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,
 } cublasLtMatmulDescAttributes_t;
 
@@ -248,6 +249,40 @@ inline Algorithm algorithm(int rank, uint64_t problem, const MatmulDesc& desc, c
     return x;
 }
 
+// What a GPU and a version of the library lack, by the variable EMU_LT (README.md).
+enum { NO_MATMUL = 0, NO_FUSED = 1, ALL_FORMS = 2, FORWARD_FUSED = 3, NO_FP8_SUMS = 4, BY_SEED = 10 };
+inline long long forms() {
+    static const long long value = option("EMU_LT", ALL_FORMS);
+    return value;
+}
+inline uint64_t drawn(uint64_t problem, uint64_t what) { return hash(hash((uint64_t)forms(), problem), what) >> 20; }
+
+// Returns how many algorithms the heuristic finds.
+inline int num_algorithms(const MatmulDesc& desc, const Layout& a, const Layout& d, uint64_t problem) {
+    const bool is_fused = desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+    const bool is_forward = desc.epilogue == CUBLASLT_EPILOGUE_BIAS || desc.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    switch (forms()) {
+    case NO_MATMUL: return 0;
+    case NO_FUSED: return is_fused ? 0 : ALGORITHMS;
+    case ALL_FORMS: return ALGORITHMS;
+    case FORWARD_FUSED: return is_fused && !is_forward ? 0 : ALGORITHMS;
+    case NO_FP8_SUMS: return a.is_fp8() && d.type == CUDA_R_32F ? 0 : ALGORITHMS;
+    default: return (int)(drawn(problem, 0) % ALGORITHMS);
+    }
+}
+
+// Returns the answer to a problem without an algorithm; by seed it is one of those that the library may give.
+inline cublasStatus_t refusal(uint64_t problem) {
+    const cublasStatus_t answers[] = {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE,
+                                      CUBLAS_STATUS_ARCH_MISMATCH, CUBLAS_STATUS_SUCCESS};
+    return answers[forms() >= BY_SEED ? drawn(problem, 1) % 4 : 0];
+}
+
+// By seed, an algorithm of four is refused when it is to run.
+inline bool is_refused_late(uint64_t problem, uint32_t parts) {
+    return forms() >= BY_SEED && drawn(problem, 1 + parts) % 4 == 0;
+}
+
 } // namespace emu::lt
 
 inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -263,11 +298,10 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     *returned = 0;
     const cublasStatus_t status = check_problem(*desc, *a, *b, *c, *d);
     if (status != CUBLAS_STATUS_SUCCESS) { return status; }
-    static const int forms = (int)emu::option("EMU_LT", 2); // 0: no matmul has an algorithm, 1: no fused one has
-    const bool is_fused = desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-    if (forms == 0 || (forms == 1 && is_fused)) { return CUBLAS_STATUS_NOT_SUPPORTED; }
     const uint64_t problem = problem_id(*desc, *a, *b, *c, *d);
-    for (; *returned < requested && *returned < ALGORITHMS; ++*returned) {
+    const int count = num_algorithms(*desc, *a, *d, problem);
+    if (count == 0) { return refusal(problem); }
+    for (; *returned < requested && *returned < count; ++*returned) {
         const Algorithm x = algorithm(*returned, problem, *desc, *preference);
         cublasLtMatmulHeuristicResult_t* result = &results[*returned];
         *result = {};
@@ -318,6 +352,7 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     if (x.problem != problem) {
         return complain(CUBLAS_STATUS_INVALID_VALUE, "the algorithm was not found by the heuristic for this problem");
     }
+    if (is_refused_late(problem, x.parts)) { return CUBLAS_STATUS_NOT_SUPPORTED; }
     if (workspace_size < x.workspace || (x.workspace && !workspace)) { // rule of NVIDIA's header at cublasLtMatmul()
         return complain(CUBLAS_STATUS_INVALID_VALUE, "the algorithm needs a workspace of %u bytes, there are %zu",
                         x.workspace, workspace ? workspace_size : 0);
