@@ -3,8 +3,6 @@
 #include "llmc/files/gguf_model.h"
 #include "test/fuzz/input.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 static void read_model(const Gguf* g) {
     GPT2Config shape;
     Error err;

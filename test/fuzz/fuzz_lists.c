@@ -5,8 +5,6 @@
 #include "llmc/commands/prompts.h"
 #include "test/fuzz/input.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 static void check_sums(const char* path) {
     Sums s;
     Error err;

@@ -3,8 +3,6 @@
 #include "llmc/files/llmc_model.h"
 #include "test/fuzz/input.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 static void check(const char* path) {
     LlmcModel m;
     Error err;

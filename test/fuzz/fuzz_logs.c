@@ -4,8 +4,6 @@
 #include "llmc/log/report.h"
 #include "test/fuzz/input.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 // Reads the run as the report and `info` do.
 static void read_run(const char* folder) {
     Error err;

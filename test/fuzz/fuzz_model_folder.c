@@ -6,8 +6,6 @@
 #include "llmc/files/safetensors.h"
 #include "test/fuzz/input.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 static const char INDEX[] =
     "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\", \"b\": "
     "\"model-00002-of-00002.safetensors\"}}";

@@ -3,8 +3,6 @@
 #include "llmc/prepare/parquet.h"
 #include "test/fuzz/input.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 static volatile uint64_t sum; // so that all bytes are read
 
 static void check(const char* path) {

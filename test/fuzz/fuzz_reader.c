@@ -4,8 +4,6 @@
 #include "llmc/prepare/reader.h"
 #include "test/fuzz/input.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 // Reads all chunks from a position on; returns a hash of their texts. With `middle`, which becomes the place behind the
 // first chunk, that chunk is left out of the hash. Sets `ok` to whether the file could be read to its end.
 static uint64_t read_all(const PrepareOptions* o, Position from, Position* middle, bool* ok) {

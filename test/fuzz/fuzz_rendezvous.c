@@ -1,10 +1,9 @@
 // Any bytes from the network: frames keep to their limits whatever the pieces they come in, and rank 0 admits a visitor
 // with a right hello, tells a rank why it is refused, or disconnects without a byte in answer.
 #include "llmc/comm/rendezvous.h"
+#include "test/fuzz/input.h"
 #include <stddef.h>
 #include <sys/socket.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 static void check_text(const char* text, size_t room) {
     const size_t n = strnlen(text, room);

@@ -2,8 +2,6 @@
 #include "llmc/files/safetensors.h"
 #include "test/fuzz/input.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 static bool read_all(const SafeTensors* s, const SafeTensor* t, Error* err) {
     float* floats = alloc_or_die(safetensor_elements(t), sizeof *floats, "a tensor");
     char* bytes = alloc_or_die(t->bytes, 1, "a tensor");

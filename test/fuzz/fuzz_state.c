@@ -10,8 +10,6 @@
 #include "llmc/base/json.h"
 #include "test/fuzz/input.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 static const char STATE[] =
     "{\"data_hash\": \"0123456789abcdef\", \"format\": 2, \"kernels\": {\"cpu\": \"avx2\"}, \"loss_window\": [1.5, "
     "2e300], \"loss_scale\": {\"scale\": 65536.0, \"good_steps\": 7}, \"norm_window\": [], \"options\": {\"model\": "

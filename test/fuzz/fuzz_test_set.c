@@ -1,10 +1,8 @@
 // Any bytes as a test set, as JSON lines and as llm.c's .bin: they are refused, or become rows that a model can read.
 #include "llmc/eval/test_set.h"
-#include <sys/mman.h>
+#include "test/fuzz/input.h"
 
 enum { T = 24, V = 257 };
-
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 // Reads a file as a set or, if a kind is given, as a task of CORE.
 static void read_set(char* path, const Tokenizer* t, const char* rules, int shots, const char* kind) {
@@ -30,15 +28,12 @@ static void read_set(char* path, const Tokenizer* t, const char* rules, int shot
 
 // Every second input gets the header of a .bin.
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    static unsigned char header[TEST_SET_HEADER];
     const int32_t words[3] = {TEST_SET_MAGIC, 1, (int32_t)(size / 16)};
-    char path[64] = "";
-    const bool is_bin = size > 0 && data[0] % 2;
-    const int fd = memfd_create("set", 0);
-    memcpy(header, words, sizeof words);
-    if (fd < 0 || (is_bin && write(fd, header, sizeof header) != (ssize_t)sizeof header)) { abort(); }
-    if (size > 0 && write(fd, data, size) != (ssize_t)size) { abort(); }
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const size_t header = size > 0 && data[0] % 2 ? TEST_SET_HEADER : 0;
+    uint8_t* file = alloc_or_die(header + size + 1, 1, "a set");
+    if (header) { memcpy(file, words, sizeof words); }
+    if (size) { memcpy(file + header, data, size); }
+    char* path = (char*)input_file(file, header + size);
     Tokenizer t = tokenizer_bytes();
     read_set(path, &t, "llm.c", 0, NULL);
     read_set(path, &t, "lm-eval", 1, NULL);
@@ -46,6 +41,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     read_set(path, &t, "llm.c", 1, "schema");
     read_set(path, &t, "llm.c", 2, "language_modeling");
     tokenizer_free(&t);
-    close(fd);
+    free(file);
     return 0;
 }

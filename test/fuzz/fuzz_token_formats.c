@@ -1,8 +1,6 @@
 // Any bytes as a token file of another program: it is refused, or all of its tokens can be read, and no more.
 #include "llmc/data/shard.h"
-#include <sys/mman.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "test/fuzz/input.h"
 
 static void read_all(const char* path, size_t size, TokenHeader header) {
     Error err;
@@ -24,12 +22,8 @@ static void read_all(const char* path, size_t size, TokenHeader header) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    char path[64];
-    int fd = memfd_create("tokens", 0);
-    if (fd < 0 || (size > 0 && write(fd, data, size) != (ssize_t)size)) { abort(); }
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const char* path = input_file(data, size);
     read_all(path, size, HEADER_REQUIRED);
     read_all(path, size, HEADER_OPTIONAL);
-    close(fd);
     return 0;
 }

@@ -3,6 +3,7 @@
 // The first byte of an input, modulo 3, says what the rest is. 0: text; 1: a tokenizer file; 2: tokens to append to the
 // tokenizer of bytes.
 #include "llmc/tokenizer/tokenizer.h"
+#include "test/fuzz/input.h"
 
 static void check(bool ok, const char* what) {
     if (!ok) { fprintf(stderr, "%s\n", what); abort(); }
@@ -42,9 +43,7 @@ static void try_file(const unsigned char* file, size_t size) {
     tokenizer_free(&t);
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size);
-
-int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static Tokenizer gpt2, bytes;
     if (!gpt2.file) { gpt2 = tokenizer_builtin(); bytes = tokenizer_bytes(); }
     if (size < 2) { return 0; }

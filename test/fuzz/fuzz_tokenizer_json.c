@@ -2,26 +2,7 @@
 // text decodes to itself and the tokenizer, written and read again, is the same.
 #include "llmc/tokenizer/tokenizer_json.h"
 #include "llmc/tokenizer/tokenizer_save.h"
-#include <sys/mman.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
-// A file in memory.
-typedef struct {
-    int fd;
-    char path[32];
-} MemoryFile;
-
-static MemoryFile memory_file(void) {
-    MemoryFile f = {.fd = memfd_create("input", 0)};
-    if (f.fd < 0) { fatal("memfd_create: %s", strerror(errno)); }
-    snprintf(f.path, sizeof f.path, "/proc/self/fd/%d", f.fd);
-    return f;
-}
-
-static void set_contents(const MemoryFile* f, const void* data, size_t size) {
-    if (ftruncate(f->fd, 0) != 0 || pwrite(f->fd, data, size, 0) != (ssize_t)size) { fatal("%s", strerror(errno)); }
-}
+#include "test/fuzz/input.h"
 
 // Returns the small vocabulary: the bytes, ab, abc, bc, aa, aaa and the end of text.
 static TokenizerFiles small_files(void) {
@@ -42,7 +23,7 @@ static TokenizerFiles small_files(void) {
     return files;
 }
 
-static void check(Tokenizer* t, const MemoryFile* again, const uint8_t* text, size_t size) {
+static void check(Tokenizer* t, const char* folder, const uint8_t* text, size_t size) {
     TokenList list = token_list();
     TokenizerFiles files;
     Tokenizer u;
@@ -56,8 +37,10 @@ static void check(Tokenizer* t, const MemoryFile* again, const uint8_t* text, si
     }
     if (at != size) { abort(); }
     if (tokenizer_files_make(&files, t, 0, "input", &err)) {
-        set_contents(again, files.text[2], files.size[2]);
-        if (!tokenizer_read_json(&u, again->path, &err)) { fprintf(stderr, "%s\n", err.text); abort(); }
+        char* again = format("%s/again", folder);
+        write_input(folder, "again", files.text[2], files.size[2]);
+        if (!tokenizer_read_json(&u, again, &err)) { fprintf(stderr, "%s\n", err.text); abort(); }
+        free(again);
         if (tokenizer_hash(&u) != tokenizer_hash(t)) { abort(); }
         tokenizer_free(&u);
     }
@@ -67,19 +50,20 @@ static void check(Tokenizer* t, const MemoryFile* again, const uint8_t* text, si
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    static MemoryFile input, again, vocab, merges;
-    static TokenizerFiles small;
+    static char *input, *vocab, *merges;
+    const char* folder = input_folder();
     Tokenizer t;
     Error err;
-    if (!small.text[0]) {
-        input = memory_file(), again = memory_file(), vocab = memory_file(), merges = memory_file();
-        small = small_files();
-        set_contents(&vocab, small.text[0], small.size[0]);
-        set_contents(&merges, small.text[1], small.size[1]);
+    if (!input) {
+        TokenizerFiles small = small_files();
+        input = format("%s/input", folder), vocab = format("%s/vocab", folder), merges = format("%s/merges", folder);
+        write_input(folder, "vocab", small.text[0], small.size[0]);
+        write_input(folder, "merges", small.text[1], small.size[1]);
+        tokenizer_files_free(&small);
     }
-    set_contents(&input, data, size);
-    if (tokenizer_read_json(&t, input.path, &err)) { check(&t, &again, data, size); }
-    if (tokenizer_read_vocab(&t, input.path, merges.path, &err)) { check(&t, &again, data, size); }
-    if (tokenizer_read_vocab(&t, vocab.path, input.path, &err)) { check(&t, &again, data, size); }
+    write_input(folder, "input", data, size);
+    if (tokenizer_read_json(&t, input, &err)) { check(&t, folder, data, size); }
+    if (tokenizer_read_vocab(&t, input, merges, &err)) { check(&t, folder, data, size); }
+    if (tokenizer_read_vocab(&t, vocab, input, &err)) { check(&t, folder, data, size); }
     return 0;
 }

@@ -3,6 +3,8 @@
 #include "llmc/base/base.h"
 #include <sys/mman.h>
 
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
 static inline int input_fd(void) {
     static int fd = -1;
     if (fd < 0) { fd = memfd_create("input", 0); }

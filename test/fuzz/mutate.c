@@ -3,9 +3,8 @@
 // tries the same inputs.
 // usage: mutate_TARGET COUNT SEED...     COUNT inputs; seeds of more than 64 KiB are left out
 #include "llmc/base/base.h"
+#include "test/fuzz/input.h"
 #include <sanitizer/common_interface_defs.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 enum { MAX_SEED = 1 << 16, MAX_GROWTH = 64, MAX_CHANGES = 8 };
 
