@@ -144,6 +144,15 @@ same_checkpoint() {
     done
 }
 
+# go_on PROGRAM RUN STEP FOLDER OPTION...: goes on in a new folder from a run's checkpoint of this step
+go_on() {
+    program=$1 copy=$4
+    mkdir "$copy"
+    cp -r "$2/step_$(printf %08d "$3")" "$2/metrics.jsonl" "$copy"
+    shift 4
+    must "$program" --out "$copy" --resume auto "$@"
+}
+
 processes_of() { # FOLDER: prints the ids of the processes that have the folder as an argument
     echo "$1" >"$dir/argument" # in a file, so that grep does not find itself
     set +f

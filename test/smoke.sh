@@ -8,9 +8,7 @@ goes_on() { # NAME PROGRAM OPTIONS...: a run resumed after two steps ends with t
     run="$dir/$1"
     shift
     must "$@" $small $data --max_steps 4 --save_every 2 --val_every 2 --val_tokens 128 --out "$run"
-    mkdir "$run.again"
-    cp -r "$run/step_00000002" "$run/metrics.jsonl" "$run.again"
-    must "$1" --out "$run.again" --resume auto # with the dtype and level of the checkpoint
+    go_on "$1" "$run" 2 "$run.again" # with the dtype and level of the checkpoint
     same_checkpoint "$run/step_00000004" "$run.again/step_00000004"
 }
 

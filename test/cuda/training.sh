@@ -96,9 +96,7 @@ overflows_in_fp16_skip_updates() {
     must "$cuda" $run --graph 0 --loss_scale dynamic:16777216 --max_steps 8 --skip_z 9:9 \
         --out "$dir/waits"
     same_files "$dir/run" "$dir/waits" 8
-    mkdir "$dir/again"
-    cp -r "$dir/run/step_00000002" "$dir/run/metrics.jsonl" "$dir/again"
-    must "$cuda" --out "$dir/again" --resume auto
+    go_on "$cuda" "$dir/run" 2 "$dir/again"
     same_files "$dir/run" "$dir/again" 8
     expect 4 'not finite, so the run ends here. Give --loss_scale dynamic' "$cuda" $run --loss_scale 16777216 --out ""
     for program in "$train" "$cuda"; do
@@ -161,14 +159,11 @@ checkpoints_go_from_one_device_to_the_other() {
     run="$tiny $data --max_steps 8 --save_every 4"
     must "$train" $run --out "$dir/cpu"
     all_digits "$dir/cpu" >"$dir/cpu.txt"
-    mkdir "$dir/to_gpu" "$dir/to_cpu"
-    cp -r "$dir/cpu/step_00000004" "$dir/cpu/metrics.jsonl" "$dir/to_gpu"
-    must "$cuda" --out "$dir/to_gpu" --resume auto
+    go_on "$cuda" "$dir/cpu" 4 "$dir/to_gpu"
     all_digits "$dir/to_gpu" >"$dir/to_gpu.txt"
     near "$dir/to_gpu.txt" "$dir/cpu.txt" 1e-5
     must "$cuda" $run --dtype fp32 --out "$dir/gpu"
-    cp -r "$dir/gpu/step_00000004" "$dir/gpu/metrics.jsonl" "$dir/to_cpu"
-    must "$train" --out "$dir/to_cpu" --resume auto
+    go_on "$train" "$dir/gpu" 4 "$dir/to_cpu"
     all_digits "$dir/to_cpu" >"$dir/to_cpu.txt"
     near "$dir/to_cpu.txt" "$dir/cpu.txt" 1e-5
 }
@@ -182,9 +177,7 @@ a_resumed_run_keeps_its_bits_and_its_dtype() {
         round="--stochastic_round 1" # where weights are rounded
         [ $type != tf32 ] || round=
         must "$cuda" $run --dtype $type $round --out "$dir/$type"
-        mkdir "$dir/again"
-        cp -r "$dir/$type/step_00000002" "$dir/$type/metrics.jsonl" "$dir/again"
-        must "$cuda" --out "$dir/again" --resume auto
+        go_on "$cuda" "$dir/$type" 2 "$dir/again"
         grep -q ", $type, " "$dir/err" || note "$type run resumed in another dtype: $(grep TFLOP "$dir/err")"
         same_files "$dir/$type" "$dir/again" 4
         rm -r "$dir/again"
@@ -250,9 +243,7 @@ muon_trains_as_the_cpu_does() {
     near "$dir/stochastic.txt" "$dir/begin.txt" 1e-2
     must env EMU_SLOW=cublaslt_0 "$cuda" $run --graph 0 --out "$dir/launches"
     same_files "$dir/bf16" "$dir/launches" 6
-    mkdir "$dir/resumed"
-    cp -r "$dir/bf16/step_00000003" "$dir/bf16/metrics.jsonl" "$dir/resumed"
-    must "$cuda" --out "$dir/resumed" --resume auto --tune anew
+    go_on "$cuda" "$dir/bf16" 3 "$dir/resumed" --tune anew
     same_files "$dir/bf16" "$dir/resumed" 6
 }
 
@@ -268,9 +259,7 @@ graphs_follow_a_growing_batch_and_a_resumed_run() {
     same_files "$dir/launches" "$dir/graphs" 10
     all_digits "$dir/launches" >"$dir/launches.txt"
     all_digits "$dir/graphs" | cmp -s - "$dir/launches.txt" || note "other losses and norms"
-    mkdir "$dir/resumed"
-    cp -r "$dir/graphs/step_00000006" "$dir/graphs/metrics.jsonl" "$dir/resumed"
-    must "$cuda" --out "$dir/resumed" --resume auto
+    go_on "$cuda" "$dir/graphs" 6 "$dir/resumed"
     same_files "$dir/launches" "$dir/resumed" 10
 }
 
@@ -286,9 +275,7 @@ sequences_grow_as_on_the_cpu() {
     for r in cpu graphs launches; do all_digits "$dir/$r" >"$dir/$r.txt"; done
     near "$dir/graphs.txt" "$dir/cpu.txt" 1e-5
     same_files "$dir/launches" "$dir/graphs" 4
-    mkdir "$dir/resumed"
-    cp -r "$dir/graphs/step_00000002" "$dir/graphs/metrics.jsonl" "$dir/resumed"
-    must "$cuda" --out "$dir/resumed" --resume auto
+    go_on "$cuda" "$dir/graphs" 2 "$dir/resumed"
     same_files "$dir/launches" "$dir/resumed" 4
     must env EMU_CUDNN=1 "$cuda" $run --attention cudnn --out "$dir/cudnn"
     all_digits "$dir/cudnn" >"$dir/cudnn.txt"
@@ -304,12 +291,8 @@ growing_sequences_keep_documents_apart() {
     for r in cpu gpu whole; do all_digits "$dir/$r" >"$dir/$r.txt"; done
     near "$dir/gpu.txt" "$dir/cpu.txt" 1e-5
     cmp -s "$dir/whole.txt" "$dir/cpu.txt" && note "--document_mask changed nothing"
-    for r in cpu gpu; do
-        mkdir "$dir/again_$r"
-        cp -r "$dir/$r/step_00000002" "$dir/$r/metrics.jsonl" "$dir/again_$r"
-    done
-    must "$train" --out "$dir/again_cpu" --resume auto
-    must "$cuda" --out "$dir/again_gpu" --resume auto
+    go_on "$train" "$dir/cpu" 2 "$dir/again_cpu"
+    go_on "$cuda" "$dir/gpu" 2 "$dir/again_gpu"
     for r in cpu gpu; do same_files "$dir/$r" "$dir/again_$r" 4; done
 }
 

@@ -51,9 +51,7 @@ tilings_of_attention_are_chosen_and_kept() {
     chosen_is "$dir/forward" "$rest flash_forward=4x32x64 flash_keys=4x32x16 flash_queries=4x32x16"
     chosen_is "$dir/backward_keys" "$rest flash_forward=4x32x32 flash_keys=4x32x32 flash_queries=4x32x16"
     chosen_is "$dir/backward_queries" "$rest flash_forward=4x32x32 flash_keys=4x32x16 flash_queries=4x32x32"
-    mkdir "$dir/again"
-    cp -r "$dir/forward/step_00000002" "$dir/forward/metrics.jsonl" "$dir/again"
-    must "$cuda" --out "$dir/again" --resume auto # with equally fast tilings
+    go_on "$cuda" "$dir/forward" 2 "$dir/again" # with equally fast tilings
     chosen_is "$dir/again" "$rest flash_forward=4x32x64 flash_keys=4x32x16 flash_queries=4x32x16"
     same_files "$dir/forward" "$dir/again" 4
     # with documents 4x32x64 does not exist, so only 8x16x32 is left beside 4x32x32
@@ -61,9 +59,7 @@ tilings_of_attention_are_chosen_and_kept() {
     must env EMU_SLOW="flash_forward_kernel $masked" "$cuda" $run --document_mask --out "$dir/masked"
     kept="$rest flash_forward=8x16x32 flash_keys=4x32x16 flash_queries=4x32x16"
     chosen_is "$dir/masked" "$kept"
-    mkdir "$dir/masked_again"
-    cp -r "$dir/masked/step_00000002" "$dir/masked/metrics.jsonl" "$dir/masked_again"
-    must "$cuda" --out "$dir/masked_again" --resume auto
+    go_on "$cuda" "$dir/masked" 2 "$dir/masked_again"
     chosen_is "$dir/masked_again" "$kept"
 }
 
@@ -80,9 +76,7 @@ the_fastest_algorithms_are_chosen_and_kept() {
     must env EMU_SLOW=cublaslt_0 "$cuda" $run --tune 1 --out "$dir/tuned"
     model=step_00000004/model.safetensors
     cmp -s "$dir/tuned/$model" "$dir/equal/$model" && note "another algorithm gives the same bits"
-    mkdir "$dir/again"
-    cp -r "$dir/tuned/step_00000002" "$dir/tuned/metrics.jsonl" "$dir/again"
-    must "$cuda" --out "$dir/again" --resume auto --tune anew # of the checkpoint, though the first is as fast now
+    go_on "$cuda" "$dir/tuned" 2 "$dir/again" --tune anew # of the checkpoint, though the first is as fast now
     same_files "$dir/tuned" "$dir/again" 4
     must "$cuda" $run --tune 1 --out "$dir/cached"
     same_files "$dir/tuned" "$dir/cached" 4
@@ -115,9 +109,7 @@ slow_epilogues_are_computed_apart() {
     grep -q ' apart"' "$dir/apart/step_00000004/state.json" || note "no epilogue is apart"
     must "$cuda" $run --fused 0 --out "$dir/unfused"
     same_files "$dir/apart" "$dir/unfused" 4
-    mkdir "$dir/again"
-    cp -r "$dir/apart/step_00000002" "$dir/apart/metrics.jsonl" "$dir/again"
-    must "$cuda" --out "$dir/again" --resume auto
+    go_on "$cuda" "$dir/apart" 2 "$dir/again"
     same_files "$dir/apart" "$dir/again" 4
     must env EMU_SLOW=cublaslt_0 "$cuda" bench plans --model L=1,H=2,C=32,T=32,V=64 --batch_size 1 --out "$dir/plans"
     awk '/ x / { fused = / \+ / } fused { next } /^   0\*/ { bad = 1 } /^   1\*/ { n++ } END { exit bad || !n }' \

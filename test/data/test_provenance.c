@@ -17,15 +17,9 @@ static void put_shard(const char* name, int id, size_t at) {
     free(tokens);
 }
 
-static void put_text(const char* name, const char* text) {
-    Error err;
-    char* path = test_path(name);
-    if (!write_file_atomically(path, text, strlen(text), &err)) { fatal("%s", err.text); }
-}
-
 static void put_record(const char* name, uint64_t hash) {
     char* text = format("{\"made_from\": {\"tokenizer_hash\": \"%016llx\"}}", (unsigned long long)hash);
-    put_text(name, text);
+    test_write(test_path(name), text, strlen(text));
     free(text);
 }
 
@@ -71,7 +65,7 @@ TEST(shards_without_a_record_are_compared_by_their_ids) {
     put_shard("first_train_000001.bin", 300, 0);
     put_shard("last.bin", 257, TOKENS - 1);
     put_shard("middle.bin", 300, TOKENS / 2);
-    put_text("first.json", "[1, 2");
+    test_write(test_path("first.json"), "[1, 2", 5);
     EXPECT(check("first_*.bin", "gpt2", NULL, &err) && check("last.bin", "gpt2", NULL, &err));
     EXPECT(!check("first_*.bin", "bytes", NULL, &err) && strstr(err.text, "first_train_000001.bin: token id 300 is "));
     EXPECT(!check("last.bin", "bytes", NULL, &err) && strstr(err.text, "the 257 tokens of --tokenizer bytes"));

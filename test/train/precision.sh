@@ -101,9 +101,7 @@ weights_rounded_at_random_resume_with_the_same_bits() {
         "--optimizer adamw --dtype fp16 --loss_scale dynamic:65536"; do # which skips the first updates
         must "$train" $small $data $options --stochastic_round 1 --max_steps 8 --save_every 4 --val_every 0 \
             --out "$dir/run"
-        mkdir "$dir/again"
-        cp -r "$dir/run/step_00000004" "$dir/run/metrics.jsonl" "$dir/again"
-        must "$train" --out "$dir/again" --resume auto
+        go_on "$train" "$dir/run" 4 "$dir/again"
         same_checkpoint "$dir/run/step_00000008" "$dir/again/step_00000008"
         rm -r "$dir/run" "$dir/again"
     done

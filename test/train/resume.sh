@@ -117,9 +117,7 @@ muon_resumes_with_the_same_bits_and_no_other_optimizer() {
     corpus
     muon="--optimizer muon --embedding_lr 1e-3 --momentum 0.95,cooldown:2:0.9 --cautious_decay 1 --schedule constant"
     must "$train" $small $data $muon --max_steps 8 --save_every 4 --keep 0 --val_every 0 --out "$dir/run"
-    mkdir "$dir/again"
-    cp -r "$dir/run/step_00000004" "$dir/run/metrics.jsonl" "$dir/again"
-    must "$train" --out "$dir/again" --resume auto
+    go_on "$train" "$dir/run" 4 "$dir/again"
     same_checkpoint "$dir/run/step_00000008" "$dir/again/step_00000008"
     grep -q '"step":8,.*"embedding_lr":0.001,"matrix_lr":0.02,"momentum":0.9}' "$dir/again/metrics.jsonl" ||
         note "rates: $(tail -n 3 "$dir/again/metrics.jsonl")"
