@@ -165,36 +165,6 @@ TEST(sums_are_exact_over_several_pieces_of_depth_and_blocks) {
     }
 }
 
-// Normal numbers: each multiplication and addition rounds to float once, in any order. dweight is float in every
-// backend; factors that are stored in 16 bits are exact.
-TEST(sums_are_as_near_as_rounding_each_step_allows) {
-    enum { OUTPUTS = 35 };
-    EACH_CPU_BACKEND(b) {
-        for (int d = 0; d < NUM_DEPTHS; d++) {
-            const int N = max_int(DEPTHS[d], 8);
-            Layer l = layer_open(b, N, OUTPUTS, OUTPUTS);
-            for (size_t i = 0; i < (size_t)N * OUTPUTS; i++) {
-                stored_put(b, l.inp, i, rng_normal(1, RNG_TEST, i));
-                stored_put(b, l.dout, i, rng_normal(2, RNG_TEST, i));
-            }
-            layer_run(b, &l);
-            int wrong = 0;
-            for (size_t i = 0; i < OUTPUTS * OUTPUTS; i++) {
-                double sum = (double)small_integer(5, i), size = fabs(sum);
-                for (size_t n = 0; n < (size_t)N; n++) {
-                    const double product = (double)stored_get(b, l.dout, n * OUTPUTS + i / OUTPUTS) *
-                                           (double)stored_get(b, l.inp, n * OUTPUTS + i % OUTPUTS);
-                    sum += product;
-                    size += fabs(product);
-                }
-                wrong += !(fabs(sum - (double)l.dweight[i]) <= (N + 2) * 0x1p-24 * size);
-            }
-            if (wrong) { TEST_FAIL("%d sums over %d products are too far off", wrong, N); }
-            layer_close(b, &l);
-        }
-    }
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // numbers that are not finite, and denormals
 

@@ -235,15 +235,15 @@ TEST(log_probabilities_are_pytorchs) {
     json_decref(golden);
 }
 
-// A model whose weights are all `weight`.
-static GPT2 open_constant(const Backend* b, float weight) {
+// A model whose weights are all zero: every token is as likely as any other.
+static GPT2 open_zeros(const Backend* b) {
     Error err;
     GPT2Config m;
     GPT2 g;
     EXPECT(model_parse("L=1,H=1,C=4,T=8,V=257", true, &m, &err));
     gpt2_layout(&g, b, &m, 1, 8, FORWARD_ONLY, 1);
     gpt2_alloc(&g);
-    for (size_t i = 0; i < g.params_table.size; i++) { gpt2_put(&g, i, &weight, 1); }
+    for (size_t i = 0; i < g.params_table.size; i++) { gpt2_put(&g, i, &(const float){0}, 1); }
     b->params_changed();
     return g;
 }
@@ -254,7 +254,7 @@ TEST(each_token_takes_its_own_random_number_and_end_of_text_ends) {
     Error err;
     EACH_CPU_BACKEND(b) {
         b->device_open(&ALONE);
-        GPT2 g = open_constant(b, 0); // every token is as likely as any other
+        GPT2 g = open_zeros(b);
         int ended[2] = {0};
         for (uint64_t seed = 0; seed < 20; seed++) {
             const bool stops = seed != 7;
@@ -273,18 +273,6 @@ TEST(each_token_takes_its_own_random_number_and_end_of_text_ends) {
             }
         }
         EXPECT(ended[ENDED_BY_EOT] > 2 && ended[ENDED_BY_LENGTH] > 2);
-        gpt2_free(&g);
-    }
-}
-
-TEST(overflowing_weights_generate_nothing) {
-    static const char* const prompt = "ab";
-    const GenerateOptions o = {.sampling = {.temperature = 1, .top_p = 1}, .max_tokens = 3, .samples = 1};
-    Error err;
-    EACH_CPU_BACKEND(b) {
-        b->device_open(&ALONE);
-        GPT2 g = open_constant(b, 3e38f);
-        EXPECT(!write_texts(&g, &prompt, 1, &o, &err) && strstr(err.text, "the weights are damaged or"));
         gpt2_free(&g);
     }
 }
