@@ -6,7 +6,7 @@
 #include "../eval/text.h"
 #include "../eval/validation.h"
 #include "../train/consistency.h"
-#include "../train/setup.h"
+#include "../train/open_plan.h"
 
 // Prints the validation loss of an open model; returns the exit code. `what` names its weights in errors.
 static int eval_val_data(GPT2* g, Dataset* data, long long val_tokens, Comm* comm, const char* what) {

@@ -5,7 +5,7 @@
 #include "../base/json.h"
 #include "../files/model_file.h"
 #include "../model/generate.h"
-#include "../train/setup.h"
+#include "../train/open_plan.h"
 
 typedef struct {
     const ModelFile* model;

@@ -4,7 +4,7 @@
 #include "../train/plan.h"
 #include "prompts.h"
 #include "../train/requests.h"
-#include "../train/setup.h"
+#include "../train/open_plan.h"
 #include "../train/weights.h"
 
 // An open model, and what was generated with it.

@@ -1,109 +1,87 @@
 #include "phases.h"
 #include "consistency.h"
-#include "../eval/core.h"
-#include "../model/generate.h"
-#include "../log/report.h"
+#include "open_plan.h"
 #include "requests.h"
+#include "../eval/core.h"
+#include "../eval/score.h"
 #include "../eval/validation.h"
+#include "../log/report.h"
 
-void upload_batch(GPT2* g, const Batch* b) { gpt2_upload(g, b->tokens, (size_t)b->rows * (size_t)b->T); }
-
-bool run_is_interrupted(void* train_run) {
-    TrainRun* run = train_run;
-    if (run->comm->size > 1 && !run->is_slow) { return false; }
-    const bool stops = request_to_stop() != NULL;
-    if (comm_min_host(run->comm, !stops) == 0) { run->stops = true; }
-    return run->stops;
-}
-
-bool run_is_due(const TrainRun* run, long long every) {
-    return every > 0 && (run->state.step % every == 0 || run->state.step >= run->num_steps);
-}
-
-Phases train_phases_due(const TrainRun* run) {
-    const PhasePlan* p = &run->plan->phases;
-    const Phases due = {.val = run->has_val && run_is_due(run, p->val_every),
-                        .eval = run->num_test_sets && run_is_due(run, p->test_sets.every),
-                        .sample = run->has_tokenizer && run_is_due(run, p->sample_every)};
-    return due;
-}
-
-void train_drop_pending(TrainRun* run) {
-    const Phases due = train_phases_due(run);
-    Phases* p = &run->state.pending;
-    p->val = p->val && due.val;
-    p->eval = p->eval && due.eval;
-    p->sample = p->sample && due.sample;
-}
-
-bool train_is_complete(const TrainRun* run) {
-    const Phases* pending = &run->state.pending;
-    return run->state.step >= run->num_steps && !pending->val && !pending->eval && !pending->sample;
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// the best checkpoint
-
-// Finds the best checkpoint once that of this step is there: it, if its validation loss is the lowest so far.
-static void find_best(TrainRun* run) {
-    const TrainState* s = &run->state;
-    const bool is_known = run->val_step == s->step && s->step > 0 && isfinite(run->val_loss);
-    const bool is_best = is_known && (!s->best_step || run->val_loss < s->best_loss);
-    run->saving_best_step = is_best ? s->step : s->best_step;
-    run->saving_best_loss = is_best ? run->val_loss : s->best_loss;
-}
-
-// Records what find_best() has found, now that the checkpoint is there.
-static void take_best(TrainRun* run) {
-    run->state.best_step = run->saving_best_step;
-    run->state.best_loss = run->saving_best_loss;
-}
-
-// Records the best checkpoint after a validation that a stop had left: that of this step may be there already.
-static void note_saved_best(TrainRun* run) {
-    const char* out = run->plan->save.out;
-    char* path = checkpoint_path(out, run->state.step);
-    if (run->comm->rank == 0 && *out && path_exists(path)) {
-        find_best(run);
-        take_best(run);
+void phases_open(PhaseState* p, const Plan* plan, long long last_step, const Tokenizer* tokenizer) {
+    *p = (PhaseState){.plan = plan, .tokenizer = tokenizer, .last_step = last_step, .done_step = -1};
+    p->has_val = *plan->data.val && plan->phases.val_every > 0;
+    if (p->has_val) { open_dataset(&p->val_data, "--val_data", plan->data.val, plan); }
+    if (plan->phases.test_sets.every > 0) {
+        p->test_sets = open_test_sets(&plan->phases, tokenizer, &p->num_test_sets);
     }
-    free(path);
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
-// validation, samples, the report
-
-void train_validate(TrainRun* run) {
-    check_same_weights(&run->model, run->comm);
-    const double loss = validation_loss(&run->model, &run->val, run->comm, run_is_interrupted, run);
-    if (run->stops && isnan(loss)) { return; }
-    run->state.pending.val = false;
-    run->val_loss = loss;
-    run->val_step = run->state.step;
-    logger_val(&run->log, (int)run->state.step, loss);
-    if (run->saved_step == run->state.step) { note_saved_best(run); }
+static Phases phases_due(const PhaseState* p, long long step) {
+    const PhasePlan* plan = &p->plan->phases;
+    return (Phases){.val = p->has_val && step_is_due(step, p->last_step, plan->val_every),
+                    .eval = p->num_test_sets && step_is_due(step, p->last_step, plan->test_sets.every),
+                    .sample = p->tokenizer && step_is_due(step, p->last_step, plan->sample_every)};
 }
 
-void train_score(TrainRun* run) {
+void phases_resume(PhaseState* p, long long step, Phases pending) {
+    const Phases due = phases_due(p, step);
+    p->done_step = step;
+    p->pending = (Phases){.val = pending.val && due.val,
+                          .eval = pending.eval && due.eval,
+                          .sample = pending.sample && due.sample};
+}
+
+void phases_begin(PhaseState* p) {
+    if (!p->has_val) { return; }
+    p->val_memory = open_batches(p->plan->backend, p->plan->B, p->plan->T);
+    evalloader_open(&p->val, &p->val_data, p->plan->data.val_tokens, p->plan->B, p->val_memory);
+}
+
+void phases_close(PhaseState* p) {
+    if (p->val_memory) {
+        evalloader_close(&p->val);
+        p->plan->backend->host_free(p->val_memory);
+    }
+    if (p->has_val) { dataset_close(&p->val_data); }
+    test_sets_close(p->test_sets, p->num_test_sets);
+}
+
+void phases_add_due(PhaseState* p, long long step) {
+    if (p->done_step != step) { p->pending = phases_due(p, step); }
+    p->done_step = step;
+}
+
+bool phases_are_pending(const PhaseState* p) { return p->pending.val || p->pending.eval || p->pending.sample; }
+
+bool phases_validate(PhaseState* p, double* loss, GPT2* g, Ranks* ranks, Logger* log, long long step) {
+    check_same_weights(g, ranks->comm);
+    *loss = validation_loss(g, &p->val, ranks->comm, ranks_are_interrupted, ranks);
+    if (ranks->stops && isnan(*loss)) { return false; }
+    p->pending.val = false;
+    logger_val(log, (int)step, *loss);
+    return true;
+}
+
+void phases_score(PhaseState* p, GPT2* g, Ranks* ranks, Logger* log, long long step) {
     Error err;
-    const int step = (int)run->state.step, count = run->num_test_sets;
+    const int count = p->num_test_sets;
     TestScore* scores = alloc_or_die((size_t)count, sizeof *scores, "scores");
     bool is_whole = true;
-    for (int i = 0; i < count && !run->stops; i++) {
-        const TestSet* s = &run->test_sets[i];
-        if (!test_set_score(&scores[i], NULL, s, &run->model, run->comm, run_is_interrupted, run, &err)) {
-            logger_notice(&run->log, "warning: no score: %s", err.text); // the next step will say more
+    for (int i = 0; i < count && !ranks->stops; i++) {
+        const TestSet* s = &p->test_sets[i];
+        if (!test_set_score(&scores[i], NULL, s, g, ranks->comm, ranks_are_interrupted, ranks, &err)) {
+            logger_notice(log, "warning: no score: %s", err.text); // the next step will say more
         } else if (scores[i].total) {
-            logger_eval(&run->log, step, s->name, s->convention, (int)scores[i].correct, (int)scores[i].total);
+            logger_eval(log, (int)step, s->name, s->convention, (int)scores[i].correct, (int)scores[i].total);
         }
         is_whole = is_whole && scores[i].total;
     }
     double error;
     int tasks;
-    const double core = core_score(run->test_sets, scores, is_whole ? count : 0, &error, &tasks);
-    if (tasks) { logger_notice(&run->log, "CORE: %f, standard error %.4f, of %d tasks", core, error, tasks); }
+    const double core = core_score(p->test_sets, scores, is_whole ? count : 0, &error, &tasks);
+    if (tasks) { logger_notice(log, "CORE: %f, standard error %.4f, of %d tasks", core, error, tasks); }
     free(scores);
-    run->state.pending.eval = run->stops && !is_whole;
+    p->pending.eval = ranks->stops && !is_whole;
 }
 
 typedef struct {
@@ -125,129 +103,37 @@ static bool take_token(void* buffer, const NextToken* token) {
     return !b->is_cut;
 }
 
-void train_sample(TrainRun* run) {
+void phases_sample(PhaseState* p, GPT2* g, const Ranks* ranks, Logger* log, long long step) {
     Error err;
-    const PhasePlan* p = &run->plan->phases;
-    run->state.pending.sample = false;
-    if (run->comm->rank != 0) { return; }
-    const GenerateOptions options = {.sampling = p->sampling, .max_tokens = p->sample_tokens, .samples = 1,
+    const PhasePlan* plan = &p->plan->phases;
+    p->pending.sample = false;
+    if (ranks->comm->rank != 0) { return; }
+    const GenerateOptions options = {.sampling = plan->sampling, .max_tokens = plan->sample_tokens, .samples = 1,
                                      .stops_at_eot = true};
     TextBuffer b = {NULL, 0, false};
     const TextSink sink = {.token = take_token, .context = &b};
-    TokenList prompt = prompt_tokens(&run->tokenizer, p->prompt, strlen(p->prompt));
-    text_append(&b, p->prompt, strlen(p->prompt));
-    if (generate(&run->model, &run->tokenizer, &prompt, 1, &options, &sink, NULL, &err)) {
-        logger_sample(&run->log, (int)run->state.step, b.text, b.bytes);
+    TokenList prompt = prompt_tokens(p->tokenizer, plan->prompt, strlen(plan->prompt));
+    text_append(&b, plan->prompt, strlen(plan->prompt));
+    if (generate(g, p->tokenizer, &prompt, 1, &options, &sink, NULL, &err)) {
+        logger_sample(log, (int)step, b.text, b.bytes);
     } else { // the next step will say more
-        logger_notice(&run->log, "warning: no sample: %s", err.text);
+        logger_notice(log, "warning: no sample: %s", err.text);
     }
-    run->state.pending.sample = b.is_cut;
+    p->pending.sample = b.is_cut;
     token_list_free(&prompt);
     free(b.text);
 }
 
 // At the start of a fresh run there are no gradients and no batch yet; a resumed one comes here only after its first
 // step.
-void train_report(TrainRun* run) {
+void phases_report(PhaseState* p, const Ranks* ranks) {
     Error err;
-    const char* folder = run->plan->save.out;
-    if (run->comm->rank != 0 || !*folder) { return; }
+    const char* folder = p->plan->save.out;
+    if (ranks->comm->rank != 0 || !*folder) { return; }
     const double start = seconds_now();
     char* path = format("%s/report.html", folder);
     if (!report_write(path, &folder, 1, &err)) { notice("warning: %s", err.text); }
     free(path);
     const double now = seconds_now();
-    run->report_due = now + fmax(10, 100 * (now - start));
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// checkpoints
-
-bool train_save_is_due(const TrainRun* run) {
-    const SavePlan* p = &run->plan->save;
-    if (!*p->out || run->state.step == 0 || p->every == 0 || run->saved_step == run->state.step) { return false; }
-    return run->stops || run->saves || run_is_due(run, p->every);
-}
-
-enum { SAVE_RETRIES = 3 }; // of a save that fails; chosen
-
-// Logs the save that has ended, if one has; `waits`: waits for one that goes on. After too many failures the run ends.
-static void look_at_save(TrainRun* run, bool waits) {
-    char* path;
-    Error err;
-    const Snapshot* snapshot = &run->saver.snapshot;
-    const bool needs_ranks = !snapshot->blocks && run->optimizer.zero_group; // which have handed over their shards once
-    const long long step = snapshot->step;
-    const int retries = needs_ranks ? 0 : SAVE_RETRIES;
-    switch (saver_poll(&run->saver, waits, &path, &err)) {
-    case SAVER_SAVED:
-        run->failed_saves = 0;
-        take_best(run);
-        logger_save(&run->log, (int)step, path);
-        free(path);
-        train_report(run);
-        break;
-    case SAVER_FAILED:
-        if (run->failed_saves++ >= retries) { fatal("%s", err.text); }
-        logger_notice(&run->log, "warning: no checkpoint of step %lld: %s. Trying again (%d of %d)", step, err.text,
-                      run->failed_saves, retries);
-        break;
-    default: break;
-    }
-}
-
-void train_look_at_save(TrainRun* run) { look_at_save(run, false); }
-
-// Returns the tokenizer's files for a checkpoint, made by the first call; NULL if there is no tokenizer, or the files
-// cannot hold it, of which the first call warns.
-static const TokenizerFiles* tokenizer_files(TrainRun* run) {
-    Error err;
-    const int T = run->model.config.max_seq_len;
-    if (!run->has_tokenizer) { return NULL; }
-    TokenizerFiles* files = &run->tokenizer_files;
-    if (!run->has_made_files && !tokenizer_files_make(files, &run->tokenizer, T, run->plan->tokenizer.option, &err)) {
-        logger_notice(&run->log, "warning: checkpoints without a tokenizer: %s", err.text);
-    }
-    run->has_made_files = true;
-    return files->text[0] ? files : NULL;
-}
-
-KeepRule keep_rule(const Plan* p, const TrainState* s) {
-    KeepRule keep = p->save.keep;
-    keep.best_step = s->best_step;
-    return keep;
-}
-
-void train_save(TrainRun* run) {
-    Error err;
-    check_same_weights(&run->model, run->comm);
-    run->saved_step = run->state.step;
-    run->saves = false;
-    if (run->comm->rank != 0) {
-        checkpoint_hand_over(&run->optimizer);
-        return;
-    }
-    look_at_save(run, true);
-    if (!logger_sync(&run->log, &err)) { fatal("%s", err.text); }
-    float* blocks = saver_blocks(&run->saver, &run->optimizer);
-    find_best(run); // after the end of the save before
-    TrainState state = run->state;
-    state.best_step = run->saving_best_step;
-    state.best_loss = run->saving_best_loss;
-    Snapshot snapshot = snapshot_take(&run->optimizer, &state, json_deep_copy(run->start.options),
-                                      run->plan->nccl_algorithms, blocks);
-    snapshot.eot = run->has_tokenizer ? run->tokenizer.eot : NO_TOKEN;
-    snapshot.tokenizer = tokenizer_files(run);
-    snapshot.keep = keep_rule(run->plan, &state);
-    saver_begin(&run->saver, run->plan->save.out, &snapshot);
-    train_look_at_save(run);
-}
-
-void train_finish_save(TrainRun* run) {
-    look_at_save(run, true);
-    for (int pause = 1; run->failed_saves > 0; pause *= 2) {
-        sleep((unsigned)pause);
-        saver_begin(&run->saver, run->plan->save.out, &run->saver.snapshot);
-        look_at_save(run, true);
-    }
+    p->report_due = now + fmax(10, 100 * (now - start));
 }

@@ -1,12 +1,11 @@
 #include "restore.h"
-#include "consistency.h"
-#include "phases.h"
+#include "weights.h"
 #include "../log/metrics.h"
 
-void restore_check_data(const TrainRun* run) {
-    const char *checkpoint = run->start.checkpoint, *data = run->plan->data.train;
-    const char* hash = json_string_value(json_object_get(run->start.state, "data_hash"));
-    if (!checkpoint || (hash && strtoull(hash, NULL, 16) == run->train_data.hash)) { return; }
+void restore_check_data(const Start* start, uint64_t train_data) {
+    const char *checkpoint = start->checkpoint, *data = start->plan.data.train;
+    const char* hash = json_string_value(json_object_get(start->state, "data_hash"));
+    if (!checkpoint || (hash && strtoull(hash, NULL, 16) == train_data)) { return; }
     fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give "
           "the same data, or begin a new run with --init %s", data, checkpoint, checkpoint);
 }
@@ -22,73 +21,59 @@ static bool logs_have_end(const char* out, long long step) {
     return has_end;
 }
 
-bool restore_is_finished(TrainRun* run) {
-    const char *out = run->plan->save.out, *checkpoint = run->start.checkpoint;
-    const json_t* state = run->start.state;
-    TrainState* s = &run->state;
-    if (!checkpoint) { return false; }
-    s->step = json_integer_value(json_object_get(state, "step"));
-    s->pending = state_pending(state);
-    train_drop_pending(run);
-    if (!train_is_complete(run)) { return false; }
-    const bool has_logs = run->comm->rank == 0 && path_is_entry_of(checkpoint, out);
-    return comm_min_host(run->comm, !has_logs || logs_have_end(out, s->step)) != 0;
+bool restore_logs_have_end(const Start* start, Comm* comm, long long step) {
+    const char* out = start->plan.save.out;
+    const bool has_logs = comm->rank == 0 && path_is_entry_of(start->checkpoint, out);
+    return comm_min_host(comm, !has_logs || logs_have_end(out, step)) != 0;
 }
 
 // Takes the scale of a checkpoint if it is dynamic, unless this start gives another option.
-static void restore_loss_scale(TrainRun* run) {
+static void restore_loss_scale(LossScale* scale, const Start* start) {
     Error err;
-    const Start* start = &run->start;
     const json_t* saved = json_object_get(start->state, "loss_scale");
     const json_t *option = json_object_get(start->options, "loss_scale"),
                  *before = json_object_get(json_object_get(start->state, "options"), "loss_scale");
     if (!saved || !json_equal(option, before)) { return; }
-    if (!loss_scale_from_json(&run->state.loss_scale, saved, &err)) { fatal("%s: %s", start->checkpoint, err.text); }
+    if (!loss_scale_from_json(scale, saved, &err)) { fatal("%s: %s", start->checkpoint, err.text); }
 }
 
 // Forgets the checkpoint with the lowest validation loss if --out does not have it.
-static void forget_missing_best(TrainRun* run) {
-    TrainState* s = &run->state;
-    char* path = checkpoint_path(run->plan->save.out, s->best_step);
-    if (comm_min_host(run->comm, run->comm->rank > 0 || path_exists(path)) == 0) { // rank 0 decides
+static void forget_missing_best(TrainState* s, const char* out, Comm* comm) {
+    char* path = checkpoint_path(out, s->best_step);
+    if (comm_min_host(comm, comm->rank > 0 || path_exists(path)) == 0) { // rank 0 decides
         s->best_step = 0;
         s->best_loss = 0;
     }
     free(path);
 }
 
-void restore_run(TrainRun* run) {
+TrainState restore_state(Optimizer* o, const Start* start, Comm* comm) {
     Error err;
-    const Start* start = &run->start;
-    if (!checkpoint_load(&run->optimizer, &run->state, start->checkpoint, start->state, &err)) {
-        fatal("%s", err.text);
+    TrainState s = {.loss_scale = start->plan.loss_scale};
+    if (!start->checkpoint) {
+        load_weights(o->model, o, &start->plan);
+        return s;
     }
-    forget_missing_best(run);
-    restore_loss_scale(run);
-    run->resumed = true;
+    if (!checkpoint_load(o, &s, start->checkpoint, start->state, &err)) { fatal("%s", err.text); }
+    forget_missing_best(&s, start->plan.save.out, comm);
+    restore_loss_scale(&s.loss_scale, start);
+    return s;
 }
 
-void restore_warn_of_lr_jump(const TrainRun* run) {
+void restore_warn_of_lr_jump(const Start* start, const Position* p, long long done) {
     static const char* const groups[NUM_GROUPS] = {
         [GROUP_EMBEDDING] = " of embeddings", [GROUP_MATRIX] = " of matrices", [GROUP_VECTOR] = " of vectors"};
-    const Plan *old = &run->start.before, *new = run->plan;
-    const double *lr = new->rates.lr, *old_lr = old->rates.lr, step = (double)run->state.step;
+    const Plan *old = &start->before, *new = &start->plan;
+    const double *lr = new->rates.lr, *old_lr = old->rates.lr, step = (double)done;
     const long long batch = old->total_batch_size ? old->total_batch_size : new->total_batch_size;
-    const double steps = old->max_steps >= 0 ? (double)old->max_steps : (double)run->total_tokens / (double)batch;
-    if (new->batch_ramp.start || old->batch_ramp.start) { return; }
+    const double steps = old->max_steps >= 0 ? (double)old->max_steps : (double)p->total_tokens / (double)batch;
+    if (!start->checkpoint || new->batch_ramp.start || old->batch_ramp.start) { return; }
     const bool is_one = lr[0] == lr[1] && lr[0] == lr[2] && old_lr[0] == old_lr[1] && old_lr[0] == old_lr[2];
     for (int g = 0; g < (is_one ? 1 : NUM_GROUPS); g++) {
         const double before = schedule_rate(&old->schedule, old_lr[g], step, steps);
-        const double now = schedule_rate(&new->schedule, lr[g], step, (double)run->num_steps);
+        const double now = schedule_rate(&new->schedule, lr[g], step, (double)p->num_steps);
         if (fabs(now - before) <= 0.02 * before) { continue; }
         notice("warning: the learning rate%s goes from %.2e to %.2e at this resumption, because its options changed "
-               "(%.0f steps then, %lld now)", is_one ? "" : groups[g], before, now, steps, run->num_steps);
+               "(%.0f steps then, %lld now)", is_one ? "" : groups[g], before, now, steps, p->num_steps);
     }
-}
-
-void restore_record_options(const TrainRun* run) {
-    Error err;
-    const SavePlan* save = &run->plan->save;
-    if (run->resumed || !*save->out || save->every == 0 || run->comm->rank > 0) { return; }
-    if (!run_write_options(save->out, run->start.options, &err)) { fatal("--out %s", err.text); }
 }

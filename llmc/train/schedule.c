@@ -16,6 +16,10 @@ double schedule_rate(const Schedule* s, double peak, double step, double steps) 
     }
 }
 
+bool step_is_due(long long step, long long last_step, long long every) {
+    return every > 0 && (step % every == 0 || step >= last_step);
+}
+
 bool ramp_parse(Ramp* ramp, const char* option, const char* text, Error* err) {
     const char* example = strcmp(option, "seq_ramp") ? "32768:4000000000" : "128:1000000000";
     char* end = NULL;

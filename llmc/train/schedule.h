@@ -20,6 +20,10 @@ typedef struct {
 //   wsd_linear  the same, falling in a straight line
 double schedule_rate(const Schedule* s, double peak, double step, double steps);
 
+// Returns true at what is to be done every so many steps: before the first one, after each multiple of `every`, and
+// after the last one; never if `every` is 0.
+bool step_is_due(long long step, long long last_step, long long every);
+
 // A size that grows: `start` at first, doubled at equal distances so that it is `full` after `tokens` tokens.
 typedef struct {
     long long start;  // 0: no ramp, `full` from the beginning

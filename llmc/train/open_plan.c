@@ -1,0 +1,48 @@
+#include "open_plan.h"
+#include "../data/dataloader.h"
+#include "../data/provenance.h"
+#include "../tokenizer/tokenizer_open.h"
+
+void open_dataset(Dataset* d, const char* option, const char* patterns, const Plan* p) {
+    Error err;
+    if (!dataset_open(d, option, patterns, p->data.header, p->T, p->shape.vocab_size, &err)) { fatal("%s", err.text); }
+}
+
+int* open_batches(const Backend* b, int B, int T) {
+    return b->host_alloc(dataloader_ints(B, T) * sizeof(int), "batches of tokens");
+}
+
+bool open_tokenizer(Tokenizer* t, const TokenizerPlan* plan, const GPT2Config* m) {
+    Error err;
+    if (!strcmp(plan->option, "none")) { return false; }
+    *t = tokenizer_open(plan->path);
+    if (!tokenizer_fits(t, m, plan->option, &err)) { fatal("%s", err.text); }
+    return true;
+}
+
+int documents_eot(const DataPlan* data, const Tokenizer* t) {
+    if (!data->masks_documents) { return NO_DOCUMENTS; }
+    if (!t) {
+        usage_error("--document_mask 1: documents begin at the tokenizer's end-of-text token, and --tokenizer is none: "
+                    "give the tokenizer of the data");
+    }
+    return t->eot;
+}
+
+TestSet* open_test_sets(const PhasePlan* p, const Tokenizer* t, int* count) {
+    TestSetOptions options = p->test_sets;
+    options.tokenizer = t;
+    return test_sets_open(p->eval_data, &options, count);
+}
+
+void check_tokenizer(const char* option, const Tokenizer* t, const json_t* state, const char* folder) {
+    const char* hash = json_string_value(json_object_get(state, "tokenizer_hash"));
+    if (!hash || strtoull(hash, NULL, 16) == (t ? tokenizer_hash(t) : 0)) { return; }
+    fatal("--tokenizer %s: not the tokenizer that the run in %s has been trained with: its tokens differ", option,
+          folder);
+}
+
+void check_data_tokenizer(Dataset* d, const char* option, const Tokenizer* t, const char* name) {
+    Error err;
+    if (!dataset_check_tokenizer(d, option, t, name, &err)) { fatal("%s", err.text); }
+}

@@ -1,0 +1,123 @@
+#include "saving.h"
+
+enum { SAVE_RETRIES = 3 }; // of a save that fails; chosen
+
+static void record_options(const Saving* s) {
+    Error err;
+    if (s->plan->save.every == 0) { return; }
+    if (!run_write_options(s->plan->save.out, s->options, &err)) { fatal("--out %s", err.text); }
+}
+
+static KeepRule keep_rule(const Saving* s, const Validated* best) {
+    KeepRule keep = s->plan->save.keep;
+    keep.best_step = best->step;
+    return keep;
+}
+
+void saving_open(Saving* s, const Start* start, const TrainState* state, const Tokenizer* tokenizer, int rank) {
+    const char* out = start->plan.save.out;
+    *s = (Saving){.plan = &start->plan, .options = start->options, .tokenizer = tokenizer, .rank = rank,
+                  .saved_step = start->checkpoint ? state->step : -1, .best = {state->best_step, state->best_loss}};
+    const KeepRule keep = keep_rule(s, &s->best);
+    if (rank > 0 || !*out) { return; }
+    if (start->checkpoint) { checkpoint_rotate(out, state->step, &keep); }
+    else { record_options(s); }
+}
+
+void saving_close(Saving* s) {
+    saver_close(&s->saver);
+    tokenizer_files_free(&s->tokenizer_files);
+}
+
+bool saving_is_due(const Saving* s, long long step, long long last_step, bool is_asked) {
+    if (!*s->plan->save.out || step == 0 || s->plan->save.every == 0 || s->saved_step == step) { return false; }
+    return is_asked || step_is_due(step, last_step, s->plan->save.every);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the best checkpoint
+
+// Returns the best checkpoint once that of `step` is there: it, if its validation loss is the lowest so far.
+static Validated best_with(const Saving* s, long long step) {
+    const bool is_known = s->last.step == step && step > 0 && isfinite(s->last.loss);
+    return is_known && (!s->best.step || s->last.loss < s->best.loss) ? s->last : s->best;
+}
+
+void saving_take_validation(Saving* s, long long step, double loss) {
+    s->last = (Validated){step, loss};
+    if (s->saved_step != step || s->rank > 0 || !*s->plan->save.out) { return; }
+    char* path = checkpoint_path(s->plan->save.out, step);
+    if (path_exists(path)) { s->best = s->begun_best = best_with(s, step); }
+    free(path);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// saves
+
+bool saving_look(Saving* s, Logger* log, bool waits) {
+    char* path;
+    Error err;
+    const Snapshot* snapshot = &s->saver.snapshot;
+    const long long step = snapshot->step;
+    const bool needs_ranks = snapshot->optimizer && !snapshot->blocks && snapshot->optimizer->zero_group;
+    const int retries = needs_ranks ? 0 : SAVE_RETRIES; // the ranks have handed over their shards once
+    switch (saver_poll(&s->saver, waits, &path, &err)) {
+    case SAVER_SAVED:
+        s->failed_saves = 0;
+        s->best = s->begun_best;
+        logger_save(log, (int)step, path);
+        free(path);
+        return true;
+    case SAVER_FAILED:
+        if (s->failed_saves++ >= retries) { fatal("%s", err.text); }
+        logger_notice(log, "warning: no checkpoint of step %lld: %s. Trying again (%d of %d)", step, err.text,
+                      s->failed_saves, retries);
+        return false;
+    default: return false;
+    }
+}
+
+// Returns the tokenizer's files for a checkpoint, made by the first call; NULL if there is no tokenizer, or the files
+// cannot hold it, of which the first call warns.
+static const TokenizerFiles* tokenizer_files(Saving* s, int T, Logger* log) {
+    Error err;
+    if (!s->tokenizer) { return NULL; }
+    TokenizerFiles* files = &s->tokenizer_files;
+    if (!s->has_made_files && !tokenizer_files_make(files, s->tokenizer, T, s->plan->tokenizer.option, &err)) {
+        logger_notice(log, "warning: checkpoints without a tokenizer: %s", err.text);
+    }
+    s->has_made_files = true;
+    return files->text[0] ? files : NULL;
+}
+
+bool saving_begin(Saving* s, const Optimizer* o, TrainState state, Logger* log) {
+    Error err;
+    s->saved_step = state.step;
+    if (s->rank != 0) {
+        checkpoint_hand_over(o);
+        return false;
+    }
+    const bool has_ended = saving_look(s, log, true);
+    if (!logger_sync(log, &err)) { fatal("%s", err.text); }
+    float* blocks = saver_blocks(&s->saver, o);
+    s->begun_best = best_with(s, state.step); // after the end of the save before
+    state.best_step = s->begun_best.step;
+    state.best_loss = s->begun_best.loss;
+    Snapshot snapshot = snapshot_take(o, &state, json_deep_copy(s->options), s->plan->nccl_algorithms,
+                                      blocks);
+    snapshot.eot = s->tokenizer ? s->tokenizer->eot : NO_TOKEN;
+    snapshot.tokenizer = tokenizer_files(s, o->model->config.max_seq_len, log);
+    snapshot.keep = keep_rule(s, &s->begun_best);
+    saver_begin(&s->saver, s->plan->save.out, &snapshot);
+    return saving_look(s, log, false) || has_ended;
+}
+
+bool saving_finish(Saving* s, Logger* log) {
+    bool has_ended = saving_look(s, log, true);
+    for (int pause = 1; s->failed_saves > 0; pause *= 2) {
+        sleep((unsigned)pause);
+        saver_begin(&s->saver, s->plan->save.out, &s->saver.snapshot);
+        has_ended = saving_look(s, log, true);
+    }
+    return has_ended;
+}
