@@ -1,7 +1,7 @@
 #include "numerics.h"
 
-// Bad steps in a row that --on_spike skip skips if they are not finite and --skip_z is given. More are taken for a fault
-// of the weights, not of the data (chosen).
+// Bad steps in a row that --on_spike skip skips if they are not finite and --skip_z is given. More are taken for a
+// fault of the weights, not of the data (chosen).
 enum { MAX_NONFINITE_STEPS = 8 };
 
 void numerics_begin(Numerics* n, const TrainState* s) {

@@ -1,5 +1,5 @@
-// The phases of a training run between its steps: validation, scores of test sets, samples, the report. All ranks do the
-// same phases at the same steps. train.c has the loop, saving.h the checkpoints.
+// The phases of a training run between its steps: validation, scores of test sets, samples, the report. All ranks do
+// the same phases at the same steps. train.c has the loop, saving.h the checkpoints.
 #pragma once
 #include "../data/dataloader.h"
 #include "../files/checkpoint.h"

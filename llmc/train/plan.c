@@ -114,7 +114,8 @@ bool plan_check_effects(const Plan* p, const Config* c, Error* err) {
                     dtype_names[p->dtype]);
     }
     if (p->exact && !strcmp(p->backend->storage, "fp32")) {
-        return fail(err, "--attention exact has no effect with --dtype %s: attention's output is not rounded to 16 bits",
+        return fail(err, "--attention exact has no effect with --dtype %s: attention's output is not rounded to 16 "
+                    "bits",
                     dtype_names[p->dtype]);
     }
     if (config_source(c, "weight_decay") >= FROM_FILE && !c->decay_embeddings && own_decay) {

@@ -99,8 +99,8 @@ bool plan_make(Plan* p, const Backend* b, enum dtype dtype, const Config* c, con
 // Parses the options alone, as plan_make() does first: whether they are well-formed does not depend on weights.
 bool plan_parse(Plan* p, enum dtype dtype, const Config* c, Error* err);
 
-// Fails if an option was given that the plan leaves without effect (config_check_needs() finds those that single options
-// do).
+// Fails if an option was given that the plan leaves without effect (config_check_needs() finds those that single
+// options do).
 bool plan_check_effects(const Plan* p, const Config* c, Error* err);
 
 // Resolves the batch for the ranks of `comm`. With --batch_size auto the device must be open, and all ranks call this:

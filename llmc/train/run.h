@@ -1,5 +1,5 @@
-// A training run: the sum of its parts. Each part is changed by the file of its name alone. setup.h opens a run, train.c
-// has its loop.
+// A training run: the sum of its parts. Each part is changed by the file of its name alone. setup.h opens a run,
+// train.c has its loop.
 #pragma once
 #include "numerics.h"
 #include "phases.h"

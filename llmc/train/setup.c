@@ -81,23 +81,25 @@ static void print_heading(TrainRun* run) {
     const Plan* p = run->plan;
     const Backend* b = p->backend;
     const GPT2Config* m = &p->shape;
+    const Comm* comm = run->ranks.comm;
+    const Dataset* data = &run->position.data;
+    const long long steps = run->position.num_steps;
     const LossScale* scale = &run->numerics.loss_scale;
     char threads[32] = "", processes[48] = "", peak[48] = "";
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", p->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, p->T, m->vocab_size, m->padded_vocab_size);
     const int count = b->device_threads();
     if (count) { snprintf(threads, sizeof threads, ", %d thread%s", count, plural((uint64_t)count)); }
-    if (run->ranks.comm->size > 1) {
-        snprintf(processes, sizeof processes, "%d processes by %s, each: ", run->ranks.comm->size, run->ranks.comm->engine->name);
+    if (comm->size > 1) {
+        snprintf(processes, sizeof processes, "%d processes by %s, each: ", comm->size, comm->engine->name);
     }
     if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
     notice("%s%s%s, %s%s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads,
            dtype_names[p->dtype], residual_note(b), b->device_kernels(), peak, in_mib(plan_bytes(p)));
-    const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * run->ranks.comm->size);
+    const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * comm->size);
     notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens, %lld micro-batch%s of %d x %d",
-           (unsigned long long)run->position.data.num_tokens, run->position.data.num_files,
-           plural((uint64_t)run->position.data.num_files), run->position.num_steps, plural((uint64_t)run->position.num_steps),
-           p->total_batch_size, micro_batches, micro_batches == 1 ? "" : "es", p->B, p->T);
+           (unsigned long long)data->num_tokens, data->num_files, plural((uint64_t)data->num_files), steps,
+           plural((uint64_t)steps), p->total_batch_size, micro_batches, micro_batches == 1 ? "" : "es", p->B, p->T);
     if (loss_scale_is_on(scale)) {
         notice("loss scale %.9g%s", scale->scale, scale->is_dynamic ? ", dynamic" : "");
     }

@@ -17,7 +17,7 @@ static char* options_without(const SkipWindows* left_out, uint64_t window, uint6
     return options;
 }
 
-// Returns how to go on after the bad steps, of which the last one's data end at window `last`; "" on ranks other than 0,
+// Returns how to go on after the bad steps, the last of which has trained on window `last`; "" on ranks other than 0,
 // and without --out. The caller frees it. With --on_spike stop it ends with the options: supervise.sh takes them from
 // there.
 static char* way_back(const TrainRun* run, uint64_t last) {
@@ -63,8 +63,8 @@ static char* nonfinite_text(const TrainRun* run, const StepRecord* r) {
     return text;
 }
 
-// Rank 0 may have to write a checkpoint, and verifies those that it may go back to: the others wait for it, since a rank
-// that ends alone ends all.
+// Rank 0 may have to write a checkpoint, and verifies those that it may go back to: the others wait for it, since a
+// rank that ends alone ends all.
 void spikes_end_run(TrainRun* run, const StepRecord* r) {
     const uint64_t first = position_first(&run->position),
                    last = position_last(&run->position, (long long)r->step_tokens);

@@ -48,7 +48,8 @@ static void train_micro_step(TrainRun* run, double tokens, long long i, bool is_
     const float dloss = (float)(run->numerics.loss_scale.scale / tokens);
     const MicroBatch m = position_take(&run->position, &run->model);
     if (i == 0 && is_replayed_step(run)) { train_replay(run, m, dloss); }
-    gpt2_micro_step(&run->model, m.rows, m.T, dloss, is_last && run->ranks.comm->size > 1 ? train_range_ready : NULL, run);
+    const bool reduces = is_last && run->ranks.comm->size > 1;
+    gpt2_micro_step(&run->model, m.rows, m.T, dloss, reduces ? train_range_ready : NULL, run);
 }
 
 // Returns true if the ranks compare their times in the step that begins or runs now.
@@ -68,9 +69,9 @@ static void train_compare_ranks(TrainRun* run, double compute_seconds) {
     free(seconds);
 }
 
-// Queues the gradient of the mean loss over `windows` sequences, accumulated over micro-batches and ranks, its norm, and
-// the votes. Returns false if the run is to stop before the last micro-batch, whose gradients are reduced: the gradient
-// is then incomplete. Sets *compute_seconds in a timed step.
+// Queues the gradient of the mean loss over `windows` sequences, accumulated over micro-batches and ranks, its norm,
+// and the votes. Returns false if the run is to stop before the last micro-batch, whose gradients are reduced: the
+// gradient is then incomplete. Sets *compute_seconds in a timed step.
 static bool train_gradients(TrainRun* run, long long windows, double* compute_seconds) {
     const Backend* b = run->plan->backend;
     Ranks* ranks = &run->ranks;
