@@ -45,15 +45,3 @@ const char* value_text(char* out, double v) {
     snprintf(out, 32, fabs(v) < 0.1 || v == floor(v) ? "%.3g" : fabs(v) < 10.0 ? "%.4f" : "%.5g", v);
     return out;
 }
-
-const char* tick_text(char* out, double v, double step) {
-    static const char* const suffix[] = {"", "k", "M", "B", "T"};
-    int thousands = 0;
-    if (fabs(v) < 1e-9 * step) { snprintf(out, 32, "0"); return out; }
-    if (fabs(v) >= 1e15 || (fabs(v) < 1e-2 && step < 1e-3)) { snprintf(out, 32, "%.1e", v); return tidy_exponent(out); }
-    for (; fabs(v) >= 999.9999 && thousands < 4; thousands++) { v /= 1000.0; step /= 1000.0; }
-    if (thousands) { snprintf(out, 32, "%.6g%s", v, suffix[thousands]); return out; }
-    int digits = step < 0.99 ? (int)ceil(-log10(step) - 1e-9) : 0;
-    snprintf(out, 32, "%.*f", digits > 6 ? 6 : digits, v);
-    return out;
-}

@@ -13,6 +13,3 @@ void page_escape(FILE* page, const char* text);
 
 // A value with three to five significant digits, or a dash if it is not finite.
 const char* value_text(char* out, double v);
-
-// A tick of an axis, with as many digits as tell ticks `step` apart from each other.
-const char* tick_text(char* out, double v, double step);

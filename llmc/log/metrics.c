@@ -180,32 +180,3 @@ double run_total_seconds(const Run* run) {
 }
 
 double series_last(const Series* s) { return s->count ? s->at[s->count - 1].y : NAN; }
-
-// Returns the value of a growing series at `x`: 0 at 0, linear between points, the last one's beyond it.
-static double series_at(const Series* s, double x) {
-    size_t low = 0, high = s->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (s->at[middle].x < x) { low = middle + 1; } else { high = middle; }
-    }
-    if (s->count == 0 || low == s->count) { return series_last(s); }
-    double x0 = low ? s->at[low - 1].x : 0.0, y0 = low ? s->at[low - 1].y : 0.0, x1 = s->at[low].x, y1 = s->at[low].y;
-    return x1 > x0 ? y0 + (y1 - y0) * (x - x0) / (x1 - x0) : y1;
-}
-
-double run_tokens(const Run* run, double step) { return series_at(&run->series[RUN_TOKENS], step); }
-
-double run_seconds(const Run* run, double step) { return series_at(&run->series[RUN_SECONDS], step); }
-
-double run_step(const Run* run, double tokens) {
-    const Series* s = &run->series[RUN_TOKENS];
-    double step = 0.0, seen = 0.0, rate = 1.0; // of the last record up to `tokens`; tokens a step from there
-    for (size_t i = 0; i < s->count; i++) {
-        const Point* p = &s->at[i];
-        if (p->x > step && p->y > seen) { rate = (p->y - seen) / (p->x - step); }
-        if (p->y > tokens) { break; }
-        step = p->x;
-        seen = p->y;
-    }
-    return step + (tokens - seen) / rate;
-}

@@ -41,15 +41,5 @@ void run_free(Run* run);
 // Returns the last value of a series; NaN if it is empty.
 double series_last(const Series* s);
 
-// Returns the tokens seen after `step` updates: 0 at 0, linear between records and from the last one on.
-double run_tokens(const Run* run, double step);
-
-// Returns the step after which so many tokens have been seen; beyond the last record, as if the run went on like its
-// last step. The run must have a record of tokens.
-double run_step(const Run* run, double tokens);
-
 // Returns the seconds of training in all, validation and saving left out.
 double run_total_seconds(const Run* run);
-
-// Returns the seconds of training after `step` updates, validation and saving left out.
-double run_seconds(const Run* run, double step);

@@ -1,15 +1,16 @@
 #include "report.h"
+#include "html.h"
+#include "reference.h"
 #include "report_settings.h"
 #include "../base/json.h"
 #include "../base/text_stream.h"
 #include "../options/options.h"
 
-const Chart REPORT_CHARTS[CHART_COUNT] = {
-    {"Loss", RUN_SMOOTH, RUN_LOSS, RUN_VAL, CHART_FALL | CHART_LEVELS},
-    {"Gradient norm", RUN_NORM, -1, -1, CHART_LOG | CHART_FALL},
-    {"Learning rate", RUN_LR, -1, -1, CHART_ZERO},
-    {"Tokens per second", RUN_SPEED, -1, -1, CHART_ZERO},
-};
+// The runs of a page.
+typedef struct {
+    Run* runs;
+    int count;
+} Report;
 
 // The facts that head the page of one run and are the columns of several, as text that the caller frees.
 typedef struct {
@@ -72,6 +73,8 @@ static char* eval_text(json_t* eval) {
     return isfinite(accuracy) ? format("%.2f%%", 100.0 * accuracy) : copy_number(NAN);
 }
 
+enum { COLORS = 8 }; // of runs, c0 to c7 in the style
+
 static void page_facts(FILE* page, const Report* r) {
     const char* name;
     json_t *eval, *names = json_object();
@@ -93,7 +96,7 @@ static void page_facts(FILE* page, const Report* r) {
         json_object_foreach(names, name, eval) { page_fact(page, "<th>", format("%s", name), "</th>"); }
         fprintf(page, "</tr></thead>\n<tbody>\n");
         for (int i = 0; i < r->count; i++) {
-            fprintf(page, "<tr><th><i class=\"c%d\"></i>", i % CHART_COLORS);
+            fprintf(page, "<tr><th><i class=\"c%d\"></i>", i % COLORS);
             page_fact(page, "", format("%s", r->runs[i].name), "</th>");
             for (int k = 0; k < FACT_COUNT; k++) {
                 page_fact(page, "<td>", REPORT_FACTS[k].text(&r->runs[i]), "</td>");
@@ -211,44 +214,48 @@ static void report_name_runs(Report* r) {
     }
 }
 
-static void report_x_axis(Report* r) {
-    r->by_tokens = r->count > 1;
-    for (int i = 0; i < r->count; i++) { r->by_tokens &= r->runs[i].series[RUN_TOKENS].count > 0; }
-    r->x_end = 1.0;
-    for (int i = 0; i < r->count; i++) {
-        for (int k = 0; k < RUN_SERIES; k++) {
-            const Series* s = &r->runs[i].series[k];
-            if (s->count) { r->x_end = fmax(r->x_end, report_x(r, &r->runs[i], s->at[s->count - 1].x)); }
+// Adds a series for the script, [[step, value], ...]. A long one is thinned to the lowest and the highest point of each
+// of 500 parts, and the last point: the line looks as if all points were drawn.
+static void page_series(FILE* page, const char* name, const Series* s) {
+    enum { MOST_PARTS = 500 };
+    const size_t parts = min_size(MOST_PARTS, s->count);
+    fprintf(page, "%s: [", name);
+    for (size_t part = 0; part < parts; part++) {
+        size_t begin = s->count * part / parts, end = s->count * (part + 1) / parts, low = begin, high = begin;
+        for (size_t i = begin; i < end; i++) {
+            if (s->at[i].y < s->at[low].y) { low = i; }
+            if (s->at[i].y >= s->at[high].y) { high = i; }
+        }
+        for (size_t i = begin; i < end; i++) {
+            if (i != low && i != high && i + 1 != s->count) { continue; }
+            fprintf(page, "%s[%.9g,%.6g]", i ? "," : "", s->at[i].x, s->at[i].y);
         }
     }
+    fprintf(page, "],\n");
 }
 
-// Adds a table of a run for the script: steps, and the tokens and seconds of training up to each; empty: not recorded.
-static void page_run_units(FILE* page, const Run* run) {
-    enum { ROWS = 200 }; // of straight lines, enough for a batch ramp or a pause; chosen
-    static const char* const names[] = {"steps", "tokens", "seconds"};
-    fprintf(page, "{");
-    for (int unit = 0; unit < 3; unit++) {
-        const bool is_known = unit == 0 || run->series[unit == 1 ? RUN_TOKENS : RUN_SECONDS].count > 0;
-        fprintf(page, "%s\"%s\":[", unit ? "," : "", names[unit]);
-        for (int k = 0; is_known && k <= ROWS; k++) {
-            const double step = run->steps * k / ROWS;
-            const double v = unit == 0 ? step : unit == 1 ? run_tokens(run, step) : run_seconds(run, step);
-            fprintf(page, "%s%.9g", k ? "," : "", v);
-        }
-        fprintf(page, "]");
-    }
-    fprintf(page, "}");
+// Adds the published losses for a run.
+static void page_reference(FILE* page, const Reference* r) {
+    fprintf(page, "published: { name: \"%s\", value: %g, curveName: \"%s\", curve: [", r->level_name, r->level,
+            r->curve_name ? r->curve_name : "");
+    for (size_t i = 0; i < r->count; i++) { fprintf(page, "[%.9g,%g],", r->curve[i].x, r->curve[i].y); }
+    fprintf(page, "] },\n");
 }
 
 static void page_script(FILE* page, const Report* r) {
-    fprintf(page, "<script>\nconst base = '%s', baseEnd = %.9g, runs = [", r->by_tokens ? "tokens" : "steps",
-            r->x_end);
+    static const char* const names[] = {"loss", "smooth", "val", "norm", "lr", "speed", "tokens", "seconds"};
+    enum { NUM_NAMES = sizeof names / sizeof *names }; // RUN_LOSS to RUN_SECONDS; no chart has RUN_MFU
+    fprintf(page, "<script>//<![CDATA[\nconst runs = ["); // in CDATA, "<" and "&" are no markup of XML either
     for (int i = 0; i < r->count; i++) {
-        fprintf(page, "%s", i ? ",\n" : "");
-        page_run_units(page, &r->runs[i]);
+        const Run* run = &r->runs[i];
+        const Reference reference = run_reference(run);
+        fprintf(page, "{\n");
+        for (int k = 0; k < NUM_NAMES; k++) { page_series(page, names[k], &run->series[k]); }
+        if (reference.level_name) { page_reference(page, &reference); }
+        if (isfinite(run->floor)) { fprintf(page, "floor: %.9g },", run->floor); }
+        else { fprintf(page, "floor: null },"); }
     }
-    fprintf(page, "];\n%s</script>\n", REPORT_SCRIPT);
+    fprintf(page, "];\n%s//]]></script>\n", REPORT_SCRIPT);
 }
 
 static void page_report(FILE* page, const Report* r) {
@@ -261,9 +268,9 @@ static void page_report(FILE* page, const Report* r) {
     page_header(page, r);
     page_facts(page, r);
     fprintf(page, "<p id=\"switches\"></p>\n"); // filled by the script
-    for (int i = 0; i < CHART_COUNT; i++) { page_chart(page, r, &REPORT_CHARTS[i], i == 0); }
+    fprintf(page, "<div id=\"charts\"></div>\n<noscript><p>The charts need JavaScript.</p></noscript>\n");
     page_samples(page, r);
-    page_settings(page, r);
+    page_settings(page, r->runs, r->count);
     page_events(page, r);
     fprintf(page, "</main>\n<div id=\"tip\"></div>\n");
     page_script(page, r);
@@ -282,7 +289,6 @@ bool report_write(const char* out_path, const char* const* run_folders, int n, E
         size_t size;
         FILE* page = open_text_stream(&text, &size, out_path);
         report_name_runs(&r);
-        report_x_axis(&r);
         page_report(page, &r);
         close_text_stream(page, out_path);
         ok = write_file_atomically(out_path, text, size, err);

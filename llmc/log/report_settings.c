@@ -1,4 +1,5 @@
 #include "report_settings.h"
+#include "html.h"
 #include "../base/json.h"
 #include "../options/config.h"
 
@@ -81,29 +82,29 @@ static void page_rows(FILE* page, const Settings* s, SettingRank rank) {
     }
 }
 
-static void page_table(FILE* page, const Settings* s, const Report* r) {
+static void page_table(FILE* page, const Settings* s, const Run* runs) {
     fprintf(page, "<table class=\"options\"><thead><tr><th></th>");
-    for (int i = 0; i < r->count; i++) { page_fact(page, "<th>", format("%s", r->runs[i].name), "</th>"); }
+    for (int i = 0; i < s->runs; i++) { page_fact(page, "<th>", format("%s", runs[i].name), "</th>"); }
     fprintf(page, "</tr></thead>\n<tbody>\n");
     for (int rank = 0; rank < SETTING_RANKS; rank++) { page_rows(page, s, (SettingRank)rank); }
     fprintf(page, "</tbody></table>\n");
 }
 
-void page_settings(FILE* page, const Report* r) {
-    Settings s = {.runs = r->count, .names = json_object(), .defaults = default_settings()};
-    s.run = alloc_or_die((size_t)r->count, sizeof *s.run, "the settings of runs");
-    for (int i = 0; i < r->count; i++) {
-        s.run[i] = run_settings(&r->runs[i]);
+void page_settings(FILE* page, const Run* runs, int count) {
+    Settings s = {.runs = count, .names = json_object(), .defaults = default_settings()};
+    s.run = alloc_or_die((size_t)count, sizeof *s.run, "the settings of runs");
+    for (int i = 0; i < count; i++) {
+        s.run[i] = run_settings(&runs[i]);
         json_object_update_missing(s.names, s.run[i]);
     }
     fprintf(page, "<section><h2>Configuration</h2>\n");
     if (json_object_size(s.names) == 0) { fprintf(page, "<p>not recorded</p>\n"); }
-    else if (r->count == 1) {
+    else if (count == 1) {
         page_list(page, &s, IS_GIVEN, "Other than the defaults");
         page_list(page, &s, IS_DEFAULT, "Defaults, model and machine");
-    } else { page_table(page, &s, r); }
+    } else { page_table(page, &s, runs); }
     fprintf(page, "</section>\n");
-    for (int i = 0; i < r->count; i++) { json_decref(s.run[i]); }
+    for (int i = 0; i < count; i++) { json_decref(s.run[i]); }
     free(s.run);
     json_decref(s.names);
     json_decref(s.defaults);

@@ -15,9 +15,6 @@ static void read_run(const char* folder) {
             }
         }
         series_last(&run.series[RUN_LOSS]);
-        run_tokens(&run, 3);
-        run_seconds(&run, 3);
-        if (run.series[RUN_TOKENS].count) { run_step(&run, 1000); }
     }
     run_free(&run);
 }
