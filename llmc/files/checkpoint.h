@@ -42,7 +42,7 @@ typedef struct {
     double best_loss;    // the lowest validation loss of a checkpoint; 0: there is none
     long long best_step; // that checkpoint's; on rank 0
     LossScale loss_scale;
-    long long bad_steps; // the last steps in a row whose loss or norm was a spike, or not finite (spikes.h)
+    long long bad_steps; // the last steps in a row whose loss or norm was a spike, or not finite (numerics.h)
     Phases pending;      // phases of this step that a stop has left
 } TrainState;
 
@@ -137,5 +137,5 @@ char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err);
 // thousands of steps. But each rank would need the disk, and a checkpoint could be incomplete in as many places.
 void checkpoint_hand_over(const Optimizer* o);
 
-// Loads parameters, moments and state of a verified checkpoint, but for the loss scale, which resume.c decides on.
+// Loads parameters, moments and state of a verified checkpoint, but for the loss scale, which restore.c decides on.
 bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* state, Error* err);

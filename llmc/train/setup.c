@@ -108,12 +108,6 @@ static void print_heading(TrainRun* run) {
     }
 }
 
-// Logs the algorithms that NCCL may use: whether a run repeats its bits depends on them.
-static void log_nccl(TrainRun* run) {
-    const Comm* comm = run->ranks.comm;
-    if (comm->algorithms) { logger_notice(&run->log, "NCCL_ALGO=%s", comm->algorithms); }
-}
-
 // Logs an error that ends the program.
 static void log_error(void* train_run, const char* message) {
     TrainRun* run = train_run;
@@ -124,7 +118,7 @@ static void open_log(TrainRun* run) {
     Error err;
     const Plan* p = run->plan;
     const LoggerOptions options = {.folder = *p->save.out ? p->save.out : NULL,
-                                   .precision = dtype_names[run->plan->dtype],
+                                   .precision = dtype_names[p->dtype],
                                    .rank = run->ranks.comm->rank,
                                    .max_steps = (int)run->position.num_steps,
                                    .resume_step = run->start.checkpoint ? (int)run->step : -1,
@@ -134,7 +128,8 @@ static void open_log(TrainRun* run) {
     on_fatal(log_error, run);
     logger_config(&run->log, (int)run->step, config_record(run));
     print_heading(run);
-    log_nccl(run);
+    const char* nccl = p->nccl_algorithms; // on which it depends whether a run repeats its bits
+    if (nccl) { logger_notice(&run->log, "NCCL_ALGO=%s", nccl); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
