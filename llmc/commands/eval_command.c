@@ -72,7 +72,6 @@ int eval_command(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     Plan plan;
     GPT2 g;
     Dataset data;
-    Tokenizer tokenizer;
     int num_sets = 0;
     TestSet* sets = NULL;
     const bool scores = *c->eval_data || *c->text;
@@ -92,23 +91,22 @@ int eval_command(Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     if (c->stride > plan.T) {
         usage_error("--stride %lld is more than --seq_len %d: tokens would be left out", c->stride, plan.T);
     }
-    const bool has_tokenizer =
-        opens_tokenizer(c, &plan, scores) && open_tokenizer(&tokenizer, &plan.tokenizer, &plan.shape);
-    if (scores) { sets = open_scored_sets(c, has_tokenizer ? &tokenizer : NULL, &plan, &num_sets); }
+    Tokenizer* tokenizer = opens_tokenizer(c, &plan, scores) ? open_tokenizer(&plan.tokenizer, &plan.shape) : NULL;
+    if (scores) { sets = open_scored_sets(c, tokenizer, &plan, &num_sets); }
     else if (!dataset_open(&data, "--val_data", plan.data.val, plan.data.header, plan.T, plan.shape.vocab_size, &err)) {
         fatal("%s", err.text);
     }
-    if (has_tokenizer && !scores) { check_data_tokenizer(&data, "--val_data", &tokenizer, c->tokenizer); }
+    if (!scores) { check_data_tokenizer(&data, "--val_data", tokenizer, c->tokenizer); }
     check_same_data(comm, 0, scores ? 0 : data.hash, test_sets_hash(sets, num_sets));
     open_model(&g, &plan, comm);
-    g.eot = documents_eot(&plan.data, has_tokenizer ? &tokenizer : NULL);
+    g.eot = documents_eot(&plan.data, tokenizer);
     check_same_weights(&g, comm);
     const long long val_tokens = config_source(c, "val_tokens") < FROM_FILE ? -1 : c->val_tokens;
     const int status = scores ? eval_test_sets(&g, sets, num_sets, comm, what)
                               : eval_val_data(&g, &data, val_tokens, comm, what);
     if (scores) { test_sets_close(sets, num_sets); }
     else { dataset_close(&data); }
-    if (has_tokenizer) { tokenizer_free(&tokenizer); }
+    close_tokenizer(tokenizer);
     gpt2_free(&g);
     free(folder);
     return status;

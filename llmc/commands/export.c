@@ -210,39 +210,38 @@ static bool export_to(Export* e, const ExportFormat* as, const char* out, Error*
     return ok;
 }
 
-// Opens the tokenizer that goes with the weights. Returns false if there is none: the default one is GPT-2's.
-static bool open_model_tokenizer(Tokenizer* t, Config* c, const ModelFile* m) {
+// Opens the tokenizer that goes with the weights. Returns NULL if there is none: the default one is GPT-2's.
+static Tokenizer* open_model_tokenizer(Config* c, const ModelFile* m) {
     const char* folder = is_directory(m->path) ? m->path : NULL;
     take_data_options(c, folder);
     take_folder_tokenizer(c, folder);
-    if (config_source(c, "tokenizer") == FROM_DEFAULT && m->shape.vocab_size != GPT2_VOCAB) { return false; }
+    if (config_source(c, "tokenizer") == FROM_DEFAULT && m->shape.vocab_size != GPT2_VOCAB) { return NULL; }
     const TokenizerPlan plan = tokenizer_plan(c, folder);
-    return open_tokenizer(t, &plan, &m->shape);
+    return open_tokenizer(&plan, &m->shape);
 }
 
 int export_command(const Config* asked) {
     Error err;
     ModelFile model;
-    Tokenizer tokenizer;
     Config with_run = *asked; // and the checkpoint's tokenizer
     const ExportFormat* as = check_arguments(asked);
     if (!model_file_open(&model, asked->init, true, &err)) { fatal("%s", err.text); }
-    const bool has_tokenizer = open_model_tokenizer(&tokenizer, &with_run, &model);
-    if (!has_tokenizer && as->write == write_gguf) {
+    Tokenizer* tokenizer = open_model_tokenizer(&with_run, &model);
+    if (!tokenizer && as->write == write_gguf) {
         usage_error("export gguf needs the model's tokenizer, which %s does not have: give --tokenizer FILE",
                     asked->init);
     }
-    if (!has_tokenizer && !as->write) { notice("%s has no tokenizer: none is written", asked->init); }
+    if (!tokenizer && !as->write) { notice("%s has no tokenizer: none is written", asked->init); }
     const size_t largest = tensors_largest(&model.table);
     Export e = {.model = &model, .type = weight_type_find(type_name(asked)),
-                .tokenizer = has_tokenizer ? &tokenizer : NULL, .name = shape_text(&model.shape),
+                .tokenizer = tokenizer, .name = shape_text(&model.shape),
                 .buffers = tensor_buffers(&model.table), .encoded = alloc_or_die(largest, sizeof(float), "a tensor")};
     if (!export_to(&e, as, asked->out, &err)) { fatal("%s; --out %s was not written", err.text, asked->out); }
     print_result("%s: %s, %s, %zu parameters\n", asked->out, as->name, e.type->name, model_parameters(&model.shape));
     tensor_buffers_free(&e.buffers);
     free(e.encoded);
     free((char*)e.name);
-    if (has_tokenizer) { tokenizer_free(&tokenizer); }
+    close_tokenizer(tokenizer);
     model_file_close(&model);
     return EXIT_DONE;
 }

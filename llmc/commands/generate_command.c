@@ -13,7 +13,7 @@ typedef struct {
     int samples, alternatives; // of each prompt, of each token
     bool is_json;
     GPT2 model;
-    Tokenizer tokenizer;
+    Tokenizer* tokenizer;
     const char* weights; // for errors
     GenerateTimes times; // of all calls of generate()
 } Session;
@@ -49,11 +49,11 @@ static bool answer(Session* s, const Prompts* prompts, const TokenList* tokens, 
     GenerateTimes times = {.tokens = 0};
     const GenerateOptions options = {.sampling = s->plan.phases.sampling, .max_tokens = s->plan.phases.sample_tokens,
                                      .samples = s->samples, .stops_at_eot = true, .alternatives = s->alternatives};
-    Answers answers = answers_open(&(AnswerOptions){.prompts = prompts, .tokenizer = &s->tokenizer,
+    Answers answers = answers_open(&(AnswerOptions){.prompts = prompts, .tokenizer = s->tokenizer,
                                                     .samples = options.samples, .alternatives = options.alternatives,
                                                     .is_json = s->is_json, .repeats_prompt = repeats_prompt});
     const TextSink sink = answers_sink(&answers);
-    const bool ok = generate(&s->model, &s->tokenizer, tokens, prompts->count, &options, &sink, &times, &err);
+    const bool ok = generate(&s->model, s->tokenizer, tokens, prompts->count, &options, &sink, &times, &err);
     answers_close(&answers);
     if (!ok) { notice("error: %s: %s", s->weights, err.text); }
     if (s->times.tokens == 0) { s->times.first_seconds = times.first_seconds; }
@@ -88,7 +88,7 @@ static bool converse(Session* s) {
         Prompt prompt = {.text = line, .bytes = bytes};
         const Prompts prompts = {.prompt = &prompt, .count = 1};
         TokenList* tokens = prompt_check(&prompt, "the line", &err)
-                                ? tokens_of(&prompts, &s->tokenizer, &s->model.config, &err) : NULL;
+                                ? tokens_of(&prompts, s->tokenizer, &s->model.config, &err) : NULL;
         if (!tokens) {
             notice("error: %s", err.text);
             continue;
@@ -140,15 +140,16 @@ int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
     const GPT2Config* shape = &s.plan.shape;
     s.alternatives = min_int((int)c->logprobs, shape->vocab_size);
     open_device(b, &s.plan.device, &alone);
-    if (!open_tokenizer(&s.tokenizer, &s.plan.tokenizer, shape)) {
+    s.tokenizer = open_tokenizer(&s.plan.tokenizer, shape);
+    if (!s.tokenizer) {
         usage_error("generate needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE");
     }
     json_t* state = folder && config_source(c, "tokenizer") < FROM_FILE ? folder_state(folder) : NULL;
-    check_tokenizer(c->tokenizer, &s.tokenizer, state, folder);
+    check_tokenizer(c->tokenizer, s.tokenizer, state, folder);
     json_decref(state);
     size_t longest = (size_t)shape->max_seq_len, count = (size_t)c->samples; // if interactive
     if (!interactive) {
-        tokens = tokens_of(&prompts, &s.tokenizer, shape, &err);
+        tokens = tokens_of(&prompts, s.tokenizer, shape, &err);
         if (!tokens) { fatal("%s", err.text); }
         longest = 0;
         for (size_t i = 0; i < prompts.count; i++) { longest = max_size(longest, tokens[i].count); }
@@ -158,7 +159,7 @@ int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
     const bool ok = interactive ? converse(&s) : answer(&s, &prompts, tokens, true);
     print_times(&s.times);
     gpt2_free(&s.model);
-    tokenizer_free(&s.tokenizer);
+    close_tokenizer(s.tokenizer);
     tokens_free(tokens, prompts.count);
     prompts_free(&prompts);
     free(folder);

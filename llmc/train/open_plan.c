@@ -12,12 +12,18 @@ int* open_batches(const Backend* b, int B, int T) {
     return b->host_alloc(dataloader_ints(B, T) * sizeof(int), "batches of tokens");
 }
 
-bool open_tokenizer(Tokenizer* t, const TokenizerPlan* plan, const GPT2Config* m) {
+Tokenizer* open_tokenizer(const TokenizerPlan* plan, const GPT2Config* m) {
     Error err;
-    if (!strcmp(plan->option, "none")) { return false; }
+    if (!strcmp(plan->option, "none")) { return NULL; }
+    Tokenizer* t = alloc_or_die(1, sizeof *t, "the tokenizer");
     *t = tokenizer_open(plan->path);
     if (!tokenizer_fits(t, m, plan->option, &err)) { fatal("%s", err.text); }
-    return true;
+    return t;
+}
+
+void close_tokenizer(Tokenizer* t) {
+    if (t) { tokenizer_free(t); }
+    free(t);
 }
 
 int documents_eot(const DataPlan* data, const Tokenizer* t) {
@@ -44,5 +50,5 @@ void check_tokenizer(const char* option, const Tokenizer* t, const json_t* state
 
 void check_data_tokenizer(Dataset* d, const char* option, const Tokenizer* t, const char* name) {
     Error err;
-    if (!dataset_check_tokenizer(d, option, t, name, &err)) { fatal("%s", err.text); }
+    if (t && !dataset_check_tokenizer(d, option, t, name, &err)) { fatal("%s", err.text); }
 }

@@ -10,9 +10,10 @@ void open_dataset(Dataset* d, const char* option, const char* patterns, const Pl
 // frees them.
 int* open_batches(const Backend* b, int B, int T);
 
-// Opens a tokenizer, which tokenizer_free() closes; returns false if --tokenizer is "none". Ends the program if the
-// tokenizer has ids that the model does not have.
-bool open_tokenizer(Tokenizer* t, const TokenizerPlan* plan, const GPT2Config* m);
+// Opens a tokenizer; NULL if --tokenizer is "none". Ends the program if the tokenizer has ids that the model does not
+// have.
+Tokenizer* open_tokenizer(const TokenizerPlan* plan, const GPT2Config* m);
+void close_tokenizer(Tokenizer* t);
 
 // Returns GPT2.eot for a model that reads several documents at a time: the end of text with --document_mask 1, else
 // NO_DOCUMENTS. t NULL: there is no tokenizer, which with the mask ends the program.
@@ -26,6 +27,6 @@ TestSet* open_test_sets(const PhasePlan* p, const Tokenizer* t, int* count);
 // NULL: none is used. option: the value of --tokenizer, for errors.
 void check_tokenizer(const char* option, const Tokenizer* t, const json_t* state, const char* folder);
 
-// Ends the program if data were made with another tokenizer than `t` (provenance.h). `option`: of the data. name: the
-// value of --tokenizer.
+// Ends the program if data were made with another tokenizer than `t` (provenance.h), unless that is NULL. `option`: of
+// the data. name: the value of --tokenizer.
 void check_data_tokenizer(Dataset* d, const char* option, const Tokenizer* t, const char* name);

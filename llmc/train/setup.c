@@ -9,14 +9,6 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // data
 
-// Opens the tokenizer; NULL: there is none.
-static Tokenizer* make_tokenizer(const Plan* p) {
-    Tokenizer* t = alloc_or_die(1, sizeof *t, "the tokenizer");
-    if (open_tokenizer(t, &p->tokenizer, &p->shape)) { return t; }
-    free(t);
-    return NULL;
-}
-
 // Ends the program unless data and tokenizer fit together, are the same on all ranks, and those of the run so far.
 static void check_data(TrainRun* run, Comm* comm) {
     const Start* start = &run->start;
@@ -26,12 +18,12 @@ static void check_data(TrainRun* run, Comm* comm) {
     check_same_data(comm, train->hash, val ? val->hash : 0, sets);
     restore_check_data(start, train->hash);
     check_tokenizer(name, run->tokenizer, start->state, start->checkpoint);
-    if (run->tokenizer) { check_data_tokenizer(train, "--train_data", run->tokenizer, name); }
-    if (run->tokenizer && val) { check_data_tokenizer(val, "--val_data", run->tokenizer, name); }
+    check_data_tokenizer(train, "--train_data", run->tokenizer, name);
+    if (val) { check_data_tokenizer(val, "--val_data", run->tokenizer, name); }
 }
 
 static void open_data(TrainRun* run, Comm* comm) {
-    run->tokenizer = make_tokenizer(run->plan);
+    run->tokenizer = open_tokenizer(&run->plan->tokenizer, &run->plan->shape);
     position_open(&run->position, run->plan, comm, run->tokenizer);
     phases_open(&run->phases, run->plan, run->position.num_steps, run->tokenizer);
     if (!run->tokenizer) { notice("--tokenizer none: token ids only, so there are no samples"); }
@@ -201,10 +193,7 @@ int train_close(TrainRun* run) {
         optimizer_free(&run->optimizer);
         gpt2_free(&run->model);
     }
-    if (run->tokenizer) {
-        tokenizer_free(run->tokenizer);
-        free(run->tokenizer);
-    }
+    close_tokenizer(run->tokenizer);
     start_free(&run->start);
     free(run);
     return EXIT_DONE;
