@@ -1,13 +1,11 @@
 #include "commands.h"
 #include "../base/json.h"
-#include "../base/rng.h"
-#include "../base/rounding.h"
 #include "../data/dataset.h"
 #include "../train/plan.h"
 #include "../train/weights.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
-// tensors and what flows through them
+// tensors
 
 static void print_tensors(const TensorTable* table) {
     printf("%-10s %-28s %4s %14s %7s %14s\n", "tensor", "in files", "of", "shape", "decays", "elements");
@@ -23,57 +21,6 @@ static void print_tensors(const TensorTable* table) {
     printf("\ndecayed: %zu tensors, %zu parameters\nnot decayed: %zu tensors, %zu parameters\n", decayed.tensors,
            decayed.elements, others.tensors, others.elements);
     printf("parameters: %zu, in memory with padding: %zu\n", decayed.elements + others.elements, table->size);
-}
-
-// Copies n elements of the residual stream to the host, as floats.
-static void fetch_residual(const Backend* b, const Residual* from, float* to, size_t n) {
-    b->device_copy_out(to, from, n * b->residual_bytes);
-    if (b->residual_bytes == sizeof(float)) { return; }
-    for (size_t i = n; i-- > 0;) { // the last one first: a bf16 lies before the float that it becomes
-        uint16_t bits;
-        memcpy(&bits, (const char*)to + i * sizeof bits, sizeof bits);
-        to[i] = bf16_value(bits);
-    }
-}
-
-// Prints the standard deviation of the residual stream at each depth, on random tokens. INIT_RESIDUAL, which scales the
-// initial weights by 1/sqrt(2L), keeps it from growing with the depth.
-static void print_residual_stream(const Plan* planned) {
-    Plan p = *planned;
-    const Backend* b = p.backend;
-    GPT2 g;
-    const int T = min_int(p.shape.max_seq_len, 32), C = p.shape.channels, N = T * C;
-    p.keep = FORWARD_ONLY;
-    p.samples = 0;
-    p.B = 1;
-    p.T = T;
-    if (plan_bytes(&p) > b->device_memory_available()) {
-        printf("\nthe weights do not fit into memory: no residual stream\n");
-        return;
-    }
-    plan_layout(&p, &g);
-    gpt2_alloc(&g);
-    load_weights(&g, NULL, &p);
-    int* tokens = alloc_or_die((size_t)T, sizeof *tokens, "tokens");
-    float* stream = alloc_or_die((size_t)N, sizeof *stream, "the residual stream");
-    for (int t = 0; t < T; t++) {
-        tokens[t] = (int)(rng_u64(p.seed, RNG_TEST, (uint64_t)t) % (uint64_t)p.shape.vocab_size);
-    }
-    b->device_copy_in(g.tokens, tokens, (size_t)T * sizeof *tokens);
-    gpt2_embed(&g, 1, T, NULL);
-    printf("\nstandard deviation of the residual stream by depth:");
-    const Residual* at = acts_at(&g, 0).residual1;
-    for (int l = 0; l <= p.shape.num_layers; l++) {
-        fetch_residual(b, at, stream, (size_t)N);
-        double sum = 0, squares = 0;
-        for (int i = 0; i < N; i++) { sum += stream[i], squares += (double)stream[i] * stream[i]; }
-        printf("%s%d: %.4f", l % 6 ? "   " : "\n  ", l, sqrt(squares / N - (sum / N) * (sum / N)));
-        if (l < p.shape.num_layers) { at = gpt2_layer(&g, l, 1, T, NULL); }
-    }
-    putchar('\n');
-    free(tokens);
-    free(stream);
-    gpt2_free(&g);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -220,7 +167,7 @@ int info_command(Config* c, const Backend* b, enum dtype dtype) {
     const bool is_here = b->device_exists();
     const DeviceOptions options = device_options(c, dtype);
     if (is_here) { open_device(b, &options, &alone); }
-    else { notice("there is no GPU here: its free memory and the residual stream are left out"); }
+    else { notice("there is no GPU here: its free memory is left out"); }
     const size_t here = is_here ? b->device_memory_available() : 0;
     if (!strcmp(c->model, "all")) {
         print_all_models(c, b, dtype, here);
@@ -243,7 +190,5 @@ int info_command(Config* c, const Backend* b, enum dtype dtype) {
     print_tensors(&table);
     plan.shards = c->zero ? (int)c->gpus : 1;
     print_plans(&plan, here);
-    fflush(stdout);
-    if (is_here) { print_residual_stream(&plan); }
     return EXIT_DONE;
 }

@@ -237,7 +237,8 @@ void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache) {
     b->layernorm_forward(a.ln1, a.ln1_mean, a.ln1_rstd, a.residual1, p.ln1w, p.ln1b, N, C);
 }
 
-Residual* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache) {
+// Computes block `l`, and the layernorm that follows it, for the next block or for the classifier.
+static void gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache) {
     const Backend* b = g->backend;
     const int N = B * T, C = g->config.channels, last = l == g->config.num_layers - 1;
     const Acts a = acts_at(g, l), next = acts_at(g, last ? l : l + 1);
@@ -254,7 +255,6 @@ Residual* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache) {
                                       p.ln1w, p.ln1b, N, C);
     }
     b->device_range_pop();
-    return last ? a.residualf : next.residual1;
 }
 
 void gpt2_forward(const GPT2* g, int B, int T, KVCache* cache) {

@@ -184,10 +184,6 @@ void gpt2_upload(GPT2* g, const int* batch, size_t n);
 // Without one, also finds the documents of these tokens.
 void gpt2_embed(const GPT2* g, int B, int T, const KVCache* cache);
 
-// Computes block `l`, and the layernorm that follows it, for the next block or for the classifier. Returns the residual
-// stream behind the block (B*T,C).
-Residual* gpt2_layer(const GPT2* g, int l, int B, int T, KVCache* cache);
-
 // Computes the classifier's input, acts.lnf (B*T,C), from g->tokens (B,T). With a cache (else NULL), the tokens of each
 // sequence follow those that its slot holds, and are added to it. B*T is at most what was allocated. With a cache a
 // sequence is one document, whatever g->eot is.

@@ -69,14 +69,8 @@ help_and_info_answer() {
     grep -q 'total_batch_size' "$dir/out" && note "generate --help lists options of train"
     expect 0 'decayed: 50 tensors, 124318464 parameters' "$train" info --model d12 --seq_len 64
     grep -q 'not decayed: 98 tensors, 121344' "$dir/out" || note "not decayed"
-    expect 0 'standard deviation of the residual stream' "$train" info --model L=4,H=4,C=64,T=64,V=512
-    stds() { tail -n 2 "$dir/out" | grep -o '[0-9]: [0-9.]*' | cut -d ' ' -f 2; } # of the residual stream
-    stds >"$dir/fp32"
     expect 0 'in bf16, residual stream in bf16 with --batch_size' "$train" info --model L=4,H=4,C=64,T=64,V=512 \
         --dtype bf16 --residual bf16
-    stds | paste -d ' ' - "$dir/fp32" |
-        awk '{ d = $1 / $2 - 1; if (!(d * d < 1e-4)) bad = 1 } END { exit bad || NR != 5 }' ||
-        note "another residual stream in bf16: $(stds | tr '\n' ' ')"
     expect 0 'gpt2-xl          all' "$train" info --model all
     corpus
     expect 0 ' in 1 file, ' "$train" info --model L=4,H=4,C=64,T=64,V=257 --train_data "$root/corpus_train_*.bin"
