@@ -200,51 +200,6 @@ OP_CASE(gelu_forward) {
     RUN(b->gelu_forward(out, inp, N * C))
 }
 
-OP_CASE(attention_forward) {
-    SIZES;
-    FLOPS(4.0 * C * scores);
-    S(WRITE, out, N * C);
-    F(WRITE, lse, N * NH);
-    S(READ, qkv, N * 3 * C);
-    RUN(b->attention_forward(out, NULL, lse, qkv, NULL, B, T, C, NH))
-}
-
-OP_CASE(attention_backward) {
-    SIZES;
-    FLOPS(10.0 * C * scores);
-    S(WRITE, dqkv, N * 3 * C);
-    F(SCRATCH, delta, N * NH);
-    S(READ, dout, N * C);
-    S(READ, out, N * C);
-    F(READ, lse, N * NH);
-    S(READ, qkv, N * 3 * C);
-    RUN(b->attention_backward(dqkv, delta, dout, out, NULL, lse, qkv, NULL, NULL, B, T, C, NH))
-}
-
-// --attention exact. What rounding takes differs between devices: it is not compared, but read by backward.
-OP_CASE(exact_attention_forward) {
-    SIZES;
-    FLOPS(4.0 * C * scores);
-    S(WRITE, out, N * C);
-    S(SCRATCH, rest, N * C);
-    F(WRITE, lse, N * NH);
-    S(READ, qkv, N * 3 * C);
-    RUN(b->attention_forward(out, rest, lse, qkv, NULL, B, T, C, NH))
-}
-
-OP_CASE(exact_attention_backward) {
-    SIZES;
-    FLOPS(10.0 * C * scores);
-    S(WRITE, dqkv, N * 3 * C);
-    F(SCRATCH, delta, N * NH);
-    S(READ, dout, N * C);
-    S(READ, out, N * C);
-    S(READ, rest, N * C);
-    F(READ, lse, N * NH);
-    S(READ, qkv, N * 3 * C);
-    RUN(b->attention_backward(dqkv, delta, dout, out, rest, lse, qkv, NULL, NULL, B, T, C, NH))
-}
-
 int op_document_end(const OpSizes* s, int b, int k, int begin) {
     const int length[] = {2 * s->T / 5, s->T / 4, 1, 16, 1, 5}, count = sizeof length / sizeof *length;
     return min_int(s->T, begin + max_int(1, length[(b + k) % count]));
@@ -262,30 +217,41 @@ static double document_scores(const OpSizes* s) {
     return scores;
 }
 
-// Attention within documents.
-OP_CASE(document_attention_forward) {
+// EXACT: --attention exact. What rounding takes differs between devices: it is not compared, but read by backward.
+typedef enum { ALL_TOKENS, EXACT, WITHIN_DOCUMENTS } AttentionKind;
+
+static void attention_forward_of(OpCase* c, AttentionKind kind) {
     SIZES;
-    FLOPS(4.0 * C * document_scores(s));
+    FLOPS(4.0 * C * (kind == WITHIN_DOCUMENTS ? document_scores(s) : scores));
     S(WRITE, out, N * C);
+    Stored* rest = kind == EXACT ? op_tensor(c, "rest", ROLE_SCRATCH, ELEM_STORED, N * C) : NULL;
     F(WRITE, lse, N * NH);
     S(READ, qkv, N * 3 * C);
-    I(READ, starts, N);
-    RUN(b->attention_forward(out, NULL, lse, qkv, starts, B, T, C, NH))
+    int* starts = kind == WITHIN_DOCUMENTS ? op_tensor(c, "starts", ROLE_READ, ELEM_INT, N) : NULL;
+    RUN(b->attention_forward(out, rest, lse, qkv, starts, B, T, C, NH))
 }
 
-OP_CASE(document_attention_backward) {
+static void attention_backward_of(OpCase* c, AttentionKind kind) {
     SIZES;
-    FLOPS(10.0 * C * document_scores(s));
+    FLOPS(10.0 * C * (kind == WITHIN_DOCUMENTS ? document_scores(s) : scores));
     S(WRITE, dqkv, N * 3 * C);
     F(SCRATCH, delta, N * NH);
     S(READ, dout, N * C);
     S(READ, out, N * C);
+    Stored* rest = kind == EXACT ? op_tensor(c, "rest", ROLE_READ, ELEM_STORED, N * C) : NULL;
     F(READ, lse, N * NH);
     S(READ, qkv, N * 3 * C);
-    I(READ, starts, N);
-    I(READ, ends, N);
-    RUN(b->attention_backward(dqkv, delta, dout, out, NULL, lse, qkv, starts, ends, B, T, C, NH))
+    int* starts = kind == WITHIN_DOCUMENTS ? op_tensor(c, "starts", ROLE_READ, ELEM_INT, N) : NULL;
+    int* ends = kind == WITHIN_DOCUMENTS ? op_tensor(c, "ends", ROLE_READ, ELEM_INT, N) : NULL;
+    RUN(b->attention_backward(dqkv, delta, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH))
 }
+
+OP_CASE(attention_forward) { attention_forward_of(c, ALL_TOKENS); }
+OP_CASE(attention_backward) { attention_backward_of(c, ALL_TOKENS); }
+OP_CASE(exact_attention_forward) { attention_forward_of(c, EXACT); }
+OP_CASE(exact_attention_backward) { attention_backward_of(c, EXACT); }
+OP_CASE(document_attention_forward) { attention_forward_of(c, WITHIN_DOCUMENTS); }
+OP_CASE(document_attention_backward) { attention_backward_of(c, WITHIN_DOCUMENTS); }
 
 OP_CASE(document_bounds) {
     SIZES;
