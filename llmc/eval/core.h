@@ -1,8 +1,8 @@
 // CORE (Li et al. 2024, "DataComp-LM", arXiv 2406.11794): the mean of an accuracy over 22 tasks, each centered so that
 // guessing gives 0: (accuracy - baseline) / (1 - baseline).
 //
-// The tasks' items are JSON lines in llm-foundry's forms, in FOLDER/eval_data: nanochat's eval_bundle for instance. What
-// its core.yaml and eval_meta_data.csv say of the 22 tasks is a table in core.c.
+// The tasks' items are JSON lines in llm-foundry's forms, in FOLDER/eval_data: nanochat's eval_bundle for instance.
+// What its core.yaml and eval_meta_data.csv say of the 22 tasks is a table in core.c.
 //
 // The rules are nanochat's. A prompt is the examples, each followed by a blank line, and the item: context, delimiter,
 // ending. In front is the end-of-text token, and of a prompt that is too long the last T tokens stay.

@@ -25,7 +25,13 @@ void item_text_free(ItemText* item) {
 // ---------------------------------------------------------------------------------------------------------------------
 // members of a line
 
-static const char SPACES[] = " \t\n\r\v\f"; // that Python's strip() removes, of ASCII
+static const char SPACES[] = " \t\n\r\v\f";
+
+size_t trimmed_length(const char* text) {
+    size_t bytes = strlen(text);
+    while (bytes && strchr(SPACES, text[bytes - 1])) { bytes--; }
+    return bytes;
+}
 
 // Returns a member's text; NULL and an Error if it has none.
 static const char* text_of(const json_t* line, const char* member, Error* err) {
@@ -76,9 +82,7 @@ static bool label_of(const json_t* line, const char* member, int first, size_t e
 // Returns a copy of a text without white space at both ends, which the caller frees.
 static char* stripped(const char* text) {
     text += strspn(text, SPACES);
-    size_t bytes = strlen(text);
-    while (bytes && strchr(SPACES, text[bytes - 1])) { bytes--; }
-    return format("%.*s", (int)bytes, text);
+    return format("%.*s", (int)trimmed_length(text), text);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -337,8 +341,7 @@ static bool read_continuation(ItemText* item, const json_t* line, Error* err) {
     const char* text = text_of(line, "context", err);
     const char* continuation = text ? ending_of(line, "continuation", err) : NULL;
     if (!continuation) { return false; }
-    char* context = format("%s", text);
-    for (size_t n = strlen(context); n && strchr(SPACES, context[n - 1]); n--) { context[n - 1] = 0; }
+    char* context = format("%.*s", (int)trimmed_length(text), text);
     continuation += strspn(continuation, " ");
     item_text_add(item, context, continuation);
     return *continuation || fail(err, "member \"continuation\" has only spaces");

@@ -51,6 +51,9 @@ typedef struct {
     char* heading;              // stands in front, and in front of examples; NULL: nothing
 } ItemText;
 
+// Returns the bytes of a text without the white space at its end, that of ASCII which Python's strip() removes.
+size_t trimmed_length(const char* text);
+
 // Adds an ending, whose text is copied, and its context, which the item then owns.
 void item_text_add(ItemText* item, char* context, const char* ending);
 

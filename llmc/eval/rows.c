@@ -1,8 +1,7 @@
 #include "rows.h"
 #include "../base/text_stream.h"
 
-// Returns memory for element number `count` of a growing array, whose room is the next power of two.
-static void* grown(void* array, size_t count, size_t size) {
+void* grown(void* array, size_t count, size_t size) {
     if (count & (count - 1)) { return array; }
     return realloc_or_die(array, (count ? 2 * count : 1) * size, "a test set");
 }
@@ -10,6 +9,12 @@ static void* grown(void* array, size_t count, size_t size) {
 void row_item_begin(TestSet* s, int label) {
     s->items = grown(s->items, s->num_items, sizeof *s->items);
     s->items[s->num_items++] = (TestItem){.first = s->num_rows, .rows = 0, .label = label};
+}
+
+void row_append(TestSet* s, TestRow row) {
+    s->rows = grown(s->rows, s->num_rows, sizeof *s->rows);
+    s->rows[s->num_rows++] = row;
+    s->items[s->num_items - 1].rows++;
 }
 
 bool row_add(RowMaker* m, size_t begin, long long scored, int characters, int longest, Error* err) {
@@ -22,10 +27,8 @@ bool row_add(RowMaker* m, size_t begin, long long scored, int characters, int lo
     }
     const int tokens = (int)min_size(count, (size_t)longest);
     s->num_cut += count > (size_t)longest;
-    s->rows = grown(s->rows, s->num_rows, sizeof *s->rows);
-    s->rows[s->num_rows++] = (TestRow){.begin = begin + (count - (size_t)tokens), .tokens = tokens,
-                                       .scored = (int)scored, .characters = characters};
-    s->items[s->num_items - 1].rows++;
+    row_append(s, (TestRow){.begin = begin + (count - (size_t)tokens), .tokens = tokens, .scored = (int)scored,
+                            .characters = characters});
     return true;
 }
 
@@ -59,8 +62,7 @@ static bool add_row_apart(RowMaker* m, const char* context, const char* ending, 
 // Spaces at the context's end go to the ending.
 static bool add_row_together(RowMaker* m, const char* context, const char* ending, int characters, Error* err) {
     TokenList* tokens = &m->set->tokens;
-    size_t bytes = strlen(context);
-    while (bytes && strchr(" \t\n\r\v\f", context[bytes - 1])) { bytes--; }
+    const size_t bytes = trimmed_length(context);
     char *alone = format("%.*s", (int)bytes, context), *whole = format("%s%s", context, ending);
     const size_t begin = add_context(m, alone), count = tokens->count;
     if (bytes) { tokens->count = begin; }
@@ -119,10 +121,7 @@ static bool add_compared_rows(RowMaker* m, char* const* prompts, int count, bool
 
 // Adds the row of a continuation: `context` is the prompt up to it.
 static bool add_whole_row(RowMaker* m, const char* context, const char* prompt, Error* err) {
-    static const char spaces[] = " \t\n\r\v\f";
-    size_t bytes = strlen(context);
-    while (bytes && strchr(spaces, context[bytes - 1])) { bytes--; }
-    char* alone = format("%.*s", (int)bytes, context);
+    char* alone = format("%.*s", (int)trimmed_length(context), context);
     const size_t begin = add_prompt(m, alone), count = m->set->tokens.count - begin;
     m->set->tokens.count = begin;
     add_prompt(m, prompt);

@@ -9,8 +9,14 @@ typedef struct {
     const char* delimiter; // between a context and its ending
 } RowMaker;
 
+// Returns the array with room for element number `count`: its room is the next power of two.
+void* grown(void* array, size_t count, size_t size);
+
 // Begins an item, to which rows are then added.
 void row_item_begin(TestSet* s, int label);
+
+// Adds a row to the last item.
+void row_append(TestSet* s, TestRow row);
 
 // Makes a row of the tokens from `begin` on, at most `longest`, of which the last `scored` are the ending. Fails if it
 // has none, or more than fit behind at least one token.

@@ -89,10 +89,8 @@ static bool read_lines(ItemTexts* t, const char* path, const char* text, size_t 
         next = line + bytes + 1;
         Error reason;
         if (strspn(line, " \t\r") >= bytes) { continue; }
-        if (!(n & (n - 1))) { // a power of two: full
-            t->items = realloc_or_die(t->items, max_size(2 * n, 1) * sizeof *t->items, "a test set");
-            t->lines = realloc_or_die(t->lines, max_size(2 * n, 1) * sizeof *t->lines, "a test set");
-        }
+        t->items = grown(t->items, n, sizeof *t->items);
+        t->lines = grown(t->lines, n, sizeof *t->lines);
         t->items[n] = (ItemText){.count = 0};
         t->lines[n] = number;
         t->count++;
@@ -295,8 +293,7 @@ static bool is_bin(const char* file, size_t size) {
     return magic == TEST_SET_MAGIC;
 }
 
-// Opens a set; `task` is NULL, or that of CORE.
-static bool open_set(TestSet* s, const char* path, const TestTask* task, const TestSetOptions* options, Error* err) {
+bool test_set_open(TestSet* s, const char* path, const TestTask* task, const TestSetOptions* options, Error* err) {
     size_t size;
     RowMaker maker = {.set = s, .options = options, .delimiter = task ? task->delimiter : " "};
     memset(s, 0, sizeof *s);
@@ -317,14 +314,6 @@ static bool open_set(TestSet* s, const char* path, const TestTask* task, const T
         test_set_free(s);
     }
     return ok;
-}
-
-bool test_set_open(TestSet* s, const char* path, const TestSetOptions* options, Error* err) {
-    return open_set(s, path, NULL, options, err);
-}
-
-bool test_set_open_task(TestSet* s, const TestTask* task, const TestSetOptions* options, Error* err) {
-    return open_set(s, task->path, task, options, err);
 }
 
 void test_set_free(TestSet* s) {
@@ -359,7 +348,7 @@ static TestSet* add_set(TestSet* sets, int* count, const char* path, const TestT
     Error err;
     sets = realloc_or_die(sets, ((size_t)*count + 1) * sizeof *sets, "test sets");
     TestSet* s = &sets[(*count)++];
-    if (!open_set(s, path, task, options, &err)) { fatal("--eval_data: %s", err.text); }
+    if (!test_set_open(s, path, task, options, &err)) { fatal("--eval_data: %s", err.text); }
     notice("%s: %zu item%s of %s, by %s", path, s->num_items, plural(s->num_items),
            task ? task->name : s->form->name, s->convention);
     if (s->num_cut) {

@@ -1,4 +1,5 @@
 #include "text.h"
+#include "rows.h"
 #include "../prepare/documents.h"
 
 static const TestForm ROLLING = {.name = "text", .norm = AS_TEXT,
@@ -9,15 +10,9 @@ static const TestForm SLIDING = {.name = "text", .norm = AS_TEXT,
 
 // Adds the window of the tokens from `begin` up to, not including, `end`, whose last `scored` count.
 static void add_window(TestSet* s, const Tokenizer* t, size_t begin, size_t end, size_t scored) {
-    const size_t n = s->num_rows;
     if (scored == 0) { return; }
-    if (!(n & (n - 1))) { // a power of two: full
-        s->rows = realloc_or_die(s->rows, max_size(2 * n, 1) * sizeof *s->rows, "windows of a text");
-        s->items = realloc_or_die(s->items, max_size(2 * n, 1) * sizeof *s->items, "windows of a text");
-    }
-    s->rows[n] = (TestRow){.begin = begin, .tokens = (int)(end - begin), .scored = (int)scored};
-    s->items[n] = (TestItem){.first = n, .rows = 1};
-    s->num_rows = s->num_items = n + 1;
+    row_item_begin(s, 0);
+    row_append(s, (TestRow){.begin = begin, .tokens = (int)(end - begin), .scored = (int)scored});
     for (size_t i = end - scored; i < end; i++) {
         size_t bytes = 0;
         tokenizer_token(t, s->tokens.ids[i], &bytes);

@@ -62,7 +62,7 @@ TEST(items_behind_examples_have_the_scores_of_pytorch) {
                                         .shots = SHOTS[i].shots, .examples = SHOTS[i].examples};
         TestSet s;
         test_case = SHOTS[i].key;
-        if (!test_set_open(&s, SHOTS[i].file, &options, &err)) { TEST_FAIL("%s", err.text); continue; }
+        if (!test_set_open(&s, SHOTS[i].file, NULL, &options, &err)) { TEST_FAIL("%s", err.text); continue; }
         const json_t* of_set = json_object_get(json_object_get(expected, "shots"), SHOTS[i].key);
         check_set(&g, &s, of_set, &score);
         EXPECT((int)score.correct_by_sum == json_integer_value(json_object_get(of_set, "correct_by_sum")));
@@ -83,7 +83,7 @@ static void check_refused(const char* file, int shots, const char* examples, con
     Tokenizer t = tokenizer_bytes();
     const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c", .shots = shots,
                                     .examples = examples};
-    if (test_set_open(&s, file, &options, &err)) { TEST_FAIL("read, not refused: %s", words); }
+    if (test_set_open(&s, file, NULL, &options, &err)) { TEST_FAIL("read, not refused: %s", words); }
     else if (!strstr(err.text, words)) { TEST_FAIL("no \"%s\" in: %s", words, err.text); }
     tokenizer_free(&t);
 }
@@ -142,7 +142,7 @@ static void open_tasks(TestSet* sets, const TestSetOptions* options) {
         const TestTask task = {.name = TASKS[i].name, .path = path, .delimiter = TASKS[i].delimiter,
                                .form = test_form_core(TASKS[i].form), .shots = TASKS[i].shots,
                                .baseline = TASKS[i].baseline};
-        if (!test_set_open_task(&sets[i], &task, options, &err)) { fatal("%s", err.text); }
+        if (!test_set_open(&sets[i], task.path, &task, options, &err)) { fatal("%s", err.text); }
         free(path);
     }
 }

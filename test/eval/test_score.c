@@ -31,7 +31,7 @@ static GPT2 open_golden(const Backend* b, int B) { return open_golden_model("tes
 static TestSet open_set(const char* path, const TestSetOptions* options) {
     Error err;
     TestSet s;
-    if (!test_set_open(&s, path, options, &err)) { fatal("%s", err.text); }
+    if (!test_set_open(&s, path, NULL, options, &err)) { fatal("%s", err.text); }
     return s;
 }
 
@@ -182,7 +182,7 @@ static void check_refused(const void* bytes, size_t size, const TestSetOptions* 
     TestSet s;
     char* path = test_path("set");
     test_write(path, bytes, size);
-    if (test_set_open(&s, path, options, &err)) { TEST_FAIL("read, not refused: %s", words); }
+    if (test_set_open(&s, path, NULL, options, &err)) { TEST_FAIL("read, not refused: %s", words); }
     else if (strncmp(err.text, path, strlen(path)) || !strstr(err.text, words)) {
         TEST_FAIL("no \"%s\" in: %s", words, err.text);
     }

@@ -11,7 +11,7 @@ static void read_set(char* path, const Tokenizer* t, const char* rules, int shot
     const TestSetOptions options = {.tokenizer = t, .T = T, .vocab_size = V, .rules = rules, .shots = shots};
     const TestTask task = {.name = "task", .path = path, .delimiter = "\n", .shots = shots,
                            .form = kind ? test_form_core(kind) : NULL};
-    if (!(kind ? test_set_open_task(&s, &task, &options, &err) : test_set_open(&s, path, &options, &err))) { return; }
+    if (!test_set_open(&s, path, kind ? &task : NULL, &options, &err)) { return; }
     for (size_t i = 0; i < s.num_rows; i++) {
         const TestRow* row = &s.rows[i];
         if (row->scored < 1 || row->scored >= row->tokens || row->tokens > T + 1) { abort(); }
