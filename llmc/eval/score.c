@@ -42,7 +42,16 @@ typedef struct {
     float* losses; // (B*T)
     float *device_logits, *logits; // (V) of one position; NULL unless the set's norm needs them
     KVCache cache;
+    double *sums, *foreseen; // for each row: the sum of the losses of its ending; 1 if all of its tokens were foreseen
+    Comm* comm;
+    bool (*is_interrupted)(void*); // or NULL
+    void* context;
 } Scorer;
+
+// Returns true if the run ends: all ranks ask in the same round.
+static bool is_stopped(const Scorer* c, int turn) {
+    return turn == 0 && c->is_interrupted && c->is_interrupted(c->context);
+}
 
 // Returns true if token `id` is the likeliest one behind a position of the batch, the first one among equals.
 static bool is_foreseen(const Scorer* c, int position, int id) {
@@ -58,19 +67,19 @@ static bool is_foreseen(const Scorer* c, int position, int id) {
 
 // Fetches the losses of the positions of a pass, adds up those of a row's ending, which ends before position `end`, and
 // sets foreseen[row] to 1 if each of its tokens is the likeliest one.
-static void take_row(const Scorer* c, double* losses, double* foreseen, size_t row, int end, const int* targets) {
+static void take_row(const Scorer* c, size_t row, int end, const int* targets) {
     double sum = 0;
     bool all = c->logits != NULL;
     for (int at = end - c->set->rows[row].scored; at < end; at++) {
         sum += c->losses[at];
         all = all && is_foreseen(c, at, targets[at]);
     }
-    losses[row] = sum;
-    foreseen[row] = all;
+    c->sums[row] = sum;
+    c->foreseen[row] = all;
 }
 
 // Scores `count` rows in one pass through the model.
-static void score_batch(Scorer* c, double* losses, double* foreseen, const RowLength* places, int count, int T) {
+static void score_batch(Scorer* c, const RowLength* places, int count, int T) {
     GPT2* g = c->model;
     const size_t n = (size_t)count * (size_t)T;
     int *tokens = c->batch, *targets = tokens + n;
@@ -84,28 +93,23 @@ static void score_batch(Scorer* c, double* losses, double* foreseen, const RowLe
     gpt2_forward(g, count, T, NULL);
     gpt2_loss(g, count, T);
     g->backend->device_copy_out(c->losses, acts_at(g, 0).losses, n * sizeof *c->losses);
-    for (int i = 0; i < count; i++) {
-        take_row(c, losses, foreseen, places[i].row, i * T + places[i].inputs, targets);
-    }
+    for (int i = 0; i < count; i++) { take_row(c, places[i].row, i * T + places[i].inputs, targets); }
 }
 
 // Scores this rank's batches. Returns false if it was interrupted.
-static bool score_batches(Scorer* c, double* losses, double* foreseen, const RowLength* places, const Comm* comm,
-                          bool (*is_interrupted)(void*), void* context) {
+static bool score_batches(Scorer* c, const RowLength* places) {
     const TestSet* s = c->set;
     const GPT2* g = c->model;
     Progress shown = {0, 0};
-    bool goes_on = true;
     int batch = 0, count;
     for (size_t first = 0; first < s->num_rows; first += (size_t)count, batch++) {
-        const int T = padded_length(places[first].inputs, g->T), turn = batch % comm->size;
+        const int T = padded_length(places[first].inputs, g->T), turn = batch % c->comm->size;
         count = (int)min_size((size_t)g->B * (size_t)g->T / (size_t)T, s->num_rows - first);
-        goes_on = turn != 0 || !is_interrupted || !is_interrupted(context);
-        if (!goes_on) { break; }
-        if (turn == comm->rank) { score_batch(c, losses, foreseen, places + first, count, T); }
+        if (is_stopped(c, turn)) { return false; }
+        if (turn == c->comm->rank) { score_batch(c, places + first, count, T); }
         progress(&shown, "%s: %zu of %zu rows", s->name, first + (size_t)count, s->num_rows);
     }
-    return goes_on;
+    return true;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -149,7 +153,7 @@ static bool pays_to_share(const TestSet* s, const GPT2* g, const RowLength* plac
 }
 
 // Scores a row whose first `shared` tokens are in the cache.
-static void score_row(Scorer* c, double* losses, double* foreseen, size_t row, int shared) {
+static void score_row(Scorer* c, size_t row, int shared) {
     GPT2* g = c->model;
     const TestRow* r = &c->set->rows[row];
     const int* ids = c->set->tokens.ids + r->begin + shared;
@@ -162,22 +166,21 @@ static void score_row(Scorer* c, double* losses, double* foreseen, size_t row, i
     gpt2_forward(g, 1, n, &c->cache);
     gpt2_loss(g, 1, n);
     g->backend->device_copy_out(c->losses, acts_at(g, 0).losses, (size_t)n * sizeof *c->losses);
-    take_row(c, losses, foreseen, row, n, c->batch + n);
+    take_row(c, row, n, c->batch + n);
 }
 
 // Scores this rank's runs of items. Returns false if it was interrupted.
-static bool score_runs(Scorer* c, double* losses, double* foreseen, const Comm* comm, bool (*is_interrupted)(void*),
-                       void* context) {
+static bool score_runs(Scorer* c) {
     const TestSet* s = c->set;
     Progress shown = {0, 0};
     bool goes_on = true;
     c->cache = kv_cache_alloc(c->model, 1, c->model->config.max_seq_len);
     for (size_t run = 0; goes_on && run_begin(s, run) < s->num_rows; run++) {
         const size_t begin = run_begin(s, run), end = run_begin(s, run + 1);
-        const int turn = (int)(run % (size_t)comm->size);
-        goes_on = turn != 0 || !is_interrupted || !is_interrupted(context);
-        for (size_t row = begin; goes_on && turn == comm->rank && row < end; row++) {
-            score_row(c, losses, foreseen, row, row > begin ? shared_tokens(s, row) : 0);
+        const int turn = (int)(run % (size_t)c->comm->size);
+        goes_on = !is_stopped(c, turn);
+        for (size_t row = begin; goes_on && turn == c->comm->rank && row < end; row++) {
+            score_row(c, row, row > begin ? shared_tokens(s, row) : 0);
         }
         progress(&shown, "%s: %zu of %zu rows", s->name, end, s->num_rows);
     }
@@ -235,9 +238,11 @@ static TestScore count_items(const TestSet* s, const double* losses, const doubl
 }
 
 // Allocates a scorer's memory, which scorer_free() frees.
-static Scorer scorer_alloc(const TestSet* s, GPT2* g) {
+static Scorer scorer_alloc(const TestSet* s, GPT2* g, Comm* comm) {
     const size_t n = (size_t)g->B * (size_t)g->T, V = (size_t)g->config.vocab_size;
-    Scorer c = {.set = s, .model = g};
+    Scorer c = {.set = s, .model = g, .comm = comm};
+    c.sums = alloc_or_die(2 * s->num_rows, sizeof *c.sums, "losses of a test set");
+    c.foreseen = c.sums + s->num_rows;
     c.batch = g->backend->host_alloc(3 * n * sizeof *c.batch, "a batch of a test set");
     c.losses = alloc_or_die(n, sizeof *c.losses, "losses of a batch");
     if (s->form->norm == AS_FORESEEN) {
@@ -253,28 +258,28 @@ static void scorer_free(Scorer* c) {
     if (c->logits) { b->device_free(c->device_logits, (size_t)c->model->config.vocab_size * sizeof(float)); }
     free(c->losses);
     free(c->logits);
+    free(c->sums);
 }
 
 bool test_set_score(TestScore* score, double* losses, const TestSet* s, GPT2* g, Comm* comm,
                     bool (*is_interrupted)(void*), void* context, Error* err) {
     const size_t n = s->num_rows;
-    double *sums = alloc_or_die(2 * n, sizeof *sums, "losses of a test set"), *foreseen = sums + n;
-    Scorer c = scorer_alloc(s, g);
+    Scorer c = scorer_alloc(s, g, comm);
     RowLength* places = place_rows(s);
     bool ok = true;
+    c.is_interrupted = is_interrupted;
+    c.context = context;
     memset(score, 0, sizeof *score);
-    if (pays_to_share(s, g, places) ? score_runs(&c, sums, foreseen, comm, is_interrupted, context)
-                                    : score_batches(&c, sums, foreseen, places, comm, is_interrupted, context)) {
-        comm_all_reduce_host(comm, sums, 2 * n); // each adds to zeros: a gather
+    if (pays_to_share(s, g, places) ? score_runs(&c) : score_batches(&c, places)) {
+        comm_all_reduce_host(comm, c.sums, 2 * n); // each adds to zeros: a gather
         for (size_t i = 0; ok && i < n; i++) {
-            ok = isfinite(sums[i]) || fail(err, "%s: the loss is not finite", s->path);
+            ok = isfinite(c.sums[i]) || fail(err, "%s: the loss is not finite", s->path);
         }
-        if (ok) { *score = count_items(s, sums, foreseen); }
-        if (losses) { memcpy(losses, sums, n * sizeof *sums); }
+        if (ok) { *score = count_items(s, c.sums, c.foreseen); }
+        if (losses) { memcpy(losses, c.sums, n * sizeof *c.sums); }
     }
     scorer_free(&c);
     free(places);
-    free(sums);
     return ok;
 }
 
