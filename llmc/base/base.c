@@ -168,8 +168,10 @@ static int compare_doubles(const void* a, const void* b) {
     return (x > y) - (x < y);
 }
 
+void sort_doubles(double* x, size_t n) { qsort(x, n, sizeof *x, compare_doubles); }
+
 double median(double* x, size_t n) {
-    qsort(x, n, sizeof *x, compare_doubles);
+    sort_doubles(x, n);
     return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
 }
 

@@ -159,7 +159,8 @@ static inline double in_mib(size_t bytes) { return (double)bytes / 1048576; }
 // Seconds on a monotonic clock.
 double seconds_now(void);
 
-// Returns the median of x (n >= 1), and sorts x.
+// Sort x (n), in growing order; median() also returns the median, for n >= 1.
+void sort_doubles(double* x, size_t n);
 double median(double* x, size_t n);
 
 // A bijection of 64-bit integers that leaves no visible pattern (the finalizer of splitmix64: Steele et al. 2014,

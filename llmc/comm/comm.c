@@ -36,7 +36,7 @@ void comm_connect(Comm* comm) {
 }
 
 void comm_report_activity(Comm* comm, long long step, RankActivity activity) {
-    if (comm->size > 1) { connection_report_activity(comm->peers, step, activity); }
+    if (comm->size > 1) { watchdog_report_activity(comm->peers, step, activity); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ void comm_close(Comm* comm);
 void comm_connect(Comm* comm);
 
 // Tells the others this process's step and activity, for their messages and for the watchdog
-// (connection_report_activity).
+// (watchdog_report_activity).
 void comm_report_activity(Comm* comm, long long step, RankActivity activity);
 
 // ---------------------------------------------------------------------------------------------------------------------

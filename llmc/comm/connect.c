@@ -164,10 +164,6 @@ void connection_barrier(Connection* c) {
 
 const char* connection_host(const Connection* c, int rank) { return c->hosts[rank]; }
 
-void connection_report_activity(Connection* c, long long step, RankActivity activity) {
-    if (c->size > 1) { watchdog_report_activity(c, step, activity); }
-}
-
 void connection_close(Connection* c) {
     if (c->size > 1) {
         exchange(c, FRAME_CLOSE, PARTS_ARE_CHECKED, NULL, 0, NULL, 0);

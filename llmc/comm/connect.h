@@ -10,7 +10,7 @@
 //   Connection* c = connection_open(&launch, 300, 60, &err);
 //   connection_broadcast(c, &nccl_id, sizeof nccl_id);              // from rank 0
 //   connection_gather(c, &my_hash, sizeof my_hash, hashes);         // to all, in order of rank
-//   for (...) { connection_report_activity(c, step, RANK_TRAINS); ... }
+//   for (...) { watchdog_report_activity(c, step, RANK_TRAINS); ... }
 //   connection_close(c);                                            // all wait for each other here
 #pragma once
 #include "../base/base.h"
@@ -32,12 +32,6 @@ void connection_close(Connection* c);
 
 // Returns the name of a rank's machine.
 const char* connection_host(const Connection* c, int rank);
-
-// Reports this rank's step and activity to the others: before each step, and before anything else that takes long.
-// Cheap; never waits. Rank 0 ends the run as hung when all ranks have been training without a new step for ten
-// time-outs and for twenty times the longest step so far (both chosen, not measured). It waits for two steps first.
-// Time in which a rank validates, samples or saves does not count.
-void connection_report_activity(Connection* c, long long step, RankActivity activity);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // exchanges

@@ -77,11 +77,13 @@ void watchdog_stop(Connection* c);
 // the first call counts.
 void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* fmt, ...);
 
-// Sets this rank's step and activity (connection_report_activity). Another activity is sent at once, a step with the
-// next heartbeat.
+// Reports this rank's step and activity to the others: before each step, and before anything else that takes long.
+// Cheap; never waits. Another activity is sent at once, a step with the next heartbeat.
 void watchdog_report_activity(Connection* c, long long step, RankActivity activity);
 
-// Rank 0: ends the run if it hangs (connection_report_activity). `elapsed`: seconds since the last call.
+// Rank 0: ends the run as hung when all ranks have been training without a new step for ten time-outs and for twenty
+// times the longest step so far (both chosen, not measured). It waits for two steps first. Time in which a rank
+// validates, samples or saves does not count. `elapsed`: seconds since the last call.
 void watchdog_check_progress(Connection* c, double elapsed);
 
 // From now on the other ranks may disconnect.

@@ -274,18 +274,13 @@ void logger_sample(Logger* l, int step, const char* text, size_t size) {
     logger_record(l, "sample", step, json_pack("{s:o}", "text", clean));
 }
 
-static int compare_doubles(const void* a, const void* b) {
-    const double x = *(const double*)a, y = *(const double*)b;
-    return (x > y) - (x < y);
-}
-
 void logger_ranks(Logger* l, int step, const double* seconds, int n) {
     if (l->options.rank != 0) { return; }
     int slowest = 0;
     for (int i = 1; i < n; i++) { slowest = seconds[i] > seconds[slowest] ? i : slowest; }
     double* sorted = alloc_or_die((size_t)n, sizeof *sorted, "times of ranks");
     memcpy(sorted, seconds, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_doubles);
+    sort_doubles(sorted, (size_t)n);
     const double median = sorted[(n - 1) / 2], ms = 1e3 * seconds[slowest];
     free(sorted);
     const double slowdown = ms / (1e3 * median);

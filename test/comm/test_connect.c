@@ -588,7 +588,7 @@ static void train_body(const Launch* l) {
     connection_barrier(c);
     atomic_fetch_add(training, 1);
     for (int step = 7;; step++) {
-        connection_report_activity(c, step, RANK_TRAINS);
+        watchdog_report_activity(c, step, RANK_TRAINS);
         sleep_seconds(0.02);
     }
 }
@@ -643,7 +643,7 @@ TEST(a_stopped_rank_is_named_by_all) {
 
 static void die_at_step_body(const Launch* l) {
     Connection* c = open_or_die(l);
-    connection_report_activity(c, 41, l->rank == 1 ? RANK_SAVES : RANK_TRAINS);
+    watchdog_report_activity(c, 41, l->rank == 1 ? RANK_SAVES : RANK_TRAINS);
     if (l->rank == 2) { printf("a line in the buffer"); }
     connection_barrier(c);
     if (l->rank == 1) { _exit(3); }
@@ -677,7 +677,7 @@ TEST(ranks_that_end_alike_keep_their_exit_codes) {
 static void work_body(const Launch* l) {
     Connection* c = open_or_die(l);
     for (int step = 0; step < 50; step++) {
-        connection_report_activity(c, step, RANK_TRAINS);
+        watchdog_report_activity(c, step, RANK_TRAINS);
         sleep_seconds(0.02);
     }
     connection_close(c);
@@ -824,7 +824,7 @@ static int as_rank(double seconds, double timeout, const char* folder) {
     fflush(stdout);
     const double end = seconds_now() + seconds;
     for (int step = 1; seconds_now() < end; step++) {
-        connection_report_activity(c, step, RANK_TRAINS);
+        watchdog_report_activity(c, step, RANK_TRAINS);
         sleep_seconds(0.05);
     }
     connection_close(c);
