@@ -11,7 +11,7 @@ typedef struct {
     Comm* comm;
     void* x; // `room` bytes of device memory
     size_t room;
-    bool wrong; // set when a result was wrong
+    bool wrong; // a result was wrong
 } CommBench;
 
 enum { MAX_COMM_SIZES = 24 };
@@ -26,6 +26,7 @@ typedef struct {
 typedef struct {
     double seconds;
     double algorithm, bus; // bandwidths, in bytes per second
+    bool right;            // the result, on all processes
 } CommTime;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -93,15 +94,6 @@ static bool collective_is_right(const CommBench* b, Collective what, size_t byte
     return right;
 }
 
-static void comm_bench_clear(const CommBench* b, size_t bytes) {
-    const size_t most = COMM_PIECE * sizeof(float);
-    void* zeros = alloc_or_die(1, most, "zeros");
-    for (size_t at = 0; at < bytes; at += most) {
-        b->backend->device_copy_in((char*)b->x + at, zeros, min_size(most, bytes - at));
-    }
-    free(zeros);
-}
-
 static double collective_seconds(const CommBench* b, Collective what, size_t bytes, int times) {
     const double start = seconds_now();
     for (int i = 0; i < times; i++) {
@@ -123,22 +115,20 @@ static double comm_slowest(Comm* comm, double mine) {
 
 // Returns the median over repetitions on the slowest process. Each repetition is so many operations that the resolution
 // of the clock does not matter. The array is zeros, which reductions do not change. The numbers here are chosen.
-static CommTime collective_time(CommBench* b, Collective what, size_t bytes) {
+static CommTime collective_time(const CommBench* b, Collective what, size_t bytes) {
     enum { LEAST = 5, MOST = 15, MOST_TIMES = 200 };
     const double enough = 1.0, resolution = 2e-3; // seconds for all, and for one repetition
     double seconds[MOST];
-    const int n = b->comm->size;
-    const bool right = collective_is_right(b, what, bytes);
-    b->wrong = b->wrong || comm_slowest(b->comm, right ? 0 : 1) > 0;
-    comm_bench_clear(b, bytes);
+    const bool is_wrong = comm_slowest(b->comm, collective_is_right(b, what, bytes) ? 0 : 1) > 0;
+    b->backend->device_zero(b->x, bytes);
     collective_seconds(b, what, bytes, 2);
     const double about = comm_slowest(b->comm, collective_seconds(b, what, bytes, 3));
     const int times = (int)fmax(1, fmin(MOST_TIMES, resolution / about));
     const int repetitions = (int)fmax(LEAST, fmin(MOST, enough / (about * times)));
     for (int i = 0; i < repetitions; i++) { seconds[i] = collective_seconds(b, what, bytes, times); }
-    CommTime t = {comm_slowest(b->comm, median(seconds, (size_t)repetitions)), 0, 0};
+    CommTime t = {.seconds = comm_slowest(b->comm, median(seconds, (size_t)repetitions)), .right = !is_wrong};
     t.algorithm = (double)bytes / t.seconds;
-    t.bus = t.algorithm * collective_moves(what, n);
+    t.bus = t.algorithm * collective_moves(what, b->comm->size);
     return t;
 }
 
@@ -180,8 +170,7 @@ static int comm_sizes(const TensorTable* table, int processes, CommSize sizes[MA
     int count = 0;
     for (int i = 0; i < 3; i++) { sizes[count++] = of_model[i]; }
     for (size_t bytes = 8; bytes < of_model[2].bytes && count < MAX_COMM_SIZES; bytes *= 8) {
-        const CommSize size = {"", bytes};
-        sizes[count++] = size;
+        sizes[count++] = (CommSize){"", bytes};
     }
     for (int i = 0; i < count; i++) { sizes[i].bytes = comm_bytes(sizes[i].bytes, processes); }
     qsort(sizes, (size_t)count, sizeof *sizes, comm_size_order);
@@ -189,19 +178,16 @@ static int comm_sizes(const TensorTable* table, int processes, CommSize sizes[MA
 }
 
 static void bench_collective(CommBench* b, Collective what, const CommSize* size, json_t* rows) {
-    const bool was_wrong = b->wrong;
-    b->wrong = false;
     const CommTime t = collective_time(b, what, size->bytes);
-    const bool right = !b->wrong;
-    b->wrong = was_wrong || b->wrong;
+    b->wrong = b->wrong || !t.right;
     if (b->comm->rank == 0) {
         printf("%-15s %13zu %-14s %12.4f %10.3f %10.3f  %s\n", COLLECTIVES[what], size->bytes, size->what,
-               1e3 * t.seconds, t.algorithm / 1e9, t.bus / 1e9, right ? "ok" : "WRONG");
+               1e3 * t.seconds, t.algorithm / 1e9, t.bus / 1e9, t.right ? "ok" : "WRONG");
         fflush(stdout);
     }
     json_t* row = json_pack("{s:s, s:I, s:s, s:f, s:f, s:f, s:b}", "name", COLLECTIVES[what], "bytes",
                             (json_int_t)size->bytes, "what", size->what, "ms", 1e3 * t.seconds, "algorithm_gb_s",
-                            t.algorithm / 1e9, "bus_gb_s", t.bus / 1e9, "ok", (int)right);
+                            t.algorithm / 1e9, "bus_gb_s", t.bus / 1e9, "ok", (int)t.right);
     if (!row) { fatal("%s: a time that JSON cannot hold", COLLECTIVES[what]); }
     json_array_append_new(rows, row);
 }
