@@ -3,13 +3,10 @@
 #include "../bench/bench.h"
 #include "../check/check.h"
 #include "commands.h"
-#include "export.h"
 #include "../base/json.h"
 #include "../options/flags.h"
-#include "run_info.h"
 #include "../base/threads.h"
 #include "../train/train.h"
-#include "version.h"
 #ifdef HAS_MPI
 #include "../comm/mpi.h"
 #define MPI_SUPPORT MPI_BUILT_IN

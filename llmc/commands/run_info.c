@@ -1,6 +1,5 @@
-#include "run_info.h"
+#include "commands.h"
 #include "../train/plan.h"
-#include "describe_tokens.h"
 #include "tokenize.h"
 #include "../tokenizer/tokenizer_open.h"
 #include "../tokenizer/tokenizer_json.h"

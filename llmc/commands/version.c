@@ -1,4 +1,4 @@
-#include "version.h"
+#include "commands.h"
 #include "../base/release.h"
 #include "../train/backends.h"
 #include <jansson.h>

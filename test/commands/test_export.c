@@ -1,6 +1,6 @@
 // Models in the forms of transformers, llm.c and llama.cpp: all are read as the same weights, what is exported is what
 // the others write, bit for bit, and damaged files are refused with the file in the message.
-#include "llmc/commands/export.h"
+#include "llmc/commands/commands.h"
 #include "llmc/files/model_file.h"
 #include "test/files/small_model.h"
 #include "test/test.h"
