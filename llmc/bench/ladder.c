@@ -190,7 +190,6 @@ int bench_ladder(const Config* config) {
     ladder_batch(l);
     print_ladder_heading(l, min_int(UPDATES_COMPARED, l->steps + l->kind->warm_up - 1));
     ladder_climb(l);
-    if (l->on_gpu) { puts(PUBLISHED_NOTE); }
     l->given = bench_given(config, &l->plan);
     ladder_write(l);
     const bool failed = l->failed > 0;

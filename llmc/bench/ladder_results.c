@@ -18,11 +18,9 @@ void print_ladder_heading(const Ladder* l, int updates) {
     printf("memory moves %.1f GB/s when it is copied; peak: of the arithmetic of the rung's type%s\n",
            l->copy_bandwidth / 1e9, l->on_gpu ? "" : " and threads, measured");
     printf("loss: after %d updates on one batch; error: against the rung before\n", updates);
-    printf("%-22s %-11s %7s %10s %9s %9s %6s %9s %9s %7s %7s %10s %9s %9s %-6s", "rung", l->on_gpu ? "" : "built for",
+    printf("%-22s %-11s %7s %10s %9s %9s %6s %9s %9s %7s %7s %10s %9s %9s %-6s\n", "rung", l->on_gpu ? "" : "built for",
            "threads", "ms/step", "tok/s", "GFLOP/s", "peak", "plan MiB", "used MiB", "gain", "total", "loss", "error",
            "bound", "");
-    for (int i = 0; l->on_gpu && i < NUM_PUBLISHED; i++) { printf(" %13s", PUBLISHED[i]); }
-    putchar('\n');
     fflush(stdout);
 }
 
@@ -39,7 +37,6 @@ void print_rung(const Ladder* l, int index) {
     } else {
         printf(" %56s %9.1f %9s %-55s", "", in_mib(r->plan_bytes), "", r->why_not);
     }
-    for (int i = 0; l->on_gpu && i < NUM_PUBLISHED; i++) { printf(" %13s", rung->published[i]); }
     putchar('\n');
     fflush(stdout);
 }
@@ -79,13 +76,6 @@ static json_t* rung_json(const Rung* rung, const RungResult* r) {
     } else {
         json_object_set_new(record, "why_not", json_string(r->why_not));
     }
-    json_t* published = json_object();
-    for (int i = 0; i < NUM_PUBLISHED; i++) {
-        if (*rung->published[i]) {
-            json_object_set_new(published, PUBLISHED[i], json_real(atof(rung->published[i])));
-        }
-    }
-    json_object_set_new(record, "published", published);
     return record;
 }
 

@@ -5,57 +5,32 @@
 // rungs
 
 static const Rung GPU_RUNGS[] = {
-    {"plain kernels, fp32", dtype_fp32, residual_fp32, kernels_plain, 0, attention_plain, 0, 0, ALL_THREADS,
-     {"", "", "", ""}},
-    {"cuBLASLt, fp32", dtype_fp32, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, ALL_THREADS,
-     {"16000", "1600", "1000", ""}},
-    {"tf32", dtype_tf32, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, ALL_THREADS,
-     {"49000", "2000", "380", "1.5"}},
-    {"bf16", dtype_bf16, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, ALL_THREADS,
-     {"54500", "3250", "334", "1.5"}},
-    {"fused", dtype_bf16, residual_fp32, kernels_fast, 1, attention_plain, 0, 0, ALL_THREADS,
-     {"126000", "", "", "1.3"}},
-    {"flash attention", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 0, 0, ALL_THREADS,
-     {"170000", "15000", "", "1.1"}},
-    {"padded vocabulary", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 0, ALL_THREADS,
-     {"175000", "15300", "100", "1.06"}},
-    {"CUDA graphs", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 1, ALL_THREADS,
-     {"", "", "", ""}},
-    {"residual stream", dtype_bf16, residual_bf16, kernels_fast, 1, attention_auto, 1, 1, ALL_THREADS,
-     {"", "", "", ""}},
-    {"fp8", dtype_fp8, residual_bf16, kernels_fast, 1, attention_auto, 1, 1, ALL_THREADS,
-     {"", "", "", ""}},
+    {"plain kernels, fp32", dtype_fp32, residual_fp32, kernels_plain, 0, attention_plain, 0, 0, ALL_THREADS},
+    {"cuBLASLt, fp32", dtype_fp32, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, ALL_THREADS},
+    {"tf32", dtype_tf32, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, ALL_THREADS},
+    {"bf16", dtype_bf16, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, ALL_THREADS},
+    {"fused", dtype_bf16, residual_fp32, kernels_fast, 1, attention_plain, 0, 0, ALL_THREADS},
+    {"flash attention", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 0, 0, ALL_THREADS},
+    {"padded vocabulary", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 0, ALL_THREADS},
+    {"CUDA graphs", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 1, ALL_THREADS},
+    {"residual stream", dtype_bf16, residual_bf16, kernels_fast, 1, attention_auto, 1, 1, ALL_THREADS},
+    {"fp8", dtype_fp8, residual_bf16, kernels_fast, 1, attention_auto, 1, 1, ALL_THREADS},
 };
 
 static const Rung CPU_RUNGS[] = {
-    {"plain loops", dtype_fp32, residual_fp32, kernels_plain, 0, attention_plain, 0, 0, 1,
-     {"", "", "", ""}},
-    {"vectors and blocks", dtype_fp32, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, 1,
-     {"", "", "", ""}},
-    {"fused", dtype_fp32, residual_fp32, kernels_fast, 1, attention_plain, 0, 0, 1,
-     {"", "", "", ""}},
-    {"flash attention", dtype_fp32, residual_fp32, kernels_fast, 1, attention_auto, 0, 0, 1,
-     {"", "", "", ""}},
-    {"bf16", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 0, 0, 1,
-     {"", "", "", ""}},
-    {"padded vocabulary", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 0, 1,
-     {"", "", "", ""}},
-    {"all threads", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 0, ALL_THREADS,
-     {"", "", "", ""}},
+    {"plain loops", dtype_fp32, residual_fp32, kernels_plain, 0, attention_plain, 0, 0, 1},
+    {"vectors and blocks", dtype_fp32, residual_fp32, kernels_fast, 0, attention_plain, 0, 0, 1},
+    {"fused", dtype_fp32, residual_fp32, kernels_fast, 1, attention_plain, 0, 0, 1},
+    {"flash attention", dtype_fp32, residual_fp32, kernels_fast, 1, attention_auto, 0, 0, 1},
+    {"bf16", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 0, 0, 1},
+    {"padded vocabulary", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 0, 1},
+    {"all threads", dtype_bf16, residual_fp32, kernels_fast, 1, attention_auto, 1, 0, ALL_THREADS},
 };
 
 // A GPU needs three warm-up steps: CUDA graphs are recorded in the second and, for the other batch buffer, the third.
 // The other numbers are chosen, not measured.
 const LadderKind GPU_LADDER = {GPU_RUNGS, sizeof GPU_RUNGS / sizeof *GPU_RUNGS, 3, 10};
 const LadderKind CPU_LADDER = {CPU_RUNGS, sizeof CPU_RUNGS / sizeof *CPU_RUNGS, 1, 5};
-
-const char* const PUBLISHED[NUM_PUBLISHED] = {"A100 tok/s", "4060 Ti tok/s", "A100 ms", "3090 gain"};
-
-const char PUBLISHED_NOTE[] =
-    "Published, in PyTorch, for the 124M model, as rounded by their authors: tokens/s on an A100 and an RTX 4060 Ti,\n"
-    "ms for 16 x 1024 tokens on an A100, speed-up on an RTX 3090 over the rung before. Before the flash rung their\n"
-    "attention is made of matmuls, ours of plain kernels: our flash rung gains more, those before it less.\n"
-    "From the flash rung on, attention is the faster of our own kernels and cuDNN's, if cuDNN is built in.";
 
 const char* const DECIDED[NUM_DECIDED] = {"dtype", "residual",  "kernels", "attention",
                                           "fused", "pad_vocab", "graph"};

@@ -1,13 +1,12 @@
-// The rungs of `bench ladder`, each one switch on top of the rung before, and what was measured on them. The rungs, and
-// the figures beside ours, are those of the lecture "Let's reproduce GPT-2 (124M)" and of people who followed it in
-// PyTorch.
+// The rungs of `bench ladder`, each one switch on top of the rung before, and what was measured on them. The rungs are
+// those of the lecture "Let's reproduce GPT-2 (124M)"; dev/ladder.md has its figures.
 #pragma once
 #include "record.h"
 
 // ---------------------------------------------------------------------------------------------------------------------
 // rungs
 
-enum { NUM_PUBLISHED = 4, MAX_RUNGS = 12 };
+enum { MAX_RUNGS = 12 };
 enum { ALL_THREADS = 0 }; // as many as --threads says
 
 typedef struct {
@@ -19,7 +18,6 @@ typedef struct {
     enum attention attention;
     int pad_vocab, graph;
     int threads;
-    const char* published[NUM_PUBLISHED]; // in the order of PUBLISHED; empty: none
 } Rung;
 
 // The rungs of a device, and the steps of each: warm-up, and those timed unless --max_steps is given.
@@ -29,8 +27,6 @@ typedef struct {
 } LadderKind;
 
 extern const LadderKind GPU_LADDER, CPU_LADDER;
-extern const char* const PUBLISHED[NUM_PUBLISHED]; // names of the published figures
-extern const char PUBLISHED_NOTE[];
 
 // Options that the rungs decide.
 enum { NUM_DECIDED = 7 };
