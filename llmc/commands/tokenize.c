@@ -1,7 +1,6 @@
 #include "tokenize.h"
 #include "commands.h"
 #include "../tokenizer/tokenizer_open.h"
-#include "../tokenizer/merges.h"
 #include "../base/json.h"
 #include <inttypes.h>
 

@@ -1,7 +1,6 @@
 #include "gguf_model.h"
 #include "../base/text_stream.h"
 #include "../tokenizer/byte_level.h"
-#include "../tokenizer/merges.h"
 
 static const struct {
     const char *name, *gguf;

@@ -45,14 +45,14 @@ static Tokenizer tokenizer_of_merges(const BpeMerge* merges, int count) {
     const ByteLevel b = byte_level();
     const int vocab_size = 256 + count + 1;
     TokenBytes* tokens = alloc_or_die((size_t)vocab_size, sizeof *tokens, "the tokenizer");
-    unsigned char *memory = alloc_or_die((size_t)count + 1, BPE_MAX_BYTES, "the tokenizer"), *to = memory;
+    unsigned char *memory = alloc_or_die((size_t)count + 1, TOKENIZER_MAX_BYTES, "the tokenizer"), *to = memory;
     for (int i = 0; i < 256; i++) { tokens[i] = (TokenBytes){&b.order[i], 1, false}; }
     for (int i = 0; i < count; i++) {
         const TokenBytes *left = &tokens[merges[i].left], *right = &tokens[merges[i].right];
         tokens[256 + i] = (TokenBytes){to, left->count + right->count, false};
         memcpy(to, left->bytes, left->count);
         memcpy(to + left->count, right->bytes, right->count);
-        to += BPE_MAX_BYTES;
+        to += TOKENIZER_MAX_BYTES;
     }
     tokens[vocab_size - 1] = (TokenBytes){EOT, strlen(EOT), true};
     Tokenizer t;

@@ -295,7 +295,7 @@ static void add_pairs(Trainer* t, Change which, uint16_t x) {
     for (int i = 0; i < c->num_touched; i++) {
         const uint16_t n = c->touched[i];
         t->target[n] = NULL;
-        if (t->text.bytes[n] + t->text.bytes[x] > BPE_MAX_BYTES) { continue; }
+        if (t->text.bytes[n] + t->text.bytes[x] > TOKENIZER_MAX_BYTES) { continue; }
         Pair* p = pair_add(&t->pairs, which == NEW_LEFT ? pair_key(n, x) : pair_key(x, n), c->amount[n], c->places[n]);
         p->num_places = c->places[n];
         t->target[n] = p->places;

@@ -15,7 +15,7 @@
 #pragma once
 #include "piece_counts.h"
 
-enum { BPE_MAX_TOKENS = 65536, BPE_MAX_BYTES = 255 };
+enum { BPE_MAX_TOKENS = 65536 };
 
 typedef struct {
     uint16_t left, right;

@@ -35,7 +35,6 @@ static TokenSlot* tokenizer_slot(const Tokenizer* t, const unsigned char* p, siz
 
 int tokenizer_find(const Tokenizer* t, const unsigned char* p, size_t bytes) {
     if (bytes > t->longest) { return NO_TOKEN; }
-    if (bytes == 2) { return t->pair_id[p[0] << 8 | p[1]]; } // the most frequent question of a merge
     return tokenizer_slot(t, p, bytes, token_hash(p, bytes))->id;
 }
 
@@ -63,7 +62,6 @@ void tokenizer_free(Tokenizer* t) {
     free(t->owned);
     free(t->offset);
     free(t->slots);
-    free(t->pair_id);
     free(t->is_special);
     memset(t, 0, sizeof *t);
 }
@@ -104,17 +102,6 @@ static bool tokenizer_parse(Tokenizer* t, size_t size, const char* name, Error* 
     return at == size || fail(err, "%s: %zu bytes behind the last token", name, size - at);
 }
 
-// Fills the table of tokens of two bytes.
-static void tokenizer_index_pairs(Tokenizer* t) {
-    t->pair_id = realloc_or_die(NULL, (1 << 16) * sizeof *t->pair_id, "the tokenizer");
-    for (int i = 0; i < 1 << 16; i++) { t->pair_id[i] = NO_TOKEN; }
-    for (int id = 0; id < t->vocab_size; id++) {
-        size_t bytes;
-        const unsigned char* token = (const unsigned char*)tokenizer_token(t, id, &bytes);
-        if (bytes == 2 && !t->is_special[id]) { t->pair_id[token[0] << 8 | token[1]] = id; }
-    }
-}
-
 // Fills the hash table and the tables of bytes and ASCII classes.
 static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
     size_t num_slots = 1024, bytes = 0;
@@ -132,7 +119,6 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
         slot->id = id;
         t->longest = max_size(t->longest, bytes);
     }
-    if (t->longest > 1) { tokenizer_index_pairs(t); }
     for (int b = 0; b < 256; b++) {
         unsigned char byte = (unsigned char)b;
         t->byte_id[b] = tokenizer_find(t, &byte, 1);
@@ -169,8 +155,9 @@ bool tokenizer_from_tokens(Tokenizer* t, const TokenBytes* tokens, int vocab_siz
     const uint32_t header[4] = {TOKENIZER_MAGIC, 2, (uint32_t)vocab_size, (uint32_t)eot};
     size_t size = TOKENIZER_HEADER;
     for (int id = 0; id < vocab_size; id++) {
-        if (tokens[id].count > 255) {
-            return fail(err, "%s: token %d has %zu bytes, 255 is the most", name, id, tokens[id].count);
+        if (tokens[id].count > TOKENIZER_MAX_BYTES) {
+            return fail(err, "%s: token %d has %zu bytes, %d is the most", name, id, tokens[id].count,
+                        TOKENIZER_MAX_BYTES);
         }
         size += 1 + tokens[id].count;
     }

@@ -27,6 +27,7 @@ enum {
     TOKENIZER_MAX_FILE = 64 << 20, // bytes; GPT-2's tokenizer.json has 1.4 MB
     TOKENIZER_V1_EOT = 50256,
     TOKENIZER_MIN_VOCAB = 257,     // the bytes and the end of text
+    TOKENIZER_MAX_BYTES = 255,     // of a token
     TOKENIZER_MAX_VOCAB = 1 << 23, // so that offsets fit into 32 bits, an id and a position in the text into 64
     NO_TOKEN = -1,
     NOT_ASCII = 255, // a class beside those of unicode.h
@@ -49,8 +50,6 @@ typedef struct {
     bool* is_special;               // [vocab_size] true for the end of text, and others that text never gives
     TokenSlot* slots;               // hash table of all tokens that are not special, linear probing
     size_t mask;                    // its size, a power of two, minus 1
-    int* pair_id;                   // [65536] the token of two bytes, the first one in the upper half, or NO_TOKEN;
-                                    // NULL if no token has two
 } Tokenizer;
 
 extern const unsigned char gpt2_tokenizer_file[], gpt2_tokenizer_file_end[]; // tokenizer_data.S
@@ -105,7 +104,7 @@ Tokenizer tokenizer_bytes(void);
 // lists of tokens
 
 enum {
-    TOKENIZER_SHORT = 32,    // bytes of the longest piece whose pairs are searched one by one; chosen
+    TOKENIZER_SHORT = 32,    // bytes of the longest piece that encoding merges by searching all pairs; chosen
     TOKEN_POSITION_BITS = 40 // of a key of the heap; those above are the id
 };
 
@@ -143,13 +142,27 @@ size_t tokenizer_piece(const Tokenizer* t, const unsigned char* p, const unsigne
 // ---------------------------------------------------------------------------------------------------------------------
 // merging the bytes of a piece
 
-// Appends the tokens of a piece of up to TOKENIZER_SHORT bytes: searches all pairs for each merge.
-void tokenizer_merge_short(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out);
+// Writes the tokens of a piece of up to TOKENIZER_MAX_BYTES bytes to `out`, of as many ids, and returns how many there
+// are. Searches all pairs for each merge. Only tokens below `limit` are made; NO_TOKEN: all.
+size_t tokenizer_merge_short(const Tokenizer* t, const unsigned char* p, size_t bytes, int limit, int* out);
 
-// The same for any number of bytes n, in O(n log n) steps: parts in a linked list, pairs in a heap. A pair that has
-// changed since it was pushed stays in the heap; when it is popped, its id differs from the current one and it is
-// skipped.
+// Appends the tokens of a piece of any number of bytes n, in O(n log n) steps: parts in a linked list, pairs in a heap.
+// A pair that has changed since it was pushed stays in the heap; when it is popped, its id differs from the current one
+// and it is skipped.
 void tokenizer_merge_long(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out);
 
 // Appends the tokens of a text to `out`; returns how many.
 size_t tokenizer_encode(const Tokenizer* t, const char* text, size_t bytes, TokenList* out);
+
+// ---------------------------------------------------------------------------------------------------------------------
+// the merges, which the list of tokens implies
+
+// Hugging Face's files list the merges: pairs of tokens, in the order in which they are applied. This program merges
+// the pair whose concatenation is the token of lowest id. Both give the same tokens for every text if, for each token
+// that is not special and not a byte, merging its own bytes by tokens of lower ids ends with two parts. Those two parts
+// are the pair that was merged. (In a text, as long as nothing was merged across the token's ends, its bytes merge as
+// they do alone.) This holds for GPT-2's tokens and for every trained tokenizer.
+
+// Sets `half` to the two tokens whose merge is token `id`. Returns false if `id` is special or a byte, or if its bytes
+// do not merge into it.
+bool tokenizer_halves(const Tokenizer* t, int id, int half[2]);

@@ -90,12 +90,12 @@ size_t tokenizer_piece(const Tokenizer* t, const unsigned char* p, const unsigne
 // ---------------------------------------------------------------------------------------------------------------------
 // merging the bytes of a piece
 
-void tokenizer_merge_short(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out) {
-    size_t begin[TOKENIZER_SHORT + 1], count = bytes; // part i is [begin[i], begin[i + 1])
-    int id[TOKENIZER_SHORT], pair[TOKENIZER_SHORT];   // as in TokenPart
+size_t tokenizer_merge_short(const Tokenizer* t, const unsigned char* p, size_t bytes, int limit, int* out) {
+    size_t begin[TOKENIZER_MAX_BYTES + 1], count = bytes; // part i is [begin[i], begin[i + 1]), and token out[i]
+    int pair[TOKENIZER_MAX_BYTES];                        // as in TokenPart
     for (size_t i = 0; i < bytes; i++) {
         begin[i] = i;
-        id[i] = t->byte_id[p[i]];
+        out[i] = t->byte_id[p[i]];
         pair[i] = i + 1 < bytes ? tokenizer_find(t, p + i, 2) : NO_TOKEN;
     }
     begin[bytes] = bytes;
@@ -103,18 +103,30 @@ void tokenizer_merge_short(const Tokenizer* t, const unsigned char* p, size_t by
         size_t best = 0;
         // As unsigned numbers, NO_TOKEN is the greatest.
         for (size_t i = 1; i + 1 < count; i++) { if ((unsigned)pair[i] < (unsigned)pair[best]) { best = i; } }
-        out->work += count;
         // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a piece has at least one byte
-        if (pair[best] == NO_TOKEN) { break; }
-        id[best] = pair[best];
+        if ((unsigned)pair[best] >= (unsigned)limit) { return count; }
+        out[best] = pair[best];
         count--;
-        for (size_t i = best + 1; i < count; i++) { begin[i] = begin[i + 1]; id[i] = id[i + 1]; pair[i] = pair[i + 1]; }
+        for (size_t i = best + 1; i < count; i++) {
+            begin[i] = begin[i + 1];
+            out[i] = out[i + 1];
+            pair[i] = pair[i + 1];
+        }
         begin[count] = bytes;
         for (size_t i = best > 0 ? best - 1 : 0; i <= best; i++) { // the merged part has two new pairs
             pair[i] = i + 1 < count ? tokenizer_find(t, p + begin[i], begin[i + 2] - begin[i]) : NO_TOKEN;
         }
     }
-    for (size_t i = 0; i < count; i++) { token_list_append(out, id[i]); }
+}
+
+bool tokenizer_halves(const Tokenizer* t, int id, int half[2]) {
+    size_t bytes;
+    int parts[TOKENIZER_MAX_BYTES];
+    const char* token = tokenizer_token(t, id, &bytes);
+    if (bytes < 2 || t->is_special[id]) { return false; }
+    const size_t count = tokenizer_merge_short(t, (const unsigned char*)token, bytes, id, parts);
+    memcpy(half, parts, 2 * sizeof *half);
+    return count == 2;
 }
 
 static void token_heap_push(TokenList* list, uint64_t key) {
@@ -258,8 +270,11 @@ static bool is_same_piece(const CachedPiece* slot, const PieceKey* k, size_t byt
 static void encode_piece(const Tokenizer* t, const unsigned char* p, size_t bytes, TokenList* out) {
     const int id = tokenizer_find(t, p, bytes);
     if (id != NO_TOKEN) { token_list_append(out, id); }
-    else if (bytes <= TOKENIZER_SHORT) { tokenizer_merge_short(t, p, bytes, out); }
-    else { tokenizer_merge_long(t, p, bytes, out); }
+    else if (bytes > TOKENIZER_SHORT) { tokenizer_merge_long(t, p, bytes, out); }
+    else {
+        token_list_reserve(out, bytes);
+        out->count += tokenizer_merge_short(t, p, bytes, NO_TOKEN, out->ids + out->count);
+    }
 }
 
 // The same for a piece that is in the cache or is kept there. The text goes on to `end`.

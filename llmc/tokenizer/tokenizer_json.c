@@ -1,6 +1,5 @@
 #include "tokenizer_json.h"
 #include "byte_level.h"
-#include "merges.h"
 #include <jansson.h>
 
 typedef struct {
@@ -138,7 +137,6 @@ static bool vocab_merge(Vocab* v, const char* path, size_t i, const char* left, 
 
 // Finds the bytes of each token.
 static bool vocab_bytes(Vocab* v, Error* err) {
-    enum { MOST = 255 };
     const ByteLevel b = byte_level();
     size_t all = 1;
     for (int id = 0; id < v->count; id++) { all += strlen(v->name[id]); }
@@ -146,7 +144,8 @@ static bool vocab_bytes(Vocab* v, Error* err) {
     for (int id = 0; id < v->count; to += strlen(v->name[id++])) { // a name has no fewer bytes than what it stands for
         TokenBytes* token = &v->tokens[id];
         *token = (TokenBytes){to, 0, v->is_added[id]};
-        const bool is_text = !v->is_added[id] && byte_level_decode(&b, v->name[id], to, MOST, &token->count);
+        const bool is_text = !v->is_added[id] &&
+                             byte_level_decode(&b, v->name[id], to, TOKENIZER_MAX_BYTES, &token->count);
         if (is_text) {
             token->is_special = token->count > 1 && v->half[id][0] == NO_TOKEN;
             continue;
@@ -154,9 +153,9 @@ static bool vocab_bytes(Vocab* v, Error* err) {
         token->is_special = true;
         token->bytes = v->name[id];
         token->count = strlen(v->name[id]);
-        if (token->count == 0 || token->count > MOST || v->half[id][0] != NO_TOKEN) {
+        if (token->count == 0 || token->count > TOKENIZER_MAX_BYTES || v->half[id][0] != NO_TOKEN) {
             return fail(err, "%s: token %d, \"%s\": it should stand for 1 to %d bytes", v->path, id,
-                        shown(v->name[id]).text, MOST);
+                        shown(v->name[id]).text, TOKENIZER_MAX_BYTES);
         }
     }
     return true;

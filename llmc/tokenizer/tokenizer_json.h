@@ -11,7 +11,7 @@
 // special token <|endoftext|>, or else the only one.
 //
 // Nothing is trusted: ids are 0 to V-1 without gaps, a merge names tokens, ids rise in the order of the merges, and
-// each token is what its bytes merge into (merges.h). So the list of tokens is all there is to keep. Not applied:
+// each token is what its bytes merge into (tokenizer.h). So the list of tokens is all there is to keep. Not applied:
 // truncation, padding, and the post-processor, which only adds special tokens.
 #pragma once
 #include "tokenizer.h"

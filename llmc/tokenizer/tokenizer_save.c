@@ -1,7 +1,6 @@
 #include "tokenizer_save.h"
 #include "../base/text_stream.h"
 #include "byte_level.h"
-#include "merges.h"
 
 const char* const TOKENIZER_FILES[NUM_TOKENIZER_FILES] = {"vocab.json", "merges.txt", "tokenizer.json",
                                                           "tokenizer_config.json"};
@@ -52,7 +51,7 @@ static bool names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer,
     for (int id = 0; id < n->count; id++) {
         size_t bytes;
         const char* token = tokenizer_token(t, id, &bytes);
-        unsigned char other[255];
+        unsigned char other[TOKENIZER_MAX_BYTES];
         n->half[id][0] = NO_TOKEN;
         if (!t->is_special[id]) {
             n->name[id] = visible_name(&b, token, bytes);

@@ -119,7 +119,7 @@ static void train_plainly(BpeMerge* merges, int n, const Pieces* pieces) {
         }
         for (int l = 0; l < 256 + m; l++) {
             for (int r = 0; r < 256 + m; r++) {
-                if (count[l][r] <= most || bytes[l] + bytes[r] > BPE_MAX_BYTES) { continue; }
+                if (count[l][r] <= most || bytes[l] + bytes[r] > TOKENIZER_MAX_BYTES) { continue; }
                 most = count[l][r];
                 merges[m] = (BpeMerge){(uint16_t)l, (uint16_t)r};
                 bytes[256 + m] = bytes[l] + bytes[r];

@@ -2,7 +2,6 @@
 // tokenizer, read as Hugging Face's library saves them (test/golden/bpe), and refused if they are damaged, hostile, or
 // of another kind.
 #include "llmc/tokenizer/tokenizer_open.h"
-#include "llmc/tokenizer/merges.h"
 #include "llmc/tokenizer/tokenizer_json.h"
 #include "llmc/tokenizer/tokenizer_save.h"
 #include "llmc/base/json.h"
