@@ -1,13 +1,9 @@
 #include "bpe_trainer.h"
 #include "byte_level.h"
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 enum {
     NO_SYMBOL = BPE_MAX_TOKENS - 1, // between two pieces, and where no token begins or ends
     BLOCK_BYTES = 16,               // of text for each entry of Text.block_piece
-    PARALLEL_PLACES = 16384,        // a merge of fewer places is done by one thread; chosen
 };
 static const uint32_t NO_PAIR = UINT32_MAX;
 
@@ -40,35 +36,31 @@ typedef struct {
     uint32_t key;
 } HeapEntry;
 
-// Changes by one merge of (a, b) into x, for each neighbour: (l, a) and (b, r) are gone, (l, x) and (x, r) are new.
-typedef enum { GONE_LEFT, GONE_RIGHT, NEW_LEFT, NEW_RIGHT, NUM_CHANGES } Change;
-
-typedef struct {
-    uint64_t amount[BPE_MAX_TOKENS];
-    uint32_t places[BPE_MAX_TOKENS]; // how many of them, for NEW_LEFT and NEW_RIGHT
-    uint16_t touched[BPE_MAX_TOKENS];
-    int num_touched;
-} Changes;
-
 typedef struct {
     uint16_t neighbour;
     uint32_t at;
-} Neighbour;
+} Place;
 
+// The neighbours on one side of the places of a merge of (a, b) into x. On the left, each neighbour l loses a pair
+// (l, a) and gets a pair (l, x); on the right, (b, r) becomes (x, r).
 typedef struct {
-    Changes change[NUM_CHANGES];
-    Neighbour* found[2]; // of NEW_LEFT and NEW_RIGHT
-    size_t num_found[2], room_found[2];
-} Worker;
+    uint64_t amount[BPE_MAX_TOKENS];  // by neighbour: how often the pair changes
+    uint32_t places[BPE_MAX_TOKENS];  // and in how many places
+    uint32_t* target[BPE_MAX_TOKENS]; // where the places of the new pair go
+    uint16_t touched[BPE_MAX_TOKENS]; // the neighbours
+    int num_touched;
+    Place* found; // places of all new pairs
+    size_t num_found, room_found;
+} Side;
+
+enum { LEFT, RIGHT };
 
 typedef struct {
     Text text;
     PairTable pairs;
     HeapEntry* heap;
     size_t heap_count, heap_room;
-    Worker* workers;
-    int num_workers;
-    uint32_t** target; // [BPE_MAX_TOKENS] where the places of a new pair go
+    Side side[2];
 } Trainer;
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -216,24 +208,21 @@ static void find_pairs(Trainer* t) {
 // ---------------------------------------------------------------------------------------------------------------------
 // one merge
 
-static void add_change(Changes* c, uint16_t neighbour, uint64_t amount, uint32_t places) {
-    if (c->amount[neighbour] == 0) { c->touched[c->num_touched++] = neighbour; }
-    c->amount[neighbour] += amount;
-    c->places[neighbour] += places;
-}
-
-static void add_new(Worker* w, Change which, uint16_t neighbour, uint32_t at, uint64_t times) {
-    const int side = which - NEW_LEFT;
-    if (w->num_found[side] == w->room_found[side]) {
-        w->room_found[side] = max_size(2 * w->room_found[side], 1024);
-        w->found[side] = realloc_or_die(w->found[side], w->room_found[side] * sizeof(Neighbour), "places of pairs");
+// Notes that a pair with a neighbour changes, and where the new pair lies.
+static void add_change(Side* s, uint16_t neighbour, uint32_t at, uint64_t times) {
+    if (s->num_found == s->room_found) {
+        s->room_found = max_size(2 * s->room_found, 1024);
+        s->found = realloc_or_die(s->found, s->room_found * sizeof *s->found, "places of pairs");
     }
-    w->found[side][w->num_found[side]++] = (Neighbour){neighbour, at};
-    add_change(&w->change[which], neighbour, times, 1);
+    s->found[s->num_found++] = (Place){neighbour, at};
+    if (s->amount[neighbour] == 0) { s->touched[s->num_touched++] = neighbour; }
+    s->amount[neighbour] += times;
+    s->places[neighbour]++;
 }
 
 // Replaces `a` at a place and `b` behind it by `x`, if they are still there.
-static void merge_at(Worker* w, Text* text, uint32_t at, uint16_t a, uint16_t b, uint16_t x) {
+static void merge_at(Trainer* t, uint32_t at, uint16_t a, uint16_t b, uint16_t x) {
+    const Text* text = &t->text;
     uint16_t* s = text->symbol;
     const uint32_t middle = at + (uint32_t)text->bytes[a], end = middle + (uint32_t)text->bytes[b];
     if (s[at] != a || s[middle] != b) { return; }
@@ -241,71 +230,25 @@ static void merge_at(Worker* w, Text* text, uint32_t at, uint16_t a, uint16_t b,
     const uint16_t left = s[at - 1], right = s[end];
     s[middle] = NO_SYMBOL; // unless it is the last byte
     s[at] = s[end - 1] = x;
-    if (left != NO_SYMBOL) {
-        add_change(&w->change[GONE_LEFT], left, times, 0);
-        add_new(w, NEW_LEFT, left, at - (uint32_t)text->bytes[left], times);
-    }
-    if (right != NO_SYMBOL) {
-        add_change(&w->change[GONE_RIGHT], right, times, 0);
-        add_new(w, NEW_RIGHT, right, at, times);
-    }
+    if (left != NO_SYMBOL) { add_change(&t->side[LEFT], left, at - (uint32_t)text->bytes[left], times); }
+    if (right != NO_SYMBOL) { add_change(&t->side[RIGHT], right, at, times); }
 }
 
-// Merges at all places of a pair. Each worker takes a range of them that begins with a piece.
-static void merge_places(Trainer* t, const Pair* p, uint16_t x) {
-    const uint16_t a = (uint16_t)(p->key >> 16), b = (uint16_t)p->key;
-    const size_t n = p->num_places, workers = n < PARALLEL_PLACES ? 1 : (size_t)t->num_workers;
-    size_t* first = alloc_or_die(workers + 1, sizeof *first, "places of pairs");
-    for (size_t i = 0; i <= workers; i++) {
-        size_t k = n * i / workers;
-        while (k > 0 && k < n && piece_at(&t->text, p->places[k]) == piece_at(&t->text, p->places[k - 1])) { k++; }
-        first[i] = k;
-    }
-    #pragma omp parallel for schedule(static, 1) if (workers > 1)
-    for (size_t i = 0; i < workers; i++) {
-        for (size_t k = first[i]; k < first[i + 1]; k++) {
-            merge_at(&t->workers[i], &t->text, p->places[k], a, b, x);
-        }
-    }
-    free(first);
-}
-
-// Adds the changes of all workers to those of the first one.
-static void add_up_changes(Trainer* t) {
-    for (int i = 1; i < t->num_workers; i++) {
-        for (int k = 0; k < NUM_CHANGES; k++) {
-            Changes* c = &t->workers[i].change[k];
-            for (int j = 0; j < c->num_touched; j++) {
-                const uint16_t neighbour = c->touched[j];
-                add_change(&t->workers[0].change[k], neighbour, c->amount[neighbour], c->places[neighbour]);
-                c->amount[neighbour] = 0;
-                c->places[neighbour] = 0;
-            }
-            c->num_touched = 0;
-        }
-    }
-}
-
-// Adds the new pairs on one side of x, and empties the list of their places. Those in which x would become part of too
-// long a token are left out.
-static void add_pairs(Trainer* t, Change which, uint16_t x) {
-    const Changes* c = &t->workers[0].change[which];
-    const int side = which - NEW_LEFT;
-    pairs_reserve(&t->pairs, (size_t)c->num_touched);
-    for (int i = 0; i < c->num_touched; i++) {
-        const uint16_t n = c->touched[i];
-        t->target[n] = NULL;
+// Adds the new pairs on one side of x. Those in which x would become part of too long a token are left out.
+static void add_pairs(Trainer* t, int which, uint16_t x) {
+    Side* s = &t->side[which];
+    pairs_reserve(&t->pairs, (size_t)s->num_touched);
+    for (int i = 0; i < s->num_touched; i++) {
+        const uint16_t n = s->touched[i];
+        s->target[n] = NULL;
         if (t->text.bytes[n] + t->text.bytes[x] > TOKENIZER_MAX_BYTES) { continue; }
-        Pair* p = pair_add(&t->pairs, which == NEW_LEFT ? pair_key(n, x) : pair_key(x, n), c->amount[n], c->places[n]);
-        p->num_places = c->places[n];
-        t->target[n] = p->places;
+        Pair* p = pair_add(&t->pairs, which == LEFT ? pair_key(n, x) : pair_key(x, n), s->amount[n], s->places[n]);
+        p->num_places = s->places[n];
+        s->target[n] = p->places;
     }
-    for (int w = 0; w < t->num_workers; w++) {
-        for (size_t i = 0; i < t->workers[w].num_found[side]; i++) {
-            const Neighbour place = t->workers[w].found[side][i];
-            if (t->target[place.neighbour]) { *t->target[place.neighbour]++ = place.at; }
-        }
-        t->workers[w].num_found[side] = 0;
+    for (size_t i = 0; i < s->num_found; i++) {
+        const Place place = s->found[i];
+        if (s->target[place.neighbour]) { *s->target[place.neighbour]++ = place.at; }
     }
 }
 
@@ -316,37 +259,38 @@ static void take_count(Trainer* t, uint32_t key, uint64_t amount) {
     if (p->count == 0) { pair_forget(p); }
 }
 
+// Puts the new pairs on one side of x, whose counts are final, into the heap, and empties the side.
+static void push_pairs(Trainer* t, int which, uint16_t x) {
+    Side* s = &t->side[which];
+    for (int i = 0; i < s->num_touched; i++) {
+        const uint16_t n = s->touched[i];
+        const uint32_t key = which == LEFT ? pair_key(n, x) : pair_key(x, n);
+        const Pair* p = pair_slot(&t->pairs, key);
+        if (p->key == key && p->count > 0) { heap_push(t, (HeapEntry){p->count, key}); }
+        s->amount[n] = 0;
+        s->places[n] = 0;
+    }
+    s->num_touched = 0;
+    s->num_found = 0;
+}
+
 // Merges a pair into token x.
 static void merge_pair(Trainer* t, Pair* pair, uint16_t x) {
-    const uint32_t key = pair->key;
-    const uint16_t a = (uint16_t)(key >> 16), b = (uint16_t)key;
-    Changes* change = t->workers[0].change;
+    const uint16_t a = (uint16_t)(pair->key >> 16), b = (uint16_t)pair->key;
     t->text.bytes[x] = t->text.bytes[a] + t->text.bytes[b];
-    merge_places(t, pair, x);
+    for (uint32_t i = 0; i < pair->num_places; i++) { merge_at(t, pair->places[i], a, b, x); }
     pair_forget(pair);
-    add_up_changes(t);
-    add_pairs(t, NEW_LEFT, x);
-    add_pairs(t, NEW_RIGHT, x);
-    for (int i = 0; i < change[GONE_LEFT].num_touched; i++) {
-        const uint16_t n = change[GONE_LEFT].touched[i];
-        take_count(t, pair_key(n, a), change[GONE_LEFT].amount[n]);
-    }
-    for (int i = 0; i < change[GONE_RIGHT].num_touched; i++) {
-        const uint16_t n = change[GONE_RIGHT].touched[i];
-        take_count(t, pair_key(b, n), change[GONE_RIGHT].amount[n]);
-    }
-    for (int k = 0; k < NUM_CHANGES; k++) {
-        Changes* c = &change[k];
-        for (int i = 0; i < c->num_touched; i++) {
-            const uint16_t n = c->touched[i];
-            const uint32_t new_key = k == NEW_LEFT ? pair_key(n, x) : pair_key(x, n);
-            const Pair* p = k >= NEW_LEFT ? pair_slot(&t->pairs, new_key) : NULL;
-            if (p && p->key == new_key && p->count > 0) { heap_push(t, (HeapEntry){p->count, new_key}); }
-            c->amount[n] = 0;
-            c->places[n] = 0;
+    add_pairs(t, LEFT, x);
+    add_pairs(t, RIGHT, x);
+    for (int which = LEFT; which <= RIGHT; which++) { // a new pair may be one that is gone: x beside x
+        const Side* s = &t->side[which];
+        for (int i = 0; i < s->num_touched; i++) {
+            const uint16_t n = s->touched[i];
+            take_count(t, which == LEFT ? pair_key(n, a) : pair_key(b, n), s->amount[n]);
         }
-        c->num_touched = 0;
     }
+    push_pairs(t, LEFT, x);
+    push_pairs(t, RIGHT, x);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -354,12 +298,6 @@ static void merge_pair(Trainer* t, Pair* pair, uint16_t x) {
 
 static Trainer* trainer_open(const Pieces* pieces) {
     Trainer* t = alloc_or_die(1, sizeof *t, "the trainer of the tokenizer");
-    t->num_workers = 1;
-#ifdef _OPENMP
-    t->num_workers = omp_get_max_threads();
-#endif
-    t->workers = alloc_or_die((size_t)t->num_workers, sizeof *t->workers, "the trainer of the tokenizer");
-    t->target = alloc_or_die(BPE_MAX_TOKENS, sizeof *t->target, "the trainer of the tokenizer");
     text_open(&t->text, pieces);
     find_pairs(t);
     return t;
@@ -367,14 +305,10 @@ static Trainer* trainer_open(const Pieces* pieces) {
 
 static void trainer_close(Trainer* t) {
     for (size_t i = 0; i < t->pairs.room; i++) { free(t->pairs.slots[i].places); }
-    for (int i = 0; i < t->num_workers; i++) {
-        free(t->workers[i].found[0]);
-        free(t->workers[i].found[1]);
-    }
+    free(t->side[LEFT].found);
+    free(t->side[RIGHT].found);
     free(t->pairs.slots);
     free(t->heap);
-    free(t->workers);
-    free(t->target);
     free(t->text.symbol);
     free(t->text.begin);
     free(t->text.block_piece);

@@ -22,5 +22,5 @@ typedef struct {
 } BpeMerge;
 
 // Learns up to `num_merges` merges, at most BPE_MAX_TOKENS - 256 - 1. Returns how many there are: fewer if no pair is
-// left. All threads of OpenMP take part in merges that occur often; the result does not depend on their number.
+// left.
 int bpe_train(BpeMerge* merges, int num_merges, const Pieces* pieces);

@@ -20,8 +20,8 @@ typedef struct {
 } TokenizerFiles;
 
 // Makes the files, which tokenizer_files_free() frees. `max_length`: tokens of the longest text; 0: there is no limit.
-// Fails, naming `name`, if these formats cannot express the tokenizer: a token is no merge of two others, or the name of
-// a special token is not UTF-8 or that of another token.
+// Fails, naming `name`, if these formats cannot express the tokenizer: a token is no merge of two others, or the name
+// of a special token is not UTF-8 or that of another token.
 bool tokenizer_files_make(TokenizerFiles* files, const Tokenizer* t, int max_length, const char* name, Error* err);
 void tokenizer_files_free(TokenizerFiles* files);
 
