@@ -2,8 +2,6 @@
 #include "collectives.h"
 #include "ladder.h"
 #include "ops.h"
-#include "plans.h"
-#include "step.h"
 
 int bench_command(const Config* config, Comm* comm) {
     Error err;

@@ -1,6 +1,9 @@
-#include "plans.h"
+// `bench plans`: the matmuls of a training step on a GPU, and for each the algorithms that cuBLASLt offers, timed as at
+// the start of a run (cuda/tune.cuh): as a table and as JSON.
+#include "bench.h"
 #include "../check/trial.h"
 #include "../base/json.h"
+#include "record.h"
 
 // The tiles that cuBLASLt's heuristics offer for large matmuls, by cublasLtMatmulTile_t from CUBLASLT_MATMUL_TILE_64x64
 // on: rows and columns of the library's column-major output.

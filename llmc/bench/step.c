@@ -1,4 +1,6 @@
-#include "step.h"
+// `bench step`: lists the operations of a training step with their arithmetic and bytes, as check/recorder.h records
+// them: as a table and as JSON. Needs no device. dev/bench/predict.py predicts a step on a GPU from the list.
+#include "bench.h"
 #include "../check/recorder.h"
 #include "../options/models.h"
 #include "../train/backends.h"
