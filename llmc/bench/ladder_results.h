@@ -1,5 +1,5 @@
-// Shows a ladder: as lines on standard output while rungs are measured, then as ladder.json and as ladder.svg, a picture
-// of speed and memory.
+// Shows a ladder: as lines on standard output while rungs are measured, then as ladder.json and as ladder.svg, a
+// picture of speed and memory.
 #pragma once
 #include "rungs.h"
 

@@ -39,8 +39,8 @@ BenchGiven bench_given(const Config* c, const Plan* p);
 json_t* bench_record(const char* kind, const BenchGiven* given, const Plan* p, const char* device,
                      double copy_bandwidth, const char* rows_name, json_t* rows);
 
-// Writes the file OUT/NAME, makes the folder if it is missing, and prints the path; ends the program if that fails. Does
-// nothing if `out` is empty.
+// Writes the file OUT/NAME, makes the folder if it is missing, and prints the path; ends the program if that fails.
+// Does nothing if `out` is empty.
 void bench_write(const char* out, const char* name, const char* text);
 
 // Writes JSON to OUT/NAME likewise. Takes over the reference `record`; NULL (json_pack failed) ends the program.

@@ -23,10 +23,10 @@ int tokenize_command(const Config* c);
 // Writes the weights of --init as files of other programs (export.c).
 int export_command(const Config* c);
 
-// `info PATH...`: for a run's folder, prints model, options that are not defaults, steps, tokens, time and what restarts
-// have lost of it, skipped updates, losses, checkpoints with the result of verifying them, and how the run ended;
-// describes any other folder or file. Returns EXIT_CHECK_FAILED if a checkpoint or a file is damaged; ends the program
-// if there is none, or the folder is of no kind that is known (run_info.c).
+// `info PATH...`: for a run's folder, prints model, options that are not defaults, steps, tokens, time and what
+// restarts have lost of it, skipped updates, losses, checkpoints with the result of verifying them, and how the run
+// ended; describes any other folder or file. Returns EXIT_CHECK_FAILED if a checkpoint or a file is damaged; ends the
+// program if there is none, or the folder is of no kind that is known (run_info.c).
 int run_info_command(const Config* c);
 
 // --version: prints version, commit, compiler, backends and libraries of this build, for bug reports (version.c).

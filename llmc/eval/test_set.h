@@ -22,8 +22,8 @@ enum { TEST_SET_MAGIC = 20240522, TEST_SET_HEADER = 1024, TEST_SET_DELIMITER = 6
 bool eval_rules_parse(TestSetOptions* options, const char* text, Error* err);
 
 // Reads a set, which test_set_free() frees. `task` is NULL, or that of CORE. Fails, and names the file and its line or
-// item, if a member is missing or wrong, a label names no ending, an ending has no tokens or more than T, or text is not
-// UTF-8.
+// item, if a member is missing or wrong, a label names no ending, an ending has no tokens or more than T, or text is
+// not UTF-8.
 bool test_set_open(TestSet* s, const char* path, const TestTask* task, const TestSetOptions* options, Error* err);
 void test_set_free(TestSet* s);
 
