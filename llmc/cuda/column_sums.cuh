@@ -10,21 +10,18 @@ static constexpr int COLUMN_SUM_ROWS = 16;      // rows that a block reads at a 
 static constexpr int COLUMN_SUM_PARTS = 128;    // most partial sums of a column
 static constexpr int COLUMN_SUM_PART_ROWS = 64; // fewest rows of a partial sum
 
-// Block (i,p) sums part_rows rows, from row p * part_rows on, of WARP_SIZE * WIDTH columns. sums[p * OC + o] is set, or
-// with ADD added to.
+// Sums columns blockIdx.x * WARP_SIZE * WIDTH and following of x (rows,OC). sums (OC) is set, or with ADD added to.
 template <int WIDTH, bool ADD, class Type>
-static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, size_t OC, size_t part_rows) {
+static __device__ inline void block_column_sums(float* sums, const Type* x, int rows, size_t OC) {
     // the padding puts the elements that neighbouring threads read below into different banks
     __shared__ float of_row[COLUMN_SUM_ROWS][WIDTH][WARP_SIZE + (WIDTH > 1 ? WARP_SIZE / WIDTH : 0)];
     const size_t first = (size_t)blockIdx.x * WARP_SIZE * WIDTH, o = first + threadIdx.x * WIDTH;
-    const size_t begin = blockIdx.y * part_rows;
-    const int rows = begin >= N ? 0 : (int)(begin + part_rows < N ? part_rows : N - begin);
     float sum[WIDTH] = {0};
     if (o < OC) {
         #pragma unroll 4 // keeps several loads in flight
         for (int n = threadIdx.y; n < rows; n += COLUMN_SUM_ROWS) {
             float row[WIDTH];
-            load_floats(row, x + (begin + n) * OC + o);
+            load_floats(row, x + n * OC + o);
             for (int k = 0; k < WIDTH; k++) { sum[k] += row[k]; }
         }
     }
@@ -36,8 +33,22 @@ static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, 
     if (column >= WARP_SIZE * WIDTH || first + column >= OC) { return; }
     float total = 0;
     for (int r = 0; r < COLUMN_SUM_ROWS; r++) { total += of_row[r][column % WIDTH][column / WIDTH]; }
-    float* out = &sums[blockIdx.y * OC + first + column];
+    float* out = &sums[first + column];
     *out = ADD ? *out + total : total;
+}
+
+// Block (i,p) sums part_rows rows, from row p * part_rows on, to row p of sums.
+template <int WIDTH, bool ADD, class Type>
+static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, size_t OC, size_t part_rows) {
+    const size_t begin = blockIdx.y * part_rows;
+    const int rows = begin >= N ? 0 : (int)(begin + part_rows < N ? part_rows : N - begin);
+    block_column_sums<WIDTH, ADD>(sums + blockIdx.y * OC, x + begin * OC, rows, OC);
+}
+
+// sums (OC) += the column sums of x (rows,OC): two such problems, of blocks (i,0) and (i,1).
+static __global__ void two_column_sums_kernel(float* sums1, float* sums2, const float* x1, const float* x2, int rows,
+                                              size_t OC) {
+    block_column_sums<1, true>(blockIdx.y ? sums2 : sums1, blockIdx.y ? x2 : x1, rows, OC);
 }
 
 // sums (parts,OC) = (with ADD: +=) the column sums of `parts` groups of rows.
@@ -54,6 +65,13 @@ static inline void column_sums(float* sums, const Type* x, size_t N, size_t OC, 
         column_sums_kernel<1, ADD><<<blocks, threads, 0, gpu.stream>>>(sums, x, N, OC, part_rows);
     }
     cuda_launched("column_sums");
+}
+
+// As column_sums<true>() of x1 to sums1 and of x2 to sums2, for few rows: with narrow columns there are enough blocks.
+static inline void two_column_sums(float* sums1, float* sums2, const float* x1, const float* x2, int rows, size_t OC) {
+    const dim3 threads(WARP_SIZE, COLUMN_SUM_ROWS), blocks(blocks_for(OC, WARP_SIZE), 2);
+    two_column_sums_kernel<<<blocks, threads, 0, gpu.stream>>>(sums1, sums2, x1, x2, rows, OC);
+    cuda_launched("two_column_sums");
 }
 
 template <class Type> static inline void add_column_sums(float* sums, const Type* x, size_t N, size_t OC) {

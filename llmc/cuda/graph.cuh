@@ -1,5 +1,5 @@
 // Records recurring work as a CUDA graph (stream capture) and replays it, so that the driver is called once for all of
-// its kernels. Forward and backward of GPT-2 124M are about 370 launches (counted by the emulator; cuBLASLt may make
+// its kernels. Forward and backward of GPT-2 124M are about 330 launches (counted by the emulator; cuBLASLt may make
 // two launches of one call). At large batches a graph gains almost nothing, because launches are queued long before
 // they run. It gains most at small batches, where launching a kernel takes longer than running it.
 //

@@ -90,7 +90,8 @@ template <int WIDTH> static __device__ inline void store_sums(float* sums, const
 }
 
 // A lane holds VECTORS packs of a row. dweight and dbias (blocks,C) are set to the sums over the rows of each block.
-// dinp_stored may be dinp. Shared memory: the sums of dweight and dbias of each warp.
+// dinp_stored may be dinp. Shared memory: the sums of dweight and dbias of each warp. A pack of dinp is loaded before the
+// one in front of it is stored, since the compiler moves no load before a store.
 template <int VECTORS, class R>
 static __global__ void __launch_bounds__(LAYERNORM_HELD_WARPS* WARP_SIZE)
     layernorm_backward_held_kernel(R* dinp, floatX* dinp_stored, float* dweight, float* dbias, const floatX* dout,
@@ -126,13 +127,16 @@ static __global__ void __launch_bounds__(LAYERNORM_HELD_WARPS* WARP_SIZE)
                 dnorm_norm_sum += d[i][k] * w[k] * x[i][k];
             }
         }
+        float next[WIDTH];
+        if (first < C) { load_floats(next, dinp + n * C + first); }
         const float dnorm_mean = warp_sum(dnorm_sum) / (float)C, dnorm_norm_mean = warp_sum(dnorm_norm_sum) / (float)C;
         #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             const int c = first + i * STEP;
             if (c >= C) { break; }
             float sum[WIDTH], dw[WIDTH], db[WIDTH];
-            load_floats(sum, dinp + n * C + c);
+            for (int k = 0; k < WIDTH; k++) { sum[k] = next[k]; }
+            if (c + STEP < C) { load_floats(next, dinp + n * C + c + STEP); }
             load_floats(w, weight + c);
             load_sums(dw, dw_sum, c, C);
             load_sums(db, db_sum, c, C);
@@ -335,6 +339,5 @@ static inline void layernorm_backward(R* dinp, floatX* dinp_stored, float* dweig
                                                             : layernorm_backward_held<MOST_VECTORS / 2, R>;
     const LayernormSums sums = backward(dinp, dinp_stored, dout, inp, weight, mean, rstd, N, C);
     cuda_launched("layernorm_backward");
-    column_sums<true>(dweight, sums.dweight, sums.blocks, C, 1);
-    column_sums<true>(dbias, sums.dbias, sums.blocks, C, 1);
+    two_column_sums(dweight, dbias, sums.dweight, sums.dbias, (int)sums.blocks, C);
 }

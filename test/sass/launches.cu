@@ -50,6 +50,7 @@ template <class Type> static void print_type(const char* type, const char* eleme
     print_flash<Type, 128>(type, element);
     printf("%s softmax_held_kernel %d 0\n", type, HELD_THREADS);
     printf("%s softmax_rows_kernel<%d> %d 0\n", type, width, SOFTMAX_THREADS);
+    printf("%s two_column_sums_kernel %d 0\n", type, column_threads);
     print_layernorm<fp32>(type, "fp32");
     for (const char* add : {"true", "false"}) {
         printf("%s column_sums_kernel<%d,%s,%s> %d 0\n", type, width, add, element, column_threads);
