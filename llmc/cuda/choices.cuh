@@ -40,8 +40,14 @@ static inline const char* attention_variant(int i, int B, int T, int C, int NH) 
     return i == 0 ? ATTENTION_NAMES[gpu.flash ? ATTENTION_FLASH : ATTENTION_PLAIN] : NULL;
 }
 
+static inline bool can_fuse_gelu_of(Choice choice) {
+    return choice == CHOICE_GELU_FORWARD ? can_fuse_gelu_forward() : can_fuse_gelu();
+}
+
 // Variant 0 is what device_open() sets.
-static inline bool is_gelu_fused_in(int variant) { return can_fuse_gelu() && (variant == 0) == (gpu.major >= 9); }
+static inline bool is_gelu_fused_in(Choice choice, int variant) {
+    return can_fuse_gelu_of(choice) && (variant == 0) == (gpu.major >= 9);
+}
 
 // Returns NULL where a kernel has one tiling, as there is nothing to choose.
 static inline const char* flash_variant(Choice choice, int i, int HS) {
@@ -61,7 +67,7 @@ static inline const char* variant_name(Choice choice, int i, int B, int T, int C
     case CHOICE_FLASH_KEYS:
     case CHOICE_FLASH_QUERIES: return flash_variant(choice, i, C / NH);
     case CHOICE_ATTENTION: return attention_variant(i, B, T, C, NH);
-    default: return i <= can_fuse_gelu() ? GELU_NAMES[is_gelu_fused_in(i)] : NULL;
+    default: return i <= can_fuse_gelu_of(choice) ? GELU_NAMES[is_gelu_fused_in(choice, i)] : NULL;
     }
 }
 
@@ -86,7 +92,7 @@ static inline void choose_variant(Choice choice, int i, int B, int T, int C, int
         if (gpu.attention != ATTENTION_CUDNN) { cudnn_free_workspace(); }
         break;
     }
-    case CHOICE_GELU_FORWARD: gpu.gelu_forward_fused = is_gelu_fused_in(i); break;
-    default: gpu.gelu_backward_fused = is_gelu_fused_in(i); break;
+    case CHOICE_GELU_FORWARD: gpu.gelu_forward_fused = is_gelu_fused_in(choice, i); break;
+    default: gpu.gelu_backward_fused = is_gelu_fused_in(choice, i); break;
     }
 }

@@ -61,7 +61,7 @@ typedef enum { ATTENTION_PLAIN, ATTENTION_FLASH, ATTENTION_CUDNN } Attention;
 typedef enum { FLASH_FORWARD, FLASH_KEYS, FLASH_QUERIES, NUM_FLASH_KERNELS } FlashKernel;
 
 typedef struct {
-    bool plain, fused, flash, tf32, fp8, graph, document_mask; // DeviceOptions
+    bool plain, fused, flash, tf32, fp8, graph, document_mask, recomputes_gelu; // DeviceOptions
     const char* requested_attention; // DeviceOptions.attention
     Attention attention;                          // set by device_open(), then by choose_variant()
     int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_tilings.cuh), likewise

@@ -90,8 +90,8 @@ template <int WIDTH> static __device__ inline void store_sums(float* sums, const
 }
 
 // A lane holds VECTORS packs of a row. dweight and dbias (blocks,C) are set to the sums over the rows of each block.
-// dinp_stored may be dinp. Shared memory: the sums of dweight and dbias of each warp. A pack of dinp is loaded before the
-// one in front of it is stored, since the compiler moves no load before a store.
+// dinp_stored may be dinp. Shared memory: the sums of dweight and dbias of each warp. A pack of dinp is loaded before
+// the one in front of it is stored, since the compiler moves no load before a store.
 template <int VECTORS, class R>
 static __global__ void __launch_bounds__(LAYERNORM_HELD_WARPS* WARP_SIZE)
     layernorm_backward_held_kernel(R* dinp, floatX* dinp_stored, float* dweight, float* dbias, const floatX* dout,

@@ -142,6 +142,9 @@ static inline void open_gpu(const DeviceOptions* o) {
 // hides.
 static inline bool can_fuse_gelu() { return gpu.fused && FLOATX_IS_16_BITS; }
 
+// The library's GELU reads the sums before they are rounded. One that is recomputed reads the rounded ones.
+static inline bool can_fuse_gelu_forward() { return can_fuse_gelu() && !gpu.recomputes_gelu; }
+
 // Opens the device with the variants that are probably the fastest; choose_variant() sets them later. Fused GELU is
 // assumed, not measured, to pay from Hopper on: on earlier GPUs the library's kernels write the output twice.
 static inline void device_open(const DeviceOptions* o) {
@@ -154,13 +157,15 @@ static inline void device_open(const DeviceOptions* o) {
     gpu.fp8 = o->fp8;
     gpu.graph = o->graph;
     gpu.document_mask = o->document_mask;
+    gpu.recomputes_gelu = o->recomputes_gelu;
     gpu.requested_attention = o->attention;
     require_attention(o);
     if (!gpu.is_open) { open_gpu(o); }
     gpu.attention = !gpu.flash ? ATTENTION_PLAIN : is_attention_requested("cudnn") ? ATTENTION_CUDNN : ATTENTION_FLASH;
     memset(gpu.flash_variant, 0, sizeof gpu.flash_variant);
     memset(gpu.flash_name, 0, sizeof gpu.flash_name);
-    gpu.gelu_forward_fused = gpu.gelu_backward_fused = gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX));
+    gpu.gelu_backward_fused = gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX));
+    gpu.gelu_forward_fused = gpu.gelu_backward_fused && can_fuse_gelu_forward();
     gpu.cudnn_B = gpu.cudnn_T = 0;
 }
 

@@ -42,6 +42,7 @@ typedef struct {
     bool fp8;          // matmuls of the blocks, of bf16 storage, in FP8
     bool graph;        // replay recorded work as CUDA graphs (device_replay)
     bool document_mask; // attention_forward and attention_backward are given documents
+    bool recomputes_gelu; // backward calls gelu_forward(), which must give what matmul_gelu_forward() gave
     const char* attention; // "flash" (this program's) or "cudnn"; NULL: the faster one
 } DeviceOptions;
 

@@ -26,6 +26,7 @@ DeviceOptions device_options(const Config* c, enum dtype dtype) {
                                    .fp8 = dtype == dtype_fp8,
                                    .graph = c->graph != 0,
                                    .document_mask = c->document_mask != 0,
+                                   .recomputes_gelu = c->recompute == recompute_gelu,
                                    .attention = is_named ? attention_names[kernels] : NULL};
     return options;
 }

@@ -215,6 +215,17 @@ graphs_change_no_bit() {
     done
 }
 
+# GELU that is recomputed is that of the forward: with a library that would fuse it (compute capability 9.0) a run has
+# the bits of one that keeps GELU's output, computed by the same kernel (8.0). EMU_LT=3: backward fuses nothing in both.
+a_recomputed_gelu_is_that_of_forward() {
+    corpus
+    run="$small $data --val_every 0 --dtype bf16 --tune 0 --max_steps 2 --save_every 2"
+    must env EMU_LT=3 EMU_CC=80 "$cuda" $run --recompute none --out "$dir/kept"
+    must env EMU_LT=3 EMU_CC=90 "$cuda" $run --recompute gelu --out "$dir/recomputed"
+    cmp "$dir/kept/step_00000002/model.safetensors" "$dir/recomputed/step_00000002/model.safetensors" ||
+        note "other weights"
+}
+
 # Muon trains as on the CPU, also with more matrices than a stack holds. Graphs, a resumption and algorithms that were
 # chosen before change no bit.
 muon_trains_as_the_cpu_does() {
