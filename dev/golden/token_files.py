@@ -2,8 +2,8 @@
 
     python dev/golden/token_files.py
 
-Needs NumPy. Run it from the repository root. NumPy writes its own files; the headers of llm.c and llmq are written as
-their tokenizing scripts do (dev/data/data_common.py, scripts/tokenize_data.py).
+Needs NumPy. Run it from the repository root. NumPy writes its own files; the headers of llm.c are written as its
+tokenizing scripts do (dev/data/data_common.py).
 """
 
 import os
@@ -34,11 +34,6 @@ def main():
     os.makedirs(FOLDER, exist_ok=True)
     save_header("llmc.bin", [20240520, 1, len(IDS)], IDS.astype("<u2"))
     save_header("llama3.bin", [20240801, 7, len(IDS)], IDS.astype("<u4"))
-    save_header("llmq.bin", [2, 4, len(IDS), 50257, 0], IDS.astype("<i4"), b"BIN.TOK\n")
-    masks = numpy.packbits(numpy.ones(len(IDS), dtype=bool), bitorder="little")
-    save_header("llmq_masks.bin", [2, 4, len(IDS), 50257, 1], IDS.astype("<i4"), b"BIN.TOK\n")
-    with open(path("llmq_masks.bin"), "ab") as f:
-        f.write(masks.tobytes())
     IDS.astype("<u2").tofile(path("nanogpt.bin"))
     for kind in ["<u2", "<u4", "<i4"]:
         for version in [(1, 0), (2, 0), (3, 0)]:

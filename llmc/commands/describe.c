@@ -168,7 +168,7 @@ bool describe_tokens(const char* path, TokenHeader header, Error* err) {
     const bool ok = count_ids(&c, &s, err) && shard_verify_sum(path, &has_sum, err);
     if (ok) {
         print_result("file        %s\n", path);
-        printf("format      %s, %d bytes a token\n", s.layout.format, s.layout.width);
+        printf("format      %s, %d bytes a token\n", s.format, s.width);
         printf("tokens      %zu\n", s.num_tokens);
     }
     if (ok && s.num_tokens > 0) {

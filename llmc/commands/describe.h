@@ -1,7 +1,7 @@
 // Describes and verifies a model: a file of weights (safetensors, llm.c's model or GGUF, known by its first bytes), or
 // a Hugging Face folder. Also token files.
 #pragma once
-#include "../data/token_formats.h"
+#include "../data/shard.h"
 
 // Returns true if a file is one of these files.
 bool can_describe(const char* path);
@@ -10,7 +10,7 @@ bool can_describe(const char* path);
 // it, if there is one. Returns false, after a message, if the file is damaged or has numbers that are not finite.
 bool describe(const char* path);
 
-// Reads a token file (token_formats.h) whole and prints its format, the number of its tokens, the range of their ids,
+// Reads a token file (shard.h) whole and prints its format, the number of its tokens, the range of their ids,
 // how many of them end a text, and if its checksum is right. `data_format` is that of --data_format. Fails if it is no
 // token file, or damaged.
 bool describe_tokens(const char* path, TokenHeader header, Error* err);

@@ -123,7 +123,6 @@ static bool dataset_add(Dataset* d, int i, const ShardEnds* e, Error* err) {
     }
     d->files[i].num_tokens = n;
     d->files[i].first_window = d->num_windows;
-    d->files[i].width = e->shard.layout.width;
     d->num_windows += (n - 1) / T;
     d->num_tokens += n;
     return true;

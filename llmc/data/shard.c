@@ -1,39 +1,6 @@
 #include "shard.h"
 #include <sys/file.h>
 
-// Checks everything about a shard, a file of `size` bytes, but its tokens.
-static bool shard_check_header(Shard* s, size_t size, TokenHeader optional, Error* err) {
-    int32_t header[SHARD_HEADER_INTS] = {0};
-    const size_t known = min_size(size, SHARD_HEADER_BYTES);
-    if (!read_exactly(s->fd, s->path, header, known, 0, err)) { return false; }
-    if (known < 4 || header[0] != SHARD_MAGIC) {
-        const bool found = token_layout_find(&s->layout, s->path, header, size, optional, err);
-        s->num_tokens = found ? s->layout.num_tokens : 0;
-        return found;
-    }
-    if (known < SHARD_HEADER_BYTES) {
-        return fail(err, "%s: cut short within the header: %zu bytes of %d", s->path, known, SHARD_HEADER_BYTES);
-    }
-    if (header[1] != SHARD_VERSION) {
-        return fail(err, "%s: version %d of the shard format, only version %d is known: make it again with ./prepare",
-                    s->path, header[1], SHARD_VERSION);
-    }
-    if (header[2] < 0) { return fail(err, "%s: a negative number of tokens: %d", s->path, header[2]); }
-    if (header[3] != 0) {
-        return fail(err, "%s: its tokens lie in rows, as an earlier version packed them: make it again with ./prepare",
-                    s->path);
-    }
-    s->num_tokens = (size_t)header[2];
-    size_t expected = SHARD_HEADER_BYTES + sizeof(uint16_t) * s->num_tokens;
-    if (size != expected) {
-        return fail(err, "%s: %zu bytes, but its header promises %zu tokens (%zu bytes): download or make it again",
-                    s->path, size, s->num_tokens, expected);
-    }
-    s->layout = (TokenLayout){.format = "llm.c's shard", .num_tokens = s->num_tokens, .offset = SHARD_HEADER_BYTES,
-                              .width = sizeof(uint16_t)};
-    return true;
-}
-
 void shard_close(Shard* s) {
     if (s->fd >= 0) { close(s->fd); }
     free(s->path);
@@ -43,10 +10,9 @@ void shard_close(Shard* s) {
 
 bool shard_open_as(Shard* s, const char* path, TokenHeader header, Error* err) {
     s->path = format("%s", path);
-    s->num_tokens = 0;
     size_t size;
     s->fd = open_regular(path, &size, err);
-    const bool ok = s->fd >= 0 && shard_check_header(s, size, header, err);
+    const bool ok = s->fd >= 0 && shard_find_tokens(s, size, header, err);
     if (!ok) { shard_close(s); }
     return ok;
 }
@@ -54,13 +20,13 @@ bool shard_open_as(Shard* s, const char* path, TokenHeader header, Error* err) {
 bool shard_open(Shard* s, const char* path, Error* err) { return shard_open_as(s, path, HEADER_REQUIRED, err); }
 
 bool shard_read(const Shard* s, size_t first, size_t count, int* out, Error* err) {
-    const size_t width = (size_t)s->layout.width;
+    const size_t width = (size_t)s->width;
     if (first > s->num_tokens || count > s->num_tokens - first) {
         return fail(err, "%s: asked for %zu tokens at %zu, but it has %zu", s->path, count, first, s->num_tokens);
     }
     // Two bytes are widened in place, from the second half of `out` on: an int is written where ids were read before.
     char* raw = (char*)(out + count) - count * width;
-    if (!read_exactly(s->fd, s->path, raw, count * width, s->layout.offset + first * width, err)) { return false; }
+    if (!read_exactly(s->fd, s->path, raw, count * width, s->offset + first * width, err)) { return false; }
     for (size_t i = 0; width == sizeof(uint16_t) && i < count; i++) {
         uint16_t id;
         memcpy(&id, raw + i * sizeof id, sizeof id);
@@ -87,15 +53,6 @@ bool shard_check_all(const Shard* s, int vocab_size, Error* err) {
         ok = shard_read(s, first, count, tokens, err) &&
              shard_check_tokens(s->path, first, tokens, count, vocab_size, err);
     }
-    return ok;
-}
-
-bool shard_verify(const char* path, int vocab_size, size_t* num_tokens, Error* err) {
-    Shard s;
-    if (!shard_open(&s, path, err)) { return false; }
-    const bool ok = shard_check_all(&s, vocab_size, err);
-    if (ok && num_tokens) { *num_tokens = s.num_tokens; }
-    shard_close(&s);
     return ok;
 }
 
@@ -178,16 +135,12 @@ bool shard_create(ShardWriter* w, const char* path, Error* err) {
     return false;
 }
 
-// Adds to w->sum, in blocks: the result of hash64() depends on where its input is cut.
-static void shard_add_to_sum(ShardWriter* w, const void* data, size_t bytes) {
-    for (size_t done = 0, n; done < bytes; done += n) {
-        n = min_size(SHARD_BLOCK - w->filled, bytes - done);
-        memcpy(w->block + w->filled, (const char*)data + done, n);
-        w->filled += n;
-        if (w->filled < SHARD_BLOCK) { continue; }
-        w->sum = hash64(w->block, SHARD_BLOCK, w->sum);
-        w->filled = 0;
-    }
+// Returns a checksum of tokens against damage: their sum, each weighted by its place. `sum` is that of the `first`
+// tokens before.
+static uint64_t sum_tokens(uint64_t sum, size_t first, const uint16_t* tokens, size_t count) {
+    const uint64_t odd = 0x9fb21c651e98df25ull;
+    for (size_t i = 0; i < count; i++) { sum += tokens[i] * ((first + i + 1) * odd); }
+    return sum;
 }
 
 bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* err) {
@@ -197,7 +150,7 @@ bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* er
     if (ok && fwrite(tokens, sizeof *tokens, count, w->file) != count) {
         ok = fail(err, "%s: cannot write: %s", w->path, strerror(errno));
     }
-    shard_add_to_sum(w, tokens, count * sizeof *tokens);
+    w->sum = sum_tokens(w->sum, w->num_tokens, tokens, count);
     w->num_tokens += count;
     if (!ok) { shard_abandon(w); }
     return ok;
@@ -206,27 +159,26 @@ bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* er
 // Reads the written shard back: its tokens must be those that were written. One pass gives its checksum too.
 static bool shard_read_back(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
     Shard s;
-    unsigned char block[SHARD_BLOCK];
+    uint16_t block[1 << 13];
     uint64_t sum = 0;
     Blake2b hash;
-    if (w->filled > 0) { w->sum = hash64(w->block, w->filled, w->sum); }
     if (!shard_open(&s, w->temporary, err)) { return false; }
     blake2b_begin(&hash);
     bool ok = read_exactly(s.fd, w->temporary, block, SHARD_HEADER_BYTES, 0, err);
     if (ok) { blake2b_add(&hash, block, SHARD_HEADER_BYTES); }
-    const size_t end = SHARD_HEADER_BYTES + s.num_tokens * sizeof(uint16_t);
+    const size_t end = SHARD_HEADER_BYTES + s.num_tokens * sizeof *block;
     for (size_t at = SHARD_HEADER_BYTES, n; ok && at < end; at += n) {
-        n = min_size(SHARD_BLOCK, end - at);
+        n = min_size(sizeof block, end - at);
         ok = read_exactly(s.fd, w->temporary, block, n, at, err);
         if (!ok) { break; }
-        sum = hash64(block, n, sum);
-        if (hex) { blake2b_add(&hash, block, n); }
+        sum = sum_tokens(sum, (at - SHARD_HEADER_BYTES) / sizeof *block, block, n / sizeof *block);
+        blake2b_add(&hash, block, n);
     }
     shard_close(&s);
+    blake2b_end(&hash, hex);
     if (ok && (s.num_tokens != w->num_tokens || sum != w->sum)) {
         ok = fail(err, "%s: what was written reads back otherwise: is the disk damaged?", w->path);
     }
-    if (ok && hex) { blake2b_end(&hash, hex); }
     return ok;
 }
 

@@ -1,28 +1,38 @@
-// Token shards: files of token ids in llm.c's format, read in pieces and written atomically.
+// Token shards: files of token ids. Those of several programs are read; those of llm.c are written, atomically.
 //
-//   bytes 0..1023   256 int32: 20240520, version 1, number of tokens, zeros
-//   bytes 1024..    the tokens, uint16 each, and nothing behind them
+//   begins with                  written by                     tokens
+//   int32 20240520, version 1    llm.c, modded-nanogpt, here    uint16 from byte 1024
+//   int32 20240801, version 7    llm.c for Llama 3              uint32 from byte 1024
+//   "\x93NUMPY"                  NumPy (build-nanogpt)          uint16, uint32 or int32, behind the header
+//   nothing                      nanoGPT                        uint16 from byte 0
 //
-// Token files of other programs (token_formats.h) are read too.
+// llm.c's header has 256 int32: the two above, the number of tokens, zeros. Nothing stands behind the tokens. NumPy's
+// header: the six bytes above, two bytes of version (1.0, 2.0 or 3.0), its length (uint16; uint32 from 2.0 on), and a
+// dict of Python: {'descr': '<u2', 'fortran_order': False, 'shape': (1000,), } with spaces and a newline.
+//
+// A file says itself which of the first three it is, so one pattern may match several of them. Nothing in nanoGPT's
+// says so: any file of even size could be one, and plain text has valid ids only. So it is read only where the user
+// asks for it, as --data_format nanogpt, and refused if it is text.
 //
 // All integers are little-endian, as are the processors that this program runs on.
 // Shards are read by pread, not mapped: a file that gets cut short meanwhile is then an error and not a SIGBUS.
 #pragma once
 #include "../files/sums.h"
-#include "token_formats.h"
 
-enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_INTS = 256, SHARD_HEADER_BYTES = 1024,
-       SHARD_BLOCK = 1 << 14 }; // bytes that are read back and summed at a time; chosen
+enum { SHARD_MAGIC = 20240520, SHARD_VERSION = 1, SHARD_HEADER_INTS = 256, SHARD_HEADER_BYTES = 1024 };
 
 // The header counts tokens in a signed 32-bit integer.
 #define SHARD_MAX_TOKENS ((size_t)INT32_MAX)
 
-// A token file open for reading, of any format. Several threads may read from one.
+typedef enum { HEADER_REQUIRED, HEADER_OPTIONAL } TokenHeader;
+
+// A token file open for reading. Several threads may read from one.
 typedef struct {
     char* path;
     int fd;
-    TokenLayout layout;
-    size_t num_tokens; // as in `layout`
+    const char* format; // for messages
+    size_t num_tokens, offset;
+    int width;          // bytes of a token; 2 are unsigned
 } Shard;
 
 // Closes the file. Harmless after a failure of shard_open.
@@ -34,6 +44,10 @@ bool shard_open(Shard* s, const char* path, Error* err);
 // The same; with HEADER_OPTIONAL a file with no known header is nanoGPT's.
 bool shard_open_as(Shard* s, const char* path, TokenHeader header, Error* err);
 
+// Finds the tokens of a file of `size` bytes that was just opened: a part of shard_open_as() (token_formats.c). Fails
+// if the header is wrong, the size does not fit, or the tokens are stored in a way that is not read.
+bool shard_find_tokens(Shard* s, size_t size, TokenHeader header, Error* err);
+
 // Reads the tokens first .. first+count-1. Fails if the file has fewer, or was cut short since it was opened. An id
 // beyond INT_MAX becomes negative.
 bool shard_read(const Shard* s, size_t first, size_t count, int* out, Error* err);
@@ -43,9 +57,6 @@ bool shard_check_tokens(const char* path, size_t first, const int* tokens, size_
 
 // Reads all of a file and checks that every token is below `vocab_size`.
 bool shard_check_all(const Shard* s, int vocab_size, Error* err);
-
-// The same for a file that is not open. Sets `num_tokens`, which may be NULL.
-bool shard_verify(const char* path, int vocab_size, size_t* num_tokens, Error* err);
 
 // Returns the path of what ./prepare left beside PREFIX_train_000001.bin and its like: PREFIX and `ending`, which is
 // .b2sums for checksums (sums.h) or .json for the record of its work. NULL for another name. The caller frees it.
@@ -64,9 +75,7 @@ typedef struct {
     char *path, *temporary;
     FILE* file;
     size_t num_tokens;
-    uint64_t sum; // hash64() of the tokens so far, block by block, but for those in `block`
-    unsigned char block[SHARD_BLOCK];
-    size_t filled; // bytes in `block`
+    uint64_t sum; // of the tokens so far
 } ShardWriter;
 
 // Gives up: removes the temporary file. Harmless after shard_commit.
@@ -80,5 +89,5 @@ bool shard_create(ShardWriter* w, const char* path, Error* err);
 bool shard_write(ShardWriter* w, const uint16_t* tokens, size_t count, Error* err);
 
 // Completes the header, syncs the file, reads it back and renames it to its final name. Writes the checksum of what
-// was read back to `hex`, which may be NULL. If it returns true, the shard survives a power cut.
+// was read back to `hex`. If it returns true, the shard survives a power cut.
 bool shard_commit(ShardWriter* w, char hex[BLAKE2B_HEX + 1], Error* err);

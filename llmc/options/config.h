@@ -47,7 +47,7 @@ enum {
          "token shards to validate on (a pattern); empty: none", .scope = SCOPE_DATA, .needs = "!eval_data !text",    \
          .needs_in = EVAL, .also = "validation_file|input_val_bin")                                                   \
     CHOICE(data_format, auto, (auto, nanogpt), TRAIN | EVAL | INFO,                                                   \
-         "of token files: auto: llm.c's shards, llmq's and NumPy's, as each file says; nanogpt: also uint16 ids"      \
+         "of token files: auto: llm.c's shards and NumPy's, as each file says; nanogpt: also uint16 ids"      \
          " without a header", .needs = "!eval_data !text", .needs_in = EVAL)                                          \
     INT(batch_size, 4, 1, 1e6, "auto", SHAPE_COMMANDS | EVAL,                                                         \
          "sequences in a micro-batch, B; auto: the largest that fits",                                                \

@@ -5,7 +5,7 @@
 #pragma once
 #include "../comm/comm.h"
 #include "../data/skip_windows.h"
-#include "../data/token_formats.h"
+#include "../data/shard.h"
 #include "../eval/test_set.h"
 #include "../files/checkpoint_folders.h"
 #include "../model/generate.h"

@@ -18,7 +18,8 @@ static char* shard_name(const char* folder, int shard) {
 static void put_shard(const char* path, const uint16_t* tokens, size_t count) {
     Error err;
     ShardWriter w;
-    if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, count, &err) || !shard_commit(&w, NULL, &err)) {
+    char hex[BLAKE2B_HEX + 1];
+    if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, count, &err) || !shard_commit(&w, hex, &err)) {
         fatal("%s", err.text);
     }
 }

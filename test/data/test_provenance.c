@@ -8,10 +8,11 @@ enum { T = 8, TOKENS = 70000 }; // more than are read when the data set is opene
 static void put_shard(const char* name, int id, size_t at) {
     Error err;
     ShardWriter w;
+    char hex[BLAKE2B_HEX + 1];
     uint16_t* tokens = alloc_or_die(TOKENS, sizeof *tokens, "tokens");
     for (size_t i = 0; i < TOKENS; i++) { tokens[i] = i == at ? (uint16_t)id : 7; }
     char* path = test_path(name);
-    if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, TOKENS, &err) || !shard_commit(&w, NULL, &err)) {
+    if (!shard_create(&w, path, &err) || !shard_write(&w, tokens, TOKENS, &err) || !shard_commit(&w, hex, &err)) {
         fatal("%s", err.text);
     }
     free(tokens);

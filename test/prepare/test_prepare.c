@@ -38,9 +38,10 @@ TEST(shards_have_the_size_asked_for) {
     write_short_texts();
     EXPECT_RUN(0, "16 tokens in 3 shards", "--out size --tokenizer bytes --val_size 6 --shard_size 7 a.txt b.txt");
     char* path = test_path("size_train_000003.bin");
-    size_t num_tokens;
+    Shard s;
     Error err;
-    EXPECT(shard_verify(path, 257, &num_tokens, &err) && num_tokens == 2);
+    EXPECT(shard_open(&s, path, &err) && shard_check_all(&s, 257, &err) && s.num_tokens == 2);
+    shard_close(&s);
     expect_documents("size", 6, "#One two.\n\nThree\n#Four");
     EXPECT_RUN(0, "2 shards", "--out exact --tokenizer bytes --val_size 6 --shard_size 8 a.txt b.txt");
     EXPECT(exists("exact_train_000002.bin") && !exists("exact_train_000003.bin")); // no empty third
