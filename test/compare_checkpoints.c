@@ -23,7 +23,7 @@ static bool compare_files(const char* a, const char* b, const char* file, double
     bool ok = true;
     for (int i = 0; i < s.count; i++) {
         const SafeTensor *x = &s.tensors[i], *y = safetensors_find(&t, x->name);
-        const size_t n = safetensor_elements(x);
+        const size_t n = x->elements;
         if (!y || y->bytes != x->bytes) { fatal("%s: no tensor %s as in %s", path_b, x->name, path_a); }
         double *got = values(&s, x, n), *want = values(&t, y, n);
         if (strstr(x->name, "attn.c_attn.bias")) {

@@ -48,8 +48,8 @@ static bool describe_model(const char* path, Error* err) {
 // safetensors
 
 static bool verify_tensor(const SafeTensors* s, const SafeTensor* t, Error* err) {
-    const size_t n = safetensor_elements(t);
-    if (!t->type->to_float) { return true; }
+    const size_t n = t->elements;
+    if (!t->type) { return true; }
     float* x = alloc_or_die(n, sizeof *x, "a tensor");
     const bool ok = safetensors_read_float(s, t, 0, x, n, err) &&
                     tensor_is_finite(x, n, s->files[0].path, t->name, err);
@@ -61,12 +61,12 @@ static bool describe_safetensors(const char* path, Error* err) {
     SafeTensors s;
     size_t elements = 0;
     if (!safetensors_open(&s, path, err)) { return false; }
-    for (int i = 0; i < s.count; i++) { elements += safetensor_elements(&s.tensors[i]); }
+    for (int i = 0; i < s.count; i++) { elements += s.tensors[i].elements; }
     print_result("%s: safetensors, %d tensor%s, %zu elements\n", path, s.count, plural((uint64_t)s.count), elements);
     bool ok = true;
     for (int i = 0; ok && i < s.count; i++) {
         const SafeTensor* t = &s.tensors[i];
-        print_tensor(t->name, t->type->name, t->shape, t->dims);
+        print_tensor(t->name, t->dtype, t->shape, t->dims);
         ok = verify_tensor(&s, t, err);
     }
     safetensors_close(&s);

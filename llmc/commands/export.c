@@ -89,23 +89,23 @@ static bool write_gguf(Export* e, FILE* f, const char* path, Error* err) {
 static bool write_safetensors(Export* e, SafeTensorsWriter* w, Error* err) {
     const TensorTable* table = &e->model->table;
     size_t shape[2];
-    bool ok = safetensors_annotate(w, "format", "pt", err); // transformers asks for it
-    for (int pass = 0; pass < 2; pass++) {                  // declare, then write
-        for (int i = 0; i < table->count; i++) {
-            for (int l = 0; ok && l < table->row[i].layers; l++) {
-                char* name = tensor_file_name(&table->row[i], l, "transformer.");
-                if (pass == 0) {
-                    const int dims = tensor_file_shape(&table->row[i], true, shape);
-                    ok = safetensors_declare(w, name, e->type->safetensors, shape, dims, err);
-                } else {
-                    const size_t bytes = export_tensor(e, e->type, i, l, true, err);
-                    ok = bytes > 0 && safetensors_write(w, name, e->encoded, bytes, err);
-                }
-                free(name);
-            }
+    for (int i = 0; i < table->count; i++) {
+        const Tensor* t = &table->row[i];
+        const int dims = tensor_file_shape(t, true, shape);
+        for (int l = 0; l < t->layers; l++) {
+            char* name = tensor_file_name(t, l, "transformer.");
+            safetensors_declare(w, name, e->type->safetensors, shape, dims,
+                                weight_bytes(e->type, t->used_rows * t->cols));
+            free(name);
         }
     }
-    return ok && safetensors_finish(w, NULL, err);
+    for (int i = 0; i < table->count; i++) {
+        for (int l = 0; l < table->row[i].layers; l++) {
+            const size_t bytes = export_tensor(e, e->type, i, l, true, err);
+            if (bytes == 0 || !safetensors_write(w, e->encoded, bytes, err)) { return false; }
+        }
+    }
+    return safetensors_finish(w, NULL, err);
 }
 
 static bool write_config(const Export* e, const char* folder, Error* err) {

@@ -70,14 +70,15 @@ static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const Tensor
                           char hex[BLAKE2B_HEX + 1], Error* err) {
     const Backend* backend = o->model->backend;
     size_t shape[2];
-    bool ok = safetensors_annotate(w, "format", "pt", err); // transformers asks for it
+    bool ok = true;
     for (int b = 0; b < num_blocks; b++) {
         const TensorTable* table = optimizer_table(o, blocks[b].data);
         for (int i = 0; i < table->count; i++) {
-            for (int l = 0; ok && l < layers_in_file(&table->row[i]); l++) {
-                char* name = tensor_file_name(&table->row[i], l, blocks[b].prefix);
-                const int dims = tensor_file_shape(&table->row[i], blocks[b].hf_layout, shape);
-                ok = safetensors_declare(w, name, "F32", shape, dims, err);
+            const Tensor* t = &table->row[i];
+            const int dims = tensor_file_shape(t, blocks[b].hf_layout, shape);
+            for (int l = 0; l < layers_in_file(t); l++) {
+                char* name = tensor_file_name(t, l, blocks[b].prefix);
+                safetensors_declare(w, name, "F32", shape, dims, t->used_rows * t->cols * sizeof(float));
                 free(name);
             }
         }
@@ -89,10 +90,8 @@ static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const Tensor
         if (!whole.host) { whole.data = (float*)optimizer_whole(o, whole.data); }
         for (int i = 0; i < table->count; i++) {
             for (int l = 0; ok && l < layers_in_file(&table->row[i]); l++) {
-                char* name = tensor_file_name(&table->row[i], l, blocks[b].prefix);
                 const size_t bytes = tensor_fetch(backend, &buffers, &table->row[i], l, &whole) * sizeof(float);
-                ok = safetensors_write(w, name, buffers.file, bytes, err);
-                free(name);
+                ok = safetensors_write(w, buffers.file, bytes, err);
             }
         }
     }

@@ -1,55 +1,5 @@
 #include "safetensors.h"
-#include "../base/rounding.h"
 #include "../base/json.h"
-#include <limits.h>
-
-// Conversions of n elements.
-static void float_from_f32(float* out, const void* in, size_t n) { memcpy(out, in, n * sizeof *out); }
-
-// Returns element i of numbers of 16 bits.
-static uint16_t bits_at(const void* in, size_t i) {
-    uint16_t bits;
-    memcpy(&bits, (const char*)in + i * sizeof bits, sizeof bits);
-    return bits;
-}
-
-static void float_from_f16(float* out, const void* in, size_t n) {
-    for (size_t i = 0; i < n; i++) { out[i] = fp16_value(bits_at(in, i)); }
-}
-
-static void float_from_bf16(float* out, const void* in, size_t n) {
-    for (size_t i = 0; i < n; i++) { out[i] = bf16_value(bits_at(in, i)); }
-}
-
-static void float_from_f64(float* out, const void* in, size_t n) {
-    for (size_t i = 0; i < n; i++) { out[i] = (float)((const double*)in)[i]; }
-}
-
-static const SafeTensorType safetensor_types[] = {
-    {"F32", 4, float_from_f32}, {"F16", 2, float_from_f16}, {"BF16", 2, float_from_bf16}, {"F64", 8, float_from_f64},
-    {"I64", 8, NULL}, {"I32", 4, NULL}, {"I16", 2, NULL}, {"I8", 1, NULL}, {"U64", 8, NULL}, {"U32", 4, NULL},
-    {"U16", 2, NULL}, {"U8", 1, NULL}, {"BOOL", 1, NULL}, {"C64", 8, NULL}, {"F8_E4M3", 1, NULL}, {"F8_E5M2", 1, NULL},
-    {"F8_E8M0", 1, NULL}, {"F8_E4M3FNUZ", 1, NULL}, {"F8_E5M2FNUZ", 1, NULL},
-};
-
-// Returns the type of this name, or NULL. The formats of less than a byte (F4, F6) are left out.
-static const SafeTensorType* safetensor_type(const char* name) {
-    for (size_t i = 0; i < sizeof safetensor_types / sizeof safetensor_types[0]; i++) {
-        if (strcmp(safetensor_types[i].name, name) == 0) { return &safetensor_types[i]; }
-    }
-    return NULL;
-}
-
-size_t safetensor_elements(const SafeTensor* t) { return t->bytes / t->type->bytes; }
-
-// Computes the product of the shape times the size of an element. Returns false if it overflows.
-static bool safetensor_size(const SafeTensor* t, size_t* bytes) {
-    *bytes = t->type->bytes;
-    for (int d = 0; d < t->dims; d++) {
-        if (__builtin_mul_overflow(*bytes, t->shape[d], bytes)) { return false; }
-    }
-    return true;
-}
 
 void safetensors_close(SafeTensors* s) {
     for (int i = 0; i < s->num_files; i++) {
@@ -59,7 +9,6 @@ void safetensors_close(SafeTensors* s) {
     for (int i = 0; i < s->count; i++) { free(s->tensors[i].name); }
     free(s->files);
     free(s->tensors);
-    json_decref(s->metadata);
     memset(s, 0, sizeof *s);
 }
 
@@ -70,41 +19,36 @@ static bool safetensors_integer(const json_t* value, size_t* out) {
     return true;
 }
 
-// Reads one entry of the header. `t` has its name already.
+// Reads one entry of the header. `t` has its name already, and is zero otherwise.
 static bool safetensors_parse_tensor(SafeTensor* t, const SafeTensorsFile* f, const json_t* entry, Error* err) {
-    const char* type = json_string_value(json_object_get(entry, "dtype"));
-    const json_t* shape = json_object_get(entry, "shape");
-    const json_t* offsets = json_object_get(entry, "data_offsets");
-    size_t end, bytes;
-    if (!type || !json_is_array(shape) || !json_is_array(offsets)) {
-        return fail(err, "%s: tensor %s: needs a dtype, a shape and data_offsets", f->path, t->name);
+    const char* dtype = json_string_value(json_object_get(entry, "dtype"));
+    const json_t *shape = json_object_get(entry, "shape"), *offsets = json_object_get(entry, "data_offsets");
+    const size_t dims = json_array_size(shape);
+    size_t end = 0, bytes = 0;
+    bool ok = dtype && json_is_array(shape) && dims <= SAFETENSORS_MAX_DIMS && json_array_size(offsets) == 2 &&
+              safetensors_integer(json_array_get(offsets, 0), &t->begin) &&
+              safetensors_integer(json_array_get(offsets, 1), &end) && t->begin <= end;
+    t->elements = 1;
+    for (size_t d = 0; ok && d < dims; d++) {
+        ok = safetensors_integer(json_array_get(shape, d), &t->shape[d]) &&
+             !__builtin_mul_overflow(t->elements, t->shape[d], &t->elements);
     }
-    t->type = safetensor_type(type);
-    if (!t->type) { return fail(err, "%s: tensor %s: unknown dtype %s", f->path, t->name, type); }
-    if (json_array_size(shape) > SAFETENSORS_MAX_DIMS) {
-        return fail(err, "%s: tensor %s: %zu dimensions, at most %d are supported", f->path, t->name,
-                    json_array_size(shape), SAFETENSORS_MAX_DIMS);
-    }
-    t->dims = (int)json_array_size(shape);
-    for (int d = 0; d < t->dims; d++) {
-        if (!safetensors_integer(json_array_get(shape, (size_t)d), &t->shape[d])) {
-            return fail(err, "%s: tensor %s: dimension %d is not a size", f->path, t->name, d);
-        }
-    }
-    if (json_array_size(offsets) != 2 || !safetensors_integer(json_array_get(offsets, 0), &t->begin) ||
-        !safetensors_integer(json_array_get(offsets, 1), &end) || t->begin > end) {
-        return fail(err, "%s: tensor %s: data_offsets are not [begin, end]", f->path, t->name);
+    if (!ok) {
+        return fail(err, "%s: tensor %s: damaged: it needs a dtype, a shape of at most %d sizes, and data_offsets "
+                    "[begin, end]", f->path, t->name, SAFETENSORS_MAX_DIMS);
     }
     if (end > f->data_bytes) {
         return fail(err, "%s: tensor %s ends at byte %zu of the data, of which there are %zu: the file was cut short; "
                     "download or make it again", f->path, t->name, end, f->data_bytes);
     }
-    if (!safetensor_size(t, &bytes)) { return fail(err, "%s: tensor %s: the shape overflows", f->path, t->name); }
-    if (bytes != end - t->begin) {
-        return fail(err, "%s: tensor %s: dtype and shape make %zu bytes, data_offsets %zu", f->path, t->name, bytes,
-                    end - t->begin);
+    t->dims = (int)dims;
+    t->bytes = end - t->begin;
+    snprintf(t->dtype, sizeof t->dtype, "%s", dtype);
+    t->type = weight_type_of_safetensors(dtype);
+    if (t->type && (__builtin_mul_overflow(t->elements, t->type->bytes, &bytes) || bytes != t->bytes)) {
+        return fail(err, "%s: tensor %s: damaged: %zu elements of %s in %zu bytes", f->path, t->name, t->elements,
+                    dtype, t->bytes);
     }
-    t->bytes = bytes;
     return true;
 }
 
@@ -136,23 +80,17 @@ static bool safetensors_check_cover(SafeTensor* tensors, int count, const SafeTe
     return true;
 }
 
-// Takes the tensors and the metadata of a file's header.
+// Takes the tensors of a file's header.
 static bool safetensors_parse_header(SafeTensors* s, int file, json_t* header, Error* err) {
     const SafeTensorsFile* f = &s->files[file];
     const int first = s->count;
-    const char *name, *key;
-    json_t *entry, *value;
+    const char* name;
+    json_t* entry;
     const size_t room = (size_t)first + json_object_size(header);
     s->tensors = realloc_or_die(s->tensors, room * sizeof *s->tensors, "the list of tensors");
     json_object_foreach(header, name, entry) {
         if (!json_is_object(entry)) { return fail(err, "%s: %s is not a JSON object", f->path, name); }
-        if (strcmp(name, "__metadata__") == 0) {
-            json_object_foreach(entry, key, value) {
-                if (!json_is_string(value)) { return fail(err, "%s: __metadata__: %s is not a string", f->path, key); }
-            }
-            if (json_object_update(s->metadata, entry) != 0) { fatal("out of memory: the metadata of %s", f->path); }
-            continue;
-        }
+        if (!strcmp(name, "__metadata__")) { continue; } // strings, which nothing here depends on
         SafeTensor* t = &s->tensors[s->count++];
         memset(t, 0, sizeof *t);
         t->name = format("%s", name);
@@ -186,12 +124,6 @@ static json_t* safetensors_load_header(SafeTensorsFile* f, size_t size, Error* e
     }
     free(text);
     return header;
-}
-
-static void safetensors_init(SafeTensors* s) {
-    memset(s, 0, sizeof *s);
-    s->metadata = json_object();
-    if (!s->metadata) { fatal("out of memory: metadata"); }
 }
 
 // Adds a file's tensors, unsorted.
@@ -232,7 +164,7 @@ static bool safetensors_sort(SafeTensors* s, Error* err) {
 }
 
 bool safetensors_open(SafeTensors* s, const char* path, Error* err) {
-    safetensors_init(s);
+    memset(s, 0, sizeof *s);
     bool ok = safetensors_add_file(s, path, err) && safetensors_sort(s, err);
     if (!ok) { safetensors_close(s); }
     return ok;
@@ -261,14 +193,6 @@ static bool safetensors_add_indexed(SafeTensors* s, const char* folder, const ch
         free(path);
     }
     ok = ok && safetensors_sort(s, err);
-    json_object_foreach(map, name, value) {
-        if (!ok) { break; }
-        const SafeTensor* t = safetensors_find(s, name);
-        const char* path = t ? s->files[t->file].path : "";
-        if (!t || strcmp(path + strlen(folder) + 1, json_string_value(value)) != 0) {
-            ok = fail(err, "%s: tensor %s is not in %s", index_path, name, json_string_value(value));
-        }
-    }
     json_decref(index);
     return ok;
 }
@@ -277,7 +201,7 @@ bool safetensors_open_folder(SafeTensors* s, const char* folder, Error* err) {
     char* whole = format("%s/model.safetensors", folder);
     char* index = format("%s/model.safetensors.index.json", folder);
     bool ok = true;
-    safetensors_init(s);
+    memset(s, 0, sizeof *s);
     if (path_exists(whole)) {
         ok = safetensors_add_file(s, whole, err) && safetensors_sort(s, err);
     } else if (path_exists(index)) {
@@ -303,29 +227,25 @@ bool safetensors_read(const SafeTensors* s, const SafeTensor* t, size_t first_by
 
 bool safetensors_read_float(const SafeTensors* s, const SafeTensor* t, size_t first, float* out,
                             size_t count, Error* err) {
-    double piece[1 << 12]; // aligned for F64
-    const char* path = s->files[t->file].path;
-    const size_t size = t->type->bytes, elements = safetensor_elements(t);
-    if (!t->type->to_float) {
-        return fail(err, "%s: tensor %s: weights cannot be of type %s: use F32, F16, BF16 or F64", path, t->name,
-                    t->type->name);
+    char piece[1 << 15];
+    if (!t->type) {
+        return fail(err, "%s: tensor %s: weights cannot be of type %s: use F32, F16 or BF16",
+                    s->files[t->file].path, t->name, t->dtype);
     }
-    if (first > elements || count > elements - first) {
-        return fail(err, "%s: tensor %s: asked for %zu elements at %zu, but it has %zu", path, t->name, count, first,
-                    elements);
-    }
+    const size_t size = t->type->bytes;
     for (size_t n; count > 0; first += n, out += n, count -= n) {
         n = min_size(count, sizeof piece / size);
         if (!safetensors_read(s, t, first * size, piece, n * size, err)) { return false; }
-        t->type->to_float(out, piece, n);
+        t->type->decode(out, piece, n);
     }
     return true;
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// writing
+
 void safetensors_abandon(SafeTensorsWriter* w) {
     if (w->file) { fclose(w->file); }
-    for (int i = 0; i < w->count; i++) { free(w->tensors[i].name); }
-    free(w->tensors);
     free(w->path);
     json_decref(w->header);
     memset(w, 0, sizeof *w);
@@ -334,119 +254,56 @@ void safetensors_abandon(SafeTensorsWriter* w) {
 bool safetensors_create(SafeTensorsWriter* w, const char* path, Error* err) {
     memset(w, 0, sizeof *w);
     w->path = format("%s", path);
-    w->current = -1;
-    w->header = json_object();
-    if (!w->header) { fatal("out of memory: the header of %s", path); }
+    w->header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt"); // transformers asks for it
     blake2b_begin(&w->hash);
     w->file = fopen(path, "wb");
     return w->file || fail_system(err, path, "create");
 }
 
-// Puts an entry into an object of the header; takes `value` over. Fails on text that is not UTF-8.
-static bool safetensors_put(SafeTensorsWriter* w, json_t* object, const char* key, json_t* value, Error* err) {
-    if (w->current >= 0) {
-        json_decref(value);
-        return fail(err, "%s: %s comes after the header was written", w->path, key);
-    }
-    return json_object_set_new(object, key, value) == 0 ? true : fail(err, "%s: %s: not UTF-8 text", w->path, key);
-}
-
-bool safetensors_annotate(SafeTensorsWriter* w, const char* key, const char* value, Error* err) {
-    json_t* metadata = json_object_get(w->header, "__metadata__");
-    if (!metadata) {
-        metadata = json_object();
-        if (!safetensors_put(w, w->header, "__metadata__", metadata, err)) { return false; }
-    }
-    return safetensors_put(w, metadata, key, json_string(value), err);
-}
-
-bool safetensors_declare(SafeTensorsWriter* w, const char* name, const char* type, const size_t* shape,
-                         int dims, Error* err) {
-    SafeTensor t;
-    memset(&t, 0, sizeof t);
-    t.type = safetensor_type(type);
-    t.begin = w->bytes;
-    t.dims = dims;
-    if (!t.type) { return fail(err, "%s: tensor %s: unknown dtype %s", w->path, name, type); }
-    if (dims > SAFETENSORS_MAX_DIMS) { return fail(err, "%s: tensor %s: %d dimensions", w->path, name, dims); }
-    if (strcmp(name, "__metadata__") == 0 || json_object_get(w->header, name)) {
-        return fail(err, "%s: tensor %s: the name is taken", w->path, name);
-    }
-    if (dims > 0) { memcpy(t.shape, shape, (size_t)dims * sizeof *shape); }
-    if (!safetensor_size(&t, &t.bytes) || t.bytes > SSIZE_MAX - t.begin) {
-        return fail(err, "%s: tensor %s: the shape overflows", w->path, name);
-    }
+void safetensors_declare(SafeTensorsWriter* w, const char* name, const char* dtype, const size_t* shape, int dims,
+                         size_t bytes) {
     json_t* sizes = json_array();
-    json_t* entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type, "shape", sizes, "data_offsets",
-                              (json_int_t)t.begin, (json_int_t)(t.begin + t.bytes));
-    bool made = entry != NULL;
-    for (int d = 0; made && d < dims; d++) {
-        made = json_array_append_new(sizes, json_integer((json_int_t)t.shape[d])) == 0;
-    }
-    if (!made) { fatal("out of memory: the header of %s", w->path); }
-    if (!safetensors_put(w, w->header, name, entry, err)) { return false; }
-    t.name = format("%s", name);
-    w->tensors = realloc_or_die(w->tensors, ((size_t)w->count + 1) * sizeof t, "the list of tensors");
-    w->tensors[w->count++] = t;
-    w->bytes += t.bytes;
-    return true;
+    for (int d = 0; d < dims; d++) { json_array_append_new(sizes, json_integer((json_int_t)shape[d])); }
+    json_object_set_new(w->header, name, json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", sizes,
+                                                   "data_offsets", (json_int_t)w->declared,
+                                                   (json_int_t)(w->declared + bytes)));
+    w->declared += bytes;
 }
 
 // Appends bytes to the file and to its checksum.
-static bool safetensors_put_bytes(SafeTensorsWriter* w, const void* data, size_t bytes, Error* err) {
+static bool safetensors_put(SafeTensorsWriter* w, const void* data, size_t bytes, Error* err) {
     blake2b_add(&w->hash, data, bytes);
     return fwrite(data, 1, bytes, w->file) == bytes || fail_system(err, w->path, "write");
 }
 
+// Writes the header, unless it was written.
 static bool safetensors_write_header(SafeTensorsWriter* w, Error* err) {
+    if (!w->header) { return true; }
     char* text = json_dumps(w->header, JSON_COMPACT);
     if (!text) { fatal("out of memory: the header of %s", w->path); }
-    const size_t used = strlen(text);
-    uint64_t n = round_up(used, 8);
-    bool ok = n <= SAFETENSORS_MAX_HEADER ? true : fail(err, "%s: a header of %zu bytes is too long", w->path, used);
-    if (ok) {
-        char* padded = format("%-*s", (int)n, text);
-        ok = safetensors_put_bytes(w, &n, sizeof n, err) && safetensors_put_bytes(w, padded, n, err);
-        free(padded);
-    }
+    const uint64_t n = round_up(strlen(text), 8);
+    char* padded = format("%-*s", (int)n, text);
+    json_decref(w->header);
+    w->header = NULL;
+    const bool ok = safetensors_put(w, &n, sizeof n, err) && safetensors_put(w, padded, n, err);
+    free(padded);
     free(text);
-    w->current = 0;
     return ok;
 }
 
-// Moves on to the next tensor that lacks bytes, if the current one is complete.
-static bool safetensors_advance(SafeTensorsWriter* w, Error* err) {
-    if (w->current < 0 && !safetensors_write_header(w, err)) { return false; }
-    while (w->current < w->count && w->written == w->tensors[w->current].bytes) {
-        w->current++;
-        w->written = 0;
-    }
-    return true;
-}
-
-bool safetensors_write(SafeTensorsWriter* w, const char* name, const void* data, size_t bytes, Error* err) {
-    if (!safetensors_advance(w, err)) { return false; }
-    if (bytes == 0) { return true; }
-    if (w->current == w->count || strcmp(w->tensors[w->current].name, name) != 0) {
-        return fail(err, "%s: tensor %s is written out of order: expected %s", w->path, name,
-                    w->current == w->count ? "the end" : w->tensors[w->current].name);
-    }
-    if (bytes > w->tensors[w->current].bytes - w->written) {
-        return fail(err, "%s: tensor %s gets more than its %zu bytes", w->path, name, w->tensors[w->current].bytes);
-    }
+bool safetensors_write(SafeTensorsWriter* w, const void* data, size_t bytes, Error* err) {
     w->written += bytes;
-    return safetensors_put_bytes(w, data, bytes, err);
+    return safetensors_write_header(w, err) && safetensors_put(w, data, bytes, err);
 }
 
 bool safetensors_finish(SafeTensorsWriter* w, char hex[BLAKE2B_HEX + 1], Error* err) {
-    if (!safetensors_advance(w, err)) { return false; }
-    if (w->current < w->count) {
-        return fail(err, "%s: tensor %s lacks %zu bytes", w->path, w->tensors[w->current].name,
-                    w->tensors[w->current].bytes - w->written);
+    if (w->written != w->declared) {
+        return fail(err, "%s: %zu bytes of tensors, but %zu are declared", w->path, w->written, w->declared);
     }
+    if (!safetensors_write_header(w, err)) { return false; }
     FILE* file = w->file;
     w->file = NULL;
-    bool ok = close_synced(file, w->path, err);
+    const bool ok = close_synced(file, w->path, err);
     if (hex) { blake2b_end(&w->hash, hex); }
     safetensors_abandon(w);
     return ok;

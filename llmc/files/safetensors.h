@@ -8,10 +8,11 @@
 // All numbers are little-endian, as are the processors that this program runs on.
 //
 // Files are read in pieces. Nothing in a file is trusted: whatever safetensors_open lets through can be read within the
-// file's bounds. Files are written as a stream: create; annotate and declare; write every tensor's bytes in the order
-// of declaration; finish.
+// file's bounds. Files are written as a stream: create; declare all tensors; write their bytes in the order of
+// declaration; finish.
 #pragma once
 #include "../base/blake2b.h"
+#include "weight_types.h"
 #include <jansson.h>
 
 enum {
@@ -20,22 +21,14 @@ enum {
 };
 
 typedef struct {
-    const char* name;
-    size_t bytes;                                           // of an element
-    void (*to_float)(float* out, const void* in, size_t n); // NULL: not read as floats (integers, FP8, ...)
-} SafeTensorType;
-
-typedef struct {
     char* name;
-    const SafeTensorType* type;
-    size_t shape[SAFETENSORS_MAX_DIMS];
+    char dtype[16];         // as in the file
+    const WeightType* type; // NULL: not read as floats (integers, FP8, ...)
+    size_t shape[SAFETENSORS_MAX_DIMS], elements;
     int dims;            // 0: a scalar, which is one element
     int file;            // index into SafeTensors.files
     size_t begin, bytes; // within the data of the file
 } SafeTensor;
-
-// Returns the number of elements, the product of the shape.
-size_t safetensor_elements(const SafeTensor* t);
 
 typedef struct {
     char* path;
@@ -49,7 +42,6 @@ typedef struct {
     int num_files;
     SafeTensor* tensors; // sorted by name
     int count;
-    json_t* metadata;    // an object of strings; empty if there is none
 } SafeTensors;
 
 // Closes the files and frees all memory.
@@ -69,7 +61,8 @@ bool safetensors_open_folder(SafeTensors* s, const char* folder, Error* err);
 bool safetensors_read(const SafeTensors* s, const SafeTensor* t, size_t first_byte, void* out,
                       size_t bytes, Error* err);
 
-// Reads a part of a tensor as floats, whichever floating type it is stored in. Fails if it is stored in another type.
+// Reads a part of a tensor as floats, whichever type of weights it is stored in. Fails if it is stored in another
+// type, or ends before.
 bool safetensors_read_float(const SafeTensors* s, const SafeTensor* t, size_t first, float* out,
                             size_t count, Error* err);
 
@@ -79,13 +72,9 @@ bool safetensors_read_float(const SafeTensors* s, const SafeTensor* t, size_t fi
 typedef struct {
     char* path;
     FILE* file;
-    json_t* header;
-    SafeTensor* tensors;
-    int count;
-    size_t bytes;   // of all tensors declared
-    int current;    // the tensor that is being written; -1: the header is not written yet
-    size_t written; // bytes of it
-    Blake2b hash;   // of the whole file
+    json_t* header;           // NULL: it was written
+    size_t declared, written; // bytes of all tensors
+    Blake2b hash;             // of the whole file
 } SafeTensorsWriter;
 
 // Closes the file, unfinished, without removing it, and frees the writer. Harmless after any of the functions below.
@@ -95,16 +84,14 @@ void safetensors_abandon(SafeTensorsWriter* w);
 // renames it. After a failure of this or of a function below the caller calls safetensors_abandon.
 bool safetensors_create(SafeTensorsWriter* w, const char* path, Error* err);
 
-// Adds a string to the metadata, or replaces it.
-bool safetensors_annotate(SafeTensorsWriter* w, const char* key, const char* value, Error* err);
+// Declares the next tensor. Declare larger types before smaller ones: readers that map files need aligned elements.
+void safetensors_declare(SafeTensorsWriter* w, const char* name, const char* dtype, const size_t* shape, int dims,
+                         size_t bytes);
 
-// Declares a tensor. Declare larger types before smaller ones: readers that map files need aligned elements.
-bool safetensors_declare(SafeTensorsWriter* w, const char* name, const char* type, const size_t* shape,
-                         int dims, Error* err);
+// Appends bytes of the tensors, when all were declared.
+bool safetensors_write(SafeTensorsWriter* w, const void* data, size_t bytes, Error* err);
 
-// Appends bytes of tensor `name`, all of whose predecessors must be complete. An empty tensor needs no call.
-bool safetensors_write(SafeTensorsWriter* w, const char* name, const void* data, size_t bytes, Error* err);
-
-// Completes the file and writes the checksum of what was to be written to `hex`, which may be NULL. When this returns
-// true the file survives a power cut, once sync_parent() was called too.
+// Completes the file and writes the checksum of what was to be written to `hex`, which may be NULL. Fails unless as
+// many bytes as declared were written. When this returns true the file survives a power cut, once sync_parent() was
+// called too.
 bool safetensors_finish(SafeTensorsWriter* w, char hex[BLAKE2B_HEX + 1], Error* err);

@@ -72,6 +72,13 @@ const WeightType* weight_type_find(const char* name) {
     return NULL;
 }
 
+const WeightType* weight_type_of_safetensors(const char* name) {
+    for (int i = 0; i < NUM_WEIGHT_TYPES; i++) {
+        if (WEIGHT_TYPES[i].safetensors && !strcmp(WEIGHT_TYPES[i].safetensors, name)) { return &WEIGHT_TYPES[i]; }
+    }
+    return NULL;
+}
+
 const WeightType* weight_type_of_ggml(uint32_t number) {
     for (int i = 0; i < NUM_WEIGHT_TYPES; i++) {
         if (WEIGHT_TYPES[i].ggml == number) { return &WEIGHT_TYPES[i]; }

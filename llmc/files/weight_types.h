@@ -27,8 +27,9 @@ typedef struct {
 enum { NUM_WEIGHT_TYPES = 4 };
 extern const WeightType WEIGHT_TYPES[NUM_WEIGHT_TYPES];
 
-// Return the type of this name or number; NULL if there is none.
+// Return the type of this name, of export's --dtype or of safetensors, or of this number; NULL if there is none.
 const WeightType* weight_type_find(const char* name);
+const WeightType* weight_type_of_safetensors(const char* name);
 const WeightType* weight_type_of_ggml(uint32_t number);
 
 // Returns the bytes of n elements, a multiple of the type's block.

@@ -140,7 +140,7 @@ TEST(blocks_are_those_of_ggml) {
     SafeTensors s;
     if (!safetensors_open(&s, MODELS "blocks.safetensors", &err)) { fatal("%s", err.text); }
     const SafeTensor* x = safetensors_find(&s, "x");
-    const size_t n = safetensor_elements(x);
+    const size_t n = x->elements;
     float *in = alloc_or_die(n, sizeof *in, "x"), *back = alloc_or_die(n, sizeof *in, "x"),
           *want = alloc_or_die(n, sizeof *in, "x");
     void *bytes = alloc_or_die(n, sizeof *in, "bytes"), *ours = alloc_or_die(n, sizeof *in, "bytes");
@@ -279,7 +279,6 @@ TEST(an_index_names_files_of_its_folder_only) {
     expect_index_refused("model-00002", "/odel-00002", "not the name of a file in the same folder");
     expect_index_refused("\"model-00002-of-00002.safetensors\"", "\"..\"                              ",
                          "not the name of a file in the same folder");
-    expect_index_refused("model-00002", "model-00001", " is not in model-00001-of-00002.safetensors");
 }
 
 // Writes a folder with F32 tensors of these names and shapes, all zero, and expects its first tensor to be refused.
@@ -295,8 +294,8 @@ static void expect_tensors_refused(const char* const* names, int count, size_t r
     const size_t shape[2] = {rows, 8}, bytes = rows * 8 * (type[1] == '6' ? 8 : 4);
     char *folder = new_folder(), *path = below(folder, "model.safetensors");
     bool ok = safetensors_create(&w, path, &err);
-    for (int i = 0; i < count; i++) { ok = ok && safetensors_declare(&w, names[i], type, shape, 2, &err); }
-    for (int i = 0; i < count; i++) { ok = ok && safetensors_write(&w, names[i], zeros, bytes, &err); }
+    for (int i = 0; ok && i < count; i++) { safetensors_declare(&w, names[i], type, shape, 2, bytes); }
+    for (int i = 0; i < count; i++) { ok = ok && safetensors_write(&w, zeros, bytes, &err); }
     if (!ok || !safetensors_finish(&w, NULL, &err) || !safetensors_open(&s, path, &err)) { fatal("%s", err.text); }
     TensorBuffers b = tensor_buffers(&table);
     if (hf_read(&s, &b, &table.row[0], 0, &err) || !strstr(err.text, path) || !strstr(err.text, words)) {

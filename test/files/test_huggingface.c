@@ -57,13 +57,14 @@ static void write_part(const char* folder, const Model* m, const FolderOptions* 
                 }
                 if (at % o->files != part || (o->left_out && !strcmp(bare, o->left_out))) { free(name); continue; }
                 if (pass == 0) {
-                    must(safetensors_declare(&w, name, o->type, shape, dims, &err), &err);
+                    safetensors_declare(&w, name, o->type, shape, dims,
+                                        t->used_rows * t->cols * (strcmp(o->type, "F32") ? 2 : 4));
                     json_object_set_new(map, name, json_string(file));
                 } else {
                     const size_t n = tensor_fetch(m->g.backend, &b, t, l, &block);
                     if (o->with_nan && !strcmp(bare, o->with_nan)) { b.file[3] = NAN; }
                     bytes = convert(b.ours, b.file, n, o->type);
-                    must(safetensors_write(&w, name, b.ours, bytes, &err), &err);
+                    must(safetensors_write(&w, b.ours, bytes, &err), &err);
                 }
                 free(name);
             }
@@ -72,12 +73,13 @@ static void write_part(const char* folder, const Model* m, const FolderOptions* 
         static const float head[V * C] = {7};
         const size_t classifier[2] = {V, C};
         if (!o->extras || part) { continue; }
-        must(pass ? safetensors_write(&w, "h.0.attn.bias", ones, sizeof ones, &err)
-                  : safetensors_declare(&w, "h.0.attn.bias", "U8", mask, 4, &err),
-             &err);
-        must(pass ? safetensors_write(&w, "lm_head.weight", head, sizeof head, &err)
-                  : safetensors_declare(&w, "lm_head.weight", "F32", classifier, 2, &err),
-             &err);
+        if (pass == 0) {
+            safetensors_declare(&w, "h.0.attn.bias", "U8", mask, 4, sizeof ones);
+            safetensors_declare(&w, "lm_head.weight", "F32", classifier, 2, sizeof head);
+        } else {
+            must(safetensors_write(&w, ones, sizeof ones, &err), &err);
+            must(safetensors_write(&w, head, sizeof head, &err), &err);
+        }
     }
     must(safetensors_finish(&w, NULL, &err), &err);
     tensor_buffers_free(&b);

@@ -7,11 +7,6 @@
 // Written by the safetensors library: see dev/golden/tensor_files.py.
 static const char* MIXED = "test/golden/mixed.safetensors";
 
-// Returns the metadata's string under `key`, or NULL.
-static const char* metadata_string(const SafeTensors* s, const char* key) {
-    return json_string_value(json_object_get(s->metadata, key));
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // files of the safetensors library
 
@@ -19,7 +14,7 @@ static void expect_floats(const SafeTensors* s, const char* name, const float* w
     Error err;
     float got[16];
     const SafeTensor* t = safetensors_find(s, name);
-    if (!t || safetensor_elements(t) != n) { TEST_FAIL("%s: not there, or of another size", name); return; }
+    if (!t || t->elements != n) { TEST_FAIL("%s: not there, or of another size", name); return; }
     for (size_t piece = 1; piece <= n; piece += n - 1) { // element by element, and all at once
         for (size_t i = 0; i < n; i += piece) { EXPECT(safetensors_read_float(s, t, i, got + i, piece, &err)); }
         for (size_t i = 0; i < n; i++) {
@@ -35,14 +30,12 @@ TEST(reads_what_the_library_wrote) {
     Error err;
     if (!safetensors_open(&s, MIXED, &err)) { TEST_FAIL("%s", err.text); return; }
     EXPECT(s.count == 10 && s.num_files == 1);
-    EXPECT(strcmp(metadata_string(&s, "format"), "pt") == 0);
-    EXPECT(strcmp(metadata_string(&s, "note"), "quotes \", a backslash \\, a tab \t and ünïcödé") == 0);
-    EXPECT(metadata_string(&s, "missing") == NULL && safetensors_find(&s, "missing") == NULL);
+    EXPECT(safetensors_find(&s, "missing") == NULL && safetensors_find(&s, "__metadata__") == NULL);
 
     const SafeTensor* wte = safetensors_find(&s, "wte.weight");
-    EXPECT(wte->dims == 2 && wte->shape[0] == 3 && wte->shape[1] == 4 && strcmp(wte->type->name, "F32") == 0);
+    EXPECT(wte->dims == 2 && wte->shape[0] == 3 && wte->shape[1] == 4 && strcmp(wte->dtype, "F32") == 0);
     const SafeTensor* scalar = safetensors_find(&s, "scalar");
-    EXPECT(scalar->dims == 0 && safetensor_elements(scalar) == 1);
+    EXPECT(scalar->dims == 0 && scalar->elements == 1);
     const SafeTensor* empty = safetensors_find(&s, "empty");
     EXPECT(empty->dims == 3 && empty->shape[0] == 4 && empty->shape[1] == 0 && empty->bytes == 0);
     const SafeTensor* eight = safetensors_find(&s, "eight");
@@ -65,21 +58,16 @@ TEST(converts_to_float) {
     const float half[12] = {0, -0.0f, 1, -1.5f, INFINITY, -INFINITY, NAN, 65504, 0x1p-14f, 0x1p-24f, -1023 * 0x1p-24f,
                             0x1.554p-2f};
     const float brain[10] = {0, -0.0f, 1, -1.5f, INFINITY, -INFINITY, NAN, 0x1.c4p127f, 0x1p-133f, 0x1.56p-2f};
-    const float wide[10] = {0, -0.0f, 1, -1.5f, INFINITY, -INFINITY, NAN, INFINITY, 0, 0x1.555556p-2f};
     if (!safetensors_open(&s, MIXED, &err)) { TEST_FAIL("%s", err.text); return; }
     expect_floats(&s, "wte.weight", ramp, 12);
     expect_floats(&s, "half", half, 12);
     expect_floats(&s, "brain", brain, 10);
-    expect_floats(&s, "double", wide, 10);
     EXPECT(safetensors_read_float(&s, safetensors_find(&s, "scalar"), 0, ramp, 1, &err) && ramp[0] == scalar[0]);
     EXPECT(safetensors_read_float(&s, safetensors_find(&s, "empty"), 0, ramp, 0, &err));
 
     const SafeTensor* wte = safetensors_find(&s, "wte.weight");
-    EXPECT(!safetensors_read_float(&s, wte, 10, ramp, 3, &err) && strstr(err.text, "asked for 3 elements at 10"));
-    EXPECT(!safetensors_read_float(&s, wte, 13, ramp, 0, &err));
-    EXPECT(!safetensors_read_float(&s, wte, 1, ramp, SIZE_MAX, &err) && strstr(err.text, "elements at 1"));
+    EXPECT(!safetensors_read_float(&s, wte, 10, ramp, 3, &err) && strstr(err.text, "asked for 12 bytes at 40"));
     EXPECT(!safetensors_read(&s, wte, 1, ramp, SIZE_MAX, &err));
-    EXPECT(!safetensors_read(&s, wte, 47, ramp, 2, &err) && strstr(err.text, "asked for 2 bytes at 47"));
     const SafeTensor* masks = safetensors_find(&s, "mask");
     EXPECT(!safetensors_read_float(&s, masks, 0, ramp, 1, &err) && strstr(err.text, "cannot be of type BOOL"));
     safetensors_close(&s);
@@ -119,18 +107,16 @@ static bool copy_mixed(const char* path, size_t piece, Error* err) {
     SafeTensors s;
     SafeTensorsWriter w;
     if (!safetensors_open(&s, MIXED, err)) { return false; }
-    bool ok = safetensors_create(&w, path, err) &&
-              safetensors_annotate(&w, "format", metadata_string(&s, "format"), err) &&
-              safetensors_annotate(&w, "note", metadata_string(&s, "note"), err);
+    bool ok = safetensors_create(&w, path, err);
     for (int i = 0; ok && i < s.count; i++) {
         const SafeTensor* t = &s.tensors[i];
-        ok = safetensors_declare(&w, t->name, t->type->name, t->shape, t->dims, err);
+        safetensors_declare(&w, t->name, t->dtype, t->shape, t->dims, t->bytes);
     }
     for (int i = 0; ok && i < s.count; i++) {
         const SafeTensor* t = &s.tensors[i];
         for (size_t at = 0, n; ok && at < t->bytes; at += n) {
             n = min_size(piece, t->bytes - at);
-            ok = safetensors_read(&s, t, at, data, n, err) && safetensors_write(&w, t->name, data, n, err);
+            ok = safetensors_read(&s, t, at, data, n, err) && safetensors_write(&w, data, n, err);
         }
     }
     ok = ok && safetensors_finish(&w, NULL, err);
@@ -161,30 +147,18 @@ TEST(writes_what_the_library_reads) {
     safetensors_close(&s);
 }
 
-TEST(writer_refuses_misuse) {
+TEST(all_declared_bytes_must_be_written) {
     Error err;
     SafeTensorsWriter w;
-    const size_t two = 2, huge[2] = {SIZE_MAX / 2, 4};
+    const size_t two = 2;
     const float data[3] = {1, 2, 3};
-    char* path = test_path("misuse.safetensors");
+    char* path = test_path("bytes.safetensors");
     EXPECT(safetensors_create(&w, path, &err));
-    EXPECT(safetensors_declare(&w, "a", "F32", &two, 1, &err) && safetensors_declare(&w, "none", "F32", NULL, 0, &err));
-    EXPECT(!safetensors_declare(&w, "a", "F32", &two, 1, &err) && strstr(err.text, "tensor a: the name is taken"));
-    EXPECT(!safetensors_declare(&w, "__metadata__", "F32", &two, 1, &err));
-    EXPECT(!safetensors_declare(&w, "b", "F31", &two, 1, &err) && strstr(err.text, "unknown dtype F31"));
-    EXPECT(!safetensors_declare(&w, "b", "F32", huge, 2, &err) && strstr(err.text, "overflows"));
-    EXPECT(!safetensors_declare(&w, "b", "F32", huge, 9, &err) && strstr(err.text, "9 dimensions"));
-    EXPECT(!safetensors_declare(&w, "\xff", "F32", &two, 1, &err) && strstr(err.text, "UTF-8"));
-    EXPECT(!safetensors_annotate(&w, "key", "\xff", &err) && strstr(err.text, "UTF-8"));
-    EXPECT(!safetensors_write(&w, "none", data, 4, &err) && strstr(err.text, "out of order: expected a"));
-    EXPECT(!safetensors_write(&w, "a", data, 12, &err) && strstr(err.text, "more than its 8 bytes"));
-    EXPECT(safetensors_write(&w, "a", data, 4, &err));
-    EXPECT(!safetensors_declare(&w, "late", "F32", &two, 1, &err) && strstr(err.text, "after the header"));
-    EXPECT(!safetensors_annotate(&w, "late", "x", &err) && strstr(err.text, "after the header"));
-    EXPECT(!safetensors_finish(&w, NULL, &err) && strstr(err.text, "tensor a lacks 4 bytes"));
-    EXPECT(safetensors_write(&w, "a", data, 4, &err) && safetensors_write(&w, "none", data, 4, &err));
-    EXPECT(!safetensors_write(&w, "a", data, 4, &err) && strstr(err.text, "expected the end"));
-    EXPECT(safetensors_finish(&w, NULL, &err));
+    safetensors_declare(&w, "a", "F32", &two, 1, 8);
+    safetensors_declare(&w, "none", "F32", NULL, 0, 4);
+    EXPECT(safetensors_write(&w, data, 4, &err));
+    EXPECT(!safetensors_finish(&w, NULL, &err) && strstr(err.text, "4 bytes of tensors, but 12 are declared"));
+    EXPECT(safetensors_write(&w, data + 1, 8, &err) && safetensors_finish(&w, NULL, &err));
     SafeTensors s;
     EXPECT(safetensors_open(&s, path, &err) && s.count == 2);
     safetensors_close(&s);
@@ -199,9 +173,9 @@ TEST(a_full_disk_is_an_error) {
     for (int large = 0; large < 2; large++) {
         const size_t bytes = (large ? n : one) * sizeof *data;
         EXPECT(safetensors_create(&w, "/dev/full", &err));
-        EXPECT(safetensors_declare(&w, "x", "F32", large ? &n : &one, 1, &err));
+        safetensors_declare(&w, "x", "F32", large ? &n : &one, 1, bytes);
         err.text[0] = 0;
-        EXPECT(!(safetensors_write(&w, "x", data, bytes, &err) && safetensors_finish(&w, NULL, &err)));
+        EXPECT(!(safetensors_write(&w, data, bytes, &err) && safetensors_finish(&w, NULL, &err)));
         EXPECT(strstr(err.text, "/dev/full: cannot write: No space left on device"));
         safetensors_abandon(&w);
     }
@@ -248,23 +222,21 @@ TEST(refuses_bad_headers) {
     expect_refusal("{}x", 0, "line 1 column 3");
     expect_refusal("{\"\xff\":{}}", 0, "column");
     expect_refusal("{\"x\":1}", 0, "x is not a JSON object");
-    expect_refusal("{\"x\":{}}", 0, "tensor x: needs a dtype");
-    expect_refusal("{\"x\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor x: needs a dtype");
-    expect_refusal("{" X("7", "[2]", "[0,8]") "}", 8, "tensor x: needs a dtype");
-    expect_refusal("{" X("\"F4\"", "[2]", "[0,1]") "}", 1, "tensor x: unknown dtype F4");
-    expect_refusal("{" X(F32, "[1,1,1,1,1,1,1,1,1]", "[0,4]") "}", 4, "tensor x: 9 dimensions");
-    expect_refusal("{" X(F32, "[1,-2]", "[0,8]") "}", 8, "tensor x: dimension 1 is not a size");
-    expect_refusal("{" X(F32, "[2.0]", "[0,8]") "}", 8, "tensor x: dimension 0 is not a size");
+    expect_refusal("{\"x\":{}}", 0, "tensor x: damaged: it needs");
+    expect_refusal("{\"x\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor x: damaged: it needs");
+    expect_refusal("{" X("7", "[2]", "[0,8]") "}", 8, "tensor x: damaged: it needs");
+    expect_refusal("{" X("\"F4\"", "[2]", "[0,1]") "}", 1, NULL); // not read, and may have any size
+    expect_refusal("{" X(F32, "[1,1,1,1,1,1,1,1,1]", "[0,4]") "}", 4, "tensor x: damaged: it needs");
+    expect_refusal("{" X(F32, "[1,-2]", "[0,8]") "}", 8, "tensor x: damaged: it needs");
+    expect_refusal("{" X(F32, "[2.0]", "[0,8]") "}", 8, "tensor x: damaged: it needs");
     expect_refusal("{" X(F32, "[9223372036854775808]", "[0,8]") "}", 8, "too big integer");
-    expect_refusal("{" X(F32, "[4611686018427387905]", "[0,4]") "}", 4, "tensor x: the shape overflows");
-    expect_refusal("{" X(F32, "[4294967296,4294967296]", "[0,0]") "}", 0, "tensor x: the shape overflows");
-    expect_refusal("{" X(F32, "[3]", "[0,8]") "}", 8, "tensor x: dtype and shape make 12 bytes, data_offsets 8");
-    expect_refusal("{" X(F32, "[2]", "[0]") "}", 8, "tensor x: data_offsets are not [begin, end]");
-    expect_refusal("{" X(F32, "[2]", "[0,4,8]") "}", 8, "tensor x: data_offsets are not [begin, end]");
-    expect_refusal("{" X(F32, "[2]", "[8,0]") "}", 8, "tensor x: data_offsets are not [begin, end]");
-    expect_refusal("{" X(F32, "[2]", "[-8,0]") "}", 8, "tensor x: data_offsets are not [begin, end]");
-    expect_refusal("{\"__metadata__\":{\"k\":1}}", 0, "__metadata__: k is not a string");
-    expect_refusal("{\"__metadata__\":[]}", 0, "__metadata__ is not a JSON object");
+    expect_refusal("{" X(F32, "[4611686018427387905]", "[0,4]") "}", 4, "elements of F32 in 4 bytes");
+    expect_refusal("{" X(F32, "[4294967296,4294967296]", "[0,0]") "}", 0, "tensor x: damaged: it needs");
+    expect_refusal("{" X(F32, "[3]", "[0,8]") "}", 8, "tensor x: damaged: 3 elements of F32 in 8 bytes");
+    expect_refusal("{" X(F32, "[2]", "[0]") "}", 8, "tensor x: damaged: it needs");
+    expect_refusal("{" X(F32, "[2]", "[0,4,8]") "}", 8, "tensor x: damaged: it needs");
+    expect_refusal("{" X(F32, "[2]", "[8,0]") "}", 8, "tensor x: damaged: it needs");
+    expect_refusal("{" X(F32, "[2]", "[-8,0]") "}", 8, "tensor x: damaged: it needs");
 }
 
 TEST(refuses_bad_layouts) {
@@ -336,9 +308,9 @@ static void put_tensor(const char* folder, const char* file, const char* name, f
     Error err;
     SafeTensorsWriter w;
     char* path = format("%s/%s", folder, file);
-    if (!safetensors_create(&w, path, &err) || !safetensors_declare(&w, name, "F32", NULL, 0, &err) ||
-        !safetensors_annotate(&w, "format", "pt", &err) || !safetensors_write(&w, name, &value, sizeof value, &err) ||
-        !safetensors_finish(&w, NULL, &err)) {
+    if (!safetensors_create(&w, path, &err)) { fatal("%s", err.text); }
+    safetensors_declare(&w, name, "F32", NULL, 0, sizeof value);
+    if (!safetensors_write(&w, &value, sizeof value, &err) || !safetensors_finish(&w, NULL, &err)) {
         fatal("%s", err.text);
     }
     free(path);
@@ -353,7 +325,6 @@ TEST(reads_a_model_in_several_files) {
     put_tensor(folder, "1.safetensors", "a", 1);
     put_tensor(folder, "2.safetensors", "b", 2);
     EXPECT(safetensors_open_folder(&s, folder, &err) && s.num_files == 2 && s.count == 2);
-    EXPECT(strcmp(metadata_string(&s, "format"), "pt") == 0);
     EXPECT(safetensors_read_float(&s, safetensors_find(&s, "a"), 0, &value, 1, &err) && value == 1);
     EXPECT(safetensors_read_float(&s, safetensors_find(&s, "b"), 0, &value, 1, &err) && value == 2);
     EXPECT(s.files[0].data_begin % 8 == 0 && s.files[1].data_begin % 8 == 0);
@@ -361,11 +332,6 @@ TEST(reads_a_model_in_several_files) {
 
     put_tensor(folder, "2.safetensors", "a", 2); // the index says otherwise
     EXPECT(!safetensors_open_folder(&s, folder, &err) && strstr(err.text, "tensor a is in "));
-    put_tensor(folder, "2.safetensors", "c", 2);
-    EXPECT(!safetensors_open_folder(&s, folder, &err) && strstr(err.text, "tensor b is not in 2.safetensors"));
-    put_tensor(folder, "1.safetensors", "b", 1);
-    put_tensor(folder, "2.safetensors", "a", 2);
-    EXPECT(!safetensors_open_folder(&s, folder, &err) && strstr(err.text, "is not in"));
 
     put_tensor(folder, "model.safetensors", "whole", 3); // comes before the index
     EXPECT(safetensors_open_folder(&s, folder, &err) && s.count == 1);

@@ -16,11 +16,11 @@ static void write_weights(const char* folder, const char* name, const char* tens
     const size_t shape[1] = {3};
     const float values[3] = {1, 2, 3};
     char* path = format("%s/%s", folder, name);
-    if (!safetensors_create(&w, path, &err) || !safetensors_declare(&w, tensor, "F32", shape, 1, &err) ||
-        !safetensors_write(&w, tensor, values, sizeof values, &err) || !safetensors_finish(&w, NULL, &err)) {
+    if (!safetensors_create(&w, path, &err)) { fatal("%s", err.text); }
+    safetensors_declare(&w, tensor, "F32", shape, 1, sizeof values);
+    if (!safetensors_write(&w, values, sizeof values, &err) || !safetensors_finish(&w, NULL, &err)) {
         fatal("%s", err.text);
     }
-    safetensors_abandon(&w);
     free(path);
 }
 

@@ -62,7 +62,7 @@ static double* recorded_in(const char* path, const char* name, size_t n) {
     Error err;
     SafeTensors s = open_recorded(path);
     const SafeTensor* t = safetensors_find(&s, name);
-    if (!t || safetensor_elements(t) != n) { fatal("%s: no %s of %zu elements", path, name, n); }
+    if (!t || t->elements != n) { fatal("%s: no %s of %zu elements", path, name, n); }
     float* x = alloc_or_die(n, sizeof *x, name);
     double* out = alloc_or_die(n, sizeof *out, name);
     if (!safetensors_read_float(&s, t, 0, x, n, &err)) { fatal("%s", err.text); }
