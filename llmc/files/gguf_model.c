@@ -1,6 +1,5 @@
 #include "gguf_model.h"
-#include "../base/text_stream.h"
-#include "../tokenizer/byte_level.h"
+#include "../tokenizer/tokenizer_save.h"
 
 static const struct {
     const char *name, *gguf;
@@ -148,65 +147,36 @@ bool gguf_model_read(const Gguf* g, const Tensor* t, int layer, float* out, Erro
 // ---------------------------------------------------------------------------------------------------------------------
 // writing
 
-// Writes the characters of a token's bytes to `out`, of 512 bytes; returns how many bytes they take.
-static size_t token_text(const ByteLevel* b, const Tokenizer* t, int id, char* out) {
-    size_t count, at = 0;
-    const unsigned char* bytes = (const unsigned char*)tokenizer_token(t, id, &count);
-    if (t->is_special[id]) {
-        memcpy(out, bytes, count);
-        return count;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const unsigned c = b->character[bytes[i]]; // below U+0800: at most two bytes
-        if (c >= 0x80) { out[at++] = (char)(0xc0 | c >> 6); }
-        out[at++] = (char)(c < 0x80 ? c : 0x80 | (c & 63));
-    }
-    return at;
-}
-
-// Writes the list of tokens and their types; ids of the model that the tokenizer does not have are padding.
-static void put_tokens(FILE* f, const ByteLevel* b, const Tokenizer* t, int vocab_size) {
+// Writes the tokens, their types and the merges; ids of the model that the tokenizer does not have are padding.
+static void put_tokens(FILE* f, const Tokenizer* t, const TokenNames* n, int vocab_size) {
     enum { NORMAL = 1, CONTROL = 3, UNUSED = 5 };
-    char text[512];
+    char* text;
+    size_t merges = 0;
     gguf_pair_array(f, "tokenizer.ggml.tokens", GGUF_STRING, (size_t)vocab_size);
     for (int id = 0; id < vocab_size; id++) {
-        const size_t bytes = id < t->vocab_size ? token_text(b, t, id, text)
-                                                : (size_t)snprintf(text, sizeof text, "[PAD%d]", id);
-        gguf_put_text(f, text, bytes);
+        text = id < n->count ? format("%s", n->name[id]) : format("[PAD%d]", id);
+        gguf_put_text(f, text, strlen(text));
+        free(text);
     }
     gguf_pair_array(f, "tokenizer.ggml.token_type", GGUF_I32, (size_t)vocab_size);
     for (int id = 0; id < vocab_size; id++) {
-        gguf_put_u32(f, id >= t->vocab_size ? UNUSED : t->is_special[id] ? CONTROL : NORMAL);
+        gguf_put_u32(f, id >= n->count ? UNUSED : t->is_special[id] ? CONTROL : NORMAL);
+    }
+    for (int id = 0; id < n->count; id++) { merges += n->half[id][0] != NO_TOKEN; }
+    gguf_pair_array(f, "tokenizer.ggml.merges", GGUF_STRING, merges);
+    for (int id = 0; id < n->count; id++) {
+        if (n->half[id][0] == NO_TOKEN) { continue; }
+        text = format("%s %s", n->name[n->half[id][0]], n->name[n->half[id][1]]);
+        gguf_put_text(f, text, strlen(text));
+        free(text);
     }
 }
 
-static bool put_merges(FILE* f, const ByteLevel* b, const Tokenizer* t, Error* err) {
-    size_t count = 0, bytes;
-    int half[2];
-    char text[2 * 512];
-    for (int id = 0; id < t->vocab_size; id++) {
-        tokenizer_token(t, id, &bytes);
-        const bool is_merge = tokenizer_halves(t, id, half);
-        if (bytes > 1 && !is_merge && !t->is_special[id]) {
-            return fail(err, "the tokenizer: token %d is no merge of two others, which GGUF cannot express", id);
-        }
-        count += is_merge;
-    }
-    gguf_pair_array(f, "tokenizer.ggml.merges", GGUF_STRING, count);
-    for (int id = 0; id < t->vocab_size; id++) {
-        if (!tokenizer_halves(t, id, half)) { continue; }
-        size_t at = token_text(b, t, half[0], text);
-        text[at++] = ' ';
-        at += token_text(b, t, half[1], text + at);
-        gguf_put_text(f, text, at);
-    }
-    return true;
-}
+// Number of the pairs that put_pairs() writes.
+static uint64_t num_pairs(const WeightType* type) { return 17 + (type->block > 1); }
 
-// Writes the pairs; adds their number to *count.
-static bool put_pairs(FILE* f, const GPT2Config* m, const WeightType* type, const Tokenizer* t, const char* name,
-                      uint64_t* count, Error* err) {
-    const ByteLevel b = byte_level();
+static void put_pairs(FILE* f, const GPT2Config* m, const WeightType* type, const Tokenizer* t, const TokenNames* names,
+                      const char* name) {
     const uint32_t C = (uint32_t)m->channels, eot = (uint32_t)t->eot;
     gguf_pair_text(f, "general.architecture", "gpt2");
     gguf_pair_text(f, "general.name", name);
@@ -223,17 +193,21 @@ static bool put_pairs(FILE* f, const GPT2Config* m, const WeightType* type, cons
     gguf_pair_u32(f, "tokenizer.ggml.eos_token_id", eot);
     gguf_pair_bool(f, "tokenizer.ggml.add_bos_token", false);
     if (type->block > 1) { gguf_pair_u32(f, "general.quantization_version", 2); }
-    put_tokens(f, &b, t, m->vocab_size);
-    *count = 14 + (type->block > 1) + 3;
-    return put_merges(f, &b, t, err);
+    put_tokens(f, t, names, m->vocab_size);
 }
 
-// Writes the entry of each tensor; returns their number.
-static uint64_t put_entries(FILE* f, const TensorTable* table, const WeightType* type) {
-    uint64_t count = 0, offset = 0;
+static uint64_t num_tensors(const TensorTable* table) {
+    uint64_t count = 0;
+    for (int i = 0; i < table->count; i++) { count += (uint64_t)table->row[i].layers; }
+    return count;
+}
+
+// Writes the entry of each tensor.
+static void put_entries(FILE* f, const TensorTable* table, const WeightType* type) {
+    uint64_t offset = 0;
     for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
-        for (int l = 0; l < t->layers; l++, count++) {
+        for (int l = 0; l < t->layers; l++) {
             const WeightType* of = gguf_tensor_type(t, type);
             char* name = gguf_tensor_name(t, l);
             gguf_put_text(f, name, strlen(name));
@@ -246,25 +220,21 @@ static uint64_t put_entries(FILE* f, const TensorTable* table, const WeightType*
             free(name);
         }
     }
-    return count;
 }
 
 bool gguf_model_header(FILE* f, const TensorTable* table, const GPT2Config* m, const WeightType* type,
                        const Tokenizer* t, const char* name, Error* err) {
-    static const char what[] = "the header of a GGUF file";
-    char* text;
-    size_t size;
-    uint64_t pairs = 0;
-    FILE* memory = open_text_stream(&text, &size, what); // the head has the numbers of what follows
-    const bool ok = put_pairs(memory, m, type, t, name, &pairs, err);
-    const uint64_t tensors = put_entries(memory, table, type);
-    close_text_stream(memory, what);
-    fwrite("GGUF", 1, 4, f);
-    gguf_put_u32(f, GGUF_VERSION);
-    gguf_put_u64(f, tensors);
-    gguf_put_u64(f, pairs);
-    fwrite(text, 1, size, f);
-    gguf_put_padding(f, 24 + size);
-    free(text);
+    TokenNames names;
+    const bool ok = token_names_make(&names, t, "the tokenizer", err);
+    if (ok) {
+        fwrite("GGUF", 1, 4, f);
+        gguf_put_u32(f, GGUF_VERSION);
+        gguf_put_u64(f, num_tensors(table));
+        gguf_put_u64(f, num_pairs(type));
+        put_pairs(f, m, type, t, &names, name);
+        put_entries(f, table, type);
+        gguf_put_padding(f, (size_t)ftello(f));
+    }
+    token_names_free(&names);
     return ok;
 }

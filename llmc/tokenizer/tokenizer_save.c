@@ -8,13 +8,7 @@ const char* const TOKENIZER_FILES[NUM_TOKENIZER_FILES] = {"vocab.json", "merges.
 // ---------------------------------------------------------------------------------------------------------------------
 // names
 
-typedef struct {
-    char** name;   // [vocab_size] of each token, UTF-8
-    int (*half)[2]; // [vocab_size] its merge; NO_TOKEN: it is a byte or special
-    int count;
-} TokenNames;
-
-static void names_free(TokenNames* n) {
+void token_names_free(TokenNames* n) {
     for (int id = 0; id < n->count; id++) { free(n->name[id]); }
     free(n->name);
     free(n->half);
@@ -42,8 +36,7 @@ static char* special_name(const char* token, size_t bytes) {
     return format("%.*s", (int)bytes, token);
 }
 
-// Fills the names and merges of all tokens, which names_free() frees on failure too.
-static bool names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, Error* err) {
+bool token_names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, Error* err) {
     const ByteLevel b = byte_level();
     const size_t count = (size_t)t->vocab_size;
     *n = (TokenNames){alloc_or_die(count, sizeof *n->name, "names of tokens"),
@@ -56,7 +49,7 @@ static bool names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer,
         if (!t->is_special[id]) {
             n->name[id] = visible_name(&b, token, bytes);
             if (bytes > 1 && !tokenizer_halves(t, id, n->half[id])) {
-                return fail(err, "%s: token %d is no merge of two others: Hugging Face's files cannot hold it",
+                return fail(err, "%s: token %d is no merge of two others, which the files cannot hold",
                             tokenizer, id);
             }
             continue;
@@ -168,7 +161,7 @@ static void put_config(FILE* out, const Tokenizer* t, const TokenNames* n, int m
 bool tokenizer_files_make(TokenizerFiles* files, const Tokenizer* t, int max_length, const char* name, Error* err) {
     TokenNames n;
     FILE* out[NUM_TOKENIZER_FILES];
-    const bool ok = names_make(&n, t, name, err);
+    const bool ok = token_names_make(&n, t, name, err);
     for (int i = 0; ok && i < NUM_TOKENIZER_FILES; i++) {
         out[i] = open_text_stream(&files->text[i], &files->size[i], TOKENIZER_FILES[i]);
     }
@@ -179,7 +172,7 @@ bool tokenizer_files_make(TokenizerFiles* files, const Tokenizer* t, int max_len
         put_config(out[3], t, &n, max_length);
         for (int i = 0; i < NUM_TOKENIZER_FILES; i++) { close_text_stream(out[i], TOKENIZER_FILES[i]); }
     }
-    names_free(&n);
+    token_names_free(&n);
     return ok;
 }
 

@@ -10,6 +10,18 @@
 #pragma once
 #include "tokenizer.h"
 
+// The names of tokens, and the merges, as these files and GGUF's have them.
+typedef struct {
+    char** name;    // [count] of each token, UTF-8
+    int (*half)[2]; // [count] its merge; NO_TOKEN: it is a byte or special
+    int count;
+} TokenNames;
+
+// Makes the names, which token_names_free() frees on failure too. Fails, naming `name`, if a token is no merge of two
+// others, or the name of a special token is not UTF-8 or that of another token.
+bool token_names_make(TokenNames* n, const Tokenizer* t, const char* name, Error* err);
+void token_names_free(TokenNames* n);
+
 enum { NUM_TOKENIZER_FILES = 4 };
 extern const char* const TOKENIZER_FILES[NUM_TOKENIZER_FILES]; // their names
 
@@ -20,8 +32,7 @@ typedef struct {
 } TokenizerFiles;
 
 // Makes the files, which tokenizer_files_free() frees. `max_length`: tokens of the longest text; 0: there is no limit.
-// Fails, naming `name`, if these formats cannot express the tokenizer: a token is no merge of two others, or the name
-// of a special token is not UTF-8 or that of another token.
+// Fails, naming `name`, as token_names_make().
 bool tokenizer_files_make(TokenizerFiles* files, const Tokenizer* t, int max_length, const char* name, Error* err);
 void tokenizer_files_free(TokenizerFiles* files);
 
