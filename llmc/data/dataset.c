@@ -1,6 +1,5 @@
 #include "dataset.h"
 #include <glob.h>
-#include <pthread.h>
 #include <sys/resource.h>
 
 static int data_compare_paths(const void* a, const void* b) {
@@ -58,102 +57,58 @@ static void data_list_files(Dataset* d, const glob_t* found) {
     }
 }
 
-// Keeps file i open, in place of another one.
-static const Shard* dataset_keep_open(Dataset* d, int i, Shard shard) {
-    OpenShard* slot = &d->open[i % d->num_open];
-    if (slot->file >= 0) { shard_close(&slot->shard); }
-    *slot = (OpenShard){.file = i, .shard = shard};
-    return &slot->shard;
-}
-
 // Returns file i, open, until the next call; NULL on failure.
 static const Shard* dataset_shard(Dataset* d, int i, Error* err) {
-    const OpenShard* slot = &d->open[i % d->num_open];
-    Shard shard;
+    OpenShard* slot = &d->open[i % d->num_open];
     if (slot->file == i) { return &slot->shard; }
-    return shard_open_as(&shard, d->files[i].path, d->header, err) ? dataset_keep_open(d, i, shard) : NULL;
+    if (slot->file >= 0) { shard_close(&slot->shard); }
+    slot->file = shard_open_as(&slot->shard, d->files[i].path, d->header, err) ? i : -1;
+    return slot->file == i ? &slot->shard : NULL;
 }
 
 // dataset_open reads and hashes both ends of a shard.
 enum { HASHED = 1 << 15 }; // tokens at each end; chosen
 
-typedef struct {
-    const char* path;
-    TokenHeader header;
-    bool ok;
-    Error err;
-    Shard shard; // open, if ok
-    size_t hashed;
-    int tokens[2][HASHED];
-} ShardEnds;
-
-static void* read_ends(void* ends) {
-    ShardEnds* e = ends;
-    e->ok = shard_open_as(&e->shard, e->path, e->header, &e->err);
-    if (!e->ok) { return NULL; }
-    const size_t n = e->shard.num_tokens;
-    e->hashed = min_size(n, HASHED);
-    e->ok = shard_read(&e->shard, 0, e->hashed, e->tokens[0], &e->err) &&
-            shard_read(&e->shard, n - e->hashed, e->hashed, e->tokens[1], &e->err);
-    if (!e->ok) { shard_close(&e->shard); }
-    return NULL;
-}
-
-// Adds file i to the counts of windows and tokens and to the hash.
-static bool dataset_add(Dataset* d, int i, const ShardEnds* e, Error* err) {
-    const size_t n = e->shard.num_tokens, T = (size_t)d->T;
-    const char *path = d->files[i].path, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+// Adds file i to the counts of windows and tokens and to the hash. tokens (HASHED) is scratch.
+static bool dataset_add(Dataset* d, int i, int* tokens, Error* err) {
+    const Shard* shard = dataset_shard(d, i, err);
+    if (!shard) { return false; }
+    DataFile* file = &d->files[i];
+    const size_t n = shard->num_tokens, T = (size_t)d->T, hashed = min_size(n, HASHED);
+    const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
     uint16_t low[HASHED]; // what is hashed: a shard's uint16
     if (n < T + 1) {
         return fail(err, "%s: %zu tokens are too few for one window of %d and its last target: leave the file out, or "
-                    "lower --seq_len", path, n, d->T);
+                    "lower --seq_len", file->path, n, d->T);
     }
     d->hash = hash64(name, strlen(name), d->hash);
     d->hash = hash64(&n, sizeof n, d->hash);
-    d->files[i].content = hash64(&n, sizeof n, 0);
+    file->content = hash64(&n, sizeof n, 0);
     for (int end = 0; end < 2; end++) {
-        const size_t first = end ? n - e->hashed : 0;
-        if (!shard_check_tokens(path, first, e->tokens[end], e->hashed, d->vocab_size, err)) { return false; }
-        for (size_t t = 0; t < e->hashed; t++) {
-            low[t] = (uint16_t)e->tokens[end][t];
-            d->files[i].largest = max_int(d->files[i].largest, e->tokens[end][t]);
+        const size_t first = end ? n - hashed : 0;
+        if (!shard_read(shard, first, hashed, tokens, err) ||
+            !shard_check_tokens(file->path, first, tokens, hashed, d->vocab_size, err)) {
+            return false;
         }
-        d->hash = hash64(low, e->hashed * sizeof *low, d->hash);
-        d->files[i].content = hash64(low, e->hashed * sizeof *low, d->files[i].content);
+        for (size_t t = 0; t < hashed; t++) {
+            low[t] = (uint16_t)tokens[t];
+            file->largest = max_int(file->largest, tokens[t]);
+        }
+        d->hash = hash64(low, hashed * sizeof *low, d->hash);
+        file->content = hash64(low, hashed * sizeof *low, file->content);
     }
-    d->files[i].num_tokens = n;
-    d->files[i].first_window = d->num_windows;
+    file->num_tokens = n;
+    file->first_window = d->num_windows;
     d->num_windows += (n - 1) / T;
     d->num_tokens += n;
     return true;
 }
 
-// Adds all files. Reads several at a time, since a disk or a server answers each only after a while.
 static bool dataset_add_all(Dataset* d, Error* err) {
-    enum { READERS = 16 }; // chosen
-    const int readers = min_int(READERS, d->num_open);
-    ShardEnds* ends = alloc_or_die((size_t)readers, sizeof *ends, "the ends of shards");
-    pthread_t threads[READERS];
+    int* tokens = alloc_or_die(HASHED, sizeof *tokens, "the end of a shard");
     bool ok = true;
-    for (int first = 0; ok && first < d->num_files; first += readers) {
-        const int count = min_int(readers, d->num_files - first);
-        int started = 0;
-        for (int i = 0; i < count; i++) {
-            ends[i].path = d->files[first + i].path;
-            ends[i].header = d->header;
-        }
-        while (started < count - 1 && pthread_create(&threads[started], NULL, read_ends, &ends[started]) == 0) {
-            started++;
-        }
-        for (int i = started; i < count; i++) { read_ends(&ends[i]); }
-        for (int i = 0; i < started; i++) { pthread_join(threads[i], NULL); }
-        for (int i = 0; i < count; i++) { if (ends[i].ok) { dataset_keep_open(d, first + i, ends[i].shard); } }
-        for (int i = 0; ok && i < count; i++) {
-            ok = ends[i].ok && dataset_add(d, first + i, &ends[i], &ends[i].err);
-            if (!ok) { *err = ends[i].err; }
-        }
-    }
-    free(ends);
+    for (int i = 0; ok && i < d->num_files; i++) { ok = dataset_add(d, i, tokens, err); }
+    free(tokens);
     return ok;
 }
 
