@@ -1,7 +1,7 @@
 #include "checkpoint.h"
 #include "../options/models.h"
 #include "../model/optimizer.h"
-#include "huggingface.h"
+#include "model_file.h"
 #include "../base/json.h"
 #include "safetensors.h"
 #include "sums.h"
@@ -390,7 +390,7 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     s->step = json_integer_value(json_object_get(state, "step"));
     s->updates = json_integer_value(json_object_get(state, "updates"));
     o->rounding.step = (int)s->updates;
-    bool ok = hf_load_weights(o->model, o, folder, err) && safetensors_open(&file, path, err);
+    bool ok = model_file_load(o->model, o, folder, err) && safetensors_open(&file, path, err);
     free(path);
     if (!ok) { return false; }
     ok = tensors_load(&file, o, moments, 2, err);

@@ -295,11 +295,6 @@ static bool block_read(const void* source, TensorBuffers* b, const TensorTable* 
     return ok;
 }
 
-static bool block_load(const SafeTensors* s, const GPT2* g, const Optimizer* o, const TensorBlock* block, Error* err) {
-    const BlockSource source = {.file = s, .block = block};
-    return params_load(g, o, block->data, block_read, &source, err);
-}
-
 bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, Error* err) {
     const TensorBlock weights = {.prefix = "transformer.", .hf_layout = true};
     char* name = tensor_file_name(t, layer, weights.prefix);
@@ -310,17 +305,9 @@ bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer,
 
 bool tensors_load(const SafeTensors* s, const Optimizer* o, const TensorBlock* blocks, int num_blocks, Error* err) {
     bool ok = true;
-    for (int b = 0; ok && b < num_blocks; b++) { ok = block_load(s, o->model, o, &blocks[b], err); }
-    return ok;
-}
-
-bool hf_load_weights(const GPT2* g, const Optimizer* o, const char* folder, Error* err) {
-    SafeTensors s;
-    if (!safetensors_open_folder(&s, folder, err)) { return false; }
-    const TensorBlock weights = {.prefix = "transformer.", .data = o ? o->masters : NULL, .hf_layout = true};
-    const bool ok = block_load(&s, g, o, &weights, err);
-    safetensors_close(&s);
-    if (ok && o) { optimizer_masters_changed(o); }
-    else if (ok) { g->backend->params_changed(); }
+    for (int b = 0; ok && b < num_blocks; b++) {
+        const BlockSource source = {.file = s, .block = &blocks[b]};
+        ok = params_load(o->model, o, blocks[b].data, block_read, &source, err);
+    }
     return ok;
 }

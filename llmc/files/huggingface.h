@@ -81,7 +81,3 @@ typedef bool TensorReader(const void* source, TensorBuffers* b, const TensorTabl
 
 // Reads every parameter: into `data`, memory of the optimizer `o`, or into the model itself if `o` is NULL.
 bool params_load(const GPT2* g, const Optimizer* o, float* data, TensorReader* read, const void* source, Error* err);
-
-// Reads the parameters from a Hugging Face folder into a model of its shape: into the masters of its optimizer `o` and
-// from there into the model, or, if `o` is NULL, into the model alone. Fails as tensors_load() does.
-bool hf_load_weights(const GPT2* g, const Optimizer* o, const char* folder, Error* err);

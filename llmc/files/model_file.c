@@ -143,7 +143,9 @@ static bool read_row(const void* source, TensorBuffers* b, const TensorTable* ta
 bool model_file_load(const GPT2* g, const Optimizer* o, const char* path, Error* err) {
     ModelFile m;
     if (!model_file_open(&m, path, g->config.padded_vocab_size != g->config.vocab_size, err)) { return false; }
-    const bool ok = params_load(g, o, o ? o->masters : NULL, read_row, &m, err);
+    const bool ok = (!memcmp(&m.shape, &g->config, sizeof m.shape) ||
+                     fail(err, "%s: the weights have another shape than the model", path)) &&
+                    params_load(g, o, o ? o->masters : NULL, read_row, &m, err);
     model_file_close(&m);
     if (ok && o) { optimizer_masters_changed(o); }
     else if (ok) { g->backend->params_changed(); }

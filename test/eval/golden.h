@@ -1,7 +1,7 @@
 // What tests of scores read of test/golden/eval.
 #pragma once
 #include "llmc/tokenizer/tokenizer.h"
-#include "llmc/files/huggingface.h"
+#include "llmc/files/model_file.h"
 #include "llmc/base/json.h"
 #include "test/check/backends.h"
 
@@ -24,7 +24,7 @@ static GPT2 open_golden_model(const char* folder, const Backend* b, int B, int T
     if (!hf_load_config(folder, true, &shape, &err)) { fatal("%s", err.text); }
     gpt2_layout(&g, b, &shape, B, T, FORWARD_ONLY, 1);
     gpt2_alloc(&g);
-    if (!hf_load_weights(&g, NULL, folder, &err)) { fatal("%s", err.text); }
+    if (!model_file_load(&g, NULL, folder, &err)) { fatal("%s", err.text); }
     return g;
 }
 

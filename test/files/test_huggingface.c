@@ -114,7 +114,7 @@ TEST(folders_of_all_kinds_give_the_same_weights) {
         GPT2Config shape;
         char* folder = write_folder(m, &kinds[i]);
         EXPECT(hf_load_config(folder, true, &shape, &err) && !memcmp(&shape, &m->g.config, sizeof shape));
-        if (!hf_load_weights(&h->g, &h->o, folder, &err)) { TEST_FAIL("kind %d: %s", i, err.text); }
+        if (!model_file_load(&h->g, &h->o, folder, &err)) { TEST_FAIL("kind %d: %s", i, err.text); }
         if (!same_weights(m, h)) { TEST_FAIL("kind %d has other weights", i); }
         free(folder);
         close_model(h);
@@ -127,7 +127,7 @@ static void expect_weights_refused(const FolderOptions* o, const char* file, con
     Model *m = open_model(C), *h = open_model(C);
     fill_weights(m);
     char *folder = write_folder(m, o), *path = below(folder, file);
-    if (hf_load_weights(&h->g, &h->o, folder, &err) || !strstr(err.text, path) || !strstr(err.text, words)) {
+    if (model_file_load(&h->g, &h->o, folder, &err) || !strstr(err.text, path) || !strstr(err.text, words)) {
         TEST_FAIL("no '%s' but '%s'", words, err.text);
     }
     free(path);
@@ -156,10 +156,10 @@ TEST(parts_that_are_missing_are_named) {
     Model* m = open_model(C);
     char *folder = write_folder(m, &parts), *part = below(folder, "model-00002-of-00002.safetensors");
     EXPECT(remove(part) == 0);
-    EXPECT(!hf_load_weights(&m->g, &m->o, folder, &err) && strstr(err.text, part) && strstr(err.text, "cannot open"));
+    EXPECT(!model_file_load(&m->g, &m->o, folder, &err) && strstr(err.text, part) && strstr(err.text, "cannot open"));
     char* empty = new_folder();
-    EXPECT(!hf_load_weights(&m->g, &m->o, empty, &err) && strstr(err.text, empty) &&
-           strstr(err.text, "neither model.safetensors nor"));
+    EXPECT(!model_file_load(&m->g, &m->o, empty, &err) && strstr(err.text, empty) &&
+           strstr(err.text, "config.json: cannot open"));
     free(empty);
     free(part);
     free(folder);
@@ -333,7 +333,7 @@ TEST(matrices_are_turned_for_the_file_and_padding_stays_out) {
     }
     safetensors_close(&s);
     Model* h = open_model(C);
-    must(hf_load_weights(&h->g, &h->o, folder, &err), &err);
+    must(model_file_load(&h->g, &h->o, folder, &err), &err);
     for (int i = V * C; i < 128 * C; i++) { EXPECT(h->o.masters[i] == 0); }
     free(path);
     free(folder);

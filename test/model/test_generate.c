@@ -1,6 +1,6 @@
 // Generation: with a cache of keys and values the logits are those of the whole sequence, on every CPU backend;
 // sampling; several texts at once; log-probabilities; where texts end.
-#include "llmc/files/huggingface.h"
+#include "llmc/files/model_file.h"
 #include "llmc/base/json.h"
 #include "llmc/model/generate.h"
 #include "llmc/base/rng.h"
@@ -24,7 +24,7 @@ static GPT2 open_golden(const Backend* b) {
     if (!hf_load_config(folder, true, &shape, &err)) { fatal("%s", err.text); }
     gpt2_layout(&g, b, &shape, 1, MAX_T, FORWARD_ONLY, 1);
     gpt2_alloc(&g);
-    if (!hf_load_weights(&g, NULL, folder, &err)) { fatal("%s", err.text); }
+    if (!model_file_load(&g, NULL, folder, &err)) { fatal("%s", err.text); }
     return g;
 }
 

@@ -5,7 +5,7 @@
 #include "llmc/check/compare.h"
 #include "llmc/check/trial.h"
 #include "llmc/files/checkpoint.h"
-#include "llmc/files/huggingface.h"
+#include "llmc/files/model_file.h"
 #include "llmc/train/nonfinite.h"
 #include "llmc/train/replay.h"
 #include "llmc/base/rng.h"
@@ -114,7 +114,7 @@ static Model* open_golden_with(const Backend* b, Keep keep, bool pad, OptimizerK
     gpt2_layout(&m->g, b, &shape, B, T, keep, 1);
     gpt2_alloc(&m->g);
     optimizer_alloc(&m->o, &m->g, kind, NULL);
-    if (!hf_load_weights(&m->g, &m->o, GOLDEN, &err)) { fatal("%s", err.text); }
+    if (!model_file_load(&m->g, &m->o, GOLDEN, &err)) { fatal("%s", err.text); }
     return m;
 }
 
