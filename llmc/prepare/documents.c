@@ -2,6 +2,7 @@
 #include "../base/rng.h"
 #include "../tokenizer/piece_counts.h"
 #include <inttypes.h>
+#include <jansson.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif

@@ -1,71 +1,79 @@
 #include "inputs.h"
-#include "input_names.h"
-#include "parquet.h"
-#include "stream.h"
-#include <inttypes.h>
+#include <dirent.h>
+#include <glob.h>
 
-enum { BEGIN_BYTES = 4 }; // which tell a compressed or Parquet file
-
-// ---------------------------------------------------------------------------------------------------------------------
-// formats and contents
-
-// Reads the first bytes of a regular file; returns their number.
-static size_t read_begin(const char* path, unsigned char begin[BEGIN_BYTES]) {
-    Error err;
-    FILE* f = fopen_regular(path, &err);
-    if (!f) { fatal("%s; a pipe is read by cat ... | ./prepare - ...", err.text); }
-    const size_t n = fread(begin, 1, BEGIN_BYTES, f);
-    if (ferror(f)) { fatal("%s: cannot read: %s", path, strerror(errno)); }
-    fclose(f);
-    return n;
+bool name_ends_with(const char* name, const char* ending) {
+    size_t n = strlen(name), m = strlen(ending);
+    if (n > 3 && strcmp(name + n - 3, ".gz") == 0) { n -= 3; }
+    else if (n > 4 && strcmp(name + n - 4, ".zst") == 0) { n -= 4; }
+    return n >= m && strncmp(name + n - m, ending, m) == 0;
 }
 
-InputFormat input_format(const PrepareOptions* o, const char* path) {
-    unsigned char begin[BEGIN_BYTES];
-    if (o->format == format_text) { return FORMAT_TEXT; }
-    if (o->format == format_jsonl) { return FORMAT_JSONL; }
-    if (o->format == format_parquet) { return FORMAT_PARQUET; }
-    if (strcmp(path, "-") == 0) { return FORMAT_TEXT; }
-    if (is_parquet(begin, read_begin(path, begin))) { return FORMAT_PARQUET; }
-    if (name_ends_with(path, ".parquet")) { return FORMAT_PARQUET; } // it says what is wrong with the file
-    const bool is_jsonl = name_ends_with(path, ".jsonl") || name_ends_with(path, ".ndjson") ||
-                          name_ends_with(path, ".json");
-    return is_jsonl ? FORMAT_JSONL : FORMAT_TEXT;
-}
+typedef struct {
+    char** names;
+    size_t count;
+} NameList;
 
-bool is_text_checked(const PrepareOptions* o) { return o->format != format_text; }
-
-// Ends the program unless the file can be read by this program.
-static void check_readable(const PrepareOptions* o, const char* path) {
-    Error err;
-    Parquet parquet;
-    Stream stream;
-    const InputFormat file_format = input_format(o, path);
-    bool ok;
-    if (file_format == FORMAT_PARQUET) {
-        ok = parquet_open(&parquet, path, o->field, &err);
-        if (ok) { parquet_close(&parquet); }
-    } else {
-        ok = stream_open(&stream, path, &err) &&
-             (file_format != FORMAT_TEXT || !is_text_checked(o) || stream_check_text(&stream, &err));
-        stream_close(&stream);
+static void add_name(NameList* list, char* name) {
+    if ((list->count & (list->count - 1)) == 0) { // a power of two: full
+        list->names = realloc_or_die(list->names, max_size(2 * list->count, 1) * sizeof *list->names, "input files");
     }
-    if (!ok) { fatal("%s", err.text); }
+    list->names[list->count++] = name;
 }
 
-json_t* describe_input(const PrepareOptions* o, const char* path) {
-    enum { PIECE = 1 << 20 };
-    check_readable(o, path);
-    Error err;
-    FILE* f = fopen_regular(path, &err);
-    if (!f) { fatal("%s", err.text); }
-    unsigned char* buffer = realloc_or_die(NULL, PIECE, path);
-    uint64_t hash = 0, size = 0;
-    for (size_t n; (n = fread(buffer, 1, PIECE, f)) > 0; size += n) { hash = hash64(buffer, n, hash); }
-    if (ferror(f)) { fatal("%s: cannot read: %s", path, strerror(errno)); }
-    fclose(f);
-    free(buffer);
-    char hex[17];
-    snprintf(hex, sizeof hex, "%016" PRIx64, hash);
-    return json_pack("{s:s, s:I, s:s}", "name", path, "bytes", (json_int_t)size, "hash", hex);
+int names_compare(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
+
+static bool is_text_name(const char* name) {
+    static const char* const endings[] = {".txt", ".jsonl", ".ndjson", ".parquet"};
+    for (int i = 0; i < 4; i++) { if (name_ends_with(name, endings[i])) { return true; } }
+    return false;
+}
+
+static void add_folder(NameList* list, const char* folder, int depth) {
+    enum { MAX_DEPTH = 32 }; // links may lead in a circle
+    DIR* d = opendir(folder);
+    if (!d) { fatal("%s: cannot list: %s", folder, strerror(errno)); }
+    if (depth == MAX_DEPTH) { fatal("%s: more than %d folders in each other", folder, MAX_DEPTH); }
+    for (const struct dirent* entry; errno = 0, (entry = readdir(d)) != NULL;) {
+        if (entry->d_name[0] == '.') { continue; }
+        char* path = format("%s/%s", folder, entry->d_name);
+        if (is_directory(path)) { add_folder(list, path, depth + 1); }
+        else if (is_text_name(entry->d_name)) { add_name(list, path); continue; }
+        free(path);
+    }
+    if (errno != 0) { fatal("%s: cannot list: %s", folder, strerror(errno)); }
+    closedir(d);
+}
+
+static void add_pattern(NameList* list, const char* pattern) {
+    glob_t found;
+    const int result = glob(pattern, 0, NULL, &found);
+    if (result == GLOB_NOMATCH) { usage_error("%s: no file has such a name", pattern); }
+    if (result != 0) { fatal("%s: cannot search: %s", pattern, strerror(errno)); }
+    for (size_t i = 0; i < found.gl_pathc; i++) { add_name(list, format("%s", found.gl_pathv[i])); }
+    globfree(&found);
+}
+
+char** inputs_expand(char** words, size_t* count) {
+    NameList list = {NULL, 0};
+    for (size_t i = 0; i < *count; i++) {
+        char* word = words[i];
+        const size_t first = list.count, n = strlen(word);
+        if (is_directory(word)) {
+            char* folder = format("%.*s", (int)(n > 1 && word[n - 1] == '/' ? n - 1 : n), word);
+            add_folder(&list, folder, 0);
+            free(folder);
+            if (list.count == first) {
+                usage_error("%s: no file in this folder is named *.txt, *.jsonl, *.ndjson or *.parquet, perhaps with "
+                            ".gz or .zst behind it", word);
+            }
+            qsort(list.names + first, list.count - first, sizeof *list.names, names_compare);
+        } else if (!path_exists(word) && strpbrk(word, "*?[")) {
+            add_pattern(&list, word);
+        } else {
+            add_name(&list, format("%s", word));
+        }
+    }
+    *count = list.count;
+    return list.names;
 }

@@ -1,18 +1,18 @@
-// The input files of ./prepare: their formats and checksums.
+// The names of the input files of ./prepare.
+//
+// A name on the command line is a file; a folder, which stands for the files in it at any depth whose names end in
+// .txt, .jsonl, .ndjson or .parquet, or one of these with .gz or .zst behind it; or a pattern with *, ? or [...], for a
+// shell that has not replaced it. The files of a folder or a pattern come in the order of their names, as bytes.
 #pragma once
-#include "prepare_options.h"
-#include <jansson.h>
+#include "../base/base.h"
 
-typedef enum { FORMAT_TEXT, FORMAT_JSONL, FORMAT_PARQUET } InputFormat;
+// Replaces the folders and patterns among the `count` words by the names of their files. Returns all names, and sets
+// `count` to their number; each name and the list are the caller's to free. Ends the program with a usage error if a
+// folder or a pattern has no file.
+char** inputs_expand(char** words, size_t* count);
 
-// Returns the format of a file, by --format or, if that is auto, by its first bytes and its name. `path` is "-" for
-// standard input. Ends the program if it cannot be read.
-InputFormat input_format(const PrepareOptions* o, const char* path);
+// Returns true if a name, without .gz or .zst, has this ending.
+bool name_ends_with(const char* name, const char* ending);
 
-// Returns true if a file of text is checked to be one (stream_check_text()): --format does not say so.
-bool is_text_checked(const PrepareOptions* o);
-
-// Reads a whole input file and returns {"name", "bytes", "hash"}, a new reference; NULL if its name is not UTF-8. Ends
-// the program if the file is missing, not a regular file, no text where it should be, needs a library that this program
-// was built without, or is a Parquet file without the column of --field.
-json_t* describe_input(const PrepareOptions* o, const char* path);
+// Compares two names of a list, for qsort().
+int names_compare(const void* a, const void* b);

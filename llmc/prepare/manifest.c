@@ -22,10 +22,29 @@ static json_t* describe_mix(const PrepareOptions* o) {
     return json_pack("{s:o, s:s}", "sources", sources, "until", "first"); // as records of older versions say
 }
 
+// Reads a whole input file and returns {"name", "bytes", "hash"}, a new reference; NULL if its name is not UTF-8. Ends
+// the program if it cannot be read.
+static json_t* describe_input(const char* path) {
+    enum { PIECE = 1 << 20 };
+    Error err;
+    FILE* f = fopen_regular(path, &err);
+    if (!f) { fatal("%s", err.text); }
+    unsigned char* buffer = realloc_or_die(NULL, PIECE, path);
+    uint64_t hash = 0, size = 0;
+    for (size_t n; (n = fread(buffer, 1, PIECE, f)) > 0; size += n) { hash = hash64(buffer, n, hash); }
+    if (ferror(f)) { fatal("%s: cannot read: %s", path, strerror(errno)); }
+    fclose(f);
+    free(buffer);
+    char hex[17];
+    snprintf(hex, sizeof hex, "%016" PRIx64, hash);
+    return json_pack("{s:s, s:I, s:s}", "name", path, "bytes", (json_int_t)size, "hash", hex);
+}
+
 json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
     json_t* inputs = json_array();
     for (size_t i = 0; i < o->num_inputs; i++) {
-        json_t* input = is_standard_input(o) ? json_pack("{s:s}", "name", "-") : describe_input(o, o->inputs[i]);
+        if (!is_standard_input(o)) { reader_check_file(o, i); }
+        json_t* input = is_standard_input(o) ? json_pack("{s:s}", "name", "-") : describe_input(o->inputs[i]);
         if (!input) { fatal("%s: the name is not valid UTF-8: rename the file", o->inputs[i]); }
         json_array_append_new(inputs, input);
     }

@@ -22,7 +22,7 @@ typedef struct {
     json_t* manifest;
     Sums sums;                      // of the finished shards
     ShardWriter shard;              // the one being written, if `writing`
-    bool writing, show;             // `show`: progress, on a terminal
+    bool writing;
     size_t number;                  // of the shard being written, or of the next one
     uint64_t val_size;              // tokens of the validation split
     State now;                      // of the chunks that were taken
@@ -30,7 +30,7 @@ typedef struct {
     uint64_t passed;                // tokens still to come that are in finished shards
     uint64_t total;                 // tokens written, earlier runs included
     double nll;                     // -ln p of the stories of the validation split
-    double started, shown;          // seconds_now() at the start, and when progress was last shown
+    Progress shown;
 } Output;
 
 // Writes PREFIX_val.json: the loss of a perfect model on the validation stories, which no model can go below.
@@ -61,7 +61,6 @@ static void finish_shard(Output* out, uint64_t skip) {
     save_manifest(out->manifest, out->manifest_path);
     out->writing = false;
     out->number++;
-    if (!out->show) { notice("%" PRIu64 " tokens", out->total); }
 }
 
 static void append_tokens(Output* out, const int* ids, size_t count) {
@@ -92,13 +91,6 @@ static void begin_shard(Output* out, int first) {
     if (out->number == 1 && first != out->eot && is_one_document(out->options)) { append_tokens(out, &out->eot, 1); }
 }
 
-static void show_progress(Output* out) {
-    double now = seconds_now();
-    if (!out->show || now < out->shown + 0.5) { return; }
-    out->shown = now;
-    fprintf(stderr, "\r%.1f million tokens, %.0f s ", 1e-6 * (double)out->total, now - out->started);
-}
-
 // Returns how many tokens the shard being written can take. The validation split of the stories ends with a story.
 static size_t room_in_shard(const Output* out) {
     bool whole_stories = out->number == 0 && out->options->stories > 0;
@@ -127,12 +119,6 @@ static void write_tokens(Output* out, const TokenList* tokens) {
     }
 }
 
-static uint64_t tokens_of_input(const PrepareOptions* o, const InputState* input) {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < o->num_sources; i++) { sum += input->sources[i].tokens; }
-    return sum;
-}
-
 static bool write_chunk(void* context, Chunk* c) {
     Output* out = context;
     if (c->was_taken) { return true; }
@@ -144,7 +130,7 @@ static bool write_chunk(void* context, Chunk* c) {
     write_tokens(out, &c->tokens);
     summary_add(&out->now.summary, c);
     if (out->number == 0) { out->nll += c->nll; }
-    show_progress(out);
+    progress(&out->shown, "%.1f million tokens", 1e-6 * (double)out->total);
     return true;
 }
 
@@ -210,7 +196,6 @@ static void write_shards(Output* out, const Tokenizer* t) {
     const PrepareOptions* o = out->options;
     if (out->total > 0) { notice("going on after %" PRIu64 " tokens", out->total); }
     encode_input(o, t, &out->now.input, write_chunk, out);
-    if (out->show) { fputc('\n', stderr); }
     if (out->total > 0 && out->number == 0) {
         shard_abandon(&out->shard);
         give_up(out, format("--val_size %" PRIu64 ": the input has only %" PRIu64 " tokens, and some must be left for "
@@ -223,7 +208,8 @@ static void write_shards(Output* out, const Tokenizer* t) {
 }
 
 static void print_sources(const PrepareOptions* o, const InputState* input) {
-    const double sum = (double)tokens_of_input(o, input);
+    double sum = 0;
+    for (size_t i = 0; i < o->num_sources; i++) { sum += (double)input->sources[i].tokens; }
     for (size_t i = 0; i < o->num_sources; i++) {
         const bool ended = mix_choose(o, input) == i;
         print_result("%s: %" PRIu64 " tokens, %.2f %%%s\n", o->sources[i].name, input->sources[i].tokens,
@@ -253,7 +239,7 @@ void prepare(const PrepareOptions* o) {
     }
     Output out = {.options = o, .manifest_path = format("%s.json", o->out),
                   .floor_path = format("%s_val.json", o->out), .sums_path = format("%s.b2sums", o->out),
-                  .eot = tokenizer.eot, .show = isatty(STDERR_FILENO), .started = seconds_now()};
+                  .eot = tokenizer.eot};
     json_t* work = describe_work(o, &tokenizer);
     if (o->force) { remove_output(o, out.manifest_path, out.floor_path, out.sums_path); }
     out.manifest = load_manifest(o, out.manifest_path, work);

@@ -1,6 +1,6 @@
 #include "prepare_options.h"
 #include "../base/rng.h"
-#include "input_names.h"
+#include "inputs.h"
 #include "../data/shard.h"
 
 _Static_assert(SHARD_TOKENS_LIMIT == SHARD_MAX_TOKENS, "the limit of an option is a shard's");
@@ -106,21 +106,18 @@ static double take_weight(char* word) {
     char *colon = strrchr(word, ':'), *end;
     if (!colon || colon == word) { usage_error("--mix %s: no weight: give SOURCE:WEIGHT, like web.jsonl:0.7", word); }
     const double weight = strtod(colon + 1, &end);
-    if (end == colon + 1 || *end || !isfinite(weight)) {
-        usage_error("--mix %s: the weight '%s' is not a number", word, colon + 1);
+    if (end == colon + 1 || *end || !(weight >= 1e-9 && weight <= 1e15)) {
+        usage_error("--mix %s: the weight '%s' is no number from 1e-9 to 1e15; leave out a source without", word,
+                    colon + 1);
     }
-    if (weight <= 0) { usage_error("--mix %s: a weight must be greater than 0; leave out a source without", word); }
-    if (weight < 1e-9 || weight > 1e15) { usage_error("--mix %s: a weight is from 1e-9 to 1e15", word); }
     *colon = 0;
     return weight;
 }
 
-static int compare_names(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
-
 static void check_named_once(const PrepareOptions* o) {
     char** sorted = alloc_or_die(o->num_inputs, sizeof *sorted, "input files");
     memcpy(sorted, o->inputs, o->num_inputs * sizeof *sorted);
-    qsort(sorted, o->num_inputs, sizeof *sorted, compare_names);
+    qsort(sorted, o->num_inputs, sizeof *sorted, names_compare);
     for (size_t i = 1; i < o->num_inputs; i++) {
         if (strcmp(sorted[i - 1], sorted[i]) == 0) { usage_error("--mix: %s is in it twice", sorted[i]); }
     }

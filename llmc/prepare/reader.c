@@ -1,6 +1,33 @@
 #include "reader.h"
 #include "../tokenizer/unicode.h"
+#include "inputs.h"
 #include <inttypes.h>
+
+enum { BEGIN_BYTES = 4 }; // which tell a Parquet file
+
+// Reads the first bytes of a regular file; returns their number.
+static size_t read_begin(const char* path, unsigned char begin[BEGIN_BYTES]) {
+    Error err;
+    FILE* f = fopen_regular(path, &err);
+    if (!f) { fatal("%s; a pipe is read by cat ... | ./prepare - ...", err.text); }
+    const size_t n = fread(begin, 1, BEGIN_BYTES, f);
+    if (ferror(f)) { fatal("%s: cannot read: %s", path, strerror(errno)); }
+    fclose(f);
+    return n;
+}
+
+InputFormat input_format(const PrepareOptions* o, const char* path) {
+    unsigned char begin[BEGIN_BYTES];
+    if (o->format == format_text) { return FORMAT_TEXT; }
+    if (o->format == format_jsonl) { return FORMAT_JSONL; }
+    if (o->format == format_parquet) { return FORMAT_PARQUET; }
+    if (strcmp(path, "-") == 0) { return FORMAT_TEXT; }
+    if (is_parquet(begin, read_begin(path, begin))) { return FORMAT_PARQUET; }
+    if (name_ends_with(path, ".parquet")) { return FORMAT_PARQUET; } // it says what is wrong with the file
+    const bool is_jsonl = name_ends_with(path, ".jsonl") || name_ends_with(path, ".ndjson") ||
+                          name_ends_with(path, ".json");
+    return is_jsonl ? FORMAT_JSONL : FORMAT_TEXT;
+}
 
 void chunk_clear(Chunk* c) {
     free(c->text.data);
@@ -34,11 +61,17 @@ static bool reader_open_file(Reader* r) {
     }
     char last = '\n';
     r->is_open = stream_open(&r->stream, is_standard_input(o) ? NULL : path, &r->err);
-    const bool checks = r->format == FORMAT_TEXT && r->at.offset == 0 && is_text_checked(o);
+    const bool checks = r->format == FORMAT_TEXT && r->at.offset == 0 && o->format != format_text;
     const bool ok = r->is_open && (!checks || stream_check_text(&r->stream, &r->err)) &&
                     stream_skip(&r->stream, r->at.offset, &last, &r->err);
     r->is_at_line_start = last == '\n';
     return ok;
+}
+
+void reader_check_file(const PrepareOptions* o, size_t input) {
+    Reader r = {.options = o, .at = {.input = input}};
+    if (!reader_open_file(&r)) { fatal("%s", r.err.text); }
+    reader_close(&r);
 }
 
 // Reads the next line, at most `limit` bytes of it. Sets `bytes`, 0 at the end of the file or of what can be read.

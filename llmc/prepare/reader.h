@@ -5,14 +5,20 @@
 // where GPT-2's pattern always begins a new piece: the tokens are those of the whole.
 #pragma once
 #include "../../data/stories.h"
-#include "inputs.h"
 #include "parquet.h"
+#include "prepare_options.h"
 #include "stream.h"
 #include "../tokenizer/tokenizer.h"
 
 // A document of text is cut after CHUNK_BYTES. A document that cannot be cut (of JSONL, of Parquet, or text without
 // white space) may have MAX_DOCUMENT_BYTES, so that memory stays bounded. Chosen.
 enum { CHUNK_BYTES = 1 << 20, MAX_DOCUMENT_BYTES = 16 << 20 };
+
+typedef enum { FORMAT_TEXT, FORMAT_JSONL, FORMAT_PARQUET } InputFormat;
+
+// Returns the format of a file, by --format or, if that is auto, by its first bytes and its name. `path` is "-" for
+// standard input. Ends the program if it cannot be read.
+InputFormat input_format(const PrepareOptions* o, const char* path);
 
 // A place in the input from which reading can go on.
 typedef struct {
@@ -55,6 +61,10 @@ typedef struct {
     Parquet parquet;
     Error err;            // of the last chunk that was not `ok`
 } Reader;
+
+// Ends the program unless a file can be read: it is missing, not a regular file, no text where it should be, needs a
+// library that this program was built without, or is a Parquet file without the column of --field.
+void reader_check_file(const PrepareOptions* o, size_t input);
 
 // Begins to read a source at a position. reader_close() frees it.
 void reader_open(Reader* r, const PrepareOptions* options, const Source* source, Position at);
