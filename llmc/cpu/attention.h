@@ -14,7 +14,7 @@
 #include "few_rows.h"
 #include "math.h"
 
-enum { MAX_HEAD_SIZE = 256 }; // model_check allows no more
+enum { MAX_HEAD_SIZE = 256 }; // model_check() allows no more
 
 // ---------------------------------------------------------------------------------------------------------------------
 // plain
@@ -157,9 +157,8 @@ static inline void attention_backward_query_fast(Stored* dq, float* dk, float* d
 // ---------------------------------------------------------------------------------------------------------------------
 // the operations
 
-// Computes one head, by plain loops or with --attention plain. Pointers are to its first position; rows of out are C
-// apart, of q 3C.
-// starts may be NULL.
+// Computes one head without tiles. Pointers are to its first position; rows of out are C apart, of q 3C. starts may be
+// NULL.
 static inline void attention_forward_head(Stored* out, Stored* rest, float* lse, const Stored* q, const int* starts,
                                           int T, int C, int HS) {
     const size_t stride = (size_t)3 * C;

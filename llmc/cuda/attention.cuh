@@ -10,7 +10,7 @@
 #include "common.cuh"
 #include "flash.cuh"
 
-static constexpr int MAX_HEAD_SIZE = 256; // models.c allows no more
+static constexpr int MAX_HEAD_SIZE = 256; // model_check() allows no more
 static constexpr int LANE_CHANNELS = MAX_HEAD_SIZE / WARP_SIZE;
 static constexpr int QUERY_WARPS = 8; // warps that share the keys of one query
 static constexpr int ROW_WARPS = 4;   // warps of a block in backward, one per row

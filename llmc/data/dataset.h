@@ -36,8 +36,8 @@ void dataset_close(Dataset* d);
 
 // Opens the shards that match `patterns`, which commas or spaces separate (a backslash before one makes it part of a
 // name). Files named .json or .b2sums, which ./prepare writes beside its shards, are ignored unless nothing else
-// matches. Formats may be mixed (shard.h). `data_format` is --data_format: with "nanogpt" a file with no known
-// header is nanoGPT's, with "auto" it is an error. `option` names the patterns' option in messages. Reads each file's
+// matches. Formats may be mixed (shard.h). `header` says whether a file with no known header is nanoGPT's or an
+// error. `option` names the patterns' option in messages. Reads each file's
 // header, first and last tokens. Fails if nothing matches, or a file is no token file, too short for a window, has a
 // token beyond the vocabulary there, or rows for another T; then nothing stays open. Warns of shards that seem to be
 // copies of others, and of gaps in their numbers.

@@ -12,8 +12,9 @@ double schedule_rate(const Schedule* s, double peak, double step, double steps) 
     case schedule_linear: return least + (peak - least) * (1 - part);
     case schedule_wsd: return decays ? least + (peak - least) * (1 - sqrt(decayed)) : peak;
     case schedule_wsd_linear: return decays ? least + (peak - least) * (1 - decayed) : peak;
-    default: return least + 0.5 * (peak - least) * (1 + cos(3.141592653589793 * part));
+    case schedule_cosine: break;
     }
+    return least + 0.5 * (peak - least) * (1 + cos(3.141592653589793 * part));
 }
 
 bool step_is_due(long long step, long long last_step, long long every) {

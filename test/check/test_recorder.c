@@ -13,15 +13,15 @@ static Plan example_plan(void) {
                   .total_batch_size = TOKENS, .keep = KEEP_ALL, .shards = 1};
 }
 
-// Work of the operations of a plan's step whose names have one of the `words`, and how often they run.
+// WorkDone of the operations of a plan's step whose names have one of the `words`, and how often they run.
 typedef struct {
     double flops, bytes;
     int runs;
-} Sum;
+} WorkDone;
 
-static Sum work_of(const Plan* p, const char* const words[3]) {
+static WorkDone work_of(const Plan* p, const char* const words[3]) {
     const StepOps ops = record_step(p);
-    Sum w = {.runs = 0};
+    WorkDone w = {.runs = 0};
     for (int i = 0; i < ops.count; i++) {
         const char* name = op_name(ops.op[i].op);
         const OpCost cost = step_op_cost(p->backend, &ops.op[i]);
@@ -61,9 +61,9 @@ TEST(each_operation_runs_once_for_each_layer) {
 
 TEST(accumulation_repeats_all_but_the_update) {
     Plan p = example_plan();
-    const Sum once = work_of(&p, ALL), update = work_of(&p, UPDATE);
+    const WorkDone once = work_of(&p, ALL), update = work_of(&p, UPDATE);
     p.total_batch_size = 4 * TOKENS;
-    const Sum four = work_of(&p, ALL);
+    const WorkDone four = work_of(&p, ALL);
     EXPECT(four.runs + 3 * update.runs == 4 * once.runs);
     EXPECT_NEAR((four.bytes + 3 * update.bytes) / (4 * once.bytes), 1, 1e-12);
 }
@@ -71,12 +71,12 @@ TEST(accumulation_repeats_all_but_the_update) {
 // A block's forward again, without its last matmul: 2 C (3 C + C + 4 C) and attention; or its GELUs alone.
 TEST(recomputing_runs_forward_again) {
     Plan p = example_plan();
-    const Sum none = work_of(&p, MATMULS), none_in_all = work_of(&p, ALL);
+    const WorkDone none = work_of(&p, MATMULS), none_in_all = work_of(&p, ALL);
     p.keep = RECOMPUTE_ALL;
     const double more = work_of(&p, MATMULS).flops - none.flops;
     EXPECT_NEAR(more / TOKENS / (L * (16.0 * C * C + 2.0 * C * (T + 1))), 1, 1e-12);
     p.keep = RECOMPUTE_GELU;
-    const Sum gelu = work_of(&p, ALL);
+    const WorkDone gelu = work_of(&p, ALL);
     EXPECT(work_of(&p, MATMULS).flops == none.flops && gelu.runs == none_in_all.runs + L);
     EXPECT_NEAR((gelu.bytes - none_in_all.bytes) / (2.0 * L * TOKENS * 4 * C * BF16), 1, 1e-9);
 }
