@@ -43,6 +43,6 @@ bool model_file_read(const ModelFile* m, TensorBuffers* b, int row, int layer, E
 // Reads the shape alone.
 bool model_file_shape(const char* path, bool pad_vocab, GPT2Config* shape, Error* err);
 
-// Reads all weights into a model of the same shape: into the masters of its optimizer `o` and from there into the model,
-// or, if `o` is NULL, into the model alone.
+// Reads all weights into a model of the same shape: into the masters of its optimizer `o` and from there into the
+// model, or, if `o` is NULL, into the model alone.
 bool model_file_load(const GPT2* g, const Optimizer* o, const char* path, Error* err);

@@ -52,41 +52,16 @@ static bool safetensors_parse_tensor(SafeTensor* t, const SafeTensorsFile* f, co
     return true;
 }
 
-static int safetensors_by_position(const void* a, const void* b) {
-    const SafeTensor *s = (const SafeTensor*)a, *t = (const SafeTensor*)b;
-    if (s->begin != t->begin) { return s->begin < t->begin ? -1 : 1; }
-    return (s->bytes > t->bytes) - (s->bytes < t->bytes); // an empty tensor stands before the next one
-}
-
 static int safetensors_by_name(const void* a, const void* b) {
     return strcmp(((const SafeTensor*)a)->name, ((const SafeTensor*)b)->name);
-}
-
-// Checks that the tensors of one file cover its data, each byte once. Sorts them by position.
-static bool safetensors_check_cover(SafeTensor* tensors, int count, const SafeTensorsFile* f, Error* err) {
-    size_t at = 0;
-    if (count > 0) { qsort(tensors, (size_t)count, sizeof *tensors, safetensors_by_position); }
-    for (int i = 0; i < count; i++) {
-        if (tensors[i].begin != at) {
-            return fail(err, "%s: tensor %s begins at byte %zu of the data, where %zu was expected: tensors %s",
-                        f->path, tensors[i].name, tensors[i].begin, at,
-                        tensors[i].begin < at ? "overlap" : "leave a hole");
-        }
-        at += tensors[i].bytes;
-    }
-    if (at != f->data_bytes) {
-        return fail(err, "%s: %zu bytes of data, but the tensors are %zu bytes", f->path, f->data_bytes, at);
-    }
-    return true;
 }
 
 // Takes the tensors of a file's header.
 static bool safetensors_parse_header(SafeTensors* s, int file, json_t* header, Error* err) {
     const SafeTensorsFile* f = &s->files[file];
-    const int first = s->count;
     const char* name;
     json_t* entry;
-    const size_t room = (size_t)first + json_object_size(header);
+    const size_t room = (size_t)s->count + json_object_size(header);
     s->tensors = realloc_or_die(s->tensors, room * sizeof *s->tensors, "the list of tensors");
     json_object_foreach(header, name, entry) {
         if (!json_is_object(entry)) { return fail(err, "%s: %s is not a JSON object", f->path, name); }
@@ -97,7 +72,7 @@ static bool safetensors_parse_header(SafeTensors* s, int file, json_t* header, E
         t->file = file;
         if (!safetensors_parse_tensor(t, f, entry, err)) { return false; }
     }
-    return safetensors_check_cover(s->tensors + first, s->count - first, f, err);
+    return true;
 }
 
 // Reads the JSON of the header of a file of `size` bytes, a new reference; sets where the data are. NULL on failure.

@@ -3,7 +3,7 @@
 //   8 bytes    n, the length of the header, uint64
 //   n bytes    JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...,
 //              "__metadata__": {"key": "value", ...}}, padded with spaces
-//   the rest   the tensors' elements, row by row, without holes or overlaps; offsets count from here
+//   the rest   the tensors' elements, row by row; offsets count from here
 //
 // All numbers are little-endian, as are the processors that this program runs on.
 //

@@ -211,49 +211,46 @@ static bool is_gpt2_pattern(const json_t* pattern) {
     return false;
 }
 
-// Fails unless text is cut by GPT-2's pattern: ByteLevel, or Split by the pattern and then ByteLevel without one.
-static bool check_pre_tokenizer(const json_t* p, const char* path, Error* err) {
+// Returns true if text is cut by GPT-2's pattern: ByteLevel, or Split by the pattern and then ByteLevel without one.
+static bool is_gpt2_split(const json_t* p) {
     const json_t* list = is_text(json_object_get(p, "type"), "Sequence") ? json_object_get(p, "pretokenizers") : NULL;
     const size_t count = list ? json_array_size(list) : 1;
     const json_t* last = list ? json_array_get(list, count - 1) : p;
     const json_t* split = count == 2 ? json_array_get(list, 0) : NULL;
-    if (count > 2 || !is_text(json_object_get(last, "type"), "ByteLevel") ||
-        (split && !is_text(json_object_get(split, "type"), "Split"))) {
-        return fail(err, "%s: pre_tokenizer: only ByteLevel, or Split and ByteLevel, are supported", path);
-    }
-    if (json_is_true(json_object_get(last, "add_prefix_space"))) {
-        return fail(err, "%s: pre_tokenizer: add_prefix_space, a space before each text, is not supported", path);
-    }
     const bool splits_itself = !json_is_false(json_object_get(last, "use_regex"));
-    if (split ? !splits_itself && is_gpt2_pattern(json_object_get(split, "pattern")) &&
-                    is_text(json_object_get(split, "behavior"), "Isolated") &&
-                    !json_is_true(json_object_get(split, "invert"))
-              : splits_itself) {
-        return true;
+    if (count > 2 || !is_text(json_object_get(last, "type"), "ByteLevel") ||
+        json_is_true(json_object_get(last, "add_prefix_space"))) {
+        return false;
     }
-    return fail(err, "%s: pre_tokenizer: text is not cut by GPT-2's pattern: not supported", path);
+    if (!split) { return splits_itself; }
+    return !splits_itself && is_text(json_object_get(split, "type"), "Split") &&
+           is_text(json_object_get(split, "behavior"), "Isolated") && !json_is_true(json_object_get(split, "invert")) &&
+           is_gpt2_pattern(json_object_get(split, "pattern"));
 }
 
-// Fails for what this program does not compute.
-static bool check_kind(const json_t* root, const char* path, Error* err) {
+// Returns the part of a tokenizer that this program does not compute; NULL if there is none.
+static const char* unsupported_part(const json_t* root) {
+    static const char* const changes[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     const json_t *model = json_object_get(root, "model"), *type = json_object_get(model, "type");
-    static const char* const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    if (type && !is_text(type, "BPE")) { return "model"; }
+    for (int i = 0; i < 3; i++) {
+        const json_t* change = json_object_get(model, changes[i]);
+        if (!is_null(change) && !is_text(change, "")) { return changes[i]; }
+    }
+    if (!is_null(json_object_get(root, "normalizer"))) { return "normalizer"; }
+    return is_gpt2_split(json_object_get(root, "pre_tokenizer")) ? NULL : "pre_tokenizer";
+}
+
+static bool check_kind(const json_t* root, const char* path, Error* err) {
+    const json_t* model = json_object_get(root, "model");
     if (!json_is_object(model)) { return fail(err, "%s: no \"model\": not a tokenizer.json", path); }
-    if (type && !is_text(type, "BPE")) {
-        const char* name = json_string_value(type);
-        return fail(err, "%s: model %s: only byte-level BPE is supported", path, shown(name ? name : "?").text);
+    const char* part = unsupported_part(root);
+    if (part) {
+        return fail(err, "%s: its %s is not supported: only byte-level BPE whose text is cut by GPT-2's pattern, "
+                    "without a space before it", path, part);
     }
-    if (!is_null(json_object_get(root, "normalizer"))) {
-        return fail(err, "%s: its normalizer changes text before it is cut: not supported", path);
-    }
-    if (!is_null(json_object_get(model, "dropout"))) { return fail(err, "%s: dropout of merges: not supported", path); }
-    for (int i = 0; i < 2; i++) {
-        const json_t* affix = json_object_get(model, affixes[i]);
-        if (!is_null(affix) && !is_text(affix, "")) { return fail(err, "%s: %s: not supported", path, affixes[i]); }
-    }
-    if (!json_is_object(json_object_get(model, "vocab"))) { return fail(err, "%s: model: no vocab", path); }
-    if (!json_is_array(json_object_get(model, "merges"))) { return fail(err, "%s: model: no merges", path); }
-    return check_pre_tokenizer(json_object_get(root, "pre_tokenizer"), path, err);
+    return (json_is_object(json_object_get(model, "vocab")) && json_is_array(json_object_get(model, "merges"))) ||
+           fail(err, "%s: damaged: its model has no vocab or no merges", path);
 }
 
 // Adds a merge "LEFT RIGHT", which is changed.

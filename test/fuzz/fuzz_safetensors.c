@@ -14,13 +14,10 @@ static bool read_all(const SafeTensors* s, const SafeTensor* t, Error* err) {
 static void check(const char* path) {
     SafeTensors s;
     Error err;
-    size_t total = 0;
     if (!safetensors_open(&s, path, &err)) { return; }
     for (int i = 0; i < s.count; i++) {
-        total += s.tensors[i].bytes;
         if (safetensors_find(&s, s.tensors[i].name) != &s.tensors[i] || !read_all(&s, &s.tensors[i], &err)) { abort(); }
     }
-    if (total != s.files[0].data_bytes) { abort(); }
     safetensors_close(&s);
 }
 

@@ -139,18 +139,18 @@ static const struct {
 } EDITS[] = {
     {"model", NULL, "no \"model\""},
     {"model", "3", "no \"model\""},
-    {"model/type", "\"Unigram\"", "model Unigram: only byte-level BPE"},
-    {"model/type", "7", "model ?: only byte-level BPE"},
+    {"model/type", "\"Unigram\"", "its model is not supported: only byte-level BPE"},
+    {"model/type", "7", "its model is not supported"},
     {"model/dropout", "0.1", "dropout"},
     {"model/end_of_word_suffix", "\"</w>\"", "end_of_word_suffix"},
     {"model/continuing_subword_prefix", "\"##\"", "continuing_subword_prefix"},
     {"model/vocab", "[]", "no vocab"},
-    {"model/merges", "{}", "no merges"},
+    {"model/merges", "{}", "no vocab or no merges"},
     {"normalizer", "{\"type\": \"NFC\"}", "normalizer"},
-    {"pre_tokenizer", "null", "pre_tokenizer: only ByteLevel"},
-    {"pre_tokenizer/type", "\"Whitespace\"", "pre_tokenizer: only ByteLevel"},
-    {"pre_tokenizer/use_regex", "false", "not cut by GPT-2's pattern"},
-    {"pre_tokenizer/add_prefix_space", "true", "add_prefix_space"},
+    {"pre_tokenizer", "null", "its pre_tokenizer is not supported"},
+    {"pre_tokenizer/type", "\"Whitespace\"", "its pre_tokenizer is not supported"},
+    {"pre_tokenizer/use_regex", "false", "its pre_tokenizer is not supported"},
+    {"pre_tokenizer/add_prefix_space", "true", "without a space before it"},
     {"added_tokens/0/special", "false", "added token \"<pad>\" is not special"},
     {"added_tokens/0/id", NULL, "added_tokens: entry 0 has no id"},
     {"added_tokens/0/id", "2", "token \"<pad>\" has two ids"},
@@ -196,8 +196,8 @@ TEST(other_kinds_and_damage_are_refused_by_entry) {
         test_case = NULL;
         json_decref(root);
     }
-    expect_refused("test/golden/bpe/unigram.json", "model Unigram");
-    expect_refused("test/golden/bpe/wordpiece.json", "model WordPiece");
+    expect_refused("test/golden/bpe/unigram.json", "its model is not");
+    expect_refused("test/golden/bpe/wordpiece.json", "its model is not");
     expect_refused("test/golden/bpe/lower.json", "normalizer");
     expect_refused("test/golden/bpe/cases.json", "no \"model\"");
 }
