@@ -72,19 +72,12 @@ bool dataset_check_tokenizer(Dataset* d, const char* option, const Tokenizer* t,
 
 double corpus_floor(const Dataset* data) {
     Error err;
-    char* path = format("%s", data->files[0].path);
-    const size_t n = strlen(path), tail = strlen("_000000.bin");
-    double floor_loss = NAN;
-    if (n > tail) {
-        path[n - tail] = 0;
-        char* json = format("%s.json", path);
-        json_t* value = json_read(json, JSON_MOST, 0, &err);
-        if (json_is_number(json_object_get(value, "floor"))) {
-            floor_loss = json_number_value(json_object_get(value, "floor"));
-        }
-        json_decref(value);
-        free(json);
-    }
-    free(path);
+    const char* path = data->files[0].path; // PREFIX_val_000000.bin
+    const int prefix = max_int(0, (int)strlen(path) - (int)strlen("_000000.bin"));
+    char* json = format("%.*s.json", prefix, path);
+    json_t *value = json_read(json, JSON_MOST, 0, &err), *least = json_object_get(value, "floor");
+    const double floor_loss = json_is_number(least) ? json_number_value(least) : NAN;
+    json_decref(value);
+    free(json);
     return floor_loss;
 }

@@ -236,22 +236,32 @@ static bool tensor_shape_is(const SafeTensor* found, const size_t* shape, int di
     return same;
 }
 
-// Reads one tensor into b->ours, in our layout. Fails if it is missing, has another shape, or is not finite.
-static bool tensor_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, const TensorBlock* block,
-                        const char* name, Error* err) {
+// Returns the tensor of this name; NULL if it is missing.
+static const SafeTensor* find_tensor(const SafeTensors* s, const char* name, Error* err) {
     const SafeTensor* found = safetensors_find(s, name);
-    size_t shape[2] = {0, 0};
-    const int dims = tensor_file_shape(t, block->hf_layout, shape);
     if (!strncmp(name, "transformer.", 12)) { // OpenAI's own files have no prefix
         const SafeTensor* bare = safetensors_find(s, name + 12);
         if (found && bare) {
-            return fail(err, "%s: tensor %s is there twice: with `transformer.` and without", s->files[bare->file].path,
-                        name + 12);
+            fail(err, "%s: tensor %s is there twice: with `transformer.` and without", s->files[bare->file].path,
+                 name + 12);
+            return NULL;
         }
         found = found ? found : bare;
     }
-    if (!found) { return fail(err, "%s: tensor %s is missing", s->files[0].path, name); }
-    const char* path = s->files[found->file].path;
+    if (!found) { fail(err, "%s: tensor %s is missing", s->files[0].path, name); }
+    return found;
+}
+
+// Reads a tensor of a block to b->ours, in our layout. Fails if it is missing, has another shape, or is not finite.
+static bool tensor_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, const TensorBlock* block,
+                        Error* err) {
+    size_t shape[2] = {0, 0};
+    const int dims = tensor_file_shape(t, block->hf_layout, shape);
+    char* wanted = tensor_file_name(t, layer, block->prefix);
+    const SafeTensor* found = find_tensor(s, wanted, err);
+    free(wanted);
+    if (!found) { return false; }
+    const char *path = s->files[found->file].path, *name = found->name;
     if (!tensor_shape_is(found, shape, dims)) {
         return fail(err, "%s: tensor %s is (%zu,%zu) in %d dimensions, the model's is (%zu,%zu) in %d", path, name,
                     found->shape[0], found->shape[1], found->dims, shape[0], shape[1], dims);
@@ -289,18 +299,12 @@ typedef struct {
 
 static bool block_read(const void* source, TensorBuffers* b, const TensorTable* table, int row, int layer, Error* err) {
     const BlockSource* s = source;
-    char* name = tensor_file_name(&table->row[row], layer, s->block->prefix);
-    const bool ok = tensor_read(s->file, b, &table->row[row], s->block, name, err);
-    free(name);
-    return ok;
+    return tensor_read(s->file, b, &table->row[row], layer, s->block, err);
 }
 
 bool hf_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t, int layer, Error* err) {
     const TensorBlock weights = {.prefix = "transformer.", .hf_layout = true};
-    char* name = tensor_file_name(t, layer, weights.prefix);
-    const bool ok = tensor_read(s, b, t, &weights, name, err);
-    free(name);
-    return ok;
+    return tensor_read(s, b, t, layer, &weights, err);
 }
 
 bool tensors_load(const SafeTensors* s, const Optimizer* o, const TensorBlock* blocks, int num_blocks, Error* err) {

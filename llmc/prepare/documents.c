@@ -100,7 +100,7 @@ static void encode_chunk(const PrepareOptions* o, const Tokenizer* t, Chunk* c) 
 typedef struct {
     Chunk* chunks;
     int* order; // chunks[order[i]] is handed on as number i
-    int count, room;
+    int count;
 } ChunkBatch;
 
 // Reads ahead in a source.
@@ -149,23 +149,13 @@ static void shuffle_window(ChunkBatch* b, Position start, uint64_t seed) {
 
 static bool is_shuffled(const PrepareOptions* o) { return o->shuffle != 0; }
 
-// Makes room for one more chunk. Batches grow as they are filled: most runs of a small corpus need few chunks.
-static void batch_reserve(ChunkBatch* b, int max_chunks) {
-    if (b->count < b->room) { return; }
-    const size_t before = (size_t)b->room, room = min_size(max_size(4 * before, FIRST_BATCH), (size_t)max_chunks);
-    b->chunks = realloc_or_die(b->chunks, room * sizeof *b->chunks, "a batch of documents");
-    b->order = realloc_or_die(b->order, room * sizeof *b->order, "a batch of documents");
-    b->room = (int)room;
-}
-
 static void read_batch(Feed* f, ChunkBatch* b) {
     const Position start = f->reader.at;
     size_t bytes = 0;
     b->count = 0;
     while (!f->is_at_end && b->count < f->limit && bytes < f->max_bytes) {
-        batch_reserve(b, f->max_chunks);
         Chunk* c = &b->chunks[b->count];
-        memset(c, 0, sizeof *c); // new, or cleared
+        memset(c, 0, sizeof *c);
         f->is_at_end = !reader_next(&f->reader, c);
         if (f->is_at_end) { break; }
         bytes += c->text.bytes;
@@ -190,6 +180,10 @@ static void feed_open(Feed* f, const PrepareOptions* o, const Source* source, do
     f->next = &f->batches[0];
     f->now = &f->batches[1];
     f->ready = &f->batches[2];
+    for (int i = 0; i < 3; i++) { // memory that is never used costs nothing
+        f->batches[i].chunks = alloc_or_die((size_t)f->max_chunks, sizeof(Chunk), "a batch of documents");
+        f->batches[i].order = alloc_or_die((size_t)f->max_chunks, sizeof(int), "a batch of documents");
+    }
     reader_open(&f->reader, o, source, state->at);
 }
 
