@@ -35,6 +35,7 @@ static TokenSlot* tokenizer_slot(const Tokenizer* t, const unsigned char* p, siz
 
 int tokenizer_find(const Tokenizer* t, const unsigned char* p, size_t bytes) {
     if (bytes > t->longest) { return NO_TOKEN; }
+    if (bytes == 2) { return t->pair_id[p[0] << 8 | p[1]]; } // the most frequent question of a merge
     return tokenizer_slot(t, p, bytes, token_hash(p, bytes))->id;
 }
 
@@ -62,6 +63,7 @@ void tokenizer_free(Tokenizer* t) {
     free(t->owned);
     free(t->offset);
     free(t->slots);
+    free(t->pair_id);
     free(t->is_special);
     memset(t, 0, sizeof *t);
 }
@@ -108,7 +110,9 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
     while (num_slots < 2 * (size_t)t->vocab_size) { num_slots *= 2; }
     t->mask = num_slots - 1;
     t->slots = realloc_or_die(NULL, num_slots * sizeof *t->slots, "the tokenizer");
+    t->pair_id = realloc_or_die(NULL, (1 << 16) * sizeof *t->pair_id, "the tokenizer");
     for (size_t i = 0; i < num_slots; i++) { t->slots[i].id = NO_TOKEN; }
+    for (int i = 0; i < 1 << 16; i++) { t->pair_id[i] = NO_TOKEN; }
     for (int id = 0; id < t->vocab_size; id++) {
         const unsigned char* token = (const unsigned char*)tokenizer_token(t, id, &bytes);
         if (t->is_special[id]) { continue; }
@@ -118,6 +122,7 @@ static bool tokenizer_index(Tokenizer* t, const char* name, Error* err) {
         slot->tag = (uint32_t)(hash >> 32);
         slot->id = id;
         t->longest = max_size(t->longest, bytes);
+        if (bytes == 2) { t->pair_id[token[0] << 8 | token[1]] = id; }
     }
     for (int b = 0; b < 256; b++) {
         unsigned char byte = (unsigned char)b;

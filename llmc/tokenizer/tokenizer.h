@@ -50,6 +50,7 @@ typedef struct {
     bool* is_special;               // [vocab_size] true for the end of text, and others that text never gives
     TokenSlot* slots;               // hash table of all tokens that are not special, linear probing
     size_t mask;                    // its size, a power of two, minus 1
+    int* pair_id;                   // [65536] the token of two bytes, the first one in the upper half, or NO_TOKEN
 } Tokenizer;
 
 extern const unsigned char gpt2_tokenizer_file[], gpt2_tokenizer_file_end[]; // tokenizer_data.S
