@@ -10,12 +10,13 @@ static constexpr int COLUMN_SUM_ROWS = 16;      // rows that a block reads at a 
 static constexpr int COLUMN_SUM_PARTS = 128;    // most partial sums of a column
 static constexpr int COLUMN_SUM_PART_ROWS = 64; // fewest rows of a partial sum
 
-// Sums columns blockIdx.x * WARP_SIZE * WIDTH and following of x (rows,OC). sums (OC) is set, or with ADD added to.
+// Sums a block's columns of x (rows,OC), from column group * WARP_SIZE * WIDTH on. sums (OC) is set, or with ADD added
+// to.
 template <int WIDTH, bool ADD, class Type>
-static __device__ inline void block_column_sums(float* sums, const Type* x, int rows, size_t OC) {
+static __device__ inline void block_column_sums(float* sums, const Type* x, int rows, size_t OC, unsigned group) {
     // the padding puts the elements that neighbouring threads read below into different banks
     __shared__ float of_row[COLUMN_SUM_ROWS][WIDTH][WARP_SIZE + (WIDTH > 1 ? WARP_SIZE / WIDTH : 0)];
-    const size_t first = (size_t)blockIdx.x * WARP_SIZE * WIDTH, o = first + threadIdx.x * WIDTH;
+    const size_t first = (size_t)group * WARP_SIZE * WIDTH, o = first + threadIdx.x * WIDTH;
     float sum[WIDTH] = {0};
     if (o < OC) {
         #pragma unroll 4 // keeps several loads in flight
@@ -42,13 +43,14 @@ template <int WIDTH, bool ADD, class Type>
 static __global__ void column_sums_kernel(float* sums, const Type* x, size_t N, size_t OC, size_t part_rows) {
     const size_t begin = blockIdx.y * part_rows;
     const int rows = begin >= N ? 0 : (int)(begin + part_rows < N ? part_rows : N - begin);
-    block_column_sums<WIDTH, ADD>(sums + blockIdx.y * OC, x + begin * OC, rows, OC);
+    block_column_sums<WIDTH, ADD>(sums + blockIdx.y * OC, x + begin * OC, rows, OC, blockIdx.x);
 }
 
-// sums (OC) += the column sums of x (rows,OC): two such problems, of blocks (i,0) and (i,1).
+// sums (OC) += the column sums of x (rows,OC): two such problems, of even and of odd blocks.
 static __global__ void two_column_sums_kernel(float* sums1, float* sums2, const float* x1, const float* x2, int rows,
                                               size_t OC) {
-    block_column_sums<1, true>(blockIdx.y ? sums2 : sums1, blockIdx.y ? x2 : x1, rows, OC);
+    const bool is_second = blockIdx.x % 2;
+    block_column_sums<1, true>(is_second ? sums2 : sums1, is_second ? x2 : x1, rows, OC, blockIdx.x / 2);
 }
 
 // sums (parts,OC) = (with ADD: +=) the column sums of `parts` groups of rows.
@@ -69,8 +71,8 @@ static inline void column_sums(float* sums, const Type* x, size_t N, size_t OC, 
 
 // As column_sums<true>() of x1 to sums1 and of x2 to sums2, for few rows: with narrow columns there are enough blocks.
 static inline void two_column_sums(float* sums1, float* sums2, const float* x1, const float* x2, int rows, size_t OC) {
-    const dim3 threads(WARP_SIZE, COLUMN_SUM_ROWS), blocks(blocks_for(OC, WARP_SIZE), 2);
-    two_column_sums_kernel<<<blocks, threads, 0, gpu.stream>>>(sums1, sums2, x1, x2, rows, OC);
+    const dim3 threads(WARP_SIZE, COLUMN_SUM_ROWS);
+    two_column_sums_kernel<<<2 * blocks_for(OC, WARP_SIZE), threads, 0, gpu.stream>>>(sums1, sums2, x1, x2, rows, OC);
     cuda_launched("two_column_sums");
 }
 

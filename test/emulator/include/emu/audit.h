@@ -15,8 +15,9 @@
 namespace emu {
 
 // Numbers of the blocks that run, counted from the first and from the last: with 8, 16 or 32 tiles in a head of
-// attention, these are its first and its last tile, whichever comes first.
-constexpr size_t AUDITED_BLOCKS[] = {0, 7, 15, 31};
+// attention, these are its first and its last tile, whichever comes first. 1: where even and odd blocks have arrays of
+// their own, these have their ends in the first two and the last two.
+constexpr size_t AUDITED_BLOCKS[] = {0, 1, 7, 15, 31};
 
 struct Touched {
     size_t begin = ~(size_t)0, end = 0; // bytes; begin > end: nothing
