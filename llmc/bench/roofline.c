@@ -16,7 +16,8 @@ static const char ROOFLINE_STYLE[] =
     ".bench .middle { text-anchor: middle }\n";
 
 // Edges of the plot, and of the list beside it.
-enum { WIDTH = 1120, LEFT = 84, RIGHT = 690, TOP = 66, BOTTOM = 570, LIST = 730, LIST_ROW = 21 };
+// The list stands below the plot: on a screen of 400 pixels too, text keeps three quarters of its size.
+enum { WIDTH = 530, LEFT = 66, RIGHT = 512, TOP = 66, BOTTOM = 430, LIST = 24, LIST_TOP = BOTTOM + 108, LIST_ROW = 21 };
 
 // The ends of the axes, as log10.
 typedef struct {
@@ -88,12 +89,12 @@ static void roof_line(FILE* svg, const RoofScale* s, const char* style, double b
 
 static void roof_heading(FILE* svg, const Roofline* r) {
     char flops[32];
-    fprintf(svg, "<text class=\"title\" x=\"%d\" y=\"16\">Roofline of ", LEFT);
+    fprintf(svg, "<text class=\"title\" x=\"%d\" y=\"16\">Roofline of ", LIST - 12);
     page_escape(svg, r->device);
     fprintf(svg, "</text><text x=\"%d\" y=\"34\">measured: %.4g GB/s copying, %sFLOP/s in a large matmul</text>\n",
-            LEFT, r->copy_bandwidth / 1e9, flops_text(flops, r->matmul_flops));
+            LIST - 12, r->copy_bandwidth / 1e9, flops_text(flops, r->matmul_flops));
     if (r->published_flops > 0) {
-        fprintf(svg, "<text x=\"%d\" y=\"50\">dashed, by data sheet: %.4g GB/s, %sFLOP/s</text>\n", LEFT,
+        fprintf(svg, "<text x=\"%d\" y=\"50\">dashed, by data sheet: %.4g GB/s, %sFLOP/s</text>\n", LIST - 12,
                 r->published_bandwidth / 1e9, flops_text(flops, r->published_flops));
     }
 }
@@ -114,12 +115,12 @@ static void roof_points(FILE* svg, const Roofline* r, const RoofScale* s) {
 static void roof_list(FILE* svg, const Roofline* r) {
     enum { NAME = LIST + 24, MS = WIDTH - 74, REACHED = WIDTH - 4 };
     char percent[32];
-    fprintf(svg, "<text class=\"title\" x=\"%d\" y=\"16\">Operation</text>", NAME);
-    fprintf(svg, "<text class=\"title end\" x=\"%d\" y=\"16\">ms</text>", MS);
-    fprintf(svg, "<text class=\"title end\" x=\"%d\" y=\"16\">of roof</text>\n", REACHED);
+    fprintf(svg, "<text class=\"title\" x=\"%d\" y=\"%d\">Operation</text>", NAME, LIST_TOP);
+    fprintf(svg, "<text class=\"title end\" x=\"%d\" y=\"%d\">ms</text>", MS, LIST_TOP);
+    fprintf(svg, "<text class=\"title end\" x=\"%d\" y=\"%d\">of roof</text>\n", REACHED, LIST_TOP);
     for (int i = 0; i < r->count; i++) {
         const RooflinePoint* p = &r->point[i];
-        const int y = 38 + LIST_ROW * i;
+        const int y = LIST_TOP + 22 + LIST_ROW * i;
         fprintf(svg, "<circle class=\"%s\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", limit_class(p), LIST - 12, y - 4);
         fprintf(svg, "<text class=\"end\" x=\"%d\" y=\"%d\">%d</text>", LIST + 14, y, i + 1);
         fprintf(svg, "<text class=\"op\" x=\"%d\" y=\"%d\">%s %s</text>", NAME, y, p->name, p->layer);
@@ -138,7 +139,7 @@ static void roof_legend(FILE* svg, int y) {
 
 void draw_roofline(FILE* svg, const Roofline* r) {
     const RoofScale s = roof_scale(r);
-    const int height = max_int(72 + LIST_ROW * r->count, BOTTOM + 52);
+    const int height = LIST_TOP + 22 + LIST_ROW * r->count;
     picture_begin(svg, WIDTH, height, "Roofline: operations per second over operations for each byte", ROOFLINE_STYLE);
     roof_heading(svg, r);
     roof_axes(svg, &s);
@@ -146,6 +147,6 @@ void draw_roofline(FILE* svg, const Roofline* r) {
     roof_line(svg, &s, "roof", r->copy_bandwidth, r->matmul_flops);
     roof_points(svg, r, &s);
     roof_list(svg, r);
-    roof_legend(svg, height - 12);
+    roof_legend(svg, BOTTOM + 72);
     fprintf(svg, "</svg>\n");
 }
