@@ -7,8 +7,8 @@
 #   setup.sh [COMMAND:PACKAGE...]   these too, each package unless its command exists
 #   setup.sh cudnn                  only the headers of cuDNN's frontend, from PyPI, into build/cudnn_frontend. With
 #                                   them and cuDNN, `make train_gpt2cu` builds cuDNN's attention in. Optional.
-#   setup.sh sass                   only NVIDIA's disassemblers, from PyPI, into build/cuda_tools, for test/sass/sass.sh.
-#                                   Optional.
+#   setup.sh sass                   only NVIDIA's disassemblers, from PyPI, into build/cuda_tools, for
+#                                   test/sass/sass.sh. Optional.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 

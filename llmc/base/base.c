@@ -142,16 +142,30 @@ void* realloc_or_die(void* p, size_t bytes, const char* what) {
     return q;
 }
 
-char* ATTR_PRINTF(1, 2) format(const char* fmt, ...) {
-    va_list args, again;
-    va_start(args, fmt);
+// Appends to *text, NULL or allocated.
+static void append_list(char** text, const char* fmt, va_list args) {
+    va_list again;
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, fmt, args);
-    va_end(args);
-    char* s = alloc_or_die((size_t)n + 1, 1, "a string");
-    vsnprintf(s, (size_t)n + 1, fmt, again);
+    const size_t before = *text ? strlen(*text) : 0, n = (size_t)vsnprintf(NULL, 0, fmt, args);
+    *text = realloc_or_die(*text, before + n + 1, "a string");
+    vsnprintf(*text + before, n + 1, fmt, again);
     va_end(again);
-    return s;
+}
+
+char* ATTR_PRINTF(1, 2) format(const char* fmt, ...) {
+    char* text = NULL;
+    va_list args;
+    va_start(args, fmt);
+    append_list(&text, fmt, args);
+    va_end(args);
+    return text;
+}
+
+void ATTR_PRINTF(2, 3) append_format(char** text, const char* fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    append_list(text, fmt, args);
+    va_end(args);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -132,6 +132,10 @@ void* realloc_or_die(void* p, size_t bytes, const char* what);
 // Returns the text that printf() would print; the caller frees it.
 char* ATTR_PRINTF(1, 2) format(const char* fmt, ...);
 
+// Appends what printf() would print to *text, which was allocated, or is NULL for an empty text. No argument may point
+// into *text, which moves.
+void ATTR_PRINTF(2, 3) append_format(char** text, const char* fmt, ...);
+
 // ---------------------------------------------------------------------------------------------------------------------
 // numbers
 

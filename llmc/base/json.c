@@ -132,6 +132,18 @@ char* json_value_text(const json_t* value) {
     return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
 }
 
+json_t* json_hex(uint64_t hash) {
+    char hex[17];
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
+    return json_string(hex);
+}
+
+bool json_get_hex(const json_t* object, const char* key, uint64_t* hash) {
+    const char* hex = json_string_value(json_object_get(object, key));
+    if (hex) { *hash = strtoull(hex, NULL, 16); }
+    return hex != NULL;
+}
+
 json_t* json_float(double v) {
     char text[32];
     return isfinite(v) ? json_real(strtod(float_text(text, (float)v), NULL)) : json_null();

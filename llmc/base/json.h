@@ -61,6 +61,11 @@ json_t* json_text(const char* text, size_t size);
 // caller frees it.
 char* json_value_text(const json_t* value);
 
+// A hash is a string of 16 hexadecimal digits: many readers of JSON keep 53 bits of a number. json_hex returns a new
+// reference; json_get_hex returns false, and leaves *hash, if the object has no such string.
+json_t* json_hex(uint64_t hash);
+bool json_get_hex(const json_t* object, const char* key, uint64_t* hash);
+
 // Returns a JSON number with as few digits as tell a float from its neighbours; null if it is not finite.
 json_t* json_float(double v);
 

@@ -60,11 +60,9 @@ static json_t* rung_json(const Rung* rung, const RungResult* r) {
                     {"tolerance", r->tolerance}};
     json_t *record = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:b, s:i, s:I, s:b}", "name", rung->name, "dtype",
                                dtype_names[rung->dtype], "residual", residual_names[rung->residual], "kernels",
-                               kernels_names[rung->kernels], "fused", rung->fused,
-                               "attention",
+                               kernels_names[rung->kernels], "fused", rung->fused, "attention",
                                attention_names[rung->attention], "pad_vocab", rung->pad_vocab, "threads", r->threads,
-                               "plan_bytes",
-                               (json_int_t)r->plan_bytes, "ran", (int)r->ran);
+                               "plan_bytes", (json_int_t)r->plan_bytes, "ran", (int)r->ran);
     for (size_t i = 0; r->ran && i < sizeof measured / sizeof *measured; i++) {
         json_object_set_new(record, measured[i].name, json_float(measured[i].value));
     }

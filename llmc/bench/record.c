@@ -39,11 +39,10 @@ static char* command_given(const Config* c) {
     for (int i = 0; i < c->num_args + NUM_ROWS; i++) {
         const Option* o = i < c->num_args ? NULL : &CONFIG_OPTIONS[i - c->num_args];
         if (o && (!o->name || (OptionSource)c->source[config_index(o)] < FROM_FILE)) { continue; }
-        char* value = o ? config_value(c, o) : format("%s", c->args[i]);
-        char* longer = o ? format("%s --%s %s", line, o->name, value) : format("%s %s", line, value);
+        if (!o) { append_format(&line, " %s", c->args[i]); continue; }
+        char* value = config_value(c, o);
+        append_format(&line, " --%s %s", o->name, value);
         free(value);
-        free(line);
-        line = longer;
     }
     return line;
 }

@@ -24,7 +24,7 @@ int bench_seq_len(const Backend* b);
 // ---------------------------------------------------------------------------------------------------------------------
 // files
 
-// What the files of a bench say of its options.
+// Says in the files of a bench which options it had.
 typedef struct {
     const char* out; // the folder of the files; empty: none is written
     char* command;   // "bench" and the arguments and options that were given, in one line

@@ -10,9 +10,7 @@ static bool read_hash(const char* record, uint64_t* hash, bool* found, Error* er
     if (!record || !path_exists(record)) { return true; }
     json_t* root = json_read(record, SIZE_MAX, 0, err);
     if (!root && err->is_unknown) { return false; }
-    const char* text = json_string_value(json_object_get(json_object_get(root, "made_from"), "tokenizer_hash"));
-    *found = text != NULL;
-    if (text) { *hash = strtoull(text, NULL, 16); }
+    *found = json_get_hex(json_object_get(root, "made_from"), "tokenizer_hash", hash);
     json_decref(root);
     return true;
 }

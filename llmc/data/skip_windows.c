@@ -49,10 +49,8 @@ char* skip_windows_text(const SkipWindows* s) {
     char* text = format("%s", "");
     for (size_t i = 0; i < s->count; i++) {
         const unsigned long long first = s->range[i].first, last = s->range[i].end - 1;
-        char* longer = first == last ? format("%s%s%llu", text, i ? "," : "", first)
-                                     : format("%s%s%llu-%llu", text, i ? "," : "", first, last);
-        free(text);
-        text = longer;
+        append_format(&text, "%s%llu", i ? "," : "", first);
+        if (last > first) { append_format(&text, "-%llu", last); }
     }
     return text;
 }

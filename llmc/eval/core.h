@@ -2,7 +2,7 @@
 // guessing gives 0: (accuracy - baseline) / (1 - baseline).
 //
 // The tasks' items are JSON lines in llm-foundry's forms, in FOLDER/eval_data: nanochat's eval_bundle for instance.
-// What its core.yaml and eval_meta_data.csv say of the 22 tasks is a table in core.c.
+// core.c has a table of the 22 tasks, as the bundle's core.yaml and eval_meta_data.csv describe them.
 //
 // The rules are nanochat's. A prompt is the examples, each followed by a blank line, and the item: context, delimiter,
 // ending. In front is the end-of-text token, and of a prompt that is too long the last T tokens stay.

@@ -208,11 +208,7 @@ static bool add_texts(ItemText* item, const Question* q, const char* form) {
 // Makes an item that lists the choices, and whose endings are their letters.
 static bool add_letters(ItemText* item, const Question* q, const char* form) {
     char *stem = stripped(q->stem), *list = format("%s%s\n", form, stem);
-    for (size_t i = 0; i < q->count; i++) {
-        char* longer = format("%s%c. %s\n", list, (int)('A' + i), q->text[i]);
-        free(list);
-        list = longer;
-    }
+    for (size_t i = 0; i < q->count; i++) { append_format(&list, "%c. %s\n", (int)('A' + i), q->text[i]); }
     for (size_t i = 0; i < q->count; i++) {
         const char letter[2] = {(char)('A' + i), 0};
         item_text_add(item, format("%sAnswer:", list), letter);

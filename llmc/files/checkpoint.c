@@ -34,13 +34,6 @@ bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err) {
     return outlier_import(d, values, n, err);
 }
 
-// Returns a string of 16 hexadecimal digits, a new reference.
-static json_t* json_hex(uint64_t x) {
-    char hex[17];
-    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)x);
-    return json_string(hex);
-}
-
 // Returns true for a whole number of state.json between 0 and `most`.
 static bool state_has_number(const json_t* state, const char* key, json_int_t most) {
     const json_t* value = json_object_get(state, key);
@@ -190,9 +183,7 @@ char* state_matmuls(const json_t* state, const Backend* b) {
     char* lines = NULL;
     for (size_t i = 0; i < json_array_size(array); i++) {
         const char* line = json_string_value(json_array_get(array, i));
-        char* longer = format("%s%s\n", lines ? lines : "", line ? line : "");
-        free(lines);
-        lines = longer;
+        append_format(&lines, "%s\n", line ? line : "");
     }
     return lines;
 }
@@ -395,10 +386,10 @@ bool checkpoint_load(Optimizer* o, TrainState* s, const char* folder, json_t* st
     if (!ok) { return false; }
     ok = tensors_load(&file, o, moments, 2, err);
     safetensors_close(&file);
-    const char* hash = json_string_value(json_object_get(state, "data_hash"));
     s->tokens = json_integer_value(json_object_get(state, "tokens"));
     s->window = (uint64_t)json_integer_value(json_object_get(state, "window"));
-    s->data_hash = hash ? strtoull(hash, NULL, 16) : 0;
+    s->data_hash = 0;
+    json_get_hex(state, "data_hash", &s->data_hash);
     const json_t* best = json_object_get(state, "best");
     s->best_step = json_integer_value(json_object_get(best, "step"));
     s->best_loss = json_number_value(json_object_get(best, "val_loss"));

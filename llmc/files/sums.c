@@ -31,11 +31,7 @@ void sums_set(Sums* s, const char* name, const char* hex) {
 
 bool sums_save(const Sums* s, const char* path, Error* err) {
     char* text = format("%s", "");
-    for (size_t i = 0; i < s->count; i++) {
-        char* longer = format("%s%s  %s\n", text, s->list[i].hex, s->list[i].name);
-        free(text);
-        text = longer;
-    }
+    for (size_t i = 0; i < s->count; i++) { append_format(&text, "%s  %s\n", s->list[i].hex, s->list[i].name); }
     const bool ok = write_file_atomically(path, text, strlen(text), err);
     free(text);
     return ok;

@@ -32,11 +32,7 @@ void tune_cache_add(const char* path, const char* lines) {
     char *old = tune_cache_read(path), *folder = format("%s", path), *all = format("%s", lines);
     for (const char* line = old; *line;) {
         const size_t n = strcspn(line, "\n");
-        if (!tune_line(lines, line, strcspn(line, " \n"))) {
-            char* longer = format("%s%.*s\n", all, (int)n, line);
-            free(all);
-            all = longer;
-        }
+        if (!tune_line(lines, line, strcspn(line, " \n"))) { append_format(&all, "%.*s\n", (int)n, line); }
         line += n + (line[n] == '\n');
     }
     *strrchr(folder, '/') = 0;

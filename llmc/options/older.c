@@ -13,10 +13,7 @@ static bool has_value(const json_t* options, const char* name, const char* value
 
 // Adds ",name:value" to a text that was allocated; NULL: nothing.
 static void add_part(char** text, const char* name, const char* value) {
-    if (!value) { return; }
-    char* longer = format("%s,%s:%s", *text, name, value);
-    free(*text);
-    *text = longer;
+    if (value) { append_format(text, ",%s:%s", name, value); }
 }
 
 // Adds ",name:number" unless the number is `usual`, which needs no words.

@@ -98,11 +98,7 @@ bool is_one_of(const char* value, const char* choices) {
 
 char* option_choices(const Option* o) {
     char* text = format("%s", o->choices[0]);
-    for (int i = 1; o->choices[i]; i++) {
-        char* longer = format("%s|%s", text, o->choices[i]);
-        free(text);
-        text = longer;
-    }
+    for (int i = 1; o->choices[i]; i++) { append_format(&text, "|%s", o->choices[i]); }
     return text;
 }
 

@@ -2,7 +2,6 @@
 #include "../base/json.h"
 #include "../data/shard.h"
 #include <glob.h>
-#include <inttypes.h>
 
 size_t first_shard(const json_t* manifest) {
     return json_integer_value(json_object_get(manifest, "val_size")) == 0 ? 1 : 0;
@@ -35,9 +34,7 @@ static json_t* describe_input(const char* path) {
     if (ferror(f)) { fatal("%s: cannot read: %s", path, strerror(errno)); }
     fclose(f);
     free(buffer);
-    char hex[17];
-    snprintf(hex, sizeof hex, "%016" PRIx64, hash);
-    return json_pack("{s:s, s:I, s:s}", "name", path, "bytes", (json_int_t)size, "hash", hex);
+    return json_pack("{s:s, s:I, s:o}", "name", path, "bytes", (json_int_t)size, "hash", json_hex(hash));
 }
 
 json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
@@ -48,11 +45,9 @@ json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
         if (!input) { fatal("%s: the name is not valid UTF-8: rename the file", o->inputs[i]); }
         json_array_append_new(inputs, input);
     }
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, tokenizer_hash(t));
-    json_t* work = json_pack("{s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "inputs", inputs, "tokenizer_hash", hash,
-                             "split", o->split, "format", format_names[o->format], "field", o->field, "val_size",
-                             (json_int_t)o->val_size, "shard_size",
+    json_t* work = json_pack("{s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "inputs", inputs, "tokenizer_hash",
+                             json_hex(tokenizer_hash(t)), "split", o->split, "format", format_names[o->format],
+                             "field", o->field, "val_size", (json_int_t)o->val_size, "shard_size",
                              (json_int_t)o->shard_size, "stories", (json_int_t)o->stories, "seed", (json_int_t)o->seed);
     // Only if they are given, so that the records of older versions stay valid.
     if (work && o->shuffle) { json_object_set_new(work, "shuffle", json_true()); }

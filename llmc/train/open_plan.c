@@ -42,8 +42,8 @@ TestSet* open_test_sets(const PhasePlan* p, const Tokenizer* t, int* count) {
 }
 
 void check_tokenizer(const char* option, const Tokenizer* t, const json_t* state, const char* folder) {
-    const char* hash = json_string_value(json_object_get(state, "tokenizer_hash"));
-    if (!hash || strtoull(hash, NULL, 16) == (t ? tokenizer_hash(t) : 0)) { return; }
+    uint64_t hash;
+    if (!json_get_hex(state, "tokenizer_hash", &hash) || hash == (t ? tokenizer_hash(t) : 0)) { return; }
     fatal("--tokenizer %s: not the tokenizer that the run in %s has been trained with: its tokens differ", option,
           folder);
 }

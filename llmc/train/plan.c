@@ -109,15 +109,15 @@ bool spike_rule_parse(SpikeRule* spikes, const char* skip_z, const char* on_spik
 
 bool plan_check_effects(const Plan* p, const Config* c, Error* err) {
     const bool own_decay = p->rates.kind == OPTIMIZER_MUON || c->matrix_decay >= 0;
+    const bool is_unrounded = !strcmp(p->backend->storage, "fp32");
     if (c->has_letters) { return true; }
-    if (c->stochastic_round && !strcmp(p->backend->storage, "fp32")) {
+    if (c->stochastic_round && is_unrounded) {
         return fail(err, "--stochastic_round 1 has no effect with --dtype %s: weights are not rounded to 16 bits",
                     dtype_names[p->dtype]);
     }
-    if (p->exact && !strcmp(p->backend->storage, "fp32")) {
+    if (p->exact && is_unrounded) {
         return fail(err, "--attention exact has no effect with --dtype %s: attention's output is not rounded to 16 "
-                    "bits",
-                    dtype_names[p->dtype]);
+                    "bits", dtype_names[p->dtype]);
     }
     if (config_source(c, "weight_decay") >= FROM_FILE && !c->decay_embeddings && own_decay) {
         return fail(err, "--weight_decay %g has no effect: embeddings do not decay, and matrices have --matrix_decay",

@@ -4,8 +4,8 @@
 
 void restore_check_data(const Start* start, uint64_t train_data) {
     const char *checkpoint = start->checkpoint, *data = start->plan.data.train;
-    const char* hash = json_string_value(json_object_get(start->state, "data_hash"));
-    if (!checkpoint || (hash && strtoull(hash, NULL, 16) == train_data)) { return; }
+    uint64_t hash;
+    if (!checkpoint || (json_get_hex(start->state, "data_hash", &hash) && hash == train_data)) { return; }
     fatal("--train_data %s: not the data that the run in %s has been trained on (names, sizes or tokens differ); give "
           "the same data, or begin a new run with --init %s", data, checkpoint, checkpoint);
 }

@@ -181,16 +181,13 @@ char* resume_command(const Config* c, bool is_recorded) {
         const Option* o = &CONFIG_OPTIONS[i];
         if (!o->name || config_source(c, o->name) < FROM_FILE || is_one_of(o->name, "out|resume|config")) { continue; }
         if (is_recorded && o->scope != SCOPE_START) { continue; }
-        char *value = config_value(c, o), *word = shell_word(value),
-             *longer = format("%s --%s %s", command, o->name, word);
+        char *value = config_value(c, o), *word = shell_word(value);
+        append_format(&command, " --%s %s", o->name, word);
         free(value);
         free(word);
-        free(command);
-        command = longer;
     }
     free(program);
     free(out);
     free(from);
     return command;
 }
-

@@ -18,10 +18,10 @@ void saving_open(Saving* s, const Start* start, const TrainState* state, const T
     const char* out = start->plan.save.out;
     *s = (Saving){.plan = &start->plan, .options = start->options, .tokenizer = tokenizer, .rank = rank,
                   .saved_step = start->checkpoint ? state->step : -1, .best = {state->best_step, state->best_loss}};
-    const KeepRule keep = keep_rule(s, &s->best);
     if (rank > 0 || !*out) { return; }
-    if (start->checkpoint) { checkpoint_rotate(out, state->step, &keep); }
-    else { record_options(s); }
+    if (!start->checkpoint) { record_options(s); return; }
+    const KeepRule keep = keep_rule(s, &s->best);
+    checkpoint_rotate(out, state->step, &keep);
 }
 
 void saving_close(Saving* s) {

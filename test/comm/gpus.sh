@@ -30,8 +30,8 @@ gpus_take_the_algorithms_of_rank_0() {
     grep -q '"32,128,32,.*,0,1 ' "$dir/muon/step_00000002/state.json" || note "rank 1 multiplies untuned"
 }
 
-# NVSwitches do not repeat their bits (llmc/cuda/nccl.cuh): they add up only if NCCL_ALGO says so, and log and state.json
-# name what NCCL may use. Its stream has the highest priority.
+# NVSwitches do not repeat their bits (llmc/cuda/nccl.cuh): they add up only if NCCL_ALGO says so, and log and
+# state.json name what NCCL may use. Its stream has the highest priority.
 gpus_repeat_their_bits_unless_asked() {
     corpus
     pair="$gpu $data --batch_size 4 --gpus 2 --max_steps 1 --val_every 0 --sample_every 0 --save_every 1"

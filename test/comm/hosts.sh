@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tests ranks on two hosts and pulls the cable between them. The hosts are network namespaces with host names. Needs root and ip.
+# Tests ranks on two hosts and pulls the cable between them. The hosts are network namespaces with host names. Needs
+# root and ip.
 . "$(dirname "$0")/../lib.sh"
 rank="$build/test_connect --as-rank"
 export OMP_NUM_THREADS=1 EMU_GUARD=0
@@ -78,14 +79,19 @@ ssh_starts_stops_and_goes_on() {
     grep -q '"prompt":"it'"'"'s"' "$dir/run/metrics.jsonl" || note "a quoted argument did not arrive"
 }
 
-# A pulled cable closes no connection: only missing heartbeats show it.
-a_cut_link_is_found_by_both() {
+# cut_link SECONDS PEER_TIMEOUT: pulls the cable between two ranks that have met and run for so many seconds
+cut_link() {
     address=10.77.0.1
-    on 0 $rank 60 2 "$dir" & zero=$!
-    on 1 $rank 60 2 "$dir" & one=$!
+    on 0 $rank $1 $2 "$dir" & zero=$!
+    on 1 $rank $1 $2 "$dir" & one=$!
     await 'rank 0 of 2' "$dir/0" $zero
     await 'rank 1 of 2' "$dir/1" $one
     ip -n "gpt2c-$$-1" link set cable down
+}
+
+# A pulled cable closes no connection: only missing heartbeats show it.
+a_cut_link_is_found_by_both() {
+    cut_link 60 2
     ended 0 1 $zero
     ended 1 1 $one
     said 0 'error: rank 1 on node1 has sent no heartbeat for 2'
@@ -95,12 +101,7 @@ a_cut_link_is_found_by_both() {
 
 # A cable that is put back within the time-out does not end the run.
 a_short_cut_is_survived() {
-    address=10.77.0.1
-    on 0 $rank 4 60 "$dir" & zero=$!
-    on 1 $rank 4 60 "$dir" & one=$!
-    await 'rank 0 of 2' "$dir/0" $zero
-    await 'rank 1 of 2' "$dir/1" $one
-    ip -n "gpt2c-$$-1" link set cable down
+    cut_link 4 60
     sleep 1
     ip -n "gpt2c-$$-1" link set cable up
     ended 0 0 $zero

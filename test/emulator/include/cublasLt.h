@@ -249,7 +249,7 @@ inline Algorithm algorithm(int rank, uint64_t problem, const MatmulDesc& desc, c
     return x;
 }
 
-// What a GPU and a version of the library lack, by the variable EMU_LT (README.md).
+// Names forms that some GPUs and versions of the library lack; the variable EMU_LT chooses (README.md).
 enum { NO_MATMUL = 0, NO_FUSED = 1, ALL_FORMS = 2, FORWARD_FUSED = 3, NO_FP8_SUMS = 4, BY_SEED = 10 };
 inline long long forms() {
     static const long long value = option("EMU_LT", ALL_FORMS);
