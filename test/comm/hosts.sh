@@ -79,8 +79,8 @@ ssh_starts_stops_and_goes_on() {
     grep -q '"prompt":"it'"'"'s"' "$dir/run/metrics.jsonl" || note "a quoted argument did not arrive"
 }
 
-# cut_link SECONDS PEER_TIMEOUT: pulls the cable between two ranks that have met and run for so many seconds
-cut_link() {
+# Pulls the cable between two ranks that have met.
+cut_link() { # SECONDS that they run, --timeout
     address=10.77.0.1
     on 0 $rank $1 $2 "$dir" & zero=$!
     on 1 $rank $1 $2 "$dir" & one=$!
