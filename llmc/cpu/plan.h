@@ -24,6 +24,10 @@ static inline const char* variant_name(Choice choice, int i, int B, int T, int C
 static inline void choose_variant(Choice choice, int i, int B, int T, int C, int NH) {
     (void)choice, (void)i, (void)B, (void)T, (void)C, (void)NH;
 }
+static inline void run_alone(Choice choice) { (void)choice; }
+static inline const char* variants_key(int B, int T, int C, int NH) {
+    return (void)B, (void)T, (void)C, (void)NH, "";
+}
 
 // A CPU's matmuls are this program's own: no library offers algorithms to choose from.
 static inline void matmuls_watch(void) {}

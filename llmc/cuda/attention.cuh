@@ -54,46 +54,55 @@ static __device__ inline void add_scaled(HeadRow* sum, float factor, const HeadR
 // ---------------------------------------------------------------------------------------------------------------------
 // choice of the kernels
 
-// Returns the largest workspace that cuDNN may use. The memory plan reserves it before cuDNN is asked. It has room for
-// the gradients of the scores in 16 bits, which a deterministic backward may store to add them in a fixed order, and
-// for dq in float, but is at most a sixteenth of the GPU's memory.
-static inline size_t cudnn_workspace_limit(int B, int T, int C, int NH) {
+// Returns the workspace that the memory plan reserves where cuDNN was asked for. The deterministic backward stores the
+// gradients of all scores in 16 bits, so that it can add those of queries in a fixed order: on Hopper, before cuDNN 9.25
+// (https://github.com/NVIDIA/cudnn-frontend/pull/398). Elsewhere it may need less. The other backward adds in fp32.
+static inline size_t cudnn_workspace_bytes(int B, int T, int C, int NH) {
     const size_t rows = ceil_div(T, 64) * 64, scores = (size_t)B * NH * rows * rows * sizeof(uint16_t);
-    const size_t need = scores + (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20);
-    return min_size(need, gpu.memory_bytes / 16);
+    const size_t queries = (size_t)B * rows * (C + 2 * NH) * sizeof(float) + ((size_t)1 << 20);
+    return gpu.nondeterministic ? queries : queries + scores;
 }
 
-static inline AttentionShape cudnn_shape(int B, int T, int NH, int HS) {
-    return {B, T, NH, HS, FLOATX_IS_FP16 ? ATTENTION_IN_FP16 : ATTENTION_IN_BF16};
+static inline void cudnn_free_workspace(Pass pass) {
+    CudnnWorkspace* w = &gpu.cudnn_workspace[pass];
+    if (w->memory) { device_free(w->memory, w->bytes); }
+    *w = {};
 }
 
-static inline void cudnn_free_workspace() {
-    if (gpu.attention_workspace) { device_free(gpu.attention_workspace, gpu.attention_workspace_bytes); }
-    gpu.attention_workspace = NULL;
-    gpu.attention_workspace_bytes = 0;
-}
-
-// Builds cuDNN's plans for a shape at its first use, and allocates their workspace. Returns false, with the reason, if
-// cuDNN cannot.
-static inline bool cudnn_prepare(int B, int T, int C, int NH, Error* err) {
+// Builds cuDNN's plan for a shape at its first use, and allocates its workspace. That may be half of the free memory, so
+// that later allocations find some; all if cuDNN was asked for, because then it is planned. Returns false, with the
+// reason, if cuDNN cannot.
+static inline bool cudnn_prepare(Pass pass, int B, int T, int C, int NH, Error* err) {
+    CudnnWorkspace* w = &gpu.cudnn_workspace[pass];
+    const CudnnPass kernels = pass == PASS_FORWARD     ? CUDNN_FORWARD
+                              : gpu.nondeterministic ? CUDNN_BACKWARD_ANY_ORDER
+                                                     : CUDNN_BACKWARD;
+    const AttentionShape shape = {B, T, NH, C / NH, FLOATX_IS_FP16 ? ATTENTION_IN_FP16 : ATTENTION_IN_BF16, kernels};
+    if (!memcmp(&w->shape, &shape, sizeof shape)) { return true; }
     if (gpu.major < 8) { return fail(err, "cuDNN's attention needs compute capability 8.0"); } // its documentation
-    const AttentionShape shape = cudnn_shape(B, T, NH, C / NH);
+    const size_t available = device_memory_available();
+    const size_t most = w->bytes + (is_attention_requested("cudnn") ? available : available / 2);
     size_t bytes = 0;
-    if (!attention_cudnn_prepare(&shape, cudnn_workspace_limit(B, T, C, NH), &bytes, err)) { return false; }
-    if (bytes > gpu.attention_workspace_bytes) {
-        cudnn_free_workspace();
-        gpu.attention_workspace = (char*)device_alloc(bytes, "cuDNN's workspace");
-        gpu.attention_workspace_bytes = bytes;
+    if (!attention_cudnn_prepare(&shape, most, &bytes, err)) { return false; }
+    if (bytes > most) {
+        return fail(err, "a workspace of %.0f MiB is needed, for which memory is too small", in_mib(bytes));
     }
+    if (bytes > w->bytes) {
+        cudnn_free_workspace(pass);
+        w->memory = (char*)device_alloc(bytes, "cuDNN's workspace");
+        w->bytes = bytes;
+    }
+    w->shape = shape;
     return true;
 }
 
-// Returns true if cuDNN computes attention of this shape. flash.cuh computes shapes that cuDNN lacks or was not chosen
+// Returns true if cuDNN computes this pass of attention. flash.cuh computes shapes that cuDNN lacks or was not chosen
 // for, such as a smaller last batch or the shorter sequences of --seq_ramp. Each can read the other's results.
-static inline bool uses_cudnn_attention(int B, int T, int C, int NH) {
+static inline bool uses_cudnn_attention(Pass pass, int B, int T, int C, int NH) {
     Error err;
-    if (gpu.attention != ATTENTION_CUDNN || (gpu.cudnn_B && (B != gpu.cudnn_B || T != gpu.cudnn_T))) { return false; }
-    if (cudnn_prepare(B, T, C, NH, &err)) { return true; }
+    const bool is_chosen = gpu.attention[pass] == ATTENTION_CUDNN;
+    if (!is_chosen || (gpu.cudnn_B && (B != gpu.cudnn_B || T != gpu.cudnn_T))) { return false; }
+    if (cudnn_prepare(pass, B, T, C, NH, &err)) { return true; }
     static bool is_reported;
     if (!is_reported) {
         notice("cuDNN has no attention for %d x %d tokens, %d heads of %d (%s): our own kernels run instead", B, T,
@@ -105,7 +114,7 @@ static inline bool uses_cudnn_attention(int B, int T, int C, int NH) {
 
 // Returns true if flash.cuh computes attention. a and b are the activations that it would read and write.
 static inline bool uses_flash_attention(const floatX* a, const floatX* b, int HS) {
-    if (gpu.attention == ATTENTION_PLAIN) { return false; }
+    if (!gpu.flash) { return false; }
     if (flash_supports(a, HS) && flash_supports(b, HS)) { return true; }
     static bool is_reported;
     if (!is_reported) {
@@ -190,9 +199,9 @@ static inline void attention_query(floatX* out, floatX* rest, float* lse, const 
 
 static inline void attention_forward(floatX* out, floatX* rest, float* lse, const floatX* qkv, const int* starts, int B,
                                      int T, int C, int NH) {
-    if (!starts && !rest && uses_cudnn_attention(B, T, C, NH)) {
-        const AttentionShape shape = cudnn_shape(B, T, NH, C / NH);
-        attention_cudnn_forward(out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
+    if (!starts && !rest && uses_cudnn_attention(PASS_FORWARD, B, T, C, NH)) {
+        const CudnnWorkspace* w = &gpu.cudnn_workspace[PASS_FORWARD];
+        attention_cudnn_forward(out, lse, qkv, &w->shape, w->memory, gpu.stream);
         return;
     }
     if (uses_flash_attention(qkv, out, C / NH)) {
@@ -331,12 +340,13 @@ static inline void attention_backward(floatX* dqkv, float* delta, const floatX* 
                                       const floatX* rest, const float* lse, const floatX* qkv, const int* starts,
                                       const int* ends, int B, int T, int C, int NH) {
     const int HS = C / NH;
-    if (!starts && !rest && uses_cudnn_attention(B, T, C, NH)) {
-        const AttentionShape shape = cudnn_shape(B, T, NH, HS);
-        attention_cudnn_backward(dqkv, dout, out, lse, qkv, &shape, gpu.attention_workspace, gpu.stream);
+    if (!starts && !rest && uses_cudnn_attention(PASS_BACKWARD, B, T, C, NH)) {
+        const CudnnWorkspace* w = &gpu.cudnn_workspace[PASS_BACKWARD];
+        attention_cudnn_backward(dqkv, dout, out, lse, qkv, &w->shape, w->memory, gpu.stream);
         return;
     }
-    attention_delta(delta, dout, out, rest, B, T, C, NH);
+    const bool is_alone = gpu.alone == CHOICE_FLASH_KEYS || gpu.alone == CHOICE_FLASH_QUERIES;
+    if (!is_alone) { attention_delta(delta, dout, out, rest, B, T, C, NH); }
     if (uses_flash_attention(qkv, dqkv, HS) && flash_supports(dout, HS)) {
         flash_backward_sized(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH);
     } else {

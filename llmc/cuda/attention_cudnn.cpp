@@ -1,8 +1,8 @@
 // Causal attention by cuDNN's graph interface (docs.nvidia.com/deeplearning/cudnn, "SDPA"). This is an object file of
 // its own because the frontend's headers take longer to compile than all of our kernels.
 //
-// A shape has two graphs, forward and backward. Each has a plan: the kernel that cuDNN's heuristics rank first. The
-// graphs' tensors are views of ours: dimensions (B,NH,T,HS), with the strides of qkv or of out.
+// Each shape has a graph for each pass, and the graph's plan: the kernel that cuDNN's heuristics rank first. Tensors of
+// graphs are views of ours: dimensions (B,NH,T,HS), with the strides of qkv or of out.
 #include "attention_cudnn.h"
 #include <cudnn_frontend.h>
 
@@ -87,7 +87,7 @@ static GraphPointer backward_graph(const AttentionShape* s) {
                              .set_name("attention_backward")
                              .set_causal_mask(true)
                              .set_attn_scale(score_scale(s))
-                             .set_deterministic_algorithm(true);
+                             .set_deterministic_algorithm(s->pass == CUDNN_BACKWARD);
     const auto [dq, dk, dv] = graph->sdpa_backward(q, k, v, out, dout, lse, options);
     make_output(dq, head_rows(s, "dq", DQ, qkv_row(s)));
     make_output(dk, head_rows(s, "dk", DK, qkv_row(s)));
@@ -98,11 +98,11 @@ static GraphPointer backward_graph(const AttentionShape* s) {
 // ---------------------------------------------------------------------------------------------------------------------
 // plans
 
-struct Plans {
+struct AttentionPlan {
     AttentionShape shape;
-    GraphPointer forward, backward;
-    size_t workspace_bytes;
-    std::string reason; // why cuDNN has no plans; empty if it has
+    GraphPointer graph;
+    size_t workspace_bytes, most_bytes; // needed; allowed when the plan was made
+    std::string reason;                 // why cuDNN has no plan; empty if it has
 };
 
 // Opens cuDNN at first use; it stays open until the program ends. Returns NULL if that fails.
@@ -120,50 +120,49 @@ static bool succeeded(fe::error_t error, const char* what, Error* err) {
     return error.is_good() || fail(err, "%s: %s", what, error.get_message().c_str());
 }
 
-static bool build(const GraphPointer& graph, const char* what, cudnnHandle_t handle, size_t most_bytes, Error* err) {
+static bool make_plan(AttentionPlan* p, Error* err) {
+    static const char* const NAMES[] = {"forward", "deterministic backward", "backward"};
+    const char* what = NAMES[p->shape.pass];
+    const cudnnHandle_t handle = open_cudnn(err);
+    if (!handle) { return false; }
+    const GraphPointer graph = p->shape.pass == CUDNN_FORWARD ? forward_graph(&p->shape) : backward_graph(&p->shape);
     if (!succeeded(graph->validate(), what, err) || !succeeded(graph->build_operation_graph(handle), what, err) ||
         !succeeded(graph->create_execution_plans({fe::HeurMode_t::A}), what, err)) {
         return false;
     }
-    graph->deselect_workspace_greater_than((int64_t)most_bytes);
-    return succeeded(graph->check_support(handle), what, err) &&
-           succeeded(graph->build_plans(handle, fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), what, err);
+    int64_t bytes = 0;
+    graph->deselect_workspace_greater_than((int64_t)p->most_bytes);
+    p->graph = graph;
+    const bool ok = succeeded(graph->check_support(handle), what, err) &&
+                    succeeded(graph->build_plans(handle, fe::BuildPlanPolicy_t::HEURISTICS_CHOICE), what, err) &&
+                    succeeded(graph->get_workspace_size(bytes), what, err);
+    p->workspace_bytes = (size_t)bytes;
+    return ok;
 }
 
-static bool make_plans(Plans* p, size_t most_bytes, Error* err) {
-    const cudnnHandle_t handle = open_cudnn(err);
-    if (!handle) { return false; }
-    p->forward = forward_graph(&p->shape);
-    p->backward = backward_graph(&p->shape);
-    if (!build(p->forward, "forward", handle, most_bytes, err) ||
-        !build(p->backward, "deterministic backward", handle, most_bytes, err)) {
-        return false;
+// Returns the plan of a shape and a pass. Makes it in the first call, with at most `most_bytes` of workspace; a later
+// call makes it again only if that failed and more is allowed now. Plans last until the program ends.
+static AttentionPlan* plan_of(const AttentionShape* s, size_t most_bytes) {
+    static std::vector<std::unique_ptr<AttentionPlan>> all;
+    AttentionPlan* p = nullptr;
+    for (const auto& old : all) {
+        if (memcmp(&old->shape, s, sizeof *s) == 0) { p = old.get(); }
     }
-    int64_t forward = 0, backward = 0;
-    if (!succeeded(p->forward->get_workspace_size(forward), "forward's workspace", err) ||
-        !succeeded(p->backward->get_workspace_size(backward), "backward's workspace", err)) {
-        return false;
-    }
-    p->workspace_bytes = (size_t)std::max(forward, backward);
-    return true;
-}
-
-// Returns the plans of a shape. Makes them in the first call for it, with at most `most_bytes` of workspace; later
-// calls look them up and ignore `most_bytes`. They last until the program ends.
-static Plans* plans_of(const AttentionShape* s, size_t most_bytes) {
-    static std::vector<std::unique_ptr<Plans>> all;
-    for (const auto& p : all) {
-        if (memcmp(&p->shape, s, sizeof *s) == 0) { return p.get(); }
-    }
+    if (p && (p->reason.empty() || most_bytes <= p->most_bytes)) { return p; }
+    if (!p) { all.emplace_back(p = new AttentionPlan{*s, nullptr, 0, 0, ""}); }
     Error err;
-    Plans* p = new Plans{*s, nullptr, nullptr, 0, ""};
-    all.emplace_back(p);
-    if (!make_plans(p, most_bytes, &err)) { p->reason = err.text; }
+    p->most_bytes = most_bytes;
+    p->reason = make_plan(p, &err) ? "" : err.text;
     return p;
 }
 
+size_t attention_cudnn_version(void) {
+    Error err;
+    return open_cudnn(&err) ? cudnnGetVersion() : 0;
+}
+
 bool attention_cudnn_prepare(const AttentionShape* shape, size_t most_bytes, size_t* workspace_bytes, Error* err) {
-    const Plans* p = plans_of(shape, most_bytes);
+    const AttentionPlan* p = plan_of(shape, most_bytes);
     *workspace_bytes = p->workspace_bytes;
     return p->reason.empty() || fail(err, "%s", p->reason.c_str());
 }
@@ -195,7 +194,7 @@ void attention_cudnn_forward(void* out, float* lse, const void* qkv, const Atten
                                                   {V, qkv_part(qkv, 2, shape)},
                                                   {OUT, out},
                                                   {LSE, lse}};
-    execute(plans_of(shape, 0)->forward, tensors, workspace, stream, "attention_forward");
+    execute(plan_of(shape, 0)->graph, tensors, workspace, stream, "attention_forward");
 }
 
 void attention_cudnn_backward(void* dqkv, const void* dout, const void* out, const float* lse, const void* qkv,
@@ -204,5 +203,5 @@ void attention_cudnn_backward(void* dqkv, const void* dout, const void* out, con
         {Q, qkv_part(qkv, 0, shape)},   {K, qkv_part(qkv, 1, shape)},   {V, qkv_part(qkv, 2, shape)},
         {DQ, qkv_part(dqkv, 0, shape)}, {DK, qkv_part(dqkv, 1, shape)}, {DV, qkv_part(dqkv, 2, shape)},
         {DOUT, (void*)dout},            {OUT, (void*)out},              {LSE, (void*)lse}};
-    execute(plans_of(shape, 0)->backward, tensors, workspace, stream, "attention_backward");
+    execute(plan_of(shape, 0)->graph, tensors, workspace, stream, "attention_backward");
 }

@@ -7,16 +7,24 @@
 
 typedef enum { ATTENTION_IN_BF16, ATTENTION_IN_FP16 } AttentionType;
 
+// Backward adds the gradients of queries over the blocks of keys: in a fixed order, or as the blocks finish, which is
+// faster but gives other bits each time.
+typedef enum { CUDNN_FORWARD, CUDNN_BACKWARD, CUDNN_BACKWARD_ANY_ORDER } CudnnPass;
+
 typedef struct {
     int B, T, NH, HS;
     AttentionType type;
+    CudnnPass pass;
 } AttentionShape;
 
 extern "C" {
 
-// Builds cuDNN's plans for forward and backward of a shape, which takes seconds; later calls look them up. Sets
-// *workspace_bytes to the larger of the two workspaces. Returns false, with cuDNN's reason, if cuDNN has no kernels for
-// this shape on this GPU, no deterministic backward, or none that needs at most most_bytes of workspace.
+// Returns cuDNN's version, 91900 for 9.19.0; 0 if it cannot be opened.
+__attribute__((weak)) size_t attention_cudnn_version(void);
+
+// Builds cuDNN's plan for a shape and its pass, which takes seconds; later calls look it up. Sets *workspace_bytes to
+// the workspace that it needs. Returns false, with cuDNN's reason, if cuDNN has no such kernels on this GPU, or none
+// that needs at most most_bytes of workspace.
 __attribute__((weak)) bool attention_cudnn_prepare(const AttentionShape* shape, size_t most_bytes,
                                                    size_t* workspace_bytes, Error* err);
 

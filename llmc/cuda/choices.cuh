@@ -1,6 +1,6 @@
 // Variants of operations on a GPU (autotune.h times them): tilings of the kernels of flash.cuh; attention by these or
-// by cuDNN; GELU fused into the matmul or in a kernel of its own. Which one is faster depends on the GPU, the shape and
-// the versions of the libraries.
+// by cuDNN, in each pass; GELU fused into the matmul or in a kernel of its own. Which one is faster depends on the GPU,
+// the shape and the versions of the libraries.
 #pragma once
 #include "attention.cuh"
 #include "matmul.cuh"
@@ -13,18 +13,17 @@ static inline bool can_use_cudnn() {
 }
 
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
-    const bool is_requested = is_attention_requested("cudnn");
-    const bool may_run = can_use_cudnn() && gpu.major >= 8 && (trains || is_requested);
-    const size_t cudnn = may_run ? cudnn_workspace_limit(B, T, C, NH) : 0;
+    const bool is_cudnn = trains && can_use_cudnn() && gpu.major >= 8 && is_attention_requested("cudnn");
+    const size_t cudnn = is_cudnn ? cudnn_workspace_bytes(B, T, C, NH) : 0; // else it takes what is left, or nothing
     const size_t fp8 = gpu.fp8 ? fp8_bytes(params, trains, (size_t)B * (size_t)T, (size_t)C) : 0;
     return cudnn + fp8; // device_open() has allocated all else
 }
 
-// Returns true if cuDNN has attention for this shape. Ends the program if it has not and --attention cudnn was given.
-static inline bool has_cudnn_attention(int B, int T, int C, int NH) {
+// Returns true if cuDNN has this pass of attention for a shape. If not, --attention cudnn ends the program.
+static inline bool has_cudnn_attention(Pass pass, int B, int T, int C, int NH) {
     Error err;
     if (!can_use_cudnn()) { return false; }
-    if (cudnn_prepare(B, T, C, NH, &err)) { return true; }
+    if (cudnn_prepare(pass, B, T, C, NH, &err)) { return true; }
     if (is_attention_requested("cudnn")) {
         usage_error("--attention cudnn: %d x %d tokens, %d heads of %d: %s; give --attention flash", B, T, NH, C / NH,
                     err.text);
@@ -32,12 +31,23 @@ static inline bool has_cudnn_attention(int B, int T, int C, int NH) {
     return false;
 }
 
-// cuDNN is variant 1, or the only one with --attention cudnn. Its plans are built only when its variant is asked for,
-// because building takes seconds.
-static inline const char* attention_variant(int i, int B, int T, int C, int NH) {
-    const int cudnn = is_attention_requested("cudnn") ? 0 : 1;
-    if (i == cudnn && has_cudnn_attention(B, T, C, NH)) { return ATTENTION_NAMES[ATTENTION_CUDNN]; }
-    return i == 0 ? ATTENTION_NAMES[gpu.flash ? ATTENTION_FLASH : ATTENTION_PLAIN] : NULL;
+// Variant 0 is the default. cuDNN is variant 1, or the only one with --attention cudnn. Building its plan takes seconds,
+// so that its name is asked for only if it is needed.
+static inline Attention attention_variant(int i) { return i == 0 ? attention_default() : ATTENTION_CUDNN; }
+
+static inline const char* attention_variant_name(Pass pass, int i, int B, int T, int C, int NH) {
+    const Attention kernels = attention_variant(i);
+    const bool exists = i == 0 || (i == 1 && attention_default() != ATTENTION_CUDNN);
+    const bool is_cudnn = kernels == ATTENTION_CUDNN;
+    return exists && (!is_cudnn || has_cudnn_attention(pass, B, T, C, NH)) ? attention_name(pass, kernels) : NULL;
+}
+
+static inline void choose_attention(Pass pass, int i, int B, int T, int C, int NH) {
+    const bool exists = attention_variant_name(pass, i, B, T, C, NH);
+    gpu.attention[pass] = exists ? attention_variant(i) : attention_default();
+    gpu.cudnn_B = B;
+    gpu.cudnn_T = T;
+    if (gpu.attention[pass] != ATTENTION_CUDNN) { cudnn_free_workspace(pass); }
 }
 
 static inline bool can_fuse_gelu_of(Choice choice) {
@@ -53,7 +63,8 @@ static inline bool is_gelu_fused_in(Choice choice, int variant) {
 static inline const char* flash_variant(Choice choice, int i, int HS) {
     static FlashTilingName name;
     const FlashKernel kernel = (FlashKernel)(choice - CHOICE_FLASH_FORWARD);
-    if (gpu.attention != ATTENTION_FLASH || gpu.major < 8 || HS % 8 || HS > flash_max_head_size()) { return NULL; }
+    if (attention_default() != ATTENTION_FLASH || gpu.major < 8) { return NULL; }
+    if (HS % 8 || HS > flash_max_head_size()) { return NULL; }
     if (!flash_tiling(kernel, sizeof(floatX), HS, 1).warps) { return NULL; }
     if (gpu.document_mask && flash_masked_variant(kernel, HS, i) != i) { return NULL; }
     const FlashTiling tiling = flash_tiling(kernel, sizeof(floatX), HS, i);
@@ -66,7 +77,8 @@ static inline const char* variant_name(Choice choice, int i, int B, int T, int C
     case CHOICE_FLASH_FORWARD:
     case CHOICE_FLASH_KEYS:
     case CHOICE_FLASH_QUERIES: return flash_variant(choice, i, C / NH);
-    case CHOICE_ATTENTION: return attention_variant(i, B, T, C, NH);
+    case CHOICE_ATTENTION_FORWARD: return attention_variant_name(PASS_FORWARD, i, B, T, C, NH);
+    case CHOICE_ATTENTION_BACKWARD: return attention_variant_name(PASS_BACKWARD, i, B, T, C, NH);
     default: return i <= can_fuse_gelu_of(choice) ? GELU_NAMES[is_gelu_fused_in(choice, i)] : NULL;
     }
 }
@@ -82,17 +94,21 @@ static inline void choose_variant(Choice choice, int i, int B, int T, int C, int
         snprintf(gpu.flash_name[kernel], sizeof gpu.flash_name[kernel], "%s", name ? name : "");
         break;
     }
-    case CHOICE_ATTENTION: {
-        const char* name = attention_variant(i, B, T, C, NH);
-        gpu.attention = name == ATTENTION_NAMES[ATTENTION_CUDNN] ? ATTENTION_CUDNN
-                        : gpu.flash                              ? ATTENTION_FLASH
-                                                                 : ATTENTION_PLAIN;
-        gpu.cudnn_B = B;
-        gpu.cudnn_T = T;
-        if (gpu.attention != ATTENTION_CUDNN) { cudnn_free_workspace(); }
-        break;
-    }
+    case CHOICE_ATTENTION_FORWARD: choose_attention(PASS_FORWARD, i, B, T, C, NH); break;
+    case CHOICE_ATTENTION_BACKWARD: choose_attention(PASS_BACKWARD, i, B, T, C, NH); break;
     case CHOICE_GELU_FORWARD: gpu.gelu_forward_fused = is_gelu_fused_in(choice, i); break;
     default: gpu.gelu_backward_fused = is_gelu_fused_in(choice, i); break;
     }
+}
+
+static inline void run_alone(Choice choice) { gpu.alone = choice; }
+
+static inline const char* variants_key(int B, int T, int C, int NH) {
+    static char text[160];
+    const char* type = gpu.fp8 ? "fp8" : gpu.tf32 ? "tf32" : STRING(FLOATX);
+    const char* attention = gpu.requested_attention ? gpu.requested_attention : "auto";
+    const size_t cudnn = can_use_cudnn() ? attention_cudnn_version() : 0;
+    snprintf(text, sizeof text, "%d,%d,%d,%d,%s,%d%d%d%d%d,%s,%zu", B, T, C, NH, type, gpu.fused, gpu.flash,
+             gpu.document_mask, gpu.recomputes_gelu, gpu.nondeterministic, attention, cudnn);
+    return text;
 }

@@ -57,16 +57,25 @@ static constexpr size_t WORKSPACE_BYTES = (size_t)128 << 20, SCRATCH_BYTES = (si
 
 // Implementations of attention: plain kernels (attention.cuh), flash.cuh, cuDNN.
 typedef enum { ATTENTION_PLAIN, ATTENTION_FLASH, ATTENTION_CUDNN } Attention;
+typedef enum { PASS_FORWARD, PASS_BACKWARD, NUM_PASSES } Pass;
 // Kernels of flash.cuh: forward; backward of keys and values, and of queries.
 typedef enum { FLASH_FORWARD, FLASH_KEYS, FLASH_QUERIES, NUM_FLASH_KERNELS } FlashKernel;
 
+// The workspace of cuDNN's attention in a pass, and the shape that was prepared last.
 typedef struct {
-    bool plain, fused, flash, tf32, fp8, graph, document_mask, recomputes_gelu; // DeviceOptions
+    char* memory;
+    size_t bytes;
+    AttentionShape shape;
+} CudnnWorkspace;
+
+typedef struct {
+    bool plain, fused, flash, tf32, fp8, graph, document_mask, recomputes_gelu, nondeterministic; // DeviceOptions
     const char* requested_attention; // DeviceOptions.attention
-    Attention attention;                          // set by device_open(), then by choose_variant()
+    Attention attention[NUM_PASSES];              // set by device_open(), then by choose_variant()
     int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_tilings.cuh), likewise
     char flash_name[NUM_FLASH_KERNELS][16];       // its name; empty: there was no choice
     bool gelu_forward_fused, gelu_backward_fused; // set by device_open(), then by choose_variant()
+    Choice alone;         // of run_alone()
     int cudnn_B, cudnn_T; // cuDNN's attention is used for this shape of micro-batch only; 0: any
     bool is_open;
     int index, num_sms;
@@ -81,14 +90,17 @@ typedef struct {
     cublasLtHandle_t cublaslt;
     char* workspace; // WORKSPACE_BYTES, used by cuBLASLt only
     char* scratch;   // SCRATCH_BYTES for partial sums, valid from one launch to the next
-    char* attention_workspace; // cuDNN's
-    size_t attention_workspace_bytes;
+    CudnnWorkspace cudnn_workspace[NUM_PASSES];
     bool is_capturing;          // queued work goes into a graph (graph.cuh)
     const char* capture_failed; // the first call that the capture refused; NULL: none
     void (*on_free)(const void* memory, size_t bytes); // called before device memory is freed; or NULL
 } Gpu;
 
 inline Gpu gpu; // the one variable that the object files share
+
+static inline bool is_attention_requested(const char* name) {
+    return gpu.requested_attention && !strcmp(gpu.requested_attention, name);
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // errors

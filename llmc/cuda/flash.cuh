@@ -485,8 +485,12 @@ static inline void flash_backward_queries(Type* dqkv, const Type* dout, const fl
 template <int HD, class Type>
 static inline void flash_backward(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
                                   const int* starts, const int* ends, int B, int T, int C, int NH) {
-    flash_backward_keys<HD>(dqkv, dout, lse, delta, qkv, ends, B, T, C, NH);
-    flash_backward_queries<HD>(dqkv, dout, lse, delta, qkv, starts, B, T, C, NH);
+    if (gpu.alone != CHOICE_FLASH_QUERIES) {
+        flash_backward_keys<HD>(dqkv, dout, lse, delta, qkv, ends, B, T, C, NH);
+    }
+    if (gpu.alone != CHOICE_FLASH_KEYS) {
+        flash_backward_queries<HD>(dqkv, dout, lse, delta, qkv, starts, B, T, C, NH);
+    }
 }
 
 // Returns true if the kernels take these activations: their rows must consist of whole 128-bit accesses.

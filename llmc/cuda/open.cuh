@@ -3,10 +3,6 @@
 #pragma once
 #include "device.cuh"
 
-static inline bool is_attention_requested(const char* name) {
-    return gpu.requested_attention && !strcmp(gpu.requested_attention, name);
-}
-
 // Ends the program if --attention asks for kernels that this program lacks or that another option excludes.
 static inline void require_attention(const DeviceOptions* o) {
     if (!o->attention || strcmp(o->attention, "cudnn")) { return; }
@@ -145,6 +141,18 @@ static inline bool can_fuse_gelu() { return gpu.fused && FLOATX_IS_16_BITS; }
 // The library's GELU reads the sums before they are rounded. One that is recomputed reads the rounded ones.
 static inline bool can_fuse_gelu_forward() { return can_fuse_gelu() && !gpu.recomputes_gelu; }
 
+// Returns the kernels of attention without a choice.
+static inline Attention attention_default() {
+    return !gpu.flash ? ATTENTION_PLAIN : is_attention_requested("cudnn") ? ATTENTION_CUDNN : ATTENTION_FLASH;
+}
+
+// Names kernels of attention. A backward that does not repeat its bits has a name of its own.
+static inline const char* attention_name(Pass pass, Attention kernels) {
+    static const char* const NAMES[] = {"plain", "flash", "cudnn"};
+    const bool is_any_order = pass == PASS_BACKWARD && kernels == ATTENTION_CUDNN && gpu.nondeterministic;
+    return is_any_order ? "cudnn_nondeterministic" : NAMES[kernels];
+}
+
 // Opens the device with the variants that are probably the fastest; choose_variant() sets them later. Fused GELU is
 // assumed, not measured, to pay from Hopper on: on earlier GPUs the library's kernels write the output twice.
 static inline void device_open(const DeviceOptions* o) {
@@ -158,10 +166,11 @@ static inline void device_open(const DeviceOptions* o) {
     gpu.graph = o->graph;
     gpu.document_mask = o->document_mask;
     gpu.recomputes_gelu = o->recomputes_gelu;
+    gpu.nondeterministic = o->nondeterministic;
     gpu.requested_attention = o->attention;
     require_attention(o);
     if (!gpu.is_open) { open_gpu(o); }
-    gpu.attention = !gpu.flash ? ATTENTION_PLAIN : is_attention_requested("cudnn") ? ATTENTION_CUDNN : ATTENTION_FLASH;
+    for (int pass = 0; pass < NUM_PASSES; pass++) { gpu.attention[pass] = attention_default(); }
     memset(gpu.flash_variant, 0, sizeof gpu.flash_variant);
     memset(gpu.flash_name, 0, sizeof gpu.flash_name);
     gpu.gelu_backward_fused = gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX));
@@ -173,15 +182,16 @@ static inline const char* device_name(void) { return gpu.name; }
 static inline const char* device_identity(void) { return gpu.identity; }
 static inline int device_threads(void) { return 0; }
 
-static const char* const ATTENTION_NAMES[] = {"plain", "flash", "cudnn"};
 static const char* const GELU_NAMES[] = {"apart", "fused"};
 static const char* const FLASH_NAMES[] = {"flash_forward", "flash_keys", "flash_queries"};
 
 static inline const char* device_kernels(void) {
     static char text[KERNELS_TEXT];
     if (gpu.plain) { return "plain"; }
-    int n = snprintf(text, sizeof text, "attention=%s gelu_forward=%s gelu_backward=%s", ATTENTION_NAMES[gpu.attention],
-                     GELU_NAMES[gpu.gelu_forward_fused], GELU_NAMES[gpu.gelu_backward_fused]);
+    int n = snprintf(text, sizeof text, "attention_forward=%s attention_backward=%s gelu_forward=%s gelu_backward=%s",
+                     attention_name(PASS_FORWARD, gpu.attention[PASS_FORWARD]),
+                     attention_name(PASS_BACKWARD, gpu.attention[PASS_BACKWARD]), GELU_NAMES[gpu.gelu_forward_fused],
+                     GELU_NAMES[gpu.gelu_backward_fused]);
     for (int k = 0; k < NUM_FLASH_KERNELS; k++) {
         if (!*gpu.flash_name[k]) { continue; }
         n += snprintf(text + n, sizeof text - n, " %s=%s", FLASH_NAMES[k], gpu.flash_name[k]);

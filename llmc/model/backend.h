@@ -44,6 +44,7 @@ typedef struct {
     bool document_mask; // attention_forward and attention_backward are given documents
     bool recomputes_gelu; // backward calls gelu_forward(), which must give what matmul_gelu_forward() gave
     const char* attention; // "flash" (this program's) or "cudnn"; NULL: the faster one
+    bool nondeterministic; // cuDNN's backward of attention may add in any order
 } DeviceOptions;
 
 // Hyperparameters of one AdamW step. They lie in device memory, so that a recorded update can be replayed.
@@ -93,13 +94,14 @@ typedef enum {
     CHOICE_FLASH_FORWARD, // tilings of the kernels of flash attention
     CHOICE_FLASH_KEYS,
     CHOICE_FLASH_QUERIES,
-    CHOICE_ATTENTION, // after its kernels, so that their best variants compete
+    CHOICE_ATTENTION_FORWARD, // after the kernels, so that their best variants compete
+    CHOICE_ATTENTION_BACKWARD,
     CHOICE_GELU_FORWARD,
     CHOICE_GELU_BACKWARD,
     NUM_CHOICES
 } Choice;
 
-enum { KERNELS_TEXT = 192 }; // longest text of Backend.device_kernels
+enum { KERNELS_TEXT = 256 }; // longest text of Backend.device_kernels
 
 // An algorithm of the library for a matmul out (rows,cols) = a (rows,depth) @ b (depth,cols), and the choice that was
 // made (cuda/tune.cuh).
@@ -283,6 +285,13 @@ typedef struct Backend {
     // in for it.
     void (*choose_variant)(Choice choice, int i, int B, int T, int C, int NH);
 
+    // From now on attention_backward() queues only the kernel that this choice is about, if it is one of flash
+    // attention's, so that it can be timed alone; all of them with NUM_CHOICES.
+    void (*run_alone)(Choice choice);
+
+    // Returns a word for all that the choice of variants for micro-batches of (B,T) depends on, beside the GPU.
+    const char* (*variants_key)(int B, int T, int C, int NH);
+
     // -----------------------------------------------------------------------------------------------------------------
     // algorithms of a library's matmuls, where there are several; a CPU has none
 
@@ -383,9 +392,10 @@ typedef struct Backend {
     _(gelu_forward), _(attention_forward), _(attention_backward), _(document_bounds), _(attention_cached),    \
     _(classifier_chunk), _(classifier_loss), _(classifier_backward), _(classifier_logits), _(loss_add),       \
     _(norm_squared), _(adamw_update), _(muon_update), _(muon_bytes), _(params_round), _(params_changed),      \
-    _(operations_bytes), _(variant_name), _(choose_variant), _(matmuls_watch), _(matmuls_tune),               \
-    _(matmuls_save), _(matmuls_load), _(matmuls_identity), _(matmul_facts), _(device_exists),                 \
-    _(device_lacks), _(device_open), _(device_name), _(device_identity), _(device_threads),                   \
+    _(operations_bytes), _(variant_name), _(choose_variant), _(run_alone), _(variants_key),                   \
+    _(matmuls_watch), _(matmuls_tune), _(matmuls_save), _(matmuls_load), _(matmuls_identity),                 \
+    _(matmul_facts), _(device_exists), _(device_lacks), _(device_open), _(device_name), _(device_identity),   \
+    _(device_threads),                                                                                        \
     _(device_kernels), _(device_timer_start), _(device_timer_stop), _(device_peak_flops),                     \
     _(device_matmul_flops), _(device_kernel_flops), _(device_copy_bandwidth), _(device_alloc),                \
     _(device_free), _(device_memory_available), _(device_memory_usable), _(host_alloc), _(host_free),         \

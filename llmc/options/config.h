@@ -135,6 +135,9 @@ enum {
            "flash: this program's, in tiles as FlashAttention; exact: flash that also keeps, for backward, what"      \
            " rounding to 16 bits takes from its output; cudnn: cuDNN's, on a GPU; plain: a query at a time; auto:"    \
            " the fastest")                                                                                            \
+    FLAG(deterministic, 1, TRAIN | BENCH,                                                                             \
+         "on a GPU: a run repeats its bits; 0: cuDNN's backward of attention may add in any order, which is faster"   \
+         " and needs less memory on Hopper")                                                                          \
     CHOICE(cpu, auto, (auto, generic, avx2, avx512, avx512_bf16, amx), MODEL_COMMANDS,                                \
          "instructions of the CPU's fast kernels; auto: the fastest that this processor has")                         \
     FLAG(fused, 1, MODEL_COMMANDS, "bias and GELU inside the matmuls, addition and layernorm in one pass")            \
@@ -144,7 +147,8 @@ enum {
          .also = "compile|torch_compile")                                                                             \
     CHOICE(tune, 1, (0, 1, anew), TRAIN | CHECK | BENCH,                                                              \
            "on a GPU: 1: at the start, time cuBLASLt's algorithms for each matmul, and keep the fastest in"           \
-           " ~/.cache/gpt2.c for the next start; anew: whatever is kept there; 0: the library's first proposal")      \
+           " ~/.cache/gpt2.c for the next start, with the variants of kernels; anew: whatever is kept there;"         \
+           " 0: the library's first proposal, and no cache")                                                          \
     CHOICE(recompute, none, (none, gelu, all), SHAPE_COMMANDS,                                                        \
          "what backward computes again to save memory: GELUs, or all but each block's input",                         \
          .also = "gradient_checkpointing (none, gelu or all)")                                                        \

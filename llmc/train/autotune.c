@@ -5,7 +5,8 @@
 
 enum { MAX_VARIANTS = 3 }; // of a choice, on any device
 static const char* const CHOICE_NAMES[NUM_CHOICES] = {
-    "flash_forward", "flash_keys", "flash_queries", "attention", "gelu_forward", "gelu_backward"};
+    "flash_forward", "flash_keys", "flash_queries", "attention_forward", "attention_backward", "gelu_forward",
+    "gelu_backward"};
 
 // ---------------------------------------------------------------------------------------------------------------------
 // measuring
@@ -19,12 +20,12 @@ static void run_choice(const GPT2* g, Choice choice) {
     const Grads dp = grads_at(g, 0);
     const Acts a = acts_at(g, 0);
     const int *starts = gpt2_documents(g, a.starts), *ends = gpt2_documents(g, a.ends);
-    if (choice == CHOICE_ATTENTION || choice == CHOICE_FLASH_FORWARD) {
-        b->attention_forward(a.atty, a.atty_rest, a.lse, a.qkv, starts, B, T, C, g->config.num_heads);
-    }
     switch (choice) {
-    case CHOICE_FLASH_FORWARD: break; // done above
-    case CHOICE_ATTENTION:
+    case CHOICE_FLASH_FORWARD:
+    case CHOICE_ATTENTION_FORWARD:
+        b->attention_forward(a.atty, a.atty_rest, a.lse, a.qkv, starts, B, T, C, g->config.num_heads);
+        break;
+    case CHOICE_ATTENTION_BACKWARD:
     case CHOICE_FLASH_KEYS:
     case CHOICE_FLASH_QUERIES:
         b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.atty_rest, a.lse, a.qkv, starts, ends, B, T, C,
@@ -54,6 +55,7 @@ static void time_variants(const GPT2* g, Choice choice, double seconds[MAX_VARIA
     const double enough = 0.05, most = 1;        // seconds, for all variants; an emulated GPU takes more for a round
     const double begin = seconds_now();
     double spent = 0;
+    b->run_alone(choice);
     for (int round = 0; spent < most && round < (spent < enough ? MOST_ROUNDS : LEAST_ROUNDS); round++) {
         for (int i = 0; i < MAX_VARIANTS; i++) {
             if (!isfinite(seconds[i])) { continue; }
@@ -63,6 +65,7 @@ static void time_variants(const GPT2* g, Choice choice, double seconds[MAX_VARIA
         }
         spent = seconds_now() - begin;
     }
+    b->run_alone(NUM_CHOICES);
 }
 
 // Returns the fastest variant; INFINITY marks one that does not exist. A variant other than 0 has to be faster by 3%
@@ -85,21 +88,27 @@ static const char* name_of(const GPT2* g, Choice choice, int i) {
     return i < MAX_VARIANTS ? b->variant_name(choice, i, g->B, g->T, g->config.channels, g->config.num_heads) : NULL;
 }
 
+// Returns what stands behind "name=" in a list of "choice=variant", which may be NULL; NULL if it has no such choice.
+static const char* find_choice(const char* list, const char* name) {
+    const size_t n = strlen(name);
+    const char* at = list ? strstr(list, name) : NULL;
+    while (at && (at[n] != '=' || (at > list && at[-1] != ' '))) { at = strstr(at + 1, name); }
+    return at ? at + n + 1 : NULL;
+}
+
 // Returns the variant that `saved`, a list of "choice=variant", names for a choice; -1 if it names none, or one that
-// does not exist here.
+// does not exist here. Older lists have one choice for both passes of attention.
 static int saved_variant(const GPT2* g, Choice choice, const char* saved) {
-    char* word = format("%s=", CHOICE_NAMES[choice]);
-    const char* at = saved ? strstr(saved, word) : NULL;
-    while (at && at > saved && at[-1] != ' ') { at = strstr(at + 1, word); }
-    if (at) { at += strlen(word); }
-    free(word);
+    const bool is_attention = choice == CHOICE_ATTENTION_FORWARD || choice == CHOICE_ATTENTION_BACKWARD;
+    const char* at = find_choice(saved, CHOICE_NAMES[choice]);
+    if (!at && is_attention) { at = find_choice(saved, "attention"); }
     const size_t n = at ? strcspn(at, " ") : 0;
     for (int i = 0; at && i < MAX_VARIANTS; i++) {
         const char* name = name_of(g, choice, i);
         if (name && strlen(name) == n && !strncmp(at, name, n)) { return i; }
     }
     if (at && name_of(g, choice, 0)) {
-        notice("%s=%.*s, which the checkpoint was trained with, does not exist here: choosing again",
+        notice("%s=%.*s, which an earlier start chose, does not exist here: choosing again",
                CHOICE_NAMES[choice], (int)n, at);
     }
     return -1;
@@ -149,26 +158,16 @@ static void queue_matmuls(Optimizer* o) {
     b->host_free(batch);
 }
 
-static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* saved) {
+// Chooses the algorithms: those of `saved`, else of `cached`, else the fastest. Either may be NULL.
+static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* saved, const char* cached) {
     const double seconds = 5; // in all, chosen
     const Backend* b = o->model->backend;
     const bool is_first = !comm || comm->rank == 0, tunes = p->tune != tune_0;
     if (b->is_host || p->device.plain || (!tunes && !saved)) { return; }
     queue_matmuls(o);
     if (saved) { b->matmuls_load(saved); }
-    if (tunes && is_first) {
-        char* path = tune_cache_path(b->matmuls_identity());
-        char* cached = path && p->tune != tune_anew ? tune_cache_read(path) : NULL;
-        if (cached) { b->matmuls_load(cached); }
-        b->matmuls_tune(seconds);
-        if (path && !saved) { // a checkpoint's choices may be another GPU's
-            char* lines = b->matmuls_save();
-            tune_cache_add(path, lines);
-            free(lines);
-        }
-        free(cached);
-        free(path);
-    }
+    if (cached) { b->matmuls_load(cached); }
+    if (tunes && is_first) { b->matmuls_tune(seconds); }
     if (comm && comm->size > 1) { // the other ranks have timed nothing
         char* lines = share_text(comm, is_first ? b->matmuls_save() : NULL);
         b->matmuls_load(lines);
@@ -176,14 +175,53 @@ static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* sa
     }
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// all choices
+
+// Chooses the variants: those of `saved`, which may be NULL, else the fastest.
+static void choose_variants(GPT2* g, Comm* comm, const char* saved) {
+    const Backend* b = g->backend;
+    if (g->eot != NO_DOCUMENTS) { gpt2_embed(g, g->B, g->T, NULL); } // finds those that attention is timed with
+    for (int choice = 0; choice < NUM_CHOICES; choice++) {
+        const int variant = choose_one(g, comm, (Choice)choice, saved);
+        b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
+    }
+}
+
+// Returns the line of the cache for the variants of this model: their key, a space, and device_kernels().
+static char* variants_line(const GPT2* g) {
+    const Backend* b = g->backend;
+    return format("%s %s\n", b->variants_key(g->B, g->T, g->config.channels, g->config.num_heads), b->device_kernels());
+}
+
+// Returns the variants in a cache's lines; NULL if there are none.
+static char* cached_variants(const GPT2* g, const char* lines) {
+    const char* key = g->backend->variants_key(g->B, g->T, g->config.channels, g->config.num_heads);
+    const char* line = lines ? tune_line(lines, key, strlen(key)) : NULL;
+    return line ? format("%.*s", (int)strcspn(line, "\n"), line) : NULL;
+}
+
 void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, const char* matmuls) {
     GPT2* g = o->model;
     const Backend* b = g->backend;
-    tune_matmuls(o, p, comm, matmuls);
-    if (g->eot != NO_DOCUMENTS) { gpt2_embed(g, g->B, g->T, NULL); } // finds those that attention is timed with
-    for (int choice = 0; choice < NUM_CHOICES; choice++) {
-        const int variant = choose_one(g, comm, (Choice)choice, variants);
-        b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
+    const bool has_cache = p->tune != tune_0 && !b->is_host && !p->device.plain && (!comm || comm->rank == 0);
+    char* path = has_cache ? tune_cache_path(b->matmuls_identity()) : NULL;
+    char* cached = path && p->tune != tune_anew ? tune_cache_read(path) : NULL;
+    tune_matmuls(o, p, comm, matmuls, cached);
+    char* earlier = cached_variants(g, cached);
+    if (comm) { earlier = share_text(comm, earlier); }
+    choose_variants(g, comm, variants ? variants : earlier);
+    if (path) { // but for a checkpoint's choices, which may be another GPU's
+        char* algorithms = matmuls ? format("%s", "") : b->matmuls_save();
+        char* kernels = variants ? format("%s", "") : variants_line(g);
+        char* lines = format("%s%s", algorithms, kernels);
+        tune_cache_add(path, lines);
+        free(algorithms);
+        free(kernels);
+        free(lines);
     }
     gpt2_zero_grads(g); // tuning and timing have added to them
+    free(path);
+    free(cached);
+    free(earlier);
 }

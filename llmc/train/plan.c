@@ -27,7 +27,8 @@ DeviceOptions device_options(const Config* c, enum dtype dtype) {
                                    .graph = c->graph != 0,
                                    .document_mask = c->document_mask != 0,
                                    .recomputes_gelu = c->recompute == recompute_gelu,
-                                   .attention = is_named ? attention_names[kernels] : NULL};
+                                   .attention = is_named ? attention_names[kernels] : NULL,
+                                   .nondeterministic = !c->deterministic};
     return options;
 }
 
@@ -114,6 +115,9 @@ bool plan_check_effects(const Plan* p, const Config* c, Error* err) {
     if (c->stochastic_round && is_unrounded) {
         return fail(err, "--stochastic_round 1 has no effect with --dtype %s: weights are not rounded to 16 bits",
                     dtype_names[p->dtype]);
+    }
+    if (!c->deterministic && c->replay) {
+        return fail(err, "--replay %lld compares bits, which --deterministic 0 lets differ: leave one out", c->replay);
     }
     if (p->exact && is_unrounded) {
         return fail(err, "--attention exact has no effect with --dtype %s: attention's output is not rounded to 16 "

@@ -505,4 +505,76 @@ static void expect_no_biases(bool is_exact) {
 TEST(delta_has_no_bias_by_the_rounding_of_probabilities) { expect_no_biases(false); }
 TEST(exact_delta_has_no_bias_by_the_rounding_of_out_either) { expect_no_biases(true); }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// what autotuning relies on, on GPUs
+
+// Expects part 0, 1 or 2 of dqkv, the gradients of queries, keys or values, to be those of `all`, or zeros.
+static void expect_part(const Backend* b, const Problem* p, int part, const void* got, const void* all) {
+    const bool is_written = all != NULL;
+    for (int row = 0; row < p->rows; row++) {
+        for (int c = 0; c < p->C; c++) {
+            const size_t at = ((size_t)row * 3 + (size_t)part) * (size_t)p->C + (size_t)c;
+            const float want = is_written ? stored_get(b, all, at) : 0;
+            if (stored_get(b, got, at) != want) {
+                TEST_FAIL("%s: part %d of row %d is %s", b->storage, part, row, is_written ? "wrong" : "written");
+                return;
+            }
+        }
+    }
+}
+
+TEST(kernels_of_backward_run_alone) {
+    Problem p = problem_open(&(Shape){2, 64, 2, 32}, NO_MASK);
+    EACH_BACKEND(b) {
+        const size_t bytes = 3 * p.n * b->element_bytes;
+        if (b->is_host || !stores_16_bits(b) || b->device_lacks(&FLASH_FORM.options)) { continue; }
+        void *all = alloc_or_die(1, bytes, "gradients"), *got = alloc_or_die(1, bytes, "gradients");
+        choose(b, &p, &FLASH_FORM);
+        DeviceTensors t = device_tensors(b, &p);
+        b->attention_forward(t.out, NULL, t.lse, t.qkv, NULL, p.s.B, p.s.T, p.C, p.s.NH);
+        for (int choice = NUM_CHOICES; choice >= 0; choice--) {
+            const bool is_keys = choice == CHOICE_FLASH_KEYS, is_queries = choice == CHOICE_FLASH_QUERIES;
+            b->device_zero(t.dqkv, bytes);
+            b->run_alone((Choice)choice);
+            b->attention_backward(t.dqkv, t.delta, t.dout, t.out, NULL, t.lse, t.qkv, NULL, NULL, p.s.B, p.s.T, p.C,
+                                  p.s.NH);
+            b->device_copy_out(choice == NUM_CHOICES ? all : got, t.dqkv, bytes);
+            for (int part = 0; choice < NUM_CHOICES && part < 3; part++) {
+                expect_part(b, &p, part, got, (part == 0 ? is_keys : is_queries) ? NULL : all);
+            }
+        }
+        b->run_alone(NUM_CHOICES);
+        device_tensors_free(b, &p, &t);
+        free(all);
+        free(got);
+    }
+    problem_close(&p);
+}
+
+// cuDNN's backward is a variant only where its workspace leaves as much memory free, and gives it back if it is not
+// chosen.
+TEST(cudnn_has_memory_only_if_it_is_chosen) {
+    const Form form = {"auto", {.fused = true, .flash = true}, 0, false};
+    const int B = 8, T = 512, NH = 4, C = 32;
+    EACH_BACKEND(b) {
+        if (b->is_host || !stores_16_bits(b) || b->device_lacks(&form.options)) { continue; }
+        b->device_open(&form.options);
+        const size_t before = b->device_memory_available();
+        if (!b->variant_name(CHOICE_ATTENTION_BACKWARD, 1, B, T, C, NH)) { continue; } // built without cuDNN
+        const size_t bytes = before - b->device_memory_available(), filled = before - bytes - bytes / 2;
+        EXPECT(bytes > 0);
+        b->choose_variant(CHOICE_ATTENTION_BACKWARD, 1, B, T, C, NH);
+        b->choose_variant(CHOICE_ATTENTION_FORWARD, 0, B, T, C, NH);
+        EXPECT(before - b->device_memory_available() == bytes);
+        b->choose_variant(CHOICE_ATTENTION_BACKWARD, 0, B, T, C, NH);
+        EXPECT(b->device_memory_available() == before);
+        void* rest = b->device_alloc(filled, "all but one and a half workspaces");
+        EXPECT(!b->variant_name(CHOICE_ATTENTION_BACKWARD, 1, B, T, C, NH));
+        EXPECT(b->variant_name(CHOICE_ATTENTION_FORWARD, 1, B, T, C, NH));
+        b->device_free(rest, filled);
+        EXPECT(b->variant_name(CHOICE_ATTENTION_BACKWARD, 1, B, T, C, NH));
+        b->choose_variant(CHOICE_ATTENTION_BACKWARD, 0, B, T, C, NH);
+    }
+}
+
 TEST_MAIN()

@@ -71,7 +71,7 @@ fp16_agrees() {
 attention_agrees_at_every_length() {
     lengths=
     if is_slow_build; then lengths="of_31 documents_in_64 several_sequences"; fi
-    must env EMU_CUDNN=1 "$emu/test_attention_forms" -cpus $lengths
+    must env EMU_CUDNN=1 "$emu/test_attention_forms" -cpus -memory $lengths
     types=3
     has_fp16 || types=2
     [ "$(grep -c 'do not fit attention in tiles' "$dir/err")" = $types ] || note "not one warning for each type"
@@ -84,6 +84,10 @@ attention_on_turing_agrees_at_every_length() {
     [ -z "$long" ] || lengths=
     must env EMU_CC=75 "$emu/test_attention_forms" -cpus $lengths
     [ "$(grep -c 'do not fit attention in tiles' "$dir/err")" = 2 ] || note "fp32 and fp16 did not run"
+}
+
+autotuning_finds_single_kernels_and_memory() {
+    must env EMU_CUDNN=1 EMU_CC=90 EMU_MEMORY=600000000 "$emu/test_attention_forms" -cpus alone memory
 }
 
 cudnns_attention_agrees() {

@@ -3,9 +3,11 @@
 . "$(dirname "$0")/lib.sh"
 
 # A resumed run keeps the variants that were chosen by timing, if they exist here, even if others are faster now.
-chosen_is() { # RUN VARIANTS: the last checkpoint of the run names these
+chosen_is() { # RUN VARIANTS: the last checkpoint of the run names these. attention=: both passes have these kernels
+    variants=$(echo "$2" | sed 's/^attention=\([a-z]*\)/attention_forward=\1 attention_backward=\1/')
     set +f
-    grep -qF "\"$2\"" "$1"/step_*4/state.json || note "not $2: $(grep -h attention= "$1"/step_*4/state.json)"
+    grep -qF "\"$variants\"" "$1"/step_*4/state.json ||
+        note "not $variants: $(grep -h attention_forward= "$1"/step_*4/state.json)"
     set -f
 }
 
@@ -30,9 +32,77 @@ the_fastest_kernels_are_chosen_and_kept() {
     must env EMU_CUDNN=1 EMU_SLOW=gelu "$cuda" --out "$dir/again" --resume auto
     chosen_is "$dir/again" 'attention=cudnn gelu_forward=apart gelu_backward=apart'
     same_files "$dir/cudnn" "$dir/again" 4
-    expect 0 'attention=cudnn, which the checkpoint was trained with, does not exist here' \
+    expect 0 'attention_backward=cudnn, which an earlier start chose, does not exist here' \
         "$cuda" --out "$dir/lacking" --resume auto
     chosen_is "$dir/lacking" 'attention=flash gelu_forward=apart gelu_backward=apart'
+}
+
+# cuDNN may compute one pass of attention and this program the other. A checkpoint of a version that chose both together
+# is resumed with that choice.
+passes_of_attention_are_chosen_apart() {
+    command -v b2sum >/dev/null || { skip="no b2sum"; return; }
+    corpus
+    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 2"
+    export EMU_CUDNN=1
+    rest='gelu_forward=apart gelu_backward=apart'
+    must env EMU_SLOW=flash_forward "$cuda" $run --out "$dir/forward"
+    chosen_is "$dir/forward" "attention_forward=cudnn attention_backward=flash $rest"
+    must env EMU_SLOW=flash_backward "$cuda" $run --out "$dir/backward"
+    chosen_is "$dir/backward" "attention_forward=flash attention_backward=cudnn $rest"
+    older="$dir/older/step_00000002"
+    mkdir "$dir/older"
+    cp -r "$dir/forward/step_00000002" "$older"
+    sed -i 's/attention_forward=cudnn attention_backward=flash/attention=cudnn/' "$older/state.json"
+    (cd "$older" && sed -i "s/.*state.json/$(b2sum state.json)/" checkpoint.b2sums)
+    must "$cuda" --out "$dir/older" --resume auto
+    chosen_is "$dir/older" "attention=cudnn $rest"
+    export EMU_CUDNN=0
+}
+
+# Two fresh starts choose the same, whatever a second timing would say.
+a_fresh_start_takes_the_variants_of_an_earlier_one() {
+    corpus
+    export XDG_CACHE_HOME="$dir/cache" EMU_CUDNN=1
+    run="$tiny $data --dtype bf16 --max_steps 4 --save_every 4"
+    must env EMU_SLOW=flash "$cuda" $run --tune 1 --out "$dir/first"
+    must "$cuda" $run --tune 1 --out "$dir/second"
+    chosen_is "$dir/second" 'attention=cudnn gelu_forward=apart gelu_backward=apart'
+    same_files "$dir/first" "$dir/second" 4
+    for other in "--seq_len 31" "--deterministic 0" "--dtype fp32" "--tune anew"; do # timed anew
+        must "$cuda" $run --tune 1 $other --out "$dir/other"
+        chosen_is "$dir/other" 'attention=flash gelu_forward=apart gelu_backward=apart'
+        rm -r "$dir/other"
+    done
+    export XDG_CACHE_HOME="$root/cache" EMU_CUDNN=0
+}
+
+# The deterministic backward of Hopper needs B NH T T 2 bytes, here 2 MiB. The plan has them with --attention cudnn, and
+# not for the other backward, which does not repeat its bits.
+cudnns_backward_is_deterministic_unless_allowed() {
+    corpus
+    export EMU_CUDNN=1 EMU_CC=90
+    run="$tiny $data --model L=1,H=4,C=32,T=256,V=257 --seq_len 256 --batch_size 4 --total_batch_size 1024 \
+        --dtype bf16 --attention cudnn --max_steps 4 --save_every 4"
+    planned() { sed -n 's/.* \([0-9.]*\) MiB of memory$/\1/p' "$dir/err"; }
+    must "$cuda" $run --out "$dir/first"
+    most=$(planned)
+    must env EMU_ORDER=2 "$cuda" $run --out "$dir/second"
+    same_files "$dir/first" "$dir/second" 4
+    must "$cuda" $run --deterministic 0 --out "$dir/third"
+    awk -v most="$most" -v less="$(planned)" 'BEGIN { d = most - less - 2; exit !(d > -0.1 && d < 0.1) }' ||
+        note "$most MiB planned, $(planned) without the workspace"
+    chosen_is "$dir/third" \
+        'attention_forward=cudnn attention_backward=cudnn_nondeterministic gelu_forward=fused gelu_backward=fused'
+    must env EMU_ORDER=2 "$cuda" $run --deterministic 0 --out "$dir/fourth"
+    cmp -s "$dir/third/step_00000004/model.safetensors" "$dir/fourth/step_00000004/model.safetensors" &&
+        note "the stand-in adds in one order"
+    expect 2 'compares bits' "$cuda" $run --deterministic 0 --replay 1 --out ""
+    EMU_MEMORY=$(awk -v most="$most" 'BEGIN { printf "%d", (most - 1 + 144 + 256) * 1048576 * 64 / 63 }') # 1 MiB short
+    export EMU_MEMORY
+    expect 1 'not enough memory on the GPU' "$cuda" $run --out ""
+    must "$cuda" $run --deterministic 0 --max_steps 1 --save_every 0 --out ""
+    unset EMU_CC EMU_MEMORY
+    export EMU_CUDNN=0
 }
 
 # Tilings of flash attention, which heads of 64 channels have several of. A name without a number slows all of them
@@ -186,7 +256,8 @@ operations_are_timed_with_the_choices_of_training() {
     ops="bench ops loss_add --dtype bf16 --model L=1,H=2,C=32,T=16,V=50 --batch_size 1 --tune 1 --out $dir"
     export XDG_CACHE_HOME="$dir/cache"
     must env EMU_CUDNN=1 EMU_SLOW=flash "$cuda" $ops --tune 0
-    grep -q '^ops: .* attention=cudnn .* kernels' "$dir/out" && grep -q '"attention=cudnn ' "$dir/ops.json" ||
+    grep -q '^ops: .* attention_forward=cudnn .* kernels' "$dir/out" &&
+        grep -q '"attention_forward=cudnn attention_backward=cudnn ' "$dir/ops.json" ||
         note "attention was not chosen: $(cat "$dir/out")"
     grep -q "^matmuls: the first algorithm .* --tune 0" "$dir/out" || note "--tune 0: $(cat "$dir/out")"
     [ ! -d "$dir/cache" ] || note "--tune 0 tunes"

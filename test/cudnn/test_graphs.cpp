@@ -67,8 +67,9 @@ static bool is_valid(const GraphPointer& graph, Error* err) {
     return succeeded(graph->validate(), "", err);
 }
 
-static void accepted(int capability, AttentionShape s) {
+static void accepted(int capability, AttentionShape s, CudnnPass pass) {
     Error err;
+    s.pass = pass;
     architecture = capability;
     const GraphPointer forward = forward_graph(&s), backward = backward_graph(&s);
     EXPECT(is_valid(forward, &err), "sm_%d, T=%d HS=%d: %s", capability, s.T, s.HS, err.text);
@@ -86,8 +87,9 @@ static void accepted(int capability, AttentionShape s) {
     expect_lse(backward, &s);
 }
 
-static void refused(int capability, AttentionShape s, const char* words) {
+static void refused(int capability, AttentionShape s, CudnnPass pass, const char* words) {
     Error err;
+    s.pass = pass;
     architecture = capability;
     const bool is_accepted = is_valid(forward_graph(&s), &err) && is_valid(backward_graph(&s), &err);
     EXPECT(!is_accepted && strstr(err.text, words), "sm_%d, T=%d HS=%d: %s", capability, s.T, s.HS, err.text);
@@ -96,18 +98,21 @@ static void refused(int capability, AttentionShape s, const char* words) {
 int main() {
     for (int capability : {80, 90}) {
         for (AttentionType type : {ATTENTION_IN_BF16, ATTENTION_IN_FP16}) {
-            accepted(capability, {4, 1024, 12, 64, type});
-            accepted(capability, {2, 127, 3, 80, type});
-            accepted(capability, {1, 256, 1, 96, type});
-            accepted(capability, {3, 31, 2, 128, type});
-            refused(capability, {2, 1, 2, 64, type}, "not supported");
-            refused(capability, {2, 64, 2, 7, type}, "multiple of 8");
+            for (CudnnPass pass : {CUDNN_BACKWARD, CUDNN_BACKWARD_ANY_ORDER}) {
+                accepted(capability, {4, 1024, 12, 64, type}, pass);
+                accepted(capability, {2, 127, 3, 80, type}, pass);
+                accepted(capability, {1, 256, 1, 96, type}, pass);
+                accepted(capability, {3, 31, 2, 128, type}, pass);
+                refused(capability, {2, 1, 2, 64, type}, pass, "not supported");
+                refused(capability, {2, 64, 2, 7, type}, pass, "multiple of 8");
+            }
         }
     }
-    refused(100, {4, 1024, 12, 64, ATTENTION_IN_BF16}, "eterministic"); // has no deterministic backward
+    const AttentionShape s = {4, 1024, 12, 64, ATTENTION_IN_BF16, CUDNN_FORWARD};
+    refused(100, s, CUDNN_BACKWARD, "eterministic");
+    accepted(100, s, CUDNN_BACKWARD_ANY_ORDER);
     size_t bytes;
     Error err;
-    const AttentionShape s = {4, 1024, 12, 64, ATTENTION_IN_BF16};
     EXPECT(!attention_cudnn_prepare(&s, 1 << 30, &bytes, &err) && strstr(err.text, "opening cuDNN"), "%s", err.text);
     printf("cuDNN %zu, frontend %d: %d failures\n", cudnnGetVersion(), CUDNN_FRONTEND_VERSION, failures);
     return failures != 0;

@@ -1,6 +1,6 @@
 // A stand-in for cuDNN's attention (llmc/cuda/attention_cudnn.h). It computes the same tensors in plain kernels, with
-// one thread for each query. It refuses the shapes that cuDNN is known to refuse, and uses all of the workspace that it
-// asks for. With EMU_CUDNN=0 it refuses every shape.
+// one thread for each query. It refuses the shapes that cuDNN is known to refuse, and workspaces above the limit. It
+// asks for the workspaces of cuDNN 9.19, and overwrites them. With EMU_CUDNN=0 it refuses every shape.
 #include "../../llmc/cuda/attention_cudnn.h"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -43,10 +43,14 @@ static __global__ void cudnn_forward_kernel(Type* out, float* lse, const Type* q
     lse[at.lse + at.i] = max + logf(total);
 }
 
+// The backward that adds in any order begins with another row in each call, and with another EMU_ORDER.
+static int calls;
+
 template <class Type>
 static __global__ void cudnn_delta_kernel(float* delta, const Type* dout, const Type* out, AttentionShape s) {
     const Head at = head_of(s);
     if (at.i >= at.T) { return; }
+    if (s.pass == CUDNN_BACKWARD_ANY_ORDER && at.i == 0 && blockIdx.y == 0) { calls++; }
     const size_t row = at.out + (size_t)at.i * at.C;
     delta[at.lse + at.i] = dot(dout + row, out + row, at.HS);
 }
@@ -66,11 +70,13 @@ static __device__ Pair pair_of(const Head& at, const Type* qkv, const Type* dout
 
 template <class Type>
 static __global__ void cudnn_backward_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta,
-                                             const Type* qkv, AttentionShape s) {
+                                             const Type* qkv, AttentionShape s, int order) {
     const Head at = head_of(s);
     if (at.i >= at.T) { return; }
     float dq[MOST_CHANNELS] = {}, dk[MOST_CHANNELS] = {}, dv[MOST_CHANNELS] = {};
-    for (int j = 0; j < at.T; j++) {
+    const int first = s.pass == CUDNN_BACKWARD_ANY_ORDER ? (calls * 13 + order) % at.T : 0;
+    for (int n = 0; n < at.T; n++) {
+        const int j = (first + n) % at.T;
         const Pair pair = j <= at.i ? pair_of(at, qkv, dout, lse, delta, at.i, j) // j is the key
                                     : pair_of(at, qkv, dout, lse, delta, j, at.i); // j is the query
         const Type *q = qkv + at.qkv + j * at.row, *k = q + at.C, *d = dout + at.out + (size_t)j * at.C;
@@ -94,6 +100,15 @@ static __global__ void cudnn_backward_kernel(Type* dqkv, const Type* dout, const
 // the interface
 
 static size_t delta_bytes(const AttentionShape* s) { return (size_t)s->B * s->NH * s->T * sizeof(float); }
+
+// The deterministic backward of Hopper stores the gradients of all scores; others add those of queries in fp32.
+static size_t workspace_of(const AttentionShape* s) {
+    const size_t heads = (size_t)s->B * s->NH, rows = (s->T + 63) / 64 * 64;
+    if (s->pass == CUDNN_FORWARD) { return 0; }
+    const bool stores_scores = s->pass == CUDNN_BACKWARD && emu::compute_capability() / 10 == 9;
+    return delta_bytes(s) + (stores_scores ? heads * rows * rows * 2 : heads * s->T * s->HS * sizeof(float));
+}
+
 static dim3 blocks(const AttentionShape* s) { return dim3((s->T + 31) / 32, s->B * s->NH); }
 
 bool attention_cudnn_prepare(const AttentionShape* s, size_t most_bytes, size_t* workspace_bytes, Error* err) {
@@ -102,10 +117,14 @@ bool attention_cudnn_prepare(const AttentionShape* s, size_t most_bytes, size_t*
     if (there && !strcmp(there, "0")) { return fail(err, "the stand-in has nothing for this device"); }
     if (s->T == 1) { return fail(err, "one query and one key are not supported"); }
     if (s->HS % 8 || s->HS > MOST_CHANNELS) { return fail(err, "heads must be multiples of 8, at most 128"); }
-    if (delta_bytes(s) > most_bytes) { return fail(err, "a workspace of %zu bytes is needed", delta_bytes(s)); }
-    *workspace_bytes = delta_bytes(s);
-    return true;
+    if (s->pass == CUDNN_BACKWARD && emu::compute_capability() >= 100) { // as frontend 1.15 does
+        return fail(err, "the deterministic algorithm is not supported on Blackwell");
+    }
+    *workspace_bytes = workspace_of(s);
+    return *workspace_bytes <= most_bytes || fail(err, "no plan with a workspace of %zu bytes or less", most_bytes);
 }
+
+size_t attention_cudnn_version(void) { return 91900; }
 
 template <class Type>
 static void cudnn_forward(Type* out, float* lse, const Type* qkv, const AttentionShape* s, cudaStream_t stream) {
@@ -116,7 +135,8 @@ template <class Type>
 static void cudnn_backward(Type* dqkv, float* delta, const Type* dout, const Type* out, const float* lse,
                            const Type* qkv, const AttentionShape* s, cudaStream_t stream) {
     cudnn_delta_kernel<<<blocks(s), 32, 0, stream>>>(delta, dout, out, *s);
-    cudnn_backward_kernel<<<blocks(s), 32, 0, stream>>>(dqkv, dout, lse, delta, qkv, *s);
+    const int order = (int)emu::option("EMU_ORDER", 0);
+    cudnn_backward_kernel<<<blocks(s), 32, 0, stream>>>(dqkv, dout, lse, delta, qkv, *s, order);
 }
 
 void attention_cudnn_forward(void* out, float* lse, const void* qkv, const AttentionShape* s, void* workspace,
@@ -132,6 +152,7 @@ void attention_cudnn_forward(void* out, float* lse, const void* qkv, const Atten
 void attention_cudnn_backward(void* dqkv, const void* dout, const void* out, const float* lse, const void* qkv,
                               const AttentionShape* s, void* workspace, cudaStream_t stream) {
     float* delta = (float*)workspace;
+    cudaMemsetAsync(workspace, 0xff, workspace_of(s), stream);
     if (s->type == ATTENTION_IN_FP16) {
         cudnn_backward((__half*)dqkv, delta, (const __half*)dout, (const __half*)out, lse, (const __half*)qkv, s,
                        stream);
