@@ -1,4 +1,5 @@
 #include "open_plan.h"
+#include "../base/json.h"
 #include "../data/dataloader.h"
 #include "../data/provenance.h"
 #include "../tokenizer/tokenizer_open.h"

@@ -1,5 +1,6 @@
 #include "restore.h"
 #include "weights.h"
+#include "../base/json.h"
 #include "../log/metrics.h"
 
 void restore_check_data(const Start* start, uint64_t train_data) {
