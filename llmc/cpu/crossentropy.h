@@ -246,9 +246,8 @@ static inline void softmax_backward(Stored* dinp, float* dweight, const Softmax*
 // Each chunk reads the weight and its gradient once more, so larger chunks are faster but take more memory: at 124M in
 // fp32, 512 rows take 2% longer than 1024, and 256 rows 7%. bf16 gets 1024 rows, because its matmuls may be several
 // times as fast, which makes this traffic a larger part. The logits of a chunk take 103 MB in both types.
-static inline int classifier_chunk(int C) {
-    (void)C;
-    return sizeof(Stored) == sizeof(float) ? 512 : 1024;
+static inline int classifier_chunk(int N) {
+    return min_int(N, sizeof(Stored) == sizeof(float) ? 512 : 1024);
 }
 
 // Sets losses (N) of the rows of inp (N,C). If dloss != 0, sets logits (N,Vp) to the gradient of dloss * their sum;

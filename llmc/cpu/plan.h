@@ -11,7 +11,7 @@
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
     FlashBackward head;
     Softmax softmax;
-    const int chunk = min_int(B * T, classifier_chunk(C)), Vp = (int)params->row[0].rows; // of wte
+    const int chunk = classifier_chunk(B * T), Vp = (int)params->row[0].rows; // of wte
     const size_t matmul = gemm_scratch_bytes(), attention = flash_backward_memory(&head, NULL, T, C / NH);
     const size_t layernorm = (size_t)LAYERNORM_BLOCKS * 2 * C * sizeof(float);
     return packed_weights_bytes(params, trains, B * T) + (size_t)cpu.threads * max_size(matmul, attention) +

@@ -2,18 +2,17 @@
 // rows, so that the largest tensor of GPT-2, logits (N,Vp), is never held in full. The gradient of a chunk's logits
 // overwrites them.
 #pragma once
-#include "gpus.h"
 #include "matmul.cuh"
 #include "softmax.cuh"
 
 // Each chunk reads the weight twice, and reads and writes its fp32 gradient: 12 Vp C bytes in bf16, against 6 rows Vp C
 // operations. An H100's data sheet has about 300 operations per byte: memory and arithmetic then take equal time at 600
-// rows, and at 8192 rows memory takes below 8%. In fp32 half as many rows are enough: a chunk moves 16 Vp C
-// bytes, but its operations take at least twice as long. Logits of 50304 columns take 786 MiB in both types, and less
-// where B*T is smaller.
-static inline int classifier_chunk(int C) {
-    (void)C;
-    return gpu_classifier_chunk(sizeof(floatX));
+// rows, and memory takes 7% of arithmetic's time at 8192 rows, 2% at 32768. In fp32 half as many rows are enough: a
+// chunk moves 16 Vp C bytes, but its operations take at least twice as long. Large batches have larger chunks, whose
+// logits take a few percent of the memory of their other activations.
+static inline int classifier_chunk(int N) {
+    enum { LEAST = 16384 / sizeof(floatX), MOST = 4 * LEAST };
+    return min_int(N, min_int(MOST, max_int(LEAST, N / 4)));
 }
 
 static inline void classifier_loss(float* losses, floatX* logits, const floatX* inp, const floatX* weight,

@@ -70,9 +70,6 @@ static inline double gpu_peak_flops(const GpuFacts* g, const char* dtype) {
 // ---------------------------------------------------------------------------------------------------------------------
 // parameters of our kernels; the files named explain them
 
-// Rows of logits that the classifier computes at a time (crossentropy.cuh).
-static inline int gpu_classifier_chunk(size_t element_bytes) { return 16384 / (int)element_bytes; }
-
 // Returns true if GELU is fused into the matmul by default (open.cuh).
 static inline bool gpu_fuses_gelu(bool fused, int major, size_t element_bytes) {
     return fused && major >= 9 && element_bytes == 2;

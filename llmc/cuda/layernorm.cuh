@@ -127,7 +127,7 @@ static __global__ void __launch_bounds__(LAYERNORM_HELD_WARPS* WARP_SIZE)
                 dnorm_norm_sum += d[i][k] * w[k] * x[i][k];
             }
         }
-        float next[WIDTH];
+        float next[WIDTH] = {};
         if (first < C) { load_floats(next, dinp + n * C + first); }
         const float dnorm_mean = warp_sum(dnorm_sum) / (float)C, dnorm_norm_mean = warp_sum(dnorm_norm_sum) / (float)C;
         #pragma unroll

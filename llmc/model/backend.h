@@ -215,8 +215,8 @@ typedef struct Backend {
     //   classifier_backward  losses (N); and the gradient of dloss * sum(losses): dinp (N,C) =, dweight (Vp,C) +=.
     //                        Rows V..Vp of dweight get exact zeros, whatever the padding of weight holds.
     //   classifier_logits    out (N,V) in float
-    // classifier_chunk returns the number of rows in a chunk that suits this device.
-    int (*classifier_chunk)(int C);
+    // classifier_chunk returns the rows of a chunk of N rows that suits this device, at most N. It grows with N.
+    int (*classifier_chunk)(int N);
     void (*classifier_loss)(float* losses, Stored* logits, const Stored* inp, const Stored* weight, const int* targets,
                             int chunk, int N, int C, int V, int Vp);
     void (*classifier_backward)(float* losses, Stored* dinp, float* dweight, Stored* logits, const Stored* inp,

@@ -23,7 +23,7 @@ TensorTable gpt2_params_table(const GPT2Config* m, int shards) {
 
 static TensorTable gpt2_acts_table(const Backend* b, const GPT2Config* m, int B, int T, Keep keep, size_t rest) {
     const int C = m->channels, Vp = m->padded_vocab_size, NH = m->num_heads;
-    const size_t N = (size_t)B * T, chunk = min_size(N, (size_t)b->classifier_chunk(C));
+    const size_t N = (size_t)B * T, chunk = (size_t)b->classifier_chunk((int)N);
     const size_t train = keep != FORWARD_ONLY, rounded = train && !residual_is_stored(b);
     const Repeat residual = keep == FORWARD_ONLY ? ONCE : EACH;
     const Repeat kept = keep == KEEP_ALL || keep == RECOMPUTE_GELU ? EACH : ONCE;
@@ -268,8 +268,8 @@ void gpt2_loss(GPT2* g, int B, int T) {
     const GPT2Config* m = &g->config;
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
-    b->classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, b->classifier_chunk(m->channels), B * T,
-                       m->channels, m->vocab_size, m->padded_vocab_size);
+    b->classifier_loss(a.losses, a.logits, a.lnf, p.wte, g->targets, b->classifier_chunk(B * T), B * T, m->channels,
+                       m->vocab_size, m->padded_vocab_size);
     b->loss_add(&g->sums[SUM_LOSS], a.losses, B * T);
 }
 
@@ -279,7 +279,7 @@ void gpt2_logits(GPT2* g, float* logits, int first, int count) {
     const Params p = params_at(g, 0);
     const Acts a = acts_at(g, 0);
     const Stored* rows = stored_at(b, a.lnf, (size_t)first * m->channels);
-    b->classifier_logits(logits, a.logits, rows, p.wte, b->classifier_chunk(m->channels), count, m->channels,
+    b->classifier_logits(logits, a.logits, rows, p.wte, b->classifier_chunk(count), count, m->channels,
                          m->vocab_size, m->padded_vocab_size);
 }
 
@@ -328,7 +328,7 @@ void gpt2_backward(GPT2* g, int B, int T, float dloss, GradsReady ready, void* c
     Stored* dx = residual_is_stored(b) ? (Stored*)a.dresidual : a.dresidual_stored;
     b->device_range_push("classifier", -1);
     b->classifier_backward(a.losses, a.dbtc, dp.wte, a.logits, a.lnf, p.wte, g->targets, dloss,
-                           b->classifier_chunk(m->channels), N, C, m->vocab_size, m->padded_vocab_size);
+                           b->classifier_chunk(N), N, C, m->vocab_size, m->padded_vocab_size);
     b->loss_add(&g->sums[SUM_LOSS], a.losses, N);
     b->device_range_pop();
     b->device_zero(a.dresidual, (size_t)N * C * b->residual_bytes);

@@ -28,6 +28,16 @@ what_fits_is_known_without_a_gpu() {
     expect 2 'there is no GPU here' env EMU_DEVICES=0 "$cuda" info --batch_size auto
 }
 
+# A quarter of a large batch's logits are computed at a time, but at least 8192 rows: 1572 MiB of 65,536 tokens, 786 MiB
+# of 16,384, which are a quarter of the other activations.
+large_batches_have_larger_chunks_of_logits() {
+    for batch in 64 16; do
+        must "$cuda" info --model d12 --batch_size $batch
+        awk '$1 == "activations" { print $2 }' "$dir/out"
+    done | awk '{ mib[NR] = $1 } END { exit !(NR == 2 && mib[1] - 4 * mib[2] > -1573 && mib[1] - 4 * mib[2] < -1571) }' ||
+        note "other activations: $(cat "$dir/out")"
+}
+
 # The most memory that a run allocates is what it plans, to a tenth of a MiB, but for what both have beside the model: a
 # margin of 48 MiB in the plan, and 144 MiB that device_open() takes on the GPU. An A100's peak is in a table: measuring
 # it would take memory. With --attention flash the plan has no workspace of cuDNN, which is allocated only if cuDNN is
