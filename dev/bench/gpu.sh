@@ -1,298 +1,325 @@
 #!/bin/sh
-# Runs everything that only a real GPU can show, in parts of less than ten minutes each, about an hour in all on a
-# machine with one GPU and 16 processors. Results go to a folder (default: dev/bench/results/GPU'S NAME), each with its
-# command, the machine and the date. Parts that the machine cannot run are named and left out. Failures are named, and
-# the rest goes on.
+# Asks a GPU what only a GPU can answer, in parts of at most nine minutes each. A part needs no network, no compiler and
+# no git. It leaves one file, PART.tar, and writes it again after each step, so that it is there however the part ends.
+# In the tar, summary.txt has each step's exit code, seconds and last line, NAME.txt a step's output, and clocks.csv the
+# GPU's clocks, watts and degrees. A step that fails, hangs or lacks its tool is named, and the rest goes on.
 #
-# Where minutes of a GPU are dear, build before, on a machine without one, for all GPUs since Turing, and copy the
-# folder:
+# For a machine that has little, build here, for its GPU, and bring it one file:
 #
-#     sh scripts/setup.sh cudnn && make -j GPU=all all build/release/cuda_test_attention_forms
-#     ./prepare --stories 4000000 --out build/gpu_corpus
-#     sh dev/bench/gpu.sh first            # then, on the GPU
+#     sh scripts/setup.sh cudnn && GPU=90 sh dev/bench/gpu.sh pack    # build/gpu_box.tar: at most 64 MiB
+#     tar -xf gpu_box.tar && sh gpu_box/dev/bench/gpu.sh first        # there
 #
-# Attention by cuDNN is built in where cuDNN and the headers of its frontend are, which `build` fetches. Without a
-# network, copy the headers: run `sh scripts/setup.sh cudnn` where there is one, and bring build/cudnn_frontend along,
-# which git ignores; it is the same for all machines. FP8 is left out before compute capability 8.9. Turing (T4) has no
-# bf16 and TF32: there all parts run in fp16. Models that do not fit into the GPU's memory are left out.
+# In a repository, `make -j all build/release/cuda_test_attention_forms` and `./prepare --stories 4000000 --out
+# build/gpu_corpus` do the same. FP8 is left out before compute capability 8.9. Turing (T4) has no bf16 and TF32: there
+# all runs in fp16.
 #
-# usage: sh dev/bench/gpu.sh [--out FOLDER] [PART...]      PYTHON=... names a Python with torch and transformers
-#   build     the programs, for this GPU                                                        2 minutes
-#   first     does it work, how fast is it, does it repeat its bits: 124M, 64 x 1024 tokens     4 minutes
-#   profile   where a step's time goes, by nsys                                                 1 minute
-#   sanitize  NVIDIA's sanitizers over the kernels, small shapes                                9 minutes
-#   peers     PyTorch eager and compiled beside ours, 124M, tf32, bf16 and fp8                  9 minutes
-#   train     steps of 124M to 1558M, with what is predicted before                             7 minutes
-#   kernels   the tests of attention and of FP8's casts that the emulator runs, built by nvcc   2 minutes
-#   check     every kernel and some training steps against the CPU, in all dtypes               7 minutes
-#   ladder    each technique on top of the one before, 124M, 16 x 1024 tokens                   2 minutes
-#   ops       the roofline in all dtypes; cuDNN's attention                                     6 minutes
-#   gpus      several GPUs: collectives, and two runs bit for bit, with and without NVLS        4 minutes
-# The times beside the parts, and those printed, are expectations, not measurements.
-set -u
-cd "$(dirname "$0")/../.."
-out=
-[ "${1:-}" != --out ] || { out=${2:?usage: gpu.sh [--out FOLDER] [PART...]}; shift 2; }
-all="build first profile sanitize peers train kernels check ladder ops gpus"
-parts=${*:-$all}
-ask() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2>/dev/null | head -n 1; } # about the first GPU
-gpu=$(ask name)
-[ -n "$gpu" ] || { echo "error: no NVIDIA GPU here (nvidia-smi found none)" >&2; exit 1; }
-out=${out:-dev/bench/results/$(echo "$gpu" | tr ' /' '__')}
-python=${PYTHON:-python3}
-capability=$(ask compute_cap)
-fp8=$(echo "$capability" | awk '$1 >= 8.9 { print "fp8" }')
-[ -n "$fp8" ] || echo "no FP8 on this GPU: left out"
-half=bf16 tf32=tf32
-case $capability in 7.*) half=fp16 tf32= ; echo "no bf16 and TF32 on this GPU: fp16 in their place" ;; esac
-memory=$(ask memory.total) # MiB
-failed=0 LONGEST=560 # seconds that a step may take
-mkdir -p "$out"
+# usage: sh dev/bench/gpu.sh PART [FOLDER]     FOLDER: where PART.tar goes (build/gpu)
+#   first     does it work, how fast is it, and beside PyTorch: 124M, 64 x 1024 tokens; what ncu says of five kernels
+#   second    determinism, the ladder, all types, 1558M, a run that is resumed with the same bits
+#   sanitize  NVIDIA's sanitizers over the kernels in three types
+#   train     steps of 350M and 774M, and of 124M and 1558M in fp8
+#   ops       the roofline in all types
+#   peers     PyTorch eager and compiled beside ours, in tf32 and fp8
+#   profile   where a step's time goes, by nsys
+#   gpus      several GPUs: collectives, and two runs bit for bit, with and without NVLS
+#   pack      the file for a machine that has little
+# Variables: PYTHON names a Python with torch and transformers; GPU_SECONDS limits a part (540); GPU_SMALL=1 makes all
+# sizes small, to rehearse on the emulator.
+set -uf # -f: the programs expand patterns, not the shell
+parts="first second sanitize train ops peers profile gpus pack"
+part=${1:-none} out=${2:-build/gpu}
+case $out in /*) ;; *) [ $# -lt 2 ] || out=$PWD/$out ;; esac
+case " $parts " in
+*" $part "*) ;;
+*) echo "error: no part '$part'; parts are $(echo $parts | sed 's/ /, /g')" >&2; exit 2 ;;
+esac
+cd "$(dirname "$0")/../.." || exit 1
+folder=build/gpu/$part corpus=build/gpu_corpus forms=build/release/cuda_test_attention_forms
 
-has() { command -v "$1" >/dev/null 2>&1; }
-with_cudnn() {
-    [ $half = bf16 ] || { echo "cuDNN has no attention for this GPU: left out"; return 1; }
-    [ -f build/release/attention_cudnn.o ] || { echo "built without cuDNN: its attention is left out"; false; }
+pack() (
+    set -e
+    box=build/gpu_box
+    rm -rf $box
+    make -j "$(nproc)" portable prepare $forms
+    mkdir -p $box/build/release $box/dev/bench $box/scripts
+    ./prepare --stories 4000000 --out $box/$corpus
+    cp build/portable/train_gpt2cu $box
+    strip -o $box/$forms $forms
+    cp dev/bench/gpu.sh dev/bench/peers.py dev/bench/torch_ops.py $box/dev/bench
+    cp -r dev/profile $box/dev
+    cp scripts/gpu_health.sh $box/scripts
+    tar -C build -cf $box.tar gpu_box
+    ls -l $box.tar
+    [ "$(stat -c %s $box.tar)" -le 67108864 ] || { echo "error: $box.tar is beyond 64 MiB: fewer GPU=..." >&2; exit 1; }
+)
+[ "$part" != pack ] || { pack; exit; }
+[ -x train_gpt2cu ] || { echo "error: no train_gpt2cu here: make builds it, gpu.sh pack brings it" >&2; exit 1; }
+
+# The part runs below timeout, which ends it even if it waits for a process that the driver does not let go. The last
+# seconds are left for steps and the part to be killed.
+if [ -z "${GPU_DEADLINE:-}" ]; then
+    seconds=${GPU_SECONDS:-540}
+    export GPU_DEADLINE=$(($(date +%s) + seconds - 14))
+    exec timeout -k 4 $((seconds - 4)) sh dev/bench/gpu.sh "$part" "$out"
+fi
+
+# ----------------------------------------------------------------------------------------------------------------------
+# steps
+
+rm -rf "$folder"
+mkdir -p "$out" "$folder" || exit 1
+failed=0 child=
+say() { echo "$*" | tee -a "$folder/summary.txt"; }
+write_tar() { # tar's exit code 1: a file changed meanwhile
+    tar -cf "$out/$part.new" -C build/gpu "$part" 2>/dev/null
+    if [ $? -le 1 ]; then mv "$out/$part.new" "$out/$part.tar"; else echo "error: cannot write to $out" >&2; fi
 }
-limit() { if has timeout; then timeout "$LONGEST" "$@"; else "$@"; fi; }
+finish() {
+    trap '' TERM INT HUP
+    kill $child $sampler 2>/dev/null
+    say "$part: $1, exit code $failed; $out/$part.tar"
+    write_tar
+    exit $failed
+}
+sampler=
+trap 'failed=1; finish "stopped in ${name:-its beginning}"' TERM INT HUP
 
-# note SECONDS FILE command...: writes the command, the machine, the date and the command's output to the file
-note() {
-    expected=$1 file="$out/$2" begun=$(date +%s)
+# step NAME SECONDS COMMAND...: runs a command for so long at most, and no longer than the part has left
+step() {
+    name=$1 limit=$2 begun=$(date +%s)
     shift 2
-    echo "about $expected s: $*"
-    { echo "$ $*"
-      echo "$(ask name,driver_version,memory.total,power.limit,clocks.max.sm) (MiB, W, MHz), $(date +%F)"
-    } >"$file"
-    limit "$@" >>"$file" 2>&1
-    code=$?
-    echo "  $(($(date +%s) - begun)) s; $(tail -n 1 "$file")"
-    [ $code = 0 ] || { failed=1; echo "  FAILED with exit code $code: see $file"; }
-}
-
-part_build() {
-    has nvcc || [ -x /usr/local/cuda/bin/nvcc ] || echo "no nvcc in the path: CUDA_HOME=... may say where it is"
-    [ -f build/cudnn_frontend/include/cudnn_frontend.h ] || sh scripts/setup.sh cudnn ||
-        echo "no headers of cuDNN's frontend: built without"
-    note 120 build.txt make -j "$(nproc)" all build/release/cuda_test_attention_forms
-}
-
-# Tests attention at every length around a tile's, which check does not, and FP8's numbers against NVIDIA's header.
-part_kernels() {
-    nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
-    attention=build/release/cuda_test_attention_forms
-    [ -x "$nvcc" ] || { echo "no nvcc (CUDA_HOME=... says where it is): not built"; return; }
-    [ -x "$attention" ] || note 120 build_test_attention_forms.txt make -j "$(nproc)" "$attention"
-    [ ! -x "$attention" ] || note 20 cuda_test_attention_forms.txt "$attention" -cpus
-    for name in test_fp8 test_casts; do
-        program=build/release/cuda_$name
-        rm -f "$program"
-        [ $name != test_casts ] || [ -n "$fp8" ] || continue
-        note 60 "build_$name.txt" "$nvcc" -std=c++20 -O2 -arch="sm_$(echo "$capability" | tr -d .)" \
-            -D_GNU_SOURCE -Xcompiler -fopenmp "test/emulator/$name.cu" build/release/libllmc.a -o "$program" \
-            -L"$(dirname "$nvcc")/../lib64" -lcublasLt -ljansson -ldl -lpthread -lm
-        [ ! -x "$program" ] || note 10 "cuda_$name.txt" "$program"
-    done
-}
-
-# The reference is the CPU's plain loops, so sizes are small; the second shapes have the real widths.
-part_check() {
-    for dtype in fp32 $tf32 $half $fp8; do
-        note 40 check_$dtype.txt ./train_gpt2cu check --dtype $dtype --model L=2,H=4,C=256,T=256 --batch_size 2
-        note 60 check_${dtype}_wide.txt ./train_gpt2cu check --dtype $dtype --model L=2,H=12,C=768,T=256 \
-            --batch_size 1 --max_steps 2
-    done
-    [ $half != bf16 ] || note 40 check_residual.txt ./train_gpt2cu check --dtype bf16 --residual bf16 \
-        --model L=2,H=4,C=256,T=256 --batch_size 2
-    note 40 check_plain.txt ./train_gpt2cu check --dtype fp32 --kernels plain --model L=2,H=4,C=256,T=128 --batch_size 2
-    note 40 check_flash.txt ./train_gpt2cu check --dtype $half --attention flash --model L=2,H=4,C=256,T=1024 \
-        --batch_size 1 --seq_len 1024 --max_steps 2
-    ! with_cudnn || note 40 check_cudnn.txt ./train_gpt2cu check --dtype $half --attention cudnn \
-        --model L=2,H=4,C=256,T=1024 --batch_size 1 --seq_len 1024 --max_steps 2
-    note 40 check_unfused.txt ./train_gpt2cu check --dtype $half --fused 0 --attention plain --model L=2,H=4,C=256,T=256 \
-        --batch_size 2
-}
-
-part_ladder() {
-    note 120 ladder.txt ./train_gpt2cu bench ladder --model gpt2 --batch_size 16 --seq_len 1024 --out "$out"
-}
-
-part_ops() {
-    for dtype in fp32 $tf32 $half $fp8; do
-        note 80 ops_$dtype.txt ./train_gpt2cu bench ops --model gpt2 --dtype $dtype --batch_size 16 --seq_len 1024 \
-            --out "$out/ops_$dtype"
-    done
-    attention flash
-    ! with_cudnn || attention cudnn
-}
-
-# attention KERNELS: alone, with heads of 64 and 1024 tokens, forward and backward
-attention() {
-    note 15 attention_$1.txt ./train_gpt2cu bench ops attention_forward attention_backward --attention $1 --model gpt2 \
-        --dtype $half --batch_size 16 --seq_len 1024 --out "$out/attention_$1"
-}
-
-part_peers() {
-    "$python" -c 'import torch, transformers' 2>/dev/null ||
-        { echo "no torch and transformers in $python (PYTHON=...): not compared"; return; }
-    note 200 peers_$half.txt "$python" dev/bench/peers.py --device cuda --dtype $half -B 16 -T 1024 \
-        --rounds 3 --warmup 5 --steps 30 --json "$out/peers_$half.json"
-    [ -z "$tf32" ] || note 150 peers_tf32.txt "$python" dev/bench/peers.py --device cuda --dtype tf32 -B 16 -T 1024 \
-        --rounds 2 --warmup 5 --steps 20 --json "$out/peers_tf32.json"
-    [ -z "$fp8" ] || note 200 peers_fp8.txt "$python" dev/bench/peers.py --device cuda --dtype fp8 -B 16 -T 1024 \
-        --rounds 3 --warmup 5 --steps 30 --json "$out/peers_fp8.json" # beside PyTorch's bf16
-}
-
-corpus=build/gpu_corpus
-with_corpus() {
-    [ -f ${corpus}_val.json ] || ./prepare --stories 4000000 --out $corpus >/dev/null 2>&1 ||
-        { echo "no corpus: prepare failed"; failed=1; false; }
-}
-# options of a run that only trains
-only_train="--train_data ${corpus}_train_*.bin --val_every 0 --sample_every 0"
-set -f # the programs expand patterns, not the shell
-
-# train NAME MODEL TOKENS STEPS [DTYPE]: tokens in a step, as many micro-batches as memory asks for
-train() {
-    dtype=${5:-$half}
-    with_corpus || return
-    [ "$dtype" = fp8 ] || note 5 "predicted_$1.txt" "$python" dev/bench/predict.py "$gpu" --program ./train_gpt2cu \
-        --model "$2" --dtype "$dtype" --batch_size 8 --seq_len 1024 --total_batch_size "$3"
-    note 60 "train_$1.txt" ./train_gpt2cu --model "$2" --dtype "$dtype" --batch_size auto --seq_len 1024 \
-        --total_batch_size "$3" --max_steps "$4" $only_train --save_every 0 --out ""
-}
-# fits MIB NAME: succeeds if the GPU has so much memory
-fits() { [ "$memory" -ge "$1" ] || { echo "$2 needs $1 MiB of memory: left out"; false; }; }
-part_train() {
-    train 124m gpt2 524288 20
-    [ -z "$fp8" ] || train 124m_fp8 gpt2 524288 20 fp8
-    ! fits 15000 350m || train 350m gpt2-medium 262144 10
-    ! fits 22000 774m || train 774m gpt2-large 131072 10
-    ! fits 40000 1558m || train 1558m gpt2-xl 131072 8
-    [ -z "$fp8" ] || [ "$memory" -lt 40000 ] || train 1558m_fp8 gpt2-xl 131072 8 fp8
+    [ $((GPU_DEADLINE - begun)) -ge "$limit" ] || limit=$((GPU_DEADLINE - begun))
+    [ "$limit" -gt 0 ] || { failed=1; say "$name: not run, the part's time is over"; return 1; }
+    report="$folder/$name.txt" sampled=$(wc -l <"$folder/clocks.csv")
+    { echo "$ $*"; echo "$machine, $(date)"; } >"$report"
+    timeout -k 5 "$limit" "$@" >>"$report" 2>&1 &
+    child=$!
+    wait $child
+    code=$? child= took=$(($(date +%s) - begun))
+    if [ $code = 0 ]; then ended=done
+    elif [ $took -ge "$limit" ]; then failed=1 ended="CUT at its limit, exit code $code"
+    else failed=1 ended="FAILED, exit code $code"; fi
+    power=$(tail -n +$((sampled + 1)) "$folder/clocks.csv" | awk -F ', *' '
+        $3 > watts { watts = $3; sm = $1; memory = $2 }
+        $4 > hot { hot = $4 }
+        END { if (watts) printf ", up to %.0f W (%d and %d MHz), %d degrees", watts, sm, memory, hot }')
+    say "$name: $ended, $took s$power: $(tail -n 1 "$report" | cut -c 1-200)"
+    write_tar
+    return $code
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
-# the first minutes
+# the machine
 
-# sampled FILE COMMAND...: runs the command, and adds the GPU's clocks, watts and degrees meanwhile to the file
-sampled() {
-    samples="$out/$1.csv" report="$out/$1"
-    shift
+PATH="$PATH:${CUDA_HOME:-/usr/local/cuda}/bin"
+python=${PYTHON:-python3}
+# PyTorch's packages have the libraries of the toolkit.
+libraries=$("$python" -c 'import glob, sys
+print(":".join(folder for path in sys.path for folder in glob.glob(path + "/nvidia/*/lib")))' 2>/dev/null)
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries"
+# has TOOL 'SENTENCE': fails, and says the sentence, if there is no such tool
+has() { command -v "$1" >/dev/null || { say "no $1 in the path: $2"; false; }; }
+# with_torch NAME SECONDS SCRIPT OPTIONS: a step of Python
+with_torch() {
+    name=$1 limit=$2
+    shift 2
+    if "$python" -c 'import importlib.util as u; exit(not (u.find_spec("torch") and u.find_spec("transformers")))' \
+        2>/dev/null; then step "$name" "$limit" "$python" "$@"
+    else say "no torch and transformers in $python (PYTHON=...): $name is left out"; fi
+}
+ask() { timeout 10 nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2>/dev/null | head -n 1; } # GPU 0
+: >"$folder/clocks.csv"
+if has nvidia-smi 'clocks are left out; an H100 is assumed'; then
     nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader,nounits -lms 250 \
-        >"$samples" 2>/dev/null &
+        >"$folder/clocks.csv" 2>/dev/null &
     sampler=$!
-    "$@"
-    kill $sampler 2>/dev/null
-    wait $sampler 2>/dev/null
-    awk -F ', *' '$3 > 0 { n++; if ($3 > watts) { watts = $3; sm = $1; memory = $2 } if ($4 > hot) { hot = $4 } }
-        END { printf "most power of %d samples: %.0f W, at SM %d MHz and memory %d MHz; at most %d degrees\n",
-            n, watts, sm, memory, hot }' "$samples" | tee -a "$report" | sed 's/^/  /'
-}
+fi
+machine="$(ask name,driver_version,memory.total,power.limit,clocks.max.sm) (MiB, W, MHz)"
+capability=$(ask compute_cap) memory=$(ask memory.total) batch=64
+capability=${capability:-9.0}
+fp8=$(echo "$capability" | awk '$1 >= 8.9 { print "fp8" }') half=bf16 types="fp32 tf32 fp16 bf16 $fp8"
+case $capability in 7.*) half=fp16 types="fp32 fp16" ;; esac
+[ "${memory:-80000}" -ge 40000 ] || batch=16 # 64 take 28 GB
 
-# steps NAME OPTIONS...: 20 steps of 124M, of two micro-batches; losses and norms go to metrics.jsonl in build/gpu_NAME
-steps() {
-    name=$1 batch=64
+# Options that come last in the commands, and make them small.
+small='' small_run='' small_check='' small_forms='' steps=20 operations=
+if [ -n "${GPU_SMALL:-}" ]; then
+    small="--model L=1,H=2,C=32,T=32,V=257 --batch_size 2 --seq_len 32" steps=4 operations=loss_add
+    small_run="$small --total_batch_size 128 --tokenizer bytes"
+    small_check="--model L=1,H=1,C=16,T=8,V=50 --batch_size 2 --seq_len 8 --max_steps 1" small_forms=of_1_token
+fi
+
+# ----------------------------------------------------------------------------------------------------------------------
+# steps of the trainer
+
+# check NAME OPTIONS: kernels and a training step against the CPU's plain loops, so the sizes are small
+check() {
+    name=$1
     shift
-    [ "$memory" -ge 40000 ] || batch=16 # 64 take 28 GB
-    rm -rf "build/gpu_$name"
-    sampled "first_$name.txt" note 15 "first_$name.txt" ./train_gpt2cu --model gpt2 --dtype $half --batch_size $batch \
-        --seq_len 1024 --total_batch_size $((2 * batch * 1024)) --max_steps 20 $only_train --out "build/gpu_$name" "$@"
+    step "$name" 60 $below ./train_gpt2cu check --model L=1,H=2,C=128,T=64,V=300 --batch_size 2 --max_steps 1 "$@" \
+        $small_check
+}
+below= # the tool that runs the trainer
+
+# bench NAME SECONDS COMMAND OPTIONS: the results are in a folder NAME too
+bench() {
+    name=$1 limit=$2 command=$3
+    shift 3
+    step "$name" "$limit" ./train_gpt2cu bench $command --model gpt2 --batch_size $batch --seq_len 1024 \
+        --out "$folder/$name" "$@" $small
 }
 
-# Prints losses and norms of a run in all their digits.
-digits() { sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/\1 \2 \3/p' "$1"; }
+# run NAME OPTIONS: steps of 124M, of two micro-batches; losses and norms go to metrics.jsonl in build/gpu/run_NAME
+run() {
+    name=$1
+    shift
+    rm -rf "build/gpu/run_$name"
+    step "$name" 60 $below ./train_gpt2cu --model gpt2 --dtype $half --batch_size $batch --seq_len 1024 \
+        --total_batch_size $((2 * batch * 1024)) --max_steps $steps --train_data "${corpus}_train_*.bin" \
+        --val_every 0 --sample_every 0 --save_every 0 --out "build/gpu/run_$name" "$@" $small_run
+}
+
+# same_files NAME FILE FILE HINT: fails unless two files are there, with the same bytes
+same_files() {
+    if [ -s "$2" ] && cmp "$2" "$3" 2>/dev/null; then say "  $1: the same bits"
+    else failed=1; say "  FAILED: $1: $2 and $3 are not the same$4"; fi
+}
 
 # same_digits NAME NAME: fails unless two runs have the same losses and norms, bit for bit
 same_digits() {
-    digits "build/gpu_$1/metrics.jsonl" >"$out/digits_$1.txt"
-    digits "build/gpu_$2/metrics.jsonl" >"$out/digits_$2.txt"
-    if [ -s "$out/digits_$1.txt" ] && cmp "$out/digits_$1.txt" "$out/digits_$2.txt"; then
-        echo "  $1 and $2: the same bits in all losses and norms"
-    else
-        failed=1
-        echo "  FAILED: $1 and $2 differ, see $out/digits_*.txt; if other variants were chosen, first_*.txt names them"
-    fi
-}
-
-# A run stopped at step 10 and resumed has the choices of the first run, so it must end with the bits of that run.
-same_bits_after_resuming() {
-    whole=build/gpu_whole again=build/gpu_again
-    steps whole --attention flash --save_every 10 --keep 0
-    rm -rf $again
-    mkdir -p $again
-    cp -r $whole/step_00000010 $whole/metrics.jsonl $again
-    note 15 first_again.txt ./train_gpt2cu --resume auto --out $again
-    for file in model.safetensors optimizer.safetensors; do
-        if cmp $whole/step_00000020/$file $again/step_00000020/$file; then echo "  $file: the same bits"
-        else failed=1; echo "  FAILED: $file differs between $whole and $again"; fi
+    for name in "$1" "$2"; do
+        sed -n 's/.*"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),"norm":\([^,]*\),.*/\1 \2 \3/p' \
+            "build/gpu/run_$name/metrics.jsonl" 2>/dev/null >"$folder/digits_$name.txt"
     done
+    same_files "$1 and $2" "$folder/digits_$1.txt" "$folder/digits_$2.txt" \
+        "; $1.txt and $2.txt name the variants that each chose"
 }
 
-# In the order of what would be most costly to find out late.
-part_first() {
-    note 5 first_check.txt ./train_gpt2cu check --dtype $half --model L=1,H=2,C=128,T=64,V=300 --batch_size 2 \
-        --max_steps 1
-    note 10 first_check_wide.txt ./train_gpt2cu check --dtype $half --model L=1,H=12,C=768,T=128,V=1000 --batch_size 1 \
-        --max_steps 1
-    note 15 first_plans.txt ./train_gpt2cu bench plans --model gpt2 --dtype $half --batch_size 64 --seq_len 1024
-    with_corpus || return
-    steps flash --attention flash --save_every 0
-    ! with_cudnn || steps cudnn --attention cudnn --save_every 0
-    steps flash_launches --attention flash --graph 0 --save_every 0
-    ! with_cudnn || steps cudnn_launches --attention cudnn --graph 0 --save_every 0
-    same_digits flash flash_launches
-    same_bits_after_resuming
-    same_digits flash whole
-    rm -rf build/gpu_whole build/gpu_again # 10 GB
-    note 60 first_ops.txt ./train_gpt2cu bench ops --model gpt2 --dtype $half --batch_size 16 --seq_len 1024 \
-        --out "$out/first_ops"
+sanitized() { # TOOL DTYPE
+    has compute-sanitizer "$1 is left out" || return
+    below="compute-sanitizer --tool $1 --error-exitcode 9"
+    check "$1_$2" --dtype "$2"
+    below=
+}
+
+# Prints, of kernels that take much of a step, what they reach and what limits them.
+counters() {
+    has ncu 'counters of kernels are left out' || return
+    below="ncu --clock-control none --set basic --launch-count 60 --kernel-name"
+    below="$below regex:^(flash_(forward|backward_keys|backward_queries)|layernorm_backward_held|softmax_held)_kernel$"
+    run ncu --model L=2,H=12,C=768,T=1024 --total_batch_size $((batch * 1024)) --max_steps 1 --attention flash --graph 0
+    below=
+}
+
+peers() { # DTYPE SECONDS OPTIONS
+    dtype=$1 limit=$2
+    shift 2
+    with_torch "peers_$dtype" "$limit" dev/bench/peers.py --device cuda --dtype "$dtype" -T 1024 --warmup 5 --steps 20 \
+        --json "$folder/peers_$dtype.json" "$@"
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
-# tools and several GPUs
+# parts
+
+# In the order of what would be most costly to find out late.
+part_first() {
+    step libraries 20 sh -c '
+        nvidia-smi; nvidia-smi -q -d CLOCK,POWER; sh scripts/gpu_health.sh; nproc; head -n 3 /proc/meminfo
+        ldconfig -p | grep -E "libcu|libnccl"; ls $(echo "$LD_LIBRARY_PATH" | tr : " ")
+        ldd ./train_gpt2cu; ./train_gpt2cu --version'
+    check check --dtype $half
+    check check_wide --dtype $half --model L=1,H=12,C=768,T=128,V=1000 --batch_size 1
+    check check_flash --dtype $half --attention flash --model L=2,H=4,C=256,T=1024 --batch_size 1 --seq_len 1024
+    [ -z "$fp8" ] || check check_fp8 --dtype fp8
+    step attention_forms 40 $forms -cpus $small_forms
+    sanitized memcheck $half
+    sanitized racecheck $half
+    bench plans 60 plans --dtype $half
+    run flash --attention flash
+    run cudnn --attention cudnn
+    run residual --attention flash --residual bf16
+    run launches --attention flash --graph 0
+    same_digits flash launches
+    bench ops 90 "ops $operations" --dtype $half
+    with_torch torch_ops 60 dev/bench/torch_ops.py
+    peers $half 140 -B 32 --rounds 2
+    counters
+}
+
+# A run that stops halfway and is resumed has the choices of the first run, so it must end with the bits of that run.
+same_bits_after_resuming() {
+    half_way=step_$(printf %08d $((steps / 2))) end=step_$(printf %08d $steps)
+    run whole --attention flash --save_every $((steps / 2)) --keep 0 || return
+    rm -rf build/gpu/run_again
+    mkdir build/gpu/run_again
+    cp -r build/gpu/run_whole/$half_way build/gpu/run_whole/metrics.jsonl build/gpu/run_again
+    step again 60 ./train_gpt2cu --resume auto --out build/gpu/run_again
+    for file in model optimizer; do
+        same_files "$file after resuming" build/gpu/run_whole/$end/$file.safetensors \
+            build/gpu/run_again/$end/$file.safetensors ""
+    done
+    rm -rf build/gpu/run_whole build/gpu/run_again # 10 GB
+}
+
+part_second() {
+    run cudnn --attention cudnn
+    run cudnn_any_order --attention cudnn --deterministic 0
+    bench ladder 150 ladder --batch_size 16
+    for dtype in $types; do
+        check check_$dtype --dtype $dtype
+        run $dtype --dtype $dtype --batch_size 16 --total_batch_size 32768
+    done
+    check check_plain --dtype fp32 --kernels plain
+    check check_unfused --dtype $half --fused 0 --attention plain
+    check check_residual --dtype $half --residual bf16
+    check check_cudnn --dtype $half --attention cudnn --model L=2,H=4,C=256,T=1024 --batch_size 1 --seq_len 1024
+    run 1558m --model gpt2-xl --batch_size auto --total_batch_size 131072 --max_steps 10
+    same_bits_after_resuming
+}
+
+part_train() {
+    run 350m --model gpt2-medium --batch_size auto --total_batch_size 262144 --max_steps 10
+    run 774m --model gpt2-large --batch_size auto --total_batch_size 131072 --max_steps 10
+    [ -n "$fp8" ] || return
+    run 124m_fp8 --dtype fp8
+    run 1558m_fp8 --dtype fp8 --model gpt2-xl --batch_size auto --total_batch_size 131072 --max_steps 10
+}
+
+part_ops() {
+    for dtype in $types; do
+        bench ops_$dtype 90 "ops $operations" --dtype $dtype --batch_size 16
+    done
+    bench attention_cudnn 30 "ops attention" --dtype $half --attention cudnn
+}
+
+part_peers() {
+    for dtype in tf32 $fp8; do peers $dtype 250 -B 16 --rounds 3; done
+}
+
+part_sanitize() {
+    for tool in memcheck racecheck initcheck synccheck; do
+        for dtype in fp32 $half $fp8; do sanitized $tool $dtype; done
+    done
+}
 
 part_profile() {
-    has nsys || { echo "no nsys (Nsight Systems): skipped"; return; }
-    note 60 profile_timeline.txt sh dev/profile/profile.sh --out "$out/profile" timeline --model gpt2 --dtype $half \
-        --batch_size 16 --seq_len 1024
+    ! has nsys 'no timeline' || step timeline 120 sh dev/profile/profile.sh --out "$folder" timeline --model gpt2 \
+        --dtype $half --batch_size 16 --seq_len 1024
 }
 
 # Two runs must have the same bits; with NVLS, which may be faster, they need not.
 part_gpus() {
-    count=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)
-    [ "$count" -ge 2 ] || { echo "one GPU: nothing to connect"; return; }
-    with_corpus || return
-    note 30 comm.txt ./train_gpt2cu bench comm --gpus "$count" --model gpt2 --out "$out"
-    total=$((count * 2 * 16 * 1024))
+    count=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)
+    [ "$count" -ge 2 ] || { say "one GPU: nothing to connect"; return; }
+    bench comm 60 comm --gpus "$count"
     for name in gpus gpus_again gpus_nvls; do
         [ $name != gpus_nvls ] || export NCCL_ALGO=Ring,Tree,NVLS,NVLSTree
-        steps $name --gpus "$count" --batch_size 16 --total_batch_size $total --attention flash --save_every 0
+        run $name --gpus "$count" --batch_size 16 --total_batch_size $((count * 2 * 16 * 1024)) --attention flash
     done
     unset NCCL_ALGO
     same_digits gpus gpus_again
 }
 
-part_sanitize() {
-    has compute-sanitizer || { echo "no compute-sanitizer: skipped"; return; }
-    for tool in memcheck racecheck initcheck synccheck; do
-        for dtype in fp32 $half $fp8; do
-            note 45 "${tool}_$dtype.txt" compute-sanitizer --tool $tool --error-exitcode 9 ./train_gpt2cu check \
-                --dtype $dtype --model L=1,H=2,C=128,T=96,V=300 --batch_size 2 --max_steps 1
-        done
-    done
-}
-
-for part in $parts; do
-    case " $all " in
-    *" $part "*)
-        [ "$part" = build ] || [ -x train_gpt2cu ] || { echo "no train_gpt2cu: run the part build first"; exit 1; }
-        echo "== $part"
-        part_$part ;;
-    *)
-        echo "error: no part '$part'; parts are $(echo $all | sed 's/ /, /g')" >&2
-        exit 2 ;;
-    esac
-done
-echo "results in $out"
-exit $failed
+[ -f ${corpus}_val.json ] || step corpus 60 ./prepare --stories 4000000 --out $corpus
+part_$part
+finish "all steps were tried"

@@ -301,9 +301,10 @@ def print_markdown(records):
 # the record
 
 
-def output_of(*command):
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    return result.stdout.strip()
+def version_of(program):
+    """Returns the first line of its --version, which names the commit."""
+    result = subprocess.run([program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return result.stdout.partition("\n")[0]
 
 
 def machine(facts, load):
@@ -383,7 +384,7 @@ def main():
         record = {"kind": "peers", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                   "command": " ".join(["dev/bench/peers.py"] + options), "machine": machine(facts, load),
                   "threads": a.threads, "model": a.model, "warmup": a.warmup, "steps": a.steps,
-                  "versions": dict(facts, gpt2_c=output_of("git", "describe", "--always", "--dirty")),
+                  "versions": dict(facts, gpt2_c=version_of(a.program)),
                   "results": records}
         pathlib.Path(a.json).write_text(json.dumps(record, indent=1) + "\n")
 

@@ -1,49 +1,38 @@
 #!/bin/sh
-# Tests dev/bench/gpu.sh without a GPU, so that no typing error wastes a GPU's minutes: every part runs with the
-# emulated trainer, whose shapes are made small, and with stand-ins for NVIDIA's tools and for Python.
+# Tests dev/bench/gpu.sh without a GPU, so that no mistake in it wastes a GPU's minutes. It runs in a folder that has no
+# more than a machine with little: a few of the system's programs, stand-ins for NVIDIA's tools and for Python, and the
+# emulated trainer with small shapes. Where accidents are tried, a stand-in for the trainer takes its place.
 . "$(dirname "$0")/../lib.sh"
-export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3'
+export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3' GPU_SMALL=1
 
-program() { cat >"$tree/$1"; chmod +x "$tree/$1"; } # FILE: writes an executable script
+program() { cat >"$box/$1"; chmod +x "$box/$1"; } # FILE: writes an executable script
 
-make_tree() { # makes a folder $tree in which gpu.sh finds what it needs
-    tree="$dir/tree"
-    mkdir -p "$tree/dev/bench" "$tree/dev/profile" "$tree/build/release" "$tree/bin"
-    cp dev/bench/gpu.sh "$tree/dev/bench"
-    cp dev/profile/profile.sh "$tree/dev/profile"
-    cp -r test "$tree/test"
-    : >"$tree/build/release/attention_cudnn.o" # so that the parts with cuDNN run
-    : >"$tree/build/release/libllmc.a"
-    tiny="--model L=1,H=2,C=32,T=32,V=257 --batch_size 2 --seq_len 32"
-    program train_gpt2cu <<EOF
-#!/bin/sh
-case \$1-\$2 in
-check-*) exec "$PWD/$cuda" "\$@" --model L=1,H=1,C=16,T=8,V=50 --batch_size 2 --seq_len 8 --max_steps 1 ;;
-bench-ops) [ "\$3" = attention_forward ] || { shift 2; set -- bench ops loss_add "\$@"; }
-    exec "$PWD/$cuda" "\$@" $tiny ;;
-bench-*) exec "$PWD/$cuda" "\$@" $tiny --max_steps 1 ;;
---resume-*) exec "$PWD/$cuda" "\$@" ;;
-*) exec "$PWD/$cuda" "\$@" $tiny --total_batch_size 128 --tokenizer bytes ;;
-esac
-EOF
-    program prepare <<EOF
-#!/bin/sh
-exec "$PWD/$build/prepare" "\$@" --stories 60000 --tokenizer bytes --val_size 6000
-EOF
-    program bin/nvidia-smi <<'EOF'
+make_box() { # makes the folder $box
+    box="$dir/box"
+    mkdir -p "$box/dev/bench" "$box/scripts" "$box/build/release" "$box/bin"
+    cp dev/bench/gpu.sh "$box/dev/bench"
+    cp -r dev/profile "$box/dev"
+    cp scripts/gpu_health.sh "$box/scripts"
+    ln -s "$PWD/$cuda" "$box/train_gpt2cu"
+    ln -s "$PWD/$emu/test_attention_forms" "$box/build/release/cuda_test_attention_forms"
+    corpus
+    for file in $(ls "$root" | grep ^corpus_); do ln -s "$root/$file" "$box/build/gpu_$file"; done
+    for tool in awk cat cmp cp cut date dirname echo env expr grep head ldd ls mkdir mv nproc rm sed seq sh sleep tail \
+        tar tee timeout tr wc; do
+        ln -s "$(command -v $tool)" "$box/bin/$tool"
+    done
+    program bin/nvidia-smi <<'END'
 #!/bin/sh
 for word; do
     case $word in --query-gpu=*) fields=$(echo "${word#*=}" | tr , ' ') ;; -lms) loop=1 ;; esac
 done
 while :; do
     line=
-    for field in $fields; do
+    for field in ${fields:-name}; do
         case $field in
         name) value=${GPU_NAME:-NVIDIA H100 80GB HBM3} ;; compute_cap) value=${GPU_CAP:-9.0} ;;
-        memory.total) value=${GPU_MIB:-81559} ;;
-        driver_version) value=580.65.06 ;; power.limit) value=700.00 ;; power.draw) value=653.21 ;;
-        clocks.sm | clocks.mem | clocks.max.sm) value=1980 ;; temperature.gpu) value=61 ;;
-        *) echo "Field \"$field\" is not a valid field to query."; exit 2 ;;
+        memory.total) value=${GPU_MIB:-81559} ;; driver_version) value=580.65.06 ;; power.limit) value=700.00 ;;
+        power.draw) value=653.21 ;; clocks.*) value=1980 ;; temperature.gpu) value=61 ;; *) value=0 ;;
         esac
         line="${line:+$line, }$value"
     done
@@ -51,111 +40,191 @@ while :; do
     [ -n "${loop:-}" ] || exit 0
     sleep 0.1
 done
-EOF
-    program bin/compute-sanitizer <<'EOF'
+END
+    program bin/ncu <<'END'
 #!/bin/sh
+echo "$0 $*"
+[ "$1" != stats ] || exit 0
 while [ "$1" != ./train_gpt2cu ]; do shift; done
 exec "$@"
-EOF
-    program bin/nsys <<'EOF'
-#!/bin/sh
-[ "$1" != stats ] || { echo "$*"; exit 0; }
-while [ "$1" != ./train_gpt2cu ]; do shift; done
-exec "$@"
-EOF
-    program bin/python <<'EOF'
+END
+    ln "$box/bin/ncu" "$box/bin/compute-sanitizer"
+    ln "$box/bin/ncu" "$box/bin/nsys"
+    program bin/python3 <<'END'
 #!/bin/sh
 [ "$1" = -c ] || echo "$*"
-EOF
-    program bin/nvcc <<'EOF'
+END
+}
+
+# A script takes the place of the trainer, and writes losses. A call with the words $HANGS does not end, one with $FAILS
+# fails, one with $DIFFERS has another loss.
+make_stand_in() { # in the box
+    rm "$box/train_gpt2cu"
+    program train_gpt2cu <<'END'
 #!/bin/sh
-case "$*" in *-std=c++20*build/release/libllmc.a*) ;; *) echo "the library is C++20: $*"; exit 1 ;; esac
+loss=5.5
+case "$*" in *"${HANGS:-nothing}"*) sleep 600 ;; *"${FAILS:-nothing}"*) echo "no such library"; exit 1 ;; esac
+case "$*" in *"${DIFFERS:-nothing}"*) loss=5.4 ;; esac
 for word; do
-    case $word in *.cu) [ -f "$word" ] || exit 1 ;; esac
-    [ "${before:-}" != -o ] || { printf '#!/bin/sh\necho passed\n' >"$word"; chmod +x "$word"; }
+    [ "${before:-}" != --out ] || {
+        mkdir -p "$word"
+        echo '{"kind":"train","step":1,"ms":1,"loss":'$loss',"norm":1.5,"lr":0}' >"$word/metrics.jsonl"
+    }
     before=$word
 done
-EOF
-    program bin/make <<'EOF'
-#!/bin/sh
-for word; do
-    case $word in build/release/cuda_test_*) printf '#!/bin/sh\necho passed\n' >"$word"; chmod +x "$word" ;; esac
-done
-EOF
+echo passed
+END
 }
 
-gpu_sh() { # CODE PART...: runs gpu.sh in the tree; its output is kept in $dir/out
+in_box() { env PATH="$box/bin" CUDA_HOME="$box" "$@"; }
+gpu_sh() { # CODE PART...: runs a part in the box, and unpacks what it leaves: $summary and its folder
     code=$1
     shift
-    env PATH="$tree/bin:$PATH" PYTHON="$tree/bin/python" sh "$tree/dev/bench/gpu.sh" "$@" >"$dir/out" 2>"$dir/err"
+    in_box sh "$box/dev/bench/gpu.sh" "$@" "$dir/results" >"$dir/log" 2>"$dir/err"
     got=$?
-    [ "$got" = "$code" ] || note "exit code $got: $(grep -A 1 FAILED "$dir/out" | head -n 4) $(tail -n 1 "$dir/err")"
+    [ "$got" = "$code" ] || note "exit code $got, not $code: $(grep -m 2 -E 'FAILED|CUT' "$dir/log")"
     [ ! -s "$dir/err" ] || note "$(head -n 2 "$dir/err")"
+    unpack "$1"
 }
-results='dev/bench/results/NVIDIA_H100_80GB_HBM3'
+unpack() { # PART
+    [ "$(ls -A "$dir/results")" = "$1.tar" ] || note "the results are: $(ls -A "$dir/results")"
+    tar -xf "$dir/results/$1.tar" -C "$dir" || note "no whole tar"
+    summary="$dir/$1/summary.txt"
+    rm -r "$dir/results"
+}
+says() { # REGEX...: the summary has lines of these
+    for line; do grep -qE "$line" "$summary" || note "no '$line' in the summary"; done
+}
+steps_of_first='libraries check check_wide check_flash check_fp8 attention_forms memcheck_bf16 racecheck_bf16 plans
+    flash cudnn residual launches ops torch_ops peers_bf16 ncu'
 
-the_first_minutes_answer_the_questions() {
-    make_tree
+first_leaves_its_answers_in_one_file() {
+    make_box
     gpu_sh 0 first
-    for pair in 'flash and flash_launches' 'flash and whole'; do
-        grep -q "^  $pair: the same bits" "$dir/out" || note "$pair: $(cat "$dir/out")"
+    for name in $steps_of_first; do
+        says "^$name: done, [0-9]* s"
+        [ -s "$dir/first/$name.txt" ] || note "no $name.txt"
     done
-    [ "$(grep -c 'safetensors: the same bits' "$dir/out")" = 2 ] || note "no comparison of checkpoints"
-    for file in check check_wide plans flash cudnn flash_launches cudnn_launches whole again ops; do
-        [ -s "$tree/$results/first_$file.txt" ] || note "no first_$file.txt"
-    done
-    grep -q 'most power of [1-9][0-9]* samples: 653 W, at SM 1980 MHz and memory 1980 MHz; at most 61 degrees' \
-        "$tree/$results/first_flash.txt" || note "clocks: $(tail -n 1 "$tree/$results/first_flash.txt")"
-    [ "$(grep -c . "$tree/$results/digits_flash.txt")" = 20 ] || note "not the digits of 20 steps"
-    [ ! -e "$tree/build/gpu_whole" ] || note "checkpoints were left behind"
+    says '^flash: .* 653 W \(1980 and 1980 MHz\), 61 degrees: ' 'flash and launches: the same bits'
+    [ "$(grep -c . "$dir/first/digits_flash.txt")" = 4 ] || note "not the digits of 4 steps"
+    # The pattern for ncu matches kernels that there are.
+    set +f
+    grep -ohE '[a-z_]+_kernel\(' llmc/cuda/*.cuh | tr -d '(' | sort -u >"$dir/kernels"
+    set -f
+    found=$(grep -cE "$(sed -n 's/.* regex:\([^ ]*\) .*/\1/p;q' "$dir/first/ncu.txt")" "$dir/kernels")
+    [ "$found" = 5 ] || note "ncu looks at $found kernels"
 }
 
-# The stand-in trains with another rate if it does not replay graphs.
-runs_that_differ_are_a_failure() {
-    make_tree
-    sed -i '2i case "$*" in *"--graph 0"*) set -- "$@" --lr 1e-3 ;; esac' "$tree/train_gpt2cu"
-    gpu_sh 1 first
-    grep -q 'FAILED: flash and flash_launches differ' "$dir/out" || note "$(cat "$dir/out")"
+# Without a driver, a command ends at once, but not before its options were read.
+options_of_all_parts_are_right() {
+    make_box
+    export EMU_DRIVER=0 GPUS=2
+    for part in second sanitize train ops profile gpus; do
+        gpu_sh 1 $part
+        ! grep 'exit code 2,' "$summary" >"$dir/wrong" || note "$part: $(head -n 1 "$dir/wrong")"
+    done
+    unset EMU_DRIVER GPUS
 }
 
 all_other_parts_run() {
-    make_tree
-    gpu_sh 0 profile sanitize peers train kernels check ladder ops
-    ! grep FAILED "$dir/out" || note "a part failed"
-    for file in profile_timeline memcheck_fp8 peers_bf16 train_124m train_1558m_fp8 cuda_test_attention_forms \
-        cuda_test_casts check_cudnn ladder ops_fp8 attention_cudnn; do
-        [ -s "$tree/$results/$file.txt" ] || note "no $file.txt"
-    done
-}
-
-a_t4_is_measured_in_fp16() {
-    make_tree
-    set -- env GPU_NAME='Tesla T4' GPU_CAP=7.5 GPU_MIB=15360 EMU_CC=75 EMU_NAME='Tesla T4'
-    code=0
-    "$@" PATH="$tree/bin:$PATH" PYTHON="$tree/bin/python" sh "$tree/dev/bench/gpu.sh" first peers train kernels check \
-        >"$dir/out" 2>"$dir/err" || code=$?
-    [ $code = 0 ] || note "exit code $code: $(tail -n 2 "$dir/err")"
-    for file in first_check first_flash peers_fp16 train_124m train_350m cuda_test_attention_forms check_fp16; do
-        [ -s "$tree/dev/bench/results/Tesla_T4/$file.txt" ] || note "no $file.txt"
-    done
-    grep -q '774m needs 22000 MiB of memory: left out' "$dir/out" || note "774m was tried"
-    ! grep -rlE 'dtype (bf16|tf32|fp8)' "$tree/dev/bench/results/Tesla_T4" || note "not in fp16"
-}
-
-several_gpus_are_compared() {
-    make_tree
+    [ -n "$long" ] || { skip='in long only'; return; }
+    make_box
+    for part in second sanitize train ops peers profile; do gpu_sh 0 $part; done
     export GPUS=2
     gpu_sh 0 gpus
     unset GPUS
-    grep -q '^  gpus and gpus_again: the same bits' "$dir/out" || note "$(cat "$dir/out")"
-    [ -s "$tree/$results/first_gpus_nvls.txt" ] || note "no run with NVLS"
+    says 'gpus and gpus_again: the same bits'
+    export GPU_NAME='Tesla T4' GPU_CAP=7.5 GPU_MIB=15360 EMU_CC=75 EMU_NAME='Tesla T4'
+    gpu_sh 0 first
+    ! grep -rlE 'dtype (bf16|tf32|fp8)' "$dir/first" >"$dir/wrong" || note "not in fp16: $(cat "$dir/wrong")"
+    unset GPU_NAME GPU_CAP GPU_MIB
+    export EMU_CC=90 EMU_NAME='NVIDIA H100 80GB HBM3'
 }
 
-wrong_parts_and_missing_gpus_are_named() {
-    make_tree
-    expect 2 "no part 'frist'; parts are build, first, " env PATH="$tree/bin:$PATH" sh "$tree/dev/bench/gpu.sh" frist
-    rm "$tree/bin/nvidia-smi"
-    expect 1 'no NVIDIA GPU here' env PATH="$tree/bin:/usr/bin:/bin" sh "$tree/dev/bench/gpu.sh" first
+done_but() { # STEPS: the summary has all steps of first as done but these
+    for name in $steps_of_first; do
+        case " $1 " in
+        *" $name "*) ! grep -q "^$name: done" "$summary" || note "$name ran" ;;
+        *) says "^$name: done" ;;
+        esac
+    done
+}
+
+without() { # TOOL 'STEPS' 'SENTENCE': a tool is missing: the sentence is there, and all steps but these ran
+    mv "$box/bin/$1" "$box"
+    gpu_sh 0 first
+    mv "$box/$1" "$box/bin"
+    done_but "$2"
+    says "$3"
+}
+
+what_is_missing_is_named_and_the_rest_runs() {
+    make_box
+    make_stand_in
+    without nvidia-smi '' '^no nvidia-smi in the path: clocks are left out'
+    without ncu ncu '^no ncu in the path: '
+    without compute-sanitizer 'memcheck_bf16 racecheck_bf16' '^no compute-sanitizer in the path: racecheck is left out'
+    without python3 'torch_ops peers_bf16' '^no torch and transformers in python3 .*: torch_ops is left out'
+    rm "$box/build/release/cuda_test_attention_forms"
+    export FAILS='--attention cudnn'
+    gpu_sh 1 first
+    unset FAILS
+    done_but 'attention_forms cudnn'
+    says '^attention_forms: FAILED, exit code 127, .*No such file' '^cudnn: FAILED, exit code 1, .*: no such library'
+}
+
+runs_that_differ_are_a_failure() {
+    make_box
+    make_stand_in
+    export DIFFERS='--graph 0'
+    gpu_sh 1 first
+    unset DIFFERS
+    done_but ''
+    says 'FAILED: flash and launches: .*/digits_flash.txt and .*/digits_launches.txt are not the same'
+}
+
+a_step_that_hangs_is_cut_and_the_rest_runs() {
+    make_box
+    make_stand_in
+    sed -i 's/^\(    step "$name" \)60 /\13 /' "$box/dev/bench/gpu.sh"
+    export GPU_SECONDS HANGS='check --model L=1,H=2,C=128,T=64,V=300 --batch_size 2 --max_steps 1 --dtype fp8' GPU_SECONDS=100
+    gpu_sh 1 first
+    done_but check_fp8
+    says '^check_fp8: CUT at its limit, exit code 124, [3-9] s'
+    HANGS='--attention flash' GPU_SECONDS=30 # of the steps that follow, none has time left
+    sed -i 's/^\(    step "$name" \)3 /\1600 /' "$box/dev/bench/gpu.sh"
+    gpu_sh 1 first
+    unset HANGS GPU_SECONDS
+    done_but "$(echo $steps_of_first | sed 's/.*check_flash/check_flash/')"
+    says '^check_flash: CUT at its limit' "^ncu: not run, the part's time is over"
+}
+
+a_part_that_is_ended_leaves_its_tar() {
+    make_box
+    make_stand_in
+    export HANGS='--attention cudnn'
+    begin env PATH="$box/bin" CUDA_HOME="$box" sh "$box/dev/bench/gpu.sh" first "$dir/results"
+    unset HANGS
+    await 'attention cudnn' "$box/build/gpu/first/cudnn.txt" $pid
+    kill -TERM $pid
+    finish $pid
+    unpack first
+    says '^flash: done' '^first: stopped in cudnn, exit code 1'
+    set +f
+    for i in $(seq 100); do # what was ended may take a moment
+        left=$(ls -l /proc/[0-9]*/cwd 2>/dev/null | grep -c " $box\$")
+        [ "$left" != 0 ] || break
+        sleep 0.1
+    done
+    set -f
+    [ "$left" = 0 ] || note "$left processes are left"
+}
+
+wrong_parts_are_named() {
+    make_box
+    expect 2 "no part 'frist'; parts are first, second, " in_box sh "$box/dev/bench/gpu.sh" frist
+    rm "$box/train_gpt2cu"
+    expect 1 'no train_gpt2cu here' in_box sh "$box/dev/bench/gpu.sh" first
 }
 
 run_tests
