@@ -1,7 +1,8 @@
-# GPT-2 in C and CUDA. test/rules.mk has the rules of tests, emulators and fuzzers.
+# GPT-2 in C and CUDA. llmc/cuda/rules.mk has the rules of the GPU trainer, test/rules.mk of tests, emulators, fuzzers.
 #
 #   make                 train_gpt2 (the CPU trainer), prepare (text to token files), train_gpt2cu where nvcc is
 #   make train_gpt2cu    the GPU trainer
+#   make portable        both trainers, stripped, in build/portable, for machines that have less than this one
 #   make install         copy the programs to PREFIX/bin (/usr/local/bin), after DESTDIR; make uninstall removes them
 #   make dist            the tarball of a release, of the last commit: build/gpt2.c-VERSION.tar.gz
 #   make clean           remove everything that was built
@@ -12,7 +13,8 @@
 #   MPI=0|1 NCCL=0|1                several processes; default: 1 if mpicc, or nccl.h, is found
 #   ZLIB=0|1 ZSTD=0|1 SNAPPY=0|1    compressed input of ./prepare; default: 1 if the library's headers are found
 #   CUDNN=0|1                       attention by cuDNN too; default: 1 if cuDNN and its frontend's headers are found
-#   GPU="80 90"|all                 compute capabilities to build train_gpt2cu for; default: this GPU's, or "80 90"
+#   GPU="80 90"|all                 compute capabilities to build train_gpt2cu for; default: this GPU's, or "80 90";
+#                                   all: from 7.5 on, those that nvcc knows
 
 MAKEFLAGS += --no-builtin-rules
 hash := \#
@@ -28,7 +30,8 @@ OPT = $(OPT_$(config))
 FLAGS    = $(OPT) $(if $(ARCH),-march=$(ARCH)) -ffp-contract=fast -fno-math-errno -fno-trapping-math -D_GNU_SOURCE \
     -Wall -Wextra -MMD -MP $(COMPILER_FLAGS)
 CFLAGS   = -std=c11 $(FLAGS)
-LDFLAGS  = $(filter -fsanitize%,$(OPT)) -Wl,-z,relro,-z,now $(OPENMP)
+LDFLAGS  = $(filter -fsanitize%,$(OPT)) -Wl,-z,relro,-z,now $(OPENMP) \
+    -Wl,-rpath,'$$ORIGIN:$$ORIGIN/../lib'
 # everything but the kernels, which take no data from others
 HARDEN  := $(if $(filter release,$(config)),-fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 
@@ -45,26 +48,29 @@ COMPILER_FLAGS += $(if $(findstring clang,$(shell $(CC) --version)),-Wno-pass-fa
 has_header = $(filter 1,$(shell printf '%s\n' '$(hash)if __has_include(<$(1)>)' 1 '$(hash)endif' | \
     $(CC) $(GPU_INCLUDES) -E -P -x c - 2>/dev/null))
 JANSSON := $(call has_header,jansson.h)
-# Optional: zlib, libzstd and libsnappy, for compressed input of ./prepare (llmc/prepare/compression.h). Only
-# programs that call them are linked with them.
+# $(call static,NAME): a library's archive or, if there is none, the option that links the shared library
+static = $(or $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a)),-l$(1))
+# Optional: zlib, libzstd and libsnappy, for compressed input of ./prepare (llmc/prepare/compression.h).
 ZLIB   ?= $(call has_header,zlib.h)
 ZSTD   ?= $(call has_header,zstd.h)
 SNAPPY ?= $(call has_header,snappy-c.h)
-COMPRESSIONS  := $(strip $(foreach l,ZLIB ZSTD SNAPPY,$(if $(filter 1,$($(l))),$(l))))
-DECOMPRESSION := $(if $(filter 1,$(ZLIB)),-lz) $(if $(filter 1,$(ZSTD)),-lzstd) $(if $(filter 1,$(SNAPPY)),-lsnappy)
-LDLIBS := -ljansson -lm -lpthread -Wl,--as-needed $(DECOMPRESSION) -Wl,--no-as-needed
+COMPRESSIONS := $(strip $(foreach l,ZLIB ZSTD SNAPPY,$(if $(filter 1,$($(l))),$(l))))
+SNAPPY_LIBS := $(if $(filter /%,$(call static,stdc++)),$(foreach l,snappy stdc++,$(call static,$(l))),-lsnappy)
+STATIC_LIBS := $(call static,jansson) $(if $(filter 1,$(ZLIB)),$(call static,z)) \
+    $(if $(filter 1,$(ZSTD)),$(call static,zstd)) $(if $(filter 1,$(SNAPPY)),$(SNAPPY_LIBS))
+LDLIBS := -Wl,--as-needed $(STATIC_LIBS) -Wl,--no-as-needed -lm -lpthread -ldl
 FLAGS_llmc/prepare/compression := $(COMPRESSIONS:%=-DHAS_%)
 # Optional: MPI, for several CPU processes, and to start GPU processes by mpirun. mpicc knows MPI's paths and libraries.
 MPICC ?= mpicc
-MPI   ?= $(if $(shell command -v $(MPICC) 2>/dev/null),1,0)
-WITH_MPI = $(if $(filter 1,$(MPI)),OMPI_CC='$(1)' MPICH_CC='$(1)' $(MPICC),$(1))
-MPI_FLAGS := $(if $(filter 1,$(MPI)),-DHAS_MPI)
+MPI   ?= $(if $(shell command -v $(MPICC) 2>/dev/null),1)
+WITH_MPI = OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
 # Optional: the CUDA toolkit. Without it only the CPU half is built.
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
-GPUS      := $(or $(GPU:all=75 80 86 89 90 100 120),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader \
+ALL_GPUS   = $(filter 75 80 86 89 90 100 120,$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
+GPUS      := $(or $(if $(filter all,$(GPU)),$(ALL_GPUS),$(GPU)),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader \
     2>/dev/null | tr -d . | grep -xE '[0-9]+' | sort -un),80 90)
-NO_NVCC   := no nvcc in the path or in $(CUDA_HOME)
+NO_NVCC   := there is no nvcc in the path or in $(CUDA_HOME) (CUDA_HOME=... says where it is)
 # Optional: NCCL, for several GPUs, and attention by cuDNN, which needs the headers of cuDNN's frontend too
 CUDNN_FRONTEND ?= build/cudnn_frontend/include
 GPU_INCLUDES   := -isystem $(CUDA_HOME)/include -isystem $(CUDNN_FRONTEND)
@@ -74,25 +80,28 @@ HAS_CUDNN  := $(and $(NVCC),$(call has_header,cudnn.h),$(call has_header,cudnn_f
 CUDNN      ?= $(HAS_CUDNN)
 NO_CUDNN   := no cudnn.h, or no cudnn_frontend.h, which `sh scripts/setup.sh cudnn` downloads
 
-.PHONY: all help train_gpt2 train_gpt2cu prepare check-packages install uninstall dist clean
+.PHONY: all help train_gpt2 train_gpt2cu prepare portable check-packages install uninstall dist clean
 # only the optimized programs get a name in the top folder
 PROGRAMS := train_gpt2 prepare $(if $(NVCC),$(if $(filter release,$(config)),train_gpt2cu))
 all: $(if $(filter release,$(config)),$(PROGRAMS),$(PROGRAMS:%=$(BUILD)/%))
-	@$(if $(NVCC),,echo '$(NO_NVCC): train_gpt2cu was not built (CUDA_HOME=... says where it is)')
+	@$(if $(strip $(WITHOUT)),printf 'built without %s\n' $(WITHOUT) >&2)
 
-FOUND = $(CC)$(if $(OPENMP),, without OpenMP), $(if $(NVCC),$(NVCC) for GPU="$(strip $(GPUS))",no nvcc), \
-    $(if $(MPI_FLAGS),MPI,no mpicc), $(or $(COMPRESSIONS),no decompression), $(if $(NCCL_FLAGS),NCCL,no NCCL), \
-    $(if $(filter 1,$(CUDNN)),cuDNN,$(NO_CUDNN)), $(if $(JANSSON),jansson,no jansson: sh scripts/setup.sh)
+# $(call without,NAME,COST): what is missing, for the end of `make`; nothing if it was found, or refused by NAME=0
+without = $(if $(filter-out 0,$($(1)))$(filter-out file,$(origin $(1))),,'$(1): $(2)')
+WITHOUT = $(call without,OPENMP,the programs compute on one thread) \
+    $(call without,MPI,no runs of several CPU processes (install libopenmpi-dev)) \
+    $(foreach l,ZLIB ZSTD SNAPPY,$(call without,$(l),text that it compressed is not read (sh scripts/setup.sh))) \
+    $(if $(NVCC),$(call without,NCCL,no runs of several GPUs (install libnccl-dev)) \
+        $(call without,CUDNN,not its attention: there is $(NO_CUDNN)),'nvcc: no train_gpt2cu: $(NO_NVCC)')
 help:
 	@sed -s -n '2,/^$$/s/^# \{0,1\}//p' Makefile test/rules.mk
-	@echo 'found: $(FOUND)'
+	@printf 'built without %s\n' $(WITHOUT)
 
 check-packages:
 	$(if $(JANSSON),,$(error jansson.h is missing: install libjansson-dev, or run `sh scripts/setup.sh`))
 
 # The library: everything but main() and the kernels. It is the same for all backends.
-HOST_SOURCES := $(filter-out llmc/commands/main.c $(if $(MPI_FLAGS),,llmc/comm/mpi.c),$(wildcard llmc/*/*.c)) \
-    data/stories.c
+HOST_SOURCES := $(filter-out llmc/commands/main.c llmc/comm/mpi.c,$(wildcard llmc/*/*.c)) data/stories.c
 HOST_OBJECTS := $(HOST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/llmc/tokenizer/tokenizer_data.o
 MAIN_OBJECT  := $(BUILD)/llmc/commands/main.o
 LIBRARY      := $(BUILD)/libllmc.a
@@ -106,10 +115,16 @@ LEVEL_amx         := $(LEVEL_avx512_bf16) -mamx-tile -mamx-bf16
 FP32_OBJECTS := $(patsubst %,$(BUILD)/cpu/fp32/%.o,$(filter generic avx2 avx512,$(LEVELS)))
 CPU_OBJECTS  := $(FP32_OBJECTS) $(LEVELS:%=$(BUILD)/cpu/bf16/%.o) $(subst /fp32/,/fp16/,$(FP32_OBJECTS))
 
+# MPI's calls, which the trainers open (llmc/comm/mpi.h)
+MPI_LIBRARY := $(if $(filter 1,$(MPI)),$(BUILD)/libgpt2_mpi.so)
+FOR_MPI     := -Wl,--dynamic-list=llmc/comm/program.list
+$(MPI_LIBRARY): llmc/comm/mpi.c $(BUILD)/settings
+	$(WITH_MPI) $(CFLAGS) $(HARDEN) -fPIC -shared $(LDFLAGS) $< -o $@
+
 train_gpt2 train_gpt2cu prepare: %: build/release/%
 	@ln -sf $< $@
-$(BUILD)/train_gpt2: $(MAIN_OBJECT) $(CPU_OBJECTS) $(LIBRARY)
-	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+$(BUILD)/train_gpt2: $(MAIN_OBJECT) $(CPU_OBJECTS) $(LIBRARY) | $(MPI_LIBRARY)
+	$(CC) $(LDFLAGS) $(FOR_MPI) $^ -o $@ $(LDLIBS)
 $(BUILD)/prepare: $(BUILD)/data/prepare.o $(LIBRARY)
 	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 $(LIBRARY): $(HOST_OBJECTS)
@@ -120,9 +135,7 @@ $(CPU_OBJECTS): $(BUILD)/cpu/%.o: train_gpt2.c $(BUILD)/settings | check-package
 	$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(LEVEL_$(*F)) -DFLOATX=$(*D) -DLEVEL=$(*F) -c $< -o $@
 $(BUILD)/%.o: %.c $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
-	$(COMPILER) $(CFLAGS) $(HARDEN) $(FLAGS_$*) -c $< -o $@
-COMPILER = $(CC)
-$(MAIN_OBJECT) $(BUILD)/llmc/comm/mpi.o: COMPILER = $(call WITH_MPI,$(CC)) $(MPI_FLAGS)
+	$(CC) $(CFLAGS) $(HARDEN) $(FLAGS_$*) -c $< -o $@
 $(BUILD)/llmc/tokenizer/tokenizer_data.o: llmc/tokenizer/tokenizer_data.S data/gpt2_tokenizer.bin
 	@mkdir -p $(@D)
 	$(CC) -c $< -o $@
@@ -130,44 +143,26 @@ $(BUILD)/llmc/tokenizer/tokenizer_data.o: llmc/tokenizer/tokenizer_data.S data/g
 # for --version: the commit is not asked of a repository around this folder
 COMMIT = $(shell git describe --always --dirty 2>/dev/null)
 FLAGS_llmc/base/release := $(if $(wildcard .git),-DBUILD_COMMIT='"$(COMMIT)"')
-FLAGS_llmc/commands/version := $(MPI_FLAGS) $(NCCL_FLAGS) $(if $(filter 1,$(CUDNN)),-DHAS_CUDNN)
+FLAGS_llmc/commands/version := $(NCCL_FLAGS) $(if $(filter 1,$(CUDNN)),-DHAS_CUDNN)
 
-# The GPU trainer: machine code for each compute capability in $(GPUS), and PTX of the last one for later GPUs. The
-# driver's library is not linked, so that the program starts without a driver and can say that it is missing.
-CUDA_OBJECTS := $(BUILD)/cuda_fp32.o $(BUILD)/cuda_bf16.o $(BUILD)/cuda_fp16.o
-GENCODE      := $(foreach sm,$(GPUS),-gencode arch=compute_$(sm),code=sm_$(sm)) \
-                -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
-NVCCFLAGS     = $(or $(NVCC_$(config)),$(OPT)) -lineinfo -std=c++20 -D_GNU_SOURCE $(GENCODE) --threads 0 \
-    -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v
-CUDNN_OBJECT  := $(if $(filter 1,$(CUDNN)),$(BUILD)/attention_cudnn.o)
-CUDA_LIBS     := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 $(if $(CUDNN_OBJECT),-lcudnn) \
-    $(if $(NCCL_FLAGS),-lnccl) -lcublasLt -lcudart_static -ldl -lrt
-CUDA_LINKED   := $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(FP32_OBJECTS) $(LIBRARY)
-$(BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(CUDA_LINKED)
-	$(call WITH_MPI,$(CXX)) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
-	@$(if $(CUDNN)$(filter-out file,$(origin CUDNN)),,echo 'warning: $@ has NO CUDNN, whose attention may be faster \
-	    than ours: there is $(NO_CUDNN). CUDNN=0 silences this.' >&2)
-# Keeps ptxas' report of registers and spills beside the object: test/cuda/spills.sh reads it.
-$(CUDA_OBJECTS): $(BUILD)/cuda_%.o: train_gpt2.cu $(BUILD)/cuda_settings | check-packages
-	$(if $(NVCC),,$(error $(NO_NVCC): install the CUDA toolkit, or set CUDA_HOME; `make train_gpt2` needs none))
-	$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS) -DFLOATX=$* -MD -MP -MF $(@:.o=.d) -c $< -o $@ >$(@:.o=.ptxas) 2>&1 || \
-	    { cat $(@:.o=.ptxas) >&2; exit 1; }
-	@grep -v -E '^ptxas info|bytes stack frame|^$$' $(@:.o=.ptxas) >&2 || true
-# -O1 is enough for a file that only calls cuDNN, and takes less of the long time that its headers need to compile
-CUDNN_FLAGS := -std=c++17 -O1 -D_GNU_SOURCE -Wall -Wextra -DCUDNN_FRONTEND_SKIP_JSON_LIB $(GPU_INCLUDES)
-$(BUILD)/attention_cudnn.o: llmc/cuda/attention_cudnn.cpp
-	$(if $(HAS_CUDNN),,$(error CUDNN=1: there is $(NO_CUDNN)))
-	$(CXX) $(CUDNN_FLAGS) -MMD -MP -c $< -o $@
+include llmc/cuda/rules.mk
 
 # Programs alone are installed: they hold GPT-2's tokenizer, and scripts belong to the source. PROGRAMS="train_gpt2
 # prepare" leaves the GPU trainer out.
 PREFIX ?= /usr/local
-INSTALLED := $(DESTDIR)$(PREFIX)/bin
-install: $(PROGRAMS:%=$(BUILD)/%)
-	install -d '$(INSTALLED)'
-	install -m 755 $^ '$(INSTALLED)'
+INSTALLED := $(DESTDIR)$(PREFIX)
+install: $(PROGRAMS:%=$(BUILD)/%) $(MPI_LIBRARY)
+	install -d '$(INSTALLED)/bin' '$(INSTALLED)/lib'
+	install -m 755 $(filter-out %.so,$^) '$(INSTALLED)/bin'
+	$(if $(MPI_LIBRARY),install -m 644 $(MPI_LIBRARY) '$(INSTALLED)/lib')
 uninstall:
-	rm -f $(foreach p,train_gpt2 train_gpt2cu prepare,'$(INSTALLED)/$(p)')
+	rm -f $(foreach p,bin/train_gpt2 bin/train_gpt2cu bin/prepare lib/libgpt2_mpi.so,'$(INSTALLED)/$(p)')
+
+# The same programs, stripped. They open CUDA's libraries, and libgpt2_mpi.so beside them, where a run needs these.
+portable: $(patsubst %,$(BUILD)/%,train_gpt2 $(if $(NVCC),train_gpt2cu)) $(MPI_LIBRARY)
+	$(if $(filter -l%,$(STATIC_LIBS)),$(error there is no archive lib*.a of $(filter -l%,$(STATIC_LIBS))))
+	install -d build/portable
+	install -s $^ build/portable
 
 # The tarball's --version names its commit (llmc/base/release.c).
 VERSION = $(shell sed -n 's/^.define PROGRAM_VERSION "\(.*\)"/\1/p' llmc/base/release.c)
@@ -186,7 +181,7 @@ $(shell mkdir -p $(BUILD))
 differ = $(filter-out $(1),$(2))$(filter-out $(2),$(1))
 record = $(if $(call differ,$(file <$(BUILD)/$(1)),$(2)),$(file >$(BUILD)/$(1),$(2)))
 $(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(config)) $(HARDEN) $(LDFLAGS) $(LEVELS) \
-    $(MPI_FLAGS))
+    $(MPI))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
 FLAGGED := llmc/base/release llmc/commands/version llmc/prepare/compression
 $(call record,file_settings,$(foreach f,$(FLAGGED),$(FLAGS_$(f))))

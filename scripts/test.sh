@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus emulated_check emulated_race full_size emulator \
     traffic plants learning gpu_tuning bench amx hosts requests run_scripts precision options commands scripts fetch \
-    mutate plain gpu_device gpu_script scores reports tokenizer shards prepare headers spills sass cudnn"
+    mutate plain gpu_device gpu_script scores reports tokenizer shards prepare headers portable spills sass cudnn"
 counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
 only_long="aarch64 fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
@@ -67,6 +67,7 @@ headers() {
 unit() { limited sh test/run.sh build/release; }
 smoke() { compile_emu && limited sh test/smoke.sh $emu; }
 scripts() { limited sh test/scripts.sh; }
+portable() { limited sh test/portable.sh; }
 # of the programs as a user calls them
 learning() { limited sh test/train/learning.sh; }
 precision() { limited sh test/train/precision.sh; }

@@ -58,16 +58,16 @@ $(TEST_FORMS): test/check/test_attention_forms.c $(BUILD)/settings | check-packa
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -I. -c $< -o $@
 $(EMU_BUILD)/test_attention_forms: $(TEST_FORMS) $(EMU_LINKED)
-	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
+	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 # the same on a GPU
 $(BUILD)/cuda_test_attention_forms: $(TEST_FORMS) $(CUDA_LINKED)
 	$(CXX) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 $(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_LINKED)
-	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS) -ldl
+	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS)
 EMU_LINK_check    := -fsanitize=address,undefined
 EMU_LINK_coverage := --coverage
-$(EMU_BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(EMU_LINKED)
-	$(call WITH_MPI,$(CXX)) $(EMU_LINK_$(EMU)) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ldl
+$(EMU_BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(EMU_LINKED) | $(MPI_LIBRARY)
+	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $(FOR_MPI) -Wl,-rpath,'$$ORIGIN/../$(config)' $^ -o $@ $(LDLIBS)
 
 # ----------------------------------------------------------------------------------------------------------------------
 # tests
@@ -105,16 +105,16 @@ endif
 amx: build/amx/train_gpt2
 build/amx/train_gpt2: $(MAIN_OBJECT) $(WITH_AMX) $(LIBRARY)
 	@mkdir -p $(@D)
-	$(call WITH_MPI,$(CC)) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
 # programs for the tests of several processes
 COMPARER   := $(BUILD)/compare_checkpoints
-RANK_TOOLS := $(COMPARER) $(if $(MPI_FLAGS),$(BUILD)/count_collectives.so)
+RANK_TOOLS := $(COMPARER) $(if $(MPI_LIBRARY),$(BUILD)/count_collectives.so)
 $(COMPARER): $(BUILD)/%: test/%.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(CFLAGS) -I. $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
 $(BUILD)/count_collectives.so: test/comm/count_collectives.c
 	@mkdir -p $(@D)
-	$(call WITH_MPI,$(CC)) -O1 -fPIC -shared $< -o $@
+	$(WITH_MPI) -O1 -fPIC -shared $< -o $@
 
 tests: $(TESTS) $(RANK_TOOLS)
 
@@ -135,7 +135,7 @@ $(MUTATORS): $(BUILD)/mutate_%: test/fuzz/fuzz_%.c test/fuzz/mutate.c $(GENERIC)
 
 # Headers that must compile alone: as C11, and those that .cu files include as C++20 too
 PARTS       := llmc/cpu/tile_%.h llmc/cpu/encoder.h llmc/cpu/layernorm.h # of other headers
-HEADERS     := $(filter-out $(PARTS) llmc/cuda/attention_cudnn.h $(if $(MPI_FLAGS),,llmc/comm/mpi.h),\
+HEADERS     := $(filter-out $(PARTS) llmc/cuda/attention_cudnn.h,\
                             $(wildcard llmc/*/*.h data/*.h test/*.h))
 CPP_HEADERS := llmc/model/backend.h llmc/base/rng.h llmc/base/rounding.h $(wildcard llmc/cuda/*.h) \
     $(shell grep -l '^BEGIN_C' llmc/*/*.h)
@@ -150,7 +150,7 @@ headers: check-packages
 	done; echo "$(words $(CPP_HEADERS)) of them as C++20"; }
 
 # Static analysis: clang-tidy with the checks of .clang-tidy, cppcheck without what test/cppcheck.txt lists
-LINTED := $(filter-out $(if $(MPI_FLAGS),,llmc/comm/mpi.c),$(HOST_SOURCES)) data/prepare.c
+LINTED := $(HOST_SOURCES) $(if $(MPI_LIBRARY),llmc/comm/mpi.c) data/prepare.c
 LINT_FLAGS := -std=c11 -D_GNU_SOURCE -I. $(OPENMP) $(FLAGS_llmc/prepare/compression)
 JOBS := $(shell nproc 2>/dev/null || echo 1)
 lint:
@@ -167,8 +167,8 @@ test: all tests
 	@sh test/run.sh $(BUILD)
 
 # the graphs given to cuDNN, checked without a GPU (test/cudnn/cudnn.sh)
-$(BUILD)/test_cudnn_graphs: test/cudnn/test_graphs.cpp $(addprefix llmc/cuda/attention_cudnn,.cpp .h)
-	$(CXX) $(CUDNN_FLAGS) $< -o $@ $(CUDA_LIBS) -lcudnn
+$(BUILD)/test_cudnn_graphs: test/cudnn/test_graphs.cpp $(addprefix llmc/cuda/attention_cudnn,.cpp .h) $(LIBRARY)
+	$(CXX) $(CUDNN_FLAGS) $< $(LIBRARY) -o $@ -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcudnn $(LDLIBS)
 
 # for test/cuda/plants.sh, which links the trainer itself
 libraries:

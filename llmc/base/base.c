@@ -425,3 +425,7 @@ bool write_file_atomically(const char* path, const char* text, size_t size, Erro
     free(temporary);
     return ok && sync_parent(path, err);
 }
+
+// libstdc++.a, linked for libsnappy and cuDNN's headers, refers to this function of glibc 2.36 in a class that nothing
+// here uses, std::random_device. Defining it lets the programs start with an older glibc.
+__attribute__((visibility("hidden"))) uint32_t arc4random(void) { abort(); }

@@ -13,6 +13,7 @@ enum { CONNECT_SECONDS = 300 };
 bool comm_open(Comm* comm, const Launch* launch, double timeout, Error* err) {
     comm->rank = launch->rank;
     comm->size = launch->size;
+    if (!comm->engine->open(comm, err)) { return false; }
     comm->peers = connection_open(launch, fmax(timeout, CONNECT_SECONDS), timeout, err);
     if (!comm->peers) { return false; }
     comm->local_rank = comm->local_size = 0;
@@ -22,7 +23,7 @@ bool comm_open(Comm* comm, const Launch* launch, double timeout, Error* err) {
         comm->local_size++;
     }
     if (launch->local_rank >= 0) { comm->local_rank = launch->local_rank; }
-    return comm->engine->open(comm, err);
+    return true;
 }
 
 void comm_close(Comm* comm) {

@@ -22,7 +22,7 @@ typedef struct Comm Comm;
 // only with more than one process and at least one element.
 typedef struct CommEngine {
     const char* name;                      // "MPI" or "NCCL"
-    bool (*open)(Comm* comm, Error* err);  // makes comm->state; fails if the library (MPI) was not initialized
+    bool (*open)(Comm* comm, Error* err);  // makes comm->state; fails without the library
     void (*connect)(Comm* comm);           // called once the device is open
     void (*all_reduce_begin)(Comm* comm, float* x, size_t n);
     void (*reduce_scatter_begin)(Comm* comm, float* x, size_t n);
@@ -48,9 +48,9 @@ BEGIN_C
 // One process alone. It needs no comm_open or comm_close.
 Comm comm_alone(void);
 
-// Connects to the other processes of the launch, then opens comm->engine, which the caller has set. Fails if a
-// process is missing or does not belong to this run (connection_open), or if the engine does not open. `timeout`:
-// seconds of silence after which a rank counts as gone; at the start all have at least 300 to connect.
+// Opens comm->engine, which the caller has set, then connects to the other processes of the launch. Fails if the engine
+// does not open, or if a process is missing or does not belong to this run (connection_open). `timeout`: seconds of
+// silence after which a rank counts as gone; at the start all have at least 300 to connect.
 bool comm_open(Comm* comm, const Launch* launch, double timeout, Error* err);
 
 // Waits until all processes call it, then disconnects.

@@ -83,7 +83,7 @@ static uint64_t launch_hash(const LauncherVariables* v) {
     return hash;
 }
 
-bool launch_detect(Launch* launch, MpiSupport mpi, Error* err) {
+bool launch_detect(Launch* launch, Error* err) {
     const LauncherVariables* v = launch_find();
     memset(launch, 0, sizeof *launch);
     launch->size = 1;
@@ -106,7 +106,7 @@ bool launch_detect(Launch* launch, MpiSupport mpi, Error* err) {
     }
     launch->local_rank = launch->size == 1 && local_rank < 0 ? 0 : local_rank;
     if (launch->size == 1) { return true; }
-    launch->rendezvous = mpi == MPI_ABSENT && v->rendezvous == RENDEZVOUS_MPI ? RENDEZVOUS_FILE : v->rendezvous;
+    launch->rendezvous = v->rendezvous;
     launch->sockets = getenv("GPT2_SOCKETS");
     launch->run = launch_hash(v);
     return true;

@@ -12,12 +12,10 @@
 // SLURM_PROCID and SLURM_NTASKS too, but not SLURM_STEP_NUM_TASKS, which srun alone sets: it is a single process.
 //
 // The ranks of --gpus inherit connected sockets. Under mpirun and srun they learn by MPI where rank 0 listens. Under
-// torchrun, and in a program built without MPI, they learn it from a file in a folder that all see (rendezvous.h). A
+// torchrun, and on GPUs without libgpt2_mpi.so, they learn it from a file in a folder that all see (rendezvous.h). A
 // single process needs none of these.
 #pragma once
 #include "frame.h"
-
-typedef enum { MPI_ABSENT, MPI_BUILT_IN } MpiSupport;
 
 typedef enum { RENDEZVOUS_NONE, RENDEZVOUS_SOCKETS, RENDEZVOUS_MPI, RENDEZVOUS_FILE } RendezvousMethod;
 
@@ -38,7 +36,7 @@ BEGIN_C
 
 // Reads the launcher's variables. Without any, the launch is a single process. False if a variable is missing or its
 // value makes no sense; the message names it. That is a usage error.
-bool launch_detect(Launch* launch, MpiSupport mpi, Error* err);
+bool launch_detect(Launch* launch, Error* err);
 
 // Starts this program `ranks` times on this machine with the arguments `argv`, waits until all ranks have ended, and
 // returns the exit code: 0, or that of the first rank that failed (128 + the signal that ended it). The ranks inherit a

@@ -28,7 +28,7 @@ static void mpi_check(int error, const char* what) {
     fatal("%s: MPI failed: %.*s. Checkpoints on disk are whole: go on with --resume auto", what, length, text);
 }
 
-bool mpi_init(Launch* launch, Error* err) {
+static bool mpi_init(Launch* launch, Error* err) {
     int provided = 0;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
         return fail(err, "MPI did not start: was this process started by the mpirun of the MPI it was built with?");
@@ -60,7 +60,7 @@ bool mpi_init(Launch* launch, Error* err) {
     return true;
 }
 
-void mpi_finalize(void) {
+static void mpi_finalize(void) {
     int started = 0;
     MPI_Initialized(&started);
     if (started) { MPI_Finalize(); }
@@ -155,16 +155,18 @@ static void mpi_sum(Comm* comm, double* x, int n) {
 
 static void mpi_close(Comm* comm) { free(comm->state); }
 
-const CommEngine MPI_ENGINE = {
-    .name = "MPI",
-    .open = mpi_open,
-    .connect = mpi_connect,
-    .all_reduce_begin = mpi_all_reduce_begin,
-    .reduce_scatter_begin = mpi_reduce_scatter_begin,
-    .all_gather_begin = mpi_all_gather_begin,
-    .reduce_begin = mpi_reduce_begin,
-    .broadcast_begin = mpi_broadcast_begin,
-    .end = mpi_end,
-    .sum = mpi_sum,
-    .close = mpi_close,
+const Mpi gpt2_mpi = {
+    .engine = {.name = "MPI",
+               .open = mpi_open,
+               .connect = mpi_connect,
+               .all_reduce_begin = mpi_all_reduce_begin,
+               .reduce_scatter_begin = mpi_reduce_scatter_begin,
+               .all_gather_begin = mpi_all_gather_begin,
+               .reduce_begin = mpi_reduce_begin,
+               .broadcast_begin = mpi_broadcast_begin,
+               .end = mpi_end,
+               .sum = mpi_sum,
+               .close = mpi_close},
+    .init = mpi_init,
+    .finalize = mpi_finalize,
 };

@@ -7,12 +7,9 @@
 #include "../options/flags.h"
 #include "../base/threads.h"
 #include "../train/train.h"
-#ifdef HAS_MPI
+#include "../base/library.h"
 #include "../comm/mpi.h"
-#define MPI_SUPPORT MPI_BUILT_IN
-#else
-#define MPI_SUPPORT MPI_ABSENT
-#endif
+#include <dlfcn.h>
 
 // Seconds that the processes of --gpus have to end by themselves when one of them has failed (chosen, not measured).
 enum { GRACE_SECONDS = 5 };
@@ -21,7 +18,7 @@ enum { GRACE_SECONDS = 5 };
 static Launch detect_launch(int command) {
     Error err;
     Launch launch;
-    if (!launch_detect(&launch, MPI_SUPPORT, &err)) { usage_error("%s", err.text); }
+    if (!launch_detect(&launch, &err)) { usage_error("%s", err.text); }
     process_rank = launch.rank;
     if (launch.size > 1 && !(command & (TRAIN | EVAL | BENCH))) {
         usage_error("started by %s as one of %d processes, but only train, eval and bench run in several",
@@ -30,12 +27,20 @@ static Launch detect_launch(int command) {
     return launch;
 }
 
-// The engine for collectives between such devices; NULL if this build has none.
-static const CommEngine* find_engine(const Backend* b) {
-#ifdef HAS_MPI
-    if (b->is_host) { return &MPI_ENGINE; }
-#endif
-    return b->engine;
+static const Mpi* mpi; // NULL: not needed, or not there
+
+// Opens MPI if a launch of several processes needs it. CPUs add up their gradients by it. GPUs only meet by it: without
+// it they meet by a file.
+static void open_mpi(Launch* launch, const Backend* b) {
+    Error err;
+    if (!b->is_host && launch->rendezvous != RENDEZVOUS_MPI) { return; }
+    void* library = library_open("libgpt2_mpi.so",
+                                 "several CPU processes need MPI: run `apt-get install libopenmpi-dev`, then `make`, "
+                                 "which puts this file beside the program",
+                                 &err);
+    mpi = library ? dlsym(library, "gpt2_mpi") : NULL;
+    if (!mpi && b->is_host) { usage_error("%s", err.text); }
+    if (!mpi) { launch->rendezvous = RENDEZVOUS_FILE; }
 }
 
 // Connects to the other processes of the run.
@@ -43,15 +48,14 @@ static Comm open_comm(Launch* launch, const Config* c, const Backend* b) {
     Error err;
     Comm comm = comm_alone();
     if (launch->size == 1) { return comm; }
-    comm.engine = find_engine(b);
+    open_mpi(launch, b);
+    comm.engine = b->is_host ? &mpi->engine : b->engine;
     if (!comm.engine) {
-        usage_error("started by %s as one of %d processes, but this program was built without %s: install it and build "
-                    "again, or start one process", launch->launcher, launch->size, b->is_host ? "MPI" : "NCCL");
+        usage_error("started by %s as one of %d processes, but this program was built without NCCL: install it and "
+                    "build again, or start one process", launch->launcher, launch->size);
     }
-#ifdef HAS_MPI
-    if (launch->rendezvous == RENDEZVOUS_MPI && !mpi_init(launch, &err)) { fatal("%s", err.text); }
+    if (launch->rendezvous == RENDEZVOUS_MPI && !mpi->init(launch, &err)) { fatal("%s", err.text); }
     process_rank = launch->rank; // MPI's; normally that of the launcher
-#endif
     launch->folder = c->out;
     if (!comm_open(&comm, launch, c->timeout, &err)) { fatal("%s", err.text); }
     return comm;
@@ -120,9 +124,7 @@ static int run_program(int argc, char** argv) {
     Comm comm = open_comm(&launch, &config, backend);
     const int status = run_command(command->bit, &config, backend, dtype, &comm);
     comm_close(&comm);
-#ifdef HAS_MPI
-    mpi_finalize();
-#endif
+    if (mpi) { mpi->finalize(); }
     return status;
 }
 

@@ -3,12 +3,7 @@
 #include "../train/backends.h"
 #include <jansson.h>
 
-// Optional libraries (Makefile).
-static const char cpu_libraries[] = ""
-#ifdef HAS_MPI
-                                    ", MPI"
-#endif
-    ;
+// Libraries for GPUs, of which the build leaves out what it does not find (Makefile).
 static const char gpu_libraries[] = ", cuBLASLt"
 #ifdef HAS_NCCL
                                     ", NCCL"
@@ -31,5 +26,5 @@ void print_version(void) {
 #ifdef _OPENMP
     printf(", OpenMP %d", _OPENMP);
 #endif
-    printf("%s%s\n", cpu_libraries, program_has_gpu() ? gpu_libraries : "");
+    printf("%s\n", program_has_gpu() ? gpu_libraries : "");
 }

@@ -4,6 +4,8 @@
 // Each shape has a graph for each pass, and the graph's plan: the kernel that cuDNN's heuristics rank first. Tensors of
 // graphs are views of ours: dimensions (B,NH,T,HS), with the strides of qkv or of out.
 #include "attention_cudnn.h"
+#include "../base/library.h"
+#include <cublasLt.h> // for CUBLAS_VER_MAJOR, which is CUDA's
 #include <cudnn_frontend.h>
 
 namespace fe = cudnn_frontend;
@@ -109,6 +111,11 @@ struct AttentionPlan {
 static cudnnHandle_t open_cudnn(Error* err) {
     static cudnnHandle_t handle;
     if (handle) { return handle; }
+    if (!library_reach("libcudnn.so." STRING(CUDNN_MAJOR),
+                       "--attention cudnn needs cuDNN: run `pip install nvidia-cudnn-cu" STRING(CUBLAS_VER_MAJOR) "`",
+                       err)) {
+        return NULL;
+    }
     const cudnnStatus_t status = cudnnCreate(&handle);
     if (status == CUDNN_STATUS_SUCCESS) { return handle; }
     fail(err, "opening cuDNN: %s", cudnnGetErrorString(status));

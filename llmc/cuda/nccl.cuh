@@ -9,6 +9,7 @@
 // (https://github.com/NVIDIA/nccl/issues/1497), so a run would not repeat its bits, as comm.h promises.
 #pragma once
 #include "device.cuh"
+#include "../base/library.h"
 #include "../comm/comm.h"
 #include "../comm/connect.h"
 #include <nccl.h>
@@ -36,7 +37,10 @@ static inline void nccl_order(NcclState* s, cudaStream_t earlier, cudaStream_t l
 }
 
 static inline bool nccl_open(Comm* comm, Error* err) {
-    (void)err;
+    if (!library_reach("libnccl.so." STRING(NCCL_MAJOR),
+                       "several GPUs need NCCL: run `pip install nvidia-nccl-cu" STRING(CUBLAS_VER_MAJOR) "`", err)) {
+        return false;
+    }
     comm->state = alloc_or_die(1, sizeof(NcclState), "NCCL's state");
     return true;
 }

@@ -2,6 +2,7 @@
 // handle of cuBLASLt and scratch memory.
 #pragma once
 #include "device.cuh"
+#include "../base/library.h"
 
 // Ends the program if --attention asks for kernels that this program lacks or that another option excludes.
 static inline void require_attention(const DeviceOptions* o) {
@@ -111,6 +112,17 @@ static inline void open_events() {
     for (int i = 0; i < 2; i++) { cuda_check(cudaEventCreate(&gpu.timer[i]), "creating an event"); }
 }
 
+static inline void open_cublaslt() {
+    Error err;
+    if (!library_reach("libcublasLt.so." STRING(CUBLAS_VER_MAJOR),
+                       "install CUDA " STRING(CUBLAS_VER_MAJOR) ", or run `pip install \"cuda-toolkit[cublas]==" STRING(
+                           CUBLAS_VER_MAJOR) ".*\"`; --kernels plain needs no cuBLASLt",
+                       &err)) {
+        fatal("%s", err.text);
+    }
+    cublas_check(cublasLtCreate(&gpu.cublaslt), "opening cuBLASLt");
+}
+
 static inline void open_gpu(const DeviceOptions* o) {
     gpu.index = cuda_require_gpu(o);
     cudaDeviceProp properties;
@@ -128,7 +140,6 @@ static inline void open_gpu(const DeviceOptions* o) {
     cuda_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "creating a stream");
     cuda_check(cudaStreamCreateWithFlags(&gpu.upload, cudaStreamNonBlocking), "creating a stream");
     open_events();
-    cublas_check(cublasLtCreate(&gpu.cublaslt), "opening cuBLASLt");
     cuda_check(cudaMalloc(&gpu.workspace, WORKSPACE_BYTES), "cuBLASLt's workspace");
     cuda_check(cudaMalloc(&gpu.scratch, SCRATCH_BYTES), "scratch memory");
     gpu.is_open = true;
@@ -170,6 +181,7 @@ static inline void device_open(const DeviceOptions* o) {
     gpu.requested_attention = o->attention;
     require_attention(o);
     if (!gpu.is_open) { open_gpu(o); }
+    if (!gpu.plain && !gpu.cublaslt) { open_cublaslt(); }
     for (int pass = 0; pass < NUM_PASSES; pass++) { gpu.attention[pass] = attention_default(); }
     memset(gpu.flash_variant, 0, sizeof gpu.flash_variant);
     memset(gpu.flash_name, 0, sizeof gpu.flash_name);

@@ -207,7 +207,8 @@ static inline const char* matmuls_identity(void) {
     static char text[sizeof gpu.name + 64];
     int driver = 0;
     cuda_check(cudaDriverGetVersion(&driver), "asking for the driver's version");
-    snprintf(text, sizeof text, "%s, CUDA driver %d, cuBLASLt %zu", gpu.name, driver, cublasLtGetVersion());
+    snprintf(text, sizeof text, "%s, CUDA driver %d, cuBLASLt %zu", gpu.name, driver,
+             gpu.cublaslt ? cublasLtGetVersion() : 0); // --kernels plain does not open it
     return text;
 }
 

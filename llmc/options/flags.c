@@ -166,7 +166,7 @@ static void apply_launch(const LetterValues* v) {
     const int size = letter_number(v, "pn", 1), rank = letter_number(v, "pr", 0);
     if (!is_one_of(method, "mpi|tcp|fs")) { usage_error("-pi takes mpi, tcp or fs, not '%s'", method); }
     if (strcmp(method, "mpi")) { set_file_launch(v, rank, size); }
-    if (!launch_detect(&launch, MPI_BUILT_IN, &err)) { usage_error("%s", err.text); }
+    if (!launch_detect(&launch, &err)) { usage_error("%s", err.text); }
     const bool names_size = size != 1, names_rank = names_size || rank != 0;
     if ((names_size && launch.size != size) || (names_rank && launch.rank != rank)) {
         usage_error("-pn %d -pr %d: %s started this process as rank %d of %d: start all with mpirun, srun, torchrun or "

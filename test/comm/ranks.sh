@@ -265,6 +265,7 @@ ranks_that_differ_are_named() {
     expect 2 '--lr is 0.0003, for rank 0 it is 0.1' timeout 600 mpirun -np 1 "$train" $common --lr 0.1 : \
         -np 1 "$train" $common --lr 3e-4
     cp "$train" "$dir/other"
+    cp "$build/libgpt2_mpi.so" "$dir"
     echo other >>"$dir/other"
     expect 1 'another version of this program' timeout 600 mpirun -np 1 "$train" $common : -np 1 "$dir/other" $common
     mkdir "$dir/a" "$dir/b"

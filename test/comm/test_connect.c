@@ -815,7 +815,7 @@ TEST(frames_that_cannot_be_are_refused_before_memory_is_taken) {
 static int as_rank(double seconds, double timeout, const char* folder) {
     Launch l;
     Error err;
-    if (!launch_detect(&l, MPI_ABSENT, &err)) { usage_error("%s", err.text); }
+    if (!launch_detect(&l, &err)) { usage_error("%s", err.text); }
     l.folder = folder;
     Connection* c = connection_open(&l, timeout, timeout, &err);
     if (!c) { fatal("%s", err.text); }

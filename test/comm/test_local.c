@@ -22,7 +22,7 @@ static void wait_until_asked(int polite) {
 static int as_rank(const char* what) {
     Launch l;
     Error err;
-    if (!launch_detect(&l, MPI_BUILT_IN, &err)) { usage_error("%s", err.text); }
+    if (!launch_detect(&l, &err)) { usage_error("%s", err.text); }
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);

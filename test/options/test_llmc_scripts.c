@@ -125,14 +125,14 @@ TEST(pi_tcp_and_fs_are_launchers) {
     Launch launch;
     clear_launch();
     parse_line("-e d12 -pn 16 -pr 11 -pg 8 -ps 10.0.1.220 -pi tcp", FLAGS_GPU);
-    EXPECT(launch_detect(&launch, MPI_BUILT_IN, &err) && launch.rank == 11 && launch.size == 16);
+    EXPECT(launch_detect(&launch, &err) && launch.rank == 11 && launch.size == 16);
     EXPECT(launch.local_rank == 3 && launch.rendezvous == RENDEZVOUS_FILE && process_rank == 11);
     EXPECT(!strcmp(getenv("MASTER_ADDR"), "10.0.1.220"));
     parse_line("-e d12 -pn 16 -pr 11 -ps other -pi tcp", FLAGS_GPU);
     EXPECT(!strcmp(getenv("MASTER_ADDR"), "10.0.1.220")); // a launcher's variables stay
     clear_launch();
     parse_line("-e d12 -pn 8 -pr 3 -pi fs -pf /tmp", FLAGS_GPU);
-    EXPECT(launch_detect(&launch, MPI_BUILT_IN, &err) && launch.rank == 3 && launch.size == 8);
+    EXPECT(launch_detect(&launch, &err) && launch.rank == 3 && launch.size == 8);
     EXPECT(launch.rendezvous == RENDEZVOUS_FILE && !getenv("MASTER_ADDR"));
     clear_launch();
     EXPECT_DEATH(EXIT_USAGE, "RANK=16 is not below", parse_line("-e d12 -pn 16 -pr 16 -ps a -pi tcp", FLAGS_GPU));
