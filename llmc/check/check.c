@@ -8,14 +8,15 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // operations
 
-// Checks the operations whose names contain `only`.
-static void check_ops(Check* k, const OpSizes* s, const char* only, const char* title) {
+enum { ATTENTION_OPS = 1, OTHER_OPS = 2, ALL_OPS = ATTENTION_OPS | OTHER_OPS };
+
+static void check_ops(Check* k, const OpSizes* s, int ops, const char* title) {
     printf("\n%s: B=%d T=%d C=%d NH=%d OC=%d V=%d (%d in memory)\n", title, s->B, s->T, s->C, s->NH, s->OC, s->V,
            s->Vp);
     printf("%-28s %-12s %12s %10s %10s %10s %10s\n", "operation", "tensor", "elements", "error", "bound", "worst",
            "bound");
     for (int op = 0; op_name(op); op++) {
-        if (strstr(op_name(op), only)) { check_op(k, op, s); }
+        if (ops & (strstr(op_name(op), "attention") ? ATTENTION_OPS : OTHER_OPS)) { check_op(k, op, s); }
     }
 }
 
@@ -122,10 +123,12 @@ int check_command(const Config* config, const Backend* device, enum dtype dtype,
     print_heading(&k, &plan, c.attention);
     reduce_batch(&k, &plan);
     const OpSizes given = op_sizes_of(&plan.shape, plan.B, plan.T);
-    const OpSizes tails = op_sizes_small(), tiles = op_sizes_tiles();
-    check_ops(&k, &given, "", "operations in the shapes of the model");
-    check_ops(&k, &tails, "", "operations in shapes full of tails");
-    check_ops(&k, &tiles, "attention", "attention over many tiles");
+    const OpSizes tails = op_sizes_small(), blocks = op_sizes_blocks(),
+                  tiles = op_sizes_tiles();
+    check_ops(&k, &given, ALL_OPS, "operations in the shapes of the model");
+    check_ops(&k, &tails, ALL_OPS, "operations in shapes full of tails");
+    check_ops(&k, &blocks, OTHER_OPS, "operations in shapes of several blocks");
+    check_ops(&k, &tiles, ATTENTION_OPS, "attention over many tiles");
     check_training(&k, &plan, config_source(&c, "recompute") == FROM_DEFAULT);
     printf("\n%d comparisons, %d failed\n", k.compared, k.failed);
     return k.failed ? EXIT_CHECK_FAILED : EXIT_DONE;

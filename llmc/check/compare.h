@@ -52,7 +52,7 @@ Difference compare_layers(const float* got, const float* want, const float* from
 //   change    of each tensor's change from the initial to the last weights. fp32: this change is about 1e-3 of a
 //             layernorm's weight, and rounding the weight to u is an error of 1e3 u of its change. AdamW
 //             enlarges the errors of small gradients: a bias' change has ten times the error of its gradient with
-//             bf16, eight times with fp8 (0.46)
+//             bf16 (0.058 after one step), eight times with fp8 (0.46)
 typedef struct {
     enum dtype dtype;
     double exact, stored, matmul, rounded, logits;

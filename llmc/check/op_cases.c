@@ -15,6 +15,12 @@ OpSizes op_sizes_tiles(void) {
     return s;
 }
 
+OpSizes op_sizes_blocks(void) {
+    const OpSizes s = {.B = 2, .T = 104, .C = 48, .NH = 2, .OC = 80, .V = 133, .Vp = 160, .past = 4, .capacity = 114,
+                       .chunk = 48};
+    return s;
+}
+
 OpSizes op_sizes_of(const GPT2Config* m, int B, int T) {
     const int past = T / 2 + 1;
     const OpSizes s = {.B = B,

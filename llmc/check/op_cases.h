@@ -64,6 +64,10 @@ OpSizes op_sizes_small(void);
 // uses their shared memory again, and the last tile is partial.
 OpSizes op_sizes_tiles(void);
 
+// Sizes for which a GPU's kernels need several blocks, the last of them partial, as the last chunk is. They are
+// multiples of 16, so that FP8 takes them.
+OpSizes op_sizes_blocks(void);
+
 // The sizes of a model. The linear layer is the widest of a block; the cache has room behind the new positions.
 OpSizes op_sizes_of(const GPT2Config* m, int B, int T);
 

@@ -34,16 +34,15 @@ static __device__ inline float warp_max(float x) {
     return x;
 }
 
-// Returns to every thread the sum of x over the block, which consists of whole warps. All threads must call it.
+// Returns to every thread the sum of x over the block, which consists of whole warps. All threads must call it, a
+// kernel only once: a second call would overwrite of_warp while warps read it.
 template <class Number> static __device__ inline Number block_sum(Number x) {
     __shared__ Number of_warp[WARP_SIZE];
     const int lane = threadIdx.x % WARP_SIZE, warp = threadIdx.x / WARP_SIZE, warps = blockDim.x / WARP_SIZE;
     x = warp_sum(x);
     if (lane == 0) { of_warp[warp] = x; }
     __syncthreads();
-    x = warp_sum(lane < warps ? of_warp[lane] : (Number)0);
-    __syncthreads(); // the next call may overwrite of_warp
-    return x;
+    return warp_sum(lane < warps ? of_warp[lane] : (Number)0);
 }
 
 static __device__ inline float block_max(float x) {
@@ -52,7 +51,5 @@ static __device__ inline float block_max(float x) {
     x = warp_max(x);
     if (lane == 0) { of_warp[warp] = x; }
     __syncthreads();
-    x = warp_max(lane < warps ? of_warp[lane] : -INFINITY);
-    __syncthreads();
-    return x;
+    return warp_max(lane < warps ? of_warp[lane] : -INFINITY);
 }
