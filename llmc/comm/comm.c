@@ -28,12 +28,15 @@ bool comm_open(Comm* comm, const Launch* launch, double timeout, Error* err) {
 
 void comm_close(Comm* comm) {
     if (comm->size == 1) { return; }
+    watchdog_watch(comm->peers, NULL, NULL);
     comm->engine->close(comm);
     connection_close(comm->peers);
 }
 
 void comm_connect(Comm* comm) {
-    if (comm->size > 1) { comm->engine->connect(comm); }
+    if (comm->size == 1) { return; }
+    comm->engine->connect(comm);
+    watchdog_watch(comm->peers, comm->engine->failure, comm->state);
 }
 
 void comm_report_activity(Comm* comm, long long step, RankActivity activity) {

@@ -180,6 +180,10 @@ static void heartbeat_turn(Connection* c, const struct pollfd* polled, double el
                  p->silence);
         rank_lost(c, i, how);
     }
+    pthread_mutex_lock(&c->lock);
+    const char* failure = c->failure ? c->failure(c->failure_state) : NULL;
+    pthread_mutex_unlock(&c->lock);
+    if (failure) { watchdog_fatal(c, "rank %d: %s", c->rank, failure); }
     if (c->rank == 0) { watchdog_check_progress(c, elapsed); }
 }
 
@@ -232,6 +236,13 @@ void watchdog_start(Connection* c) {
     const int error = pthread_create(&c->thread, NULL, watchdog_thread, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) { fatal("cannot start the watchdog thread: %s", strerror(error)); }
+}
+
+void watchdog_watch(Connection* c, const char* (*failure)(void* state), void* state) {
+    pthread_mutex_lock(&c->lock);
+    c->failure = failure;
+    c->failure_state = state;
+    pthread_mutex_unlock(&c->lock);
 }
 
 void watchdog_add(Connection* c, int rank, int fd, const char* host) {

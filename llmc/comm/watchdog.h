@@ -53,6 +53,10 @@ typedef struct {
     int wake;               // an eventfd that ends the thread's poll()
     bool stop, ending;      // under the lock
 
+    // under the lock: returns the failure of collectives that will never end, or NULL (watchdog_watch)
+    const char* (*failure)(void* state);
+    void* failure_state;
+
     // steps of this rank, under the lock
     double step_start, longest_step;
     long long steps;
@@ -85,6 +89,10 @@ void watchdog_report_activity(Connection* c, long long step, RankActivity activi
 // times the longest step so far (both chosen, not measured). It waits for two steps first. Time in which a rank
 // validates, samples or saves does not count. `elapsed`: seconds since the last call.
 void watchdog_check_progress(Connection* c, double elapsed);
+
+// From now on the thread calls failure(state) in each interval, and ends the process if that returns a text. NULL: no
+// more.
+void watchdog_watch(Connection* c, const char* (*failure)(void* state), void* state);
 
 // From now on the other ranks may disconnect.
 void watchdog_allow_end(Connection* c);

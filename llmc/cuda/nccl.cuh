@@ -79,6 +79,17 @@ static inline void nccl_connect(Comm* comm) {
     device_free(first, sizeof *first);
 }
 
+// After an error of the network NCCL's kernels wait for ever; only this call says why.
+static inline const char* nccl_failure(void* state) {
+    static char text[256];
+    ncclResult_t result = ncclSuccess;
+    if (ncclCommGetAsyncError(((NcclState*)state)->comm, &result) != ncclSuccess) { return NULL; }
+    if (result == ncclSuccess || result == ncclInProgress) { return NULL; }
+    snprintf(text, sizeof text, "NCCL failed: %s. Checkpoints on disk are whole: go on with --resume auto",
+             ncclGetErrorString(result));
+    return text;
+}
+
 static inline void nccl_all_reduce_begin(Comm* comm, float* x, size_t n) {
     NcclState* s = (NcclState*)comm->state;
     nccl_order(s, gpu.stream, s->stream);
@@ -139,6 +150,7 @@ static inline void nccl_close(Comm* comm) {
 static const CommEngine NCCL_ENGINE = {.name = "NCCL",
                                        .open = nccl_open,
                                        .connect = nccl_connect,
+                                       .failure = nccl_failure,
                                        .all_reduce_begin = nccl_all_reduce_begin,
                                        .reduce_scatter_begin = nccl_reduce_scatter_begin,
                                        .all_gather_begin = nccl_all_gather_begin,

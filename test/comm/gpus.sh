@@ -44,6 +44,13 @@ gpus_repeat_their_bits_unless_asked() {
     grep -q 'NCCL: algorithms Ring' "$dir/err" || note "NCCL_ALGO=Ring: $(grep 'emu: NCCL' "$dir/err")"
 }
 
+# As after an error of the network: a collective does not end, and only NCCL knows why.
+a_collective_that_fails_ends_the_run() {
+    corpus
+    expect 1 'NCCL failed: remote process exited or there was a network error' env EMU_NCCL_FAIL=10 \
+        "$cuda" $gpu $data --batch_size 4 --gpus 2 --out "$dir/run"
+}
+
 gpus_follow_a_ramp_and_run_late() {
     corpus
     ramp="$gpu --batch_ramp 16:300 --max_steps 6 --save_every 6 --val_every 0"

@@ -300,6 +300,32 @@ static void one_is_silent(Rank* r) {
     OK(cudaStreamSynchronize(r->stream));
 }
 
+// Where NVSwitches may add up, sums do not repeat their bits.
+static bool sums_repeat(Rank* r) {
+    const float parts[] = {1, 0x1p-24f, 0x1p-24f};
+    std::vector<float> sums;
+    for (int i = 0; i < 3; i++) {
+        float *x = NULL, sum;
+        OK(cudaMalloc(&x, sizeof *x));
+        OK(cudaMemcpy(x, &parts[r->rank], sizeof *x, cudaMemcpyHostToDevice));
+        NCCL(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, r->comm, r->stream));
+        OK(cudaStreamSynchronize(r->stream));
+        OK(cudaMemcpy(&sum, x, sizeof sum, cudaMemcpyDeviceToHost));
+        OK(cudaFree(x));
+        sums.push_back(sum);
+    }
+    return sums[0] == sums[1] && sums[1] == sums[2];
+}
+TEST(sums_repeat_their_bits_without_nvswitches) {
+    unsetenv("NCCL_ALGO");
+    EXPECT(run_ranks(3, [](Rank* r) { EXPECT(!sums_repeat(r)); }) == 0);
+    for (const char* algorithms : {"Ring", "^NVLS,NVLSTree"}) {
+        setenv("NCCL_ALGO", algorithms, 1);
+        EXPECT(run_ranks(3, [](Rank* r) { EXPECT(sums_repeat(r)); }) == 0);
+    }
+    unsetenv("NCCL_ALGO");
+}
+
 // Expects that all three ranks fail, and that one prints `words`.
 #define EXPECT_ALL_END(words, body) EXPECT_DEATH(3, words, _exit(run_ranks(3, body)))
 

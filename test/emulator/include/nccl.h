@@ -130,6 +130,8 @@ struct Communicator {
     int least_priority = GREATEST_PRIORITY; // of the streams that they were queued in
     std::vector<uint64_t> sent, received;
     std::string algorithms; // NCCL_ALGO when it was initialized
+    bool repeats_bits = true; // NVSwitches do not add up
+    ncclResult_t async_error = ncclSuccess;
 };
 
 // Ends the program. Rank 0 tells the others first, so that they end with the same message.
@@ -353,10 +355,13 @@ inline bool same_call(const Call& a, const Call& b) {
     return a.kind == b.kind && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count;
 }
 
-// Returns the output of each rank, computed from the inputs of all.
+// Returns the output of each rank, computed from the inputs of all. Where NVSwitches may add up, the rank with which a
+// sum begins changes from call to call (NCCL's issue 1497).
 inline std::vector<Bytes> results(const Operation& x, std::vector<Bytes>& in) {
     const int ranks = x.c->ranks;
     const size_t bytes = x.bytes();
+    const bool reduces = x.call.kind == REDUCE_SCATTER || x.call.kind == ALL_REDUCE || x.call.kind == REDUCE;
+    if (reduces && !x.c->repeats_bits) { std::rotate(in.begin(), in.begin() + (long)(x.call.number % ranks), in.end()); }
     std::vector<Bytes> out(ranks);
     Bytes all;
     switch (x.call.kind) {
@@ -405,6 +410,11 @@ inline void run_collective(Operation x) {
     Communicator& c = *x.c;
     const char* name = kind_name(x.call.kind);
     x.call.number = ++c.collectives;
+    static const long long failing = option("EMU_NCCL_FAIL", 0);
+    if ((long long)x.call.number == failing) { // as after an error of the network: the kernel waits on
+        __atomic_store_n(&c.async_error, ncclRemoteError, __ATOMIC_RELEASE);
+        for (;;) { pause(); }
+    }
     if (c.rank == 0) {
         run_as_root(x, name);
         return;
@@ -566,6 +576,10 @@ inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId i
     c->received.assign(ranks, 0);
     const char* algorithms = getenv("NCCL_ALGO");
     c->algorithms = algorithms ? algorithms : "any";
+    c->repeats_bits = algorithms && (algorithms[0] == '^') == (strstr(algorithms, "NVLS") != nullptr);
+    if (!emu::charge_context() || !emu::charge(emu::NCCL_BYTES)) {
+        return complain(ncclUnhandledCudaError, "ncclCommInitRank: out of device memory");
+    }
     connect_all(c.get(), id);
     *comm = c.release();
     return ncclSuccess;
@@ -602,9 +616,9 @@ inline ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
     return ncclSuccess;
 }
 
-// Faults end the program, so there is never one to report.
-inline ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* result) {
-    *result = ncclSuccess;
+// Disagreements of the ranks end the program, so only EMU_NCCL_FAIL has something to report. Any thread may call this.
+inline ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
+    *result = __atomic_load_n(&comm->async_error, __ATOMIC_ACQUIRE);
     return ncclSuccess;
 }
 

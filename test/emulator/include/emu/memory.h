@@ -1,12 +1,16 @@
 // Device memory: one reserved range of addresses, in which allocations have their exact size, 256 bytes of red zone
 // behind them, and 0xff (NaN as float, bf16 and half) in them. It is closed to the host except while device work runs
-// (EMU_GUARD=0 leaves it open). Freed addresses are not used again. In an audit (audit.h) it is address space alone.
+// (EMU_GUARD=0 leaves it open). In an audit (audit.h) it is address space alone.
+//
+//   EMU_REUSE=1        freed addresses are used again, those that were freed last first
+//   EMU_CHARGES=1      CUDA and NCCL take memory for themselves, as they do on a GPU
 #pragma once
 #include "error.h"
 #include <map>
 #include <csignal>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #else
@@ -32,6 +36,7 @@ struct Memory {
     size_t used = 0;                // bytes in live allocations
     int open = 0;                   // nesting of Open: device work is running
     std::map<char*, size_t> live;   // device allocations and their sizes
+    std::vector<std::pair<char*, size_t>> freed; // addresses to use again, and their bytes with the red zones
     std::map<char*, size_t> pinned; // page-locked host allocations, which the device may use too
 };
 inline Memory mem;
@@ -40,6 +45,29 @@ inline Memory mem;
 inline size_t device_memory() {
     static const size_t bytes = (size_t)option("EMU_MEMORY", 16ll << 30);
     return bytes;
+}
+
+// Bytes that CUDA and NCCL take with EMU_CHARGES=1; together about 1.5 GB in a run on several GPUs. Of this size on
+// current GPUs; their exact sizes depend on the versions.
+constexpr size_t CONTEXT_BYTES = 512 << 20, KERNEL_BYTES = 4 << 20, GRAPH_NODE_BYTES = 64 << 10, NCCL_BYTES = 512 << 20;
+
+inline bool charges() {
+    static const bool value = option("EMU_CHARGES", 0) != 0;
+    return value;
+}
+
+// Takes such memory. Returns false if the device has no more.
+inline bool charge(size_t bytes) {
+    if (charges() && bytes > device_memory() - mem.used) { return false; }
+    mem.used += charges() ? bytes : 0;
+    return true;
+}
+inline void give_back(size_t bytes) { mem.used -= charges() ? bytes : 0; }
+
+// Takes the memory of a context, at the first call that needs one.
+inline bool charge_context() {
+    static const bool charged = charge(CONTEXT_BYTES);
+    return charged;
 }
 
 EMU_UNSEEN inline bool on_device(const void* p) { return (size_t)((char*)p - mem.base) < mem.reserved; }
@@ -159,14 +187,34 @@ inline void fill(char* p, int value, size_t n) {
     memset(last, 0, (size_t)(end - last));
 }
 
+inline bool reuses() {
+    static const bool value = option("EMU_REUSE", 0) != 0;
+    return value;
+}
+
+// Returns `span` bytes of addresses: of those freed last, if there are as many, else new ones.
+inline char* take_addresses(size_t span) {
+    for (size_t i = mem.freed.size(); i-- > 0;) {
+        auto& [p, bytes] = mem.freed[i];
+        if (bytes < span) { continue; }
+        char* const first = p;
+        p += span;
+        bytes -= span;
+        return first;
+    }
+    if (span > mem.reserved - mem.top) { die("the device's address space is used up: EMU_REUSE=1 uses it again"); }
+    mem.top += span;
+    return mem.base + mem.top - span;
+}
+
+inline size_t span_of(size_t n) { return round_up(n, audits ? PAGE : ALIGNMENT) + RED_ZONE; }
+
 // Returns null if the device has no n > 0 bytes left.
 inline void* allocate(size_t n) {
     if (!mem.base) { reserve(); }
     if (n > device_memory() - mem.used) { return nullptr; }
-    size_t span = round_up(n, audits ? PAGE : ALIGNMENT) + RED_ZONE;
-    if (span > mem.reserved - mem.top) { die("the device's address space is used up: freed addresses are not reused"); }
-    char* p = mem.base + mem.top;
-    mem.top += span;
+    const size_t span = span_of(n);
+    char* p = take_addresses(span);
     mem.used += n;
     counts.memory = mem.used > counts.memory ? mem.used : counts.memory;
     mem.live[p] = n;
@@ -178,7 +226,8 @@ inline void* allocate(size_t n) {
     return p;
 }
 
-// Frees p. Its whole pages go back to the system, the rest is poisoned. Returns false if p is no allocation.
+// Frees p. It is poisoned; whole pages that are not used again go back to the system. Returns false if p is no
+// allocation.
 inline bool release(void* p) {
     auto it = mem.live.find((char*)p);
     if (it == mem.live.end()) { return false; }
@@ -188,7 +237,8 @@ inline bool release(void* p) {
     }
     ASAN_POISON_MEMORY_REGION(p, it->second);
     size_t begin = round_up((size_t)p, PAGE), end = ((size_t)p + it->second) / PAGE * PAGE;
-    if (begin < end) { madvise((void*)begin, end - begin, MADV_DONTNEED); }
+    if (reuses()) { mem.freed.push_back({(char*)p, span_of(it->second)}); }
+    else if (begin < end) { madvise((void*)begin, end - begin, MADV_DONTNEED); }
     mem.used -= it->second;
     mem.live.erase(it);
     return true;
