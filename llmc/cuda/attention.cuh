@@ -54,8 +54,8 @@ static __device__ inline void add_scaled(HeadRow* sum, float factor, const HeadR
 // ---------------------------------------------------------------------------------------------------------------------
 // choice of the kernels
 
-// Returns the workspace that the memory plan reserves where cuDNN was asked for. The deterministic backward stores the
-// gradients of all scores in 16 bits, so that it can add those of queries in a fixed order: on Hopper, before cuDNN 9.25
+// Returns the workspace that the memory plan reserves where cuDNN was asked for. On Hopper, before cuDNN 9.25, the
+// deterministic backward stores the gradients of all scores in 16 bits, to add those of queries in a fixed order
 // (https://github.com/NVIDIA/cudnn-frontend/pull/398). Elsewhere it may need less. The other backward adds in fp32.
 static inline size_t cudnn_workspace_bytes(int B, int T, int C, int NH) {
     const size_t rows = ceil_div(T, 64) * 64, scores = (size_t)B * NH * rows * rows * sizeof(uint16_t);
@@ -69,8 +69,8 @@ static inline void cudnn_free_workspace(Pass pass) {
     *w = {};
 }
 
-// Builds cuDNN's plan for a shape at its first use, and allocates its workspace. That may be half of the free memory, so
-// that later allocations find some; all if cuDNN was asked for, because then it is planned. Returns false, with the
+// Builds cuDNN's plan for a shape at its first use, and allocates its workspace. That may be half of the free memory,
+// so that later allocations find some; all if cuDNN was asked for, because then it is planned. Returns false, with the
 // reason, if cuDNN cannot.
 static inline bool cudnn_prepare(Pass pass, int B, int T, int C, int NH, Error* err) {
     CudnnWorkspace* w = &gpu.cudnn_workspace[pass];

@@ -1,5 +1,6 @@
 // Variants of operations on a GPU (autotune.h times them): tilings of the kernels of flash.cuh; attention by these or
-// by cuDNN, in each pass; GELU fused into the matmul or in a kernel of its own. Which one is faster depends on the GPU,
+// by cuDNN, in each pass; GELU fused into the matmul or in a kernel of its own; matmuls on all multiprocessors or on
+// fewer, beside collectives. Which one is faster depends on the GPU,
 // the shape and the versions of the libraries.
 #pragma once
 #include "attention.cuh"
@@ -31,8 +32,8 @@ static inline bool has_cudnn_attention(Pass pass, int B, int T, int C, int NH) {
     return false;
 }
 
-// Variant 0 is the default. cuDNN is variant 1, or the only one with --attention cudnn. Building its plan takes seconds,
-// so that its name is asked for only if it is needed.
+// Variant 0 is the default. cuDNN is variant 1, or the only one with --attention cudnn. Asking for its name builds its
+// plan, which takes seconds.
 static inline Attention attention_variant(int i) { return i == 0 ? attention_default() : ATTENTION_CUDNN; }
 
 static inline const char* attention_variant_name(Pass pass, int i, int B, int T, int C, int NH) {
@@ -79,6 +80,7 @@ static inline const char* variant_name(Choice choice, int i, int B, int T, int C
     case CHOICE_FLASH_QUERIES: return flash_variant(choice, i, C / NH);
     case CHOICE_ATTENTION_FORWARD: return attention_variant_name(PASS_FORWARD, i, B, T, C, NH);
     case CHOICE_ATTENTION_BACKWARD: return attention_variant_name(PASS_BACKWARD, i, B, T, C, NH);
+    case CHOICE_MATMUL_SMS: return gpu.may_leave_sms && i < 2 ? SMS_NAMES[i] : NULL;
     default: return i <= can_fuse_gelu_of(choice) ? GELU_NAMES[is_gelu_fused_in(choice, i)] : NULL;
     }
 }
@@ -96,6 +98,7 @@ static inline void choose_variant(Choice choice, int i, int B, int T, int C, int
     }
     case CHOICE_ATTENTION_FORWARD: choose_attention(PASS_FORWARD, i, B, T, C, NH); break;
     case CHOICE_ATTENTION_BACKWARD: choose_attention(PASS_BACKWARD, i, B, T, C, NH); break;
+    case CHOICE_MATMUL_SMS: gpu.leaves_sms = gpu.may_leave_sms && i == 1; break;
     case CHOICE_GELU_FORWARD: gpu.gelu_forward_fused = is_gelu_fused_in(choice, i); break;
     default: gpu.gelu_backward_fused = is_gelu_fused_in(choice, i); break;
     }
@@ -108,7 +111,7 @@ static inline const char* variants_key(int B, int T, int C, int NH) {
     const char* type = gpu.fp8 ? "fp8" : gpu.tf32 ? "tf32" : STRING(FLOATX);
     const char* attention = gpu.requested_attention ? gpu.requested_attention : "auto";
     const size_t cudnn = can_use_cudnn() ? attention_cudnn_version() : 0;
-    snprintf(text, sizeof text, "%d,%d,%d,%d,%s,%d%d%d%d%d,%s,%zu", B, T, C, NH, type, gpu.fused, gpu.flash,
-             gpu.document_mask, gpu.recomputes_gelu, gpu.nondeterministic, attention, cudnn);
+    snprintf(text, sizeof text, "%d,%d,%d,%d,%s,%d%d%d%d%d%d,%s,%zu", B, T, C, NH, type, gpu.fused, gpu.flash,
+             gpu.document_mask, gpu.recomputes_gelu, gpu.nondeterministic, gpu.may_leave_sms, attention, cudnn);
     return text;
 }

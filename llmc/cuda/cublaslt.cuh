@@ -15,14 +15,14 @@
 
 static const cudaDataType_t FLOATX_TYPE = FLOATX_IS_FP16 ? CUDA_R_16F : FLOATX_IS_16_BITS ? CUDA_R_16BF : CUDA_R_32F;
 
-// Larger alignments count as this one. The library's kernels access at most 16 bytes at once. Telling larger alignments
-// apart would only multiply the plans, and layers of one shape could differ in algorithm.
-static constexpr int MAX_ALIGNMENT = 16;
+// Larger alignments count as this one: the library's kernels access at most 16 bytes at once. Where all matrices have
+// WIDE_ALIGNMENT, which is the library's default, it is also asked for algorithms that need that.
+static constexpr int MAX_ALIGNMENT = 16, WIDE_ALIGNMENT = 256;
 // Fused GELU and its gradient: "leading dimension must be divisible by 8" (documentation of EPILOGUE_AUX_LD).
 static constexpr int GELU_ROW_MULTIPLE = 8;
 
 // Everything that the choice of an algorithm depends on. All fields are ints, so that keys are compared as bytes. The
-// fields from `batch` on are 0 for a single matmul that adds no matrix.
+// fields from `batch` on are 0 for most matmuls, the last two for almost all.
 typedef struct {
     int rows, cols, depth;
     int a_storage, b_storage;
@@ -30,6 +30,8 @@ typedef struct {
     int fusion;
     int a_alignment, b_alignment, out_alignment, vector_alignment, pre_alignment; // in bytes
     int batch, adds_matrix;
+    int is_narrow; // single matrices of which one is not aligned to WIDE_ALIGNMENT
+    int sms;       // multiprocessors to use; 0: all
 } MatmulKey;
 
 typedef struct {
@@ -38,7 +40,7 @@ typedef struct {
     double seconds; // measured by tune.cuh; INFINITY: not measured, or it failed
 } Algorithm;
 
-static constexpr int MAX_ALGORITHMS = 16;
+static constexpr int MAX_OFFERS = 16, MAX_ALGORITHMS = 24; // of one question to the heuristic; of a plan
 
 namespace { // has a Matmul: see device.cuh
 struct MatmulPlan {
@@ -89,6 +91,11 @@ static inline const void* matmul_vector(const Matmul* m) {
     }
 }
 
+static inline bool is_wide_aligned(const Matmul* m) {
+    const uintptr_t all = (uintptr_t)m->a | (uintptr_t)m->b | (uintptr_t)matmul_output(m) | (uintptr_t)matmul_addend(m);
+    return all % WIDE_ALIGNMENT == 0;
+}
+
 static inline MatmulKey plan_key(const Matmul* m) {
     MatmulKey key;
     memset(&key, 0, sizeof key);
@@ -109,6 +116,8 @@ static inline MatmulKey plan_key(const Matmul* m) {
     key.pre_alignment = alignment_of(m->pre);
     key.batch = m->batch > 1 ? m->batch : 0;
     key.adds_matrix = m->add != NULL;
+    key.is_narrow = !key.batch && !is_wide_aligned(m);
+    key.sms = gpu.leaves_sms && gpu.is_beside_nccl ? gpu.num_sms - NCCL_SMS : 0;
     return key;
 }
 
@@ -142,7 +151,7 @@ static inline void desc_set_pointers(cublasLtMatmulDesc_t desc, const Matmul* m)
 // are first rounded to 10 bits of mantissa. FP8 is multiplied exactly. Hopper sums it with fewer bits and moves the
 // sums to fp32 at intervals, unless FAST_ACCUM is set: forward sets it and the gradients do not, as in NVIDIA's
 // Transformer Engine.
-static inline cublasLtMatmulDesc_t desc_create(const Matmul* m) {
+static inline cublasLtMatmulDesc_t desc_create(const Matmul* m, int sms) {
     const bool is_tf32 = FLOATX_TYPE == CUDA_R_32F && gpu.tf32;
     const cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     cublasLtMatmulDesc_t desc;
@@ -157,6 +166,7 @@ static inline cublasLtMatmulDesc_t desc_create(const Matmul* m) {
     }
     if (m->pre) { desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (int64_t)m->cols); }
     if (m->a_storage == AS_E4M3) { desc_set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1); }
+    if (sms) { desc_set(desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, (int32_t)sms); }
     desc_set_pointers(desc, m);
     return desc;
 }
@@ -233,25 +243,40 @@ static inline bool is_refusal(cublasStatus_t status) {
            status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-static inline void plan_find_algorithms(MatmulPlan* p) {
-    cublasLtMatmulPreference_t preference = preference_create(&p->key);
-    cublasLtMatmulHeuristicResult_t results[MAX_ALGORITHMS];
+static inline bool plan_has(const MatmulPlan* p, const cublasLtMatmulAlgo_t* algorithm) {
+    for (int i = 0; i < p->count; i++) {
+        if (!memcmp(&p->algorithm[i].algorithm, algorithm, sizeof *algorithm)) { return true; }
+    }
+    return false;
+}
+
+// Adds the algorithms that the heuristic offers for these alignments.
+static inline void plan_add_algorithms(MatmulPlan* p, const MatmulKey* alignments) {
+    cublasLtMatmulPreference_t preference = preference_create(alignments);
+    cublasLtMatmulHeuristicResult_t results[MAX_OFFERS];
     int found = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(gpu.cublaslt, p->desc, p->b, p->a, p->out, p->out,
-                                                                 preference, MAX_ALGORITHMS, results, &found);
+                                                                 preference, MAX_OFFERS, results, &found);
     cublas_check(cublasLtMatmulPreferenceDestroy(preference), "freeing a matmul's preferences");
-    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++) {
-        if (results[i].state != CUBLAS_STATUS_SUCCESS) { continue; }
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found && p->count < MAX_ALGORITHMS; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS || plan_has(p, &results[i].algo)) { continue; }
         p->algorithm[p->count++] = {results[i].algo, results[i].workspaceSize, (double)INFINITY};
     }
     if (!is_refusal(status)) { cublas_check(status, "choosing a matmul's algorithm"); }
+}
+
+static inline void plan_find_algorithms(MatmulPlan* p) {
+    MatmulKey wide = p->key;
+    plan_add_algorithms(p, &p->key);
+    wide.a_alignment = wide.b_alignment = wide.out_alignment = WIDE_ALIGNMENT;
+    if (!p->key.is_narrow && !p->key.batch) { plan_add_algorithms(p, &wide); }
 }
 
 static inline void plan_create(MatmulPlan* p, const Matmul* m, const MatmulKey* key) {
     memset(p, 0, sizeof *p);
     p->key = *key;
     if (meets_gelu_conditions(m)) {
-        p->desc = desc_create(m);
+        p->desc = desc_create(m, key->sms);
         const cudaDataType_t a_type = storage_type(m->a_storage), b_type = storage_type(m->b_storage);
         p->a = m->a_transposed ? layout_create(a_type, m->batch, m->depth, m->rows)
                                : layout_create(a_type, m->batch, m->rows, m->depth);

@@ -53,6 +53,8 @@ static inline HOST_DEVICE float rounded_at_random(float master, uint64_t seed, i
 static constexpr int WARP_SIZE = 32;
 // cuBLAS's documentation recommends 32 MiB for Hopper ("cublasSetWorkspace"). With more, tune.cuh can also try
 // algorithms that split the depth.
+// NCCL_SMS: the multiprocessors that matmuls may leave to it; chosen, not measured.
+static constexpr int NCCL_SMS = 16;
 static constexpr size_t WORKSPACE_BYTES = (size_t)128 << 20, SCRATCH_BYTES = (size_t)16 << 20;
 
 // Implementations of attention: plain kernels (attention.cuh), flash.cuh, cuDNN.
@@ -76,6 +78,9 @@ typedef struct {
     char flash_name[NUM_FLASH_KERNELS][16];       // its name; empty: there was no choice
     bool gelu_forward_fused, gelu_backward_fused; // set by device_open(), then by choose_variant()
     Choice alone;         // of run_alone()
+    bool may_leave_sms;   // several GPUs, all of which can
+    bool is_beside_nccl;  // collectives may run beside what is queued
+    bool leaves_sms;      // matmuls leave multiprocessors to them; set by choose_variant()
     int cudnn_B, cudnn_T; // cuDNN's attention is used for this shape of micro-batch only; 0: any
     bool is_open;
     int index, num_sms;

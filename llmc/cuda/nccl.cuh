@@ -36,6 +36,12 @@ static inline void nccl_order(NcclState* s, cudaStream_t earlier, cudaStream_t l
     cuda_check(cudaStreamWaitEvent(later, s->event, 0), "waiting for other GPUs");
 }
 
+// Makes the next collective wait for the kernels queued so far.
+static inline void nccl_begin(NcclState* s) {
+    nccl_order(s, gpu.stream, s->stream);
+    gpu.is_beside_nccl = true;
+}
+
 static inline bool nccl_open(Comm* comm, Error* err) {
     if (!library_reach("libnccl.so." STRING(NCCL_MAJOR),
                        "several GPUs need NCCL: run `pip install nvidia-nccl-cu" STRING(CUBLAS_VER_MAJOR) "`", err)) {
@@ -63,7 +69,9 @@ static inline cudaStream_t nccl_stream() {
     return stream;
 }
 
-// Ends with a first all-reduce: NCCL allocates most of its memory in it, and memory is planned after this.
+// Ends with a first all-reduce: NCCL allocates most of its memory in it, and memory is planned after this. It counts
+// the GPUs whose matmuls may leave multiprocessors to NCCL. From Hopper on the blocks of a matmul stay until all of its
+// tiles are done, so that it may take twice as long if NCCL has but one multiprocessor.
 static inline void nccl_connect(Comm* comm) {
     NcclState* s = (NcclState*)comm->state;
     ncclUniqueId id;
@@ -75,8 +83,12 @@ static inline void nccl_connect(Comm* comm) {
     s->stream = nccl_stream();
     cuda_check(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming), "creating an event");
     double* first = (double*)device_alloc(sizeof *first, "connecting the GPUs");
+    double count = gpu.major >= 9 && gpu.num_sms > 2 * NCCL_SMS;
+    device_copy_in(first, &count, sizeof count);
     nccl_sum(comm, first, 1);
+    device_copy_out(&count, first, sizeof count);
     device_free(first, sizeof *first);
+    gpu.may_leave_sms = count == comm->size;
 }
 
 // After an error of the network NCCL's kernels wait for ever; only this call says why.
@@ -92,14 +104,14 @@ static inline const char* nccl_failure(void* state) {
 
 static inline void nccl_all_reduce_begin(Comm* comm, float* x, size_t n) {
     NcclState* s = (NcclState*)comm->state;
-    nccl_order(s, gpu.stream, s->stream);
+    nccl_begin(s);
     nccl_check(ncclAllReduce(x, x, n, ncclFloat, ncclSum, s->comm, s->stream), "adding up gradients");
 }
 
 static inline void nccl_reduce_scatter_begin(Comm* comm, float* x, size_t n) {
     NcclState* s = (NcclState*)comm->state;
     const size_t part = n / (size_t)comm->size;
-    nccl_order(s, gpu.stream, s->stream);
+    nccl_begin(s);
     nccl_check(ncclReduceScatter(x, x + (size_t)comm->rank * part, part, ncclFloat, ncclSum, s->comm, s->stream),
                "adding up gradients");
 }
@@ -107,26 +119,27 @@ static inline void nccl_reduce_scatter_begin(Comm* comm, float* x, size_t n) {
 static inline void nccl_all_gather_begin(Comm* comm, void* x, size_t bytes) {
     NcclState* s = (NcclState*)comm->state;
     const size_t part = bytes / (size_t)comm->size;
-    nccl_order(s, gpu.stream, s->stream);
+    nccl_begin(s);
     nccl_check(ncclAllGather((char*)x + (size_t)comm->rank * part, x, part, ncclUint8, s->comm, s->stream),
                "exchanging parameters");
 }
 
 static inline void nccl_reduce_begin(Comm* comm, float* x, size_t n, int root) {
     NcclState* s = (NcclState*)comm->state;
-    nccl_order(s, gpu.stream, s->stream);
+    nccl_begin(s);
     nccl_check(ncclReduce(x, x, n, ncclFloat, ncclSum, root, s->comm, s->stream), "adding up gradients");
 }
 
 static inline void nccl_broadcast_begin(Comm* comm, void* x, size_t bytes, int root) {
     NcclState* s = (NcclState*)comm->state;
-    nccl_order(s, gpu.stream, s->stream);
+    nccl_begin(s);
     nccl_check(ncclBroadcast(x, x, bytes, ncclUint8, root, s->comm, s->stream), "exchanging parameters");
 }
 
 static inline void nccl_end(Comm* comm) {
     NcclState* s = (NcclState*)comm->state;
     nccl_order(s, s->stream, gpu.stream);
+    gpu.is_beside_nccl = false;
 }
 
 static inline void nccl_sum(Comm* comm, double* x, int n) {

@@ -188,6 +188,7 @@ static inline void device_open(const DeviceOptions* o) {
     gpu.gelu_backward_fused = gpu_fuses_gelu(gpu.fused, gpu.major, sizeof(floatX));
     gpu.gelu_forward_fused = gpu.gelu_backward_fused && can_fuse_gelu_forward();
     gpu.cudnn_B = gpu.cudnn_T = 0;
+    gpu.leaves_sms = false;
 }
 
 static inline const char* device_name(void) { return gpu.name; }
@@ -195,6 +196,7 @@ static inline const char* device_identity(void) { return gpu.identity; }
 static inline int device_threads(void) { return 0; }
 
 static const char* const GELU_NAMES[] = {"apart", "fused"};
+static const char* const SMS_NAMES[] = {"all", "fewer"};
 static const char* const FLASH_NAMES[] = {"flash_forward", "flash_keys", "flash_queries"};
 
 static inline const char* device_kernels(void) {
@@ -208,5 +210,6 @@ static inline const char* device_kernels(void) {
         if (!*gpu.flash_name[k]) { continue; }
         n += snprintf(text + n, sizeof text - n, " %s=%s", FLASH_NAMES[k], gpu.flash_name[k]);
     }
+    if (gpu.may_leave_sms) { snprintf(text + n, sizeof text - n, " matmul_sms=%s", SMS_NAMES[gpu.leaves_sms]); }
     return text;
 }

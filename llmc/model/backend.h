@@ -98,6 +98,7 @@ typedef enum {
     CHOICE_ATTENTION_BACKWARD,
     CHOICE_GELU_FORWARD,
     CHOICE_GELU_BACKWARD,
+    CHOICE_MATMUL_SMS, // multiprocessors that matmuls of backward use beside collectives
     NUM_CHOICES
 } Choice;
 

@@ -6,14 +6,19 @@
 enum { MAX_VARIANTS = 3 }; // of a choice, on any device
 static const char* const CHOICE_NAMES[NUM_CHOICES] = {
     "flash_forward", "flash_keys", "flash_queries", "attention_forward", "attention_backward", "gelu_forward",
-    "gelu_backward"};
+    "gelu_backward", "matmul_sms"};
 
 // ---------------------------------------------------------------------------------------------------------------------
 // measuring
 
-// Queues the operations of a choice, on the activations and gradients of layer 0. GELU's backward adds to the gradients
-// of parameters, which the caller zeroes afterwards.
-static void run_choice(const GPT2* g, Choice choice) {
+// Begins the sum of a range of the gradients over all ranks.
+static void range_ready(void* comm, float* grads, TensorRange range) {
+    comm_all_reduce_begin(comm, grads + range.begin, range.size);
+}
+
+// Queues the operations of a choice, on the activations and gradients of layer 0; for CHOICE_MATMUL_SMS backward of all
+// layers, with its collectives. Adds to the gradients of parameters, which the caller zeroes afterwards.
+static void run_choice(GPT2* g, Comm* comm, Choice choice) {
     const Backend* b = g->backend;
     const int B = g->B, T = g->T, N = B * T, C = g->config.channels;
     const Params p = params_at(g, 0);
@@ -31,6 +36,10 @@ static void run_choice(const GPT2* g, Choice choice) {
         b->attention_backward(a.dbt4c, a.delta, a.dbtc, a.atty, a.atty_rest, a.lse, a.qkv, starts, ends, B, T, C,
                               g->config.num_heads);
         break;
+    case CHOICE_MATMUL_SMS:
+        gpt2_backward(g, B, T, 1.0f / (float)N, range_ready, comm);
+        comm_end(comm);
+        break;
     case CHOICE_GELU_FORWARD: b->matmul_gelu_forward(a.fch_gelu, a.fch, a.ln2, p.fcw, p.fcb, N, C, 4 * C); break;
     default:
         b->matmul_gelu_backward(a.dbt4c, dp.fcprojw, dp.fcprojb, a.dbtc, a.fch_gelu, a.fch, p.fcprojw, N, 4 * C, C);
@@ -38,21 +47,22 @@ static void run_choice(const GPT2* g, Choice choice) {
 }
 
 // Returns seconds of one run. The first run is a warm-up: the device works on it while the timed ones are queued.
-static double seconds_of_choice(const GPT2* g, Choice choice) {
+static double seconds_of_choice(GPT2* g, Comm* comm, Choice choice) {
     const Backend* b = g->backend;
     enum { RUNS = 2 };
-    run_choice(g, choice);
+    run_choice(g, comm, choice);
     b->device_timer_start();
-    for (int i = 0; i < RUNS; i++) { run_choice(g, choice); }
+    for (int i = 0; i < RUNS; i++) { run_choice(g, comm, choice); }
     return b->device_timer_stop() / RUNS;
 }
 
 // Sets seconds[i] to the shortest time of variant i; skips variants whose seconds[i] is INFINITY. Variants alternate,
-// so that other load on the machine slows all of them.
-static void time_variants(const GPT2* g, Choice choice, double seconds[MAX_VARIANTS]) {
+// so that other load on the machine slows all of them. Ranks time collectives equally often.
+static void time_variants(GPT2* g, Comm* comm, Choice choice, double seconds[MAX_VARIANTS]) {
     const Backend* b = g->backend;
     enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 20 }; // these and the seconds are chosen, not measured
-    const double enough = 0.05, most = 1;        // seconds, for all variants; an emulated GPU takes more for a round
+    const double enough = choice == CHOICE_MATMUL_SMS ? 0 : 0.05;
+    const double most = choice == CHOICE_MATMUL_SMS ? INFINITY : 1; // seconds, for all variants
     const double begin = seconds_now();
     double spent = 0;
     b->run_alone(choice);
@@ -60,7 +70,7 @@ static void time_variants(const GPT2* g, Choice choice, double seconds[MAX_VARIA
         for (int i = 0; i < MAX_VARIANTS; i++) {
             if (!isfinite(seconds[i])) { continue; }
             b->choose_variant(choice, i, g->B, g->T, g->config.channels, g->config.num_heads);
-            const double now = seconds_of_choice(g, choice);
+            const double now = seconds_of_choice(g, comm, choice);
             seconds[i] = round ? fmin(seconds[i], now) : now;
         }
         spent = seconds_now() - begin;
@@ -116,16 +126,17 @@ static int saved_variant(const GPT2* g, Choice choice, const char* saved) {
 
 // Returns the saved variant of a choice, or the fastest. Variants that do not exist, or are not the saved one, get the
 // time INFINITY. If more than one is left, they are timed.
-static int choose_one(const GPT2* g, Comm* comm, Choice choice, const char* saved) {
+static int choose_one(GPT2* g, Comm* comm, Choice choice, const char* saved, bool has_tokens) {
     double seconds[MAX_VARIANTS];
     int count = 0;
     const int variant = saved_variant(g, choice, saved);
+    const bool can_run = choice != CHOICE_MATMUL_SMS || variant >= 0 || (comm && has_tokens);
     for (int i = 0; i < MAX_VARIANTS; i++) {
-        const bool is_open = (variant < 0 || i == variant) && name_of(g, choice, i);
+        const bool is_open = can_run && (variant < 0 || i == variant) && name_of(g, choice, i);
         seconds[i] = is_open ? 0 : INFINITY;
         count += is_open;
     }
-    if (count > 1) { time_variants(g, choice, seconds); }
+    if (count > 1) { time_variants(g, comm, choice, seconds); }
     if (comm) { comm_all_reduce_host(comm, seconds, MAX_VARIANTS); } // so that all ranks choose the same
     return fastest_variant(seconds, MAX_VARIANTS);
 }
@@ -133,8 +144,9 @@ static int choose_one(const GPT2* g, Comm* comm, Choice choice, const char* save
 // ---------------------------------------------------------------------------------------------------------------------
 // algorithms of matmuls
 
-// Queues all matmuls of a step, on random tokens, with GELU fused and apart. They run on the data of a real step.
-static void queue_matmuls(Optimizer* o) {
+// Queues all matmuls of a step, on random tokens, with GELU fused and apart, and those of backward on fewer
+// multiprocessors too. They run on the data of a real step.
+static void queue_matmuls(Optimizer* o, Comm* comm) {
     GPT2* g = o->model;
     const Backend* b = g->backend;
     const size_t n = (size_t)g->B * (size_t)g->T;
@@ -150,6 +162,12 @@ static void queue_matmuls(Optimizer* o) {
             b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
         }
         if (!exists) { continue; }
+        if (comm && name_of(g, CHOICE_MATMUL_SMS, 1)) {
+            b->choose_variant(CHOICE_MATMUL_SMS, 1, g->B, g->T, g->config.channels, g->config.num_heads);
+            gpt2_forward(g, g->B, g->T, NULL);
+            run_choice(g, comm, CHOICE_MATMUL_SMS);
+            b->choose_variant(CHOICE_MATMUL_SMS, 0, g->B, g->T, g->config.channels, g->config.num_heads);
+        }
         gpt2_forward(g, g->B, g->T, NULL);
         gpt2_backward(g, g->B, g->T, 1.0f / (float)n, NULL, NULL);
     }
@@ -164,7 +182,7 @@ static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* sa
     const Backend* b = o->model->backend;
     const bool is_first = !comm || comm->rank == 0, tunes = p->tune != tune_0;
     if (b->is_host || p->device.plain || (!tunes && !saved)) { return; }
-    queue_matmuls(o);
+    queue_matmuls(o, comm);
     if (saved) { b->matmuls_load(saved); }
     if (cached) { b->matmuls_load(cached); }
     if (tunes && is_first) { b->matmuls_tune(seconds); }
@@ -178,12 +196,12 @@ static void tune_matmuls(Optimizer* o, const Plan* p, Comm* comm, const char* sa
 // ---------------------------------------------------------------------------------------------------------------------
 // all choices
 
-// Chooses the variants: those of `saved`, which may be NULL, else the fastest.
-static void choose_variants(GPT2* g, Comm* comm, const char* saved) {
+// Chooses the variants: those of `saved`, which may be NULL, else the fastest. has_tokens: a batch is uploaded.
+static void choose_variants(GPT2* g, Comm* comm, const char* saved, bool has_tokens) {
     const Backend* b = g->backend;
     if (g->eot != NO_DOCUMENTS) { gpt2_embed(g, g->B, g->T, NULL); } // finds those that attention is timed with
     for (int choice = 0; choice < NUM_CHOICES; choice++) {
-        const int variant = choose_one(g, comm, (Choice)choice, saved);
+        const int variant = choose_one(g, comm, (Choice)choice, saved, has_tokens);
         b->choose_variant((Choice)choice, variant, g->B, g->T, g->config.channels, g->config.num_heads);
     }
 }
@@ -210,7 +228,7 @@ void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, con
     tune_matmuls(o, p, comm, matmuls, cached);
     char* earlier = cached_variants(g, cached);
     if (comm) { earlier = share_text(comm, earlier); }
-    choose_variants(g, comm, variants ? variants : earlier);
+    choose_variants(g, comm, variants ? variants : earlier, p->tune != tune_0);
     if (path) { // but for a checkpoint's choices, which may be another GPU's
         char* algorithms = matmuls ? format("%s", "") : b->matmuls_save();
         char* kernels = variants ? format("%s", "") : variants_line(g);

@@ -30,6 +30,28 @@ gpus_take_the_algorithms_of_rank_0() {
     grep -q '"32,128,32,.*,0,1 ' "$dir/muon/step_00000002/state.json" || note "rank 1 multiplies untuned"
 }
 
+# From Hopper on, backward with its collectives is timed with all multiprocessors, and with fewer.
+gpus_leave_multiprocessors_to_nccl_where_that_is_faster() {
+    corpus
+    pair="$gpu $data --dtype bf16 --batch_size 2 --gpus 2 --max_steps 4 --save_every 2 --val_every 0 --sample_every 0 \
+        --tune anew"
+    export EMU_COUNT=1 EMU_SMS=132 EMU_CC=90
+    must env EMU_SLOW=cublaslt_ "$cuda" $pair --out "$dir/fewer"
+    grep -q '^emu: [0-9]* matmuls on fewer multiprocessors' "$dir/err" || note "none on fewer"
+    grep -q ' matmul_sms=fewer"' "$dir/fewer/step_00000002/state.json" ||
+        note "$(grep -h attention "$dir"/fewer/step_00000002/state.json)"
+    mkdir "$dir/resumed"
+    cp -r "$dir/fewer/step_00000002" "$dir/fewer/metrics.jsonl" "$dir/resumed"
+    must "$cuda" --gpus 2 --out "$dir/resumed" --resume auto
+    same_checkpoint "$dir/fewer/step_00000004" "$dir/resumed/step_00000004"
+    must "$cuda" $pair --out "$dir/all"
+    grep -q ' matmul_sms=all"' "$dir/all/step_00000002/state.json" || note "not all, though as fast"
+    must env EMU_CC=80 "$cuda" $pair --out "$dir/ampere"
+    grep -q 'matmul_sms' "$dir/ampere/step_00000002/state.json" && note "Ampere has the choice"
+    grep -q 'fewer multiprocessors' "$dir/err" && note "Ampere leaves multiprocessors"
+    unset EMU_COUNT EMU_SMS EMU_CC
+}
+
 # NVSwitches do not repeat their bits (llmc/cuda/nccl.cuh): they add up only if NCCL_ALGO says so, and log and
 # state.json name what NCCL may use. Its stream has the highest priority.
 gpus_repeat_their_bits_unless_asked() {

@@ -66,6 +66,7 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+    CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET = 15,
     CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE = 22,
@@ -233,8 +234,14 @@ namespace emu::lt {
 
 enum { ALGORITHMS = 4, LARGEST_WORKSPACE = 64 << 10 };
 
-inline const char* algorithm_name(uint32_t epilogue) {
-    return epilogue == CUBLASLT_EPILOGUE_DEFAULT ? "cublaslt_" : "cublaslt_fused_";
+// Names an algorithm for EMU_SLOW: cublaslt_0 is the heuristic's first that is not fused, cublaslt256_0 the one for
+// matrices aligned to 256 bytes, cublasltfew_0 the one for fewer multiprocessors, fused or not.
+inline std::string algorithm_name(const MatmulDesc& desc, const Algorithm& x) {
+    const char* name = desc.sms                                   ? "cublasltfew_"
+                       : desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT ? "cublaslt_fused_"
+                       : x.alignment[0] == 256                    ? "cublaslt256_"
+                                                                  : "cublaslt_";
+    return name + std::to_string(x.parts - 1);
 }
 
 // Returns result number `rank` of the heuristic, 0 being the best. The first half of them use a workspace, as far as
@@ -375,9 +382,10 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     status = check_pointers(product, x);
     if (status == CUBLAS_STATUS_SUCCESS) { status = check_epilogue_pointers(product, x); }
     if (status != CUBLAS_STATUS_SUCCESS) { return status; }
-    const std::string name = std::string(algorithm_name(desc->epilogue)) + std::to_string(x.parts - 1);
+    const std::string name = algorithm_name(*desc, x);
+    if (desc->sms) { emu::counts.shared++; }
     emu::enqueue(stream, [=]() mutable {
-        emu::clock_launch(name.c_str()); // EMU_SLOW=cublaslt_0: the first algorithm of the heuristic, not fused
+        emu::clock_launch(name.c_str());
         {
             emu::Open open;
             if (x.workspace) { memset(workspace, 0xff, x.workspace); }

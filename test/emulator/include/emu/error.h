@@ -121,11 +121,13 @@ struct Counts {
     size_t graphs = 0;   // graphs instantiated
     size_t replays = 0;  // launches of graphs
     size_t replayed = 0; // nodes that these launches ran
+    size_t shared = 0;   // matmuls that leave multiprocessors to others
     size_t memory = 0;   // the most bytes of device memory in use at once
     ~Counts() {
         if (!option("EMU_COUNT", 0)) { return; }
         fprintf(stderr, "emu: %zu kernels; %zu graphs, %zu replays of %zu pieces; %zu bytes at most\n", launches,
                 graphs, replays, replayed, memory);
+        if (shared) { fprintf(stderr, "emu: %zu matmuls on fewer multiprocessors\n", shared); }
     }
 };
 inline Counts counts;

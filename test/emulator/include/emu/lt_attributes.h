@@ -23,6 +23,7 @@ inline Field field(MatmulDesc* d, cublasLtMatmulDescAttributes_t attribute) {
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return {&d->scale_a, sizeof d->scale_a};
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return {&d->scale_b, sizeof d->scale_b};
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: return {&d->aux_type, sizeof d->aux_type};
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET: return {&d->sms, sizeof d->sms};
     case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return {&d->fast_accum, sizeof d->fast_accum};
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return {&d->bias_type, sizeof d->bias_type};
     }

@@ -21,6 +21,7 @@ struct MatmulDesc {
     const float *scale_a = nullptr, *scale_b = nullptr; // of fp8 matrices: factors of their elements
     int32_t bias_type = -1, aux_type = -1; // -1: that of D
     int64_t aux_ld = 0;
+    int32_t sms = 0; // multiprocessors to use; 0: all
     int8_t fast_accum = 0; // of fp8: changes nothing here, where sums are exact
 };
 
