@@ -274,7 +274,7 @@ what_a_stop_has_left_is_done_when_the_run_goes_on() {
 # Stopped in its last validation, a run is not finished. Resumed again, it has one record of this step.
 the_last_validation_is_made_up() {
     corpus
-    "$prepare" --stories 2000000 --tokenizer bytes --val_size 1000000 --out "$dir/long" >/dev/null 2>&1
+    "$prepare" --stories 1000000 --tokenizer bytes --val_size 500000 --out "$dir/long" >/dev/null 2>&1
     begin "$train" $small --train_data "$dir/long_train_*.bin" --val_data "$dir/long_val_*.bin" --batch_size 1 \
         --threads 1 --val_tokens -1 --val_every 2 --max_steps 2 --out "$dir/run"
     await '^step *2/' "$dir/out" $pid
