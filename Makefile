@@ -68,8 +68,9 @@ WITH_MPI = OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
 ALL_GPUS   = $(filter 75 80 86 89 90 100 120,$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
-GPUS      := $(or $(if $(filter all,$(GPU)),$(ALL_GPUS),$(GPU)),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader \
-    2>/dev/null | tr -d . | grep -xE '[0-9]+' | sort -un),80 90)
+HERE       = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | \
+    grep -xE '[0-9]+' | sort -un)
+GPUS      := $(or $(if $(filter all,$(GPU)),$(ALL_GPUS),$(GPU)),$(HERE),80 90)
 NO_NVCC   := there is no nvcc in the path or in $(CUDA_HOME) (CUDA_HOME=... says where it is)
 # Optional: NCCL, for several GPUs, and attention by cuDNN, which needs the headers of cuDNN's frontend too
 CUDNN_FRONTEND ?= build/cudnn_frontend/include

@@ -118,7 +118,8 @@ mutate() {
     done
 }
 plain() { # without OpenMP; less optimized, which compiles faster
-    compile BUILD=build/plain OPENMP= LEVELS=generic OPT_release=-O0 KERNEL_OPT_release=-O1 build/plain/test_gpt2 || return 1
+    compile BUILD=build/plain OPENMP= LEVELS=generic OPT_release=-O0 KERNEL_OPT_release=-O1 build/plain/test_gpt2 ||
+        return 1
     limited sh test/run.sh build/plain test_gpt2=-muon
 }
 fuzz() { # every reader of a file or of the network, half an hour each

@@ -208,9 +208,9 @@ def page(program):
                   for gpu in gpus]
         print("| %s | " % " ".join(["`" + model + "`"] + ["`%s`" % " ".join(more)] * bool(more))
               + " | ".join(speeds) + " |")
-    print("\nAn estimate by hand, kernel by kernel, of `d12` with our attention: A100 200 to 222, H100 450 to 510, H200\n"
-          "490 to 550; on an H100 with cuDNN's deterministic one 455 to 520. 600 there would need `--residual bf16`, a\n"
-          "cuDNN that need not be deterministic, and faster matmuls of K = 768 together.")
+    print("\nAn estimate by hand, kernel by kernel, of `d12` with our attention: A100 200 to 222, H100 450 to 510,\n"
+          "H200 490 to 550; on an H100 with cuDNN's, deterministic, 455 to 520. 600 there would need\n"
+          "`--residual bf16`, `--attention cudnn --deterministic 0`, and faster matmuls of K = 768 together.")
     print("\nHours and dollars of the presets on eight GPUs, at $14 and $28 an hour; a growing batch takes longer:\n")
     print("| | steps | 8 x A100: hours | $ | 8 x H100: hours | $ |\n|---|---|---|---|---|---|")
     for preset in ["%s:%s" % (family, size) for size in ("124m", "350m", "774m", "1558m")

@@ -1,6 +1,6 @@
-// The choices of earlier starts on this machine, so that a start need not measure again: a text file for each GPU, driver
-// and version of the library. A line has the algorithm of a matmul (Backend.matmuls_save), or the variants for a shape of
-// micro-batches (Backend.variants_key and device_kernels).
+// The choices of earlier starts on this machine, so that a start need not measure again: a text file for each GPU,
+// driver and version of the library. A line has the algorithm of a matmul (Backend.matmuls_save), or the variants for a
+// shape of micro-batches (Backend.variants_key and device_kernels).
 #pragma once
 #include "../base/base.h"
 
