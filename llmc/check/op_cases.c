@@ -60,7 +60,7 @@ static void* op_tensor(OpCase* c, const char* name, Role role, Elem elem, size_t
     const int B = s->B, T = s->T, C = s->C, NH = s->NH, OC = s->OC, V = s->V, Vp = s->Vp;                          \
     const size_t N = (size_t)B * T, rows = min_size(N, (size_t)V); /* rows of wte that N tokens read */            \
     const double scores = 0.5 * B * T * (T + 1.0); /* of one head: unmasked pairs of query and key */              \
-    const int chunk = s->chunk ? s->chunk : b->classifier_chunk((int)N);                      \
+    const int chunk = s->chunk ? s->chunk : b->classifier_chunk((int)N);                                           \
     (void)B, (void)T, (void)C, (void)NH, (void)OC, (void)V, (void)Vp, (void)N, (void)chunk, (void)rows, (void)scores
 #define PREPARE(call) if (c->stage == CASE_PREPARE) { call; }
 #define RUN(call) if (c->stage == CASE_CALL) { call; }
