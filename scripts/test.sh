@@ -13,8 +13,8 @@ cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus emulated_check emulated_race full_size emulator \
-    traffic plants learning gpu_tuning bench amx hosts requests run_scripts precision options commands scripts fetch \
-    mutate plain gpu_device gpu_script scores reports tokenizer shards prepare headers portable spills sass cudnn"
+    traffic plants worlds learning gpu_tuning bench amx hosts requests run_scripts precision options commands scripts \
+    fetch mutate plain gpu_device gpu_script scores reports tokenizer shards prepare headers portable spills sass cudnn"
 counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
 only_long="aarch64 fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
@@ -188,6 +188,7 @@ full_size() { # bf16 is the largest; the others' kernels are the same templates
 aarch64() { limited sh test/aarch64.sh build/release; } # by a cross compiler and qemu
 gpu_script() { compile_emu && limited sh test/bench/gpu_script.sh $emu; }
 plants() { compile_emu && limited sh test/cuda/plants.sh $emu; }
+worlds() { compile_emu && limited sh test/cuda/worlds.sh build/release $emu; }
 coverage() { limited sh test/cuda/coverage.sh $emu; }
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -371,6 +371,29 @@ static void fp16() {
     EXPECT(__low2float(pair) == 1.5f && __high2float(pair) == -2.0f && sizeof pair == 4);
 }
 
+// 2^-24 beside 1 is cut off, in each product; what is kept of a sum is cut off too, towards zero.
+static void tensor_cores() {
+    float ones[8], tiny[8];
+    for (int i = 0; i < 8; i++) { ones[i] = 1, tiny[i] = 0x1.8p-23f; }
+    const auto add = [&](float sum, int count, int bits) {
+        return emu::tensor_core_add(sum, ones, 1, tiny, 1, (size_t)count, bits);
+    };
+    EXPECT(add(1, 8, 23) == 1 + 8 * 0x1p-23f && add(-1, 8, 23) == -1 + 8 * 0x1p-23f);
+    EXPECT(add(1, 8, 25) == 1 + 12 * 0x1p-23f && add(1, 1, 25) == 1 + 0x1p-23f && add(1, 8, 13) == 1);
+    EXPECT(add(0, 0, 23) == 0 && add(INFINITY, 1, 23) == INFINITY && add(NAN, 1, 23) != add(NAN, 1, 23));
+}
+
+static void approximate_functions() {
+    int up = 0;
+    for (int i = 1; i <= 100; i++) {
+        const float x = 0.01f * (float)i, y = emu::approximate(x, expf(x), 2), error = y / expf(x) - 1;
+        EXPECT(fabsf(error) >= 0x1p-23f && fabsf(error) <= 0x1.8p-22f);
+        EXPECT(emu::approximate(x, expf(x), 2) == y);
+        up += error > 0;
+    }
+    EXPECT(up > 10 && up < 90 && emu::approximate(-INFINITY, 0, INFINITY) == 0);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
@@ -401,6 +424,44 @@ static void memory() {
     OK(cudaPointerGetAttributes(&attributes, b.data));
     EXPECT(attributes.type == cudaMemoryTypeDevice);
     OK(cudaFreeHost(p));
+}
+
+static void reused_addresses() {
+    float *a, *b, *c, *d;
+    OK(cudaMalloc(&a, 4000));
+    OK(cudaMemset(a, 0, 4000));
+    OK(cudaFree(a));
+    OK(cudaMalloc(&b, 10000)); // more than was freed
+    OK(cudaMalloc(&c, 1000));
+    OK(cudaMalloc(&d, 1000));
+    EXPECT(b != a && c == a && d > c && d < c + 1000);
+    float x = 0;
+    OK(cudaMemcpy(&x, c, sizeof x, cudaMemcpyDeviceToHost));
+    EXPECT(x != x);
+}
+
+__global__ void loaded_kernel() {}
+static void charged_memory() {
+    size_t fresh, before, after, total;
+    OK(cudaMemGetInfo(&fresh, &total));
+    EXPECT(total - fresh == emu::CONTEXT_BYTES);
+    for (int i = 0; i < 2; i++) { loaded_kernel<<<1, 1>>>(); }
+    OK(cudaMemGetInfo(&before, &total));
+    EXPECT(fresh - before == emu::KERNEL_BYTES);
+    cudaStream_t s;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamCreate(&s));
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    for (int i = 0; i < 3; i++) { loaded_kernel<<<1, 1, 0, s>>>(); }
+    OK(cudaStreamEndCapture(s, &graph));
+    OK(cudaGraphInstantiate(&exec, graph));
+    OK(cudaMemGetInfo(&after, &total));
+    EXPECT(before - after == 3 * emu::GRAPH_NODE_BYTES);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaMemGetInfo(&after, &total));
+    EXPECT(before == after);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -489,6 +550,24 @@ static void clock_of_events() {
 }
 
 // x = (x + 1) * y on two streams, captured, and replayed with other y.
+// With EMU_NOISE the same work takes different times, and now and then the same.
+static void noisy_events() {
+    cudaEvent_t e[40];
+    int counts[5] = {};
+    for (cudaEvent_t& x : e) {
+        OK(cudaEventCreate(&x));
+        OK(cudaEventRecord(x));
+    }
+    for (int i = 1; i < 40; i++) {
+        float ms = 0;
+        OK(cudaEventElapsedTime(&ms, e[i - 1], e[i]));
+        const int us = (int)lroundf(1e3f * ms);
+        EXPECT(us >= 1 && us <= 4);
+        counts[us % 5]++;
+    }
+    EXPECT(counts[1] > 1 && counts[2] > 1 && counts[3] > 1 && counts[4] > 1);
+}
+
 static void graphs() {
     Array<float> a(2);
     const float start[2] = {1, 2};
@@ -650,6 +729,24 @@ template <int capability> static void device_limits() {
     target_kernel<<<1, 1>>>(out.data);
     EXPECT(out.host()[0] == 75 && out.host()[1] == (is_turing ? 79 : 80) && out.host()[2] == (is_turing ? 0 : 81));
 }
+__global__ void greedy_kernel() {}
+static void registers() {
+    char path[] = "/tmp/emu-ptxas-XXXXXX";
+    FILE* report = fdopen(mkstemp(path), "w");
+    fprintf(report, "ptxas info    : Compiling entry function '_Z13greedy_kernelv' for 'sm_80'\n"
+                    "ptxas info    : Used 80 registers, used 0 barriers\n");
+    fclose(report);
+    setenv("EMU_PTXAS", path, 1);
+    int blocks = 0;
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, greedy_kernel, 256, 0));
+    EXPECT(blocks == 65536 / (256 * 80));
+    greedy_kernel<<<1, 512>>>();
+    OK(cudaGetLastError());
+    greedy_kernel<<<1, 1024>>>();
+    EXPECT(cudaGetLastError() == cudaErrorLaunchOutOfResources);
+    unlink(path);
+}
+
 static void no_device() {
     int count = 1;
     EXPECT(cudaGetDeviceCount(&count) == cudaErrorNoDevice && count == 0);
@@ -691,6 +788,12 @@ static const Case CASES[] = {
     {"bf16", bf16, nullptr, nullptr, EVERY},
     {"fp16", fp16, nullptr, nullptr, EVERY},
     {"memory", memory, "EMU_MEMORY=0x100000", nullptr, EVERY},
+    {"reused addresses", reused_addresses, "EMU_REUSE=1", nullptr, EVERY},
+    {"charged memory", charged_memory, "EMU_CHARGES=1", nullptr, EVERY},
+    {"tensor cores", tensor_cores, nullptr, nullptr, EVERY},
+    {"approximate functions", approximate_functions, "EMU_APPROX=1", nullptr, EVERY},
+    {"noisy events", noisy_events, "EMU_NOISE=1", nullptr, EVERY},
+    {"registers", registers, nullptr, nullptr, EVERY},
     {"lazy streams", lazy_streams, "EMU_LAZY=1", nullptr, EVERY},
     {"events", events, nullptr, nullptr, EVERY},
     {"clock of events", clock_of_events, "EMU_SLOW=add_kernel", nullptr, EVERY},

@@ -1,5 +1,5 @@
 // The emulated device's compute capability (EMU_CC) and its limits, from the CUDA Programming Guide, "Technical
-// Specifications per Compute Capability". Registers are not known here.
+// Specifications per Compute Capability".
 #pragma once
 #include "error.h"
 

@@ -101,11 +101,21 @@ inline unsigned __brev(unsigned x) {
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// mathematics: libm's results; the intrinsics with fewer bits give the full ones
+// mathematics: libm's results; the intrinsics with fewer bits give the full ones or, with EMU_APPROX=1, results with
+// their largest error ("Mathematical Functions" of the CUDA Programming Guide; "PTX ISA" for instructions)
 
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+namespace emu {
+// Returns y = f(x), moved by so many units in the last place with EMU_APPROX=1: up or down, by the bits of x.
+EMU_UNSEEN inline float approximate(float x, float y, float units) {
+    static const bool approximates = option("EMU_APPROX", 0) != 0;
+    if (!approximates || y == 0) { return y; } // exp(-INFINITY) is exact
+    return y * (1 + (__builtin_popcount(bits<unsigned>(x)) % 2 ? units : -units) * 0x1p-23f);
+}
+} // namespace emu
+
+inline float rsqrtf(float x) { return emu::approximate(x, 1.0f / sqrtf(x), 2); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
-inline float __expf(float x) { return expf(x); }
+inline float __expf(float x) { return emu::approximate(x, expf(x), 2 + floorf(fabsf(1.173f * x))); }
 inline float __exp10f(float x) { return powf(10.0f, x); }
 inline float __logf(float x) { return logf(x); }
 inline float __log2f(float x) { return log2f(x); }

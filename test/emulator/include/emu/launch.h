@@ -13,7 +13,41 @@ struct Kernel {
     int max_dynamic = MAX_STATIC_SHARED; // bytes of dynamic shared memory, raised by cudaFuncSetAttribute
     size_t static_bytes = 0;             // of shared memory, as far as the kernel has run
     const char* name = nullptr;
+    int registers = 0;   // of a thread, as far as known
+    bool loaded = false; // into the device's memory
 };
+
+// Returns the registers of a kernel by ptxas' report (nvcc -Xptxas -v), the file that EMU_PTXAS names: of a template,
+// the most that one of its instantiations has. 0 if there is no report.
+inline int registers_of(const char* name) {
+    static const std::map<std::string, int> all = [] {
+        std::map<std::string, int> most;
+        const char* path = getenv("EMU_PTXAS");
+        FILE* f = path && *path ? fopen(path, "r") : nullptr;
+        if (path && *path && !f) { die("EMU_PTXAS: no %s", path); }
+        char line[4096];
+        std::string kernel;
+        for (int count; f && fgets(line, sizeof line, f);) {
+            if (const char* mangled = strstr(line, "entry function '_Z")) { // _Z<length of the name><name>...
+                char* begin;
+                const size_t length = strtoul(mangled + strlen("entry function '_Z"), &begin, 10);
+                kernel.assign(begin, length);
+            } else if (const char* used = strstr(line, "Used "); used && sscanf(used, "Used %d registers", &count)) {
+                most[kernel] = std::max(most[kernel], count);
+            }
+        }
+        if (f) { fclose(f); }
+        return most;
+    }();
+    const auto found = all.find(std::string(name, strcspn(name, " ")));
+    return found == all.end() ? 0 : found->second;
+}
+constexpr int BLOCK_REGISTERS = 65536;
+
+// Returns the registers that a block takes: warps get them in units of 256.
+inline size_t block_registers(int registers, size_t threads) {
+    return (threads + 31) / 32 * round_up((size_t)registers * 32, 256);
+}
 
 // The arguments of __launch_bounds__: returns the most threads of a block.
 constexpr int launch_bounds(int threads = MAX_THREADS, int = 0, int = 0) { return threads; }
@@ -44,7 +78,10 @@ template <class F> Kernel* kernel_of(F call) {
     probing = true;
     call();
     probing = false;
-    if (probed && !probed->name) { probed->name = name_of(*probed); }
+    if (probed && !probed->name) {
+        probed->name = name_of(*probed);
+        probed->registers = registers_of(probed->name);
+    }
     return probed;
 }
 
@@ -96,6 +133,9 @@ struct Launch {
         } else if (dynamic > (size_t)k.max_dynamic) {
             fail(cudaErrorInvalidValue, "%s: %zu bytes of dynamic shared memory, but %d allowed: cudaFuncSetAttribute",
                  k.name, dynamic, k.max_dynamic);
+        } else if (block_registers(k.registers, threads()) > BLOCK_REGISTERS) {
+            fail(cudaErrorLaunchOutOfResources, "%s: %zu threads of %d registers: a block has %d", k.name, threads(),
+                 k.registers, BLOCK_REGISTERS);
         } else {
             return true;
         }
@@ -120,6 +160,11 @@ struct Launch {
         Kernel* kernel = kernel_of([&] { body(copy.data()); });
         if (!kernel) { die("%s is launched but is no __global__ function", text); }
         if (!within_limits(*kernel)) { return; }
+        kernel->loaded = kernel->loaded || charge(KERNEL_BYTES);
+        if (!kernel->loaded) {
+            fail(cudaErrorMemoryAllocation, "%s: no memory to load it", kernel->name);
+            return;
+        }
         for (size_t i = 0; i < count; i++) { check_argument(kernel->name, (int)i + 1, pointers[i]); }
         enqueue(stream, [=, launch = *this]() mutable { launch.run(*kernel, body, copy.data()); });
     }

@@ -3,6 +3,8 @@
 #pragma once
 #include "fp16.h"
 #include "fp8.h"
+#include "tensor_core.h"
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -22,7 +24,7 @@ struct MatmulDesc {
     int32_t bias_type = -1, aux_type = -1; // -1: that of D
     int64_t aux_ld = 0;
     int32_t sms = 0; // multiprocessors to use; 0: all
-    int8_t fast_accum = 0; // of fp8: changes nothing here, where sums are exact
+    int8_t fast_accum = 0; // of fp8: tensor_core.h
 };
 
 struct Layout {
@@ -104,13 +106,16 @@ inline void store(void* p, uint32_t type, size_t i, float x) {
     ((uint16_t*)p)[i] = x != x ? 0x7fff : (uint16_t)(bits >> 16);
 }
 
+// tanh.approx.f32, if EMU_APPROX says so, which the library may use: its relative error is up to 2^-11.
+inline float tanh_approx(float x) { return approximate(x, tanhf(x), 0x1p12f); }
+
 // The tanh form (Hendrycks & Gimpel 2016), and its derivative.
 inline float gelu(float x) {
     const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-    return 0.5f * x * (1 + tanhf(u));
+    return 0.5f * x * (1 + tanh_approx(u));
 }
 inline float gelu_derivative(float x) {
-    const float u = 0.7978845608f * (x + 0.044715f * x * x * x), t = tanhf(u);
+    const float u = 0.7978845608f * (x + 0.044715f * x * x * x), t = tanh_approx(u);
     return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
 }
 
@@ -161,6 +166,28 @@ EMU_UNSEEN inline void tile_product(float out[TILE_COLS][TILE_ROWS], const float
     memcpy(out, total, sizeof total);
 }
 
+// As tile_product(), by tensor cores. `size`: bytes of a factor. `promotes`: without FAST_ACCUM.
+EMU_UNSEEN inline void tensor_core_product(float out[TILE_COLS][TILE_ROWS], const float* a, const float* b,
+                                           size_t depth, size_t parts, size_t size, bool promotes) {
+    const bool fp8 = size == 1;
+    const size_t group = TENSOR_CORE_GROUP_BYTES / size, part = (depth + parts - 1) / parts;
+    const size_t chain = fp8 && promotes ? std::min(part, (size_t)FP8_PROMOTED) : part;
+    for (size_t at = 0; at < TILE_COLS * TILE_ROWS; at++) {
+        const size_t i = at % TILE_ROWS, j = at / TILE_ROWS;
+        float total = 0;
+        for (size_t begin = 0; begin < depth; begin += chain) {
+            const size_t end = std::min(depth, begin + chain);
+            float sum = 0;
+            for (size_t p = begin; p < end; p += group) {
+                sum = tensor_core_add(sum, a + p * TILE_ROWS + i, TILE_ROWS, b + p * TILE_COLS + j, TILE_COLS,
+                                      std::min(group, end - p), fp8 ? TENSOR_CORE_FP8_BITS : TENSOR_CORE_BITS);
+            }
+            total += sum;
+        }
+        out[j][i] = total;
+    }
+}
+
 // One cublasLtMatmul, as it is queued in the stream.
 struct Matmul {
     MatmulDesc desc;
@@ -207,11 +234,19 @@ struct Matmul {
         const char* xb = (const char*)b + batch * (size_t)layout_b.batch_stride * layout_b.element_size();
         const auto pa = pack(xa, layout_a, desc.compute, rows, depth, step_a, next_a, TILE_ROWS);
         const auto pb = pack(xb, layout_b, desc.compute, cols, depth, step_b, next_b, TILE_COLS);
+        const bool is_fp32 = layout_a.type == CUDA_R_32F && desc.compute == CUBLAS_COMPUTE_32F;
+        const bool runs_on_tensor_cores = sums_as_tensor_cores() && !is_fp32;
         std::vector<float> sums(desc.epilogue & EPILOGUE_BIAS_GRADIENT ? rows : 0);
         for (size_t j0 = 0; j0 < cols; j0 += TILE_COLS) {
             for (size_t i0 = 0; i0 < rows; i0 += TILE_ROWS) {
                 float tile[TILE_COLS][TILE_ROWS];
-                tile_product(tile, pa.data() + i0 * depth, pb.data() + j0 * depth, depth, parts);
+                const float *panel_a = pa.data() + i0 * depth, *panel_b = pb.data() + j0 * depth;
+                if (runs_on_tensor_cores) {
+                    tensor_core_product(tile, panel_a, panel_b, depth, parts, layout_a.element_size(),
+                                        !desc.fast_accum);
+                } else {
+                    tile_product(tile, panel_a, panel_b, depth, parts);
+                }
                 for (size_t j = j0; j < j0 + TILE_COLS && j < cols; j++) {
                     for (size_t i = i0; i < i0 + TILE_ROWS && i < rows; i++) {
                         const float x = finish(tile[j - j0][i - i0], batch, i, j);

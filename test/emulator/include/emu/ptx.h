@@ -9,7 +9,8 @@
 // comments name in quotes.
 #pragma once
 #include "fp16.h"
-#include "shared.h"
+#include "device.h"
+#include "tensor_core.h"
 #include <cctype>
 #include <cmath>
 #include <cstdint>
@@ -210,8 +211,13 @@ EMU_FAST void mma(void** lane, unsigned) {
             c[p.row][p.col] = float_of_bits(warp[l]->get32(FIRST_C + i));
         }
     }
+    constexpr int GROUP = TENSOR_CORE_GROUP_BYTES * Type::PER_REGISTER / 4;
     for (int row = 0; row < 16; row++) {
-        for (int k = 0; k < K; k++) { c[row] += a[row][k] * b[k]; }
+        for (int k = 0; k < K && !sums_as_tensor_cores(); k++) { c[row] += a[row][k] * b[k]; }
+        for (int i = 0; i < 8 * K && sums_as_tensor_cores(); i += GROUP) { // of column i / K, from row i % K on
+            const float* const column = (const float*)&b[i % K] + i / K;
+            c[row][i / K] = tensor_core_add(c[row][i / K], &a[row][i % K], 1, column, 8, GROUP, TENSOR_CORE_BITS);
+        }
     }
     for (int l = 0; l < 32; l++) {
         for (int i = 0; i < COUNT_C; i++) {
@@ -316,11 +322,12 @@ EMU_FAST inline void cvt_rna_tf32(const PtxThread& thread) {
     thread.set32(0, nan ? 0x7fffffffu : (bits + 0x1000u) & ~0x1fffu);
 }
 
-// ex2.approx.ftz.f32: 2^x; subnormal arguments and results become 0 ("Floating Point Instructions: ex2"). The
-// hardware's error of up to 2^-22 is not imitated.
+// ex2.approx.ftz.f32: 2^x; subnormal arguments and results become 0 ("Floating Point Instructions: ex2"). Its
+// relative error is up to 2^-22.
 EMU_FAST inline void ex2_ftz(const PtxThread& thread) {
     const auto flushed = [](float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; };
-    thread.set_float(0, flushed(std::exp2(flushed(float_of_bits(thread.get32(1))))));
+    const float x = flushed(float_of_bits(thread.get32(1)));
+    thread.set_float(0, flushed(approximate(x, std::exp2(x), 2)));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

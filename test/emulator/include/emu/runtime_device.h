@@ -186,7 +186,7 @@ template <class T> cudaError_t cudaFuncSetAttribute(T* function, cudaFuncAttribu
     return cudaFuncSetAttribute((const void*)function, attribute, value);
 }
 
-// Registers and local memory are made up. Static shared memory is known once the kernel has run.
+// Local memory is made up, and so are registers that no report names (launch.h). Static shared memory is known once the kernel has run.
 inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
     EMU_ENTER()
     emu::Kernel* kernel = emu::kernel_at(function);
@@ -194,7 +194,7 @@ inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const v
     *attributes = {};
     attributes->sharedSizeBytes = kernel->static_bytes;
     attributes->maxThreadsPerBlock = kernel->max_threads;
-    attributes->numRegs = 32;
+    attributes->numRegs = kernel->registers ? kernel->registers : 32;
     attributes->ptxVersion = attributes->binaryVersion = emu::compute_capability();
     attributes->maxDynamicSharedSizeBytes = kernel->max_dynamic;
     return cudaSuccess;
@@ -203,7 +203,7 @@ template <class T> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attribu
     return cudaFuncGetAttributes(attributes, (const void*)function);
 }
 
-// Counts threads and shared memory only: registers are not known.
+// Counts threads, shared memory and the registers that a report names.
 inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int threads,
                                                                  size_t dynamic) {
     EMU_ENTER()
@@ -215,6 +215,8 @@ inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, co
     *blocks = threads > kernel->max_threads || dynamic > (size_t)kernel->max_dynamic
                   ? 0
                   : min(limits.threads / threads, limits.blocks);
+    const size_t registers = emu::block_registers(kernel->registers, (size_t)threads);
+    if (registers > 0) { *blocks = min(*blocks, (int)(emu::BLOCK_REGISTERS / registers)); }
     if (shared > 0) { *blocks = min(*blocks, (int)(limits.shared / shared)); }
     return cudaSuccess;
 }

@@ -70,7 +70,7 @@ inline cudaError_t cudaMalloc(void** p, size_t n) {
     EMU_ENTER_OUTSIDE_CAPTURE("cudaMalloc")
     *p = nullptr;
     if (n == 0) { return cudaSuccess; }
-    *p = emu::allocate(n);
+    *p = emu::charge_context() ? emu::allocate(n) : nullptr;
     return *p ? cudaSuccess : emu::quietly(cudaErrorMemoryAllocation);
 }
 template <class T> cudaError_t cudaMalloc(T** p, size_t n) { return cudaMalloc((void**)p, n); }
@@ -112,6 +112,7 @@ inline cudaError_t cudaFreeHost(void* p) {
 
 inline cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
     EMU_ENTER()
+    emu::charge_context();
     *total = emu::device_memory();
     *free_bytes = *total - emu::mem.used;
     return cudaSuccess;

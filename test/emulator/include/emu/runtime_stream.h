@@ -19,6 +19,7 @@ namespace emu {
 struct GraphHandle {
     std::shared_ptr<Graph> graph;
 };
+inline size_t graph_bytes(const GraphHandle& graph) { return graph.graph->nodes.size() * GRAPH_NODE_BYTES; }
 constexpr int GREATEST_PRIORITY = -5; // as on current devices
 } // namespace emu
 typedef emu::GraphHandle* cudaGraph_t;
@@ -184,6 +185,7 @@ inline cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, 
 }
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long = 0) {
     EMU_ENTER()
+    if (!emu::charge(emu::graph_bytes(*graph))) { return emu::quietly(cudaErrorMemoryAllocation); }
     *exec = new emu_graph_exec;
     (*exec)->graph = graph->graph;
     emu::counts.graphs++;
@@ -199,6 +201,7 @@ inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 }
 inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     EMU_ENTER()
+    emu::give_back(emu::graph_bytes(*exec));
     delete exec;
     return cudaSuccess;
 }

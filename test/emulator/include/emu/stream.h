@@ -46,10 +46,14 @@ inline bool lazy() {
 }
 
 // The clock of events. It is not real time, so that a program which decides by what it measures decides the same in
-// every run. An event takes a microsecond, a launch nothing, or, with EMU_SLOW=NAME, a millisecond if NAME is part of
-// the kernel's name.
+// every run. An event takes a microsecond, or with EMU_NOISE=SEED one to four, at random; a launch nothing, or, with
+// EMU_SLOW=NAME, a millisecond if NAME is part of the kernel's name.
 inline double clock_seconds = 0;
-inline void clock_event() { clock_seconds += 1e-6; }
+inline void clock_event() {
+    static uint64_t noise = (uint64_t)option("EMU_NOISE", 0);
+    if (noise) { noise = noise * 6364136223846793005ull + 1442695040888963407ull; } // Knuth's generator
+    clock_seconds += 1e-6 * (double)(1 + (noise >> 62));
+}
 inline void clock_launch(const char* kernel) {
     static const char* slow = getenv("EMU_SLOW");
     if (slow && *slow && strstr(kernel, slow)) { clock_seconds += 1e-3; }
