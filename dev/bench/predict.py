@@ -145,6 +145,18 @@ def span(form, low, high):
     return (form + " to " + form) % (low, high)
 
 
+def cudnn_workspace(gpu, step, gpus):
+    """Prints the time to write and read what cuDNN's deterministic backward stores on Hopper, before 9.25: the gradients
+    of all scores, of which a causal mask may leave out half."""
+    model, rows = step["model"], -(-step["model"]["T"] // 64) * 64
+    gigabytes = 2e-9 * model["B"] * model["NH"] * rows * rows
+    runs = sum(op["runs"] for op in step["ops"] if op["name"] == "attention_backward") / gpus
+    low, high = (1e3 * runs * gigabytes * halves / (gpu["memory"] * part)
+                 for halves, part in zip((1, 2), PARTS["memory"][1][::-1]))
+    print("by cuDNN, deterministic: a workspace of %.1f GB, for %s ms of attention's"
+          % (gigabytes, span("%.1f", low, high)))
+
+
 def report(gpu, step, gpus, link, price):
     """Prints the prediction; returns the slow and the fast step in milliseconds."""
     dtype, tokens, steps = (step["options"][k] for k in ("dtype", "total_batch_size", "max_steps"))
@@ -162,6 +174,8 @@ def report(gpu, step, gpus, link, price):
         print("  %-14s %s ms" % (part, span("%8.1f", fast[part], slow[part])))
     print("step           %s ms, MFU %s%%" % (span("%8.1f", least, most), span("%.0f", *mfu)))
     print("tokens/s       %s" % span("%8.0f", 1e3 * tokens / most, 1e3 * tokens / least))
+    if gpu["major"] == 9 and dtype not in ("fp32", "tf32"):
+        cudnn_workspace(gpu, step, gpus)
     if steps > 0:
         hours = [steps * ms / 3.6e6 for ms in (least, most)]
         dollars = ["" if price is None else ", $" + span("%.0f", *(h * price * gpus for h in hours))

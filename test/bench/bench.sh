@@ -115,6 +115,7 @@ a_step_is_listed_and_predicted() {
     expect 2 'bench predict: give one of: ladder' "$train" bench predict
     command -v python3 >/dev/null || { skip='python3 is not installed'; return; }
     predict="python3 dev/bench/predict.py --program $train"
+    expect 0 'a workspace of 1.6 GB' $predict h100 --model d12 --batch_size 64
     must $predict --published # llm.c's steps lie in the range
     must $predict --page
     cmp -s "$dir/out" dev/bench/results/predicted.md ||
