@@ -26,8 +26,9 @@ static inline bool has_cudnn_attention(Pass pass, int B, int T, int C, int NH) {
     if (!can_use_cudnn()) { return false; }
     if (cudnn_prepare(pass, B, T, C, NH, &err)) { return true; }
     if (is_attention_requested("cudnn")) {
-        usage_error("--attention cudnn: %d x %d tokens, %d heads of %d: %s; give --attention flash", B, T, NH, C / NH,
-                    err.text);
+        const bool has_other = pass == PASS_BACKWARD && !gpu.nondeterministic;
+        usage_error("--attention cudnn: %d x %d tokens, %d heads of %d: %s; give --attention flash%s", B, T, NH, C / NH,
+                    err.text, has_other ? " or --deterministic 0" : "");
     }
     return false;
 }

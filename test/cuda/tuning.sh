@@ -96,6 +96,8 @@ cudnns_backward_is_deterministic_unless_allowed() {
     must env EMU_ORDER=2 "$cuda" $run --deterministic 0 --out "$dir/fourth"
     cmp -s "$dir/third/step_00000004/model.safetensors" "$dir/fourth/step_00000004/model.safetensors" &&
         note "the stand-in adds in one order"
+    expect 2 'not supported on Blackwell; give --attention flash or --deterministic 0' \
+        env EMU_CC=100 "$cuda" $run --out ""
     expect 2 'compares bits' "$cuda" $run --deterministic 0 --replay 1 --out ""
     EMU_MEMORY=$(awk -v most="$most" 'BEGIN { printf "%d", (most - 1 + 144 + 256) * 1048576 * 64 / 63 }') # 1 MiB short
     export EMU_MEMORY
