@@ -141,6 +141,8 @@ fp8=$(echo "$capability" | awk '$1 >= 8.9 { print "fp8" }') half=bf16 types="fp3
 case $capability in 7.*) half=fp16 types="fp32 fp16" ;; esac
 [ "${memory:-80000}" -ge 40000 ] || batch=16 # 64 take 28 GB
 
+after_turing() { [ $half != bf16 ] || "$@"; } # COMMAND...: runs what needs bf16, or cuDNN
+
 # Options that come last in the commands, and make them small.
 small='' small_run='' small_check='' small_forms='' steps=20 operations=
 if [ -n "${GPU_SMALL:-}" ]; then
@@ -236,8 +238,8 @@ part_first() {
     sanitized racecheck $half
     bench plans 60 plans --dtype $half
     run flash --attention flash
-    run cudnn --attention cudnn
-    run residual --attention flash --residual bf16
+    after_turing run cudnn --attention cudnn
+    after_turing run residual --attention flash --residual bf16
     run launches --attention flash --graph 0
     same_digits flash launches
     bench ops 90 "ops $operations" --dtype $half
@@ -262,8 +264,8 @@ same_bits_after_resuming() {
 }
 
 part_second() {
-    run cudnn --attention cudnn
-    run cudnn_any_order --attention cudnn --deterministic 0
+    after_turing run cudnn --attention cudnn
+    after_turing run cudnn_any_order --attention cudnn --deterministic 0
     bench ladder 150 ladder --batch_size 16
     for dtype in $types; do
         check check_$dtype --dtype $dtype
@@ -271,8 +273,9 @@ part_second() {
     done
     check check_plain --dtype fp32 --kernels plain
     check check_unfused --dtype $half --fused 0 --attention plain
-    check check_residual --dtype $half --residual bf16
-    check check_cudnn --dtype $half --attention cudnn --model L=2,H=4,C=256,T=1024 --batch_size 1 --seq_len 1024
+    after_turing check check_residual --dtype $half --residual bf16
+    after_turing check check_cudnn --dtype $half --attention cudnn --model L=2,H=4,C=256,T=1024 --batch_size 1 \
+        --seq_len 1024
     run 1558m --model gpt2-xl --batch_size auto --total_batch_size 131072 --max_steps 10
     same_bits_after_resuming
 }
@@ -289,7 +292,7 @@ part_ops() {
     for dtype in $types; do
         bench ops_$dtype 90 "ops $operations" --dtype $dtype --batch_size 16
     done
-    bench attention_cudnn 30 "ops attention" --dtype $half --attention cudnn
+    after_turing bench attention_cudnn 30 "ops attention" --dtype $half --attention cudnn
 }
 
 part_peers() {

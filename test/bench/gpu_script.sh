@@ -26,19 +26,18 @@ make_box() { # makes the folder $box
 for word; do
     case $word in --query-gpu=*) fields=$(echo "${word#*=}" | tr , ' ') ;; -lms) loop=1 ;; esac
 done
-while :; do
-    line=
-    for field in ${fields:-name}; do
-        case $field in
-        name) value=${GPU_NAME:-NVIDIA H100 80GB HBM3} ;; compute_cap) value=${GPU_CAP:-9.0} ;;
-        memory.total) value=${GPU_MIB:-81559} ;; driver_version) value=580.65.06 ;; power.limit) value=700.00 ;;
-        power.draw) value=653.21 ;; clocks.*) value=1980 ;; temperature.gpu) value=61 ;; *) value=0 ;;
-        esac
-        line="${line:+$line, }$value"
-    done
-    for i in $(seq "${GPUS:-1}"); do echo "$line"; done
-    [ -n "${loop:-}" ] || exit 0
-    sleep 0.1
+for field in ${fields:-name}; do
+    case $field in
+    name) value=${GPU_NAME:-NVIDIA H100 80GB HBM3} ;; compute_cap) value=${GPU_CAP:-9.0} ;;
+    memory.total) value=${GPU_MIB:-81559} ;; driver_version) value=580.65.06 ;; power.limit) value=700.00 ;;
+    power.draw) value=653.21 ;; clocks.*) value=1980 ;; temperature.gpu) value=61 ;; *) value=0 ;;
+    esac
+    line="${line:+$line, }$value"
+done
+for i in $(seq "${GPUS:-1}"); do echo "$line"; done
+while [ -n "${loop:-}" ]; do
+    sleep 0.5
+    echo "$line"
 done
 END
     program bin/ncu <<'END'
@@ -105,7 +104,7 @@ first_leaves_its_answers_in_one_file() {
         says "^$name: done, [0-9]* s"
         [ -s "$dir/first/$name.txt" ] || note "no $name.txt"
     done
-    says '^flash: .* 653 W \(1980 and 1980 MHz\), 61 degrees: ' 'flash and launches: the same bits'
+    says ', up to 653 W \(1980 and 1980 MHz\), 61 degrees: ' 'flash and launches: the same bits'
     [ "$(grep -c . "$dir/first/digits_flash.txt")" = 4 ] || note "not the digits of 4 steps"
     # The pattern for ncu matches kernels that there are.
     set +f
