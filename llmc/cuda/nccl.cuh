@@ -43,12 +43,9 @@ static inline void nccl_begin(NcclState* s) {
 }
 
 static inline bool nccl_open(Comm* comm, Error* err) {
-    if (!library_reach("libnccl.so." STRING(NCCL_MAJOR),
-                       "several GPUs need NCCL: run `pip install nvidia-nccl-cu" STRING(CUBLAS_VER_MAJOR) "`", err)) {
-        return false;
-    }
     comm->state = alloc_or_die(1, sizeof(NcclState), "NCCL's state");
-    return true;
+    return library_reach("libnccl.so." STRING(NCCL_MAJOR),
+                         "several GPUs need NCCL: run `pip install nvidia-nccl-cu" STRING(CUBLAS_VER_MAJOR) "`", err);
 }
 
 static inline void nccl_sum(Comm* comm, double* x, int n);

@@ -13,6 +13,7 @@ the GPU is out of memory|free memory is checked first: only another program coul
 cannot be locked in place|the same for host memory
 built without code for it|the emulator has code for every GPU
 begun, "beginning a graph"|a capture fails to begin only while another one runs
+fatal("%s", err.text)|the emulator has no libraries to open
 cuBLASLt failed|it fails only for wrong arguments
 ncclUnhandledCudaError|a collective that fails ends the program, which then writes no counts
 ncclSystemError|likewise

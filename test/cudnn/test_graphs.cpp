@@ -96,6 +96,8 @@ static void refused(int capability, AttentionShape s, CudnnPass pass, const char
 }
 
 int main() {
+    Error err;
+    EXPECT(!open_cudnn(&err) && strstr(err.text, "opening cuDNN"), "%s", err.text); // opens the library, finds no GPU
     for (int capability : {80, 90}) {
         for (AttentionType type : {ATTENTION_IN_BF16, ATTENTION_IN_FP16}) {
             for (CudnnPass pass : {CUDNN_BACKWARD, CUDNN_BACKWARD_ANY_ORDER}) {
@@ -112,7 +114,6 @@ int main() {
     refused(100, s, CUDNN_BACKWARD, "eterministic");
     accepted(100, s, CUDNN_BACKWARD_ANY_ORDER);
     size_t bytes;
-    Error err;
     EXPECT(!attention_cudnn_prepare(&s, 1 << 30, &bytes, &err) && strstr(err.text, "opening cuDNN"), "%s", err.text);
     printf("cuDNN %zu, frontend %d: %d failures\n", cudnnGetVersion(), CUDNN_FRONTEND_VERSION, failures);
     return failures != 0;
