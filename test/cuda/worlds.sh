@@ -33,14 +33,23 @@ noisy_times_change_no_bits() {
     export XDG_CACHE_HOME="$root/cache"
 }
 
-# The largest batch leaves enough for CUDA's context, for kernels and graphs that are loaded later, and for NCCL.
+# Where a batch just fits, enough is left for kernels and graphs that are loaded later, beside CUDA's context and NCCL.
+# With less memory the run is refused.
 memory_is_left_for_cuda() {
     corpus
     run="$tiny $data --batch_size auto --seq_len 16 --max_steps 3 --val_every 3 --val_tokens 200 --save_every 0"
-    must env EMU_CHARGES=1 EMU_MEMORY=$((1000 << 20)) EMU_COUNT=1 "$cuda" $run --out "$dir/one"
-    grep -q ' graphs, [1-9]' "$dir/err" || note "no graph: $(tail -n 1 "$dir/err")"
-    [ -n "$long" ] || return
-    must env EMU_CHARGES=1 EMU_MEMORY=$((1520 << 20)) "$cuda" $run --gpus 2 --out "$dir/two"
+    counts=1
+    [ -z "$long" ] || counts='1 2'
+    for gpus in $counts; do
+        for mib in $(seq $((180 + 520 * gpus)) 20 1800); do
+            limited env EMU_CHARGES=1 EMU_MEMORY=$((mib << 20)) EMU_COUNT=1 "$cuda" $run --gpus $gpus --out "$dir/run" \
+                >"$dir/out" 2>"$dir/err"
+            code=$?
+            [ $code = 2 ] || break
+        done
+        [ $code = 0 ] || note "$gpus GPUs of $mib MiB: $(tail -n 1 "$dir/err")"
+        grep -q ' [1-9][0-9]* graphs' "$dir/err" || note "no graph: $(tail -n 1 "$dir/err")"
+    done
 }
 
 # No launch needs more registers than a block has, by the reports of the latest build with nvcc.
