@@ -361,7 +361,9 @@ inline std::vector<Bytes> results(const Operation& x, std::vector<Bytes>& in) {
     const int ranks = x.c->ranks;
     const size_t bytes = x.bytes();
     const bool reduces = x.call.kind == REDUCE_SCATTER || x.call.kind == ALL_REDUCE || x.call.kind == REDUCE;
-    if (reduces && !x.c->repeats_bits) { std::rotate(in.begin(), in.begin() + (long)(x.call.number % ranks), in.end()); }
+    if (reduces && !x.c->repeats_bits) {
+        std::rotate(in.begin(), in.begin() + (long)(x.call.number % (uint64_t)ranks), in.end());
+    }
     std::vector<Bytes> out(ranks);
     Bytes all;
     switch (x.call.kind) {

@@ -47,8 +47,7 @@ inline size_t device_memory() {
     return bytes;
 }
 
-// Bytes that CUDA and NCCL take with EMU_CHARGES=1; together about 1.5 GB in a run on several GPUs. Of this size on
-// current GPUs; their exact sizes depend on the versions.
+// Bytes that CUDA and NCCL take with EMU_CHARGES=1: in all about 1.5 GB in a run on several GPUs. Chosen, not measured.
 constexpr size_t CONTEXT_BYTES = 512 << 20, KERNEL_BYTES = 4 << 20, GRAPH_NODE_BYTES = 64 << 10, NCCL_BYTES = 512 << 20;
 
 inline bool charges() {

@@ -186,7 +186,8 @@ template <class T> cudaError_t cudaFuncSetAttribute(T* function, cudaFuncAttribu
     return cudaFuncSetAttribute((const void*)function, attribute, value);
 }
 
-// Local memory is made up, and so are registers that no report names (launch.h). Static shared memory is known once the kernel has run.
+// Local memory is made up, and so are registers that no report names (launch.h). Static shared memory is known once the
+// kernel has run.
 inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
     EMU_ENTER()
     emu::Kernel* kernel = emu::kernel_at(function);

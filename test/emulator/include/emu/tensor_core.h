@@ -1,8 +1,8 @@
 // Sums as tensor cores make them, with EMU_TENSOR_CORES=1: the exact products of 16 bytes of each factor and the sum so
 // far are aligned to the largest of them, cut off behind the last bit kept, and added; the sum is cut off, too. 23 bits
-// are kept behind the first, with FP8 13. So do V100 and A100 (Fasi, Higham, Mikaitis & Pranesh 2021, "Numerical behavior
-// of NVIDIA tensor cores") and, with FP8, H100 (DeepSeek-AI 2024, "DeepSeek-V3", 3.3.2). H100 keeps a few bits more of
-// bf16, and sums FP8 in full precision after each 128 products, unless FAST_ACCUM is set.
+// are kept behind the first, with FP8 13. So do V100 and A100 (Fasi, Higham, Mikaitis & Pranesh 2021, "Numerical
+// behavior of NVIDIA tensor cores") and, with FP8, H100 (DeepSeek-AI 2024, "DeepSeek-V3", 3.3.2), but for a bit or two
+// that newer ones keep more. FP8 is summed in full precision after each 128 products, unless FAST_ACCUM is set.
 #pragma once
 #include "error.h"
 
