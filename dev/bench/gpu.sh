@@ -307,7 +307,7 @@ part_sanitize() {
 
 part_profile() {
     ! has nsys 'no timeline' || step timeline 120 sh dev/profile/profile.sh --out "$folder" timeline --model gpt2 \
-        --dtype $half --batch_size 16 --seq_len 1024
+        --dtype $half --batch_size 16 --seq_len 1024 $small_run
 }
 
 # Two runs must have the same bits; with NVLS, which may be faster, they need not.
