@@ -185,7 +185,7 @@ $(call record,settings,$(CC) $(CFLAGS) $(KERNEL_OPT_$(config)) $(TEST_OPT_$(conf
     $(MPI))
 $(call record,cuda_settings,$(NVCC) $(NVCCFLAGS) $(NCCL_FLAGS))
 FLAGGED := llmc/base/release llmc/commands/version llmc/prepare/compression
-$(call record,file_settings,$(foreach f,$(FLAGGED),$(FLAGS_$(f))))
+$(call record,file_settings,$(foreach f,$(FLAGGED),$(FLAGS_$(f))) $(LDLIBS)) # then all programs are linked again
 $(FLAGGED:%=$(BUILD)/%.o): $(BUILD)/file_settings
 %settings: ;
 

@@ -8,6 +8,8 @@ gpu="$build/train_gpt2cu"
 [ -x "$gpu" ] || gpu=
 
 programs_need_few_libraries() {
+    shared=$(quiet_make libraries CUDA_HOME=/none | grep -oE -- '-l(jansson|z|zstd|snappy)( |$)')
+    [ -z "$shared" ] || { skip="no archive to link here for $shared"; return; }
     for program in "$train" "$prepare" $gpu; do
         readelf -d "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$dir/needed"
         rest=$(grep -vE '^(libc|libm|libdl|librt|libpthread|libgomp|libgcc_s|ld-linux.*)\.so' "$dir/needed")
