@@ -4,7 +4,7 @@
 // library_open() looks for a library in this order:
 //
 //   1. where the loader looks: LD_LIBRARY_PATH, beside the program, the toolkit that it was built with, the system
-//   2. in CUDA toolkits: CUDA_HOME, that of an nvcc in the path, /usr/local/cuda
+//   2. in CUDA toolkits: CUDA_HOME, /usr/local/cuda, that of an nvcc in the path
 //   3. in packages that pip installed: nvidia/*/lib of VIRTUAL_ENV, or of a python3 in the path
 #pragma once
 #include "base.h"

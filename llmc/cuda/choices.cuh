@@ -1,7 +1,6 @@
 // Variants of operations on a GPU (autotune.h times them): tilings of the kernels of flash.cuh; attention by these or
-// by cuDNN, in each pass; GELU fused into the matmul or in a kernel of its own; matmuls on all multiprocessors or on
-// fewer, beside collectives. Which one is faster depends on the GPU,
-// the shape and the versions of the libraries.
+// by cuDNN, in each pass; GELU fused into the matmul or in a kernel of its own; matmuls beside collectives on all
+// multiprocessors or on fewer. Which one is faster depends on the GPU, the shape and the versions of the libraries.
 #pragma once
 #include "attention.cuh"
 #include "matmul.cuh"

@@ -53,9 +53,9 @@ static inline HOST_DEVICE float rounded_at_random(float master, uint64_t seed, i
 static constexpr int WARP_SIZE = 32;
 // cuBLAS's documentation recommends 32 MiB for Hopper ("cublasSetWorkspace"). With more, tune.cuh can also try
 // algorithms that split the depth.
-// NCCL_SMS: the multiprocessors that matmuls may leave to it; chosen, not measured.
-static constexpr int NCCL_SMS = 16;
 static constexpr size_t WORKSPACE_BYTES = (size_t)128 << 20, SCRATCH_BYTES = (size_t)16 << 20;
+// Multiprocessors that matmuls may leave to NCCL; chosen, not measured.
+static constexpr int NCCL_SMS = 16;
 
 // Implementations of attention: plain kernels (attention.cuh), flash.cuh, cuDNN.
 typedef enum { ATTENTION_PLAIN, ATTENTION_FLASH, ATTENTION_CUDNN } Attention;
