@@ -96,7 +96,7 @@ static inline bool is_wide_aligned(const Matmul* m) {
     return all % WIDE_ALIGNMENT == 0;
 }
 
-static inline MatmulKey plan_key(const Matmul* m) {
+static inline MatmulKey plan_key(const Matmul* m, int sms) {
     MatmulKey key;
     memset(&key, 0, sizeof key);
     key.rows = m->rows;
@@ -117,7 +117,7 @@ static inline MatmulKey plan_key(const Matmul* m) {
     key.batch = m->batch > 1 ? m->batch : 0;
     key.adds_matrix = m->add != NULL;
     key.is_narrow = !key.batch && !is_wide_aligned(m);
-    key.sms = gpu.leaves_sms && gpu.is_beside_nccl ? gpu.num_sms - NCCL_SMS : 0;
+    key.sms = sms;
     return key;
 }
 
@@ -296,8 +296,9 @@ static inline MatmulPlan* plan_slot() {
     return &plans.plan[plans.used++ % MAX_PLANS];
 }
 
-static inline MatmulPlan* plan_for(const Matmul* m) {
-    const MatmulKey key = plan_key(m);
+// Returns the plan of a matmul on `sms` multiprocessors (0: all); makes it if there is none.
+static inline MatmulPlan* plan_for(const Matmul* m, int sms) {
+    const MatmulKey key = plan_key(m, sms);
     for (size_t i = 0; i < num_plans(); i++) {
         if (memcmp(&plans.plan[i].key, &key, sizeof key) == 0) { return &plans.plan[i]; }
     }
@@ -329,7 +330,7 @@ static inline void plan_strike_out(MatmulPlan* p) {
 // Queues the matmul. Returns false, and queues nothing, if the library has no algorithm for it, or if its epilogue is
 // faster in kernels of its own.
 static inline bool cublaslt_matmul(const Matmul* m) {
-    MatmulPlan* p = plan_for(m);
+    MatmulPlan* p = plan_for(m, gpu.leaves_sms && gpu.is_beside_nccl ? gpu.num_sms - NCCL_SMS : 0);
     p->last = *m;
     p->is_watched = true;
     while (p->count && !p->is_apart) {

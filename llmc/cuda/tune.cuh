@@ -55,13 +55,13 @@ static inline bool can_be_apart(const MatmulPlan* p) {
     return p->count && (p->last.fusion == FUSE_BIAS || p->last.fusion == FUSE_A_SUMS);
 }
 
-// Returns the plan of the same matmul without its epilogue.
+// Returns the plan of the same matmul without its epilogue, on as many multiprocessors.
 static inline MatmulPlan* plan_apart(const MatmulPlan* p) {
     Matmul m = p->last;
     m.fusion = FUSE_NOTHING;
     m.bias = NULL;
     m.a_sums = NULL;
-    MatmulPlan* apart = plan_for(&m);
+    MatmulPlan* apart = plan_for(&m, p->key.sms);
     apart->last = m;
     apart->is_watched = true;
     return apart;
