@@ -70,8 +70,8 @@ static inline void cudnn_free_workspace(Pass pass) {
 }
 
 // Builds cuDNN's plan for a shape at its first use, and allocates its workspace. That may be half of the free memory,
-// so that later allocations find some; all if cuDNN was asked for, because then it is planned. Returns false, with the
-// reason, if cuDNN cannot.
+// so that later allocations find some. If cuDNN was asked for, it may be all, and what the memory plan reserved even if
+// kernels that were loaded since have taken the margin. Returns false, with the reason, if cuDNN cannot.
 static inline bool cudnn_prepare(Pass pass, int B, int T, int C, int NH, Error* err) {
     CudnnWorkspace* w = &gpu.cudnn_workspace[pass];
     const CudnnPass kernels = pass == PASS_FORWARD     ? CUDNN_FORWARD
@@ -80,8 +80,8 @@ static inline bool cudnn_prepare(Pass pass, int B, int T, int C, int NH, Error* 
     const AttentionShape shape = {B, T, NH, C / NH, FLOATX_IS_FP16 ? ATTENTION_IN_FP16 : ATTENTION_IN_BF16, kernels};
     if (!memcmp(&w->shape, &shape, sizeof shape)) { return true; }
     if (gpu.major < 8) { return fail(err, "cuDNN's attention needs compute capability 8.0"); } // its documentation
-    const size_t available = device_memory_available();
-    const size_t most = w->bytes + (is_attention_requested("cudnn") ? available : available / 2);
+    const size_t available = device_memory_available(), planned = cudnn_workspace_bytes(B, T, C, NH);
+    const size_t most = w->bytes + (is_attention_requested("cudnn") ? max_size(available, planned) : available / 2);
     size_t bytes = 0;
     if (!attention_cudnn_prepare(&shape, most, &bytes, err)) { return false; }
     if (bytes > most) {
