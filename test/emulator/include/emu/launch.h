@@ -39,7 +39,9 @@ inline int registers_of(const char* name) {
         if (f) { fclose(f); }
         return most;
     }();
-    const auto found = all.find(std::string(name, strcspn(name, " ")));
+    std::string kernel(name, strcspn(name, " "));
+    kernel.erase(0, kernel.rfind(':') + 1); // its namespace
+    const auto found = all.find(kernel);
     return found == all.end() ? 0 : found->second;
 }
 constexpr int BLOCK_REGISTERS = 65536;
