@@ -44,6 +44,8 @@ gpus_leave_multiprocessors_to_nccl_where_that_is_faster() {
     cp -r "$dir/fewer/step_00000002" "$dir/fewer/metrics.jsonl" "$dir/resumed"
     must "$cuda" --gpus 2 --out "$dir/resumed" --resume auto
     same_checkpoint "$dir/fewer/step_00000004" "$dir/resumed/step_00000004"
+    must "$cuda" $pair --gpus 4 --tune 1 --out "$dir/four" # the choice of two GPUs is not that of four
+    grep -q ' matmul_sms=all"' "$dir/four/step_00000002/state.json" || note "four take the choice of two"
     must "$cuda" $pair --out "$dir/all"
     grep -q ' matmul_sms=all"' "$dir/all/step_00000002/state.json" || note "not all, though as fast"
     # what is timed for a matmul whose epilogue is apart, on the 116 that are left, is what runs
