@@ -90,13 +90,11 @@ static inline void nccl_connect(Comm* comm) {
 
 // After an error of the network NCCL's kernels wait for ever; only this call says why.
 static inline const char* nccl_failure(void* state) {
-    static char text[256];
     ncclResult_t result = ncclSuccess;
     if (ncclCommGetAsyncError(((NcclState*)state)->comm, &result) != ncclSuccess) { return NULL; }
     if (result == ncclSuccess || result == ncclInProgress) { return NULL; }
-    snprintf(text, sizeof text, "NCCL failed: %s. Checkpoints on disk are whole: go on with --resume auto",
-             ncclGetErrorString(result));
-    return text;
+    return format("NCCL failed: %s. Checkpoints on disk are whole: go on with --resume auto",
+                  ncclGetErrorString(result));
 }
 
 static inline void nccl_all_reduce_begin(Comm* comm, float* x, size_t n) {
