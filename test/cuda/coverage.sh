@@ -19,7 +19,7 @@ ncclUnhandledCudaError|a collective that fails ends the program, which then writ
 ncclSystemError|likewise
 NCCL failed|likewise
 static inline void device_copy_|the compiler inlined it: its lines ran in its callers
-return format("NCCL failed|likewise
+ncclGetErrorString|likewise
 a workspace of %.0f MiB is needed|a plan fits where it is made: only one that was made with more free memory may not
 attention in tiles: queries, keys and values|such activations take 8 GiB
 this program was built without cuDNN|the emulator always has a stand-in for it
