@@ -14,7 +14,6 @@ static constexpr int MAX_HEAD_SIZE = 256; // model_check() allows no more
 static constexpr int LANE_CHANNELS = MAX_HEAD_SIZE / WARP_SIZE;
 static constexpr int QUERY_WARPS = 8; // warps that share the keys of one query
 static constexpr int ROW_WARPS = 4;   // warps of a block in backward, one per row
-static constexpr int DELTA_LANES = 8; // threads that share a row of attention_delta_kernel
 
 // A lane's channels of one head's row: lane, lane + 32, ...; zeros behind the row's end.
 struct HeadRow {
@@ -235,65 +234,30 @@ static inline void attention_cached(floatX* out, floatX* cache, const floatX* qk
 // ---------------------------------------------------------------------------------------------------------------------
 // backward
 
-// delta (B,NH,T) = the sum over each head of dout * (out + rest); rest may be NULL. DELTA_LANES threads share a row of
-// (B,T); the head is blockIdx.y. packable: the three can be loaded 128 bits at a time.
-static __global__ void attention_delta_kernel(float* delta, const floatX* dout, const floatX* out, const floatX* rest,
-                                              unsigned rows, int T, int C, int NH, bool packable) {
-    enum { PACK = Pack<floatX>::SIZE };
-    const int HS = C / NH, h = blockIdx.y, lane = threadIdx.x % DELTA_LANES;
-    const unsigned n = blockIdx.x * (blockDim.x / DELTA_LANES) + threadIdx.x / DELTA_LANES, b = n / T, t = n % T;
-    const size_t at = (size_t)n * C + h * HS;
-    float sum = 0;
-    if (n < rows && packable) {
-        for (int i = lane * PACK; i < HS; i += DELTA_LANES * PACK) {
-            const Pack<floatX> d = load_pack(dout + at + i), o = load_pack(out + at + i);
-            #pragma unroll
-            for (int k = 0; k < PACK; k++) { sum += to_float(d.x[k]) * to_float(o.x[k]); }
-            if (!rest) { continue; }
-            const Pack<floatX> r = load_pack(rest + at + i);
-            #pragma unroll
-            for (int k = 0; k < PACK; k++) { sum += to_float(d.x[k]) * to_float(r.x[k]); }
-        }
-    } else if (n < rows) {
-        for (int i = lane; i < HS; i += DELTA_LANES) {
-            sum += to_float(dout[at + i]) * (to_float(out[at + i]) + (rest ? to_float(rest[at + i]) : 0.0f));
-        }
-    }
-    #pragma unroll
-    for (int lanes = DELTA_LANES / 2; lanes > 0; lanes /= 2) { sum += __shfl_xor_sync(~0u, sum, lanes); }
-    if (n < rows && lane == 0) { delta[((size_t)b * NH + h) * T + t] = sum; }
-}
-
-static inline void attention_delta(float* delta, const floatX* dout, const floatX* out, const floatX* rest, int B,
-                                   int T, int C, int NH) {
-    const unsigned rows = (unsigned)B * (unsigned)T, threads = 256;
-    const bool packable = is_packable(dout, C / NH) && is_packable(out, C / NH) && is_packable(rest, C / NH);
-    const dim3 grid((unsigned)ceil_div(rows, threads / DELTA_LANES), NH);
-    attention_delta_kernel<<<grid, threads, 0, gpu.stream>>>(delta, dout, out, rest, rows, T, C, NH, packable);
-    cuda_launched("attention_delta");
-}
-
 // Returns the row of (B,T) of this warp in the two kernels below; the head is blockIdx.y.
 static __device__ inline unsigned attention_warp_row() { return blockIdx.x * ROW_WARPS + threadIdx.x / WARP_SIZE; }
 
-// A warp computes dq of a query: a sum over the keys up to it, from the beginning of its document on. starts may be
-// NULL.
+// A warp computes delta of a query, which the kernel below needs too; and dq, a sum over the keys up to the query, from
+// the beginning of its document on. rest and starts may be NULL.
 static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
-    attention_backward_queries_kernel(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
-                                      const floatX* qkv, const int* starts, unsigned rows, int T, int C, int NH) {
+    attention_backward_queries_kernel(floatX* dqkv, float* delta, const floatX* dout, const floatX* out,
+                                      const floatX* rest, const float* lse, const floatX* qkv, const int* starts,
+                                      unsigned rows, int T, int C, int NH) {
     const unsigned n = attention_warp_row();
     if (n >= rows) { return; }
     const int HS = C / NH, h = blockIdx.y, t = (int)(n % T);
-    const size_t stride = (size_t)3 * C, b = n / T, statistic = (b * NH + h) * T + t;
+    const size_t stride = (size_t)3 * C, b = n / T, statistic = (b * NH + h) * T + t, at = (size_t)n * C + h * HS;
     const float scale = 1.0f / sqrtf((float)HS);
-    const HeadRow q = load_head_row(qkv + n * stride + h * HS, HS);
-    const HeadRow d = load_head_row(dout + (size_t)n * C + h * HS, HS);
-    HeadRow dq = {};
+    const HeadRow q = load_head_row(qkv + n * stride + h * HS, HS), d = load_head_row(dout + at, HS);
+    HeadRow dq = {}, o = load_head_row(out + at, HS);
+    if (rest) { add_scaled(&o, 1.0f, load_head_row(rest + at, HS)); }
+    const float row_delta = head_dot(d, o);
+    if (threadIdx.x % WARP_SIZE == 0) { delta[statistic] = row_delta; }
     for (int s = starts ? starts[n] : 0; s <= t; s++) {
         const floatX* k = qkv + (b * T + s) * stride + C + h * HS;
         const HeadRow key = load_head_row(k, HS), value = load_head_row(k + C, HS);
         const float p = expf(head_dot(q, key) * scale - lse[statistic]);
-        add_scaled(&dq, p * (head_dot(d, value) - delta[statistic]) * scale, key);
+        add_scaled(&dq, p * (head_dot(d, value) - row_delta) * scale, key);
     }
     store_head_row(dqkv + n * stride + h * HS, dq, HS);
 }
@@ -323,14 +287,14 @@ static __global__ void __launch_bounds__(ROW_WARPS* WARP_SIZE)
     store_head_row(out + C, dv, HS);
 }
 
-static inline void attention_backward_plain(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
-                                            const floatX* qkv, const int* starts, const int* ends, int B, int T, int C,
-                                            int NH) {
+static inline void attention_backward_plain(floatX* dqkv, float* delta, const floatX* dout, const floatX* out,
+                                            const floatX* rest, const float* lse, const floatX* qkv, const int* starts,
+                                            const int* ends, int B, int T, int C, int NH) {
     const unsigned rows = (unsigned)B * (unsigned)T;
     const dim3 grid((unsigned)ceil_div(rows, ROW_WARPS), NH);
     const int threads = ROW_WARPS * WARP_SIZE;
-    attention_backward_queries_kernel<<<grid, threads, 0, gpu.stream>>>(dqkv, dout, lse, delta, qkv, starts, rows, T, C,
-                                                                        NH);
+    attention_backward_queries_kernel<<<grid, threads, 0, gpu.stream>>>(dqkv, delta, dout, out, rest, lse, qkv, starts,
+                                                                        rows, T, C, NH);
     cuda_launched("attention_backward_queries");
     attention_backward_keys_kernel<<<grid, threads, 0, gpu.stream>>>(dqkv, dout, lse, delta, qkv, ends, rows, T, C, NH);
     cuda_launched("attention_backward_keys");
@@ -345,11 +309,10 @@ static inline void attention_backward(floatX* dqkv, float* delta, const floatX* 
         attention_cudnn_backward(dqkv, dout, out, lse, qkv, &w->shape, w->memory, gpu.stream);
         return;
     }
-    const bool is_alone = gpu.alone == CHOICE_FLASH_KEYS || gpu.alone == CHOICE_FLASH_QUERIES;
-    if (!is_alone) { attention_delta(delta, dout, out, rest, B, T, C, NH); }
-    if (uses_flash_attention(qkv, dqkv, HS) && flash_supports(dout, HS)) {
-        flash_backward_sized(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH);
+    const bool is_packed = is_packable(dout, HS) && is_packable(out, HS) && is_packable(rest, HS);
+    if (uses_flash_attention(qkv, dqkv, HS) && is_packed) {
+        flash_backward_sized(dqkv, delta, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH);
     } else {
-        attention_backward_plain(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH);
+        attention_backward_plain(dqkv, delta, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH);
     }
 }

@@ -292,12 +292,41 @@ static __global__ void __launch_bounds__(Flash<FLASH_KEYS, Type, HD, VARIANT>::T
     }
 }
 
-// Computes dq: own rows are queries.
+// Computes delta (B,NH,T) = the sum over a head's row of dout * (out + rest), for the warp's rows. rest may be NULL.
+// Eight lanes share a row.
+template <class Type, int HD, int ROWS>
+static __device__ inline void flash_delta(float* delta, const Type* dout, const Type* out, const Type* rest,
+                                          const FlashPlace& at, int first) {
+    enum { PACK = Pack<Type>::SIZE, LANES = 8 };
+    #pragma unroll
+    for (int i = 0; i < ROWS; i += WARP_SIZE / LANES) {
+        const int row = first + i + warp_lane() / LANES;
+        const size_t head = at.out() + (size_t)row * at.C();
+        float sum = 0;
+        for (int c = warp_lane() % LANES * PACK; c < HD; c += LANES * PACK) {
+            if (row >= at.T || c >= at.HS) { break; }
+            const Pack<Type> d = load_pack(dout + head + c), o = load_pack(out + head + c);
+            #pragma unroll
+            for (int k = 0; k < PACK; k++) { sum += to_float(d.x[k]) * to_float(o.x[k]); }
+            if (!rest) { continue; }
+            const Pack<Type> r = load_pack(rest + head + c);
+            #pragma unroll
+            for (int k = 0; k < PACK; k++) { sum += to_float(d.x[k]) * to_float(r.x[k]); }
+        }
+        #pragma unroll
+        for (int lanes = LANES / 2; lanes > 0; lanes /= 2) { sum += __shfl_xor_sync(~0u, sum, lanes); }
+        if (warp_lane() % LANES == 0 && row < at.T) { delta[at.lse() + row] = sum; }
+    }
+    __syncwarp();
+}
+
+// Computes dq, and delta for this kernel and the one of dk and dv: own rows are queries.
 template <class Type, int HD, int VARIANT, bool DOCUMENTS>
 static __global__ void __launch_bounds__(Flash<FLASH_QUERIES, Type, HD, VARIANT>::THREADS,
                                          Flash<FLASH_QUERIES, Type, HD, VARIANT>::BLOCKS)
-    flash_backward_queries_kernel(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
-                                  const int* starts, float scale, int T, int NH, int HS) {
+    flash_backward_queries_kernel(Type* dqkv, float* delta, const Type* dout, const Type* out, const Type* rest,
+                                  const float* lse, const Type* qkv, const int* starts, float scale, int T, int NH,
+                                  int HS) {
     typedef Flash<FLASH_QUERIES, Type, HD, VARIANT> Shape;
     enum { QUERIES = Shape::ROWS, KEYS = Shape::STREAM, PITCH = Shape::PITCH, GROUPS = Shape::GROUPS };
     extern __shared__ int4 flash_memory[];
@@ -336,6 +365,7 @@ static __global__ void __launch_bounds__(Flash<FLASH_QUERIES, Type, HD, VARIANT>
             douts[g].load(warp_own + (QUERIES + g * 16) * PITCH);
         }
     }
+    flash_delta<Type, HD, Shape::WARP_ROWS>(delta, dout, out, rest, at, warp_first); // while tiles arrive
     float row_lse[GROUPS][2], row_delta[GROUPS][2];
     #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
@@ -460,17 +490,18 @@ static inline void flash_backward_keys(Type* dqkv, const Type* dout, const float
 }
 
 template <int HD, int VARIANT = 0, bool DOCUMENTS = false, class Type>
-static inline void flash_backward_queries(Type* dqkv, const Type* dout, const float* lse, const float* delta,
-                                          const Type* qkv, const int* starts, int B, int T, int C, int NH) {
+static inline void flash_backward_queries(Type* dqkv, float* delta, const Type* dout, const Type* out,
+                                          const Type* rest, const float* lse, const Type* qkv, const int* starts,
+                                          int B, int T, int C, int NH) {
     if constexpr (flash_tiling(FLASH_QUERIES, sizeof(Type), HD, VARIANT + 1).warps > 0) {
         if (gpu.flash_variant[FLASH_QUERIES] > VARIANT) {
-            flash_backward_queries<HD, VARIANT + 1>(dqkv, dout, lse, delta, qkv, starts, B, T, C, NH);
+            flash_backward_queries<HD, VARIANT + 1>(dqkv, delta, dout, out, rest, lse, qkv, starts, B, T, C, NH);
             return;
         }
     }
     if constexpr (!DOCUMENTS) {
         if (starts) {
-            flash_backward_queries<HD, VARIANT, true>(dqkv, dout, lse, delta, qkv, starts, B, T, C, NH);
+            flash_backward_queries<HD, VARIANT, true>(dqkv, delta, dout, out, rest, lse, qkv, starts, B, T, C, NH);
             return;
         }
     }
@@ -478,18 +509,19 @@ static inline void flash_backward_queries(Type* dqkv, const Type* dout, const fl
     const unsigned blocks = flash_blocks(Shape::ROWS, B, T, C, NH);
     flash_allow_shared(flash_backward_queries_kernel<Type, HD, VARIANT, DOCUMENTS>, Shape::bytes());
     flash_backward_queries_kernel<Type, HD, VARIANT, DOCUMENTS><<<blocks, Shape::THREADS, Shape::bytes(), gpu.stream>>>(
-        dqkv, dout, lse, delta, qkv, starts, 1.0f / sqrtf((float)(C / NH)), T, NH, C / NH);
+        dqkv, delta, dout, out, rest, lse, qkv, starts, 1.0f / sqrtf((float)(C / NH)), T, NH, C / NH);
     cuda_launched("flash_backward_queries");
 }
 
 template <int HD, class Type>
-static inline void flash_backward(Type* dqkv, const Type* dout, const float* lse, const float* delta, const Type* qkv,
-                                  const int* starts, const int* ends, int B, int T, int C, int NH) {
+static inline void flash_backward(Type* dqkv, float* delta, const Type* dout, const Type* out, const Type* rest,
+                                  const float* lse, const Type* qkv, const int* starts, const int* ends, int B, int T,
+                                  int C, int NH) {
+    if (gpu.alone != CHOICE_FLASH_KEYS) {
+        flash_backward_queries<HD>(dqkv, delta, dout, out, rest, lse, qkv, starts, B, T, C, NH);
+    }
     if (gpu.alone != CHOICE_FLASH_QUERIES) {
         flash_backward_keys<HD>(dqkv, dout, lse, delta, qkv, ends, B, T, C, NH);
-    }
-    if (gpu.alone != CHOICE_FLASH_KEYS) {
-        flash_backward_queries<HD>(dqkv, dout, lse, delta, qkv, starts, B, T, C, NH);
     }
 }
 
@@ -509,13 +541,13 @@ static inline void flash_forward_sized(floatX* out, floatX* rest, float* lse, co
     }
 }
 
-static inline void flash_backward_sized(floatX* dqkv, const floatX* dout, const float* lse, const float* delta,
-                                        const floatX* qkv, const int* starts, const int* ends, int B, int T, int C,
-                                        int NH) {
+static inline void flash_backward_sized(floatX* dqkv, float* delta, const floatX* dout, const floatX* out,
+                                        const floatX* rest, const float* lse, const floatX* qkv, const int* starts,
+                                        const int* ends, int B, int T, int C, int NH) {
     switch (ceil_div(C / NH, 32)) {
-    case 1: flash_backward<32>(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH); break;
-    case 2: flash_backward<64>(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH); break;
-    case 3: flash_backward<96>(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH); break;
-    default: flash_backward<128>(dqkv, dout, lse, delta, qkv, starts, ends, B, T, C, NH); break;
+    case 1: flash_backward<32>(dqkv, delta, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH); break;
+    case 2: flash_backward<64>(dqkv, delta, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH); break;
+    case 3: flash_backward<96>(dqkv, delta, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH); break;
+    default: flash_backward<128>(dqkv, delta, dout, out, rest, lse, qkv, starts, ends, B, T, C, NH); break;
     }
 }
