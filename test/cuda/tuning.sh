@@ -224,7 +224,8 @@ a_step_replays_the_kernels_of_its_list() {
                 of["matmul_gelu_forward"] = 1 + 2 * unfused
                 of["matmul_backward"] = 3 + unfused
                 of["matmul_gelu_backward"] = 3 + 2 * unfused
-                of["attention_backward"] = of["encoder_backward"] = 3
+                of["attention_backward"] = 2
+                of["encoder_backward"] = 3
                 of["layernorm_backward"] = 2
                 of["classifier_backward"] = 4
                 of["norm_squared"] = 2
