@@ -8,7 +8,7 @@ typedef struct {
     const char* name;
 } Reached;
 
-// Where these entries begin and end. The linker defines both names; they are NULL in a program that has none.
+// Mark where these entries begin and end. The linker defines both names; they are NULL in a program that has none.
 extern Reached __start_reached[] __attribute__((weak)), __stop_reached[] __attribute__((weak)); // NOLINT
 
 // Opens FOLDER/BELOW/FILE for the first of `folders` that has it. They are absolute, with colons between them; `below`

@@ -1,8 +1,8 @@
 // Functions of shared libraries, for programs that open these libraries only when a run needs them (library.h).
 //
-// `REACH name` defines a function `name` and an entry for it in the section "reached". The function jumps to the address
-// in its entry, which library_reach() fills in, and so passes on all arguments. The Makefile lists in reached.list what
-// the objects of a program call.
+// `REACH name` defines a function `name` and an entry for it in the section "reached". The function jumps to the
+// address in its entry, which library_reach() fills in, and so passes on all arguments. cuda/rules.mk lists in
+// reached.list what the objects of a program call.
 .macro REACH name
         .section .rodata
 1:      .asciz "\name"

@@ -23,5 +23,5 @@ typedef struct {
     void (*finalize)(void);
 } Mpi;
 
-// What libgpt2_mpi.so exports.
+// libgpt2_mpi.so exports this.
 extern const Mpi gpt2_mpi;

@@ -39,8 +39,9 @@ static void open_mpi(Launch* launch, const Backend* b) {
                                  "which puts this file beside the program",
                                  &err);
     mpi = library ? dlsym(library, "gpt2_mpi") : NULL;
-    if (library && !mpi) { fail(&err, "libgpt2_mpi.so is of another version: copy the one that was built with this "
-                                "program beside it"); }
+    if (library && !mpi) {
+        fail(&err, "libgpt2_mpi.so is of another version: copy the one that was built with this program beside it");
+    }
     if (!mpi && b->is_host) { usage_error("%s", err.text); }
     if (!mpi) { launch->rendezvous = RENDEZVOUS_FILE; }
 }

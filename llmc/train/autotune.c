@@ -214,8 +214,9 @@ static char* variants_line(const GPT2* g) {
 
 // Returns the variants in a cache's lines; NULL if there are none.
 static char* cached_variants(const GPT2* g, const char* lines) {
+    if (!lines) { return NULL; } // the key asks for cuDNN's version, which opens cuDNN
     const char* key = g->backend->variants_key(g->B, g->T, g->config.channels, g->config.num_heads);
-    const char* line = lines ? tune_line(lines, key, strlen(key)) : NULL;
+    const char* line = tune_line(lines, key, strlen(key));
     return line ? format("%.*s", (int)strcspn(line, "\n"), line) : NULL;
 }
 

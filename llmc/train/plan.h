@@ -24,7 +24,7 @@ typedef struct {
     SkipWindows skip;
 } DataPlan;
 
-// What happens between steps; 0 steps: never.
+// Says what happens between steps; 0 steps: never.
 typedef struct {
     long long val_every, sample_every;
     const char* eval_data;    // files of test sets

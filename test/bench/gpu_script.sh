@@ -186,7 +186,8 @@ a_step_that_hangs_is_cut_and_the_rest_runs() {
     make_box
     make_stand_in
     sed -i 's/^\(    step "$name" \)60 /\13 /' "$box/dev/bench/gpu.sh"
-    export GPU_SECONDS HANGS='check --model L=1,H=2,C=128,T=64,V=300 --batch_size 2 --max_steps 1 --dtype fp8' GPU_SECONDS=100
+    export GPU_SECONDS=100
+    export HANGS='check --model L=1,H=2,C=128,T=64,V=300 --batch_size 2 --max_steps 1 --dtype fp8'
     gpu_sh 1 first
     done_but check_fp8
     says '^check_fp8: CUT at its limit, exit code 124, [3-9] s'

@@ -300,7 +300,7 @@ static void one_is_silent(Rank* r) {
     OK(cudaStreamSynchronize(r->stream));
 }
 
-// Where NVSwitches may add up, sums do not repeat their bits.
+// Sums do not repeat their bits where NVSwitches may add up.
 static bool sums_repeat(Rank* r) {
     const float parts[] = {1, 0x1p-24f, 0x1p-24f};
     std::vector<float> sums;
