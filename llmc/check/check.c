@@ -38,9 +38,6 @@ static Config check_options(const Config* config, const Backend* device) {
         c.model = EMULATED_MODEL;
     }
     if (c.batch_size == 0) { c.batch_size = 4; }
-    // AdamW divides by the gradient's own size. With its usual epsilon the first step is lr * sign(gradient), and an
-    // element whose gradient is rounding error moves by lr, one way or the other: nothing to compare.
-    c.eps = 1e-4;
     return c;
 }
 
@@ -56,6 +53,9 @@ static Plan check_plan(const Config* c, const Backend* device, enum dtype dtype)
     }
     if (config_source(c, "seq_len") == FROM_DEFAULT) { plan.T = min_int(plan.T, CHECK_TOKENS); }
     plan.samples = false;
+    // AdamW divides by the gradient's own size. With its usual epsilon the first step is lr * sign(gradient), and an
+    // element whose gradient is rounding error moves by lr, one way or the other: nothing to compare.
+    plan.rates.peak.adamw.eps = 1e-4f;
     return plan;
 }
 

@@ -23,7 +23,6 @@ typedef struct {
     int rank;              // ranks other than 0 write nothing: every call returns at once
     int max_steps;         // updates that the run will have made at its end
     int resume_step;       // updates made before this start; -1: a fresh run, which replaces the logs
-    long long print_every; // steps between step lines on standard output; 0: chosen by logger_print_every()
     bool has_tensorboard;  // writes event files into folder/tensorboard
 } LoggerOptions;
 
@@ -65,8 +64,8 @@ bool logger_open(Logger* l, const LoggerOptions* options, Error* err);
 // The caller frees it.
 char* logger_step_line(const Logger* l, const StepRecord* r, int width);
 
-// Returns the steps between the step lines on standard output: those of the option or, if it is 0, 1 for a file or a
-// pipe, whose lines scripts read, and beside a bar, which shows every step, a round number for at most 500 lines.
+// Returns the steps between the step lines on standard output: 1 for a file or a pipe, whose lines scripts read; beside
+// a bar, which shows every step, a round number for at most 500 lines.
 long long logger_print_every(const Logger* l);
 
 // Returns the columns of a terminal; 0 if `fd` is none.

@@ -10,8 +10,8 @@ int logger_width(int fd) {
 }
 
 long long logger_print_every(const Logger* l) {
-    const long long given = l->options.print_every, most = 500; // lines; chosen
-    if (given > 0 || !l->bar) { return given > 0 ? given : 1; }
+    const long long most = 500; // lines; chosen
+    if (!l->bar) { return 1; }
     for (long long ten = 1;; ten *= 10) {
         const long long round[] = {ten, 2 * ten, 5 * ten};
         for (int i = 0; i < 3; i++) {

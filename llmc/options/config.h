@@ -105,14 +105,12 @@ enum {
            " rest", .scope = SCOPE_IDENTITY)                                                                          \
     REAL(embedding_lr, auto, 0, 1e3, "auto", TRAIN, "peak learning rate of the embeddings; auto: --lr")               \
     REAL(matrix_lr, auto, 0, 1e3, "auto", TRAIN, "of the blocks' matrices; auto: --lr, or 0.02 with muon")            \
-    REAL(weight_decay, 0.1, 0, 1e3, NULL, TRAIN, "decoupled decay of AdamW's matrices (Muon: --matrix_decay)")        \
+    REAL(weight_decay, 0.1, 0, 1e3, NULL, TRAIN, "decoupled decay of the embeddings, and of matrices without their own")\
     REAL(matrix_decay, auto, 0, 1e3, "auto", TRAIN,                                                                   \
          "decay of the blocks' matrices; auto: --weight_decay, or 0.01 with muon")                                    \
-    FLAG(decay_embeddings, 1, TRAIN, "--weight_decay applies to the embeddings too")                                  \
     FLAG(cautious_decay, 0, TRAIN, "decay only elements that the update makes smaller anyway")                        \
     REAL(beta1, 0.9, 0, 0.999999, NULL, TRAIN, "AdamW", .also = "adam_beta1")                                         \
     REAL(beta2, 0.95, 0, 0.999999, NULL, TRAIN, "AdamW", .also = "adam_beta2")                                        \
-    REAL(eps, 1e-8, 1e-30, 1, NULL, TRAIN, "AdamW", .also = "adam_epsilon")                                           \
     TEXT(momentum, "0.95", TRAIN,                                                                                     \
          "of Muon, M[,warmup:STEPS:START][,cooldown:STEPS:END]: it rises from START in the first steps (300:0.85;"    \
          " warmup:none: it does not) and falls to END in the last", .needs = "optimizer=muon")                        \
@@ -216,9 +214,6 @@ enum {
          "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write; "    \
          "report FOLDER...: the folder or .html file to write",                                                       \
          .scope = SCOPE_START, .also = "out_dir|output_dir|output")                                                   \
-    INT(print_every, 0, 1, HUGE_COUNT, "auto", TRAIN,                                                                 \
-         "steps between step lines on standard output; auto: 1, or so that a terminal shows at most 500 lines",       \
-         .scope = SCOPE_START, .also = "log_interval|logging_steps")                                                  \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \
     GROUP("export")                                                                                                   \

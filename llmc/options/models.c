@@ -53,7 +53,7 @@ typedef struct {
     "--schedule wsd_linear --decay_frac 0.16667 --min_lr_frac 0 --weight_decay 0.1 --grad_clip 1 "
 
 #define MUON_ALL                                                                                                \
-    "--optimizer muon --cautious_decay 1 --decay_embeddings 0 --momentum 0.95,cooldown:50:0.85 "                \
+    "--optimizer muon --cautious_decay 1 --weight_decay 0 --momentum 0.95,cooldown:50:0.85 "                     \
     "--init_out zero --schedule wsd_linear --decay_frac 0.29 --min_lr_frac 0 --warmup_steps 256 "
 
 static const Preset PRESETS[] = {

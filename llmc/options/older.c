@@ -95,6 +95,19 @@ static void translate_momentum(json_t* options) {
     free(text);
 }
 
+// --decay_embeddings 0 switched off --weight_decay for the embeddings, which alone have it beside a --matrix_decay.
+// --eps was AdamW's.
+static void translate_decay(json_t* options) {
+    json_t* decay = json_object_get(options, "weight_decay");
+    const double eps = json_number_value(json_object_get(options, "eps"));
+    if (json_is_false(json_object_get(options, "decay_embeddings")) && json_is_number(decay)) {
+        const bool is_own = !has_value(options, "matrix_decay", "auto") || has_value(options, "optimizer", "muon");
+        if (!is_own) { json_object_set(options, "matrix_decay", decay); }
+        json_object_set_new(options, "weight_decay", json_real(0));
+    }
+    if (eps > 0 && eps != 1e-8) { notice("the run had --eps %g; from here on AdamW's eps is 1e-8", eps); }
+}
+
 json_t* options_of_today(const json_t* object) {
     json_t* options = object ? json_deep_copy(object) : json_object();
     if (!options) { fatal("out of memory: options"); }
@@ -107,5 +120,6 @@ json_t* options_of_today(const json_t* object) {
     translate_momentum(options);
     translate_eval(options);
     translate_spikes(options);
+    translate_decay(options);
     return options;
 }

@@ -109,7 +109,6 @@ bool spike_rule_parse(SpikeRule* spikes, const char* skip_z, const char* on_spik
 }
 
 bool plan_check_effects(const Plan* p, const Config* c, Error* err) {
-    const bool own_decay = p->rates.kind == OPTIMIZER_MUON || c->matrix_decay >= 0;
     const bool is_unrounded = !strcmp(p->backend->storage, "fp32");
     if (c->has_letters) { return true; }
     if (c->stochastic_round && is_unrounded) {
@@ -122,10 +121,6 @@ bool plan_check_effects(const Plan* p, const Config* c, Error* err) {
     if (p->exact && is_unrounded) {
         return fail(err, "--attention exact has no effect with --dtype %s: attention's output is not rounded to 16 "
                     "bits", dtype_names[p->dtype]);
-    }
-    if (config_source(c, "weight_decay") >= FROM_FILE && !c->decay_embeddings && own_decay) {
-        return fail(err, "--weight_decay %g has no effect: embeddings do not decay, and matrices have --matrix_decay",
-                    c->weight_decay);
     }
     return true;
 }
@@ -178,7 +173,6 @@ bool plan_parse(Plan* p, enum dtype dtype, const Config* c, Error* err) {
                 .save = {.out = c->out, .every = c->save_every, .leaves_done_file = c->has_letters},
                 .replay_every = c->replay,
                 .max_hours = c->max_time,
-                .print_every = c->print_every,
                 .has_tensorboard = c->tensorboard};
     if (!skip_windows_parse(&p->data.skip, c->skip_windows, err)) {
         Error why = *err;

@@ -84,7 +84,6 @@ typedef struct {
     SavePlan save;
     long long replay_every;     // steps; 0: never
     double max_hours;           // 0: no limit
-    long long print_every;      // steps; 0: chosen by the logger
     bool has_tensorboard;
 } Plan;
 

@@ -37,12 +37,12 @@ bool rates_parse(Rates* r, const Config* c, Error* err) {
     r->lr[GROUP_EMBEDDING] = given_or(c->embedding_lr, c->lr);
     r->lr[GROUP_MATRIX] = given_or(c->matrix_lr, is_muon ? 0.02 : c->lr);
     r->lr[GROUP_VECTOR] = c->lr;
-    r->peak.adamw = (AdamW){.weight_decay[GROUP_EMBEDDING] = c->decay_embeddings ? (float)c->weight_decay : 0,
+    r->peak.adamw = (AdamW){.weight_decay[GROUP_EMBEDDING] = (float)c->weight_decay,
                             .weight_decay[GROUP_MATRIX] = (float)matrix_decay,
                             .cautious = c->cautious_decay != 0,
                             .beta1 = (float)c->beta1,
                             .beta2 = (float)c->beta2,
-                            .eps = (float)c->eps,
+                            .eps = 1e-8f,
                             .grad_clip = (float)given_or(c->grad_clip, is_muon ? 0 : 1),
                             .grad_scale = 1,
                             .step = 1};

@@ -114,7 +114,6 @@ static void open_log(TrainRun* run) {
                                    .rank = run->ranks.comm->rank,
                                    .max_steps = (int)run->position.num_steps,
                                    .resume_step = run->start.checkpoint ? (int)run->step : -1,
-                                   .print_every = p->print_every,
                                    .has_tensorboard = p->has_tensorboard};
     if (!logger_open(&run->log, &options, &err)) { fatal("--out %s", err.text); }
     on_fatal(log_error, run);

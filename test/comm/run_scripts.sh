@@ -41,7 +41,7 @@ fast:350m L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.00135 max_steps=3
 fast:774m L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00108 max_steps=179700 schedule="wsd_linear"
 fast:1558m L=48,H=25,C=1600,T=1024 total_batch_size=1048576 lr=0.000864 max_steps=20100 schedule="wsd_linear"
 muon:124m L=12,H=12,C=768,T=1024 total_batch_size=524288 lr=0.0036 matrix_lr="auto" matrix_decay=0.01 max_steps=8800 \
-    optimizer="muon" init_out="zero" cautious_decay=true decay_embeddings=false momentum="0.95,cooldown:50:0.85" \
+    optimizer="muon" init_out="zero" cautious_decay=true weight_decay=0.0 momentum="0.95,cooldown:50:0.85" \
     warmup_steps=256 decay_frac=0.29 min_lr_frac=0.0
 muon:350m L=24,H=16,C=1024,T=1024 total_batch_size=524288 lr=0.00312 matrix_decay=0.0056 max_steps=30000
 muon:774m L=36,H=20,C=1280,T=1024 total_batch_size=524288 lr=0.00279 matrix_decay=0.0036 max_steps=155000

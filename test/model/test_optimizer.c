@@ -147,7 +147,7 @@ TEST(rates_of_groups_are_those_given_or_follow_lr) {
     EXPECT(r.peak.muon.weight_decay == 0.01f && r.peak.adamw.weight_decay[GROUP_EMBEDDING] == 0.1f);
     EXPECT(r.peak.adamw.grad_clip == 0 && r.peak.muon.momentum == 0.95f);
     EXPECT(parse(&r, (const char* const[]){"matrix_lr", "0.25", "lr", "2", "matrix_decay", "0", "grad_clip", "3",
-                                           "decay_embeddings", "0", "cautious_decay", "1", NULL}, &err));
+                                           "weight_decay", "0", "cautious_decay", "1", NULL}, &err));
     EXPECT(r.lr[GROUP_EMBEDDING] == 2 && r.lr[GROUP_MATRIX] == 0.25 && r.lr[GROUP_VECTOR] == 2);
     EXPECT(r.peak.adamw.weight_decay[GROUP_MATRIX] == 0 && r.peak.adamw.weight_decay[GROUP_EMBEDDING] == 0);
     EXPECT(r.peak.adamw.grad_clip == 3 && r.peak.adamw.cautious && r.peak.muon.cautious);
