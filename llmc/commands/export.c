@@ -6,16 +6,23 @@
 //
 // Weights go from file to file, a tensor at a time: no model is built, and no device is needed. Everything is written
 // under another name (.tmp-*), synced and renamed.
+//
+// --average N writes the mean of the last N checkpoints of a run, "latest weight averaging" (LAWA; Kaddour 2022, arXiv
+// 2209.14981): it is ahead of the last weights while the learning rate is high, as a decay of the rate would be.
 #include "commands.h"
 #include "open_model.h"
 #include "../tokenizer/tokenizer_save.h"
 #include "../base/json.h"
+#include "../files/checkpoint.h"
+#include "../files/checkpoint_folders.h"
 #include "../files/model_file.h"
 #include "../model/generate.h"
 #include "../train/open_plan.h"
 
 typedef struct {
-    const ModelFile* model;
+    const ModelFile* model; // of `count` models of one shape, whose mean is written
+    int count;
+    double* sum;            // memory for the largest tensor
     const WeightType* type;
     const Tokenizer* tokenizer; // NULL: none
     const char* name;           // of the model
@@ -23,12 +30,27 @@ typedef struct {
     void* encoded;              // memory for the largest tensor
 } Export;
 
+// Reads a tensor, or the mean of it over all models, to e->buffers.ours.
+static bool read_tensor(Export* e, int row, int layer, Error* err) {
+    const Tensor* t = &e->model->table.row[row];
+    const size_t n = t->used_rows * t->cols;
+    float* ours = e->buffers.ours;
+    if (e->count == 1) { return model_file_read(e->model, &e->buffers, row, layer, err); }
+    memset(e->sum, 0, n * sizeof *e->sum);
+    for (int m = 0; m < e->count; m++) {
+        if (!model_file_read(&e->model[m], &e->buffers, row, layer, err)) { return false; }
+        for (size_t i = 0; i < n; i++) { e->sum[i] += ours[i]; }
+    }
+    for (size_t i = 0; i < n; i++) { ours[i] = (float)(e->sum[i] / e->count); }
+    return true;
+}
+
 // Reads a tensor and encodes it as `type`, in our layout or Hugging Face's; returns its bytes in e->encoded, or 0 after
 // a failure.
 static size_t export_tensor(Export* e, const WeightType* type, int row, int layer, bool hf_layout, Error* err) {
     const Tensor* t = &e->model->table.row[row];
     const size_t n = t->used_rows * t->cols;
-    if (!model_file_read(e->model, &e->buffers, row, layer, err)) { return 0; }
+    if (!read_tensor(e, row, layer, err)) { return 0; }
     if (hf_layout) { tensor_to_hf(&e->buffers, t); }
     const float* from = hf_layout ? e->buffers.file : e->buffers.ours;
     for (size_t i = 0; i < n; i++) {
@@ -227,28 +249,65 @@ static Tokenizer* open_model_tokenizer(Config* c, const ModelFile* m) {
     return open_tokenizer(&plan, &m->shape);
 }
 
+// Opens a checkpoint, which its run does not remove before this program ends, and verifies its weights.
+static bool open_checkpoint(ModelFile* m, const char* path, Error* err) {
+    if (checkpoint_hold(path) < 0) { return fail(err, "%s: the run has just removed it; give the command again", path); }
+    json_t* state = checkpoint_read_state(path, err);
+    const bool ok = state && checkpoint_verify_file(path, "model.safetensors", state, err) &&
+                    model_file_open(m, path, true, err);
+    json_decref(state);
+    return ok;
+}
+
+// Opens the newest `count` checkpoints of a run, the newest first, into `models`. Their paths are never freed.
+static bool open_newest(ModelFile* models, int count, const char* run, Error* err) {
+    size_t there;
+    long long* steps = checkpoint_list(run, &there);
+    bool ok = there >= (size_t)count ||
+              fail(err, "--average %d: %s has %zu checkpoints; a run keeps more with --keep", count, run, there);
+    for (int i = 0; ok && i < count; i++) {
+        ok = open_checkpoint(&models[i], checkpoint_path(run, steps[i]), err);
+        if (ok && memcmp(&models[i].shape, &models[0].shape, sizeof models->shape)) {
+            ok = fail(err, "%s: another shape than %s: only checkpoints of one shape have a mean", models[i].path,
+                      models[0].path);
+        }
+    }
+    free(steps);
+    return ok;
+}
+
 int export_command(const Config* asked) {
     Error err;
-    ModelFile model;
     Config with_run = *asked; // and the checkpoint's tokenizer
     const ExportFormat* as = check_arguments(asked);
-    if (!model_file_open(&model, asked->init, true, &err)) { fatal("%s", err.text); }
-    Tokenizer* tokenizer = open_model_tokenizer(&with_run, &model);
+    const int count = asked->average ? (int)asked->average : 1;
+    ModelFile* models = alloc_or_die((size_t)count, sizeof *models, "models");
+    const bool is_open = asked->average ? open_newest(models, count, asked->init, &err)
+                                        : model_file_open(models, asked->init, true, &err);
+    if (!is_open) { fatal("%s", err.text); }
+    Tokenizer* tokenizer = open_model_tokenizer(&with_run, models);
     if (!tokenizer && as->write == write_gguf) {
         usage_error("export gguf needs the model's tokenizer, which %s does not have: give --tokenizer FILE",
                     asked->init);
     }
     if (!tokenizer && !as->write) { notice("%s has no tokenizer: none is written", asked->init); }
-    const size_t largest = tensors_largest(&model.table);
-    Export e = {.model = &model, .type = weight_type_find(type_name(asked)),
-                .tokenizer = tokenizer, .name = shape_text(&model.shape),
-                .buffers = tensor_buffers(&model.table), .encoded = alloc_or_die(largest, sizeof(float), "a tensor")};
+    const size_t largest = tensors_largest(&models->table);
+    Export e = {.model = models, .count = count, .sum = alloc_or_die(largest, sizeof(double), "a mean"),
+                .type = weight_type_find(type_name(asked)),
+                .tokenizer = tokenizer, .name = shape_text(&models->shape),
+                .buffers = tensor_buffers(&models->table), .encoded = alloc_or_die(largest, sizeof(float), "a tensor")};
     if (!export_to(&e, as, asked->out, &err)) { fatal("%s; --out %s was not written", err.text, asked->out); }
-    print_result("%s: %s, %s, %zu parameters\n", asked->out, as->name, e.type->name, model_parameters(&model.shape));
+    print_result("%s: %s, %s, %zu parameters", asked->out, as->name, e.type->name, model_parameters(&models->shape));
+    for (int i = 0; asked->average && i < count; i++) {
+        print_result("%s%s", i == 0 ? ", the mean of " : ", ", models[i].path);
+    }
+    print_result("\n");
     tensor_buffers_free(&e.buffers);
+    free(e.sum);
     free(e.encoded);
     free((char*)e.name);
     close_tokenizer(tokenizer);
-    model_file_close(&model);
+    for (int i = 0; i < count; i++) { model_file_close(&models[i]); }
+    free(models);
     return EXIT_DONE;
 }

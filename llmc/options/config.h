@@ -217,6 +217,8 @@ enum {
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \
     GROUP("export")                                                                                                   \
+    INT(average, 0, 2, 1000, "none", EXPORT,                                                                          \
+        "write the mean of so many checkpoints, the newest of the run --init (LAWA, Kaddour 2022)")                   \
     FLAG(force, 0, EXPORT, "replace the file --out")                                                                  \
     GROUP("other")                                                                                                    \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                        \

@@ -2,7 +2,7 @@
 // the others write, bit for bit, and damaged files are refused with the file in the message.
 #include "llmc/commands/commands.h"
 #include "llmc/files/model_file.h"
-#include "test/files/small_model.h"
+#include "test/files/small_save.h"
 #include "test/test.h"
 
 #define MODELS "test/golden/models/"
@@ -345,6 +345,52 @@ TEST(nothing_is_overwritten) {
     EXPECT_DEATH(EXIT_USAGE, "export takes one of", run_export("onnx", MODELS "f32", "x", "fp32", NULL));
     free(path);
     free(folder);
+}
+
+// Exports the mean of the newest `count` checkpoints of a run.
+static void export_average(const char* run, const char* count, const char* to) {
+    char* argv[] = {"hf", "--init", (char*)run, "--average", (char*)count, "--out", (char*)to, "--tokenizer", "none"};
+    Config c;
+    config_defaults(&c);
+    config_parse(&c, EXPORT, "export", 9, argv);
+    EXPECT(export_command(&c) == EXIT_DONE);
+}
+
+TEST(an_average_is_the_mean_of_the_newest_checkpoints) {
+    Error err;
+    char *run = new_folder(), *to = format("%s/mean", run);
+    float* weights[4];
+    size_t n = 0;
+    Model* m = open_model(C);
+    fill_weights(m);
+    for (int step = 1; step <= 4; step++) {
+        for (size_t i = 0; i < m->g.params_table.size; i++) { m->o.masters[i] *= 1.0f + 0.3f * (float)(step % 3); }
+        char* folder = save(run, m, step, 0);
+        weights[step - 1] = weights_of(folder, &n, &err);
+        free(folder);
+    }
+    export_average(run, "3", to);
+    float* mean = weights_of(to, &n, &err);
+    for (size_t i = 0; mean && i < n; i++) {
+        const double sum = (double)weights[1][i] + weights[2][i] + weights[3][i];
+        if (mean[i] != (float)(sum / 3)) { TEST_FAIL("element %zu: %g", i, (double)mean[i]); }
+    }
+    EXPECT(mean != NULL);
+    EXPECT_DEATH(EXIT_RUNTIME, "has 4 checkpoints; a run keeps more with --keep", export_average(run, "5", "x"));
+    close_model(m);
+    m = open_model(2 * C);
+    fill_weights(m);
+    free(save(run, m, 5, 0));
+    EXPECT_DEATH(EXIT_RUNTIME, "only checkpoints of one shape have a mean", export_average(run, "2", "x"));
+    char* damaged = format("%s/step_00000005/model.safetensors", run);
+    test_write(damaged, "damaged", 7);
+    EXPECT_DEATH(EXIT_RUNTIME, "model.safetensors", export_average(run, "2", "x"));
+    for (int i = 0; i < 4; i++) { free(weights[i]); }
+    close_model(m);
+    free(damaged);
+    free(mean);
+    free(to);
+    free(run);
 }
 
 TEST_MAIN()
