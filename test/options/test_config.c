@@ -371,6 +371,9 @@ TEST(options_of_older_checkpoints_become_todays) {
     json_object_set_new(object, "vector_lr", json_string("auto"));
     EXPECT(config_from_json(&c, object, "state.json", &err) && c.lr == 0.5 && c.embedding_lr == -1);
     json_decref(object);
+    object = json_pack("{s:f, s:b, s:s}", "weight_decay", 0.25, "decay_embeddings", 0, "matrix_decay", "auto");
+    EXPECT(config_from_json(&c, object, "state.json", &err) && c.weight_decay == 0 && c.matrix_decay == 0.25);
+    json_decref(object);
     object = json_pack("{s:i}", "keep", 5);
     EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.keep, "5,best"));
     json_object_set_new(object, "keep_best", json_false());
