@@ -14,7 +14,8 @@ cd "$(dirname "$0")/.."
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus emulated_check emulated_race full_size emulator \
     traffic plants worlds learning gpu_tuning bench amx hosts requests run_scripts precision options commands scripts \
-    fetch mutate plain gpu_device gpu_script scores reports tokenizer shards prepare headers portable spills sass cudnn"
+    fetch mutate plain gpu_device gpu_script scores reports forecast tokenizer shards prepare headers portable spills \
+    sass cudnn"
 counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
 only_long="aarch64 fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
@@ -77,6 +78,7 @@ options() { limited sh test/options/options.sh; }
 commands() { limited sh test/commands/commands.sh; }
 scores() { limited sh test/eval/scores.sh; }
 reports() { limited sh test/log/reports.sh; }
+forecast() { limited sh test/commands/forecast.sh; }
 tokenizer() { limited sh test/tokenizer/tokenizer.sh; }
 shards() { limited sh test/data/shards.sh; }
 prepare() { limited sh test/prepare/prepare.sh; }

@@ -17,6 +17,9 @@ int info_command(Config* c, const Backend* b, enum dtype dtype);
 // Writes report.html about the runs in the given folders.
 int report_command(const Config* c);
 
+// `forecast RUN...`: fits a law of loss to finished runs, checks it on held-out ones, forecasts and draws (forecast.c).
+int forecast_command(const Config* c);
+
 // Turns standard input into token ids, or back with --decode.
 int tokenize_command(const Config* c);
 

@@ -112,6 +112,7 @@ static int run_program(int argc, char** argv) {
     if (command->bit == TOKENIZE) { return tokenize_command(&config); }
     if (command->bit == EXPORT) { return export_command(&config); }
     if (command->bit == REPORT) { return report_command(&config); }
+    if (command->bit == FORECAST) { return forecast_command(&config); }
     if (command->bit == INFO && config.num_args) { return run_info_command(&config); }
     Launch launch = detect_launch(command->bit);
     if (config.gpus > 1 && launch.size > 1 && config.gpus != launch.size) {

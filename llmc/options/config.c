@@ -80,6 +80,8 @@ const Command COMMANDS[NUM_COMMANDS] = {
     {"export", EXPORT, "write the weights of --init for other programs to --out: export hf (a Hugging Face folder), "
                        "llmc (llm.c's model.bin) or gguf (llama.cpp)"},
     {"report", REPORT, "write an HTML page about one or several runs: report FOLDER..."},
+    {"forecast", FORECAST, "fit a law of loss over parameters and tokens to finished runs, and forecast others: "
+                           "forecast FOLDER..."},
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -275,7 +277,7 @@ static void config_read_file(Config* c, const char* path) {
 
 void config_parse(Config* c, int command, const char* command_name, int argc, char** argv) {
     OptionReader reader = {.table = &CONFIG_TABLE, .command = command, .command_name = command_name,
-                           .words = command & (INFO | REPORT | BENCH | EXPORT) ? WORDS_TAKEN : WORDS_REFUSED,
+                           .words = command & (INFO | REPORT | BENCH | EXPORT | FORECAST) ? WORDS_TAKEN : WORDS_REFUSED,
                            .argc = argc, .argv = argv};
     const Option* o;
     const char* value;

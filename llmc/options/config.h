@@ -12,6 +12,7 @@ typedef enum { FROM_DEFAULT, FROM_PRESET, FROM_CHECKPOINT, FROM_FILE, FROM_COMMA
 // The commands that an option belongs to.
 enum {
     TRAIN = 1, GENERATE = 2, EVAL = 4, TOKENIZE = 8, INFO = 16, REPORT = 32, CHECK = 64, BENCH = 128, EXPORT = 256,
+    FORECAST = 512,
     MODEL_COMMANDS = TRAIN | GENERATE | EVAL | INFO | CHECK | BENCH,
     SHAPE_COMMANDS = TRAIN | INFO | CHECK | BENCH
 };
@@ -20,7 +21,7 @@ enum {
 
 #define CONFIG(GROUP, INT, REAL, FLAG, TEXT, CHOICE)                                                                  \
     GROUP("model")                                                                                                    \
-    TEXT(model, "d12", MODEL_COMMANDS,                                                                                \
+    TEXT(model, "d12", MODEL_COMMANDS | FORECAST,                                                                     \
          "d12|d24|d36|d48, gpt2|gpt2-medium|gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]",    \
          .also = "n_layer (L of L=12,H=12,C=768,T=1024)|n_head (H of L=12,H=12,C=768,T=1024)|"                        \
                  "n_embd (C of L=12,H=12,C=768,T=1024)|vocab_size (V of L=12,H=12,C=768,T=1024,V=50257)")             \
@@ -31,8 +32,9 @@ enum {
     CHOICE(init_out, normal, (normal, zero), TRAIN | INFO,                                                            \
            "initial output projections of attention and MLP: normal (1/sqrt(2L) of the others' deviation), or zero",  \
          .scope = SCOPE_IDENTITY, .needs = "init=random")                                                             \
-    INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE,                                                   \
-         "of the initial weights, of the order of the data and of samples", .scope = SCOPE_IDENTITY)                  \
+    INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE | FORECAST,                                        \
+         "of the initial weights, of the order of the data, of samples and of a forecast's refits",                   \
+         .scope = SCOPE_IDENTITY)                                                                                     \
     TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE | EXPORT,                                              \
          "gpt2 (built in), bytes, none (token ids only), or a tokenizer file or folder; with --init: its own",        \
          .scope = SCOPE_IDENTITY)                                                                                     \
@@ -210,9 +212,9 @@ enum {
          " and those of steps that M divides", .also = "save_total_limit")                                            \
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint",        \
          .scope = SCOPE_START, .also = "resume_from_checkpoint")                                                      \
-    TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT,                                               \
+    TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT | FORECAST,                                    \
          "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write; "    \
-         "report FOLDER...: the folder or .html file to write",                                                       \
+         "report FOLDER...: the folder or .html file to write; forecast: the .svg file",                              \
          .scope = SCOPE_START, .also = "out_dir|output_dir|output")                                                   \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \
@@ -220,6 +222,10 @@ enum {
     INT(average, 0, 2, 1000, "none", EXPORT,                                                                          \
         "write the mean of so many checkpoints, the newest of the run --init (LAWA, Kaddour 2022)")                   \
     FLAG(force, 0, EXPORT, "replace the file --out")                                                                  \
+    GROUP("forecast")                                                                                                 \
+    TEXT(budget, "", FORECAST,                                                                                        \
+         "tokens:1e10 (of --model), flops:1e19, hours:HOURSxGPUS@GPU, or usd:DOLLARS/PRICE@GPU with the price of a"   \
+         " GPU-hour; a GPU by its data sheet, such as H100, and :PART of its peak behind it, 0.4 if there is none")   \
     GROUP("other")                                                                                                    \
     FLAG(decode, 0, TOKENIZE, "turn token ids back into text")                                                        \
     TEXT(config, "", TRAIN | GENERATE | EVAL | INFO, "file of `name value` lines; the command line overrides it",     \
@@ -249,7 +255,7 @@ typedef struct {
     const char* help;
 } Command;
 
-enum { NUM_COMMANDS = 9 };
+enum { NUM_COMMANDS = 10 };
 extern const Command COMMANDS[NUM_COMMANDS];
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+// Parts of `forecast` (forecast.c): the runs, what --budget buys, and the picture.
+#pragma once
+#include "../eval/law.h"
+#include "../options/models.h"
+
+// Finished runs of one text. `floor` is its entropy if a run says it, else NaN.
+typedef struct {
+    LawRun* run;
+    int count;
+    double vocab, floor; // 0: no run yet
+} Runs;
+
+// Adds the run of a folder of --out, or the rows of a table: a text file with a heading, and on each line a model (as
+// in --model), its tokens, its loss and, if it is known, the floor; what follows is ignored. Fails if a run cannot be
+// fitted: it has not finished, has no final validation loss, has diverged, or has another vocabulary than the others.
+bool runs_add(Runs* runs, const char* path, Error* err);
+
+// Returns the N of the law for a model.
+double forecast_size(const GPT2Config* m);
+
+// What --budget gives: tokens, or floating point operations; the other one is 0.
+typedef struct {
+    double tokens, flops;
+} Budget;
+
+// Reads --budget:
+//   tokens:1e10                      tokens to train on
+//   flops:1e19                       operations of the whole training
+//   hours:24x8@H100 SXM[:0.4]        hours times GPUs @ GPU, by its data sheet, at this part of its peak
+//   usd:100/2.5@H100 SXM[:0.4]       dollars / price of a GPU-hour @ GPU
+bool budget_parse(const char* text, Budget* budget, Error* err);
+
+// A forecast in the picture; tokens 0: none.
+typedef struct {
+    double parameters, tokens;
+    Interval loss;
+} ForecastPoint;
+
+// Writes the picture: loss over tokens, a curve of the law and the runs as dots for each size, the floor and the
+// forecast.
+void draw_law(FILE* svg, const Law* law, const Runs* runs, const ForecastPoint* forecast);

@@ -1,0 +1,133 @@
+#include "../base/json.h"
+#include "../bench/picture.h"
+#include "forecast.h"
+
+static const char LAW_STYLE[] =
+    ".bench .grid { stroke: var(--edge); fill: none }\n"
+    ".bench .law { fill: none; stroke-width: 1.5 }\n"
+    ".bench .floor { stroke: var(--soft); stroke-dasharray: 5 4; fill: none }\n"
+    ".bench .forecast { stroke: var(--wrong); stroke-width: 2; fill: none }\n"
+    ".bench .size { fill: var(--ink) }\n"
+    ".bench .end { text-anchor: end }\n"
+    ".bench .middle { text-anchor: middle }\n";
+
+enum { WIDTH = 530, HEIGHT = 420, LEFT = 52, RIGHT = 440, TOP = 44, BOTTOM = 370 };
+
+// The ends of the axes, as logarithms.
+typedef struct {
+    double left, right, bottom, top;
+} LawScale;
+
+static double law_x(const LawScale* s, double tokens) {
+    return LEFT + (RIGHT - LEFT) * (log(tokens) - s->left) / (s->right - s->left);
+}
+
+static double law_y(const LawScale* s, double loss) {
+    return BOTTOM - (BOTTOM - TOP) * (log(loss) - s->bottom) / (s->top - s->bottom);
+}
+
+static LawScale law_scale(const Law* law, const Runs* runs, const ForecastPoint* forecast) {
+    LawScale s = {INFINITY, -INFINITY, INFINITY, -INFINITY};
+    for (int i = 0; i < runs->count; i++) {
+        s.left = fmin(s.left, log(runs->run[i].tokens));
+        s.right = fmax(s.right, log(runs->run[i].tokens));
+        s.bottom = fmin(s.bottom, log(runs->run[i].loss));
+        s.top = fmax(s.top, log(runs->run[i].loss));
+    }
+    if (forecast->tokens > 0) {
+        s.left = fmin(s.left, log(forecast->tokens));
+        s.right = fmax(s.right, log(forecast->tokens));
+        s.bottom = fmin(s.bottom, log(forecast->loss.low));
+        s.top = fmax(s.top, log(forecast->loss.high));
+    }
+    const double level = log(fmin(law_floor(law), runs->floor));
+    s.bottom = fmin(s.bottom, fmax(level, s.bottom - 0.5)) - 0.05; // a floor near 0 would leave no room for the runs
+    s.left -= 0.1, s.right += 0.1, s.top += 0.05;
+    return s;
+}
+
+// Draws lines at 1, 2 and 5 times powers of ten.
+static void law_axes(FILE* svg, const LawScale* s) {
+    char text[32];
+    for (int i = 3 * (int)floor(s->left / log(10)); i <= s->right * 3 / log(10); i++) {
+        const double tokens = pow(10, floor(i / 3.0)) * (i % 3 == 0 ? 1 : i % 3 == 1 ? 2 : 5), x = law_x(s, tokens);
+        const bool is_named = i % 3 == 0 || s->right - s->left < 4;
+        if (x < LEFT || x > RIGHT || !is_named) { continue; }
+        fprintf(svg, "<path class=\"grid\" d=\"M%.1f %dV%d\"/>", x, TOP, BOTTOM);
+        fprintf(svg, "<text class=\"middle\" x=\"%.1f\" y=\"%d\">%s</text>\n", x, BOTTOM + 18, si_text(text, tokens));
+    }
+    const double parts = s->top - s->bottom < 1 ? 0.1 : s->top - s->bottom < 2 ? 0.2 : 0.5;
+    double last = INFINITY;
+    for (double loss = parts * ceil(exp(s->bottom) / parts); log(loss) < s->top; loss += parts) {
+        const double y = law_y(s, loss);
+        if (last - y < 18) { continue; }
+        last = y;
+        fprintf(svg, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>", LEFT, y, RIGHT);
+        fprintf(svg, "<text class=\"end\" x=\"%d\" y=\"%.1f\">%.1f</text>\n", LEFT - 8, y + 4, loss);
+    }
+    fprintf(svg, "<text class=\"middle\" x=\"%d\" y=\"%d\">tokens</text>\n", (LEFT + RIGHT) / 2, BOTTOM + 40);
+}
+
+// Draws the law of one size, and writes the size behind the curve unless that would cover `last_y`.
+static void law_curve(FILE* svg, const LawScale* s, const Law* law, double parameters, const char* color,
+                      double* last_y) {
+    enum { POINTS = 60 };
+    char text[32];
+    double y = 0;
+    fprintf(svg, "<path class=\"law\" style=\"stroke: %s\" d=\"", color);
+    for (int i = 0; i <= POINTS; i++) {
+        const double tokens = exp(s->left + (s->right - s->left) * i / POINTS);
+        y = law_y(s, law_loss(law, parameters, tokens));
+        fprintf(svg, "%c%.1f %.1f", i ? 'L' : 'M', law_x(s, tokens), fmax(y, TOP));
+    }
+    fprintf(svg, "\"/>\n");
+    if (fabs(*last_y - y) < 13) { return; }
+    *last_y = y;
+    fprintf(svg, "<text class=\"size\" x=\"%d\" y=\"%.1f\">N = %s</text>\n", RIGHT + 6, y + 4,
+            si_text(text, parameters));
+}
+
+static void law_level(FILE* svg, const LawScale* s, double loss, const char* name, double shift) {
+    if (!(log(loss) > s->bottom)) { return; }
+    fprintf(svg, "<path class=\"floor\" d=\"M%d %.1fH%d\"/>", LEFT, law_y(s, loss), RIGHT);
+    fprintf(svg, "<text x=\"%d\" y=\"%.1f\">%s %.4g</text>\n", LEFT + 6, law_y(s, loss) + shift, name, loss);
+}
+
+static void law_forecast_mark(FILE* svg, const LawScale* s, const ForecastPoint* f) {
+    const double x = law_x(s, f->tokens);
+    fprintf(svg, "<path class=\"forecast\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh12M%.1f %.1fh12M%.1f %.1fh12\"/>\n", x,
+            law_y(s, f->loss.low), law_y(s, f->loss.high), x - 6, law_y(s, f->loss.low), x - 6,
+            law_y(s, f->loss.high), x - 6, law_y(s, f->loss.value));
+}
+
+static int compare_parameters(const void* a, const void* b) {
+    const double x = ((const LawRun*)a)->parameters, y = ((const LawRun*)b)->parameters;
+    return (x > y) - (x < y);
+}
+
+void draw_law(FILE* svg, const Law* law, const Runs* runs, const ForecastPoint* forecast) {
+    const LawScale s = law_scale(law, runs, forecast);
+    char color[64];
+    double last_y = -INFINITY;
+    picture_begin(svg, WIDTH, HEIGHT, "Loss over tokens: runs as dots, a curve of the law for each size", LAW_STYLE);
+    fprintf(svg, "<text class=\"title\" x=\"12\" y=\"20\">Loss = E + A / N^%.3g + B / D^%.3g, E = %.4g</text>\n",
+            law->x[LAW_ALPHA], law->x[LAW_BETA], law_floor(law));
+    law_axes(svg, &s);
+    law_level(svg, &s, law_floor(law), "E", 14);
+    law_level(svg, &s, runs->floor, "entropy", -5);
+    qsort(runs->run, (size_t)runs->count, sizeof *runs->run, compare_parameters);
+    const double span = log(runs->run[runs->count - 1].parameters / runs->run[0].parameters);
+    for (int i = 0; i < runs->count; i++) {
+        const LawRun* r = &runs->run[i];
+        const double hue = 200 + 130 * log(r->parameters / runs->run[0].parameters) / span;
+        snprintf(color, sizeof color, "hsl(%.0f 65%% 50%%)", hue);
+        if (!i || r->parameters != r[-1].parameters) { law_curve(svg, &s, law, r->parameters, color, &last_y); }
+        fprintf(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" style=\"fill: %s\"/>\n", law_x(&s, r->tokens),
+                law_y(&s, r->loss), color);
+    }
+    if (forecast->tokens > 0) {
+        law_curve(svg, &s, law, forecast->parameters, "var(--wrong)", &last_y);
+        law_forecast_mark(svg, &s, forecast);
+    }
+    fprintf(svg, "</svg>\n");
+}

@@ -1,0 +1,136 @@
+#include "../base/json.h"
+#include "../cuda/gpus.h"
+#include "../log/metrics.h"
+#include "forecast.h"
+#include <strings.h>
+
+// ---------------------------------------------------------------------------------------------------------------------
+// runs
+
+static bool runs_append(Runs* runs, const char* where, const GPT2Config* m, double tokens, double loss, Error* err) {
+    if (!(tokens > 0 && loss > 0 && isfinite(loss))) {
+        return fail(err, "%s: no final validation loss: leave the run out, or train it with --val_data", where);
+    }
+    if (loss > log(m->vocab_size)) {
+        return fail(err, "%s: its validation loss of %g is above %g, that of guessing: the run has diverged; leave it "
+                    "out", where, loss, log(m->vocab_size));
+    }
+    if (runs->count && runs->vocab != m->vocab_size) {
+        return fail(err, "%s: a vocabulary of %d tokens, but %g in the runs before: their losses cannot be compared",
+                    where, m->vocab_size, runs->vocab);
+    }
+    if (runs->count == LAW_MOST_RUNS) { return fail(err, "%s: more than %d runs", where, LAW_MOST_RUNS); }
+    runs->vocab = m->vocab_size;
+    runs->run = realloc_or_die(runs->run, (size_t)(runs->count + 1) * sizeof *runs->run, "the runs");
+    runs->run[runs->count++] = (LawRun){forecast_size(m), tokens, loss};
+    return true;
+}
+
+static bool runs_add_folder(Runs* runs, const char* folder, Error* err) {
+    Run run;
+    bool is_added = run_read(&run, folder, err);
+    if (is_added) {
+        json_t* model = json_object_get(run.config, "model");
+        const GPT2Config m = {
+            .num_layers = (int)record_number(model, "L"), .num_heads = (int)record_number(model, "NH"),
+            .channels = (int)record_number(model, "C"), .vocab_size = (int)record_number(model, "V"),
+            .max_seq_len = (int)record_number(model, "T")};
+        const char* reason = run.end ? record_text(run.end, "reason") : "killed, or still training";
+        const Series* val = &run.series[RUN_VAL];
+        const bool has_loss = val->count && val->at[val->count - 1].x == run.steps;
+        if (strcmp(reason, "finished")) {
+            is_added = fail(err, "%s: the run has not finished (%s): its schedule must end, so train on with --resume "
+                            "auto, or leave it out", folder, reason);
+        } else {
+            is_added = model_check(&m, folder, err) &&
+                       runs_append(runs, folder, &m, series_last(&run.series[RUN_TOKENS]),
+                                   has_loss ? series_last(val) : NAN, err);
+        }
+        if (isfinite(run.floor)) { runs->floor = run.floor; }
+    }
+    run_free(&run);
+    return is_added;
+}
+
+static bool runs_add_table(Runs* runs, const char* path, Error* err) {
+    size_t size, n;
+    int row = 0;
+    bool is_good = true;
+    char* text = read_file(path, &size, err);
+    if (!text) { return false; }
+    for (const char *at = text, *line; is_good && (line = next_line(&at, text + size, &n)) != NULL;) {
+        GPT2Config m;
+        char model[128];
+        double tokens, loss;
+        char *row_text = format("%.*s", (int)n, line), *where = format("%s, line %d", path, ++row);
+        const int fields = sscanf(row_text, "%127s %lf %lf %lf", model, &tokens, &loss, &runs->floor);
+        const bool is_head = row == 1 && fields == 1;
+        is_good = is_head || ((fields >= 3 || fail(err, "%s: not a model, tokens, loss and the like", where)) &&
+                              model_parse(model, false, &m, err) && runs_append(runs, where, &m, tokens, loss, err));
+        free(where);
+        free(row_text);
+    }
+    free(text);
+    return is_good;
+}
+
+bool runs_add(Runs* runs, const char* path, Error* err) {
+    const bool is_file = path_exists(path) && !is_directory(path);
+    return is_file ? runs_add_table(runs, path, err) : runs_add_folder(runs, path, err);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// --budget
+
+// Finds the first GPU of the table whose common name begins with `name`, in either case.
+static const GpuFacts* gpu_like(const char* name, size_t length) {
+    for (int i = 0; length && i < NUM_GPUS; i++) {
+        if (!strncasecmp(GPUS[i].alias, name, length)) { return &GPUS[i]; }
+    }
+    return NULL;
+}
+
+// Reads NUMBER[xNUMBER|/NUMBER]@GPU[:PART] as GPU-hours, and sets the operations in them.
+static bool budget_parse_gpu(const char* text, const char* at, char operation, Budget* budget, Error* err) {
+    char* end;
+    double hours = strtod(at, &end), part = 0.4; // of the peak that trainings commonly reach (chosen)
+    if (*end == operation) {
+        const double by = strtod(end + 1, &end);
+        hours = operation == 'x' ? hours * by : hours / by;
+    }
+    const char* name = *end == '@' ? end + 1 : end;
+    const size_t length = strcspn(name, ":");
+    if (name[length]) { part = strtod(name + length + 1, &end); }
+    const bool is_read = name > at && name[-1] == '@' && (!name[length] || !*end);
+    if (!is_read || !(hours > 0 && isfinite(hours) && part > 0 && part <= 1)) {
+        return fail(err, "--budget '%s': give hours:HOURSxGPUS@GPU or usd:DOLLARS/PRICE@GPU, such as hours:24x8@H100 "
+                    "SXM or usd:100/2.5@H100 SXM:0.4 (a GPU-hour for 2.50, at 0.4 of the peak)", text);
+    }
+    const GpuFacts* gpu = gpu_like(name, length);
+    if (!gpu) {
+        char* known = NULL;
+        for (int i = 0; i < NUM_GPUS; i++) { append_format(&known, "%s%s", i ? ", " : "", GPUS[i].alias); }
+        fail(err, "--budget '%s': no data sheet of that GPU; known: %s; else give flops:F", text, known);
+        free(known);
+        return false;
+    }
+    budget->flops = 3600 * hours * part * 1e12 * gpu->half;
+    notice("%g GPU-hours on %s at %g of its %g TFLOP/s", hours, gpu->alias, part, gpu->half);
+    return true;
+}
+
+bool budget_parse(const char* text, Budget* budget, Error* err) {
+    char* end;
+    const char* colon = strchr(text, ':');
+    const size_t kind = colon ? (size_t)(colon - text) : 0;
+    *budget = (Budget){0};
+    if (kind == 5 && !strncmp(text, "hours", kind)) { return budget_parse_gpu(text, colon + 1, 'x', budget, err); }
+    if (kind == 3 && !strncmp(text, "usd", kind)) { return budget_parse_gpu(text, colon + 1, '/', budget, err); }
+    const bool is_tokens = kind == 6 && !strncmp(text, "tokens", kind);
+    const double amount = colon ? strtod(colon + 1, &end) : 0;
+    if (!(amount > 0 && isfinite(amount)) || *end || !(is_tokens || (kind == 5 && !strncmp(text, "flops", kind)))) {
+        return fail(err, "--budget '%s': give tokens:1e10, flops:1e19, hours:24x8@H100 or usd:100/2.5@H100", text);
+    }
+    *(is_tokens ? &budget->tokens : &budget->flops) = amount;
+    return true;
+}

@@ -1,0 +1,82 @@
+// The law of loss: recovered from runs that obey it, its intervals on runs drawn from it, and sets of runs that cannot
+// tell it.
+#include "llmc/base/rng.h"
+#include "llmc/eval/law.h"
+#include "test/test.h"
+
+static const Law TRUE_LAW = {{0.5, 6, 0.35, 5.5, 0.37}}; // near Hoffmann et al.'s exponents, for sizes of a small study
+
+// Fills a grid of runs whose losses scatter around the law by `scatter`; returns their number.
+static int grid(LawRun run[64], double scatter, uint64_t seed) {
+    int count = 0;
+    for (int i = 0; i < 5; i++) {
+        for (int k = 0; k < 5; k++, count++) {
+            run[count] = (LawRun){2e4 * pow(2.3, i), 2.5e5 * pow(2, k), 0};
+            run[count].loss = law_loss(&TRUE_LAW, run[count].parameters, run[count].tokens) *
+                              exp(scatter * rng_normal(seed, RNG_TEST, (uint64_t)count));
+        }
+    }
+    return count;
+}
+
+TEST(runs_without_scatter_give_their_law_back) {
+    static LawFit fit;
+    LawRun run[64];
+    Error err;
+    EXPECT(law_fit(&fit, run, grid(run, 0, 1), 1, &err));
+    for (int i = 0; i < LAW_NUM; i++) { EXPECT_NEAR(fit.best.x[i], TRUE_LAW.x[i], 1e-4); }
+    EXPECT(fit.scatter < 1e-6);
+}
+
+// 95% are stated; of new runs of four times the largest size and length at least 90% must lie inside, and so must E.
+TEST(intervals_hold_nine_times_of_ten) {
+    enum { SETS = 10, NEW = 10 };
+    static LawFit fit;
+    LawRun run[64];
+    Error err;
+    int inside = 0, inside_E = 0;
+    for (uint64_t set = 0; set < SETS; set++) {
+        const int count = grid(run, 0.01, set);
+        EXPECT(law_fit(&fit, run, count, set, &err));
+        for (int i = 0; i < NEW; i++) {
+            const double parameters = 2e4 * pow(2.3, i % 5 + 1.5), tokens = i < 5 ? 1.6e7 : 1e6;
+            const double loss = law_loss(&TRUE_LAW, parameters, tokens) *
+                                exp(0.01 * rng_normal(set, RNG_TEST, 1000 + (uint64_t)i));
+            const Interval at = law_forecast(&fit, parameters, tokens);
+            inside += loss >= at.low && loss <= at.high;
+        }
+        int E = 0;
+        for (int b = 0; b < LAW_REFITS; b++) { E += fit.refit[b].x[LAW_LN_E] < TRUE_LAW.x[LAW_LN_E]; }
+        inside_E += E >= LAW_REFITS / 40 && E <= LAW_REFITS - LAW_REFITS / 40;
+    }
+    printf("inside: %d of %d runs, E in %d of %d\n", inside, SETS * NEW, inside_E, SETS);
+    EXPECT(inside >= SETS * NEW * 9 / 10);
+    EXPECT(inside_E >= SETS * 9 / 10);
+}
+
+TEST(best_size_has_the_lowest_loss) {
+    const double flops = 1e16, best = law_best_size(&TRUE_LAW, flops);
+    const double lowest = law_loss(&TRUE_LAW, best, flops / 6 / best);
+    EXPECT(lowest < law_loss(&TRUE_LAW, 1.05 * best, flops / 6 / best / 1.05));
+    EXPECT(lowest < law_loss(&TRUE_LAW, best / 1.05, flops / 6 / best * 1.05));
+}
+
+TEST(runs_of_one_size_are_refused) {
+    static LawFit fit;
+    LawRun run[64];
+    Error err;
+    EXPECT(!law_fit(&fit, run, grid(run, 0.01, 1) / 5, 1, &err));
+    EXPECT(strstr(err.text, "5 runs of 1 size and 5 lengths"));
+}
+
+TEST(runs_that_follow_no_law_are_refused) {
+    static LawFit fit;
+    LawRun run[64];
+    Error err;
+    const int count = grid(run, 0, 1);
+    for (int i = 0; i < count; i++) { run[i].loss = 2 + run[i].parameters / 1e6; } // larger models are worse
+    EXPECT(!law_fit(&fit, run, count, 1, &err));
+    EXPECT(strstr(err.text, "25 runs that follow no law of this form"));
+}
+
+TEST_MAIN()
