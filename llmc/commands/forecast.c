@@ -87,10 +87,8 @@ static ForecastPoint print_forecast(const LawFit* fit, const Runs* runs, double 
     return at;
 }
 
-// Prints what --model and --budget ask for; the model's forecast, or else that of the best size, is for the picture.
-static ForecastPoint print_forecasts(const Config* c, const LawFit* fit, const Runs* runs, const Budget* budget) {
-    Error err;
-    GPT2Config m;
+// Prints what --model (NULL: not given) and --budget ask for. Returns the model's forecast, or else the best size's.
+static ForecastPoint print_forecasts(const LawFit* fit, const Runs* runs, const Budget* budget, const GPT2Config* m) {
     char low[32], high[32];
     ForecastPoint point = {0};
     if (budget->flops > 0) {
@@ -99,15 +97,14 @@ static ForecastPoint print_forecasts(const Config* c, const LawFit* fit, const R
                      si_text(low, size.low), si_text(high, size.high));
         point = print_forecast(fit, runs, size.value, budget->flops / 6 / size.value);
     }
-    if (config_source(c, "model") == FROM_DEFAULT) { return point; }
-    if (!model_parse(c->model, false, &m, &err)) { usage_error("%s", err.text); }
-    if (m.vocab_size != runs->vocab) {
-        notice("warning: %s has a vocabulary of %d tokens, the runs %g: its losses are others", c->model, m.vocab_size,
+    if (!m) { return point; }
+    if (m->vocab_size != runs->vocab) {
+        notice("warning: --model has a vocabulary of %d tokens, the runs %g: its losses are others", m->vocab_size,
                runs->vocab);
     }
-    const double size = forecast_size(&m);
-    const double flops = 6 * (size + (double)m.num_layers * m.channels * m.max_seq_len); // causal attention included
-    print_result("\n%s:\n", c->model);
+    const double size = forecast_size(m);
+    const double flops = 6 * (size + (double)m->num_layers * m->channels * m->max_seq_len); // with causal attention
+    print_result("\nthe model:\n");
     return print_forecast(fit, runs, size, budget->tokens > 0 ? budget->tokens : budget->flops / flops);
 }
 
@@ -122,23 +119,35 @@ static void write_picture(const char* path, const LawFit* fit, const Runs* runs,
     free(text);
 }
 
+// Orders runs by size, length and loss, so that a forecast does not depend on the order of its arguments.
+static int compare_runs(const void* a, const void* b) {
+    const LawRun *x = a, *y = b;
+    const double difference = x->parameters != y->parameters ? x->parameters - y->parameters
+                              : x->tokens != y->tokens       ? x->tokens - y->tokens
+                                                             : x->loss - y->loss;
+    return (difference > 0) - (difference < 0);
+}
+
 int forecast_command(const Config* c) {
     Error err;
+    GPT2Config m;
     Runs runs = {.floor = NAN};
     Budget budget = {0};
     const bool has_model = config_source(c, "model") > FROM_DEFAULT;
     if (!c->num_args) { usage_error("forecast: give the folders of finished runs, or a table of them"); }
     if (*c->budget && !budget_parse(c->budget, &budget, &err)) { usage_error("%s", err.text); }
     if (has_model && !*c->budget) { usage_error("--model %s: give --budget tokens:N or flops:F too", c->model); }
+    if (has_model && !model_parse(c->model, false, &m, &err)) { usage_error("%s", err.text); }
     if (!has_model && budget.tokens > 0) { usage_error("--budget %s: give --model too", c->budget); }
     for (int i = 0; i < c->num_args; i++) {
         if (!runs_add(&runs, c->args[i], &err)) { fatal("%s", err.text); }
     }
+    qsort(runs.run, (size_t)runs.count, sizeof *runs.run, compare_runs);
     LawFit* fit = alloc_or_die(1, sizeof *fit, "the fit");
     if (!law_fit(fit, runs.run, runs.count, (uint64_t)c->seed, &err)) { fatal("%s", err.text); }
     print_law(fit, &runs);
     check_law(&runs, (uint64_t)c->seed);
-    const ForecastPoint point = print_forecasts(c, fit, &runs, &budget);
+    const ForecastPoint point = print_forecasts(fit, &runs, &budget, has_model ? &m : NULL);
     if (config_source(c, "out") > FROM_DEFAULT && *c->out) { write_picture(c->out, fit, &runs, &point); }
     free(runs.run);
     free(fit);

@@ -37,5 +37,5 @@ typedef struct {
 } ForecastPoint;
 
 // Writes the picture: loss over tokens, a curve of the law and the runs as dots for each size, the floor and the
-// forecast.
+// forecast. The runs are sorted by size.
 void draw_law(FILE* svg, const Law* law, const Runs* runs, const ForecastPoint* forecast);

@@ -100,11 +100,6 @@ static void law_forecast_mark(FILE* svg, const LawScale* s, const ForecastPoint*
             law_y(s, f->loss.high), x - 6, law_y(s, f->loss.value));
 }
 
-static int compare_parameters(const void* a, const void* b) {
-    const double x = ((const LawRun*)a)->parameters, y = ((const LawRun*)b)->parameters;
-    return (x > y) - (x < y);
-}
-
 void draw_law(FILE* svg, const Law* law, const Runs* runs, const ForecastPoint* forecast) {
     const LawScale s = law_scale(law, runs, forecast);
     char color[64];
@@ -115,7 +110,6 @@ void draw_law(FILE* svg, const Law* law, const Runs* runs, const ForecastPoint* 
     law_axes(svg, &s);
     law_level(svg, &s, law_floor(law), "E", 14);
     law_level(svg, &s, runs->floor, "entropy", -5);
-    qsort(runs->run, (size_t)runs->count, sizeof *runs->run, compare_parameters);
     const double span = log(runs->run[runs->count - 1].parameters / runs->run[0].parameters);
     for (int i = 0; i < runs->count; i++) {
         const LawRun* r = &runs->run[i];

@@ -14,6 +14,14 @@ laws_are_those_of_scipy() {
     done <test/golden/law.tsv
 }
 
+forecasts_do_not_depend_on_the_order_of_runs() {
+    must "$train" forecast $results/text.tsv
+    mv "$dir/out" "$dir/sorted"
+    { head -1 $results/text.tsv; tail -n +2 $results/text.tsv | LC_ALL=C sort -k 3; } >"$dir/table"
+    must "$train" forecast "$dir/table"
+    cmp -s "$dir/out" "$dir/sorted" || note "another forecast from the same runs in another order"
+}
+
 # At least nine of ten, on both corpora together; and the interval of E has the entropy of the built-in corpus.
 runs_left_out_lie_inside_their_intervals() {
     for corpus in stories text; do
