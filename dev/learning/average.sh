@@ -4,7 +4,7 @@
 # model, the text and the rate are those of study.sh's SIZE=medium on the built-in corpus; a checkpoint every 40th of
 # the run. Prints a table of README.md: means over the seeds.
 #
-# usage: sh dev/learning/average.sh    after `SIZE=medium sh dev/learning/study.sh data`; 10 minutes of one core
+# usage: sh dev/learning/average.sh    after `SIZE=medium sh dev/learning/study.sh data`; 20 minutes of one core
 #   WORK=build/learning/medium, SEEDS="1 2 3", STEPS=1000, TRAIN=./train_gpt2
 set -eu
 cd "$(dirname "$0")/../.."
