@@ -4,7 +4,7 @@
 # usage: sh test/rooms.sh [FOLDER]    (llmc by default)
 set -eu
 cd "${1:-"$(dirname "$0")/../llmc"}"
-rooms="base comm options tokenizer model files cpu cuda data log prepare eval train check bench commands"
+rooms="base comm options tokenizer model files cpu cuda data log prepare eval inspect train check bench commands"
 
 # Prints "ROOM/FILE ROOM/FILE", without their endings, for each include between two files of llmc/.
 includes() {

@@ -24,6 +24,22 @@ static void candidates_select(Candidate* c, int k, int V) {
     }
 }
 
+void candidates_best(Candidate* candidates, const float* scores, int k, int V) {
+    candidates_of(candidates, scores, V);
+    candidates_select(candidates, min_int(k, V), V);
+}
+
+double candidates_logprobs(Candidate* candidates, const float* logits, int k, int V) {
+    double sum = 0;
+    candidates_best(candidates, logits, k, V);
+    const double max = candidates[0].logit;
+    for (int v = 0; v < V; v++) { sum += exp(logits[v] - max); }
+    // cppcheck-suppress invalidFunctionArg ; the largest logit adds 1 to the sum
+    const double normalizer = max + log(sum);
+    for (int i = 0; i < min_int(k, V); i++) { candidates[i].logit = (float)(candidates[i].logit - normalizer); }
+    return normalizer;
+}
+
 int sample_token(const float* logits, int V, const Sampling* s, double u, Candidate* candidates) {
     const int k = s->temperature == 0 ? 1 : s->top_k > 0 && s->top_k < V ? s->top_k : V;
     candidates_of(candidates, logits, V);
@@ -174,17 +190,7 @@ static bool check_logits(const float* logits, int V, Error* err) {
 
 // Sets a token's log-probability and the likeliest tokens, which lie in `candidates` (V).
 static void set_logprobs(NextToken* token, const float* logits, int V, int alternatives, Candidate* candidates) {
-    double sum = 0;
-    candidates_of(candidates, logits, V);
-    candidates_select(candidates, min_int(alternatives, V), V);
-    const double max = candidates[0].logit;
-    for (int v = 0; v < V; v++) { sum += exp(logits[v] - max); }
-    // cppcheck-suppress invalidFunctionArg ; the largest logit adds 1 to the sum
-    const double normalizer = max + log(sum);
-    for (int i = 0; i < min_int(alternatives, V); i++) {
-        candidates[i].logit = (float)(candidates[i].logit - normalizer);
-    }
-    token->logprob = logits[token->id] - normalizer;
+    token->logprob = logits[token->id] - candidates_logprobs(candidates, logits, alternatives, V);
     token->best = candidates;
 }
 

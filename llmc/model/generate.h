@@ -24,6 +24,13 @@ typedef struct {
     int id;
 } Candidate;
 
+// Writes the ids of scores (V) to candidates (V), the k highest first and in order; equal ones by id.
+void candidates_best(Candidate* candidates, const float* scores, int k, int V);
+
+// The same for logits, and turns those of the first k into log-probabilities, ln softmax(logits). Returns what was
+// subtracted from them.
+double candidates_logprobs(Candidate* candidates, const float* logits, int k, int V);
+
 // Returns a token for logits (V), chosen by the uniform number u in [0,1). `candidates` (V) is scratch.
 int sample_token(const float* logits, int V, const Sampling* s, double u, Candidate* candidates);
 
