@@ -13,11 +13,10 @@ cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus emulated_check emulated_race full_size emulator \
-    traffic plants worlds learning gpu_tuning bench amx hosts requests run_scripts precision options commands scripts \
-    fetch mutate plain gpu_device gpu_script scores reports forecast tokenizer shards prepare headers portable spills \
-    sass cudnn"
+    traffic requests gpu_script headers worlds learning gpu_tuning bench amx hosts run_scripts precision options commands \
+    scripts fetch mutate gpu_device scores reports forecast tokenizer shards prepare portable spills sass cudnn"
 counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
-only_long="aarch64 fuzz lint thread memcheck"
+only_long="plants plain aarch64 fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
 case ${1:-} in
 "") groups="$all coverage" ;;
@@ -96,10 +95,11 @@ best_level() { # of this processor
     elif grep -q avx512vl /proc/cpuinfo; then echo avx512
     else echo avx2; fi
 }
-# The test programs with AddressSanitizer and UBSan, on the generic level and the best of this processor. Tests that
-# compare bits or speeds find nothing more here and run only in `long`.
+sanitized_levels="generic $(best_level)"
+# The test programs with AddressSanitizer and UBSan. Tests that compare bits or speeds find nothing more here and run
+# only in `long`.
 sanitize() {
-    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="generic $(best_level)" tests || return 1
+    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="$sanitized_levels" tests || return 1
     set -- all
     [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks test_attention=-bits \
         test_attention_forms=several,of_31 test_gpt2=-adamw,-initial,-ten_muon \
@@ -111,8 +111,7 @@ sanitize() {
 }
 # Every reader of a file or of the network, with the recorded files changed at random; `long`: by libFuzzer, too.
 mutate() {
-    levels="generic $(best_level)"
-    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="$levels" mutators || return 1
+    flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="$sanitized_levels" mutators || return 1
     seeds=$(find test/golden test/fuzz/corpus -type f -size -64k)
     for f in build/sanitize/mutate_*; do
         case $f in *.d) continue ;; esac
@@ -176,7 +175,7 @@ run_scripts() { compile_emu && limited sh test/comm/run_scripts.sh $emu; }
 hosts() { compile_emu && limited sh test/comm/hosts.sh $emu; }
 # Tests in the builds that check memory accesses and data races: kernels at even and odd shapes, two training steps.
 watched="odd_shapes long_rows attention_agrees_at two_steps"
-also_checked="unfused_kernels plain_kernels" # they share less between threads
+also_checked=plain_kernels # they share less between threads
 [ -z "$long" ] || watched='' also_checked=''
 emulated_check() { compile emu EMU=check && limited sh test/cuda/kernels.sh build/emu-check $watched $also_checked; }
 compile_race() { flock "$work/race" make -s -j "$jobs" emu EMU=race; }

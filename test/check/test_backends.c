@@ -194,11 +194,11 @@ static void compare_settings(const Setting* list, int count, OpSizes sizes, cons
 }
 
 // Sizes beyond one block of cpu/gemm.h in every direction.
-static const OpSizes BLOCKS = {.B = 3, .T = 61, .C = 294, .NH = 3, .OC = 1090, .V = 301, .Vp = 384, .past = 10,
+static const OpSizes BLOCKS = {.B = 3, .T = 61, .C = 294, .NH = 3, .OC = 610, .V = 301, .Vp = 384, .past = 10,
                                .capacity = 80, .chunk = 7};
 // More rows than a block has, and more than one block of depth in each matmul of a linear layer.
-static const OpSizes DEEP = {.B = 2, .T = 650, .C = 400, .NH = 4, .OC = 450, .V = 301, .Vp = 384, .past = 10,
-                             .capacity = 700, .chunk = 700};
+static const OpSizes DEEP = {.B = 2, .T = 400, .C = 392, .NH = 4, .OC = 394, .V = 301, .Vp = 384, .past = 10,
+                             .capacity = 450, .chunk = 450};
 // Rows, channels and outputs one below, at and one above multiples of vectors of 4 to 16 and of tiles.
 static const OpSizes ODD[] = {
     {.B = 40, .T = 1, .C = 3, .NH = 1, .OC = 1, .V = 2, .Vp = 2, .past = 0, .capacity = 1, .chunk = 1},

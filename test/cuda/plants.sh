@@ -1,7 +1,6 @@
 #!/bin/sh
 # Tests `check` itself: plants bugs in a copy of the GPU's kernels, builds it once with the emulator, and switches the
 # bugs on one at a time. `check` must find each of them, and nothing while all are off.
-# Only `long` tries the two bugs of fp16, whose other kernels are those of bf16.
 # sh test/cuda/plants.sh build/EMU [WORD...]: only bugs whose names contain a word
 . "$(dirname "$0")/../lib.sh"
 set +f
@@ -329,8 +328,7 @@ cp -r llmc test train_gpt2.cu "$root/copy"
 { echo '#include <stdlib.h>'
     echo 'static const int planted_bug = getenv("PLANTED_BUG") ? atoi(getenv("PLANTED_BUG")) : 0;'
     cat train_gpt2.cu; } >"$root/copy/train_gpt2.cu"
-types="fp32 bf16 residual fp8" objects="fp32 bf16"
-[ -z "$long" ] || types="$types fp16" objects="$objects fp16"
+types="fp32 bf16 fp16 residual fp8" objects="fp32 bf16 fp16"
 bug=0
 : >"$root/todo"
 while [ $bug -lt "$(awk -v RS= 'END { print NR }' "$root/bugs")" ]; do
@@ -338,16 +336,13 @@ while [ $bug -lt "$(awk -v RS= 'END { print NR }' "$root/bugs")" ]; do
     plant $bug || { failed=$((failed + 1)); continue; }
     type=$(field $bug 2)
     case $(field $bug 1) in *"$chosen"*) ;; *) continue ;; esac
-    case " $types " in
-    *" $type "*) echo "$bug $type" >>"$root/todo" ;;
-    *) echo "skipped $(field $bug 1): $type is tried by sh scripts/test.sh long"; skipped=$((skipped + 1)) ;;
-    esac
+    echo "$bug $type" >>"$root/todo"
 done
 for type in $types; do echo "0 $type" >>"$root/todo"; done
 set -- $(for object in $objects; do echo "$root/copy/$object.o"; done)
 build fp32 &
 build bf16
-[ -z "$long" ] || build fp16
+build fp16
 wait $!
 link=c++
 if nm build/release/libllmc.a 2>/dev/null | grep -q MPI_Init_thread; then link='env OMPI_CXX=c++ mpicxx'; fi

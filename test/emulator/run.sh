@@ -1,8 +1,7 @@
 #!/bin/bash
 # The emulator's own tests: test_*.cu in the plain, the checking and the race-checking build, and the tools.
 # usage: run.sh [NAME...]     test_emulator, test_ptx, ..., tools; without names, all. Exits 1 if anything failed.
-# `long=1 run.sh` makes every build of every program; otherwise each program has the builds that could find a mistake in
-# it (builds_of).
+# `long=1 run.sh` makes every build of every program; otherwise each program has those of builds_of.
 cd "$(dirname "$0")" || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -17,13 +16,15 @@ for module in base/base base/library base/text_stream model/tensors; do
     objects+=("$object")
 done
 
-# Constants need the plain build, reads and writes the checking one, reports of accesses the race-checking one.
+# Constants need the plain build, reads and writes the checking one, reports of accesses the race-checking one. The
+# tools run test_emulator plainly. `long`: all that could find a mistake.
 builds_of() {
     case $1$long in
     test_traffic*) echo race ;;
     test_enums | test_fp8) echo plain ;;
-    test_casts | test_cublaslt) echo check ;;
-    test_nccl | test_ptx) echo check race ;;
+    test_casts | test_cublaslt | test_ptx) echo check ;;
+    test_nccl) echo race ;;
+    test_emulator | test_complaints) echo check race ;;
     *) echo plain check race ;;
     esac
 }
