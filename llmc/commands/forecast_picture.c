@@ -68,22 +68,25 @@ static void law_axes(FILE* svg, const LawScale* s) {
     fprintf(svg, "<text class=\"middle\" x=\"%d\" y=\"%d\">tokens</text>\n", (LEFT + RIGHT) / 2, BOTTOM + 40);
 }
 
-// Draws the law of one size, and writes the size behind the curve unless that would cover `last_y`.
+// Draws the law of one size, and writes the size behind the curve, or below the one at `last_y` where they would
+// overlap.
 static void law_curve(FILE* svg, const LawScale* s, const Law* law, double parameters, const char* color,
                       double* last_y) {
-    enum { POINTS = 60 };
+    enum { POINTS = 60, TEXT_HEIGHT = 13 };
     char text[32];
     double y = 0;
+    bool is_drawn = false;
     fprintf(svg, "<path class=\"law\" style=\"stroke: %s\" d=\"", color);
     for (int i = 0; i <= POINTS; i++) {
         const double tokens = exp(s->left + (s->right - s->left) * i / POINTS);
         y = law_y(s, law_loss(law, parameters, tokens));
-        fprintf(svg, "%c%.1f %.1f", i ? 'L' : 'M', law_x(s, tokens), fmax(y, TOP));
+        if (y < TOP) { continue; } // losses above those of the runs
+        fprintf(svg, "%c%.1f %.1f", is_drawn ? 'L' : 'M', law_x(s, tokens), y);
+        is_drawn = true;
     }
     fprintf(svg, "\"/>\n");
-    if (fabs(*last_y - y) < 13) { return; }
-    *last_y = y;
-    fprintf(svg, "<text class=\"size\" x=\"%d\" y=\"%.1f\">N = %s</text>\n", RIGHT + 6, y + 4,
+    *last_y = fabs(*last_y - y) < TEXT_HEIGHT ? *last_y + TEXT_HEIGHT : y;
+    fprintf(svg, "<text class=\"size\" x=\"%d\" y=\"%.1f\">N = %s</text>\n", RIGHT + 6, *last_y + 4,
             si_text(text, parameters));
 }
 
