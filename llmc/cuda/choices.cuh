@@ -80,7 +80,7 @@ static inline const char* variant_name(Choice choice, int i, int B, int T, int C
     case CHOICE_FLASH_QUERIES: return flash_variant(choice, i, C / NH);
     case CHOICE_ATTENTION_FORWARD: return attention_variant_name(PASS_FORWARD, i, B, T, C, NH);
     case CHOICE_ATTENTION_BACKWARD: return attention_variant_name(PASS_BACKWARD, i, B, T, C, NH);
-    case CHOICE_MATMUL_SMS: return gpu.may_leave_sms && i < 2 ? SMS_NAMES[i] : NULL;
+    case CHOICE_MATMUL_SMS: return gpu.gpus_leaving_sms && i < 2 ? SMS_NAMES[i] : NULL;
     default: return i <= can_fuse_gelu_of(choice) ? GELU_NAMES[is_gelu_fused_in(choice, i)] : NULL;
     }
 }
@@ -98,7 +98,7 @@ static inline void choose_variant(Choice choice, int i, int B, int T, int C, int
     }
     case CHOICE_ATTENTION_FORWARD: choose_attention(PASS_FORWARD, i, B, T, C, NH); break;
     case CHOICE_ATTENTION_BACKWARD: choose_attention(PASS_BACKWARD, i, B, T, C, NH); break;
-    case CHOICE_MATMUL_SMS: gpu.leaves_sms = gpu.may_leave_sms && i == 1; break;
+    case CHOICE_MATMUL_SMS: gpu.leaves_sms = gpu.gpus_leaving_sms && i == 1; break;
     case CHOICE_GELU_FORWARD: gpu.gelu_forward_fused = is_gelu_fused_in(choice, i); break;
     default: gpu.gelu_backward_fused = is_gelu_fused_in(choice, i); break;
     }
@@ -112,6 +112,6 @@ static inline const char* variants_key(int B, int T, int C, int NH) {
     const char* attention = gpu.requested_attention ? gpu.requested_attention : "auto";
     const size_t cudnn = can_use_cudnn() ? attention_cudnn_version() : 0;
     snprintf(text, sizeof text, "%d,%d,%d,%d,%s,%d%d%d%d%d%d,%s,%zu", B, T, C, NH, type, gpu.fused, gpu.flash,
-             gpu.document_mask, gpu.recomputes_gelu, gpu.nondeterministic, gpu.may_leave_sms, attention, cudnn);
+             gpu.document_mask, gpu.recomputes_gelu, gpu.nondeterministic, gpu.gpus_leaving_sms, attention, cudnn);
     return text;
 }

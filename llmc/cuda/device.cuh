@@ -78,7 +78,7 @@ typedef struct {
     char flash_name[NUM_FLASH_KERNELS][16];       // its name; empty: there was no choice
     bool gelu_forward_fused, gelu_backward_fused; // set by device_open(), then by choose_variant()
     Choice alone;         // of run_alone()
-    int may_leave_sms;    // the number of GPUs, if several and all of them can; else 0
+    int gpus_leaving_sms; // the number of GPUs, if several and all of them can; else 0
     bool is_beside_nccl;  // collectives may run beside what is queued
     bool leaves_sms;      // matmuls leave multiprocessors to them; set by choose_variant()
     int cudnn_B, cudnn_T; // cuDNN's attention is used for this shape of micro-batch only; 0: any

@@ -85,7 +85,7 @@ static inline void nccl_connect(Comm* comm) {
     nccl_sum(comm, first, 1);
     device_copy_out(&count, first, sizeof count);
     device_free(first, sizeof *first);
-    gpu.may_leave_sms = count == comm->size ? comm->size : 0;
+    gpu.gpus_leaving_sms = count == comm->size ? comm->size : 0;
 }
 
 // After an error of the network NCCL's kernels wait for ever; only this call says why.

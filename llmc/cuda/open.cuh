@@ -210,6 +210,6 @@ static inline const char* device_kernels(void) {
         if (!*gpu.flash_name[k]) { continue; }
         n += snprintf(text + n, sizeof text - n, " %s=%s", FLASH_NAMES[k], gpu.flash_name[k]);
     }
-    if (gpu.may_leave_sms) { snprintf(text + n, sizeof text - n, " matmul_sms=%s", SMS_NAMES[gpu.leaves_sms]); }
+    if (gpu.gpus_leaving_sms) { snprintf(text + n, sizeof text - n, " matmul_sms=%s", SMS_NAMES[gpu.leaves_sms]); }
     return text;
 }

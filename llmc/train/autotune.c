@@ -206,17 +206,26 @@ static void choose_variants(GPT2* g, Comm* comm, const char* saved, bool has_tok
     }
 }
 
-// Returns the line of the cache for the variants of this model: their key, a space, and device_kernels().
-static char* variants_line(const GPT2* g) {
-    const Backend* b = g->backend;
-    return format("%s %s\n", b->variants_key(g->B, g->T, g->config.channels, g->config.num_heads), b->device_kernels());
+// Returns all that the times of the variants depend on. Asks for cuDNN's version, which opens cuDNN.
+static char* variants_key(const GPT2* g, const Plan* p) {
+    const char* key = g->backend->variants_key(g->B, g->T, g->config.channels, g->config.num_heads);
+    return format("%s,%d%d", key, p->exact, p->has_zero);
+}
+
+// Returns the line of the cache for the variants of this run: their key, a space, and device_kernels().
+static char* variants_line(const GPT2* g, const Plan* p) {
+    char* key = variants_key(g, p);
+    char* line = format("%s %s\n", key, g->backend->device_kernels());
+    free(key);
+    return line;
 }
 
 // Returns the variants in a cache's lines; NULL if there are none.
-static char* cached_variants(const GPT2* g, const char* lines) {
-    if (!lines) { return NULL; } // the key asks for cuDNN's version, which opens cuDNN
-    const char* key = g->backend->variants_key(g->B, g->T, g->config.channels, g->config.num_heads);
+static char* cached_variants(const GPT2* g, const Plan* p, const char* lines) {
+    if (!lines) { return NULL; }
+    char* key = variants_key(g, p);
     const char* line = tune_line(lines, key, strlen(key));
+    free(key);
     return line ? format("%.*s", (int)strcspn(line, "\n"), line) : NULL;
 }
 
@@ -227,12 +236,12 @@ void autotune(Optimizer* o, const Plan* p, Comm* comm, const char* variants, con
     char* path = has_cache ? tune_cache_path(b->matmuls_identity()) : NULL;
     char* cached = path && p->tune != tune_anew ? tune_cache_read(path) : NULL;
     tune_matmuls(o, p, comm, matmuls, cached);
-    char* earlier = cached_variants(g, cached);
+    char* earlier = cached_variants(g, p, cached);
     if (comm) { earlier = share_text(comm, earlier); }
     choose_variants(g, comm, variants ? variants : earlier, p->tune != tune_0);
     if (path) { // but for a checkpoint's choices, which may be another GPU's
         char* algorithms = matmuls ? format("%s", "") : b->matmuls_save();
-        char* kernels = variants ? format("%s", "") : variants_line(g);
+        char* kernels = variants ? format("%s", "") : variants_line(g, p);
         char* lines = format("%s%s", algorithms, kernels);
         tune_cache_add(path, lines);
         free(algorithms);

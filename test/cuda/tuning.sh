@@ -73,6 +73,11 @@ a_fresh_start_takes_the_variants_of_an_earlier_one() {
         chosen_is "$dir/other" 'attention=flash gelu_forward=apart gelu_backward=apart'
         rm -r "$dir/other"
     done
+    for attention in flash exact; do # their kernels differ, though both are flash to the backend
+        must "$cuda" $run --tune 1 --attention $attention --max_steps 1 --save_every 0 --out "$dir/$attention"
+    done
+    count=$(find "$dir/cache" -type f -exec cat {} + | grep -c ',flash,')
+    [ "$count" = 2 ] || note "$count lines of variants for --attention flash and exact"
     export XDG_CACHE_HOME="$root/cache" EMU_CUDNN=0
 }
 
