@@ -13,8 +13,9 @@ cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus emulated_check emulated_race full_size emulator \
-    traffic requests gpu_script headers worlds learning gpu_tuning bench amx hosts run_scripts precision options commands \
-    scripts fetch mutate gpu_device scores reports forecast tokenizer shards prepare portable spills sass cudnn"
+    traffic requests gpu_script headers worlds learning gpu_tuning bench amx hosts run_scripts precision options \
+    commands scripts fetch mutate gpu_device scores reports forecast inspect tokenizer shards prepare portable \
+    spills sass cudnn"
 counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
 only_long="plants plain aarch64 fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
@@ -78,6 +79,7 @@ commands() { limited sh test/commands/commands.sh; }
 scores() { limited sh test/eval/scores.sh; }
 reports() { limited sh test/log/reports.sh; }
 forecast() { limited sh test/commands/forecast.sh; }
+inspect() { limited sh test/commands/inspect.sh; }
 tokenizer() { limited sh test/tokenizer/tokenizer.sh; }
 shards() { limited sh test/data/shards.sh; }
 prepare() { limited sh test/prepare/prepare.sh; }

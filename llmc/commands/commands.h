@@ -17,6 +17,13 @@ int info_command(Config* c, const Backend* b, enum dtype dtype);
 // Writes report.html about the runs in the given folders.
 int report_command(const Config* c);
 
+// Writes an HTML page about what happens inside a model that reads a text (inspect_command.c).
+int inspect_command(const Config* c, const Backend* b);
+
+// Returns the path of a page, which the caller frees: --out if that ends in .html, else NAME in the folder --out, which
+// is made.
+char* page_path(const Config* c, const char* name);
+
 // `forecast RUN...`: fits a law of loss to finished runs, checks it on held-out ones, forecasts and draws (forecast.c).
 int forecast_command(const Config* c);
 

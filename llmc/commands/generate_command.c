@@ -140,13 +140,7 @@ int generate_command(const Config* asked, const Backend* b, enum dtype dtype) {
     const GPT2Config* shape = &s.plan.shape;
     s.alternatives = min_int((int)c->logprobs, shape->vocab_size);
     open_device(b, &s.plan.device, &alone);
-    s.tokenizer = open_tokenizer(&s.plan.tokenizer, shape);
-    if (!s.tokenizer) {
-        usage_error("generate needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE");
-    }
-    json_t* state = folder && config_source(c, "tokenizer") < FROM_FILE ? folder_state(folder) : NULL;
-    check_tokenizer(c->tokenizer, s.tokenizer, state, folder);
-    json_decref(state);
+    s.tokenizer = open_text_tokenizer(c, &s.plan, folder, "generate");
     size_t longest = (size_t)shape->max_seq_len, count = (size_t)c->samples; // if interactive
     if (!interactive) {
         tokens = tokens_of(&prompts, s.tokenizer, shape, &err);

@@ -69,6 +69,7 @@ static int run_command(int command, Config* c, const Backend* b, enum dtype dtyp
     switch (command) {
     case TRAIN: return train(c, b, dtype, comm);
     case GENERATE: return generate_command(c, b, dtype);
+    case INSPECT: return inspect_command(c, b);
     case EVAL: return eval_command(c, b, dtype, comm);
     case BENCH: return bench_command(c, comm);
     case CHECK: return check_command(c, b, dtype, find_cpu_backend(dtype_fp32, program_has_gpu() ? c->cpu : cpu_auto));
@@ -121,6 +122,7 @@ static int run_program(int argc, char** argv) {
     if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) {
         return launch_local((int)config.gpus, arguments, GRACE_SECONDS);
     }
+    if (command->bit == INSPECT) { config.dtype = dtype_fp32; }
     enum dtype dtype = config.dtype;
     // bench finds its backends itself, also those of GPUs that are not present; this one only connects the processes
     const Backend* backend = command->bit == BENCH ? find_backend(dtype_auto, cpu_auto)

@@ -1,5 +1,6 @@
 #include "open_model.h"
 #include "../files/checkpoint.h"
+#include "../train/open_plan.h"
 #include "../train/weights.h"
 
 char* weights_folder(const Config* c) {
@@ -29,6 +30,18 @@ void take_data_options(Config* c, const char* folder) {
     if (!config_from_json(c, taken, folder ? folder : "", &err)) { fatal("%s", err.text); }
     json_decref(taken);
     json_decref(state);
+}
+
+Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folder, const char* command) {
+    Tokenizer* tokenizer = open_tokenizer(&p->tokenizer, &p->shape);
+    if (!tokenizer) {
+        usage_error("%s needs a tokenizer, and the run was trained with --tokenizer none: give --tokenizer FILE",
+                    command);
+    }
+    json_t* state = folder && config_source(c, "tokenizer") < FROM_FILE ? folder_state(folder) : NULL;
+    check_tokenizer(c->tokenizer, tokenizer, state, folder);
+    json_decref(state);
+    return tokenizer;
 }
 
 void open_model(GPT2* g, const Plan* p, const Comm* comm) {

@@ -10,5 +10,9 @@ char* weights_folder(const Config* c);
 // Takes from a checkpoint of ours the options that go with its tokens; those of the command line override them.
 void take_data_options(Config* c, const char* folder);
 
+// Opens the tokenizer of weights from `folder` (NULL: random ones), whose device is open: that of a run must be the
+// one it was trained with. `command` needs it, for errors.
+Tokenizer* open_text_tokenizer(const Config* c, const Plan* p, const char* folder, const char* command);
+
 // Opens a model without backward as planned, with weights.
 void open_model(GPT2* g, const Plan* p, const Comm* comm);

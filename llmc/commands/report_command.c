@@ -2,17 +2,20 @@
 #include "../base/json.h"
 #include "../log/report.h"
 
-// Returns the file of a page about `n` runs, which the caller frees, and makes its folder. --out names it beside runs
-// that are given as words: a name that ends in .html is the file, any other one its folder.
-static char* report_path(const Config* c, const char* const* runs, int n) {
+char* page_path(const Config* c, const char* name) {
     static const char suffix[] = ".html";
     Error err;
     const size_t length = strlen(c->out), end = strlen(suffix);
-    const bool is_asked = c->num_args && config_source(c, "out") > FROM_DEFAULT;
-    if (!is_asked) { return n > 1 ? format("report.html") : format("%s/report.html", runs[0]); }
     if (length > end && !strcmp(c->out + length - end, suffix)) { return format("%s", c->out); }
     if (!make_directories(c->out, &err)) { fatal("--out %s", err.text); }
-    return format("%s/report.html", c->out);
+    return format("%s/%s", c->out, name);
+}
+
+// Returns the file of a page about `n` runs, which the caller frees. --out names it if the runs are given as words.
+static char* report_path(const Config* c, const char* const* runs, int n) {
+    const bool is_asked = c->num_args && config_source(c, "out") > FROM_DEFAULT;
+    if (!is_asked) { return n > 1 ? format("report.html") : format("%s/report.html", runs[0]); }
+    return page_path(c, "report.html");
 }
 
 int report_command(const Config* c) {

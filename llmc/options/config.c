@@ -82,6 +82,7 @@ const Command COMMANDS[NUM_COMMANDS] = {
     {"report", REPORT, "write an HTML page about one or several runs: report FOLDER..."},
     {"forecast", FORECAST, "fit a law of loss over parameters and tokens to finished runs, and forecast others: "
                            "forecast FOLDER..."},
+    {"inspect", INSPECT, "write an HTML page about what happens inside the model --init while it reads --prompt"},
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ typedef enum { FROM_DEFAULT, FROM_PRESET, FROM_CHECKPOINT, FROM_FILE, FROM_COMMA
 // The commands that an option belongs to.
 enum {
     TRAIN = 1, GENERATE = 2, EVAL = 4, TOKENIZE = 8, INFO = 16, REPORT = 32, CHECK = 64, BENCH = 128, EXPORT = 256,
-    FORECAST = 512,
+    FORECAST = 512, INSPECT = 1024,
     MODEL_COMMANDS = TRAIN | GENERATE | EVAL | INFO | CHECK | BENCH,
     SHAPE_COMMANDS = TRAIN | INFO | CHECK | BENCH
 };
@@ -25,7 +25,7 @@ enum {
          "d12|d24|d36|d48, gpt2|gpt2-medium|gpt2-large|gpt2-xl, gpt3:125m..13b, or L=6,H=6,C=384,T=256[,V=50257]",    \
          .also = "n_layer (L of L=12,H=12,C=768,T=1024)|n_head (H of L=12,H=12,C=768,T=1024)|"                        \
                  "n_embd (C of L=12,H=12,C=768,T=1024)|vocab_size (V of L=12,H=12,C=768,T=1024,V=50257)")             \
-    TEXT(init, "random", MODEL_COMMANDS | EXPORT,                                                                     \
+    TEXT(init, "random", MODEL_COMMANDS | EXPORT | INSPECT,                                                           \
          "initial weights: random, or a Hugging Face folder, a checkpoint, llm.c's model.bin or a .gguf (the model is"\
          " then read from it)", .scope = SCOPE_IDENTITY,                                                              \
          .also = "init_from (a folder; to continue a run: --resume auto)|model_name_or_path")                         \
@@ -35,7 +35,7 @@ enum {
     INT(seed, 1337, 0, HUGE_COUNT, NULL, SHAPE_COMMANDS | GENERATE | FORECAST,                                        \
          "of the initial weights, of the order of the data, of samples and of a forecast's refits",                   \
          .scope = SCOPE_IDENTITY)                                                                                     \
-    TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE | EXPORT,                                              \
+    TEXT(tokenizer, "gpt2", TRAIN | GENERATE | EVAL | TOKENIZE | EXPORT | INSPECT,                                    \
          "gpt2 (built in), bytes, none (token ids only), or a tokenizer file or folder; with --init: its own",        \
          .scope = SCOPE_IDENTITY)                                                                                     \
     TEXT(preset, "", TRAIN | INFO | BENCH,                                                                            \
@@ -138,7 +138,7 @@ enum {
     FLAG(deterministic, 1, TRAIN | BENCH,                                                                             \
          "on a GPU: a run repeats its bits; 0: cuDNN's backward of attention may add in any order, which is faster"   \
          " and needs less memory on Hopper")                                                                          \
-    CHOICE(cpu, auto, (auto, generic, avx2, avx512, avx512_bf16, amx), MODEL_COMMANDS,                                \
+    CHOICE(cpu, auto, (auto, generic, avx2, avx512, avx512_bf16, amx), MODEL_COMMANDS | INSPECT,                      \
          "instructions of the CPU's fast kernels; auto: the fastest that this processor has")                         \
     FLAG(fused, 1, MODEL_COMMANDS, "bias and GELU inside the matmuls, addition and layernorm in one pass")            \
     FLAG(pad_vocab, 1, MODEL_COMMANDS, "round the vocabulary up to a multiple of 128 in memory (50257 -> 50304)")     \
@@ -155,7 +155,7 @@ enum {
     FLAG(stochastic_round, 0, TRAIN,                                                                                  \
          "round updated weights to 16 bits at random, in proportion to the distance, instead of to the nearest (with" \
          " --zero 1 the numbers depend on the processes)")                                                            \
-    INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS, "CPU threads; all: OpenMP's choice", .scope = SCOPE_START)        \
+    INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS | INSPECT, "CPU threads; all: OpenMP's choice", .scope = SCOPE_START)\
     GROUP("processes")                                                                                                \
     INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | INFO | BENCH,                                                          \
          "processes to start on this machine, one for each GPU, without mpirun", .scope = SCOPE_START,                \
@@ -191,7 +191,7 @@ enum {
     INT(sample_every, 250, 0, HUGE_COUNT, NULL, TRAIN, "steps between samples; 0: never",                             \
          .needs = "tokenizer!=none")                                                                                  \
     INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate", .also = "max_new_tokens")            \
-    TEXT(prompt, "", TRAIN | GENERATE,                                                                                \
+    TEXT(prompt, "", TRAIN | GENERATE | INSPECT,                                                                      \
          "text that a sample continues; empty: the start of a document; generate: - reads standard input, @FILE a file"\
          " of prompts, one on each line", .also = "start")                                                            \
     INT(samples, 1, 1, 1e6, NULL, GENERATE, "texts for each prompt; up to 16 texts are generated at once",            \
@@ -212,9 +212,9 @@ enum {
          " and those of steps that M divides", .also = "save_total_limit")                                            \
     TEXT(resume, "", TRAIN, "auto: continue from the newest checkpoint in --out; or the path of a checkpoint",        \
          .scope = SCOPE_START, .also = "resume_from_checkpoint")                                                      \
-    TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT | FORECAST,                                    \
+    TEXT(out, "run", TRAIN | GENERATE | EVAL | REPORT | BENCH | EXPORT | FORECAST | INSPECT,                          \
          "folder of checkpoints, logs and the report; empty: write nothing; export: the folder or file to write; "    \
-         "report FOLDER...: the folder or .html file to write; forecast: the .svg file",                              \
+         "report FOLDER..., inspect: the folder or .html file to write; forecast: the .svg file",                     \
          .scope = SCOPE_START, .also = "out_dir|output_dir|output")                                                   \
     FLAG(tensorboard, 0, TRAIN, "write TensorBoard's event files too, into OUT/tensorboard", .needs = "out",          \
          .also = "wandb|wandb_log|report_to")                                                                         \
@@ -255,7 +255,7 @@ typedef struct {
     const char* help;
 } Command;
 
-enum { NUM_COMMANDS = 10 };
+enum { NUM_COMMANDS = 11 };
 extern const Command COMMANDS[NUM_COMMANDS];
 
 // ---------------------------------------------------------------------------------------------------------------------
