@@ -4,6 +4,7 @@
 #include "llmc/cuda/device.cuh"       // memory, streams, errors, the storage type
 #include "llmc/cuda/open.cuh"         // driver, options, opening the GPU
 #include "llmc/cuda/graph.cuh"        // recorded work, replayed as CUDA graphs
+#include "llmc/cuda/state.cuh"        // the optimizer's state in host memory
 #include "llmc/cuda/encoder.cuh"      // embeddings, over vector.cuh and column_sums.cuh
 #include "llmc/cuda/layernorm.cuh"    // layernorm, alone and after an addition
 #include "llmc/cuda/gelu.cuh"         // GELU

@@ -15,7 +15,8 @@ cd "$(dirname "$0")/.."
 all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus emulated_check emulated_race full_size emulator \
     traffic requests gpu_script headers worlds learning gpu_tuning bench amx hosts run_scripts precision options \
     commands scripts fetch mutate gpu_device scores reports forecast inspect tokenizer shards prepare portable \
-    spills sass cudnn"
+    spills\
+    sass cudnn offload"
 counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
 only_long="plants plain aarch64 fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below
@@ -72,6 +73,7 @@ portable() { limited sh test/portable.sh; }
 # of the programs as a user calls them
 learning() { limited sh test/train/learning.sh; }
 precision() { limited sh test/train/precision.sh; }
+offload() { limited sh test/train/offload.sh; }
 resume() { limited sh test/train/resume.sh; }
 requests() { limited sh test/train/requests.sh; }
 options() { limited sh test/options/options.sh; }

@@ -188,6 +188,7 @@ static Backend recording_backend(const Backend* of) {
                      .residual_bytes = of->residual_bytes,
                      .classifier_chunk = of->classifier_chunk,
                      .muon_bytes = of->muon_bytes,
+                     .muon_at_a_time = of->muon_at_a_time,
                      .encoder_forward = encoder_forward,
                      .encoder_backward = encoder_backward,
                      .layernorm_forward = layernorm_forward,
@@ -235,7 +236,7 @@ StepOps record_step(const Plan* p) {
     plan_layout(p, &g);
     g.backend = &recorder.backend;
     gpt2_alloc(&g);
-    optimizer_alloc(&o, &g, p->rates.kind, NULL);
+    optimizer_alloc(&o, &g, p->rates.kind, STATE_ON_DEVICE, NULL);
     const long long tokens = (long long)p->B * p->T;
     gpt2_zero_grads(&g);
     for (long long done = 0; done < p->total_batch_size; done += tokens) {

@@ -264,6 +264,18 @@ static inline void device_upload(void* device, const void* host, size_t bytes) {
 static inline void device_send(void* device, const void* host, size_t bytes) { memcpy(device, host, bytes); }
 static inline void device_fetch(void* host, const void* device, size_t bytes) { memcpy(host, device, bytes); }
 static inline void device_sync(void) {}
+// A CPU streams state only to test what a GPU does.
+static inline void* state_alloc(size_t bytes, const char* what) { return device_alloc(bytes, what); }
+static inline void state_free(void* p, size_t bytes) { device_free(p, bytes); }
+static inline void state_in(int slot, void* device, const void* host, size_t bytes) {
+    (void)slot;
+    memcpy(device, host, bytes);
+}
+static inline void state_out(int slot, void* host, const void* device, size_t bytes) {
+    (void)slot;
+    if (bytes) { memcpy(host, device, bytes); }
+}
+static inline void state_sync(void) {}
 static inline void device_range_push(const char* name, int layer) { (void)name, (void)layer; }
 static inline void device_range_pop(void) {}
 static inline void device_replay(Recording** recording, const char* name, Work work, const void* arguments,

@@ -117,6 +117,10 @@ static inline size_t muon_bytes(int count, int rows, int cols) {
     const size_t m = (size_t)min_int(rows, cols);
     return count > 0 ? 2 * muon_align((size_t)rows * (size_t)cols) + 2 * muon_align(m * m) : 0;
 }
+static inline int muon_at_a_time(int count, int rows, int cols) {
+    (void)rows, (void)cols;
+    return min_int(count, 1);
+}
 
 // Element i of the Nesterov update, from the new momentum.
 static inline float muon_direction(const MuonMatrix* w, size_t i, float scale, float momentum) {

@@ -2,7 +2,7 @@
 // that all kernels share, error handling, memory and copies; open.cuh opens the device.
 //
 // All kernels run in one stream, gpu.stream, one after another. Batches are copied in a second stream, gpu.upload.
-// NCCL has a third one (cuda/nccl.cuh).
+// NCCL has a third one (cuda/nccl.cuh), and --offload two more (cuda/state.cuh).
 //
 // Numbers without a source in this folder (sizes of tiles and blocks, blocks per SM, limits) are chosen, not measured.
 //
@@ -91,6 +91,11 @@ typedef struct {
     cudaEvent_t uploaded;    // the last upload is complete
     cudaEvent_t consumed[2]; // the work queued before upload number k is done: [k % 2]
     int uploads;             // number of the next upload
+    cudaStream_t state_in, state_out;      // copies of state in host memory (state.cuh); NULL: there is none
+    cudaEvent_t state_arrived;             // the last copy in is complete
+    cudaEvent_t state_updated;             // the work queued before the last copy out is done
+    cudaEvent_t state_left[STATE_SLOTS];   // the last copy out of a slot is complete
+    bool state_is_pageable;                // host memory could not be locked
     cudaEvent_t timer[2]; // of device_timer_start() and device_timer_stop()
     cublasLtHandle_t cublaslt;
     char* workspace; // WORKSPACE_BYTES, used by cuBLASLt only

@@ -169,6 +169,8 @@ static inline size_t muon_bytes(int count, int rows, int cols) {
     return (size_t)gpu_muon_at_a_time(count, rows, cols) * elements * sizeof(floatX);
 }
 
+static inline int muon_at_a_time(int count, int rows, int cols) { return gpu_muon_at_a_time(count, rows, cols); }
+
 static inline MuonChunk muon_chunk(const MuonMatrix* matrices, int count, int rows, int cols, void* scratch) {
     MuonChunk c;
     const int side = min_int(rows, cols);

@@ -325,10 +325,13 @@ size_t snapshot_bytes(const Optimizer* o) {
     return (2 * o->model->params_table.size + o->v_table.size) * sizeof(float);
 }
 
-// Copies a block to host memory. Training waits for this, so on a CPU all threads share the copy and the first touch.
-static void fetch_block(const Backend* b, float* to, const float* from, size_t n) {
+// Copies a block to host memory. Training waits for this, so all threads share the copy of a block in host memory, and
+// the first touch.
+static void fetch_block(const Optimizer* o, float* to, float* block, size_t n) {
     enum { PIECE = 1 << 20 };
-    if (!b->is_host) { b->device_copy_out(to, from, n * sizeof *to); return; }
+    const Backend* b = o->model->backend;
+    const float *host = optimizer_in_host(o, block), *from = host ? host : optimizer_whole(o, block);
+    if (!host && !b->is_host) { b->device_copy_out(to, from, n * sizeof *to); return; }
     b->device_sync();
     #pragma omp parallel for
     for (size_t at = 0; at < n; at += PIECE) { memcpy(to + at, from + at, min_size(PIECE, n - at) * sizeof *to); }
@@ -340,7 +343,7 @@ Snapshot snapshot_take(const Optimizer* o, const TrainState* s, json_t* options,
     float *const device[3] = {o->masters, o->m, o->v}, *to = blocks;
     for (size_t i = 0; blocks && i < 3; i++) {
         const size_t n = optimizer_table(o, device[i])->size;
-        fetch_block(b, to, optimizer_whole(o, device[i]), n);
+        fetch_block(o, to, device[i], n);
         to += n;
     }
     const Snapshot snapshot = {.optimizer = o,

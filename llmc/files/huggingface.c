@@ -87,6 +87,7 @@ static bool tensors_write(SafeTensorsWriter* w, const Optimizer* o, const Tensor
     for (int b = 0; b < num_blocks; b++) {
         const TensorTable* table = optimizer_table(o, blocks[b].data);
         TensorBlock whole = blocks[b];
+        if (!whole.host) { whole.host = optimizer_in_host(o, whole.data); }
         if (!whole.host) { whole.data = (float*)optimizer_whole(o, whole.data); }
         for (int i = 0; i < table->count; i++) {
             for (int l = 0; ok && l < layers_in_file(&table->row[i]); l++) {

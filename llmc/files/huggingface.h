@@ -13,7 +13,7 @@
 // file.
 typedef struct {
     const char* prefix; // of the names: "transformer." for weights, "m." and "v." for moments
-    float* data;        // device memory: the whole block or, with ZeRO, this rank's shards of it
+    float* data;        // the optimizer's: the whole block or, with ZeRO, this rank's shards of it
     const float* host;  // the whole block in host memory, to be written in place of `data`; NULL: there is none
     bool hf_layout;     // in the file, the tensors that GPT2_PARAMS names TRANSPOSED are transposed
 } TensorBlock;

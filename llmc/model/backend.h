@@ -118,6 +118,9 @@ typedef struct {
     int id, tile, stages, split_k, reduction; // numbers of cublasLt.h
 } MatmulFacts;
 
+// Slots of state_in() and state_out(): while the device works on one, a second is filled and a third is copied back.
+enum { STATE_SLOTS = 3 };
+
 // A recording of work that is queued again and again (device_replay).
 typedef struct Recording Recording;
 typedef void (*Work)(const void* arguments);
@@ -263,6 +266,9 @@ typedef struct Backend {
                         const Muon* hyper, void* scratch);
     // Returns the bytes of scratch for a list of `count` matrices; bounded for a long list, 0 for an empty one.
     size_t (*muon_bytes)(int count, int rows, int cols);
+    // Returns how many matrices of such a list muon_update takes at a time. Lists of so many, cut from it in order,
+    // give the same bits.
+    int (*muon_at_a_time)(int count, int rows, int cols);
 
     // params (n) = masters rounded to Stored as an update has rounded them, after masters were loaded. The first is
     // element `begin` of the table's layout. Call params_changed() afterwards.
@@ -368,6 +374,19 @@ typedef struct Backend {
     // Waits for all queued work.
     void (*device_sync)(void);
 
+    // Zeroed host memory of state that is streamed through the device; `what` names it in errors. It is pinned for a
+    // GPU, or pageable after a warning if the system refuses to lock so much. state_free waits for its copies.
+    void* (*state_alloc)(size_t bytes, const char* what);
+    void (*state_free)(void* p, size_t bytes);
+    // Queue copies between such memory and device memory of one of STATE_SLOTS slots, while work on other slots goes
+    // on. Work queued after state_in() sees what it copied. state_out() copies what the work queued before it left; 0
+    // bytes: that work has only read. state_in() waits for the last state_out() of its slot, so each use of a slot ends
+    // with one. Never inside device_replay().
+    void (*state_in)(int slot, void* device, const void* host, size_t bytes);
+    void (*state_out)(int slot, void* host, const void* device, size_t bytes);
+    // Waits for all these copies. Call it before the host reads or writes the state.
+    void (*state_sync)(void);
+
     // Runs `work`, which only queues operations, device_zero, device_send and device_fetch. A GPU records it once as a
     // graph and replays that. Everything that changes between calls must lie in device memory or in `arguments`
     // (`bytes` of them, padding zeroed); two sets of arguments are remembered, another one costs a new recording.
@@ -392,16 +411,17 @@ typedef struct Backend {
     _(matmul_forward), _(matmul_gelu_forward), _(matmul_backward), _(matmul_gelu_backward),                   \
     _(gelu_forward), _(attention_forward), _(attention_backward), _(document_bounds), _(attention_cached),    \
     _(classifier_chunk), _(classifier_loss), _(classifier_backward), _(classifier_logits), _(loss_add),       \
-    _(norm_squared), _(adamw_update), _(muon_update), _(muon_bytes), _(params_round), _(params_changed),      \
-    _(operations_bytes), _(variant_name), _(choose_variant), _(run_alone), _(variants_key),                   \
-    _(matmuls_watch), _(matmuls_tune), _(matmuls_save), _(matmuls_load), _(matmuls_identity),                 \
-    _(matmul_facts), _(device_exists), _(device_lacks), _(device_open), _(device_name), _(device_identity),   \
-    _(device_threads),                                                                                        \
+    _(norm_squared), _(adamw_update), _(muon_update), _(muon_bytes), _(muon_at_a_time), _(params_round),      \
+    _(params_changed), _(operations_bytes), _(variant_name), _(choose_variant), _(run_alone),                 \
+    _(variants_key), _(matmuls_watch), _(matmuls_tune), _(matmuls_save), _(matmuls_load),                     \
+    _(matmuls_identity), _(matmul_facts), _(device_exists), _(device_lacks), _(device_open), _(device_name),  \
+    _(device_identity), _(device_threads),                                                                    \
     _(device_kernels), _(device_timer_start), _(device_timer_stop), _(device_peak_flops),                     \
     _(device_matmul_flops), _(device_kernel_flops), _(device_copy_bandwidth), _(device_alloc),                \
     _(device_free), _(device_memory_available), _(device_memory_usable), _(host_alloc), _(host_free),         \
     _(device_zero), _(device_copy), _(device_copy_in), _(device_copy_out), _(device_upload),                  \
-    _(device_send), _(device_fetch), _(device_sync), _(device_replay), _(device_forget),                      \
+    _(device_send), _(device_fetch), _(device_sync), _(state_alloc), _(state_free), _(state_in),              \
+    _(state_out), _(state_sync), _(device_replay), _(device_forget),                                          \
     _(device_range_push), _(device_range_pop)
 
 // Returns true if Residual and Stored are the same type. Sizes tell: a Residual of 16 bits is bf16, and only beside

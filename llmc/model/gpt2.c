@@ -53,18 +53,19 @@ size_t gpt2_batch_ints(const GPT2* g) { return (size_t)3 * g->B * g->T; }
 void gpt2_memory(const GPT2* g, MemoryLine line[GPT2_MEMORY_LINES]) {
     const size_t n = g->params_table.size, train = g->keep != FORWARD_ONLY;
     const MemoryLine lines[GPT2_MEMORY_LINES] = {
-        {"parameters", n * g->backend->element_bytes, offsetof(GPT2, params)},
-        {"gradients", train * n * sizeof(float), offsetof(GPT2, grads)},
-        {"activations", g->acts_table.size, offsetof(GPT2, acts)},
-        {"batches", 2 * gpt2_batch_ints(g) * sizeof(int), offsetof(GPT2, batches)},
-        {"sums", NUM_SUMS * sizeof(double), offsetof(GPT2, sums)},
+        {"parameters", n * g->backend->element_bytes, offsetof(GPT2, params), false},
+        {"gradients", train * n * sizeof(float), offsetof(GPT2, grads), false},
+        {"activations", g->acts_table.size, offsetof(GPT2, acts), false},
+        {"batches", 2 * gpt2_batch_ints(g) * sizeof(int), offsetof(GPT2, batches), false},
+        {"sums", NUM_SUMS * sizeof(double), offsetof(GPT2, sums), false},
     };
     memcpy(line, lines, sizeof lines);
 }
 
 void memory_lines_alloc(const Backend* b, void* owner, const MemoryLine* line, int count) {
     for (int i = 0; i < count; i++) {
-        void* p = line[i].bytes ? b->device_alloc(line[i].bytes, line[i].what) : NULL;
+        void* (*const alloc)(size_t, const char*) = line[i].in_host ? b->state_alloc : b->device_alloc;
+        void* p = line[i].bytes ? alloc(line[i].bytes, line[i].what) : NULL;
         memcpy((char*)owner + line[i].field, &p, sizeof p);
     }
 }
@@ -73,13 +74,21 @@ void memory_lines_free(const Backend* b, void* owner, const MemoryLine* line, in
     for (int i = 0; i < count; i++) {
         void* p = NULL;
         memcpy(&p, (char*)owner + line[i].field, sizeof p);
-        if (line[i].bytes && p) { b->device_free(p, line[i].bytes); }
+        if (!line[i].bytes || !p) { continue; }
+        if (line[i].in_host) { b->state_free(p, line[i].bytes); }
+        else { b->device_free(p, line[i].bytes); }
     }
 }
 
 size_t memory_lines_bytes(const MemoryLine* line, int count) {
     size_t bytes = 0;
-    for (int i = 0; i < count; i++) { bytes += line[i].bytes; }
+    for (int i = 0; i < count; i++) { bytes += line[i].in_host ? 0 : line[i].bytes; }
+    return bytes;
+}
+
+size_t memory_lines_host_bytes(const MemoryLine* line, int count) {
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) { bytes += line[i].in_host ? line[i].bytes : 0; }
     return bytes;
 }
 

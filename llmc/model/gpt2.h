@@ -118,11 +118,12 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-// A piece of device memory: its name in the memory report, its size, and the offset in bytes of its pointer in the
-// struct that owns it.
+// A piece of device memory, or of host memory by state_alloc(): its name in the memory report, its size, and the offset
+// in bytes of its pointer in the struct that owns it.
 typedef struct {
     const char* what;
     size_t bytes, field;
+    bool in_host;
 } MemoryLine;
 
 // Returns the parameters' layout. Each range of it (tensors_range) can be divided into `shards` equal parts.
@@ -146,7 +147,10 @@ void gpt2_free(GPT2* g);
 // Allocates or frees `count` pieces of memory through the pointers in `owner`; size 0 gives NULL.
 void memory_lines_alloc(const Backend* b, void* owner, const MemoryLine* line, int count);
 void memory_lines_free(const Backend* b, void* owner, const MemoryLine* line, int count);
+
+// Returns the bytes of device memory, or of host memory.
 size_t memory_lines_bytes(const MemoryLine* line, int count);
+size_t memory_lines_host_bytes(const MemoryLine* line, int count);
 
 // Sets n parameters of a model without an optimizer, from element `begin` of the layout on, rounded to Stored. Call
 // params_changed() when all are set. (A model that is trained: optimizer_put().)

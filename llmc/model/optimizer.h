@@ -10,8 +10,13 @@
 #pragma once
 #include "../comm/comm.h"
 #include "gpt2.h"
+#include "staging.h"
 
 typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_MUON } OptimizerKind;
+
+// Where masters and moments are. In host memory, each update streams them through device memory (staging.h). In fp32
+// the masters are the parameters, which stay on the device.
+typedef enum { STATE_ON_DEVICE, STATE_IN_HOST } StatePlace;
 
 // A range of the parameters that is updated, and sharded, in one way.
 typedef struct {
@@ -33,18 +38,21 @@ enum { MUON_SHAPES = 3 }; // (C,C), (4C,C), (C,4C)
 typedef struct {
     GPT2* model;
     OptimizerKind kind;
+    StatePlace place;
     Comm* zero_group;    // ranks that shard this state; NULL: this rank has all of it
     TensorTable v_table; // the layout of v: that of the parameters; with Muon its matrices have no rows
     Segment* segments;       // in the order of the layout
     int num_segments;
     MuonList lists[MUON_SHAPES];
-    // device memory
+    // device memory, but for masters and moments that are in host memory
     float* masters; // the parameters in fp32; the model's params themselves if the storage type is fp32
     float *m, *v;   // first moments or momentum; second moments
     void* scratch;  // of muon_update
+    float* staging; // of state in host memory
+    size_t slot_floats, part; // of staging: floats of a slot; most elements that AdamW updates at a time
     Hyper* hyper;
     Hyper* host_hyper; // copied to hyper by each update
-    MuonMatrix* matrices;
+    MuonMatrix *matrices, *staged; // staged: those of one part, in device memory
     Recording *norm, *update;
     Rounding rounding; // seed: of all updates (--stochastic_round); step: the one that made the loaded masters, or 0
 } Optimizer;
@@ -52,15 +60,16 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-enum { OPTIMIZER_MEMORY_LINES = 5 };
+enum { OPTIMIZER_MEMORY_LINES = 6 };
 
 // Lists what optimizer_alloc() will allocate for a model after gpt2_layout(). shards: ranks that shard the state, or 1.
 // All ranks allocate as much as the one with the largest shards.
-void optimizer_memory(const GPT2* g, OptimizerKind kind, int shards, MemoryLine line[OPTIMIZER_MEMORY_LINES]);
+void optimizer_memory(const GPT2* g, OptimizerKind kind, StatePlace place, int shards,
+                      MemoryLine line[OPTIMIZER_MEMORY_LINES]);
 
 // Allocates the state of a model after gpt2_alloc(). Its layout must have zero_group->size shards; with a group of one
 // rank, or NULL, nothing is sharded. Masters and moments are zero. optimizer_free() frees the state.
-void optimizer_alloc(Optimizer* o, GPT2* model, OptimizerKind kind, Comm* zero_group);
+void optimizer_alloc(Optimizer* o, GPT2* model, OptimizerKind kind, StatePlace place, Comm* zero_group);
 void optimizer_free(Optimizer* o);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -76,8 +85,13 @@ bool optimizer_is_whole(const Optimizer* o, const float* block);
 // shards are skipped.
 void optimizer_put(const Optimizer* o, float* block, size_t begin, const float* host, size_t n);
 
-// Returns all elements of `block` (masters, m or v) in device memory: the block itself or, if it is sharded, a copy
-// gathered from all ranks in the memory of the gradients, which are lost. Collective: all ranks of the group call it.
+// Returns `block` (masters, m or v) if it is whole and the host can read and write it: on a CPU, or with STATE_IN_HOST.
+// Else returns NULL. Waits for queued work.
+float* optimizer_in_host(const Optimizer* o, float* block);
+
+// Returns all elements of `block` (masters, m or v): the block itself or, if it is sharded, a copy in device memory,
+// gathered from all ranks into the gradients, which are lost. Collective: all ranks of the group call it. With
+// STATE_IN_HOST, call it only where optimizer_in_host() returns NULL.
 const float* optimizer_whole(const Optimizer* o, float* block);
 
 // Sets the model's parameters, on all ranks, to the masters, rounded as update o->rounding.step has rounded them; to

@@ -152,6 +152,10 @@ enum {
     CHOICE(recompute, none, (none, gelu, all), SHAPE_COMMANDS,                                                        \
          "what backward computes again to save memory: GELUs, or all but each block's input",                         \
          .also = "gradient_checkpointing (none, gelu or all)")                                                        \
+    CHOICE(offload, none, (none, optimizer), TRAIN | INFO,                                                            \
+           "what lies in host memory and is copied through the GPU in each update: nothing, or fp32 master weights"   \
+           " and moments; the numbers are the same (on a CPU a stand-in for tests, which only costs)",                \
+           .scope = SCOPE_START, .also = "offload_optimizer|cpu_offload|optimizer_cpu_offload")                       \
     FLAG(stochastic_round, 0, TRAIN,                                                                                  \
          "round updated weights to 16 bits at random, in proportion to the distance, instead of to the nearest (with" \
          " --zero 1 the numbers depend on the processes)")                                                            \

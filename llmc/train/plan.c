@@ -165,6 +165,7 @@ bool plan_parse(Plan* p, enum dtype dtype, const Config* c, Error* err) {
                 .exact = c->attention == attention_exact,
                 .rounds_at_random = c->stochastic_round != 0,
                 .has_zero = c->zero != 0,
+                .place = c->offload == offload_optimizer ? STATE_IN_HOST : STATE_ON_DEVICE,
                 .shards = 1,
                 .tune = c->tune,
                 .samples = c->sample_every > 0 || *c->eval_data,
@@ -225,7 +226,9 @@ size_t plan_memory(const Plan* p, MemoryLine line[PLAN_MEMORY_LINES]) {
     plan_layout(p, &g);
     memset(line, 0, PLAN_MEMORY_LINES * sizeof *line);
     gpt2_memory(&g, line);
-    if (p->keep != FORWARD_ONLY) { optimizer_memory(&g, p->rates.kind, p->shards, line + GPT2_MEMORY_LINES); }
+    if (p->keep != FORWARD_ONLY) {
+        optimizer_memory(&g, p->rates.kind, p->place, p->shards, line + GPT2_MEMORY_LINES);
+    }
     return memory_lines_bytes(line, PLAN_MEMORY_LINES);
 }
 

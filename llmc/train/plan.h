@@ -11,6 +11,7 @@
 #include "../model/generate.h"
 #include "../model/gpt2.h"
 #include "../model/loss_scale.h"
+#include "../model/optimizer.h"
 #include "../options/config.h"
 #include "rates.h"
 #include "schedule.h"
@@ -72,6 +73,7 @@ typedef struct {
     bool rounds_at_random;      // --stochastic_round
     LossScale loss_scale;       // at the begin of a run
     bool has_zero;              // --zero 1
+    StatePlace place;           // --offload: of masters and moments
     int shards;                 // ranks that shard the optimizer's state (--zero 1); else 1
     const char* nccl_algorithms; // Comm.algorithms
     enum tune tune;

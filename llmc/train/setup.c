@@ -136,7 +136,7 @@ static TrainState open_weights(TrainRun* run, Comm* comm) {
     plan_layout(p, &run->model);
     run->model.eot = documents_eot(&p->data, run->tokenizer);
     gpt2_alloc(&run->model);
-    optimizer_alloc(&run->optimizer, &run->model, p->rates.kind, p->shards > 1 ? comm : NULL);
+    optimizer_alloc(&run->optimizer, &run->model, p->rates.kind, p->place, p->shards > 1 ? comm : NULL);
     run->optimizer.rounding.seed = p->rounds_at_random ? mix64(p->seed) | 1 : 0;
     b->device_sync();
     const TrainState s = restore_state(&run->optimizer, &run->start, comm);

@@ -15,8 +15,8 @@ static void draw_tensor(float* to, const Tensor* t, size_t n, float std, uint64_
 }
 
 void init_weights(GPT2* g, Optimizer* o, const Plan* p) {
-    const bool in_place = o && g->backend->is_host && optimizer_is_whole(o, o->masters);
-    float* buffer = alloc_or_die(in_place ? 0 : tensors_largest(&g->params_table), sizeof *buffer, "initial weights");
+    float* masters = o ? optimizer_in_host(o, o->masters) : NULL;
+    float* buffer = alloc_or_die(masters ? 0 : tensors_largest(&g->params_table), sizeof *buffer, "initial weights");
     // 2L additions to the stream (Radford et al. 2019); zero: blocks begin as the identity
     const double residual = p->zero_init_out ? 0 : 0.02 / sqrt(2.0 * g->config.num_layers);
     for (int i = 0; i < g->params_table.count; i++) {
@@ -25,10 +25,10 @@ void init_weights(GPT2* g, Optimizer* o, const Plan* p) {
         const size_t n = t->used_rows * t->cols;
         for (int l = 0; l < t->layers; l++) {
             const uint64_t stream = RNG_INIT + ((uint64_t)(i + 1) << 32) + ((uint64_t)l << 8);
-            float* to = in_place ? o->masters + tensor_at(t, l) : buffer;
+            float* to = masters ? masters + tensor_at(t, l) : buffer;
             draw_tensor(to, t, n, std, p->seed, stream);
             if (!o) { gpt2_put(g, tensor_at(t, l), to, n); }
-            else if (!in_place) { optimizer_put(o, o->masters, tensor_at(t, l), to, n); }
+            else if (!masters) { optimizer_put(o, o->masters, tensor_at(t, l), to, n); }
         }
     }
     free(buffer);

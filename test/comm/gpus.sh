@@ -97,7 +97,9 @@ gpus_in_bf16_give_the_same_bits_with_and_without_zero() {
         must "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 --val_every 0 \
             --save_every 4 --zero $zero --out "$dir/$zero"
     done
-    same_checkpoint "$dir/0/step_00000004" "$dir/1/step_00000004"
+    must env EMU_LAZY=1 "$cuda" $gpu $data --dtype bf16 --grad_clip 0 --batch_size 2 --gpus 2 --max_steps 4 \
+        --val_every 0 --save_every 4 --zero 1 --offload optimizer --out "$dir/offloaded"
+    for name in 1 offloaded; do same_checkpoint "$dir/0/step_00000004" "$dir/$name/step_00000004"; done
 }
 
 # In the first steps of the ramp the second GPU has no window: only the first one's gradient overflows.

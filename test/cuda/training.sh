@@ -258,6 +258,36 @@ muon_trains_as_the_cpu_does() {
     same_files "$dir/bf16" "$dir/resumed" 6
 }
 
+# Masters and moments in host memory give the bits of those on the GPU, in a resumed run too, and with copies that run
+# as late, or as early, as they may.
+state_in_host_memory_changes_no_bit() {
+    corpus
+    run="$tiny $data --max_steps 3 --save_every 1 --keep 0"
+    for options in "--dtype bf16 --stochastic_round 1" "--dtype fp32 --optimizer muon" \
+        "--dtype bf16 --optimizer muon"; do
+        rm -rf "$dir/run" "$dir/late" "$dir/early" "$dir/resumed"
+        must "$cuda" $run $options --out "$dir/run"
+        must env EMU_LAZY=1 "$cuda" $run $options --offload optimizer --out "$dir/late"
+        must env EMU_LAZY=2 "$cuda" $run $options --offload optimizer --out "$dir/early"
+        go_on "$cuda" "$dir/late" 2 "$dir/resumed"
+        all_digits "$dir/run" >"$dir/run.txt"
+        for name in late early resumed; do
+            for step in 2 3; do same_files "$dir/run" "$dir/$name" $step; done
+            all_digits "$dir/$name" | cmp -s - "$dir/run.txt" || note "$options, $name: other losses and norms"
+        done
+    done
+}
+
+state_that_cannot_be_locked_is_copied_from_pageable_memory() {
+    corpus
+    run="$tiny $data --dtype bf16 --max_steps 3 --save_every 3"
+    must "$cuda" $run --out "$dir/run"
+    must env EMU_LOCKABLE=100000 EMU_LAZY=1 "$cuda" $run --offload optimizer --out "$dir/offloaded"
+    [ "$(grep -c 'of host memory cannot be locked in place: copies to the GPU are slower' "$dir/err")" = 1 ] ||
+        note "not one warning: $(head -n 3 "$dir/err")"
+    same_files "$dir/run" "$dir/offloaded" 3
+}
+
 # Values that a graph holds change: the weight of a token in the loss, and the rows of a micro-batch that is not full.
 graphs_follow_a_growing_batch_and_a_resumed_run() {
     corpus

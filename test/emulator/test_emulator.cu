@@ -510,6 +510,38 @@ static void lazy_streams() {
     OK(cudaEventDestroy(e));
 }
 
+// The second stream does not wait for the addition in the first one.
+static void later_streams_first() {
+    Array<float> a(1);
+    Pinned one(1), result(0);
+    cudaStream_t s, t;
+    OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking));
+    OK(cudaMemcpyAsync(a.data, one.x, 4, cudaMemcpyHostToDevice, s));
+    OK(cudaStreamSynchronize(s));
+    add_kernel<<<1, 1, 0, s>>>(a.data, 5);
+    OK(cudaMemcpyAsync(result.x, a.data, 4, cudaMemcpyDeviceToHost, t));
+    OK(cudaStreamSynchronize(s));
+    OK(cudaStreamSynchronize(t));
+    EXPECT(*result.x == (atoi(getenv("EMU_LAZY")) == 2 ? 1 : 6));
+    OK(cudaStreamDestroy(s));
+    OK(cudaStreamDestroy(t));
+}
+
+// Copies between device and device count in neither direction.
+static void page_locked_memory() {
+    const size_t in = emu::counts.copied_in, out = emu::counts.copied_out;
+    Array<float> a(2);
+    float* x;
+    EXPECT(cudaMallocHost(&x, 2000) == cudaErrorMemoryAllocation && cudaGetLastError() == cudaErrorMemoryAllocation);
+    OK(cudaMallocHost(&x, 8));
+    OK(cudaMemcpy(a.data, x, 8, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy(a.data, a.data + 1, 4, cudaMemcpyDeviceToDevice));
+    OK(cudaMemcpy(x, a.data, 4, cudaMemcpyDeviceToHost));
+    EXPECT(emu::counts.copied_in == in + 8 && emu::counts.copied_out == out + 4);
+    OK(cudaFreeHost(x));
+}
+
 static void events() {
     cudaEvent_t a, b;
     cudaStream_t s;
@@ -795,6 +827,9 @@ static const Case CASES[] = {
     {"noisy events", noisy_events, "EMU_NOISE=1", nullptr, EVERY},
     {"registers", registers, nullptr, nullptr, EVERY},
     {"lazy streams", lazy_streams, "EMU_LAZY=1", nullptr, EVERY},
+    {"later streams first, lazy", later_streams_first, "EMU_LAZY=1", nullptr, EVERY},
+    {"later streams first", later_streams_first, "EMU_LAZY=2", nullptr, EVERY},
+    {"page-locked memory", page_locked_memory, "EMU_LOCKABLE=1000", nullptr, EVERY},
     {"events", events, nullptr, nullptr, EVERY},
     {"clock of events", clock_of_events, "EMU_SLOW=add_kernel", nullptr, EVERY},
     {"graphs", graphs, nullptr, nullptr, EVERY},

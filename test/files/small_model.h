@@ -32,7 +32,7 @@ static inline Model* open_model(int channels) {
     Model* m = alloc_or_die(1, sizeof *m, "a model");
     gpt2_layout(&m->g, b, &shape, 1, MAX_T, KEEP_ALL, 1);
     gpt2_alloc(&m->g);
-    optimizer_alloc(&m->o, &m->g, OPTIMIZER_ADAMW, NULL);
+    optimizer_alloc(&m->o, &m->g, OPTIMIZER_ADAMW, STATE_ON_DEVICE, NULL);
     return m;
 }
 

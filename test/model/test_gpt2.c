@@ -113,7 +113,7 @@ static Model* open_golden_with(const Backend* b, Keep keep, bool pad, OptimizerK
     if (!hf_load_config(GOLDEN, pad, &shape, &err)) { fatal("%s", err.text); }
     gpt2_layout(&m->g, b, &shape, B, T, keep, 1);
     gpt2_alloc(&m->g);
-    optimizer_alloc(&m->o, &m->g, kind, NULL);
+    optimizer_alloc(&m->o, &m->g, kind, STATE_ON_DEVICE, NULL);
     if (!model_file_load(&m->g, &m->o, GOLDEN, &err)) { fatal("%s", err.text); }
     return m;
 }
@@ -522,7 +522,7 @@ static Model* open_random(const Backend* b, const GPT2Config* shape, bool trains
     Model* m = alloc_or_die(1, sizeof *m, "a model");
     gpt2_layout(&m->g, b, shape, 1, 16, trains ? KEEP_ALL : FORWARD_ONLY, 1);
     gpt2_alloc(&m->g);
-    if (trains) { optimizer_alloc(&m->o, &m->g, OPTIMIZER_ADAMW, NULL); }
+    if (trains) { optimizer_alloc(&m->o, &m->g, OPTIMIZER_ADAMW, STATE_ON_DEVICE, NULL); }
     const Plan p = {.seed = 7, .zero_init_out = init_out == init_out_zero};
     init_weights(&m->g, trains ? &m->o : NULL, &p);
     return m;

@@ -27,7 +27,7 @@ static Part* open_part(OptimizerKind kind, int rank, int ranks) {
     p->group.size = ranks;
     gpt2_layout(&p->g, b, &shape, 1, 6, KEEP_ALL, ranks);
     gpt2_alloc(&p->g);
-    optimizer_alloc(&p->o, &p->g, kind, &p->group);
+    optimizer_alloc(&p->o, &p->g, kind, STATE_ON_DEVICE, &p->group);
     return p;
 }
 
@@ -45,7 +45,7 @@ static void check_owners(OptimizerKind kind, int ranks, bool of_v) {
     for (int r = 0; r < ranks; r++) {
         Part* p = open_part(kind, r, ranks);
         MemoryLine line[OPTIMIZER_MEMORY_LINES];
-        optimizer_memory(&p->g, kind, ranks, line);
+        optimizer_memory(&p->g, kind, STATE_ON_DEVICE, ranks, line);
         float* block = of_v ? p->o.v : p->o.m;
         const size_t held = line[of_v ? 2 : 1].bytes / sizeof(float);
         const TensorTable* table = optimizer_table(&p->o, block);

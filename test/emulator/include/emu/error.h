@@ -122,11 +122,13 @@ struct Counts {
     size_t replays = 0;  // launches of graphs
     size_t replayed = 0; // nodes that these launches ran
     size_t shared = 0;   // matmuls that leave multiprocessors to others
+    size_t copied_in = 0, copied_out = 0; // bytes of copies from and to host memory
     size_t memory = 0;   // the most bytes of device memory in use at once
     ~Counts() {
         if (!option("EMU_COUNT", 0)) { return; }
         fprintf(stderr, "emu: %zu kernels; %zu graphs, %zu replays of %zu pieces; %zu bytes at most\n", launches,
                 graphs, replays, replayed, memory);
+        fprintf(stderr, "emu: %zu bytes copied to the device, %zu from it\n", copied_in, copied_out);
         if (shared) { fprintf(stderr, "emu: %zu matmuls on fewer multiprocessors\n", shared); }
     }
 };

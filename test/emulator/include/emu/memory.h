@@ -4,6 +4,7 @@
 //
 //   EMU_REUSE=1        freed addresses are used again, those that were freed last first
 //   EMU_CHARGES=1      CUDA and NCCL take memory for themselves, as they do on a GPU
+//   EMU_LOCKABLE=N     larger allocations of page-locked host memory fail
 #pragma once
 #include "error.h"
 #include <map>
@@ -44,6 +45,12 @@ inline Memory mem;
 // Returns the size of the device's memory. Pages that are never touched cost nothing.
 inline size_t device_memory() {
     static const size_t bytes = (size_t)option("EMU_MEMORY", 16ll << 30);
+    return bytes;
+}
+
+// Returns the most bytes that one allocation of page-locked host memory may have.
+inline size_t lockable_memory() {
+    static const size_t bytes = (size_t)option("EMU_LOCKABLE", -1);
     return bytes;
 }
 

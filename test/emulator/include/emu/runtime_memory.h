@@ -58,6 +58,8 @@ inline void check_copy(const void* dst, const void* src, size_t n, cudaMemcpyKin
 
 inline void copy_now(void* dst, const void* src, size_t n) {
     Open open;
+    counts.copied_in += on_device(dst) && !on_device(src) ? n : 0;
+    counts.copied_out += on_device(src) && !on_device(dst) ? n : 0;
     memmove(dst, src, n);
 }
 
@@ -87,7 +89,7 @@ inline cudaError_t cudaFree(void* p) {
 // asynchronously and must not be given to a kernel.
 inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
     EMU_ENTER_OUTSIDE_CAPTURE("cudaHostAlloc")
-    *p = malloc(n ? n : 1);
+    *p = n <= emu::lockable_memory() ? malloc(n ? n : 1) : nullptr;
     if (!*p) { return emu::quietly(cudaErrorMemoryAllocation); }
     memset(*p, emu::POISON, n);
     emu::mem.pinned[(char*)*p] = n;

@@ -74,6 +74,7 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     if (s->capture) { return emu::not_while_capturing("cudaStreamSynchronize", s); }
     if (cudaError_t error = emu::begin_enqueue(s); error != cudaSuccess) { return error; }
     if (s == &emu::default_stream) { emu::enqueue(s, [] {}); } // waits for the blocking streams too
+    emu::drain_last_first();
     emu::drain(s);
     return emu::enter();
 }

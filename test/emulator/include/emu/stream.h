@@ -1,5 +1,7 @@
 // Streams and events. Work is a queue of functions. By default it runs when it is enqueued. With EMU_LAZY=1 it runs
-// only when the host waits for it, so that a missing wait shows as poison. Recording into graphs is in graph.h.
+// only when the host waits for it, so that a missing wait shows as poison. With EMU_LAZY=2 a wait for a stream runs
+// those created later first, so that one of these that does not wait for an earlier stream shows. Recording into graphs
+// is in graph.h.
 #pragma once
 #include "memory.h"
 #include <deque>
@@ -78,6 +80,12 @@ inline void drain(const Mark& mark) {
 
 inline void drain_all() {
     for (size_t i = 0; i < streams.size(); i++) { drain(streams[i]); }
+}
+
+// Runs all streams before the host's wait for one, the last created first.
+inline void drain_last_first() {
+    static const bool is_chosen = option("EMU_LAZY", 0) == 2;
+    for (size_t i = streams.size(); is_chosen && i-- > 0;) { drain(streams[i]); }
 }
 
 void capture_work(Stream* s, Work work); // graph.h
