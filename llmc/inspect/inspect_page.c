@@ -28,9 +28,9 @@ static void page_token(const Page* p, int id) {
     const char* bytes = tokenizer_token(p->tokenizer, id, &size);
     char* text = format("%s", "");
     if (!bytes) { append_format(&text, "#%d", id); } // the model's vocabulary is larger
-    for (const char *at = bytes, *end = bytes + size; at < end; at += n) {
+    for (const char* at = bytes; bytes && at < bytes + size; at += n) {
         uint32_t c;
-        n = utf8_decode(at, end, &c);
+        n = utf8_decode(at, bytes + size, &c);
         if (count++ == MOST_CHARACTERS) { append_format(&text, "\xe2\x80\xa6"); break; }
         if (n == 0) { append_format(&text, "<0x%02X>", (unsigned char)*at); n = 1; }
         else if (c == ' ') { append_format(&text, "\xe2\x90\xa3"); }
@@ -53,7 +53,7 @@ static void page_cell(const Page* p, Candidate c, const char* attributes) {
     fprintf(p->out, "<td%s>", attributes);
     page_token(p, c.id);
     fputs(" <small>", p->out);
-    page_percent(p, exp(c.logit));
+    page_percent(p, exp((double)c.logit));
     fputs("</small></td>", p->out);
 }
 
@@ -138,7 +138,7 @@ static void page_tokens(const Page* p) {
         if (t == 0 || t == f->T) { fputs("<td>\xe2\x80\x93</td><td>\xe2\x80\x93</td>", p->out); }
         else {
             fprintf(p->out, "<td>%.3f</td><td>", (double)f->losses[t - 1]);
-            page_percent(p, exp(-f->losses[t - 1]));
+            page_percent(p, exp(-(double)f->losses[t - 1]));
             fputs("</td>", p->out);
         }
         for (int k = 0; k < FACTS_BEST; k++) {
@@ -226,7 +226,8 @@ static void page_lens(const Page* p) {
         for (int l = 0; l <= f->L; l++) {
             const Candidate c = f->lens[l * f->T + t - 1];
             const bool is_right = t < f->T && c.id == f->tokens[t];
-            char* shade = format("%s style=\"--x:%.2f\"", is_right ? " class=\"right\"" : "", exp(c.logit));
+            char* shade = format("%s style=\"--x:%.2f\"", is_right ? " class=\"right\"" : "",
+                                 exp((double)c.logit));
             page_cell(p, c, shade);
             free(shade);
         }

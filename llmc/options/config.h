@@ -196,8 +196,8 @@ enum {
          .needs = "tokenizer!=none")                                                                                  \
     INT(sample_tokens, 64, 1, 1e9, NULL, TRAIN | GENERATE, "tokens to generate", .also = "max_new_tokens")            \
     TEXT(prompt, "", TRAIN | GENERATE | INSPECT,                                                                      \
-         "text that a sample continues; empty: the start of a document; generate: - reads standard input, @FILE a file"\
-         " of prompts, one on each line", .also = "start")                                                            \
+         "text that a sample continues, or that inspect reads; empty: the start of a document; generate, inspect: -"  \
+         " reads standard input, @FILE a file of prompts, one on each line", .also = "start")                         \
     INT(samples, 1, 1, 1e6, NULL, GENERATE, "texts for each prompt; up to 16 texts are generated at once",            \
          .also = "num_samples|num_return_sequences")                                                                  \
     INT(logprobs, 0, 0, 100, NULL, GENERATE,                                                                          \
