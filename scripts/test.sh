@@ -15,8 +15,7 @@ cd "$(dirname "$0")/.."
 all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus emulated_check emulated_race full_size emulator \
     traffic requests gpu_script headers worlds learning gpu_tuning bench amx hosts run_scripts precision options \
     commands scripts fetch mutate gpu_device scores reports forecast inspect tokenizer shards prepare portable \
-    spills\
-    sass cudnn offload"
+    spills sass cudnn offload"
 counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
 only_long="plants plain aarch64 fuzz lint thread memcheck"
 long= # not empty: full length; read by the scripts and functions below

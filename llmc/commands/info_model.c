@@ -69,11 +69,13 @@ static void print_memory(const Plan* p) {
     putchar('\n');
     for (int i = 0; i < PLAN_MEMORY_LINES; i++) {
         for (int k = 0; k < NUM_KEEPS; k++) { part[k] = line[k][i].bytes; }
-        print_memory_line(line[0][i].what, part);
+        if (!line[0][i].in_host) { print_memory_line(line[0][i].what, part); }
     }
     print_memory_line("operations, samples, a margin", rest);
-    print_memory_line("in all", all);
+    print_memory_line(p->place == STATE_IN_HOST ? "in all, on the device" : "in all", all);
     print_memory_line("a sequence more", more);
+    for (int k = 0; k < NUM_KEEPS; k++) { part[k] = memory_lines_host_bytes(line[k], PLAN_MEMORY_LINES); }
+    print_memory_line("masters, moments on the host", part);
 }
 
 // Prints the largest batch under each --recompute on devices of 8 to 80 GB and, if `here` is not 0, in `here` bytes.
@@ -91,6 +93,25 @@ static void print_batches(const Plan* p, size_t here) {
         }
         putchar('\n');
     }
+}
+
+// Prints the least memory of a GPU with which a model trains, with and without --offload optimizer.
+static void print_least(const Plan* p) {
+    Plan plan = *p;
+    plan.keep = RECOMPUTE_ALL;
+    plan.B = 1;
+    plan.place = STATE_ON_DEVICE;
+    const double without = plan_least_gb(&plan);
+    plan.place = STATE_IN_HOST;
+    printf("  %-16s %14.1f %11.1f %13.1f\n", p->model, without, plan_least_gb(&plan),
+           (double)plan_state_bytes(&plan) / ((size_t)1 << 30));
+}
+
+static void print_least_heading(const Plan* p) {
+    printf("\nthe least GB of a GPU's memory, in %s%s with --batch_size 1 --seq_len %d --recompute all",
+           dtype_names[p->dtype], residual_note(p->backend), p->T);
+    print_ranks(p);
+    printf(":\n  %-16s %14s %11s %13s\n", "--model", "--offload none", "optimizer", "(on the host)");
 }
 
 static void print_batches_heading(const Plan* p, size_t here) {
@@ -111,20 +132,26 @@ static void print_plans(const Plan* p, size_t here) {
     }
     print_batches_heading(p, here);
     print_batches(p, here);
+    if (p->backend->is_host) { return; }
+    print_least_heading(p);
+    print_least(p);
 }
 
-// --model all: the largest batches of GPT-2's sizes.
+// --model all: the largest batches of GPT-2's sizes and, on a GPU, the least memory.
 static void print_all_models(const Config* c, const Backend* b, enum dtype dtype, size_t here) {
     static const char* const models[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
+    const size_t count = sizeof models / sizeof *models;
     Error err;
     Plan plan;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    for (size_t i = 0; i < (b->is_host ? 1 : 2) * count; i++) {
         Config one = *c; // one model of "all"
-        one.model = models[i];
+        one.model = models[i % count];
         if (!plan_make(&plan, b, dtype, &one, NULL, &err)) { usage_error("%s", err.text); }
         plan.shards = c->zero ? (int)c->gpus : 1;
         if (i == 0) { print_batches_heading(&plan, here); }
-        print_batches(&plan, here);
+        if (i == count) { print_least_heading(&plan); }
+        if (i < count) { print_batches(&plan, here); }
+        else { print_least(&plan); }
     }
 }
 

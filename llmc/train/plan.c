@@ -232,6 +232,12 @@ size_t plan_memory(const Plan* p, MemoryLine line[PLAN_MEMORY_LINES]) {
     return memory_lines_bytes(line, PLAN_MEMORY_LINES);
 }
 
+size_t plan_state_bytes(const Plan* p) {
+    MemoryLine line[PLAN_MEMORY_LINES];
+    plan_memory(p, line);
+    return memory_lines_host_bytes(line, PLAN_MEMORY_LINES);
+}
+
 size_t plan_bytes(const Plan* p) {
     const Backend* b = p->backend;
     const GPT2Config* m = &p->shape;
@@ -242,7 +248,19 @@ size_t plan_bytes(const Plan* p) {
     const size_t margin = (size_t)48 << 20; // chosen, not measured
     const bool trains = p->keep != FORWARD_ONLY;
     const size_t operations = b->operations_bytes(&g.params_table, trains, p->B, p->T, m->channels, m->num_heads);
-    return plan_memory(p, line) + cache + operations + (b->is_host ? host_bytes(&g) : 0) + margin;
+    const size_t host = b->is_host ? host_bytes(&g) + plan_state_bytes(p) : 0;
+    return plan_memory(p, line) + cache + operations + host + margin;
+}
+
+double plan_least_gb(const Plan* p) {
+    const size_t need = plan_bytes(p), tenth = ((size_t)1 << 30) / 10;
+    size_t too_little = 0, enough = 2 * need / tenth + 1000;
+    while (enough - too_little > 1) {
+        const size_t tenths = too_little + (enough - too_little) / 2;
+        if (p->backend->device_memory_usable(tenths * tenth) >= need) { enough = tenths; }
+        else { too_little = tenths; }
+    }
+    return (double)enough / 10;
 }
 
 // Returns the bytes of device memory available to this rank; ranks on one machine share its host memory evenly.
@@ -267,6 +285,17 @@ static int dividing_batch(int B, long long windows) {
     return B;
 }
 
+// Writes the option that makes a plan fit into `available` bytes together with --recompute all, for advice in an error;
+// nothing if none does, or if it is not needed.
+static void offload_advice(const Plan* p, size_t available, char* text, size_t size) {
+    Plan plan = *p;
+    plan.keep = RECOMPUTE_ALL;
+    plan.place = STATE_IN_HOST;
+    const int B = dividing_batch(largest_batch(&plan, p->B, available), p->B);
+    if (p->backend->is_host || !B) { return; }
+    snprintf(text, size, "--offload optimizer --recompute all --batch_size %d", B);
+}
+
 // Writes what would make a plan fit into `available` bytes, as advice in an error, to `text`.
 static void memory_advice(const Plan* p, size_t available, char* text, size_t size) {
     const bool training = p->keep != FORWARD_ONLY;
@@ -275,12 +304,14 @@ static void memory_advice(const Plan* p, size_t available, char* text, size_t si
     const int B = training ? dividing_batch(largest_batch(p, p->B, available), p->B) : 0;
     const int B_of_all = training ? dividing_batch(largest_batch(&all, p->B, available), p->B) : 0;
     const char* smallest = p->samples > 1 ? "fewer --samples or prompts" : "a smaller model";
-    char batch[32] = "", recompute[64] = "", its_batch[32] = "";
+    char batch[32] = "", recompute[64] = "", its_batch[32] = "", offload[64] = "";
     if (B) { snprintf(batch, sizeof batch, "--batch_size %d", B); }
     if (B_of_all < p->B) { snprintf(its_batch, sizeof its_batch, " --batch_size %d", B_of_all); }
     if (B_of_all > B) { snprintf(recompute, sizeof recompute, "--recompute all%s", its_batch); }
-    snprintf(text, size, "%s%s%s%s", batch, *batch && *recompute ? ", or " : "", recompute,
-             *batch || *recompute ? "" : smallest);
+    const bool fits = *batch || *recompute;
+    if (training && !fits) { offload_advice(p, available, offload, sizeof offload); }
+    snprintf(text, size, "%s%s%s%s%s", batch, *batch && *recompute ? ", or " : "", recompute, offload,
+             fits || *offload ? "" : smallest);
 }
 
 bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
@@ -288,10 +319,11 @@ bool plan_check_memory(const Plan* p, const Comm* comm, Error* err) {
     GPT2 g;
     plan_layout(p, &g);
     const size_t need = plan_bytes(p), available = memory_of_rank(b, comm);
-    const size_t host_need = host_bytes(&g), host_available = host_memory_available();
+    const size_t state = plan_state_bytes(p) * (size_t)comm->local_size; // each rank of this machine has as much
+    const size_t host_need = host_bytes(&g) + state, host_available = host_memory_available();
     if (!b->is_host && host_need > host_available) {
-        return fail(err, "not enough host memory: %.1f MiB are needed, %.1f MiB are available",
-                    in_mib(host_need), in_mib(host_available));
+        return fail(err, "not enough host memory: %.1f MiB are needed, %.1f MiB are available%s", in_mib(host_need),
+                    in_mib(host_available), state ? "; --offload none leaves masters and moments on the GPU" : "");
     }
     if (need <= available) { return true; }
     MemoryLine line[PLAN_MEMORY_LINES];

@@ -149,10 +149,17 @@ void open_device(const Backend* b, const DeviceOptions* options, Comm* comm);
 // memory
 
 // Returns the bytes of device memory that the run takes: model, optimizer, operations, samples, a margin; on a CPU also
-// batches and buffers.
+// batches, buffers and the state in host memory.
 size_t plan_bytes(const Plan* p);
 
-// Returns the bytes of model and optimizer alone, and fills the lines of the memory report.
+// Returns the bytes of a rank's masters and moments that lie in host memory (--offload). Each update copies them to the
+// device and back.
+size_t plan_state_bytes(const Plan* p);
+
+// Returns the memory that a device must have for the plan, in GB (2^30 bytes), rounded up to a tenth.
+double plan_least_gb(const Plan* p);
+
+// Returns the bytes of device memory of model and optimizer alone, and fills the lines of the memory report.
 enum { PLAN_MEMORY_LINES = GPT2_MEMORY_LINES + OPTIMIZER_MEMORY_LINES };
 size_t plan_memory(const Plan* p, MemoryLine line[PLAN_MEMORY_LINES]);
 

@@ -46,13 +46,37 @@ the_plan_is_what_is_allocated() {
     corpus
     run="$tiny $data --max_steps 1 --save_every 0 --attention flash"
     for options in "--recompute none" "--recompute gelu --dtype fp32" \
-        "--recompute all --model L=2,H=2,C=32,T=1024,V=257 --sample_every 1 --sample_tokens 2"; do
+        "--recompute all --model L=2,H=2,C=32,T=1024,V=257 --sample_every 1 --sample_tokens 2" \
+        "--offload optimizer --dtype bf16 --optimizer muon"; do
         must env EMU_COUNT=1 EMU_NAME='NVIDIA A100-SXM4-80GB' "$cuda" $run --out "$dir/run" $options
         plan=$(sed -n 's/.* \([0-9.]*\) MiB of memory$/\1/p' "$dir/err")
         most=$(sed -n 's/^emu: .* \([0-9]*\) bytes at most$/\1/p' "$dir/err")
         awk -v plan="$plan" -v most="$most" '
             BEGIN { d = plan - 48 - (most / 1048576 - 144); exit !(most > 0 && d > -0.1 && d < 0.1) }' ||
             note "$options: $plan MiB planned, $most bytes allocated"
+    done
+}
+
+copied() { # STEPS OPTION...: runs so many steps; prints the bytes copied to the device, and from it
+    steps=$1
+    shift
+    must env EMU_COUNT=1 "$cuda" $tiny $data --save_every 0 --max_steps "$steps" --out "$dir/run" "$@"
+    sed -n 's/^emu: \([0-9]*\) bytes copied to the device, \([0-9]*\) from it$/\1 \2/p' "$dir/err"
+}
+
+# Each update copies masters and moments once each way: 12 bytes of a parameter in bf16, 8 in fp32.
+an_update_copies_the_state_once_each_way() {
+    corpus
+    must "$cuda" info --model L=2,H=2,C=32,T=48,V=257
+    n=$(sed -n 's/^parameters: .* with padding: //p' "$dir/out")
+    for type in bf16:12 fp32:8; do
+        { copied 1 --dtype ${type%:*}; copied 3 --dtype ${type%:*}
+          copied 1 --dtype ${type%:*} --offload optimizer; copied 3 --dtype ${type%:*} --offload optimizer; } |
+            awk -v want=$((n * ${type#*:})) '
+                { sent[NR] = $1; back[NR] = $2 }
+                END { print (sent[4] - sent[3] - sent[2] + sent[1]) / 2 - want,
+                          (back[4] - back[3] - back[2] + back[1]) / 2 - want }' >"$dir/more"
+        [ "$(cat "$dir/more")" = "0 0" ] || note "$type: other bytes than planned, each way: $(cat "$dir/more")"
     done
 }
 

@@ -162,6 +162,41 @@ TEST(a_plan_that_does_not_fit_is_refused_with_what_would_help) {
     process_rank = 0;
 }
 
+// On a device that is not the host.
+TEST(state_in_host_memory_leaves_room_on_the_device) {
+    Error err;
+    const Comm alone = comm_alone();
+    Plan p = plan_of(dtype_fp32, "gpt2"), offloaded;
+    Backend gpu = *p.backend;
+    gpu.is_host = false;
+    gpu.device_memory_available = memory_available;
+    p.backend = &gpu;
+    p.B = 1;
+    offloaded = p;
+    offloaded.place = STATE_IN_HOST;
+    offloaded.keep = RECOMPUTE_ALL;
+    GPT2 g;
+    plan_layout(&p, &g);
+    const size_t state = 2 * g.params_table.size * sizeof(float);
+    EXPECT(plan_state_bytes(&p) == 0 && plan_state_bytes(&offloaded) == state);
+    available = plan_bytes(&offloaded);
+    process_rank = 1;
+    EXPECT(plan_bytes(&p) > available + state * 4 / 5 && plan_check_memory(&offloaded, &alone, &err));
+    EXPECT(!plan_check_memory(&p, &alone, &err) &&
+           strstr(err.text, "; give --offload optimizer --recompute all --batch_size 1"));
+    const double least = plan_least_gb(&offloaded);
+    EXPECT(gpu.device_memory_usable((size_t)(least * 0x1p30)) >= available &&
+           gpu.device_memory_usable((size_t)((least - 0.1) * 0x1p30)) < available);
+    Plan large = plan_of(dtype_fp32, "L=100,H=96,C=12288,T=2048");
+    large.backend = &gpu;
+    large.B = 1;
+    large.place = STATE_IN_HOST;
+    available = SIZE_MAX;
+    EXPECT(!plan_check_memory(&large, &alone, &err) && strstr(err.text, "not enough host memory: ") &&
+           strstr(err.text, "; --offload none leaves masters and moments on the GPU"));
+    process_rank = 0;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // the batch
 
