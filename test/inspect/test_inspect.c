@@ -1,26 +1,13 @@
 // What is inside the model of test/golden/gpt2, compared with transformers (dev/golden/inside.py), on every CPU backend
 // that stores fp32.
 #include "llmc/base/json.h"
-#include "llmc/files/model_file.h"
 #include "llmc/inspect/inspect.h"
 #include "llmc/model/stored.h"
 #include "test/check/backends.h"
+#include "test/model/golden_model.h"
 #include "test/test.h"
 
 static const DeviceOptions ALONE = {.fused = true, .flash = true, .threads = 1};
-enum { MOST_TOKENS = 19 }; // positions of the model
-
-static GPT2 open_golden(const Backend* b) {
-    static const char folder[] = "test/golden/gpt2";
-    Error err;
-    GPT2Config shape;
-    GPT2 g;
-    if (!hf_load_config(folder, true, &shape, &err)) { fatal("%s", err.text); }
-    gpt2_layout(&g, b, &shape, 1, MOST_TOKENS, FORWARD_ONLY, 1);
-    gpt2_alloc(&g);
-    if (!model_file_load(&g, NULL, folder, &err)) { fatal("%s", err.text); }
-    return g;
-}
 
 // Compares n numbers, each `stride` floats behind the one before, with an array. What is smaller than `unit` may err
 // by 1e-5 of it, the others by 1e-5 of themselves.
@@ -47,7 +34,7 @@ static void expect_candidates(const char* name, const Candidate* got, size_t n, 
 
 TEST(facts_are_those_of_transformers) {
     Error err;
-    int tokens[MOST_TOKENS];
+    int tokens[GOLDEN_POSITIONS];
     json_t* golden = json_read("test/golden/gpt2/inspect.json", SIZE_MAX, 0, &err);
     const char* text = json_string_value(json_object_get(golden, "text"));
     const size_t T = strlen(text);

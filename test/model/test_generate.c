@@ -1,10 +1,10 @@
 // Generation: with a cache of keys and values the logits are those of the whole sequence, on every CPU backend;
 // sampling; several texts at once; log-probabilities; where texts end.
-#include "llmc/files/model_file.h"
 #include "llmc/base/json.h"
 #include "llmc/model/generate.h"
 #include "llmc/base/rng.h"
 #include "test/check/backends.h"
+#include "test/model/golden_model.h"
 #include "test/test.h"
 #include "llmc/tokenizer/tokenizer_open.h"
 
@@ -14,19 +14,7 @@ static const DeviceOptions ALONE = {.fused = true, .flash = true, .threads = 1};
 // ---------------------------------------------------------------------------------------------------------------------
 // the cache
 
-enum { T = 17, V = 269, MAX_T = 19 }; // MAX_T: positions of the model in test/golden/gpt2
-
-static GPT2 open_golden(const Backend* b) {
-    static const char folder[] = "test/golden/gpt2";
-    Error err;
-    GPT2Config shape;
-    GPT2 g;
-    if (!hf_load_config(folder, true, &shape, &err)) { fatal("%s", err.text); }
-    gpt2_layout(&g, b, &shape, 1, MAX_T, FORWARD_ONLY, 1);
-    gpt2_alloc(&g);
-    if (!model_file_load(&g, NULL, folder, &err)) { fatal("%s", err.text); }
-    return g;
-}
+enum { T = 17, V = 269, MAX_T = GOLDEN_POSITIONS };
 
 static int token_at(size_t i) { return (int)(rng_u64(5, RNG_TEST, i) % V); }
 
