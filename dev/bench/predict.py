@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Predicts training on NVIDIA GPUs: tokens per second, hours and price, each as a range. Needs no GPU.
 
-usage: python3 dev/bench/predict.py GPU [--gpus N] [--link GB/S] [--price DOLLARS] [OPTION OF bench step...]
+usage: python3 dev/bench/predict.py GPU [--gpus N] [--link GB/S] [--price DOLLARS] [--offload optimizer]
+                                        [OPTION OF bench step...]
        python3 dev/bench/predict.py --published          against steps that others published; exit code 1: one is missed
        python3 dev/bench/predict.py --page               prints dev/bench/results/predicted.md
 
@@ -19,6 +20,9 @@ steps of llm.c lie between the two. It is not checked that the micro-batch fits:
 Several GPUs share a step's tokens, and the update (--zero 1). Their gradients are reduced and their weights gathered
 over a link of a given bus bandwidth. Backward hides no gradients, or as many as the backward of one micro-batch can,
 but never those of the embeddings, the last to be final. Nothing hides the weights.
+
+--offload optimizer adds the copies of masters and moments, both ways at once, over the 16 lanes of PCI Express that
+each GPU has to itself. The update goes on beside them and hides its own time of theirs; backward hides nothing.
 """
 import argparse
 import json
@@ -42,6 +46,8 @@ PARTS = {
 }
 LIMITED = {"Tesla T4": 0.5}  # its 70 W let matmuls reach half of that part (forums.developer.nvidia.com/t/264462)
 START_US = (4, 1)            # to start an operation: several kernels one by one, or from a graph
+PCIE_GB_S = {3: 15.75, 4: 31.5, 5: 63}  # 16 lanes each way, by generation: 8, 16, 32 GT/s in a code of 128 of 130 bits
+PCIE_PARTS = (0.6, 0.85)     # of it that large copies of pinned memory reach, both ways at once; assumed, not measured
 LINK_GB_S = 200              # bus bandwidth between GPUs of one machine
 PRICES = {"A100": 1.75, "H100": 3.5}  # dollars an hour, llm.c's: 14 and 28 for eight
 
@@ -184,6 +190,28 @@ def report(gpu, step, gpus, link, price):
     return most, least
 
 
+def state_bytes(step):
+    """Returns the bytes of masters and moments. In fp32 the masters are weights; Muon's matrices have one moment."""
+    model, n = step["model"], step["model"]["parameters"]
+    matrices = 12 * model["L"] * model["C"] ** 2 if step["options"]["optimizer"] == "muon" else 0
+    return 4 * (n * (2 + (step["element_bytes"] < 4)) - matrices)
+
+
+def report_offload(gpu, step, gpus, link):
+    """Prints what --offload optimizer adds to a step, for each generation of PCI Express."""
+    gigabytes = 1e-9 * state_bytes(step) / gpus
+    steps = [sum(predict(gpu, step, gpus, link, end).values()) for end in (1, 0)]  # the fast one first
+    updates = [1e3 / gpus * sum(op_seconds(gpu, step["options"]["dtype"], op, end) for op in step["ops"]
+                                if op["name"] in ("adamw_update", "muon_update")) for end in (1, 0)]
+    print("--offload optimizer: %.1f GB each way in a step, at %s of the link" % (gigabytes, span("%.2f", *PCIE_PARTS)))
+    for generation, rate in PCIE_GB_S.items():
+        copies = [1e3 * gigabytes / (rate * part) for part in PCIE_PARTS[::-1]]
+        hidden = [min(pair) for pair in zip(copies, updates)]
+        with_copies = [ms + copy - part for ms, copy, part in zip(steps, copies, hidden)]
+        print("  PCIe %d: copies %s ms, of which the update hides %s; step %s ms" % (
+            generation, span("%.0f", *copies), span("%.0f", *hidden), span("%.0f", *with_copies)))
+
+
 def price_of(gpu):
     return next((price for name, price in PRICES.items() if gpu["alias"].startswith(name)), None)
 
@@ -245,6 +273,7 @@ def main():
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--link", type=float, default=LINK_GB_S)
     parser.add_argument("--price", type=float)
+    parser.add_argument("--offload", choices=["none", "optimizer"], default="none")
     parser.add_argument("--program", default=str(ROOT / "train_gpt2"))
     parser.add_argument("--published", action="store_true")
     parser.add_argument("--page", action="store_true")
@@ -261,6 +290,8 @@ def main():
     gpu = find_gpu(args.gpu)
     step = record(args.program, gpu, options)
     report(gpu, step, args.gpus, args.link, price_of(gpu) if args.price is None else args.price)
+    if args.offload == "optimizer":
+        report_offload(gpu, step, args.gpus, args.link)
 
 
 main()

@@ -127,6 +127,8 @@ a_step_is_listed_and_predicted() {
         END { exit !(low > 0 && low < high && fast / low > 0.99 && fast / low < 1.01 && slow / high > 0.99 &&
                      slow / high < 1.01 && cost > 0.98 && cost < 1.02) }' "$dir/out" ||
         note "parts, step and price do not fit: $(cat "$dir/out")"
+    expect 0 '--offload optimizer: 18.7 GB each way' $predict h100 --model d48 --batch_size 4 --offload optimizer
+    grep -q '^  PCIe 4: copies 698 to 989 ms, of which the update hides ' "$dir/out" || note "$(tail -n 3 "$dir/out")"
     expect 1 'give one of: T4' $predict V100
     expect 1 'has no matmuls of that type' $predict T4 --dtype bf16
     expect 2 'no option --gpu' $predict H100 --gpu 8
