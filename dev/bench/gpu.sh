@@ -248,19 +248,26 @@ part_first() {
     counters
 }
 
+# again NAME SECONDS COMMAND...: resumes the run in run_whole from halfway, and compares where both end
+again() {
+    to=build/gpu/run_$1
+    rm -rf $to
+    mkdir $to
+    cp -r build/gpu/run_whole/$half_way build/gpu/run_whole/metrics.jsonl $to
+    step "$@" --out $to
+    for file in model optimizer; do
+        same_files "$file after $1" build/gpu/run_whole/$end/$file.safetensors $to/$end/$file.safetensors ""
+    done
+    rm -rf $to # 5 GB
+}
+
 # A run that stops halfway and is resumed has the choices of the first run, so it must end with the bits of that run.
 same_bits_after_resuming() {
     half_way=step_$(printf %08d $((steps / 2))) end=step_$(printf %08d $steps)
     run whole --attention flash --save_every $((steps / 2)) --keep 0 || return
-    rm -rf build/gpu/run_again
-    mkdir build/gpu/run_again
-    cp -r build/gpu/run_whole/$half_way build/gpu/run_whole/metrics.jsonl build/gpu/run_again
-    step again 60 ./train_gpt2cu --resume auto --out build/gpu/run_again
-    for file in model optimizer; do
-        same_files "$file after resuming" build/gpu/run_whole/$end/$file.safetensors \
-            build/gpu/run_again/$end/$file.safetensors ""
-    done
-    rm -rf build/gpu/run_whole build/gpu/run_again # 10 GB
+    again resuming 60 ./train_gpt2cu --resume auto
+    again offloading 60 ./train_gpt2cu --resume auto --offload optimizer
+    rm -rf build/gpu/run_whole
 }
 
 part_second() {
@@ -277,6 +284,8 @@ part_second() {
     after_turing check check_cudnn --dtype $half --attention cudnn --model L=2,H=4,C=256,T=1024 --batch_size 1 \
         --seq_len 1024
     run 1558m --model gpt2-xl --batch_size auto --total_batch_size 131072 --max_steps 10
+    run 1558m_offloaded --model gpt2-xl --recompute all --offload optimizer --batch_size 1 --total_batch_size 16384 \
+        --max_steps 5
     same_bits_after_resuming
 }
 

@@ -23,7 +23,7 @@ Trial* trial_open(const Plan* p, const char* variants, Error* err) {
     t->hyper = p->rates.peak;
     plan_layout(p, g);
     gpt2_alloc(g);
-    optimizer_alloc(&t->o, g, p->rates.kind, p->place, NULL);
+    optimizer_alloc(&t->o, g, p->rates.kind, STATE_ON_DEVICE, NULL);
     load_weights(g, &t->o, p);
     autotune(&t->o, p, NULL, variants, NULL);
     t->host = b->host_alloc(2 * gpt2_batch_ints(g) * sizeof(int), "batches of tokens");

@@ -77,7 +77,7 @@ static void print_heading(TrainRun* run) {
     const Dataset* data = &run->position.data;
     const long long steps = run->position.num_steps;
     const LossScale* scale = &run->numerics.loss_scale;
-    char threads[32] = "", processes[48] = "", peak[48] = "";
+    char threads[32] = "", processes[48] = "", peak[48] = "", state[64] = "";
     notice("%s: %zu parameters, L=%d H=%d C=%d T=%d V=%d (%d in memory)", p->model, model_parameters(m), m->num_layers,
            m->num_heads, m->channels, p->T, m->vocab_size, m->padded_vocab_size);
     const int count = b->device_threads();
@@ -86,8 +86,11 @@ static void print_heading(TrainRun* run) {
         snprintf(processes, sizeof processes, "%d processes by %s, each: ", comm->size, comm->engine->name);
     }
     if (run->peak_flops > 0) { snprintf(peak, sizeof peak, ", a peak of %.4g TFLOP/s", run->peak_flops / 1e12); }
-    notice("%s%s%s, %s%s, %s kernels%s; %.1f MiB of memory", processes, b->device_name(), threads,
-           dtype_names[p->dtype], residual_note(b), b->device_kernels(), peak, in_mib(plan_bytes(p)));
+    if (p->place == STATE_IN_HOST) {
+        snprintf(state, sizeof state, "%.1f MiB of state in host memory, ", in_mib(plan_state_bytes(p)));
+    }
+    notice("%s%s%s, %s%s, %s kernels%s; %s%.1f MiB of memory", processes, b->device_name(), threads,
+           dtype_names[p->dtype], residual_note(b), b->device_kernels(), peak, state, in_mib(plan_bytes(p)));
     const long long micro_batches = p->total_batch_size / ((long long)p->B * p->T * comm->size);
     notice("%llu training tokens in %d file%s; %lld step%s of %lld tokens, %lld micro-batch%s of %d x %d",
            (unsigned long long)data->num_tokens, data->num_files, plural((uint64_t)data->num_files), steps,
