@@ -37,8 +37,8 @@ static inline void* state_alloc(size_t bytes, const char* what) {
     if (error != cudaErrorMemoryAllocation) { cuda_check(error, what); }
     if (!gpu.state_is_pageable) {
         cudaGetLastError(); // clears the runtime's error, which the next cuda_launched() would report
-        notice("warning: %s: %.1f MiB of host memory cannot be locked in place: copies to the GPU are slower; raise "
-               "the limit of locked memory (ulimit -l, or the container's)",
+        notice("warning: %s: %.1f MiB of host memory cannot be locked in place: copies to the GPU are slower; free "
+               "memory, or raise the container's limit",
                what, in_mib(bytes));
     }
     gpu.state_is_pageable = true;
