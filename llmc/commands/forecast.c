@@ -142,7 +142,7 @@ int forecast_command(const Config* c) {
     for (int i = 0; i < c->num_args; i++) {
         if (!runs_add(&runs, c->args[i], &err)) { fatal("%s", err.text); }
     }
-    qsort(runs.run, (size_t)runs.count, sizeof *runs.run, compare_runs);
+    if (runs.count) { qsort(runs.run, (size_t)runs.count, sizeof *runs.run, compare_runs); }
     LawFit* fit = alloc_or_die(1, sizeof *fit, "the fit");
     if (!law_fit(fit, runs.run, runs.count, (uint64_t)c->seed, &err)) { fatal("%s", err.text); }
     print_law(fit, &runs);

@@ -127,7 +127,7 @@ bool budget_parse(const char* text, Budget* budget, Error* err) {
     if (kind == 5 && !strncmp(text, "hours", kind)) { return budget_parse_gpu(text, colon + 1, 'x', budget, err); }
     if (kind == 3 && !strncmp(text, "usd", kind)) { return budget_parse_gpu(text, colon + 1, '/', budget, err); }
     const bool is_tokens = kind == 6 && !strncmp(text, "tokens", kind);
-    const double amount = colon ? strtod(colon + 1, &end) : 0;
+    const double amount = strtod(colon ? colon + 1 : "", &end);
     if (!(amount > 0 && isfinite(amount)) || *end || !(is_tokens || (kind == 5 && !strncmp(text, "flops", kind)))) {
         return fail(err, "--budget '%s': give tokens:1e10, flops:1e19, hours:24x8@H100 or usd:100/2.5@H100", text);
     }

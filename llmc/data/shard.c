@@ -37,6 +37,7 @@ bool shard_read(const Shard* s, size_t first, size_t count, int* out, Error* err
 
 bool shard_check_tokens(const char* path, size_t first, const int* tokens, size_t count, int vocab_size, Error* err) {
     for (size_t i = 0; i < count; i++) {
+        // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): shard_read() has set them
         if (tokens[i] >= 0 && tokens[i] < vocab_size) { continue; }
         return fail(err, "%s: token %zu is %u, but the vocabulary has %d: was it prepared with another tokenizer? See "
                     "--tokenizer and V of --model", path, first + i, (unsigned)tokens[i], vocab_size);

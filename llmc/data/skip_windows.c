@@ -12,9 +12,9 @@ static bool parse_window(const char** at, uint64_t* window) {
 bool skip_windows_parse(SkipWindows* s, const char* text, Error* err) {
     *s = (SkipWindows){NULL, 0};
     for (const char* at = text; *at;) {
-        uint64_t first, last;
+        uint64_t first = 0;
         bool ok = parse_window(&at, &first);
-        last = first;
+        uint64_t last = first;
         if (ok && *at == '-') { at++; ok = parse_window(&at, &last); }
         const bool goes_on = *at == ',' && at[1];
         if (!ok || first > last || (*at && !goes_on)) {
