@@ -25,7 +25,7 @@ long long logger_print_every(const Logger* l) {
 static void bar_text(double done, const char* tail, int width, char* out, size_t size) {
     int room = width - 1 - (int)strlen(tail) - 2, cells = room > 40 ? 40 : room;
     if (cells < 8) { snprintf(out, size, "%.*s", width > 2 ? width - 1 : 1, tail + 1); return; }
-    char cell[41];
+    char cell[41] = "";
     for (int i = 0; i < cells; i++) { cell[i] = i < (int)(done * cells) ? '=' : i == (int)(done * cells) ? '>' : ' '; }
     snprintf(out, size, "[%.*s]%s", cells, cell, tail);
 }
