@@ -14,8 +14,8 @@
 
 typedef enum { OPTIMIZER_ADAMW, OPTIMIZER_MUON } OptimizerKind;
 
-// Where masters and moments are. In host memory, each update streams them through device memory (staging.h). In fp32
-// the masters are the parameters, which stay on the device.
+// Tells where masters and moments are. In host memory, each update streams them through device memory (staging.h). The
+// masters of fp32 are the parameters, which stay on the device.
 typedef enum { STATE_ON_DEVICE, STATE_IN_HOST } StatePlace;
 
 // A range of the parameters that is updated, and sharded, in one way.

@@ -159,7 +159,8 @@ enum {
     FLAG(stochastic_round, 0, TRAIN,                                                                                  \
          "round updated weights to 16 bits at random, in proportion to the distance, instead of to the nearest (with" \
          " --zero 1 the numbers depend on the processes)")                                                            \
-    INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS | INSPECT, "CPU threads; all: OpenMP's choice", .scope = SCOPE_START)\
+    INT(threads, 0, 1, 4096, "all", MODEL_COMMANDS | INSPECT, "CPU threads; all: OpenMP's choice",                    \
+        .scope = SCOPE_START)                                                                                         \
     GROUP("processes")                                                                                                \
     INT(gpus, 1, 1, 1024, NULL, TRAIN | EVAL | INFO | BENCH,                                                          \
          "processes to start on this machine, one for each GPU, without mpirun", .scope = SCOPE_START,                \
