@@ -251,7 +251,9 @@ static Tokenizer* open_model_tokenizer(Config* c, const ModelFile* m) {
 
 // Opens a checkpoint, which its run does not remove before this program ends, and verifies its weights.
 static bool open_checkpoint(ModelFile* m, const char* path, Error* err) {
-    if (checkpoint_hold(path) < 0) { return fail(err, "%s: the run has just removed it; give the command again", path); }
+    if (checkpoint_hold(path) < 0) {
+        return fail(err, "%s: the run has just removed it; give the command again", path);
+    }
     json_t* state = checkpoint_read_state(path, err);
     const bool ok = state && checkpoint_verify_file(path, "model.safetensors", state, err) &&
                     model_file_open(m, path, true, err);
@@ -263,8 +265,12 @@ static bool open_checkpoint(ModelFile* m, const char* path, Error* err) {
 static bool open_newest(ModelFile* models, int count, const char* run, Error* err) {
     size_t there;
     long long* steps = checkpoint_list(run, &there);
+    if (there == 0) {
+        return fail(err, "--average %d: %s has no checkpoints: give --init the folder of a run, its --out", count, run);
+    }
     bool ok = there >= (size_t)count ||
-              fail(err, "--average %d: %s has %zu checkpoints; a run keeps more with --keep", count, run, there);
+              fail(err, "--average %d: %s has %zu checkpoint%s: give fewer, or train with a larger --keep", count, run,
+                   there, plural(there));
     for (int i = 0; ok && i < count; i++) {
         ok = open_checkpoint(&models[i], checkpoint_path(run, steps[i]), err);
         if (ok && memcmp(&models[i].shape, &models[0].shape, sizeof models->shape)) {

@@ -376,7 +376,8 @@ TEST(an_average_is_the_mean_of_the_newest_checkpoints) {
         if (mean[i] != (float)(sum / 3)) { TEST_FAIL("element %zu: %g", i, (double)mean[i]); }
     }
     EXPECT(mean != NULL);
-    EXPECT_DEATH(EXIT_RUNTIME, "has 4 checkpoints; a run keeps more with --keep", export_average(run, "5", "x"));
+    EXPECT_DEATH(EXIT_RUNTIME, "has 4 checkpoints: give fewer", export_average(run, "5", "x"));
+    EXPECT_DEATH(EXIT_RUNTIME, "has no checkpoints: give --init the folder of a run", export_average(to, "2", "x"));
     close_model(m);
     m = open_model(2 * C);
     fill_weights(m);
