@@ -426,6 +426,16 @@ bool write_file_atomically(const char* path, const char* text, size_t size, Erro
     return ok && sync_parent(path, err);
 }
 
+bool may_replace(const char* path, const char* head, const char* what, Error* err) {
+    if (!path_exists(path)) { return true; }
+    char begin[256] = "";
+    FILE* f = fopen_regular(path, err);
+    const size_t size = strlen(head), read = f ? fread(begin, 1, min_size(size, sizeof begin), f) : 0;
+    if (f) { fclose(f); }
+    return (read == size && !memcmp(begin, head, size)) ||
+           fail(err, "%s is there already, and is no %s: give another --out", path, what);
+}
+
 // libstdc++.a, linked for libsnappy and cuDNN's headers, refers to this function of glibc 2.36 in a class that nothing
 // here uses, std::random_device. Defining it lets the programs start with an older glibc.
 __attribute__((visibility("hidden"))) uint32_t arc4random(void) { abort(); }

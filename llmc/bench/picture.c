@@ -1,5 +1,7 @@
 #include "picture.h"
 
+const char PICTURE_HEAD[] = "<svg class=\"bench\" ";
+
 static const char PICTURE_STYLE[] =
     ".bench { font: 12px system-ui, sans-serif; --ink: #1b1f27; --soft: #667085; --edge: #dfe3e9;\n"
     "    --speed: #2563c9; --memory: #8fb0e3; --wrong: #d9601a }\n"
@@ -11,6 +13,6 @@ static const char PICTURE_STYLE[] =
     ".bench .title { font-weight: 600 }\n";
 
 void picture_begin(FILE* svg, int width, int height, const char* what, const char* style) {
-    fprintf(svg, "<svg class=\"bench\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
-            "aria-label=\"%s\">\n<style>\n%s%s</style>\n", width, height, what, PICTURE_STYLE, style);
+    fprintf(svg, "%sxmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n"
+            "<style>\n%s%s</style>\n", PICTURE_HEAD, width, height, what, PICTURE_STYLE, style);
 }

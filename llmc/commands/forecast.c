@@ -2,6 +2,7 @@
 #include "forecast.h"
 #include "../base/json.h"
 #include "../base/text_stream.h"
+#include "../bench/picture.h"
 #include "commands.h"
 
 double forecast_size(const GPT2Config* m) { return (double)model_parameters(m) - (double)m->max_seq_len * m->channels; }
@@ -128,28 +129,44 @@ static int compare_runs(const void* a, const void* b) {
     return (difference > 0) - (difference < 0);
 }
 
+// Orders the runs, and warns of two with the same loss.
+static void sort_runs(Runs* runs) {
+    char size[32], length[32];
+    if (runs->count) { qsort(runs->run, (size_t)runs->count, sizeof *runs->run, compare_runs); }
+    for (int i = 1; i < runs->count; i++) {
+        if (compare_runs(&runs->run[i - 1], &runs->run[i])) { continue; }
+        notice("warning: two runs of %s parameters and %s tokens have the same loss %g: was one given twice?",
+               si_text(size, runs->run[i].parameters), si_text(length, runs->run[i].tokens), runs->run[i].loss);
+    }
+}
+
 int forecast_command(const Config* c) {
     Error err;
     GPT2Config m;
     Runs runs = {.floor = NAN};
     Budget budget = {0};
     const bool has_model = config_source(c, "model") > FROM_DEFAULT;
+    const bool has_picture = config_source(c, "out") > FROM_DEFAULT && *c->out;
     if (!c->num_args) { usage_error("forecast: give the folders of finished runs, or a table of them"); }
     if (*c->budget && !budget_parse(c->budget, &budget, &err)) { usage_error("%s", err.text); }
     if (has_model && !*c->budget) { usage_error("--model %s: give --budget tokens:N or flops:F too", c->model); }
     if (has_model && !model_parse(c->model, false, &m, &err)) { usage_error("%s", err.text); }
     if (!has_model && budget.tokens > 0) { usage_error("--budget %s: give --model too", c->budget); }
+    if (has_picture && !may_replace(c->out, PICTURE_HEAD, "picture of forecast", &err)) {
+        usage_error("%s", err.text);
+    }
     for (int i = 0; i < c->num_args; i++) {
         if (!runs_add(&runs, c->args[i], &err)) { fatal("%s", err.text); }
     }
-    if (runs.count) { qsort(runs.run, (size_t)runs.count, sizeof *runs.run, compare_runs); }
+    sort_runs(&runs);
     LawFit* fit = alloc_or_die(1, sizeof *fit, "the fit");
     if (!law_fit(fit, runs.run, runs.count, (uint64_t)c->seed, &err)) { fatal("%s", err.text); }
     print_law(fit, &runs);
     check_law(&runs, (uint64_t)c->seed);
     const ForecastPoint point = print_forecasts(fit, &runs, &budget, has_model ? &m : NULL);
-    if (config_source(c, "out") > FROM_DEFAULT && *c->out) { write_picture(c->out, fit, &runs, &point); }
+    if (has_picture) { write_picture(c->out, fit, &runs, &point); }
     free(runs.run);
+    free(runs.text);
     free(fit);
     return EXIT_DONE;
 }

@@ -34,11 +34,11 @@ static LawScale law_scale(const Law* law, const Runs* runs, const ForecastPoint*
         s.bottom = fmin(s.bottom, log(runs->run[i].loss));
         s.top = fmax(s.top, log(runs->run[i].loss));
     }
-    if (forecast->tokens > 0) {
+    if (forecast->tokens > 0) { // an interval far beyond the losses of the runs is cut
         s.left = fmin(s.left, log(forecast->tokens));
         s.right = fmax(s.right, log(forecast->tokens));
-        s.bottom = fmin(s.bottom, log(forecast->loss.low));
-        s.top = fmax(s.top, log(forecast->loss.high));
+        s.bottom = fmin(s.bottom, fmax(log(forecast->loss.low), s.bottom - 1));
+        s.top = fmax(s.top, fmin(log(forecast->loss.high), s.top + 1));
     }
     const double level = log(fmin(law_floor(law), runs->floor));
     s.bottom = fmin(s.bottom, fmax(level, s.bottom - 0.5)) - 0.05; // a floor near 0 would leave no room for the runs
@@ -97,10 +97,11 @@ static void law_level(FILE* svg, const LawScale* s, double loss, const char* nam
 }
 
 static void law_forecast_mark(FILE* svg, const LawScale* s, const ForecastPoint* f) {
-    const double x = law_x(s, f->tokens);
-    fprintf(svg, "<path class=\"forecast\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh12M%.1f %.1fh12M%.1f %.1fh12\"/>\n", x,
-            law_y(s, f->loss.low), law_y(s, f->loss.high), x - 6, law_y(s, f->loss.low), x - 6,
-            law_y(s, f->loss.high), x - 6, law_y(s, f->loss.value));
+    const double x = law_x(s, f->tokens), loss[3] = {f->loss.low, f->loss.high, f->loss.value};
+    double y[3];
+    for (int i = 0; i < 3; i++) { y[i] = fmin(BOTTOM, fmax(TOP, law_y(s, loss[i]))); }
+    fprintf(svg, "<path class=\"forecast\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh12M%.1f %.1fh12M%.1f %.1fh12\"/>\n", x, y[0],
+            y[1], x - 6, y[0], x - 6, y[1], x - 6, y[2]);
 }
 
 void draw_law(FILE* svg, const Law* law, const Runs* runs, const ForecastPoint* forecast) {

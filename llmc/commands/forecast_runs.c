@@ -2,13 +2,17 @@
 #include "../cuda/gpus.h"
 #include "../log/metrics.h"
 #include "forecast.h"
+#include <limits.h>
 #include <strings.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
 // runs
 
 static bool runs_append(Runs* runs, const char* where, const GPT2Config* m, double tokens, double loss, Error* err) {
-    if (!(tokens > 0 && loss > 0 && isfinite(loss))) {
+    if (!(tokens >= 1 && tokens <= LAW_MOST_TOKENS)) {
+        return fail(err, "%s: %g tokens are no length of a run: leave the run out", where, tokens);
+    }
+    if (!(loss > 0 && isfinite(loss))) {
         return fail(err, "%s: no final validation loss: leave the run out, or train it with --val_data", where);
     }
     if (loss > log(m->vocab_size)) {
@@ -26,15 +30,40 @@ static bool runs_append(Runs* runs, const char* where, const GPT2Config* m, doub
     return true;
 }
 
+// Notes the lowest loss of the text, NaN if it is not known. Fails if that of a run before is another.
+static bool runs_set_floor(Runs* runs, const char* where, double floor, Error* err) {
+    if (isfinite(floor) && fabs(floor - runs->floor) > 0.01 * runs->floor) {
+        return fail(err, "%s: a floor of %g, but %g in the runs before: these are other texts, whose losses cannot be "
+                    "compared", where, floor, runs->floor);
+    }
+    if (isfinite(floor)) { runs->floor = floor; }
+    return true;
+}
+
+// Warns of a run with other validation data than the first one.
+static void runs_check_text(Runs* runs, const char* folder, json_t* options) {
+    const char* text = record_text(options, "val_data");
+    if (!runs->text) { runs->text = format("%s", text); }
+    if (strcmp(text, runs->text)) {
+        notice("warning: %s has --val_data %s, the first run %s: a law is that of one text", folder, text, runs->text);
+    }
+}
+
+// Returns a number of a run's model; 0 if it is missing or out of range.
+static int model_number(json_t* model, const char* key) {
+    const double v = record_number(model, key);
+    return v > 0 && v < INT_MAX ? (int)v : 0;
+}
+
 static bool runs_add_folder(Runs* runs, const char* folder, Error* err) {
     Run run;
     bool is_added = run_read(&run, folder, err);
     if (is_added) {
         json_t* model = json_object_get(run.config, "model");
         const GPT2Config m = {
-            .num_layers = (int)record_number(model, "L"), .num_heads = (int)record_number(model, "NH"),
-            .channels = (int)record_number(model, "C"), .vocab_size = (int)record_number(model, "V"),
-            .max_seq_len = (int)record_number(model, "T")};
+            .num_layers = model_number(model, "L"), .num_heads = model_number(model, "NH"),
+            .channels = model_number(model, "C"), .vocab_size = model_number(model, "V"),
+            .max_seq_len = model_number(model, "T")};
         const char* reason = run.end ? record_text(run.end, "reason") : "killed, or still training";
         const Series* val = &run.series[RUN_VAL];
         const bool has_loss = val->count && val->at[val->count - 1].x == run.steps;
@@ -44,9 +73,10 @@ static bool runs_add_folder(Runs* runs, const char* folder, Error* err) {
         } else {
             is_added = model_check(&m, folder, err) &&
                        runs_append(runs, folder, &m, series_last(&run.series[RUN_TOKENS]),
-                                   has_loss ? series_last(val) : NAN, err);
+                                   has_loss ? series_last(val) : NAN, err) &&
+                       runs_set_floor(runs, folder, run.floor, err);
+            if (is_added) { runs_check_text(runs, folder, json_object_get(run.config, "options")); }
         }
-        if (isfinite(run.floor)) { runs->floor = run.floor; }
     }
     run_free(&run);
     return is_added;
@@ -61,12 +91,14 @@ static bool runs_add_table(Runs* runs, const char* path, Error* err) {
     for (const char *at = text, *line; is_good && (line = next_line(&at, text + size, &n)) != NULL;) {
         GPT2Config m;
         char model[128];
-        double tokens, loss;
+        double tokens, loss, floor = NAN;
         char *row_text = format("%.*s", (int)n, line), *where = format("%s, line %d", path, ++row);
-        const int fields = sscanf(row_text, "%127s %lf %lf %lf", model, &tokens, &loss, &runs->floor);
-        const bool is_head = row == 1 && fields == 1;
-        is_good = is_head || ((fields >= 3 || fail(err, "%s: not a model, tokens, loss and the like", where)) &&
-                              model_parse(model, false, &m, err) && runs_append(runs, where, &m, tokens, loss, err));
+        const int fields = sscanf(row_text, "%127s %lf %lf %lf", model, &tokens, &loss, &floor);
+        const bool is_head = row == 1 && fields == 1, is_blank = fields == EOF;
+        is_good = is_head || is_blank ||
+                  ((fields >= 3 || fail(err, "%s: not a model, tokens, loss and the like", where)) &&
+                   model_parse(model, false, &m, err) && runs_append(runs, where, &m, tokens, loss, err) &&
+                   runs_set_floor(runs, where, floor, err));
         free(where);
         free(row_text);
     }
@@ -93,16 +125,16 @@ static const GpuFacts* gpu_like(const char* name, size_t length) {
 // Reads NUMBER[xNUMBER|/NUMBER]@GPU[:PART] as GPU-hours, and sets the operations in them.
 static bool budget_parse_gpu(const char* text, const char* at, char operation, Budget* budget, Error* err) {
     char* end;
-    double hours = strtod(at, &end), part = 0.4; // of the peak that trainings commonly reach (chosen)
+    double hours = strtod(at, &end), by = 1, part = 0.4; // of the peak that trainings commonly reach (chosen)
     if (*end == operation) {
-        const double by = strtod(end + 1, &end);
+        by = strtod(end + 1, &end);
         hours = operation == 'x' ? hours * by : hours / by;
     }
     const char* name = *end == '@' ? end + 1 : end;
     const size_t length = strcspn(name, ":");
     if (name[length]) { part = strtod(name + length + 1, &end); }
     const bool is_read = name > at && name[-1] == '@' && (!name[length] || !*end);
-    if (!is_read || !(hours > 0 && isfinite(hours) && part > 0 && part <= 1)) {
+    if (!is_read || !(hours > 0 && hours < 1e15 && by > 0 && part > 0 && part <= 1)) {
         return fail(err, "--budget '%s': give hours:HOURSxGPUS@GPU or usd:DOLLARS/PRICE@GPU, such as hours:24x8@H100 "
                     "SXM or usd:100/2.5@H100 SXM:0.4 (a GPU-hour for 2.50, at 0.4 of the peak)", text);
     }
@@ -128,7 +160,8 @@ bool budget_parse(const char* text, Budget* budget, Error* err) {
     if (kind == 3 && !strncmp(text, "usd", kind)) { return budget_parse_gpu(text, colon + 1, '/', budget, err); }
     const bool is_tokens = kind == 6 && !strncmp(text, "tokens", kind);
     const double amount = strtod(colon ? colon + 1 : "", &end);
-    if (!(amount > 0 && isfinite(amount)) || *end || !(is_tokens || (kind == 5 && !strncmp(text, "flops", kind)))) {
+    const double most = is_tokens ? LAW_MOST_TOKENS : LAW_MOST_FLOPS;
+    if (!(amount >= 1 && amount <= most) || *end || !(is_tokens || (kind == 5 && !strncmp(text, "flops", kind)))) {
         return fail(err, "--budget '%s': give tokens:1e10, flops:1e19, hours:24x8@H100 or usd:100/2.5@H100", text);
     }
     *(is_tokens ? &budget->tokens : &budget->flops) = amount;

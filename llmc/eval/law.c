@@ -25,6 +25,7 @@ static double law_log(const double x[LAW_NUM], double n, double d, double deriva
 }
 
 static const double HUBER_DELTA = 1e-3; // Hoffmann et al.
+static const double LAW_LEAST = -13.8;  // logarithm of a loss that runs cannot tell from 0: 1e-6 (chosen)
 
 static double law_objective(const LawData* data, const double x[LAW_NUM]) {
     double sum = 0, unused[LAW_NUM];
@@ -217,6 +218,18 @@ static void law_bootstrap(LawFit* fit, const LawData* data, const double best[LA
     free(error);
 }
 
+// Fails if the fitted numbers are no law: a term vanishes, or grows with its size or length.
+static bool law_check_fit(const double x[LAW_NUM], int count, Error* err) {
+    const double alpha = x[LAW_ALPHA], beta = x[LAW_BETA], least = 1e-3, most = 5; // published ones lie below 1
+    if (x[LAW_LN_A] < LAW_LEAST || x[LAW_LN_B] < LAW_LEAST) {
+        return fail(err, "%d runs whose losses do not depend on their %s: check the losses, or give more sizes and "
+                    "lengths", count, x[LAW_LN_A] < LAW_LEAST ? "parameters" : "tokens");
+    }
+    return (alpha > least && alpha < most && beta > least && beta < most) ||
+           fail(err, "%d runs that follow no law of this form: its exponents would be %.3g for parameters and %.3g for "
+                "tokens; give more sizes and lengths", count, alpha, beta);
+}
+
 bool law_fit(LawFit* fit, const LawRun* runs, int count, uint64_t seed, Error* err) {
     LawData data = law_data(runs, count);
     bool can_fit = law_check(&data, err);
@@ -225,10 +238,7 @@ bool law_fit(LawFit* fit, const LawRun* runs, int count, uint64_t seed, Error* e
         law_search(&data, best);
         fit->best = law_of(&data, best);
         law_bootstrap(fit, &data, best, seed);
-        const double alpha = best[LAW_ALPHA], beta = best[LAW_BETA], most = 5; // published ones lie below 1
-        can_fit = (alpha > 0 && alpha < most && beta > 0 && beta < most) ||
-                  fail(err, "%d runs that follow no law of this form: its exponents would be %.3g for parameters and "
-                       "%.3g for tokens; give more sizes and lengths", count, alpha, beta);
+        can_fit = law_check_fit(best, count, err);
     }
     free(data.n);
     return can_fit;
@@ -242,10 +252,11 @@ double law_loss(const Law* law, double parameters, double tokens) {
     return exp(law_log(law->x, log(parameters), log(tokens), unused));
 }
 
-double law_floor(const Law* law) { return law->x[LAW_LN_E] > log(1e-6) ? exp(law->x[LAW_LN_E]) : 0; }
+double law_floor(const Law* law) { return law->x[LAW_LN_E] > LAW_LEAST ? exp(law->x[LAW_LN_E]) : 0; }
 
 double law_best_size(const Law* law, double flops) {
     const double alpha = law->x[LAW_ALPHA], beta = law->x[LAW_BETA];
+    if (alpha <= 0 || beta <= 0) { return alpha <= 0 ? 0 : INFINITY; }
     const double ln_ratio = log(alpha / beta) + law->x[LAW_LN_A] - law->x[LAW_LN_B];
     return exp((ln_ratio + beta * log(flops / 6)) / (alpha + beta));
 }

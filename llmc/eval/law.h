@@ -45,7 +45,8 @@ typedef struct {
 } Interval;
 
 // Fits the law; equal seeds give equal intervals. Fails if the runs cannot tell its five numbers: fewer than seven
-// runs, three sizes or three lengths, or exponents that are not between 0 and 5.
+// runs, three sizes or three lengths, losses that do not depend on size or length, or exponents that are not between
+// 0.001 and 5.
 bool law_fit(LawFit* fit, const LawRun* runs, int count, uint64_t seed, Error* err);
 
 // Returns the loss that a law gives for a run.
@@ -55,6 +56,7 @@ double law_loss(const Law* law, double parameters, double tokens);
 double law_floor(const Law* law);
 
 // Returns the parameters with which `flops` = 6 * parameters * tokens give the lowest loss (Hoffmann et al., eq. 4).
+// Refits can have exponents below 0: by them the smallest model is best, 0, or the largest, INFINITY.
 double law_best_size(const Law* law, double flops);
 
 // Returns `value` of the best law, and the interval of its values of the refits. `context` is passed on.

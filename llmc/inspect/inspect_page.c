@@ -344,6 +344,7 @@ static void page_nearest(const Page* p) {
 
 static void page_write(const Page* p, const char* name) {
     const Facts* f = p->f;
+    char perplexity[32];
     double sum = 0;
     for (int t = 0; t < f->T - 1; t++) { sum += f->losses[t]; }
     const double mean = sum / (f->T - 1);
@@ -352,8 +353,9 @@ static void page_write(const Page* p, const char* name) {
     page_fact(p->out, "<title>Inside ", format("%s", name), "</title>\n");
     fprintf(p->out, "<style>\n%s</style>\n</head>\n<body>\n<main>\n", INSPECT_STYLE);
     page_fact(p->out, "<header><h1>Inside ", format("%s", name), "</h1>\n");
-    fprintf(p->out, "<p>%d layer%s of %d head%s \xc2\xb7 %d tokens \xc2\xb7 mean loss %.3f \xc2\xb7 perplexity %.1f"
-            "</p></header>\n", f->L, plural((uint64_t)f->L), f->NH, plural((uint64_t)f->NH), f->T, mean, exp(mean));
+    fprintf(p->out, "<p>%d layer%s of %d head%s \xc2\xb7 %d tokens \xc2\xb7 mean loss %.3f \xc2\xb7 perplexity %s"
+            "</p></header>\n", f->L, plural((uint64_t)f->L), f->NH, plural((uint64_t)f->NH), f->T, mean,
+            value_text(perplexity, exp(mean)));
     page_tokens(p);
     page_attention(p);
     page_lens(p);
@@ -376,12 +378,7 @@ int inspect_most_tokens(const GPT2Config* m) {
 }
 
 bool inspect_may_replace(const char* path, Error* err) {
-    if (!path_exists(path)) { return true; }
-    size_t size;
-    char* text = read_file_up_to(path, INSPECT_MOST_BYTES, &size, err);
-    const bool is_ours = text && !strncmp(text, HEAD, strlen(HEAD));
-    free(text);
-    return is_ours || fail(err, "%s is there already, and is no page of inspect: give another --out", path);
+    return may_replace(path, HEAD, "page of inspect", err);
 }
 
 bool inspect_write(const char* path, const char* name, const Facts* f, const Tokenizer* tokenizer, Error* err) {

@@ -44,6 +44,8 @@ budgets_are_read() {
     expect 0 'has a vocabulary of 50257 tokens, the runs 257' $law --model d12 --budget tokens:1e9
     expect 2 'no data sheet of that GPU; known: T4, ' $law --budget hours:1@abacus
     expect 2 'give tokens:1e10' $law --budget 12
+    expect 2 'give tokens:1e10' $law --model $shape --budget tokens:1e-10
+    expect 2 'such as hours:24x8@H100' $law --budget hours:-1x-8@H100
     expect 2 'such as hours:24x8@H100' $law --budget hours:24
     expect 2 'give --budget tokens:N' $law --model d12
     expect 2 'give --model too' $law --budget tokens:1e9
@@ -54,9 +56,17 @@ a_law_is_drawn() {
     command -v python3 >/dev/null || { skip="no python3"; return; }
     must "$train" forecast $results/stories.tsv --budget flops:1e14 --out "$dir/law.svg"
     runs=$(($(wc -l <$results/stories.tsv) - 1))
-    python3 -c 'import sys, xml.etree.ElementTree as t
-circles = [e for e in t.parse(sys.argv[1]).iter() if e.tag.endswith("circle")]
-sys.exit(len(circles) != int(sys.argv[2]))' "$dir/law.svg" $runs || note "the picture has not $runs dots"
+    must "$train" forecast $results/stories.tsv --budget flops:1 --out "$dir/far.svg" # a loss of thousands
+    for picture in law far; do
+        python3 -c 'import sys, xml.etree.ElementTree as t
+y = [float(e.get("cy")) for e in t.parse(sys.argv[1]).iter() if e.tag.endswith("circle")]
+sys.exit(len(y) != int(sys.argv[2]) or max(y) - min(y) < 80)' "$dir/$picture.svg" $runs ||
+            note "$picture.svg has not $runs dots, or all lie on one line"
+    done
+    must "$train" forecast $results/stories.tsv --out "$dir/law.svg" # its own picture is replaced
+    cp $results/stories.tsv "$dir/mine"
+    expect 2 'mine is there already, and is no picture of forecast' "$train" forecast "$dir/mine" --out "$dir/mine"
+    cmp -s $results/stories.tsv "$dir/mine" || note "a table was replaced by a picture"
 }
 
 # record NAME LOSS REASON V: writes the metrics.jsonl of a run.
@@ -81,6 +91,14 @@ runs_that_cannot_be_fitted_are_refused() {
     expect 1 'nothing/metrics.jsonl' "$train" forecast "$dir/nothing"
     printf 'model tokens loss\nL=1,H=1,C=16,T=8,V=257 many 3\n' >"$dir/table"
     expect 1 'table, line 2: not a model' "$train" forecast "$dir/table"
+    row=L=1,H=1,C=16,T=8,V=257
+    printf 'model\n\n%s 1e400 3\n' $row >"$dir/table" # a blank line is passed over
+    expect 1 'table, line 3: inf tokens are no length' "$train" forecast "$dir/table"
+    printf 'model\n%s 1e6 3 0.5\n%s 2e6 3 0.7\n' $row $row >"$dir/table"
+    expect 1 'table, line 3: a floor of 0.7, but 0.5' "$train" forecast "$dir/table"
+    expect 1 'was one given twice?' "$train" forecast "$dir/same1" "$dir/same1"
+    sed -i 's/"step":0,/&"options":{"val_data":"other"},/' "$dir/same2/metrics.jsonl"
+    expect 1 'same2 has --val_data other, the first run' "$train" forecast "$dir/same1" "$dir/same2"
 }
 
 # dev/forecast/runs.sh at its smallest size: every run, the tables; what is there is not done again.

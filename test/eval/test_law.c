@@ -77,6 +77,16 @@ TEST(runs_that_follow_no_law_are_refused) {
     for (int i = 0; i < count; i++) { run[i].loss = 2 + run[i].parameters / 1e6; } // larger models are worse
     EXPECT(!law_fit(&fit, run, count, 1, &err));
     EXPECT(strstr(err.text, "25 runs that follow no law of this form"));
+    for (int i = 0; i < count; i++) { run[i].loss = 3; }
+    EXPECT(!law_fit(&fit, run, count, 1, &err));
+    EXPECT(strstr(err.text, "25 runs that follow no law of this form"));
+}
+
+// As those of refits can be.
+TEST(a_term_that_grows_has_its_best_size_at_an_end) {
+    const Law without_size = {{0.5, 6, -0.1, 5.5, 0.37}}, without_length = {{0.5, 6, 0.35, 5.5, -0.1}};
+    EXPECT(law_best_size(&without_size, 1e16) == 0);
+    EXPECT(isinf(law_best_size(&without_length, 1e16)));
 }
 
 TEST_MAIN()
