@@ -1,4 +1,19 @@
 #include "model_file.h"
+#include "checkpoint_folders.h"
+
+// Reads the shape from a folder; the error about a run's folder names its newest checkpoint.
+static bool load_config(const char* folder, bool pad_vocab, GPT2Config* shape, Error* err) {
+    if (hf_load_config(folder, pad_vocab, shape, err)) { return true; }
+    size_t count;
+    long long* steps = checkpoint_list(folder, &count);
+    if (count) {
+        char* newest = checkpoint_path(folder, steps[0]);
+        fail(err, "%s: the folder of a run: give one of its checkpoints, such as %s", folder, newest);
+        free(newest);
+    }
+    free(steps);
+    return false;
+}
 
 // Fails if config.json promises larger tensors than all that are there: memory for them is allocated by its word.
 static bool hf_check_size(ModelFile* m, Error* err) {
@@ -22,7 +37,7 @@ static bool hf_check_layers(const ModelFile* m, Error* err) {
 }
 
 static bool open_hf(ModelFile* m, Error* err) {
-    if (!hf_load_config(m->path, false, &m->shape, err) || !safetensors_open_folder(&m->hf, m->path, err)) {
+    if (!load_config(m->path, false, &m->shape, err) || !safetensors_open_folder(&m->hf, m->path, err)) {
         return false;
     }
     if (hf_check_size(m, err) && hf_check_layers(m, err)) { return true; }
@@ -128,7 +143,7 @@ bool model_file_read(const ModelFile* m, TensorBuffers* b, int row, int layer, E
 
 bool model_file_shape(const char* path, bool pad_vocab, GPT2Config* shape, Error* err) {
     ModelFile m;
-    if (is_directory(path)) { return hf_load_config(path, pad_vocab, shape, err); } // its weights may be there later
+    if (is_directory(path)) { return load_config(path, pad_vocab, shape, err); } // its weights may be there later
     if (!model_file_open(&m, path, pad_vocab, err)) { return false; }
     *shape = m.shape;
     model_file_close(&m);
