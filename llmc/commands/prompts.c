@@ -24,7 +24,7 @@ static bool read_standard_input(Prompts* p, Error* err) {
     if (!p->memory) { return false; }
     if (size > 0 && p->memory[size - 1] == '\n') { size--; }
     if (size == 0) {
-        return fail(err, "--prompt -: standard input is empty; for the start of a document give --prompt ''");
+        return fail(err, "--prompt -: standard input is empty; generate starts a document with --prompt ''");
     }
     append_prompt(p, p->memory, size);
     return prompt_check(p->prompt, "--prompt -, standard input", err);

@@ -7,7 +7,7 @@ char* page_path(const Config* c, const char* name) {
     Error err;
     const size_t length = strlen(c->out), end = strlen(suffix);
     if (length > end && !strcmp(c->out + length - end, suffix)) { return format("%s", c->out); }
-    if (!make_directories(c->out, &err)) { fatal("--out %s", err.text); }
+    if (!make_directories(c->out, &err)) { fatal("--out %s; give a folder, or a file that ends in .html", err.text); }
     return format("%s/%s", c->out, name);
 }
 

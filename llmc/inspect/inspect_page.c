@@ -17,14 +17,23 @@ static const char HEAD[] = "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://ww
 
 // Returns true for characters that would change how others look: controls, line ends and directions of writing.
 static bool is_invisible(uint32_t c) {
-    return !is_printable(c) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-           (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff0 && c <= 0xffff) || c >= 0xe0000;
+    return !is_printable(c) || c == 0xad || c == 0x61c || c == 0x180e || (c >= 0x200b && c <= 0x200f) ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||
+           (c >= 0xfff0 && c <= 0xffff) || c >= 0xe0000;
+}
+
+// Returns true for letters that are written from right to left.
+static bool is_from_right(uint32_t c) {
+    return (c >= 0x590 && c < 0x900) || (c >= 0xfb1d && c < 0xff00) || (c >= 0x10800 && c < 0x11000) ||
+           (c >= 0x1e800 && c < 0x1f000);
 }
 
 // Writes a token so that all of it is seen: a space as U+2423, bytes that are no character as <0xNN>. Cuts a long one.
+// A mark of direction, U+200E, ends one that is written from right to left: else the number behind would go before it.
 static void page_token(const Page* p, int id) {
     enum { MOST_CHARACTERS = 20 };
     size_t size = 0, n, count = 0;
+    bool has_right = false;
     const char* bytes = tokenizer_token(p->tokenizer, id, &size);
     char* text = format("%s", "");
     if (!bytes) { append_format(&text, "#%d", id); } // the model's vocabulary is larger
@@ -38,7 +47,9 @@ static void page_token(const Page* p, int id) {
         else if (c == '\t') { append_format(&text, "\xe2\x87\xa5"); }
         else if (is_invisible(c)) { append_format(&text, c < 256 ? "<0x%02X>" : "<U+%04X>", c); }
         else { append_format(&text, "%.*s", (int)n, at); }
+        has_right = has_right || (n > 1 && is_from_right(c));
     }
+    if (has_right) { append_format(&text, "\xe2\x80\x8e"); }
     page_fact(p->out, "", text, "");
 }
 
@@ -142,7 +153,8 @@ static void page_tokens(const Page* p) {
             fputs("</td>", p->out);
         }
         for (int k = 0; k < FACTS_BEST; k++) {
-            if (t) { page_cell(p, f->next[(t - 1) * FACTS_BEST + k], ""); }
+            const Candidate* c = t ? &f->next[(t - 1) * FACTS_BEST + k] : NULL;
+            if (c) { page_cell(p, *c, t < f->T && c->id == f->tokens[t] ? " class=\"right\"" : ""); }
             else { fputs("<td></td>", p->out); }
         }
         row_end(p);
@@ -389,7 +401,7 @@ bool inspect_write(const char* path, const char* name, const Facts* f, const Tok
     close_text_stream(page.out, path);
     const bool ok = size <= INSPECT_MOST_BYTES
                         ? inspect_may_replace(path, err) && write_file_atomically(path, text, size, err)
-                        : fail(err, "%s: the page would have %.1f MB, more than %.0f: shorten --prompt", path,
+                        : fail(err, "%s: the page would have %.2f MB, more than %.2f: shorten --prompt", path,
                                1e-6 * (double)size, 1e-6 * INSPECT_MOST_BYTES);
     free(text);
     return ok;

@@ -169,7 +169,7 @@ const char INSPECT_SCRIPT[] =
     "        probability.textContent + '.');\n"
     "    best.filter(td => td.firstChild).forEach(td => {\n"
     "        const name = td.firstChild.textContent.slice(0, -1), part = td.lastChild.textContent;\n"
-    "        const bar = add(box, 'div', { class: name === names[chosen] ? 'right' : '' });\n"
+    "        const bar = add(box, 'div', { class: td.className });\n"
     "        add(bar, 'span', {}, name);\n"
     "        add(bar, 'small', {}, part);\n"
     "        add(bar, 'i', { style: '--x:' + parseFloat(part) / 100 }); }); };\n"

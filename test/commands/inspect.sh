@@ -9,7 +9,7 @@ model() { # both after twenty steps
     wide=$root/wide/step_00000020
     model=$root/run/step_00000020
     [ ! -d "$model" ] || return 0
-    for i in $(seq 200); do printf '</script> &"%s"\342\200\250<!--\n\n' $i; done >"$root/text.txt"
+    for i in $(seq 200); do printf '</script> &"%s"\342\200\250<!--\n\n\327\251' $i; done >"$root/text.txt"
     must "$prepare" --train_tokenizer 280 --out "$root/tokenizer" "$root/text.txt"
     must "$prepare" --tokenizer "$root/tokenizer" --val_size 0 --out "$root/markup" "$root/text.txt"
     for name in run:2,H=2 wide:16,H=16; do
@@ -19,7 +19,7 @@ model() { # both after twenty steps
 }
 
 count() { grep -o -- "$1" "$page" | wc -l; } # WORDS: prints how often the page has them
-text=$(printf '</script> &"7"\342\200\250<!-- \303\251')
+text=$(printf '</script> &"7"\342\200\250<!-- \303\251\327\251')
 
 a_page_is_one_file_and_escapes_tokens() {
     model
@@ -33,6 +33,7 @@ a_page_is_one_file_and_escapes_tokens() {
     grep -q '&#38;&#34;' "$page" || note "no escaped &\""
     grep -q '&#60;U+2028&#62;' "$page" && ! grep -q "$(printf '\342\200\250')" "$page" || note "a line end in a token"
     grep -q '&#60;0xC3&#62;' "$page" || note "no half character"
+    grep -q "$(printf '\327\251\342\200\216')" "$page" || note "numbers would go before a token from right to left"
     ! command -v python3 >/dev/null || must python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$page"
 }
 
@@ -82,6 +83,9 @@ what_cannot_be_inspected_is_refused() {
     printf 'ab\ncd\n' >"$dir/two"
     expect 2 'has 2 texts: give one' $inspect --prompt "@$dir/two"
     expect 1 'cannot write' "$train" inspect --init "$model" --prompt ab --out "$dir/none/page.html"
+    expect 1 'run: the folder of a run: give one of its checkpoints, such as' "$train" inspect --init "$root/run" \
+        --prompt ab --out "$dir/page.html"
+    expect 1 'give a folder, or a file that ends in .html' $train inspect --init "$model" --prompt ab --out "$dir/two"
     echo mine >"$dir/mine.html"
     expect 2 'is no page of inspect' "$train" inspect --init "$model" --prompt ab --out "$dir/mine.html"
     grep -qx mine "$dir/mine.html" || note "a file of the user was replaced"
