@@ -222,7 +222,7 @@ static void law_bootstrap(LawFit* fit, const LawData* data, const double best[LA
 static bool law_check_fit(const double x[LAW_NUM], int count, Error* err) {
     const double alpha = x[LAW_ALPHA], beta = x[LAW_BETA], least = 1e-3, most = 5; // published ones lie below 1
     if (x[LAW_LN_A] < LAW_LEAST || x[LAW_LN_B] < LAW_LEAST) {
-        return fail(err, "%d runs whose losses do not depend on their %s: check the losses, or give more sizes and "
+        return fail(err, "%d runs that follow no law of this form: it finds no effect of their %s; give more sizes and "
                     "lengths", count, x[LAW_LN_A] < LAW_LEAST ? "parameters" : "tokens");
     }
     return (alpha > least && alpha < most && beta > least && beta < most) ||

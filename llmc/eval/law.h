@@ -45,8 +45,7 @@ typedef struct {
 } Interval;
 
 // Fits the law; equal seeds give equal intervals. Fails if the runs cannot tell its five numbers: fewer than seven
-// runs, three sizes or three lengths, losses that do not depend on size or length, or exponents that are not between
-// 0.001 and 5.
+// runs, three sizes or three lengths, a term that vanishes, or exponents that are not between 0.001 and 5.
 bool law_fit(LawFit* fit, const LawRun* runs, int count, uint64_t seed, Error* err);
 
 // Returns the loss that a law gives for a run.

@@ -82,6 +82,17 @@ TEST(runs_that_follow_no_law_are_refused) {
     EXPECT(strstr(err.text, "25 runs that follow no law of this form"));
 }
 
+// Sizes help only the shortest runs: losses of nine runs of 40, 80 and 160 steps with one rate.
+TEST(a_law_without_an_effect_of_size_is_refused) {
+    static const double loss[9] = {3.8587, 3.4832, 3.4154, 3.5946, 3.4516, 3.2912, 3.4793, 3.4556, 3.3966};
+    static LawFit fit;
+    LawRun run[9];
+    Error err;
+    for (int i = 0; i < 9; i++) { run[i] = (LawRun){10700 * pow(2.5, i / 3), 10240 << i % 3, loss[i]}; }
+    EXPECT(!law_fit(&fit, run, 9, 1, &err));
+    EXPECT(strstr(err.text, "finds no effect of their parameters"));
+}
+
 // As those of refits can be.
 TEST(a_term_that_grows_has_its_best_size_at_an_end) {
     const Law without_size = {{0.5, 6, -0.1, 5.5, 0.37}}, without_length = {{0.5, 6, 0.35, 5.5, -0.1}};
