@@ -2,7 +2,7 @@
 # Runs every test that needs no GPU. Prints progress, the reason for each skip, the seconds of each group and, at the
 # end, the failures again. The last line is `N passed, N failed, N skipped`. Installs missing packages (setup.sh).
 # usage: sh scripts/test.sh [quick|long|GROUP...]
-#   (nothing)   all groups: 10 minutes on two cores
+#   (nothing)   all groups: 9 minutes on two cores
 #   quick       the test programs and one small run on each backend: 90 s
 #   long        all groups, each at full length: hours
 #   GROUP...    some groups; an unknown name prints their names
@@ -12,8 +12,8 @@ case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
-all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus emulated_check emulated_race full_size emulator \
-    traffic requests gpu_script headers worlds learning gpu_tuning bench amx hosts run_scripts precision options \
+all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus gpu_tuning emulated_check emulated_race full_size \
+    emulator traffic requests gpu_script headers worlds learning bench amx hosts run_scripts precision options \
     commands scripts fetch mutate gpu_device scores reports forecast inspect tokenizer shards prepare portable \
     spills sass cudnn offload"
 counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
@@ -104,7 +104,7 @@ sanitized_levels="generic $(best_level)"
 sanitize() {
     flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="$sanitized_levels" tests || return 1
     set -- all
-    [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks test_attention=-bits \
+    [ -n "$long" ] || set -- test_backends=-bits,-fast_kernels,-many_blocks,-whole_tiles test_attention=-bits \
         test_attention_forms=several,of_31 test_gpt2=-adamw,-initial,-ten_muon \
         test_matmul=-sums_of_small,-sums_are_exact,-large_results test_cpu=-speeds,-available,-a_long_row \
         test_generate=-does_not_depend test_mix=-killed test_score=-scores_are_those \
@@ -116,10 +116,12 @@ sanitize() {
 # Every reader of a file or of the network, with the recorded files changed at random; `long`: by libFuzzer, too.
 mutate() {
     flock "$work/sanitize" make -s -j "$jobs" config=sanitize LEVELS="$sanitized_levels" mutators || return 1
+    changes=2000
+    [ -z "$long" ] || changes=20000
     seeds=$(find test/golden test/fuzz/corpus -type f -size -64k)
     for f in build/sanitize/mutate_*; do
         case $f in *.d) continue ;; esac
-        "$f" 3000 $seeds >build/sanitize/mutate.log 2>&1 || { tail -n 60 build/sanitize/mutate.log; return 1; }
+        "$f" "$changes" $seeds >build/sanitize/mutate.log 2>&1 || { tail -n 60 build/sanitize/mutate.log; return 1; }
     done
 }
 plain() { # without OpenMP; less optimized, which compiles faster

@@ -216,8 +216,14 @@ TEST(every_backend_equals_the_plain_loops_in_fp32) {
         const Setting list[] = {{&cpu_fp32_generic, PLAIN}, {b, FAST}, {b, UNFUSED}, {b, PLAIN}};
         const int affordable = b->is_host ? 4 : 2; // an emulated GPU is slow
         compare_settings(list, 4, op_sizes_small(), "", BOUNDS_OF_CHECK);
-        compare_settings(list, 4, op_sizes_tiles(), b->is_host ? "" : "attention", BOUNDS_OF_CHECK);
         for (int k = 0; k < NUM_ODD; k++) { compare_settings(list, affordable, ODD[k], "", BOUNDS_OF_CHECK); }
+    }
+}
+
+TEST(whole_tiles_equal_the_plain_loops_in_fp32) {
+    EACH_BACKEND(b) {
+        const Setting list[] = {{&cpu_fp32_generic, PLAIN}, {b, FAST}, {b, UNFUSED}, {b, PLAIN}};
+        compare_settings(list, 4, op_sizes_tiles(), b->is_host ? "" : "attention", BOUNDS_OF_CHECK);
     }
 }
 
