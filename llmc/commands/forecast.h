@@ -13,7 +13,8 @@ typedef struct {
 
 // Adds the run of a folder of --out, or the rows of a table: a text file with a heading, and on each line a model (as
 // in --model), its tokens, its loss and, if it is known, the floor; what follows is ignored. Fails if a run cannot be
-// fitted: it has not finished, has no final validation loss, has diverged, or has another vocabulary or floor than the others.
+// fitted: it has not finished, has no final validation loss, has diverged, or has another vocabulary or floor than the
+// others.
 bool runs_add(Runs* runs, const char* path, Error* err);
 
 // Returns the N of the law for a model.

@@ -140,19 +140,20 @@ static void print_plans(const Plan* p, size_t here) {
 // --model all: the largest batches of GPT-2's sizes and, on a GPU, the least memory.
 static void print_all_models(const Config* c, const Backend* b, enum dtype dtype, size_t here) {
     static const char* const models[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
-    const size_t count = sizeof models / sizeof *models;
+    enum { NUM_MODELS = sizeof models / sizeof *models };
     Error err;
-    Plan plan;
-    for (size_t i = 0; i < (b->is_host ? 1 : 2) * count; i++) {
+    Plan plan[NUM_MODELS];
+    for (int i = 0; i < NUM_MODELS; i++) {
         Config one = *c; // one model of "all"
-        one.model = models[i % count];
-        if (!plan_make(&plan, b, dtype, &one, NULL, &err)) { usage_error("%s", err.text); }
-        plan.shards = c->zero ? (int)c->gpus : 1;
-        if (i == 0) { print_batches_heading(&plan, here); }
-        if (i == count) { print_least_heading(&plan); }
-        if (i < count) { print_batches(&plan, here); }
-        else { print_least(&plan); }
+        one.model = models[i];
+        if (!plan_make(&plan[i], b, dtype, &one, NULL, &err)) { usage_error("%s", err.text); }
+        plan[i].shards = c->zero ? (int)c->gpus : 1;
     }
+    print_batches_heading(&plan[0], here);
+    for (int i = 0; i < NUM_MODELS; i++) { print_batches(&plan[i], here); }
+    if (b->is_host) { return; }
+    print_least_heading(&plan[0]);
+    for (int i = 0; i < NUM_MODELS; i++) { print_least(&plan[i]); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -208,8 +208,8 @@ static void page_attention_table(const Page* p, int l) {
 static void page_attention(const Page* p) {
     panel_begin(p, "attention", "Attention",
                 "Each head of each layer lets a token collect information from itself and the tokens before it. In a "
-                "map the row is the token that looks and the column the token it looks at, and the more "
-                "colour, the more it looks: point at a map, tap it, or reach it by Tab and the arrow keys.");
+                "map the row is the token that looks and the column the token it looks at, and the more colour, the "
+                "more it looks: point at a map, tap it, or reach it by Tab and the arrow keys.");
     fprintf(p->out, "<div class=\"both\"><div id=\"maps\" style=\"--heads:%d\">\n", p->f->NH);
     for (int l = 0; l < p->f->L; l++) {
         fprintf(p->out, "<span>%d</span>\n", l + 1);

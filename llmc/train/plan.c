@@ -248,8 +248,9 @@ size_t plan_bytes(const Plan* p) {
     const size_t margin = (size_t)48 << 20; // chosen, not measured
     const bool trains = p->keep != FORWARD_ONLY;
     const size_t operations = b->operations_bytes(&g.params_table, trains, p->B, p->T, m->channels, m->num_heads);
-    const size_t host = b->is_host ? host_bytes(&g) + plan_state_bytes(p) : 0;
-    return plan_memory(p, line) + cache + operations + host + margin;
+    const size_t device = plan_memory(p, line);
+    const size_t host = b->is_host ? host_bytes(&g) + memory_lines_host_bytes(line, PLAN_MEMORY_LINES) : 0;
+    return device + cache + operations + host + margin;
 }
 
 double plan_least_gb(const Plan* p) {

@@ -1,4 +1,4 @@
-// What is inside the model of test/golden/gpt2, compared with transformers (dev/golden/inside.py), on every CPU backend
+// Compares what is inside the model of test/golden/gpt2 with transformers (dev/golden/inside.py), on every CPU backend
 // that stores fp32.
 #include "llmc/base/json.h"
 #include "llmc/inspect/inspect.h"
