@@ -1,5 +1,6 @@
 #include "ops.h"
 #include "../check/trial.h"
+#include "../cpu/choices.h"
 #include "../base/json.h"
 #include "../base/text_stream.h"
 
@@ -112,6 +113,7 @@ static void ops_write(const BenchOps* b) {
         bench_record("ops", &b->given, &b->plan, b->plan.backend->device_name(), b->bandwidth, "ops", b->rows);
     if (record) {
         json_object_set_new(record, "peak_gflop_s", json_real(b->peak_flops / 1e9));
+        if (b->tile_flops > 0) { json_object_set_new(record, "tile_gflop_s", json_real(b->tile_flops / 1e9)); }
         if (b->gpu) { json_object_set_new(record, "published_gflop_s", json_real(b->published_flops / 1e9)); }
         json_object_set_new(record, "device_kernels", json_string(b->plan.backend->device_kernels()));
     }
@@ -144,8 +146,18 @@ static void print_ops_heading(const BenchOps* b) {
     printf("ops: %s, %s%s, %s kernels, %d x %d tokens of %s\n", p->backend->device_name(), dtype_names[p->dtype],
            residual_note(p->backend), chosen ? p->backend->device_kernels() : kernels, p->B, p->T, p->model);
     if (chosen) { printf("matmuls: %s\n", chosen); }
-    printf("limits, measured: memory moves %.1f GB/s when it is copied, a large matmul does %.1f GFLOP/s",
-           b->bandwidth / 1e9, b->peak_flops / 1e9);
+    if (p->backend->is_host && !p->device.plain) {
+        const bool in_place = p->dtype == dtype_fp32 && choices_here().reads_columns;
+        printf("chosen for this processor: %s kernels; columns of transposed operands are %s\n", p->backend->level,
+               in_place ? "read where they lie" : "packed");
+    }
+    printf("limits, measured: memory moves %.1f GB/s when it is copied, ", b->bandwidth / 1e9);
+    if (p->backend->is_host) {
+        printf("multiply-adds in registers do %.1f GFLOP/s, tiles in caches %.1f", b->peak_flops / 1e9,
+               b->tile_flops / 1e9);
+    } else {
+        printf("a large matmul does %.1f GFLOP/s", b->peak_flops / 1e9);
+    }
     if (b->gpu) { printf("; by data sheet %.1f and %.1f", b->gpu->memory, b->published_flops / 1e9); }
     putchar('\n');
     printf("the best of several runs; before each, caches are filled with %d MiB of something else\n"
@@ -168,7 +180,8 @@ int bench_ops(const Config* config) {
                   .num_words = config->num_args - 1,
                   .plan = plan,
                   .bandwidth = device->device_copy_bandwidth(),
-                  .peak_flops = device->device_matmul_flops(),
+                  .peak_flops = device->is_host ? device->device_peak_flops() : device->device_matmul_flops(),
+                  .tile_flops = device->is_host ? device->device_matmul_flops() : 0,
                   .is_emulated = device_is_emulated(device),
                   .gpu = gpu,
                   .published_flops = gpu ? gpu_peak_flops(gpu, dtype_names[dtype]) : 0,

@@ -21,8 +21,10 @@ typedef struct {
     int num_words;
     Plan plan;
     const GpuFacts* gpu; // NULL: a CPU, or a GPU that is not in the table
-    double bandwidth, peak_flops; // bytes and operations per second, measured: of a copy and of a large matmul
-    double published_flops;       // by data sheet; 0: unknown
+    double bandwidth;       // bytes per second, measured, of a copy
+    double peak_flops;      // operations per second, measured: of a large matmul or, on a CPU, in registers
+    double tile_flops;      // of a CPU's tiles with operands in the caches (Backend.device_matmul_flops)
+    double published_flops; // by data sheet; 0: unknown
     bool is_emulated;
     RooflinePoint row[MAX_STEP_OPS];
     int count;

@@ -97,8 +97,8 @@ static inline FlashLeft flash_left(Packed* panel, const Stored* x, size_t row, s
 // c (MR,NR) = or += left (MR,k) @ right (k,NR)
 static inline void flash_tile(float* c, TileMode mode, const FlashLeft* left, const Packed* right, int k) {
     const int depth = (int)flash_depth(k);
-    if (left->panel) { tile_matmul(c, NR, mode, left->panel, right, depth); }
-    else { tile_matmul_unpacked(c, NR, mode, left->x, left->row, left->col, right, depth); }
+    if (left->panel) { tile_matmul(c, NR, mode, left->panel, right, depth, NULL); }
+    else { tile_matmul_unpacked(c, NR, mode, left->x, left->row, left->col, right, depth, NULL); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ static inline void flash_forward_scores(FlashForward* f, const FlashHead* h, int
         int hidden[NR];
         for (int s = first; s < seen; s += MR) {
             tile_matmul(f->scores + (size_t)s * NR, NR, TILE_SET, f->k + (size_t)(k0 + s) * depth,
-                        f->q + (size_t)t * depth, (int)depth);
+                        f->q + (size_t)t * depth, (int)depth, NULL);
         }
         for (int i = 0; h->starts && i < NR; i++) {
             hidden[i] = t + i < queries ? h->starts[q0 + t + i] - k0 - first : 0;

@@ -100,8 +100,8 @@ ATTR_ONE_COPY static void flash_backward_scores(FlashBackward* f, const FlashHea
                 flash_zero_tile(p, ds);
                 continue;
             }
-            tile_matmul(f->scores, NR, TILE_SET, f->q_left + row * depth, f->kt_right + s * depth, (int)depth);
-            tile_matmul(f->dp, NR, TILE_SET, f->dout_left + row * depth, f->vt_right + s * depth, (int)depth);
+            tile_matmul(f->scores, NR, TILE_SET, f->q_left + row * depth, f->kt_right + s * depth, (int)depth, NULL);
+            tile_matmul(f->dp, NR, TILE_SET, f->dout_left + row * depth, f->vt_right + s * depth, (int)depth, NULL);
             flash_backward_tile(p, ds, f->scores, f->dp, f->lse + row, f->delta + row, h->scale,
                                 h->starts ? h->starts + q0 + t : NULL, k0 + s, diagonal, rows);
         }

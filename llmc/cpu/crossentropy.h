@@ -132,8 +132,7 @@ static inline void finish_softmax(const void* result, size_t row, size_t col, co
     for (int i = 0; EXP_SCALE != 1.0f && i < used; i++) { exps[i] *= EXP_SCALE; }
     for (int i = used > 0 ? used : 0; i < cols; i++) { exps[i] = 0; }
     Stored* out = s->exps + row * (size_t)s->Vp + col;
-    if (s->past_caches) { store_row_past_caches(out, exps, cols); }
-    else { store_row(out, exps, NULL, cols); }
+    store_row(out, exps, NULL, cols, s->past_caches);
 }
 
 // exps = factors[j] * exps in each block j
@@ -237,7 +236,7 @@ static inline void softmax_backward(Stored* dinp, float* dweight, const Softmax*
     const MatmulResult result = {.out = dinp, .scales = s->scales};
     matmul_backward_inp_blocked(result, finish_store_scaled, s->exps, weight, N, C, s->Vp);
     scale_rows(s->scaled_inp, inp, s->scales, N, C);
-    matmul_backward_weight(dweight, s->exps, s->scaled_inp, N, C, s->Vp);
+    matmul_backward_weight(dweight, NULL, s->exps, s->scaled_inp, N, C, s->Vp);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -286,7 +285,7 @@ static inline void classifier_backward(float* losses, Stored* dinp, float* dweig
             softmax_backward(dx, dweight, &s, x, weight, rows, C);
         } else {
             matmul_backward_inp(dx, logits, weight, rows, C, Vp);
-            matmul_backward_weight(dweight, logits, x, rows, C, Vp);
+            matmul_backward_weight(dweight, NULL, logits, x, rows, C, Vp);
         }
     }
 }

@@ -4,6 +4,7 @@
 #include "../model/backend.h"
 #include "../base/host_memory.h"
 #include "../base/rounding.h"
+#include "choices.h"
 #include <sys/mman.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -89,14 +90,17 @@ static inline float* floats_for(Stored* to, float* scratch) { return FLOATX_IS(f
 // as arithmetic here does (flush_denormals). Not in epilogues of matmuls: dev/cpu.md.
 static inline __attribute__((always_inline)) void store_floats(Stored* to, const float* x, size_t n) {
     if (FLOATX_IS(fp32) && (const void*)x == (const void*)to) { return; }
-    size_t i = 0;
 #if FLOATX_IS(bf16) && defined(__AVX512BF16__)
+    size_t i = 0;
     for (; i + 16 <= n; i += 16) {
         _mm256_storeu_si256((__m256i*)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
     }
-#endif
+    const __mmask16 rest = (__mmask16)((1u << (n - i)) - 1);
+    if (rest) { _mm256_mask_storeu_epi16(to + i, rest, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(rest, x + i))); }
+#else
     #pragma omp simd
-    for (size_t j = i; j < n; j++) { to[j] = to_stored(x[j]); }
+    for (size_t i = 0; i < n; i++) { to[i] = to_stored(x[i]); }
+#endif
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ typedef struct {
     bool fused; // fast kernels: bias and GELU in the matmul, addition and layernorm in one pass
     bool flash; // fast kernels: attention in blocks of queries and keys
     int threads;
-    int l1_ways;  // of the L1 cache for data
+    Choices choices;
     double timer; // when device_timer_start() was called
 } Cpu;
 
@@ -133,21 +137,12 @@ static inline void flush_denormals(void) {
 #endif
 }
 
-// Returns the ways of the L1 cache for data; 8 if the system does not say.
-static inline int l1_data_ways(void) {
-#ifdef _SC_LEVEL1_DCACHE_ASSOC
-    const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
-    if (ways > 0) { return (int)ways; }
-#endif
-    return 8;
-}
-
 // Sets threads and kernels; switches `fused` and `flash` on. threads 0: OpenMP's choice (OMP_NUM_THREADS, or one for
 // each processor that this process may use).
 static inline void cpu_open(int threads, Kernels kernels) {
     cpu.kernels = kernels;
     cpu.fused = cpu.flash = true;
-    cpu.l1_ways = l1_data_ways();
+    cpu.choices = choices_here();
     cpu.threads = 1;
 #ifdef _OPENMP
     if (threads > 0) { omp_set_num_threads(threads); }
@@ -314,10 +309,15 @@ static inline void* scratch_part(char* memory, size_t* used, size_t count, size_
     return memory ? memory + at : NULL;
 }
 
-// thread_scratch(), but one memory for all threads. Called outside of parallel regions.
+// thread_scratch(), but one memory for all threads: `shared_scratch` of an operation, and `weight_scratch` of a matmul
+// within it. Called outside of parallel regions.
 static inline void* shared_scratch(size_t bytes) {
     static Scratch scratch;
     return scratch_grow(&scratch, bytes, "scratch of an operation");
+}
+static inline void* weight_scratch(size_t bytes) {
+    static Scratch scratch;
+    return scratch_grow(&scratch, bytes, "packed matrices");
 }
 
 static inline void* host_alloc(size_t bytes, const char* what) { return alloc_or_die(bytes, 1, what); }

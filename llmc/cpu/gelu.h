@@ -32,34 +32,77 @@ static inline void gelu_backward_row_plain(Stored* dinp, const Stored* inp, size
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)): one exp and one division, in vector code. matmul.h
-// applies these to the sums of a row while they are in its thread's cache.
+// fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)): one exp and one reciprocal, in vector code.
+// epilogue.h applies these functions to the sums of a row while they are in its thread's cache.
+
+// x (LINE) = 1 / x
+static inline __attribute__((always_inline)) void reciprocals(float x[LINE]) {
+#ifdef __AVX512F__ // 14 bits, which a step of Newton's method doubles; a division takes as long as GELU's other work
+    for (int i = 0; i < LINE; i += 16) {
+        const __m512 d = _mm512_loadu_ps(x + i), r = _mm512_rcp14_ps(d);
+        _mm512_storeu_ps(x + i, _mm512_mul_ps(r, _mm512_fnmadd_ps(d, r, _mm512_set1_ps(2.0f))));
+    }
+#else
+    #pragma omp simd
+    for (int i = 0; i < LINE; i++) { x[i] = 1.0f / x[i]; }
+#endif
+}
 
 // Beyond -10 and 10 the gate is 0 or 1 within rounding, and 2u leaves the range of exp_in_range().
 static inline float gelu_clamp(float x) { return at_most(at_least(x, -10.0f), 10.0f); }
 
-static inline float gelu_gate(float x) {
-    const float minus_2u = x * (-2.0f * GELU_K - 2.0f * GELU_K * GELU_CUBIC * x * x);
-    return 1.0f / (1.0f + exp_in_range(minus_2u));
+// Sets gates (LINE) for x.
+static inline __attribute__((always_inline)) void gelu_gates(float gates[LINE], const float x[LINE]) {
+    #pragma omp simd
+    for (int i = 0; i < LINE; i++) {
+        const float c = gelu_clamp(x[i]), minus_2u = c * (-2.0f * GELU_K - 2.0f * GELU_K * GELU_CUBIC * c * c);
+        gates[i] = 1.0f + exp_in_range(minus_2u);
+    }
+    reciprocals(gates);
 }
 
-static inline float gelu_fast(float x) { return x * gelu_gate(gelu_clamp(x)); }
+// y (LINE) = gelu(x)
+static inline __attribute__((always_inline)) void gelu_line(float y[LINE], const float x[LINE]) {
+    gelu_gates(y, x);
+    #pragma omp simd
+    for (int i = 0; i < LINE; i++) { y[i] *= x[i]; }
+}
 
-// Returns dout * gelu'(x).
-static inline float gelu_backward_fast(float dout, float x) {
-    const float clamped = gelu_clamp(x);
-    return dout * gelu_derivative(clamped, gelu_gate(clamped));
+// y (LINE) = dout * gelu'(x)
+static inline __attribute__((always_inline)) void gelu_backward_line(float y[LINE], const float dout[LINE],
+                                                                     const float x[LINE]) {
+    gelu_gates(y, x);
+    #pragma omp simd
+    for (int i = 0; i < LINE; i++) { y[i] = dout[i] * gelu_derivative(gelu_clamp(x[i]), y[i]); }
+}
+
+// Sets floats (LINE) to x (n), n at most LINE, and zeros.
+static inline __attribute__((always_inline)) void line_floats(float floats[LINE], const Stored* x, int n) {
+    for (int i = n; i < LINE; i++) { floats[i] = 0; }
+    #pragma omp simd
+    for (int i = 0; i < n; i++) { floats[i] = to_float(x[i]); }
 }
 
 static inline void gelu_row(Stored* out, const Stored* inp, size_t n) {
-    #pragma omp simd
-    for (size_t i = 0; i < n; i++) { out[i] = to_stored(gelu_fast(to_float(inp[i]))); }
+    for (size_t i = 0; i < n; i += LINE) {
+        float x[LINE], y[LINE];
+        const int part = (int)min_size(LINE, n - i);
+        line_floats(x, inp + i, part);
+        gelu_line(y, x);
+        for (int j = 0; j < part; j++) { out[i + j] = to_stored(y[j]); }
+    }
 }
 
 // dinp *= gelu'(inp)
 static inline void gelu_backward_row(Stored* dinp, const Stored* inp, size_t n) {
-    #pragma omp simd
-    for (size_t i = 0; i < n; i++) { dinp[i] = to_stored(gelu_backward_fast(to_float(dinp[i]), to_float(inp[i]))); }
+    for (size_t i = 0; i < n; i += LINE) {
+        float x[LINE], dout[LINE], y[LINE];
+        const int part = (int)min_size(LINE, n - i);
+        line_floats(x, inp + i, part);
+        line_floats(dout, dinp + i, part);
+        gelu_backward_line(y, dout, x);
+        for (int j = 0; j < part; j++) { dinp[i + j] = to_stored(y[j]); }
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
 //   L2   a block of b, DEPTH x COLUMNS: its panels are read in turn, again for each panel of a
 //   L2 or L3   a block of c, in float, ROWS x COLUMNS, until its sums over k are finished
 //
-// Prefetches into L2, with each tile, a share of what is packed or read next.
+// Each tile prefetches into L2 a share of what is packed or read next, and of what the epilogue reads and writes.
 //
 // Each thread computes a rectangle of c in its own scratch memory, and no thread waits for another. The order in which
 // an element of c is summed over k does not depend on the number of threads.
@@ -22,11 +22,11 @@ typedef struct {
     size_t row, col;
 } Matrix;
 
-// An array (M,N) that `finish` reads, to be prefetched; at == NULL: none.
+// An array (M,N) of the epilogue, to be prefetched; at == NULL: none.
 typedef struct {
     const void* at;
     size_t element; // bytes
-} GemmReads;
+} GemmArray;
 
 // The epilogue: takes `cols` sums of a row, from column `col` on, and the Gemm's `result`. Each element of c is passed
 // to it once.
@@ -39,23 +39,28 @@ typedef struct {
     int column_unit; // `finish` gets columns from a multiple of it on: a multiple of NR that divides COLUMNS; 0: NR
     GemmFinish finish;
     const void* result; // argument of `finish`
-    GemmReads reads;
+    GemmArray reads, writes; // of `finish`
+    float* row_sums;         // (M) += the sums over k of a, whose columns are consecutive; NULL: not wanted
 } Gemm;
 
 enum {
     COLUMNS = 384,           // a multiple of every NR; a block of b takes 384 KiB of L2 in fp32; chosen, not measured
     GROUP = 96,              // rows of a packed together: the least multiple of every MR
     ROWS = C_GROUPS * GROUP, // of a block of c; b is packed again for each (tile.h)
-    PACK_STEP = 32           // rows of a or b packed at a time where they lie along k, so that memory is read in order
+    DEPTH_UNIT = 32,         // depths of blocks are multiples of it
+    // rows of a or b packed at a time where they lie along k, so that memory is read in order
+    PACK_STEP = KR > 8 ? KR : 8
 };
-static_assert(GROUP % MR == 0 && ROWS % MR == 0 && COLUMNS % NR == 0 && DEPTH % PACK_STEP == 0 && PACK_STEP % KR == 0,
+static_assert(GROUP % MR == 0 && ROWS % MR == 0 && COLUMNS % NR == 0 && DEPTH % DEPTH_UNIT == 0 &&
+                  DEPTH_UNIT % PACK_STEP == 0 && PACK_STEP % KR == 0,
               "blocks are made of whole tiles");
 
 static inline int gemm_column_unit(const Gemm* g) { return g->column_unit ? g->column_unit : NR; }
 
-// Returns the depth of the blocks that K is cut into: at most DEPTH, a multiple of PACK_STEP and so of any KR.
+// Returns the depth of the blocks that K is cut into: a multiple of DEPTH_UNIT and so of any KR.
 static inline int gemm_depth(int K) {
-    return (int)round_up(ceil_div((size_t)K, ceil_div((size_t)K, DEPTH)), PACK_STEP);
+    const int most = K <= DEPTH ? DEPTH : LONG_DEPTH;
+    return (int)round_up(ceil_div((size_t)K, ceil_div((size_t)K, (size_t)most)), DEPTH_UNIT);
 }
 
 typedef struct {
@@ -96,64 +101,49 @@ static inline void gemm_pack_b(Packed* packed, Matrix b, int j, int cols, int k0
     }
 }
 
-// Prefetches what `finish` reads of these rows. Not what it writes: with AMX that took a tenth longer. Inlined by
-// force: gcc 12 takes a function that only prefetches for one without effect, and drops the call.
-static inline __attribute__((always_inline)) void gemm_prefetch(const Gemm* g, int i, int rows, int j, int cols) {
-    const size_t element = g->reads.element;
-    for (int r = 0; r < rows; r++) {
-        const char* row = (const char*)g->reads.at + ((size_t)(i + r) * (size_t)g->N + (size_t)j) * element;
-        for (size_t b = 0; b < (size_t)cols * element; b += 64) { __builtin_prefetch(row + b); }
-    }
-}
-
-// Memory to prefetch into L2: `pieces` of `bytes` each, of which each tile takes `step`.
-typedef struct {
-    const char* at;
-    size_t stride; // bytes
-    int pieces, bytes, step;
-} Ahead;
-
-// Returns rows `i` of m at steps `k` of k, for the next `tiles` tiles. Element (i, k) is at m.x[i*m.row + k*m.col].
-static inline Ahead ahead(Matrix m, Range i, Range k, int tiles) {
+// Returns rows `i` of m at steps `k` of k. Element (i, k) is at m.x[i*m.row + k*m.col].
+static inline Ahead ahead_matrix(Matrix m, Range i, Range k) {
     const bool along_k = m.col == 1;
-    const int rows = i.end - i.begin, depth = k.end - k.begin, pieces = along_k ? rows : depth;
+    const int rows = i.end - i.begin, depth = k.end - k.begin;
     const Ahead x = {.at = (const char*)(m.x + (size_t)i.begin * m.row + (size_t)k.begin * m.col),
                      .stride = (along_k ? m.row : m.col) * sizeof(Stored),
-                     .pieces = pieces,
-                     .bytes = (along_k ? depth : rows) * (int)sizeof(Stored),
-                     .step = (int)ceil_div((size_t)pieces, (size_t)tiles)};
+                     .pieces = along_k ? rows : depth,
+                     .bytes = (along_k ? depth : rows) * (int)sizeof(Stored)};
     return x;
 }
 
-static inline __attribute__((always_inline)) void prefetch_ahead(Ahead* x) {
-    for (int n = min_int(x->step, x->pieces); n > 0; n--, x->pieces--, x->at += x->stride) {
-        for (int b = 0; b < x->bytes; b += 64) { __builtin_prefetch(x->at + b, 0, 2); }
-    }
+// Returns rows `i` of an array of the epilogue, columns from j on.
+static inline Ahead ahead_array(const Gemm* g, GemmArray array, Range i, int j, int cols) {
+    const size_t stride = (size_t)g->N * array.element;
+    const Ahead x = {.at = (const char*)array.at + (size_t)i.begin * stride + (size_t)j * array.element,
+                     .stride = stride,
+                     .pieces = array.at ? i.end - i.begin : 0,
+                     .bytes = cols * (int)array.element};
+    return x;
 }
 
 // Returns true if `count` numbers, `stride` apart, crowd into fewer ways of an L1 cache: its lines are gone before the
 // rest of each is read.
 static inline bool crowds_l1(size_t stride, int count) {
     enum { WAY = 4096 }; // bytes: in common caches
-    return stride * sizeof(Stored) % WAY == 0 && count > cpu.l1_ways;
+    return stride * sizeof(Stored) % WAY == 0 && count > cpu.choices.l1_ways;
 }
 
 // Returns true if tiles read a where it lies, which saves packing. (AMX reads whole lines, which may crowd.)
 static inline bool gemm_reads_in_place(const Gemm* g, int k) {
-    if (g->a.row == 1) { return TILE_READS_COLUMNS && !crowds_l1(g->a.col, k); }
+    if (g->a.row == 1) { return TILE_READS_COLUMNS && cpu.choices.reads_columns && !crowds_l1(g->a.col, k); }
     return TILE_READS_ROWS && k % KR == 0 && (KR * sizeof(Stored) == 64 || !crowds_l1(g->a.row, MR));
 }
 
-// Returns what will be read of a after the panel from row i on, to be prefetched while `tiles` tiles are computed: the
-// next panel, or that of the next group, which is packed. Not rows that are packed: hardware prefetches these.
-static inline Ahead gemm_ahead_a(const Gemm* g, int i, Range k, int tiles, bool in_place) {
+// Returns what will be read of a after the panel from row i on: the next panel, or that of the next group, which is
+// packed. Not rows that are packed: hardware prefetches these.
+static inline Ahead gemm_ahead_a(const Gemm* g, int i, Range k, bool in_place) {
     const bool columns = g->a.row == 1;
     const int first = i + (in_place ? MR : GROUP);
     const Range rows = {columns ? first + MR - 1 : first, first + MR}; // of columns the last: panels share lines
     const Ahead none = {0};
-    const bool helps = in_place || (columns && !crowds_l1(g->a.col, k.end - k.begin));
-    if (!PREFETCH || rows.end > g->M || !helps) { return none; }
-    return ahead(g->a, rows, k, tiles);
+    if (!PREFETCH || rows.end > g->M || !(in_place || columns)) { return none; }
+    return ahead_matrix(g->a, rows, k);
 }
 
 // A part of a rectangle of c: the sums over `k`.
@@ -161,36 +151,49 @@ typedef struct {
     Range rows, cols, k;
 } Block;
 
-// Returns what is packed for a block's b, to be prefetched while `tiles` tiles are computed.
-static inline Ahead gemm_ahead_b(const Gemm* g, const Block* block, int tiles) {
+// Returns what is packed for a block's b.
+static inline Ahead gemm_ahead_b(const Gemm* g, const Block* block) {
     const Matrix transposed = {g->b.x, g->b.col, g->b.row};
     const Ahead none = {0};
-    return !PREFETCH || g->packed_b ? none : ahead(transposed, block->cols, block->k, tiles);
+    return !PREFETCH || g->packed_b ? none : ahead_matrix(transposed, block->cols, block->k);
+}
+
+// Adds the sums over k of `rows` rows of a to row_sums, in the thread that computes the first columns of c. a is packed,
+// or NULL if it is read where it lies.
+static inline void gemm_sum_rows(const Gemm* g, const Packed* a, int i, int rows, Range k) {
+    const Packed* in_place = (const Packed*)(g->a.x + (size_t)i + (size_t)k.begin * g->a.col);
+    const int depth = (int)round_up((size_t)(k.end - k.begin), KR);
+    float sums[MR] = {0};
+    tile_sum_rows(sums, a ? a : in_place, a ? MR * KR : g->a.col, depth);
+    for (int r = 0; r < rows; r++) { g->row_sums[i + r] += sums[r]; }
 }
 
 // Computes one panel of a block: rows of c from i on, at most MR. a is packed, or NULL if it is read where it lies.
+// Tiles prefetch ahead_a, and their share of ahead_b.
 static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, size_t b_panel, float* c, int i,
-                              const Block* block, Ahead* ahead_a, Ahead* ahead_b) {
+                              const Block* block, Ahead ahead_a, AheadShares* ahead_b) {
     const Range k = block->k;
     const int rows = min_int(MR, block->rows.end - i), j = block->cols.begin, cols = block->cols.end - j;
     const bool last = k.end == g->K;
     const TileMode mode = k.begin ? TILE_ADD : TILE_SET;
     const int depth = (int)round_up((size_t)(k.end - k.begin), KR), tiles = (int)ceil_div((size_t)cols, NR);
+    const Range panel = {i, i + rows}, none = {i, i};
+    AheadShares of_a = ahead_shares(ahead_a, tiles);
+    AheadShares reads = ahead_shares(ahead_array(g, g->reads, last ? panel : none, j, cols), tiles);
+    AheadShares writes = ahead_shares(ahead_array(g, g->writes, last ? panel : none, j, cols), tiles);
     for (int t = 0; t < tiles; t++, b += b_panel) {
-        if (last && g->reads.at) { // with each tile a share of the rows: whole ones, which hardware prefetches too
-            const Range panel = {i, i + rows}, share = range_piece(panel, 1, tiles, t);
-            gemm_prefetch(g, share.begin, share.end - share.begin, j, cols);
-        }
-        prefetch_ahead(ahead_a);
-        prefetch_ahead(ahead_b);
+        const Ahead parts[AHEAD_PARTS] = {ahead_next(&of_a), ahead_next(ahead_b), ahead_next(&reads),
+                                          ahead_next(&writes)};
+        TileAhead ahead = tile_ahead(parts, depth / AHEAD_STEPS);
         if (a) {
-            tile_matmul(c + t * NR, COLUMNS, mode, a, b, depth);
+            tile_matmul(c + t * NR, COLUMNS, mode, a, b, depth, &ahead);
         } else {
             tile_matmul_unpacked(c + t * NR, COLUMNS, mode,
                                  g->a.x + (size_t)i * g->a.row + (size_t)k.begin * g->a.col, g->a.row, g->a.col, b,
-                                 depth);
+                                 depth, &ahead);
         }
     }
+    if (g->row_sums && j == 0) { gemm_sum_rows(g, a, i, rows, k); }
     for (int r = 0; last && r < rows; r++) {
         g->finish(g->result, (size_t)(i + r), (size_t)j, c + (size_t)r * COLUMNS, cols);
     }
@@ -199,7 +202,7 @@ static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, s
 // Computes a block. `next` is the one after it, which may be empty.
 static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* c, const Block* block, const Block* next) {
     const Range k = block->k, rows = block->rows, cols = block->cols;
-    const int depth = k.end - k.begin, across = (int)ceil_div((size_t)(cols.end - cols.begin), NR);
+    const int depth = k.end - k.begin;
     const Packed* b = pb;
     size_t b_panel = panel_size(NR, depth);
     if (g->packed_b) {
@@ -210,15 +213,17 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* c, c
     }
     const bool in_place = gemm_reads_in_place(g, depth);
     const size_t row = depth == g->K ? 0 : COLUMNS; // of c; if each is finished at once, the next take its place
-    Ahead ahead_b = gemm_ahead_b(g, next, (int)ceil_div((size_t)(rows.end - rows.begin), MR) * across);
+    const size_t down = ceil_div((size_t)(rows.end - rows.begin), MR);
+    const size_t across = ceil_div((size_t)(cols.end - cols.begin), NR);
+    AheadShares ahead_b = ahead_shares(gemm_ahead_b(g, next), (int)(down * across));
     for (int i = rows.begin; i < rows.end; i += MR) {
         const int p = i - rows.begin, left = rows.end - i;
         Packed* a = pa + (size_t)(p % GROUP / MR) * panel_size(MR, depth);
-        Ahead ahead_a = gemm_ahead_a(g, i, k, across, in_place);
+        const Ahead ahead_a = gemm_ahead_a(g, i, k, in_place);
         if (in_place && left >= MR) { a = NULL; }
         else if (in_place) { gemm_pack_a(a, g->a, i, left, k.begin, depth); } // the last panel, which is not full
         else if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i, min_int(GROUP, left), k.begin, depth); }
-        gemm_panel(g, a, b, b_panel, c + (size_t)p * row, i, block, &ahead_a, &ahead_b);
+        gemm_panel(g, a, b, b_panel, c + (size_t)p * row, i, block, ahead_a, &ahead_b);
     }
 }
 

@@ -3,9 +3,10 @@
 // and for few rows that of few_rows.h.
 #pragma once
 #include "device.h"
+#include "epilogue.h"
 #include "few_rows.h"
-#include "gelu.h"
 #include "packed.h"
+#include "weight_gradient.h"
 
 static inline float dot_row(const Stored* x, const Stored* y, int n) {
     float sum = 0;
@@ -75,87 +76,14 @@ static inline void matmul_backward_bias(float* dbias, const Stored* dout, int N,
 // Backward: with few rows, packing costs more than it saves. 8: chosen, not measured.
 static inline bool matmul_is_blocked(int N) { return cpu.kernels == KERNELS_FAST && N >= 8; }
 
-// Arguments of the epilogues: each uses some of them; the others are 0.
-typedef struct {
-    Stored* out;
-    Stored* pre;          // the input of GELU
-    bool pre_past_caches; // how to store it
-    const Stored* bias;   // may be NULL
-    const float* scales;  // row n of the result is multiplied by scales[n]
-    float* dweight;
-    size_t columns;       // of the matmul
-} MatmulResult;
-
-// row = sums + bias; bias may be NULL
-static inline void store_row(Stored* row, const float* sums, const Stored* bias, int cols) {
-    if (!bias) {
-        for (int c = 0; c < cols; c++) { row[c] = to_stored(sums[c]); }
-        return;
-    }
-    for (int c = 0; c < cols; c++) { row[c] = to_stored(sums[c] + to_float(bias[c])); }
-}
-
-static inline void finish_store(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = result;
-    store_row(r->out + row * r->columns + col, sums, r->bias ? r->bias + col : NULL, cols);
-}
-
-static inline void finish_store_scaled(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = result;
-    Stored* out = r->out + row * r->columns + col;
-    const float scale = r->scales[row];
-    for (int c = 0; c < cols; c++) { out[c] = to_stored(sums[c] * scale); }
-}
-
-// row = sums, if possible by streaming stores: for results that no cache holds until they are read, such as logits.
-static inline void store_row_past_caches(Stored* row, const float* sums, int cols) {
-    if (is_whole_lines(row, cols)) { store_past_caches(row, sums, cols); }
-    else { store_row(row, sums, NULL, cols); }
-}
-
-static inline void finish_store_past_caches(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = result;
-    store_row_past_caches(r->out + row * r->columns + col, sums, cols);
-}
-
-static inline void finish_gelu(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = result;
-    Stored *out = r->out + row * r->columns + col, *pre = r->pre + row * r->columns + col;
-    const Stored* bias = r->bias + col;
-    const bool past_caches = r->pre_past_caches && is_whole_lines(pre, cols);
-    Stored copy[COLUMNS], *x = past_caches ? copy : pre;
-    #pragma omp simd
-    for (int c = 0; c < cols; c++) {
-        x[c] = to_stored(sums[c] + to_float(bias[c]));
-        out[c] = to_stored(gelu_fast(to_float(x[c])));
-    }
-    for (int c = 0; past_caches && c < cols; c += LINE) { copy_line_past_caches(pre + c, x + c); }
-}
-
-static inline void finish_gelu_backward(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = result;
-    Stored* dinp = r->out + row * r->columns + col;
-    const Stored* pre = r->pre + row * r->columns + col;
-    #pragma omp simd
-    for (int c = 0; c < cols; c++) {
-        const Stored dout = to_stored(sums[c]); // rounded as it would be if it were stored
-        dinp[c] = to_stored(gelu_backward_fast(to_float(dout), to_float(pre[c])));
-    }
-}
-
-static inline void finish_add(const void* result, size_t row, size_t col, const float* sums, int cols) {
-    const MatmulResult* r = result;
-    float* dweight = r->dweight + row * r->columns + col;
-    for (int c = 0; c < cols; c++) { dweight[c] += sums[c]; }
-}
-
 // Computes a (M,K) @ b (K,N) and passes its rows to `finish` with `result`; packed_b as in Gemm.
 static inline void matmul_blocked(MatmulResult result, GemmFinish finish, Matrix a, Matrix b, const Packed* packed_b,
                                   int M, int N, int K) {
     result.columns = (size_t)N;
+    result.out_past_caches |= (size_t)M * (size_t)N * sizeof(Stored) > STREAM_BYTES;
     Gemm g = {.a = a, .b = b, .packed_b = packed_b, .M = M, .N = N, .K = K, .finish = finish, .result = &result};
-    if (finish == finish_add) { g.reads = (GemmReads){result.dweight, sizeof(float)}; }
-    if (finish == finish_gelu_backward) { g.reads = (GemmReads){result.pre, sizeof(Stored)}; }
+    if (finish == finish_gelu_backward) { g.reads = (GemmArray){result.pre, sizeof(Stored)}; }
+    if (PREFETCH) { g.writes = (GemmArray){result.out, sizeof(Stored)}; }
     gemm(&g);
 }
 
@@ -183,13 +111,19 @@ static inline void matmul_backward_inp(Stored* dinp, const Stored* dout, const S
     }
 }
 
-static inline void matmul_backward_weight(float* dweight, const Stored* dout, const Stored* inp, int N, int C, int OC) {
-    if (matmul_is_blocked(N)) {
-        const MatmulResult result = {.dweight = dweight};
-        const Matrix a = {dout, 1, (size_t)OC}, b = {inp, (size_t)C, 1};
-        matmul_blocked(result, finish_add, a, b, NULL, OC, C, N);
+// dbias may be NULL.
+static inline void matmul_backward_weight(float* dweight, float* dbias, const Stored* dout, const Stored* inp, int N,
+                                          int C, int OC) {
+    if (matmul_is_blocked(N) && SHARES_PACKED) {
+        weight_gradient(dweight, dbias, dout, inp, N, C, OC);
+    } else if (matmul_is_blocked(N)) {
+        const Gemm g = {.a = {dout, 1, (size_t)OC}, .b = {inp, (size_t)C, 1}, .M = OC, .N = C, .K = N,
+                        .finish = finish_add, .result = &(MatmulResult){.dweight = dweight, .columns = (size_t)C},
+                        .reads = {dweight, sizeof(float)}, .row_sums = dbias};
+        gemm(&g);
     } else {
         matmul_backward_weight_plain(dweight, dout, inp, N, C, OC);
+        if (dbias) { matmul_backward_bias(dbias, dout, N, OC); }
     }
 }
 
@@ -201,9 +135,9 @@ static inline bool is_past_caches(int N, int OC) { return (size_t)N * (size_t)OC
 static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* weight, const Stored* bias, int N,
                                   int C, int OC) {
     if (matmul_forward_is_blocked(N)) {
-        const bool past_caches = !bias && is_past_caches(N, OC);
-        const MatmulResult result = {.out = out, .bias = bias};
-        matmul_forward_blocked(result, past_caches ? finish_store_past_caches : finish_store, inp, weight, N, C, OC);
+        const bool are_logits = !bias && is_past_caches(N, OC);
+        const MatmulResult result = {.out = out, .bias = bias, .out_past_caches = are_logits};
+        matmul_forward_blocked(result, finish_store, inp, weight, N, C, OC);
     } else if (cpu.kernels == KERNELS_PLAIN) {
         matmul_forward_plain(out, inp, weight, bias, N, C, OC);
     } else {
@@ -214,8 +148,7 @@ static inline void matmul_forward(Stored* out, const Stored* inp, const Stored* 
 static inline void matmul_backward(Stored* dinp, float* dweight, float* dbias, const Stored* dout, const Stored* inp,
                                    const Stored* weight, int N, int C, int OC) {
     matmul_backward_inp(dinp, dout, weight, N, C, OC);
-    matmul_backward_weight(dweight, dout, inp, N, C, OC);
-    matmul_backward_bias(dbias, dout, N, OC);
+    matmul_backward_weight(dweight, dbias, dout, inp, N, C, OC);
 }
 
 static inline void matmul_gelu_forward(Stored* out, Stored* pre, const Stored* inp, const Stored* weight,
@@ -241,6 +174,5 @@ static inline void matmul_gelu_backward(Stored* dinp, float* dweight, float* dbi
         matmul_backward_inp(dinp, dout, weight, N, C, OC);
         gelu_backward_inplace(dinp, pre, (size_t)N * C);
     }
-    matmul_backward_weight(dweight, dout, inp, N, C, OC);
-    matmul_backward_bias(dbias, dout, N, OC);
+    matmul_backward_weight(dweight, dbias, dout, inp, N, C, OC);
 }

@@ -6,6 +6,16 @@
 #include "packed.h"
 #include "residual.h"
 
+// Returns the bytes of weight_scratch(): of the largest weight's gradient.
+static inline size_t weights_scratch_bytes(const TensorTable* params) {
+    size_t most = 0;
+    for (int i = 0; i < params->count; i++) {
+        const Tensor* t = &params->row[i];
+        if (tensor_is_operand(t)) { most = max_size(most, weight_scratch_bytes((int)t->cols, (int)t->rows)); }
+    }
+    return most;
+}
+
 // Returns the bytes of packed weights; of thread_scratch(): in each thread the larger of a matmul's and of attention's
 // backward, and in one thread the partial sums of layernorm's backward; and of shared_scratch(): a chunk's softmax.
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
@@ -15,7 +25,7 @@ static inline size_t operations_bytes(const TensorTable* params, bool trains, in
     const size_t matmul = gemm_scratch_bytes(), attention = flash_backward_memory(&head, NULL, T, C / NH);
     const size_t layernorm = (size_t)LAYERNORM_BLOCKS * 2 * C * sizeof(float);
     return packed_weights_bytes(params, trains, B * T) + (size_t)cpu.threads * max_size(matmul, attention) +
-           layernorm + softmax_memory(&softmax, NULL, chunk, C, Vp);
+           (trains && SHARES_PACKED ? weights_scratch_bytes(params) : 0) + layernorm + softmax_memory(&softmax, NULL, chunk, C, Vp);
 }
 
 static inline const char* variant_name(Choice choice, int i, int B, int T, int C, int NH) {

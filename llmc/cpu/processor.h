@@ -26,6 +26,8 @@ static inline Cpuid cpuid(unsigned leaf, unsigned subleaf) {
     return r;
 }
 
+static inline bool processor_is_intel(void) { return cpuid(0, 0).b == 0x756e6547; } // "Genu" of "GenuineIntel"
+
 // Returns which registers the system saves when it switches between threads (XCR0; Intel's manual, volume 1, chapter
 // 13).
 static inline unsigned system_saves(void) {
@@ -67,5 +69,6 @@ static inline bool processor_has(const char* level) {
     return !strcmp(level, "generic");
 }
 #else
+static inline bool processor_is_intel(void) { return false; }
 static inline bool processor_has(const char* level) { return !strcmp(level, "generic"); }
 #endif

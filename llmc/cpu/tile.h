@@ -9,19 +9,26 @@
 //   Packed         an element of a packed operand: float, or bf16
 //   MR, NR, KR     rows and columns of a tile; packed depths are multiples of KR, padded with zeros. Pieces of a panel
 //                  whose depths are such multiples may be packed one behind another
-//   DEPTH          most steps of k in a block of gemm.h. Many: c is added to less often. Few: panels of a and b fit
-//                  into L1. Measured: dev/cpu.md for fp32, tile_amx.h for AMX
+//   DEPTH, LONG_DEPTH   most steps of k in a block of gemm.h, if it is the only one, or one of several. Many: c is added
+//                  to less often. Few: panels of a and b fit into L1. Measured: dev/cpu.md
 //   C_GROUPS       groups of rows in a block of c (gemm.h). Many: b is packed less often. Few: c stays in L2, which
 //                  counts where tiles are fast. Measured: dev/cpu.md
-//   PREFETCH       true if operands are prefetched into L2 before they are packed or read. Measured: dev/cpu.md
+//   PREFETCH       true if operands, and what an epilogue writes, are prefetched into L2 before they are used. With AMX
+//                  results take a tenth longer if they are. Measured: dev/cpu.md
+//   AHEAD_STEPS    steps of k between two turns of prefetching (ahead.h)
 //   PACKED_USES, PACKED_ROWS   when weights are kept packed (packed.h)
+//   SHARES_PACKED  true if all threads share packed operands of a weight's gradient (weight_gradient.h)
+//   STREAM_BYTES   results of more bytes are stored past the caches, which hold less. Measured: dev/cpu.md
+//   STORES_BY_INSTRUCTION   true if epilogues convert by store_floats()
 //   tile_begin     each thread of a parallel region calls it before its first tile_matmul
 //   pack_a         packs a panel of a (rows <= MR, k)
 //   pack_b         packs a panel of b (k, cols <= NR). In both, element (i, j) is at x[i*row + j*col]; one of row and
 //                  col is 1
 //   tile_multiply  sets a tile of c, or adds to it, always all of its MR x NR elements; rounds k up to a multiple of
-//                  KR. Of row i of a, KR steps of k from step s * KR on are at a[i*row + s*col]. Called by the
-//                  functions below
+//                  KR. Of row i of a, KR steps of k from step s * KR on are at a[i*row + s*col]. Prefetches `ahead`,
+//                  which may be NULL. Called by the functions below
+//   tile_sum_rows  adds the sums over k of the MR rows of a to `sums`. a is packed, with a step of MR * KR, or lies in
+//                  consecutive columns, with a step of their stride
 //   TILE_READS_ROWS, TILE_READS_COLUMNS   true if tile_multiply reads an `a` of type Packed where it lies, without
 //                  packing: one whose elements lie along k, or one whose columns are consecutive; false if not defined
 //   tile_peak      measures the peak: runs the innermost instruction from registers alone, `rounds` times for each
@@ -30,7 +37,7 @@
 //
 // An element of c is summed in float over k in one order, wherever the tile lies.
 #pragma once
-#include "device.h"
+#include "ahead.h"
 
 typedef enum { TILE_SET, TILE_ADD } TileMode;
 
@@ -51,18 +58,18 @@ typedef enum { TILE_SET, TILE_ADD } TileMode;
 
 // c = or += a @ b, both packed
 static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                              const Packed* b, int k) {
-    tile_multiply(c, ldc, mode, a, KR, MR * KR, b, k);
+                                                              const Packed* b, int k, TileAhead* ahead) {
+    tile_multiply(c, ldc, mode, a, KR, MR * KR, b, k, ahead);
 }
 
 // The same for an a that is not packed, whose element (i, j) is at a[i*row + j*col]; k is a multiple of KR. Only where
 // TILE_READS_ROWS (col is 1) or TILE_READS_COLUMNS (row is 1): a copy for each, with a constant stride.
 static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
                                                                        const Stored* a, size_t row, size_t col,
-                                                                       const Packed* b, int k) {
+                                                                       const Packed* b, int k, TileAhead* ahead) {
     const Packed* unpacked = (const Packed*)a;
-    if (TILE_READS_COLUMNS && row == 1) { tile_multiply(c, ldc, mode, unpacked, 1, col, b, k); }
-    else if (TILE_READS_ROWS) { tile_multiply(c, ldc, mode, unpacked, row, KR, b, k); }
+    if (TILE_READS_COLUMNS && row == 1) { tile_multiply(c, ldc, mode, unpacked, 1, col, b, k, ahead); }
+    else if (TILE_READS_ROWS) { tile_multiply(c, ldc, mode, unpacked, row, KR, b, k, ahead); }
 }
 
 // Returns the elements of a panel of `width` rows or columns (MR or NR), k deep.

@@ -8,8 +8,10 @@
 #include "tile_pairs.h"
 #include <limits.h>
 
-enum { MR = 32, NR = 32, KR = 32, DEPTH = 384, C_GROUPS = 4, PREFETCH = false };
-enum { PACKED_USES = 1, PACKED_ROWS = INT_MAX };
+enum { MR = 32, NR = 32, KR = 32, DEPTH = 768, LONG_DEPTH = 640, C_GROUPS = 4 };
+enum { PREFETCH = false, AHEAD_STEPS = INT_MAX };
+enum { PACKED_USES = 1, PACKED_ROWS = INT_MAX, SHARES_PACKED = true };
+enum { STREAM_BYTES = 2 << 20, STORES_BY_INSTRUCTION = true };
 
 // Sets the shape of this thread's registers. processor.h asks the system for permission to use them.
 static inline void tile_begin(void) {
@@ -53,7 +55,9 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
 // the quarters of c, 4 and 5 a, 6 and 7 b. ldc should be small, NR at best: rows that are kilobytes apart share few
 // sets of the L1 cache, which costs 10 to 25%.
 static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t ldc, TileMode mode, const void* a,
-                                                                size_t row, size_t step, const Packed* b, int k) {
+                                                                size_t row, size_t step, const Packed* b, int k,
+                                                                TileAhead* ahead) {
+    if (ahead) { tile_prefetch(ahead); }
     float *c1 = c + LANES, *c2 = c + LANES * ldc, *c3 = c2 + LANES;
     const char *upper = a, *lower = upper + LANES * row * sizeof(Packed);
     // bytes from row to row
@@ -84,6 +88,26 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
     _tile_stored(1, c1, c_row);
     _tile_stored(2, c2, c_row);
     _tile_stored(3, c3, c_row);
+}
+
+// sums (MR) += the sums over k of a packed panel: the first column of its product with ones.
+static inline void tile_sum_rows(float* sums, const Packed* a, size_t step, int k) {
+    float c[MR * LANES] __attribute__((aligned(64)));
+    __m512i ones[LANES];
+    for (int i = 0; i < LANES; i++) { ones[i] = _mm512_set1_epi16(0x3f80); }
+    __asm__ volatile("" : : "r"(ones) : "memory"); // as in tile_multiply
+    _tile_zero(0);
+    _tile_zero(2);
+    _tile_loadd(6, ones, 2 * KR);
+    for (; k > 0; k -= KR, a += step) {
+        _tile_loadd(4, a, 2 * KR);
+        _tile_loadd(5, a + LANES * KR, 2 * KR);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(2, 5, 6);
+    }
+    _tile_stored(0, c, LANES * sizeof *c);
+    _tile_stored(2, c + LANES * LANES, LANES * sizeof *c);
+    for (int i = 0; i < MR; i++) { sums[i] += c[i * LANES]; }
 }
 
 #define TILE_READS_ROWS true // not columns: pairs along k lie apart there

@@ -3,6 +3,7 @@
 // of high-performance matrix multiplication", 2008). 16-bit operands are converted to float as they are packed.
 // A part of tile.h, which includes it.
 #pragma once
+#include <limits.h>
 #ifdef __F16C__
 #include <immintrin.h>
 #endif
@@ -21,8 +22,10 @@ enum { LANES = 4, MR = 8, VECS = 3, ROWS_AT_ONCE = 2 }; // 24 accumulators in 32
 #else
 enum { LANES = 4, MR = 6, VECS = 2, ROWS_AT_ONCE = MR };
 #endif
-enum { NR = VECS * LANES, KR = 1, DEPTH = 256, C_GROUPS = 16, PREFETCH = true };
-enum { PACKED_USES = 0, PACKED_ROWS = 0 };
+enum { NR = VECS * LANES, KR = 1, DEPTH = 256, LONG_DEPTH = DEPTH, C_GROUPS = 16 };
+enum { PREFETCH = true, AHEAD_STEPS = 16 }; // unrolled as a whole
+enum { PACKED_USES = 0, PACKED_ROWS = 0, SHARES_PACKED = false };
+enum { STREAM_BYTES = INT_MAX, STORES_BY_INSTRUCTION = false };
 
 typedef float Packed;
 typedef float Vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
@@ -62,6 +65,12 @@ static inline __attribute__((always_inline)) void pack_panel(Packed* packed, con
                                                              int rows, int width, int k) {
     int j = 0;
     if (rows == width && row == 1) { // a column is consecutive in memory: copy
+#if FLOATX_IS(fp32) && defined(__AVX512F__)
+        for (; width == 12 && j < k; j++) { // one masked move in place of two
+            const __m512 v = _mm512_maskz_loadu_ps(0xfff, (const float*)(x + (size_t)j * col));
+            _mm512_mask_storeu_ps(packed + (size_t)j * width, 0xfff, v);
+        }
+#endif
         for (; j < k; j++) {
             for (int i = 0; i < width; i++) { packed[(size_t)j * width + i] = to_float(x[(size_t)j * col + i]); }
         }
@@ -91,9 +100,24 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
     pack_panel(packed, x, col, row, cols, NR, k);
 }
 
+// One step of k.
+static inline __attribute__((always_inline)) void tile_step(Vec acc[MR][VECS], const float* a, size_t row,
+                                                            const Packed* b) {
+    Vec of_b[VECS];
+    #pragma GCC unroll 4
+    for (int v = 0; v < VECS; v++) { of_b[v] = *(const Vec*)(b + v * LANES); }
+    #pragma GCC unroll 12
+    for (int i = 0; i < MR; i++) {
+        #pragma GCC unroll 4
+        for (int v = 0; v < VECS; v++) { acc[i][v] += a[i * row] * of_b[v]; }
+        if ((i + 1) % ROWS_AT_ONCE == 0) { __asm__ volatile(""); } // keeps gcc from loading further ahead
+    }
+}
+
 // Element (i, s) of a is at a[i*row + s*col]. Prefetches c before the long loop.
 static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t ldc, TileMode mode, const float* a,
-                                                                size_t row, size_t col, const Packed* b, int k) {
+                                                                size_t row, size_t col, const Packed* b, int k,
+                                                                TileAhead* ahead) {
     Vec acc[MR][VECS];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
@@ -103,18 +127,14 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
             __builtin_prefetch(c + (size_t)i * ldc + v * LANES, 1);
         }
     }
-    #pragma GCC unroll 2
-    for (int s = 0; s < k; s++, a += col, b += NR) {
-        Vec of_b[VECS];
-        #pragma GCC unroll 4
-        for (int v = 0; v < VECS; v++) { of_b[v] = *(const Vec*)(b + v * LANES); }
-        #pragma GCC unroll 12
-        for (int i = 0; i < MR; i++) {
-            #pragma GCC unroll 4
-            for (int v = 0; v < VECS; v++) { acc[i][v] += a[i * row] * of_b[v]; }
-            if ((i + 1) % ROWS_AT_ONCE == 0) { __asm__ volatile(""); } // keeps gcc from loading further ahead
-        }
+    int s = 0;
+    for (; ahead && s + AHEAD_STEPS <= k; s += AHEAD_STEPS) {
+        tile_prefetch(ahead);
+        #pragma GCC unroll 16
+        for (int i = 0; i < AHEAD_STEPS; i++, a += col, b += NR) { tile_step(acc, a, row, b); }
     }
+    #pragma GCC unroll 2
+    for (; s < k; s++, a += col, b += NR) { tile_step(acc, a, row, b); }
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
         #pragma GCC unroll 4
@@ -124,6 +144,24 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
             *to = acc[i][v];
         }
     }
+}
+
+// sums (MR) += the sums over k of a, whose step s is at a + s * col. Four sums of each row, since an addition takes
+// four cycles.
+static inline void tile_sum_rows(float* sums, const Packed* a, size_t col, int k) {
+    float part[4][MR] = {{0}};
+    int s = 0;
+    for (; s + 4 <= k; s += 4, a += 4 * col) {
+        #pragma GCC unroll 4
+        for (int p = 0; p < 4; p++) {
+            #pragma omp simd
+            for (int i = 0; i < MR; i++) { part[p][i] += a[p * col + i]; }
+        }
+    }
+    for (; s < k; s++, a += col) {
+        for (int i = 0; i < MR; i++) { part[0][i] += a[i]; }
+    }
+    for (int i = 0; i < MR; i++) { sums[i] += (part[0][i] + part[1][i]) + (part[2][i] + part[3][i]); }
 }
 
 #if FLOATX_IS(fp32) // the innermost loop only broadcasts elements of a, so they need not lie together

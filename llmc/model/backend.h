@@ -338,7 +338,7 @@ typedef struct Backend {
     // Peak operations per second of matmuls in the type in use, a multiply-add counting as two: from the data sheet if
     // the GPU is known, else measured.
     double (*device_peak_flops)(void);
-    // Operations per second that a large matmul reaches, measured.
+    // Operations per second that a large matmul reaches, measured; on a CPU those of its tiles alone, its ceiling.
     double (*device_matmul_flops)(void);
     // Operations per second of one thread that multiplies tiles of matrices in its caches, measured; 0 on a GPU.
     double (*device_kernel_flops)(void);

@@ -1,5 +1,6 @@
 // The CPU's linear layers, element by element: sums of small integers, which must be exact, with all sizes of rows,
 // columns and depths around a tile, and with guard pages behind the tensors; and numbers that are not finite.
+#include "llmc/cpu/device.h"
 #include "test/cpu/stored.h"
 #include "llmc/base/rng.h"
 
@@ -135,8 +136,8 @@ static void poison_scratch(const Backend* b) {
 }
 
 // Each of the three sizes is the depth of one matmul, the rows of another, the columns of the third. Tiles have 6 to 32
-// rows, 8 to 64 columns; depths are rounded up to multiples of 1 to 32 and cut at 256 or 384.
-static const int DEPTHS[] = {1, 2, 3, 31, 32, 33, 64, 65, 256, 257, 384, 385, 1000};
+// rows, 8 to 64 columns; depths are rounded up to multiples of 1 to 32 and cut at 256, 384 or 768.
+static const int DEPTHS[] = {1, 2, 3, 31, 32, 33, 64, 65, 256, 257, 384, 385, 769, 1000};
 enum { NUM_DEPTHS = sizeof DEPTHS / sizeof *DEPTHS };
 
 TEST(sums_of_small_integers_are_exact_in_all_sizes_around_a_tile) {
@@ -155,6 +156,26 @@ TEST(sums_of_small_integers_are_exact_in_all_sizes_around_a_tile) {
     }
 }
 
+// Choices for a processor change no bit: transposed operands packed, or read where they lie.
+TEST(choices_change_no_bit) {
+    enum { N = 300, C = 45, OC = 70 };
+    EACH_CPU_BACKEND(b) {
+        Layer l = layer_open(b, N, C, OC);
+        const size_t bytes = layer_bytes(b, &l).dweight;
+        float* before = alloc_or_die(bytes, 1, "a test");
+        for (int reads = 0; reads < 2; reads++) {
+            cpu.choices.reads_columns = reads;
+            memset(l.dweight, 0, bytes);
+            layer_run(b, &l);
+            if (reads) { EXPECT(!memcmp(before, l.dweight, bytes)); }
+            memcpy(before, l.dweight, bytes);
+            check_layer(b, N, C, OC);
+        }
+        free(before);
+        layer_close(b, &l);
+    }
+}
+
 // Pieces of depth lie one behind another in a panel of a packed weight.
 TEST(sums_are_exact_over_several_pieces_of_depth_and_blocks) {
     EACH_CPU_BACKEND(b) {
@@ -162,6 +183,7 @@ TEST(sums_are_exact_over_several_pieces_of_depth_and_blocks) {
         check_layer(b, 1200, 40, 36);
         check_layer(b, 1000, 70, 33);
         check_layer(b, 50, 1024, 40); // rows and columns 4 KiB apart in fp32
+        check_layer(b, 520, 9, 3100); // pieces of rows and columns that AMX packs for gradients of weights
     }
 }
 
@@ -222,12 +244,46 @@ TEST(large_results_are_those_of_their_halves) {
         b->params_changed();
         b->matmul_forward(out, l.inp, l.weight, NULL, N, C, OC);
         for (int i = 0; i < 2; i++) {
-            const Stored* inp = (const Stored*)((const char*)l.inp + (size_t)i * HALF * C * e);
-            b->matmul_forward(part, inp, l.weight, NULL, HALF, C, OC);
-            EXPECT(!memcmp((const char*)out + (size_t)i * half, part, half));
+            const size_t rows = (size_t)i * HALF;
+            b->matmul_forward(part, stored_at(b, l.inp, rows * C), l.weight, NULL, HALF, C, OC);
+            EXPECT(!memcmp(stored_at(b, out, rows * OC), part, half));
         }
         guarded_free(out, 2 * half), guarded_free(part, half);
         guarded_free(l.inp, n.inp), guarded_free(l.weight, n.weight);
+    }
+}
+
+// The same of GELU, whose results pass by the caches sooner: those of AMX from 2 MiB on, GELU's input from 4 MiB on.
+TEST(large_results_of_gelu_are_those_of_their_halves) {
+    enum { N = 704, HALF = N / 2, C = 33, OC = 1536 }; // forward C to OC, backward OC to C; rows are whole cache lines
+    EACH_CPU_BACKEND(b) {
+        const size_t e = b->element_bytes, wide = (size_t)N * OC * e, narrow = (size_t)N * C * e;
+        Stored *out = guarded_alloc(wide), *pre = guarded_alloc(wide), *part = guarded_alloc(wide),
+               *part_pre = guarded_alloc(wide), *inp = guarded_alloc(narrow), *weight = guarded_alloc(OC * C * e),
+               *bias = guarded_alloc(OC * e);
+        float *dweight = guarded_alloc(OC * C * sizeof(float)), *dbias = guarded_alloc(C * sizeof(float));
+        fill(b, inp, narrow, 1);
+        fill(b, weight, OC * C * e, 2);
+        fill(b, bias, OC * e, 3);
+        b->params_changed();
+        b->matmul_gelu_forward(out, pre, inp, weight, bias, N, C, OC);
+        for (int i = 0; i < 2; i++) {
+            const size_t rows = (size_t)i * HALF;
+            Stored *half = stored_at(b, part, rows * OC), *half_pre = stored_at(b, part_pre, rows * OC);
+            b->matmul_gelu_forward(half, half_pre, stored_at(b, inp, rows * C), weight, bias, HALF, C, OC);
+        }
+        EXPECT(!memcmp(out, part, wide) && !memcmp(pre, part_pre, wide));
+        // backward: inp is dout (N,C), out gelu(pre) (N,OC)
+        b->matmul_gelu_backward(part, dweight, dbias, inp, out, pre, weight, N, OC, C);
+        for (int i = 0; i < 2; i++) {
+            const size_t rows = (size_t)i * HALF;
+            b->matmul_gelu_backward(stored_at(b, part_pre, rows * OC), dweight, dbias, stored_at(b, inp, rows * C),
+                                    stored_at(b, out, rows * OC), stored_at(b, pre, rows * OC), weight, HALF, OC, C);
+        }
+        EXPECT(!memcmp(part, part_pre, wide));
+        guarded_free(out, wide), guarded_free(pre, wide), guarded_free(part, wide), guarded_free(part_pre, wide);
+        guarded_free(inp, narrow), guarded_free(weight, OC * C * e), guarded_free(bias, OC * e);
+        guarded_free(dweight, OC * C * sizeof(float)), guarded_free(dbias, C * sizeof(float));
     }
 }
 

@@ -1,0 +1,113 @@
+// The epilogues of linear layers, which gemm.h calls with each finished row of sums: bias, GELU, its derivative.
+// They work on lines: as many numbers as a cache line of Stored holds.
+#pragma once
+#include "device.h"
+#include "gelu.h"
+#include "tile.h"
+
+// Arguments of the epilogues: each uses some of them; the others are 0.
+typedef struct {
+    Stored* out;
+    Stored* pre;                            // the input of GELU
+    bool out_past_caches, pre_past_caches;  // how to store them
+    const Stored* bias;                     // may be NULL
+    const float* scales;                    // row n of the result is multiplied by scales[n]
+    float* dweight;
+    size_t columns;                         // of the matmul
+} MatmulResult;
+
+// to (n) = x, n at most LINE.
+static inline __attribute__((always_inline)) void store_line(Stored* to, const float* x, int n, bool past_caches) {
+    if (past_caches) { store_past_caches(to, x, n); }
+    else if (STORES_BY_INSTRUCTION) { store_floats(to, x, (size_t)n); }
+    else {
+        #pragma omp simd
+        for (int i = 0; i < n; i++) { to[i] = to_stored(x[i]); }
+    }
+}
+
+// x (n) = sums + bias; bias may be NULL.
+static inline __attribute__((always_inline)) void add_bias(float* x, const float* sums, const Stored* bias, int n) {
+    #pragma omp simd
+    for (int i = 0; i < n; i++) { x[i] = bias ? sums[i] + to_float(bias[i]) : sums[i]; }
+}
+
+// row (cols) = sums + bias. bias may be NULL. past_caches: by streaming stores if the row has whole cache lines.
+static inline void store_row(Stored* row, const float* sums, const Stored* bias, int cols, bool past_caches) {
+    float x[LINE];
+    int c = 0;
+    past_caches = past_caches && is_whole_lines(row, cols);
+    for (; c + LINE <= cols; c += LINE) {
+        add_bias(x, sums + c, bias ? bias + c : NULL, LINE);
+        store_line(row + c, x, LINE, past_caches);
+    }
+    add_bias(x, sums + c, bias ? bias + c : NULL, cols - c);
+    store_line(row + c, x, cols - c, false);
+}
+
+static inline void finish_store(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = result;
+    store_row(r->out + row * r->columns + col, sums, r->bias ? r->bias + col : NULL, cols, r->out_past_caches);
+}
+
+static inline void finish_store_scaled(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = result;
+    Stored* out = r->out + row * r->columns + col;
+    const float scale = r->scales[row];
+    for (int c = 0; c < cols; c++) { out[c] = to_stored(sums[c] * scale); }
+}
+
+// n elements, at most LINE, of a row: pre = sums + bias, out = gelu(pre).
+static inline __attribute__((always_inline)) void gelu_part(Stored* out, Stored* pre, const float* sums,
+                                                            const Stored* bias, int n, bool out_past_caches,
+                                                            bool pre_past_caches) {
+    float x[LINE] = {0}, y[LINE];
+    add_bias(x, sums, bias, n);
+    #pragma omp simd
+    for (int i = 0; i < n; i++) { x[i] = to_float(to_stored(x[i])); }
+    gelu_line(y, x);
+    store_line(pre, x, n, pre_past_caches);
+    store_line(out, y, n, out_past_caches);
+}
+
+static inline void finish_gelu(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = result;
+    Stored *out = r->out + row * r->columns + col, *pre = r->pre + row * r->columns + col;
+    const Stored* bias = r->bias + col;
+    const bool out_past_caches = r->out_past_caches && is_whole_lines(out, cols);
+    const bool pre_past_caches = r->pre_past_caches && is_whole_lines(pre, cols);
+    int c = 0;
+    for (; c + LINE <= cols; c += LINE) {
+        gelu_part(out + c, pre + c, sums + c, bias + c, LINE, out_past_caches, pre_past_caches);
+    }
+    gelu_part(out + c, pre + c, sums + c, bias + c, cols - c, false, false);
+}
+
+// n elements, at most LINE, of a row: dinp = sums * gelu'(pre).
+static inline __attribute__((always_inline)) void gelu_backward_part(Stored* dinp, const Stored* pre,
+                                                                     const float* sums, int n, bool past_caches) {
+    float dout[LINE] = {0}, x[LINE] = {0}, y[LINE];
+    #pragma omp simd
+    for (int i = 0; i < n; i++) {
+        dout[i] = to_float(to_stored(sums[i])); // rounded as it would be if it were stored
+        x[i] = to_float(pre[i]);
+    }
+    gelu_backward_line(y, dout, x);
+    store_line(dinp, y, n, past_caches);
+}
+
+static inline void finish_gelu_backward(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = result;
+    Stored* dinp = r->out + row * r->columns + col;
+    const Stored* pre = r->pre + row * r->columns + col;
+    const bool past_caches = r->out_past_caches && is_whole_lines(dinp, cols);
+    int c = 0;
+    for (; c + LINE <= cols; c += LINE) { gelu_backward_part(dinp + c, pre + c, sums + c, LINE, past_caches); }
+    gelu_backward_part(dinp + c, pre + c, sums + c, cols - c, false);
+}
+
+static inline void finish_add(const void* result, size_t row, size_t col, const float* sums, int cols) {
+    const MatmulResult* r = result;
+    float* dweight = r->dweight + row * r->columns + col;
+    for (int c = 0; c < cols; c++) { dweight[c] += sums[c]; }
+}
