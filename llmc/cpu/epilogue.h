@@ -26,10 +26,15 @@ static inline __attribute__((always_inline)) void store_line(Stored* to, const f
     }
 }
 
-// x (n) = sums + bias; bias may be NULL.
-static inline __attribute__((always_inline)) void add_bias(float* x, const float* sums, const Stored* bias, int n) {
-    #pragma omp simd
-    for (int i = 0; i < n; i++) { x[i] = bias ? sums[i] + to_float(bias[i]) : sums[i]; }
+// x (LINE) = sums (n) + bias (n), then zeros; bias may be NULL.
+static inline __attribute__((always_inline)) void add_bias(float x[LINE], const float* sums, const Stored* bias, int n) {
+    for (int i = n; i < LINE; i++) { x[i] = 0; }
+    if (bias) {
+        #pragma omp simd
+        for (int i = 0; i < n; i++) { x[i] = sums[i] + to_float(bias[i]); }
+    } else {
+        for (int i = 0; i < n; i++) { x[i] = sums[i]; }
+    }
 }
 
 // row (cols) = sums + bias. bias may be NULL. past_caches: by streaming stores if the row has whole cache lines.
@@ -61,10 +66,10 @@ static inline void finish_store_scaled(const void* result, size_t row, size_t co
 static inline __attribute__((always_inline)) void gelu_part(Stored* out, Stored* pre, const float* sums,
                                                             const Stored* bias, int n, bool out_past_caches,
                                                             bool pre_past_caches) {
-    float x[LINE] = {0}, y[LINE];
+    float x[LINE], y[LINE];
     add_bias(x, sums, bias, n);
     #pragma omp simd
-    for (int i = 0; i < n; i++) { x[i] = to_float(to_stored(x[i])); }
+    for (int i = 0; i < LINE; i++) { x[i] = to_float(to_stored(x[i])); } // rounded as it is stored
     gelu_line(y, x);
     store_line(pre, x, n, pre_past_caches);
     store_line(out, y, n, out_past_caches);
@@ -86,13 +91,11 @@ static inline void finish_gelu(const void* result, size_t row, size_t col, const
 // n elements, at most LINE, of a row: dinp = sums * gelu'(pre).
 static inline __attribute__((always_inline)) void gelu_backward_part(Stored* dinp, const Stored* pre,
                                                                      const float* sums, int n, bool past_caches) {
-    float dout[LINE] = {0}, x[LINE] = {0}, y[LINE];
+    float dout[LINE], x[LINE], y[LINE];
+    add_bias(dout, sums, NULL, n);
     #pragma omp simd
-    for (int i = 0; i < n; i++) {
-        dout[i] = to_float(to_stored(sums[i])); // rounded as it would be if it were stored
-        x[i] = to_float(pre[i]);
-    }
-    gelu_backward_line(y, dout, x);
+    for (int i = 0; i < LINE; i++) { dout[i] = to_float(to_stored(dout[i])); } // rounded as if it were stored
+    gelu_backward_line(y, dout, line_floats(x, pre, n));
     store_line(dinp, y, n, past_caches);
 }
 

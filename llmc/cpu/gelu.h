@@ -76,19 +76,20 @@ static inline __attribute__((always_inline)) void gelu_backward_line(float y[LIN
     for (int i = 0; i < LINE; i++) { y[i] = dout[i] * gelu_derivative(gelu_clamp(x[i]), y[i]); }
 }
 
-// Sets floats (LINE) to x (n), n at most LINE, and zeros.
-static inline __attribute__((always_inline)) void line_floats(float floats[LINE], const Stored* x, int n) {
+// Returns x (n), n at most LINE, and zeros behind: where it lies, or in `floats`.
+static inline __attribute__((always_inline)) const float* line_floats(float floats[LINE], const Stored* x, int n) {
+    if (FLOATX_IS(fp32) && n == LINE) { return (const float*)x; }
     for (int i = n; i < LINE; i++) { floats[i] = 0; }
     #pragma omp simd
     for (int i = 0; i < n; i++) { floats[i] = to_float(x[i]); }
+    return floats;
 }
 
 static inline void gelu_row(Stored* out, const Stored* inp, size_t n) {
     for (size_t i = 0; i < n; i += LINE) {
         float x[LINE], y[LINE];
         const int part = (int)min_size(LINE, n - i);
-        line_floats(x, inp + i, part);
-        gelu_line(y, x);
+        gelu_line(y, line_floats(x, inp + i, part));
         for (int j = 0; j < part; j++) { out[i + j] = to_stored(y[j]); }
     }
 }
@@ -98,9 +99,7 @@ static inline void gelu_backward_row(Stored* dinp, const Stored* inp, size_t n) 
     for (size_t i = 0; i < n; i += LINE) {
         float x[LINE], dout[LINE], y[LINE];
         const int part = (int)min_size(LINE, n - i);
-        line_floats(x, inp + i, part);
-        line_floats(dout, dinp + i, part);
-        gelu_backward_line(y, dout, x);
+        gelu_backward_line(y, line_floats(dout, dinp + i, part), line_floats(x, inp + i, part));
         for (int j = 0; j < part; j++) { dinp[i + j] = to_stored(y[j]); }
     }
 }

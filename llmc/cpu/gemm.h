@@ -102,23 +102,23 @@ static inline void gemm_pack_b(Packed* packed, Matrix b, int j, int cols, int k0
 }
 
 // Returns rows `i` of m at steps `k` of k. Element (i, k) is at m.x[i*m.row + k*m.col].
-static inline Ahead ahead_matrix(Matrix m, Range i, Range k) {
+static inline Region region_of_matrix(Matrix m, Range i, Range k) {
     const bool along_k = m.col == 1;
     const int rows = i.end - i.begin, depth = k.end - k.begin;
-    const Ahead x = {.at = (const char*)(m.x + (size_t)i.begin * m.row + (size_t)k.begin * m.col),
-                     .stride = (along_k ? m.row : m.col) * sizeof(Stored),
-                     .pieces = along_k ? rows : depth,
-                     .bytes = (along_k ? depth : rows) * (int)sizeof(Stored)};
+    const Region x = {.at = (const char*)(m.x + (size_t)i.begin * m.row + (size_t)k.begin * m.col),
+                      .stride = (along_k ? m.row : m.col) * sizeof(Stored),
+                      .pieces = along_k ? rows : depth,
+                      .bytes = (along_k ? depth : rows) * (int)sizeof(Stored)};
     return x;
 }
 
 // Returns rows `i` of an array of the epilogue, columns from j on.
-static inline Ahead ahead_array(const Gemm* g, GemmArray array, Range i, int j, int cols) {
+static inline Region region_of_array(const Gemm* g, GemmArray array, Range i, int j, int cols) {
     const size_t stride = (size_t)g->N * array.element;
-    const Ahead x = {.at = (const char*)array.at + (size_t)i.begin * stride + (size_t)j * array.element,
-                     .stride = stride,
-                     .pieces = array.at ? i.end - i.begin : 0,
-                     .bytes = cols * (int)array.element};
+    const Region x = {.at = (const char*)array.at + (size_t)i.begin * stride + (size_t)j * array.element,
+                      .stride = stride,
+                      .pieces = array.at ? i.end - i.begin : 0,
+                      .bytes = cols * (int)array.element};
     return x;
 }
 
@@ -137,13 +137,13 @@ static inline bool gemm_reads_in_place(const Gemm* g, int k) {
 
 // Returns what will be read of a after the panel from row i on: the next panel, or that of the next group, which is
 // packed. Not rows that are packed: hardware prefetches these.
-static inline Ahead gemm_ahead_a(const Gemm* g, int i, Range k, bool in_place) {
+static inline Region gemm_next_a(const Gemm* g, int i, Range k, bool in_place) {
     const bool columns = g->a.row == 1;
     const int first = i + (in_place ? MR : GROUP);
     const Range rows = {columns ? first + MR - 1 : first, first + MR}; // of columns the last: panels share lines
-    const Ahead none = {0};
+    const Region none = {0};
     if (!PREFETCH || rows.end > g->M || !(in_place || columns)) { return none; }
-    return ahead_matrix(g->a, rows, k);
+    return region_of_matrix(g->a, rows, k);
 }
 
 // A part of a rectangle of c: the sums over `k`.
@@ -151,11 +151,13 @@ typedef struct {
     Range rows, cols, k;
 } Block;
 
-// Returns what is packed for a block's b.
-static inline Ahead gemm_ahead_b(const Gemm* g, const Block* block) {
+// Returns piece `i` of `pieces` of what is packed for a block's b.
+static inline Region gemm_next_b(const Gemm* g, const Block* block, int pieces, int i) {
     const Matrix transposed = {g->b.x, g->b.col, g->b.row};
-    const Ahead none = {0};
-    return !PREFETCH || g->packed_b ? none : ahead_matrix(transposed, block->cols, block->k);
+    const Region none = {0};
+    if (!PREFETCH || g->packed_b) { return none; }
+    if (g->b.row == 1) { return region_of_matrix(transposed, range_piece(block->cols, 1, pieces, i), block->k); }
+    return region_of_matrix(transposed, block->cols, range_piece(block->k, 1, pieces, i));
 }
 
 // Adds the sums over k of `rows` rows of a to row_sums, in the thread that computes the first columns of c. a is packed,
@@ -169,22 +171,22 @@ static inline void gemm_sum_rows(const Gemm* g, const Packed* a, int i, int rows
 }
 
 // Computes one panel of a block: rows of c from i on, at most MR. a is packed, or NULL if it is read where it lies.
-// Tiles prefetch ahead_a, and their share of ahead_b.
+// Meanwhile it prefetches what the epilogue needs, and next_a and next_b.
 static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, size_t b_panel, float* c, int i,
-                              const Block* block, Ahead ahead_a, AheadShares* ahead_b) {
+                              const Block* block, Region next_a, Region next_b) {
     const Range k = block->k;
     const int rows = min_int(MR, block->rows.end - i), j = block->cols.begin, cols = block->cols.end - j;
     const bool last = k.end == g->K;
     const TileMode mode = k.begin ? TILE_ADD : TILE_SET;
     const int depth = (int)round_up((size_t)(k.end - k.begin), KR), tiles = (int)ceil_div((size_t)cols, NR);
-    const Range panel = {i, i + rows}, none = {i, i};
-    AheadShares of_a = ahead_shares(ahead_a, tiles);
-    AheadShares reads = ahead_shares(ahead_array(g, g->reads, last ? panel : none, j, cols), tiles);
-    AheadShares writes = ahead_shares(ahead_array(g, g->writes, last ? panel : none, j, cols), tiles);
+    const Range panel = {i, last ? i + rows : i};
+    Ahead ahead = {.lines = 0};
+    ahead_add(&ahead, region_of_array(g, g->reads, panel, j, cols));
+    ahead_add(&ahead, region_of_array(g, g->writes, panel, j, cols));
+    ahead_add(&ahead, next_a);
+    ahead_add(&ahead, next_b);
+    ahead_begin(&ahead, tiles * max_int(1, depth / AHEAD_STEPS));
     for (int t = 0; t < tiles; t++, b += b_panel) {
-        const Ahead parts[AHEAD_PARTS] = {ahead_next(&of_a), ahead_next(ahead_b), ahead_next(&reads),
-                                          ahead_next(&writes)};
-        TileAhead ahead = tile_ahead(parts, depth / AHEAD_STEPS);
         if (a) {
             tile_matmul(c + t * NR, COLUMNS, mode, a, b, depth, &ahead);
         } else {
@@ -213,17 +215,15 @@ static inline void gemm_block(const Gemm* g, Packed* pa, Packed* pb, float* c, c
     }
     const bool in_place = gemm_reads_in_place(g, depth);
     const size_t row = depth == g->K ? 0 : COLUMNS; // of c; if each is finished at once, the next take its place
-    const size_t down = ceil_div((size_t)(rows.end - rows.begin), MR);
-    const size_t across = ceil_div((size_t)(cols.end - cols.begin), NR);
-    AheadShares ahead_b = ahead_shares(gemm_ahead_b(g, next), (int)(down * across));
+    const int panels = (int)ceil_div((size_t)(rows.end - rows.begin), MR);
     for (int i = rows.begin; i < rows.end; i += MR) {
         const int p = i - rows.begin, left = rows.end - i;
         Packed* a = pa + (size_t)(p % GROUP / MR) * panel_size(MR, depth);
-        const Ahead ahead_a = gemm_ahead_a(g, i, k, in_place);
+        const Region next_a = gemm_next_a(g, i, k, in_place), next_b = gemm_next_b(g, next, panels, p / MR);
         if (in_place && left >= MR) { a = NULL; }
         else if (in_place) { gemm_pack_a(a, g->a, i, left, k.begin, depth); } // the last panel, which is not full
         else if (p % GROUP == 0) { gemm_pack_a(pa, g->a, i, min_int(GROUP, left), k.begin, depth); }
-        gemm_panel(g, a, b, b_panel, c + (size_t)p * row, i, block, ahead_a, &ahead_b);
+        gemm_panel(g, a, b, b_panel, c + (size_t)p * row, i, block, next_a, next_b);
     }
 }
 

@@ -83,7 +83,7 @@ static inline void matmul_blocked(MatmulResult result, GemmFinish finish, Matrix
     result.out_past_caches |= (size_t)M * (size_t)N * sizeof(Stored) > STREAM_BYTES;
     Gemm g = {.a = a, .b = b, .packed_b = packed_b, .M = M, .N = N, .K = K, .finish = finish, .result = &result};
     if (finish == finish_gelu_backward) { g.reads = (GemmArray){result.pre, sizeof(Stored)}; }
-    if (PREFETCH) { g.writes = (GemmArray){result.out, sizeof(Stored)}; }
+    if (PREFETCH && !result.out_past_caches) { g.writes = (GemmArray){result.out, sizeof(Stored)}; }
     gemm(&g);
 }
 

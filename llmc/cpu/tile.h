@@ -58,7 +58,7 @@ typedef enum { TILE_SET, TILE_ADD } TileMode;
 
 // c = or += a @ b, both packed
 static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
-                                                              const Packed* b, int k, TileAhead* ahead) {
+                                                              const Packed* b, int k, Ahead* ahead) {
     tile_multiply(c, ldc, mode, a, KR, MR * KR, b, k, ahead);
 }
 
@@ -66,7 +66,7 @@ static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t l
 // TILE_READS_ROWS (col is 1) or TILE_READS_COLUMNS (row is 1): a copy for each, with a constant stride.
 static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
                                                                        const Stored* a, size_t row, size_t col,
-                                                                       const Packed* b, int k, TileAhead* ahead) {
+                                                                       const Packed* b, int k, Ahead* ahead) {
     const Packed* unpacked = (const Packed*)a;
     if (TILE_READS_COLUMNS && row == 1) { tile_multiply(c, ldc, mode, unpacked, 1, col, b, k, ahead); }
     else if (TILE_READS_ROWS) { tile_multiply(c, ldc, mode, unpacked, row, KR, b, k, ahead); }

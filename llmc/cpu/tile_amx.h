@@ -56,8 +56,8 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
 // sets of the L1 cache, which costs 10 to 25%.
 static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t ldc, TileMode mode, const void* a,
                                                                 size_t row, size_t step, const Packed* b, int k,
-                                                                TileAhead* ahead) {
-    if (ahead) { tile_prefetch(ahead); }
+                                                                Ahead* ahead) {
+    if (ahead) { ahead_prefetch(ahead); }
     float *c1 = c + LANES, *c2 = c + LANES * ldc, *c3 = c2 + LANES;
     const char *upper = a, *lower = upper + LANES * row * sizeof(Packed);
     // bytes from row to row

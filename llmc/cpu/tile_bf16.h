@@ -41,12 +41,12 @@ static inline __attribute__((always_inline)) void tile_step(__m512 acc[MR][2], c
 // Pair s of row i of a is at a[i*row + s*col].
 static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t ldc, TileMode mode, const Packed* a,
                                                                 size_t row, size_t col, const Packed* b, int k,
-                                                                TileAhead* ahead) {
+                                                                Ahead* ahead) {
     __m512 acc[MR][2];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) { acc[i][0] = acc[i][1] = _mm512_setzero_ps(); }
     for (; ahead && k >= AHEAD_STEPS; k -= AHEAD_STEPS) {
-        tile_prefetch(ahead);
+        ahead_prefetch(ahead);
         #pragma GCC unroll 8
         for (int s = 0; s < AHEAD_STEPS; s += 2, a += col, b += 2 * NR) { tile_step(acc, a, row, b); }
     }

@@ -12,18 +12,19 @@
 #endif
 
 // The shape of a tile: as many accumulators as the registers can hold. Elements of a are loaded for ROWS_AT_ONCE rows:
-// for more of them gcc for aarch64 would take registers away from accumulators.
+// for more of them gcc for aarch64 would take registers away from accumulators. UNROLLED steps of k: with 16 registers
+// gcc moves accumulators about if they are more than two; with AVX-512, four take 13% longer than 16.
 #if defined(__AVX512F__)
-enum { LANES = 16, MR = 12, VECS = 2, ROWS_AT_ONCE = MR }; // 24 accumulators; 6 x 4 read twice as much from L2
+enum { LANES = 16, MR = 12, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 16 }; // 24 sums; 6 x 4 read twice as much from L2
 #elif defined(__AVX__)
-enum { LANES = 8, MR = 6, VECS = 2, ROWS_AT_ONCE = MR }; // 12 accumulators in 16 registers
+enum { LANES = 8, MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2 }; // 12 accumulators in 16 registers
 #elif defined(__aarch64__)
-enum { LANES = 4, MR = 8, VECS = 3, ROWS_AT_ONCE = 2 }; // 24 accumulators in 32 registers
+enum { LANES = 4, MR = 8, VECS = 3, ROWS_AT_ONCE = 2, UNROLLED = 2 }; // 24 accumulators in 32 registers
 #else
-enum { LANES = 4, MR = 6, VECS = 2, ROWS_AT_ONCE = MR };
+enum { LANES = 4, MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2 };
 #endif
 enum { NR = VECS * LANES, KR = 1, DEPTH = 256, LONG_DEPTH = DEPTH, C_GROUPS = 16 };
-enum { PREFETCH = true, AHEAD_STEPS = 16 }; // unrolled as a whole
+enum { PREFETCH = true, AHEAD_STEPS = 16 };
 enum { PACKED_USES = 0, PACKED_ROWS = 0, SHARES_PACKED = false };
 enum { STREAM_BYTES = INT_MAX, STORES_BY_INSTRUCTION = false };
 
@@ -117,7 +118,7 @@ static inline __attribute__((always_inline)) void tile_step(Vec acc[MR][VECS], c
 // Element (i, s) of a is at a[i*row + s*col]. Prefetches c before the long loop.
 static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t ldc, TileMode mode, const float* a,
                                                                 size_t row, size_t col, const Packed* b, int k,
-                                                                TileAhead* ahead) {
+                                                                Ahead* ahead) {
     Vec acc[MR][VECS];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
@@ -129,8 +130,8 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
     }
     int s = 0;
     for (; ahead && s + AHEAD_STEPS <= k; s += AHEAD_STEPS) {
-        tile_prefetch(ahead);
-        #pragma GCC unroll 16
+        ahead_prefetch(ahead);
+        #pragma GCC unroll UNROLLED
         for (int i = 0; i < AHEAD_STEPS; i++, a += col, b += NR) { tile_step(acc, a, row, b); }
     }
     #pragma GCC unroll 2
