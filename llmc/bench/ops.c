@@ -148,7 +148,7 @@ static void print_ops_heading(const BenchOps* b) {
     if (chosen) { printf("matmuls: %s\n", chosen); }
     if (p->backend->is_host && !p->device.plain) {
         const bool in_place = p->dtype == dtype_fp32 && choices_here().reads_columns;
-        printf("chosen for this processor: %s kernels; columns of transposed operands are %s\n", p->backend->level,
+        printf("kernels: %s; columns of transposed operands are %s\n", p->backend->level,
                in_place ? "read where they lie" : "packed");
     }
     printf("limits, measured: memory moves %.1f GB/s when it is copied, ", b->bandwidth / 1e9);

@@ -17,7 +17,7 @@ typedef struct {
     Region region[AHEAD_REGIONS + 1]; // behind the last: one without pieces
     int now;                          // the current region
     const char *line, *end;           // the next line, and the end of its piece
-    int lines;                        // at a time
+    int lines;                        // in all; after ahead_begin() at a time
 } Ahead;
 
 static inline void ahead_add(Ahead* x, Region r) {
@@ -28,6 +28,7 @@ static inline void ahead_add(Ahead* x, Region r) {
 
 // Begins after the last region was added: prefetches them in `turns` turns.
 static inline void ahead_begin(Ahead* x, int turns) {
+    if (x->lines == 0) { return; }
     x->lines = (int)ceil_div((size_t)x->lines, (size_t)turns);
     x->now = 0;
     x->line = x->region[0].at;

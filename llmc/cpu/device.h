@@ -87,7 +87,7 @@ enum { LINE_BYTES = 64, LINE = LINE_BYTES / sizeof(Stored) }; // of a cache line
 static inline float* floats_for(Stored* to, float* scratch) { return FLOATX_IS(fp32) ? (float*)to : scratch; }
 
 // to (n) = x. gcc makes eight instructions of to_stored() in bf16, for which there is one. It flushes subnormal floats,
-// as arithmetic here does (flush_denormals). Not in epilogues of matmuls: dev/cpu.md.
+// as arithmetic here does (flush_denormals). Not in epilogues of matmuls, but with AMX: dev/cpu.md.
 static inline __attribute__((always_inline)) void store_floats(Stored* to, const float* x, size_t n) {
     if (FLOATX_IS(fp32) && (const void*)x == (const void*)to) { return; }
 #if FLOATX_IS(bf16) && defined(__AVX512BF16__)
@@ -95,8 +95,11 @@ static inline __attribute__((always_inline)) void store_floats(Stored* to, const
     for (; i + 16 <= n; i += 16) {
         _mm256_storeu_si256((__m256i*)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
     }
-    const __mmask16 rest = (__mmask16)((1u << (n - i)) - 1);
-    if (rest) { _mm256_mask_storeu_epi16(to + i, rest, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(rest, x + i))); }
+    const __mmask16 rest = (__mmask16)((1u << (n - i)) - 1); // the instruction here too: NaN has the same bits
+    if (i < n) {
+        const __m512 v = _mm512_maskz_loadu_ps(rest, x + i);
+        _mm256_mask_storeu_epi16(to + i, rest, (__m256i)_mm512_cvtneps_pbh(v));
+    }
 #else
     #pragma omp simd
     for (size_t i = 0; i < n; i++) { to[i] = to_stored(x[i]); }

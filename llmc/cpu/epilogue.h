@@ -1,5 +1,5 @@
 // The epilogues of linear layers, which gemm.h calls with each finished row of sums: bias, GELU, its derivative.
-// They work on lines: as many numbers as a cache line of Stored holds.
+// They work on lines: as many numbers as a cache line of Stored holds. A row's last line may have fewer.
 #pragma once
 #include "device.h"
 #include "gelu.h"
@@ -8,15 +8,16 @@
 // Arguments of the epilogues: each uses some of them; the others are 0.
 typedef struct {
     Stored* out;
-    Stored* pre;                            // the input of GELU
-    bool out_past_caches, pre_past_caches;  // how to store them
-    const Stored* bias;                     // may be NULL
-    const float* scales;                    // row n of the result is multiplied by scales[n]
+    Stored* pre;                           // the input of GELU
+    bool out_past_caches, pre_past_caches; // store them by streaming stores, where rows have whole cache lines; not by
+                                           // finish_store_scaled()
+    const Stored* bias;                    // may be NULL
+    const float* scales;                   // row n of the result is multiplied by scales[n]
     float* dweight;
-    size_t columns;                         // of the matmul
+    size_t columns;                        // of the matmul
 } MatmulResult;
 
-// to (n) = x, n at most LINE.
+// to (n) = x, n at most LINE. past_caches: `to` is a whole cache line.
 static inline __attribute__((always_inline)) void store_line(Stored* to, const float* x, int n, bool past_caches) {
     if (past_caches) { store_past_caches(to, x, n); }
     else if (STORES_BY_INSTRUCTION) { store_floats(to, x, (size_t)n); }
@@ -27,7 +28,8 @@ static inline __attribute__((always_inline)) void store_line(Stored* to, const f
 }
 
 // x (LINE) = sums (n) + bias (n), then zeros; bias may be NULL.
-static inline __attribute__((always_inline)) void add_bias(float x[LINE], const float* sums, const Stored* bias, int n) {
+static inline __attribute__((always_inline)) void add_bias(float x[LINE], const float* sums, const Stored* bias,
+                                                           int n) {
     for (int i = n; i < LINE; i++) { x[i] = 0; }
     if (bias) {
         #pragma omp simd
@@ -37,7 +39,7 @@ static inline __attribute__((always_inline)) void add_bias(float x[LINE], const 
     }
 }
 
-// row (cols) = sums + bias. bias may be NULL. past_caches: by streaming stores if the row has whole cache lines.
+// row (cols) = sums + bias. bias may be NULL. past_caches: as in MatmulResult.
 static inline void store_row(Stored* row, const float* sums, const Stored* bias, int cols, bool past_caches) {
     float x[LINE];
     int c = 0;
@@ -85,7 +87,7 @@ static inline void finish_gelu(const void* result, size_t row, size_t col, const
     for (; c + LINE <= cols; c += LINE) {
         gelu_part(out + c, pre + c, sums + c, bias + c, LINE, out_past_caches, pre_past_caches);
     }
-    gelu_part(out + c, pre + c, sums + c, bias + c, cols - c, false, false);
+    if (c < cols) { gelu_part(out + c, pre + c, sums + c, bias + c, cols - c, false, false); }
 }
 
 // n elements, at most LINE, of a row: dinp = sums * gelu'(pre).
@@ -106,7 +108,7 @@ static inline void finish_gelu_backward(const void* result, size_t row, size_t c
     const bool past_caches = r->out_past_caches && is_whole_lines(dinp, cols);
     int c = 0;
     for (; c + LINE <= cols; c += LINE) { gelu_backward_part(dinp + c, pre + c, sums + c, LINE, past_caches); }
-    gelu_backward_part(dinp + c, pre + c, sums + c, cols - c, false);
+    if (c < cols) { gelu_backward_part(dinp + c, pre + c, sums + c, cols - c, false); }
 }
 
 static inline void finish_add(const void* result, size_t row, size_t col, const float* sums, int cols) {

@@ -85,23 +85,29 @@ static inline __attribute__((always_inline)) const float* line_floats(float floa
     return floats;
 }
 
+// n elements, at most LINE
+static inline __attribute__((always_inline)) void gelu_some(Stored* out, const Stored* inp, int n) {
+    float x[LINE], y[LINE];
+    gelu_line(y, line_floats(x, inp, n));
+    for (int i = 0; i < n; i++) { out[i] = to_stored(y[i]); }
+}
+static inline __attribute__((always_inline)) void gelu_backward_some(Stored* dinp, const Stored* inp, int n) {
+    float x[LINE], dout[LINE], y[LINE];
+    gelu_backward_line(y, line_floats(dout, dinp, n), line_floats(x, inp, n));
+    for (int i = 0; i < n; i++) { dinp[i] = to_stored(y[i]); }
+}
+
 static inline void gelu_row(Stored* out, const Stored* inp, size_t n) {
-    for (size_t i = 0; i < n; i += LINE) {
-        float x[LINE], y[LINE];
-        const int part = (int)min_size(LINE, n - i);
-        gelu_line(y, line_floats(x, inp + i, part));
-        for (int j = 0; j < part; j++) { out[i + j] = to_stored(y[j]); }
-    }
+    size_t i = 0;
+    for (; i + LINE <= n; i += LINE) { gelu_some(out + i, inp + i, LINE); }
+    if (i < n) { gelu_some(out + i, inp + i, (int)(n % LINE)); }
 }
 
 // dinp *= gelu'(inp)
 static inline void gelu_backward_row(Stored* dinp, const Stored* inp, size_t n) {
-    for (size_t i = 0; i < n; i += LINE) {
-        float x[LINE], dout[LINE], y[LINE];
-        const int part = (int)min_size(LINE, n - i);
-        gelu_backward_line(y, line_floats(dout, dinp + i, part), line_floats(x, inp + i, part));
-        for (int j = 0; j < part; j++) { dinp[i + j] = to_stored(y[j]); }
-    }
+    size_t i = 0;
+    for (; i + LINE <= n; i += LINE) { gelu_backward_some(dinp + i, inp + i, LINE); }
+    if (i < n) { gelu_backward_some(dinp + i, inp + i, (int)(n % LINE)); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

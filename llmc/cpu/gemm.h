@@ -115,9 +115,11 @@ static inline Region region_of_matrix(Matrix m, Range i, Range k) {
 // Returns rows `i` of an array of the epilogue, columns from j on.
 static inline Region region_of_array(const Gemm* g, GemmArray array, Range i, int j, int cols) {
     const size_t stride = (size_t)g->N * array.element;
+    const Region none = {0};
+    if (!array.at) { return none; }
     const Region x = {.at = (const char*)array.at + (size_t)i.begin * stride + (size_t)j * array.element,
                       .stride = stride,
-                      .pieces = array.at ? i.end - i.begin : 0,
+                      .pieces = i.end - i.begin,
                       .bytes = cols * (int)array.element};
     return x;
 }
@@ -160,8 +162,7 @@ static inline Region gemm_next_b(const Gemm* g, const Block* block, int pieces, 
     return region_of_matrix(transposed, block->cols, range_piece(block->k, 1, pieces, i));
 }
 
-// Adds the sums over k of `rows` rows of a to row_sums, in the thread that computes the first columns of c. a is packed,
-// or NULL if it is read where it lies.
+// Adds the sums over k of `rows` rows of a to row_sums. a is packed, or NULL if it is read where it lies.
 static inline void gemm_sum_rows(const Gemm* g, const Packed* a, int i, int rows, Range k) {
     const Packed* in_place = (const Packed*)(g->a.x + (size_t)i + (size_t)k.begin * g->a.col);
     const int depth = (int)round_up((size_t)(k.end - k.begin), KR);
@@ -195,7 +196,9 @@ static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, s
                                  depth, &ahead);
         }
     }
-    if (g->row_sums && j == 0) { gemm_sum_rows(g, a, i, rows, k); }
+    if (g->row_sums && j == 0) { // of the threads that share these rows, only one has the first column
+        gemm_sum_rows(g, a, i, rows, k);
+    }
     for (int r = 0; last && r < rows; r++) {
         g->finish(g->result, (size_t)(i + r), (size_t)j, c + (size_t)r * COLUMNS, cols);
     }

@@ -9,7 +9,7 @@
 //   Packed         an element of a packed operand: float, or bf16
 //   MR, NR, KR     rows and columns of a tile; packed depths are multiples of KR, padded with zeros. Pieces of a panel
 //                  whose depths are such multiples may be packed one behind another
-//   DEPTH, LONG_DEPTH   most steps of k in a block of gemm.h, if it is the only one, or one of several. Many: c is added
+//   DEPTH, LONG_DEPTH   most steps of k in a block of gemm.h: in the only one, or in one of several. Many: c is added
 //                  to less often. Few: panels of a and b fit into L1. Measured: dev/cpu.md
 //   C_GROUPS       groups of rows in a block of c (gemm.h). Many: b is packed less often. Few: c stays in L2, which
 //                  counts where tiles are fast. Measured: dev/cpu.md
@@ -18,7 +18,7 @@
 //   AHEAD_STEPS    steps of k between two turns of prefetching (ahead.h)
 //   PACKED_USES, PACKED_ROWS   when weights are kept packed (packed.h)
 //   SHARES_PACKED  true if all threads share packed operands of a weight's gradient (weight_gradient.h)
-//   STREAM_BYTES   results of more bytes are stored past the caches, which hold less. Measured: dev/cpu.md
+//   STREAM_BYTES   results of more bytes in a thread are stored past its caches, which hold less. Measured: dev/cpu.md
 //   STORES_BY_INSTRUCTION   true if epilogues convert by store_floats()
 //   tile_begin     each thread of a parallel region calls it before its first tile_matmul
 //   pack_a         packs a panel of a (rows <= MR, k)

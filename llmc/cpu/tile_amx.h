@@ -3,7 +3,8 @@
 // two registers, so 32 steps of k take two loads of a, two of b and four matmuls. Four loads from the L2 cache would
 // take twice as long as the matmuls. So a panel of a stays in L1, and panels of b are loaded with a hint not to keep
 // them there. Measured for single tiles on two cores: 3.3 to 4.0 TFLOP/s at a depth of 384 (24 KB of a), 2.4 to 3.4 at
-// 768, 6.8 from registers alone.
+// 768, 6.8 from registers alone. In a matmul 768 steps of k in one block are faster all the same, since c then is not
+// loaded again (dev/cpu.md).
 #pragma once
 #include "tile_pairs.h"
 #include <limits.h>
@@ -112,7 +113,7 @@ static inline void tile_sum_rows(float* sums, const Packed* a, size_t step, int 
 
 #define TILE_READS_ROWS true // not columns: pairs along k lie apart there
 
-// Multiplies zeros, which take as long as other numbers.
+// Multiplies zeros; in registers alone they take as long as other numbers.
 static inline float tile_peak(long rounds, double* flops) {
     float sums[LANES * LANES] __attribute__((aligned(64)));
     tile_begin(); // sets all registers to zero

@@ -45,6 +45,7 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
     __m512 acc[MR][2];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) { acc[i][0] = acc[i][1] = _mm512_setzero_ps(); }
+    if (ahead && k < AHEAD_STEPS) { ahead_prefetch(ahead); }
     for (; ahead && k >= AHEAD_STEPS; k -= AHEAD_STEPS) {
         ahead_prefetch(ahead);
         #pragma GCC unroll 8
@@ -69,8 +70,10 @@ static inline void tile_sum_rows(float* sums, const Packed* a, size_t col, int k
     const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
     const __mmask16 rows = (1u << MR) - 1;
     __m512 part[4] = {{0}};
+    #pragma GCC unroll 4
     for (int s = 0; s < k; s += 2, a += col) {
-        part[s / 2 % 4] = _mm512_dpbf16_ps(part[s / 2 % 4], (__m512bh)_mm512_maskz_loadu_epi32(rows, a), ones);
+        const __m512bh pairs = (__m512bh)_mm512_maskz_loadu_epi32(rows, a);
+        part[s / 2 % 4] = _mm512_dpbf16_ps(part[s / 2 % 4], pairs, ones);
     }
     const __m512 sum = _mm512_add_ps(_mm512_add_ps(part[0], part[1]), _mm512_add_ps(part[2], part[3]));
     _mm512_mask_storeu_ps(sums, rows, _mm512_add_ps(_mm512_maskz_loadu_ps(rows, sums), sum));

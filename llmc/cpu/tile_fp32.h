@@ -129,6 +129,7 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
         }
     }
     int s = 0;
+    if (ahead && k < AHEAD_STEPS) { ahead_prefetch(ahead); }
     for (; ahead && s + AHEAD_STEPS <= k; s += AHEAD_STEPS) {
         ahead_prefetch(ahead);
         #pragma GCC unroll UNROLLED

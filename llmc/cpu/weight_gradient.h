@@ -1,5 +1,5 @@
-// Gradients of a linear layer's weight and bias with AMX: dweight (OC,C) += dout (N,OC)^T @ inp (N,C), dbias (OC) += the
-// column sums of dout.
+// Gradients of a linear layer's weight and bias with AMX: dweight (OC,C) += dout (N,OC)^T @ inp (N,C), and dbias (OC)
+// += the column sums of dout.
 //
 // gemm.h would pack inp again for each block of c, and dout for each block of columns, which takes longer than AMX's
 // tiles. Here all threads pack both once, WEIGHT_ROWS rows at a time, and share them. The depth of a product is then so
@@ -26,12 +26,12 @@ typedef struct {
     Packed *a, *b; // dout^T (count,rows) and inp (rows,C), in panels WEIGHT_ROWS deep
 } WeightPart;
 
-static inline int weight_panels(int columns, int width) { return (int)ceil_div((size_t)columns, (size_t)width); }
+static inline int panels_of(int columns, int width) { return (int)ceil_div((size_t)columns, (size_t)width); }
 
 // Returns the bytes of packed operands, of all threads together.
 static inline size_t weight_scratch_bytes(int C, int OC) {
-    const size_t panels_a = (size_t)weight_panels(min_int(OC, WEIGHT_SLICE), MR), panels_b = (size_t)weight_panels(C, NR);
-    return (panels_a * MR + panels_b * NR) * WEIGHT_ROWS * sizeof(Packed);
+    const int a = panels_of(min_int(OC, WEIGHT_SLICE), MR) * MR, b = panels_of(C, NR) * NR;
+    return (size_t)(a + b) * WEIGHT_ROWS * sizeof(Packed);
 }
 
 // Packs `rows` rows, at most KR, of x (rows,columns), whose rows are `stride` apart: KR steps of each panel. Rows are
@@ -75,8 +75,11 @@ static inline void weight_multiply(float* dweight, const WeightPart* p, int m, i
 
 // Adds a part's product to dweight and, unless it is NULL, its sums to dbias. Packs inp only if its part is new.
 static inline void weight_part(float* dweight, float* dbias, const WeightPart* p) {
-    const int panels_a = weight_panels(p->count, MR), panels_b = weight_panels(p->C, NR);
-    const int blocks = weight_panels(p->C, WEIGHT_COLUMNS), depth = (int)round_up((size_t)p->rows, KR);
+    const int panels_a = panels_of(p->count, MR), panels_b = panels_of(p->C, NR);
+    const int depth = (int)round_up((size_t)p->rows, KR);
+    // blocks that fit L2, and two pieces of work for each thread if there are as many
+    const int least = (int)ceil_div((size_t)p->C, WEIGHT_COLUMNS), shares = 2 * cpu.threads;
+    const int blocks = min_int(panels_b, max_int(least, (int)ceil_div((size_t)shares, (size_t)panels_a)));
     #pragma omp parallel
     {
         tile_begin();
@@ -103,7 +106,7 @@ static inline void weight_part(float* dweight, float* dbias, const WeightPart* p
 static inline void weight_gradient(float* dweight, float* dbias, const Stored* dout, const Stored* inp, int N, int C,
                                    int OC) {
     Packed* b = weight_scratch(weight_scratch_bytes(C, OC));
-    Packed* a = b + (size_t)weight_panels(C, NR) * NR * WEIGHT_ROWS;
+    Packed* a = b + (size_t)panels_of(C, NR) * NR * WEIGHT_ROWS;
     for (int n = 0; n < N; n += WEIGHT_ROWS) {
         for (int first = 0; first < OC; first += WEIGHT_SLICE) {
             const WeightPart part = {.dout = dout + (size_t)n * (size_t)OC, .inp = inp + (size_t)n * (size_t)C,

@@ -161,17 +161,20 @@ TEST(choices_change_no_bit) {
     enum { N = 300, C = 45, OC = 70 };
     EACH_CPU_BACKEND(b) {
         Layer l = layer_open(b, N, C, OC);
-        const size_t bytes = layer_bytes(b, &l).dweight;
-        float* before = alloc_or_die(bytes, 1, "a test");
+        const LayerBytes n = layer_bytes(b, &l);
+        for (size_t i = 0; i < N * OC; i++) { stored_put(b, l.dout, i, small_integer(4, i) / 7); }
+        for (size_t i = 0; i < N * C; i++) { stored_put(b, l.inp, i, small_integer(1, i) / 7); }
+        float before[OC * (C + 1)];
         for (int reads = 0; reads < 2; reads++) {
             cpu.choices.reads_columns = reads;
-            memset(l.dweight, 0, bytes);
+            memset(l.dweight, 0, n.dweight);
+            memset(l.dbias, 0, n.dbias);
             layer_run(b, &l);
-            if (reads) { EXPECT(!memcmp(before, l.dweight, bytes)); }
-            memcpy(before, l.dweight, bytes);
+            if (reads) { EXPECT(!memcmp(before, l.dweight, n.dweight) && !memcmp(before + OC * C, l.dbias, n.dbias)); }
+            memcpy(before, l.dweight, n.dweight);
+            memcpy(before + OC * C, l.dbias, n.dbias);
             check_layer(b, N, C, OC);
         }
-        free(before);
         layer_close(b, &l);
     }
 }
@@ -257,6 +260,7 @@ TEST(large_results_are_those_of_their_halves) {
 TEST(large_results_of_gelu_are_those_of_their_halves) {
     enum { N = 704, HALF = N / 2, C = 33, OC = 1536 }; // forward C to OC, backward OC to C; rows are whole cache lines
     EACH_CPU_BACKEND(b) {
+        cpu.threads = 1; // the bytes of a thread count
         const size_t e = b->element_bytes, wide = (size_t)N * OC * e, narrow = (size_t)N * C * e;
         Stored *out = guarded_alloc(wide), *pre = guarded_alloc(wide), *part = guarded_alloc(wide),
                *part_pre = guarded_alloc(wide), *inp = guarded_alloc(narrow), *weight = guarded_alloc(OC * C * e),
