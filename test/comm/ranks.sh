@@ -71,7 +71,9 @@ replays_with_ranks_without_rows() {
 # Each matrix of Muon has one rank as its owner with --zero 1. Runs go on with other ranks and the other --zero.
 muon_on_ranks_trains_as_one_process_does() {
     corpus
-    muon="$run --optimizer muon --max_steps 10 --total_batch_size 512 --save_every 5 --keep 0 $quiet"
+    # With seed 1337 one gradient of a position vanishes, and AdamW divides its rounding by itself: 1e-5 of wpe. With
+    # seeds 1 to 4 the largest difference of any tensor is 3e-6.
+    muon="$run --seed 1 --optimizer muon --max_steps 10 --total_batch_size 512 --save_every 5 --keep 0 $quiet"
     must "$train" $muon $data --batch_size 4 --out "$dir/one"
     for n in 2 4; do
         for zero in 0 1; do
