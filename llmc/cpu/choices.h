@@ -1,6 +1,6 @@
-// What is chosen for the processor at hand within a level of instructions. No choice changes a bit of a result.
-// (The level is the best that CPUID names, but AVX512_BF16 only if its tiles are a fifth faster than fp32's: some
-// processors run it at twice that speed, others at half. backends.c times both.)
+// Chooses what suits the processor at hand within a level of instructions. No choice changes a bit of a result. (The
+// level is the best that CPUID names, but AVX512_BF16 only if its tiles are a fifth faster than fp32's: some processors
+// run it at twice that speed, others at half. backends.c times both.)
 //
 //   reads_columns   in fp32, tiles read the columns of a transposed operand where they lie; otherwise these are packed.
 //                   The 256 steps of a block lie on a page each and are read again for each of 12 tiles. AMD gains by

@@ -48,8 +48,10 @@ static inline void store_row(Stored* row, const float* sums, const Stored* bias,
         add_bias(x, sums + c, bias ? bias + c : NULL, LINE);
         store_line(row + c, x, LINE, past_caches);
     }
-    add_bias(x, sums + c, bias ? bias + c : NULL, cols - c);
-    store_line(row + c, x, cols - c, false);
+    if (c < cols) {
+        add_bias(x, sums + c, bias ? bias + c : NULL, cols - c);
+        store_line(row + c, x, cols - c, false);
+    }
 }
 
 static inline void finish_store(const void* result, size_t row, size_t col, const float* sums, int cols) {

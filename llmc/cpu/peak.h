@@ -25,27 +25,27 @@ static inline double device_peak_flops(void) {
     return total;
 }
 
-enum { TILE_FLOPS_DEPTH = DEPTH < 384 ? DEPTH : 384 }; // both operands fit into an L1 cache
+enum { TILE_DEPTH = DEPTH < 384 ? DEPTH : 384 }; // both operands fit into an L1 cache
 
 // Multiplies `tiles` tiles by the loop of gemm.h, their operands in the caches; returns operations per second. The
 // operands use all their bits: zeros take less power, and a processor may multiply them at a higher clock.
 static inline double tile_flops(int tiles) {
-    enum { DEEP = TILE_FLOPS_DEPTH, PANELS = 2 };
-    const size_t size_a = panel_size(MR, DEEP), size_b = panel_size(NR, DEEP);
+    enum { PANELS = 2 };
+    const size_t size_a = panel_size(MR, TILE_DEPTH), size_b = panel_size(NR, TILE_DEPTH);
     Packed *a = thread_scratch((size_a + PANELS * size_b) * sizeof(Packed)), *b = a + size_a;
-    Stored numbers[NR * DEEP];
+    Stored numbers[NR * TILE_DEPTH];
     float c[MR * NR] __attribute__((aligned(64)));
     Ahead nothing = {.lines = 0};
-    for (uint32_t i = 0; i < NR * DEEP; i++) { numbers[i] = to_stored((float)(int)(i * 2654435761u) * 0x1p-31f); }
-    pack_a(a, numbers, 1, MR, MR, DEEP);
-    for (int i = 0; i < PANELS; i++) { pack_b(b + (size_t)i * size_b, numbers, NR, 1, DEEP, NR); }
+    for (uint32_t i = 0; i < NR * TILE_DEPTH; i++) { numbers[i] = to_stored((float)(int)(i * 2654435761u) * 0x1p-31f); }
+    pack_a(a, numbers, 1, MR, MR, TILE_DEPTH);
+    for (int i = 0; i < PANELS; i++) { pack_b(b + (size_t)i * size_b, numbers, NR, 1, TILE_DEPTH, NR); }
     tile_begin();
     const double start = seconds_now();
     for (int t = 0; t < tiles; t++) {
-        tile_matmul(c, NR, TILE_SET, a, b + (size_t)(t % PANELS) * size_b, DEEP, &nothing);
+        tile_matmul(c, NR, TILE_SET, a, b + (size_t)(t % PANELS) * size_b, TILE_DEPTH, &nothing);
         __asm__ volatile("" : : "r"(c) : "memory"); // keeps the compiler from dropping the matmul
     }
-    return 2.0 * tiles * MR * NR * DEEP / (seconds_now() - start);
+    return 2.0 * tiles * MR * NR * TILE_DEPTH / (seconds_now() - start);
 }
 
 // The speed of tiles that all threads sustain, without packing or waiting for memory: the ceiling of a matmul.
@@ -53,7 +53,7 @@ static inline double device_matmul_flops(void) {
     double total = 0;
     #pragma omp parallel reduction(+ : total)
     {
-        const double tiles_per_second = tile_flops(64) / (2.0 * MR * NR * TILE_FLOPS_DEPTH);
+        const double tiles_per_second = tile_flops(64) / (2.0 * MR * NR * TILE_DEPTH);
         total += tile_flops(1 + (int)(0.2 * tiles_per_second));
     }
     return total;
