@@ -255,23 +255,23 @@ static inline void attention_backward(Stored* dqkv, float* delta, const Stored* 
 // ---------------------------------------------------------------------------------------------------------------------
 // with a cache: few queries, so keys are not transposed: their scores are dot products
 
-// sum (vecs * DOT_LANES) = p (keys) @ x (keys,vecs * DOT_LANES), whose rows are `stride` apart. Inlined with constant
+// sum (vecs * LANES) = p (keys) @ x (keys,vecs * LANES), whose rows are `stride` apart. Inlined with constant
 // `vecs`.
 static inline __attribute__((always_inline)) void cached_sums(float* sum, const float* p, const Stored* x,
                                                               size_t stride, int keys, int vecs) {
-    DotVec acc[4] = {{0}};
+    Vec acc[4] = {{0}};
     for (int s = 0; s < keys; s++) {
         #pragma GCC unroll 4
-        for (int v = 0; v < vecs; v++) { acc[v] += p[s] * dot_load(x + s * stride + v * DOT_LANES); }
+        for (int v = 0; v < vecs; v++) { acc[v] += p[s] * vec_load(x + s * stride + v * LANES); }
     }
     #pragma GCC unroll 4
-    for (int v = 0; v < vecs; v++) { *(DotVec*)(sum + v * DOT_LANES) = acc[v]; }
+    for (int v = 0; v < vecs; v++) { *(Vec*)(sum + v * LANES) = acc[v]; }
 }
 
 // attention_query() in vector code, without the log-sum-exp. p (keys) is scratch.
 static inline void attention_query_cached(Stored* out, const Stored* q, const Stored* k, const Stored* v, size_t stride,
                                           float* p, int keys, int HS) {
-    enum { WIDE = 4 * DOT_LANES };
+    enum { WIDE = 4 * LANES };
     float x[MAX_HEAD_SIZE], max;
     for (int i = 0; i < HS; i++) { x[i] = to_float(q[i]) / sqrtf((float)HS); }
     for (int s = 0; s < keys; s += DOT_ROWS) {
@@ -280,7 +280,7 @@ static inline void attention_query_cached(Stored* out, const Stored* q, const St
     const float sum = attention_exponentials(p, &max, keys);
     int i = 0;
     for (; i + WIDE <= HS; i += WIDE) { cached_sums(x + i, p, v + i, stride, keys, 4); }
-    for (; i + DOT_LANES <= HS; i += DOT_LANES) { cached_sums(x + i, p, v + i, stride, keys, 1); }
+    for (; i + LANES <= HS; i += LANES) { cached_sums(x + i, p, v + i, stride, keys, 1); }
     for (; i < HS; i++) {
         x[i] = 0;
         for (int s = 0; s < keys; s++) { x[i] += p[s] * to_float(v[s * stride + i]); }

@@ -3,10 +3,9 @@
 // skipped. This header has the forward pass, and helpers that attention_flash_backward.h uses too:
 //
 //   for each block of queries, over the blocks of keys up to the diagonal:
-//     s^T = k q^T,  p = exp(scale (s - max so far)),  out = factor out + p v
+//     s = q k^T,  p = exp(scale (s - max so far)),  out = factor out + p v
 //   where factor = exp(scale (max before this block - max so far))
 //
-// Scores are computed transposed, one column per query, so that maxima and sums over keys are vector operations.
 // Probabilities are rounded to Stored before p v, and out is divided by the sum of the rounded ones: its weights of v
 // then sum to 1. Divided by the sum of p itself it would be off by up to 2^-9 in bf16, with one sign where many p round
 // in the same direction, and so would backward's delta (Qiu & Yao 2025, "Why low-precision transformer training
@@ -16,8 +15,8 @@
 // summation does not depend on this choice.
 #pragma once
 #include "device.h"
-#include "math.h"
 #include "tile.h"
+#include "vec.h"
 #include <assert.h>
 
 // p of a block (144 KiB in fp32) fits into an L2 cache beside its operands. Blocks two or four times as large were as
@@ -25,7 +24,7 @@
 enum {
     FLASH_QUERIES = 192,
     FLASH_KEYS = 192,
-    FLASH_ROW = FLASH_KEYS + 64 / sizeof(Stored) // between rows of p and ds: an odd number of lines uses all of L1
+    FLASH_ROW = FLASH_KEYS + 64 / sizeof(Packed) // between rows of p and ds: an odd number of lines uses all of L1
 };
 static_assert(FLASH_QUERIES % MR == 0 && FLASH_QUERIES % NR == 0 && FLASH_QUERIES % KR == 0 &&
                   FLASH_KEYS % FLASH_QUERIES == 0,
@@ -60,15 +59,28 @@ static inline FlashKeys flash_seen_keys(const FlashHead* h, int q, int k0, int k
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// packed operands: the panel whose first row or column is i begins at i * flash_depth(k)
+// operands: left ones are rows, flash_depth(k) apart; right ones are panels, of which the one whose first column is i
+// begins at i * flash_depth(k)
 
 static inline size_t flash_depth(int k) { return round_up((size_t)k, KR); }
 
-// Packs x (rows,k) as a left operand; row and col as in pack_a.
-static inline void flash_pack_a(Packed* packed, const Stored* x, size_t row, size_t col, int rows, int k) {
-    for (int i = 0; i < rows; i += MR) {
-        pack_a(packed + (size_t)i * flash_depth(k), x + (size_t)i * row, row, col, min_int(MR, rows - i), k);
+// Returns the elements of a left operand: whole tiles.
+static inline size_t flash_left_size(int rows, int k) { return round_up((size_t)rows, MR) * flash_depth(k); }
+static inline size_t flash_right_size(int k, int cols) { return round_up((size_t)cols, NR) * flash_depth(k); }
+
+// Copies x (rows,k), its rows `stride` apart, as a left operand. (In the order of pack_a it takes longer to write, and
+// as long to read.)
+static inline void flash_copy_a(Packed* left, const Stored* x, size_t stride, int rows, int k) {
+    const size_t depth = flash_depth(k);
+    for (int i = 0; i < rows; i++, left += depth, x += stride) {
+        if (sizeof(Packed) == sizeof(Stored)) { memcpy(left, x, (size_t)k * sizeof *x); }
+        else {
+            #pragma omp simd
+            for (int j = 0; j < k; j++) { ((float*)left)[j] = to_float(x[j]); }
+        }
+        memset(left + k, 0, (depth - (size_t)k) * sizeof *left);
     }
+    memset(left, 0, (round_up((size_t)rows, MR) - (size_t)rows) * depth * sizeof *left);
 }
 
 // Packs x (k,cols) as a right operand; row and col as in pack_b.
@@ -78,27 +90,47 @@ static inline void flash_pack_b(Packed* packed, const Stored* x, size_t row, siz
     }
 }
 
-// A left operand: MR rows, k deep, packed or where it lies (panel NULL).
-typedef struct {
-    const Packed* panel;
-    const Stored* x;
-    size_t row, col;
-} FlashLeft;
+// ---------------------------------------------------------------------------------------------------------------------
+// probabilities: left operands, read where they lie
 
-// Returns x (MR,k), whose element (i, j) is at x[i*row + j*col], as a left operand. It is packed into `panel` unless
-// tiles read it where it lies.
-static inline FlashLeft flash_left(Packed* panel, const Stored* x, size_t row, size_t col, int k) {
-    const bool in_place = k % KR == 0 && (row == 1 ? TILE_READS_COLUMNS : TILE_READS_ROWS);
-    const FlashLeft left = {in_place ? NULL : panel, x, row, col};
-    if (!in_place) { pack_a(panel, x, row, col, MR, k); }
-    return left;
+// p (NR) = x, rounded to Stored
+static inline __attribute__((always_inline)) void flash_round(Packed* p, const Vec x[NR / LANES]) {
+#if FLOATX_IS(bf16) && defined(__AVX512BF16__)
+    _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh((__m512)x[1], (__m512)x[0]));
+#else
+    #pragma GCC unroll 4
+    for (int v = 0; v < NR / LANES; v++) {
+        float* to = p + v * LANES;
+        Stored rounded[LANES];
+        store_floats(rounded, (const float*)&x[v], LANES);
+        *(Vec*)to = vec_load(rounded);
+    }
+#endif
 }
 
-// c (MR,NR) = or += left (MR,k) @ right (k,NR)
-static inline void flash_tile(float* c, TileMode mode, const FlashLeft* left, const Packed* right, int k) {
-    const int depth = (int)flash_depth(k);
-    if (left->panel) { tile_matmul(c, NR, mode, left->panel, right, depth, NULL); }
-    else { tile_matmul_unpacked(c, NR, mode, left->x, left->row, left->col, right, depth, NULL); }
+// Returns total + p (NR), in any order.
+static inline __attribute__((always_inline)) Vec flash_add(Vec total, const Packed* p) {
+#if FLOATX_IS(bf16) && defined(__AVX512BF16__)
+    const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
+    return (Vec)_mm512_dpbf16_ps((__m512)total, (__m512bh)_mm512_loadu_si512(p), ones);
+#else
+    #pragma GCC unroll 4
+    for (int v = 0; v < NR; v += LANES) { total += *(const Vec*)(p + v); }
+    return total;
+#endif
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// matmuls of one tile. Not inlined: code around them would take registers from the tile.
+
+// scores (MR,NR) = left (MR,HS) @ right (HS,NR), `depth` = flash_depth(HS)
+ATTR_ONE_COPY static void flash_scores(float* scores, const Packed* left, const Packed* right, size_t depth) {
+    tile_multiply(scores, NR, TILE_SET, left, depth, KR, right, (int)depth, NULL);
+}
+
+// sums (MR,NR) = or += p (MR,k) @ right (k,NR); p is read up to the next multiple of KR.
+ATTR_ONE_COPY static void flash_sums(float* sums, TileMode mode, const Packed* p, const Packed* right, int k) {
+    tile_multiply(sums, NR, mode, p, FLASH_ROW, KR, right, (int)flash_depth(k), NULL);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -114,15 +146,26 @@ static inline void flash_scale(float* sums, int height, const float* factor, int
     }
 }
 
+// Returns true if a result of `count` elements is stored past the caches: by flash_store(), where its parts are whole
+// lines.
+static inline bool flash_streams(size_t count) {
+    return count * sizeof(Stored) / (size_t)cpu.threads > STREAM_BYTES;
+}
+
 // out (rows,HS), its rows `stride` apart, = sums. rest, laid out as out, may be NULL.
 static inline void flash_store(Stored* out, Stored* rest, size_t stride, const float* sums, int height, int rows,
-                               int HS) {
+                               int HS, bool past_caches) {
     for (int t = 0; t < rows; t++) {
         for (int i = 0; i < HS; i += NR) {
             const float* part = sums + (size_t)i * height + (size_t)t * NR;
-            for (int j = 0; j < min_int(NR, HS - i); j++) {
-                const size_t at = (size_t)t * stride + i + j;
-                store_with_rest(out + at, stored_or_null(rest, at), part[j]);
+            const size_t at = (size_t)t * stride + i;
+            const int n = min_int(NR, HS - i);
+            if (rest) {
+                for (int j = 0; j < n; j++) { store_with_rest(out + at + j, rest + at + j, part[j]); }
+            } else if (past_caches && is_whole_lines(out + at, n)) {
+                store_past_caches(out + at, part, n);
+            } else {
+                store_floats(out + at, part, (size_t)n);
             }
         }
     }
@@ -143,11 +186,10 @@ static inline float* flash_floats(char* memory, size_t* used, size_t count) {
 
 typedef struct {
     int keys;         // of the head, up to the last query of the task
-    Packed *k, *v;    // (keys,HS): k a left operand, v a right one
-    Packed* q;        // (HS,queries of a block), a right operand
-    float* scores;    // (keys of a block,NR), for NR queries
-    Stored* p;        // (keys of a block,queries)
-    Packed* p_packed; // p^T, a left operand, panels FLASH_KEYS deep
+    Packed *kt, *v;   // (HS,keys) and (keys,HS), right operands
+    Packed* q;        // (queries of a block,HS), a left operand
+    float* scores;    // (MR,keys of a block), in tiles of (MR,NR)
+    Packed* p;        // (queries of a block,keys), its rows FLASH_ROW apart
     float* out;       // sums (queries,HS): panels of FLASH_QUERIES rows
     float *max, *sum; // (queries): the maximum score so far, and the sum of exp(scale * (score - max)) so far
     float* rounded;   // (queries): the same sum, of the rounded p; in fp32, `sum`
@@ -157,15 +199,13 @@ typedef struct {
 // Lays out a task's memory and returns its bytes. If `memory` is NULL, only returns the bytes.
 static inline size_t flash_forward_memory(FlashForward* f, char* memory, int keys, int HS) {
     size_t used = 0;
-    const size_t width = round_up((size_t)HS, NR);
     f->keys = keys;
-    f->k = flash_packed(memory, &used, round_up((size_t)keys, MR) * flash_depth(HS));
-    f->v = flash_packed(memory, &used, width * flash_depth(keys));
-    f->q = flash_packed(memory, &used, FLASH_QUERIES * flash_depth(HS));
-    f->scores = flash_floats(memory, &used, FLASH_KEYS * NR);
-    f->p = scratch_part(memory, &used, FLASH_KEYS * FLASH_ROW, sizeof(Stored));
-    f->p_packed = flash_packed(memory, &used, FLASH_QUERIES * FLASH_KEYS);
-    f->out = flash_floats(memory, &used, FLASH_QUERIES * width);
+    f->kt = flash_packed(memory, &used, flash_right_size(HS, keys));
+    f->v = flash_packed(memory, &used, flash_right_size(keys, HS));
+    f->q = flash_packed(memory, &used, flash_left_size(FLASH_QUERIES, HS));
+    f->scores = flash_floats(memory, &used, MR * FLASH_KEYS);
+    f->p = flash_packed(memory, &used, FLASH_QUERIES * FLASH_ROW);
+    f->out = flash_floats(memory, &used, FLASH_QUERIES * round_up((size_t)HS, NR));
     f->max = flash_floats(memory, &used, FLASH_QUERIES);
     f->sum = flash_floats(memory, &used, FLASH_QUERIES);
     f->rounded = FLOATX_IS(fp32) ? f->sum : flash_floats(memory, &used, FLASH_QUERIES);
@@ -173,87 +213,82 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     return used;
 }
 
-// Adds `keys` keys to the online softmax (Milakov & Gimelshein 2018) of NR queries. Query t sees key s if hidden[t] <=
-// s <= diagonal + t; hidden NULL: all zeros. Sets p (keys,NR), its rows FLASH_ROW apart, to exp(scale * (scores -
-// max)) where t sees s, and to 0 elsewhere. Updates max and both sums, and sets factor. The mask has loops of its own:
-// the others need no conditions.
-static inline void flash_softmax(Stored* p, float* max, float* sum, float* rounded, float* factor, float* scores,
-                                 float scale, const int* hidden, int diagonal, int keys) {
-    float top[NR], total[NR], rounded_total[NR];
-    const int first_unseen = max_int(0, diagonal + 1);
-    for (int t = 0; hidden && t < NR; t++) {
-        for (int s = 0; s < min_int(keys, hidden[t]); s++) { scores[s * NR + t] = -INFINITY; }
-    }
-    for (int s = first_unseen; s < keys; s++) {
-        for (int t = 0; t < min_int(NR, s - diagonal); t++) { scores[s * NR + t] = -INFINITY; }
-    }
-    for (int t = 0; t < NR; t++) { top[t] = max[t]; }
-    for (int s = 0; s < keys; s++) {
-        const float* row = scores + s * NR;
-        #pragma omp simd
-        for (int t = 0; t < NR; t++) { top[t] = row[t] > top[t] ? row[t] : top[t]; }
-    }
-    for (int t = 0; hidden && t < NR; t++) { // finite, also for a query that has seen no key yet
-        top[t] = at_least(top[t], -FLT_MAX);
-    }
-    for (int t = 0; t < NR; t++) {
-        factor[t] = exp_fast(scale * (max[t] - top[t]));
-        total[t] = sum[t] * factor[t];
-        rounded_total[t] = rounded[t] * factor[t];
-        max[t] = top[t];
-        top[t] *= scale;
-    }
-    for (int s = 0; s < keys; s++) {
-        Stored* row = p + (size_t)s * FLASH_ROW;
-        float scratch[NR], *exps = floats_for(row, scratch);
-        #pragma omp simd
-        for (int t = 0; t < NR; t++) {
-            exps[t] = exp_fast(scale * scores[s * NR + t] - top[t]);
-            total[t] += exps[t];
+// Hides from MR queries, the first of which is q, those of `keys` keys from k on that they do not see: their scores
+// become -INFINITY. Only `queries` of them have documents.
+static inline void flash_hide(float* scores, const FlashHead* h, int q, int queries, int k, int keys) {
+    for (int r = 0; r < MR; r++, scores += NR) {
+        const int begin = h->starts && r < queries ? h->starts[q + r] - k : 0, end = q + r + 1 - k;
+        for (int s = 0; s < min_int(keys, begin); s += NR) {
+            for (int j = 0; j < min_int(NR, begin - s); j++) { scores[s * MR + j] = -INFINITY; }
         }
-        store_floats(row, exps, NR);
-        #pragma omp simd
-        for (int t = 0; t < NR; t++) {
-            if (!FLOATX_IS(fp32)) { rounded_total[t] += to_float(row[t]); }
+        for (int s = max_int(0, end) / NR * NR; s < keys; s += NR) {
+            for (int j = max_int(0, end - s); j < NR; j++) { scores[s * MR + j] = -INFINITY; }
         }
-    }
-    for (int t = 0; t < NR; t++) {
-        if (!FLOATX_IS(fp32)) { rounded[t] = rounded_total[t]; }
-        sum[t] = total[t];
-    }
-    for (int s = first_unseen; s < keys; s++) { // exp_fast(-INFINITY) is 1e-38, not 0, and v may be huge
-        for (int t = 0; t < min_int(NR, s - diagonal); t++) { p[(size_t)s * FLASH_ROW + t] = to_stored(0); }
-    }
-    for (int t = 0; hidden && t < NR; t++) {
-        for (int s = 0; s < min_int(keys, hidden[t]); s++) { p[(size_t)s * FLASH_ROW + t] = to_stored(0); }
     }
 }
 
-// Zeroes rows begin .. end-1 of p, for NR queries.
-static inline void flash_zero_rows(Stored* p, int begin, int end) {
-    for (int s = begin; s < end; s++) { memset(p + (size_t)s * FLASH_ROW, 0, NR * sizeof *p); }
+// Returns the largest of a row of scores, at least `max`.
+static inline float flash_max(const float* scores, float max, int keys) {
+    Vec largest = *(const Vec*)scores;
+    for (int s = 0; s < keys; s += NR, scores += MR * NR) {
+        #pragma GCC unroll 4
+        for (int j = 0; j < NR; j += LANES) { largest = vec_larger(*(const Vec*)(scores + j), largest); }
+    }
+    const float most = vec_max(largest);
+    return most > max ? most : max;
+}
+
+// Sets a row of p to exp(scale * scores - shift). Adds it to *sum, and as it is rounded to *rounded.
+static inline void flash_exponentials(Packed* p, float* sum, float* rounded, const float* scores, float scale,
+                                      float shift, int keys) {
+    Vec total = {0}, rounded_total = {0};
+    for (int s = 0; s < keys; s += NR, scores += MR * NR, p += NR) {
+        Vec x[NR / LANES];
+        #pragma GCC unroll 4
+        for (int v = 0; v < NR / LANES; v++) {
+            x[v] = vec_exp(scale * *(const Vec*)(scores + v * LANES) - shift);
+            total += x[v];
+        }
+        flash_round(p, x);
+        if (!FLOATX_IS(fp32)) { rounded_total = flash_add(rounded_total, p); }
+    }
+    if (!FLOATX_IS(fp32)) { *rounded += vec_sum(rounded_total); }
+    *sum += vec_sum(total);
+}
+
+// Adds `keys` keys, a multiple of NR, to the online softmax (Milakov & Gimelshein 2018) of MR queries. Sets p (MR,keys)
+// to exp(scale * (scores - max)), updates max and both sums, and sets factor.
+static inline void flash_softmax(Packed* p, float* max, float* sum, float* rounded, float* factor, const float* scores,
+                                 float scale, int keys) {
+    for (int r = 0; r < MR; r++) {
+        const float before = max[r];
+        max[r] = at_least(flash_max(scores + r * NR, before, keys), -FLT_MAX); // finite, also if no key was seen yet
+        factor[r] = scale * (before - max[r]);
+    }
+    #pragma omp simd
+    for (int r = 0; r < MR; r++) {
+        factor[r] = exp_fast(factor[r]);
+        sum[r] *= factor[r];
+        if (!FLOATX_IS(fp32)) { rounded[r] *= factor[r]; }
+    }
+    for (int r = 0; r < MR; r++) {
+        flash_exponentials(p + r * FLASH_ROW, sum + r, rounded + r, scores + r * NR, scale, scale * max[r], keys);
+    }
 }
 
 // Computes p for the block of queries from q0 on and the block of keys from k0 on.
 static inline void flash_forward_scores(FlashForward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
     const size_t depth = flash_depth(h->HS);
-    for (int t = 0; t < queries; t += NR) {
-        const int seen = min_int(keys, q0 + t + NR - k0); // by the last of these NR queries
-        const int first = min_int(seen, flash_first_key(h, q0 + t, k0, MR));
-        int hidden[NR];
-        for (int s = first; s < seen; s += MR) {
-            tile_matmul(f->scores + (size_t)s * NR, NR, TILE_SET, f->k + (size_t)(k0 + s) * depth,
-                        f->q + (size_t)t * depth, (int)depth, NULL);
+    for (int t = 0; t < queries; t += MR) {
+        const int seen = (int)round_up((size_t)min_int(keys, q0 + t + MR - k0), NR); // by the last of these queries
+        const int first = min_int(seen, flash_first_key(h, q0 + t, k0, NR));
+        for (int s = first; s < seen; s += NR) {
+            flash_scores(f->scores + (size_t)(s - first) * MR, f->q + (size_t)t * depth,
+                         f->kt + (size_t)(k0 + s) * depth, depth);
         }
-        for (int i = 0; h->starts && i < NR; i++) {
-            hidden[i] = t + i < queries ? h->starts[q0 + t + i] - k0 - first : 0;
-        }
-        flash_softmax(f->p + (size_t)first * FLASH_ROW + t, f->max + t, f->sum + t, f->rounded + t,
-                      f->factor + t, f->scores + (size_t)first * NR, h->scale, h->starts ? hidden : NULL,
-                      q0 + t - k0 - first, seen - first);
-        // for panels that reach into the NR queries before or behind
-        flash_zero_rows(f->p + t, flash_first_key(h, q0 + t / MR * MR, k0, KR), first);
-        flash_zero_rows(f->p + t, seen, min_int(keys, seen + MR));
+        flash_hide(f->scores, h, q0 + t, queries - t, k0 + first, seen - first);
+        flash_softmax(f->p + (size_t)t * FLASH_ROW + first, f->max + t, f->sum + t, f->rounded + t, f->factor + t,
+                      f->scores, h->scale, seen - first);
     }
 }
 
@@ -263,35 +298,29 @@ static inline void flash_forward_block(FlashForward* f, const FlashHead* h, int 
                                        bool is_first) {
     const int HS = h->HS;
     flash_forward_scores(f, h, q0, queries, k0, keys);
-    FlashLeft left[FLASH_QUERIES / MR];
-    for (int t = 0; t < queries; t += MR) { // columns of p beyond the last query yield sums that are never read
-        const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
-        left[t / MR] = flash_left(f->p_packed + (size_t)t * FLASH_KEYS, f->p + (size_t)seen.first * FLASH_ROW + t, 1,
-                                  FLASH_ROW, seen.count);
-    }
     if (!is_first) { flash_scale(f->out, FLASH_QUERIES, f->factor, queries, HS); }
     for (int i = 0; i < HS; i += NR) { // a panel of v, in an L1 cache, times all of p
         const Packed* v = f->v + (size_t)i * flash_depth(f->keys) + (size_t)k0 * NR;
         for (int t = 0; t < queries; t += MR) {
             const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
-            flash_tile(f->out + (size_t)i * FLASH_QUERIES + (size_t)t * NR, is_first ? TILE_SET : TILE_ADD,
-                       &left[t / MR], v + (size_t)seen.first * NR, seen.count);
+            flash_sums(f->out + (size_t)i * FLASH_QUERIES + (size_t)t * NR, is_first ? TILE_SET : TILE_ADD,
+                       f->p + (size_t)t * FLASH_ROW + seen.first, v + (size_t)seen.first * NR, seen.count);
         }
     }
 }
 
 // Computes out and lse for the queries [begin, end) of a head; begin is a multiple of FLASH_QUERIES. out and lse are
-// those of position 0; rows of out are C apart. rest: as out, or NULL.
+// those of position 0; rows of out are C apart. rest: as out, or NULL. past_caches: as in flash_store().
 static inline void flash_forward_task(Stored* out, Stored* rest, float* lse, const FlashHead* h, int begin, int end,
-                                      int C) {
+                                      int C, bool past_caches) {
     FlashForward f;
     const int HS = h->HS;
     flash_forward_memory(&f, thread_scratch(flash_forward_memory(&f, NULL, end, HS)), end, HS);
-    flash_pack_a(f.k, h->k, h->stride, 1, end, HS);
+    flash_pack_b(f.kt, h->k, 1, h->stride, HS, end);
     flash_pack_b(f.v, h->v, h->stride, 1, end, HS);
     for (int q0 = begin; q0 < end; q0 += FLASH_QUERIES) {
         const int queries = min_int(FLASH_QUERIES, end - q0);
-        flash_pack_b(f.q, h->q + (size_t)q0 * h->stride, 1, h->stride, HS, queries);
+        flash_copy_a(f.q, h->q + (size_t)q0 * h->stride, h->stride, queries, HS);
         for (int t = 0; t < FLASH_QUERIES; t++) {
             f.max[t] = -INFINITY;
             f.sum[t] = f.rounded[t] = 0;
@@ -306,7 +335,7 @@ static inline void flash_forward_task(Stored* out, Stored* rest, float* lse, con
         }
         flash_scale(f.out, FLASH_QUERIES, f.factor, queries, HS);
         const size_t at = (size_t)q0 * C;
-        flash_store(out + at, stored_or_null(rest, at), C, f.out, FLASH_QUERIES, queries, HS);
+        flash_store(out + at, stored_or_null(rest, at), C, f.out, FLASH_QUERIES, queries, HS, past_caches);
     }
 }
 
@@ -344,6 +373,7 @@ static inline int flash_range(int heads, int T) {
 static inline void flash_forward(Stored* out, Stored* rest, float* lse, const Stored* qkv, const int* starts, int B,
                                  int T, int C, int NH) {
     const int heads = B * NH, range = flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
+    const bool past_caches = flash_streams((size_t)B * T * C);
     #pragma omp parallel
     {
         tile_begin();
@@ -353,7 +383,8 @@ static inline void flash_forward(Stored* out, Stored* rest, float* lse, const St
             const FlashHead h = flash_head(qkv, starts, NULL, head, T, C, NH);
             const size_t at = flash_out(head, T, C, NH);
             flash_forward_task(out + at, stored_or_null(rest, at), lse + (size_t)head * T, &h, begin,
-                               min_int(T, begin + range), C);
+                               min_int(T, begin + range), C, past_caches);
         }
+        past_caches_end();
     }
 }

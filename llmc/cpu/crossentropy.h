@@ -75,34 +75,22 @@ static inline size_t softmax_memory(Softmax* s, char* memory, int N, int C, int 
     return used;
 }
 
-// Returns the maximum of n numbers, a multiple of SOFTMAX_BLOCK. Keeps DOT_LANES maxima side by side: compilers do not
-// vectorize one.
+// Returns the maximum of n numbers, a multiple of SOFTMAX_BLOCK.
 static inline float softmax_max(const float* x, int n) {
-    float best[DOT_LANES] __attribute__((aligned(64)));
-    memcpy(best, x, sizeof best);
-    for (int i = DOT_LANES; i < n; i += DOT_LANES) {
-        #pragma omp simd
-        for (int j = 0; j < DOT_LANES; j++) { best[j] = x[i + j] > best[j] ? x[i + j] : best[j]; }
-    }
-#ifdef __AVX512F__
-    return _mm512_reduce_max_ps(*(const __m512*)best);
-#else
-    #pragma GCC unroll 4
-    for (int half = DOT_LANES / 2; half > 0; half /= 2) {
-        #pragma GCC unroll 8
-        for (int j = 0; j < half; j++) { best[j] = best[j + half] > best[j] ? best[j + half] : best[j]; }
-    }
-    return best[0];
-#endif
+    Vec largest = *(const Vec*)x;
+    for (int i = LANES; i < n; i += LANES) { largest = vec_larger(*(const Vec*)(x + i), largest); }
+    return vec_max(largest);
 }
 
 // Sets exps = exp(x - reference) and returns their sum.
 static inline float softmax_block_exps(float exps[SOFTMAX_BLOCK], const float x[SOFTMAX_BLOCK], float reference) {
-    DotVec sum = {0};
-    #pragma omp simd
-    for (int i = 0; i < SOFTMAX_BLOCK; i++) { exps[i] = exp_fast(x[i] - reference); }
-    for (int i = 0; i < SOFTMAX_BLOCK; i += DOT_LANES) { sum += *(const DotVec*)(exps + i); }
-    return dot_lanes(sum);
+    Vec sum = {0};
+    for (int i = 0; i < SOFTMAX_BLOCK; i += LANES) {
+        Vec* v = (Vec*)(exps + i);
+        *v = vec_exp(*(const Vec*)(x + i) - reference);
+        sum += *v;
+    }
+    return vec_sum(sum);
 }
 
 // The epilogue: begins the softmax of a row in columns [col, col + cols); col is a multiple of SOFTMAX_BLOCK.

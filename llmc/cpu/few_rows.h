@@ -6,58 +6,9 @@
 // A dot product has one order of additions, whatever other rows there are: an output does not depend on the number of
 // rows. attention.h uses the same kernel for the scores of a query.
 #pragma once
-#include "device.h"
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-#ifdef __aarch64__
-#include <arm_neon.h>
-#endif
+#include "vec.h"
 
-#if defined(__AVX512F__)
-enum { DOT_LANES = 16 };
-#elif defined(__AVX2__)
-enum { DOT_LANES = 8 };
-#else
-enum { DOT_LANES = 4 };
-#endif
 enum { DOT_ROWS = 4, DOT_INPUTS = 4 }; // 16 sums: half of AVX-512's registers, all of AVX2's
-
-typedef float DotVec __attribute__((vector_size(DOT_LANES * 4), aligned(4), may_alias));
-
-// Loads DOT_LANES elements as floats. (Of __builtin_convertvector() gcc 12 makes two halves.)
-static inline DotVec dot_load(const Stored* x) {
-#if FLOATX_IS(fp32)
-    return *(const DotVec*)x;
-#elif FLOATX_IS(bf16) && defined(__AVX512F__)
-    return (DotVec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)x)), 16);
-#elif FLOATX_IS(bf16) && defined(__AVX2__)
-    return (DotVec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)x)), 16);
-#elif FLOATX_IS(fp16) && defined(__AVX512F__)
-    return (DotVec)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)x));
-#elif FLOATX_IS(fp16) && defined(__AVX2__)
-    return (DotVec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)x));
-#elif FLOATX_IS(fp16) && defined(__aarch64__)
-    return (DotVec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t*)x)));
-#else
-    DotVec v;
-    for (int i = 0; i < DOT_LANES; i++) { v[i] = to_float(x[i]); }
-    return v;
-#endif
-}
-
-static inline float dot_lanes(DotVec v) {
-#ifdef __AVX512F__
-    return _mm512_reduce_add_ps((__m512)v);
-#else
-    #pragma GCC unroll 4
-    for (int half = DOT_LANES / 2; half > 0; half /= 2) {
-        #pragma GCC unroll 8
-        for (int i = 0; i < half; i++) { v[i] += v[i + half]; }
-    }
-    return v[0];
-#endif
-}
 
 // Returns x (n) as floats: itself, or a copy in `scratch`.
 static inline const float* dot_floats(float* scratch, const Stored* x, size_t n) {
@@ -77,23 +28,23 @@ enum { PREFETCH_TO_L2 = 2 };
 // Multiply-adds from which on threads share an operation: fewer take less time than starting it in all threads. Chosen.
 static const size_t DOT_SHARED = 1 << 16;
 
-// sum (inputs,rows) += DOT_LANES columns of x (inputs) times those of w (rows). Inlined, as dot_tile, with constant
+// sum (inputs,rows) += LANES columns of x (inputs) times those of w (rows). Inlined, as dot_tile, with constant
 // `inputs` and `rows`.
-static inline __attribute__((always_inline)) void dot_step(DotVec sum[DOT_INPUTS][DOT_ROWS], const float* x,
+static inline __attribute__((always_inline)) void dot_step(Vec sum[DOT_INPUTS][DOT_ROWS], const float* x,
                                                            size_t ldx, const Stored* w, size_t ldw, int inputs,
                                                            int rows) {
     #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
-        const DotVec row = dot_load(w + (size_t)r * ldw);
+        const Vec row = vec_load(w + (size_t)r * ldw);
         #pragma GCC unroll 4
-        for (int m = 0; m < inputs; m++) { sum[m][r] += row * *(const DotVec*)(x + (size_t)m * ldx); }
+        for (int m = 0; m < inputs; m++) { sum[m][r] += row * *(const Vec*)(x + (size_t)m * ldx); }
     }
 }
 
 // out (inputs,rows) = x (inputs,n) @ w (rows,n)^T. Rows of out are ldo apart, of x ldx, of w ldw.
 static inline __attribute__((always_inline)) void dot_tile(float* out, size_t ldo, const float* x, size_t ldx,
                                                            const Stored* w, size_t ldw, int inputs, int rows, int n) {
-    DotVec sum[DOT_INPUTS][DOT_ROWS] = {{{0}}};
+    Vec sum[DOT_INPUTS][DOT_ROWS] = {{{0}}};
     int i = 0;
     for (; i + LINE <= n; i += LINE) {
         #pragma GCC unroll 4
@@ -101,14 +52,14 @@ static inline __attribute__((always_inline)) void dot_tile(float* out, size_t ld
             __builtin_prefetch(w + (size_t)(r + DOT_ROWS) * ldw + i, 0, PREFETCH_TO_L2);
         }
         #pragma GCC unroll 4
-        for (int k = i; k < i + LINE; k += DOT_LANES) { dot_step(sum, x + k, ldx, w + k, ldw, inputs, rows); }
+        for (int k = i; k < i + LINE; k += LANES) { dot_step(sum, x + k, ldx, w + k, ldw, inputs, rows); }
     }
-    for (; i + DOT_LANES <= n; i += DOT_LANES) { dot_step(sum, x + i, ldx, w + i, ldw, inputs, rows); }
+    for (; i + LANES <= n; i += LANES) { dot_step(sum, x + i, ldx, w + i, ldw, inputs, rows); }
     #pragma GCC unroll 4
     for (int m = 0; m < inputs; m++) {
         #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
-            float total = dot_lanes(sum[m][r]);
+            float total = vec_sum(sum[m][r]);
             for (int j = i; j < n; j++) { total += x[(size_t)m * ldx + j] * to_float(w[(size_t)r * ldw + j]); }
             out[(size_t)m * ldo + r] = total;
         }

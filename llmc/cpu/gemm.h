@@ -133,8 +133,9 @@ static inline bool crowds_l1(size_t stride, int count) {
 
 // Returns true if tiles read a where it lies, which saves packing. (AMX reads whole lines, which may crowd.)
 static inline bool gemm_reads_in_place(const Gemm* g, int k) {
+    if (sizeof(Stored) != sizeof(Packed)) { return false; }
     if (g->a.row == 1) { return TILE_READS_COLUMNS && cpu.choices.reads_columns && !crowds_l1(g->a.col, k); }
-    return TILE_READS_ROWS && k % KR == 0 && (KR * sizeof(Stored) == 64 || !crowds_l1(g->a.row, MR));
+    return k % KR == 0 && (KR * sizeof(Stored) == 64 || !crowds_l1(g->a.row, MR));
 }
 
 // Returns what will be read of a after the panel from row i on: the next panel, or that of the next group, which is
@@ -191,9 +192,8 @@ static inline void gemm_panel(const Gemm* g, const Packed* a, const Packed* b, s
         if (a) {
             tile_matmul(c + t * NR, COLUMNS, mode, a, b, depth, &ahead);
         } else {
-            tile_matmul_unpacked(c + t * NR, COLUMNS, mode,
-                                 g->a.x + (size_t)i * g->a.row + (size_t)k.begin * g->a.col, g->a.row, g->a.col, b,
-                                 depth, &ahead);
+            const Stored* x = g->a.x + (size_t)i * g->a.row + (size_t)k.begin * g->a.col;
+            tile_matmul_unpacked(c + t * NR, COLUMNS, mode, (const Packed*)x, g->a.row, g->a.col, b, depth, &ahead);
         }
     }
     if (g->row_sums && j == 0) { // of the threads that share these rows, only one has the first column

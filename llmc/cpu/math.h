@@ -16,20 +16,25 @@ static inline float at_most(float x, float most) { return choose(x > most, most,
 
 // exp(x) = 2^n exp(r), where n is the integer nearest to x / ln 2, so that |r| <= ln 2 / 2 (range reduction: Cody &
 // Waite 1980). exp(r) is the minimax polynomial of degree 5 that begins with 1 + r; its relative error is at most
-// 1.05e-7. For x from -87.5 to 88; NaN stays NaN.
+// 1.05e-7.
+static const float EXP_R2 = 4.9999230e-1f, EXP_R3 = 1.6667115e-1f, EXP_R4 = 4.1890334e-2f, EXP_R5 = 8.3125028e-3f;
+static const float LOG2_E = 1.44269504f;
+static const float LN2_UPPER = 0.693359375f, LN2_LOWER = -2.12194440e-4f; // n times the first is exact
+static const float EXP_SHIFT = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer, in the low bits
+
+// exp(x) for x from -87.5 to 88; NaN stays NaN.
 static inline float exp_in_range(float x) {
-    const float shift = 12582912.0f + 127.0f; // 1.5 * 2^23: adding it rounds to an integer, in the low bits; 127: bias
-    const float shifted = x * 1.44269504f + shift;
-    const float n = shifted - shift;
-    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f; // ln 2 in two parts: n times the first is exact
-    float p = 8.3125028e-3f;
-    p = p * r + 4.1890334e-2f;
-    p = p * r + 1.6667115e-1f;
-    p = p * r + 4.9999230e-1f;
+    const float shift = EXP_SHIFT + 127.0f; // 127: the bias of an exponent
+    const float shifted = x * LOG2_E + shift, n = shifted - shift;
+    const float r = (x - n * LN2_UPPER) - n * LN2_LOWER;
+    float p = EXP_R5;
+    p = p * r + EXP_R4;
+    p = p * r + EXP_R3;
+    p = p * r + EXP_R2;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
     return p * float_of_bits(bits_of_float(shifted) << 23); // 2^n
 }
 
-// exp(x) for any x up to 88; below -87 the result is exp(-87) = 1e-38.
-static inline float exp_fast(float x) { return exp_in_range(at_least(x, -87.0f)); }
+// exp(x) for any x up to 88; 0 below -87.
+static inline float exp_fast(float x) { return choose(x < -87.0f, 0.0f, exp_in_range(x)); }

@@ -29,8 +29,8 @@
 //                  which may be NULL. Called by the functions below
 //   tile_sum_rows  adds the sums over k of the MR rows of a to `sums`. a is packed, with a step of MR * KR, or lies in
 //                  consecutive columns, with a step of their stride
-//   TILE_READS_ROWS, TILE_READS_COLUMNS   true if tile_multiply reads an `a` of type Packed where it lies, without
-//                  packing: one whose elements lie along k, or one whose columns are consecutive; false if not defined
+//   TILE_READS_COLUMNS   true if tile_multiply reads an `a` whose columns are consecutive where it lies, as all do one
+//                  whose rows are
 //   tile_peak      measures the peak: runs the innermost instruction from registers alone, `rounds` times for each
 //                  accumulator, and sets *flops to the number of operations, a multiply-add counting as two. The
 //                  result has no meaning; it keeps the compiler from dropping the work
@@ -49,27 +49,19 @@ typedef enum { TILE_SET, TILE_ADD } TileMode;
 #include "tile_fp32.h"
 #endif
 
-#ifndef TILE_READS_ROWS
-#define TILE_READS_ROWS false
-#endif
-#ifndef TILE_READS_COLUMNS
-#define TILE_READS_COLUMNS false
-#endif
-
 // c = or += a @ b, both packed
 static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t ldc, TileMode mode, const Packed* a,
                                                               const Packed* b, int k, Ahead* ahead) {
     tile_multiply(c, ldc, mode, a, KR, MR * KR, b, k, ahead);
 }
 
-// The same for an a that is not packed, whose element (i, j) is at a[i*row + j*col]; k is a multiple of KR. Only where
-// TILE_READS_ROWS (col is 1) or TILE_READS_COLUMNS (row is 1): a copy for each, with a constant stride.
+// The same for an a that lies elsewhere: element (i, j) at a[i*row + j*col]; k is a multiple of KR. Either col is 1, or
+// row is and TILE_READS_COLUMNS is true: a copy for each, with a constant stride.
 static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
-                                                                       const Stored* a, size_t row, size_t col,
+                                                                       const Packed* a, size_t row, size_t col,
                                                                        const Packed* b, int k, Ahead* ahead) {
-    const Packed* unpacked = (const Packed*)a;
-    if (TILE_READS_COLUMNS && row == 1) { tile_multiply(c, ldc, mode, unpacked, 1, col, b, k, ahead); }
-    else if (TILE_READS_ROWS) { tile_multiply(c, ldc, mode, unpacked, row, KR, b, k, ahead); }
+    if (TILE_READS_COLUMNS && row == 1) { tile_multiply(c, ldc, mode, a, 1, col, b, k, ahead); }
+    else { tile_multiply(c, ldc, mode, a, row, KR, b, k, ahead); }
 }
 
 // Returns the elements of a panel of `width` rows or columns (MR or NR), k deep.

@@ -10,6 +10,7 @@
 #include <limits.h>
 
 enum { MR = 32, NR = 32, KR = 32, DEPTH = 768, LONG_DEPTH = 640, C_GROUPS = 4 };
+enum { TILE_READS_COLUMNS = false }; // pairs along k lie apart there
 enum { PREFETCH = false, AHEAD_STEPS = INT_MAX };
 enum { PACKED_USES = 1, PACKED_ROWS = INT_MAX, SHARES_PACKED = true };
 enum { STREAM_BYTES = 2 << 20, STORES_BY_INSTRUCTION = true };
@@ -110,8 +111,6 @@ static inline void tile_sum_rows(float* sums, const Packed* a, size_t step, int 
     _tile_stored(2, c + LANES * LANES, LANES * sizeof *c);
     for (int i = 0; i < MR; i++) { sums[i] += c[i * LANES]; }
 }
-
-#define TILE_READS_ROWS true // not columns: pairs along k lie apart there
 
 // Multiplies zeros; in registers alone they take as long as other numbers.
 static inline float tile_peak(long rounds, double* flops) {

@@ -6,6 +6,7 @@
 #include <limits.h>
 
 enum { MR = 12, NR = 32, KR = 2, DEPTH = 384, LONG_DEPTH = DEPTH, C_GROUPS = 8 }; // 24 accumulators in 32 registers
+enum { TILE_READS_COLUMNS = false }; // pairs along k lie apart there
 enum { PREFETCH = true, AHEAD_STEPS = 64 };
 enum { PACKED_USES = 2, PACKED_ROWS = 512, SHARES_PACKED = false };
 enum { STREAM_BYTES = INT_MAX, STORES_BY_INSTRUCTION = false };
@@ -78,8 +79,6 @@ static inline void tile_sum_rows(float* sums, const Packed* a, size_t col, int k
     const __m512 sum = _mm512_add_ps(_mm512_add_ps(part[0], part[1]), _mm512_add_ps(part[2], part[3]));
     _mm512_mask_storeu_ps(sums, rows, _mm512_add_ps(_mm512_maskz_loadu_ps(rows, sums), sum));
 }
-
-#define TILE_READS_ROWS true // not columns: pairs along k lie apart there
 
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = 2 * MR };

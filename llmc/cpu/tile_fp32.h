@@ -3,33 +3,28 @@
 // of high-performance matrix multiplication", 2008). 16-bit operands are converted to float as they are packed.
 // A part of tile.h, which includes it.
 #pragma once
+#include "vec.h"
 #include <limits.h>
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
-#ifdef __aarch64__
-#include <arm_neon.h>
-#endif
 
 // The shape of a tile: as many accumulators as the registers can hold. Elements of a are loaded for ROWS_AT_ONCE rows:
 // for more of them gcc for aarch64 would take registers away from accumulators. UNROLLED steps of k: with 16 registers
 // gcc moves accumulators about if they are more than two; with AVX-512, four take 13% longer than 16.
 #if defined(__AVX512F__)
-enum { LANES = 16, MR = 12, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 16 }; // 24 sums; 6 x 4 read twice as much from L2
-#elif defined(__AVX__)
-enum { LANES = 8, MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2 }; // 12 accumulators in 16 registers
+enum { MR = 12, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 16 }; // 24 sums; 6 x 4 read twice as much from L2
+#elif defined(__AVX2__)
+enum { MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2 }; // 12 accumulators in 16 registers
 #elif defined(__aarch64__)
-enum { LANES = 4, MR = 8, VECS = 3, ROWS_AT_ONCE = 2, UNROLLED = 2 }; // 24 accumulators in 32 registers
+enum { MR = 8, VECS = 3, ROWS_AT_ONCE = 2, UNROLLED = 2 }; // 24 accumulators in 32 registers
 #else
-enum { LANES = 4, MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2 };
+enum { MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2 };
 #endif
 enum { NR = VECS * LANES, KR = 1, DEPTH = 256, LONG_DEPTH = DEPTH, C_GROUPS = 16 };
+enum { TILE_READS_COLUMNS = true }; // the innermost loop broadcasts elements of a, so they need not lie together
 enum { PREFETCH = true, AHEAD_STEPS = 16 };
 enum { PACKED_USES = 0, PACKED_ROWS = 0, SHARES_PACKED = false };
 enum { STREAM_BYTES = INT_MAX, STORES_BY_INSTRUCTION = false };
 
 typedef float Packed;
-typedef float Vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 
 static inline void tile_begin(void) {}
@@ -166,10 +161,6 @@ static inline void tile_sum_rows(float* sums, const Packed* a, size_t col, int k
     for (int i = 0; i < MR; i++) { sums[i] += (part[0][i] + part[1][i]) + (part[2][i] + part[3][i]); }
 }
 
-#if FLOATX_IS(fp32) // the innermost loop only broadcasts elements of a, so they need not lie together
-#define TILE_READS_ROWS true
-#define TILE_READS_COLUMNS true
-#endif
 
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = VECS * MR };

@@ -1,12 +1,10 @@
 // Packs operands for instructions that multiply pairs of bf16 (tile_bf16.h, tile_amx.h): c += a[k] * b[k] + a[k+1] *
-// b[k+1]. Pairs along k therefore stay together: the unit moved is a pair, and a vector holds 16 of them.
+// b[k+1]. Pairs along k therefore stay together: the unit moved is a pair, and a vector holds 16 of them (LANES).
 // A part of tile.h, which includes it.
 #pragma once
-#include <immintrin.h>
+#include "vec.h"
 
 typedef bf16 Packed;
-
-enum { LANES = 16 }; // pairs, or floats, in a vector
 
 // Loads the first n numbers of row i, 32 at most, padded with zeros; zeros for rows from `rows` on. Reads only these.
 static inline __m512i load_row(const Stored* x, size_t stride, int i, int rows, int n) {

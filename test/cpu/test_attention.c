@@ -1,5 +1,5 @@
-// The bits of the CPU's attention: they depend neither on threads nor on what a query does not see. That its numbers
-// are right is tested by check/test_attention_forms.c.
+// The bits of the CPU's attention, which depend neither on threads nor on what a query does not see, and the precision
+// of its probabilities. That all numbers are right is tested by check/test_attention_forms.c.
 #include "test/cpu/stored.h"
 #include "llmc/base/rng.h"
 
@@ -137,6 +137,37 @@ TEST(nothing_is_seen_of_later_values) {
         EXPECT(memcmp(stored_at(b, out[0], (size_t)LATER * HS), stored_at(b, out[1], (size_t)LATER * HS),
                       HS * b->element_bytes) != 0);
         free(qkv), free(out[0]), free(out[1]);
+    }
+}
+
+// Two keys, whose scores are 0 and x: the second has the probability 1 / (1 + exp(-x)).
+TEST(probabilities_keep_their_precision_to_the_smallest) {
+    enum { B = 4096, T = 2, N = B * T };
+    static float lse[N], delta[N];
+    EACH_CPU_BACKEND(b) {
+        if (strcmp(b->storage, "fp32") != 0) { continue; }
+        Stored *qkv = stored_alloc(b, 3 * N), *dqkv = stored_alloc(b, 3 * N);
+        Stored *out = stored_alloc(b, N), *dout = stored_alloc(b, N);
+        memset(qkv, 0, 3 * N * b->element_bytes);
+        memset(dout, 0, N * b->element_bytes);
+        for (size_t i = 1; i < N; i += 2) {
+            stored_put(b, qkv, 3 * i, i == 1 ? -1000.0f : -86.0f * (float)i / N);
+            stored_put(b, qkv, 3 * i + 1, 1);
+            stored_put(b, qkv, 3 * i + 2, 1);
+            stored_put(b, dout, i, 1);
+        }
+        b->attention_forward(out, NULL, lse, qkv, NULL, B, T, 1, 1);
+        b->attention_backward(dqkv, delta, dout, out, NULL, lse, qkv, NULL, NULL, B, T, 1, 1);
+        EXPECT(stored_get(b, out, 1) == 0 && stored_get(b, dqkv, 5) == 0);
+        double forward = 0, backward = 0; // largest errors
+        for (size_t i = 3; i < N; i += 2) {
+            const double p = 1 / (1 + exp(-stored_get(b, qkv, 3 * i)));
+            forward = fmax(forward, fabs(stored_get(b, out, i) / p - 1));
+            backward = fmax(backward, fabs(stored_get(b, dqkv, 3 * i + 2) / p - 1)); // dv
+        }
+        EXPECT_NEAR(forward, 0, 6e-7);
+        EXPECT_NEAR(backward, 0, 5e-6); // x - lse is rounded
+        free(qkv), free(dqkv), free(out), free(dout);
     }
 }
 

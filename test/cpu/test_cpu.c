@@ -74,7 +74,7 @@ TEST(vector_exp_keeps_its_stated_error) {
     double worst = 0;
     for (float x = -87.0f; x < 88.0f; x += 0.00011f) { worst = fmax(worst, fabs(exp_fast(x) / exp((double)x) - 1)); }
     EXPECT_NEAR(worst, 0, 2e-7);
-    EXPECT(exp_fast(-INFINITY) < 2e-38f && exp_fast(-1000) < 2e-38f);
+    EXPECT(exp_fast(-INFINITY) == 0 && exp_fast(-1000) == 0);
     EXPECT(isnan(exp_fast(NAN))); // a loss that is not finite must show
 }
 
