@@ -87,7 +87,8 @@ static inline Vec vec_exp(Vec x) {
     const float shift = EXP_SHIFT;
     // exp(-104) is less than half of the smallest float; in this order of operands NaN stays NaN
     x = (Vec)_mm512_max_ps(_mm512_set1_ps(-104.0f), (__m512)x);
-    const Vec n = (x * LOG2_E + shift) - shift, r = x - n * 0.693147181f;
+    const Vec n = (x * LOG2_E + shift) - shift;
+    const Vec r = (Vec)_mm512_fnmadd_ps((__m512)n, _mm512_set1_ps(0.693147181f), (__m512)x); // the product is exact
 #else
     const float shift = EXP_SHIFT + 127.0f;
     const Vec shifted = x * LOG2_E + shift, n = shifted - shift;
