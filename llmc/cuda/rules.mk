@@ -9,8 +9,9 @@ GENCODE      := $(foreach sm,$(GPUS),-gencode arch=compute_$(sm),code=sm_$(sm)) 
                 -gencode arch=compute_$(lastword $(GPUS)),code=compute_$(lastword $(GPUS))
 NVCCFLAGS     = $(or $(NVCC_$(config)),$(OPT)) -lineinfo -std=c++20 -D_GNU_SOURCE $(GENCODE) --threads 0 \
     -Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas $(if $(OPENMP),-Xcompiler -fopenmp) -Xptxas -v $(SMALLER)
-# a third of the size; not all drivers of CUDA 12 can unpack it
-SMALLER      := $(if $(NVCC),$(if $(findstring release 12.,$(shell $(NVCC) --version)),,-compress-mode=size))
+# A quarter of the size for a third more time, so not for a single GPU; not all drivers of CUDA 12 can unpack it.
+SMALLER      := $(if $(and $(NVCC),$(word 2,$(GPUS))),$(if $(findstring release 12.,$(shell $(NVCC) --version)),,\
+    -compress-mode=size))
 CUDNN_OBJECT  := $(if $(filter 1,$(CUDNN)),$(BUILD)/attention_cudnn.o)
 CUDA_LIBS     := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -static-libstdc++ -lcudart_static -lrt
 CUDA_LINKED   := $(CUDA_OBJECTS) $(CUDNN_OBJECT) $(BUILD)/reached.o $(FP32_OBJECTS) $(LIBRARY)

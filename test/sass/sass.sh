@@ -5,8 +5,7 @@
 #   check        the default: prints the table and fails where a bound is exceeded
 #   record       prints new bounds. Give all architectures (75 80 86 89 90 100 120): a bound holds for all since Ampere
 #   CAPABILITY   compiles the kernels for it if the trainer was built without; default: what the trainer was built for,
-#                and 75; with `long` set all seven. 75 (Turing) has other machine code, with bounds of its own, and fp16
-#                only
+#                with `long` set all seven. 75 (Turing) has other machine code, with bounds of its own, and fp16 only
 build=${1:?usage: sh test/sass/sass.sh build/CONFIG [check|record] [CAPABILITY...]}
 shift
 verb=check
@@ -31,14 +30,14 @@ object() { # TYPE CAPABILITY
         echo "$work/$1_$2.cubin"
     fi
 }
-built=$(cuobjdump -lelf "$build/cuda_bf16.o" | sed -n 's/.*[.]sm_\([0-9]*\)[.]cubin$/\1/p' | grep -v '^75$')
-[ $# -gt 0 ] || set -- 75 $built
+built=$(cuobjdump -lelf "$build/cuda_bf16.o" | sed -n 's/.*[.]sm_\([0-9]*\)[.]cubin$/\1/p')
+[ $# -gt 0 ] || set -- $built
 cc -std=c11 -O2 -Wall -Wextra "$here/sass.c" -o "$work/sass" || exit 1
 # the host's half alone, which takes the emulator's compiler a quarter of the time that nvcc needs
 test/emulator/emucc -O0 -D_GNU_SOURCE "$here/launches.cu" "$build/libllmc.a" -o "$work/launches" -ljansson || exit 1
 "$work/launches" >"$work/launches.txt" || exit 1
 # fp16's kernels are those of bf16: its attention must run on tensor cores, on halves
-capability=${built%%[!0-9]*} capability=${capability:-80}
+capability=$(echo "$built" | grep -vx 75 | head -n 1) capability=${capability:-80}
 file=$(object fp16 "$capability") || exit 1
 cuobjdump -arch "sm_$capability" -sass "$file" | grep -q 'HMMA[.]16816[.]F32 ' ||
     { echo "FAILED  fp16: no matmuls of halves on tensor cores"; exit 1; }

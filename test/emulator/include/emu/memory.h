@@ -27,6 +27,7 @@ constexpr size_t ALIGNMENT = 256; // of allocations, as cudaMalloc promises
 inline const size_t RED_ZONE = audits ? (size_t)16 << 30 : 256; // an index of 32 bits does not leap over the large one
 constexpr size_t PAGE = 4096;
 constexpr int POISON = 0xff;
+constexpr size_t POISONED = 8 << 20; // most bytes of an allocation. All of cuBLASLt's workspace would take 0.1 s
 
 inline size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -193,6 +194,12 @@ inline void fill(char* p, int value, size_t n) {
     memset(last, 0, (size_t)(end - last));
 }
 
+// Sets memory that is new or freed: to what shows when it is used, in an audit to 0.
+inline void poison(char* p, size_t n) {
+    if (audits) { fill(p, 0, n); }
+    else { memset(p, POISON, n < POISONED ? n : POISONED); }
+}
+
 inline bool reuses() {
     static const bool value = option("EMU_REUSE", 0) != 0;
     return value;
@@ -226,7 +233,7 @@ inline void* allocate(size_t n) {
     mem.live[p] = n;
     if (mprotect(mem.base, round_up(mem.top, PAGE), PROT_READ | PROT_WRITE) != 0) { die("mprotect failed"); }
     ASAN_UNPOISON_MEMORY_REGION(p, n);
-    fill(p, audits ? 0 : POISON, n);
+    poison(p, n);
     ASAN_POISON_MEMORY_REGION(p + n, span - n);
     if (!mem.open) { protect(PROT_NONE); }
     return p;
@@ -239,7 +246,7 @@ inline bool release(void* p) {
     if (it == mem.live.end()) { return false; }
     {
         Open o;
-        fill((char*)p, audits ? 0 : POISON, it->second);
+        poison((char*)p, it->second);
     }
     ASAN_POISON_MEMORY_REGION(p, it->second);
     size_t begin = round_up((size_t)p, PAGE), end = ((size_t)p + it->second) / PAGE * PAGE;
