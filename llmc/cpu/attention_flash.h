@@ -227,15 +227,14 @@ static inline void flash_hide(float* scores, const FlashHead* h, int q, int quer
     }
 }
 
-// Returns the largest of a row of scores, at least `max`.
+// Returns the largest of a row of scores, at least `max`. There may be no keys.
 static inline float flash_max(const float* scores, float max, int keys) {
-    Vec largest = *(const Vec*)scores;
+    Vec largest = (Vec){0} + max;
     for (int s = 0; s < keys; s += NR, scores += MR * NR) {
         #pragma GCC unroll 4
         for (int j = 0; j < NR; j += LANES) { largest = vec_larger(*(const Vec*)(scores + j), largest); }
     }
-    const float most = vec_max(largest);
-    return most > max ? most : max;
+    return vec_max(largest);
 }
 
 // Sets a row of p to exp(scale * scores - shift). Adds it to *sum, and as it is rounded to *rounded.

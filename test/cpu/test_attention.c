@@ -73,7 +73,7 @@ static void free_results(double** result) {
     for (int r = 0; r < NUM_RESULTS; r++) { free(result[r]); }
 }
 
-// Blocks have 192 positions, tiles up to 64, vectors up to 16.
+// Blocks have 192 positions, tiles up to 32, vectors up to 16.
 static const Shape SHAPES[] = {
     {2, 1, 3, 16},  {1, 2, 2, 1},   {2, 31, 2, 7},  {1, 33, 2, 20}, {1, 64, 3, 64},   {1, 95, 1, 33},
     {2, 96, 1, 32}, {1, 97, 3, 48}, {1, 191, 1, 5}, {1, 192, 2, 80}, {3, 193, 1, 12}, {1, 289, 2, 100},
@@ -137,6 +137,28 @@ TEST(nothing_is_seen_of_later_values) {
         EXPECT(!memcmp(out[0], out[1], seen));
         EXPECT(memcmp(stored_at(b, out[0], (size_t)LATER * HS), stored_at(b, out[1], (size_t)LATER * HS),
                       HS * b->element_bytes) != 0);
+        free(qkv), free(out[0]), free(out[1]);
+    }
+}
+
+// Queries of a second document keep their bits when the scores of the first become a thousand times as large.
+TEST(nothing_is_seen_of_earlier_documents) {
+    enum { T = 400, HS = 24, SECOND = 300 }; // within a tile and within a block of keys
+    EACH_CPU_BACKEND(b) {
+        const size_t n = (size_t)T * HS, e = b->element_bytes;
+        Stored *qkv = stored_alloc(b, 3 * n), *out[2] = {stored_alloc(b, n), stored_alloc(b, n)};
+        float lse[2][T];
+        int starts[T];
+        for (int t = 0; t < T; t++) { starts[t] = t < SECOND ? 0 : SECOND; }
+        for (size_t i = 0; i < 3 * n; i++) { stored_put(b, qkv, i, rng_normal(4, RNG_TEST, i)); }
+        b->attention_forward(out[0], NULL, lse[0], qkv, starts, 1, T, HS, 1);
+        for (size_t i = 0; i < (size_t)3 * SECOND * HS; i++) {
+            stored_put(b, qkv, i, 30 * (float)stored_get(b, qkv, i));
+        }
+        b->attention_forward(out[1], NULL, lse[1], qkv, starts, 1, T, HS, 1);
+        const size_t second = (size_t)SECOND * HS;
+        EXPECT(!memcmp(stored_at(b, out[0], second), stored_at(b, out[1], second), (n - second) * e));
+        EXPECT(!memcmp(lse[0] + SECOND, lse[1] + SECOND, (T - SECOND) * sizeof(float)));
         free(qkv), free(out[0]), free(out[1]);
     }
 }
