@@ -255,8 +255,7 @@ static inline void attention_backward(Stored* dqkv, float* delta, const Stored* 
 // ---------------------------------------------------------------------------------------------------------------------
 // with a cache: few queries, so keys are not transposed: their scores are dot products
 
-// sum (vecs * LANES) = p (keys) @ x (keys,vecs * LANES), whose rows are `stride` apart. Inlined with constant
-// `vecs`.
+// sum (vecs * LANES) = p (keys) @ x (keys,vecs * LANES), whose rows are `stride` apart. Inlined with constant `vecs`.
 static inline __attribute__((always_inline)) void cached_sums(float* sum, const float* p, const Stored* x,
                                                               size_t stride, int keys, int vecs) {
     Vec acc[4] = {{0}};

@@ -19,7 +19,7 @@
 #include "vec.h"
 #include <assert.h>
 
-// p of a block (144 KiB in fp32) fits into an L2 cache beside its operands. Blocks two or four times as large were as
+// p of a block (156 KiB in float) fits into an L2 cache beside its operands. Blocks two or four times as large were as
 // fast.
 enum {
     FLASH_QUERIES = 192,
@@ -29,6 +29,7 @@ enum {
 static_assert(FLASH_QUERIES % MR == 0 && FLASH_QUERIES % NR == 0 && FLASH_QUERIES % KR == 0 &&
                   FLASH_KEYS % FLASH_QUERIES == 0,
               "blocks are made of whole tiles, and blocks of keys of whole blocks of queries");
+static_assert(NR % KR == 0 && NR % LANES == 0, "p is written in steps of NR and LANES, and read in steps of KR");
 
 // One head of one sequence: position t is at q + t * stride, k + t * stride and v + t * stride. starts and ends are
 // those of its documents (Backend.document_bounds), or NULL.
@@ -46,12 +47,12 @@ static inline int flash_first_key(const FlashHead* h, int q, int k0, int unit) {
     return h->starts ? max_int(0, h->starts[q] - k0) / unit * unit : 0;
 }
 
-// Keys of a block, counted from its first one, of which `first` is a multiple of KR.
+// Keys of a block, counted from its first one. `first` is a multiple of KR, unless there are none.
 typedef struct {
     int first, count;
 } FlashKeys;
 
-// Returns the keys that the MR queries from q on see, of those from k0 on; no other query of theirs sees more.
+// Returns the keys that the MR queries from q on see, of those from k0 on; none of them sees another.
 static inline FlashKeys flash_seen_keys(const FlashHead* h, int q, int k0, int keys) {
     const int end = min_int(keys, q + MR - k0), first = min_int(end, flash_first_key(h, q, k0, KR));
     const FlashKeys seen = {first, end - first};
@@ -59,12 +60,12 @@ static inline FlashKeys flash_seen_keys(const FlashHead* h, int q, int k0, int k
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// operands: left ones are rows, flash_depth(k) apart; right ones are panels, of which the one whose first column is i
-// begins at i * flash_depth(k)
+// operands: left ones are rows, flash_depth(k) apart. Right ones are panels of NR columns; that of column i begins at
+// i * flash_depth(k).
 
 static inline size_t flash_depth(int k) { return round_up((size_t)k, KR); }
 
-// Returns the elements of a left operand: whole tiles.
+// Return the elements of an operand, padded to whole tiles.
 static inline size_t flash_left_size(int rows, int k) { return round_up((size_t)rows, MR) * flash_depth(k); }
 static inline size_t flash_right_size(int k, int cols) { return round_up((size_t)cols, NR) * flash_depth(k); }
 
@@ -96,6 +97,7 @@ static inline void flash_pack_b(Packed* packed, const Stored* x, size_t row, siz
 // p (NR) = x, rounded to Stored
 static inline __attribute__((always_inline)) void flash_round(Packed* p, const Vec x[NR / LANES]) {
 #if FLOATX_IS(bf16) && defined(__AVX512BF16__)
+    static_assert(NR == 2 * LANES, "one instruction rounds two vectors");
     _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh((__m512)x[1], (__m512)x[0]));
 #else
     #pragma GCC unroll 4
@@ -108,7 +110,7 @@ static inline __attribute__((always_inline)) void flash_round(Packed* p, const V
 #endif
 }
 
-// Returns total + p (NR), in any order.
+// Adds the NR elements of p to total, each to any of its lanes.
 static inline __attribute__((always_inline)) Vec flash_add(Vec total, const Packed* p) {
 #if FLOATX_IS(bf16) && defined(__AVX512BF16__)
     const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
@@ -152,7 +154,8 @@ static inline bool flash_streams(size_t count) {
     return count * sizeof(Stored) / (size_t)cpu.threads > STREAM_BYTES;
 }
 
-// out (rows,HS), its rows `stride` apart, = sums. rest, laid out as out, may be NULL.
+// out (rows,HS), its rows `stride` apart, = sums. rest, laid out as out, may be NULL. past_caches: whole lines are
+// stored past the caches, unless there is a rest.
 static inline void flash_store(Stored* out, Stored* rest, size_t stride, const float* sums, int height, int rows,
                                int HS, bool past_caches) {
     for (int t = 0; t < rows; t++) {
@@ -213,8 +216,8 @@ static inline size_t flash_forward_memory(FlashForward* f, char* memory, int key
     return used;
 }
 
-// Hides from MR queries, the first of which is q, those of `keys` keys from k on that they do not see: their scores
-// become -INFINITY. Only `queries` of them have documents.
+// Sets the scores that MR queries from q on do not see, of `keys` keys from k on, to -INFINITY. The first `queries` of
+// them exist.
 static inline void flash_hide(float* scores, const FlashHead* h, int q, int queries, int k, int keys) {
     for (int r = 0; r < MR; r++, scores += NR) {
         const int begin = h->starts && r < queries ? h->starts[q + r] - k : 0, end = q + r + 1 - k;

@@ -20,7 +20,7 @@ typedef struct {
     Packed *qt, *dout_t;               // (HS,queries), right operands
     Packed *k_left, *v_left;           // (keys of a block,HS), left operands
     Packed* k;                         // (keys of a block,HS), a right operand
-    float *lse, *delta;                // (queries), padded to a multiple of NR: p is finite there, and multiplied by 0
+    float *lse, *delta;                // (queries), padded with zeros to a multiple of NR: p is 1 there, times zeros
     float *scores, *dp;                // a tile of k q^T and of v dout^T
     Packed *p, *ds;                    // (keys of a block,queries of a block), their rows FLASH_ROW apart
     Packed* panel;                     // of ds^T, a left operand
@@ -62,7 +62,7 @@ static inline void flash_zero(Packed* p, Packed* ds, int begin, int end) {
 }
 
 // Computes a tile of p and ds: rows of keys from k on, of which `keys` exist, and columns of queries from q on, to
-// which lse and delta belong.
+// which lse and delta belong; 0 where a query does not see a key.
 static inline void flash_backward_tile(Packed* p, Packed* ds, const float* scores, const float* dp, const float* lse,
                                        const float* delta, const FlashHead* h, int k, int q, int keys) {
     for (int r = 0; r < MR; r++, p += FLASH_ROW, ds += FLASH_ROW, scores += NR, dp += NR) {
@@ -76,7 +76,7 @@ static inline void flash_backward_tile(Packed* p, Packed* ds, const float* score
         flash_round(p, x);
         flash_round(ds, d);
         const int before = min_int(NR, k + r - q); // queries that come before this key
-        const int end = h->ends && r < keys ? max_int(0, h->ends[k + r] - q) : NR; // that of its document
+        const int end = h->ends && r < keys ? max_int(0, h->ends[k + r] - q) : NR; // of its document
         if (before > 0) { flash_zero(p, ds, 0, before); }
         if (end < NR) { flash_zero(p, ds, end, NR); }
     }
@@ -84,7 +84,7 @@ static inline void flash_backward_tile(Packed* p, Packed* ds, const float* score
 
 // Computes p and ds of a block. Tiles that the causal mask hides entirely keep old values: the matmuls below do not
 // read them, since their panels begin at multiples of MR, as tiles do. Panels may begin within tiles that documents
-// hide entirely: these become zeros. Rows beyond the last key keep old values too: they yield sums that are never read.
+// hide entirely: these become zeros. Rows beyond the last key get any values: they yield sums that are never read.
 static inline void flash_backward_scores(FlashBackward* f, const FlashHead* h, int q0, int queries, int k0, int keys) {
     const size_t depth = flash_depth(h->HS);
     for (int t = 0; t < queries; t += NR) {
@@ -218,8 +218,9 @@ static inline void flash_backward_task(Stored* dq, const Stored* dout, const Sto
             flash_store(dq + k0 * stride + 2 * C, NULL, stride, f.dv, FLASH_KEYS, keys, HS, past_caches);
         }
     }
-    if (!task->dq) { return; }
-    flash_store(dq + task->q_begin * stride, NULL, stride, f.dq, f.q_height, f.queries, HS, past_caches);
+    if (task->dq) {
+        flash_store(dq + task->q_begin * stride, NULL, stride, f.dq, f.q_height, f.queries, HS, past_caches);
+    }
 }
 
 static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored* out, const Stored* rest,

@@ -2,8 +2,8 @@
 // so that the logits (N,Vp), the largest tensor of a GPT-2, are never held in full.
 #pragma once
 #include "device.h"
-#include "math.h"
 #include "matmul.h"
+#include "vec.h"
 #include <float.h>
 
 // Returns the loss of one row of logits. If dloss != 0, replaces the logits by their gradient, dloss * (softmax -

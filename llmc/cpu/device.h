@@ -83,13 +83,9 @@ static inline float rounded_at_random(float master, uint64_t seed, int step, siz
 
 enum { LINE_BYTES = 64, LINE = LINE_BYTES / sizeof(Stored) }; // of a cache line; elements in it
 
-// Returns where to compute floats for store_floats(): in fp32 at `to` itself, else in `scratch`.
-static inline float* floats_for(Stored* to, float* scratch) { return FLOATX_IS(fp32) ? (float*)to : scratch; }
-
 // to (n) = x. gcc makes eight instructions of to_stored() in bf16, for which there is one. It flushes subnormal floats,
 // as arithmetic here does (flush_denormals). Not in epilogues of matmuls, but with AMX: dev/cpu.md.
 static inline __attribute__((always_inline)) void store_floats(Stored* to, const float* x, size_t n) {
-    if (FLOATX_IS(fp32) && (const void*)x == (const void*)to) { return; }
 #if FLOATX_IS(bf16) && defined(__AVX512BF16__)
     size_t i = 0;
     for (; i + 16 <= n; i += 16) {

@@ -28,8 +28,8 @@ enum { PREFETCH_TO_L2 = 2 };
 // Multiply-adds from which on threads share an operation: fewer take less time than starting it in all threads. Chosen.
 static const size_t DOT_SHARED = 1 << 16;
 
-// sum (inputs,rows) += LANES columns of x (inputs) times those of w (rows). Inlined, as dot_tile, with constant
-// `inputs` and `rows`.
+// sum (inputs,rows) += LANES columns of x (inputs) times those of w (rows). Inlined with constant `inputs` and `rows`,
+// as dot_tile.
 static inline __attribute__((always_inline)) void dot_step(Vec sum[DOT_INPUTS][DOT_ROWS], const float* x,
                                                            size_t ldx, const Stored* w, size_t ldw, int inputs,
                                                            int rows) {

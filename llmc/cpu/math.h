@@ -19,6 +19,7 @@ static inline float at_most(float x, float most) { return choose(x > most, most,
 // 1.05e-7.
 static const float EXP_R2 = 4.9999230e-1f, EXP_R3 = 1.6667115e-1f, EXP_R4 = 4.1890334e-2f, EXP_R5 = 8.3125028e-3f;
 static const float LOG2_E = 1.44269504f;
+static const float LN2 = 0.693147181f;
 static const float LN2_UPPER = 0.693359375f, LN2_LOWER = -2.12194440e-4f; // n times the first is exact
 static const float EXP_SHIFT = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer, in the low bits
 

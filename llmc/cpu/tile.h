@@ -26,11 +26,11 @@
 //                  col is 1
 //   tile_multiply  sets a tile of c, or adds to it, always all of its MR x NR elements; rounds k up to a multiple of
 //                  KR. Of row i of a, KR steps of k from step s * KR on are at a[i*row + s*col]. Prefetches `ahead`,
-//                  which may be NULL. Called by the functions below
+//                  which may be NULL. Called by the functions below and by attention_flash.h
 //   tile_sum_rows  adds the sums over k of the MR rows of a to `sums`. a is packed, with a step of MR * KR, or lies in
 //                  consecutive columns, with a step of their stride
-//   TILE_READS_COLUMNS   true if tile_multiply reads an `a` whose columns are consecutive where it lies, as all do one
-//                  whose rows are
+//   TILE_READS_COLUMNS   true if tile_multiply also reads an `a` with consecutive columns where it lies (row is 1). All
+//                  read one with consecutive rows (col is KR)
 //   tile_peak      measures the peak: runs the innermost instruction from registers alone, `rounds` times for each
 //                  accumulator, and sets *flops to the number of operations, a multiply-add counting as two. The
 //                  result has no meaning; it keeps the compiler from dropping the work
@@ -55,7 +55,7 @@ static inline __attribute__((always_inline)) void tile_matmul(float* c, size_t l
     tile_multiply(c, ldc, mode, a, KR, MR * KR, b, k, ahead);
 }
 
-// The same for an a that lies elsewhere: element (i, j) at a[i*row + j*col]; k is a multiple of KR. Either col is 1, or
+// The same for an a that is not packed: element (i, j) at a[i*row + j*col]; k is a multiple of KR. Either col is 1, or
 // row is and TILE_READS_COLUMNS is true: a copy for each, with a constant stride.
 static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c, size_t ldc, TileMode mode,
                                                                        const Packed* a, size_t row, size_t col,

@@ -161,7 +161,6 @@ static inline void tile_sum_rows(float* sums, const Packed* a, size_t col, int k
     for (int i = 0; i < MR; i++) { sums[i] += (part[0][i] + part[1][i]) + (part[2][i] + part[3][i]); }
 }
 
-
 static inline float tile_peak(long rounds, double* flops) {
     enum { CHAINS = VECS * MR };
     Vec acc[CHAINS], first;

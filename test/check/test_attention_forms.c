@@ -360,7 +360,7 @@ static void expect_shape(const Shape* s, Layout layout, bool cpus_only) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// CPUs: blocks have 192 positions, tiles up to 64, vectors up to 16
+// CPUs: blocks have 192 positions, tiles up to 32, vectors up to 16
 
 TEST(cpus_at_the_edges_of_their_blocks) {
     const Shape shapes[] = {

@@ -32,6 +32,7 @@ object() { # TYPE CAPABILITY
 }
 built=$(cuobjdump -lelf "$build/cuda_bf16.o" | sed -n 's/.*[.]sm_\([0-9]*\)[.]cubin$/\1/p')
 [ $# -gt 0 ] || set -- $built
+[ $# -gt 0 ] || { echo "FAILED  $build/cuda_bf16.o has no machine code"; exit 1; }
 cc -std=c11 -O2 -Wall -Wextra "$here/sass.c" -o "$work/sass" || exit 1
 # the host's half alone, which takes the emulator's compiler a quarter of the time that nvcc needs
 test/emulator/emucc -O0 -D_GNU_SOURCE "$here/launches.cu" "$build/libllmc.a" -o "$work/launches" -ljansson || exit 1

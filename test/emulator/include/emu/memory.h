@@ -1,6 +1,6 @@
 // Device memory: one reserved range of addresses, in which allocations have their exact size, 256 bytes of red zone
-// behind them, and 0xff (NaN as float, bf16 and half) in them. It is closed to the host except while device work runs
-// (EMU_GUARD=0 leaves it open). In an audit (audit.h) it is address space alone.
+// behind them, and 0xff (NaN as float, bf16 and half) in their first 8 MiB. It is closed to the host except while device
+// work runs (EMU_GUARD=0 leaves it open). In an audit (audit.h) it is address space alone.
 //
 //   EMU_REUSE=1        freed addresses are used again, those that were freed last first
 //   EMU_CHARGES=1      CUDA and NCCL take memory for themselves, as they do on a GPU
@@ -27,7 +27,7 @@ constexpr size_t ALIGNMENT = 256; // of allocations, as cudaMalloc promises
 inline const size_t RED_ZONE = audits ? (size_t)16 << 30 : 256; // an index of 32 bits does not leap over the large one
 constexpr size_t PAGE = 4096;
 constexpr int POISON = 0xff;
-constexpr size_t POISONED = 8 << 20; // most bytes of an allocation. All of cuBLASLt's workspace would take 0.1 s
+constexpr size_t MOST_POISONED = 8 << 20; // bytes of an allocation: all of cuBLASLt's workspace would take 0.1 s
 
 inline size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -194,10 +194,10 @@ inline void fill(char* p, int value, size_t n) {
     memset(last, 0, (size_t)(end - last));
 }
 
-// Sets memory that is new or freed: to what shows when it is used, in an audit to 0.
+// Fills new or freed memory with POISON, at most MOST_POISONED bytes of it; in an audit with 0.
 inline void poison(char* p, size_t n) {
     if (audits) { fill(p, 0, n); }
-    else { memset(p, POISON, n < POISONED ? n : POISONED); }
+    else { memset(p, POISON, n < MOST_POISONED ? n : MOST_POISONED); }
 }
 
 inline bool reuses() {
