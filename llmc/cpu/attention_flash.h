@@ -148,12 +148,6 @@ static inline void flash_scale(float* sums, int height, const float* factor, int
     }
 }
 
-// Returns true if a result of `count` elements is stored past the caches: by flash_store(), where its parts are whole
-// lines.
-static inline bool flash_streams(size_t count) {
-    return count * sizeof(Stored) / (size_t)cpu.threads > STREAM_BYTES;
-}
-
 // out (rows,HS), its rows `stride` apart, = sums. rest, laid out as out, may be NULL. past_caches: whole lines are
 // stored past the caches, unless there is a rest.
 static inline void flash_store(Stored* out, Stored* rest, size_t stride, const float* sums, int height, int rows,
@@ -375,7 +369,7 @@ static inline int flash_range(int heads, int T) {
 static inline void flash_forward(Stored* out, Stored* rest, float* lse, const Stored* qkv, const int* starts, int B,
                                  int T, int C, int NH) {
     const int heads = B * NH, range = flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
-    const bool past_caches = flash_streams((size_t)B * T * C);
+    const bool past_caches = is_streamed((size_t)B * T * C);
     #pragma omp parallel
     {
         tile_begin();

@@ -136,11 +136,13 @@ static inline void flash_backward_queries(FlashBackward* f, const FlashHead* h, 
         const FlashKeys seen = flash_seen_keys(h, q0 + t, k0, keys);
         if (seen.count == 0) { continue; }
         const Packed* ds = f->ds + (size_t)seen.first * FLASH_ROW + t;
-        if (!TILE_READS_COLUMNS) { pack_a(f->panel, (const Stored*)ds, 1, FLASH_ROW, MR, seen.count); }
+        if (!TILE_READS_COLUMNS) {
+            pack_a(f->panel, (const Stored*)ds, 1, FLASH_ROW, MR, seen.count);
+            ds = f->panel;
+        }
         for (int i = 0; i < HS; i += NR) {
-            flash_sums_of_columns(f->dq + (size_t)i * f->q_height + (size_t)(q0 - f->q_begin + t) * NR,
-                                  TILE_READS_COLUMNS ? ds : f->panel, f->k + i * depth + (size_t)seen.first * NR,
-                                  seen.count);
+            flash_sums_of_columns(f->dq + (size_t)i * f->q_height + (size_t)(q0 - f->q_begin + t) * NR, ds,
+                                  f->k + i * depth + (size_t)seen.first * NR, seen.count);
         }
     }
 }
@@ -232,7 +234,7 @@ static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored
     // `rounds`, cut ones 3/2 * heads / threads. The shorter is taken.
     const bool whole = 3 * heads >= 2 * threads * rounds;
     const int range = whole ? T : flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
-    const bool past_caches = flash_streams((size_t)B * T * 3 * C);
+    const bool past_caches = is_streamed((size_t)B * T * 3 * C);
     #pragma omp parallel
     {
         tile_begin();

@@ -80,7 +80,7 @@ static inline bool matmul_is_blocked(int N) { return cpu.kernels == KERNELS_FAST
 static inline void matmul_blocked(MatmulResult result, GemmFinish finish, Matrix a, Matrix b, const Packed* packed_b,
                                   int M, int N, int K) {
     result.columns = (size_t)N;
-    result.out_past_caches |= (size_t)M * (size_t)N * sizeof(Stored) / (size_t)cpu.threads > STREAM_BYTES;
+    result.out_past_caches |= is_streamed((size_t)M * (size_t)N);
     Gemm g = {.a = a, .b = b, .packed_b = packed_b, .M = M, .N = N, .K = K, .finish = finish, .result = &result};
     if (finish == finish_gelu_backward) { g.reads = (GemmArray){result.pre, sizeof(Stored)}; }
     if (PREFETCH && !result.out_past_caches) { g.writes = (GemmArray){result.out, sizeof(Stored)}; }

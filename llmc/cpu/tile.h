@@ -64,5 +64,8 @@ static inline __attribute__((always_inline)) void tile_matmul_unpacked(float* c,
     else { tile_multiply(c, ldc, mode, a, row, KR, b, k, ahead); }
 }
 
+// Returns true if a result of `count` elements, which all threads make together, is stored past the caches.
+static inline bool is_streamed(size_t count) { return count * sizeof(Stored) / (size_t)cpu.threads > STREAM_BYTES; }
+
 // Returns the elements of a panel of `width` rows or columns (MR or NR), k deep.
 static inline size_t panel_size(int width, int k) { return (size_t)width * round_up((size_t)k, KR); }

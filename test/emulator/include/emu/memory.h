@@ -1,6 +1,6 @@
 // Device memory: one reserved range of addresses, in which allocations have their exact size, 256 bytes of red zone
-// behind them, and 0xff (NaN as float, bf16 and half) in their first 8 MiB. It is closed to the host except while device
-// work runs (EMU_GUARD=0 leaves it open). In an audit (audit.h) it is address space alone.
+// behind them, and 0xff (NaN as float, bf16 and half) in their first 8 MiB. It is closed to the host except while
+// device work runs (EMU_GUARD=0 leaves it open). In an audit (audit.h) it is address space alone.
 //
 //   EMU_REUSE=1        freed addresses are used again, those that were freed last first
 //   EMU_CHARGES=1      CUDA and NCCL take memory for themselves, as they do on a GPU
