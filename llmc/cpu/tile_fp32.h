@@ -8,15 +8,17 @@
 
 // The shape of a tile: as many accumulators as the registers can hold. Elements of a are loaded for ROWS_AT_ONCE rows:
 // for more of them gcc for aarch64 would take registers away from accumulators. UNROLLED steps of k: with 16 registers
-// gcc moves accumulators about if they are more than two; with AVX-512, four take 13% longer than 16.
+// gcc moves accumulators about if they are more than two; with AVX-512, four take 13% longer than 16. EMBEDS: two of
+// three rows' elements of a are read by multiply-adds themselves. That saves 8 of 38 instructions for 24 multiply-adds,
+// which counts when another thread runs on the same core (all rows: more loads than a core does in that time).
 #if defined(__AVX512F__)
-enum { MR = 12, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 16 }; // 24 sums; 6 x 4 read twice as much from L2
+enum { MR = 12, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 16, EMBEDS = true }; // 24 sums; 6 x 4 read more from L2
 #elif defined(__AVX2__)
-enum { MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2 }; // 12 accumulators in 16 registers
+enum { MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2, EMBEDS = false }; // 12 accumulators in 16 registers
 #elif defined(__aarch64__)
-enum { MR = 8, VECS = 3, ROWS_AT_ONCE = 2, UNROLLED = 2 }; // 24 accumulators in 32 registers
+enum { MR = 8, VECS = 3, ROWS_AT_ONCE = 2, UNROLLED = 2, EMBEDS = false }; // 24 accumulators in 32 registers
 #else
-enum { MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2 };
+enum { MR = 6, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 2, EMBEDS = false };
 #endif
 enum { NR = VECS * LANES, KR = 1, DEPTH = 256, LONG_DEPTH = DEPTH, C_GROUPS = 16 };
 enum { TILE_READS_COLUMNS = true }; // the innermost loop broadcasts elements of a, so they need not lie together
@@ -96,17 +98,44 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
     pack_panel(packed, x, col, row, cols, NR, k);
 }
 
-// One step of k.
+// acc (VECS) += *x * b. embedded: multiply-adds read and spread *x themselves (AVX-512).
+static inline __attribute__((always_inline)) void multiply_add(Vec acc[VECS], const float* x, const Vec b[VECS],
+                                                               bool embedded) {
+#if defined(__AVX512F__)
+    const __m512 all = _mm512_set1_ps(*x);
+    #pragma GCC unroll 4
+    for (int v = 0; v < VECS; v++) { // in assembly: gcc would load once for both, and move accumulators about
+        if (embedded) { __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(acc[v]) : "v"(b[v]), "m"(*x)); }
+        else { __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc[v]) : "v"(b[v]), "v"(all)); }
+    }
+#else
+    (void)embedded;
+    #pragma GCC unroll 4
+    for (int v = 0; v < VECS; v++) { acc[v] += *x * b[v]; }
+#endif
+}
+
+// One step of k. Row i of a is at a + i*row, or with EMBEDS, unless row is 1, at rows[i] + s.
 static inline __attribute__((always_inline)) void tile_step(Vec acc[MR][VECS], const float* a, size_t row,
-                                                            const Packed* b) {
+                                                            const float* const rows[MR], int s, const Packed* b) {
     Vec of_b[VECS];
     #pragma GCC unroll 4
     for (int v = 0; v < VECS; v++) { of_b[v] = *(const Vec*)(b + v * LANES); }
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
-        #pragma GCC unroll 4
-        for (int v = 0; v < VECS; v++) { acc[i][v] += a[i * row] * of_b[v]; }
+        const float* x = EMBEDS && row != 1 ? rows[i] + s : a + i * row;
+        multiply_add(acc[i], x, of_b, EMBEDS && i % 3 != 2);
         if ((i + 1) % ROWS_AT_ONCE == 0) { __asm__ volatile(""); } // keeps gcc from loading further ahead
+    }
+}
+
+// Moves rows of a on by `steps` elements. Each stays in a register: an instruction that reads and multiplies counts as
+// two if its address has an index (Intel).
+static inline __attribute__((always_inline)) void rows_advance(const float* rows[MR], int steps) {
+    #pragma GCC unroll 12
+    for (int i = 0; i < MR; i++) {
+        rows[i] += steps;
+        __asm__("" : "+r"(rows[i])); // keeps gcc from deriving one from another
     }
 }
 
@@ -115,8 +144,10 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
                                                                 size_t row, size_t col, const Packed* b, int k,
                                                                 Ahead* ahead) {
     Vec acc[MR][VECS];
+    const float* rows[MR];
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
+        rows[i] = a + i * row;
         #pragma GCC unroll 4
         for (int v = 0; v < VECS; v++) {
             acc[i][v] = (Vec){0};
@@ -125,13 +156,14 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
     }
     int s = 0;
     if (ahead && k < AHEAD_STEPS) { ahead_prefetch(ahead); }
-    for (; ahead && s + AHEAD_STEPS <= k; s += AHEAD_STEPS) {
-        ahead_prefetch(ahead);
+    for (; (ahead || EMBEDS) && s + AHEAD_STEPS <= k; s += AHEAD_STEPS) {
+        if (ahead) { ahead_prefetch(ahead); }
         #pragma GCC unroll UNROLLED
-        for (int i = 0; i < AHEAD_STEPS; i++, a += col, b += NR) { tile_step(acc, a, row, b); }
+        for (int i = 0; i < AHEAD_STEPS; i++, a += col, b += NR) { tile_step(acc, a, row, rows, i, b); }
+        if (EMBEDS && row != 1) { rows_advance(rows, AHEAD_STEPS); }
     }
     #pragma GCC unroll 2
-    for (; s < k; s++, a += col, b += NR) { tile_step(acc, a, row, b); }
+    for (int i = 0; s + i < k; i++, a += col, b += NR) { tile_step(acc, a, row, rows, i, b); }
     #pragma GCC unroll 12
     for (int i = 0; i < MR; i++) {
         #pragma GCC unroll 4
