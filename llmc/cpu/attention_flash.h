@@ -370,6 +370,7 @@ static inline void flash_forward(Stored* out, Stored* rest, float* lse, const St
                                  int T, int C, int NH) {
     const int heads = B * NH, range = flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
     const bool past_caches = is_streamed((size_t)B * T * C);
+    int arrived = 0;
     #pragma omp parallel
     {
         tile_begin();
@@ -382,5 +383,6 @@ static inline void flash_forward(Stored* out, Stored* rest, float* lse, const St
                                min_int(T, begin + range), C, past_caches);
         }
         past_caches_end();
+        wait_awake(&arrived);
     }
 }

@@ -235,6 +235,7 @@ static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored
     const bool whole = 3 * heads >= 2 * threads * rounds;
     const int range = whole ? T : flash_range(heads, T), ranges = (int)ceil_div((size_t)T, (size_t)range);
     const bool past_caches = is_streamed((size_t)B * T * 3 * C);
+    int arrived = 0;
     #pragma omp parallel
     {
         tile_begin();
@@ -251,5 +252,6 @@ static inline void flash_backward(Stored* dqkv, const Stored* dout, const Stored
                                 lse + (size_t)head * T, &h, task, C, past_caches);
         }
         past_caches_end();
+        wait_awake(&arrived);
     }
 }

@@ -10,8 +10,8 @@
 //
 // Each tile prefetches into L2 a share of what is packed or read next, and of what the epilogue reads and writes.
 //
-// Each thread computes a rectangle of c in its own scratch memory, and no thread waits for another. The order in which
-// an element of c is summed over k does not depend on the number of threads.
+// Each thread computes a rectangle of c, or blocks that it claims, in its own scratch memory, and waits for no other
+// before the end. The order in which an element of c is summed over k does not depend on the number of threads.
 #pragma once
 #include "tile.h"
 #include <assert.h>
@@ -48,6 +48,7 @@ enum {
     GROUP = 96,              // rows of a packed together: the least multiple of every MR
     ROWS = C_GROUPS * GROUP, // of a block of c; b is packed again for each (tile.h)
     DEPTH_UNIT = 32,         // depths of blocks are multiples of it
+    CLAIMS = 8,              // blocks of c for each thread, from which on threads claim them; chosen, not measured
     // rows of a or b packed at a time where they lie along k, so that memory is read in order
     PACK_STEP = KR > 8 ? KR : 8
 };
@@ -241,6 +242,16 @@ typedef struct {
     int row_blocks, col_blocks, depth;
 } Blocks;
 
+static inline Blocks gemm_blocks(const Gemm* g, Range rows, Range cols) {
+    const int most = g->packed_b ? min_int(ROWS, 4 * GROUP) : ROWS; // nothing is packed for each block: c in L2
+    const Blocks all = {.rows = rows,
+                        .cols = cols,
+                        .row_blocks = (int)ceil_div((size_t)(rows.end - rows.begin), (size_t)most),
+                        .col_blocks = (int)ceil_div((size_t)(cols.end - cols.begin), COLUMNS),
+                        .depth = gemm_depth(g->K)};
+    return all;
+}
+
 // Returns block n: the steps of k follow one another, then the rows of the same columns. Behind the last one: an empty
 // block.
 static inline Block gemm_block_at(const Gemm* g, const Blocks* all, int n) {
@@ -255,25 +266,31 @@ static inline Block gemm_block_at(const Gemm* g, const Blocks* all, int n) {
     return block;
 }
 
-// Computes a rectangle of c in one thread.
-static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
+// Computes blocks in one thread: all of them, or those that it claims. *claimed counts the blocks of c that were
+// claimed, each with all steps of k; NULL: all. The next one is claimed when the last steps of the one before begin, so
+// that it is prefetched.
+static inline void gemm_compute(const Gemm* g, const Blocks* all, int* claimed) {
     const size_t pa = panel_size(GROUP, DEPTH), pb = panel_size(COLUMNS, DEPTH);
+    const int depths = (int)ceil_div((size_t)g->K, (size_t)all->depth);
     Packed* packed = thread_scratch(gemm_scratch_bytes());
     float* c = (float*)(packed + pa + pb);
     tile_begin();
-    const int most = g->packed_b ? min_int(ROWS, 4 * GROUP) : ROWS; // nothing is packed for each block: c in L2
-    const Blocks all = {.rows = rows,
-                        .cols = cols,
-                        .row_blocks = (int)ceil_div((size_t)(rows.end - rows.begin), (size_t)most),
-                        .col_blocks = (int)ceil_div((size_t)(cols.end - cols.begin), COLUMNS),
-                        .depth = gemm_depth(g->K)};
-    Block block = gemm_block_at(g, &all, 0);
-    for (int n = 0; block.rows.end; n++) {
-        const Block next = gemm_block_at(g, &all, n + 1);
+    int n = claimed ? __atomic_fetch_add(claimed, 1, __ATOMIC_RELAXED) * depths : 0;
+    Block block = gemm_block_at(g, all, n);
+    while (block.rows.end) {
+        n++;
+        if (claimed && n % depths == 0) { n = __atomic_fetch_add(claimed, 1, __ATOMIC_RELAXED) * depths; }
+        const Block next = gemm_block_at(g, all, n);
         gemm_block(g, packed, packed + pa, c, &block, &next);
         block = next;
     }
     past_caches_end(); // `finish` may have stored so
+}
+
+// Computes a rectangle of c in one thread.
+static inline void gemm_rectangle(const Gemm* g, Range rows, Range cols) {
+    const Blocks all = gemm_blocks(g, rows, cols);
+    gemm_compute(g, &all, NULL);
 }
 
 // Returns the number of pieces that rows are cut into; columns are cut into threads / pieces. Minimizes the work of the
@@ -295,14 +312,24 @@ static inline int gemm_row_pieces(const Gemm* g, int threads) {
     return best;
 }
 
-// Computes c and passes it to g->finish, in all threads; returns when it is done.
+// Computes c and passes it to g->finish, in all threads; returns when it is done. Threads claim blocks if there are
+// many: on shared machines and on processors with cores of two kinds one thread is faster than another. Smaller blocks
+// would be packed too often: few blocks are cut into equal rectangles.
 static inline void gemm(const Gemm* g) {
+    const Range all_rows = {0, g->M}, all_cols = {0, g->N};
+    const Blocks all = gemm_blocks(g, all_rows, all_cols);
+    const bool claims = all.row_blocks * all.col_blocks >= CLAIMS * cpu.threads;
     const int row_pieces = gemm_row_pieces(g, cpu.threads), col_pieces = cpu.threads / row_pieces;
-    #pragma omp parallel for
-    for (int piece = 0; piece < row_pieces * col_pieces; piece++) {
-        const Range all_rows = {0, g->M}, all_cols = {0, g->N};
-        const Range rows = range_piece(all_rows, MR, row_pieces, piece % row_pieces);
-        const Range cols = range_piece(all_cols, gemm_column_unit(g), col_pieces, piece / row_pieces);
-        if (rows.begin < rows.end && cols.begin < cols.end) { gemm_rectangle(g, rows, cols); }
+    int claimed = 0, arrived = 0;
+    #pragma omp parallel
+    {
+        if (claims) { gemm_compute(g, &all, &claimed); }
+        #pragma omp for nowait
+        for (int piece = 0; piece < (claims ? 0 : row_pieces * col_pieces); piece++) {
+            const Range rows = range_piece(all_rows, MR, row_pieces, piece % row_pieces);
+            const Range cols = range_piece(all_cols, gemm_column_unit(g), col_pieces, piece / row_pieces);
+            if (rows.begin < rows.end && cols.begin < cols.end) { gemm_rectangle(g, rows, cols); }
+        }
+        wait_awake(&arrived);
     }
 }

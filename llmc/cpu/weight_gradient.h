@@ -80,16 +80,18 @@ static inline void weight_part(float* dweight, float* dbias, const WeightPart* p
     // blocks that fit L2, and two pieces of work for each thread if there are as many
     const int least = (int)ceil_div((size_t)p->C, WEIGHT_COLUMNS), shares = 2 * cpu.threads;
     const int blocks = min_int(panels_b, max_int(least, (int)ceil_div((size_t)shares, (size_t)panels_a)));
+    int packed = 0, arrived = 0;
     #pragma omp parallel
     {
         tile_begin();
-        #pragma omp for schedule(static)
+        #pragma omp for schedule(static) nowait
         for (int k = 0; k < p->rows; k += KR) {
             const int rows = min_int(KR, p->rows - k);
             const Stored *dout = p->dout + (size_t)k * (size_t)p->OC, *inp = p->inp + (size_t)k * (size_t)p->C;
             weight_pack(p->a + (size_t)k * MR, dout + p->first, (size_t)p->OC, rows, p->count, true);
             if (p->first == 0) { weight_pack(p->b + (size_t)k * NR, inp, (size_t)p->C, rows, p->C, false); }
         }
+        wait_awake(&packed);
         #pragma omp for schedule(static) nowait
         for (int i = 0; i < blocks * panels_a; i++) { // neighbours: panels of a for the same block of b
             const int block = i / panels_a, m = i % panels_a;
@@ -99,6 +101,7 @@ static inline void weight_part(float* dweight, float* dbias, const WeightPart* p
             tile_sum_rows(sums, p->a + (size_t)m * MR * WEIGHT_ROWS, MR * KR, depth);
             for (int r = 0; r < min_int(MR, p->count - m * MR); r++) { dbias[p->first + m * MR + r] += sums[r]; }
         }
+        wait_awake(&arrived);
     }
 }
 
