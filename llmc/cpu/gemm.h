@@ -323,12 +323,15 @@ static inline void gemm(const Gemm* g) {
     int claimed = 0, arrived = 0;
     #pragma omp parallel
     {
-        if (claims) { gemm_compute(g, &all, &claimed); }
-        #pragma omp for nowait
-        for (int piece = 0; piece < (claims ? 0 : row_pieces * col_pieces); piece++) {
-            const Range rows = range_piece(all_rows, MR, row_pieces, piece % row_pieces);
-            const Range cols = range_piece(all_cols, gemm_column_unit(g), col_pieces, piece / row_pieces);
-            if (rows.begin < rows.end && cols.begin < cols.end) { gemm_rectangle(g, rows, cols); }
+        if (claims) {
+            gemm_compute(g, &all, &claimed);
+        } else {
+            #pragma omp for nowait
+            for (int piece = 0; piece < row_pieces * col_pieces; piece++) {
+                const Range rows = range_piece(all_rows, MR, row_pieces, piece % row_pieces);
+                const Range cols = range_piece(all_cols, gemm_column_unit(g), col_pieces, piece / row_pieces);
+                if (rows.begin < rows.end && cols.begin < cols.end) { gemm_rectangle(g, rows, cols); }
+            }
         }
         wait_awake(&arrived);
     }
