@@ -242,6 +242,7 @@ typedef struct {
     int row_blocks, col_blocks, depth;
 } Blocks;
 
+// Cuts a rectangle into as few blocks as hold it.
 static inline Blocks gemm_blocks(const Gemm* g, Range rows, Range cols) {
     const int most = g->packed_b ? min_int(ROWS, 4 * GROUP) : ROWS; // nothing is packed for each block: c in L2
     const Blocks all = {.rows = rows,

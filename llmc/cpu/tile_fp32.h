@@ -10,7 +10,7 @@
 // for more of them gcc for aarch64 would take registers away from accumulators. UNROLLED steps of k: with 16 registers
 // gcc moves accumulators about if they are more than two; with AVX-512, four take 13% longer than 16. EMBEDS: two of
 // three rows' elements of a are read by multiply-adds themselves. That saves 8 of 38 instructions for 24 multiply-adds,
-// which counts when another thread runs on the same core (all rows: more loads than a core does in that time).
+// which counts when another thread runs on the same core; all rows, with 26 loads, are slower. Measured: dev/cpu.md
 #if defined(__AVX512F__)
 enum { MR = 12, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 16, EMBEDS = true }; // 24 sums; 6 x 4 read more from L2
 #elif defined(__AVX2__)
