@@ -1,5 +1,9 @@
 #include "tune_cache.h"
 #include <ctype.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
 
 char* tune_cache_path(const char* identity) {
     char* name = format("%s.txt", identity);
@@ -27,18 +31,35 @@ const char* tune_line(const char* lines, const char* key, size_t n) {
     return NULL;
 }
 
+// Makes the cache's folder and locks it, so that of two programs that add lines neither loses those of the other.
+// Returns what unlocks it when it is closed; -1 if it cannot be opened. Goes on without a lock where there are none, and
+// after a second: a program that was stopped may hold it.
+static int lock_folder(const char* folder, Error* err) {
+    const struct timespec moment = {0, 10000000};
+    if (!make_directories(folder, err)) { return -1; }
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) { fail_system(err, folder, "open"); }
+    for (int i = 0; fd >= 0 && i < 100 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; i++) {
+        nanosleep(&moment, NULL);
+    }
+    return fd;
+}
+
 void tune_cache_add(const char* path, const char* lines) {
     Error err;
-    char *old = tune_cache_read(path), *folder = format("%s", path), *all = format("%s", lines);
+    char *folder = format("%s", path), *all = format("%s", lines);
+    *strrchr(folder, '/') = 0;
+    const int lock = lock_folder(folder, &err);
+    char* old = tune_cache_read(path);
     for (const char* line = old; *line;) {
         const size_t n = strcspn(line, "\n");
         if (!tune_line(lines, line, strcspn(line, " \n"))) { append_format(&all, "%.*s\n", (int)n, line); }
         line += n + (line[n] == '\n');
     }
-    *strrchr(folder, '/') = 0;
-    if (strcmp(all, old) && (!make_directories(folder, &err) || !write_file_atomically(path, all, strlen(all), &err))) {
+    if (strcmp(all, old) && (lock < 0 || !write_file_atomically(path, all, strlen(all), &err))) {
         notice("warning: the choice of algorithms is not kept for the next start: %s", err.text);
     }
+    if (lock >= 0) { close(lock); }
     free(old);
     free(folder);
     free(all);

@@ -1,6 +1,8 @@
 // The file of choices of earlier starts: its place, what is added to it, and what cannot be read or written.
 #include "llmc/files/tune_cache.h"
 #include "test/test.h"
+#include <sys/wait.h>
+#include <unistd.h>
 
 static bool path_is(const char* identity, const char* want) {
     char* path = tune_cache_path(identity);
@@ -36,6 +38,33 @@ TEST(lines_are_added_and_replaced_by_their_key) {
     EXPECT(holds(path, "1,20 c\n3,4 d\n1,2 a\n"));
     tune_cache_add(path, "");
     EXPECT(holds(path, "1,20 c\n3,4 d\n1,2 a\n"));
+}
+
+TEST(programs_that_add_at_the_same_time_lose_no_line) {
+    enum { PROGRAMS = 3, LINES = 40 };
+    char* path = test_path("together/file.txt");
+    pid_t child[PROGRAMS];
+    for (int p = 0; p < PROGRAMS; p++) {
+        child[p] = fork();
+        if (child[p] != 0) { continue; }
+        for (int i = 0; i < LINES; i++) {
+            char line[64];
+            snprintf(line, sizeof line, "%d,%d value\n", p, i);
+            tune_cache_add(path, line);
+        }
+        _exit(0);
+    }
+    for (int p = 0; p < PROGRAMS; p++) {
+        int status = -1;
+        EXPECT(waitpid(child[p], &status, 0) == child[p] && status == 0);
+    }
+    char* lines = tune_cache_read(path);
+    for (int i = 0; i < PROGRAMS * LINES; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%d,%d", i / LINES, i % LINES);
+        if (!tune_line(lines, key, strlen(key))) { TEST_FAIL("the line of %s is lost", key); }
+    }
+    free(lines);
 }
 
 TEST(a_file_that_cannot_be_written_ends_nothing) {
