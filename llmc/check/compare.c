@@ -85,6 +85,12 @@ double op_bound(const Bounds* b, const Backend* device, const char* op, Elem ele
     return elem == ELEM_STORED ? b->rounded : classifies ? b->logits : b->matmul;
 }
 
+double change_bound(const Bounds* b, size_t n) {
+    const bool is_rounded = b->dtype != dtype_fp32 && b->dtype != dtype_tf32;
+    const double turned = is_rounded ? 2 / sqrt((double)n) : 0; // one element off by twice its change, all as large
+    return sqrt(b->change * b->change + turned * turned);
+}
+
 double element_bound(double bound) { return ELEMENT_FACTOR * bound; }
 
 bool is_within(const Difference* d, double bound) {

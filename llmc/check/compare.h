@@ -52,7 +52,8 @@ Difference compare_layers(const float* got, const float* want, const float* from
 //   change    of each tensor's change from the initial to the last weights. fp32: this change is about 1e-3 of a
 //             layernorm's weight, and rounding the weight to u is an error of 1e3 u of its change. AdamW
 //             enlarges the errors of small gradients: a bias' change has ten times the error of its gradient with
-//             bf16 (0.058 after one step), eight times with fp8 (0.46)
+//             bf16 (0.058 after one step), eight times with fp8 (0.46). Its first step goes by the sign of a gradient,
+//             which rounding to 16 bits can turn around: change_bound() allows that for one element of a tensor
 typedef struct {
     enum dtype dtype;
     double exact, stored, matmul, rounded, logits;
@@ -67,6 +68,9 @@ const Bounds* bounds_of(enum dtype dtype);
 
 // Returns the bound for the error of one tensor of an operation on this device.
 double op_bound(const Bounds* b, const Backend* device, const char* op, Elem elem);
+
+// Returns the bound for the change of a tensor of n elements. (Of a bias of 128, an H200 turned one around in bf16.)
+double change_bound(const Bounds* b, size_t n);
 
 // Returns the bound for a single element (Difference.worst) of a tensor with this bound.
 double element_bound(double bound);
