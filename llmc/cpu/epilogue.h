@@ -27,6 +27,18 @@ static inline __attribute__((always_inline)) void store_line(Stored* to, const f
     }
 }
 
+// Rounds x (LINE) as store_line() does.
+static inline __attribute__((always_inline)) void round_line(float x[LINE]) {
+    if (STORES_BY_INSTRUCTION) {
+        Stored stored[LINE];
+        store_floats(stored, x, LINE);
+        for (int i = 0; i < LINE; i += LANES) { *(Vec*)(x + i) = vec_load(stored + i); }
+    } else {
+        #pragma omp simd
+        for (int i = 0; i < LINE; i++) { x[i] = to_float(to_stored(x[i])); }
+    }
+}
+
 // x (LINE) = sums (n) + bias (n), then zeros; bias may be NULL.
 static inline __attribute__((always_inline)) void add_bias(float x[LINE], const float* sums, const Stored* bias,
                                                            int n) {
@@ -72,8 +84,7 @@ static inline __attribute__((always_inline)) void gelu_part(Stored* out, Stored*
                                                             bool pre_past_caches) {
     float x[LINE], y[LINE];
     add_bias(x, sums, bias, n);
-    #pragma omp simd
-    for (int i = 0; i < LINE; i++) { x[i] = to_float(to_stored(x[i])); } // rounded as it is stored
+    round_line(x);
     gelu_line(y, x);
     store_line(pre, x, n, pre_past_caches);
     store_line(out, y, n, out_past_caches);
@@ -97,8 +108,7 @@ static inline __attribute__((always_inline)) void gelu_backward_part(Stored* din
                                                                      const float* sums, int n, bool past_caches) {
     float dout[LINE], x[LINE], y[LINE];
     add_bias(dout, sums, NULL, n);
-    #pragma omp simd
-    for (int i = 0; i < LINE; i++) { dout[i] = to_float(to_stored(dout[i])); } // rounded as if it were stored
+    round_line(dout); // as if it were stored
     gelu_backward_line(y, dout, line_floats(x, pre, n));
     store_line(dinp, y, n, past_caches);
 }
