@@ -50,7 +50,7 @@ static const char* test_folder;  // an empty folder of this program's own, remov
         FILE* errors_ = tmpfile();                                                                           \
         fflush(stdout);                                                                                      \
         pid_t child_ = fork();                                                                               \
-        if (child_ == 0) { dup2(fileno(errors_), 2); __VA_ARGS__; _exit(255); }                              \
+        if (child_ == 0) { dup2(fileno(errors_), 2); setenv("EMU_FORK", "1", 1); __VA_ARGS__; _exit(255); }  \
         test_check_death(child_, errors_, code, words, __FILE__, __LINE__);                                  \
     } while (0)
 

@@ -124,9 +124,12 @@ static int run_program(int argc, char** argv) {
     }
     if (command->bit == INSPECT) { config.dtype = dtype_fp32; }
     enum dtype dtype = config.dtype;
-    // bench finds its backends itself, also those of GPUs that are not present; this one only connects the processes
-    const Backend* backend = command->bit == BENCH ? find_backend(dtype_auto, cpu_auto)
-                                                   : choose_backend(&config, &dtype);
+    // bench finds its backends itself, also those of GPUs that are not present; this one only connects processes. A
+    // single process needs none, and must not ask for a GPU: processes that it forks could not use that any more.
+    const bool connects = launch.size > 1;
+    const Backend* backend = command->bit != BENCH ? choose_backend(&config, &dtype)
+                             : connects            ? find_backend(dtype_auto, cpu_auto)
+                                                   : NULL;
     Comm comm = open_comm(&launch, &config, backend);
     const int status = run_command(command->bit, &config, backend, dtype, &comm);
     comm_close(&comm);

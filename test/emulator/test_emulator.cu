@@ -784,6 +784,14 @@ static void no_device() {
     EXPECT(cudaGetDeviceCount(&count) == cudaErrorNoDevice && count == 0);
     EXPECT(cudaFree(nullptr) == cudaErrorNoDevice);
 }
+static void forked() { // a process whose parent has used the device
+    int count = 0;
+    OK(cudaFree(nullptr));
+    const pid_t child = fork();
+    if (child == 0) { _exit(cudaGetDeviceCount(&count) == cudaErrorInitializationError && count == 0 ? 0 : 1); }
+    int status = -1;
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+}
 static void no_driver() {
     int count, version = 1;
     EXPECT(cudaGetDeviceCount(&count) == cudaErrorInsufficientDriver);
@@ -842,6 +850,7 @@ static const Case CASES[] = {
     {"limits of Turing", device_limits<75>, "EMU_CC=75", nullptr, EVERY},
     {"limits of the small Ampere", device_limits<86>, "EMU_CC=86", nullptr, EVERY},
     {"no device", no_device, "EMU_DEVICES=0", nullptr, EVERY},
+    {"a forked process", forked, nullptr, nullptr, EVERY},
     {"no driver", no_driver, "EMU_DRIVER=0", nullptr, EVERY},
     {"old driver", no_driver, "EMU_DRIVER=12020", nullptr, EVERY},
     {"failing launch", failing_launch, "EMU_FAIL=2:214", nullptr, EVERY},

@@ -7,6 +7,7 @@
 #pragma once
 #include "types.h"
 #include <cstdarg>
+#include <unistd.h>
 
 #define CUDART_VERSION 13000
 
@@ -152,11 +153,15 @@ inline int device_count() { return (int)option("EMU_DEVICES", 8); }
 inline int driver_version() { return (int)option("EMU_DRIVER", CUDART_VERSION); }
 
 // Called first by every function of the runtime: returns an error if there is no driver, no device, or it is broken.
+// Also in a process that was forked from one that had called the runtime: as on a GPU, it cannot use the device, unless
+// EMU_FORK=1, for tests of what ends a process.
 inline cudaError_t enter() {
+    static const pid_t owner = getpid();
     static const cudaError_t absent = driver_version() < CUDART_VERSION ? cudaErrorInsufficientDriver
                                       : device_count() < 1              ? cudaErrorNoDevice
                                                                         : cudaSuccess;
     cudaError_t error = absent != cudaSuccess ? absent : broken_by;
+    if (error == cudaSuccess && getpid() != owner && !option("EMU_FORK", 0)) { error = cudaErrorInitializationError; }
     return error == cudaSuccess ? cudaSuccess : quietly(error);
 }
 
