@@ -107,6 +107,11 @@ struct AttentionPlan {
     std::string reason;                 // why cuDNN has no plan; empty if it has
 };
 
+// Sequences must be multiples of so many tokens. With others cuDNN 9.19's kernels for Hopper write where they must not:
+// on an H200, 16, 40, 72 and 100 tokens gave wrong gradients or an illegal access, 64 were not tried, 128 and 1024 were
+// right. Its developers call the length the cause of such errors (cudnn-frontend, issue 160).
+enum { TOKENS_MULTIPLE = 128 };
+
 // Opens cuDNN at first use; it stays open until the program ends. Returns NULL if that fails.
 static cudnnHandle_t open_cudnn(Error* err) {
     static cudnnHandle_t handle;
@@ -130,6 +135,7 @@ static bool succeeded(fe::error_t error, const char* what, Error* err) {
 static bool make_plan(AttentionPlan* p, Error* err) {
     static const char* const NAMES[] = {"forward", "deterministic backward", "backward"};
     const char* what = NAMES[p->shape.pass];
+    if (p->shape.T % TOKENS_MULTIPLE) { return fail(err, "it needs a multiple of %d tokens", (int)TOKENS_MULTIPLE); }
     const cudnnHandle_t handle = open_cudnn(err);
     if (!handle) { return false; }
     const GraphPointer graph = p->shape.pass == CUDNN_FORWARD ? forward_graph(&p->shape) : backward_graph(&p->shape);
