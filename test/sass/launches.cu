@@ -26,12 +26,12 @@ template <class Type, int HD> static void print_flash(const char* type, const ch
 }
 
 // Prints layernorm over a residual stream of type R. Its shared memory depends on the width of the model: 768 is the
-// 124M model's, 1600 the 1558M's.
+// 124M model's, 1024 the 350M's, 1600 the 1558M's.
 template <class R> static void print_layernorm(const char* type, const char* residual) {
     const int width = Pack<R>::SIZE, threads = LAYERNORM_HELD_WARPS * WARP_SIZE;
     const int forward_bytes = WARPS_IN_BLOCK * 768 * (int)sizeof(R);
-    for (int C : {768, 1600}) {
-        const int columns = C > LAYERNORM_HELD_COLUMNS / 2 ? LAYERNORM_HELD_COLUMNS : LAYERNORM_HELD_COLUMNS / 2;
+    for (int C : {768, 1024, 1600}) { // of three instances (layernorm_backward)
+        const int columns = C > LAYERNORM_HELD_COLUMNS / 2 ? LAYERNORM_HELD_COLUMNS : C;
         const int bytes = 2 * LAYERNORM_HELD_WARPS * sums_size<width>(C) * (int)sizeof(float);
         printf("%s layernorm_backward_held_kernel<%d,%s> %d %d\n", type, columns / (WARP_SIZE * width), residual,
                threads, bytes);
