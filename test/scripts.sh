@@ -172,7 +172,7 @@ readme_quotes_the_record_of_its_commands() {
 
 # Rows of README and of dev/numbers.md that name a record of `peers`: tokens/s and the ratio are those of the record.
 figures_beside_pytorch_are_those_recorded() {
-    cat README.md dev/numbers.md | sed -n 's/^\[\([a-z0-9]*\)\]: .*\(peers_.*\.json\)$/\1 \2/p' >"$dir/records"
+    cat README.md dev/numbers.md | sed -n 's/^\[\([a-z0-9]*\)\]: .*results\/\(.*peers_.*\.json\)$/\1 \2/p' >"$dir/records"
     rows=0
     while read -r name file; do
         sed -nE "s/^\| (both limited to AVX2: )?(fp32|bf16), .*\]\[$name\] .*/\2&/p" README.md dev/numbers.md \
@@ -186,7 +186,7 @@ figures_beside_pytorch_are_those_recorded() {
                 on && /"better":/ { better = $0; gsub(/.*: *"|"$/, "", better) }
                 on && /"tok_s":/ { ours = value(); in_speed = 1; next }
                 on && in_speed && index($0, "\"" better "\":") { printf "%.2f %.0f %.0f\n", ratio, ours, value(); exit }
-                ' "dev/bench/results/cpu/$file" >"$dir/recorded"
+                ' "dev/bench/results/$file" >"$dir/recorded"
             read -r ratio ours other <"$dir/recorded" || note "$file has no figures of: $row"
             plain=$(echo "$row" | sed 's/\([0-9]\),\([0-9][0-9][0-9]\)/\1\2/g')
             for figure in "$ratio" "$ours" "$other"; do

@@ -6,7 +6,7 @@
 #
 # For a machine that has little, build here, for its GPU, and bring it one file:
 #
-#     sh scripts/setup.sh cudnn && GPU=90 sh dev/bench/gpu.sh pack    # build/gpu_box.tar.gz: 21 MB
+#     sh scripts/setup.sh cudnn && GPU=90 sh dev/bench/gpu.sh pack    # build/gpu_box.tar.gz: 21 MB for one GPU
 #     tar -xf gpu_box.tar.gz && sh gpu_box/dev/bench/gpu.sh first     # there
 #
 # In a repository, `make -j all build/release/cuda_test_attention_forms` and `./prepare --stories 4000000 --out

@@ -2,25 +2,28 @@
 #include "../model/stored.h"
 
 Difference compare(const double* got, const double* want, size_t n) {
-    double difference = 0, got_size = 0, want_size = 0, dot = 0, worst = 0;
+    double difference = 0, largest = 0, got_size = 0, want_size = 0, dot = 0, worst = 0;
     for (size_t i = 0; i < n; i++) {
-        difference += (got[i] - want[i]) * (got[i] - want[i]);
+        const double square = (got[i] - want[i]) * (got[i] - want[i]);
+        difference += square;
+        largest = fmax(largest, square);
         got_size += got[i] * got[i];
         want_size += want[i] * want[i];
         dot += got[i] * want[i];
     }
     if (!isfinite(difference) || !isfinite(want_size)) {
-        const Difference none = {(double)NAN, (double)NAN, (double)NAN};
+        const Difference none = {(double)NAN, (double)NAN, (double)NAN, (double)NAN};
         return none;
     }
     if (want_size == 0 || got_size == 0) {
         const double apart = want_size > 0 ? 1.0 : got_size > 0 ? (double)INFINITY : 0.0;
-        const Difference d = {apart, apart, apart > 0 ? 0.0 : 1.0};
+        const Difference d = {apart, apart, apart, apart > 0 ? 0.0 : 1.0};
         return d;
     }
     const double rms = sqrt(want_size / (double)n);
     for (size_t i = 0; i < n; i++) { worst = fmax(worst, fabs(got[i] - want[i]) / (fabs(want[i]) + rms)); }
-    const Difference d = {sqrt(difference / want_size), worst, dot / sqrt(got_size * want_size)};
+    const Difference d = {sqrt(difference / want_size), worst, sqrt(fmax(0, difference - largest) / want_size),
+                          dot / sqrt(got_size * want_size)};
     return d;
 }
 
@@ -44,7 +47,9 @@ Difference compare_layers(const float* got, const float* want, const float* from
     Difference farthest = compare_layer(got, want, from, t, 0);
     for (int l = 1; l < t->layers && !isnan(farthest.error); l++) {
         const Difference d = compare_layer(got, want, from, t, l);
+        const double rest = fmax(farthest.rest, d.rest);
         if (!(d.error <= farthest.error)) { farthest = d; }
+        if (!isnan(farthest.error)) { farthest.rest = rest; }
     }
     return farthest;
 }
@@ -85,10 +90,8 @@ double op_bound(const Bounds* b, const Backend* device, const char* op, Elem ele
     return elem == ELEM_STORED ? b->rounded : classifies ? b->logits : b->matmul;
 }
 
-double change_bound(const Bounds* b, size_t n) {
-    const bool is_rounded = b->dtype != dtype_fp32 && b->dtype != dtype_tf32;
-    const double turned = is_rounded ? 2 / sqrt((double)n) : 0; // one element off by twice its change, all as large
-    return sqrt(b->change * b->change + turned * turned);
+double change_error(const Bounds* b, const Difference* d) {
+    return b->dtype == dtype_fp32 || b->dtype == dtype_tf32 ? d->error : d->rest;
 }
 
 double element_bound(double bound) { return ELEMENT_FACTOR * bound; }

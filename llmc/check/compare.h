@@ -6,16 +6,17 @@
 typedef struct {
     double error;  // |got - want| / |want|, Euclidean norms; infinite if only `want` is zero
     double worst;  // the largest |got - want| of an element, over its |want| + the root mean square of all |want|
+    double rest;   // the error if the element with the largest |got - want| had none
     double cosine; // of the angle between the two; 0 if one of them is zero, 1 if both are
 } Difference;
 
-// Compares two tensors of n >= 1 elements. If a number of either is not finite, all three results are NaN: test with
+// Compares two tensors of n >= 1 elements. If a number of either is not finite, all results are NaN: test with
 // `error <= bound`, which is false for NaN.
 Difference compare(const double* got, const double* want, size_t n);
 
 // Compares a tensor of the model layer by layer: got with want or, unless `from` is NULL, got - from with want - from.
 // All three point to the first element of the table. Returns the difference of the layer with the largest error, or of
-// the first whose error is NaN.
+// the first whose error is NaN; `rest` is the largest of any layer.
 Difference compare_layers(const float* got, const float* want, const float* from, const Tensor* t);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ Difference compare_layers(const float* got, const float* want, const float* from
 //             layernorm's weight, and rounding the weight to u is an error of 1e3 u of its change. AdamW
 //             enlarges the errors of small gradients: a bias' change has ten times the error of its gradient with
 //             bf16 (0.058 after one step), eight times with fp8 (0.46). Its first step goes by the sign of a gradient,
-//             which rounding to 16 bits can turn around: change_bound() allows that for one element of a tensor
+//             which rounding to 16 bits can turn around: one element of a tensor does not count there
 typedef struct {
     enum dtype dtype;
     double exact, stored, matmul, rounded, logits;
@@ -69,8 +70,8 @@ const Bounds* bounds_of(enum dtype dtype);
 // Returns the bound for the error of one tensor of an operation on this device.
 double op_bound(const Bounds* b, const Backend* device, const char* op, Elem elem);
 
-// Returns the bound for the change of a tensor of n elements. (Of a bias of 128, an H200 turned one around in bf16.)
-double change_bound(const Bounds* b, size_t n);
+// Returns the error of a change that its bound is for. (Of a bias of 128 elements an H200 turned one around in bf16.)
+double change_error(const Bounds* b, const Difference* d);
 
 // Returns the bound for a single element (Difference.worst) of a tensor with this bound.
 double element_bound(double bound);

@@ -125,10 +125,11 @@ static int run_program(int argc, char** argv) {
     if (command->bit == INSPECT) { config.dtype = dtype_fp32; }
     enum dtype dtype = config.dtype;
     // bench finds its backends itself, also those of GPUs that are not present; this one only connects processes. A
-    // single process needs none, and must not ask for a GPU: processes that it forks could not use that any more.
-    const bool connects = launch.size > 1;
+    // single process must not even ask for a GPU here: `bench ladder` forks, and a forked process cannot use a GPU that
+    // its parent has used.
+    const bool has_peers = launch.size > 1;
     const Backend* backend = command->bit != BENCH ? choose_backend(&config, &dtype)
-                             : connects            ? find_backend(dtype_auto, cpu_auto)
+                             : has_peers           ? find_backend(dtype_auto, cpu_auto)
                                                    : NULL;
     Comm comm = open_comm(&launch, &config, backend);
     const int status = run_command(command->bit, &config, backend, dtype, &comm);

@@ -34,7 +34,7 @@ static inline void gelu_backward_row_plain(Stored* dinp, const Stored* inp, size
 // fast: the gate is the logistic function of 2u, 1 / (1 + exp(-2u)): one exp and one reciprocal, in vector code.
 // epilogue.h applies these functions to the sums of a row while they are in its thread's cache.
 
-// Beyond -10 and 10 the gate is 0 or 1 within rounding. NaN stays NaN.
+// Beyond -10 and 10 the gate is 0 or 1 within rounding, and 2u leaves the range of exp_in_range(). NaN stays NaN.
 static inline float gelu_clamp(float x) { return at_most(at_least(x, -10.0f), 10.0f); }
 
 #ifdef __AVX512F__
@@ -44,7 +44,7 @@ static inline Vec gelu_clamp_vec(Vec x) {
 }
 
 // Returns the gates of clamped x: 1 / (1 + 2^t), t = -2u log2(e). 2^t is 2^n 2^r, where n is the integer nearest to t,
-// so that |r| <= 1/2, and 2^r is a minimax polynomial that begins with 1. Its relative error is 8.7e-8; for results in
+// so that |r| <= 1/2, and 2^r is a minimax polynomial that begins with 1. Its relative error is 1e-7; for results in
 // bf16, which are off by up to 2^-9 anyway, one of 2.9e-6 is enough. The reciprocal has 14 bits, which a step of
 // Newton's method doubles. (A division takes as long as all else.)
 static inline Vec gelu_gates_vec(Vec c) {

@@ -164,9 +164,9 @@ static inline const char* attention_name(Pass pass, Attention kernels) {
     return is_any_order ? "cudnn_nondeterministic" : NAMES[kernels];
 }
 
-// Opens the device with the variants that are probably the fastest; choose_variant() sets them later. Fused GELU pays
-// from Hopper on (H200, 124M: 0.55 ms and, backward, 0.55; apart 0.66 and 0.78); on earlier GPUs the library's kernels
-// write the output twice.
+// Opens the device with the variants that are probably the fastest; choose_variant() sets them later. Fused GELU mostly
+// pays from Hopper on (H200, 124M: 0.55 ms and, backward, 0.55; apart 0.66 and 0.78; 350M: backward does not); on
+// earlier GPUs the library's kernels write the output twice.
 static inline void device_open(const DeviceOptions* o) {
     if (o->threads > 0) { notice("--threads %d: of no effect on a GPU", o->threads); }
     require_arithmetic(o);

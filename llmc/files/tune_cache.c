@@ -32,14 +32,14 @@ const char* tune_line(const char* lines, const char* key, size_t n) {
 }
 
 // Makes the cache's folder and locks it, so that of two programs that add lines neither loses those of the other.
-// Returns what unlocks it when it is closed; -1 if it cannot be opened. Goes on without a lock where there are none, and
-// after a second: a program that was stopped may hold it.
+// Returns a descriptor, which unlocks the folder when it is closed; -1 if it cannot be opened. Goes on without a lock
+// where there are none, and after ten seconds: a program that was stopped may hold it.
 static int lock_folder(const char* folder, Error* err) {
     const struct timespec moment = {0, 10000000};
     if (!make_directories(folder, err)) { return -1; }
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) { fail_system(err, folder, "open"); }
-    for (int i = 0; fd >= 0 && i < 100 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; i++) {
+    for (int i = 0; fd >= 0 && i < 1000 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; i++) {
         nanosleep(&moment, NULL);
     }
     return fd;

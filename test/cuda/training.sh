@@ -304,6 +304,18 @@ graphs_follow_a_growing_batch_and_a_resumed_run() {
     same_files "$dir/launches" "$dir/resumed" 10
 }
 
+# More than 1024 channels: layernorm's backward then loads its rows in another order.
+wide_rows_train_as_on_the_cpu() {
+    corpus
+    run="--model L=1,H=129,C=1032,T=4,V=257 --tokenizer bytes --batch_size 1 $data $quiet --save_every 0 --max_steps 2"
+    must "$train" $run --dtype fp32 --out "$dir/cpu"
+    must "$cuda" $run --dtype fp32 --tune 0 --out "$dir/fp32"
+    must "$cuda" $run --dtype bf16 --residual bf16 --tune 0 --out "$dir/stream"
+    for r in cpu fp32 stream; do all_digits "$dir/$r" >"$dir/$r.txt"; done
+    near "$dir/fp32.txt" "$dir/cpu.txt" 1e-5
+    near "$dir/stream.txt" "$dir/cpu.txt" 0.02
+}
+
 # Graphs are recorded anew for each length. cuDNN computes attention of the full length, our kernels the others.
 sequences_grow_as_on_the_cpu() {
     corpus

@@ -112,9 +112,10 @@ static size_t workspace_of(const AttentionShape* s) {
 static dim3 blocks(const AttentionShape* s) { return dim3((s->T + 31) / 32, s->B * s->NH); }
 
 bool attention_cudnn_prepare(const AttentionShape* s, size_t most_bytes, size_t* workspace_bytes, Error* err) {
-    const char* there = getenv("EMU_CUDNN");
+    const int multiple = (int)emu::option("EMU_CUDNN", 1);
     *workspace_bytes = 0;
-    if (there && !strcmp(there, "0")) { return fail(err, "the stand-in has nothing for this device"); }
+    if (!multiple) { return fail(err, "the stand-in has nothing for this device"); }
+    if (s->T % multiple) { return fail(err, "sequences must be multiples of %d tokens", multiple); }
     if (s->T == 1) { return fail(err, "one query and one key are not supported"); }
     if (s->HS % 8 || s->HS > MOST_CHANNELS) { return fail(err, "heads must be multiples of 8, at most 128"); }
     if (s->pass == CUDNN_BACKWARD && emu::compute_capability() >= 100) { // as frontend 1.15 does

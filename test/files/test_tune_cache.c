@@ -41,7 +41,7 @@ TEST(lines_are_added_and_replaced_by_their_key) {
 }
 
 TEST(programs_that_add_at_the_same_time_lose_no_line) {
-    enum { PROGRAMS = 3, LINES = 40 };
+    enum { PROGRAMS = 3, LINES = 20 };
     char* path = test_path("together/file.txt");
     pid_t child[PROGRAMS];
     for (int p = 0; p < PROGRAMS; p++) {
