@@ -172,7 +172,8 @@ readme_quotes_the_record_of_its_commands() {
 
 # Rows of README and of dev/numbers.md that name a record of `peers`: tokens/s and the ratio are those of the record.
 figures_beside_pytorch_are_those_recorded() {
-    cat README.md dev/numbers.md | sed -n 's/^\[\([a-z0-9]*\)\]: .*results\/\(.*peers_.*\.json\)$/\1 \2/p' >"$dir/records"
+    cat README.md dev/numbers.md | sed -n 's/^\[\([a-z0-9]*\)\]: .*results\/\(.*peers_.*\.json\)$/\1 \2/p' \
+        >"$dir/records"
     rows=0
     while read -r name file; do
         sed -nE "s/^\| (both limited to AVX2: )?(fp32|bf16), .*\]\[$name\] .*/\2&/p" README.md dev/numbers.md \

@@ -135,7 +135,9 @@ static bool succeeded(fe::error_t error, const char* what, Error* err) {
 static bool make_plan(AttentionPlan* p, Error* err) {
     static const char* const NAMES[] = {"forward", "deterministic backward", "backward"};
     const char* what = NAMES[p->shape.pass];
-    if (p->shape.T % TOKENS_MULTIPLE) { return fail(err, "sequences must be multiples of %d tokens", (int)TOKENS_MULTIPLE); }
+    if (p->shape.T % TOKENS_MULTIPLE) {
+        return fail(err, "sequences must be multiples of %d tokens", (int)TOKENS_MULTIPLE);
+    }
     const cudnnHandle_t handle = open_cudnn(err);
     if (!handle) { return false; }
     const GraphPointer graph = p->shape.pass == CUDNN_FORWARD ? forward_graph(&p->shape) : backward_graph(&p->shape);
