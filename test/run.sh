@@ -23,8 +23,8 @@ run_program() { # NAME WORD...
     program="$build/$1"
     name=$1
     shift
-    if [ "$name" = test_amx ] && [ ! -x "$program" ]; then
-        echo "skipped $name: AMX is not among the levels of this build"
+    if [ "$name" = test_amx ] && ! grep -q avx512_bf16 /proc/cpuinfo; then
+        echo "skipped $name: emulated AMX needs a processor with AVX512_BF16"
         echo "$name: 0 passed, 0 failed, 1 skipped" >"$work/$name.counts"
         return
     fi

@@ -7,10 +7,10 @@
 #include <limits.h>
 
 // The shape of a tile: as many accumulators as the registers can hold. Elements of a are loaded for ROWS_AT_ONCE rows:
-// for more of them gcc for aarch64 would take registers away from accumulators. UNROLLED steps of k: with 16 registers
-// gcc moves accumulators about if they are more than two; with AVX-512, four take 13% longer than 16. EMBEDS: two of
-// three rows' elements of a are read by multiply-adds themselves. That saves 8 of 38 instructions for 24 multiply-adds,
-// which counts when another thread runs on the same core; all rows, with 26 loads, are slower. Measured: dev/cpu.md
+// for more of them gcc for aarch64 would take registers away from accumulators. UNROLLED steps of k, a divisor of
+// AHEAD_STEPS: with AVX2, 16 are up to 15% slower than two; with AVX-512, four 13% slower than 16. EMBEDS: two of three
+// rows' elements of a are read by multiply-adds themselves. That saves 8 of 38 instructions for 24 multiply-adds, which
+// counts when another thread runs on the same core; all rows, with 26 loads, are slower. Measured: dev/cpu.md
 #if defined(__AVX512F__)
 enum { MR = 12, VECS = 2, ROWS_AT_ONCE = MR, UNROLLED = 16, EMBEDS = true }; // 24 sums; 6 x 4 read more from L2
 #elif defined(__AVX2__)
@@ -98,21 +98,27 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
     pack_panel(packed, x, col, row, cols, NR, k);
 }
 
-// acc (VECS) += *x * b. embedded: multiply-adds read and spread *x themselves (AVX-512).
+// acc (VECS) += *x * b. embedded: multiply-adds read and spread *x themselves (AVX-512). In assembly on x86-64, where
+// gcc would move accumulators about: with AVX2, 53 instructions for two steps of k in place of 43.
 static inline __attribute__((always_inline)) void multiply_add(Vec acc[VECS], const float* x, const Vec b[VECS],
                                                                bool embedded) {
+    (void)embedded;
 #if defined(__AVX512F__)
     const __m512 all = _mm512_set1_ps(*x);
+#elif defined(__AVX2__)
+    const __m256 all = _mm256_broadcast_ss(x);
+#endif
     #pragma GCC unroll 4
-    for (int v = 0; v < VECS; v++) { // in assembly: gcc would load once for both, and move accumulators about
+    for (int v = 0; v < VECS; v++) {
+#if defined(__AVX512F__)
         if (embedded) { __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(acc[v]) : "v"(b[v]), "m"(*x)); }
         else { __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc[v]) : "v"(b[v]), "v"(all)); }
-    }
+#elif defined(__AVX2__)
+        __asm__("vfmadd231ps %2, %1, %0" : "+x"(acc[v]) : "x"(b[v]), "x"(all));
 #else
-    (void)embedded;
-    #pragma GCC unroll 4
-    for (int v = 0; v < VECS; v++) { acc[v] += *x * b[v]; }
+        acc[v] += *x * b[v];
 #endif
+    }
 }
 
 // One step of k. Row i of a is at a + i*row, or with EMBEDS, unless row is 1, at rows[i] + s.
@@ -158,8 +164,10 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
     if (ahead && k < AHEAD_STEPS) { ahead_prefetch(ahead); }
     for (; (ahead || EMBEDS) && s + AHEAD_STEPS <= k; s += AHEAD_STEPS) {
         if (ahead) { ahead_prefetch(ahead); }
-        #pragma GCC unroll UNROLLED
-        for (int i = 0; i < AHEAD_STEPS; i++, a += col, b += NR) { tile_step(acc, a, row, rows, i, b); }
+        for (int i = 0; i < AHEAD_STEPS; i += UNROLLED) {
+            #pragma GCC unroll UNROLLED
+            for (int u = 0; u < UNROLLED; u++, a += col, b += NR) { tile_step(acc, a, row, rows, i + u, b); }
+        }
         if (EMBEDS && row != 1) { rows_advance(rows, AHEAD_STEPS); }
     }
     #pragma GCC unroll 2
