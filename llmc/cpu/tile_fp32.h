@@ -99,8 +99,8 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
     pack_panel(packed, x, col, row, cols, NR, k);
 }
 
-// acc (VECS) += *x * b. embedded: multiply-adds read and spread *x themselves (AVX-512). In assembly on x86-64, where
-// gcc would move accumulators about: with AVX2, 53 instructions for two steps of k in place of 43.
+// acc (VECS) += *x * b. embedded: multiply-adds read and spread *x themselves (AVX-512). In assembly on x86-64, where gcc
+// would load once for all, and move accumulators about: with AVX2, 53 instructions for two steps of k in place of 43.
 static inline __attribute__((always_inline)) void multiply_add(Vec acc[VECS], const float* x, const Vec b[VECS],
                                                                bool embedded) {
     (void)embedded;
