@@ -99,8 +99,8 @@ static inline void pack_b(Packed* packed, const Stored* x, size_t row, size_t co
     pack_panel(packed, x, col, row, cols, NR, k);
 }
 
-// acc (VECS) += *x * b. embedded: multiply-adds read and spread *x themselves (AVX-512). In assembly on x86-64, where gcc
-// would load once for all, and move accumulators about: with AVX2, 53 instructions for two steps of k in place of 43.
+// acc (VECS) += *x * b. embedded: multiply-adds read and spread *x themselves (AVX-512). In assembly on x86-64, where
+// gcc would load once for all, and move accumulators about: with AVX2, 53 instructions for two steps of k, not 43.
 static inline __attribute__((always_inline)) void multiply_add(Vec acc[VECS], const float* x, const Vec b[VECS],
                                                                bool embedded) {
     (void)embedded;
@@ -165,7 +165,7 @@ static inline __attribute__((always_inline)) void tile_multiply(float* c, size_t
     if (ahead && k < AHEAD_STEPS) { ahead_prefetch(ahead); }
     for (; (ahead || EMBEDS) && s + AHEAD_STEPS <= k; s += AHEAD_STEPS) {
         if (ahead) { ahead_prefetch(ahead); }
-        for (int i = 0; i < AHEAD_STEPS; i += UNROLLED) {
+        for (int i = 0; i < AHEAD_STEPS; i += UNROLLED) { // in one loop, gcc spills some forms with AVX2
             #pragma GCC unroll UNROLLED
             for (int u = 0; u < UNROLLED; u++, a += col, b += NR) { tile_step(acc, a, row, rows, i + u, b); }
         }
