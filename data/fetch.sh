@@ -294,7 +294,7 @@ done
 HF_ENDPOINT=${HF_ENDPOINT:-https://huggingface.co}
 HF_ENDPOINT=${HF_ENDPOINT%/}
 case ${HF_TOKEN:-} in
-    *[!A-Za-z0-9_.-]*) die 2 "HF_TOKEN is no token: it has other characters than A-Z a-z 0-9 _ - ." ;;
+    *[!A-Za-z0-9_.-]*) die 2 "HF_TOKEN is not a token: it has other characters than A-Z a-z 0-9 _ - ." ;;
 esac
 case ${HF_TOKEN:+$HF_ENDPOINT} in
     '' | https://* | http://localhost | http://localhost:* | http://127.0.0.1 | http://127.0.0.1:*) ;;

@@ -4,7 +4,7 @@
 # usage: [GPUS=8] sh scripts/run_gpt2_124M.sh [--option value ...]      the same command continues it after a stop
 #
 # data      sh data/fetch.sh fineweb-edu 99      (GPT-2's tokens, 20 GB; nothing to prepare)
-# memory    24 GiB a GPU with 64 sequences in a micro-batch; fewer where that does not fit (--batch_size auto)
+# memory    25.1 GiB a GPU with 64 sequences in a micro-batch; fewer where that does not fit (--batch_size auto)
 # takes     llm.c: 300 ms a step on 8 A100-80, 94 min, $20 at $14 an hour (its scripts/run_gpt2_124M.sh); 140 ms on 8
 #           H100, 46 min (modded-nanogpt, 2024-10-13_llmc). This program: dev/numbers.md, on one H200.
 # reaches   a validation loss below 3.2924, that of OpenAI's 124M on FineWeb-Edu (build-nanogpt, play.ipynb).

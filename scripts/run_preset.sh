@@ -35,7 +35,7 @@ muon:124m) set -- fineweb 47 --batch_size auto "$@" ;;
 muon:350m) set -- fineweb100b 158 --batch_size auto "$@" ;;
 muon:774m) set -- fineweb100b 813 --batch_size auto "$@" ;;
 muon:1558m) set -- fineweb-edu100b 192 --batch_size 16 "$@" ;;
-*) die "'$preset' is no preset of this script: give fast: or muon: with 124m, 350m, 774m or 1558m" ;;
+*) die "'$preset' is not a preset of this script: give fast: or muon: with 124m, 350m, 774m or 1558m" ;;
 esac
 data_set=$1 shards=$2
 shift 2

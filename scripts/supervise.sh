@@ -18,7 +18,7 @@ RESTARTS=${RESTARTS:-3} PAUSE=${PAUSE:-30} REWINDS=${REWINDS:-20}
 usage() { echo "error: $1; usage: $(sed -n '3s/^# usage: //p' "$0")" >&2; exit 2; }
 [ $# -gt 0 ] || usage "no command to run"
 for number in "RESTARTS=$RESTARTS" "PAUSE=$PAUSE" "REWINDS=$REWINDS"; do
-    case ${number#*=} in '' | *[!0-9]* | 0?* | ??????????*) usage "$number is no number below 1000000000" ;; esac
+    case ${number#*=} in '' | *[!0-9]* | 0?* | ??????????*) usage "$number is not a number below 1000000000" ;; esac
 done
 
 out='' letter_out='' again='--resume auto' name=

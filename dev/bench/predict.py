@@ -79,7 +79,7 @@ def find_gpu(asked):
     exact = [g for g in gpus if plain(asked) in (plain(g["name"]), plain(g["alias"]))]
     near = [g for g in gpus if plain(asked) and plain(asked) in plain(g["alias"])]
     if not exact + near:
-        sys.exit("error: '%s' is no GPU of llmc/cuda/gpus.h; give one of: %s"
+        sys.exit("error: '%s' is not a GPU of llmc/cuda/gpus.h; give one of: %s"
                  % (asked, ", ".join(g["alias"] for g in gpus)))
     return (exact + near)[0]
 
@@ -255,11 +255,12 @@ def page(program):
           "`--residual bf16`, `--attention cudnn --deterministic 0`, and faster matmuls of K = 768 together.\n\n"
           "[One H200, measured](gpu/h200.txt) in steps of 131,072 tokens: `d12` 578, `d24` 210, `d36` 101,\n"
           "`d48` 52.5. Predicted for these steps: 441 to 606, 157 to 216, 75 to 102, 39 to 52.5.")
-    print("\nHours and dollars of the presets on eight GPUs, at $14 and $28 an hour; a growing batch takes longer:\n")
+    print("\nHours and dollars of the presets on eight GPUs, at $14 and $28 an hour; a growing batch takes longer.\n"
+          "124M in micro-batches of 64 sequences:\n")
     print("| | steps | 8 x A100: hours | $ | 8 x H100: hours | $ |\n|---|---|---|---|---|---|")
     for preset in ["%s:%s" % (family, size) for size in ("124m", "350m", "774m", "1558m")
                    for family in ("gpt2", "fast", "muon")]:
-        step = record(program, gpus[0], ["--preset", preset])
+        step = record(program, gpus[0], ["--preset", preset] + ["--batch_size", "64"] * preset.endswith("124m"))
         steps, cells = step["options"]["max_steps"], []
         for gpu in gpus[:2]:
             hours = [steps * ms / 3.6e6 for ms in step_ms(gpu, step, 8)]

@@ -433,7 +433,7 @@ bool may_replace(const char* path, const char* head, const char* what, Error* er
     const size_t size = strlen(head), read = f ? fread(begin, 1, min_size(size, sizeof begin), f) : 0;
     if (f) { fclose(f); }
     return (read == size && !memcmp(begin, head, size)) ||
-           fail(err, "%s is there already, and is no %s: give another --out", path, what);
+           fail(err, "%s is there already, and is not a %s: give another --out", path, what);
 }
 
 // libstdc++.a, linked for libsnappy and cuDNN's headers, refers to this function of glibc 2.36 in a class that nothing

@@ -1,7 +1,7 @@
 #include "release.h"
 #include <stdio.h>
 
-#define PROGRAM_VERSION "2.0"
+#define PROGRAM_VERSION "2.1-dev"
 
 #ifdef __clang__
 #define COMPILER "clang " __clang_version__

@@ -10,7 +10,7 @@
 
 static bool runs_append(Runs* runs, const char* where, const GPT2Config* m, double tokens, double loss, Error* err) {
     if (!(tokens >= 1 && tokens <= LAW_MOST_TOKENS)) {
-        return fail(err, "%s: %g tokens are no length of a run: leave the run out", where, tokens);
+        return fail(err, "%s: %g tokens are not the length of a run: leave the run out", where, tokens);
     }
     if (!(loss > 0 && isfinite(loss))) {
         return fail(err, "%s: no final validation loss: leave the run out, or train it with --val_data", where);

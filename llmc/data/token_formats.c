@@ -102,7 +102,7 @@ static bool find_raw(Shard* s, const Opened* f, TokenHeader header, Error* err) 
                     "as nanoGPT writes them, say --data_format nanogpt", f->path);
     }
     if (f->size % 2) {
-        return fail(err, "%s: %zu bytes, an odd number: these are no uint16 ids (--data_format nanogpt), or cut short",
+        return fail(err, "%s: %zu bytes, an odd number: these are not uint16 ids (--data_format nanogpt), or cut short",
                     f->path, f->size);
     }
     return set_layout(s, f, "uint16 ids without a header", f->size / 2, 0, 2, err);

@@ -24,11 +24,13 @@ bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err) {
     double values[OUTLIER_WINDOW];
     const size_t n = json_array_size(array);
     if (!json_is_array(array) || n > OUTLIER_WINDOW) {
-        return fail(err, "a window of losses or norms is no array of at most %d numbers", OUTLIER_WINDOW);
+        return fail(err, "a window of losses or norms is not an array of at most %d numbers", OUTLIER_WINDOW);
     }
     for (size_t i = 0; i < n; i++) {
         const json_t* value = json_array_get(array, i);
-        if (!json_is_number(value)) { return fail(err, "number %zu of a window of losses or norms is none", i + 1); }
+        if (!json_is_number(value)) {
+            return fail(err, "element %zu of a window of losses or norms is not a number", i + 1);
+        }
         values[i] = json_number_value(value);
     }
     return outlier_import(d, values, n, err);

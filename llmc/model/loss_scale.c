@@ -49,8 +49,7 @@ bool loss_scale_from_json(LossScale* s, const json_t* saved, Error* err) {
     const double scale = json_number_value(json_object_get(saved, "scale"));
     const long long good_steps = json_integer_value(json_object_get(saved, "good_steps"));
     if (!is_valid_scale(scale) || good_steps < 0) {
-        return fail(err, "state.json: the loss scale %g after %lld good steps is none that a run can have", scale,
-                    good_steps);
+        return fail(err, "state.json: the loss scale %g after %lld good steps is impossible", scale, good_steps);
     }
     if (!s->is_dynamic) { return true; }
     s->scale = scale;

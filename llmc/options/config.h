@@ -39,7 +39,7 @@ enum {
          "gpt2 (built in), bytes, none (token ids only), or a tokenizer file or folder; with --init: its own",        \
          .scope = SCOPE_IDENTITY)                                                                                     \
     TEXT(preset, "", TRAIN | INFO | BENCH,                                                                            \
-         "settings by name: gpt2:124m..1558m, fast: and muon: likewise, gpt3:125m..13b; of bench step alone",         \
+         "settings by name: gpt2:, fast: or muon:124m..1558m, gpt3:125m..13b; with bench, of bench step alone",       \
          .scope = SCOPE_START)                                                                                        \
     GROUP("data")                                                                                                     \
     TEXT(train_data, "data/stories_train_*.bin", TRAIN | INFO,                                                        \

@@ -107,7 +107,7 @@ static double take_weight(char* word) {
     if (!colon || colon == word) { usage_error("--mix %s: no weight: give SOURCE:WEIGHT, like web.jsonl:0.7", word); }
     const double weight = strtod(colon + 1, &end);
     if (end == colon + 1 || *end || !(weight >= 1e-9 && weight <= 1e15)) {
-        usage_error("--mix %s: the weight '%s' is no number from 1e-9 to 1e15; leave out a source without", word,
+        usage_error("--mix %s: the weight '%s' is not a number from 1e-9 to 1e15; leave out a source without", word,
                     colon + 1);
     }
     *colon = 0;

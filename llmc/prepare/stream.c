@@ -72,7 +72,7 @@ bool stream_check_text(Stream* s, Error* err) {
         if (!stream_fill(s, &added, err)) { return false; }
     }
     const char* zero = memchr(s->text, 0, min_size(s->bytes, looked_at));
-    return !zero || fail(err, "%s: byte %td is 0, so this is no text: leave it out; ./prepare --format text takes it "
+    return !zero || fail(err, "%s: byte %td is 0, so this is not text: leave it out; ./prepare --format text takes it "
                               "as it is", s->path, zero - s->text);
 }
 

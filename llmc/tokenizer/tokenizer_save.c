@@ -49,7 +49,7 @@ bool token_names_make(TokenNames* n, const Tokenizer* t, const char* tokenizer, 
         if (!t->is_special[id]) {
             n->name[id] = visible_name(&b, token, bytes);
             if (bytes > 1 && !tokenizer_halves(t, id, n->half[id])) {
-                return fail(err, "%s: token %d is no merge of two others, which the files cannot hold",
+                return fail(err, "%s: token %d is not a merge of two others, which the files cannot hold",
                             tokenizer, id);
             }
             continue;

@@ -65,7 +65,7 @@ sys.exit(len(y) != int(sys.argv[2]) or max(y) - min(y) < 80)' "$dir/$picture.svg
     done
     must "$train" forecast $results/stories.tsv --out "$dir/law.svg" # its own picture is replaced
     cp $results/stories.tsv "$dir/mine"
-    expect 2 'mine is there already, and is no picture of forecast' "$train" forecast "$dir/mine" --out "$dir/mine"
+    expect 2 'mine is there already, and is not a picture of forecast' "$train" forecast "$dir/mine" --out "$dir/mine"
     cmp -s $results/stories.tsv "$dir/mine" || note "a table was replaced by a picture"
 }
 
@@ -93,7 +93,7 @@ runs_that_cannot_be_fitted_are_refused() {
     expect 1 'table, line 2: not a model' "$train" forecast "$dir/table"
     row=L=1,H=1,C=16,T=8,V=257
     printf 'model\n\n%s 1e400 3\n' $row >"$dir/table" # a blank line is passed over
-    expect 1 'table, line 3: inf tokens are no length' "$train" forecast "$dir/table"
+    expect 1 'table, line 3: inf tokens are not the length' "$train" forecast "$dir/table"
     printf 'model\n%s 1e6 3 0.5\n%s 2e6 3 0.7\n' $row $row >"$dir/table"
     expect 1 'table, line 3: a floor of 0.7, but 0.5' "$train" forecast "$dir/table"
     expect 1 'was one given twice?' "$train" forecast "$dir/same1" "$dir/same1"

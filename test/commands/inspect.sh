@@ -87,7 +87,7 @@ what_cannot_be_inspected_is_refused() {
         --prompt ab --out "$dir/page.html"
     expect 1 'give a folder, or a file that ends in .html' $train inspect --init "$model" --prompt ab --out "$dir/two"
     echo mine >"$dir/mine.html"
-    expect 2 'is no page of inspect' "$train" inspect --init "$model" --prompt ab --out "$dir/mine.html"
+    expect 2 'is not a page of inspect' "$train" inspect --init "$model" --prompt ab --out "$dir/mine.html"
     grep -qx mine "$dir/mine.html" || note "a file of the user was replaced"
     expect 0 page.html $inspect --prompt ab
     expect 0 page.html $inspect --prompt ab # its own page is replaced

@@ -101,7 +101,7 @@ arguments_are_checked() {
     expect 2 '--out: a value is missing' sh data/fetch.sh hellaswag --out
     expect 2 "--jobs '0'" sh data/fetch.sh hellaswag --jobs 0
     expect 2 'begins with https://' sh data/fetch.sh hellaswag --mirror ftp://x
-    expect 2 'HF_TOKEN is no token' env HF_TOKEN='a"b' sh data/fetch.sh gpt2
+    expect 2 'HF_TOKEN is not a token' env HF_TOKEN='a"b' sh data/fetch.sh gpt2
     expect 2 'not sent without encryption' env HF_TOKEN=hf_x HF_ENDPOINT=http://localhost.org sh data/fetch.sh gpt2
     must sh data/fetch.sh --dry-run --limit all --out there --mirror https://m.org/x/ fineweb-edu-10bt
     [ "$(wc -l <"$dir/out")" = 14 ] || note 'not 14 files'

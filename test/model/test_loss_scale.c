@@ -115,7 +115,7 @@ TEST(states_that_no_run_can_have_are_refused) {
         Error err = {.text = ""};
         LossScale s = scale_of("dynamic", false);
         json_t* saved = json_loads(states[i], 0, NULL);
-        EXPECT(!loss_scale_from_json(&s, saved, &err) && strstr(err.text, "none that a run can have"));
+        EXPECT(!loss_scale_from_json(&s, saved, &err) && strstr(err.text, "is impossible"));
         EXPECT(s.scale == 65536);
         json_decref(saved);
     }

@@ -205,7 +205,7 @@ TEST(a_file_that_is_no_text_is_taken_only_on_request) {
     bytes[7] = bytes[7999] = bytes[8000] = 0;
     write_bytes("image.txt", bytes, sizeof bytes);
     write_text("a.txt", "One");
-    EXPECT_RUN(1, "image.txt: byte 7 is 0, so this is no text",
+    EXPECT_RUN(1, "image.txt: byte 7 is 0, so this is not text",
                "--out image --tokenizer bytes --val_size 1 a.txt image.txt");
     EXPECT(!exists("image.json"));
     EXPECT_RUN(0, "9004 tokens", "--out image --tokenizer bytes --val_size 1 --format text a.txt image.txt");

@@ -285,7 +285,7 @@ TEST(tokens_that_no_merge_makes_are_not_written) {
     EXPECT(tokenizer_from_tokens(&t, tokens, 259, 256, "t", &err));
     EXPECT(tokenizer_halves(&t, 257, half) && half[0] == 'a' && half[1] == 'b' && !tokenizer_halves(&t, 258, half));
     EXPECT(!tokenizer_halves(&t, 'a', half) && !tokenizer_halves(&t, 256, half));
-    EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "mine: token 258 is no merge"));
+    EXPECT(!tokenizer_files_make(&files, &t, 0, "mine", &err) && strstr(err.text, "mine: token 258 is not a merge"));
     tokenizer_free(&t);
     tokens[256] = (TokenBytes){"\xff\xff", 2, false};
     EXPECT(tokenizer_from_tokens(&t, tokens, 258, 256, "t", &err));

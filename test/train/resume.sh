@@ -222,7 +222,7 @@ a_supervised_run_is_given_up_with_the_reason() {
         --warmup_steps 0 --weight_decay 1e3 --max_steps 50 --val_every 0 --out "$dir/b"
     expect 2 'has no --out' sh scripts/supervise.sh "$train"
     for number in x 99999999999999999999 08; do
-        expect 2 "RESTARTS=$number is no number" env RESTARTS=$number sh scripts/supervise.sh "$train" --out "$dir/c"
+        expect 2 "RESTARTS=$number is not a number" env RESTARTS=$number sh scripts/supervise.sh "$train" --out "$dir/c"
     done
     printf 'echo "$@" >>"%s"\nexit 3\n' "$dir/arguments" >"$dir/say"
     for given in "-o $dir/l" "--out=$dir/l" "--out $dir/l --resume x"; do
