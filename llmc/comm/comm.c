@@ -28,6 +28,7 @@ bool comm_open(Comm* comm, const Launch* launch, double timeout, Error* err) {
 
 void comm_close(Comm* comm) {
     if (comm->size == 1) { return; }
+    comm_barrier(comm); // rank 0 may still be saving, and NCCL could take a rank that leaves before it for a failure
     watchdog_watch(comm->peers, NULL, NULL);
     comm->engine->close(comm);
     connection_close(comm->peers);
@@ -35,8 +36,9 @@ void comm_close(Comm* comm) {
 
 void comm_connect(Comm* comm) {
     if (comm->size == 1) { return; }
+    watchdog_report_activity(comm->peers, 0, RANK_CONNECTS);
     comm->engine->connect(comm);
-    watchdog_watch(comm->peers, comm->engine->failure, comm->state);
+    watchdog_report_activity(comm->peers, 0, RANK_SETS_UP);
 }
 
 void comm_report_activity(Comm* comm, long long step, RankActivity activity) {

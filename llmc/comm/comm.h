@@ -24,7 +24,6 @@ typedef struct CommEngine {
     const char* name;                      // "MPI" or "NCCL"
     bool (*open)(Comm* comm, Error* err);  // makes comm->state; fails without the library
     void (*connect)(Comm* comm);           // called once the device is open
-    const char* (*failure)(void* state);   // or NULL: for watchdog_watch(), with comm->state
     void (*all_reduce_begin)(Comm* comm, float* x, size_t n);
     void (*reduce_scatter_begin)(Comm* comm, float* x, size_t n);
     void (*all_gather_begin)(Comm* comm, void* x, size_t bytes);

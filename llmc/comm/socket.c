@@ -63,8 +63,8 @@ static struct addrinfo* tcp_resolve(const char* host, int port, int flags, int* 
     return *error ? NULL : list;
 }
 
-// Listens at a free port of the first of these addresses that this machine has; a socket for IPv6 takes IPv4 too, so
-// IPv6 is tried first. -1 and errno on failure.
+// Listens at a free port of the first of these addresses that this machine has; that of all interfaces for IPv6 takes
+// IPv4 too, so IPv6 is tried first. -1 and errno on failure.
 static int tcp_listen_one(const struct addrinfo* list) {
     int last = EADDRNOTAVAIL;
     for (int pass = 0; pass < 2; pass++) {
@@ -80,10 +80,12 @@ static int tcp_listen_one(const struct addrinfo* list) {
     return -1;
 }
 
-// Returns true if the name of a machine stands for a loopback address only by /etc/hosts: others do not reach it there.
-static bool is_name_of_machine(const char* address, const struct sockaddr* a) {
-    return is_loopback(a) && strcmp(address, "localhost") != 0 && !isdigit((unsigned char)*address) &&
-           !strchr(address, ':');
+// Returns true if others may know the name of this machine for another address than the one that would be listened at:
+// where the name has several here (of IPv4 and IPv6, or of two networks), and where it stands for a loopback address by
+// /etc/hosts.
+static bool is_ambiguous(const char* address, const struct addrinfo* list) {
+    if (!is_loopback(list->ai_addr)) { return list->ai_next != NULL; }
+    return strcmp(address, "localhost") != 0 && !isdigit((unsigned char)*address) && !strchr(address, ':');
 }
 
 static int port_of(int fd) {
@@ -100,7 +102,7 @@ int tcp_listen(const char* address, int* port, Error* err) {
     int error, fd = -1;
     struct addrinfo* list = tcp_resolve(address, 0, 0, &error);
     errno = EADDRNOTAVAIL;
-    if (list && !is_name_of_machine(address, list->ai_addr)) { fd = tcp_listen_one(list); }
+    if (list && !is_ambiguous(address, list)) { fd = tcp_listen_one(list); }
     if (list) { freeaddrinfo(list); }
     if (fd < 0 && errno == EADDRNOTAVAIL && (list = tcp_resolve(NULL, 0, AI_PASSIVE, &error)) != NULL) {
         fd = tcp_listen_one(list);

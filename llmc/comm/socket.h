@@ -17,8 +17,9 @@ void allow_sockets(int count);
 
 // Returns a TCP socket that listens at a free port of `address` alone, a name or number of this machine, and sets
 // `port`; so a run on one machine (localhost) cannot be reached from others. It listens on all interfaces if `address`
-// is none of this machine's here (the other machines' name for it, behind a router or in a container), or a loopback
-// address that stands for the machine's name (127.0.1.1 in Debian's /etc/hosts). -1 and a message on failure.
+// is none of this machine's here (the other machines' name for it, behind a router or in a container), or a name with
+// several addresses, or a loopback address that stands for the machine's name (127.0.1.1 in Debian's /etc/hosts). -1
+// and a message on failure.
 int tcp_listen(const char* address, int* port, Error* err);
 
 // Returns the next connection of a listening socket; -1 and errno if there is none.

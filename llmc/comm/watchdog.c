@@ -4,11 +4,14 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 
+// Seconds after which ranks that connect their devices hang, at least. Chosen.
+#define CONNECT_HANG_SECONDS 600.0
+
 // When another rank is lost, this one may be ending too, with a better message: wait so long for it. Chosen.
 #define GRACE_SECONDS 1.0
 
-static const char* const ACTIVITIES[] = {"setting up", "training", "validating", "scoring",
-                                         "sampling",   "saving",   "logging", "ending"};
+static const char* const ACTIVITIES[] = {"setting up", "connecting devices", "training", "validating", "scoring",
+                                         "sampling",   "saving",             "logging",  "ending"};
 
 // Returns the seconds between heartbeats.
 static double heartbeat_interval(const Connection* c) { return c->timeout < 4 ? c->timeout / 4 : 1; }
@@ -142,20 +145,30 @@ static void send_heartbeat(Connection* c, Peer* p) {
 void watchdog_check_progress(Connection* c, double elapsed) {
     uint64_t reported = 0;
     bool all_train = true;
-    int slowest = 0;
+    int slowest = 0, connecting = -1;
     pthread_mutex_lock(&c->lock);
     for (int i = 0; i < c->size; i++) {
         const Peer* p = &c->peers[i];
         reported = mix64(reported ^ mix64((uint64_t)p->step * NUM_ACTIVITIES + p->activity));
         all_train = all_train && p->activity == RANK_TRAINS;
+        if (p->activity == RANK_CONNECTS) { connecting = i; }
         if (p->step < c->peers[slowest].step) { slowest = i; }
     }
-    const double longest = c->longest_step, limit = 10 * c->timeout > 20 * longest ? 10 * c->timeout : 20 * longest;
-    const long long step = c->peers[slowest].step, steps = c->steps;
+    const double longest = c->longest_step;
+    const double limit = fmax(10 * c->timeout, connecting >= 0 ? CONNECT_HANG_SECONDS : 20 * longest);
+    const long long step = c->peers[slowest].step;
+    const bool may_hang = connecting >= 0 || (all_train && c->steps >= 2);
     pthread_mutex_unlock(&c->lock);
-    c->unchanged_seconds = all_train && reported == c->reported ? c->unchanged_seconds + elapsed : 0;
+    c->unchanged_seconds = may_hang && reported == c->reported ? c->unchanged_seconds + elapsed : 0;
     c->reported = reported;
-    if (steps >= 2 && c->unchanged_seconds > limit) {
+    if (c->unchanged_seconds <= limit) { return; }
+    if (connecting >= 0) {
+        watchdog_fatal(c,
+                       "rank %d on %s has been connecting its device to the others' for %.0f s: it hangs. "
+                       "NCCL_DEBUG=INFO may show why; NCCL_SOCKET_IFNAME chooses the network, NCCL_P2P_DISABLE=1 "
+                       "avoids direct access between GPUs",
+                       connecting, c->hosts[connecting], c->unchanged_seconds);
+    } else {
         watchdog_fatal(c,
                        "all ranks are training, but none has begun a step for %.0f s (the longest took %.3g s): they "
                        "hang. Furthest behind is rank %d on %s, at step %lld. NCCL_DEBUG=INFO may show why; go on with "

@@ -13,6 +13,7 @@
 // Activity of a rank's main thread: for messages, and for finding hangs.
 typedef enum {
     RANK_SETS_UP,
+    RANK_CONNECTS, // its device with those of the others
     RANK_TRAINS,
     RANK_VALIDATES,
     RANK_SCORES,
@@ -86,8 +87,9 @@ void ATTR_NORETURN ATTR_PRINTF(2, 3) watchdog_fatal(Connection* c, const char* f
 void watchdog_report_activity(Connection* c, long long step, RankActivity activity);
 
 // Rank 0: ends the run as hung when all ranks have been training without a new step for ten time-outs and for twenty
-// times the longest step so far (both chosen, not measured). It waits for two steps first. Time in which a rank
-// validates, samples or saves does not count. `elapsed`: seconds since the last call.
+// times the longest step so far (both chosen, not measured); it waits for two steps first. Also when a rank has been
+// connecting its device for ten time-outs and for ten minutes, and nothing has changed. Time in which a rank validates,
+// samples or saves does not count. `elapsed`: seconds since the last call.
 void watchdog_check_progress(Connection* c, double elapsed);
 
 // From now on the thread calls failure(state) in each interval, and ends the process if that returns a text. NULL: no

@@ -20,14 +20,23 @@ typedef struct {
     cudaEvent_t event; // recorded in one stream, waited for by the other
 } NcclState;
 
+// Returns what NCCL says about a failure, with its own reason; the caller frees it.
+static inline char* nccl_message(ncclResult_t result) {
+    const char* reason = ncclGetLastError(NULL);
+    const bool is_known = reason && *reason;
+    return format("NCCL failed: %s%s%s%s", ncclGetErrorString(result), is_known ? " (" : "", is_known ? reason : "",
+                  is_known ? ")" : "");
+}
+
 static inline void nccl_check(ncclResult_t result, const char* what) {
     if (result == ncclSuccess || result == ncclInProgress) { return; }
     const char* advice = result == ncclUnhandledCudaError ? "the GPU failed, or has too little memory left: look at "
                                                             "nvidia-smi, give a smaller --batch_size"
-                         : result == ncclSystemError      ? "the network failed: NCCL_SOCKET_IFNAME chooses one"
-                                                          : "NCCL_DEBUG=WARN says more";
-    fatal("%s: NCCL failed: %s: %s. Checkpoints on disk are whole: go on with --resume auto", what,
-          ncclGetErrorString(result), advice);
+                         : result == ncclSystemError
+                             ? "the network failed (NCCL_SOCKET_IFNAME chooses one), or /dev/shm is full (in a "
+                               "container: --shm-size=1g)"
+                             : "NCCL_DEBUG=WARN says more";
+    fatal("%s: %s: %s. Checkpoints on disk are whole: go on with --resume auto", what, nccl_message(result), advice);
 }
 
 // Makes the work queued in `later` from now on wait for all work queued in `earlier` so far.
@@ -50,11 +59,20 @@ static inline bool nccl_open(Comm* comm, Error* err) {
 
 static inline void nccl_sum(Comm* comm, double* x, int n);
 
-// Excludes NVLS, unless the user has set NCCL_ALGO: where NVSwitches add up, a run does not repeat its bits. NCCL
-// compares whole names (parseList in its graph/tuning.cc), so both are named.
-static inline void nccl_choose_algorithms(Comm* comm) {
+// Sets what the user has not set.
+//
+// NVLS is excluded, unless NCCL_ALGO is set: where NVSwitches add up, a run does not repeat its bits. NCCL compares
+// whole names (parseList in its graph/tuning.cc), so both are named. It would set NVLS up all the same, and cannot in
+// containers without /dev/nvidia-caps or beside an ailing fabric manager
+// (https://github.com/NVIDIA/nccl/issues/1788): NCCL_NVLS_ENABLE keeps it from that.
+//
+// NCCL connects all GPUs at once, not at the first use of each algorithm (as it does since 2.22): memory is planned
+// after this, and a connection that cannot be made is an error before training.
+static inline void nccl_set_variables(Comm* comm) {
     const int overwrite = 0;
+    if (!getenv("NCCL_ALGO")) { setenv("NCCL_NVLS_ENABLE", "0", overwrite); }
     setenv("NCCL_ALGO", "^NVLS,NVLSTree", overwrite);
+    setenv("NCCL_RUNTIME_CONNECT", "0", overwrite);
     comm->algorithms = getenv("NCCL_ALGO");
 }
 
@@ -66,17 +84,26 @@ static inline cudaStream_t nccl_stream() {
     return stream;
 }
 
-// Ends with a first all-reduce: NCCL allocates most of its memory in it, and memory is planned after this. It counts
-// the GPUs whose matmuls may leave multiprocessors to NCCL. From Hopper on the blocks of a matmul stay until all of its
-// tiles are done, so that it may take twice as long if NCCL has but one multiprocessor.
+// After an error of the network NCCL's kernels wait for ever; only this call says why.
+static inline const char* nccl_failure(void* state) {
+    ncclResult_t result = ncclSuccess;
+    if (ncclCommGetAsyncError(((NcclState*)state)->comm, &result) != ncclSuccess) { return NULL; }
+    if (result == ncclSuccess || result == ncclInProgress) { return NULL; }
+    return format("%s. Checkpoints on disk are whole: go on with --resume auto", nccl_message(result));
+}
+
+// Ends with a first all-reduce, which counts the GPUs whose matmuls may leave multiprocessors to NCCL. From Hopper on
+// the blocks of a matmul stay until all of its tiles are done, so that it may take twice as long if NCCL has but one
+// multiprocessor.
 static inline void nccl_connect(Comm* comm) {
     NcclState* s = (NcclState*)comm->state;
     ncclUniqueId id;
-    nccl_choose_algorithms(comm);
+    nccl_set_variables(comm);
     memset(&id, 0, sizeof id);
     if (comm->rank == 0) { nccl_check(ncclGetUniqueId(&id), "starting NCCL"); }
     connection_broadcast(comm->peers, &id, sizeof id);
     nccl_check(ncclCommInitRank(&s->comm, comm->size, id, comm->rank), "connecting the GPUs");
+    watchdog_watch(comm->peers, nccl_failure, s);
     s->stream = nccl_stream();
     cuda_check(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming), "creating an event");
     double* first = (double*)device_alloc(sizeof *first, "connecting the GPUs");
@@ -86,15 +113,6 @@ static inline void nccl_connect(Comm* comm) {
     device_copy_out(&count, first, sizeof count);
     device_free(first, sizeof *first);
     gpu.gpus_leaving_sms = count == comm->size ? comm->size : 0;
-}
-
-// After an error of the network NCCL's kernels wait for ever; only this call says why.
-static inline const char* nccl_failure(void* state) {
-    ncclResult_t result = ncclSuccess;
-    if (ncclCommGetAsyncError(((NcclState*)state)->comm, &result) != ncclSuccess) { return NULL; }
-    if (result == ncclSuccess || result == ncclInProgress) { return NULL; }
-    return format("NCCL failed: %s. Checkpoints on disk are whole: go on with --resume auto",
-                  ncclGetErrorString(result));
 }
 
 static inline void nccl_all_reduce_begin(Comm* comm, float* x, size_t n) {
@@ -158,7 +176,6 @@ static inline void nccl_close(Comm* comm) {
 static const CommEngine NCCL_ENGINE = {.name = "NCCL",
                                        .open = nccl_open,
                                        .connect = nccl_connect,
-                                       .failure = nccl_failure,
                                        .all_reduce_begin = nccl_all_reduce_begin,
                                        .reduce_scatter_begin = nccl_reduce_scatter_begin,
                                        .all_gather_begin = nccl_all_gather_begin,

@@ -18,9 +18,10 @@ typedef struct {
     uint64_t program, options, checkpoint;
 } Identity;
 
+// of the device of one rank
 typedef struct {
-    char name[40];
-} GpuIdentity;
+    char text[128];
+} DeviceName;
 
 static uint64_t program_hash(void) {
     Error err;
@@ -101,17 +102,36 @@ void check_same_data(Comm* comm, uint64_t train_data, uint64_t val_data, uint64_
     free(all);
 }
 
-void check_distinct_devices(Comm* comm, const Backend* b) {
-    GpuIdentity mine;
+// Returns the names that all ranks give; the caller frees them.
+static DeviceName* gather_names(Comm* comm, const char* name) {
+    DeviceName mine;
     memset(&mine, 0, sizeof mine);
-    snprintf(mine.name, sizeof mine.name, "%s", b->device_identity());
-    GpuIdentity* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing GPUs");
+    snprintf(mine.text, sizeof mine.text, "%s", name);
+    DeviceName* all = alloc_or_die((size_t)comm->size, sizeof *all, "comparing devices");
     connection_gather(comm->peers, &mine, sizeof mine, all);
+    return all;
+}
+
+void check_distinct_devices(Comm* comm, const Backend* b) {
+    DeviceName *all = gather_names(comm, b->device_identity()), *mine = &all[comm->rank];
     for (int r = 0; r < comm->size; r++) {
         const char *host = connection_host(comm->peers, comm->rank), *other = connection_host(comm->peers, r);
-        if (r != comm->rank && *mine.name && !strcmp(all[r].name, mine.name) && !strcmp(host, other)) {
+        if (r != comm->rank && *mine->text && !strcmp(all[r].text, mine->text) && !strcmp(host, other)) {
             usage_error("ranks %d and %d share a GPU of %s: start at most as many processes as there are GPUs",
                         min_int(r, comm->rank), max_int(r, comm->rank), host);
+        }
+    }
+    free(all);
+}
+
+void check_equal_devices(Comm* comm, const Backend* b) {
+    if (comm->size == 1) { return; }
+    DeviceName* all = gather_names(comm, b->device_name());
+    for (int r = 1; r < comm->size; r++) {
+        if (strcmp(all[r].text, all[0].text)) {
+            usage_error("--optimizer muon: rank %d on %s has %s, rank 0 %s, and the matmuls of an update have other bits "
+                        "there: give --zero 1, by which one of them updates each matrix",
+                        r, connection_host(comm->peers, r), all[r].text, all[0].text);
         }
     }
     free(all);

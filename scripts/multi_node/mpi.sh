@@ -19,7 +19,7 @@ if [ ! -f "$hostfile" ]; then
 fi
 
 pass_on=
-for variable in TRAINER DATA OMP_NUM_THREADS $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do
+for variable in TRAINER DATA OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do
     if env | grep -q "^$variable="; then pass_on="$pass_on -x $variable"; fi
 done
 # a process that waits for its GPU needs no core of its own, and its loader thread must not be bound to the same one

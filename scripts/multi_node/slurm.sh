@@ -22,6 +22,8 @@ cd "${SLURM_SUBMIT_DIR:?this is a batch script: sbatch $0}" || exit 1
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR OMP_NUM_THREADS="${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-4}}"
+# since Slurm 22.05 srun takes no --cpus-per-task from sbatch, and would bind each task to a single core
+export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-4}"
 
 # Five minutes before the end all tasks are told to save and end, which they do with exit code 0.
 out_of_time=

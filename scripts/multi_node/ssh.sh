@@ -12,7 +12,7 @@ quote() { printf "'%s' " "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
 arguments=
 for argument; do arguments="$arguments$(quote "$argument")"; done
 settings=
-for variable in GPUS DATA TRAINER OMP_NUM_THREADS $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do
+for variable in GPUS DATA TRAINER OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do
     eval "value=\${$variable-}"
     # shellcheck disable=SC2154 # eval assigns it
     [ -z "$value" ] || settings="$settings $variable=$(quote "$value")"

@@ -211,7 +211,7 @@ a_part_that_is_ended_leaves_its_tar() {
     unpack first
     says '^flash: done' '^first: stopped in cudnn, exit code 1'
     set +f
-    for i in $(seq 100); do # what was ended may take a moment
+    for i in $(seq 600); do # what was ended may take a moment
         left=$(ls -l /proc/[0-9]*/cwd 2>/dev/null | grep -c " $box\$")
         [ "$left" != 0 ] || break
         sleep 0.1

@@ -74,11 +74,33 @@ gpus_repeat_their_bits_unless_asked() {
     grep -q 'NCCL: algorithms Ring' "$dir/err" || note "NCCL_ALGO=Ring: $(grep 'emu: NCCL' "$dir/err")"
 }
 
+# Two kinds of GPUs in one run: Muon's matmuls may have other bits on each.
+muon_needs_equal_gpus_or_zero() {
+    corpus
+    pair="$gpu $data --batch_size 4 --optimizer muon --max_steps 1 --val_every 0 --sample_every 0 --save_every 0"
+    printf '#!/bin/sh\nEMU_NAME=GPU$OMPI_COMM_WORLD_RANK exec "$@"\n' >"$dir/named"
+    chmod +x "$dir/named"
+    expect 2 "has GPU1, rank 0 GPU0, and the matmuls of an update" \
+        ranks 2 "$dir/named" "$cuda" $pair --out "$dir/run"
+    must ranks 2 "$dir/named" "$cuda" $pair --zero 1 --out "$dir/run"
+}
+
+# Many containers cannot set up NVLS. Who asks for it is told NCCL's own reason.
+gpus_connect_without_multicast() {
+    corpus
+    trio="$gpu $data --batch_size 4 --gpus 3 --total_batch_size 192 --max_steps 1 --val_every 0 --sample_every 0"
+    must env -u NCCL_ALGO -u NCCL_NVLS_ENABLE EMU_MULTICAST=0 "$cuda" $trio --out "$dir/run"
+    expect 1 'NCCL failed: unhandled cuda error (ncclCommInitRank: cannot bind multicast memory for NVLS)' \
+        env NCCL_ALGO=Ring,Tree,NVLS,NVLSTree EMU_MULTICAST=0 "$cuda" $trio --out "$dir/nvls"
+}
+
 # As after an error of the network: a collective does not end, and only NCCL knows why.
 a_collective_that_fails_ends_the_run() {
     corpus
-    expect 1 'NCCL failed: remote process exited or there was a network error' env EMU_NCCL_FAIL=10 \
-        "$cuda" $gpu $data --batch_size 4 --gpus 2 --out "$dir/run"
+    for nth in 1 10; do # the first one is that of connecting
+        expect 1 'NCCL failed: remote process exited or there was a network error' env EMU_NCCL_FAIL=$nth \
+            "$cuda" $gpu $data --batch_size 4 --gpus 2 --out "$dir/run$nth"
+    done
 }
 
 gpus_follow_a_ramp_and_run_late() {

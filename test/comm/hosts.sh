@@ -18,11 +18,15 @@ make_hosts() { # two hosts, joined by a cable
     done
 }
 
-# Runs a command as rank N of 2 on host "nodeN". Rank 0's address is $address. The output goes to $dir/N.
+# Runs a command as rank N of 2 on host "nodeN", where $dir/hostsN, if it is there, stands for /etc/hosts. Rank 0's
+# address is $address. The output goes to $dir/N.
 on() { # N command...
     n=$1
     shift
-    ip netns exec "gpt2c-$$-$n" unshare --uts sh -c 'hostname "$0"; exec "$@"' "node$n" \
+    names="$dir/hosts$n"
+    [ -f "$names" ] || names=/etc/hosts
+    ip netns exec "gpt2c-$$-$n" unshare --uts --mount \
+        sh -c 'hostname "$1"; mount --bind "$0" /etc/hosts; shift; exec "$@"' "$names" "node$n" \
         env RANK="$n" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR="$address" "$@" >"$dir/$n" 2>&1
 }
 said() { grep -qF -- "$2" "$dir/$1" || note "no '$2' from rank $1, but: $(tail -n 1 "$dir/$1")"; }
@@ -41,6 +45,19 @@ two_hosts_meet() {
         said 0 'rank 0 of 2 on node0'
         said 1 'rank 1 of 2 on node1'
     done
+}
+
+# Rank 0's machine knows two addresses of its name, the other one only the second of them.
+a_name_with_two_addresses_is_reached() {
+    [ -z "${no_ipv6:-}" ] || { skip="no IPv6 here"; return; }
+    printf '127.0.0.1 localhost\nfd77::1 node0\n10.77.0.1 node0\n' >"$dir/hosts0"
+    printf '127.0.0.1 localhost\n10.77.0.1 node0\n' >"$dir/hosts1"
+    address=node0
+    on 1 $rank 0.2 60 "$dir" & one=$!
+    on 0 $rank 0.2 60 "$dir" & zero=$!
+    ended 0 0 $zero
+    ended 1 0 $one
+    said 1 'rank 1 of 2 on node1'
 }
 
 tiny="--model L=1,H=2,C=32,T=16,V=257 --tokenizer bytes --seq_len 16 --batch_size 1 --total_batch_size 64 \

@@ -741,6 +741,17 @@ TEST(a_hang_of_all_is_found) {
     EXPECT_DEATH(1, "they hang", turn(c, 202); exit(0));
 }
 
+TEST(a_hang_while_devices_connect_is_found) {
+    Connection* c = watched(3);
+    c->steps = 0;
+    for (int i = 0; i < 3; i++) { c->peers[i].activity = RANK_SETS_UP; }
+    EXPECT_DEATH(0, "", turn(c, 1000); exit(0));
+    c->peers[1].activity = RANK_CONNECTS;
+    EXPECT_DEATH(0, "", turn(c, 600); exit(0));
+    EXPECT_DEATH(1, "rank 1 on node1 has been connecting its device to the others' for 601 s", turn(c, 602); exit(0));
+    EXPECT_DEATH(0, "", turn(c, 500); c->peers[0].activity = RANK_CONNECTS; turn(c, 500); exit(0)); // it advances
+}
+
 TEST(what_may_take_long_is_no_hang) {
     Connection* c = watched(3);
     c->peers[0].activity = RANK_SAVES;

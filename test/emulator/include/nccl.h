@@ -579,6 +579,10 @@ inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId i
     const char* algorithms = getenv("NCCL_ALGO");
     c->algorithms = algorithms ? algorithms : "any";
     c->repeats_bits = algorithms && (algorithms[0] == '^') == (strstr(algorithms, "NVLS") != nullptr);
+    const char* nvls = getenv("NCCL_NVLS_ENABLE"); // NCCL sets it up whatever NCCL_ALGO says, among three GPUs or more
+    if (!emu::option("EMU_MULTICAST", 1) && ranks > 2 && !(nvls && !strcmp(nvls, "0"))) {
+        return complain(ncclUnhandledCudaError, "ncclCommInitRank: cannot bind multicast memory for NVLS");
+    }
     if (!emu::charge_context() || !emu::charge(emu::NCCL_BYTES)) {
         return complain(ncclUnhandledCudaError, "ncclCommInitRank: out of device memory");
     }

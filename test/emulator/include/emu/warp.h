@@ -58,7 +58,7 @@ struct Segment {
     unsigned lane, first, last;
     EMU_UNSEEN Segment(int width, CallSite at) {
         if (width < 1 || width > 32 || (width & (width - 1))) {
-            die("%s:%d: the width %d of a shuffle is no power of two up to 32", at.file, at.line, width);
+            die("%s:%d: the width %d of a shuffle is not a power of two up to 32", at.file, at.line, width);
         }
         lane = cur ? cur->lane : 0; // on the host, wait() reports the mistake
         first = lane & -(unsigned)width;
