@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
 all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus gpu_tuning emulated_check emulated_race full_size \
-    emulator traffic requests gpu_script headers worlds learning bench amx hosts run_scripts precision options \
+    emulator traffic requests gpu_script headers worlds learning bench hosts run_scripts precision options \
     commands scripts fetch mutate gpu_device scores reports forecast inspect tokenizer shards prepare portable \
     spills sass cudnn offload"
 counted="gpu_kernels gpu_training gpu_tuning gpu_device gpus run_scripts" # by coverage: the lines that ran in these
@@ -88,10 +88,6 @@ fetch() { limited sh test/data/fetch.sh; }
 bench() { limited sh test/bench/bench.sh; }
 faults() { limited sh test/attack/faults.sh; }
 ranks() { limited sh test/comm/ranks.sh; }
-amx() { # the trainer with AMX, its tiles emulated
-    grep -q avx512_bf16 /proc/cpuinfo || { echo "skipped: emulated AMX needs a processor with AVX512_BF16"; return 77; }
-    compile amx && limited sh test/amx/amx.sh
-}
 best_level() { # of this processor
     [ "$(uname -m)" = x86_64 ] || return 0
     if grep -q avx512_bf16 /proc/cpuinfo; then echo avx512 avx512_bf16

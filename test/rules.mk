@@ -2,12 +2,11 @@
 #
 #   make test            build and run the tests
 #   make emu             the GPU trainer on the CPU, every kernel emulated: build/emu/train_gpt2cu
-#   make amx             the CPU trainer with AMX, its tiles emulated: build/amx/train_gpt2
 #   make headers         compile each header alone, as C11 and, where C++ includes it, as C++20
 #   make fuzz            the fuzz targets, with clang (build/fuzz/*)
 #   make lint            clang-tidy and cppcheck, where they are installed
 
-.PHONY: emu amx tests test headers fuzz fuzzers mutators lint libraries
+.PHONY: emu tests test headers fuzz fuzzers mutators lint libraries
 
 # config=sanitize, and thread and memcheck for test/watched.sh: reports data races (CC=clang); not too slow under
 # valgrind
@@ -72,8 +71,8 @@ $(EMU_BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(EMU_LINKED) | $(MPI_LIBRARY)
 # ----------------------------------------------------------------------------------------------------------------------
 # tests
 
-# The AMX backend with its tiles emulated (test/amx), for processors that have AVX512_BF16 but no AMX. Test programs and
-# build/amx/train_gpt2 are linked with it.
+# The AMX backend with its tiles emulated (test/amx), for tests of all backends on processors that have AVX512_BF16 but
+# no AMX.
 AMX_EMULATED := $(BUILD)/amx_emulated/bf16/amx.o
 $(AMX_EMULATED): train_gpt2.c $(wildcard test/amx/*.h) $(BUILD)/settings | check-packages
 	@mkdir -p $(@D)
@@ -82,7 +81,6 @@ $(BUILD)/amx_emulated/backends.o: llmc/train/backends.c test/amx/processor.h $(B
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -include test/amx/processor.h -c $< -o $@
 WITH_AMX := $(BUILD)/amx_emulated/backends.o $(AMX_EMULATED) $(filter-out %/amx.o,$(CPU_OBJECTS))
-# Tests of all backends emulate AMX on processors that lack it but have AVX512_BF16.
 EMULATES_AMX := $(if $(IS_X86),$(shell grep -w avx512_bf16 /proc/cpuinfo 2>/dev/null | grep -vw amx_bf16))
 TEST_BACKENDS := $(if $(EMULATES_AMX),$(WITH_AMX),$(CPU_OBJECTS))
 # A test program is named like its source, and linked with all backends.
@@ -102,10 +100,6 @@ TESTS += $(BUILD)/test_amx
 $(BUILD)/test_amx: test/amx/test_amx.c $(LIBRARY) $(BUILD)/settings | check-packages
 	$(CC) $(CFLAGS) -I. -Itest/amx $(LEVEL_amx) $(LDFLAGS) $< $(LIBRARY) -o $@ $(LDLIBS)
 endif
-amx: build/amx/train_gpt2
-build/amx/train_gpt2: $(MAIN_OBJECT) $(WITH_AMX) $(LIBRARY)
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
 # programs for the tests of several processes
 COMPARER   := $(BUILD)/compare_checkpoints

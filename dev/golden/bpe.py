@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes test/golden/bpe: tokenizers as Hugging Face's `tokenizers` learns and saves them, which
-test/tokenizer/test_bpe.c and test_tokenizer_json.c repeat.
+test/tokenizer/test_bpe.c and test_tokenizer_files.c repeat.
 
 usage: bpe.py test/golden/bpe
 

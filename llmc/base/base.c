@@ -410,10 +410,18 @@ static bool read_back(const char* path, const char* text, size_t size, Error* er
     return same;
 }
 
-bool write_file_atomically(const char* path, const char* text, size_t size, Error* err) {
+const char* path_name(const char* path) {
     const char* slash = strrchr(path, '/');
-    int folder = slash ? (int)(slash + 1 - path) : 0;
-    char* temporary = format("%.*s.tmp-%s", folder, path, path + folder);
+    return slash ? slash + 1 : path;
+}
+
+char* temporary_path(const char* path) {
+    const char* name = path_name(path);
+    return format("%.*s.tmp-%s", (int)(name - path), path, name);
+}
+
+bool write_file_atomically(const char* path, const char* text, size_t size, Error* err) {
+    char* temporary = temporary_path(path);
     FILE* f = fopen(temporary, "wb");
     bool ok = f || fail_system(err, temporary, "write");
     if (f) {

@@ -47,16 +47,6 @@ static bool describe_model(const char* path, Error* err) {
 // ---------------------------------------------------------------------------------------------------------------------
 // safetensors
 
-static bool verify_tensor(const SafeTensors* s, const SafeTensor* t, Error* err) {
-    const size_t n = t->elements;
-    if (!t->type) { return true; }
-    float* x = alloc_or_die(n, sizeof *x, "a tensor");
-    const bool ok = safetensors_read_float(s, t, 0, x, n, err) &&
-                    tensor_is_finite(x, n, s->files[0].path, t->name, err);
-    free(x);
-    return ok;
-}
-
 static bool describe_safetensors(const char* path, Error* err) {
     SafeTensors s;
     size_t elements = 0;
@@ -67,7 +57,7 @@ static bool describe_safetensors(const char* path, Error* err) {
     for (int i = 0; ok && i < s.count; i++) {
         const SafeTensor* t = &s.tensors[i];
         print_tensor(t->name, t->dtype, t->shape, t->dims);
-        ok = verify_tensor(&s, t, err);
+        ok = !t->type || safetensor_is_finite(&s, t, err);
     }
     safetensors_close(&s);
     return ok;
@@ -104,7 +94,7 @@ bool can_describe(const char* path) {
 // Compares the file with the checksums in its folder; true if there are none.
 static bool verify_sum(const char* path, Error* err) {
     Sums sums = {.list = NULL};
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *slash = strrchr(path, '/'), *name = path_name(path);
     char *folder = slash ? format("%.*s", (int)(slash - path), path) : format("."),
          *list = format("%s/%s", folder, CHECKPOINT_SUMS);
     bool ok = !path_exists(list) || sums_load(&sums, list, err);

@@ -226,9 +226,7 @@ static bool write_temporary(Export* e, const ExportFormat* format, const char* t
 static bool export_to(Export* e, const ExportFormat* as, const char* out, Error* err) {
     char* path = format("%s", out);
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) { path[n - 1] = 0; }
-    const char* slash = strrchr(path, '/');
-    const int folder = slash ? (int)(slash + 1 - path) : 0;
-    char* temporary = format("%.*s.tmp-%s", folder, path, path + folder);
+    char* temporary = temporary_path(path);
     bool ok = write_temporary(e, as, temporary, err);
     if (ok && rename(temporary, path) != 0) { ok = fail_system(err, path, "rename to it"); }
     ok = ok && sync_parent(path, err);

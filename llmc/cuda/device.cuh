@@ -74,7 +74,7 @@ typedef struct {
     bool plain, fused, flash, tf32, fp8, graph, document_mask, recomputes_gelu, nondeterministic; // DeviceOptions
     const char* requested_attention; // DeviceOptions.attention
     Attention attention[NUM_PASSES];              // set by device_open(), then by choose_variant()
-    int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_tilings.cuh), likewise
+    int flash_variant[NUM_FLASH_KERNELS];         // the tiling (flash_block.cuh), likewise
     char flash_name[NUM_FLASH_KERNELS][16];       // its name; empty: there was no choice
     bool gelu_forward_fused, gelu_backward_fused; // set by device_open(), then by choose_variant()
     Choice alone;         // of run_alone()
@@ -84,7 +84,6 @@ typedef struct {
     int cudnn_B, cudnn_T; // cuDNN's attention is used for this shape of micro-batch only; 0: any
     bool is_open;
     int index, num_sms;
-    size_t memory_bytes;
     int major, minor; // compute capability
     char name[256], identity[33];
     cudaStream_t stream, upload;

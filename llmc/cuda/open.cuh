@@ -132,7 +132,6 @@ static inline void open_gpu(const DeviceOptions* o) {
         snprintf(gpu.identity + 2 * i, 3, "%02x", (unsigned char)properties.uuid.bytes[i]);
     }
     gpu.num_sms = properties.multiProcessorCount;
-    gpu.memory_bytes = properties.totalGlobalMem;
     gpu.major = properties.major;
     gpu.minor = properties.minor;
     snprintf(gpu.name, sizeof gpu.name, "%s", properties.name);

@@ -75,7 +75,7 @@ static bool dataset_add(Dataset* d, int i, int* tokens, Error* err) {
     if (!shard) { return false; }
     DataFile* file = &d->files[i];
     const size_t n = shard->num_tokens, T = (size_t)d->T, hashed = min_size(n, HASHED);
-    const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
+    const char* name = path_name(file->path);
     uint16_t low[HASHED]; // what is hashed: a shard's uint16
     if (n < T + 1) {
         return fail(err, "%s: %zu tokens are too few for one window of %d and its last target: leave the file out, or "

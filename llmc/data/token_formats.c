@@ -32,7 +32,7 @@ static const struct LlmcFormat {
 } LLMC_FORMATS[] = {{SHARD_MAGIC, SHARD_VERSION, "llm.c's shard", 2}, {20240801, 7, "llm.c's shard for Llama 3", 4}};
 
 static bool find_llmc(Shard* s, const Opened* f, const struct LlmcFormat* format, Error* err) {
-    int32_t header[4];
+    int32_t header[3];
     if (f->known < SHARD_HEADER_BYTES) {
         return fail(err, "%s: cut short within the header: %zu bytes of %d", f->path, f->known, SHARD_HEADER_BYTES);
     }
@@ -42,10 +42,6 @@ static bool find_llmc(Shard* s, const Opened* f, const struct LlmcFormat* format
                     header[1], format->name, format->version);
     }
     if (header[2] < 0) { return fail(err, "%s: a negative number of tokens: %d", f->path, header[2]); }
-    if (header[3] != 0 && format->magic == SHARD_MAGIC) {
-        return fail(err, "%s: its tokens lie in rows, as an earlier version packed them: make it again with ./prepare",
-                    f->path);
-    }
     return set_layout(s, f, format->name, (size_t)header[2], SHARD_HEADER_BYTES, format->width, err);
 }
 

@@ -47,8 +47,8 @@ static bool state_check(const json_t* state, const char* path, Error* err) {
     const long long form = json_integer_value(json_object_get(state, "format"));
     OutlierDetector ignored;
     const char* wrong = NULL;
-    if (form < 1 || form > CHECKPOINT_FORMAT) { // 1 had checksums of tensors too, which are not read
-        fail(err, "%s: format %lld, this program reads up to %d: it was written by another version", path, form,
+    if (form != CHECKPOINT_FORMAT) {
+        fail(err, "%s: format %lld, this program reads %d: it was written by another version", path, form,
              CHECKPOINT_FORMAT);
         err->is_unknown = json_is_integer(json_object_get(state, "format")); // not known to be damaged
         return false;
@@ -64,28 +64,12 @@ static bool state_check(const json_t* state, const char* path, Error* err) {
     return !wrong || fail(err, "%s: %s is missing or impossible: damaged", path, wrong);
 }
 
-// Takes the next window from rewind.json, if there is one: earlier versions wrote it into a checkpoint that a run went
-// back to, to leave out data.
-static bool take_rewind(json_t* state, const char* folder, Error* err) {
-    char* path = format("%s/rewind.json", folder);
-    const bool exists = path_exists(path);
-    json_t* rewind = exists ? json_load_from(folder, "rewind.json", err) : NULL;
-    bool ok = !exists || rewind;
-    if (rewind && json_object_set(state, "window", json_object_get(rewind, "window")) != 0) {
-        ok = fail(err, "%s: window is missing: damaged", path);
-    }
-    json_decref(rewind);
-    free(path);
-    return ok;
-}
-
 // Verifies state.json, and puts the checksums of the checkpoint's files into the state as "sums".
 static bool take_sums(json_t* state, const char* folder, Error* err) {
     Sums sums = {.list = NULL};
     char* path = format("%s/%s", folder, CHECKPOINT_SUMS);
     bool ok = true;
-    if (!path_exists(path) && !json_object_get(state, "sums") &&
-        json_integer_value(json_object_get(state, "format")) == 1) {
+    if (!path_exists(path) && json_integer_value(json_object_get(state, "format")) == 1) {
         ok = fail(err, "%s: a checkpoint of version 2.0 or earlier: continue it with that version, or begin a new run "
                   "with its weights: --init %s", folder, folder);
         err->is_unknown = true; // it is not damaged
@@ -106,8 +90,7 @@ static bool take_sums(json_t* state, const char* folder, Error* err) {
 json_t* checkpoint_read_state(const char* folder, Error* err) {
     char* path = format("%s/state.json", folder);
     json_t* state = json_load_from(folder, "state.json", err);
-    const bool ok = state && take_sums(state, folder, err) && take_rewind(state, folder, err) &&
-                    state_check(state, path, err);
+    const bool ok = state && take_sums(state, folder, err) && state_check(state, path, err);
     free(path);
     if (ok) { return state; }
     json_decref(state);

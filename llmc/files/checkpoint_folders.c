@@ -96,7 +96,7 @@ int checkpoint_hold(const char* path) {
 }
 
 void checkpoint_remove(const char* path) {
-    const char* name = strrchr(path, '/') + 1;
+    const char* name = path_name(path);
     char* doomed = format("%.*s.tmp-removed-%s", (int)(name - path), path, name);
     const int lock = lock_folder(path, LOCK_EX);
     const bool is_read = lock < 0 && errno == EWOULDBLOCK;
@@ -109,7 +109,7 @@ void checkpoint_remove(const char* path) {
 
 void checkpoint_set_aside(const char* path, const char* why) {
     Error err;
-    const char* name = strrchr(path, '/') + 1;
+    const char* name = path_name(path);
     char* aside = format("%.*s%s-%s", (int)(name - path), path, why, name);
     for (int i = 2; path_exists(aside); i++) {
         free(aside);

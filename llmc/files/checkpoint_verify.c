@@ -23,9 +23,8 @@ static bool verify_files(const char* folder, json_t* state, Error* err) {
 
 // Fails if a folder has the name of another step's checkpoint: it would count as the newest for ever.
 static bool verify_name(const char* folder, const json_t* state, Error* err) {
-    const char* slash = strrchr(folder, '/');
     const long long step = json_integer_value(json_object_get(state, "step")),
-                    named = checkpoint_step(slash ? slash + 1 : folder);
+                    named = checkpoint_step(path_name(folder));
     return named < 0 || named == step ||
            fail(err, "%s/state.json: of step %lld, so the folder was renamed: name it step_%08lld", folder, step, step);
 }
@@ -87,16 +86,7 @@ static bool tensors_are_finite(const char* folder, const char* file, Error* err)
     char* path = format("%s/%s", folder, file);
     const bool is_open = safetensors_open(&s, path, err);
     bool ok = is_open;
-    for (int i = 0; ok && i < s.count; i++) {
-        const SafeTensor* t = &s.tensors[i];
-        const size_t n = t->bytes / sizeof(float);
-        float* x = alloc_or_die(n, sizeof *x, "a tensor");
-        ok = safetensors_read_float(&s, t, 0, x, n, err);
-        for (size_t k = 0; ok && k < n; k++) {
-            if (!isfinite(x[k])) { ok = fail(err, "%s: tensor %s: element %zu is not finite", path, t->name, k); }
-        }
-        free(x);
-    }
+    for (int i = 0; ok && i < s.count; i++) { ok = safetensor_is_finite(&s, &s.tensors[i], err); }
     if (is_open) { safetensors_close(&s); }
     free(path);
     return ok;

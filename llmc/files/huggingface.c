@@ -231,6 +231,14 @@ bool tensor_is_finite(const float* x, size_t n, const char* path, const char* na
     return true;
 }
 
+bool safetensor_is_finite(const SafeTensors* s, const SafeTensor* t, Error* err) {
+    float* x = alloc_or_die(t->elements, sizeof *x, "a tensor");
+    const bool ok = safetensors_read_float(s, t, 0, x, t->elements, err) &&
+                    tensor_is_finite(x, t->elements, s->files[t->file].path, t->name, err);
+    free(x);
+    return ok;
+}
+
 static bool tensor_shape_is(const SafeTensor* found, const size_t* shape, int dims) {
     bool same = found->dims == dims;
     for (int d = 0; same && d < dims; d++) { same = found->shape[d] == shape[d]; }

@@ -103,7 +103,7 @@ bool is_model_file(const char* path) { return format_of_file(path) != NULL; }
 // Returns the set of data/fetch.sh that a missing path names: "gpt2" or "openai-community/gpt2"; NULL if none.
 static const char* fetched_as(const char* path) {
     static const char* const sets[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char* name = path_name(path);
     for (int i = 0; i < 4; i++) {
         if (!strcmp(sets[i], name)) { return name; }
     }

@@ -44,13 +44,6 @@ static void run_add_train(Run* run, double step, json_t* record) {
     if (isfinite(mfu)) { series_add(&run->series[RUN_MFU], step, mfu); }
 }
 
-// Adds numbers to members of a record that may be missing.
-static void add_lost(json_t* record, double steps, double ms) {
-    const double old_steps = record_number(record, "lost_steps"), old_ms = record_number(record, "lost_ms");
-    json_object_set_new(record, "lost_steps", json_real(steps + (old_steps > 0 ? old_steps : 0)));
-    json_object_set_new(record, "lost_ms", json_real(ms + (old_ms > 0 ? old_ms : 0)));
-}
-
 // Removes from an array the records after `step`, but for starts and ends of the program.
 static void drop_records(json_t* records, double step) {
     for (size_t i = json_array_size(records); i-- > 0;) {
@@ -61,7 +54,7 @@ static void drop_records(json_t* records, double step) {
 }
 
 // Forgets what came after `step`: a start goes on from there, and does the steps again. Its record gets "lost_steps"
-// and "lost_ms" (which earlier versions wrote themselves, and cut the file).
+// and "lost_ms".
 static void run_go_back(Run* run, double step, json_t* config) {
     const char* name;
     json_t* eval;
@@ -73,7 +66,10 @@ static void run_go_back(Run* run, double step, json_t* config) {
         while (s->count && s->at[s->count - 1].x > step) { s->count--; }
     }
     const size_t lost = steps - run->series[RUN_SECONDS].count;
-    if (lost) { add_lost(config, (double)lost, 1000 * (seconds - run_total_seconds(run))); }
+    if (lost) {
+        json_object_set_new(config, "lost_steps", json_real((double)lost));
+        json_object_set_new(config, "lost_ms", json_real(1000 * (seconds - run_total_seconds(run))));
+    }
     run->steps = fmin(run->steps, step);
     drop_records(run->events, step);
     drop_records(run->samples, step);

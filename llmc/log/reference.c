@@ -24,7 +24,7 @@ static const struct {
 Reference run_reference(const Run* run) {
     Reference found = {NULL, NAN, NULL, NULL, 0};
     json_t* options = json_object_get(run->config, "options");
-    const char *path = record_text(options, "val_data"), *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char* name = path_name(record_text(options, "val_data"));
     const double parameters = record_number(json_object_get(run->config, "model"), "parameters");
     if (strcmp(record_text(options, "tokenizer"), "gpt2") || !isfinite(parameters)) { return found; }
     for (size_t i = 0; i < sizeof OPENAI / sizeof *OPENAI; i++) {

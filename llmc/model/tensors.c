@@ -30,7 +30,6 @@ TensorTable tensors_layout_in_shards(const Tensor* rows, int count, int num_laye
         if (repeat == EACH) {
             if (table.layer_size) { fatal("the per-layer rows of a table of tensors do not stand together"); }
             run = place_rows(&table, i, j, is_vector, run, shards);
-            table.layer_vectors = run;
             run = place_rows(&table, i, j, is_matrix, run, shards);
             table.layers_begin = table.size;
             table.layer_size = run;

@@ -49,7 +49,6 @@ typedef struct {
     size_t size;                     // units in all
     int num_layers;
     size_t layers_begin, layer_size; // layer l is the range that begins at layers_begin + l * layer_size
-    size_t layer_vectors;            // units of its vectors
 } TensorTable;
 
 typedef struct {

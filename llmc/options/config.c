@@ -1,64 +1,32 @@
 #include "config.h"
-#include "older.h"
 #include "../base/json.h"
 
 OPTION_NAMES(CONFIG)
 #define OPTION_STRUCT Config
 const Option CONFIG_OPTIONS[NUM_ROWS] = {OPTION_ROWS(CONFIG)};
 
-// Options of this program's earlier versions, and of others, that have no name here.
+// Options of version 2.0, and of other programs, that have no name here.
 static const OptionAdvice ADVICE[] = {
     {"adam_epsilon", "AdamW's eps is 1e-8"},
-    {"bad_steps", "--on_spike stop:N ends the run after N bad steps in a row"},
     {"bias", "GPT-2 has biases"},
     {"comm_timeout", "here it is --timeout"},
     {"connect_timeout", "the processes of a run have 300 s to meet, or --timeout if that is more"},
-    {"decay_embeddings", "--weight_decay 0 --matrix_decay W: embeddings that do not decay, matrices that do"},
-    {"decay_shape", "--schedule wsd_linear falls in a line"},
     {"device", "CUDA_VISIBLE_DEVICES chooses the GPU; train_gpt2 computes on the CPU, train_gpt2cu on a GPU"},
-    {"done_file", "llm.c's letters leave the file; with long options look for \"kind\":\"end\" in metrics.jsonl"},
     {"dropout", "GPT-2 is trained without it here, on purpose; on small data stop early (dev/small_data.md)"},
     {"eps", "AdamW's eps is 1e-8"},
     {"eval_only", "the command eval prints the validation loss"},
-    {"eval_every", "--eval_rules every:N; else --eval_data is scored every --val_every steps"},
-    {"eval_examples", "--eval_rules shots:N,examples:FILE"},
-    {"eval_limit", "--eval_rules limit:N"},
-    {"eval_shots", "--eval_rules shots:N"},
-    {"export_dtype", "export has --dtype: fp32, bf16, fp16 or q8_0"},
     {"flash", "--attention plain is without tiles"},
     {"growth_interval", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
-    {"histogram_every", "--tensorboard 1 writes scalars and samples; a checkpoint's weights are in safetensors"},
-    {"interactive", "`generate` without --prompt, in a terminal, asks for prompts"},
-    {"keep_best", "--keep N,best keeps the checkpoint of the lowest validation loss too, as by default"},
-    {"keep_every", "--keep N,every:M keeps the checkpoints of steps that M divides too"},
     {"link", "python3 dev/bench/predict.py GPU --gpus N --link GB/S predicts several GPUs"},
-    {"llmc", "run python3 dev/bench/peers.py"},
     {"log_interval", "a terminal shows at most 500 step lines, a file all of them; metrics.jsonl has every step"},
     {"logging_steps", "a terminal shows at most 500 step lines, a file all of them; metrics.jsonl has every step"},
-    {"loss_scale_every", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
     {"loss_scale_window", "a dynamic --loss_scale doubles after 2000 steps without overflow"},
-    {"max_rewinds", "REWINDS of scripts/supervise.sh is the number of times that a run goes back"},
-    {"momentum_cooldown", "--momentum 0.95,cooldown:STEPS:END"},
-    {"momentum_warmup", "--momentum 0.95,warmup:STEPS:START, or 0.95,warmup:none"},
-    {"nvls", "NCCL_ALGO=Ring,Tree,NVLS,NVLSTree lets NVSwitches add up; such a run does not repeat its bits"},
     {"overwrite", "here it is --force"},
     {"price", "the bar has the remaining time; dev/bench/predict.py GPU --price predicts the cost of a run"},
-    {"print_every", "a terminal shows at most 500 step lines, a file all of them; metrics.jsonl has every step"},
-    {"prompt_file", "generate --prompt @FILE reads prompts, one on each line"},
-    {"python", "run python3 dev/bench/peers.py"},
-    {"ramp_lr", "with --batch_ramp the learning rate follows --schedule alone"},
-    {"ranks_every", "several processes compare their times every 100 steps"},
-    {"save_async", "checkpoints are written while training goes on, if memory has room for a copy"},
-    {"save_retries", "a save that fails is tried again three times"},
     {"skip_loss_z", "--skip_z LOSS, or LOSS:NORM for --skip_norm_z too"},
     {"skip_norm_z", "--skip_z LOSS:NORM, or 0:NORM for the norm alone"},
     {"step_ms", "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
-    {"stop_at_eot", "a text ends at the end-of-text token"},
-    {"tui", "a terminal shows a bar; OUT/report.html has the curves, nvidia-smi the state of a GPU"},
-    {"tune_cache", "--tune anew is without what earlier starts measured; XDG_CACHE_HOME moves their folder"},
     {"update_ms", "python3 dev/bench/predict.py GPU --gpus N predicts several GPUs"},
-    {"vector_lr", "biases and layernorms have --lr; give the others rates by --embedding_lr and --matrix_lr"},
-    {"verify_data", "`info --train_data PATTERN` compares shards with their checksums"},
     {"wpe_std", "position embeddings begin with a standard deviation of 0.02; --init takes other weights"},
 };
 
@@ -126,30 +94,12 @@ OptionSource config_source(const Config* c, const char* name) {
 // ---------------------------------------------------------------------------------------------------------------------
 // values
 
-// Values of earlier versions, by how they begin, and what to do instead.
-static const struct {
-    const char *option, *value, *instead;
-} GONE_VALUES[] = {
-    {"dtype", "int8", "give bf16, or write q8_0 for llama.cpp by export gguf --dtype q8_0"},
-    {"dtype", "q4_0", "write fp16; llama-quantize of llama.cpp makes 4 bits of it"},
-};
-
-// Replaces the error about a value by one that says what to give instead, if that is known. Returns false.
-static bool advise(const Option* o, const char* value, Error* err) {
-    for (size_t i = 0; i < sizeof GONE_VALUES / sizeof *GONE_VALUES; i++) {
-        const char *option = GONE_VALUES[i].option, *gone = GONE_VALUES[i].value;
-        if (strcmp(o->name, option) || strncmp(value, gone, strlen(gone))) { continue; }
-        return fail(err, "%s is gone: %s", value, GONE_VALUES[i].instead);
-    }
-    return false;
-}
-
 bool config_set(Config* c, const Option* o, const char* value, OptionSource source, Error* err) {
     unsigned char* from = &c->source[config_index(o)];
     union { long long i; double r; int f; Text t; } ignored;
     const bool is_overridden = (int)*from > (int)source;
     void* field = is_overridden ? (void*)&ignored : (char*)c + o->offset;
-    if (!option_parse(o, value, field, err)) { return advise(o, value, err); }
+    if (!option_parse(o, value, field, err)) { return false; }
     if (is_overridden) { return true; }
     *from = (unsigned char)source;
     if (o->type == TYPE_TEXT) { *(Text*)field = format("%s", value); }
@@ -180,20 +130,25 @@ json_t* config_to_json(const Config* c) {
     return object;
 }
 
+void config_drop_start(json_t* options) {
+    for (int i = 0; i < NUM_ROWS; i++) {
+        const Option* o = &CONFIG_OPTIONS[i];
+        if (o->name && o->scope == SCOPE_START) { json_object_del(options, o->name); }
+    }
+}
+
 // Returns a JSON value as it would be given on the command line; the caller frees it.
 static char* text_of_json(const json_t* value) {
-    char number[32];
-    if (json_is_integer(value)) { return format("%lld", (long long)json_integer_value(value)); }
-    if (json_is_real(value)) { return format("%s", double_text(number, json_real_value(value))); }
     if (json_is_string(value)) { return format("%s", json_string_value(value)); }
-    return format("%d", json_is_true(value));
+    if (json_is_boolean(value)) { return format("%d", json_is_true(value)); }
+    return json_value_text(value);
 }
 
 bool config_from_json(Config* c, const json_t* object, const char* where, Error* err) {
     const char* name;
-    json_t *value, *options = options_of_today(object);
+    json_t* value;
     bool ok = true;
-    json_object_foreach(options, name, value) {
+    json_object_foreach((json_t*)object, name, value) {
         Error why;
         const Option* o = config_find(name); // NULL: of another version
         char* text = text_of_json(value);
@@ -203,7 +158,6 @@ bool config_from_json(Config* c, const json_t* object, const char* where, Error*
         free(text);
         if (!ok) { break; }
     }
-    json_decref(options);
     return ok;
 }
 

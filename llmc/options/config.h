@@ -295,6 +295,9 @@ void config_defaults(Config* c);
 // Returns every option and its value; the caller releases the object with json_decref().
 json_t* config_to_json(const Config* c);
 
+// Removes the options of a single start (SCOPE_START) from such an object.
+void config_drop_start(json_t* options);
+
 // Sets the options that a checkpoint remembers (source FROM_CHECKPOINT). Options that it does not have keep their
 // value; names that this program does not know are skipped. Fails if a value is wrong; `where` names the checkpoint in
 // errors.

@@ -46,11 +46,11 @@ static void save_floor(const Output* out, size_t tokens) {
 static void finish_shard(Output* out, uint64_t skip) {
     size_t tokens = out->shard.num_tokens;
     Error err;
-    char hex[BLAKE2B_HEX + 1], *name = shard_name(out->options, out->number), *slash = strrchr(name, '/');
+    char hex[BLAKE2B_HEX + 1], *path = shard_name(out->options, out->number);
     if (!shard_commit(&out->shard, hex, &err)) { fatal("%s", err.text); }
-    sums_set(&out->sums, slash ? slash + 1 : name, hex);
+    sums_set(&out->sums, path_name(path), hex);
     if (!sums_save(&out->sums, out->sums_path, &err)) { fatal("%s", err.text); }
-    free(name);
+    free(path);
     if (out->number == 0 && out->options->stories > 0) {
         save_floor(out, tokens);
         json_object_set_new(out->manifest, "nll", json_real(out->nll));

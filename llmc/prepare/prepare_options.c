@@ -10,14 +10,7 @@ enum { NUM_ROWS = OPTION_NUM_ROWS(PREPARE_OPTIONS) };
 OPTION_NAMES(PREPARE_OPTIONS)
 #define OPTION_STRUCT PrepareOptions
 static const Option ROWS[NUM_ROWS] = {OPTION_ROWS(PREPARE_OPTIONS)};
-static const OptionAdvice ADVICE[] = {
-    {"dedup", "awk '!seen[$0]++' leaves out repeated lines of JSONL"},
-    {"mix_until", "a mixture ends when the source that is next is used up; weights in proportion to sizes use all"},
-    {"rows", "--document_mask 1 keeps attention within documents while training"},
-    {"shuffle_documents", "--shuffle 1 --seed N"},
-};
-static const OptionTable TABLE = {.rows = ROWS, .num_rows = NUM_ROWS, .advice = ADVICE,
-                                  .num_advice = sizeof ADVICE / sizeof *ADVICE};
+static const OptionTable TABLE = {.rows = ROWS, .num_rows = NUM_ROWS};
 
 void prepare_options_help(void) {
     puts("Makes token shards from text.\n");

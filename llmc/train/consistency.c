@@ -35,10 +35,7 @@ static uint64_t program_hash(void) {
 // Returns the options that all ranks must share, as text; the caller frees it.
 static char* shared_options(const Config* c) {
     json_t* options = config_to_json(c);
-    for (int i = 0; i < NUM_ROWS; i++) {
-        const Option* o = &CONFIG_OPTIONS[i];
-        if (o->name && o->scope == SCOPE_START) { json_object_del(options, o->name); }
-    }
+    config_drop_start(options);
     char* text = json_dumps(options, JSON_COMPACT | JSON_SORT_KEYS);
     if (!text) { fatal("out of memory: options"); }
     json_decref(options);

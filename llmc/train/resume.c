@@ -103,28 +103,12 @@ static json_t* read_state_of_rank0(const Comm* comm, const char* path) {
 // ---------------------------------------------------------------------------------------------------------------------
 // options of the run being resumed
 
-// Ends the program if a run has a value of an option that is gone, and would go on as another run without it.
-static void refuse_removed_options(const json_t* recorded, const char* where) {
-    const json_t* interval = json_object_get(recorded, "loss_scale_every");
-    const char* option = json_is_true(json_object_get(recorded, "ramp_lr")) ? "ramp_lr"
-                         : json_is_integer(interval) && json_integer_value(interval) != 2000 ? "loss_scale_every"
-                                                                                             : NULL;
-    if (option) {
-        fatal("%s: the run has --%s, which this program no longer has: continue it with the version that began it, or "
-              "begin a new run with its weights: --init CHECKPOINT, in another --out", where, option);
-    }
-}
-
 // Takes the options that a run was started with, except where this start gives others. `where` names their source in
 // errors.
 static void take_run_options(Config* c, const json_t* recorded, const char* where) {
     Error err;
-    refuse_removed_options(recorded, where);
     json_t* options = json_deep_copy(recorded);
-    for (int i = 0; i < NUM_ROWS; i++) {
-        const Option* o = &CONFIG_OPTIONS[i];
-        if (o->name && o->scope == SCOPE_START) { json_object_del(options, o->name); }
-    }
+    config_drop_start(options);
     if (!config_from_json(c, options, where, &err)) { fatal("%s", err.text); }
     json_decref(options);
 }

@@ -4,8 +4,7 @@
 #include "llmc/data/shard.h"
 #include "llmc/tokenizer/tokenizer.h"
 #include "llmc/files/checkpoint.h"
-#include "test/files/small_model.h"
-#include "test/files/save.h"
+#include "test/files/small_save.h"
 #include "test/test.h"
 
 // Returns true if damage of the file is noticed, or changes nothing that is used.
@@ -60,17 +59,9 @@ static bool checkpoint_notices(void* folder) {
 }
 
 TEST(damage_of_a_checkpoint_is_noticed) {
-    Error err;
     Model* m = open_model(C);
     fill_weights(m);
-    Config c;
-    config_defaults(&c);
-    const Plan plan = {.backend = m->g.backend, .dtype = dtype_fp32, .model = "L=2,H=2,C=8,T=6,V=11",
-                       .shape = m->g.config, .B = 1, .T = MAX_T, .total_batch_size = MAX_T, .keep = KEEP_ALL,
-                       .shards = 1};
-    const TrainState s = {.step = 5, .tokens = 500, .window = 15};
-    char *out = new_folder(), *folder = checkpoint_save(out, &m->o, &s, &plan, &c, -1, &err);
-    if (!folder) { fatal("%s", err.text); }
+    char *out = new_folder(), *folder = save(out, m, 5, 1);
     for (int i = 0; i <= NUM_CHECKPOINT_FILES; i++) {
         char* path = below(folder, i < NUM_CHECKPOINT_FILES ? CHECKPOINT_FILES[i] : CHECKPOINT_SUMS);
         damage(path, checkpoint_notices, folder);

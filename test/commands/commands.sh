@@ -55,11 +55,7 @@ prompts_come_from_files_and_standard_input() {
     expect 1 'has 49 tokens, the model only 48 positions' "$train" generate $model \
         --prompt 'one that is longer than the model has positions..'
     expect 2 'from 1 to' "$train" generate $model --samples 0
-    expect 2 'no option --prompt_file: generate --prompt @FILE' "$train" generate $model --prompt_file "$dir/prompts"
-    expect 2 'int8 is gone: give bf16, or write q8_0' "$train" generate $model --dtype int8
-    expect 2 'q4_0 is gone: write fp16' "$train" export gguf --init test/golden/gpt2 --dtype q4_0 --out "$dir/x"
     expect 2 '--dtype q8_0 is for the files of export gguf' "$train" generate $model --dtype q8_0
-    expect 2 'no option --export_dtype: export has --dtype: fp32' "$train" export gguf --export_dtype f16
 }
 
 help_and_info_answer() {

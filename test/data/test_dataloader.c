@@ -81,19 +81,6 @@ enum { T = 8 };
 static const size_t sizes[] = {8 * T + 1, 3 * T, T + 1, 5 * T + T / 2}; // 8, 2, 1 and 5 windows
 enum { SHARDS = 4, WINDOWS = 16 };
 
-// Shards that an earlier version packed by rows say so in their header.
-TEST(shards_of_rows_are_refused) {
-    uint16_t tokens[2 * (T + 1)] = {0};
-    Error err;
-    const int32_t row = T + 1;
-    char *folder = test_path("rows"), *path = test_path("rows/a.bin");
-    EXPECT(make_directories(folder, &err));
-    put_shard(path, tokens, 2 * (T + 1));
-    FILE* f = fopen(path, "r+b");
-    EXPECT(f && fseek(f, 12, SEEK_SET) == 0 && fwrite(&row, sizeof row, 1, f) == 1 && fclose(f) == 0);
-    expect_no_dataset(path, T, "a.bin: its tokens lie in rows, as an earlier version packed them: make it again");
-}
-
 // Checks a window of the data set above against the shard and position that it must come from.
 static void expect_window(uint64_t window, const int* tokens, const int* targets) {
     static const int shard_of[WINDOWS] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 3, 3, 3};

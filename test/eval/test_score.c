@@ -26,7 +26,7 @@ static const struct {
 };
 enum { NUM_SETS = sizeof SETS / sizeof *SETS };
 
-static GPT2 open_golden(const Backend* b, int B) { return open_golden_model("test/golden/gpt2", b, B, T); }
+static GPT2 open_rows(const Backend* b, int B) { return open_golden_model("test/golden/gpt2", b, B, T); }
 
 static TestSet open_set(const char* path, const TestSetOptions* options) {
     Error err;
@@ -67,7 +67,7 @@ TEST(scores_are_those_of_pytorch) {
     EACH_CPU_BACKEND(b) {
         if (b->element_bytes != sizeof(float)) { continue; }
         for (int B = 1; B <= 3; B += 2) {
-            GPT2 g = open_golden(b, B);
+            GPT2 g = open_rows(b, B);
             for (int i = 0; i < NUM_SETS; i++) {
                 const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = SETS[i].rules};
                 TestSet s = open_set(SETS[i].file, &options);
@@ -88,7 +88,7 @@ TEST(scores_are_those_of_pytorch) {
 TEST(llm_c_s_bin_has_the_scores_of_the_lines) {
     json_t* expected = golden("expected.json");
     const TestSetOptions options = {.T = T, .vocab_size = V, .rules = "lm-eval"};
-    GPT2 g = open_golden(find_cpu_backend(dtype_fp32, cpu_auto), 2);
+    GPT2 g = open_rows(find_cpu_backend(dtype_fp32, cpu_auto), 2);
     g.backend->device_open(&FAST);
     TestSet s = open_set(FOLDER "hellaswag.bin", &options);
     check_set(&g, &s, json_object_get(expected, "hellaswag llm.c"));
@@ -106,7 +106,7 @@ TEST(a_score_does_not_depend_on_the_batch) {
     const TestSetOptions options = {.tokenizer = &t, .T = T, .vocab_size = V, .rules = "llm.c"};
     TestSet s = open_set(FOLDER "hellaswag.jsonl", &options);
     double one[64], many[64];
-    GPT2 small = open_golden(&cpu_fp32_generic, 1), large = open_golden(&cpu_fp32_generic, 7);
+    GPT2 small = open_rows(&cpu_fp32_generic, 1), large = open_rows(&cpu_fp32_generic, 7);
     small.backend->device_open(&PLAIN);
     EXPECT(test_set_score(&score, one, &s, &small, &alone, NULL, NULL, &err));
     EXPECT(test_set_score(&score, many, &s, &large, &alone, NULL, NULL, &err));
@@ -126,7 +126,7 @@ TEST(scoring_can_be_interrupted_and_refuses_what_is_not_finite) {
     int calls = 0;
     const TestSetOptions options = {.T = T, .vocab_size = V, .rules = "llm.c"};
     TestSet s = open_set(FOLDER "hellaswag.bin", &options);
-    GPT2 g = open_golden(&cpu_fp32_generic, 2);
+    GPT2 g = open_rows(&cpu_fp32_generic, 2);
     g.backend->device_open(&FAST);
     s.sharing = SHARE_NEVER;
     EXPECT(test_set_score(&score, NULL, &s, &g, &alone, stops_at_third, &calls, &err));

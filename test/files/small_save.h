@@ -10,7 +10,7 @@ static inline TrainState state_at(long long step) {
     return s;
 }
 
-static inline char* save_with(const char* out, const Model* m, const TrainState* s, const Config* c, Error* err) {
+static inline Plan small_plan(const Model* m) {
     const Plan plan = {.backend = m->g.backend,
                        .dtype = dtype_fp32,
                        .model = "L=2,H=2,C=8,T=6,V=11",
@@ -20,6 +20,11 @@ static inline char* save_with(const char* out, const Model* m, const TrainState*
                        .total_batch_size = MAX_T,
                        .keep = KEEP_ALL,
                        .shards = 1};
+    return plan;
+}
+
+static inline char* save_with(const char* out, const Model* m, const TrainState* s, const Config* c, Error* err) {
+    const Plan plan = small_plan(m);
     return checkpoint_save(out, &m->o, s, &plan, c, -1, err);
 }
 

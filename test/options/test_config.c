@@ -324,8 +324,8 @@ TEST(choices_are_enums) {
 }
 
 TEST(options_that_are_gone_say_what_to_do) {
-    EXPECT_DEATH(EXIT_USAGE, "no option --save_retries: a save that fails is tried again three times\n",
-                 PARSE(TRAIN, "--save_retries", "1"));
+    EXPECT_DEATH(EXIT_USAGE, "no option --wpe_std: position embeddings begin with a standard deviation of 0.02",
+                 PARSE(TRAIN, "--wpe_std", "1"));
     EXPECT_DEATH(EXIT_USAGE, "no option --flash: --attention plain is without tiles", PARSE(TRAIN, "--flash=0"));
 }
 
@@ -342,60 +342,6 @@ TEST(names_of_other_programs_are_answered) {
     EXPECT_DEATH(EXIT_USAGE, "no command 'sample'; here it is generate", command_find("sample"));
     EXPECT_DEATH(EXIT_USAGE, "no command 'help'; here it is --help", command_find("help"));
     EXPECT_DEATH(EXIT_USAGE, "no command 'version'; here it is --version", command_find("version"));
-}
-
-TEST(options_of_older_checkpoints_become_todays) {
-    Error err;
-    Config c = defaults();
-    json_t* object = json_pack("{s:s, s:s, s:b, s:s, s:b, s:s}", "decay_shape", "linear", "schedule", "wsd", "flash", 0,
-                               "zero", "1", "tune", 1, "on_spike", "rewind:200");
-    EXPECT(config_from_json(&c, object, "state.json", &err));
-    EXPECT(c.schedule == schedule_wsd_linear && c.attention == attention_plain && c.zero == 1 && c.tune == tune_1);
-    EXPECT(!strcmp(c.on_spike, "stop"));
-    json_object_set_new(object, "bad_steps", json_integer(3));
-    json_object_set_new(object, "skip_loss_z", json_real(7));
-    json_object_set_new(object, "skip_norm_z", json_integer(0));
-    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.on_spike, "stop:3") && !strcmp(c.skip_z, "7"));
-    json_object_set_new(object, "skip_norm_z", json_real(5.5));
-    json_object_set_new(object, "on_spike", json_string("skip"));
-    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.on_spike, "skip") &&
-           !strcmp(c.skip_z, "7:5.5"));
-    json_decref(object);
-    c = defaults();
-    object = json_pack("{s:f, s:f, s:s, s:s}", "lr", 0.5, "vector_lr", 0.25, "embedding_lr", "auto", "matrix_lr",
-                       "auto");
-    EXPECT(config_from_json(&c, object, "state.json", &err));
-    EXPECT(c.lr == 0.25 && c.embedding_lr == 0.5 && c.matrix_lr == 0.5);
-    json_object_set_new(object, "optimizer", json_string("muon"));
-    EXPECT(config_from_json(&c, object, "state.json", &err) && c.matrix_lr == -1);
-    json_object_set_new(object, "vector_lr", json_string("auto"));
-    EXPECT(config_from_json(&c, object, "state.json", &err) && c.lr == 0.5 && c.embedding_lr == -1);
-    json_decref(object);
-    object = json_pack("{s:f, s:b, s:s}", "weight_decay", 0.25, "decay_embeddings", 0, "matrix_decay", "auto");
-    EXPECT(config_from_json(&c, object, "state.json", &err) && c.weight_decay == 0 && c.matrix_decay == 0.25);
-    json_decref(object);
-    object = json_pack("{s:i}", "keep", 5);
-    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.keep, "5,best"));
-    json_object_set_new(object, "keep_best", json_false());
-    json_object_set_new(object, "keep_every", json_integer(9));
-    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.keep, "5,every:9"));
-    json_decref(object);
-    object = json_pack("{s:f, s:s, s:s}", "momentum", 0.9, "momentum_warmup", "auto", "momentum_cooldown", "none");
-    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.momentum, "0.9"));
-    json_object_set_new(object, "momentum_warmup", json_string("none"));
-    json_object_set_new(object, "momentum_cooldown", json_string("50:0.85"));
-    EXPECT(config_from_json(&c, object, "state.json", &err) &&
-           !strcmp(c.momentum, "0.9,warmup:none,cooldown:50:0.85"));
-    json_decref(object);
-    object = json_pack("{s:s, s:i, s:i, s:s, s:i, s:i}", "eval_rules", "lm-eval", "eval_limit", 0, "eval_shots", 0,
-                       "eval_examples", "dev.jsonl", "eval_every", 250, "val_every", 250);
-    EXPECT(config_from_json(&c, object, "state.json", &err) && !strcmp(c.eval_rules, "lm-eval"));
-    json_object_set_new(object, "eval_limit", json_integer(9));
-    json_object_set_new(object, "eval_shots", json_integer(5));
-    json_object_set_new(object, "eval_every", json_integer(0));
-    EXPECT(config_from_json(&c, object, "state.json", &err) &&
-           !strcmp(c.eval_rules, "lm-eval,shots:5,examples:dev.jsonl,limit:9,every:0"));
-    json_decref(object);
 }
 
 TEST(a_pattern_that_the_shell_expanded_is_recognized) {

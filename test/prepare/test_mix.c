@@ -152,7 +152,6 @@ TEST(a_line_of_a_gigabyte) {
 
 TEST(bad_mixtures) {
     write_sources();
-    EXPECT_RUN(2, "no option --mix_until: a mixture ends when", "--out x --mix_until last --mix a.jsonl:1");
     EXPECT_RUN(2, "--mix a.jsonl: no weight: give SOURCE:WEIGHT", "--out x --mix a.jsonl,b:1");
     EXPECT_RUN(2, "--mix :3: no weight", "--out x --mix :3");
     EXPECT_RUN(2, "the weight 'half' is not a number from", "--out x --mix a.jsonl:half,b:1");
@@ -167,7 +166,6 @@ TEST(bad_mixtures) {
     EXPECT_RUN(2, "standard input cannot be mixed", "--out x --mix -:1");
     EXPECT_RUN(2, "--mix and a.jsonl: give one or the other", "--out x --mix b:1 a.jsonl");
     EXPECT_RUN(2, "--stories and --mix: give one or the other", "--out x --mix b:1 --stories 5");
-    EXPECT_RUN(2, "no option --rows: --document_mask 1", "--out x --rows 8 a.jsonl");
     EXPECT(!exists("x.json") && !exists("x_val_000000.bin"));
     StoryText many = {NULL, 0, 0};
     story_append(&many, "--out x --mix a.jsonl:1", 23);

@@ -357,7 +357,6 @@ TEST(documents_are_shuffled) {
     EXPECT_RUN(0, "", four);
     int* again = numbers_of("shuffled", &count);
     EXPECT(memcmp(numbers, again, COUNT * sizeof *numbers) == 0);
-    EXPECT_RUN(2, "no option --shuffle_documents: --shuffle 1 --seed N", "--shuffle_documents 5 numbers.jsonl");
     EXPECT_RUN(1, "shuffle was true", "--out shuffled --tokenizer bytes --val_size 10 --shard_size 50000 --seed 5 "
                "numbers.jsonl");
     EXPECT_RUN(1, "seed was 5, is now 6",

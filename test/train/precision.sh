@@ -140,6 +140,18 @@ a_resumed_run_keeps_its_kernels_and_its_dtype() {
     losses "$dir/out" | awk 'END { exit NR != 3 }' || note "not 3 more steps"
 }
 
+# As when a run moves to a lesser processor.
+a_run_goes_on_without_its_kernels() {
+    command -v b2sum >/dev/null || { skip="no b2sum"; return; }
+    ! has_level amx bf16 || { skip="this processor has AMX"; return; }
+    corpus
+    must "$train" $small $data --max_steps 3 --val_every 0 --dtype bf16 --cpu generic --out "$dir/run"
+    (cd "$dir/run/step_00000003" && sed -i 's/"cpu": "generic"/"cpu": "amx"/' state.json &&
+        sed -i "s/.*state.json/$(b2sum state.json)/" checkpoint.b2sums)
+    must "$train" --out "$dir/run" --resume auto --max_steps 4
+    grep -q 'this processor has no amx kernels' "$dir/err" || note "no message about AMX: $(cat "$dir/err")"
+}
+
 # A residual stream in bf16 is part of the run: resumed, it has the same bits, also where only options.json is left.
 # With --recompute all it changes no bit. The losses are near those with a stream in fp32, but others.
 a_run_keeps_its_residual_stream() {

@@ -398,12 +398,6 @@ a_run_without_a_good_checkpoint_says_so() {
     expect 4 '2 bad steps in a row' "$train" $often --on_spike stop:2 --out ''
     expect 2 'give skip, stop or stop:N' "$train" $often --on_spike '' --out "$dir/wrong"
     expect 2 'scripts/supervise.sh goes back and leaves the data out' "$train" $often --on_spike rewind:9 --out "$dir/wrong"
-    expect 2 'REWINDS of scripts/supervise.sh' "$train" $often --max_rewinds 9 --out "$dir/wrong"
-    # of earlier versions
-    must "$train" $spiky $poison --max_steps 20 --out "$dir/old"
-    sed -i 's/"on_spike": "skip"/"on_spike": "rewind:9", "max_rewinds": 20/' "$dir/old/options.json"
-    rm -r "$dir/old/step_00000020"
-    expect 4 "$without" "$train" --resume auto --max_steps 150 --out "$dir/old"
 }
 
 supervise() { REWINDS=$1; shift; PAUSE=0 REWINDS=$REWINDS sh scripts/supervise.sh "$@"; }

@@ -43,20 +43,6 @@ a_batch_ramp_splits_resumes_and_schedules_by_tokens() {
     same_checkpoint "$dir/run/$last" "$dir/again/$last"
 }
 
-# options.json is what a run leaves that was killed before its first checkpoint.
-options_that_are_gone_hold_up_no_run_that_went_without() {
-    corpus
-    mkdir "$dir/run"
-    usual='"wpe_std": 0.01, "save_async": "1", "tune": true'
-    for gone in ramp_lr:true loss_scale_every:7; do
-        echo "{$usual, \"${gone%:*}\": ${gone#*:}}" >"$dir/run/options.json"
-        expect 1 "the run has --${gone%:*}, which this program no longer has: continue it with the version that began" \
-            "$train" $small $data --max_steps 1 --resume auto --out "$dir/run"
-    done
-    echo "{$usual, \"ramp_lr\": false, \"loss_scale_every\": 2000}" >"$dir/run/options.json"
-    must "$train" $small $data --max_steps 1 --resume auto --out "$dir/run"
-}
-
 # Each try is killed at another moment after it has made a checkpoint; some of them while they write the next. No try
 # comes to its end; the length of the run is chosen afterwards.
 killed_ten_times_and_resumed_it_ends_with_the_same_bits() {
