@@ -32,8 +32,8 @@ static void copy_too_long() {
     cudaMemcpy(x, device_floats(32), sizeof x, cudaMemcpyDeviceToHost);
 }
 static void copy_of_wrong_kind() {
-    float x[32];
-    cudaMemcpy(x, device_floats(32), sizeof x, cudaMemcpyHostToHost);
+    float x[32] = {};
+    cudaMemcpy(device_floats(32), x, sizeof x, cudaMemcpyDeviceToHost);
 }
 static void free_twice() {
     float* p = device_floats(32);
@@ -43,7 +43,7 @@ static void free_twice() {
 static void one_element_too_many() { fill_kernel<<<1, 64>>>(device_floats(33), 34); }
 static void far_behind_the_end() { fill_kernel<<<1 << 12, 1024>>>(device_floats(1), 1 << 22); }
 
-__global__ void misaligned_kernel(float* out) { *(float4*)(out + 1) = make_float4(1, 2, 3, 4); }
+__global__ void misaligned_kernel(float* out) { *(float4*)(out + 1) = {1, 2, 3, 4}; }
 static void misaligned_vector() { misaligned_kernel<<<1, 1>>>(device_floats(8)); }
 
 struct Tensor {
@@ -112,7 +112,7 @@ enum Divergence {
     EXITED,
     OTHER_BARRIER,
     OTHER_SHUFFLE,
-    SHUFFLE_AND_VOTE,
+    SHUFFLE_AND_SYNCWARP,
     LANES_EXITED,
     LANES_ELSEWHERE,
     NOT_IN_MASK,
@@ -137,11 +137,11 @@ __global__ void diverge_kernel(Divergence how) {
             __shfl_xor_sync(~0u, i, 1);
         }
     }
-    if (how == SHUFFLE_AND_VOTE) {
+    if (how == SHUFFLE_AND_SYNCWARP) {
         if (i % 2) {
             __shfl_xor_sync(~0u, i, 1);
         } else {
-            __any_sync(~0u, i);
+            __syncwarp();
         }
     }
     if (how == LANES_EXITED && i >= 48) { return; }
@@ -187,8 +187,12 @@ static void write_after_read() { write_after_read_kernel<<<1, 64>>>(device_float
 __global__ void blocks_kernel(float* out, int each) { out[each ? blockIdx.x : 0] = 1; }
 template <int each> static void blocks() { blocks_kernel<<<4, 1>>>(device_floats(4), each); }
 
-__global__ void atomics_kernel(int* out) { atomicAdd(out, 1); }
-static void atomics() { atomics_kernel<<<4, 64>>>((int*)device_floats(1)); }
+__global__ void atomics_kernel(unsigned* out) { atomicMax(out, threadIdx.x); }
+static void atomics() {
+    unsigned* most = (unsigned*)device_floats(1);
+    OK(cudaMemset(most, 0, sizeof *most));
+    atomics_kernel<<<4, 64>>>(most);
+}
 
 static void launch_after_launch() {
     float* p = device_floats(64);
@@ -226,7 +230,7 @@ static const Case CASES[] = {
     {"barrier: thread exited", diverge<EXITED>, nullptr, "but thread (5,0,0) has exited", EVERY},
     {"barrier: two of them", diverge<OTHER_BARRIER>, nullptr, "thread (32,0,0) at another one", EVERY},
     {"shuffle: two of them", diverge<OTHER_SHUFFLE>, nullptr, "different warp instructions", EVERY},
-    {"shuffle and vote", diverge<SHUFFLE_AND_VOTE>, nullptr, "different warp instructions", EVERY},
+    {"shuffle and syncwarp", diverge<SHUFFLE_AND_SYNCWARP>, nullptr, "different warp instructions", EVERY},
     {"shuffle: lanes exited", diverge<LANES_EXITED>, nullptr, "only 0000ffff are there: ffff0000 have exited", EVERY},
     {"syncwarp: lanes elsewhere", diverge<LANES_ELSEWHERE>, nullptr, "only 000000ff are there: ffffff00 wait elsewhere",
      EVERY},

@@ -52,9 +52,9 @@ static void upload(Matrix* x) {
     OK(cudaMalloc(&x->device, n * size_of(x->type) + x->offset));
     x->device += x->offset;
     std::vector<__nv_bfloat16> rounded(n);
-    for (size_t i = 0; i < n; i++) { rounded[i] = __float2bfloat16(x->host[i]); }
+    for (size_t i = 0; i < n; i++) { rounded[i] = __float2bfloat16_rn(x->host[i]); }
     std::vector<__half> halves(n);
-    for (size_t i = 0; i < n; i++) { halves[i] = __float2half(x->host[i]); }
+    for (size_t i = 0; i < n; i++) { halves[i] = __float2half_rn(x->host[i]); }
     std::vector<uint8_t> fp8(n);
     const __nv_fp8_interpretation_t kind = x->type == CUDA_R_8F_E5M2 ? __NV_E5M2 : __NV_E4M3;
     for (size_t i = 0; i < n; i++) { fp8[i] = __nv_cvt_float_to_fp8(x->host[i], __NV_SATFINITE, kind); }
@@ -73,7 +73,7 @@ static Floats download(const Matrix& x) {
     OK(cudaMemcpy(to, x.device, n * size_of(x.type), cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < n && size_of(x.type) == 2; i++) {
         out[i] = x.type == CUDA_R_16BF ? __bfloat162float(rounded[i])
-                                       : __half2float(__ushort_as_half(__bfloat16_as_ushort(rounded[i])));
+                                       : __half2float(__half_raw{__nv_bfloat16_raw(rounded[i]).x});
     }
     return out;
 }
@@ -101,12 +101,11 @@ struct Matmul {
     float all_a = 0; // the value of every element of A, if it is not 0; B is then all ones
     size_t pad = 0; // added to the leading dimensions of A, B and D
     size_t batch = 1;
-    bool device_scalars = false;
     bool in_place = true; // C is D
     int algorithm = 0;
     size_t workspace = 1 << 16;
     // for the tests of errors
-    int bias_type = SAME, aux_type = SAME, scale = CUDA_R_32F, order = 0;
+    int bias_type = SAME, scale = CUDA_R_32F;
     int64_t aux_ld = SAME, ld_c = SAME;
     size_t offset_a = 0, offset_aux = 0, workspace_offset = 0, short_a = 0, workspace_given = SIZE_MAX;
     uint32_t alignment_a = 256;
@@ -119,11 +118,9 @@ struct Matmul {
 };
 
 // Bits of cublasLtEpilogue_t.
-constexpr int EPILOGUE_BIAS = 4, EPILOGUE_BGRAD = 16, EPILOGUE_GELU = 32, EPILOGUE_DGELU = 64, EPILOGUE_AUX = 128;
+constexpr int EPILOGUE_BIAS = 4, EPILOGUE_GELU = 32, EPILOGUE_DGELU = 64, EPILOGUE_AUX = 128;
 
-static bool has_bias(const Matmul& p) {
-    return p.epilogue & (EPILOGUE_BIAS | EPILOGUE_BGRAD | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB);
-}
+static bool has_bias(const Matmul& p) { return p.epilogue & (EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADB); }
 static bool has_aux(const Matmul& p) { return p.epilogue & EPILOGUE_AUX; }
 
 static void prepare(Matmul* p) {
@@ -163,8 +160,6 @@ static cublasLtMatmulDesc_t make_desc(const Matmul& p) {
     LT(set(desc, CUBLASLT_MATMUL_DESC_TRANSA, (int32_t)(p.ta ? CUBLAS_OP_T : CUBLAS_OP_N)));
     LT(set(desc, CUBLASLT_MATMUL_DESC_TRANSB, (int32_t)(p.tb ? CUBLAS_OP_T : CUBLAS_OP_N)));
     LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)p.epilogue));
-    const int32_t mode = p.device_scalars ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST;
-    LT(set(desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, mode));
     if (has_bias(p) && !p.no_bias) { LT(set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (void*)p.bias.device)); }
     const float* scales = (const float*)p.scales.device;
     if (p.scale_a != 0) { LT(set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales)); }
@@ -174,34 +169,18 @@ static cublasLtMatmulDesc_t make_desc(const Matmul& p) {
         if (!p.no_aux) { LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, (void*)p.aux.device)); }
         const int64_t ld = p.aux_ld != SAME ? p.aux_ld : (int64_t)p.aux.ld;
         LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ld));
-        if (p.aux_type != SAME) { LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, (int32_t)p.aux_type)); }
     }
     return desc;
 }
 
-static cublasLtMatrixLayout_t make_layout(const Matrix& x, size_t rows, int64_t ld, int order) {
+static cublasLtMatrixLayout_t make_layout(const Matrix& x, size_t rows, int64_t ld) {
     cublasLtMatrixLayout_t layout;
-    const int32_t batch = (int32_t)x.batch, order32 = order;
+    const int32_t batch = (int32_t)x.batch;
     const int64_t stride = (int64_t)x.stride;
     LT(cublasLtMatrixLayoutCreate(&layout, x.type, rows, x.cols, ld));
-    LT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order32, sizeof order32));
     LT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
     LT(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
     return layout;
-}
-
-// alpha and beta, on the host or on the device, as the pointer mode says.
-struct Scalars {
-    float host[2];
-    float* device;
-};
-static Scalars make_scalars(const Matmul& p) {
-    Scalars s = {{p.alpha, p.beta}, NULL};
-    if (p.device_scalars) {
-        OK(cudaMalloc(&s.device, sizeof s.host));
-        OK(cudaMemcpy(s.device, s.host, sizeof s.host, cudaMemcpyHostToDevice));
-    }
-    return s;
 }
 
 // Asks the heuristic for an algorithm and runs it. Returns the first status that is not success.
@@ -217,10 +196,10 @@ static cublasStatus_t run(Matmul* p) {
     OK(cudaMalloc(&workspace, p->workspace + 256));
     OK(cudaMemset(workspace, 0, p->workspace + 256));
     cublasLtMatmulDesc_t desc = make_desc(*p);
-    cublasLtMatrixLayout_t a = make_layout(p->a, p->a.rows, (int64_t)p->a.ld, p->order);
-    cublasLtMatrixLayout_t b = make_layout(p->b, p->b.rows + p->wrong_k, (int64_t)p->b.ld + p->wrong_k, 0);
-    cublasLtMatrixLayout_t c = make_layout(p->c, p->c.rows, p->ld_c != SAME ? p->ld_c : (int64_t)p->c.ld, 0);
-    cublasLtMatrixLayout_t d = make_layout(p->d, p->d.rows, (int64_t)p->d.ld, 0);
+    cublasLtMatrixLayout_t a = make_layout(p->a, p->a.rows, (int64_t)p->a.ld);
+    cublasLtMatrixLayout_t b = make_layout(p->b, p->b.rows + p->wrong_k, (int64_t)p->b.ld + p->wrong_k);
+    cublasLtMatrixLayout_t c = make_layout(p->c, p->c.rows, p->ld_c != SAME ? p->ld_c : (int64_t)p->c.ld);
+    cublasLtMatrixLayout_t d = make_layout(p->d, p->d.rows, (int64_t)p->d.ld);
     if (p->stride_d != SAME) {
         LT(cublasLtMatrixLayoutSetAttribute(d, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &p->stride_d,
                                             sizeof p->stride_d));
@@ -233,17 +212,14 @@ static cublasStatus_t run(Matmul* p) {
     const int wanted = p->algorithm + 1;
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, desc, a, b, c, d, preference, wanted, found, &count);
     if (status == CUBLAS_STATUS_SUCCESS) {
-        const Scalars s = make_scalars(*p);
-        const float* scalars = s.device ? s.device : s.host;
         EXPECT(count == wanted);
-        if (p->other_problem) { LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)CUBLASLT_EPILOGUE_GELU)); }
+        if (p->other_problem) { LT(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, (uint32_t)CUBLASLT_EPILOGUE_BIAS)); }
         if (p->blank_algorithm) { memset(&found[0], 0, sizeof found[0]); }
         const size_t given = p->workspace_given == SIZE_MAX ? p->workspace : p->workspace_given;
-        status = cublasLtMatmul(handle, desc, scalars, p->over_a ? p->d.device : p->a.device, a, p->b.device, b,
-                                scalars + 1, p->in_place ? p->d.device : p->c.device, c, p->d.device, d,
+        status = cublasLtMatmul(handle, desc, &p->alpha, p->over_a ? p->d.device : p->a.device, a, p->b.device, b,
+                                &p->beta, p->in_place ? p->d.device : p->c.device, c, p->d.device, d,
                                 &found[p->algorithm].algo, workspace + p->workspace_offset, given, stream);
         OK(cudaStreamSynchronize(stream));
-        OK(cudaFree(s.device));
     }
     LT(cublasLtMatmulPreferenceDestroy(preference));
     cublasLtMatrixLayout_t const layouts[] = {a, b, c, d};
@@ -276,7 +252,7 @@ static void expect_matmul(Matmul p) {
     aux.host = download(p.aux);
     bias.host = download(p.bias);
     const double scale = (p.scale_a != 0 ? p.scale_a : 1) * (p.scale_b != 0 ? p.scale_b : 1);
-    std::vector<double> row_sums(p.m), sums_a(p.m), sums_b(p.n);
+    std::vector<double> sums_b(p.n);
     for (size_t b = 0; b < p.batch; b++) {
         for (size_t j = 0; j < p.n; j++) {
             for (size_t i = 0; i < p.m; i++) {
@@ -288,17 +264,13 @@ static void expect_matmul(Matmul p) {
                 if (p.epilogue & EPILOGUE_GELU) { x = gelu(x); }
                 if (p.epilogue & EPILOGUE_DGELU) { x *= gelu_slope(p.aux.at(i, j)); }
                 expect_close(p, d.at(i, j, b), x);
-                row_sums[i] += x;
             }
         }
     }
     for (size_t l = 0; l < p.k; l++) {
-        for (size_t i = 0; i < p.m; i++) { sums_a[i] += op_a(&p, i, l, 0); }
         for (size_t j = 0; j < p.n; j++) { sums_b[j] += op_b(&p, l, j, 0); }
     }
     for (size_t i = 0; i < bias.rows; i++) {
-        if (p.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) { EXPECT_NEAR(bias.at(i, 0), row_sums[i], 1e-2 * p.n); }
-        if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) { expect_close(p, bias.at(i, 0), sums_a[i]); }
         if (p.epilogue == CUBLASLT_EPILOGUE_BGRADB) { expect_close(p, bias.at(i, 0), sums_b[i]); }
     }
     // The rows of padding between the columns of D must not be written.
@@ -348,12 +320,6 @@ TEST(beta_and_c_elsewhere) {
     expect_matmul(p);
 }
 
-TEST(scalars_on_the_device) {
-    Matmul p;
-    p.alpha = 3, p.beta = 1, p.device_scalars = true;
-    expect_matmul(p);
-}
-
 TEST(batches) {
     Matmul p;
     p.batch = 3, p.beta = 1;
@@ -367,11 +333,8 @@ TEST(batches) {
 }
 
 TEST(epilogues) {
-    const cublasLtEpilogue_t all[] = {
-        CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_GELU,          CUBLASLT_EPILOGUE_GELU_BIAS,
-        CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
-        CUBLASLT_EPILOGUE_BGRADA,   CUBLASLT_EPILOGUE_BGRADB,        CUBLASLT_EPILOGUE_DGELU_BGRAD,
-    };
+    const cublasLtEpilogue_t all[] = {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
+                                      CUBLASLT_EPILOGUE_BGRADB};
     for (cublasLtEpilogue_t epilogue : all) {
         Matmul p;
         p.epilogue = epilogue;
@@ -417,13 +380,12 @@ TEST(every_algorithm_found) {
     }
 }
 
-// 1 + 2^-12 is rounded to 1 in tf32, and 1 + 2^-9 in bf16; fp32 holds both.
-TEST(fast_types_round_their_inputs) {
+// 1 + 2^-12 is rounded to 1 in tf32, which holds 1 + 2^-9; fp32 holds both.
+TEST(tf32_rounds_its_inputs) {
     const struct { cublasComputeType_t compute; float x, want; } cases[] = {
         {CUBLAS_COMPUTE_32F, 1 + 0x1p-12f, 8 + 0x1p-9f},
         {CUBLAS_COMPUTE_32F_FAST_TF32, 1 + 0x1p-12f, 8},
         {CUBLAS_COMPUTE_32F_FAST_TF32, 1 + 0x1p-9f, 8 + 0x1p-6f},
-        {CUBLAS_COMPUTE_32F_FAST_16BF, 1 + 0x1p-9f, 8},
     };
     for (const auto& c : cases) {
         Matmul p;
@@ -470,7 +432,6 @@ TEST(algorithms_round_differently) {
 TEST(refused_layouts) {
     EXPECT_REFUSED(INVALID_VALUE, "C: the leading dimension 39 is less than the 40 rows", p.ld_c = 39);
     EXPECT_REFUSED(INVALID_VALUE, "op(A) is (40,32), op(B) (33,24), D (40,24)", p.wrong_k = true);
-    EXPECT_REFUSED(NOT_SUPPORTED, "order 1 is not emulated", p.order = 1);
     EXPECT_REFUSED(INVALID_VALUE, "in place (C == D), but the layouts", (p.beta = 1, p.ld_c = 48));
 }
 
@@ -478,7 +439,7 @@ TEST(refused_types) {
     EXPECT_REFUSED(NOT_SUPPORTED, "A fp32, B fp32, D bf16: no such combination", p.type_d = CUDA_R_16BF);
     EXPECT_REFUSED(NOT_SUPPORTED, "A fp16, B fp16, D bf16: no such combination", (p = fp16(), p.type_d = CUDA_R_16BF));
     EXPECT_REFUSED(NOT_SUPPORTED, "is for fp32 matrices", (p = bf16(), p.compute = CUBLAS_COMPUTE_32F_FAST_TF32));
-    EXPECT_REFUSED(NOT_SUPPORTED, "compute type 74 is not emulated", p.compute = CUBLAS_COMPUTE_32F_FAST_16F);
+    EXPECT_REFUSED(NOT_SUPPORTED, "compute type 74 is not emulated", p.compute = (cublasComputeType_t)74);
     EXPECT_REFUSED(NOT_SUPPORTED, "the scale type is fp32", p.scale = CUDA_R_16BF);
 }
 
@@ -494,7 +455,7 @@ TEST(refused_fp8) {
     EXPECT_REFUSED(NOT_SUPPORTED, "aligned to 16 bytes",
                    (p = fp8(e4m3, e4m3), p.offset_a = 8, p.alignment_a = 8));
     EXPECT_REFUSED(NOT_SUPPORTED, "compute type 32F and",
-                   (p = fp8(e4m3, e4m3), p.compute = CUBLAS_COMPUTE_32F_FAST_16BF));
+                   (p = fp8(e4m3, e4m3), p.compute = CUBLAS_COMPUTE_32F_FAST_TF32));
     EXPECT_REFUSED(NOT_SUPPORTED, "the bias is fp32, D is fp32: it must be bf16",
                    (p = fp8(e4m3, e4m3), p.type_d = CUDA_R_32F, p.epilogue = CUBLASLT_EPILOGUE_BIAS));
     EXPECT_REFUSED(NOT_SUPPORTED, "epilogue 164 of fp8",
@@ -505,21 +466,18 @@ TEST(refused_fp8) {
 }
 
 TEST(refused_epilogues) {
-    EXPECT_REFUSED(NOT_SUPPORTED, "epilogue 2 is not emulated", p.epilogue = CUBLASLT_EPILOGUE_RELU);
+    EXPECT_REFUSED(NOT_SUPPORTED, "epilogue 2 is not emulated", p.epilogue = (cublasLtEpilogue_t)2);
     EXPECT_REFUSED(INVALID_VALUE, "no BIAS_POINTER", (p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.no_bias = true));
     EXPECT_REFUSED(NOT_SUPPORTED, "the bias is bf16, D is fp32",
                    (p.epilogue = CUBLASLT_EPILOGUE_BIAS, p.bias_type = CUDA_R_16BF));
-    EXPECT_REFUSED(INVALID_VALUE, "aux is bf16, D is fp32",
-                   (p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX, p.aux_type = CUDA_R_16BF));
     EXPECT_REFUSED(INVALID_VALUE, "EPILOGUE_AUX_LD 41 must be divisible by 8",
-                   (p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX, p.aux_ld = 41));
+                   (p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS, p.aux_ld = 41));
     EXPECT_REFUSED(INVALID_VALUE, "no less than the 40 rows", (p.epilogue = CUBLASLT_EPILOGUE_DGELU, p.aux_ld = 32));
     EXPECT_REFUSED(INVALID_VALUE, "no AUX pointer", (p.epilogue = CUBLASLT_EPILOGUE_DGELU, p.no_aux = true));
     EXPECT_REFUSED(NOT_SUPPORTED, "EPILOGUE_AUX_POINTER", (p.epilogue = CUBLASLT_EPILOGUE_DGELU, p.offset_aux = 8));
-    EXPECT_REFUSED(NOT_SUPPORTED, "BGRADB for TRANSB = T", p.epilogue = CUBLASLT_EPILOGUE_BGRADB);
-    EXPECT_REFUSED(NOT_SUPPORTED, "BGRADA is for TRANSA = N", (p.epilogue = CUBLASLT_EPILOGUE_BGRADA, p.ta = true));
+    EXPECT_REFUSED(NOT_SUPPORTED, "BGRADB is for TRANSB = T", p.epilogue = CUBLASLT_EPILOGUE_BGRADB);
     EXPECT_REFUSED(NOT_SUPPORTED, "with a batch is not emulated",
-                   (p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX, p.batch = 2));
+                   (p.epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS, p.batch = 2));
 }
 
 TEST(refused_pointers_and_algorithms) {
@@ -543,15 +501,12 @@ TEST(refused_attributes) {
     cublasLtMatmulDesc_t desc;
     int64_t wide = 0;
     int32_t narrow = 7;
-    size_t size = 0;
     LT(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     EXPECT_DEATH(CUBLAS_STATUS_INVALID_VALUE, "attribute 3 has 4 bytes, not 8",
                  _exit(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &wide, sizeof wide)));
     const cublasLtMatmulDescAttributes_t transc = (cublasLtMatmulDescAttributes_t)5;
     EXPECT_DEATH(CUBLAS_STATUS_INVALID_VALUE, "attribute 5 is not emulated",
                  _exit(cublasLtMatmulDescSetAttribute(desc, transc, &narrow, sizeof narrow)));
-    LT(cublasLtMatmulDescGetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &narrow, sizeof narrow, &size));
-    EXPECT(narrow == CUBLAS_OP_N && size == sizeof narrow);
     LT(cublasLtMatmulDescDestroy(desc));
 }
 #endif

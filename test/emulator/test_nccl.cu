@@ -1,5 +1,4 @@
 // Tests the stand-in for NCCL with 1, 2 and 3 processes: each collective against the values of its definition.
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include "../test.h"
@@ -69,17 +68,7 @@ static void expect_ranks(Body body) {
 template <class T> struct TypeOf;
 template <> struct TypeOf<float> { static constexpr ncclDataType_t value = ncclFloat; };
 template <> struct TypeOf<double> { static constexpr ncclDataType_t value = ncclDouble; };
-template <> struct TypeOf<int32_t> { static constexpr ncclDataType_t value = ncclInt32; };
-template <> struct TypeOf<uint64_t> { static constexpr ncclDataType_t value = ncclUint64; };
 template <> struct TypeOf<uint8_t> { static constexpr ncclDataType_t value = ncclUint8; };
-template <> struct TypeOf<__nv_bfloat16> { static constexpr ncclDataType_t value = ncclBfloat16; };
-
-static double number(float x) { return x; }
-static double number(double x) { return x; }
-static double number(int32_t x) { return x; }
-static double number(uint64_t x) { return (double)x; }
-static double number(uint8_t x) { return x; }
-static double number(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 // Returns element i of rank r's input, which is small enough to be exact in every type.
 static float brought(int r, size_t i) { return (float)((r * 7 + (int)(i % 11)) % 16 + r); }
@@ -104,7 +93,7 @@ static void expect_numbers(Rank* r, T* memory, T* p, size_t n, Want want) {
     OK(cudaStreamSynchronize(r->stream));
     OK(cudaMemcpy(host.data(), p, n * sizeof(T), cudaMemcpyDeviceToHost));
     OK(cudaFree(memory));
-    for (size_t i = 0; i < n; i++) { EXPECT_NEAR(number(host[i]), want(i), 0); }
+    for (size_t i = 0; i < n; i++) { EXPECT_NEAR(host[i], want(i), 0); }
 }
 
 static double total(int ranks, size_t i) {
@@ -127,45 +116,18 @@ static void all_reduce_of(Rank* r) {
 TEST(all_reduce) {
     expect_ranks(all_reduce_of<float>);
     expect_ranks(all_reduce_of<double>);
-    expect_ranks(all_reduce_of<int32_t>);
-    expect_ranks(all_reduce_of<uint64_t>);
     expect_ranks(all_reduce_of<uint8_t>);
-    expect_ranks(all_reduce_of<__nv_bfloat16>);
 }
 
-static void max_min_avg(Rank* r) {
-    float* in = bring<float>(r->rank, N);
-    float *most = bring<float>(0, N), *least = bring<float>(0, N), *mean = bring<float>(0, N);
-    NCCL(ncclAllReduce(in, most, N, ncclFloat, ncclMax, r->comm, r->stream));
-    NCCL(ncclAllReduce(in, least, N, ncclFloat, ncclMin, r->comm, r->stream));
-    NCCL(ncclAllReduce(in, mean, N, ncclFloat, ncclAvg, r->comm, r->stream));
-    const int ranks = r->ranks;
-    auto extreme = [=](size_t i, double sign) {
-        double x = -INFINITY;
-        for (int k = 0; k < ranks; k++) { x = fmax(x, sign * brought(k, i)); }
-        return sign * x;
-    };
-    expect_numbers(r, most, most, N, [=](size_t i) { return extreme(i, 1); });
-    expect_numbers(r, least, least, N, [=](size_t i) { return extreme(i, -1); });
-    expect_numbers(r, mean, mean, N, [=](size_t i) { return (double)((float)total(ranks, i) / (float)ranks); });
-    OK(cudaStreamSynchronize(r->stream));
-    OK(cudaFree(in));
-}
-TEST(all_reduce_max_min_avg) { expect_ranks(max_min_avg); }
-
-template <class T>
-static void reduce_scatter_of(Rank* r) {
+static void reduce_scatter(Rank* r) {
     const size_t all = (size_t)N * r->ranks, first = (size_t)N * r->rank;
-    T *in = bring<T>(r->rank, all), *out = bring<T>(0, N);
-    NCCL(ncclReduceScatter(in, out, N, TypeOf<T>::value, ncclSum, r->comm, r->stream));
-    NCCL(ncclReduceScatter(in, in + first, N, TypeOf<T>::value, ncclSum, r->comm, r->stream));
+    float *in = bring<float>(r->rank, all), *out = bring<float>(0, N);
+    NCCL(ncclReduceScatter(in, out, N, ncclFloat, ncclSum, r->comm, r->stream));
+    NCCL(ncclReduceScatter(in, in + first, N, ncclFloat, ncclSum, r->comm, r->stream));
     expect_numbers(r, out, out, N, [=](size_t i) { return total(r->ranks, first + i); });
     expect_numbers(r, in, in + first, N, [=](size_t i) { return total(r->ranks, first + i); });
 }
-TEST(reduce_scatter) {
-    expect_ranks(reduce_scatter_of<float>);
-    expect_ranks(reduce_scatter_of<__nv_bfloat16>);
-}
+TEST(reduce_scatter) { expect_ranks(reduce_scatter); }
 
 template <class T>
 static void all_gather_of(Rank* r) {
@@ -197,35 +159,6 @@ static void broadcast_and_reduce(Rank* r) {
 }
 TEST(broadcast_and_reduce_to_a_root) { expect_ranks(broadcast_and_reduce); }
 
-// Sends around a ring; every rank sends first. A message is larger than a socket's buffer, so a send alone cannot end.
-static void ring(Rank* r) {
-    const size_t n = 1 << 20;
-    if (r->ranks == 1) { return; }
-    const int next = (r->rank + 1) % r->ranks, before = (r->rank + r->ranks - 1) % r->ranks;
-    float *in = bring<float>(r->rank, n), *out = bring<float>(9, n);
-    NCCL(ncclGroupStart());
-    NCCL(ncclSend(in, n, ncclFloat, next, r->comm, r->stream));
-    NCCL(ncclRecv(out, n, ncclFloat, before, r->comm, r->stream));
-    NCCL(ncclGroupEnd());
-    expect_numbers(r, out, out, n, [=](size_t i) { return brought(before, i); });
-    OK(cudaFree(in));
-}
-TEST(send_and_receive_in_a_ring) { expect_ranks(ring); }
-
-static void grouped(Rank* r) {
-    float *x = bring<float>(r->rank, N), *y = bring<float>(r->rank, N), *copy = bring<float>(9, N);
-    NCCL(ncclGroupStart());
-    NCCL(ncclAllReduce(x, x, N, ncclFloat, ncclSum, r->comm, r->stream));
-    NCCL(ncclAllReduce(y, y, N, ncclFloat, ncclMax, r->comm, r->stream));
-    OK(cudaMemcpyAsync(copy, x, N * sizeof *x, cudaMemcpyDeviceToDevice, r->stream)); // before the group's work
-    NCCL(ncclGroupEnd());
-    const int rank = r->rank, ranks = r->ranks;
-    expect_numbers(r, copy, copy, N, [=](size_t i) { return brought(rank, i); });
-    expect_numbers(r, x, x, N, [=](size_t i) { return total(ranks, i); });
-    OK(cudaFree(y));
-}
-TEST(a_group_begins_at_its_end) { expect_ranks(grouped); }
-
 static void stream_order(Rank* r) {
     float *x = bring<float>(r->rank, N), *copy = bring<float>(9, N);
     OK(cudaMemsetAsync(x, 0, N * sizeof *x, r->stream));
@@ -237,13 +170,9 @@ static void stream_order(Rank* r) {
 TEST(work_is_in_stream_order) { expect_ranks(stream_order); }
 
 static void questions(Rank* r) {
-    int count = 0, rank = -1, version = 0;
-    ncclResult_t state = ncclInternalError;
-    NCCL(ncclCommCount(r->comm, &count));
-    NCCL(ncclCommUserRank(r->comm, &rank));
-    NCCL(ncclGetVersion(&version));
+    ncclResult_t state = ncclInProgress;
     NCCL(ncclCommGetAsyncError(r->comm, &state));
-    EXPECT(count == r->ranks && rank == r->rank && version >= 22000 && state == ncclSuccess);
+    EXPECT(state == ncclSuccess);
     EXPECT(strcmp(ncclGetErrorString(ncclSuccess), "no error") == 0);
 }
 TEST(communicators_answer) { expect_ranks(questions); }
@@ -259,7 +188,7 @@ static void other_count(Rank* r) {
 }
 static void other_type(Rank* r) {
     float* x = bring<float>(0, N);
-    NCCL(ncclAllReduce(x, x, 10, r->rank == 2 ? ncclInt32 : ncclFloat, ncclSum, r->comm, r->stream));
+    NCCL(ncclAllReduce(x, x, 10, r->rank == 2 ? ncclUint8 : ncclFloat, ncclSum, r->comm, r->stream));
     OK(cudaStreamSynchronize(r->stream));
 }
 static void other_call(Rank* r) {
@@ -267,16 +196,9 @@ static void other_call(Rank* r) {
     if (r->rank == 1) {
         NCCL(ncclBroadcast(x, x, 10, ncclFloat, 2, r->comm, r->stream));
     } else {
-        NCCL(ncclAllReduce(x, x, 10, ncclFloat, ncclAvg, r->comm, r->stream));
+        NCCL(ncclAllReduce(x, x, 10, ncclFloat, ncclSum, r->comm, r->stream));
     }
     OK(cudaStreamSynchronize(r->stream));
-}
-static void other_message(Rank* r) {
-    float* x = bring<float>(0, N);
-    if (r->rank == 1) { NCCL(ncclSend(x, 10, ncclFloat, 2, r->comm, r->stream)); }
-    if (r->rank == 2) { NCCL(ncclRecv(x, 12, ncclFloat, 1, r->comm, r->stream)); }
-    OK(cudaStreamSynchronize(r->stream));
-    _exit(1); // ranks 0 and 1 notice nothing, but EXPECT_ALL_END wants all ranks to fail
 }
 static void one_dies(Rank* r) {
     float* x = bring<float>(0, N);
@@ -330,11 +252,10 @@ TEST(sums_repeat_their_bits_without_nvswitches) {
 #define EXPECT_ALL_END(words, body) EXPECT_DEATH(3, words, _exit(run_ranks(3, body)))
 
 TEST(ranks_that_do_not_agree) {
-    EXPECT_ALL_END("rank 0 calls AllReduce of 11 float, sum; rank 2 calls AllReduce of 10 float, sum", other_count);
+    EXPECT_ALL_END("rank 0 calls AllReduce of 11 float; rank 2 calls AllReduce of 10 float", other_count);
     EXPECT_ALL_END("NCCL rank 1: the ranks do not agree on collective 1", other_count);
-    EXPECT_ALL_END("rank 0 calls AllReduce of 10 float, sum; rank 2 calls AllReduce of 10 int32, sum", other_type);
-    EXPECT_ALL_END("rank 0 calls AllReduce of 10 float, avg; rank 1 calls Broadcast of 10 float, root 2", other_call);
-    EXPECT_ALL_END("Recv of 12 float, root 1; rank 1 calls Send of 10 float, root 2", other_message);
+    EXPECT_ALL_END("rank 0 calls AllReduce of 10 float; rank 2 calls AllReduce of 10 uint8", other_type);
+    EXPECT_ALL_END("rank 0 calls AllReduce of 10 float; rank 1 calls Broadcast of 10 float, root 2", other_call);
 }
 
 TEST(a_rank_that_ends) {
@@ -353,10 +274,9 @@ static void refused(Rank* r) {
     float* x = bring<float>(0, N);
     EXPECT(ncclAllReduce(x, x + 1, 10, ncclFloat, ncclSum, r->comm, r->stream) == ncclInvalidArgument);
     EXPECT(ncclBroadcast(x, x, 10, ncclFloat, r->ranks, r->comm, r->stream) == ncclInvalidArgument);
-    EXPECT(ncclSend(x, 10, ncclFloat, r->rank, r->comm, r->stream) == ncclInvalidArgument);
-    EXPECT(ncclAllReduce(x, x, 10, ncclHalf, ncclSum, r->comm, r->stream) == ncclInvalidArgument);
+    const ncclDataType_t half = (ncclDataType_t)6;
+    EXPECT(ncclAllReduce(x, x, 10, half, ncclSum, r->comm, r->stream) == ncclInvalidArgument);
     EXPECT(strstr(ncclGetLastError(r->comm), "type 6 is not emulated") != NULL);
-    EXPECT(ncclGroupEnd() == ncclInvalidUsage);
     OK(cudaFree(x));
 }
 static void too_long(Rank* r) {

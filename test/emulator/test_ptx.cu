@@ -33,8 +33,7 @@ static uint32_t bits_of(float x) {
 // ---------------------------------------------------------------------------------------------------------------------
 // mma
 
-enum Shape { BF16_K16, BF16_K8, F16_K16, F16_K8, TF32_K8 };
-static bool is_k16(Shape shape) { return shape == BF16_K16 || shape == F16_K16; }
+enum Shape { BF16_K16, F16_K16, F16_K8 };
 
 __device__ void mma_bf16_k16(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -42,12 +41,6 @@ __device__ void mma_bf16_k16(float* d, const uint32_t* a, const uint32_t* b, con
                  : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]),
                    "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
-}
-__device__ void mma_bf16_k8(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
-                 "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};\n"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(b[0]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 __device__ void mma_f16_k16(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
@@ -57,17 +50,11 @@ __device__ void mma_f16_k16(float* d, const uint32_t* a, const uint32_t* b, cons
                    "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 __device__ void mma_f16_k8(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-                 "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};\n"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(b[0]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
-}
-__device__ void mma_tf32_k8(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     d[0] = c[0], d[1] = c[1], d[2] = c[2], d[3] = c[3];
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32\n\t"
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32\n\t"
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};\n"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
 }
 
 // Fragments lie lane by lane, with room for four registers of A, two of B, and four of C and D per lane.
@@ -75,34 +62,27 @@ template <Shape shape>
 __global__ void mma_kernel(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     const int l = threadIdx.x;
     if (shape == BF16_K16) { mma_bf16_k16(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
-    if (shape == BF16_K8) { mma_bf16_k8(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
     if (shape == F16_K16) { mma_f16_k16(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
     if (shape == F16_K8) { mma_f16_k8(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
-    if (shape == TF32_K8) { mma_tf32_k8(d + 4 * l, a + 4 * l, b + 2 * l, c + 4 * l); }
 }
 
 // "Matrix Fragments for mma.m16n8k16 with floating point type" and "... for mma.m16n8k8".
 static void place_a(Shape shape, int laneid, int i, int* row, int* col) {
     const int groupID = laneid >> 2, threadID_in_group = laneid % 4;
-    if (is_k16(shape)) {
+    if (shape != F16_K8) {
         *row = (0 <= i && i < 2) || (4 <= i && i < 6) ? groupID : groupID + 8;
         *col = i < 4 ? (threadID_in_group * 2) + (i & 0x1) : (threadID_in_group * 2) + (i & 0x1) + 8;
-    } else if (shape != TF32_K8) {
+    } else {
         *row = i == 0 || i == 1 ? groupID : groupID + 8;
         *col = threadID_in_group * 2 + (i & 0x1);
-    } else {
-        *row = i == 0 || i == 2 ? groupID : groupID + 8;
-        *col = i == 0 || i == 1 ? threadID_in_group : threadID_in_group + 4;
     }
 }
 static void place_b(Shape shape, int laneid, int i, int* row, int* col) {
     const int groupID = laneid >> 2, threadID_in_group = laneid % 4;
-    if (is_k16(shape)) {
+    if (shape != F16_K8) {
         *row = i < 2 ? (threadID_in_group * 2) + (i & 0x1) : (threadID_in_group * 2) + (i & 0x1) + 8;
-    } else if (shape != TF32_K8) {
-        *row = (threadID_in_group * 2) + i;
     } else {
-        *row = i == 0 ? threadID_in_group : threadID_in_group + 4;
+        *row = (threadID_in_group * 2) + i;
     }
     *col = groupID;
 }
@@ -113,15 +93,10 @@ static void place_c(int laneid, int i, int* row, int* col) {
 }
 
 // Puts element i into a lane's registers. A bf16 is the upper half of a float; even elements are in the lower half of a
-// register. The low 13 bits of a tf32 are set, since they must be ignored.
+// register.
 static void put(Shape shape, uint32_t* registers, int i, float x) {
-    if (shape == TF32_K8) {
-        registers[i] = bits_of(x) | 0x1fff;
-    } else {
-        const bool is_half = shape == F16_K16 || shape == F16_K8;
-        const uint32_t bits = is_half ? __half_as_ushort(__float2half_rn(x)) : bits_of(x) >> 16;
-        registers[i / 2] |= bits << (i % 2 ? 16 : 0);
-    }
+    const uint32_t bits = shape == BF16_K16 ? bits_of(x) >> 16 : __half_raw(__float2half_rn(x)).x;
+    registers[i / 2] |= bits << (i % 2 ? 16 : 0);
 }
 
 // Every element of A, B and C is a different small integer, so that each sum is exact and shows which elements met.
@@ -166,29 +141,8 @@ static void expect_mma(int K) {
 }
 
 TEST(mma_m16n8k16_bf16) { expect_mma<BF16_K16>(16); }
-TEST(mma_m16n8k8_bf16) { expect_mma<BF16_K8>(8); }
 TEST(mma_m16n8k16_f16) { expect_mma<F16_K16>(16); }
 TEST(mma_m16n8k8_f16) { expect_mma<F16_K8>(8); }
-TEST(mma_m16n8k8_tf32) { expect_mma<TF32_K8>(8); }
-
-__global__ void cvt_kernel(uint32_t* out, const float* x, int n) {
-    const int i = threadIdx.x;
-    if (i < n) { asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=r"(out[i]) : "f"(x[i])); }
-}
-
-TEST(cvt_rna_rounds_to_nearest_ties_away) {
-    const uint32_t in[] = {0x3f800000, 0x3f800fff, 0x3f801000, 0x3f801001,
-                           0xbf803000, 0x3f7fffff, 0x7f800000, 0x80000000};
-    const uint32_t want[] = {0x3f800000, 0x3f800000, 0x3f802000, 0x3f802000,
-                             0xbf804000, 0x3f800000, 0x7f800000, 0x80000000};
-    enum { N = sizeof in / sizeof *in };
-    uint32_t out[N];
-    uint32_t *x = device_copy(in, N), *y = device_copy(in, N);
-    cvt_kernel<<<1, 32>>>(y, (const float*)x, N);
-    device_back(out, y, N);
-    OK(cudaFree(x));
-    for (int i = 0; i < N; i++) { EXPECT(out[i] >> 13 == want[i] >> 13); }
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // ex2
@@ -219,20 +173,10 @@ TEST(ex2_is_a_power_of_two_and_flushes_subnormals) {
 
 __device__ uint32_t shared_address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
-template <int count, bool trans>
+template <bool trans>
 __device__ void ldmatrix(uint32_t* r, const void* row) {
     const uint32_t p = shared_address(row);
-    if (count == 1 && !trans) {
-        asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r[0]) : "r"(p) : "memory");
-    } else if (count == 1) {
-        asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r[0]) : "r"(p) : "memory");
-    } else if (count == 2 && !trans) {
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                     : "=r"(r[0]), "=r"(r[1]) : "r"(p) : "memory");
-    } else if (count == 2) {
-        asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                     : "=r"(r[0]), "=r"(r[1]) : "r"(p) : "memory");
-    } else if (!trans) {
+    if (!trans) {
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(p) : "memory");
     } else {
@@ -244,19 +188,18 @@ __device__ void ldmatrix(uint32_t* r, const void* row) {
 enum { ROW = 24 };  // elements from one row in shared memory to the next: 16-byte aligned, with a gap
 
 // Matrix i, row r is row 31 - (8 * i + r) of `tile`: the kernel must not assume the order or distance of rows.
-template <int count, bool trans>
+template <bool trans>
 __global__ void ldmatrix_kernel(uint32_t* out, const uint16_t* in) {
     __shared__ __align__(16) uint16_t tile[32 * ROW];
     const int l = threadIdx.x;
     for (int c = 0; c < 8; c++) { tile[(31 - l) * ROW + c] = in[l * 8 + c]; }
     __syncthreads();
-    uint32_t r[4] = {0, 0, 0, 0};
-    // only the first 8 * count lanes' addresses count
-    ldmatrix<count, trans>(r, l < 8 * count ? tile + (31 - l) * ROW : tile);
+    uint32_t r[4];
+    ldmatrix<trans>(r, tile + (31 - l) * ROW);
     for (int i = 0; i < 4; i++) { out[4 * l + i] = r[i]; }
 }
 
-template <int count, bool trans>
+template <bool trans>
 static void expect_ldmatrix(void) {
     uint16_t m[4][8][8];
     uint32_t out[32 * 4];
@@ -264,11 +207,11 @@ static void expect_ldmatrix(void) {
     uint16_t* in = device_copy(&m[0][0][0], 4 * 64);
     memset(out, 0, sizeof out);
     uint32_t* d = device_copy(out, 32 * 4);
-    ldmatrix_kernel<count, trans><<<1, 32>>>(d, in);
+    ldmatrix_kernel<trans><<<1, 32>>>(d, in);
     device_back(out, d, 32 * 4);
     OK(cudaFree(in));
     for (int l = 0; l < 32; l++) {
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < 4; i++) {
             // without .trans four neighbouring threads hold a row, two elements each; with it, a column
             const int line = l / 4, first = 2 * (l % 4);
             const uint32_t low = trans ? m[i][first][line] : m[i][line][first];
@@ -278,25 +221,22 @@ static void expect_ldmatrix(void) {
     }
 }
 
-TEST(ldmatrix_one) { expect_ldmatrix<1, false>(); }
-TEST(ldmatrix_one_transposed) { expect_ldmatrix<1, true>(); }
-TEST(ldmatrix_two) { expect_ldmatrix<2, false>(); }
-TEST(ldmatrix_two_transposed) { expect_ldmatrix<2, true>(); }
-TEST(ldmatrix_four) { expect_ldmatrix<4, false>(); }
-TEST(ldmatrix_four_transposed) { expect_ldmatrix<4, true>(); }
+TEST(ldmatrix_of_four) { expect_ldmatrix<false>(); }
+TEST(ldmatrix_of_four_transposed) { expect_ldmatrix<true>(); }
 
-// Multiplies A and B, row-major in shared memory: mma takes the registers that ldmatrix returns.
+// Multiplies A and B, row-major in shared memory: mma takes the registers that ldmatrix returns. B is two matrices: the
+// other two are the same again.
 __global__ void matmul_kernel(float* d, const uint16_t* a, const uint16_t* b) {
     __shared__ __align__(16) uint16_t tile_a[16 * 16], tile_b[16 * 8];
     const int l = threadIdx.x;
     for (int i = l; i < 16 * 16; i += 32) { tile_a[i] = a[i]; }
     for (int i = l; i < 16 * 8; i += 32) { tile_b[i] = b[i]; }
     __syncthreads();
-    uint32_t ra[4], rb[2];
+    uint32_t ra[4], rb[4];
     const float zero[4] = {0, 0, 0, 0};
     float sums[4];
-    ldmatrix<4, false>(ra, tile_a + (l % 16) * 16 + (l / 16) * 8);
-    ldmatrix<2, true>(rb, tile_b + (l % 16) * 8);
+    ldmatrix<false>(ra, tile_a + (l % 16) * 16 + (l / 16) * 8);
+    ldmatrix<true>(rb, tile_b + (l % 16) * 8);
     mma_bf16_k16(sums, ra, rb, zero);
     for (int i = 0; i < 4; i++) { d[(l / 4 + 8 * (i / 2)) * 8 + 2 * (l % 4) + i % 2] = sums[i]; }
 }
@@ -326,23 +266,24 @@ TEST(ldmatrix_feeds_mma) {
 // cp.async
 
 __device__ void copy_4(void* to, const void* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(shared_address(to)), "l"(from) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :: "r"(shared_address(to)), "l"(from), "r"(4) : "memory");
 }
 __device__ void copy_8(void* to, const void* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(shared_address(to)), "l"(from), "n"(8) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n"
+                 :: "r"(shared_address(to)), "l"(from), "n"(8), "r"(8) : "memory");
 }
-__device__ void copy_16(void* to, const void* from) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n"
-                 :: "r"(shared_address(to)), "l"(from) : "memory");
-}
-__device__ void copy_16_of(void* to, const void* from, unsigned bytes) {
+__device__ void copy_16(void* to, const void* from, unsigned bytes = 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :: "r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
 }
 __device__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N>
 __device__ void wait_group() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
-__device__ void wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ void wait_all() {
+    commit();
+    wait_group<0>();
+}
 
 // Run by one thread. Copies 4, 8 and 16 bytes, then 16 bytes twice, of which 8 and 0 come from memory.
 __global__ void copy_kernel(uint32_t* out, const uint32_t* in) {
@@ -350,8 +291,8 @@ __global__ void copy_kernel(uint32_t* out, const uint32_t* in) {
     copy_4(s, in + 1);
     copy_8(s + 2, in + 2);
     copy_16(s + 4, in + 4);
-    copy_16_of(s + 8, in + 8, 8);
-    copy_16_of(s + 12, in + 4, 0);
+    copy_16(s + 8, in + 8, 8);
+    copy_16(s + 12, in + 4, 0);
     wait_all();
     for (int i = 0; i < 16; i++) { out[i] = i == 1 ? 0 : s[i]; }
 }
@@ -434,31 +375,33 @@ enum Fault {
 __device__ void fault_in_copy(Fault fault, uint32_t* s, const uint32_t* in) {
     switch (fault) {
     case PENDING: copy_4(s, in); commit(); break;
-    case TARGET_MISALIGNED: copy_16(s + 1, in); wait_all(); break;
-    case SOURCE_MISALIGNED: copy_8(s, in + 1); wait_all(); break;
-    case SOURCE_BEYOND: copy_16(s, in + 8); wait_all(); break;
-    case SOURCE_LARGER: copy_16_of(s, in, 17); wait_all(); break;
-    case CG_OF_8: asm volatile("cp.async.cg.shared.global [%0], [%1], 8;" :: "r"(shared_address(s)), "l"(in)); break;
+    case TARGET_MISALIGNED: copy_16(s + 1, in); break;
+    case SOURCE_MISALIGNED: copy_8(s, in + 1); break;
+    case SOURCE_BEYOND: copy_16(s, in + 8); break;
+    case SOURCE_LARGER: copy_16(s, in, 17); break;
+    case CG_OF_8:
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 8, %2;" :: "r"(shared_address(s)), "l"(in), "r"(8));
+        break;
     case TARGET_BEYOND: copy_4(s + (1 << 18), in); break;
     default: break;
     }
 }
 
 __device__ void fault_in_statement(Fault fault, uint32_t* out) {
-    float x = 1;
+    float x = 1, y = 1;
     uint32_t u = 1;
     switch (fault) {
     case UNKNOWN: asm volatile("add.u32 %0, %1, 1;" : "=r"(u) : "r"(u)); break;
     case FEW_OPERANDS: asm volatile("cp.async.wait_group;" ::: "memory"); break;
-    case WRONG_CLASS: asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=f"(x) : "f"(x)); break;
-    case WRONG_TYPE: asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=r"(x) : "f"(x)); break;
-    case WRITTEN_INPUT: asm volatile("cvt.rna.tf32.f32 %0, %1;" :: "r"(u), "f"(x)); break;
-    case READ_OUTPUT: asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=r"(u), "=f"(x)); break;
-    case NO_SUCH_OPERAND: asm volatile("cvt.rna.tf32.f32 %0, %2;" : "=r"(u) : "f"(x)); break;
-    case NAMED_OPERAND: asm volatile("cvt.rna.tf32.f32 %[to], %[from];" : "=r"(u) : "f"(x)); break;
+    case WRONG_CLASS: asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=r"(u) : "f"(x)); break;
+    case WRONG_TYPE: asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(u) : "f"(x)); break;
+    case WRITTEN_INPUT: asm volatile("ex2.approx.ftz.f32 %0, %1;" :: "f"(y), "f"(x)); break;
+    case READ_OUTPUT: asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y), "=f"(x)); break;
+    case NO_SUCH_OPERAND: asm volatile("ex2.approx.ftz.f32 %0, %2;" : "=f"(y) : "f"(x)); break;
+    case NAMED_OPERAND: asm volatile("ex2.approx.ftz.f32 %[to], %[from];" : "=f"(y) : "f"(x)); break;
     default: break;
     }
-    out[0] = u;
+    out[0] = u + (uint32_t)y;
 }
 
 __global__ void fault_kernel(uint32_t* out, const uint32_t* in, Fault fault) {
@@ -474,9 +417,9 @@ __global__ void fault_kernel(uint32_t* out, const uint32_t* in, Fault fault) {
     if (l == 0) { fault_in_statement(fault, out); }
     if (fault == MMA_LANE_MISSING && l != 7) { mma_bf16_k16(d, a, a, c); }
     if (fault == MMA_LANES_APART && l < 16) { mma_bf16_k16(d, a, a, c); }
-    if (fault == MMA_LANES_APART && l >= 16) { mma_tf32_k8(d, a, a, c); }
-    if (fault == LDMATRIX_MISALIGNED) { ldmatrix<1, false>(r, s + 2); }
-    if (fault == LDMATRIX_BEYOND) { ldmatrix<4, false>(r, s + 32 + 4 * (l % 16)); }
+    if (fault == MMA_LANES_APART && l >= 16) { mma_f16_k16(d, a, a, c); }
+    if (fault == LDMATRIX_MISALIGNED) { ldmatrix<false>(r, s + 2); }
+    if (fault == LDMATRIX_BEYOND) { ldmatrix<false>(r, s + 32 + 4 * (l % 16)); }
 }
 
 static void run_fault(Fault fault) {
@@ -507,7 +450,7 @@ TEST(warp_faults) {
 TEST(faulty_statements) {
     EXPECT_FAULT(UNKNOWN, "fault_kernel: PTX instruction not emulated: add.u32 %0, %1, 1");
     EXPECT_FAULT(FEW_OPERANDS, "its operands are n, the statement gives none");
-    EXPECT_FAULT(WRONG_CLASS, "its operands are rf, the statement gives ff");
+    EXPECT_FAULT(WRONG_CLASS, "its operands are ff, the statement gives rf");
     EXPECT_FAULT(WRONG_TYPE, "operand %0: the type does not fit");
     EXPECT_FAULT(WRITTEN_INPUT, "operand %0 is written, but an input");
     EXPECT_FAULT(READ_OUTPUT, "operand %1 is read, but");

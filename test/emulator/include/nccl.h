@@ -2,14 +2,11 @@
 //
 // Every rank is connected to every other. In a collective, each rank first tells rank 0 its call. If two calls differ,
 // all ranks end with a message that names both. Else rank 0 reads the inputs in the order of ranks and sends out the
-// results. Sends and receives go directly. If a rank ends or is silent for EMU_NCCL_TIMEOUT seconds (60), the ranks
-// that wait for it end with a message. Constants have the values of NVIDIA's header; test_enums.cu compares them where
-// that is installed.
+// results. If a rank ends or is silent for EMU_NCCL_TIMEOUT seconds (60), the ranks that wait for it end with a
+// message. Constants have the values of NVIDIA's header; test_enums.cu compares them where that is installed.
 //
-// Unlike NCCL, a call returns only after its work is done, unless streams are lazy (EMU_LAZY=1). bf16 is summed in
-// float and rounded once.
+// Unlike NCCL, a call returns only after its work is done, unless streams are lazy (EMU_LAZY=1).
 #pragma once
-#include "cuda_bf16.h"
 #include "cuda_runtime.h"
 #include <algorithm>
 #include <cerrno>
@@ -23,16 +20,11 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <thread>
 #include <time.h>
 #include <unistd.h>
 #include <vector>
 
 #define NCCL_MAJOR 2
-#define NCCL_MINOR 28
-#define NCCL_PATCH 9
-#define NCCL_VERSION(x, y, z) ((x) * 10000 + (y) * 100 + (z))
-#define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH)
 #define NCCL_UNIQUE_ID_BYTES 128
 
 typedef struct {
@@ -43,43 +35,24 @@ typedef enum {
     ncclSuccess = 0,
     ncclUnhandledCudaError = 1,
     ncclSystemError = 2,
-    ncclInternalError = 3,
     ncclInvalidArgument = 4,
-    ncclInvalidUsage = 5,
     ncclRemoteError = 6,
     ncclInProgress = 7,
 } ncclResult_t;
 
-typedef enum { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4 } ncclRedOp_t;
+typedef enum { ncclSum = 0 } ncclRedOp_t;
 
-typedef enum {
-    ncclInt8 = 0,
-    ncclChar = 0,
-    ncclUint8 = 1,
-    ncclInt32 = 2,
-    ncclInt = 2,
-    ncclUint32 = 3,
-    ncclInt64 = 4,
-    ncclUint64 = 5,
-    ncclFloat16 = 6,
-    ncclHalf = 6,
-    ncclFloat32 = 7,
-    ncclFloat = 7,
-    ncclFloat64 = 8,
-    ncclDouble = 8,
-    ncclBfloat16 = 9,
-} ncclDataType_t;
+typedef enum { ncclUint8 = 1, ncclFloat = 7, ncclDouble = 8 } ncclDataType_t;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // names and sizes
 
 namespace emu::nccl {
 
-enum Kind : int32_t { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, SEND, RECV };
+enum Kind : int32_t { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE };
 
 inline const char* kind_name(int32_t kind) {
-    static const char* const names[] = {"AllReduce", "ReduceScatter", "AllGather", "Broadcast",
-                                        "Reduce",    "Send",          "Recv"};
+    static const char* const names[] = {"AllReduce", "ReduceScatter", "AllGather", "Broadcast", "Reduce"};
     return names[kind];
 }
 
@@ -90,31 +63,23 @@ struct Type {
 inline Type type_of(int32_t type) {
     switch (type) {
     case ncclUint8: return {"uint8", 1};
-    case ncclInt32: return {"int32", 4};
-    case ncclUint64: return {"uint64", 8};
-    case ncclFloat32: return {"float", 4};
-    case ncclFloat64: return {"double", 8};
-    case ncclBfloat16: return {"bfloat16", 2};
+    case ncclFloat: return {"float", 4};
+    case ncclDouble: return {"double", 8};
     default: return {"a type not emulated", 0};
     }
 }
 
-inline const char* op_name(int32_t op) {
-    static const char* const names[] = {"sum", "prod", "max", "min", "avg"};
-    return names[op];
-}
-
-// A rank's call, as it is sent to rank 0 or to the peer. -1: does not apply.
+// A rank's call, as it is sent to rank 0.
 struct Call {
     Kind kind;
-    int32_t type, op, root;
-    uint64_t count, number; // number: of the collective, or of the message between two ranks
+    int32_t type, root;     // root -1: does not apply
+    uint64_t count, number; // number: of the collective
 };
 
 inline std::string describe(const Call& call) {
     char text[160];
-    snprintf(text, sizeof text, "%s of %llu %s%s%s", kind_name(call.kind), (unsigned long long)call.count,
-             type_of(call.type).name, call.op < 0 ? "" : ", ", call.op < 0 ? "" : op_name(call.op));
+    snprintf(text, sizeof text, "%s of %llu %s", kind_name(call.kind), (unsigned long long)call.count,
+             type_of(call.type).name);
     std::string s = text;
     if (call.root >= 0) { s += ", root " + std::to_string(call.root); }
     return s;
@@ -128,7 +93,6 @@ struct Communicator {
     std::vector<int> sockets; // by rank; -1 for this one
     uint64_t collectives = 0; // calls so far
     int least_priority = GREATEST_PRIORITY; // of the streams that they were queued in
-    std::vector<uint64_t> sent, received;
     std::string algorithms; // NCCL_ALGO when it was initialized
     bool repeats_bits = true; // NVSwitches do not add up
     ncclResult_t async_error = ncclSuccess;
@@ -281,43 +245,24 @@ inline void connect_all(Communicator* c, const ncclUniqueId& id) {
 // ---------------------------------------------------------------------------------------------------------------------
 // reduction
 
-template <class T, class Sum>
-void reduce_as(T* out, const std::vector<const T*>& in, size_t count, int32_t op) {
-    for (size_t i = 0; i < count; i++) {
-        Sum x = (Sum)in[0][i];
-        for (size_t r = 1; r < in.size(); r++) {
-            const Sum y = (Sum)in[r][i];
-            switch (op) {
-            case ncclProd: x = (Sum)(x * y); break;
-            case ncclMax: x = y > x ? y : x; break;
-            case ncclMin: x = y < x ? y : x; break;
-            default: x = (Sum)(x + y); break;
-            }
-        }
-        if (op == ncclAvg) { x = (Sum)(x / (Sum)in.size()); }
-        out[i] = (T)x;
-    }
-}
-
 typedef std::vector<char> Bytes;
 
-template <class T, class Sum>
-Bytes reduce_bytes(const std::vector<Bytes>& in, size_t count, int32_t op) {
-    Bytes out(count * sizeof(T));
-    std::vector<const T*> pointers;
-    for (const Bytes& x : in) { pointers.push_back((const T*)x.data()); }
-    reduce_as<T, Sum>((T*)out.data(), pointers, count, op);
+template <class T>
+Bytes sum_as(const std::vector<Bytes>& in, size_t count) {
+    Bytes out = in[0];
+    T* const sums = (T*)out.data();
+    for (size_t r = 1; r < in.size(); r++) {
+        const T* const x = (const T*)in[r].data();
+        for (size_t i = 0; i < count; i++) { sums[i] += x[i]; }
+    }
     return out;
 }
 
-inline Bytes reduce(const std::vector<Bytes>& in, size_t count, int32_t type, int32_t op) {
+inline Bytes sum(const std::vector<Bytes>& in, size_t count, int32_t type) {
     switch (type) {
-    case ncclUint8: return reduce_bytes<uint8_t, uint8_t>(in, count, op);
-    case ncclInt32: return reduce_bytes<int32_t, int64_t>(in, count, op);
-    case ncclUint64: return reduce_bytes<uint64_t, uint64_t>(in, count, op);
-    case ncclFloat64: return reduce_bytes<double, double>(in, count, op);
-    case ncclBfloat16: return reduce_bytes<__nv_bfloat16, float>(in, count, op);
-    default: return reduce_bytes<float, float>(in, count, op);
+    case ncclUint8: return sum_as<uint8_t>(in, count);
+    case ncclDouble: return sum_as<double>(in, count);
+    default: return sum_as<float>(in, count);
     }
 }
 
@@ -337,7 +282,6 @@ struct Operation {
         switch (call.kind) {
         case REDUCE_SCATTER: return bytes() * (size_t)c->ranks;
         case BROADCAST: return rank == call.root ? bytes() : 0;
-        case RECV: return 0;
         default: return bytes();
         }
     }
@@ -345,14 +289,13 @@ struct Operation {
         switch (call.kind) {
         case ALL_GATHER: return bytes() * (size_t)c->ranks;
         case REDUCE: return rank == call.root ? bytes() : 0;
-        case SEND: return 0;
         default: return bytes();
         }
     }
 };
 
 inline bool same_call(const Call& a, const Call& b) {
-    return a.kind == b.kind && a.type == b.type && a.op == b.op && a.root == b.root && a.count == b.count;
+    return a.kind == b.kind && a.type == b.type && a.root == b.root && a.count == b.count;
 }
 
 // Returns the output of each rank, computed from the inputs of all. Where NVSwitches may add up, the rank with which a
@@ -371,8 +314,8 @@ inline std::vector<Bytes> results(const Operation& x, std::vector<Bytes>& in) {
     case ALL_GATHER:
         for (const Bytes& part : in) { all.insert(all.end(), part.begin(), part.end()); }
         break;
-    case REDUCE_SCATTER: all = reduce(in, x.call.count * (size_t)ranks, x.call.type, x.call.op); break;
-    default: all = reduce(in, x.call.count, x.call.type, x.call.op); break;
+    case REDUCE_SCATTER: all = sum(in, x.call.count * (size_t)ranks, x.call.type); break;
+    default: all = sum(in, x.call.count, x.call.type); break;
     }
     for (int r = 0; r < ranks; r++) {
         const char* begin = all.data() + (x.call.kind == REDUCE_SCATTER ? (size_t)r * bytes : 0);
@@ -428,39 +371,10 @@ inline void run_collective(Operation x) {
     take(c, 0, x.out, x.gets(c.rank), name);
 }
 
-// Runs the sends and receives of one group. Sends have a thread of their own, because both ends may begin with one.
-inline void run_exchange(const std::vector<Operation>& all) {
-    Open open;
-    std::thread sender([&all] {
-        for (const Operation& x : all) {
-            if (x.call.kind != SEND) { continue; }
-            Call call = x.call;
-            call.number = ++x.c->sent[x.call.root];
-            put(*x.c, x.call.root, &call, sizeof call, "Send");
-            put(*x.c, x.call.root, x.in, x.bytes(), "Send");
-        }
-    });
-    for (const Operation& x : all) {
-        if (x.call.kind != RECV) { continue; }
-        Call sent;
-        const int peer = x.call.root;
-        const uint64_t number = ++x.c->received[peer];
-        take(*x.c, peer, &sent, sizeof sent, "Recv");
-        if (sent.kind != SEND || sent.type != x.call.type || sent.count != x.call.count || sent.number != number) {
-            fail(*x.c, "the ranks do not agree: this one calls " + describe(x.call) + "; rank " + std::to_string(peer) +
-                           " calls " + describe(sent));
-        }
-        take(*x.c, peer, x.out, x.bytes(), "Recv");
-    }
-    sender.join();
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // calls
 
 inline std::string last_error;
-inline int group_depth = 0;
-inline std::vector<Operation> group;
 
 inline ncclResult_t __attribute__((format(printf, 2, 3))) complain(ncclResult_t result, const char* format, ...) {
     char text[256];
@@ -471,23 +385,6 @@ inline ncclResult_t __attribute__((format(printf, 2, 3))) complain(ncclResult_t 
     last_error = text;
     fprintf(stderr, "emu: NCCL: %s\n", text);
     return result;
-}
-
-// Queues the calls of a group: each collective by itself, sends and receives of one stream together.
-inline void launch() {
-    for (size_t i = 0; i < group.size();) {
-        const Operation& x = group[i++];
-        if (x.call.kind < SEND) {
-            enqueue(x.stream, [x] { run_collective(x); });
-            continue;
-        }
-        std::vector<Operation> exchange = {x};
-        while (i < group.size() && group[i].call.kind >= SEND && group[i].stream == x.stream) {
-            exchange.push_back(group[i++]);
-        }
-        enqueue(x.stream, [exchange] { run_exchange(exchange); });
-    }
-    group.clear();
 }
 
 inline bool overlap(const char* a, size_t size_a, const char* b, size_t size_b) {
@@ -510,12 +407,12 @@ inline ncclResult_t call(Kind kind, const void* in, void* out, size_t count, ncc
     const char* name = kind_name(kind);
     if (!c) { return complain(ncclInvalidArgument, "%s: the communicator is NULL", name); }
     if (!type_of(type).size) { return complain(ncclInvalidArgument, "%s: type %d is not emulated", name, (int)type); }
-    if (op > ncclAvg) { return complain(ncclInvalidArgument, "%s: operation %d is not emulated", name, op); }
-    const bool rooted = kind == BROADCAST || kind == REDUCE || kind >= SEND;
-    if (rooted && (root < 0 || root >= c->ranks || (kind >= SEND && root == c->rank))) {
+    if (op != ncclSum) { return complain(ncclInvalidArgument, "%s: operation %d is not emulated", name, op); }
+    const bool rooted = kind == BROADCAST || kind == REDUCE;
+    if (rooted && (root < 0 || root >= c->ranks)) {
         return complain(ncclInvalidArgument, "%s: rank %d of %d cannot take that part", name, root, c->ranks);
     }
-    const Operation x = {c, {kind, type, op, rooted ? root : -1, count, 0}, in, out, stream};
+    const Operation x = {c, {kind, type, root, count, 0}, in, out, stream};
     const size_t gives = x.gives(c->rank), gets = x.gets(c->rank);
     if (gives) { check_range(in, gives, "sendbuff of NCCL"); }
     if (gets) { check_range(out, gets, "recvbuff of NCCL"); }
@@ -523,8 +420,7 @@ inline ncclResult_t call(Kind kind, const void* in, void* out, size_t count, ncc
         return complain(ncclInvalidArgument, "%s: sendbuff and recvbuff overlap, but are not in place", name);
     }
     c->least_priority = std::max(c->least_priority, st(stream)->priority);
-    group.push_back(x);
-    if (group_depth == 0) { launch(); }
+    enqueue(stream, [x] { run_collective(x); });
     return ncclSuccess;
 }
 
@@ -537,20 +433,13 @@ inline const char* ncclGetErrorString(ncclResult_t result) {
     case ncclSuccess: return "no error";
     case ncclUnhandledCudaError: return "unhandled cuda error";
     case ncclSystemError: return "unhandled system error";
-    case ncclInternalError: return "internal error";
     case ncclInvalidArgument: return "invalid argument";
-    case ncclInvalidUsage: return "invalid usage";
     case ncclRemoteError: return "remote process exited or there was a network error";
     case ncclInProgress: return "operation in progress";
     }
     return "unknown result code";
 }
 inline const char* ncclGetLastError(ncclComm_t) { return emu::nccl::last_error.c_str(); }
-
-inline ncclResult_t ncclGetVersion(int* version) {
-    *version = NCCL_VERSION_CODE;
-    return ncclSuccess;
-}
 
 inline ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     static int calls = 0;
@@ -574,8 +463,6 @@ inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId i
     c->rank = rank;
     c->ranks = ranks;
     c->sockets.assign(ranks, -1);
-    c->sent.assign(ranks, 0);
-    c->received.assign(ranks, 0);
     const char* algorithms = getenv("NCCL_ALGO");
     c->algorithms = algorithms ? algorithms : "any";
     c->repeats_bits = algorithms && (algorithms[0] == '^') == (strstr(algorithms, "NVLS") != nullptr);
@@ -591,51 +478,22 @@ inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId i
     return ncclSuccess;
 }
 
-inline ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    for (int fd : comm->sockets) {
-        if (fd >= 0) { close(fd); }
-    }
-    delete comm;
-    return ncclSuccess;
-}
-
-inline ncclResult_t ncclCommFinalize(ncclComm_t) {
-    return cudaDeviceSynchronize() == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
-}
-
 inline ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    const ncclResult_t result = ncclCommFinalize(comm);
+    const ncclResult_t result = cudaDeviceSynchronize() == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
     if (emu::option("EMU_COUNT", 0)) {
         fprintf(stderr, "emu: NCCL: algorithms %s, streams of priority %d\n", comm->algorithms.c_str(),
                 comm->least_priority);
     }
-    ncclCommAbort(comm);
+    for (int fd : comm->sockets) {
+        if (fd >= 0) { close(fd); }
+    }
+    delete comm;
     return result;
-}
-
-inline ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
-    *count = comm->ranks;
-    return ncclSuccess;
-}
-inline ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
-    *rank = comm->rank;
-    return ncclSuccess;
 }
 
 // Disagreements of the ranks end the program, so only EMU_NCCL_FAIL has something to report. Any thread may call this.
 inline ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
     *result = __atomic_load_n(&comm->async_error, __ATOMIC_ACQUIRE);
-    return ncclSuccess;
-}
-
-inline ncclResult_t ncclGroupStart() {
-    emu::nccl::group_depth++;
-    return ncclSuccess;
-}
-inline ncclResult_t ncclGroupEnd() {
-    using namespace emu::nccl;
-    if (group_depth == 0) { return complain(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart"); }
-    if (--group_depth == 0) { launch(); }
     return ncclSuccess;
 }
 
@@ -649,21 +507,13 @@ inline ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, n
 }
 inline ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
                                   cudaStream_t stream) {
-    return emu::nccl::call(emu::nccl::ALL_GATHER, in, out, count, type, -1, -1, comm, stream);
+    return emu::nccl::call(emu::nccl::ALL_GATHER, in, out, count, type, ncclSum, -1, comm, stream);
 }
 inline ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
                                   ncclComm_t comm, cudaStream_t stream) {
-    return emu::nccl::call(emu::nccl::BROADCAST, in, out, count, type, -1, root, comm, stream);
+    return emu::nccl::call(emu::nccl::BROADCAST, in, out, count, type, ncclSum, root, comm, stream);
 }
 inline ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                                ncclComm_t comm, cudaStream_t stream) {
     return emu::nccl::call(emu::nccl::REDUCE, in, out, count, type, op, root, comm, stream);
-}
-inline ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                             cudaStream_t stream) {
-    return emu::nccl::call(emu::nccl::SEND, in, nullptr, count, type, -1, peer, comm, stream);
-}
-inline ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                             cudaStream_t stream) {
-    return emu::nccl::call(emu::nccl::RECV, nullptr, out, count, type, -1, peer, comm, stream);
 }

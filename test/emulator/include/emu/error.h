@@ -18,46 +18,19 @@
     _(cudaErrorMemoryAllocation, 2, "out of memory")                                                                   \
     _(cudaErrorInitializationError, 3, "initialization error")                                                         \
     _(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")                                              \
-    _(cudaErrorInvalidSymbol, 13, "invalid device symbol")                                                             \
-    _(cudaErrorInvalidHostPointer, 16, "invalid host pointer")                                                         \
-    _(cudaErrorInvalidDevicePointer, 17, "invalid device pointer")                                                     \
-    _(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy")                                        \
-    _(cudaErrorStubLibrary, 34, "CUDA driver is a stub library")                                                       \
     _(cudaErrorInsufficientDriver, 35, "CUDA driver version is insufficient for CUDA runtime version")                 \
-    _(cudaErrorCallRequiresNewerDriver, 36, "API call is not supported in the installed CUDA driver")                  \
-    _(cudaErrorDevicesUnavailable, 46, "CUDA-capable device(s) is/are busy or unavailable")                            \
     _(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                                                   \
     _(cudaErrorNoDevice, 100, "no CUDA-capable device is detected")                                                    \
     _(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                                           \
-    _(cudaErrorInvalidKernelImage, 200, "device kernel image is invalid")                                              \
-    _(cudaErrorDeviceUninitialized, 201, "invalid device context")                                                     \
     _(cudaErrorNoKernelImageForDevice, 209, "no kernel image is available for execution on the device")                \
     _(cudaErrorECCUncorrectable, 214, "uncorrectable ECC error encountered")                                           \
-    _(cudaErrorInvalidPtx, 218, "a PTX JIT compilation failed")                                                        \
-    _(cudaErrorNvlinkUncorrectable, 220, "uncorrectable NVLink error detected during the execution")                   \
     _(cudaErrorUnsupportedPtxVersion, 222, "the provided PTX was compiled with an unsupported toolchain.")             \
-    _(cudaErrorContained, 226, "Invalid access of peer GPU memory over nvlink or a hardware error")                    \
-    _(cudaErrorOperatingSystem, 304, "OS call failed or operation not supported on this OS")                           \
     _(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                                                  \
     _(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state")                            \
     _(cudaErrorNotReady, 600, "device not ready")                                                                      \
     _(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                                        \
     _(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")                                   \
-    _(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")                                          \
-    _(cudaErrorContextIsDestroyed, 709, "context is destroyed")                                                        \
-    _(cudaErrorAssert, 710, "device-side assert triggered")                                                            \
-    _(cudaErrorHardwareStackError, 714, "hardware stack error")                                                        \
-    _(cudaErrorIllegalInstruction, 715, "an illegal instruction was encountered")                                      \
-    _(cudaErrorMisalignedAddress, 716, "misaligned address")                                                           \
-    _(cudaErrorInvalidAddressSpace, 717, "operation not supported on global/shared address space")                     \
-    _(cudaErrorInvalidPc, 718, "invalid program counter")                                                              \
     _(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                                       \
-    _(cudaErrorCooperativeLaunchTooLarge, 720, "too many blocks in cooperative launch")                                \
-    _(cudaErrorNotPermitted, 800, "operation not permitted")                                                           \
-    _(cudaErrorNotSupported, 801, "operation not supported")                                                           \
-    _(cudaErrorSystemNotReady, 802, "system not yet initialized")                                                      \
-    _(cudaErrorSystemDriverMismatch, 803, "system has unsupported display driver / cuda driver combination")           \
-    _(cudaErrorCompatNotSupportedOnDevice, 804, "forward compatibility was attempted on non supported HW")             \
     _(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing")                      \
     _(cudaErrorStreamCaptureInvalidated, 901, "operation failed due to a previous error during capture")               \
     _(cudaErrorStreamCaptureMerge, 902, "operation would result in a merge of separate capture sequences")             \
@@ -66,8 +39,7 @@
     _(cudaErrorStreamCaptureIsolation, 905, "dependency created on uncaptured work in another stream")                 \
     _(cudaErrorStreamCaptureImplicit, 906,                                                                             \
       "operation would make the legacy stream depend on a capturing blocking stream")                                  \
-    _(cudaErrorCapturedEvent, 907, "operation not permitted on an event last recorded in a capturing stream")          \
-    _(cudaErrorUnknown, 999, "unknown error")
+    _(cudaErrorCapturedEvent, 907, "operation not permitted on an event last recorded in a capturing stream")
 
 #define EMU_ERROR(name, value, text) name = value,
 enum cudaError { EMU_ERRORS(EMU_ERROR) };

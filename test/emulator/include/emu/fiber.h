@@ -69,7 +69,6 @@ struct alignas(64) Fiber {
     unsigned mask;          // WARP: the lanes that have to arrive
     State st;
     unsigned char lane, warp;
-    bool vote;              // BLOCK: its argument of __syncthreads_count, _and or _or
     std::vector<Copy>* cp;  // cp.async not yet waited for
 };
 
@@ -93,7 +92,6 @@ struct Scheduler {
     SharedArray shared[MAX_SHARED_ARRAYS]; // static shared memory that this block has touched
     unsigned shared_count;
     size_t shared_bytes;
-    int vote;                     // the result of __syncthreads_count
     uint64_t rng;
 };
 

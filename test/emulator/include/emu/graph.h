@@ -22,7 +22,6 @@ struct Graph {
 struct Capture {
     std::shared_ptr<Graph> graph = std::make_shared<Graph>();
     Stream* origin = nullptr;     // the stream on which it began and must end
-    bool relaxed = false;         // cudaStreamCaptureModeRelaxed: calls like cudaMalloc are allowed
     bool invalid = false;
 };
 
@@ -59,11 +58,11 @@ inline cudaError_t begin_enqueue(Stream* s) {
     return cudaSuccess;
 }
 
-// Returns an error, and makes the capture invalid, if `s` is being captured; s null: if any capture does not allow
-// calls outside of streams. `call` is named in the message.
+// Returns an error, and makes the capture invalid, if `s` is being captured; s null: if any stream is. `call` is named
+// in the message.
 inline cudaError_t not_while_capturing(const char* call, const Stream* s = nullptr) {
     for (auto& capture : captures) {
-        if (s ? s->capture == capture : !capture->relaxed) {
+        if (!s || s->capture == capture) {
             capture->invalid = true;
             return fail(cudaErrorStreamCaptureUnsupported, "%s while a stream is captured", call);
         }
@@ -71,14 +70,13 @@ inline cudaError_t not_while_capturing(const char* call, const Stream* s = nullp
     return cudaSuccess;
 }
 
-inline cudaError_t begin_capture(Stream* s, bool relaxed) {
+inline cudaError_t begin_capture(Stream* s) {
     if (s == &default_stream) {
         return fail(cudaErrorStreamCaptureUnsupported, "the default stream cannot be captured: use one of your own");
     }
     if (s->capture) { return fail(cudaErrorIllegalState, "cudaStreamBeginCapture: the stream is captured already"); }
     s->capture = std::make_shared<Capture>();
     s->capture->origin = s;
-    s->capture->relaxed = relaxed;
     s->frontier.clear();
     captures.push_back(s->capture);
     return cudaSuccess;

@@ -1,4 +1,4 @@
-// Sets and reads the attributes of the cuBLASLt stand-in's descriptors; field() maps an attribute to its member.
+// Sets the attributes of the cuBLASLt stand-in's descriptors; field() maps an attribute to its member.
 #pragma once
 #include "lt_rules.h"
 
@@ -11,9 +11,6 @@ struct Field {
 
 inline Field field(MatmulDesc* d, cublasLtMatmulDescAttributes_t attribute) {
     switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE: return {&d->compute, sizeof d->compute};
-    case CUBLASLT_MATMUL_DESC_SCALE_TYPE: return {&d->scale, sizeof d->scale};
-    case CUBLASLT_MATMUL_DESC_POINTER_MODE: return {&d->pointer_mode, sizeof d->pointer_mode};
     case CUBLASLT_MATMUL_DESC_TRANSA: return {&d->trans_a, sizeof d->trans_a};
     case CUBLASLT_MATMUL_DESC_TRANSB: return {&d->trans_b, sizeof d->trans_b};
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return {&d->epilogue, sizeof d->epilogue};
@@ -22,7 +19,6 @@ inline Field field(MatmulDesc* d, cublasLtMatmulDescAttributes_t attribute) {
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return {&d->aux_ld, sizeof d->aux_ld};
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return {&d->scale_a, sizeof d->scale_a};
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return {&d->scale_b, sizeof d->scale_b};
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE: return {&d->aux_type, sizeof d->aux_type};
     case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET: return {&d->sms, sizeof d->sms};
     case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return {&d->fast_accum, sizeof d->fast_accum};
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return {&d->bias_type, sizeof d->bias_type};
@@ -32,11 +28,6 @@ inline Field field(MatmulDesc* d, cublasLtMatmulDescAttributes_t attribute) {
 
 inline Field field(Layout* x, cublasLtMatrixLayoutAttribute_t attribute) {
     switch (attribute) {
-    case CUBLASLT_MATRIX_LAYOUT_TYPE: return {&x->type, sizeof x->type};
-    case CUBLASLT_MATRIX_LAYOUT_ORDER: return {&x->order, sizeof x->order};
-    case CUBLASLT_MATRIX_LAYOUT_ROWS: return {&x->rows, sizeof x->rows};
-    case CUBLASLT_MATRIX_LAYOUT_COLS: return {&x->cols, sizeof x->cols};
-    case CUBLASLT_MATRIX_LAYOUT_LD: return {&x->ld, sizeof x->ld};
     case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return {&x->batch_count, sizeof x->batch_count};
     case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return {&x->batch_stride, sizeof x->batch_stride};
     }
@@ -45,7 +36,6 @@ inline Field field(Layout* x, cublasLtMatrixLayoutAttribute_t attribute) {
 
 inline Field field(Preference* p, cublasLtMatmulPreferenceAttributes_t attribute) {
     switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_SEARCH_MODE: return {&p->search_mode, sizeof p->search_mode};
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return {&p->workspace, sizeof p->workspace};
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return {&p->reduction_mask, sizeof p->reduction_mask};
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
@@ -67,20 +57,6 @@ cublasStatus_t set(T* object, Attribute attribute, const void* value, size_t siz
                         size);
     }
     memcpy(f.p, value, size);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-// Copies an attribute's value of `size` bytes to `value`; with size 0, only its size to `written`. `written` may be
-// NULL if size is not 0.
-template <class T, class Attribute>
-cublasStatus_t get(T* object, Attribute attribute, void* value, size_t size, size_t* written) {
-    const Field f = object ? field(object, attribute) : Field{nullptr, 0};
-    if (written) { *written = f.size; }
-    if (!f.p || (size ? !value || size != f.size : !written)) {
-        return complain(CUBLAS_STATUS_INVALID_VALUE, "attribute %d cannot be read into %zu bytes", (int)attribute,
-                        size);
-    }
-    if (size) { memcpy(value, f.p, size); }
     return CUBLAS_STATUS_SUCCESS;
 }
 

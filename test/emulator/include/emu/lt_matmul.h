@@ -16,12 +16,11 @@ namespace emu::lt {
 // defaults. Fields have the widths of the attributes.
 struct MatmulDesc {
     int32_t compute, scale;
-    int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
     int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
     uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     void *bias = nullptr, *aux = nullptr;
     const float *scale_a = nullptr, *scale_b = nullptr; // of fp8 matrices: factors of their elements
-    int32_t bias_type = -1, aux_type = -1; // -1: that of D
+    int32_t bias_type = -1; // -1: that of D
     int64_t aux_ld = 0;
     int32_t sms = 0; // multiprocessors to use; 0: all
     int8_t fast_accum = 0; // of fp8: tensor_core.h
@@ -31,7 +30,6 @@ struct Layout {
     uint32_t type;
     uint64_t rows, cols;
     int64_t ld;
-    int32_t order = CUBLASLT_ORDER_COL;
     int32_t batch_count = 1;
     int64_t batch_stride = 0;
 
@@ -43,7 +41,7 @@ struct Layout {
 };
 
 struct Preference {
-    uint32_t search_mode = 0, reduction_mask = ~0u;
+    uint32_t reduction_mask = ~0u;
     uint64_t workspace = 0;
     uint32_t alignment[4] = {256, 256, 256, 256}; // of A, B, C, D
 };
@@ -51,13 +49,11 @@ struct Preference {
 // Bits of cublasLtEpilogue_t.
 enum : uint32_t {
     EPILOGUE_BIAS = 4,
-    EPILOGUE_BIAS_GRADIENT = 16, // of D's rows, beside DGELU
     EPILOGUE_GELU = 32,
     EPILOGUE_DGELU = 64,
     EPILOGUE_AUX = 128,
-    EPILOGUE_GRADIENT_A = 256,
     EPILOGUE_GRADIENT_B = 512,
-    EPILOGUE_USES_BIAS = EPILOGUE_BIAS | EPILOGUE_BIAS_GRADIENT | EPILOGUE_GRADIENT_A | EPILOGUE_GRADIENT_B,
+    EPILOGUE_USES_BIAS = EPILOGUE_BIAS | EPILOGUE_GRADIENT_B,
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -130,13 +126,13 @@ typedef float Vector __attribute__((vector_size(TILE_ROWS * sizeof(float)))); //
 // is x[l * step + p * next].
 inline std::vector<float> pack(const void* x, const Layout& layout, int32_t compute, size_t lines, size_t depth,
                                size_t step, size_t next, size_t width) {
-    const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32, bf16 = compute == CUBLAS_COMPUTE_32F_FAST_16BF;
+    const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     std::vector<float> packed((lines + width - 1) / width * width * depth);
     for (size_t l = 0; l < lines; l++) {
         float* panel = &packed[l / width * width * depth + l % width];
         for (size_t p = 0; p < depth; p++) {
             const float value = load(x, layout.type, l * step + p * next);
-            panel[p * width] = tf32 ? round_bits(value, DROP_TF32) : bf16 ? round_bits(value, DROP_BF16) : value;
+            panel[p * width] = tf32 ? round_bits(value, DROP_TF32) : value;
         }
     }
     return packed;
@@ -195,11 +191,9 @@ struct Matmul {
     const void *a, *b, *c;
     void* d;
     float alpha, beta;
-    const float *device_alpha, *device_beta; // or null
     size_t parts;
 
     uint32_t bias_type() const { return desc.bias_type < 0 ? layout_d.type : (uint32_t)desc.bias_type; }
-    uint32_t aux_type() const { return desc.aux_type < 0 ? layout_d.type : (uint32_t)desc.aux_type; }
 
     // Applies the epilogue to `x`, element (i, j) of op(A) op(B). Returns the element of D.
     float finish(float x, size_t batch, size_t i, size_t j) const {
@@ -210,17 +204,16 @@ struct Matmul {
         }
         if (desc.epilogue & EPILOGUE_BIAS) { x += load(desc.bias, bias_type(), i); }
         const size_t at = j * (size_t)desc.aux_ld + i;
-        if (desc.epilogue & EPILOGUE_DGELU) { return x * gelu_derivative(load(desc.aux, aux_type(), at)); }
-        if (desc.epilogue & EPILOGUE_AUX) { store(desc.aux, aux_type(), at, x); }
+        if (desc.epilogue & EPILOGUE_DGELU) { return x * gelu_derivative(load(desc.aux, layout_d.type, at)); }
+        if (desc.epilogue & EPILOGUE_AUX) { store(desc.aux, layout_d.type, at, x); }
         return desc.epilogue & EPILOGUE_GELU ? gelu(x) : x;
     }
 
-    // Computes the sums of op(X)'s lines over k.
-    void bias_gradient(const void* x, const Layout& layout, size_t lines, size_t depth, size_t step,
-                       size_t next) const {
-        for (size_t l = 0; l < lines; l++) {
+    // Computes the sums of op(B)'s columns over k.
+    void bias_gradient(const void* x, size_t cols, size_t depth, size_t step, size_t next) const {
+        for (size_t l = 0; l < cols; l++) {
             float sum = 0;
-            for (size_t p = 0; p < depth; p++) { sum += load(x, layout.type, l * step + p * next); }
+            for (size_t p = 0; p < depth; p++) { sum += load(x, layout_b.type, l * step + p * next); }
             store(desc.bias, bias_type(), l, sum);
         }
     }
@@ -236,7 +229,6 @@ struct Matmul {
         const auto pb = pack(xb, layout_b, desc.compute, cols, depth, step_b, next_b, TILE_COLS);
         const bool is_fp32 = layout_a.type == CUDA_R_32F && desc.compute == CUBLAS_COMPUTE_32F;
         const bool runs_on_tensor_cores = sums_as_tensor_cores() && !is_fp32;
-        std::vector<float> sums(desc.epilogue & EPILOGUE_BIAS_GRADIENT ? rows : 0);
         for (size_t j0 = 0; j0 < cols; j0 += TILE_COLS) {
             for (size_t i0 = 0; i0 < rows; i0 += TILE_ROWS) {
                 float tile[TILE_COLS][TILE_ROWS];
@@ -252,14 +244,11 @@ struct Matmul {
                         const float x = finish(tile[j - j0][i - i0], batch, i, j);
                         const size_t at = batch * (size_t)layout_d.batch_stride + j * (size_t)layout_d.ld + i;
                         store(d, layout_d.type, at, x);
-                        if (!sums.empty()) { sums[i] += x; }
                     }
                 }
             }
         }
-        for (size_t i = 0; i < sums.size(); i++) { store(desc.bias, bias_type(), i, sums[i]); }
-        if (desc.epilogue & EPILOGUE_GRADIENT_A) { bias_gradient(xa, layout_a, rows, depth, step_a, next_a); }
-        if (desc.epilogue & EPILOGUE_GRADIENT_B) { bias_gradient(xb, layout_b, cols, depth, step_b, next_b); }
+        if (desc.epilogue & EPILOGUE_GRADIENT_B) { bias_gradient(xb, cols, depth, step_b, next_b); }
     }
 
     // Runs once, and again whenever a graph is replayed: factors in device memory may have changed.
@@ -267,8 +256,6 @@ struct Matmul {
         if (audits) { return; } // check_range() has seen all that it touches
         Open open;
         Matmul m = *this;
-        if (device_alpha) { m.alpha = *device_alpha; }
-        if (device_beta) { m.beta = *device_beta; }
         if (desc.scale_a) { m.alpha *= *desc.scale_a; }
         if (desc.scale_b) { m.alpha *= *desc.scale_b; }
         for (int32_t batch = 0; batch < layout_d.batch_count; batch++) { m.run_one((size_t)batch); }

@@ -81,7 +81,7 @@ struct PtxFormat {
     const char* operands;
     PtxThreadFunction run;
     WarpOp run_warp;
-    int variant; // a further argument of the functions: the number of matrices, of bytes, ...
+    int variant; // a further argument of the functions
     int target;  // the compute capability from which on GPUs have the instruction ("Target ISA Notes")
 };
 
@@ -140,13 +140,17 @@ EMU_FAST inline const PtxThread* const* whole_warp(void** lane) { return (const 
 
 // ---------------------------------------------------------------------------------------------------------------------
 // mma: D (16,8) = A (16,K) B (K,8) + C. Element i of lane l's fragment has its place from g = groupID = l / 4 and
-// t = threadID_in_group = l % 4 by the formulas of "Matrix Fragments for mma.m16n8k8" and "... mma.m16n8k16 with
-// floating point type".
+// t = threadID_in_group = l % 4 by the formulas of "Matrix Fragments for mma.m16n8k16 with floating point type"; those
+// of m16n8k8 are the same with fewer elements. Registers of A and B hold two elements each, the lower half first.
 
 struct Place {
     int row, col;
 };
 
+EMU_FAST inline Place place_a(int g, int t, int i) {
+    return {i & 2 ? g + 8 : g, 2 * t + (i & 1) + (i >= 4 ? 8 : 0)};
+}
+EMU_FAST inline Place place_b(int g, int t, int i) { return {2 * t + (i & 1) + (i >= 2 ? 8 : 0), g}; }
 EMU_FAST inline Place place_c(int g, int t, int i) { return {i >= 2 ? g + 8 : g, 2 * t + (i & 1)}; }
 
 EMU_FAST inline float float_of_bits(uint32_t bits) {
@@ -155,63 +159,42 @@ EMU_FAST inline float float_of_bits(uint32_t bits) {
     return x;
 }
 
-// Two bf16 in each register, the lower half first. The formulas of m16n8k8 are those of m16n8k16 with fewer elements.
-struct BF16 {
-    static constexpr int PER_REGISTER = 2;
-    EMU_FAST static float element(const PtxThread& thread, int first, int i) {
-        const uint32_t pair = thread.get32(first + i / 2);
-        return float_of_bits(i & 1 ? pair & 0xffff0000u : pair << 16);
-    }
-    EMU_FAST static Place place_a(int g, int t, int i) {
-        return {i & 2 ? g + 8 : g, 2 * t + (i & 1) + (i >= 4 ? 8 : 0)};
-    }
-    EMU_FAST static Place place_b(int g, int t, int i) { return {2 * t + (i & 1) + (i >= 2 ? 8 : 0), g}; }
-};
+enum Number { BF16, FP16 };
 
-// Halves have the places of bf16.
-struct FP16 : BF16 {
-    EMU_FAST static float element(const PtxThread& thread, int first, int i) {
-        return fp16_value((uint16_t)(thread.get32(first + i / 2) >> (i & 1 ? 16 : 0)));
-    }
-};
-
-// One tf32 in each register: a float of which the hardware ignores the low 13 bits.
-struct TF32 {
-    static constexpr int PER_REGISTER = 1;
-    EMU_FAST static float element(const PtxThread& thread, int first, int i) {
-        return float_of_bits(thread.get32(first + i) & ~0x1fffu);
-    }
-    EMU_FAST static Place place_a(int g, int t, int i) { return {i & 1 ? g + 8 : g, i >= 2 ? t + 4 : t}; }
-    EMU_FAST static Place place_b(int g, int t, int i) { return {i >= 1 ? t + 4 : t, g}; }
-};
+// Returns element i of a fragment whose registers begin at argument `first`.
+template <Number TYPE>
+EMU_FAST float element(const PtxThread& thread, int first, int i) {
+    const uint16_t bits = (uint16_t)(thread.get32(first + i / 2) >> (i & 1 ? 16 : 0));
+    return TYPE == BF16 ? float_of_bits((uint32_t)bits << 16) : fp16_value(bits);
+}
 
 typedef float MmaRow __attribute__((vector_size(8 * sizeof(float))));
 
-template <class Type, int K>
+template <Number TYPE, int K>
 EMU_FAST void mma(void** lane, unsigned) {
     const PtxThread* const* warp = whole_warp(lane);
     constexpr int COUNT_A = 16 * K / 32, COUNT_B = K * 8 / 32, COUNT_C = 4;
     constexpr int FIRST_A = COUNT_C; // the arguments are D, A, B, C
-    constexpr int FIRST_B = FIRST_A + COUNT_A / Type::PER_REGISTER;
-    constexpr int FIRST_C = FIRST_B + COUNT_B / Type::PER_REGISTER;
+    constexpr int FIRST_B = FIRST_A + COUNT_A / 2;
+    constexpr int FIRST_C = FIRST_B + COUNT_B / 2;
     float a[16][K];
     MmaRow b[K], c[16];
     for (int l = 0; l < 32; l++) {
         const int g = l / 4, t = l % 4;
         for (int i = 0; i < COUNT_A; i++) {
-            const Place p = Type::place_a(g, t, i);
-            a[p.row][p.col] = Type::element(*warp[l], FIRST_A, i);
+            const Place p = place_a(g, t, i);
+            a[p.row][p.col] = element<TYPE>(*warp[l], FIRST_A, i);
         }
         for (int i = 0; i < COUNT_B; i++) {
-            const Place p = Type::place_b(g, t, i);
-            b[p.row][p.col] = Type::element(*warp[l], FIRST_B, i);
+            const Place p = place_b(g, t, i);
+            b[p.row][p.col] = element<TYPE>(*warp[l], FIRST_B, i);
         }
         for (int i = 0; i < COUNT_C; i++) {
             const Place p = place_c(g, t, i);
             c[p.row][p.col] = float_of_bits(warp[l]->get32(FIRST_C + i));
         }
     }
-    constexpr int GROUP = TENSOR_CORE_GROUP_BYTES * Type::PER_REGISTER / 4;
+    constexpr int GROUP = TENSOR_CORE_GROUP_BYTES / 2;
     for (int row = 0; row < 16; row++) {
         for (int k = 0; k < K && !sums_as_tensor_cores(); k++) { c[row] += a[row][k] * b[k]; }
         for (int i = 0; i < 8 * K && sums_as_tensor_cores(); i += GROUP) { // of column i / K, from row i % K on
@@ -228,20 +211,19 @@ EMU_FAST void mma(void** lane, unsigned) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// ldmatrix: row r of matrix i lies at the address that lane 8 * i + r gives. Lane l gets of each matrix the elements
+// ldmatrix.x4: row r of matrix i lies at the address that lane 8 * i + r gives. Lane l gets of each matrix the elements
 // 2 * (l % 4) and the next of row l / 4; with .trans, of the transposed matrix ("Warp-level matrix load instruction").
 
-enum { LDMATRIX_TRANS = 8 }; // in PtxFormat::variant, beside the number of matrices
+enum { LDMATRIX, LDMATRIX_TRANS }; // PtxFormat::variant
+constexpr int MATRICES = 4;
 
 EMU_FAST inline void ldmatrix(void** lane, unsigned) {
     const PtxThread* const* warp = whole_warp(lane);
-    const int variant = warp[0]->instruction->format->variant;
-    const bool trans = variant & LDMATRIX_TRANS;
-    const int count = variant & ~LDMATRIX_TRANS;
-    for (int i = 0; i < count; i++) {
+    const bool trans = warp[0]->instruction->format->variant == LDMATRIX_TRANS;
+    for (int i = 0; i < MATRICES; i++) {
         uint16_t m[8][8];
         for (int row = 0; row < 8; row++) {
-            memcpy(m[row], from_shared(warp[8 * i + row]->get32(count)), sizeof m[row]);
+            memcpy(m[row], from_shared(warp[8 * i + row]->get32(MATRICES)), sizeof m[row]);
         }
         for (int l = 0; l < 32; l++) {
             const int row = l / 4, col = 2 * (l % 4);
@@ -252,10 +234,9 @@ EMU_FAST inline void ldmatrix(void** lane, unsigned) {
     }
 }
 
-// Run by each thread before the warp meets: only the first threads' addresses count.
+// Run by each thread before the warp meets.
 EMU_FAST inline void ldmatrix_thread(const PtxThread& thread) {
-    const int count = thread.instruction->format->variant & ~LDMATRIX_TRANS;
-    if ((int)cur->lane < 8 * count) { note_access(thread.shared(count, 16), 16, false, thread.pc); }
+    note_access(thread.shared(MATRICES, 16), 16, false, thread.pc);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -265,8 +246,7 @@ EMU_FAST inline void ldmatrix_thread(const PtxThread& thread) {
 enum { CP_ASYNC_CA, CP_ASYNC_CG }; // PtxFormat::variant
 
 EMU_FAST inline void cp_async(const PtxThread& thread) {
-    const size_t size = thread.get(2), count = thread.instruction->count;
-    const size_t source_size = count == 4 ? thread.get32(3) : size;
+    const size_t size = thread.get(2), source_size = thread.get32(3);
     const bool cg = thread.instruction->format->variant == CP_ASYNC_CG;
     if (size != 16 && (cg || (size != 4 && size != 8))) {
         thread.fail(cg ? ".cg copies 16 bytes" : ".ca copies 4, 8 or 16 bytes");
@@ -297,8 +277,6 @@ EMU_FAST inline void cp_async_complete(const PtxThread& thread, size_t count) {
     queue.erase(queue.begin(), queue.begin() + (ptrdiff_t)count);
 }
 
-inline void cp_async_wait_all(const PtxThread& thread) { cp_async_complete(thread, cur->cp->size()); }
-
 // Waits until at most the N newest groups are pending. Empty groups count, but are complete as soon as they are the
 // oldest: none is left at the queue's front, so that a queue is empty exactly if no copy is pending.
 inline void cp_async_wait_group(const PtxThread& thread) {
@@ -315,13 +293,6 @@ inline void cp_async_commit(const PtxThread&) {
     if (!cur->cp->empty()) { cur->cp->push_back({nullptr, nullptr, 0, 0}); }
 }
 
-// cvt.rna.tf32.f32: to the nearest tf32, ties away from zero ("cvt").
-EMU_FAST inline void cvt_rna_tf32(const PtxThread& thread) {
-    const uint32_t bits = thread.get32(1);
-    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    thread.set32(0, nan ? 0x7fffffffu : (bits + 0x1000u) & ~0x1fffu);
-}
-
 // ex2.approx.ftz.f32: 2^x; subnormal arguments and results become 0 ("Floating Point Instructions: ex2"). Its
 // relative error is up to 2^-22.
 EMU_FAST inline void ex2_ftz(const PtxThread& thread) {
@@ -335,42 +306,23 @@ EMU_FAST inline void ex2_ftz(const PtxThread& thread) {
 
 inline const PtxFormat PTX_FORMATS[] = {
     {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "={ffff}{rrrr}{rr}{ffff}", nullptr, mma<BF16, 16>, 0, 80},
-    {"mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", "={ffff}{rr}{r}{ffff}", nullptr, mma<BF16, 8>, 0, 80},
     {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "={ffff}{rrrr}{rr}{ffff}", nullptr, mma<FP16, 16>, 0, 80},
     {"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "={ffff}{rr}{r}{ffff}", nullptr, mma<FP16, 8>, 0, 75},
-    {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "={ffff}{rrrr}{rr}{ffff}", nullptr, mma<TF32, 8>, 0, 80},
-    {"ldmatrix.sync.aligned.m8n8.x1.shared.b16", "={r}[r]", ldmatrix_thread, ldmatrix, 1, 75},
-    {"ldmatrix.sync.aligned.m8n8.x2.shared.b16", "={rr}[r]", ldmatrix_thread, ldmatrix, 2, 75},
-    {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", "={rrrr}[r]", ldmatrix_thread, ldmatrix, 4, 75},
-    {"ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16", "={r}[r]", ldmatrix_thread, ldmatrix, 1 | LDMATRIX_TRANS, 75},
-    {"ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", "={rr}[r]", ldmatrix_thread, ldmatrix, 2 | LDMATRIX_TRANS, 75},
-    {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "={rrrr}[r]", ldmatrix_thread, ldmatrix, 4 | LDMATRIX_TRANS, 75},
-    {"cp.async.ca.shared.global", "[r][l]n", cp_async, nullptr, CP_ASYNC_CA, 80},
+    {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", "={rrrr}[r]", ldmatrix_thread, ldmatrix, LDMATRIX, 75},
+    {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "={rrrr}[r]", ldmatrix_thread, ldmatrix, LDMATRIX_TRANS, 75},
     {"cp.async.ca.shared.global", "[r][l]nr", cp_async, nullptr, CP_ASYNC_CA, 80},
-    {"cp.async.cg.shared.global", "[r][l]n", cp_async, nullptr, CP_ASYNC_CG, 80},
     {"cp.async.cg.shared.global", "[r][l]nr", cp_async, nullptr, CP_ASYNC_CG, 80},
     {"cp.async.commit_group", "", cp_async_commit, nullptr, 0, 80},
     {"cp.async.wait_group", "n", cp_async_wait_group, nullptr, 0, 80},
-    {"cp.async.wait_all", "", cp_async_wait_all, nullptr, 0, 80},
-    {"cvt.rna.tf32.f32", "=rf", cvt_rna_tf32, nullptr, 0, 80},
     {"ex2.approx.ftz.f32", "=ff", ex2_ftz, nullptr, 0, 50},
 };
-
-// Returns `text` without the hints that do not change results.
-inline std::string ptx_opcode(std::string text) {
-    for (const char* hint : {"::cta", ".L2::64B", ".L2::128B", ".L2::256B"}) {
-        const size_t at = text.find(hint);
-        if (at != std::string::npos) { text.erase(at, strlen(hint)); }
-    }
-    return text;
-}
 
 // Parses one instruction, without its semicolon. Text that does not parse is kept, and its look-up then fails.
 inline PtxInstruction ptx_parse(const std::string& text) {
     PtxInstruction instruction;
     instruction.text = text;
     const size_t space = text.find_first_of(" \t\n");
-    instruction.opcode = ptx_opcode(text.substr(0, space));
+    instruction.opcode = text.substr(0, space);
     const char* p = space == std::string::npos ? "" : text.c_str() + space;
     while (*p) {
         const bool operand = *p == '%';
@@ -393,7 +345,7 @@ inline PtxInstruction ptx_parse(const std::string& text) {
 // Finds the instruction's format and compares it with the constraints of the statement's `count` operands.
 inline void ptx_check(PtxInstruction* instruction, const Op* ops, int count) {
     const char* text = instruction->text.c_str();
-    std::string shape, expected;
+    std::string shape;
     size_t next = 0;
     for (char mark : instruction->marks) {
         if (mark != '%') {
@@ -405,21 +357,19 @@ inline void ptx_check(PtxInstruction* instruction, const Op* ops, int count) {
         shape += index < 0 ? 'n' : ops[index].constraint;
     }
     for (const PtxFormat& format : PTX_FORMATS) {
-        if (instruction->opcode != format.opcode) { continue; }
-        const char* operands = format.operands + (format.operands[0] == '=');
-        if (shape == operands) { instruction->format = &format; }
-        expected += std::string(expected.empty() ? "" : " or ") + (*operands ? operands : "none");
+        if (instruction->opcode == format.opcode) { instruction->format = &format; }
     }
-    if (expected.empty()) { die("%s: PTX instruction not emulated: %s", S->name, text); }
-    if (instruction->format && instruction->format->target > target_capability()) {
+    if (!instruction->format) { die("%s: PTX instruction not emulated: %s", S->name, text); }
+    const char* operands = instruction->format->operands;
+    const char* expected = operands + (operands[0] == '=');
+    if (shape != expected) {
+        die("%s: %s: its operands are %s, the statement gives %s", S->name, text, *expected ? expected : "none",
+            shape.empty() ? "none" : shape.c_str());
+    }
+    if (instruction->format->target > target_capability()) {
         die("%s: %s: needs sm_%d, and the device is sm_%d", S->name, text, instruction->format->target,
             target_capability());
     }
-    if (!instruction->format) {
-        die("%s: %s: its operands are %s, the statement gives %s", S->name, text, expected.c_str(),
-            shape.empty() ? "none" : shape.c_str());
-    }
-    const char* operands = instruction->format->operands;
     const size_t written = operands[0] != '=' ? 0 : operands[1] == '{' ? strcspn(operands, "}") - 2 : 1;
     for (size_t k = 0; k < instruction->count; k++) {
         const int index = instruction->arguments[k].index;

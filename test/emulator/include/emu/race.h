@@ -3,9 +3,8 @@
 // are kept. Their order follows from stamps of one clock, which each launch, block, barrier and __syncwarp advances.
 //
 // Accesses are ordered by the end of a launch, by __syncthreads within a block, and by __syncwarp within a warp (not by
-// shuffles and votes: CUDA C++ Programming Guide, "Warp Shuffle Functions"). Races of atomics are not found. Reported
-// although it may be right: access to neighbouring single bytes, and to data that __threadfence and flags order between
-// blocks.
+// shuffles: CUDA C++ Programming Guide, "Warp Shuffle Functions"). Races of atomics are not found. Reported although it
+// may be right: access to neighbouring single bytes, and to data that atomics order between blocks.
 #pragma once
 #include "audit.h"
 #include "places.h"

@@ -2,29 +2,14 @@
 #pragma once
 #include "graph.h"
 
-enum cudaMemcpyKind {
-    cudaMemcpyHostToHost = 0,
-    cudaMemcpyHostToDevice = 1,
-    cudaMemcpyDeviceToHost = 2,
-    cudaMemcpyDeviceToDevice = 3,
-    cudaMemcpyDefault = 4,
-};
-enum cudaMemoryType {
-    cudaMemoryTypeUnregistered = 0,
-    cudaMemoryTypeHost = 1,
-    cudaMemoryTypeDevice = 2,
-    cudaMemoryTypeManaged = 3,
-};
-enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaHostAllocWriteCombined = 4 };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeHost = 1, cudaMemoryTypeDevice = 2 };
 struct cudaPointerAttributes {
     cudaMemoryType type;
-    int device;
-    void *devicePointer, *hostPointer;
 };
 
 typedef emu::Stream* cudaStream_t;
 typedef emu::Event* cudaEvent_t;
-#define cudaStreamLegacy ((cudaStream_t) nullptr)
 
 namespace emu {
 
@@ -46,14 +31,8 @@ inline void check_side(const void* p, size_t n, bool device, const char* what) {
 }
 
 inline void check_copy(const void* dst, const void* src, size_t n, cudaMemcpyKind kind) {
-    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    if (kind == cudaMemcpyDefault) {
-        to_device = on_device(dst);
-        from_device = on_device(src);
-    }
-    check_side(dst, n, to_device, "cudaMemcpy to");
-    check_side(src, n, from_device, "cudaMemcpy from");
+    check_side(dst, n, kind != cudaMemcpyDeviceToHost, "cudaMemcpy to");
+    check_side(src, n, kind != cudaMemcpyHostToDevice, "cudaMemcpy from");
 }
 
 inline void copy_now(void* dst, const void* src, size_t n) {
@@ -87,22 +66,13 @@ inline cudaError_t cudaFree(void* p) {
 
 // Page-locked memory is host memory that is noted in mem.pinned. As in CUDA, other host memory is not copied
 // asynchronously and must not be given to a kernel.
-inline cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) {
-    EMU_ENTER_OUTSIDE_CAPTURE("cudaHostAlloc")
-    *p = n <= emu::lockable_memory() ? malloc(n ? n : 1) : nullptr;
+template <class T> cudaError_t cudaMallocHost(T** p, size_t n) {
+    EMU_ENTER_OUTSIDE_CAPTURE("cudaMallocHost")
+    *p = n <= emu::lockable_memory() ? (T*)malloc(n ? n : 1) : nullptr;
     if (!*p) { return emu::quietly(cudaErrorMemoryAllocation); }
-    memset(*p, emu::POISON, n);
+    memset((void*)*p, emu::POISON, n);
     emu::mem.pinned[(char*)*p] = n;
     return cudaSuccess;
-}
-inline cudaError_t cudaMallocHost(void** p, size_t n, unsigned flags = cudaHostAllocDefault) {
-    return cudaHostAlloc(p, n, flags);
-}
-template <class T> cudaError_t cudaHostAlloc(T** p, size_t n, unsigned flags) {
-    return cudaHostAlloc((void**)p, n, flags);
-}
-template <class T> cudaError_t cudaMallocHost(T** p, size_t n, unsigned flags = cudaHostAllocDefault) {
-    return cudaHostAlloc((void**)p, n, flags);
 }
 inline cudaError_t cudaFreeHost(void* p) {
     EMU_ENTER_OUTSIDE_CAPTURE("cudaFreeHost")
@@ -122,15 +92,9 @@ inline cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
 
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
     EMU_ENTER()
-    *attributes = {};
-    void* q = const_cast<void*>(p);
-    if (emu::on_device(p)) {
-        *attributes = {cudaMemoryTypeDevice, 0, q, nullptr};
-    } else if (emu::is_pinned(p)) {
-        *attributes = {cudaMemoryTypeHost, 0, q, q};
-    } else {
-        *attributes = {cudaMemoryTypeUnregistered, -1, nullptr, q};
-    }
+    attributes->type = emu::on_device(p)   ? cudaMemoryTypeDevice
+                       : emu::is_pinned(p) ? cudaMemoryTypeHost
+                                           : cudaMemoryTypeUnregistered;
     return cudaSuccess;
 }
 
@@ -177,26 +141,4 @@ inline cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t st
 inline cudaError_t cudaMemset(void* p, int value, size_t n) {
     EMU_ENTER_OUTSIDE_CAPTURE("cudaMemset")
     return cudaMemsetAsync(p, value, n, nullptr);
-}
-
-// Global __device__ and __constant__ variables are ordinary variables here: host and device see the same address.
-template <class T>
-cudaError_t cudaMemcpyToSymbol(T& symbol, const void* src, size_t n, size_t offset = 0,
-                               cudaMemcpyKind = cudaMemcpyHostToDevice) {
-    EMU_ENTER_OUTSIDE_CAPTURE("cudaMemcpyToSymbol")
-    if (offset + n > sizeof symbol) { return emu::fail(cudaErrorInvalidValue, "cudaMemcpyToSymbol beyond the symbol"); }
-    emu::drain_all();
-    emu::copy_now((char*)&symbol + offset, src, n);
-    return cudaSuccess;
-}
-template <class T>
-cudaError_t cudaMemcpyFromSymbol(void* dst, const T& symbol, size_t n, size_t offset = 0,
-                                 cudaMemcpyKind = cudaMemcpyDeviceToHost) {
-    EMU_ENTER_OUTSIDE_CAPTURE("cudaMemcpyFromSymbol")
-    if (offset + n > sizeof symbol) {
-        return emu::fail(cudaErrorInvalidValue, "cudaMemcpyFromSymbol beyond the symbol");
-    }
-    emu::drain_all();
-    emu::copy_now(dst, (const char*)&symbol + offset, n);
-    return cudaSuccess;
 }

@@ -2,18 +2,9 @@
 #pragma once
 #include "runtime_memory.h"
 
-enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1 };
-enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2, cudaEventInterprocess = 4 };
-enum cudaStreamCaptureMode {
-    cudaStreamCaptureModeGlobal = 0,
-    cudaStreamCaptureModeThreadLocal = 1,
-    cudaStreamCaptureModeRelaxed = 2,
-};
-enum cudaStreamCaptureStatus {
-    cudaStreamCaptureStatusNone = 0,
-    cudaStreamCaptureStatusActive = 1,
-    cudaStreamCaptureStatusInvalidated = 2,
-};
+enum { cudaStreamNonBlocking = 1 };
+enum { cudaEventDisableTiming = 2 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 
 namespace emu {
 struct GraphHandle {
@@ -24,7 +15,6 @@ constexpr int GREATEST_PRIORITY = -5; // as on current devices
 } // namespace emu
 typedef emu::GraphHandle* cudaGraph_t;
 typedef struct emu_graph_exec : emu::GraphHandle {}* cudaGraphExec_t;
-typedef struct emu_graph_node* cudaGraphNode_t;
 
 // ---------------------------------------------------------------------------------------------------------------------
 // streams
@@ -46,11 +36,6 @@ inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     EMU_ENTER()
     *least = 0;
     *greatest = emu::GREATEST_PRIORITY;
-    return cudaSuccess;
-}
-inline cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-    EMU_ENTER()
-    *priority = emu::st(stream)->priority;
     return cudaSuccess;
 }
 
@@ -78,23 +63,10 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     emu::drain(s);
     return emu::enter();
 }
-inline cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    EMU_ENTER()
-    emu::Stream* s = emu::st(stream);
-    if (s->capture) { return emu::not_while_capturing("cudaStreamQuery", s); }
-    return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;
-}
 inline cudaError_t cudaDeviceSynchronize() {
     EMU_ENTER_OUTSIDE_CAPTURE("cudaDeviceSynchronize")
     emu::drain_all();
     return emu::enter();
-}
-
-typedef void (*cudaHostFn_t)(void*);
-inline cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-    EMU_ENTER()
-    emu::enqueue(stream, [=] { function(data); });
-    return emu::broken_by;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -106,7 +78,7 @@ inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) 
     (*event)->timing = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
 }
-inline cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+inline cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
     EMU_ENTER()
     delete event;
@@ -131,14 +103,6 @@ inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     emu::drain(*event->mark);
     return emu::enter();
 }
-inline cudaError_t cudaEventQuery(cudaEvent_t event) {
-    EMU_ENTER()
-    if (!event->mark) { return cudaSuccess; }
-    if (event->mark->capture) {
-        return emu::fail(cudaErrorCapturedEvent, "cudaEventQuery of an event recorded in a capture");
-    }
-    return event->mark->happened ? cudaSuccess : cudaErrorNotReady;
-}
 
 // Milliseconds between the two, by the emulator's own clock (stream.h).
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
@@ -157,9 +121,9 @@ inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_
 // ---------------------------------------------------------------------------------------------------------------------
 // graphs
 
-inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     EMU_ENTER()
-    return emu::begin_capture(emu::st(stream), mode == cudaStreamCaptureModeRelaxed);
+    return emu::begin_capture(emu::st(stream));
 }
 inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     EMU_ENTER()
@@ -168,21 +132,6 @@ inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph)
     cudaError_t error = emu::end_capture(emu::st(stream), &captured);
     if (error == cudaSuccess) { *graph = new emu::GraphHandle{captured}; }
     return error;
-}
-inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-    EMU_ENTER()
-    emu::Stream* s = emu::st(stream);
-    *status = !s->capture           ? cudaStreamCaptureStatusNone
-              : s->capture->invalid ? cudaStreamCaptureStatusInvalidated
-                                    : cudaStreamCaptureStatusActive;
-    return cudaSuccess;
-}
-// Only the number of nodes can be asked for (nodes = null).
-inline cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-    EMU_ENTER()
-    if (nodes) { return emu::fail(cudaErrorNotSupported, "cudaGraphGetNodes: only with null for the nodes"); }
-    *count = graph->graph->nodes.size();
-    return cudaSuccess;
 }
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long = 0) {
     EMU_ENTER()

@@ -52,7 +52,6 @@ inline void prepare_block(size_t n) {
         if (tid.y == blockDim.y) { tid = {0, 0, tid.z + 1}; }
         f.lane = i % 32;
         f.warp = (unsigned char)(i / 32);
-        f.vote = false;
         f.cp = &S->copies[i];
         f.cp->clear();
         prepare_context(i);
@@ -165,7 +164,6 @@ inline void complete_barrier() {
     for (const Fiber& f : S->fibers) {
         if (!first && f.st == BLOCK) { first = &f; }
     }
-    S->vote = 0;
     for (const Fiber& f : S->fibers) {
         if (f.st == DONE) {
             die("%s waits at __syncthreads (%s:%d), but thread (%u,%u,%u) has exited", where(*first).c_str(),
@@ -175,7 +173,6 @@ inline void complete_barrier() {
             die("%s waits at __syncthreads in %s:%d, thread (%u,%u,%u) at another one in %s:%d", where(*first).c_str(),
                 first->at.file, first->at.line, f.tid.x, f.tid.y, f.tid.z, f.at.file, f.at.line);
         }
-        S->vote += f.vote;
     }
     race_barrier();
     for (Fiber& f : S->fibers) { f.st = RUN; }

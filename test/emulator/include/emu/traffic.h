@@ -41,7 +41,7 @@ inline bool counts_traffic = getenv("EMU_TRAFFIC") != nullptr; // in place of lo
 // one request
 
 constexpr uintptr_t SECTOR_BYTES = 32, WORD_BYTES = 4, BANKS = 32;
-constexpr size_t WIDEST_ACCESS = 16, WAVEFRONT_BYTES = BANKS * WORD_BYTES;
+constexpr size_t WAVEFRONT_BYTES = BANKS * WORD_BYTES;
 
 struct Request {
     unsigned lanes = 0; // a mask
