@@ -67,14 +67,16 @@ WITH_MPI = OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
 # Optional: the CUDA toolkit. Without it only the CPU half is built.
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
-ALL_GPUS   = $(filter 75 80 86 89 90 100 120,$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
-HERE       = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | \
-    grep -xE '[0-9]+' | sort -un)
+KNOWN     := $(patsubst compute_%,%,$(if $(NVCC),$(shell $(NVCC) --list-gpu-arch)))
+ALL_GPUS   = $(filter 75 80 86 89 90 100 120,$(KNOWN))
+HERE       = $(filter $(KNOWN),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+    tr -d . | sort -un))
 GPUS      := $(or $(if $(filter all,$(GPU)),$(ALL_GPUS),$(GPU)),$(HERE),80 90)
 NO_NVCC   := there is no nvcc in the path or in $(CUDA_HOME) (CUDA_HOME=... says where it is)
 # Optional: NCCL, for several GPUs, and attention by cuDNN, which needs the headers of cuDNN's frontend too
 CUDNN_FRONTEND ?= build/cudnn_frontend/include
-GPU_INCLUDES   := -isystem $(CUDA_HOME)/include -isystem $(CUDNN_FRONTEND)
+# /usr/include is searched anyway; named here, it would come before the compiler's own headers
+GPU_INCLUDES   := $(patsubst %,-isystem %,$(filter-out /usr/include,$(CUDA_HOME)/include) $(CUDNN_FRONTEND))
 NCCL       ?= $(and $(NVCC),$(call has_header,nccl.h))
 NCCL_FLAGS := $(if $(filter 1,$(NCCL)),-DHAS_NCCL)
 HAS_CUDNN  := $(and $(NVCC),$(call has_header,cudnn.h),$(call has_header,cudnn_frontend.h))

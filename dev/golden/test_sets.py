@@ -232,7 +232,7 @@ def row_score(model, tokens, scored):
 
 
 @torch.no_grad()
-def foreseen(model):
+def predicted(model):
     """Contexts that the model continues with a space and a letter, and this letter; and such that it does so only
     behind a space that it does not foresee."""
     both, last = [], []
@@ -295,7 +295,7 @@ def main():
     for name, make in SETS.items():
         lines = [make(i) for i in range(11)]
         if name in GREEDY:
-            both, last = foreseen(model)
+            both, last = predicted(model)
             for i, (context, ending) in zip(range(0, 11), [pair for pairs in zip(both, last) for pair in pairs]):
                 lines[i] = {"text": context + " " + ending} if name == "lambada" else \
                     {"context": context, "continuation": ending}

@@ -84,7 +84,10 @@ static int tcp_listen_one(const struct addrinfo* list) {
 // where the name has several here (of IPv4 and IPv6, or of two networks), and where it stands for a loopback address by
 // /etc/hosts.
 static bool is_ambiguous(const char* address, const struct addrinfo* list) {
-    if (!is_loopback(list->ai_addr)) { return list->ai_next != NULL; }
+    for (const struct addrinfo* a = list->ai_next; a && !is_loopback(list->ai_addr); a = a->ai_next) {
+        if (a->ai_addrlen != list->ai_addrlen || memcmp(a->ai_addr, list->ai_addr, a->ai_addrlen)) { return true; }
+    }
+    if (!is_loopback(list->ai_addr)) { return false; }
     return strcmp(address, "localhost") != 0 && !isdigit((unsigned char)*address) && !strchr(address, ':');
 }
 

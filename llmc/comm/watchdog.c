@@ -145,13 +145,14 @@ static void send_heartbeat(Connection* c, Peer* p) {
 void watchdog_check_progress(Connection* c, double elapsed) {
     uint64_t reported = 0;
     bool all_train = true;
-    int slowest = 0, connecting = -1;
+    int slowest = 0, connecting = -1, setting_up = -1;
     pthread_mutex_lock(&c->lock);
     for (int i = 0; i < c->size; i++) {
         const Peer* p = &c->peers[i];
         reported = mix64(reported ^ mix64((uint64_t)p->step * NUM_ACTIVITIES + p->activity));
         all_train = all_train && p->activity == RANK_TRAINS;
         if (p->activity == RANK_CONNECTS) { connecting = i; }
+        if (p->activity == RANK_SETS_UP) { setting_up = i; }
         if (p->step < c->peers[slowest].step) { slowest = i; }
     }
     const double longest = c->longest_step;
@@ -162,7 +163,10 @@ void watchdog_check_progress(Connection* c, double elapsed) {
     c->unchanged_seconds = may_hang && reported == c->reported ? c->unchanged_seconds + elapsed : 0;
     c->reported = reported;
     if (c->unchanged_seconds <= limit) { return; }
-    if (connecting >= 0) {
+    if (connecting >= 0 && setting_up >= 0) {
+        watchdog_fatal(c, "rank %d on %s has waited for the device of rank %d on %s for %.0f s: that one hangs",
+                       connecting, c->hosts[connecting], setting_up, c->hosts[setting_up], c->unchanged_seconds);
+    } else if (connecting >= 0) {
         watchdog_fatal(c,
                        "rank %d on %s has been connecting its device to the others' for %.0f s: it hangs. "
                        "NCCL_DEBUG=INFO may show why; NCCL_SOCKET_IFNAME chooses the network, NCCL_P2P_DISABLE=1 "

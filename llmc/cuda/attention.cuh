@@ -68,6 +68,23 @@ static inline void cudnn_free_workspace(Pass pass) {
     *w = {};
 }
 
+// Fails if others found that cuDNN computes this pass wrongly, or cannot, on this GPU. Transformer Engine refuses the
+// same (transformer_engine/common/fused_attn/fused_attn.cpp), and cuDNN's own check may let some pass.
+static inline bool cudnn_is_trusted(CudnnPass kernels, Error* err) {
+    if (gpu.major < 8) { return fail(err, "cuDNN's attention needs compute capability 8.0"); } // its documentation
+    const size_t version = attention_cudnn_version(); // 0: it cannot be opened, and the plan will say why
+    if (version == 91000 || version == 91001) {
+        return fail(err, "cuDNN 9.10.0 and 9.10.1 are known for errors in attention: install another version");
+    }
+    if (gpu.major >= 12 && version && version < 91801) {
+        return fail(err, "compute capability %d.%d needs cuDNN 9.18.1 or later", gpu.major, gpu.minor);
+    }
+    if (gpu.major >= 12 && kernels == CUDNN_BACKWARD) {
+        return fail(err, "cuDNN has no deterministic backward for compute capability %d.%d", gpu.major, gpu.minor);
+    }
+    return true;
+}
+
 // Builds cuDNN's plan for a shape at its first use, and allocates its workspace. That may be half of the free memory,
 // so that later allocations find some. If cuDNN was asked for, it may be all, and what the memory plan reserved even if
 // kernels that were loaded since have taken the margin. Returns false, with the reason, if cuDNN cannot.
@@ -78,7 +95,7 @@ static inline bool cudnn_prepare(Pass pass, int B, int T, int C, int NH, Error* 
                                                      : CUDNN_BACKWARD;
     const AttentionShape shape = {B, T, NH, C / NH, FLOATX_IS_FP16 ? ATTENTION_IN_FP16 : ATTENTION_IN_BF16, kernels};
     if (!memcmp(&w->shape, &shape, sizeof shape)) { return true; }
-    if (gpu.major < 8) { return fail(err, "cuDNN's attention needs compute capability 8.0"); } // its documentation
+    if (!cudnn_is_trusted(kernels, err)) { return false; }
     const size_t available = device_memory_available(), planned = cudnn_workspace_bytes(B, T, C, NH);
     const size_t most = w->bytes + (is_attention_requested("cudnn") ? max_size(available, planned) : available / 2);
     size_t bytes = 0;

@@ -9,7 +9,8 @@
 // Returns true if the program has cuDNN and the options allow its attention, which does not stop at documents.
 static inline bool can_use_cudnn() {
     const bool is_allowed = gpu.flash && !gpu.document_mask && !is_attention_requested("flash");
-    return attention_cudnn_prepare && FLOATX_IS_16_BITS && is_allowed;
+    const bool is_useless = gpu.major < 8 && !is_attention_requested("cudnn"); // cudnn_prepare() refuses such a GPU
+    return attention_cudnn_prepare && FLOATX_IS_16_BITS && is_allowed && !is_useless;
 }
 
 static inline size_t operations_bytes(const TensorTable* params, bool trains, int B, int T, int C, int NH) {
@@ -57,7 +58,7 @@ static inline bool can_fuse_gelu_of(Choice choice) {
 
 // Variant 0 is what device_open() sets.
 static inline bool is_gelu_fused_in(Choice choice, int variant) {
-    return can_fuse_gelu_of(choice) && (variant == 0) == (gpu.major >= 9);
+    return can_fuse_gelu_of(choice) && (variant == 0) == gpu_prefers_fused_gelu(gpu.major);
 }
 
 // Returns NULL where a kernel has one tiling, as there is nothing to choose.

@@ -70,9 +70,13 @@ static inline double gpu_peak_flops(const GpuFacts* g, const char* dtype) {
 // ---------------------------------------------------------------------------------------------------------------------
 // parameters of our kernels; the files named explain them
 
+// Returns true if GELU is fused into the matmul where nothing is timed: on Hopper and on the B200. On an RTX 5090 the
+// kernel apart is faster (https://github.com/sgl-project/sglang/pull/34350).
+static inline bool gpu_prefers_fused_gelu(int major) { return major == 9 || major == 10; }
+
 // Returns true if GELU is fused into the matmul by default (open.cuh).
 static inline bool gpu_fuses_gelu(bool fused, int major, size_t element_bytes) {
-    return fused && major >= 9 && element_bytes == 2;
+    return fused && gpu_prefers_fused_gelu(major) && element_bytes == 2;
 }
 
 // Returns how many of a list's matrices Muon computes at a time, in one stack (muon.cuh). Their Gram matrices, outputs

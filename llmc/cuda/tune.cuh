@@ -36,14 +36,16 @@ static inline int fastest_algorithm(const MatmulPlan* p) {
 }
 
 // Sets the seconds of a plan's algorithms, the shortest of several runs, and chooses the fastest. After the first round
-// only those run that are at most a tenth slower than the best, and nothing more after the deadline (seconds_now()).
+// only those run that are at most a tenth slower than the best. After the deadline (seconds_now()) only the heuristic's
+// first two still run, once.
 static inline void tune_plan(MatmulPlan* p, double deadline) {
     for (int i = 0; i < p->count; i++) { p->algorithm[i].seconds = INFINITY; }
     for (int round = 0; round < TUNE_ROUNDS && p->count > 1; round++) {
         const double most = 1.1 * p->algorithm[fastest_algorithm(p)].seconds;
         for (int i = 0; i < p->count; i++) {
             Algorithm* a = &p->algorithm[i];
-            if (round && (a->seconds > most || seconds_now() > deadline)) { continue; }
+            if (round && a->seconds > most) { continue; }
+            if ((round || i >= 2) && seconds_now() > deadline) { continue; }
             a->seconds = fmin(a->seconds, seconds_of_algorithm(p, a));
         }
     }
@@ -84,12 +86,19 @@ static inline double seconds_of_epilogue(const Matmul* m) {
     return best;
 }
 
+// Returns the seconds of a plan's chosen algorithm. tune_plan() does not time a plan's only one.
+static inline double seconds_of_plan(MatmulPlan* p) {
+    Algorithm* a = &p->algorithm[p->chosen];
+    if (p->count == 1) { a->seconds = fmin(seconds_of_algorithm(p, a), seconds_of_algorithm(p, a)); }
+    return a->seconds;
+}
+
 static inline void tune_form(MatmulPlan* p, double deadline) {
     MatmulPlan* apart = plan_apart(p);
     if (!apart->count) { return; }
     if (!apart->is_tuned) { tune_plan(apart, deadline); }
-    const double fused = p->algorithm[p->chosen].seconds;
-    p->is_apart = apart->algorithm[apart->chosen].seconds + seconds_of_epilogue(&p->last) < TUNE_MARGIN * fused;
+    const double fused = seconds_of_plan(p);
+    p->is_apart = seconds_of_plan(apart) + seconds_of_epilogue(&p->last) < TUNE_MARGIN * fused;
 }
 
 // Runs a matmul until the clocks are those of a busy GPU.
@@ -210,8 +219,8 @@ static inline const char* matmuls_identity(void) {
     static char text[sizeof gpu.name + 64];
     int driver = 0;
     cuda_check(cudaDriverGetVersion(&driver), "asking for the driver's version");
-    snprintf(text, sizeof text, "%s, CUDA driver %d, cuBLASLt %zu", gpu.name, driver,
-             gpu.cublaslt ? cublasLtGetVersion() : 0); // --kernels plain does not open it
+    snprintf(text, sizeof text, "%s, CUDA driver %d, cuBLASLt %zu, %s", gpu.name, driver,
+             gpu.cublaslt ? cublasLtGetVersion() : 0, STRING(FLOATX)); // --kernels plain does not open it
     return text;
 }
 

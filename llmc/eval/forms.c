@@ -308,7 +308,7 @@ static bool read_lambada(ItemText* item, const json_t* line, Error* err) {
     const char *text = text_of(line, "text", err), *space = text ? strrchr(text, ' ') : NULL;
     if (!text) { return false; }
     if (!space) { return fail(err, "\"text\" is one word: there is nothing to predict it from"); }
-    if (!space[1]) { return fail(err, "\"text\" ends with a space, not with the word to foresee"); }
+    if (!space[1]) { return fail(err, "\"text\" ends with a space, not with the word to predict"); }
     item_text_add(item, format("%.*s", (int)(space - text), text), space + 1);
     return true;
 }

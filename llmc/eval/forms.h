@@ -17,9 +17,9 @@
 //                  CommonsenseQA
 //   BoolQ          passage, question, answer (true or false) or SuperGLUE's label: the endings are "no" and "yes"
 //   WinoGrande     sentence, option1, option2, answer: an option takes the place of "_", and the rest is scored
-//   LAMBADA        text: its last word is to be foreseen
+//   LAMBADA        text: its last word is to be predicted
 //   and three of llm-foundry, for many sets: query, choices, gold; context_options, continuation, gold (the context is
-//   chosen); context, continuation (which is to be foreseen)
+//   chosen); context, continuation (which is to be predicted)
 #pragma once
 #include "../base/base.h"
 #include <jansson.h>

@@ -42,7 +42,7 @@ typedef struct {
     float* losses; // (B*T)
     float *device_logits, *logits; // (V) of one position; NULL unless the set's norm needs them
     KVCache cache;
-    double *sums, *foreseen; // for each row: the sum of the losses of its ending; 1 if all of its tokens were foreseen
+    double *sums, *predicted; // for each row: the sum of the losses of its ending; 1 if all its tokens were predicted
     Comm* comm;
     bool (*is_interrupted)(void*); // or NULL
     void* context;
@@ -54,7 +54,7 @@ static bool is_stopped(const Scorer* c, int turn) {
 }
 
 // Returns true if token `id` is the likeliest one behind a position of the batch, the first one among equals.
-static bool is_foreseen(const Scorer* c, int position, int id) {
+static bool is_predicted(const Scorer* c, int position, int id) {
     const int V = c->model->config.vocab_size;
     int best = 0;
     gpt2_logits(c->model, c->device_logits, position, 1);
@@ -66,16 +66,16 @@ static bool is_foreseen(const Scorer* c, int position, int id) {
 }
 
 // Fetches the losses of the positions of a pass, adds up those of a row's ending, which ends before position `end`, and
-// sets foreseen[row] to 1 if each of its tokens is the likeliest one.
+// sets predicted[row] to 1 if each of its tokens is the likeliest one.
 static void take_row(const Scorer* c, size_t row, int end, const int* targets) {
     double sum = 0;
     bool all = c->logits != NULL;
     for (int at = end - c->set->rows[row].scored; at < end; at++) {
         sum += c->losses[at];
-        all = all && is_foreseen(c, at, targets[at]);
+        all = all && is_predicted(c, at, targets[at]);
     }
     c->sums[row] = sum;
-    c->foreseen[row] = all;
+    c->predicted[row] = all;
 }
 
 // Scores `count` rows in one pass through the model.
@@ -217,8 +217,8 @@ static TestScore text_score(const TestSet* s, const double* losses) {
     return score;
 }
 
-// Counts the right items, from the sums of the rows' losses and whether their tokens were foreseen.
-static TestScore count_items(const TestSet* s, const double* losses, const double* foreseen) {
+// Counts the right items, from the sums of the rows' losses and whether their tokens were predicted.
+static TestScore count_items(const TestSet* s, const double* losses, const double* predicted) {
     const TestNorm norm = s->form->norm;
     TestScore score = {.total = s->num_items, .perplexity = NAN};
     double sum = 0;
@@ -226,7 +226,7 @@ static TestScore count_items(const TestSet* s, const double* losses, const doubl
     for (size_t i = 0; i < s->num_items; i++) {
         const TestItem* item = &s->items[i];
         if (norm == AS_FORESEEN) {
-            score.correct += foreseen[item->first] > 0;
+            score.correct += predicted[item->first] > 0;
             sum += losses[item->first];
         } else {
             score.correct += best_ending(s, item, losses, norm) == item->label;
@@ -242,7 +242,7 @@ static Scorer scorer_alloc(const TestSet* s, GPT2* g, Comm* comm) {
     const size_t n = (size_t)g->B * (size_t)g->T, V = (size_t)g->config.vocab_size;
     Scorer c = {.set = s, .model = g, .comm = comm};
     c.sums = alloc_or_die(2 * s->num_rows, sizeof *c.sums, "losses of a test set");
-    c.foreseen = c.sums + s->num_rows;
+    c.predicted = c.sums + s->num_rows;
     c.batch = g->backend->host_alloc(3 * n * sizeof *c.batch, "a batch of a test set");
     c.losses = alloc_or_die(n, sizeof *c.losses, "losses of a batch");
     if (s->form->norm == AS_FORESEEN) {
@@ -275,7 +275,7 @@ bool test_set_score(TestScore* score, double* losses, const TestSet* s, GPT2* g,
         for (size_t i = 0; ok && i < n; i++) {
             ok = isfinite(c.sums[i]) || fail(err, "%s: the loss is not finite", s->path);
         }
-        if (ok) { *score = count_items(s, c.sums, c.foreseen); }
+        if (ok) { *score = count_items(s, c.sums, c.predicted); }
         if (losses) { memcpy(losses, c.sums, n * sizeof *c.sums); }
     }
     scorer_free(&c);

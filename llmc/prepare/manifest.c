@@ -18,7 +18,7 @@ static json_t* describe_mix(const PrepareOptions* o) {
         json_array_append_new(sources, json_pack("{s:I, s:f}", "files", (json_int_t)(s->end_input - s->first_input),
                                                  "weight", s->weight));
     }
-    return json_pack("{s:o, s:s}", "sources", sources, "until", "first"); // as records of older versions say
+    return json_pack("{s:o}", "sources", sources);
 }
 
 // Reads a whole input file and returns {"name", "bytes", "hash"}, a new reference; NULL if its name is not UTF-8. Ends

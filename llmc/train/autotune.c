@@ -107,11 +107,9 @@ static const char* find_choice(const char* list, const char* name) {
 }
 
 // Returns the variant that `saved`, a list of "choice=variant", names for a choice; -1 if it names none, or one that
-// does not exist here. Older lists have one choice for both passes of attention.
+// does not exist here.
 static int saved_variant(const GPT2* g, Choice choice, const char* saved) {
-    const bool is_attention = choice == CHOICE_ATTENTION_FORWARD || choice == CHOICE_ATTENTION_BACKWARD;
     const char* at = find_choice(saved, CHOICE_NAMES[choice]);
-    if (!at && is_attention) { at = find_choice(saved, "attention"); }
     const size_t n = at ? strcspn(at, " ") : 0;
     for (int i = 0; at && i < MAX_VARIANTS; i++) {
         const char* name = name_of(g, choice, i);

@@ -126,8 +126,8 @@ void check_equal_devices(Comm* comm, const Backend* b) {
     DeviceName* all = gather_names(comm, b->device_name());
     for (int r = 1; r < comm->size; r++) {
         if (strcmp(all[r].text, all[0].text)) {
-            usage_error("--optimizer muon: rank %d on %s has %s, rank 0 %s, and the matmuls of an update have other bits "
-                        "there: give --zero 1, by which one of them updates each matrix",
+            usage_error("--optimizer muon: rank %d on %s has %s, rank 0 %s, and the matmuls of an update have other "
+                        "bits there: give --zero 1, by which one of them updates each matrix",
                         r, connection_host(comm->peers, r), all[r].text, all[0].text);
         }
     }

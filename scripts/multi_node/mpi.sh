@@ -8,8 +8,9 @@
 #   node1 slots=8
 #   node2 slots=8
 #
-# MPI starts the processes and tells each its rank. GPUs communicate by NCCL, whose variables (NCCL_*) are passed on;
-# CPU processes by MPI: for these add --map-by and --bind-to here (dev/machines.md).
+# MPI starts the processes and tells each its rank. NCCL's variables (NCCL_*) are passed on, and those that say where
+# libraries are. GPUs communicate by NCCL, CPU processes by MPI: for these add --map-by and --bind-to here
+# (dev/machines.md).
 set -eu
 hostfile=${HOSTFILE:-hosts}
 [ $# -gt 0 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
@@ -19,7 +20,8 @@ if [ ! -f "$hostfile" ]; then
 fi
 
 pass_on=
-for variable in TRAINER DATA OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do
+nccl=$(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p')
+for variable in TRAINER DATA OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $nccl; do
     if env | grep -q "^$variable="; then pass_on="$pass_on -x $variable"; fi
 done
 # a process that waits for its GPU needs no core of its own, and its loader thread must not be bound to the same one

@@ -12,7 +12,8 @@ quote() { printf "'%s' " "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
 arguments=
 for argument; do arguments="$arguments$(quote "$argument")"; done
 settings=
-for variable in GPUS DATA TRAINER OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p'); do
+nccl=$(env | sed -n 's/^\(NCCL_[A-Z0-9_]*\)=.*/\1/p')
+for variable in GPUS DATA TRAINER OMP_NUM_THREADS CUDA_HOME VIRTUAL_ENV LD_LIBRARY_PATH $nccl; do
     eval "value=\${$variable-}"
     # shellcheck disable=SC2154 # eval assigns it
     [ -z "$value" ] || settings="$settings $variable=$(quote "$value")"

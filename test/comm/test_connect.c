@@ -472,7 +472,7 @@ TEST(an_old_file_misleads_nobody) {
 }
 
 // Rank 0 listens at the address it is given, so that a run on one machine is not reachable from others; at all
-// addresses only if the name is none of this machine's, or stands for a loopback address by /etc/hosts.
+// addresses only if the name is none of this machine's, or stands by /etc/hosts for several or for a loopback address.
 TEST(rank_0_listens_where_it_is_told) {
     static const struct { const char* address; bool is_local; } names[] = {
         {"127.0.0.1", true}, {"localhost", true}, {"192.0.2.1", false}, {"no.such.host.invalid", false}};
@@ -748,8 +748,10 @@ TEST(a_hang_while_devices_connect_is_found) {
     EXPECT_DEATH(0, "", turn(c, 1000); exit(0));
     c->peers[1].activity = RANK_CONNECTS;
     EXPECT_DEATH(0, "", turn(c, 600); exit(0));
-    EXPECT_DEATH(1, "rank 1 on node1 has been connecting its device to the others' for 601 s", turn(c, 602); exit(0));
+    EXPECT_DEATH(1, "rank 1 on node1 has waited for the device of rank 2 on node2 for 601 s", turn(c, 602); exit(0));
     EXPECT_DEATH(0, "", turn(c, 500); c->peers[0].activity = RANK_CONNECTS; turn(c, 500); exit(0)); // it advances
+    for (int i = 0; i < 3; i++) { c->peers[i].activity = RANK_CONNECTS; }
+    EXPECT_DEATH(1, "rank 2 on node2 has been connecting its device to the others' for 601 s", turn(c, 602); exit(0));
 }
 
 TEST(what_may_take_long_is_no_hang) {

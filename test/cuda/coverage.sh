@@ -16,8 +16,9 @@ begun, "beginning a graph"|a capture fails to begin only while another one runs
 fatal("%s", err.text)|the emulator has no libraries to open
 cuBLASLt failed|it fails only for wrong arguments
 ncclUnhandledCudaError|a collective that fails ends the program, which then writes no counts
-ncclSystemError|likewise
+the network failed (|likewise
 NCCL failed|likewise
+return format("%s. Checkpoints|likewise
 static inline void device_copy_|the compiler inlined it: its lines ran in its callers
 ncclGetErrorString|likewise
 a workspace of %.0f MiB is needed|a plan fits where it is made: only one that was made with more free memory may not

@@ -14,6 +14,9 @@ it_trains_as_the_cpu_does() {
     all_digits "$dir/bf16" >"$dir/bf16.txt"
     near "$dir/bf16.txt" "$dir/cpu.txt" 0.02
     grep -q 'bf16 MFU' "$dir/out" || note "the step line does not name bf16"
+    must "$cuda" $run --out "$dir/random" --stochastic_round 1
+    all_digits "$dir/random" >"$dir/random.txt"
+    cmp -s "$dir/random.txt" "$dir/bf16.txt" && note "--stochastic_round 1 changed nothing"
     must "$train" $run --out "$dir/cpu_stream" --dtype bf16 --residual bf16
     must "$cuda" $run --out "$dir/stream" --residual bf16
     must "$cuda" $run --out "$dir/again" --residual bf16 --recompute all

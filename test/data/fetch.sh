@@ -305,7 +305,7 @@ END
     [ "$(requests 'GET /slow/.*/many_files')" = 7 ] || note 'fetched again'
     [ "$(sort "$dir/got/fetch.sha256" | uniq | wc -l)" = 7 ] || note 'not each sum was recorded once'
 }
-a_full_disk_is_foreseen() {
+a_full_disk_is_predicted() {
     command -v curl >/dev/null || { skip='no curl'; return; }
     printf 'set a none | a test\nfrom https://none.invalid/\nfile x ~99000000000000000 -\n' >"$root/sets"
     port=${port:-} expect 1 'MB are free' fetch

@@ -125,7 +125,7 @@ bool attention_cudnn_prepare(const AttentionShape* s, size_t most_bytes, size_t*
     return *workspace_bytes <= most_bytes || fail(err, "no plan with a workspace of %zu bytes or less", most_bytes);
 }
 
-size_t attention_cudnn_version(void) { return 91900; }
+size_t attention_cudnn_version(void) { return (size_t)emu::option("EMU_CUDNN_VERSION", 91900); }
 
 template <class Type>
 static void cudnn_forward(Type* out, float* lse, const Type* qkv, const AttentionShape* s, cudaStream_t stream) {

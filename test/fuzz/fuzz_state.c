@@ -1,5 +1,5 @@
-// Any bytes as state.json and config.json, or any edit of whole ones: a checkpoint or Hugging Face folder is refused, or
-// what was read from it keeps to its limits.
+// Any bytes as state.json and config.json, or any edit of whole ones: a checkpoint or Hugging Face folder is refused,
+// or what was read from it keeps to its limits.
 //
 // The first byte of the input chooses: 0 (modulo 3): the rest is state.json, a 0 byte and config.json; 1: an edit of
 // config.json; 2: of state.json. libFuzzer would not find these texts by itself: the library that parses JSON is not

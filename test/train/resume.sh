@@ -93,6 +93,8 @@ a_damaged_checkpoint_is_passed_over() {
     sed -i 's/"format": 2/"format": 1/' "$dir/copy/step_00000020/state.json"
     expect 1 'a checkpoint of version 2.0 or earlier' "$train" $small $data --out "$dir/new" \
         --resume "$dir/copy/step_00000020"
+    expect 1 'a checkpoint of version 2.0 or earlier' "$train" $small $data --out "$dir/copy" --resume auto
+    [ -d "$dir/copy/step_00000020" ] || note "a checkpoint that is not damaged was set aside"
     must "$train" generate --init "$dir/copy/step_00000020" --sample_tokens 1
     rm "$dir/copy/step_00000020/state.json"
     expect 1 'state.json: cannot open: No such file' "$train" $small $data --out "$dir/new" \

@@ -15,7 +15,6 @@ struct cudaUUID_t {
 struct cudaDeviceProp {
     char name[256];
     cudaUUID_t uuid;
-    size_t totalGlobalMem;
     int major, minor, multiProcessorCount;
 };
 
@@ -85,7 +84,6 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     const char* name = getenv("EMU_NAME");
     snprintf(p->name, sizeof p->name, "emulated sm_%d", emu::compute_capability());
     if (name) { snprintf(p->name, sizeof p->name, "%s", name); }
-    p->totalGlobalMem = emu::device_memory();
     p->major = emu::capability().number / 10;
     p->minor = emu::capability().number % 10;
     p->multiProcessorCount = emu::multiprocessors();
