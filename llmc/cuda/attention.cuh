@@ -76,7 +76,8 @@ static inline bool cudnn_is_trusted(CudnnPass kernels, Error* err) {
     if (version == 91000 || version == 91001) {
         return fail(err, "cuDNN 9.10.0 and 9.10.1 are known for errors in attention: install another version");
     }
-    if (gpu.major >= 12 && version && version < 91801) {
+    const bool is_old = version && version < 91801;
+    if (is_old && (gpu.major >= 12 || (gpu.major >= 10 && kernels == CUDNN_BACKWARD))) {
         return fail(err, "compute capability %d.%d needs cuDNN 9.18.1 or later", gpu.major, gpu.minor);
     }
     if (gpu.major >= 12 && kernels == CUDNN_BACKWARD) {
