@@ -67,7 +67,7 @@ WITH_MPI = OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
 # Optional: the CUDA toolkit. Without it only the CPU half is built.
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),/usr/local/cuda)
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
-KNOWN     := $(patsubst compute_%,%,$(if $(NVCC),$(shell $(NVCC) --list-gpu-arch)))
+KNOWN      = $(patsubst compute_%,%,$(if $(NVCC),$(shell $(NVCC) --list-gpu-arch)))
 ALL_GPUS   = $(filter 75 80 86 89 90 100 120,$(KNOWN))
 HERE       = $(filter $(KNOWN),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
     tr -d . | sort -un))

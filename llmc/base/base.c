@@ -415,6 +415,11 @@ const char* path_name(const char* path) {
     return slash ? slash + 1 : path;
 }
 
+char* path_folder(const char* path) {
+    const char* name = path_name(path);
+    return name > path ? format("%.*s", (int)(name - path - 1), path) : format(".");
+}
+
 char* temporary_path(const char* path) {
     const char* name = path_name(path);
     return format("%.*s.tmp-%s", (int)(name - path), path, name);

@@ -206,16 +206,19 @@ void make_printable(char* text);
 // Returns true if there is something at `path`. Ends the program if the system cannot tell (EIO, EACCES, ...): what
 // cannot be seen now must not be taken for absent.
 bool path_exists(const char* path);
-
-// Returns the part of a path behind its last slash.
-const char* path_name(const char* path);
-
-// Returns the path of a hidden file or folder beside `path`, .tmp-NAME, to be renamed to it; the caller frees it.
-char* temporary_path(const char* path);
 bool is_directory(const char* path);
 
 // Returns true if both exist and `path` is an entry of `folder`.
 bool path_is_entry_of(const char* path, const char* folder);
+
+// Returns the part of a path behind its last slash.
+const char* path_name(const char* path);
+
+// Returns the part before it, or "." if there is no slash: FOLDER/NAME is the path. The caller frees it.
+char* path_folder(const char* path);
+
+// Returns the path of a hidden file or folder beside `path`, .tmp-NAME, to be renamed to it; the caller frees it.
+char* temporary_path(const char* path);
 
 // Opens a file for reading and sets its size, which may be NULL; returns its descriptor, -1 on failure. Refuses what is
 // no regular file: a named pipe would keep the program waiting.

@@ -94,9 +94,8 @@ bool can_describe(const char* path) {
 // Compares the file with the checksums in its folder; true if there are none.
 static bool verify_sum(const char* path, Error* err) {
     Sums sums = {.list = NULL};
-    const char *slash = strrchr(path, '/'), *name = path_name(path);
-    char *folder = slash ? format("%.*s", (int)(slash - path), path) : format("."),
-         *list = format("%s/%s", folder, CHECKPOINT_SUMS);
+    const char* name = path_name(path);
+    char *folder = path_folder(path), *list = format("%s/%s", folder, CHECKPOINT_SUMS);
     bool ok = !path_exists(list) || sums_load(&sums, list, err);
     if (ok && sums_find(&sums, name)) {
         ok = sums_verify(&sums, folder, name, err);

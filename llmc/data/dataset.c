@@ -114,8 +114,8 @@ static bool dataset_add_all(Dataset* d, Error* err) {
 
 // Splits a path such as part_000017.bin: returns its number, and where its digits begin; -1 if it has none.
 static long long shard_number(const char* path, size_t* begin) {
-    const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
-    size_t end = dot && (!slash || dot > slash) ? (size_t)(dot - path) : strlen(path);
+    const char* dot = strrchr(path_name(path), '.');
+    size_t end = dot ? (size_t)(dot - path) : strlen(path);
     for (*begin = end; *begin > 0 && path[*begin - 1] >= '0' && path[*begin - 1] <= '9';) { --*begin; }
     return end - *begin >= 1 && end - *begin <= 12 ? strtoll(path + *begin, NULL, 10) : -1;
 }

@@ -79,12 +79,11 @@ char* shard_record_path(const char* path, const char* ending) {
 
 bool shard_verify_sum(const char* path, bool* has_sum, Error* err) {
     Sums sums = {.list = NULL};
-    char *list = shard_record_path(path, ".b2sums"), *folder = format("%s", path), *slash = strrchr(folder, '/');
-    const char* name = slash ? slash + 1 : path;
-    if (slash) { *slash = 0; }
+    const char* name = path_name(path);
+    char *list = shard_record_path(path, ".b2sums"), *folder = path_folder(path);
     bool ok = !list || !path_exists(list) || sums_load(&sums, list, err);
     *has_sum = ok && sums_find(&sums, name);
-    if (*has_sum) { ok = sums_verify(&sums, slash ? folder : ".", name, err); }
+    if (*has_sum) { ok = sums_verify(&sums, folder, name, err); }
     sums_free(&sums);
     free(list);
     free(folder);

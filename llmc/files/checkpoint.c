@@ -345,7 +345,7 @@ void snapshot_free(Snapshot* snapshot) {
 }
 
 char* checkpoint_write(const char* out, const Snapshot* snapshot, Error* err) {
-    char *path = checkpoint_path(out, snapshot->step), *temporary = format("%s/.tmp-step_%08lld", out, snapshot->step);
+    char *path = checkpoint_path(out, snapshot->step), *temporary = temporary_path(path);
     bool ok = checkpoint_room(out, snapshot, err) && make_directories(temporary, err) &&
               write_folder(temporary, snapshot, err);
     if (ok && path_exists(path)) { checkpoint_set_aside(path, "replaced"); } // not this run's: it saves a step once
