@@ -94,8 +94,9 @@ static void write_picture(const BenchOps* b, const char* out) {
     size_t size;
     FILE* svg = open_text_stream(&picture, &size, name);
     draw_roofline(svg, &(Roofline){.device = title,
+                                   .peak_name = p->backend->is_host ? "multiplying in registers" : "in a large matmul",
                                    .copy_bandwidth = b->bandwidth,
-                                   .matmul_flops = b->peak_flops,
+                                   .peak_flops = b->peak_flops,
                                    .published_bandwidth = b->gpu ? 1e9 * b->gpu->memory : 0,
                                    .published_flops = b->published_flops,
                                    .point = b->row,

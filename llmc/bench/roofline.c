@@ -15,8 +15,7 @@ static const char ROOFLINE_STYLE[] =
     ".bench .end { text-anchor: end }\n"
     ".bench .middle { text-anchor: middle }\n";
 
-// Edges of the plot, and of the list beside it.
-// The list stands below the plot: on a screen of 400 pixels too, text keeps three quarters of its size.
+// Edges of the plot, and of the list below it: there, text keeps three quarters of its size on a screen of 400 pixels.
 enum { WIDTH = 530, LEFT = 66, RIGHT = 512, TOP = 66, BOTTOM = 430, LIST = 24, LIST_TOP = BOTTOM + 108, LIST_ROW = 21 };
 
 // The ends of the axes, as log10.
@@ -35,8 +34,8 @@ static double roof_y(const RoofScale* s, double flops) {
 // Chooses axes that show the roof and the points, of at most 6 decades each: points beyond lie at the edge.
 static RoofScale roof_scale(const Roofline* r) {
     enum { MOST_DECADES = 6 };
-    const double peak = fmax(r->matmul_flops, r->published_flops);
-    const double ridge = r->matmul_flops / r->copy_bandwidth;
+    const double peak = fmax(r->peak_flops, r->published_flops);
+    const double ridge = r->peak_flops / r->copy_bandwidth;
     const double paper_ridge = r->published_flops > 0 ? r->published_flops / r->published_bandwidth : ridge;
     double low_x = ridge, high_x = 3 * fmax(ridge, paper_ridge), low_y = peak;
     for (int i = 0; i < r->count; i++) {
@@ -91,8 +90,8 @@ static void roof_heading(FILE* svg, const Roofline* r) {
     char flops[32];
     fprintf(svg, "<text class=\"title\" x=\"%d\" y=\"16\">Roofline of ", LIST - 12);
     page_escape(svg, r->device);
-    fprintf(svg, "</text><text x=\"%d\" y=\"34\">measured: %.4g GB/s copying, %sFLOP/s in a large matmul</text>\n",
-            LIST - 12, r->copy_bandwidth / 1e9, flops_text(flops, r->matmul_flops));
+    fprintf(svg, "</text><text x=\"%d\" y=\"34\">measured: %.4g GB/s copying, %sFLOP/s %s</text>\n", LIST - 12,
+            r->copy_bandwidth / 1e9, flops_text(flops, r->peak_flops), r->peak_name);
     if (r->published_flops > 0) {
         fprintf(svg, "<text x=\"%d\" y=\"50\">dashed, by data sheet: %.4g GB/s, %sFLOP/s</text>\n", LIST - 12,
                 r->published_bandwidth / 1e9, flops_text(flops, r->published_flops));
@@ -144,7 +143,7 @@ void draw_roofline(FILE* svg, const Roofline* r) {
     roof_heading(svg, r);
     roof_axes(svg, &s);
     if (r->published_flops > 0) { roof_line(svg, &s, "paper", r->published_bandwidth, r->published_flops); }
-    roof_line(svg, &s, "roof", r->copy_bandwidth, r->matmul_flops);
+    roof_line(svg, &s, "roof", r->copy_bandwidth, r->peak_flops);
     roof_points(svg, r, &s);
     roof_list(svg, r);
     roof_legend(svg, BOTTOM + 72);

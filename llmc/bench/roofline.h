@@ -14,11 +14,12 @@ typedef struct {
 
 typedef struct {
     const char* device; // and the model, in the heading
-    double copy_bandwidth, matmul_flops;         // measured
+    const char* peak_name; // how peak_flops were measured, such as "in a large matmul"
+    double copy_bandwidth, peak_flops;           // measured
     double published_bandwidth, published_flops; // 0: unknown
     const RooflinePoint* point;
     int count;
 } Roofline;
 
-// Writes the picture as an SVG file: the plot, and beside it a list of the operations, whose numbers stand in the dots.
+// Writes the picture as an SVG file: the plot, and below it a list of the operations, whose numbers stand in the dots.
 void draw_roofline(FILE* svg, const Roofline* r);

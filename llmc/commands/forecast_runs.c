@@ -83,24 +83,23 @@ static bool runs_add_folder(Runs* runs, const char* folder, Error* err) {
 }
 
 static bool runs_add_table(Runs* runs, const char* path, Error* err) {
-    size_t size, n;
+    size_t size;
     int row = 0;
     bool is_good = true;
     char* text = read_file(path, &size, err);
     if (!text) { return false; }
-    for (const char *at = text, *line; is_good && (line = next_line(&at, text + size, &n)) != NULL;) {
+    for (char *rest = text, *line; is_good && (line = strsep(&rest, "\n")) != NULL;) {
         GPT2Config m;
         char model[128];
         double tokens, loss, floor = NAN;
-        char *row_text = format("%.*s", (int)n, line), *where = format("%s, line %d", path, ++row);
-        const int fields = sscanf(row_text, "%127s %lf %lf %lf", model, &tokens, &loss, &floor);
+        char* where = format("%s, line %d", path, ++row);
+        const int fields = sscanf(line, "%127s %lf %lf %lf", model, &tokens, &loss, &floor);
         const bool is_head = row == 1 && fields == 1, is_blank = fields == EOF;
         is_good = is_head || is_blank ||
                   ((fields >= 3 || fail(err, "%s: not a model, tokens, loss and the like", where)) &&
                    model_parse(model, false, &m, err) && runs_append(runs, where, &m, tokens, loss, err) &&
                    runs_set_floor(runs, where, floor, err));
         free(where);
-        free(row_text);
     }
     free(text);
     return is_good;

@@ -14,13 +14,16 @@
 // Seconds that the processes of --gpus have to end by themselves when one of them has failed (chosen, not measured).
 enum { GRACE_SECONDS = 5 };
 
-// Detects how this process was started. Commands other than train, eval and bench run in one process.
+// Commands that several processes can run together.
+enum { IN_SEVERAL = TRAIN | EVAL | BENCH };
+
+// Detects how this process was started.
 static Launch detect_launch(int command) {
     Error err;
     Launch launch;
     if (!launch_detect(&launch, &err)) { usage_error("%s", err.text); }
     process_rank = launch.rank;
-    if (launch.size > 1 && !(command & (TRAIN | EVAL | BENCH))) {
+    if (launch.size > 1 && !(command & IN_SEVERAL)) {
         usage_error("started by %s as one of %d processes, but only train, eval and bench run in several",
                     launch.launcher, launch.size);
     }
@@ -64,6 +67,13 @@ static Comm open_comm(Launch* launch, const Config* c, const Backend* b) {
     return comm;
 }
 
+// Returns what `check` compares with: the CPU's fp32. A GPU's may be of a given level.
+static const Backend* check_reference(const Config* c) {
+    const Backend* b = find_cpu_backend(dtype_fp32, program_has_gpu() ? c->cpu : cpu_auto);
+    if (!b) { usage_error("check --cpu %s: there are no fp32 kernels of it here; leave it out", cpu_names[c->cpu]); }
+    return b;
+}
+
 // Runs a command that needs a backend; returns the exit code.
 static int run_command(int command, Config* c, const Backend* b, enum dtype dtype, Comm* comm) {
     switch (command) {
@@ -72,7 +82,7 @@ static int run_command(int command, Config* c, const Backend* b, enum dtype dtyp
     case INSPECT: return inspect_command(c, b);
     case EVAL: return eval_command(c, b, dtype, comm);
     case BENCH: return bench_command(c, comm);
-    case CHECK: return check_command(c, b, dtype, find_cpu_backend(dtype_fp32, program_has_gpu() ? c->cpu : cpu_auto));
+    case CHECK: return check_command(c, b, dtype, check_reference(c));
     default: return info_command(c, b, dtype);
     }
 }
@@ -119,7 +129,7 @@ static int run_program(int argc, char** argv) {
     if (config.gpus > 1 && launch.size > 1 && config.gpus != launch.size) {
         notice("--gpus %lld is ignored: %s started %d processes", config.gpus, launch.launcher, launch.size);
     }
-    if (config.gpus > 1 && launch.size == 1 && command->bit != INFO) {
+    if (config.gpus > 1 && launch.size == 1 && (command->bit & IN_SEVERAL)) {
         return launch_local((int)config.gpus, arguments, GRACE_SECONDS);
     }
     if (command->bit == INSPECT) { config.dtype = dtype_fp32; }

@@ -229,7 +229,7 @@ TEST(points_lie_where_their_numbers_say) {
     char* svg;
     size_t size;
     FILE* f = open_text_stream(&svg, &size, "a picture");
-    draw_roofline(f, &(Roofline){"<a machine>", 1e9, 4e9, 2e9, 5e9, point, 4});
+    draw_roofline(f, &(Roofline){"<a machine>", "in a test", 1e9, 4e9, 2e9, 5e9, point, 4});
     close_text_stream(f, "a picture");
     const char* roof = strstr(svg, "class=\"roof\" d=\"M");
     double ridge_y = 0;

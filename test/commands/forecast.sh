@@ -94,7 +94,7 @@ runs_that_cannot_be_fitted_are_refused() {
     row=L=1,H=1,C=16,T=8,V=257
     printf 'model\n\n%s 1e400 3\n' $row >"$dir/table" # a blank line is passed over
     expect 1 'table, line 3: inf tokens are not the length' "$train" forecast "$dir/table"
-    printf 'model\n%s 1e6 3 0.5\n%s 2e6 3 0.7\n' $row $row >"$dir/table"
+    printf 'model\n%s 1e6 3 0.5\n%s 2e6 3 0.7' $row $row >"$dir/table" # its last line has no end
     expect 1 'table, line 3: a floor of 0.7, but 0.5' "$train" forecast "$dir/table"
     expect 1 'was one given twice?' "$train" forecast "$dir/same1" "$dir/same1"
     sed -i 's/"step":0,/&"options":{"val_data":"other"},/' "$dir/same2/metrics.jsonl"

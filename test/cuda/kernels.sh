@@ -38,6 +38,7 @@ a_residual_stream_in_bf16_agrees() {
 
 tf32_agrees() {
     must env EMU_CC=90 "$cuda" check $even --dtype tf32 $once
+    expect 2 'check --cpu amx: there are no fp32 kernels' "$cuda" check $even --cpu amx
 }
 
 # Rows of logits that a block holds in registers, ending between two packs.

@@ -87,6 +87,8 @@ options_without_effect_are_refused() {
     expect 2 '--document_mask 1 has no effect with --text' $eval --text test/golden/eval/text.txt --document_mask 1
     expect 2 '--eval_rules limit:2 has no effect without --eval_data: leave it out' $eval --eval_rules limit:2
     must $eval --text test/golden/eval/text.txt --config "$dir/file" # of all commands
+    echo 'gpus 2' >"$dir/file" # of commands that run in several processes
+    must "$train" generate --init "$weights" --tokenizer bytes --config "$dir/file" --sample_tokens 1
     expect 2 'no option --link: python3 dev/bench/predict.py' "$train" bench scale --link 1GB/s:1us
     cp "$root/corpus_val_000000.bin" "$dir/plain.bin" # without the record of its tokenizer
     must "$train" -i "$dir/plain.bin" -j "$dir/plain.bin" -e L=1,H=2,C=16,T=48 -b 1 -t 48 -x 1 -v 0 -s 0 -k constant \
