@@ -12,7 +12,7 @@ case ${1:-} in -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 cd "$(dirname "$0")/.."
 
 # Three groups run at a time, started in this order: long ones first, and beside them those that mostly wait.
-all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus gpu_tuning emulated_check emulated_race full_size \
+all="gpu_training ranks faults gpu_kernels sanitize unit resume gpus gpu_tuning emulated_check full_size \
     emulator traffic requests gpu_script headers worlds learning bench hosts run_scripts precision options \
     commands scripts fetch mutate gpu_device scores reports forecast inspect tokenizer shards prepare portable \
     spills sass cudnn offload"
@@ -175,17 +175,16 @@ gpu_device() { compile_emu && limited sh test/cuda/device.sh $emu; }
 gpus() { compile_emu && limited sh test/comm/gpus.sh $emu; }
 run_scripts() { compile_emu && limited sh test/comm/run_scripts.sh $emu; }
 hosts() { compile_emu && limited sh test/comm/hosts.sh $emu; }
-# Tests in the builds that check memory accesses and data races: kernels at even and odd shapes, two training steps.
+# Tests in the build that checks memory accesses and data races: kernels at even and odd shapes, two training steps.
 watched="odd_shapes long_rows attention_agrees_at two_steps"
 [ -z "$long" ] || watched=''
-emulated_check() { compile emu EMU=check && limited sh test/cuda/kernels.sh build/emu-check $watched; }
-compile_race() { flock "$work/race" make -s -j "$jobs" emu EMU=race; }
-emulated_race() { compile_race && limited sh test/cuda/kernels.sh build/emu-race $watched; }
-traffic() { compile_race && limited sh test/cuda/traffic.sh build/emu-race; }
+compile_check() { flock "$work/check" make -s -j "$jobs" emu EMU=check; }
+emulated_check() { compile_check && limited sh test/cuda/kernels.sh build/emu-check $watched; }
+traffic() { compile_check && limited sh test/cuda/traffic.sh build/emu-check; }
 full_size() { # bf16 is the largest; the others' kernels are the same templates
     set -- bf16 wraps
     [ -z "$long" ] || set --
-    compile_race && build/emu-race/test_full_size "$@"
+    compile_check && build/emu-check/test_full_size "$@"
 }
 aarch64() { limited sh test/aarch64.sh build/release; } # by a cross compiler and qemu
 gpu_script() { compile_emu && limited sh test/bench/gpu_script.sh $emu; }

@@ -22,19 +22,17 @@ TEST_OPT_release := -O1 # of test programs: compiles faster, and no time is meas
 # the GPU trainer without a GPU: test/emulator/ compiles the same files for the CPU
 #
 #   make emu                 build/emu/train_gpt2cu, optimized
-#   make emu EMU=check       build/emu-check/...: stops at wrong addresses and undefined behaviour
-#   make emu EMU=race        build/emu-race/...: reports data races or, with EMU_TRAFFIC=FILE in the environment, counts
-#                            the memory traffic of each kernel
+#   make emu EMU=check       build/emu-check/...: stops at wrong addresses, undefined behaviour and data races or, with
+#                            EMU_TRAFFIC=FILE in the environment, counts the memory traffic of each kernel
 #   make emu EMU=coverage    build/emu-coverage/...: counts the lines that run
 
 EMU ?= plain
 EMU_BUILD := build/emu$(if $(filter plain,$(EMU)),,-$(EMU))
 EMU_OPT_plain := -O2
 EMU_OPT_coverage := -O1
-EMU_OPT_check := -O0
 EMU_FLAGS := $(EMU_OPT_$(EMU)) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -D_GNU_SOURCE
 EMUCC       := test/emulator/emucc $(if $(filter plain,$(EMU)),,--$(EMU)) $(EMU_FLAGS)
-# fp16's kernels are bf16's: the checking builds leave them out
+# fp16's kernels are bf16's: the checking build leaves them out
 EMU_TYPES   := fp32 bf16 $(if $(filter plain coverage,$(EMU)),fp16)
 EMU_OBJECTS := $(EMU_TYPES:%=$(EMU_BUILD)/cuda_%.o)
 EMU_CUDNN   := $(EMU_BUILD)/attention_cudnn.o
@@ -42,7 +40,7 @@ EMU_SOURCES := $(wildcard llmc/*/*.h llmc/cuda/*.cuh llmc/cuda/*.h \
     test/emulator/*.c test/emulator/emucc test/emulator/include/*.h test/emulator/include/*/*.h)
 EMU_TESTS   := $(EMU_BUILD)/test_attention_forms
 
-emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS) $(if $(filter race,$(EMU)),$(EMU_BUILD)/test_full_size)
+emu: $(EMU_BUILD)/train_gpt2cu $(EMU_TESTS) $(if $(filter check,$(EMU)),$(EMU_BUILD)/test_full_size)
 $(EMU_OBJECTS): $(EMU_BUILD)/cuda_%.o: train_gpt2.cu $(EMU_SOURCES)
 	@mkdir -p $(@D)
 	@rm -f $(@:.o=.gcda) # gcov's counts belong to the old object
@@ -63,7 +61,7 @@ $(BUILD)/cuda_test_attention_forms: $(TEST_FORMS) $(CUDA_LINKED)
 	$(CXX) $(LDFLAGS) $^ -o $@ $(CUDA_LIBS) $(LDLIBS)
 $(EMU_BUILD)/test_full_size: test/test_full_size.cu $(EMU_LINKED)
 	$(EMUCC) -Wno-deprecated-enum-enum-conversion $< $(filter %.o %.a,$^) -o $@ $(if $(OPENMP),-lgomp) $(LDLIBS)
-EMU_LINK_check    := -fsanitize=address,undefined
+EMU_LINK_check    := -fsanitize=undefined
 EMU_LINK_coverage := --coverage
 $(EMU_BUILD)/train_gpt2cu: $(MAIN_OBJECT) $(EMU_LINKED) | $(MPI_LIBRARY)
 	$(CXX) $(EMU_LINK_$(EMU)) $(LDFLAGS) $(FOR_MPI) -Wl,-rpath,'$$ORIGIN/../$(config)' $^ -o $@ $(LDLIBS)

@@ -1,7 +1,7 @@
 // Audits the GPU's operations at the sizes of GPT-2 124M and 1558M, up to the largest batches that fit on GPUs of 80
 // and 141 GB, without that memory (test/emulator/include/emu/audit.h). An operation must touch its tensors from the
-// first byte to the last and nothing beyond them; grids must be within CUDA's limits. `make emu EMU=race` builds it:
-// build/emu-race/test_full_size.
+// first byte to the last and nothing beyond them; grids must be within CUDA's limits. `make emu EMU=check` builds it:
+// build/emu-check/test_full_size.
 #include <cuda_runtime.h>
 extern "C" {
 #include "../llmc/check/op_cases.h"

@@ -7,13 +7,13 @@ export EMU_CUDNN=0 # else every start would measure cuDNN's attention; some test
 
 tiny="$small --batch_size 2 --val_every 0"
 
-is_checking_build() { # succeeds in a build that checks every access, which costs
-    case $emu in *-check | *-race) return 0 ;; *) return 1 ;; esac
+is_checking_build() { # succeeds in the build that checks every access, which costs
+    case $emu in *-check) return 0 ;; *) return 1 ;; esac
 }
 
 is_slow_build() { is_checking_build && [ -z "$long" ]; } # not all is to be tried
 
-# The checking and race-checking builds have no fp16: its kernels are those of bf16.
+# The checking build has no fp16: its kernels are those of bf16.
 has_fp16() { ! is_checking_build; }
 
 # all_digits RUN: prints the losses and norms in a run's metrics, unrounded

@@ -2,7 +2,7 @@
 # Counts the memory traffic of the kernels of a training step under the emulator (test/emulator/include/emu/traffic.h).
 # A kernel may move the least sectors of global memory, and 1.1 times the least wavefronts of shared memory; traffic.txt
 # has the exceptions. The shape has whole tiles: C = 128 is a row of 32 lanes that load 16 bytes each.
-# sh test/cuda/traffic.sh build/emu-race [WORD...]: the tables are written to the folder
+# sh test/cuda/traffic.sh build/emu-check [WORD...]: the tables are written to the folder
 . "$(dirname "$0")/../lib.sh"
 exceptions=test/cuda/traffic.txt
 export OMP_NUM_THREADS=1 EMU_GUARD=0 EMU_CUDNN=0

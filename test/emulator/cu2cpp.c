@@ -2,7 +2,7 @@
 // no macros and no comments. Every line stays where it is, so that line markers lead debuggers, sanitizers, warnings
 // and gcov to the original files. System headers are copied unchanged.
 //
-//   usage: cu2cpp [STORAGE] < in.ii > out.ii      STORAGE of __shared__ arrays: "static" or "static __thread"
+//   usage: cu2cpp < in.ii > out.ii
 //
 //   k<T><<<g, b, s, st>>>(x, n)    emu::Launch("k<T>", g, b, s, st)([](auto... emu_a) { k<T>(emu_a...); }, x, n)
 //   __global__ void k(...) {       void k(...) { static emu::Kernel emu_kernel = {...}; if (emu::probe(emu_kernel)) ...
@@ -23,7 +23,6 @@ static char* in;          // the whole input, terminated by 0
 static size_t in_size;
 static char* out;
 static size_t out_size, out_room;
-static const char* storage = "static";
 
 // ---------------------------------------------------------------------------------------------------------------------
 // errors, output
@@ -326,7 +325,7 @@ static size_t rewrite_shared(size_t at) {
         copy(rows, end);
         print(")emu::dyn();");
     } else {
-        print("%s", storage);
+        print("static");
         copy(begin, end + 1);
         for (int i = 0; i < count; i++) {
             print(" emu::shared(%.*s);", (int)(names[i].end - names[i].begin), in + names[i].begin);
@@ -419,8 +418,7 @@ static size_t rewrite_word(size_t at) {
     return end;
 }
 
-int main(int argc, char** argv) {
-    if (argc > 1) { storage = argv[1]; }
+int main(void) {
     read_input();
     bool system_header = false;
     for (size_t i = 0; i < in_size;) {

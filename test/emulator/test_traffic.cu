@@ -1,4 +1,4 @@
-// Tests that traffic is counted as published for access patterns whose cost is known. Needs `emucc --race`.
+// Tests that traffic is counted as published for access patterns whose cost is known. Needs `emucc --check`.
 //   [1] M. Harris, "An Efficient Matrix Transpose in CUDA C/C++", NVIDIA 2013: a tile of 32 x 32 floats has 32-way bank
 //       conflicts where a warp reads a column, one of 32 x 33 has none
 //   [2] M. Harris, "How to Access Global Memory Efficiently in CUDA C/C++ Kernels", NVIDIA 2013: stride and offset
@@ -7,8 +7,8 @@
 #include <cuda_runtime.h>
 #include "cases.h"
 #include <string>
-#ifndef EMU_RACE
-#error "build it with emucc --race"
+#ifndef EMU_CHECK
+#error "build it with emucc --check"
 #endif
 
 static float* device_floats(size_t n) {

@@ -1,4 +1,4 @@
-// The audit of addresses (EMU_AUDIT=1, in programs built by `emucc --race`): runs shapes that fill the memory of a
+// The audit of addresses (EMU_AUDIT=1, in programs built by `emucc --check`): runs shapes that fill the memory of a
 // large GPU on a small machine, to find indices that overflow.
 //
 // Device memory is address space: pages exist only where something was written, and fresh memory reads as zeros. Of a
@@ -24,27 +24,15 @@ struct Touched {
 };
 inline std::map<const char*, Touched> touched; // by the allocation's address
 
-inline void audit_touch(const std::pair<char* const, size_t>& allocation, size_t offset, size_t n) {
+inline void audit_touch(const char* allocation, size_t offset, size_t n) {
     static const char* last = nullptr;
     static Touched* part = nullptr;
-    if (last != allocation.first || !part) {
-        last = allocation.first;
+    if (last != allocation || !part) {
+        last = allocation;
         part = &touched[last];
     }
     part->begin = std::min(part->begin, offset);
     part->end = std::max(part->end, offset + n);
-}
-
-// Notes an access of a kernel to n bytes of device memory; `place` names it in errors.
-template <class Place> void audit_access(const void* p, size_t n, Place place) {
-    auto* a = allocation_before(mem.live, p);
-    const size_t offset = a ? (size_t)((char*)p - a->first) : 0;
-    if (!a) { die("%s: %zu bytes before the first allocation", place().c_str(), n); }
-    if (offset > a->second || n > a->second - offset) {
-        die("%s: %zu bytes at offset %zu of an allocation of %zu, or before another", place().c_str(), n, offset,
-            a->second);
-    }
-    audit_touch(*a, offset, n);
 }
 
 // Returns the part of an allocation that was touched since audit_forget().
@@ -55,8 +43,8 @@ inline void audit_forget() {
 
 // Returns the numbers of the blocks that an audit runs.
 inline std::vector<size_t> audited_blocks(size_t blocks) {
-#ifndef EMU_RACE
-    die("EMU_AUDIT=1 needs a program built by `emucc --race`");
+#ifndef EMU_CHECK
+    die("EMU_AUDIT=1 needs a program built by `emucc --check`");
 #endif
     std::vector<size_t> list;
     for (size_t i : AUDITED_BLOCKS) {

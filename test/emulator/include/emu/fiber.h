@@ -4,9 +4,6 @@
 #include "capability.h"
 #include "memory.h"
 #include <vector>
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/common_interface_defs.h>
-#endif
 #if !defined(__x86_64__) || defined(EMU_UCONTEXT)
 #define EMU_UCONTEXT
 #include <ucontext.h>
@@ -45,21 +42,16 @@ struct Copy {
 // of other lanes it is undefined.
 typedef void (*WarpOp)(void** lane, unsigned mask);
 
-// State that a switch saves. ASan also has to be told where the stacks are.
+// State that a switch saves.
 struct Context {
 #ifdef EMU_UCONTEXT
     ucontext_t registers;
 #else
     void* stack_pointer = nullptr;
 #endif
-#ifdef __SANITIZE_ADDRESS__
-    const void* bottom = nullptr;
-    size_t bytes = 0;
-    void* fake_stack = nullptr;
-#endif
 };
 
-// Begins with what every switch reads, within 64 bytes in builds without ASan.
+// Begins with what every switch reads, within 64 bytes.
 struct alignas(64) Fiber {
     Context context;
     WarpOp op;              // WARP: the instruction that runs when all lanes have arrived
@@ -77,7 +69,7 @@ struct SharedArray {
     size_t bytes;
 };
 
-// State with which one OpenMP thread runs a block.
+// State with which a block runs.
 struct Scheduler {
     Context self;
     std::vector<Fiber> fibers;
@@ -95,14 +87,14 @@ struct Scheduler {
     uint64_t rng;
 };
 
-inline EMU_THREAD Scheduler* S;
-inline EMU_THREAD Fiber* cur; // null on the host
-inline EMU_THREAD char* stacks;
+inline Scheduler* S;
+inline Fiber* cur; // null on the host
+inline char* stacks;
 
 // In builds that observe memory accesses (hooks.h) these count only while `quiet` is 0: in kernels, not in the emulator
 // or the host.
-#ifdef EMU_RACE
-inline EMU_THREAD int quiet = 1;
+#ifdef EMU_CHECK
+inline int quiet = 1;
 #define EMU_QUIET(value) (emu::quiet = (value))
 #define EMU_QUIETLY(call)                                                            \
     do {                                                                             \
@@ -146,54 +138,32 @@ emu_switch:
 )");
 #endif
 
-#ifdef __SANITIZE_ADDRESS__
-#define EMU_SWITCHES EMU_UNSEEN __attribute__((noinline))
-#else
-#define EMU_SWITCHES EMU_UNSEEN
-#endif
-
-// Goes on in `to`; returns when another fiber switches back to `from`. `ended`: none will.
-EMU_SWITCHES inline void switch_context(Context* from, Context* to, bool ended = false) {
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_start_switch_fiber(ended ? nullptr : &from->fake_stack, to->bottom, to->bytes);
-#endif
-    (void)ended;
+// Goes on in `to`; returns when another fiber switches back to `from`.
+EMU_UNSEEN inline void switch_context(Context* from, Context* to) {
 #ifdef EMU_UCONTEXT
     swapcontext(&from->registers, &to->registers);
 #else
     emu_switch(&from->stack_pointer, to->stack_pointer);
 #endif
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
-#endif
 }
 
 // The current fiber stops: the next one of the pass goes on, or the scheduler.
-EMU_SWITCHES inline void leave(bool ended = false) {
+EMU_UNSEEN inline void leave() {
     Fiber* const self = cur;
     Fiber* const next = *S->pass_next++;
     cur = next;
-    switch_context(&self->context, next ? &next->context : &S->self, ended);
+    switch_context(&self->context, next ? &next->context : &S->self);
     cur = self;
     threadIdx = self->tid;
 }
 
-EMU_SWITCHES inline void fiber_main() {
-#ifdef __SANITIZE_ADDRESS__
-    const void* bottom;
-    size_t bytes;
-    __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
-    if (!S->self.bottom) { // the first fiber of all was entered from the scheduler
-        S->self.bottom = bottom;
-        S->self.bytes = bytes;
-    }
-#endif
+EMU_UNSEEN inline void fiber_main() {
     threadIdx = cur->tid;
     EMU_QUIET(0);
     S->body(S->body_arg);
     EMU_QUIET(1);
     cur->st = DONE;
-    leave(true);
+    leave();
     abort();
 }
 
@@ -203,11 +173,6 @@ inline char* stack_of(size_t i) { return stacks + i * STACK_BYTES; }
 // begin at different places of a page (not with ucontext), or what they touch would share a few sets of the cache.
 inline void prepare_context(size_t i) {
     Context& c = S->fibers[i].context;
-#ifdef __SANITIZE_ADDRESS__
-    c.bottom = stack_of(i);
-    c.bytes = STACK_BYTES;
-    ASAN_UNPOISON_MEMORY_REGION(stack_of(i) + STACK_BYTES - 2 * PAGE, 2 * PAGE);
-#endif
 #ifdef EMU_UCONTEXT
     getcontext(&c.registers);
     c.registers.uc_stack.ss_sp = stack_of(i);

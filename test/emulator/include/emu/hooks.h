@@ -11,19 +11,19 @@ namespace emu {
 EMU_UNSEEN inline void note_access([[maybe_unused]] const void* p, [[maybe_unused]] size_t n,
                                    [[maybe_unused]] bool writes, [[maybe_unused]] void* pc,
                                    [[maybe_unused]] size_t widest = 16) {
-#ifdef EMU_RACE
+#ifdef EMU_CHECK
     if (counts_traffic) {
         EMU_QUIETLY(traffic_access(p, n, writes, pc, widest));
     } else {
-        race_access(p, n, writes, pc);
+        check_access(p, n, writes, pc);
     }
 #endif
 }
 
 // Reports that cp.async's bytes have come: a second write for the race check, no further traffic.
 inline void note_arrival([[maybe_unused]] const void* p, [[maybe_unused]] size_t n, [[maybe_unused]] void* pc) {
-#ifdef EMU_RACE
-    if (!counts_traffic) { race_access(p, n, true, pc); }
+#ifdef EMU_CHECK
+    if (!counts_traffic) { check_access(p, n, true, pc); }
 #endif
 }
 
@@ -32,7 +32,7 @@ inline void note_arrival([[maybe_unused]] const void* p, [[maybe_unused]] size_t
 // ---------------------------------------------------------------------------------------------------------------------
 // what -fsanitize=thread calls
 
-#ifdef EMU_RACE
+#ifdef EMU_CHECK
 #define EMU_HOOK extern "C" __attribute__((used)) EMU_UNSEEN inline
 #define EMU_ACCESS(p, n, writes, widest)                                             \
     if (emu::quiet || emu::on_stack(p)) { return; }                                  \

@@ -186,9 +186,6 @@ struct Launch {
             arrange(list.data(), blocks, rng);
         }
         const size_t count = list.empty() ? blocks : list.size();
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic)
-#endif
         for (size_t i = 0; i < count; i++) {
             size_t b = !list.empty() ? list[i] : order() == 1 ? blocks - 1 - i : i;
             if (!S) { S = new Scheduler; }
@@ -201,8 +198,6 @@ struct Launch {
             gridDim = grid;
             blockDim = block;
             blockIdx = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y), (unsigned)(b / grid.x / grid.y)};
-            ASAN_UNPOISON_MEMORY_REGION(dynamic_memory, sizeof dynamic_memory);
-            ASAN_POISON_MEMORY_REGION(dynamic_memory + dynamic, sizeof dynamic_memory - dynamic);
             race_block_begin();
             run_block();
             if (i == 0) { kernel.static_bytes = S->shared_bytes; }

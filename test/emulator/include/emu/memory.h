@@ -12,12 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#endif
 
 namespace emu {
 
@@ -90,7 +84,16 @@ inline bool is_pinned(const void* p) {
     return a && (char*)p < a->first + a->second;
 }
 
-inline void audit_touch(const std::pair<char* const, size_t>& allocation, size_t offset, size_t n); // audit.h
+// The allocations that kernels accessed last, each by a page of it: nearly every access is to one of them.
+struct Recent {
+    const char* first;
+    size_t bytes; // 0: none
+};
+inline Recent recent_allocations[64];
+
+EMU_UNSEEN inline Recent& recent_allocation(const void* p) { return recent_allocations[(uintptr_t)p / PAGE % 64]; }
+
+inline void audit_touch(const char* allocation, size_t offset, size_t n); // audit.h
 
 // Ends the program unless [p, p + n) lies within one device allocation.
 inline void check_range(const void* p, size_t n, const char* what) {
@@ -101,7 +104,7 @@ inline void check_range(const void* p, size_t n, const char* what) {
     if (offset > a->second || n > a->second - offset) {
         die("%s: %zu bytes at offset %zu of an allocation of %zu", what, n, offset, a->second);
     }
-    if (audits) { audit_touch(*a, offset, n); }
+    if (audits) { audit_touch(a->first, offset, n); }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -232,9 +235,7 @@ inline void* allocate(size_t n) {
     counts.memory = mem.used > counts.memory ? mem.used : counts.memory;
     mem.live[p] = n;
     if (mprotect(mem.base, round_up(mem.top, PAGE), PROT_READ | PROT_WRITE) != 0) { die("mprotect failed"); }
-    ASAN_UNPOISON_MEMORY_REGION(p, n);
     poison(p, n);
-    ASAN_POISON_MEMORY_REGION(p + n, span - n);
     if (!mem.open) { protect(PROT_NONE); }
     return p;
 }
@@ -248,12 +249,12 @@ inline bool release(void* p) {
         Open o;
         poison((char*)p, it->second);
     }
-    ASAN_POISON_MEMORY_REGION(p, it->second);
     size_t begin = round_up((size_t)p, PAGE), end = ((size_t)p + it->second) / PAGE * PAGE;
     if (reuses()) { mem.freed.push_back({(char*)p, span_of(it->second)}); }
     else if (begin < end) { madvise((void*)begin, end - begin, MADV_DONTNEED); }
     mem.used -= it->second;
     mem.live.erase(it);
+    for (Recent& r : recent_allocations) { r = {}; }
     return true;
 }
 

@@ -1,5 +1,8 @@
-// The race check. It reports two threads of a launch that access the same two bytes, at least one of them writing, if
-// nothing between orders the accesses. hooks.h reports each access; of every two bytes the last write and the last read
+// The check of accesses (emucc --check). It ends the program at one outside of a device allocation, or behind the dynamic
+// shared memory.
+//
+// It reports a race of two threads of a launch that access the same two bytes, at least one of them writing, if nothing
+// between orders the accesses. hooks.h reports each access; of every two bytes the last write and the last read
 // are kept. Their order follows from stamps of one clock, which each launch, block, barrier and __syncwarp advances.
 //
 // Accesses are ordered by the end of a launch, by __syncthreads within a block, and by __syncwarp within a warp (not by
@@ -8,7 +11,7 @@
 #pragma once
 #include "audit.h"
 #include "places.h"
-#ifndef EMU_RACE
+#ifndef EMU_CHECK
 
 namespace emu {
 inline void race_block_begin() {}
@@ -18,9 +21,6 @@ inline void race_launch_end() {}
 } // namespace emu
 
 #else
-#ifdef _OPENMP
-#error "the race check and -fopenmp exclude each other"
-#endif
 #include <set>
 #include <unordered_map>
 
@@ -174,14 +174,35 @@ EMU_UNSEEN inline bool race_cells(const void* p, size_t n, bool device, bool wri
     return true;
 }
 
+// Returns the allocation that holds the n bytes of device memory at p; ends the program if none does.
+inline Recent find_allocation(const void* p, size_t n, void* pc) {
+    auto* a = allocation_before(mem.live, p);
+    const size_t offset = a ? (size_t)((const char*)p - a->first) : 0;
+    if (a && offset <= a->second && n <= a->second - offset) { return {a->first, a->second}; }
+    const std::string place = where(*cur) + ", " + place_of(pc_in_program(pc));
+    if (!a) { die("%s: %zu bytes before the first allocation, or in a freed one", place.c_str(), n); }
+    die("%s: %zu bytes at offset %zu of an allocation of %zu, or in a freed one", place.c_str(), n, offset, a->second);
+}
+
+// Ends the program unless n bytes of device memory at p lie in one allocation.
+EMU_UNSEEN inline void check_allocation(const void* p, size_t n, void* pc) {
+    Recent& r = recent_allocation(p);
+    const size_t offset = (size_t)((const char*)p - r.first);
+    if (offset >= r.bytes || n > r.bytes - offset) { EMU_QUIETLY(r = find_allocation(p, n, pc)); }
+    if (audits) { EMU_QUIETLY(audit_touch(r.first, (size_t)((const char*)p - r.first), n)); }
+}
+
 // Checks and notes an access of the current thread, at `pc`, to n bytes at p.
-EMU_UNSEEN inline void race_access(const void* p, size_t n, bool writes, void* pc) {
+EMU_UNSEEN inline void check_access(const void* p, size_t n, bool writes, void* pc) {
     const bool device = on_device(p);
-    if (!device && (audits || !in_shared((const char*)p))) { return; }
-    if (audits) {
-        EMU_QUIETLY(audit_access(p, n, [&] { return where(*cur) + ", " + place_of(pc_in_program(pc)); }));
-        return;
+    if (device) {
+        check_allocation(p, n, pc);
+    } else if (!in_shared((const char*)p) || !in_shared((const char*)p + n - 1)) {
+        if ((size_t)((const char*)p - S->dyn) >= MAX_DYNAMIC_SHARED) { return; }
+        EMU_QUIETLY(die("%s, %s: %zu bytes behind the dynamic shared memory", where(*cur).c_str(),
+                        place_of(pc_in_program(pc)).c_str(), n));
     }
+    if (audits) { return; }
     for (size_t part; n > 0; n -= part, p = (const char*)p + part) {
         const size_t rest = CHUNK - (uintptr_t)p % CHUNK;
         part = n < rest ? n : rest;

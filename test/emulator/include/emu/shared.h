@@ -9,7 +9,7 @@ constexpr size_t MAX_STATIC_SHARED = 48 << 10;
 
 // Dynamic shared memory. PTX instructions take 32-bit addresses of shared memory: to_shared() and from_shared() make
 // them the distance from this array.
-alignas(1024) inline EMU_THREAD char dynamic_memory[MAX_DYNAMIC_SHARED + 1024];
+alignas(1024) inline char dynamic_memory[MAX_DYNAMIC_SHARED + 1024];
 
 EMU_UNSEEN inline void* dyn() {
     if (!cur) { die("`extern __shared__` outside of a kernel"); }

@@ -16,7 +16,7 @@
 // Not counted: atomics, caches, local memory. The widths of accesses are those of the source; nvcc may split or merge.
 #pragma once
 #include "places.h"
-#ifndef EMU_RACE
+#ifndef EMU_CHECK
 
 namespace emu {
 inline void traffic_pass_end() {}
@@ -24,9 +24,6 @@ inline void traffic_launch_end() {}
 } // namespace emu
 
 #else
-#ifdef _OPENMP
-#error "the count of traffic and -fopenmp exclude each other"
-#endif
 #include <algorithm>
 #include <bitset>
 #include <map>

@@ -13,23 +13,16 @@
 #define __host__
 #define __align__(n) __attribute__((aligned(n)))
 
-// Blocks run in parallel where the program is built with -fopenmp: each OpenMP thread then has its own device state.
-#ifdef _OPENMP
-#define EMU_THREAD __thread
-#else
-#define EMU_THREAD
-#endif
-
 // The emulator's own functions that run often are optimized in every build. EMU_FAST: of those that read a kernel's
-// memory; AddressSanitizer still checks them, hooks.h does not see them. EMU_UNSEEN: no sanitizer sees them. What such
-// a function calls should be of the same kind: g++ does not inline functions into others of another kind.
+// memory; UBSan still checks them, hooks.h does not see them. EMU_UNSEEN: neither sees them. What such a function calls
+// should be of the same kind: g++ does not inline functions into others of another kind.
 #define EMU_FAST __attribute__((optimize("O2", "no-strict-aliasing"))) EMU_UNHOOKED
-#ifdef EMU_RACE
+#ifdef EMU_CHECK
 #define EMU_UNHOOKED __attribute__((no_sanitize_thread))
 #else
 #define EMU_UNHOOKED
 #endif
-#define EMU_UNSEEN EMU_FAST __attribute__((no_sanitize("address", "undefined")))
+#define EMU_UNSEEN EMU_FAST __attribute__((no_sanitize("undefined")))
 
 // CUDA's vector types and their alignment (CUDA C++ Programming Guide, "Built-in Vector Types").
 struct alignas(8) float2 {
@@ -58,5 +51,5 @@ struct dim3 {
 };
 
 // Set by the scheduler before a thread runs on.
-inline EMU_THREAD uint3 threadIdx, blockIdx;
-inline EMU_THREAD dim3 blockDim, gridDim;
+inline uint3 threadIdx, blockIdx;
+inline dim3 blockDim, gridDim;
