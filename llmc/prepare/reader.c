@@ -118,14 +118,18 @@ static bool reader_json_line(Reader* r, Chunk* c) {
 // ---------------------------------------------------------------------------------------------------------------------
 // text
 
+// Returns the bytes of a line before its end, which is "\n", "\r\n" or, of the last line, nothing.
+static size_t bytes_before_end(const char* line, size_t bytes) {
+    if (line[bytes - 1] != '\n') { return bytes; }
+    return bytes - (bytes > 1 && line[bytes - 2] == '\r' ? 2 : 1);
+}
+
 // Returns true if a whole line separates documents. A blank line ends a document and belongs to it, but is no separator
 // where a document begins; any other separator belongs to no document.
 static bool is_separator(const char* split, const char* line, size_t bytes, const StoryText* text) {
+    const size_t n = bytes_before_end(line, bytes);
     if (strcmp(split, "none") == 0) { return false; }
-    if (strcmp(split, "blank") == 0) {
-        return bytes == 1 && line[0] == '\n' && text->bytes > 0 && text->data[text->bytes - 1] == '\n';
-    }
-    const size_t n = bytes - (line[bytes - 1] == '\n');
+    if (strcmp(split, "blank") == 0) { return n == 0 && text->bytes > 0 && text->data[text->bytes - 1] == '\n'; }
     return n == strlen(split) && memcmp(line, split, n) == 0;
 }
 
@@ -142,7 +146,7 @@ static bool ends_visibly(const char* begin, const char* end) {
 static size_t find_cut(const StoryText* text, size_t from) {
     for (size_t i = text->bytes; i-- > max_size(from, 1);) {
         const char c = text->data[i];
-        if ((c == ' ' || c == '\n') && ends_visibly(text->data, text->data + i)) { return i; }
+        if ((c == ' ' || c == '\n' || c == '\r') && ends_visibly(text->data, text->data + i)) { return i; }
     }
     return 0;
 }
@@ -167,7 +171,7 @@ static bool reader_text(Reader* r, Chunk* c) {
         if (!line) { return text->bytes > 0 || !c->ok; }
         const bool is_whole_line = is_line_start && (r->is_at_line_start || n < CHUNK_BYTES);
         const bool ends = is_whole_line && is_separator(r->options->split, line, n, text);
-        if (!ends || line[0] == '\n') { story_append(text, line, n); }
+        if (!ends || bytes_before_end(line, n) == 0) { story_append(text, line, n); }
         r->at.inside_document = !ends;
         if (ends) { return true; }
         const size_t cut = text->bytes < CHUNK_BYTES ? 0 : find_cut(text, text->bytes - n);

@@ -67,6 +67,15 @@ TEST(split_at_blank_lines_and_at_a_line) {
     expect_documents("line", 1, "#a\n--- \n#b\n\n#c\n");
 }
 
+TEST(lines_end_as_on_windows_too) {
+    write_text("crlf.txt", "a\r\nb\r\n\r\nc\r\n\r\n\r\nd\r\r\n");
+    EXPECT_RUN(0, "", "--out crlf_blank --tokenizer bytes --split blank --val_size 1 crlf.txt");
+    expect_documents("crlf_blank", 1, "#a\r\nb\r\n\r\n#c\r\n\r\n#\r\nd\r\r\n");
+    write_text("crlf_line.txt", "a\r\n---\r\nb\r\n\r\n---\nc\r\n---\r");
+    EXPECT_RUN(0, "", "--out crlf_line --tokenizer bytes --split --- --val_size 1 crlf_line.txt");
+    expect_documents("crlf_line", 1, "#a\r\n#b\r\n\r\n#c\r\n---\r");
+}
+
 TEST(jsonl_in_order_for_any_number_of_threads) {
     StoryText text = {NULL, 0, 0};
     for (int i = 0; i < 3000; i++) {
@@ -244,6 +253,9 @@ TEST(lines_may_be_longer_than_memory) {
     write_bytes("wide.txt", line, 3 * CHUNK_BYTES);
     EXPECT_RUN(0, "1 document of 3145728 bytes", "--out wide --val_size 10 wide.txt");
     expect_text("wide", 10, line, 3 * CHUNK_BYTES);
+    for (size_t i = 0; i + 8 <= bytes; i += 8) { memcpy(line + i, "words.\r\n", 8); }
+    write_bytes("words.txt", line, bytes);
+    EXPECT_RUN(0, "1 document of 19922944 bytes", "--out words --tokenizer bytes --val_size 10 words.txt");
     free(line);
 }
 
