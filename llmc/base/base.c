@@ -378,10 +378,8 @@ bool read_exactly(int fd, const char* path, void* out, size_t bytes, size_t offs
 }
 
 bool sync_parent(const char* path, Error* err) {
-    char* folder = format("%s", path);
-    char* slash = strrchr(folder, '/');
-    if (slash) { slash[slash == folder] = 0; }
-    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY);
+    char* folder = path_folder(path);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY);
     bool ok = fd >= 0 && fsync(fd) == 0;
     if (!ok) { fail_system(err, folder, "sync the folder"); }
     if (fd >= 0) { close(fd); }
@@ -417,7 +415,8 @@ const char* path_name(const char* path) {
 
 char* path_folder(const char* path) {
     const char* name = path_name(path);
-    return name > path ? format("%.*s", (int)(name - path - 1), path) : format(".");
+    const int before = (int)(name - path);
+    return before ? format("%.*s", max_int(before - 1, 1), path) : format("."); // of "/NAME": "/"
 }
 
 char* temporary_path(const char* path) {

@@ -40,7 +40,6 @@ static json_t* describe_input(const char* path) {
 json_t* describe_work(const PrepareOptions* o, const Tokenizer* t) {
     json_t* inputs = json_array();
     for (size_t i = 0; i < o->num_inputs; i++) {
-        if (!is_standard_input(o)) { reader_check_file(o, i); }
         json_t* input = is_standard_input(o) ? json_pack("{s:s}", "name", "-") : describe_input(o->inputs[i]);
         if (!input) { fatal("%s: the name is not valid UTF-8: rename the file", o->inputs[i]); }
         json_array_append_new(inputs, input);

@@ -161,12 +161,12 @@ static uint64_t choose_val_size(const PrepareOptions* o, const Tokenizer* t) {
     return total / DEFAULT_VAL_DIVISOR < MAX_DEFAULT_VAL ? total / DEFAULT_VAL_DIVISOR : MAX_DEFAULT_VAL;
 }
 
-static void make_folder_of(const char* path) {
+// Ends the program if an input cannot be read, or there can be no folder for --out: before all of the input is read.
+static void check_ends(const PrepareOptions* o) {
     Error err;
-    const char* slash = strrchr(path, '/');
-    if (!slash || slash == path) { return; }
-    char* folder = format("%.*s", (int)(slash - path), path);
-    if (!make_directories(folder, &err)) { fatal("%s", err.text); }
+    for (size_t i = 0; i < o->num_inputs && !is_standard_input(o); i++) { reader_check_file(o, i); }
+    char* folder = path_folder(o->out);
+    if (!make_directories(folder, &err)) { fatal("--out %s", err.text); }
     free(folder);
 }
 
@@ -240,12 +240,12 @@ void prepare(const PrepareOptions* o) {
     Output out = {.options = o, .manifest_path = format("%s.json", o->out),
                   .floor_path = format("%s_val.json", o->out), .sums_path = format("%s.b2sums", o->out),
                   .eot = tokenizer.eot};
+    check_ends(o);
     json_t* work = describe_work(o, &tokenizer);
     if (o->force) { remove_output(o, out.manifest_path, out.floor_path, out.sums_path); }
     out.manifest = load_manifest(o, out.manifest_path, work);
     if (!out.manifest) {
         out.manifest = new_manifest(o, work, choose_val_size(o, &tokenizer));
-        make_folder_of(out.manifest_path);
         save_manifest(out.manifest, out.manifest_path);
     }
     continue_run(&out);

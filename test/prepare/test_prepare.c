@@ -511,7 +511,10 @@ TEST(bad_input) {
 TEST(bad_output) {
     write_short_texts();
     free(write_long_text().data);
-    EXPECT_RUN(1, "a.txt", "--out a.txt/x --val_size 1 b.txt"); // a file where a folder should be
+    EXPECT_RUN(1, "--out a.txt: cannot make the folder", "--out a.txt/x b.txt"); // a file where a folder should be
+    EXPECT(!strstr(run_err, "counting tokens")); // it ends before all of the input is read
+    EXPECT_RUN(1, "none.txt", "--out new/x --val_size 1 b.txt none.txt");
+    EXPECT(!exists("new"));
     EXPECT_RUN(0, "", "--out new/folder/x --val_size 1 b.txt a.txt");
     EXPECT(exists("new/folder/x_val_000000.bin"));
     struct rlimit before, limit;
