@@ -219,6 +219,7 @@ static void report_name_runs(Report* r) {
 static void page_series(FILE* page, const char* name, const Series* s) {
     enum { MOST_PARTS = 500 };
     const size_t parts = min_size(MOST_PARTS, s->count);
+    const char* comma = "";
     fprintf(page, "%s: [", name);
     for (size_t part = 0; part < parts; part++) {
         size_t begin = s->count * part / parts, end = s->count * (part + 1) / parts, low = begin, high = begin;
@@ -228,7 +229,8 @@ static void page_series(FILE* page, const char* name, const Series* s) {
         }
         for (size_t i = begin; i < end; i++) {
             if (i != low && i != high && i + 1 != s->count) { continue; }
-            fprintf(page, "%s[%.9g,%.6g]", i ? "," : "", s->at[i].x, s->at[i].y);
+            fprintf(page, "%s[%.9g,%.6g]", comma, s->at[i].x, s->at[i].y);
+            comma = ",";
         }
     }
     fprintf(page, "],\n");

@@ -222,6 +222,19 @@ TEST(long_run_is_thinned) {
     free(text);
 }
 
+TEST(long_run_may_begin_with_a_point_that_is_left_out) {
+    Error err;
+    char* metrics = NULL;
+    for (int s = 1; s <= 2000; s++) {
+        append_format(&metrics, "{\"kind\":\"train\",\"step\":%d,\"loss\":%d}\n", s, s % 4 == 1 ? 2 : s % 4);
+    }
+    char* folder = make_run("waves", metrics);
+    char* text = report_on(&folder, 1, &err);
+    EXPECT(text && strstr(text, "\nloss: [[3,3],[4,0],[7,3],"));
+    free(text);
+    free(metrics);
+}
+
 TEST(floors_and_published_losses) {
     Error err;
     static const char* const shards[] = {"data/fineweb_val_000000.bin", "data/finewebedu_val_000000.bin", "mine.bin"};
