@@ -70,12 +70,12 @@ bool dataset_check_tokenizer(Dataset* d, const char* option, const Tokenizer* t,
 
 double corpus_floor(const Dataset* data) {
     Error err;
-    const char* path = data->files[0].path; // PREFIX_val_000000.bin
-    const int prefix = max_int(0, (int)strlen(path) - (int)strlen("_000000.bin"));
-    char* json = format("%.*s.json", prefix, path);
-    json_t *value = json_read(json, JSON_MOST, 0, &err), *least = json_object_get(value, "floor");
+    const char* path = data->files[0].path;
+    char* record = shard_record_path(path, "_val.json");
+    const bool is_val = record && !strncmp(path, record, strlen(record) - strlen(".json")); // not PREFIX_train_*.bin
+    json_t *value = is_val ? json_read(record, JSON_MOST, 0, &err) : NULL, *least = json_object_get(value, "floor");
     const double floor_loss = json_is_number(least) ? json_number_value(least) : NAN;
     json_decref(value);
-    free(json);
+    free(record);
     return floor_loss;
 }

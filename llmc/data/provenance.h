@@ -12,6 +12,6 @@
 // messages, `name` is the value of --tokenizer.
 bool dataset_check_tokenizer(Dataset* d, const char* option, const Tokenizer* t, const char* name, Error* err);
 
-// Returns the known entropy of a corpus in nats a token, from the file that ./prepare left beside its shards; NAN if
-// there is none.
+// Returns the known entropy of a corpus in nats a token, from PREFIX_val.json, which ./prepare left beside its
+// validation split PREFIX_val_000000.bin; NAN if there is none.
 double corpus_floor(const Dataset* data);

@@ -74,4 +74,26 @@ TEST(shards_without_a_record_are_compared_by_their_ids) {
     EXPECT(check("middle.bin", "bytes", &middle, &err) && !middle && strstr(err.text, "the vocabulary has 257"));
 }
 
+// Writes shards and a floor of this number; returns the floor that is found.
+static double floor_of(const char* shards, const char* record, const char* number) {
+    Dataset d;
+    Error err;
+    put_shard(shards, 7, 0);
+    char* text = format("{\"floor\": %s}", number);
+    test_write(test_path(record), text, strlen(text));
+    free(text);
+    if (!dataset_open(&d, "--val_data", test_path(shards), HEADER_REQUIRED, T, 50257, &err)) { fatal("%s", err.text); }
+    const double found = corpus_floor(&d);
+    dataset_close(&d);
+    return found;
+}
+
+TEST(only_a_validation_split_of_prepare_has_a_floor) {
+    EXPECT(floor_of("s_val_000000.bin", "s_val.json", "0.5") == 0.5);
+    EXPECT(isnan(floor_of("s_val_000000.bin", "s_val.json", "\"low\"")));
+    EXPECT(isnan(floor_of("t_train_000001.bin", "t_val.json", "0.5")));
+    EXPECT(isnan(floor_of("t_train_000001.bin", "t_train.json", "0.5")));
+    EXPECT(isnan(floor_of("tokens_of_mine.bin", "tokens_.json", "0.5"))); // a name that is as long
+}
+
 TEST_MAIN()
