@@ -16,7 +16,7 @@ programs="test_backends=-bits,-fast_kernels,-many_blocks test_attention=-bits
     test_cpu=-speeds,-available test_score=-scores_are_those test_tokenizer=-linear
     test_presets=every_preset test_prepare=-killed,-are_shuffled,-resume_within"
 matmul=-sums_of_small
-# Its ranks start themselves by /proc/self/exe, which is valgrind, and have one thread: test_connect has the others.
+# Its ranks start themselves outside valgrind, and have one thread: test_connect has the others.
 without=test_local
 case $build in
 *memcheck)

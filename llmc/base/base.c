@@ -287,6 +287,12 @@ char* user_path(const char* variable, const char* in_home, const char* name) {
     return home && *home ? format("%s/%s/gpt2.c/%s", home, in_home, name) : NULL;
 }
 
+char* program_path(void) {
+    static const char link[] = "/proc/self/exe";
+    char* path = realpath(link, NULL);
+    return path ? path : format("%s", link); // the file was replaced since the program began
+}
+
 bool make_directories(const char* path, Error* err) {
     char* p = format("%s", path);
     bool ok = true;

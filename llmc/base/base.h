@@ -229,6 +229,10 @@ int open_regular(const char* path, size_t* size, Error* err);
 // The caller frees it.
 char* user_path(const char* variable, const char* in_home, const char* name);
 
+// Returns the path of this program, for execv(): `ps` and nvidia-smi show the name that is executed, which would be
+// "exe" for /proc/self/exe. The caller frees it.
+char* program_path(void);
+
 // Creates a folder and the folders above it; one that exists is no error.
 bool make_directories(const char* path, Error* err);
 

@@ -150,7 +150,7 @@ static void ATTR_NORETURN local_exec(char** argv, pid_t launcher, const sigset_t
         _exit(EXIT_RUNTIME);
     }
     if (getppid() != launcher) { _exit(EXIT_RUNTIME); } // the launcher was killed before prctl took effect
-    execv("/proc/self/exe", argv);
+    execv(program_path(), argv);
     notice("error: %s: cannot start it as a rank: %s", argv[0], strerror(errno));
     _exit(EXIT_RUNTIME);
 }

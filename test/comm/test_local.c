@@ -5,6 +5,7 @@
 #include "test/test.h"
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 static const char* test_program;
 static volatile sig_atomic_t asked;
@@ -32,7 +33,9 @@ static int as_rank(const char* what) {
         if (!c) { fatal("%s", err.text); }
         connection_gather(c, &l.rank, sizeof l.rank, ranks);
         for (int i = 0; i < l.size; i++) { if (ranks[i] != i) { return 9; } }
-        printf("rank %d of %d, local %d, %s, input %s\n", l.rank, l.size, l.local_rank, l.launcher,
+        char name[16] = ""; // of the process
+        prctl(PR_GET_NAME, name);
+        printf("rank %d of %d, local %d, %s, %s, input %s\n", l.rank, l.size, l.local_rank, l.launcher, name,
                getchar() == EOF ? "empty" : "not empty");
         connection_close(c);
         return 0;
@@ -119,7 +122,7 @@ TEST(ranks_meet_and_end) {
     start(&c, 4, "meet", 1);
     EXPECT(finish(&c) == 0);
     for (int i = 0; i < 4; i++) {
-        snprintf(words, sizeof words, "rank %d of 4, local %d, --gpus, input empty\n", i, i);
+        snprintf(words, sizeof words, "rank %d of 4, local %d, --gpus, test_local, input empty\n", i, i);
         EXPECT_SAID(c, words, 1);
     }
     EXPECT_SAID(c, "error", 0);
