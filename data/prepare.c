@@ -8,9 +8,7 @@
 #include "../llmc/prepare/train_tokenizer.h"
 #include "../llmc/base/json.h"
 #include "../llmc/base/release.h"
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "../llmc/base/threads.h"
 
 static int run_program(int argc, char** argv) {
     for (int i = 1; i < argc; i++) {
@@ -24,9 +22,7 @@ static int run_program(int argc, char** argv) {
         }
     }
     PrepareOptions o = prepare_options_parse(argc - 1, argv + 1);
-#ifdef _OPENMP
-    if (o.threads > 0) { omp_set_num_threads((int)o.threads); }
-#endif
+    if (o.threads > 0) { use_threads((int)o.threads); }
     if (o.train_tokenizer > 0) { train_tokenizer(&o); }
     else { prepare(&o); }
     prepare_options_free(&o);

@@ -16,8 +16,12 @@ void choose_wait_policy(char** argv) {
 #endif
 }
 
-void use_one_thread(void) {
 #ifdef _OPENMP
-    omp_set_num_threads(1); // of this thread alone: the number is thread-local
+void use_threads(int count) { omp_set_num_threads(count); }
+int max_threads(void) { return omp_get_max_threads(); }
+int thread_number(void) { return omp_get_thread_num(); }
+#else
+void use_threads(int count) { (void)count; }
+int max_threads(void) { return 1; }
+int thread_number(void) { return 0; }
 #endif
-}

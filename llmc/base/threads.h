@@ -23,7 +23,11 @@
 // be started again, it continues with OpenMP's default. Processes started from here inherit the choice.
 void choose_wait_policy(char** argv);
 
-// Lets the calling thread run its parallel regions alone: for work in the background, which must not take processors
-// from training. Nor does libgomp then start threads that end with the calling one: their end loads a library, and if
-// that fails, libgomp ends the program.
-void use_one_thread(void);
+// Sets how many threads run a parallel region that the calling thread begins. One: for work in the background, which
+// must not take processors from training. Nor does libgomp then start threads that end with the calling one: their end
+// loads a library, and if that fails, libgomp ends the program.
+void use_threads(int count);
+
+// Return how many there will be, and the number of the calling one within its parallel region. Without OpenMP: 1 and 0.
+int max_threads(void);
+int thread_number(void);

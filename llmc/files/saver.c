@@ -17,7 +17,7 @@ static void saver_write(Saver* s) {
 }
 
 static void* saver_thread(void* saver) {
-    use_one_thread();
+    use_threads(1);
     saver_write(saver);
     return NULL;
 }

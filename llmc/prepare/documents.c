@@ -1,11 +1,9 @@
 #include "documents.h"
 #include "../base/rng.h"
+#include "../base/threads.h"
 #include "../tokenizer/piece_counts.h"
 #include <inttypes.h>
 #include <jansson.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 // ---------------------------------------------------------------------------------------------------------------------
 // encoding chunks
@@ -33,22 +31,12 @@ static bool check_words(const PrepareOptions* o, const Tokenizer* t, const char*
     return true;
 }
 
-// Counts the pieces of a document, or of a part of one.
-static bool count_text(const PrepareOptions* o, const char* text, size_t bytes) {
-    int thread = 0;
-#ifdef _OPENMP
-    thread = omp_get_thread_num();
-#endif
-    piece_counts_add(o->counts, thread, text, bytes);
-    return true;
-}
-
-// Encodes a document, or a part of one.
+// Encodes a document, or a part of one, or counts its pieces.
 static bool encode_text(const PrepareOptions* o, const Tokenizer* t, const char* text, size_t bytes, Chunk* c,
                         Error* err) {
     c->bytes = bytes;
     if (bytes == 0 && !c->at.inside_document) { c->skip = SKIPPED_EMPTY; }
-    if (o->counts) { return count_text(o, text, bytes); }
+    if (o->counts) { piece_counts_add(o->counts, thread_number(), text, bytes); }
     if (!t) { return true; }
     if (!check_words(o, t, text, bytes, c, err)) { return false; }
     if (c->at.inside_document) { tokenizer_encode(t, text, bytes, &c->tokens); }
@@ -301,26 +289,18 @@ static void mixer_round(Mixer* m, const Tokenizer* t, ChunkTaker* take, void* co
         feed_advance(f);
         m->is_used_up[i] = f->is_at_end && !has_ready(f) && f->now->count == 0 && f->next->count == 0;
     }
-#ifdef _OPENMP
-#pragma omp parallel
-#endif
+    #pragma omp parallel
     {
-#ifdef _OPENMP
-#pragma omp for schedule(dynamic) nowait
-#endif
+        #pragma omp for schedule(dynamic) nowait
         for (int i = 0; i < n; i++) {
             if (m->feeds[i].next->count == 0) { read_batch(&m->feeds[i], m->feeds[i].next); }
         }
-#ifdef _OPENMP
-#pragma omp single nowait
-#endif
+        #pragma omp single nowait
         take_ready(m, take, context);
         for (int i = 0; i < n; i++) {
             Feed* f = &m->feeds[i];
             const int count = f->is_encoded ? 0 : f->now->count;
-#ifdef _OPENMP
-#pragma omp for schedule(dynamic) nowait
-#endif
+            #pragma omp for schedule(dynamic) nowait
             for (int k = 0; k < count; k++) { encode_chunk(m->options, t, &f->now->chunks[k]); }
         }
     }

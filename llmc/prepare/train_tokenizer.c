@@ -1,14 +1,12 @@
 #include "train_tokenizer.h"
 #include "../tokenizer/bpe_trainer.h"
 #include "../base/json.h"
+#include "../base/threads.h"
 #include "../tokenizer/byte_level.h"
 #include "documents.h"
 #include "../tokenizer/tokenizer_json.h"
 #include "../tokenizer/tokenizer_save.h"
 #include <inttypes.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 static const char EOT[] = "<|endoftext|>";
 
@@ -30,11 +28,7 @@ static bool add_chunk(void* context, Chunk* c) {
 
 static Pieces count_pieces(const PrepareOptions* asked, Read* r) {
     PrepareOptions o = *asked;
-    int threads = 1;
-#ifdef _OPENMP
-    threads = omp_get_max_threads();
-#endif
-    o.counts = piece_counts_open(threads, COUNTS_MEMORY, o.out);
+    o.counts = piece_counts_open(max_threads(), COUNTS_MEMORY, o.out);
     InputState start = input_begin(&o);
     encode_input(&o, NULL, &start, add_chunk, r);
     return piece_counts_finish(o.counts, PIECES_BYTES);

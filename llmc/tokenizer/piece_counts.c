@@ -155,9 +155,7 @@ void piece_counts_add(PieceCounts* p, int thread, const char* text, size_t bytes
         if (n > 1) { table_add(t, at, n, token_hash(at, n), 1); }
     }
     if (t->bytes > p->memory) {
-#ifdef _OPENMP
-#pragma omp critical(spill_pieces)
-#endif
+        #pragma omp critical(spill_pieces)
         spill(p, t);
     }
 }
