@@ -93,15 +93,10 @@ bool can_describe(const char* path) {
 
 // Compares the file with the checksums in its folder; true if there are none.
 static bool verify_sum(const char* path, Error* err) {
-    Sums sums = {.list = NULL};
-    const char* name = path_name(path);
     char *folder = path_folder(path), *list = format("%s/%s", folder, CHECKPOINT_SUMS);
-    bool ok = !path_exists(list) || sums_load(&sums, list, err);
-    if (ok && sums_find(&sums, name)) {
-        ok = sums_verify(&sums, folder, name, err);
-        if (ok) { print_result("  its checksum in %s is right\n", list); }
-    }
-    sums_free(&sums);
+    bool has_sum;
+    const bool ok = sum_verify_by_list(path, list, &has_sum, err);
+    if (ok && has_sum) { print_result("  its checksum in %s is right\n", list); }
     free(folder);
     free(list);
     return ok;

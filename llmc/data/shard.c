@@ -78,15 +78,9 @@ char* shard_record_path(const char* path, const char* ending) {
 }
 
 bool shard_verify_sum(const char* path, bool* has_sum, Error* err) {
-    Sums sums = {.list = NULL};
-    const char* name = path_name(path);
-    char *list = shard_record_path(path, ".b2sums"), *folder = path_folder(path);
-    bool ok = !list || !path_exists(list) || sums_load(&sums, list, err);
-    *has_sum = ok && sums_find(&sums, name);
-    if (*has_sum) { ok = sums_verify(&sums, folder, name, err); }
-    sums_free(&sums);
+    char* list = shard_record_path(path, ".b2sums");
+    const bool ok = sum_verify_by_list(path, list, has_sum, err);
     free(list);
-    free(folder);
     return ok;
 }
 

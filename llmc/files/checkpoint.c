@@ -74,7 +74,8 @@ static bool take_sums(json_t* state, const char* folder, Error* err) {
                   "with its weights: --init %s", folder, folder);
         err->is_unknown = true; // it is not damaged
     }
-    ok = ok && sums_load(&sums, path, err) && sums_verify(&sums, folder, "state.json", err);
+    ok = ok && sums_load(&sums, path, err) &&
+         sum_verify(folder, "state.json", sums_find(&sums, "state.json"), err);
     json_t* files = json_object();
     for (size_t i = 0; i < sums.count; i++) {
         if (json_object_set_new(files, sums.list[i].name, json_string(sums.list[i].hex)) != 0) {
@@ -235,14 +236,14 @@ static bool write_tokenizer(const TokenizerFiles* files, const char* folder, Sum
 }
 
 // Reads a file back, from the disk if the system lets go of its copy in memory, and compares it with what was written.
-static bool read_back(const Sums* sums, const char* folder, const char* file, Error* err) {
+static bool read_tensors_back(const Sums* sums, const char* folder, const char* file, Error* err) {
     char* path = format("%s/%s", folder, file);
     const int fd = open_regular(path, NULL, err);
     free(path);
     if (fd < 0) { return false; }
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); // advice: it may fail
     close(fd);
-    if (sums_verify(sums, folder, file, err)) { return true; }
+    if (sum_verify(folder, file, sums_find(sums, file), err)) { return true; }
     if (err->is_unknown) { return false; }
     return fail(err, "%s/%s: what was written reads back otherwise: is the disk damaged?", folder, file);
 }
@@ -274,8 +275,8 @@ static bool write_folder(const char* folder, const Snapshot* snapshot, Error* er
                     write_tokenizer(snapshot->tokenizer, folder, &sums, err) &&
                     json_save(snapshot->state, state_path, err) && // the two files before have tensors
                     sum_files(&sums, folder, CHECKPOINT_FILES + 2, NUM_CHECKPOINT_FILES - 2, err) &&
-                    sums_save(&sums, sums_path, err) && read_back(&sums, folder, CHECKPOINT_FILES[0], err) &&
-                    read_back(&sums, folder, CHECKPOINT_FILES[1], err) && sync_parent(sums_path, err);
+                    sums_save(&sums, sums_path, err) && read_tensors_back(&sums, folder, CHECKPOINT_FILES[0], err) &&
+                    read_tensors_back(&sums, folder, CHECKPOINT_FILES[1], err) && sync_parent(sums_path, err);
     sums_free(&sums);
     free(sums_path);
     free(state_path);

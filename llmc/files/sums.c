@@ -82,10 +82,6 @@ bool sum_file(const char* path, char hex[BLAKE2B_HEX + 1], Error* err) {
     return ok;
 }
 
-bool sums_verify(const Sums* s, const char* folder, const char* name, Error* err) {
-    return sum_verify(folder, name, sums_find(s, name), err);
-}
-
 bool sum_verify(const char* folder, const char* name, const char* wanted, Error* err) {
     char hex[BLAKE2B_HEX + 1], *path = format("%s/%s", folder, name);
     bool ok = sum_file(path, hex, err);
@@ -93,5 +89,17 @@ bool sum_verify(const char* folder, const char* name, const char* wanted, Error*
         ok = fail(err, "%s: %s", path, wanted ? "damaged or edited (its checksum is wrong)" : "it has no checksum");
     }
     free(path);
+    return ok;
+}
+
+bool sum_verify_by_list(const char* path, const char* list, bool* has_sum, Error* err) {
+    Sums sums = {.list = NULL};
+    char* folder = path_folder(path);
+    bool ok = !list || !path_exists(list) || sums_load(&sums, list, err);
+    const char* wanted = sums_find(&sums, path_name(path));
+    *has_sum = wanted != NULL;
+    ok = ok && (!wanted || sum_verify(folder, path_name(path), wanted, err));
+    sums_free(&sums);
+    free(folder);
     return ok;
 }

@@ -37,5 +37,6 @@ bool sum_file(const char* path, char hex[BLAKE2B_HEX + 1], Error* err);
 // Fails if FOLDER/NAME cannot be read, or has another checksum than `wanted` (NULL: it has none): then it is damaged.
 bool sum_verify(const char* folder, const char* name, const char* wanted, Error* err);
 
-// The same with its checksum in `s`.
-bool sums_verify(const Sums* s, const char* folder, const char* name, Error* err);
+// Compares a file with its checksum in the file of checksums `list`, which is in the same folder. Sets `has_sum` to
+// false if it has none, or there is no such list, or it is NULL. Fails as sum_verify(), or if the list cannot be read.
+bool sum_verify_by_list(const char* path, const char* list, bool* has_sum, Error* err);
