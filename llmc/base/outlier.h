@@ -15,7 +15,3 @@ typedef struct {
 // finite, and does not add it. Both sums are computed anew in each call, relative to `value`: rounding errors do not
 // accumulate, and equal values give exactly 0.
 double outlier_update(OutlierDetector* d, double value);
-
-// Restores a window of `count` values, oldest first: the detector continues bit for bit as the one that they came from.
-// Fails if there are more than OUTLIER_WINDOW or one is not finite.
-bool outlier_import(OutlierDetector* d, const double* values, size_t count, Error* err);

@@ -21,19 +21,19 @@ static json_t* outliers_to_json(const OutlierDetector* d) {
 }
 
 bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err) {
-    double values[OUTLIER_WINDOW];
     const size_t n = json_array_size(array);
     if (!json_is_array(array) || n > OUTLIER_WINDOW) {
         return fail(err, "a window of losses or norms is not an array of at most %d numbers", OUTLIER_WINDOW);
     }
-    for (size_t i = 0; i < n; i++) {
-        const json_t* value = json_array_get(array, i);
+    memset(d, 0, sizeof *d);
+    for (; d->count < n; d->count++) {
+        const json_t* value = json_array_get(array, d->count);
         if (!json_is_number(value)) {
-            return fail(err, "element %zu of a window of losses or norms is not a number", i + 1);
+            return fail(err, "element %zu of a window of losses or norms is not a number", d->count + 1);
         }
-        values[i] = json_number_value(value);
+        d->values[d->count] = json_number_value(value);
     }
-    return outlier_import(d, values, n, err);
+    return true;
 }
 
 // Returns true for a whole number of state.json between 0 and `most`.

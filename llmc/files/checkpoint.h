@@ -49,8 +49,8 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------------------------------
 // state.json and options.json
 
-// Reads a window of losses or norms from a JSON array of at most OUTLIER_WINDOW numbers. Fails for anything else, and
-// as outlier_import() does.
+// Restores a window of losses or norms from a JSON array of at most OUTLIER_WINDOW numbers: the detector continues bit
+// for bit as the one that they came from. Fails for anything else.
 bool outliers_from_json(OutlierDetector* d, const json_t* array, Error* err);
 
 // Reads a checkpoint's state.json, a new reference; verifies its checksum and that it has every field that a run needs,
