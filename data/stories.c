@@ -187,20 +187,11 @@ bool story_next(const char** text, StorySymbol* symbol) {
 // ---------------------------------------------------------------------------------------------------------------------
 // making stories
 
-void story_append(StoryText* out, const char* text, size_t bytes) {
-    if (out->bytes + bytes > out->room) {
-        out->room = max_size(2 * out->room, out->bytes + bytes);
-        out->data = realloc_or_die(out->data, out->room, "a story");
-    }
-    memcpy(out->data + out->bytes, text, bytes);
-    out->bytes += bytes;
-}
-
 // A story that is being told.
 typedef struct {
     uint64_t seed, index, choices;
     int remembered[STORY_NUM_RULES]; // 0: not yet chosen, else the alternative + 1
-    StoryText* out;
+    Buffer* out;
     double nll;
 } Story;
 
@@ -215,21 +206,21 @@ static size_t story_choose(Story* s, int rule) {
 static void story_tell(Story* s, const char* text) {
     for (StorySymbol symbol; story_next(&text, &symbol);) {
         if (symbol.literal) {
-            story_append(s->out, symbol.literal, symbol.length);
+            buffer_append(s->out, symbol.literal, symbol.length);
             continue;
         }
         int* known = &s->remembered[symbol.rule];
         size_t i = *known ? (size_t)*known - 1 : story_choose(s, symbol.rule);
         if (story_is_remembered(symbol.rule)) { *known = (int)i + 1; }
         if (symbol.pronoun[0]) {
-            story_append(s->out, symbol.pronoun[i % 2], strlen(symbol.pronoun[i % 2]));
+            buffer_append(s->out, symbol.pronoun[i % 2], strlen(symbol.pronoun[i % 2]));
         } else {
             story_tell(s, story_alternative(symbol.rule, i));
         }
     }
 }
 
-void story_make(uint64_t seed, uint64_t index, StoryText* out, double* nll) {
+void story_make(uint64_t seed, uint64_t index, Buffer* out, double* nll) {
     Story s;
     memset(&s, 0, sizeof s);
     s.seed = seed;

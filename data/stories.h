@@ -56,17 +56,9 @@ bool story_next(const char** text, StorySymbol* symbol);
 // ---------------------------------------------------------------------------------------------------------------------
 // making stories
 
-// A text that grows; all zeros is an empty one, and free(data) ends it. No 0 stands behind it.
-typedef struct {
-    char* data;
-    size_t bytes, room;
-} StoryText;
-
-void story_append(StoryText* out, const char* text, size_t bytes);
-
 // Appends story number `index` of the corpus `seed` to `out`, and adds the -ln p of its choices to *nll. The story is a
 // function of (seed, index) alone.
-void story_make(uint64_t seed, uint64_t index, StoryText* out, double* nll);
+void story_make(uint64_t seed, uint64_t index, Buffer* out, double* nll);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // what a short context costs

@@ -75,8 +75,7 @@ void ATTR_NORETURN ATTR_PRINTF(1, 2) fatal_corruption(const char* fmt, ...) {
 
 // Prints a message on standard error, and then `end`.
 static void ATTR_PRINTF(1, 0) print_message(const char* fmt, va_list args, const char* end) {
-    char* text;
-    if (vasprintf(&text, fmt, args) < 0) { fatal("out of memory for a message"); }
+    char* text = format_list(fmt, args);
     make_printable(text);
     begin_line();
     fprintf(stderr, "%s%s", text, end);
@@ -152,11 +151,16 @@ static void append_list(char** text, const char* fmt, va_list args) {
     va_end(again);
 }
 
-char* ATTR_PRINTF(1, 2) format(const char* fmt, ...) {
+char* ATTR_PRINTF(1, 0) format_list(const char* fmt, va_list args) {
     char* text = NULL;
+    append_list(&text, fmt, args);
+    return text;
+}
+
+char* ATTR_PRINTF(1, 2) format(const char* fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    append_list(&text, fmt, args);
+    char* text = format_list(fmt, args);
     va_end(args);
     return text;
 }
@@ -166,6 +170,15 @@ void ATTR_PRINTF(2, 3) append_format(char** text, const char* fmt, ...) {
     va_start(args, fmt);
     append_list(text, fmt, args);
     va_end(args);
+}
+
+void buffer_append(Buffer* b, const void* data, size_t bytes) {
+    if (b->bytes + bytes > b->room) {
+        b->room = max_size(2 * b->room, b->bytes + bytes);
+        b->data = realloc_or_die(b->data, b->room, "a text");
+    }
+    memcpy(b->data + b->bytes, data, bytes);
+    b->bytes += bytes;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -383,6 +396,15 @@ bool read_exactly(int fd, const char* path, void* out, size_t bytes, size_t offs
     return true;
 }
 
+bool read_begin(const char* path, void* out, size_t bytes, Error* err) {
+    size_t size;
+    memset(out, 0, bytes);
+    const int fd = open_regular(path, &size, err);
+    const bool ok = fd >= 0 && read_exactly(fd, path, out, min_size(bytes, size), 0, err);
+    if (fd >= 0) { close(fd); }
+    return ok;
+}
+
 bool sync_parent(const char* path, Error* err) {
     char* folder = path_folder(path);
     int fd = open(folder, O_RDONLY | O_DIRECTORY);
@@ -446,11 +468,8 @@ bool write_file_atomically(const char* path, const char* text, size_t size, Erro
 
 bool may_replace(const char* path, const char* head, const char* what, Error* err) {
     if (!path_exists(path)) { return true; }
-    char begin[256] = "";
-    FILE* f = fopen_regular(path, err);
-    const size_t size = strlen(head), read = f ? fread(begin, 1, min_size(size, sizeof begin), f) : 0;
-    if (f) { fclose(f); }
-    return (read == size && !memcmp(begin, head, size)) ||
+    char begin[256];
+    return (read_begin(path, begin, sizeof begin, err) && !strncmp(begin, head, strlen(head))) ||
            fail(err, "%s is there already, and is not a %s: give another --out", path, what);
 }
 

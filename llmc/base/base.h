@@ -129,12 +129,21 @@ int close_standard_output(int status);
 void* alloc_or_die(size_t count, size_t size, const char* what);
 void* realloc_or_die(void* p, size_t bytes, const char* what);
 
-// Returns the text that printf() would print; the caller frees it.
+// Return the text that printf(), or vprintf(), would print; the caller frees it.
 char* ATTR_PRINTF(1, 2) format(const char* fmt, ...);
+char* ATTR_PRINTF(1, 0) format_list(const char* fmt, va_list args);
 
 // Appends what printf() would print to *text, which was allocated, or is NULL for an empty text. No argument may point
 // into *text, which moves.
 void ATTR_PRINTF(2, 3) append_format(char** text, const char* fmt, ...);
+
+// Bytes that grow; all zeros is none, and free(data) ends them. No 0 stands behind them.
+typedef struct {
+    char* data;
+    size_t bytes, room;
+} Buffer;
+
+void buffer_append(Buffer* b, const void* data, size_t bytes);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // numbers
@@ -224,6 +233,9 @@ char* temporary_path(const char* path);
 // no regular file: a named pipe would keep the program waiting.
 int open_regular(const char* path, size_t* size, Error* err);
 
+// The same, as a stream, which the caller closes; NULL on failure.
+FILE* fopen_regular(const char* path, Error* err);
+
 // Returns the path of a file of this program in the user's folders (XDG Base Directory Specification):
 // $VARIABLE/gpt2.c/NAME or, if that is not set, ~/IN_HOME/gpt2.c/NAME. Returns NULL if the home folder is not known.
 // The caller frees it.
@@ -236,9 +248,6 @@ char* program_path(void);
 // Creates a folder and the folders above it; one that exists is no error.
 bool make_directories(const char* path, Error* err);
 
-// The same, as a stream, which the caller closes; NULL on failure.
-FILE* fopen_regular(const char* path, Error* err);
-
 // Reads the rest of `f` into fresh memory with a 0 behind it, which the caller frees; NULL on failure, or if there are
 // more than `most` bytes. `name` is for messages, `size` may be NULL.
 char* read_stream(FILE* f, const char* name, size_t most, size_t* size, Error* err);
@@ -246,6 +255,9 @@ char* read_stream(FILE* f, const char* name, size_t most, size_t* size, Error* e
 // Read a whole regular file, of any size or of at most `most` bytes, as read_stream(); on failure *size is 0.
 char* read_file(const char* path, size_t* size, Error* err);
 char* read_file_up_to(const char* path, size_t most, size_t* size, Error* err);
+
+// Reads the first `bytes` of a regular file, by which its format is known; zeros stand for what a shorter one lacks.
+bool read_begin(const char* path, void* out, size_t bytes, Error* err);
 
 // Bytes of standard input that are read as one text. Chosen.
 enum { STANDARD_INPUT_MOST = 64 << 20 };

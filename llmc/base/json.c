@@ -83,13 +83,11 @@ void put_text(FILE* to, const char* text, size_t size) {
 }
 
 void print_result(const char* fmt, ...) {
-    char* text;
     va_list args;
     va_start(args, fmt);
-    const int size = vasprintf(&text, fmt, args);
+    char* text = format_list(fmt, args);
     va_end(args);
-    if (size < 0) { fatal("out of memory for a result"); }
-    put_text(stdout, text, (size_t)size);
+    put_text(stdout, text, strlen(text));
     free(text);
 }
 

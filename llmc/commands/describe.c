@@ -69,12 +69,7 @@ static bool describe_safetensors(const char* path, Error* err) {
 static bool is_safetensors(const char* path) { // the JSON object of the header begins at byte 8
     Error ignored;
     char begin[9];
-    size_t size;
-    const int fd = open_regular(path, &size, &ignored);
-    const bool is = fd >= 0 && size > sizeof begin && read_exactly(fd, path, begin, sizeof begin, 0, &ignored) &&
-                    begin[8] == '{' && begin[7] == 0;
-    if (fd >= 0) { close(fd); }
-    return is;
+    return read_begin(path, begin, sizeof begin, &ignored) && begin[8] == '{' && begin[7] == 0;
 }
 
 static const struct {

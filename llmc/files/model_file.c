@@ -86,11 +86,8 @@ static const ModelFormat FORMATS[] = {
 static const ModelFormat* format_of_file(const char* path) {
     Error ignored;
     char magic[4];
-    size_t size;
-    const int fd = open_regular(path, &size, &ignored);
-    const bool has_magic = fd >= 0 && size >= 4 && read_exactly(fd, path, magic, 4, 0, &ignored);
-    if (fd >= 0) { close(fd); }
-    for (size_t i = 1; has_magic && i < sizeof FORMATS / sizeof *FORMATS; i++) {
+    const bool is_read = read_begin(path, magic, sizeof magic, &ignored);
+    for (size_t i = 1; is_read && i < sizeof FORMATS / sizeof *FORMATS; i++) {
         if (!memcmp(magic, FORMATS[i].magic, 4)) { return &FORMATS[i]; }
     }
     return NULL;

@@ -104,10 +104,9 @@ static void write_log_line(Logger* l, const char* text) {
 
 void logger_notice(Logger* l, const char* fmt, ...) {
     if (l->options.rank != 0) { return; }
-    char* text;
     va_list args;
     va_start(args, fmt);
-    if (vasprintf(&text, fmt, args) < 0) { fatal("out of memory for a notice"); }
+    char* text = format_list(fmt, args);
     va_end(args);
     make_printable(text);
     notice("%s", text);

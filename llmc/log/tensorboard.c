@@ -2,78 +2,57 @@
 #include <dirent.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
-// protocol buffers
-
-typedef struct {
-    unsigned char* at;
-    size_t size, room;
-} Message;
+// protocol buffers. Numbers are little-endian, as are the processors that this program runs on.
 
 typedef enum { VARINT = 0, EIGHT_BYTES = 1, LENGTH_AND_BYTES = 2, FOUR_BYTES = 5 } WireType;
 
-static void put(Message* m, const void* bytes, size_t size) {
-    if (m->size + size > m->room) {
-        m->room = 2 * (m->size + size);
-        m->at = realloc_or_die(m->at, m->room, "an event");
-    }
-    memcpy(m->at + m->size, bytes, size);
-    m->size += size;
+static void put_varint(Buffer* m, uint64_t x) {
+    unsigned char bytes[10];
+    size_t n = 0;
+    for (; x >= 128; x >>= 7) { bytes[n++] = (unsigned char)(x | 128); }
+    bytes[n++] = (unsigned char)x;
+    buffer_append(m, bytes, n);
 }
 
-// Numbers are written byte by byte, the lowest first, on any machine.
-static void put_little_endian(Message* m, uint64_t x, int bytes) {
-    for (int i = 0; i < bytes; i++) {
-        const unsigned char byte = (unsigned char)(x >> 8 * i);
-        put(m, &byte, 1);
-    }
-}
+static void put_key(Buffer* m, int field, WireType type) { put_varint(m, (uint64_t)field << 3 | type); }
 
-static void put_varint(Message* m, uint64_t x) {
-    for (; x >= 128; x >>= 7) { put_little_endian(m, (x & 127) | 128, 1); }
-    put_little_endian(m, x, 1);
-}
-
-static void put_key(Message* m, int field, WireType type) { put_varint(m, (uint64_t)field << 3 | type); }
-
-static void put_int(Message* m, int field, uint64_t x) {
+static void put_int(Buffer* m, int field, uint64_t x) {
     put_key(m, field, VARINT);
     put_varint(m, x);
 }
 
-static void put_double(Message* m, int field, double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
+static void put_double(Buffer* m, int field, double x) {
     put_key(m, field, EIGHT_BYTES);
-    put_little_endian(m, bits, 8);
+    buffer_append(m, &x, sizeof x);
 }
 
-static void put_float(Message* m, int field, float x) {
+static void put_float(Buffer* m, int field, float x) {
     put_key(m, field, FOUR_BYTES);
-    put_little_endian(m, bits_of_float(x), 4);
+    buffer_append(m, &x, sizeof x);
 }
 
-static void put_bytes(Message* m, int field, const void* bytes, size_t size) {
+static void put_bytes(Buffer* m, int field, const void* bytes, size_t size) {
     put_key(m, field, LENGTH_AND_BYTES);
     put_varint(m, size);
-    put(m, bytes, size);
+    buffer_append(m, bytes, size);
 }
 
-static void put_string(Message* m, int field, const char* text) { put_bytes(m, field, text, strlen(text)); }
+static void put_string(Buffer* m, int field, const char* text) { put_bytes(m, field, text, strlen(text)); }
 
 // Adds a message as a field of another one, and frees it.
-static void put_message(Message* m, int field, Message* inner) {
-    put_bytes(m, field, inner->at, inner->size);
-    free(inner->at);
+static void put_message(Buffer* m, int field, Buffer* inner) {
+    put_bytes(m, field, inner->data, inner->bytes);
+    free(inner->data);
     memset(inner, 0, sizeof *inner);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // records
 
-static uint32_t masked_crc(const unsigned char* bytes, size_t size) {
+static uint32_t masked_crc(const char* bytes, size_t size) {
     uint32_t crc = ~0u;
     for (size_t i = 0; i < size; i++) {
-        crc ^= bytes[i];
+        crc ^= (unsigned char)bytes[i];
         for (int k = 0; k < 8; k++) { crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0); }
     }
     crc = ~crc;
@@ -81,18 +60,20 @@ static uint32_t masked_crc(const unsigned char* bytes, size_t size) {
 }
 
 // Writes a record and frees its message.
-static void write_record(EventFile* e, Message* data) {
-    Message record = {NULL, 0, 0};
-    put_little_endian(&record, data->size, 8);
-    put_little_endian(&record, masked_crc(record.at, 8), 4);
-    put(&record, data->at, data->size);
-    put_little_endian(&record, masked_crc(data->at, data->size), 4);
-    fwrite(record.at, 1, record.size, e->file);
+static void write_record(EventFile* e, Buffer* data) {
+    const uint64_t size = data->bytes;
+    const uint32_t size_crc = masked_crc((const char*)&size, sizeof size), crc = masked_crc(data->data, data->bytes);
+    Buffer record = {NULL, 0, 0};
+    buffer_append(&record, &size, sizeof size);
+    buffer_append(&record, &size_crc, sizeof size_crc);
+    buffer_append(&record, data->data, data->bytes);
+    buffer_append(&record, &crc, sizeof crc);
+    fwrite(record.data, 1, record.bytes, e->file);
     if (fflush(e->file) != 0 || ferror(e->file)) {
         fatal("%s: cannot write: %s; make room, then go on with --resume auto", e->path, strerror(errno));
     }
-    free(record.at);
-    free(data->at);
+    free(record.data);
+    free(data->data);
 }
 
 static double wall_time(void) {
@@ -102,16 +83,16 @@ static double wall_time(void) {
 }
 
 // Returns an event of this step, or without one for step 0, as protocol buffers leave out what is 0.
-static Message new_event(int step) {
-    Message event = {NULL, 0, 0};
+static Buffer new_event(int step) {
+    Buffer event = {NULL, 0, 0};
     put_double(&event, 1, wall_time());
     if (step) { put_int(&event, 2, (uint64_t)step); }
     return event;
 }
 
 // Writes an event with this summary, and frees the summary.
-static void write_summary(EventFile* e, int step, Message* summary) {
-    Message event = new_event(step);
+static void write_summary(EventFile* e, int step, Buffer* summary) {
+    Buffer event = new_event(step);
     put_message(&event, 5, summary);
     write_record(e, &event);
 }
@@ -153,7 +134,7 @@ bool events_open(EventFile* e, const char* folder, int first_step, Error* err) {
         memset(e, 0, sizeof *e);
         return false;
     }
-    Message version = new_event(0), start = new_event(first_step), session = {NULL, 0, 0};
+    Buffer version = new_event(0), start = new_event(first_step), session = {NULL, 0, 0};
     put_string(&version, 3, "brain.Event:2");
     write_record(e, &version);
     put_int(&session, 1, 1);
@@ -173,21 +154,21 @@ bool events_close(EventFile* e, Error* err) {
 // summaries
 
 void events_scalars(EventFile* e, int step, int n, const char* const* tags, const double* values) {
-    Message summary = {NULL, 0, 0};
+    Buffer summary = {NULL, 0, 0};
     if (!e->file) { return; }
     for (int i = 0; i < n; i++) {
-        Message value = {NULL, 0, 0};
+        Buffer value = {NULL, 0, 0};
         if (!isfinite(values[i])) { continue; }
         put_string(&value, 1, tags[i]);
         put_float(&value, 2, (float)values[i]);
         put_message(&summary, 1, &value);
     }
-    if (summary.size) { write_summary(e, step, &summary); }
+    if (summary.bytes) { write_summary(e, step, &summary); }
 }
 
 // A text is a tensor of one string, which the plugin "text" shows.
 void events_text(EventFile* e, int step, const char* tag, const char* text, size_t size) {
-    Message summary = {NULL, 0, 0}, value = summary, tensor = summary, shape = summary, dim = summary,
+    Buffer summary = {NULL, 0, 0}, value = summary, tensor = summary, shape = summary, dim = summary,
             plugin = summary, metadata = summary;
     if (!e->file) { return; }
     put_int(&dim, 1, 1);

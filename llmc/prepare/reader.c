@@ -3,26 +3,17 @@
 #include "inputs.h"
 #include <inttypes.h>
 
-enum { BEGIN_BYTES = 4 }; // which tell a Parquet file
-
-// Reads the first bytes of a regular file; returns their number.
-static size_t read_begin(const char* path, unsigned char begin[BEGIN_BYTES]) {
-    Error err;
-    FILE* f = fopen_regular(path, &err);
-    if (!f) { fatal("%s; a pipe is read by cat ... | ./prepare - ...", err.text); }
-    const size_t n = fread(begin, 1, BEGIN_BYTES, f);
-    if (ferror(f)) { fatal("%s: cannot read: %s", path, strerror(errno)); }
-    fclose(f);
-    return n;
-}
-
 InputFormat input_format(const PrepareOptions* o, const char* path) {
-    unsigned char begin[BEGIN_BYTES];
+    Error err;
+    char begin[4];
     if (o->format == format_text) { return FORMAT_TEXT; }
     if (o->format == format_jsonl) { return FORMAT_JSONL; }
     if (o->format == format_parquet) { return FORMAT_PARQUET; }
     if (strcmp(path, "-") == 0) { return FORMAT_TEXT; }
-    if (is_parquet(begin, read_begin(path, begin))) { return FORMAT_PARQUET; }
+    if (!read_begin(path, begin, sizeof begin, &err)) {
+        fatal("%s; a pipe is read by cat ... | ./prepare - ...", err.text);
+    }
+    if (is_parquet(begin, sizeof begin)) { return FORMAT_PARQUET; }
     if (name_ends_with(path, ".parquet")) { return FORMAT_PARQUET; } // it says what is wrong with the file
     const bool is_jsonl = name_ends_with(path, ".jsonl") || name_ends_with(path, ".ndjson") ||
                           name_ends_with(path, ".json");
@@ -110,7 +101,7 @@ static bool reader_json_line(Reader* r, Chunk* c) {
         while (blank < n && strchr(" \t\r\n", line[blank]) && line[blank]) { blank++; }
         if (n == MAX_DOCUMENT_BYTES && !r->is_at_line_start) { reader_skip_line(r, c); return true; }
         if (blank == n) { continue; }
-        story_append(&c->text, line, n);
+        buffer_append(&c->text, line, n);
         return true;
     }
 }
@@ -126,7 +117,7 @@ static size_t bytes_before_end(const char* line, size_t bytes) {
 
 // Returns true if a whole line separates documents. A blank line ends a document and belongs to it, but is no separator
 // where a document begins; any other separator belongs to no document.
-static bool is_separator(const char* split, const char* line, size_t bytes, const StoryText* text) {
+static bool is_separator(const char* split, const char* line, size_t bytes, const Buffer* text) {
     const size_t n = bytes_before_end(line, bytes);
     if (strcmp(split, "none") == 0) { return false; }
     if (strcmp(split, "blank") == 0) { return n == 0 && text->bytes > 0 && text->data[text->bytes - 1] == '\n'; }
@@ -143,7 +134,7 @@ static bool ends_visibly(const char* begin, const char* end) {
 }
 
 // Returns where the text can be cut behind `from`, as far back as possible; 0 if nowhere.
-static size_t find_cut(const StoryText* text, size_t from) {
+static size_t find_cut(const Buffer* text, size_t from) {
     for (size_t i = text->bytes; i-- > max_size(from, 1);) {
         const char c = text->data[i];
         if ((c == ' ' || c == '\n' || c == '\r') && ends_visibly(text->data, text->data + i)) { return i; }
@@ -152,7 +143,7 @@ static size_t find_cut(const StoryText* text, size_t from) {
 }
 
 // Gives the text from `cut` on back to the stream: at most the piece that was read last.
-static void reader_put_back(Reader* r, StoryText* text, size_t cut) {
+static void reader_put_back(Reader* r, Buffer* text, size_t cut) {
     const size_t n = text->bytes - cut;
     r->at.line -= text->data[text->bytes - 1] == '\n';
     r->at.offset -= n;
@@ -163,7 +154,7 @@ static void reader_put_back(Reader* r, StoryText* text, size_t cut) {
 
 // Reads a document, or a part of a long one. Returns false at the end of the file.
 static bool reader_text(Reader* r, Chunk* c) {
-    StoryText* text = &c->text;
+    Buffer* text = &c->text;
     c->at = r->at;
     for (size_t n;;) {
         const bool is_line_start = r->is_at_line_start;
@@ -171,7 +162,7 @@ static bool reader_text(Reader* r, Chunk* c) {
         if (!line) { return text->bytes > 0 || !c->ok; }
         const bool is_whole_line = is_line_start && (r->is_at_line_start || n < CHUNK_BYTES);
         const bool ends = is_whole_line && is_separator(r->options->split, line, n, text);
-        if (!ends || bytes_before_end(line, n) == 0) { story_append(text, line, n); }
+        if (!ends || bytes_before_end(line, n) == 0) { buffer_append(text, line, n); }
         r->at.inside_document = !ends;
         if (ends) { return true; }
         const size_t cut = text->bytes < CHUNK_BYTES ? 0 : find_cut(text, text->bytes - n);
@@ -203,7 +194,7 @@ static bool reader_row(Reader* r, Chunk* c) {
                      r->options->inputs[c->at.input], c->at.offset, value.bytes >> 20, MAX_DOCUMENT_BYTES >> 20);
         return true;
     }
-    if (value.bytes > 0) { story_append(&c->text, value.data, value.bytes); }
+    if (value.bytes > 0) { buffer_append(&c->text, value.data, value.bytes); }
     return true;
 }
 

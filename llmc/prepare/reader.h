@@ -37,7 +37,7 @@ typedef struct {
     Position resume;   // reading from here on gives this chunk again,
     uint64_t order;    // behind so many others
     InputFormat format;
-    StoryText text; // of JSONL: the whole line
+    Buffer text; // of JSONL: the whole line
     size_t bytes;   // of the document's text
     TokenList tokens;
     double nll;     // of a story

@@ -13,11 +13,8 @@ static bool begins_as_json(const char* path) {
 
 bool is_tokenizer_file(const char* path) {
     Error err;
-    uint32_t magic = 0;
-    FILE* f = fopen_regular(path, &err);
-    const bool is_read = f && fread(&magic, sizeof magic, 1, f) == 1;
-    if (f) { fclose(f); }
-    return (is_read && magic == TOKENIZER_MAGIC) || begins_as_json(path);
+    uint32_t magic;
+    return (read_begin(path, &magic, sizeof magic, &err) && magic == TOKENIZER_MAGIC) || begins_as_json(path);
 }
 
 bool tokenizer_read(Tokenizer* t, const char* path, Error* err) {

@@ -235,10 +235,10 @@ static inline void expect_resumable(const char* arguments, int stride, const cha
 
 // Writes `count` documents "0", "1", ... as JSONL.
 static inline void write_numbers(const char* name, int count) {
-    StoryText text = {NULL, 0, 0};
+    Buffer text = {NULL, 0, 0};
     for (int i = 0; i < count; i++) {
         char* line = format("{\"text\": \"%d\"}\n", i);
-        story_append(&text, line, strlen(line));
+        buffer_append(&text, line, strlen(line));
         free(line);
     }
     write_bytes(name, text.data, text.bytes);

@@ -3,15 +3,15 @@
 
 // Writes documents as JSONL: a letter, a number and some more letters. Every seventh one was there before.
 static void write_letters(const char* name, char letter, int count, int longest) {
-    StoryText text = {NULL, 0, 0};
+    Buffer text = {NULL, 0, 0};
     for (int i = 0; i < count; i++) {
         const int which = i % 7 == 6 ? i / 2 : i;
         const int length = 1 + (int)(rng_u64((uint64_t)letter, RNG_TEST, (uint64_t)which) % (uint64_t)longest);
         char* begin = format("{\"text\": \"%c%03d", letter, which);
-        story_append(&text, begin, strlen(begin));
+        buffer_append(&text, begin, strlen(begin));
         free(begin);
-        for (int k = 0; k < length; k++) { story_append(&text, &letter, 1); }
-        story_append(&text, "\"}\n", 3);
+        for (int k = 0; k < length; k++) { buffer_append(&text, &letter, 1); }
+        buffer_append(&text, "\"}\n", 3);
     }
     write_bytes(name, text.data, text.bytes);
     free(text.data);
@@ -81,8 +81,8 @@ TEST(a_mixture_has_its_shares_everywhere) {
 
 // The documents of a source come in its order, a long one of several chunks without others between its parts.
 TEST(a_long_document_is_not_mixed) {
-    StoryText text = {NULL, 0, 0};
-    while (text.bytes < 2 * CHUNK_BYTES + 100) { story_append(&text, "x ", 2); }
+    Buffer text = {NULL, 0, 0};
+    while (text.bytes < 2 * CHUNK_BYTES + 100) { buffer_append(&text, "x ", 2); }
     write_bytes("x.txt", text.data, text.bytes);
     write_text("y.txt", "y\n\nyy\n\nyyy");
     EXPECT_RUN(0, "", "--out long --tokenizer bytes --split blank --val_size 4 --mix x.txt:1,y.txt:1");
@@ -167,10 +167,10 @@ TEST(bad_mixtures) {
     EXPECT_RUN(2, "--mix and a.jsonl: give one or the other", "--out x --mix b:1 a.jsonl");
     EXPECT_RUN(2, "--stories and --mix: give one or the other", "--out x --mix b:1 --stories 5");
     EXPECT(!exists("x.json") && !exists("x_val_000000.bin"));
-    StoryText many = {NULL, 0, 0};
-    story_append(&many, "--out x --mix a.jsonl:1", 23);
-    for (int i = 0; i < MAX_SOURCES; i++) { story_append(&many, ",b/1.jsonl:1", 12); }
-    story_append(&many, "", 1);
+    Buffer many = {NULL, 0, 0};
+    buffer_append(&many, "--out x --mix a.jsonl:1", 23);
+    for (int i = 0; i < MAX_SOURCES; i++) { buffer_append(&many, ",b/1.jsonl:1", 12); }
+    buffer_append(&many, "", 1);
     EXPECT_RUN(2, "--mix: more than 32 sources", many.data);
     free(many.data);
     EXPECT_RUN(0, "", "--out keep --tokenizer bytes --val_size 500 --mix a.jsonl:0.5,b:0.4");

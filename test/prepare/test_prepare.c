@@ -10,15 +10,15 @@ static void write_short_texts(void) {
 }
 
 // A text of several chunks. At the size of the first there are four line ends, which must not be taken apart.
-static StoryText write_long_text(void) {
+static Buffer write_long_text(void) {
     static const char* const pieces[] = {"word ", " \n",  "\n\n\n",  "\xc2\xa0\n", "don't",
                                          "12,3",  "\r\n", "x\n \ty", "\xff\n",     ".\n"};
-    StoryText text = {NULL, 0, 0};
-    while (text.bytes < CHUNK_BYTES - 2) { story_append(&text, " w", 2); }
-    story_append(&text, "\n\n\n\nA", 5);
+    Buffer text = {NULL, 0, 0};
+    while (text.bytes < CHUNK_BYTES - 2) { buffer_append(&text, " w", 2); }
+    buffer_append(&text, "\n\n\n\nA", 5);
     for (uint64_t i = 0; text.bytes < 3 * CHUNK_BYTES; i++) {
         const char* piece = pieces[rng_u64(1, RNG_TEST, i) % 10];
-        story_append(&text, piece, strlen(piece));
+        buffer_append(&text, piece, strlen(piece));
     }
     write_bytes("long.txt", text.data, text.bytes);
     return text;
@@ -77,11 +77,11 @@ TEST(lines_end_as_on_windows_too) {
 }
 
 TEST(jsonl_in_order_for_any_number_of_threads) {
-    StoryText text = {NULL, 0, 0};
+    Buffer text = {NULL, 0, 0};
     for (int i = 0; i < 3000; i++) {
         char* line = format("{\"id\": %d, \"body\": \"caf\\u00e9 \\ud83d\\ude00 %d\\u0000\", \"text\": 1}\n%s", i, i,
                             i % 7 ? "" : " \n");
-        story_append(&text, line, strlen(line));
+        buffer_append(&text, line, strlen(line));
         free(line);
     }
     write_bytes("many.jsonl", text.data, text.bytes);
@@ -122,7 +122,7 @@ static void expect_text(const char* prefix, size_t val, const char* text, size_t
 }
 
 TEST(long_documents_are_cut_without_a_trace) {
-    StoryText text = write_long_text();
+    Buffer text = write_long_text();
     EXPECT_RUN(0, "", "--out long --val_size 777 --shard_size 100000 long.txt");
     expect_text("long", 777, text.data, text.bytes);
     free(text.data);
@@ -301,7 +301,7 @@ TEST(stories_and_their_floor) {
     TokenList got = tokens_of("st", &val), expected = token_list();
     Tokenizer t = tokenizer_open("bytes");
     for (uint64_t i = 0; expected.count < got.count; i++) {
-        StoryText story = {NULL, 0, 0};
+        Buffer story = {NULL, 0, 0};
         double cost = 0;
         story_make(5, i, &story, &cost);
         if (expected.count < 4000) { nll += cost; n = expected.count + story.bytes + 1; }
@@ -386,7 +386,7 @@ TEST(documents_are_shuffled) {
 
 TEST(parts_of_a_shuffled_document_stay_together) {
     write_short_texts();
-    StoryText text = write_long_text();
+    Buffer text = write_long_text();
     write_numbers("numbers.jsonl", 500);
     EXPECT_RUN(0, "502 documents",
                "--force --out whole --tokenizer bytes --val_size 9 --shuffle --seed 3 numbers.jsonl long.txt a.txt");

@@ -140,7 +140,7 @@ static Recognizer derivations(const char* story, size_t bytes) {
 
 TEST(each_story_has_one_derivation_with_its_probability) {
     for (uint64_t index = 0; index < 400; index++) {
-        StoryText story = {NULL, 0, 0};
+        Buffer story = {NULL, 0, 0};
         double nll = 0;
         story_make(RNG_TEST, index, &story, &nll);
         Recognizer r = derivations(story.data, story.bytes);
@@ -157,7 +157,7 @@ TEST(each_story_has_one_derivation_with_its_probability) {
 // the stories
 
 TEST(a_story_depends_on_seed_and_number_alone) {
-    StoryText a = {NULL, 0, 0}, b = {NULL, 0, 0};
+    Buffer a = {NULL, 0, 0}, b = {NULL, 0, 0};
     double nll_a = 0, nll_b = 0, nll_other = 0;
     story_make(1, 5, &a, &nll_a);
     size_t bytes = a.bytes;
@@ -179,10 +179,10 @@ TEST(names_come_as_often_as_they_should) {
     while (strcmp(STORY_RULES[hero].name, "HERO") != 0) { hero++; }
     EXPECT(story_count(hero) == NAMES);
     for (uint64_t index = 0; index < STORIES; index++) {
-        StoryText story = {NULL, 0, 0};
+        Buffer story = {NULL, 0, 0};
         double nll = 0;
         story_make(7, index, &story, &nll);
-        story_append(&story, "", 1);
+        buffer_append(&story, "", 1);
         const char* name = strstr(story.data, " called ") + 8;
         for (size_t i = 0; i < NAMES; i++) {
             const char* alternative = story_alternative(hero, i);
@@ -207,7 +207,7 @@ TEST(stories_read_well) {
     size_t bytes = 0;
     double nll = 0;
     for (uint64_t index = 0; index < 2000; index++) {
-        StoryText story = {NULL, 0, 0};
+        Buffer story = {NULL, 0, 0};
         story_make(3, index, &story, &nll);
         bytes += story.bytes + 1; // and end-of-text
         EXPECT(story.bytes >= 400 && story.bytes <= 2000);
