@@ -11,7 +11,8 @@ const char* double_text(char* out, double v) {
     return out;
 }
 
-const char* float_text(char* out, float v) {
+// The same, for strtof.
+static const char* float_text(char* out, float v) {
     for (int digits = 6; digits <= 9; digits++) {
         snprintf(out, 32, "%.*g", digits, (double)v);
         if (strtof(out, NULL) == v) { break; }
@@ -37,12 +38,6 @@ const char* duration_text(char* out, double seconds) {
     if (s >= 86400) { snprintf(out, 32, "%lldd %02d:%02d:%02d", s / 86400, hours, minutes, rest); }
     else if (s >= 3600) { snprintf(out, 32, "%d:%02d:%02d", hours, minutes, rest); }
     else { snprintf(out, 32, "%d:%02d", minutes, rest); }
-    return out;
-}
-
-const char* z_text(char* out, double z) {
-    if (isnan(z)) { snprintf(out, 32, "+nan"); }
-    else { snprintf(out, 32, "%+.2f", z); }
     return out;
 }
 
@@ -115,6 +110,21 @@ json_t* json_read(const char* path, size_t most, size_t flags, Error* err) {
     return value;
 }
 
+json_t* json_read_object(const char* path, size_t most, Error* err) {
+    json_t* value = json_read(path, most, JSON_REJECT_DUPLICATES, err);
+    if (!value || json_is_object(value)) { return value; }
+    json_decref(value);
+    fail(err, "%s: not a JSON object", path);
+    return NULL;
+}
+
+json_t* json_read_in(const char* folder, const char* file, Error* err) {
+    char* path = format("%s/%s", folder, file);
+    json_t* object = json_read_object(path, JSON_MOST, err);
+    free(path);
+    return object;
+}
+
 static bool json_can_hold(uint32_t c) { return c != 0; }
 
 json_t* json_text(const char* text, size_t size) {
@@ -149,10 +159,17 @@ json_t* json_float(double v) {
 
 bool json_save(const json_t* value, const char* path, Error* err) {
     char* text = json_dumps(value, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    if (!text) { return fail(err, "%s: cannot make its JSON: no memory, or text not UTF-8", path); }
+    if (!text) { return fail(err, "%s: cannot make its JSON: text that is not UTF-8", path); }
     char* line = format("%s\n", text);
     const bool ok = write_file_atomically(path, line, strlen(line), err);
     free(line);
     free(text);
+    return ok;
+}
+
+bool json_save_in(const json_t* value, const char* folder, const char* file, Error* err) {
+    char* path = format("%s/%s", folder, file);
+    const bool ok = json_save(value, path, err);
+    free(path);
     return ok;
 }

@@ -6,9 +6,8 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // numbers: all of these write to `out` of 32 bytes and return it
 
-// The shortest text, of at least six digits, that strtod (or strtof) reads back as the same number. `v` must be finite.
+// The shortest text, of at least six digits, that strtod reads back as the same number. `v` must be finite.
 const char* double_text(char* out, double v);
-const char* float_text(char* out, float v);
 
 // Three digits and a suffix: 950, 1.75M, 10.3B.
 const char* si_text(char* out, double v);
@@ -16,10 +15,7 @@ const char* si_text(char* out, double v);
 // 4:05, 1:23:45 or 2d 03:00:00.
 const char* duration_text(char* out, double seconds);
 
-// A z-score with its sign. C libraries disagree on the sign that "%+.2f" gives NaN; scripts expect +nan.
-const char* z_text(char* out, double z);
-
-// Returns v, a NaN without its sign: printf would show "-nan".
+// Returns v, a NaN without its sign: printf would show "-nan", and scripts expect "nan" or "+nan".
 double plain_nan(double v);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -54,6 +50,10 @@ enum { JSON_MOST = 64 << 20 };
 // Reads a JSON file of at most `most` bytes; a new reference, NULL on failure. `flags` are those of json_loadb().
 json_t* json_read(const char* path, size_t most, size_t flags, Error* err);
 
+// Read an object none of whose members is there twice, also from FOLDER/FILE of at most JSON_MOST bytes.
+json_t* json_read_object(const char* path, size_t most, Error* err);
+json_t* json_read_in(const char* folder, const char* file, Error* err);
+
 // Returns a JSON string, a new reference; U+FFFD replaces bytes that are not UTF-8, and 0.
 json_t* json_text(const char* text, size_t size);
 
@@ -69,6 +69,7 @@ bool json_get_hex(const json_t* object, const char* key, uint64_t* hash);
 // Returns a JSON number with as few digits as tell a float from its neighbours; null if it is not finite.
 json_t* json_float(double v);
 
-// Writes an indented file atomically: a reader sees the old file or the new one. Fails if the value has text that is
-// not UTF-8, or the file cannot be written.
+// Write an indented file atomically, also FOLDER/FILE: a reader sees the old file or the new one. Fail if the value is
+// NULL, because it got text that is not UTF-8, or the file cannot be written.
 bool json_save(const json_t* value, const char* path, Error* err);
+bool json_save_in(const json_t* value, const char* folder, const char* file, Error* err);

@@ -130,17 +130,6 @@ static bool write_safetensors(Export* e, SafeTensorsWriter* w, Error* err) {
     return safetensors_finish(w, NULL, err);
 }
 
-static bool write_config(const Export* e, const char* folder, Error* err) {
-    if (!hf_save_config(folder, &e->model->shape, e->tokenizer ? e->tokenizer->eot : -1, err)) { return false; }
-    char* path = format("%s/config.json", folder);
-    json_t* config = json_load_from(folder, "config.json", err);
-    const bool ok = config && !json_object_set_new(config, "torch_dtype", json_string(e->type->torch)) &&
-                    json_save(config, path, err);
-    json_decref(config);
-    free(path);
-    return ok;
-}
-
 static bool write_tokenizer(const Export* e, const char* folder, Error* err) {
     TokenizerFiles files = {.text = {NULL}};
     if (!e->tokenizer) { return true; }
@@ -169,7 +158,9 @@ static bool write_hf(Export* e, const char* folder, Error* err) {
     if (ok) {
         ok = safetensors_create(&w, path, err) && write_safetensors(e, &w, err);
         if (!ok) { safetensors_abandon(&w); }
-        ok = ok && write_config(e, folder, err) && write_tokenizer(e, folder, err) && sync_parent(path, err);
+        const int eot = e->tokenizer ? e->tokenizer->eot : -1;
+        ok = ok && hf_save_config(folder, &e->model->shape, eot, e->type->torch, err) &&
+             write_tokenizer(e, folder, err) && sync_parent(path, err);
     }
     free(path);
     return ok;

@@ -90,7 +90,7 @@ static bool take_sums(json_t* state, const char* folder, Error* err) {
 
 json_t* checkpoint_read_state(const char* folder, Error* err) {
     char* path = format("%s/state.json", folder);
-    json_t* state = json_load_from(folder, "state.json", err);
+    json_t* state = json_read_in(folder, "state.json", err);
     const bool ok = state && take_sums(state, folder, err) && state_check(state, path, err);
     free(path);
     if (ok) { return state; }
@@ -102,7 +102,7 @@ json_t* checkpoint_read_state(const char* folder, Error* err) {
 // be read now.
 static char* saved_text(const char* folder, const char* object, const char* key) {
     Error err;
-    json_t* state = json_load_from(folder, "state.json", &err);
+    json_t* state = json_read_in(folder, "state.json", &err);
     if (!state && err.is_unknown) { fatal("%s", err.text); }
     const char* text = json_string_value(json_object_get(json_object_get(state, object), key));
     char* copy = text ? format("%s", text) : NULL;
@@ -132,7 +132,6 @@ char* checkpoint_saved_text(const char* out, const char* resume, const char* obj
 
 bool run_write_options(const char* out, json_t* options, Error* err) {
     char *path = format("%s/options.json", out), *text = json_dumps(options, JSON_INDENT(2) | JSON_SORT_KEYS);
-    if (!text) { fatal("out of memory: options.json"); }
     const bool ok = write_file_atomically(path, text, strlen(text), err);
     free(text);
     free(path);
@@ -143,7 +142,7 @@ json_t* run_read_options(const char* out) {
     Error err;
     char* path = format("%s/options.json", out);
     const bool exists = path_exists(path);
-    json_t* options = exists ? json_load_from(out, "options.json", &err) : NULL;
+    json_t* options = exists ? json_read_in(out, "options.json", &err) : NULL;
     if (exists && !options && err.is_unknown) { fatal("%s", err.text); }
     if (exists && !options) { fatal("%s: remove it to begin a new run there", err.text); }
     free(path);
@@ -153,15 +152,17 @@ json_t* run_read_options(const char* out) {
 // ---------------------------------------------------------------------------------------------------------------------
 // saving and loading
 
-// Returns the lines of Backend.matmuls_save() as an array.
-static json_t* lines_to_json(const Backend* b) {
+// Returns {DEVICE: lines of Backend.matmuls_save()}; NULL if there are none.
+static json_t* matmuls_to_json(const Backend* b) {
     char* lines = b->matmuls_save();
     json_t* array = json_array();
     for (char *rest, *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        if (json_array_append_new(array, json_string(line))) { fatal("out of memory: state.json"); }
+        json_array_append_new(array, json_string(line));
     }
+    json_t* matmuls = json_array_size(array) ? json_pack("{s:O}", b->device, array) : NULL;
+    json_decref(array);
     free(lines);
-    return array;
+    return matmuls;
 }
 
 char* state_matmuls(const json_t* state, const Backend* b) {
@@ -174,12 +175,14 @@ char* state_matmuls(const json_t* state, const Backend* b) {
     return lines;
 }
 
-static json_t* best_to_json(const TrainState* s) {
-    return json_pack("{s:I, s:f}", "step", (json_int_t)s->best_step, "val_loss", s->best_loss);
+// Returns what is pending, or the best checkpoint; NULL if nothing is, or there is none.
+static json_t* phases_to_json(Phases p) {
+    return p.val || p.eval || p.sample ? json_pack("{s:b, s:b, s:b}", "val", p.val, "eval", p.eval, "sample", p.sample)
+                                       : NULL;
 }
 
-static json_t* phases_to_json(Phases p) {
-    return json_pack("{s:b, s:b, s:b}", "val", p.val, "eval", p.eval, "sample", p.sample);
+static json_t* best_to_json(const TrainState* s) {
+    return s->best_step ? json_pack("{s:I, s:f}", "step", (json_int_t)s->best_step, "val_loss", s->best_loss) : NULL;
 }
 
 Phases state_pending(const json_t* state) {
@@ -190,27 +193,19 @@ Phases state_pending(const json_t* state) {
     return p;
 }
 
-// Returns state.json.
+// Returns state.json. A member whose value is NULL is left out (o* and s*).
 static json_t* state_to_json(const TrainState* s, const Backend* b, json_t* options, const char* nccl_algorithms) {
-    json_t* state = json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:{s:s}}", "format",
-                              CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "updates", (json_int_t)s->updates,
-                              "tokens", (json_int_t)s->tokens, "window", (json_int_t)s->window, "data_hash",
-                              json_hex(s->data_hash), "loss_window", outliers_to_json(&s->loss_window), "norm_window",
-                              outliers_to_json(&s->norm_window), "options", options, "kernels", b->device,
-                              b->device_kernels());
-    json_t* matmuls = lines_to_json(b);
     const LossScale* scale = &s->loss_scale;
-    const bool has_pending = s->pending.val || s->pending.eval || s->pending.sample;
-    const bool ok = state && !json_object_set_new(state, "tokenizer_hash", json_hex(s->tokenizer_hash)) &&
-                    !json_object_set_new(state, "matmuls", json_pack("{s:O}", b->device, matmuls)) &&
-                    (!nccl_algorithms || !json_object_set_new(state, "nccl_algo", json_string(nccl_algorithms))) &&
-                    (!s->bad_steps || !json_object_set_new(state, "bad_steps", json_integer(s->bad_steps))) &&
-                    (!has_pending || !json_object_set_new(state, "pending", phases_to_json(s->pending))) &&
-                    (!s->best_step || !json_object_set_new(state, "best", best_to_json(s))) &&
-                    (!scale->is_dynamic || !json_object_set_new(state, "loss_scale", loss_scale_to_json(scale)));
-    if (!ok) { fatal("out of memory: state.json"); }
-    if (json_array_size(matmuls) == 0) { json_object_del(state, "matmuls"); }
-    json_decref(matmuls);
+    json_t* state = json_pack(
+        "{s:i, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:{s:s}, s:o, s:o*, s:s*, s:o*, s:o*, s:o*, s:o*}", "format",
+        CHECKPOINT_FORMAT, "step", (json_int_t)s->step, "updates", (json_int_t)s->updates, "tokens",
+        (json_int_t)s->tokens, "window", (json_int_t)s->window, "data_hash", json_hex(s->data_hash), "loss_window",
+        outliers_to_json(&s->loss_window), "norm_window", outliers_to_json(&s->norm_window), "options", options,
+        "kernels", b->device, b->device_kernels(), "tokenizer_hash", json_hex(s->tokenizer_hash), "matmuls",
+        matmuls_to_json(b), "nccl_algo", nccl_algorithms, "bad_steps", s->bad_steps ? json_integer(s->bad_steps) : NULL,
+        "pending", phases_to_json(s->pending), "best", best_to_json(s), "loss_scale",
+        scale->is_dynamic ? loss_scale_to_json(scale) : NULL);
+    if (!state) { fatal("state.json: the choice of NCCL's algorithms is not UTF-8"); }
     return state;
 }
 
@@ -268,18 +263,17 @@ static bool write_tensors(const char* folder, const Snapshot* snapshot, Sums* su
 }
 
 static bool write_folder(const char* folder, const Snapshot* snapshot, Error* err) {
-    char *sums_path = format("%s/%s", folder, CHECKPOINT_SUMS), *state_path = format("%s/state.json", folder);
+    char* sums_path = format("%s/%s", folder, CHECKPOINT_SUMS);
     Sums sums = {.list = NULL};
     const bool ok = write_tensors(folder, snapshot, &sums, err) &&
-                    hf_save_config(folder, &snapshot->optimizer->model->config, snapshot->eot, err) &&
+                    hf_save_config(folder, &snapshot->optimizer->model->config, snapshot->eot, "float32", err) &&
                     write_tokenizer(snapshot->tokenizer, folder, &sums, err) &&
-                    json_save(snapshot->state, state_path, err) && // the two files before have tensors
+                    json_save_in(snapshot->state, folder, "state.json", err) && // the two files before have tensors
                     sum_files(&sums, folder, CHECKPOINT_FILES + 2, NUM_CHECKPOINT_FILES - 2, err) &&
                     sums_save(&sums, sums_path, err) && read_tensors_back(&sums, folder, CHECKPOINT_FILES[0], err) &&
                     read_tensors_back(&sums, folder, CHECKPOINT_FILES[1], err) && sync_parent(sums_path, err);
     sums_free(&sums);
     free(sums_path);
-    free(state_path);
     return ok;
 }
 

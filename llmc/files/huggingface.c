@@ -108,15 +108,7 @@ bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* block
     return ok;
 }
 
-// Writes a JSON file into a folder.
-static bool save_in(const char* folder, const char* file, const json_t* value, Error* err) {
-    char* path = format("%s/%s", folder, file);
-    const bool ok = json_save(value, path, err);
-    free(path);
-    return ok;
-}
-
-bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err) {
+bool hf_save_config(const char* folder, const GPT2Config* m, int eot, const char* torch_dtype, Error* err) {
     json_t* id = eot >= 0 && eot < m->vocab_size ? json_integer(eot) : json_null();
     json_t* config = json_pack(
         "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:n, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:b, s:s, s:O, s:O}",
@@ -124,12 +116,11 @@ bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err
         m->vocab_size, "n_positions", m->max_seq_len, "n_ctx", m->max_seq_len, "n_embd", m->channels, "n_layer",
         m->num_layers, "n_head", m->num_heads, "n_inner", "layer_norm_epsilon", 1e-5, "initializer_range", 0.02,
         "resid_pdrop", 0.0, "embd_pdrop", 0.0, "attn_pdrop", 0.0, "tie_word_embeddings", 1, "scale_attn_weights", 1,
-        "use_cache", 1, "torch_dtype", "float32", "bos_token_id", id, "eos_token_id", id);
+        "use_cache", 1, "torch_dtype", torch_dtype, "bos_token_id", id, "eos_token_id", id);
     json_t* generation =
         json_pack("{s:b, s:i, s:O, s:O}", "do_sample", 1, "top_k", 50, "bos_token_id", id, "eos_token_id", id);
-    if (!config || !generation) { fatal("out of memory: config.json"); }
-    const bool ok =
-        save_in(folder, "config.json", config, err) && save_in(folder, "generation_config.json", generation, err);
+    const bool ok = json_save_in(config, folder, "config.json", err) &&
+                    json_save_in(generation, folder, "generation_config.json", err);
     json_decref(config);
     json_decref(generation);
     json_decref(id);
@@ -138,18 +129,6 @@ bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err
 
 // ---------------------------------------------------------------------------------------------------------------------
 // reading
-
-json_t* json_load_from(const char* folder, const char* file, Error* err) {
-    char* path = format("%s/%s", folder, file);
-    json_t* value = json_read(path, JSON_MOST, JSON_REJECT_DUPLICATES, err);
-    if (value && !json_is_object(value)) {
-        fail(err, "%s: not a JSON object", path);
-        json_decref(value);
-        value = NULL;
-    }
-    free(path);
-    return value;
-}
 
 // Members of config.json that change what the model computes, with the values that this program computes. A member that
 // is left out has the first value, as in transformers. Other members change nothing: scores of attention are always
@@ -181,21 +160,24 @@ static bool hf_is_one_of(const json_t* value, const char* choices) {
     return found;
 }
 
+// Fails if config.json has another value than one of the choices.
+static bool hf_check_member(json_t* config, const char* folder, const char* key, const char* choices, Error* err) {
+    const json_t* value = json_object_get(config, key);
+    if (!value || hf_is_one_of(value, choices)) { return true; }
+    char* has = json_value_text(value);
+    fail(err, "%s/config.json: %s is %.300s: this program's GPT-2 has %s", folder, key, has, choices);
+    free(has);
+    return false;
+}
+
 // Fails if config.json describes a model that this program does not compute.
 static bool hf_check_config(json_t* config, const char* folder, const GPT2Config* m, Error* err) {
     char n_inner[32];
-    snprintf(n_inner, sizeof n_inner, "%d|null", 4 * m->channels);
-    for (size_t i = 0; i <= sizeof HF_REQUIRED / sizeof *HF_REQUIRED; i++) {
-        const bool is_last = i == sizeof HF_REQUIRED / sizeof *HF_REQUIRED;
-        const char *key = is_last ? "n_inner" : HF_REQUIRED[i].key, *values = is_last ? n_inner : HF_REQUIRED[i].values;
-        const json_t* value = json_object_get(config, key);
-        if (!value || hf_is_one_of(value, values)) { continue; }
-        char* has = json_value_text(value);
-        fail(err, "%s/config.json: %s is %.300s: this program's GPT-2 has %s", folder, key, has, values);
-        free(has);
-        return false;
+    for (size_t i = 0; i < sizeof HF_REQUIRED / sizeof *HF_REQUIRED; i++) {
+        if (!hf_check_member(config, folder, HF_REQUIRED[i].key, HF_REQUIRED[i].values, err)) { return false; }
     }
-    return true;
+    snprintf(n_inner, sizeof n_inner, "%d|null", 4 * m->channels);
+    return hf_check_member(config, folder, "n_inner", n_inner, err);
 }
 
 static bool hf_shape_from_json(json_t* config, const char* folder, GPT2Config* m, Error* err) {
@@ -217,7 +199,7 @@ bool hf_load_config(const char* folder, bool pad_vocab, GPT2Config* m, Error* er
                     path_exists(folder) ? "not a folder" : "there is no such folder");
     }
     memset(m, 0, sizeof *m);
-    json_t* config = json_load_from(folder, "config.json", err);
+    json_t* config = json_read_in(folder, "config.json", err);
     const bool ok = config && hf_shape_from_json(config, folder, m, err);
     m->padded_vocab_size = padded_vocab(m->vocab_size, pad_vocab);
     json_decref(config);

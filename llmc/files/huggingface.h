@@ -50,15 +50,12 @@ void tensor_to_hf(TensorBuffers* b, const Tensor* t);
 bool tensors_save(const char* path, const Optimizer* o, const TensorBlock* blocks, int num_blocks,
                   char hex[BLAKE2B_HEX + 1], Error* err);
 
-// Writes config.json and generation_config.json. `eot`: the tokenizer's end-of-text id, -1 if there is none.
-bool hf_save_config(const char* folder, const GPT2Config* m, int eot, Error* err);
+// Writes config.json and generation_config.json. `eot`: the tokenizer's end-of-text id, -1 if there is none;
+// `torch_dtype`: PyTorch's name of the weights' type.
+bool hf_save_config(const char* folder, const GPT2Config* m, int eot, const char* torch_dtype, Error* err);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // reading
-
-// Reads a JSON object from FOLDER/FILE; a new reference. Returns NULL with an Error that names the file if it is
-// missing or is no JSON object.
-json_t* json_load_from(const char* folder, const char* file, Error* err);
 
 // Reads the model's shape from the config.json of a Hugging Face folder; pad_vocab: padded_vocab_size is padded. Fails
 // if it is missing, or describes another model than this program's GPT-2.

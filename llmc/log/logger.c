@@ -172,8 +172,7 @@ void logger_config(Logger* l, int step, json_t* members) {
 
 // Writes a z-score as a field of the step line to `out` of 40 bytes; an empty field if it is not shown.
 static const char* z_field(char* out, double z, bool is_shown) {
-    char text[32];
-    if (is_shown) { snprintf(out, 40, " (%sz)|", z_text(text, z)); }
+    if (is_shown) { snprintf(out, 40, " (%+.2fz)|", plain_nan(z)); }
     else { strcpy(out, " |"); }
     return out;
 }

@@ -1,6 +1,6 @@
 #include "tokenizer_json.h"
+#include "../base/json.h"
 #include "byte_level.h"
-#include <jansson.h>
 
 typedef struct {
     const char* path; // of the vocabulary, for messages
@@ -13,35 +13,8 @@ typedef struct {
     json_t* ids;         // name -> id
 } Vocab;
 
-// A name in a message: at most 60 characters, unprintable ones replaced.
-typedef struct {
-    char text[64];
-} Shown;
-
-static Shown shown(const char* name) {
-    Shown s;
-    const size_t n = strnlen(name, 60);
-    for (size_t i = 0; i < n; i++) { s.text[i] = name[i] > 31 && name[i] < 127 ? name[i] : '?'; }
-    snprintf(s.text + n, sizeof s.text - n, "%s", name[n] ? "..." : "");
-    return s;
-}
-
 // Returns true for a member that is missing, or null.
 static bool is_null(const json_t* value) { return !value || json_is_null(value); }
-
-// Reads a JSON object, a new reference.
-static json_t* read_object(const char* path, Error* err) {
-    size_t size;
-    json_error_t e;
-    char* text = read_file_up_to(path, TOKENIZER_MAX_FILE, &size, err);
-    json_t* object = text ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &e) : NULL;
-    if (text && !object) { fail(err, "%s:%d: %s", path, e.line, shown(e.text).text); }
-    free(text);
-    if (!object || json_is_object(object)) { return object; }
-    json_decref(object);
-    fail(err, "%s: not a JSON object", path);
-    return NULL;
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // the vocabulary
@@ -59,12 +32,12 @@ static void vocab_free(Vocab* v) {
 static bool vocab_name(Vocab* v, const char* name, const json_t* value, Error* err) {
     const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
     if (id < 0 || id >= v->count) {
-        return fail(err, "%s: token \"%s\" should have an id from 0 to %d, one for each token", v->path,
-                    shown(name).text, v->count - 1);
+        return fail(err, "%s: token \"%.60s\" should have an id from 0 to %d, one for each token", v->path,
+                    name, v->count - 1);
     }
     if (v->name[id] && strcmp(v->name[id], name)) {
-        return fail(err, "%s: tokens \"%s\" and \"%s\" have the same id, %d", v->path, shown(v->name[id]).text,
-                    shown(name).text, (int)id);
+        return fail(err, "%s: tokens \"%.60s\" and \"%.60s\" have the same id, %d", v->path, v->name[id],
+                    name, (int)id);
     }
     v->name[id] = name;
     return true;
@@ -83,12 +56,12 @@ static bool vocab_open(Vocab* v, const char* path, const json_t* ids, const json
             return fail(err, "%s: added_tokens: entry %zu has no id or no content", path, i);
         }
         if (!json_is_true(json_object_get(token, "special"))) {
-            return fail(err, "%s: added token \"%s\" is not special: it is looked for before text is cut, which is not "
-                             "supported", path, shown(content).text);
+            return fail(err, "%s: added token \"%.60s\" is not special: it is looked for before text is cut, which is "
+                             "not supported", path, content);
         }
         const json_t* old = json_object_get(v->ids, content);
         if (old && !json_equal(old, id)) {
-            return fail(err, "%s: token \"%s\" has two ids", path, shown(content).text);
+            return fail(err, "%s: token \"%.60s\" has two ids", path, content);
         }
         json_object_set(v->ids, content, id);
     }
@@ -119,8 +92,8 @@ static bool vocab_merge(Vocab* v, const char* path, size_t i, const char* left, 
         const json_t* value = json_object_get(v->ids, names[k]);
         id[k] = value ? (int)json_integer_value(value) : NO_TOKEN;
         if (!value || v->is_added[id[k]]) {
-            ok = fail(err, "%s: merge %zu, \"%s\" and \"%s\": there is no token of text \"%s\"", path, i,
-                      shown(left).text, shown(right).text, shown(names[k]).text);
+            ok = fail(err, "%s: merge %zu, \"%.60s\" and \"%.60s\": there is no token of text \"%.60s\"", path, i,
+                      left, right, names[k]);
         }
     }
     if (ok && id[2] <= *last) {
@@ -154,8 +127,8 @@ static bool vocab_bytes(Vocab* v, Error* err) {
         token->bytes = v->name[id];
         token->count = strlen(v->name[id]);
         if (token->count == 0 || token->count > TOKENIZER_MAX_BYTES || v->half[id][0] != NO_TOKEN) {
-            return fail(err, "%s: token %d, \"%s\": it should stand for 1 to %d bytes", v->path, id,
-                        shown(v->name[id]).text, TOKENIZER_MAX_BYTES);
+            return fail(err, "%s: token %d, \"%.60s\": it should stand for 1 to %d bytes", v->path, id,
+                        v->name[id], TOKENIZER_MAX_BYTES);
         }
     }
     return true;
@@ -184,8 +157,8 @@ static bool vocab_finish(Vocab* v, Tokenizer* t, Error* err) {
         int half[2];
         if (v->half[id][0] == NO_TOKEN) { continue; }
         if (tokenizer_halves(t, id, half) && half[0] == v->half[id][0] && half[1] == v->half[id][1]) { continue; }
-        fail(err, "%s: token %d, \"%s\": its bytes do not become it by the merges before its own: not supported",
-             v->path, id, shown(v->name[id]).text);
+        fail(err, "%s: token %d, \"%.60s\": its bytes do not become it by the merges before its own: not supported",
+             v->path, id, v->name[id]);
         tokenizer_free(t);
         return false;
     }
@@ -257,7 +230,7 @@ static bool check_kind(const json_t* root, const char* path, Error* err) {
 static bool merge_line(Vocab* v, const char* path, size_t i, char* line, int* last, Error* err) {
     char* space = strchr(line, ' ');
     if (!space || strchr(space + 1, ' ')) {
-        return fail(err, "%s: merge %zu, \"%s\": not two tokens with a space between", path, i, shown(line).text);
+        return fail(err, "%s: merge %zu, \"%.60s\": not two tokens with a space between", path, i, line);
     }
     *space = 0;
     return vocab_merge(v, path, i, line, space + 1, last, err);
@@ -287,7 +260,7 @@ static bool add_merges(Vocab* v, const json_t* merges, Error* err) {
 
 bool tokenizer_read_json(Tokenizer* t, const char* path, Error* err) {
     Vocab v = {.count = 0};
-    json_t* root = read_object(path, err);
+    json_t* root = json_read_object(path, TOKENIZER_MAX_FILE, err);
     const json_t* model = json_object_get(root, "model");
     const bool ok = root && check_kind(root, path, err) &&
                     vocab_open(&v, path, json_object_get(model, "vocab"), json_object_get(root, "added_tokens"), err) &&
@@ -320,7 +293,7 @@ static bool add_merge_lines(Vocab* v, const char* path, Error* err) {
 
 bool tokenizer_read_vocab(Tokenizer* t, const char* vocab_path, const char* merges_path, Error* err) {
     Vocab v = {.count = 0};
-    json_t* ids = read_object(vocab_path, err);
+    json_t* ids = json_read_object(vocab_path, TOKENIZER_MAX_FILE, err);
     const bool ok = ids && vocab_open(&v, vocab_path, ids, NULL, err) && add_merge_lines(&v, merges_path, err) &&
                     vocab_finish(&v, t, err);
     vocab_free(&v);

@@ -111,7 +111,7 @@ TEST(an_exported_folder_is_complete) {
     Error err;
     char* folder = exported("hf", "test/golden/gpt2", "bf16", "bytes");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) { EXPECT(has(folder, files[i])); }
-    json_t* config = json_load_from(folder, "config.json", &err);
+    json_t* config = json_read_in(folder, "config.json", &err);
     EXPECT(!strcmp(json_string_value(json_object_get(config, "torch_dtype")), "bfloat16"));
     EXPECT(json_integer_value(json_object_get(config, "eos_token_id")) == 256);
     json_decref(config);

@@ -283,7 +283,7 @@ TEST(missing_files_are_named) {
 // Changes (value NULL: removes) an entry of a JSON file.
 static void edit_json(const char* folder, const char* file, const char* key, json_t* value) {
     Error err;
-    json_t* object = json_load_from(folder, file, &err);
+    json_t* object = json_read_in(folder, file, &err);
     if (!object) { fatal("%s", err.text); }
     if (value) { json_object_set_new(object, key, value); }
     else { json_object_del(object, key); }
@@ -335,7 +335,7 @@ TEST(states_that_no_run_can_have_are_refused) {
                                          "loss_window", "norm_window", "options"};
     char* folder = new_checkpoint();
     for (int i = 0; i < 8; i++) {
-        json_t* state = json_load_from(folder, "state.json", &(Error){.text = ""});
+        json_t* state = json_read_in(folder, "state.json", &(Error){.text = ""});
         edit_state(folder, fields[i], json_integer(-1));
         expect_refused(folder, "state.json", fields[i]);
         edit_state(folder, fields[i], NULL);

@@ -95,7 +95,7 @@ static char* write_folder(const Model* m, const FolderOptions* o) {
     for (int part = 0; part < o->files; part++) { write_part(folder, m, o, part, map); }
     json_t* index = json_pack("{s:{}, s:o}", "metadata", "weight_map", map);
     if (o->files > 1) { write_json(folder, "model.safetensors.index.json", index); }
-    must(hf_save_config(folder, &m->g.config, -1, &err), &err);
+    must(hf_save_config(folder, &m->g.config, -1, "float32", &err), &err);
     json_decref(index);
     return folder;
 }
@@ -178,7 +178,7 @@ TEST(layers_that_config_does_not_count_are_refused) {
         char* folder = write_folder(m, &kinds[i]);
         EXPECT(model_file_open(&file, folder, true, &err));
         model_file_close(&file);
-        EXPECT(hf_save_config(folder, &shape, -1, &err));
+        EXPECT(hf_save_config(folder, &shape, -1, "float32", &err));
         EXPECT(!model_file_open(&file, folder, true, &err) && strstr(err.text, folder) &&
                strstr(err.text, "h.1.") && strstr(err.text, "n_layer in config.json is only 1"));
         free(folder);
@@ -288,9 +288,9 @@ TEST(what_is_written_is_what_transformers_wants) {
     Error err;
     Model* m = open_model(C);
     char* folder = new_folder();
-    EXPECT(hf_save_config(folder, &m->g.config, 10, &err));
-    json_t *config = json_load_from(folder, "config.json", &err),
-           *generation = json_load_from(folder, "generation_config.json", &err);
+    EXPECT(hf_save_config(folder, &m->g.config, 10, "float32", &err));
+    json_t *config = json_read_in(folder, "config.json", &err),
+           *generation = json_read_in(folder, "generation_config.json", &err);
     EXPECT(!strcmp(json_string_value(json_array_get(json_object_get(config, "architectures"), 0)), "GPT2LMHeadModel"));
     EXPECT(!strcmp(json_string_value(json_object_get(config, "model_type")), "gpt2") &&
            json_is_null(json_object_get(config, "n_inner")));
@@ -303,8 +303,8 @@ TEST(what_is_written_is_what_transformers_wants) {
            json_is_true(json_object_get(generation, "do_sample")));
     json_decref(config);
     json_decref(generation);
-    EXPECT(hf_save_config(folder, &m->g.config, V, &err)); // an id that the model does not have
-    config = json_load_from(folder, "config.json", &err);
+    EXPECT(hf_save_config(folder, &m->g.config, V, "float32", &err)); // an id that the model does not have
+    config = json_read_in(folder, "config.json", &err);
     EXPECT(json_is_null(json_object_get(config, "eos_token_id")));
     json_decref(config);
     free(folder);

@@ -84,7 +84,7 @@ static void check_state_both_ways(const char* folder) {
     Error err;
     sum_files(folder);
     check_state(folder);
-    json_t* state = json_load_from(folder, "state.json", &err);
+    json_t* state = json_read_in(folder, "state.json", &err);
     if (!state) { return; }
     char* path = format("%s/state.json", folder);
     json_object_set_new(state, "format", json_integer(CHECKPOINT_FORMAT));
