@@ -215,7 +215,7 @@ bool tensor_is_finite(const float* x, size_t n, const char* path, const char* na
 
 bool safetensor_is_finite(const SafeTensors* s, const SafeTensor* t, Error* err) {
     float* x = alloc_or_die(t->elements, sizeof *x, "a tensor");
-    const bool ok = safetensors_read_float(s, t, 0, x, t->elements, err) &&
+    const bool ok = safetensors_read_float(s, t, x, err) &&
                     tensor_is_finite(x, t->elements, s->files[t->file].path, t->name, err);
     free(x);
     return ok;
@@ -258,7 +258,7 @@ static bool tensor_read(const SafeTensors* s, TensorBuffers* b, const Tensor* t,
                     found->shape[0], found->shape[1], found->dims, shape[0], shape[1], dims);
     }
     const size_t n = t->used_rows * t->cols;
-    if (!safetensors_read_float(s, found, 0, b->file, n, err)) { return false; }
+    if (!safetensors_read_float(s, found, b->file, err)) { return false; }
     if (!tensor_is_finite(b->file, n, path, name, err)) { return false; }
     const bool swap = block->hf_layout && t->layout == TRANSPOSED;
     if (swap) { transpose(b->ours, b->file, t->cols, t->used_rows); }

@@ -118,12 +118,8 @@ static bool safetensors_add_file(SafeTensors* s, const char* path, Error* err) {
 }
 
 const SafeTensor* safetensors_find(const SafeTensors* s, const char* name) {
-    for (int low = 0, high = s->count; low < high;) {
-        int middle = low + (high - low) / 2, order = strcmp(name, s->tensors[middle].name);
-        if (order == 0) { return &s->tensors[middle]; }
-        if (order < 0) { high = middle; } else { low = middle + 1; }
-    }
-    return NULL;
+    const SafeTensor key = {.name = (char*)name};
+    return s->count > 0 ? bsearch(&key, s->tensors, (size_t)s->count, sizeof key, safetensors_by_name) : NULL;
 }
 
 // Puts the tensors in the order of their names, of which none may be there twice.
@@ -147,7 +143,7 @@ bool safetensors_open(SafeTensors* s, const char* path, Error* err) {
 
 // Adds the files that an index names, {"weight_map": {tensor: file, ...}}, each once.
 static bool safetensors_add_indexed(SafeTensors* s, const char* folder, const char* index_path, Error* err) {
-    json_t* index = json_read(index_path, JSON_MOST, JSON_REJECT_DUPLICATES, err);
+    json_t* index = json_read_object(index_path, JSON_MOST, err);
     if (!index) { return false; }
     json_t* map = json_object_get(index, "weight_map");
     bool ok = json_is_object(map) ? true : fail(err, "%s: there is no weight_map", index_path);
@@ -190,28 +186,28 @@ bool safetensors_open_folder(SafeTensors* s, const char* folder, Error* err) {
     return ok;
 }
 
-bool safetensors_read(const SafeTensors* s, const SafeTensor* t, size_t first_byte, void* out,
-                      size_t bytes, Error* err) {
+// Reads a part of a tensor.
+static bool safetensors_read_part(const SafeTensors* s, const SafeTensor* t, size_t first_byte, void* out, size_t bytes,
+                                  Error* err) {
     const SafeTensorsFile* f = &s->files[t->file];
-    if (first_byte > t->bytes || bytes > t->bytes - first_byte) {
-        return fail(err, "%s: tensor %s: asked for %zu bytes at %zu, but it has %zu", f->path, t->name, bytes,
-                    first_byte, t->bytes);
-    }
     return read_exactly(f->fd, f->path, out, bytes, f->data_begin + t->begin + first_byte, err);
 }
 
-bool safetensors_read_float(const SafeTensors* s, const SafeTensor* t, size_t first, float* out,
-                            size_t count, Error* err) {
+bool safetensors_read(const SafeTensors* s, const SafeTensor* t, void* out, Error* err) {
+    return safetensors_read_part(s, t, 0, out, t->bytes, err);
+}
+
+bool safetensors_read_float(const SafeTensors* s, const SafeTensor* t, float* out, Error* err) {
     char piece[1 << 15];
     if (!t->type) {
         return fail(err, "%s: tensor %s: weights cannot be of type %s: use F32, F16 or BF16",
                     s->files[t->file].path, t->name, t->dtype);
     }
     const size_t size = t->type->bytes;
-    for (size_t n; count > 0; first += n, out += n, count -= n) {
-        n = min_size(count, sizeof piece / size);
-        if (!safetensors_read(s, t, first * size, piece, n * size, err)) { return false; }
-        t->type->decode(out, piece, n);
+    for (size_t at = 0, n; at < t->elements; at += n) {
+        n = min_size(t->elements - at, sizeof piece / size);
+        if (!safetensors_read_part(s, t, at * size, piece, n * size, err)) { return false; }
+        t->type->decode(out + at, piece, n);
     }
     return true;
 }
@@ -255,7 +251,6 @@ static bool safetensors_put(SafeTensorsWriter* w, const void* data, size_t bytes
 static bool safetensors_write_header(SafeTensorsWriter* w, Error* err) {
     if (!w->header) { return true; }
     char* text = json_dumps(w->header, JSON_COMPACT);
-    if (!text) { fatal("out of memory: the header of %s", w->path); }
     const uint64_t n = round_up(strlen(text), 8);
     char* padded = format("%-*s", (int)n, text);
     json_decref(w->header);

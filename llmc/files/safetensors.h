@@ -57,14 +57,11 @@ bool safetensors_open(SafeTensors* s, const char* path, Error* err);
 // model.safetensors.index.json names. Nothing is left open on failure.
 bool safetensors_open_folder(SafeTensors* s, const char* folder, Error* err);
 
-// Reads a part of a tensor's bytes. Fails beyond the tensor's end. Several threads may read at once.
-bool safetensors_read(const SafeTensors* s, const SafeTensor* t, size_t first_byte, void* out,
-                      size_t bytes, Error* err);
+// Reads a tensor's bytes. Several threads may read at once.
+bool safetensors_read(const SafeTensors* s, const SafeTensor* t, void* out, Error* err);
 
-// Reads a part of a tensor as floats, whichever type of weights it is stored in. Fails if it is stored in another
-// type, or ends before.
-bool safetensors_read_float(const SafeTensors* s, const SafeTensor* t, size_t first, float* out,
-                            size_t count, Error* err);
+// Reads a tensor as floats, whichever type of weights it is stored in. Fails if it is stored in another type.
+bool safetensors_read_float(const SafeTensors* s, const SafeTensor* t, float* out, Error* err);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // writing

@@ -51,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (s.num_files < 1 || s.num_files > 2) { abort(); }
     for (int i = 0; i < s.count; i++) {
         float values[3];
-        if (!safetensors_read_float(&s, &s.tensors[i], 0, values, 3, &err) || values[2] != 3) { abort(); }
+        if (s.tensors[i].elements != 3) { abort(); }
+        if (!safetensors_read_float(&s, &s.tensors[i], values, &err) || values[2] != 3) { abort(); }
     }
     safetensors_close(&s);
     return 0;

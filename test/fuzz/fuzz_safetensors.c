@@ -6,7 +6,7 @@ static bool read_all(const SafeTensors* s, const SafeTensor* t, Error* err) {
     if (t->begin + t->bytes > s->files[0].data_bytes) { return false; }
     if (!t->type) { return true; }
     float* floats = alloc_or_die(t->elements, sizeof *floats, "a tensor");
-    const bool ok = safetensors_read_float(s, t, 0, floats, t->elements, err);
+    const bool ok = safetensors_read_float(s, t, floats, err);
     free(floats);
     return ok;
 }

@@ -65,7 +65,7 @@ static double* recorded_in(const char* path, const char* name, size_t n) {
     if (!t || t->elements != n) { fatal("%s: no %s of %zu elements", path, name, n); }
     float* x = alloc_or_die(n, sizeof *x, name);
     double* out = alloc_or_die(n, sizeof *out, name);
-    if (!safetensors_read_float(&s, t, 0, x, n, &err)) { fatal("%s", err.text); }
+    if (!safetensors_read_float(&s, t, x, &err)) { fatal("%s", err.text); }
     for (size_t i = 0; i < n; i++) { out[i] = x[i]; }
     free(x);
     safetensors_close(&s);
@@ -79,8 +79,8 @@ static int* recorded_batch(void) {
     Error err;
     SafeTensors s = open_recorded(RECORDED);
     int* batch = alloc_or_die(3 * TOKENS, sizeof *batch, "a batch");
-    if (!safetensors_read(&s, safetensors_find(&s, "x"), 0, batch, TOKENS * sizeof(int), &err) ||
-        !safetensors_read(&s, safetensors_find(&s, "y"), 0, batch + TOKENS, TOKENS * sizeof(int), &err)) {
+    if (!safetensors_read(&s, safetensors_find(&s, "x"), batch, &err) ||
+        !safetensors_read(&s, safetensors_find(&s, "y"), batch + TOKENS, &err)) {
         fatal("%s", err.text);
     }
     batch_sort(batch, TOKENS, V);
