@@ -11,10 +11,11 @@ static void print_tensors(const TensorTable* table) {
     printf("%-10s %-28s %4s %14s %7s %14s\n", "tensor", "in files", "of", "shape", "decays", "elements");
     for (int i = 0; i < table->count; i++) {
         const Tensor* t = &table->row[i];
-        char shape[32];
+        char shape[32], name[64];
+        snprintf(name, sizeof name, "%s%s", t->repeat == EACH ? "h.%d." : "", t->hf_name);
         if (t->rows > 1) { snprintf(shape, sizeof shape, "%zu x %zu", t->rows, t->cols); }
         else { snprintf(shape, sizeof shape, "%zu", t->cols); }
-        printf("%-10s %-28s %4d %14s %7s %14zu\n", t->name, t->file_name, t->layers, shape,
+        printf("%-10s %-28s %4d %14s %7s %14zu\n", t->name, name, t->layers, shape,
                tensor_decays(t) ? "yes" : "no", (size_t)t->layers * t->used_rows * t->cols);
     }
     const TensorCount decayed = tensors_count(table, true), others = tensors_count(table, false);

@@ -1,35 +1,8 @@
 #include "gguf_model.h"
 #include "../tokenizer/tokenizer_save.h"
 
-static const struct {
-    const char *name, *gguf;
-} NAMES[] = {
-    {"wte", "token_embd.weight"},
-    {"wpe", "position_embd.weight"},
-    {"ln1w", "blk.%d.attn_norm.weight"},
-    {"ln1b", "blk.%d.attn_norm.bias"},
-    {"qkvw", "blk.%d.attn_qkv.weight"},
-    {"qkvb", "blk.%d.attn_qkv.bias"},
-    {"attprojw", "blk.%d.attn_output.weight"},
-    {"attprojb", "blk.%d.attn_output.bias"},
-    {"ln2w", "blk.%d.ffn_norm.weight"},
-    {"ln2b", "blk.%d.ffn_norm.bias"},
-    {"fcw", "blk.%d.ffn_up.weight"},
-    {"fcb", "blk.%d.ffn_up.bias"},
-    {"fcprojw", "blk.%d.ffn_down.weight"},
-    {"fcprojb", "blk.%d.ffn_down.bias"},
-    {"lnfw", "output_norm.weight"},
-    {"lnfb", "output_norm.bias"},
-};
-
 char* gguf_tensor_name(const Tensor* t, int layer) {
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
-        const char* number = strstr(NAMES[i].gguf, "%d");
-        if (strcmp(NAMES[i].name, t->name)) { continue; }
-        if (!number) { return format("%s", NAMES[i].gguf); }
-        return format("%.*s%d%s", (int)(number - NAMES[i].gguf), NAMES[i].gguf, layer, number + 2);
-    }
-    fatal("GGUF has no name for tensor %s", t->name);
+    return t->repeat == EACH ? format("blk.%d.%s", layer, t->gguf_name) : format("%s", t->gguf_name);
 }
 
 const WeightType* gguf_tensor_type(const Tensor* t, const WeightType* type) {

@@ -2,14 +2,7 @@
 #include "../base/json.h"
 
 char* tensor_file_name(const Tensor* t, int layer, const char* prefix) {
-    char name[128];
-    if (t->repeat == EACH) {
-        const char* at = strstr(t->file_name, "%d");
-        snprintf(name, sizeof name, "%.*s%d%s", (int)(at - t->file_name), t->file_name, layer, at + 2);
-    } else {
-        snprintf(name, sizeof name, "%s", t->file_name);
-    }
-    return format("%s%s", prefix, name);
+    return t->repeat == EACH ? format("%sh.%d.%s", prefix, layer, t->hf_name) : format("%s%s", prefix, t->hf_name);
 }
 
 int tensor_file_shape(const Tensor* t, bool hf_layout, size_t shape[2]) {

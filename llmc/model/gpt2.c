@@ -4,9 +4,9 @@
 // ---------------------------------------------------------------------------------------------------------------------
 // memory
 
-#define PARAM_ROW(field, when, num_rows, num_cols, used, first, file, hf_name)                             \
+#define PARAM_ROW(field, when, num_rows, num_cols, used, first, file, hf, in_gguf)                         \
     {.name = #field, .unit = 1, .repeat = when, .rows = (size_t)(num_rows), .cols = (size_t)(num_cols),    \
-     .used_rows = (size_t)(used), .init = first, .layout = file, .file_name = hf_name},
+     .used_rows = (size_t)(used), .init = first, .layout = file, .hf_name = hf, .gguf_name = in_gguf},
 #define BYTES_OF_float sizeof(float)
 #define BYTES_OF_int sizeof(int)
 #define BYTES_OF_Stored b->element_bytes

@@ -12,26 +12,27 @@
 #include "tensors.h"
 
 // Every parameter: field, once or for each layer, rows, columns, rows in use, initial value, layout and name in a
-// Hugging Face file. Two-dimensional parameters decay. Sizes, files, reports and views follow from this list. (In
-// memory the vectors of a layer come before its matrices: tensors.h.) Matrices of linear layers lie (out, in); Hugging
-// Face's Conv1D has them (in, out).
-#define GPT2_PARAMS(_)                                                                           \
-    _(wte,      ONCE, Vp,    C,     V,     INIT_NORMAL,   AS_IS,      "wte.weight")              \
-    _(wpe,      ONCE, maxT,  C,     maxT,  INIT_POSITION, AS_IS,      "wpe.weight")              \
-    _(ln1w,     EACH, 1,     C,     1,     INIT_ONE,      AS_IS,      "h.%d.ln_1.weight")        \
-    _(ln1b,     EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "h.%d.ln_1.bias")          \
-    _(qkvw,     EACH, 3 * C, C,     3 * C, INIT_NORMAL,   TRANSPOSED, "h.%d.attn.c_attn.weight") \
-    _(qkvb,     EACH, 1,     3 * C, 1,     INIT_ZERO,     AS_IS,      "h.%d.attn.c_attn.bias")   \
-    _(attprojw, EACH, C,     C,     C,     INIT_RESIDUAL, TRANSPOSED, "h.%d.attn.c_proj.weight") \
-    _(attprojb, EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "h.%d.attn.c_proj.bias")   \
-    _(ln2w,     EACH, 1,     C,     1,     INIT_ONE,      AS_IS,      "h.%d.ln_2.weight")        \
-    _(ln2b,     EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "h.%d.ln_2.bias")          \
-    _(fcw,      EACH, 4 * C, C,     4 * C, INIT_NORMAL,   TRANSPOSED, "h.%d.mlp.c_fc.weight")    \
-    _(fcb,      EACH, 1,     4 * C, 1,     INIT_ZERO,     AS_IS,      "h.%d.mlp.c_fc.bias")      \
-    _(fcprojw,  EACH, C,     4 * C, C,     INIT_RESIDUAL, TRANSPOSED, "h.%d.mlp.c_proj.weight")  \
-    _(fcprojb,  EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "h.%d.mlp.c_proj.bias")    \
-    _(lnfw,     ONCE, 1,     C,     1,     INIT_ONE,      AS_IS,      "ln_f.weight")             \
-    _(lnfb,     ONCE, 1,     C,     1,     INIT_ZERO,     AS_IS,      "ln_f.bias")
+// Hugging Face file, name in a GGUF file. In the names of a layer's, h.LAYER. or blk.LAYER. comes before this.
+// Two-dimensional parameters decay. Sizes, files, reports and views follow from this list. (In memory the vectors of a
+// layer come before its matrices: tensors.h.) Matrices of linear layers lie (out, in); Hugging Face's Conv1D has them
+// (in, out).
+#define GPT2_PARAMS(_)                                                                                              \
+    _(wte,      ONCE, Vp,    C,     V,     INIT_NORMAL,   AS_IS,      "wte.weight",         "token_embd.weight")    \
+    _(wpe,      ONCE, maxT,  C,     maxT,  INIT_POSITION, AS_IS,      "wpe.weight",         "position_embd.weight") \
+    _(ln1w,     EACH, 1,     C,     1,     INIT_ONE,      AS_IS,      "ln_1.weight",        "attn_norm.weight")     \
+    _(ln1b,     EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "ln_1.bias",          "attn_norm.bias")       \
+    _(qkvw,     EACH, 3 * C, C,     3 * C, INIT_NORMAL,   TRANSPOSED, "attn.c_attn.weight", "attn_qkv.weight")      \
+    _(qkvb,     EACH, 1,     3 * C, 1,     INIT_ZERO,     AS_IS,      "attn.c_attn.bias",   "attn_qkv.bias")        \
+    _(attprojw, EACH, C,     C,     C,     INIT_RESIDUAL, TRANSPOSED, "attn.c_proj.weight", "attn_output.weight")   \
+    _(attprojb, EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "attn.c_proj.bias",   "attn_output.bias")     \
+    _(ln2w,     EACH, 1,     C,     1,     INIT_ONE,      AS_IS,      "ln_2.weight",        "ffn_norm.weight")      \
+    _(ln2b,     EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "ln_2.bias",          "ffn_norm.bias")        \
+    _(fcw,      EACH, 4 * C, C,     4 * C, INIT_NORMAL,   TRANSPOSED, "mlp.c_fc.weight",    "ffn_up.weight")        \
+    _(fcb,      EACH, 1,     4 * C, 1,     INIT_ZERO,     AS_IS,      "mlp.c_fc.bias",      "ffn_up.bias")          \
+    _(fcprojw,  EACH, C,     4 * C, C,     INIT_RESIDUAL, TRANSPOSED, "mlp.c_proj.weight",  "ffn_down.weight")      \
+    _(fcprojb,  EACH, 1,     C,     1,     INIT_ZERO,     AS_IS,      "mlp.c_proj.bias",    "ffn_down.bias")        \
+    _(lnfw,     ONCE, 1,     C,     1,     INIT_ONE,      AS_IS,      "ln_f.weight",        "output_norm.weight")   \
+    _(lnfb,     ONCE, 1,     C,     1,     INIT_ZERO,     AS_IS,      "ln_f.bias",          "output_norm.bias")
 
 // Every activation: type, field, in memory once for EACH layer or ONCE for all, rows, columns. N = B*T; `chunk` rows of
 // logits exist at a time. `residual` is EACH in training; `kept` and `kept_gelu` are EACH in training, unless backward

@@ -32,7 +32,7 @@ typedef struct {
     size_t used_rows;      // rows beyond these are padding: always zero, and not in files
     Init init;
     FileLayout layout;
-    const char* file_name; // in a Hugging Face checkpoint; %d is the layer
+    const char *hf_name, *gguf_name; // in files; of a parameter that exists for each layer, without its prefix
     // set by tensors_layout():
     int layers;            // 1, or the number of layers
     size_t offset, stride; // units: where layer 0 begins, and from one layer to the next

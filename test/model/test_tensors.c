@@ -5,7 +5,7 @@
 enum { LAYERS = 3, ROWS = 6 };
 
 static Tensor row(const char* name, size_t unit, Repeat repeat, size_t rows, size_t cols, size_t used) {
-    const Tensor t = {name, unit, repeat, rows, cols, used, INIT_ZERO, AS_IS, NULL, 0, 0, 0};
+    const Tensor t = {name, unit, repeat, rows, cols, used, INIT_ZERO, AS_IS, NULL, NULL, 0, 0, 0};
     return t;
 }
 
